@@ -1,0 +1,35 @@
+# Every third-party library of isobar, found here and nowhere else. All are Debian and Ubuntu packages; scripts/install
+# names them.
+
+find_package(Threads REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(PNG REQUIRED)
+
+# oneDNN (v2 or v3): GEMM on the CPU. Its CMake package asks for OpenCL's headers; the library itself does not.
+find_path(ISOBAR_DNNL_INCLUDE dnnl.hpp REQUIRED)
+find_library(ISOBAR_DNNL_LIBRARY dnnl REQUIRED)
+add_library(isobar_dnnl INTERFACE)
+target_include_directories(isobar_dnnl SYSTEM INTERFACE ${ISOBAR_DNNL_INCLUDE})
+target_link_libraries(isobar_dnnl INTERFACE ${ISOBAR_DNNL_LIBRARY})
+
+# HDF5, linked statically: the shared one drags in curl, krb5 and ldap for a driver that is not used.
+find_path(ISOBAR_HDF5_INCLUDE hdf5.h PATHS /usr/include/hdf5/serial REQUIRED)
+foreach(library hdf5_serial sz aec z)
+  find_library(ISOBAR_${library}_LIBRARY NAMES lib${library}.a lib${library}.so REQUIRED
+               PATHS /usr/lib/x86_64-linux-gnu/hdf5/serial)
+endforeach()
+add_library(isobar_hdf5 INTERFACE)
+target_include_directories(isobar_hdf5 SYSTEM INTERFACE ${ISOBAR_HDF5_INCLUDE})
+target_compile_definitions(isobar_hdf5 INTERFACE H5_USE_110_API)
+target_link_libraries(isobar_hdf5 INTERFACE ${ISOBAR_hdf5_serial_LIBRARY} ${ISOBAR_sz_LIBRARY} ${ISOBAR_aec_LIBRARY}
+                      ${ISOBAR_z_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS} m)
+
+if(ISOBAR_HAS_CUDA)
+  find_package(CUDAToolkit 12 REQUIRED)
+endif()
+if(ISOBAR_TESTS)
+  find_package(Catch2 REQUIRED)
+  include(Catch)
+endif()

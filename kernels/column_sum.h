@@ -1,0 +1,43 @@
+// column_sum - sum over rows:  out[c] (+)= sum_r x[r, c]        the gradient of a bias, and of a position embedding
+//
+//   x    [rows, cols]  dtype          out  [cols]  accumulator_of(dtype)
+//   workspace          column_sum_workspace(a) bytes, contents undefined before and after
+//
+//   numerics      partial sums in fp32 (fp64 for fp64) over blocks of rows, added in block order
+//   deterministic yes: no atomics
+//   limits        rows, cols >= 0; rows == 0 gives zeros (or leaves out as it is when accumulating)
+//   aliasing      none
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/common/cost.h"
+#include "kernels/common/device.h"
+#include "kernels/common/dtype.h"
+
+namespace isobar {
+
+// The most blocks of rows whose partial sums an implementation may keep.
+inline constexpr std::int64_t kColumnSumBlocks = 128;
+
+struct ColumnSum {
+  std::int64_t rows = 0, cols = 0;
+  DType dtype = DType::fp32;
+  const void* x = nullptr;
+  void* out = nullptr;
+  Grad mode = Grad::overwrite;
+  void* workspace = nullptr;
+};
+
+constexpr std::size_t column_sum_workspace(std::int64_t cols, DType dtype) {
+  return static_cast<std::size_t>(kColumnSumBlocks * cols) * size_of(accumulator_of(dtype));
+}
+constexpr Cost column_sum_cost(const ColumnSum& a) {
+  const double elements = static_cast<double>(a.rows) * a.cols;
+  return {.bytes = elements * size_of(a.dtype) + a.cols * 4.0, .flops = elements};
+}
+
+ISOBAR_KERNEL(column_sum, ColumnSum)
+
+}  // namespace isobar

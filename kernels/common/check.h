@@ -1,0 +1,37 @@
+// The one error type of isobar and the checks that throw it.
+//
+// Error carries one sentence for the user: the command prints it as "isobar: <sentence>" and exits with status 1.
+// ISOBAR_CHECK(condition, parts...) throws it with the parts streamed together; the sentence must name the file, key,
+// tensor or rank that is at fault. There is no stack trace: a reader should know from the sentence what to mend.
+#pragma once
+
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+namespace isobar {
+
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Streams its arguments into one string: text("rank ", 3, " is gone").
+template <class... Parts>
+std::string text(const Parts&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return out.str();
+}
+
+template <class... Parts>
+[[noreturn]] void fail(const Parts&... parts) {
+  throw Error(text(parts...));
+}
+
+}  // namespace isobar
+
+#define ISOBAR_CHECK(condition, ...)               \
+  do {                                             \
+    if (!(condition)) ::isobar::fail(__VA_ARGS__); \
+  } while (0)

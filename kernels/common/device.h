@@ -1,0 +1,67 @@
+// Where a kernel runs, and the declaration macro that gives every kernel its three implementations.
+#pragma once
+
+#include <cstdint>
+
+namespace isobar {
+
+// cpu: host threads. cuda: an NVIDIA GPU. emulator: the CUDA kernels, run on the CPU by kernels/device/emulator.h.
+enum class DeviceKind : std::uint8_t { cpu, cuda, emulator };
+
+struct Device {
+  DeviceKind kind = DeviceKind::cpu;
+  int index = 0;
+  friend bool operator==(Device, Device) = default;
+};
+
+constexpr const char* name_of(DeviceKind kind) {
+  return kind == DeviceKind::cuda ? "cuda" : kind == DeviceKind::emulator ? "emulator" : "cpu";
+}
+
+// A cudaStream_t without its header; null is the default stream. The CPU ignores it.
+using Stream = void*;
+
+#if defined(ISOBAR_HAS_CUDA)
+inline constexpr bool kHasCuda = true;
+#else
+inline constexpr bool kHasCuda = false;
+#endif
+#if defined(ISOBAR_HAS_EMULATOR)
+inline constexpr bool kHasEmulator = true;
+#else
+inline constexpr bool kHasEmulator = false;
+#endif
+
+// Whether an output is written or added to. Gradients accumulate when a tensor has several consumers or a batch is
+// split into micro-batches.
+enum class Grad : std::uint8_t { overwrite, accumulate };
+
+}  // namespace isobar
+
+// Declares `void name(const Arguments&, Stream)` in namespaces cpu, cuda and emulator.
+#define ISOBAR_KERNEL(name, Arguments)                       \
+  namespace cpu {                                            \
+  void name(const Arguments& arguments, Stream stream = {}); \
+  }                                                          \
+  namespace cuda {                                           \
+  void name(const Arguments& arguments, Stream stream = {}); \
+  }                                                          \
+  namespace emulator {                                       \
+  void name(const Arguments& arguments, Stream stream = {}); \
+  }
+
+// Calls the implementation of `name` for a device. Without CUDA (or the emulator) that branch is discarded, so the
+// missing symbols are never needed.
+#define ISOBAR_RUN(device, name, ...)                                                \
+  do {                                                                               \
+    switch ((device).kind) {                                                         \
+      case ::isobar::DeviceKind::cuda:                                               \
+        if constexpr (::isobar::kHasCuda) ::isobar::cuda::name(__VA_ARGS__);         \
+        break;                                                                       \
+      case ::isobar::DeviceKind::emulator:                                           \
+        if constexpr (::isobar::kHasEmulator) ::isobar::emulator::name(__VA_ARGS__); \
+        break;                                                                       \
+      default:                                                                       \
+        ::isobar::cpu::name(__VA_ARGS__);                                            \
+    }                                                                                \
+  } while (0)

@@ -1,0 +1,51 @@
+// Counter-based random numbers: Philox 4x32 with 10 rounds (Salmon et al., SC 2011, "Parallel random numbers: as easy
+// as 1, 2, 3"). The number of an element depends on (seed, stream, index) alone, so a mask can be drawn again in the
+// backward pass and is the same on CPU and GPU whatever the launch shape.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/common/dtype.h"
+
+namespace isobar {
+
+struct Philox4 {
+  std::uint32_t word[4];
+};
+
+ISOBAR_HD constexpr Philox4 philox4x32(std::uint64_t seed, std::uint64_t stream, std::uint64_t block) {
+  auto k0 = static_cast<std::uint32_t>(seed), k1 = static_cast<std::uint32_t>(seed >> 32);
+  auto c0 = static_cast<std::uint32_t>(block), c1 = static_cast<std::uint32_t>(block >> 32);
+  auto c2 = static_cast<std::uint32_t>(stream), c3 = static_cast<std::uint32_t>(stream >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t p0 = 0xD2511F53ull * c0;
+    const std::uint64_t p1 = 0xCD9E8D57ull * c2;
+    const std::uint32_t n0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0;
+    const std::uint32_t n2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
+    c1 = static_cast<std::uint32_t>(p1);
+    c3 = static_cast<std::uint32_t>(p0);
+    c0 = n0;
+    c2 = n2;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return {{c0, c1, c2, c3}};
+}
+
+// The 32 random bits of element `index`: word index % 4 of block index / 4.
+ISOBAR_HD constexpr std::uint32_t random_bits(std::uint64_t seed, std::uint64_t stream, std::uint64_t index) {
+  return philox4x32(seed, stream, index / 4).word[index % 4];
+}
+
+// An element is dropped when its bits fall below this: probability p in steps of 2^-32.
+ISOBAR_HD constexpr std::uint32_t drop_threshold(float p) {
+  const double t = static_cast<double>(p) * 4294967296.0;
+  return t >= 4294967295.0 ? 0xffffffffu : static_cast<std::uint32_t>(t);
+}
+
+// Uniform in [0, 1) with 24 bits.
+ISOBAR_HD constexpr float to_uniform(std::uint32_t bits) {
+  return static_cast<float>(bits >> 8) * 0x1p-24f;
+}
+
+}  // namespace isobar

@@ -1,0 +1,86 @@
+// elementwise - the small pieces: cast, fill, add, add a row to every group, scale by a number on the device
+//
+//   cast      y[i] = x[i] in y's dtype                                  any floating dtype to any (fp64: CPU)
+//   fill      y[i] = value
+//   add       y[i] = a[i] + b[i]                                        each with its own dtype; y may be a or b
+//   add_row   y[g, i] = x[g, i] + row[i],  g < groups, i < n            row in row_dtype; a position embedding
+//   scale     y[i] = x[i] · factor · (*device_factor)                   device_factor (fp32; fp64 for fp64) may be null
+//
+//   numerics      computed in fp32 (fp64 if any operand is fp64), one rounding at the store
+//   deterministic yes
+//   aliasing      y may be x (same dtype)
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/common/cost.h"
+#include "kernels/common/device.h"
+#include "kernels/common/dtype.h"
+
+namespace isobar {
+
+struct Cast {
+  std::int64_t n = 0;
+  DType x_dtype = DType::fp32, y_dtype = DType::fp32;
+  const void* x = nullptr;
+  void* y = nullptr;
+};
+
+struct Fill {
+  std::int64_t n = 0;
+  DType dtype = DType::fp32;
+  double value = 0;
+  void* y = nullptr;
+};
+
+struct Add {
+  std::int64_t n = 0;
+  DType a_dtype = DType::fp32, b_dtype = DType::fp32, y_dtype = DType::fp32;
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* y = nullptr;
+};
+
+struct AddRow {
+  std::int64_t groups = 0, n = 0;
+  DType x_dtype = DType::fp32, row_dtype = DType::fp32, y_dtype = DType::fp32;
+  const void* x = nullptr;
+  const void* row = nullptr;
+  void* y = nullptr;
+};
+
+struct Scale {
+  std::int64_t n = 0;
+  DType dtype = DType::fp32;
+  double factor = 1;
+  const void* device_factor = nullptr;
+  const void* x = nullptr;
+  void* y = nullptr;
+};
+
+constexpr Cost cast_cost(const Cast& a) {
+  return {.bytes = static_cast<double>(a.n) * (size_of(a.x_dtype) + size_of(a.y_dtype))};
+}
+constexpr Cost fill_cost(const Fill& a) {
+  return {.bytes = static_cast<double>(a.n) * size_of(a.dtype)};
+}
+constexpr Cost add_cost(const Add& a) {
+  return {.bytes = static_cast<double>(a.n) * (size_of(a.a_dtype) + size_of(a.b_dtype) + size_of(a.y_dtype)),
+          .flops = static_cast<double>(a.n)};
+}
+constexpr Cost add_row_cost(const AddRow& a) {
+  const double n = static_cast<double>(a.groups) * a.n;
+  return {.bytes = n * (size_of(a.x_dtype) + size_of(a.y_dtype)) + a.n * static_cast<double>(size_of(a.row_dtype)),
+          .flops = n};
+}
+constexpr Cost scale_cost(const Scale& a) {
+  return {.bytes = 2.0 * a.n * size_of(a.dtype), .flops = static_cast<double>(a.n)};
+}
+
+ISOBAR_KERNEL(cast, Cast)
+ISOBAR_KERNEL(fill, Fill)
+ISOBAR_KERNEL(add, Add)
+ISOBAR_KERNEL(add_row, AddRow)
+ISOBAR_KERNEL(scale, Scale)
+
+}  // namespace isobar

@@ -1,0 +1,76 @@
+// forecast_loss - the losses of a forecast and their gradients
+//
+//   With e = pred - target, r[h] the row (latitude) weights and a[c] the channel weights (null: all 1), per sample b
+//     E[b] = Σ_chw a·r·e²          T[b] = Σ_chw a·r·target²
+//     relative_l2           L = mean_b √E / √T     with r = a = 1, whatever is passed   (the NERSC tutorial's)
+//     weighted_mse          L = Σ_b E[b] / (B·C·H·W)
+//     relative_l2_weighted  L = mean_b √E / √T
+//   bwd   dpred = upstream · dL/dpred;   where E[b] is 0 the gradient of the norms is taken as 0
+//
+//   pred, dpred   [B, C, H, W]  dtype: fp32, bf16, fp16, fp64 (CPU)        target  [B, C, H, W]  accumulator_of(dtype)
+//   row_weights   [H], channel_weights [C]  accumulator_of(dtype) or null
+//   sums          [B, 2]  (E, T)  accumulator_of(dtype), written by the forward, read by the backward
+//   loss          [1]             accumulator_of(dtype)
+//   upstream      a host number (1, a loss scale, 1/micro-batches) times *device_upstream (accumulator type, may be
+//   null) workspace     (fwd) forecast_loss_workspace(batch, dtype) bytes
+//
+//   numerics      fp32 products; sums in fp32 within a block of elements, in fp64 across blocks (fp64 throughout for
+//   fp64) deterministic yes: no atomics, blocks added in order aliasing      none
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/common/cost.h"
+#include "kernels/common/device.h"
+#include "kernels/common/dtype.h"
+
+namespace isobar {
+
+enum class LossKind : std::uint8_t { relative_l2, weighted_mse, relative_l2_weighted };
+
+inline constexpr std::int64_t kForecastLossBlocks = 128;  // partial sums a sample, at most
+
+struct ForecastLossFwd {
+  LossKind kind = LossKind::relative_l2;
+  std::int64_t batch = 0, channels = 0, height = 0, width = 0;
+  DType dtype = DType::fp32;
+  const void* pred = nullptr;
+  const void* target = nullptr;
+  const void* row_weights = nullptr;
+  const void* channel_weights = nullptr;
+  void* sums = nullptr;
+  void* loss = nullptr;
+  void* workspace = nullptr;
+};
+
+struct ForecastLossBwd {
+  LossKind kind = LossKind::relative_l2;
+  std::int64_t batch = 0, channels = 0, height = 0, width = 0;
+  DType dtype = DType::fp32;
+  const void* pred = nullptr;
+  const void* target = nullptr;
+  const void* row_weights = nullptr;
+  const void* channel_weights = nullptr;
+  const void* sums = nullptr;
+  double upstream = 1;
+  const void* device_upstream = nullptr;
+  void* dpred = nullptr;
+};
+
+constexpr std::size_t forecast_loss_workspace(std::int64_t batch) {
+  return static_cast<std::size_t>(batch * kForecastLossBlocks * 2) * sizeof(double);
+}
+constexpr Cost forecast_loss_fwd_cost(const ForecastLossFwd& a) {
+  const double n = static_cast<double>(a.batch) * a.channels * a.height * a.width;
+  return {.bytes = n * (size_of(a.dtype) + size_of(accumulator_of(a.dtype))), .flops = 7 * n};
+}
+constexpr Cost forecast_loss_bwd_cost(const ForecastLossBwd& a) {
+  const double n = static_cast<double>(a.batch) * a.channels * a.height * a.width;
+  return {.bytes = n * (2 * size_of(a.dtype) + size_of(accumulator_of(a.dtype))), .flops = 4 * n};
+}
+
+ISOBAR_KERNEL(forecast_loss_fwd, ForecastLossFwd)
+ISOBAR_KERNEL(forecast_loss_bwd, ForecastLossBwd)
+
+}  // namespace isobar

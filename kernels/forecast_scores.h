@@ -1,0 +1,41 @@
+// forecast_scores - the latitude-weighted sums behind RMSE and ACC, per sample and channel
+//
+//   out[b, c, 0] = Σ_h w[h] Σ_w (p - t)²          RMSE = √(out0 / (H·W)) when the weights have mean 1
+//   out[b, c, 1] = Σ_h w[h] Σ_w p'·t'             p' = p - clim, t' = t - clim   (clim null: 0)
+//   out[b, c, 2] = Σ_h w[h] Σ_w p'²               ACC = out1 / √(out2·out3), uncentred
+//   out[b, c, 3] = Σ_h w[h] Σ_w t'²
+//
+//   pred    [B, C, H, W]  dtype: fp32, bf16, fp16, fp64 (CPU)        target  [B, C, H, W]  accumulator_of(dtype)
+//   row_weights [H], climatology [C, H, W]  accumulator_of(dtype)    out  [B, C, 4]  fp64
+//
+//   numerics      fp32 products (fp64 for fp64), summed in fp32 within a row, in fp64 across rows
+//   deterministic yes
+//   aliasing      none
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/common/cost.h"
+#include "kernels/common/device.h"
+#include "kernels/common/dtype.h"
+
+namespace isobar {
+
+struct ForecastScores {
+  std::int64_t batch = 0, channels = 0, height = 0, width = 0;
+  DType dtype = DType::fp32;
+  const void* pred = nullptr;
+  const void* target = nullptr;
+  const void* row_weights = nullptr;
+  const void* climatology = nullptr;
+  double* out = nullptr;
+};
+
+constexpr Cost forecast_scores_cost(const ForecastScores& a) {
+  const double n = static_cast<double>(a.batch) * a.channels * a.height * a.width;
+  return {.bytes = n * (size_of(a.dtype) + size_of(accumulator_of(a.dtype))), .flops = 12 * n};
+}
+
+ISOBAR_KERNEL(forecast_scores, ForecastScores)
+
+}  // namespace isobar

@@ -1,0 +1,53 @@
+// gemm - matrix product with optional bias and GELU:  C = act(op(A) · op(B) + bias)
+//
+//   A  [m, k], or stored [k, m] when transpose_a      in_dtype        row-major, rows contiguous
+//   B  [k, n], or stored [n, k] when transpose_b      in_dtype        (a PyTorch Linear weight [out, in] is
+//   transpose_b) C  [m, n]                                         out_dtype       written, or added to when mode is
+//   accumulate bias [n]                                          accumulator_of(in_dtype), or null pre [m, n]
+//   out_dtype, or null: op(A)·op(B) + bias before the activation
+//
+//   dtypes        in: fp32, bf16, fp16, fp64 (CPU);  out: the same as in, or fp32
+//   numerics      products accumulate in fp32 (fp64 for fp64); bias and activation are applied before the one rounding
+//   of
+//                 each output, except on CUDA where an erf GELU follows the rounding of `pre`. tf32 lets the GPU round
+//                 fp32 inputs to 10 mantissa bits; the CPU ignores it
+//   deterministic yes, for a fixed number of threads
+//   limits        m, n >= 0; k >= 1; bias and activation need mode overwrite
+//   aliasing      none
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/common/cost.h"
+#include "kernels/common/device.h"
+#include "kernels/common/dtype.h"
+
+namespace isobar {
+
+// gelu_erf: x·Φ(x), exact (Hendrycks & Gimpel 2016). gelu_tanh: 0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
+enum class Activation : std::uint8_t { none, gelu_erf, gelu_tanh };
+
+struct Gemm {
+  std::int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;
+  DType in_dtype = DType::fp32, out_dtype = DType::fp32;
+  const void* a = nullptr;
+  const void* b = nullptr;
+  const void* bias = nullptr;
+  void* c = nullptr;
+  void* pre = nullptr;
+  Activation activation = Activation::none;
+  Grad mode = Grad::overwrite;
+  bool tf32 = false;
+};
+
+constexpr Cost gemm_cost(const Gemm& g) {
+  const double m = g.m, n = g.n, k = g.k;
+  const double outputs = g.pre != nullptr ? 2 : 1;
+  return {.bytes = (m * k + k * n) * size_of(g.in_dtype) + m * n * size_of(g.out_dtype) * outputs,
+          .flops = 2 * m * n * k};
+}
+
+ISOBAR_KERNEL(gemm, Gemm)
+
+}  // namespace isobar

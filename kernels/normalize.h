@@ -1,0 +1,53 @@
+// normalize - raw fields to network input, and back
+//
+//   normalize     y[b, c] = (x[b, c] - mean[c]) / std[c]   for c < channels;   y[b, channels + e] = planes[b, e]  for e
+//   < extra denormalize   y[b, c] = x[b, c] · std[c] + mean[c]
+//
+//   x (normalize), y (denormalize)   [B, C, H, W]          fp32: as the files hold them
+//   y (normalize)                    [B, C + extra, H, W]  dtype: fp32 or fp64 (CPU)
+//   x (denormalize)                  [B, C, H, W]          dtype: fp32 or fp64 (CPU)
+//   mean, std [C], planes [B, extra]                       fp64, on the device
+//
+//   numerics      fp32: mean and std are rounded to fp32, then one subtraction and one division, as NumPy does it on
+//                 fp32 arrays; fp64: all in fp64
+//   deterministic yes
+//   aliasing      none
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/common/cost.h"
+#include "kernels/common/device.h"
+#include "kernels/common/dtype.h"
+
+namespace isobar {
+
+struct Normalize {
+  std::int64_t batch = 0, channels = 0, extra = 0, height = 0, width = 0;
+  DType dtype = DType::fp32;
+  const float* x = nullptr;
+  const double* mean = nullptr;
+  const double* std = nullptr;
+  const double* planes = nullptr;
+  void* y = nullptr;
+};
+
+struct Denormalize {
+  std::int64_t batch = 0, channels = 0, height = 0, width = 0;
+  DType dtype = DType::fp32;
+  const void* x = nullptr;
+  const double* mean = nullptr;
+  const double* std = nullptr;
+  float* y = nullptr;
+};
+
+constexpr Cost normalize_cost(const Normalize& a) {
+  const double pixels = static_cast<double>(a.batch) * a.height * a.width;
+  return {.bytes = pixels * (a.channels * 4.0 + (a.channels + a.extra) * static_cast<double>(size_of(a.dtype))),
+          .flops = 2 * pixels * a.channels};
+}
+
+ISOBAR_KERNEL(normalize, Normalize)
+ISOBAR_KERNEL(denormalize, Denormalize)
+
+}  // namespace isobar

@@ -1,0 +1,53 @@
+// patchify / unpatchify - images to rows of patch pixels and back; each is the other's inverse, hence its gradient
+//
+//   image  [B, C, H, W]  image_dtype            tokens  [B·(H/p)·(W/p), C·p·p]  token_dtype
+//   token (b, i, j) holds the pixels (c, i·p + r, j·p + s), in the order
+//     channels_first:  (c, r, s)   the patch embedding: a row times a Conv2d weight [E, C, p, p] of stride p
+//     channels_last:   (r, s, c)   the head's output: the channel is the fastest index
+//
+//   dtypes        fp32, bf16, fp16, fp64 (CPU) on either side
+//   numerics      copies; one rounding where the destination is narrower
+//   deterministic yes
+//   limits        H and W multiples of p >= 1
+//   aliasing      none
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/common/cost.h"
+#include "kernels/common/device.h"
+#include "kernels/common/dtype.h"
+
+namespace isobar {
+
+enum class PatchOrder : std::uint8_t { channels_first, channels_last };
+
+struct Patchify {
+  std::int64_t batch = 0, channels = 0, height = 0, width = 0, patch = 1;
+  PatchOrder order = PatchOrder::channels_first;
+  DType image_dtype = DType::fp32, token_dtype = DType::fp32;
+  const void* image = nullptr;
+  void* tokens = nullptr;
+};
+
+struct Unpatchify {
+  std::int64_t batch = 0, channels = 0, height = 0, width = 0, patch = 1;
+  PatchOrder order = PatchOrder::channels_last;
+  DType image_dtype = DType::fp32, token_dtype = DType::fp32;
+  const void* tokens = nullptr;
+  void* image = nullptr;
+};
+
+constexpr Cost patchify_cost(const Patchify& a) {
+  const double n = static_cast<double>(a.batch) * a.channels * a.height * a.width;
+  return {.bytes = n * (size_of(a.image_dtype) + size_of(a.token_dtype)), .flops = 0};
+}
+constexpr Cost unpatchify_cost(const Unpatchify& a) {
+  const double n = static_cast<double>(a.batch) * a.channels * a.height * a.width;
+  return {.bytes = n * (size_of(a.image_dtype) + size_of(a.token_dtype)), .flops = 0};
+}
+
+ISOBAR_KERNEL(patchify, Patchify)
+ISOBAR_KERNEL(unpatchify, Unpatchify)
+
+}  // namespace isobar

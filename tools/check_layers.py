@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""Fails when an include points right in the folder order, is not spelled from the root, or <<< is used outside the launch function."""
+import pathlib
+import re
+import sys
+
+ORDER = ["kernels", "engine", "comm", "data", "models", "apps"]
+MAY_INCLUDE_ALL = ["tests", "bench"]
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
+
+
+def problems(path):
+    relative = path.relative_to(ROOT)
+    folder = relative.parts[0]
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        where = f"{relative}:{number}"
+        if "<<<" in line and relative.as_posix() != "kernels/device/launch.h":
+            yield f"{where}: launches a kernel outside kernels/device/launch.h"
+        match = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
+        if not match:
+            continue
+        target = match.group(1).split("/")[0]
+        if not (ROOT / match.group(1)).is_file():
+            yield f'{where}: "{match.group(1)}" is not spelled from the root of the project'
+        elif folder in MAY_INCLUDE_ALL:
+            if target in MAY_INCLUDE_ALL and target != folder and not (folder == "bench" and target == "tests"):
+                yield f"{where}: {folder}/ includes {target}/"
+        elif target not in ORDER or ORDER.index(target) > ORDER.index(folder):
+            yield f"{where}: {folder}/ includes {target}/, which stands to its right"
+
+
+def main():
+    found = [p for folder in ORDER + MAY_INCLUDE_ALL if (ROOT / folder).is_dir()
+             for path in sorted((ROOT / folder).rglob("*")) if path.suffix in SUFFIXES for p in problems(path)]
+    print("\n".join(found) or "includes: all point left")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,7 +1,56 @@
-// isobar: the command. Parses, wires, loops; everything worth a test lives in the folders to the left.
+// isobar: the command. Reads the command line, hands over to a subcommand and turns errors into one line on stderr.
+#include <algorithm>
+#include <exception>
 #include <iostream>
+#include <new>
+#include <string>
+#include <vector>
 
-int main() {
-  std::cerr << "isobar: no subcommand yet\n";
+#include "apps/commands.h"
+
+namespace {
+
+// Flags are the same with dashes and underscores: "--run_num=00" becomes "--run-num=00".
+std::string with_dashes(std::string argument) {
+  if (argument.starts_with("--")) {
+    const auto end_of_name =
+        argument.begin() + static_cast<std::ptrdiff_t>(std::min(argument.find('='), argument.size()));
+    std::replace(argument.begin(), end_of_name, '_', '-');
+  }
+  return argument;
+}
+
+int report(std::string sentence) {
+  std::replace(sentence.begin(), sentence.end(), '\n', ' ');
+  std::cout.flush();
+  std::cerr << "isobar: " << sentence << std::endl;
   return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"isobar trains vision transformers that forecast the weather, on CPUs and NVIDIA GPUs.", "isobar"};
+  app.set_version_flag("--version", std::string("isobar ") + isobar::kVersion);
+  app.require_subcommand(1);
+  isobar::register_info(app);
+  isobar::register_mesh(app);
+
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  std::transform(arguments.begin(), arguments.end(), arguments.begin(), with_dashes);
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+  try {
+    app.parse(arguments);
+    return 0;
+  } catch (const CLI::RuntimeError& stopped) {
+    return stopped.get_exit_code();
+  } catch (const CLI::Success& help_or_version) {
+    return app.exit(help_or_version);
+  } catch (const CLI::ParseError& error) {
+    return report(std::string(error.what()) + " (see isobar --help)");
+  } catch (const std::bad_alloc&) {
+    return report("out of memory");
+  } catch (const std::exception& error) {
+    return report(error.what());
+  }
 }

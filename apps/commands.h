@@ -1,0 +1,14 @@
+// The subcommands of `isobar`. Each register_x adds one to the parser; its callback runs once the command line has been
+// read. A callback that fails throws Error; one that ends with another exit status throws CLI::RuntimeError(status).
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace isobar {
+
+void register_info(CLI::App& app);
+void register_mesh(CLI::App& app);
+
+inline constexpr const char* kVersion = ISOBAR_VERSION;
+
+}  // namespace isobar

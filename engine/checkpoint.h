@@ -1,0 +1,78 @@
+// Checkpoints on disk: folders that are whole or not there, in a run's folder.
+//
+//   RUN/checkpoints/step_00000120/   model.safetensors, optimizer.safetensors, state.json: whatever the writer puts
+//   there
+//                                    checksums.xxh64: one line "<xxh64>  <name>" a file, and one that checks the others
+//   RUN/best/                        the same
+//
+// What holds at every moment, kill -9 and power cuts included:
+// - A folder under its final name is whole. It is written under a hidden name, every file and then the folder are
+// flushed
+//   to the disk, and only then is it renamed. A folder that is replaced is exchanged with the new one in one step
+//   (renameat2); on a file system that cannot, the old one is moved aside first, and readers look for it there.
+// - A folder that is deleted is renamed to a hidden name first.
+// - Hidden leftovers of a writer that was killed are removed when the store is next opened for writing.
+// What disks and people do to whole folders later is found by the checksums: find_newest_whole() passes over a damaged
+// checkpoint and says why. One process writes to a run folder at a time; any number may read.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace isobar {
+
+// What is wrong with a checkpoint folder, in one sentence that names it and the file at fault; empty where it is whole.
+// Reads every file in full.
+std::optional<std::string> damage_of(const std::filesystem::path& folder);
+
+struct Checkpoint {
+  std::int64_t step = 0;
+  std::filesystem::path folder;
+};
+
+struct FoundCheckpoint {
+  std::optional<Checkpoint> checkpoint;  // the newest whole one, if there is any
+  std::vector<std::string> skipped;      // a sentence for each damaged one that is newer; for stderr
+};
+
+// The newest whole checkpoint of a run; only reads.
+FoundCheckpoint find_newest_whole(const std::filesystem::path& run_folder);
+
+// The folder of a run's best weights, checked; Error where there is none or it is damaged. Only reads.
+std::filesystem::path find_best(const std::filesystem::path& run_folder);
+
+class CheckpointStore {
+ public:
+  using WriteFiles = std::function<void(const std::filesystem::path& folder)>;
+
+  // Opens a run's store for writing: makes RUN/checkpoints and removes what a killed writer left.
+  // keep: how many checkpoints stay; 0: all.
+  CheckpointStore(std::filesystem::path run_folder, int keep);
+
+  // Writes the checkpoint of a step: `write_files` puts the files into the empty folder it is given. Replaces one of
+  // the same step, then removes all but the `keep` newest of those up to this step (those beyond it belong to a future
+  // that a resumed run will write again). Where anything throws, nothing new is left behind.
+  void save(std::int64_t step, const WriteFiles& write_files);
+
+  // Replaces RUN/best.
+  void save_best(const WriteFiles& write_files);
+
+  // For tests: called with the name of each moment between two changes on the disk.
+  std::function<void(const char* moment)> between_steps;
+
+ private:
+  void write_whole(const std::filesystem::path& folder, const WriteFiles& write_files);
+  void replace(const std::filesystem::path& written, const std::filesystem::path& final_folder);
+  void remove_old(std::int64_t newest_step);
+  void remove_whole(const std::filesystem::path& folder);
+  void moment(const char* name) const;
+
+  std::filesystem::path run_;
+  int keep_;
+};
+
+}  // namespace isobar

@@ -1,0 +1,88 @@
+// safetensors files: named tensors with dtype and shape, and a map of strings, in the layout of Hugging Face's format:
+//
+//   u64 (little-endian) length N of the header | N bytes of JSON | the tensors' bytes, little-endian, row-major
+//   header: {"__metadata__": {string: string}, NAME: {"dtype": "F32", "shape": [..], "data_offsets": [begin, end)}, ..}
+//
+// Reading maps the file and checks everything that it then relies on: lengths, JSON, dtypes, shapes, and that the
+// tensors tile the data without gap or overlap. A file that fails gives one Error that names the file and the tensor.
+// Writing streams: the header is known from names and shapes, the tensors follow one by one, nothing is held in memory.
+// dtypes: F32, F64, BF16, F16, I32.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/atomic_file.h"
+#include "kernels/common/dtype.h"
+
+namespace isobar {
+
+struct TensorInfo {
+  std::string name;
+  DType dtype = DType::fp32;
+  std::vector<std::int64_t> shape;  // empty: a scalar
+};
+
+// Number of elements, and of bytes, of a tensor.
+std::int64_t elements_of(const TensorInfo& info);
+std::size_t bytes_of(const TensorInfo& info);
+
+// A tensor whose bytes lie elsewhere: in a mapped file, or in the memory of whoever writes one.
+struct TensorBytes {
+  TensorInfo info;
+  std::span<const std::byte> bytes;  // of a file: valid while the SafetensorsFile lives, and not always aligned
+};
+
+using Metadata = std::map<std::string, std::string>;
+
+class SafetensorsFile {
+ public:
+  explicit SafetensorsFile(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  const std::vector<TensorBytes>& tensors() const { return tensors_; }  // in the order of their bytes
+  const Metadata& metadata() const { return metadata_; }
+
+  const TensorBytes* find(const std::string& name) const;  // null where there is none
+  const TensorBytes& at(const std::string& name) const;    // Error where there is none
+
+ private:
+  void parse(std::span<const std::byte> file);
+
+  std::filesystem::path path_;
+  std::shared_ptr<const void> mapping_;
+  std::vector<TensorBytes> tensors_;
+  std::map<std::string, std::size_t> index_;
+  Metadata metadata_;
+};
+
+// Copies a tensor's elements to `out`, bytes_of({.dtype = to, .shape}) of them, converting between floating dtypes
+// (through fp64: each value is rounded once). i32 converts to nothing but itself: an Error.
+void copy_elements(const TensorBytes& from, DType to, std::byte* out);
+
+// Writes a file tensor by tensor, atomically: it is there after commit(), and not before.
+class SafetensorsWriter {
+ public:
+  SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorInfo> tensors, const Metadata& metadata = {});
+
+  // The bytes of the next tensor in the order given, whole or in pieces; a piece never spans two tensors.
+  void append(const std::string& name, std::span<const std::byte> bytes);
+  void commit();  // Error where a tensor's bytes are missing
+
+ private:
+  AtomicFile file_;
+  std::vector<TensorInfo> tensors_;
+  std::size_t current_ = 0;  // the tensor being appended to
+  std::size_t filled_ = 0;   // its bytes so far
+};
+
+void write_safetensors(const std::filesystem::path& path, std::span<const TensorBytes> tensors,
+                       const Metadata& metadata = {});
+
+}  // namespace isobar

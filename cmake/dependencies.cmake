@@ -23,6 +23,8 @@ endforeach()
 add_library(isobar_hdf5 INTERFACE)
 target_include_directories(isobar_hdf5 SYSTEM INTERFACE ${ISOBAR_HDF5_INCLUDE})
 target_compile_definitions(isobar_hdf5 INTERFACE H5_USE_110_API)
+# Debian 13's archive has a driver for S3 that wants curl and OpenSSL; with its entry point defined it stays out.
+target_link_options(isobar_hdf5 INTERFACE -Wl,--defsym=H5FD_ros3_init=0)
 target_link_libraries(isobar_hdf5 INTERFACE ${ISOBAR_hdf5_serial_LIBRARY} ${ISOBAR_sz_LIBRARY} ${ISOBAR_aec_LIBRARY}
                       ${ISOBAR_z_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS} m)
 

@@ -26,7 +26,7 @@ endif()
 set(CMAKE_INSTALL_LIBDIR lib)
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib")
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH OFF)
-add_link_options(-Wl,--as-needed)
+add_link_options(-Wl,--as-needed -Wl,--disable-new-dtags)  # DT_RPATH, which the bundled libraries' own needs follow too
 
 if(ISOBAR_CUDA STREQUAL "AUTO")
   include(CheckLanguage)

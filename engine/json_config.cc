@@ -1,0 +1,244 @@
+#include "engine/json_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <numeric>
+#include <sstream>
+#include <utility>
+
+namespace isobar {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+// One config as written: its own keys only.
+struct Source {
+  std::string name;
+  fs::path file;
+  json values;
+
+  std::string origin() const { return file.stem() == name ? file.string() : file.string() + " (" + name + ")"; }
+};
+
+std::vector<Source> read_config_file(const fs::path& file) {
+  std::ifstream in(file);
+  ISOBAR_CHECK(in, "cannot open config file ", file.string());
+  json content;
+  try {
+    content = json::parse(in, nullptr, true, /*ignore_comments=*/true);
+  } catch (const json::exception& error) {
+    fail("config file ", file.string(), " is not valid JSON: ", error.what());
+  }
+  ISOBAR_CHECK(content.is_object(), "config file ", file.string(), " must hold a JSON object");
+  const bool several =
+      !content.empty() && std::all_of(content.begin(), content.end(), [](const json& v) { return v.is_object(); });
+  if (!several) return {{file.stem().string(), file, std::move(content)}};
+  std::vector<Source> sources;
+  for (auto& [name, values] : content.items()) sources.push_back({name, file, std::move(values)});
+  return sources;
+}
+
+std::vector<Source> read_config_folder(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".json") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  std::vector<Source> sources;
+  for (const fs::path& file : files) {
+    for (Source& source : read_config_file(file)) sources.push_back(std::move(source));
+  }
+  return sources;
+}
+
+std::vector<std::string> names_of(const std::vector<Source>& sources) {
+  std::vector<std::string> names;
+  for (const Source& source : sources) names.push_back(source.name);
+  return names;
+}
+
+std::string joined(const std::vector<std::string>& parts, const char* separator) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : separator) + part;
+  return text;
+}
+
+struct Reference {
+  std::optional<fs::path> file;
+  std::string name;  // empty: the file's only config
+};
+
+Reference parse_reference(const std::string& text) {
+  const std::string suffix = ".json";
+  const std::size_t colon = text.rfind(suffix + ":");
+  if (colon != std::string::npos) {
+    return {text.substr(0, colon + suffix.size()), text.substr(colon + suffix.size() + 1)};
+  }
+  if (text.ends_with(suffix)) return {text, ""};
+  return {std::nullopt, text};
+}
+
+Source find_in_file(const fs::path& file, const std::string& name) {
+  std::vector<Source> sources = read_config_file(file);
+  if (name.empty()) {
+    ISOBAR_CHECK(sources.size() == 1, "config file ", file.string(), " holds several configs: say which, as ",
+                 file.string(), ":NAME (", joined(names_of(sources), ", "), ")");
+    return sources.front();
+  }
+  for (Source& source : sources) {
+    if (source.name == name) return source;
+  }
+  fail("config file ", file.string(), " holds no config '", name, "'; did you mean ",
+       nearest_name(name, names_of(sources)), "?");
+}
+
+Source find_in_folders(const std::string& name, const std::vector<fs::path>& folders) {
+  std::vector<std::string> known;
+  std::vector<std::string> searched;
+  for (const fs::path& folder : folders) {
+    for (Source& source : read_config_folder(folder)) {
+      if (source.name == name) return source;
+      known.push_back(source.name);
+    }
+    searched.push_back(folder.string());
+  }
+  ISOBAR_CHECK(!known.empty(), "there is no config '", name, "': no configs in ",
+               searched.empty() ? "any folder (set ISOBAR_CONFIG_PATH)" : joined(searched, ", "));
+  fail("there is no config '", name, "'; did you mean ", nearest_name(name, known), "? (looked in ",
+       joined(searched, ", "), ")");
+}
+
+Source find_source(const std::string& text, const Source* extending, const std::vector<fs::path>& folders) {
+  const Reference reference = parse_reference(text);
+  if (reference.file) {
+    const fs::path relative_to = extending ? extending->file.parent_path() : fs::path();
+    return find_in_file(relative_to / *reference.file, reference.name);
+  }
+  if (extending) {
+    for (Source& source : read_config_file(extending->file)) {
+      if (source.name == reference.name) return source;
+    }
+  }
+  return find_in_folders(reference.name, folders);
+}
+
+// The configs from `first` to the one that extends nothing.
+std::vector<Source> inheritance_chain(Source first, const std::vector<fs::path>& folders) {
+  std::vector<Source> chain{std::move(first)};
+  while (chain.back().values.contains("extends")) {
+    const Source& last = chain.back();
+    const json& parent = last.values["extends"];
+    ISOBAR_CHECK(parent.is_string(), "config key extends in ", last.origin(), " must be a config's name, not ",
+                 parent.dump());
+    Source next = find_source(parent.get<std::string>(), &last, folders);
+    const bool cycle = std::any_of(chain.begin(), chain.end(),
+                                   [&](const Source& s) { return s.name == next.name && s.file == next.file; });
+    chain.push_back(std::move(next));
+    ISOBAR_CHECK(!cycle, "config ", chain.front().origin(), " extends itself: ", joined(names_of(chain), " -> "));
+  }
+  return chain;
+}
+
+std::size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substitution = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitution});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::vector<fs::path> config_search_path() {
+  std::vector<fs::path> folders;
+  if (const char* path = std::getenv("ISOBAR_CONFIG_PATH")) {
+    std::istringstream in(path);
+    for (std::string folder; std::getline(in, folder, ':');) {
+      if (folder.empty()) continue;
+      ISOBAR_CHECK(fs::is_directory(folder), "ISOBAR_CONFIG_PATH names ", folder, ", which is not a folder");
+      folders.emplace_back(folder);
+    }
+  }
+  std::error_code unreadable;
+  const fs::path binary = fs::read_symlink("/proc/self/exe", unreadable);
+  const fs::path installed = binary.parent_path().parent_path() / "share" / "isobar" / "configs";
+  for (const fs::path& folder : {installed, fs::path(ISOBAR_SOURCE_CONFIGS)}) {
+    if (fs::is_directory(folder)) folders.push_back(folder);
+  }
+  return folders;
+}
+
+NamedConfig load_config(const std::string& reference, const std::vector<fs::path>& folders) {
+  const std::vector<Source> chain = inheritance_chain(find_source(reference, nullptr, folders), folders);
+  NamedConfig config{chain.front().name, {}};
+  for (const Source& source : chain) {
+    for (const auto& [key, value] : source.values.items()) {
+      if (key != "extends") config.entries.try_emplace(key, ConfigEntry{value, source.origin()});
+    }
+  }
+  return config;
+}
+
+void set_from_assignment(ConfigEntries& entries, const std::string& assignment) {
+  const std::size_t equals = assignment.find('=');
+  ISOBAR_CHECK(equals != std::string::npos && equals > 0, "--set ", assignment, " is not of the form KEY=VALUE");
+  const std::string value = assignment.substr(equals + 1);
+  json parsed = json::parse(value, nullptr, /*allow_exceptions=*/false);
+  if (parsed.is_discarded()) parsed = value;
+  entries[assignment.substr(0, equals)] = {std::move(parsed), "--set"};
+}
+
+std::string nearest_name(const std::string& name, const std::vector<std::string>& names) {
+  return *std::min_element(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
+    return edit_distance(name, a) < edit_distance(name, b);
+  });
+}
+
+void refuse_unknown_keys(const ConfigEntries& entries, const std::vector<std::string>& keys) {
+  for (const auto& [key, entry] : entries) {
+    ISOBAR_CHECK(std::find(keys.begin(), keys.end(), key) != keys.end(), "unknown config key ", key, " in ",
+                 entry.origin, "; did you mean ", nearest_name(key, keys), "?");
+  }
+}
+
+bool JsonType<bool>::read(const json& json, bool& out) {
+  if (!json.is_boolean()) return false;
+  out = json.get<bool>();
+  return true;
+}
+
+bool JsonType<std::int64_t>::read(const json& json, std::int64_t& out) {
+  if (json.is_number_unsigned() && json.get<std::uint64_t>() > INT64_MAX) return false;
+  if (json.is_number_float()) {
+    const double value = json.get<double>();
+    if (!(std::abs(value) < 0x1p53) || value != std::floor(value)) return false;
+  } else if (!json.is_number_integer()) {
+    return false;
+  }
+  out = json.get<std::int64_t>();
+  return true;
+}
+
+bool JsonType<double>::read(const json& json, double& out) {
+  if (!json.is_number()) return false;
+  out = json.get<double>();
+  return std::isfinite(out);
+}
+
+bool JsonType<std::string>::read(const json& json, std::string& out) {
+  if (!json.is_string()) return false;
+  out = json.get<std::string>();
+  return true;
+}
+
+}  // namespace isobar

@@ -1,0 +1,140 @@
+#include "models/config.h"
+
+#include <cmath>
+#include <type_traits>
+
+#include "kernels/common/check.h"
+
+namespace isobar {
+
+namespace {
+
+// Collects the checks of single values; "config key lr in --set must be above 0, not -1".
+class Checks {
+ public:
+  explicit Checks(const ConfigEntries& entries) : entries_(entries) {}
+
+  template <class T>
+  void at_least(const char* key, T value, T least) const {
+    ISOBAR_CHECK(value >= least, where(key), " must be at least ", least, ", not ", value);
+  }
+  void above(const char* key, double value, double bound) const {
+    ISOBAR_CHECK(value > bound, where(key), " must be above ", bound, ", not ", value);
+  }
+  void fraction(const char* key, double value) const {
+    ISOBAR_CHECK(value >= 0 && value < 1, where(key), " must be at least 0 and below 1, not ", value);
+  }
+  void range(const char* key, const std::optional<StepRange>& range) const {
+    ISOBAR_CHECK(!range || (0 <= (*range)[0] && (*range)[0] < (*range)[1]), where(key),
+                 " must be [first, end) with 0 <= first < end");
+  }
+  std::string where(const std::string& key) const {
+    const auto entry = entries_.find(key);
+    return "config key " + key + (entry == entries_.end() ? "" : " in " + entry->second.origin);
+  }
+
+ private:
+  const ConfigEntries& entries_;
+};
+
+void check_model(const Config& c, const Checks& check) {
+  check.at_least<std::int64_t>("embed_dim", c.embed_dim, 1);
+  check.at_least<std::int64_t>("depth", c.depth, 1);
+  check.at_least<std::int64_t>("num_heads", c.num_heads, 1);
+  check.at_least<std::int64_t>("patch_size", c.patch_size, 1);
+  check.at_least<std::int64_t>("n_in_channels", c.n_in_channels, 1);
+  check.fraction("dropout", c.dropout);
+  ISOBAR_CHECK(c.n_out_channels == c.n_in_channels, check.where("n_out_channels"), " must equal n_in_channels (",
+               c.n_in_channels, "), not ", c.n_out_channels);
+  ISOBAR_CHECK(c.embed_dim % c.num_heads == 0, check.where("embed_dim"), " must be a multiple of num_heads (",
+               c.num_heads, "), not ", c.embed_dim);
+  const std::int64_t head_dim = c.embed_dim / c.num_heads;
+  ISOBAR_CHECK(head_dim % 8 == 0 && head_dim <= 128, check.where("embed_dim"),
+               " divided by num_heads must be a multiple of 8 up to 128, not ", head_dim);
+  for (const std::int64_t extent : c.img_size) {
+    ISOBAR_CHECK(extent >= c.patch_size && extent % c.patch_size == 0, check.where("img_size"),
+                 " must be a multiple of patch_size (", c.patch_size, "), not ", extent);
+  }
+}
+
+void check_data(const Config& c, const Checks& check) {
+  check.at_least<std::int64_t>("dt", c.dt, 1);
+  check.at_least<std::int64_t>("num_data_workers", c.num_data_workers, 0);
+  check.range("train_range", c.train_range);
+  check.range("valid_range", c.valid_range);
+  if (c.limit_nsamples) check.at_least<std::int64_t>("limit_nsamples", *c.limit_nsamples, 1);
+  if (c.limit_nsamples_val) check.at_least<std::int64_t>("limit_nsamples_val", *c.limit_nsamples_val, 1);
+  const auto channels = static_cast<std::size_t>(c.n_in_channels);
+  if (c.channel_names) {
+    ISOBAR_CHECK(c.channel_names->size() == channels, check.where("channel_names"), " must name ", channels,
+                 " channels (n_in_channels), not ", c.channel_names->size());
+  }
+  if (c.channel_weights) {
+    ISOBAR_CHECK(c.channel_weights->size() == channels, check.where("channel_weights"), " must hold ", channels,
+                 " weights (n_in_channels), not ", c.channel_weights->size());
+    double sum = 0;
+    for (const double weight : *c.channel_weights) {
+      check.at_least("channel_weights", weight, 0.0);
+      sum += weight;
+    }
+    ISOBAR_CHECK(sum > 0, check.where("channel_weights"), " must have a weight above 0");
+  }
+}
+
+void check_training(const Config& c, const Checks& check) {
+  ISOBAR_CHECK(c.dtype == ArithmeticType::fp32 || c.amp_mode == AmpMode::none, check.where("amp_mode"),
+               " must be none when dtype is fp64, not ", name_of_enum(c.amp_mode));
+  check.at_least<std::int64_t>("seed", c.seed, 0);
+  for (const double beta : c.betas) check.fraction("betas", beta);
+  check.above("eps", c.eps, 0);
+  check.at_least("weight_decay", c.weight_decay, 0.0);
+  check.at_least("grad_clip", c.grad_clip, 0.0);
+  check.at_least("lr", c.lr, 0.0);
+  check.at_least<std::int64_t>("global_batch_size", c.global_batch_size, 1);
+  check.at_least<std::int64_t>("reference_batch_size", c.reference_batch_size, 1);
+  check.at_least<std::int64_t>("grad_accumulation", c.grad_accumulation, 1);
+  ISOBAR_CHECK(c.global_batch_size % c.grad_accumulation == 0, check.where("global_batch_size"),
+               " must be a multiple of grad_accumulation (", c.grad_accumulation, "), not ", c.global_batch_size);
+  check.at_least<std::int64_t>("num_iters", c.num_iters, 1);
+  check.at_least<std::int64_t>("warmup", c.warmup, 0);
+  check.at_least<std::int64_t>("log_every", c.log_every, 1);
+  check.at_least<std::int64_t>("validate_every", c.validate_every, 0);
+  check.at_least<std::int64_t>("checkpoint_every", c.checkpoint_every, 0);
+  check.at_least<std::int64_t>("keep_checkpoints", c.keep_checkpoints, 0);
+}
+
+}  // namespace
+
+std::vector<std::string> config_keys() {
+  std::vector<std::string> keys;
+  const Config config;
+  for_each_key(config, [&](const char* key, const auto&) { keys.emplace_back(key); });
+  return keys;
+}
+
+Config config_from(const ConfigEntries& entries) {
+  refuse_unknown_keys(entries, config_keys());
+  Config config;
+  for_each_key(config, [&](const char* key, auto& member) { read_entry(entries, key, member); });
+  const Checks check(entries);
+  check_model(config, check);
+  check_data(config, check);
+  check_training(config, check);
+  return config;
+}
+
+nlohmann::ordered_json to_json(const Config& config) {
+  nlohmann::ordered_json object;
+  for_each_key(config, [&](const char* key, const auto& member) {
+    object[key] = JsonType<std::remove_cvref_t<decltype(member)>>::write(member);
+  });
+  return object;
+}
+
+ConfigEntries entries_from(const nlohmann::ordered_json& object, const std::string& origin) {
+  ConfigEntries entries;
+  for (const auto& [key, value] : object.items()) entries[key] = {value, origin};
+  return entries;
+}
+
+}  // namespace isobar

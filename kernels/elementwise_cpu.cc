@@ -1,0 +1,148 @@
+// elementwise on the CPU. Operands of mixed dtypes pass through chunks in the arithmetic's type that stay in the
+// first-level cache, so that three dtypes an op need no 64 loops.
+#include "kernels/elementwise.h"
+
+#include "kernels/common/isa.h"
+#include "kernels/common/parallel.h"
+
+namespace isobar::cpu::ISOBAR_ISA {
+namespace {
+
+constexpr std::int64_t kGrain = 1 << 14;  // elements a thread is worth starting for
+constexpr std::int64_t kChunk = 1024;
+
+template <class To, class From>
+inline To convert(From x) {
+  if constexpr (sizeof(To) == 2 || sizeof(From) == 2)
+    return static_cast<To>(static_cast<float>(x));
+  else
+    return static_cast<To>(x);
+}
+
+// x[begin, begin + n) -> y[y_begin, ...), in other dtypes.
+using Convert = void (*)(const void* x, std::int64_t begin, void* y, std::int64_t y_begin, std::int64_t n);
+
+template <class From, class To>
+void convert_range(const void* x, std::int64_t begin, void* y, std::int64_t y_begin, std::int64_t n) {
+  const From* from = static_cast<const From*>(x) + begin;
+  To* to = static_cast<To*>(y) + y_begin;
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) to[i] = convert<To>(from[i]);
+}
+
+Convert converter(DType from, DType to) {
+  return visit_floating(from, [to](auto from_type) {
+    return visit_floating(to, [](auto to_type) -> Convert {
+      return convert_range<typename decltype(from_type)::type, typename decltype(to_type)::type>;
+    });
+  });
+}
+
+// Sums of ranges in Acc: y[y_begin + i] = a[begin + i] + b[b_begin + i].
+template <class Acc>
+class Adder {
+ public:
+  Adder(DType a, DType b, DType y)
+      : load_a_(converter(a, dtype_of<Acc>)),
+        load_b_(converter(b, dtype_of<Acc>)),
+        store_(converter(dtype_of<Acc>, y)),
+        is_plain_(a == dtype_of<Acc> && b == a && y == a) {}
+
+  void run(const void* a, const void* b, void* y, std::int64_t begin, std::int64_t b_begin, std::int64_t n) const {
+    if (is_plain_)
+      return add(static_cast<const Acc*>(a) + begin, static_cast<const Acc*>(b) + b_begin, static_cast<Acc*>(y) + begin,
+                 n);
+    alignas(64) Acc left[kChunk], right[kChunk];
+    for (std::int64_t done = 0; done < n; done += kChunk) {
+      const std::int64_t size = n - done < kChunk ? n - done : kChunk;
+      load_a_(a, begin + done, left, 0, size);
+      load_b_(b, b_begin + done, right, 0, size);
+      add(left, right, left, size);
+      store_(left, 0, y, begin + done, size);
+    }
+  }
+
+ private:
+  static void add(const Acc* a, const Acc* b, Acc* y, std::int64_t n) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) y[i] = a[i] + b[i];
+  }
+
+  Convert load_a_, load_b_, store_;
+  bool is_plain_;
+};
+
+template <class F>
+void visit_accumulator(bool is_fp64, const F& f) {
+  if (is_fp64)
+    f(Type<double>{});
+  else
+    f(Type<float>{});
+}
+
+}  // namespace
+
+void cast(const Cast& a) {
+  const Convert convert = converter(a.x_dtype, a.y_dtype);
+  parallel_for(a.n, kGrain,
+               [&](std::int64_t begin, std::int64_t end) { convert(a.x, begin, a.y, begin, end - begin); });
+}
+
+void fill(const Fill& a) {
+  visit_floating(a.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    const T value = convert<T>(static_cast<accumulator_t<T>>(a.value));
+    T* y = static_cast<T*>(a.y);
+    parallel_for(a.n, kGrain, [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) y[i] = value;
+    });
+  });
+}
+
+void add(const Add& a) {
+  const bool is_fp64 = a.a_dtype == DType::fp64 || a.b_dtype == DType::fp64 || a.y_dtype == DType::fp64;
+  visit_accumulator(is_fp64, [&](auto type) {
+    const Adder<typename decltype(type)::type> adder(a.a_dtype, a.b_dtype, a.y_dtype);
+    parallel_for(a.n, kGrain,
+                 [&](std::int64_t begin, std::int64_t end) { adder.run(a.a, a.b, a.y, begin, begin, end - begin); });
+  });
+}
+
+void add_row(const AddRow& a) {
+  if (a.n <= 0) return;
+  const bool is_fp64 = a.x_dtype == DType::fp64 || a.row_dtype == DType::fp64 || a.y_dtype == DType::fp64;
+  visit_accumulator(is_fp64, [&](auto type) {
+    const Adder<typename decltype(type)::type> adder(a.x_dtype, a.row_dtype, a.y_dtype);
+    parallel_for(a.groups * a.n, kGrain, [&](std::int64_t begin, std::int64_t end) {
+      while (begin < end) {  // up to the end of the group that begin lies in
+        const std::int64_t in_row = begin % a.n;
+        const std::int64_t size = a.n - in_row < end - begin ? a.n - in_row : end - begin;
+        adder.run(a.x, a.row, a.y, begin, in_row, size);
+        begin += size;
+      }
+    });
+  });
+}
+
+void scale(const Scale& a) {
+  visit_floating(a.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    using Acc = accumulator_t<T>;
+    const T* x = static_cast<const T*>(a.x);
+    T* y = static_cast<T*>(a.y);
+    const Acc factor = static_cast<Acc>(a.factor);
+    const Acc device_factor = a.device_factor != nullptr ? *static_cast<const Acc*>(a.device_factor) : Acc(1);
+    parallel_for(a.n, kGrain, [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+      for (std::int64_t i = begin; i < end; ++i) y[i] = convert<T>(convert<Acc>(x[i]) * factor * device_factor);
+    });
+  });
+}
+
+}  // namespace isobar::cpu::ISOBAR_ISA
+
+ISOBAR_CPU_KERNEL(cast, Cast)
+ISOBAR_CPU_KERNEL(fill, Fill)
+ISOBAR_CPU_KERNEL(add, Add)
+ISOBAR_CPU_KERNEL(add_row, AddRow)
+ISOBAR_CPU_KERNEL(scale, Scale)

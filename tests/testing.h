@@ -12,13 +12,15 @@ using Catch::Matchers::ContainsSubstring;
 #include <catch2/catch.hpp>
 namespace isobar::testing {
 using Approx = Catch::Detail::Approx;
-inline auto ContainsSubstring(const std::string& text) { return Catch::Matchers::Contains(text); }
+inline auto ContainsSubstring(const std::string& text) {
+  return Catch::Matchers::Contains(text);
+}
 }  // namespace isobar::testing
 #endif
 
 // Ends the test case and makes ctest count it as skipped: tests/CMakeLists.txt looks for these words.
-#define ISOBAR_SKIP(reason)              \
-  do {                                   \
-    WARN("SKIPPED HERE: " << (reason));  \
-    return;                              \
+#define ISOBAR_SKIP(reason)             \
+  do {                                  \
+    WARN("SKIPPED HERE: " << (reason)); \
+    return;                             \
   } while (0)

@@ -1,0 +1,310 @@
+#include "engine/safetensors.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "kernels/common/check.h"
+
+namespace isobar {
+namespace {
+
+using Json = nlohmann::json;
+
+static_assert(std::endian::native == std::endian::little, "safetensors files hold little-endian numbers");
+
+constexpr const char* kMetadataKey = "__metadata__";
+constexpr std::size_t kLengthBytes = sizeof(std::uint64_t);
+constexpr std::uint64_t kLongestHeader = 100'000'000;  // as the reference implementation
+
+constexpr std::pair<DType, const char*> kDtypeNames[] = {
+    {DType::fp32, "F32"}, {DType::fp64, "F64"}, {DType::bf16, "BF16"}, {DType::fp16, "F16"}, {DType::i32, "I32"}};
+
+const char* file_name_of(DType dtype) {
+  for (const auto& [known, name] : kDtypeNames) {
+    if (known == dtype) return name;
+  }
+  fail("safetensors has no name for dtype ", name_of(dtype));
+}
+
+std::optional<DType> dtype_from(const std::string& file_name) {
+  for (const auto& [dtype, name] : kDtypeNames) {
+    if (file_name == name) return dtype;
+  }
+  return std::nullopt;
+}
+
+// A name out of a file, fit for one line of a terminal.
+std::string quoted(const std::string& name) {
+  return Json(name).dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+std::optional<std::uint64_t> byte_count(DType dtype, std::span<const std::int64_t> shape) {
+  std::uint64_t bytes = size_of(dtype);
+  for (const std::int64_t extent : shape) {
+    if (extent < 0 || __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes)) return std::nullopt;
+  }
+  return bytes;
+}
+
+// The header's JSON; where a tensor is named twice, the plain parser would silently keep the last.
+Json parse_header(const std::string& file, std::string_view text) {
+  std::set<std::string> names;
+  std::string repeated;
+  const auto note_names = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::key && depth == 1 && !names.insert(parsed.get<std::string>()).second) {
+      repeated = parsed.get<std::string>();
+    }
+    return true;
+  };
+  Json header;
+  try {
+    header = Json::parse(text.begin(), text.end(), note_names);
+  } catch (const Json::parse_error& error) {
+    fail(file, ": the header is not valid JSON (byte ", error.byte + kLengthBytes, " of the file)");
+  }
+  ISOBAR_CHECK(header.is_object(), file, ": the header is not a JSON object");
+  ISOBAR_CHECK(repeated.empty(), file, ": tensor ", quoted(repeated), " is there twice");
+  return header;
+}
+
+Metadata parse_metadata(const std::string& file, const Json& entries) {
+  ISOBAR_CHECK(entries.is_object(), file, ": ", kMetadataKey, " is not a JSON object");
+  Metadata metadata;
+  for (const auto& [key, value] : entries.items()) {
+    ISOBAR_CHECK(value.is_string(), file, ": the value of ", quoted(key), " in ", kMetadataKey, " is not a string");
+    metadata[key] = value.get<std::string>();
+  }
+  return metadata;
+}
+
+std::vector<std::uint64_t> parse_numbers(const Json& list, const std::string& what) {
+  ISOBAR_CHECK(list.is_array(), what, " that is not a list");
+  std::vector<std::uint64_t> numbers;
+  for (const Json& number : list) {
+    ISOBAR_CHECK(number.is_number_unsigned() && number.get<std::uint64_t>() <= INT64_MAX, what,
+                 " with an entry that is not a count");
+    numbers.push_back(number.get<std::uint64_t>());
+  }
+  return numbers;
+}
+
+// One entry of the header, checked against the size of the data part.
+TensorBytes parse_tensor(const std::string& file, const std::string& name, const Json& entry,
+                         std::span<const std::byte> data) {
+  const std::string tensor = text(file, ": tensor ", quoted(name));
+  ISOBAR_CHECK(entry.is_object(), tensor, " is not described by a JSON object");
+  for (const char* key : {"dtype", "shape", "data_offsets"}) {
+    ISOBAR_CHECK(entry.contains(key), tensor, " has no ", key);
+  }
+  ISOBAR_CHECK(entry["dtype"].is_string(), tensor, " has a dtype that is not a string");
+  const auto dtype_name = entry["dtype"].get<std::string>();
+  const std::optional<DType> dtype = dtype_from(dtype_name);
+  ISOBAR_CHECK(dtype, tensor, " has dtype ", quoted(dtype_name), ", and only F32, F64, BF16, F16 and I32 are known");
+
+  const std::vector<std::uint64_t> extents = parse_numbers(entry["shape"], tensor + " has a shape");
+  const TensorInfo info{.name = name, .dtype = *dtype, .shape = {extents.begin(), extents.end()}};
+  const std::optional<std::uint64_t> bytes = byte_count(info.dtype, info.shape);
+  ISOBAR_CHECK(bytes, tensor, " has a shape too large for any file");
+
+  const std::vector<std::uint64_t> offsets = parse_numbers(entry["data_offsets"], tensor + " has data_offsets");
+  ISOBAR_CHECK(offsets.size() == 2 && offsets[0] <= offsets[1], tensor, " has data_offsets that are not [begin, end]");
+  ISOBAR_CHECK(offsets[1] <= data.size(), tensor, " ends at byte ", offsets[1], " of the data, but the file has only ",
+               data.size(), " bytes of it; is it cut off?");
+  ISOBAR_CHECK(offsets[1] - offsets[0] == *bytes, tensor, " has ", offsets[1] - offsets[0],
+               " bytes, but its shape and ", "dtype need ", *bytes);
+  return {info, data.subspan(offsets[0], *bytes)};
+}
+
+// Tensors in the order of their bytes must follow each other without gap or overlap, to the end of the file.
+void check_tiling(const std::string& file, std::span<const TensorBytes> tensors, std::span<const std::byte> data) {
+  const std::byte* end = data.data();
+  for (const TensorBytes& tensor : tensors) {
+    ISOBAR_CHECK(tensor.bytes.data() >= end, file, ": tensor ", quoted(tensor.info.name),
+                 " overlaps the one before it");
+    ISOBAR_CHECK(tensor.bytes.data() == end, file, ": there are unused bytes before tensor ", quoted(tensor.info.name));
+    end += tensor.bytes.size();
+  }
+  ISOBAR_CHECK(end == data.data() + data.size(), file, ": there are unused bytes after the last tensor");
+}
+
+std::shared_ptr<const void> map_file(const std::filesystem::path& path, std::size_t& size) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  ISOBAR_CHECK(descriptor >= 0, path.string(), ": cannot be opened: ", std::strerror(errno));
+  struct stat status {};
+  const bool is_file = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
+  size = is_file ? static_cast<std::size_t>(status.st_size) : 0;
+  void* address = size > 0 ? ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0) : nullptr;
+  const int error = errno;
+  ::close(descriptor);
+  ISOBAR_CHECK(is_file, path.string(), ": is not a file");
+  ISOBAR_CHECK(address != MAP_FAILED, path.string(), ": cannot be mapped: ", std::strerror(error));
+  return {address, [size](const void* mapped) {
+            if (mapped != nullptr) ::munmap(const_cast<void*>(mapped), size);
+          }};
+}
+
+std::string make_header(const std::string& file, std::span<const TensorInfo> tensors, const Metadata& metadata) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header[kMetadataKey] = metadata;
+  std::uint64_t begin = 0;
+  for (const TensorInfo& info : tensors) {
+    ISOBAR_CHECK(!header.contains(info.name) && info.name != kMetadataKey, file, ": tensor ", quoted(info.name),
+                 " is given twice, or has a name that is not free");
+    const std::uint64_t end = begin + bytes_of(info);
+    header[info.name] = {{"dtype", file_name_of(info.dtype)}, {"shape", info.shape}, {"data_offsets", {begin, end}}};
+    begin = end;
+  }
+  std::string text;
+  try {
+    text = header.dump();
+  } catch (const Json::exception&) {
+    fail(file, ": a tensor's name or the metadata is not valid UTF-8");
+  }
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // the data begin at a multiple of 8
+  return text;
+}
+
+template <class To, class From>
+To convert_to(From value) {
+  if constexpr (sizeof(To) == 2 && sizeof(From) > 2) {
+    return To(static_cast<float>(value));
+  } else if constexpr (sizeof(From) == 2) {
+    return To(static_cast<float>(value));
+  } else {
+    return static_cast<To>(value);
+  }
+}
+
+}  // namespace
+
+std::int64_t elements_of(const TensorInfo& info) {
+  return static_cast<std::int64_t>(bytes_of(info) / size_of(info.dtype));
+}
+
+std::size_t bytes_of(const TensorInfo& info) {
+  const std::optional<std::uint64_t> bytes = byte_count(info.dtype, info.shape);
+  ISOBAR_CHECK(bytes, "tensor ", quoted(info.name), " has an impossible shape");
+  return *bytes;
+}
+
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path) {
+  std::size_t size = 0;
+  mapping_ = map_file(path_, size);
+  parse({static_cast<const std::byte*>(mapping_.get()), size});
+}
+
+void SafetensorsFile::parse(std::span<const std::byte> bytes) {
+  const std::string file = path_.string();
+  ISOBAR_CHECK(bytes.size() >= kLengthBytes, file, ": is no safetensors file: it has only ", bytes.size(), " bytes");
+  std::uint64_t header_length = 0;
+  std::memcpy(&header_length, bytes.data(), kLengthBytes);
+  ISOBAR_CHECK(header_length <= kLongestHeader && header_length <= bytes.size() - kLengthBytes, file,
+               ": is no safetensors file, or is cut off: it has ", bytes.size(), " bytes and names a header of ",
+               header_length);
+  const std::span<const std::byte> header_bytes = bytes.subspan(kLengthBytes, header_length);
+  const std::span<const std::byte> data = bytes.subspan(kLengthBytes + header_length);
+  const Json header = parse_header(file, {reinterpret_cast<const char*>(header_bytes.data()), header_bytes.size()});
+
+  for (const auto& [name, entry] : header.items()) {
+    if (name == kMetadataKey) {
+      metadata_ = parse_metadata(file, entry);
+    } else {
+      tensors_.push_back(parse_tensor(file, name, entry, data));
+    }
+  }
+  std::sort(tensors_.begin(), tensors_.end(), [](const TensorBytes& a, const TensorBytes& b) {
+    return std::pair(a.bytes.data(), a.bytes.size()) < std::pair(b.bytes.data(), b.bytes.size());
+  });
+  check_tiling(file, tensors_, data);
+  for (std::size_t i = 0; i < tensors_.size(); ++i) index_[tensors_[i].info.name] = i;
+}
+
+const TensorBytes* SafetensorsFile::find(const std::string& name) const {
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &tensors_[found->second];
+}
+
+const TensorBytes& SafetensorsFile::at(const std::string& name) const {
+  const TensorBytes* tensor = find(name);
+  ISOBAR_CHECK(tensor != nullptr, path_.string(), ": has no tensor ", quoted(name));
+  return *tensor;
+}
+
+void copy_elements(const TensorBytes& from, DType to, std::byte* out) {
+  const DType dtype = from.info.dtype;
+  if (dtype == to) {
+    std::copy(from.bytes.begin(), from.bytes.end(), out);
+    return;
+  }
+  ISOBAR_CHECK(dtype != DType::i32 && to != DType::i32, "tensor ", quoted(from.info.name), " has dtype ",
+               name_of(dtype), ", which does not convert to ", name_of(to));
+  visit_floating(dtype, [&](auto source) {
+    visit_floating(to, [&](auto target) {
+      using From = typename decltype(source)::type;
+      using To = typename decltype(target)::type;
+      const std::size_t count = from.bytes.size() / sizeof(From);
+      for (std::size_t i = 0; i < count; ++i) {
+        From value;  // a file's bytes need not be aligned
+        std::memcpy(&value, from.bytes.data() + i * sizeof(From), sizeof(From));
+        const To converted = convert_to<To>(value);
+        std::memcpy(out + i * sizeof(To), &converted, sizeof(To));
+      }
+    });
+  });
+}
+
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorInfo> tensors,
+                                     const Metadata& metadata)
+    : file_(path), tensors_(std::move(tensors)) {
+  const std::string header = make_header(path.string(), tensors_, metadata);
+  const std::uint64_t length = header.size();
+  file_.write(std::as_bytes(std::span(&length, 1)));
+  file_.write(header);
+}
+
+void SafetensorsWriter::append(const std::string& name, std::span<const std::byte> bytes) {
+  while (current_ < tensors_.size() && tensors_[current_].name != name && filled_ == bytes_of(tensors_[current_])) {
+    ++current_;
+    filled_ = 0;
+  }
+  const std::string file = file_.path().string();
+  ISOBAR_CHECK(current_ < tensors_.size() && tensors_[current_].name == name, file, ": tensor ", quoted(name),
+               " is written out of order, or the one before it is incomplete");
+  filled_ += bytes.size();
+  ISOBAR_CHECK(filled_ <= bytes_of(tensors_[current_]), file, ": tensor ", quoted(name), " got ", filled_,
+               " bytes, but its shape and dtype need ", bytes_of(tensors_[current_]));
+  file_.write(bytes);
+}
+
+void SafetensorsWriter::commit() {
+  while (current_ < tensors_.size() && filled_ == bytes_of(tensors_[current_])) {
+    ++current_;
+    filled_ = 0;
+  }
+  ISOBAR_CHECK(current_ == tensors_.size(), file_.path().string(), ": tensor ", quoted(tensors_[current_].name),
+               " got only ", filled_, " of its bytes");
+  file_.commit();
+}
+
+void write_safetensors(const std::filesystem::path& path, std::span<const TensorBytes> tensors,
+                       const Metadata& metadata) {
+  std::vector<TensorInfo> infos;
+  for (const TensorBytes& tensor : tensors) infos.push_back(tensor.info);
+  SafetensorsWriter writer(path, infos, metadata);
+  for (const TensorBytes& tensor : tensors) writer.append(tensor.info.name, tensor.bytes);
+  writer.commit();
+}
+
+}  // namespace isobar

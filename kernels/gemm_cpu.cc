@@ -1,1 +1,24 @@
 #include "kernels/gemm.h"
+
+#include "kernels/common/check.h"
+#include "kernels/gemm_packed.h"
+
+namespace isobar::cpu {
+namespace {
+
+void check(const Gemm& g) {
+  ISOBAR_CHECK(g.in_dtype != DType::i32 && (g.out_dtype == g.in_dtype || g.out_dtype == DType::fp32),
+               "gemm: cannot multiply ", name_of(g.in_dtype), " into ", name_of(g.out_dtype));
+  ISOBAR_CHECK(g.m >= 0 && g.n >= 0 && g.k >= 1, "gemm: bad sizes m=", g.m, " n=", g.n, " k=", g.k);
+  ISOBAR_CHECK(g.mode == Grad::overwrite || (g.bias == nullptr && g.pre == nullptr && g.activation == Activation::none),
+               "gemm: bias and activation cannot be combined with accumulation");
+}
+
+}  // namespace
+
+void gemm(const Gemm& g, Stream) {
+  check(g);
+  gemm_packed(g);
+}
+
+}  // namespace isobar::cpu

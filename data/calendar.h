@@ -1,0 +1,38 @@
+// When a step is: CF time axes ("hours since 1900-01-01 00:00:00"), or a year whose steps are spread evenly.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+namespace isobar {
+
+// An instant of the Gregorian calendar. Days count from 0 on 1 January.
+struct StepTime {
+  std::int64_t year = 0;
+  double day_of_year = 0;  // whole days and fraction, in [0, days_in_year)
+  double days_in_year = 365;
+
+  double hour() const;  // of the day, in [0, 24)
+  // sin and cos of the hour of day, sin and cos of the day of year: angles 2π·hour/24 and 2π·day_of_year/days_in_year.
+  std::array<double, 4> features() const;
+  std::string iso() const;  // "2013-01-01T06:00", to the nearest minute
+};
+
+// A CF time axis: `value` units after the reference date.
+class TimeUnits {
+ public:
+  // units: "<seconds|minutes|hours|days> since <date>[ <time>]"; calendar: standard, gregorian, proleptic_gregorian or "".
+  // `where` begins the message of an error.
+  TimeUnits(const std::string& units, const std::string& calendar, const std::string& where);
+  StepTime at(double value) const;
+
+ private:
+  double reference_seconds_ = 0;  // since 1970-01-01
+  double seconds_per_unit_ = 1;
+};
+
+// Step `step` of `steps` that divide `year` evenly.
+StepTime spread_over_year(std::int64_t year, std::int64_t step, std::int64_t steps);
+
+}  // namespace isobar

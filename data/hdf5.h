@@ -1,0 +1,100 @@
+// HDF5 files as this project meets them; hdf5.cc is the one file that includes the library's header.
+//
+// The library has one global lock, so everything here may be called from any thread and runs one call at a time. What
+// should run in parallel (data/field_file.h) asks only for the layout and the raw chunks, and does the rest itself.
+// Every failure is one isobar::Error that names the file; the library's own error printing is silenced.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace isobar::hdf5 {
+
+enum class Type : std::uint8_t { fp32, fp64, integer, text, other };
+enum class Filter : std::uint8_t { shuffle, deflate, other };
+
+// How a dataset lies in its file.
+struct Layout {
+  enum class Kind : std::uint8_t { contiguous, chunked, other } kind = Kind::other;
+  std::uint64_t offset = 0;         // contiguous: of the first byte in the file
+  std::vector<std::int64_t> chunk;  // chunked: its shape, one extent a dimension
+  std::vector<Filter> filters;      // chunked: in the order they were applied when writing
+  bool native = false;              // elements are little-endian IEEE fp32, so that bytes can be used as they are
+};
+
+struct DatasetInfo {
+  std::vector<std::int64_t> shape;
+  Type type = Type::other;
+  std::string type_name;  // for messages: "32-bit float", "16-bit integer", "text", ...
+  Layout layout;
+};
+
+struct ChunkAddress {
+  std::uint64_t offset = 0, bytes = 0;  // in the file
+  std::uint32_t skipped_filters = 0;    // bit i: filter i was not applied to this chunk
+};
+
+// How File::write lays out a dataset.
+struct Storage {
+  std::vector<std::int64_t> chunk;  // empty: contiguous
+  bool shuffle = false;
+  int deflate = 0;  // 1 (fast) to 9 (small); 0: no compression
+};
+
+class File {
+ public:
+  static File open(const std::string& path);    // read-only, without locking the file
+  static File create(const std::string& path);  // replaces what is there
+  File(File&&) noexcept;
+  File& operator=(File&&) noexcept;
+  ~File();
+
+  const std::string& path() const { return path_; }
+  bool has(const std::string& dataset) const;
+  std::vector<std::string> datasets() const;  // names in the root group, sorted
+  DatasetInfo info(const std::string& dataset) const;
+
+  // A box of a dataset, converted to fp32. `start` and `count` have one entry a dimension.
+  void read(const std::string& dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
+            float* out) const;
+  std::vector<double> numbers(const std::string& dataset) const;       // a whole numeric dataset
+  std::vector<std::string> strings(const std::string& dataset) const;  // a whole text dataset, fixed or variable length
+  std::optional<std::string> attribute(const std::string& dataset, const std::string& name) const;  // text only
+
+  // Raw access to a chunked dataset. Chunks are counted row-major over the grid of chunks.
+  // The addresses of all chunks; empty where some chunk was never written or where there are so many that asking for
+  // them one by one (each question walks the index) would take seconds.
+  std::vector<ChunkAddress> chunk_addresses(const std::string& dataset) const;
+  // The stored bytes of one chunk; sets `skipped_filters`.
+  std::vector<unsigned char> raw_chunk(const std::string& dataset, std::span<const std::int64_t> start,
+                                       std::uint32_t* skipped_filters) const;
+
+  // Creates a dataset and writes all of it.
+  void write(const std::string& dataset, std::span<const std::int64_t> shape, std::span<const float> values,
+             const Storage& storage = {});
+  void write(const std::string& dataset, std::span<const std::int64_t> shape, std::span<const double> values,
+             const Storage& storage = {});
+  void write(const std::string& dataset, std::span<const std::int64_t> shape, std::span<const std::int64_t> values,
+             const Storage& storage = {});
+  void write(const std::string& dataset, std::span<const std::string> values);
+  // Creates a contiguous fp32 dataset with room for `shape` and no values yet; write_box fills it piece by piece.
+  void reserve(const std::string& dataset, std::span<const std::int64_t> shape);
+  void write_box(const std::string& dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
+                 const float* values);
+  void write_attribute(const std::string& dataset, const std::string& name, const std::string& value);
+
+  // Writes what is buffered and closes; an error is told here, not lost in the destructor.
+  void close();
+
+ private:
+  struct Handles;
+  explicit File(const std::string& path);
+  std::string path_;
+  std::unique_ptr<Handles> handles_;
+};
+
+}  // namespace isobar::hdf5

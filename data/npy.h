@@ -1,0 +1,27 @@
+// NumPy's .npy files: fp32 or fp64, C order.
+//
+// Reads format versions 1 to 3, writes version 1. Every error names the file.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace isobar {
+
+struct NpyArray {
+  std::vector<std::int64_t> shape;
+  std::vector<double> values;  // row-major; fp32 files are widened
+};
+
+NpyArray read_npy(const std::string& path);
+
+// Writes under a temporary name and renames: the file is whole or not there.
+void write_npy(const std::string& path, std::span<const std::int64_t> shape, std::span<const float> values);
+void write_npy(const std::string& path, std::span<const std::int64_t> shape, std::span<const double> values);
+
+// "(1, 20, 1, 1)", as NumPy prints a shape.
+std::string shape_text(std::span<const std::int64_t> shape);
+
+}  // namespace isobar

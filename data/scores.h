@@ -1,0 +1,39 @@
+// RMSE and ACC of a set of forecasts, from the sums that kernels/forecast_scores.h makes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace isobar {
+
+// Pools the sums of many samples. One object for a forecast, another for the persistence beside it.
+class ScoreTotals {
+ public:
+  ScoreTotals(std::int64_t channels, std::int64_t pixels) : channels_(channels), pixels_(pixels) {
+    totals_.resize(static_cast<std::size_t>(channels * kWidth + 1));
+  }
+
+  // sums [batch, C, 4] as kernels/forecast_scores.h writes them.
+  void add(std::span<const double> sums);
+
+  std::int64_t samples() const { return static_cast<std::int64_t>(totals_.back()); }
+  // √(mean over samples and grid of weight times squared error).
+  std::vector<double> rmse() const;
+  // The tutorial's: the mean over samples of each sample's RMSE.
+  std::vector<double> mean_sample_rmse() const;
+  // Anomaly correlation, uncentred, of the pooled sums.
+  std::vector<double> acc() const;
+
+  // All that is held, for a sum over ranks.
+  std::span<double> raw() { return totals_; }
+
+ private:
+  static constexpr std::int64_t kWidth = 5;  // four sums and the sum of the samples' RMSEs
+  double total(std::int64_t channel, std::int64_t which) const;
+
+  std::int64_t channels_, pixels_;
+  std::vector<double> totals_;  // [C, kWidth], then the number of samples
+};
+
+}  // namespace isobar

@@ -22,8 +22,8 @@ struct StepTime {
 // A CF time axis: `value` units after the reference date.
 class TimeUnits {
  public:
-  // units: "<seconds|minutes|hours|days> since <date>[ <time>]"; calendar: standard, gregorian, proleptic_gregorian or "".
-  // `where` begins the message of an error.
+  // units: "<seconds|minutes|hours|days> since <date>[ <time>]"; calendar: standard, gregorian, proleptic_gregorian or
+  // "". `where` begins the message of an error.
   TimeUnits(const std::string& units, const std::string& calendar, const std::string& where);
   StepTime at(double value) const;
 

@@ -1,9 +1,9 @@
-// ERA5 as the NERSC tutorial and FourCastNet store it: yearly HDF5 files, each with one dataset `fields` [T, C, H, W] of
-// fp32, opened as one long row of steps.
+// ERA5 as the NERSC tutorial and FourCastNet store it: yearly HDF5 files, each with one dataset `fields` [T, C, H, W]
+// of fp32, opened as one long row of steps.
 //
-// Steps are counted over the files in the order of their names. A sample is a pair of steps of one file, `dt` apart, and
-// is named by the number of its first step. Files may have different numbers of steps; all are used.
-// `lat`, `lon`, `channel` and `time` beside `fields` are believed where they are there (docs/data.md).
+// Steps are counted over the files in the order of their names. A sample is a pair of steps of one file, `dt` apart,
+// and is named by the number of its first step. Files may have different numbers of steps; all are used. `lat`, `lon`,
+// `channel` and `time` beside `fields` are believed where they are there (docs/data.md).
 #pragma once
 
 #include <array>
@@ -20,8 +20,8 @@ namespace isobar {
 using StepRange = std::array<std::int64_t, 2>;  // [first, end)
 
 struct Era5Options {
-  std::vector<std::string> paths;     // folders of *.h5 files, or files
-  std::vector<std::string> channels;  // the names expected, in order; empty: whatever the files hold
+  std::vector<std::string> paths;      // folders of *.h5 files, or files
+  std::vector<std::string> channels;   // the names expected, in order; empty: whatever the files hold
   std::int64_t height = 0, width = 0;  // the crop [:height, :width]; 0: all of it
   std::int64_t dt = 1;                 // steps between input and target
   std::optional<StepRange> range;      // only pairs that lie wholly within; none: all steps

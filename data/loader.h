@@ -1,8 +1,8 @@
 // The prefetching loader: worker threads read the batches of endless epochs ahead into a bounded set of buffers.
 //
-// Batches come in the sampler's order whatever the number of workers. Without workers the caller's thread reads. Workers
-// share the samples of a batch, so that one slow batch does not wait for one thread. An error met while reading is
-// thrown by the next() that would have returned that batch.
+// Batches come in the sampler's order whatever the number of workers. Without workers the caller's thread reads.
+// Workers share the samples of a batch, so that one slow batch does not wait for one thread. An error met while reading
+// is thrown by the next() that would have returned that batch.
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "data/era5.h"
+#include "data/sampler.h"
 #include "engine/json_config.h"
+#include "kernels/forecast_loss.h"
 
 namespace isobar {
 
@@ -19,8 +22,6 @@ enum class AmpMode { none, bf16, fp16 };
 enum class LrSchedule { cosine, constant };
 enum class BatchLrScaling { none, sqrt, linear };
 enum class OptimizerKind { adam, adamw };
-enum class LossKind { relative_l2, weighted_mse, relative_l2_weighted };
-enum class SamplerKind { all_pairs, tutorial };
 enum class ArithmeticType { fp32, fp64 };
 enum class LoaderKind { pytorch, dali };
 
@@ -56,8 +57,6 @@ template <>
 struct EnumNames<LoaderKind> {
   static constexpr std::array names{"pytorch", "dali"};
 };
-
-using StepRange = std::array<std::int64_t, 2>;  // [first, end)
 
 struct Config {
   // The model.

@@ -1,0 +1,48 @@
+#include "engine/signals.h"
+
+#include <csignal>
+
+namespace isobar {
+
+namespace {
+
+volatile std::sig_atomic_t noted_signal = 0;
+
+void note(int signal) {
+  noted_signal = signal;
+}
+
+void install(int signal, int flags) {
+  struct sigaction action = {};
+  action.sa_handler = note;
+  action.sa_flags = SA_RESTART | flags;
+  sigemptyset(&action.sa_mask);
+  sigaction(signal, &action, nullptr);
+}
+
+}  // namespace
+
+void note_stop_signals() {
+  install(SIGTERM, 0);
+  install(SIGUSR1, 0);
+  install(SIGINT, static_cast<int>(SA_RESETHAND));
+}
+
+bool stop_requested() {
+  return noted_signal != 0;
+}
+
+std::string stop_signal_name() {
+  switch (noted_signal) {
+    case 0:
+      return "";
+    case SIGINT:
+      return "SIGINT";
+    case SIGUSR1:
+      return "SIGUSR1";
+    default:
+      return "SIGTERM";
+  }
+}
+
+}  // namespace isobar

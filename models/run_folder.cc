@@ -1,0 +1,189 @@
+#include "models/run_folder.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <ctime>
+#include <iomanip>
+#include <sstream>
+#include <vector>
+
+#include "engine/atomic_file.h"
+#include "kernels/common/check.h"
+
+namespace isobar {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+namespace {
+
+constexpr std::array kFiles{"config.json", "out.log", "metrics.jsonl", "summary.json"};
+
+// A folder of a run, and how the names of what a run puts there begin.
+struct OwnedFolder {
+  const char* name;
+  std::vector<const char*> prefixes;
+};
+
+const std::vector<OwnedFolder>& owned_folders() {
+  static const std::vector<OwnedFolder> folders{
+      {"checkpoints", {"step_", "."}},
+      {"best", {"model.safetensors", "optimizer.safetensors", "state.json", "checksums."}},
+      {"logs", {"events.out.tfevents."}},
+      {"images", {"map_"}}};
+  return folders;
+}
+
+// Keys that a resumed run may change: where files are, how long and how often, how it is computed.
+constexpr std::array kFreeOnResume{"expdir",
+                                   "train_data_path",
+                                   "valid_data_path",
+                                   "inf_data_path",
+                                   "global_means_path",
+                                   "global_stds_path",
+                                   "time_means_path",
+                                   "num_data_workers",
+                                   "num_iters",
+                                   "log_every",
+                                   "validate_every",
+                                   "checkpoint_every",
+                                   "keep_checkpoints",
+                                   "enable_fused",
+                                   "enable_jit",
+                                   "data_loader_config",
+                                   "wireup_info",
+                                   "wireup_store",
+                                   "recompute",
+                                   "cuda_graph",
+                                   "tf32"};
+
+ordered_json parse_or_null(const fs::path& file) {
+  if (!fs::exists(file)) return nullptr;
+  ordered_json parsed = ordered_json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+  return parsed.is_discarded() ? ordered_json() : parsed;
+}
+
+// In one write, so that a killed process leaves whole lines; a line that the disk had no room for is cut when the run
+// is resumed.
+void append_line(const fs::path& file, std::string line) {
+  line += '\n';
+  const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  const ssize_t written = descriptor < 0 ? -1 : write(descriptor, line.data(), line.size());
+  const int error = errno;
+  if (descriptor >= 0) close(descriptor);
+  ISOBAR_CHECK(written >= 0, "cannot write to ", file.string(), ": ", std::strerror(error));
+  ISOBAR_CHECK(static_cast<std::size_t>(written) == line.size(), "cannot write to ", file.string(),
+               ": no space left on the disk");
+}
+
+std::string time_stamp() {
+  const auto now = std::chrono::system_clock::now();
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  const auto milliseconds =
+      std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
+  std::tm local = {};
+  localtime_r(&seconds, &local);
+  std::ostringstream out;
+  out << std::put_time(&local, "%Y-%m-%d %H:%M:%S") << ',' << std::setw(3) << std::setfill('0') << milliseconds;
+  return out.str();
+}
+
+}  // namespace
+
+RunFolder::RunFolder(fs::path path, ExistingRun existing) : path_(std::move(path)) {
+  ISOBAR_CHECK(!fs::exists(path_) || fs::is_directory(path_), "run folder ", path_.string(), " is not a folder");
+  const bool run_there = is_run();
+  ISOBAR_CHECK(!run_there || existing != ExistingRun::refuse, "run folder ", path_.string(),
+               " holds a run already: give --resume to go on with it, --overwrite to start it again, or another "
+               "--run-num or --run-dir");
+  if (!run_there) refuse_strangers();
+  if (run_there && existing == ExistingRun::overwrite) remove_run();
+  held_run_ = run_there && existing == ExistingRun::resume;
+  std::error_code error;
+  fs::create_directories(images(), error);
+  ISOBAR_CHECK(!error, "cannot make run folder ", path_.string(), ": ", error.message());
+}
+
+// config.json is the first thing that a run writes.
+bool RunFolder::is_run() const {
+  const ordered_json config = parse_or_null(path_ / "config.json");
+  return config.is_object() && config.contains("embed_dim") && config.contains("num_iters");
+}
+
+void RunFolder::refuse_strangers() const {
+  for (const char* file : kFiles) {
+    ISOBAR_CHECK(!fs::exists(path_ / file), "run folder ", path_.string(), " holds ", file,
+                 ", but no run: choose another --run-dir");
+  }
+}
+
+void RunFolder::remove_run() const {
+  for (const auto& [name, prefixes] : owned_folders()) {
+    const fs::path folder = path_ / name;
+    if (!fs::is_directory(folder) || fs::is_symlink(folder)) continue;
+    std::vector<fs::path> owned;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      const std::string file = entry.path().filename().string();
+      const bool ours =
+          std::any_of(prefixes.begin(), prefixes.end(), [&](const char* p) { return file.starts_with(p); });
+      if (ours) owned.push_back(entry.path());
+    }
+    for (const fs::path& file : owned) fs::remove_all(file);
+    if (fs::is_empty(folder)) fs::remove(folder);
+  }
+  // config.json last: as long as it is there, the rest is known to be a run's.
+  for (auto file = kFiles.rbegin(); file != kFiles.rend(); ++file) fs::remove(path_ / *file);
+}
+
+void RunFolder::check_config(const ordered_json& config) const {
+  if (!held_run_) return;
+  const ordered_json before = parse_or_null(path_ / "config.json");
+  for (const auto& [key, value] : config.items()) {
+    const bool free = std::find(kFreeOnResume.begin(), kFreeOnResume.end(), key) != kFreeOnResume.end();
+    if (free || !before.contains(key)) continue;
+    ISOBAR_CHECK(before[key] == value, "config key ", key, " is ", value.dump(), ", but ", before[key].dump(),
+                 " in the run to resume, ", path_.string());
+  }
+}
+
+void RunFolder::write_config(const ordered_json& config) const {
+  write_file_atomically(path_ / "config.json", config.dump(2) + "\n");
+}
+
+void RunFolder::cut_metrics(std::int64_t last_iteration) const {
+  const fs::path file = path_ / "metrics.jsonl";
+  if (!fs::exists(file)) return;
+  std::istringstream lines(read_file(file));
+  std::string kept;
+  for (std::string line; std::getline(lines, line);) {
+    const ordered_json parsed = ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (parsed.is_object() && parsed.value("iteration", INT64_MAX) <= last_iteration) kept += line + "\n";
+  }
+  write_file_atomically(file, kept);
+}
+
+void RunFolder::append_metrics(const ordered_json& line) const {
+  append_line(path_ / "metrics.jsonl", line.dump());
+}
+
+void RunFolder::log(std::string_view message) const {
+  const std::string line = time_stamp() + " - root - INFO - " + std::string(message);
+  append_line(path_ / "out.log", line);
+  console(line);
+}
+
+ordered_json RunFolder::read_summary() const {
+  return parse_or_null(path_ / "summary.json");
+}
+
+void RunFolder::write_summary(const ordered_json& summary) const {
+  write_file_atomically(path_ / "summary.json", summary.dump(2) + "\n");
+}
+
+}  // namespace isobar

@@ -1,0 +1,152 @@
+// A run folder: what may be overwritten and resumed, and that metrics.jsonl holds no line twice.
+#include "models/run_folder.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "engine/atomic_file.h"
+#include "models/config.h"
+#include "tests/testing.h"
+
+using namespace isobar;
+using isobar::testing::ContainsSubstring;
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+namespace {
+
+class Folder {
+ public:
+  Folder() : path_(fs::temp_directory_path() / ("isobar_run_folder_test_" + std::to_string(getpid()))) {
+    fs::remove_all(path_);
+  }
+  ~Folder() { fs::remove_all(path_); }
+  void put(const std::string& name, const std::string& content = "x") const {
+    fs::create_directories((path_ / name).parent_path());
+    std::ofstream(path_ / name) << content;
+  }
+  bool has(const std::string& name) const { return fs::exists(path_ / name); }
+  std::string read(const std::string& name) const { return read_file(path_ / name); }
+  RunFolder open(ExistingRun existing) const {
+    RunFolder run(path_, existing);
+    run.console = [](std::string_view) {};
+    return run;
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+const std::string kConfig = to_json(Config{}).dump();
+
+}  // namespace
+
+TEST_CASE("an existing run is refused unless resumed or overwritten") {
+  const Folder folder;
+  CHECK_FALSE(folder.open(ExistingRun::refuse).held_run());
+  CHECK_NOTHROW(folder.open(ExistingRun::refuse));  // an empty folder holds no run
+  folder.put("config.json", kConfig);
+  CHECK_THROWS_WITH(folder.open(ExistingRun::refuse),
+                    ContainsSubstring(folder.path().string()) && ContainsSubstring("--resume"));
+  CHECK(folder.open(ExistingRun::resume).held_run());
+  CHECK(folder.has("config.json"));
+  CHECK_FALSE(folder.open(ExistingRun::overwrite).held_run());
+  CHECK_FALSE(folder.has("config.json"));
+}
+
+TEST_CASE("overwriting removes what a run made and nothing else") {
+  const Folder folder;
+  const std::vector<std::string> run{"config.json",
+                                     "out.log",
+                                     "metrics.jsonl",
+                                     "summary.json",
+                                     "checkpoints/step_00000010/model.safetensors",
+                                     "best/state.json",
+                                     "logs/events.out.tfevents.1.host.2.0",
+                                     "images/map_t2m.png"};
+  const std::vector<std::string> strangers{"notes.txt", "images/holiday.png", "checkpoints/mine/model.safetensors",
+                                           "logs/slurm.out"};
+  for (const std::string& file : run) folder.put(file, file == "config.json" ? kConfig : "x");
+  for (const std::string& file : strangers) folder.put(file);
+  folder.open(ExistingRun::overwrite);
+  for (const std::string& file : run) CHECK_FALSE(folder.has(file));
+  for (const std::string& file : strangers) CHECK(folder.has(file));
+  CHECK_FALSE(folder.has("best"));
+}
+
+TEST_CASE("a file that is not a run's is never overwritten") {
+  const auto existing = GENERATE(ExistingRun::refuse, ExistingRun::resume, ExistingRun::overwrite);
+  for (const std::string file : {"config.json", "out.log", "metrics.jsonl", "summary.json"}) {
+    const Folder folder;
+    folder.put(file, R"({"name": "something else"})");
+    CHECK_THROWS_WITH(folder.open(existing), ContainsSubstring(file) && ContainsSubstring("no run"));
+    CHECK(folder.read(file) == R"({"name": "something else"})");
+  }
+  const Folder folder;
+  fs::create_directories(folder.path().parent_path());
+  std::ofstream(folder.path()) << "a file";
+  CHECK_THROWS_WITH(folder.open(existing), ContainsSubstring("is not a folder"));
+}
+
+TEST_CASE("resuming cuts metrics beyond the checkpoint and a half-written line") {
+  const Folder folder;
+  const RunFolder run = folder.open(ExistingRun::refuse);
+  std::string kept;
+  for (const std::int64_t iteration : {0, 10, 20, 20, 30}) {
+    const ordered_json line{{"event", "train"}, {"iteration", iteration}, {"loss", 0.1}};
+    run.append_metrics(line);
+    if (iteration <= 20) kept += line.dump() + "\n";
+  }
+  std::ofstream(folder.path() / "metrics.jsonl", std::ios::app) << R"({"event": "train", "iteration": 15, "lo)";
+  run.cut_metrics(20);
+  CHECK(folder.read("metrics.jsonl") == kept);
+  run.append_metrics({{"iteration", 21}});
+  CHECK(folder.read("metrics.jsonl") == kept + "{\"iteration\":21}\n");
+  run.cut_metrics(-1);
+  CHECK(folder.read("metrics.jsonl").empty());
+}
+
+TEST_CASE("numbers in metrics keep all their digits") {
+  const Folder folder;
+  const double value = 0.1234567890123456789;
+  folder.open(ExistingRun::refuse).append_metrics({{"loss", value}});
+  CHECK(ordered_json::parse(folder.read("metrics.jsonl"))["loss"].get<double>() == value);
+}
+
+TEST_CASE("a run resumes with its own config only") {
+  const Folder folder;
+  folder.put("config.json", kConfig);
+  const RunFolder run = folder.open(ExistingRun::resume);
+  ordered_json config = to_json(Config{});
+  CHECK_NOTHROW(run.check_config(config));
+  config["num_iters"] = 60000;
+  config["train_data_path"] = "/elsewhere";
+  CHECK_NOTHROW(run.check_config(config));
+  config["seed"] = 1;
+  CHECK_THROWS_WITH(run.check_config(config), ContainsSubstring("config key seed is 1, but 0 in the run to resume"));
+}
+
+TEST_CASE("log lines are the tutorial's") {
+  const Folder folder;
+  RunFolder run = folder.open(ExistingRun::refuse);
+  std::string shown;
+  run.console = [&](std::string_view line) { shown += line; };
+  run.log("Starting Training Loop...");
+  const std::string line = folder.read("out.log");
+  CHECK(line == shown + "\n");
+  CHECK(line.size() == std::string("2023-11-01 10:15:30,123 - root - INFO - Starting Training Loop...\n").size());
+  CHECK_THAT(line, ContainsSubstring(" - root - INFO - Starting Training Loop...\n"));
+}
+
+TEST_CASE("a summary is read back, a broken one is none") {
+  const Folder folder;
+  const RunFolder run = folder.open(ExistingRun::refuse);
+  CHECK(run.read_summary().is_null());
+  run.write_summary({{"iterations", 5}});
+  CHECK(run.read_summary()["iterations"] == 5);
+  folder.put("summary.json", "{");
+  CHECK(run.read_summary().is_null());
+}

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "kernels/common/check.h"
@@ -79,7 +78,10 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 std::string read_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) fail_with_errno(path, "opened");
-  std::string contents{std::istreambuf_iterator<char>(file), {}};
+  std::string contents;
+  for (char piece[1 << 14]; file.read(piece, sizeof piece) || file.gcount() > 0;) {
+    contents.append(piece, static_cast<std::size_t>(file.gcount()));
+  }
   if (file.bad()) fail_with_errno(path, "read");
   return contents;
 }

@@ -25,8 +25,8 @@
 
 namespace isobar {
 
-// What is wrong with a checkpoint folder, in one sentence that names it and the file at fault; empty where it is whole.
-// Reads every file in full.
+// What is wrong with a checkpoint folder, naming the file at fault; nothing where it is whole. Reads every file in
+// full.
 std::optional<std::string> damage_of(const std::filesystem::path& folder);
 
 struct Checkpoint {
@@ -36,7 +36,7 @@ struct Checkpoint {
 
 struct FoundCheckpoint {
   std::optional<Checkpoint> checkpoint;  // the newest whole one, if there is any
-  std::vector<std::string> skipped;      // a sentence for each damaged one that is newer; for stderr
+  std::vector<std::string> skipped;  // a line for each damaged one that is newer: "FOLDER: is damaged (..), skipped"
 };
 
 // The newest whole checkpoint of a run; only reads.
@@ -61,15 +61,16 @@ class CheckpointStore {
   // Replaces RUN/best.
   void save_best(const WriteFiles& write_files);
 
-  // For tests: called with the name of each moment between two changes on the disk.
+  // For tests: a function that is called with the name of each moment between two changes on the disk, and a way to
+  // behave as on a file system that cannot exchange two folders.
   std::function<void(const char* moment)> between_steps;
+  bool can_exchange = true;
 
  private:
   void write_whole(const std::filesystem::path& folder, const WriteFiles& write_files);
-  void replace(const std::filesystem::path& written, const std::filesystem::path& final_folder);
+  void put_in_place(const std::filesystem::path& written, const std::filesystem::path& folder);
   void remove_old(std::int64_t newest_step);
-  void remove_whole(const std::filesystem::path& folder);
-  void moment(const char* name) const;
+  void pass(const char* moment) const;
 
   std::filesystem::path run_;
   int keep_;

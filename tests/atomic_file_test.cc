@@ -61,11 +61,22 @@ TEST_CASE("what a killed writer left is overwritten", "[atomic_file]") {
   CHECK(files_in(folder) == 1);
 }
 
+TEST_CASE("a file is read whole", "[atomic_file]") {
+  const TemporaryFolder folder;
+  for (const std::size_t length : {0u, 1u, 16383u, 16384u, 16385u, 40000u}) {
+    std::string contents(length, 'x');
+    for (std::size_t i = 0; i < length; ++i) contents[i] = static_cast<char>(i % 251);
+    write_file_atomically(folder / "result", contents);
+    CHECK(read_file(folder / "result") == contents);
+  }
+}
+
 TEST_CASE("errors of files name them", "[atomic_file]") {
   const TemporaryFolder folder;
   const std::filesystem::path path = folder / "no_folder" / "result";
   CHECK_THROWS_WITH(AtomicFile(path), ContainsSubstring(path.string()));
   CHECK_THROWS_WITH(read_file(path), ContainsSubstring(path.string()));
+  CHECK_THROWS_WITH(read_file(folder.path()), ContainsSubstring(folder.path().string()));
   CHECK_THROWS_WITH(flush_to_disk(path), ContainsSubstring(path.string()));
 }
 

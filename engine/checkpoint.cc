@@ -1,0 +1,277 @@
+#include "engine/checkpoint.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>  // renameat2, RENAME_EXCHANGE
+#include <cstring>
+#include <functional>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "engine/atomic_file.h"
+#include "engine/checksum.h"
+#include "kernels/common/check.h"
+
+namespace isobar {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kChecksums = "checksums.xxh64";
+constexpr std::string_view kStepPrefix = "step_";
+
+// Hidden names that a folder bears on its way: being written, moved aside while its successor takes its place, and
+// being deleted. They lie beside the folder, so that renames stay within one file system.
+constexpr std::string_view kWriting = ".writing_";
+constexpr std::string_view kAside = ".aside_";
+constexpr std::string_view kDeleting = ".deleting_";
+
+fs::path hidden(const fs::path& folder, std::string_view prefix) {
+  return folder.parent_path() / (std::string(prefix) + folder.filename().string());
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+void rename_folder(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  ISOBAR_CHECK(!error, from.string(), ": cannot be renamed to ", to.string(), ": ", error.message());
+}
+
+// Whoever reads never sees a folder with half its files: the name goes first. What cannot be removed now (a file still
+// open on a network file system) is removed when the store is next opened.
+void remove_folder(const fs::path& folder) {
+  fs::path doomed = folder;
+  if (!folder.filename().string().starts_with('.')) {
+    doomed = hidden(folder, kDeleting);
+    rename_folder(folder, doomed);
+  }
+  std::error_code ignored;
+  fs::remove_all(doomed, ignored);
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  ISOBAR_CHECK(!error, folder.string(), ": cannot be made: ", error.message());
+}
+
+// The entries of a folder; none where it does not exist.
+std::vector<fs::path> entries_of(const fs::path& folder) {
+  std::vector<fs::path> entries;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    entries.push_back(entry->path());
+  }
+  ISOBAR_CHECK(!error || error == std::errc::no_such_file_or_directory, folder.string(),
+               ": cannot be read: ", error.message());
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
+// Finishes or undoes what a killed writer left half done in the folder that holds checkpoint folders.
+void tidy(const fs::path& parent) {
+  for (const fs::path& entry : entries_of(parent)) {
+    const std::string name = entry.filename().string();
+    if (name.starts_with(kAside)) {
+      const fs::path final_name = parent / name.substr(kAside.size());
+      if (!is_there(final_name)) rename_folder(entry, final_name);
+    }
+    if (name.starts_with(kAside) || name.starts_with(kWriting) || name.starts_with(kDeleting)) remove_folder(entry);
+  }
+}
+
+// Where a reader finds the folder of this name: in its place, or aside, where a writer was killed while replacing it.
+std::optional<fs::path> present(const fs::path& folder) {
+  for (const fs::path& place : {folder, hidden(folder, kAside)}) {
+    if (is_there(place)) return place;
+  }
+  return std::nullopt;
+}
+
+std::string hexadecimal(std::uint64_t value) {
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(value));
+  return digits;
+}
+
+std::string last_line_of_checksums(std::string_view lines) {
+  return "# " + hexadecimal(xxh64(std::as_bytes(std::span(lines)))) + "\n";
+}
+
+// The lines of all files that are there, in the order of their names, and the line that guards them.
+std::string checksums_of(const fs::path& folder) {
+  std::string lines;
+  for (const fs::path& file : entries_of(folder)) {
+    lines += hexadecimal(xxh64_of_file(file)) + "  " + file.filename().string() + "\n";
+  }
+  return lines + last_line_of_checksums(lines);
+}
+
+void flush_folder(const fs::path& folder) {
+  for (const fs::path& file : entries_of(folder)) flush_to_disk(file);
+  flush_to_disk(folder);
+}
+
+// Exchanges two folders in one step; false where the file system cannot.
+bool exchange(const fs::path& a, const fs::path& b) {
+  if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return true;
+  ISOBAR_CHECK(errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP, a.string(), ": cannot be exchanged with ",
+               b.string(), ": ", std::strerror(errno));
+  return false;
+}
+
+fs::path checkpoints_of(const fs::path& run_folder) {
+  return run_folder / "checkpoints";
+}
+
+fs::path folder_of_step(const fs::path& run_folder, std::int64_t step) {
+  char name[32];
+  std::snprintf(name, sizeof name, "step_%08lld", static_cast<long long>(step));
+  return checkpoints_of(run_folder) / name;
+}
+
+std::optional<std::int64_t> step_of(std::string_view name) {
+  if (name.starts_with(kAside)) name.remove_prefix(kAside.size());
+  if (!name.starts_with(kStepPrefix)) return std::nullopt;
+  name.remove_prefix(kStepPrefix.size());
+  std::int64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+  if (error != std::errc() || end != name.data() + name.size() || step < 0) return std::nullopt;
+  return step;
+}
+
+// The steps that have a checkpoint, whole or not; newest first.
+std::vector<std::int64_t> steps_of(const fs::path& run_folder) {
+  std::vector<std::int64_t> steps;
+  for (const fs::path& entry : entries_of(checkpoints_of(run_folder))) {
+    const std::optional<std::int64_t> step = step_of(entry.filename().string());
+    if (step && present(folder_of_step(run_folder, *step))) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end(), std::greater());
+  steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
+  return steps;
+}
+
+}  // namespace
+
+std::optional<std::string> damage_of(const fs::path& folder) {
+  try {
+    std::error_code ignored;
+    if (!fs::is_directory(folder, ignored)) return "it is not a folder";
+    if (!is_there(folder / kChecksums)) return std::string(kChecksums) + " is missing";
+    const std::string contents = read_file(folder / kChecksums);
+    const std::size_t last_line = contents.rfind("# ");
+    const std::string lines = contents.substr(0, last_line);
+    if (last_line == std::string::npos || contents != lines + last_line_of_checksums(lines)) {
+      return std::string(kChecksums) + " does not agree with itself";
+    }
+    std::istringstream stream(lines);
+    for (std::string checksum, name; stream >> checksum && std::getline(stream >> std::ws, name);) {
+      if (!is_there(folder / name)) return name + " is missing";
+      if (hexadecimal(xxh64_of_file(folder / name)) != checksum) return name + " does not agree with its checksum";
+    }
+    return std::nullopt;
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+FoundCheckpoint find_newest_whole(const fs::path& run_folder) {
+  FoundCheckpoint found;
+  for (const std::int64_t step : steps_of(run_folder)) {
+    const fs::path folder = *present(folder_of_step(run_folder, step));
+    const std::optional<std::string> damage = damage_of(folder);
+    if (!damage) {
+      found.checkpoint = Checkpoint{step, folder};
+      break;
+    }
+    found.skipped.push_back(text(folder.string(), ": is damaged (", *damage, "), skipped"));
+  }
+  return found;
+}
+
+fs::path find_best(const fs::path& run_folder) {
+  const std::optional<fs::path> folder = present(run_folder / "best");
+  ISOBAR_CHECK(folder, (run_folder / "best").string(), ": is not there: the run has no best weights yet");
+  const std::optional<std::string> damage = damage_of(*folder);
+  ISOBAR_CHECK(!damage, folder->string(), ": is damaged (", *damage, ")");
+  return *folder;
+}
+
+CheckpointStore::CheckpointStore(fs::path run_folder, int keep) : run_(std::move(run_folder)), keep_(keep) {
+  ISOBAR_CHECK(keep_ >= 0, "keep_checkpoints is ", keep_, "; it must be 0 (all) or more");
+  make_folder(checkpoints_of(run_));
+  tidy(checkpoints_of(run_));
+  tidy(run_);
+}
+
+void CheckpointStore::save(std::int64_t step, const WriteFiles& write_files) {
+  write_whole(folder_of_step(run_, step), write_files);
+  remove_old(step);
+}
+
+void CheckpointStore::save_best(const WriteFiles& write_files) {
+  write_whole(run_ / "best", write_files);
+}
+
+void CheckpointStore::write_whole(const fs::path& folder, const WriteFiles& write_files) {
+  const fs::path written = hidden(folder, kWriting);
+  remove_folder(written);
+  try {
+    make_folder(written);
+    pass("folder made");
+    write_files(written);
+    pass("files written");
+    write_file_atomically(written / kChecksums, checksums_of(written));
+    pass("checksums written");
+    flush_folder(written);
+    pass("flushed");
+    put_in_place(written, folder);
+  } catch (...) {
+    remove_folder(written);
+    throw;
+  }
+  pass("in place");
+}
+
+void CheckpointStore::put_in_place(const fs::path& written, const fs::path& folder) {
+  if (!is_there(folder)) {
+    rename_folder(written, folder);
+  } else if (can_exchange && exchange(written, folder)) {
+    pass("exchanged");
+    remove_folder(written);  // the old one
+  } else {
+    const fs::path aside = hidden(folder, kAside);
+    remove_folder(aside);
+    rename_folder(folder, aside);
+    pass("moved aside");
+    rename_folder(written, folder);
+    pass("moved in");
+    remove_folder(aside);
+  }
+  flush_to_disk(folder.parent_path());
+}
+
+void CheckpointStore::remove_old(std::int64_t newest_step) {
+  int kept = 0;
+  for (const std::int64_t step : steps_of(run_)) {
+    if (step > newest_step || kept++ < keep_ || keep_ == 0) continue;
+    remove_folder(folder_of_step(run_, step));
+    pass("old one removed");
+  }
+}
+
+void CheckpointStore::pass(const char* moment) const {
+  if (between_steps) between_steps(moment);
+}
+
+}  // namespace isobar

@@ -1,0 +1,29 @@
+#!/usr/bin/env python3
+"""count_tests.py JUNIT.xml: prints `N passed, N failed, N skipped` and the names of the failed, from ctest --output-junit.
+
+A test that ctest could not run (a program that is missing, say) counts as failed, only one that says so itself as skipped.
+"""
+import sys
+import xml.etree.ElementTree as ElementTree
+
+
+def verdict(case):
+    if case.get("status") == "run" and case.find("failure") is None:
+        return "passed"
+    reason = case.find("skipped")
+    if case.get("status") == "disabled" or reason is not None and reason.get("message", "").startswith("SKIP_"):
+        return "skipped"
+    return "failed"
+
+
+def main(path):
+    verdicts = {case.get("name"): verdict(case) for case in ElementTree.parse(path).getroot().iter("testcase")}
+    for name, result in sorted(verdicts.items()):
+        if result == "failed":
+            print(f"FAILED  {name}")
+    counts = [sum(v == result for v in verdicts.values()) for result in ("passed", "failed", "skipped")]
+    print("{} passed, {} failed, {} skipped".format(*counts))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

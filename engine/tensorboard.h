@@ -20,10 +20,9 @@ namespace isobar {
 class TensorBoardWriter {
  public:
   // Opens a new file FOLDER/events.out.tfevents.<unix seconds>.<host>.<pid>.<counter>; makes the folder.
-  // purge_step: for a run that goes on: TensorBoard then hides what earlier files hold at this step and later. A run
-  // that resumes after iteration n passes n + 1.
-  explicit TensorBoardWriter(const std::filesystem::path& folder,
-                             std::optional<std::int64_t> purge_step = std::nullopt);
+  // purge_step: null for a new run; where a run goes on, TensorBoard hides what earlier files hold at this step and
+  // later. A run that resumes after iteration n passes n + 1.
+  TensorBoardWriter(const std::filesystem::path& folder, std::optional<std::int64_t> purge_step);
   ~TensorBoardWriter();
   TensorBoardWriter(const TensorBoardWriter&) = delete;
   TensorBoardWriter& operator=(const TensorBoardWriter&) = delete;
@@ -34,6 +33,7 @@ class TensorBoardWriter {
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  explicit TensorBoardWriter(const std::filesystem::path& folder);
   void write(std::string_view event);
 
   std::filesystem::path path_;

@@ -1,0 +1,179 @@
+#include "engine/storage.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <iomanip>
+#include <map>
+#include <mutex>
+#include <new>
+#include <sstream>
+
+#include "kernels/common/check.h"
+#include "kernels/common/cuda_runtime.h"
+
+namespace isobar {
+namespace {
+
+// Freed host blocks, by size. A request takes the smallest block that is at most a quarter too large. Where none fits,
+// blocks worth the request are given back to the system first, so that the pool never holds more than the peak needs.
+class HostPool {
+ public:
+  void* allocate(std::size_t bytes, std::size_t& capacity) {
+    capacity = (bytes + kStorageAlignment - 1) / kStorageAlignment * kStorageAlignment;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto block = free_.lower_bound(capacity);
+      if (block != free_.end() && block->first <= capacity + capacity / 4) {
+        capacity = block->first;
+        void* data = block->second;
+        free_.erase(block);
+        return data;
+      }
+      release(capacity);
+    }
+    void* data = std::aligned_alloc(alignment_of(capacity), round_up(capacity, alignment_of(capacity)));
+    ISOBAR_CHECK(data != nullptr, "out of memory: ", capacity, " bytes were asked for");
+    if (capacity >= kHugePage) madvise(data, capacity, MADV_HUGEPAGE);
+    return data;
+  }
+
+  void free(void* data, std::size_t capacity) {
+    const std::lock_guard lock(mutex_);
+    free_.emplace(capacity, data);
+  }
+
+  ~HostPool() { release(static_cast<std::size_t>(-1)); }
+
+ private:
+  static constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  static std::size_t alignment_of(std::size_t bytes) { return bytes >= kHugePage ? 4096 : kStorageAlignment; }
+  static std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
+
+  void release(std::size_t bytes) {
+    std::size_t released = 0;
+    while (released < bytes && !free_.empty()) {
+      const auto largest = std::prev(free_.end());
+      released += largest->first;
+      std::free(largest->second);
+      free_.erase(largest);
+    }
+  }
+
+  std::mutex mutex_;
+  std::multimap<std::size_t, void*> free_;
+};
+
+HostPool& host_pool() {
+  static auto* pool = new HostPool;  // outlives every static tensor
+  return *pool;
+}
+
+struct Ledger {
+  std::mutex mutex;
+  std::vector<MemoryUse> uses{{"other", 0, 0}};
+  std::size_t held = 0, peak = 0;
+
+  int tag_index(const char* tag) {
+    const std::lock_guard lock(mutex);
+    for (std::size_t i = 0; i < uses.size(); ++i)
+      if (uses[i].tag == tag) return static_cast<int>(i);
+    uses.push_back({tag, 0, 0});
+    return static_cast<int>(uses.size()) - 1;
+  }
+  void add(int tag, std::size_t bytes) {
+    const std::lock_guard lock(mutex);
+    uses[tag].bytes += bytes;
+    uses[tag].peak_bytes = std::max(uses[tag].peak_bytes, uses[tag].bytes);
+    held += bytes;
+    peak = std::max(peak, held);
+  }
+  void remove(int tag, std::size_t bytes) {
+    const std::lock_guard lock(mutex);
+    uses[tag].bytes -= bytes;
+    held -= bytes;
+  }
+};
+
+Ledger& ledger() {
+  static auto* instance = new Ledger;
+  return *instance;
+}
+
+thread_local int current_tag = 0;
+thread_local Stream stream_of_thread = nullptr;
+
+}  // namespace
+
+Storage::Storage(std::size_t bytes, Device device) : bytes_(bytes), device_(device), tag_(current_tag) {
+  if (device.kind == DeviceKind::cuda)
+    data_ = gpu::allocate(bytes, device.index, current_stream());
+  else
+    data_ = host_pool().allocate(std::max<std::size_t>(bytes, 1), bytes_);
+  ledger().add(tag_, bytes_);
+}
+
+Storage::~Storage() {
+  ledger().remove(tag_, bytes_);
+  if (device_.kind == DeviceKind::cuda)
+    gpu::free(data_, current_stream());
+  else
+    host_pool().free(data_, bytes_);
+}
+
+MemoryScope::MemoryScope(const char* tag) : previous_(current_tag) {
+  current_tag = ledger().tag_index(tag);
+}
+MemoryScope::~MemoryScope() {
+  current_tag = previous_;
+}
+
+std::vector<MemoryUse> memory_use() {
+  const std::lock_guard lock(ledger().mutex);
+  return ledger().uses;
+}
+
+std::size_t memory_bytes() {
+  const std::lock_guard lock(ledger().mutex);
+  return ledger().held;
+}
+
+std::size_t peak_memory_bytes() {
+  const std::lock_guard lock(ledger().mutex);
+  return ledger().peak;
+}
+
+std::string memory_report() {
+  const auto mib = [](std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(1) << "memory                now MiB   peak MiB\n";
+  for (const MemoryUse& use : memory_use())
+    if (use.peak_bytes > 0)
+      out << "  " << std::left << std::setw(18) << use.tag << std::right << std::setw(9) << mib(use.bytes)
+          << std::setw(11) << mib(use.peak_bytes) << '\n';
+  out << "  " << std::left << std::setw(18) << "all" << std::right << std::setw(9) << mib(memory_bytes())
+      << std::setw(11) << mib(peak_memory_bytes()) << '\n';
+  return out.str();
+}
+
+Stream current_stream() {
+  return stream_of_thread;
+}
+void set_current_stream(Stream stream) {
+  stream_of_thread = stream;
+}
+
+void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
+  if (bytes == 0) return;
+  const bool to_gpu = to_device.kind == DeviceKind::cuda, from_gpu = from_device.kind == DeviceKind::cuda;
+  if (!to_gpu && !from_gpu) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  gpu::copy(to, from, bytes, current_stream());
+  if (!to_gpu || !from_gpu) gpu::synchronize(current_stream());
+}
+
+}  // namespace isobar

@@ -1,0 +1,68 @@
+// Memory: reference-counted blocks of bytes on a device, from a pool that keeps freed blocks for the next step.
+//
+// Every block is counted under the tag of the innermost MemoryScope, so that a report can say what holds how much
+// (parameters, optimizer, activations, gradients, workspace).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/common/device.h"
+
+namespace isobar {
+
+inline constexpr std::size_t kStorageAlignment = 256;  // bytes; enough for any vector load and for cuBLASLt
+
+// A block of memory; freed (to the pool) with its last reference. On CUDA the memory is ordered on the current stream.
+class Storage {
+ public:
+  Storage(std::size_t bytes, Device device);
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  void* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+  Device device() const { return device_; }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  Device device_;
+  int tag_ = 0;
+};
+
+// Names what the allocations made while it lives are for. The tag is a string literal.
+class MemoryScope {
+ public:
+  explicit MemoryScope(const char* tag);
+  ~MemoryScope();
+  MemoryScope(const MemoryScope&) = delete;
+  MemoryScope& operator=(const MemoryScope&) = delete;
+
+ private:
+  int previous_;
+};
+
+struct MemoryUse {
+  std::string tag;
+  std::size_t bytes = 0;       // held now
+  std::size_t peak_bytes = 0;  // most ever held under this tag
+};
+
+std::vector<MemoryUse> memory_use();  // by tag, in order of first use
+std::size_t memory_bytes();           // held now, all tags
+std::size_t peak_memory_bytes();      // most ever held at once
+std::string memory_report();          // a table of the above, for people
+
+// The stream that kernels and copies of this thread go to on CUDA devices; null (the default stream) elsewhere.
+Stream current_stream();
+void set_current_stream(Stream stream);
+
+// Copies between any two devices, in stream order; returns when the host may touch both buffers.
+void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes);
+
+}  // namespace isobar

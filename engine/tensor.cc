@@ -1,0 +1,142 @@
+#include "engine/tensor.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "kernels/elementwise.h"
+
+namespace isobar {
+
+std::int64_t numel_of(const Shape& shape) {
+  std::int64_t n = 1;
+  for (const std::int64_t size : shape) n *= size;
+  return n;
+}
+
+std::string to_string(const Shape& shape) {
+  std::string out = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) out += (i ? ", " : "") + std::to_string(shape[i]);
+  return out + "]";
+}
+
+static std::uint64_t fresh_id() {
+  static std::atomic<std::uint64_t> next{1};
+  return next++;
+}
+
+Tensor Tensor::empty(Shape shape, DType dtype, Device device) {
+  Tensor t;
+  t.numel_ = numel_of(shape);
+  t.shape_ = std::move(shape);
+  t.dtype_ = dtype;
+  t.storage_ = std::make_shared<Storage>(static_cast<std::size_t>(t.numel_) * size_of(dtype), device);
+  return t;
+}
+
+Tensor Tensor::zeros(Shape shape, DType dtype, Device device) {
+  Tensor t = empty(std::move(shape), dtype, device);
+  ISOBAR_RUN(device, fill, {.n = t.numel(), .dtype = dtype, .value = 0, .y = t.data()}, current_stream());
+  return t;
+}
+
+Tensor Tensor::view(Shape shape) const {
+  std::int64_t known = 1, *unknown = nullptr;
+  for (std::int64_t& size : shape) {
+    if (size == -1)
+      unknown = &size;
+    else
+      known *= size;
+  }
+  if (unknown != nullptr) *unknown = known > 0 ? numel_ / known : 0;
+  ISOBAR_CHECK(numel_of(shape) == numel_, "a tensor of shape ", to_string(shape_), " has no view ", to_string(shape));
+  Tensor t = *this;
+  t.shape_ = std::move(shape);
+  return t;
+}
+
+Tensor Tensor::slice(std::int64_t first, Shape shape) const {
+  const std::int64_t n = numel_of(shape);
+  ISOBAR_CHECK(first >= 0 && first + n <= numel_, "elements ", first, " to ", first + n,
+               " lie outside a tensor of shape ", to_string(shape_));
+  Tensor t = detach();
+  t.offset_ += static_cast<std::size_t>(first) * size_of(dtype_);
+  t.numel_ = n;
+  t.shape_ = std::move(shape);
+  return t;
+}
+
+Tensor Tensor::detach() const {
+  Tensor t = *this;
+  t.id_ = 0;
+  t.leaf_ = nullptr;
+  return t;
+}
+
+Tensor Tensor::to(Device device) const {
+  if (device == this->device()) return *this;
+  Tensor t = empty(shape_, dtype_, device);
+  copy_bytes(t.data(), device, data(), this->device(), bytes());
+  return t;
+}
+
+Tensor Tensor::to(DType dtype) const {
+  if (dtype == dtype_) return *this;
+  Tensor t = empty(shape_, dtype, device());
+  ISOBAR_RUN(device(), cast, {.n = numel_, .x_dtype = dtype_, .y_dtype = dtype, .x = data(), .y = t.data()},
+             current_stream());
+  return t;
+}
+
+void Tensor::copy_from(const Tensor& other) {
+  ISOBAR_CHECK(other.numel() == numel_ && other.dtype() == dtype_, "a tensor ", to_string(shape_), " of ",
+               name_of(dtype_), " cannot be copied from ", to_string(other.shape()), " of ", name_of(other.dtype()));
+  copy_bytes(data(), device(), other.data(), other.device(), bytes());
+}
+
+std::vector<double> Tensor::to_vector() const {
+  const Tensor host = to(Device{});
+  std::vector<double> out(static_cast<std::size_t>(numel_));
+  visit_floating(dtype_, [&](auto type) {
+    using T = typename decltype(type)::type;
+    const T* x = static_cast<const T*>(host.data());
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      if constexpr (size_of(dtype_of<T>) == 2)
+        out[i] = static_cast<float>(x[i]);
+      else
+        out[i] = x[i];
+    }
+  });
+  return out;
+}
+
+void Tensor::set_values(const std::vector<double>& values) {
+  ISOBAR_CHECK(static_cast<std::int64_t>(values.size()) == numel_, values.size(), " values for a tensor of shape ",
+               to_string(shape_));
+  Tensor host = device() == Device{} ? detach() : empty(shape_, dtype_, Device{});
+  visit_floating(dtype_, [&](auto type) {
+    using T = typename decltype(type)::type;
+    T* x = static_cast<T*>(host.data());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if constexpr (size_of(dtype_of<T>) == 2)
+        x[i] = T(static_cast<float>(values[i]));
+      else
+        x[i] = static_cast<T>(values[i]);
+    }
+  });
+  if (!(device() == Device{})) copy_from(host);
+}
+
+double Tensor::item() const {
+  ISOBAR_CHECK(numel_ == 1, "a tensor of shape ", to_string(shape_), " is not a single number");
+  return to_vector()[0];
+}
+
+Tensor make_leaf(Tensor value, Tensor grad) {
+  ISOBAR_CHECK(grad.numel() == value.numel(), "a leaf of shape ", to_string(value.shape()),
+               " with a gradient of shape ", to_string(grad.shape()));
+  value.id_ = fresh_id();
+  value.leaf_ = std::make_shared<Leaf>(Leaf{std::move(grad), false});
+  return value;
+}
+
+}  // namespace isobar

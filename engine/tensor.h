@@ -1,0 +1,92 @@
+// Tensor: a contiguous, row-major array on a device; a handle that shares its storage when copied.
+//
+// A tensor takes part in differentiation when it has an id: leaves (parameters) carry the buffer that their gradient
+// goes to, results of recorded ops get a fresh id (engine/tape.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/storage.h"
+#include "kernels/common/check.h"
+#include "kernels/common/dtype.h"
+
+namespace isobar {
+
+using Shape = std::vector<std::int64_t>;
+
+std::int64_t numel_of(const Shape& shape);
+std::string to_string(const Shape& shape);  // "[3, 24]"
+
+struct Leaf;
+
+class Tensor {
+ public:
+  Tensor() = default;
+
+  // Uninitialised / zeroed memory.
+  static Tensor empty(Shape shape, DType dtype, Device device);
+  static Tensor zeros(Shape shape, DType dtype, Device device);
+
+  bool defined() const { return storage_ != nullptr; }
+  const Shape& shape() const { return shape_; }
+  std::int64_t size(int axis) const { return shape_[axis < 0 ? shape_.size() + axis : axis]; }
+  std::int64_t numel() const { return numel_; }
+  std::size_t bytes() const { return static_cast<std::size_t>(numel_) * size_of(dtype_); }
+  DType dtype() const { return dtype_; }
+  Device device() const { return storage_->device(); }
+
+  void* data() const { return static_cast<std::byte*>(storage_->data()) + offset_; }
+  template <class T>
+  T* data_as() const {
+    ISOBAR_CHECK(dtype_of<T> == dtype_, "a tensor of ", name_of(dtype_), " is read as ", name_of(dtype_of<T>));
+    return static_cast<T*>(data());
+  }
+
+  // The same elements (and the same place in the graph) under another shape; one size may be -1.
+  Tensor view(Shape shape) const;
+  // Elements [first, first + numel(shape)) as a tensor of their own, outside the graph.
+  Tensor slice(std::int64_t first, Shape shape) const;
+  // The same values outside the graph.
+  Tensor detach() const;
+
+  Tensor to(Device device) const;       // a copy, or itself when it is there already
+  Tensor to(DType dtype) const;         // a copy, or itself when it has that dtype
+  void copy_from(const Tensor& other);  // same numel and dtype, any device
+
+  // Host values as doubles, and back (casting): for tests, checkpoints and logs, not for hot paths.
+  std::vector<double> to_vector() const;
+  void set_values(const std::vector<double>& values);
+  double item() const;  // of a tensor of one element
+
+  std::uint64_t id() const { return id_; }
+  bool tracked() const { return id_ != 0; }
+  const std::shared_ptr<Leaf>& leaf() const { return leaf_; }
+
+ private:
+  friend class Tape;
+  friend Tensor make_leaf(Tensor value, Tensor grad);
+
+  std::shared_ptr<Storage> storage_;
+  std::size_t offset_ = 0;  // bytes
+  Shape shape_;
+  std::int64_t numel_ = 0;
+  DType dtype_ = DType::fp32;
+  std::uint64_t id_ = 0;
+  std::shared_ptr<Leaf> leaf_;
+};
+
+// Where the gradient of a leaf is gathered. `touched` says whether the buffer holds something of this step already.
+struct Leaf {
+  Tensor grad;
+  bool touched = false;
+};
+
+// A tensor that gradients flow into: `grad` has the same numel, in the dtype gradients are accumulated in.
+Tensor make_leaf(Tensor value, Tensor grad);
+
+}  // namespace isobar

@@ -1,0 +1,57 @@
+// The index of differentiable operations: one line each. kernels/x.h has the formula and the contract of op x;
+// engine/ops/x.cc checks shapes, allocates, runs the kernel for the device and records the backward.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/tensor.h"
+#include "kernels/attention.h"
+#include "kernels/forecast_loss.h"
+#include "kernels/gemm.h"
+#include "kernels/patchify.h"
+
+namespace isobar {
+
+// A mask that can be drawn again: the same key gives the same mask on every device.
+struct DropoutKey {
+  std::uint64_t seed = 0, stream = 0;
+};
+
+struct LinearOptions {
+  Activation activation = Activation::none;
+  DType out_dtype = DType::fp32;
+  bool tf32 = false;
+};
+
+struct LayernormResult {
+  Tensor sum, y;  // the residual stream after the branch was added, and its norm
+};
+
+struct LossInputs {
+  LossKind kind = LossKind::relative_l2;
+  Tensor row_weights, channel_weights;  // [H], [C]; may be undefined
+};
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, LinearOptions options);  // [M,K]·[N,K]ᵀ + [N]
+Tensor mlp(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2,
+           LinearOptions options);              // fc2(gelu(fc1 x)), gelu computed again in the backward
+Tensor gelu(const Tensor& x, Activation kind);  // any shape
+Tensor layernorm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+                 DType out_dtype);  // [M,C] -> [M,C]
+LayernormResult layernorm_residual(const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias,
+                                   double eps);  // s = x + branch; y = norm(s)
+Tensor attention(const Tensor& qkv, std::int64_t batch, std::int64_t heads, double scale, float dropout,
+                 DropoutKey key);  // [B·T,3·E] -> [B·T,E]
+Tensor patchify(const Tensor& image, std::int64_t patch, PatchOrder order,
+                DType out_dtype);  // [B,C,H,W] -> [B·N,C·p·p]
+Tensor unpatchify(const Tensor& tokens, Shape image_shape, std::int64_t patch,
+                  PatchOrder order);                 // [B·N,C·p·p] -> [B,C,H,W]
+Tensor add(const Tensor& a, const Tensor& b);        // same shape; result in a's dtype
+Tensor add_row(const Tensor& x, const Tensor& row);  // [G·M,C] + [M,C], row repeated
+Tensor add_leading_channels(const Tensor& x,
+                            const Tensor& fields);         // [B,C,H,W] + [B,C+k,H,W](:, :C); no gradient to fields
+Tensor dropout(const Tensor& x, float p, DropoutKey key);  // any shape
+Tensor drop_path(const Tensor& x, std::int64_t batch, float p, DropoutKey key);            // [B·M,C], whole samples
+Tensor forecast_loss(const Tensor& pred, const Tensor& target, const LossInputs& inputs);  // [B,C,H,W] -> [1]
+
+}  // namespace isobar

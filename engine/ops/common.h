@@ -1,0 +1,48 @@
+// What the files of engine/ops/ share.
+#pragma once
+
+#include <cstddef>
+
+#include "engine/ops.h"
+#include "engine/tape.h"
+#include "kernels/column_sum.h"
+#include "kernels/elementwise.h"
+
+namespace isobar {
+
+// Scratch memory of a kernel call, given back to the pool when it goes out of scope (in stream order).
+inline Tensor workspace(std::size_t bytes, Device device) {
+  const MemoryScope scope("workspace");
+  return Tensor::empty({static_cast<std::int64_t>((bytes + 3) / 4)}, DType::i32, device);
+}
+
+// A buffer like x for a gradient on its way.
+inline Tensor gradient_like(const Tensor& x) {
+  const MemoryScope scope("gradients");
+  return Tensor::empty(x.shape(), x.dtype(), x.device());
+}
+
+// A buffer of its own with x's values: a gradient handed to two tensors must not be shared, since ops change it in
+// place.
+inline Tensor copy_of(const Tensor& x, DType dtype) {
+  Tensor y = Tensor::empty(x.shape(), dtype, x.device());
+  ISOBAR_RUN(x.device(), cast, {.n = x.numel(), .x_dtype = x.dtype(), .y_dtype = dtype, .x = x.data(), .y = y.data()},
+             current_stream());
+  return y;
+}
+
+// slot (+)= sums over the rows of dy, seen as [rows, cols]: the gradient of a bias or of a repeated row.
+inline void add_column_sum(const Tensor& dy, std::int64_t cols, const Gradients::Slot& slot) {
+  const Tensor scratch = workspace(column_sum_workspace(cols, dy.dtype()), dy.device());
+  ISOBAR_RUN(dy.device(), column_sum,
+             {.rows = dy.numel() / cols,
+              .cols = cols,
+              .dtype = dy.dtype(),
+              .x = dy.data(),
+              .out = slot.tensor.data(),
+              .mode = slot.mode,
+              .workspace = scratch.data()},
+             current_stream());
+}
+
+}  // namespace isobar

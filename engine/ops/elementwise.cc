@@ -1,0 +1,119 @@
+// add, add_row, add_leading_channels, dropout, drop_path.
+#include "kernels/elementwise.h"
+
+#include "engine/ops/common.h"
+#include "kernels/dropout.h"
+
+namespace isobar {
+namespace {
+
+void run_add(const void* a, DType a_dtype, const void* b, DType b_dtype, void* y, DType y_dtype, std::int64_t n,
+             Device device) {
+  ISOBAR_RUN(device, add, {.n = n, .a_dtype = a_dtype, .b_dtype = b_dtype, .y_dtype = y_dtype, .a = a, .b = b, .y = y},
+             current_stream());
+}
+
+}  // namespace
+
+Tensor add(const Tensor& a, const Tensor& b) {
+  ISOBAR_CHECK(a.numel() == b.numel(), "add: ", to_string(a.shape()), " and ", to_string(b.shape()), " differ");
+  Tape* tape = recording({&a, &b});
+  Tensor y = Tensor::empty(a.shape(), a.dtype(), a.device());
+  run_add(a.data(), a.dtype(), b.data(), b.dtype(), y.data(), y.dtype(), y.numel(), y.device());
+  if (tape != nullptr)
+    tape->record("add", {}, {&y}, [a = Target(a), b = Target(b)](Gradients& gradients, const std::vector<Tensor>& dy) {
+      if (b.tracked()) gradients.give(b, copy_of(dy[0], b.dtype).view(b.shape));
+      gradients.give(a, dy[0]);
+    });
+  return y;
+}
+
+Tensor add_row(const Tensor& x, const Tensor& row) {
+  ISOBAR_CHECK(row.numel() > 0 && x.numel() % row.numel() == 0, "add_row: ", to_string(x.shape()),
+               " is no repetition of ", to_string(row.shape()));
+  Tape* tape = recording({&x, &row});
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  ISOBAR_RUN(x.device(), add_row,
+             {.groups = x.numel() / row.numel(),
+              .n = row.numel(),
+              .x_dtype = x.dtype(),
+              .row_dtype = row.dtype(),
+              .y_dtype = y.dtype(),
+              .x = x.data(),
+              .row = row.data(),
+              .y = y.data()},
+             current_stream());
+  if (tape != nullptr)
+    tape->record("add_row", {}, {&y},
+                 [x = Target(x), row = Target(row)](Gradients& gradients, const std::vector<Tensor>& dy) {
+                   if (const auto drow = gradients.slot(row)) add_column_sum(dy[0], numel_of(row.shape), drow);
+                   gradients.give(x, dy[0]);
+                 });
+  return y;
+}
+
+Tensor add_leading_channels(const Tensor& x, const Tensor& fields) {
+  const std::int64_t batch = x.size(0), n = x.numel() / batch, stride = fields.numel() / batch;
+  ISOBAR_CHECK(fields.size(0) == batch && stride >= n && fields.size(2) == x.size(2) && fields.size(3) == x.size(3),
+               "add_leading_channels: ", to_string(fields.shape()), " has no leading channels ", to_string(x.shape()));
+  Tape* tape = recording({&x});
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  for (std::int64_t b = 0; b < batch; ++b)
+    run_add(x.slice(b * n, {n}).data(), x.dtype(), fields.slice(b * stride, {n}).data(), fields.dtype(),
+            y.slice(b * n, {n}).data(), y.dtype(), n, x.device());
+  if (tape != nullptr)
+    tape->record("add_leading_channels", {}, {&y},
+                 [x = Target(x)](Gradients& gradients, const std::vector<Tensor>& dy) { gradients.give(x, dy[0]); });
+  return y;
+}
+
+Tensor dropout(const Tensor& x, float p, DropoutKey key) {
+  if (p == 0) return x;
+  const auto run = [p, key](const Tensor& from, const Tensor& to) {
+    ISOBAR_RUN(from.device(), dropout,
+               {.n = from.numel(),
+                .dtype = from.dtype(),
+                .p = p,
+                .seed = key.seed,
+                .stream = key.stream,
+                .x = from.data(),
+                .y = to.data()},
+               current_stream());
+  };
+  Tape* tape = recording({&x});
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  run(x, y);
+  if (tape != nullptr)
+    tape->record("dropout", {}, {&y}, [x = Target(x), run](Gradients& gradients, const std::vector<Tensor>& dy) {
+      run(dy[0], dy[0]);
+      gradients.give(x, dy[0]);
+    });
+  return y;
+}
+
+Tensor drop_path(const Tensor& x, std::int64_t batch, float p, DropoutKey key) {
+  if (p == 0) return x;
+  const auto run = [batch, p, key](const Tensor& from, const Tensor& to) {
+    ISOBAR_RUN(from.device(), drop_path,
+               {.batch = batch,
+                .n = from.numel() / batch,
+                .dtype = from.dtype(),
+                .p = p,
+                .seed = key.seed,
+                .stream = key.stream,
+                .x = from.data(),
+                .y = to.data()},
+               current_stream());
+  };
+  Tape* tape = recording({&x});
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  run(x, y);
+  if (tape != nullptr)
+    tape->record("drop_path", {}, {&y}, [x = Target(x), run](Gradients& gradients, const std::vector<Tensor>& dy) {
+      run(dy[0], dy[0]);
+      gradients.give(x, dy[0]);
+    });
+  return y;
+}
+
+}  // namespace isobar

@@ -1,0 +1,121 @@
+// layernorm, alone and fused with the residual addition before it.
+#include "kernels/layernorm.h"
+
+#include "engine/ops/common.h"
+
+namespace isobar {
+namespace {
+
+struct Normalised {
+  Tensor sum, y, mean, rstd;
+};
+
+Normalised layernorm_forward(const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias,
+                             double eps, DType out_dtype) {
+  const std::int64_t cols = x.size(-1), rows = x.numel() / cols;
+  const DType statistics = accumulator_of(x.dtype());
+  ISOBAR_CHECK(weight.numel() == cols && bias.numel() == cols, "layernorm: input ", to_string(x.shape()),
+               " does not fit weight ", to_string(weight.shape()), " and bias ", to_string(bias.shape()));
+  Normalised n;
+  n.sum = x;
+  if (branch.defined()) {
+    ISOBAR_CHECK(branch.numel() == x.numel() && branch.dtype() == out_dtype, "layernorm: branch ",
+                 to_string(branch.shape()), " does not fit the stream ", to_string(x.shape()));
+    n.sum = Tensor::empty(x.shape(), x.dtype(), x.device());
+  }
+  n.y = Tensor::empty(x.shape(), out_dtype, x.device());
+  n.mean = Tensor::empty({rows}, statistics, x.device());
+  n.rstd = Tensor::empty({rows}, statistics, x.device());
+  ISOBAR_RUN(x.device(), layernorm_fwd,
+             {.rows = rows,
+              .cols = cols,
+              .stream_dtype = x.dtype(),
+              .dtype = out_dtype,
+              .eps = eps,
+              .x = x.data(),
+              .branch = branch.defined() ? branch.data() : nullptr,
+              .weight = weight.data(),
+              .bias = bias.data(),
+              .sum = branch.defined() ? n.sum.data() : nullptr,
+              .y = n.y.data(),
+              .mean = n.mean.data(),
+              .rstd = n.rstd.data()},
+             current_stream());
+  return n;
+}
+
+struct LayernormSaved {
+  Tensor sum, weight, bias, mean, rstd;
+  DType dtype;  // of y and branch
+};
+
+// dsum is the gradient that reaches the sum past the norm (or undefined); its buffer becomes that of x's gradient.
+void layernorm_backward(Gradients& gradients, const LayernormSaved& s, const Target& x, const Target* branch,
+                        const Tensor& dsum, const Tensor& dy) {
+  const std::int64_t cols = s.sum.size(-1), rows = s.sum.numel() / cols;
+  if (!dy.defined()) {  // only the residual path is used
+    if (branch != nullptr && branch->tracked()) gradients.give(*branch, copy_of(dsum, branch->dtype));
+    gradients.give(x, dsum);
+    return;
+  }
+  const Gradients::Slot dweight = gradients.slot(s.weight), dbias = gradients.slot(s.bias);
+  ISOBAR_CHECK(dweight && dbias && dweight.mode == dbias.mode,
+               "layernorm: weight and bias must be parameters together");
+  const Tensor dx = dsum.defined() ? dsum : gradient_like(s.sum);
+  Tensor dbranch;
+  if (branch != nullptr && branch->tracked()) {
+    const MemoryScope scope("gradients");
+    dbranch = Tensor::empty(branch->shape, branch->dtype, branch->device);
+  }
+  const Tensor scratch = workspace(layernorm_bwd_workspace(cols, s.sum.dtype()), s.sum.device());
+  ISOBAR_RUN(s.sum.device(), layernorm_bwd,
+             {.rows = rows,
+              .cols = cols,
+              .stream_dtype = s.sum.dtype(),
+              .dtype = s.dtype,
+              .dy = dy.data(),
+              .x = s.sum.data(),
+              .weight = s.weight.data(),
+              .mean = s.mean.data(),
+              .rstd = s.rstd.data(),
+              .dsum = dsum.defined() ? dsum.data() : nullptr,
+              .dx = dx.data(),
+              .dbranch = dbranch.defined() ? dbranch.data() : nullptr,
+              .dweight = dweight.tensor.data(),
+              .dbias = dbias.tensor.data(),
+              .mode = dweight.mode,
+              .workspace = scratch.data()},
+             current_stream());
+  gradients.give(x, dx);
+  if (dbranch.defined()) gradients.give(*branch, dbranch);
+}
+
+}  // namespace
+
+Tensor layernorm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, DType out_dtype) {
+  Tape* tape = recording({&x, &weight, &bias});
+  Normalised n = layernorm_forward(x, {}, weight, bias, eps, out_dtype);
+  if (tape != nullptr)
+    tape->record("layernorm", {x, n.mean, n.rstd}, {&n.y},
+                 [x = Target(x), saved = LayernormSaved{n.sum, weight, bias, n.mean, n.rstd, out_dtype}](
+                     Gradients& gradients, const std::vector<Tensor>& dy) {
+                   layernorm_backward(gradients, saved, x, nullptr, {}, dy[0]);
+                 });
+  return n.y;
+}
+
+LayernormResult layernorm_residual(const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias,
+                                   double eps) {
+  Tape* tape = recording({&x, &branch, &weight, &bias});
+  Normalised n = layernorm_forward(x, branch, weight, bias, eps, branch.dtype());
+  if (tape != nullptr)
+    tape->record("layernorm_residual", {n.sum, n.mean, n.rstd}, {&n.sum, &n.y},
+                 [x = Target(x), branch = Target(branch),
+                  saved = LayernormSaved{n.sum.detach(), weight, bias, n.mean, n.rstd, branch.dtype()}](
+                     Gradients& gradients, const std::vector<Tensor>& dy) {
+                   layernorm_backward(gradients, saved, x, &branch, dy[0], dy[1]);
+                 });
+  return {n.sum, n.y};
+}
+
+}  // namespace isobar

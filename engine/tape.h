@@ -1,0 +1,110 @@
+// The tape: reverse-mode differentiation in a few pages.
+//
+// While a TapeScope lives, every op whose inputs are tracked appends a Node: its name, what it saved, and a function
+// that turns the gradients of its outputs into gradients of its inputs. backward() walks the nodes once from the last
+// to the first and drops each when it is done, so that activations die as early as they can.
+//
+//     Tape tape;
+//     { TapeScope recording(tape);  loss = relative_l2(model(x), target); }
+//     tape.backward(loss);
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "engine/tensor.h"
+
+namespace isobar {
+
+// What a node must remember of a tensor to give it a gradient: everything but the values.
+struct Target {
+  std::uint64_t id = 0;
+  Shape shape;
+  DType dtype = DType::fp32;
+  Device device;
+  std::shared_ptr<Leaf> leaf;
+
+  Target(const Tensor& x);  // NOLINT: implicit, so that ops can pass tensors
+  bool tracked() const { return id != 0; }
+};
+
+// The gradients on their way back, handed to every node's backward function.
+class Gradients {
+ public:
+  // Where a node adds its gradient of x: a buffer, and whether it holds something already. False when none is wanted.
+  struct Slot {
+    Tensor tensor;
+    Grad mode = Grad::overwrite;
+    explicit operator bool() const { return tensor.defined(); }
+  };
+
+  // A slot for the gradient of x, in x's dtype (a leaf: in its buffer's dtype).
+  Slot slot(const Target& x);
+  // Hands over a whole buffer as the gradient of x: adopted when it is the first, else added. x's shape, any dtype.
+  void give(const Target& x, Tensor gradient);
+
+ private:
+  friend class Tape;
+  Tensor take(const Target& y);  // the gradient that has arrived at y, or an undefined tensor
+  std::unordered_map<std::uint64_t, Tensor> arrived_;
+};
+
+// Turns the gradients of a node's outputs (undefined where none has arrived; at least one has) into those of its
+// inputs.
+using Backward = std::function<void(Gradients& gradients, const std::vector<Tensor>& dy)>;
+
+struct Node {
+  const char* name;
+  std::vector<Tensor> saved;  // what the node keeps alive, for the report
+  std::vector<Target> outputs;
+  Backward backward;
+};
+
+class Tape {
+ public:
+  // Marks the outputs as tracked and appends a node. `backward` captures what it needs by value; a Target in place of a
+  // Tensor where only the gradient's destination is needed, so that no activation lives longer than it must.
+  void record(const char* name, std::vector<Tensor> saved, const std::vector<Tensor*>& outputs, Backward backward);
+
+  // Starts from dL/dy = `seed` (y's shape and dtype; undefined: ones) and fills every leaf's buffer.
+  void backward(const Tensor& y, Tensor seed = {});
+  // The same from several outputs at once; those without a seed are left out.
+  void backward(const std::vector<Tensor>& outputs, const std::vector<Tensor>& seeds);
+
+  std::size_t size() const { return nodes_.size(); }
+  void clear() { nodes_.clear(); }
+  std::string report() const;  // one line a node: name, bytes it holds that no earlier line counted
+
+  static Tape* active();  // the tape that ops of this thread record on, or null
+
+ private:
+  friend class TapeScope;
+  std::vector<Node> nodes_;
+};
+
+// Makes a tape the active one of this thread while it lives; null stops recording.
+class TapeScope {
+ public:
+  explicit TapeScope(Tape* tape);
+  explicit TapeScope(Tape& tape) : TapeScope(&tape) {}
+  ~TapeScope();
+  TapeScope(const TapeScope&) = delete;
+  TapeScope& operator=(const TapeScope&) = delete;
+
+ private:
+  Tape* previous_;
+};
+
+// The active tape if any of these inputs is tracked, else null: what every op asks before it saves anything.
+Tape* recording(std::initializer_list<const Tensor*> inputs);
+
+// Runs `body` without keeping its activations; they are computed again in the backward pass. `body` must be a pure
+// function of its inputs (leaves it reads besides are fine; random masks must be keyed, as engine/ops.h has them).
+std::vector<Tensor> recompute(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& body,
+                              const std::vector<Tensor>& inputs);
+
+}  // namespace isobar

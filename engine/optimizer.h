@@ -1,0 +1,68 @@
+// Adam and AdamW over the flat parameter buffers, gradient clipping and dynamic loss scaling.
+//
+// One update: gradient norm -> the factor that unscales and clips (0 when the norm is not finite: the update is
+// skipped)
+// -> Adam in one launch. The factor and the rates lie on the device, so a captured step can be replayed.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/parameters.h"
+#include "kernels/adam.h"
+
+namespace isobar {
+
+struct OptimizerOptions {
+  bool decoupled = false;  // AdamW; else Adam
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0;
+  double grad_clip = 0;  // largest gradient norm; 0: none
+};
+
+// The loss scale of fp16 training: halved when a gradient is not finite, doubled after `interval` clean updates
+// (PyTorch's GradScaler: 65536, 2, 0.5, 2000). A scale of 1 with growing off for every other precision.
+struct LossScale {
+  double scale = 1;
+  bool dynamic = false;
+  std::int64_t interval = 2000;
+  std::int64_t clean_updates = 0;
+
+  static LossScale for_dtype(DType activation);
+  void update(bool finite);
+};
+
+struct UpdateResult {
+  bool applied = true;   // false: a gradient was NaN or Inf
+  double grad_norm = 0;  // unscaled, before clipping
+};
+
+class Optimizer {
+ public:
+  Optimizer(Parameters& parameters, OptimizerOptions options);
+
+  // Update number updates() + 1 with this rate, from gradients that carry the factor loss_scale. The part that runs on
+  // the device is split off for capture: prepare() uploads the rates, launch() only launches, result() waits.
+  void prepare(double lr);
+  void launch(double loss_scale);
+  UpdateResult result(double loss_scale);
+  UpdateResult step(double lr, double loss_scale = 1) {
+    prepare(lr);
+    launch(loss_scale);
+    return result(loss_scale);
+  }
+
+  std::int64_t updates() const { return updates_; }
+  void set_updates(std::int64_t updates) { updates_ = updates; }
+  const Tensor& m() const { return m_; }  // [n], laid out as the parameters
+  const Tensor& v() const { return v_; }
+
+ private:
+  Parameters& parameters_;
+  OptimizerOptions options_;
+  std::int64_t updates_ = 0;
+  Tensor m_, v_;
+  Tensor scalars_;    // AdamScalars on the device
+  Tensor norm_;       // [1] fp64
+  Tensor workspace_;  // of grad_norm
+};
+
+}  // namespace isobar

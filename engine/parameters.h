@@ -1,0 +1,85 @@
+// The parameters of a model: one flat buffer each for weights, gradients and (16-bit training) the rounded copy that
+// the products read, and a list that names every tensor in them.
+//
+// Matrices come first, so that weight decay is a prefix of the buffer. A stacked parameter is several named tensors one
+// behind the other, used as one: the fused query, key and value projection is written to checkpoints as three.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/tensor.h"
+
+namespace isobar {
+
+// How a parameter starts. Values depend on (seed, name) alone.
+struct Init {
+  enum class Kind : std::uint8_t { constant, normal, uniform } kind = Kind::constant;
+  double value = 0;  // the constant, the standard deviation, or the bound of U(-value, value)
+};
+
+struct ParameterSpec {
+  std::vector<std::string> names;  // more than one: stacked along the first axis
+  Shape shape;                     // of each of them
+  Init init;
+  bool decay = false;         // weight decay applies (weight matrices)
+  bool compute_copy = false;  // products read it in the activation's dtype
+};
+
+// One named tensor within the flat buffers.
+struct NamedParameter {
+  std::string name;
+  Shape shape;
+  std::int64_t offset = 0;  // elements
+  std::int64_t numel() const { return numel_of(shape); }
+};
+
+class Parameters {
+ public:
+  // Lists a parameter; returns its handle for get(). All are listed before allocate().
+  int add(ParameterSpec spec);
+
+  // Makes the buffers and fills the weights. `activation` is the dtype products work in: fp32, bf16, fp16 or fp64.
+  void allocate(DType activation, Device device, std::uint64_t seed);
+
+  // The tensor to compute with: a leaf, stacked parts as one, in the activation's dtype where it has a compute copy.
+  const Tensor& get(int handle) const { return leaves_[static_cast<std::size_t>(handle)]; }
+
+  const std::vector<NamedParameter>& named() const { return named_; }
+  std::int64_t count() const { return count_; }          // of parameters, without padding
+  std::int64_t decay_end() const { return decay_end_; }  // elements [0, decay_end) decay
+  DType dtype() const { return weights_.dtype(); }
+  DType activation_dtype() const { return activation_; }
+  Device device() const { return weights_.device(); }
+
+  const Tensor& weights() const { return weights_; }  // [n], fp32 or fp64; padding is zero
+  const Tensor& grads() const { return grads_; }      // [n]
+  const Tensor& compute() const { return compute_; }  // [n] in 16 bits, or undefined
+  Tensor weight(const NamedParameter& p) const { return weights_.slice(p.offset, p.shape); }
+  Tensor grad(const NamedParameter& p) const { return grads_.slice(p.offset, p.shape); }
+
+  void begin_step();        // gradients are overwritten by what comes next
+  void finish_gradients();  // gradients that nothing has touched become zero
+  void round_to_compute();  // after the weights were changed from outside
+
+ private:
+  struct Entry {
+    ParameterSpec spec;
+    std::int64_t offset = 0;
+    std::int64_t numel() const { return static_cast<std::int64_t>(spec.names.size()) * numel_of(spec.shape); }
+  };
+
+  void lay_out();
+  void fill(std::uint64_t seed);
+
+  std::vector<Entry> entries_;  // in the order they were added
+  std::vector<NamedParameter> named_;
+  std::vector<Tensor> leaves_;
+  std::int64_t count_ = 0, total_ = 0, decay_end_ = 0;
+  DType activation_ = DType::fp32;
+  Tensor weights_, grads_, compute_;
+};
+
+}  // namespace isobar

@@ -14,13 +14,12 @@
 #include "data/era5.h"
 #include "data/sampler.h"
 #include "engine/json_config.h"
+#include "engine/schedule.h"
 #include "kernels/forecast_loss.h"
 
 namespace isobar {
 
 enum class AmpMode { none, bf16, fp16 };
-enum class LrSchedule { cosine, constant };
-enum class BatchLrScaling { none, sqrt, linear };
 enum class OptimizerKind { adam, adamw };
 enum class ArithmeticType { fp32, fp64 };
 enum class LoaderKind { pytorch, dali };
@@ -30,11 +29,11 @@ struct EnumNames<AmpMode> {
   static constexpr std::array names{"none", "bf16", "fp16"};
 };
 template <>
-struct EnumNames<LrSchedule> {
+struct EnumNames<ScheduleKind> {
   static constexpr std::array names{"cosine", "constant"};
 };
 template <>
-struct EnumNames<BatchLrScaling> {
+struct EnumNames<BatchScaling> {
   static constexpr std::array names{"none", "sqrt", "linear"};
 };
 template <>
@@ -108,9 +107,9 @@ struct Config {
   std::int64_t grad_accumulation = 1;  // splits global_batch_size into that many parts
   std::int64_t num_iters = 30000;
   double lr = 5e-4;
-  LrSchedule lr_schedule = LrSchedule::cosine;
+  ScheduleKind lr_schedule = ScheduleKind::cosine;
   std::int64_t warmup = 0;  // iterations
-  BatchLrScaling batch_lr_scaling = BatchLrScaling::none;
+  BatchScaling batch_lr_scaling = BatchScaling::none;
   std::int64_t reference_batch_size = 16;
 
   // The run.

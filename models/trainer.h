@@ -1,0 +1,75 @@
+// Training: one update, one validation, and the state that a checkpoint holds. The loop around it is apps/train.cc.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "data/loader.h"
+#include "engine/optimizer.h"
+#include "engine/schedule.h"
+#include "models/forecaster.h"
+
+namespace isobar {
+
+struct StepResult {
+  double loss = 0;        // of this iteration, before its update; mean over the global batch
+  double lr = 0;          // used by this update
+  double grad_norm = 0;   // before clipping
+  double loss_scale = 1;  // used by this iteration
+  bool applied = true;    // false: fp16 gradients overflowed, the weights are as they were
+};
+
+struct Validation {
+  double loss = 0;
+  std::vector<double> rmse, persistence_rmse;  // [n_out], pooled, normalised units
+  std::vector<double> mean_sample_rmse;        // [n_out], the tutorial's metric
+};
+
+class Trainer {
+ public:
+  explicit Trainer(Forecaster& forecaster);
+  ~Trainer();
+
+  using NextBatch = std::function<std::shared_ptr<const Batch>()>;
+
+  // One iteration: forward and backward over config.grad_accumulation batches of equal size, then the update. A loss or
+  // gradient that is not finite is an error (fp16: the loss scale is lowered and the update skipped).
+  StepResult step(const NextBatch& next);
+
+  // Over one epoch of `loader` from its start; every sample counts alike.
+  Validation validate(Loader& loader);
+
+  std::int64_t iteration() const { return iteration_; }         // iterations done
+  double lr_after() const { return schedule_.at(iteration_); }  // what the next update will use
+
+  // Moments in the layout and dtype of the weights, named "m.NAME" and "v.NAME"; and the numbers beside them.
+  void write_optimizer(const std::filesystem::path& path) const;
+  void read_optimizer(const std::filesystem::path& path);
+  nlohmann::ordered_json state() const;
+  void set_state(const nlohmann::ordered_json& state);
+
+ private:
+  struct Capture;
+
+  void accumulate(const RawBatch& raw, std::int64_t part, double seed);
+  void run_eager(const NextBatch& next);
+  void run_captured(const NextBatch& next);
+  Tensor seed_gradient(double value) const;
+
+  Forecaster& forecaster_;
+  const Config& config_;
+  Optimizer optimizer_;
+  Schedule schedule_;
+  LossScale loss_scale_;
+  std::int64_t iteration_ = 0;
+  Tensor losses_;  // [grad_accumulation]
+  std::unique_ptr<Capture> capture_;
+  std::vector<double> persistence_rmse_;  // does not change from one validation to the next
+};
+
+}  // namespace isobar

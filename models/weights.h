@@ -1,0 +1,38 @@
+// Weights as safetensors files with the names of the PyTorch model's state_dict, and the optimizer's moments beside
+// them.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/parameters.h"
+#include "engine/safetensors.h"
+#include "models/forecaster.h"
+
+namespace isobar {
+
+// Flat buffers laid out as the parameters (weights, moments), written as one tensor a parameter, named prefix + name.
+using FlatBuffers = std::vector<std::pair<std::string, Tensor>>;
+void write_flat(const std::filesystem::path& path, const Parameters& parameters, const FlatBuffers& buffers,
+                const Metadata& metadata);
+
+// Reads them back, converting from whatever floating dtype the file has. A missing, unknown or misshaped tensor is an
+// Error that names it, and leaves the buffers as they were.
+void read_flat(const std::filesystem::path& path, const Parameters& parameters, const FlatBuffers& buffers);
+
+// model.safetensors: the weights, with config, channel names, statistics, grid and lead time as metadata.
+void write_model(const std::filesystem::path& path, const Forecaster& forecaster);
+void read_model(const std::filesystem::path& path, Forecaster& forecaster);
+
+// What write_model stored: enough to build the Forecaster that the weights belong to.
+struct ModelDescription {
+  Config config;
+  Grid grid;
+};
+// False where the file carries no description (weights from elsewhere).
+bool has_description(const SafetensorsFile& file);
+ModelDescription description_of(const SafetensorsFile& file);
+
+}  // namespace isobar

@@ -17,6 +17,7 @@ import pathlib
 import torch
 
 import reference_vit as reference
+import safetensors_file
 
 BATCH, CHANNELS, HEIGHT, WIDTH, PATCH = 3, 4, 6, 10, 2  # 3 x 5 = 15 tokens: odd, and no multiple of any tile
 HEAD_DIM = 8
@@ -218,19 +219,8 @@ def forecast_case(generator, model, steps=4):
     return {"initial": initial.float(), "mean": mean, "std": std, "forecast": torch.stack(forecasts)}
 
 
-def save(tensors, path, **metadata):
-    """safetensors: length of the header, the header as JSON, the bytes. By hand, because the library's own order varies."""
-    header, blobs, end = {}, [], 0
-    if metadata:
-        header["__metadata__"] = {k: v if isinstance(v, str) else json.dumps(v) for k, v in metadata.items()}
-    for name, tensor in tensors.items():
-        blobs.append(tensor.contiguous().numpy().tobytes())
-        begin, end = end, end + len(blobs[-1])
-        header[name] = {"dtype": {torch.float32: "F32", torch.float64: "F64"}[tensor.dtype],
-                        "shape": list(tensor.shape), "data_offsets": [begin, end]}
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(blobs))
+def write(tensors, path, **metadata):
+    safetensors_file.save(tensors, path, **metadata)
     print(f"{path.name}: {len(tensors)} tensors, {path.stat().st_size} bytes")
 
 
@@ -248,13 +238,13 @@ def main():
     config = {"img_size": [HEIGHT, WIDTH], "patch_size": PATCH, "n_in_channels": CHANNELS, "n_out_channels": CHANNELS,
               "embed_dim": 2 * HEAD_DIM, "depth": 2, "num_heads": 2}
     # Plain state_dict names and no metadata: a weights file from elsewhere, as `isobar forecast` meets it.
-    save({name: p.detach().float() for name, p in model.state_dict().items()}, out / "vit_weights.safetensors")
+    write({name: p.detach().float() for name, p in model.state_dict().items()}, out / "vit_weights.safetensors")
     tensors, settings = vit_case(generator, model)
-    save(tensors, out / "vit.safetensors", config=config, training=settings, parameters=names)
-    save(change_case(generator), out / "change.safetensors",
-         config=config | {"embed_dim": HEAD_DIM, "depth": 1, "num_heads": 1, "predict_change": True,
-                          "time_features": True})
-    save(forecast_case(generator, model), out / "forecast.safetensors", config=config)
+    write(tensors, out / "vit.safetensors", config=config, training=settings, parameters=names)
+    write(change_case(generator), out / "change.safetensors",
+          config=config | {"embed_dim": HEAD_DIM, "depth": 1, "num_heads": 1, "predict_change": True,
+                           "time_features": True})
+    write(forecast_case(generator, model), out / "forecast.safetensors", config=config)
 
 
 if __name__ == "__main__":

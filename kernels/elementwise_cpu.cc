@@ -4,20 +4,13 @@
 
 #include "kernels/common/isa.h"
 #include "kernels/common/parallel.h"
+#include "kernels/common/vector_math.h"
 
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
 constexpr std::int64_t kGrain = 1 << 14;  // elements a thread is worth starting for
 constexpr std::int64_t kChunk = 1024;
-
-template <class To, class From>
-inline To convert(From x) {
-  if constexpr (sizeof(To) == 2 || sizeof(From) == 2)
-    return static_cast<To>(static_cast<float>(x));
-  else
-    return static_cast<To>(x);
-}
 
 // x[begin, begin + n) -> y[y_begin, ...), in other dtypes.
 using Convert = void (*)(const void* x, std::int64_t begin, void* y, std::int64_t y_begin, std::int64_t n);
@@ -36,6 +29,11 @@ Convert converter(DType from, DType to) {
       return convert_range<typename decltype(from_type)::type, typename decltype(to_type)::type>;
     });
   });
+}
+
+// The type that computes with these three: fp64 if any of them is.
+DType accumulator_of(DType a, DType b, DType c) {
+  return a == DType::fp64 || b == DType::fp64 || c == DType::fp64 ? DType::fp64 : DType::fp32;
 }
 
 // Sums of ranges in Acc: y[y_begin + i] = a[begin + i] + b[b_begin + i].
@@ -72,14 +70,6 @@ class Adder {
   bool is_plain_;
 };
 
-template <class F>
-void visit_accumulator(bool is_fp64, const F& f) {
-  if (is_fp64)
-    f(Type<double>{});
-  else
-    f(Type<float>{});
-}
-
 }  // namespace
 
 void cast(const Cast& a) {
@@ -100,8 +90,8 @@ void fill(const Fill& a) {
 }
 
 void add(const Add& a) {
-  const bool is_fp64 = a.a_dtype == DType::fp64 || a.b_dtype == DType::fp64 || a.y_dtype == DType::fp64;
-  visit_accumulator(is_fp64, [&](auto type) {
+  const DType acc = accumulator_of(a.a_dtype, a.b_dtype, a.y_dtype);
+  visit_accumulator(acc, [&](auto type) {
     const Adder<typename decltype(type)::type> adder(a.a_dtype, a.b_dtype, a.y_dtype);
     parallel_for(a.n, kGrain,
                  [&](std::int64_t begin, std::int64_t end) { adder.run(a.a, a.b, a.y, begin, begin, end - begin); });
@@ -110,8 +100,8 @@ void add(const Add& a) {
 
 void add_row(const AddRow& a) {
   if (a.n <= 0) return;
-  const bool is_fp64 = a.x_dtype == DType::fp64 || a.row_dtype == DType::fp64 || a.y_dtype == DType::fp64;
-  visit_accumulator(is_fp64, [&](auto type) {
+  const DType acc = accumulator_of(a.x_dtype, a.row_dtype, a.y_dtype);
+  visit_accumulator(acc, [&](auto type) {
     const Adder<typename decltype(type)::type> adder(a.x_dtype, a.row_dtype, a.y_dtype);
     parallel_for(a.groups * a.n, kGrain, [&](std::int64_t begin, std::int64_t end) {
       while (begin < end) {  // up to the end of the group that begin lies in

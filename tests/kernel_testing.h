@@ -23,6 +23,7 @@
 // An unwritten output is NaN and a NaN is never within a tolerance, so what a kernel forgets to write is found.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -44,13 +45,32 @@ namespace isobar::testing {
 
 // ---- values ---------------------------------------------------------------------------------------------------------
 
+// While one lives, reading a Values gives some elements one last place of the kernel's arithmetic too much or too
+// little: an honest implementation with other luck in its roundings.
+class Jitter {
+ public:
+  Jitter(DType dtype, std::uint64_t seed);
+  ~Jitter();
+  Jitter(const Jitter&) = delete;
+  Jitter& operator=(const Jitter&) = delete;
+
+  static inline double size = 0;
+  static double apply(double value);
+
+ private:
+  static inline std::uint64_t seed_ = 0, drawn_ = 0;
+};
+
 // Elements of a dtype, each held exactly in a double.
 struct Values {
   DType dtype = DType::fp32;
   std::vector<double> v;
 
   std::int64_t size() const { return static_cast<std::int64_t>(v.size()); }
-  double operator[](std::int64_t i) const { return v[static_cast<std::size_t>(i)]; }
+  double operator[](std::int64_t i) const {
+    const double value = v[static_cast<std::size_t>(i)];
+    return Jitter::size == 0 ? value : Jitter::apply(value);
+  }
   double& operator[](std::int64_t i) { return v[static_cast<std::size_t>(i)]; }
 };
 
@@ -86,24 +106,40 @@ struct Arithmetic {
 
 struct Expected {
   std::vector<long double> exact;
-  std::vector<double> yardstick;
+  std::vector<std::vector<double>> yardsticks;  // several runs where there are too few elements for luck to average out
 };
+
+inline constexpr std::size_t kFewElements = 64;
+inline constexpr std::uint64_t kJitteredRuns = 4;
 
 // Runs naive(Arithmetic<Real>) as oracle and as yardstick of a kernel that computes in accumulator_of(dtype).
 template <class Naive>
 auto expected(DType dtype, const Naive& naive) {
-  auto merge = [](const auto& exact, const auto& yardstick) {
-    constexpr std::size_t kOutputs = std::tuple_size_v<std::decay_t<decltype(exact)>>;
-    std::array<Expected, kOutputs> all;
+  constexpr std::size_t kOutputs = std::tuple_size_v<decltype(naive(Arithmetic<double>{}))>;
+  std::array<Expected, kOutputs> all;
+  std::size_t least_elements = kFewElements;
+  const auto add_oracle = [&](const auto& exact) {
     for (std::size_t i = 0; i < kOutputs; ++i) {
       all[i].exact.assign(exact[i].begin(), exact[i].end());
-      all[i].yardstick.assign(yardstick[i].begin(), yardstick[i].end());
+      least_elements = std::min(least_elements, exact[i].size());
     }
-    return all;
+  };
+  const auto add_yardstick = [&](const auto& outputs) {
+    for (std::size_t i = 0; i < kOutputs; ++i) all[i].yardsticks.emplace_back(outputs[i].begin(), outputs[i].end());
+  };
+  const auto run = [&](auto exact, auto honest) {
+    add_oracle(naive(exact));
+    add_yardstick(naive(honest));
+    for (std::uint64_t seed = 1; seed <= kJitteredRuns && least_elements < kFewElements; ++seed) {
+      const Jitter jitter(accumulator_of(dtype), seed);
+      add_yardstick(naive(honest));
+    }
   };
   if (dtype == DType::fp64)
-    return merge(naive(Arithmetic<long double>{.is_oracle = true}), naive(Arithmetic<double>{.is_oracle = false}));
-  return merge(naive(Arithmetic<double>{.is_oracle = true}), naive(Arithmetic<float>{.is_oracle = false}));
+    run(Arithmetic<long double>{.is_oracle = true}, Arithmetic<double>{.is_oracle = false});
+  else
+    run(Arithmetic<double>{.is_oracle = true}, Arithmetic<float>{.is_oracle = false});
+  return all;
 }
 
 // How errors are measured. tensor: by the greatest and by the root-mean-square error of the whole output, for sums that

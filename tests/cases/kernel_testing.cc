@@ -57,6 +57,21 @@ double smallest_of(DType dtype) {
                                 : 0x1p-149;
 }
 
+Jitter::Jitter(DType dtype, std::uint64_t seed) {
+  size = epsilon_of(dtype);
+  seed_ = seed;
+  drawn_ = 0;
+}
+
+Jitter::~Jitter() {
+  size = 0;
+}
+
+double Jitter::apply(double value) {
+  const std::uint32_t bits = random_bits(seed_, 3, drawn_++);
+  return bits % 4 != 0 ? value : bits & 0x10 ? value * (1 + size) : value * (1 - size);
+}
+
 Values values_of(std::vector<double> values, DType dtype) {
   for (double& value : values) value = round_to(value, dtype);
   return {dtype, std::move(values)};
@@ -168,24 +183,26 @@ std::string percent(long double part, long double whole) {
 
 Verdict compare(const std::string& name, const Values& actual, const Expected& expected, Norm norm) {
   const std::size_t n = expected.exact.size();
-  if (actual.v.size() != n || expected.yardstick.size() != n)
-    return {false,
-            text(name, ": ", actual.v.size(), " elements, oracle ", n, ", yardstick ", expected.yardstick.size())};
+  if (actual.v.size() != n) return {false, text(name, ": ", actual.v.size(), " elements, the oracle has ", n)};
 
   Errors kernel, yardstick;
   long double greatest_rounding = 0, square_roundings = 0;
   for (std::size_t i = 0; i < n; ++i) {
     const long double exact = expected.exact[i];
     const double rounded = round_to(static_cast<double>(exact), actual.dtype);
-    const double honest = round_to(expected.yardstick[i], actual.dtype);
-    if (!same_class(actual.v[i], rounded) && !same_class(actual.v[i], honest))
-      return {false, text(name, "[", i, "] is ", actual.v[i], ", should be ", rounded)};
-    if (!std::isfinite(rounded) || !std::isfinite(actual.v[i])) continue;
     const long double rounding = rounding_of(exact, actual.dtype);
-    kernel.add(i, actual.v[i] - exact, rounding);
     // An honest implementation errs by its last rounding even where luck made this one exact.
-    const long double honest_error = std::isfinite(honest) ? std::fabs(honest - exact) : 0;
-    yardstick.add(i, std::max(honest_error, rounding), rounding);
+    long double honest_error = rounding;
+    bool is_honest_class = same_class(actual.v[i], rounded);
+    for (const std::vector<double>& run : expected.yardsticks) {
+      const double honest = round_to(run[i], actual.dtype);
+      is_honest_class |= same_class(actual.v[i], honest);
+      if (std::isfinite(honest)) honest_error = std::max(honest_error, std::fabs(honest - exact));
+    }
+    if (!is_honest_class) return {false, text(name, "[", i, "] is ", actual.v[i], ", should be ", rounded)};
+    if (!std::isfinite(rounded) || !std::isfinite(actual.v[i])) continue;
+    kernel.add(i, actual.v[i] - exact, rounding);
+    yardstick.add(i, honest_error, rounding);
     greatest_rounding = std::max(greatest_rounding, rounding);
     square_roundings += rounding * rounding;
   }

@@ -8,9 +8,8 @@
 //   compute[i] = w[i] in compute_dtype           (compute may be null: weights are used as they are)
 //
 //   weight, grad, m, v  [n]   dtype: fp32 or fp64 (CPU)          compute  [n]  bf16 or fp16, or null
-//   scalars             [4]   fp64, on the device: lr, bias1, bias2, grad_scale. On the device so that a captured step
-//   can
-//                             be replayed with new values. grad_scale 0 means skip: nothing is changed
+//   scalars             [4]   fp64, on the device: lr, bias1, bias2, grad_scale; there so that a captured step can be
+//                             replayed with new values. grad_scale 0 means skip: nothing is changed
 //
 //   numerics      fp32 arithmetic (fp64 for fp64); scalars enter in that type
 //   deterministic yes

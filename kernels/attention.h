@@ -9,14 +9,13 @@
 //     token t of batch b starts at pointer + (b·T + t)·stride elements; head h at + h·HS. Strides let q, k and v lie
 //     interleaved in one [B, T, 3, NH, HS] buffer. Every stride is a multiple of 8, pointers are 16-byte aligned
 //   lse           [B, NH, Tq]        accumulator_of(dtype), natural logarithm: partial results over split keys can be
-//   merged workspace     (bwd) attention_bwd_workspace(...) bytes, contents undefined before and after
+//                                    merged
+//   workspace     (bwd) attention_bwd_workspace(...) bytes, contents undefined before and after
 //
 //   numerics      scores, softmax and accumulators in fp32 (fp64 for fp64). With 16-bit dtypes P and dS are rounded to
-//   dtype
-//                 before they enter a product, as tensor cores need it (the CPU need not round)
+//                 dtype before they enter a product, as tensor cores need it (the CPU need not round)
 //   dropout       element (b, h, i, j) of P is dropped when random_bits(seed, stream, ((b·NH + h)·Tq + i)·Tk + j) is
-//   below
-//                 drop_threshold(p); what is kept is scaled by 1/(1 - p). lse is that of the undropped P
+//                 below drop_threshold(p); what is kept is scaled by 1/(1 - p). lse is that of the undropped P
 //   deterministic yes: no atomics
 //   limits        HS a multiple of 8, 8 <= HS <= 128; B, NH, Tq, Tk >= 1, no multiple of anything
 //   aliasing      none

@@ -11,11 +11,13 @@
 //   row_weights   [H], channel_weights [C]  accumulator_of(dtype) or null
 //   sums          [B, 2]  (E, T)  accumulator_of(dtype), written by the forward, read by the backward
 //   loss          [1]             accumulator_of(dtype)
-//   upstream      a host number (1, a loss scale, 1/micro-batches) times *device_upstream (accumulator type, may be
-//   null) workspace     (fwd) forecast_loss_workspace(batch, dtype) bytes
+//   upstream      a host number (1, a loss scale, 1/micro-batches) times *device_upstream (accumulator, may be null)
+//   workspace     (fwd) forecast_loss_workspace(batch) bytes
 //
 //   numerics      fp32 products; sums in fp32 within a block of elements, in fp64 across blocks (fp64 throughout for
-//   fp64) deterministic yes: no atomics, blocks added in order aliasing      none
+//                 fp64)
+//   deterministic yes: no atomics, blocks added in order
+//   aliasing      none
 #pragma once
 
 #include <cstddef>

@@ -2,8 +2,8 @@
 //
 //   grad_norm:        *norm = √Σ x²      (NaN or Inf wherever an element is NaN or Inf)
 //   clip_coefficient: with n = *norm · unscale:  *grad_scale = 0                                   if n is not finite
-//                                                *grad_scale = unscale · min(1, max_norm/(n+1e-6))  else (max_norm 0:
-//                                                no clip)
+//                                                *grad_scale = unscale · min(1, max_norm/(n+1e-6))  else
+//                     max_norm 0: no clip
 //
 //   x  [n]  fp32 or fp64 (CPU)         norm, grad_scale  [1] fp64 on the device (grad_scale: the field of AdamScalars)
 //   workspace  kGradNormBlocks doubles

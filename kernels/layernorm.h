@@ -12,9 +12,8 @@
 //   workspace (bwd)               layernorm_bwd_workspace(cols, stream_dtype) bytes
 //
 //   numerics      fp32 arithmetic (fp64 for fp64); two-pass variance; s is rounded to stream_dtype where it is stored
-//   and
-//                 normalised from the unrounded value only if stream_dtype is fp32 or fp64 (else from the rounded one,
-//                 so that forward and backward see the same s)
+//                 and normalised from the unrounded value only if stream_dtype is fp32 or fp64 (else from the rounded
+//                 one, so that forward and backward see the same s)
 //   deterministic yes: partial sums over blocks of rows, added in block order
 //   dtype pairs   (stream, dtype): equal, or stream fp32 with dtype bf16 or fp16
 //   limits        rows >= 0, cols >= 1

@@ -1,7 +1,7 @@
 // normalize - raw fields to network input, and back
 //
-//   normalize     y[b, c] = (x[b, c] - mean[c]) / std[c]   for c < channels;   y[b, channels + e] = planes[b, e]  for e
-//   < extra denormalize   y[b, c] = x[b, c] · std[c] + mean[c]
+//   normalize     y[b, c] = (x[b, c] - mean[c]) / std[c]   for c < channels;  y[b, channels + e] = planes[b, e]
+//   denormalize   y[b, c] = x[b, c] · std[c] + mean[c]
 //
 //   x (normalize), y (denormalize)   [B, C, H, W]          fp32: as the files hold them
 //   y (normalize)                    [B, C + extra, H, W]  dtype: fp32 or fp64 (CPU)

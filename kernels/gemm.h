@@ -1,15 +1,16 @@
 // gemm - matrix product with optional bias and GELU:  C = act(op(A) · op(B) + bias)
 //
-//   A  [m, k], or stored [k, m] when transpose_a      in_dtype        row-major, rows contiguous
-//   B  [k, n], or stored [n, k] when transpose_b      in_dtype        (a PyTorch Linear's weight is transpose_b)
-//   C  [m, n]                                         out_dtype       written, or added to when mode is accumulate
-//   bias [n]                                          accumulator_of(in_dtype), or null
-//   pre  [m, n]                                       out_dtype, or null: op(A)·op(B) + bias before the activation
+//   A     [m, k], or stored [k, m] when transpose_a   in_dtype, row-major, rows contiguous
+//   B     [k, n], or stored [n, k] when transpose_b   in_dtype (a PyTorch Linear weight [out, in] is transpose_b)
+//   C     [m, n]                                      out_dtype, written, or added to when mode is accumulate
+//   bias  [n]                                         accumulator_of(in_dtype), or null
+//   pre   [m, n]                                      out_dtype, or null: op(A)·op(B) + bias before the activation
 //
 //   dtypes        in: fp32, bf16, fp16, fp64 (CPU);  out: the same as in, or fp32
 //   numerics      products accumulate in fp32 (fp64 for fp64); bias and activation are applied before the one rounding
-//                 of each output, except on CUDA where an erf GELU follows the rounding of `pre`. tf32 lets the GPU round
-//                 fp32 inputs to 10 mantissa bits; the CPU ignores it
+//                 of each output, except on CUDA: there an erf GELU follows the rounding of `pre`, and the bias of a
+//                 16-bit output is rounded to that type first. tf32 lets the GPU round fp32 inputs to 10 mantissa bits;
+//                 the CPU ignores it
 //   deterministic yes, for a fixed number of threads
 //   limits        m, n >= 0; k >= 1; bias and activation need mode overwrite
 //   aliasing      none

@@ -1,0 +1,71 @@
+// normalize on CUDA: the grid's y runs over the planes of the output, its x over chunks of a plane.
+#include "kernels/normalize.h"
+
+#include "kernels/device/array.h"
+#include "kernels/device/launch.h"
+
+namespace isobar::ISOBAR_CUDA_NAMESPACE {
+namespace {
+
+constexpr int kChunk = 4;
+
+__global__ void __launch_bounds__(kMapThreads)
+    normalize_kernel(std::int64_t batch, std::int64_t channels, std::int64_t extra, std::int64_t pixels, Input x,
+                     const double* mean, const double* std, const double* planes, Output y) {
+  const std::int64_t outputs = channels + extra;
+  for (std::int64_t plane = blockIdx.y; plane < batch * outputs; plane += gridDim.y) {
+    const std::int64_t b = plane / outputs, c = plane % outputs;
+    const bool is_field = c < channels;
+    const float m = is_field ? static_cast<float>(mean[c]) : 0.0f;
+    const float s = is_field ? static_cast<float>(std[c]) : 1.0f;
+    const float constant = is_field ? 0.0f : static_cast<float>(planes[b * extra + c - channels]);
+    for_each_chunk<kChunk>(pixels, [&](std::int64_t i, int count) {
+      float v[kChunk] = {constant, constant, constant, constant};
+      if (is_field) {
+        load(x, (b * channels + c) * pixels + i, count, v);
+        for (float& pixel : v) pixel = (pixel - m) / s;
+      }
+      store(y, plane * pixels + i, count, v);
+    });
+  }
+}
+
+__global__ void __launch_bounds__(kMapThreads)
+    denormalize_kernel(std::int64_t batch, std::int64_t channels, std::int64_t pixels, Input x, const double* mean,
+                       const double* std, Output y) {
+  for (std::int64_t plane = blockIdx.y; plane < batch * channels; plane += gridDim.y) {
+    const float m = static_cast<float>(mean[plane % channels]), s = static_cast<float>(std[plane % channels]);
+    for_each_chunk<kChunk>(pixels, [&](std::int64_t i, int count) {
+      float v[kChunk];
+      load(x, plane * pixels + i, count, v);
+      for (float& pixel : v) pixel = pixel * s + m;
+      store(y, plane * pixels + i, count, v);
+    });
+  }
+}
+
+dim3 plane_grid(std::int64_t planes, std::int64_t pixels) {
+  return dim3(blocks_for(pixels, kMapThreads * kChunk * 4, 1024), blocks_for(planes, 1, 1 << 15));
+}
+
+}  // namespace
+
+void normalize(const Normalize& a, Stream stream) {
+  require_cuda_dtypes("normalize", a.dtype);
+  const std::int64_t pixels = a.height * a.width, planes = a.batch * (a.channels + a.extra);
+  if (planes * pixels == 0) return;
+  launch("normalize", normalize_kernel, plane_grid(planes, pixels), dim3(kMapThreads), 0, stream, a.batch, a.channels,
+         a.extra, pixels, input<kChunk>(a.x, DType::fp32, pixels), a.mean, a.std, a.planes,
+         output<kChunk>(a.y, a.dtype, pixels));
+}
+
+void denormalize(const Denormalize& a, Stream stream) {
+  require_cuda_dtypes("denormalize", a.dtype);
+  const std::int64_t pixels = a.height * a.width, planes = a.batch * a.channels;
+  if (planes * pixels == 0) return;
+  launch("denormalize", denormalize_kernel, plane_grid(planes, pixels), dim3(kMapThreads), 0, stream, a.batch,
+         a.channels, pixels, input<kChunk>(a.x, a.dtype, pixels), a.mean, a.std,
+         output<kChunk>(a.y, DType::fp32, pixels));
+}
+
+}  // namespace isobar::ISOBAR_CUDA_NAMESPACE

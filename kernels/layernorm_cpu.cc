@@ -8,9 +8,8 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 14;    // elements a thread is worth starting for
-constexpr std::int64_t kLeastRows = 32;     // of a block with partial sums of its own
-constexpr std::int64_t kColumnChunk = 256;  // columns whose partial sums are added together
+constexpr std::int64_t kGrain = 1 << 14;  // elements a thread is worth starting for
+constexpr std::int64_t kLeastRows = 32;   // of a block with partial sums of its own
 
 // s = x + branch, rounded as it is stored.
 template <bool kHasBranch, class S, class T>
@@ -106,20 +105,6 @@ void backward_row(std::int64_t cols, Statistics<Acc> s, const T* dy, const S* x,
   if (dbranch != nullptr) {
 #pragma omp simd
     for (std::int64_t i = 0; i < cols; ++i) dbranch[i] = convert<T>(convert<Acc>(dx[i]));
-  }
-}
-
-// out[c] (+)= Σ_block partial[block, c], in block order.
-template <class Acc>
-void add_blocks(std::int64_t blocks, std::int64_t stride, const Acc* partial, Grad mode, std::int64_t begin,
-                std::int64_t end, Acc* out) {
-  Acc sums[kColumnChunk];
-  for (std::int64_t first = begin; first < end; first += kColumnChunk) {
-    const std::int64_t n = end - first < kColumnChunk ? end - first : kColumnChunk;
-    for (std::int64_t i = 0; i < n; ++i) sums[i] = 0;
-    for (std::int64_t block = 0; block < blocks; ++block)
-      for (std::int64_t i = 0; i < n; ++i) sums[i] += partial[block * stride + first + i];
-    for (std::int64_t i = 0; i < n; ++i) out[first + i] = mode == Grad::accumulate ? out[first + i] + sums[i] : sums[i];
   }
 }
 

@@ -53,6 +53,54 @@ ISOBAR_INLINE Vector<T> broadcast(T value) {
   return value - Vector<T>{};
 }
 
+#if defined(ISOBAR_ISA_IS_avx512)
+// All lanes: the forms of the intrinsics without a mask make GCC 12 warn of its own uninitialised variable.
+inline constexpr __mmask16 kEvery = 0xffff;
+#endif
+
+// a < b ? b : a in every lane; b where either is NaN.
+template <class T>
+ISOBAR_INLINE Vector<T> greater(Vector<T> a, Vector<T> b) {
+#if defined(ISOBAR_ISA_IS_avx512)
+  if constexpr (sizeof(T) == 4)
+    return (Vector<T>)_mm512_maskz_max_ps(kEvery, (__m512)a, (__m512)b);
+  else
+    return (Vector<T>)_mm512_maskz_max_pd(0xff, (__m512d)a, (__m512d)b);
+#else
+  return a > b ? a : b;
+#endif
+}
+
+// 2^x to 1e-7 (fp32) or to the last bits (fp64); 0 for -inf and NaN for NaN. Below 2^-126 fp32 may give 2^-126.
+ISOBAR_INLINE Vector<float> exp2_of(Vector<float> x) {
+#if defined(ISOBAR_ISA_IS_avx512)
+  const auto fraction = (Vector<float>)_mm512_maskz_reduce_ps(kEvery, (__m512)x, _MM_FROUND_TO_NEAREST_INT);
+  const Vector<float> exponent = x - fraction;
+#else
+  // Adding 1.5·2^23 leaves the nearest integer in the low bits of the sum.
+  constexpr float kToInteger = 12582912.0f;
+  x = greater<float>(broadcast(-126.0f), x);
+  const Vector<float> shifted = x + kToInteger;
+  const Vector<float> fraction = x - (shifted - kToInteger);
+#endif
+  // The minimax polynomial of 2^f for |f| <= 1/2 by relative error (Remez): 7.5e-8.
+  Vector<float> p = fraction * 0.0013276472632f + 0.00967554134312f;
+  p = p * fraction + 0.0555071327186f;
+  p = p * fraction + 0.240221197237f;
+  p = p * fraction + 0.693146967065f;
+  p = p * fraction + 1.00000007165f;
+#if defined(ISOBAR_ISA_IS_avx512)
+  return (Vector<float>)_mm512_maskz_scalef_ps(kEvery, (__m512)p, (__m512)exponent);
+#else
+  typedef std::int32_t Integers __attribute__((vector_size(kVectorBytes)));
+  return (Vector<float>)((Integers)p + ((Integers)shifted << 23));
+#endif
+}
+ISOBAR_INLINE Vector<double> exp2_of(Vector<double> x) {
+  for (int i = 0; i < kLanes<double>; ++i) x[i] = __builtin_exp2(x[i]);
+  return x;
+}
+
 // C [kRows, kVectors vectors] in registers.
 template <class T, int kRows, int kVectors>
 struct Tile {

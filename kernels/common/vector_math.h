@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
 
 namespace isobar::cpu::ISOBAR_ISA {
@@ -86,6 +87,21 @@ ISOBAR_INLINE Normal<double> normal(double x) {
 template <class Real>
 ISOBAR_INLINE Real sigmoid(Real x) {
   return Real(1) / (Real(1) + exp(-x));
+}
+
+// out[c] (+)= Σ_block partial[block, c], in block order.
+template <class Acc>
+void add_blocks(std::int64_t blocks, std::int64_t stride, const Acc* partial, Grad mode, std::int64_t begin,
+                std::int64_t end, Acc* out) {
+  constexpr std::int64_t kChunk = 256;
+  Acc sums[kChunk];
+  for (std::int64_t first = begin; first < end; first += kChunk) {
+    const std::int64_t n = end - first < kChunk ? end - first : kChunk;
+    for (std::int64_t i = 0; i < n; ++i) sums[i] = 0;
+    for (std::int64_t block = 0; block < blocks; ++block)
+      for (std::int64_t i = 0; i < n; ++i) sums[i] += partial[block * stride + first + i];
+    for (std::int64_t i = 0; i < n; ++i) out[first + i] = mode == Grad::accumulate ? out[first + i] + sums[i] : sums[i];
+  }
 }
 
 }  // namespace isobar::cpu::ISOBAR_ISA

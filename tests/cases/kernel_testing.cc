@@ -160,16 +160,22 @@ long double rounding_of(long double value, DType dtype) {
   return std::max(half_ulp, static_cast<long double>(smallest_of(dtype)) / 2);
 }
 
+constexpr long double kFewErrors = 16;  // below this the yardstick's error is a matter of luck
+
 struct Errors {
-  long double greatest = 0, squares = 0, ulps = 0;
+  long double greatest = 0, squares = 0, fourth_powers = 0, ulps = 0;
   std::size_t worst = 0, worst_ulps = 0;
 
   void add(std::size_t i, long double error, long double rounding) {
     error = std::fabs(error);
     squares += error * error;
+    fourth_powers += error * error * error * error;
     if (error > greatest) greatest = error, worst = i;
     if (error / rounding > ulps) ulps = error / rounding, worst_ulps = i;
   }
+
+  // So many equal errors would weigh as much as these: 1 where a single element carries all.
+  long double effective_number() const { return fourth_powers > 0 ? squares * squares / fourth_powers : 0; }
 };
 
 std::string percent(long double part, long double whole) {
@@ -191,8 +197,8 @@ Verdict compare(const std::string& name, const Values& actual, const Expected& e
     const long double exact = expected.exact[i];
     const double rounded = round_to(static_cast<double>(exact), actual.dtype);
     const long double rounding = rounding_of(exact, actual.dtype);
-    // An honest implementation errs by its last rounding even where luck made this one exact.
-    long double honest_error = rounding;
+    // An honest implementation errs by its last roundings even where luck made this one exact.
+    long double honest_error = rounding + 2 * rounding_of(exact, expected.computed_in);
     bool is_honest_class = same_class(actual.v[i], rounded);
     for (const std::vector<double>& run : expected.yardsticks) {
       const double honest = round_to(run[i], actual.dtype);
@@ -215,12 +221,13 @@ Verdict compare(const std::string& name, const Values& actual, const Expected& e
         << (n > 0 ? static_cast<double>(expected.exact[i]) : 0.0);
     return out.str();
   };
+  const long double factor = yardstick.effective_number() < kFewErrors ? 4 : 2;
   if (norm == Norm::ulps) {
-    const long double budget = 2 * yardstick.ulps + 1;
+    const long double budget = factor * yardstick.ulps + 1;
     return {kernel.ulps <= budget, describe("units of the last place", kernel.ulps, budget, kernel.worst_ulps)};
   }
-  const long double budget = 2 * yardstick.greatest + greatest_rounding;
-  const long double mean_budget = 2 * std::sqrt(yardstick.squares) + std::sqrt(square_roundings);
+  const long double budget = factor * yardstick.greatest + greatest_rounding;
+  const long double mean_budget = factor * std::sqrt(yardstick.squares) + std::sqrt(square_roundings);
   if (!(kernel.greatest <= budget)) return {false, describe("greatest error", kernel.greatest, budget, kernel.worst)};
   return {std::sqrt(kernel.squares) <= mean_budget,
           describe("root-mean-square error", std::sqrt(kernel.squares), mean_budget, kernel.worst)};

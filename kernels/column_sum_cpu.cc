@@ -1,0 +1,58 @@
+// column_sum on the CPU: threads take blocks of rows, each with its own partial sums, which are added in block order.
+#include "kernels/column_sum.h"
+
+#include "kernels/common/isa.h"
+#include "kernels/common/parallel.h"
+#include "kernels/common/vector_math.h"
+
+namespace isobar::cpu::ISOBAR_ISA {
+namespace {
+
+constexpr std::int64_t kGrain = 1 << 14;     // elements a thread is worth starting for
+constexpr std::int64_t kLeastRows = 32;      // of a block
+constexpr std::int64_t kColumnChunk = 2048;  // columns at a time, so that their sums stay in the first-level cache
+
+// partial[c] = Σ x[r, c] over the rows of a block, in row order.
+template <class T, class Acc>
+void sum_block(const T* x, std::int64_t rows, std::int64_t cols, Acc* partial) {
+  for (std::int64_t first = 0; first < cols; first += kColumnChunk) {
+    const std::int64_t last = first + kColumnChunk < cols ? first + kColumnChunk : cols;
+    for (std::int64_t c = first; c < last; ++c) partial[c] = 0;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const T* from = x + row * cols;
+#pragma omp simd
+      for (std::int64_t c = first; c < last; ++c) partial[c] += convert<Acc>(from[c]);
+    }
+  }
+}
+
+template <class T>
+void sum(const ColumnSum& a) {
+  using Acc = accumulator_t<T>;
+  const T* x = static_cast<const T*>(a.x);
+  Acc* out = static_cast<Acc*>(a.out);
+  Acc* partial = static_cast<Acc*>(a.workspace);
+  std::int64_t block_rows = (a.rows + kColumnSumBlocks - 1) / kColumnSumBlocks;
+  if (block_rows < kLeastRows) block_rows = kLeastRows;
+  const std::int64_t blocks = (a.rows + block_rows - 1) / block_rows;
+
+  parallel_for(blocks, kGrain / (block_rows * a.cols + 1) + 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t block = begin; block < end; ++block) {
+      const std::int64_t row = block * block_rows, left = a.rows - row;
+      sum_block(x + row * a.cols, left < block_rows ? left : block_rows, a.cols, partial + block * a.cols);
+    }
+  });
+  parallel_for(a.cols, kGrain / (blocks + 1) + 1, [&](std::int64_t begin, std::int64_t end) {
+    add_blocks(blocks, a.cols, partial, a.mode, begin, end, out);
+  });
+}
+
+}  // namespace
+
+void column_sum(const ColumnSum& a) {
+  visit_floating(a.dtype, [&](auto type) { sum<typename decltype(type)::type>(a); });
+}
+
+}  // namespace isobar::cpu::ISOBAR_ISA
+
+ISOBAR_CPU_KERNEL(column_sum, ColumnSum)

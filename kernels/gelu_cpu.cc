@@ -1,0 +1,87 @@
+// gelu on the CPU: both kinds through a formula that keeps its relative accuracy for large negative x.
+#include "kernels/gelu.h"
+
+#include "kernels/common/isa.h"
+#include "kernels/common/parallel.h"
+#include "kernels/common/vector_math.h"
+
+namespace isobar::cpu::ISOBAR_ISA {
+namespace {
+
+constexpr std::int64_t kGrain = 1 << 13;  // elements a thread is worth starting for
+
+// A gelu is x·gate(x): the gate and its derivative.
+template <class Real>
+struct Gate {
+  Real value, slope;
+};
+
+struct Erf {
+  template <class Real>
+  static ISOBAR_INLINE Gate<Real> gate(Real x) {
+    const Normal<Real> n = normal(x);
+    return {n.cdf, n.density};
+  }
+};
+
+struct Tanh {
+  // 0.5·(1 + tanh u) = 1/(1 + e⁻²ᵘ)
+  template <class Real>
+  static ISOBAR_INLINE Gate<Real> gate(Real x) {
+    constexpr Real kTwoRootTwoOverPi = Real(1.59576912160573071176);
+    const Real square = x * x;
+    const Real s = sigmoid(kTwoRootTwoOverPi * x * (Real(1) + Real(0.044715) * square));
+    return {s, s * (Real(1) - s) * kTwoRootTwoOverPi * (Real(1) + Real(3 * 0.044715) * square)};
+  }
+};
+
+template <class Kind, class T>
+void forward(const GeluFwd& a) {
+  using Acc = accumulator_t<T>;
+  const T* x = static_cast<const T*>(a.x);
+  T* y = static_cast<T*>(a.y);
+  parallel_for(a.n, kGrain, [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; ++i) {
+      const Acc value = convert<Acc>(x[i]);
+      y[i] = convert<T>(value * Kind::gate(value).value);
+    }
+  });
+}
+
+template <class Kind, class T>
+void backward(const GeluBwd& a) {
+  using Acc = accumulator_t<T>;
+  const T* dy = static_cast<const T*>(a.dy);
+  const T* x = static_cast<const T*>(a.x);
+  T* dx = static_cast<T*>(a.dx);
+  parallel_for(a.n, kGrain, [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; ++i) {
+      const Acc value = convert<Acc>(x[i]);
+      const Gate<Acc> gate = Kind::gate(value);
+      dx[i] = convert<T>(convert<Acc>(dy[i]) * (gate.value + value * gate.slope));
+    }
+  });
+}
+
+}  // namespace
+
+void gelu_fwd(const GeluFwd& a) {
+  visit_floating(a.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    a.kind == Activation::gelu_tanh ? forward<Tanh, T>(a) : forward<Erf, T>(a);
+  });
+}
+
+void gelu_bwd(const GeluBwd& a) {
+  visit_floating(a.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    a.kind == Activation::gelu_tanh ? backward<Tanh, T>(a) : backward<Erf, T>(a);
+  });
+}
+
+}  // namespace isobar::cpu::ISOBAR_ISA
+
+ISOBAR_CPU_KERNEL(gelu_fwd, GeluFwd)
+ISOBAR_CPU_KERNEL(gelu_bwd, GeluBwd)

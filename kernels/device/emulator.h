@@ -24,7 +24,6 @@
 #define __host__
 #define __constant__
 #define __forceinline__ inline
-#define __noinline__ __attribute__((noinline))
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
 // Blocks run one after another, so a plain static is shared by exactly the threads of a block, and AddressSanitizer

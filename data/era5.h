@@ -20,13 +20,14 @@ namespace isobar {
 using StepRange = std::array<std::int64_t, 2>;  // [first, end)
 
 struct Era5Options {
-  std::vector<std::string> paths;      // folders of *.h5 files, or files
-  std::vector<std::string> channels;   // the names expected, in order; empty: whatever the files hold
-  std::int64_t height = 0, width = 0;  // the crop [:height, :width]; 0: all of it
-  std::int64_t dt = 1;                 // steps between input and target
-  std::optional<StepRange> range;      // only pairs that lie wholly within; none: all steps
-  std::string range_key = "range";     // the config key that `range` came from, for messages
-  std::int64_t cache_bytes = -1;       // decoded chunks kept in memory; -1: 1 GiB, at most an eighth of the memory
+  std::vector<std::string> paths = {};     // folders of *.h5 files, or files
+  std::vector<std::string> channels = {};  // the names expected, in order; empty: whatever the files say
+  std::int64_t channel_count = 0;          // expected where `channels` is empty; 0: any
+  std::int64_t height = 0, width = 0;      // the crop [:height, :width]; 0: all of it
+  std::int64_t dt = 1;                     // steps between input and target
+  std::optional<StepRange> range = {};     // only pairs that lie wholly within; none: all steps
+  std::string range_key = "range";         // the config key that `range` came from, for messages
+  std::int64_t cache_bytes = -1;           // decoded chunks kept in memory; -1: 1 GiB, at most an eighth of the memory
 };
 
 // The .h5 files at `path` (itself, if it is a file), sorted by name; an error if there are none.
@@ -53,12 +54,13 @@ class Era5Dataset {
   std::int64_t values() const { return channels() * height_ * width_; }  // of one step
   std::int64_t dt() const { return dt_; }
   std::int64_t steps() const { return first_step_.back(); }  // of all files
-  // From the files, else the names expected, else c0, c1, ...
+  // From the files, else the names expected, else the tutorial's for twenty channels, else c0, c1, ...
   const std::vector<std::string>& channel_names() const { return channel_names_; }
   const std::vector<double>& latitudes() const { return latitudes_; }    // [height], degrees; empty: not in the files
   const std::vector<double>& longitudes() const { return longitudes_; }  // [width], degrees; empty: not in the files
 
   std::size_t file_count() const { return files_.size(); }
+  const FieldFile& file(std::size_t file) const;
   const std::string& file_name(std::size_t file) const;
   std::int64_t file_steps(std::size_t file) const { return first_step_[file + 1] - first_step_[file]; }
   std::size_t file_of(std::int64_t step) const;
@@ -75,7 +77,7 @@ class Era5Dataset {
   StepTime time_of(std::int64_t step) const;
 
  private:
-  void check_against_first(std::size_t file, const Era5Options& options);
+  void check(const FieldFile& file, const Era5Options& options) const;
   void set_range(const Era5Options& options);
 
   std::vector<std::unique_ptr<FieldFile>> files_;

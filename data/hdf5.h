@@ -19,6 +19,7 @@ enum class Filter : std::uint8_t { shuffle, deflate, other };
 
 // How a dataset lies in its file.
 struct Layout {
+  // other: compact, external, virtual, or with parts that were never written.
   enum class Kind : std::uint8_t { contiguous, chunked, other } kind = Kind::other;
   std::uint64_t offset = 0;         // contiguous: of the first byte in the file
   std::vector<std::int64_t> chunk;  // chunked: its shape, one extent a dimension
@@ -40,9 +41,10 @@ struct ChunkAddress {
 
 // How File::write lays out a dataset.
 struct Storage {
-  std::vector<std::int64_t> chunk;  // empty: contiguous
+  std::vector<std::int64_t> chunk = {};  // empty: contiguous
   bool shuffle = false;
-  int deflate = 0;  // 1 (fast) to 9 (small); 0: no compression
+  bool checksum = false;  // Fletcher32
+  int deflate = 0;        // 1 (fast) to 9 (small); 0: no compression
 };
 
 class File {
@@ -66,8 +68,8 @@ class File {
   std::optional<std::string> attribute(const std::string& dataset, const std::string& name) const;  // text only
 
   // Raw access to a chunked dataset. Chunks are counted row-major over the grid of chunks.
-  // The addresses of all chunks; empty where some chunk was never written or where there are so many that asking for
-  // them one by one (each question walks the index) would take seconds.
+  // The addresses of all chunks; empty where there are so many that asking for them one by one (each question walks
+  // the index) would take seconds.
   std::vector<ChunkAddress> chunk_addresses(const std::string& dataset) const;
   // The stored bytes of one chunk; sets `skipped_filters`.
   std::vector<unsigned char> raw_chunk(const std::string& dataset, std::span<const std::int64_t> start,

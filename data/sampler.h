@@ -25,6 +25,7 @@ class Sampler {
   Sampler(std::vector<std::int64_t> samples, bool shuffle, std::uint64_t seed = 0, std::int64_t rank = 0,
           std::int64_t world = 1);
 
+  std::int64_t world() const { return world_; }
   std::int64_t total() const { return static_cast<std::int64_t>(samples_.size()); }  // over all ranks
   std::int64_t share() const { return (total() - rank_ + world_ - 1) / world_; }     // this rank's
   std::int64_t smallest_share() const { return total() / world_; }                   // what every rank has

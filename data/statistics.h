@@ -30,7 +30,7 @@ struct ComputedStatistics : Statistics {
 ComputedStatistics compute_statistics(const Era5Dataset& dataset, int threads = 0);
 
 // global_means.npy and global_stds.npy (1, C, 1, 1), time_means.npy (1, C, H, W), fp64, into `folder` (made if needed).
-void write_statistics(const ComputedStatistics& statistics, std::int64_t channels, std::int64_t height,
-                      std::int64_t width, const std::string& folder);
+void write_statistics(const ComputedStatistics& statistics, std::int64_t height, std::int64_t width,
+                      const std::string& folder);
 
 }  // namespace isobar

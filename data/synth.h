@@ -4,12 +4,11 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 namespace isobar {
 
 struct SynthOptions {
-  std::string out;                    // folder; made if needed
+  std::string out = {};               // folder; made if needed
   std::int64_t train_years = 2;       // files in out/train
   std::int64_t valid_years = 1;       // files in out/valid and in out/test each
   std::int64_t steps_per_year = 365;  // six-hourly; the last year of valid and test too
@@ -21,8 +20,5 @@ struct SynthOptions {
 
 // Writes out/{train,valid,test}/YYYY.h5 and out/stats/*.npy. Each file is whole or not there.
 void write_synthetic_data(const SynthOptions& options);
-
-// The tutorial's twenty variables, in its order: u10, v10, t2m, sp, msl, t850, ...
-const std::vector<std::string>& tutorial_channel_names();
 
 }  // namespace isobar

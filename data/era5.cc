@@ -1,0 +1,156 @@
+#include "data/era5.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <filesystem>
+#include <utility>
+
+#include "data/channels.h"
+#include "data/field_file.h"
+#include "kernels/common/check.h"
+
+namespace isobar {
+namespace {
+
+std::int64_t default_cache_bytes() {
+  const std::int64_t memory =
+      static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE));
+  return std::min(std::int64_t{1} << 30, memory / 8);
+}
+
+// Names to tell apart what two files hold in the same place.
+void check_names(const std::string& path, const std::vector<std::string>& held,
+                 const std::vector<std::string>& expected, const char* whose) {
+  for (std::size_t c = 0; c < expected.size(); ++c)
+    ISOBAR_CHECK(held[c] == expected[c], path, ": channel ", c, " is '", held[c], "', ", whose, " has '", expected[c],
+                 "' there");
+}
+
+void check_channel_count(const FieldFile& file, std::int64_t expected) {
+  ISOBAR_CHECK(file.channels() == expected, file.path(), " has ", file.channels(), " channels; expected ", expected);
+}
+
+}  // namespace
+
+std::vector<std::string> find_h5_files(const std::string& path) {
+  namespace fs = std::filesystem;
+  ISOBAR_CHECK(fs::exists(path), path, " does not exist");
+  if (!fs::is_directory(path)) return {path};
+  std::vector<std::string> files;
+  for (const auto& entry : fs::directory_iterator(path)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.path().extension() == ".h5" && !name.starts_with('.')) files.push_back(entry.path().string());
+  }
+  ISOBAR_CHECK(!files.empty(), path, " holds no .h5 files");
+  std::ranges::sort(files);
+  return files;
+}
+
+Era5Dataset::Era5Dataset(const Era5Options& options) : dt_(options.dt) {
+  ISOBAR_CHECK(dt_ >= 1, "dt must be at least one step, not ", dt_);
+  ISOBAR_CHECK(!options.paths.empty(), "no data path is given");
+  auto budget = std::make_shared<std::atomic<std::int64_t>>(options.cache_bytes < 0 ? default_cache_bytes()
+                                                                                    : options.cache_bytes);
+  first_step_.push_back(0);
+  for (const std::string& path : options.paths)
+    for (const std::string& name : find_h5_files(path)) {
+      files_.push_back(std::make_unique<FieldFile>(name, budget));
+      first_step_.push_back(first_step_.back() + files_.back()->steps());
+    }
+
+  const FieldFile& first = *files_.front();
+  full_height_ = first.height();
+  full_width_ = first.width();
+  height_ = options.height > 0 ? options.height : full_height_;
+  width_ = options.width > 0 ? options.width : full_width_;
+  channel_names_ = !first.channel_names().empty() ? first.channel_names()
+                   : !options.channels.empty()    ? options.channels
+                                                  : default_channel_names(first.channels());
+  for (const auto& file : files_) check(*file, options);
+
+  const auto cropped = [](std::vector<double> axis, std::int64_t length) {
+    axis.resize(std::min(axis.size(), static_cast<std::size_t>(length)));
+    return axis;
+  };
+  latitudes_ = cropped(first.latitudes(), height_);
+  longitudes_ = cropped(first.longitudes(), width_);
+  set_range(options);
+}
+
+Era5Dataset::~Era5Dataset() = default;
+Era5Dataset::Era5Dataset(Era5Dataset&&) noexcept = default;
+
+void Era5Dataset::check(const FieldFile& file, const Era5Options& options) const {
+  const FieldFile& first = *files_.front();
+  if (!options.channels.empty()) {
+    check_channel_count(file, static_cast<std::int64_t>(options.channels.size()));
+    if (!file.channel_names().empty()) check_names(file.path(), file.channel_names(), options.channels, "the config");
+  } else if (options.channel_count > 0) {
+    check_channel_count(file, options.channel_count);
+  }
+  ISOBAR_CHECK(file.channels() == first.channels(), file.path(), " has ", file.channels(), " channels, ", first.path(),
+               " has ", first.channels());
+  if (!file.channel_names().empty())
+    check_names(file.path(), file.channel_names(), channel_names_, first.path().c_str());
+  ISOBAR_CHECK(file.height() >= height_ && file.width() >= width_, file.path(), ": its grid of ", file.height(), " x ",
+               file.width(), " is smaller than the ", height_, " x ", width_, " asked for");
+  ISOBAR_CHECK(file.height() == full_height_ && file.width() == full_width_, file.path(), ": its grid of ",
+               file.height(), " x ", file.width(), " differs from the ", full_height_, " x ", full_width_, " of ",
+               first.path());
+  ISOBAR_CHECK(file.latitudes() == first.latitudes() && file.longitudes() == first.longitudes(), file.path(),
+               ": its latitudes or longitudes differ from those of ", first.path());
+}
+
+void Era5Dataset::set_range(const Era5Options& options) {
+  range_ = options.range.value_or(StepRange{0, steps()});
+  const auto [begin, end] = range_;
+  ISOBAR_CHECK(begin >= 0, options.range_key, " [", begin, ", ", end, ") begins before the first step");
+  ISOBAR_CHECK(begin < end, options.range_key, " [", begin, ", ", end, ") is empty or reversed");
+  ISOBAR_CHECK(end <= steps(), options.range_key, " [", begin, ", ", end, ") goes beyond the ", steps(), " steps of ",
+               options.paths.front());
+}
+
+const std::string& Era5Dataset::file_name(std::size_t file) const {
+  return files_[file]->path();
+}
+
+const FieldFile& Era5Dataset::file(std::size_t file) const {
+  return *files_[file];
+}
+
+std::size_t Era5Dataset::file_of(std::int64_t step) const {
+  ISOBAR_CHECK(step >= 0 && step < steps(), "step ", step, " is beyond the ", steps(),
+               " steps of the data, whose first file is ", files_.front()->path());
+  return static_cast<std::size_t>(std::ranges::upper_bound(first_step_, step) - first_step_.begin() - 1);
+}
+
+std::vector<Segment> Era5Dataset::segments() const {
+  std::vector<Segment> result;
+  for (std::size_t f = 0; f < files_.size(); ++f) {
+    const std::int64_t begin = std::max(first_step_[f], range_[0]), end = std::min(first_step_[f + 1], range_[1]);
+    if (begin < end) result.push_back({begin, end - begin});
+  }
+  return result;
+}
+
+void Era5Dataset::read_step(std::int64_t step, float* out) const {
+  const std::size_t f = file_of(step);
+  files_[f]->read_step(step - first_step_[f], {height_, width_}, out);
+}
+
+void Era5Dataset::read_pair(std::int64_t step, float* input, float* target) const {
+  ISOBAR_CHECK(file_of(step) == file_of(step + dt_), "steps ", step, " and ", step + dt_, " are not of one file (",
+               file_name(file_of(step)), ")");
+  read_step(step, input);
+  read_step(step + dt_, target);
+}
+
+StepTime Era5Dataset::time_of(std::int64_t step) const {
+  const std::size_t f = file_of(step);
+  return files_[f]->time_of(step - first_step_[f]);
+}
+
+}  // namespace isobar

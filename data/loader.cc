@@ -1,0 +1,257 @@
+#include "data/loader.h"
+
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "kernels/common/check.h"
+
+namespace isobar {
+
+BufferAllocator heap_allocator() {
+  return {[](std::size_t values) { return new float[values]; }, [](float* buffer) { delete[] buffer; }};
+}
+
+namespace {
+
+// A batch on its way: its samples are handed to readers one by one.
+struct Slot {
+  Batch batch;
+  std::int64_t begun = 0;     // samples handed out
+  std::int64_t finished = 0;  // samples read, or failed
+  std::exception_ptr error;   // of the first sample that failed
+  std::int64_t failed_sample = 0;
+
+  bool whole() const { return finished == batch.size; }
+};
+
+struct Task {
+  Slot* slot = nullptr;
+  std::int64_t sample = 0;
+};
+
+}  // namespace
+
+class Loader::State : public std::enable_shared_from_this<Loader::State> {
+ public:
+  State(const Era5Dataset& dataset, Sampler sampler, LoaderOptions options)
+      : dataset_(dataset), sampler_(std::move(sampler)), options_(std::move(options)), batches_(count_batches()) {
+    slots_.resize(static_cast<std::size_t>(options_.read_ahead) + 1);  // one more: the caller holds it
+    for (Slot& slot : slots_) free_.push_back(&slot);
+  }
+
+  ~State() {
+    for (Slot& slot : slots_) {
+      if (slot.batch.input) options_.allocator.release(slot.batch.input);
+      if (slot.batch.target) options_.allocator.release(slot.batch.target);
+    }
+  }
+
+  // Apart from the constructor, so that the destructor releases what was allocated before one allocation failed.
+  void allocate() {
+    const auto values = static_cast<std::size_t>(options_.batch_size * dataset_.values());
+    for (Slot& slot : slots_) {
+      slot.batch.input = options_.allocator.allocate(values);
+      slot.batch.target = options_.allocator.allocate(values);
+    }
+  }
+
+  std::int64_t batches() const { return batches_; }
+  std::int64_t samples() const { return options_.drop_last ? batches_ * options_.batch_size : sampler_.share(); }
+  Cursor cursor() const { return wanted_; }
+
+  void start(Cursor cursor) {
+    if (batches_ == 0) return;
+    if (cursor.batch == batches_) cursor = {cursor.epoch + 1, 0};
+    ISOBAR_CHECK(cursor.epoch >= 0 && cursor.batch >= 0 && cursor.batch < batches_, "the loader has no batch ",
+                 cursor.batch, " of epoch ", cursor.epoch, ": an epoch has ", batches_, " batches");
+    wanted_ = upcoming_ = cursor;
+    stopping_ = false;
+    for (std::int64_t i = 0; i < options_.workers; ++i) workers_.emplace_back([this] { work(); });
+  }
+
+  void stop() {
+    {
+      const std::lock_guard guard(mutex_);
+      stopping_ = true;
+    }
+    for_workers_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+    workers_.clear();
+    for (Slot* slot : queue_) free_.push_back(slot);
+    queue_.clear();
+  }
+
+  std::shared_ptr<const Batch> next() {
+    std::unique_lock lock(mutex_);
+    ISOBAR_CHECK(batches_ > 0, "this rank has no samples of ", dataset_.file_name(0));
+    ISOBAR_CHECK(!queue_.empty() || !free_.empty(), "the loader's ", slots_.size(),
+                 " buffers are all held by the caller");
+    if (options_.workers == 0) read_in_this_thread(lock);
+    for_caller_.wait(lock, [this] { return !queue_.empty() && queue_.front()->whole(); });
+    Slot* slot = queue_.front();
+    queue_.pop_front();
+    wanted_ = after(slot->batch.at);
+    if (slot->error) {
+      free_.push_back(slot);
+      for_workers_.notify_one();
+      std::rethrow_exception(slot->error);
+    }
+    return {&slot->batch, [state = shared_from_this(), slot](const Batch*) { state->take_back(slot); }};
+  }
+
+ private:
+  std::int64_t count_batches() const {
+    ISOBAR_CHECK(options_.batch_size >= 1, "a batch needs at least one sample, not ", options_.batch_size);
+    ISOBAR_CHECK(options_.workers >= 0 && options_.read_ahead >= 1, "the loader cannot have ", options_.workers,
+                 " workers that read ", options_.read_ahead, " batches ahead");
+    if (!options_.drop_last) return (sampler_.share() + options_.batch_size - 1) / options_.batch_size;
+    const std::int64_t batches = sampler_.smallest_share() / options_.batch_size;
+    ISOBAR_CHECK(batches >= 1, "a batch of ", options_.batch_size * sampler_.world(), " samples is larger than the ",
+                 sampler_.total(), " samples of ", dataset_.file_name(0),
+                 dataset_.file_count() > 1 ? " and the files beside it" : "");
+    return batches;
+  }
+
+  Cursor after(Cursor at) const {
+    return at.batch + 1 < batches_ ? Cursor{at.epoch, at.batch + 1} : Cursor{at.epoch + 1, 0};
+  }
+
+  // Turns a free slot into the upcoming batch. The caller holds the mutex.
+  void begin_batch() {
+    if (order_epoch_ != upcoming_.epoch) {
+      order_ = sampler_.order(upcoming_.epoch);
+      order_epoch_ = upcoming_.epoch;
+    }
+    Slot& slot = *free_.back();
+    Batch& batch = slot.batch;
+    const auto begin = static_cast<std::size_t>(upcoming_.batch * options_.batch_size);
+    const auto end = std::min(begin + static_cast<std::size_t>(options_.batch_size), order_.size());
+    batch.at = upcoming_;
+    batch.size = static_cast<std::int64_t>(end - begin);
+    batch.samples.assign(order_.begin() + static_cast<std::ptrdiff_t>(begin),
+                         order_.begin() + static_cast<std::ptrdiff_t>(end));
+    batch.time_features.assign(options_.time_features ? 4 * batch.samples.size() : 0, 0.0);
+    slot.begun = slot.finished = 0;
+    slot.error = nullptr;
+    free_.pop_back();
+    queue_.push_back(&slot);
+    upcoming_ = after(upcoming_);
+  }
+
+  // The next sample that nobody reads yet, of the earliest batch that has one. The caller holds the mutex.
+  std::optional<Task> claim() {
+    for (Slot* slot : queue_)
+      if (slot->begun < slot->batch.size) return Task{slot, slot->begun++};
+    if (free_.empty()) return std::nullopt;
+    begin_batch();
+    return Task{queue_.back(), queue_.back()->begun++};
+  }
+
+  // Reads one sample with the mutex released.
+  void carry_out(Task task, std::unique_lock<std::mutex>& lock) {
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      read(task.slot->batch, task.sample);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    Slot& slot = *task.slot;
+    if (error && (!slot.error || task.sample < slot.failed_sample)) {
+      slot.error = error;
+      slot.failed_sample = task.sample;
+    }
+    ++slot.finished;
+  }
+
+  void read(Batch& batch, std::int64_t sample) const {
+    const auto at = static_cast<std::size_t>(sample);
+    const std::int64_t step = batch.samples[at], offset = sample * dataset_.values();
+    dataset_.read_pair(step, batch.input + offset, batch.target + offset);
+    if (!options_.time_features) return;
+    const std::array<double, 4> features = dataset_.time_of(step).features();
+    std::ranges::copy(features, batch.time_features.begin() + static_cast<std::ptrdiff_t>(4 * at));
+  }
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    while (!stopping_) {
+      if (const auto task = claim()) {
+        for_workers_.notify_one();  // a batch that was begun here may have work for others
+        carry_out(*task, lock);
+        if (task->slot->whole()) for_caller_.notify_one();
+      } else {
+        for_workers_.wait(lock);
+      }
+    }
+  }
+
+  void read_in_this_thread(std::unique_lock<std::mutex>& lock) {
+    if (queue_.empty()) begin_batch();
+    Slot& slot = *queue_.front();
+    while (!slot.whole()) carry_out({&slot, slot.begun++}, lock);
+  }
+
+  void take_back(Slot* slot) {
+    {
+      const std::lock_guard guard(mutex_);
+      free_.push_back(slot);
+    }
+    for_workers_.notify_one();
+  }
+
+  const Era5Dataset& dataset_;
+  const Sampler sampler_;
+  const LoaderOptions options_;
+  const std::int64_t batches_;
+
+  std::mutex mutex_;
+  std::condition_variable for_workers_, for_caller_;
+  std::vector<std::thread> workers_;
+  bool stopping_ = false;
+  std::vector<Slot> slots_;
+  std::vector<Slot*> free_;
+  std::deque<Slot*> queue_;  // begun and not yet handed to the caller, in order
+  Cursor wanted_;            // what next() returns next
+  Cursor upcoming_;          // what begin_batch() begins next
+  std::vector<std::int64_t> order_;
+  std::int64_t order_epoch_ = -1;
+};
+
+Loader::Loader(const Era5Dataset& dataset, Sampler sampler, LoaderOptions options)
+    : state_(std::make_shared<State>(dataset, std::move(sampler), std::move(options))) {
+  state_->allocate();
+  state_->start({});
+}
+
+Loader::~Loader() {
+  state_->stop();
+}
+
+std::int64_t Loader::batches_per_epoch() const {
+  return state_->batches();
+}
+std::int64_t Loader::samples_per_epoch() const {
+  return state_->samples();
+}
+std::shared_ptr<const Batch> Loader::next() {
+  return state_->next();
+}
+Cursor Loader::cursor() const {
+  return state_->cursor();
+}
+
+void Loader::seek(Cursor cursor) {
+  state_->stop();
+  state_->start(cursor);
+}
+
+}  // namespace isobar

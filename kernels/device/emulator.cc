@@ -100,13 +100,18 @@ struct Barrier {
   }
 };
 
-// The lanes of one mask, and what they exchange. Two sets of slots: lanes still read one while the first fill the next.
+// What the lanes of one mask exchange at one meeting.
+struct Meeting {
+  bool combined = false;
+  alignas(16) unsigned char deposits[kLanes * kDepositBytes];
+  alignas(16) unsigned char result[kResultBytes];
+};
+
+// The lanes of one mask. Two meetings: some lanes still read the results of one while the first arrive at the next.
 struct LaneGroup {
   unsigned mask = 0;
   Barrier barrier;
-  bool combined = false;
-  alignas(16) unsigned char slots[2][kLanes * kDepositBytes];
-  alignas(16) unsigned char result[kResultBytes];
+  Meeting meetings[2];
 };
 
 struct Warp {
@@ -564,22 +569,22 @@ Exchange exchange_bytes(unsigned mask, const void* mine, std::size_t bytes, Comb
   LaneGroup& group = enter_group(mask, site);
   check_same_place(group.barrier, "divergent collective", site);
   if (combine != nullptr && live_lanes(mask) != kLanes) fail_in_kernel("an instruction of 32 lanes misses some", site);
-  unsigned char* slots = group.slots[group.barrier.generation & 1];
+  Meeting& meeting = group.meetings[group.barrier.generation & 1];
   {
     Unseen bookkeeping;
     if (group.barrier.arrived == 0) {
-      std::memset(slots, 0xff, kLanes * bytes);
-      group.combined = false;
+      std::memset(meeting.deposits, 0xff, kLanes * bytes);
+      meeting.combined = false;
     }
-    std::memcpy(slots + static_cast<std::size_t>(self->lane) * bytes, mine, bytes);
+    std::memcpy(meeting.deposits + static_cast<std::size_t>(self->lane) * bytes, mine, bytes);
   }
   arrive(group.barrier, live_lanes(mask), false, site);
-  if (combine != nullptr && !group.combined) {
+  if (combine != nullptr && !meeting.combined) {
     Unseen bookkeeping;
-    combine(slots, group.result);
-    group.combined = true;
+    combine(meeting.deposits, meeting.result);
+    meeting.combined = true;
   }
-  return {slots, group.result};
+  return {meeting.deposits, meeting.result};
 }
 
 void copy_later(void* shared, const unsigned char (&bytes)[16]) {

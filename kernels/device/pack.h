@@ -35,6 +35,12 @@ void store_pack(T* to, const Pack<T>& pack, ISOBAR_SITE) {
   for (int i = 0; i < Pack<T>::kSize; ++i) to[i] = pack[i];
 }
 template <class T>
+void store_two(T* to, float first, float second, ISOBAR_SITE) {
+  check_aligned(to, 2 * sizeof(T), site);
+  to[0] = from_float<T>(first);
+  to[1] = from_float<T>(second);
+}
+template <class T>
 Pack<T> load_pack_streaming(const T* from, ISOBAR_SITE) {
   return load_pack(from, site);
 }
@@ -52,6 +58,14 @@ __device__ __forceinline__ Pack<T> load_pack(const T* from) {
 template <class T>
 __device__ __forceinline__ void store_pack(T* to, const Pack<T>& pack) {
   *reinterpret_cast<uint4*>(to) = std::bit_cast<uint4>(pack);
+}
+// Two neighbouring elements, `to` aligned to both of them.
+template <class T>
+__device__ __forceinline__ void store_two(T* to, float first, float second) {
+  if constexpr (sizeof(T) == 2)
+    *reinterpret_cast<std::uint32_t*>(to) = pack_two<T>(first, second);
+  else
+    *reinterpret_cast<float2*>(to) = make_float2(first, second);
 }
 // For data that is touched once: leaves the caches to others.
 template <class T>

@@ -7,36 +7,61 @@
 #include <string>
 
 #include "apps/commands.h"
+#include "kernels/common/check.h"
+#include "kernels/common/cuda_runtime.h"
 #include "kernels/common/device.h"
 #include "kernels/common/isa.h"
 
 namespace isobar {
 
+using nlohmann::ordered_json;
+
 namespace {
 
-nlohmann::ordered_json collect_info() {
-  return {{"version", kVersion},
-          {"build",
-           {{"compiler", __VERSION__}, {"type", ISOBAR_BUILD_TYPE}, {"cuda", kHasCuda}, {"emulator", kHasEmulator}}},
-          {"devices",
-           {{{"kind", "cpu"},
-             {"threads", omp_get_max_threads()},
-             {"instruction_set", cpu::name_of(cpu::best_isa())},
-             {"amx_bf16", cpu::has_amx_bf16()}}}}};
+std::string cuda_version(int number) {  // 13000 -> "13.0"
+  return number == 0 ? "none" : text(number / 1000, '.', number % 1000 / 10);
 }
 
-std::string plain(const nlohmann::ordered_json& value) {
+ordered_json describe_gpu(int index) {
+  const gpu::Description gpu = gpu::describe(index);
+  return {{"kind", "cuda"},
+          {"index", index},
+          {"name", gpu.name},
+          {"compute_capability", text(gpu.major, '.', gpu.minor)},
+          {"memory_bytes", gpu.memory_bytes}};
+}
+
+ordered_json collect_info() {
+  ordered_json info{{"version", kVersion},
+                    {"build",
+                     {{"compiler", __VERSION__},
+                      {"type", ISOBAR_BUILD_TYPE},
+                      {"cuda", kHasCuda},
+                      {"cuda_runtime", cuda_version(gpu::runtime_version())},
+                      {"emulator", kHasEmulator}}},
+                    {"cuda_driver", cuda_version(gpu::driver_version())},
+                    {"devices", ordered_json::array()}};
+  info["devices"].push_back({{"kind", "cpu"},
+                             {"threads", omp_get_max_threads()},
+                             {"instruction_set", cpu::name_of(cpu::best_isa())},
+                             {"amx_bf16", cpu::has_amx_bf16()}});
+  for (int index = 0; index < gpu::device_count(); ++index) info["devices"].push_back(describe_gpu(index));
+  return info;
+}
+
+std::string plain(const ordered_json& value) {
   if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-void print_fields(const nlohmann::ordered_json& fields) {
+void print_fields(const ordered_json& fields) {
   for (const auto& [name, value] : fields.items()) std::cout << "  " << name << ": " << plain(value) << '\n';
 }
 
-void print_info(const nlohmann::ordered_json& info) {
+void print_info(const ordered_json& info) {
   std::cout << "isobar " << plain(info["version"]) << "\nbuild\n";
   print_fields(info["build"]);
+  std::cout << "CUDA driver: " << plain(info["cuda_driver"]) << '\n';
   for (const auto& device : info["devices"]) {
     std::cout << "device\n";
     print_fields(device);
@@ -50,7 +75,7 @@ void register_info(CLI::App& app) {
   CLI::App* info = app.add_subcommand("info", "Print version, build options and devices");
   info->add_flag("--json", *as_json, "one JSON object instead of text");
   info->callback([as_json] {
-    const nlohmann::ordered_json collected = collect_info();
+    const ordered_json collected = collect_info();
     if (*as_json) {
       std::cout << collected.dump(2) << '\n';
     } else {

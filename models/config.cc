@@ -1,6 +1,6 @@
 #include "models/config.h"
 
-#include <cmath>
+#include <iterator>
 #include <type_traits>
 
 #include "kernels/common/check.h"
@@ -44,7 +44,8 @@ void check_model(const Config& c, const Checks& check) {
   check.at_least<std::int64_t>("patch_size", c.patch_size, 1);
   check.at_least<std::int64_t>("n_in_channels", c.n_in_channels, 1);
   check.fraction("dropout", c.dropout);
-  ISOBAR_CHECK(c.n_out_channels == c.n_in_channels, check.where("n_out_channels"), " must equal n_in_channels (",
+  check.at_least<std::int64_t>("n_out_channels", c.n_out_channels, 1);
+  ISOBAR_CHECK(c.n_out_channels <= c.n_in_channels, check.where("n_out_channels"), " must be at most n_in_channels (",
                c.n_in_channels, "), not ", c.n_out_channels);
   ISOBAR_CHECK(c.embed_dim % c.num_heads == 0, check.where("embed_dim"), " must be a multiple of num_heads (",
                c.num_heads, "), not ", c.embed_dim);
@@ -64,14 +65,13 @@ void check_data(const Config& c, const Checks& check) {
   check.range("valid_range", c.valid_range);
   if (c.limit_nsamples) check.at_least<std::int64_t>("limit_nsamples", *c.limit_nsamples, 1);
   if (c.limit_nsamples_val) check.at_least<std::int64_t>("limit_nsamples_val", *c.limit_nsamples_val, 1);
-  const auto channels = static_cast<std::size_t>(c.n_in_channels);
   if (c.channel_names) {
-    ISOBAR_CHECK(c.channel_names->size() == channels, check.where("channel_names"), " must name ", channels,
-                 " channels (n_in_channels), not ", c.channel_names->size());
+    ISOBAR_CHECK(std::ssize(*c.channel_names) == c.n_in_channels, check.where("channel_names"), " must name ",
+                 c.n_in_channels, " channels (n_in_channels), not ", c.channel_names->size());
   }
   if (c.channel_weights) {
-    ISOBAR_CHECK(c.channel_weights->size() == channels, check.where("channel_weights"), " must hold ", channels,
-                 " weights (n_in_channels), not ", c.channel_weights->size());
+    ISOBAR_CHECK(std::ssize(*c.channel_weights) == c.n_out_channels, check.where("channel_weights"), " must hold ",
+                 c.n_out_channels, " weights (n_out_channels), not ", c.channel_weights->size());
     double sum = 0;
     for (const double weight : *c.channel_weights) {
       check.at_least("channel_weights", weight, 0.0);

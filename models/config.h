@@ -65,10 +65,10 @@ struct Config {
   std::int64_t patch_size = 8;
   std::array<std::int64_t, 2> img_size{360, 720};  // rows, columns; stored fields may be larger and are cropped
   std::int64_t n_in_channels = 20;
-  std::int64_t n_out_channels = 20;
-  double dropout = 0.0;         // dropout, attention dropout and the last block's drop-path rate
-  bool predict_change = false;  // output = input + network, whose head starts at zero
-  bool time_features = false;   // four input planes more: sin and cos of hour of day and of day of year
+  std::int64_t n_out_channels = 20;  // the first of the input channels are forecast
+  double dropout = 0.0;              // dropout, attention dropout and the last block's drop-path rate
+  bool predict_change = false;       // output = input + network, whose head starts at zero
+  bool time_features = false;        // four input planes more: sin and cos of hour of day and of day of year
   std::optional<std::vector<std::string>> channel_names;  // null: the data's, else the tutorial's twenty or c0 ...
 
   // The data.

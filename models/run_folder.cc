@@ -10,6 +10,7 @@
 #include <cstring>
 #include <ctime>
 #include <iomanip>
+#include <iostream>
 #include <sstream>
 #include <vector>
 
@@ -96,18 +97,22 @@ std::string time_stamp() {
 
 }  // namespace
 
-RunFolder::RunFolder(fs::path path, ExistingRun existing) : path_(std::move(path)) {
+RunFolder::RunFolder(fs::path path, ExistingRun existing)
+    : path_(std::move(path)), existing_(existing), run_there_(is_run()) {
   ISOBAR_CHECK(!fs::exists(path_) || fs::is_directory(path_), "run folder ", path_.string(), " is not a folder");
-  const bool run_there = is_run();
-  ISOBAR_CHECK(!run_there || existing != ExistingRun::refuse, "run folder ", path_.string(),
+  ISOBAR_CHECK(!run_there_ || existing != ExistingRun::refuse, "run folder ", path_.string(),
                " holds a run already: give --resume to go on with it, --overwrite to start it again, or another "
                "--run-num or --run-dir");
-  if (!run_there) refuse_strangers();
-  if (run_there && existing == ExistingRun::overwrite) remove_run();
-  held_run_ = run_there && existing == ExistingRun::resume;
+  if (!run_there_) refuse_strangers();
+}
+
+void RunFolder::prepare(const ordered_json& config) {
+  if (is_resumed()) check_same_run(config);
+  if (run_there_ && existing_ == ExistingRun::overwrite) remove_run();
   std::error_code error;
   fs::create_directories(images(), error);
   ISOBAR_CHECK(!error, "cannot make run folder ", path_.string(), ": ", error.message());
+  write_file_atomically(path_ / "config.json", config.dump(2) + "\n");
 }
 
 // config.json is the first thing that a run writes.
@@ -141,8 +146,7 @@ void RunFolder::remove_run() const {
   for (auto file = kFiles.rbegin(); file != kFiles.rend(); ++file) fs::remove(path_ / *file);
 }
 
-void RunFolder::check_config(const ordered_json& config) const {
-  if (!held_run_) return;
+void RunFolder::check_same_run(const ordered_json& config) const {
   const ordered_json before = parse_or_null(path_ / "config.json");
   for (const auto& [key, value] : config.items()) {
     const bool free = std::find(kFreeOnResume.begin(), kFreeOnResume.end(), key) != kFreeOnResume.end();
@@ -150,10 +154,6 @@ void RunFolder::check_config(const ordered_json& config) const {
     ISOBAR_CHECK(before[key] == value, "config key ", key, " is ", value.dump(), ", but ", before[key].dump(),
                  " in the run to resume, ", path_.string());
   }
-}
-
-void RunFolder::write_config(const ordered_json& config) const {
-  write_file_atomically(path_ / "config.json", config.dump(2) + "\n");
 }
 
 void RunFolder::cut_metrics(std::int64_t last_iteration) const {
@@ -172,10 +172,15 @@ void RunFolder::append_metrics(const ordered_json& line) const {
   append_line(path_ / "metrics.jsonl", line.dump());
 }
 
-void RunFolder::log(std::string_view message) const {
+void RunFolder::log(std::string_view message, bool show) const {
   const std::string line = time_stamp() + " - root - INFO - " + std::string(message);
   append_line(path_ / "out.log", line);
-  console(line);
+  if (!show) return;
+  if (console) {
+    console(line);
+  } else {
+    std::cout << line << std::endl;
+  }
 }
 
 ordered_json RunFolder::read_summary() const {

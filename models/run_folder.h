@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -20,31 +19,26 @@ enum class ExistingRun { refuse, resume, overwrite };
 
 class RunFolder {
  public:
-  // Makes the folder, or opens it as `existing` says. overwrite removes the files that a run makes, by their names, and
-  // nothing else. Error where a run is in the way, or where a file that a run would write is there and is not a run's.
+  // Looks only. Error where a run is in the way, or where a file that a run would write is there and is not a run's.
   RunFolder(std::filesystem::path path, ExistingRun existing);
+
+  // Makes the folder and writes config.json. A run that is to be overwritten is removed: the files that a run makes, by
+  // their names, and nothing else. One that is resumed refuses a config that would make another run of it, naming the
+  // key; what may differ is where files are, how long and how often, and keys without meaning.
+  void prepare(const nlohmann::ordered_json& config);
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path logs() const { return path_ / "logs"; }
   std::filesystem::path images() const { return path_ / "images"; }
-  bool held_run() const { return held_run_; }  // when it was opened, and it was kept
-
-  // Where a run is resumed: refuses a config that would make another run of it, naming the key. What may differ: where
-  // files are, how long and how often, and keys without meaning. A run that was not there has nothing to differ from.
-  void check_config(const nlohmann::ordered_json& config) const;
-  void write_config(const nlohmann::ordered_json& config) const;
+  bool is_resumed() const { return run_there_ && existing_ == ExistingRun::resume; }
 
   // Removes what metrics.jsonl holds beyond this iteration, and a line that was not written whole.
   void cut_metrics(std::int64_t last_iteration) const;
   void append_metrics(const nlohmann::ordered_json& line) const;
 
-  // A line of out.log, "2023-11-01 10:15:30,123 - root - INFO - message", which also goes to `console`.
-  void log(std::string_view message) const;
-  std::function<void(std::string_view line)> console = [](std::string_view line) {
-    std::fwrite(line.data(), 1, line.size(), stdout);
-    std::fputc('\n', stdout);
-    std::fflush(stdout);
-  };
+  // A line of out.log, "2023-11-01 10:15:30,123 - root - INFO - message"; show: on stdout (or `console`) too.
+  void log(std::string_view message, bool show = true) const;
+  std::function<void(std::string_view line)> console;
 
   // What summary.json holds; null where there is none or it cannot be read.
   nlohmann::ordered_json read_summary() const;
@@ -53,10 +47,12 @@ class RunFolder {
  private:
   bool is_run() const;
   void refuse_strangers() const;
+  void check_same_run(const nlohmann::ordered_json& config) const;
   void remove_run() const;
 
   std::filesystem::path path_;
-  bool held_run_ = false;
+  ExistingRun existing_;
+  bool run_there_;
 };
 
 }  // namespace isobar

@@ -17,6 +17,8 @@ using nlohmann::ordered_json;
 
 namespace {
 
+const ordered_json kConfig = to_json(Config{});
+
 class Folder {
  public:
   Folder() : path_(fs::temp_directory_path() / ("isobar_run_folder_test_" + std::to_string(getpid()))) {
@@ -34,27 +36,35 @@ class Folder {
     run.console = [](std::string_view) {};
     return run;
   }
+  RunFolder prepared(ExistingRun existing = ExistingRun::refuse) const {
+    RunFolder run = open(existing);
+    run.prepare(kConfig);
+    return run;
+  }
   const fs::path& path() const { return path_; }
 
  private:
   fs::path path_;
 };
 
-const std::string kConfig = to_json(Config{}).dump();
-
 }  // namespace
 
 TEST_CASE("an existing run is refused unless resumed or overwritten") {
   const Folder folder;
-  CHECK_FALSE(folder.open(ExistingRun::refuse).held_run());
-  CHECK_NOTHROW(folder.open(ExistingRun::refuse));  // an empty folder holds no run
-  folder.put("config.json", kConfig);
+  CHECK_FALSE(folder.open(ExistingRun::resume).is_resumed());
+  CHECK_FALSE(folder.has(""));  // looking makes nothing
+  folder.put("notes.txt");      // nor does a stranger's file stand in the way
+  CHECK_FALSE(folder.prepared().is_resumed());
+  CHECK(ordered_json::parse(folder.read("config.json")) == kConfig);
   CHECK_THROWS_WITH(folder.open(ExistingRun::refuse),
                     ContainsSubstring(folder.path().string()) && ContainsSubstring("--resume"));
-  CHECK(folder.open(ExistingRun::resume).held_run());
-  CHECK(folder.has("config.json"));
-  CHECK_FALSE(folder.open(ExistingRun::overwrite).held_run());
-  CHECK_FALSE(folder.has("config.json"));
+  folder.put("metrics.jsonl", "{}");
+  CHECK(folder.prepared(ExistingRun::resume).is_resumed());
+  CHECK(folder.has("metrics.jsonl"));
+  CHECK_FALSE(folder.open(ExistingRun::overwrite).is_resumed());
+  CHECK(folder.has("metrics.jsonl"));
+  folder.prepared(ExistingRun::overwrite);
+  CHECK_FALSE(folder.has("metrics.jsonl"));
 }
 
 TEST_CASE("overwriting removes what a run made and nothing else") {
@@ -69,9 +79,11 @@ TEST_CASE("overwriting removes what a run made and nothing else") {
                                      "images/map_t2m.png"};
   const std::vector<std::string> strangers{"notes.txt", "images/holiday.png", "checkpoints/mine/model.safetensors",
                                            "logs/slurm.out"};
-  for (const std::string& file : run) folder.put(file, file == "config.json" ? kConfig : "x");
+  for (const std::string& file : run) folder.put(file, file == "config.json" ? kConfig.dump() : "x");
   for (const std::string& file : strangers) folder.put(file);
-  folder.open(ExistingRun::overwrite);
+  folder.prepared(ExistingRun::overwrite);
+  CHECK(folder.read("config.json") != kConfig.dump());  // written anew
+  fs::remove(folder.path() / "config.json");
   for (const std::string& file : run) CHECK_FALSE(folder.has(file));
   for (const std::string& file : strangers) CHECK(folder.has(file));
   CHECK_FALSE(folder.has("best"));
@@ -93,7 +105,7 @@ TEST_CASE("a file that is not a run's is never overwritten") {
 
 TEST_CASE("resuming cuts metrics beyond the checkpoint and a half-written line") {
   const Folder folder;
-  const RunFolder run = folder.open(ExistingRun::refuse);
+  const RunFolder run = folder.prepared();
   std::string kept;
   for (const std::int64_t iteration : {0, 10, 20, 20, 30}) {
     const ordered_json line{{"event", "train"}, {"iteration", iteration}, {"loss", 0.1}};
@@ -112,38 +124,42 @@ TEST_CASE("resuming cuts metrics beyond the checkpoint and a half-written line")
 TEST_CASE("numbers in metrics keep all their digits") {
   const Folder folder;
   const double value = 0.1234567890123456789;
-  folder.open(ExistingRun::refuse).append_metrics({{"loss", value}});
+  folder.prepared().append_metrics({{"loss", value}});
   CHECK(ordered_json::parse(folder.read("metrics.jsonl"))["loss"].get<double>() == value);
 }
 
 TEST_CASE("a run resumes with its own config only") {
   const Folder folder;
-  folder.put("config.json", kConfig);
-  const RunFolder run = folder.open(ExistingRun::resume);
-  ordered_json config = to_json(Config{});
-  CHECK_NOTHROW(run.check_config(config));
+  folder.prepared();
+  ordered_json config = kConfig;
   config["num_iters"] = 60000;
   config["train_data_path"] = "/elsewhere";
-  CHECK_NOTHROW(run.check_config(config));
-  config["seed"] = 1;
-  CHECK_THROWS_WITH(run.check_config(config), ContainsSubstring("config key seed is 1, but 0 in the run to resume"));
+  folder.open(ExistingRun::resume).prepare(config);
+  CHECK(ordered_json::parse(folder.read("config.json")) == config);
+  ordered_json other = config;
+  other["seed"] = 1;
+  CHECK_THROWS_WITH(folder.open(ExistingRun::resume).prepare(other),
+                    ContainsSubstring("config key seed is 1, but 0 in the run to resume"));
+  CHECK(ordered_json::parse(folder.read("config.json")) == config);
 }
 
 TEST_CASE("log lines are the tutorial's") {
   const Folder folder;
-  RunFolder run = folder.open(ExistingRun::refuse);
+  RunFolder run = folder.prepared();
   std::string shown;
   run.console = [&](std::string_view line) { shown += line; };
   run.log("Starting Training Loop...");
+  run.log("quiet", /*show=*/false);
   const std::string line = folder.read("out.log");
-  CHECK(line == shown + "\n");
-  CHECK(line.size() == std::string("2023-11-01 10:15:30,123 - root - INFO - Starting Training Loop...\n").size());
-  CHECK_THAT(line, ContainsSubstring(" - root - INFO - Starting Training Loop...\n"));
+  CHECK(shown.size() == std::string("2023-11-01 10:15:30,123 - root - INFO - Starting Training Loop...").size());
+  CHECK_THAT(shown, ContainsSubstring(" - root - INFO - Starting Training Loop..."));
+  CHECK(line.starts_with(shown + "\n"));
+  CHECK_THAT(line, ContainsSubstring(" - root - INFO - quiet\n"));
 }
 
 TEST_CASE("a summary is read back, a broken one is none") {
   const Folder folder;
-  const RunFolder run = folder.open(ExistingRun::refuse);
+  const RunFolder run = folder.prepared();
   CHECK(run.read_summary().is_null());
   run.write_summary({{"iterations", 5}});
   CHECK(run.read_summary()["iterations"] == 5);

@@ -1,0 +1,134 @@
+#include "models/rollout.h"
+
+#include <algorithm>
+#include <array>
+#include <iomanip>
+#include <sstream>
+#include <utility>
+
+#include "data/hdf5.h"
+#include "engine/atomic_file.h"
+#include "kernels/common/check.h"
+
+namespace isobar {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+Rollout::Rollout(const Forecaster& forecaster, const Era5Dataset& dataset, std::int64_t steps, Tensor climatology)
+    : forecaster_(forecaster), dataset_(dataset), steps_(steps), climatology_(std::move(climatology)) {
+  const ScoreTotals none(forecaster.config().n_out_channels, dataset.height() * dataset.width());
+  forecast_.assign(static_cast<std::size_t>(steps), none);
+  persistence_ = forecast_;
+}
+
+std::vector<double> Rollout::time_features(std::int64_t step) const {
+  if (!forecaster_.config().time_features) return {};
+  const std::array<double, 4> features = dataset_.time_of(step).features();
+  return {features.begin(), features.end()};
+}
+
+// A step as both input and target.
+RawBatch Rollout::load(std::int64_t step) const {
+  std::vector<float> fields(static_cast<std::size_t>(dataset_.values()));
+  dataset_.read_step(step, fields.data());
+  return forecaster_.upload(fields.data(), fields.data(), time_features(step), 1);
+}
+
+std::vector<float> Rollout::run(std::int64_t start) {
+  ISOBAR_CHECK(start >= 0 && start < dataset_.steps(), "start step ", start, " is not in the data, which has ",
+               dataset_.steps(), " steps");
+  const std::size_t file = dataset_.file_of(start);
+  const std::int64_t last = start + lead(steps_ - 1);
+  ISOBAR_CHECK(last < dataset_.steps() && dataset_.file_of(last) == file, "a forecast of ", steps_, " steps from step ",
+               start, " ends at step ", last, ", which is not in ", dataset_.file_name(file));
+  Tensor input = forecaster_.input_of(load(start));
+  const Tensor persistence = forecaster_.persistence_of(input);
+  std::vector<float> fields;
+  for (std::int64_t k = 0; k < steps_; ++k) {
+    const std::int64_t step = start + lead(k);
+    const Tensor forecast = forecaster_.forecast(input);
+    const Tensor target = forecaster_.target_of(load(step));
+    const auto at = static_cast<std::size_t>(k);
+    forecast_[at].add(forecaster_.scores(forecast, target, climatology_));
+    persistence_[at].add(forecaster_.scores(persistence, target, climatology_));
+    const std::vector<float> physical = forecaster_.to_physical(forecast);
+    fields.insert(fields.end(), physical.begin(), physical.end());
+    if (k + 1 < steps_) input = forecaster_.input_after(forecast, time_features(step));
+  }
+  return fields;
+}
+
+ordered_json Rollout::scores() const {
+  const std::vector<std::string> names = forecaster_.output_names();
+  const std::vector<double>& stds = forecaster_.grid().statistics.stds;
+  ordered_json json;
+  json["starts"] = forecast_.front().samples();
+  for (std::int64_t k = 0; k < steps_; ++k) json["lead_steps"].push_back(lead(k));
+  const auto add = [&](const char* key, const std::vector<ScoreTotals>& totals, bool acc) {
+    for (const ScoreTotals& total : totals) {
+      const std::vector<double> values = acc ? total.acc() : total.rmse();
+      for (std::size_t c = 0; c < names.size(); ++c) json[key][names[c]].push_back(values[c] * (acc ? 1 : stds[c]));
+    }
+  };
+  add("rmse", forecast_, false);
+  add("persistence_rmse", persistence_, false);
+  if (climatology_.defined()) {
+    add("acc", forecast_, true);
+    add("persistence_acc", persistence_, true);
+  }
+  return json;
+}
+
+std::string Rollout::table() const {
+  const ordered_json json = scores();
+  std::size_t width = 8;
+  for (const auto& [name, values] : json["rmse"].items()) width = std::max(width, name.size());
+  const bool acc = json.contains("acc");
+  std::ostringstream out;
+  out << std::left << std::setw(static_cast<int>(width)) << "variable" << std::right << std::setw(6) << "lead"
+      << std::setw(12) << "RMSE" << std::setw(13) << "persistence" << (acc ? "       ACC  persistence" : "") << '\n';
+  for (const auto& [name, rmse] : json["rmse"].items()) {
+    for (std::size_t k = 0; k < rmse.size(); ++k) {
+      out << std::left << std::setw(static_cast<int>(width)) << name << std::right << std::setw(6)
+          << json["lead_steps"][k].get<std::int64_t>() << std::setw(12) << rmse[k].get<double>() << std::setw(13)
+          << json["persistence_rmse"][name][k].get<double>();
+      if (acc) {
+        out << std::fixed << std::setprecision(4) << std::setw(10) << json["acc"][name][k].get<double>()
+            << std::setw(13) << json["persistence_acc"][name][k].get<double>() << std::defaultfloat
+            << std::setprecision(6);
+      }
+      out << '\n';
+    }
+  }
+  return out.str();
+}
+
+void write_forecast(const fs::path& path, const std::vector<float>& fields, std::int64_t steps,
+                    const std::vector<std::string>& channels, const Era5Dataset& dataset) {
+  const fs::path temporary = path.string() + ".partial";
+  try {
+    const std::array<std::int64_t, 4> shape{steps, std::ssize(channels), dataset.height(), dataset.width()};
+    std::vector<std::int64_t> lead;
+    for (std::int64_t k = 1; k <= steps; ++k) lead.push_back(k * dataset.dt());
+    hdf5::File file = hdf5::File::create(temporary.string());
+    file.write("fields", shape, std::span<const float>(fields));
+    file.write("lead", std::array{steps}, std::span<const std::int64_t>(lead));
+    file.write("channel", channels);
+    if (!dataset.latitudes().empty()) {
+      file.write("lat", std::array{dataset.height()}, std::span<const double>(dataset.latitudes()));
+    }
+    if (!dataset.longitudes().empty()) {
+      file.write("lon", std::array{dataset.width()}, std::span<const double>(dataset.longitudes()));
+    }
+    file.close();
+    flush_to_disk(temporary);
+    fs::rename(temporary, path);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    throw;
+  }
+}
+
+}  // namespace isobar

@@ -1,0 +1,49 @@
+// Forecasts of many steps: the model's output becomes its next input. Scored beside persistence at every lead time.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "data/era5.h"
+#include "data/scores.h"
+#include "models/forecaster.h"
+
+namespace isobar {
+
+class Rollout {
+ public:
+  // steps: model steps, K. climatology: what ACC's anomalies are taken from, of Forecaster::climatology_of, or
+  // undefined for no ACC. More than one step needs a model whose output channels are its input channels.
+  Rollout(const Forecaster& forecaster, const Era5Dataset& dataset, std::int64_t steps, Tensor climatology = {});
+
+  // Forecasts from one step of the data and adds its scores. Returns [K, n_out, H, W] in physical units. Throws Error
+  // where the last target is not in the file of `start`.
+  std::vector<float> run(std::int64_t start);
+
+  // {"lead_steps": [...], "rmse": {name: [...]}, "persistence_rmse": {...}, "acc": {...}, "persistence_acc": {...}},
+  // pooled over all starts so far, in physical units; no acc without a climatology.
+  nlohmann::ordered_json scores() const;
+  // The same as a table for people.
+  std::string table() const;
+
+ private:
+  RawBatch load(std::int64_t step) const;
+  std::vector<double> time_features(std::int64_t step) const;
+  std::int64_t lead(std::int64_t k) const { return (k + 1) * dataset_.dt(); }  // in steps of the data
+
+  const Forecaster& forecaster_;
+  const Era5Dataset& dataset_;
+  std::int64_t steps_;
+  Tensor climatology_;
+  std::vector<ScoreTotals> forecast_, persistence_;  // [K]
+};
+
+// Writes FILE.h5: fields [K, C, H, W] fp32, `lead` [K] in steps, `channel` [C], and the data's `lat` [H] and `lon` [W]
+// where it has them. The file is there whole or not at all.
+void write_forecast(const std::filesystem::path& path, const std::vector<float>& fields, std::int64_t steps,
+                    const std::vector<std::string>& channels, const Era5Dataset& dataset);
+
+}  // namespace isobar

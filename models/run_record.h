@@ -1,0 +1,67 @@
+// What a training run tells about itself, in four places at once: metrics.jsonl, out.log in the tutorial's words,
+// TensorBoard under the tutorial's tags, and summary.json with the table at the end.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/era5.h"
+#include "engine/tensorboard.h"
+#include "models/forecaster.h"
+#include "models/run_folder.h"
+#include "models/trainer.h"
+
+namespace isobar {
+
+// Iterations, what they took and what they lost: of an epoch, between two lines, or of a whole run.
+struct Tally {
+  std::int64_t iterations = 0;
+  double seconds = 0;  // of training: validation and checkpoints left out
+  double loss = 0;     // the sum
+
+  void add(double iteration_loss, double iteration_seconds);
+  double mean_loss() const { return iterations > 0 ? loss / static_cast<double>(iterations) : 0; }
+  double iterations_per_second() const { return seconds > 0 ? static_cast<double>(iterations) / seconds : 0; }
+};
+
+// The unit of a variable of the tutorial's data; empty for others.
+std::string unit_of(const std::string& variable);
+
+class RunRecord {
+ public:
+  // first_iteration: the iterations done when this process began; TensorBoard forgets what it holds beyond them.
+  RunRecord(const RunFolder& folder, const Forecaster& forecaster, std::int64_t first_iteration);
+
+  // Iteration `iteration`, counted from 1. since_last: the tally since the last such line.
+  void train(std::int64_t iteration, std::int64_t epoch, const StepResult& result, const Tally& since_last);
+  // The loss that the initial weights have: of iteration 1, before its update. A point at step 0.
+  void initial_loss(double loss);
+  void epoch_end(std::int64_t iteration, std::int64_t epoch, const Tally& tally, double next_lr);
+  void valid(std::int64_t iteration, std::int64_t epoch, const Validation& validation, double seconds);
+  // One sample's forecast: TensorBoard's picture and images/map_NAME_ITERATION.png.
+  void picture(std::int64_t iteration, const Era5Dataset& dataset, std::int64_t sample);
+
+  // What is known when a run ends; goes to summary.json, and as a table to the log.
+  struct Result {
+    std::int64_t iterations = 0;
+    double train_loss = 0;
+    Validation validation;
+    double samples_per_second = 0;
+    double wall_seconds = 0;
+  };
+  void summary(const Result& result);
+
+ private:
+  nlohmann::ordered_json by_name(const std::vector<double>& values, bool physical = false) const;
+  std::string table(const Validation& validation) const;
+
+  const RunFolder& folder_;
+  const Forecaster& forecaster_;
+  const std::vector<std::string> names_;
+  TensorBoardWriter board_;
+};
+
+}  // namespace isobar

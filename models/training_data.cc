@@ -1,0 +1,96 @@
+#include "models/training_data.h"
+
+#include <utility>
+
+#include "data/latitude.h"
+#include "data/sampler.h"
+#include "data/synth.h"
+#include "kernels/common/check.h"
+#include "kernels/common/cuda_runtime.h"
+
+namespace isobar {
+
+namespace {
+
+Era5Dataset open_dataset(const Config& config, const std::string& path, const std::vector<std::string>& channels,
+                         const std::optional<StepRange>& range, const char* range_key) {
+  return Era5Dataset({.paths = {path},
+                      .channels = channels,
+                      .height = config.img_size[0],
+                      .width = config.img_size[1],
+                      .dt = config.dt,
+                      .range = range,
+                      .range_key = range_key});
+}
+
+BufferAllocator allocator_for(Device device) {
+  if (device.kind != DeviceKind::cuda) return heap_allocator();
+  return {.allocate = [](std::size_t n) { return static_cast<float*>(gpu::allocate_pinned(n * sizeof(float))); },
+          .release = [](float* values) { gpu::free_pinned(values); }};
+}
+
+LoaderOptions loader_options(const Config& config, Device device, bool drop_last) {
+  return {.batch_size = config.global_batch_size / config.grad_accumulation,
+          .workers = config.num_data_workers,
+          .drop_last = drop_last,
+          .time_features = config.time_features,
+          .allocator = allocator_for(device)};
+}
+
+std::vector<std::int64_t> training_samples(const Config& config, const Era5Dataset& dataset) {
+  std::vector<std::int64_t> samples = list_samples(dataset, config.sampler, config.limit_nsamples.value_or(0));
+  ISOBAR_CHECK(config.global_batch_size <= std::ssize(samples), "global_batch_size is ", config.global_batch_size,
+               ", but the training set, ", config.train_data_path, ", has ", samples.size(), " samples only");
+  return samples;
+}
+
+std::vector<std::int64_t> validation_samples(const Config& config, const Era5Dataset& dataset) {
+  std::vector<std::int64_t> samples = list_samples(dataset, config.sampler, config.limit_nsamples_val.value_or(0));
+  ISOBAR_CHECK(!samples.empty(), "the validation set, ", config.valid_data_path, ", has no samples");
+  return samples;
+}
+
+void check_same_rows(const Era5Dataset& train, const Era5Dataset& valid) {
+  const bool known = !train.latitudes().empty() && !valid.latitudes().empty();
+  ISOBAR_CHECK(!known || train.latitudes() == valid.latitudes(), valid.file_name(0),
+               ": its latitudes are not those of ", train.file_name(0));
+}
+
+}  // namespace
+
+std::vector<std::string> channel_names_of(const Config& config, const Era5Dataset& dataset) {
+  ISOBAR_CHECK(dataset.channels() == config.n_in_channels, dataset.file_name(0), ": fields has ", dataset.channels(),
+               " channels, but n_in_channels is ", config.n_in_channels);
+  if (config.channel_names) return *config.channel_names;
+  const bool unnamed = dataset.channel_names().front() == "c0";
+  return unnamed && dataset.channels() == std::ssize(tutorial_channel_names()) ? tutorial_channel_names()
+                                                                               : dataset.channel_names();
+}
+
+TrainingData::TrainingData(const Config& config, Device device)
+    : config_(config),
+      train_(open_dataset(config, config.train_data_path, config.channel_names.value_or(std::vector<std::string>()),
+                          config.train_range, "train_range")),
+      channel_names_(channel_names_of(config, train_)),
+      valid_(open_dataset(config, config.valid_data_path, channel_names_, config.valid_range, "valid_range")),
+      grid_{.channel_names = channel_names_,
+            .statistics = load_statistics(config.global_means_path, config.global_stds_path, config.n_in_channels),
+            .row_weights = latitude_weights(train_),
+            .latitudes = train_.latitudes(),
+            .longitudes = train_.longitudes()},
+      train_samples_(training_samples(config, train_)),
+      valid_samples_(validation_samples(config, valid_)),
+      train_loader_(train_, Sampler(train_samples_, config.shuffle, static_cast<std::uint64_t>(config.seed)),
+                    loader_options(config, device, /*drop_last=*/true)),
+      valid_loader_(valid_, Sampler(valid_samples_, /*shuffle=*/false),
+                    loader_options(config, device, /*drop_last=*/false)) {
+  check_same_rows(train_, valid_);
+}
+
+std::shared_ptr<const Batch> TrainingData::next() {
+  const Cursor cursor = train_loader_.cursor();
+  if (cursor.batch >= iterations_per_epoch() * config_.grad_accumulation) train_loader_.seek({cursor.epoch + 1, 0});
+  return train_loader_.next();
+}
+
+}  // namespace isobar

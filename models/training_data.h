@@ -1,0 +1,49 @@
+// The data a config names: both data sets opened and checked, their loaders, and what the model must know of them.
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/era5.h"
+#include "data/loader.h"
+#include "models/config.h"
+#include "models/forecaster.h"
+
+namespace isobar {
+
+// The names of a data set's channels: the config's, else the files', else the tutorial's twenty, else c0, c1, ...
+// Throws Error where the files have another number of channels than n_in_channels.
+std::vector<std::string> channel_names_of(const Config& config, const Era5Dataset& dataset);
+
+class TrainingData {
+ public:
+  // Host buffers are pinned where the device is a GPU.
+  TrainingData(const Config& config, Device device);
+
+  const Era5Dataset& train() const { return train_; }
+  const Era5Dataset& valid() const { return valid_; }
+  Loader& train_loader() { return train_loader_; }  // batches of global_batch_size / grad_accumulation samples
+  Loader& valid_loader() { return valid_loader_; }  // every sample, in order
+  const std::vector<std::int64_t>& valid_samples() const { return valid_samples_; }
+  const Grid& grid() const { return grid_; }
+
+  std::int64_t samples() const { return std::ssize(train_samples_); }  // before incomplete batches are dropped
+  std::int64_t iterations_per_epoch() const { return samples() / config_.global_batch_size; }
+
+  // The next part of a batch. Parts that would make an incomplete batch at an epoch's end are passed over.
+  std::shared_ptr<const Batch> next();
+
+ private:
+  Config config_;
+  Era5Dataset train_;
+  std::vector<std::string> channel_names_;
+  Era5Dataset valid_;
+  Grid grid_;
+  std::vector<std::int64_t> train_samples_, valid_samples_;
+  Loader train_loader_, valid_loader_;
+};
+
+}  // namespace isobar

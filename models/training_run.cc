@@ -1,0 +1,195 @@
+#include "models/training_run.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+#include "engine/atomic_file.h"
+#include "engine/signals.h"
+#include "engine/storage.h"
+#include "kernels/common/check.h"
+#include "kernels/common/cuda_runtime.h"
+#include "models/weights.h"
+
+namespace isobar {
+
+using nlohmann::ordered_json;
+
+namespace {
+
+constexpr std::int64_t kProfiledEpoch = 4;  // as the tutorial: the fourth
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+bool profiling_is_on() {
+  const char* value = std::getenv("ENABLE_PROFILING");
+  return value != nullptr && std::string_view(value) == "1";
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(RunFolder& folder, TrainingData& data, Forecaster& forecaster, Trainer& trainer,
+                         const std::optional<Checkpoint>& checkpoint)
+    : config_(forecaster.config()),
+      folder_(folder),
+      data_(data),
+      forecaster_(forecaster),
+      trainer_(trainer),
+      first_iteration_(checkpoint ? checkpoint->step : 0),
+      store_(folder.path(), static_cast<int>(config_.keep_checkpoints)),
+      record_(folder, forecaster, first_iteration_),
+      progress_({.first = first_iteration_,
+                 .total = config_.num_iters,
+                 .samples_per_iteration = static_cast<double>(config_.global_batch_size)}) {
+  folder_.console = [this](std::string_view line) { progress_.print(line); };
+  folder_.cut_metrics(checkpoint ? checkpoint->step : -1);
+  folder_.log("Configuration: " + to_json(config_).dump(), /*show=*/false);
+  folder_.log("rank 0, begin data loader init");
+  folder_.log("rank 0, data loader initialized");
+  if (checkpoint) restore(*checkpoint);
+  folder_.log(text("ViT with ", forecaster_.parameters().count(), " parameters on ", name_of(forecaster_.device().kind),
+                   "; ", data_.samples(), " training samples, ", data_.iterations_per_epoch(), " iterations an epoch, ",
+                   data_.valid_samples().size(), " validation samples"));
+  folder_.log("Memory before the first iteration:\n" + memory_report());
+}
+
+TrainingRun::~TrainingRun() {
+  folder_.console = nullptr;
+}
+
+void TrainingRun::restore(const Checkpoint& checkpoint) {
+  read_model(checkpoint.folder / "model.safetensors", forecaster_);
+  trainer_.read_optimizer(checkpoint.folder / "optimizer.safetensors");
+  const std::filesystem::path file = checkpoint.folder / "state.json";
+  try {
+    const ordered_json state = ordered_json::parse(read_file(file));
+    trainer_.set_state(state.at("trainer"));
+    const auto samples = state.at("samples").get<std::int64_t>();
+    ISOBAR_CHECK(samples == data_.samples(), file.string(), ": the training set had ", samples,
+                 " samples, and now has ", data_.samples());
+    data_.train_loader().seek({state.at("cursor").at("epoch"), state.at("cursor").at("batch")});
+    epoch_ = {state.at("epoch").at("iterations"), state.at("epoch").at("seconds"), state.at("epoch").at("loss")};
+    if (!state.at("best_loss").is_null()) best_loss_ = state.at("best_loss").get<double>();
+    earlier_seconds_ = state.at("wall_seconds");
+  } catch (const nlohmann::json::exception& error) {
+    fail(file.string(), " is not the state of a run: ", error.what());
+  }
+  saved_iteration_ = trainer_.iteration();
+  folder_.log(text("resumed from ", checkpoint.folder.string(), ", after iteration ", trainer_.iteration()));
+}
+
+TrainingRun::End TrainingRun::train() {
+  note_stop_signals();
+  folder_.log("Starting Training Loop...");
+  if (saved_iteration_ < 0) validate();
+  while (!at_end() && !stop_requested()) {
+    step();
+    if (due(0)) record_.epoch_end(trainer_.iteration(), epoch(), epoch_, trainer_.lr_after());
+    if (due(config_.validate_every)) validate();
+    if (due(config_.checkpoint_every)) save();
+  }
+  if (saved_iteration_ != trainer_.iteration()) save();
+  if (at_end()) {
+    finish();
+    return End::finished;
+  }
+  progress_.finish();
+  folder_.log(text("stopped by ", stop_signal_name(), " after iteration ", trainer_.iteration(), " of ",
+                   config_.num_iters, "; a checkpoint is written: run again with --resume"));
+  return End::stopped;
+}
+
+void TrainingRun::step() {
+  mark_profiler_window();
+  if (trainer_.iteration() % data_.iterations_per_epoch() == 0) epoch_ = {};
+  const Clock::time_point start = Clock::now();
+  const StepResult result = trainer_.step([this] { return data_.next(); });
+  const double seconds = seconds_since(start);
+  for (Tally* tally : {&epoch_, &since_line_, &total_}) tally->add(result.loss, seconds);
+  validation_.reset();
+  const std::int64_t iteration = trainer_.iteration();
+  if (iteration == 1) record_.initial_loss(result.loss);
+  if (iteration % config_.log_every == 0 || at_end()) {
+    record_.train(iteration, epoch(), result, since_line_);
+    since_line_ = {};
+  }
+  progress_.update(iteration, result.loss);
+  if (total_.iterations == 1) folder_.log("Memory after the first iteration:\n" + memory_report());
+}
+
+void TrainingRun::validate() {
+  progress_.pause();
+  const Clock::time_point start = Clock::now();
+  validation_ = trainer_.validate(data_.valid_loader());
+  const double seconds = seconds_since(start);
+  record_.valid(trainer_.iteration(), epoch(), *validation_, seconds);
+  record_.picture(trainer_.iteration(), data_.valid(), data_.valid_samples().front());
+  if (!best_loss_ || validation_->loss < *best_loss_) {
+    best_loss_ = validation_->loss;
+    store_.save_best([this](const std::filesystem::path& folder) { write_files(folder); });
+  }
+  progress_.resume();
+}
+
+void TrainingRun::save() {
+  progress_.pause();
+  store_.save(trainer_.iteration(), [this](const std::filesystem::path& folder) { write_files(folder); });
+  saved_iteration_ = trainer_.iteration();
+  progress_.resume();
+}
+
+void TrainingRun::finish() {
+  if (!validation_) validation_ = trainer_.validate(data_.valid_loader());
+  progress_.finish();
+  record_.summary(
+      {.iterations = trainer_.iteration(),
+       .train_loss = epoch_.mean_loss(),
+       .validation = *validation_,
+       .samples_per_second = total_.iterations_per_second() * static_cast<double>(config_.global_batch_size),
+       .wall_seconds = wall_seconds()});
+  folder_.log("DONE ---- rank 0");
+}
+
+void TrainingRun::write_files(const std::filesystem::path& folder) const {
+  write_model(folder / "model.safetensors", forecaster_);
+  trainer_.write_optimizer(folder / "optimizer.safetensors");
+  write_file_atomically(folder / "state.json", state().dump(2) + "\n");
+}
+
+ordered_json TrainingRun::state() const {
+  const Cursor cursor = data_.train_loader().cursor();
+  return {{"trainer", trainer_.state()},
+          {"samples", data_.samples()},
+          {"cursor", {{"epoch", cursor.epoch}, {"batch", cursor.batch}}},
+          {"epoch", {{"iterations", epoch_.iterations}, {"seconds", epoch_.seconds}, {"loss", epoch_.loss}}},
+          {"best_loss", best_loss_ ? ordered_json(*best_loss_) : ordered_json()},
+          {"wall_seconds", wall_seconds()}};
+}
+
+std::int64_t TrainingRun::epoch() const {
+  return (trainer_.iteration() + data_.iterations_per_epoch() - 1) / data_.iterations_per_epoch();
+}
+
+// Whether this iteration is one of every `every`-th, of epoch ends where that is 0, or the last.
+bool TrainingRun::due(std::int64_t every) const {
+  return trainer_.iteration() % (every > 0 ? every : data_.iterations_per_epoch()) == 0 || at_end();
+}
+
+// ENABLE_PROFILING=1: the window that `nsys -c cudaProfilerApi` records is one epoch, the fourth or the last.
+void TrainingRun::mark_profiler_window() const {
+  static const bool on = profiling_is_on() && forecaster_.device().kind == DeviceKind::cuda;
+  if (!on) return;
+  const std::int64_t per_epoch = data_.iterations_per_epoch();
+  const std::int64_t last_epoch = (config_.num_iters + per_epoch - 1) / per_epoch;
+  const std::int64_t first = (std::min(kProfiledEpoch, last_epoch) - 1) * per_epoch;
+  if (trainer_.iteration() == first) gpu::profiler_start();
+  if (trainer_.iteration() == std::min(first + per_epoch, config_.num_iters) - 1) gpu::profiler_stop();
+}
+
+double TrainingRun::wall_seconds() const {
+  return earlier_seconds_ + seconds_since(start_);
+}
+
+}  // namespace isobar

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""One training step of the base ViT on the CPU, isobar beside PyTorch: forward, relative-L2 loss, backward and Adam on the
+same weights and the same batch, in fp32 and in bf16 (autocast). Two processes take turns, so that both meet the same
+machine; each one's peak resident memory is its own.
+
+    cmake --build --preset release --target isobar-train-step
+    pip install torch numpy
+    python3 bench/cpu_step.py [--rounds 3] [--threads 2] [--batch 1] [--dtypes fp32 bf16] [--save]
+
+Prints a table, and appends a JSON line a dtype to bench/results/cpu_step.jsonl with --save.
+"""
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+
+class Worker:
+    """A process that makes one training step when it is sent a line."""
+
+    def __init__(self, command, threads):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env=os.environ | {"OMP_NUM_THREADS": str(threads)})
+
+    def step(self):
+        self.process.stdin.write("step\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"{self.process.args[0]} ended with status {self.process.wait()}")
+        return json.loads(line)
+
+    def close(self):
+        """Ends the process; returns the most memory it ever held, in bytes."""
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        self.process.stdin.close()
+        self.process.wait()
+        return 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1))
+
+
+def torch_worker(folder, dtype, threads):
+    import torch
+    import reference_vit as reference
+    from safetensors_file import load
+
+    torch.set_num_threads(threads)
+    model = reference.ViT()
+    model.load_state_dict(load(folder / "weights.safetensors"))
+    batch = load(folder / "batch.safetensors")
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-4, betas=(0.9, 0.95), fused=True)
+    for _ in sys.stdin:
+        begin = time.perf_counter()
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
+            output = model(batch["input"])
+        loss = reference.relative_l2(output, batch["target"])
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        print(json.dumps({"seconds": time.perf_counter() - begin, "loss": loss.item()}), flush=True)
+
+
+def write_problem(folder, batch):
+    import torch
+    import reference_vit as reference
+    from safetensors_file import save
+
+    torch.manual_seed(0)
+    fields = {name: torch.randn(batch, 20, 360, 720) for name in ("input", "target")}
+    save({name: p.detach() for name, p in reference.ViT().state_dict().items()}, folder / "weights.safetensors")
+    save(fields, folder / "batch.safetensors")
+
+
+def compare(folder, dtype, options):
+    torch_command = [sys.executable, __file__, "--worker", str(folder), "--dtypes", dtype, "--threads", str(options.threads)]
+    isobar_command = [options.program, "--weights", str(folder / "weights.safetensors"), "--batch",
+                      str(folder / "batch.safetensors"), "--threads", str(options.threads)]
+    workers = {"isobar": Worker(isobar_command + ["--bf16"] * (dtype == "bf16"), options.threads),
+               "torch": Worker(torch_command, options.threads)}
+    rounds = [{name: worker.step() for name, worker in workers.items()} for _ in range(1 + options.rounds)]
+    peak = {name: worker.close() for name, worker in workers.items()}
+    seconds = {name: [r[name]["seconds"] for r in rounds[1:]] for name in workers}  # the first round warms up
+    return {
+        "dtype": dtype,
+        "isobar_seconds": seconds["isobar"],
+        "torch_seconds": seconds["torch"],
+        "ratio_of_medians": statistics.median(seconds["isobar"]) / statistics.median(seconds["torch"]),
+        "ratio_of_minima": min(seconds["isobar"]) / min(seconds["torch"]),
+        "isobar_peak_bytes": peak["isobar"],
+        "torch_peak_bytes": peak["torch"],
+        "memory_ratio": peak["isobar"] / peak["torch"],
+        "losses": {name: [r[name]["loss"] for r in rounds] for name in workers},
+    }
+
+
+def circumstances(options):
+    import torch
+
+    cpu = re.search(r"model name\s*:\s*(.*)", pathlib.Path("/proc/cpuinfo").read_text()).group(1)
+    flags = pathlib.Path("/proc/cpuinfo").read_text()
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True,
+                            check=False).stdout.strip()
+    return {"benchmark": "cpu_step", "date": datetime.date.today().isoformat(), "commit": commit, "cpu": cpu,
+            "amx": "amx_bf16" in flags, "threads": options.threads, "batch": options.batch,
+            "torch": torch.__version__, "system": platform.platform(), "command": " ".join(sys.argv)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3, help="timed steps of each")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--dtypes", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"])
+    parser.add_argument("--program", default=str(ROOT / "build" / "bench" / "isobar-train-step"))
+    parser.add_argument("--save", action="store_true", help="append to bench/results/cpu_step.jsonl")
+    parser.add_argument("--worker", type=pathlib.Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        return torch_worker(options.worker, options.dtypes[0], options.threads)
+    if not os.access(options.program, os.X_OK):
+        sys.exit(f"{options.program} is not there: build the target isobar-train-step first")
+
+    print(f"{'dtype':5} {'isobar s':>9} {'torch s':>9} {'ratio':>6} {'of minima':>9} {'isobar MB':>10} {'torch MB':>9} "
+          f"{'ratio':>6}  losses of step 1, 2", flush=True)
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        write_problem(folder, options.batch)
+        for dtype in options.dtypes:
+            r = compare(folder, dtype, options)
+            losses = "  ".join(f"{r['losses']['isobar'][i]:.6f} / {r['losses']['torch'][i]:.6f}" for i in (0, 1))
+            print(f"{dtype:5} {statistics.median(r['isobar_seconds']):9.2f} {statistics.median(r['torch_seconds']):9.2f} "
+                  f"{r['ratio_of_medians']:6.2f} {r['ratio_of_minima']:9.2f} {r['isobar_peak_bytes'] / 1e6:10.0f} "
+                  f"{r['torch_peak_bytes'] / 1e6:9.0f} {r['memory_ratio']:6.2f}  {losses}", flush=True)
+            if options.save:
+                with open(ROOT / "bench" / "results" / "cpu_step.jsonl", "a") as results:
+                    results.write(json.dumps(circumstances(options) | r) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -2,9 +2,9 @@
 
 #include <utility>
 
+#include "data/channels.h"
 #include "data/latitude.h"
 #include "data/sampler.h"
-#include "data/synth.h"
 #include "kernels/common/check.h"
 #include "kernels/common/cuda_runtime.h"
 

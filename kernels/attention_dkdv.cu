@@ -1,5 +1,5 @@
-// Attention backward, the keys' half: a block owns 64 keys and streams the queries. Scores are computed transposed, keys
-// by queries, so that a warp's dropout(P)ᵀ and dSᵀ are already where the products with dO and Q want them.
+// Attention backward, the keys' half: a block owns 64 keys and streams the queries. Scores are computed transposed,
+// keys by queries, so that a warp's dropout(P)ᵀ and dSᵀ are already where the products with dO and Q want them.
 #include "kernels/attention_tiles.h"
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {

@@ -2,9 +2,10 @@
 // dropout mask.
 //
 // A block has four warps. It owns 64 tokens, 16 a warp, and streams the tokens it meets through shared memory in two
-// stages. A warp's scores are a tile of its 16 rows by the streamed columns, spread over its lanes as tensor cores spread
-// them (kernels/device/mma.h): with g = lane / 4 and t = lane % 4, element 4n + r of a lane is row g + 8·(r / 2), column
-// 8n + 2t + r % 2. In 16 bits the products are mma.sync; in fp32 they are plain fused multiply-adds with the same layout.
+// stages. A warp's scores are a tile of its 16 rows by the streamed columns, spread over its lanes as tensor cores
+// spread them (kernels/device/mma.h): with g = lane / 4 and t = lane % 4, element 4n + r of a lane is row g + 8·(r / 2),
+// column 8n + 2t + r % 2. In 16 bits the products are mma.sync; in fp32 they are plain fused multiply-adds with the same
+// layout.
 #pragma once
 
 #include "kernels/attention.h"
@@ -71,7 +72,7 @@ __device__ __forceinline__ Tokens<T> tokens_of(Pointer* tensor, std::int64_t str
   return {first, stride, static_cast<int>(count)};
 }
 
-// ---- Tiles -----------------------------------------------------------------------------------------------------------
+// ---- Tiles ----------------------------------------------------------------------------------------------------------
 
 // Starts copying tokens row0, row0 + 1, ... into a tile. What lies beyond the tokens or the head becomes zero.
 template <class T, int kHead, int kRows>
@@ -107,7 +108,7 @@ __device__ __forceinline__ void clear(float (&x)[kTiles][4]) {
     for (int r = 0; r < 4; ++r) x[n][r] = 0;
 }
 
-// ---- Products --------------------------------------------------------------------------------------------------------
+// ---- Products -------------------------------------------------------------------------------------------------------
 
 // scores[i][j] = sum over c of a[i][c]·b[j][c]: 16 rows of one tile by 8·kTiles rows of another.
 template <int kHead, int kTiles, class T>
@@ -216,7 +217,7 @@ __device__ __forceinline__ void store_rows(const Tokens<T>& tokens, int row0, in
   }
 }
 
-// ---- Softmax and dropout ---------------------------------------------------------------------------------------------
+// ---- Softmax and dropout --------------------------------------------------------------------------------------------
 
 // In 16 bits the exponential is rounded away by what follows; in fp32 it must be good.
 template <class T>
@@ -257,7 +258,7 @@ struct KeepMask {
   }
 };
 
-// ---- The two halves of the backward pass -----------------------------------------------------------------------------
+// ---- The two halves of the backward pass ----------------------------------------------------------------------------
 
 void launch_dkdv(const AttentionBwd& a, Stream stream);  // attention_dkdv.cu
 void launch_dq(const AttentionBwd& a, Stream stream);    // attention_dq.cu

@@ -36,8 +36,7 @@ namespace isobar::cuda {
 
 namespace {
 
-// ---- The library
-// -----------------------------------------------------------------------------------------------------
+// ---- The library ----------------------------------------------------------------------------------------------------
 
 struct CublasLt {
 #define ISOBAR_CUBLASLT(function) \
@@ -90,8 +89,7 @@ class Owned {
   Handle handle_ = nullptr;
 };
 
-// ---- What is asked of it
-// ---------------------------------------------------------------------------------------------
+// ---- What is asked of it --------------------------------------------------------------------------------------------
 
 constexpr std::size_t kWorkspaceBytes = 32 << 20;  // what its Hopper kernels want
 
@@ -147,8 +145,7 @@ struct Descriptors {
   }
 };
 
-// ---- What is kept between calls
-// ----------------------------------------------------------------------------------------
+// ---- What is kept between calls -------------------------------------------------------------------------------------
 
 struct Algorithm {
   bool found = false;
@@ -208,8 +205,7 @@ Algorithm ask_heuristic(const Problem& p, const Descriptors& d, std::size_t work
   return {.found = status == CUBLAS_STATUS_SUCCESS && results > 0, .choice = result.algo};
 }
 
-// ---- One product
-// -----------------------------------------------------------------------------------------------------
+// ---- One product ----------------------------------------------------------------------------------------------------
 
 struct Outputs {
   void* c;

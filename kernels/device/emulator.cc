@@ -110,12 +110,14 @@ struct Meeting {
 // The lanes of one mask. Two meetings: some lanes still read the results of one while the first arrive at the next.
 struct LaneGroup {
   unsigned mask = 0;
+  bool needs_all = false;  // the meeting in progress is an instruction of all 32 lanes
   Barrier barrier;
   Meeting meetings[2];
 };
 
 struct Warp {
-  unsigned alive = 0;
+  unsigned alive = 0;  // a bit a lane
+  int live = 0;        // how many those are
   LaneGroup groups[kMaxMasks];
 };
 
@@ -139,8 +141,7 @@ struct Fiber : ThreadState {
   bool can_run() const { return !done && (waits_for == nullptr || waits_for->generation != generation); }
 };
 
-// ---- What the sanitizers must be told
-// ----------------------------------------------------------------------------------
+// ---- What the sanitizers must be told -------------------------------------------------------------------------------
 
 #if defined(__SANITIZE_ADDRESS__)
 void before_switch(void** from_stack, const void* stack, std::size_t bytes) {
@@ -205,8 +206,7 @@ struct Unseen {
 };
 #endif
 
-// ---- State of the launch
-// ---------------------------------------------------------------------------------------------
+// ---- State of the launch --------------------------------------------------------------------------------------------
 
 // One launch at a time; fibers and their stacks are kept for the next one.
 struct Emulator {
@@ -249,8 +249,7 @@ Fiber& current() {
   return const_cast<Fiber&>(static_cast<const Fiber&>(*self));
 }
 
-// ---- Switching
-// -------------------------------------------------------------------------------------------------------
+// ---- Switching ------------------------------------------------------------------------------------------------------
 
 void to_launcher(Fiber& from, bool for_ever) {
   before_switch(for_ever ? nullptr : &from.asan_stack, machine->stack, machine->stack_bytes);
@@ -300,8 +299,36 @@ int arrive(Barrier& barrier, int needed, bool orders_memory, const Site& site) {
 }
 
 bool same_place(const Site& a, const Site& b) {
+  if (std::memcmp(&a, &b, sizeof a) == 0) return true;  // the same constant of the program, as nearly always
   return a.line() == b.line() && a.column() == b.column() &&
          (a.file_name() == b.file_name() || std::strcmp(a.file_name(), b.file_name()) == 0);
+}
+
+std::string place_of(const Site& site) {
+  return text(site.file_name(), ":", site.line());
+}
+
+std::string in_kernel(const std::string& what) {
+  return text("kernel ", machine->kernel, ", block (", block.index.x, ",", block.index.y, ",", block.index.z,
+              "): ", what);
+}
+
+// Leaves the kernel for good. Nothing on this stack is destroyed any more: no temporary string may live here.
+[[noreturn]] void stop_launch() {
+  to_launcher(current(), true);
+  std::abort();  // never resumed
+}
+
+void record_failure(const char* what, const Site& site) {
+  const uint3 t = self->index;
+  machine->failure = in_kernel(text("thread (", t.x, ",", t.y, ",", t.z, "): ", what, " at ", place_of(site)));
+}
+
+void check_same_place(const Barrier& barrier, const char* what, const Site& site) {
+  if (barrier.arrived == 0 || same_place(barrier.site, site)) return;
+  record_failure(what, site);
+  machine->failure += " while others wait at " + place_of(barrier.site);
+  stop_launch();
 }
 
 // An exit can be what the others wait for.
@@ -310,9 +337,12 @@ void leave(Fiber& fiber) {
   Warp& warp = m.warps[fiber.warp];
   fiber.done = true;
   warp.alive &= ~(1u << fiber.lane);
+  --warp.live;
   --m.alive;
   if (m.block_barrier.arrived > 0 && m.block_barrier.arrived >= m.alive) m.block_barrier.open();
   for (LaneGroup& group : warp.groups) {
+    if (group.barrier.arrived > 0 && group.needs_all)
+      record_failure("a thread ends that an instruction of 32 lanes waits for", group.barrier.site);
     if (group.barrier.arrived > 0 && group.barrier.arrived >= std::popcount(group.mask & warp.alive))
       group.barrier.open();
   }
@@ -335,8 +365,7 @@ void run_thread() {
   std::abort();  // a thread that has ended is never resumed
 }
 
-// ---- Preparing fibers
-// ------------------------------------------------------------------------------------------------
+// ---- Preparing fibers -----------------------------------------------------------------------------------------------
 
 void make_fibers(std::size_t count) {
   std::vector<Fiber>& fibers = machine->fibers;
@@ -379,6 +408,7 @@ void reset_block(std::size_t dynamic_bytes) {
   for (int w = 0; w * kLanes < m.threads; ++w) {
     const int lanes = std::min(kLanes, m.threads - w * kLanes);
     m.warps[w].alive = lanes == kLanes ? 0xffffffffu : (1u << lanes) - 1;
+    m.warps[w].live = lanes;
     for (LaneGroup& group : m.warps[w].groups) {
       group.mask = 0;
       group.barrier = {};
@@ -397,8 +427,7 @@ void abandon_fibers() {
   }
 }
 
-// ---- The schedule
-// ----------------------------------------------------------------------------------------------------
+// ---- The schedule ---------------------------------------------------------------------------------------------------
 
 std::vector<int> order_of_threads(const Schedule& schedule, int threads) {
   const int warps = (threads + kLanes - 1) / kLanes;
@@ -440,15 +469,6 @@ bool run_pass(std::size_t first, std::size_t last) {
     if (!m.failure.empty()) break;
   }
   return moved;
-}
-
-std::string place_of(const Site& site) {
-  return text(site.file_name(), ":", site.line());
-}
-
-std::string in_kernel(const std::string& what) {
-  return text("kernel ", machine->kernel, ", block (", block.index.x, ",", block.index.y, ",", block.index.z,
-              "): ", what);
 }
 
 std::string describe_deadlock() {
@@ -505,24 +525,6 @@ struct DynamicShared {
   void* memory = nullptr;
 };
 
-// Leaves the kernel for good. Nothing on this stack is destroyed any more: no temporary string may live here.
-[[noreturn]] void stop_launch() {
-  to_launcher(current(), true);
-  std::abort();  // never resumed
-}
-
-void record_failure(const char* what, const Site& site) {
-  const uint3 t = self->index;
-  machine->failure = in_kernel(text("thread (", t.x, ",", t.y, ",", t.z, "): ", what, " at ", place_of(site)));
-}
-
-void check_same_place(const Barrier& barrier, const char* what, const Site& site) {
-  if (barrier.arrived == 0 || same_place(barrier.site, site)) return;
-  record_failure(what, site);
-  machine->failure += " while others wait at " + place_of(barrier.site);
-  stop_launch();
-}
-
 LaneGroup& group_of(Warp& warp, unsigned mask, const Site& site) {
   for (LaneGroup& group : warp.groups) {
     if (group.mask == mask) return group;
@@ -540,13 +542,13 @@ LaneGroup& enter_group(unsigned mask, const Site& site) {
 }
 
 int live_lanes(unsigned mask) {
-  return std::popcount(mask & machine->warps[self->warp].alive);
+  const Warp& warp = machine->warps[self->warp];
+  return mask == 0xffffffffu ? warp.live : std::popcount(mask & warp.alive);
 }
 
 }  // namespace
 
-// ---- What kernels call
-// -----------------------------------------------------------------------------------------------
+// ---- What kernels call ----------------------------------------------------------------------------------------------
 
 void fail_in_kernel(const char* what, const Site& site) {
   record_failure(what, site);
@@ -575,6 +577,7 @@ Exchange exchange_bytes(unsigned mask, const void* mine, std::size_t bytes, Comb
     if (group.barrier.arrived == 0) {
       std::memset(meeting.deposits, 0xff, kLanes * bytes);
       meeting.combined = false;
+      group.needs_all = combine != nullptr;
     }
     std::memcpy(meeting.deposits + static_cast<std::size_t>(self->lane) * bytes, mine, bytes);
   }
@@ -608,7 +611,7 @@ void wait_for_copies(std::size_t groups_in_flight) {
   for (std::size_t& end : me.copy_groups) end -= landed;
 }
 
-// ---- What launch() and the tests call ------------------------------------------------------------------------------
+// ---- What launch() and the tests call -------------------------------------------------------------------------------
 
 void run_grid(const char* kernel, const dim3& grid, const dim3& size, std::size_t dynamic_shared,
               void (*body)(const void*), const void* arguments) {

@@ -42,8 +42,7 @@
 
 namespace isobar::emulator {
 
-// ---- Vector types
-// ----------------------------------------------------------------------------------------------------
+// ---- Vector types ---------------------------------------------------------------------------------------------------
 
 struct uint3 {
   unsigned x, y, z;
@@ -72,8 +71,7 @@ ISOBAR_VECTOR_TYPES(int, int)
 ISOBAR_VECTOR_TYPES(unsigned, uint)
 #undef ISOBAR_VECTOR_TYPES
 
-// ---- The running thread
-// ----------------------------------------------------------------------------------------------
+// ---- The running thread ---------------------------------------------------------------------------------------------
 
 struct ThreadState {
   uint3 index;
@@ -94,8 +92,7 @@ inline void check_aligned(const void* pointer, std::size_t bytes, const std::sou
   if (reinterpret_cast<std::uintptr_t>(pointer) % bytes != 0) fail_in_kernel("misaligned access", site);
 }
 
-// ---- Barriers and collectives
-// ----------------------------------------------------------------------------------------
+// ---- Barriers and collectives ---------------------------------------------------------------------------------------
 
 // Waits for all live threads of the block; returns for how many of them `vote` was true.
 int block_barrier(bool vote, const std::source_location& site);
@@ -171,8 +168,7 @@ inline int __all_sync(unsigned mask, int predicate, ISOBAR_SITE) {
   return __ballot_sync(mask, predicate == 0, site) == 0;
 }
 
-// ---- Atomics and fences
-// ----------------------------------------------------------------------------------------------
+// ---- Atomics and fences ---------------------------------------------------------------------------------------------
 
 template <class T>
 T atomicAdd(T* address, std::type_identity_t<T> value) {
@@ -200,8 +196,7 @@ T atomicMin(T* address, std::type_identity_t<T> value) {
 }
 inline void __threadfence() {}  // blocks run one after another: memory is always coherent between them
 
-// ---- Loads, arithmetic
-// -----------------------------------------------------------------------------------------------
+// ---- Loads, arithmetic ----------------------------------------------------------------------------------------------
 
 template <class T>
 T __ldg(const T* address) {
@@ -283,8 +278,7 @@ constexpr unsigned __umulhi(unsigned a, unsigned b) {
   return static_cast<unsigned>((static_cast<std::uint64_t>(a) * b) >> 32);
 }
 
-// ---- Instructions behind the wrappers of mma.h and async_copy.h
-// ------------------------------------------------------
+// ---- Instructions behind the wrappers of mma.h and async_copy.h -----------------------------------------------------
 
 // 16x8 products of fragments; `deposits` are the lanes' {a[4], b[2]} words, `result` is float[16][8].
 void combine_mma_bf16(const void* deposits, void* result);
@@ -295,8 +289,7 @@ void copy_later(void* shared, const unsigned char (&bytes)[16]);
 void commit_copies();
 void wait_for_copies(std::size_t groups_in_flight);
 
-// ---- The launch
-// ------------------------------------------------------------------------------------------------------
+// ---- The launch -----------------------------------------------------------------------------------------------------
 
 // Calls body(arguments) as every thread of the grid. Throws Error when a limit of the hardware or a rule is broken.
 void run_grid(const char* kernel, const dim3& grid, const dim3& size, std::size_t dynamic_shared,

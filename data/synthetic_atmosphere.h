@@ -1,0 +1,66 @@
+// The equations behind `isobar data synth`: a made-up atmosphere in closed form, so that any instant can be evaluated on
+// its own. docs/data.md explains the terms.
+//
+//   ψ(λ, φ, t)   waves on latitude bands and cyclones, all carried by a zonal flow that depends on latitude
+//   u, v         from the stream function ψ and the zonal flow itself        z, pressure   geostrophic: f ψ
+//   t            a meridional profile, the seasons, warm air ahead of troughs, and the sun's daily round
+//   r, tcwv      moist where air comes from the tropics, and with temperature
+//
+// The strength of the zonal flow (the zonal index) wanders over weeks, and with it the speed of all that it carries: a
+// forecaster that reads it off the wind knows how far the patterns will move.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace isobar {
+
+class SyntheticAtmosphere {
+ public:
+  // Rows run from 90 to -90 degrees with both poles, columns from 0 eastwards.
+  SyntheticAtmosphere(std::int64_t height, std::int64_t width, std::int64_t channels, std::uint64_t seed);
+
+  std::vector<double> latitudes() const;   // degrees
+  std::vector<double> longitudes() const;  // degrees
+  // The tutorial's names in its order as far as they go, then c20, c21, ...
+  const std::vector<std::string>& channel_names() const { return names_; }
+
+  // All fields [C, H, W] at `hours` after 1979-01-01T00, in the units of ERA5. Thread-safe.
+  void fields(double hours, float* out) const;
+
+ private:
+  // A wave on a band of latitudes: ψ = amplitude · band(φ) · cos(m λ - phase(t)).
+  struct Wave {
+    int zonal_number = 1;
+    double amplitude = 0, phase = 0;           // of ψ in m/s (divided by the Earth's radius); radians
+    double advection = 0, retrogression = 0;   // radians an hour, of the phase: times the zonal index; against the flow
+    double swell_period = 1, swell_phase = 0;  // hours, radians: the amplitude comes and goes
+    std::vector<double> band, slope;           // [H] of band(φ) and its derivative
+  };
+  // A cyclone of the sequence that one "seat" brings forth, one after the other.
+  struct Cyclone {
+    double strength = 0, latitude = 0, longitude = 0;
+  };
+  // What the flow is at one level: [H, W] each, in m/s.
+  struct Flow {
+    std::vector<double> psi, u, v;
+  };
+
+  double zonal_index(double hours) const;
+  double carried_hours(double hours) const;  // the integral of the zonal index
+  std::vector<Cyclone> cyclones(double hours) const;
+  Flow flow(double hours, double tilt) const;
+  void add_waves(double hours, double tilt, Flow& flow) const;
+  void add_cyclones(double hours, double tilt, Flow& flow) const;
+
+  std::int64_t height_, width_;
+  std::uint64_t seed_;
+  std::vector<std::string> names_;
+  std::vector<double> latitude_, longitude_;  // radians
+  std::vector<double> jet_;                   // [H] the zonal flow, about 1 in the westerlies
+  std::vector<double> land_;                  // [H, W] 0 sea to 1 land
+  std::vector<Wave> waves_;
+};
+
+}  // namespace isobar

@@ -1,0 +1,169 @@
+// The synthetic data set: the tutorial's layout, the same bytes for the same arguments, and weather that moves.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "data/channels.h"
+#include "data/era5.h"
+#include "data/field_file.h"
+#include "data/npy.h"
+#include "data/sampler.h"
+#include "data/statistics.h"
+#include "data/synth.h"
+#include "data/synthetic_atmosphere.h"
+#include "engine/atomic_file.h"
+#include "kernels/common/check.h"
+#include "tests/data_files.h"
+#include "tests/temporary_folder.h"
+#include "tests/testing.h"
+
+using namespace isobar;
+using testing::ContainsSubstring;
+
+namespace {
+
+SynthOptions small(const std::string& out) {
+  return {.out = out,
+          .train_years = 2,
+          .valid_years = 1,
+          .steps_per_year = 5,
+          .height = 9,
+          .width = 12,
+          .channels = 21,
+          .seed = 4,
+          .threads = 1};
+}
+
+std::vector<std::string> files_below(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    if (entry.is_regular_file()) names.push_back(std::filesystem::relative(entry.path(), folder).string());
+  std::ranges::sort(names);
+  return names;
+}
+
+// Root mean square of a row's change over six hours, the later row having been turned back by `columns`.
+double change(const std::vector<float>& now, const std::vector<float>& later, std::size_t row, std::size_t width,
+              std::size_t columns) {
+  double sum = 0;
+  for (std::size_t i = 0; i < width; ++i) {
+    const double difference =
+        static_cast<double>(later[row * width + (i + columns) % width]) - static_cast<double>(now[row * width + i]);
+    sum += difference * difference;
+  }
+  return std::sqrt(sum / static_cast<double>(width));
+}
+
+}  // namespace
+
+TEST_CASE("synth: the tutorial's layout, readable by the data set, with statistics of the training years") {
+  const testing::TemporaryFolder folder;
+  write_synthetic_data(small(folder / "a"));
+  CHECK(files_below(folder / "a") == std::vector<std::string>{"stats/global_means.npy", "stats/global_stds.npy",
+                                                              "stats/time_means.npy", "test/1982.h5", "train/1979.h5",
+                                                              "train/1980.h5", "valid/1981.h5"});
+  std::vector<std::string> names = tutorial_channel_names();
+  names.push_back("c20");
+  const Era5Dataset train({.paths = {folder / "a/train"}, .channels = names});
+  CHECK(train.steps() == 10);
+  CHECK(std::string(train.file(0).how_it_is_read()) == "contiguous, pread");
+  CHECK(train.latitudes().front() == 90);
+  CHECK(train.latitudes().back() == -90);
+  CHECK(train.longitudes()[3] == 90);
+  CHECK(train.time_of(6).iso() == "1980-01-01T06:00");
+  const ComputedStatistics expected = compute_statistics(train);
+  const std::string stats = folder / "a/stats";
+  const Statistics loaded = load_statistics(stats + "/global_means.npy", stats + "/global_stds.npy", 21);
+  CHECK(loaded.means == expected.means);
+  CHECK(loaded.stds == expected.stds);
+  CHECK(load_time_means(stats + "/time_means.npy", 21, 9, 12) == expected.time_means);
+}
+
+TEST_CASE("synth: same arguments, same bytes, whatever the number of threads; another seed, other weather") {
+  const testing::TemporaryFolder folder;
+  SynthOptions options = small(folder / "one");
+  write_synthetic_data(options);
+  options.out = folder / "three";
+  options.threads = 3;
+  write_synthetic_data(options);
+  options.out = folder / "other";
+  options.seed = 5;
+  write_synthetic_data(options);
+  for (const std::string& name : files_below(folder / "one")) {
+    INFO(name);
+    CHECK(read_file(folder / "one" / name) == read_file(folder / "three" / name));
+    CHECK(read_file(folder / "one" / name) != read_file(folder / "other" / name));
+  }
+}
+
+TEST_CASE("synth: values are those of an atmosphere") {
+  const SyntheticAtmosphere atmosphere(19, 36, 20, 1);
+  std::vector<float> fields(20 * 19 * 36);
+  struct Range {
+    std::size_t channel;
+    float lowest, highest;
+  };
+  for (double hours : {0.0, 5000.0, 100000.0}) {
+    atmosphere.fields(hours, fields.data());
+    for (const Range& range : {Range{0, -60, 60}, Range{2, 220, 330}, Range{3, 85000, 108000}, Range{4, 90000, 108000},
+                               Range{14, 44000, 64000}, Range{17, 0, 100}, Range{18, 0, 100}, Range{19, 0, 90}}) {
+      INFO(tutorial_channel_names()[range.channel] << " after " << hours << " hours");
+      const auto begin = fields.begin() + static_cast<std::ptrdiff_t>(range.channel * 19 * 36);
+      const auto [low, high] = std::minmax_element(begin, begin + 19 * 36);
+      CHECK(*low > range.lowest);
+      CHECK(*high < range.highest);
+      CHECK(*high - *low > 0.02f * (range.highest - range.lowest));
+    }
+    for (std::size_t row : {std::size_t{0}, std::size_t{18}})  // a pole is one point: scalars agree along its row
+      for (std::size_t channel : {std::size_t{2}, std::size_t{4}, std::size_t{14}, std::size_t{19}}) {
+        const auto begin = fields.begin() + static_cast<std::ptrdiff_t>((channel * 19 + row) * 36);
+        const auto [low, high] = std::minmax_element(begin, begin + 36);
+        CHECK(*high - *low <= 1e-6f * *high);
+      }
+  }
+}
+
+TEST_CASE("synth: the weather is far from persistent, and a forecaster who carries it eastwards is right") {
+  const std::size_t width = 72, row = 9;  // 45 degrees north on a grid of 5 degrees
+  const SyntheticAtmosphere atmosphere(37, static_cast<std::int64_t>(width), 2, 0);
+  std::vector<float> now(2 * 37 * width), later(now.size());
+  double persistence = 0, carried = 0, variance = 0;
+  for (int t = 0; t < 40; ++t) {
+    atmosphere.fields(6.0 * t, now.data());
+    atmosphere.fields(6.0 * (t + 1), later.data());
+    const std::vector<float> v(now.begin() + 37 * width, now.end()), v_later(later.begin() + 37 * width, later.end());
+    double best = change(v, v_later, row, width, 0);
+    persistence += best;
+    for (std::size_t columns = 1; columns < 6; ++columns)
+      best = std::min(best, change(v, v_later, row, width, columns));
+    carried += best;
+    variance += change(std::vector<float>(v.size()), v, row, width, 0);
+  }
+  INFO("root mean squares: wind " << variance / 40 << ", change " << persistence / 40 << ", carried " << carried / 40);
+  CHECK(persistence > 0.4 * variance);
+  CHECK(carried < 0.5 * persistence);
+}
+
+TEST_CASE("synth: what cannot be made is refused, and other years are not overwritten") {
+  const testing::TemporaryFolder folder;
+  const auto with = [&](auto change) {
+    SynthOptions options = small(folder / "a");
+    change(options);
+    return options;
+  };
+  CHECK_THROWS_WITH(write_synthetic_data(with([](SynthOptions& o) { o.steps_per_year = 1461; })),
+                    ContainsSubstring("--steps-per-year 1461"));
+  CHECK_THROWS_WITH(write_synthetic_data(with([](SynthOptions& o) { o.height = 1; })),
+                    ContainsSubstring("--grid 1x12"));
+  CHECK_THROWS_WITH(write_synthetic_data(with([](SynthOptions& o) { o.channels = 0; })),
+                    ContainsSubstring("--channels 0"));
+  CHECK_THROWS_AS(write_synthetic_data(with([](SynthOptions& o) { o.train_years = 0; })), Error);
+  CHECK(!std::filesystem::exists(folder / "a"));
+  std::filesystem::create_directories(folder / "a/train");
+  testing::write_text(folder / "a/train/2000.h5", "something else");
+  CHECK_THROWS_WITH(write_synthetic_data(small(folder / "a")), ContainsSubstring("2000.h5 is not of the data set"));
+  CHECK(files_below(folder / "a") == std::vector<std::string>{"train/2000.h5"});
+}

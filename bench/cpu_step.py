@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""One training step of the base ViT on the CPU, isobar beside PyTorch: forward, relative-L2 loss, backward and Adam on the
-same weights and the same batch, in fp32 and in bf16 (autocast). Two processes take turns, so that both meet the same
-machine; each one's peak resident memory is its own.
+"""One training step of the base ViT on the CPU, isobar beside PyTorch: forward, relative-L2 loss, backward and Adam on
+the same weights and the same batch, in fp32 and in bf16 (autocast). Two processes take turns, so that both meet the
+same machine; each one's peak resident memory is its own.
 
     cmake --build --preset release --target isobar-train-step
     pip install torch numpy
@@ -30,7 +30,8 @@ class Worker:
     """A process that makes one training step when it is sent a line."""
 
     def __init__(self, command, threads):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        self.process = subprocess.Popen([str(word) for word in command], text=True, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE,
                                         env=os.environ | {"OMP_NUM_THREADS": str(threads)})
 
     def step(self):
@@ -82,11 +83,10 @@ def write_problem(folder, batch):
 
 
 def compare(folder, dtype, options):
-    torch_command = [sys.executable, __file__, "--worker", str(folder), "--dtypes", dtype, "--threads", str(options.threads)]
-    isobar_command = [options.program, "--weights", str(folder / "weights.safetensors"), "--batch",
-                      str(folder / "batch.safetensors"), "--threads", str(options.threads)]
-    workers = {"isobar": Worker(isobar_command + ["--bf16"] * (dtype == "bf16"), options.threads),
-               "torch": Worker(torch_command, options.threads)}
+    torch_command = [sys.executable, __file__, "--worker", folder, "--dtypes", dtype, "--threads", options.threads]
+    isobar_command = [options.program, folder / "weights.safetensors", folder / "batch.safetensors", dtype,
+                      options.threads]
+    workers = {"isobar": Worker(isobar_command, options.threads), "torch": Worker(torch_command, options.threads)}
     rounds = [{name: worker.step() for name, worker in workers.items()} for _ in range(1 + options.rounds)]
     peak = {name: worker.close() for name, worker in workers.items()}
     seconds = {name: [r[name]["seconds"] for r in rounds[1:]] for name in workers}  # the first round warms up
@@ -137,9 +137,10 @@ def main():
         write_problem(folder, options.batch)
         for dtype in options.dtypes:
             r = compare(folder, dtype, options)
+            medians = [statistics.median(r[f"{name}_seconds"]) for name in ("isobar", "torch")]
             losses = "  ".join(f"{r['losses']['isobar'][i]:.6f} / {r['losses']['torch'][i]:.6f}" for i in (0, 1))
-            print(f"{dtype:5} {statistics.median(r['isobar_seconds']):9.2f} {statistics.median(r['torch_seconds']):9.2f} "
-                  f"{r['ratio_of_medians']:6.2f} {r['ratio_of_minima']:9.2f} {r['isobar_peak_bytes'] / 1e6:10.0f} "
+            print(f"{dtype:5} {medians[0]:9.2f} {medians[1]:9.2f} {r['ratio_of_medians']:6.2f} "
+                  f"{r['ratio_of_minima']:9.2f} {r['isobar_peak_bytes'] / 1e6:10.0f} "
                   f"{r['torch_peak_bytes'] / 1e6:9.0f} {r['memory_ratio']:6.2f}  {losses}", flush=True)
             if options.save:
                 with open(ROOT / "bench" / "results" / "cpu_step.jsonl", "a") as results:

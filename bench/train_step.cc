@@ -1,31 +1,28 @@
-// isobar-train-step: training steps of the base ViT on the CPU, one for every line that arrives on stdin. bench/cpu_step.py
-// drives it, so that its steps alternate with PyTorch's on the same weights and the same batch.
+// isobar-train-step WEIGHTS BATCH DTYPE THREADS: training steps of the base ViT on the CPU, one for every line on stdin.
+// bench/cpu_step.py drives it, so that its steps alternate with PyTorch's on the same weights and the same batch.
+//
+//   WEIGHTS  safetensors of the model's state_dict          DTYPE    fp32 or bf16
+//   BATCH    safetensors with `input` and `target`, [B, 20, 360, 720], normalised
 #include <omp.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstddef>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "engine/safetensors.h"
+#include "kernels/common/check.h"
 #include "models/forecaster.h"
 #include "models/trainer.h"
 #include "models/weights.h"
 
 namespace isobar::bench {
 namespace {
-
-struct Options {
-  std::string weights;  // safetensors of the model's state_dict
-  std::string batch;    // safetensors with `input` and `target`, [B, 20, 360, 720], normalised
-  bool bf16 = false;
-  int threads = 0;  // 0: all
-};
 
 // Fields that need no normalising, on the tutorial's grid.
 Grid identity_grid(const Config& config) {
@@ -45,16 +42,15 @@ std::vector<float> read_fields(const SafetensorsFile& file, const std::string& n
   return fields;
 }
 
-void run(const Options& options) {
-  if (options.threads > 0) omp_set_num_threads(options.threads);
-  const SafetensorsFile file(options.batch);
+void run(const std::string& weights, const std::string& batch_path, const std::string& dtype) {
+  const SafetensorsFile file(batch_path);
   std::vector<float> input = read_fields(file, "input"), target = read_fields(file, "target");
 
   Config config;
-  config.amp_mode = options.bf16 ? AmpMode::bf16 : AmpMode::none;
+  config.amp_mode = dtype == "bf16" ? AmpMode::bf16 : AmpMode::none;
   config.global_batch_size = file.at("input").info.shape[0];
   Forecaster forecaster(config, identity_grid(config), Device{DeviceKind::cpu});
-  read_model(options.weights, forecaster);
+  read_model(weights, forecaster);
   Trainer trainer(forecaster);
 
   const auto batch = std::make_shared<Batch>();
@@ -65,7 +61,8 @@ void run(const Options& options) {
     const auto begin = std::chrono::steady_clock::now();
     const StepResult result = trainer.step([&] { return batch; });
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    std::cout << nlohmann::ordered_json({{"seconds", seconds.count()}, {"loss", result.loss}}).dump() << std::endl;
+    std::printf("{\"seconds\": %.6f, \"loss\": %.9g}\n", seconds.count(), result.loss);
+    std::fflush(stdout);
   }
 }
 
@@ -73,17 +70,10 @@ void run(const Options& options) {
 }  // namespace isobar::bench
 
 int main(int argc, char** argv) {
-  isobar::bench::Options options;
-  CLI::App app("Training steps of the base ViT on the CPU, one for every line on stdin.", "isobar-train-step");
-  app.add_option("--weights", options.weights, "The model's weights")->required();
-  app.add_option("--batch", options.batch, "The batch: input and target, normalised")->required();
-  app.add_flag("--bf16", options.bf16, "amp_mode bf16 instead of fp32");
-  app.add_option("--threads", options.threads, "CPU threads; default: all")->check(CLI::PositiveNumber);
   try {
-    app.parse(argc, argv);
-    isobar::bench::run(options);
-  } catch (const CLI::Success& success) {
-    return app.exit(success);
+    ISOBAR_CHECK(argc == 5, "usage: isobar-train-step WEIGHTS BATCH fp32|bf16 THREADS");
+    omp_set_num_threads(std::atoi(argv[4]));
+    isobar::bench::run(argv[1], argv[2], argv[3]);
   } catch (const std::exception& error) {
     std::cerr << "isobar-train-step: " << error.what() << '\n';
     return 1;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Fails when clang-format 14 would change a C++ or CUDA file. Exit status 77 (skipped) where there is no version 14: other
-versions disagree about details. `python3 tools/check_format.py --fix` formats the files instead.
+"""Fails when clang-format 14 would change a C++ or CUDA file. Exit status 77 (skipped) where there is no version 14:
+other versions disagree about details. `python3 tools/check_format.py --fix` formats the files instead.
 """
 import pathlib
 import re
@@ -34,7 +34,8 @@ def main():
              if path.suffix in SUFFIXES]
     if "--fix" in sys.argv[1:]:
         return subprocess.run([program, "-i", *files], cwd=ROOT, check=False).returncode
-    check = subprocess.run([program, "--dry-run", "-Werror", *files], cwd=ROOT, capture_output=True, text=True, check=False)
+    check = subprocess.run([program, "--dry-run", "-Werror", *files], cwd=ROOT, capture_output=True, text=True,
+                           check=False)
     wrong = sorted(set(re.findall(r"^(\S+?):\d+:\d+: error", check.stderr, re.MULTILINE)))
     print("\n".join(f"{path}: not formatted (python3 tools/check_format.py --fix)" for path in wrong)
           or (check.stderr.strip() if check.returncode else f"format: {len(files)} files are formatted"))

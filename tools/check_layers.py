@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Fails when an include points right in the folder order, is not spelled from the root, or <<< is used outside the launch function."""
+"""Fails when an include points right in the folder order or is not spelled from the root, or when a kernel is launched
+past the launch function.
+"""
 import pathlib
 import re
 import sys

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""count_tests.py JUNIT.xml: prints `N passed, N failed, N skipped` and the names of the failed, from ctest --output-junit.
+"""count_tests.py JUNIT.xml: prints the names of the failed tests and `N passed, N failed, N skipped`, from what
+ctest --output-junit wrote.
 
-A test that ctest could not run (a program that is missing, say) counts as failed, only one that says so itself as skipped.
+A test that ctest could not run (a program that is missing, say) counts as failed, only one that says so itself as
+skipped.
 """
 import sys
 import xml.etree.ElementTree as ElementTree

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/*.safetensors: what PyTorch computes in fp64 for a tiny ViT, and how far PyTorch itself strays from
-that in fp32, bf16 and fp16. The tests read the files; nobody needs PyTorch to run them.
+"""Makes tests/golden/*.safetensors: what PyTorch computes in fp64 for a tiny ViT, and how far PyTorch itself strays
+from that in fp32, bf16 and fp16. The tests read the files; nobody needs PyTorch to run them.
 
     pip install torch numpy                    (made with 2.15; any PyTorch 2 gives the same numbers to ~1e-15)
     python3 tools/make_golden.py               writes tests/golden/

@@ -8,6 +8,7 @@
 #include <cstdio>  // renameat2, RENAME_EXCHANGE
 #include <cstring>
 #include <functional>
+#include <span>
 #include <sstream>
 #include <string_view>
 #include <system_error>

@@ -3,6 +3,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <string>
 
 #include "kernels/common/check.h"
 #include "tests/file_size_limit.h"

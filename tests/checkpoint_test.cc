@@ -10,6 +10,8 @@
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "engine/atomic_file.h"
 #include "kernels/common/check.h"

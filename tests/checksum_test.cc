@@ -1,6 +1,7 @@
 // CRC-32C and XXH64 against published values, and in every way of cutting the input into pieces.
 #include "engine/checksum.h"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>

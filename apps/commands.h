@@ -8,6 +8,7 @@ namespace isobar {
 
 void register_info(CLI::App& app);
 void register_mesh(CLI::App& app);
+void register_data(CLI::App& app);
 
 inline constexpr const char* kVersion = ISOBAR_VERSION;
 

@@ -11,9 +11,9 @@ struct SynthOptions {
   std::string out = {};               // folder; made if needed
   std::int64_t train_years = 4;       // files in out/train
   std::int64_t valid_years = 1;       // files in out/valid and in out/test each
-  std::int64_t steps_per_year = 200;  // six-hourly, from 1 January
+  std::int64_t steps_per_year = 292;  // six-hourly, from 1 January
   std::int64_t height = 32, width = 64;
-  std::int64_t channels = 6;
+  std::int64_t channels = 4;
   std::uint64_t seed = 0;
   int threads = 0;  // 0: as many as the machine has; the bytes do not depend on it
 };

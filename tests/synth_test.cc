@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/channels.h"
+#include "data/describe.h"
 #include "data/era5.h"
 #include "data/field_file.h"
 #include "data/npy.h"
@@ -80,6 +81,25 @@ TEST_CASE("synth: the tutorial's layout, readable by the data set, with statisti
   CHECK(loaded.means == expected.means);
   CHECK(loaded.stds == expected.stds);
   CHECK(load_time_means(stats + "/time_means.npy", 21, 9, 12) == expected.time_means);
+}
+
+TEST_CASE("data info: tells files, times, layout and statistics, and refuses what cannot be used") {
+  const testing::TemporaryFolder folder;
+  write_synthetic_data(small(folder / "a"));
+  const std::string text = describe_data(folder / "a");
+  CHECK_THAT(text, ContainsSubstring("2 files, 10 steps of 21 channels on 9 x 12"));
+  CHECK_THAT(text, ContainsSubstring("1980.h5  5 steps  1980-01-01T00:00 to 1980-01-02T00:00  contiguous, pread"));
+  CHECK_THAT(text, ContainsSubstring("channels: u10 v10 t2m"));
+  CHECK_THAT(text, ContainsSubstring("latitudes: 90 to -90, longitudes: 0 to 330"));
+  CHECK_THAT(text, ContainsSubstring("time means: 21 x 9 x 12"));
+
+  testing::write_fields(folder / "storm.h5", {3, 2, 2, 2}, 0, {.chunk = {1, 2, 2, 2}});
+  CHECK_THAT(describe_data(folder / "storm.h5"),
+             ContainsSubstring("storm.h5  3 steps  time unknown  chunks, pread (1, 2, 2, 2)"));
+  CHECK_THAT(describe_data(folder / "storm.h5"), ContainsSubstring("statistics: none"));
+  write_npy(folder / "a/stats/global_stds.npy", std::array<std::int64_t, 1>{1},
+            std::span<const double>(std::vector{1.0}));
+  CHECK_THROWS_WITH(describe_data(folder / "a"), ContainsSubstring("global_stds.npy has shape (1,)"));
 }
 
 TEST_CASE("synth: same arguments, same bytes, whatever the number of threads; another seed, other weather") {

@@ -1,0 +1,89 @@
+// isobar data: make synthetic data, compute statistics, look at what there is.
+#include <cstdint>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/commands.h"
+#include "data/describe.h"
+#include "data/era5.h"
+#include "data/statistics.h"
+#include "data/synth.h"
+#include "kernels/common/check.h"
+
+namespace isobar {
+namespace {
+
+// "32x64" -> 32 and 64.
+void parse_grid(const std::string& grid, SynthOptions& options) {
+  long long height = 0, width = 0;
+  int used = 0;
+  const bool read = std::sscanf(grid.c_str(), "%lldx%lld%n", &height, &width, &used) == 2;
+  ISOBAR_CHECK(read && used == static_cast<int>(grid.size()), "--grid ", grid, " is not HEIGHTxWIDTH, as in 32x64");
+  options.height = height;
+  options.width = width;
+}
+
+void register_synth(CLI::App& data) {
+  struct Settings {
+    SynthOptions options;
+    std::string grid = "32x64";
+  };
+  auto settings = std::make_shared<Settings>();
+  SynthOptions& options = settings->options;
+  CLI::App* synth = data.add_subcommand("synth", "Make a synthetic global data set, with statistics");
+  synth->add_option("--out", options.out, "folder; gets train, valid, test and stats")->required();
+  synth->add_option("--train-years", options.train_years, "files in train")->capture_default_str();
+  synth->add_option("--valid-years", options.valid_years, "files in valid, and in test")->capture_default_str();
+  synth->add_option("--steps-per-year", options.steps_per_year, "six-hourly steps in a file")->capture_default_str();
+  synth->add_option("--grid", settings->grid, "rows x columns")->capture_default_str();
+  synth->add_option("--channels", options.channels, "variables; the tutorial's first ones")->capture_default_str();
+  synth->add_option("--seed", options.seed, "another seed, other weather")->capture_default_str();
+  synth->add_option("--threads", options.threads, "0: as many as there are")->capture_default_str();
+  synth->callback([settings] {
+    parse_grid(settings->grid, settings->options);
+    write_synthetic_data(settings->options);
+    std::cout << describe_data(settings->options.out);
+  });
+}
+
+void register_stats(CLI::App& data) {
+  struct Settings {
+    std::vector<std::string> paths;
+    std::string out;
+    int threads = 0;
+  };
+  auto settings = std::make_shared<Settings>();
+  CLI::App* stats = data.add_subcommand("stats", "Compute means and standard deviations over time and grid");
+  stats->add_option("PATH", settings->paths, "folders of .h5 files, or files")->required();
+  stats->add_option("--out", settings->out, "folder for global_means, global_stds and time_means.npy")->required();
+  stats->add_option("--threads", settings->threads, "0: as many as there are")->capture_default_str();
+  stats->callback([settings] {
+    const Era5Dataset dataset({.paths = settings->paths});
+    const ComputedStatistics statistics = compute_statistics(dataset, settings->threads);
+    write_statistics(statistics, dataset.height(), dataset.width(), settings->out);
+    std::cout << describe_statistics(statistics, dataset.channel_names()) << dataset.steps() << " steps of "
+              << dataset.file_count() << " files; written to " << settings->out << '\n';
+  });
+}
+
+void register_data_info(CLI::App& data) {
+  auto path = std::make_shared<std::string>();
+  CLI::App* info = data.add_subcommand("info", "Say what is in a folder or file, and check it");
+  info->add_option("PATH", *path, "a data set's folder, or a file")->required();
+  info->callback([path] { std::cout << describe_data(*path); });
+}
+
+}  // namespace
+
+void register_data(CLI::App& app) {
+  CLI::App* data = app.add_subcommand("data", "Make synthetic data, compute statistics, look at data");
+  data->require_subcommand(1);
+  register_synth(*data);
+  register_stats(*data);
+  register_data_info(*data);
+}
+
+}  // namespace isobar

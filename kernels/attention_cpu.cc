@@ -20,22 +20,15 @@ using std::int64_t;
 
 constexpr double kLog2E = 1.4426950408889634;
 
+constexpr int kKeyBlock = 64;    // keys at a time in the forward pass
+constexpr int kQueryPanels = 4;  // panels of queries that share a block of keys in the forward pass
+constexpr int kQueryBlock = 64;  // queries at a time in the backward pass
+constexpr int kKeyPanels = 1;    // panels of keys that share a block of queries in the backward pass
+static_assert(kKeyBlock % kTileRows == 0 && kQueryBlock % kTileRows == 0 && 8 % kTileRows == 0);
+
+// One vector for each of the vectors of a panel.
 template <class T>
-constexpr int kPanel = 2 * kLanes<T>;  // lanes of a register tile
-
-// Rows of a product acc[c, lane]: as many of kWide as possible, the rest (HS is a multiple of 8) in tiles of kNarrow.
-#if defined(ISOBAR_ISA_IS_avx512)
-constexpr int kWide = 12, kNarrow = 8;
-constexpr int kQueryBlock = 56;  // queries at a time in the backward pass: full tiles of 14 and of 8 rows
-#else
-constexpr int kWide = 6, kNarrow = 4;
-constexpr int kQueryBlock = 48;
-#endif
-static_assert(kQueryBlock % kTileRows == 0);
-
-constexpr int kKeyBlock = 8 * kTileRows;  // keys at a time in the forward pass
-constexpr int kQueryPanels = 4;           // panels of queries that share a block of keys in the forward pass
-constexpr int kKeyPanels = 2;             // panels of keys that share a block of queries in the backward pass
+using PanelVector = Vector<T>[kTileVectors];
 
 constexpr int64_t least(int64_t a, int64_t b) {
   return a < b ? a : b;
@@ -100,27 +93,18 @@ __attribute__((flatten)) void draw_dropout(const AttentionDropout& dropout, std:
   }
 }
 
-// acc[c, lane] (kStep between rows c) = acc · rescale + Σ_r x[r·kHead + c] · y[r·kYStep + lane], r < count.
-template <int kRows, int kHead, int kYStep, class T>
-ISOBAR_INLINE void add_outer_rows(const T* x, const T* y, int64_t count, const Vector<T> (&rescale)[2], T* acc) {
-  Tile<T, kRows, 2> tile;
-#pragma GCC unroll 16
-  for (int i = 0; i < kRows; ++i)
-#pragma GCC unroll 2
-    for (int v = 0; v < 2; ++v) tile.c[i][v] = load(acc + i * kPanel<T> + v * kLanes<T>) * rescale[v];
-  tile.template multiply<1, kHead, kYStep>(x, y, count);
-  tile.template store_to<kPanel<T>>(acc);
-}
+// acc[c, lane] = acc[c, lane] · rescale[lane] + Σ_r x[r·kHead + c] · y[r·kYStep + lane], r < count, c < head_size.
 template <int kHead, int kYStep, class T>
-void add_outer(const T* x, const T* y, int64_t count, int64_t head_size, const Vector<T> (&rescale)[2], T* acc) {
-  for (int64_t c = 0; c < head_size;) {
-    if ((head_size - c) % kWide == 0) {
-      add_outer_rows<kWide, kHead, kYStep>(x + c, y, count, rescale, acc + c * kPanel<T>);
-      c += kWide;
-    } else {
-      add_outer_rows<kNarrow, kHead, kYStep>(x + c, y, count, rescale, acc + c * kPanel<T>);
-      c += kNarrow;
-    }
+void add_outer(const T* x, const T* y, int64_t count, int64_t head_size, const PanelVector<T>& rescale, T* acc) {
+  for (int64_t c = 0; c < head_size; c += kTileRows) {
+    Tile<T, kTileRows, kTileVectors> tile;
+    tile.template load_from<kPanel<T>>(acc + c * kPanel<T>);
+#pragma GCC unroll 16
+    for (int i = 0; i < kTileRows; ++i)
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVectors; ++v) tile.c[i][v] *= rescale[v];
+    tile.template multiply<1, kHead, kYStep>(x + c, y, count);
+    tile.template store_to<kPanel<T>>(acc + c * kPanel<T>);
   }
 }
 
@@ -129,10 +113,10 @@ void add_outer(const T* x, const T* y, int64_t count, int64_t head_size, const V
 // The queries of one panel: the running softmax and the output so far, transposed.
 template <class T, int kHead>
 struct QueryPanel {
-  T q[kHead * kPanel<T>];  // [HS, lanes], times scale · log2(e): scores are powers of two
-  T o[kHead * kPanel<T>];  // [HS, lanes], not yet divided by sum
-  Vector<T> reference[2];  // what is subtracted from the scores: near their maximum so far
-  Vector<T> sum[2];        // Σ 2^(score - reference)
+  T q[kHead * kPanel<T>];    // [HS, lanes], times scale · log2(e): scores are powers of two
+  T o[kHead * kPanel<T>];    // [HS, lanes], not yet divided by sum
+  PanelVector<T> reference;  // what is subtracted from the scores: near their maximum so far
+  PanelVector<T> sum;        // Σ 2^(score - reference)
 };
 
 // Scores of a panel may exceed the reference by this much (a factor 2^8 in P) before the reference is moved.
@@ -147,45 +131,47 @@ struct ForwardScratch {
 // Scores minus reference of kKeyBlock keys; returns their maxima in `most`.
 template <class T, int kHead>
 ISOBAR_INLINE void score_block(const QueryPanel<T, kHead>& panel, const T* k, int64_t keys, int64_t head_size,
-                               T* __restrict__ scores, Vector<T> (&most)[2]) {
-  most[0] = most[1] = broadcast(-static_cast<T>(__builtin_inf()));
+                               T* __restrict__ scores, PanelVector<T>& most) {
+  for (Vector<T>& m : most) m = broadcast(-static_cast<T>(__builtin_inf()));
   for (int64_t key = 0; key < keys; key += kTileRows) {
-    Tile<T, kTileRows, 2> tile;
+    Tile<T, kTileRows, kTileVectors> tile;
 #pragma GCC unroll 16
     for (int i = 0; i < kTileRows; ++i)
-#pragma GCC unroll 2
-      for (int v = 0; v < 2; ++v) tile.c[i][v] = -panel.reference[v];
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVectors; ++v) tile.c[i][v] = -panel.reference[v];
     tile.template multiply<kHead, 1, kPanel<T>>(k + key * kHead, panel.q, head_size);
     tile.template store_to<kPanel<T>>(scores + key * kPanel<T>);
 #pragma GCC unroll 16
     for (int i = 0; i < kTileRows; ++i)
-#pragma GCC unroll 2
-      for (int v = 0; v < 2; ++v) most[v] = greater<T>(tile.c[i][v], most[v]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVectors; ++v) most[v] = greater<T>(tile.c[i][v], most[v]);
   }
 }
 
 template <class T>
-bool any_above(const Vector<T> (&most)[2], T limit) {
+bool any_above(const PanelVector<T>& most, T limit) {
   bool above = false;
-  for (int lane = 0; lane < kLanes<T>; ++lane) above |= most[0][lane] > limit || most[1][lane] > limit;
+  for (const Vector<T>& m : most)
+    for (int lane = 0; lane < kLanes<T>; ++lane) above |= m[lane] > limit;
   return above;
 }
 
 // Scores to probabilities, in place; adds them to `sum`.
 template <class T>
-ISOBAR_INLINE void exponentiate(T* __restrict__ scores, int64_t keys, const Vector<T> (&shift)[2],
-                                Vector<T> (&sum)[2]) {
-  Vector<T> s0 = sum[0], s1 = sum[1];
+ISOBAR_INLINE void exponentiate(T* __restrict__ scores, int64_t keys, const PanelVector<T>& shift,
+                                PanelVector<T>& sum) {
+  PanelVector<T> total, less;
+  for (int v = 0; v < kTileVectors; ++v) total[v] = sum[v], less[v] = shift[v];
   for (int64_t key = 0; key < keys; ++key) {
-    const Vector<T> p0 = exp2_of(load(scores + key * kPanel<T>) - shift[0]);
-    const Vector<T> p1 = exp2_of(load(scores + key * kPanel<T> + kLanes<T>) - shift[1]);
-    s0 += p0;
-    s1 += p1;
-    store(scores + key * kPanel<T>, p0);
-    store(scores + key * kPanel<T> + kLanes<T>, p1);
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVectors; ++v) {
+      T* at = scores + key * kPanel<T> + v * kLanes<T>;
+      const Vector<T> p = exp2_of(load(at) - less[v]);
+      total[v] += p;
+      store(at, p);
+    }
   }
-  sum[0] = s0;
-  sum[1] = s1;
+  for (int v = 0; v < kTileVectors; ++v) sum[v] = total[v];
 }
 
 // Which elements of all scores a panel of queries meets: lane i, key j of a block is first + i · row + j.
@@ -208,13 +194,13 @@ template <class T, int kHead>
 __attribute__((noinline)) void attend(QueryPanel<T, kHead>& panel, const T* k, const T* v, int64_t keys,
                                       int64_t head_size, bool first, const PanelDropout& dropout,
                                       T* __restrict__ scores) {
-  Vector<T> most[2], shift[2] = {}, rescale[2];
-  rescale[0] = rescale[1] = broadcast(T{1});
+  PanelVector<T> most, shift = {}, rescale;
+  for (Vector<T>& factor : rescale) factor = broadcast(T{1});
   score_block(panel, k, keys, head_size, scores, most);
   if (first) {
-    for (int i = 0; i < 2; ++i) panel.reference[i] = shift[i] = most[i];
+    for (int i = 0; i < kTileVectors; ++i) panel.reference[i] = shift[i] = most[i];
   } else if (any_above(most, T{kSlack})) {
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < kTileVectors; ++i) {
       shift[i] = greater<T>(most[i], Vector<T>{});
       panel.reference[i] += shift[i];
       rescale[i] = exp2_of(-shift[i]);
@@ -257,7 +243,7 @@ void forward(const AttentionFwd& a) {
         const int64_t first = query + p * kPanel<T>;
         transpose_rows(q, first, queries - first, head_size, static_cast<T>(a.scale * kLog2E), panel.q);
         for (T& value : panel.o) value = T{0};
-        for (int i = 0; i < 2; ++i) panel.reference[i] = panel.sum[i] = Vector<T>{};
+        for (int i = 0; i < kTileVectors; ++i) panel.reference[i] = panel.sum[i] = Vector<T>{};
       }
       for (int64_t key = 0; key < keys; key += kKeyBlock) {
         const int64_t count = least(kKeyBlock, keys - key);
@@ -308,47 +294,36 @@ struct QueryRows {
   T* neg_delta;  // -Σ dO · O
 };
 
-template <int kRows, int kVectors, int kStep, int kHead, class T>
-ISOBAR_INLINE void add_rows(const T* ds, const T* k, int64_t keys, T* dq) {
-  Tile<T, kRows, kVectors> tile;
-#pragma GCC unroll 16
-  for (int i = 0; i < kRows; ++i)
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) tile.c[i][v] = load(dq + i * kHead + v * kLanes<T>);
-  tile.template multiply<kStep, 1, kHead>(ds, k, keys);
-  tile.template store_to<kHead>(dq);
-}
-
 // dq [rows, HS] += dS [rows, keys] · K [keys, HS], rows rounded up to whole tiles.
+template <int kVectors, int kStep, int kHead, class T>
+ISOBAR_INLINE void add_dq_columns(const T* ds, const T* k, int64_t rows, int64_t keys, T* dq) {
+  for (int64_t r = 0; r < rows; r += kTileRows) {
+    Tile<T, kTileRows, kVectors> tile;
+    tile.template load_from<kHead>(dq + r * kHead);
+    tile.template multiply<kStep, 1, kHead>(ds + r * kStep, k, keys);
+    tile.template store_to<kHead>(dq + r * kHead);
+  }
+}
 template <int kStep, int kHead, class T>
 void add_dq(const T* ds, const T* k, int64_t rows, int64_t keys, int64_t head_size, T* dq) {
-  constexpr int kLane = kLanes<T>;
-  constexpr int kThreeWide = kTileRows > 8 ? 8 : 4;  // rows of a tile three vectors wide
-  for (int64_t c = 0; c < head_size;) {
-    const int64_t vectors = ceil_div(head_size - c, kLane);
-    if (vectors == 3 || vectors >= 5) {
-      for (int64_t r = 0; r < rows; r += kThreeWide)
-        add_rows<kThreeWide, 3, kStep, kHead>(ds + r * kStep, k + c, keys, dq + r * kHead + c);
-      c += 3 * kLane;
-    } else if (vectors >= 2) {
-      for (int64_t r = 0; r < rows; r += kTileRows)
-        add_rows<kTileRows, 2, kStep, kHead>(ds + r * kStep, k + c, keys, dq + r * kHead + c);
-      c += 2 * kLane;
-    } else {
-      for (int64_t r = 0; r < rows; r += kTileRows)
-        add_rows<kTileRows, 1, kStep, kHead>(ds + r * kStep, k + c, keys, dq + r * kHead + c);
-      c += kLane;
-    }
-  }
+  int64_t c = 0;
+  for (; head_size - c > 2 * kLanes<T>; c += 3 * kLanes<T>)
+    add_dq_columns<3, kStep, kHead>(ds, k + c, rows, keys, dq + c);
+  if (head_size - c > kLanes<T>)
+    add_dq_columns<2, kStep, kHead>(ds, k + c, rows, keys, dq + c);
+  else if (head_size > c)
+    add_dq_columns<1, kStep, kHead>(ds, k + c, rows, keys, dq + c);
 }
 
 // out [rows, kStep] = init[row] + X [rows, HS] · Y [HS, lanes], rows rounded up to whole tiles.
 template <int kStep, int kHead, class T>
 void product_rows(const T* x, const T* y, const T* init, int64_t rows, int64_t head_size, T* out) {
   for (int64_t r = 0; r < rows; r += kTileRows) {
-    Tile<T, kTileRows, 2> tile;
+    Tile<T, kTileRows, kTileVectors> tile;
 #pragma GCC unroll 16
-    for (int i = 0; i < kTileRows; ++i) tile.c[i][0] = tile.c[i][1] = broadcast(init[r + i]);
+    for (int i = 0; i < kTileRows; ++i)
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVectors; ++v) tile.c[i][v] = broadcast(init[r + i]);
     tile.template multiply<kHead, 1, kPanel<T>>(x + r * kHead, y, head_size);
     tile.template store_to<kStep>(out + r * kStep);
   }
@@ -405,8 +380,8 @@ __attribute__((noinline)) void backward_block(const AttentionBwd& a, int64_t pai
   } else {
     differentiate(count, work);
   }
-  Vector<T> one[2];
-  one[0] = one[1] = broadcast(T{1});
+  PanelVector<T> one;
+  for (Vector<T>& factor : one) factor = broadcast(T{1});
   for (int64_t p = 0; p < panels; ++p) {
     add_outer<kHead, kStep>(d_o, work.p + p * kPanel<T>, count, head_size, one, work.dv[p]);
     add_outer<kHead, kStep>(q, work.ds + p * kPanel<T>, count, head_size, one, work.dk[p]);

@@ -12,13 +12,10 @@ namespace {
 using std::int64_t;
 
 constexpr int64_t kSerialFlops = 200'000;  // less work than this is not worth a second thread
-constexpr int64_t kBlockTiles = 8;         // tiles of rows whose A is packed at a time; they share the L2 cache with B
+constexpr int64_t kBlockTiles = 14;        // tiles of rows whose A is packed at a time; they share the L2 cache with B
 
 // Where rows of the packed A begin: not a power of two, or all rows of a tile would meet in a few cache sets.
 constexpr int kRowStep = kGemmDepth + 16;
-
-template <class T>
-constexpr int kPanel = 2 * kLanes<T>;  // columns of C in a tile
 
 constexpr int64_t round_up(int64_t n, int64_t to) {
   return (n + to - 1) / to * to;
@@ -168,7 +165,7 @@ void block(const Gemm& g, const T* packed_b, int64_t row, int64_t rows, int64_t 
     for (int64_t tile = 0; tile < tiles; ++tile) {
       alignas(64) T sums[kTileRows * kPanel<T>];
       {
-        Tile<T, kTileRows, 2> c;
+        Tile<T, kTileRows, kTileVectors> c;
         c.clear();
         c.template multiply<kTransposed ? 1 : kRowStep, kTransposed ? kTileRows : 1, kPanel<T>>(
             packed_a + tile * kTileSize, packed_b + panel * depth * kPanel<T>, depth);

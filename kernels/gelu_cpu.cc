@@ -3,37 +3,12 @@
 
 #include "kernels/common/isa.h"
 #include "kernels/common/parallel.h"
-#include "kernels/common/vector_math.h"
+#include "kernels/gelu_gate.h"
 
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
 constexpr std::int64_t kGrain = 1 << 13;  // elements a thread is worth starting for
-
-// A gelu is x·gate(x): the gate and its derivative.
-template <class Real>
-struct Gate {
-  Real value, slope;
-};
-
-struct Erf {
-  template <class Real>
-  static ISOBAR_INLINE Gate<Real> gate(Real x) {
-    const Normal<Real> n = normal(x);
-    return {n.cdf, n.density};
-  }
-};
-
-struct Tanh {
-  // 0.5·(1 + tanh u) = 1/(1 + e⁻²ᵘ)
-  template <class Real>
-  static ISOBAR_INLINE Gate<Real> gate(Real x) {
-    constexpr Real kTwoRootTwoOverPi = Real(1.59576912160573071176);
-    const Real square = x * x;
-    const Real s = sigmoid(kTwoRootTwoOverPi * x * (Real(1) + Real(0.044715) * square));
-    return {s, s * (Real(1) - s) * kTwoRootTwoOverPi * (Real(1) + Real(3 * 0.044715) * square)};
-  }
-};
 
 template <class Kind, class T>
 void forward(const GeluFwd& a) {
@@ -70,14 +45,14 @@ void backward(const GeluBwd& a) {
 void gelu_fwd(const GeluFwd& a) {
   visit_floating(a.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    a.kind == Activation::gelu_tanh ? forward<Tanh, T>(a) : forward<Erf, T>(a);
+    a.kind == Activation::gelu_tanh ? forward<GeluTanh, T>(a) : forward<GeluErf, T>(a);
   });
 }
 
 void gelu_bwd(const GeluBwd& a) {
   visit_floating(a.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    a.kind == Activation::gelu_tanh ? backward<Tanh, T>(a) : backward<Erf, T>(a);
+    a.kind == Activation::gelu_tanh ? backward<GeluTanh, T>(a) : backward<GeluErf, T>(a);
   });
 }
 

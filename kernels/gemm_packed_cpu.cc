@@ -5,6 +5,7 @@
 #include "kernels/common/parallel.h"
 #include "kernels/common/scratch.h"
 #include "kernels/common/simd.h"
+#include "kernels/gelu_gate.h"
 
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
@@ -25,8 +26,9 @@ constexpr int64_t least(int64_t a, int64_t b) {
 }
 
 template <class In, class T>
-ISOBAR_INLINE void convert(const In* __restrict__ from, T* __restrict__ to, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(from[i]);
+ISOBAR_INLINE void convert_run(const In* __restrict__ from, T* __restrict__ to, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) to[i] = convert<T>(from[i]);
 }
 
 // Rows [row, row + rows) of op(A), terms [begin, begin + depth). A tile of the packed A is [kTileRows, kRowStep] when
@@ -41,9 +43,9 @@ void pack_a(const Gemm& g, int64_t row, int64_t rows, int64_t begin, int64_t dep
       for (int64_t i = 0; i < rows; i += kTileRows) {
         T* to = packed + i / kTileRows * kTileSize + k * kTileRows;
         if (rows - i >= kTileRows) {
-          convert(from + i, to, kTileRows);
+          convert_run(from + i, to, kTileRows);
         } else {
-          convert(from + i, to, rows - i);
+          convert_run(from + i, to, rows - i);
           for (int64_t j = rows - i; j < kTileRows; ++j) to[j] = T{0};
         }
       }
@@ -52,7 +54,7 @@ void pack_a(const Gemm& g, int64_t row, int64_t rows, int64_t begin, int64_t dep
     for (int64_t i = 0; i < round_up(rows, kTileRows); ++i) {
       T* to = packed + i * kRowStep;
       if (i < rows) {
-        convert(a + (row + i) * g.k + begin, to, depth);
+        convert_run(a + (row + i) * g.k + begin, to, depth);
       } else {
         for (int64_t k = 0; k < depth; ++k) to[k] = T{0};
       }
@@ -83,26 +85,13 @@ void pack_b(const Gemm& g, int64_t column, int64_t begin, int64_t depth, T* __re
       const In* from = b + (begin + k) * g.n + column;
       T* to = packed + k * kPanel<T>;
       if (width == kPanel<T>) {
-        convert(from, to, kPanel<T>);
+        convert_run(from, to, kPanel<T>);
       } else {
-        convert(from, to, width);
+        convert_run(from, to, width);
         for (int64_t j = width; j < kPanel<T>; ++j) to[j] = T{0};
       }
     }
   }
-}
-
-ISOBAR_INLINE float gelu_erf(float x) {
-  return 0.5f * x * (1.0f + __builtin_erff(x * 0.70710678118654752f));
-}
-ISOBAR_INLINE double gelu_erf(double x) {
-  return 0.5 * x * (1.0 + __builtin_erf(x * 0.70710678118654752));
-}
-ISOBAR_INLINE float gelu_tanh(float x) {
-  return 0.5f * x * (1.0f + __builtin_tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
-}
-ISOBAR_INLINE double gelu_tanh(double x) {
-  return 0.5 * x * (1.0 + __builtin_tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
 }
 
 // What is done with the sums of one tile. Sums over earlier terms are in `partial` (which is C itself when C has the
@@ -134,9 +123,11 @@ struct Epilogue {
       for (int64_t j = 0; j < width; ++j) pre[j] = static_cast<Out>(sums[j]);
     }
     if (g.activation == Activation::gelu_erf) {
-      for (int64_t j = 0; j < width; ++j) sums[j] = gelu_erf(sums[j]);
+#pragma omp simd
+      for (int64_t j = 0; j < width; ++j) sums[j] *= GeluErf::gate(sums[j]).value;
     } else if (g.activation == Activation::gelu_tanh) {
-      for (int64_t j = 0; j < width; ++j) sums[j] = gelu_tanh(sums[j]);
+#pragma omp simd
+      for (int64_t j = 0; j < width; ++j) sums[j] *= GeluTanh::gate(sums[j]).value;
     }
     for (int64_t j = 0; j < width; ++j) c[j] = static_cast<Out>(sums[j]);
   }

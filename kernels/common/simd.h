@@ -5,14 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/common/dtype.h"
 #include "kernels/common/isa.h"
+#include "kernels/common/vector_math.h"
 
 #if defined(ISOBAR_ISA_IS_avx512)
 #include <immintrin.h>
 #endif
-
-#define ISOBAR_INLINE inline __attribute__((always_inline))
 
 namespace isobar::cpu::ISOBAR_ISA {
 

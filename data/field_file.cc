@@ -20,12 +20,14 @@ constexpr const char* kFields = "fields";
 hdf5::DatasetInfo checked_fields(const hdf5::File& file) {
   if (!file.has(kFields)) {
     std::string held;
-    for (const std::string& name : file.datasets()) held += (held.empty() ? "" : ", ") + name;
-    fail(file.path(), " has no dataset 'fields'; it holds ", held.empty() ? "none" : held);
+    for (const std::string& name : file.names()) held += (held.empty() ? "" : ", ") + name;
+    fail(file.path(), " has no dataset 'fields'; it holds ", held.empty() ? "nothing" : held);
   }
   hdf5::DatasetInfo info = file.info(kFields);
   ISOBAR_CHECK(info.type == hdf5::Type::fp32, file.path(), ": 'fields' holds ", info.type_name,
                "; expected 32-bit float");
+  ISOBAR_CHECK(info.layout.missing_filter.empty(), file.path(), ": 'fields' is compressed with '",
+               info.layout.missing_filter, "', which this build of HDF5 cannot undo");
   ISOBAR_CHECK(info.shape.size() == 4, file.path(), ": 'fields' has shape ", shape_text(info.shape),
                "; expected four dimensions (time, channel, latitude, longitude)");
   ISOBAR_CHECK(std::ranges::all_of(info.shape, [](std::int64_t extent) { return extent > 0; }), file.path(),

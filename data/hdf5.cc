@@ -18,7 +18,7 @@ namespace isobar::hdf5 {
 namespace {
 
 // Beyond this many chunks their addresses are not asked for: each question walks the index from its start.
-constexpr hsize_t kMostAddresses = 4096;
+constexpr hsize_t kMostAddresses = 2048;
 
 // Holds the one lock of the library. The library keeps its error printing a thread, hence the switch here.
 class Lock {
@@ -135,13 +135,14 @@ Layout layout_of(const Handle& dataset, hid_t type) {
     H5Pget_chunk(creation.get(), static_cast<int>(chunk.size()), chunk.data());
     layout.chunk.assign(chunk.begin(), chunk.end());
     // A chunk that was never written reads as the fill value, which the library knows.
-    if (stored_chunks(dataset) != product(chunk_grid(shape, layout.chunk))) return layout;
-    layout.kind = Layout::Kind::chunked;
+    if (stored_chunks(dataset) == product(chunk_grid(shape, layout.chunk))) layout.kind = Layout::Kind::chunked;
     for (int i = 0; i < H5Pget_nfilters(creation.get()); ++i) {
       std::size_t parameters = 0;
       unsigned flags = 0, config = 0;
-      const H5Z_filter_t filter =
-          H5Pget_filter2(creation.get(), static_cast<unsigned>(i), &flags, &parameters, nullptr, 0, nullptr, &config);
+      char name[64] = "";
+      const H5Z_filter_t filter = H5Pget_filter2(creation.get(), static_cast<unsigned>(i), &flags, &parameters, nullptr,
+                                                 sizeof name, name, &config);
+      if (H5Zfilter_avail(filter) <= 0) layout.missing_filter = name[0] ? name : "filter " + std::to_string(filter);
       layout.filters.push_back(filter == H5Z_FILTER_SHUFFLE   ? Filter::shuffle
                                : filter == H5Z_FILTER_DEFLATE ? Filter::deflate
                                                               : Filter::other);
@@ -204,12 +205,20 @@ struct File::Handles {
     if (!temporary.empty()) ::unlink(temporary.c_str());
   }
 
-  // The caller holds the lock.
+  // The caller holds the lock, here and below.
+  hsize_t user_block() const {
+    const Handle creation(H5Fget_create_plist(file.get()), H5Pclose);
+    hsize_t size = 0;
+    H5Pget_userblock(creation.get(), &size);
+    return size;
+  }
+
   const Handle& dataset(const std::string& path, const std::string& name) const {
     const auto found = datasets.find(name);
     if (found != datasets.end()) return found->second;
+    ISOBAR_CHECK(H5Lexists(file.get(), name.c_str(), H5P_DEFAULT) > 0, path, " has no dataset '", name, "'");
     Handle opened(H5Dopen2(file.get(), name.c_str(), H5P_DEFAULT), H5Dclose);
-    ISOBAR_CHECK(opened, path, " has no dataset '", name, "'");
+    ISOBAR_CHECK(opened, path, ": '", name, "' cannot be opened: it is damaged, no dataset, or of a newer HDF5 format");
     return datasets.emplace(name, std::move(opened)).first->second;
   }
 
@@ -291,19 +300,18 @@ void File::close() {
 
 bool File::has(const std::string& dataset) const {
   const Lock lock;
-  return Handle(H5Dopen2(handles_->file.get(), dataset.c_str(), H5P_DEFAULT), H5Dclose) ? true : false;
+  return H5Lexists(handles_->file.get(), dataset.c_str(), H5P_DEFAULT) > 0;
 }
 
-std::vector<std::string> File::datasets() const {
+std::vector<std::string> File::names() const {
   const Lock lock;
-  std::vector<std::string> names;
-  const auto visit = [](hid_t group, const char* name, const H5L_info_t*, void* out) -> herr_t {
-    if (Handle(H5Dopen2(group, name, H5P_DEFAULT), H5Dclose))
-      static_cast<std::vector<std::string>*>(out)->push_back(name);
+  std::vector<std::string> found;
+  const auto visit = [](hid_t, const char* name, const H5L_info_t*, void* out) -> herr_t {
+    static_cast<std::vector<std::string>*>(out)->push_back(name);
     return 0;
   };
-  H5Literate(handles_->file.get(), H5_INDEX_NAME, H5_ITER_INC, nullptr, visit, &names);
-  return names;
+  H5Literate(handles_->file.get(), H5_INDEX_NAME, H5_ITER_INC, nullptr, visit, &found);
+  return found;
 }
 
 DatasetInfo File::info(const std::string& dataset) const {
@@ -371,7 +379,7 @@ std::vector<ChunkAddress> File::chunk_addresses(const std::string& dataset) cons
   const std::size_t rank = about.shape.size();
   const std::vector<hsize_t> grid = chunk_grid(about.shape, about.layout.chunk);
   const hsize_t stored = stored_chunks(handle);
-  if (stored != product(grid) || stored > kMostAddresses) return {};
+  if (stored != product(grid) || stored > kMostAddresses || handles_->user_block() > 0) return {};
 
   const Handle space(H5Dget_space(handle.get()), H5Sclose);
   std::vector<ChunkAddress> addresses(stored);

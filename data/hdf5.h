@@ -24,6 +24,7 @@ struct Layout {
   std::uint64_t offset = 0;         // contiguous: of the first byte in the file
   std::vector<std::int64_t> chunk;  // chunked: its shape, one extent a dimension
   std::vector<Filter> filters;      // chunked: in the order they were applied when writing
+  std::string missing_filter;       // the name of a filter that this build of the library cannot undo; else empty
   bool native = false;              // elements are little-endian IEEE fp32, so that bytes can be used as they are
 };
 
@@ -56,8 +57,9 @@ class File {
   ~File();
 
   const std::string& path() const { return path_; }
+  // Whether there is something of this name; opening it may still fail.
   bool has(const std::string& dataset) const;
-  std::vector<std::string> datasets() const;  // names in the root group, sorted
+  std::vector<std::string> names() const;  // of what is in the root group, sorted
   DatasetInfo info(const std::string& dataset) const;
 
   // A box of a dataset, converted to fp32. `start` and `count` have one entry a dimension.
@@ -69,7 +71,7 @@ class File {
 
   // Raw access to a chunked dataset. Chunks are counted row-major over the grid of chunks.
   // The addresses of all chunks; empty where there are so many that asking for them one by one (each question walks
-  // the index) would take seconds.
+  // the index) would take long, and in a file with a user block, which not every version of the library adds.
   std::vector<ChunkAddress> chunk_addresses(const std::string& dataset) const;
   // The stored bytes of one chunk; sets `skipped_filters`.
   std::vector<unsigned char> raw_chunk(const std::string& dataset, std::span<const std::int64_t> start,

@@ -90,6 +90,17 @@ TEST_CASE("dataset: what the fast ways do not know is read through the library")
   check_all_steps(folder / "2001.h5", shape, 2, 1);
 }
 
+TEST_CASE("dataset: a user block before the HDF5 file shifts all that is stored") {
+  const testing::TemporaryFolder folder;
+  const FieldsShape shape = {3, 2, 4, 5};
+  for (const hdf5::Storage& storage :
+       {hdf5::Storage{}, hdf5::Storage{.chunk = {1, 2, 4, 5}}, hdf5::Storage{.chunk = {2, 2, 4, 5}, .deflate = 1}}) {
+    write_fields(folder / "plain.h5", shape, 0, storage);
+    testing::write_text(folder / "a.h5", std::string(512, ' ') + read_file(folder / "plain.h5"));
+    check_all_steps(folder / "a.h5", shape, 3, 5);
+  }
+}
+
 TEST_CASE("dataset: so many chunks that their addresses are not asked for") {
   const testing::TemporaryFolder folder;
   const FieldsShape shape = {60, 2, 6, 6};

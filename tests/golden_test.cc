@@ -306,13 +306,20 @@ TEST_CASE("lower precisions err at most twice as much as PyTorch in the same pre
       check_budget("gradient of " + names[i], pass.gradients.at(names[i]), golden.values("gradient." + names[i]),
                    gradients[2 * i], norm(golden.values("gradient." + scale_name(names[i]))));
 
+    // Adam divides a gradient by its own size, so that a rounding error can turn a single small update around: the ten
+    // updates are compared as one vector over all parameters.
     const Training training = train(golden, arithmetic, "adam");
+    std::vector<double> errors, changes, allowed;
     for (std::size_t i = 0; i < names.size(); ++i) {
       if (names[i].find("attn.k.bias") != std::string::npos) continue;
-      const std::vector<double> start = weights.values(names[i]);
-      check_budget("update of " + names[i], difference(training.weights.at(names[i]), start),
-                   difference(golden.values("adam." + names[i]), start), update[2 * i]);
+      const std::vector<double> expected = golden.values("adam." + names[i]), start = weights.values(names[i]);
+      REQUIRE(finite(training.weights.at(names[i])));
+      errors.push_back(norm(difference(training.weights.at(names[i]), expected)));
+      changes.push_back(norm(difference(expected, start)));
+      allowed.push_back(update[2 * i] * changes.back());
     }
+    INFO("update: relative error " << norm(errors) / norm(changes) << ", PyTorch's " << norm(allowed) / norm(changes));
+    CHECK(norm(errors) <= 2 * norm(allowed) + 0x1p-24 * norm(changes));
   }
 }
 

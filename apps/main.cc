@@ -33,6 +33,8 @@ int main(int argc, char** argv) {
   CLI::App app{"isobar trains vision transformers that forecast the weather, on CPUs and NVIDIA GPUs.", "isobar"};
   app.set_version_flag("--version", std::string("isobar ") + isobar::kVersion);
   app.require_subcommand(1);
+  isobar::register_train(app);
+  isobar::register_forecast(app);
   isobar::register_info(app);
   isobar::register_mesh(app);
   isobar::register_data(app);

@@ -23,6 +23,12 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+std::string memory_line(const char* when) {
+  std::string report = memory_report();
+  while (report.ends_with('\n')) report.pop_back();
+  return text("Memory ", when, ":\n", report);
+}
+
 bool profiling_is_on() {
   const char* value = std::getenv("ENABLE_PROFILING");
   return value != nullptr && std::string_view(value) == "1";
@@ -52,7 +58,7 @@ TrainingRun::TrainingRun(RunFolder& folder, TrainingData& data, Forecaster& fore
   folder_.log(text("ViT with ", forecaster_.parameters().count(), " parameters on ", name_of(forecaster_.device().kind),
                    "; ", data_.samples(), " training samples, ", data_.iterations_per_epoch(), " iterations an epoch, ",
                    data_.valid_samples().size(), " validation samples"));
-  folder_.log("Memory before the first iteration:\n" + memory_report());
+  folder_.log(memory_line("before the first iteration"));
 }
 
 TrainingRun::~TrainingRun() {
@@ -116,7 +122,7 @@ void TrainingRun::step() {
     since_line_ = {};
   }
   progress_.update(iteration, result.loss);
-  if (total_.iterations == 1) folder_.log("Memory after the first iteration:\n" + memory_report());
+  if (total_.iterations == 1) folder_.log(memory_line("after the first iteration"));
 }
 
 void TrainingRun::validate() {

@@ -1,0 +1,32 @@
+#include "apps/config_options.h"
+
+#include <omp.h>
+
+#include "kernels/common/check.h"
+#include "kernels/common/cuda_runtime.h"
+
+namespace isobar {
+
+Device ConfigOptions::use_device() const {
+  if (threads > 0) omp_set_num_threads(threads);
+  if (device == "cpu" || (device == "auto" && gpu::device_count() == 0)) return {DeviceKind::cpu, 0};
+  if (device == "emulator") return {DeviceKind::emulator, 0};
+  ISOBAR_CHECK(kHasCuda, "--device cuda: this isobar was built without CUDA");
+  ISOBAR_CHECK(gpu::device_count() > 0, "--device cuda: there is no NVIDIA GPU, or no driver for it");
+  gpu::set_device(0);
+  return {DeviceKind::cuda, 0};
+}
+
+void add_config_options(CLI::App& command, ConfigOptions& options) {
+  command.add_option("--config", options.config, "a config's NAME, or FILE.json[:NAME]");
+  command.add_option("--set", options.assignments, "KEY=VALUE: sets a config key; repeatable, wins over the file")
+      ->allow_extra_args(false);
+  std::vector<std::string> devices{"auto", "cpu", "cuda"};
+  if (kHasEmulator) devices.emplace_back("emulator");
+  command.add_option("--device", options.device, "where to compute")
+      ->check(CLI::IsMember(devices))
+      ->capture_default_str();
+  command.add_option("--threads", options.threads, "threads on the CPU (0: all cores)")->check(CLI::NonNegativeNumber);
+}
+
+}  // namespace isobar

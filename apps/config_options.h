@@ -1,0 +1,25 @@
+// The options that train and forecast share: which config, which keys, which device, how many threads.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/json_config.h"
+#include "kernels/common/device.h"
+
+namespace isobar {
+
+struct ConfigOptions {
+  std::string config;                    // empty: not given
+  std::vector<std::string> assignments;  // of --set
+  std::string device = "auto";
+  int threads = 0;  // 0: as many as the machine has
+
+  // The device asked for, with the number of threads set. Throws Error where there is no such device.
+  Device use_device() const;
+};
+
+void add_config_options(CLI::App& command, ConfigOptions& options);
+
+}  // namespace isobar

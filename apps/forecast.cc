@@ -1,0 +1,170 @@
+// isobar forecast: weights + data -> forecasts of several steps, their scores beside persistence, and an HDF5 file.
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "apps/commands.h"
+#include "apps/config_options.h"
+#include "data/latitude.h"
+#include "engine/atomic_file.h"
+#include "engine/checkpoint.h"
+#include "kernels/common/check.h"
+#include "models/rollout.h"
+#include "models/training_data.h"
+#include "models/weights.h"
+
+namespace isobar {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct ForecastOptions {
+  ConfigOptions config;
+  std::string weights, data, stats, out, scores, starts;
+  std::optional<std::int64_t> start;
+  std::int64_t steps = 1;
+};
+
+// "A:B:S" as Python's range(A, B, S); S may be left out.
+std::vector<std::int64_t> parse_range(const std::string& text) {
+  std::smatch parts;
+  ISOBAR_CHECK(std::regex_match(text, parts, std::regex(R"((\d{1,15}):(\d{1,15})(?::(\d{1,15}))?)")), "--starts ", text,
+               " is not of the form A:B:S");
+  const std::int64_t step = parts[3].matched ? std::stoll(parts[3]) : 1;
+  ISOBAR_CHECK(step > 0, "--starts ", text, ": the step must be above 0");
+  std::vector<std::int64_t> starts;
+  for (std::int64_t start = std::stoll(parts[1]); start < std::stoll(parts[2]); start += step) starts.push_back(start);
+  ISOBAR_CHECK(!starts.empty(), "--starts ", text, " is empty");
+  return starts;
+}
+
+std::vector<std::int64_t> starts_of(const ForecastOptions& o) {
+  ISOBAR_CHECK(o.start.has_value() != !o.starts.empty(), "give either --start or --starts");
+  ISOBAR_CHECK(!o.out.empty() || !o.starts.empty() || !o.scores.empty(), "--out is missing: where the forecast goes");
+  return o.start ? std::vector<std::int64_t>{*o.start} : parse_range(o.starts);
+}
+
+bool holds_fields(const fs::path& folder) {
+  if (!fs::is_directory(folder)) return false;
+  const auto is_h5 = [](const fs::directory_entry& entry) { return entry.path().extension() == ".h5"; };
+  return std::any_of(fs::directory_iterator(folder), fs::directory_iterator(), is_h5);
+}
+
+fs::path fields_of(const fs::path& data) {
+  for (const char* part : {"test", "valid"}) {
+    if (holds_fields(data / part)) return data / part;
+  }
+  return data;
+}
+
+// Where the statistics of --data are: DIR/stats, else DIR; of a file, its folder's or the layout's around it.
+fs::path statistics_of(const ForecastOptions& o) {
+  if (!o.stats.empty()) return o.stats;
+  const fs::path data = fs::absolute(o.data).lexically_normal();
+  const fs::path folder = fs::is_directory(data) ? data : data.parent_path();
+  for (const fs::path& candidate : {folder / "stats", folder, folder.parent_path() / "stats"}) {
+    if (fs::exists(candidate / "global_means.npy")) return candidate;
+  }
+  return folder;
+}
+
+// What the weights say of themselves; none for weights from elsewhere.
+std::optional<ModelDescription> describe(const fs::path& file) {
+  const SafetensorsFile weights(file);
+  return has_description(weights) ? std::optional(description_of(weights)) : std::nullopt;
+}
+
+Config config_of(const ForecastOptions& o, const std::optional<ModelDescription>& description) {
+  ISOBAR_CHECK(description || !o.config.config.empty() || !o.config.assignments.empty(), o.weights,
+               " does not say what model it is of: give --config or --set");
+  NamedConfig named;
+  if (description && o.config.config.empty()) {
+    named.entries = entries_from(to_json(description->config), o.weights);
+  } else {
+    named = load_config(o.config.config.empty() ? "base" : o.config.config, config_search_path());
+  }
+  for (const std::string& assignment : o.config.assignments) set_from_assignment(named.entries, assignment);
+  Config config = config_from(named.entries);
+  if (description) config.channel_names = description->grid.channel_names;
+  return config;
+}
+
+Era5Dataset open_data(const ForecastOptions& o, const Config& config) {
+  return Era5Dataset({.paths = {fields_of(o.data).string()},
+                      .channels = config.channel_names.value_or(std::vector<std::string>()),
+                      .height = config.img_size[0],
+                      .width = config.img_size[1],
+                      .dt = config.dt,
+                      .range = std::nullopt});
+}
+
+Grid grid_of(const ForecastOptions& o, const Config& config, const Era5Dataset& dataset,
+             const std::optional<ModelDescription>& description) {
+  const fs::path folder = statistics_of(o);
+  const bool own = description && o.stats.empty();
+  return {.channel_names = channel_names_of(config, dataset),
+          .statistics = own ? description->grid.statistics
+                            : load_statistics((folder / "global_means.npy").string(),
+                                              (folder / "global_stds.npy").string(), config.n_in_channels),
+          .row_weights = latitude_weights(dataset),
+          .latitudes = dataset.latitudes(),
+          .longitudes = dataset.longitudes()};
+}
+
+Tensor climatology_for(const ForecastOptions& o, const Forecaster& forecaster) {
+  const fs::path file = statistics_of(o) / "time_means.npy";
+  if (!fs::exists(file)) {
+    std::cout << "no " << file.string() << ": no ACC" << std::endl;
+    return {};
+  }
+  const Config& config = forecaster.config();
+  return forecaster.climatology_of(
+      load_time_means(file.string(), config.n_in_channels, config.img_size[0], config.img_size[1]));
+}
+
+void forecast(const ForecastOptions& o) {
+  const std::vector<std::int64_t> starts = starts_of(o);
+  const Device device = o.config.use_device();
+  const fs::path file = fs::is_directory(o.weights) ? find_best(o.weights) / "model.safetensors" : fs::path(o.weights);
+  const std::optional<ModelDescription> description = describe(file);
+  const Config config = config_of(o, description);
+  const Era5Dataset dataset = open_data(o, config);
+  Forecaster forecaster(config, grid_of(o, config, dataset, description), device);
+  read_model(file, forecaster);
+
+  Rollout rollout(forecaster, dataset, o.steps, climatology_for(o, forecaster));
+  const std::vector<float> fields = rollout.run(starts.front());
+  for (std::size_t i = 1; i < starts.size(); ++i) rollout.run(starts[i]);
+  if (!o.out.empty()) write_forecast(o.out, fields, o.steps, forecaster.output_names(), dataset);
+  if (!o.scores.empty()) write_file_atomically(o.scores, rollout.scores().dump(2) + "\n");
+  std::cout << rollout.table() << std::flush;
+}
+
+}  // namespace
+
+void register_forecast(CLI::App& app) {
+  auto options = std::make_shared<ForecastOptions>();
+  CLI::App* command = app.add_subcommand("forecast", "Forecast from a trained model, and score it");
+  command->add_option("--weights", options->weights, "FILE.safetensors, or a run's folder (its best weights)")
+      ->required();
+  add_config_options(*command, options->config);
+  command->add_option("--data", options->data, "a folder (its test/ or valid/, else itself) or an .h5 file")
+      ->required();
+  command->add_option("--stats", options->stats, "a folder with global_means.npy, global_stds.npy, time_means.npy");
+  command->add_option("--start", options->start, "the step to start from, counted over the files in order");
+  command->add_option("--starts", options->starts, "A:B:S: many starts, scored together");
+  command->add_option("--steps", options->steps, "how many steps of the model")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--out", options->out, "FILE.h5 for the forecast (of the first start)");
+  command->add_option("--scores", options->scores, "FILE.json for RMSE and ACC");
+  command->callback([options] { forecast(*options); });
+}
+
+}  // namespace isobar

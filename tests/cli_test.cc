@@ -1,0 +1,131 @@
+// The command itself, run as a process: exit statuses, one line on stderr, flags and what a run leaves behind.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "engine/atomic_file.h"
+#include "tests/testing.h"
+
+using isobar::read_file;
+using isobar::testing::ContainsSubstring;
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+// A folder of its own, removed in the end.
+class Scratch {
+ public:
+  Scratch() {
+    static int count = 0;
+    path_ = fs::temp_directory_path() / ("isobar_cli_test_" + std::to_string(getpid()) + "_" + std::to_string(count++));
+    fs::remove_all(path_);
+    fs::create_directories(path_);
+  }
+  ~Scratch() { fs::remove_all(path_); }
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  fs::path path_;
+};
+
+struct Outcome {
+  int status = 0;
+  std::string out, err;
+};
+
+// Runs `isobar ARGUMENTS` in the shell, with `environment` before it.
+Outcome isobar_command(const std::string& arguments, const std::string& environment = "") {
+  const Scratch scratch;
+  const std::string command =
+      environment + " " + ISOBAR_BINARY + " " + arguments + " >" + scratch / "out" + " 2>" + scratch / "err";
+  const int status = std::system(command.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(scratch / "out"), read_file(scratch / "err")};
+}
+
+void check_error(const Outcome& outcome, const std::string& words) {
+  CHECK(outcome.status == 1);
+  CHECK(outcome.err.starts_with("isobar: "));
+  CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
+  CHECK_THAT(outcome.err, ContainsSubstring(words));
+}
+
+}  // namespace
+
+TEST_CASE("a wrong command line is one line on stderr and status 1") {
+  const auto [arguments, words] = GENERATE(table<std::string, std::string>({
+      {"", "subcommand"},
+      {"fly", "fly"},
+      {"train --colour blue", "--colour"},
+      {"train --threads many", "--threads"},
+      {"train --threads -1", "--threads"},
+      {"train --device tpu", "tpu"},
+      {"train --resume --overwrite", "--resume"},
+      {"train --ranks 2", "--ranks 2"},
+      {"train --tensor_parallel 2", "--tensor-parallel 2"},
+      {"train --config tyny", "did you mean tiny?"},
+      {"train --config none.json", "none.json"},
+      {"train --set embed_dmi=8", "did you mean embed_dim?"},
+      {"train --set depth", "KEY=VALUE"},
+      {"train --set depth=two", "config key depth in --set must be an integer"},
+      {"train --set=dtype=fp64 --amp_mode bf16", "config key amp_mode in --amp-mode"},
+      {"train --num_iters 0", "config key num_iters in --num-iters"},
+      {"train --data /nowhere", "--data /nowhere"},
+      {"train --run-dir /dev/null --config tiny", "/dev/null"},
+      {"forecast", "--weights"},
+      {"forecast --weights w --data d --steps 0", "--steps"},
+      {"forecast --weights w --data d", "--start"},
+      {"forecast --weights w --data d --start 1", "--out"},
+      {"forecast --weights w --data d --starts 3:1:1", "empty"},
+      {"forecast --weights w --data d --starts 1:x", "A:B:S"},
+      {"forecast --weights /none.safetensors --data d --start 0 --out o.h5", "/none.safetensors"},
+      {"mesh --dp 0", "dp"},
+      {"mesh --tp 2 --order cp-dp", "leaves out tp"},
+  }));
+  CAPTURE(arguments);
+  check_error(isobar_command(arguments), words);
+}
+
+TEST_CASE("help and version go to stdout") {
+  for (const std::string command : {"", "train", "forecast", "info", "mesh"}) {
+    const Outcome help = isobar_command(command + " --help");
+    CHECK(help.status == 0);
+    CHECK(help.err.empty());
+    CHECK_THAT(help.out, ContainsSubstring("--help"));
+  }
+  CHECK_THAT(isobar_command("train --help").out, ContainsSubstring("--local-batch-size"));
+  const Outcome version = isobar_command("--version");
+  CHECK(version.status == 0);
+  CHECK_THAT(version.out, ContainsSubstring("isobar 0."));
+}
+
+TEST_CASE("info tells version, build and devices") {
+  const json info = json::parse(isobar_command("info --json").out);
+  CHECK(info.at("version").is_string());
+  CHECK(info.at("build").at("cuda").is_boolean());
+  CHECK(info.at("devices").at(0).at("kind") == "cpu");
+  CHECK_THAT(isobar_command("info").out, ContainsSubstring("isobar ") && ContainsSubstring("threads"));
+}
+
+TEST_CASE("mesh prints ranks and groups") {
+  const Outcome mesh = isobar_command("mesh --dp 2 --tp 2 --order tp-dp");
+  CHECK(mesh.status == 0);
+  CHECK_THAT(mesh.out, ContainsSubstring("tp groups: {0,1} {2,3}") && ContainsSubstring("dp groups: {0,2} {1,3}"));
+}
+
+TEST_CASE("configs are found through ISOBAR_CONFIG_PATH") {
+  const Scratch folder;
+  std::ofstream(folder / "mine.json") << R"({"extends": "base", "embed_dim": 7})";
+  check_error(isobar_command("train --config mine", "ISOBAR_CONFIG_PATH=" + folder / ""),
+              "config key embed_dim in " + folder / "mine.json");
+  check_error(isobar_command("train --config mine"), "no config 'mine'");
+  check_error(isobar_command("train", "ISOBAR_CONFIG_PATH=/nowhere"), "ISOBAR_CONFIG_PATH names /nowhere");
+}

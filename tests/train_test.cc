@@ -1,0 +1,349 @@
+// Whole runs of the command on small data: what a run leaves behind, resuming bit for bit, forecasts.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "data/hdf5.h"
+#include "data/npy.h"
+#include "engine/atomic_file.h"
+#include "engine/safetensors.h"
+#include "tests/testing.h"
+
+using isobar::read_file;
+using isobar::testing::Approx;
+using isobar::testing::ContainsSubstring;
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+constexpr std::int64_t kChannels = 3, kHeight = 8, kWidth = 16;
+const std::vector<std::string> kNames{"u10", "v10", "t2m"};
+
+// Waves that travel east: a model can learn them, persistence cannot.
+void write_year(const fs::path& file, std::int64_t steps, const std::vector<std::string>& names) {
+  std::vector<float> fields;
+  for (std::int64_t t = 0; t < steps; ++t) {
+    for (std::int64_t i = 0; i < kChannels * kHeight * kWidth; ++i) {
+      const std::int64_t c = i / (kHeight * kWidth), h = i / kWidth % kHeight, w = i % kWidth;
+      const double wave = std::sin(2 * M_PI * (w - t * (1 + c)) / kWidth + static_cast<double>(h));
+      fields.push_back(static_cast<float>(100 * c + (1 + c) * wave));
+    }
+  }
+  fs::create_directories(file.parent_path());
+  isobar::hdf5::File h5 = isobar::hdf5::File::create(file.string());
+  h5.write("fields", std::array{steps, kChannels, kHeight, kWidth}, std::span<const float>(fields));
+  h5.write("channel", names);
+  h5.close();
+}
+
+// Data in the tutorial's layout, and a config for it; all removed in the end.
+class Playground {
+ public:
+  Playground() {
+    static int count = 0;
+    path_ =
+        fs::temp_directory_path() / ("isobar_train_test_" + std::to_string(getpid()) + "_" + std::to_string(count++));
+    fs::remove_all(path_);
+    write_year(path_ / "data/train/2001.h5", 27, kNames);  // 26 samples
+    write_year(path_ / "data/valid/2002.h5", 6, kNames);
+    write_year(path_ / "data/test/2003.h5", 9, kNames);
+    fs::create_directories(path_ / "data/stats");
+    const std::array<std::int64_t, 4> shape{1, kChannels, 1, 1};
+    isobar::write_npy(*this / "data/stats/global_means.npy", shape,
+                      std::span<const double>(std::array{0., 100., 200.}));
+    isobar::write_npy(*this / "data/stats/global_stds.npy", shape, std::span<const double>(std::array{0.7, 1.4, 2.1}));
+    std::vector<float> means;
+    for (std::int64_t i = 0; i < kChannels * kHeight * kWidth; ++i) means.push_back(100.F * (i / (kHeight * kWidth)));
+    isobar::write_npy(*this / "data/stats/time_means.npy", std::array{std::int64_t{1}, kChannels, kHeight, kWidth},
+                      std::span<const float>(means));
+    std::ofstream(path_ / "small.json") << R"({
+      "embed_dim": 16, "depth": 1, "num_heads": 2, "patch_size": 4, "img_size": [8, 16],
+      "n_in_channels": 3, "n_out_channels": 3, "predict_change": true, "time_features": true, "dropout": 0.1,
+      "global_batch_size": 4, "grad_accumulation": 2, "num_iters": 14, "lr": 2e-3, "log_every": 2,
+      "checkpoint_every": 2, "validate_every": 4, "keep_checkpoints": 0})";
+  }
+  ~Playground() { fs::remove_all(path_); }
+  Playground(const Playground&) = delete;
+  Playground& operator=(const Playground&) = delete;
+
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+  std::string train(const std::string& run, const std::string& more = "") const {
+    return "train --config " + *this / "small.json" + " --data " + *this / "data" + " --run-dir " + *this / run +
+           " --threads 1 --device cpu " + more;
+  }
+
+ private:
+  fs::path path_;
+};
+
+struct Outcome {
+  int status = 0;
+  std::string out, err;
+};
+
+// Starts `isobar ARGUMENTS` and waits for it; `meanwhile` runs beside it with its process id.
+Outcome isobar_command(const Playground& playground, const std::string& arguments,
+                       const std::function<void(pid_t)>& meanwhile = {}) {
+  const std::string out = playground / "out", err = playground / "err";
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::string command = std::string("exec ") + ISOBAR_BINARY + " " + arguments + " >" + out + " 2>" + err;
+    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    _exit(127);
+  }
+  if (meanwhile) meanwhile(child);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), read_file(out), read_file(err)};
+}
+
+void check_error(const Outcome& outcome, const std::string& words) {
+  CHECK(outcome.status == 1);
+  CHECK(outcome.err.starts_with("isobar: "));
+  CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
+  CHECK_THAT(outcome.err, ContainsSubstring(words));
+}
+
+void check_done(const Outcome& outcome) {
+  CHECK(outcome.status == 0);
+  CHECK(outcome.err == "");
+}
+
+// Sends a signal as soon as a file is there.
+std::function<void(pid_t)> signal_when(const std::string& file, int signal) {
+  return [=](pid_t child) {
+    for (int i = 0; i < 3000 && !fs::exists(file); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    kill(child, signal);
+  };
+}
+
+std::vector<json> metrics_of(const std::string& run) {
+  std::istringstream lines(read_file(run + "/metrics.jsonl"));
+  std::vector<json> metrics;
+  for (std::string line; std::getline(lines, line);) {
+    metrics.push_back(json::parse(line));
+    metrics.back().erase("samples_per_second");  // the only figure that time has a part in
+  }
+  return metrics;
+}
+
+void check_same_end(const std::string& run, const std::string& other) {
+  for (const std::string file : {"model.safetensors", "optimizer.safetensors"}) {
+    CHECK(read_file(run + "/checkpoints/step_00000014/" + file) ==
+          read_file(other + "/checkpoints/step_00000014/" + file));
+    CHECK(read_file(run + "/best/" + file) == read_file(other + "/best/" + file));
+  }
+  CHECK(metrics_of(run) == metrics_of(other));
+}
+
+}  // namespace
+
+TEST_CASE("a run leaves its files, and they say what they should") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run")));
+  const std::string run = here / "run";
+
+  std::vector<std::int64_t> trained, validated;
+  for (const json& line : metrics_of(run)) {
+    (line.at("event") == "train" ? trained : validated).push_back(line.at("iteration"));
+    CHECK(line.at("epoch") == (line.at("iteration").get<int>() + 5) / 6);  // 26 samples: 6 batches of 4
+    CHECK(std::isfinite(line.at("loss").get<double>()));
+    if (line.at("event") == "train") CHECK(line.at("lr").get<double>() > 0);
+    if (line.at("event") == "valid") CHECK(line.at("rmse").size() == 3);
+  }
+  CHECK(trained == std::vector<std::int64_t>{2, 4, 6, 8, 10, 12, 14});
+  CHECK(validated == std::vector<std::int64_t>{0, 4, 8, 12, 14});
+
+  const json summary = json::parse(read_file(run + "/summary.json"));
+  for (const char* key :
+       {"device", "precision", "parameters", "iterations", "train_loss", "val_loss", "val_rmse", "persistence_rmse",
+        "val_rmse_physical", "persistence_rmse_physical", "samples_per_second", "peak_memory_bytes", "wall_seconds"}) {
+    CHECK(summary.contains(key));
+  }
+  CHECK(summary.at("iterations") == 14);
+  CHECK(summary.at("val_rmse_physical").at("t2m").get<double>() ==
+        Approx(2.1 * summary.at("val_rmse").at("t2m").get<double>()));
+  // The wave of channel c moves c + 1 columns a step: its change has amplitude 2 sin(π (c + 1) / 16) times its own.
+  CHECK(summary.at("persistence_rmse_physical").at("v10").get<double>() ==
+        Approx(2 * std::sqrt(2.0) * std::sin(M_PI * 2 / 16)).epsilon(1e-4));
+  CHECK(metrics_of(run).back().at("rmse") == summary.at("val_rmse"));
+
+  for (const char* file : {"config.json", "out.log", "best/model.safetensors", "images/map_t2m_00000014.png",
+                           "checkpoints/step_00000014/state.json"}) {
+    CHECK(fs::exists(run + "/" + file));
+  }
+  CHECK(std::distance(fs::directory_iterator(run + "/logs"), fs::directory_iterator()) == 1);
+  const std::string log = read_file(run + "/out.log");
+  for (const char* line : {"rank 0, data loader initialized", "Starting Training Loop...", "Time taken for epoch 1 is ",
+                           "  Avg train loss=", "  Avg val loss=", "  Total validation time: ", "DONE ---- rank 0"}) {
+    CHECK_THAT(log, ContainsSubstring(line));
+  }
+}
+
+TEST_CASE("config.json repeats a run") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--set seed=3 --num_iters 4")));
+  const std::string again = "train --config " + here / "run/config.json" + " --threads 1 --device cpu --run-dir ";
+  check_done(isobar_command(here, again + here / "again"));
+  const std::string file = "/checkpoints/step_00000004/model.safetensors";
+  CHECK(read_file(here / "run" + file) == read_file(here / "again" + file));
+  CHECK(read_file(here / "run/config.json") == read_file(here / "again/config.json"));
+  check_done(isobar_command(here, again + here / "other" + " --set seed=4"));
+  CHECK(read_file(here / "run" + file) != read_file(here / "other" + file));
+}
+
+TEST_CASE("a run that was stopped or killed and resumed ends with the same bits") {
+  const Playground here;
+  const std::string precision = GENERATE("--amp_mode none", "--amp_mode fp16");
+  check_done(isobar_command(here, here.train("whole", precision)));
+  const int signal = GENERATE(SIGTERM, SIGINT, SIGUSR1, SIGKILL);
+  const Outcome stopped = isobar_command(here, here.train("broken", precision),
+                                         signal_when(here / "broken/checkpoints/step_00000004", signal));
+  CAPTURE(precision, signal);
+  if (signal == SIGKILL) {
+    CHECK(stopped.status == -SIGKILL);
+  } else {
+    CHECK(stopped.status == 75);
+    CHECK(stopped.err == "");
+    CHECK_THAT(stopped.out, ContainsSubstring("--resume"));
+  }
+  CHECK_FALSE(fs::exists(here / "broken/summary.json"));
+  check_done(isobar_command(here, here.train("broken", precision + " --resume")));
+  check_same_end(here / "whole", here / "broken");
+
+  const Outcome finished = isobar_command(here, here.train("broken", precision + " --resume"));
+  check_done(finished);
+  CHECK_THAT(finished.out, ContainsSubstring("is finished"));
+}
+
+TEST_CASE("a damaged checkpoint is passed over, and named") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("whole")));
+  fs::copy(here / "whole", here / "damaged", fs::copy_options::recursive);
+  fs::remove(here / "damaged/summary.json");
+  for (const std::string step : {"12", "14"}) {
+    std::fstream file(here / "damaged/checkpoints/step_000000" + step + "/optimizer.safetensors",
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(-5, std::ios::end);
+    const char byte = static_cast<char>(file.get() ^ 1);
+    file.seekp(-5, std::ios::end);
+    file.put(byte);
+  }
+  const Outcome resumed = isobar_command(here, here.train("damaged", "--resume"));
+  CHECK(resumed.status == 0);
+  CHECK(std::count(resumed.err.begin(), resumed.err.end(), '\n') == 2);
+  CHECK_THAT(resumed.err, ContainsSubstring("step_00000012") && ContainsSubstring("step_00000014"));
+  CHECK_THAT(resumed.out, ContainsSubstring("step_00000010, after iteration 10"));
+  check_same_end(here / "whole", here / "damaged");
+}
+
+TEST_CASE("a run in the way, weights that do not fit and bad data are errors that leave nothing behind") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 2")));
+  check_error(isobar_command(here, here.train("run", "--num_iters 2")), "holds a run already");
+  const Outcome other = isobar_command(here, here.train("run", "--num_iters 4 --resume --set seed=9"));
+  check_error(other, "config key seed is 9, but 0");
+  check_done(isobar_command(here, here.train("run", "--num_iters 2 --overwrite")));
+  const Outcome fresh = isobar_command(here, here.train("fresh", "--num_iters 2 --resume"));
+  check_done(fresh);
+  CHECK_THAT(fresh.out, ContainsSubstring("no checkpoint in"));
+
+  const std::string init = "--init " + here / "run/best/model.safetensors";
+  check_done(isobar_command(here, here.train("warm", "--num_iters 2 " + init)));
+  check_error(isobar_command(here, here.train("cold", "--set embed_dim=32 " + init)), "has shape");
+  check_error(isobar_command(here, here.train("cold", "--set depth=2 " + init)), "blocks.1.");
+  check_error(isobar_command(here, here.train("cold", "--local_batch_size 28")), "global_batch_size is 28");
+  check_error(isobar_command(here, here.train("cold", "--set n_in_channels=4")), "n_in_channels is 4");
+  check_error(isobar_command(here, here.train("cold", "--set 'channel_names=[\"u10\",\"t2m\",\"v10\"]'")), "t2m");
+  check_error(isobar_command(here, here.train("cold", "--set train_range=[5,900]")), "train_range");
+  check_error(isobar_command(here, here.train("cold", "--set global_stds_path=/none.npy")), "/none.npy");
+  CHECK_FALSE(fs::exists(here / "cold"));
+}
+
+TEST_CASE("a flat folder is split by its ranges") {
+  const Playground here;
+  fs::copy(here / "data/stats", here / "flat");
+  fs::copy(here / "data/train/2001.h5", here / "flat/2001.h5");
+  const Outcome outcome = isobar_command(
+      here, "train --config " + here / "small.json" + " --data " + here / "flat" + " --run-dir " + here / "run" +
+                " --threads 1 --num_iters 2 --set train_range=[0,20] --set valid_range=[20,27]");
+  check_done(outcome);
+  CHECK_THAT(outcome.out, ContainsSubstring("19 training samples") && ContainsSubstring("6 validation samples"));
+}
+
+TEST_CASE("a forecast from a run, from its weights file, and from weights without a description agree") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run")));
+  const std::string common = " --data " + here / "data" + " --threads 1 --device cpu --start 1 --steps 3";
+  const std::string weights = here / "run/best/model.safetensors";
+  check_done(isobar_command(here, "forecast --weights " + here / "run" + common + " --out " + here / "a.h5" +
+                                      " --scores " + here / "a.json"));
+
+  isobar::SafetensorsFile file(weights);
+  isobar::write_safetensors(here / "bare.safetensors", file.tensors());
+  const std::string bare = "forecast --weights " + here / "bare.safetensors" + common + " --out " + here / "b.h5";
+  check_error(isobar_command(here, bare), "bare.safetensors does not say what model it is of");
+  check_done(isobar_command(here, bare + " --config " + here / "small.json"));
+  CHECK(read_file(here / "a.h5") == read_file(here / "b.h5"));
+
+  const isobar::hdf5::File h5 = isobar::hdf5::File::open(here / "a.h5");
+  CHECK(h5.info("fields").shape == std::vector<std::int64_t>{3, kChannels, kHeight, kWidth});
+  CHECK(h5.strings("channel") == kNames);
+  CHECK(h5.numbers("lead") == std::vector<double>{1, 2, 3});
+
+  // RMSE again from the files; without latitudes rows weigh as in the tutorial.
+  std::vector<float> forecast(kHeight * kWidth), target(forecast.size());
+  const isobar::hdf5::File data = isobar::hdf5::File::open(here / "data/test/2003.h5");
+  const std::array<std::int64_t, 4> count{1, 1, kHeight, kWidth};
+  h5.read("fields", std::array<std::int64_t, 4>{2, 1, 0, 0}, count, forecast.data());
+  data.read("fields", std::array<std::int64_t, 4>{4, 1, 0, 0}, count, target.data());
+  double sum = 0, weights_sum = 0;
+  for (std::int64_t h = 0; h < kHeight; ++h) {
+    const double weight = std::cos(3.1416 / 180 * (90 - 180.0 * static_cast<double>(h) / (kHeight - 1)));
+    weights_sum += weight;
+    for (std::int64_t w = 0; w < kWidth; ++w) {
+      const auto i = static_cast<std::size_t>(h * kWidth + w);
+      sum += weight * std::pow(forecast[i] - target[i], 2) / kWidth;
+    }
+  }
+  const json scores = json::parse(read_file(here / "a.json"));
+  CHECK(scores.at("lead_steps") == json::array({1, 2, 3}));
+  CHECK(scores.at("rmse").at("v10").at(2).get<double>() == Approx(std::sqrt(sum / weights_sum)).epsilon(1e-4));
+  CHECK(scores.at("acc").at("v10").size() == 3);
+  CHECK(scores.at("persistence_rmse").at("v10").at(0).get<double>() > 0);
+}
+
+TEST_CASE("forecasts over many starts, and those that cannot be") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 2")));
+  const std::string base = "forecast --weights " + here / "run" + " --threads 1 --device cpu --data ";
+  const Outcome many =
+      isobar_command(here, base + here / "data" + " --starts 0:6:2 --steps 2 --scores " + here / "s.json");
+  check_done(many);
+  CHECK(json::parse(read_file(here / "s.json")).at("starts") == 3);
+  CHECK_THAT(many.out, ContainsSubstring("t2m") && ContainsSubstring("persistence"));
+  check_done(isobar_command(here, base + here / "data/test/2003.h5" + " --starts 0:2"));
+
+  check_error(isobar_command(here, base + here / "data" + " --start 7 --steps 2 --out " + here / "f.h5"),
+              "ends at step 9, which is not in");
+  check_error(isobar_command(here, base + here / "data" + " --start 9 --out " + here / "f.h5"), "start step 9");
+  check_error(isobar_command(here, base + here / "data" + " --start 0 --out /nowhere/f.h5"), "/nowhere/f.h5");
+  write_year(here / "other/2003.h5", 5, {"u10", "v10", "sp"});
+  check_error(isobar_command(here, base + here / "other" + " --start 0 --out " + here / "f.h5"), "sp");
+  CHECK_FALSE(fs::exists(here / "f.h5"));
+}

@@ -74,8 +74,8 @@ class Adder {
 
 void cast(const Cast& a) {
   const Convert convert = converter(a.x_dtype, a.y_dtype);
-  parallel_for(a.n, kGrain,
-               [&](std::int64_t begin, std::int64_t end) { convert(a.x, begin, a.y, begin, end - begin); });
+  parallel_for_elements(a.n, kGrain,
+                        [&](std::int64_t begin, std::int64_t end) { convert(a.x, begin, a.y, begin, end - begin); });
 }
 
 void fill(const Fill& a) {
@@ -83,7 +83,7 @@ void fill(const Fill& a) {
     using T = typename decltype(type)::type;
     const T value = convert<T>(static_cast<accumulator_t<T>>(a.value));
     T* y = static_cast<T*>(a.y);
-    parallel_for(a.n, kGrain, [=](std::int64_t begin, std::int64_t end) {
+    parallel_for_elements(a.n, kGrain, [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) y[i] = value;
     });
   });
@@ -93,8 +93,9 @@ void add(const Add& a) {
   const DType acc = accumulator_of(a.a_dtype, a.b_dtype, a.y_dtype);
   visit_accumulator(acc, [&](auto type) {
     const Adder<typename decltype(type)::type> adder(a.a_dtype, a.b_dtype, a.y_dtype);
-    parallel_for(a.n, kGrain,
-                 [&](std::int64_t begin, std::int64_t end) { adder.run(a.a, a.b, a.y, begin, begin, end - begin); });
+    parallel_for_elements(a.n, kGrain, [&](std::int64_t begin, std::int64_t end) {
+      adder.run(a.a, a.b, a.y, begin, begin, end - begin);
+    });
   });
 }
 
@@ -103,7 +104,7 @@ void add_row(const AddRow& a) {
   const DType acc = accumulator_of(a.x_dtype, a.row_dtype, a.y_dtype);
   visit_accumulator(acc, [&](auto type) {
     const Adder<typename decltype(type)::type> adder(a.x_dtype, a.row_dtype, a.y_dtype);
-    parallel_for(a.groups * a.n, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for_elements(a.groups * a.n, kGrain, [&](std::int64_t begin, std::int64_t end) {
       while (begin < end) {  // up to the end of the group that begin lies in
         const std::int64_t in_row = begin % a.n;
         const std::int64_t size = a.n - in_row < end - begin ? a.n - in_row : end - begin;
@@ -122,7 +123,7 @@ void scale(const Scale& a) {
     T* y = static_cast<T*>(a.y);
     const Acc factor = static_cast<Acc>(a.factor);
     const Acc device_factor = a.device_factor != nullptr ? *static_cast<const Acc*>(a.device_factor) : Acc(1);
-    parallel_for(a.n, kGrain, [=](std::int64_t begin, std::int64_t end) {
+    parallel_for_elements(a.n, kGrain, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
       for (std::int64_t i = begin; i < end; ++i) y[i] = convert<T>(convert<Acc>(x[i]) * factor * device_factor);
     });

@@ -26,8 +26,8 @@ struct GeluTanh {
   static ISOBAR_INLINE Gate<Real> gate(Real x) {
     constexpr Real kTwoRootTwoOverPi = Real(1.59576912160573071176);
     const Real square = x * x;
-    const Real s = sigmoid(kTwoRootTwoOverPi * x * (Real(1) + Real(0.044715) * square));
-    return {s, s * (Real(1) - s) * kTwoRootTwoOverPi * (Real(1) + Real(3 * 0.044715) * square)};
+    const Sigmoid<Real> s = sigmoid(kTwoRootTwoOverPi * x * (Real(1) + Real(0.044715) * square));
+    return {s.value, s.value * s.complement * kTwoRootTwoOverPi * (Real(1) + Real(3 * 0.044715) * square)};
   }
 };
 

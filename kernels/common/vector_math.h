@@ -83,10 +83,17 @@ ISOBAR_INLINE Normal<double> normal(double x) {
   return {0.5 * std::erfc(-x * 0.70710678118654752440), std::exp(-0.5 * x * x) * 0.39894228040143267794};
 }
 
-// 1/(1 + e⁻ˣ).
+// σ(x) = 1/(1 + e⁻ˣ) and 1 - σ(x), each with its own relative accuracy.
 template <class Real>
-ISOBAR_INLINE Real sigmoid(Real x) {
-  return Real(1) / (Real(1) + exp(-x));
+struct Sigmoid {
+  Real value, complement;
+};
+
+template <class Real>
+ISOBAR_INLINE Sigmoid<Real> sigmoid(Real x) {
+  const Real e = exp(x < 0 ? x : -x);
+  const Real large = Real(1) / (Real(1) + e), small = e * large;
+  return x < 0 ? Sigmoid<Real>{small, large} : Sigmoid<Real>{large, small};
 }
 
 // out[c] (+)= Σ_block partial[block, c], in block order.

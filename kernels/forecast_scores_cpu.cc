@@ -1,0 +1,63 @@
+// forecast_scores on the CPU: a channel of a sample at a time, lines in the arithmetic's type, their sums in fp64.
+#include "kernels/forecast_scores.h"
+
+#include "kernels/common/isa.h"
+#include "kernels/common/parallel.h"
+#include "kernels/common/vector_math.h"
+
+namespace isobar::cpu::ISOBAR_ISA {
+namespace {
+
+constexpr std::int64_t kGrain = 1 << 14;  // elements a thread is worth starting for
+
+// Adds weight · (the four sums of one line) to out.
+template <class T, class Acc>
+void add_line(const T* pred, const Acc* target, const Acc* climatology, std::int64_t width, double weight,
+              double* out) {
+  Acc error = 0, product = 0, pred_square = 0, target_square = 0;
+#pragma omp simd reduction(+ : error, product, pred_square, target_square)
+  for (std::int64_t i = 0; i < width; ++i) {
+    const Acc mean = climatology != nullptr ? climatology[i] : Acc(0);
+    const Acc p = convert<Acc>(pred[i]), t = target[i];
+    error += (p - t) * (p - t);
+    product += (p - mean) * (t - mean);
+    pred_square += (p - mean) * (p - mean);
+    target_square += (t - mean) * (t - mean);
+  }
+  out[0] += weight * static_cast<double>(error);
+  out[1] += weight * static_cast<double>(product);
+  out[2] += weight * static_cast<double>(pred_square);
+  out[3] += weight * static_cast<double>(target_square);
+}
+
+template <class T>
+void run(const ForecastScores& a) {
+  using Acc = accumulator_t<T>;
+  const std::int64_t pixels = a.height * a.width;
+  const auto* weights = static_cast<const Acc*>(a.row_weights);
+  parallel_for(a.batch * a.channels, kGrain / (pixels + 1) + 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t plane = begin; plane < end; ++plane) {
+      const T* pred = static_cast<const T*>(a.pred) + plane * pixels;
+      const Acc* target = static_cast<const Acc*>(a.target) + plane * pixels;
+      const Acc* climatology = static_cast<const Acc*>(a.climatology);
+      if (climatology != nullptr) climatology += plane % a.channels * pixels;
+      double* out = a.out + 4 * plane;
+      out[0] = out[1] = out[2] = out[3] = 0;
+      for (std::int64_t h = 0; h < a.height; ++h) {
+        const std::int64_t at = h * a.width;
+        add_line(pred + at, target + at, climatology != nullptr ? climatology + at : nullptr, a.width,
+                 static_cast<double>(weights[h]), out);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void forecast_scores(const ForecastScores& a) {
+  visit_floating(a.dtype, [&](auto type) { run<typename decltype(type)::type>(a); });
+}
+
+}  // namespace isobar::cpu::ISOBAR_ISA
+
+ISOBAR_CPU_KERNEL(forecast_scores, ForecastScores)

@@ -1,0 +1,53 @@
+// grad_norm on the CPU: fp64 sums of blocks whose size depends on n alone, added in order.
+#include "kernels/grad_norm.h"
+
+#include "kernels/common/isa.h"
+#include "kernels/common/parallel.h"
+#include "kernels/common/vector_math.h"
+
+namespace isobar::cpu::ISOBAR_ISA {
+namespace {
+
+constexpr std::int64_t kLeastBlock = 1 << 13;  // elements of a block
+
+template <class Real>
+double sum_of_squares(const Real* x, std::int64_t n) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double value = static_cast<double>(x[i]);
+    sum += value * value;
+  }
+  return sum;
+}
+
+}  // namespace
+
+void grad_norm(const GradNorm& a) {
+  std::int64_t block_size = (a.n + kGradNormBlocks - 1) / kGradNormBlocks;
+  if (block_size < kLeastBlock) block_size = kLeastBlock;
+  const std::int64_t blocks = (a.n + block_size - 1) / block_size;
+  visit_accumulator(a.dtype, [&](auto type) {
+    const auto* x = static_cast<const typename decltype(type)::type*>(a.x);
+    parallel_for(blocks, 2, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t block = begin; block < end; ++block) {
+        const std::int64_t first = block * block_size, left = a.n - first;
+        a.workspace[block] = sum_of_squares(x + first, left < block_size ? left : block_size);
+      }
+    });
+  });
+  double sum = 0;
+  for (std::int64_t block = 0; block < blocks; ++block) sum += a.workspace[block];
+  *a.norm = std::sqrt(sum);
+}
+
+void clip_coefficient(const ClipCoefficient& a) {
+  const double norm = *a.norm * a.unscale;
+  const double clip = a.max_norm > 0 && norm + 1e-6 > a.max_norm ? a.max_norm / (norm + 1e-6) : 1.0;
+  *a.grad_scale = __builtin_isfinite(norm) ? a.unscale * clip : 0.0;
+}
+
+}  // namespace isobar::cpu::ISOBAR_ISA
+
+ISOBAR_CPU_KERNEL(grad_norm, GradNorm)
+ISOBAR_CPU_KERNEL(clip_coefficient, ClipCoefficient)

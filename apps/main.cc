@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "engine/json_config.h"
+#include "kernels/common/check.h"
 
 namespace {
 
@@ -18,6 +20,15 @@ std::string with_dashes(std::string argument) {
     std::replace(argument.begin(), end_of_name, '_', '-');
   }
   return argument;
+}
+
+// CLI11 only says that a subcommand is missing.
+void refuse_unknown_subcommand(const CLI::App& app, const std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments.front().starts_with('-')) return;
+  std::vector<std::string> names;
+  for (const CLI::App* subcommand : app.get_subcommands({})) names.push_back(subcommand->get_name());
+  ISOBAR_CHECK(std::find(names.begin(), names.end(), arguments.front()) != names.end(), "there is no subcommand ",
+               arguments.front(), "; did you mean ", isobar::nearest_name(arguments.front(), names), "?");
 }
 
 int report(std::string sentence) {
@@ -41,8 +52,9 @@ int main(int argc, char** argv) {
 
   std::vector<std::string> arguments(argv + 1, argv + argc);
   std::transform(arguments.begin(), arguments.end(), arguments.begin(), with_dashes);
-  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
   try {
+    refuse_unknown_subcommand(app, arguments);
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
     app.parse(arguments);
     return 0;
   } catch (const CLI::RuntimeError& stopped) {

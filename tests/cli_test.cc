@@ -63,7 +63,7 @@ void check_error(const Outcome& outcome, const std::string& words) {
 TEST_CASE("a wrong command line is one line on stderr and status 1") {
   const auto [arguments, words] = GENERATE(table<std::string, std::string>({
       {"", "subcommand"},
-      {"fly", "fly"},
+      {"trian --data d", "no subcommand trian; did you mean train?"},
       {"train --colour blue", "--colour"},
       {"train --threads many", "--threads"},
       {"train --threads -1", "--threads"},

@@ -209,9 +209,11 @@ TEST_CASE("config.json repeats a run") {
 
 TEST_CASE("a run that was stopped or killed and resumed ends with the same bits") {
   const Playground here;
-  const std::string precision = GENERATE("--amp_mode none", "--amp_mode fp16");
+  const auto [signal, precision] = GENERATE(table<int, std::string>({{SIGTERM, "--amp_mode none"},
+                                                                     {SIGINT, "--amp_mode bf16"},
+                                                                     {SIGUSR1, "--set dtype=fp64"},
+                                                                     {SIGKILL, "--amp_mode fp16"}}));
   check_done(isobar_command(here, here.train("whole", precision)));
-  const int signal = GENERATE(SIGTERM, SIGINT, SIGUSR1, SIGKILL);
   const Outcome stopped = isobar_command(here, here.train("broken", precision),
                                          signal_when(here / "broken/checkpoints/step_00000004", signal));
   CAPTURE(precision, signal);

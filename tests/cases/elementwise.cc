@@ -8,7 +8,7 @@
 namespace isobar::testing {
 namespace {
 
-const std::vector<DeviceKind> kDevices = cpu_only();
+const std::vector<DeviceKind> kDevices = all_devices();
 
 // Where an op on these dtypes computes.
 DType computed_in(std::initializer_list<DType> dtypes) {

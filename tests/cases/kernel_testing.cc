@@ -11,6 +11,7 @@
 
 #include "kernels/common/check.h"
 #include "kernels/common/rng.h"
+#include "kernels/device/schedule.h"
 
 #if defined(ISOBAR_HAS_CUDA)
 #include <cuda_runtime.h>
@@ -432,14 +433,25 @@ bool is_wanted(DeviceKind kind) {
   return ("," + std::string(wanted) + ",").find(std::string(",") + name_of(kind) + ",") != std::string::npos;
 }
 
-// One way of running a case on a device: with so many threads, or by so many repetitions.
+// One way of running a case on a device: with so many threads, in this order, or once more.
 struct Way {
   std::string name;
-  int threads = 0;
+  int threads = 0;                   // CPU; 0: as many as there are
+  emulator::Schedule schedule = {};  // emulator
 };
 
+std::vector<Way> emulator_ways() {
+  std::vector<Way> ways;
+  if constexpr (kHasEmulator) {
+    for (const emulator::Schedule& schedule : emulator::kTestSchedules)
+      ways.push_back({text("emulator, schedule ", emulator::name_of(schedule)), 0, schedule});
+  }
+  return ways;
+}
+
 std::vector<Way> ways_of(DeviceKind kind, const DeviceOptions& options) {
-  if (kind != DeviceKind::cpu) return {{name_of(kind)}, {text(name_of(kind), ", again")}};
+  if (kind == DeviceKind::cuda) return {{name_of(kind)}, {text(name_of(kind), ", again")}};
+  if (kind == DeviceKind::emulator) return emulator_ways();
 #if defined(__SANITIZE_THREAD__)
   (void)options;  // libgomp's barriers are invisible to ThreadSanitizer
   return {{"cpu, 1 thread", 1}};
@@ -475,6 +487,7 @@ void on_devices(const std::vector<DeviceKind>& kinds, std::initializer_list<DTyp
     for (const Way& way : ways_of(kind, options)) {
       INFO("on " << way.name);
       const ThreadCount threads(way.threads);
+      if constexpr (kHasEmulator) set_schedule(way.schedule);
       Workbench bench({.kind = kind});
       body(bench);
       const std::vector<std::byte> outputs = bench.finish();

@@ -23,7 +23,8 @@ std::vector<Shape> shapes() {
   std::vector<Shape> all;
   for (std::int64_t cols : kRaggedCols)
     for (std::int64_t rows : kRaggedRows) all.push_back({rows, cols});
-  all.push_back({600, 65});
+  // Many rows; and rows that take a block of a GPU each, with and without room for them in its registers.
+  for (Shape shape : {Shape{600, 65}, Shape{3, 1030}, Shape{2, 8201}}) all.push_back(shape);
   return all;
 }
 

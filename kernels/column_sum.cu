@@ -51,7 +51,7 @@ void column_sum(const ColumnSum& a, Stream stream) {
   static_assert(kTileColumns == kLanes * kGroups, "a thread a column in the last step");
   require_cuda_dtypes("column_sum", a.dtype);
   if (a.cols == 0) return;
-  const int row_blocks = a.rows == 0 ? 1 : blocks_for(a.rows, kMinRows, kColumnSumBlocks);
+  const int row_blocks = a.rows == 0 ? 1 : blocks_for(a.rows, kMinRows, grid_limit(kColumnSumBlocks));
   const std::int64_t rows_per_block = (a.rows + row_blocks - 1) / row_blocks;
   const bool direct = row_blocks == 1;
   float* const out = static_cast<float*>(a.out);

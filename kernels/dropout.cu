@@ -63,8 +63,9 @@ void drop_path(const DropPath& a, Stream stream) {
   require_cuda_dtypes("drop_path", a.dtype);
   const Mask drawn = mask("drop_path", a.p, a.seed, a.stream);
   if (a.batch == 0 || a.n == 0) return;
-  launch("drop_path", drop_path_kernel, dim3(map_blocks<kChunk>(a.n), blocks_for(a.batch, 1, 1024)), dim3(kMapThreads),
-         0, stream, a.batch, a.n, drawn, input<kChunk>(a.x, a.dtype, a.n), output<kChunk>(a.y, a.dtype, a.n));
+  launch("drop_path", drop_path_kernel, dim3(map_blocks<kChunk>(a.n), blocks_for(a.batch, 1, grid_limit(1024))),
+         dim3(kMapThreads), 0, stream, a.batch, a.n, drawn, input<kChunk>(a.x, a.dtype, a.n),
+         output<kChunk>(a.y, a.dtype, a.n));
 }
 
 }  // namespace isobar::ISOBAR_CUDA_NAMESPACE

@@ -1,6 +1,8 @@
 // elementwise on CUDA: one chunk of eight elements a thread and turn; the types are read at run time (device/array.h).
 #include "kernels/elementwise.h"
 
+#include <algorithm>
+
 #include "kernels/device/array.h"
 #include "kernels/device/launch.h"
 
@@ -86,7 +88,7 @@ void add_row(const AddRow& a, Stream stream) {
   require_cuda_dtypes("add_row", a.x_dtype, a.row_dtype, a.y_dtype);
   if (a.groups == 0 || a.n == 0) return;
   const int row_blocks = map_blocks<kChunk>(a.n);
-  const int group_blocks = blocks_for(a.groups, 1, row_blocks < 1024 ? 1024 / row_blocks : 1);
+  const int group_blocks = blocks_for(a.groups, 1, std::max(1, grid_limit(1024) / row_blocks));
   launch("add_row", add_row_kernel, dim3(row_blocks, group_blocks), dim3(kMapThreads), 0, stream, a.groups, a.n,
          input<kChunk>(a.x, a.x_dtype, a.n), input<kChunk>(a.row, a.row_dtype), output<kChunk>(a.y, a.y_dtype, a.n));
 }

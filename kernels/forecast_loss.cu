@@ -137,10 +137,10 @@ Fields fields(const Arguments& a) {
 void forecast_loss_fwd(const ForecastLossFwd& a, Stream stream) {
   require_cuda_dtypes("forecast_loss_fwd", a.dtype);
   const std::int64_t rows = a.channels * a.height;
-  const int blocks = blocks_for(rows, kMinRows, kForecastLossBlocks);
+  const int blocks = blocks_for(rows, kMinRows, grid_limit(kForecastLossBlocks));
   const auto partial = static_cast<LossSums*>(a.workspace);
-  launch("forecast_loss_fwd", loss_sums_kernel, dim3(blocks, blocks_for(a.batch, 1, 1 << 15)), dim3(kThreads), 0,
-         stream, fields(a), (rows + blocks - 1) / blocks, partial);
+  launch("forecast_loss_fwd", loss_sums_kernel, dim3(blocks, blocks_for(a.batch, 1, grid_limit(1 << 15))),
+         dim3(kThreads), 0, stream, fields(a), (rows + blocks - 1) / blocks, partial);
   launch("forecast_loss_fwd: partial sums", loss_kernel, dim3(1), dim3(kThreads), 0, stream,
          a.kind == LossKind::weighted_mse, a.batch, blocks, static_cast<double>(rows * a.width), partial,
          static_cast<float*>(a.sums), static_cast<float*>(a.loss));
@@ -150,7 +150,8 @@ void forecast_loss_bwd(const ForecastLossBwd& a, Stream stream) {
   require_cuda_dtypes("forecast_loss_bwd", a.dtype);
   const std::int64_t rows = a.channels * a.height;
   if (a.batch * rows * a.width == 0) return;
-  launch("forecast_loss_bwd", loss_bwd_kernel, dim3(blocks_for(rows, kWarps, 1 << 12), blocks_for(a.batch, 1, 1 << 15)),
+  launch("forecast_loss_bwd", loss_bwd_kernel,
+         dim3(blocks_for(rows, kWarps, grid_limit(1 << 12)), blocks_for(a.batch, 1, grid_limit(1 << 15))),
          dim3(kThreads), 0, stream, fields(a), a.kind == LossKind::weighted_mse, a.upstream,
          static_cast<const float*>(a.device_upstream), static_cast<const float*>(a.sums),
          output<kChunk>(a.dpred, a.dtype, a.width));

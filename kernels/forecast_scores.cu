@@ -60,8 +60,8 @@ void forecast_scores(const ForecastScores& a, Stream stream) {
                          .target = input<kChunk>(a.target, DType::fp32, a.width),
                          .climatology = input<kChunk>(a.climatology, DType::fp32, a.width),
                          .row_weights = static_cast<const float*>(a.row_weights)};
-  launch("forecast_scores", forecast_scores_kernel, dim3(blocks_for(fields.count, 1, 1 << 16)), dim3(kThreads), 0,
-         stream, fields, a.out);
+  launch("forecast_scores", forecast_scores_kernel, dim3(blocks_for(fields.count, 1, grid_limit(1 << 16))),
+         dim3(kThreads), 0, stream, fields, a.out);
 }
 
 }  // namespace isobar::ISOBAR_CUDA_NAMESPACE

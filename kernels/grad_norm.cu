@@ -39,7 +39,7 @@ __global__ void clip_coefficient_kernel(const double* norm, double unscale, doub
 void grad_norm(const GradNorm& a, Stream stream) {
   ISOBAR_CHECK(a.dtype == DType::fp32, "grad_norm: gradients in ", name_of(a.dtype),
                " are not supported on CUDA; use fp32, or the CPU");
-  const int blocks = a.n == 0 ? 0 : blocks_for(a.n, kMapThreads * kChunk, kGradNormBlocks);
+  const int blocks = a.n == 0 ? 0 : blocks_for(a.n, kMapThreads * kChunk, grid_limit(kGradNormBlocks));
   if (blocks > 0)
     launch("grad_norm", square_sums_kernel, dim3(blocks), dim3(kMapThreads), 0, stream, a.n,
            input<kChunk>(a.x, a.dtype), a.workspace);

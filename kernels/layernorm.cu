@@ -259,13 +259,13 @@ void layernorm_fwd(const LayernormFwd& a, Stream stream) {
   with_group(a.cols, [&](auto group, auto kept) {
     using Group = decltype(group);
     launch("layernorm_fwd", layernorm_fwd_kernel<Group, kept.value>,
-           dim3(blocks_for(a.rows, Group::kPerBlock, 1 << 14)), dim3(kThreads), 0, stream, forward);
+           dim3(blocks_for(a.rows, Group::kPerBlock, grid_limit(1 << 14))), dim3(kThreads), 0, stream, forward);
   });
 }
 
 void layernorm_bwd(const LayernormBwd& a, Stream stream) {
   check_dtypes("layernorm_bwd", a.stream_dtype, a.dtype);
-  const int blocks = a.rows == 0 ? 0 : blocks_for(a.rows, kWarps, kLayernormBlocks);
+  const int blocks = a.rows == 0 ? 0 : blocks_for(a.rows, kWarps, grid_limit(kLayernormBlocks));
   float* const parts = static_cast<float*>(a.workspace);
   float* const dbias_parts = parts + blocks * a.cols;
   if (a.rows > 0) {

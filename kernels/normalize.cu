@@ -45,7 +45,8 @@ __global__ void __launch_bounds__(kMapThreads)
 }
 
 dim3 plane_grid(std::int64_t planes, std::int64_t pixels) {
-  return dim3(blocks_for(pixels, kMapThreads * kChunk * 4, 1024), blocks_for(planes, 1, 1 << 15));
+  return dim3(blocks_for(pixels, kMapThreads * kChunk * 4, grid_limit(1024)),
+              blocks_for(planes, 1, grid_limit(1 << 15)));
 }
 
 }  // namespace

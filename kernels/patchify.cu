@@ -164,15 +164,16 @@ std::int64_t token_run(const Patches& a) {
 void patchify(const Patchify& a, Stream stream) {
   const Patches p = patches("patchify", a);
   if (p.tiles() == 0) return;
-  launch("patchify", patchify_kernel, dim3(blocks_for(p.tiles(), 1, 1 << 16)), dim3(kThreads), shared_bytes(p), stream,
-         p, input<kChunk>(a.image, a.image_dtype, image_run(p)), output<kChunk>(a.tokens, a.token_dtype, token_run(p)));
+  launch("patchify", patchify_kernel, dim3(blocks_for(p.tiles(), 1, grid_limit(1 << 16))), dim3(kThreads),
+         shared_bytes(p), stream, p, input<kChunk>(a.image, a.image_dtype, image_run(p)),
+         output<kChunk>(a.tokens, a.token_dtype, token_run(p)));
 }
 
 void unpatchify(const Unpatchify& a, Stream stream) {
   const Patches p = patches("unpatchify", a);
   if (p.tiles() == 0) return;
-  launch("unpatchify", unpatchify_kernel, dim3(blocks_for(p.tiles(), 1, 1 << 16)), dim3(kThreads), shared_bytes(p),
-         stream, p, input<kChunk>(a.tokens, a.token_dtype, token_run(p)),
+  launch("unpatchify", unpatchify_kernel, dim3(blocks_for(p.tiles(), 1, grid_limit(1 << 16))), dim3(kThreads),
+         shared_bytes(p), stream, p, input<kChunk>(a.tokens, a.token_dtype, token_run(p)),
          output<kChunk>(a.image, a.image_dtype, image_run(p)));
 }
 

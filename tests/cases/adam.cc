@@ -8,7 +8,7 @@
 namespace isobar::testing {
 namespace {
 
-const std::vector<DeviceKind> kDevices = cpu_only();
+const std::vector<DeviceKind> kDevices = all_devices();
 
 struct Case {
   std::int64_t n, decay_end;

@@ -7,7 +7,7 @@
 
 namespace isobar::testing {
 
-static const std::vector<DeviceKind> kDevices = cpu_only();
+static const std::vector<DeviceKind> kDevices = all_devices();
 
 TEST_CASE("column_sum adds the rows") {
   for (DType dtype : kFloating)

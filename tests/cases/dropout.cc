@@ -9,7 +9,7 @@
 namespace isobar::testing {
 namespace {
 
-const std::vector<DeviceKind> kDevices = cpu_only();
+const std::vector<DeviceKind> kDevices = all_devices();
 constexpr std::uint64_t kSeed = 0x123456789abcdef0ull, kStream = 0xfedcba9800000003ull;
 
 // y[i] = keep(i / group) ? x[i]/(1-p) : 0

@@ -8,7 +8,7 @@
 namespace isobar::testing {
 namespace {
 
-const std::vector<DeviceKind> kDevices = cpu_only();
+const std::vector<DeviceKind> kDevices = all_devices();
 const std::vector<LossKind> kKinds = {LossKind::relative_l2, LossKind::weighted_mse, LossKind::relative_l2_weighted};
 
 struct Case {

@@ -9,7 +9,7 @@
 namespace isobar::testing {
 namespace {
 
-const std::vector<DeviceKind> kDevices = cpu_only();
+const std::vector<DeviceKind> kDevices = all_devices();
 const std::vector<Activation> kKinds = {Activation::gelu_erf, Activation::gelu_tanh};
 
 const char* name_of_kind(Activation kind) {

@@ -8,7 +8,7 @@
 namespace isobar::testing {
 namespace {
 
-const std::vector<DeviceKind> kDevices = cpu_only();
+const std::vector<DeviceKind> kDevices = all_devices();
 const double kInfinity = std::numeric_limits<double>::infinity();
 
 double norm_on(Workbench& bench, const Values& x) {

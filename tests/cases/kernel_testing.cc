@@ -294,7 +294,7 @@ void copy(DeviceKind kind, std::byte* to, const std::byte* from, std::size_t byt
   }
 #endif
   (void)kind;
-  std::memcpy(to, from, bytes);
+  if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
 constexpr std::size_t kGuard = 512;  // bytes before and after every buffer; a multiple of 256 keeps it aligned

@@ -8,7 +8,7 @@
 namespace isobar::testing {
 namespace {
 
-const std::vector<DeviceKind> kDevices = cpu_only();
+const std::vector<DeviceKind> kDevices = all_devices();
 
 struct Shape {
   std::int64_t batch, channels, extra, height, width;

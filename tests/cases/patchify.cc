@@ -6,7 +6,7 @@
 namespace isobar::testing {
 namespace {
 
-const std::vector<DeviceKind> kDevices = cpu_only();
+const std::vector<DeviceKind> kDevices = all_devices();
 const std::vector<PatchOrder> kOrders = {PatchOrder::channels_first, PatchOrder::channels_last};
 
 struct Shape {

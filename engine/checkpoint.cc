@@ -47,16 +47,18 @@ void rename_folder(const fs::path& from, const fs::path& to) {
   ISOBAR_CHECK(!error, from.string(), ": cannot be renamed to ", to.string(), ": ", error.message());
 }
 
-// Whoever reads never sees a folder with half its files: the name goes first. What cannot be removed now (a file still
-// open on a network file system) is removed when the store is next opened.
-void remove_folder(const fs::path& folder) {
-  fs::path doomed = folder;
-  if (!folder.filename().string().starts_with('.')) {
-    doomed = hidden(folder, kDeleting);
-    rename_folder(folder, doomed);
-  }
+// Takes a folder's name away before it is deleted: whoever reads never sees half of its files. Returns the hidden name.
+fs::path hide_for_deletion(const fs::path& folder) {
+  fs::path doomed = hidden(folder, kDeleting);
+  rename_folder(folder, doomed);
+  return doomed;
+}
+
+// Deletes a folder with a hidden name. What cannot be deleted now (a file that is still open, on a network file system)
+// goes when the store is next opened.
+void remove_hidden(const fs::path& folder) {
   std::error_code ignored;
-  fs::remove_all(doomed, ignored);
+  fs::remove_all(folder, ignored);
 }
 
 void make_folder(const fs::path& folder) {
@@ -86,7 +88,7 @@ void tidy(const fs::path& parent) {
       const fs::path final_name = parent / name.substr(kAside.size());
       if (!is_there(final_name)) rename_folder(entry, final_name);
     }
-    if (name.starts_with(kAside) || name.starts_with(kWriting) || name.starts_with(kDeleting)) remove_folder(entry);
+    if (name.starts_with(kAside) || name.starts_with(kWriting) || name.starts_with(kDeleting)) remove_hidden(entry);
   }
 }
 
@@ -226,7 +228,7 @@ void CheckpointStore::save_best(const WriteFiles& write_files) {
 
 void CheckpointStore::write_whole(const fs::path& folder, const WriteFiles& write_files) {
   const fs::path written = hidden(folder, kWriting);
-  remove_folder(written);
+  remove_hidden(written);
   try {
     make_folder(written);
     pass("folder made");
@@ -238,7 +240,7 @@ void CheckpointStore::write_whole(const fs::path& folder, const WriteFiles& writ
     pass("flushed");
     put_in_place(written, folder);
   } catch (...) {
-    remove_folder(written);
+    remove_hidden(written);
     throw;
   }
   pass("in place");
@@ -249,15 +251,15 @@ void CheckpointStore::put_in_place(const fs::path& written, const fs::path& fold
     rename_folder(written, folder);
   } else if (can_exchange && exchange(written, folder)) {
     pass("exchanged");
-    remove_folder(written);  // the old one
+    remove_hidden(written);  // the old one
   } else {
     const fs::path aside = hidden(folder, kAside);
-    remove_folder(aside);
+    remove_hidden(aside);
     rename_folder(folder, aside);
     pass("moved aside");
     rename_folder(written, folder);
     pass("moved in");
-    remove_folder(aside);
+    remove_hidden(aside);
   }
   flush_to_disk(folder.parent_path());
 }
@@ -266,7 +268,9 @@ void CheckpointStore::remove_old(std::int64_t newest_step) {
   int kept = 0;
   for (const std::int64_t step : steps_of(run_)) {
     if (step > newest_step || kept++ < keep_ || keep_ == 0) continue;
-    remove_folder(folder_of_step(run_, step));
+    const fs::path doomed = hide_for_deletion(folder_of_step(run_, step));
+    pass("old one hidden");
+    remove_hidden(doomed);
     pass("old one removed");
   }
 }

@@ -18,6 +18,7 @@ import argparse
 import json
 import pathlib
 import random
+import re
 import resource
 import shutil
 import signal
@@ -208,19 +209,19 @@ def limit_file_size(size):
 def check_full_disk(trainer, work, expected, undisturbed):
     sizes = {path.name: path.stat().st_size for path in (undisturbed / "best").iterdir()}
     events = sum(path.stat().st_size for path in (undisturbed / "logs").iterdir())
-    for name, size in (("model.safetensors", sizes["model.safetensors"] - 1000),
-                       ("optimizer.safetensors", sizes["optimizer.safetensors"] - 1000),
-                       ("events", events - 1000)):
+    full = []
+    for size in (sizes["model.safetensors"] - 1000, sizes["optimizer.safetensors"] - 1000, events - 1000):
         run = work / "full_disk"
         lines = trainer.run(run, status=1, preexec_fn=lambda: limit_file_size(size)).splitlines()
-        check(len(lines) == 1 and lines[0].startswith("isobar: ") and name in lines[0],
-              f"full disk: stderr should be one line that names {name}: {lines}")
+        named = re.fullmatch(re.escape(f"isobar: {run}/") + r"(\S+): cannot be written: .*", "\n".join(lines))
+        check(named, f"full disk: stderr should be one line that names a file of {run}: {lines}")
         hidden = [str(path) for path in run.rglob(".*")]
         check(not hidden, f"full disk: left {hidden}")
+        full.append(named[1])
         trainer.run(run, "--resume")
         check_same(run, expected)
         shutil.rmtree(run)
-    print("full disk: status 1, the file named, nothing left behind; resumed to the same bits")
+    print(f"full disk at {', '.join(full)}: status 1, nothing half-written left; resumed to the same bits")
 
 
 def check_damaged_best(trainer, work, finished):

@@ -6,7 +6,7 @@ namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 namespace {
 
 template <class T, int kHead>
-__global__ void __launch_bounds__(kThreads) dq_kernel(const AttentionBwd a) {
+__global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwd a) {
   using Shared = BackwardShared<T, kHead>;
   constexpr int kRows = Shared::kRows, kTiles = kRows / 8;
   ISOBAR_DYNAMIC_SHARED(T, memory);

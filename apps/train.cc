@@ -8,6 +8,7 @@
 #include "apps/commands.h"
 #include "apps/config_options.h"
 #include "engine/checkpoint.h"
+#include "engine/signals.h"
 #include "kernels/common/check.h"
 #include "models/run_folder.h"
 #include "models/training_run.h"
@@ -130,6 +131,7 @@ bool is_finished(const RunFolder& folder, const std::optional<Checkpoint>& check
 }
 
 void train(const TrainOptions& o) {
+  note_stop_signals();
   check_single_device(o);
   const NamedConfig named = read_config(o);
   Config config = config_from(named.entries);

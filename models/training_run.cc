@@ -87,7 +87,6 @@ void TrainingRun::restore(const Checkpoint& checkpoint) {
 }
 
 TrainingRun::End TrainingRun::train() {
-  note_stop_signals();
   folder_.log("Starting Training Loop...");
   if (saved_iteration_ < 0) validate();
   while (!at_end() && !stop_requested()) {

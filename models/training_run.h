@@ -29,7 +29,7 @@ class TrainingRun {
   TrainingRun& operator=(const TrainingRun&) = delete;
 
   enum class End { finished, stopped };
-  // Trains up to num_iters, or until a stop signal comes; a checkpoint of the last iteration is there in both cases.
+  // Trains up to num_iters, or until a stop signal has come (engine/signals.h); a checkpoint of the last iteration is there in both cases.
   End train();
 
  private:

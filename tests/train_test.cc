@@ -149,6 +149,8 @@ void check_same_end(const std::string& run, const std::string& other) {
     CHECK(read_file(run + "/best/" + file) == read_file(other + "/best/" + file));
   }
   CHECK(metrics_of(run) == metrics_of(other));
+  const json summary = json::parse(read_file(run + "/summary.json"));
+  CHECK(summary.at("train_loss") == json::parse(read_file(other + "/summary.json")).at("train_loss"));
 }
 
 }  // namespace
@@ -188,11 +190,35 @@ TEST_CASE("a run leaves its files, and they say what they should") {
     CHECK(fs::exists(run + "/" + file));
   }
   CHECK(std::distance(fs::directory_iterator(run + "/logs"), fs::directory_iterator()) == 1);
+  const std::string events = read_file(*fs::directory_iterator(run + "/logs"));
+  for (const char* tag : {"Loss/train", "Loss/valid", "RMSE(u10m)/valid", "Learning Rate", "Avg iters per sec",
+                          "Avg samples per sec", "Visualization, t2m"}) {
+    CHECK_THAT(events, ContainsSubstring(tag));
+  }
   const std::string log = read_file(run + "/out.log");
   for (const char* line : {"rank 0, data loader initialized", "Starting Training Loop...", "Time taken for epoch 1 is ",
                            "  Avg train loss=", "  Avg val loss=", "  Total validation time: ", "DONE ---- rank 0"}) {
     CHECK_THAT(log, ContainsSubstring(line));
   }
+}
+
+TEST_CASE("the tutorial's command line works as it is") {
+  const Playground here;
+  const Outcome outcome = isobar_command(
+      here, "train --config=" + here / "small.json" + " --data " + here / "data" + " --threads 1 --device cpu" +
+                " --set expdir=" + here / "logs" +
+                " --run_num=01 --amp_mode none --enable_fused --enable_jit --local_batch_size=2 --num_iters 2"
+                " --num_data_workers 2 --data_loader_config dali --bucket_cap_mb 10 --noddp --tensor_parallel 1"
+                " --context_parallel 1 --parallel_order tp-cp-dp --disable_broadcast_buffers --yaml_config ./ViT.yaml");
+  check_done(outcome);
+  for (const char* line : {"enable_fused: ", "enable_jit: ", "data_loader_config dali: ", "--noddp: "}) {
+    CHECK_THAT(outcome.out, ContainsSubstring(line));
+  }
+  const json config = json::parse(read_file(here / "logs/small/CPU/01/config.json"));
+  CHECK(config.at("global_batch_size") == 2);
+  CHECK(config.at("num_iters") == 2);
+  CHECK(config.at("num_data_workers") == 2);
+  CHECK(config.at("channel_names") == kNames);
 }
 
 TEST_CASE("config.json repeats a run") {

@@ -26,6 +26,10 @@ class SyntheticAtmosphere {
   // The tutorial's names in its order as far as they go, then c20, c21, ...
   const std::vector<std::string>& channel_names() const { return names_; }
 
+  // The strength of the zonal flow, about 1, and its integral since 1979-01-01T00: how far the patterns were carried.
+  double zonal_index(double hours) const;
+  double carried_hours(double hours) const;
+
   // All fields [C, H, W] at `hours` after 1979-01-01T00, in the units of ERA5. Thread-safe.
   void fields(double hours, float* out) const;
 
@@ -47,8 +51,6 @@ class SyntheticAtmosphere {
     std::vector<double> psi, u, v;
   };
 
-  double zonal_index(double hours) const;
-  double carried_hours(double hours) const;  // the integral of the zonal index
   std::vector<Cyclone> cyclones(double hours) const;
   Flow flow(double hours, double tilt) const;
   void add_waves(double hours, double tilt, Flow& flow) const;

@@ -146,6 +146,16 @@ TEST_CASE("synth: values are those of an atmosphere") {
   }
 }
 
+TEST_CASE("synth: the patterns move at the speed of the zonal index") {
+  const SyntheticAtmosphere atmosphere(3, 4, 1, 7);
+  CHECK(atmosphere.carried_hours(0) == 0);
+  for (double hours : {10.0, 200.0, 5000.0}) {
+    const double speed = (atmosphere.carried_hours(hours + 0.5) - atmosphere.carried_hours(hours - 0.5));
+    CHECK(std::abs(speed - atmosphere.zonal_index(hours)) < 1e-5);
+    CHECK(std::abs(speed - 1) > 1e-3);
+  }
+}
+
 TEST_CASE("synth: the weather is far from persistent, and a forecaster who carries it eastwards is right") {
   const std::size_t width = 72, row = 9;  // 45 degrees north on a grid of 5 degrees
   const SyntheticAtmosphere atmosphere(37, static_cast<std::int64_t>(width), 2, 0);

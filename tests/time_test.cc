@@ -44,6 +44,9 @@ TEST_CASE("Steps without a time axis are spread over the file's year") {
   CHECK(spread_over_year(2012, 1463, 1464).iso() == "2012-12-31T18:00");
   CHECK(spread_over_year(2013, 5, 1460).hour() == testing::Approx(6).margin(1e-9));
   CHECK(spread_over_year(2013, 365, 730).day_of_year == 182.5);
+  CHECK(spread_over_year(2000, 0, 4).days_in_year == 366);
+  CHECK(spread_over_year(1900, 0, 4).days_in_year == 365);
+  CHECK(spread_over_year(1904, 0, 4).days_in_year == 366);
 }
 
 TEST_CASE("Time axes that cannot be read are refused") {

@@ -1,0 +1,548 @@
+#include "bench/ops.h"
+
+#include <dnnl.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "kernels/adam.h"
+#include "kernels/attention.h"
+#include "kernels/column_sum.h"
+#include "kernels/common/check.h"
+#include "kernels/dropout.h"
+#include "kernels/elementwise.h"
+#include "kernels/forecast_loss.h"
+#include "kernels/forecast_scores.h"
+#include "kernels/gelu.h"
+#include "kernels/gemm.h"
+#include "kernels/grad_norm.h"
+#include "kernels/layernorm.h"
+#include "kernels/normalize.h"
+#include "kernels/patchify.h"
+
+// The call of a kernel whose arguments are the local variable `arguments`.
+#define ISOBAR_BENCH_CALL(name)                                                                            \
+  Call {                                                                                                   \
+    name##_cost(arguments), [arguments, device = memory.device()] { ISOBAR_RUN(device, name, arguments); } \
+  }
+
+namespace isobar::bench {
+namespace {
+
+constexpr std::int64_t kTokens = 4050, kEmbed = 384, kHidden = 1536, kHeads = 8, kHeadSize = 48;
+constexpr std::int64_t kFields = 20, kHeight = 360, kWidth = 720, kPatch = 8;
+constexpr std::int64_t kParameters = 23'832'960;
+
+std::size_t bytes_of(std::int64_t n, DType dtype) {
+  return static_cast<std::size_t>(n) * size_of(dtype);
+}
+
+// ---- elementwise ----------------------------------------------------------------------------------------------------
+
+Call bench_cast(const Problem& p) {
+  auto& [memory, dtype, d] = p;
+  const Cast arguments = {.n = d[0],
+                          .x_dtype = DType::fp32,
+                          .y_dtype = dtype,
+                          .x = memory.uniform(d[0], DType::fp32),
+                          .y = memory.allocate(bytes_of(d[0], dtype))};
+  return ISOBAR_BENCH_CALL(cast);
+}
+
+Call bench_fill(const Problem& p) {
+  auto& [memory, dtype, d] = p;
+  const Fill arguments = {.n = d[0], .dtype = dtype, .value = 1, .y = memory.allocate(bytes_of(d[0], dtype))};
+  return ISOBAR_BENCH_CALL(fill);
+}
+
+Call bench_add(const Problem& p) {
+  auto& [memory, dtype, d] = p;
+  const Add arguments = {.n = d[0],
+                         .a_dtype = dtype,
+                         .b_dtype = dtype,
+                         .y_dtype = dtype,
+                         .a = memory.uniform(d[0], dtype),
+                         .b = memory.uniform(d[0], dtype),
+                         .y = memory.allocate(bytes_of(d[0], dtype))};
+  return ISOBAR_BENCH_CALL(add);
+}
+
+Call bench_add_row(const Problem& p) {
+  auto& [memory, dtype, d] = p;
+  const std::int64_t n = d[0] * d[1];
+  const AddRow arguments = {.groups = d[0],
+                            .n = d[1],
+                            .x_dtype = dtype,
+                            .row_dtype = DType::fp32,
+                            .y_dtype = dtype,
+                            .x = memory.uniform(n, dtype),
+                            .row = memory.uniform(d[1], DType::fp32),
+                            .y = memory.allocate(bytes_of(n, dtype))};
+  return ISOBAR_BENCH_CALL(add_row);
+}
+
+Call bench_scale(const Problem& p) {
+  auto& [memory, dtype, d] = p;
+  const Scale arguments = {.n = d[0],
+                           .dtype = dtype,
+                           .factor = 0.5,
+                           .x = memory.uniform(d[0], dtype),
+                           .y = memory.allocate(bytes_of(d[0], dtype))};
+  return ISOBAR_BENCH_CALL(scale);
+}
+
+Call bench_gelu_fwd(const Problem& p) {
+  auto& [memory, dtype, d] = p;
+  const GeluFwd arguments = {
+      .n = d[0], .dtype = dtype, .x = memory.uniform(d[0], dtype, -3, 3), .y = memory.allocate(bytes_of(d[0], dtype))};
+  return ISOBAR_BENCH_CALL(gelu_fwd);
+}
+
+Call bench_gelu_bwd(const Problem& p) {
+  auto& [memory, dtype, d] = p;
+  const GeluBwd arguments = {.n = d[0],
+                             .dtype = dtype,
+                             .dy = memory.uniform(d[0], dtype),
+                             .x = memory.uniform(d[0], dtype, -3, 3),
+                             .dx = memory.allocate(bytes_of(d[0], dtype))};
+  return ISOBAR_BENCH_CALL(gelu_bwd);
+}
+
+Call bench_dropout(const Problem& p) {
+  auto& [memory, dtype, d] = p;
+  const Dropout arguments = {.n = d[0],
+                             .dtype = dtype,
+                             .p = 0.1f,
+                             .seed = 1,
+                             .x = memory.uniform(d[0], dtype),
+                             .y = memory.allocate(bytes_of(d[0], dtype))};
+  return ISOBAR_BENCH_CALL(dropout);
+}
+
+Call bench_drop_path(const Problem& p) {
+  auto& [memory, dtype, d] = p;
+  const std::int64_t n = d[0] * d[1];
+  const DropPath arguments = {.batch = d[0],
+                              .n = d[1],
+                              .dtype = dtype,
+                              .p = 0.1f,
+                              .seed = 1,
+                              .x = memory.uniform(n, dtype),
+                              .y = memory.allocate(bytes_of(n, dtype))};
+  return ISOBAR_BENCH_CALL(drop_path);
+}
+
+// ---- rows -----------------------------------------------------------------------------------------------------------
+
+Call bench_column_sum(const Problem& p) {
+  auto& [memory, dtype, d] = p;
+  const ColumnSum arguments = {.rows = d[0],
+                               .cols = d[1],
+                               .dtype = dtype,
+                               .x = memory.uniform(d[0] * d[1], dtype),
+                               .out = memory.allocate(bytes_of(d[1], DType::fp32)),
+                               .workspace = memory.allocate(column_sum_workspace(d[1], dtype))};
+  return ISOBAR_BENCH_CALL(column_sum);
+}
+
+// With the residual add: the stream is fp32, the branch and the output have the op's dtype.
+Call bench_layernorm_fwd(const Problem& p) {
+  auto& [memory, dtype, d] = p;
+  const std::int64_t rows = d[0], cols = d[1], n = rows * cols;
+  const LayernormFwd arguments = {.rows = rows,
+                                  .cols = cols,
+                                  .stream_dtype = DType::fp32,
+                                  .dtype = dtype,
+                                  .x = memory.uniform(n, DType::fp32),
+                                  .branch = memory.uniform(n, dtype),
+                                  .weight = memory.uniform(cols, DType::fp32),
+                                  .bias = memory.uniform(cols, DType::fp32),
+                                  .sum = memory.allocate(bytes_of(n, DType::fp32)),
+                                  .y = memory.allocate(bytes_of(n, dtype)),
+                                  .mean = memory.allocate(bytes_of(rows, DType::fp32)),
+                                  .rstd = memory.allocate(bytes_of(rows, DType::fp32))};
+  return ISOBAR_BENCH_CALL(layernorm_fwd);
+}
+
+Call bench_layernorm_bwd(const Problem& p) {
+  auto& [memory, dtype, d] = p;
+  const std::int64_t rows = d[0], cols = d[1], n = rows * cols;
+  const LayernormBwd arguments = {.rows = rows,
+                                  .cols = cols,
+                                  .stream_dtype = DType::fp32,
+                                  .dtype = dtype,
+                                  .dy = memory.uniform(n, dtype),
+                                  .x = memory.uniform(n, DType::fp32),
+                                  .weight = memory.uniform(cols, DType::fp32),
+                                  .mean = memory.uniform(rows, DType::fp32, -0.1, 0.1),
+                                  .rstd = memory.uniform(rows, DType::fp32, 1, 2),
+                                  .dsum = memory.uniform(n, DType::fp32),
+                                  .dx = memory.allocate(bytes_of(n, DType::fp32)),
+                                  .dbranch = memory.allocate(bytes_of(n, dtype)),
+                                  .dweight = memory.allocate(bytes_of(cols, DType::fp32)),
+                                  .dbias = memory.allocate(bytes_of(cols, DType::fp32)),
+                                  .workspace = memory.allocate(layernorm_bwd_workspace(cols, DType::fp32))};
+  return ISOBAR_BENCH_CALL(layernorm_bwd);
+}
+
+// ---- GEMM and attention ---------------------------------------------------------------------------------------------
+
+Gemm linear(Memory& memory, DType dtype, std::int64_t m, std::int64_t n, std::int64_t k) {
+  return {.m = m,
+          .n = n,
+          .k = k,
+          .transpose_b = true,
+          .in_dtype = dtype,
+          .out_dtype = dtype,
+          .a = memory.uniform(m * k, dtype),
+          .b = memory.uniform(n * k, dtype),
+          .c = memory.allocate(bytes_of(m * n, dtype))};
+}
+
+Call bench_gemm(const Problem& p) {
+  auto& [memory, dtype, d] = p;
+  const Gemm arguments = linear(memory, dtype, d[0], d[1], d[2]);
+  return ISOBAR_BENCH_CALL(gemm);
+}
+
+// The same product by oneDNN's own entry point.
+std::function<void()> dnnl_gemm(const Problem& p, const Cost&) {
+  auto& [memory, dtype, d] = p;
+  ISOBAR_CHECK(memory.device().kind == DeviceKind::cpu && dtype == DType::fp32,
+               "the baseline dnnl runs on the CPU in fp32 only");
+  const Gemm g = linear(memory, dtype, d[0], d[1], d[2]);
+  return [g] {
+    const auto status = dnnl_sgemm('N', 'T', g.m, g.n, g.k, 1.0f, static_cast<const float*>(g.a), g.k,
+                                   static_cast<const float*>(g.b), g.k, 0.0f, static_cast<float*>(g.c), g.n);
+    ISOBAR_CHECK(status == dnnl_success, "dnnl_sgemm failed with status ", static_cast<int>(status));
+  };
+}
+
+AttentionShape attention_shape(const Shape& d) {
+  ISOBAR_CHECK(d[4] % 8 == 0 && d[4] <= 128, "attention needs a head_size that is a multiple of 8 up to 128, not ",
+               d[4]);
+  return {.batch = d[0], .heads = d[1], .q_tokens = d[2], .kv_tokens = d[3], .head_size = d[4]};
+}
+
+// Forward operands; q, k and v lie in buffers of their own.
+AttentionFwd attention(Memory& memory, DType dtype, const Shape& d) {
+  const AttentionShape s = attention_shape(d);
+  const std::int64_t stride = s.heads * s.head_size;
+  const std::int64_t q_size = s.batch * s.q_tokens * stride, kv_size = s.batch * s.kv_tokens * stride;
+  return {.shape = s,
+          .dtype = dtype,
+          .scale = 1 / std::sqrt(static_cast<double>(s.head_size)),
+          .dropout = {},
+          .q = memory.uniform(q_size, dtype),
+          .k = memory.uniform(kv_size, dtype),
+          .v = memory.uniform(kv_size, dtype),
+          .o = memory.allocate(bytes_of(q_size, dtype)),
+          .lse = memory.allocate(bytes_of(s.batch * s.heads * s.q_tokens, DType::fp32)),
+          .q_stride = stride,
+          .k_stride = stride,
+          .v_stride = stride,
+          .o_stride = stride};
+}
+
+Call bench_attention_fwd(const Problem& p) {
+  auto& [memory, dtype, d] = p;
+  const AttentionFwd arguments = attention(memory, dtype, d);
+  return ISOBAR_BENCH_CALL(attention_fwd);
+}
+
+Call bench_attention_bwd(const Problem& p) {
+  auto& [memory, dtype, d] = p;
+  const AttentionFwd fwd = attention(memory, dtype, d);
+  ISOBAR_RUN(memory.device(), attention_fwd, fwd);
+  const AttentionShape& s = fwd.shape;
+  const std::int64_t q_size = s.batch * s.q_tokens * fwd.q_stride, kv_size = s.batch * s.kv_tokens * fwd.k_stride;
+  const AttentionBwd arguments = {.shape = s,
+                                  .dtype = dtype,
+                                  .scale = fwd.scale,
+                                  .dropout = {},
+                                  .q = fwd.q,
+                                  .k = fwd.k,
+                                  .v = fwd.v,
+                                  .o = fwd.o,
+                                  .lse = fwd.lse,
+                                  .d_o = memory.uniform(q_size, dtype),
+                                  .dq = memory.allocate(bytes_of(q_size, dtype)),
+                                  .dk = memory.allocate(bytes_of(kv_size, dtype)),
+                                  .dv = memory.allocate(bytes_of(kv_size, dtype)),
+                                  .q_stride = fwd.q_stride,
+                                  .k_stride = fwd.k_stride,
+                                  .v_stride = fwd.v_stride,
+                                  .o_stride = fwd.o_stride,
+                                  .do_stride = fwd.o_stride,
+                                  .dq_stride = fwd.q_stride,
+                                  .dk_stride = fwd.k_stride,
+                                  .dv_stride = fwd.v_stride,
+                                  .workspace = memory.allocate(attention_bwd_workspace(s, dtype))};
+  return ISOBAR_BENCH_CALL(attention_bwd);
+}
+
+// What attention costs at least where the scores are stored: its products as plain GEMMs, head by head.
+std::function<void()> gemm_for_attention(const Problem& p, int products) {
+  auto& [memory, dtype, d] = p;
+  const AttentionShape s = attention_shape(d);
+  const Gemm scores = linear(memory, dtype, s.q_tokens, s.kv_tokens, s.head_size);
+  Gemm values = linear(memory, dtype, s.q_tokens, s.head_size, s.kv_tokens);
+  values.a = scores.c;
+  return [=, device = memory.device()] {
+    for (std::int64_t head = 0; head < s.batch * s.heads; ++head) {
+      for (int i = 0; i < products; ++i) ISOBAR_RUN(device, gemm, i % 2 == 0 ? scores : values);
+    }
+  };
+}
+
+// ---- patches, normalisation, losses ---------------------------------------------------------------------------------
+
+void check_patches(const Shape& d) {
+  ISOBAR_CHECK(d[2] % d[4] == 0 && d[3] % d[4] == 0, "an image of ", d[2], " x ", d[3],
+               " cannot be cut into patches of ", d[4], " x ", d[4]);
+}
+
+Call bench_patchify(const Problem& p) {
+  auto& [memory, dtype, d] = p;
+  check_patches(d);
+  const std::int64_t n = d[0] * d[1] * d[2] * d[3];
+  const Patchify arguments = {.batch = d[0],
+                              .channels = d[1],
+                              .height = d[2],
+                              .width = d[3],
+                              .patch = d[4],
+                              .image_dtype = DType::fp32,
+                              .token_dtype = dtype,
+                              .image = memory.uniform(n, DType::fp32),
+                              .tokens = memory.allocate(bytes_of(n, dtype))};
+  return ISOBAR_BENCH_CALL(patchify);
+}
+
+Call bench_unpatchify(const Problem& p) {
+  auto& [memory, dtype, d] = p;
+  check_patches(d);
+  const std::int64_t n = d[0] * d[1] * d[2] * d[3];
+  const Unpatchify arguments = {.batch = d[0],
+                                .channels = d[1],
+                                .height = d[2],
+                                .width = d[3],
+                                .patch = d[4],
+                                .image_dtype = dtype,
+                                .token_dtype = dtype,
+                                .tokens = memory.uniform(n, dtype),
+                                .image = memory.allocate(bytes_of(n, dtype))};
+  return ISOBAR_BENCH_CALL(unpatchify);
+}
+
+Call bench_normalize(const Problem& p) {
+  auto& [memory, dtype, d] = p;
+  const std::int64_t n = d[0] * d[1] * d[2] * d[3];
+  const Normalize arguments = {.batch = d[0],
+                               .channels = d[1],
+                               .height = d[2],
+                               .width = d[3],
+                               .dtype = dtype,
+                               .x = static_cast<const float*>(memory.uniform(n, DType::fp32)),
+                               .mean = static_cast<const double*>(memory.uniform(d[1], DType::fp64)),
+                               .std = static_cast<const double*>(memory.uniform(d[1], DType::fp64, 1, 2)),
+                               .y = memory.allocate(bytes_of(n, dtype))};
+  return ISOBAR_BENCH_CALL(normalize);
+}
+
+Call bench_denormalize(const Problem& p) {
+  auto& [memory, dtype, d] = p;
+  const std::int64_t n = d[0] * d[1] * d[2] * d[3];
+  const Denormalize arguments = {.batch = d[0],
+                                 .channels = d[1],
+                                 .height = d[2],
+                                 .width = d[3],
+                                 .dtype = dtype,
+                                 .x = memory.uniform(n, dtype),
+                                 .mean = static_cast<const double*>(memory.uniform(d[1], DType::fp64)),
+                                 .std = static_cast<const double*>(memory.uniform(d[1], DType::fp64, 1, 2)),
+                                 .y = static_cast<float*>(memory.allocate(bytes_of(n, DType::fp32)))};
+  const Cost cost = {.bytes = static_cast<double>(n) * (size_of(dtype) + 4.0), .flops = 2.0 * n};
+  return {cost, [arguments, device = memory.device()] { ISOBAR_RUN(device, denormalize, arguments); }};
+}
+
+Call bench_forecast_loss_fwd(const Problem& p) {
+  auto& [memory, dtype, d] = p;
+  const std::int64_t n = d[0] * d[1] * d[2] * d[3];
+  const ForecastLossFwd arguments = {.batch = d[0],
+                                     .channels = d[1],
+                                     .height = d[2],
+                                     .width = d[3],
+                                     .dtype = dtype,
+                                     .pred = memory.uniform(n, dtype),
+                                     .target = memory.uniform(n, DType::fp32, -2, 2),
+                                     .sums = memory.allocate(bytes_of(2 * d[0], DType::fp32)),
+                                     .loss = memory.allocate(bytes_of(1, DType::fp32)),
+                                     .workspace = memory.allocate(forecast_loss_workspace(d[0]))};
+  return ISOBAR_BENCH_CALL(forecast_loss_fwd);
+}
+
+Call bench_forecast_loss_bwd(const Problem& p) {
+  auto& [memory, dtype, d] = p;
+  const std::int64_t n = d[0] * d[1] * d[2] * d[3];
+  const ForecastLossBwd arguments = {.batch = d[0],
+                                     .channels = d[1],
+                                     .height = d[2],
+                                     .width = d[3],
+                                     .dtype = dtype,
+                                     .pred = memory.uniform(n, dtype),
+                                     .target = memory.uniform(n, DType::fp32, -2, 2),
+                                     .sums = memory.uniform(2 * d[0], DType::fp32, 1, 2),
+                                     .dpred = memory.allocate(bytes_of(n, dtype))};
+  return ISOBAR_BENCH_CALL(forecast_loss_bwd);
+}
+
+Call bench_forecast_scores(const Problem& p) {
+  auto& [memory, dtype, d] = p;
+  const std::int64_t n = d[0] * d[1] * d[2] * d[3];
+  const ForecastScores arguments = {
+      .batch = d[0],
+      .channels = d[1],
+      .height = d[2],
+      .width = d[3],
+      .dtype = dtype,
+      .pred = memory.uniform(n, dtype),
+      .target = memory.uniform(n, DType::fp32, -2, 2),
+      .row_weights = memory.uniform(d[2], DType::fp32, 0, 2),
+      .out = static_cast<double*>(memory.allocate(bytes_of(4 * d[0] * d[1], DType::fp64)))};
+  return ISOBAR_BENCH_CALL(forecast_scores);
+}
+
+// ---- optimizer ------------------------------------------------------------------------------------------------------
+
+// fp32 master weights; a 16-bit dtype adds the copy that the model computes with.
+Call bench_adam(const Problem& p) {
+  auto& [memory, dtype, d] = p;
+  const std::int64_t n = d[0];
+  const AdamScalars scalars = {.lr = 1e-3, .bias1 = 0.1, .bias2 = 0.05, .grad_scale = 1};
+  const Adam arguments = {.n = n,
+                          .decay_end = n,
+                          .compute_dtype = dtype,
+                          .weight_decay = 0.05,
+                          .decoupled = true,
+                          .scalars = static_cast<const AdamScalars*>(memory.copy_of(&scalars, sizeof scalars)),
+                          .grad = memory.uniform(n, DType::fp32),
+                          .weight = memory.uniform(n, DType::fp32),
+                          .m = memory.uniform(n, DType::fp32),
+                          .v = memory.uniform(n, DType::fp32, 0, 1),
+                          .compute = is_16_bit(dtype) ? memory.allocate(bytes_of(n, dtype)) : nullptr};
+  return ISOBAR_BENCH_CALL(adam);
+}
+
+Call bench_grad_norm(const Problem& p) {
+  auto& [memory, dtype, d] = p;
+  const GradNorm arguments = {
+      .n = d[0],
+      .dtype = dtype,
+      .x = memory.uniform(d[0], dtype),
+      .norm = static_cast<double*>(memory.allocate(sizeof(double))),
+      .workspace = static_cast<double*>(memory.allocate(bytes_of(kGradNormBlocks, DType::fp64)))};
+  return ISOBAR_BENCH_CALL(grad_norm);
+}
+
+Call bench_clip_coefficient(const Problem& p) {
+  Memory& memory = p.memory;
+  const ClipCoefficient arguments = {.norm = static_cast<const double*>(memory.uniform(1, DType::fp64, 1, 2)),
+                                     .max_norm = 1,
+                                     .grad_scale = static_cast<double*>(memory.allocate(sizeof(double)))};
+  return {{.bytes = 2 * sizeof(double)},
+          [arguments, device = memory.device()] { ISOBAR_RUN(device, clip_coefficient, arguments); }};
+}
+
+// ---- the list -------------------------------------------------------------------------------------------------------
+
+Shape activations(std::int64_t batch) {
+  return {batch * kTokens * kEmbed};
+}
+Shape hidden(std::int64_t batch) {
+  return {batch * kTokens * kHidden};
+}
+Shape samples(std::int64_t batch) {
+  return {batch, kTokens * kEmbed};
+}
+Shape rows(std::int64_t batch) {
+  return {batch * kTokens, kEmbed};
+}
+Shape heads(std::int64_t batch) {
+  return {batch, kHeads, kTokens, kTokens, kHeadSize};
+}
+Shape fields(std::int64_t batch) {
+  return {batch, kFields, kHeight, kWidth};
+}
+Shape patches(std::int64_t batch) {
+  return {batch, kFields, kHeight, kWidth, kPatch};
+}
+Shape parameters(std::int64_t) {
+  return {kParameters};
+}
+
+}  // namespace
+
+const std::vector<Op>& ops() {
+  static const std::vector<Op> list = {
+      {"cast", "n", activations, bench_cast},
+      {"fill", "n", activations, bench_fill},
+      {"add", "n", activations, bench_add},
+      {"add_row", "groups n", samples, bench_add_row},
+      {"scale", "n", activations, bench_scale},
+      {"gelu_fwd", "n", hidden, bench_gelu_fwd},
+      {"gelu_bwd", "n", hidden, bench_gelu_bwd},
+      {"dropout", "n", activations, bench_dropout},
+      {"drop_path", "batch n", samples, bench_drop_path},
+      {"column_sum", "rows cols",
+       [](std::int64_t batch) {
+         return Shape{batch * kTokens, kHidden};
+       },
+       bench_column_sum},
+      {"layernorm_fwd", "rows cols", rows, bench_layernorm_fwd},
+      {"layernorm_bwd", "rows cols", rows, bench_layernorm_bwd},
+      {.name = "gemm",
+       .dims = "m n k",
+       .base_shape =
+           [](std::int64_t batch) {
+             return Shape{batch * kTokens, kHidden, kEmbed};
+           },
+       .prepare = bench_gemm,
+       .baselines = {memcpy_baseline(), {"dnnl", dnnl_gemm}}},
+      {.name = "attention_fwd",
+       .dims = "batch heads q_tokens kv_tokens head_size",
+       .base_shape = heads,
+       .prepare = bench_attention_fwd,
+       .baselines = {memcpy_baseline(),
+                     {"gemm", [](const Problem& p, const Cost&) { return gemm_for_attention(p, 2); }}}},
+      {.name = "attention_bwd",
+       .dims = "batch heads q_tokens kv_tokens head_size",
+       .base_shape = heads,
+       .prepare = bench_attention_bwd,
+       .baselines = {memcpy_baseline(),
+                     {"gemm", [](const Problem& p, const Cost&) { return gemm_for_attention(p, 5); }}}},
+      {"patchify", "batch channels height width patch", patches, bench_patchify},
+      {"unpatchify", "batch channels height width patch", patches, bench_unpatchify},
+      {"normalize", "batch channels height width", fields, bench_normalize, true},
+      {"denormalize", "batch channels height width", fields, bench_denormalize, true},
+      {"forecast_loss_fwd", "batch channels height width", fields, bench_forecast_loss_fwd},
+      {"forecast_loss_bwd", "batch channels height width", fields, bench_forecast_loss_bwd},
+      {"forecast_scores", "batch channels height width", fields, bench_forecast_scores},
+      {"adam", "n", parameters, bench_adam},
+      {"grad_norm", "n", parameters, bench_grad_norm, true},
+      {"clip_coefficient", "n", [](std::int64_t) { return Shape{1}; }, bench_clip_coefficient, true},
+  };
+  return list;
+}
+
+Baseline memcpy_baseline() {
+  return {"memcpy", [](const Problem& problem, const Cost& cost) {
+            Memory& memory = problem.memory;
+            const auto bytes = static_cast<std::size_t>(std::max(1.0, cost.bytes / 2));
+            void* const from = memory.uniform(static_cast<std::int64_t>(bytes / 4 + 1), DType::fp32);
+            void* const to = memory.uniform(static_cast<std::int64_t>(bytes / 4 + 1), DType::fp32);
+            return [=, device = memory.device()] { copy_on_device(device, to, from, bytes); };
+          }};
+}
+
+}  // namespace isobar::bench

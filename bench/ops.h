@@ -1,0 +1,50 @@
+// The list of what isobar-bench can time: every kernel of kernels/*.h with the shapes of the base ViT (embed_dim 384,
+// depth 12, 8 heads, patches of 8, fields of 20 x 360 x 720).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/memory.h"
+#include "kernels/common/cost.h"
+#include "kernels/common/dtype.h"
+
+namespace isobar::bench {
+
+using Shape = std::vector<std::int64_t>;
+
+struct Problem {
+  Memory& memory;  // owns the operands
+  DType dtype;
+  Shape shape;
+};
+
+// A kernel to time, and its cost.
+struct Call {
+  Cost cost;
+  std::function<void()> run;
+};
+
+// Something to compare an op with; `cost` is the op's.
+struct Baseline {
+  std::string name;
+  std::function<std::function<void()>(const Problem&, const Cost& cost)> prepare;
+};
+
+// A copy of as many bytes as the op has to move: the yardstick of whatever is bound by memory.
+Baseline memcpy_baseline();
+
+struct Op {
+  std::string name;
+  std::string dims;  // what the numbers of a shape mean: "rows cols"
+  std::function<Shape(std::int64_t batch)> base_shape;
+  std::function<Call(const Problem&)> prepare;
+  bool fp32_only = false;
+  std::vector<Baseline> baselines = {memcpy_baseline()};
+};
+
+const std::vector<Op>& ops();
+
+}  // namespace isobar::bench

@@ -1,0 +1,126 @@
+#include "bench/peaks.h"
+
+#include <immintrin.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/common/isa.h"
+#include "kernels/common/parallel.h"
+#include "kernels/gemm.h"
+
+namespace isobar::bench {
+namespace {
+
+constexpr std::int64_t kFmaRounds = 1 << 20;
+constexpr int kChains = 12;  // independent accumulators: two FMA units of latency four need eight
+
+// Each returns the flops it did on one thread; the result goes to `sink` so that nothing is optimised away.
+__attribute__((target("avx512f"))) double fma_avx512(float& sink) {
+  __m512 chain[kChains];
+  for (__m512& c : chain) c = _mm512_set1_ps(1.0f);
+  const __m512 factor = _mm512_set1_ps(0.999999f), term = _mm512_set1_ps(1e-6f);
+  for (std::int64_t round = 0; round < kFmaRounds; ++round) {
+#pragma GCC unroll 12
+    for (__m512& c : chain) c = _mm512_fmadd_ps(c, factor, term);
+  }
+  for (const __m512& c : chain) sink += _mm512_cvtss_f32(c);
+  return 2.0 * 16 * kChains * kFmaRounds;
+}
+
+__attribute__((target("avx2,fma"))) double fma_avx2(float& sink) {
+  __m256 chain[kChains];
+  for (__m256& c : chain) c = _mm256_set1_ps(1.0f);
+  const __m256 factor = _mm256_set1_ps(0.999999f), term = _mm256_set1_ps(1e-6f);
+  for (std::int64_t round = 0; round < kFmaRounds; ++round) {
+#pragma GCC unroll 12
+    for (__m256& c : chain) c = _mm256_fmadd_ps(c, factor, term);
+  }
+  for (const __m256& c : chain) sink += _mm256_cvtss_f32(c);
+  return 2.0 * 8 * kChains * kFmaRounds;
+}
+
+double fma_generic(float& sink) {
+  __m128 chain[kChains];
+  for (__m128& c : chain) c = _mm_set1_ps(1.0f);
+  const __m128 factor = _mm_set1_ps(0.999999f), term = _mm_set1_ps(1e-6f);
+  for (std::int64_t round = 0; round < kFmaRounds; ++round) {
+#pragma GCC unroll 12
+    for (__m128& c : chain) c = _mm_add_ps(_mm_mul_ps(c, factor), term);
+  }
+  for (const __m128& c : chain) sink += _mm_cvtss_f32(c);
+  return 2.0 * 4 * kChains * kFmaRounds;
+}
+
+double cpu_fma_rate(Stopwatch& stopwatch) {
+  const auto fma = cpu::best_isa() == cpu::Isa::avx512 ? fma_avx512
+                   : cpu::best_isa() == cpu::Isa::avx2 ? fma_avx2
+                                                       : fma_generic;
+  const int threads = omp_get_max_threads();
+  std::vector<double> flops(static_cast<std::size_t>(threads));
+  std::vector<float> sinks(static_cast<std::size_t>(threads));
+  const double seconds = stopwatch.median([&] {
+    parallel_for(threads, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t thread = begin; thread < end; ++thread) {
+        const auto t = static_cast<std::size_t>(thread);
+        flops[t] = fma(sinks[t]);
+      }
+    });
+  });
+  double total = 0;
+  for (const double f : flops) total += f;
+  return total / seconds;
+}
+
+double gemm_rate(Device device, DType dtype, Stopwatch& stopwatch) {
+  constexpr std::int64_t kSide = 4096;
+  Memory memory(device);
+  const Gemm gemm = {.m = kSide,
+                     .n = kSide,
+                     .k = kSide,
+                     .in_dtype = dtype,
+                     .out_dtype = dtype,
+                     .a = memory.uniform(kSide * kSide, dtype),
+                     .b = memory.uniform(kSide * kSide, dtype),
+                     .c = memory.allocate(kSide * kSide * size_of(dtype))};
+  return gemm_cost(gemm).flops / stopwatch.median([&] { ISOBAR_RUN(device, gemm, gemm); });
+}
+
+}  // namespace
+
+Stopwatch::Stopwatch(Device device, double budget)
+    : device_(device),
+      budget_(budget),
+      memory_(device),
+      bytes_(device.kind == DeviceKind::cuda ? std::size_t{1} << 28 : std::size_t{1} << 26),
+      from_(memory_.uniform(static_cast<std::int64_t>(bytes_ / 4), DType::fp32)),
+      to_(memory_.uniform(static_cast<std::int64_t>(bytes_ / 4), DType::fp32)) {}
+
+void Stopwatch::flush_caches() {
+  copy_on_device(device_, to_, from_, bytes_);
+}
+
+double Stopwatch::median(const std::function<void()>& call) {
+  constexpr std::size_t kLeast = 3, kMost = 50;
+  seconds_of(device_, call);
+  std::vector<double> times;
+  for (double spent = 0; times.size() < kLeast || (spent < budget_ && times.size() < kMost); spent += times.back()) {
+    flush_caches();
+    times.push_back(seconds_of(device_, call));
+  }
+  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
+  return times[times.size() / 2];
+}
+
+double Stopwatch::copy_bandwidth() {
+  return 2.0 * static_cast<double>(bytes_) / median([&] { flush_caches(); });
+}
+
+Peaks measure_peaks(Device device, DType dtype, Stopwatch& stopwatch) {
+  const double bandwidth = stopwatch.copy_bandwidth();
+  if (device.kind == DeviceKind::cuda) return {bandwidth, gemm_rate(device, dtype, stopwatch), "GEMM"};
+  return {bandwidth, cpu_fma_rate(stopwatch), "fp32 FMA"};
+}
+
+}  // namespace isobar::bench

@@ -1,0 +1,41 @@
+// What the device can do at most, measured in the same run as the kernels that are compared with it.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+#include "bench/memory.h"
+#include "kernels/common/dtype.h"
+
+namespace isobar::bench {
+
+// Times calls on a device with cold caches: before every call a buffer larger than the caches is copied.
+class Stopwatch {
+ public:
+  // `budget`: the seconds that repeating one call may take.
+  Stopwatch(Device device, double budget);
+  // Median seconds of at least three calls, after one that is not counted; more, up to fifty, while the budget lasts.
+  double median(const std::function<void()>& call);
+  double copy_bandwidth();  // bytes read plus bytes written a second, of a copy of that buffer
+
+ private:
+  void flush_caches();
+
+  Device device_;
+  double budget_;
+  Memory memory_;
+  std::size_t bytes_;
+  void* from_;
+  void* to_;
+};
+
+struct Peaks {
+  double bandwidth;          // bytes/s
+  double flops;              // flop/s
+  const char* flops_source;  // how flops was measured
+};
+
+// CPU: fused multiply-adds in fp32 on all threads. CUDA: a large GEMM of this dtype.
+Peaks measure_peaks(Device device, DType dtype, Stopwatch& stopwatch);
+
+}  // namespace isobar::bench

@@ -1,0 +1,177 @@
+// isobar-bench, run as a process on tiny shapes: what it prints, which ops it knows, and how it refuses.
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/temporary_folder.h"
+#include "tests/testing.h"
+
+namespace isobar::testing {
+namespace {
+
+struct Outcome {
+  int status = 0;
+  std::string out, err;
+};
+
+std::string contents(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// Runs `isobar-bench ARGUMENTS` on two threads and as briefly as it can, without any GPU in sight.
+Outcome bench(const std::string& arguments) {
+  const TemporaryFolder folder;
+  const std::string command = "CUDA_VISIBLE_DEVICES= " ISOBAR_BENCH_BINARY " --threads 2 --seconds 0 " + arguments +
+                              " >" + (folder / "out").string() + " 2>" + (folder / "err").string();
+  const int status = std::system(command.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(folder / "out"), contents(folder / "err")};
+}
+
+// A small, ragged shape for every op.
+const std::map<std::string, std::string> kTiny = {{"cast", "1001"},
+                                                  {"fill", "1001"},
+                                                  {"add", "1001"},
+                                                  {"add_row", "3x77"},
+                                                  {"scale", "1001"},
+                                                  {"gelu_fwd", "1001"},
+                                                  {"gelu_bwd", "1001"},
+                                                  {"dropout", "1001"},
+                                                  {"drop_path", "3,77"},
+                                                  {"column_sum", "7x33"},
+                                                  {"layernorm_fwd", "7x33"},
+                                                  {"layernorm_bwd", "7x33"},
+                                                  {"gemm", "5x7x9"},
+                                                  {"attention_fwd", "1x2x17x17x8"},
+                                                  {"attention_bwd", "1x2x17x17x8"},
+                                                  {"patchify", "1x3x4x6x2"},
+                                                  {"unpatchify", "1x3x4x6x2"},
+                                                  {"normalize", "1x3x4x6"},
+                                                  {"denormalize", "1x3x4x6"},
+                                                  {"forecast_loss_fwd", "2x3x4x6"},
+                                                  {"forecast_loss_bwd", "2x3x4x6"},
+                                                  {"forecast_scores", "2x3x4x6"},
+                                                  {"adam", "1001"},
+                                                  {"grad_norm", "1001"},
+                                                  {"clip_coefficient", "1"}};
+
+// The kernels that the headers of kernels/ declare.
+std::set<std::string> declared_kernels() {
+  const std::regex declaration("ISOBAR_KERNEL\\((\\w+), \\w+\\)");
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(ISOBAR_SOURCE_DIR "/kernels")) {
+    if (entry.path().extension() != ".h") continue;
+    const std::string text = contents(entry.path());
+    for (std::sregex_iterator match(text.begin(), text.end(), declaration), end; match != end; ++match)
+      names.insert((*match)[1]);
+  }
+  return names;
+}
+
+void check_result(const nlohmann::json& line, const std::string& op, const std::string& baseline) {
+  INFO(line.dump());
+  std::set<std::string> keys;
+  for (const auto& [key, value] : line.items()) keys.insert(key);
+  CHECK(keys == std::set<std::string>{"op", "shape", "dtype", "device", "microseconds", "gbytes_per_second", "tflops",
+                                      "percent_of_floor", "baseline", "ratio_to_baseline"});
+  CHECK(line["op"] == op);
+  CHECK(line["device"] == "cpu");
+  CHECK(line["microseconds"].get<double>() > 0);
+  CHECK(line["gbytes_per_second"].get<double>() > 0);
+  CHECK(line["tflops"].get<double>() >= 0);
+  CHECK(line["percent_of_floor"].get<double>() > 0);
+  if (baseline.empty()) {
+    CHECK(line["baseline"].is_null());
+    CHECK(line["ratio_to_baseline"].is_null());
+  } else {
+    CHECK(line["baseline"] == baseline);
+    CHECK(line["ratio_to_baseline"].get<double>() > 0);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("isobar-bench lists every kernel") {
+  const Outcome outcome = bench("--list");
+  REQUIRE(outcome.status == 0);
+  std::set<std::string> listed;
+  for (const std::string& line : lines_of(outcome.out)) listed.insert(line.substr(0, line.find(' ')));
+  CHECK(declared_kernels() == listed);
+}
+
+TEST_CASE("isobar-bench times every op and writes the documented JSON") {
+  std::string arguments = "--json --baseline memcpy";
+  for (const auto& [op, shape] : kTiny) arguments += " --op " + op + " --shape " + shape;
+  const Outcome outcome = bench(arguments);
+  INFO(outcome.err);
+  REQUIRE(outcome.status == 0);
+  const std::vector<std::string> lines = lines_of(outcome.out);
+  REQUIRE(lines.size() == kTiny.size());
+  std::size_t i = 0;
+  for (const auto& [op, shape] : kTiny) check_result(nlohmann::json::parse(lines[i++]), op, "memcpy");
+}
+
+TEST_CASE("isobar-bench knows 16-bit types and other baselines") {
+  const Outcome bf16 = bench("--op layernorm_fwd --op gemm --shape 7x33 --shape 5x7x9 --dtype bf16 --json");
+  INFO(bf16.err);
+  REQUIRE(bf16.status == 0);
+  const std::vector<std::string> lines = lines_of(bf16.out);
+  REQUIRE(lines.size() == 2);
+  check_result(nlohmann::json::parse(lines[0]), "layernorm_fwd", "");
+  CHECK(nlohmann::json::parse(lines[1])["shape"] == "5x7x9");
+  CHECK(nlohmann::json::parse(lines[1])["dtype"] == "bf16");
+
+  const Outcome dnnl = bench("--op gemm --shape 5x7x9 --baseline dnnl");
+  CHECK(dnnl.status == 0);
+  CHECK_THAT(dnnl.out, ContainsSubstring("TFLOP/s"));
+  CHECK_THAT(dnnl.out, ContainsSubstring("of dnnl"));
+  CHECK(bench("--op attention_fwd --shape 1x2x17x17x8 --baseline gemm").status == 0);
+}
+
+TEST_CASE("isobar-bench refuses with one line") {
+  const auto [arguments, words] = GENERATE(table<std::string, std::string>({
+      {"--op gelu", "no op \"gelu\""},
+      {"--op gemm --shape 5x7", "needs 3 numbers (m n k)"},
+      {"--op gemm --shape 5x7x-9", "not a list of positive numbers"},
+      {"--op gemm --shape 5x0x9", "not a list of positive numbers"},
+      {"--op gemm --shape 5xx9", "not a list of positive numbers"},
+      {"--op fill --shape ''", "not a list of positive numbers"},
+      {"--shape 5x7x9", "1 --shape for 0 --op"},
+      {"--op gemm --dtype fp64", "no dtype \"fp64\""},
+      {"--op grad_norm --dtype bf16", "op grad_norm has no dtype bf16"},
+      {"--op gemm --device tpu", "no device \"tpu\""},
+      {"--op gemm --device cuda", "the device cuda is not available"},
+      {"--op gemm --baseline torch", "no baseline \"torch\"; it has memcpy, dnnl"},
+      {"--op gemm --shape 5x7x9 --dtype bf16 --baseline dnnl", "baseline dnnl"},
+      {"--op patchify --shape 1x3x5x6x2", "cannot be cut into patches of 2 x 2"},
+      {"--op attention_fwd --shape 1x2x17x17x7", "head_size that is a multiple of 8"},
+      {"--colour", "--colour"},
+  }));
+  INFO(arguments);
+  const Outcome outcome = bench(arguments);
+  CHECK(outcome.status == 1);
+  CHECK(outcome.err.rfind("isobar-bench: ", 0) == 0);
+  CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
+  CHECK_THAT(outcome.err, ContainsSubstring(words));
+}
+
+}  // namespace isobar::testing

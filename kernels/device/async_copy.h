@@ -16,10 +16,8 @@ namespace isobar::ISOBAR_CUDA_NAMESPACE {
 inline void cp_async_16(void* shared, const void* global, bool valid = true, ISOBAR_SITE) {
   check_aligned(shared, 16, site);
   check_aligned(global, 16, site);
-  unsigned char bytes[16] = {};
-  if (valid) std::memcpy(bytes, global, 16);
-  std::memset(shared, 0xff, 16);
-  copy_later(shared, bytes);
+  start_copy({shared, valid ? load_chunk(global) : Chunk{}});
+  store_chunk(shared, {{~0ull, ~0ull}});
 }
 
 inline void cp_async_commit() {
@@ -28,7 +26,7 @@ inline void cp_async_commit() {
 
 template <int kInFlight>
 void cp_async_wait() {
-  wait_for_copies(kInFlight);
+  for (const Copy& copy : landing_copies(kInFlight)) store_chunk(copy.to, copy.chunk);
 }
 
 #else

@@ -121,11 +121,6 @@ struct Warp {
   LaneGroup groups[kMaxMasks];
 };
 
-struct Copy {
-  void* shared;
-  unsigned char bytes[16];
-};
-
 struct Fiber : ThreadState {
   void* stack_pointer = nullptr;
   char* stack = nullptr;  // lowest address
@@ -133,8 +128,8 @@ struct Fiber : ThreadState {
   const Barrier* waits_for = nullptr;
   std::uint32_t generation = 0;  // of that barrier, when the fiber arrived
   Site site;
-  std::vector<Copy> copies;
-  std::vector<std::size_t> copy_groups;  // copies that belong to the groups up to this one
+  std::vector<Copy> copies, landing;     // in flight; and those just handed out to be stored
+  std::vector<std::size_t> copy_groups;  // how many of the copies in flight belong to the groups up to each
   void* asan_stack = nullptr;
   void* tsan_fiber = nullptr;
 
@@ -590,9 +585,7 @@ Exchange exchange_bytes(unsigned mask, const void* mine, std::size_t bytes, Comb
   return {meeting.deposits, meeting.result};
 }
 
-void copy_later(void* shared, const unsigned char (&bytes)[16]) {
-  Copy copy{shared, {}};
-  std::memcpy(copy.bytes, bytes, sizeof bytes);
+void start_copy(const Copy& copy) {
   current().copies.push_back(copy);
 }
 
@@ -601,14 +594,17 @@ void commit_copies() {
   me.copy_groups.push_back(me.copies.size());
 }
 
-void wait_for_copies(std::size_t groups_in_flight) {
+std::span<const Copy> landing_copies(std::size_t groups_in_flight) {
   Fiber& me = current();
-  if (me.copy_groups.size() <= groups_in_flight) return;
-  const std::size_t groups = me.copy_groups.size() - groups_in_flight, landed = me.copy_groups[groups - 1];
-  for (std::size_t i = 0; i < landed; ++i) std::memcpy(me.copies[i].shared, me.copies[i].bytes, 16);
-  me.copies.erase(me.copies.begin(), me.copies.begin() + static_cast<std::ptrdiff_t>(landed));
-  me.copy_groups.erase(me.copy_groups.begin(), me.copy_groups.begin() + static_cast<std::ptrdiff_t>(groups));
-  for (std::size_t& end : me.copy_groups) end -= landed;
+  if (me.copy_groups.size() <= groups_in_flight) return {};
+  const auto groups = static_cast<std::ptrdiff_t>(me.copy_groups.size() - groups_in_flight);
+  const std::size_t count = me.copy_groups[static_cast<std::size_t>(groups - 1)];
+  const auto end = me.copies.begin() + static_cast<std::ptrdiff_t>(count);
+  me.landing.assign(me.copies.begin(), end);
+  me.copies.erase(me.copies.begin(), end);
+  me.copy_groups.erase(me.copy_groups.begin(), me.copy_groups.begin() + groups);
+  for (std::size_t& group_end : me.copy_groups) group_end -= count;
+  return me.landing;
 }
 
 // ---- What launch() and the tests call -------------------------------------------------------------------------------

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <cstring>
 #include <source_location>
+#include <span>
 #include <type_traits>
 
 #define __global__
@@ -284,10 +285,31 @@ constexpr unsigned __umulhi(unsigned a, unsigned b) {
 void combine_mma_bf16(const void* deposits, void* result);
 void combine_mma_fp16(const void* deposits, void* result);
 
-// Sixteen bytes that will be in `shared` when the running thread waits for their group; until then they are NaN there.
-void copy_later(void* shared, const unsigned char (&bytes)[16]);
+// Sixteen bytes of any type, moved as two words: ThreadSanitizer does not see a memcpy or memset of a fixed size.
+struct Chunk {
+  std::uint64_t word[2];
+};
+using AnyWord [[gnu::may_alias]] = std::uint64_t;
+
+inline Chunk load_chunk(const void* from) {
+  const auto* words = static_cast<const AnyWord*>(from);
+  return {{words[0], words[1]}};
+}
+inline void store_chunk(void* to, const Chunk& chunk) {
+  auto* words = static_cast<AnyWord*>(to);
+  words[0] = chunk.word[0];
+  words[1] = chunk.word[1];
+}
+
+// Copies of the running thread that have started and not landed, in groups.
+struct Copy {
+  void* to;
+  Chunk chunk;
+};
+void start_copy(const Copy& copy);
 void commit_copies();
-void wait_for_copies(std::size_t groups_in_flight);
+// Takes the copies of all groups but the youngest `groups_in_flight`; they are valid until the next call.
+std::span<const Copy> landing_copies(std::size_t groups_in_flight);
 
 // ---- The launch -----------------------------------------------------------------------------------------------------
 

@@ -38,8 +38,8 @@ __global__ void neighbour_kernel(Fault fault, const float* in, float* out) {
     cp_async_wait<0>();
   }
   __syncthreads();
-  values[fault == Fault::static_shared && i == last ? kThreads : i] =
-      copied[fault == Fault::dynamic_shared && i == last ? kThreads : i];
+  float* const value = values + (fault == Fault::static_shared && i == last ? kThreads : i);
+  *value = copied[fault == Fault::dynamic_shared && i == last ? kThreads : i];
   if (fault != Fault::missing_barrier) __syncthreads();
   const int left = i > 0 ? i - 1 : 0;
   const float own = fault == Fault::global_read && i == last ? in[kThreads] : values[i];

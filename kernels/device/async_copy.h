@@ -16,8 +16,8 @@ namespace isobar::ISOBAR_CUDA_NAMESPACE {
 inline void cp_async_16(void* shared, const void* global, bool valid = true, ISOBAR_SITE) {
   check_aligned(shared, 16, site);
   check_aligned(global, 16, site);
-  start_copy({shared, valid ? load_chunk(global) : Chunk{}});
-  store_chunk(shared, {{~0ull, ~0ull}});
+  start_copy({shared, valid ? load_bytes(global) : Bytes16{}});
+  store_bytes(shared, {{~0ull, ~0ull}});
 }
 
 inline void cp_async_commit() {
@@ -26,7 +26,7 @@ inline void cp_async_commit() {
 
 template <int kInFlight>
 void cp_async_wait() {
-  for (const Copy& copy : landing_copies(kInFlight)) store_chunk(copy.to, copy.chunk);
+  for (const Copy& copy : landing_copies(kInFlight)) store_bytes(copy.to, copy.bytes);
 }
 
 #else

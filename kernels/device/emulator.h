@@ -286,25 +286,25 @@ void combine_mma_bf16(const void* deposits, void* result);
 void combine_mma_fp16(const void* deposits, void* result);
 
 // Sixteen bytes of any type, moved as two words: ThreadSanitizer does not see a memcpy or memset of a fixed size.
-struct Chunk {
+struct Bytes16 {
   std::uint64_t word[2];
 };
 using AnyWord [[gnu::may_alias]] = std::uint64_t;
 
-inline Chunk load_chunk(const void* from) {
+inline Bytes16 load_bytes(const void* from) {
   const auto* words = static_cast<const AnyWord*>(from);
   return {{words[0], words[1]}};
 }
-inline void store_chunk(void* to, const Chunk& chunk) {
+inline void store_bytes(void* to, const Bytes16& bytes) {
   auto* words = static_cast<AnyWord*>(to);
-  words[0] = chunk.word[0];
-  words[1] = chunk.word[1];
+  words[0] = bytes.word[0];
+  words[1] = bytes.word[1];
 }
 
 // Copies of the running thread that have started and not landed, in groups.
 struct Copy {
   void* to;
-  Chunk chunk;
+  Bytes16 bytes;
 };
 void start_copy(const Copy& copy);
 void commit_copies();

@@ -28,7 +28,7 @@ struct MatrixRow {
 // Every lane reads the row whose address it gives, so that the sanitizers see the access where it is made.
 inline const MatrixRow* exchange_rows(const void* row, const std::source_location& site) {
   check_aligned(row, 16, site);
-  return exchange(kAllLanes, std::bit_cast<MatrixRow>(load_chunk(row)), site);
+  return exchange(kAllLanes, std::bit_cast<MatrixRow>(load_bytes(row)), site);
 }
 
 inline void ldmatrix_x4(std::uint32_t (&r)[4], const void* row, ISOBAR_SITE) {

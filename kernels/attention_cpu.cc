@@ -48,25 +48,23 @@ struct Rows {
   In* operator[](int64_t token) const { return data + token * stride; }
 };
 
-// Rows [0, tokens) times `factor` at a step of kHead elements, zeros up to kHead; `padding` more rows repeat the last.
+// Rows [0, tokens) at a step of kHead elements, zeros up to kHead; `padding` more rows repeat the last.
 template <int kHead, class In, class T>
-void copy_rows(const Rows<const In>& rows, int64_t tokens, int64_t padding, int64_t head_size, T factor,
-               T* __restrict__ to) {
+void copy_rows(const Rows<const In>& rows, int64_t tokens, int64_t padding, int64_t head_size, T* __restrict__ to) {
   for (int64_t t = 0; t < tokens + padding; ++t, to += kHead) {
     const In* from = rows[least(t, tokens - 1)];
-    for (int64_t c = 0; c < head_size; ++c) to[c] = static_cast<T>(from[c]) * factor;
+    for (int64_t c = 0; c < head_size; ++c) to[c] = convert<T>(from[c]);
     for (int64_t c = head_size; c < kHead; ++c) to[c] = T{0};
   }
 }
 
 // Tokens [begin, begin + count) as [head_size, kPanel]; lanes beyond count are zero.
 template <class In, class T>
-void transpose_rows(const Rows<const In>& rows, int64_t begin, int64_t count, int64_t head_size, T factor,
-                    T* __restrict__ to) {
+void transpose_rows(const Rows<const In>& rows, int64_t begin, int64_t count, int64_t head_size, T* __restrict__ to) {
   for (int64_t lane = 0; lane < kPanel<T>; ++lane) {
     if (lane < count) {
       const In* from = rows[begin + lane];
-      for (int64_t c = 0; c < head_size; ++c) to[c * kPanel<T> + lane] = static_cast<T>(from[c]) * factor;
+      for (int64_t c = 0; c < head_size; ++c) to[c * kPanel<T> + lane] = convert<T>(from[c]);
     } else {
       for (int64_t c = 0; c < head_size; ++c) to[c * kPanel<T> + lane] = T{0};
     }
@@ -113,7 +111,7 @@ void add_outer(const T* x, const T* y, int64_t count, int64_t head_size, const P
 // The queries of one panel: the running softmax and the output so far, transposed.
 template <class T, int kHead>
 struct QueryPanel {
-  T q[kHead * kPanel<T>];    // [HS, lanes], times scale · log2(e): scores are powers of two
+  T q[kHead * kPanel<T>];    // [HS, lanes]
   T o[kHead * kPanel<T>];    // [HS, lanes], not yet divided by sum
   PanelVector<T> reference;  // what is subtracted from the scores: near their maximum so far
   PanelVector<T> sum;        // Σ 2^(score - reference)
@@ -128,18 +126,15 @@ struct ForwardScratch {
   QueryPanel<T, kHead> panels[kQueryPanels];
 };
 
-// Scores minus reference of kKeyBlock keys; returns their maxima in `most`.
+// Scores of up to kKeyBlock keys; returns their maxima in `most`. Rows of k are rounded up to whole tiles.
 template <class T, int kHead>
-ISOBAR_INLINE void score_block(const QueryPanel<T, kHead>& panel, const T* k, int64_t keys, int64_t head_size,
-                               T* __restrict__ scores, PanelVector<T>& most) {
+ISOBAR_INLINE void score_block(const T* q, const T* k, int64_t keys, int64_t head_size, T* __restrict__ scores,
+                               PanelVector<T>& most) {
   for (Vector<T>& m : most) m = broadcast(-static_cast<T>(__builtin_inf()));
   for (int64_t key = 0; key < keys; key += kTileRows) {
     Tile<T, kTileRows, kTileVectors> tile;
-#pragma GCC unroll 16
-    for (int i = 0; i < kTileRows; ++i)
-#pragma GCC unroll 4
-      for (int v = 0; v < kTileVectors; ++v) tile.c[i][v] = -panel.reference[v];
-    tile.template multiply<kHead, 1, kPanel<T>>(k + key * kHead, panel.q, head_size);
+    tile.clear();
+    tile.template multiply<kHead, 1, kPanel<T>>(k + key * kHead, q, head_size);
     tile.template store_to<kPanel<T>>(scores + key * kPanel<T>);
 #pragma GCC unroll 16
     for (int i = 0; i < kTileRows; ++i)
@@ -149,24 +144,24 @@ ISOBAR_INLINE void score_block(const QueryPanel<T, kHead>& panel, const T* k, in
 }
 
 template <class T>
-bool any_above(const PanelVector<T>& most, T limit) {
+bool any_above(const PanelVector<T>& a, const PanelVector<T>& limit, T slack) {
   bool above = false;
-  for (const Vector<T>& m : most)
-    for (int lane = 0; lane < kLanes<T>; ++lane) above |= m[lane] > limit;
+  for (int v = 0; v < kTileVectors; ++v)
+    for (int lane = 0; lane < kLanes<T>; ++lane) above |= a[v][lane] > limit[v][lane] + slack;
   return above;
 }
 
-// Scores to probabilities, in place; adds them to `sum`.
+// Scores to 2^(score · unit - reference), in place; adds them to `sum`.
 template <class T>
-ISOBAR_INLINE void exponentiate(T* __restrict__ scores, int64_t keys, const PanelVector<T>& shift,
+ISOBAR_INLINE void exponentiate(T* __restrict__ scores, int64_t keys, T unit, const PanelVector<T>& reference,
                                 PanelVector<T>& sum) {
   PanelVector<T> total, less;
-  for (int v = 0; v < kTileVectors; ++v) total[v] = sum[v], less[v] = shift[v];
+  for (int v = 0; v < kTileVectors; ++v) total[v] = sum[v], less[v] = reference[v];
   for (int64_t key = 0; key < keys; ++key) {
 #pragma GCC unroll 4
     for (int v = 0; v < kTileVectors; ++v) {
       T* at = scores + key * kPanel<T> + v * kLanes<T>;
-      const Vector<T> p = exp2_of(load(at) - less[v]);
+      const Vector<T> p = exp2_of(load(at) * unit - less[v]);
       total[v] += p;
       store(at, p);
     }
@@ -189,25 +184,26 @@ void drop(const PanelDropout& d, int64_t keys, T* __restrict__ p) {
   }
 }
 
-// One block of keys for one panel of queries.
+// One block of keys for one panel of queries. A score times `unit` is the logarithm of P to base 2.
 template <class T, int kHead>
 __attribute__((noinline)) void attend(QueryPanel<T, kHead>& panel, const T* k, const T* v, int64_t keys,
-                                      int64_t head_size, bool first, const PanelDropout& dropout,
+                                      int64_t head_size, T unit, bool first, const PanelDropout& dropout,
                                       T* __restrict__ scores) {
-  PanelVector<T> most, shift = {}, rescale;
+  PanelVector<T> most, rescale;
   for (Vector<T>& factor : rescale) factor = broadcast(T{1});
-  score_block(panel, k, keys, head_size, scores, most);
+  score_block<T, kHead>(panel.q, k, keys, head_size, scores, most);
+  for (Vector<T>& m : most) m *= unit;
   if (first) {
-    for (int i = 0; i < kTileVectors; ++i) panel.reference[i] = shift[i] = most[i];
-  } else if (any_above(most, T{kSlack})) {
-    for (int i = 0; i < kTileVectors; ++i) {
-      shift[i] = greater<T>(most[i], Vector<T>{});
-      panel.reference[i] += shift[i];
-      rescale[i] = exp2_of(-shift[i]);
-      panel.sum[i] *= rescale[i];
+    for (int v = 0; v < kTileVectors; ++v) panel.reference[v] = most[v];
+  } else if (any_above(most, panel.reference, T{kSlack})) {
+    for (int v = 0; v < kTileVectors; ++v) {
+      const Vector<T> moved = greater<T>(most[v], panel.reference[v]);
+      rescale[v] = exp2_of(panel.reference[v] - moved);
+      panel.sum[v] *= rescale[v];
+      panel.reference[v] = moved;
     }
   }
-  exponentiate(scores, keys, shift, panel.sum);
+  exponentiate(scores, keys, unit, panel.reference, panel.sum);
   if (dropout.dropout.p != 0) drop(dropout, keys, scores);
   add_outer<kHead, kPanel<T>>(v, scores, keys, head_size, rescale, panel.o);
 }
@@ -218,6 +214,7 @@ void forward(const AttentionFwd& a) {
   const int64_t queries = s.q_tokens, keys = s.kv_tokens, head_size = s.head_size;
   const int64_t block_queries = kQueryPanels * kPanel<T>, blocks = ceil_div(queries, block_queries);
   const int64_t padding = ceil_div(keys, kTileRows) * kTileRows - keys;
+  const T unit = static_cast<T>(a.scale * kLog2E);
   parallel_for(s.batch * s.heads * blocks, 1, [&](int64_t begin, int64_t end) {
     using Work = ForwardScratch<T, kHead>;
     auto* work =
@@ -229,9 +226,8 @@ void forward(const AttentionFwd& a) {
       const int64_t pair = item / blocks, query = item % blocks * block_queries;
       if (pair != packed_pair) {
         copy_rows<kHead>(Rows<const In>(static_cast<const In*>(a.k), a.k_stride, s, keys, pair), keys, padding,
-                         head_size, T{1}, k);
-        copy_rows<kHead>(Rows<const In>(static_cast<const In*>(a.v), a.v_stride, s, keys, pair), keys, 0, head_size,
-                         T{1}, v);
+                         head_size, k);
+        copy_rows<kHead>(Rows<const In>(static_cast<const In*>(a.v), a.v_stride, s, keys, pair), keys, 0, head_size, v);
         packed_pair = pair;
       }
       const Rows<const In> q(static_cast<const In*>(a.q), a.q_stride, s, queries, pair);
@@ -241,7 +237,7 @@ void forward(const AttentionFwd& a) {
       for (int64_t p = 0; p < panels; ++p) {
         QueryPanel<T, kHead>& panel = work->panels[p];
         const int64_t first = query + p * kPanel<T>;
-        transpose_rows(q, first, queries - first, head_size, static_cast<T>(a.scale * kLog2E), panel.q);
+        transpose_rows(q, first, queries - first, head_size, panel.q);
         for (T& value : panel.o) value = T{0};
         for (int i = 0; i < kTileVectors; ++i) panel.reference[i] = panel.sum[i] = Vector<T>{};
       }
@@ -251,7 +247,8 @@ void forward(const AttentionFwd& a) {
           const int64_t first = query + p * kPanel<T>;
           const PanelDropout dropout{a.dropout, static_cast<std::uint64_t>((pair * queries + first) * keys + key), keys,
                                      least(kPanel<T>, queries - first)};
-          attend(work->panels[p], k + key * kHead, v + key * kHead, count, head_size, key == 0, dropout, work->scores);
+          attend(work->panels[p], k + key * kHead, v + key * kHead, count, head_size, unit, key == 0, dropout,
+                 work->scores);
         }
       }
       for (int64_t p = 0; p < panels; ++p) {
@@ -287,8 +284,8 @@ struct BackwardScratch {
 // What the backward pass needs of the queries of one (batch, head), at a step of kHead: rows beyond the last repeat it.
 template <class T>
 struct QueryRows {
-  T* q;          // times scale · log2(e)
-  T* d_o;        // as it is
+  T* q;
+  T* d_o;
   T* dq;         // sum so far, without scale
   T* neg_lse;    // -lse · log2(e)
   T* neg_delta;  // -Σ dO · O
@@ -315,44 +312,41 @@ void add_dq(const T* ds, const T* k, int64_t rows, int64_t keys, int64_t head_si
     add_dq_columns<1, kStep, kHead>(ds, k + c, rows, keys, dq + c);
 }
 
-// out [rows, kStep] = init[row] + X [rows, HS] · Y [HS, lanes], rows rounded up to whole tiles.
+// out [rows, kStep] = X [rows, HS] · Y [HS, lanes], rows rounded up to whole tiles.
 template <int kStep, int kHead, class T>
-void product_rows(const T* x, const T* y, const T* init, int64_t rows, int64_t head_size, T* out) {
+void product_rows(const T* x, const T* y, int64_t rows, int64_t head_size, T* out) {
   for (int64_t r = 0; r < rows; r += kTileRows) {
     Tile<T, kTileRows, kTileVectors> tile;
-#pragma GCC unroll 16
-    for (int i = 0; i < kTileRows; ++i)
-#pragma GCC unroll 4
-      for (int v = 0; v < kTileVectors; ++v) tile.c[i][v] = broadcast(init[r + i]);
+    tile.clear();
     tile.template multiply<kHead, 1, kPanel<T>>(x + r * kHead, y, head_size);
     tile.template store_to<kStep>(out + r * kStep);
   }
 }
 
-// p: scores to probabilities; ds: dP - delta to dS.
+// p: scores to P, ds: dP to dS = P∘(dP - delta).
 template <class T, int kHead>
-void differentiate(int64_t count, BackwardScratch<T, kHead>& work) {
-  for (int64_t i = 0; i < count * kGroup<T>; i += kLanes<T>) {
-    const Vector<T> p = exp2_of(load(work.p + i));
-    store(work.p + i, p);
-    store(work.ds + i, p * load(work.ds + i));
-  }
+void differentiate(int64_t count, T unit, const T* neg_lse, const T* neg_delta, BackwardScratch<T, kHead>& work) {
+  for (int64_t r = 0; r < count; ++r)
+    for (int64_t i = r * kGroup<T>; i < (r + 1) * kGroup<T>; i += kLanes<T>) {
+      const Vector<T> p = exp2_of(load(work.p + i) * unit + neg_lse[r]);
+      store(work.p + i, p);
+      store(work.ds + i, p * (load(work.ds + i) + neg_delta[r]));
+    }
 }
 
-// The same with dropout: p becomes dropout(P), ds, which comes without delta, P∘(dropout'(dP) - delta). Element (r, j)
-// is first + r · row + j of all scores.
+// The same with dropout: p becomes dropout(P), ds P∘(dropout'(dP) - delta). Element (r, j) is first + r · row + j of all scores.
 template <class T, int kHead>
 void differentiate_dropped(const AttentionDropout& dropout, std::uint64_t first, int64_t row, int64_t count,
-                           int64_t keys, const T* neg_delta, BackwardScratch<T, kHead>& work) {
+                           int64_t keys, T unit, const T* neg_lse, const T* neg_delta,
+                           BackwardScratch<T, kHead>& work) {
   T factors[kGroup<T>] = {};
   for (int64_t r = 0; r < count; ++r) {
     draw_dropout(dropout, first + r * row, keys, factors);
     for (int64_t j = 0; j < kGroup<T>; j += kLanes<T>) {
-      T* p_at = work.p + r * kGroup<T> + j;
-      T* ds_at = work.ds + r * kGroup<T> + j;
-      const Vector<T> p = exp2_of(load(p_at)), factor = load(factors + j);
-      store(ds_at, p * (load(ds_at) * factor + neg_delta[r]));
-      store(p_at, p * factor);
+      const int64_t i = r * kGroup<T> + j;
+      const Vector<T> p = exp2_of(load(work.p + i) * unit + neg_lse[r]), factor = load(factors + j);
+      store(work.p + i, p * factor);
+      store(work.ds + i, p * (load(work.ds + i) * factor + neg_delta[r]));
     }
   }
 }
@@ -362,23 +356,24 @@ template <class T, int kHead>
 __attribute__((noinline)) void backward_block(const AttentionBwd& a, int64_t pair, int64_t query, int64_t key,
                                               int64_t keys, const QueryRows<T>& rows, BackwardScratch<T, kHead>& work) {
   constexpr int kStep = kGroup<T>;
-  static constexpr T kZeros[kQueryBlock] = {};
   const int64_t head_size = a.shape.head_size, count = least(kQueryBlock, a.shape.q_tokens - query);
   const int64_t panels = ceil_div(keys, kPanel<T>);
   const T* q = rows.q + query * kHead;
   const T* d_o = rows.d_o + query * kHead;
   const T* neg_delta = rows.neg_delta + query;
-  const bool drops = a.dropout.p != 0;
+  const T* neg_lse = rows.neg_lse + query;
+  const T unit = static_cast<T>(a.scale * kLog2E);
   for (int64_t p = 0; p < panels; ++p) {
     const int64_t at = p * kPanel<T>;
-    product_rows<kStep, kHead>(q, work.k_transposed[p], rows.neg_lse + query, count, head_size, work.p + at);
-    product_rows<kStep, kHead>(d_o, work.v_transposed[p], drops ? kZeros : neg_delta, count, head_size, work.ds + at);
+    product_rows<kStep, kHead>(q, work.k_transposed[p], count, head_size, work.p + at);
+    product_rows<kStep, kHead>(d_o, work.v_transposed[p], count, head_size, work.ds + at);
   }
-  if (drops) {
+  if (a.dropout.p != 0) {
     const int64_t tokens = a.shape.kv_tokens, first = (pair * a.shape.q_tokens + query) * tokens + key;
-    differentiate_dropped(a.dropout, static_cast<std::uint64_t>(first), tokens, count, keys, neg_delta, work);
+    differentiate_dropped(a.dropout, static_cast<std::uint64_t>(first), tokens, count, keys, unit, neg_lse, neg_delta,
+                          work);
   } else {
-    differentiate(count, work);
+    differentiate(count, unit, neg_lse, neg_delta, work);
   }
   PanelVector<T> one;
   for (Vector<T>& factor : one) factor = broadcast(T{1});
@@ -453,8 +448,8 @@ class Backward {
     const Rows<const In> o(static_cast<const In*>(a_.o), a_.o_stride, s, queries, pair);
     const Rows<const In> d_o(static_cast<const In*>(a_.d_o), a_.do_stride, s, queries, pair);
     copy_rows<kHead>(Rows<const In>(static_cast<const In*>(a_.q), a_.q_stride, s, queries, pair), queries, padding,
-                     s.head_size, static_cast<T>(a_.scale * kLog2E), rows.q);
-    copy_rows<kHead>(d_o, queries, padding, s.head_size, T{1}, rows.d_o);
+                     s.head_size, rows.q);
+    copy_rows<kHead>(d_o, queries, padding, s.head_size, rows.d_o);
     const T* lse = static_cast<const T*>(a_.lse) + pair * queries;
     for (int64_t t = 0; t < padded_; ++t) {
       const In* row = o[least(t, queries - 1)];
@@ -474,11 +469,11 @@ class Backward {
     const Rows<const In> v(static_cast<const In*>(a_.v), a_.v_stride, s, s.kv_tokens, pair);
     Rows<const In> k_group = k;
     k_group.data = k[key];
-    copy_rows<kHead>(k_group, count, 0, head_size, T{1}, work.k);
+    copy_rows<kHead>(k_group, count, 0, head_size, work.k);
     const int64_t panels = ceil_div(count, kPanel<T>);
     for (int64_t p = 0; p < panels; ++p) {
-      transpose_rows(k, key + p * kPanel<T>, count - p * kPanel<T>, head_size, T{1}, work.k_transposed[p]);
-      transpose_rows(v, key + p * kPanel<T>, count - p * kPanel<T>, head_size, T{1}, work.v_transposed[p]);
+      transpose_rows(k, key + p * kPanel<T>, count - p * kPanel<T>, head_size, work.k_transposed[p]);
+      transpose_rows(v, key + p * kPanel<T>, count - p * kPanel<T>, head_size, work.v_transposed[p]);
       for (T& value : work.dk[p]) value = T{0};
       for (T& value : work.dv[p]) value = T{0};
     }
@@ -488,7 +483,7 @@ class Backward {
     const Rows<In> dv(static_cast<In*>(a_.dv), a_.dv_stride, s, s.kv_tokens, pair);
     for (int64_t j = 0; j < count; ++j) {
       const int64_t p = j / kPanel<T>, lane = j % kPanel<T>;
-      write_lane(work.dk[p], lane, head_size, static_cast<T>(1 / kLog2E), dk[key + j]);
+      write_lane(work.dk[p], lane, head_size, static_cast<T>(a_.scale), dk[key + j]);
       write_lane(work.dv[p], lane, head_size, T{1}, dv[key + j]);
     }
   }

@@ -239,7 +239,7 @@ void run(const Case& a, const std::vector<DeviceKind>& devices = all_devices()) 
   run(a, inputs_of(a), devices);
 }
 
-const std::vector<AttentionShape> kShapes = {{1, 1, 1, 1, 8},    {1, 1, 1, 63, 16},  {2, 1, 7, 1, 48},
+const std::vector<AttentionShape> kShapes = {{1, 1, 1, 1, 8},    {1, 1, 1, 63, 16},  {2, 1, 7, 2, 48},
                                              {1, 2, 63, 7, 40},  {2, 2, 65, 50, 48}, {1, 1, 49, 130, 64},
                                              {1, 1, 30, 65, 128}};
 

@@ -144,7 +144,7 @@ TEST_CASE("a value of the wrong type is told with key and file") {
                                             ContainsSubstring(expected));
 }
 
-TEST_CASE("--set reads JSON where it parses and a string elsewhere") {
+TEST_CASE("a value given by --set is JSON where it parses and a string elsewhere") {
   const Config config = with({"img_size=[36,64]", "patch_size=4", "lr=5E-4", "num_iters=3e4", "expdir=a=b",
                               "limit_nsamples=None", "limit_nsamples_val=null", "optimizer=Adam"});
   CHECK(config.img_size == std::array<std::int64_t, 2>{36, 64});

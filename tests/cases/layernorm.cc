@@ -24,7 +24,7 @@ std::vector<Shape> shapes() {
   for (std::int64_t cols : kRaggedCols)
     for (std::int64_t rows : kRaggedRows) all.push_back({rows, cols});
   // Many rows; and rows that take a block of a GPU each, with and without room for them in its registers.
-  for (Shape shape : {Shape{600, 65}, Shape{3, 1030}, Shape{2, 8201}}) all.push_back(shape);
+  for (Shape shape : {Shape{600, 65}, Shape{3, 1030}, Shape{9, 8201}}) all.push_back(shape);
   return all;
 }
 

@@ -142,7 +142,7 @@ Call bench_column_sum(const Problem& p) {
                                .dtype = dtype,
                                .x = memory.uniform(d[0] * d[1], dtype),
                                .out = memory.allocate(bytes_of(d[1], DType::fp32)),
-                               .workspace = memory.allocate(column_sum_workspace(d[1], dtype))};
+                               .workspace = memory.allocate(column_sum_workspace(d[0], d[1], dtype))};
   return ISOBAR_BENCH_CALL(column_sum);
 }
 

@@ -17,12 +17,13 @@
 namespace isobar {
 namespace {
 
-// Freed host blocks, by size. A request takes the smallest block that is at most a quarter too large. Where none fits,
-// blocks worth the request are given back to the system first, so that the pool never holds more than the peak needs.
+// Freed host blocks, by size. A request takes the smallest block that is at most a quarter too large. Where none fits, a
+// new one is made, and the pool gives blocks back to the system only when it holds a quarter more than was ever in use at once:
+// a training step then finds the blocks of the step before, whose pages need no zeroing, and the peak stays bounded.
 class HostPool {
  public:
   void* allocate(std::size_t bytes, std::size_t& capacity) {
-    capacity = (bytes + kStorageAlignment - 1) / kStorageAlignment * kStorageAlignment;
+    capacity = round_up(bytes, kStorageAlignment);
     {
       const std::lock_guard lock(mutex_);
       const auto block = free_.lower_bound(capacity);
@@ -30,9 +31,12 @@ class HostPool {
         capacity = block->first;
         void* data = block->second;
         free_.erase(block);
+        spare_ -= capacity;
+        count_use(capacity);
         return data;
       }
-      release(capacity);
+      count_use(capacity);
+      while (used_ + spare_ > peak_ + peak_ / 4 && !free_.empty()) release_largest();
     }
     void* data = std::aligned_alloc(alignment_of(capacity), round_up(capacity, alignment_of(capacity)));
     ISOBAR_CHECK(data != nullptr, "out of memory: ", capacity, " bytes were asked for");
@@ -43,27 +47,30 @@ class HostPool {
   void free(void* data, std::size_t capacity) {
     const std::lock_guard lock(mutex_);
     free_.emplace(capacity, data);
+    used_ -= capacity;
+    spare_ += capacity;
   }
-
-  ~HostPool() { release(static_cast<std::size_t>(-1)); }
 
  private:
   static constexpr std::size_t kHugePage = std::size_t{2} << 20;
   static std::size_t alignment_of(std::size_t bytes) { return bytes >= kHugePage ? 4096 : kStorageAlignment; }
   static std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
 
-  void release(std::size_t bytes) {
-    std::size_t released = 0;
-    while (released < bytes && !free_.empty()) {
-      const auto largest = std::prev(free_.end());
-      released += largest->first;
-      std::free(largest->second);
-      free_.erase(largest);
-    }
+  void count_use(std::size_t bytes) {
+    used_ += bytes;
+    peak_ = std::max(peak_, used_);
+  }
+
+  void release_largest() {
+    const auto largest = std::prev(free_.end());
+    std::free(largest->second);
+    spare_ -= largest->first;
+    free_.erase(largest);
   }
 
   std::mutex mutex_;
   std::multimap<std::size_t, void*> free_;
+  std::size_t used_ = 0, spare_ = 0, peak_ = 0;  // bytes in use, bytes in free_, most bytes ever in use at once
 };
 
 HostPool& host_pool() {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kChunk = 8, kLanes = 32, kGroups = 8;
 constexpr int kTileColumns = kChunk * kLanes;
-constexpr std::int64_t kMinRows = 64;  // rows worth a block of their own
+constexpr std::int64_t kMinRows = 2 * kColumnSumRows;  // worth a block of their own
 
 // Block (x, y) sums rows [y·rows_per_block, ...) of its columns; each of the eight warps takes every eighth row.
 __global__ void __launch_bounds__(kLanes* kGroups)

@@ -1,7 +1,7 @@
 // column_sum - sum over rows:  out[c] (+)= sum_r x[r, c]        the gradient of a bias, and of a position embedding
 //
 //   x    [rows, cols]  dtype          out  [cols]  accumulator_of(dtype)
-//   workspace          column_sum_workspace(a) bytes, contents undefined before and after
+//   workspace          column_sum_workspace(rows, cols, dtype) bytes, contents undefined before and after
 //
 //   numerics      partial sums in fp32 (fp64 for fp64) over blocks of rows, added in block order
 //   deterministic yes: no atomics
@@ -18,8 +18,8 @@
 
 namespace isobar {
 
-// The most blocks of rows whose partial sums an implementation may keep.
-inline constexpr std::int64_t kColumnSumBlocks = 128;
+// Rows are summed in blocks of at least kColumnSumRows, at most kColumnSumBlocks of them.
+inline constexpr std::int64_t kColumnSumRows = 32, kColumnSumBlocks = 128;
 
 struct ColumnSum {
   std::int64_t rows = 0, cols = 0;
@@ -30,8 +30,10 @@ struct ColumnSum {
   void* workspace = nullptr;
 };
 
-constexpr std::size_t column_sum_workspace(std::int64_t cols, DType dtype) {
-  return static_cast<std::size_t>(kColumnSumBlocks * cols) * size_of(accumulator_of(dtype));
+constexpr std::size_t column_sum_workspace(std::int64_t rows, std::int64_t cols, DType dtype) {
+  const std::int64_t blocks = (rows + kColumnSumRows - 1) / kColumnSumRows;
+  const std::int64_t kept = blocks < kColumnSumBlocks ? blocks : kColumnSumBlocks;
+  return static_cast<std::size_t>(kept * cols) * size_of(accumulator_of(dtype));
 }
 constexpr Cost column_sum_cost(const ColumnSum& a) {
   const double elements = static_cast<double>(a.rows) * a.cols;

@@ -1,4 +1,4 @@
-// column_sum on the CPU: threads take blocks of rows, each with its own partial sums, which are added in block order.
+// column_sum on the CPU: threads take blocks of rows and columns, whose partial sums are added in block order.
 #include "kernels/column_sum.h"
 
 #include "kernels/common/isa.h"
@@ -9,20 +9,16 @@ namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
 constexpr std::int64_t kGrain = 1 << 14;     // elements a thread is worth starting for
-constexpr std::int64_t kLeastRows = 32;      // of a block
 constexpr std::int64_t kColumnChunk = 2048;  // columns at a time, so that their sums stay in the first-level cache
 
-// partial[c] = Σ x[r, c] over the rows of a block, in row order.
+// partial[c] = Σ x[r, c] over `rows` rows, in row order.
 template <class T, class Acc>
-void sum_block(const T* x, std::int64_t rows, std::int64_t cols, Acc* partial) {
-  for (std::int64_t first = 0; first < cols; first += kColumnChunk) {
-    const std::int64_t last = first + kColumnChunk < cols ? first + kColumnChunk : cols;
-    for (std::int64_t c = first; c < last; ++c) partial[c] = 0;
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const T* from = x + row * cols;
+void sum_block(const T* x, std::int64_t rows, std::int64_t cols, std::int64_t first, std::int64_t last, Acc* partial) {
+  for (std::int64_t c = first; c < last; ++c) partial[c] = 0;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const T* from = x + row * cols;
 #pragma omp simd
-      for (std::int64_t c = first; c < last; ++c) partial[c] += convert<Acc>(from[c]);
-    }
+    for (std::int64_t c = first; c < last; ++c) partial[c] += convert<Acc>(from[c]);
   }
 }
 
@@ -33,13 +29,16 @@ void sum(const ColumnSum& a) {
   Acc* out = static_cast<Acc*>(a.out);
   Acc* partial = static_cast<Acc*>(a.workspace);
   std::int64_t block_rows = (a.rows + kColumnSumBlocks - 1) / kColumnSumBlocks;
-  if (block_rows < kLeastRows) block_rows = kLeastRows;
+  if (block_rows < kColumnSumRows) block_rows = kColumnSumRows;
   const std::int64_t blocks = (a.rows + block_rows - 1) / block_rows;
+  const std::int64_t chunks = (a.cols + kColumnChunk - 1) / kColumnChunk;
 
-  parallel_for(blocks, kGrain / (block_rows * a.cols + 1) + 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t block = begin; block < end; ++block) {
-      const std::int64_t row = block * block_rows, left = a.rows - row;
-      sum_block(x + row * a.cols, left < block_rows ? left : block_rows, a.cols, partial + block * a.cols);
+  parallel_for(blocks * chunks, kGrain / (block_rows * kColumnChunk) + 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t task = begin; task < end; ++task) {
+      const std::int64_t block = task / chunks, row = block * block_rows, left = a.rows - row;
+      const std::int64_t first = task % chunks * kColumnChunk, rest = a.cols - first;
+      sum_block(x + row * a.cols, left < block_rows ? left : block_rows, a.cols, first,
+                first + (rest < kColumnChunk ? rest : kColumnChunk), partial + block * a.cols);
     }
   });
   parallel_for(a.cols, kGrain / (blocks + 1) + 1, [&](std::int64_t begin, std::int64_t end) {

@@ -31,6 +31,17 @@ ISOBAR_INLINE void convert_run(const In* __restrict__ from, T* __restrict__ to, 
   for (int64_t i = 0; i < n; ++i) to[i] = convert<T>(from[i]);
 }
 
+// The same for a number of elements that is known beforehand: inline, whatever the types.
+template <int kCount, class In, class T>
+ISOBAR_INLINE void convert_fixed(const In* __restrict__ from, T* __restrict__ to) {
+  if constexpr (sizeof(In) == sizeof(T)) {
+    __builtin_memcpy(to, from, kCount * sizeof(T));
+  } else {
+#pragma omp simd
+    for (int i = 0; i < kCount; ++i) to[i] = convert<T>(from[i]);
+  }
+}
+
 // Rows [row, row + rows) of op(A), terms [begin, begin + depth). A tile of the packed A is [kTileRows, kRowStep] when
 // the rows lie contiguous in memory, and [depth, kTileRows] when the columns do: either way packing copies runs.
 template <bool kTransposed, class In, class T>
@@ -43,7 +54,7 @@ void pack_a(const Gemm& g, int64_t row, int64_t rows, int64_t begin, int64_t dep
       for (int64_t i = 0; i < rows; i += kTileRows) {
         T* to = packed + i / kTileRows * kTileSize + k * kTileRows;
         if (rows - i >= kTileRows) {
-          convert_run(from + i, to, kTileRows);
+          convert_fixed<kTileRows>(from + i, to);
         } else {
           convert_run(from + i, to, rows - i);
           for (int64_t j = rows - i; j < kTileRows; ++j) to[j] = T{0};
@@ -85,7 +96,7 @@ void pack_b(const Gemm& g, int64_t column, int64_t begin, int64_t depth, T* __re
       const In* from = b + (begin + k) * g.n + column;
       T* to = packed + k * kPanel<T>;
       if (width == kPanel<T>) {
-        convert_run(from, to, kPanel<T>);
+        convert_fixed<kPanel<T>>(from, to);
       } else {
         convert_run(from, to, width);
         for (int64_t j = width; j < kPanel<T>; ++j) to[j] = T{0};
@@ -129,7 +140,20 @@ struct Epilogue {
 #pragma omp simd
       for (int64_t j = 0; j < width; ++j) sums[j] *= GeluTanh::gate(sums[j]).value;
     }
-    for (int64_t j = 0; j < width; ++j) c[j] = static_cast<Out>(sums[j]);
+    if (width == kPanel<T>)
+      convert_fixed<kPanel<T>>(sums, c);
+    else
+      for (int64_t j = 0; j < width; ++j) c[j] = static_cast<Out>(sums[j]);
+  }
+
+  // Asks for the lines of C that a tile will need, so that they come while it is being computed.
+  ISOBAR_INLINE void prefetch(int64_t row_begin, int64_t column) const {
+    const auto* c = static_cast<const char*>(g.c);
+    const int64_t rows = least(kTileRows, g.m - row_begin);
+    for (int64_t i = 0; i < rows; ++i) {
+      const char* at = c + ((row_begin + i) * g.n + column) * sizeof(Out);
+      for (int byte = 0; byte < kPanel<T> * static_cast<int>(sizeof(Out)); byte += 64) __builtin_prefetch(at + byte, 1);
+    }
   }
 
   void tile(T* __restrict__ sums, int64_t row_begin, int64_t column) const {
@@ -154,6 +178,7 @@ void block(const Gemm& g, const T* packed_b, int64_t row, int64_t rows, int64_t 
   pack_a<kTransposed, In>(g, row, rows, begin, depth, packed_a);
   for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
     for (int64_t tile = 0; tile < tiles; ++tile) {
+      epilogue.prefetch(row + tile * kTileRows, panel * kPanel<T>);
       alignas(64) T sums[kTileRows * kPanel<T>];
       {
         Tile<T, kTileRows, kTileVectors> c;

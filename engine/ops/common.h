@@ -33,7 +33,7 @@ inline Tensor copy_of(const Tensor& x, DType dtype) {
 
 // slot (+)= sums over the rows of dy, seen as [rows, cols]: the gradient of a bias or of a repeated row.
 inline void add_column_sum(const Tensor& dy, std::int64_t cols, const Gradients::Slot& slot) {
-  const Tensor scratch = workspace(column_sum_workspace(cols, dy.dtype()), dy.device());
+  const Tensor scratch = workspace(column_sum_workspace(dy.numel() / cols, cols, dy.dtype()), dy.device());
   ISOBAR_RUN(dy.device(), column_sum,
              {.rows = dy.numel() / cols,
               .cols = cols,

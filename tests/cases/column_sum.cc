@@ -37,7 +37,7 @@ TEST_CASE("column_sum adds the rows") {
                         .x = bench.input(x, rows % 2),
                         .out = out,
                         .mode = accumulate ? Grad::accumulate : Grad::overwrite,
-                        .workspace = bench.workspace(column_sum_workspace(cols, dtype))});
+                        .workspace = bench.workspace(column_sum_workspace(rows, cols, dtype))});
             bench.check("out", out, sum);
           });
         }
@@ -58,7 +58,7 @@ TEST_CASE("column_sum adds integers exactly, however many rows") {
                 .dtype = DType::bf16,
                 .x = bench.input(x),
                 .out = out,
-                .workspace = bench.workspace(column_sum_workspace(cols, DType::bf16))});
+                .workspace = bench.workspace(column_sum_workspace(rows, cols, DType::bf16))});
     bench.check_equal("out", out, sum);
   });
 }

@@ -67,15 +67,25 @@ class Trainer:
               f"{run}: status {process.returncode} instead of {status}: {err.strip() or out[-500:]}")
         return err
 
-    def disturb(self, run, after, which, *flags):
-        """Starts a run and sends it a signal; the status it ended with, and the last iteration it told of."""
+    def kill(self, run, reached, *flags):
+        """Starts a run and kills it when reached() says so; how it ended, and the last iteration it told of."""
         process = self.start(run, *flags)
-        try:
-            process.communicate(timeout=after)
-        except subprocess.TimeoutExpired:
-            process.send_signal(which)
-            process.communicate()
+        while process.poll() is None and not reached():
+            time.sleep(0.001)
+        process.kill()
+        process.communicate()
         return process.returncode, iterations_logged(run)
+
+
+def random_moment(rng, run, seconds):
+    """A function that says when: after a random time, or after a random iteration and a little more. Most of the time
+    goes into starting, validating and writing, so that the first kind alone would seldom hit an iteration."""
+    if rng.random() < 0.5:
+        end = time.monotonic() + rng.uniform(0, seconds)
+        return lambda: time.monotonic() > end
+    iteration = rng.randrange(1, ITERATIONS)
+    rest = rng.uniform(0, 0.02)
+    return lambda: iterations_logged(run) >= iteration and time.sleep(rest) is None
 
 
 def iterations_logged(run):
@@ -145,11 +155,9 @@ def check_kills(trainer, work, expected, seconds, kills, rng):
     stopped_at = []
     for number in range(kills):
         run = work / f"kill_{number}"
-        status, iteration = trainer.disturb(run, rng.uniform(0, seconds), signal.SIGKILL, "--resume")
-        check(status in (0, -signal.SIGKILL), f"{run}: status {status}")
-        stopped_at.append(iteration)
-        if number % 2 == 1:
-            _, iteration = trainer.disturb(run, rng.uniform(0, seconds), signal.SIGKILL, "--resume")
+        for _ in range(1 + number % 2):
+            status, iteration = trainer.kill(run, random_moment(rng, run, seconds), "--resume")
+            check(status in (0, -signal.SIGKILL), f"{run}: status {status}")
             stopped_at.append(iteration)
         err = trainer.run(run, "--resume")
         check(err == "", f"{run}: resuming after a kill warns: {err.strip()}")

@@ -37,7 +37,6 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/common/cost.h"
 #include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
 #include "tests/testing.h"
@@ -222,24 +221,5 @@ void on_devices(const std::vector<DeviceKind>& kinds, std::initializer_list<DTyp
 void check_gradient(const std::string& name, const Values& x, const Values& gradient,
                     const std::function<double(const Values&)>& loss);
 double dot(const Values& a, const Values& b);
-
-// ---- timing ---------------------------------------------------------------------------------------------------------
-
-// One call that bench/ times: the case files register what is worth timing, with the kernel's own cost model.
-struct TimedCase {
-  std::string name, shape;
-  DType dtype;
-  Cost cost;
-  // Allocates on the bench's device and returns the call to time.
-  std::function<std::function<void()>(Workbench&)> prepare;
-};
-std::vector<TimedCase>& timed_cases();
-// At namespace scope of a case file: static const TimedCases timed([](auto& cases) { cases.push_back({...}); });
-struct TimedCases {
-  template <class F>
-  explicit TimedCases(F add) {
-    add(timed_cases());
-  }
-};
 
 }  // namespace isobar::testing

@@ -367,37 +367,4 @@ TEST_CASE("attention_bwd is the gradient of attention_fwd") {
   check_gradient("dv", x.v, bench.read(dv), loss_with(&Inputs::v));
 }
 
-// The base ViT's attention, and its head size rounded up to the next power of two.
-static const TimedCases timed([](std::vector<TimedCase>& cases) {
-  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16})
-    for (const std::int64_t head_size : {48, 64}) {
-      const Case a{.shape = {1, 8, 4050, 4050, head_size}, .dtype = dtype};
-      const std::string shape = "B 1, NH 8, T 4050, HS " + std::to_string(head_size);
-      cases.push_back({.name = "attention_fwd",
-                       .shape = shape,
-                       .dtype = dtype,
-                       .cost = attention_fwd_cost({.shape = a.shape, .dtype = dtype, .dropout = a.dropout}),
-                       .prepare = [a](Workbench& bench) {
-                         const auto o = bench.output(queries(a).size(), a.dtype);
-                         const auto lse = bench.output(8 * 4050, DType::fp32);
-                         const AttentionFwd arguments = forward_arguments(a, inputs_of(a), bench, o, lse);
-                         const Device device = bench.device();
-                         return [=] { ISOBAR_RUN(device, attention_fwd, arguments); };
-                       }});
-      cases.push_back({.name = "attention_bwd",
-                       .shape = shape,
-                       .dtype = dtype,
-                       .cost = attention_bwd_cost({.shape = a.shape, .dtype = dtype, .dropout = a.dropout}),
-                       .prepare = [a](Workbench& bench) {
-                         const Inputs x = inputs_of(a);
-                         const Values lse = constant_values(8 * 4050, DType::fp32, std::log(4050.0));
-                         const auto dq = bench.output(x.q.size(), a.dtype);
-                         const auto dk = bench.output(x.k.size(), a.dtype), dv = bench.output(x.v.size(), a.dtype);
-                         const AttentionBwd arguments = backward_arguments(a, x, x.d_o, lse, bench, dq, dk, dv);
-                         const Device device = bench.device();
-                         return [=] { ISOBAR_RUN(device, attention_bwd, arguments); };
-                       }});
-    }
-});
-
 }  // namespace isobar::testing

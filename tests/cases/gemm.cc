@@ -191,32 +191,4 @@ TEST_CASE("gemm refuses what it cannot do") {
   CHECK_THROWS_WITH(cpu::gemm(g), "gemm: bias and activation cannot be combined with accumulation");
 }
 
-// The products of the base ViT: qkv and proj, fc1 with GELU, fc2, and a weight gradient.
-static const TimedCases timed([](std::vector<TimedCase>& cases) {
-  const auto add = [&](const char* shape, const Case& g) {
-    cases.push_back({.name = "gemm",
-                     .shape = shape,
-                     .dtype = g.in,
-                     .cost = gemm_cost({.m = g.m, .n = g.n, .k = g.k, .in_dtype = g.in, .out_dtype = g.out}),
-                     .prepare = [g](Workbench& bench) {
-                       const Pointer c = bench.output(g.m * g.n, g.out);
-                       const Pointer pre = bench.output(g.has_pre ? g.m * g.n : 0, g.out);
-                       const Gemm arguments = arguments_of(g, operands_of(g), bench, c, pre);
-                       const Device device = bench.device();
-                       return [=] { ISOBAR_RUN(device, gemm, arguments); };
-                     }});
-  };
-  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
-    const Case linear{.m = 4050, .n = 384, .k = 384, .transpose_b = true, .in = dtype, .out = dtype, .has_bias = true};
-    Case fc1 = linear, fc2 = linear;
-    fc1.n = fc2.k = 1536;
-    fc1.has_pre = true;
-    fc1.activation = Activation::gelu_erf;
-    add("proj 4050x384x384", linear);
-    add("fc1+gelu 4050x1536x384", fc1);
-    add("fc2 4050x384x1536", fc2);
-    add("dW 384x1536x4050", {.m = 384, .n = 1536, .k = 4050, .transpose_a = true, .in = dtype});
-  }
-});
-
 }  // namespace isobar::testing

@@ -536,9 +536,4 @@ void check_gradient(const std::string& name, const Values& x, const Values& grad
   CHECK(worst <= 1.0);
 }
 
-std::vector<TimedCase>& timed_cases() {
-  static std::vector<TimedCase> cases;
-  return cases;
-}
-
 }  // namespace isobar::testing

@@ -1,6 +1,18 @@
+// gemm on the CPU: checks, and the choice between isobar's packed product and oneDNN, which only this file knows.
 #include "kernels/gemm.h"
 
+#include <dnnl.hpp>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <unordered_map>
+
 #include "kernels/common/check.h"
+#include "kernels/common/isa.h"
+#include "kernels/common/scratch.h"
+#include "kernels/elementwise.h"
+#include "kernels/gelu.h"
+#include "kernels/gemm_onednn.h"
 #include "kernels/gemm_packed.h"
 
 namespace isobar::cpu {
@@ -14,11 +26,106 @@ void check(const Gemm& g) {
                "gemm: bias and activation cannot be combined with accumulation");
 }
 
+dnnl::engine& engine() {
+  static dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  return cpu;
+}
+
+// Row-major [rows, cols], or stored [cols, rows].
+dnnl::memory::desc matrix(std::int64_t rows, std::int64_t cols, bool transposed, DType dtype) {
+  const auto type = dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+  return transposed ? dnnl::memory::desc({rows, cols}, type, dnnl::memory::dims{1, rows})
+                    : dnnl::memory::desc({rows, cols}, type, dnnl::memory::dims{cols, 1});
+}
+
+// What oneDNN computes in one call: the product, bias, and either the sum with what is there or an activation.
+struct Product {
+  dnnl::memory::desc a, b, bias, c, scratchpad;
+  dnnl::matmul primitive;
+};
+
+Product make_product(const Gemm& g, bool has_bias, Activation activation) {
+  Product product;
+  product.a = matrix(g.m, g.k, g.transpose_a, g.in_dtype);
+  product.b = matrix(g.k, g.n, g.transpose_b, g.in_dtype);
+  product.c = matrix(g.m, g.n, false, g.out_dtype);
+  if (has_bias) product.bias = matrix(1, g.n, false, DType::fp32);
+
+  dnnl::post_ops after;
+  const auto kind =
+      activation == Activation::gelu_tanh ? dnnl::algorithm::eltwise_gelu_tanh : dnnl::algorithm::eltwise_gelu_erf;
+  if (g.mode == Grad::accumulate) after.append_sum(1.0f);
+  dnnl::primitive_attr attributes;
+#if DNNL_VERSION_MAJOR >= 3
+  if (activation != Activation::none) after.append_eltwise(kind, 0.0f, 0.0f);
+#else
+  if (activation != Activation::none) after.append_eltwise(1.0f, kind, 0.0f, 0.0f);
+#endif
+  attributes.set_post_ops(after);
+  // A scratchpad of the caller's lets several threads run one primitive.
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+#if DNNL_VERSION_MAJOR >= 3
+  const dnnl::matmul::primitive_desc description(engine(), product.a, product.b, product.bias, product.c, attributes);
+#else
+  const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(product.a, product.b, product.bias, product.c),
+                                                 attributes, engine());
+#endif
+  product.scratchpad = description.scratchpad_desc();
+  product.primitive = dnnl::matmul(description);
+  return product;
+}
+
+// Products are made once a shape: making one compiles its kernel.
+const Product& product_for(const Gemm& g, bool has_bias, Activation activation) {
+  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, DType, bool, Activation, Grad>;
+  static std::mutex mutex;
+  static std::map<Key, Product> products;
+  const Key key{g.m, g.n, g.k, g.transpose_a, g.transpose_b, g.out_dtype, has_bias, activation, g.mode};
+  const std::lock_guard lock(mutex);
+  auto found = products.find(key);
+  if (found == products.end()) found = products.emplace(key, make_product(g, has_bias, activation)).first;
+  return found->second;  // a map's elements stay where they are
+}
+
 }  // namespace
+
+void gemm_onednn(const Gemm& g) {
+  check(g);
+  ISOBAR_CHECK(g.in_dtype == DType::bf16, "gemm_onednn: takes bf16, not ", name_of(g.in_dtype));
+  if (g.m == 0 || g.n == 0) return;
+  try {
+    const bool is_apart = g.pre != nullptr && g.activation != Activation::none;
+    const Product& product = product_for(g, g.bias != nullptr, is_apart ? Activation::none : g.activation);
+    void* result = g.pre != nullptr ? g.pre : g.c;
+    const auto memory = [](const dnnl::memory::desc& desc, const void* data) {
+      return dnnl::memory(desc, engine(), const_cast<void*>(data));
+    };
+    std::unordered_map<int, dnnl::memory> arguments = {
+        {DNNL_ARG_SRC, memory(product.a, g.a)},
+        {DNNL_ARG_WEIGHTS, memory(product.b, g.b)},
+        {DNNL_ARG_DST, memory(product.c, result)},
+        {DNNL_ARG_SCRATCHPAD, memory(product.scratchpad, scratch(Scratch::gemm_b, product.scratchpad.get_size() + 1))}};
+    if (g.bias != nullptr) arguments.emplace(DNNL_ARG_BIAS, memory(product.bias, g.bias));
+    dnnl::stream stream(engine());
+    product.primitive.execute(stream, arguments);
+    stream.wait();
+  } catch (const dnnl::error& error) {
+    fail("gemm: oneDNN cannot multiply ", g.m, " x ", g.n, " x ", g.k, ": ", error.what());
+  }
+  if (g.pre == nullptr) return;
+  if (g.activation == Activation::none)
+    cast({.n = g.m * g.n, .x_dtype = g.out_dtype, .y_dtype = g.out_dtype, .x = g.pre, .y = g.c});
+  else
+    gelu_fwd({.n = g.m * g.n, .dtype = g.out_dtype, .kind = g.activation, .x = g.pre, .y = g.c});
+}
 
 void gemm(const Gemm& g, Stream) {
   check(g);
-  gemm_packed(g);
+  static const bool has_amx = has_amx_bf16();
+  if (g.in_dtype == DType::bf16 && has_amx)
+    gemm_onednn(g);
+  else
+    gemm_packed(g);
 }
 
 }  // namespace isobar::cpu

@@ -4,7 +4,11 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <string>
 
+#include "kernels/common/check.h"
+#include "kernels/common/isa.h"
+#include "kernels/gemm_onednn.h"
 #include "kernels/gemm_packed.h"
 #include "tests/kernel_testing.h"
 
@@ -78,17 +82,24 @@ Gemm arguments_of(const Case& g, const Operands& x, Workbench& bench, Pointer c,
           .mode = g.mode};
 }
 
+// Whether the GELU of this product follows the rounding of `pre` (kernels/gemm.h).
+bool rounds_pre(Device device, const Case& g) {
+  const bool is_onednn = device.kind != DeviceKind::cuda && g.in == DType::bf16 && g.has_pre && cpu::has_amx_bf16();
+  return device.kind == DeviceKind::cuda || is_onednn;
+}
+
+std::string describe(const Case& g) {
+  return text(name_of(g.in), " -> ", name_of(g.out), ", ", g.m, " x ", g.n, " x ", g.k, ", transposes ", g.transpose_a,
+              g.transpose_b, ", bias ", g.has_bias, ", pre ", g.has_pre, ", activation ",
+              static_cast<int>(g.activation), ", accumulate ", g.mode == Grad::accumulate);
+}
+
 void run(const Case& g, const Operands& x) {
-  INFO(name_of(g.in) << " -> " << name_of(g.out) << ", " << g.m << " x " << g.n << " x " << g.k << ", transposes "
-                     << g.transpose_a << g.transpose_b << ", bias " << g.has_bias << ", pre " << g.has_pre
-                     << ", activation " << static_cast<int>(g.activation) << ", accumulate "
-                     << (g.mode == Grad::accumulate));
-  const auto expect = [&](bool rounds_pre) {
-    return expected(g.in, [&](auto math) { return naive(math, g, x, rounds_pre); });
-  };
+  INFO(describe(g));
+  const auto expect = [&](bool rounds) { return expected(g.in, [&](auto math) { return naive(math, g, x, rounds); }); };
   const auto exact_pre = expect(false), rounded_pre = expect(true);
   on_devices(all_devices(), {g.in, g.out}, [&](Workbench& bench) {
-    const auto& [c_expected, pre_expected] = bench.device().kind == DeviceKind::cuda ? rounded_pre : exact_pre;
+    const auto& [c_expected, pre_expected] = rounds_pre(bench.device(), g) ? rounded_pre : exact_pre;
     const Pointer c = g.mode == Grad::accumulate ? bench.in_out(x.c) : bench.output(g.m * g.n, g.out);
     const Pointer pre = bench.output(g.has_pre ? g.m * g.n : 0, g.out);
     ISOBAR_RUN(bench.device(), gemm, arguments_of(g, x, bench, c, pre));
@@ -171,6 +182,42 @@ TEST_CASE("gemm passes NaN and infinity on, to their row or column only") {
       x.a[11 * g.k + 2] = std::numeric_limits<double>::infinity();
       run(g, x);
     }
+}
+
+// cpu::gemm takes this way on machines with AMX only; oneDNN computes the same with AVX-512.
+TEST_CASE("gemm through oneDNN") {
+  if (cpu::best_isa() != cpu::Isa::avx512) ISOBAR_SKIP("oneDNN multiplies bf16 on AVX-512 and above");
+  for (const DType out : {DType::bf16, DType::fp32})
+    for (const bool transpose_a : {false, true})
+      for (const bool transpose_b : {false, true})
+        for (const bool has_pre : {false, true})
+          for (const Activation activation : {Activation::none, Activation::gelu_erf, Activation::gelu_tanh})
+            for (const Grad mode : {Grad::overwrite, Grad::accumulate}) {
+              const bool is_plain = !has_pre && activation == Activation::none;
+              if (mode == Grad::accumulate && !is_plain) continue;
+              const Case g{.m = 33,
+                           .n = 70,
+                           .k = 50,
+                           .transpose_a = transpose_a,
+                           .transpose_b = transpose_b,
+                           .in = DType::bf16,
+                           .out = out,
+                           .has_bias = !is_plain,
+                           .has_pre = has_pre,
+                           .activation = activation,
+                           .mode = mode};
+              INFO(describe(g));
+              const Operands x = operands_of(g);
+              const auto [c_expected, pre_expected] =
+                  expected(g.in, [&](auto math) { return naive(math, g, x, has_pre); });
+              on_devices(cpu_only(), {g.in, g.out}, [&](Workbench& bench) {
+                const Pointer c = mode == Grad::accumulate ? bench.in_out(x.c) : bench.output(g.m * g.n, g.out);
+                const Pointer pre = bench.output(has_pre ? g.m * g.n : 0, g.out);
+                cpu::gemm_onednn(arguments_of(g, x, bench, c, pre));
+                bench.check("c", c, c_expected);
+                if (has_pre) bench.check("pre", pre, pre_expected);
+              });
+            }
 }
 
 TEST_CASE("gemm without rows or columns does nothing") {

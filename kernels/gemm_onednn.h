@@ -1,0 +1,15 @@
+// gemm_onednn - the matrix product of bf16 through oneDNN, behind cpu::gemm (kernels/gemm.h has the contract)
+//
+// oneDNN's bf16 products on AMX tiles are several times faster than fp32 arithmetic; without AMX they are slower, and
+// isobar's own packed product (kernels/gemm_packed.h) is used. One difference from it: with `pre`, the GELU follows the
+// rounding of `pre`.
+#pragma once
+
+#include "kernels/gemm.h"
+
+namespace isobar::cpu {
+
+// in_dtype bf16; needs AVX-512.
+void gemm_onednn(const Gemm& arguments);
+
+}  // namespace isobar::cpu

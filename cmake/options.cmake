@@ -48,29 +48,35 @@ else()
   message(STATUS "isobar: CUDA is off (no nvcc): this build trains on the CPU")
 endif()
 
-# Flags of isobar's own code, kept off third-party targets: isobar_plain_flags, and with the sanitizers isobar_flags.
-add_library(isobar_plain_flags INTERFACE)
-target_include_directories(isobar_plain_flags INTERFACE ${PROJECT_SOURCE_DIR})
-target_compile_options(isobar_plain_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic>)
+# Flags of isobar's own code, kept off third-party targets.
+add_library(isobar_flags INTERFACE)
+target_include_directories(isobar_flags INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(isobar_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic>)
 if(ISOBAR_WERROR)
-  target_compile_options(isobar_plain_flags INTERFACE
+  target_compile_options(isobar_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Werror> $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
 endif()
-target_compile_options(isobar_plain_flags INTERFACE
+target_compile_options(isobar_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-lineinfo;-Xptxas=--warn-on-spills;-Xcompiler=-Wall>)
 if(ISOBAR_HAS_CUDA)
-  target_compile_definitions(isobar_plain_flags INTERFACE ISOBAR_HAS_CUDA)
+  target_compile_definitions(isobar_flags INTERFACE ISOBAR_HAS_CUDA)
 endif()
 if(ISOBAR_EMULATOR)
-  target_compile_definitions(isobar_plain_flags INTERFACE ISOBAR_HAS_EMULATOR)
+  target_compile_definitions(isobar_flags INTERFACE ISOBAR_HAS_EMULATOR)
 endif()
 
-add_library(isobar_flags INTERFACE)
-target_link_libraries(isobar_flags INTERFACE isobar_plain_flags)
+# Sanitizers judge isobar itself. What they need not see (most tests, kernels of other instruction sets) is compiled
+# exactly as in a plain build, and so comes from the compiler cache. Kernels are optimised a little, or their tests would
+# take long; the rest is not, since it takes longer to compile than to run.
 if(ISOBAR_SANITIZE)
   # g++ sees uninitialised members in its own <regex> where a sanitizer's checks stand between.
-  target_compile_options(isobar_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
-  target_compile_options(isobar_flags INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${ISOBAR_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=undefined>)
+  set(ISOBAR_SANITIZE_FLAGS -fsanitize=${ISOBAR_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined
+      -Wno-maybe-uninitialized)
   target_link_options(isobar_flags INTERFACE -fsanitize=${ISOBAR_SANITIZE})
 endif()
+# To be called after the target's other options.
+function(isobar_sanitize target level)
+  if(ISOBAR_SANITIZE)
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${ISOBAR_SANITIZE_FLAGS};${level}>")
+  endif()
+endfunction()

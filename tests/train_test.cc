@@ -21,6 +21,7 @@
 #include "data/npy.h"
 #include "engine/atomic_file.h"
 #include "engine/safetensors.h"
+#include "kernels/common/cuda_runtime.h"
 #include "tests/testing.h"
 
 using isobar::read_file;
@@ -260,6 +261,16 @@ TEST_CASE("a run that was stopped or killed and resumed ends with the same bits"
   CHECK_THAT(finished.out, ContainsSubstring("is finished"));
 }
 
+TEST_CASE("the best weights stay the best when a run that only gets worse is resumed") {
+  const Playground here;
+  const std::string worse = "--set lr=1 --set lr_schedule=constant";
+  check_done(isobar_command(here, here.train("whole", worse)));
+  REQUIRE(json::parse(read_file(here / "whole/best/state.json")).at("trainer").at("iteration") == 0);  // persistence
+  isobar_command(here, here.train("broken", worse), signal_when(here / "broken/checkpoints/step_00000006", SIGKILL));
+  check_done(isobar_command(here, here.train("broken", worse + " --resume")));
+  check_same_end(here / "whole", here / "broken");
+}
+
 TEST_CASE("a damaged checkpoint is passed over, and named") {
   const Playground here;
   check_done(isobar_command(here, here.train("whole", "--set checkpoint_every=1")));
@@ -301,6 +312,10 @@ TEST_CASE("a run in the way, weights that do not fit and bad data are errors tha
   check_error(isobar_command(here, here.train("cold", "--set 'channel_names=[\"u10\",\"t2m\",\"v10\"]'")), "t2m");
   check_error(isobar_command(here, here.train("cold", "--set train_range=[5,900]")), "train_range");
   check_error(isobar_command(here, here.train("cold", "--set global_stds_path=/none.npy")), "/none.npy");
+  if (isobar::gpu::device_count() == 0)
+    check_error(isobar_command(here, "train --config tiny --data " + here / "data" + " --run-dir " + here / "cold" +
+                                         " --device cuda"),
+                "--device cuda: ");
   CHECK_FALSE(fs::exists(here / "cold"));
 }
 

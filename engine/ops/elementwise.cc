@@ -13,6 +13,20 @@ void run_add(const void* a, DType a_dtype, const void* b, DType b_dtype, void* y
              current_stream());
 }
 
+// y = mask(x). The gradient goes through the same mask, drawn anew from its key: no mask is kept.
+template <class Mask>
+Tensor apply_mask(const char* op, const Tensor& x, const Mask& mask) {
+  Tape* tape = recording({&x});
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  mask(x, y);
+  if (tape != nullptr)
+    tape->record(op, {}, {&y}, [x = Target(x), mask](Gradients& gradients, const std::vector<Tensor>& dy) {
+      mask(dy[0], dy[0]);
+      gradients.give(x, dy[0]);
+    });
+  return y;
+}
+
 }  // namespace
 
 Tensor add(const Tensor& a, const Tensor& b) {
@@ -69,7 +83,7 @@ Tensor add_leading_channels(const Tensor& x, const Tensor& fields) {
 
 Tensor dropout(const Tensor& x, float p, DropoutKey key) {
   if (p == 0) return x;
-  const auto run = [p, key](const Tensor& from, const Tensor& to) {
+  const auto mask = [p, key](const Tensor& from, const Tensor& to) {
     ISOBAR_RUN(from.device(), dropout,
                {.n = from.numel(),
                 .dtype = from.dtype(),
@@ -80,20 +94,12 @@ Tensor dropout(const Tensor& x, float p, DropoutKey key) {
                 .y = to.data()},
                current_stream());
   };
-  Tape* tape = recording({&x});
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  run(x, y);
-  if (tape != nullptr)
-    tape->record("dropout", {}, {&y}, [x = Target(x), run](Gradients& gradients, const std::vector<Tensor>& dy) {
-      run(dy[0], dy[0]);
-      gradients.give(x, dy[0]);
-    });
-  return y;
+  return apply_mask("dropout", x, mask);
 }
 
 Tensor drop_path(const Tensor& x, std::int64_t batch, float p, DropoutKey key) {
   if (p == 0) return x;
-  const auto run = [batch, p, key](const Tensor& from, const Tensor& to) {
+  const auto mask = [batch, p, key](const Tensor& from, const Tensor& to) {
     ISOBAR_RUN(from.device(), drop_path,
                {.batch = batch,
                 .n = from.numel() / batch,
@@ -105,15 +111,7 @@ Tensor drop_path(const Tensor& x, std::int64_t batch, float p, DropoutKey key) {
                 .y = to.data()},
                current_stream());
   };
-  Tape* tape = recording({&x});
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  run(x, y);
-  if (tape != nullptr)
-    tape->record("drop_path", {}, {&y}, [x = Target(x), run](Gradients& gradients, const std::vector<Tensor>& dy) {
-      run(dy[0], dy[0]);
-      gradients.give(x, dy[0]);
-    });
-  return y;
+  return apply_mask("drop_path", x, mask);
 }
 
 }  // namespace isobar

@@ -94,7 +94,7 @@ ISOBAR_INLINE Vector<float> exp2_of(Vector<float> x) {
 #if defined(ISOBAR_ISA_IS_avx512)
   return (Vector<float>)_mm512_maskz_scalef_ps(kEvery, (__m512)p, (__m512)exponent);
 #else
-  typedef std::int32_t Integers __attribute__((vector_size(kVectorBytes)));
+  typedef std::uint32_t Integers __attribute__((vector_size(kVectorBytes)));
   return (Vector<float>)((Integers)p + ((Integers)shifted << 23));
 #endif
 }

@@ -122,7 +122,9 @@ void for_each_case(const F& f) {
         f(filled({1, 1, 1, 1, kind, dtype, weighted, weighted}));
         f(filled({3, 5, 7, 33, kind, dtype, weighted, true}));
         f(filled({2, 20, 13, 52, kind, dtype, true, weighted}));
-        f(filled({7, 1, 31, 1, kind, dtype, weighted, weighted}));
+        // More samples than a block has warps or the emulator's grids have blocks; rows for over 32 blocks of a GPU.
+        f(filled({13, 1, 31, 1, kind, dtype, weighted, weighted}));
+        f(filled({1, 43, 31, 3, kind, dtype, weighted, true}));
       }
 }
 

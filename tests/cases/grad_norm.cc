@@ -26,7 +26,7 @@ double norm_on(Workbench& bench, const Values& x) {
 
 TEST_CASE("grad_norm is the Euclidean norm, summed in fp64") {
   for (DType dtype : {DType::fp32, DType::fp64})
-    for (std::int64_t n : {0, 1, 31, 33, 1000, 8191, 8193, 70001}) {
+    for (std::int64_t n : {0, 1, 31, 33, 1000, 8191, 8193, 70001, 270001}) {  // the last: over 256 blocks of a GPU
       const Values x = random_values(n, dtype, 1);
       const auto [norm] = expected(DType::fp64, [&]<class Real>(Arithmetic<Real>) {
         Real sum = 0;

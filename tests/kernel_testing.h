@@ -169,7 +169,7 @@ struct Pointer {
 };
 
 // The device memory of one run. Every buffer lies between guard bytes (poisoned for AddressSanitizer), inputs must stay
-// as they were, outputs and workspaces start as NaN.
+// as they were and lie between NaN, outputs and workspaces start as NaN.
 class Workbench {
  public:
   explicit Workbench(Device device);

@@ -297,9 +297,10 @@ void copy(DeviceKind kind, std::byte* to, const std::byte* from, std::size_t byt
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
-constexpr std::size_t kGuard = 512;  // bytes before and after every buffer; a multiple of 256 keeps it aligned
-constexpr std::byte kGuardByte{0xA5};
-constexpr std::byte kUnwritten{0xFF};  // NaN in every floating dtype
+constexpr std::size_t kGuard = 512;      // bytes before and after every buffer; a multiple of 256 keeps it aligned
+constexpr std::byte kUnwritten{0xFF};    // NaN in every floating dtype
+constexpr std::byte kOutputGuard{0xA5};  // not what a kernel that writes a NaN too many leaves there
+constexpr std::byte kInputGuard = kUnwritten;  // so that what is read beyond an input spoils the result
 
 }  // namespace
 
@@ -319,7 +320,7 @@ struct Workbench::Buffer {
         before(kGuard + shift),
         total(before + initial.size() + kGuard),
         memory(allocate(kind, total)) {
-    std::vector<std::byte> image(total, kGuardByte);
+    std::vector<std::byte> image(total, guard());
     std::copy(initial.begin(), initial.end(), image.begin() + static_cast<std::ptrdiff_t>(before));
     copy(kind, memory, image.data(), total);
     if (kind != DeviceKind::cuda) {
@@ -335,6 +336,7 @@ struct Workbench::Buffer {
   Buffer& operator=(const Buffer&) = delete;
 
   std::byte* data() const { return memory + before; }
+  std::byte guard() const { return role == Role::input ? kInputGuard : kOutputGuard; }
   void unpoison() const {
     if (kind != DeviceKind::cuda) ASAN_UNPOISON_MEMORY_REGION(memory, total);
   }
@@ -347,7 +349,7 @@ struct Workbench::Buffer {
     unpoison();
     std::vector<std::byte> image(total);
     copy(kind, image.data(), memory, total);
-    const auto whole = [](std::byte byte) { return byte == kGuardByte; };
+    const auto whole = [this](std::byte byte) { return byte == guard(); };
     return std::all_of(image.begin(), image.begin() + static_cast<std::ptrdiff_t>(before), whole) &&
            std::all_of(image.end() - kGuard, image.end(), whole);
   }

@@ -257,7 +257,7 @@ TEST_CASE("attention at every head size") {
 
 TEST_CASE("attention with dropout") {
   for (const DType dtype : kFloating)
-    run({.shape = {2, 2, 33, 67, 24},
+    run({.shape = {2, 2, 70, 67, 24},  // two blocks of queries, two of keys
          .dtype = dtype,
          .dropout = {.p = 0.3f, .seed = 5, .stream = 1ull << 40},
          .gap = 8});
@@ -271,11 +271,14 @@ TEST_CASE("attention over many blocks of queries and keys") {
 TEST_CASE("attention with scores that grow, and that lie far from zero") {
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp64}) {
     const Case a{.shape = {1, 1, 20, 300, 16}, .dtype = dtype};
+    // A tensor core may add products of this size with fewer bits than the yardstick.
+    std::vector<DeviceKind> devices = all_devices();
+    if (is_16_bit(dtype)) std::erase(devices, DeviceKind::cuda);
     for (const double far : {-400.0, 400.0}) {
       Inputs x = inputs_of(a);
       for (std::int64_t t = 0; t < 20; ++t) x.q[queries(a).at(0, t, 0)] = round_to(20, dtype);
       for (std::int64_t t = 0; t < 300; ++t) x.k[keys(a).at(0, t, 0)] = round_to(far / 5 + 0.05 * t, dtype);
-      run(a, x, cpu_only());
+      run(a, x, devices);
     }
   }
 }
@@ -287,7 +290,7 @@ TEST_CASE("attention passes NaN on, to what depends on it only") {
       Inputs x = inputs_of(a);
       Values* const operands[] = {&x.q, &x.k, &x.v, &x.d_o};
       operands[which]->v[static_cast<std::size_t>((which % 3 == 0 ? queries(a) : keys(a)).at(1, 11, 5))] = std::nan("");
-      run(a, x, cpu_only());
+      run(a, x);
     }
   }
 }
@@ -337,6 +340,59 @@ TEST_CASE("attention reads and writes q, k and v interleaved in one buffer") {
                    want[(3 * t + 2) * width + c] = dv_values[t * width + c];
                  }
                bench.check_equal("dq, dk, dv", gradient, want);
+             },
+             {.any_thread_count = false});
+}
+
+TEST_CASE("attention takes a stride of its own for every operand") {
+  const Case a{.shape = {2, 2, 5, 7, 16}};
+  const Inputs x = inputs_of(a);
+  const std::int64_t width = a.stride();
+  // The same tokens that much further apart, NaN between them.
+  const auto spread = [&](const Values& packed, std::int64_t gap) {
+    Values apart = constant_values(packed.size() / width * (width + gap), a.dtype, kUnwritten);
+    for (std::int64_t i = 0; i < packed.size(); ++i) apart[i / width * (width + gap) + i % width] = packed[i];
+    return apart;
+  };
+  on_devices(all_devices(), {a.dtype},
+             [&](Workbench& bench) {
+               const auto o = bench.output(x.q.size(), a.dtype), lse = bench.output(a.pairs() * 5, a.dtype);
+               AttentionFwd fwd = forward_arguments(a, x, bench, o, lse);
+               ISOBAR_RUN(bench.device(), attention_fwd, fwd);
+               const Values o_values = bench.read(o), lse_values = bench.read(lse);
+               const auto dq = bench.output(x.q.size(), a.dtype), dk = bench.output(x.k.size(), a.dtype);
+               const auto dv = bench.output(x.v.size(), a.dtype);
+               AttentionBwd bwd = backward_arguments(a, x, o_values, lse_values, bench, dq, dk, dv);
+               ISOBAR_RUN(bench.device(), attention_bwd, bwd);
+
+               const auto input = [&](const Values& packed, std::int64_t gap, std::int64_t& stride) {
+                 stride = width + gap;
+                 return bench.input(spread(packed, gap));
+               };
+               const auto output = [&](const Values& packed, std::int64_t gap, std::int64_t& stride) {
+                 stride = width + gap;
+                 return bench.output(spread(packed, gap).size(), a.dtype);
+               };
+               const auto apart_o = output(x.q, 32, fwd.o_stride);
+               fwd.o = apart_o;
+               fwd.q = input(x.q, 8, fwd.q_stride);
+               fwd.k = input(x.k, 16, fwd.k_stride);
+               fwd.v = input(x.v, 24, fwd.v_stride);
+               ISOBAR_RUN(bench.device(), attention_fwd, fwd);
+               bench.check_equal("o", apart_o, spread(o_values, 32));
+
+               const auto apart_dq = output(x.q, 48, bwd.dq_stride), apart_dk = output(x.k, 56, bwd.dk_stride);
+               const auto apart_dv = output(x.v, 64, bwd.dv_stride);
+               bwd.dq = apart_dq, bwd.dk = apart_dk, bwd.dv = apart_dv;
+               bwd.q = input(x.q, 8, bwd.q_stride);
+               bwd.k = input(x.k, 16, bwd.k_stride);
+               bwd.v = input(x.v, 24, bwd.v_stride);
+               bwd.o = input(o_values, 32, bwd.o_stride);
+               bwd.d_o = input(x.d_o, 40, bwd.do_stride);
+               ISOBAR_RUN(bench.device(), attention_bwd, bwd);
+               bench.check_equal("dq", apart_dq, spread(bench.read(dq), 48));
+               bench.check_equal("dk", apart_dk, spread(bench.read(dk), 56));
+               bench.check_equal("dv", apart_dv, spread(bench.read(dv), 64));
              },
              {.any_thread_count = false});
 }

@@ -143,7 +143,9 @@ def main():
                   f"{r['ratio_of_minima']:9.2f} {r['isobar_peak_bytes'] / 1e6:10.0f} "
                   f"{r['torch_peak_bytes'] / 1e6:9.0f} {r['memory_ratio']:6.2f}  {losses}", flush=True)
             if options.save:
-                with open(ROOT / "bench" / "results" / "cpu_step.jsonl", "a") as results:
+                folder_of_results = ROOT / "bench" / "results"
+                folder_of_results.mkdir(exist_ok=True)
+                with open(folder_of_results / "cpu_step.jsonl", "a") as results:
                     results.write(json.dumps(circumstances(options) | r) + "\n")
 
 

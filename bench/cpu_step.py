@@ -23,6 +23,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results" / "cpu_step.jsonl"
 sys.path.insert(0, str(ROOT / "tools"))
 
 
@@ -143,9 +144,8 @@ def main():
                   f"{r['ratio_of_minima']:9.2f} {r['isobar_peak_bytes'] / 1e6:10.0f} "
                   f"{r['torch_peak_bytes'] / 1e6:9.0f} {r['memory_ratio']:6.2f}  {losses}", flush=True)
             if options.save:
-                folder_of_results = ROOT / "bench" / "results"
-                folder_of_results.mkdir(exist_ok=True)
-                with open(folder_of_results / "cpu_step.jsonl", "a") as results:
+                RESULTS.parent.mkdir(exist_ok=True)
+                with open(RESULTS, "a") as results:
                     results.write(json.dumps(circumstances(options) | r) + "\n")
 
 

@@ -5,10 +5,8 @@
 #include <new>
 
 #include "kernels/common/check.h"
+#include "kernels/common/cuda_runtime.h"
 #include "kernels/common/parallel.h"
-#if defined(ISOBAR_HAS_CUDA)
-#include <cuda_runtime.h>
-#endif
 
 namespace isobar::bench {
 namespace {
@@ -35,26 +33,12 @@ std::vector<T> evenly_spread(std::int64_t n, double low, double high) {
   return values;
 }
 
-#if defined(ISOBAR_HAS_CUDA)
-void check(cudaError_t status, const char* what) {
-  ISOBAR_CHECK(status == cudaSuccess, what, " failed: ", cudaGetErrorString(status));
-}
-
 double seconds_on_gpu(const std::function<void()>& call) {
-  cudaEvent_t start = nullptr, stop = nullptr;
-  check(cudaEventCreate(&start), "cudaEventCreate");
-  check(cudaEventCreate(&stop), "cudaEventCreate");
-  check(cudaEventRecord(start), "cudaEventRecord");
+  gpu::Timer timer;
+  timer.start(nullptr);
   call();
-  check(cudaEventRecord(stop), "cudaEventRecord");
-  check(cudaEventSynchronize(stop), "waiting for the device");
-  float milliseconds = 0;
-  check(cudaEventElapsedTime(&milliseconds, start, stop), "cudaEventElapsedTime");
-  cudaEventDestroy(start);
-  cudaEventDestroy(stop);
-  return milliseconds * 1e-3;
+  return timer.stop(nullptr) * 1e-3;
 }
-#endif
 
 bool is_on_host(Device device) {
   return device.kind != DeviceKind::cuda;
@@ -63,48 +47,33 @@ bool is_on_host(Device device) {
 }  // namespace
 
 void require_device(Device device) {
-  if (is_on_host(device)) return;
-#if defined(ISOBAR_HAS_CUDA)
-  int count = 0;
-  const cudaError_t status = cudaGetDeviceCount(&count);
-  ISOBAR_CHECK(status == cudaSuccess && count > 0, "the device cuda is not available: ",
-               status == cudaSuccess ? "this machine has no GPU" : cudaGetErrorString(status));
-#else
-  fail("the device cuda is not available: this build has no CUDA");
-#endif
+  ISOBAR_CHECK(is_on_host(device) || gpu::device_count() > 0, "the device cuda is not available: ",
+               kHasCuda ? "there is no NVIDIA GPU, or no driver for it" : "this build has no CUDA");
 }
 
 Memory::~Memory() {
   for (void* buffer : buffers_) {
-#if defined(ISOBAR_HAS_CUDA)
-    if (!is_on_host(device_)) {
-      cudaFree(buffer);
-      continue;
-    }
-#endif
-    ::operator delete(buffer, kAlignment);
+    if (is_on_host(device_))
+      ::operator delete(buffer, kAlignment);
+    else
+      gpu::free(buffer, nullptr);
   }
 }
 
 void* Memory::allocate(std::size_t bytes) {
-  void* buffer = nullptr;
-#if defined(ISOBAR_HAS_CUDA)
-  if (!is_on_host(device_)) check(cudaMalloc(&buffer, bytes), "cudaMalloc");
-#endif
-  if (is_on_host(device_)) buffer = ::operator new(bytes, kAlignment);
-  buffers_.push_back(buffer);
-  return buffer;
+  buffers_.push_back(is_on_host(device_) ? ::operator new(bytes, kAlignment)
+                                         : gpu::allocate(bytes, device_.index, nullptr));
+  return buffers_.back();
 }
 
 void* Memory::copy_of(const void* host, std::size_t bytes) {
   void* buffer = allocate(bytes);
-#if defined(ISOBAR_HAS_CUDA)
-  if (!is_on_host(device_)) {
-    check(cudaMemcpy(buffer, host, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
-    return buffer;
+  if (is_on_host(device_)) {
+    std::memcpy(buffer, host, bytes);
+  } else {
+    gpu::copy(buffer, host, bytes, nullptr);
+    gpu::synchronize(nullptr);
   }
-#endif
-  std::memcpy(buffer, host, bytes);
   return buffer;
 }
 
@@ -117,13 +86,7 @@ void* Memory::uniform(std::int64_t n, DType dtype, double low, double high) {
 }
 
 void copy_on_device(Device device, void* to, const void* from, std::size_t bytes) {
-#if defined(ISOBAR_HAS_CUDA)
-  if (!is_on_host(device)) {
-    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice), "cudaMemcpyAsync");
-    return;
-  }
-#endif
-  static_cast<void>(device);
+  if (!is_on_host(device)) return gpu::copy(to, from, bytes, nullptr);
   parallel_for(static_cast<std::int64_t>(bytes), 1 << 20, [&](std::int64_t begin, std::int64_t end) {
     std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin,
                 static_cast<std::size_t>(end - begin));
@@ -131,11 +94,7 @@ void copy_on_device(Device device, void* to, const void* from, std::size_t bytes
 }
 
 double seconds_of(Device device, const std::function<void()>& call) {
-#if defined(ISOBAR_HAS_CUDA)
-  if (!is_on_host(device)) return seconds_on_gpu(call);
-#endif
-  static_cast<void>(device);
-  return seconds_on_host(call);
+  return is_on_host(device) ? seconds_on_host(call) : seconds_on_gpu(call);
 }
 
 }  // namespace isobar::bench

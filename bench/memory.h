@@ -1,5 +1,4 @@
-// The memory a benchmark works on, on the host or on a GPU, and how to wait for the device. The one file of bench/ that
-// calls the CUDA runtime is memory.cc.
+// The memory a benchmark works on, on the host or on a GPU, and how to wait for the device.
 #pragma once
 
 #include <cstddef>

@@ -17,9 +17,10 @@
 namespace isobar {
 namespace {
 
-// Freed host blocks, by size. A request takes the smallest block that is at most a quarter too large. Where none fits, a
-// new one is made, and the pool gives blocks back to the system only when it holds a quarter more than was ever in use at once:
-// a training step then finds the blocks of the step before, whose pages need no zeroing, and the peak stays bounded.
+// Freed host blocks, by size. A request takes the smallest block that is at most a quarter too large. Where none fits,
+// a new one is made, and the pool gives blocks back to the system only when it holds a quarter more than was ever in
+// use at once: a training step then finds the blocks of the step before, whose pages need no zeroing, and the peak
+// stays bounded.
 class HostPool {
  public:
   void* allocate(std::size_t bytes, std::size_t& capacity) {
@@ -36,7 +37,7 @@ class HostPool {
         return data;
       }
       count_use(capacity);
-      while (used_ + spare_ > peak_ + peak_ / 4 && !free_.empty()) release_largest();
+      while (used_ + spare_ > peak_ + peak_ / 4) release_largest();  // ends: used_ alone is at most peak_
     }
     void* data = std::aligned_alloc(alignment_of(capacity), round_up(capacity, alignment_of(capacity)));
     ISOBAR_CHECK(data != nullptr, "out of memory: ", capacity, " bytes were asked for");

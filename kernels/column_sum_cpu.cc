@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t kGrain = 1 << 14;     // elements a thread is worth starting for
 constexpr std::int64_t kColumnChunk = 2048;  // columns at a time, so that their sums stay in the first-level cache
 
-// partial[c] = Σ x[r, c] over `rows` rows, in row order.
+// partial[c] = Σ x[r, c] over `rows` rows, in row order, for columns [first, last).
 template <class T, class Acc>
 void sum_block(const T* x, std::int64_t rows, std::int64_t cols, std::int64_t first, std::int64_t last, Acc* partial) {
   for (std::int64_t c = first; c < last; ++c) partial[c] = 0;
@@ -32,8 +32,9 @@ void sum(const ColumnSum& a) {
   if (block_rows < kColumnSumRows) block_rows = kColumnSumRows;
   const std::int64_t blocks = (a.rows + block_rows - 1) / block_rows;
   const std::int64_t chunks = (a.cols + kColumnChunk - 1) / kColumnChunk;
+  const std::int64_t widest = a.cols < kColumnChunk ? a.cols : kColumnChunk;
 
-  parallel_for(blocks * chunks, kGrain / (block_rows * kColumnChunk) + 1, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(blocks * chunks, kGrain / (block_rows * widest + 1) + 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t task = begin; task < end; ++task) {
       const std::int64_t block = task / chunks, row = block * block_rows, left = a.rows - row;
       const std::int64_t first = task % chunks * kColumnChunk, rest = a.cols - first;

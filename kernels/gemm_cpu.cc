@@ -1,4 +1,4 @@
-// gemm on the CPU: checks, and the choice between isobar's packed product and oneDNN, which only this file knows.
+// gemm on the CPU: checks, and the choice between isobar's packed product and oneDNN, which no other kernel knows.
 #include "kernels/gemm.h"
 
 #include <dnnl.hpp>

@@ -1,6 +1,7 @@
 #include "kernels/gemm_packed.h"
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/common/parallel.h"
 #include "kernels/common/scratch.h"
@@ -34,7 +35,7 @@ ISOBAR_INLINE void convert_run(const In* __restrict__ from, T* __restrict__ to, 
 // The same for a number of elements that is known beforehand: inline, whatever the types.
 template <int kCount, class In, class T>
 ISOBAR_INLINE void convert_fixed(const In* __restrict__ from, T* __restrict__ to) {
-  if constexpr (sizeof(In) == sizeof(T)) {
+  if constexpr (std::is_same_v<In, T>) {
     __builtin_memcpy(to, from, kCount * sizeof(T));
   } else {
 #pragma omp simd
@@ -143,7 +144,7 @@ struct Epilogue {
     if (width == kPanel<T>)
       convert_fixed<kPanel<T>>(sums, c);
     else
-      for (int64_t j = 0; j < width; ++j) c[j] = static_cast<Out>(sums[j]);
+      convert_run(sums, c, width);
   }
 
   // Asks for the lines of C that a tile will need, so that they come while it is being computed.

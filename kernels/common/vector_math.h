@@ -6,7 +6,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <type_traits>
 
 #include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
@@ -15,22 +14,10 @@ namespace isobar::cpu::ISOBAR_ISA {
 
 #define ISOBAR_INLINE inline __attribute__((always_inline))
 
-// fp16 to float without arithmetic on denormal floats, which fp16's small numbers would otherwise pass through and which
-// costs a hundred cycles each.
-ISOBAR_INLINE float widen(fp16 x) {
-  const std::uint32_t magnitude = x.bits & 0x7fffu;
-  const std::uint32_t normal = (magnitude << 13) + (magnitude < 0x7c00u ? 112u << 23 : 0x7f800000u - (0x7c00u << 13));
-  const float subnormal = static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1p-24f;
-  const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000u) << 16;
-  return __builtin_bit_cast(float, sign | (magnitude < 0x400u ? __builtin_bit_cast(std::uint32_t, subnormal) : normal));
-}
-
 // Between any two floating types, rounded once (fp64 to a 16-bit type: through fp32).
 template <class To, class From>
 ISOBAR_INLINE To convert(From x) {
-  if constexpr (std::is_same_v<From, fp16> && !std::is_same_v<To, fp16>)
-    return convert<To>(widen(x));
-  else if constexpr (sizeof(To) == 2 || sizeof(From) == 2)
+  if constexpr (sizeof(To) == 2 || sizeof(From) == 2)
     return static_cast<To>(static_cast<float>(x));
   else
     return static_cast<To>(x);

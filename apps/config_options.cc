@@ -11,7 +11,7 @@ Device ConfigOptions::use_device() const {
   if (threads > 0) omp_set_num_threads(threads);
   if (device == "cpu" || (device == "auto" && gpu::device_count() == 0)) return {DeviceKind::cpu, 0};
   if (device == "emulator") return {DeviceKind::emulator, 0};
-  ISOBAR_CHECK(kHasCuda, "--device cuda: this isobar was built without CUDA");
+  ISOBAR_CHECK(ISOBAR_HAS_CUDA, "--device cuda: this isobar was built without CUDA");
   ISOBAR_CHECK(gpu::device_count() > 0, "--device cuda: there is no NVIDIA GPU, or no driver for it");
   gpu::set_device(0);
   return {DeviceKind::cuda, 0};
@@ -22,7 +22,7 @@ void add_config_options(CLI::App& command, ConfigOptions& options) {
   command.add_option("--set", options.assignments, "KEY=VALUE: sets a config key; repeatable, wins over the file")
       ->allow_extra_args(false);
   std::vector<std::string> devices{"auto", "cpu", "cuda"};
-  if (kHasEmulator) devices.emplace_back("emulator");
+  if (ISOBAR_HAS_EMULATOR) devices.emplace_back("emulator");
   command.add_option("--device", options.device, "where to compute")
       ->check(CLI::IsMember(devices))
       ->capture_default_str();

@@ -36,15 +36,15 @@ ordered_json collect_info() {
                     {"build",
                      {{"compiler", __VERSION__},
                       {"type", ISOBAR_BUILD_TYPE},
-                      {"cuda", kHasCuda},
+                      {"cuda", ISOBAR_HAS_CUDA == 1},
                       {"cuda_runtime", cuda_version(gpu::runtime_version())},
-                      {"emulator", kHasEmulator}}},
+                      {"emulator", ISOBAR_HAS_EMULATOR == 1}}},
                     {"cuda_driver", cuda_version(gpu::driver_version())},
                     {"devices", ordered_json::array()}};
   info["devices"].push_back({{"kind", "cpu"},
                              {"threads", omp_get_max_threads()},
                              {"instruction_set", cpu::name_of(cpu::best_isa())},
-                             {"amx_bf16", cpu::has_amx_bf16()}});
+                             {"amx_bf16", cpu::amx() == cpu::Amx::present}});
   for (int index = 0; index < gpu::device_count(); ++index) info["devices"].push_back(describe_gpu(index));
   return info;
 }

@@ -48,7 +48,7 @@ bool is_on_host(Device device) {
 
 void require_device(Device device) {
   ISOBAR_CHECK(is_on_host(device) || gpu::device_count() > 0, "the device cuda is not available: ",
-               kHasCuda ? "there is no NVIDIA GPU, or no driver for it" : "this build has no CUDA");
+               ISOBAR_HAS_CUDA ? "there is no NVIDIA GPU, or no driver for it" : "this build has no CUDA");
 }
 
 Memory::~Memory() {

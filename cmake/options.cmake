@@ -58,12 +58,8 @@ if(ISOBAR_WERROR)
 endif()
 target_compile_options(isobar_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-lineinfo;-Xptxas=--warn-on-spills;-Xcompiler=-Wall>)
-if(ISOBAR_HAS_CUDA)
-  target_compile_definitions(isobar_flags INTERFACE ISOBAR_HAS_CUDA)
-endif()
-if(ISOBAR_EMULATOR)
-  target_compile_definitions(isobar_flags INTERFACE ISOBAR_HAS_EMULATOR)
-endif()
+target_compile_definitions(isobar_flags INTERFACE ISOBAR_HAS_CUDA=$<BOOL:${ISOBAR_HAS_CUDA}>
+                                                  ISOBAR_HAS_EMULATOR=$<BOOL:${ISOBAR_EMULATOR}>)
 
 # Sanitizers judge isobar itself. What they need not see (most tests, kernels of other instruction sets) is compiled
 # exactly as in a plain build, and so comes from the compiler cache. Kernels are optimised a little, or their tests would

@@ -13,7 +13,7 @@
 //   workspace     (bwd) attention_bwd_workspace(...) bytes, contents undefined before and after
 //
 //   numerics      scores, softmax and accumulators in fp32 (fp64 for fp64). With 16-bit dtypes P and dS are rounded to
-//                 dtype before they enter a product, as tensor cores need it (the CPU need not round)
+//                 dtype before they enter a product, as tensor cores and AMX need it (else the CPU does not)
 //   dropout       element (b, h, i, j) of P is dropped when random_bits(seed, stream, ((b·NH + h)·Tq + i)·Tk + j) is
 //                 below drop_threshold(p); what is kept is scaled by 1/(1 - p). lse is that of the undropped P
 //   deterministic yes: no atomics

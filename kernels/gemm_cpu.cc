@@ -121,8 +121,7 @@ void gemm_onednn(const Gemm& g) {
 
 void gemm(const Gemm& g, Stream) {
   check(g);
-  static const bool has_amx = has_amx_bf16();
-  if (g.in_dtype == DType::bf16 && has_amx)
+  if (g.in_dtype == DType::bf16 && amx() != Amx::absent)
     gemm_onednn(g);
   else
     gemm_packed(g);

@@ -28,7 +28,7 @@ std::vector<Arithmetic> low_precisions() {
   std::vector<Arithmetic> all;
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
     all.push_back({{DeviceKind::cpu}, dtype});
-    if (kHasEmulator) all.push_back({{DeviceKind::emulator}, dtype});
+    if (ISOBAR_HAS_EMULATOR) all.push_back({{DeviceKind::emulator}, dtype});
     if (gpu::device_count() > 0) all.push_back({{DeviceKind::cuda}, dtype});
   }
   return all;

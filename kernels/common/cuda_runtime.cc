@@ -4,7 +4,7 @@
 
 #include "kernels/common/check.h"
 
-#if defined(ISOBAR_HAS_CUDA)
+#if ISOBAR_HAS_CUDA
 #include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>
 
@@ -19,7 +19,7 @@ Graph& Graph::operator=(Graph&& other) noexcept {
   return *this;
 }
 
-#if defined(ISOBAR_HAS_CUDA)
+#if ISOBAR_HAS_CUDA
 namespace {
 
 void check(cudaError_t status, const char* call) {

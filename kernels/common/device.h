@@ -21,17 +21,6 @@ constexpr const char* name_of(DeviceKind kind) {
 // A cudaStream_t without its header; null is the default stream. The CPU ignores it.
 using Stream = void*;
 
-#if defined(ISOBAR_HAS_CUDA)
-inline constexpr bool kHasCuda = true;
-#else
-inline constexpr bool kHasCuda = false;
-#endif
-#if defined(ISOBAR_HAS_EMULATOR)
-inline constexpr bool kHasEmulator = true;
-#else
-inline constexpr bool kHasEmulator = false;
-#endif
-
 // Whether an output is written or added to. Gradients accumulate when a tensor has several consumers or a batch is
 // split into micro-batches.
 enum class Grad : std::uint8_t { overwrite, accumulate };
@@ -51,17 +40,18 @@ enum class Grad : std::uint8_t { overwrite, accumulate };
   }
 
 // Calls the implementation of `name` for a device. Without CUDA (or the emulator) that branch is discarded, so the
-// missing symbols are never needed.
-#define ISOBAR_RUN(device, name, ...)                                                \
-  do {                                                                               \
-    switch ((device).kind) {                                                         \
-      case ::isobar::DeviceKind::cuda:                                               \
-        if constexpr (::isobar::kHasCuda) ::isobar::cuda::name(__VA_ARGS__);         \
-        break;                                                                       \
-      case ::isobar::DeviceKind::emulator:                                           \
-        if constexpr (::isobar::kHasEmulator) ::isobar::emulator::name(__VA_ARGS__); \
-        break;                                                                       \
-      default:                                                                       \
-        ::isobar::cpu::name(__VA_ARGS__);                                            \
-    }                                                                                \
+// missing symbols are never needed. ISOBAR_HAS_CUDA and ISOBAR_HAS_EMULATOR, 0 or 1, come from the command line and stay
+// macros: a source that does not ask is the same text in every build, and compiled once by a compiler cache.
+#define ISOBAR_RUN(device, name, ...)                                             \
+  do {                                                                            \
+    switch ((device).kind) {                                                      \
+      case ::isobar::DeviceKind::cuda:                                            \
+        if constexpr (ISOBAR_HAS_CUDA) ::isobar::cuda::name(__VA_ARGS__);         \
+        break;                                                                    \
+      case ::isobar::DeviceKind::emulator:                                        \
+        if constexpr (ISOBAR_HAS_EMULATOR) ::isobar::emulator::name(__VA_ARGS__); \
+        break;                                                                    \
+      default:                                                                    \
+        ::isobar::cpu::name(__VA_ARGS__);                                         \
+    }                                                                             \
   } while (0)

@@ -18,7 +18,12 @@ enum class Isa { generic, avx2, avx512 };
 
 Isa best_isa();  // of this machine, lowered by ISOBAR_MAX_ISA; decided once
 const char* name_of(Isa);
-bool has_amx_bf16();  // the machine has AMX tiles for bf16 (oneDNN then uses them)
+
+// The tile registers of AMX for products of bf16 (kernels/common/amx.h). ISOBAR_EMULATE_AMX=1 makes a machine with
+// AVX-512 compute bf16 as if it had them: slowly, for tests.
+enum class Amx { absent, emulated, present };
+
+Amx amx();  // decided once; throws where ISOBAR_EMULATE_AMX asks for what the machine cannot do
 
 }  // namespace isobar::cpu
 

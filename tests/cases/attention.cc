@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/common/isa.h"
 #include "kernels/common/rng.h"
 #include "tests/kernel_testing.h"
 
@@ -205,17 +206,19 @@ void run(const Case& a, const Inputs& x, const std::vector<DeviceKind>& devices 
                         << a.shape.kv_tokens << " HS " << a.shape.head_size << " dropout " << a.dropout.p << " gap "
                         << a.gap);
   // The yardstick rounds P and dS only for those who may.
+  const bool cpu_rounds_p = a.dtype == DType::bf16 && cpu::amx() != cpu::Amx::absent;
+  const auto rounds = [&](Workbench& bench) { return bench.device().kind != DeviceKind::cpu || cpu_rounds_p; };
   const auto expect_fwd = [&](bool rounds_p) {
     return expected(a.dtype, [&](auto math) { return naive_fwd(math, a, x, rounds_p); });
   };
-  const bool is_16_bits = is_16_bit(a.dtype) && devices.size() > 1;
-  const auto fwd = expect_fwd(false), fwd_rounded = is_16_bits ? expect_fwd(true) : fwd;
+  const bool any_rounds = is_16_bit(a.dtype) && (devices.size() > 1 || cpu_rounds_p);
+  const auto fwd = expect_fwd(false), fwd_rounded = any_rounds ? expect_fwd(true) : fwd;
   const Outputs out{rounded_values(fwd[0], a.dtype), rounded_values(fwd[1], accumulator_of(a.dtype))};
   on_devices(devices, {a.dtype}, [&](Workbench& bench) {
     const auto o = bench.output(queries(a).size(), a.dtype);
     const auto lse = bench.output(out.lse.size(), out.lse.dtype);
     ISOBAR_RUN(bench.device(), attention_fwd, forward_arguments(a, x, bench, o, lse));
-    const auto& want = bench.device().kind == DeviceKind::cpu ? fwd : fwd_rounded;
+    const auto& want = rounds(bench) ? fwd_rounded : fwd;
     bench.check("o", o, want[0]);
     bench.check("lse", lse, want[1]);
   });
@@ -223,12 +226,12 @@ void run(const Case& a, const Inputs& x, const std::vector<DeviceKind>& devices 
   const auto expect_bwd = [&](bool rounds_p) {
     return expected(a.dtype, [&](auto math) { return naive_bwd(math, a, x, out.o, out.lse, rounds_p); });
   };
-  const auto bwd = expect_bwd(false), bwd_rounded = is_16_bits ? expect_bwd(true) : bwd;
+  const auto bwd = expect_bwd(false), bwd_rounded = any_rounds ? expect_bwd(true) : bwd;
   const auto check_backward = [&](Workbench& bench) {
     const auto dq = bench.output(queries(a).size(), a.dtype);
     const auto dk = bench.output(keys(a).size(), a.dtype), dv = bench.output(keys(a).size(), a.dtype);
     ISOBAR_RUN(bench.device(), attention_bwd, backward_arguments(a, x, out.o, out.lse, bench, dq, dk, dv));
-    const auto& want = bench.device().kind == DeviceKind::cpu ? bwd : bwd_rounded;
+    const auto& want = rounds(bench) ? bwd_rounded : bwd;
     bench.check("dq", dq, want[0]);
     bench.check("dk", dk, want[1]);
     bench.check("dv", dv, want[2]);
@@ -257,7 +260,7 @@ TEST_CASE("attention at every head size") {
 
 TEST_CASE("attention with dropout") {
   for (const DType dtype : kFloating)
-    run({.shape = {2, 2, 70, 67, 24},  // two blocks of queries, two of keys
+    run({.shape = {2, 2, 70, 101, 24},  // two blocks of queries, two of keys in either pass
          .dtype = dtype,
          .dropout = {.p = 0.3f, .seed = 5, .stream = 1ull << 40},
          .gap = 8});
@@ -295,106 +298,124 @@ TEST_CASE("attention passes NaN on, to what depends on it only") {
   }
 }
 
+TEST_CASE("attention does not see what an earlier call left behind") {
+  for (const DType dtype : kFloating) {
+    const Case larger{.shape = {1, 1, 50, 64, 24}, .dtype = dtype},
+        smaller{.shape = {1, 1, 50, 33, 24}, .dtype = dtype};
+    Inputs x = inputs_of(larger);
+    for (std::int64_t t = 0; t < 50; ++t) x.q[queries(larger).at(0, t, 2)] = std::nan("");
+    run(larger, x);
+    run(smaller);
+  }
+}
+
 TEST_CASE("attention reads and writes q, k and v interleaved in one buffer") {
-  const Case a{.shape = {2, 2, 37, 37, 16}};
-  const std::int64_t width = 2 * 16, tokens = 2 * 37;
-  const Inputs x = inputs_of(a);
-  Values qkv = constant_values(tokens * 3 * width, DType::fp32, 0);
-  for (std::int64_t t = 0; t < tokens; ++t)
-    for (std::int64_t c = 0; c < width; ++c) {
-      qkv[(3 * t + 0) * width + c] = x.q[t * width + c];
-      qkv[(3 * t + 1) * width + c] = x.k[t * width + c];
-      qkv[(3 * t + 2) * width + c] = x.v[t * width + c];
-    }
-  on_devices(all_devices(), {a.dtype},
-             [&](Workbench& bench) {
-               const auto part = [&](Pointer whole, std::int64_t i) { return static_cast<float*>(whole) + i * width; };
-               const auto o = bench.output(tokens * width, a.dtype), lse = bench.output(tokens * 2, a.dtype);
-               AttentionFwd apart = forward_arguments(a, x, bench, o, lse);
-               ISOBAR_RUN(bench.device(), attention_fwd, apart);
-               const Values o_values = bench.read(o), lse_values = bench.read(lse);
-               const auto dq = bench.output(tokens * width, a.dtype), dk = bench.output(tokens * width, a.dtype);
-               const auto dv = bench.output(tokens * width, a.dtype);
-               ISOBAR_RUN(bench.device(), attention_bwd,
-                          backward_arguments(a, x, o_values, lse_values, bench, dq, dk, dv));
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    const Case a{.shape = {2, 2, 37, 37, 16}, .dtype = dtype};
+    const std::int64_t width = 2 * 16, tokens = 2 * 37;
+    const Inputs x = inputs_of(a);
+    Values qkv = constant_values(tokens * 3 * width, dtype, 0);
+    for (std::int64_t t = 0; t < tokens; ++t)
+      for (std::int64_t c = 0; c < width; ++c) {
+        qkv[(3 * t + 0) * width + c] = x.q[t * width + c];
+        qkv[(3 * t + 1) * width + c] = x.k[t * width + c];
+        qkv[(3 * t + 2) * width + c] = x.v[t * width + c];
+      }
+    on_devices(
+        all_devices(), {a.dtype},
+        [&](Workbench& bench) {
+          const auto part = [&](Pointer whole, std::int64_t i) {
+            return static_cast<char*>(whole) + i * width * static_cast<std::int64_t>(size_of(dtype));
+          };
+          const auto o = bench.output(tokens * width, a.dtype), lse = bench.output(tokens * 2, accumulator_of(dtype));
+          AttentionFwd apart = forward_arguments(a, x, bench, o, lse);
+          ISOBAR_RUN(bench.device(), attention_fwd, apart);
+          const Values o_values = bench.read(o), lse_values = bench.read(lse);
+          const auto dq = bench.output(tokens * width, a.dtype), dk = bench.output(tokens * width, a.dtype);
+          const auto dv = bench.output(tokens * width, a.dtype);
+          ISOBAR_RUN(bench.device(), attention_bwd, backward_arguments(a, x, o_values, lse_values, bench, dq, dk, dv));
 
-               AttentionFwd fwd = apart;
-               const auto packed = bench.input(qkv), packed_o = bench.output(tokens * width, a.dtype);
-               fwd.q = part(packed, 0), fwd.k = part(packed, 1), fwd.v = part(packed, 2), fwd.o = packed_o;
-               fwd.q_stride = fwd.k_stride = fwd.v_stride = 3 * width;
-               ISOBAR_RUN(bench.device(), attention_fwd, fwd);
-               bench.check_equal("o", packed_o, o_values);
+          AttentionFwd fwd = apart;
+          const auto packed = bench.input(qkv), packed_o = bench.output(tokens * width, a.dtype);
+          fwd.q = part(packed, 0), fwd.k = part(packed, 1), fwd.v = part(packed, 2), fwd.o = packed_o;
+          fwd.q_stride = fwd.k_stride = fwd.v_stride = 3 * width;
+          ISOBAR_RUN(bench.device(), attention_fwd, fwd);
+          bench.check_equal("o", packed_o, o_values);
 
-               const auto gradient = bench.output(tokens * 3 * width, a.dtype);
-               AttentionBwd bwd = backward_arguments(a, x, o_values, lse_values, bench, dq, dk, dv);
-               bwd.q = fwd.q, bwd.k = fwd.k, bwd.v = fwd.v;
-               bwd.dq = part(gradient, 0), bwd.dk = part(gradient, 1), bwd.dv = part(gradient, 2);
-               bwd.q_stride = bwd.k_stride = bwd.v_stride = bwd.dq_stride = bwd.dk_stride = bwd.dv_stride = 3 * width;
-               ISOBAR_RUN(bench.device(), attention_bwd, bwd);
-               Values want = qkv;
-               const Values dq_values = bench.read(dq), dk_values = bench.read(dk), dv_values = bench.read(dv);
-               for (std::int64_t t = 0; t < tokens; ++t)
-                 for (std::int64_t c = 0; c < width; ++c) {
-                   want[(3 * t + 0) * width + c] = dq_values[t * width + c];
-                   want[(3 * t + 1) * width + c] = dk_values[t * width + c];
-                   want[(3 * t + 2) * width + c] = dv_values[t * width + c];
-                 }
-               bench.check_equal("dq, dk, dv", gradient, want);
-             },
-             {.any_thread_count = false});
+          const auto gradient = bench.output(tokens * 3 * width, a.dtype);
+          AttentionBwd bwd = backward_arguments(a, x, o_values, lse_values, bench, dq, dk, dv);
+          bwd.q = fwd.q, bwd.k = fwd.k, bwd.v = fwd.v;
+          bwd.dq = part(gradient, 0), bwd.dk = part(gradient, 1), bwd.dv = part(gradient, 2);
+          bwd.q_stride = bwd.k_stride = bwd.v_stride = bwd.dq_stride = bwd.dk_stride = bwd.dv_stride = 3 * width;
+          ISOBAR_RUN(bench.device(), attention_bwd, bwd);
+          Values want = qkv;
+          const Values dq_values = bench.read(dq), dk_values = bench.read(dk), dv_values = bench.read(dv);
+          for (std::int64_t t = 0; t < tokens; ++t)
+            for (std::int64_t c = 0; c < width; ++c) {
+              want[(3 * t + 0) * width + c] = dq_values[t * width + c];
+              want[(3 * t + 1) * width + c] = dk_values[t * width + c];
+              want[(3 * t + 2) * width + c] = dv_values[t * width + c];
+            }
+          bench.check_equal("dq, dk, dv", gradient, want);
+        },
+        {.any_thread_count = false});
+  }
 }
 
 TEST_CASE("attention takes a stride of its own for every operand") {
-  const Case a{.shape = {2, 2, 5, 7, 16}};
-  const Inputs x = inputs_of(a);
-  const std::int64_t width = a.stride();
-  // The same tokens that much further apart, NaN between them.
-  const auto spread = [&](const Values& packed, std::int64_t gap) {
-    Values apart = constant_values(packed.size() / width * (width + gap), a.dtype, kUnwritten);
-    for (std::int64_t i = 0; i < packed.size(); ++i) apart[i / width * (width + gap) + i % width] = packed[i];
-    return apart;
-  };
-  on_devices(all_devices(), {a.dtype},
-             [&](Workbench& bench) {
-               const auto o = bench.output(x.q.size(), a.dtype), lse = bench.output(a.pairs() * 5, a.dtype);
-               AttentionFwd fwd = forward_arguments(a, x, bench, o, lse);
-               ISOBAR_RUN(bench.device(), attention_fwd, fwd);
-               const Values o_values = bench.read(o), lse_values = bench.read(lse);
-               const auto dq = bench.output(x.q.size(), a.dtype), dk = bench.output(x.k.size(), a.dtype);
-               const auto dv = bench.output(x.v.size(), a.dtype);
-               AttentionBwd bwd = backward_arguments(a, x, o_values, lse_values, bench, dq, dk, dv);
-               ISOBAR_RUN(bench.device(), attention_bwd, bwd);
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    const Case a{.shape = {2, 2, 5, 7, 16}, .dtype = dtype};
+    const Inputs x = inputs_of(a);
+    const std::int64_t width = a.stride();
+    // The same tokens that much further apart, NaN between them.
+    const auto spread = [&](const Values& packed, std::int64_t gap) {
+      Values apart = constant_values(packed.size() / width * (width + gap), a.dtype, kUnwritten);
+      for (std::int64_t i = 0; i < packed.size(); ++i) apart[i / width * (width + gap) + i % width] = packed[i];
+      return apart;
+    };
+    on_devices(all_devices(), {a.dtype},
+               [&](Workbench& bench) {
+                 const auto o = bench.output(x.q.size(), a.dtype),
+                            lse = bench.output(a.pairs() * 5, accumulator_of(dtype));
+                 AttentionFwd fwd = forward_arguments(a, x, bench, o, lse);
+                 ISOBAR_RUN(bench.device(), attention_fwd, fwd);
+                 const Values o_values = bench.read(o), lse_values = bench.read(lse);
+                 const auto dq = bench.output(x.q.size(), a.dtype), dk = bench.output(x.k.size(), a.dtype);
+                 const auto dv = bench.output(x.v.size(), a.dtype);
+                 AttentionBwd bwd = backward_arguments(a, x, o_values, lse_values, bench, dq, dk, dv);
+                 ISOBAR_RUN(bench.device(), attention_bwd, bwd);
 
-               const auto input = [&](const Values& packed, std::int64_t gap, std::int64_t& stride) {
-                 stride = width + gap;
-                 return bench.input(spread(packed, gap));
-               };
-               const auto output = [&](const Values& packed, std::int64_t gap, std::int64_t& stride) {
-                 stride = width + gap;
-                 return bench.output(spread(packed, gap).size(), a.dtype);
-               };
-               const auto apart_o = output(x.q, 32, fwd.o_stride);
-               fwd.o = apart_o;
-               fwd.q = input(x.q, 8, fwd.q_stride);
-               fwd.k = input(x.k, 16, fwd.k_stride);
-               fwd.v = input(x.v, 24, fwd.v_stride);
-               ISOBAR_RUN(bench.device(), attention_fwd, fwd);
-               bench.check_equal("o", apart_o, spread(o_values, 32));
+                 const auto input = [&](const Values& packed, std::int64_t gap, std::int64_t& stride) {
+                   stride = width + gap;
+                   return bench.input(spread(packed, gap));
+                 };
+                 const auto output = [&](const Values& packed, std::int64_t gap, std::int64_t& stride) {
+                   stride = width + gap;
+                   return bench.output(spread(packed, gap).size(), a.dtype);
+                 };
+                 const auto apart_o = output(x.q, 32, fwd.o_stride);
+                 fwd.o = apart_o;
+                 fwd.q = input(x.q, 8, fwd.q_stride);
+                 fwd.k = input(x.k, 16, fwd.k_stride);
+                 fwd.v = input(x.v, 24, fwd.v_stride);
+                 ISOBAR_RUN(bench.device(), attention_fwd, fwd);
+                 bench.check_equal("o", apart_o, spread(o_values, 32));
 
-               const auto apart_dq = output(x.q, 48, bwd.dq_stride), apart_dk = output(x.k, 56, bwd.dk_stride);
-               const auto apart_dv = output(x.v, 64, bwd.dv_stride);
-               bwd.dq = apart_dq, bwd.dk = apart_dk, bwd.dv = apart_dv;
-               bwd.q = input(x.q, 8, bwd.q_stride);
-               bwd.k = input(x.k, 16, bwd.k_stride);
-               bwd.v = input(x.v, 24, bwd.v_stride);
-               bwd.o = input(o_values, 32, bwd.o_stride);
-               bwd.d_o = input(x.d_o, 40, bwd.do_stride);
-               ISOBAR_RUN(bench.device(), attention_bwd, bwd);
-               bench.check_equal("dq", apart_dq, spread(bench.read(dq), 48));
-               bench.check_equal("dk", apart_dk, spread(bench.read(dk), 56));
-               bench.check_equal("dv", apart_dv, spread(bench.read(dv), 64));
-             },
-             {.any_thread_count = false});
+                 const auto apart_dq = output(x.q, 48, bwd.dq_stride), apart_dk = output(x.k, 56, bwd.dk_stride);
+                 const auto apart_dv = output(x.v, 64, bwd.dv_stride);
+                 bwd.dq = apart_dq, bwd.dk = apart_dk, bwd.dv = apart_dv;
+                 bwd.q = input(x.q, 8, bwd.q_stride);
+                 bwd.k = input(x.k, 16, bwd.k_stride);
+                 bwd.v = input(x.v, 24, bwd.v_stride);
+                 bwd.o = input(o_values, 32, bwd.o_stride);
+                 bwd.d_o = input(x.d_o, 40, bwd.do_stride);
+                 ISOBAR_RUN(bench.device(), attention_bwd, bwd);
+                 bench.check_equal("dq", apart_dq, spread(bench.read(dq), 48));
+                 bench.check_equal("dk", apart_dk, spread(bench.read(dk), 56));
+                 bench.check_equal("dv", apart_dv, spread(bench.read(dv), 64));
+               },
+               {.any_thread_count = false});
+  }
 }
 
 TEST_CASE("attention_bwd is the gradient of attention_fwd") {

@@ -3,7 +3,7 @@
 #include "kernels/common/device.h"
 #include "tests/testing.h"
 
-#if defined(ISOBAR_HAS_EMULATOR)
+#if ISOBAR_HAS_EMULATOR
 
 #define ISOBAR_EMULATE
 #include <array>

@@ -84,7 +84,8 @@ Gemm arguments_of(const Case& g, const Operands& x, Workbench& bench, Pointer c,
 
 // Whether the GELU of this product follows the rounding of `pre` (kernels/gemm.h).
 bool rounds_pre(Device device, const Case& g) {
-  const bool is_onednn = device.kind != DeviceKind::cuda && g.in == DType::bf16 && g.has_pre && cpu::has_amx_bf16();
+  const bool is_onednn =
+      device.kind != DeviceKind::cuda && g.in == DType::bf16 && g.has_pre && cpu::amx() != cpu::Amx::absent;
   return device.kind == DeviceKind::cuda || is_onednn;
 }
 

@@ -13,7 +13,7 @@
 #include "kernels/common/rng.h"
 #include "kernels/device/schedule.h"
 
-#if defined(ISOBAR_HAS_CUDA)
+#if ISOBAR_HAS_CUDA
 #include <cuda_runtime.h>
 #endif
 #if defined(__SANITIZE_ADDRESS__)
@@ -237,7 +237,7 @@ Verdict compare(const std::string& name, const Values& actual, const Expected& e
 // ---- devices --------------------------------------------------------------------------------------------------------
 
 bool gpu_is_present() {
-#if defined(ISOBAR_HAS_CUDA)
+#if ISOBAR_HAS_CUDA
   static const bool present = [] {
     int count = 0;
     return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
@@ -254,8 +254,8 @@ std::vector<DeviceKind> cpu_only() {
 
 std::vector<DeviceKind> all_devices() {
   std::vector<DeviceKind> kinds = cpu_only();
-  if (kHasEmulator) kinds.push_back(DeviceKind::emulator);
-  if (kHasCuda) kinds.push_back(DeviceKind::cuda);
+  if (ISOBAR_HAS_EMULATOR) kinds.push_back(DeviceKind::emulator);
+  if (ISOBAR_HAS_CUDA) kinds.push_back(DeviceKind::cuda);
   return kinds;
 }
 
@@ -263,7 +263,7 @@ std::vector<DeviceKind> all_devices() {
 namespace {
 
 std::byte* allocate(DeviceKind kind, std::size_t bytes) {
-#if defined(ISOBAR_HAS_CUDA)
+#if ISOBAR_HAS_CUDA
   if (kind == DeviceKind::cuda) {
     void* memory = nullptr;
     ISOBAR_CHECK(cudaMalloc(&memory, bytes) == cudaSuccess, "cudaMalloc of ", bytes, " bytes failed in a test");
@@ -275,7 +275,7 @@ std::byte* allocate(DeviceKind kind, std::size_t bytes) {
 }
 
 void release(DeviceKind kind, std::byte* memory) {
-#if defined(ISOBAR_HAS_CUDA)
+#if ISOBAR_HAS_CUDA
   if (kind == DeviceKind::cuda) {
     cudaFree(memory);
     return;
@@ -286,7 +286,7 @@ void release(DeviceKind kind, std::byte* memory) {
 }
 
 void copy(DeviceKind kind, std::byte* to, const std::byte* from, std::size_t bytes) {
-#if defined(ISOBAR_HAS_CUDA)
+#if ISOBAR_HAS_CUDA
   if (kind == DeviceKind::cuda) {
     const cudaError_t error = cudaMemcpy(to, from, bytes, cudaMemcpyDefault);
     ISOBAR_CHECK(error == cudaSuccess, "copy from or to the GPU failed in a test: ", cudaGetErrorString(error));
@@ -444,7 +444,7 @@ struct Way {
 
 std::vector<Way> emulator_ways() {
   std::vector<Way> ways;
-  if constexpr (kHasEmulator) {
+  if constexpr (ISOBAR_HAS_EMULATOR) {
     for (const emulator::Schedule& schedule : emulator::kTestSchedules)
       ways.push_back({text("emulator, schedule ", emulator::name_of(schedule)), 0, schedule});
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -492,7 +492,7 @@ void on_devices(const std::vector<DeviceKind>& kinds, std::initializer_list<DTyp
     for (const Way& way : ways_of(kind, options)) {
       INFO("on " << way.name);
       const ThreadCount threads(way.threads);
-      if constexpr (kHasEmulator) set_schedule(way.schedule);
+      if constexpr (ISOBAR_HAS_EMULATOR) set_schedule(way.schedule);
       Workbench bench({.kind = kind});
       body(bench);
       const std::vector<std::byte> outputs = bench.finish();

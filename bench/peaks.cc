@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/common/amx_tiles.h"
 #include "kernels/common/isa.h"
 #include "kernels/common/parallel.h"
 #include "kernels/gemm.h"
@@ -53,10 +54,25 @@ double fma_generic(float& sink) {
   return 2.0 * 4 * kChains * kFmaRounds;
 }
 
-double cpu_fma_rate(Stopwatch& stopwatch) {
-  const auto fma = cpu::best_isa() == cpu::Isa::avx512 ? fma_avx512
-                   : cpu::best_isa() == cpu::Isa::avx2 ? fma_avx2
-                                                       : fma_generic;
+double products_amx(float& sink) {
+  constexpr std::int64_t kRounds = 1 << 14;
+  alignas(64) float rows[cpu::kTile * cpu::kTile];
+  cpu::AmxTiles tiles;
+  tiles.clear<0>(), tiles.clear<1>(), tiles.clear<2>(), tiles.clear<3>();
+  tiles.clear<4>(), tiles.clear<5>(), tiles.clear<6>(), tiles.clear<7>();
+  for (std::int64_t round = 0; round < kRounds; ++round) {
+    tiles.multiply<0, 4, 6>();
+    tiles.multiply<1, 4, 7>();
+    tiles.multiply<2, 5, 6>();
+    tiles.multiply<3, 5, 7>();
+  }
+  tiles.store<3>(rows, cpu::kTileBytes);
+  sink += rows[0];
+  return 2.0 * cpu::kTile * cpu::kTile * cpu::kTileDepth * 4 * kRounds;
+}
+
+// `flops_of` returns the flops it did on one thread.
+double cpu_rate(double (*flops_of)(float& sink), Stopwatch& stopwatch) {
   const int threads = omp_get_max_threads();
   std::vector<double> flops(static_cast<std::size_t>(threads));
   std::vector<float> sinks(static_cast<std::size_t>(threads));
@@ -64,7 +80,7 @@ double cpu_fma_rate(Stopwatch& stopwatch) {
     parallel_for(threads, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t thread = begin; thread < end; ++thread) {
         const auto t = static_cast<std::size_t>(thread);
-        flops[t] = fma(sinks[t]);
+        flops[t] = flops_of(sinks[t]);
       }
     });
   });
@@ -120,7 +136,12 @@ double Stopwatch::copy_bandwidth() {
 Peaks measure_peaks(Device device, DType dtype, Stopwatch& stopwatch) {
   const double bandwidth = stopwatch.copy_bandwidth();
   if (device.kind == DeviceKind::cuda) return {bandwidth, gemm_rate(device, dtype, stopwatch), "GEMM"};
-  return {bandwidth, cpu_fma_rate(stopwatch), "fp32 FMA"};
+  if (dtype == DType::bf16 && cpu::amx() == cpu::Amx::present)
+    return {bandwidth, cpu_rate(products_amx, stopwatch), "AMX bf16"};
+  const auto fma = cpu::best_isa() == cpu::Isa::avx512 ? fma_avx512
+                   : cpu::best_isa() == cpu::Isa::avx2 ? fma_avx2
+                                                       : fma_generic;
+  return {bandwidth, cpu_rate(fma, stopwatch), "fp32 FMA"};
 }
 
 }  // namespace isobar::bench

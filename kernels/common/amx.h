@@ -1,55 +1,15 @@
-// The tile registers of AMX: eight tiles of 16 rows of 64 bytes, and a product of two bf16 tiles added to an fp32 one
-// (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2: LDTILECFG, TILELOADD, TDPBF16PS). Their double
-// in plain vectors runs on any machine with AVX-512, so that what is built on tiles can be tested there.
+// Products of blocks on the tiles of AMX (kernels/common/amx_tiles.h), and the tiles' double in plain vectors, which runs
+// on any machine with AVX-512, so that what is built on tiles can be tested there.
 #pragma once
 
+#include "kernels/common/amx_tiles.h"
 #include "kernels/common/simd.h"
 
 #if defined(ISOBAR_ISA_IS_avx512)
 
 namespace isobar::cpu::ISOBAR_ISA {
 
-inline constexpr int kTile = 16;       // rows of a tile, and columns of an fp32 tile
-inline constexpr int kTileDepth = 32;  // columns of a tile of A
-inline constexpr int kTileBytes = 64;  // of a row
-
-// Makes the tiles usable on this thread while it lives, every one of them 16 x 64 bytes. Two of them may not nest.
-class AmxTiles {
- public:
-  AmxTiles() {
-    struct alignas(64) Config {
-      std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
-      std::uint16_t row_bytes[16] = {};
-      std::uint8_t rows[16] = {};
-    } config;
-    for (int tile = 0; tile < 8; ++tile) config.row_bytes[tile] = kTileBytes, config.rows[tile] = kTile;
-    asm volatile("ldtilecfg %0" ::"m"(config));
-  }
-  ~AmxTiles() { asm volatile("tilerelease"); }
-  AmxTiles(const AmxTiles&) = delete;
-  AmxTiles& operator=(const AmxTiles&) = delete;
-
-  template <int kWhich>
-  ISOBAR_INLINE void clear() {
-    asm volatile("tilezero %%tmm%c0" ::"i"(kWhich));
-  }
-  // 16 rows, `step` bytes apart.
-  template <int kWhich>
-  ISOBAR_INLINE void load(const void* rows, std::int64_t step) {
-    asm volatile("tileloadd (%1,%2,1), %%tmm%c0" ::"i"(kWhich), "r"(rows), "r"(step) : "memory");
-  }
-  template <int kWhich>
-  ISOBAR_INLINE void store(void* rows, std::int64_t step) {
-    asm volatile("tilestored %%tmm%c0, (%1,%2,1)" ::"i"(kWhich), "r"(rows), "r"(step) : "memory");
-  }
-  // C [16, 16] fp32 += A [16, 32] bf16 · B [32, 16] bf16, which is stored [16, 16, 2]: rows 2r and 2r + 1 interleaved.
-  template <int kC, int kA, int kB>
-  ISOBAR_INLINE void multiply() {
-    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kC), "i"(kA), "i"(kB));
-  }
-};
-
-// The same without AMX.
+// AmxTiles without AMX.
 class EmulatedTiles {
  public:
   template <int kWhich>

@@ -17,6 +17,15 @@ Device ConfigOptions::use_device() const {
   return {DeviceKind::cuda, 0};
 }
 
+CLI::Validator whole_number_from(std::int64_t least) {
+  const auto check = [least](const std::string& value) {
+    std::int64_t number = 0;
+    const bool fits = CLI::detail::lexical_cast(value, number) && number >= least;
+    return fits ? std::string() : text(value, " is not a whole number from ", least, " on");
+  };
+  return {check, ""};
+}
+
 void add_config_options(CLI::App& command, ConfigOptions& options) {
   command.add_option("--config", options.config, "a config's NAME, or FILE.json[:NAME]");
   command.add_option("--set", options.assignments, "KEY=VALUE: sets a config key; repeatable, wins over the file")
@@ -26,7 +35,7 @@ void add_config_options(CLI::App& command, ConfigOptions& options) {
   command.add_option("--device", options.device, "where to compute")
       ->check(CLI::IsMember(devices))
       ->capture_default_str();
-  command.add_option("--threads", options.threads, "threads on the CPU (0: all cores)")->check(CLI::NonNegativeNumber);
+  command.add_option("--threads", options.threads, "threads on the CPU (0: all cores)")->check(whole_number_from(0));
 }
 
 }  // namespace isobar

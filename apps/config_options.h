@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct ConfigOptions {
   // The device asked for, with the number of threads set. Throws Error where there is no such device.
   Device use_device() const;
 };
+
+// For CLI11's check(): a whole number that is not below `least`.
+CLI::Validator whole_number_from(std::int64_t least);
 
 void add_config_options(CLI::App& command, ConfigOptions& options);
 

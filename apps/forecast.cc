@@ -34,13 +34,15 @@ struct ForecastOptions {
 // "A:B:S" as Python's range(A, B, S); S may be left out.
 std::vector<std::int64_t> parse_range(const std::string& text) {
   std::smatch parts;
-  ISOBAR_CHECK(std::regex_match(text, parts, std::regex(R"((\d{1,15}):(\d{1,15})(?::(\d{1,15}))?)")), "--starts ", text,
-               " is not of the form A:B:S");
-  const std::int64_t step = parts[3].matched ? std::stoll(parts[3]) : 1;
-  ISOBAR_CHECK(step > 0, "--starts ", text, ": the step must be above 0");
+  const std::regex form(R"((\d{1,15}):(-?\d{1,15})(?::(-?\d{1,15}))?)");
+  ISOBAR_CHECK(std::regex_match(text, parts, form), "--starts ", text, " is not of the form A:B:S");
+  const std::int64_t step = parts[3].matched ? std::stoll(parts[3]) : 1, end = std::stoll(parts[2]);
+  ISOBAR_CHECK(step != 0, "--starts ", text, ": the step must not be 0");
   std::vector<std::int64_t> starts;
-  for (std::int64_t start = std::stoll(parts[1]); start < std::stoll(parts[2]); start += step) starts.push_back(start);
+  for (std::int64_t start = std::stoll(parts[1]); step > 0 ? start < end : start > end; start += step)
+    starts.push_back(start);
   ISOBAR_CHECK(!starts.empty(), "--starts ", text, " is empty");
+  ISOBAR_CHECK(starts.back() >= 0, "--starts ", text, " goes below step 0");
   return starts;
 }
 
@@ -61,6 +63,23 @@ fs::path fields_of(const fs::path& data) {
     if (holds_fields(data / part)) return data / part;
   }
   return data;
+}
+
+// Nothing that the forecast is made from is to be lost to it, nor one result to the other.
+void check_outputs(const ForecastOptions& o, const fs::path& weights) {
+  const auto same = [](const fs::path& a, const fs::path& b) {
+    return fs::weakly_canonical(a) == fs::weakly_canonical(b);
+  };
+  for (const auto& [flag, path] : {std::pair("--out", o.out), std::pair("--scores", o.scores)}) {
+    if (path.empty()) continue;
+    const fs::path target = replaced_by_writing(path);
+    ISOBAR_CHECK(!same(target, weights), flag, " ", path, " would replace the weights");
+    const fs::path data = fs::is_directory(o.data) ? fields_of(o.data) : fs::path(o.data);
+    const bool is_data = same(target, data) || (target.extension() == ".h5" && fs::exists(target) &&
+                                                same(fs::absolute(target).parent_path(), data));
+    ISOBAR_CHECK(!is_data, flag, " ", path, " would replace the data");
+  }
+  ISOBAR_CHECK(o.out.empty() || o.scores.empty() || !same(o.out, o.scores), "--out and --scores are both ", o.out);
 }
 
 // Where the statistics of --data are: DIR/stats, else DIR; of a file, its folder's or the layout's around it.
@@ -132,6 +151,7 @@ void forecast(const ForecastOptions& o) {
   const std::vector<std::int64_t> starts = starts_of(o);
   const Device device = o.config.use_device();
   const fs::path file = fs::is_directory(o.weights) ? find_best(o.weights) / "model.safetensors" : fs::path(o.weights);
+  check_outputs(o, file);
   const std::optional<ModelDescription> description = describe(file);
   const Config config = config_of(o, description);
   const Era5Dataset dataset = open_data(o, config);
@@ -160,7 +180,7 @@ void register_forecast(CLI::App& app) {
   command->add_option("--start", options->start, "the step to start from, counted over the files in order");
   command->add_option("--starts", options->starts, "A:B:S: many starts, scored together");
   command->add_option("--steps", options->steps, "how many steps of the model")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number_from(1))
       ->capture_default_str();
   command->add_option("--out", options->out, "FILE.h5 for the forecast (of the first start)");
   command->add_option("--scores", options->scores, "FILE.json for RMSE and ACC");

@@ -1,6 +1,12 @@
 // isobar: the command. Reads the command line, hands over to a subcommand and turns errors into one line on stderr.
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <csignal>
+#include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <new>
 #include <string>
@@ -38,9 +44,45 @@ int report(std::string sentence) {
   return 1;
 }
 
+// A write that fails is an error of that file, or of no account where a reader of stdout has gone (`| head`): neither is
+// worth losing a run for.
+void outlive_failed_writes() {
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
+// Whether all that went to stdout has arrived, as far as somebody reads it.
+bool output_is_whole() {
+  const bool whole = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.flush().good();
+  struct stat target = {};
+  return whole || (fstat(STDOUT_FILENO, &target) == 0 && (S_ISFIFO(target.st_mode) || S_ISSOCK(target.st_mode)));
+}
+
+int run(CLI::App& app, std::vector<std::string> arguments) {
+  try {
+    refuse_unknown_subcommand(app, arguments);
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+    app.parse(arguments);
+    return output_is_whole() ? 0 : report("stdout cannot be written");
+  } catch (const CLI::RuntimeError& stopped) {
+    return stopped.get_exit_code();
+  } catch (const CLI::Success& help_or_version) {
+    return app.exit(help_or_version);
+  } catch (const CLI::ParseError& error) {
+    return report(std::string(error.what()) + " (see isobar --help)");
+  } catch (const std::filesystem::filesystem_error& error) {
+    return report(error.path1().string() + ": " + error.code().message());
+  } catch (const std::bad_alloc&) {
+    return report("out of memory");
+  } catch (const std::exception& error) {
+    return report(error.what());
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  outlive_failed_writes();
   CLI::App app{"isobar trains vision transformers that forecast the weather, on CPUs and NVIDIA GPUs.", "isobar"};
   app.set_version_flag("--version", std::string("isobar ") + isobar::kVersion);
   app.require_subcommand(1);
@@ -52,20 +94,5 @@ int main(int argc, char** argv) {
 
   std::vector<std::string> arguments(argv + 1, argv + argc);
   std::transform(arguments.begin(), arguments.end(), arguments.begin(), with_dashes);
-  try {
-    refuse_unknown_subcommand(app, arguments);
-    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
-    app.parse(arguments);
-    return 0;
-  } catch (const CLI::RuntimeError& stopped) {
-    return stopped.get_exit_code();
-  } catch (const CLI::Success& help_or_version) {
-    return app.exit(help_or_version);
-  } catch (const CLI::ParseError& error) {
-    return report(std::string(error.what()) + " (see isobar --help)");
-  } catch (const std::bad_alloc&) {
-    return report("out of memory");
-  } catch (const std::exception& error) {
-    return report(error.what());
-  }
+  return run(app, std::move(arguments));
 }

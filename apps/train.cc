@@ -112,6 +112,13 @@ NamedConfig read_config(const TrainOptions& o) {
   return named;
 }
 
+// config.json repeats the run from any folder.
+void make_paths_absolute(Config& config) {
+  for (std::string* path : {&config.train_data_path, &config.valid_data_path, &config.inf_data_path,
+                            &config.global_means_path, &config.global_stds_path, &config.time_means_path})
+    *path = fs::absolute(*path).lexically_normal().string();
+}
+
 fs::path run_folder_of(const TrainOptions& o, const Config& config, const std::string& config_name, Device device) {
   if (!o.run_dir.empty()) return o.run_dir;
   return fs::path(config.expdir) / config_name / (device.kind == DeviceKind::cuda ? "1GPU" : "CPU") / o.run_num;
@@ -135,6 +142,7 @@ void train(const TrainOptions& o) {
   check_single_device(o);
   const NamedConfig named = read_config(o);
   Config config = config_from(named.entries);
+  make_paths_absolute(config);
   explain_flags(o, config);
   const Device device = o.config.use_device();
 

@@ -23,7 +23,12 @@ constexpr hsize_t kMostAddresses = 2048;
 // Holds the one lock of the library. The library keeps its error printing a thread, hence the switch here.
 class Lock {
  public:
-  Lock() : guard_(mutex()) { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
+  Lock() : guard_(mutex()) {
+    // Left to itself, the library closes files once more when the process ends, and crashes on one it could not flush.
+    static const herr_t no_cleanup = H5dont_atexit();
+    static_cast<void>(no_cleanup);
+    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  }
 
  private:
   static std::mutex& mutex() {
@@ -272,10 +277,10 @@ File File::open(const std::string& path) {
 }
 
 File File::create(const std::string& path) {
-  const std::filesystem::path final_name(path);
+  const std::filesystem::path final_name = replaced_by_writing(path);
   const auto temporary =
       final_name.parent_path() / ("." + final_name.filename().string() + "." + std::to_string(::getpid()) + ".tmp");
-  File result(path);
+  File result(final_name.string());
   const Lock lock;
   result.handles_->file = Handle(H5Fcreate(temporary.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);
   ISOBAR_CHECK(result.handles_->file, path, " cannot be created");

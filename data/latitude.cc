@@ -25,7 +25,7 @@ std::vector<double> latitude_weights(std::span<const double> latitudes) {
 }
 
 std::vector<double> tutorial_latitude_weights(std::int64_t height) {
-  ISOBAR_CHECK(height > 1, "latitude weights need at least two rows, not ", height);
+  ISOBAR_CHECK(height > 1, "img_size leaves ", height, " row, and latitude weights need at least two");
   constexpr double kTutorialPi = 3.1416;
   std::vector<double> cosines;
   for (std::int64_t j = 0; j < height; ++j) {

@@ -7,6 +7,7 @@
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -73,7 +74,14 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
                  cursor.batch, " of epoch ", cursor.epoch, ": an epoch has ", batches_, " batches");
     wanted_ = upcoming_ = cursor;
     stopping_ = false;
-    for (std::int64_t i = 0; i < options_.workers; ++i) workers_.emplace_back([this] { work(); });
+    try {
+      for (std::int64_t i = 0; i < options_.workers; ++i) workers_.emplace_back([this] { work(); });
+    } catch (const std::system_error& error) {
+      const std::size_t started = workers_.size();
+      stop();
+      fail("num_data_workers is ", options_.workers, ", but the system starts no more than ", started,
+           " threads: ", error.code().message());
+    }
   }
 
   void stop() {

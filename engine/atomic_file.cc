@@ -34,8 +34,17 @@ void flush_to_disk(const std::filesystem::path& path) {
   if (!flushed) fail_with_errno(path, "flushed to the disk");
 }
 
-AtomicFile::AtomicFile(std::filesystem::path path)
-    : path_(std::move(path)), temporary_(folder_of(path_) / ("." + path_.filename().string() + ".writing")) {
+std::filesystem::path replaced_by_writing(const std::filesystem::path& path) {
+  namespace fs = std::filesystem;
+  const fs::path target = fs::is_symlink(path) ? fs::weakly_canonical(path) : path;
+  ISOBAR_CHECK(fs::is_directory(folder_of(target)), path.string(), ": there is no folder ", folder_of(target).string());
+  ISOBAR_CHECK(!fs::is_directory(target), path.string(), " is a folder");
+  ISOBAR_CHECK(!fs::exists(target) || fs::is_regular_file(target), path.string(), " is not a regular file");
+  return target;
+}
+
+AtomicFile::AtomicFile(const std::filesystem::path& path)
+    : path_(replaced_by_writing(path)), temporary_(folder_of(path_) / ("." + path_.filename().string() + ".writing")) {
   // The name is fixed, so that what a killed writer left is overwritten by the next.
   descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (descriptor_ < 0) fail_with_errno(path_, "created");

@@ -203,7 +203,8 @@ FoundCheckpoint find_newest_whole(const fs::path& run_folder) {
 }
 
 fs::path find_best(const fs::path& run_folder) {
-  const std::optional<fs::path> folder = present(run_folder / "best");
+  const bool is_one = fs::exists(run_folder / "model.safetensors");  // best/ or a checkpoint itself
+  const std::optional<fs::path> folder = is_one ? run_folder : present(run_folder / "best");
   ISOBAR_CHECK(folder, (run_folder / "best").string(), ": is not there: the run has no best weights yet");
   const std::optional<std::string> damage = damage_of(*folder);
   ISOBAR_CHECK(!damage, folder->string(), ": is damaged (", *damage, ")");

@@ -42,7 +42,7 @@ struct FoundCheckpoint {
 // The newest whole checkpoint of a run; only reads.
 FoundCheckpoint find_newest_whole(const std::filesystem::path& run_folder);
 
-// The folder of a run's best weights, checked; Error where there is none or it is damaged. Only reads.
+// The folder of a run's best weights, checked, or the folder itself where it is a checkpoint; Error where there is none or it is damaged. Only reads.
 std::filesystem::path find_best(const std::filesystem::path& run_folder);
 
 class CheckpointStore {

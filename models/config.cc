@@ -1,6 +1,8 @@
 #include "models/config.h"
 
 #include <iterator>
+#include <set>
+#include <string>
 #include <type_traits>
 
 #include "kernels/common/check.h"
@@ -68,6 +70,10 @@ void check_data(const Config& c, const Checks& check) {
   if (c.channel_names) {
     ISOBAR_CHECK(std::ssize(*c.channel_names) == c.n_in_channels, check.where("channel_names"), " must name ",
                  c.n_in_channels, " channels (n_in_channels), not ", c.channel_names->size());
+    std::set<std::string> names;
+    for (const std::string& name : *c.channel_names)
+      ISOBAR_CHECK(!name.empty() && names.insert(name).second, check.where("channel_names"), " holds ",
+                   name.empty() ? "an empty name" : name + " twice");
   }
   if (c.channel_weights) {
     ISOBAR_CHECK(std::ssize(*c.channel_weights) == c.n_out_channels, check.where("channel_weights"), " must hold ",

@@ -106,29 +106,20 @@ std::string Rollout::table() const {
 
 void write_forecast(const fs::path& path, const std::vector<float>& fields, std::int64_t steps,
                     const std::vector<std::string>& channels, const Era5Dataset& dataset) {
-  const fs::path temporary = path.string() + ".partial";
-  try {
-    const std::array<std::int64_t, 4> shape{steps, std::ssize(channels), dataset.height(), dataset.width()};
-    std::vector<std::int64_t> lead;
-    for (std::int64_t k = 1; k <= steps; ++k) lead.push_back(k * dataset.dt());
-    hdf5::File file = hdf5::File::create(temporary.string());
-    file.write("fields", shape, std::span<const float>(fields));
-    file.write("lead", std::array{steps}, std::span<const std::int64_t>(lead));
-    file.write("channel", channels);
-    if (!dataset.latitudes().empty()) {
-      file.write("lat", std::array{dataset.height()}, std::span<const double>(dataset.latitudes()));
-    }
-    if (!dataset.longitudes().empty()) {
-      file.write("lon", std::array{dataset.width()}, std::span<const double>(dataset.longitudes()));
-    }
-    file.close();
-    flush_to_disk(temporary);
-    fs::rename(temporary, path);
-  } catch (...) {
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    throw;
+  const std::array<std::int64_t, 4> shape{steps, std::ssize(channels), dataset.height(), dataset.width()};
+  std::vector<std::int64_t> lead;
+  for (std::int64_t k = 1; k <= steps; ++k) lead.push_back(k * dataset.dt());
+  hdf5::File file = hdf5::File::create(path.string());
+  file.write("fields", shape, std::span<const float>(fields));
+  file.write("lead", std::array{steps}, std::span<const std::int64_t>(lead));
+  file.write("channel", channels);
+  if (!dataset.latitudes().empty()) {
+    file.write("lat", std::array{dataset.height()}, std::span<const double>(dataset.latitudes()));
   }
+  if (!dataset.longitudes().empty()) {
+    file.write("lon", std::array{dataset.width()}, std::span<const double>(dataset.longitudes()));
+  }
+  file.close();
 }
 
 }  // namespace isobar

@@ -1,6 +1,7 @@
 #include "models/run_folder.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -108,11 +109,24 @@ RunFolder::RunFolder(fs::path path, ExistingRun existing)
 
 void RunFolder::prepare(const ordered_json& config) {
   if (is_resumed()) check_same_run(config);
-  if (run_there_ && existing_ == ExistingRun::overwrite) remove_run();
   std::error_code error;
+  fs::create_directories(path_, error);
+  ISOBAR_CHECK(!error, "cannot make run folder ", path_.string(), ": ", error.message());
+  lock();
+  if (run_there_ && existing_ == ExistingRun::overwrite) remove_run();
   fs::create_directories(images(), error);
   ISOBAR_CHECK(!error, "cannot make run folder ", path_.string(), ": ", error.message());
   write_file_atomically(path_ / "config.json", config.dump(2) + "\n");
+}
+
+// Two processes that trained into one folder would mix their files. The lock is the system's and ends with the process; a
+// file system that has none must do without.
+void RunFolder::lock() {
+  const int folder = open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder >= 0) lock_ = {this, [folder](const void*) { close(folder); }};
+  const bool taken = folder >= 0 && flock(folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ISOBAR_CHECK(!taken, "run folder ", path_.string(), " is in use: another process trains into it");
+  ISOBAR_CHECK(run_there_ || !is_run(), "run folder ", path_.string(), " got a run from another process just now");
 }
 
 // config.json is the first thing that a run writes.

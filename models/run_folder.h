@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -21,8 +22,10 @@ class RunFolder {
  public:
   // Looks only. Error where a run is in the way, or where a file that a run would write is there and is not a run's.
   RunFolder(std::filesystem::path path, ExistingRun existing);
+  RunFolder(RunFolder&&) noexcept = default;
+  RunFolder& operator=(RunFolder&&) noexcept = default;
 
-  // Makes the folder and writes config.json. A run that is to be overwritten is removed: the files that a run makes, by
+  // Makes the folder, keeps other processes out of it until this object ends, and writes config.json. A run that is to be overwritten is removed: the files that a run makes, by
   // their names, and nothing else. One that is resumed refuses a config that would make another run of it, naming the
   // key; what may differ is where files are, how long and how often, and keys without meaning.
   void prepare(const nlohmann::ordered_json& config);
@@ -47,12 +50,14 @@ class RunFolder {
  private:
   bool is_run() const;
   void refuse_strangers() const;
+  void lock();
   void check_same_run(const nlohmann::ordered_json& config) const;
   void remove_run() const;
 
   std::filesystem::path path_;
   ExistingRun existing_;
   bool run_there_;
+  std::shared_ptr<const void> lock_;  // held while this is
 };
 
 }  // namespace isobar

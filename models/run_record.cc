@@ -82,11 +82,8 @@ std::string unit_of(const std::string& variable) {
   return found == units.end() ? "" : found->second;
 }
 
-RunRecord::RunRecord(const RunFolder& folder, const Forecaster& forecaster, std::int64_t first_iteration)
-    : folder_(folder),
-      forecaster_(forecaster),
-      names_(forecaster.output_names()),
-      board_(folder.logs(), first_iteration > 0 ? std::optional(first_iteration + 1) : std::nullopt) {}
+RunRecord::RunRecord(const RunFolder& folder, const Forecaster& forecaster, std::optional<std::int64_t> purge_step)
+    : folder_(folder), forecaster_(forecaster), names_(forecaster.output_names()), board_(folder.logs(), purge_step) {}
 
 void RunRecord::train(std::int64_t iteration, std::int64_t epoch, const StepResult& result, const Tally& since_last) {
   const double batch = static_cast<double>(forecaster_.config().global_batch_size);

@@ -32,8 +32,8 @@ std::string unit_of(const std::string& variable);
 
 class RunRecord {
  public:
-  // first_iteration: the iterations done when this process began; TensorBoard forgets what it holds beyond them.
-  RunRecord(const RunFolder& folder, const Forecaster& forecaster, std::int64_t first_iteration);
+  // purge_step: where a run goes on or starts over, the first step that TensorBoard is to forget; else null.
+  RunRecord(const RunFolder& folder, const Forecaster& forecaster, std::optional<std::int64_t> purge_step);
 
   // Iteration `iteration`, counted from 1. since_last: the tally since the last such line.
   void train(std::int64_t iteration, std::int64_t epoch, const StepResult& result, const Tally& since_last);

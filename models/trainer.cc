@@ -140,7 +140,7 @@ StepResult Trainer::step(const NextBatch& next) {
   return result;
 }
 
-Validation Trainer::validate(Loader& loader) {
+std::optional<Validation> Trainer::validate(Loader& loader, const std::function<bool()>& stop) {
   const TapeScope off(nullptr);
   const MemoryScope memory("validation");
   const std::int64_t pixels = config_.img_size[0] * config_.img_size[1];
@@ -149,6 +149,7 @@ Validation Trainer::validate(Loader& loader) {
   double loss_sum = 0;
   loader.seek({0, 0});
   for (std::int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
+    if (stop()) return std::nullopt;
     const std::shared_ptr<const Batch> batch = loader.next();
     const RawBatch raw = forecaster_.upload(batch->input, batch->target, batch->time_features, batch->size);
     const Tensor input = forecaster_.input_of(raw), target = forecaster_.target_of(raw);
@@ -158,10 +159,10 @@ Validation Trainer::validate(Loader& loader) {
     if (with_persistence) persistence_totals.add(forecaster_.scores(forecaster_.persistence_of(input), target));
   }
   if (with_persistence) persistence_rmse_ = persistence_totals.rmse();
-  return {.loss = loss_sum / static_cast<double>(forecast_totals.samples()),
-          .rmse = forecast_totals.rmse(),
-          .persistence_rmse = persistence_rmse_,
-          .mean_sample_rmse = forecast_totals.mean_sample_rmse()};
+  return Validation{.loss = loss_sum / static_cast<double>(forecast_totals.samples()),
+                    .rmse = forecast_totals.rmse(),
+                    .persistence_rmse = persistence_rmse_,
+                    .mean_sample_rmse = forecast_totals.mean_sample_rmse()};
 }
 
 void Trainer::write_optimizer(const std::filesystem::path& path) const {

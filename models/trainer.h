@@ -41,8 +41,8 @@ class Trainer {
   // gradient that is not finite is an error (fp16: the loss scale is lowered and the update skipped).
   StepResult step(const NextBatch& next);
 
-  // Over one epoch of `loader` from its start; every sample counts alike.
-  Validation validate(Loader& loader);
+  // Over one epoch of `loader` from its start; every sample counts alike. Null where `stop` was true between two batches.
+  std::optional<Validation> validate(Loader& loader, const std::function<bool()>& stop);
 
   std::int64_t iteration() const { return iteration_; }         // iterations done
   double lr_after() const { return schedule_.at(iteration_); }  // what the next update will use

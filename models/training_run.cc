@@ -45,7 +45,8 @@ TrainingRun::TrainingRun(RunFolder& folder, TrainingData& data, Forecaster& fore
       trainer_(trainer),
       first_iteration_(checkpoint ? checkpoint->step : 0),
       store_(folder.path(), static_cast<int>(config_.keep_checkpoints)),
-      record_(folder, forecaster, first_iteration_),
+      record_(folder, forecaster,
+              folder.is_resumed() ? std::optional(checkpoint ? first_iteration_ + 1 : 0) : std::nullopt),
       progress_({.first = first_iteration_,
                  .total = config_.num_iters,
                  .samples_per_iteration = static_cast<double>(config_.global_batch_size)}) {
@@ -78,6 +79,7 @@ void TrainingRun::restore(const Checkpoint& checkpoint) {
     data_.train_loader().seek({state.at("cursor").at("epoch"), state.at("cursor").at("batch")});
     epoch_ = {state.at("epoch").at("iterations"), state.at("epoch").at("seconds"), state.at("epoch").at("loss")};
     if (!state.at("best_loss").is_null()) best_loss_ = state.at("best_loss").get<double>();
+    validation_is_owed_ = state.value("validation_is_owed", false);
     earlier_seconds_ = state.at("wall_seconds");
   } catch (const nlohmann::json::exception& error) {
     fail(file.string(), " is not the state of a run: ", error.what());
@@ -88,7 +90,7 @@ void TrainingRun::restore(const Checkpoint& checkpoint) {
 
 TrainingRun::End TrainingRun::train() {
   folder_.log("Starting Training Loop...");
-  if (saved_iteration_ < 0) validate();
+  if (saved_iteration_ < 0 || validation_is_owed_) validate();
   while (!at_end() && !stop_requested()) {
     step();
     if (due(0)) record_.epoch_end(trainer_.iteration(), epoch(), epoch_, trainer_.lr_after());
@@ -96,10 +98,7 @@ TrainingRun::End TrainingRun::train() {
     if (due(config_.checkpoint_every)) save();
   }
   if (saved_iteration_ != trainer_.iteration()) save();
-  if (at_end()) {
-    finish();
-    return End::finished;
-  }
+  if (at_end() && !validation_is_owed_ && finish()) return End::finished;
   progress_.finish();
   folder_.log(text("stopped by ", stop_signal_name(), " after iteration ", trainer_.iteration(), " of ",
                    config_.num_iters, "; a checkpoint is written: run again with --resume"));
@@ -127,7 +126,9 @@ void TrainingRun::step() {
 void TrainingRun::validate() {
   progress_.pause();
   const Clock::time_point start = Clock::now();
-  validation_ = trainer_.validate(data_.valid_loader());
+  validation_ = trainer_.validate(data_.valid_loader(), stop_requested);
+  validation_is_owed_ = !validation_;
+  if (validation_is_owed_) return;
   const double seconds = seconds_since(start);
   record_.valid(trainer_.iteration(), epoch(), *validation_, seconds);
   record_.picture(trainer_.iteration(), data_.valid(), data_.valid_samples().front());
@@ -145,8 +146,10 @@ void TrainingRun::save() {
   progress_.resume();
 }
 
-void TrainingRun::finish() {
-  if (!validation_) validation_ = trainer_.validate(data_.valid_loader());
+// Writes the summary; false where a stop signal came before there was a validation to sum up.
+bool TrainingRun::finish() {
+  if (!validation_) validation_ = trainer_.validate(data_.valid_loader(), stop_requested);
+  if (!validation_) return false;
   progress_.finish();
   record_.summary(
       {.iterations = trainer_.iteration(),
@@ -155,6 +158,7 @@ void TrainingRun::finish() {
        .samples_per_second = total_.iterations_per_second() * static_cast<double>(config_.global_batch_size),
        .wall_seconds = wall_seconds()});
   folder_.log("DONE ---- rank 0");
+  return true;
 }
 
 void TrainingRun::write_files(const std::filesystem::path& folder) const {
@@ -170,6 +174,7 @@ ordered_json TrainingRun::state() const {
           {"cursor", {{"epoch", cursor.epoch}, {"batch", cursor.batch}}},
           {"epoch", {{"iterations", epoch_.iterations}, {"seconds", epoch_.seconds}, {"loss", epoch_.loss}}},
           {"best_loss", best_loss_ ? ordered_json(*best_loss_) : ordered_json()},
+          {"validation_is_owed", validation_is_owed_},
           {"wall_seconds", wall_seconds()}};
 }
 

@@ -29,7 +29,7 @@ class TrainingRun {
   TrainingRun& operator=(const TrainingRun&) = delete;
 
   enum class End { finished, stopped };
-  // Trains up to num_iters, or until a stop signal has come (engine/signals.h); a checkpoint of the last iteration is there in both cases.
+  // Trains up to num_iters, or until a stop signal has come (engine/signals.h), during a validation too; a checkpoint of the last iteration is there in both cases.
   End train();
 
  private:
@@ -37,7 +37,7 @@ class TrainingRun {
   void step();
   void validate();
   void save();
-  void finish();
+  bool finish();
   void write_files(const std::filesystem::path& folder) const;
   nlohmann::ordered_json state() const;
 
@@ -58,7 +58,8 @@ class TrainingRun {
   // Of the run, so far; kept in checkpoints.
   Tally epoch_;  // of the current or just ended epoch
   std::optional<double> best_loss_;
-  double earlier_seconds_ = 0;  // of processes before this one
+  bool validation_is_owed_ = false;  // the validation of this iteration was given up for a stop signal
+  double earlier_seconds_ = 0;       // of processes before this one
 
   // Of this process.
   std::int64_t first_iteration_;

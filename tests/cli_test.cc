@@ -94,6 +94,17 @@ TEST_CASE("a wrong command line is one line on stderr and status 1") {
   check_error(isobar_command(arguments), words);
 }
 
+TEST_CASE("output that cannot be written is an error, a reader who leaves is none") {
+  check_error(isobar_command("info", "into_full() { \"$@\" >/dev/full; }; into_full"), "stdout");
+  const Scratch scratch;
+  const std::string synth = "data synth --train-years 1 --valid-years 1 --steps-per-year 40 --out " + scratch / "d";
+  check_error(isobar_command(synth, "ulimit -f 100;"), "1979.h5");
+  const std::string first_line =
+      "first_line() { { \"$@\"; echo $? >" + scratch / "status" + "; } | head -1; }; first_line";
+  CHECK(isobar_command("mesh --dp 4096", first_line).err == "");
+  CHECK(read_file(scratch / "status") == "0\n");
+}
+
 TEST_CASE("help and version go to stdout") {
   for (const std::string command : {"", "train", "forecast", "info", "mesh"}) {
     const Outcome help = isobar_command(command + " --help");

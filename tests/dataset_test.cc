@@ -295,5 +295,5 @@ TEST_CASE("hdf5: a file appears whole or not at all, and the same values make th
   const std::string first = read_file(path);
   write_fields(path, shape);
   CHECK(read_file(path) == first);
-  CHECK_THROWS_WITH(hdf5::File::create(folder / "no/such/a.h5"), ContainsSubstring("a.h5 cannot be created"));
+  CHECK_THROWS_WITH(hdf5::File::create(folder / "no/such/a.h5"), ContainsSubstring("a.h5: there is no folder"));
 }

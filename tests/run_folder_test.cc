@@ -67,6 +67,21 @@ TEST_CASE("an existing run is refused unless resumed or overwritten") {
   CHECK_FALSE(folder.has("metrics.jsonl"));
 }
 
+TEST_CASE("a run folder is one process's at a time") {
+  const Folder folder;
+  {
+    const RunFolder first = folder.prepared();
+    for (const auto existing : {ExistingRun::resume, ExistingRun::overwrite})
+      CHECK_THROWS_WITH(folder.open(existing).prepare(kConfig), ContainsSubstring("in use"));
+  }
+  RunFolder early = folder.open(ExistingRun::resume);
+  fs::remove(folder.path() / "config.json");
+  RunFolder late = folder.open(ExistingRun::refuse);
+  early.prepare(kConfig);
+  early = folder.open(ExistingRun::resume);  // the lock is given back
+  CHECK_THROWS_WITH(late.prepare(kConfig), ContainsSubstring("just now"));
+}
+
 TEST_CASE("overwriting removes what a run made and nothing else") {
   const Folder folder;
   const std::vector<std::string> run{"config.json",

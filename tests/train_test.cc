@@ -261,6 +261,18 @@ TEST_CASE("a run that was stopped or killed and resumed ends with the same bits"
   CHECK_THAT(finished.out, ContainsSubstring("is finished"));
 }
 
+TEST_CASE("a stop signal ends a validation, which is made up for after resuming") {
+  const Playground here;
+  write_year(here / "data/valid/2002.h5", 1000, kNames);  // long enough to be met by the signal
+  check_done(isobar_command(here, here.train("whole")));
+  const Outcome stopped = isobar_command(here, here.train("broken"), signal_when(here / "broken/config.json", SIGTERM));
+  CHECK(stopped.status == 75);
+  CHECK(fs::exists(here / "broken/checkpoints/step_00000000"));
+  CHECK_FALSE(fs::exists(here / "broken/metrics.jsonl"));
+  check_done(isobar_command(here, here.train("broken", "--resume")));
+  check_same_end(here / "whole", here / "broken");
+}
+
 TEST_CASE("the best weights stay the best when a run that only gets worse is resumed") {
   const Playground here;
   const std::string worse = "--set lr=1 --set lr_schedule=constant";
@@ -391,4 +403,30 @@ TEST_CASE("forecasts over many starts, and those that cannot be") {
   write_year(here / "other/2003.h5", 5, {"u10", "v10", "sp"});
   check_error(isobar_command(here, base + here / "other" + " --start 0 --out " + here / "f.h5"), "sp");
   CHECK_FALSE(fs::exists(here / "f.h5"));
+
+  check_done(isobar_command(here, base + here / "data" + " --starts 4:-1:-2"));  // 4, 2, 0
+  check_error(isobar_command(here, base + here / "data" + " --starts 1:-3:-1"), "below step 0");
+}
+
+TEST_CASE("a forecast replaces neither what it is made from nor what is no file") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 2")));
+  const std::string weights = here / "run/best/model.safetensors", data = here / "data/test/2003.h5";
+  const std::string base = "forecast --threads 1 --device cpu --start 0 --weights " + weights + " --data " + data;
+  const std::string before = read_file(weights) + read_file(data);
+  fs::create_symlink(data, here / "link.h5");
+  check_error(isobar_command(here, base + " --out " + weights), "would replace the weights");
+  check_error(isobar_command(here, base + " --out " + here / "link.h5"), "would replace the data");
+  check_error(isobar_command(here, base + " --out " + here / "f" + " --scores " + here / "f"), "both");
+  check_error(isobar_command(here, base + " --out " + here / "run"), "is a folder");
+  check_error(isobar_command(here, base + " --scores /dev/null"), "not a regular file");
+  check_error(isobar_command(here, base + " --out " + here / "f.h5" + " --scores /nowhere/s.json"), "/nowhere");
+  CHECK_FALSE(fs::exists(here / "f.h5"));
+  CHECK(read_file(weights) + read_file(data) == before);
+
+  std::ofstream(here / "old.h5") << "old";
+  fs::create_symlink(here / "old.h5", here / "new.h5");
+  check_done(isobar_command(here, base + " --out " + here / "new.h5"));
+  CHECK(fs::is_symlink(here / "new.h5"));
+  CHECK(fs::file_size(here / "old.h5") > 1000);
 }

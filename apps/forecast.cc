@@ -123,6 +123,15 @@ Era5Dataset open_data(const ForecastOptions& o, const Config& config) {
                       .range = std::nullopt});
 }
 
+// Upside down every number is believable, and the forecast worthless.
+void check_orientation(const Era5Dataset& dataset, const std::vector<double>& latitudes) {
+  const auto falls = [](const std::vector<double>& rows) { return rows.back() < rows.front(); };
+  const bool known = latitudes.size() > 1 && dataset.latitudes().size() > 1;
+  ISOBAR_CHECK(!known || falls(latitudes) == falls(dataset.latitudes()), dataset.file_name(0), ": its rows run ",
+               falls(latitudes) ? "from south to north" : "from north to south",
+               ", and those of the weights' data the ", "other way");
+}
+
 Grid grid_of(const ForecastOptions& o, const Config& config, const Era5Dataset& dataset,
              const std::optional<ModelDescription>& description) {
   const fs::path folder = statistics_of(o);
@@ -155,6 +164,7 @@ void forecast(const ForecastOptions& o) {
   const std::optional<ModelDescription> description = describe(file);
   const Config config = config_of(o, description);
   const Era5Dataset dataset = open_data(o, config);
+  if (description) check_orientation(dataset, description->grid.latitudes);
   Forecaster forecaster(config, grid_of(o, config, dataset, description), device);
   read_model(file, forecaster);
 

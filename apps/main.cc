@@ -1,4 +1,5 @@
 // isobar: the command. Reads the command line, hands over to a subcommand and turns errors into one line on stderr.
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,6 +52,13 @@ void outlive_failed_writes() {
   std::signal(SIGXFSZ, SIG_IGN);
 }
 
+// A stream that was closed before the start would lend its number to the next file, and what is printed would land there.
+void open_missing_streams() {
+  int descriptor = 0;
+  while (descriptor >= 0 && descriptor <= STDERR_FILENO) descriptor = open("/dev/null", O_RDWR);
+  if (descriptor > STDERR_FILENO) close(descriptor);
+}
+
 // Whether all that went to stdout has arrived, as far as somebody reads it.
 bool output_is_whole() {
   const bool whole = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.flush().good();
@@ -82,6 +90,7 @@ int run(CLI::App& app, std::vector<std::string> arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_missing_streams();
   outlive_failed_writes();
   CLI::App app{"isobar trains vision transformers that forecast the weather, on CPUs and NVIDIA GPUs.", "isobar"};
   app.set_version_flag("--version", std::string("isobar ") + isobar::kVersion);

@@ -96,6 +96,7 @@ TEST_CASE("a wrong command line is one line on stderr and status 1") {
 
 TEST_CASE("output that cannot be written is an error, a reader who leaves is none") {
   check_error(isobar_command("info", "into_full() { \"$@\" >/dev/full; }; into_full"), "stdout");
+  CHECK(isobar_command("info", "without_streams() { \"$@\" >&- 2>&-; }; without_streams").status == 0);
   const Scratch scratch;
   const std::string synth = "data synth --train-years 1 --valid-years 1 --steps-per-year 40 --out " + scratch / "d";
   check_error(isobar_command(synth, "ulimit -f 100;"), "1979.h5");

@@ -36,7 +36,8 @@ constexpr std::int64_t kChannels = 3, kHeight = 8, kWidth = 16;
 const std::vector<std::string> kNames{"u10", "v10", "t2m"};
 
 // Waves that travel east: a model can learn them, persistence cannot.
-void write_year(const fs::path& file, std::int64_t steps, const std::vector<std::string>& names) {
+void write_year(const fs::path& file, std::int64_t steps, const std::vector<std::string>& names,
+                const std::vector<double>& latitudes = {}) {
   std::vector<float> fields;
   for (std::int64_t t = 0; t < steps; ++t) {
     for (std::int64_t i = 0; i < kChannels * kHeight * kWidth; ++i) {
@@ -49,6 +50,7 @@ void write_year(const fs::path& file, std::int64_t steps, const std::vector<std:
   isobar::hdf5::File h5 = isobar::hdf5::File::create(file.string());
   h5.write("fields", std::array{steps, kChannels, kHeight, kWidth}, std::span<const float>(fields));
   h5.write("channel", names);
+  if (!latitudes.empty()) h5.write("lat", std::array{kHeight}, std::span<const double>(latitudes));
   h5.close();
 }
 
@@ -406,6 +408,19 @@ TEST_CASE("forecasts over many starts, and those that cannot be") {
 
   check_done(isobar_command(here, base + here / "data" + " --starts 4:-1:-2"));  // 4, 2, 0
   check_error(isobar_command(here, base + here / "data" + " --starts 1:-3:-1"), "below step 0");
+}
+
+TEST_CASE("a forecast refuses data that lie upside down") {
+  const Playground here;
+  const std::vector<double> south{70, 50, 30, 10, -10, -30, -50, -70}, north(south.rbegin(), south.rend());
+  write_year(here / "data/train/2001.h5", 27, kNames, south);
+  write_year(here / "data/valid/2002.h5", 6, kNames, south);
+  check_done(isobar_command(here, here.train("run", "--num_iters 2")));
+  const std::string base = "forecast --threads 1 --device cpu --start 0 --weights " + here / "run" + " --data ";
+  write_year(here / "data/test/2003.h5", 9, kNames, north);
+  check_error(isobar_command(here, base + here / "data" + " --out " + here / "f.h5"), "from south to north");
+  write_year(here / "data/test/2003.h5", 9, kNames, south);
+  check_done(isobar_command(here, base + here / "data" + " --out " + here / "f.h5"));
 }
 
 TEST_CASE("a forecast replaces neither what it is made from nor what is no file") {

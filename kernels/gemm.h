@@ -9,9 +9,9 @@
 //   dtypes        in: fp32, bf16, fp16, fp64 (CPU);  out: the same as in, or fp32
 //   numerics      products accumulate in fp32 (fp64 for fp64); bias and activation are applied before the one rounding
 //                 of each output, except on CUDA: there an erf GELU follows the rounding of `pre`, and the bias of a
-//                 16-bit output is rounded to that type first; and except for bf16 on a CPU with AMX, where a GELU with
-//                 `pre` follows its rounding. tf32 lets the GPU round fp32 inputs to 10 mantissa bits; the CPU ignores
-//                 it
+//                 16-bit output is rounded to that type first; and except for bf16 on a CPU with AMX, where a GELU
+//                 follows the rounding to out_dtype. tf32 lets the GPU round fp32 inputs to 10 mantissa bits; the CPU
+//                 ignores it
 //   deterministic yes, for a fixed number of threads
 //   limits        m, n >= 0; k >= 1; bias and activation need mode overwrite
 //   aliasing      none

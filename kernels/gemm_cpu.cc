@@ -38,13 +38,14 @@ dnnl::memory::desc matrix(std::int64_t rows, std::int64_t cols, bool transposed,
                     : dnnl::memory::desc({rows, cols}, type, dnnl::memory::dims{cols, 1});
 }
 
-// What oneDNN computes in one call: the product, bias, and either the sum with what is there or an activation.
+// What oneDNN computes in one call: the product, bias, and the sum with what is there. Its GELU is not used: some versions
+// make NaN of infinity.
 struct Product {
   dnnl::memory::desc a, b, bias, c, scratchpad;
   dnnl::matmul primitive;
 };
 
-Product make_product(const Gemm& g, bool has_bias, Activation activation) {
+Product make_product(const Gemm& g, bool has_bias) {
   Product product;
   product.a = matrix(g.m, g.k, g.transpose_a, g.in_dtype);
   product.b = matrix(g.k, g.n, g.transpose_b, g.in_dtype);
@@ -52,15 +53,8 @@ Product make_product(const Gemm& g, bool has_bias, Activation activation) {
   if (has_bias) product.bias = matrix(1, g.n, false, DType::fp32);
 
   dnnl::post_ops after;
-  const auto kind =
-      activation == Activation::gelu_tanh ? dnnl::algorithm::eltwise_gelu_tanh : dnnl::algorithm::eltwise_gelu_erf;
   if (g.mode == Grad::accumulate) after.append_sum(1.0f);
   dnnl::primitive_attr attributes;
-#if DNNL_VERSION_MAJOR >= 3
-  if (activation != Activation::none) after.append_eltwise(kind, 0.0f, 0.0f);
-#else
-  if (activation != Activation::none) after.append_eltwise(1.0f, kind, 0.0f, 0.0f);
-#endif
   attributes.set_post_ops(after);
   // A scratchpad of the caller's lets several threads run one primitive.
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -76,14 +70,14 @@ Product make_product(const Gemm& g, bool has_bias, Activation activation) {
 }
 
 // Products are made once a shape: making one compiles its kernel.
-const Product& product_for(const Gemm& g, bool has_bias, Activation activation) {
-  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, DType, bool, Activation, Grad>;
+const Product& product_for(const Gemm& g, bool has_bias) {
+  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, DType, bool, Grad>;
   static std::mutex mutex;
   static std::map<Key, Product> products;
-  const Key key{g.m, g.n, g.k, g.transpose_a, g.transpose_b, g.out_dtype, has_bias, activation, g.mode};
+  const Key key{g.m, g.n, g.k, g.transpose_a, g.transpose_b, g.out_dtype, has_bias, g.mode};
   const std::lock_guard lock(mutex);
   auto found = products.find(key);
-  if (found == products.end()) found = products.emplace(key, make_product(g, has_bias, activation)).first;
+  if (found == products.end()) found = products.emplace(key, make_product(g, has_bias)).first;
   return found->second;  // a map's elements stay where they are
 }
 
@@ -93,10 +87,9 @@ void gemm_onednn(const Gemm& g) {
   check(g);
   ISOBAR_CHECK(g.in_dtype == DType::bf16, "gemm_onednn: takes bf16, not ", name_of(g.in_dtype));
   if (g.m == 0 || g.n == 0) return;
+  void* result = g.pre != nullptr ? g.pre : g.c;  // before the activation
   try {
-    const bool is_apart = g.pre != nullptr && g.activation != Activation::none;
-    const Product& product = product_for(g, g.bias != nullptr, is_apart ? Activation::none : g.activation);
-    void* result = g.pre != nullptr ? g.pre : g.c;
+    const Product& product = product_for(g, g.bias != nullptr);
     const auto memory = [](const dnnl::memory::desc& desc, const void* data) {
       return dnnl::memory(desc, engine(), const_cast<void*>(data));
     };
@@ -112,11 +105,10 @@ void gemm_onednn(const Gemm& g) {
   } catch (const dnnl::error& error) {
     fail("gemm: oneDNN cannot multiply ", g.m, " x ", g.n, " x ", g.k, ": ", error.what());
   }
-  if (g.pre == nullptr) return;
-  if (g.activation == Activation::none)
+  if (g.activation != Activation::none)
+    gelu_fwd({.n = g.m * g.n, .dtype = g.out_dtype, .kind = g.activation, .x = result, .y = g.c});
+  else if (g.pre != nullptr)
     cast({.n = g.m * g.n, .x_dtype = g.out_dtype, .y_dtype = g.out_dtype, .x = g.pre, .y = g.c});
-  else
-    gelu_fwd({.n = g.m * g.n, .dtype = g.out_dtype, .kind = g.activation, .x = g.pre, .y = g.c});
 }
 
 void gemm(const Gemm& g, Stream) {

@@ -1,8 +1,8 @@
 // gemm_onednn - the matrix product of bf16 through oneDNN, behind cpu::gemm (kernels/gemm.h has the contract)
 //
 // oneDNN's bf16 products on AMX tiles are several times faster than fp32 arithmetic; without AMX they are slower, and
-// isobar's own packed product (kernels/gemm_packed.h) is used. One difference from it: with `pre`, the GELU follows the
-// rounding of `pre`.
+// isobar's own packed product (kernels/gemm_packed.h) is used. One difference from it: a GELU follows the
+// rounding of the product.
 #pragma once
 
 #include "kernels/gemm.h"

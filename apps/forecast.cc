@@ -70,11 +70,11 @@ void check_outputs(const ForecastOptions& o, const fs::path& weights) {
   const auto same = [](const fs::path& a, const fs::path& b) {
     return fs::weakly_canonical(a) == fs::weakly_canonical(b);
   };
+  const fs::path data = fields_of(o.data);
   for (const auto& [flag, path] : {std::pair("--out", o.out), std::pair("--scores", o.scores)}) {
     if (path.empty()) continue;
     const fs::path target = replaced_by_writing(path);
     ISOBAR_CHECK(!same(target, weights), flag, " ", path, " would replace the weights");
-    const fs::path data = fs::is_directory(o.data) ? fields_of(o.data) : fs::path(o.data);
     const bool is_data = same(target, data) || (target.extension() == ".h5" && fs::exists(target) &&
                                                 same(fs::absolute(target).parent_path(), data));
     ISOBAR_CHECK(!is_data, flag, " ", path, " would replace the data");
@@ -129,7 +129,7 @@ void check_orientation(const Era5Dataset& dataset, const std::vector<double>& la
   const bool known = latitudes.size() > 1 && dataset.latitudes().size() > 1;
   ISOBAR_CHECK(!known || falls(latitudes) == falls(dataset.latitudes()), dataset.file_name(0), ": its rows run ",
                falls(latitudes) ? "from south to north" : "from north to south",
-               ", and those of the weights' data the ", "other way");
+               ", and those of the weights' data the other way");
 }
 
 Grid grid_of(const ForecastOptions& o, const Config& config, const Era5Dataset& dataset,

@@ -15,35 +15,35 @@ namespace isobar::cpu::ISOBAR_ISA {
 
 inline constexpr int kMostHead = 128;
 
-// Rows [begin, begin + count) at a step of `width` elements; zeros beyond the head and beyond count, up to `rows`.
-inline void copy_padded(const Rows<const bf16>& from, int64_t begin, int64_t count, int64_t rows, int64_t head_size,
-                        int64_t width, bf16* to) {
+// The first `count` rows at a step of `width` elements; zeros beyond the head and beyond count, up to `rows`.
+inline void copy_padded(const Rows<const bf16>& from, int64_t count, int64_t rows, int64_t head_size, int64_t width,
+                        bf16* to) {
   for (int64_t t = 0; t < rows; ++t, to += width) {
     const int64_t used = t < count ? head_size : 0;
-    if (used != 0) __builtin_memcpy(to, from[begin + t], static_cast<std::size_t>(used) * sizeof(bf16));
+    if (used != 0) __builtin_memcpy(to, from[t], static_cast<std::size_t>(used) * sizeof(bf16));
     __builtin_memset(to + used, 0, static_cast<std::size_t>(width - used) * sizeof(bf16));
   }
 }
 // The same rows as columns, [height, step], with `step` columns.
-inline void transpose_padded(const Rows<const bf16>& from, int64_t begin, int64_t count, int64_t head_size,
-                             int64_t height, int64_t step, bf16* to) {
+inline void transpose_padded(const Rows<const bf16>& from, int64_t count, int64_t head_size, int64_t height,
+                             int64_t step, bf16* to) {
   __builtin_memset(to, 0, static_cast<std::size_t>(height * step) * sizeof(bf16));
   for (int64_t t = 0; t < count; ++t)
-    for (int64_t c = 0; c < head_size; ++c) to[c * step + t] = from[begin + t][c];
+    for (int64_t c = 0; c < head_size; ++c) to[c * step + t] = from[t][c];
 }
 // The same columns with pairs of rows interleaved, [height / 2, step, 2].
-inline void transpose_interleaved(const Rows<const bf16>& from, int64_t begin, int64_t count, int64_t head_size,
-                                  int64_t height, int64_t step, bf16* to) {
+inline void transpose_interleaved(const Rows<const bf16>& from, int64_t count, int64_t head_size, int64_t height,
+                                  int64_t step, bf16* to) {
   __builtin_memset(to, 0, static_cast<std::size_t>(height * step) * sizeof(bf16));
   for (int64_t t = 0; t < count; ++t)
-    for (int64_t c = 0; c < head_size; c += 2) __builtin_memcpy(to + c * step + 2 * t, from[begin + t] + c, 4);
+    for (int64_t c = 0; c < head_size; c += 2) __builtin_memcpy(to + c * step + 2 * t, from[t] + c, 4);
 }
 // The rows themselves with pairs interleaved, [rows / 2, width, 2].
-inline void interleave_padded(const Rows<const bf16>& from, int64_t begin, int64_t count, int64_t rows,
-                              int64_t head_size, int64_t width, bf16* to) {
+inline void interleave_padded(const Rows<const bf16>& from, int64_t count, int64_t rows, int64_t head_size,
+                              int64_t width, bf16* to) {
   __builtin_memset(to, 0, static_cast<std::size_t>(rows * width) * sizeof(bf16));
   for (int64_t t = 0; t < count; ++t)
-    for (int64_t c = 0; c < head_size; ++c) to[t / 2 * 2 * width + 2 * c + t % 2] = from[begin + t][c];
+    for (int64_t c = 0; c < head_size; ++c) to[t / 2 * 2 * width + 2 * c + t % 2] = from[t][c];
 }
 
 // ---- forward --------------------------------------------------------------------------------------------------------
@@ -81,14 +81,14 @@ class AmxForward {
     const AttentionShape& s = a_.shape;
     const auto k = rows_of<bf16>(a_.k, a_.k_stride, s, s.kv_tokens, pair);
     const auto v = rows_of<bf16>(a_.v, a_.v_stride, s, s.kv_tokens, pair);
-    copy_padded(k, 0, s.kv_tokens, keys_, s.head_size, depth_, k_);
+    copy_padded(k, s.kv_tokens, keys_, s.head_size, depth_, k_);
     for (int64_t key = 0; key < keys_; key += kKeyBlock)
-      transpose_padded(v, key, least(kKeyBlock, s.kv_tokens - key), s.head_size, height_, kKeyBlock,
+      transpose_padded(v.from(key), least(kKeyBlock, s.kv_tokens - key), s.head_size, height_, kKeyBlock,
                        v_transposed_ + key * height_);
   }
   // Queries [first, first + lanes) of the rows.
   void take_queries(const Rows<const bf16>& q, int64_t first, int64_t lanes, Panel& panel) {
-    transpose_interleaved(q, first, lanes, a_.shape.head_size, depth_, kLanesOfPanel, panel.q);
+    transpose_interleaved(q.from(first), lanes, a_.shape.head_size, depth_, kLanesOfPanel, panel.q);
     for (int64_t i = 0; i < height_ * kLanesOfPanel; ++i) panel.o[i] = 0;
   }
 
@@ -198,23 +198,23 @@ class AmxBackward {
     const AttentionShape& s = a_.shape;
     const auto q = rows_of<bf16>(a_.q, a_.q_stride, s, s.q_tokens, pair);
     const auto d_o = rows_of<bf16>(a_.d_o, a_.do_stride, s, s.q_tokens, pair);
-    copy_padded(q, 0, s.q_tokens, padded_, s.head_size, depth_, q_);
-    copy_padded(d_o, 0, s.q_tokens, padded_, s.head_size, depth_, d_o_);
+    copy_padded(q, s.q_tokens, padded_, s.head_size, depth_, q_);
+    copy_padded(d_o, s.q_tokens, padded_, s.head_size, depth_, d_o_);
     for (int64_t query = 0; query < padded_; query += kQueryBlock) {
       const int64_t count = least(kQueryBlock, s.q_tokens - query);
-      transpose_padded(q, query, count, s.head_size, height_, kQueryBlock, q_transposed_ + query * height_);
-      transpose_padded(d_o, query, count, s.head_size, height_, kQueryBlock, do_transposed_ + query * height_);
+      transpose_padded(q.from(query), count, s.head_size, height_, kQueryBlock, q_transposed_ + query * height_);
+      transpose_padded(d_o.from(query), count, s.head_size, height_, kQueryBlock, do_transposed_ + query * height_);
     }
     find_terms<bf16>(a_, pair, padded_, terms_);
     for (int64_t i = 0; i < padded_ * height_; ++i) dq_[i] = 0;
   }
   void take_keys(int64_t pair, int64_t key, int64_t count) {
     const AttentionShape& s = a_.shape;
-    const auto k = rows_of<bf16>(a_.k, a_.k_stride, s, s.kv_tokens, pair);
-    const auto v = rows_of<bf16>(a_.v, a_.v_stride, s, s.kv_tokens, pair);
-    transpose_interleaved(k, key, count, s.head_size, depth_, kGroup, work_->k_transposed);
-    transpose_interleaved(v, key, count, s.head_size, depth_, kGroup, work_->v_transposed);
-    interleave_padded(k, key, count, kGroup, s.head_size, height_, work_->k);
+    const auto k = rows_of<bf16>(a_.k, a_.k_stride, s, s.kv_tokens, pair).from(key);
+    const auto v = rows_of<bf16>(a_.v, a_.v_stride, s, s.kv_tokens, pair).from(key);
+    transpose_interleaved(k, count, s.head_size, depth_, kGroup, work_->k_transposed);
+    transpose_interleaved(v, count, s.head_size, depth_, kGroup, work_->v_transposed);
+    interleave_padded(k, count, kGroup, s.head_size, height_, work_->k);
     for (int64_t i = 0; i < height_ * kGroup; ++i) work_->dk[i] = work_->dv[i] = 0;
   }
 
@@ -225,8 +225,7 @@ class AmxBackward {
     for (int64_t strip = 0; strip < depth; strip += kStrip) {
       find_rows(q_ + (query + strip) * depth_, work.k_transposed, work.scores);
       find_rows(d_o_ + (query + strip) * depth_, work.v_transposed, work.dp);
-      if (a_.dropout.p != 0) draw(pair, query + strip, least(kStrip, count - strip), key, keys);
-      differentiate(query, strip, least(kStrip, count - strip), keys);
+      differentiate(pair, query, strip, least(kStrip, count - strip), key, keys);
     }
     add_columns(do_transposed_ + query * height_, work.p, depth, work.dv);
     add_columns(q_transposed_ + query * height_, work.ds, depth, work.dk);
@@ -286,13 +285,6 @@ class AmxBackward {
                       .adds = true});
   }
 
-  // The factors of the rows of a strip that starts with `query`.
-  void draw(int64_t pair, int64_t query, int64_t rows, int64_t key, int64_t keys) {
-    const int64_t tokens = a_.shape.kv_tokens, first = (pair * a_.shape.q_tokens + query) * tokens + key;
-    for (int64_t r = 0; r < rows; ++r)
-      draw_dropout(a_.dropout, static_cast<std::uint64_t>(first + r * tokens), keys, work_->factors + r * kGroup);
-  }
-
   struct Row {
     LaneBits p, ds;
   };
@@ -327,11 +319,12 @@ class AmxBackward {
         store_row(work_->ds_rows + i + kGroup + lane, odd.ds);
       }
   }
-  void differentiate(int64_t query, int64_t strip, int64_t rows, int64_t keys) {
-    if (a_.dropout.p != 0)
-      differentiate_strip<true>(query, strip, rows, keys);
-    else
-      differentiate_strip<false>(query, strip, rows, keys);
+  // Scores and dP of the first `rows` queries of a strip to P and dS.
+  void differentiate(int64_t pair, int64_t query, int64_t strip, int64_t rows, int64_t key, int64_t keys) {
+    if (a_.dropout.p == 0) return differentiate_strip<false>(query, strip, rows, keys);
+    for (int64_t r = 0; r < rows; ++r)
+      draw_dropout(a_.dropout, score_index(a_.shape, pair, query + strip + r, key), keys, work_->factors + r * kGroup);
+    differentiate_strip<true>(query, strip, rows, keys);
   }
 
   const AttentionBwd& a_;

@@ -40,6 +40,11 @@ struct Rows {
   Rows(In* base, int64_t stride_, const AttentionShape& s, int64_t tokens, int64_t pair)
       : data(base + pair / s.heads * tokens * stride_ + pair % s.heads * s.head_size), stride(stride_) {}
   In* operator[](int64_t token) const { return data + token * stride; }
+  Rows from(int64_t token) const {
+    Rows rest = *this;
+    rest.data += token * stride;
+    return rest;
+  }
 };
 template <class In>
 Rows<const In> rows_of(const void* base, int64_t stride, const AttentionShape& s, int64_t tokens, int64_t pair) {
@@ -57,6 +62,11 @@ void write_lane(const T* __restrict__ transposed, int64_t lane, int64_t head_siz
 }
 
 // ---- dropout --------------------------------------------------------------------------------------------------------
+
+// The place of a score among all of them, which decides whether it is dropped.
+inline std::uint64_t score_index(const AttentionShape& s, int64_t pair, int64_t query, int64_t key) {
+  return static_cast<std::uint64_t>((pair * s.q_tokens + query) * s.kv_tokens + key);
+}
 
 // What each of `count` scores from element `first` on is multiplied by: 0, or 1/(1 - p).
 template <class T>

@@ -51,9 +51,9 @@ void forward_block(const AttentionFwd& a, int64_t pair, int64_t query, Products&
   }
   for (int64_t key = 0; key < keys; key += kKeyBlock)
     for (int64_t p = 0; p < panels; ++p) {
-      const auto first = static_cast<std::uint64_t>((pair * queries + first_of(p)) * keys + key);
-      attend(products, products.panel(p), key, least(kKeyBlock, keys - key), unit,
-             {.dropout = a.dropout, .first = first, .row = keys, .lanes = lanes_of(p)});
+      attend(
+          products, products.panel(p), key, least(kKeyBlock, keys - key), unit,
+          {.dropout = a.dropout, .first = score_index(s, pair, first_of(p), key), .row = keys, .lanes = lanes_of(p)});
     }
   for (int64_t p = 0; p < panels; ++p) {
     const auto& panel = products.panel(p);

@@ -18,12 +18,12 @@ void copy_rows(const Rows<const In>& rows, int64_t tokens, int64_t padding, int6
   }
 }
 
-// Tokens [begin, begin + count) as [head_size, kPanel]; lanes beyond count are zero.
+// The first `count` tokens as [head_size, kPanel]; lanes beyond count are zero.
 template <class In, class T>
-void transpose_rows(const Rows<const In>& rows, int64_t begin, int64_t count, int64_t head_size, T* __restrict__ to) {
+void transpose_rows(const Rows<const In>& rows, int64_t count, int64_t head_size, T* __restrict__ to) {
   for (int64_t lane = 0; lane < kPanel<T>; ++lane) {
     if (lane < count) {
-      const In* from = rows[begin + lane];
+      const In* from = rows[lane];
       for (int64_t c = 0; c < head_size; ++c) to[c * kPanel<T> + lane] = convert<T>(from[c]);
     } else {
       for (int64_t c = 0; c < head_size; ++c) to[c * kPanel<T> + lane] = T{0};
@@ -85,7 +85,7 @@ class VectorForward {
   }
   // Queries [first, first + lanes) of the rows.
   void take_queries(const Rows<const In>& q, int64_t first, int64_t lanes, Panel& panel) {
-    transpose_rows(q, first, lanes, a_.shape.head_size, panel.q);
+    transpose_rows(q.from(first), lanes, a_.shape.head_size, panel.q);
     for (T& value : panel.o) value = T{0};
   }
 
@@ -184,10 +184,10 @@ class VectorBackward {
   }
   void take_keys(int64_t pair, int64_t key, int64_t count) {
     const AttentionShape& s = a_.shape;
-    Rows<const In> k = rows_of<In>(a_.k, a_.k_stride, s, s.kv_tokens, pair);
-    transpose_rows(k, key, count, s.head_size, work_->k_transposed);
-    transpose_rows(rows_of<In>(a_.v, a_.v_stride, s, s.kv_tokens, pair), key, count, s.head_size, work_->v_transposed);
-    k.data = k[key];
+    const auto k = rows_of<In>(a_.k, a_.k_stride, s, s.kv_tokens, pair).from(key);
+    const auto v = rows_of<In>(a_.v, a_.v_stride, s, s.kv_tokens, pair).from(key);
+    transpose_rows(k, count, s.head_size, work_->k_transposed);
+    transpose_rows(v, count, s.head_size, work_->v_transposed);
     copy_rows<kHead>(k, count, 0, s.head_size, work_->k);
     for (T& value : work_->dk) value = T{0};
     for (T& value : work_->dv) value = T{0};
@@ -239,10 +239,9 @@ class VectorBackward {
   // The same with dropout: p becomes dropout(P), ds P∘(dropout'(dP) - delta).
   void differentiate_dropped(int64_t pair, int64_t query, int64_t count, int64_t key, int64_t keys) {
     const T unit = static_cast<T>(a_.scale * kLog2E);
-    const int64_t tokens = a_.shape.kv_tokens, first = (pair * a_.shape.q_tokens + query) * tokens + key;
     T factors[kGroup] = {};
     for (int64_t r = 0; r < count; ++r) {
-      draw_dropout(a_.dropout, static_cast<std::uint64_t>(first + r * tokens), keys, factors);
+      draw_dropout(a_.dropout, score_index(a_.shape, pair, query + r, key), keys, factors);
       for (int64_t j = 0; j < kGroup; j += kLanes<T>) {
         const int64_t i = r * kGroup + j;
         const Vector<T> p = exp2_of(load(work_->p + i) * unit + terms_.neg_lse[query + r]), factor = load(factors + j);

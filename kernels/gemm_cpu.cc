@@ -45,12 +45,12 @@ struct Product {
   dnnl::matmul primitive;
 };
 
-Product make_product(const Gemm& g, bool has_bias) {
+Product make_product(const Gemm& g) {
   Product product;
   product.a = matrix(g.m, g.k, g.transpose_a, g.in_dtype);
   product.b = matrix(g.k, g.n, g.transpose_b, g.in_dtype);
   product.c = matrix(g.m, g.n, false, g.out_dtype);
-  if (has_bias) product.bias = matrix(1, g.n, false, DType::fp32);
+  if (g.bias != nullptr) product.bias = matrix(1, g.n, false, DType::fp32);
 
   dnnl::post_ops after;
   if (g.mode == Grad::accumulate) after.append_sum(1.0f);
@@ -70,14 +70,14 @@ Product make_product(const Gemm& g, bool has_bias) {
 }
 
 // Products are made once a shape: making one compiles its kernel.
-const Product& product_for(const Gemm& g, bool has_bias) {
+const Product& product_for(const Gemm& g) {
   using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, DType, bool, Grad>;
   static std::mutex mutex;
   static std::map<Key, Product> products;
-  const Key key{g.m, g.n, g.k, g.transpose_a, g.transpose_b, g.out_dtype, has_bias, g.mode};
+  const Key key{g.m, g.n, g.k, g.transpose_a, g.transpose_b, g.out_dtype, g.bias != nullptr, g.mode};
   const std::lock_guard lock(mutex);
   auto found = products.find(key);
-  if (found == products.end()) found = products.emplace(key, make_product(g, has_bias)).first;
+  if (found == products.end()) found = products.emplace(key, make_product(g)).first;
   return found->second;  // a map's elements stay where they are
 }
 
@@ -89,7 +89,7 @@ void gemm_onednn(const Gemm& g) {
   if (g.m == 0 || g.n == 0) return;
   void* result = g.pre != nullptr ? g.pre : g.c;  // before the activation
   try {
-    const Product& product = product_for(g, g.bias != nullptr);
+    const Product& product = product_for(g);
     const auto memory = [](const dnnl::memory::desc& desc, const void* data) {
       return dnnl::memory(desc, engine(), const_cast<void*>(data));
     };

@@ -9,6 +9,9 @@
 
 namespace isobar::cpu::ISOBAR_ISA {
 
+// The bits of fp32 lanes: what a row of a tile holds.
+typedef std::uint32_t LaneBits __attribute__((vector_size(kVectorBytes)));
+
 // AmxTiles without AMX.
 class EmulatedTiles {
  public:
@@ -32,7 +35,7 @@ class EmulatedTiles {
       auto c = (Vector<float>)load_row(kC, r);
       for (int pair = 0; pair < kTile; ++pair) {
         const std::uint32_t a = tiles_[kA][r][pair];
-        const Bits b = load_row(kB, pair);
+        const LaneBits b = load_row(kB, pair);
         c += __builtin_bit_cast(float, a << 16) * (Vector<float>)(b << 16);
         c += __builtin_bit_cast(float, a & 0xffff0000u) * (Vector<float>)(b & 0xffff0000u);
       }
@@ -41,9 +44,8 @@ class EmulatedTiles {
   }
 
  private:
-  typedef std::uint32_t Bits __attribute__((vector_size(kTileBytes)));
-  Bits load_row(int tile, int row) const {
-    Bits bits;
+  LaneBits load_row(int tile, int row) const {
+    LaneBits bits;
     __builtin_memcpy(&bits, tiles_[tile][row], sizeof bits);
     return bits;
   }
@@ -121,8 +123,8 @@ void multiply(Tiles& tiles, const TileProduct& p) {
   }
 }
 
-// The bits of fp32 lanes rounded to bf16 (nearest, ties to even), still in the upper half of each lane.
-typedef std::uint32_t LaneBits __attribute__((vector_size(kVectorBytes)));
+// fp32 lanes rounded to bf16 (nearest, ties to even), still in the upper half of
+// each lane.
 ISOBAR_INLINE LaneBits rounded_to_bf16(Vector<float> x) {
   const auto bits = (LaneBits)x;
   return bits + 0x7fff + ((bits >> 16) & 1);

@@ -4,6 +4,7 @@
 #include <numbers>
 #include <string_view>
 
+#include "kernels/common/checked_size.h"
 #include "kernels/common/rng.h"
 #include "kernels/elementwise.h"
 
@@ -11,6 +12,8 @@ namespace isobar {
 namespace {
 
 constexpr std::int64_t kAlignment = 64;  // elements: 128 bytes of bf16, so that every parameter suits any vector load
+
+constexpr std::int64_t kMostElements = std::int64_t{1} << 59;  // their bytes can be counted in any dtype
 
 std::int64_t aligned(std::int64_t n) {
   return (n + kAlignment - 1) / kAlignment * kAlignment;
@@ -49,6 +52,10 @@ double initial_value(const Init& init, std::uint64_t seed, std::uint64_t stream,
 
 }  // namespace
 
+std::int64_t Parameters::Entry::numel() const {
+  return checked_product({static_cast<std::int64_t>(spec.names.size()), numel_of(spec.shape)}, spec.names[0]);
+}
+
 int Parameters::add(ParameterSpec spec) {
   ISOBAR_CHECK(!weights_.defined(), "parameter ", spec.names[0], " comes after allocate()");
   entries_.push_back({std::move(spec), 0});
@@ -61,6 +68,8 @@ void Parameters::lay_out() {
     for (Entry& entry : entries_) {
       if (entry.spec.decay != decay) continue;
       entry.offset = offset;
+      ISOBAR_CHECK(entry.numel() <= kMostElements - offset, "parameter ", entry.spec.names[0], " of shape ",
+                   to_string(entry.spec.shape), " makes the model too large for any machine");
       offset += aligned(entry.numel());
     }
     if (decay) decay_end_ = offset;
@@ -76,10 +85,21 @@ void Parameters::lay_out() {
   }
 }
 
+// The system grants more memory than it has, and ends the process when the memory is written: what cannot fit is refused
+// here. fill() holds every weight in fp64 on the host.
+void Parameters::check_memory(DType dtype, DType activation, Device device) const {
+  const bool on_host = device.kind != DeviceKind::cuda;
+  const std::size_t buffers = size_of(dtype) * (on_host ? 2 : 1) + (on_host && is_16_bit(activation) ? 2 : 0);
+  const auto needed = static_cast<std::size_t>(total_) * (sizeof(double) + buffers);
+  ISOBAR_CHECK(needed <= machine_memory_bytes(), "the model is too large: its ", count_, " parameters need ",
+               needed >> 30, " GiB of memory, and this machine has ", machine_memory_bytes() >> 30, " GiB");
+}
+
 void Parameters::allocate(DType activation, Device device, std::uint64_t seed) {
   lay_out();
   activation_ = activation;
   const DType dtype = accumulator_of(activation);
+  check_memory(dtype, activation, device);
   {
     const MemoryScope scope("parameters");
     weights_ = Tensor::zeros({total_}, dtype, device);

@@ -42,6 +42,7 @@ class Parameters {
   int add(ParameterSpec spec);
 
   // Makes the buffers and fills the weights. `activation` is the dtype products work in: fp32, bf16, fp16 or fp64.
+  // Error where they are more than this machine's memory holds.
   void allocate(DType activation, Device device, std::uint64_t seed);
 
   // The tensor to compute with: a leaf, stacked parts as one, in the activation's dtype where it has a compute copy.
@@ -68,10 +69,11 @@ class Parameters {
   struct Entry {
     ParameterSpec spec;
     std::int64_t offset = 0;
-    std::int64_t numel() const { return static_cast<std::int64_t>(spec.names.size()) * numel_of(spec.shape); }
+    std::int64_t numel() const;
   };
 
   void lay_out();
+  void check_memory(DType dtype, DType activation, Device device) const;
   void fill(std::uint64_t seed);
 
   std::vector<Entry> entries_;  // in the order they were added

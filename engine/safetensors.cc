@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "kernels/common/check.h"
+#include "kernels/common/checked_size.h"
 
 namespace isobar {
 namespace {
@@ -50,12 +51,9 @@ std::string quoted(const std::string& name) {
   return Json(name).dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
-std::optional<std::uint64_t> byte_count(DType dtype, std::span<const std::int64_t> shape) {
-  std::uint64_t bytes = size_of(dtype);
-  for (const std::int64_t extent : shape) {
-    if (extent < 0 || __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes)) return std::nullopt;
-  }
-  return bytes;
+std::optional<std::uint64_t> byte_count(DType dtype, std::vector<std::int64_t> shape) {
+  shape.push_back(static_cast<std::int64_t>(size_of(dtype)));
+  return product_of(shape);
 }
 
 // The header's JSON; where a tensor is named twice, the plain parser would silently keep the last.

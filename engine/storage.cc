@@ -1,6 +1,7 @@
 #include "engine/storage.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -151,6 +152,10 @@ std::size_t memory_bytes() {
 std::size_t peak_memory_bytes() {
   const std::lock_guard lock(ledger().mutex);
   return ledger().peak;
+}
+
+std::size_t machine_memory_bytes() {
+  return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
 std::string memory_report() {

@@ -56,6 +56,7 @@ struct MemoryUse {
 std::vector<MemoryUse> memory_use();  // by tag, in order of first use
 std::size_t memory_bytes();           // held now, all tags
 std::size_t peak_memory_bytes();      // most ever held at once
+std::size_t machine_memory_bytes();   // of the host, in use or not
 std::string memory_report();          // a table of the above, for people
 
 // The stream that kernels and copies of this thread go to on CUDA devices; null (the default stream) elsewhere.

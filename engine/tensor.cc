@@ -1,16 +1,19 @@
 #include "engine/tensor.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <optional>
 
+#include "kernels/common/checked_size.h"
 #include "kernels/elementwise.h"
 
 namespace isobar {
 
 std::int64_t numel_of(const Shape& shape) {
-  std::int64_t n = 1;
-  for (const std::int64_t size : shape) n *= size;
-  return n;
+  const std::optional<std::int64_t> n = product_of(shape);
+  ISOBAR_CHECK(n, "a tensor of shape ", to_string(shape), " has an impossible size");
+  return *n;
 }
 
 std::string to_string(const Shape& shape) {
@@ -27,9 +30,10 @@ static std::uint64_t fresh_id() {
 Tensor Tensor::empty(Shape shape, DType dtype, Device device) {
   Tensor t;
   t.numel_ = numel_of(shape);
+  const std::int64_t bytes = checked_product({t.numel_, static_cast<std::int64_t>(size_of(dtype))}, "a tensor");
   t.shape_ = std::move(shape);
   t.dtype_ = dtype;
-  t.storage_ = std::make_shared<Storage>(static_cast<std::size_t>(t.numel_) * size_of(dtype), device);
+  t.storage_ = std::make_shared<Storage>(static_cast<std::size_t>(bytes), device);
   return t;
 }
 
@@ -40,14 +44,12 @@ Tensor Tensor::zeros(Shape shape, DType dtype, Device device) {
 }
 
 Tensor Tensor::view(Shape shape) const {
-  std::int64_t known = 1, *unknown = nullptr;
-  for (std::int64_t& size : shape) {
-    if (size == -1)
-      unknown = &size;
-    else
-      known *= size;
+  const auto unknown = std::find(shape.begin(), shape.end(), -1);
+  if (unknown != shape.end()) {
+    *unknown = 1;
+    const std::int64_t known = numel_of(shape);
+    *unknown = known > 0 ? numel_ / known : 0;
   }
-  if (unknown != nullptr) *unknown = known > 0 ? numel_ / known : 0;
   ISOBAR_CHECK(numel_of(shape) == numel_, "a tensor of shape ", to_string(shape_), " has no view ", to_string(shape));
   Tensor t = *this;
   t.shape_ = std::move(shape);
@@ -56,7 +58,7 @@ Tensor Tensor::view(Shape shape) const {
 
 Tensor Tensor::slice(std::int64_t first, Shape shape) const {
   const std::int64_t n = numel_of(shape);
-  ISOBAR_CHECK(first >= 0 && first + n <= numel_, "elements ", first, " to ", first + n,
+  ISOBAR_CHECK(first >= 0 && n <= numel_ && first <= numel_ - n, n, " elements from ", first,
                " lie outside a tensor of shape ", to_string(shape_));
   Tensor t = detach();
   t.offset_ += static_cast<std::size_t>(first) * size_of(dtype_);

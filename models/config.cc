@@ -11,6 +11,10 @@ namespace isobar {
 
 namespace {
 
+// Far above any model, and low enough that products of these sizes can be counted and a list of the layers be held.
+constexpr std::int64_t kLargestExtent = std::int64_t{1} << 20;
+constexpr std::int64_t kMostLayers = 10000;
+
 // Collects the checks of single values; "config key lr in --set must be above 0, not -1".
 class Checks {
  public:
@@ -19,6 +23,11 @@ class Checks {
   template <class T>
   void at_least(const char* key, T value, T least) const {
     ISOBAR_CHECK(value >= least, where(key), " must be at least ", least, ", not ", value);
+  }
+  template <class T>
+  void within(const char* key, T value, T least, T most) const {
+    at_least(key, value, least);
+    ISOBAR_CHECK(value <= most, where(key), " must be at most ", most, ", not ", value);
   }
   void above(const char* key, double value, double bound) const {
     ISOBAR_CHECK(value > bound, where(key), " must be above ", bound, ", not ", value);
@@ -40,11 +49,11 @@ class Checks {
 };
 
 void check_model(const Config& c, const Checks& check) {
-  check.at_least<std::int64_t>("embed_dim", c.embed_dim, 1);
-  check.at_least<std::int64_t>("depth", c.depth, 1);
-  check.at_least<std::int64_t>("num_heads", c.num_heads, 1);
-  check.at_least<std::int64_t>("patch_size", c.patch_size, 1);
-  check.at_least<std::int64_t>("n_in_channels", c.n_in_channels, 1);
+  check.within<std::int64_t>("embed_dim", c.embed_dim, 1, kLargestExtent);
+  check.within<std::int64_t>("depth", c.depth, 1, kMostLayers);
+  check.within<std::int64_t>("num_heads", c.num_heads, 1, kLargestExtent);
+  check.within<std::int64_t>("patch_size", c.patch_size, 1, kLargestExtent);
+  check.within<std::int64_t>("n_in_channels", c.n_in_channels, 1, kLargestExtent);
   check.fraction("dropout", c.dropout);
   check.at_least<std::int64_t>("n_out_channels", c.n_out_channels, 1);
   ISOBAR_CHECK(c.n_out_channels <= c.n_in_channels, check.where("n_out_channels"), " must be at most n_in_channels (",
@@ -55,6 +64,7 @@ void check_model(const Config& c, const Checks& check) {
   ISOBAR_CHECK(head_dim % 8 == 0 && head_dim <= 128, check.where("embed_dim"),
                " divided by num_heads must be a multiple of 8 up to 128, not ", head_dim);
   for (const std::int64_t extent : c.img_size) {
+    check.within("img_size", extent, std::int64_t{0}, kLargestExtent);
     ISOBAR_CHECK(extent >= c.patch_size && extent % c.patch_size == 0, check.where("img_size"),
                  " must be a multiple of patch_size (", c.patch_size, "), not ", extent);
   }

@@ -164,6 +164,12 @@ TEST_CASE("values that cannot be are refused with their key") {
       {"embed_dim=390", "embed_dim"},
       {"embed_dim=32", "embed_dim"},  // head_dim 4
       {"embed_dim=1280", "embed_dim"},
+      {"embed_dim=2305843009213693952", "embed_dim"},
+      {"num_heads=18014398509481984", "num_heads"},
+      {"depth=1000000000", "depth"},
+      {"patch_size=2000000", "patch_size"},
+      {"img_size=[360,8000000]", "img_size"},
+      {"n_in_channels=1000000000", "n_in_channels"},
       {"num_heads=0", "num_heads"},
       {"patch_size=7", "img_size"},
       {"img_size=[4,8]", "img_size"},

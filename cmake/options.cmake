@@ -3,6 +3,7 @@
 set(ISOBAR_CUDA AUTO CACHE STRING "CUDA kernels: AUTO (on when nvcc is found), ON, OFF")
 option(ISOBAR_EMULATOR "Build the CUDA kernels for the CPU emulator too (tests, --device emulator)" ON)
 option(ISOBAR_TESTS "Build the tests" ON)
+option(ISOBAR_FUZZ "Link libFuzzer into tests/fuzz; needs clang" OFF)
 option(ISOBAR_WERROR "Treat warnings as errors" ON)
 set(ISOBAR_SANITIZE "" CACHE STRING "Sanitizers: empty, address,undefined or thread")
 
@@ -69,6 +70,13 @@ if(ISOBAR_SANITIZE)
   set(ISOBAR_SANITIZE_FLAGS -fsanitize=${ISOBAR_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined
       -Wno-maybe-uninitialized)
   target_link_options(isobar_flags INTERFACE -fsanitize=${ISOBAR_SANITIZE})
+endif()
+if(ISOBAR_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "ISOBAR_FUZZ needs clang: -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_C_COMPILER=clang")
+  endif()
+  set(ISOBAR_SANITIZE_FLAGS -fsanitize=fuzzer-no-link,${ISOBAR_SANITIZE} -fno-omit-frame-pointer
+      -fno-sanitize-recover=undefined)
 endif()
 # The CPU kernels they look at: of one instruction set, which every machine has. ThreadSanitizer looks at none: it does
 # not know OpenMP's barriers and would report the right as wrong.

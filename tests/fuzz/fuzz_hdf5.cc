@@ -1,0 +1,38 @@
+// An HDF5 file of any bytes is a data set whose steps can be read, whole and cropped, or an Error.
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "data/era5.h"
+#include "kernels/common/check.h"
+#include "tests/fuzz/input_file.h"
+
+namespace {
+
+constexpr std::int64_t kMostValues = 1 << 20;  // of a step: the memory is the caller's, not the parser's
+
+void read_first_and_last(const isobar::Era5Options& options) {
+  const isobar::Era5Dataset dataset(options);
+  if (dataset.values() > kMostValues) return;
+  std::vector<float> step(static_cast<std::size_t>(dataset.values()));
+  for (std::int64_t at : {std::int64_t{0}, dataset.steps() - 1}) {
+    try {
+      dataset.read_step(at, step.data());
+      dataset.time_of(at);
+    } catch (const isobar::Error&) {
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const isobar::testing::InputFile file(data, size);
+  for (std::int64_t crop : {0, 1}) {
+    try {
+      read_first_and_last({.paths = {file.path()}, .height = crop, .width = crop, .cache_bytes = 1 << 16});
+    } catch (const isobar::Error&) {
+    }
+  }
+  return 0;
+}

@@ -1,21 +1,25 @@
 // The whole model against PyTorch in fp64 (tests/golden/README.md): output, losses, every gradient, ten optimizer
 // steps, a forecast; in fp64 to 1e-10, in lower precisions by the 2x rule, on every device that this machine has.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 
-#include "engine/safetensors.h"
+#include "data/scores.h"
 #include "engine/tape.h"
 #include "kernels/common/cuda_runtime.h"
 #include "models/trainer.h"
 #include "models/weights.h"
+#include "tests/golden_file.h"
 #include "tests/testing.h"
 
 namespace isobar {
 namespace {
 
-const std::string kGolden = std::string(ISOBAR_SOURCE_DIR) + "/tests/golden/";
+using testing::Golden;
+using testing::kGolden;
 constexpr double kExact = 1e-10;
 
 struct Arithmetic {
@@ -33,27 +37,6 @@ std::vector<Arithmetic> low_precisions() {
   }
   return all;
 }
-
-class Golden {
- public:
-  explicit Golden(const std::string& name) : file_(kGolden + name + ".safetensors") {}
-
-  std::vector<double> values(const std::string& name) const {
-    const TensorBytes& tensor = file_.at(name);
-    std::vector<double> out(static_cast<std::size_t>(elements_of(tensor.info)));
-    copy_elements(tensor, DType::fp64, reinterpret_cast<std::byte*>(out.data()));
-    return out;
-  }
-  std::vector<float> floats(const std::string& name) const {
-    const std::vector<double> wide = values(name);
-    return {wide.begin(), wide.end()};
-  }
-  nlohmann::json metadata(const std::string& key) const { return nlohmann::json::parse(file_.metadata().at(key)); }
-  std::vector<std::string> parameters() const { return metadata("parameters").get<std::vector<std::string>>(); }
-
- private:
-  SafetensorsFile file_;
-};
 
 Config config_of(const Golden& golden, Arithmetic arithmetic, const nlohmann::json& more = {}) {
   nlohmann::ordered_json all = golden.metadata("config");
@@ -214,6 +197,48 @@ TEST_CASE("a tiny ViT equals PyTorch in fp64: output, losses, every gradient") {
   for (const char* kind : {"weighted_mse", "relative_l2_weighted"})
     check_exact(kind, run_vit(golden, fp64, {{"loss", kind}, {"channel_weights", channels}}, rows).loss,
                 golden.values(std::string("loss.") + kind));
+}
+
+TEST_CASE("RMSE, ACC and the gradients of every loss in a forecast equal PyTorch's in fp64") {
+  const Golden golden("vit");
+  const auto [batch, channels, height, width] = std::array<std::int64_t, 4>{3, 4, 6, 10};
+  const auto on_cpu = [](const std::vector<double>& values, const Shape& shape) {
+    Tensor t = Tensor::empty(shape, DType::fp64, Device{});
+    t.set_values(values);
+    return t;
+  };
+  const Shape shape{batch, channels, height, width};
+  const Tensor output = on_cpu(golden.values("output"), shape), target = on_cpu(golden.values("target"), shape);
+  for (const std::string kind : {"relative_l2", "weighted_mse", "relative_l2_weighted"}) {
+    const Config config = config_of(golden, {{DeviceKind::cpu}, DType::fp64},
+                                    {{"loss", kind}, {"channel_weights", golden.values("channel_weights")}});
+    const Forecaster forecaster(config, plain_grid(config, golden.values("row_weights")), Device{});
+    const Tensor gradient = Tensor::zeros(shape, DType::fp64, Device{}), leaf = make_leaf(output, gradient);
+    Tape tape;
+    Tensor loss;
+    {
+      const TapeScope recording(tape);
+      loss = forecaster.loss(leaf, target);
+    }
+    leaf.leaf()->touched = false;
+    tape.backward(loss, on_cpu({1}, {1}));
+    check_exact("output gradient of " + kind, gradient.to_vector(), golden.values("output_gradient." + kind));
+    if (kind != "relative_l2") continue;
+
+    const std::vector<double> sums = forecaster.scores(output, target);  // [B, C, 4]
+    ScoreTotals pooled(channels, height * width);
+    pooled.add(sums);
+    check_exact("rmse", pooled.rmse(), golden.values("rmse"));
+    check_exact("rmse of the tutorial", pooled.mean_sample_rmse(), golden.values("rmse_tutorial"));
+    std::vector<double> acc(static_cast<std::size_t>(channels), 0.0);  // the mean of the samples'
+    for (std::int64_t b = 0; b < batch; ++b) {
+      ScoreTotals sample(channels, height * width);
+      sample.add(
+          std::span(sums).subspan(static_cast<std::size_t>(4 * channels * b), static_cast<std::size_t>(4 * channels)));
+      for (std::size_t c = 0; c < acc.size(); ++c) acc[c] += sample.acc()[c] / static_cast<double>(batch);
+    }
+    check_exact("acc", acc, golden.values("acc"));
+  }
 }
 
 TEST_CASE("recomputed activations give the same bits") {

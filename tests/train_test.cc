@@ -1,5 +1,4 @@
 // Whole runs of the command on small data: what a run leaves behind, resuming bit for bit, forecasts.
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,11 +21,14 @@
 #include "engine/atomic_file.h"
 #include "engine/safetensors.h"
 #include "kernels/common/cuda_runtime.h"
+#include "tests/isobar_command.h"
 #include "tests/testing.h"
 
 using isobar::read_file;
 using isobar::testing::Approx;
 using isobar::testing::ContainsSubstring;
+using isobar::testing::isobar_command;
+using isobar::testing::Outcome;
 namespace fs = std::filesystem;
 using nlohmann::json;
 
@@ -84,6 +86,7 @@ class Playground {
   Playground(const Playground&) = delete;
   Playground& operator=(const Playground&) = delete;
 
+  operator const fs::path&() const { return path_; }
   std::string operator/(const std::string& name) const { return (path_ / name).string(); }
   std::string train(const std::string& run, const std::string& more = "") const {
     return "train --config " + *this / "small.json" + " --data " + *this / "data" + " --run-dir " + *this / run +
@@ -93,27 +96,6 @@ class Playground {
  private:
   fs::path path_;
 };
-
-struct Outcome {
-  int status = 0;
-  std::string out, err;
-};
-
-// Starts `isobar ARGUMENTS` and waits for it; `meanwhile` runs beside it with its process id.
-Outcome isobar_command(const Playground& playground, const std::string& arguments,
-                       const std::function<void(pid_t)>& meanwhile = {}) {
-  const std::string out = playground / "out", err = playground / "err";
-  const pid_t child = fork();
-  if (child == 0) {
-    const std::string command = std::string("exec ") + ISOBAR_BINARY + " " + arguments + " >" + out + " 2>" + err;
-    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
-    _exit(127);
-  }
-  if (meanwhile) meanwhile(child);
-  int status = 0;
-  waitpid(child, &status, 0);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), read_file(out), read_file(err)};
-}
 
 void check_error(const Outcome& outcome, const std::string& words) {
   CHECK(outcome.status == 1);

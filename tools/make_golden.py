@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/*.safetensors: what PyTorch computes in fp64 for a tiny ViT, and how far PyTorch itself strays
-from that in fp32, bf16 and fp16. The tests read the files; nobody needs PyTorch to run them.
+"""Makes tests/golden/*.safetensors: what PyTorch computes in fp64 for a tiny ViT and for whole small runs, and how far
+PyTorch itself strays from that in fp32, bf16 and fp16. The tests read the files; nobody needs PyTorch to run them.
 
     pip install torch numpy                    (made with 2.15; any PyTorch 2 gives the same numbers to ~1e-15)
     python3 tools/make_golden.py               writes tests/golden/
@@ -10,12 +10,14 @@ Inputs and initial weights are representable in fp32 (stored as F32), so that ev
 numbers. tests/golden/README.md lists every tensor.
 """
 import argparse
+import datetime
 import json
 import math
 import pathlib
 
 import torch
 
+import reference_run
 import reference_vit as reference
 import safetensors_file
 
@@ -219,6 +221,136 @@ def forecast_case(generator, model, steps=4):
     return {"initial": initial.float(), "mean": mean, "std": std, "forecast": torch.stack(forecasts)}
 
 
+# Whole runs. Stored fields are larger than the grid that the model sees; steps are six hours apart.
+FULL_HEIGHT, FULL_WIDTH = HEIGHT + 1, WIDTH + 1
+NAMES = ["u10", "v10", "t2m"]
+FILES = {  # steps and the time of the first: a leap day, half hours, a turn of the year
+    "train/2000": (9, datetime.datetime(2000, 2, 27, 0, 30)),
+    "train/2001": (10, datetime.datetime(2001, 6, 1, 5)),
+    "valid/2002": (9, datetime.datetime(2002, 10, 20, 18)),
+    "test/2003": (8, datetime.datetime(2003, 12, 31, 6)),
+}
+LATITUDES = [75.0, 50.0, 25.0, 0.0, -25.0, -50.0, -75.0]
+LONGITUDES = [30.0 * i for i in range(FULL_WIDTH)]
+HOURS = 6
+RUN_KEYS = {"img_size": [HEIGHT, WIDTH], "patch_size": PATCH, "n_in_channels": 3, "n_out_channels": 3,
+            "channel_names": NAMES, "embed_dim": 2 * HEAD_DIM, "num_heads": 2, "depth": 2, "dropout": 0.0,
+            "predict_change": False, "time_features": False, "dt": 1, "sampler": "all_pairs", "limit_nsamples": None,
+            "limit_nsamples_val": None, "seed": 0, "loss": "relative_l2", "channel_weights": None, "optimizer": "adam",
+            "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.0, "grad_clip": 0.0, "grad_accumulation": 1, "warmup": 0,
+            "lr_schedule": "cosine", "batch_lr_scaling": "none", "reference_batch_size": 16, "validate_every": 0}
+RUNS = {
+    # All that isobar adds to the tutorial: 11 of 15 samples in 2 iterations an epoch, the last epoch half done; 5
+    # of 7 samples of validation in batches of 2, 2 and 1.
+    "weather": RUN_KEYS | {"depth": 3, "dropout": 0.2, "predict_change": True, "time_features": True, "dt": 2,
+                           "limit_nsamples": 11, "limit_nsamples_val": 5, "seed": 7, "loss": "weighted_mse",
+                           "channel_weights": [1.0, 0.5, 2.0], "optimizer": "adamw", "weight_decay": 0.1,
+                           "grad_clip": 0.7, "global_batch_size": 4, "grad_accumulation": 2, "num_iters": 9, "lr": 8e-3,
+                           "warmup": 3, "batch_lr_scaling": "sqrt", "validate_every": 4},
+    # The tutorial's ways: its sampler, loss, schedule and latitudes; two of three channels are forecast.
+    "tutorial": RUN_KEYS | {"n_out_channels": 2, "sampler": "tutorial", "global_batch_size": 5, "num_iters": 7,
+                            "lr": 1e-3, "batch_lr_scaling": "linear", "reference_batch_size": 2},
+    # fp16, of whose first gradients two are too large for the loss scale: see fp16_case.
+    "fp16": RUN_KEYS | {"loss": "weighted_mse", "channel_weights": [1.0, 1.0, 1.0], "global_batch_size": 5,
+                        "num_iters": 8, "lr": 1e-3, "warmup": 4},
+}
+FIRST_LOSS_SCALE, FP16_MAX = 65536.0, 65504.0
+
+
+def run_data(generator):
+    """Fields that remember the step before, each channel with its mean and spread: {name: [T, C, H', W']} and the rest."""
+    shape = (3, FULL_HEIGHT, FULL_WIDTH)
+    draw = lambda: torch.randn(shape, generator=generator, dtype=torch.float64)
+    mean, std = torch.tensor([1.5, -0.75, 280.0]).double(), torch.tensor([6.0, 4.5, 14.0]).double()
+    climate, fields = 0.5 * draw(), {}
+    for name, (steps, _) in FILES.items():
+        state, stack = draw(), []
+        for _ in range(steps):
+            stack.append((climate + state) * std[:, None, None] + mean[:, None, None])
+            state = 0.8 * state.roll(1, 2) + 0.6 * draw()
+        fields[name] = torch.stack(stack).float()
+    climate = climate * std[:, None, None] + mean[:, None, None]
+    return fields, {"means": mean, "stds": std, "time_means": climate.float()}
+
+
+def data_of(fields, statistics, described):
+    """As reference_run takes it; described: with latitudes and times."""
+    def files(folder):
+        found = []
+        for name, (steps, start) in FILES.items():
+            times = [start + datetime.timedelta(hours=HOURS * i) for i in range(steps)] if described else None
+            if name.startswith(folder):
+                found.append(reference_run.File(fields[name], times))
+        return found
+
+    return reference_run.Data(files("train"), files("valid"), files("test"), **statistics,
+                              latitudes=torch.tensor(LATITUDES, dtype=torch.float64) if described else None)
+
+
+def deviations(ours, exact, relative=True):
+    """Largest |ours - exact| (/ |exact|) of all numbers in two like trees."""
+    if isinstance(exact, dict):
+        return max(deviations(ours[key], exact[key], relative) for key in exact)
+    if isinstance(exact, (list, tuple)):
+        return max(deviations(a, b, relative) for a, b in zip(ours, exact))
+    return abs(ours - exact) / (abs(exact) if relative else 1)
+
+
+def figures(log, scores=None):
+    """All numbers of a run that rounding errors move relative to their size."""
+    numbers = [[[line[key] for line in log["train"]] for key in ("loss", "grad_norm")],
+               [[line[key] for line in log["valid"]] for key in ("loss", "rmse", "persistence_rmse", "rmse_tutorial")]]
+    return numbers if scores is None else numbers + [scores["rmse"], scores["persistence_rmse"]]
+
+
+def run_of(config, data, starts, steps, **how):
+    """The run, its log and picture at the end, then the forecast of its best weights and its scores."""
+    run = reference_run.Run(config, data, **how)
+    log, picture = run.train(), run.picture()
+    run.last_weights = {key: value.clone() for key, value in run.model.state_dict().items()}
+    run.model.load_state_dict(run.best_weights)
+    forecast, scores = run.roll_out(starts, steps)
+    return run, log, picture, forecast, scores
+
+
+def run_case(generator, config, data, starts, steps):
+    """A run in fp64, and how far fp32 strays from it at most in REPEATS draws of its rounding errors: relatively, of ACC
+    absolutely, of fields in standard deviations."""
+    initial = reference_run.Run(config, data).model.state_dict()
+    run, log, picture, forecast, scores = run_of(config, data, starts, steps)
+    tensors = {f"picture.{key}": value for key, value in picture.items()} | {"forecast": forecast}
+    for when, weights in (("initial", initial), ("final", run.last_weights)):
+        tensors |= {f"{when}.{name}": value.float() for name, value in weights.items()}
+
+    apart = lambda a, b: ((a.double() - b) / run.stds[:b.shape[-3], None, None]).abs().max().item()
+    acc = lambda scores: [scores["acc"], scores["persistence_acc"]]
+    yard = {"figures": [], "acc": [], "fields": []}
+    for _ in range(REPEATS):
+        _, log32, picture32, forecast32, scores32 = run_of(config, data, starts, steps, dtype=torch.float32,
+                                                           rounding=generator)
+        yard["figures"].append(deviations(figures(log32, scores32), figures(log, scores)))
+        yard["acc"].append(deviations(acc(scores32), acc(scores), relative=False))
+        yard["fields"].append(max(apart(picture32["forecast"], picture["forecast"]), apart(forecast32, forecast)))
+    return tensors, {"config": config, "log": log, "starts": starts, "steps": steps, "scores": scores,
+                     "yardstick": {kind: max(values) for kind, values in yard.items()}}
+
+
+def fp16_case(generator, config, data):
+    """fp16: the weights of the loss are such that the first two updates overflow, by a factor of 2.8 and 1.4."""
+    probe = reference_run.Run(config, data)
+    probe.train()
+    weight = 2.8 * FP16_MAX / (probe.largest_gradient[0] * FIRST_LOSS_SCALE)
+    config = config | {"channel_weights": [float(torch.tensor(weight).half())] * 3}
+    run = reference_run.Run(config, data, skipped=(0, 1))
+    log = run.train()
+    scale = [FIRST_LOSS_SCALE / 2**min(i, 2) for i in range(config["num_iters"])]
+    margin = [g * s / FP16_MAX for g, s in zip(run.largest_gradient, scale)]
+    assert all((m > 1.3) if i < 2 else (m < 0.8) for i, m in enumerate(margin)), margin
+    how = {"dtype": torch.float32, "autocast": torch.float16, "skipped": (0, 1), "rounding": generator}
+    yard = max(deviations(figures(reference_run.Run(config, data, **how).train()), figures(log)) for _ in range(REPEATS))
+    return {}, {"config": config, "log": log, "loss_scales": scale, "skipped": [1, 2], "yardstick": {"figures": yard}}
+
+
 def write(tensors, path, **metadata):
     safetensors_file.save(tensors, path, **metadata)
     print(f"{path.name}: {len(tensors)} tensors, {path.stat().st_size} bytes")
@@ -245,6 +377,19 @@ def main():
           config=config | {"embed_dim": HEAD_DIM, "depth": 1, "num_heads": 1, "predict_change": True,
                            "time_features": True})
     write(forecast_case(generator, model), out / "forecast.safetensors", config=config)
+
+    fields, statistics = run_data(generator)
+    times = {name: [steps, f"hours since {start}"] for name, (steps, start) in FILES.items()}
+    write(fields | statistics, out / "run_data.safetensors", channels=NAMES, latitudes=LATITUDES, hours=HOURS,
+          longitudes=LONGITUDES, times={name: start for name, (_, start) in times.items()})
+    described, bare = (data_of(fields, statistics, known) for known in (True, False))
+    for name, data, starts, steps in (("weather", described, [1, 3], 2), ("tutorial", bare, [2], 1)):
+        tensors, metadata = run_case(generator, RUNS[name], data, starts, steps)
+        if name == "weather":  # the weights of one run are enough
+            tensors = {key: value for key, value in tensors.items() if key.split(".")[0] not in ("initial", "final")}
+        write(tensors, out / f"run_{name}.safetensors", **metadata)
+    tensors, metadata = fp16_case(generator, RUNS["fp16"], bare)
+    write(tensors, out / "run_fp16.safetensors", **metadata)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,62 @@
 """The NERSC tutorial's vision transformer in PyTorch, written from its published description: the oracle of
 tools/make_golden.py and the opponent in bench/cpu_step.py. Parameter names and layouts are those of its state_dict.
-Drop rates are left out: they are 0 in every configuration that the tutorial ships.
+A forward pass that is given Drops draws isobar's masks: kernels/common/rng.h has the generator, kernels/dropout.h and
+kernels/attention.h say which number decides on which element, models/vit.cc numbers the places.
 """
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 LAYERNORM_EPS = 1e-6
+
+
+def philox(seed, stream, blocks):
+    """Philox 4x32 with 10 rounds (Salmon et al. 2011): blocks [n] -> words [n, 4], as uint64 below 2^32."""
+    low, word = np.uint64(0xFFFFFFFF), np.uint64(32)
+    blocks = np.asarray(blocks, np.uint64)
+    c = [blocks & low, blocks >> word, np.full_like(blocks, stream & 0xFFFFFFFF), np.full_like(blocks, stream >> 32)]
+    keys = [seed & 0xFFFFFFFF, seed >> 32]
+    for _ in range(10):
+        first, third = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)  # 32 x 32 bits: no overflow
+        c = [(third >> word) ^ c[1] ^ np.uint64(keys[0]), third & low,
+             (first >> word) ^ c[3] ^ np.uint64(keys[1]), first & low]
+        keys = [(keys[0] + 0x9E3779B9) & 0xFFFFFFFF, (keys[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return np.stack(c, 1)
+
+
+class Drops:
+    """The masks of one forward pass: dropout, attention dropout and drop path, which rises from 0 to `rate`."""
+
+    EMBEDDING, ATTENTION, PROJECTION, ATTENTION_PATH, HIDDEN, OUTPUT, MLP_PATH = 0, 8, 9, 10, 11, 12, 13
+
+    def __init__(self, rate, depth, seed, stream):
+        self.rate, self.depth, self.seed, self.stream = rate, depth, seed, stream
+
+    def __call__(self, x, site, block=0):
+        return x * self._factors(x.shape, self.rate, site + 8 * block).to(x.dtype)
+
+    def path(self, x, site, block):
+        factors = self._factors(x.shape[:1], self.rate * block / (self.depth - 1), site + 8 * block)
+        return x * factors.to(x.dtype).reshape(-1, *[1] * (x.dim() - 1))
+
+    def _factors(self, shape, rate, site):
+        """0 or 1 / (1 - rate) for every element, row-major."""
+        count, rate = int(np.prod(shape)), float(np.float32(rate))
+        bits = philox(self.seed, self.stream + site, np.arange((count + 3) // 4)).reshape(-1)[:count]
+        return torch.from_numpy((bits >= int(rate * 2**32)) / (1 - rate)).reshape(shape)
+
+
+class NoDrops:
+    """A forecast: nothing is dropped."""
+
+    rate = 0
+
+    def __call__(self, x, site, block=0):
+        return x
+
+    def path(self, x, site, block):
+        return x
 
 
 class PatchEmbed(nn.Module):
@@ -26,12 +76,17 @@ class Attention(nn.Module):
         self.num_heads = num_heads
         self.q, self.k, self.v, self.proj = (nn.Linear(embed_dim, embed_dim) for _ in range(4))
 
-    def forward(self, x):
+    def forward(self, x, drops=NoDrops(), block=0):
         def heads(t):  # [B, N, E] -> [B, heads, N, E / heads]
             return t.unflatten(2, (self.num_heads, -1)).transpose(1, 2)
 
-        y = F.scaled_dot_product_attention(heads(self.q(x)), heads(self.k(x)), heads(self.v(x)))
-        return self.proj(y.transpose(1, 2).flatten(2))
+        q, k, v = heads(self.q(x)), heads(self.k(x)), heads(self.v(x))
+        if drops.rate:
+            scores = q @ k.transpose(2, 3) / (q.shape[-1]**0.5)
+            y = drops(scores.softmax(-1), Drops.ATTENTION, block) @ v
+        else:
+            y = F.scaled_dot_product_attention(q, k, v)
+        return drops(self.proj(y.transpose(1, 2).flatten(2)), Drops.PROJECTION, block)
 
 
 class Mlp(nn.Module):
@@ -40,8 +95,9 @@ class Mlp(nn.Module):
         self.fc1 = nn.Linear(embed_dim, 4 * embed_dim)
         self.fc2 = nn.Linear(4 * embed_dim, embed_dim)
 
-    def forward(self, x):
-        return self.fc2(F.gelu(self.fc1(x)))  # the exact GELU, by erf
+    def forward(self, x, drops=NoDrops(), block=0):
+        hidden = drops(F.gelu(self.fc1(x)), Drops.HIDDEN, block)  # the exact GELU, by erf
+        return drops(self.fc2(hidden), Drops.OUTPUT, block)
 
 
 class Block(nn.Module):
@@ -52,9 +108,9 @@ class Block(nn.Module):
         self.norm2 = nn.LayerNorm(embed_dim, eps=LAYERNORM_EPS)
         self.mlp = Mlp(embed_dim)
 
-    def forward(self, x):
-        x = x + self.attn(self.norm1(x))
-        return x + self.mlp(self.norm2(x))
+    def forward(self, x, drops=NoDrops(), block=0):
+        x = x + drops.path(self.attn(self.norm1(x), drops, block), Drops.ATTENTION_PATH, block)
+        return x + drops.path(self.mlp(self.norm2(x), drops, block), Drops.MLP_PATH, block)
 
 
 class ViT(nn.Module):
@@ -80,10 +136,10 @@ class ViT(nn.Module):
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
 
-    def forward(self, image):
-        x = self.patch_embed(image) + self.pos_embed
-        for block in self.blocks:
-            x = block(x)
+    def forward(self, image, drops=NoDrops()):
+        x = drops(self.patch_embed(image) + self.pos_embed, Drops.EMBEDDING)
+        for index, block in enumerate(self.blocks):
+            x = block(x, drops, index)
         (h, w), p = self.grid, self.patch_size
         x = self.head(self.norm(x)).unflatten(2, (p, p, self.out_channels)).unflatten(1, (h, w))
         x = x.permute(0, 5, 1, 3, 2, 4).flatten(4, 5).flatten(2, 3)  # [B, h, w, p, q, C] -> [B, C, h·p, w·q]

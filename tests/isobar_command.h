@@ -1,0 +1,37 @@
+// Runs the command as a user does, and keeps what it says.
+#pragma once
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "engine/atomic_file.h"
+
+namespace isobar::testing {
+
+struct Outcome {
+  int status = 0;  // minus the signal that ended it
+  std::string out, err;
+};
+
+// Starts `isobar ARGUMENTS` and waits for it; `meanwhile` runs beside it with its process id. Its output goes through
+// the files out and err of `folder`.
+inline Outcome isobar_command(const std::filesystem::path& folder, const std::string& arguments,
+                              const std::function<void(pid_t)>& meanwhile = {}) {
+  const std::string out = folder / "out", err = folder / "err";
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::string command = std::string("exec ") + ISOBAR_BINARY + " " + arguments + " >" + out + " 2>" + err;
+    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    _exit(127);
+  }
+  if (meanwhile) meanwhile(child);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), read_file(out), read_file(err)};
+}
+
+}  // namespace isobar::testing

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/machine.h"
 #include "bench/ops.h"
 #include "bench/peaks.h"
 #include "kernels/common/check.h"
@@ -24,6 +25,8 @@ namespace {
 struct Options {
   std::vector<std::string> ops;     // empty: all
   std::vector<std::string> shapes;  // one an op, or empty: the base ViT's
+  std::string sweep;                // which sizes take which values; empty: none
+  bool small = false;               // small shapes instead of the base ViT's
   std::string dtype = "fp32";
   std::string device = "cpu";
   std::string baseline;
@@ -35,12 +38,26 @@ struct Options {
 
 struct Result {
   std::string op, shape, dtype, device;
-  double seconds;
+  Timing timing;
   Cost cost;
   double floor_seconds;
   std::string baseline;
-  double baseline_seconds;
+  Timing baseline_timing;
+
+  double percent_of_floor() const { return 100 * floor_seconds / timing.median; }
+  double ratio_to_baseline() const { return timing.median / baseline_timing.median; }
 };
+
+// Why a result should not be believed; empty where nothing is known against it.
+std::string doubt_about(const Result& r) {
+  std::string doubt;
+  if (r.percent_of_floor() > 100)
+    doubt = "quicker than its floor: the peaks are too low, or operands stay in the caches";
+  if (r.timing.median > 1.25 * r.timing.least)
+    doubt += std::string(doubt.empty() ? "" : "; ") +
+             "noisy (the median is more than 1.25 times the minimum): does the machine do something else?";
+  return doubt;
+}
 
 const Op& find_op(const std::string& name) {
   std::string known;
@@ -90,6 +107,58 @@ Shape parse_shape(const Op& op, const std::string& text) {
   return shape;
 }
 
+std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(at, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+// Sizes of a shape, by name, that take several values together.
+struct Sweep {
+  std::vector<std::string> dims;
+  std::vector<std::int64_t> values;
+};
+
+// "m=64:4096", doubling, or "q_tokens,kv_tokens=100,200,400".
+Sweep parse_sweep(const std::string& text) {
+  const auto number = [&](const std::string& digits) {
+    ISOBAR_CHECK(!digits.empty() && digits.size() <= 15 &&
+                     digits.find_first_not_of("0123456789") == std::string::npos && std::stoll(digits) > 0,
+                 "the sweep \"", text, "\" is none; it looks like m=64:4096 or q_tokens,kv_tokens=100,200,400");
+    return std::stoll(digits);
+  };
+  const std::size_t equals = std::min(text.find('='), text.size());
+  const std::string values = text.substr(std::min(equals + 1, text.size()));
+  Sweep sweep = {split(text.substr(0, equals), ','), {}};
+  if (const std::size_t colon = values.find(':'); colon != std::string::npos) {
+    const std::int64_t last = number(values.substr(colon + 1));
+    for (std::int64_t value = number(values.substr(0, colon)); value <= last; value *= 2) sweep.values.push_back(value);
+  } else {
+    for (const std::string& value : split(values, ',')) sweep.values.push_back(number(value));
+  }
+  ISOBAR_CHECK(!sweep.values.empty(), "the sweep \"", text, "\" ends before it begins");
+  return sweep;
+}
+
+// The shapes of one op: one, or one a value of the sweep.
+std::vector<Shape> shapes_of(const Op& op, const Shape& shape, const std::string& sweep_text) {
+  if (sweep_text.empty()) return {shape};
+  const Sweep sweep = parse_sweep(sweep_text);
+  const std::vector<std::string> dims = split(op.dims, ' ');
+  std::vector<Shape> shapes(sweep.values.size(), shape);
+  for (const std::string& name : sweep.dims) {
+    const auto found = std::find(dims.begin(), dims.end(), name);
+    ISOBAR_CHECK(found != dims.end(), "op ", op.name, " has no size \"", name, "\"; it has ", op.dims);
+    for (std::size_t i = 0; i < shapes.size(); ++i)
+      shapes[i][static_cast<std::size_t>(found - dims.begin())] = sweep.values[i];
+  }
+  return shapes;
+}
+
 // The named baseline of an op; none where the name is empty.
 std::optional<Baseline> find_baseline(const Op& op, const std::string& name) {
   if (name.empty()) return std::nullopt;
@@ -124,10 +193,11 @@ std::vector<Task> tasks_of(const Options& options, DType dtype, Device device) {
     const Op& op = find_op(names[i]);
     ISOBAR_CHECK(dtype == DType::fp32 || !op.fp32_only, "op ", op.name, " has no dtype ", name_of(dtype),
                  "; it has fp32");
-    tasks.push_back({.op = &op,
-                     .shape = options.shapes.empty() ? op.base_shape(batch) : parse_shape(op, options.shapes[i]),
-                     .dtype = dtype,
-                     .baseline = find_baseline(op, options.baseline)});
+    const Shape shape = !options.shapes.empty() ? parse_shape(op, options.shapes[i])
+                        : options.small         ? op.small_shape
+                                                : op.base_shape(batch);
+    for (const Shape& one : shapes_of(op, shape, options.sweep))
+      tasks.push_back({.op = &op, .shape = one, .dtype = dtype, .baseline = find_baseline(op, options.baseline)});
   }
   return tasks;
 }
@@ -140,51 +210,65 @@ Result time_task(const Task& task, Device device, const Peaks& peaks, Stopwatch&
                    .shape = to_text(task.shape),
                    .dtype = name_of(task.dtype),
                    .device = name_of(device.kind),
-                   .seconds = stopwatch.median(call.run),
+                   .timing = stopwatch.time(call.run),
                    .cost = call.cost,
                    .floor_seconds = call.cost.floor_seconds(peaks.bandwidth, peaks.flops),
                    .baseline = {},
-                   .baseline_seconds = 0};
+                   .baseline_timing = {}};
   if (task.baseline) {
     result.baseline = task.baseline->name;
-    result.baseline_seconds = stopwatch.median(task.baseline->prepare(problem, call.cost));
+    result.baseline_timing = stopwatch.time(task.baseline->prepare(problem, call.cost));
   }
   return result;
 }
 
-void print_json(const Result& r) {
+void print_json(const Result& r, const Machine& machine, const Peaks& peaks) {
   nlohmann::ordered_json line = {{"op", r.op},
                                  {"shape", r.shape},
                                  {"dtype", r.dtype},
                                  {"device", r.device},
-                                 {"microseconds", r.seconds * 1e6},
-                                 {"gbytes_per_second", r.cost.bytes / r.seconds * 1e-9},
-                                 {"tflops", r.cost.flops / r.seconds * 1e-12},
-                                 {"percent_of_floor", 100 * r.floor_seconds / r.seconds},
+                                 {"microseconds", r.timing.median * 1e6},
+                                 {"microseconds_min", r.timing.least * 1e6},
+                                 {"microseconds_max", r.timing.most * 1e6},
+                                 {"calls", r.timing.calls},
+                                 {"gbytes_per_second", r.cost.bytes / r.timing.median * 1e-9},
+                                 {"tflops", r.cost.flops / r.timing.median * 1e-12},
+                                 {"percent_of_floor", r.percent_of_floor()},
                                  {"baseline", nullptr},
-                                 {"ratio_to_baseline", nullptr}};
+                                 {"ratio_to_baseline", nullptr},
+                                 {"warning", nullptr},
+                                 {"cpu", machine.cpu},
+                                 {"instruction_set", machine.instruction_set},
+                                 {"threads", machine.threads},
+                                 {"commit", machine.commit},
+                                 {"peak_gbytes_per_second", peaks.bandwidth * 1e-9},
+                                 {"peak_tflops", peaks.flops * 1e-12},
+                                 {"peak_tflops_source", peaks.flops_source}};
   if (!r.baseline.empty()) {
     line["baseline"] = r.baseline;
-    line["ratio_to_baseline"] = r.seconds / r.baseline_seconds;
+    line["ratio_to_baseline"] = r.ratio_to_baseline();
   }
+  if (const std::string doubt = doubt_about(r); !doubt.empty()) line["warning"] = doubt;
   std::cout << line.dump() << std::endl;
 }
 
-void print_header(const Peaks& peaks, Device device) {
+void print_header(const Machine& machine, const Peaks& peaks, Device device) {
+  std::printf("%s, %s, %d threads, commit %s\n", machine.cpu.c_str(), machine.instruction_set.c_str(), machine.threads,
+              machine.commit.c_str());
   std::printf("peaks measured now on %s: copy %.1f GB/s, %s %.3f TFLOP/s\n", name_of(device.kind),
               peaks.bandwidth * 1e-9, peaks.flops_source, peaks.flops * 1e-12);
-  std::printf("%-18s %-24s %-5s %12s %9s %9s %10s  %s\n", "op", "shape", "dtype", "us", "GB/s", "TFLOP/s", "% of floor",
-              "time / baseline");
+  std::printf("%-18s %-24s %-5s %12s %12s %12s %9s %9s %10s  %s\n", "op", "shape", "dtype", "us", "min", "max", "GB/s",
+              "TFLOP/s", "% of floor", "time / baseline");
 }
 
 void print_row(const Result& r) {
-  std::printf("%-18s %-24s %-5s %12.1f %9.2f %9.4f %10.1f  ", r.op.c_str(), r.shape.c_str(), r.dtype.c_str(),
-              r.seconds * 1e6, r.cost.bytes / r.seconds * 1e-9, r.cost.flops / r.seconds * 1e-12,
-              100 * r.floor_seconds / r.seconds);
+  std::printf("%-18s %-24s %-5s %12.1f %12.1f %12.1f %9.2f %9.4f %10.1f  ", r.op.c_str(), r.shape.c_str(),
+              r.dtype.c_str(), r.timing.median * 1e6, r.timing.least * 1e6, r.timing.most * 1e6,
+              r.cost.bytes / r.timing.median * 1e-9, r.cost.flops / r.timing.median * 1e-12, r.percent_of_floor());
   if (r.baseline.empty()) {
     std::printf("-\n");
   } else {
-    std::printf("%.2f of %s\n", r.seconds / r.baseline_seconds, r.baseline.c_str());
+    std::printf("%.2f of %s\n", r.ratio_to_baseline(), r.baseline.c_str());
   }
   std::fflush(stdout);
 }
@@ -206,11 +290,14 @@ void run(const Options& options) {
   if (options.threads > 0) omp_set_num_threads(options.threads);
 
   Stopwatch stopwatch(device, options.seconds);
+  const Machine machine = this_machine();
   const Peaks peaks = measure_peaks(device, tasks[0].dtype, stopwatch);
-  if (!options.json) print_header(peaks, device);
+  if (!options.json) print_header(machine, peaks, device);
   for (const Task& task : tasks) {
     const Result result = time_task(task, device, peaks, stopwatch);
-    options.json ? print_json(result) : print_row(result);
+    options.json ? print_json(result, machine, peaks) : print_row(result);
+    if (const std::string doubt = doubt_about(result); !doubt.empty())
+      std::cerr << "isobar-bench: warning: " << result.op << ' ' << result.shape << " is " << doubt << std::endl;
   }
 }
 
@@ -223,6 +310,10 @@ int main(int argc, char** argv) {
   app.add_option("--op", options.ops, "What to time; repeatable; default: every op");
   app.add_option("--shape", options.shapes,
                  "Sizes like 4050x384, one an op; default: the base ViT's, batch 1 (GPU: 16)");
+  app.add_option("--sweep", options.sweep,
+                 "Several shapes an op: sizes by name and their values, like m=64:4096 (doubling) or "
+                 "q_tokens,kv_tokens=100,200,400");
+  app.add_flag("--small", options.small, "Small, ragged shapes instead of the base ViT's: whether everything runs");
   app.add_option("--dtype", options.dtype, "fp32, bf16 or fp16")->capture_default_str();
   app.add_option("--device", options.device, "cpu or cuda")->capture_default_str();
   app.add_option("--baseline", options.baseline, "Also time this and print the ratio: memcpy, and what --list names");

@@ -6,20 +6,30 @@
 #include <cmath>
 #include <utility>
 
+#include "bench/onednn.h"
 #include "kernels/adam.h"
 #include "kernels/attention.h"
 #include "kernels/column_sum.h"
 #include "kernels/common/check.h"
+#include "kernels/common/isa.h"
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
 #include "kernels/forecast_loss.h"
 #include "kernels/forecast_scores.h"
 #include "kernels/gelu.h"
 #include "kernels/gemm.h"
+#include "kernels/gemm_onednn.h"
 #include "kernels/grad_norm.h"
 #include "kernels/layernorm.h"
 #include "kernels/normalize.h"
 #include "kernels/patchify.h"
+
+// One op: begins the function that prepares it and lists it, with the members of Op that follow `prepare`. The kernel of the
+// same name is declared in kernels/; nothing else has to be edited.
+#define ISOBAR_BENCH(op, ...)                                                                             \
+  Call bench_##op(const Problem&);                                                                        \
+  [[maybe_unused]] const bool op##_is_listed = add_op({.name = #op, .prepare = bench_##op, __VA_ARGS__}); \
+  Call bench_##op(const Problem& p)
 
 // The call of a kernel whose arguments are the local variable `arguments`.
 #define ISOBAR_BENCH_CALL(name)                                                                            \
@@ -30,6 +40,15 @@
 namespace isobar::bench {
 namespace {
 
+std::vector<Op>& list() {
+  static std::vector<Op> all;
+  return all;
+}
+bool add_op(Op op) {
+  list().push_back(std::move(op));
+  return true;
+}
+
 constexpr std::int64_t kTokens = 4050, kEmbed = 384, kHidden = 1536, kHeads = 8, kHeadSize = 48;
 constexpr std::int64_t kFields = 20, kHeight = 360, kWidth = 720, kPatch = 8;
 constexpr std::int64_t kParameters = 23'832'960;
@@ -38,9 +57,46 @@ std::size_t bytes_of(std::int64_t n, DType dtype) {
   return static_cast<std::size_t>(n) * size_of(dtype);
 }
 
+// ---- the base ViT's shapes --------------------------------------------------------------------------------------------
+
+Shape activations(std::int64_t batch) {
+  return {batch * kTokens * kEmbed};
+}
+Shape hidden(std::int64_t batch) {
+  return {batch * kTokens * kHidden};
+}
+Shape samples(std::int64_t batch) {
+  return {batch, kTokens * kEmbed};
+}
+Shape rows(std::int64_t batch) {
+  return {batch * kTokens, kEmbed};
+}
+Shape heads(std::int64_t batch) {
+  return {batch, kHeads, kTokens, kTokens, kHeadSize};
+}
+Shape fields(std::int64_t batch) {
+  return {batch, kFields, kHeight, kWidth};
+}
+Shape patches(std::int64_t batch) {
+  return {batch, kFields, kHeight, kWidth, kPatch};
+}
+Shape parameters(std::int64_t) {
+  return {kParameters};
+}
+
+Shape hidden_rows(std::int64_t batch) {
+  return {batch * kTokens, kHidden};
+}
+Shape linear_shape(std::int64_t batch) {
+  return {batch * kTokens, kHidden, kEmbed};
+}
+Shape scalar(std::int64_t) {
+  return {1};
+}
+
 // ---- elementwise ----------------------------------------------------------------------------------------------------
 
-Call bench_cast(const Problem& p) {
+ISOBAR_BENCH(cast, .dims = "n", .base_shape = activations, .small_shape = {1001}) {
   auto& [memory, dtype, d] = p;
   const Cast arguments = {.n = d[0],
                           .x_dtype = DType::fp32,
@@ -50,13 +106,13 @@ Call bench_cast(const Problem& p) {
   return ISOBAR_BENCH_CALL(cast);
 }
 
-Call bench_fill(const Problem& p) {
+ISOBAR_BENCH(fill, .dims = "n", .base_shape = activations, .small_shape = {1001}) {
   auto& [memory, dtype, d] = p;
   const Fill arguments = {.n = d[0], .dtype = dtype, .value = 1, .y = memory.allocate(bytes_of(d[0], dtype))};
   return ISOBAR_BENCH_CALL(fill);
 }
 
-Call bench_add(const Problem& p) {
+ISOBAR_BENCH(add, .dims = "n", .base_shape = activations, .small_shape = {1001}) {
   auto& [memory, dtype, d] = p;
   const Add arguments = {.n = d[0],
                          .a_dtype = dtype,
@@ -68,7 +124,7 @@ Call bench_add(const Problem& p) {
   return ISOBAR_BENCH_CALL(add);
 }
 
-Call bench_add_row(const Problem& p) {
+ISOBAR_BENCH(add_row, .dims = "groups n", .base_shape = samples, .small_shape = {3, 77}) {
   auto& [memory, dtype, d] = p;
   const std::int64_t n = d[0] * d[1];
   const AddRow arguments = {.groups = d[0],
@@ -82,7 +138,7 @@ Call bench_add_row(const Problem& p) {
   return ISOBAR_BENCH_CALL(add_row);
 }
 
-Call bench_scale(const Problem& p) {
+ISOBAR_BENCH(scale, .dims = "n", .base_shape = activations, .small_shape = {1001}) {
   auto& [memory, dtype, d] = p;
   const Scale arguments = {.n = d[0],
                            .dtype = dtype,
@@ -92,14 +148,16 @@ Call bench_scale(const Problem& p) {
   return ISOBAR_BENCH_CALL(scale);
 }
 
-Call bench_gelu_fwd(const Problem& p) {
+ISOBAR_BENCH(gelu_fwd, .dims = "n", .base_shape = hidden, .small_shape = {1001},
+             .baselines = {memcpy_baseline(), {"onednn", onednn_gelu_fwd}}) {
   auto& [memory, dtype, d] = p;
   const GeluFwd arguments = {
       .n = d[0], .dtype = dtype, .x = memory.uniform(d[0], dtype, -3, 3), .y = memory.allocate(bytes_of(d[0], dtype))};
   return ISOBAR_BENCH_CALL(gelu_fwd);
 }
 
-Call bench_gelu_bwd(const Problem& p) {
+ISOBAR_BENCH(gelu_bwd, .dims = "n", .base_shape = hidden, .small_shape = {1001},
+             .baselines = {memcpy_baseline(), {"onednn", onednn_gelu_bwd}}) {
   auto& [memory, dtype, d] = p;
   const GeluBwd arguments = {.n = d[0],
                              .dtype = dtype,
@@ -109,7 +167,7 @@ Call bench_gelu_bwd(const Problem& p) {
   return ISOBAR_BENCH_CALL(gelu_bwd);
 }
 
-Call bench_dropout(const Problem& p) {
+ISOBAR_BENCH(dropout, .dims = "n", .base_shape = activations, .small_shape = {1001}) {
   auto& [memory, dtype, d] = p;
   const Dropout arguments = {.n = d[0],
                              .dtype = dtype,
@@ -120,7 +178,7 @@ Call bench_dropout(const Problem& p) {
   return ISOBAR_BENCH_CALL(dropout);
 }
 
-Call bench_drop_path(const Problem& p) {
+ISOBAR_BENCH(drop_path, .dims = "batch n", .base_shape = samples, .small_shape = {3, 77}) {
   auto& [memory, dtype, d] = p;
   const std::int64_t n = d[0] * d[1];
   const DropPath arguments = {.batch = d[0],
@@ -135,7 +193,7 @@ Call bench_drop_path(const Problem& p) {
 
 // ---- rows -----------------------------------------------------------------------------------------------------------
 
-Call bench_column_sum(const Problem& p) {
+ISOBAR_BENCH(column_sum, .dims = "rows cols", .base_shape = hidden_rows, .small_shape = {7, 33}) {
   auto& [memory, dtype, d] = p;
   const ColumnSum arguments = {.rows = d[0],
                                .cols = d[1],
@@ -147,7 +205,8 @@ Call bench_column_sum(const Problem& p) {
 }
 
 // With the residual add: the stream is fp32, the branch and the output have the op's dtype.
-Call bench_layernorm_fwd(const Problem& p) {
+ISOBAR_BENCH(layernorm_fwd, .dims = "rows cols", .base_shape = rows, .small_shape = {7, 33},
+             .baselines = {memcpy_baseline(), {"onednn", onednn_layernorm_fwd}}) {
   auto& [memory, dtype, d] = p;
   const std::int64_t rows = d[0], cols = d[1], n = rows * cols;
   const LayernormFwd arguments = {.rows = rows,
@@ -165,7 +224,8 @@ Call bench_layernorm_fwd(const Problem& p) {
   return ISOBAR_BENCH_CALL(layernorm_fwd);
 }
 
-Call bench_layernorm_bwd(const Problem& p) {
+ISOBAR_BENCH(layernorm_bwd, .dims = "rows cols", .base_shape = rows, .small_shape = {7, 33},
+             .baselines = {memcpy_baseline(), {"onednn", onednn_layernorm_bwd}}) {
   auto& [memory, dtype, d] = p;
   const std::int64_t rows = d[0], cols = d[1], n = rows * cols;
   const LayernormBwd arguments = {.rows = rows,
@@ -200,12 +260,6 @@ Gemm linear(Memory& memory, DType dtype, std::int64_t m, std::int64_t n, std::in
           .c = memory.allocate(bytes_of(m * n, dtype))};
 }
 
-Call bench_gemm(const Problem& p) {
-  auto& [memory, dtype, d] = p;
-  const Gemm arguments = linear(memory, dtype, d[0], d[1], d[2]);
-  return ISOBAR_BENCH_CALL(gemm);
-}
-
 // The same product by oneDNN's own entry point.
 std::function<void()> dnnl_gemm(const Problem& p, const Cost&) {
   auto& [memory, dtype, d] = p;
@@ -217,6 +271,22 @@ std::function<void()> dnnl_gemm(const Problem& p, const Cost&) {
                                    static_cast<const float*>(g.b), g.k, 0.0f, static_cast<float*>(g.c), g.n);
     ISOBAR_CHECK(status == dnnl_success, "dnnl_sgemm failed with status ", static_cast<int>(status));
   };
+}
+
+// By oneDNN in fp32 and in bf16, which it computes with AVX512_BF16 or AMX where the CPU has them.
+std::function<void()> onednn_gemm(const Problem& p, const Cost& cost) {
+  auto& [memory, dtype, d] = p;
+  if (dtype != DType::bf16) return dnnl_gemm(p, cost);
+  ISOBAR_CHECK(memory.device().kind == DeviceKind::cpu && cpu::best_isa() == cpu::Isa::avx512,
+               "the baseline onednn multiplies bf16 on CPUs with AVX-512 only");
+  return [g = linear(memory, dtype, d[0], d[1], d[2])] { cpu::gemm_onednn(g); };
+}
+
+ISOBAR_BENCH(gemm, .dims = "m n k", .base_shape = linear_shape, .small_shape = {5, 7, 9},
+             .baselines = {memcpy_baseline(), {"dnnl", dnnl_gemm}, {"onednn", onednn_gemm}}) {
+  auto& [memory, dtype, d] = p;
+  const Gemm arguments = linear(memory, dtype, d[0], d[1], d[2]);
+  return ISOBAR_BENCH_CALL(gemm);
 }
 
 AttentionShape attention_shape(const Shape& d) {
@@ -245,13 +315,30 @@ AttentionFwd attention(Memory& memory, DType dtype, const Shape& d) {
           .o_stride = stride};
 }
 
-Call bench_attention_fwd(const Problem& p) {
+// What attention costs at least where the scores are stored: its products as plain GEMMs, head by head.
+template <int kProducts>
+std::function<void()> gemms(const Problem& p, const Cost&) {
+  auto& [memory, dtype, d] = p;
+  const AttentionShape s = attention_shape(d);
+  const Gemm scores = linear(memory, dtype, s.q_tokens, s.kv_tokens, s.head_size);
+  Gemm values = linear(memory, dtype, s.q_tokens, s.head_size, s.kv_tokens);
+  values.a = scores.c;
+  return [=, device = memory.device()] {
+    for (std::int64_t head = 0; head < s.batch * s.heads; ++head) {
+      for (int i = 0; i < kProducts; ++i) ISOBAR_RUN(device, gemm, i % 2 == 0 ? scores : values);
+    }
+  };
+}
+
+ISOBAR_BENCH(attention_fwd, .dims = "batch heads q_tokens kv_tokens head_size", .base_shape = heads,
+             .small_shape = {1, 2, 17, 17, 8}, .baselines = {memcpy_baseline(), {"gemm", gemms<2>}}) {
   auto& [memory, dtype, d] = p;
   const AttentionFwd arguments = attention(memory, dtype, d);
   return ISOBAR_BENCH_CALL(attention_fwd);
 }
 
-Call bench_attention_bwd(const Problem& p) {
+ISOBAR_BENCH(attention_bwd, .dims = "batch heads q_tokens kv_tokens head_size", .base_shape = heads,
+             .small_shape = {1, 2, 17, 17, 8}, .baselines = {memcpy_baseline(), {"gemm", gemms<5>}}) {
   auto& [memory, dtype, d] = p;
   const AttentionFwd fwd = attention(memory, dtype, d);
   ISOBAR_RUN(memory.device(), attention_fwd, fwd);
@@ -282,20 +369,6 @@ Call bench_attention_bwd(const Problem& p) {
   return ISOBAR_BENCH_CALL(attention_bwd);
 }
 
-// What attention costs at least where the scores are stored: its products as plain GEMMs, head by head.
-std::function<void()> gemm_for_attention(const Problem& p, int products) {
-  auto& [memory, dtype, d] = p;
-  const AttentionShape s = attention_shape(d);
-  const Gemm scores = linear(memory, dtype, s.q_tokens, s.kv_tokens, s.head_size);
-  Gemm values = linear(memory, dtype, s.q_tokens, s.head_size, s.kv_tokens);
-  values.a = scores.c;
-  return [=, device = memory.device()] {
-    for (std::int64_t head = 0; head < s.batch * s.heads; ++head) {
-      for (int i = 0; i < products; ++i) ISOBAR_RUN(device, gemm, i % 2 == 0 ? scores : values);
-    }
-  };
-}
-
 // ---- patches, normalisation, losses ---------------------------------------------------------------------------------
 
 void check_patches(const Shape& d) {
@@ -303,7 +376,8 @@ void check_patches(const Shape& d) {
                " cannot be cut into patches of ", d[4], " x ", d[4]);
 }
 
-Call bench_patchify(const Problem& p) {
+ISOBAR_BENCH(patchify, .dims = "batch channels height width patch", .base_shape = patches,
+             .small_shape = {1, 3, 4, 6, 2}) {
   auto& [memory, dtype, d] = p;
   check_patches(d);
   const std::int64_t n = d[0] * d[1] * d[2] * d[3];
@@ -319,7 +393,8 @@ Call bench_patchify(const Problem& p) {
   return ISOBAR_BENCH_CALL(patchify);
 }
 
-Call bench_unpatchify(const Problem& p) {
+ISOBAR_BENCH(unpatchify, .dims = "batch channels height width patch", .base_shape = patches,
+             .small_shape = {1, 3, 4, 6, 2}) {
   auto& [memory, dtype, d] = p;
   check_patches(d);
   const std::int64_t n = d[0] * d[1] * d[2] * d[3];
@@ -335,7 +410,8 @@ Call bench_unpatchify(const Problem& p) {
   return ISOBAR_BENCH_CALL(unpatchify);
 }
 
-Call bench_normalize(const Problem& p) {
+ISOBAR_BENCH(normalize, .dims = "batch channels height width", .base_shape = fields, .small_shape = {1, 3, 4, 6},
+             .fp32_only = true) {
   auto& [memory, dtype, d] = p;
   const std::int64_t n = d[0] * d[1] * d[2] * d[3];
   const Normalize arguments = {.batch = d[0],
@@ -350,7 +426,8 @@ Call bench_normalize(const Problem& p) {
   return ISOBAR_BENCH_CALL(normalize);
 }
 
-Call bench_denormalize(const Problem& p) {
+ISOBAR_BENCH(denormalize, .dims = "batch channels height width", .base_shape = fields, .small_shape = {1, 3, 4, 6},
+             .fp32_only = true) {
   auto& [memory, dtype, d] = p;
   const std::int64_t n = d[0] * d[1] * d[2] * d[3];
   const Denormalize arguments = {.batch = d[0],
@@ -366,7 +443,8 @@ Call bench_denormalize(const Problem& p) {
   return {cost, [arguments, device = memory.device()] { ISOBAR_RUN(device, denormalize, arguments); }};
 }
 
-Call bench_forecast_loss_fwd(const Problem& p) {
+ISOBAR_BENCH(forecast_loss_fwd, .dims = "batch channels height width", .base_shape = fields,
+             .small_shape = {2, 3, 4, 6}) {
   auto& [memory, dtype, d] = p;
   const std::int64_t n = d[0] * d[1] * d[2] * d[3];
   const ForecastLossFwd arguments = {.batch = d[0],
@@ -382,7 +460,8 @@ Call bench_forecast_loss_fwd(const Problem& p) {
   return ISOBAR_BENCH_CALL(forecast_loss_fwd);
 }
 
-Call bench_forecast_loss_bwd(const Problem& p) {
+ISOBAR_BENCH(forecast_loss_bwd, .dims = "batch channels height width", .base_shape = fields,
+             .small_shape = {2, 3, 4, 6}) {
   auto& [memory, dtype, d] = p;
   const std::int64_t n = d[0] * d[1] * d[2] * d[3];
   const ForecastLossBwd arguments = {.batch = d[0],
@@ -397,7 +476,8 @@ Call bench_forecast_loss_bwd(const Problem& p) {
   return ISOBAR_BENCH_CALL(forecast_loss_bwd);
 }
 
-Call bench_forecast_scores(const Problem& p) {
+ISOBAR_BENCH(forecast_scores, .dims = "batch channels height width", .base_shape = fields,
+             .small_shape = {2, 3, 4, 6}) {
   auto& [memory, dtype, d] = p;
   const std::int64_t n = d[0] * d[1] * d[2] * d[3];
   const ForecastScores arguments = {
@@ -416,7 +496,7 @@ Call bench_forecast_scores(const Problem& p) {
 // ---- optimizer ------------------------------------------------------------------------------------------------------
 
 // fp32 master weights; a 16-bit dtype adds the copy that the model computes with.
-Call bench_adam(const Problem& p) {
+ISOBAR_BENCH(adam, .dims = "n", .base_shape = parameters, .small_shape = {1001}) {
   auto& [memory, dtype, d] = p;
   const std::int64_t n = d[0];
   const AdamScalars scalars = {.lr = 1e-3, .bias1 = 0.1, .bias2 = 0.05, .grad_scale = 1};
@@ -434,7 +514,7 @@ Call bench_adam(const Problem& p) {
   return ISOBAR_BENCH_CALL(adam);
 }
 
-Call bench_grad_norm(const Problem& p) {
+ISOBAR_BENCH(grad_norm, .dims = "n", .base_shape = parameters, .small_shape = {1001}, .fp32_only = true) {
   auto& [memory, dtype, d] = p;
   const GradNorm arguments = {
       .n = d[0],
@@ -445,7 +525,7 @@ Call bench_grad_norm(const Problem& p) {
   return ISOBAR_BENCH_CALL(grad_norm);
 }
 
-Call bench_clip_coefficient(const Problem& p) {
+ISOBAR_BENCH(clip_coefficient, .dims = "n", .base_shape = scalar, .small_shape = {1}, .fp32_only = true) {
   Memory& memory = p.memory;
   const ClipCoefficient arguments = {.norm = static_cast<const double*>(memory.uniform(1, DType::fp64, 1, 2)),
                                      .max_norm = 1,
@@ -454,85 +534,10 @@ Call bench_clip_coefficient(const Problem& p) {
           [arguments, device = memory.device()] { ISOBAR_RUN(device, clip_coefficient, arguments); }};
 }
 
-// ---- the list -------------------------------------------------------------------------------------------------------
-
-Shape activations(std::int64_t batch) {
-  return {batch * kTokens * kEmbed};
-}
-Shape hidden(std::int64_t batch) {
-  return {batch * kTokens * kHidden};
-}
-Shape samples(std::int64_t batch) {
-  return {batch, kTokens * kEmbed};
-}
-Shape rows(std::int64_t batch) {
-  return {batch * kTokens, kEmbed};
-}
-Shape heads(std::int64_t batch) {
-  return {batch, kHeads, kTokens, kTokens, kHeadSize};
-}
-Shape fields(std::int64_t batch) {
-  return {batch, kFields, kHeight, kWidth};
-}
-Shape patches(std::int64_t batch) {
-  return {batch, kFields, kHeight, kWidth, kPatch};
-}
-Shape parameters(std::int64_t) {
-  return {kParameters};
-}
-
 }  // namespace
 
 const std::vector<Op>& ops() {
-  static const std::vector<Op> list = {
-      {"cast", "n", activations, bench_cast},
-      {"fill", "n", activations, bench_fill},
-      {"add", "n", activations, bench_add},
-      {"add_row", "groups n", samples, bench_add_row},
-      {"scale", "n", activations, bench_scale},
-      {"gelu_fwd", "n", hidden, bench_gelu_fwd},
-      {"gelu_bwd", "n", hidden, bench_gelu_bwd},
-      {"dropout", "n", activations, bench_dropout},
-      {"drop_path", "batch n", samples, bench_drop_path},
-      {"column_sum", "rows cols",
-       [](std::int64_t batch) {
-         return Shape{batch * kTokens, kHidden};
-       },
-       bench_column_sum},
-      {"layernorm_fwd", "rows cols", rows, bench_layernorm_fwd},
-      {"layernorm_bwd", "rows cols", rows, bench_layernorm_bwd},
-      {.name = "gemm",
-       .dims = "m n k",
-       .base_shape =
-           [](std::int64_t batch) {
-             return Shape{batch * kTokens, kHidden, kEmbed};
-           },
-       .prepare = bench_gemm,
-       .baselines = {memcpy_baseline(), {"dnnl", dnnl_gemm}}},
-      {.name = "attention_fwd",
-       .dims = "batch heads q_tokens kv_tokens head_size",
-       .base_shape = heads,
-       .prepare = bench_attention_fwd,
-       .baselines = {memcpy_baseline(),
-                     {"gemm", [](const Problem& p, const Cost&) { return gemm_for_attention(p, 2); }}}},
-      {.name = "attention_bwd",
-       .dims = "batch heads q_tokens kv_tokens head_size",
-       .base_shape = heads,
-       .prepare = bench_attention_bwd,
-       .baselines = {memcpy_baseline(),
-                     {"gemm", [](const Problem& p, const Cost&) { return gemm_for_attention(p, 5); }}}},
-      {"patchify", "batch channels height width patch", patches, bench_patchify},
-      {"unpatchify", "batch channels height width patch", patches, bench_unpatchify},
-      {"normalize", "batch channels height width", fields, bench_normalize, true},
-      {"denormalize", "batch channels height width", fields, bench_denormalize, true},
-      {"forecast_loss_fwd", "batch channels height width", fields, bench_forecast_loss_fwd},
-      {"forecast_loss_bwd", "batch channels height width", fields, bench_forecast_loss_bwd},
-      {"forecast_scores", "batch channels height width", fields, bench_forecast_scores},
-      {"adam", "n", parameters, bench_adam},
-      {"grad_norm", "n", parameters, bench_grad_norm, true},
-      {"clip_coefficient", "n", [](std::int64_t) { return Shape{1}; }, bench_clip_coefficient, true},
-  };
-  return list;
+  return list();
 }
 
 Baseline memcpy_baseline() {

@@ -38,9 +38,10 @@ Baseline memcpy_baseline();
 
 struct Op {
   std::string name;
+  std::function<Call(const Problem&)> prepare;
   std::string dims;  // what the numbers of a shape mean: "rows cols"
   std::function<Shape(std::int64_t batch)> base_shape;
-  std::function<Call(const Problem&)> prepare;
+  Shape small_shape;  // and ragged: what tests time
   bool fp32_only = false;
   std::vector<Baseline> baselines = {memcpy_baseline()};
 };

@@ -2,6 +2,7 @@
 
 #include <immintrin.h>
 #include <omp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <vector>
@@ -76,17 +77,25 @@ double cpu_rate(double (*flops_of)(float& sink), Stopwatch& stopwatch) {
   const int threads = omp_get_max_threads();
   std::vector<double> flops(static_cast<std::size_t>(threads));
   std::vector<float> sinks(static_cast<std::size_t>(threads));
-  const double seconds = stopwatch.median([&] {
-    parallel_for(threads, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t thread = begin; thread < end; ++thread) {
-        const auto t = static_cast<std::size_t>(thread);
-        flops[t] = flops_of(sinks[t]);
-      }
-    });
-  });
+  const double seconds = stopwatch
+                             .time([&] {
+                               parallel_for(threads, 1, [&](std::int64_t begin, std::int64_t end) {
+                                 for (std::int64_t thread = begin; thread < end; ++thread) {
+                                   const auto t = static_cast<std::size_t>(thread);
+                                   flops[t] = flops_of(sinks[t]);
+                                 }
+                               });
+                             })
+                             .least;
   double total = 0;
   for (const double f : flops) total += f;
   return total / seconds;
+}
+
+// A copy of this many bytes leaves nothing else in the last cache: 64 MiB, or more where that cache is larger.
+std::size_t bytes_to_flush_cpu() {
+  constexpr long kLeast = 1 << 26, kMost = 1 << 28;
+  return static_cast<std::size_t>(std::clamp(sysconf(_SC_LEVEL3_CACHE_SIZE), kLeast, kMost));
 }
 
 double gemm_rate(Device device, DType dtype, Stopwatch& stopwatch) {
@@ -100,7 +109,7 @@ double gemm_rate(Device device, DType dtype, Stopwatch& stopwatch) {
                      .a = memory.uniform(kSide * kSide, dtype),
                      .b = memory.uniform(kSide * kSide, dtype),
                      .c = memory.allocate(kSide * kSide * size_of(dtype))};
-  return gemm_cost(gemm).flops / stopwatch.median([&] { ISOBAR_RUN(device, gemm, gemm); });
+  return gemm_cost(gemm).flops / stopwatch.time([&] { ISOBAR_RUN(device, gemm, gemm); }).least;
 }
 
 }  // namespace
@@ -109,7 +118,7 @@ Stopwatch::Stopwatch(Device device, double budget)
     : device_(device),
       budget_(budget),
       memory_(device),
-      bytes_(device.kind == DeviceKind::cuda ? std::size_t{1} << 28 : std::size_t{1} << 26),
+      bytes_(device.kind == DeviceKind::cuda ? std::size_t{1} << 28 : bytes_to_flush_cpu()),
       from_(memory_.uniform(static_cast<std::int64_t>(bytes_ / 4), DType::fp32)),
       to_(memory_.uniform(static_cast<std::int64_t>(bytes_ / 4), DType::fp32)) {}
 
@@ -117,7 +126,7 @@ void Stopwatch::flush_caches() {
   copy_on_device(device_, to_, from_, bytes_);
 }
 
-double Stopwatch::median(const std::function<void()>& call) {
+Timing Stopwatch::time(const std::function<void()>& call) {
   constexpr std::size_t kLeast = 3, kMost = 50;
   seconds_of(device_, call);
   std::vector<double> times;
@@ -125,12 +134,12 @@ double Stopwatch::median(const std::function<void()>& call) {
     flush_caches();
     times.push_back(seconds_of(device_, call));
   }
-  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
-  return times[times.size() / 2];
+  std::sort(times.begin(), times.end());
+  return {times.front(), times[times.size() / 2], times.back(), static_cast<int>(times.size())};
 }
 
 double Stopwatch::copy_bandwidth() {
-  return 2.0 * static_cast<double>(bytes_) / median([&] { flush_caches(); });
+  return 2.0 * static_cast<double>(bytes_) / time([&] { flush_caches(); }).least;
 }
 
 Peaks measure_peaks(Device device, DType dtype, Stopwatch& stopwatch) {

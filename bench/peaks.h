@@ -9,14 +9,20 @@
 
 namespace isobar::bench {
 
+// Seconds of several calls.
+struct Timing {
+  double least, median, most;
+  int calls;
+};
+
 // Times calls on a device with cold caches: before every call a buffer larger than the caches is copied.
 class Stopwatch {
  public:
   // `budget`: the seconds that repeating one call may take.
   Stopwatch(Device device, double budget);
-  // Median seconds of at least three calls, after one that is not counted; more, up to fifty, while the budget lasts.
-  double median(const std::function<void()>& call);
-  double copy_bandwidth();  // bytes read plus bytes written a second, of a copy of that buffer
+  // At least three calls, after one that is not counted; more, up to fifty, while the budget lasts.
+  Timing time(const std::function<void()>& call);
+  double copy_bandwidth();  // bytes read plus bytes written a second, of the quickest copy of that buffer
 
  private:
   void flush_caches();
@@ -29,6 +35,7 @@ class Stopwatch {
   void* to_;
 };
 
+// Of the quickest call each: whatever else the machine does makes a peak too low.
 struct Peaks {
   double bandwidth;          // bytes/s
   double flops;              // flop/s

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
@@ -47,33 +46,6 @@ Outcome bench(const std::string& arguments) {
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(folder / "out"), contents(folder / "err")};
 }
 
-// A small, ragged shape for every op.
-const std::map<std::string, std::string> kTiny = {{"cast", "1001"},
-                                                  {"fill", "1001"},
-                                                  {"add", "1001"},
-                                                  {"add_row", "3x77"},
-                                                  {"scale", "1001"},
-                                                  {"gelu_fwd", "1001"},
-                                                  {"gelu_bwd", "1001"},
-                                                  {"dropout", "1001"},
-                                                  {"drop_path", "3,77"},
-                                                  {"column_sum", "7x33"},
-                                                  {"layernorm_fwd", "7x33"},
-                                                  {"layernorm_bwd", "7x33"},
-                                                  {"gemm", "5x7x9"},
-                                                  {"attention_fwd", "1x2x17x17x8"},
-                                                  {"attention_bwd", "1x2x17x17x8"},
-                                                  {"patchify", "1x3x4x6x2"},
-                                                  {"unpatchify", "1x3x4x6x2"},
-                                                  {"normalize", "1x3x4x6"},
-                                                  {"denormalize", "1x3x4x6"},
-                                                  {"forecast_loss_fwd", "2x3x4x6"},
-                                                  {"forecast_loss_bwd", "2x3x4x6"},
-                                                  {"forecast_scores", "2x3x4x6"},
-                                                  {"adam", "1001"},
-                                                  {"grad_norm", "1001"},
-                                                  {"clip_coefficient", "1"}};
-
 // The kernels that the headers of kernels/ declare.
 std::set<std::string> declared_kernels() {
   const std::regex declaration("ISOBAR_KERNEL\\((\\w+), \\w+\\)");
@@ -91,11 +63,38 @@ void check_result(const nlohmann::json& line, const std::string& op, const std::
   INFO(line.dump());
   std::set<std::string> keys;
   for (const auto& [key, value] : line.items()) keys.insert(key);
-  CHECK(keys == std::set<std::string>{"op", "shape", "dtype", "device", "microseconds", "gbytes_per_second", "tflops",
-                                      "percent_of_floor", "baseline", "ratio_to_baseline"});
+  CHECK(keys == std::set<std::string>{"op",
+                                      "shape",
+                                      "dtype",
+                                      "device",
+                                      "microseconds",
+                                      "gbytes_per_second",
+                                      "tflops",
+                                      "percent_of_floor",
+                                      "baseline",
+                                      "ratio_to_baseline",
+                                      "microseconds_min",
+                                      "microseconds_max",
+                                      "calls",
+                                      "warning",
+                                      "cpu",
+                                      "instruction_set",
+                                      "threads",
+                                      "commit",
+                                      "peak_gbytes_per_second",
+                                      "peak_tflops",
+                                      "peak_tflops_source"});
   CHECK(line["op"] == op);
   CHECK(line["device"] == "cpu");
   CHECK(line["microseconds"].get<double>() > 0);
+  CHECK(line["microseconds_min"].get<double>() <= line["microseconds"].get<double>());
+  CHECK(line["microseconds_max"].get<double>() >= line["microseconds"].get<double>());
+  CHECK(line["calls"] == 3);
+  CHECK(line["cpu"].get<std::string>() != "");
+  CHECK(line["threads"] == 2);
+  CHECK(line["commit"].get<std::string>() != "");
+  CHECK(line["peak_gbytes_per_second"].get<double>() > 0);
+  CHECK(line["peak_tflops"].get<double>() > 0);
   CHECK(line["gbytes_per_second"].get<double>() > 0);
   CHECK(line["tflops"].get<double>() >= 0);
   CHECK(line["percent_of_floor"].get<double>() > 0);
@@ -119,15 +118,49 @@ TEST_CASE("isobar-bench lists every kernel") {
 }
 
 TEST_CASE("isobar-bench times every op and writes the documented JSON") {
-  std::string arguments = "--json --baseline memcpy";
-  for (const auto& [op, shape] : kTiny) arguments += " --op " + op + " --shape " + shape;
-  const Outcome outcome = bench(arguments);
+  const Outcome outcome = bench("--json --small --baseline memcpy");
   INFO(outcome.err);
   REQUIRE(outcome.status == 0);
-  const std::vector<std::string> lines = lines_of(outcome.out);
-  REQUIRE(lines.size() == kTiny.size());
-  std::size_t i = 0;
-  for (const auto& [op, shape] : kTiny) check_result(nlohmann::json::parse(lines[i++]), op, "memcpy");
+  std::set<std::string> timed;
+  for (const std::string& text : lines_of(outcome.out)) {
+    const nlohmann::json line = nlohmann::json::parse(text);
+    check_result(line, line["op"], "memcpy");
+    timed.insert(line["op"].get<std::string>());
+  }
+  CHECK(declared_kernels() == timed);
+}
+
+TEST_CASE("isobar-bench doubts what is quicker than its floor, and what varies") {
+  const Outcome outcome = bench("--json --small");
+  INFO(outcome.err);
+  REQUIRE(outcome.status == 0);
+  std::size_t doubted = 0;
+  for (const std::string& text : lines_of(outcome.out)) {
+    const nlohmann::json line = nlohmann::json::parse(text);
+    INFO(text);
+    const bool above = line["percent_of_floor"].get<double>() > 100;
+    const bool varies = line["microseconds"].get<double>() > 1.25 * line["microseconds_min"].get<double>();
+    const std::string warning = line["warning"].is_null() ? "" : line["warning"].get<std::string>();
+    CHECK((warning.find("quicker than its floor") != std::string::npos) == above);
+    CHECK((warning.find("noisy") != std::string::npos) == varies);
+    if (above || varies) ++doubted;
+  }
+  CHECK(lines_of(outcome.err).size() == doubted);
+}
+
+TEST_CASE("isobar-bench sweeps over sizes") {
+  const Outcome doubling = bench("--json --op gemm --op column_sum --shape 5x7x9 --shape 7x33 --sweep m=4:17");
+  CHECK(doubling.status == 1);
+  CHECK_THAT(doubling.err, ContainsSubstring("op column_sum has no size \"m\"; it has rows cols"));
+  const auto shapes = [](const Outcome& outcome) {
+    std::vector<std::string> found;
+    for (const std::string& text : lines_of(outcome.out)) found.push_back(nlohmann::json::parse(text)["shape"]);
+    return found;
+  };
+  CHECK(shapes(bench("--json --op gemm --shape 5x7x9 --sweep m=4:17")) ==
+        std::vector<std::string>{"4x7x9", "8x7x9", "16x7x9"});
+  CHECK(shapes(bench("--json --op attention_fwd --shape 1x2x17x17x8 --sweep q_tokens,kv_tokens=3,5")) ==
+        std::vector<std::string>{"1x2x3x3x8", "1x2x5x5x8"});
 }
 
 TEST_CASE("isobar-bench knows 16-bit types and other baselines") {
@@ -147,6 +180,22 @@ TEST_CASE("isobar-bench knows 16-bit types and other baselines") {
   CHECK(bench("--op attention_fwd --shape 1x2x17x17x8 --baseline gemm").status == 0);
 }
 
+TEST_CASE("isobar-bench times oneDNN beside every op that it has") {
+  const std::string ops =
+      "--json --small --baseline onednn --op gemm --op gelu_fwd --op gelu_bwd --op layernorm_fwd "
+      "--op layernorm_bwd";
+  const std::string dtype = GENERATE("fp32", "bf16");
+  const Outcome outcome = bench(ops + " --dtype " + dtype);
+  INFO(outcome.err);
+  if (outcome.err.find("CPUs with AVX-512 only") != std::string::npos) return;
+  REQUIRE(outcome.status == 0);
+  CHECK(lines_of(outcome.out).size() == 5);
+  for (const std::string& text : lines_of(outcome.out)) {
+    const nlohmann::json line = nlohmann::json::parse(text);
+    check_result(line, line["op"], "onednn");
+  }
+}
+
 TEST_CASE("isobar-bench refuses with one line") {
   const auto [arguments, words] = GENERATE(table<std::string, std::string>({
       {"--op gelu", "no op \"gelu\""},
@@ -164,6 +213,10 @@ TEST_CASE("isobar-bench refuses with one line") {
       {"--op gemm --shape 5x7x9 --dtype bf16 --baseline dnnl", "baseline dnnl"},
       {"--op patchify --shape 1x3x5x6x2", "cannot be cut into patches of 2 x 2"},
       {"--op attention_fwd --shape 1x2x17x17x7", "head_size that is a multiple of 8"},
+      {"--op gemm --sweep m", "the sweep \"m\" is none"},
+      {"--op gemm --sweep m=0:4", "the sweep \"m=0:4\" is none"},
+      {"--op gemm --sweep m=8:4", "ends before it begins"},
+      {"--op gelu_fwd --dtype fp16 --baseline onednn", "baseline onednn"},
       {"--colour", "--colour"},
   }));
   INFO(arguments);

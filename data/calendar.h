@@ -26,6 +26,8 @@ class TimeUnits {
   // "". `where` begins the message of an error.
   TimeUnits(const std::string& units, const std::string& calendar, const std::string& where);
   StepTime at(double value) const;
+  double hours_per_unit() const { return seconds_per_unit_ / 3600; }
+  double hours_since_1970(double value) const { return (reference_seconds_ + value * seconds_per_unit_) / 3600; }
 
  private:
   double reference_seconds_ = 0;  // since 1970-01-01

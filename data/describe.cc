@@ -1,5 +1,6 @@
 #include "data/describe.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -30,7 +31,7 @@ std::string axis_text(const std::vector<double>& axis) {
 std::string time_text(const FieldFile& file) {
   try {
     return file.time_of(0).iso() + " to " + file.time_of(file.steps() - 1).iso() +
-           (file.has_time() ? "" : " (from the file's name)");
+           (file.time() ? "" : " (from the file's name)");
   } catch (const Error&) {
     return "time unknown";
   }
@@ -39,6 +40,54 @@ std::string time_text(const FieldFile& file) {
 std::string storage_text(const FieldFile& file) {
   const std::vector<std::int64_t>& chunk = file.info().layout.chunk;
   return std::string(file.how_it_is_read()) + (chunk.empty() ? "" : " " + shape_text(chunk));
+}
+
+// "2018.h5 after step 17, ...", the first few of each file.
+std::string holes_text(const Era5Dataset& dataset) {
+  constexpr std::size_t kShown = 3;
+  std::string text;
+  for (std::size_t f = 0; f < dataset.file_count(); ++f) {
+    if (!dataset.file(f).time() || dataset.file(f).time()->holes().empty()) continue;
+    const std::vector<std::int64_t>& holes = dataset.file(f).time()->holes();
+    text += (text.empty() ? "" : "; ") + fs::path(dataset.file_name(f)).filename().string() + " after step ";
+    for (std::size_t i = 0; i < std::min(holes.size(), kShown); ++i)
+      text += (i == 0 ? "" : ", ") + std::to_string(holes[i]);
+    if (holes.size() > kShown) text += " and " + std::to_string(holes.size() - kShown) + " more";
+  }
+  return text;
+}
+
+// What one would have to know to be sure that data, statistics and weights fit, and the files do not say.
+std::string not_said(const Era5Dataset& dataset) {
+  std::string text;
+  const auto add = [&](const std::string& what) { text += (text.empty() ? "" : ", ") + what; };
+  const auto has_time = [&](std::size_t f) { return dataset.file(f).time().has_value(); };
+  const std::vector<std::string>& units = dataset.labels().units;
+  bool every_time = true;
+  for (std::size_t f = 0; f < dataset.file_count(); ++f) every_time = every_time && has_time(f);
+  if (dataset.file(0).channel_names().empty()) add("channel names");
+  if (std::ranges::all_of(units, &std::string::empty)) {
+    add("units");
+  } else {
+    for (std::size_t c = 0; c < units.size(); ++c)
+      if (units[c].empty()) add("the unit of " + dataset.channel_names()[c]);
+  }
+  if (!every_time) add("time");
+  if (dataset.latitudes().empty()) add("latitudes");
+  if (dataset.longitudes().empty()) add("longitudes");
+  return text;
+}
+
+void describe_labels(const Era5Dataset& dataset, std::ostream& out) {
+  const FieldLabels& labels = dataset.labels();
+  if (!std::ranges::all_of(labels.units, &std::string::empty)) {
+    const char* before = "  units: ";
+    for (const std::string& unit : labels.units) out << std::exchange(before, ", ") << (unit.empty() ? "?" : unit);
+    out << '\n';
+  }
+  if (labels.step_hours > 0) out << "  time step: " << hours_text(labels.step_hours) << '\n';
+  if (const std::string holes = holes_text(dataset); !holes.empty()) out << "  holes in time: " << holes << '\n';
+  if (const std::string open = not_said(dataset); !open.empty()) out << "  says nothing of: " << open << '\n';
 }
 
 void describe_files(const Era5Dataset& dataset, std::ostream& out) {
@@ -54,6 +103,7 @@ void describe_files(const Era5Dataset& dataset, std::ostream& out) {
   out << (dataset.file(0).channel_names().empty() ? " (not named in the files)" : "") << '\n'
       << "  latitudes: " << axis_text(dataset.latitudes()) << ", longitudes: " << axis_text(dataset.longitudes())
       << '\n';
+  describe_labels(dataset, out);
 }
 
 void describe_statistics_files(const fs::path& folder, const Era5Dataset& dataset, std::ostream& out) {

@@ -70,6 +70,7 @@ Era5Dataset::Era5Dataset(const Era5Options& options) : dt_(options.dt) {
                    : !options.channels.empty()    ? options.channels
                                                   : default_channel_names(first.channels());
   for (const auto& file : files_) check(*file, options);
+  set_labels(options);
 
   const auto cropped = [](std::vector<double> axis, std::int64_t length) {
     axis.resize(std::min(axis.size(), static_cast<std::size_t>(length)));
@@ -102,6 +103,16 @@ void Era5Dataset::check(const FieldFile& file, const Era5Options& options) const
                first.path());
   ISOBAR_CHECK(file.latitudes() == first.latitudes() && file.longitudes() == first.longitudes(), file.path(),
                ": its latitudes or longitudes differ from those of ", first.path());
+}
+
+// Units and time step must be one in all files that say them.
+void Era5Dataset::set_labels(const Era5Options& options) {
+  for (const auto& file : files_) {
+    const FieldLabels said{channel_names_, file->units(), file->time() ? file->time()->step_hours() : 0};
+    check_labels(said, file->path(), labels_, "the files before it");
+    complete_labels(labels_, said);
+  }
+  labels_.channel_names = !options.channels.empty() ? options.channels : files_.front()->channel_names();
 }
 
 void Era5Dataset::set_range(const Era5Options& options) {
@@ -146,6 +157,29 @@ void Era5Dataset::read_pair(std::int64_t step, float* input, float* target) cons
                file_name(file_of(step)), ")");
   read_step(step, input);
   read_step(step + dt_, target);
+}
+
+bool Era5Dataset::regular(std::int64_t first, std::int64_t last) const {
+  const std::size_t f = file_of(first);
+  const auto& time = files_[f]->time();
+  return !time || time->regular(first - first_step_[f], last - first_step_[f]);
+}
+
+std::vector<std::int64_t> Era5Dataset::holes(const Segment& segment) const {
+  const std::size_t f = file_of(segment.first);
+  std::vector<std::int64_t> result;
+  if (!files_[f]->time()) return result;
+  for (std::int64_t step : files_[f]->time()->holes()) {
+    const std::int64_t before = first_step_[f] + step;
+    if (before >= segment.first && before + 1 < segment.first + segment.count) result.push_back(before);
+  }
+  return result;
+}
+
+std::optional<double> Era5Dataset::hours_since_1970(std::int64_t step) const {
+  const std::size_t f = file_of(step);
+  const auto& time = files_[f]->time();
+  return time ? std::optional(time->hours_since_1970(step - first_step_[f])) : std::nullopt;
 }
 
 StepTime Era5Dataset::time_of(std::int64_t step) const {

@@ -3,7 +3,7 @@
 //
 // Steps are counted over the files in the order of their names. A sample is a pair of steps of one file, `dt` apart,
 // and is named by the number of its first step. Files may have different numbers of steps; all are used. `lat`, `lon`,
-// `channel` and `time` beside `fields` are believed where they are there (docs/data.md).
+// `channel`, `units` and `time` beside `fields` are believed where they are there (docs/data.md).
 #pragma once
 
 #include <array>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "data/calendar.h"
+#include "data/field_labels.h"
 
 namespace isobar {
 
@@ -59,6 +60,9 @@ class Era5Dataset {
   const std::vector<double>& latitudes() const { return latitudes_; }    // [height], degrees; empty: not in the files
   const std::vector<double>& longitudes() const { return longitudes_; }  // [width], degrees; empty: not in the files
 
+  // What files and options say: names, units, and the time step that all files share. A made-up name is not said.
+  const FieldLabels& labels() const { return labels_; }
+
   std::size_t file_count() const { return files_.size(); }
   const FieldFile& file(std::size_t file) const;
   const std::string& file_name(std::size_t file) const;
@@ -73,16 +77,24 @@ class Era5Dataset {
   // Both halves of the sample `step`.
   void read_pair(std::int64_t step, float* input, float* target) const;
 
+  // Whether `last` is last - first regular steps after `first`, of the same file; true where the file has no time axis.
+  bool regular(std::int64_t first, std::int64_t last) const;
+  // The steps of a segment that a hole in time follows, within it.
+  std::vector<std::int64_t> holes(const Segment& segment) const;
+  // Hours since 1970-01-01T00 of a step; none where its file has no time axis.
+  std::optional<double> hours_since_1970(std::int64_t step) const;
   // When a step is; an error if neither `time` nor the file's name tells.
   StepTime time_of(std::int64_t step) const;
 
  private:
   void check(const FieldFile& file, const Era5Options& options) const;
   void set_range(const Era5Options& options);
+  void set_labels(const Era5Options& options);
 
   std::vector<std::unique_ptr<FieldFile>> files_;
   std::vector<std::int64_t> first_step_;  // of every file, and the total at the end
   std::vector<std::string> channel_names_;
+  FieldLabels labels_;
   std::vector<double> latitudes_, longitudes_;
   std::int64_t full_height_ = 0, full_width_ = 0, height_ = 0, width_ = 0, dt_ = 1;
   StepRange range_{};

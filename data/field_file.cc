@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <filesystem>
 #include <span>
+#include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "data/npy.h"
@@ -52,6 +54,17 @@ bool all_finite(std::span<const float> values) {
   return beyond == 0;
 }
 
+// "K, m/s": what stands between the commas, without the blanks around it.
+std::vector<std::string> split_at_commas(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, ',');) {
+    const std::size_t begin = part.find_first_not_of(' ');
+    parts.push_back(begin == std::string::npos ? "" : part.substr(begin, part.find_last_not_of(' ') - begin + 1));
+  }
+  return parts;
+}
+
 }  // namespace
 
 FieldFile::FieldFile(const std::string& path, CacheBudget budget)
@@ -62,6 +75,7 @@ FieldFile::FieldFile(const std::string& path, CacheBudget budget)
   for (double latitude : latitudes_)
     ISOBAR_CHECK(std::abs(latitude) <= 90.001, path, ": a latitude of ", latitude, " degrees is not on the globe");
   read_channel_names();
+  read_units();
   read_time();
 }
 
@@ -83,18 +97,47 @@ void FieldFile::read_channel_names() {
                channel_names_.size(), " names, 'fields' has shape ", shape_text(info_.shape));
 }
 
+// Beside the names, as `units` or `channel_units`; else as the attribute `units` of `channel` or `fields`, a list or a text
+// with commas. A single unit of `fields` is that of every channel; one of `channel` says nothing of the fields.
+void FieldFile::read_units() {
+  std::string where;
+  for (const char* name : {"channel_units", "units"}) {
+    if (!file_.has(name)) continue;
+    where = name;
+    units_ = file_.strings(name);
+  }
+  for (const char* owner : {"fields", "channel"}) {
+    if (!where.empty() || !file_.has(owner)) continue;
+    std::vector<std::string> list = file_.attribute_list(owner, "units");
+    if (list.size() == 1) list = split_at_commas(list.front());
+    if (list.size() == 1 && channels() > 1) {
+      if (std::string_view(owner) == "channel") continue;
+      list.resize(static_cast<std::size_t>(channels()), list.front());
+    }
+    if (list.empty()) continue;
+    where = std::string("units of ") + owner;
+    units_ = std::move(list);
+  }
+  ISOBAR_CHECK(where.empty() || units_.size() == static_cast<std::size_t>(channels()), path(), ": '", where, "' has ",
+               units_.size(), " entries, 'fields' has shape ", shape_text(info_.shape));
+  for (std::string& unit : units_)
+    if (unit == "unknown" || unit == "n/a" || unit == "none") unit.clear();
+}
+
 void FieldFile::read_time() {
   const auto units = file_.has("time") ? file_.attribute("time", "units") : std::nullopt;
   if (!units) return;
-  times_ = file_.numbers("time");
-  ISOBAR_CHECK(times_.size() == static_cast<std::size_t>(steps()), path(), ": 'time' has ", times_.size(),
+  std::vector<double> times = file_.numbers("time");
+  ISOBAR_CHECK(times.size() == static_cast<std::size_t>(steps()), path(), ": 'time' has ", times.size(),
                " values, 'fields' has shape ", shape_text(info_.shape));
-  for (double value : times_) ISOBAR_CHECK(std::isfinite(value), path(), ": 'time' holds NaN");
-  units_.emplace(*units, file_.attribute("time", "calendar").value_or(""), path() + ": 'time'");
+  for (double value : times) ISOBAR_CHECK(std::isfinite(value), path(), ": 'time' holds NaN");
+  const std::string where = path() + ": 'time'";
+  const TimeUnits time_units(*units, file_.attribute("time", "calendar").value_or(""), where);
+  time_.emplace(std::move(times), time_units, file_.info("time").type == hdf5::Type::fp32, where);
 }
 
 StepTime FieldFile::time_of(std::int64_t step) const {
-  if (units_) return units_->at(times_[static_cast<std::size_t>(step)]);
+  if (time_) return time_->at(step);
   ISOBAR_CHECK(year_, path(), ": no 'time' with units beside 'fields', and no year at the end of the file's name");
   return spread_over_year(*year_, step, steps());
 }

@@ -10,6 +10,7 @@
 #include "data/calendar.h"
 #include "data/hdf5.h"
 #include "data/step_reader.h"
+#include "data/time_axis.h"
 
 namespace isobar {
 
@@ -32,7 +33,8 @@ class FieldFile {
   const std::vector<std::string>& channel_names() const { return channel_names_; }
   const std::vector<double>& latitudes() const { return latitudes_; }    // [H], degrees
   const std::vector<double>& longitudes() const { return longitudes_; }  // [W], degrees
-  bool has_time() const { return units_.has_value(); }
+  const std::vector<std::string>& units() const { return units_; }       // [C], "" where one is not said
+  const std::optional<TimeAxis>& time() const { return time_; }
 
   // From `time`, else from the year in the last four characters of the file's name; an error if there is none.
   StepTime time_of(std::int64_t step) const;
@@ -44,14 +46,16 @@ class FieldFile {
  private:
   std::vector<double> read_axis(const std::string& name, const std::string& long_name, std::int64_t length) const;
   void read_channel_names();
+  void read_units();
   void read_time();
 
   hdf5::File file_;
   hdf5::DatasetInfo info_;
   std::unique_ptr<StepReader> reader_;
   std::vector<std::string> channel_names_;
-  std::vector<double> latitudes_, longitudes_, times_;
-  std::optional<TimeUnits> units_;
+  std::vector<std::string> units_;
+  std::vector<double> latitudes_, longitudes_;
+  std::optional<TimeAxis> time_;
   std::optional<std::int64_t> year_;
 };
 

@@ -19,6 +19,8 @@ namespace {
 
 // Beyond this many chunks their addresses are not asked for: each question walks the index from its start.
 constexpr hsize_t kMostAddresses = 2048;
+// A longer list of texts in an attribute is not believed.
+constexpr hssize_t kMostAttributeTexts = 1 << 16;
 
 // Holds the one lock of the library. The library keeps its error printing a thread, hence the switch here.
 class Lock {
@@ -181,6 +183,20 @@ std::vector<std::string> read_text(const std::string& where, hid_t object, hid_t
   }
   return result;
 }
+
+// Texts of equal width beside one another, as the library wants them.
+struct TextTable {
+  std::size_t width = 1;
+  std::string bytes;
+
+  explicit TextTable(std::span<const std::string> values) {
+    for (const std::string& value : values) width = std::max(width, value.size());
+    for (std::string value : values) {
+      value.resize(width, '\0');
+      bytes += value;
+    }
+  }
+};
 
 // Without times of creation, so that the same values make the same bytes.
 Handle creation_list() {
@@ -377,6 +393,20 @@ std::optional<std::string> File::attribute(const std::string& dataset, const std
   return read_text(path_ + ": '" + dataset + "'", attribute.get(), type.get(), 1, H5Aread)[0];
 }
 
+std::vector<std::string> File::attribute_list(const std::string& dataset, const std::string& name) const {
+  const Lock lock;
+  const Handle& handle = handles_->dataset(path_, dataset);
+  if (H5Aexists(handle.get(), name.c_str()) <= 0) return {};
+  const Handle attribute(H5Aopen(handle.get(), name.c_str(), H5P_DEFAULT), H5Aclose);
+  const Handle type(H5Aget_type(attribute.get()), H5Tclose), space(H5Aget_space(attribute.get()), H5Sclose);
+  const hssize_t count = H5Sget_simple_extent_npoints(space.get());
+  if (H5Tget_class(type.get()) != H5T_STRING || count <= 0) return {};
+  ISOBAR_CHECK(count <= kMostAttributeTexts, path_, ": the attribute '", name, "' of '", dataset, "' has ", count,
+               " entries, which are too many");
+  return read_text(path_ + ": '" + dataset + "'", attribute.get(), type.get(), static_cast<std::size_t>(count),
+                   H5Aread);
+}
+
 std::vector<ChunkAddress> File::chunk_addresses(const std::string& dataset) const {
   const DatasetInfo about = info(dataset);
   const Lock lock;
@@ -437,20 +467,14 @@ void File::write(const std::string& dataset, std::span<const std::int64_t> shape
 }
 
 void File::write(const std::string& dataset, std::span<const std::string> values) {
-  std::size_t width = 1;
-  for (const std::string& value : values) width = std::max(width, value.size());
-  std::string bytes;
-  for (std::string value : values) {
-    value.resize(width, '\0');
-    bytes += value;
-  }
+  const TextTable table(values);
   const Lock lock;
-  const Handle type = text_type(width);
+  const Handle type = text_type(table.width);
   const auto count = static_cast<std::int64_t>(values.size());
   handles_->create(path_, dataset, type.get(), std::span(&count, 1), creation_list().get());
-  ISOBAR_CHECK(
-      H5Dwrite(handles_->dataset(path_, dataset).get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()) >= 0,
-      path_, ": cannot write the dataset '", dataset, "'");
+  ISOBAR_CHECK(H5Dwrite(handles_->dataset(path_, dataset).get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT,
+                        table.bytes.data()) >= 0,
+               path_, ": cannot write the dataset '", dataset, "'");
 }
 
 void File::reserve(const std::string& dataset, std::span<const std::int64_t> shape) {
@@ -479,6 +503,19 @@ void File::write_attribute(const std::string& dataset, const std::string& name, 
                                     H5P_DEFAULT, H5P_DEFAULT),
                          H5Aclose);
   ISOBAR_CHECK(attribute && H5Awrite(attribute.get(), type.get(), value.c_str()) >= 0, path_,
+               ": cannot write the attribute '", name, "' of '", dataset, "'");
+}
+
+void File::write_attribute(const std::string& dataset, const std::string& name, std::span<const std::string> values) {
+  const TextTable table(values);
+  const Lock lock;
+  const Handle type = text_type(table.width);
+  const hsize_t count = values.size();
+  const Handle space(H5Screate_simple(1, &count, nullptr), H5Sclose);
+  const Handle attribute(H5Acreate2(handles_->dataset(path_, dataset).get(), name.c_str(), type.get(), space.get(),
+                                    H5P_DEFAULT, H5P_DEFAULT),
+                         H5Aclose);
+  ISOBAR_CHECK(attribute && H5Awrite(attribute.get(), type.get(), table.bytes.data()) >= 0, path_,
                ": cannot write the attribute '", name, "' of '", dataset, "'");
 }
 

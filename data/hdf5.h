@@ -68,6 +68,8 @@ class File {
   std::vector<double> numbers(const std::string& dataset) const;       // a whole numeric dataset
   std::vector<std::string> strings(const std::string& dataset) const;  // a whole text dataset, fixed or variable length
   std::optional<std::string> attribute(const std::string& dataset, const std::string& name) const;  // text only
+  // Every text of an attribute that may be a list; empty where there is none, or where it is no text.
+  std::vector<std::string> attribute_list(const std::string& dataset, const std::string& name) const;
 
   // Raw access to a chunked dataset. Chunks are counted row-major over the grid of chunks.
   // The addresses of all chunks; empty where there are so many that asking for them one by one (each question walks
@@ -90,6 +92,7 @@ class File {
   void write_box(const std::string& dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
                  const float* values);
   void write_attribute(const std::string& dataset, const std::string& name, const std::string& value);
+  void write_attribute(const std::string& dataset, const std::string& name, std::span<const std::string> values);
 
   // Writes what is buffered and closes; an error is told here, not lost in the destructor.
   void close();

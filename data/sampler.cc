@@ -1,5 +1,6 @@
 #include "data/sampler.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "data/random_order.h"
@@ -29,6 +30,14 @@ std::vector<std::int64_t> by_the_tutorials_rule(const Era5Dataset& dataset) {
   return samples;
 }
 
+std::vector<std::int64_t> with_holes(const Era5Dataset& dataset, SamplerKind kind) {
+  return kind == SamplerKind::tutorial ? by_the_tutorials_rule(dataset) : every_pair(dataset);
+}
+
+bool spans_a_hole(const Era5Dataset& dataset, std::int64_t step) {
+  return !dataset.regular(step, step + dataset.dt());
+}
+
 }  // namespace
 
 SamplerKind parse_sampler(const std::string& name) {
@@ -37,11 +46,29 @@ SamplerKind parse_sampler(const std::string& name) {
 }
 
 std::vector<std::int64_t> list_samples(const Era5Dataset& dataset, SamplerKind kind, std::int64_t limit) {
-  auto samples = kind == SamplerKind::tutorial ? by_the_tutorials_rule(dataset) : every_pair(dataset);
+  std::vector<std::int64_t> samples = with_holes(dataset, kind);
+  std::erase_if(samples, [&](std::int64_t step) { return spans_a_hole(dataset, step); });
   ISOBAR_CHECK(!samples.empty(), dataset.file_name(0), ": no two steps dt = ", dataset.dt(),
-               " apart lie in one file and in the range asked for");
+               " apart lie in one file and in the range asked for, without a hole in time between them");
   if (limit > 0 && limit < static_cast<std::int64_t>(samples.size())) samples.resize(static_cast<std::size_t>(limit));
   return samples;
+}
+
+std::string describe_left_out(const Era5Dataset& dataset, SamplerKind kind) {
+  const std::vector<std::int64_t> samples = with_holes(dataset, kind);
+  const auto left_out = std::ranges::count_if(samples, [&](std::int64_t step) { return spans_a_hole(dataset, step); });
+  if (left_out == 0) return "";
+  constexpr int kFilesNamed = 3;
+  std::string text = std::to_string(left_out) + (left_out == 1 ? " pair left out: " : " pairs left out: ");
+  int files = 0;
+  for (const Segment& segment : dataset.segments()) {
+    const std::size_t holes = dataset.holes(segment).size();
+    if (holes == 0 || ++files > kFilesNamed) continue;
+    if (files > 1) text += ", ";
+    text += std::to_string(holes) + (holes == 1 ? " hole" : " holes") + " in time in " +
+            dataset.file_name(dataset.file_of(segment.first));
+  }
+  return files > kFilesNamed ? text + ", and more in " + std::to_string(files - kFilesNamed) + " other files" : text;
 }
 
 Sampler::Sampler(std::vector<std::int64_t> samples, bool shuffle, std::uint64_t seed, std::int64_t rank,

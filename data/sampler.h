@@ -16,8 +16,13 @@ enum class SamplerKind : std::uint8_t { all_pairs, tutorial };
 
 SamplerKind parse_sampler(const std::string& name);
 
-// The samples (first steps) of an epoch in file order; `limit` > 0 keeps the first `limit`.
+// The samples (first steps) of an epoch in file order; `limit` > 0 keeps the first `limit`. A pair over a hole in time,
+// whose steps are not dt regular steps apart, is left out.
 std::vector<std::int64_t> list_samples(const Era5Dataset& dataset, SamplerKind kind, std::int64_t limit = 0);
+
+// "3 pairs left out: 1 hole in time in 2018.h5", of all that list_samples leaves out without a limit; empty where that is
+// nothing.
+std::string describe_left_out(const Era5Dataset& dataset, SamplerKind kind);
 
 class Sampler {
  public:

@@ -44,6 +44,7 @@ void write_year(const SyntheticAtmosphere& atmosphere, const SynthOptions& optio
   file.write("lon", columns, std::span<const double>(atmosphere.longitudes()));
   file.write_attribute("lon", "units", "degrees_east");
   file.write("channel", atmosphere.channel_names());
+  file.write("units", atmosphere.units());
   file.write("time", step_count, std::span<const std::int64_t>(hours));
   file.write_attribute("time", "units", kTimeUnits);
   file.write_attribute("time", "calendar", "proleptic_gregorian");

@@ -9,6 +9,7 @@
 #include <numbers>
 
 #include "data/channels.h"
+#include "data/units.h"
 #include "kernels/common/rng.h"
 
 namespace isobar {
@@ -183,6 +184,12 @@ SyntheticAtmosphere::SyntheticAtmosphere(std::int64_t height, std::int64_t width
       }
       land_.push_back(std::cos(latitude) / (1 + std::exp(-4 * relief)));
     }
+}
+
+std::vector<std::string> SyntheticAtmosphere::units() const {
+  std::vector<std::string> units;
+  for (const std::string& name : names_) units.push_back(known_unit(name).empty() ? "m/s" : known_unit(name));
+  return units;
 }
 
 std::vector<double> SyntheticAtmosphere::latitudes() const {

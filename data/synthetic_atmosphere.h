@@ -25,6 +25,7 @@ class SyntheticAtmosphere {
   std::vector<double> longitudes() const;  // degrees
   // The tutorial's names in its order as far as they go, then c20, c21, ...
   const std::vector<std::string>& channel_names() const { return names_; }
+  std::vector<std::string> units() const;  // of the channels, in ERA5's units; mixtures are in m/s
 
   // The strength of the zonal flow, about 1, and its integral since 1979-01-01T00: how far the patterns were carried.
   double zonal_index(double hours) const;

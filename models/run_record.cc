@@ -6,11 +6,11 @@
 #include <cctype>
 #include <cmath>
 #include <iomanip>
-#include <map>
 #include <span>
 #include <sstream>
 
 #include "data/map_image.h"
+#include "data/units.h"
 #include "engine/png.h"
 #include "kernels/common/check.h"
 
@@ -68,18 +68,6 @@ void Tally::add(double iteration_loss, double iteration_seconds) {
   ++iterations;
   seconds += iteration_seconds;
   loss += iteration_loss;
-}
-
-std::string unit_of(const std::string& variable) {
-  static const std::map<std::string, std::string> units{
-      {"u", "m/s"}, {"v", "m/s"}, {"t", "K"}, {"z", "m2/s2"}, {"r", "%"}};
-  static const std::map<std::string, std::string> surface{
-      {"u10", "m/s"}, {"v10", "m/s"}, {"t2m", "K"}, {"d2m", "K"}, {"sp", "Pa"}, {"msl", "Pa"}, {"tcwv", "kg/m2"}};
-  if (const auto found = surface.find(variable); found != surface.end()) return found->second;
-  const bool on_a_level = variable.size() > 1 && std::all_of(variable.begin() + 1, variable.end(),
-                                                             [](unsigned char c) { return std::isdigit(c) != 0; });
-  const auto found = on_a_level ? units.find(variable.substr(0, 1)) : units.end();
-  return found == units.end() ? "" : found->second;
 }
 
 RunRecord::RunRecord(const RunFolder& folder, const Forecaster& forecaster, std::optional<std::int64_t> purge_step)
@@ -148,11 +136,13 @@ void RunRecord::picture(std::int64_t iteration, const Era5Dataset& dataset, std:
   const std::vector<float> lat(dataset.latitudes().begin(), dataset.latitudes().end());
   const std::vector<float> lon(dataset.longitudes().begin(), dataset.longitudes().end());
   board_.image("Visualization, " + name, target_and_prediction(field(target), field(forecast)), iteration);
-  write_png(
-      folder_.images() / ("map_" + file_name_of(name) + "_" + padded(iteration) + ".png"),
-      target_forecast_error(
-          field(target), field(forecast),
-          {.variable = name, .unit = unit_of(name), .lead_time = lead_time(dataset, sample), .lat = lat, .lon = lon}));
+  write_png(folder_.images() / ("map_" + file_name_of(name) + "_" + padded(iteration) + ".png"),
+            target_forecast_error(field(target), field(forecast),
+                                  {.variable = name,
+                                   .unit = known_unit(name),
+                                   .lead_time = lead_time(dataset, sample),
+                                   .lat = lat,
+                                   .lon = lon}));
 }
 
 ordered_json RunRecord::by_name(const std::vector<double>& values, bool physical) const {
@@ -180,7 +170,7 @@ std::string RunRecord::table(const Validation& validation) const {
     out << std::left << std::setw(static_cast<int>(width)) << names_[c] << std::right << std::fixed
         << std::setprecision(4) << std::setw(10) << rmse << std::setw(13) << persistence << std::setw(6)
         << std::setprecision(0) << 100 * ratio << '%' << std::defaultfloat << std::setprecision(5) << std::setw(14)
-        << rmse * std << std::setw(13) << persistence * std << "  " << unit_of(names_[c]) << '\n';
+        << rmse * std << std::setw(13) << persistence * std << "  " << known_unit(names_[c]) << '\n';
   }
   out << "on average " << std::fixed << std::setprecision(1) << 100 * ratios / static_cast<double>(names_.size())
       << " % of persistence's RMSE";

@@ -27,9 +27,6 @@ struct Tally {
   double iterations_per_second() const { return seconds > 0 ? static_cast<double>(iterations) / seconds : 0; }
 };
 
-// The unit of a variable of the tutorial's data; empty for others.
-std::string unit_of(const std::string& variable);
-
 class RunRecord {
  public:
   // purge_step: where a run goes on or starts over, the first step that TensorBoard is to forget; else null.

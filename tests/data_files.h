@@ -42,6 +42,31 @@ inline void write_fields(const std::string& path, const FieldsShape& shape, floa
   write_fields(path, shape, field_values(shape, tag), storage);
 }
 
+// What is written beside the fields; what is empty is not.
+struct Labels {
+  std::vector<std::string> names = {}, units = {};  // [C]
+  std::vector<double> hours = {};                   // [T] since 2001-01-01
+  std::vector<double> latitudes = {};               // [H]
+};
+
+inline void write_labelled_fields(const std::string& path, const FieldsShape& shape, const Labels& labels,
+                                  const std::vector<float>& values) {
+  auto file = hdf5::File::create(path);
+  file.write("fields", shape, std::span<const float>(values));
+  if (!labels.names.empty()) file.write("channel", labels.names);
+  if (!labels.units.empty()) file.write("units", labels.units);
+  if (!labels.latitudes.empty()) file.write("lat", std::array{shape[2]}, std::span<const double>(labels.latitudes));
+  if (!labels.hours.empty()) {
+    file.write("time", std::array{shape[0]}, std::span<const double>(labels.hours));
+    file.write_attribute("time", "units", "hours since 2001-01-01 00:00:00");
+  }
+  file.close();
+}
+
+inline void write_labelled_fields(const std::string& path, const FieldsShape& shape, const Labels& labels) {
+  write_labelled_fields(path, shape, labels, field_values(shape));
+}
+
 inline void write_text(const std::string& path, const std::string& text) {
   std::ofstream(path) << text;
 }

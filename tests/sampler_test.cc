@@ -90,6 +90,32 @@ TEST_CASE("sampler: the tutorial's index rule, quirks and all") {
   CHECK_THROWS_AS(parse_sampler("random"), Error);
 }
 
+TEST_CASE("sampler: pairs over a hole in time are left out and counted, with every rule") {
+  const testing::TemporaryFolder folder;
+  // Steps 0 to 3, then a day is missing, steps 4 to 6; a clock that was an hour early at step 8.
+  testing::write_labelled_fields(folder / "2001.h5", {10, 1, 2, 2}, {.hours = {0, 6, 12, 18, 48, 54, 60, 66, 71, 78}});
+  testing::write_labelled_fields(folder / "2002.h5", {4, 1, 2, 2}, {.hours = {8760, 8766, 8772, 8778}});
+  const std::string path = folder / "2001.h5";
+  const Era5Dataset one({.paths = {folder.path()}});
+  CHECK(list_samples(one, SamplerKind::all_pairs) == Order{0, 1, 2, 4, 5, 6, 10, 11, 12});
+  CHECK(describe_left_out(one, SamplerKind::all_pairs) == "3 pairs left out: 3 holes in time in " + path);
+  CHECK(list_samples(one, SamplerKind::all_pairs, 4) == Order{0, 1, 2, 4});
+  const Era5Dataset two({.paths = {path}, .dt = 2});
+  CHECK(list_samples(two, SamplerKind::all_pairs) == Order{0, 1, 4, 5, 7});  // 66 to 78 are two regular steps
+
+  const Era5Dataset part({.paths = {folder.path()}, .range = StepRange{1, 6}});
+  CHECK(list_samples(part, SamplerKind::all_pairs) == Order{1, 2, 4});
+  CHECK(describe_left_out(part, SamplerKind::all_pairs) == "1 pair left out: 1 hole in time in " + path);
+
+  CHECK(list_samples(one, SamplerKind::tutorial) == Order{1, 1, 2, 4, 5, 6, 1, 11, 11, 12, 11});
+  CHECK(describe_left_out(one, SamplerKind::tutorial) == "3 pairs left out: 3 holes in time in " + path);
+
+  const Era5Dataset whole({.paths = {folder / "2002.h5"}});
+  CHECK(describe_left_out(whole, SamplerKind::all_pairs) == "");
+  const Era5Dataset none({.paths = {path}, .range = StepRange{7, 9}});
+  CHECK_THROWS_WITH(list_samples(none, SamplerKind::all_pairs), testing::ContainsSubstring("without a hole in time"));
+}
+
 TEST_CASE("sampler: the order is a function of seed and epoch, and ranks share it without overlap") {
   const Order samples = {10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
   const Sampler alone(samples, true, 5);

@@ -75,6 +75,9 @@ TEST_CASE("synth: the tutorial's layout, readable by the data set, with statisti
   CHECK(train.latitudes().back() == -90);
   CHECK(train.longitudes()[3] == 90);
   CHECK(train.time_of(6).iso() == "1980-01-01T06:00");
+  CHECK(train.labels().units.at(2) == "K");
+  CHECK(train.labels().units.at(20) == "m/s");
+  CHECK(train.labels().step_hours == 6);
   const ComputedStatistics expected = compute_statistics(train);
   const std::string stats = folder / "a/stats";
   const Statistics loaded = load_statistics(stats + "/global_means.npy", stats + "/global_stds.npy", 21);
@@ -92,6 +95,7 @@ TEST_CASE("data info: tells files, times, layout and statistics, and refuses wha
   CHECK_THAT(text, ContainsSubstring("channels: u10 v10 t2m"));
   CHECK_THAT(text, ContainsSubstring("latitudes: 90 to -90, longitudes: 0 to 330"));
   CHECK_THAT(text, ContainsSubstring("time means: 21 x 9 x 12"));
+  CHECK_THAT(text, !ContainsSubstring("says nothing"));
 
   testing::write_fields(folder / "storm.h5", {3, 2, 2, 2}, 0, {.chunk = {1, 2, 2, 2}});
   CHECK_THAT(describe_data(folder / "storm.h5"),

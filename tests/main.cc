@@ -1,0 +1,58 @@
+// The main program of the tests. Its exit status is that of Catch2, except that kSkippedStatus says that test cases were
+// skipped, none failed and none ran to its end: ctest then counts the test as skipped. Words in the output say nothing.
+#define CATCH_CONFIG_RUNNER  // Catch2 2: this file holds the library
+#include <iostream>
+
+#include "kernels/common/check.h"
+#include "kernels/common/isa.h"
+#include "tests/testing.h"
+
+#if __has_include(<catch2/catch_all.hpp>)
+using Catch::EventListenerBase;
+#else
+using EventListenerBase = Catch::TestEventListenerBase;
+#endif
+
+namespace isobar::testing {
+namespace {
+
+constexpr int kSkippedStatus = 77;  // SKIP_RETURN_CODE in tests/CMakeLists.txt
+
+bool is_skipped = false;  // the test case that runs
+int cases = 0, skipped_cases = 0;
+
+struct SkipCounter : EventListenerBase {
+  using EventListenerBase::EventListenerBase;
+  void testCaseStarting(const Catch::TestCaseInfo&) override { is_skipped = false; }
+  void testCaseEnded(const Catch::TestCaseStats&) override {
+    ++cases;
+    skipped_cases += is_skipped ? 1 : 0;
+  }
+};
+CATCH_REGISTER_LISTENER(SkipCounter)
+
+// Whether this CPU can do what ISOBAR_EMULATE_AMX asks for.
+bool amx_can_be_emulated() {
+  try {
+    cpu::amx();
+    return true;
+  } catch (const Error& error) {
+    std::cout << error.what() << std::endl;
+    return false;
+  }
+}
+
+}  // namespace
+
+void note_skip() {
+  is_skipped = true;
+}
+
+}  // namespace isobar::testing
+
+int main(int argc, char** argv) {
+  using namespace isobar::testing;
+  if (!amx_can_be_emulated()) return kSkippedStatus;
+  const int status = Catch::Session().run(argc, argv);
+  return status == 0 && skipped_cases > 0 && skipped_cases == cases ? kSkippedStatus : status;
+}

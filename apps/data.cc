@@ -1,9 +1,10 @@
 // isobar data: make synthetic data, compute statistics, look at what there is.
+#include <charconv>
 #include <cstdint>
-#include <cstdio>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "apps/commands.h"
@@ -18,12 +19,12 @@ namespace {
 
 // "32x64" -> 32 and 64.
 void parse_grid(const std::string& grid, SynthOptions& options) {
-  long long height = 0, width = 0;
-  int used = 0;
-  const bool read = std::sscanf(grid.c_str(), "%lldx%lld%n", &height, &width, &used) == 2;
-  ISOBAR_CHECK(read && used == static_cast<int>(grid.size()), "--grid ", grid, " is not HEIGHTxWIDTH, as in 32x64");
-  options.height = height;
-  options.width = width;
+  const char* end = grid.data() + grid.size();
+  const auto [cross, no_height] = std::from_chars(grid.data(), end, options.height);
+  const bool has_cross = no_height == std::errc() && cross != end && *cross == 'x';
+  const auto [rest, no_width] = std::from_chars(has_cross ? cross + 1 : end, end, options.width);
+  ISOBAR_CHECK(has_cross && no_width == std::errc() && rest == end, "--grid ", grid,
+               " is not HEIGHTxWIDTH, as in 32x64");
 }
 
 void register_synth(CLI::App& data) {
@@ -65,7 +66,8 @@ void register_stats(CLI::App& data) {
     const ComputedStatistics statistics = compute_statistics(dataset, settings->threads);
     write_statistics(statistics, dataset.height(), dataset.width(), settings->out);
     std::cout << describe_statistics(statistics, dataset.channel_names()) << dataset.steps() << " steps of "
-              << dataset.file_count() << " files; written to " << settings->out << '\n';
+              << dataset.file_count() << (dataset.file_count() == 1 ? " file" : " files") << "; written to "
+              << settings->out << '\n';
   });
 }
 

@@ -103,7 +103,7 @@ Shape parse_shape(const Op& op, const std::string& text) {
   }
   const Shape example = op.base_shape(1);
   ISOBAR_CHECK(shape.size() == example.size(), "the shape \"", text, "\" of op ", op.name, " needs ", example.size(),
-               " numbers (", op.dims, "), like ", to_text(example));
+               example.size() == 1 ? " number (" : " numbers (", op.dims, "), like ", to_text(example));
   return shape;
 }
 

@@ -1,6 +1,8 @@
 #include "data/calendar.h"
 
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <numbers>
 #include <optional>
@@ -11,6 +13,7 @@ namespace isobar {
 namespace {
 
 constexpr double kSecondsPerDay = 86400;
+constexpr std::int64_t kFirstYear = 0, kLastYear = 9999;  // of reference dates and of times: four digits
 
 struct Date {
   std::int64_t year = 1970, month = 1, day = 1;
@@ -39,6 +42,13 @@ Date date_from_days(std::int64_t days) {
   const std::int64_t shifted_month = (5 * day_of_year + 2) / 153;
   const std::int64_t month = shifted_month + (shifted_month < 10 ? 3 : -9);
   return {year_of_era + era * 400 + (month <= 2 ? 1 : 0), month, day_of_year - (153 * shifted_month + 2) / 5 + 1};
+}
+
+bool is_date(Date date, bool julian) {
+  constexpr std::array<std::int64_t, 12> kDays = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+  if (date.year < kFirstYear || date.year > kLastYear || date.month < 1 || date.month > 12) return false;
+  const bool leap_day = date.month == 2 && (julian ? date.year % 4 == 0 : is_leap(date.year));
+  return date.day >= 1 && date.day <= kDays[static_cast<std::size_t>(date.month - 1)] + (leap_day ? 1 : 0);
 }
 
 // Days since 1970-01-01 of a date that is written in the Julian calendar.
@@ -100,7 +110,7 @@ std::string StepTime::iso() const {
   return text;
 }
 
-TimeUnits::TimeUnits(const std::string& units, const std::string& calendar, const std::string& where) {
+TimeUnits::TimeUnits(const std::string& units, const std::string& calendar, const std::string& where) : where_(where) {
   const bool standard = calendar.empty() || calendar == "standard" || calendar == "gregorian";
   ISOBAR_CHECK(standard || calendar == "proleptic_gregorian", where, ": calendar \"", calendar,
                "\" is not one of standard, gregorian, proleptic_gregorian");
@@ -119,18 +129,24 @@ TimeUnits::TimeUnits(const std::string& units, const std::string& calendar, cons
       if (std::sscanf(rest.c_str(), ":%lf%n", &seconds, &end) == 1) rest.erase(0, static_cast<std::size_t>(end));
     }
   }
-  const bool sensible = month >= 1 && month <= 12 && day >= 1 && day <= 31 && hours >= 0 && hours < 24 &&
-                        minutes >= 0 && minutes < 60 && seconds >= 0 && seconds < 61;
+  const Date date{year, month, day};
+  const bool julian = standard && before_the_reform(date);
+  const bool sensible =
+      is_date(date, julian) && hours >= 0 && hours < 24 && minutes >= 0 && minutes < 60 && seconds >= 0 && seconds < 61;
   ISOBAR_CHECK(has_date && scale && sensible && means_utc(rest), where, ": cannot read the time units \"", units,
                "\"; expected something like \"hours since 1900-01-01 00:00:00\" (UTC)");
-  const Date date{year, month, day};
-  const std::int64_t days = standard && before_the_reform(date) ? days_from_julian_date(date) : days_from_date(date);
+  const std::int64_t days = julian ? days_from_julian_date(date) : days_from_date(date);
   reference_seconds_ = static_cast<double>(days) * kSecondsPerDay + hours * 3600.0 + minutes * 60.0 + seconds;
   seconds_per_unit_ = *scale;
 }
 
 StepTime TimeUnits::at(double value) const {
-  return from_seconds(reference_seconds_ + value * seconds_per_unit_);
+  const double seconds = reference_seconds_ + value * seconds_per_unit_;
+  static const double first = static_cast<double>(days_from_date({kFirstYear, 1, 1})) * kSecondsPerDay;
+  static const double end = static_cast<double>(days_from_date({kLastYear + 1, 1, 1})) * kSecondsPerDay;
+  ISOBAR_CHECK(seconds >= first && seconds < end, where_, ": the time ", value, " is not within the years ", kFirstYear,
+               " to ", kLastYear);
+  return from_seconds(seconds);
 }
 
 StepTime spread_over_year(std::int64_t year, std::int64_t step, std::int64_t steps) {

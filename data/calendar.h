@@ -23,13 +23,14 @@ struct StepTime {
 class TimeUnits {
  public:
   // units: "<seconds|minutes|hours|days> since <date>[ <time>]"; calendar: standard, gregorian, proleptic_gregorian or
-  // "". `where` begins the message of an error.
+  // "". `where` begins the message of an error; a date that does not exist and a year beyond 0 to 9999 are errors.
   TimeUnits(const std::string& units, const std::string& calendar, const std::string& where);
-  StepTime at(double value) const;
+  StepTime at(double value) const;  // an error where it is not within the years 0 to 9999
   double hours_per_unit() const { return seconds_per_unit_ / 3600; }
   double hours_since_1970(double value) const { return (reference_seconds_ + value * seconds_per_unit_) / 3600; }
 
  private:
+  std::string where_;
   double reference_seconds_ = 0;  // since 1970-01-01
   double seconds_per_unit_ = 1;
 };

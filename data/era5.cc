@@ -10,7 +10,9 @@
 
 #include "data/channels.h"
 #include "data/field_file.h"
+#include "engine/storage.h"
 #include "kernels/common/check.h"
+#include "kernels/common/checked_size.h"
 
 namespace isobar {
 namespace {
@@ -70,6 +72,9 @@ Era5Dataset::Era5Dataset(const Era5Options& options) : dt_(options.dt) {
                    : !options.channels.empty()    ? options.channels
                                                   : default_channel_names(first.channels());
   for (const auto& file : files_) check(*file, options);
+  const std::int64_t bytes = checked_product({channels(), height_, width_, sizeof(float)}, first.path() + ": a step");
+  ISOBAR_CHECK(static_cast<std::size_t>(bytes) <= machine_memory_bytes(), first.path(), ": a step of ", channels(),
+               " x ", height_, " x ", width_, " values is larger than the memory of this machine");
   set_labels(options);
 
   const auto cropped = [](std::vector<double> axis, std::int64_t length) {

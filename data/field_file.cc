@@ -1,6 +1,7 @@
 #include "data/field_file.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cctype>
 #include <cmath>
@@ -13,11 +14,14 @@
 
 #include "data/npy.h"
 #include "kernels/common/check.h"
+#include "kernels/common/checked_size.h"
 
 namespace isobar {
 namespace {
 
 constexpr const char* kFields = "fields";
+// Far beyond any real file: a damaged or sparse one must not make lists of 2^33 steps.
+constexpr std::array<std::int64_t, 4> kMostExtents = {1 << 24, 1 << 16, 1 << 20, 1 << 20};
 
 hdf5::DatasetInfo checked_fields(const hdf5::File& file) {
   if (!file.has(kFields)) {
@@ -34,6 +38,11 @@ hdf5::DatasetInfo checked_fields(const hdf5::File& file) {
                "; expected four dimensions (time, channel, latitude, longitude)");
   ISOBAR_CHECK(std::ranges::all_of(info.shape, [](std::int64_t extent) { return extent > 0; }), file.path(),
                ": 'fields' is empty, its shape is ", shape_text(info.shape));
+  checked_product({info.shape[0], info.shape[1], info.shape[2], info.shape[3], sizeof(float)},
+                  file.path() + ": 'fields'");
+  for (std::size_t d = 0; d < kMostExtents.size(); ++d)
+    ISOBAR_CHECK(info.shape[d] <= kMostExtents[d], file.path(), ": 'fields' has shape ", shape_text(info.shape),
+                 "; at most ", shape_text(kMostExtents), " is read");
   return info;
 }
 
@@ -133,6 +142,7 @@ void FieldFile::read_time() {
   for (double value : times) ISOBAR_CHECK(std::isfinite(value), path(), ": 'time' holds NaN");
   const std::string where = path() + ": 'time'";
   const TimeUnits time_units(*units, file_.attribute("time", "calendar").value_or(""), where);
+  for (double value : times) static_cast<void>(time_units.at(value));  // an error where it is no time
   time_.emplace(std::move(times), time_units, file_.info("time").type == hdf5::Type::fp32, where);
 }
 

@@ -8,6 +8,7 @@
 
 #include "engine/atomic_file.h"
 #include "kernels/common/check.h"
+#include "kernels/common/checked_size.h"
 
 namespace isobar {
 namespace {
@@ -23,7 +24,9 @@ std::optional<std::string_view> after_key(std::string_view header, const std::st
   if (at == header.npos) return std::nullopt;
   const std::size_t colon = header.find(':', at);
   if (colon == header.npos) return std::nullopt;
-  return header.substr(header.find_first_not_of(' ', colon + 1));
+  const std::size_t value = header.find_first_not_of(' ', colon + 1);
+  if (value == header.npos) return std::nullopt;
+  return header.substr(value);
 }
 
 // "(1, 20, 1, 1)" or "(5,)" or "()".
@@ -43,12 +46,6 @@ std::optional<std::vector<std::int64_t>> parse_shape(std::string_view text) {
     }
   }
   return shape;
-}
-
-std::int64_t count_of(std::span<const std::int64_t> shape) {
-  std::int64_t count = 1;
-  for (std::int64_t extent : shape) count *= extent;
-  return count;
 }
 
 template <class T>
@@ -104,10 +101,10 @@ NpyArray read_npy(const std::string& path) {
                "; expected '<f4' or '<f8' (fp32 or fp64)");
   ISOBAR_CHECK(order->starts_with("False"), path, " is stored in Fortran order; expected C order");
 
-  const auto count = static_cast<std::size_t>(count_of(*shape));
-  const std::size_t size = is_fp32 ? 4 : 8;
-  ISOBAR_CHECK(bytes.size() - data_at == count * size, path, " is truncated or damaged: ", shape_text(*shape),
-               " numbers need ", count * size, " bytes, the file has ", bytes.size() - data_at);
+  const std::size_t size = is_fp32 ? 4 : 8, held = bytes.size() - data_at;
+  const auto count = static_cast<std::size_t>(checked_product(*shape, path));
+  ISOBAR_CHECK(held % size == 0 && held / size == count, path, " is truncated or damaged: ", shape_text(*shape),
+               " numbers of ", size, " bytes each, but the file has ", held, " bytes for them");
   const std::string_view data = bytes.substr(data_at);
   return {*shape, is_fp32 ? widen<float>(data, count) : widen<double>(data, count)};
 }

@@ -15,8 +15,6 @@
 namespace isobar {
 namespace {
 
-constexpr std::int64_t kWindowBytes = std::int64_t{256} << 20;  // fields in memory at a time while computing
-
 void check_finite(const std::string& path, std::span<const double> values) {
   for (double value : values)
     ISOBAR_CHECK(std::isfinite(value), path, " holds ", std::isnan(value) ? "NaN" : "an infinity");
@@ -86,12 +84,12 @@ std::vector<double> load_time_means(const std::string& path, std::int64_t channe
   return cropped;
 }
 
-ComputedStatistics compute_statistics(const Era5Dataset& dataset, int threads) {
+ComputedStatistics compute_statistics(const Era5Dataset& dataset, int threads, std::int64_t window_bytes) {
   const std::vector<std::int64_t> steps = all_steps(dataset);
   const std::int64_t total = static_cast<std::int64_t>(steps.size()), channels = dataset.channels();
   const std::int64_t values = dataset.values(), pixels = values / channels;
   const std::int64_t window =
-      std::clamp<std::int64_t>(kWindowBytes / (values * static_cast<std::int64_t>(sizeof(float))), 1, total);
+      std::clamp<std::int64_t>(window_bytes / (values * static_cast<std::int64_t>(sizeof(float))), 1, total);
   std::vector<float> fields(static_cast<std::size_t>(window * values));
   std::vector<Moments> moments(static_cast<std::size_t>(window * channels)), merged(static_cast<std::size_t>(channels));
   std::vector<double> sums(static_cast<std::size_t>(values));

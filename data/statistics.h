@@ -27,7 +27,9 @@ struct ComputedStatistics : Statistics {
 // Over all steps of the dataset's range and its (cropped) grid, unweighted; population standard deviation. One pass in
 // fp64: the moments of each step and channel are merged in the order of the steps (Chan et al. 1983), so the result
 // does not depend on the number of threads. threads 0: as many as the machine has.
-ComputedStatistics compute_statistics(const Era5Dataset& dataset, int threads = 0);
+// `window_bytes` of fields are in memory at a time; the result does not depend on it either.
+ComputedStatistics compute_statistics(const Era5Dataset& dataset, int threads = 0,
+                                      std::int64_t window_bytes = std::int64_t{256} << 20);
 
 // global_means.npy and global_stds.npy (1, C, 1, 1), time_means.npy (1, C, H, W), fp64, into `folder` (made if needed).
 void write_statistics(const ComputedStatistics& statistics, std::int64_t height, std::int64_t width,

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "kernels/common/check.h"
+#include "kernels/common/checked_size.h"
 
 namespace isobar {
 namespace {
@@ -111,9 +112,11 @@ class ChunkReader : public StepReader {
     for (std::size_t d = 0; d < 4; ++d) {
       shape_[d] = info.shape[d];
       chunk_[d] = info.layout.chunk[d];
-      grid_[d] = (shape_[d] + chunk_[d] - 1) / chunk_[d];
+      grid_[d] = shape_[d] / chunk_[d] + (shape_[d] % chunk_[d] ? 1 : 0);
     }
-    cache_.resize(static_cast<std::size_t>(grid_[0] * grid_[1] * grid_[2] * grid_[3]));
+    cache_.resize(static_cast<std::size_t>(checked_product(grid_, file.path() + ": the chunks of '" + name_ + "'")));
+    chunk_bytes_ = static_cast<std::size_t>(checked_product({chunk_[0], chunk_[1], chunk_[2], chunk_[3], sizeof(float)},
+                                                            file.path() + ": a chunk of '" + name_ + "'"));
   }
 
   const char* name() const override {
@@ -121,7 +124,7 @@ class ChunkReader : public StepReader {
   }
 
   void read(std::int64_t step, Crop crop, float* out) override {
-    std::call_once(addresses_once_, [this] { addresses_ = file_.chunk_addresses(name_); });
+    std::call_once(addresses_once_, [this] { find_chunks(); });
     Box at{step / chunk_[0], 0, 0, 0};
     for (at[1] = 0; at[1] < grid_[1]; ++at[1])
       for (at[2] = 0; at[2] * chunk_[2] < crop.height; ++at[2])
@@ -132,9 +135,20 @@ class ChunkReader : public StepReader {
   using Decoded = std::shared_ptr<const std::vector<float>>;
 
   std::int64_t slab_values() const { return chunk_[1] * chunk_[2] * chunk_[3]; }  // of one step in a chunk
-  std::size_t chunk_bytes() const { return static_cast<std::size_t>(chunk_[0] * slab_values()) * sizeof(float); }
   std::size_t index_of(const Box& at) const {
     return static_cast<std::size_t>(((at[0] * grid_[1] + at[1]) * grid_[2] + at[2]) * grid_[3] + at[3]);
+  }
+
+  void find_chunks() {
+    std::vector<hdf5::ChunkAddress> addresses = file_.chunk_addresses(name_);
+    if (filters_.empty())
+      for (const hdf5::ChunkAddress& address : addresses) check_size(address.bytes);
+    addresses_ = std::move(addresses);
+  }
+
+  void check_size(std::uint64_t bytes) const {
+    ISOBAR_CHECK(bytes == chunk_bytes_, file_.path(), " is damaged: a chunk of '", name_, "' has ", bytes,
+                 " bytes, not ", chunk_bytes_);
   }
 
   // Copies what the chunk at `at` of the grid holds of the step and the crop.
@@ -169,7 +183,7 @@ class ChunkReader : public StepReader {
       if (cache_[index]) return cache_[index];
     }
     auto decoded = decode(at);
-    const auto bytes = static_cast<std::int64_t>(chunk_bytes());
+    const auto bytes = static_cast<std::int64_t>(chunk_bytes_);
     const std::lock_guard guard(cache_mutex_);
     if (!cache_[index]) {
       if (budget_->fetch_sub(bytes) >= bytes)
@@ -188,16 +202,17 @@ class ChunkReader : public StepReader {
       if (filters_[i] == hdf5::Filter::shuffle) {
         unshuffle(bytes, other);
       } else {
-        other.resize(chunk_bytes());
+        // Deflate makes at most 1032 bytes of one: no memory is taken for what cannot come out.
+        other.resize(std::min(chunk_bytes_, 1032 * bytes.size()));
         uLongf size = other.size();
-        const bool whole = uncompress(other.data(), &size, bytes.data(), bytes.size()) == Z_OK && size == other.size();
+        const bool whole = other.size() == chunk_bytes_ &&
+                           uncompress(other.data(), &size, bytes.data(), bytes.size()) == Z_OK && size == other.size();
         ISOBAR_CHECK(whole, file_.path(), " is damaged: steps ", at[0] * chunk_[0], " to ",
                      std::min(shape_[0], (at[0] + 1) * chunk_[0]) - 1, " of '", name_, "' cannot be decompressed");
       }
       bytes.swap(other);
     }
-    ISOBAR_CHECK(bytes.size() == chunk_bytes(), file_.path(), " is damaged: a chunk of '", name_, "' has ",
-                 bytes.size(), " bytes, not ", chunk_bytes());
+    check_size(bytes.size());
     auto values = std::make_shared<std::vector<float>>(bytes.size() / sizeof(float));
     std::memcpy(values->data(), bytes.data(), bytes.size());
     return values;
@@ -220,6 +235,7 @@ class ChunkReader : public StepReader {
   std::string name_;
   std::vector<hdf5::Filter> filters_;
   Box shape_{}, chunk_{}, grid_{};
+  std::size_t chunk_bytes_ = 0;  // decoded
   std::once_flag addresses_once_;
   std::vector<hdf5::ChunkAddress> addresses_;  // empty: ask the library for each chunk
   CacheBudget budget_;

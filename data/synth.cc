@@ -13,6 +13,7 @@
 #include "data/statistics.h"
 #include "data/synthetic_atmosphere.h"
 #include "kernels/common/check.h"
+#include "kernels/common/checked_size.h"
 
 namespace isobar {
 namespace {
@@ -20,6 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kFirstYear = 1979;
+constexpr std::int64_t kMostYears = 1000;
+constexpr std::int64_t kMostValues = std::int64_t{1} << 28;  // of one step: 1 GiB, of which each thread holds one
 constexpr std::int64_t kHoursPerStep = 6, kMostSteps = 1460;
 constexpr const char* kTimeUnits = "hours since 1979-01-01 00:00:00";
 
@@ -85,9 +88,15 @@ void check(const SynthOptions& options) {
                " to validate with");
   ISOBAR_CHECK(options.steps_per_year >= 2 && options.steps_per_year <= kMostSteps, "--steps-per-year ",
                options.steps_per_year, " is not between 2 and ", kMostSteps, " (six-hourly)");
+  ISOBAR_CHECK(options.train_years <= kMostYears && options.valid_years <= kMostYears, "data synth makes at most ",
+               kMostYears, " years to train and ", kMostYears, " to validate with, not ", options.train_years, " and ",
+               options.valid_years);
   ISOBAR_CHECK(options.height >= 2 && options.width >= 2, "--grid ", options.height, "x", options.width,
                " needs at least two rows and two columns");
   ISOBAR_CHECK(options.channels >= 1, "--channels ", options.channels, " is less than one");
+  const auto values = product_of(std::array{options.channels, options.height, options.width});
+  ISOBAR_CHECK(values && *values <= kMostValues, "--channels ", options.channels, " on --grid ", options.height, "x",
+               options.width, " make a step of more than the ", kMostValues, " values that data synth writes at most");
 }
 
 }  // namespace

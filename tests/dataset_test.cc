@@ -115,6 +115,7 @@ TEST_CASE("dataset: years stand in the order of their names, each with its own l
   write_fields(folder / "2002.h5", {3, 2, 2, 4}, 2000);
   write_fields(folder / "2001.h5", {5, 2, 2, 4}, 1000);
   testing::write_text(folder / "notes.txt", "not data");
+  testing::write_text(folder / ".2003.h5", "being written");
   const Era5Dataset dataset({.paths = {folder.path()}});
   CHECK(dataset.steps() == 8);
   CHECK(dataset.file_count() == 2);
@@ -151,6 +152,60 @@ TEST_CASE("dataset: lat, lon, channel and time beside the fields are believed") 
   CHECK(refusal({.paths = {path}, .channels = {"u10", "t2m"}}) ==
         path + ": channel 0 is 't2m', the config has 'u10' there");
   CHECK(Era5Dataset({.paths = {path}}).channel_names() == std::vector<std::string>{"t2m", "u10"});
+}
+
+TEST_CASE("dataset: a pair is dt steps apart") {
+  const testing::TemporaryFolder folder;
+  write_fields(folder / "2001.h5", {9, 1, 2, 2});
+  const Era5Dataset dataset({.paths = {folder / "2001.h5"}, .dt = 4});
+  std::vector<float> input(4), target(4);
+  dataset.read_pair(3, input.data(), target.data());
+  CHECK(input[3] == testing::field_value(0, 3, 0, 1, 1));
+  CHECK(target[3] == testing::field_value(0, 7, 0, 1, 1));
+  CHECK_THROWS_AS(dataset.read_pair(5, input.data(), target.data()), Error);
+}
+
+TEST_CASE("dataset: the calendar beside the time is obeyed") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "data.h5";
+  const auto with = [&](const std::string& calendar) {
+    auto file = hdf5::File::create(path);
+    const FieldsShape shape = {1, 1, 2, 2};
+    file.write("fields", shape, std::span<const float>(testing::field_values(shape)));
+    file.write("time", std::array<std::int64_t, 1>{1}, std::span<const double>(std::vector<double>{17628096}));
+    file.write_attribute("time", "units", "hours since 1-1-1 00:00:0.0");
+    file.write_attribute("time", "calendar", calendar);
+    file.close();
+  };
+  with("standard");
+  CHECK(Era5Dataset({.paths = {path}}).time_of(0).iso() == "2012-01-01T00:00");
+  with("proleptic_gregorian");
+  CHECK(Era5Dataset({.paths = {path}}).time_of(0).iso() == "2012-01-03T00:00");
+  with("noleap");
+  CHECK(refusal({.paths = {path}}) ==
+        path + ": 'time': calendar \"noleap\" is not one of standard, gregorian, proleptic_gregorian");
+}
+
+TEST_CASE("dataset: files whose latitudes or longitudes differ are refused") {
+  const testing::TemporaryFolder folder;
+  const auto write = [&](const std::string& name, std::vector<double> latitudes, std::vector<double> longitudes) {
+    auto file = hdf5::File::create(folder / name);
+    const FieldsShape shape = {2, 1, 2, 2};
+    const std::array<std::int64_t, 1> two = {2};
+    file.write("fields", shape, std::span<const float>(testing::field_values(shape)));
+    file.write("lat", two, std::span<const double>(latitudes));
+    file.write("lon", two, std::span<const double>(longitudes));
+    file.close();
+  };
+  write("2001.h5", {30, -30}, {0, 180});
+  write("2002.h5", {30, -30}, {0, 180});
+  CHECK(refusal({.paths = {folder.path()}}) == "accepted");
+  const std::string sentence = std::string(folder / "2002.h5") + ": its latitudes or longitudes differ from those of " +
+                               std::string(folder / "2001.h5");
+  write("2002.h5", {45, -45}, {0, 180});
+  CHECK(refusal({.paths = {folder.path()}}) == sentence);
+  write("2002.h5", {30, -30}, {90, 270});
+  CHECK(refusal({.paths = {folder.path()}}) == sentence);
 }
 
 TEST_CASE("dataset: names and times where the file has none") {

@@ -74,6 +74,14 @@ TEST_CASE("npy: bad files are refused by name") {
   CHECK_THROWS_WITH(read_npy(path), ContainsSubstring("'<i8'"));
   with("False", "True ");
   CHECK_THROWS_WITH(read_npy(path), ContainsSubstring("Fortran order"));
+  with("(5,)", "(5, 281474976710656, 65536,)");
+  CHECK_THROWS_WITH(read_npy(path), ContainsSubstring(path + " has an impossible size: 5 x 281474976710656 x 65536"));
+  with("(5,)", "(2305843009213,)");
+  CHECK_THROWS_WITH(read_npy(path), ContainsSubstring(path + " is truncated or damaged"));
+  const std::string dictionary = "{'fortran_order': False, 'shape': (5,), 'descr':";  // ends at the colon
+  testing::write_text(path, std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(dictionary.size()) + '\0' +
+                                dictionary + std::string(40, '\0'));
+  CHECK_THROWS_WITH(read_npy(path), ContainsSubstring(path + " has a damaged .npy header"));
   with("(5,)", "(x,)");
   CHECK_THROWS_WITH(read_npy(path), ContainsSubstring("damaged .npy header"));
 }

@@ -54,6 +54,12 @@ TEST_CASE("statistics: ragged years with a large mean, against long double, for 
   CHECK(one.means == three.means);
   CHECK(one.stds == three.stds);
   CHECK(one.time_means == three.time_means);
+  for (std::int64_t window_bytes : {1, 2 * 24 * 4, 3 * 24 * 4}) {  // one, two and three steps at a time
+    const ComputedStatistics pieces = compute_statistics(dataset, 2, window_bytes);
+    CHECK(pieces.means == one.means);
+    CHECK(pieces.stds == one.stds);
+    CHECK(pieces.time_means == one.time_means);
+  }
   for (std::size_t c = 0; c < 2; ++c) {
     long double sum = 0, squares = 0, count = 0;
     for (int pass = 0; pass < 2; ++pass)

@@ -106,6 +106,32 @@ TEST_CASE("data info: tells files, times, layout and statistics, and refuses wha
   CHECK_THROWS_WITH(describe_data(folder / "a"), ContainsSubstring("global_stds.npy has shape (1,)"));
 }
 
+TEST_CASE("synth: no year is in two of training, validation and test") {
+  const testing::TemporaryFolder folder;
+  SynthOptions options = small(folder.path());
+  options.valid_years = 2;
+  write_synthetic_data(options);
+  CHECK(files_below(folder.path()) == std::vector<std::string>{"stats/global_means.npy", "stats/global_stds.npy",
+                                                               "stats/time_means.npy", "test/1983.h5", "test/1984.h5",
+                                                               "train/1979.h5", "train/1980.h5", "valid/1981.h5",
+                                                               "valid/1982.h5"});
+}
+
+TEST_CASE("synth: sizes beyond reason are refused before anything is made") {
+  const testing::TemporaryFolder folder;
+  const auto refused = [&](auto change, const char* sentence) {
+    SynthOptions options = small(folder / "out");
+    change(options);
+    CHECK_THROWS_WITH(write_synthetic_data(options), ContainsSubstring(sentence));
+  };
+  refused([](SynthOptions& o) { o.train_years = 1000000000; }, "at most 1000 years to train");
+  refused([](SynthOptions& o) { o.valid_years = 1001; }, "at most 1000 years to train");
+  refused([](SynthOptions& o) { o.channels = 1000000000; }, "--channels 1000000000 on --grid 9x12");
+  refused([](SynthOptions& o) { o.height = o.width = 1000000; }, "on --grid 1000000x1000000");
+  refused([](SynthOptions& o) { o.height = o.width = std::int64_t{1} << 62; }, "on --grid ");
+  CHECK(!std::filesystem::exists(folder / "out"));
+}
+
 TEST_CASE("synth: same arguments, same bytes, whatever the number of threads; another seed, other weather") {
   const testing::TemporaryFolder folder;
   SynthOptions options = small(folder / "one");

@@ -1,7 +1,9 @@
 // Calendars and time features against known dates.
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <numbers>
+#include <string>
 
 #include "data/calendar.h"
 #include "kernels/common/check.h"
@@ -36,6 +38,28 @@ TEST_CASE("Time features are angles of the day and of the year") {
   CHECK(std::abs(f[1]) < 1e-15);
   CHECK(std::abs(f[2] - std::sin(angle)) < 1e-15);
   CHECK(std::abs(f[3] - std::cos(angle)) < 1e-15);
+}
+
+TEST_CASE("Time features know the minutes of an hour") {
+  const StepTime time = TimeUnits("minutes since 2016-02-01", "", "f").at(6 * 60 + 30);
+  CHECK(time.hour() == testing::Approx(6.5).margin(1e-9));
+  CHECK(time.features()[0] == testing::Approx(std::sin(2 * std::numbers::pi * 6.5 / 24)));
+  CHECK(time.features()[2] == testing::Approx(std::sin(2 * std::numbers::pi * (31 + 6.5 / 24) / 366)));
+}
+
+TEST_CASE("Times beyond the years 0 to 9999 and dates that do not exist are refused") {
+  using testing::ContainsSubstring;
+  const TimeUnits hours("hours since 1979-01-01", "", "a.h5: 'time'");
+  for (double far : {1e300, -1e300, 1e9, std::nan(""), std::numeric_limits<double>::infinity()})
+    CHECK_THROWS_WITH(hours.at(far), ContainsSubstring("a.h5: 'time': the time "));
+  CHECK(TimeUnits("days since 9999-12-31", "", "f").at(0.5).iso() == "9999-12-31T12:00");
+  CHECK_THROWS_AS(TimeUnits("days since 9999-12-31", "", "f").at(1), Error);
+  for (const char* date : {"2001-02-29", "2001-02-31", "1900-02-29", "2001-04-31", "2001-01-00", "10000-01-01",
+                           "-1-01-01", "9223372036854775807-01-01", "-9223372036854775808-01-01"})
+    CHECK_THROWS_WITH(TimeUnits(std::string("days since ") + date, "", "f"), ContainsSubstring(date));
+  CHECK_NOTHROW(TimeUnits("days since 2000-02-29", "", "f"));
+  CHECK_NOTHROW(TimeUnits("days since 1500-02-29", "standard", "f"));  // a leap year of the Julian calendar
+  CHECK_THROWS_AS(TimeUnits("days since 1500-02-29", "proleptic_gregorian", "f"), Error);
 }
 
 TEST_CASE("Steps without a time axis are spread over the file's year") {

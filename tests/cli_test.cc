@@ -94,12 +94,23 @@ TEST_CASE("a wrong command line is one line on stderr and status 1") {
   check_error(isobar_command(arguments), words);
 }
 
+TEST_CASE("data synth: a grid is two numbers that fit; data stats: one file is one file") {
+  const Scratch scratch;
+  const std::string synth = "data synth --train-years 1 --steps-per-year 2 --out " + scratch / "d" + " --grid ";
+  for (const char* grid : {"99999999999999999999x2", "9x", "x9", "9x9x9", "nine"})
+    check_error(isobar_command(synth + grid), "is not HEIGHTxWIDTH");
+  CHECK(isobar_command(synth + "3x4").status == 0);
+  CHECK(isobar_command("data stats " + scratch / "d/train" + " --out " + scratch / "s")
+            .out.ends_with("2 steps of 1 file; written to " + scratch / "s" + "\n"));
+}
+
 TEST_CASE("output that cannot be written is an error, a reader who leaves is none") {
   check_error(isobar_command("info", "into_full() { \"$@\" >/dev/full; }; into_full"), "stdout");
   CHECK(isobar_command("info", "without_streams() { \"$@\" >&- 2>&-; }; without_streams").status == 0);
   const Scratch scratch;
   const std::string synth = "data synth --train-years 1 --valid-years 1 --steps-per-year 40 --out " + scratch / "d";
   check_error(isobar_command(synth, "ulimit -f 100;"), "1979.h5");
+  check_error(isobar_command(synth, "ulimit -f 100;"), "File too large");  // why, not only what
   const std::string first_line =
       "first_line() { { \"$@\"; echo $? >" + scratch / "status" + "; } | head -1; }; first_line";
   CHECK(isobar_command("mesh --dp 4096", first_line).err == "");

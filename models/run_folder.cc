@@ -12,6 +12,7 @@
 #include <ctime>
 #include <iomanip>
 #include <iostream>
+#include <regex>
 #include <sstream>
 #include <vector>
 
@@ -27,20 +28,16 @@ namespace {
 
 constexpr std::array kFiles{"config.json", "out.log", "metrics.jsonl", "summary.json"};
 
-// A folder of a run, and how the names of what a run puts there begin.
+// A folder of a run, and the names of what a run puts there; hidden ones are of files that are being written.
 struct OwnedFolder {
   const char* name;
-  std::vector<const char*> prefixes;
+  const char* pattern;
 };
 
-const std::vector<OwnedFolder>& owned_folders() {
-  static const std::vector<OwnedFolder> folders{
-      {"checkpoints", {"step_", "."}},
-      {"best", {"model.safetensors", "optimizer.safetensors", "state.json", "checksums."}},
-      {"logs", {"events.out.tfevents."}},
-      {"images", {"map_"}}};
-  return folders;
-}
+constexpr std::array kOwnedFolders{
+    OwnedFolder{"checkpoints", R"((\.writing_|\.aside_|\.deleting_)?step_\d+)"},
+    OwnedFolder{"best", R"(\.?(model\.safetensors|optimizer\.safetensors|state\.json|checksums\.xxh64)(\..*)?)"},
+    OwnedFolder{"logs", R"(events\.out\.tfevents\..*)"}, OwnedFolder{"images", R"(\.?map_\w+\.png(\..*)?)"}};
 
 // Keys that a resumed run may change: where files are, how long and how often, how it is computed.
 constexpr std::array kFreeOnResume{"expdir",
@@ -75,8 +72,13 @@ ordered_json parse_or_null(const fs::path& file) {
 // is resumed.
 void append_line(const fs::path& file, std::string line) {
   line += '\n';
+  // A pipe would wait for its reader for ever.
+  ISOBAR_CHECK(!fs::exists(file) || fs::is_regular_file(file), file.string(), " is not a regular file");
   const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  const ssize_t written = descriptor < 0 ? -1 : write(descriptor, line.data(), line.size());
+  ssize_t written = -1;
+  do {
+    written = descriptor < 0 ? -1 : write(descriptor, line.data(), line.size());
+  } while (descriptor >= 0 && written < 0 && errno == EINTR);
   const int error = errno;
   if (descriptor >= 0) close(descriptor);
   ISOBAR_CHECK(written >= 0, "cannot write to ", file.string(), ": ", std::strerror(error));
@@ -98,9 +100,10 @@ std::string time_stamp() {
 
 }  // namespace
 
-RunFolder::RunFolder(fs::path path, ExistingRun existing)
-    : path_(std::move(path)), existing_(existing), run_there_(is_run()) {
+RunFolder::RunFolder(fs::path path, ExistingRun existing) : path_(std::move(path)), existing_(existing) {
   ISOBAR_CHECK(!fs::exists(path_) || fs::is_directory(path_), "run folder ", path_.string(), " is not a folder");
+  if (fs::exists(path_)) lock();
+  run_there_ = is_run();
   ISOBAR_CHECK(!run_there_ || existing != ExistingRun::refuse, "run folder ", path_.string(),
                " holds a run already: give --resume to go on with it, --overwrite to start it again, or another "
                "--run-num or --run-dir");
@@ -112,21 +115,21 @@ void RunFolder::prepare(const ordered_json& config) {
   std::error_code error;
   fs::create_directories(path_, error);
   ISOBAR_CHECK(!error, "cannot make run folder ", path_.string(), ": ", error.message());
-  lock();
+  if (!lock_) lock();
+  ISOBAR_CHECK(run_there_ || !is_run(), "run folder ", path_.string(), " got a run from another process just now");
   if (run_there_ && existing_ == ExistingRun::overwrite) remove_run();
   fs::create_directories(images(), error);
   ISOBAR_CHECK(!error, "cannot make run folder ", path_.string(), ": ", error.message());
   write_file_atomically(path_ / "config.json", config.dump(2) + "\n");
 }
 
-// Two processes that trained into one folder would mix their files. The lock is the system's and ends with the process; a
-// file system that has none must do without.
+// Two processes that trained into one folder would mix their files. The lock is the system's and ends with the process;
+// a file system that has none must do without.
 void RunFolder::lock() {
   const int folder = open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder >= 0) lock_ = {this, [folder](const void*) { close(folder); }};
   const bool taken = folder >= 0 && flock(folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   ISOBAR_CHECK(!taken, "run folder ", path_.string(), " is in use: another process trains into it");
-  ISOBAR_CHECK(run_there_ || !is_run(), "run folder ", path_.string(), " got a run from another process just now");
 }
 
 // config.json is the first thing that a run writes.
@@ -143,15 +146,13 @@ void RunFolder::refuse_strangers() const {
 }
 
 void RunFolder::remove_run() const {
-  for (const auto& [name, prefixes] : owned_folders()) {
+  for (const auto& [name, pattern] : kOwnedFolders) {
     const fs::path folder = path_ / name;
     if (!fs::is_directory(folder) || fs::is_symlink(folder)) continue;
+    const std::regex ours(pattern);
     std::vector<fs::path> owned;
     for (const auto& entry : fs::directory_iterator(folder)) {
-      const std::string file = entry.path().filename().string();
-      const bool ours =
-          std::any_of(prefixes.begin(), prefixes.end(), [&](const char* p) { return file.starts_with(p); });
-      if (ours) owned.push_back(entry.path());
+      if (std::regex_match(entry.path().filename().string(), ours)) owned.push_back(entry.path());
     }
     for (const fs::path& file : owned) fs::remove_all(file);
     if (fs::is_empty(folder)) fs::remove(folder);
@@ -170,14 +171,18 @@ void RunFolder::check_same_run(const ordered_json& config) const {
   }
 }
 
-void RunFolder::cut_metrics(std::int64_t last_iteration) const {
+void RunFolder::cut_metrics(std::int64_t last_iteration, bool is_validated) const {
   const fs::path file = path_ / "metrics.jsonl";
   if (!fs::exists(file)) return;
   std::istringstream lines(read_file(file));
   std::string kept;
   for (std::string line; std::getline(lines, line);) {
     const ordered_json parsed = ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (parsed.is_object() && parsed.value("iteration", INT64_MAX) <= last_iteration) kept += line + "\n";
+    const auto found = parsed.is_object() ? parsed.find("iteration") : parsed.end();
+    if (found == parsed.end() || !found->is_number_integer()) continue;
+    const auto iteration = found->get<std::int64_t>();
+    const bool again = iteration == last_iteration && !is_validated && parsed.value("event", ordered_json()) == "valid";
+    if (iteration <= last_iteration && !again) kept += line + "\n";
   }
   write_file_atomically(file, kept);
 }

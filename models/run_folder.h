@@ -20,14 +20,17 @@ enum class ExistingRun { refuse, resume, overwrite };
 
 class RunFolder {
  public:
-  // Looks only. Error where a run is in the way, or where a file that a run would write is there and is not a run's.
+  // Keeps other processes out of the folder, where there is one, until this object ends: what is found in it stays true.
+  // Makes nothing. Error where another process trains into it, where a run is in the way, or where a file that a run
+  // would write is there and is not a run's.
   RunFolder(std::filesystem::path path, ExistingRun existing);
   RunFolder(RunFolder&&) noexcept = default;
   RunFolder& operator=(RunFolder&&) noexcept = default;
 
-  // Makes the folder, keeps other processes out of it until this object ends, and writes config.json. A run that is to be overwritten is removed: the files that a run makes, by
-  // their names, and nothing else. One that is resumed refuses a config that would make another run of it, naming the
-  // key; what may differ is where files are, how long and how often, and keys without meaning.
+  // Makes the folder, keeps other processes out of it, and writes config.json. A run that is to be overwritten is
+  // removed: the files that a run makes, by their names, and nothing else. One that is resumed refuses a config that
+  // would make another run of it, naming the key; what may differ is where files are, how long and how often, and keys
+  // without meaning.
   void prepare(const nlohmann::ordered_json& config);
 
   const std::filesystem::path& path() const { return path_; }
@@ -35,8 +38,9 @@ class RunFolder {
   std::filesystem::path images() const { return path_ / "images"; }
   bool is_resumed() const { return run_there_ && existing_ == ExistingRun::resume; }
 
-  // Removes what metrics.jsonl holds beyond this iteration, and a line that was not written whole.
-  void cut_metrics(std::int64_t last_iteration) const;
+  // Removes what metrics.jsonl holds beyond this iteration, and a line that was not written whole; the iteration's own
+  // validation too where that is to be made again.
+  void cut_metrics(std::int64_t last_iteration, bool is_validated = true) const;
   void append_metrics(const nlohmann::ordered_json& line) const;
 
   // A line of out.log, "2023-11-01 10:15:30,123 - root - INFO - message"; show: on stdout (or `console`) too.
@@ -56,7 +60,7 @@ class RunFolder {
 
   std::filesystem::path path_;
   ExistingRun existing_;
-  bool run_there_;
+  bool run_there_ = false;
   std::shared_ptr<const void> lock_;  // held while this is
 };
 

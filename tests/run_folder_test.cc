@@ -1,6 +1,7 @@
 // A run folder: what may be overwritten and resumed, and that metrics.jsonl holds no line twice.
 #include "models/run_folder.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -74,12 +75,18 @@ TEST_CASE("a run folder is one process's at a time") {
     for (const auto existing : {ExistingRun::resume, ExistingRun::overwrite})
       CHECK_THROWS_WITH(folder.open(existing).prepare(kConfig), ContainsSubstring("in use"));
   }
-  RunFolder early = folder.open(ExistingRun::resume);
-  fs::remove(folder.path() / "config.json");
-  RunFolder late = folder.open(ExistingRun::refuse);
-  early.prepare(kConfig);
-  early = folder.open(ExistingRun::resume);  // the lock is given back
+  fs::remove_all(folder.path());
+  RunFolder late = folder.open(ExistingRun::refuse);  // nothing is there yet that could be locked
+  folder.prepared();
   CHECK_THROWS_WITH(late.prepare(kConfig), ContainsSubstring("just now"));
+}
+
+TEST_CASE("what is found in a run folder stays true: it is locked before it is looked at") {
+  const Folder folder;
+  folder.prepared();
+  const RunFolder resumed = folder.open(ExistingRun::resume);  // chooses its checkpoint now
+  for (const auto existing : {ExistingRun::resume, ExistingRun::overwrite, ExistingRun::refuse})
+    CHECK_THROWS_WITH(folder.open(existing), ContainsSubstring("in use"));
 }
 
 TEST_CASE("overwriting removes what a run made and nothing else") {
@@ -89,10 +96,18 @@ TEST_CASE("overwriting removes what a run made and nothing else") {
                                      "metrics.jsonl",
                                      "summary.json",
                                      "checkpoints/step_00000010/model.safetensors",
+                                     "checkpoints/.writing_step_00000020/model.safetensors",
                                      "best/state.json",
                                      "logs/events.out.tfevents.1.host.2.0",
                                      "images/map_t2m.png"};
-  const std::vector<std::string> strangers{"notes.txt", "images/holiday.png", "checkpoints/mine/model.safetensors",
+  const std::vector<std::string> strangers{"notes.txt",
+                                           "images/holiday.png",
+                                           "images/map_of_my_journey.txt",
+                                           "checkpoints/mine/model.safetensors",
+                                           "checkpoints/step_by_step.txt",
+                                           "checkpoints/.git/config",
+                                           ".writing_novel/chapter1",
+                                           "best/model.safetensors_notes",
                                            "logs/slurm.out"};
   for (const std::string& file : run) folder.put(file, file == "config.json" ? kConfig.dump() : "x");
   for (const std::string& file : strangers) folder.put(file);
@@ -101,7 +116,7 @@ TEST_CASE("overwriting removes what a run made and nothing else") {
   fs::remove(folder.path() / "config.json");
   for (const std::string& file : run) CHECK_FALSE(folder.has(file));
   for (const std::string& file : strangers) CHECK(folder.has(file));
-  CHECK_FALSE(folder.has("best"));
+  CHECK_FALSE(folder.has("best/state.json"));
 }
 
 TEST_CASE("a file that is not a run's is never overwritten") {
@@ -134,6 +149,41 @@ TEST_CASE("resuming cuts metrics beyond the checkpoint and a half-written line")
   CHECK(folder.read("metrics.jsonl") == kept + "{\"iteration\":21}\n");
   run.cut_metrics(-1);
   CHECK(folder.read("metrics.jsonl").empty());
+}
+
+TEST_CASE("a validation that is to be made again leaves no line of the first") {
+  const Folder folder;
+  const RunFolder run = folder.prepared();
+  const ordered_json train{{"event", "train"}, {"iteration", 20}}, valid{{"event", "valid"}, {"iteration", 20}},
+      earlier{{"event", "valid"}, {"iteration", 10}};
+  for (const ordered_json& line : {earlier, train, valid}) run.append_metrics(line);
+  run.cut_metrics(20);
+  CHECK(folder.read("metrics.jsonl") == earlier.dump() + "\n" + train.dump() + "\n" + valid.dump() + "\n");
+  run.cut_metrics(20, /*is_validated=*/false);
+  CHECK(folder.read("metrics.jsonl") == earlier.dump() + "\n" + train.dump() + "\n");
+}
+
+TEST_CASE("lines of metrics whose iteration is no whole number are cut as damaged ones") {
+  const Folder folder;
+  const RunFolder run = folder.prepared();
+  run.append_metrics({{"iteration", 1}});
+  folder.put("metrics.jsonl", folder.read("metrics.jsonl") + R"({"iteration": "x"}
+{"iteration": 1e300}
+{"iteration": 2.5}
+[1]
+)");
+  run.cut_metrics(20);
+  CHECK(folder.read("metrics.jsonl") == "{\"iteration\":1}\n");
+}
+
+TEST_CASE("a pipe in the place of a run's file is an error, not a wait") {
+  const Folder folder;
+  const RunFolder run = folder.prepared();
+  for (const char* name : {"out.log", "metrics.jsonl"}) {
+    REQUIRE(mkfifo((folder.path() / name).c_str(), 0600) == 0);
+    CHECK_THROWS_WITH(name[0] == 'o' ? run.log("x") : run.append_metrics({{"iteration", 1}}),
+                      ContainsSubstring(name) && ContainsSubstring("not a regular file"));
+  }
 }
 
 TEST_CASE("numbers in metrics keep all their digits") {

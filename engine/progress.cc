@@ -45,7 +45,7 @@ std::string remaining(const ProgressState& state) {
 // Loss and rates, the most wanted first.
 std::vector<std::string> figures(const ProgressState& state) {
   std::vector<std::string> list;
-  if (state.loss) list.push_back(printed("loss %.4g", *state.loss));
+  if (state.loss) list.push_back(printed("loss %#.4g", *state.loss));  // always as wide, so that nothing jumps
   if (state.per_second > 0) {
     list.push_back(state.per_second >= 1 ? printed("%.1f it/s", state.per_second)
                                          : printed("%.2f s/it", 1 / state.per_second));
@@ -107,8 +107,11 @@ std::string format_bar(const ProgressState& state, int width, bool unicode) {
     return counts(state) + (inside.empty() ? "" : " [" + inside + "]");
   };
   const auto room = [&] { return width - static_cast<int>(head.size() + tail().size()); };
-  const int columns = room() - static_cast<int>(std::strlen("|| "));
-  if (columns >= kSmallestBar) return head + drawn_bar(fraction_of(state), columns, unicode) + " " + tail();
+  const auto columns = [&] { return room() - static_cast<int>(std::strlen("|| ")); };
+  const std::vector<std::string> all = list;
+  if (columns() < kSmallestBar && state.samples > 0 && state.per_second > 0) list.pop_back();
+  if (columns() >= kSmallestBar) return head + drawn_bar(fraction_of(state), columns(), unicode) + " " + tail();
+  list = all;
   while (room() < 0 && !list.empty()) list.pop_back();
   return (head + tail()).substr(0, static_cast<std::size_t>(std::max(width, 0)));
 }

@@ -25,8 +25,8 @@ struct ProgressState {
   std::optional<double> loss;
 };
 
-// One line without its end, at most `width` columns wide. Where there is no room for all of it, the bar goes first,
-// then figures from the right. unicode: draw with block characters (UTF-8), else with '#'.
+// One line without its end, at most `width` columns wide. Where there is no room for all of it, samples a second go
+// first, then the bar, then figures from the right. unicode: draw with block characters (UTF-8), else with '#'.
 std::string format_bar(const ProgressState& state, int width, bool unicode);
 
 // "train: iteration 420/1000 (42%), loss 0.1234, 13.4 it/s, 214 samples/s, 00:43 to go"

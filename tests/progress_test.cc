@@ -51,7 +51,8 @@ TEST_CASE("a bar fills the width it is given", "[progress]") {
         "train  42% |######         | 420/1000 [00:31<00:43, loss 0.1234, 13.4 it/s, 215 samples/s]");
   CHECK(format_bar(example(), 90, true) ==
         "train  42% |██████▎        | 420/1000 [00:31<00:43, loss 0.1234, 13.4 it/s, 215 samples/s]");
-  CHECK(format_bar(example(), 80, true) == "train  42% 420/1000 [00:31<00:43, loss 0.1234, 13.4 it/s, 215 samples/s]");
+  CHECK(format_bar(example(), 80, false) ==
+        "train  42% |########            | 420/1000 [00:31<00:43, loss 0.1234, 13.4 it/s]");
   CHECK(format_bar(example(), 60, true) == "train  42% 420/1000 [00:31<00:43, loss 0.1234, 13.4 it/s]");
   CHECK(format_bar(example(), 30, true) == "train  42% 420/1000");
   CHECK(format_bar(example(), 7, true) == "train  ");

@@ -1,8 +1,10 @@
 // isobar forecast: weights + data -> forecasts of several steps, their scores beside persistence, and an HDF5 file.
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <regex>
 #include <string>
@@ -31,25 +33,31 @@ struct ForecastOptions {
   std::int64_t steps = 1;
 };
 
+// The starts first, first + step, ...; count of them, at least one.
+struct Starts {
+  std::int64_t first = 0, step = 1, count = 1;
+
+  std::int64_t at(std::int64_t i) const { return first + i * step; }
+};
+
 // "A:B:S" as Python's range(A, B, S); S may be left out.
-std::vector<std::int64_t> parse_range(const std::string& text) {
+Starts parse_range(const std::string& text) {
   std::smatch parts;
   const std::regex form(R"((\d{1,15}):(-?\d{1,15})(?::(-?\d{1,15}))?)");
   ISOBAR_CHECK(std::regex_match(text, parts, form), "--starts ", text, " is not of the form A:B:S");
   const std::int64_t step = parts[3].matched ? std::stoll(parts[3]) : 1, end = std::stoll(parts[2]);
   ISOBAR_CHECK(step != 0, "--starts ", text, ": the step must not be 0");
-  std::vector<std::int64_t> starts;
-  for (std::int64_t start = std::stoll(parts[1]); step > 0 ? start < end : start > end; start += step)
-    starts.push_back(start);
-  ISOBAR_CHECK(!starts.empty(), "--starts ", text, " is empty");
-  ISOBAR_CHECK(starts.back() >= 0, "--starts ", text, " goes below step 0");
+  const std::int64_t first = std::stoll(parts[1]), length = step > 0 ? end - first : first - end;
+  ISOBAR_CHECK(length > 0, "--starts ", text, " is empty");
+  const Starts starts{first, step, 1 + (length - 1) / std::abs(step)};
+  ISOBAR_CHECK(starts.at(starts.count - 1) >= 0, "--starts ", text, " goes below step 0");
   return starts;
 }
 
-std::vector<std::int64_t> starts_of(const ForecastOptions& o) {
+Starts starts_of(const ForecastOptions& o) {
   ISOBAR_CHECK(o.start.has_value() != !o.starts.empty(), "give either --start or --starts");
   ISOBAR_CHECK(!o.out.empty() || !o.starts.empty() || !o.scores.empty(), "--out is missing: where the forecast goes");
-  return o.start ? std::vector<std::int64_t>{*o.start} : parse_range(o.starts);
+  return o.start ? Starts{.first = *o.start} : parse_range(o.starts);
 }
 
 bool holds_fields(const fs::path& folder) {
@@ -123,6 +131,26 @@ Era5Dataset open_data(const ForecastOptions& o, const Config& config) {
                       .range = std::nullopt});
 }
 
+// Which weights these are, where a checkpoint's state.json lies beside them.
+void tell_of_weights(const fs::path& file) {
+  std::cout << "weights: " << file.string();
+  const fs::path state_file = file.parent_path() / "state.json";
+  const auto state = fs::is_regular_file(state_file)
+                         ? nlohmann::json::parse(read_file(state_file), nullptr, /*allow_exceptions=*/false)
+                         : nlohmann::json();
+  const nlohmann::json trainer = state.is_object() ? state.value("trainer", nlohmann::json()) : nlohmann::json();
+  const nlohmann::json iteration =
+      trainer.is_object() ? trainer.value("iteration", nlohmann::json()) : nlohmann::json();
+  if (iteration.is_number_integer()) std::cout << ", of iteration " << iteration;
+  const nlohmann::json loss = state.is_object() ? state.value("best_loss", nlohmann::json()) : nlohmann::json();
+  const bool is_best = !file.parent_path().filename().string().starts_with("step_");
+  if (loss.is_number() && is_best) std::cout << ", validation loss " << loss.get<double>();
+  std::cout << std::endl;
+  if (iteration == 0)
+    std::cerr << "isobar: warning: " << file.string() << " is of iteration 0: these weights were never trained"
+              << std::endl;
+}
+
 // Upside down every number is believable, and the forecast worthless.
 void check_orientation(const Era5Dataset& dataset, const std::vector<double>& latitudes) {
   const auto falls = [](const std::vector<double>& rows) { return rows.back() < rows.front(); };
@@ -157,7 +185,7 @@ Tensor climatology_for(const ForecastOptions& o, const Forecaster& forecaster) {
 }
 
 void forecast(const ForecastOptions& o) {
-  const std::vector<std::int64_t> starts = starts_of(o);
+  const Starts starts = starts_of(o);
   const Device device = o.config.use_device();
   const fs::path file = fs::is_directory(o.weights) ? find_best(o.weights) / "model.safetensors" : fs::path(o.weights);
   check_outputs(o, file);
@@ -167,10 +195,12 @@ void forecast(const ForecastOptions& o) {
   if (description) check_orientation(dataset, description->grid.latitudes);
   Forecaster forecaster(config, grid_of(o, config, dataset, description), device);
   read_model(file, forecaster);
+  tell_of_weights(file);
 
   Rollout rollout(forecaster, dataset, o.steps, climatology_for(o, forecaster));
-  const std::vector<float> fields = rollout.run(starts.front());
-  for (std::size_t i = 1; i < starts.size(); ++i) rollout.run(starts[i]);
+  for (const std::int64_t i : {std::int64_t{0}, starts.count - 1}) rollout.check_start(starts.at(i));
+  const std::vector<float> fields = rollout.run(starts.at(0));
+  for (std::int64_t i = 1; i < starts.count; ++i) rollout.run(starts.at(i));
   if (!o.out.empty()) write_forecast(o.out, fields, o.steps, forecaster.output_names(), dataset);
   if (!o.scores.empty()) write_file_atomically(o.scores, rollout.scores().dump(2) + "\n");
   std::cout << rollout.table() << std::flush;

@@ -17,6 +17,9 @@ using nlohmann::ordered_json;
 
 Rollout::Rollout(const Forecaster& forecaster, const Era5Dataset& dataset, std::int64_t steps, Tensor climatology)
     : forecaster_(forecaster), dataset_(dataset), steps_(steps), climatology_(std::move(climatology)) {
+  ISOBAR_CHECK(steps <= (dataset.steps() - 1) / dataset.dt(), "a forecast of ", steps,
+               " steps is longer than the data, ", dataset.file_name(0), ": ", dataset.steps(), " steps",
+               dataset.dt() > 1 ? ", taken dt at a time" : "");
   const ScoreTotals none(forecaster.config().n_out_channels, dataset.height() * dataset.width());
   forecast_.assign(static_cast<std::size_t>(steps), none);
   persistence_ = forecast_;
@@ -35,13 +38,17 @@ RawBatch Rollout::load(std::int64_t step) const {
   return forecaster_.upload(fields.data(), fields.data(), time_features(step), 1);
 }
 
-std::vector<float> Rollout::run(std::int64_t start) {
+void Rollout::check_start(std::int64_t start) const {
   ISOBAR_CHECK(start >= 0 && start < dataset_.steps(), "start step ", start, " is not in the data, which has ",
                dataset_.steps(), " steps");
   const std::size_t file = dataset_.file_of(start);
   const std::int64_t last = start + lead(steps_ - 1);
   ISOBAR_CHECK(last < dataset_.steps() && dataset_.file_of(last) == file, "a forecast of ", steps_, " steps from step ",
                start, " ends at step ", last, ", which is not in ", dataset_.file_name(file));
+}
+
+std::vector<float> Rollout::run(std::int64_t start) {
+  check_start(start);
   Tensor input = forecaster_.input_of(load(start));
   const Tensor persistence = forecaster_.persistence_of(input);
   std::vector<float> fields;

@@ -16,11 +16,15 @@ namespace isobar {
 class Rollout {
  public:
   // steps: model steps, K. climatology: what ACC's anomalies are taken from, of Forecaster::climatology_of, or
-  // undefined for no ACC. More than one step needs a model whose output channels are its input channels.
+  // undefined for no ACC. More than one step needs a model whose output channels are its input channels. Throws Error
+  // where the data have fewer steps, before anything is made of that size.
   Rollout(const Forecaster& forecaster, const Era5Dataset& dataset, std::int64_t steps, Tensor climatology = {});
 
-  // Forecasts from one step of the data and adds its scores. Returns [K, n_out, H, W] in physical units. Throws Error
-  // where the last target is not in the file of `start`.
+  // Throws Error where the data have no such step, or the last target is not in the file of `start`.
+  void check_start(std::int64_t start) const;
+
+  // Forecasts from one step of the data, which check_start() accepts, and adds its scores. Returns [K, n_out, H, W] in
+  // physical units.
   std::vector<float> run(std::int64_t start);
 
   // {"lead_steps": [...], "rmse": {name: [...]}, "persistence_rmse": {...}, "acc": {...}, "persistence_acc": {...}},

@@ -1,5 +1,7 @@
 #include "models/weights.h"
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -31,7 +33,53 @@ Grid grid_from(const nlohmann::json& json) {
   return grid;
 }
 
+template <class T>
+bool all_finite(const T* values, std::int64_t n) {
+  return std::all_of(values, values + n, [](T value) { return std::isfinite(value); });
+}
+
+// A tensor of the file, in the dtype of the buffer it is for.
+Tensor read_tensor(const SafetensorsFile& file, const std::string& name, const Shape& shape, DType dtype) {
+  Tensor host = Tensor::empty(shape, dtype, Device{});
+  copy_elements(file.at(name), dtype, static_cast<std::byte*>(host.data()));
+  return host;
+}
+
+// What a grid must be for this config; the sentence about the file is the caller's.
+void check_grid(const Grid& grid, const Config& config) {
+  const auto count = [](const char* what, std::size_t found, std::int64_t wanted, const char* key) {
+    ISOBAR_CHECK(static_cast<std::int64_t>(found) == wanted, what, " are ", found, " and not ", wanted, ", as ", key);
+  };
+  const auto finite = [](const char* what, const std::vector<double>& values) {
+    ISOBAR_CHECK(all_finite(values.data(), std::ssize(values)), what, " are not all finite");
+  };
+  const Statistics& statistics = grid.statistics;
+  count("channels", grid.channel_names.size(), config.n_in_channels, "n_in_channels");
+  count("means", statistics.means.size(), config.n_in_channels, "n_in_channels");
+  count("stds", statistics.stds.size(), config.n_in_channels, "n_in_channels");
+  count("row_weights", grid.row_weights.size(), config.img_size[0], "the rows of img_size");
+  if (!grid.latitudes.empty()) count("latitudes", grid.latitudes.size(), config.img_size[0], "the rows of img_size");
+  if (!grid.longitudes.empty())
+    count("longitudes", grid.longitudes.size(), config.img_size[1], "the columns of img_size");
+  finite("means", statistics.means);
+  finite("stds", statistics.stds);
+  finite("row_weights", grid.row_weights);
+  finite("latitudes", grid.latitudes);
+  finite("longitudes", grid.longitudes);
+  std::set<std::string> names;
+  for (const std::string& name : grid.channel_names)
+    ISOBAR_CHECK(!name.empty() && names.insert(name).second, "channels holds ",
+                 name.empty() ? "an empty name" : "a name twice");
+  ISOBAR_CHECK(std::ranges::all_of(statistics.stds, [](double std) { return std > 0; }), "stds are not all above 0");
+}
+
 }  // namespace
+
+bool is_finite(const Tensor& values) {
+  const Tensor host = values.to(Device{});
+  return host.dtype() == DType::fp64 ? all_finite(host.data_as<double>(), host.numel())
+                                     : all_finite(host.data_as<float>(), host.numel());
+}
 
 void write_flat(const std::filesystem::path& path, const Parameters& parameters, const FlatBuffers& buffers,
                 const Metadata& metadata) {
@@ -55,15 +103,15 @@ void read_flat(const std::filesystem::path& path, const Parameters& parameters, 
       ISOBAR_CHECK(tensor != nullptr, path.string(), ": tensor ", prefix + p.name, " is missing");
       ISOBAR_CHECK(tensor->info.shape == p.shape, path.string(), ": tensor ", prefix + p.name, " has shape ",
                    to_string(tensor->info.shape), ", not ", to_string(p.shape));
+      ISOBAR_CHECK(is_finite(read_tensor(file, prefix + p.name, p.shape, buffer.dtype())), path.string(), ": tensor ",
+                   prefix + p.name, " holds numbers that are not finite");
       unknown.erase(tensor->info.name);
     }
   }
   ISOBAR_CHECK(unknown.empty(), path.string(), ": tensor ", *unknown.begin(), " is unknown to this model");
   for (const auto& [prefix, buffer] : buffers) {
     for (const NamedParameter& p : parameters.named()) {
-      const Tensor host = Tensor::empty(p.shape, buffer.dtype(), Device{});
-      copy_elements(file.at(prefix + p.name), buffer.dtype(), static_cast<std::byte*>(host.data()));
-      buffer.slice(p.offset, p.shape).copy_from(host);
+      buffer.slice(p.offset, p.shape).copy_from(read_tensor(file, prefix + p.name, p.shape, buffer.dtype()));
     }
   }
 }
@@ -89,8 +137,13 @@ bool has_description(const SafetensorsFile& file) {
 ModelDescription description_of(const SafetensorsFile& file) {
   try {
     const auto config = nlohmann::ordered_json::parse(file.metadata().at(kConfig));
-    return {config_from(entries_from(config, file.path().string())),
-            grid_from(nlohmann::json::parse(file.metadata().at(kGrid)))};
+    ISOBAR_CHECK(config.is_object(), "the description of the model in its metadata is damaged");
+    ModelDescription description{config_from(entries_from(config, "its metadata")),
+                                 grid_from(nlohmann::json::parse(file.metadata().at(kGrid)))};
+    check_grid(description.grid, description.config);
+    return description;
+  } catch (const Error& error) {
+    fail(file.path().string(), ": ", error.what());
   } catch (const nlohmann::json::exception&) {
     fail(file.path().string(), ": the description of the model in its metadata is damaged");
   } catch (const std::out_of_range&) {

@@ -18,9 +18,12 @@ using FlatBuffers = std::vector<std::pair<std::string, Tensor>>;
 void write_flat(const std::filesystem::path& path, const Parameters& parameters, const FlatBuffers& buffers,
                 const Metadata& metadata);
 
-// Reads them back, converting from whatever floating dtype the file has. A missing, unknown or misshaped tensor is an
-// Error that names it, and leaves the buffers as they were.
+// Reads them back, converting from whatever floating dtype the file has. A missing, unknown or misshaped tensor, or one
+// with a number that is not finite, is an Error that names it and leaves the buffers as they were.
 void read_flat(const std::filesystem::path& path, const Parameters& parameters, const FlatBuffers& buffers);
+
+// Whether every number of a tensor of fp32 or fp64 is finite.
+bool is_finite(const Tensor& values);
 
 // model.safetensors: the weights, with config, channel names, statistics, grid and lead time as metadata.
 void write_model(const std::filesystem::path& path, const Forecaster& forecaster);
@@ -33,6 +36,7 @@ struct ModelDescription {
 };
 // False where the file carries no description (weights from elsewhere).
 bool has_description(const SafetensorsFile& file);
+// Checked as a config file and a data set are: Error naming the file and what is wrong.
 ModelDescription description_of(const SafetensorsFile& file);
 
 }  // namespace isobar

@@ -58,6 +58,9 @@ class CheckpointStore {
   // that a resumed run will write again). Where anything throws, nothing new is left behind.
   void save(std::int64_t step, const WriteFiles& write_files);
 
+  // Removes all but the `keep` newest checkpoints of those up to this step, as save() does after writing.
+  void remove_old(std::int64_t newest_step);
+
   // Replaces RUN/best.
   void save_best(const WriteFiles& write_files);
 
@@ -69,7 +72,6 @@ class CheckpointStore {
  private:
   void write_whole(const std::filesystem::path& folder, const WriteFiles& write_files);
   void put_in_place(const std::filesystem::path& written, const std::filesystem::path& folder);
-  void remove_old(std::int64_t newest_step);
   void pass(const char* moment) const;
 
   std::filesystem::path run_;

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cmath>
 #include <iomanip>
+#include <iostream>
 #include <span>
 #include <sstream>
 
@@ -64,10 +65,11 @@ std::string lead_time(const Era5Dataset& dataset, std::int64_t sample) {
 
 }  // namespace
 
-void Tally::add(double iteration_loss, double iteration_seconds) {
+void Tally::add(const StepResult& result, double iteration_seconds) {
   ++iterations;
   seconds += iteration_seconds;
-  loss += iteration_loss;
+  data_seconds += result.data_seconds;
+  loss += result.loss;
 }
 
 RunRecord::RunRecord(const RunFolder& folder, const Forecaster& forecaster, std::optional<std::int64_t> purge_step)
@@ -75,9 +77,13 @@ RunRecord::RunRecord(const RunFolder& folder, const Forecaster& forecaster, std:
 
 void RunRecord::train(std::int64_t iteration, std::int64_t epoch, const StepResult& result, const Tally& since_last) {
   const double batch = static_cast<double>(forecaster_.config().global_batch_size);
-  ordered_json line{{"event", "train"}, {"iteration", iteration},
-                    {"epoch", epoch},   {"loss", result.loss},
-                    {"lr", result.lr},  {"samples_per_second", since_last.iterations_per_second() * batch}};
+  ordered_json line{{"event", "train"},
+                    {"iteration", iteration},
+                    {"epoch", epoch},
+                    {"loss", result.loss},
+                    {"lr", result.lr},
+                    {"samples_per_second", since_last.iterations_per_second() * batch},
+                    {"data_seconds", since_last.data_seconds}};
   if (result.applied) line["grad_norm"] = result.grad_norm;
   if (forecaster_.config().amp_mode == AmpMode::fp16) line["loss_scale"] = result.loss_scale;
   folder_.append_metrics(line);
@@ -96,10 +102,12 @@ void RunRecord::epoch_end(std::int64_t iteration, std::int64_t epoch, const Tall
   loss << std::fixed << "  Avg train loss=" << tally.mean_loss();
   folder_.log(time.str());
   folder_.log(loss.str());
+  folder_.log(text("  Waited for data: ", tally.data_seconds, " sec"));
   board_.scalar("Loss/train", tally.mean_loss(), iteration);
   board_.scalar("Learning Rate", next_lr, iteration);
   board_.scalar("Avg iters per sec", rate, iteration);
   board_.scalar("Avg samples per sec", samples_rate, iteration);
+  board_.scalar("Seconds waited for data", tally.data_seconds, iteration);
 }
 
 void RunRecord::valid(std::int64_t iteration, std::int64_t epoch, const Validation& validation, double seconds) {
@@ -110,9 +118,11 @@ void RunRecord::valid(std::int64_t iteration, std::int64_t epoch, const Validati
                           {"rmse", by_name(validation.rmse)},
                           {"persistence_rmse", by_name(validation.persistence_rmse)}});
   folder_.log(text("  Avg val loss=", validation.loss));
+  folder_.log(rmse_line(validation));
   folder_.log(text("  Total validation time: ", seconds, " sec"));
   board_.scalar("Loss/valid", validation.loss, iteration);
-  board_.scalar(rmse_tag(names_.front()), validation.mean_sample_rmse.front(), iteration);
+  for (std::size_t c = 0; c < names_.size(); ++c)
+    board_.scalar(rmse_tag(names_[c]), validation.mean_sample_rmse[c], iteration);
 }
 
 void RunRecord::picture(std::int64_t iteration, const Era5Dataset& dataset, std::int64_t sample) {
@@ -136,13 +146,14 @@ void RunRecord::picture(std::int64_t iteration, const Era5Dataset& dataset, std:
   const std::vector<float> lat(dataset.latitudes().begin(), dataset.latitudes().end());
   const std::vector<float> lon(dataset.longitudes().begin(), dataset.longitudes().end());
   board_.image("Visualization, " + name, target_and_prediction(field(target), field(forecast)), iteration);
-  write_png(folder_.images() / ("map_" + file_name_of(name) + "_" + padded(iteration) + ".png"),
-            target_forecast_error(field(target), field(forecast),
-                                  {.variable = name,
-                                   .unit = known_unit(name),
-                                   .lead_time = lead_time(dataset, sample),
-                                   .lat = lat,
-                                   .lon = lon}));
+  const Image map = target_forecast_error(
+      field(target), field(forecast),
+      {.variable = name, .unit = known_unit(name), .lead_time = lead_time(dataset, sample), .lat = lat, .lon = lon});
+  try {
+    write_png(folder_.images() / ("map_" + file_name_of(name) + "_" + padded(iteration) + ".png"), map);
+  } catch (const Error& error) {
+    std::cerr << "isobar: warning: " << error.what() << "; the run goes on without this map" << std::endl;
+  }
 }
 
 ordered_json RunRecord::by_name(const std::vector<double>& values, bool physical) const {
@@ -151,6 +162,24 @@ ordered_json RunRecord::by_name(const std::vector<double>& values, bool physical
     object[names_[c]] = values[c] * (physical ? forecaster_.grid().statistics.stds[c] : 1);
   }
   return object;
+}
+
+// One line for the console, whatever the number of channels; metrics.jsonl has all of them.
+std::string RunRecord::rmse_line(const Validation& validation) const {
+  constexpr std::size_t kMost = 4;
+  std::ostringstream each;
+  each << std::setprecision(4);
+  double ratios = 0;
+  for (std::size_t c = 0; c < names_.size(); ++c) {
+    const double rmse = validation.rmse[c], persistence = validation.persistence_rmse[c];
+    ratios += rmse / persistence;
+    if (c < kMost) each << ", " << names_[c] << ' ' << rmse << " (" << persistence << ')';
+  }
+  if (names_.size() > kMost) each << ", ...";
+  std::ostringstream line;
+  line << "  RMSE (persistence): " << std::fixed << std::setprecision(1)
+       << 100 * ratios / static_cast<double>(names_.size()) << " % of it on average" << each.str();
+  return line.str();
 }
 
 std::string RunRecord::table(const Validation& validation) const {
@@ -191,6 +220,7 @@ void RunRecord::summary(const Result& result) {
                          {"val_rmse_physical", by_name(validation.rmse, true)},
                          {"persistence_rmse_physical", by_name(validation.persistence_rmse, true)},
                          {"samples_per_second", result.samples_per_second},
+                         {"data_seconds", result.data_seconds},
                          {"peak_memory_bytes", peak_memory(forecaster_.device())},
                          {"wall_seconds", result.wall_seconds}});
   folder_.log(table(validation));

@@ -19,10 +19,11 @@ namespace isobar {
 // Iterations, what they took and what they lost: of an epoch, between two lines, or of a whole run.
 struct Tally {
   std::int64_t iterations = 0;
-  double seconds = 0;  // of training: validation and checkpoints left out
-  double loss = 0;     // the sum
+  double seconds = 0;       // of training: validation and checkpoints left out
+  double data_seconds = 0;  // of these, waiting for batches
+  double loss = 0;          // the sum
 
-  void add(double iteration_loss, double iteration_seconds);
+  void add(const StepResult& result, double iteration_seconds);
   double mean_loss() const { return iterations > 0 ? loss / static_cast<double>(iterations) : 0; }
   double iterations_per_second() const { return seconds > 0 ? static_cast<double>(iterations) / seconds : 0; }
 };
@@ -38,7 +39,8 @@ class RunRecord {
   void initial_loss(double loss);
   void epoch_end(std::int64_t iteration, std::int64_t epoch, const Tally& tally, double next_lr);
   void valid(std::int64_t iteration, std::int64_t epoch, const Validation& validation, double seconds);
-  // One sample's forecast: TensorBoard's picture and images/map_NAME_ITERATION.png.
+  // One sample's forecast: TensorBoard's picture and images/map_NAME_ITERATION.png. A map that cannot be written is told
+  // on stderr, and the run goes on.
   void picture(std::int64_t iteration, const Era5Dataset& dataset, std::int64_t sample);
 
   // What is known when a run ends; goes to summary.json, and as a table to the log.
@@ -47,6 +49,7 @@ class RunRecord {
     double train_loss = 0;
     Validation validation;
     double samples_per_second = 0;
+    double data_seconds = 0;  // that this process waited for batches
     double wall_seconds = 0;
   };
   void summary(const Result& result);
@@ -54,6 +57,7 @@ class RunRecord {
  private:
   nlohmann::ordered_json by_name(const std::vector<double>& values, bool physical = false) const;
   std::string table(const Validation& validation) const;
+  std::string rmse_line(const Validation& validation) const;
 
   const RunFolder& folder_;
   const Forecaster& forecaster_;

@@ -1,5 +1,6 @@
 #include "models/trainer.h"
 
+#include <chrono>
 #include <cmath>
 
 #include "data/scores.h"
@@ -7,6 +8,8 @@
 #include "engine/tape.h"
 #include "kernels/common/cuda_runtime.h"
 #include "kernels/elementwise.h"
+#include "kernels/grad_norm.h"
+#include "models/run_state.h"
 #include "models/weights.h"
 
 namespace isobar {
@@ -31,6 +34,21 @@ Schedule schedule_of(const Config& config) {
 
 // The least loss scale that still means something: below it every gradient overflows for another reason.
 constexpr double kLeastLossScale = 0x1p-24;
+constexpr double kLargestLossScale = 0x1p+127;
+
+// Takes one pass over the numbers, where they lie.
+bool is_norm_finite(const Tensor& flat) {
+  const Tensor norm = Tensor::empty({1}, DType::fp64, flat.device());
+  const Tensor workspace = Tensor::empty({kGradNormBlocks}, DType::fp64, flat.device());
+  ISOBAR_RUN(flat.device(), grad_norm,
+             {.n = flat.numel(),
+              .dtype = flat.dtype(),
+              .x = flat.data(),
+              .norm = norm.data_as<double>(),
+              .workspace = workspace.data_as<double>()},
+             current_stream());
+  return std::isfinite(norm.item());
+}
 
 }  // namespace
 
@@ -120,11 +138,17 @@ StepResult Trainer::step(const NextBatch& next) {
   const gpu::Range range("step " + std::to_string(iteration_));
   StepResult result{.lr = schedule_.at(iteration_), .loss_scale = loss_scale_.scale};
   optimizer_.prepare(result.lr);
+  const NextBatch timed = [&] {
+    const auto start = std::chrono::steady_clock::now();
+    std::shared_ptr<const Batch> batch = next();
+    result.data_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return batch;
+  };
   // The first step runs as it is, so that libraries have loaded and chosen their algorithms before one is captured.
   if (config_.cuda_graph && iteration_ > 0)
-    run_captured(next);
+    run_captured(timed);
   else
-    run_eager(next);
+    run_eager(timed);
   const UpdateResult update = optimizer_.result(loss_scale_.scale);
   for (const double loss : losses_.to_vector()) result.loss += loss / static_cast<double>(losses_.numel());
   ++iteration_;
@@ -159,10 +183,24 @@ std::optional<Validation> Trainer::validate(Loader& loader, const std::function<
     if (with_persistence) persistence_totals.add(forecaster_.scores(forecaster_.persistence_of(input), target));
   }
   if (with_persistence) persistence_rmse_ = persistence_totals.rmse();
-  return Validation{.loss = loss_sum / static_cast<double>(forecast_totals.samples()),
+  const double loss = loss_sum / static_cast<double>(forecast_totals.samples());
+  ISOBAR_CHECK(std::isfinite(loss), "iteration ", iteration_, ": the validation loss is ", loss,
+               iteration_ > 0 ? "; a lower lr, warmup or grad_clip may help" : " before any update");
+  return Validation{.loss = loss,
                     .rmse = forecast_totals.rmse(),
                     .persistence_rmse = persistence_rmse_,
                     .mean_sample_rmse = forecast_totals.mean_sample_rmse()};
+}
+
+void Trainer::check_finite() const {
+  const Parameters& parameters = forecaster_.parameters();
+  const FlatBuffers buffers{{"", parameters.weights()}, {"m.", optimizer_.m()}, {"v.", optimizer_.v()}};
+  for (const auto& [prefix, buffer] : buffers) {
+    if (is_norm_finite(buffer)) continue;
+    for (const NamedParameter& p : parameters.named())
+      ISOBAR_CHECK(is_finite(buffer.slice(p.offset, p.shape)), "iteration ", iteration_, ": ", prefix, p.name,
+                   " is not finite after the update; a lower lr, warmup or grad_clip may help");
+  }
 }
 
 void Trainer::write_optimizer(const std::filesystem::path& path) const {
@@ -181,10 +219,10 @@ nlohmann::ordered_json Trainer::state() const {
 }
 
 void Trainer::set_state(const nlohmann::ordered_json& state) {
-  iteration_ = state.at("iteration").get<std::int64_t>();
-  optimizer_.set_updates(state.at("updates").get<std::int64_t>());
-  loss_scale_.scale = state.at("loss_scale").get<double>();
-  loss_scale_.clean_updates = state.at("clean_updates").get<std::int64_t>();
+  iteration_ = whole_number_in(state, "iteration", 0);
+  optimizer_.set_updates(whole_number_in(state, "updates", 0, iteration_));
+  loss_scale_.scale = number_in(state, "loss_scale", kLeastLossScale, kLargestLossScale);
+  loss_scale_.clean_updates = whole_number_in(state, "clean_updates", 0, loss_scale_.interval - 1);
 }
 
 }  // namespace isobar

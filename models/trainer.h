@@ -17,11 +17,12 @@
 namespace isobar {
 
 struct StepResult {
-  double loss = 0;        // of this iteration, before its update; mean over the global batch
-  double lr = 0;          // used by this update
-  double grad_norm = 0;   // before clipping
-  double loss_scale = 1;  // used by this iteration
-  bool applied = true;    // false: fp16 gradients overflowed, the weights are as they were
+  double loss = 0;          // of this iteration, before its update; mean over the global batch
+  double lr = 0;            // used by this update
+  double grad_norm = 0;     // before clipping
+  double loss_scale = 1;    // used by this iteration
+  double data_seconds = 0;  // that it waited for its batches
+  bool applied = true;      // false: fp16 gradients overflowed, the weights are as they were
 };
 
 struct Validation {
@@ -41,8 +42,13 @@ class Trainer {
   // gradient that is not finite is an error (fp16: the loss scale is lowered and the update skipped).
   StepResult step(const NextBatch& next);
 
-  // Over one epoch of `loader` from its start; every sample counts alike. Null where `stop` was true between two batches.
+  // Over one epoch of `loader` from its start; every sample counts alike. Null where `stop` was true between two
+  // batches. A loss that is not finite is an error.
   std::optional<Validation> validate(Loader& loader, const std::function<bool()>& stop);
+
+  // Error naming the first weight or moment that is not finite: what an update does is seen by the next step's loss, but
+  // must not be validated or kept before.
+  void check_finite() const;
 
   std::int64_t iteration() const { return iteration_; }         // iterations done
   double lr_after() const { return schedule_.at(iteration_); }  // what the next update will use
@@ -51,6 +57,7 @@ class Trainer {
   void write_optimizer(const std::filesystem::path& path) const;
   void read_optimizer(const std::filesystem::path& path);
   nlohmann::ordered_json state() const;
+  // Error naming the key that is missing or says what cannot be.
   void set_state(const nlohmann::ordered_json& state);
 
  private:

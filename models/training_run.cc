@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <string_view>
 
 #include "engine/atomic_file.h"
@@ -9,6 +10,7 @@
 #include "engine/storage.h"
 #include "kernels/common/check.h"
 #include "kernels/common/cuda_runtime.h"
+#include "models/run_state.h"
 #include "models/weights.h"
 
 namespace isobar {
@@ -18,6 +20,7 @@ using nlohmann::ordered_json;
 namespace {
 
 constexpr std::int64_t kProfiledEpoch = 4;  // as the tutorial: the fourth
+constexpr double kLargest = std::numeric_limits<double>::max();
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -27,6 +30,13 @@ std::string memory_line(const char* when) {
   std::string report = memory_report();
   while (report.ends_with('\n')) report.pop_back();
   return text("Memory ", when, ":\n", report);
+}
+
+Tally tally_from(const ordered_json& state) {
+  return {.iterations = whole_number_in(state, "iterations", 0),
+          .seconds = number_in(state, "seconds", 0),
+          .data_seconds = state.contains("data_seconds") ? number_in(state, "data_seconds", 0) : 0,
+          .loss = number_in(state, "loss", -kLargest)};
 }
 
 bool profiling_is_on() {
@@ -51,15 +61,15 @@ TrainingRun::TrainingRun(RunFolder& folder, TrainingData& data, Forecaster& fore
                  .total = config_.num_iters,
                  .samples_per_iteration = static_cast<double>(config_.global_batch_size)}) {
   folder_.console = [this](std::string_view line) { progress_.print(line); };
-  folder_.cut_metrics(checkpoint ? checkpoint->step : -1);
   folder_.log("Configuration: " + to_json(config_).dump(), /*show=*/false);
   folder_.log("rank 0, begin data loader init");
   folder_.log("rank 0, data loader initialized");
   if (checkpoint) restore(*checkpoint);
+  folder_.cut_metrics(checkpoint ? checkpoint->step : -1, !validation_is_owed_);
   folder_.log(text("ViT with ", forecaster_.parameters().count(), " parameters on ", name_of(forecaster_.device().kind),
                    "; ", data_.samples(), " training samples, ", data_.iterations_per_epoch(), " iterations an epoch, ",
                    data_.valid_samples().size(), " validation samples"));
-  folder_.log(memory_line("before the first iteration"));
+  folder_.log(memory_line("before the first iteration"), /*show=*/false);
 }
 
 TrainingRun::~TrainingRun() {
@@ -73,16 +83,20 @@ void TrainingRun::restore(const Checkpoint& checkpoint) {
   try {
     const ordered_json state = ordered_json::parse(read_file(file));
     trainer_.set_state(state.at("trainer"));
-    const auto samples = state.at("samples").get<std::int64_t>();
-    ISOBAR_CHECK(samples == data_.samples(), file.string(), ": the training set had ", samples,
-                 " samples, and now has ", data_.samples());
-    data_.train_loader().seek({state.at("cursor").at("epoch"), state.at("cursor").at("batch")});
-    epoch_ = {state.at("epoch").at("iterations"), state.at("epoch").at("seconds"), state.at("epoch").at("loss")};
-    if (!state.at("best_loss").is_null()) best_loss_ = state.at("best_loss").get<double>();
+    ISOBAR_CHECK(trainer_.iteration() == checkpoint.step, "iteration is ", trainer_.iteration(), ", but the folder's ",
+                 checkpoint.step);
+    const std::int64_t samples = whole_number_in(state, "samples", 1);
+    ISOBAR_CHECK(samples == data_.samples(), "the training set had ", samples, " samples, and now has ",
+                 data_.samples());
+    const ordered_json& cursor = state.at("cursor");
+    data_.train_loader().seek({whole_number_in(cursor, "epoch", 0),
+                               whole_number_in(cursor, "batch", 0, data_.train_loader().batches_per_epoch())});
+    epoch_ = tally_from(state.at("epoch"));
+    if (!state.at("best_loss").is_null()) best_loss_ = number_in(state, "best_loss", -kLargest);
     validation_is_owed_ = state.value("validation_is_owed", false);
-    earlier_seconds_ = state.at("wall_seconds");
-  } catch (const nlohmann::json::exception& error) {
-    fail(file.string(), " is not the state of a run: ", error.what());
+    earlier_seconds_ = number_in(state, "wall_seconds", 0);
+  } catch (const std::exception& error) {
+    fail(file.string(), " is not the state of this run: ", error.what());
   }
   saved_iteration_ = trainer_.iteration();
   folder_.log(text("resumed from ", checkpoint.folder.string(), ", after iteration ", trainer_.iteration()));
@@ -90,7 +104,11 @@ void TrainingRun::restore(const Checkpoint& checkpoint) {
 
 TrainingRun::End TrainingRun::train() {
   folder_.log("Starting Training Loop...");
-  if (saved_iteration_ < 0 || validation_is_owed_) validate();
+  if (validation_is_owed_) {
+    make_up_for_validation();
+  } else if (saved_iteration_ < 0) {
+    validate();
+  }
   while (!at_end() && !stop_requested()) {
     step();
     if (due(0)) record_.epoch_end(trainer_.iteration(), epoch(), epoch_, trainer_.lr_after());
@@ -111,7 +129,7 @@ void TrainingRun::step() {
   const Clock::time_point start = Clock::now();
   const StepResult result = trainer_.step([this] { return data_.next(); });
   const double seconds = seconds_since(start);
-  for (Tally* tally : {&epoch_, &since_line_, &total_}) tally->add(result.loss, seconds);
+  for (Tally* tally : {&epoch_, &since_line_, &total_}) tally->add(result, seconds);
   validation_.reset();
   const std::int64_t iteration = trainer_.iteration();
   if (iteration == 1) record_.initial_loss(result.loss);
@@ -120,11 +138,18 @@ void TrainingRun::step() {
     since_line_ = {};
   }
   progress_.update(iteration, result.loss);
-  if (total_.iterations == 1) folder_.log(memory_line("after the first iteration"));
+  if (total_.iterations == 1) folder_.log(memory_line("after the first iteration"), /*show=*/false);
+}
+
+// Once it is made, the checkpoint knows of it too: what is killed before the next one does not validate again.
+void TrainingRun::make_up_for_validation() {
+  validate();
+  if (!validation_is_owed_) save();
 }
 
 void TrainingRun::validate() {
   progress_.pause();
+  trainer_.check_finite();
   const Clock::time_point start = Clock::now();
   validation_ = trainer_.validate(data_.valid_loader(), stop_requested);
   validation_is_owed_ = !validation_;
@@ -141,6 +166,7 @@ void TrainingRun::validate() {
 
 void TrainingRun::save() {
   progress_.pause();
+  trainer_.check_finite();
   store_.save(trainer_.iteration(), [this](const std::filesystem::path& folder) { write_files(folder); });
   saved_iteration_ = trainer_.iteration();
   progress_.resume();
@@ -156,6 +182,7 @@ bool TrainingRun::finish() {
        .train_loss = epoch_.mean_loss(),
        .validation = *validation_,
        .samples_per_second = total_.iterations_per_second() * static_cast<double>(config_.global_batch_size),
+       .data_seconds = total_.data_seconds,
        .wall_seconds = wall_seconds()});
   folder_.log("DONE ---- rank 0");
   return true;
@@ -172,7 +199,11 @@ ordered_json TrainingRun::state() const {
   return {{"trainer", trainer_.state()},
           {"samples", data_.samples()},
           {"cursor", {{"epoch", cursor.epoch}, {"batch", cursor.batch}}},
-          {"epoch", {{"iterations", epoch_.iterations}, {"seconds", epoch_.seconds}, {"loss", epoch_.loss}}},
+          {"epoch",
+           {{"iterations", epoch_.iterations},
+            {"seconds", epoch_.seconds},
+            {"data_seconds", epoch_.data_seconds},
+            {"loss", epoch_.loss}}},
           {"best_loss", best_loss_ ? ordered_json(*best_loss_) : ordered_json()},
           {"validation_is_owed", validation_is_owed_},
           {"wall_seconds", wall_seconds()}};

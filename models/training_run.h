@@ -36,6 +36,7 @@ class TrainingRun {
   void restore(const Checkpoint& checkpoint);
   void step();
   void validate();
+  void make_up_for_validation();
   void save();
   bool finish();
   void write_files(const std::filesystem::path& folder) const;

@@ -29,6 +29,7 @@ import time
 
 ITERATIONS = 60
 STOPPED = 75
+TIMED = ("samples_per_second", "data_seconds")  # what time has a part in, of metrics.jsonl
 
 # Small, with everything that a resumed run must carry on: dropout, an order of samples that ends epochs between two
 # checkpoints, gradient accumulation, a schedule with warmup.
@@ -104,12 +105,12 @@ def without_times(value):
 
 def final_state(run):
     """What must be the same whatever happened to the run on its way."""
-    last = run / "checkpoints" / f"step_{ITERATIONS:08d}"
+    last = checkpoints_of(run)[-1]
     state = {name: (last / name).read_bytes() for name in ("model.safetensors", "optimizer.safetensors")}
     state["best"] = (run / "best" / "model.safetensors").read_bytes()
     state["state.json"] = without_times(json.loads((last / "state.json").read_text()))
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    state["metrics.jsonl"] = [{k: v for k, v in line.items() if k != "samples_per_second"} for line in metrics]
+    state["metrics.jsonl"] = [{k: v for k, v in line.items() if k not in TIMED} for line in metrics]
     return state
 
 

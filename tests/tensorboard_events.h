@@ -1,4 +1,4 @@
-// What a TensorBoard event file holds: scalars and pictures by tag and step.
+// What a TensorBoard event file holds: scalars and pictures by tag and step, and what it hides of earlier files.
 #pragma once
 
 #include <cstdint>
@@ -70,6 +70,7 @@ struct TensorBoardEvents {
   using Key = std::pair<std::string, std::int64_t>;  // tag, step
   std::map<Key, float> scalars;
   std::map<Key, std::string> images;  // PNG
+  std::int64_t purge_step = -1;       // what earlier files hold from this step on is hidden; -1: nothing
 
   explicit TensorBoardEvents(const std::filesystem::path& path) {
     const std::string file = read_file(path);
@@ -87,10 +88,13 @@ struct TensorBoardEvents {
   void add(std::string_view event) {
     std::int64_t step = 0;
     std::string_view summary;
+    bool starts_session = false;
     for (ProtobufFields field(event); field.next();) {
       if (field.number == 2) step = static_cast<std::int64_t>(field.value);
       if (field.number == 5) summary = field.bytes;
+      if (field.number == 7) starts_session = true;
     }
+    if (starts_session) purge_step = step;
     for (ProtobufFields field(summary); field.next();)
       if (field.number == 1) add_value(field.bytes, step);
   }

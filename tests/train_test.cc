@@ -26,6 +26,7 @@
 #include "engine/safetensors.h"
 #include "kernels/common/cuda_runtime.h"
 #include "tests/isobar_command.h"
+#include "tests/tensorboard_events.h"
 #include "tests/testing.h"
 
 using isobar::read_file;
@@ -33,6 +34,7 @@ using isobar::testing::Approx;
 using isobar::testing::ContainsSubstring;
 using isobar::testing::isobar_command;
 using isobar::testing::Outcome;
+using isobar::testing::TensorBoardEvents;
 namespace fs = std::filesystem;
 using nlohmann::json;
 
@@ -290,6 +292,28 @@ TEST_CASE("the best weights stay the best when a run that only gets worse is res
   isobar_command(here, here.train("broken", worse), signal_when(here / "broken/checkpoints/step_00000006", SIGKILL));
   check_done(isobar_command(here, here.train("broken", worse + " --resume")));
   check_same_end(here / "whole", here / "broken");
+}
+
+TEST_CASE("the last iteration is logged, validated and saved, whatever the intervals") {
+  const Playground here;
+  const std::string every = " --set log_every=2 --set validate_every=2 --set checkpoint_every=2";
+  check_done(isobar_command(here, here.train("run", "--num_iters 3" + every)));
+  std::vector<std::int64_t> trained, validated;
+  for (const json& line : metrics_of(here / "run"))
+    (line.at("event") == "train" ? trained : validated).push_back(line.at("iteration"));
+  CHECK(trained == std::vector<std::int64_t>{2, 3});
+  CHECK(validated == std::vector<std::int64_t>{0, 2, 3});
+  CHECK(fs::exists(here / "run/checkpoints/step_00000003"));
+}
+
+TEST_CASE("TensorBoard hides what a resumed run repeats") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 2")));
+  const fs::path first = *fs::directory_iterator(here / "run/logs");
+  CHECK(TensorBoardEvents(first).purge_step == -1);
+  check_done(isobar_command(here, here.train("run", "--num_iters 4 --resume")));
+  for (const fs::directory_entry& file : fs::directory_iterator(here / "run/logs"))
+    if (file.path() != first) CHECK(TensorBoardEvents(file.path()).purge_step == 3);
 }
 
 TEST_CASE("a damaged checkpoint is passed over, and named") {

@@ -197,6 +197,16 @@ void check_tensorboard(const WholeRun& run, const TensorBoardEvents& events) {
   }
 }
 
+// The last epoch of these runs is the last iteration alone: its rates are those of the last line.
+void check_rates(const WholeRun& run, const TensorBoardEvents& events) {
+  const json config = run.golden.metadata("config");
+  const std::int64_t last = config.at("num_iters");
+  const double iterations = events.scalars.at({"Avg iters per sec", last}),
+               samples = events.scalars.at({"Avg samples per sec", last});
+  check_near("samples", samples, iterations * config.at("global_batch_size").get<double>(), 2 * kFp32Rounding);
+  check_near("samples_per_second", run.train.back().at("samples_per_second").get<double>(), samples, 2 * kFp32Rounding);
+}
+
 // Pictures as they must look. A forecast may round to another fp32 number than the reference's, and a colour with it.
 void check_same_picture(const std::string& png, const Image& expected) {
   png_image header;
@@ -253,6 +263,11 @@ void check_config(const WholeRun& run) {
     INFO("config key " << key);
     CHECK(written.at(key) == value);
   }
+  for (const auto& [key, place] :
+       {std::pair("train_data_path", "train"), std::pair("valid_data_path", "valid"),
+        std::pair("inf_data_path", "test"), std::pair("global_means_path", "stats/global_means.npy"),
+        std::pair("global_stds_path", "stats/global_stds.npy"), std::pair("time_means_path", "stats/time_means.npy")})
+    CHECK(written.at(key) == run.path("data/" + std::string(place)));
 }
 
 void check_forecast(const WholeRun& run, const std::string& starts) {
@@ -290,6 +305,7 @@ TEST_CASE("every figure of a run with dropout, accumulation and time features is
   check_metrics(run);
   check_summary(run);
   check_tensorboard(run, events);
+  check_rates(run, events);
   check_pictures(run, events, {2, "t2m", "K", "+12 h", "map_t2m_00000009.png"});
   check_forecast(run, " --starts 1:5:2");
   const hdf5::File h5 = hdf5::File::open((run.folder / "f.h5").string());
@@ -304,6 +320,7 @@ TEST_CASE("every figure of a run in the tutorial's way is the reference's") {
   check_metrics(run);
   check_summary(run);
   check_tensorboard(run, events);
+  check_rates(run, events);
   check_pictures(run, events, {1, "v10", "m/s", "+1 step", "map_v10_00000007.png"});
   check_forecast(run, " --start 2");
 

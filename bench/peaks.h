@@ -42,8 +42,8 @@ struct Peaks {
   const char* flops_source;  // how flops was measured
 };
 
-// CPU: fused multiply-adds in fp32 on all threads; for bf16 products of AMX tiles where there are any. CUDA: a large GEMM of
-// this dtype.
+// CPU: fused multiply-adds in fp32 on all threads; for bf16 products of AMX tiles where there are any, or of AVX512_BF16
+// where those do more. CUDA: a large GEMM of this dtype.
 Peaks measure_peaks(Device device, DType dtype, Stopwatch& stopwatch);
 
 }  // namespace isobar::bench

@@ -38,10 +38,10 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 // Runs `isobar-bench ARGUMENTS` on two threads and as briefly as it can, without any GPU in sight.
-Outcome bench(const std::string& arguments) {
+Outcome bench(const std::string& arguments, const std::string& environment = "") {
   const TemporaryFolder folder;
-  const std::string command = "CUDA_VISIBLE_DEVICES= " ISOBAR_BENCH_BINARY " --threads 2 --seconds 0 " + arguments +
-                              " >" + (folder / "out").string() + " 2>" + (folder / "err").string();
+  const std::string command = environment + " CUDA_VISIBLE_DEVICES= " ISOBAR_BENCH_BINARY " --threads 2 --seconds 0 " +
+                              arguments + " >" + (folder / "out").string() + " 2>" + (folder / "err").string();
   const int status = std::system(command.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(folder / "out"), contents(folder / "err")};
 }
@@ -146,6 +146,15 @@ TEST_CASE("isobar-bench doubts what is quicker than its floor, and what varies")
     if (above || varies) ++doubted;
   }
   CHECK(lines_of(outcome.err).size() == doubted);
+}
+
+TEST_CASE("isobar-bench measures bf16 without AMX where ISOBAR_MAX_ISA says so") {
+  const Outcome outcome = bench("--json --small --op gemm --dtype bf16", "ISOBAR_MAX_ISA=avx512");
+  INFO(outcome.err);
+  REQUIRE(outcome.status == 0);
+  const nlohmann::json line = nlohmann::json::parse(outcome.out);
+  CHECK_THAT(line["instruction_set"].get<std::string>(), !ContainsSubstring("amx"));
+  CHECK_THAT(line["peak_tflops_source"].get<std::string>(), !ContainsSubstring("AMX"));
 }
 
 TEST_CASE("isobar-bench sweeps over sizes") {

@@ -51,7 +51,8 @@ static Amx detect_amx() {
     ISOBAR_CHECK(best_isa() == Isa::avx512, "ISOBAR_EMULATE_AMX needs a CPU with AVX-512");
     return Amx::emulated;
   }
-  return best_isa() == Isa::avx512 && may_use_amx() ? Amx::present : Amx::absent;
+  const bool limited = std::getenv("ISOBAR_MAX_ISA") != nullptr;
+  return best_isa() == Isa::avx512 && !limited && may_use_amx() ? Amx::present : Amx::absent;
 }
 
 Amx amx() {

@@ -1,6 +1,6 @@
 // One source, three instruction sets. Every kernels/*_cpu.cc that says ISOBAR_CPU_KERNEL is compiled three times, for
 // plain x86-64, for AVX2 and for AVX-512, each time into its own namespace (ISOBAR_ISA); the public function picks the
-// best that this machine has when it is first called. ISOBAR_MAX_ISA=generic|avx2|avx512 lowers the choice.
+// best that this machine has when it is first called. ISOBAR_MAX_ISA=generic|avx2|avx512 lowers it; AMX is off then.
 //
 // Rules for such a file: everything lives in namespace isobar::cpu::ISOBAR_ISA (or an anonymous namespace inside it),
 // and nothing from the standard library that is not always inlined may be instantiated there: the linker keeps one copy

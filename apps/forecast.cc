@@ -16,6 +16,7 @@
 #include "engine/atomic_file.h"
 #include "engine/checkpoint.h"
 #include "kernels/common/check.h"
+#include "models/from_data.h"
 #include "models/rollout.h"
 #include "models/training_data.h"
 #include "models/weights.h"
@@ -117,6 +118,10 @@ Config config_of(const ForecastOptions& o, const std::optional<ModelDescription>
     named = load_config(o.config.config.empty() ? "base" : o.config.config, config_search_path());
   }
   for (const std::string& assignment : o.config.assignments) set_from_assignment(named.entries, assignment);
+  if (sizes_are_left_to_data(named.entries)) {
+    const Era5Dataset data({.paths = {fields_of(o.data).string()}});
+    std::cout << "from the data: " << fill_sizes(named.entries, sizes_of(data)) << '\n';
+  }
   Config config = config_from(named.entries);
   if (description) config.channel_names = description->grid.channel_names;
   return config;
@@ -127,6 +132,7 @@ Era5Dataset open_data(const ForecastOptions& o, const Config& config) {
                       .channels = config.channel_names.value_or(std::vector<std::string>()),
                       .height = config.img_size[0],
                       .width = config.img_size[1],
+                      .grid_key = "img_size",
                       .dt = config.dt,
                       .range = std::nullopt});
 }

@@ -14,8 +14,9 @@
 #include <vector>
 
 #include "apps/commands.h"
-#include "engine/json_config.h"
+#include "engine/suggestions.h"
 #include "kernels/common/check.h"
+#include "models/config.h"
 
 namespace {
 
@@ -29,13 +30,49 @@ std::string with_dashes(std::string argument) {
   return argument;
 }
 
+std::string underscored(std::string flag) {
+  std::replace(flag.begin(), flag.end(), '-', '_');
+  return flag;
+}
+
 // CLI11 only says that a subcommand is missing.
 void refuse_unknown_subcommand(const CLI::App& app, const std::vector<std::string>& arguments) {
-  if (arguments.empty() || arguments.front().starts_with('-')) return;
+  if (arguments.front().starts_with('-')) return;
   std::vector<std::string> names;
   for (const CLI::App* subcommand : app.get_subcommands({})) names.push_back(subcommand->get_name());
   ISOBAR_CHECK(std::find(names.begin(), names.end(), arguments.front()) != names.end(), "there is no subcommand ",
-               arguments.front(), "; did you mean ", isobar::nearest_name(arguments.front(), names), "?");
+               arguments.front(), isobar::did_you_mean(isobar::suggestion(arguments.front(), names)));
+}
+
+// The subcommand that the command line named, down to the last one.
+CLI::App& chosen(CLI::App& app) {
+  const std::vector<CLI::App*> subcommands = app.get_subcommands();
+  return subcommands.empty() ? app : chosen(*subcommands.front());
+}
+
+// "isobar data synth".
+std::string full_name(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  return (parent == nullptr ? "" : full_name(*parent) + " ") + command.get_name();
+}
+
+// What to say of the first argument that no option took, in the order they were given; "" where all were taken.
+std::string about_unknown_argument(CLI::App& app, const std::vector<std::string>& arguments) {
+  const std::vector<std::string> left = app.remaining(/*recurse=*/true);
+  const auto first = std::find_if(arguments.begin(), arguments.end(), [&](const std::string& argument) {
+    return std::find(left.begin(), left.end(), argument) != left.end();
+  });
+  if (first == arguments.end()) return "";
+  if (!first->starts_with("--")) return "there is no use for the argument " + *first;
+  const std::string name = first->substr(2, first->find('=') - 2);
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : chosen(app).get_options())
+    for (const std::string& flag : option->get_lnames()) flags.push_back("--" + flag);
+  std::string meant = isobar::suggestion("--" + name, flags);
+  const bool has_keys = std::find(flags.begin(), flags.end(), "--set") != flags.end();
+  const std::string key = has_keys ? isobar::suggested_key(underscored(name)) : "";
+  if (!key.empty() && (meant.empty() || key == underscored(name))) meant = "--set " + key + "=VALUE";
+  return "there is no flag --" + name + isobar::did_you_mean(meant);
 }
 
 int report(std::string sentence) {
@@ -66,18 +103,19 @@ bool output_is_whole() {
   return whole || (fstat(STDOUT_FILENO, &target) == 0 && (S_ISFIFO(target.st_mode) || S_ISSOCK(target.st_mode)));
 }
 
-int run(CLI::App& app, std::vector<std::string> arguments) {
+int run(CLI::App& app, const std::vector<std::string>& arguments) {
   try {
+    if (arguments.empty()) throw CLI::CallForHelp();
     refuse_unknown_subcommand(app, arguments);
-    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
-    app.parse(arguments);
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 takes them from the back
     return output_is_whole() ? 0 : report("stdout cannot be written");
   } catch (const CLI::RuntimeError& stopped) {
     return stopped.get_exit_code();
   } catch (const CLI::Success& help_or_version) {
     return app.exit(help_or_version);
   } catch (const CLI::ParseError& error) {
-    return report(std::string(error.what()) + " (see isobar --help)");
+    const std::string unknown = about_unknown_argument(app, arguments);
+    return report((unknown.empty() ? error.what() : unknown) + " (see " + full_name(chosen(app)) + " --help)");
   } catch (const std::filesystem::filesystem_error& error) {
     return report(error.path1().string() + ": " + error.code().message());
   } catch (const std::bad_alloc&) {
@@ -103,5 +141,5 @@ int main(int argc, char** argv) {
 
   std::vector<std::string> arguments(argv + 1, argv + argc);
   std::transform(arguments.begin(), arguments.end(), arguments.begin(), with_dashes);
-  return run(app, std::move(arguments));
+  return run(app, arguments);
 }

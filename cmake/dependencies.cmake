@@ -14,6 +14,13 @@ add_library(isobar_dnnl INTERFACE)
 target_include_directories(isobar_dnnl SYSTEM INTERFACE ${ISOBAR_DNNL_INCLUDE})
 target_link_libraries(isobar_dnnl INTERFACE ${ISOBAR_DNNL_LIBRARY})
 
+# yaml-cpp (0.7 or 0.8, whose targets have different names): the tutorial's configs.
+find_path(ISOBAR_YAML_INCLUDE yaml-cpp/yaml.h REQUIRED)
+find_library(ISOBAR_YAML_LIBRARY yaml-cpp REQUIRED)
+add_library(isobar_yaml INTERFACE)
+target_include_directories(isobar_yaml SYSTEM INTERFACE ${ISOBAR_YAML_INCLUDE})
+target_link_libraries(isobar_yaml INTERFACE ${ISOBAR_YAML_LIBRARY})
+
 # HDF5, linked statically: the shared one drags in curl, krb5 and ldap for a driver that is not used.
 find_path(ISOBAR_HDF5_INCLUDE hdf5.h PATHS /usr/include/hdf5/serial REQUIRED)
 foreach(library hdf5_serial sz aec z)

@@ -35,19 +35,28 @@ void check_channel_count(const FieldFile& file, std::int64_t expected) {
   ISOBAR_CHECK(file.channels() == expected, file.path(), " has ", file.channels(), " channels; expected ", expected);
 }
 
-}  // namespace
-
-std::vector<std::string> find_h5_files(const std::string& path) {
-  namespace fs = std::filesystem;
-  ISOBAR_CHECK(fs::exists(path), path, " does not exist");
-  if (!fs::is_directory(path)) return {path};
+// Sorted by name. A hidden file is one that is being written.
+std::vector<std::string> h5_files_in(const std::string& folder) {
   std::vector<std::string> files;
-  for (const auto& entry : fs::directory_iterator(path)) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (entry.path().extension() == ".h5" && !name.starts_with('.')) files.push_back(entry.path().string());
   }
-  ISOBAR_CHECK(!files.empty(), path, " holds no .h5 files");
   std::ranges::sort(files);
+  return files;
+}
+
+}  // namespace
+
+bool holds_h5_files(const std::string& path) {
+  return !h5_files_in(path).empty();
+}
+
+std::vector<std::string> find_h5_files(const std::string& path) {
+  ISOBAR_CHECK(std::filesystem::exists(path), path, " does not exist");
+  if (!std::filesystem::is_directory(path)) return {path};
+  std::vector<std::string> files = h5_files_in(path);
+  ISOBAR_CHECK(!files.empty(), path, " holds no .h5 files");
   return files;
 }
 
@@ -102,7 +111,8 @@ void Era5Dataset::check(const FieldFile& file, const Era5Options& options) const
   if (!file.channel_names().empty())
     check_names(file.path(), file.channel_names(), channel_names_, first.path().c_str());
   ISOBAR_CHECK(file.height() >= height_ && file.width() >= width_, file.path(), ": its grid of ", file.height(), " x ",
-               file.width(), " is smaller than the ", height_, " x ", width_, " asked for");
+               file.width(), " is smaller than the ", height_, " x ", width_, " asked for",
+               options.grid_key.empty() ? "" : " by config key " + options.grid_key);
   ISOBAR_CHECK(file.height() == full_height_ && file.width() == full_width_, file.path(), ": its grid of ",
                file.height(), " x ", file.width(), " differs from the ", full_height_, " x ", full_width_, " of ",
                first.path());

@@ -25,6 +25,7 @@ struct Era5Options {
   std::vector<std::string> channels = {};  // the names expected, in order; empty: whatever the files say
   std::int64_t channel_count = 0;          // expected where `channels` is empty; 0: any
   std::int64_t height = 0, width = 0;      // the crop [:height, :width]; 0: all of it
+  std::string grid_key = "";               // the config key that the crop came from, for messages
   std::int64_t dt = 1;                     // steps between input and target
   std::optional<StepRange> range = {};     // only pairs that lie wholly within; none: all steps
   std::string range_key = "range";         // the config key that `range` came from, for messages
@@ -33,6 +34,9 @@ struct Era5Options {
 
 // The .h5 files at `path` (itself, if it is a file), sorted by name; an error if there are none.
 std::vector<std::string> find_h5_files(const std::string& path);
+
+// Whether find_h5_files finds any there.
+bool holds_h5_files(const std::string& path);
 
 // A run of consecutive steps of one file, within the range.
 struct Segment {

@@ -4,9 +4,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
-#include <numeric>
 #include <sstream>
 #include <utility>
+
+#include "engine/suggestions.h"
 
 namespace isobar {
 
@@ -92,8 +93,8 @@ Source find_in_file(const fs::path& file, const std::string& name) {
   for (Source& source : sources) {
     if (source.name == name) return source;
   }
-  fail("config file ", file.string(), " holds no config '", name, "'; did you mean ",
-       nearest_name(name, names_of(sources)), "?");
+  fail("config file ", file.string(), " holds no config '", name, "'",
+       did_you_mean(suggestion(name, names_of(sources))));
 }
 
 Source find_in_folders(const std::string& name, const std::vector<fs::path>& folders) {
@@ -108,8 +109,8 @@ Source find_in_folders(const std::string& name, const std::vector<fs::path>& fol
   }
   ISOBAR_CHECK(!known.empty(), "there is no config '", name, "': no configs in ",
                searched.empty() ? "any folder (set ISOBAR_CONFIG_PATH)" : joined(searched, ", "));
-  fail("there is no config '", name, "'; did you mean ", nearest_name(name, known), "? (looked in ",
-       joined(searched, ", "), ")");
+  fail("there is no config '", name, "'", did_you_mean(suggestion(name, known)), " (looked in ", joined(searched, ", "),
+       ")");
 }
 
 Source find_source(const std::string& text, const Source* extending, const std::vector<fs::path>& folders) {
@@ -141,20 +142,6 @@ std::vector<Source> inheritance_chain(Source first, const std::vector<fs::path>&
     ISOBAR_CHECK(!cycle, "config ", chain.front().origin(), " extends itself: ", joined(names_of(chain), " -> "));
   }
   return chain;
-}
-
-std::size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t substitution = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitution});
-    }
-  }
-  return row.back();
 }
 
 }  // namespace
@@ -189,6 +176,18 @@ NamedConfig load_config(const std::string& reference, const std::vector<fs::path
   return config;
 }
 
+std::vector<ListedConfig> list_configs(const std::vector<fs::path>& folders) {
+  std::vector<ListedConfig> listed;
+  for (const fs::path& folder : folders) {
+    for (const Source& source : read_config_folder(folder)) {
+      const bool hidden = std::any_of(listed.begin(), listed.end(),
+                                      [&](const ListedConfig& earlier) { return earlier.name == source.name; });
+      if (!hidden) listed.push_back({source.name, source.file});
+    }
+  }
+  return listed;
+}
+
 void set_from_assignment(ConfigEntries& entries, const std::string& assignment) {
   const std::size_t equals = assignment.find('=');
   ISOBAR_CHECK(equals != std::string::npos && equals > 0, "--set ", assignment, " is not of the form KEY=VALUE");
@@ -196,19 +195,6 @@ void set_from_assignment(ConfigEntries& entries, const std::string& assignment) 
   json parsed = json::parse(value, nullptr, /*allow_exceptions=*/false);
   if (parsed.is_discarded()) parsed = value;
   entries[assignment.substr(0, equals)] = {std::move(parsed), "--set"};
-}
-
-std::string nearest_name(const std::string& name, const std::vector<std::string>& names) {
-  return *std::min_element(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
-    return edit_distance(name, a) < edit_distance(name, b);
-  });
-}
-
-void refuse_unknown_keys(const ConfigEntries& entries, const std::vector<std::string>& keys) {
-  for (const auto& [key, entry] : entries) {
-    ISOBAR_CHECK(std::find(keys.begin(), keys.end(), key) != keys.end(), "unknown config key ", key, " in ",
-                 entry.origin, "; did you mean ", nearest_name(key, keys), "?");
-  }
 }
 
 bool JsonType<bool>::read(const json& json, bool& out) {

@@ -40,14 +40,15 @@ std::vector<std::filesystem::path> config_search_path();
 // Throws Error for a missing or malformed file, an unknown name (telling the nearest) and a cycle.
 NamedConfig load_config(const std::string& reference, const std::vector<std::filesystem::path>& folders);
 
+// The configs that load_config finds by name in these folders, each with the file it stands in.
+struct ListedConfig {
+  std::string name;
+  std::filesystem::path file;
+};
+std::vector<ListedConfig> list_configs(const std::vector<std::filesystem::path>& folders);
+
 // Sets a key from "KEY=VALUE". VALUE is JSON where it parses as JSON, else a string.
 void set_from_assignment(ConfigEntries& entries, const std::string& assignment);
-
-// The name of least edit distance; the first of equals. names must not be empty.
-std::string nearest_name(const std::string& name, const std::vector<std::string>& names);
-
-// Throws Error for the first entry whose key is not in `keys`, telling the nearest.
-void refuse_unknown_keys(const ConfigEntries& entries, const std::vector<std::string>& keys);
 
 // How a C++ type is read from and written to JSON. `read` returns whether the value fits; `expected` completes "must
 // be ...". An enum takes part by a specialisation of EnumNames.

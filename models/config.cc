@@ -1,10 +1,13 @@
 #include "models/config.h"
 
+#include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
 #include <string>
 #include <type_traits>
 
+#include "engine/suggestions.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -119,19 +122,119 @@ void check_training(const Config& c, const Checks& check) {
   check.at_least<std::int64_t>("keep_checkpoints", c.keep_checkpoints, 0);
 }
 
+// What others call these keys, by their letters alone.
+const std::map<std::string, std::string>& other_names() {
+  static const std::map<std::string, std::string> names{{"learningrate", "lr"},
+                                                        {"maxlr", "lr"},
+                                                        {"lrscheduler", "lr_schedule"},
+                                                        {"scheduler", "lr_schedule"},
+                                                        {"warmupsteps", "warmup"},
+                                                        {"epochs", "num_iters"},
+                                                        {"numepochs", "num_iters"},
+                                                        {"maxepochs", "num_iters"},
+                                                        {"steps", "num_iters"},
+                                                        {"maxsteps", "num_iters"},
+                                                        {"iterations", "num_iters"},
+                                                        {"batchsize", "global_batch_size"},
+                                                        {"bs", "global_batch_size"},
+                                                        {"batch", "global_batch_size"},
+                                                        {"heads", "num_heads"},
+                                                        {"nhead", "num_heads"},
+                                                        {"nheads", "num_heads"},
+                                                        {"layers", "depth"},
+                                                        {"numlayers", "depth"},
+                                                        {"nlayers", "depth"},
+                                                        {"blocks", "depth"},
+                                                        {"hiddensize", "embed_dim"},
+                                                        {"hiddendim", "embed_dim"},
+                                                        {"dmodel", "embed_dim"},
+                                                        {"width", "embed_dim"},
+                                                        {"patch", "patch_size"},
+                                                        {"imagesize", "img_size"},
+                                                        {"grid", "img_size"},
+                                                        {"channels", "n_in_channels"},
+                                                        {"inchannels", "n_in_channels"},
+                                                        {"inchans", "n_in_channels"},
+                                                        {"outchannels", "n_out_channels"},
+                                                        {"outchans", "n_out_channels"},
+                                                        {"variables", "channel_names"},
+                                                        {"mixedprecision", "amp_mode"},
+                                                        {"precision", "amp_mode"},
+                                                        {"amp", "amp_mode"},
+                                                        {"fp16", "amp_mode"},
+                                                        {"bf16", "amp_mode"},
+                                                        {"checkpointing", "recompute"},
+                                                        {"gradientcheckpointing", "recompute"},
+                                                        {"activationcheckpointing", "recompute"},
+                                                        {"gradientaccumulation", "grad_accumulation"},
+                                                        {"accumulategradbatches", "grad_accumulation"},
+                                                        {"gradientclipval", "grad_clip"},
+                                                        {"maxgradnorm", "grad_clip"},
+                                                        {"clip", "grad_clip"},
+                                                        {"wd", "weight_decay"},
+                                                        {"droprate", "dropout"},
+                                                        {"criterion", "loss"},
+                                                        {"lossfn", "loss"},
+                                                        {"opt", "optimizer"},
+                                                        {"randomseed", "seed"},
+                                                        {"workers", "num_data_workers"},
+                                                        {"numworkers", "num_data_workers"},
+                                                        {"traindata", "train_data_path"},
+                                                        {"validdata", "valid_data_path"},
+                                                        {"valdata", "valid_data_path"},
+                                                        {"outputdir", "expdir"},
+                                                        {"logdir", "expdir"},
+                                                        {"loginterval", "log_every"},
+                                                        {"evalinterval", "validate_every"},
+                                                        {"valinterval", "validate_every"},
+                                                        {"saveinterval", "checkpoint_every"},
+                                                        {"leadtime", "dt"},
+                                                        {"timestep", "dt"}};
+  return names;
+}
+
+void refuse_unknown_keys(const ConfigEntries& entries) {
+  const std::vector<std::string> keys = config_keys();
+  for (const auto& [key, entry] : entries)
+    ISOBAR_CHECK(std::find(keys.begin(), keys.end(), key) != keys.end(), "unknown config key ", key, " in ",
+                 entry.origin, did_you_mean(suggested_key(key)), " (isobar train --list-keys names all)");
+}
+
 }  // namespace
+
+std::string suggested_key(const std::string& name) {
+  return suggestion(name, config_keys(), other_names());
+}
+
+std::string describe_keys() {
+  std::string page = R"(# Config keys
+
+Every key of a training config, as `KEY`: default (what it takes). `isobar train --list-keys` prints this page. A config is a
+JSON file (`configs/`), or the tutorial's YAML; `--set KEY=VALUE` wins over it, and over the flags that set a key.
+)";
+  const Config defaults;
+  for_each_key(
+      defaults,
+      [&](const char* key, const auto& member, const char* sentence) {
+        using Type = JsonType<std::remove_cvref_t<decltype(member)>>;
+        page += text("- `", key, "`: `", nlohmann::json(Type::write(member)).dump(), "` (", Type::expected(),
+                     "): ", sentence, "\n");
+      },
+      [&](const char* title) { page += text("\n## ", title, "\n\n"); });
+  return page;
+}
 
 std::vector<std::string> config_keys() {
   std::vector<std::string> keys;
   const Config config;
-  for_each_key(config, [&](const char* key, const auto&) { keys.emplace_back(key); });
+  for_each_key(config, [&](const char* key, const auto&, const char*) { keys.emplace_back(key); });
   return keys;
 }
 
 Config config_from(const ConfigEntries& entries) {
-  refuse_unknown_keys(entries, config_keys());
+  refuse_unknown_keys(entries);
   Config config;
-  for_each_key(config, [&](const char* key, auto& member) { read_entry(entries, key, member); });
+  for_each_key(config, [&](const char* key, auto& member, const char*) { read_entry(entries, key, member); });
   const Checks check(entries);
   check_model(config, check);
   check_data(config, check);
@@ -141,7 +244,7 @@ Config config_from(const ConfigEntries& entries) {
 
 nlohmann::ordered_json to_json(const Config& config) {
   nlohmann::ordered_json object;
-  for_each_key(config, [&](const char* key, const auto& member) {
+  for_each_key(config, [&](const char* key, const auto& member, const char*) {
     object[key] = JsonType<std::remove_cvref_t<decltype(member)>>::write(member);
   });
   return object;

@@ -37,7 +37,8 @@ struct OwnedFolder {
 constexpr std::array kOwnedFolders{
     OwnedFolder{"checkpoints", R"((\.writing_|\.aside_|\.deleting_)?step_\d+)"},
     OwnedFolder{"best", R"(\.?(model\.safetensors|optimizer\.safetensors|state\.json|checksums\.xxh64)(\..*)?)"},
-    OwnedFolder{"logs", R"(events\.out\.tfevents\..*)"}, OwnedFolder{"images", R"(\.?map_\w+\.png(\..*)?)"}};
+    OwnedFolder{"logs", R"(events\.out\.tfevents\..*)"}, OwnedFolder{"images", R"(\.?map_\w+\.png(\..*)?)"},
+    OwnedFolder{"stats", R"(\.?((global_means|global_stds|time_means)\.npy|stats\.json)(\..*)?)"}};
 
 // Keys that a resumed run may change: where files are, how long and how often, how it is computed.
 constexpr std::array kFreeOnResume{"expdir",
@@ -113,8 +114,9 @@ RunFolder::RunFolder(fs::path path, ExistingRun existing) : path_(std::move(path
 void RunFolder::prepare(const ordered_json& config) {
   if (is_resumed()) check_same_run(config);
   std::error_code error;
-  fs::create_directories(path_, error);
-  ISOBAR_CHECK(!error, "cannot make run folder ", path_.string(), ": ", error.message());
+  folder_is_new_ = fs::create_directories(path_, error);
+  ISOBAR_CHECK(!error, "cannot make run folder ", path_.string(), ": ", error.message(),
+               "; say where it goes with --run-dir DIR or --set expdir=DIR");
   if (!lock_) lock();
   ISOBAR_CHECK(run_there_ || !is_run(), "run folder ", path_.string(), " got a run from another process just now");
   if (run_there_ && existing_ == ExistingRun::overwrite) remove_run();
@@ -159,6 +161,11 @@ void RunFolder::remove_run() const {
   }
   // config.json last: as long as it is there, the rest is known to be a run's.
   for (auto file = kFiles.rbegin(); file != kFiles.rend(); ++file) fs::remove(path_ / *file);
+}
+
+void RunFolder::discard() const {
+  remove_run();
+  if (folder_is_new_ && fs::is_empty(path_)) fs::remove(path_);
 }
 
 void RunFolder::check_same_run(const ordered_json& config) const {

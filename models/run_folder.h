@@ -3,6 +3,7 @@
 //   RUN/config.json    every key, resolved        RUN/metrics.jsonl  one JSON object a line
 //   RUN/out.log        the tutorial's log lines   RUN/summary.json   the result
 //   RUN/logs/          TensorBoard events         RUN/images/        maps as PNG
+//   RUN/stats/         statistics, where the config named none that exist
 #pragma once
 
 #include <cstdint>
@@ -33,9 +34,13 @@ class RunFolder {
   // without meaning.
   void prepare(const nlohmann::ordered_json& config);
 
+  // Removes what this run has made, and the folder if prepare() made it and nothing else is in it.
+  void discard() const;
+
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path logs() const { return path_ / "logs"; }
   std::filesystem::path images() const { return path_ / "images"; }
+  std::filesystem::path statistics() const { return path_ / "stats"; }  // of the run's own making
   bool is_resumed() const { return run_there_ && existing_ == ExistingRun::resume; }
 
   // Removes what metrics.jsonl holds beyond this iteration, and a line that was not written whole; the iteration's own
@@ -61,6 +66,7 @@ class RunFolder {
   std::filesystem::path path_;
   ExistingRun existing_;
   bool run_there_ = false;
+  bool folder_is_new_ = false;
   std::shared_ptr<const void> lock_;  // held while this is
 };
 

@@ -1,5 +1,7 @@
 #include "models/training_data.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "data/channels.h"
@@ -10,6 +12,8 @@
 
 namespace isobar {
 
+namespace fs = std::filesystem;
+
 namespace {
 
 Era5Dataset open_dataset(const Config& config, const std::string& path, const std::vector<std::string>& channels,
@@ -18,6 +22,7 @@ Era5Dataset open_dataset(const Config& config, const std::string& path, const st
                       .channels = channels,
                       .height = config.img_size[0],
                       .width = config.img_size[1],
+                      .grid_key = "img_size",
                       .dt = config.dt,
                       .range = range,
                       .range_key = range_key});
@@ -56,7 +61,42 @@ void check_same_rows(const Era5Dataset& train, const Era5Dataset& valid) {
                ": its latitudes are not those of ", train.file_name(0));
 }
 
+// A segment of one set within one file, in the file's own steps.
+struct FilePart {
+  fs::path file;
+  std::int64_t first = 0, end = 0;
+};
+
+std::vector<FilePart> parts_of(const Era5Dataset& dataset) {
+  std::vector<FilePart> parts;
+  for (const Segment& segment : dataset.segments()) {
+    const std::size_t file = dataset.file_of(segment.first);
+    std::int64_t before = 0;
+    for (std::size_t f = 0; f < file; ++f) before += dataset.file_steps(f);
+    const std::int64_t first = segment.first - before;
+    parts.push_back({fs::canonical(dataset.file_name(file)), first, first + segment.count});
+  }
+  return parts;
+}
+
+void refuse_overlap(const Era5Dataset& train, const Era5Dataset& valid) {
+  const std::vector<FilePart> trained = parts_of(train);
+  for (const FilePart& v : parts_of(valid)) {
+    for (const FilePart& t : trained) {
+      const std::int64_t first = std::max(t.first, v.first), end = std::min(t.end, v.end);
+      ISOBAR_CHECK(t.file != v.file || first >= end, "train_range and valid_range share steps ", first, " to ", end - 1,
+                   " of ", v.file.string(), ": validation would look at what was trained on (config key allow_overlap",
+                   " permits it)");
+    }
+  }
+}
+
 }  // namespace
+
+bool statistics_are_missing(const Config& config) {
+  const auto missing = [](const std::string& file) { return !fs::exists(file); };
+  return missing(config.global_means_path) && missing(config.global_stds_path) && missing(config.time_means_path);
+}
 
 std::vector<std::string> channel_names_of(const Config& config, const Era5Dataset& dataset) {
   ISOBAR_CHECK(dataset.channels() == config.n_in_channels, dataset.file_name(0), ": fields has ", dataset.channels(),
@@ -67,14 +107,18 @@ std::vector<std::string> channel_names_of(const Config& config, const Era5Datase
                                                                                : dataset.channel_names();
 }
 
-TrainingData::TrainingData(const Config& config, Device device)
+TrainingData::TrainingData(const Config& config, Device device, StatisticsFrom statistics)
     : config_(config),
       train_(open_dataset(config, config.train_data_path, config.channel_names.value_or(std::vector<std::string>()),
                           config.train_range, "train_range")),
       channel_names_(channel_names_of(config, train_)),
       valid_(open_dataset(config, config.valid_data_path, channel_names_, config.valid_range, "valid_range")),
+      made_statistics_(statistics == StatisticsFrom::training_steps ? std::optional(compute_statistics(train_))
+                                                                    : std::nullopt),
       grid_{.channel_names = channel_names_,
-            .statistics = load_statistics(config.global_means_path, config.global_stds_path, config.n_in_channels),
+            .statistics = made_statistics_ ? static_cast<const Statistics&>(*made_statistics_)
+                                           : load_statistics(config.global_means_path, config.global_stds_path,
+                                                             config.n_in_channels),
             .row_weights = latitude_weights(train_),
             .latitudes = train_.latitudes(),
             .longitudes = train_.longitudes()},
@@ -85,6 +129,14 @@ TrainingData::TrainingData(const Config& config, Device device)
       valid_loader_(valid_, Sampler(valid_samples_, /*shuffle=*/false),
                     loader_options(config, device, /*drop_last=*/false)) {
   check_same_rows(train_, valid_);
+  if (!config.allow_overlap) refuse_overlap(train_, valid_);
+}
+
+void TrainingData::try_first_batches() {
+  for (Loader* loader : {&train_loader_, &valid_loader_}) {
+    loader->next();
+    loader->seek({0, 0});
+  }
 }
 
 std::shared_ptr<const Batch> TrainingData::next() {

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "data/era5.h"
 #include "data/loader.h"
+#include "data/statistics.h"
 #include "models/config.h"
 #include "models/forecaster.h"
 
@@ -18,10 +20,17 @@ namespace isobar {
 // Throws Error where the files have another number of channels than n_in_channels.
 std::vector<std::string> channel_names_of(const Config& config, const Era5Dataset& dataset);
 
+// Where the statistics come from that fields are normalised with.
+enum class StatisticsFrom { files, training_steps };
+
+// Whether none of the three files exists that the config names.
+bool statistics_are_missing(const Config& config);
+
 class TrainingData {
  public:
-  // Host buffers are pinned where the device is a GPU.
-  TrainingData(const Config& config, Device device);
+  // Host buffers are pinned where the device is a GPU. Throws Error where a step is in both sets and allow_overlap is
+  // false, beside what each data set refuses.
+  TrainingData(const Config& config, Device device, StatisticsFrom statistics = StatisticsFrom::files);
 
   const Era5Dataset& train() const { return train_; }
   const Era5Dataset& valid() const { return valid_; }
@@ -33,6 +42,12 @@ class TrainingData {
   std::int64_t samples() const { return std::ssize(train_samples_); }  // before incomplete batches are dropped
   std::int64_t iterations_per_epoch() const { return samples() / config_.global_batch_size; }
 
+  // Computed from the training steps; none where they came from files.
+  const std::optional<ComputedStatistics>& made_statistics() const { return made_statistics_; }
+
+  // Reads the first batch of each set, which refuses NaN and damaged files, and goes back to the beginning.
+  void try_first_batches();
+
   // The next part of a batch. Parts that would make an incomplete batch at an epoch's end are passed over.
   std::shared_ptr<const Batch> next();
 
@@ -41,6 +56,7 @@ class TrainingData {
   Era5Dataset train_;
   std::vector<std::string> channel_names_;
   Era5Dataset valid_;
+  std::optional<ComputedStatistics> made_statistics_;
   Grid grid_;
   std::vector<std::int64_t> train_samples_, valid_samples_;
   Loader train_loader_, valid_loader_;

@@ -62,9 +62,16 @@ void check_error(const Outcome& outcome, const std::string& words) {
 
 TEST_CASE("a wrong command line is one line on stderr and status 1") {
   const auto [arguments, words] = GENERATE(table<std::string, std::string>({
-      {"", "subcommand"},
+      {"data", "subcommand"},
       {"trian --data d", "no subcommand trian; did you mean train?"},
-      {"train --colour blue", "--colour"},
+      {"train --colour blue", "--colour (see isobar train --help)"},
+      {"train --confg tiny", "no flag --confg; did you mean --config?"},
+      {"train --run_dri=x --config tiny", "no flag --run-dri; did you mean --run-dir?"},
+      {"train --config tiny more", "no use for the argument more"},
+      {"train --lr 1e-3", "no flag --lr; did you mean --set lr=VALUE?"},
+      {"train --epochs 3", "no flag --epochs; did you mean --set num_iters=VALUE?"},
+      {"forecast --wieghts w --data d", "no flag --wieghts; did you mean --weights?"},
+      {"mesh --lr 3", "no flag --lr (see isobar mesh --help)"},
       {"train --threads many", "--threads"},
       {"train --threads -1", "--threads"},
       {"train --device tpu", "tpu"},
@@ -79,6 +86,8 @@ TEST_CASE("a wrong command line is one line on stderr and status 1") {
       {"train --set=dtype=fp64 --amp_mode bf16", "config key amp_mode in --amp-mode"},
       {"train --num_iters 0", "config key num_iters in --num-iters"},
       {"train --data /nowhere", "--data /nowhere"},
+      {"train --data /dev", "--data /dev holds neither train/ and valid/, as the tutorial's data, nor .h5 files"},
+      {"train --yaml_config /none.yaml", "/none.yaml"},
       {"train --run-dir /dev/null --config tiny", "/dev/null"},
       {"forecast", "--weights"},
       {"forecast --weights w --data d --steps 0", "--steps"},
@@ -128,6 +137,42 @@ TEST_CASE("help and version go to stdout") {
   const Outcome version = isobar_command("--version");
   CHECK(version.status == 0);
   CHECK_THAT(version.out, ContainsSubstring("isobar 0."));
+}
+
+TEST_CASE("isobar alone prints its help") {
+  const Outcome alone = isobar_command("");
+  CHECK(alone.status == 0);
+  CHECK(alone.err == "");
+  CHECK(alone.out == isobar_command("--help").out);
+}
+
+TEST_CASE("the config keys and the named configs can be listed") {
+  const Scratch folder;
+  std::ofstream(folder / "mine.json") << R"({"extends": "base"})";
+  std::ofstream(folder / "tiny.json") << R"({"extends": "base"})";
+  const std::string configs = isobar_command("train --list-configs", "ISOBAR_CONFIG_PATH=" + folder / "").out;
+  CHECK_THAT(configs, ContainsSubstring(folder / "mine.json") && ContainsSubstring("bs16_opt ") &&
+                          ContainsSubstring(folder / "tiny.json"));
+  CHECK_THAT(configs, !ContainsSubstring("configs/tiny.json"));  // hidden by the one found first
+  CHECK_THAT(isobar_command("train --list-keys").out, ContainsSubstring("- `num_iters`: `30000` (an integer): "));
+}
+
+TEST_CASE("one of several tasks of a launcher is refused") {
+  const auto [environment, variable] = GENERATE(table<std::string, std::string>({
+      {"WORLD_SIZE=2 RANK=0", "WORLD_SIZE is 2"},
+      {"OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_SIZE is 4"},
+      {"PMI_SIZE=2", "PMI_SIZE is 2"},
+      {"SLURM_STEP_NUM_TASKS=8", "SLURM_STEP_NUM_TASKS is 8"},
+      {"SLURM_NTASKS=3 SLURM_PROCID=1 SLURM_STEP_ID=0", "SLURM_NTASKS is 3"},
+  }));
+  check_error(isobar_command("train --config tiny --data /nowhere", environment), variable);
+}
+
+TEST_CASE("one task, and the shell of a batch script with several to come, may train") {
+  const std::string environment = GENERATE(
+      "WORLD_SIZE=1", "SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=1 SLURM_PROCID=0 SLURM_STEP_ID=0", "SLURM_NTASKS=4",
+      "SLURM_NTASKS=4 SLURM_PROCID=0", "SLURM_NTASKS=4 SLURM_PROCID=0 SLURM_STEP_ID=4294967291", "WORLD_SIZE=many");
+  check_error(isobar_command("train --config tiny --data /nowhere", environment), "/nowhere");
 }
 
 TEST_CASE("info tells version, build and devices") {

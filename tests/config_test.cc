@@ -1,14 +1,18 @@
 // Named configs: inheritance, the errors a user can run into, and that config.json repeats a run.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <set>
 
+#include "engine/atomic_file.h"
 #include "engine/json_config.h"
 #include "engine/rank_map.h"
+#include "engine/suggestions.h"
 #include "models/config.h"
+#include "models/from_data.h"
 #include "tests/testing.h"
 
 using namespace isobar;
@@ -38,8 +42,11 @@ class ConfigFolder {
 
 const std::vector<fs::path> kShipped{fs::path(ISOBAR_SOURCE_DIR) / "configs"};
 
+// What a config leaves to the data is filled in as for the built-in data set.
 Config shipped(const std::string& name) {
-  return config_from(load_config(name, kShipped).entries);
+  ConfigEntries entries = load_config(name, kShipped).entries;
+  fill_sizes(entries, {.channels = 4, .height = 32, .width = 64, .tells_time = true});
+  return config_from(entries);
 }
 
 Config with(const std::vector<std::string>& assignments) {
@@ -107,6 +114,42 @@ TEST_CASE("unknown names are told with the nearest one") {
   CHECK(nearest_name("lr_shedule", config_keys()) == "lr_schedule");
   CHECK(nearest_name("batchsize", {"lr", "global_batch_size"}) == "global_batch_size");
   CHECK(nearest_name("", {"abc", "a", "ab"}) == "a");
+}
+
+TEST_CASE("a suggestion is near, or what others call it, or none") {
+  const auto [name, key] = GENERATE(table<std::string, std::string>({
+      {"learning_rate", "lr"},
+      {"epochs", "num_iters"},
+      {"heads", "num_heads"},
+      {"mixed_precision", "amp_mode"},
+      {"batch_size", "global_batch_size"},
+      {"batch-size", "global_batch_size"},
+      {"n_layers", "depth"},
+      {"lr_shedule", "lr_schedule"},
+      {"embed_dmi", "embed_dim"},
+      {"data_workers", "num_data_workers"},
+      {"colour", ""},
+      {"momentum", ""},
+      {"x", ""},
+      {"", ""},
+  }));
+  CHECK(suggested_key(name) == key);
+  CHECK(suggestion("trian", {"train", "data"}) == "train");  // two letters swapped
+  CHECK(suggestion("a", {}) == "");
+  CHECK(did_you_mean("") == "");
+  CHECK(did_you_mean("lr") == "; did you mean lr?");
+  CHECK_THROWS_WITH(with({"colour=1"}), "unknown config key colour in --set (isobar train --list-keys names all)");
+}
+
+TEST_CASE("what others call a key leads to a key") {
+  const std::vector<std::string> keys = config_keys();
+  for (const std::string name : {"wd", "opt", "bf16", "width", "timestep", "val_data", "log_interval", "out_chans"})
+    CHECK(std::find(keys.begin(), keys.end(), suggested_key(name)) != keys.end());
+}
+
+TEST_CASE("docs/config.md is what isobar train --list-keys prints") {
+  CHECK(read_file(std::string(ISOBAR_SOURCE_DIR) + "/docs/config.md") == describe_keys());
+  for (const std::string& key : config_keys()) CHECK_THAT(describe_keys(), ContainsSubstring("- `" + key + "`: `"));
 }
 
 TEST_CASE("a broken config file is told by its name") {
@@ -219,6 +262,7 @@ TEST_CASE("every key survives config.json") {
                                              "dt=2",
                                              "train_range=[0,7]",
                                              "valid_range=[7,9]",
+                                             "allow_overlap=true",
                                              "limit_nsamples=5",
                                              "limit_nsamples_val=6",
                                              "sampler=tutorial",

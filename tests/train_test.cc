@@ -19,8 +19,10 @@
 #include <thread>
 #include <vector>
 
+#include "data/era5.h"
 #include "data/hdf5.h"
 #include "data/npy.h"
+#include "data/statistics.h"
 #include "engine/atomic_file.h"
 #include "engine/checksum.h"
 #include "engine/safetensors.h"
@@ -233,7 +235,7 @@ TEST_CASE("the tutorial's command line works as it is") {
                 " --set expdir=" + here / "logs" +
                 " --run_num=01 --amp_mode none --enable_fused --enable_jit --local_batch_size=2 --num_iters 2"
                 " --num_data_workers 2 --data_loader_config dali --bucket_cap_mb 10 --noddp --tensor_parallel 1"
-                " --context_parallel 1 --parallel_order tp-cp-dp --disable_broadcast_buffers --yaml_config ./ViT.yaml");
+                " --context_parallel 1 --parallel_order tp-cp-dp --disable_broadcast_buffers");
   check_done(outcome);
   for (const char* line : {"enable_fused: ", "enable_jit: ", "data_loader_config dali: ", "--noddp: "}) {
     CHECK_THAT(outcome.out, ContainsSubstring(line));
@@ -243,6 +245,36 @@ TEST_CASE("the tutorial's command line works as it is") {
   CHECK(config.at("num_iters") == 2);
   CHECK(config.at("num_data_workers") == 2);
   CHECK(config.at("channel_names") == kNames);
+}
+
+TEST_CASE("a config of a YAML file trains as the same one in JSON") {
+  const Playground here;
+  std::ofstream(here / "ViT.yaml") << R"(
+base: &base
+  {embed_dim: 16, depth: 1, num_heads: 2, patch_size: 4, img_size: [8, 16], n_in_channels: 3, n_out_channels: 3,
+   predict_change: true, time_features: true, dropout: 0.1, log_every: 2, checkpoint_every: 2, validate_every: 4}
+small:
+  <<: *base
+  global_batch_size: 4
+  grad_accumulation: 2
+  num_iters: 4
+  lr: 2E-3
+  keep_checkpoints: 0
+  limit_nsamples: None
+)";
+  check_done(isobar_command(here, here.train("json", "--num_iters 4")));
+  check_done(isobar_command(here, "train --yaml_config " + here / "ViT.yaml" + " --config small --data " +
+                                      here / "data" + " --run-dir " + here / "yaml" + " --threads 1 --device cpu"));
+  CHECK(read_file(here / "yaml/config.json") == read_file(here / "json/config.json"));
+}
+
+TEST_CASE("--set wins over a flag of the same key, the flag over the config") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 4 --local_batch_size 2 --set num_iters=3")));
+  const json config = json::parse(read_file(here / "run/config.json"));
+  CHECK(config.at("num_iters") == 3);
+  CHECK(config.at("global_batch_size") == 2);
+  CHECK(json::parse(read_file(here / "run/summary.json")).at("iterations") == 3);
 }
 
 TEST_CASE("config.json repeats a run") {
@@ -373,6 +405,144 @@ TEST_CASE("a flat folder is split by its ranges") {
                 " --threads 1 --num_iters 2 --set train_range=[0,20] --set valid_range=[20,27]");
   check_done(outcome);
   CHECK_THAT(outcome.out, ContainsSubstring("19 training samples") && ContainsSubstring("6 validation samples"));
+}
+
+namespace {
+
+// A config that leaves everything to the data.
+std::string train_on(const Playground& here, const std::string& data, const std::string& run,
+                     const std::string& more = "") {
+  std::ofstream(here / "open.json") << R"({
+    "extends": "small.json", "patch_size": null, "img_size": null, "n_in_channels": null, "n_out_channels": null,
+    "time_features": null, "num_iters": 3})";
+  return "train --config " + here / "open.json" + " --data " + here / data + " --run-dir " + here / run +
+         " --threads 1 --device cpu " + more;
+}
+
+std::vector<std::int64_t> range_of(const std::string& run, const char* key) {
+  return json::parse(read_file(run + "/config.json")).at(key);
+}
+
+}  // namespace
+
+TEST_CASE("a folder with one file trains: sizes, split and statistics are the data's") {
+  const Playground here;
+  write_year(here / "own/2001.h5", 27, kNames);
+  const Outcome outcome = isobar_command(here, train_on(here, "own", "run"));
+  check_done(outcome);
+  CHECK_THAT(outcome.out, ContainsSubstring("img_size [8,16], patch_size 1, n_in_channels 3, n_out_channels 3") &&
+                              ContainsSubstring("train_range [0,21], valid_range [21,27]") &&
+                              ContainsSubstring("no statistics in " + here / "own") &&
+                              ContainsSubstring("20 training samples") && ContainsSubstring("5 validation samples"));
+  const json config = json::parse(read_file(here / "run/config.json"));
+  CHECK(config.at("img_size") == json::array({8, 16}));
+  CHECK(config.at("time_features") == true);
+  CHECK(config.at("channel_names") == kNames);
+  CHECK(config.at("global_means_path") == here / "run/stats/global_means.npy");
+
+  // The statistics are those of the training steps alone.
+  const isobar::Era5Dataset training({.paths = {here / "own"}, .range = isobar::StepRange{0, 21}});
+  const isobar::ComputedStatistics expected = isobar::compute_statistics(training);
+  const isobar::Statistics made =
+      isobar::load_statistics(here / "run/stats/global_means.npy", here / "run/stats/global_stds.npy", kChannels);
+  CHECK(made.means == expected.means);
+  CHECK(made.stds == expected.stds);
+
+  // A run is repeated from its config, with its statistics, and goes on with them.
+  const std::string again = "train --threads 1 --device cpu --config " + here / "run/config.json" + " --run-dir ";
+  check_done(isobar_command(here, again + here / "again"));
+  CHECK(read_file(here / "run/config.json") == read_file(here / "again/config.json"));
+  check_done(isobar_command(here, train_on(here, "own", "run", "--resume --num_iters 5")));
+  check_done(isobar_command(here, again + here / "run" + " --overwrite --num_iters 3"));
+  const std::string weights = "/checkpoints/step_00000003/model.safetensors";
+  const bool same = read_file(here / "run" + weights) == read_file(here / "again" + weights);
+  CHECK(same);
+  CHECK(fs::exists(here / "run/stats/global_stds.npy"));
+  check_done(isobar_command(here, "forecast --weights " + here / "run" + " --data " + here / "own" +
+                                      " --start 20 --steps 2 --threads 1 --out " + here / "f.h5"));
+}
+
+TEST_CASE("data that tell no time train without it") {
+  const Playground here;
+  write_year(here / "own/x.h5", 27, kNames);
+  check_done(isobar_command(here, train_on(here, "own", "run")));
+  CHECK(json::parse(read_file(here / "run/config.json")).at("time_features") == false);
+}
+
+TEST_CASE("validation on training steps is refused unless it is asked for") {
+  const Playground here;
+  write_year(here / "own/2001.h5", 27, kNames);
+  check_error(isobar_command(here, train_on(here, "own", "run", "--set train_range=[0,20] --set valid_range=[18,27]")),
+              "share steps 18 to 19 of");
+  const std::string other_path = "--set train_data_path=" + here / "own/2001.h5 ";
+  check_error(isobar_command(here, train_on(here, "own", "run", other_path)), "allow_overlap");
+  CHECK_FALSE(fs::exists(here / "run"));
+  check_done(isobar_command(here, train_on(here, "own", "run", other_path + "--set allow_overlap=true")));
+  check_done(isobar_command(here, train_on(here, "own", "rest", "--set train_range=[0,20]")));
+  CHECK(range_of(here / "rest", "valid_range") == std::vector<std::int64_t>{20, 27});
+}
+
+TEST_CASE("a run that fails before its first iteration leaves nothing, and takes nothing away") {
+  const Playground here;
+  const auto spoil = [&](const std::string& file, std::int64_t steps) {
+    std::vector<float> fields(static_cast<std::size_t>(steps * kChannels * kHeight * kWidth), NAN);
+    isobar::hdf5::File h5 = isobar::hdf5::File::create(here / file);
+    h5.write("fields", std::array{steps, kChannels, kHeight, kWidth}, std::span<const float>(fields));
+    h5.write("channel", kNames);
+    h5.close();
+  };
+  check_done(isobar_command(here, here.train("old", "--num_iters 2")));
+  const std::string before = read_file(here / "old/metrics.jsonl");
+  spoil("data/train/2001.h5", 27);
+  check_error(isobar_command(here, here.train("run")), "NaN");
+  CHECK_FALSE(fs::exists(here / "run"));
+  check_error(isobar_command(here, here.train("old", "--overwrite")), "NaN");
+  CHECK(read_file(here / "old/metrics.jsonl") == before);
+  CHECK(fs::exists(here / "old/summary.json"));
+
+  // The first validation fails later than the first batch is read.
+  write_year(here / "data/train/2001.h5", 27, kNames);
+  write_year(here / "data/valid/2002.h5", 6, kNames);
+  spoil("data/valid/2003.h5", 6);
+  fs::create_directories(here / "mine");
+  std::ofstream(here / "mine/notes.txt") << "mine";
+  for (const std::string run : {"run", "mine"}) {
+    check_error(isobar_command(here, here.train(run,
+                                                "--set global_means_path=/n --set global_stds_path=/n "
+                                                "--set time_means_path=/n")),
+                "NaN");
+  }
+  CHECK_FALSE(fs::exists(here / "run"));
+  CHECK(std::distance(fs::directory_iterator(here / "mine"), fs::directory_iterator()) == 1);
+}
+
+TEST_CASE("a run is resumed by its folder alone") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("whole", "--set seed=3")));
+  const Outcome stopped = isobar_command(here, here.train("broken", "--set seed=3"),
+                                         signal_when(here / "broken/checkpoints/step_00000004", SIGTERM));
+  CHECK(stopped.status == 75);
+  check_done(isobar_command(here, "train --resume --threads 1 --run-dir " + here / "broken"));
+  check_same_end(here / "whole", here / "broken");
+  const Outcome finished = isobar_command(here, "train --resume --run-dir " + here / "broken");
+  check_done(finished);
+  CHECK_THAT(finished.out, ContainsSubstring("is finished"));
+  check_error(isobar_command(here, "train --resume --set seed=4 --run-dir " + here / "broken --num_iters 15"), "seed");
+}
+
+TEST_CASE("a finished run is one whose summary is of its last checkpoint, at or beyond num_iters") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run")));
+  const Outcome shorter = isobar_command(here, here.train("run", "--resume --num_iters 6"));
+  check_done(shorter);
+  CHECK_THAT(shorter.out, ContainsSubstring("is finished"));
+
+  const std::string early = read_file(here / "run/summary.json");
+  check_done(isobar_command(here, here.train("run", "--resume --num_iters 16")));
+  CHECK(json::parse(read_file(here / "run/summary.json")).at("iterations") == 16);
+  std::ofstream(here / "run/summary.json") << early;  // as if killed before the new one was written
+  check_done(isobar_command(here, here.train("run", "--resume --num_iters 16")));
+  CHECK(json::parse(read_file(here / "run/summary.json")).at("iterations") == 16);
 }
 
 TEST_CASE("a forecast from a run, from its weights file, and from weights without a description agree") {

@@ -1,0 +1,108 @@
+#include "engine/yaml_config.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <vector>
+
+#include "engine/suggestions.h"
+
+namespace isobar {
+
+using nlohmann::json;
+
+namespace {
+
+struct Document {
+  std::filesystem::path file;
+  std::string name;  // of the config
+
+  std::string origin() const { return file.string() + " (" + name + ")"; }
+};
+
+std::string lower(std::string word) {
+  std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
+  return word;
+}
+
+json scalar(const YAML::Node& node) {
+  const std::string& word = node.Scalar();
+  const bool is_quoted = node.Tag() == "!";
+  if (is_quoted) return word;
+  if (lower(word) == "true" || lower(word) == "false") return lower(word) == "true";
+  static const std::regex integer(R"([-+]?\d+)"), number(R"([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?)");
+  if (std::regex_match(word, integer)) {
+    const char* begin = word.c_str() + (word.front() == '+');
+    std::int64_t value = 0;
+    if (std::from_chars(begin, word.c_str() + word.size(), value).ec == std::errc()) return value;
+  }
+  if (std::regex_match(word, number)) return std::strtod(word.c_str(), nullptr);
+  return word;
+}
+
+json value_of(const YAML::Node& node, const std::string& key, const Document& document) {
+  if (node.IsNull()) return nullptr;
+  if (node.IsScalar()) return scalar(node);
+  ISOBAR_CHECK(node.IsSequence(), "config key ", key, " in ", document.origin(), " must be a value or a list");
+  json list = json::array();
+  for (const YAML::Node& item : node) {
+    ISOBAR_CHECK(item.IsScalar() || item.IsNull(), "config key ", key, " in ", document.origin(),
+                 " must be a list of values");
+    list.push_back(item.IsNull() ? json() : scalar(item));
+  }
+  return list;
+}
+
+// The map's own keys, then those of the maps it merges, in their order: whoever comes first has set a key.
+void collect(const YAML::Node& map, const Document& document, int& maps, ConfigEntries& entries) {
+  constexpr int kMostMaps = 200;
+  ISOBAR_CHECK(++maps <= kMostMaps, "config ", document.origin(), " merges itself, or more than ", kMostMaps, " maps");
+  ISOBAR_CHECK(map.IsMap(), "config ", document.origin(),
+               " must be a map of keys and values, and so must what it merges");
+  std::set<std::string> own;
+  for (const auto& entry : map) {
+    ISOBAR_CHECK(entry.first.IsScalar(), "config ", document.origin(), " has a key that is no word");
+    const std::string& key = entry.first.Scalar();
+    ISOBAR_CHECK(own.insert(key).second, "config key ", key, " stands twice in ", document.origin());
+    if (key != "<<") entries.try_emplace(key, ConfigEntry{value_of(entry.second, key, document), document.origin()});
+  }
+  if (own.count("<<") == 0) return;
+  const YAML::Node merged = map["<<"];
+  if (!merged.IsSequence()) return collect(merged, document, maps, entries);
+  for (const YAML::Node& parent : merged) collect(parent, document, maps, entries);
+}
+
+}  // namespace
+
+NamedConfig load_yaml_config(const std::filesystem::path& file, const std::string& name) {
+  std::ifstream in(file);
+  ISOBAR_CHECK(in && std::filesystem::is_regular_file(file), "cannot open config file ", file.string());
+  const Document document{file, name};
+  NamedConfig config{name, {}};
+  try {
+    const YAML::Node root = YAML::Load(in);
+    ISOBAR_CHECK(root.IsMap(), "config file ", file.string(), " must hold configs by name");
+    std::vector<std::string> names;
+    YAML::Node found;
+    for (const auto& entry : root) {
+      names.push_back(entry.first.IsScalar() ? entry.first.Scalar() : "");
+      ISOBAR_CHECK(std::count(names.begin(), names.end(), names.back()) == 1, "config ", names.back(),
+                   " stands twice in ", file.string());
+      if (names.back() == name) found.reset(entry.second);
+    }
+    ISOBAR_CHECK(std::count(names.begin(), names.end(), name) == 1, "config file ", file.string(), " holds no config '",
+                 name, "'", did_you_mean(suggestion(name, names)));
+    int maps = 0;
+    collect(found, document, maps, config.entries);
+  } catch (const YAML::Exception& error) {
+    fail("config file ", file.string(), " is not valid YAML: ", error.what());
+  }
+  return config;
+}
+
+}  // namespace isobar

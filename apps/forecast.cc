@@ -12,10 +12,12 @@
 
 #include "apps/commands.h"
 #include "apps/config_options.h"
+#include "data/field_labels.h"
 #include "data/latitude.h"
 #include "engine/atomic_file.h"
 #include "engine/checkpoint.h"
 #include "kernels/common/check.h"
+#include "models/fit.h"
 #include "models/from_data.h"
 #include "models/rollout.h"
 #include "models/training_data.h"
@@ -167,23 +169,32 @@ void check_orientation(const Era5Dataset& dataset, const std::vector<double>& la
 }
 
 Grid grid_of(const ForecastOptions& o, const Config& config, const Era5Dataset& dataset,
-             const std::optional<ModelDescription>& description) {
+             const std::optional<ModelDescription>& description, const fs::path& weights) {
   const fs::path folder = statistics_of(o);
   const bool own = description && o.stats.empty();
-  return {.channel_names = channel_names_of(config, dataset),
-          .statistics = own ? description->grid.statistics
-                            : load_statistics((folder / "global_means.npy").string(),
-                                              (folder / "global_stds.npy").string(), config.n_in_channels),
-          .row_weights = latitude_weights(dataset),
-          .latitudes = dataset.latitudes(),
-          .longitudes = dataset.longitudes()};
+  Grid grid{.channel_names = channel_names_of(config, dataset),
+            .statistics = own ? description->grid.statistics
+                              : load_statistics((folder / "global_means.npy").string(),
+                                                (folder / "global_stds.npy").string(), config.n_in_channels),
+            .row_weights = latitude_weights(dataset),
+            .latitudes = dataset.latitudes(),
+            .longitudes = dataset.longitudes()};
+  if (own)
+    label_from_weights(grid, dataset, description->grid, weights.string());
+  else
+    label_from_statistics(grid, dataset, folder);
+  return grid;
 }
 
-Tensor climatology_for(const ForecastOptions& o, const Forecaster& forecaster) {
-  const fs::path file = statistics_of(o) / "time_means.npy";
+Tensor climatology_for(const ForecastOptions& o, const Forecaster& forecaster, const Era5Dataset& dataset) {
+  const fs::path folder = statistics_of(o), file = folder / "time_means.npy";
   if (!fs::exists(file)) {
     std::cout << "no " << file.string() << ": no ACC" << std::endl;
     return {};
+  }
+  if (auto labels = load_labels(folder.string())) {
+    labels->step_hours = 0;  // means over time are the same for every time step
+    check_labels(dataset.labels(), dataset.file_name(0), *labels, (folder / "stats.json").string());
   }
   const Config& config = forecaster.config();
   return forecaster.climatology_of(
@@ -198,16 +209,23 @@ void forecast(const ForecastOptions& o) {
   const std::optional<ModelDescription> description = describe(file);
   const Config config = config_of(o, description);
   const Era5Dataset dataset = open_data(o, config);
-  if (description) check_orientation(dataset, description->grid.latitudes);
-  Forecaster forecaster(config, grid_of(o, config, dataset, description), device);
+  if (description) {
+    check_orientation(dataset, description->grid.latitudes);
+    check_lead_time(file, *description, dataset);
+  }
+  Forecaster forecaster(config, grid_of(o, config, dataset, description, file), device);
   read_model(file, forecaster);
   tell_of_weights(file);
 
-  Rollout rollout(forecaster, dataset, o.steps, climatology_for(o, forecaster));
+  Rollout rollout(forecaster, dataset, o.steps, climatology_for(o, forecaster, dataset));
   for (const std::int64_t i : {std::int64_t{0}, starts.count - 1}) rollout.check_start(starts.at(i));
   const std::vector<float> fields = rollout.run(starts.at(0));
   for (std::int64_t i = 1; i < starts.count; ++i) rollout.run(starts.at(i));
-  if (!o.out.empty()) write_forecast(o.out, fields, o.steps, forecaster.output_names(), dataset);
+  if (!o.out.empty()) {
+    std::vector<std::string> units = forecaster.grid().units;
+    units.resize(forecaster.output_names().size());
+    write_forecast(o.out, fields, starts.at(0), o.steps, forecaster.output_names(), units, dataset);
+  }
   if (!o.scores.empty()) write_file_atomically(o.scores, rollout.scores().dump(2) + "\n");
   std::cout << rollout.table() << std::flush;
 }

@@ -13,6 +13,7 @@
 #include "engine/signals.h"
 #include "engine/yaml_config.h"
 #include "kernels/common/check.h"
+#include "models/fit.h"
 #include "models/from_data.h"
 #include "models/run_folder.h"
 #include "models/training_run.h"
@@ -217,6 +218,8 @@ void train(const TrainOptions& o) {
   }
   const StatisticsFrom statistics = choose_statistics(config, folder);
   TrainingData data(config, device, statistics);
+  if (checkpoint) check_same_data(checkpoint->folder / "model.safetensors", data.train(), data.grid());
+  if (!o.init.empty()) check_weights_fit(o.init, data.train(), data.grid());
   config.channel_names = data.grid().channel_names;
   Forecaster forecaster(config, data.grid(), device);
   if (!o.init.empty()) read_model(o.init, forecaster);

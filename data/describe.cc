@@ -114,6 +114,8 @@ void describe_statistics_files(const fs::path& folder, const Era5Dataset& datase
     return;
   }
   const Statistics statistics = load_statistics(means.string(), stds.string(), dataset.channels());
+  if (statistics.labels)
+    check_labels(dataset.labels(), dataset.file_name(0), *statistics.labels, (folder / "stats.json").string());
   out << "statistics: " << folder.string() << '\n' << describe_statistics(statistics, dataset.channel_names());
   if (fs::exists(time_means)) {
     load_time_means(time_means.string(), dataset.channels(), dataset.height(), dataset.width());

@@ -71,6 +71,7 @@ class Era5Dataset {
   const FieldFile& file(std::size_t file) const;
   const std::string& file_name(std::size_t file) const;
   std::int64_t file_steps(std::size_t file) const { return first_step_[file + 1] - first_step_[file]; }
+  std::int64_t first_step_of(std::size_t file) const { return first_step_[file]; }
   std::size_t file_of(std::int64_t step) const;
 
   // Each file's part of the range, in order; empty parts are left out.

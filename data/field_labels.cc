@@ -75,7 +75,7 @@ void complete_labels(FieldLabels& labels, const FieldLabels& others) {
 }
 
 FieldLabels labels_of_known_names(const std::vector<std::string>& channel_names) {
-  FieldLabels labels;
+  FieldLabels labels{.channel_names = channel_names};
   for (const std::string& name : channel_names) labels.units.push_back(known_unit(name));
   return labels;
 }

@@ -5,11 +5,13 @@
 #include <cmath>
 #include <cstddef>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
 
 #include "data/npy.h"
 #include "data/parallel_tasks.h"
+#include "engine/atomic_file.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -60,11 +62,20 @@ std::vector<std::int64_t> all_steps(const Era5Dataset& dataset) {
 }  // namespace
 
 Statistics load_statistics(const std::string& means_path, const std::string& stds_path, std::int64_t channels) {
-  Statistics statistics{load_one_a_channel(means_path, channels), load_one_a_channel(stds_path, channels)};
+  Statistics statistics{load_one_a_channel(means_path, channels), load_one_a_channel(stds_path, channels),
+                        load_labels(std::filesystem::path(means_path).parent_path().string())};
   for (std::size_t c = 0; c < statistics.stds.size(); ++c)
     ISOBAR_CHECK(statistics.stds[c] > 0, stds_path, ": the standard deviation of channel ", c, " is ",
                  statistics.stds[c], "; it must be positive");
   return statistics;
+}
+
+std::optional<FieldLabels> load_labels(const std::string& folder) {
+  const std::filesystem::path file = std::filesystem::path(folder) / "stats.json";
+  if (!std::filesystem::exists(file)) return std::nullopt;
+  const auto json = nlohmann::json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+  ISOBAR_CHECK(!json.is_discarded(), file.string(), " is not JSON");
+  return labels_from_json(json, file.string());
 }
 
 std::vector<double> load_time_means(const std::string& path, std::int64_t channels, std::int64_t height,
@@ -113,6 +124,7 @@ ComputedStatistics compute_statistics(const Era5Dataset& dataset, int threads, s
   }
 
   ComputedStatistics result;
+  result.labels = dataset.labels();
   for (const Moments& m : merged) {
     result.means.push_back(m.mean);
     result.stds.push_back(std::sqrt(m.deviations / m.count));
@@ -131,6 +143,7 @@ void write_statistics(const ComputedStatistics& statistics, std::int64_t height,
   write_npy(base / "global_means.npy", one_a_channel, std::span<const double>(statistics.means));
   write_npy(base / "global_stds.npy", one_a_channel, std::span<const double>(statistics.stds));
   write_npy(base / "time_means.npy", grid, std::span<const double>(statistics.time_means));
+  write_file_atomically(base / "stats.json", to_json(statistics.labels.value_or(FieldLabels())).dump(2) + "\n");
 }
 
 }  // namespace isobar

@@ -20,6 +20,8 @@ struct Grid {
   Statistics statistics;                      // of every input channel
   std::vector<double> row_weights;            // [H], mean 1: for losses and scores
   std::vector<double> latitudes, longitudes;  // degrees; empty where the files have none
+  std::vector<std::string> units = {};        // [n_in_channels], "" where nobody says; or empty
+  double step_hours = 0;                      // from a step of the data to the next; 0 where nobody says
 };
 
 inline constexpr std::int64_t kTimePlanes = 4;  // sin and cos of the hour of day and of the day of year

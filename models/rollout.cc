@@ -6,6 +6,7 @@
 #include <sstream>
 #include <utility>
 
+#include "data/first_step.h"
 #include "data/hdf5.h"
 #include "engine/atomic_file.h"
 #include "kernels/common/check.h"
@@ -45,10 +46,16 @@ void Rollout::check_start(std::int64_t start) const {
   const std::int64_t last = start + lead(steps_ - 1);
   ISOBAR_CHECK(last < dataset_.steps() && dataset_.file_of(last) == file, "a forecast of ", steps_, " steps from step ",
                start, " ends at step ", last, ", which is not in ", dataset_.file_name(file));
+  const std::vector<std::int64_t> holes = dataset_.holes({start, last - start + 1});
+  ISOBAR_CHECK(holes.empty(), "a forecast of ", steps_, " steps from step ", start, " crosses a hole in time of ",
+               dataset_.file_name(file), ": step ", holes.front(), " is ", dataset_.time_of(holes.front()).iso(),
+               ", step ", holes.front() + 1, " is ", dataset_.time_of(holes.front() + 1).iso());
 }
 
 std::vector<float> Rollout::run(std::int64_t start) {
   check_start(start);
+  if (forecast_.front().samples() == 0)
+    check_first_step(dataset_, start, forecaster_.grid().channel_names, forecaster_.grid().statistics);
   Tensor input = forecaster_.input_of(load(start));
   const Tensor persistence = forecaster_.persistence_of(input);
   std::vector<float> fields;
@@ -111,8 +118,9 @@ std::string Rollout::table() const {
   return out.str();
 }
 
-void write_forecast(const fs::path& path, const std::vector<float>& fields, std::int64_t steps,
-                    const std::vector<std::string>& channels, const Era5Dataset& dataset) {
+void write_forecast(const fs::path& path, const std::vector<float>& fields, std::int64_t start, std::int64_t steps,
+                    const std::vector<std::string>& channels, const std::vector<std::string>& units,
+                    const Era5Dataset& dataset) {
   const std::array<std::int64_t, 4> shape{steps, std::ssize(channels), dataset.height(), dataset.width()};
   std::vector<std::int64_t> lead;
   for (std::int64_t k = 1; k <= steps; ++k) lead.push_back(k * dataset.dt());
@@ -120,6 +128,15 @@ void write_forecast(const fs::path& path, const std::vector<float>& fields, std:
   file.write("fields", shape, std::span<const float>(fields));
   file.write("lead", std::array{steps}, std::span<const std::int64_t>(lead));
   file.write("channel", channels);
+  if (!std::ranges::all_of(units, &std::string::empty)) file.write("units", units);
+  if (const auto begin = dataset.hours_since_1970(start); begin && dataset.labels().step_hours > 0) {
+    std::vector<double> hours;
+    for (std::int64_t steps_ahead : lead)
+      hours.push_back(*begin + static_cast<double>(steps_ahead) * dataset.labels().step_hours);
+    file.write("time", std::array{steps}, std::span<const double>(hours));
+    file.write_attribute("time", "units", "hours since 1970-01-01 00:00:00");
+    file.write_attribute("time", "calendar", "proleptic_gregorian");
+  }
   if (!dataset.latitudes().empty()) {
     file.write("lat", std::array{dataset.height()}, std::span<const double>(dataset.latitudes()));
   }

@@ -146,9 +146,12 @@ void RunRecord::picture(std::int64_t iteration, const Era5Dataset& dataset, std:
   const std::vector<float> lat(dataset.latitudes().begin(), dataset.latitudes().end());
   const std::vector<float> lon(dataset.longitudes().begin(), dataset.longitudes().end());
   board_.image("Visualization, " + name, target_and_prediction(field(target), field(forecast)), iteration);
-  const Image map = target_forecast_error(
-      field(target), field(forecast),
-      {.variable = name, .unit = known_unit(name), .lead_time = lead_time(dataset, sample), .lat = lat, .lon = lon});
+  const Image map = target_forecast_error(field(target), field(forecast),
+                                          {.variable = name,
+                                           .unit = shown_unit(name, unit_of(channel)),
+                                           .lead_time = lead_time(dataset, sample),
+                                           .lat = lat,
+                                           .lon = lon});
   try {
     write_png(folder_.images() / ("map_" + file_name_of(name) + "_" + padded(iteration) + ".png"), map);
   } catch (const Error& error) {
@@ -182,6 +185,12 @@ std::string RunRecord::rmse_line(const Validation& validation) const {
   return line.str();
 }
 
+// As the data say it; empty where nobody does.
+std::string RunRecord::unit_of(std::size_t channel) const {
+  const std::vector<std::string>& units = forecaster_.grid().units;
+  return channel < units.size() ? units[channel] : "";
+}
+
 std::string RunRecord::table(const Validation& validation) const {
   std::size_t width = 8;
   for (const std::string& name : names_) width = std::max(width, name.size());
@@ -199,7 +208,7 @@ std::string RunRecord::table(const Validation& validation) const {
     out << std::left << std::setw(static_cast<int>(width)) << names_[c] << std::right << std::fixed
         << std::setprecision(4) << std::setw(10) << rmse << std::setw(13) << persistence << std::setw(6)
         << std::setprecision(0) << 100 * ratio << '%' << std::defaultfloat << std::setprecision(5) << std::setw(14)
-        << rmse * std << std::setw(13) << persistence * std << "  " << known_unit(names_[c]) << '\n';
+        << rmse * std << std::setw(13) << persistence * std << "  " << shown_unit(names_[c], unit_of(c)) << '\n';
   }
   out << "on average " << std::fixed << std::setprecision(1) << 100 * ratios / static_cast<double>(names_.size())
       << " % of persistence's RMSE";

@@ -56,6 +56,7 @@ class RunRecord {
 
  private:
   nlohmann::ordered_json by_name(const std::vector<double>& values, bool physical = false) const;
+  std::string unit_of(std::size_t channel) const;
   std::string table(const Validation& validation) const;
   std::string rmse_line(const Validation& validation) const;
 

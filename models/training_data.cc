@@ -5,10 +5,13 @@
 #include <utility>
 
 #include "data/channels.h"
+#include "data/field_labels.h"
+#include "data/first_step.h"
 #include "data/latitude.h"
 #include "data/sampler.h"
 #include "kernels/common/check.h"
 #include "kernels/common/cuda_runtime.h"
+#include "models/fit.h"
 
 namespace isobar {
 
@@ -130,6 +133,10 @@ TrainingData::TrainingData(const Config& config, Device device, StatisticsFrom s
                     loader_options(config, device, /*drop_last=*/false)) {
   check_same_rows(train_, valid_);
   if (!config.allow_overlap) refuse_overlap(train_, valid_);
+  check_labels(valid_.labels(), valid_.file_name(0), train_.labels(), train_.file_name(0));
+  label_from_statistics(grid_, train_, std::filesystem::path(config.global_means_path).parent_path());
+  check_first_step(train_, train_samples_.front(), channel_names_, grid_.statistics);
+  check_first_step(valid_, valid_samples_.front(), channel_names_, grid_.statistics);
 }
 
 void TrainingData::try_first_batches() {
@@ -137,6 +144,14 @@ void TrainingData::try_first_batches() {
     loader->next();
     loader->seek({0, 0});
   }
+}
+
+std::vector<std::string> TrainingData::notes() const {
+  std::vector<std::string> notes;
+  for (const auto& [set, dataset] : {std::pair("training", &train_), std::pair("validation", &valid_)})
+    if (const std::string left_out = describe_left_out(*dataset, config_.sampler); !left_out.empty())
+      notes.push_back(std::string(set) + ": " + left_out);
+  return notes;
 }
 
 std::shared_ptr<const Batch> TrainingData::next() {

@@ -39,6 +39,9 @@ class TrainingData {
   const std::vector<std::int64_t>& valid_samples() const { return valid_samples_; }
   const Grid& grid() const { return grid_; }
 
+  // What people should know of the samples, one sentence each: the pairs over holes in time that were left out.
+  std::vector<std::string> notes() const;
+
   std::int64_t samples() const { return std::ssize(train_samples_); }  // before incomplete batches are dropped
   std::int64_t iterations_per_epoch() const { return samples() / config_.global_batch_size; }
 

@@ -64,6 +64,7 @@ TrainingRun::TrainingRun(RunFolder& folder, TrainingData& data, Forecaster& fore
   folder_.log("Configuration: " + to_json(config_).dump(), /*show=*/false);
   folder_.log("rank 0, begin data loader init");
   folder_.log("rank 0, data loader initialized");
+  for (const std::string& note : data_.notes()) folder_.log(note);
   if (checkpoint) restore(*checkpoint);
   folder_.cut_metrics(checkpoint ? checkpoint->step : -1, !validation_is_owed_);
   folder_.log(text("ViT with ", forecaster_.parameters().count(), " parameters on ", name_of(forecaster_.device().kind),

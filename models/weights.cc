@@ -12,6 +12,8 @@ namespace {
 constexpr const char* kFormat = "isobar.format";
 constexpr const char* kConfig = "isobar.config";
 constexpr const char* kGrid = "isobar.grid";
+constexpr const char* kUnits = "isobar.units";           // a list, one a channel
+constexpr const char* kLeadHours = "isobar.lead_hours";  // from input to forecast
 
 std::span<const std::byte> bytes_of_tensor(const Tensor& host) {
   return {static_cast<const std::byte*>(host.data()), host.bytes()};
@@ -73,6 +75,21 @@ void check_grid(const Grid& grid, const Config& config) {
   ISOBAR_CHECK(std::ranges::all_of(statistics.stds, [](double std) { return std > 0; }), "stds are not all above 0");
 }
 
+// What the metadata say of units and time step; nothing in files of before they did.
+void read_labels(const Metadata& metadata, ModelDescription& description) {
+  Grid& grid = description.grid;
+  if (const auto units = metadata.find(kUnits); units != metadata.end()) {
+    nlohmann::json::parse(units->second).get_to(grid.units);
+    ISOBAR_CHECK(grid.units.size() == grid.channel_names.size(), kUnits, " has ", grid.units.size(), " entries for ",
+                 grid.channel_names.size(), " channels");
+  }
+  if (const auto hours = metadata.find(kLeadHours); hours != metadata.end()) {
+    const auto lead = nlohmann::json::parse(hours->second).get<double>();
+    ISOBAR_CHECK(std::isfinite(lead) && lead > 0, kLeadHours, " is ", hours->second);
+    grid.step_hours = lead / static_cast<double>(description.config.dt);
+  }
+}
+
 }  // namespace
 
 bool is_finite(const Tensor& values) {
@@ -117,10 +134,14 @@ void read_flat(const std::filesystem::path& path, const Parameters& parameters, 
 }
 
 void write_model(const std::filesystem::path& path, const Forecaster& forecaster) {
-  const Metadata metadata{{"format", "pt"},  // what other readers of safetensors look for
-                          {kFormat, "1"},
-                          {kConfig, to_json(forecaster.config()).dump()},
-                          {kGrid, to_json(forecaster.grid()).dump()}};
+  Metadata metadata{{"format", "pt"},  // what other readers of safetensors look for
+                    {kFormat, "1"},
+                    {kConfig, to_json(forecaster.config()).dump()},
+                    {kGrid, to_json(forecaster.grid()).dump()}};
+  const Grid& grid = forecaster.grid();
+  if (!std::ranges::all_of(grid.units, &std::string::empty)) metadata[kUnits] = nlohmann::json(grid.units).dump();
+  if (grid.step_hours > 0)
+    metadata[kLeadHours] = nlohmann::json(grid.step_hours * static_cast<double>(forecaster.config().dt)).dump();
   write_flat(path, forecaster.parameters(), {{"", forecaster.parameters().weights()}}, metadata);
 }
 
@@ -141,6 +162,7 @@ ModelDescription description_of(const SafetensorsFile& file) {
     ModelDescription description{config_from(entries_from(config, "its metadata")),
                                  grid_from(nlohmann::json::parse(file.metadata().at(kGrid)))};
     check_grid(description.grid, description.config);
+    read_labels(file.metadata(), description);
     return description;
   } catch (const Error& error) {
     fail(file.path().string(), ": ", error.what());

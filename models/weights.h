@@ -25,7 +25,8 @@ void read_flat(const std::filesystem::path& path, const Parameters& parameters, 
 // Whether every number of a tensor of fp32 or fp64 is finite.
 bool is_finite(const Tensor& values);
 
-// model.safetensors: the weights, with config, channel names, statistics, grid and lead time as metadata.
+// model.safetensors: the weights, with config, channel names, statistics, grid, and, where they are known, the units of
+// every channel and the lead time in hours as metadata.
 void write_model(const std::filesystem::path& path, const Forecaster& forecaster);
 void read_model(const std::filesystem::path& path, Forecaster& forecaster);
 

@@ -16,6 +16,7 @@
 #include "apps/commands.h"
 #include "engine/suggestions.h"
 #include "kernels/common/check.h"
+#include "kernels/common/printable.h"
 #include "models/config.h"
 
 namespace {
@@ -78,7 +79,7 @@ std::string about_unknown_argument(CLI::App& app, const std::vector<std::string>
 int report(std::string sentence) {
   std::replace(sentence.begin(), sentence.end(), '\n', ' ');
   std::cout.flush();
-  std::cerr << "isobar: " << sentence << std::endl;
+  std::cerr << "isobar: " << isobar::printable(sentence) << std::endl;
   return 1;
 }
 
@@ -103,8 +104,15 @@ bool output_is_whole() {
   return whole || (fstat(STDOUT_FILENO, &target) == 0 && (S_ISFIFO(target.st_mode) || S_ISSOCK(target.st_mode)));
 }
 
-int run(CLI::App& app, const std::vector<std::string>& arguments) {
+int run_command(CLI::App& app, const std::vector<std::string>& arguments) {
   try {
+    app.set_version_flag("--version", std::string("isobar ") + isobar::kVersion);
+    app.require_subcommand(1);
+    isobar::register_train(app);
+    isobar::register_forecast(app);
+    isobar::register_info(app);
+    isobar::register_mesh(app);
+    isobar::register_data(app);
     if (arguments.empty()) throw CLI::CallForHelp();
     refuse_unknown_subcommand(app, arguments);
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 takes them from the back
@@ -116,6 +124,15 @@ int run(CLI::App& app, const std::vector<std::string>& arguments) {
   } catch (const CLI::ParseError& error) {
     const std::string unknown = about_unknown_argument(app, arguments);
     return report((unknown.empty() ? error.what() : unknown) + " (see " + full_name(chosen(app)) + " --help)");
+  }
+}
+
+int run(int argc, char** argv) {
+  try {
+    CLI::App app{"isobar trains vision transformers that forecast the weather, on CPUs and NVIDIA GPUs.", "isobar"};
+    std::vector<std::string> arguments(argv + 1, argv + argc);
+    std::transform(arguments.begin(), arguments.end(), arguments.begin(), with_dashes);
+    return run_command(app, arguments);
   } catch (const std::filesystem::filesystem_error& error) {
     return report(error.path1().string() + ": " + error.code().message());
   } catch (const std::bad_alloc&) {
@@ -130,16 +147,5 @@ int run(CLI::App& app, const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   open_missing_streams();
   outlive_failed_writes();
-  CLI::App app{"isobar trains vision transformers that forecast the weather, on CPUs and NVIDIA GPUs.", "isobar"};
-  app.set_version_flag("--version", std::string("isobar ") + isobar::kVersion);
-  app.require_subcommand(1);
-  isobar::register_train(app);
-  isobar::register_forecast(app);
-  isobar::register_info(app);
-  isobar::register_mesh(app);
-  isobar::register_data(app);
-
-  std::vector<std::string> arguments(argv + 1, argv + argc);
-  std::transform(arguments.begin(), arguments.end(), arguments.begin(), with_dashes);
-  return run(app, arguments);
+  return run(argc, argv);
 }

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -368,7 +369,7 @@ std::size_t bounded_count(const std::string& path, const std::string& dataset, s
 
 struct File::Handles {
   Handle file;
-  std::string temporary;  // being written: the name until close(); empty: open for reading
+  std::optional<Replacement> replacement;  // being written, until close(); nothing: open for reading
   mutable std::map<std::string, Handle> datasets;
   std::uint64_t bytes = 0;              // open for reading: the size of the file when it was opened
   mutable std::vector<Source> sources;  // other files that the datasets opened so far read from
@@ -377,7 +378,6 @@ struct File::Handles {
     const Lock lock;
     datasets.clear();
     file = Handle();
-    if (!temporary.empty()) ::unlink(temporary.c_str());
   }
 
   // The caller holds the lock, here and below.
@@ -562,14 +562,17 @@ File File::open(const std::string& path) {
 }
 
 File File::create(const std::string& path) {
-  const std::filesystem::path final_name = replaced_by_writing(path);
-  const auto temporary =
-      final_name.parent_path() / ("." + final_name.filename().string() + "." + std::to_string(::getpid()) + ".tmp");
-  File result(final_name.string());
+  auto handles = std::make_unique<Handles>();
+  const Replacement& replacement = handles->replacement.emplace(path);
+  File result(replacement.path().string());
   const Lock lock;
-  result.handles_->file = Handle(H5Fcreate(temporary.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose);
-  ISOBAR_CHECK(result.handles_->file, path, " cannot be created");
-  result.handles_->temporary = temporary;
+  // The library would lock the file that the replacement has locked already.
+  const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  H5Pset_file_locking(access.get(), false, true);
+  handles->file =
+      Handle(H5Fcreate(replacement.temporary().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose);
+  ISOBAR_CHECK(handles->file, path, " cannot be created");
+  result.handles_ = std::move(handles);
   return result;
 }
 
@@ -583,12 +586,11 @@ void File::close() {
     for (auto& [name, dataset] : handles_->datasets) close(dataset);
     handles_->datasets.clear();
     close(handles_->file);
-    if (handles_->temporary.empty()) return;
+    if (!handles_->replacement) return;
     ISOBAR_CHECK(failure.empty(), path_, " cannot be written", failure);
   }
-  flush_to_disk(handles_->temporary);
-  ISOBAR_CHECK(std::rename(handles_->temporary.c_str(), path_.c_str()) == 0, path_, " cannot be put in its place");
-  handles_->temporary.clear();
+  handles_->replacement->put_in_place();
+  handles_->replacement.reset();
 }
 
 bool File::has(const std::string& dataset) const {

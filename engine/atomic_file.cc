@@ -1,11 +1,16 @@
 #include "engine/atomic_file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
-#include <fstream>
+#include <memory>
+#include <random>
 #include <utility>
 
 #include "kernels/common/check.h"
@@ -19,6 +24,53 @@ namespace {
 
 std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
+// ".NAME.writing" and a suffix of the writer's own; a name near the system's limit is cut.
+std::string temporary_prefix(const std::filesystem::path& path) {
+  constexpr std::size_t kLongest = 200;
+  return "." + path.filename().string().substr(0, kLongest) + ".writing";
+}
+
+std::string random_suffix() {
+  std::random_device device;
+  char digits[18];
+  std::snprintf(digits, sizeof digits, ".%08x%08x", device(), device());
+  return digits;
+}
+
+// Takes the lock that a temporary file's writer holds as long as it lives, on whatever machine; false where somebody
+// else holds it. Byte 0 alone, and not with flock(): that is what HDF5 locks a whole file with.
+bool lock_file(int descriptor) {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_len = 1;
+  return ::fcntl(descriptor, F_OFD_SETLK, &lock) == 0;
+}
+
+// Locks a temporary file that was made just now; false where a cleaner took it for a leftover in that moment. A file
+// system without locks keeps leftovers, and needs none.
+bool keep_alive(int descriptor) {
+  const bool locked = lock_file(descriptor) || (errno != EAGAIN && errno != EACCES);
+  struct stat status {};
+  return locked && ::fstat(descriptor, &status) == 0 && status.st_nlink > 0;
+}
+
+// Removes the temporary files of writers that were killed: those that nobody holds the lock of.
+void remove_leftovers(const std::filesystem::path& folder, const std::string& prefix) {
+  std::error_code ignored;
+  for (const std::filesystem::path& entry : entries_of(folder, ignored)) {
+    const std::string name = entry.filename().string();
+    const bool is_temporary = name.starts_with(prefix) && (name.size() == prefix.size() || name[prefix.size()] == '.');
+    if (!is_temporary) continue;
+    const int descriptor = ::open(entry.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (descriptor < 0) continue;
+    struct stat status {};
+    const bool leftover = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink > 0;
+    if (leftover && lock_file(descriptor)) ::unlink(entry.c_str());
+    ::close(descriptor);
+  }
 }
 
 }  // namespace
@@ -43,24 +95,55 @@ std::filesystem::path replaced_by_writing(const std::filesystem::path& path) {
   return target;
 }
 
-AtomicFile::AtomicFile(const std::filesystem::path& path)
-    : path_(replaced_by_writing(path)), temporary_(folder_of(path_) / ("." + path_.filename().string() + ".writing")) {
-  // The name is fixed, so that what a killed writer left is overwritten by the next.
-  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) fail_with_errno(path_, "created");
+Replacement::Replacement(const std::filesystem::path& path) : path_(replaced_by_writing(path)) {
+  const std::string prefix = temporary_prefix(path_);
+  remove_leftovers(folder_of(path_), prefix);
+  struct stat replaced {};
+  const bool replaces = ::stat(path_.c_str(), &replaced) == 0;
+  // Nobody else may look into the file before it has the permissions of the one that it replaces.
+  const mode_t mode = replaces ? 0600 : 0666;
+  do {
+    temporary_ = folder_of(path_) / (prefix + random_suffix());
+    if (descriptor_ >= 0) ::close(descriptor_);
+    descriptor_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+    if (descriptor_ < 0 && errno != EEXIST) {
+      temporary_.clear();
+      fail_with_errno(path_, "created");
+    }
+  } while (descriptor_ < 0 || !keep_alive(descriptor_));
+  if (replaces && ::fchmod(descriptor_, replaced.st_mode & 0777) != 0) {
+    const int error = errno;
+    discard();
+    errno = error;
+    fail_with_errno(path_, "given the permissions of the old one");
+  }
 }
 
-AtomicFile::~AtomicFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+Replacement::~Replacement() {
+  discard();
+}
+
+void Replacement::discard() noexcept {
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+}
+
+void Replacement::put_in_place() {
+  ISOBAR_CHECK(!temporary_.empty(), path_.string(), ": put in place twice");
+  if (::fsync(descriptor_) != 0) fail_with_errno(path_, "flushed to the disk");
+  // Closed after the rename: the lock keeps others from taking the file for a leftover.
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_with_errno(path_, "put in place");
+  temporary_.clear();
+  ::close(std::exchange(descriptor_, -1));
+  flush_to_disk(folder_of(path_));
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-  ISOBAR_CHECK(descriptor_ >= 0, path_.string(), ": written to after its commit");
+  ISOBAR_CHECK(!committed_, path().string(), ": written to after its commit");
   while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
+    const ssize_t written = ::write(file_.descriptor(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail_with_errno(path_, "written");
+    if (written < 0) fail_with_errno(path(), "written");
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
 }
@@ -70,12 +153,9 @@ void AtomicFile::write(std::string_view text) {
 }
 
 void AtomicFile::commit() {
-  ISOBAR_CHECK(descriptor_ >= 0, path_.string(), ": committed twice");
-  if (::fsync(descriptor_) != 0) fail_with_errno(path_, "flushed to the disk");
-  if (::close(std::exchange(descriptor_, -1)) != 0) fail_with_errno(path_, "closed");
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_with_errno(path_, "put in place");
-  temporary_.clear();
-  flush_to_disk(folder_of(path_));
+  ISOBAR_CHECK(!committed_, path().string(), ": committed twice");
+  file_.put_in_place();
+  committed_ = true;
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view contents) {
@@ -84,15 +164,53 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
   file.commit();
 }
 
-std::string read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail_with_errno(path, "opened");
-  std::string contents;
-  for (char piece[1 << 14]; file.read(piece, sizeof piece) || file.gcount() > 0;) {
-    contents.append(piece, static_cast<std::size_t>(file.gcount()));
+int open_regular_file(const std::filesystem::path& path) {
+  // Without O_NONBLOCK, opening a pipe waits for its writer.
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0) fail_with_errno(path, "opened");
+  struct stat status {};
+  if (::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) return descriptor;
+  ::close(descriptor);
+  fail(path.string(), ": is not a file but a folder, a pipe or a device");
+}
+
+void read_file_in_pieces(const std::filesystem::path& path,
+                         const std::function<void(std::span<const std::byte> piece)>& take) {
+  std::vector<std::byte> piece(std::size_t{1} << 18);
+  const int descriptor = open_regular_file(path);
+  const std::unique_ptr<const int, void (*)(const int*)> closed_at_end(&descriptor, [](const int* d) { ::close(*d); });
+  for (;;) {
+    const ssize_t got = ::read(descriptor, piece.data(), piece.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_with_errno(path, "read");
+    if (got == 0) return;
+    take(std::span(piece).first(static_cast<std::size_t>(got)));
   }
-  if (file.bad()) fail_with_errno(path, "read");
+}
+
+std::string read_file(const std::filesystem::path& path, std::size_t most_bytes) {
+  std::string contents;
+  read_file_in_pieces(path, [&](std::span<const std::byte> piece) {
+    contents.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    ISOBAR_CHECK(contents.size() <= most_bytes, path.string(), ": has more than ", most_bytes,
+                 " bytes, too many for what it should be");
+  });
   return contents;
+}
+
+std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder, std::error_code& error) {
+  std::vector<std::filesystem::path> entries;
+  error.clear();
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(folder.c_str()), &::closedir);
+  errno = stream == nullptr ? errno : 0;
+  while (const dirent* entry = stream == nullptr ? nullptr : ::readdir(stream.get())) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") entries.push_back(folder / name);
+    errno = 0;
+  }
+  error.assign(errno, std::generic_category());
+  std::sort(entries.begin(), entries.end());
+  return entries;
 }
 
 }  // namespace isobar

@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <vector>
 
-#include "kernels/common/check.h"
+#include "engine/atomic_file.h"
 
 namespace isobar {
 namespace {
@@ -102,15 +99,8 @@ std::uint64_t xxh64(std::span<const std::byte> bytes) {
 }
 
 std::uint64_t xxh64_of_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  ISOBAR_CHECK(file, path.string(), ": cannot be opened: ", std::strerror(errno));
   Xxh64 hash;
-  std::vector<std::byte> piece(1 << 18);
-  while (file) {
-    file.read(reinterpret_cast<char*>(piece.data()), static_cast<std::streamsize>(piece.size()));
-    hash.update(std::span(piece).first(static_cast<std::size_t>(file.gcount())));
-  }
-  ISOBAR_CHECK(file.eof() && !file.bad(), path.string(), ": cannot be read: ", std::strerror(errno));
+  read_file_in_pieces(path, [&](std::span<const std::byte> piece) { hash.update(piece); });
   return hash.value();
 }
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
 #include <sstream>
 #include <utility>
 
+#include "engine/atomic_file.h"
 #include "engine/suggestions.h"
 
 namespace isobar {
@@ -26,15 +26,8 @@ struct Source {
 };
 
 std::vector<Source> read_config_file(const fs::path& file) {
-  std::ifstream in(file);
-  ISOBAR_CHECK(in, "cannot open config file ", file.string());
-  json content;
-  try {
-    content = json::parse(in, nullptr, true, /*ignore_comments=*/true);
-  } catch (const json::exception& error) {
-    fail("config file ", file.string(), " is not valid JSON: ", error.what());
-  }
-  ISOBAR_CHECK(content.is_object(), "config file ", file.string(), " must hold a JSON object");
+  json content = read_json<json>(file, JsonComments::allowed);
+  ISOBAR_CHECK(content.is_object(), file.string(), ": a config must be a JSON object");
   const bool several =
       !content.empty() && std::all_of(content.begin(), content.end(), [](const json& v) { return v.is_object(); });
   if (!several) return {{file.stem().string(), file, std::move(content)}};
@@ -43,14 +36,10 @@ std::vector<Source> read_config_file(const fs::path& file) {
   return sources;
 }
 
-std::vector<Source> read_config_folder(const fs::path& folder) {
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() == ".json") files.push_back(entry.path());
-  }
-  std::sort(files.begin(), files.end());
+std::vector<Source> read_config_folder(const fs::path& folder, std::error_code& unreadable) {
   std::vector<Source> sources;
-  for (const fs::path& file : files) {
+  for (const fs::path& file : entries_of(folder, unreadable)) {
+    if (file.extension() != ".json") continue;
     for (Source& source : read_config_file(file)) sources.push_back(std::move(source));
   }
   return sources;
@@ -101,11 +90,12 @@ Source find_in_folders(const std::string& name, const std::vector<fs::path>& fol
   std::vector<std::string> known;
   std::vector<std::string> searched;
   for (const fs::path& folder : folders) {
-    for (Source& source : read_config_folder(folder)) {
+    std::error_code unreadable;
+    for (Source& source : read_config_folder(folder, unreadable)) {
       if (source.name == name) return source;
       known.push_back(source.name);
     }
-    searched.push_back(folder.string());
+    searched.push_back(folder.string() + (unreadable ? " (cannot be read: " + unreadable.message() + ")" : ""));
   }
   ISOBAR_CHECK(!known.empty(), "there is no config '", name, "': no configs in ",
                searched.empty() ? "any folder (set ISOBAR_CONFIG_PATH)" : joined(searched, ", "));
@@ -127,6 +117,12 @@ Source find_source(const std::string& text, const Source* extending, const std::
   return find_in_folders(reference.name, folders);
 }
 
+// A file may be spelled in several ways: "self.json", "./self.json".
+bool is_same(const Source& a, const Source& b) {
+  std::error_code unknown;
+  return a.name == b.name && fs::equivalent(a.file, b.file, unknown);
+}
+
 // The configs from `first` to the one that extends nothing.
 std::vector<Source> inheritance_chain(Source first, const std::vector<fs::path>& folders) {
   std::vector<Source> chain{std::move(first)};
@@ -134,10 +130,9 @@ std::vector<Source> inheritance_chain(Source first, const std::vector<fs::path>&
     const Source& last = chain.back();
     const json& parent = last.values["extends"];
     ISOBAR_CHECK(parent.is_string(), "config key extends in ", last.origin(), " must be a config's name, not ",
-                 parent.dump());
+                 shown(parent));
     Source next = find_source(parent.get<std::string>(), &last, folders);
-    const bool cycle = std::any_of(chain.begin(), chain.end(),
-                                   [&](const Source& s) { return s.name == next.name && s.file == next.file; });
+    const bool cycle = std::any_of(chain.begin(), chain.end(), [&](const Source& s) { return is_same(s, next); });
     chain.push_back(std::move(next));
     ISOBAR_CHECK(!cycle, "config ", chain.front().origin(), " extends itself: ", joined(names_of(chain), " -> "));
   }
@@ -152,7 +147,9 @@ std::vector<fs::path> config_search_path() {
     std::istringstream in(path);
     for (std::string folder; std::getline(in, folder, ':');) {
       if (folder.empty()) continue;
-      ISOBAR_CHECK(fs::is_directory(folder), "ISOBAR_CONFIG_PATH names ", folder, ", which is not a folder");
+      std::error_code unreadable;
+      ISOBAR_CHECK(fs::is_directory(folder, unreadable), "ISOBAR_CONFIG_PATH names ", folder,
+                   ", which is not a folder");
       folders.emplace_back(folder);
     }
   }
@@ -160,7 +157,7 @@ std::vector<fs::path> config_search_path() {
   const fs::path binary = fs::read_symlink("/proc/self/exe", unreadable);
   const fs::path installed = binary.parent_path().parent_path() / "share" / "isobar" / "configs";
   for (const fs::path& folder : {installed, fs::path(ISOBAR_SOURCE_CONFIGS)}) {
-    if (fs::is_directory(folder)) folders.push_back(folder);
+    if (fs::is_directory(folder, unreadable)) folders.push_back(folder);
   }
   return folders;
 }
@@ -191,10 +188,9 @@ std::vector<ListedConfig> list_configs(const std::vector<fs::path>& folders) {
 void set_from_assignment(ConfigEntries& entries, const std::string& assignment) {
   const std::size_t equals = assignment.find('=');
   ISOBAR_CHECK(equals != std::string::npos && equals > 0, "--set ", assignment, " is not of the form KEY=VALUE");
-  const std::string value = assignment.substr(equals + 1);
-  json parsed = json::parse(value, nullptr, /*allow_exceptions=*/false);
-  if (parsed.is_discarded()) parsed = value;
-  entries[assignment.substr(0, equals)] = {std::move(parsed), "--set"};
+  const std::string key = assignment.substr(0, equals), value = assignment.substr(equals + 1);
+  std::optional<json> parsed = parse_json_if_valid<json>(value, "--set " + key);
+  entries[key] = {parsed ? std::move(*parsed) : json(value), "--set"};
 }
 
 bool JsonType<bool>::read(const json& json, bool& out) {
@@ -224,7 +220,7 @@ bool JsonType<double>::read(const json& json, double& out) {
 bool JsonType<std::string>::read(const json& json, std::string& out) {
   if (!json.is_string()) return false;
   out = json.get<std::string>();
-  return true;
+  return is_utf8(out);
 }
 
 }  // namespace isobar

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/json.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -37,7 +38,8 @@ std::vector<std::filesystem::path> config_search_path();
 
 // reference: a NAME, looked for in every *.json of the folders in turn, or FILE.json[:NAME]. "extends" takes the same
 // forms; a NAME is then looked for in the same file first, and a FILE is relative to the file that names it.
-// Throws Error for a missing or malformed file, an unknown name (telling the nearest) and a cycle.
+// Throws Error for a missing or malformed file, an unknown name (telling the nearest) and a cycle. A folder that cannot
+// be read is passed over.
 NamedConfig load_config(const std::string& reference, const std::vector<std::filesystem::path>& folders);
 
 // The configs that load_config finds by name in these folders, each with the file it stands in.
@@ -89,7 +91,7 @@ template <>
 struct JsonType<std::string> {
   static bool read(const nlohmann::json& json, std::string& out);
   static nlohmann::json write(const std::string& value) { return value; }
-  static std::string expected() { return "a string"; }
+  static std::string expected() { return "a string in UTF-8"; }
 };
 
 template <class E>
@@ -168,7 +170,7 @@ void read_entry(const ConfigEntries& entries, const std::string& key, T& out) {
   if (found == entries.end()) return;
   const ConfigEntry& entry = found->second;
   ISOBAR_CHECK(JsonType<T>::read(entry.value, out), "config key ", key, " in ", entry.origin, " must be ",
-               JsonType<T>::expected(), ", not ", entry.value.dump());
+               JsonType<T>::expected(), ", not ", shown(entry.value));
 }
 
 }  // namespace isobar

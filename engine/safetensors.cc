@@ -1,20 +1,20 @@
 #include "engine/safetensors.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <string_view>
 #include <utility>
 
+#include "engine/json.h"
+#include "engine/storage.h"
 #include "kernels/common/check.h"
 #include "kernels/common/checked_size.h"
 
@@ -46,34 +46,14 @@ std::optional<DType> dtype_from(const std::string& file_name) {
   return std::nullopt;
 }
 
-// A name out of a file, fit for one line of a terminal.
-std::string quoted(const std::string& name) {
-  return Json(name).dump(-1, ' ', true, Json::error_handler_t::replace);
-}
-
 std::optional<std::uint64_t> byte_count(DType dtype, std::vector<std::int64_t> shape) {
   shape.push_back(static_cast<std::int64_t>(size_of(dtype)));
   return product_of(shape);
 }
 
-// The header's JSON; where a tensor is named twice, the plain parser would silently keep the last.
 Json parse_header(const std::string& file, std::string_view text) {
-  std::set<std::string> names;
-  std::string repeated;
-  const auto note_names = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::key && depth == 1 && !names.insert(parsed.get<std::string>()).second) {
-      repeated = parsed.get<std::string>();
-    }
-    return true;
-  };
-  Json header;
-  try {
-    header = Json::parse(text.begin(), text.end(), note_names);
-  } catch (const Json::parse_error& error) {
-    fail(file, ": the header is not valid JSON (byte ", error.byte + kLengthBytes, " of the file)");
-  }
+  Json header = parse_json<Json>(text, file + ": the header");
   ISOBAR_CHECK(header.is_object(), file, ": the header is not a JSON object");
-  ISOBAR_CHECK(repeated.empty(), file, ": tensor ", quoted(repeated), " is there twice");
   return header;
 }
 
@@ -81,7 +61,7 @@ Metadata parse_metadata(const std::string& file, const Json& entries) {
   ISOBAR_CHECK(entries.is_object(), file, ": ", kMetadataKey, " is not a JSON object");
   Metadata metadata;
   for (const auto& [key, value] : entries.items()) {
-    ISOBAR_CHECK(value.is_string(), file, ": the value of ", quoted(key), " in ", kMetadataKey, " is not a string");
+    ISOBAR_CHECK(value.is_string(), file, ": the value of ", in_quotes(key), " in ", kMetadataKey, " is not a string");
     metadata[key] = value.get<std::string>();
   }
   return metadata;
@@ -101,7 +81,7 @@ std::vector<std::uint64_t> parse_numbers(const Json& list, const std::string& wh
 // One entry of the header, checked against the size of the data part.
 TensorBytes parse_tensor(const std::string& file, const std::string& name, const Json& entry,
                          std::span<const std::byte> data) {
-  const std::string tensor = text(file, ": tensor ", quoted(name));
+  const std::string tensor = text(file, ": tensor ", in_quotes(name));
   ISOBAR_CHECK(entry.is_object(), tensor, " is not described by a JSON object");
   for (const char* key : {"dtype", "shape", "data_offsets"}) {
     ISOBAR_CHECK(entry.contains(key), tensor, " has no ", key);
@@ -109,7 +89,7 @@ TensorBytes parse_tensor(const std::string& file, const std::string& name, const
   ISOBAR_CHECK(entry["dtype"].is_string(), tensor, " has a dtype that is not a string");
   const auto dtype_name = entry["dtype"].get<std::string>();
   const std::optional<DType> dtype = dtype_from(dtype_name);
-  ISOBAR_CHECK(dtype, tensor, " has dtype ", quoted(dtype_name), ", and only F32, F64, BF16, F16 and I32 are known");
+  ISOBAR_CHECK(dtype, tensor, " has dtype ", in_quotes(dtype_name), ", and only F32, F64, BF16, F16 and I32 are known");
 
   const std::vector<std::uint64_t> extents = parse_numbers(entry["shape"], tensor + " has a shape");
   const TensorInfo info{.name = name, .dtype = *dtype, .shape = {extents.begin(), extents.end()}};
@@ -129,39 +109,59 @@ TensorBytes parse_tensor(const std::string& file, const std::string& name, const
 void check_tiling(const std::string& file, std::span<const TensorBytes> tensors, std::span<const std::byte> data) {
   const std::byte* end = data.data();
   for (const TensorBytes& tensor : tensors) {
-    ISOBAR_CHECK(tensor.bytes.data() >= end, file, ": tensor ", quoted(tensor.info.name),
+    ISOBAR_CHECK(tensor.bytes.data() >= end, file, ": tensor ", in_quotes(tensor.info.name),
                  " overlaps the one before it");
-    ISOBAR_CHECK(tensor.bytes.data() == end, file, ": there are unused bytes before tensor ", quoted(tensor.info.name));
+    ISOBAR_CHECK(tensor.bytes.data() == end, file, ": there are unused bytes before tensor ",
+                 in_quotes(tensor.info.name));
     end += tensor.bytes.size();
   }
   ISOBAR_CHECK(end == data.data() + data.size(), file, ": there are unused bytes after the last tensor");
 }
 
-std::shared_ptr<const void> map_file(const std::filesystem::path& path, std::size_t& size) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  ISOBAR_CHECK(descriptor >= 0, path.string(), ": cannot be opened: ", std::strerror(errno));
-  struct stat status {};
-  const bool is_file = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
-  size = is_file ? static_cast<std::size_t>(status.st_size) : 0;
-  void* address = size > 0 ? ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0) : nullptr;
-  const int error = errno;
-  ::close(descriptor);
-  ISOBAR_CHECK(is_file, path.string(), ": is not a file");
-  ISOBAR_CHECK(address != MAP_FAILED, path.string(), ": cannot be mapped: ", std::strerror(error));
-  return {address, [size](const void* mapped) {
-            if (mapped != nullptr) ::munmap(const_cast<void*>(mapped), size);
-          }};
-}
+// The bytes of a file, checked piece by piece. A mapping would be cheaper, but ends the process (SIGBUS) where somebody
+// cuts the file off.
+class FileBytes {
+ public:
+  explicit FileBytes(const std::filesystem::path& path) : path_(path), descriptor_(open_regular_file(path)) {
+    struct stat status {};
+    if (::fstat(descriptor_, &status) == 0) size_ = static_cast<std::size_t>(status.st_size);
+  }
+  ~FileBytes() { ::close(descriptor_); }
+  FileBytes(const FileBytes&) = delete;
+  FileBytes& operator=(const FileBytes&) = delete;
+
+  std::size_t size() const { return size_; }
+
+  void read(std::size_t offset, std::span<std::byte> out) const {
+    while (!out.empty()) {
+      const ssize_t got = ::pread(descriptor_, out.data(), out.size(), static_cast<off_t>(offset));
+      if (got < 0 && errno == EINTR) continue;
+      ISOBAR_CHECK(got >= 0, path_.string(), ": cannot be read: ", std::strerror(errno));
+      ISOBAR_CHECK(got > 0, path_.string(), ": is being cut off while it is read");
+      offset += static_cast<std::size_t>(got);
+      out = out.subspan(static_cast<std::size_t>(got));
+    }
+  }
+
+ private:
+  const std::filesystem::path& path_;
+  int descriptor_;
+  std::size_t size_ = 0;
+};
 
 std::string make_header(const std::string& file, std::span<const TensorInfo> tensors, const Metadata& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header[kMetadataKey] = metadata;
   std::uint64_t begin = 0;
   for (const TensorInfo& info : tensors) {
-    ISOBAR_CHECK(!header.contains(info.name) && info.name != kMetadataKey, file, ": tensor ", quoted(info.name),
+    ISOBAR_CHECK(!header.contains(info.name) && info.name != kMetadataKey, file, ": tensor ", in_quotes(info.name),
                  " is given twice, or has a name that is not free");
     const std::uint64_t end = begin + bytes_of(info);
-    header[info.name] = {{"dtype", file_name_of(info.dtype)}, {"shape", info.shape}, {"data_offsets", {begin, end}}};
+    // Not from initializer lists: the library copies those in functions that may not throw, and memory may run out.
+    nlohmann::ordered_json& entry = header[info.name];
+    entry["dtype"] = file_name_of(info.dtype);
+    entry["shape"] = info.shape;
+    entry["data_offsets"] = std::array{begin, end};
     begin = end;
   }
   std::string text;
@@ -193,29 +193,35 @@ std::int64_t elements_of(const TensorInfo& info) {
 
 std::size_t bytes_of(const TensorInfo& info) {
   const std::optional<std::uint64_t> bytes = byte_count(info.dtype, info.shape);
-  ISOBAR_CHECK(bytes, "tensor ", quoted(info.name), " has an impossible shape");
+  ISOBAR_CHECK(bytes, "tensor ", in_quotes(info.name), " has an impossible shape");
   return *bytes;
 }
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path) {
-  std::size_t size = 0;
-  mapping_ = map_file(path_, size);
-  parse({static_cast<const std::byte*>(mapping_.get()), size});
-}
-
-void SafetensorsFile::parse(std::span<const std::byte> bytes) {
+  const FileBytes bytes(path_);
   const std::string file = path_.string();
   ISOBAR_CHECK(bytes.size() >= kLengthBytes, file, ": is no safetensors file: it has only ", bytes.size(), " bytes");
   std::uint64_t header_length = 0;
-  std::memcpy(&header_length, bytes.data(), kLengthBytes);
+  bytes.read(0, std::as_writable_bytes(std::span(&header_length, 1)));
   ISOBAR_CHECK(header_length <= kLongestHeader && header_length <= bytes.size() - kLengthBytes, file,
                ": is no safetensors file, or is cut off: it has ", bytes.size(), " bytes and names a header of ",
                header_length);
-  const std::span<const std::byte> header_bytes = bytes.subspan(kLengthBytes, header_length);
-  const std::span<const std::byte> data = bytes.subspan(kLengthBytes + header_length);
-  const Json header = parse_header(file, {reinterpret_cast<const char*>(header_bytes.data()), header_bytes.size()});
+  std::string header(header_length, ' ');
+  bytes.read(kLengthBytes, std::as_writable_bytes(std::span(header)));
 
-  for (const auto& [name, entry] : header.items()) {
+  // What the header promises is checked before its bytes are read: they may be many.
+  const std::size_t data_size = bytes.size() - kLengthBytes - header_length;
+  ISOBAR_CHECK(data_size <= machine_memory_bytes(), file, ": its ", data_size >> 30,
+               " GiB are more than this machine's memory");
+  data_.reset(new std::byte[data_size]);
+  parse(header, {data_.get(), data_size});
+  bytes.read(kLengthBytes + header_length, {data_.get(), data_size});
+}
+
+void SafetensorsFile::parse(std::string_view header, std::span<const std::byte> data) {
+  const std::string file = path_.string();
+  const Json entries = parse_header(file, header);
+  for (const auto& [name, entry] : entries.items()) {
     if (name == kMetadataKey) {
       metadata_ = parse_metadata(file, entry);
     } else {
@@ -236,7 +242,7 @@ const TensorBytes* SafetensorsFile::find(const std::string& name) const {
 
 const TensorBytes& SafetensorsFile::at(const std::string& name) const {
   const TensorBytes* tensor = find(name);
-  ISOBAR_CHECK(tensor != nullptr, path_.string(), ": has no tensor ", quoted(name));
+  ISOBAR_CHECK(tensor != nullptr, path_.string(), ": has no tensor ", in_quotes(name));
   return *tensor;
 }
 
@@ -246,7 +252,7 @@ void copy_elements(const TensorBytes& from, DType to, std::byte* out) {
     std::copy(from.bytes.begin(), from.bytes.end(), out);
     return;
   }
-  ISOBAR_CHECK(dtype != DType::i32 && to != DType::i32, "tensor ", quoted(from.info.name), " has dtype ",
+  ISOBAR_CHECK(dtype != DType::i32 && to != DType::i32, "tensor ", in_quotes(from.info.name), " has dtype ",
                name_of(dtype), ", which does not convert to ", name_of(to));
   visit_floating(dtype, [&](auto source) {
     visit_floating(to, [&](auto target) {
@@ -278,10 +284,10 @@ void SafetensorsWriter::append(const std::string& name, std::span<const std::byt
     filled_ = 0;
   }
   const std::string file = file_.path().string();
-  ISOBAR_CHECK(current_ < tensors_.size() && tensors_[current_].name == name, file, ": tensor ", quoted(name),
+  ISOBAR_CHECK(current_ < tensors_.size() && tensors_[current_].name == name, file, ": tensor ", in_quotes(name),
                " is written out of order, or the one before it is incomplete");
   filled_ += bytes.size();
-  ISOBAR_CHECK(filled_ <= bytes_of(tensors_[current_]), file, ": tensor ", quoted(name), " got ", filled_,
+  ISOBAR_CHECK(filled_ <= bytes_of(tensors_[current_]), file, ": tensor ", in_quotes(name), " got ", filled_,
                " bytes, but its shape and dtype need ", bytes_of(tensors_[current_]));
   file_.write(bytes);
 }
@@ -291,7 +297,7 @@ void SafetensorsWriter::commit() {
     ++current_;
     filled_ = 0;
   }
-  ISOBAR_CHECK(current_ == tensors_.size(), file_.path().string(), ": tensor ", quoted(tensors_[current_].name),
+  ISOBAR_CHECK(current_ == tensors_.size(), file_.path().string(), ": tensor ", in_quotes(tensors_[current_].name),
                " got only ", filled_, " of its bytes");
   file_.commit();
 }

@@ -3,8 +3,8 @@
 //   u64 (little-endian) length N of the header | N bytes of JSON | the tensors' bytes, little-endian, row-major
 //   header: {"__metadata__": {string: string}, NAME: {"dtype": "F32", "shape": [..], "data_offsets": [begin, end)}, ..}
 //
-// Reading maps the file and checks everything that it then relies on: lengths, JSON, dtypes, shapes, and that the
-// tensors tile the data without gap or overlap. A file that fails gives one Error that names the file and the tensor.
+// Reading copies the file to memory and checks everything that it then relies on: lengths, JSON, dtypes, shapes, and that
+// the tensors tile the data without gap or overlap. A file that fails gives one Error that names the file and the tensor.
 // Writing streams: the header is known from names and shapes, the tensors follow one by one, nothing is held in memory.
 // dtypes: F32, F64, BF16, F16, I32.
 #pragma once
@@ -16,6 +16,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/atomic_file.h"
@@ -33,7 +34,7 @@ struct TensorInfo {
 std::int64_t elements_of(const TensorInfo& info);
 std::size_t bytes_of(const TensorInfo& info);
 
-// A tensor whose bytes lie elsewhere: in a mapped file, or in the memory of whoever writes one.
+// A tensor whose bytes lie elsewhere: in a file that was read, or in the memory of whoever writes one.
 struct TensorBytes {
   TensorInfo info;
   std::span<const std::byte> bytes;  // of a file: valid while the SafetensorsFile lives, and not always aligned
@@ -53,10 +54,10 @@ class SafetensorsFile {
   const TensorBytes& at(const std::string& name) const;    // Error where there is none
 
  private:
-  void parse(std::span<const std::byte> file);
+  void parse(std::string_view header, std::span<const std::byte> data);
 
   std::filesystem::path path_;
-  std::shared_ptr<const void> mapping_;
+  std::shared_ptr<std::byte[]> data_;
   std::vector<TensorBytes> tensors_;
   std::map<std::string, std::size_t> index_;
   Metadata metadata_;

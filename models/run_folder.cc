@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "engine/atomic_file.h"
+#include "engine/json.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -65,8 +66,12 @@ constexpr std::array kFreeOnResume{"expdir",
 
 ordered_json parse_or_null(const fs::path& file) {
   if (!fs::exists(file)) return nullptr;
-  ordered_json parsed = ordered_json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
-  return parsed.is_discarded() ? ordered_json() : parsed;
+  const std::string contents = read_file(file);
+  try {
+    return parse_json<ordered_json>(contents, file.string());
+  } catch (const Error&) {
+    return nullptr;
+  }
 }
 
 // In one write, so that a killed process leaves whole lines; a line that the disk had no room for is cut when the run

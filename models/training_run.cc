@@ -5,7 +5,7 @@
 #include <limits>
 #include <string_view>
 
-#include "engine/atomic_file.h"
+#include "engine/json.h"
 #include "engine/signals.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
@@ -82,7 +82,7 @@ void TrainingRun::restore(const Checkpoint& checkpoint) {
   trainer_.read_optimizer(checkpoint.folder / "optimizer.safetensors");
   const std::filesystem::path file = checkpoint.folder / "state.json";
   try {
-    const ordered_json state = ordered_json::parse(read_file(file));
+    const ordered_json state = read_json<ordered_json>(file);
     trainer_.set_state(state.at("trainer"));
     ISOBAR_CHECK(trainer_.iteration() == checkpoint.step, "iteration is ", trainer_.iteration(), ", but the folder's ",
                  checkpoint.step);

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "engine/json.h"
+
 namespace isobar {
 namespace {
 
@@ -125,7 +127,7 @@ void read_flat(const std::filesystem::path& path, const Parameters& parameters, 
       unknown.erase(tensor->info.name);
     }
   }
-  ISOBAR_CHECK(unknown.empty(), path.string(), ": tensor ", *unknown.begin(), " is unknown to this model");
+  ISOBAR_CHECK(unknown.empty(), path.string(), ": tensor ", in_quotes(*unknown.begin()), " is unknown to this model");
   for (const auto& [prefix, buffer] : buffers) {
     for (const NamedParameter& p : parameters.named()) {
       buffer.slice(p.offset, p.shape).copy_from(read_tensor(file, prefix + p.name, p.shape, buffer.dtype()));
@@ -157,10 +159,10 @@ bool has_description(const SafetensorsFile& file) {
 
 ModelDescription description_of(const SafetensorsFile& file) {
   try {
-    const auto config = nlohmann::ordered_json::parse(file.metadata().at(kConfig));
+    const auto config = parse_json<nlohmann::ordered_json>(file.metadata().at(kConfig), kConfig);
     ISOBAR_CHECK(config.is_object(), "the description of the model in its metadata is damaged");
     ModelDescription description{config_from(entries_from(config, "its metadata")),
-                                 grid_from(nlohmann::json::parse(file.metadata().at(kGrid)))};
+                                 grid_from(parse_json<nlohmann::json>(file.metadata().at(kGrid), kGrid))};
     check_grid(description.grid, description.config);
     read_labels(file.metadata(), description);
     return description;

@@ -113,6 +113,11 @@ TEST_CASE("data synth: a grid is two numbers that fit; data stats: one file is o
             .out.ends_with("2 steps of 1 file; written to " + scratch / "s" + "\n"));
 }
 
+TEST_CASE("no control character of a name reaches the terminal") {
+  const Outcome outcome = isobar_command("train --set \"$(printf 'embed\\033[31m_dim=3')\"");
+  check_error(outcome, "embed\\x1b[31m_dim");
+}
+
 TEST_CASE("output that cannot be written is an error, a reader who leaves is none") {
   check_error(isobar_command("info", "into_full() { \"$@\" >/dev/full; }; into_full"), "stdout");
   CHECK(isobar_command("info", "without_streams() { \"$@\" >&- 2>&-; }; without_streams").status == 0);

@@ -102,6 +102,21 @@ TEST_CASE("a cycle of extends is an error that shows it") {
   folder.write("self.json", R"({"extends": "self", "depth": 1})");
   CHECK_THROWS_WITH(folder.load("a"), ContainsSubstring("a -> b -> c -> b"));
   CHECK_THROWS_WITH(folder.load("self"), ContainsSubstring("self -> self"));
+  const std::string spelled = folder.write("spelled.json", R"({"extends": "./spelled.json"})");
+  CHECK_THROWS_WITH(load_config(spelled, {}), ContainsSubstring("spelled -> spelled") && !ContainsSubstring("././"));
+}
+
+TEST_CASE("a folder that cannot be read does not hide the others") {
+  const ConfigFolder folder;
+  folder.write("tiny.json", R"({"depth": 1})");
+  const fs::path loop = folder.path() / "loop";
+  fs::create_symlink(loop, loop);
+  CHECK(load_config("tiny", {loop, folder.path()}).entries.at("depth").value == 1);
+  CHECK_THROWS_WITH(load_config("tini", {loop, folder.path()}),
+                    ContainsSubstring("tiny?") && ContainsSubstring(loop.string() + " (cannot be read"));
+  setenv("ISOBAR_CONFIG_PATH", loop.c_str(), 1);
+  CHECK_THROWS_WITH(config_search_path(), ContainsSubstring(loop.string() + ", which is not a folder"));
+  unsetenv("ISOBAR_CONFIG_PATH");
 }
 
 TEST_CASE("unknown names are told with the nearest one") {
@@ -160,6 +175,10 @@ TEST_CASE("a broken config file is told by its name") {
   CHECK_THROWS_WITH(load_config(broken, {}), ContainsSubstring(broken) && ContainsSubstring("not valid JSON"));
   CHECK_THROWS_WITH(load_config(list, {}), ContainsSubstring(list) && ContainsSubstring("JSON object"));
   CHECK_THROWS_WITH(load_config(huge, {}), ContainsSubstring(huge));
+  const std::string twice = folder.write("twice.json", R"({"lr": 1, "lr": 2})");
+  CHECK_THROWS_WITH(load_config(twice, {}), twice + ": key \"lr\" is there twice");
+  const std::string deep = folder.write("deep.json", "{\"lr\": " + std::string(400000, '['));
+  CHECK_THROWS_WITH(load_config(deep, {}), ContainsSubstring(deep) && ContainsSubstring("nested deeper than 64"));
   CHECK_THROWS_WITH(load_config((folder.path() / "none.json").string(), {}), ContainsSubstring("none.json"));
 }
 
@@ -198,6 +217,10 @@ TEST_CASE("a value given by --set is JSON where it parses and a string elsewhere
   CHECK_FALSE(config.limit_nsamples_val);
   CHECK(config.optimizer == OptimizerKind::adam);
   CHECK(with({"depth=1", "depth=2"}).depth == 2);
+  CHECK_THROWS_WITH(with({"lr=1e999"}), "--set lr: number 1e999 is too large");
+  CHECK_THROWS_WITH(with({"lr=" + std::string(60000, '[')}), ContainsSubstring("--set lr: is not valid JSON"));
+  CHECK_THROWS_WITH(with({"expdir=\xff"}), ContainsSubstring("config key expdir in --set must be a string in UTF-8"));
+  CHECK_THROWS_WITH(with({"lr=\xff"}), ContainsSubstring("config key lr in --set must be a number"));
   CHECK_THROWS_WITH(with({"depth"}), ContainsSubstring("KEY=VALUE"));
   CHECK_THROWS_WITH(with({"=3"}), ContainsSubstring("KEY=VALUE"));
 }

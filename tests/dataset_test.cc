@@ -350,5 +350,14 @@ TEST_CASE("hdf5: a file appears whole or not at all, and the same values make th
   const std::string first = read_file(path);
   write_fields(path, shape);
   CHECK(read_file(path) == first);
+  std::filesystem::permissions(path, static_cast<std::filesystem::perms>(0600));
+  auto one = hdf5::File::create(path), two = hdf5::File::create(path);  // two processes would be the same
+  one.write("fields", shape, std::span<const float>(testing::field_values(shape)));
+  two.write("other", shape, std::span<const float>(testing::field_values(shape)));
+  one.close();
+  CHECK(hdf5::File::open(path).has("fields"));
+  two.close();
+  CHECK(hdf5::File::open(path).has("other"));
+  CHECK(std::filesystem::status(path).permissions() == static_cast<std::filesystem::perms>(0600));
   CHECK_THROWS_WITH(hdf5::File::create(folder / "no/such/a.h5"), ContainsSubstring("a.h5: there is no folder"));
 }

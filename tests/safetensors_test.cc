@@ -190,10 +190,21 @@ TEST_CASE("malformed safetensors are refused by name", "[safetensors]") {
   refused(one(R"({"dtype":"F32","shape":[3],"data_offsets":[4,16]})"), "before tensor \"w\"");
   refused(file_of("{\"w\":" + good + R"(,"x":{"dtype":"F32","shape":[1],"data_offsets":[12,16]}})", data),
           "\"x\" overlaps");
+  refused(one(R"({"dtype":"F32","shape":[1e999],"data_offsets":[0,16]})"), "number 1e999 is too large");
+  refused(one(R"({"dtype":"F32","dtype":"F32","shape":[4],"data_offsets":[0,16]})"), "\"w.dtype\" is there twice");
   refused(file_of("{\"\\n\":3}", data), "\"\\n\"");  // one line, whatever a name holds
 
   CHECK_THROWS_WITH(SafetensorsFile(folder / "absent"), ContainsSubstring((folder / "absent").string()));
   CHECK_THROWS_WITH(SafetensorsFile(folder.path()), ContainsSubstring("not a file"));
+}
+
+TEST_CASE("safetensors that are cut off after they were opened keep their values", "[safetensors]") {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder / "model.safetensors";
+  write_safetensors(path, example());
+  const SafetensorsFile file(path);
+  std::filesystem::resize_file(path, 0);
+  CHECK(values_of<float>(file.at("z.weight")) == kWeight);
 }
 
 // Whatever happens to a file, opening it either works or throws Error, in one line that names the file.

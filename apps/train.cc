@@ -212,7 +212,7 @@ void train(const TrainOptions& o) {
   const std::optional<Checkpoint> checkpoint = o.resume ? checkpoint_to_resume(folder) : std::nullopt;
   if (is_finished(folder, checkpoint, config)) {
     // What a run that failed at its very end could not remove any more.
-    CheckpointStore(folder.path(), static_cast<int>(config.keep_checkpoints)).remove_old(checkpoint->step);
+    CheckpointStore(folder.path(), config.keep_checkpoints).remove_old(checkpoint->step);
     std::cout << "the run in " << folder.path().string() << " is finished" << std::endl;
     return;
   }

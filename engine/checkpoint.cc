@@ -1,6 +1,7 @@
 #include "engine/checkpoint.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -24,6 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kChecksums = "checksums.xxh64";
+constexpr std::size_t kLongestChecksums = std::size_t{1} << 20;  // bytes
 constexpr std::string_view kStepPrefix = "step_";
 
 // Hidden names that a folder bears on its way: being written, moved aside while its successor takes its place, and
@@ -55,10 +57,12 @@ fs::path hide_for_deletion(const fs::path& folder) {
 }
 
 // Deletes a folder with a hidden name. What cannot be deleted now (a file that is still open, on a network file system)
-// goes when the store is next opened.
-void remove_hidden(const fs::path& folder) {
+// goes when the store is next opened. A symbolic link goes itself, not what it leads to.
+void remove_hidden(const fs::path& path) {
+  if (::unlink(path.c_str()) == 0 || errno != EISDIR) return;
   std::error_code ignored;
-  fs::remove_all(folder, ignored);
+  for (const fs::path& entry : entries_of(path, ignored)) remove_hidden(entry);
+  ::rmdir(path.c_str());
 }
 
 void make_folder(const fs::path& folder) {
@@ -68,28 +72,19 @@ void make_folder(const fs::path& folder) {
 }
 
 // The entries of a folder; none where it does not exist.
-std::vector<fs::path> entries_of(const fs::path& folder) {
-  std::vector<fs::path> entries;
+std::vector<fs::path> contents_of(const fs::path& folder) {
   std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    entries.push_back(entry->path());
-  }
+  std::vector<fs::path> entries = entries_of(folder, error);
   ISOBAR_CHECK(!error || error == std::errc::no_such_file_or_directory, folder.string(),
                ": cannot be read: ", error.message());
-  std::sort(entries.begin(), entries.end());
   return entries;
 }
 
-// Finishes or undoes what a killed writer left half done in the folder that holds checkpoint folders.
-void tidy(const fs::path& parent) {
-  for (const fs::path& entry : entries_of(parent)) {
-    const std::string name = entry.filename().string();
-    if (name.starts_with(kAside)) {
-      const fs::path final_name = parent / name.substr(kAside.size());
-      if (!is_there(final_name)) rename_folder(entry, final_name);
-    }
-    if (name.starts_with(kAside) || name.starts_with(kWriting) || name.starts_with(kDeleting)) remove_hidden(entry);
-  }
+// Finishes or undoes what a killed writer left half done beside the folder of this name.
+void tidy(const fs::path& folder) {
+  const fs::path aside = hidden(folder, kAside);
+  if (is_there(aside) && !is_there(folder)) rename_folder(aside, folder);
+  for (const std::string_view prefix : {kAside, kWriting, kDeleting}) remove_hidden(hidden(folder, prefix));
 }
 
 // Where a reader finds the folder of this name: in its place, or aside, where a writer was killed while replacing it.
@@ -113,14 +108,14 @@ std::string last_line_of_checksums(std::string_view lines) {
 // The lines of all files that are there, in the order of their names, and the line that guards them.
 std::string checksums_of(const fs::path& folder) {
   std::string lines;
-  for (const fs::path& file : entries_of(folder)) {
+  for (const fs::path& file : contents_of(folder)) {
     lines += hexadecimal(xxh64_of_file(file)) + "  " + file.filename().string() + "\n";
   }
   return lines + last_line_of_checksums(lines);
 }
 
 void flush_folder(const fs::path& folder) {
-  for (const fs::path& file : entries_of(folder)) flush_to_disk(file);
+  for (const fs::path& file : contents_of(folder)) flush_to_disk(file);
   flush_to_disk(folder);
 }
 
@@ -142,8 +137,10 @@ fs::path folder_of_step(const fs::path& run_folder, std::int64_t step) {
   return checkpoints_of(run_folder) / name;
 }
 
+// The step whose folder bears this name, or a hidden name of it; nothing for names that no store makes.
 std::optional<std::int64_t> step_of(std::string_view name) {
-  if (name.starts_with(kAside)) name.remove_prefix(kAside.size());
+  for (const std::string_view prefix : {kAside, kWriting, kDeleting})
+    if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
   if (!name.starts_with(kStepPrefix)) return std::nullopt;
   name.remove_prefix(kStepPrefix.size());
   std::int64_t step = 0;
@@ -155,7 +152,7 @@ std::optional<std::int64_t> step_of(std::string_view name) {
 // The steps that have a checkpoint, whole or not; newest first.
 std::vector<std::int64_t> steps_of(const fs::path& run_folder) {
   std::vector<std::int64_t> steps;
-  for (const fs::path& entry : entries_of(checkpoints_of(run_folder))) {
+  for (const fs::path& entry : contents_of(checkpoints_of(run_folder))) {
     const std::optional<std::int64_t> step = step_of(entry.filename().string());
     if (step && present(folder_of_step(run_folder, *step))) steps.push_back(*step);
   }
@@ -171,7 +168,7 @@ std::optional<std::string> damage_of(const fs::path& folder) {
     std::error_code ignored;
     if (!fs::is_directory(folder, ignored)) return "it is not a folder";
     if (!is_there(folder / kChecksums)) return std::string(kChecksums) + " is missing";
-    const std::string contents = read_file(folder / kChecksums);
+    const std::string contents = read_file(folder / kChecksums, kLongestChecksums);
     const std::size_t last_line = contents.rfind("# ");
     const std::string lines = contents.substr(0, last_line);
     if (last_line == std::string::npos || contents != lines + last_line_of_checksums(lines)) {
@@ -203,7 +200,7 @@ FoundCheckpoint find_newest_whole(const fs::path& run_folder) {
 }
 
 fs::path find_best(const fs::path& run_folder) {
-  const bool is_one = fs::exists(run_folder / "model.safetensors");  // best/ or a checkpoint itself
+  const bool is_one = is_there(run_folder / "model.safetensors");  // best/ or a checkpoint itself
   const std::optional<fs::path> folder = is_one ? run_folder : present(run_folder / "best");
   ISOBAR_CHECK(folder, (run_folder / "best").string(), ": is not there: the run has no best weights yet");
   const std::optional<std::string> damage = damage_of(*folder);
@@ -211,11 +208,18 @@ fs::path find_best(const fs::path& run_folder) {
   return *folder;
 }
 
-CheckpointStore::CheckpointStore(fs::path run_folder, int keep) : run_(std::move(run_folder)), keep_(keep) {
+CheckpointStore::CheckpointStore(fs::path run_folder, std::int64_t keep) : run_(std::move(run_folder)), keep_(keep) {
   ISOBAR_CHECK(keep_ >= 0, "keep_checkpoints is ", keep_, "; it must be 0 (all) or more");
   make_folder(checkpoints_of(run_));
-  tidy(checkpoints_of(run_));
-  tidy(run_);
+  for (const fs::path& entry : contents_of(checkpoints_of(run_))) {
+    const std::optional<std::int64_t> step = step_of(entry.filename().string());
+    if (step) tidy(folder_of_step(run_, *step));
+  }
+  tidy(run_ / "best");
+}
+
+fs::path CheckpointStore::folder_of(std::int64_t step) const {
+  return folder_of_step(run_, step);
 }
 
 void CheckpointStore::save(std::int64_t step, const WriteFiles& write_files) {
@@ -266,7 +270,7 @@ void CheckpointStore::put_in_place(const fs::path& written, const fs::path& fold
 }
 
 void CheckpointStore::remove_old(std::int64_t newest_step) {
-  int kept = 0;
+  std::int64_t kept = 0;
   for (const std::int64_t step : steps_of(run_)) {
     if (step > newest_step || kept++ < keep_ || keep_ == 0) continue;
     const fs::path doomed = hide_for_deletion(folder_of_step(run_, step));

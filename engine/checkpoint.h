@@ -11,7 +11,8 @@
 //   to the disk, and only then is it renamed. A folder that is replaced is exchanged with the new one in one step
 //   (renameat2); on a file system that cannot, the old one is moved aside first, and readers look for it there.
 // - A folder that is deleted is renamed to a hidden name first.
-// - Hidden leftovers of a writer that was killed are removed when the store is next opened for writing.
+// - Hidden leftovers of a writer that was killed are removed when the store is next opened for writing: those of
+//   checkpoints/step_N and of best, by their exact names. Whatever else lies in a run's folder is not touched.
 // What disks and people do to whole folders later is found by the checksums: find_newest_whole() passes over a damaged
 // checkpoint and says why. One process writes to a run folder at a time; any number may read.
 #pragma once
@@ -49,16 +50,19 @@ class CheckpointStore {
  public:
   using WriteFiles = std::function<void(const std::filesystem::path& folder)>;
 
-  // Opens a run's store for writing: makes RUN/checkpoints and removes what a killed writer left.
-  // keep: how many checkpoints stay; 0: all.
-  CheckpointStore(std::filesystem::path run_folder, int keep);
+  // Opens a run's store for writing: makes RUN/checkpoints and removes what a killed writer left; a folder that was
+  // moved aside is back under its name then. keep: how many checkpoints stay; 0: all.
+  CheckpointStore(std::filesystem::path run_folder, std::int64_t keep);
+
+  // Where the checkpoint of a step lies, or would.
+  std::filesystem::path folder_of(std::int64_t step) const;
 
   // Writes the checkpoint of a step: `write_files` puts the files into the empty folder it is given. Replaces one of
-  // the same step, then removes all but the `keep` newest of those up to this step (those beyond it belong to a future
-  // that a resumed run will write again). Where anything throws, nothing new is left behind.
+  // the same step, then removes old ones. Where anything throws, nothing new is left behind.
   void save(std::int64_t step, const WriteFiles& write_files);
 
-  // Removes all but the `keep` newest checkpoints of those up to this step, as save() does after writing.
+  // Removes all but the `keep` newest checkpoints of those up to this step (those beyond it belong to a future that a
+  // resumed run will write again): a writer that was killed before may have left one more.
   void remove_old(std::int64_t newest_step);
 
   // Replaces RUN/best.
@@ -75,7 +79,7 @@ class CheckpointStore {
   void pass(const char* moment) const;
 
   std::filesystem::path run_;
-  int keep_;
+  std::int64_t keep_;
 };
 
 }  // namespace isobar

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <iomanip>
-#include <map>
 #include <mutex>
 #include <new>
 #include <sstream>
@@ -18,45 +17,62 @@
 namespace isobar {
 namespace {
 
-// Freed host blocks, by size. A request takes the smallest block that is at most a quarter too large. Where none fits,
-// a new one is made, and the pool gives blocks back to the system only when it holds a quarter more than was ever in
-// use at once: a training step then finds the blocks of the step before, whose pages need no zeroing, and the peak
-// stays bounded.
+// Freed host blocks, by size. Where none fits a request, a new one is made, and the pool gives blocks back to the system
+// only when it holds a quarter more than was ever in use at once: a training step then finds the blocks of the step
+// before, whose pages need no zeroing, and the peak stays bounded.
 class HostPool {
  public:
-  void* allocate(std::size_t bytes, std::size_t& capacity) {
-    capacity = round_up(bytes, kStorageAlignment);
+  HostBlock allocate(std::size_t bytes) {
+    const std::size_t capacity = round_up(bytes, kStorageAlignment);
+    if (HostBlock block = take_free(capacity)) return block;
+    HostBlock block = make_block(capacity);
     {
       const std::lock_guard lock(mutex_);
-      const auto block = free_.lower_bound(capacity);
-      if (block != free_.end() && block->first <= capacity + capacity / 4) {
-        capacity = block->first;
-        void* data = block->second;
-        free_.erase(block);
-        spare_ -= capacity;
-        count_use(capacity);
-        return data;
-      }
       count_use(capacity);
       while (used_ + spare_ > peak_ + peak_ / 4) release_largest();  // ends: used_ alone is at most peak_
     }
-    void* data = std::aligned_alloc(alignment_of(capacity), round_up(capacity, alignment_of(capacity)));
-    ISOBAR_CHECK(data != nullptr, "out of memory: ", capacity, " bytes were asked for");
-    if (capacity >= kHugePage) madvise(data, capacity, MADV_HUGEPAGE);
-    return data;
+    block.mapped() = std::aligned_alloc(alignment_of(capacity), round_up(capacity, alignment_of(capacity)));
+    if (block.mapped() == nullptr) {
+      const std::lock_guard lock(mutex_);
+      used_ -= capacity;
+      fail("out of memory: ", capacity, " bytes were asked for");
+    }
+    if (capacity >= kHugePage) madvise(block.mapped(), capacity, MADV_HUGEPAGE);
+    return block;
   }
 
-  void free(void* data, std::size_t capacity) {
+  // Needs no memory: destructors come here.
+  void free(HostBlock block) noexcept {
     const std::lock_guard lock(mutex_);
-    free_.emplace(capacity, data);
-    used_ -= capacity;
-    spare_ += capacity;
+    used_ -= block.key();
+    spare_ += block.key();
+    free_.insert(std::move(block));
+  }
+
+  std::size_t spare() {
+    const std::lock_guard lock(mutex_);
+    return spare_;
   }
 
  private:
   static constexpr std::size_t kHugePage = std::size_t{2} << 20;
   static std::size_t alignment_of(std::size_t bytes) { return bytes >= kHugePage ? 4096 : kStorageAlignment; }
   static std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
+
+  static HostBlock make_block(std::size_t capacity) {
+    std::multimap<std::size_t, void*> list{{capacity, nullptr}};
+    return list.extract(list.begin());
+  }
+
+  // The smallest freed block that is at most a quarter too large, or none.
+  HostBlock take_free(std::size_t capacity) {
+    const std::lock_guard lock(mutex_);
+    const auto found = free_.lower_bound(capacity);
+    if (found == free_.end() || found->first > capacity + capacity / 4) return {};
+    spare_ -= found->first;
+    count_use(found->first);
+    return free_.extract(found);
+  }
 
   void count_use(std::size_t bytes) {
     used_ += bytes;
@@ -120,7 +136,11 @@ Storage::Storage(std::size_t bytes, Device device) : bytes_(bytes), device_(devi
   if (device.kind == DeviceKind::cuda)
     data_ = gpu::allocate(bytes, device.index, current_stream());
   else
-    data_ = host_pool().allocate(std::max<std::size_t>(bytes, 1), bytes_);
+    host_block_ = host_pool().allocate(std::max<std::size_t>(bytes, 1));
+  if (host_block_) {
+    data_ = host_block_.mapped();
+    bytes_ = host_block_.key();
+  }
   ledger().add(tag_, bytes_);
 }
 
@@ -129,7 +149,7 @@ Storage::~Storage() {
   if (device_.kind == DeviceKind::cuda)
     gpu::free(data_, current_stream());
   else
-    host_pool().free(data_, bytes_);
+    host_pool().free(std::move(host_block_));
 }
 
 MemoryScope::MemoryScope(const char* tag) : previous_(current_tag) {
@@ -152,6 +172,10 @@ std::size_t memory_bytes() {
 std::size_t peak_memory_bytes() {
   const std::lock_guard lock(ledger().mutex);
   return ledger().peak;
+}
+
+std::size_t pooled_memory_bytes() {
+  return host_pool().spare();
 }
 
 std::size_t machine_memory_bytes() {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,10 @@
 namespace isobar {
 
 inline constexpr std::size_t kStorageAlignment = 256;  // bytes; enough for any vector load and for cuBLASLt
+
+// A block of host memory by its size: an entry of the pool's list of freed blocks. Whoever uses the block keeps the entry,
+// so that giving it back needs no memory.
+using HostBlock = std::multimap<std::size_t, void*>::node_type;
 
 // A block of memory; freed (to the pool) with its last reference. On CUDA the memory is ordered on the current stream.
 class Storage {
@@ -29,6 +34,7 @@ class Storage {
   Device device() const { return device_; }
 
  private:
+  HostBlock host_block_;  // empty on CUDA
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
   Device device_;
@@ -56,6 +62,7 @@ struct MemoryUse {
 std::vector<MemoryUse> memory_use();  // by tag, in order of first use
 std::size_t memory_bytes();           // held now, all tags
 std::size_t peak_memory_bytes();      // most ever held at once
+std::size_t pooled_memory_bytes();    // freed blocks of the host that wait for their next use
 std::size_t machine_memory_bytes();   // of the host, in use or not
 std::string memory_report();          // a table of the above, for people
 

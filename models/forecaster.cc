@@ -130,6 +130,7 @@ Tensor Forecaster::leading_channels(const Tensor& fields, std::int64_t channels)
 Tensor Forecaster::input_after(const Tensor& forecast, std::span<const double> time_features) const {
   ISOBAR_CHECK(config_.n_out_channels == config_.n_in_channels, "n_out_channels: a forecast of ",
                config_.n_out_channels, " channels cannot be continued by a model that needs ", config_.n_in_channels);
+  ISOBAR_CHECK(!forecast.tracked(), "a forecast that is continued passes no gradient back: it must not be recorded");
   if (!config_.time_features) return forecast;
   const std::int64_t batch = forecast.size(0), from = forecast.numel() / batch, plane = pixels();
   Tensor input = Tensor::empty({batch, config_.n_in_channels + kTimePlanes, forecast.size(2), forecast.size(3)},

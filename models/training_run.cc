@@ -54,7 +54,7 @@ TrainingRun::TrainingRun(RunFolder& folder, TrainingData& data, Forecaster& fore
       forecaster_(forecaster),
       trainer_(trainer),
       first_iteration_(checkpoint ? checkpoint->step : 0),
-      store_(folder.path(), static_cast<int>(config_.keep_checkpoints)),
+      store_(folder.path(), config_.keep_checkpoints),
       record_(folder, forecaster,
               folder.is_resumed() ? std::optional(checkpoint ? first_iteration_ + 1 : 0) : std::nullopt),
       progress_({.first = first_iteration_,
@@ -65,7 +65,11 @@ TrainingRun::TrainingRun(RunFolder& folder, TrainingData& data, Forecaster& fore
   folder_.log("rank 0, begin data loader init");
   folder_.log("rank 0, data loader initialized");
   for (const std::string& note : data_.notes()) folder_.log(note);
-  if (checkpoint) restore(*checkpoint);
+  if (checkpoint) {
+    // Under its own name: opening the store puts back a folder that a killed writer had moved aside.
+    restore({checkpoint->step, store_.folder_of(checkpoint->step)});
+    store_.remove_old(checkpoint->step);
+  }
   folder_.cut_metrics(checkpoint ? checkpoint->step : -1, !validation_is_owed_);
   folder_.log(text("ViT with ", forecaster_.parameters().count(), " parameters on ", name_of(forecaster_.device().kind),
                    "; ", data_.samples(), " training samples, ", data_.iterations_per_epoch(), " iterations an epoch, ",

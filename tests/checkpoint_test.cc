@@ -3,6 +3,7 @@
 #include "engine/checkpoint.h"
 
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -248,6 +249,63 @@ TEST_CASE("a writer killed between any two steps loses nothing", "[checkpoint]")
   CHECK(seen.count("exchanged") == (exchange ? 1 : 0));
   CHECK(seen.count("moved aside") == (exchange ? 0 : 1));
   CHECK(seen.count("old one hidden") == (same_step ? 0 : 1));
+}
+
+TEST_CASE("only what a store makes is tidied in a run's folder", "[checkpoint]") {
+  const TemporaryFolder run;
+  const std::vector<std::string> others{".aside_notes",
+                                        ".deleting_soon",
+                                        ".writing_novel",
+                                        "checkpoints/.writing_step",
+                                        "checkpoints/.deleting_step_x",
+                                        "checkpoints/.aside_draft",
+                                        "novel"};
+  for (const std::string& name : others) {
+    fs::create_directories(run / name);
+    std::ofstream(run / name / "chapter") << "x";
+  }
+  fs::create_directories(run / ".writing_best");
+  fs::create_directories(run / "checkpoints/.deleting_step_00000001");
+  fs::create_directory_symlink(run / "novel", run / ".deleting_best");
+  CheckpointStore store(run.path(), 1);
+  store.save(1, files_of(1));
+  for (const std::string& name : others) CHECK(fs::exists(run / name / "chapter"));
+  for (const std::string name : {".writing_best", ".deleting_best", "checkpoints/.deleting_step_00000001"})
+    CHECK_FALSE(fs::exists(fs::symlink_status(run / name)));
+}
+
+TEST_CASE("a checkpoint that was moved aside is found, and back in its place when the store is opened",
+          "[checkpoint]") {
+  const TemporaryFolder run;
+  { CheckpointStore(run.path(), 1).save(7, files_of(7)); }
+  fs::rename(run / "checkpoints/step_00000007", run / "checkpoints/.aside_step_00000007");
+  REQUIRE(find_newest_whole(run.path()).checkpoint->step == 7);
+  const CheckpointStore store(run.path(), 1);
+  CHECK(store.folder_of(7) == run / "checkpoints/step_00000007");
+  CHECK(save_in(store.folder_of(7)) == 7);
+}
+
+TEST_CASE("one checkpoint too many is pruned, and any number may be kept", "[checkpoint]") {
+  const TemporaryFolder run;
+  CheckpointStore all(run.path(), std::int64_t{1} << 32 | 1);
+  for (const int step : {1, 2, 3, 4}) all.save(step, files_of(step));
+  CHECK(names_in(run / "checkpoints").size() == 4);
+  CheckpointStore two(run.path(), 2);
+  two.remove_old(3);
+  CHECK(names_in(run / "checkpoints") == std::vector<std::string>{"step_00000002", "step_00000003", "step_00000004"});
+  two.remove_old(4);
+  CHECK(names_in(run / "checkpoints") == std::vector<std::string>{"step_00000003", "step_00000004"});
+}
+
+TEST_CASE("a pipe in the place of a checkpoint's file is damage", "[checkpoint]") {
+  const TemporaryFolder run;
+  CheckpointStore store(run.path(), 2);
+  store.save(1, files_of(1));
+  store.save(2, files_of(2));
+  const fs::path file = store.folder_of(2) / "optimizer.safetensors";
+  fs::remove(file);
+  REQUIRE(::mkfifo(file.c_str(), 0600) == 0);
+  CHECK(find_newest_whole(run.path()).checkpoint->step == 1);
 }
 
 TEST_CASE("a writer killed at any time leaves a whole checkpoint", "[checkpoint]") {

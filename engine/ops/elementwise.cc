@@ -70,6 +70,7 @@ Tensor add_leading_channels(const Tensor& x, const Tensor& fields) {
   const std::int64_t batch = x.size(0), n = x.numel() / batch, stride = fields.numel() / batch;
   ISOBAR_CHECK(fields.size(0) == batch && stride >= n && fields.size(2) == x.size(2) && fields.size(3) == x.size(3),
                "add_leading_channels: ", to_string(fields.shape()), " has no leading channels ", to_string(x.shape()));
+  ISOBAR_CHECK(!fields.tracked(), "add_leading_channels: the fields get no gradient, and must not be tracked");
   Tape* tape = recording({&x});
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   for (std::int64_t b = 0; b < batch; ++b)

@@ -562,17 +562,15 @@ File File::open(const std::string& path) {
 }
 
 File File::create(const std::string& path) {
-  auto handles = std::make_unique<Handles>();
-  const Replacement& replacement = handles->replacement.emplace(path);
-  File result(replacement.path().string());
+  File result(replaced_by_writing(path).string());
+  const Replacement& replacement = result.handles_->replacement.emplace(path);
   const Lock lock;
   // The library would lock the file that the replacement has locked already.
   const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   H5Pset_file_locking(access.get(), false, true);
-  handles->file =
+  result.handles_->file =
       Handle(H5Fcreate(replacement.temporary().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose);
-  ISOBAR_CHECK(handles->file, path, " cannot be created");
-  result.handles_ = std::move(handles);
+  ISOBAR_CHECK(result.handles_->file, path, " cannot be created");
   return result;
 }
 

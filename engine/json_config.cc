@@ -176,7 +176,8 @@ NamedConfig load_config(const std::string& reference, const std::vector<fs::path
 std::vector<ListedConfig> list_configs(const std::vector<fs::path>& folders) {
   std::vector<ListedConfig> listed;
   for (const fs::path& folder : folders) {
-    for (const Source& source : read_config_folder(folder)) {
+    std::error_code unreadable;  // passed over, as by load_config
+    for (const Source& source : read_config_folder(folder, unreadable)) {
       const bool hidden = std::any_of(listed.begin(), listed.end(),
                                       [&](const ListedConfig& earlier) { return earlier.name == source.name; });
       if (!hidden) listed.push_back({source.name, source.file});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -17,6 +18,7 @@ namespace {
 // Far above any model, and low enough that products of these sizes can be counted and a list of the layers be held.
 constexpr std::int64_t kLargestExtent = std::int64_t{1} << 20;
 constexpr std::int64_t kMostLayers = 10000;
+constexpr std::int64_t kMostWorkers = 256;  // threads that read; more only wait for each other
 
 // Collects the checks of single values; "config key lr in --set must be above 0, not -1".
 class Checks {
@@ -37,6 +39,10 @@ class Checks {
   }
   void fraction(const char* key, double value) const {
     ISOBAR_CHECK(value >= 0 && value < 1, where(key), " must be at least 0 and below 1, not ", value);
+  }
+  void fits_fp32(const char* key, double value) const {
+    const bool fits = value <= std::numeric_limits<float>::max() && (value == 0 || static_cast<float>(value) > 0);
+    ISOBAR_CHECK(fits, where(key), " must be a number of fp32, not ", value);
   }
   void range(const char* key, const std::optional<StepRange>& range) const {
     ISOBAR_CHECK(!range || (0 <= (*range)[0] && (*range)[0] < (*range)[1]), where(key),
@@ -75,7 +81,7 @@ void check_model(const Config& c, const Checks& check) {
 
 void check_data(const Config& c, const Checks& check) {
   check.at_least<std::int64_t>("dt", c.dt, 1);
-  check.at_least<std::int64_t>("num_data_workers", c.num_data_workers, 0);
+  check.within<std::int64_t>("num_data_workers", c.num_data_workers, 0, kMostWorkers);
   check.range("train_range", c.train_range);
   check.range("valid_range", c.valid_range);
   if (c.limit_nsamples) check.at_least<std::int64_t>("limit_nsamples", *c.limit_nsamples, 1);
@@ -109,6 +115,11 @@ void check_training(const Config& c, const Checks& check) {
   check.at_least("weight_decay", c.weight_decay, 0.0);
   check.at_least("grad_clip", c.grad_clip, 0.0);
   check.at_least("lr", c.lr, 0.0);
+  if (c.dtype == ArithmeticType::fp32) {
+    for (const auto& [key, value] : {std::pair("eps", c.eps), std::pair("weight_decay", c.weight_decay),
+                                     std::pair("grad_clip", c.grad_clip), std::pair("lr", c.lr)})
+      check.fits_fp32(key, value);
+  }
   check.at_least<std::int64_t>("global_batch_size", c.global_batch_size, 1);
   check.at_least<std::int64_t>("reference_batch_size", c.reference_batch_size, 1);
   check.at_least<std::int64_t>("grad_accumulation", c.grad_accumulation, 1);

@@ -16,6 +16,7 @@
 #include "data/latitude.h"
 #include "engine/atomic_file.h"
 #include "engine/checkpoint.h"
+#include "engine/json.h"
 #include "kernels/common/check.h"
 #include "models/fit.h"
 #include "models/from_data.h"
@@ -143,9 +144,9 @@ Era5Dataset open_data(const ForecastOptions& o, const Config& config) {
 void tell_of_weights(const fs::path& file) {
   std::cout << "weights: " << file.string();
   const fs::path state_file = file.parent_path() / "state.json";
-  const auto state = fs::is_regular_file(state_file)
-                         ? nlohmann::json::parse(read_file(state_file), nullptr, /*allow_exceptions=*/false)
-                         : nlohmann::json();
+  nlohmann::json state;
+  if (fs::is_regular_file(state_file))
+    state = parse_json_if_valid<nlohmann::json>(read_file(state_file), state_file.string()).value_or(state);
   const nlohmann::json trainer = state.is_object() ? state.value("trainer", nlohmann::json()) : nlohmann::json();
   const nlohmann::json iteration =
       trainer.is_object() ? trainer.value("iteration", nlohmann::json()) : nlohmann::json();

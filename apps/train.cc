@@ -156,7 +156,7 @@ std::optional<Checkpoint> checkpoint_to_resume(const RunFolder& folder) {
 bool is_finished(const RunFolder& folder, const std::optional<Checkpoint>& checkpoint, const Config& config) {
   const nlohmann::ordered_json summary = folder.read_summary();
   return checkpoint && checkpoint->step >= config.num_iters && summary.is_object() &&
-         summary.value("iterations", std::int64_t{-1}) == checkpoint->step;
+         summary.value("iterations", nlohmann::ordered_json()) == checkpoint->step;
 }
 
 void print_configs() {

@@ -12,6 +12,7 @@
 #include "data/npy.h"
 #include "data/parallel_tasks.h"
 #include "engine/atomic_file.h"
+#include "engine/json.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -73,9 +74,7 @@ Statistics load_statistics(const std::string& means_path, const std::string& std
 std::optional<FieldLabels> load_labels(const std::string& folder) {
   const std::filesystem::path file = std::filesystem::path(folder) / "stats.json";
   if (!std::filesystem::exists(file)) return std::nullopt;
-  const auto json = nlohmann::json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
-  ISOBAR_CHECK(!json.is_discarded(), file.string(), " is not JSON");
-  return labels_from_json(json, file.string());
+  return labels_from_json(read_json<nlohmann::json>(file), file.string());
 }
 
 std::vector<double> load_time_means(const std::string& path, std::int64_t channels, std::int64_t height,

@@ -189,7 +189,7 @@ void RunFolder::cut_metrics(std::int64_t last_iteration, bool is_validated) cons
   std::istringstream lines(read_file(file));
   std::string kept;
   for (std::string line; std::getline(lines, line);) {
-    const ordered_json parsed = ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const auto parsed = parse_json_if_valid<ordered_json>(line, file.string()).value_or(ordered_json());
     const auto found = parsed.is_object() ? parsed.find("iteration") : parsed.end();
     if (found == parsed.end() || !found->is_number_integer()) continue;
     const auto iteration = found->get<std::int64_t>();

@@ -85,8 +85,8 @@ void TrainingRun::restore(const Checkpoint& checkpoint) {
   read_model(checkpoint.folder / "model.safetensors", forecaster_);
   trainer_.read_optimizer(checkpoint.folder / "optimizer.safetensors");
   const std::filesystem::path file = checkpoint.folder / "state.json";
+  const ordered_json state = read_json<ordered_json>(file);
   try {
-    const ordered_json state = read_json<ordered_json>(file);
     trainer_.set_state(state.at("trainer"));
     ISOBAR_CHECK(trainer_.iteration() == checkpoint.step, "iteration is ", trainer_.iteration(), ", but the folder's ",
                  checkpoint.step);
@@ -100,8 +100,10 @@ void TrainingRun::restore(const Checkpoint& checkpoint) {
     if (!state.at("best_loss").is_null()) best_loss_ = number_in(state, "best_loss", -kLargest);
     validation_is_owed_ = state.value("validation_is_owed", false);
     earlier_seconds_ = number_in(state, "wall_seconds", 0);
-  } catch (const std::exception& error) {
+  } catch (const Error& error) {
     fail(file.string(), " is not the state of this run: ", error.what());
+  } catch (const ordered_json::exception&) {
+    fail(file.string(), " is not the state of this run: a key is missing, or of another kind");
   }
   saved_iteration_ = trainer_.iteration();
   folder_.log(text("resumed from ", checkpoint.folder.string(), ", after iteration ", trainer_.iteration()));

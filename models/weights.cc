@@ -81,12 +81,12 @@ void check_grid(const Grid& grid, const Config& config) {
 void read_labels(const Metadata& metadata, ModelDescription& description) {
   Grid& grid = description.grid;
   if (const auto units = metadata.find(kUnits); units != metadata.end()) {
-    nlohmann::json::parse(units->second).get_to(grid.units);
+    parse_json<nlohmann::json>(units->second, kUnits).get_to(grid.units);
     ISOBAR_CHECK(grid.units.size() == grid.channel_names.size(), kUnits, " has ", grid.units.size(), " entries for ",
                  grid.channel_names.size(), " channels");
   }
   if (const auto hours = metadata.find(kLeadHours); hours != metadata.end()) {
-    const auto lead = nlohmann::json::parse(hours->second).get<double>();
+    const auto lead = parse_json<nlohmann::json>(hours->second, kLeadHours).get<double>();
     ISOBAR_CHECK(std::isfinite(lead) && lead > 0, kLeadHours, " is ", hours->second);
     grid.step_hours = lead / static_cast<double>(description.config.dt);
   }

@@ -588,6 +588,33 @@ TEST_CASE("a forecast from a run, from its weights file, and from weights withou
   CHECK(scores.at("persistence_rmse").at("v10").at(0).get<double>() > 0);
 }
 
+TEST_CASE("statistics that a forecast is given take the place of the weights' own") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 2")));
+  // The same weather in other numbers, twice as large and 40 more, with statistics to match: errors are twice as large.
+  fs::create_directories(here / "other");
+  std::vector<float> fields(9 * kChannels * kHeight * kWidth);
+  const std::array<std::int64_t, 4> shape{9, kChannels, kHeight, kWidth}, channels{1, kChannels, 1, 1};
+  isobar::hdf5::File::open(here / "data/test/2003.h5")
+      .read("fields", std::array<std::int64_t, 4>{}, shape, fields.data());
+  for (float& value : fields) value = 2 * value + 40;
+  isobar::hdf5::File h5 = isobar::hdf5::File::create(here / "other/2003.h5");
+  h5.write("fields", shape, std::span<const float>(fields));
+  h5.write("channel", kNames);
+  h5.close();
+  isobar::write_npy(here / "other/global_means.npy", channels, std::span<const double>(std::array{40., 240., 440.}));
+  isobar::write_npy(here / "other/global_stds.npy", channels, std::span<const double>(std::array{1.4, 2.8, 4.2}));
+
+  const std::string base = "forecast --weights " + here / "run" + " --threads 1 --device cpu --start 1 --steps 2";
+  check_done(isobar_command(here, base + " --data " + here / "data" + " --scores " + here / "a.json"));
+  check_done(isobar_command(
+      here, base + " --data " + here / "other" + " --stats " + here / "other" + " --scores " + here / "b.json"));
+  const json a = json::parse(read_file(here / "a.json")), b = json::parse(read_file(here / "b.json"));
+  for (const std::string& name : kNames)
+    CHECK(b.at("rmse").at(name).at(1).get<double>() ==
+          Approx(2 * a.at("rmse").at(name).at(1).get<double>()).epsilon(1e-4));
+}
+
 TEST_CASE("forecasts over many starts, and those that cannot be") {
   const Playground here;
   check_done(isobar_command(here, here.train("run", "--num_iters 2")));

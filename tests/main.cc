@@ -1,9 +1,12 @@
 // The main program of the tests. Its exit status is that of Catch2, except that kSkippedStatus says that test cases were
 // skipped, none failed and none ran to its end: ctest then counts the test as skipped. Words in the output say nothing.
 #define CATCH_CONFIG_RUNNER  // Catch2 2: this file holds the library
+#include <cstdlib>
+#include <cstring>
 #include <iostream>
 
 #include "kernels/common/check.h"
+#include "kernels/common/cuda_runtime.h"
 #include "kernels/common/isa.h"
 #include "tests/testing.h"
 
@@ -42,6 +45,14 @@ bool amx_can_be_emulated() {
   }
 }
 
+// Whether the GPU is here that ISOBAR_TEST_DEVICES asks for.
+bool wanted_gpu_is_here() {
+  const char* wanted = std::getenv("ISOBAR_TEST_DEVICES");
+  const bool is_here = wanted == nullptr || std::strstr(wanted, "cuda") == nullptr || gpu::device_count() > 0;
+  if (!is_here) std::cout << "ISOBAR_TEST_DEVICES asks for a GPU, and there is none" << std::endl;
+  return is_here;
+}
+
 }  // namespace
 
 void note_skip() {
@@ -52,7 +63,7 @@ void note_skip() {
 
 int main(int argc, char** argv) {
   using namespace isobar::testing;
-  if (!amx_can_be_emulated()) return kSkippedStatus;
+  if (!amx_can_be_emulated() || !wanted_gpu_is_here()) return kSkippedStatus;
   const int status = Catch::Session().run(argc, argv);
   return status == 0 && skipped_cases > 0 && skipped_cases == cases ? kSkippedStatus : status;
 }

@@ -268,7 +268,7 @@ small:
   CHECK(read_file(here / "yaml/config.json") == read_file(here / "json/config.json"));
 }
 
-TEST_CASE("--set wins over a flag of the same key, the flag over the config") {
+TEST_CASE("a key given by --set wins over its flag, the flag over the config") {
   const Playground here;
   check_done(isobar_command(here, here.train("run", "--num_iters 4 --local_batch_size 2 --set num_iters=3")));
   const json config = json::parse(read_file(here / "run/config.json"));
@@ -771,7 +771,7 @@ TEST_CASE("weights with numbers that are not finite, or tensors too many, are re
   const std::string forecast =
       " --threads 1 --device cpu --start 0 --data " + here / "data" + " --out " + here / "f.h5";
   for (const auto& [weights, words] : {std::pair("nan", name + " holds numbers that are not finite"),
-                                       std::pair("extra", std::string("blocks.0.extra is unknown"))}) {
+                                       std::pair("extra", std::string("\"blocks.0.extra\" is unknown"))}) {
     const std::string path = here / weights + ".safetensors";
     check_error(isobar_command(here, "forecast --weights " + path + forecast), words);
     check_error(isobar_command(here, here.train("warm", "--init " + path)), words);

@@ -3,7 +3,7 @@
 // the memory.
 //
 // Elements move in chunks of N that start at a multiple of N. A chunk is one or two 16-byte accesses where pointer and
-// row length allow it; elsewhere, and at the ragged end of a row, it is moved element by element.
+// row length allow it (the emulator checks); elsewhere, and at the ragged end of a row, it is moved element by element.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +31,14 @@ template <class T, int N>
 struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Chunk {
   T value[N];
 };
+
+// A whole chunk's address is aligned; in the emulator it is an error if not.
+template <class T, int N>
+__device__ __forceinline__ void require_aligned([[maybe_unused]] const T* chunk) {
+#if defined(ISOBAR_EMULATE)
+  check_aligned(chunk, alignof(Chunk<T, N>), std::source_location::current());
+#endif
+}
 
 // Whether chunks of N that start at a multiple of N within rows of this length (0: one row) are aligned.
 template <int N>
@@ -62,6 +70,7 @@ template <class T, int N>
 __device__ __forceinline__ void load_as(const void* data, std::int64_t i, bool whole, int count, float (&to)[N]) {
   const T* from = static_cast<const T*>(data) + i;
   if (whole) {
+    require_aligned<T, N>(from);
     const auto chunk = *reinterpret_cast<const Chunk<T, N>*>(from);
     for (int k = 0; k < N; ++k) to[k] = to_float(chunk.value[k]);
   } else {
@@ -86,6 +95,7 @@ template <class T, int N>
 __device__ __forceinline__ void store_as(void* data, std::int64_t i, bool whole, int count, const float (&from)[N]) {
   T* to = static_cast<T*>(data) + i;
   if (whole) {
+    require_aligned<T, N>(to);
     Chunk<T, N> chunk;
     for (int k = 0; k < N; ++k) chunk.value[k] = from_float<T>(from[k]);
     *reinterpret_cast<Chunk<T, N>*>(to) = chunk;

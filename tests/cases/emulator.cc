@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kernels/common/check.h"
+#include "kernels/device/array.h"
 #include "kernels/device/async_copy.h"
 #include "kernels/device/launch.h"
 #include "kernels/device/mma.h"
@@ -359,6 +360,14 @@ __global__ void misaligned_kernel(const float* in, Pack<float>* out) {
   *out = load_pack(in + 1);
 }
 
+__global__ void misaligned_chunk_kernel(const float* in, float* out) {
+  float chunk[4] = {};
+  if (out == nullptr)
+    load(Input{in + 1, DType::fp32, true}, 0, 4, chunk);
+  else
+    store(Output{out + 1, DType::fp32, true}, 0, 4, chunk);
+}
+
 __global__ void partial_mma_kernel() {
   float d[4] = {};
   if (threadIdx.x != 31) mma_16816<bf16>(d, {0, 0, 0, 0}, {0, 0});
@@ -371,6 +380,7 @@ TEST_CASE("emulator: broken rules are errors that name kernel, thread and line")
   ISOBAR_SKIP("ThreadSanitizer takes threads that a failed launch abandons for running ones");
 #endif
   alignas(16) const float in[8] = {};
+  alignas(16) float out[8] = {};
   Pack<float> pack;
   int shuffled = 0;
   in_every_schedule([&] {
@@ -388,6 +398,9 @@ TEST_CASE("emulator: broken rules are errors that name kernel, thread and line")
                ContainsSubstring("thread (1,0,0): a lane is not in the mask it passes"));
     CHECK_THAT(failure_of([&] { launch("k", misaligned_kernel, 1, 1, 0, nullptr, in, &pack); }),
                ContainsSubstring("misaligned access at "));
+    for (float* const to : {static_cast<float*>(nullptr), out})
+      CHECK_THAT(failure_of([&] { launch("k", misaligned_chunk_kernel, 1, 1, 0, nullptr, in, to); }),
+                 ContainsSubstring("misaligned access at "));
     CHECK_THAT(failure_of([] { launch("k", partial_mma_kernel, 1, 32, 0, nullptr); }),
                ContainsSubstring("an instruction of 32 lanes"));
     // And the next launch works.

@@ -68,6 +68,7 @@ TEST_CASE("clip_coefficient unscales, clips and marks a step to skip") {
       {20.0 * 1024, 1.0 / 1024, 0.0, 1.0 / 1024},
       {0.0, 1.0, 5.0, 1.0},
       {kInfinity, 1.0, 5.0, 0.0},
+      {kInfinity, 1.0 / 1024, 0.0, 0.0},
       {std::nan(""), 1.0 / 1024, 0.0, 0.0},
   };
   for (const Known& k : known)

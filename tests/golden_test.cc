@@ -153,12 +153,14 @@ struct Training {
   std::vector<double> losses, grad_norms, rates;
 };
 
-Training train(const Golden& golden, Arithmetic arithmetic, const std::string& optimizer) {
+Training train(const Golden& golden, Arithmetic arithmetic, const std::string& optimizer,
+               const nlohmann::json& more = {}) {
   const nlohmann::json training = golden.metadata("training");
   nlohmann::json keys{{"optimizer", optimizer}};
   for (const char* key : {"lr", "num_iters", "betas", "eps"}) keys[key] = training[key];
   if (optimizer == "adamw")
     for (const char* key : {"weight_decay", "warmup", "grad_clip"}) keys[key] = training[key];
+  if (!more.is_null()) keys.update(more);
   const Config config = config_of(golden, arithmetic, keys);
   Forecaster forecaster(config, plain_grid(config), arithmetic.device);
   read_model(kGolden + "vit_weights.safetensors", forecaster);
@@ -267,6 +269,19 @@ TEST_CASE("ten steps of Adam and AdamW equal PyTorch's in fp64") {
   }
 }
 
+TEST_CASE("the first step of Adam divides by the gradient's size and the config's eps") {
+  const Golden golden("vit"), start("vit_weights");
+  constexpr double kEps = 0.5;
+  const Training training = train(golden, {{DeviceKind::cpu}, DType::fp64}, "adam", {{"num_iters", 1}, {"eps", kEps}});
+  for (const std::string& name : golden.parameters()) {
+    std::vector<double> expected = start.values(name);
+    const std::vector<double> gradient = golden.values("gradient." + name);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      expected[i] -= training.rates[0] * gradient[i] / (std::abs(gradient[i]) + kEps);
+    check_exact(name, training.weights.at(name), expected);
+  }
+}
+
 TEST_CASE("the change is predicted from fields and time planes as by PyTorch in fp64") {
   const Golden golden("change");
   const Arithmetic fp64{{DeviceKind::cpu}, DType::fp64};
@@ -313,6 +328,19 @@ TEST_CASE("four forecast steps equal PyTorch's in fp64") {
     input = forecaster.input_after(forecast, {});
   }
   check_exact("forecast", steps, golden.values("forecast"));
+}
+
+TEST_CASE("a forecast that was recorded is not continued") {
+  const Golden golden("forecast");
+  const Arithmetic fp32{{DeviceKind::cpu}, DType::fp32};
+  const Config config = config_of(golden, fp32);
+  const Forecaster forecaster(config, plain_grid(config), fp32.device);
+  const Tensor input = forecaster.input_of(forecaster.upload(golden.floats("initial").data(), nullptr, {}, 1));
+  Tape tape;
+  const TapeScope recording(tape);
+  const Tensor forecast = forecaster.forecast(input);
+  REQUIRE(forecast.tracked());
+  CHECK_THROWS_WITH(forecaster.input_after(forecast, {}), testing::ContainsSubstring("must not be recorded"));
 }
 
 TEST_CASE("lower precisions err at most twice as much as PyTorch in the same precision") {

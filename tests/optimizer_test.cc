@@ -4,7 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/ops.h"
 #include "engine/schedule.h"
+#include "engine/tape.h"
 #include "tests/testing.h"
 
 namespace isobar {
@@ -93,6 +95,33 @@ TEST_CASE("initial weights follow from seed and name alone") {
   CHECK(std::abs(sum / 2000) < 0.03);
   CHECK(squares / 2000 == Approx(0.25 / 3).epsilon(0.1));  // of U(-0.5, 0.5)
   CHECK(most <= 0.5);
+}
+
+TEST_CASE("the parts of a stacked parameter start from random numbers of their own") {
+  const Parameters parameters = small_parameters();
+  const NamedParameter &q = parameters.named()[1], &k = parameters.named()[2];
+  CHECK(parameters.weight(q).to_vector() != parameters.weight(k).to_vector());
+}
+
+TEST_CASE("the gradient of a parameter that a step does not use is zero, whatever the step before left") {
+  Parameters parameters = small_parameters(DType::fp64);
+  const NamedParameter& bias = parameters.named()[0];
+  REQUIRE(bias.name == "bias");
+  const auto step = [&](int used) {
+    parameters.begin_step();
+    Tape tape;
+    Tensor y;
+    {
+      const TapeScope recording(tape);
+      y = add(parameters.get(used), parameters.get(used));
+    }
+    tape.backward(y);
+    parameters.finish_gradients();
+  };
+  step(0);
+  CHECK(parameters.grad(bias).to_vector() == std::vector<double>(3, 2.0));
+  step(2);
+  CHECK(parameters.grad(bias).to_vector() == std::vector<double>(3, 0.0));
 }
 
 TEST_CASE("an update clips, skips what is not finite, and decays matrices only") {

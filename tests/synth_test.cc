@@ -118,6 +118,25 @@ TEST_CASE("synth: no year is in two of training, validation and test") {
                                                                "train/1980.h5", "valid/1981.h5", "valid/1982.h5"});
 }
 
+TEST_CASE("synth: every file starts with the first of January of its year, over leap years") {
+  const testing::TemporaryFolder folder;
+  write_synthetic_data({.out = folder.path(),
+                        .train_years = 22,  // to 2000
+                        .steps_per_year = 2,
+                        .height = 2,
+                        .width = 2,
+                        .channels = 1,
+                        .threads = 1});
+  std::vector<std::string> names = files_below(folder.path());
+  std::erase_if(names, [](const std::string& name) { return !name.ends_with(".h5"); });
+  CHECK(names.size() == 22 + 1 + 1);
+  for (const std::string& name : names) {
+    INFO(name);
+    const Era5Dataset year({.paths = {folder / name}});
+    CHECK(year.time_of(0).iso() == std::filesystem::path(name).stem().string() + "-01-01T00:00");
+  }
+}
+
 TEST_CASE("synth: sizes beyond reason are refused before anything is made") {
   const testing::TemporaryFolder folder;
   const auto refused = [&](auto change, const char* sentence) {

@@ -115,6 +115,15 @@ TEST_CASE("gradients of every op equal finite differences") {
     check_gradients([](const auto& in) { return std::vector{layernorm_residual(in[0], in[1], in[2], in[3], 1e-6).y}; },
                     {random_tensor({3, 5}, 1), random_tensor({3, 5}, 2), random_tensor({5}, 3), random_tensor({5}, 4)});
   }
+  SECTION("layernorm_residual, only the sum used, whose inputs' ops change their gradients in place") {
+    const Tensor weight = random_tensor({5}, 3), bias = random_tensor({5}, 4);
+    check_gradients(
+        [&](const auto& in) {
+          const Tensor x = dropout(in[0], 0.5f, {1, 2}), branch = dropout(in[1], 0.5f, {3, 4});
+          return std::vector{layernorm_residual(x, branch, weight, bias, 1e-6).sum};
+        },
+        {random_tensor({3, 5}, 1), random_tensor({3, 5}, 2)});
+  }
   SECTION("attention") {
     for (const float p : {0.f, 0.25f})
       check_gradients(
@@ -137,6 +146,13 @@ TEST_CASE("gradients of every op equal finite differences") {
   SECTION("add, with one tensor twice") {
     check_gradients([](const auto& in) { return std::vector{add(add(in[0], in[1]), in[0])}; },
                     {random_tensor({6}, 1), random_tensor({6}, 2)});
+  }
+  SECTION("add, whose inputs' ops change their gradients in place") {
+    check_gradients(
+        [](const auto& in) {
+          return std::vector{add(dropout(in[0], 0.5f, {1, 2}), dropout(in[1], 0.5f, {3, 4}))};
+        },
+        {random_tensor({33}, 1), random_tensor({33}, 2)});
   }
   SECTION("add_row") {
     check_gradients([](const auto& in) { return std::vector{add_row(in[0], in[1])}; },
@@ -182,6 +198,21 @@ TEST_CASE("gradients of every op equal finite differences") {
   }
 }
 
+TEST_CASE("recompute gives no gradient to an input that its body does not use") {
+  const Tensor used = make_leaf(random_tensor({4}, 1), Tensor::zeros({4}, DType::fp64, Device{}));
+  const Tensor unused = make_leaf(random_tensor({4}, 2), Tensor::zeros({4}, DType::fp64, Device{}));
+  Tape tape;
+  std::vector<Tensor> outputs;
+  {
+    const TapeScope recording(tape);
+    outputs = recompute([](const std::vector<Tensor>& x) { return std::vector{add(x[0], x[0])}; },
+                        {add(used, used), add(unused, unused)});
+  }
+  tape.backward(outputs[0]);
+  CHECK(used.leaf()->grad.to_vector() == std::vector<double>(4, 4.0));
+  CHECK(!unused.leaf()->touched);
+}
+
 TEST_CASE("a leaf gathers the gradients of a step and of the steps after it") {
   Tensor leaf = make_leaf(random_tensor({4}, 1), Tensor::zeros({4}, DType::fp64, Device{}));
   leaf.leaf()->grad.set_values({9, 9, 9, 9});  // of an earlier step: overwritten
@@ -216,12 +247,42 @@ TEST_CASE("shapes that do not fit are named") {
   CHECK_THROWS_WITH(x.view({4, 2}), isobar::testing::ContainsSubstring("[4, 2]"));
 }
 
+TEST_CASE("add_leading_channels refuses fields that want a gradient") {
+  const Tensor fields = make_leaf(random_tensor({2, 3, 1, 2}, 1), Tensor::zeros({2, 3, 1, 2}, DType::fp64, Device{}));
+  CHECK_THROWS_WITH(add_leading_channels(random_tensor({2, 2, 1, 2}, 2), fields),
+                    isobar::testing::ContainsSubstring("the fields get no gradient"));
+}
+
 TEST_CASE("the tape's report adds up what the nodes keep alive") {
   const Tensor leaf = make_leaf(random_tensor({1024, 128}, 1), Tensor::zeros({1024, 128}, DType::fp64, Device{}));
   Tape tape;
   const TapeScope recording(tape);
   const Tensor y = gelu(gelu(leaf, Activation::gelu_erf), Activation::gelu_erf);
   CHECK_THAT(tape.report(), isobar::testing::ContainsSubstring("2.00 MiB"));
+}
+
+TEST_CASE("each node's activations are given back during the backward pass, before the next node runs") {
+  constexpr std::int64_t kElements = 1 << 17;
+  constexpr std::size_t kBytes = kElements * sizeof(double), kOps = 8;
+  const Tensor leaf = make_leaf(random_tensor({kElements}, 1), Tensor::zeros({kElements}, DType::fp64, Device{}));
+  const std::size_t before = memory_bytes();
+  std::size_t at_the_first_op = 0;  // which is the last whose backward runs
+  Tape tape;
+  Tensor y = leaf.detach();
+  {
+    const TapeScope recording(tape);
+    tape.record("probe", {}, {&y}, [&](Gradients& gradients, const std::vector<Tensor>& dy) {
+      at_the_first_op = memory_bytes();
+      gradients.give(leaf, dy[0]);
+    });
+    for (std::size_t i = 0; i < kOps; ++i) y = gelu(y, Activation::gelu_erf);
+  }
+  CHECK(memory_bytes() >= before + kOps * kBytes);
+  tape.backward(y);
+  CHECK(tape.size() == 0);
+  CHECK(at_the_first_op <= before + 3 * kBytes);  // y, its gradient, and the gradient on its way
+  y = {};
+  CHECK(memory_bytes() == before);
 }
 
 TEST_CASE("memory is counted under its purpose and given back") {

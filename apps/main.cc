@@ -11,6 +11,7 @@
 #include <iostream>
 #include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/commands.h"
@@ -90,6 +91,14 @@ void outlive_failed_writes() {
   std::signal(SIGXFSZ, SIG_IGN);
 }
 
+// Ends the command where memory runs out, as if it were killed, which loses nothing. An exception would go through
+// libraries whose destructors need memory themselves.
+[[noreturn]] void end_without_memory() {
+  constexpr std::string_view kSentence = "isobar: out of memory\n";
+  static_cast<void>(!write(STDERR_FILENO, kSentence.data(), kSentence.size()));
+  _exit(1);
+}
+
 // A stream that was closed before the start would lend its number to the next file, and what is printed would land there.
 void open_missing_streams() {
   int descriptor = 0;
@@ -147,5 +156,6 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   open_missing_streams();
   outlive_failed_writes();
+  std::set_new_handler(end_without_memory);
   return run(argc, argv);
 }

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """A run of `isobar train` in which any one system call fails either does without it or ends with one line; resumed, it
-has the same bits as one that was not disturbed.
+has the same bits as one that was not disturbed. So does one in which any one allocation fails.
 
     fault_resume.py --isobar build-cpu/apps/isobar --library build-cpu/tests/libfailing_calls.so [--every 25]
+                    [--allocations 100]
 
 Trains a very small model on data it makes, and counts the system calls about files that this takes. Then, for every
 `--every`-th of them from a random one on (1: all), it trains once more while that call fails (tests/faults/
 failing_calls.cc), which must end with status 0, or with status 1 and one line on stderr, resumes to the end and compares
-weights, optimizer, state.json and metrics.jsonl with the undisturbed run's, as kill_resume.py does.
+weights, optimizer, state.json and metrics.jsonl with the undisturbed run's, as kill_resume.py does. Then the same for
+`--allocations` of the program's allocations, drawn at random.
 """
 import argparse
 import collections
@@ -41,10 +43,22 @@ def calls_of(trainer, library, work):
     return log.read_text().splitlines()
 
 
+def allocations_of(isobar, trainer, library, work):
+    """The numbers of the allocations that an undisturbed run makes, beyond those of a command that does nothing: what
+    fails before main cannot be told in a line of isobar's.
+    """
+    log = work / "allocations"
+    subprocess.run([isobar, "--version"], env=with_fault(library, new_log=log), check=True, stdout=subprocess.DEVNULL)
+    first = int(log.read_text()) + 1
+    trainer.run(work / "allocated", env=with_fault(library, new_log=log))
+    return range(first, int(log.read_text()) + 1)
+
+
 def check_fault(trainer, library, work, expected, call):
-    """Whether the run ended in spite of the call that failed."""
-    run = work / f"fault_{call.split()[0]}"
-    process = trainer.start(run, env=with_fault(library, at=call.split()[0]))
+    """Whether the run ended in spite of the call, "NUMBER NAME PATH", or the allocation, "NUMBER new", that failed."""
+    number, name = call.split()[:2]
+    run = work / f"fault_{name}_{number}"
+    process = trainer.start(run, env=with_fault(library, **{"new_at" if name == "new" else "at": number}))
     _, err = process.communicate()
     lines = err.splitlines()
     check(process.returncode in (0, 1), f"{call}: status {process.returncode}: {err}")
@@ -64,6 +78,7 @@ def main():
     parser.add_argument("--isobar", required=True, type=pathlib.Path)
     parser.add_argument("--library", required=True, type=pathlib.Path)
     parser.add_argument("--every", type=int, default=1, help="one call of so many, from a random one on")
+    parser.add_argument("--allocations", type=int, default=100, help="so many of the allocations")
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
     parser.add_argument("--from", dest="first", type=int, help="the call to begin with; default: random, below --every")
     arguments = parser.parse_args()
@@ -80,10 +95,13 @@ def main():
         trainer.run(work / "undisturbed")
         expected = final_state(work / "undisturbed")
         calls = calls_of(trainer, library, work)
+        allocations = allocations_of(isobar, trainer, library, work)
         chosen = calls[first - 1::arguments.every]
+        drawn = random.sample(allocations, min(arguments.allocations, len(allocations)))
+        chosen += [f"{number} new" for number in sorted(drawn)]
         kinds = collections.Counter(call.split()[1] for call in chosen)
-        print(f"a run makes {len(calls)} calls; {len(chosen)} of them fail in turn, from number {first} on, every "
-              f"{arguments.every}: " + ", ".join(f"{n} {kind}" for kind, n in kinds.most_common()), flush=True)
+        print(f"a run makes {len(calls)} calls and {len(allocations)} allocations; {len(chosen)} of them fail in turn, calls "
+              f"from number {first} on, every {arguments.every}: " + ", ".join(f"{n} {kind}" for kind, n in kinds.most_common()), flush=True)
         start = time.monotonic()
         with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
             ended = [pool.submit(check_fault, trainer, library, work, expected, call)
@@ -93,7 +111,7 @@ def main():
         if failures:
             sys.exit("\n".join(f"FAILED: {failure}" for failure in failures))
         survived = sum(future.result() for future in ended)
-        print(f"{len(chosen)} faults: {survived} runs did without the call, {len(chosen) - survived} ended with one line;"
+        print(f"{len(chosen)} faults: {survived} runs did without what failed, {len(chosen) - survived} ended with one line;"
               f" all resumed to the same bits, in {time.monotonic() - start:.0f} s")
 
 

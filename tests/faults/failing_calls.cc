@@ -5,6 +5,8 @@
 //   FAULT_SIGNAL=S   raises this signal before the call instead, and the call is made
 //   FAULT_PATH=TEXT  counts only the calls about files whose path holds TEXT
 //   FAULT_LOG=FILE   gets a line "N CALL PATH" for every call that is counted
+//   FAULT_NEW_AT=N   the allocation (operator new) that fails, counted from 1; unset: none
+//   FAULT_NEW_LOG=FILE  gets the number of allocations when the program ends
 //
 // What libc does for itself (the writes of stdio, the mmap of malloc) is not seen, nor are the standard streams.
 // tests/fault_resume.py and tests/train_test.cc use it.
@@ -25,6 +27,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 namespace {
 
@@ -186,3 +189,26 @@ FAULT_OPEN(open, (const char* path, int flags, ...), AT_FDCWD)
 FAULT_OPEN(open64, (const char* path, int flags, ...), AT_FDCWD)
 FAULT_OPEN(openat, (int folder, const char* path, int flags, ...), folder)
 FAULT_OPEN(openat64, (int folder, const char* path, int flags, ...), folder)
+
+namespace {
+
+std::atomic<long> allocations = 0;
+
+__attribute__((destructor)) void log_allocations() {
+  const char* file = getenv("FAULT_NEW_LOG");
+  if (file == nullptr) return;
+  const int log = static_cast<int>(syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_TRUNC, 0666));
+  char text[32];
+  syscall(SYS_write, log, text, snprintf(text, sizeof text, "%ld\n", allocations.load()));
+}
+
+}  // namespace
+
+// libstdc++'s other forms of new and delete go through this one and free().
+void* operator new(std::size_t size) {
+  static const long at = Plan::number("FAULT_NEW_AT", 0);
+  void* memory = ++allocations == at ? nullptr : malloc(size);
+  if (memory != nullptr) return memory;
+  if (const std::new_handler handler = std::get_new_handler()) handler();
+  throw std::bad_alloc();
+}

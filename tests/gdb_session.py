@@ -41,6 +41,9 @@ def run(program, arguments, commands):
     """What gdb printed to each command."""
     script = [word for i, (command, _) in enumerate(commands) for word in ("-ex", f"echo {MARK}{i}\\n", "-ex", command)]
     done = subprocess.run(["gdb", "-batch", "-nx", "-ex", "set confirm off", *script, "--args", program, *arguments],
+                          # From the build folder, gdb finds the sources of objects that a compiler cache took from
+                          # another checkout.
+                          cwd=pathlib.Path(program).parent.parent,
                           env=os.environ | {"ISOBAR_TEST_DEVICES": "emulator", "DEBUGINFOD_URLS": ""}, text=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300,
                           check=False)
@@ -54,7 +57,7 @@ def run(program, arguments, commands):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("page", type=pathlib.Path)
-    parser.add_argument("--program", required=True)
+    parser.add_argument("--program", required=True, type=lambda path: str(pathlib.Path(path).resolve()))
     options = parser.parse_args()
     if shutil.which("gdb") is None:
         print("there is no gdb here")

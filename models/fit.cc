@@ -28,6 +28,12 @@ std::optional<ModelDescription> describe(const fs::path& weights) {
   return has_description(file) ? std::optional(description_of(file)) : std::nullopt;
 }
 
+void check_units(const fs::path& weights, const ModelDescription& description, const Era5Dataset& dataset,
+                 const Grid& grid) {
+  check_labels({grid.channel_names, grid.units, 0}, dataset.file_name(0),
+               {description.grid.channel_names, description.grid.units, 0}, weights.string());
+}
+
 }  // namespace
 
 void label_from_statistics(Grid& grid, const Era5Dataset& dataset, const fs::path& folder) {
@@ -44,9 +50,7 @@ void label_from_weights(Grid& grid, const Era5Dataset& dataset, const Grid& trai
 }
 
 void check_weights_fit(const fs::path& weights, const Era5Dataset& dataset, const Grid& grid) {
-  if (const auto description = describe(weights))
-    check_labels({grid.channel_names, grid.units, 0}, dataset.file_name(0),
-                 {description->grid.channel_names, description->grid.units, 0}, weights.string());
+  if (const auto description = describe(weights)) check_units(weights, *description, dataset, grid);
 }
 
 void check_lead_time(const fs::path& weights, const ModelDescription& description, const Era5Dataset& dataset) {
@@ -58,8 +62,10 @@ void check_lead_time(const fs::path& weights, const ModelDescription& descriptio
 }
 
 void check_same_data(const fs::path& weights, const Era5Dataset& dataset, const Grid& grid) {
-  check_weights_fit(weights, dataset, grid);
-  if (const auto description = describe(weights)) check_lead_time(weights, *description, dataset);
+  const auto description = describe(weights);
+  if (!description) return;
+  check_units(weights, *description, dataset, grid);
+  check_lead_time(weights, *description, dataset);
 }
 
 }  // namespace isobar

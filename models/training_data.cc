@@ -74,9 +74,7 @@ std::vector<FilePart> parts_of(const Era5Dataset& dataset) {
   std::vector<FilePart> parts;
   for (const Segment& segment : dataset.segments()) {
     const std::size_t file = dataset.file_of(segment.first);
-    std::int64_t before = 0;
-    for (std::size_t f = 0; f < file; ++f) before += dataset.file_steps(f);
-    const std::int64_t first = segment.first - before;
+    const std::int64_t first = segment.first - dataset.first_step_of(file);
     parts.push_back({fs::canonical(dataset.file_name(file)), first, first + segment.count});
   }
   return parts;

@@ -94,13 +94,16 @@ void check_outputs(const ForecastOptions& o, const fs::path& weights) {
   ISOBAR_CHECK(o.out.empty() || o.scores.empty() || !same(o.out, o.scores), "--out and --scores are both ", o.out);
 }
 
-// Where the statistics of --data are: DIR/stats, else DIR; of a file, its folder's or the layout's around it.
-fs::path statistics_of(const ForecastOptions& o) {
+// Where `file` of the statistics of --data is: DIR/stats, else DIR; of a data file, its folder's or the layout's around it;
+// else what the weights' run made itself, RUN/stats beside RUN/best and RUN/checkpoints/step_N.
+fs::path statistics_of(const ForecastOptions& o, const char* file, const fs::path& weights) {
   if (!o.stats.empty()) return o.stats;
   const fs::path data = fs::absolute(o.data).lexically_normal();
   const fs::path folder = fs::is_directory(data) ? data : data.parent_path();
-  for (const fs::path& candidate : {folder / "stats", folder, folder.parent_path() / "stats"}) {
-    if (fs::exists(candidate / "global_means.npy")) return candidate;
+  const fs::path around = fs::absolute(weights).lexically_normal().parent_path().parent_path();
+  for (const fs::path& candidate :
+       {folder / "stats", folder, folder.parent_path() / "stats", around / "stats", around.parent_path() / "stats"}) {
+    if (fs::exists(candidate / file)) return candidate;
   }
   return folder;
 }
@@ -171,7 +174,7 @@ void check_orientation(const Era5Dataset& dataset, const std::vector<double>& la
 
 Grid grid_of(const ForecastOptions& o, const Config& config, const Era5Dataset& dataset,
              const std::optional<ModelDescription>& description, const fs::path& weights) {
-  const fs::path folder = statistics_of(o);
+  const fs::path folder = statistics_of(o, "global_means.npy", weights);
   const bool own = description && o.stats.empty();
   Grid grid{.channel_names = channel_names_of(config, dataset),
             .statistics = own ? description->grid.statistics
@@ -187,8 +190,9 @@ Grid grid_of(const ForecastOptions& o, const Config& config, const Era5Dataset& 
   return grid;
 }
 
-Tensor climatology_for(const ForecastOptions& o, const Forecaster& forecaster, const Era5Dataset& dataset) {
-  const fs::path folder = statistics_of(o), file = folder / "time_means.npy";
+Tensor climatology_for(const ForecastOptions& o, const Forecaster& forecaster, const Era5Dataset& dataset,
+                       const fs::path& weights) {
+  const fs::path folder = statistics_of(o, "time_means.npy", weights), file = folder / "time_means.npy";
   if (!fs::exists(file)) {
     std::cout << "no " << file.string() << ": no ACC" << std::endl;
     return {};
@@ -218,7 +222,7 @@ void forecast(const ForecastOptions& o) {
   read_model(file, forecaster);
   tell_of_weights(file);
 
-  Rollout rollout(forecaster, dataset, o.steps, climatology_for(o, forecaster, dataset));
+  Rollout rollout(forecaster, dataset, o.steps, climatology_for(o, forecaster, dataset, file));
   for (const std::int64_t i : {std::int64_t{0}, starts.count - 1}) rollout.check_start(starts.at(i));
   const std::vector<float> fields = rollout.run(starts.at(0));
   for (std::int64_t i = 1; i < starts.count; ++i) rollout.run(starts.at(i));

@@ -24,6 +24,8 @@ import sys
 import tempfile
 import time
 
+from stepper import Stepper
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OURS, PASSIVE, LIBGOMP = {}, {"OMP_WAIT_POLICY": "passive"}, {"GOMP_SPINCOUNT": "300000"}
 
@@ -109,30 +111,6 @@ def save_fields(path, shape, *names):
     path.write_bytes(len(text).to_bytes(8, "little") + text + values * len(names))
 
 
-class Stepper:
-    """A process that makes one training step of `base` when it is asked to; two that are not counted first."""
-
-    def __init__(self, build, setting, folder, options):
-        command = [build / "bench" / "isobar-train-step", folder / "weights.safetensors", folder / "batch.safetensors",
-                   options.dtype, options.threads]
-        self.process = subprocess.Popen([str(word) for word in command], env=environment(setting), text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.step()
-        self.step()
-
-    def step(self):
-        self.process.stdin.write("step\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        if not line:
-            sys.exit(f"{self.process.args[0]} ended with status {self.process.wait()}")
-        return json.loads(line)["seconds"]
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
-
-
 def measure_steps(options, folder, variants):
     """Takes the initial weights of `base` from a run of one iteration."""
     isobar = options.build / "apps" / "isobar"
@@ -141,8 +119,14 @@ def measure_steps(options, folder, variants):
     run(train(isobar, "base", data, folder / "base", "num_iters=1", "global_batch_size=1", "limit_nsamples_val=1"), OURS)
     (folder / "base" / "best" / "model.safetensors").rename(folder / "weights.safetensors")
     save_fields(folder / "batch.safetensors", [1, 20, 360, 720], "input", "target")
-    steppers = {name: Stepper(build, setting, folder, options) for name, (build, setting) in variants.items()}
-    seconds = in_turn(options.rounds, {name: stepper.step for name, stepper in steppers.items()})
+    steppers = {}
+    for name, (build, setting) in variants.items():
+        command = [build / "bench" / "isobar-train-step", folder / "weights.safetensors", folder / "batch.safetensors",
+                   options.dtype, options.threads]
+        steppers[name] = Stepper(command, environment(setting))
+        for _ in range(2):  # to warm up
+            steppers[name].step()
+    seconds = in_turn(options.rounds, {name: lambda s=s: s.step()["seconds"] for name, s in steppers.items()})
     for stepper in steppers.values():
         stepper.close()
     report(f"a training step of base, batch 1, {options.dtype}", seconds, "old")

@@ -22,33 +22,11 @@ import sys
 import tempfile
 import time
 
+from stepper import Stepper
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "cpu_step.jsonl"
 sys.path.insert(0, str(ROOT / "tools"))
-
-
-class Worker:
-    """A process that makes one training step when it is sent a line."""
-
-    def __init__(self, command, threads):
-        self.process = subprocess.Popen([str(word) for word in command], text=True, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE,
-                                        env=os.environ | {"OMP_NUM_THREADS": str(threads)})
-
-    def step(self):
-        self.process.stdin.write("step\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        if not line:
-            sys.exit(f"{self.process.args[0]} ended with status {self.process.wait()}")
-        return json.loads(line)
-
-    def close(self):
-        """Ends the process; returns the most memory it ever held, in bytes."""
-        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
-        self.process.stdin.close()
-        self.process.wait()
-        return 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1))
 
 
 def torch_worker(folder, dtype, threads):
@@ -87,7 +65,8 @@ def compare(folder, dtype, options):
     torch_command = [sys.executable, __file__, "--worker", folder, "--dtypes", dtype, "--threads", options.threads]
     isobar_command = [options.program, folder / "weights.safetensors", folder / "batch.safetensors", dtype,
                       options.threads]
-    workers = {"isobar": Worker(isobar_command, options.threads), "torch": Worker(torch_command, options.threads)}
+    environment = os.environ | {"OMP_NUM_THREADS": str(options.threads)}
+    workers = {"isobar": Stepper(isobar_command, environment), "torch": Stepper(torch_command, environment)}
     rounds = [{name: worker.step() for name, worker in workers.items()} for _ in range(1 + options.rounds)]
     peak = {name: worker.close() for name, worker in workers.items()}
     seconds = {name: [r[name]["seconds"] for r in rounds[1:]] for name in workers}  # the first round warms up

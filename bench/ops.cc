@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "bench/onednn.h"
+#include "bench/training_step.h"
 #include "kernels/adam.h"
 #include "kernels/attention.h"
 #include "kernels/column_sum.h"
@@ -532,6 +535,26 @@ ISOBAR_BENCH(clip_coefficient, .dims = "n", .base_shape = scalar, .small_shape =
                                      .grad_scale = static_cast<double*>(memory.allocate(sizeof(double)))};
   return {{.bytes = 2 * sizeof(double)},
           [arguments, device = memory.device()] { ISOBAR_RUN(device, clip_coefficient, arguments); }};
+}
+
+// ---- all of it ------------------------------------------------------------------------------------------------------
+
+// A training step of the base ViT; its share of the floor is its share of the machine's arithmetic.
+ISOBAR_BENCH(
+    train_step, .dims = "batch height width depth",
+    .base_shape =
+        [](std::int64_t batch) {
+          return Shape{batch, kHeight, kWidth, 12};
+        },
+    .small_shape = {1, 16, 24, 1}) {
+  const Shape& d = p.shape;
+  Config config;
+  config.global_batch_size = d[0];
+  config.img_size = {d[1], d[2]};
+  config.depth = d[3];
+  const auto step = std::make_shared<TrainingStep>(config, p.dtype, p.memory.device());
+  const auto fields = std::make_shared<std::vector<float>>(static_cast<std::size_t>(step->values()), 0.5f);
+  return {training_step_cost(config, p.dtype), [step, fields] { step->run(*fields, *fields); }};
 }
 
 }  // namespace

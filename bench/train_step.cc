@@ -11,29 +11,15 @@
 #include <cstdlib>
 #include <exception>
 #include <iostream>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "bench/training_step.h"
 #include "engine/safetensors.h"
 #include "kernels/common/check.h"
-#include "models/forecaster.h"
-#include "models/trainer.h"
-#include "models/weights.h"
 
 namespace isobar::bench {
 namespace {
-
-// Fields that need no normalising, on the tutorial's grid.
-Grid identity_grid(const Config& config) {
-  const auto channels = static_cast<std::size_t>(config.n_in_channels);
-  Grid grid;
-  for (std::size_t c = 0; c < channels; ++c) grid.channel_names.push_back("c" + std::to_string(c));
-  grid.statistics.means.assign(channels, 0);
-  grid.statistics.stds.assign(channels, 1);
-  grid.row_weights.assign(static_cast<std::size_t>(config.img_size[0]), 1);
-  return grid;
-}
 
 std::vector<float> read_fields(const SafetensorsFile& file, const std::string& name) {
   const TensorBytes& tensor = file.at(name);
@@ -42,24 +28,16 @@ std::vector<float> read_fields(const SafetensorsFile& file, const std::string& n
   return fields;
 }
 
-void run(const std::string& weights, const std::string& batch_path, const std::string& dtype) {
-  const SafetensorsFile file(batch_path);
+void run(const std::string& weights, const std::string& batch, const std::string& dtype) {
+  const SafetensorsFile file(batch);
   std::vector<float> input = read_fields(file, "input"), target = read_fields(file, "target");
-
   Config config;
-  config.amp_mode = dtype == "bf16" ? AmpMode::bf16 : AmpMode::none;
   config.global_batch_size = file.at("input").info.shape[0];
-  Forecaster forecaster(config, identity_grid(config), Device{DeviceKind::cpu});
-  read_model(weights, forecaster);
-  Trainer trainer(forecaster);
-
-  const auto batch = std::make_shared<Batch>();
-  batch->size = config.global_batch_size;
-  batch->input = input.data();
-  batch->target = target.data();
+  TrainingStep step(config, dtype == "bf16" ? DType::bf16 : DType::fp32, Device{DeviceKind::cpu});
+  step.read_weights(weights);
   for (std::string line; std::getline(std::cin, line);) {
     const auto begin = std::chrono::steady_clock::now();
-    const StepResult result = trainer.step([&] { return batch; });
+    const StepResult result = step.run(input, target);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     std::printf("{\"seconds\": %.6f, \"loss\": %.9g}\n", seconds.count(), result.loss);
     std::fflush(stdout);

@@ -423,6 +423,14 @@ std::vector<std::int64_t> range_of(const std::string& run, const char* key) {
   return json::parse(read_file(run + "/config.json")).at(key);
 }
 
+// All values of `fields` in a forecast of two steps.
+std::vector<float> fields_in(const std::string& file) {
+  std::vector<float> fields(2 * kChannels * kHeight * kWidth);
+  isobar::hdf5::File::open(file).read("fields", std::array<std::int64_t, 4>{},
+                                      std::array<std::int64_t, 4>{2, kChannels, kHeight, kWidth}, fields.data());
+  return fields;
+}
+
 }  // namespace
 
 TEST_CASE("a folder with one file trains: sizes, split and statistics are the data's") {
@@ -458,8 +466,13 @@ TEST_CASE("a folder with one file trains: sizes, split and statistics are the da
   const bool same = read_file(here / "run" + weights) == read_file(here / "again" + weights);
   CHECK(same);
   CHECK(fs::exists(here / "run/stats/global_stds.npy"));
-  check_done(isobar_command(here, "forecast --weights " + here / "run" + " --data " + here / "own" +
-                                      " --start 20 --steps 2 --threads 1 --out " + here / "f.h5"));
+  // A forecast takes the climatology from there as well.
+  for (const char* weights_of :
+       {"run", "run/best/model.safetensors", "run/checkpoints/step_00000003/model.safetensors"}) {
+    check_done(isobar_command(here, "forecast --weights " + here / weights_of + " --data " + here / "own" +
+                                        " --start 20 --steps 2 --threads 1 --scores " + here / "s.json"));
+    CHECK(json::parse(read_file(here / "s.json")).at("acc").at("t2m").size() == 2);
+  }
 }
 
 TEST_CASE("data that tell no time train without it") {
@@ -619,9 +632,12 @@ TEST_CASE("forecasts over many starts, and those that cannot be") {
   const Playground here;
   check_done(isobar_command(here, here.train("run", "--num_iters 2")));
   const std::string base = "forecast --weights " + here / "run" + " --threads 1 --device cpu --data ";
-  const Outcome many =
-      isobar_command(here, base + here / "data" + " --starts 0:6:2 --steps 2 --scores " + here / "s.json");
+  const Outcome many = isobar_command(here, base + here / "data" + " --starts 0:6:2 --steps 2 --scores " +
+                                                here / "s.json" + " --out " + here / "many.h5");
   check_done(many);
+  check_done(isobar_command(here, base + here / "data" + " --start 0 --steps 2 --out " + here / "one.h5"));
+  CHECK(fields_in(here / "many.h5") == fields_in(here / "one.h5"));  // of the first start
+  fs::remove(here / "one.h5");
   CHECK(json::parse(read_file(here / "s.json")).at("starts") == 3);
   CHECK_THAT(many.out, ContainsSubstring("t2m") && ContainsSubstring("persistence"));
   check_done(isobar_command(here, base + here / "data/test/2003.h5" + " --starts 0:2"));

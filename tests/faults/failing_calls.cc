@@ -1,6 +1,6 @@
 // A library to preload (LD_PRELOAD): counts a program's system calls about files, and makes one of them fail.
 //
-//   FAULT_AT=N       the call that fails, counted from 1; unset: none
+//   FAULT_AT=N       the call that fails, counted from 1; "all": every one; unset: none
 //   FAULT_ERROR=E    its errno, a number; unset: one that this call may well meet
 //   FAULT_SIGNAL=S   raises this signal before the call instead, and the call is made
 //   FAULT_PATH=TEXT  counts only the calls about files whose path holds TEXT
@@ -9,7 +9,7 @@
 //   FAULT_NEW_LOG=FILE  gets the number of allocations when the program ends
 //
 // What libc does for itself (the writes of stdio, the mmap of malloc) is not seen, nor are the standard streams.
-// tests/fault_resume.py and tests/train_test.cc use it.
+// tests/fault_resume.py, tests/install.py and tests/train_test.cc use it.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -33,6 +33,7 @@ namespace {
 
 struct Plan {
   const char* path = getenv("FAULT_PATH");
+  bool all = is("FAULT_AT", "all");
   long at = number("FAULT_AT", 0);
   int error = static_cast<int>(number("FAULT_ERROR", 0));
   int signal = static_cast<int>(number("FAULT_SIGNAL", 0));
@@ -41,6 +42,10 @@ struct Plan {
   static long number(const char* variable, long otherwise) {
     const char* value = getenv(variable);
     return value == nullptr ? otherwise : strtol(value, nullptr, 10);
+  }
+  static bool is(const char* variable, const char* text) {
+    const char* value = getenv(variable);
+    return value != nullptr && strcmp(value, text) == 0;
   }
   static int open_log() {
     const char* file = getenv("FAULT_LOG");
@@ -60,7 +65,7 @@ bool fails(const char* call, const char* path, int likely_error) {
     const int length = snprintf(line, sizeof line, "%ld %s %s\n", number, call, path);
     syscall(SYS_write, plan.log, line, length);
   }
-  if (number != plan.at) return false;
+  if (!plan.all && number != plan.at) return false;
   if (plan.signal != 0) {
     raise(plan.signal);
     return false;

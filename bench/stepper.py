@@ -1,0 +1,29 @@
+"""Programs that make one training step when they are sent a line, and answer with one JSON object: so that several can
+take turns on one machine."""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+
+class Stepper:
+    def __init__(self, command, environment):
+        self.process = subprocess.Popen([str(word) for word in command], env=environment, text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def step(self):
+        """One step; what the program says of it: {"seconds": ..., "loss": ...}."""
+        self.process.stdin.write("step\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"{self.process.args[0]} ended with status {self.process.wait()}")
+        return json.loads(line)
+
+    def close(self):
+        """Ends the process; returns the most memory it ever held, in bytes."""
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        self.process.stdin.close()
+        self.process.wait()
+        return 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", status).group(1))

@@ -1,0 +1,37 @@
+// A whole training step of a ViT on fields that need no normalising: forward, loss, backward and Adam.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/common/cost.h"
+#include "kernels/common/device.h"
+#include "kernels/common/dtype.h"
+#include "models/forecaster.h"
+#include "models/trainer.h"
+
+namespace isobar::bench {
+
+class TrainingStep {
+ public:
+  // The ViT of `config`, with the weights of its seed. dtype: fp32 or, mixed with fp32, bf16 or fp16.
+  TrainingStep(Config config, DType dtype, Device device);
+  // Weights of the tutorial's state_dict instead, from a safetensors file.
+  void read_weights(const std::string& file);
+
+  // input, target [B, C, H, W], normalised, on the host; B is the config's global_batch_size.
+  StepResult run(std::vector<float>& input, std::vector<float>& target);
+  std::int64_t values() const;  // B C H W
+
+ private:
+  Forecaster forecaster_;
+  Trainer trainer_;
+};
+
+// The products of one step, in flops: those of the linear layers three times (forward, and the two of backward), those of
+// attention as its kernels do them (2 forward, 5 backward, with the scores computed again). All the rest is below 2 %.
+// Bytes: what Adam must move.
+Cost training_step_cost(const Config& config, DType dtype);
+
+}  // namespace isobar::bench

@@ -3,7 +3,7 @@
 #include <omp.h>
 
 #include "kernels/common/check.h"
-#include "kernels/common/cuda_runtime.h"
+#include "kernels/cuda/runtime.h"
 
 namespace isobar {
 

@@ -8,9 +8,9 @@
 
 #include "apps/commands.h"
 #include "kernels/common/check.h"
-#include "kernels/common/cuda_runtime.h"
 #include "kernels/common/device.h"
-#include "kernels/common/isa.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cuda/runtime.h"
 
 namespace isobar {
 

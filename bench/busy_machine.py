@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the way in which threads wait costs (kernels/common/brief_spin.cc): on a machine that computes something else
+"""What the way in which threads wait costs (kernels/cpu/brief_spin.cc): on a machine that computes something else
 too, and on an idle one. Needs Python's standard library only.
 
     cmake --build --preset release --target isobar isobar-train-step

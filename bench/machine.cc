@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "kernels/common/isa.h"
+#include "kernels/cpu/isa.h"
 
 namespace isobar::bench {
 namespace {

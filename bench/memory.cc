@@ -5,8 +5,8 @@
 #include <new>
 
 #include "kernels/common/check.h"
-#include "kernels/common/cuda_runtime.h"
-#include "kernels/common/parallel.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cuda/runtime.h"
 
 namespace isobar::bench {
 namespace {

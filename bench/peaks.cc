@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/common/amx_tiles.h"
-#include "kernels/common/isa.h"
-#include "kernels/common/parallel.h"
-#include "kernels/gemm.h"
+#include "kernels/cpu/amx_tiles.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/gemm/gemm.h"
 
 namespace isobar::bench {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "kernels/common/check.h"
 #include "models/weights.h"
 

@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "engine/tensor.h"
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "kernels/forecast_loss.h"
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 #include "kernels/patchify.h"
 
 namespace isobar {

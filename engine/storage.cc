@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "kernels/common/check.h"
-#include "kernels/common/cuda_runtime.h"
+#include "kernels/cuda/runtime.h"
 
 namespace isobar {
 namespace {

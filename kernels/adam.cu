@@ -1,8 +1,8 @@
 // adam on CUDA: one launch over the flat buffers, four elements (16 bytes of each fp32 buffer) a thread and turn.
 #include "kernels/adam.h"
 
-#include "kernels/device/array.h"
-#include "kernels/device/launch.h"
+#include "kernels/cuda/array.h"
+#include "kernels/cuda/launch.h"
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 namespace {

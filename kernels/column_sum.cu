@@ -2,9 +2,9 @@
 // in a fixed order. Few rows need no second stage.
 #include "kernels/column_sum.h"
 
-#include "kernels/device/array.h"
-#include "kernels/device/launch.h"
-#include "kernels/device/partial_sums.h"
+#include "kernels/cuda/array.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/partial_sums.h"
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 namespace {

@@ -1,9 +1,9 @@
 // column_sum on the CPU: threads take blocks of rows and columns, whose partial sums are added in block order.
 #include "kernels/column_sum.h"
 
-#include "kernels/common/isa.h"
-#include "kernels/common/parallel.h"
-#include "kernels/common/vector_math.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/vector_math.h"
 
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {

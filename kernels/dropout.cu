@@ -2,8 +2,8 @@
 #include "kernels/dropout.h"
 
 #include "kernels/common/rng.h"
-#include "kernels/device/array.h"
-#include "kernels/device/launch.h"
+#include "kernels/cuda/array.h"
+#include "kernels/cuda/launch.h"
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 namespace {

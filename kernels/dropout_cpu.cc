@@ -1,10 +1,10 @@
 // dropout and drop_path on the CPU. The random words of a chunk are drawn first, many Philox blocks side by side.
 #include "kernels/dropout.h"
 
-#include "kernels/common/isa.h"
-#include "kernels/common/parallel.h"
 #include "kernels/common/rng.h"
-#include "kernels/common/vector_math.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/vector_math.h"
 
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "kernels/device/array.h"
-#include "kernels/device/launch.h"
+#include "kernels/cuda/array.h"
+#include "kernels/cuda/launch.h"
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 namespace {

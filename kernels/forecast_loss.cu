@@ -2,9 +2,9 @@
 // two stages: up to kForecastLossBlocks blocks a sample write fp64 partial sums, one block adds them in order.
 #include "kernels/forecast_loss.h"
 
-#include "kernels/device/array.h"
-#include "kernels/device/launch.h"
-#include "kernels/device/reduce.h"
+#include "kernels/cuda/array.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/reduce.h"
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 namespace {

@@ -1,9 +1,9 @@
 // forecast_loss on the CPU: lines of the grid are summed in the arithmetic's type, lines and blocks of lines in fp64.
 #include "kernels/forecast_loss.h"
 
-#include "kernels/common/isa.h"
-#include "kernels/common/parallel.h"
-#include "kernels/common/vector_math.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/vector_math.h"
 
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {

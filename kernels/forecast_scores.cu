@@ -1,9 +1,9 @@
 // forecast_scores on CUDA: a block a field (sample and channel), a warp a latitude row; sums across rows in fp64.
 #include "kernels/forecast_scores.h"
 
-#include "kernels/device/array.h"
-#include "kernels/device/launch.h"
-#include "kernels/device/reduce.h"
+#include "kernels/cuda/array.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/reduce.h"
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 namespace {

@@ -1,9 +1,9 @@
 // forecast_scores on the CPU: a channel of a sample at a time, lines in the arithmetic's type, their sums in fp64.
 #include "kernels/forecast_scores.h"
 
-#include "kernels/common/isa.h"
-#include "kernels/common/parallel.h"
-#include "kernels/common/vector_math.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/vector_math.h"
 
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {

@@ -1,8 +1,8 @@
 // gelu on CUDA: one chunk of eight elements a thread and turn, computed in fp32 with the device library's erf and tanh.
 #include "kernels/gelu.h"
 
-#include "kernels/device/array.h"
-#include "kernels/device/launch.h"
+#include "kernels/cuda/array.h"
+#include "kernels/cuda/launch.h"
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 namespace {

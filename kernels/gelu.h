@@ -9,7 +9,7 @@
 //   aliasing      y may be x; dx may be dy
 #pragma once
 
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 
 namespace isobar {
 

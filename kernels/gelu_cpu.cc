@@ -1,9 +1,9 @@
 // gelu on the CPU: both kinds through a formula that keeps its relative accuracy for large negative x.
 #include "kernels/gelu.h"
 
-#include "kernels/common/isa.h"
-#include "kernels/common/parallel.h"
-#include "kernels/gelu_gate.h"
+#include "kernels/cpu/gelu_gate.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/parallel.h"
 
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {

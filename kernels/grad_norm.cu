@@ -1,9 +1,9 @@
 // grad_norm on CUDA, in two stages: a fixed number of blocks write fp64 partial sums of squares, one block adds them.
 #include "kernels/grad_norm.h"
 
-#include "kernels/device/array.h"
-#include "kernels/device/launch.h"
-#include "kernels/device/reduce.h"
+#include "kernels/cuda/array.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/reduce.h"
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 namespace {

@@ -1,9 +1,9 @@
 // grad_norm on the CPU: fp64 sums of blocks whose size depends on n alone, added in order.
 #include "kernels/grad_norm.h"
 
-#include "kernels/common/isa.h"
-#include "kernels/common/parallel.h"
-#include "kernels/common/vector_math.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/vector_math.h"
 
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {

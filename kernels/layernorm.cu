@@ -6,10 +6,10 @@
 
 #include <type_traits>
 
-#include "kernels/device/array.h"
-#include "kernels/device/launch.h"
-#include "kernels/device/partial_sums.h"
-#include "kernels/device/reduce.h"
+#include "kernels/cuda/array.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/partial_sums.h"
+#include "kernels/cuda/reduce.h"
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 namespace {

@@ -1,9 +1,9 @@
 // layernorm on the CPU: a row at a time, which the first-level cache holds, so that its passes cost no bandwidth.
 #include "kernels/layernorm.h"
 
-#include "kernels/common/isa.h"
-#include "kernels/common/parallel.h"
-#include "kernels/common/vector_math.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/vector_math.h"
 
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {

@@ -1,8 +1,8 @@
 // normalize on CUDA: the grid's y runs over the planes of the output, its x over chunks of a plane.
 #include "kernels/normalize.h"
 
-#include "kernels/device/array.h"
-#include "kernels/device/launch.h"
+#include "kernels/cuda/array.h"
+#include "kernels/cuda/launch.h"
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 namespace {

@@ -1,9 +1,9 @@
 // normalize and denormalize on the CPU: a plane of the grid at a time.
 #include "kernels/normalize.h"
 
-#include "kernels/common/isa.h"
-#include "kernels/common/parallel.h"
-#include "kernels/common/vector_math.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/vector_math.h"
 
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {

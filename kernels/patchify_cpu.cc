@@ -1,9 +1,9 @@
 // patchify and unpatchify on the CPU: one index map, walked in either direction, a row of patches at a time.
 #include "kernels/patchify.h"
 
-#include "kernels/common/isa.h"
-#include "kernels/common/parallel.h"
-#include "kernels/common/vector_math.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/vector_math.h"
 
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {

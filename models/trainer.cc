@@ -6,7 +6,7 @@
 #include "data/scores.h"
 #include "engine/safetensors.h"
 #include "engine/tape.h"
-#include "kernels/common/cuda_runtime.h"
+#include "kernels/cuda/runtime.h"
 #include "kernels/elementwise.h"
 #include "kernels/grad_norm.h"
 #include "models/run_state.h"

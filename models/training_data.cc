@@ -10,7 +10,7 @@
 #include "data/latitude.h"
 #include "data/sampler.h"
 #include "kernels/common/check.h"
-#include "kernels/common/cuda_runtime.h"
+#include "kernels/cuda/runtime.h"
 #include "models/fit.h"
 
 namespace isobar {

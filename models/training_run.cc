@@ -9,7 +9,7 @@
 #include "engine/signals.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
-#include "kernels/common/cuda_runtime.h"
+#include "kernels/cuda/runtime.h"
 #include "models/run_state.h"
 #include "models/weights.h"
 

@@ -50,7 +50,7 @@ Outcome bench(const std::string& arguments, const std::string& environment = "")
 std::set<std::string> expected_ops() {
   const std::regex declaration("ISOBAR_KERNEL\\((\\w+), \\w+\\)");
   std::set<std::string> names{"train_step"};
-  for (const auto& entry : std::filesystem::directory_iterator(ISOBAR_SOURCE_DIR "/kernels")) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(ISOBAR_SOURCE_DIR "/kernels")) {
     if (entry.path().extension() != ".h") continue;
     const std::string text = contents(entry.path());
     for (std::sregex_iterator match(text.begin(), text.end(), declaration), end; match != end; ++match)

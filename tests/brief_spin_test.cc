@@ -1,4 +1,4 @@
-// How the threads of every program wait (kernels/common/brief_spin.cc), read off what libgomp says about itself.
+// How the threads of every program wait (kernels/cpu/brief_spin.cc), read off what libgomp says about itself.
 #include <unistd.h>
 
 #include <climits>

@@ -34,7 +34,7 @@ def session_of(page):
 def normal(line):
     line = re.sub(r"0x[0-9a-f]+", "0x0", line)
     line = re.sub(r"^(Breakpoint \d+)\.\d+", r"\1", line)
-    return re.sub(r"\S*(kernels/\w+\.cu)", r"\1", line).strip()
+    return re.sub(r"\S*(kernels/[\w/]+\.cu)", r"\1", line).strip()
 
 
 def run(program, arguments, commands):

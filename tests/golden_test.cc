@@ -9,7 +9,7 @@
 
 #include "data/scores.h"
 #include "engine/tape.h"
-#include "kernels/common/cuda_runtime.h"
+#include "kernels/cuda/runtime.h"
 #include "models/trainer.h"
 #include "models/weights.h"
 #include "tests/golden_file.h"

@@ -6,8 +6,8 @@
 #include <iostream>
 
 #include "kernels/common/check.h"
-#include "kernels/common/cuda_runtime.h"
-#include "kernels/common/isa.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cuda/runtime.h"
 #include "tests/testing.h"
 
 #if __has_include(<catch2/catch_all.hpp>)

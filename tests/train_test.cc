@@ -26,7 +26,7 @@
 #include "engine/atomic_file.h"
 #include "engine/checksum.h"
 #include "engine/safetensors.h"
-#include "kernels/common/cuda_runtime.h"
+#include "kernels/cuda/runtime.h"
 #include "tests/isobar_command.h"
 #include "tests/tensorboard_events.h"
 #include "tests/testing.h"

@@ -17,8 +17,8 @@ def problems(path):
     folder = relative.parts[0]
     for number, line in enumerate(path.read_text().splitlines(), 1):
         where = f"{relative}:{number}"
-        if "<<<" in line and relative.as_posix() != "kernels/device/launch.h":
-            yield f"{where}: launches a kernel outside kernels/device/launch.h"
+        if "<<<" in line and relative.as_posix() != "kernels/cuda/launch.h":
+            yield f"{where}: launches a kernel outside kernels/cuda/launch.h"
         match = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
         if not match:
             continue

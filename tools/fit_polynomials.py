@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the coefficients of kernels/common/vector_math.h: minimax polynomials by Remez' exchange (needs mpmath).
+"""Makes the coefficients of kernels/cpu/vector_math.h: minimax polynomials by Remez' exchange (needs mpmath).
 
 exp      (eʳ - 1 - r)/r² on |r| <= ln 2 / 2
 normal   Φ(-a)/(φ(a)·√2π·t) as a polynomial in t = 1/(1 + 0.35·a), 0 <= a <= 14.5; 0.35 gave the smallest error

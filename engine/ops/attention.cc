@@ -1,5 +1,5 @@
 // attention over a fused [B·T, 3·E] buffer of queries, keys and values.
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 
 #include "engine/ops/common.h"
 

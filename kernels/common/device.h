@@ -5,7 +5,7 @@
 
 namespace isobar {
 
-// cpu: host threads. cuda: an NVIDIA GPU. emulator: the CUDA kernels, run on the CPU by kernels/device/emulator.h.
+// cpu: host threads. cuda: an NVIDIA GPU. emulator: the CUDA kernels, run on the CPU by kernels/emulator/emulator.h.
 enum class DeviceKind : std::uint8_t { cpu, cuda, emulator };
 
 struct Device {

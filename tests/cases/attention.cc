@@ -1,13 +1,13 @@
 // attention: forward and backward against the formulas, at every head size, at token counts around the blocks, with
 // strides, dropout, scores that grow or lie far from zero, and NaN; gradients by finite differences.
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "kernels/common/isa.h"
 #include "kernels/common/rng.h"
+#include "kernels/cpu/isa.h"
 #include "tests/kernel_testing.h"
 
 namespace isobar::testing {

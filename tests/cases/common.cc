@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "kernels/common/dtype.h"
-#include "kernels/common/parallel.h"
 #include "kernels/common/rng.h"
+#include "kernels/cpu/parallel.h"
 #include "tests/kernel_testing.h"
 
 namespace isobar::testing {

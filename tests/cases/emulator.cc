@@ -15,13 +15,13 @@
 #include <vector>
 
 #include "kernels/common/check.h"
-#include "kernels/device/array.h"
-#include "kernels/device/async_copy.h"
-#include "kernels/device/launch.h"
-#include "kernels/device/mma.h"
-#include "kernels/device/pack.h"
-#include "kernels/device/reduce.h"
-#include "kernels/device/schedule.h"
+#include "kernels/cuda/array.h"
+#include "kernels/cuda/async_copy.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/mma.h"
+#include "kernels/cuda/pack.h"
+#include "kernels/cuda/reduce.h"
+#include "kernels/emulator/schedule.h"
 
 namespace isobar::emulator {
 namespace {

@@ -1,5 +1,5 @@
 // gemm: every layout, dtype and epilogue against the formula, at sizes around the tiles of rows, columns and terms.
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 
 #include <cmath>
 #include <limits>
@@ -7,9 +7,9 @@
 #include <string>
 
 #include "kernels/common/check.h"
-#include "kernels/common/isa.h"
-#include "kernels/gemm_onednn.h"
-#include "kernels/gemm_packed.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/gemm/onednn.h"
+#include "kernels/gemm/packed.h"
 #include "tests/kernel_testing.h"
 
 namespace isobar::testing {
@@ -82,7 +82,7 @@ Gemm arguments_of(const Case& g, const Operands& x, Workbench& bench, Pointer c,
           .mode = g.mode};
 }
 
-// Whether the GELU of this product follows the rounding of what it is applied to (kernels/gemm.h).
+// Whether the GELU of this product follows the rounding of what it is applied to (kernels/gemm/gemm.h).
 bool rounds_pre(Device device, const Case& g) {
   const bool is_onednn = device.kind != DeviceKind::cuda && g.in == DType::bf16 && cpu::amx() != cpu::Amx::absent;
   return device.kind == DeviceKind::cuda || is_onednn;

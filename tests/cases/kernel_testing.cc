@@ -11,7 +11,7 @@
 
 #include "kernels/common/check.h"
 #include "kernels/common/rng.h"
-#include "kernels/device/schedule.h"
+#include "kernels/emulator/schedule.h"
 
 #if ISOBAR_HAS_CUDA
 #include <cuda_runtime.h>

@@ -1,7 +1,7 @@
-// kernels/common/vector_math.h: exp, the normal distribution and the sigmoid against libm over their whole range.
+// kernels/cpu/vector_math.h: exp, the normal distribution and the sigmoid against libm over their whole range.
 #define ISOBAR_ISA of_the_test  // the header belongs to files compiled once an instruction set
 
-#include "kernels/common/vector_math.h"
+#include "kernels/cpu/vector_math.h"
 
 #include <limits>
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/device/async_copy.h"
-#include "kernels/device/launch.h"
+#include "kernels/cuda/async_copy.h"
+#include "kernels/cuda/launch.h"
 
 namespace isobar::emulator {
 namespace {

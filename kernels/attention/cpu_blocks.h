@@ -1,0 +1,184 @@
+// What both ways of computing attention on the CPU share (kernels/attention/cpu_vectors.h and kernels/attention/cpu_amx.h): where
+// the tokens of a head lie, and the arithmetic between the products, the softmax and dropout of a block of scores.
+//
+// The lanes of a block are queries in the forward pass, so that the softmax of a query is elementwise along its lane, and
+// keys in the backward pass. A score times `unit`, scale · log2(e), is the logarithm of P to base 2.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention/attention.h"
+#include "kernels/common/rng.h"
+#include "kernels/cpu/simd.h"
+
+namespace isobar::cpu::ISOBAR_ISA {
+
+using std::int64_t;
+
+inline constexpr double kLog2E = 1.4426950408889634;
+
+inline constexpr int kKeyBlock = 64;    // keys at a time in the forward pass
+inline constexpr int kQueryPanels = 4;  // panels of queries that share a block of keys in the forward pass
+inline constexpr int kQueryBlock = 64;  // queries at a time in the backward pass
+
+constexpr int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+constexpr int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+constexpr int64_t round_up(int64_t n, int64_t multiple) {
+  return ceil_div(n, multiple) * multiple;
+}
+
+// The tokens of one head of one batch item.
+template <class In>
+struct Rows {
+  In* data;
+  int64_t stride;  // elements between tokens
+
+  Rows(In* base, int64_t stride_, const AttentionShape& s, int64_t tokens, int64_t pair)
+      : data(base + pair / s.heads * tokens * stride_ + pair % s.heads * s.head_size), stride(stride_) {}
+  In* operator[](int64_t token) const { return data + token * stride; }
+  Rows from(int64_t token) const {
+    Rows rest = *this;
+    rest.data += token * stride;
+    return rest;
+  }
+};
+template <class In>
+Rows<const In> rows_of(const void* base, int64_t stride, const AttentionShape& s, int64_t tokens, int64_t pair) {
+  return {static_cast<const In*>(base), stride, s, tokens, pair};
+}
+template <class In>
+Rows<In> rows_of(void* base, int64_t stride, const AttentionShape& s, int64_t tokens, int64_t pair) {
+  return {static_cast<In*>(base), stride, s, tokens, pair};
+}
+
+// Row `lane` of an output from its transpose [head_size, step].
+template <int kStep, class T, class Out>
+void write_lane(const T* __restrict__ transposed, int64_t lane, int64_t head_size, T factor, Out* __restrict__ to) {
+  for (int64_t c = 0; c < head_size; ++c) to[c] = static_cast<Out>(transposed[c * kStep + lane] * factor);
+}
+
+// ---- dropout --------------------------------------------------------------------------------------------------------
+
+// The place of a score among all of them, which decides whether it is dropped.
+inline std::uint64_t score_index(const AttentionShape& s, int64_t pair, int64_t query, int64_t key) {
+  return static_cast<std::uint64_t>((pair * s.q_tokens + query) * s.kv_tokens + key);
+}
+
+// What each of `count` scores from element `first` on is multiplied by: 0, or 1/(1 - p).
+template <class T>
+__attribute__((flatten)) void draw_dropout(const AttentionDropout& dropout, std::uint64_t first, int64_t count,
+                                           T* __restrict__ factors) {
+  const std::uint32_t threshold = drop_threshold(dropout.p);
+  const T kept = T{1} / (T{1} - static_cast<T>(dropout.p));
+  for (int64_t i = 0; i < count;) {
+    const std::uint64_t index = first + static_cast<std::uint64_t>(i);
+    const Philox4 bits = philox4x32(dropout.seed, dropout.stream, index / 4);
+    for (std::uint64_t word = index % 4; word < 4 && i < count; ++word, ++i)
+      factors[i] = bits.word[word] < threshold ? T{0} : kept;
+  }
+}
+
+// Which elements of all scores a panel of queries meets: lane i, key j of a block is first + i · row + j.
+struct PanelDropout {
+  const AttentionDropout& dropout;
+  std::uint64_t first;
+  int64_t row, lanes;
+};
+// p [keys, lanes], in place.
+template <class T>
+void drop(const PanelDropout& d, int64_t keys, T* __restrict__ p) {
+  T factors[kKeyBlock];
+  for (int64_t lane = 0; lane < d.lanes; ++lane) {
+    draw_dropout(d.dropout, d.first + lane * d.row, keys, factors);
+    for (int64_t j = 0; j < keys; ++j) p[j * kPanel<T> + lane] *= factors[j];
+  }
+}
+
+// ---- softmax of the forward pass ------------------------------------------------------------------------------------
+
+// One vector for each of the vectors of a panel.
+template <class T>
+using PanelVector = Vector<T>[kTileVectors];
+
+// The softmax of a panel's queries over the keys so far.
+template <class T>
+struct RunningSoftmax {
+  PanelVector<T> reference;  // what is subtracted from the scores: near their maximum so far
+  PanelVector<T> sum;        // Σ 2^(score - reference)
+};
+
+// Scores of a panel may exceed the reference by this much (a factor 2^8 in P) before the reference is moved.
+inline constexpr int kSlack = 8;
+
+template <class T>
+bool any_above(const PanelVector<T>& a, const PanelVector<T>& limit, T slack) {
+  bool above = false;
+  for (int v = 0; v < kTileVectors; ++v)
+    for (int lane = 0; lane < kLanes<T>; ++lane) above |= a[v][lane] > limit[v][lane] + slack;
+  return above;
+}
+
+// Moves the reference where the maxima `most` of new scores ask for it. What was summed so far, the output too, is then
+// to be multiplied by `rescale`; returns whether that is anything but 1.
+template <class T>
+ISOBAR_INLINE bool follow(const PanelVector<T>& most, bool first, RunningSoftmax<T>& softmax, PanelVector<T>& rescale) {
+  for (Vector<T>& factor : rescale) factor = broadcast(T{1});
+  if (first) {
+    for (int v = 0; v < kTileVectors; ++v) softmax.reference[v] = most[v];
+    return false;
+  }
+  if (!any_above(most, softmax.reference, T{kSlack})) return false;
+  for (int v = 0; v < kTileVectors; ++v) {
+    const Vector<T> moved = greater<T>(most[v], softmax.reference[v]);
+    rescale[v] = exp2_of(softmax.reference[v] - moved);
+    softmax.sum[v] *= rescale[v];
+    softmax.reference[v] = moved;
+  }
+  return true;
+}
+
+// scores [keys, lanes] to 2^(score · unit - reference), in place; adds them to the sums.
+template <class T>
+ISOBAR_INLINE void exponentiate(T* __restrict__ scores, int64_t keys, T unit, RunningSoftmax<T>& softmax) {
+  PanelVector<T> total, less;
+  for (int v = 0; v < kTileVectors; ++v) total[v] = softmax.sum[v], less[v] = softmax.reference[v];
+  for (int64_t key = 0; key < keys; ++key) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVectors; ++v) {
+      T* at = scores + key * kPanel<T> + v * kLanes<T>;
+      const Vector<T> p = exp2_of(load(at) * unit - less[v]);
+      total[v] += p;
+      store(at, p);
+    }
+  }
+  for (int v = 0; v < kTileVectors; ++v) softmax.sum[v] = total[v];
+}
+
+// ---- backward -------------------------------------------------------------------------------------------------------
+
+// What the backward pass needs of a query besides its rows, for `padded` queries: those beyond the last repeat it.
+template <class T>
+struct QueryTerms {
+  T* neg_lse;    // -lse · log2(e)
+  T* neg_delta;  // -Σ dO · O
+};
+template <class In, class T>
+void find_terms(const AttentionBwd& a, int64_t pair, int64_t padded, const QueryTerms<T>& terms) {
+  const AttentionShape& s = a.shape;
+  const auto o = rows_of<In>(a.o, a.o_stride, s, s.q_tokens, pair);
+  const auto d_o = rows_of<In>(a.d_o, a.do_stride, s, s.q_tokens, pair);
+  const T* lse = static_cast<const T*>(a.lse) + pair * s.q_tokens;
+  for (int64_t t = 0; t < padded; ++t) {
+    const int64_t token = least(t, s.q_tokens - 1);
+    T delta = 0;
+    for (int64_t c = 0; c < s.head_size; ++c) delta += convert<T>(o[token][c]) * convert<T>(d_o[token][c]);
+    terms.neg_delta[t] = -delta;
+    terms.neg_lse[t] = -lse[token] * static_cast<T>(kLog2E);
+  }
+}
+
+}  // namespace isobar::cpu::ISOBAR_ISA

@@ -1,0 +1,84 @@
+// Attention backward, the keys' half: a block owns 64 keys and streams the queries. Scores are computed transposed,
+// keys by queries, so that a warp's dropout(P)ᵀ and dSᵀ are already where the products with dO and Q want them.
+#include "kernels/attention/tiles.cuh"
+
+namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
+
+namespace {
+
+template <class T, int kHead>
+__global__ void __launch_bounds__(kThreads) dkdv_kernel(const AttentionBwd a) {
+  using Shared = BackwardShared<T, kHead>;
+  constexpr int kRows = Shared::kRows, kTiles = kRows / 8;
+  ISOBAR_DYNAMIC_SHARED(T, memory);
+  const Shared shared{memory};
+  const int head_size = static_cast<int>(a.shape.head_size);
+  const auto q = tokens_of<const T>(a.q, a.q_stride, a.shape.q_tokens, head_size);
+  const auto k = tokens_of<const T>(a.k, a.k_stride, a.shape.kv_tokens, head_size);
+  const auto v = tokens_of<const T>(a.v, a.v_stride, a.shape.kv_tokens, head_size);
+  const auto d_o = tokens_of<const T>(a.d_o, a.do_stride, a.shape.q_tokens, head_size);
+  const std::int64_t head_row = (blockIdx.z * a.shape.heads + blockIdx.y) * a.shape.q_tokens;
+  const float* lse = static_cast<const float*>(a.lse) + head_row;
+  const float* delta = static_cast<const float*>(a.workspace) + head_row;
+  const int block_row = static_cast<int>(blockIdx.x) * kOwnedRows, warp_row = warp_id() * kWarpRows;
+  const auto scale = static_cast<float>(a.scale);
+  const KeepMask mask(a.dropout, a.shape);
+
+  const auto load_stage = [&](int query, int stage) {
+    load_tile<T, kHead, kRows>(shared.streamed(0, stage), q, query, head_size);
+    load_tile<T, kHead, kRows>(shared.streamed(1, stage), d_o, query, head_size);
+  };
+  load_tile<T, kHead, kOwnedRows>(shared.owned(0), k, block_row, head_size);
+  load_tile<T, kHead, kOwnedRows>(shared.owned(1), v, block_row, head_size);
+  load_stage(0, 0);
+  cp_async_commit();
+
+  float dk[kHead / 8][4], dv[kHead / 8][4], scores[kTiles][4], dp[kTiles][4];
+  clear(dk);
+  clear(dv);
+  int stage = 0;
+  for (int query = 0; query < q.count; query += kRows, stage ^= 1) {
+    if (query + kRows < q.count) load_stage(query + kRows, stage ^ 1);
+    cp_async_commit();
+    cp_async_wait<1>();
+    __syncthreads();
+
+    multiply_rows<kHead>(scores, shared.owned(0) + warp_row * kPitch<T, kHead>, shared.streamed(0, stage));
+    multiply_rows<kHead>(dp, shared.owned(1) + warp_row * kPitch<T, kHead>, shared.streamed(1, stage));
+    const std::uint64_t corner = static_cast<std::uint64_t>(query) * k.count + block_row + warp_row;
+    const std::uint32_t kept = mask.bits<kTiles>(corner, 1, k.count);
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        // A query that is not there has no weight: exp(-inf) = 0.
+        const int column = query + column_of(n, r);
+        const bool there = column < q.count;
+        differentiate<T>(scores[n][r], dp[n][r], scale, there ? lse[column] : INFINITY, there ? delta[column] : 0,
+                         (kept >> (4 * n + r) & 1u) != 0, mask.scale);
+      }
+    }
+    add_weighted_rows<kHead>(dv, scores, shared.streamed(1, stage));
+    add_weighted_rows<kHead>(dk, dp, shared.streamed(0, stage));
+    __syncthreads();  // the next turn overwrites this stage
+  }
+
+  const auto dk_tokens = tokens_of<T>(a.dk, a.dk_stride, a.shape.kv_tokens, head_size);
+  const auto dv_tokens = tokens_of<T>(a.dv, a.dv_stride, a.shape.kv_tokens, head_size);
+  store_rows<T, kHead>(dk_tokens, block_row + warp_row, head_size, dk, {scale, scale});
+  store_rows<T, kHead>(dv_tokens, block_row + warp_row, head_size, dv, {1, 1});
+}
+
+}  // namespace
+
+void launch_dkdv(const AttentionBwd& a, Stream stream) {
+  visit_cuda_floating(a.dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    visit_head_size<T>(a.shape.head_size, [&](auto head) {
+      launch("attention_dkdv", dkdv_kernel<T, head()>, grid_of(a.shape, a.shape.kv_tokens), dim3(kThreads),
+             BackwardShared<T, head()>::kBytes, stream, a);
+    });
+  });
+}
+
+}  // namespace isobar::ISOBAR_CUDA_NAMESPACE::attention

@@ -1,0 +1,149 @@
+// Products of blocks on the tiles of AMX (kernels/cpu/amx_tiles.h), and the tiles' double in plain vectors, which runs
+// on any machine with AVX-512, so that what is built on tiles can be tested there.
+#pragma once
+
+#include "kernels/cpu/amx_tiles.h"
+#include "kernels/cpu/simd.h"
+
+#if defined(ISOBAR_ISA_IS_avx512)
+
+namespace isobar::cpu::ISOBAR_ISA {
+
+// The bits of fp32 lanes: what a row of a tile holds.
+typedef std::uint32_t LaneBits __attribute__((vector_size(kVectorBytes)));
+
+// AmxTiles without AMX.
+class EmulatedTiles {
+ public:
+  template <int kWhich>
+  void clear() {
+    __builtin_memset(tiles_[kWhich], 0, sizeof tiles_[kWhich]);
+  }
+  template <int kWhich>
+  void load(const void* rows, std::int64_t step) {
+    for (int r = 0; r < kTile; ++r)
+      __builtin_memcpy(tiles_[kWhich][r], static_cast<const char*>(rows) + r * step, kTileBytes);
+  }
+  template <int kWhich>
+  void store(void* rows, std::int64_t step) {
+    for (int r = 0; r < kTile; ++r)
+      __builtin_memcpy(static_cast<char*>(rows) + r * step, tiles_[kWhich][r], kTileBytes);
+  }
+  template <int kC, int kA, int kB>
+  void multiply() {
+    for (int r = 0; r < kTile; ++r) {
+      auto c = (Vector<float>)load_row(kC, r);
+      for (int pair = 0; pair < kTile; ++pair) {
+        const std::uint32_t a = tiles_[kA][r][pair];
+        const LaneBits b = load_row(kB, pair);
+        c += __builtin_bit_cast(float, a << 16) * (Vector<float>)(b << 16);
+        c += __builtin_bit_cast(float, a & 0xffff0000u) * (Vector<float>)(b & 0xffff0000u);
+      }
+      __builtin_memcpy(tiles_[kC][r], &c, sizeof c);
+    }
+  }
+
+ private:
+  LaneBits load_row(int tile, int row) const {
+    LaneBits bits;
+    __builtin_memcpy(&bits, tiles_[tile][row], sizeof bits);
+    return bits;
+  }
+
+  alignas(64) std::uint32_t tiles_[8][kTile][kTile];
+};
+
+// C [rows, cols] fp32 = A [rows, depth] bf16 · B [depth, cols] bf16, or added to C. rows and cols are multiples of 16,
+// depth one of 32.
+struct TileProduct {
+  const bf16* a;
+  std::int64_t a_step;  // elements between rows
+  const bf16* b;        // [depth / 2, cols, 2]: rows 2r and 2r + 1 interleaved
+  std::int64_t b_step;  // elements between those pairs of rows
+  float* c;
+  std::int64_t c_step;
+  std::int64_t rows, cols, depth;
+  bool adds = false;
+};
+
+// kRows x kCols tiles of C, at most 2 x 2: tiles 0 to 3; those of A and B are 4, 5 and 6, 7.
+template <int kRows, int kCols, class Tiles>
+ISOBAR_INLINE void multiply_tiles(Tiles& tiles, const TileProduct& p, std::int64_t row, std::int64_t col) {
+  const bf16* a = p.a + row * p.a_step;
+  const bf16* b = p.b + col * 2;
+  float* c = p.c + row * p.c_step + col;
+  float* c_below = c + kTile * p.c_step;
+  const std::int64_t a_step = p.a_step * 2, b_step = p.b_step * 2, c_step = p.c_step * 4;  // bytes
+  if (p.adds) {
+    tiles.template load<0>(c, c_step);
+    if constexpr (kCols == 2) tiles.template load<1>(c + kTile, c_step);
+    if constexpr (kRows == 2) tiles.template load<2>(c_below, c_step);
+    if constexpr (kRows == 2 && kCols == 2) tiles.template load<3>(c_below + kTile, c_step);
+  } else {
+    tiles.template clear<0>();
+    if constexpr (kCols == 2) tiles.template clear<1>();
+    if constexpr (kRows == 2) tiles.template clear<2>();
+    if constexpr (kRows == 2 && kCols == 2) tiles.template clear<3>();
+  }
+  for (std::int64_t k = 0; k < p.depth; k += kTileDepth, a += kTileDepth, b += kTileDepth / 2 * p.b_step) {
+    tiles.template load<6>(b, b_step);
+    tiles.template load<4>(a, a_step);
+    tiles.template multiply<0, 4, 6>();
+    if constexpr (kCols == 2) {
+      tiles.template load<7>(b + 2 * kTile, b_step);
+      tiles.template multiply<1, 4, 7>();
+    }
+    if constexpr (kRows == 2) {
+      tiles.template load<5>(a + kTile * p.a_step, a_step);
+      tiles.template multiply<2, 5, 6>();
+      if constexpr (kCols == 2) tiles.template multiply<3, 5, 7>();
+    }
+  }
+  tiles.template store<0>(c, c_step);
+  if constexpr (kCols == 2) tiles.template store<1>(c + kTile, c_step);
+  if constexpr (kRows == 2) tiles.template store<2>(c_below, c_step);
+  if constexpr (kRows == 2 && kCols == 2) tiles.template store<3>(c_below + kTile, c_step);
+}
+
+template <class Tiles>
+void multiply(Tiles& tiles, const TileProduct& p) {
+  for (std::int64_t row = 0; row < p.rows; row += 2 * kTile) {
+    const bool two_rows = p.rows - row > kTile;
+    for (std::int64_t col = 0; col < p.cols; col += 2 * kTile) {
+      const bool two_cols = p.cols - col > kTile;
+      if (two_rows && two_cols)
+        multiply_tiles<2, 2>(tiles, p, row, col);
+      else if (two_rows)
+        multiply_tiles<2, 1>(tiles, p, row, col);
+      else if (two_cols)
+        multiply_tiles<1, 2>(tiles, p, row, col);
+      else
+        multiply_tiles<1, 1>(tiles, p, row, col);
+    }
+  }
+}
+
+// fp32 lanes rounded to bf16 (nearest, ties to even), still in the upper half of
+// each lane.
+ISOBAR_INLINE LaneBits rounded_to_bf16(Vector<float> x) {
+  const auto bits = (LaneBits)x;
+  return bits + 0x7fff + ((bits >> 16) & 1);
+}
+// The first `count` lanes, zeros in the others.
+ISOBAR_INLINE LaneBits first_lanes(LaneBits x, std::int64_t count) {
+  return (LaneBits)_mm512_maskz_mov_epi32(static_cast<__mmask16>((1u << count) - 1), (__m512i)x);
+}
+// Two rows as B wants them: [cols, 2].
+ISOBAR_INLINE void store_interleaved(bf16* to, LaneBits even, LaneBits odd) {
+  const LaneBits pair = (even >> 16) | (odd & 0xffff0000u);
+  __builtin_memcpy(to, &pair, sizeof pair);
+}
+// One row as A wants it.
+ISOBAR_INLINE void store_row(bf16* to, LaneBits row) {
+  const auto half = (__m256i)_mm512_maskz_cvtepi32_epi16(kEvery, (__m512i)(row >> 16));
+  __builtin_memcpy(to, &half, sizeof half);
+}
+
+}  // namespace isobar::cpu::ISOBAR_ISA
+
+#endif

@@ -1,0 +1,99 @@
+// The one way to start a kernel, and what kernels need to find their work.
+//
+//   launch("layernorm_fwd", layernorm_fwd_kernel<T>, grid, block, dynamic_shared_bytes, stream, arguments...);
+//
+// An empty grid launches nothing. A failure throws Error naming the kernel; with ISOBAR_SYNC=1 in the environment every
+// launch is waited for, so that the kernel at fault is the one that is named. Each launch opens an NVTX range.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <utility>
+
+#include "kernels/common/device.h"
+#include "kernels/cuda/platform.h"
+
+#if !defined(ISOBAR_EMULATE)
+#include <nvtx3/nvToolsExt.h>
+
+#include <cstdlib>
+
+#include "kernels/common/check.h"
+#endif
+
+namespace isobar::ISOBAR_CUDA_NAMESPACE {
+
+#if defined(ISOBAR_EMULATE)
+
+template <class... Parameters, class... Arguments>
+void launch(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 size, std::size_t dynamic_shared, Stream,
+            Arguments&&... arguments) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  struct Call {
+    void (*kernel)(Parameters...);
+    std::tuple<Parameters...> parameters;
+  };
+  const Call call{kernel, std::tuple<Parameters...>(std::forward<Arguments>(arguments)...)};
+  const auto body = [](const void* data) {
+    const Call& c = *static_cast<const Call*>(data);
+    std::apply(c.kernel, c.parameters);
+  };
+  run_grid(name, grid, size, dynamic_shared, body, &call);
+}
+
+#else
+
+inline bool synchronous_launches() {
+  static const bool on = [] {
+    const char* value = std::getenv("ISOBAR_SYNC");
+    return value != nullptr && *value != '\0' && *value != '0';
+  }();
+  return on;
+}
+
+inline void check_kernel(const char* name, const char* when, cudaError_t status) {
+  ISOBAR_CHECK(status == cudaSuccess, "kernel ", name, " failed ", when, ": ", cudaGetErrorString(status));
+}
+
+template <class... Parameters, class... Arguments>
+void launch(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 size, std::size_t dynamic_shared,
+            Stream stream, Arguments&&... arguments) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  constexpr std::size_t kSharedWithoutAsking = 48 << 10;
+  if (dynamic_shared > kSharedWithoutAsking) {
+    check_kernel(name, "to get its shared memory",
+                 cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                      cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(dynamic_shared)));
+  }
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = size;
+  config.dynamicSmemBytes = dynamic_shared;
+  config.stream = static_cast<cudaStream_t>(stream);
+  nvtxRangePushA(name);
+  const cudaError_t status =
+      cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(std::forward<Arguments>(arguments))...);
+  nvtxRangePop();
+  check_kernel(name, "to start", status);
+  if (synchronous_launches()) check_kernel(name, "while it ran", cudaStreamSynchronize(config.stream));
+}
+
+#endif
+
+// This thread's number in a one-dimensional grid, and how many there are: the 64-bit grid-stride loop is
+// for (std::int64_t i = global_thread(); i < n; i += global_threads()).
+__device__ __forceinline__ std::int64_t global_thread() {
+  return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ __forceinline__ std::int64_t global_threads() {
+  return static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+}
+
+// Blocks that cover n items, each taking per_block of them at a time, but no more than max_blocks.
+inline int blocks_for(std::int64_t n, std::int64_t per_block, int max_blocks = 2048) {
+  const std::int64_t blocks = (n + per_block - 1) / per_block;
+  return static_cast<int>(blocks < max_blocks ? blocks : max_blocks);
+}
+
+}  // namespace isobar::ISOBAR_CUDA_NAMESPACE

@@ -1,0 +1,95 @@
+// The tensor-core product of a warp and the loads that feed it (sm_80 and later). With g = lane / 4, t = lane % 4:
+//
+//   D[16, 8] += A[16, 16] · B[16, 8]
+//   a[i]  rows g + 8·(i % 2), columns 2t + 8·(i / 2) and the next     b[i]  rows 2t + 8·i and the next, column g
+//   d[0], d[1]  row g, columns 2t and 2t + 1                          d[2], d[3]  row g + 8, the same columns
+#pragma once
+
+#include "kernels/cuda/convert.h"
+
+namespace isobar::ISOBAR_CUDA_NAMESPACE {
+
+#if defined(ISOBAR_EMULATE)
+
+template <class T>
+void mma_16816(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], ISOBAR_SITE) {
+  const std::uint32_t fragments[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+  const Combine combine = std::is_same_v<T, bf16> ? combine_mma_bf16 : combine_mma_fp16;
+  const Exchange met = exchange_bytes(kAllLanes, fragments, sizeof fragments, combine, site);
+  const auto* product = static_cast<const float(*)[8]>(met.result);
+  const int g = self->lane / 4, t = self->lane % 4;
+  for (int i = 0; i < 4; ++i) d[i] += product[g + 8 * (i / 2)][2 * t + i % 2];
+}
+
+struct MatrixRow {
+  std::uint16_t element[8];
+};
+
+// Every lane reads the row whose address it gives, so that the sanitizers see the access where it is made.
+inline const MatrixRow* exchange_rows(const void* row, const std::source_location& site) {
+  check_aligned(row, 16, site);
+  return exchange(kAllLanes, std::bit_cast<MatrixRow>(load_bytes(row)), site);
+}
+
+inline void ldmatrix_x4(std::uint32_t (&r)[4], const void* row, ISOBAR_SITE) {
+  const MatrixRow* rows = exchange_rows(row, site);
+  const int g = self->lane / 4, t = self->lane % 4;
+  for (int i = 0; i < 4; ++i) {
+    const MatrixRow& from = rows[8 * i + g];
+    r[i] = from.element[2 * t] | static_cast<std::uint32_t>(from.element[2 * t + 1]) << 16;
+  }
+}
+
+inline void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row, ISOBAR_SITE) {
+  const MatrixRow* rows = exchange_rows(row, site);
+  const int g = self->lane / 4, t = self->lane % 4;
+  for (int i = 0; i < 4; ++i) {
+    const MatrixRow* from = rows + 8 * i + 2 * t;
+    r[i] = from[0].element[g] | static_cast<std::uint32_t>(from[1].element[g]) << 16;
+  }
+}
+
+#else
+
+template <class T>
+__device__ __forceinline__ void mma_16816(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]);
+
+template <>
+__device__ __forceinline__ void mma_16816<bf16>(float (&d)[4], const std::uint32_t (&a)[4],
+                                                const std::uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+template <>
+__device__ __forceinline__ void mma_16816<fp16>(float (&d)[4], const std::uint32_t (&a)[4],
+                                                const std::uint32_t (&b)[2]) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// Four 8x8 matrices of 16-bit elements from shared memory: lane l gives the address of row l % 8 of matrix l / 8,
+// 16-byte aligned; r[i] becomes row g, columns 2t and 2t + 1 of matrix i.
+__device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
+  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+
+// The same with each matrix transposed: r[i] becomes rows 2t and 2t + 1, column g of matrix i.
+__device__ __forceinline__ void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row) {
+  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+
+#endif
+
+}  // namespace isobar::ISOBAR_CUDA_NAMESPACE

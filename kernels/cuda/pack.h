@@ -1,0 +1,82 @@
+// Sixteen bytes of elements, moved by one load or store. Pointers must be 16-byte aligned (the emulator checks).
+#pragma once
+
+#include "kernels/cuda/convert.h"
+
+namespace isobar::ISOBAR_CUDA_NAMESPACE {
+
+template <class T>
+struct alignas(16) Pack {
+  static constexpr int kSize = 16 / static_cast<int>(sizeof(T));
+
+  T value[kSize];
+
+  __device__ __forceinline__ T& operator[](int i) { return value[i]; }
+  __device__ __forceinline__ const T& operator[](int i) const { return value[i]; }
+};
+
+// Whether packs can be read from a pointer (of a row, say).
+__host__ __device__ inline bool is_pack_aligned(const void* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
+}
+
+#if defined(ISOBAR_EMULATE)
+
+template <class T>
+Pack<T> load_pack(const T* from, ISOBAR_SITE) {
+  check_aligned(from, 16, site);
+  Pack<T> pack;
+  for (int i = 0; i < Pack<T>::kSize; ++i) pack[i] = from[i];
+  return pack;
+}
+template <class T>
+void store_pack(T* to, const Pack<T>& pack, ISOBAR_SITE) {
+  check_aligned(to, 16, site);
+  for (int i = 0; i < Pack<T>::kSize; ++i) to[i] = pack[i];
+}
+template <class T>
+void store_two(T* to, float first, float second, ISOBAR_SITE) {
+  check_aligned(to, 2 * sizeof(T), site);
+  to[0] = from_float<T>(first);
+  to[1] = from_float<T>(second);
+}
+template <class T>
+Pack<T> load_pack_streaming(const T* from, ISOBAR_SITE) {
+  return load_pack(from, site);
+}
+template <class T>
+void store_pack_streaming(T* to, const Pack<T>& pack, ISOBAR_SITE) {
+  store_pack(to, pack, site);
+}
+
+#else
+
+template <class T>
+__device__ __forceinline__ Pack<T> load_pack(const T* from) {
+  return std::bit_cast<Pack<T> >(*reinterpret_cast<const uint4*>(from));
+}
+template <class T>
+__device__ __forceinline__ void store_pack(T* to, const Pack<T>& pack) {
+  *reinterpret_cast<uint4*>(to) = std::bit_cast<uint4>(pack);
+}
+// Two neighbouring elements, `to` aligned to both of them.
+template <class T>
+__device__ __forceinline__ void store_two(T* to, float first, float second) {
+  if constexpr (sizeof(T) == 2)
+    *reinterpret_cast<std::uint32_t*>(to) = pack_two<T>(first, second);
+  else
+    *reinterpret_cast<float2*>(to) = make_float2(first, second);
+}
+// For data that is touched once: leaves the caches to others.
+template <class T>
+__device__ __forceinline__ Pack<T> load_pack_streaming(const T* from) {
+  return std::bit_cast<Pack<T> >(__ldcs(reinterpret_cast<const uint4*>(from)));
+}
+template <class T>
+__device__ __forceinline__ void store_pack_streaming(T* to, const Pack<T>& pack) {
+  __stcs(reinterpret_cast<uint4*>(to), std::bit_cast<uint4>(pack));
+}
+
+#endif
+
+}  // namespace isobar::ISOBAR_CUDA_NAMESPACE

@@ -1,0 +1,257 @@
+#include "kernels/cuda/runtime.h"
+
+#include <utility>
+
+#include "kernels/common/check.h"
+
+#if ISOBAR_HAS_CUDA
+#include <cuda_profiler_api.h>
+#include <cuda_runtime_api.h>
+
+#include <nvtx3/nvToolsExt.h>
+#endif
+
+namespace isobar::gpu {
+
+Graph::Graph(Graph&& other) noexcept : executable_(std::exchange(other.executable_, nullptr)) {}
+Graph& Graph::operator=(Graph&& other) noexcept {
+  std::swap(executable_, other.executable_);
+  return *this;
+}
+
+#if ISOBAR_HAS_CUDA
+namespace {
+
+void check(cudaError_t status, const char* call) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // so that the next call does not report this error again
+  fail("CUDA: ", call, ": ", cudaGetErrorString(status));
+}
+
+cudaStream_t native(Stream stream) {
+  return static_cast<cudaStream_t>(stream);
+}
+
+// The default pool gives freed memory back at every synchronisation; a step would then ask the driver for it again.
+void keep_freed_memory(int index) {
+  cudaMemPool_t pool = nullptr;
+  check(cudaDeviceGetDefaultMemPool(&pool, index), "cudaDeviceGetDefaultMemPool");
+  std::uint64_t everything = ~std::uint64_t{0};
+  check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &everything), "cudaMemPoolSetAttribute");
+}
+
+}  // namespace
+
+int device_count() {
+  int count = 0;  // left as it is by the call when there is no driver
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    cudaGetLastError();
+    return 0;
+  }
+  return count;
+}
+
+Description describe(int index) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+  return {properties.name, properties.major, properties.minor, properties.totalGlobalMem};
+}
+
+void set_device(int index) {
+  check(cudaSetDevice(index), "cudaSetDevice");
+  keep_freed_memory(index);
+}
+
+std::size_t free_memory() {
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return free;
+}
+
+int runtime_version() {
+  int version = 0;
+  return cudaRuntimeGetVersion(&version) == cudaSuccess ? version : 0;
+}
+
+int driver_version() {
+  int version = 0;
+  return cudaDriverGetVersion(&version) == cudaSuccess ? version : 0;
+}
+
+void* allocate(std::size_t bytes, int index, Stream stream) {
+  if (bytes == 0) return nullptr;
+  void* data = nullptr;
+  const cudaError_t status = cudaMallocAsync(&data, bytes, native(stream));
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    fail("out of memory on GPU ", index, ": ", bytes,
+         " bytes were asked for; a smaller global_batch_size, grad_accumulation or recompute may help");
+  }
+  check(status, "cudaMallocAsync");
+  return data;
+}
+
+void free(void* data, Stream stream) noexcept {
+  if (data != nullptr) cudaFreeAsync(data, native(stream));
+}
+
+void* allocate_pinned(std::size_t bytes) {
+  void* data = nullptr;
+  check(cudaMallocHost(&data, bytes), "cudaMallocHost");
+  return data;
+}
+
+void free_pinned(void* data) noexcept {
+  cudaFreeHost(data);
+}
+
+void copy(void* to, const void* from, std::size_t bytes, Stream stream) {
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)), "cudaMemcpyAsync");
+}
+
+void synchronize(Stream stream) {
+  check(cudaStreamSynchronize(native(stream)), "cudaStreamSynchronize");
+}
+
+Stream create_stream() {
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  return stream;
+}
+
+void destroy_stream(Stream stream) noexcept {
+  cudaStreamDestroy(native(stream));
+}
+
+Timer::Timer() {
+  cudaEvent_t begin = nullptr, end = nullptr;
+  check(cudaEventCreate(&begin), "cudaEventCreate");
+  check(cudaEventCreate(&end), "cudaEventCreate");
+  begin_ = begin;
+  end_ = end;
+}
+
+Timer::~Timer() {
+  cudaEventDestroy(static_cast<cudaEvent_t>(begin_));
+  cudaEventDestroy(static_cast<cudaEvent_t>(end_));
+}
+
+void Timer::start(Stream stream) {
+  check(cudaEventRecord(static_cast<cudaEvent_t>(begin_), native(stream)), "cudaEventRecord");
+}
+
+float Timer::stop(Stream stream) {
+  float milliseconds = 0;
+  check(cudaEventRecord(static_cast<cudaEvent_t>(end_), native(stream)), "cudaEventRecord");
+  check(cudaEventSynchronize(static_cast<cudaEvent_t>(end_)), "cudaEventSynchronize");
+  check(cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(begin_), static_cast<cudaEvent_t>(end_)),
+        "cudaEventElapsedTime");
+  return milliseconds;
+}
+
+Graph::~Graph() {
+  if (executable_ != nullptr) cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(executable_));
+}
+
+void Graph::launch(Stream stream) const {
+  check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(executable_), native(stream)), "cudaGraphLaunch");
+}
+
+void begin_capture(Stream stream) {
+  check(cudaStreamBeginCapture(native(stream), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+}
+
+Graph end_capture(Stream stream) {
+  cudaGraph_t graph = nullptr;
+  check(cudaStreamEndCapture(native(stream), &graph), "cudaStreamEndCapture");
+  cudaGraphExec_t executable = nullptr;
+  const cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
+  cudaGraphDestroy(graph);
+  check(status, "cudaGraphInstantiate");
+  return Graph(executable);
+}
+
+void profiler_start() {
+  cudaProfilerStart();
+}
+void profiler_stop() {
+  cudaProfilerStop();
+}
+
+Range::Range(const char* name) {
+  nvtxRangePushA(name);
+}
+Range::~Range() {
+  nvtxRangePop();
+}
+
+#else
+
+[[noreturn]] static void no_cuda() {
+  fail("device cuda: this build of isobar has no CUDA");
+}
+
+int device_count() {
+  return 0;
+}
+Description describe(int) {
+  no_cuda();
+}
+void set_device(int) {
+  no_cuda();
+}
+std::size_t free_memory() {
+  no_cuda();
+}
+int runtime_version() {
+  return 0;
+}
+int driver_version() {
+  return 0;
+}
+void* allocate(std::size_t, int, Stream) {
+  no_cuda();
+}
+void free(void*, Stream) noexcept {}
+void* allocate_pinned(std::size_t) {
+  no_cuda();
+}
+void free_pinned(void*) noexcept {}
+void copy(void*, const void*, std::size_t, Stream) {
+  no_cuda();
+}
+void synchronize(Stream) {
+  no_cuda();
+}
+Stream create_stream() {
+  no_cuda();
+}
+void destroy_stream(Stream) noexcept {}
+Timer::Timer() {
+  no_cuda();
+}
+Timer::~Timer() = default;
+void Timer::start(Stream) {
+  no_cuda();
+}
+float Timer::stop(Stream) {
+  no_cuda();
+}
+Graph::~Graph() = default;
+void Graph::launch(Stream) const {
+  no_cuda();
+}
+void begin_capture(Stream) {
+  no_cuda();
+}
+Graph end_capture(Stream) {
+  no_cuda();
+}
+void profiler_start() {}
+void profiler_stop() {}
+Range::Range(const char*) {}
+Range::~Range() {}
+
+#endif
+
+}  // namespace isobar::gpu

@@ -1,0 +1,314 @@
+// gemm on a GPU goes through cuBLASLt; the emulator uses the CPU's, since there is no kernel of ours to run.
+//
+// cuBLASLt is column-major. A row-major matrix is the transpose of a column-major one, so C = A·B is computed as
+// Cᵀ = Bᵀ·Aᵀ: B comes first, m and n change places, and a bias along n runs along rows, as its epilogue wants it.
+#include "kernels/gemm/gemm.h"
+
+#if defined(ISOBAR_EMULATE)
+
+namespace isobar::emulator {
+
+void gemm(const Gemm& g, Stream stream) {
+  cpu::gemm(g, stream);
+}
+
+}  // namespace isobar::emulator
+
+#else
+
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "kernels/common/check.h"
+#include "kernels/cuda/library.h"
+#include "kernels/elementwise.h"
+#include "kernels/gelu.h"
+
+namespace isobar::cuda {
+
+namespace {
+
+// ---- The library ----------------------------------------------------------------------------------------------------
+
+struct CublasLt {
+#define ISOBAR_CUBLASLT(function) \
+  decltype(&cublasLt##function) function = library.get<decltype(&cublasLt##function)>("cublasLt" #function)
+  gpu::Library library{"libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR)};
+  ISOBAR_CUBLASLT(Create);
+  ISOBAR_CUBLASLT(GetStatusString);
+  ISOBAR_CUBLASLT(Matmul);
+  ISOBAR_CUBLASLT(MatmulAlgoGetHeuristic);
+  ISOBAR_CUBLASLT(MatmulDescCreate);
+  ISOBAR_CUBLASLT(MatmulDescDestroy);
+  ISOBAR_CUBLASLT(MatmulDescSetAttribute);
+  ISOBAR_CUBLASLT(MatmulPreferenceCreate);
+  ISOBAR_CUBLASLT(MatmulPreferenceDestroy);
+  ISOBAR_CUBLASLT(MatmulPreferenceSetAttribute);
+  ISOBAR_CUBLASLT(MatrixLayoutCreate);
+  ISOBAR_CUBLASLT(MatrixLayoutDestroy);
+#undef ISOBAR_CUBLASLT
+};
+
+const CublasLt& lt() {
+  static const CublasLt functions;
+  return functions;
+}
+
+void check(cublasStatus_t status, const char* what) {
+  ISOBAR_CHECK(status == CUBLAS_STATUS_SUCCESS, "gemm: cuBLASLt could not ", what, ": ", lt().GetStatusString(status));
+}
+
+void check(cudaError_t status, const char* what) {
+  ISOBAR_CHECK(status == cudaSuccess, "gemm: CUDA could not ", what, ": ", cudaGetErrorString(status));
+}
+
+// One of the library's descriptors, destroyed with its owner.
+template <class Handle>
+class Owned {
+ public:
+  using Destroy = cublasStatus_t (*)(Handle);
+  explicit Owned(Destroy destroy) : destroy_(destroy) {}
+  ~Owned() {
+    if (handle_ != nullptr) destroy_(handle_);
+  }
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  Handle* out() { return &handle_; }
+  Handle get() const { return handle_; }
+
+ private:
+  Destroy destroy_;
+  Handle handle_ = nullptr;
+};
+
+// ---- What is asked of it --------------------------------------------------------------------------------------------
+
+constexpr std::size_t kWorkspaceBytes = 32 << 20;  // what its Hopper kernels want
+
+// Everything that the choice of an algorithm may depend on.
+struct Problem {
+  int device = 0;
+  std::int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false, tf32 = false, accumulate = false;
+  DType in_dtype = DType::fp32, out_dtype = DType::fp32;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  std::uint32_t a_alignment = 0, b_alignment = 0, c_alignment = 0;
+  auto operator<=>(const Problem&) const = default;
+};
+
+std::uint32_t alignment_of(const void* pointer) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  std::uint32_t bytes = 256;
+  while (address % bytes != 0) bytes /= 2;
+  return bytes;
+}
+
+cudaDataType_t native(DType dtype) {
+  return dtype == DType::bf16 ? CUDA_R_16BF : dtype == DType::fp16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+// The operands as cuBLASLt sees them: its first is our B, its second our A, its result our Cᵀ.
+struct Descriptors {
+  Owned<cublasLtMatmulDesc_t> product{lt().MatmulDescDestroy};
+  Owned<cublasLtMatrixLayout_t> first{lt().MatrixLayoutDestroy}, second{lt().MatrixLayoutDestroy},
+      result{lt().MatrixLayoutDestroy};
+
+  template <class Value>
+  void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
+    check(lt().MatmulDescSetAttribute(product.get(), attribute, &value, sizeof value), "describe a product");
+  }
+
+  explicit Descriptors(const Problem& p) {
+    const auto compute = p.in_dtype == DType::fp32 && p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    check(lt().MatmulDescCreate(product.out(), compute, CUDA_R_32F), "describe a product");
+    set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, p.epilogue);
+    layout(first, p.in_dtype, p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k);
+    layout(second, p.in_dtype, p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m);
+    layout(result, p.out_dtype, p.n, p.m);
+  }
+
+ private:
+  static void layout(Owned<cublasLtMatrixLayout_t>& matrix, DType dtype, std::int64_t rows, std::int64_t columns) {
+    check(lt().MatrixLayoutCreate(matrix.out(), native(dtype), static_cast<std::uint64_t>(rows),
+                                  static_cast<std::uint64_t>(columns), rows),
+          "describe a matrix");
+  }
+};
+
+// ---- What is kept between calls -------------------------------------------------------------------------------------
+
+struct Algorithm {
+  bool found = false;
+  cublasLtMatmulAlgo_t choice = {};
+};
+
+struct Cache {
+  std::mutex mutex;
+  std::map<int, cublasLtHandle_t> handles;             // of each device
+  std::map<std::pair<int, Stream>, void*> workspaces;  // of each device and stream
+  std::map<Problem, Algorithm> algorithms;
+};
+
+Cache& cache() {
+  static Cache instance;
+  return instance;
+}
+
+cublasLtHandle_t handle_of(int device) {
+  cublasLtHandle_t& handle = cache().handles[device];
+  if (handle == nullptr) check(lt().Create(&handle), "start");
+  return handle;
+}
+
+// Products on one stream follow each other, so they can share it.
+void* workspace_of(int device, Stream stream) {
+  void*& workspace = cache().workspaces[{device, stream}];
+  if (workspace == nullptr) {
+    const auto native_stream = static_cast<cudaStream_t>(stream);
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    check(cudaStreamIsCapturing(native_stream, &capture), "look at a stream");
+    ISOBAR_CHECK(capture == cudaStreamCaptureStatusNone,
+                 "gemm: a graph is being captured on a stream that has not multiplied before: run one step first");
+    check(cudaMallocAsync(&workspace, kWorkspaceBytes, native_stream), "allocate the workspace");
+  }
+  return workspace;
+}
+
+Algorithm ask_heuristic(const Problem& p, const Descriptors& d, std::size_t workspace_bytes) {
+  Owned<cublasLtMatmulPreference_t> preference{lt().MatmulPreferenceDestroy};
+  check(lt().MatmulPreferenceCreate(preference.out()), "state a preference");
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+    check(lt().MatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof value), "state a preference");
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace_bytes});
+  // Partial sums of split k are kept in fp32 and added in a fixed order.
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.b_alignment);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.a_alignment);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.c_alignment);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.c_alignment);
+  cublasLtMatmulHeuristicResult_t result = {};
+  int results = 0;
+  const cublasStatus_t status =
+      lt().MatmulAlgoGetHeuristic(handle_of(p.device), d.product.get(), d.first.get(), d.second.get(), d.result.get(),
+                                  d.result.get(), preference.get(), 1, &result, &results);
+  return {.found = status == CUBLAS_STATUS_SUCCESS && results > 0, .choice = result.algo};
+}
+
+// ---- One product ----------------------------------------------------------------------------------------------------
+
+struct Outputs {
+  void* c;
+  void* pre;         // for an epilogue that stores it
+  const void* bias;  // in out_dtype
+};
+
+Problem problem_of(const Gemm& g, int device, cublasLtEpilogue_t epilogue, const void* c) {
+  return {.device = device,
+          .m = g.m,
+          .n = g.n,
+          .k = g.k,
+          .transpose_a = g.transpose_a,
+          .transpose_b = g.transpose_b,
+          .tf32 = g.tf32,
+          .accumulate = g.mode == Grad::accumulate,
+          .in_dtype = g.in_dtype,
+          .out_dtype = g.out_dtype,
+          .epilogue = epilogue,
+          .a_alignment = alignment_of(g.a),
+          .b_alignment = alignment_of(g.b),
+          .c_alignment = alignment_of(c)};
+}
+
+// False when cuBLASLt has no algorithm for the problem, with this epilogue.
+bool multiply(const Gemm& g, int device, cublasLtEpilogue_t epilogue, const Outputs& out, char* workspace,
+              std::size_t workspace_bytes, Stream stream) {
+  const Problem problem = problem_of(g, device, epilogue, out.c);
+  Descriptors d(problem);
+  if (out.bias != nullptr) d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, out.bias);
+  if (epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS) {
+    d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, out.pre);
+    d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g.n);
+  }
+  auto [entry, is_new] = cache().algorithms.try_emplace(problem);
+  if (is_new) entry->second = ask_heuristic(problem, d, workspace_bytes);
+  if (!entry->second.found) return false;
+  const float alpha = 1, beta = g.mode == Grad::accumulate ? 1 : 0;
+  check(lt().Matmul(handle_of(device), d.product.get(), &alpha, g.b, d.first.get(), g.a, d.second.get(), &beta, out.c,
+                    d.result.get(), out.c, d.result.get(), &entry->second.choice, workspace, workspace_bytes,
+                    static_cast<cudaStream_t>(stream)),
+        "multiply");
+  return true;
+}
+
+// The bias in the type of the output, the only one cuBLASLt adds; a 16-bit copy is made at the start of the workspace.
+const void* bias_for(const Gemm& g, char*& workspace, std::size_t& bytes, Stream stream) {
+  if (g.bias == nullptr || g.out_dtype == DType::fp32) return g.bias;
+  constexpr std::size_t kAlignment = 256;
+  const std::size_t used =
+      (static_cast<std::size_t>(g.n) * size_of(g.out_dtype) + kAlignment - 1) / kAlignment * kAlignment;
+  ISOBAR_CHECK(used <= bytes, "gemm: a bias of ", g.n, " elements is longer than the workspace");
+  void* copy = workspace;
+  cast({.n = g.n, .x_dtype = DType::fp32, .y_dtype = g.out_dtype, .x = g.bias, .y = copy}, stream);
+  workspace += used;
+  bytes -= used;
+  return copy;
+}
+
+void check(const Gemm& g) {
+  ISOBAR_CHECK(g.in_dtype != DType::i32 && g.in_dtype != DType::fp64 &&
+                   (g.out_dtype == g.in_dtype || g.out_dtype == DType::fp32),
+               "gemm: a GPU cannot multiply ", name_of(g.in_dtype), " into ", name_of(g.out_dtype));
+  ISOBAR_CHECK(g.m >= 0 && g.n >= 0 && g.k >= 1, "gemm: bad sizes m=", g.m, " n=", g.n, " k=", g.k);
+  ISOBAR_CHECK(g.mode == Grad::overwrite || (g.bias == nullptr && g.pre == nullptr && g.activation == Activation::none),
+               "gemm: bias and activation cannot be combined with accumulation");
+}
+
+}  // namespace
+
+void gemm(const Gemm& g, Stream stream) {
+  check(g);
+  if (g.m == 0 || g.n == 0) return;
+  const std::lock_guard lock(cache().mutex);
+  int device = 0;
+  check(cudaGetDevice(&device), "name the current device");
+  char* workspace = static_cast<char*>(workspace_of(device, stream));
+  std::size_t bytes = kWorkspaceBytes;
+  const void* bias = bias_for(g, workspace, bytes, stream);
+
+  // tanh GELU is an epilogue; it stores `pre` only when its rows are 16-byte multiples.
+  constexpr std::int64_t kAuxAlignment = 8;
+  if (g.activation == Activation::gelu_tanh && (g.pre == nullptr || g.n % kAuxAlignment == 0)) {
+    const auto epilogue = g.pre != nullptr
+                              ? (bias != nullptr ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX)
+                              : (bias != nullptr ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU);
+    if (multiply(g, device, epilogue, {g.c, g.pre, bias}, workspace, bytes, stream)) return;
+  }
+
+  // Otherwise the product goes to `pre`, or to C where nobody wants `pre`, and the activation follows.
+  void* product = g.pre != nullptr ? g.pre : g.c;
+  const auto epilogue = bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  ISOBAR_CHECK(multiply(g, device, epilogue, {product, nullptr, bias}, workspace, bytes, stream),
+               "gemm: cuBLASLt has no algorithm for m=", g.m, " n=", g.n, " k=", g.k, " in ", name_of(g.in_dtype));
+  if (g.activation != Activation::none) {
+    gelu_fwd({.n = g.m * g.n, .dtype = g.out_dtype, .kind = g.activation, .x = product, .y = g.c}, stream);
+  } else if (product != g.c) {
+    check(cudaMemcpyAsync(g.c, product, static_cast<std::size_t>(g.m * g.n) * size_of(g.out_dtype),
+                          cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(stream)),
+          "copy a product");
+  }
+}
+
+}  // namespace isobar::cuda
+
+#endif

@@ -1,0 +1,15 @@
+// gemm_onednn - the matrix product of bf16 through oneDNN, behind cpu::gemm (kernels/gemm/gemm.h has the contract)
+//
+// oneDNN's bf16 products on AMX tiles are several times faster than fp32 arithmetic; without AMX they are slower, and
+// isobar's own packed product (kernels/gemm/packed.h) is used. One difference from it: a GELU follows the
+// rounding of the product.
+#pragma once
+
+#include "kernels/gemm/gemm.h"
+
+namespace isobar::cpu {
+
+// in_dtype bf16; needs AVX-512.
+void gemm_onednn(const Gemm& arguments);
+
+}  // namespace isobar::cpu

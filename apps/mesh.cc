@@ -4,7 +4,7 @@
 #include <string>
 
 #include "apps/commands.h"
-#include "engine/rank_map.h"
+#include "comm/mesh.h"
 
 namespace isobar {
 

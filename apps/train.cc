@@ -9,7 +9,7 @@
 #include "apps/commands.h"
 #include "apps/config_options.h"
 #include "apps/launcher.h"
-#include "engine/checkpoint.h"
+#include "engine/files/checkpoint.h"
 #include "engine/signals.h"
 #include "engine/yaml_config.h"
 #include "kernels/common/check.h"

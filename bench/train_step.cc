@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "bench/training_step.h"
-#include "engine/safetensors.h"
+#include "engine/files/safetensors.h"
 #include "kernels/common/check.h"
 
 namespace isobar::bench {

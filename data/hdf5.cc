@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "data/trial.h"
-#include "engine/atomic_file.h"
+#include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
 #include "kernels/common/checked_size.h"
 

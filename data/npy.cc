@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-#include "engine/atomic_file.h"
+#include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
 #include "kernels/common/checked_size.h"
 

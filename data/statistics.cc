@@ -11,8 +11,8 @@
 
 #include "data/npy.h"
 #include "data/parallel_tasks.h"
-#include "engine/atomic_file.h"
-#include "engine/json.h"
+#include "engine/files/atomic_file.h"
+#include "engine/files/json.h"
 #include "kernels/common/check.h"
 
 namespace isobar {

@@ -6,7 +6,7 @@
 #include <sstream>
 #include <utility>
 
-#include "engine/atomic_file.h"
+#include "engine/files/atomic_file.h"
 #include "engine/suggestions.h"
 
 namespace isobar {

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/json.h"
+#include "engine/files/json.h"
 #include "kernels/common/check.h"
 
 namespace isobar {

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "engine/atomic_file.h"
+#include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
 
 namespace isobar {

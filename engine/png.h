@@ -25,7 +25,7 @@ struct Image {
 // The bytes of a PNG file.
 std::vector<std::byte> encode_png(const Image& image);
 
-// Written atomically (engine/atomic_file.h).
+// Written atomically (engine/files/atomic_file.h).
 void write_png(const std::filesystem::path& path, const Image& image);
 
 }  // namespace isobar

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <system_error>
 
-#include "engine/checksum.h"
+#include "engine/files/checksum.h"
 #include "kernels/common/check.h"
 
 namespace isobar {

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "data/field_labels.h"
-#include "engine/safetensors.h"
+#include "engine/files/safetensors.h"
 #include "kernels/common/check.h"
 
 namespace isobar {

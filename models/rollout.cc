@@ -8,7 +8,7 @@
 
 #include "data/first_step.h"
 #include "data/hdf5.h"
-#include "engine/atomic_file.h"
+#include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
 
 namespace isobar {

@@ -16,8 +16,8 @@
 #include <sstream>
 #include <vector>
 
-#include "engine/atomic_file.h"
-#include "engine/json.h"
+#include "engine/files/atomic_file.h"
+#include "engine/files/json.h"
 #include "kernels/common/check.h"
 
 namespace isobar {

@@ -1,4 +1,4 @@
-// The files of a training run, beside its checkpoints (engine/checkpoint.h):
+// The files of a training run, beside its checkpoints (engine/files/checkpoint.h):
 //
 //   RUN/config.json    every key, resolved        RUN/metrics.jsonl  one JSON object a line
 //   RUN/out.log        the tutorial's log lines   RUN/summary.json   the result

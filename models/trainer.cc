@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "data/scores.h"
-#include "engine/safetensors.h"
+#include "engine/files/safetensors.h"
 #include "engine/tape.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/elementwise.h"

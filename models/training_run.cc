@@ -5,7 +5,7 @@
 #include <limits>
 #include <string_view>
 
-#include "engine/json.h"
+#include "engine/files/json.h"
 #include "engine/signals.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"

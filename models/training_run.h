@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "engine/checkpoint.h"
+#include "engine/files/checkpoint.h"
 #include "engine/progress.h"
 #include "models/forecaster.h"
 #include "models/run_folder.h"

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "engine/json.h"
+#include "engine/files/json.h"
 
 namespace isobar {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/files/safetensors.h"
 #include "engine/parameters.h"
-#include "engine/safetensors.h"
 #include "models/forecaster.h"
 
 namespace isobar {

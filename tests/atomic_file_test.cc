@@ -1,5 +1,5 @@
 // Files appear whole or not at all: success, abandonment, exceptions, a full disk, a leftover of a killed writer.
-#include "engine/atomic_file.h"
+#include "engine/files/atomic_file.h"
 
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/checksum.h"
+#include "engine/files/checksum.h"
 #include "kernels/common/check.h"
 #include "tests/file_size_limit.h"
 #include "tests/temporary_folder.h"

@@ -1,6 +1,6 @@
 // Checkpoint folders are whole or not there: whatever is killed, damaged, removed or too full, a reader gets a whole
 // one or is told.
-#include "engine/checkpoint.h"
+#include "engine/files/checkpoint.h"
 
 #include <signal.h>
 #include <sys/stat.h>
@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/atomic_file.h"
+#include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
 #include "tests/file_size_limit.h"
 #include "tests/temporary_folder.h"

@@ -1,5 +1,5 @@
 // CRC-32C and XXH64 against published values, and in every way of cutting the input into pieces.
-#include "engine/checksum.h"
+#include "engine/files/checksum.h"
 
 #include <algorithm>
 #include <cstring>

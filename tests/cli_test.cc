@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/atomic_file.h"
+#include "engine/files/atomic_file.h"
 #include "tests/testing.h"
 
 using isobar::read_file;

@@ -7,9 +7,9 @@
 #include <fstream>
 #include <set>
 
-#include "engine/atomic_file.h"
+#include "comm/mesh.h"
+#include "engine/files/atomic_file.h"
 #include "engine/json_config.h"
-#include "engine/rank_map.h"
 #include "engine/suggestions.h"
 #include "models/config.h"
 #include "models/from_data.h"

@@ -8,7 +8,7 @@
 #include "data/era5.h"
 #include "data/field_file.h"
 #include "data/hdf5.h"
-#include "engine/atomic_file.h"
+#include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
 #include "tests/data_files.h"
 #include "tests/temporary_folder.h"

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/atomic_file.h"
-#include "engine/checkpoint.h"
+#include "engine/files/atomic_file.h"
+#include "engine/files/checkpoint.h"
 #include "tests/temporary_folder.h"
 #include "tests/testing.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/safetensors.h"
+#include "engine/files/safetensors.h"
 
 namespace isobar::testing {
 

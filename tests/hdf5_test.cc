@@ -15,7 +15,7 @@
 #include "data/field_file.h"
 #include "data/hdf5.h"
 #include "data/trial.h"
-#include "engine/atomic_file.h"
+#include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
 #include "tests/data_files.h"
 #include "tests/file_size_limit.h"

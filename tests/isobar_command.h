@@ -8,7 +8,7 @@
 #include <functional>
 #include <string>
 
-#include "engine/atomic_file.h"
+#include "engine/files/atomic_file.h"
 
 namespace isobar::testing {
 

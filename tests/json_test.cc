@@ -1,10 +1,10 @@
 // The one reader of JSON: every fault is told by one sentence that names the file, the place and the key.
-#include "engine/json.h"
+#include "engine/files/json.h"
 
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "engine/atomic_file.h"
+#include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
 #include "kernels/common/printable.h"
 #include "tests/temporary_folder.h"

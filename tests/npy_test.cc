@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/npy.h"
-#include "engine/atomic_file.h"
+#include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
 #include "tests/data_files.h"
 #include "tests/testing.h"

@@ -10,8 +10,8 @@
 #include <new>
 #include <string>
 
-#include "engine/atomic_file.h"
-#include "engine/checkpoint.h"
+#include "engine/files/atomic_file.h"
+#include "engine/files/checkpoint.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
 #include "tests/temporary_folder.h"

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "engine/atomic_file.h"
+#include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
 #include "tests/temporary_folder.h"
 #include "tests/testing.h"

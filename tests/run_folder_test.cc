@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "engine/atomic_file.h"
+#include "engine/files/atomic_file.h"
 #include "models/config.h"
 #include "tests/testing.h"
 

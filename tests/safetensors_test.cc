@@ -1,5 +1,5 @@
 // safetensors: what is written comes back; every malformed file gives an Error that names it, never a crash.
-#include "engine/safetensors.h"
+#include "engine/files/safetensors.h"
 
 #include <algorithm>
 #include <bit>

@@ -15,7 +15,7 @@
 #include "data/statistics.h"
 #include "data/synth.h"
 #include "data/synthetic_atmosphere.h"
-#include "engine/atomic_file.h"
+#include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
 #include "tests/data_files.h"
 #include "tests/temporary_folder.h"

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/atomic_file.h"
+#include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
 
 namespace isobar::testing {

@@ -8,8 +8,8 @@
 #include <regex>
 #include <vector>
 
-#include "engine/atomic_file.h"
-#include "engine/checksum.h"
+#include "engine/files/atomic_file.h"
+#include "engine/files/checksum.h"
 #include "kernels/common/check.h"
 #include "tests/file_size_limit.h"
 #include "tests/temporary_folder.h"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "engine/json.h"
+#include "engine/files/json.h"
 #include "kernels/common/check.h"
 
 using isobar::JsonComments;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/safetensors.h"
+#include "engine/files/safetensors.h"
 #include "kernels/common/check.h"
 #include "tests/fuzz/input_file.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/atomic_file.h"
+#include "engine/files/atomic_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 

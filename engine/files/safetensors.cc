@@ -1,4 +1,4 @@
-#include "engine/safetensors.h"
+#include "engine/files/safetensors.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/json.h"
+#include "engine/files/json.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
 #include "kernels/common/checked_size.h"

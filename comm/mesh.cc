@@ -1,4 +1,4 @@
-#include "engine/rank_map.h"
+#include "comm/mesh.h"
 
 #include <algorithm>
 #include <iomanip>

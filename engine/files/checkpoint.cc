@@ -1,4 +1,4 @@
-#include "engine/checkpoint.h"
+#include "engine/files/checkpoint.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -15,8 +15,8 @@
 #include <system_error>
 #include <utility>
 
-#include "engine/atomic_file.h"
-#include "engine/checksum.h"
+#include "engine/files/atomic_file.h"
+#include "engine/files/checksum.h"
 #include "kernels/common/check.h"
 
 namespace isobar {

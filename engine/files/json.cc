@@ -1,11 +1,11 @@
-#include "engine/json.h"
+#include "engine/files/json.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 
-#include "engine/atomic_file.h"
+#include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
 
 namespace isobar {

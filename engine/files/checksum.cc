@@ -1,10 +1,10 @@
-#include "engine/checksum.h"
+#include "engine/files/checksum.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
-#include "engine/atomic_file.h"
+#include "engine/files/atomic_file.h"
 
 namespace isobar {
 namespace {

@@ -19,7 +19,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/atomic_file.h"
+#include "engine/files/atomic_file.h"
 #include "kernels/common/dtype.h"
 
 namespace isobar {

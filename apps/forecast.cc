@@ -12,17 +12,17 @@
 
 #include "apps/commands.h"
 #include "apps/config_options.h"
+#include "apps/train/fit.h"
+#include "apps/train/from_data.h"
+#include "apps/train/loaders.h"
+#include "apps/train/model_file.h"
 #include "data/field_labels.h"
 #include "data/latitude.h"
 #include "engine/files/atomic_file.h"
 #include "engine/files/checkpoint.h"
 #include "engine/files/json.h"
 #include "kernels/common/check.h"
-#include "models/fit.h"
-#include "models/from_data.h"
-#include "models/rollout.h"
-#include "models/training_data.h"
-#include "models/weights.h"
+#include "models/forecast/rollout.h"
 
 namespace isobar {
 

@@ -1,4 +1,4 @@
-// isobar train: command line -> config -> data, model, run folder -> the loop (models/training_run.h).
+// isobar train: command line -> config -> data, model, run folder -> the loop (apps/train/run.h).
 #include <filesystem>
 #include <iomanip>
 #include <iostream>
@@ -9,15 +9,15 @@
 #include "apps/commands.h"
 #include "apps/config_options.h"
 #include "apps/launcher.h"
+#include "apps/train/fit.h"
+#include "apps/train/from_data.h"
+#include "apps/train/model_file.h"
+#include "apps/train/run.h"
+#include "apps/train/run_folder.h"
+#include "apps/train/signals.h"
 #include "engine/files/checkpoint.h"
-#include "engine/signals.h"
 #include "engine/yaml_config.h"
 #include "kernels/common/check.h"
-#include "models/fit.h"
-#include "models/from_data.h"
-#include "models/run_folder.h"
-#include "models/training_run.h"
-#include "models/weights.h"
 
 namespace isobar {
 

@@ -2,9 +2,9 @@
 
 #include <memory>
 
+#include "apps/train/model_file.h"
 #include "kernels/attention/attention.h"
 #include "kernels/common/check.h"
-#include "models/weights.h"
 
 namespace isobar::bench {
 namespace {

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "apps/train/trainer.h"
 #include "kernels/common/cost.h"
 #include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
-#include "models/forecaster.h"
-#include "models/trainer.h"
+#include "models/forecast/forecaster.h"
 
 namespace isobar::bench {
 

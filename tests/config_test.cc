@@ -7,12 +7,12 @@
 #include <fstream>
 #include <set>
 
+#include "apps/train/from_data.h"
 #include "comm/mesh.h"
 #include "engine/files/atomic_file.h"
 #include "engine/json_config.h"
 #include "engine/suggestions.h"
 #include "models/config.h"
-#include "models/from_data.h"
 #include "tests/testing.h"
 
 using namespace isobar;

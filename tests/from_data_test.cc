@@ -1,5 +1,5 @@
 // What a config leaves to the data: sizes that are null, and the split of one folder.
-#include "models/from_data.h"
+#include "apps/train/from_data.h"
 
 #include "models/config.h"
 #include "tests/testing.h"

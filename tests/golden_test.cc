@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "data/scores.h"
+#include "apps/train/model_file.h"
+#include "apps/train/trainer.h"
 #include "engine/tape.h"
 #include "kernels/cuda/runtime.h"
-#include "models/trainer.h"
-#include "models/weights.h"
+#include "models/forecast/scores.h"
 #include "tests/golden_file.h"
 #include "tests/testing.h"
 

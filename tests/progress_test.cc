@@ -1,5 +1,5 @@
 // Progress: what the lines say at every width, and what a terminal shows when lines are printed in between.
-#include "engine/progress.h"
+#include "apps/train/progress.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

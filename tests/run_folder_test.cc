@@ -1,5 +1,5 @@
 // A run folder: what may be overwritten and resumed, and that metrics.jsonl holds no line twice.
-#include "models/run_folder.h"
+#include "apps/train/run_folder.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

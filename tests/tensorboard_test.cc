@@ -1,5 +1,5 @@
 // TensorBoard event files: golden records, framing, names, resuming, a full disk.
-#include "engine/tensorboard.h"
+#include "apps/train/tensorboard.h"
 
 #include <unistd.h>
 

@@ -17,7 +17,7 @@
 #include "data/hdf5.h"
 #include "data/map_image.h"
 #include "data/npy.h"
-#include "models/forecaster.h"
+#include "models/forecast/forecaster.h"
 #include "tests/golden_file.h"
 #include "tests/isobar_command.h"
 #include "tests/temporary_folder.h"

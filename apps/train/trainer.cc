@@ -1,16 +1,16 @@
-#include "models/trainer.h"
+#include "apps/train/trainer.h"
 
 #include <chrono>
 #include <cmath>
 
-#include "data/scores.h"
+#include "apps/train/model_file.h"
+#include "apps/train/run_state.h"
 #include "engine/files/safetensors.h"
 #include "engine/tape.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/elementwise.h"
 #include "kernels/grad_norm.h"
-#include "models/run_state.h"
-#include "models/weights.h"
+#include "models/forecast/scores.h"
 
 namespace isobar {
 namespace {
@@ -83,7 +83,7 @@ Tensor Trainer::seed_gradient(double value) const {
 }
 
 void Trainer::accumulate(const RawBatch& raw, std::int64_t part, double seed) {
-  // Masks of different iterations and parts come from streams of their own (models/vit.h: at least 2^16 apart).
+  // Masks of different iterations and parts come from streams of their own (models/vit/vit.h: at least 2^16 apart).
   const auto stream = static_cast<std::uint64_t>(iteration_ * config_.grad_accumulation + part) << 16;
   const VitMode mode{true, {static_cast<std::uint64_t>(config_.seed), stream}};
   Tape tape;

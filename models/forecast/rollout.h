@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "data/era5.h"
-#include "data/scores.h"
-#include "models/forecaster.h"
+#include "models/forecast/forecaster.h"
+#include "models/forecast/scores.h"
 
 namespace isobar {
 

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "apps/train/run_folder.h"
+#include "apps/train/tensorboard.h"
+#include "apps/train/trainer.h"
 #include "data/era5.h"
-#include "engine/tensorboard.h"
-#include "models/forecaster.h"
-#include "models/run_folder.h"
-#include "models/trainer.h"
+#include "models/forecast/forecaster.h"
 
 namespace isobar {
 

@@ -10,7 +10,7 @@
 
 #include "data/statistics.h"
 #include "models/config.h"
-#include "models/vit.h"
+#include "models/vit/vit.h"
 
 namespace isobar {
 

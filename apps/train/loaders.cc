@@ -1,9 +1,10 @@
-#include "models/training_data.h"
+#include "apps/train/loaders.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <utility>
 
+#include "apps/train/fit.h"
 #include "data/channels.h"
 #include "data/field_labels.h"
 #include "data/first_step.h"
@@ -11,7 +12,6 @@
 #include "data/sampler.h"
 #include "kernels/common/check.h"
 #include "kernels/cuda/runtime.h"
-#include "models/fit.h"
 
 namespace isobar {
 

@@ -1,4 +1,4 @@
-#include "data/scores.h"
+#include "models/forecast/scores.h"
 
 #include <cmath>
 

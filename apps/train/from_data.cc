@@ -1,4 +1,4 @@
-#include "models/from_data.h"
+#include "apps/train/from_data.h"
 
 #include <array>
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "engine/signals.h"
+#include "apps/train/signals.h"
 
 #include <csignal>
 

@@ -1,4 +1,4 @@
-#include "models/fit.h"
+#include "apps/train/fit.h"
 
 #include <cmath>
 #include <optional>

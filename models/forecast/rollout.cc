@@ -1,4 +1,4 @@
-#include "models/rollout.h"
+#include "models/forecast/rollout.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "models/forecaster.h"
+#include "models/forecast/forecaster.h"
 
 #include "kernels/elementwise.h"
 #include "kernels/forecast_scores.h"

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <string>
 
+#include "apps/train/model_file.h"
 #include "data/era5.h"
-#include "models/forecaster.h"
-#include "models/weights.h"
+#include "models/forecast/forecaster.h"
 
 namespace isobar {
 

@@ -9,7 +9,7 @@
 
 #include "engine/files/safetensors.h"
 #include "engine/parameters.h"
-#include "models/forecaster.h"
+#include "models/forecast/forecaster.h"
 
 namespace isobar {
 

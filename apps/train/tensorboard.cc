@@ -1,4 +1,4 @@
-#include "engine/tensorboard.h"
+#include "apps/train/tensorboard.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "engine/progress.h"
+#include "apps/train/progress.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

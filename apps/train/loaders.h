@@ -12,7 +12,7 @@
 #include "data/loader.h"
 #include "data/statistics.h"
 #include "models/config.h"
-#include "models/forecaster.h"
+#include "models/forecast/forecaster.h"
 
 namespace isobar {
 

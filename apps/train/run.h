@@ -9,13 +9,13 @@
 #include <filesystem>
 #include <optional>
 
+#include "apps/train/journal.h"
+#include "apps/train/loaders.h"
+#include "apps/train/progress.h"
+#include "apps/train/run_folder.h"
+#include "apps/train/trainer.h"
 #include "engine/files/checkpoint.h"
-#include "engine/progress.h"
-#include "models/forecaster.h"
-#include "models/run_folder.h"
-#include "models/run_record.h"
-#include "models/trainer.h"
-#include "models/training_data.h"
+#include "models/forecast/forecaster.h"
 
 namespace isobar {
 
@@ -29,7 +29,7 @@ class TrainingRun {
   TrainingRun& operator=(const TrainingRun&) = delete;
 
   enum class End { finished, stopped };
-  // Trains up to num_iters, or until a stop signal has come (engine/signals.h), during a validation too; a checkpoint of the last iteration is there in both cases.
+  // Trains up to num_iters, or until a stop signal has come (apps/train/signals.h), during a validation too; a checkpoint of the last iteration is there in both cases.
   End train();
 
  private:

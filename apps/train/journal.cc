@@ -1,4 +1,4 @@
-#include "models/run_record.h"
+#include "apps/train/journal.h"
 
 #include <sys/resource.h>
 

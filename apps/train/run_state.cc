@@ -1,4 +1,4 @@
-#include "models/run_state.h"
+#include "apps/train/run_state.h"
 
 #include "kernels/common/check.h"
 

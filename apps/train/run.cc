@@ -1,17 +1,17 @@
-#include "models/training_run.h"
+#include "apps/train/run.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
 #include <string_view>
 
+#include "apps/train/model_file.h"
+#include "apps/train/run_state.h"
+#include "apps/train/signals.h"
 #include "engine/files/json.h"
-#include "engine/signals.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
 #include "kernels/cuda/runtime.h"
-#include "models/run_state.h"
-#include "models/weights.h"
 
 namespace isobar {
 

@@ -1,4 +1,4 @@
-#include "models/weights.h"
+#include "apps/train/model_file.h"
 
 #include <algorithm>
 #include <cmath>

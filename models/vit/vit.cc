@@ -1,4 +1,4 @@
-#include "models/vit.h"
+#include "models/vit/vit.h"
 
 #include <cmath>
 

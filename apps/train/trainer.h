@@ -12,7 +12,7 @@
 #include "data/loader.h"
 #include "engine/optimizer.h"
 #include "engine/schedule.h"
-#include "models/forecaster.h"
+#include "models/forecast/forecaster.h"
 
 namespace isobar {
 

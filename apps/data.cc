@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "apps/commands.h"
-#include "data/describe.h"
-#include "data/era5.h"
-#include "data/statistics.h"
-#include "data/synth.h"
+#include "data/era5/describe.h"
+#include "data/era5/era5.h"
+#include "data/era5/statistics.h"
+#include "data/synthetic/synth.h"
 #include "kernels/common/check.h"
 
 namespace isobar {

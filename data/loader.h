@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-#include "data/era5.h"
+#include "data/era5/era5.h"
 #include "data/sampler.h"
 
 namespace isobar {

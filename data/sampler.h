@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/era5.h"
+#include "data/era5/era5.h"
 
 namespace isobar {
 

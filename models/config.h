@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "data/era5.h"
+#include "data/era5/era5.h"
 #include "data/sampler.h"
 #include "engine/json_config.h"
 #include "engine/schedule.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "data/hdf5.h"
+#include "data/era5/hdf5.h"
 #include "tests/temporary_folder.h"
 
 namespace isobar::testing {

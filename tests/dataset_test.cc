@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "data/era5.h"
-#include "data/field_file.h"
-#include "data/hdf5.h"
+#include "data/era5/era5.h"
+#include "data/era5/field_file.h"
+#include "data/era5/hdf5.h"
 #include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
 #include "tests/data_files.h"

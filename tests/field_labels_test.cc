@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "data/describe.h"
-#include "data/era5.h"
-#include "data/field_file.h"
-#include "data/field_labels.h"
-#include "data/hdf5.h"
+#include "data/era5/describe.h"
+#include "data/era5/era5.h"
+#include "data/era5/field_file.h"
+#include "data/era5/field_labels.h"
+#include "data/era5/hdf5.h"
 #include "kernels/common/check.h"
 #include "tests/data_files.h"
 #include "tests/temporary_folder.h"

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "data/era5.h"
-#include "data/first_step.h"
-#include "data/hdf5.h"
+#include "data/era5/era5.h"
+#include "data/era5/first_step.h"
+#include "data/era5/hdf5.h"
+#include "data/era5/statistics.h"
 #include "data/npy.h"
-#include "data/statistics.h"
 #include "engine/files/atomic_file.h"
 #include "engine/files/safetensors.h"
 #include "kernels/common/check.h"

@@ -11,10 +11,10 @@
 #include <thread>
 #include <vector>
 
-#include "data/era5.h"
-#include "data/field_file.h"
-#include "data/hdf5.h"
-#include "data/trial.h"
+#include "data/era5/era5.h"
+#include "data/era5/field_file.h"
+#include "data/era5/hdf5.h"
+#include "data/era5/trial.h"
 #include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
 #include "tests/data_files.h"

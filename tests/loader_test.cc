@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "data/era5.h"
+#include "data/era5/era5.h"
 #include "data/loader.h"
 #include "data/sampler.h"
 #include "kernels/common/check.h"

@@ -1,13 +1,13 @@
 // Pictures: colours at known values, text in its place, cells in their place, colour scales, odd fields.
-#include "data/map_image.h"
+#include "data/maps/map_image.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
-#include "data/colormap.h"
-#include "data/stroke_font.h"
+#include "data/maps/colormap.h"
+#include "data/maps/stroke_font.h"
 #include "kernels/common/check.h"
 #include "tests/testing.h"
 

@@ -1,5 +1,5 @@
 // PNG files: libpng reads back the pixels that were written.
-#include "engine/png.h"
+#include "data/maps/png.h"
 
 #include <png.h>
 

@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "data/era5.h"
+#include "data/era5/era5.h"
 #include "data/random_order.h"
 #include "data/sampler.h"
 #include "kernels/common/check.h"

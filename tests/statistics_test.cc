@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "data/era5.h"
-#include "data/latitude.h"
+#include "data/era5/era5.h"
+#include "data/era5/latitude.h"
+#include "data/era5/statistics.h"
 #include "data/npy.h"
-#include "data/statistics.h"
 #include "kernels/common/check.h"
 #include "models/forecast/scores.h"
 #include "tests/data_files.h"

@@ -6,15 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "data/channels.h"
-#include "data/describe.h"
-#include "data/era5.h"
-#include "data/field_file.h"
+#include "data/era5/channels.h"
+#include "data/era5/describe.h"
+#include "data/era5/era5.h"
+#include "data/era5/field_file.h"
+#include "data/era5/statistics.h"
 #include "data/npy.h"
 #include "data/sampler.h"
-#include "data/statistics.h"
-#include "data/synth.h"
-#include "data/synthetic_atmosphere.h"
+#include "data/synthetic/synth.h"
+#include "data/synthetic/synthetic_atmosphere.h"
 #include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
 #include "tests/data_files.h"

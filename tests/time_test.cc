@@ -5,7 +5,7 @@
 #include <numbers>
 #include <string>
 
-#include "data/calendar.h"
+#include "data/era5/calendar.h"
 #include "kernels/common/check.h"
 #include "tests/testing.h"
 

@@ -19,10 +19,10 @@
 #include <thread>
 #include <vector>
 
-#include "data/era5.h"
-#include "data/hdf5.h"
+#include "data/era5/era5.h"
+#include "data/era5/hdf5.h"
+#include "data/era5/statistics.h"
 #include "data/npy.h"
-#include "data/statistics.h"
 #include "engine/files/atomic_file.h"
 #include "engine/files/checksum.h"
 #include "engine/files/safetensors.h"

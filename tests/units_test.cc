@@ -2,8 +2,8 @@
 #include <string>
 #include <vector>
 
-#include "data/channels.h"
-#include "data/units.h"
+#include "data/era5/channels.h"
+#include "data/era5/units.h"
 #include "tests/testing.h"
 
 using namespace isobar;

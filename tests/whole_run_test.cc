@@ -14,8 +14,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "data/hdf5.h"
-#include "data/map_image.h"
+#include "data/era5/hdf5.h"
+#include "data/maps/map_image.h"
 #include "data/npy.h"
 #include "models/forecast/forecaster.h"
 #include "tests/golden_file.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <optional>
 
-#include "data/field_labels.h"
+#include "data/era5/field_labels.h"
 #include "engine/files/safetensors.h"
 #include "kernels/common/check.h"
 

@@ -1,12 +1,12 @@
 // What fits together: data with the statistics that normalise them, weights with the data that they are to go on with or
-// to forecast from. Everything that is said in two places is compared (data/field_labels.h).
+// to forecast from. Everything that is said in two places is compared (data/era5/field_labels.h).
 #pragma once
 
 #include <filesystem>
 #include <string>
 
 #include "apps/train/model_file.h"
-#include "data/era5.h"
+#include "data/era5/era5.h"
 #include "models/forecast/forecaster.h"
 
 namespace isobar {

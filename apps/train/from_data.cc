@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "data/era5.h"
+#include "data/era5/era5.h"
 #include "kernels/common/check.h"
 #include "models/config.h"
 

@@ -10,9 +10,9 @@
 #include <span>
 #include <sstream>
 
-#include "data/map_image.h"
-#include "data/units.h"
-#include "engine/png.h"
+#include "data/era5/units.h"
+#include "data/maps/map_image.h"
+#include "data/maps/png.h"
 #include "kernels/common/check.h"
 
 namespace isobar {

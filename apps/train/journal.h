@@ -11,7 +11,7 @@
 #include "apps/train/run_folder.h"
 #include "apps/train/tensorboard.h"
 #include "apps/train/trainer.h"
-#include "data/era5.h"
+#include "data/era5/era5.h"
 #include "models/forecast/forecaster.h"
 
 namespace isobar {

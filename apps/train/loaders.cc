@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "apps/train/fit.h"
-#include "data/channels.h"
-#include "data/field_labels.h"
-#include "data/first_step.h"
-#include "data/latitude.h"
+#include "data/era5/channels.h"
+#include "data/era5/field_labels.h"
+#include "data/era5/first_step.h"
+#include "data/era5/latitude.h"
 #include "data/sampler.h"
 #include "kernels/common/check.h"
 #include "kernels/cuda/runtime.h"

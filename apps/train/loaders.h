@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "data/era5.h"
+#include "data/era5/era5.h"
+#include "data/era5/statistics.h"
 #include "data/loader.h"
-#include "data/statistics.h"
 #include "models/config.h"
 #include "models/forecast/forecaster.h"
 

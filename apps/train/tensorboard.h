@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/png.h"
+#include "data/maps/png.h"
 
 namespace isobar {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "data/statistics.h"
+#include "data/era5/statistics.h"
 #include "models/config.h"
 #include "models/vit/vit.h"
 

@@ -6,8 +6,8 @@
 #include <sstream>
 #include <utility>
 
-#include "data/first_step.h"
-#include "data/hdf5.h"
+#include "data/era5/first_step.h"
+#include "data/era5/hdf5.h"
 #include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/era5.h"
+#include "data/era5/era5.h"
 #include "models/forecast/forecaster.h"
 #include "models/forecast/scores.h"
 
@@ -25,7 +25,7 @@ class Rollout {
   void check_start(std::int64_t start) const;
 
   // Forecasts from one step of the data, which check_start() accepts, and adds its scores. Returns [K, n_out, H, W] in
-  // physical units. Throws Error where the fields of the first start do not fit the statistics (data/first_step.h).
+  // physical units. Throws Error where the fields of the first start do not fit the statistics (data/era5/first_step.h).
   std::vector<float> run(std::int64_t start);
 
   // {"lead_steps": [...], "rmse": {name: [...]}, "persistence_rmse": {...}, "acc": {...}, "persistence_acc": {...}},

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/era5.h"
+#include "data/era5/era5.h"
 #include "kernels/common/check.h"
 #include "tests/fuzz/input_file.h"
 

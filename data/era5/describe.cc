@@ -1,0 +1,155 @@
+#include "data/era5/describe.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <iomanip>
+#include <optional>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "data/era5/era5.h"
+#include "data/era5/field_file.h"
+#include "data/npy.h"
+#include "kernels/common/check.h"
+
+namespace isobar {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The first and the last of an axis, or that it is missing.
+std::string axis_text(const std::vector<double>& axis) {
+  if (axis.empty()) return "not in the files";
+  std::ostringstream out;
+  out << axis.front() << " to " << axis.back();
+  return out.str();
+}
+
+std::string time_text(const FieldFile& file) {
+  try {
+    return file.time_of(0).iso() + " to " + file.time_of(file.steps() - 1).iso() +
+           (file.time() ? "" : " (from the file's name)");
+  } catch (const Error&) {
+    return "time unknown";
+  }
+}
+
+std::string storage_text(const FieldFile& file) {
+  const std::vector<std::int64_t>& chunk = file.info().layout.chunk;
+  return std::string(file.how_it_is_read()) + (chunk.empty() ? "" : " " + shape_text(chunk));
+}
+
+// "2018.h5 after step 17, ...", the first few of each file.
+std::string holes_text(const Era5Dataset& dataset) {
+  constexpr std::size_t kShown = 3;
+  std::string text;
+  for (std::size_t f = 0; f < dataset.file_count(); ++f) {
+    if (!dataset.file(f).time() || dataset.file(f).time()->holes().empty()) continue;
+    const std::vector<std::int64_t>& holes = dataset.file(f).time()->holes();
+    text += (text.empty() ? "" : "; ") + fs::path(dataset.file_name(f)).filename().string() + " after step ";
+    for (std::size_t i = 0; i < std::min(holes.size(), kShown); ++i)
+      text += (i == 0 ? "" : ", ") + std::to_string(holes[i]);
+    if (holes.size() > kShown) text += " and " + std::to_string(holes.size() - kShown) + " more";
+  }
+  return text;
+}
+
+// What one would have to know to be sure that data, statistics and weights fit, and the files do not say.
+std::string not_said(const Era5Dataset& dataset) {
+  std::string text;
+  const auto add = [&](const std::string& what) { text += (text.empty() ? "" : ", ") + what; };
+  const auto has_time = [&](std::size_t f) { return dataset.file(f).time().has_value(); };
+  const std::vector<std::string>& units = dataset.labels().units;
+  bool every_time = true;
+  for (std::size_t f = 0; f < dataset.file_count(); ++f) every_time = every_time && has_time(f);
+  if (dataset.file(0).channel_names().empty()) add("channel names");
+  if (std::ranges::all_of(units, &std::string::empty)) {
+    add("units");
+  } else {
+    for (std::size_t c = 0; c < units.size(); ++c)
+      if (units[c].empty()) add("the unit of " + dataset.channel_names()[c]);
+  }
+  if (!every_time) add("time");
+  if (dataset.latitudes().empty()) add("latitudes");
+  if (dataset.longitudes().empty()) add("longitudes");
+  return text;
+}
+
+void describe_labels(const Era5Dataset& dataset, std::ostream& out) {
+  const FieldLabels& labels = dataset.labels();
+  if (!std::ranges::all_of(labels.units, &std::string::empty)) {
+    const char* before = "  units: ";
+    for (const std::string& unit : labels.units) out << std::exchange(before, ", ") << (unit.empty() ? "?" : unit);
+    out << '\n';
+  }
+  if (labels.step_hours > 0) out << "  time step: " << hours_text(labels.step_hours) << '\n';
+  if (const std::string holes = holes_text(dataset); !holes.empty()) out << "  holes in time: " << holes << '\n';
+  if (const std::string open = not_said(dataset); !open.empty()) out << "  says nothing of: " << open << '\n';
+}
+
+void describe_files(const Era5Dataset& dataset, std::ostream& out) {
+  out << "  " << dataset.file_count() << (dataset.file_count() == 1 ? " file, " : " files, ") << dataset.steps()
+      << " steps of " << dataset.channels() << " channels on " << dataset.height() << " x " << dataset.width() << '\n';
+  for (std::size_t f = 0; f < dataset.file_count(); ++f) {
+    const FieldFile& file = dataset.file(f);
+    out << "    " << fs::path(file.path()).filename().string() << "  " << file.steps() << " steps  " << time_text(file)
+        << "  " << storage_text(file) << '\n';
+  }
+  out << "  channels:";
+  for (const std::string& name : dataset.channel_names()) out << ' ' << name;
+  out << (dataset.file(0).channel_names().empty() ? " (not named in the files)" : "") << '\n'
+      << "  latitudes: " << axis_text(dataset.latitudes()) << ", longitudes: " << axis_text(dataset.longitudes())
+      << '\n';
+  describe_labels(dataset, out);
+}
+
+void describe_statistics_files(const fs::path& folder, const Era5Dataset& dataset, std::ostream& out) {
+  const fs::path means = folder / "global_means.npy", stds = folder / "global_stds.npy";
+  const fs::path time_means = folder / "time_means.npy";
+  if (!fs::exists(means) && !fs::exists(stds)) {
+    out << "statistics: none; isobar data stats PATH --out DIR makes them\n";
+    return;
+  }
+  const Statistics statistics = load_statistics(means.string(), stds.string(), dataset.channels());
+  if (statistics.labels)
+    check_labels(dataset.labels(), dataset.file_name(0), *statistics.labels, (folder / "stats.json").string());
+  out << "statistics: " << folder.string() << '\n' << describe_statistics(statistics, dataset.channel_names());
+  if (fs::exists(time_means)) {
+    load_time_means(time_means.string(), dataset.channels(), dataset.height(), dataset.width());
+    out << "  time means: " << dataset.channels() << " x " << dataset.height() << " x " << dataset.width()
+        << " or larger\n";
+  }
+}
+
+}  // namespace
+
+std::string describe_statistics(const Statistics& statistics, const std::vector<std::string>& channel_names) {
+  std::ostringstream out;
+  for (std::size_t c = 0; c < channel_names.size(); ++c)
+    out << "  " << std::left << std::setw(8) << channel_names[c] << " mean " << std::setw(12) << statistics.means[c]
+        << " standard deviation " << statistics.stds[c] << '\n';
+  return out.str();
+}
+
+std::string describe_data(const std::string& path) {
+  std::ostringstream out;
+  std::optional<Era5Dataset> first;
+  const auto describe_part = [&](const std::string& title, const std::string& part) {
+    Era5Dataset dataset({.paths = {part}});
+    out << title << ":\n";
+    describe_files(dataset, out);
+    if (!first) first.emplace(std::move(dataset));
+  };
+  for (const char* part : {"train", "valid", "test"})
+    if (fs::is_directory(fs::path(path) / part)) describe_part(part, (fs::path(path) / part).string());
+  if (!first) describe_part(path, path);
+
+  const fs::path folder = fs::is_directory(path) ? fs::path(path) : fs::path(path).parent_path();
+  describe_statistics_files(fs::is_directory(folder / "stats") ? folder / "stats" : folder, *first, out);
+  return out.str();
+}
+
+}  // namespace isobar

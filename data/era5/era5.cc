@@ -1,0 +1,205 @@
+#include "data/era5/era5.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <filesystem>
+#include <utility>
+
+#include "data/era5/channels.h"
+#include "data/era5/field_file.h"
+#include "engine/storage.h"
+#include "kernels/common/check.h"
+#include "kernels/common/checked_size.h"
+
+namespace isobar {
+namespace {
+
+std::int64_t default_cache_bytes() {
+  const std::int64_t memory =
+      static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE));
+  return std::min(std::int64_t{1} << 30, memory / 8);
+}
+
+// Names to tell apart what two files hold in the same place.
+void check_names(const std::string& path, const std::vector<std::string>& held,
+                 const std::vector<std::string>& expected, const char* whose) {
+  for (std::size_t c = 0; c < expected.size(); ++c)
+    ISOBAR_CHECK(held[c] == expected[c], path, ": channel ", c, " is '", held[c], "', ", whose, " has '", expected[c],
+                 "' there");
+}
+
+void check_channel_count(const FieldFile& file, std::int64_t expected) {
+  ISOBAR_CHECK(file.channels() == expected, file.path(), " has ", file.channels(), " channels; expected ", expected);
+}
+
+// Sorted by name. A hidden file is one that is being written.
+std::vector<std::string> h5_files_in(const std::string& folder) {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.path().extension() == ".h5" && !name.starts_with('.')) files.push_back(entry.path().string());
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+}  // namespace
+
+bool holds_h5_files(const std::string& path) {
+  return !h5_files_in(path).empty();
+}
+
+std::vector<std::string> find_h5_files(const std::string& path) {
+  ISOBAR_CHECK(std::filesystem::exists(path), path, " does not exist");
+  if (!std::filesystem::is_directory(path)) return {path};
+  std::vector<std::string> files = h5_files_in(path);
+  ISOBAR_CHECK(!files.empty(), path, " holds no .h5 files");
+  return files;
+}
+
+Era5Dataset::Era5Dataset(const Era5Options& options) : dt_(options.dt) {
+  ISOBAR_CHECK(dt_ >= 1, "dt must be at least one step, not ", dt_);
+  ISOBAR_CHECK(!options.paths.empty(), "no data path is given");
+  auto budget = std::make_shared<std::atomic<std::int64_t>>(options.cache_bytes < 0 ? default_cache_bytes()
+                                                                                    : options.cache_bytes);
+  first_step_.push_back(0);
+  for (const std::string& path : options.paths)
+    for (const std::string& name : find_h5_files(path)) {
+      files_.push_back(std::make_unique<FieldFile>(name, budget));
+      first_step_.push_back(first_step_.back() + files_.back()->steps());
+    }
+
+  const FieldFile& first = *files_.front();
+  full_height_ = first.height();
+  full_width_ = first.width();
+  height_ = options.height > 0 ? options.height : full_height_;
+  width_ = options.width > 0 ? options.width : full_width_;
+  channel_names_ = !first.channel_names().empty() ? first.channel_names()
+                   : !options.channels.empty()    ? options.channels
+                                                  : default_channel_names(first.channels());
+  for (const auto& file : files_) check(*file, options);
+  const std::int64_t bytes = checked_product({channels(), height_, width_, sizeof(float)}, first.path() + ": a step");
+  ISOBAR_CHECK(static_cast<std::size_t>(bytes) <= machine_memory_bytes(), first.path(), ": a step of ", channels(),
+               " x ", height_, " x ", width_, " values is larger than the memory of this machine");
+  set_labels(options);
+
+  const auto cropped = [](std::vector<double> axis, std::int64_t length) {
+    axis.resize(std::min(axis.size(), static_cast<std::size_t>(length)));
+    return axis;
+  };
+  latitudes_ = cropped(first.latitudes(), height_);
+  longitudes_ = cropped(first.longitudes(), width_);
+  set_range(options);
+}
+
+Era5Dataset::~Era5Dataset() = default;
+Era5Dataset::Era5Dataset(Era5Dataset&&) noexcept = default;
+
+void Era5Dataset::check(const FieldFile& file, const Era5Options& options) const {
+  const FieldFile& first = *files_.front();
+  if (!options.channels.empty()) {
+    check_channel_count(file, static_cast<std::int64_t>(options.channels.size()));
+    if (!file.channel_names().empty()) check_names(file.path(), file.channel_names(), options.channels, "the config");
+  } else if (options.channel_count > 0) {
+    check_channel_count(file, options.channel_count);
+  }
+  ISOBAR_CHECK(file.channels() == first.channels(), file.path(), " has ", file.channels(), " channels, ", first.path(),
+               " has ", first.channels());
+  if (!file.channel_names().empty())
+    check_names(file.path(), file.channel_names(), channel_names_, first.path().c_str());
+  ISOBAR_CHECK(file.height() >= height_ && file.width() >= width_, file.path(), ": its grid of ", file.height(), " x ",
+               file.width(), " is smaller than the ", height_, " x ", width_, " asked for",
+               options.grid_key.empty() ? "" : " by config key " + options.grid_key);
+  ISOBAR_CHECK(file.height() == full_height_ && file.width() == full_width_, file.path(), ": its grid of ",
+               file.height(), " x ", file.width(), " differs from the ", full_height_, " x ", full_width_, " of ",
+               first.path());
+  ISOBAR_CHECK(file.latitudes() == first.latitudes() && file.longitudes() == first.longitudes(), file.path(),
+               ": its latitudes or longitudes differ from those of ", first.path());
+}
+
+// Units and time step must be one in all files that say them.
+void Era5Dataset::set_labels(const Era5Options& options) {
+  for (const auto& file : files_) {
+    const FieldLabels said{channel_names_, file->units(), file->time() ? file->time()->step_hours() : 0};
+    check_labels(said, file->path(), labels_, "the files before it");
+    complete_labels(labels_, said);
+  }
+  labels_.channel_names = !options.channels.empty() ? options.channels : files_.front()->channel_names();
+}
+
+void Era5Dataset::set_range(const Era5Options& options) {
+  range_ = options.range.value_or(StepRange{0, steps()});
+  const auto [begin, end] = range_;
+  ISOBAR_CHECK(begin >= 0, options.range_key, " [", begin, ", ", end, ") begins before the first step");
+  ISOBAR_CHECK(begin < end, options.range_key, " [", begin, ", ", end, ") is empty or reversed");
+  ISOBAR_CHECK(end <= steps(), options.range_key, " [", begin, ", ", end, ") goes beyond the ", steps(), " steps of ",
+               options.paths.front());
+}
+
+const std::string& Era5Dataset::file_name(std::size_t file) const {
+  return files_[file]->path();
+}
+
+const FieldFile& Era5Dataset::file(std::size_t file) const {
+  return *files_[file];
+}
+
+std::size_t Era5Dataset::file_of(std::int64_t step) const {
+  ISOBAR_CHECK(step >= 0 && step < steps(), "step ", step, " is beyond the ", steps(),
+               " steps of the data, whose first file is ", files_.front()->path());
+  return static_cast<std::size_t>(std::ranges::upper_bound(first_step_, step) - first_step_.begin() - 1);
+}
+
+std::vector<Segment> Era5Dataset::segments() const {
+  std::vector<Segment> result;
+  for (std::size_t f = 0; f < files_.size(); ++f) {
+    const std::int64_t begin = std::max(first_step_[f], range_[0]), end = std::min(first_step_[f + 1], range_[1]);
+    if (begin < end) result.push_back({begin, end - begin});
+  }
+  return result;
+}
+
+void Era5Dataset::read_step(std::int64_t step, float* out) const {
+  const std::size_t f = file_of(step);
+  files_[f]->read_step(step - first_step_[f], {height_, width_}, out);
+}
+
+void Era5Dataset::read_pair(std::int64_t step, float* input, float* target) const {
+  ISOBAR_CHECK(file_of(step) == file_of(step + dt_), "steps ", step, " and ", step + dt_, " are not of one file (",
+               file_name(file_of(step)), ")");
+  read_step(step, input);
+  read_step(step + dt_, target);
+}
+
+bool Era5Dataset::regular(std::int64_t first, std::int64_t last) const {
+  const std::size_t f = file_of(first);
+  const auto& time = files_[f]->time();
+  return !time || time->regular(first - first_step_[f], last - first_step_[f]);
+}
+
+std::vector<std::int64_t> Era5Dataset::holes(const Segment& segment) const {
+  const std::size_t f = file_of(segment.first);
+  std::vector<std::int64_t> result;
+  if (!files_[f]->time()) return result;
+  for (std::int64_t step : files_[f]->time()->holes()) {
+    const std::int64_t before = first_step_[f] + step;
+    if (before >= segment.first && before + 1 < segment.first + segment.count) result.push_back(before);
+  }
+  return result;
+}
+
+std::optional<double> Era5Dataset::hours_since_1970(std::int64_t step) const {
+  const std::size_t f = file_of(step);
+  const auto& time = files_[f]->time();
+  return time ? std::optional(time->hours_since_1970(step - first_step_[f])) : std::nullopt;
+}
+
+StepTime Era5Dataset::time_of(std::int64_t step) const {
+  const std::size_t f = file_of(step);
+  return files_[f]->time_of(step - first_step_[f]);
+}
+
+}  // namespace isobar

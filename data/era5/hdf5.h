@@ -1,0 +1,114 @@
+// HDF5 files as this project meets them; hdf5.cc is the one file that includes the library's header.
+//
+// The library has one global lock, so everything here may be called from any thread and runs one call at a time. What
+// should run in parallel (data/era5/field_file.h) asks only for the layout and the raw chunks, and does the rest itself.
+// Every failure is one isobar::Error that names the file; the library's own error printing is silenced.
+//
+// Files are not trusted. open() lets a child process read the structure first, since some damaged files crash the library.
+// Opening a dataset refuses what a link leads to in another file, and external and virtual datasets of which a part is
+// missing; every read is followed by a look at the length of the files, since the library reads zeros beyond the end.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace isobar::hdf5 {
+
+enum class Type : std::uint8_t { fp32, fp64, integer, text, other };
+enum class Filter : std::uint8_t { shuffle, deflate, other };
+
+// How a dataset lies in its file.
+struct Layout {
+  // other: compact, external, virtual, or with parts that were never written.
+  enum class Kind : std::uint8_t { contiguous, chunked, other } kind = Kind::other;
+  std::uint64_t offset = 0;         // contiguous: of the first byte in the file
+  std::vector<std::int64_t> chunk;  // chunked: its shape, one extent a dimension
+  std::vector<Filter> filters;      // chunked: in the order they were applied when writing
+  std::string missing_filter;       // the name of a filter that this build of the library cannot undo; else empty
+  bool native = false;              // elements are little-endian IEEE fp32, so that bytes can be used as they are
+};
+
+struct DatasetInfo {
+  std::vector<std::int64_t> shape;
+  Type type = Type::other;
+  std::string type_name;  // for messages: "32-bit float", "16-bit integer", "text", ...
+  Layout layout;
+};
+
+struct ChunkAddress {
+  std::uint64_t offset = 0, bytes = 0;  // in the file
+  std::uint32_t skipped_filters = 0;    // bit i: filter i was not applied to this chunk
+};
+
+// How File::write lays out a dataset.
+struct Storage {
+  std::vector<std::int64_t> chunk = {};  // empty: contiguous
+  bool shuffle = false;
+  bool checksum = false;  // Fletcher32
+  int deflate = 0;        // 1 (fast) to 9 (small); 0: no compression
+};
+
+class File {
+ public:
+  static File open(const std::string& path);    // read-only, without locking the file
+  static File create(const std::string& path);  // replaces what is there
+  File(File&&) noexcept;
+  File& operator=(File&&) noexcept;
+  ~File();
+
+  const std::string& path() const { return path_; }
+  // Whether there is something of this name; opening it may still fail.
+  bool has(const std::string& dataset) const;
+  std::vector<std::string> names() const;  // of what is in the root group, sorted
+  DatasetInfo info(const std::string& dataset) const;
+
+  // A box of a dataset, converted to fp32. `start` and `count` have one entry a dimension.
+  void read(const std::string& dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
+            float* out) const;
+  // A whole numeric dataset, and a whole text dataset of fixed or variable length; an error, before memory is taken, where
+  // it has more than 2^24 values or 2^28 bytes of text.
+  std::vector<double> numbers(const std::string& dataset) const;
+  std::vector<std::string> strings(const std::string& dataset) const;
+  // A text; nothing where it is no text, an error where it is a list.
+  std::optional<std::string> attribute(const std::string& dataset, const std::string& name) const;
+  // Every text of an attribute that may be a list; empty where there is none, or where it is no text.
+  std::vector<std::string> attribute_list(const std::string& dataset, const std::string& name) const;
+
+  // Raw access to a chunked dataset. Chunks are counted row-major over the grid of chunks.
+  // The addresses of all chunks; empty where there are so many that asking for them one by one (each question walks
+  // the index) would take long, and in a file with a user block, which not every version of the library adds.
+  std::vector<ChunkAddress> chunk_addresses(const std::string& dataset) const;
+  // The stored bytes of one chunk; sets `skipped_filters`.
+  std::vector<unsigned char> raw_chunk(const std::string& dataset, std::span<const std::int64_t> start,
+                                       std::uint32_t* skipped_filters) const;
+
+  // Creates a dataset and writes all of it.
+  void write(const std::string& dataset, std::span<const std::int64_t> shape, std::span<const float> values,
+             const Storage& storage = {});
+  void write(const std::string& dataset, std::span<const std::int64_t> shape, std::span<const double> values,
+             const Storage& storage = {});
+  void write(const std::string& dataset, std::span<const std::int64_t> shape, std::span<const std::int64_t> values,
+             const Storage& storage = {});
+  void write(const std::string& dataset, std::span<const std::string> values);
+  // Creates a contiguous fp32 dataset with room for `shape` and no values yet; write_box fills it piece by piece.
+  void reserve(const std::string& dataset, std::span<const std::int64_t> shape);
+  void write_box(const std::string& dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
+                 const float* values);
+  void write_attribute(const std::string& dataset, const std::string& name, const std::string& value);
+  void write_attribute(const std::string& dataset, const std::string& name, std::span<const std::string> values);
+
+  // Writes what is buffered and closes; an error is told here, not lost in the destructor.
+  void close();
+
+ private:
+  struct Handles;
+  explicit File(const std::string& path);
+  std::string path_;
+  std::unique_ptr<Handles> handles_;
+};
+
+}  // namespace isobar::hdf5

@@ -1,0 +1,148 @@
+#include "data/era5/statistics.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
+
+#include "data/npy.h"
+#include "data/parallel_tasks.h"
+#include "engine/files/atomic_file.h"
+#include "engine/files/json.h"
+#include "kernels/common/check.h"
+
+namespace isobar {
+namespace {
+
+void check_finite(const std::string& path, std::span<const double> values) {
+  for (double value : values)
+    ISOBAR_CHECK(std::isfinite(value), path, " holds ", std::isnan(value) ? "NaN" : "an infinity");
+}
+
+std::vector<double> load_one_a_channel(const std::string& path, std::int64_t channels) {
+  NpyArray array = read_npy(path);
+  const std::array<std::int64_t, 4> expected = {1, channels, 1, 1};
+  ISOBAR_CHECK(std::ranges::equal(array.shape, expected), path, " has shape ", shape_text(array.shape), "; expected ",
+               shape_text(expected));
+  check_finite(path, array.values);
+  return std::move(array.values);
+}
+
+// Count, mean and sum of squared deviations of a set of values.
+struct Moments {
+  double count = 0, mean = 0, deviations = 0;
+
+  static Moments of(std::span<const float> values) {
+    Moments m{static_cast<double>(values.size()), 0, 0};
+    for (float value : values) m.mean += static_cast<double>(value);
+    m.mean /= m.count;
+    for (float value : values)
+      m.deviations += (static_cast<double>(value) - m.mean) * (static_cast<double>(value) - m.mean);
+    return m;
+  }
+
+  void merge(const Moments& other) {
+    const double total = count + other.count, distance = other.mean - mean;
+    deviations += other.deviations + distance * distance * count * other.count / total;
+    mean += distance * other.count / total;
+    count = total;
+  }
+};
+
+std::vector<std::int64_t> all_steps(const Era5Dataset& dataset) {
+  std::vector<std::int64_t> steps;
+  for (const Segment& segment : dataset.segments())
+    for (std::int64_t i = 0; i < segment.count; ++i) steps.push_back(segment.first + i);
+  return steps;
+}
+
+}  // namespace
+
+Statistics load_statistics(const std::string& means_path, const std::string& stds_path, std::int64_t channels) {
+  Statistics statistics{load_one_a_channel(means_path, channels), load_one_a_channel(stds_path, channels),
+                        load_labels(std::filesystem::path(means_path).parent_path().string())};
+  for (std::size_t c = 0; c < statistics.stds.size(); ++c)
+    ISOBAR_CHECK(statistics.stds[c] > 0, stds_path, ": the standard deviation of channel ", c, " is ",
+                 statistics.stds[c], "; it must be positive");
+  return statistics;
+}
+
+std::optional<FieldLabels> load_labels(const std::string& folder) {
+  const std::filesystem::path file = std::filesystem::path(folder) / "stats.json";
+  if (!std::filesystem::exists(file)) return std::nullopt;
+  return labels_from_json(read_json<nlohmann::json>(file), file.string());
+}
+
+std::vector<double> load_time_means(const std::string& path, std::int64_t channels, std::int64_t height,
+                                    std::int64_t width) {
+  const NpyArray array = read_npy(path);
+  const auto& shape = array.shape;
+  ISOBAR_CHECK(shape.size() == 4 && shape[0] == 1 && shape[1] == channels && shape[2] >= height && shape[3] >= width,
+               path, " has shape ", shape_text(shape), "; expected (1, ", channels, ", ", height, ", ", width,
+               ") or a larger grid");
+  std::vector<double> cropped;
+  for (std::int64_t row = 0; row < channels * shape[2]; ++row) {
+    if (row % shape[2] >= height) continue;
+    const auto begin = array.values.begin() + static_cast<std::ptrdiff_t>(row * shape[3]);
+    cropped.insert(cropped.end(), begin, begin + static_cast<std::ptrdiff_t>(width));
+  }
+  check_finite(path, cropped);
+  return cropped;
+}
+
+ComputedStatistics compute_statistics(const Era5Dataset& dataset, int threads, std::int64_t window_bytes) {
+  const std::vector<std::int64_t> steps = all_steps(dataset);
+  const std::int64_t total = static_cast<std::int64_t>(steps.size()), channels = dataset.channels();
+  const std::int64_t values = dataset.values(), pixels = values / channels;
+  const std::int64_t window =
+      std::clamp<std::int64_t>(window_bytes / (values * static_cast<std::int64_t>(sizeof(float))), 1, total);
+  std::vector<float> fields(static_cast<std::size_t>(window * values));
+  std::vector<Moments> moments(static_cast<std::size_t>(window * channels)), merged(static_cast<std::size_t>(channels));
+  std::vector<double> sums(static_cast<std::size_t>(values));
+
+  for (std::int64_t first = 0; first < total; first += window) {
+    const std::int64_t count = std::min(window, total - first);
+    parallel_tasks(count, threads, [&](std::int64_t i) {
+      float* field = fields.data() + i * values;
+      dataset.read_step(steps[static_cast<std::size_t>(first + i)], field);
+      for (std::int64_t c = 0; c < channels; ++c)
+        moments[static_cast<std::size_t>(i * channels + c)] =
+            Moments::of({field + c * pixels, static_cast<std::size_t>(pixels)});
+    });
+    for (std::int64_t i = 0; i < count * channels; ++i)
+      merged[static_cast<std::size_t>(i % channels)].merge(moments[static_cast<std::size_t>(i)]);
+    parallel_tasks(channels, threads, [&](std::int64_t c) {
+      for (std::int64_t i = 0; i < count; ++i)
+        for (std::int64_t p = c * pixels; p < (c + 1) * pixels; ++p)
+          sums[static_cast<std::size_t>(p)] += static_cast<double>(fields[static_cast<std::size_t>(i * values + p)]);
+    });
+  }
+
+  ComputedStatistics result;
+  result.labels = dataset.labels();
+  for (const Moments& m : merged) {
+    result.means.push_back(m.mean);
+    result.stds.push_back(std::sqrt(m.deviations / m.count));
+  }
+  for (double& sum : sums) sum /= static_cast<double>(total);
+  result.time_means = std::move(sums);
+  return result;
+}
+
+void write_statistics(const ComputedStatistics& statistics, std::int64_t height, std::int64_t width,
+                      const std::string& folder) {
+  const std::filesystem::path base(folder);
+  std::filesystem::create_directories(base);
+  const auto channels = static_cast<std::int64_t>(statistics.means.size());
+  const std::array<std::int64_t, 4> one_a_channel = {1, channels, 1, 1}, grid = {1, channels, height, width};
+  write_npy(base / "global_means.npy", one_a_channel, std::span<const double>(statistics.means));
+  write_npy(base / "global_stds.npy", one_a_channel, std::span<const double>(statistics.stds));
+  write_npy(base / "time_means.npy", grid, std::span<const double>(statistics.time_means));
+  write_file_atomically(base / "stats.json", to_json(statistics.labels.value_or(FieldLabels())).dump(2) + "\n");
+}
+
+}  // namespace isobar

@@ -1,0 +1,308 @@
+#include "data/maps/map_image.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "data/maps/colormap.h"
+#include "data/maps/stroke_font.h"
+#include "kernels/common/check.h"
+
+namespace isobar {
+namespace {
+
+constexpr Rgb kInk{38, 38, 38};
+constexpr Rgb kFrame{90, 90, 90};
+constexpr Rgb kGraticule{0, 0, 0};
+constexpr double kGraticuleShare = 0.22;
+constexpr Rgb kMissing{160, 160, 160};
+constexpr int kTicks = 8;  // at most, on a colour bar
+
+using ColourMap = Rgb (*)(double share);
+
+struct Rectangle {
+  int x, y, width, height;
+};
+
+struct Range {
+  double low, high;
+};
+
+// The colours of a panel: which, and of which values.
+struct Scale {
+  ColourMap colours;
+  Range range;
+
+  Rgb colour(double value) const {
+    if (!std::isfinite(value)) return kMissing;
+    return colours((value - range.low) / (range.high - range.low));
+  }
+};
+
+void check(const Field& field) {
+  ISOBAR_CHECK(field.height > 0 && field.width > 0 &&
+                   field.values.size() == static_cast<std::size_t>(field.height) * field.width,
+               "a map of ", field.height, " x ", field.width, " cells got ", field.values.size(), " values");
+}
+
+std::optional<Range> finite_range(const Field& field) {
+  std::optional<Range> range;
+  for (const double value : field.values) {
+    if (!std::isfinite(value)) continue;
+    if (!range) range = Range{value, value};
+    range = Range{std::min(range->low, value), std::max(range->high, value)};
+  }
+  return range;
+}
+
+// A range that colours can be spread over, also where a field is constant or has no finite value.
+Range colour_range(std::optional<Range> range) {
+  const Range known = range.value_or(Range{0, 0});
+  const double least = 1e-6 * std::max(std::abs(known.low), std::abs(known.high)) + 1e-30;
+  if (known.high - known.low >= least) return known;
+  return {known.low - 0.5, known.high + 0.5};
+}
+
+Range error_range(const Field& error) {
+  std::vector<double> magnitudes;
+  for (const double value : error.values) {
+    if (std::isfinite(value)) magnitudes.push_back(std::abs(value));
+  }
+  if (magnitudes.empty()) return {-1, 1};
+  const auto most = magnitudes.begin() + static_cast<std::ptrdiff_t>(0.99 * static_cast<double>(magnitudes.size() - 1));
+  std::nth_element(magnitudes.begin(), most, magnitudes.end());
+  const double reach = *most > 0 ? *most : 1;
+  return {-reach, reach};
+}
+
+double root_mean_square(const Field& field) {
+  double sum = 0;
+  for (const double value : field.values) sum += value * value;
+  return std::sqrt(sum / static_cast<double>(field.values.size()));
+}
+
+void fill(Image& image, const Rectangle& area, Rgb colour) {
+  for (int y = area.y; y < area.y + area.height; ++y) {
+    for (int x = area.x; x < area.x + area.width; ++x) image.at(x, y) = colour;
+  }
+}
+
+void draw_frame(Image& image, const Rectangle& inside) {
+  const auto [x, y, width, height] = inside;
+  fill(image, {x - 1, y - 1, width + 2, 1}, kFrame);
+  fill(image, {x - 1, y + height, width + 2, 1}, kFrame);
+  fill(image, {x - 1, y, 1, height}, kFrame);
+  fill(image, {x + width, y, 1, height}, kFrame);
+}
+
+// The cells [first, end) of `cells` that pixel `pixel` of `pixels` shows: at least one.
+std::pair<int, int> cells_of(int pixel, int pixels, int cells) {
+  const auto boundary = [&](int p) { return static_cast<int>(static_cast<std::int64_t>(p) * cells / pixels); };
+  const int first = boundary(pixel);
+  return {first, std::max(boundary(pixel + 1), first + 1)};
+}
+
+double mean_of_cells(const Field& field, std::pair<int, int> rows, std::pair<int, int> columns) {
+  double sum = 0;
+  for (int row = rows.first; row < rows.second; ++row) {
+    for (int column = columns.first; column < columns.second; ++column) {
+      sum += field.values[static_cast<std::size_t>(row) * field.width + column];
+    }
+  }
+  return sum / ((rows.second - rows.first) * (columns.second - columns.first));
+}
+
+void draw_field(Image& image, const Rectangle& area, const Field& field, const Scale& scale, bool upside_down) {
+  for (int y = 0; y < area.height; ++y) {
+    const auto rows = cells_of(upside_down ? area.height - 1 - y : y, area.height, field.height);
+    for (int x = 0; x < area.width; ++x) {
+      const double value = mean_of_cells(field, rows, cells_of(x, area.width, field.width));
+      image.at(area.x + x, area.y + y) = scale.colour(value);
+    }
+  }
+  draw_frame(image, area);
+}
+
+std::string number(double value, int decimals) {
+  char buffer[48];
+  std::snprintf(buffer, sizeof buffer, "%.*f", decimals, value + 0.0);
+  return buffer;
+}
+
+// Enough decimals to tell `parts` parts of a range from each other.
+int decimals_for(double step) {
+  return std::clamp(static_cast<int>(std::ceil(-std::log10(step) - 1e-9)), 0, 9);
+}
+
+// Multiples of 1, 2, 2.5 or 5 times a power of ten within a range, `count` of them at most.
+struct Ticks {
+  std::vector<double> values;
+  int decimals;
+};
+Ticks round_ticks(Range range, int count) {
+  const double rough = (range.high - range.low) / count;
+  const double power = std::pow(10, std::floor(std::log10(rough)));
+  double step = 10 * power;
+  int decimals = decimals_for(step);
+  for (const double digit : {5.0, 2.5, 2.0, 1.0}) {
+    if (digit * power < rough) break;
+    step = digit * power;
+    decimals = decimals_for(digit == 2.5 ? power / 10 : power);
+  }
+  Ticks ticks{{}, decimals};
+  for (double i = std::ceil(range.low / step - 1e-9); i * step <= range.high + 1e-9 * step; ++i) {
+    ticks.values.push_back(i * step);
+  }
+  return ticks;
+}
+
+void draw_colour_bar(Image& image, const Rectangle& area, const Scale& scale) {
+  const double span = scale.range.high - scale.range.low;
+  for (int x = 0; x < area.width; ++x) {
+    fill(image, {area.x + x, area.y, 1, area.height}, scale.colours((x + 0.5) / area.width));
+  }
+  draw_frame(image, area);
+  const Ticks ticks = round_ticks(scale.range, kTicks);
+  for (const double value : ticks.values) {
+    const int x = area.x + static_cast<int>(std::lround((value - scale.range.low) / span * (area.width - 1)));
+    fill(image, {x, area.y + area.height, 1, 5}, kFrame);
+    draw_text(image, x + 0.5, area.y + area.height + 18, number(value, ticks.decimals),
+              {.size = 9.5, .colour = kInk, .align = Align::centre});
+  }
+}
+
+// Where a coordinate lies on an axis of cell centres, as a share of the axis; nothing where it lies outside or the axis
+// is not monotonic.
+std::optional<double> place_on(std::span<const float> axis, double coordinate) {
+  for (std::size_t i = 1; i < axis.size(); ++i) {
+    const double a = axis[i - 1], b = axis[i];
+    if (a == b || (b > a) != (axis.back() > axis.front())) return std::nullopt;
+    const double t = (coordinate - a) / (b - a);
+    if (t >= 0 && t <= 1) return (static_cast<double>(i) - 0.5 + t) / static_cast<double>(axis.size());
+  }
+  return std::nullopt;
+}
+
+struct GridLine {
+  double share;  // of the axis
+  std::string label;
+};
+
+// Lines at round degrees, about five of them.
+std::vector<GridLine> grid_lines(std::span<const float> axis, std::string (*label)(double degrees)) {
+  std::vector<GridLine> lines;
+  if (axis.size() < 2) return lines;
+  const auto [low, high] = std::minmax(axis.front(), axis.back());
+  double step = 90;
+  for (const double finer : {60, 30, 20, 15, 10, 5, 2, 1}) {
+    if ((high - low) / finer <= 6.5) step = finer;
+  }
+  for (double i = std::ceil(low / step); i * step <= high; ++i) {
+    if (const std::optional<double> share = place_on(axis, i * step)) lines.push_back({*share, label(i * step)});
+  }
+  return lines;
+}
+
+std::string latitude_label(double degrees) {
+  return number(std::abs(degrees), 0) + "\u00b0" + (degrees > 0 ? "N" : degrees < 0 ? "S" : "");
+}
+
+std::string longitude_label(double degrees) {
+  const double east = std::remainder(degrees, 360);  // -180 .. 180
+  const bool neither = east == 0 || std::abs(east) == 180;
+  return number(std::abs(east), 0) + "\u00b0" + (neither ? "" : east > 0 ? "E" : "W");
+}
+
+void draw_graticule(Image& image, const Rectangle& area, const MapLabels& labels, bool with_latitudes) {
+  const TextStyle style{.size = 8.5, .colour = kFrame, .align = Align::centre};
+  for (const auto& [share, label] : grid_lines(labels.lon, longitude_label)) {
+    const int x = area.x + std::min(static_cast<int>(share * area.width), area.width - 1);
+    for (int y = area.y; y < area.y + area.height; ++y) blend(image.at(x, y), kGraticule, kGraticuleShare);
+    draw_text(image, x + 0.5, area.y + area.height + 14, label, style);
+  }
+  const bool upwards = !labels.lat.empty() && labels.lat.front() < labels.lat.back();
+  for (const auto& [share, label] : grid_lines(labels.lat, latitude_label)) {
+    const double from_top = upwards ? 1 - share : share;
+    const int y = area.y + std::min(static_cast<int>(from_top * area.height), area.height - 1);
+    for (int x = area.x; x < area.x + area.width; ++x) blend(image.at(x, y), kGraticule, kGraticuleShare);
+    TextStyle right = style;
+    right.align = Align::right;
+    if (with_latitudes) draw_text(image, area.x - 6, y + 4.5, label, right);
+  }
+}
+
+}  // namespace
+
+Image target_and_prediction(const Field& target, const Field& prediction) {
+  check(target);
+  check(prediction);
+  constexpr int kPanel = 560, kMargin = 26, kTop = 84, kTallest = 400;
+  Image image(1200, 600);
+  const Scale scale{turbo, colour_range(finite_range(target))};
+  const int height = std::clamp(kPanel * target.height / target.width, 60, kTallest);
+  const int top = kTop + (kTallest - height) / 2;
+  const TextStyle title{.size = 18, .weight = 1.2, .colour = kInk, .align = Align::centre};
+  const auto draw_panel = [&](int x, const char* name, const Field& field) {
+    draw_text(image, x + kPanel / 2.0, top - 18, name, title);
+    draw_field(image, {x, top, kPanel, height}, field, scale, false);
+  };
+  draw_panel(kMargin, "ERA5 target", target);
+  draw_panel(image.width - kMargin - kPanel, "ViT prediction", prediction);
+  draw_colour_bar(image, {300, top + height + 34, 600, 16}, scale);
+  return image;
+}
+
+Image target_forecast_error(const Field& target, const Field& forecast, const MapLabels& labels) {
+  check(target);
+  check(forecast);
+  ISOBAR_CHECK(target.height == forecast.height && target.width == forecast.width, "a map of ", labels.variable,
+               " compares a target of ", target.height, " x ", target.width, " with a forecast of ", forecast.height,
+               " x ", forecast.width);
+  ISOBAR_CHECK(labels.lat.empty() || labels.lat.size() == static_cast<std::size_t>(target.height), "a map of ",
+               target.height, " rows got ", labels.lat.size(), " latitudes");
+  ISOBAR_CHECK(labels.lon.empty() || labels.lon.size() == static_cast<std::size_t>(target.width), "a map of ",
+               target.width, " columns got ", labels.lon.size(), " longitudes");
+
+  std::vector<float> differences(target.values.size());
+  std::transform(forecast.values.begin(), forecast.values.end(), target.values.begin(), differences.begin(),
+                 [](float f, float t) { return f - t; });
+  const Field error{target.height, target.width, differences};
+
+  constexpr int kPanel = 480, kLeft = 56, kGap = 34, kRight = 30, kTop = 92;
+  const int height = std::clamp(kPanel * target.height / target.width, 120, kPanel);
+  const int bar_top = kTop + height + 30;
+  Image image(kLeft + 3 * kPanel + 2 * kGap + kRight, bar_top + 46);
+
+  const std::string unit = labels.unit.empty() ? "" : " (" + labels.unit + ")";
+  draw_text(image, kLeft, 34, labels.variable + unit + (labels.lead_time.empty() ? "" : ",  " + labels.lead_time),
+            {.size = 17, .weight = 1.25, .colour = kInk});
+
+  const bool upside_down = !labels.lat.empty() && labels.lat.front() < labels.lat.back();
+  const auto draw_panel = [&](int position, const char* name, const Field& field, const Scale& scale,
+                              const std::string& remark) {
+    const int x = kLeft + position * (kPanel + kGap);
+    draw_text(image, x, kTop - 14, name, {.size = 13, .colour = kInk});
+    draw_field(image, {x, kTop, kPanel, height}, field, scale, upside_down);
+    draw_graticule(image, {x, kTop, kPanel, height}, labels, position == 0);
+    draw_colour_bar(image, {x, bar_top, kPanel, 12}, scale);
+    const Range extremes = finite_range(field).value_or(Range{NAN, NAN});
+    const int decimals = decimals_for((scale.range.high - scale.range.low) / 100);
+    draw_text(image, x + kPanel, kTop - 14,
+              "min " + number(extremes.low, decimals) + "   max " + number(extremes.high, decimals) + remark,
+              {.size = 10, .colour = kFrame, .align = Align::right});
+  };
+  const Scale shared{turbo, colour_range(finite_range(target))};
+  const Scale diverging{blue_white_red, error_range(error)};
+  const double rms = root_mean_square(error);
+  const int decimals = decimals_for((diverging.range.high - diverging.range.low) / 100);
+  draw_panel(0, "target", target, shared, "");
+  draw_panel(1, "forecast", forecast, shared, "");
+  draw_panel(2, "error: forecast - target", error, diverging, "   rms " + number(rms, decimals));
+  return image;
+}
+
+}  // namespace isobar

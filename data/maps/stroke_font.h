@@ -1,0 +1,29 @@
+// Text in pictures: a small font of strokes (lines and curves), drawn with smooth edges at any size.
+// ASCII 32-126 and the degree sign; anything else is drawn as '?'. Text is UTF-8.
+#pragma once
+
+#include <string_view>
+
+#include "data/maps/png.h"
+
+namespace isobar {
+
+enum class Align { left, centre, right };
+
+struct TextStyle {
+  double size = 12;   // height of a capital, in pixels
+  double weight = 1;  // 1: regular, 1.6: bold
+  Rgb colour = {32, 32, 32};
+  Align align = Align::left;
+};
+
+// Width in pixels, without the space after the last letter.
+double text_width(std::string_view text, const TextStyle& style);
+
+// Draws on the baseline y, at x as the style's alignment says. What lies outside the picture is cut off.
+void draw_text(Image& image, double x, double y, std::string_view text, const TextStyle& style);
+
+// Mixes a colour into a pixel: 0 leaves it, 1 replaces it.
+void blend(Rgb& pixel, Rgb colour, double share);
+
+}  // namespace isobar

@@ -9,7 +9,7 @@
 //   FAULT_NEW_LOG=FILE  gets the number of allocations when the program ends
 //
 // What libc does for itself (the writes of stdio, the mmap of malloc) is not seen, nor are the standard streams.
-// tests/fault_resume.py, tests/install.py and tests/train_test.cc use it.
+// tests/apps/fault_resume.py, tests/apps/install.py and tests/apps/train_test.cc use it.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,0 +1,239 @@
+// isobar-bench, run as a process on tiny shapes: what it prints, which ops it knows, and how it refuses.
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/harness/temporary_folder.h"
+#include "tests/harness/testing.h"
+
+namespace isobar::testing {
+namespace {
+
+struct Outcome {
+  int status = 0;
+  std::string out, err;
+};
+
+std::string contents(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// Runs `isobar-bench ARGUMENTS` on two threads and as briefly as it can, without any GPU in sight.
+Outcome bench(const std::string& arguments, const std::string& environment = "") {
+  const TemporaryFolder folder;
+  const std::string command = environment + " CUDA_VISIBLE_DEVICES= " ISOBAR_BENCH_BINARY " --threads 2 --seconds 0 " +
+                              arguments + " >" + (folder / "out").string() + " 2>" + (folder / "err").string();
+  const int status = std::system(command.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(folder / "out"), contents(folder / "err")};
+}
+
+// The kernels that the headers of kernels/ declare, and the training step.
+std::set<std::string> expected_ops() {
+  const std::regex declaration("ISOBAR_KERNEL\\((\\w+), \\w+\\)");
+  std::set<std::string> names{"train_step"};
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(ISOBAR_SOURCE_DIR "/kernels")) {
+    if (entry.path().extension() != ".h") continue;
+    const std::string text = contents(entry.path());
+    for (std::sregex_iterator match(text.begin(), text.end(), declaration), end; match != end; ++match)
+      names.insert((*match)[1]);
+  }
+  return names;
+}
+
+void check_result(const nlohmann::json& line, const std::string& op, const std::string& baseline) {
+  INFO(line.dump());
+  std::set<std::string> keys;
+  for (const auto& [key, value] : line.items()) keys.insert(key);
+  CHECK(keys == std::set<std::string>{"op",
+                                      "shape",
+                                      "dtype",
+                                      "device",
+                                      "microseconds",
+                                      "gbytes_per_second",
+                                      "tflops",
+                                      "percent_of_floor",
+                                      "baseline",
+                                      "ratio_to_baseline",
+                                      "microseconds_min",
+                                      "microseconds_max",
+                                      "calls",
+                                      "warning",
+                                      "cpu",
+                                      "instruction_set",
+                                      "threads",
+                                      "commit",
+                                      "peak_gbytes_per_second",
+                                      "peak_tflops",
+                                      "peak_tflops_source"});
+  CHECK(line["op"] == op);
+  CHECK(line["device"] == "cpu");
+  CHECK(line["microseconds"].get<double>() > 0);
+  CHECK(line["microseconds_min"].get<double>() <= line["microseconds"].get<double>());
+  CHECK(line["microseconds_max"].get<double>() >= line["microseconds"].get<double>());
+  CHECK(line["calls"] == 3);
+  CHECK(line["cpu"].get<std::string>() != "");
+  CHECK(line["threads"] == 2);
+  CHECK(line["commit"].get<std::string>() != "");
+  CHECK(line["peak_gbytes_per_second"].get<double>() > 0);
+  CHECK(line["peak_tflops"].get<double>() > 0);
+  CHECK(line["gbytes_per_second"].get<double>() > 0);
+  CHECK(line["tflops"].get<double>() >= 0);
+  CHECK(line["percent_of_floor"].get<double>() > 0);
+  if (baseline.empty()) {
+    CHECK(line["baseline"].is_null());
+    CHECK(line["ratio_to_baseline"].is_null());
+  } else {
+    CHECK(line["baseline"] == baseline);
+    CHECK(line["ratio_to_baseline"].get<double>() > 0);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("isobar-bench lists every kernel") {
+  const Outcome outcome = bench("--list");
+  REQUIRE(outcome.status == 0);
+  std::set<std::string> listed;
+  for (const std::string& line : lines_of(outcome.out)) listed.insert(line.substr(0, line.find(' ')));
+  CHECK(expected_ops() == listed);
+}
+
+TEST_CASE("isobar-bench times every op and writes the documented JSON") {
+  const Outcome outcome = bench("--json --small --baseline memcpy");
+  INFO(outcome.err);
+  REQUIRE(outcome.status == 0);
+  std::set<std::string> timed;
+  for (const std::string& text : lines_of(outcome.out)) {
+    const nlohmann::json line = nlohmann::json::parse(text);
+    check_result(line, line["op"], "memcpy");
+    timed.insert(line["op"].get<std::string>());
+  }
+  CHECK(expected_ops() == timed);
+}
+
+TEST_CASE("isobar-bench doubts what is quicker than its floor, and what varies") {
+  const Outcome outcome = bench("--json --small");
+  INFO(outcome.err);
+  REQUIRE(outcome.status == 0);
+  std::size_t doubted = 0;
+  for (const std::string& text : lines_of(outcome.out)) {
+    const nlohmann::json line = nlohmann::json::parse(text);
+    INFO(text);
+    const bool above = line["percent_of_floor"].get<double>() > 100;
+    const bool varies = line["microseconds"].get<double>() > 1.25 * line["microseconds_min"].get<double>();
+    const std::string warning = line["warning"].is_null() ? "" : line["warning"].get<std::string>();
+    CHECK((warning.find("quicker than its floor") != std::string::npos) == above);
+    CHECK((warning.find("noisy") != std::string::npos) == varies);
+    if (above || varies) ++doubted;
+  }
+  CHECK(lines_of(outcome.err).size() == doubted);
+}
+
+TEST_CASE("isobar-bench measures bf16 without AMX where ISOBAR_MAX_ISA says so") {
+  const Outcome outcome = bench("--json --small --op gemm --dtype bf16", "ISOBAR_MAX_ISA=avx512");
+  INFO(outcome.err);
+  REQUIRE(outcome.status == 0);
+  const nlohmann::json line = nlohmann::json::parse(outcome.out);
+  CHECK_THAT(line["instruction_set"].get<std::string>(), !ContainsSubstring("amx"));
+  CHECK_THAT(line["peak_tflops_source"].get<std::string>(), !ContainsSubstring("AMX"));
+}
+
+TEST_CASE("isobar-bench sweeps over sizes") {
+  const Outcome doubling = bench("--json --op gemm --op column_sum --shape 5x7x9 --shape 7x33 --sweep m=4:17");
+  CHECK(doubling.status == 1);
+  CHECK_THAT(doubling.err, ContainsSubstring("op column_sum has no size \"m\"; it has rows cols"));
+  const auto shapes = [](const Outcome& outcome) {
+    std::vector<std::string> found;
+    for (const std::string& text : lines_of(outcome.out)) found.push_back(nlohmann::json::parse(text)["shape"]);
+    return found;
+  };
+  CHECK(shapes(bench("--json --op gemm --shape 5x7x9 --sweep m=4:17")) ==
+        std::vector<std::string>{"4x7x9", "8x7x9", "16x7x9"});
+  CHECK(shapes(bench("--json --op attention_fwd --shape 1x2x17x17x8 --sweep q_tokens,kv_tokens=3,5")) ==
+        std::vector<std::string>{"1x2x3x3x8", "1x2x5x5x8"});
+}
+
+TEST_CASE("isobar-bench knows 16-bit types and other baselines") {
+  const Outcome bf16 = bench("--op layernorm_fwd --op gemm --shape 7x33 --shape 5x7x9 --dtype bf16 --json");
+  INFO(bf16.err);
+  REQUIRE(bf16.status == 0);
+  const std::vector<std::string> lines = lines_of(bf16.out);
+  REQUIRE(lines.size() == 2);
+  check_result(nlohmann::json::parse(lines[0]), "layernorm_fwd", "");
+  CHECK(nlohmann::json::parse(lines[1])["shape"] == "5x7x9");
+  CHECK(nlohmann::json::parse(lines[1])["dtype"] == "bf16");
+
+  const Outcome dnnl = bench("--op gemm --shape 5x7x9 --baseline dnnl");
+  CHECK(dnnl.status == 0);
+  CHECK_THAT(dnnl.out, ContainsSubstring("TFLOP/s"));
+  CHECK_THAT(dnnl.out, ContainsSubstring("of dnnl"));
+  CHECK(bench("--op attention_fwd --shape 1x2x17x17x8 --baseline gemm").status == 0);
+}
+
+TEST_CASE("isobar-bench times oneDNN beside every op that it has") {
+  const std::string ops =
+      "--json --small --baseline onednn --op gemm --op gelu_fwd --op gelu_bwd --op layernorm_fwd "
+      "--op layernorm_bwd";
+  const std::string dtype = GENERATE("fp32", "bf16");
+  const Outcome outcome = bench(ops + " --dtype " + dtype);
+  INFO(outcome.err);
+  if (outcome.err.find("CPUs with AVX-512 only") != std::string::npos) return;
+  REQUIRE(outcome.status == 0);
+  CHECK(lines_of(outcome.out).size() == 5);
+  for (const std::string& text : lines_of(outcome.out)) {
+    const nlohmann::json line = nlohmann::json::parse(text);
+    check_result(line, line["op"], "onednn");
+  }
+}
+
+TEST_CASE("isobar-bench refuses with one line") {
+  const auto [arguments, words] = GENERATE(table<std::string, std::string>({
+      {"--op gelu", "no op \"gelu\""},
+      {"--op gemm --shape 5x7", "needs 3 numbers (m n k)"},
+      {"--op gemm --shape 5x7x-9", "not a list of positive numbers"},
+      {"--op gemm --shape 5x0x9", "not a list of positive numbers"},
+      {"--op gemm --shape 5xx9", "not a list of positive numbers"},
+      {"--op fill --shape ''", "not a list of positive numbers"},
+      {"--shape 5x7x9", "1 --shape for 0 --op"},
+      {"--op gemm --dtype fp64", "no dtype \"fp64\""},
+      {"--op grad_norm --dtype bf16", "op grad_norm has no dtype bf16"},
+      {"--op gemm --device tpu", "no device \"tpu\""},
+      {"--op gemm --device cuda", "the device cuda is not available"},
+      {"--op gemm --baseline torch", "no baseline \"torch\"; it has memcpy, dnnl"},
+      {"--op gemm --shape 5x7x9 --dtype bf16 --baseline dnnl", "baseline dnnl"},
+      {"--op patchify --shape 1x3x5x6x2", "cannot be cut into patches of 2 x 2"},
+      {"--op attention_fwd --shape 1x2x17x17x7", "head_size that is a multiple of 8"},
+      {"--op gemm --sweep m", "the sweep \"m\" is none"},
+      {"--op gemm --sweep m=0:4", "the sweep \"m=0:4\" is none"},
+      {"--op gemm --sweep m=8:4", "ends before it begins"},
+      {"--op gelu_fwd --dtype fp16 --baseline onednn", "baseline onednn"},
+      {"--colour", "--colour"},
+  }));
+  INFO(arguments);
+  const Outcome outcome = bench(arguments);
+  CHECK(outcome.status == 1);
+  CHECK(outcome.err.rfind("isobar-bench: ", 0) == 0);
+  CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
+  CHECK_THAT(outcome.err, ContainsSubstring(words));
+}
+
+}  // namespace isobar::testing

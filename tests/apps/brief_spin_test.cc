@@ -1,0 +1,65 @@
+// How the threads of every program wait (kernels/cpu/brief_spin.cc), read off what libgomp says about itself.
+#include <unistd.h>
+
+#include <climits>
+#include <cstdio>
+#include <string>
+
+#include "kernels/common/check.h"
+#include "tests/harness/testing.h"
+
+namespace isobar::testing {
+namespace {
+
+// What a command prints, errors included.
+std::string output_of(const std::string& command) {
+  FILE* pipe = popen(("{ " + command + "; } 2>&1").c_str(), "r");
+  ISOBAR_CHECK(pipe != nullptr, "cannot run ", command);
+  std::string text;
+  char buffer[4096];
+  for (std::size_t size; (size = fread(buffer, 1, sizeof buffer, pipe)) > 0;) text.append(buffer, size);
+  pclose(pipe);
+  return text;
+}
+
+// How often threads of `program` spin before they sleep, as libgomp prints it, where `setting` is all the user says.
+std::string spins_of(const std::string& program, const std::string& setting = "") {
+  const std::string text =
+      output_of("env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT OMP_DISPLAY_ENV=verbose " + setting + " " + program);
+  const std::string name = "GOMP_SPINCOUNT = '";
+  const std::size_t at = text.find(name);
+  INFO(text);
+  REQUIRE(at != std::string::npos);
+  const std::size_t begin = at + name.size();
+  return text.substr(begin, text.find('\'', begin) - begin);
+}
+
+std::string this_program() {
+  char path[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+  ISOBAR_CHECK(length > 0, "/proc/self/exe cannot be read");
+  return {path, static_cast<std::size_t>(length)};
+}
+
+}  // namespace
+
+TEST_CASE("threads that wait spin briefly in every program, without the user setting anything") {
+  CHECK(spins_of(ISOBAR_BINARY " --version") == "20000");
+  CHECK(spins_of(ISOBAR_BENCH_BINARY " --list") == "20000");
+  CHECK(spins_of(this_program() + " --list-tests") == "20000");
+}
+
+TEST_CASE("how threads wait is the user's choice where there is one") {
+  CHECK(spins_of(ISOBAR_BINARY " --version", "GOMP_SPINCOUNT=5") == "5");
+  CHECK(spins_of(ISOBAR_BINARY " --version", "OMP_WAIT_POLICY=active") != "20000");
+  CHECK(spins_of(ISOBAR_BINARY " --version", "OMP_WAIT_POLICY=passive") == "0");
+}
+
+TEST_CASE("a program that starts itself once more keeps its arguments, environment and streams") {
+  const std::string clean = "env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT ";
+  CHECK(output_of(clean + ISOBAR_BINARY " train --config 'a  b'").find("a  b") != std::string::npos);
+  CHECK(output_of(clean + "ISOBAR_MAX_ISA=generic " ISOBAR_BINARY " info").find("generic") != std::string::npos);
+  CHECK(output_of(clean + "sh -c 'exec 3>&1; " ISOBAR_BINARY " --version >&3'").find("isobar ") == 0);
+}
+
+}  // namespace isobar::testing

@@ -1,0 +1,204 @@
+// The command itself, run as a process: exit statuses, one line on stderr, flags and what a run leaves behind.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "engine/files/atomic_file.h"
+#include "tests/harness/testing.h"
+
+using isobar::read_file;
+using isobar::testing::ContainsSubstring;
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+// A folder of its own, removed in the end.
+class Scratch {
+ public:
+  Scratch() {
+    static int count = 0;
+    path_ = fs::temp_directory_path() / ("isobar_cli_test_" + std::to_string(getpid()) + "_" + std::to_string(count++));
+    fs::remove_all(path_);
+    fs::create_directories(path_);
+  }
+  ~Scratch() { fs::remove_all(path_); }
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  fs::path path_;
+};
+
+struct Outcome {
+  int status = 0;
+  std::string out, err;
+};
+
+// Runs `isobar ARGUMENTS` in the shell, with `environment` before it.
+Outcome isobar_command(const std::string& arguments, const std::string& environment = "") {
+  const Scratch scratch;
+  const std::string command =
+      environment + " " + ISOBAR_BINARY + " " + arguments + " >" + scratch / "out" + " 2>" + scratch / "err";
+  const int status = std::system(command.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(scratch / "out"), read_file(scratch / "err")};
+}
+
+void check_error(const Outcome& outcome, const std::string& words) {
+  CHECK(outcome.status == 1);
+  CHECK(outcome.err.starts_with("isobar: "));
+  CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
+  CHECK_THAT(outcome.err, ContainsSubstring(words));
+}
+
+}  // namespace
+
+TEST_CASE("a wrong command line is one line on stderr and status 1") {
+  const auto [arguments, words] = GENERATE(table<std::string, std::string>({
+      {"data", "subcommand"},
+      {"trian --data d", "no subcommand trian; did you mean train?"},
+      {"train --colour blue", "--colour (see isobar train --help)"},
+      {"train --confg tiny", "no flag --confg; did you mean --config?"},
+      {"train --run_dri=x --config tiny", "no flag --run-dri; did you mean --run-dir?"},
+      {"train --config tiny more", "no use for the argument more"},
+      {"train --lr 1e-3", "no flag --lr; did you mean --set lr=VALUE?"},
+      {"train --epochs 3", "no flag --epochs; did you mean --set num_iters=VALUE?"},
+      {"forecast --wieghts w --data d", "no flag --wieghts; did you mean --weights?"},
+      {"mesh --lr 3", "no flag --lr (see isobar mesh --help)"},
+      {"train --threads many", "--threads"},
+      {"train --threads -1", "--threads"},
+      {"train --device tpu", "tpu"},
+      {"train --resume --overwrite", "--resume"},
+      {"train --ranks 2", "--ranks 2"},
+      {"train --tensor_parallel 2", "--tensor-parallel 2"},
+      {"train --config tyny", "did you mean tiny?"},
+      {"train --config none.json", "none.json"},
+      {"train --set embed_dmi=8", "did you mean embed_dim?"},
+      {"train --set depth", "KEY=VALUE"},
+      {"train --set depth=two", "config key depth in --set must be an integer"},
+      {"train --set=dtype=fp64 --amp_mode bf16", "config key amp_mode in --amp-mode"},
+      {"train --num_iters 0", "config key num_iters in --num-iters"},
+      {"train --data /nowhere", "--data /nowhere"},
+      {"train --data /dev", "--data /dev holds neither train/ and valid/, as the tutorial's data, nor .h5 files"},
+      {"train --yaml_config /none.yaml", "/none.yaml"},
+      {"train --run-dir /dev/null --config tiny", "/dev/null"},
+      {"forecast", "--weights"},
+      {"forecast --weights w --data d --steps 0", "--steps"},
+      {"forecast --weights w --data d", "--start"},
+      {"forecast --weights w --data d --start 1", "--out"},
+      {"forecast --weights w --data d --starts 3:1:1", "empty"},
+      {"forecast --weights w --data d --starts 1:x", "A:B:S"},
+      {"forecast --weights /none.safetensors --data d --start 0 --out o.h5", "/none.safetensors"},
+      {"mesh --dp 0", "dp"},
+      {"mesh --tp 2 --order cp-dp", "leaves out tp"},
+  }));
+  CAPTURE(arguments);
+  check_error(isobar_command(arguments), words);
+}
+
+TEST_CASE("data synth: a grid is two numbers that fit; data stats: one file is one file") {
+  const Scratch scratch;
+  const std::string synth = "data synth --train-years 1 --steps-per-year 2 --out " + scratch / "d" + " --grid ";
+  for (const char* grid : {"99999999999999999999x2", "9x", "x9", "9x9x9", "nine"})
+    check_error(isobar_command(synth + grid), "is not HEIGHTxWIDTH");
+  CHECK(isobar_command(synth + "3x4").status == 0);
+  CHECK(isobar_command("data stats " + scratch / "d/train" + " --out " + scratch / "s")
+            .out.ends_with("2 steps of 1 file; written to " + scratch / "s" + "\n"));
+}
+
+TEST_CASE("no control character of a name reaches the terminal") {
+  const Outcome outcome = isobar_command("train --set \"$(printf 'embed\\033[31m_dim=3')\"");
+  check_error(outcome, "embed\\x1b[31m_dim");
+}
+
+TEST_CASE("output that cannot be written is an error, a reader who leaves is none") {
+  check_error(isobar_command("info", "into_full() { \"$@\" >/dev/full; }; into_full"), "stdout");
+  CHECK(isobar_command("info", "without_streams() { \"$@\" >&- 2>&-; }; without_streams").status == 0);
+  const Scratch scratch;
+  const std::string synth = "data synth --train-years 1 --valid-years 1 --steps-per-year 40 --out " + scratch / "d";
+  check_error(isobar_command(synth, "ulimit -f 100;"), "1979.h5");
+  check_error(isobar_command(synth, "ulimit -f 100;"), "File too large");  // why, not only what
+  const std::string first_line =
+      "first_line() { { \"$@\"; echo $? >" + scratch / "status" + "; } | head -1; }; first_line";
+  CHECK(isobar_command("mesh --dp 4096", first_line).err == "");
+  CHECK(read_file(scratch / "status") == "0\n");
+}
+
+TEST_CASE("help and version go to stdout") {
+  for (const std::string command : {"", "train", "forecast", "info", "mesh"}) {
+    const Outcome help = isobar_command(command + " --help");
+    CHECK(help.status == 0);
+    CHECK(help.err.empty());
+    CHECK_THAT(help.out, ContainsSubstring("--help"));
+  }
+  CHECK_THAT(isobar_command("train --help").out, ContainsSubstring("--local-batch-size"));
+  const Outcome version = isobar_command("--version");
+  CHECK(version.status == 0);
+  CHECK_THAT(version.out, ContainsSubstring("isobar 0."));
+}
+
+TEST_CASE("isobar alone prints its help") {
+  const Outcome alone = isobar_command("");
+  CHECK(alone.status == 0);
+  CHECK(alone.err == "");
+  CHECK(alone.out == isobar_command("--help").out);
+}
+
+TEST_CASE("the config keys and the named configs can be listed") {
+  const Scratch folder;
+  std::ofstream(folder / "mine.json") << R"({"extends": "base"})";
+  std::ofstream(folder / "tiny.json") << R"({"extends": "base"})";
+  const std::string configs = isobar_command("train --list-configs", "ISOBAR_CONFIG_PATH=" + folder / "").out;
+  CHECK_THAT(configs, ContainsSubstring(folder / "mine.json") && ContainsSubstring("bs16_opt ") &&
+                          ContainsSubstring(folder / "tiny.json"));
+  CHECK_THAT(configs, !ContainsSubstring("configs/tiny.json"));  // hidden by the one found first
+  CHECK_THAT(isobar_command("train --list-keys").out, ContainsSubstring("- `num_iters`: `30000` (an integer): "));
+}
+
+TEST_CASE("one of several tasks of a launcher is refused") {
+  const auto [environment, variable] = GENERATE(table<std::string, std::string>({
+      {"WORLD_SIZE=2 RANK=0", "WORLD_SIZE is 2"},
+      {"OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_SIZE is 4"},
+      {"PMI_SIZE=2", "PMI_SIZE is 2"},
+      {"SLURM_STEP_NUM_TASKS=8", "SLURM_STEP_NUM_TASKS is 8"},
+      {"SLURM_NTASKS=3 SLURM_PROCID=1 SLURM_STEP_ID=0", "SLURM_NTASKS is 3"},
+  }));
+  check_error(isobar_command("train --config tiny --data /nowhere", environment), variable);
+}
+
+TEST_CASE("one task, and the shell of a batch script with several to come, may train") {
+  const std::string environment = GENERATE(
+      "WORLD_SIZE=1", "SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=1 SLURM_PROCID=0 SLURM_STEP_ID=0", "SLURM_NTASKS=4",
+      "SLURM_NTASKS=4 SLURM_PROCID=0", "SLURM_NTASKS=4 SLURM_PROCID=0 SLURM_STEP_ID=4294967291", "WORLD_SIZE=many");
+  check_error(isobar_command("train --config tiny --data /nowhere", environment), "/nowhere");
+}
+
+TEST_CASE("info tells version, build and devices") {
+  const json info = json::parse(isobar_command("info --json").out);
+  CHECK(info.at("version").is_string());
+  CHECK(info.at("build").at("cuda").is_boolean());
+  CHECK(info.at("devices").at(0).at("kind") == "cpu");
+  CHECK_THAT(isobar_command("info").out, ContainsSubstring("isobar ") && ContainsSubstring("threads"));
+}
+
+TEST_CASE("mesh prints ranks and groups") {
+  const Outcome mesh = isobar_command("mesh --dp 2 --tp 2 --order tp-dp");
+  CHECK(mesh.status == 0);
+  CHECK_THAT(mesh.out, ContainsSubstring("tp groups: {0,1} {2,3}") && ContainsSubstring("dp groups: {0,2} {1,3}"));
+}
+
+TEST_CASE("configs are found through ISOBAR_CONFIG_PATH") {
+  const Scratch folder;
+  std::ofstream(folder / "mine.json") << R"({"extends": "base", "embed_dim": 7})";
+  check_error(isobar_command("train --config mine", "ISOBAR_CONFIG_PATH=" + folder / ""),
+              "config key embed_dim in " + folder / "mine.json");
+  check_error(isobar_command("train --config mine"), "no config 'mine'");
+  check_error(isobar_command("train", "ISOBAR_CONFIG_PATH=/nowhere"), "ISOBAR_CONFIG_PATH names /nowhere");
+}

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""docs_commands.py --build BUILD [--all]: runs the commands that README.md and docs/*.md show (indented lines that begin
+with a program's name), as they stand there, page by page in an empty folder beside the sources; DIR is a small data set.
+A command that is neither run here nor in the table below is an error.
+
+--all also runs what takes minutes, or needs PyTorch or matplotlib, and the Python of docs/train.md.
+"""
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+COMMAND = re.compile(r"(?:[A-Z_]+=\S+ )*(?:isobar|python3|pip|cmake|ctest|gdb|git|mkdir|\.ci/run|(?:build|scripts|bench)/\S+)"
+                     r"(?: |$)")
+PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+# What others run, and who.
+ELSEWHERE = {
+    r"scripts/quickstart$": "tried in a bare system",
+    r"(ISOBAR_TEST_DEVICES=emulator )?scripts/test\b": "this is one of its tests; .ci/run makes the sanitizers' builds",
+    r"\.ci/run$": "this is one of its tests",
+    r"cmake --(preset|build)": "scripts/test builds",
+    r"ISOBAR_TEST_DEVICES=emulator gdb": "tests/apps/gdb_session.py",
+    r"python3 tools/check_format.py --fix$": "it changes the sources",
+}
+LONG = [r"build/bench/isobar-bench --op", r"python3 bench/"]
+
+
+def commands_of(page):
+    """The commands of a page, without the comments behind them."""
+    lines = [line[4:] for line in page.read_text().splitlines() if line.startswith("    ")]
+    return [re.sub(r"\s+#.*", "", line) for line in lines if COMMAND.match(line)]
+
+
+def fits(patterns, command):
+    return any(re.match(pattern, command) for pattern in patterns)
+
+
+def make_folder(folder, build):
+    """The sources and their build folder by links, and data in DIR: a flat folder of small HDF5 files."""
+    for entry in ROOT.iterdir():
+        if not entry.name.startswith(("build", "runs")) and entry.name != ".git":
+            (folder / entry.name).symlink_to(entry)
+    (folder / "build").symlink_to(build.resolve())
+    run("isobar data synth --out planet --train-years 1 --valid-years 1 --steps-per-year 40 --grid 4x6 --channels 4",
+        folder)
+    (folder / "planet" / "train").rename(folder / "DIR")
+
+
+def run(command, folder):
+    environment = os.environ | {"PATH": f"{folder}/build/apps:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        print(f"{command}\nended with status {done.returncode}:\n{done.stdout}")
+    return done.returncode == 0
+
+
+def try_page(page, options):
+    """(commands that were run, that failed, that were left for --all)"""
+    ran = failed = left = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        make_folder(folder, options.build)
+        commands = [command for command in commands_of(page) if not fits(ELSEWHERE, command)]
+        for command in commands:
+            if fits(LONG, command) and not options.all:
+                left += 1
+                continue
+            ran += 1
+            failed += not run(command, folder)
+        for i, text in enumerate(PYTHON.findall(page.read_text())):
+            if not options.all:
+                left += 1
+                continue
+            (folder / f"snippet_{i}.py").write_text(text)
+            ran += 1
+            failed += not run(f"{sys.executable} snippet_{i}.py", folder)
+    return ran, failed, left
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, required=True)
+    parser.add_argument("--all", action="store_true")
+    options = parser.parse_args()
+    total = [0, 0, 0]
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        counts = try_page(page, options)
+        total = [a + b for a, b in zip(total, counts)]
+        if any(counts):
+            print(f"{page.relative_to(ROOT)}: {counts[0]} commands run, {counts[1]} failed, {counts[2]} left for --all",
+                  flush=True)
+    print(f"{total[0]} commands run, {total[1]} failed, {total[2]} left for --all")
+    return 1 if total[1] or not total[0] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

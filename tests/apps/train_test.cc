@@ -1,0 +1,884 @@
+// Whole runs of the command on small data: what a run leaves behind, resuming bit for bit, forecasts.
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iomanip>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "data/era5/era5.h"
+#include "data/era5/hdf5.h"
+#include "data/era5/statistics.h"
+#include "data/npy.h"
+#include "engine/files/atomic_file.h"
+#include "engine/files/checksum.h"
+#include "engine/files/safetensors.h"
+#include "kernels/cuda/runtime.h"
+#include "tests/harness/isobar_command.h"
+#include "tests/harness/tensorboard_events.h"
+#include "tests/harness/testing.h"
+
+using isobar::read_file;
+using isobar::testing::Approx;
+using isobar::testing::ContainsSubstring;
+using isobar::testing::isobar_command;
+using isobar::testing::Outcome;
+using isobar::testing::TensorBoardEvents;
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+constexpr std::int64_t kChannels = 3, kHeight = 8, kWidth = 16;
+const std::vector<std::string> kNames{"u10", "v10", "t2m"};
+
+// Waves that travel east: a model can learn them, persistence cannot.
+void write_year(const fs::path& file, std::int64_t steps, const std::vector<std::string>& names,
+                const std::vector<double>& latitudes = {}) {
+  std::vector<float> fields;
+  for (std::int64_t t = 0; t < steps; ++t) {
+    for (std::int64_t i = 0; i < kChannels * kHeight * kWidth; ++i) {
+      const std::int64_t c = i / (kHeight * kWidth), h = i / kWidth % kHeight, w = i % kWidth;
+      const double wave = std::sin(2 * M_PI * (w - t * (1 + c)) / kWidth + static_cast<double>(h));
+      fields.push_back(static_cast<float>(100 * c + (1 + c) * wave));
+    }
+  }
+  fs::create_directories(file.parent_path());
+  isobar::hdf5::File h5 = isobar::hdf5::File::create(file.string());
+  h5.write("fields", std::array{steps, kChannels, kHeight, kWidth}, std::span<const float>(fields));
+  h5.write("channel", names);
+  if (!latitudes.empty()) h5.write("lat", std::array{kHeight}, std::span<const double>(latitudes));
+  h5.close();
+}
+
+// Data in the tutorial's layout, and a config for it; all removed in the end.
+class Playground {
+ public:
+  Playground() {
+    static int count = 0;
+    path_ =
+        fs::temp_directory_path() / ("isobar_train_test_" + std::to_string(getpid()) + "_" + std::to_string(count++));
+    fs::remove_all(path_);
+    write_year(path_ / "data/train/2001.h5", 27, kNames);  // 26 samples
+    write_year(path_ / "data/valid/2002.h5", 6, kNames);
+    write_year(path_ / "data/test/2003.h5", 9, kNames);
+    fs::create_directories(path_ / "data/stats");
+    const std::array<std::int64_t, 4> shape{1, kChannels, 1, 1};
+    isobar::write_npy(*this / "data/stats/global_means.npy", shape,
+                      std::span<const double>(std::array{0., 100., 200.}));
+    isobar::write_npy(*this / "data/stats/global_stds.npy", shape, std::span<const double>(std::array{0.7, 1.4, 2.1}));
+    std::vector<float> means;
+    for (std::int64_t i = 0; i < kChannels * kHeight * kWidth; ++i) means.push_back(100.F * (i / (kHeight * kWidth)));
+    isobar::write_npy(*this / "data/stats/time_means.npy", std::array{std::int64_t{1}, kChannels, kHeight, kWidth},
+                      std::span<const float>(means));
+    std::ofstream(path_ / "small.json") << R"({
+      "embed_dim": 16, "depth": 1, "num_heads": 2, "patch_size": 4, "img_size": [8, 16],
+      "n_in_channels": 3, "n_out_channels": 3, "predict_change": true, "time_features": true, "dropout": 0.1,
+      "global_batch_size": 4, "grad_accumulation": 2, "num_iters": 14, "lr": 2e-3, "log_every": 2,
+      "checkpoint_every": 2, "validate_every": 4, "keep_checkpoints": 0})";
+  }
+  ~Playground() { fs::remove_all(path_); }
+  Playground(const Playground&) = delete;
+  Playground& operator=(const Playground&) = delete;
+
+  operator const fs::path&() const { return path_; }
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+  std::string train(const std::string& run, const std::string& more = "") const {
+    return "train --config " + *this / "small.json" + " --data " + *this / "data" + " --run-dir " + *this / run +
+           " --threads 1 --device cpu " + more;
+  }
+
+ private:
+  fs::path path_;
+};
+
+void check_error(const Outcome& outcome, const std::string& words) {
+  CHECK(outcome.status == 1);
+  CHECK(outcome.err.starts_with("isobar: "));
+  CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
+  CHECK_THAT(outcome.err, ContainsSubstring(words));
+}
+
+void check_done(const Outcome& outcome) {
+  CHECK(outcome.status == 0);
+  CHECK(outcome.err == "");
+}
+
+// Sends a signal as soon as a file is there.
+std::function<void(pid_t)> signal_when(const std::string& file, int signal) {
+  return [=](pid_t child) {
+    for (int i = 0; i < 3000 && !fs::exists(file); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    kill(child, signal);
+  };
+}
+
+std::vector<json> metrics_of(const std::string& run) {
+  std::istringstream lines(read_file(run + "/metrics.jsonl"));
+  std::vector<json> metrics;
+  for (std::string line; std::getline(lines, line);) {
+    metrics.push_back(json::parse(line));
+    for (const char* timed : {"samples_per_second", "data_seconds"}) metrics.back().erase(timed);
+  }
+  return metrics;
+}
+
+void check_same_end(const std::string& run, const std::string& other) {
+  const auto same = [&](const std::string& file) { return read_file(run + file) == read_file(other + file); };
+  for (const std::string folder : {"/checkpoints/step_00000014", "/best"}) {
+    CHECK(same(folder + "/model.safetensors"));
+    CHECK(same(folder + "/optimizer.safetensors"));
+  }
+  CHECK(metrics_of(run) == metrics_of(other));
+  const json summary = json::parse(read_file(run + "/summary.json"));
+  CHECK(summary.at("train_loss") == json::parse(read_file(other + "/summary.json")).at("train_loss"));
+}
+
+#ifdef ISOBAR_FAILING_CALLS
+// What commands meet while this lives: a plan of tests/faults/failing_calls.cc.
+class Fault {
+ public:
+  explicit Fault(std::map<std::string, std::string> plan) : plan_(std::move(plan)) {
+    plan_["LD_PRELOAD"] = ISOBAR_FAILING_CALLS;
+    for (const auto& [variable, value] : plan_) setenv(variable.c_str(), value.c_str(), 1);
+  }
+  ~Fault() {
+    for (const auto& [variable, value] : plan_) unsetenv(variable.c_str());
+  }
+  Fault(const Fault&) = delete;
+  Fault& operator=(const Fault&) = delete;
+
+ private:
+  std::map<std::string, std::string> plan_;
+};
+#endif
+
+// Makes the checksums of a checkpoint anew, as somebody would who edits its files with care.
+void write_checksums(const fs::path& folder) {
+  const auto digits = [](std::uint64_t checksum) {
+    std::ostringstream out;
+    out << std::hex << std::setw(16) << std::setfill('0') << checksum;
+    return out.str();
+  };
+  std::string lines;
+  for (const char* name : {"model.safetensors", "optimizer.safetensors", "state.json"})
+    lines += digits(isobar::xxh64_of_file(folder / name)) + "  " + name + "\n";
+  std::ofstream(folder / "checksums.xxh64")
+      << lines << "# " << digits(isobar::xxh64(std::as_bytes(std::span(lines)))) << "\n";
+}
+
+}  // namespace
+
+TEST_CASE("a run leaves its files, and they say what they should") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run")));
+  const std::string run = here / "run";
+
+  std::vector<std::int64_t> trained, validated;
+  for (const json& line : metrics_of(run)) {
+    (line.at("event") == "train" ? trained : validated).push_back(line.at("iteration"));
+    CHECK(line.at("epoch") == (line.at("iteration").get<int>() + 5) / 6);  // 26 samples: 6 batches of 4
+    CHECK(std::isfinite(line.at("loss").get<double>()));
+    if (line.at("event") == "train") CHECK(line.at("lr").get<double>() > 0);
+    if (line.at("event") == "valid") CHECK(line.at("rmse").size() == 3);
+  }
+  CHECK(trained == std::vector<std::int64_t>{2, 4, 6, 8, 10, 12, 14});
+  CHECK(validated == std::vector<std::int64_t>{0, 4, 8, 12, 14});
+
+  const json summary = json::parse(read_file(run + "/summary.json"));
+  for (const char* key :
+       {"device", "precision", "parameters", "iterations", "train_loss", "val_loss", "val_rmse", "persistence_rmse",
+        "val_rmse_physical", "persistence_rmse_physical", "samples_per_second", "peak_memory_bytes", "wall_seconds"}) {
+    CHECK(summary.contains(key));
+  }
+  CHECK(summary.at("iterations") == 14);
+  CHECK(summary.at("val_rmse_physical").at("t2m").get<double>() ==
+        Approx(2.1 * summary.at("val_rmse").at("t2m").get<double>()));
+  // The wave of channel c moves c + 1 columns a step: its change has amplitude 2 sin(π (c + 1) / 16) times its own.
+  CHECK(summary.at("persistence_rmse_physical").at("v10").get<double>() ==
+        Approx(2 * std::sqrt(2.0) * std::sin(M_PI * 2 / 16)).epsilon(1e-4));
+  CHECK(metrics_of(run).back().at("rmse") == summary.at("val_rmse"));
+
+  for (const char* file : {"config.json", "out.log", "best/model.safetensors", "images/map_t2m_00000014.png",
+                           "checkpoints/step_00000014/state.json"}) {
+    CHECK(fs::exists(run + "/" + file));
+  }
+  CHECK(std::distance(fs::directory_iterator(run + "/logs"), fs::directory_iterator()) == 1);
+  const std::string events = read_file(*fs::directory_iterator(run + "/logs"));
+  for (const char* tag : {"Loss/train", "Loss/valid", "RMSE(u10m)/valid", "Learning Rate", "Avg iters per sec",
+                          "Avg samples per sec", "Visualization, t2m"}) {
+    CHECK_THAT(events, ContainsSubstring(tag));
+  }
+  const std::string log = read_file(run + "/out.log");
+  for (const char* line : {"rank 0, data loader initialized", "Starting Training Loop...", "Time taken for epoch 1 is ",
+                           "  Avg train loss=", "  Avg val loss=", "  Total validation time: ", "DONE ---- rank 0"}) {
+    CHECK_THAT(log, ContainsSubstring(line));
+  }
+}
+
+TEST_CASE("the tutorial's command line works as it is") {
+  const Playground here;
+  const Outcome outcome = isobar_command(
+      here, "train --config=" + here / "small.json" + " --data " + here / "data" + " --threads 1 --device cpu" +
+                " --set expdir=" + here / "logs" +
+                " --run_num=01 --amp_mode none --enable_fused --enable_jit --local_batch_size=2 --num_iters 2"
+                " --num_data_workers 2 --data_loader_config dali --bucket_cap_mb 10 --noddp --tensor_parallel 1"
+                " --context_parallel 1 --parallel_order tp-cp-dp --disable_broadcast_buffers");
+  check_done(outcome);
+  for (const char* line : {"enable_fused: ", "enable_jit: ", "data_loader_config dali: ", "--noddp: "}) {
+    CHECK_THAT(outcome.out, ContainsSubstring(line));
+  }
+  const json config = json::parse(read_file(here / "logs/small/CPU/01/config.json"));
+  CHECK(config.at("global_batch_size") == 2);
+  CHECK(config.at("num_iters") == 2);
+  CHECK(config.at("num_data_workers") == 2);
+  CHECK(config.at("channel_names") == kNames);
+}
+
+TEST_CASE("a config of a YAML file trains as the same one in JSON") {
+  const Playground here;
+  std::ofstream(here / "ViT.yaml") << R"(
+base: &base
+  {embed_dim: 16, depth: 1, num_heads: 2, patch_size: 4, img_size: [8, 16], n_in_channels: 3, n_out_channels: 3,
+   predict_change: true, time_features: true, dropout: 0.1, log_every: 2, checkpoint_every: 2, validate_every: 4}
+small:
+  <<: *base
+  global_batch_size: 4
+  grad_accumulation: 2
+  num_iters: 4
+  lr: 2E-3
+  keep_checkpoints: 0
+  limit_nsamples: None
+)";
+  check_done(isobar_command(here, here.train("json", "--num_iters 4")));
+  check_done(isobar_command(here, "train --yaml_config " + here / "ViT.yaml" + " --config small --data " +
+                                      here / "data" + " --run-dir " + here / "yaml" + " --threads 1 --device cpu"));
+  CHECK(read_file(here / "yaml/config.json") == read_file(here / "json/config.json"));
+}
+
+TEST_CASE("a key given by --set wins over its flag, the flag over the config") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 4 --local_batch_size 2 --set num_iters=3")));
+  const json config = json::parse(read_file(here / "run/config.json"));
+  CHECK(config.at("num_iters") == 3);
+  CHECK(config.at("global_batch_size") == 2);
+  CHECK(json::parse(read_file(here / "run/summary.json")).at("iterations") == 3);
+}
+
+TEST_CASE("config.json repeats a run") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--set seed=3 --num_iters 4")));
+  const std::string again = "train --config " + here / "run/config.json" + " --threads 1 --device cpu --run-dir ";
+  check_done(isobar_command(here, again + here / "again"));
+  const std::string file = "/checkpoints/step_00000004/model.safetensors";
+  const auto same = [&](const std::string& other) { return read_file(here / "run" + file) == read_file(other + file); };
+  CHECK(same(here / "again"));
+  CHECK(read_file(here / "run/config.json") == read_file(here / "again/config.json"));
+  check_done(isobar_command(here, again + here / "other" + " --set seed=4"));
+  CHECK_FALSE(same(here / "other"));
+}
+
+TEST_CASE("a run that was stopped or killed and resumed ends with the same bits") {
+  const Playground here;
+  const auto [signal, precision] = GENERATE(table<int, std::string>({{SIGTERM, "--amp_mode none"},
+                                                                     {SIGINT, "--amp_mode bf16"},
+                                                                     {SIGUSR1, "--set dtype=fp64"},
+                                                                     {SIGKILL, "--amp_mode fp16"}}));
+  check_done(isobar_command(here, here.train("whole", precision)));
+  const Outcome stopped = isobar_command(here, here.train("broken", precision),
+                                         signal_when(here / "broken/checkpoints/step_00000004", signal));
+  CAPTURE(precision, signal);
+  if (signal == SIGKILL) {
+    CHECK(stopped.status == -SIGKILL);
+  } else {
+    CHECK(stopped.status == 75);
+    CHECK(stopped.err == "");
+    CHECK_THAT(stopped.out, ContainsSubstring("--resume"));
+  }
+  CHECK_FALSE(fs::exists(here / "broken/summary.json"));
+  check_done(isobar_command(here, here.train("broken", precision + " --resume")));
+  check_same_end(here / "whole", here / "broken");
+
+  const Outcome finished = isobar_command(here, here.train("broken", precision + " --resume"));
+  check_done(finished);
+  CHECK_THAT(finished.out, ContainsSubstring("is finished"));
+}
+
+TEST_CASE("the best weights stay the best when a run that only gets worse is resumed") {
+  const Playground here;
+  const std::string worse = "--set lr=1 --set lr_schedule=constant";
+  check_done(isobar_command(here, here.train("whole", worse)));
+  REQUIRE(json::parse(read_file(here / "whole/best/state.json")).at("trainer").at("iteration") == 0);  // persistence
+  isobar_command(here, here.train("broken", worse), signal_when(here / "broken/checkpoints/step_00000006", SIGKILL));
+  check_done(isobar_command(here, here.train("broken", worse + " --resume")));
+  check_same_end(here / "whole", here / "broken");
+}
+
+TEST_CASE("the last iteration is logged, validated and saved, whatever the intervals") {
+  const Playground here;
+  const std::string every = " --set log_every=2 --set validate_every=2 --set checkpoint_every=2";
+  check_done(isobar_command(here, here.train("run", "--num_iters 3" + every)));
+  std::vector<std::int64_t> trained, validated;
+  for (const json& line : metrics_of(here / "run"))
+    (line.at("event") == "train" ? trained : validated).push_back(line.at("iteration"));
+  CHECK(trained == std::vector<std::int64_t>{2, 3});
+  CHECK(validated == std::vector<std::int64_t>{0, 2, 3});
+  CHECK(fs::exists(here / "run/checkpoints/step_00000003"));
+}
+
+TEST_CASE("TensorBoard hides what a resumed run repeats") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 2")));
+  const fs::path first = *fs::directory_iterator(here / "run/logs");
+  CHECK(TensorBoardEvents(first).purge_step == -1);
+  check_done(isobar_command(here, here.train("run", "--num_iters 4 --resume")));
+  for (const fs::directory_entry& file : fs::directory_iterator(here / "run/logs"))
+    if (file.path() != first) CHECK(TensorBoardEvents(file.path()).purge_step == 3);
+}
+
+TEST_CASE("a damaged checkpoint is passed over, and named") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("whole", "--set checkpoint_every=1")));
+  fs::copy(here / "whole", here / "damaged", fs::copy_options::recursive);
+  fs::remove(here / "damaged/summary.json");
+  {
+    std::fstream file(here / "damaged/checkpoints/step_00000014/optimizer.safetensors",
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(-5, std::ios::end);
+    const char byte = static_cast<char>(file.get() ^ 1);
+    file.seekp(-5, std::ios::end);
+    file.put(byte);
+  }
+  const Outcome resumed = isobar_command(here, here.train("damaged", "--set checkpoint_every=1 --resume"));
+  CHECK(resumed.status == 0);
+  CHECK(std::count(resumed.err.begin(), resumed.err.end(), '\n') == 1);
+  CHECK_THAT(resumed.err, ContainsSubstring("step_00000014"));
+  CHECK_THAT(resumed.out, ContainsSubstring("step_00000013, after iteration 13"));
+  check_same_end(here / "whole", here / "damaged");
+}
+
+TEST_CASE("a run in the way, weights that do not fit and bad data are errors that leave nothing behind") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 2")));
+  check_error(isobar_command(here, here.train("run", "--num_iters 2")), "holds a run already");
+  const Outcome other = isobar_command(here, here.train("run", "--num_iters 4 --resume --set seed=9"));
+  check_error(other, "config key seed is 9, but 0");
+  check_done(isobar_command(here, here.train("run", "--num_iters 2 --overwrite")));
+  const Outcome fresh = isobar_command(here, here.train("fresh", "--num_iters 2 --resume"));
+  check_done(fresh);
+  CHECK_THAT(fresh.out, ContainsSubstring("no checkpoint in"));
+
+  const std::string init = "--init " + here / "run/best/model.safetensors";
+  check_done(isobar_command(here, here.train("warm", "--num_iters 2 " + init)));
+  check_error(isobar_command(here, here.train("cold", "--set embed_dim=32 " + init)), "has shape");
+  check_error(isobar_command(here, here.train("cold", "--set depth=2 " + init)), "blocks.1.");
+  check_error(isobar_command(here, here.train("cold", "--local_batch_size 28")), "global_batch_size is 28");
+  check_error(isobar_command(here, here.train("cold", "--set n_in_channels=4")), "n_in_channels is 4");
+  check_error(isobar_command(here, here.train("cold", "--set 'channel_names=[\"u10\",\"t2m\",\"v10\"]'")), "t2m");
+  check_error(isobar_command(here, here.train("cold", "--set train_range=[5,900]")), "train_range");
+  check_error(isobar_command(here, here.train("cold", "--set global_stds_path=/none.npy")), "/none.npy");
+  if (isobar::gpu::device_count() == 0)
+    check_error(isobar_command(here, "train --config tiny --data " + here / "data" + " --run-dir " + here / "cold" +
+                                         " --device cuda"),
+                "--device cuda: ");
+  CHECK_FALSE(fs::exists(here / "cold"));
+}
+
+TEST_CASE("a flat folder is split by its ranges") {
+  const Playground here;
+  fs::copy(here / "data/stats", here / "flat");
+  fs::copy(here / "data/train/2001.h5", here / "flat/2001.h5");
+  const Outcome outcome = isobar_command(
+      here, "train --config " + here / "small.json" + " --data " + here / "flat" + " --run-dir " + here / "run" +
+                " --threads 1 --num_iters 2 --set train_range=[0,20] --set valid_range=[20,27]");
+  check_done(outcome);
+  CHECK_THAT(outcome.out, ContainsSubstring("19 training samples") && ContainsSubstring("6 validation samples"));
+}
+
+namespace {
+
+// A config that leaves everything to the data.
+std::string train_on(const Playground& here, const std::string& data, const std::string& run,
+                     const std::string& more = "") {
+  std::ofstream(here / "open.json") << R"({
+    "extends": "small.json", "patch_size": null, "img_size": null, "n_in_channels": null, "n_out_channels": null,
+    "time_features": null, "num_iters": 3})";
+  return "train --config " + here / "open.json" + " --data " + here / data + " --run-dir " + here / run +
+         " --threads 1 --device cpu " + more;
+}
+
+std::vector<std::int64_t> range_of(const std::string& run, const char* key) {
+  return json::parse(read_file(run + "/config.json")).at(key);
+}
+
+// All values of `fields` in a forecast of two steps.
+std::vector<float> fields_in(const std::string& file) {
+  std::vector<float> fields(2 * kChannels * kHeight * kWidth);
+  isobar::hdf5::File::open(file).read("fields", std::array<std::int64_t, 4>{},
+                                      std::array<std::int64_t, 4>{2, kChannels, kHeight, kWidth}, fields.data());
+  return fields;
+}
+
+}  // namespace
+
+TEST_CASE("a folder with one file trains: sizes, split and statistics are the data's") {
+  const Playground here;
+  write_year(here / "own/2001.h5", 27, kNames);
+  const Outcome outcome = isobar_command(here, train_on(here, "own", "run"));
+  check_done(outcome);
+  CHECK_THAT(outcome.out, ContainsSubstring("img_size [8,16], patch_size 1, n_in_channels 3, n_out_channels 3") &&
+                              ContainsSubstring("train_range [0,21], valid_range [21,27]") &&
+                              ContainsSubstring("no statistics in " + here / "own") &&
+                              ContainsSubstring("20 training samples") && ContainsSubstring("5 validation samples"));
+  const json config = json::parse(read_file(here / "run/config.json"));
+  CHECK(config.at("img_size") == json::array({8, 16}));
+  CHECK(config.at("time_features") == true);
+  CHECK(config.at("channel_names") == kNames);
+  CHECK(config.at("global_means_path") == here / "run/stats/global_means.npy");
+
+  // The statistics are those of the training steps alone.
+  const isobar::Era5Dataset training({.paths = {here / "own"}, .range = isobar::StepRange{0, 21}});
+  const isobar::ComputedStatistics expected = isobar::compute_statistics(training);
+  const isobar::Statistics made =
+      isobar::load_statistics(here / "run/stats/global_means.npy", here / "run/stats/global_stds.npy", kChannels);
+  CHECK(made.means == expected.means);
+  CHECK(made.stds == expected.stds);
+
+  // A run is repeated from its config, with its statistics, and goes on with them.
+  const std::string again = "train --threads 1 --device cpu --config " + here / "run/config.json" + " --run-dir ";
+  check_done(isobar_command(here, again + here / "again"));
+  CHECK(read_file(here / "run/config.json") == read_file(here / "again/config.json"));
+  check_done(isobar_command(here, train_on(here, "own", "run", "--resume --num_iters 5")));
+  check_done(isobar_command(here, again + here / "run" + " --overwrite --num_iters 3"));
+  const std::string weights = "/checkpoints/step_00000003/model.safetensors";
+  const bool same = read_file(here / "run" + weights) == read_file(here / "again" + weights);
+  CHECK(same);
+  CHECK(fs::exists(here / "run/stats/global_stds.npy"));
+  // A forecast takes the climatology from there as well.
+  for (const char* weights_of :
+       {"run", "run/best/model.safetensors", "run/checkpoints/step_00000003/model.safetensors"}) {
+    check_done(isobar_command(here, "forecast --weights " + here / weights_of + " --data " + here / "own" +
+                                        " --start 20 --steps 2 --threads 1 --scores " + here / "s.json"));
+    CHECK(json::parse(read_file(here / "s.json")).at("acc").at("t2m").size() == 2);
+  }
+}
+
+TEST_CASE("data that tell no time train without it") {
+  const Playground here;
+  write_year(here / "own/x.h5", 27, kNames);
+  check_done(isobar_command(here, train_on(here, "own", "run")));
+  CHECK(json::parse(read_file(here / "run/config.json")).at("time_features") == false);
+}
+
+TEST_CASE("validation on training steps is refused unless it is asked for") {
+  const Playground here;
+  write_year(here / "own/2001.h5", 27, kNames);
+  check_error(isobar_command(here, train_on(here, "own", "run", "--set train_range=[0,20] --set valid_range=[18,27]")),
+              "share steps 18 to 19 of");
+  const std::string other_path = "--set train_data_path=" + here / "own/2001.h5 ";
+  check_error(isobar_command(here, train_on(here, "own", "run", other_path)), "allow_overlap");
+  CHECK_FALSE(fs::exists(here / "run"));
+  check_done(isobar_command(here, train_on(here, "own", "run", other_path + "--set allow_overlap=true")));
+  check_done(isobar_command(here, train_on(here, "own", "rest", "--set train_range=[0,20]")));
+  CHECK(range_of(here / "rest", "valid_range") == std::vector<std::int64_t>{20, 27});
+}
+
+TEST_CASE("a run that fails before its first iteration leaves nothing, and takes nothing away") {
+  const Playground here;
+  const auto spoil = [&](const std::string& file, std::int64_t steps) {
+    std::vector<float> fields(static_cast<std::size_t>(steps * kChannels * kHeight * kWidth), NAN);
+    isobar::hdf5::File h5 = isobar::hdf5::File::create(here / file);
+    h5.write("fields", std::array{steps, kChannels, kHeight, kWidth}, std::span<const float>(fields));
+    h5.write("channel", kNames);
+    h5.close();
+  };
+  check_done(isobar_command(here, here.train("old", "--num_iters 2")));
+  const std::string before = read_file(here / "old/metrics.jsonl");
+  spoil("data/train/2001.h5", 27);
+  check_error(isobar_command(here, here.train("run")), "NaN");
+  CHECK_FALSE(fs::exists(here / "run"));
+  check_error(isobar_command(here, here.train("old", "--overwrite")), "NaN");
+  CHECK(read_file(here / "old/metrics.jsonl") == before);
+  CHECK(fs::exists(here / "old/summary.json"));
+
+  // The first validation fails later than the first batch is read.
+  write_year(here / "data/train/2001.h5", 27, kNames);
+  write_year(here / "data/valid/2002.h5", 6, kNames);
+  spoil("data/valid/2003.h5", 6);
+  fs::create_directories(here / "mine");
+  std::ofstream(here / "mine/notes.txt") << "mine";
+  for (const std::string run : {"run", "mine"}) {
+    check_error(isobar_command(here, here.train(run,
+                                                "--set global_means_path=/n --set global_stds_path=/n "
+                                                "--set time_means_path=/n")),
+                "NaN");
+  }
+  CHECK_FALSE(fs::exists(here / "run"));
+  CHECK(std::distance(fs::directory_iterator(here / "mine"), fs::directory_iterator()) == 1);
+}
+
+TEST_CASE("a run is resumed by its folder alone") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("whole", "--set seed=3")));
+  const Outcome stopped = isobar_command(here, here.train("broken", "--set seed=3"),
+                                         signal_when(here / "broken/checkpoints/step_00000004", SIGTERM));
+  CHECK(stopped.status == 75);
+  check_done(isobar_command(here, "train --resume --threads 1 --run-dir " + here / "broken"));
+  check_same_end(here / "whole", here / "broken");
+  const Outcome finished = isobar_command(here, "train --resume --run-dir " + here / "broken");
+  check_done(finished);
+  CHECK_THAT(finished.out, ContainsSubstring("is finished"));
+  check_error(isobar_command(here, "train --resume --set seed=4 --run-dir " + here / "broken --num_iters 15"), "seed");
+}
+
+TEST_CASE("a finished run is one whose summary is of its last checkpoint, at or beyond num_iters") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run")));
+  const Outcome shorter = isobar_command(here, here.train("run", "--resume --num_iters 6"));
+  check_done(shorter);
+  CHECK_THAT(shorter.out, ContainsSubstring("is finished"));
+
+  const std::string early = read_file(here / "run/summary.json");
+  check_done(isobar_command(here, here.train("run", "--resume --num_iters 16")));
+  CHECK(json::parse(read_file(here / "run/summary.json")).at("iterations") == 16);
+  std::ofstream(here / "run/summary.json") << early;  // as if killed before the new one was written
+  check_done(isobar_command(here, here.train("run", "--resume --num_iters 16")));
+  CHECK(json::parse(read_file(here / "run/summary.json")).at("iterations") == 16);
+}
+
+TEST_CASE("a forecast from a run, from its weights file, and from weights without a description agree") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run")));
+  const std::string common = " --data " + here / "data" + " --threads 1 --device cpu --start 1 --steps 3";
+  const std::string weights = here / "run/best/model.safetensors";
+  check_done(isobar_command(here, "forecast --weights " + here / "run" + common + " --out " + here / "a.h5" +
+                                      " --scores " + here / "a.json"));
+
+  isobar::SafetensorsFile file(weights);
+  isobar::write_safetensors(here / "bare.safetensors", file.tensors());
+  const std::string bare = "forecast --weights " + here / "bare.safetensors" + common + " --out " + here / "b.h5";
+  check_error(isobar_command(here, bare), "bare.safetensors does not say what model it is of");
+  check_done(isobar_command(here, bare + " --config " + here / "small.json"));
+  const bool same_forecast = read_file(here / "a.h5") == read_file(here / "b.h5");
+  CHECK(same_forecast);
+
+  const isobar::hdf5::File h5 = isobar::hdf5::File::open(here / "a.h5");
+  CHECK(h5.info("fields").shape == std::vector<std::int64_t>{3, kChannels, kHeight, kWidth});
+  CHECK(h5.strings("channel") == kNames);
+  CHECK(h5.numbers("lead") == std::vector<double>{1, 2, 3});
+
+  // RMSE again from the files; without latitudes rows weigh as in the tutorial.
+  std::vector<float> forecast(kHeight * kWidth), target(forecast.size());
+  const isobar::hdf5::File data = isobar::hdf5::File::open(here / "data/test/2003.h5");
+  const std::array<std::int64_t, 4> count{1, 1, kHeight, kWidth};
+  h5.read("fields", std::array<std::int64_t, 4>{2, 1, 0, 0}, count, forecast.data());
+  data.read("fields", std::array<std::int64_t, 4>{4, 1, 0, 0}, count, target.data());
+  double sum = 0, weights_sum = 0;
+  for (std::int64_t h = 0; h < kHeight; ++h) {
+    const double weight = std::cos(3.1416 / 180 * (90 - 180.0 * static_cast<double>(h) / (kHeight - 1)));
+    weights_sum += weight;
+    for (std::int64_t w = 0; w < kWidth; ++w) {
+      const auto i = static_cast<std::size_t>(h * kWidth + w);
+      sum += weight * std::pow(forecast[i] - target[i], 2) / kWidth;
+    }
+  }
+  const json scores = json::parse(read_file(here / "a.json"));
+  CHECK(scores.at("lead_steps") == json::array({1, 2, 3}));
+  CHECK(scores.at("rmse").at("v10").at(2).get<double>() == Approx(std::sqrt(sum / weights_sum)).epsilon(1e-4));
+  CHECK(scores.at("acc").at("v10").size() == 3);
+  CHECK(scores.at("persistence_rmse").at("v10").at(0).get<double>() > 0);
+}
+
+TEST_CASE("statistics that a forecast is given take the place of the weights' own") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 2")));
+  // The same weather in other numbers, twice as large and 40 more, with statistics to match: errors are twice as large.
+  fs::create_directories(here / "other");
+  std::vector<float> fields(9 * kChannels * kHeight * kWidth);
+  const std::array<std::int64_t, 4> shape{9, kChannels, kHeight, kWidth}, channels{1, kChannels, 1, 1};
+  isobar::hdf5::File::open(here / "data/test/2003.h5")
+      .read("fields", std::array<std::int64_t, 4>{}, shape, fields.data());
+  for (float& value : fields) value = 2 * value + 40;
+  isobar::hdf5::File h5 = isobar::hdf5::File::create(here / "other/2003.h5");
+  h5.write("fields", shape, std::span<const float>(fields));
+  h5.write("channel", kNames);
+  h5.close();
+  isobar::write_npy(here / "other/global_means.npy", channels, std::span<const double>(std::array{40., 240., 440.}));
+  isobar::write_npy(here / "other/global_stds.npy", channels, std::span<const double>(std::array{1.4, 2.8, 4.2}));
+
+  const std::string base = "forecast --weights " + here / "run" + " --threads 1 --device cpu --start 1 --steps 2";
+  check_done(isobar_command(here, base + " --data " + here / "data" + " --scores " + here / "a.json"));
+  check_done(isobar_command(
+      here, base + " --data " + here / "other" + " --stats " + here / "other" + " --scores " + here / "b.json"));
+  const json a = json::parse(read_file(here / "a.json")), b = json::parse(read_file(here / "b.json"));
+  for (const std::string& name : kNames)
+    CHECK(b.at("rmse").at(name).at(1).get<double>() ==
+          Approx(2 * a.at("rmse").at(name).at(1).get<double>()).epsilon(1e-4));
+}
+
+TEST_CASE("forecasts over many starts, and those that cannot be") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 2")));
+  const std::string base = "forecast --weights " + here / "run" + " --threads 1 --device cpu --data ";
+  const Outcome many = isobar_command(here, base + here / "data" + " --starts 0:6:2 --steps 2 --scores " +
+                                                here / "s.json" + " --out " + here / "many.h5");
+  check_done(many);
+  check_done(isobar_command(here, base + here / "data" + " --start 0 --steps 2 --out " + here / "one.h5"));
+  CHECK(fields_in(here / "many.h5") == fields_in(here / "one.h5"));  // of the first start
+  fs::remove(here / "one.h5");
+  CHECK(json::parse(read_file(here / "s.json")).at("starts") == 3);
+  CHECK_THAT(many.out, ContainsSubstring("t2m") && ContainsSubstring("persistence"));
+  check_done(isobar_command(here, base + here / "data/test/2003.h5" + " --starts 0:2"));
+
+  check_error(isobar_command(here, base + here / "data" + " --start 7 --steps 2 --out " + here / "f.h5"),
+              "ends at step 9, which is not in");
+  check_error(isobar_command(here, base + here / "data" + " --start 9 --out " + here / "f.h5"), "start step 9");
+  check_error(isobar_command(here, base + here / "data" + " --start 0 --out /nowhere/f.h5"), "/nowhere/f.h5");
+  write_year(here / "other/2003.h5", 5, {"u10", "v10", "sp"});
+  check_error(isobar_command(here, base + here / "other" + " --start 0 --out " + here / "f.h5"), "sp");
+  CHECK_FALSE(fs::exists(here / "f.h5"));
+
+  check_done(isobar_command(here, base + here / "data" + " --starts 4:-1:-2"));  // 4, 2, 0
+  check_error(isobar_command(here, base + here / "data" + " --starts 1:-3:-1"), "below step 0");
+}
+
+TEST_CASE("a forecast refuses data that lie upside down") {
+  const Playground here;
+  const std::vector<double> south{70, 50, 30, 10, -10, -30, -50, -70}, north(south.rbegin(), south.rend());
+  write_year(here / "data/train/2001.h5", 27, kNames, south);
+  write_year(here / "data/valid/2002.h5", 6, kNames, south);
+  check_done(isobar_command(here, here.train("run", "--num_iters 2")));
+  const std::string base = "forecast --threads 1 --device cpu --start 0 --weights " + here / "run" + " --data ";
+  write_year(here / "data/test/2003.h5", 9, kNames, north);
+  check_error(isobar_command(here, base + here / "data" + " --out " + here / "f.h5"), "from south to north");
+  write_year(here / "data/test/2003.h5", 9, kNames, south);
+  check_done(isobar_command(here, base + here / "data" + " --out " + here / "f.h5"));
+}
+
+TEST_CASE("a forecast replaces neither what it is made from nor what is no file") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 2")));
+  const std::string weights = here / "run/best/model.safetensors", data = here / "data/test/2003.h5";
+  const std::string base = "forecast --threads 1 --device cpu --start 0 --weights " + weights + " --data " + data;
+  const std::string before = read_file(weights) + read_file(data);
+  fs::create_symlink(data, here / "link.h5");
+  check_error(isobar_command(here, base + " --out " + weights), "would replace the weights");
+  check_error(isobar_command(here, base + " --out " + here / "link.h5"), "would replace the data");
+  check_error(isobar_command(here, base + " --out " + here / "f" + " --scores " + here / "f"), "both");
+  check_error(isobar_command(here, base + " --out " + here / "run"), "is a folder");
+  check_error(isobar_command(here, base + " --scores /dev/null"), "not a regular file");
+  check_error(isobar_command(here, base + " --out " + here / "f.h5" + " --scores /nowhere/s.json"), "/nowhere");
+  CHECK_FALSE(fs::exists(here / "f.h5"));
+  CHECK(read_file(weights) + read_file(data) == before);
+
+  std::ofstream(here / "old.h5") << "old";
+  fs::create_symlink(here / "old.h5", here / "new.h5");
+  check_done(isobar_command(here, base + " --out " + here / "new.h5"));
+  CHECK(fs::is_symlink(here / "new.h5"));
+  CHECK(fs::file_size(here / "old.h5") > 1000);
+}
+
+#ifdef ISOBAR_FAILING_CALLS
+TEST_CASE("a stop signal ends a validation, which is made up for after resuming") {
+  const Playground here;
+  {
+    const Fault count({{"FAULT_LOG", here / "reads"}, {"FAULT_PATH", "valid/2002.h5"}});
+    check_done(isobar_command(here, here.train("whole")));
+  }
+  std::vector<std::string> reads;  // their numbers among the calls about this file
+  std::istringstream lines(read_file(here / "reads"));
+  for (std::string number, call, path; lines >> number >> call && std::getline(lines, path);)
+    if (call.starts_with("pread")) reads.push_back(number);
+  // Each of the 5 validations reads 5 inputs and targets, in batches of two samples, and one of each for a picture.
+  REQUIRE(reads.size() >= 60);
+  const auto [from_end, stopped_at] = GENERATE(table<std::size_t, int>({{59, 0}, {11, 14}}));
+  const std::string checkpoint = "/checkpoints/step_000000" + std::string(stopped_at == 0 ? "00" : "14");
+  {
+    const Fault signal(
+        {{"FAULT_AT", reads.at(reads.size() - from_end)}, {"FAULT_SIGNAL", "15"}, {"FAULT_PATH", "valid/2002.h5"}});
+    CHECK(isobar_command(here, here.train("broken")).status == 75);
+  }
+  const json owed = json::parse(read_file(here / "broken" + checkpoint + "/state.json"));
+  CHECK(owed.at("validation_is_owed") == true);
+  CHECK(owed.at("trainer").at("iteration") == stopped_at);
+  CHECK(fs::exists(here / "broken/metrics.jsonl") == (stopped_at > 0));
+  check_done(isobar_command(here, here.train("broken", "--resume")));
+  check_same_end(here / "whole", here / "broken");
+  json whole = json::parse(read_file(here / "whole/checkpoints/step_00000014/state.json")),
+       broken = json::parse(read_file(here / "broken/checkpoints/step_00000014/state.json"));
+  for (json* state : {&whole, &broken}) {
+    state->erase("wall_seconds");
+    for (const char* timed : {"seconds", "data_seconds"}) state->at("epoch").erase(timed);
+  }
+  CHECK(whole == broken);  // the validation is owed no more
+}
+#endif
+
+TEST_CASE("a state that contradicts itself is refused, by file and key") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 4")));
+  const std::string resume = here.train("run", "--num_iters 6 --resume");
+  const fs::path folder = here / "run/checkpoints/step_00000004";
+  const json right = json::parse(read_file(folder / "state.json"));
+  const auto refused = [&](const std::string& pointer, const json& value, const std::string& words) {
+    json wrong = right;
+    wrong[json::json_pointer(pointer)] = value;
+    std::ofstream(folder / "state.json") << wrong.dump();
+    write_checksums(folder);
+    const std::string metrics = read_file(here / "run/metrics.jsonl");
+    const Outcome outcome = isobar_command(here, resume);
+    check_error(outcome, words);
+    CHECK_THAT(outcome.err, ContainsSubstring((folder / "state.json").string()));
+    CHECK(read_file(here / "run/metrics.jsonl") == metrics);
+  };
+  refused("/trainer/iteration", 5, "iteration is 5, but the folder's 4");
+  refused("/trainer/updates", -1, "updates is -1");
+  refused("/trainer/loss_scale", 0, "loss_scale is 0");
+  refused("/trainer/clean_updates", 0.5, "clean_updates is 0.5");
+  refused("/cursor/batch", 1.7, "batch is 1.7");
+  refused("/epoch/iterations", "x", "iterations is \"x\"");
+  refused("/samples", 27, "had 27 samples, and now has 26");
+  std::ofstream(folder / "state.json") << right.dump();
+  write_checksums(folder);
+  check_done(isobar_command(here, resume));
+}
+
+TEST_CASE("weights and losses that are not finite end a run and are never the best") {
+  const Playground here;
+  const std::string far = "--num_iters 1 --set warmup=0 --set lr=1e38 ";
+  const Outcome outcome = isobar_command(here, here.train("run", far + "--set eps=1e-38 --set weight_decay=1e38"));
+  check_error(outcome, "iteration 1: ");
+  CHECK_THAT(outcome.err, ContainsSubstring("not finite") || ContainsSubstring("the validation loss is"));
+  CHECK(json::parse(read_file(here / "run/best/state.json")).at("trainer").at("iteration") == 0);
+  CHECK_FALSE(fs::exists(here / "run/checkpoints/step_00000001"));
+  CHECK_FALSE(fs::exists(here / "run/summary.json"));
+}
+
+TEST_CASE("weights with numbers that are not finite, or tensors too many, are refused by name") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 2")));
+  const isobar::SafetensorsFile file(here / "run/best/model.safetensors");
+  const std::string name = "blocks.0.mlp.fc1.weight";
+  std::vector<std::byte> values(file.at(name).bytes.begin(), file.at(name).bytes.end());
+  const float nan = std::nanf("");
+  std::memcpy(values.data() + 8, &nan, sizeof nan);
+  std::vector<isobar::TensorBytes> tensors;
+  for (isobar::TensorBytes tensor : file.tensors()) {
+    if (tensor.info.name == name) tensor.bytes = values;
+    tensors.push_back(tensor);
+  }
+  isobar::write_safetensors(here / "nan.safetensors", tensors, file.metadata());
+  tensors.assign(file.tensors().begin(), file.tensors().end());
+  tensors.push_back(file.at(name));
+  tensors.back().info.name = "blocks.0.extra";
+  isobar::write_safetensors(here / "extra.safetensors", tensors, file.metadata());
+  const std::string forecast =
+      " --threads 1 --device cpu --start 0 --data " + here / "data" + " --out " + here / "f.h5";
+  for (const auto& [weights, words] : {std::pair("nan", name + " holds numbers that are not finite"),
+                                       std::pair("extra", std::string("\"blocks.0.extra\" is unknown"))}) {
+    const std::string path = here / weights + ".safetensors";
+    check_error(isobar_command(here, "forecast --weights " + path + forecast), words);
+    check_error(isobar_command(here, here.train("warm", "--init " + path)), words);
+  }
+  CHECK_FALSE(fs::exists(here / "f.h5"));
+}
+
+TEST_CASE("a description of weights that contradicts itself is refused") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 2")));
+  const isobar::SafetensorsFile file(here / "run/best/model.safetensors");
+  const json right = json::parse(file.metadata().at("isobar.grid"));
+  const auto refused = [&](const char* key, const json& value, const std::string& words) {
+    json wrong = right;
+    wrong[key] = value;
+    isobar::Metadata metadata = file.metadata();
+    metadata["isobar.grid"] = wrong.dump();
+    isobar::write_safetensors(here / "wrong.safetensors", file.tensors(), metadata);
+    const Outcome outcome = isobar_command(here, "forecast --threads 1 --device cpu --start 0 --data " + here / "data" +
+                                                     " --out " + here / "f.h5 --weights " + here / "wrong.safetensors");
+    check_error(outcome, words);
+    CHECK_THAT(outcome.err, ContainsSubstring("wrong.safetensors: "));
+  };
+  refused("channels", json::array(), "channels are 0 and not 3");
+  refused("channels", {"u10", "v10", "u10"}, "channels holds a name twice");
+  refused("channels", {"u10", "", "t2m"}, "channels holds an empty name");
+  refused("means", json::array(), "means are 0 and not 3");
+  refused("means", {1, 2}, "means are 2 and not 3");
+  refused("means", {1, 2, nullptr}, "damaged");
+  refused("stds", {1, 2, 3, 4}, "stds are 4 and not 3");
+  refused("stds", {1, 0, 3}, "stds are not all above 0");
+  refused("stds", {1, -2, 3}, "stds are not all above 0");
+  refused("row_weights", {1, 2}, "row_weights are 2 and not 8");
+  refused("latitudes", {1, 2}, "latitudes are 2 and not 8");
+  refused("longitudes", {1, 2}, "longitudes are 2 and not 16");
+}
+
+TEST_CASE("starts and steps beyond the data are refused before anything is made of their size") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 2")));
+  const std::string base = "forecast --weights " + here / "run" + " --threads 1 --device cpu --data " + here / "data";
+  check_error(isobar_command(here, base + " --starts 0:999999999999999"), "start step 999999999999998 is not in");
+  check_error(isobar_command(here, base + " --start 0 --scores " + here / "s.json --steps 10000000"),
+              "a forecast of 10000000 steps is longer than the data");
+  check_error(isobar_command(here, base + " --start 0 --scores " + here / "s.json --steps 4611686018427387904"),
+              "is longer than the data");
+  check_error(isobar_command(here, base + " --starts 999999999999999:0:-1"), "start step 999999999999999 is not in");
+}
+
+TEST_CASE("a forecast says which weights it is made with, and warns of untrained ones") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run")));
+  const std::string base = "forecast --threads 1 --device cpu --data " + here / "data" + " --starts 0:2 --weights ";
+  const json best = json::parse(read_file(here / "run/best/state.json"));
+  const std::string iteration = best.at("trainer").at("iteration").dump();
+  const Outcome trained = isobar_command(here, base + here / "run");
+  check_done(trained);
+  CHECK_THAT(trained.out,
+             ContainsSubstring("run/best/model.safetensors, of iteration " + iteration + ", validation loss "));
+  check_done(isobar_command(here, here.train("worse", "--set lr=1 --set lr_schedule=constant --num_iters 4")));
+  const Outcome untrained = isobar_command(here, base + here / "worse");
+  CHECK(untrained.status == 0);
+  CHECK_THAT(untrained.err, ContainsSubstring("of iteration 0"));
+}
+
+TEST_CASE("a map that cannot be written does not end a run") {
+  const Playground here;
+  fs::create_directories(here / "run/images/map_t2m_00000000.png");  // a folder in its place
+  const Outcome outcome = isobar_command(here, here.train("run", "--num_iters 2"));
+  CHECK(outcome.status == 0);
+  CHECK_THAT(outcome.err, ContainsSubstring("map_t2m_00000000.png") && ContainsSubstring("goes on without this map"));
+  CHECK(fs::exists(here / "run/images/map_t2m_00000002.png"));
+  CHECK(fs::exists(here / "run/summary.json"));
+}
+
+TEST_CASE("a run says how long it waited for data, and how its errors compare with persistence's") {
+  const Playground here;
+  const Outcome outcome = isobar_command(here, here.train("run"));
+  check_done(outcome);
+  CHECK_THAT(outcome.out, ContainsSubstring("  RMSE (persistence): ") && ContainsSubstring("u10 0."));
+  CHECK_THAT(outcome.out, ContainsSubstring("  Waited for data: ") && !ContainsSubstring("Memory before"));
+  CHECK_THAT(read_file(here / "run/out.log"), ContainsSubstring("Memory before the first iteration"));
+  double waited = 0;
+  std::istringstream lines(read_file(here / "run/metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const json metrics = json::parse(line);
+    if (metrics.at("event") == "train") waited += metrics.at("data_seconds").get<double>();
+  }
+  CHECK(waited > 0);
+  CHECK(json::parse(read_file(here / "run/summary.json")).at("data_seconds").get<double>() == Approx(waited));
+  const std::string events = read_file(*fs::directory_iterator(here / "run/logs"));
+  for (const char* tag : {"RMSE(u10m)/valid", "RMSE(v10)/valid", "RMSE(t2m)/valid", "Seconds waited for data"})
+    CHECK_THAT(events, ContainsSubstring(tag));
+}

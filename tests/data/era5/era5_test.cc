@@ -1,0 +1,363 @@
+// Yearly files are read right however they are stored, and bad ones are refused in one clear sentence.
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "data/era5/era5.h"
+#include "data/era5/field_file.h"
+#include "data/era5/hdf5.h"
+#include "engine/files/atomic_file.h"
+#include "kernels/common/check.h"
+#include "tests/harness/data_files.h"
+#include "tests/harness/temporary_folder.h"
+#include "tests/harness/testing.h"
+
+using namespace isobar;
+using testing::ContainsSubstring;
+using testing::FieldsShape;
+using testing::write_fields;
+
+namespace {
+
+// Reads every step of a file with a crop and compares each value.
+void check_all_steps(const std::string& path, const FieldsShape& shape, std::int64_t height, std::int64_t width,
+                     std::int64_t cache_bytes = -1) {
+  INFO(path << " cropped to " << height << " x " << width);
+  const Era5Dataset dataset({.paths = {path}, .height = height, .width = width, .cache_bytes = cache_bytes});
+  REQUIRE(dataset.steps() == shape[0]);
+  std::vector<float> got(static_cast<std::size_t>(dataset.values()));
+  for (std::int64_t t : {shape[0] - 1, std::int64_t{0}, shape[0] / 2, std::int64_t{0}}) {  // one of them twice: cached
+    std::ranges::fill(got, -1.0f);
+    dataset.read_step(t, got.data());
+    std::int64_t wrong = 0, i = 0;
+    for (std::int64_t c = 0; c < shape[1]; ++c)
+      for (std::int64_t h = 0; h < height; ++h)
+        for (std::int64_t w = 0; w < width; ++w)
+          wrong += got[static_cast<std::size_t>(i++)] != testing::field_value(0, t, c, h, w);
+    CHECK(wrong == 0);
+  }
+}
+
+// The error of opening a dataset.
+std::string refusal(const Era5Options& options) {
+  try {
+    const Era5Dataset dataset(options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+std::string how(const std::string& path) {
+  return Era5Dataset({.paths = {path}}).file(0).how_it_is_read();
+}
+
+}  // namespace
+
+TEST_CASE("dataset: every layout gives the same values, cropped or not") {
+  const testing::TemporaryFolder folder;
+  const FieldsShape shape = {7, 3, 6, 10};
+  const auto stored = [&](const char* name, const hdf5::Storage& storage) {
+    const std::string path = folder / name;
+    write_fields(path, shape, 0, storage);
+    return path;
+  };
+  const std::string contiguous = stored("contiguous.h5", {}), plain = stored("plain.h5", {.chunk = {2, 2, 4, 3}}),
+                    deflate = stored("deflate.h5", {.chunk = {3, 3, 6, 10}, .deflate = 1}),
+                    shuffled = stored("shuffled.h5", {.chunk = {1, 2, 5, 4}, .shuffle = true}),
+                    both = stored("both.h5", {.chunk = {4, 1, 6, 7}, .shuffle = true, .deflate = 4});
+  CHECK(how(contiguous) == "contiguous, pread");
+  CHECK(how(plain) == "chunks, pread");
+  CHECK(how(both) == "compressed chunks, inflated in parallel");
+  for (const std::string& path : {contiguous, plain, deflate, shuffled, both}) {
+    check_all_steps(path, shape, 6, 10);
+    check_all_steps(path, shape, 5, 10);
+    check_all_steps(path, shape, 4, 7);
+    check_all_steps(path, shape, 6, 1, 0);
+  }
+}
+
+TEST_CASE("dataset: what the fast ways do not know is read through the library") {
+  const testing::TemporaryFolder folder;
+  auto file = hdf5::File::create(folder / "2001.h5");
+  const FieldsShape shape = {2, 1, 2, 2};
+  file.write("fields", shape, std::span<const float>(testing::field_values(shape)),
+             {.chunk = {1, 1, 2, 2}, .checksum = true});
+  file.close();
+  CHECK(how(folder / "2001.h5") == "through the HDF5 library");
+  check_all_steps(folder / "2001.h5", shape, 2, 1);
+}
+
+TEST_CASE("dataset: a user block before the HDF5 file shifts all that is stored") {
+  const testing::TemporaryFolder folder;
+  const FieldsShape shape = {3, 2, 4, 5};
+  for (const hdf5::Storage& storage :
+       {hdf5::Storage{}, hdf5::Storage{.chunk = {1, 2, 4, 5}}, hdf5::Storage{.chunk = {2, 2, 4, 5}, .deflate = 1}}) {
+    write_fields(folder / "plain.h5", shape, 0, storage);
+    testing::write_text(folder / "a.h5", std::string(512, ' ') + read_file(folder / "plain.h5"));
+    check_all_steps(folder / "a.h5", shape, 3, 5);
+  }
+}
+
+TEST_CASE("dataset: so many chunks that their addresses are not asked for") {
+  const testing::TemporaryFolder folder;
+  const FieldsShape shape = {60, 2, 6, 6};
+  write_fields(folder / "a.h5", shape, 0, {.chunk = {1, 1, 1, 1}});
+  write_fields(folder / "b.h5", shape, 0, {.chunk = {1, 1, 1, 1}, .shuffle = true, .deflate = 1});
+  check_all_steps(folder / "a.h5", shape, 5, 4);
+  check_all_steps(folder / "b.h5", shape, 5, 4);
+}
+
+TEST_CASE("dataset: years stand in the order of their names, each with its own length") {
+  const testing::TemporaryFolder folder;
+  write_fields(folder / "2002.h5", {3, 2, 2, 4}, 2000);
+  write_fields(folder / "2001.h5", {5, 2, 2, 4}, 1000);
+  testing::write_text(folder / "notes.txt", "not data");
+  testing::write_text(folder / ".2003.h5", "being written");
+  const Era5Dataset dataset({.paths = {folder.path()}});
+  CHECK(dataset.steps() == 8);
+  CHECK(dataset.file_count() == 2);
+  CHECK(dataset.file_steps(0) == 5);
+  CHECK(dataset.file_of(4) == 0);
+  CHECK(dataset.file_of(5) == 1);
+  CHECK_THROWS_AS(dataset.file_of(8), Error);
+  std::vector<float> input(16), target(16);
+  dataset.read_pair(6, input.data(), target.data());
+  CHECK(input[13] == testing::field_value(2000, 1, 1, 1, 1));
+  CHECK(target[13] == testing::field_value(2000, 2, 1, 1, 1));
+  CHECK_THROWS_WITH(dataset.read_pair(4, input.data(), target.data()), ContainsSubstring("not of one file"));
+}
+
+TEST_CASE("dataset: lat, lon, channel and time beside the fields are believed") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "data.h5";
+  const FieldsShape shape = {2, 2, 3, 2};
+  auto file = hdf5::File::create(path);
+  const std::array<std::int64_t, 1> two = {2}, three = {3};
+  file.write("fields", shape, std::span<const float>(testing::field_values(shape)));
+  file.write("lat", three, std::span<const float>(std::vector<float>{60, 0, -60}));
+  file.write("longitude", two, std::span<const double>(std::vector<double>{0, 180}));
+  file.write("channel", std::vector<std::string>{"t2m", "u10"});
+  file.write("time", two, std::span<const std::int64_t>(std::vector<std::int64_t>{990558, 990564}));
+  file.write_attribute("time", "units", "hours since 1900-01-01 00:00:00");
+  file.close();
+
+  const Era5Dataset dataset({.paths = {path}, .channels = {"t2m", "u10"}, .height = 2, .width = 2});
+  CHECK(dataset.latitudes() == std::vector<double>{60, 0});
+  CHECK(dataset.longitudes() == std::vector<double>{0, 180});
+  CHECK(dataset.channel_names() == std::vector<std::string>{"t2m", "u10"});
+  CHECK(dataset.time_of(1).iso() == "2013-01-01T12:00");
+  CHECK(refusal({.paths = {path}, .channels = {"u10", "t2m"}}) ==
+        path + ": channel 0 is 't2m', the config has 'u10' there");
+  CHECK(Era5Dataset({.paths = {path}}).channel_names() == std::vector<std::string>{"t2m", "u10"});
+}
+
+TEST_CASE("dataset: a pair is dt steps apart") {
+  const testing::TemporaryFolder folder;
+  write_fields(folder / "2001.h5", {9, 1, 2, 2});
+  const Era5Dataset dataset({.paths = {folder / "2001.h5"}, .dt = 4});
+  std::vector<float> input(4), target(4);
+  dataset.read_pair(3, input.data(), target.data());
+  CHECK(input[3] == testing::field_value(0, 3, 0, 1, 1));
+  CHECK(target[3] == testing::field_value(0, 7, 0, 1, 1));
+  CHECK_THROWS_AS(dataset.read_pair(5, input.data(), target.data()), Error);
+}
+
+TEST_CASE("dataset: the calendar beside the time is obeyed") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "data.h5";
+  const auto with = [&](const std::string& calendar) {
+    auto file = hdf5::File::create(path);
+    const FieldsShape shape = {1, 1, 2, 2};
+    file.write("fields", shape, std::span<const float>(testing::field_values(shape)));
+    file.write("time", std::array<std::int64_t, 1>{1}, std::span<const double>(std::vector<double>{17628096}));
+    file.write_attribute("time", "units", "hours since 1-1-1 00:00:0.0");
+    file.write_attribute("time", "calendar", calendar);
+    file.close();
+  };
+  with("standard");
+  CHECK(Era5Dataset({.paths = {path}}).time_of(0).iso() == "2012-01-01T00:00");
+  with("proleptic_gregorian");
+  CHECK(Era5Dataset({.paths = {path}}).time_of(0).iso() == "2012-01-03T00:00");
+  with("noleap");
+  CHECK(refusal({.paths = {path}}) ==
+        path + ": 'time': calendar \"noleap\" is not one of standard, gregorian, proleptic_gregorian");
+}
+
+TEST_CASE("dataset: files whose latitudes or longitudes differ are refused") {
+  const testing::TemporaryFolder folder;
+  const auto write = [&](const std::string& name, std::vector<double> latitudes, std::vector<double> longitudes) {
+    auto file = hdf5::File::create(folder / name);
+    const FieldsShape shape = {2, 1, 2, 2};
+    const std::array<std::int64_t, 1> two = {2};
+    file.write("fields", shape, std::span<const float>(testing::field_values(shape)));
+    file.write("lat", two, std::span<const double>(latitudes));
+    file.write("lon", two, std::span<const double>(longitudes));
+    file.close();
+  };
+  write("2001.h5", {30, -30}, {0, 180});
+  write("2002.h5", {30, -30}, {0, 180});
+  CHECK(refusal({.paths = {folder.path()}}) == "accepted");
+  const std::string sentence = std::string(folder / "2002.h5") + ": its latitudes or longitudes differ from those of " +
+                               std::string(folder / "2001.h5");
+  write("2002.h5", {45, -45}, {0, 180});
+  CHECK(refusal({.paths = {folder.path()}}) == sentence);
+  write("2002.h5", {30, -30}, {90, 270});
+  CHECK(refusal({.paths = {folder.path()}}) == sentence);
+}
+
+TEST_CASE("dataset: names and times where the file has none") {
+  const testing::TemporaryFolder folder;
+  write_fields(folder / "2012.h5", {4, 2, 2, 2});
+  write_fields(folder / "storm.h5", {4, 20, 2, 2});
+  const Era5Dataset year({.paths = {folder / "2012.h5"}});
+  CHECK(year.channel_names() == std::vector<std::string>{"c0", "c1"});
+  CHECK(year.latitudes().empty());
+  CHECK(year.time_of(2).iso() == "2012-07-02T00:00");
+  const Era5Dataset storm({.paths = {folder / "storm.h5"}});
+  CHECK(storm.channel_names()[19] == "tcwv");
+  CHECK_THROWS_WITH(storm.time_of(0), ContainsSubstring("storm.h5: no 'time' with units"));
+}
+
+TEST_CASE("dataset: every kind of bad input is one sentence with the file's name") {
+  const testing::TemporaryFolder folder;
+  const std::string good = folder / "good.h5", path = folder / "bad.h5";
+  write_fields(good, {3, 2, 4, 6});
+  const auto write_bad = [&](const auto& make) {
+    auto file = hdf5::File::create(path);
+    make(file);
+    file.close();
+  };
+  const std::array<std::int64_t, 3> cube = {3, 4, 6};
+  const std::array<std::int64_t, 1> two = {2};
+  const FieldsShape shape = {3, 2, 4, 6};
+  const std::vector<float> numbers = testing::field_values(shape);
+
+  CHECK(refusal({.paths = {folder / "nowhere"}}) == std::string(folder / "nowhere") + " does not exist");
+  std::filesystem::create_directory(folder / "empty");
+  CHECK(refusal({.paths = {folder / "empty"}}) == std::string(folder / "empty") + " holds no .h5 files");
+
+  testing::write_text(path, "this is not HDF5");
+  CHECK(refusal({.paths = {path}}) == path + " is not an HDF5 file");
+  testing::write_text(path, "");
+  CHECK(refusal({.paths = {path}}) == path + " is not an HDF5 file");
+  const std::string whole = read_file(good);
+  for (std::size_t keep : {whole.size() - 1, whole.size() / 2, std::size_t{100}}) {
+    testing::write_text(path, whole.substr(0, keep));
+    CHECK(refusal({.paths = {path}}) == path + " is a truncated or damaged HDF5 file");
+  }
+
+  write_bad([&](hdf5::File& file) {
+    file.write("tas", two, std::span<const float>(numbers.data(), 2));
+    file.write("pr", two, std::span<const float>(numbers.data(), 2));
+  });
+  CHECK(refusal({.paths = {path}}) == path + " has no dataset 'fields'; it holds pr, tas");
+  write_bad([&](hdf5::File& file) { file.write("fields", cube, std::span<const float>(numbers.data(), 72)); });
+  CHECK(refusal({.paths = {path}}) ==
+        path + ": 'fields' has shape (3, 4, 6); expected four dimensions (time, channel, latitude, longitude)");
+  const std::vector<double> doubles(numbers.begin(), numbers.end());
+  write_bad([&](hdf5::File& file) { file.write("fields", shape, std::span<const double>(doubles)); });
+  CHECK(refusal({.paths = {path}}) == path + ": 'fields' holds 64-bit float; expected 32-bit float");
+  const std::vector<std::int64_t> integers(numbers.begin(), numbers.end());
+  write_bad([&](hdf5::File& file) { file.write("fields", shape, std::span<const std::int64_t>(integers)); });
+  CHECK(refusal({.paths = {path}}) == path + ": 'fields' holds 64-bit integer; expected 32-bit float");
+
+  CHECK(refusal({.paths = {good}, .channels = {"a", "b", "c"}}) == good + " has 2 channels; expected 3");
+  CHECK(refusal({.paths = {good}, .channel_count = 20}) == good + " has 2 channels; expected 20");
+  CHECK(refusal({.paths = {good}, .height = 5, .width = 6}) ==
+        good + ": its grid of 4 x 6 is smaller than the 5 x 6 asked for");
+  CHECK(refusal({.paths = {good}, .height = 4, .width = 7}) ==
+        good + ": its grid of 4 x 6 is smaller than the 4 x 7 asked for");
+  CHECK(refusal({.paths = {good}, .dt = 0}) == "dt must be at least one step, not 0");
+
+  write_fields(path, {3, 2, 4, 5});
+  CHECK(refusal({.paths = {good, path}, .width = 5}) == path + ": its grid of 4 x 5 differs from the 4 x 6 of " + good);
+  write_fields(path, {3, 1, 4, 6});
+  CHECK(refusal({.paths = {good, path}}) == path + " has 1 channels, " + good + " has 2");
+  write_bad([&](hdf5::File& file) {
+    file.write("fields", shape, std::span<const float>(numbers));
+    file.write("lat", two, std::span<const float>(numbers.data(), 2));
+  });
+  CHECK(refusal({.paths = {path}}) == path + ": 'lat' has 2 values, 'fields' has shape (3, 2, 4, 6)");
+}
+
+TEST_CASE("dataset: ranges are checked against the data") {
+  const testing::TemporaryFolder folder;
+  write_fields(folder / "2001.h5", {5, 1, 2, 2});
+  const auto with = [&](std::int64_t begin, std::int64_t end) {
+    return refusal({.paths = {folder / "2001.h5"}, .range = StepRange{begin, end}, .range_key = "train_range"});
+  };
+  CHECK(with(0, 5) == "accepted");
+  CHECK(with(3, 3) == "train_range [3, 3) is empty or reversed");
+  CHECK(with(4, 2) == "train_range [4, 2) is empty or reversed");
+  CHECK(with(-1, 2) == "train_range [-1, 2) begins before the first step");
+  CHECK(with(0, 6) == "train_range [0, 6) goes beyond the 5 steps of " + std::string(folder / "2001.h5"));
+}
+
+TEST_CASE("dataset: NaN and infinities in the fields are named, wherever they are") {
+  const testing::TemporaryFolder folder;
+  const FieldsShape shape = {3, 2, 5, 7};
+  for (const hdf5::Storage& storage : {hdf5::Storage{}, hdf5::Storage{.chunk = {2, 2, 5, 7}, .deflate = 1}})
+    for (std::size_t at : {std::size_t{0}, std::size_t{34}, std::size_t{69}}) {
+      std::vector<float> values = testing::field_values(shape);
+      values[70 + at] = std::numeric_limits<float>::quiet_NaN();
+      values[140 + at] = -std::numeric_limits<float>::infinity();
+      write_fields(folder / "2001.h5", shape, values, storage);
+      const Era5Dataset dataset({.paths = {folder / "2001.h5"}});
+      std::vector<float> out(70);
+      CHECK_NOTHROW(dataset.read_step(0, out.data()));
+      const std::string channel = at < 35 ? "0" : "1", path = folder / "2001.h5";
+      CHECK_THROWS_WITH(dataset.read_step(1, out.data()), path + ": step 1, channel " + channel + " holds NaN");
+      CHECK_THROWS_WITH(dataset.read_step(2, out.data()), path + ": step 2, channel " + channel + " holds an infinity");
+    }
+}
+
+TEST_CASE("dataset: damage within the fields is found when they are read") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "2001.h5";
+  const FieldsShape shape = {8, 1, 16, 16};
+  write_fields(path, shape, 0, {.chunk = {4, 1, 16, 16}, .shuffle = true, .deflate = 1});
+  const auto address = hdf5::File::open(path).chunk_addresses("fields").at(1);
+  std::string bytes = read_file(path);
+  for (std::size_t i = 0; i < address.bytes; ++i) bytes[address.offset + i] = static_cast<char>(i * 37);
+  testing::write_text(path, bytes);
+  const Era5Dataset dataset({.paths = {path}});
+  std::vector<float> out(256);
+  CHECK_NOTHROW(dataset.read_step(3, out.data()));
+  CHECK_THROWS_WITH(dataset.read_step(4, out.data()),
+                    path + " is damaged: steps 4 to 7 of 'fields' cannot be decompressed");
+
+  // A file cut short while it is open: what the library could not know when it opened it.
+  write_fields(path, shape);
+  const Era5Dataset open({.paths = {path}});
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 100);
+  CHECK_THROWS_WITH(open.read_step(7, out.data()), path + " is truncated: it ends before its fields do");
+}
+
+TEST_CASE("hdf5: a file appears whole or not at all, and the same values make the same bytes") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "a.h5";
+  const FieldsShape shape = {2, 1, 2, 2};
+  {
+    auto file = hdf5::File::create(path);
+    file.write("fields", shape, std::span<const float>(testing::field_values(shape)));
+    CHECK(!std::filesystem::exists(path));
+  }
+  CHECK(std::filesystem::is_empty(folder.path()));
+  write_fields(path, shape);
+  const std::string first = read_file(path);
+  write_fields(path, shape);
+  CHECK(read_file(path) == first);
+  std::filesystem::permissions(path, static_cast<std::filesystem::perms>(0600));
+  auto one = hdf5::File::create(path), two = hdf5::File::create(path);  // two processes would be the same
+  one.write("fields", shape, std::span<const float>(testing::field_values(shape)));
+  two.write("other", shape, std::span<const float>(testing::field_values(shape)));
+  one.close();
+  CHECK(hdf5::File::open(path).has("fields"));
+  two.close();
+  CHECK(hdf5::File::open(path).has("other"));
+  CHECK(std::filesystem::status(path).permissions() == static_cast<std::filesystem::perms>(0600));
+  CHECK_THROWS_WITH(hdf5::File::create(folder / "no/such/a.h5"), ContainsSubstring("a.h5: there is no folder"));
+}

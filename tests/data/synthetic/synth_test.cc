@@ -1,0 +1,250 @@
+// The synthetic data set: the tutorial's layout, the same bytes for the same arguments, and weather that moves.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "data/era5/channels.h"
+#include "data/era5/describe.h"
+#include "data/era5/era5.h"
+#include "data/era5/field_file.h"
+#include "data/era5/statistics.h"
+#include "data/npy.h"
+#include "data/sampler.h"
+#include "data/synthetic/synth.h"
+#include "data/synthetic/synthetic_atmosphere.h"
+#include "engine/files/atomic_file.h"
+#include "kernels/common/check.h"
+#include "tests/harness/data_files.h"
+#include "tests/harness/temporary_folder.h"
+#include "tests/harness/testing.h"
+
+using namespace isobar;
+using testing::ContainsSubstring;
+
+namespace {
+
+SynthOptions small(const std::string& out) {
+  return {.out = out,
+          .train_years = 2,
+          .valid_years = 1,
+          .steps_per_year = 5,
+          .height = 9,
+          .width = 12,
+          .channels = 21,
+          .seed = 4,
+          .threads = 1};
+}
+
+std::vector<std::string> files_below(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    if (entry.is_regular_file()) names.push_back(std::filesystem::relative(entry.path(), folder).string());
+  std::ranges::sort(names);
+  return names;
+}
+
+// Root mean square of a row's change over six hours, the later row having been turned back by `columns`.
+double change(const std::vector<float>& now, const std::vector<float>& later, std::size_t row, std::size_t width,
+              std::size_t columns) {
+  double sum = 0;
+  for (std::size_t i = 0; i < width; ++i) {
+    const double difference =
+        static_cast<double>(later[row * width + (i + columns) % width]) - static_cast<double>(now[row * width + i]);
+    sum += difference * difference;
+  }
+  return std::sqrt(sum / static_cast<double>(width));
+}
+
+}  // namespace
+
+TEST_CASE("synth: the tutorial's layout, readable by the data set, with statistics of the training years") {
+  const testing::TemporaryFolder folder;
+  write_synthetic_data(small(folder / "a"));
+  CHECK(files_below(folder / "a") == std::vector<std::string>{"stats/global_means.npy", "stats/global_stds.npy",
+                                                              "stats/stats.json", "stats/time_means.npy",
+                                                              "test/1982.h5", "train/1979.h5", "train/1980.h5",
+                                                              "valid/1981.h5"});
+  std::vector<std::string> names = tutorial_channel_names();
+  names.push_back("c20");
+  const Era5Dataset train({.paths = {folder / "a/train"}, .channels = names});
+  CHECK(train.steps() == 10);
+  CHECK(std::string(train.file(0).how_it_is_read()) == "contiguous, pread");
+  CHECK(train.latitudes().front() == 90);
+  CHECK(train.latitudes().back() == -90);
+  CHECK(train.longitudes()[3] == 90);
+  CHECK(train.time_of(6).iso() == "1980-01-01T06:00");
+  CHECK(train.labels().units.at(2) == "K");
+  CHECK(train.labels().units.at(20) == "m/s");
+  CHECK(train.labels().step_hours == 6);
+  const ComputedStatistics expected = compute_statistics(train);
+  const std::string stats = folder / "a/stats";
+  const Statistics loaded = load_statistics(stats + "/global_means.npy", stats + "/global_stds.npy", 21);
+  CHECK(loaded.means == expected.means);
+  CHECK(loaded.stds == expected.stds);
+  CHECK(load_time_means(stats + "/time_means.npy", 21, 9, 12) == expected.time_means);
+}
+
+TEST_CASE("data info: tells files, times, layout and statistics, and refuses what cannot be used") {
+  const testing::TemporaryFolder folder;
+  write_synthetic_data(small(folder / "a"));
+  const std::string text = describe_data(folder / "a");
+  CHECK_THAT(text, ContainsSubstring("2 files, 10 steps of 21 channels on 9 x 12"));
+  CHECK_THAT(text, ContainsSubstring("1980.h5  5 steps  1980-01-01T00:00 to 1980-01-02T00:00  contiguous, pread"));
+  CHECK_THAT(text, ContainsSubstring("channels: u10 v10 t2m"));
+  CHECK_THAT(text, ContainsSubstring("latitudes: 90 to -90, longitudes: 0 to 330"));
+  CHECK_THAT(text, ContainsSubstring("time means: 21 x 9 x 12"));
+  CHECK_THAT(text, !ContainsSubstring("says nothing"));
+
+  testing::write_fields(folder / "storm.h5", {3, 2, 2, 2}, 0, {.chunk = {1, 2, 2, 2}});
+  CHECK_THAT(describe_data(folder / "storm.h5"),
+             ContainsSubstring("storm.h5  3 steps  time unknown  chunks, pread (1, 2, 2, 2)"));
+  CHECK_THAT(describe_data(folder / "storm.h5"), ContainsSubstring("statistics: none"));
+  write_npy(folder / "a/stats/global_stds.npy", std::array<std::int64_t, 1>{1},
+            std::span<const double>(std::vector{1.0}));
+  CHECK_THROWS_WITH(describe_data(folder / "a"), ContainsSubstring("global_stds.npy has shape (1,)"));
+}
+
+TEST_CASE("synth: no year is in two of training, validation and test") {
+  const testing::TemporaryFolder folder;
+  SynthOptions options = small(folder.path());
+  options.valid_years = 2;
+  write_synthetic_data(options);
+  CHECK(files_below(folder.path()) == std::vector<std::string>{"stats/global_means.npy", "stats/global_stds.npy",
+                                                               "stats/stats.json", "stats/time_means.npy",
+                                                               "test/1983.h5", "test/1984.h5", "train/1979.h5",
+                                                               "train/1980.h5", "valid/1981.h5", "valid/1982.h5"});
+}
+
+TEST_CASE("synth: every file starts with the first of January of its year, over leap years") {
+  const testing::TemporaryFolder folder;
+  write_synthetic_data({.out = folder.path(),
+                        .train_years = 22,  // to 2000
+                        .steps_per_year = 2,
+                        .height = 2,
+                        .width = 2,
+                        .channels = 1,
+                        .threads = 1});
+  std::vector<std::string> names = files_below(folder.path());
+  std::erase_if(names, [](const std::string& name) { return !name.ends_with(".h5"); });
+  CHECK(names.size() == 22 + 1 + 1);
+  for (const std::string& name : names) {
+    INFO(name);
+    const Era5Dataset year({.paths = {folder / name}});
+    CHECK(year.time_of(0).iso() == std::filesystem::path(name).stem().string() + "-01-01T00:00");
+  }
+}
+
+TEST_CASE("synth: sizes beyond reason are refused before anything is made") {
+  const testing::TemporaryFolder folder;
+  const auto refused = [&](auto change, const char* sentence) {
+    SynthOptions options = small(folder / "out");
+    change(options);
+    CHECK_THROWS_WITH(write_synthetic_data(options), ContainsSubstring(sentence));
+  };
+  refused([](SynthOptions& o) { o.train_years = 1000000000; }, "at most 1000 years to train");
+  refused([](SynthOptions& o) { o.valid_years = 1001; }, "at most 1000 years to train");
+  refused([](SynthOptions& o) { o.channels = 1000000000; }, "--channels 1000000000 on --grid 9x12");
+  refused([](SynthOptions& o) { o.height = o.width = 1000000; }, "on --grid 1000000x1000000");
+  refused([](SynthOptions& o) { o.height = o.width = std::int64_t{1} << 62; }, "on --grid ");
+  CHECK(!std::filesystem::exists(folder / "out"));
+}
+
+TEST_CASE("synth: same arguments, same bytes, whatever the number of threads; another seed, other weather") {
+  const testing::TemporaryFolder folder;
+  SynthOptions options = small(folder / "one");
+  write_synthetic_data(options);
+  options.out = folder / "three";
+  options.threads = 3;
+  write_synthetic_data(options);
+  options.out = folder / "other";
+  options.seed = 5;
+  write_synthetic_data(options);
+  for (const std::string& name : files_below(folder / "one")) {
+    INFO(name);
+    CHECK(read_file(folder / "one" / name) == read_file(folder / "three" / name));
+    const bool same = name == "stats/stats.json";  // names, units and time step
+    CHECK((read_file(folder / "one" / name) == read_file(folder / "other" / name)) == same);
+  }
+}
+
+TEST_CASE("synth: values are those of an atmosphere") {
+  const SyntheticAtmosphere atmosphere(19, 36, 20, 1);
+  std::vector<float> fields(20 * 19 * 36);
+  struct Range {
+    std::size_t channel;
+    float lowest, highest;
+  };
+  for (double hours : {0.0, 5000.0, 100000.0}) {
+    atmosphere.fields(hours, fields.data());
+    for (const Range& range : {Range{0, -60, 60}, Range{2, 220, 330}, Range{3, 85000, 108000}, Range{4, 90000, 108000},
+                               Range{14, 44000, 64000}, Range{17, 0, 100}, Range{18, 0, 100}, Range{19, 0, 90}}) {
+      INFO(tutorial_channel_names()[range.channel] << " after " << hours << " hours");
+      const auto begin = fields.begin() + static_cast<std::ptrdiff_t>(range.channel * 19 * 36);
+      const auto [low, high] = std::minmax_element(begin, begin + 19 * 36);
+      CHECK(*low > range.lowest);
+      CHECK(*high < range.highest);
+      CHECK(*high - *low > 0.02f * (range.highest - range.lowest));
+    }
+    for (std::size_t row : {std::size_t{0}, std::size_t{18}})  // a pole is one point: scalars agree along its row
+      for (std::size_t channel : {std::size_t{2}, std::size_t{4}, std::size_t{14}, std::size_t{19}}) {
+        const auto begin = fields.begin() + static_cast<std::ptrdiff_t>((channel * 19 + row) * 36);
+        const auto [low, high] = std::minmax_element(begin, begin + 36);
+        CHECK(*high - *low <= 1e-6f * *high);
+      }
+  }
+}
+
+TEST_CASE("synth: the patterns move at the speed of the zonal index") {
+  const SyntheticAtmosphere atmosphere(3, 4, 1, 7);
+  CHECK(atmosphere.carried_hours(0) == 0);
+  for (double hours : {10.0, 200.0, 5000.0}) {
+    const double speed = (atmosphere.carried_hours(hours + 0.5) - atmosphere.carried_hours(hours - 0.5));
+    CHECK(std::abs(speed - atmosphere.zonal_index(hours)) < 1e-5);
+    CHECK(std::abs(speed - 1) > 1e-3);
+  }
+}
+
+TEST_CASE("synth: the weather is far from persistent, and a forecaster who carries it eastwards is right") {
+  const std::size_t width = 72, row = 9;  // 45 degrees north on a grid of 5 degrees
+  const SyntheticAtmosphere atmosphere(37, static_cast<std::int64_t>(width), 2, 0);
+  std::vector<float> now(2 * 37 * width), later(now.size());
+  double persistence = 0, carried = 0, variance = 0;
+  for (int t = 0; t < 40; ++t) {
+    atmosphere.fields(6.0 * t, now.data());
+    atmosphere.fields(6.0 * (t + 1), later.data());
+    const std::vector<float> v(now.begin() + 37 * width, now.end()), v_later(later.begin() + 37 * width, later.end());
+    double best = change(v, v_later, row, width, 0);
+    persistence += best;
+    for (std::size_t columns = 1; columns < 6; ++columns)
+      best = std::min(best, change(v, v_later, row, width, columns));
+    carried += best;
+    variance += change(std::vector<float>(v.size()), v, row, width, 0);
+  }
+  INFO("root mean squares: wind " << variance / 40 << ", change " << persistence / 40 << ", carried " << carried / 40);
+  CHECK(persistence > 0.4 * variance);
+  CHECK(carried < 0.5 * persistence);
+}
+
+TEST_CASE("synth: what cannot be made is refused, and other years are not overwritten") {
+  const testing::TemporaryFolder folder;
+  const auto with = [&](auto change) {
+    SynthOptions options = small(folder / "a");
+    change(options);
+    return options;
+  };
+  CHECK_THROWS_WITH(write_synthetic_data(with([](SynthOptions& o) { o.steps_per_year = 1461; })),
+                    ContainsSubstring("--steps-per-year 1461"));
+  CHECK_THROWS_WITH(write_synthetic_data(with([](SynthOptions& o) { o.height = 1; })),
+                    ContainsSubstring("--grid 1x12"));
+  CHECK_THROWS_WITH(write_synthetic_data(with([](SynthOptions& o) { o.channels = 0; })),
+                    ContainsSubstring("--channels 0"));
+  CHECK_THROWS_AS(write_synthetic_data(with([](SynthOptions& o) { o.train_years = 0; })), Error);
+  CHECK(!std::filesystem::exists(folder / "a"));
+  std::filesystem::create_directories(folder / "a/train");
+  testing::write_text(folder / "a/train/2000.h5", "something else");
+  CHECK_THROWS_WITH(write_synthetic_data(small(folder / "a")), ContainsSubstring("2000.h5 is not of the data set"));
+  CHECK(files_below(folder / "a") == std::vector<std::string>{"train/2000.h5"});
+}

@@ -1,0 +1,184 @@
+// Files appear whole or not at all: success, abandonment, exceptions, a full disk, a leftover of a killed writer.
+#include "engine/files/atomic_file.h"
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/files/checksum.h"
+#include "kernels/common/check.h"
+#include "tests/harness/file_size_limit.h"
+#include "tests/harness/temporary_folder.h"
+#include "tests/harness/testing.h"
+
+namespace isobar {
+namespace {
+
+using testing::ContainsSubstring;
+using testing::TemporaryFolder;
+
+std::ptrdiff_t files_in(const TemporaryFolder& folder) {
+  return std::distance(std::filesystem::directory_iterator(folder.path()), {});
+}
+
+TEST_CASE("an atomic file appears at its commit and not before", "[atomic_file]") {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder / "result";
+  AtomicFile file(path);
+  file.write("one ");
+  file.write("two");
+  CHECK_FALSE(std::filesystem::exists(path));
+  file.commit();
+  CHECK(read_file(path) == "one two");
+  CHECK(files_in(folder) == 1);
+  CHECK_THROWS_AS(file.write("three"), Error);
+}
+
+TEST_CASE("an atomic file that is given up leaves the old one as it was", "[atomic_file]") {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder / "result";
+  write_file_atomically(path, "old");
+  { AtomicFile(path).write("new"); }
+  CHECK(read_file(path) == "old");
+  CHECK(files_in(folder) == 1);
+  write_file_atomically(path, "new");
+  CHECK(read_file(path) == "new");
+}
+
+TEST_CASE("a full disk gives one error that names the file, and leaves nothing", "[atomic_file]") {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder / "result";
+  {
+    const testing::FileSizeLimit full(1000);
+    CHECK_THROWS_WITH(write_file_atomically(path, std::string(5000, 'x')), ContainsSubstring(path.string()));
+  }
+  CHECK(files_in(folder) == 0);
+}
+
+TEST_CASE("what a killed writer left is overwritten", "[atomic_file]") {
+  const TemporaryFolder folder;
+  std::ofstream(folder / ".result.writing") << std::string(100, 'x');
+  write_file_atomically(folder / "result", "short");
+  CHECK(read_file(folder / "result") == "short");
+  CHECK(files_in(folder) == 1);
+}
+
+// A temporary file as a killed writer leaves it: the system has given its lock back.
+std::filesystem::path leave_temporary(const TemporaryFolder& folder) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    AtomicFile file(folder / "result");
+    file.write("half");
+    ::_exit(0);
+  }
+  REQUIRE(::waitpid(child, nullptr, 0) == child);
+  REQUIRE(files_in(folder) == 1);
+  return std::filesystem::directory_iterator(folder.path())->path();
+}
+
+TEST_CASE("the temporary file of a killed writer is removed, that of a living one is not", "[atomic_file]") {
+  const TemporaryFolder folder;
+  const std::filesystem::path leftover = leave_temporary(folder);
+  AtomicFile living(folder / "result");
+  CHECK_FALSE(std::filesystem::exists(leftover));
+  living.write("one");
+  std::ofstream(folder / ".result.writings") << "another name";
+  write_file_atomically(folder / "result", "two");
+  CHECK(read_file(folder / "result") == "two");
+  living.commit();
+  CHECK(read_file(folder / "result") == "one");
+  CHECK(files_in(folder) == 2);
+}
+
+TEST_CASE("each of many writers of one file puts its own whole content in place", "[atomic_file]") {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder / "result";
+  std::vector<std::thread> writers;
+  std::atomic<int> failed = 0, torn = 0;
+  for (int w = 0; w < 8; ++w) {
+    writers.emplace_back([&, w] {
+      for (int i = 0; i < 20; ++i) {
+        try {
+          write_file_atomically(path,
+                                std::string(static_cast<std::size_t>(10000 * (w + 1)), static_cast<char>('a' + w)));
+          const std::string seen = read_file(path);
+          const bool whole = seen.find_first_not_of(seen[0]) == seen.npos &&
+                             seen.size() == static_cast<std::size_t>(10000 * (seen[0] - 'a' + 1));
+          torn += whole ? 0 : 1;
+        } catch (const Error&) {
+          ++failed;
+        }
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  CHECK(failed == 0);
+  CHECK(torn == 0);
+  CHECK(files_in(folder) == 1);
+}
+
+TEST_CASE("a replaced file hands on its permissions, a new one gets the usual ones", "[atomic_file]") {
+  const TemporaryFolder folder;
+  const auto mode_of = [](const std::filesystem::path& path) {
+    return static_cast<int>(std::filesystem::status(path).permissions());
+  };
+  const mode_t mask = ::umask(022);
+  write_file_atomically(folder / "result", "new");
+  ::umask(mask);
+  CHECK(mode_of(folder / "result") == 0644);
+  for (const int mode : {0600, 0640, 0666}) {
+    std::filesystem::permissions(folder / "result", static_cast<std::filesystem::perms>(mode));
+    write_file_atomically(folder / "result", "replaced");
+    CHECK(mode_of(folder / "result") == mode);
+  }
+}
+
+TEST_CASE("a link in the place of a temporary file is never written through", "[atomic_file]") {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "victim") << "untouched";
+  std::filesystem::create_symlink(folder / "victim", folder / ".result.writing");
+  write_file_atomically(folder / "result", "new");
+  CHECK(read_file(folder / "victim") == "untouched");
+  CHECK_FALSE(std::filesystem::is_symlink(folder / "result"));
+}
+
+TEST_CASE("only regular files are read, and no more of them than asked for", "[atomic_file]") {
+  const TemporaryFolder folder;
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  for (const std::filesystem::path& path : {folder / "pipe", std::filesystem::path("/dev/zero"), folder.path()}) {
+    CHECK_THROWS_WITH(read_file(path), path.string() + ": is not a file but a folder, a pipe or a device");
+    CHECK_THROWS_WITH(xxh64_of_file(path), path.string() + ": is not a file but a folder, a pipe or a device");
+  }
+  write_file_atomically(folder / "result", "12345");
+  CHECK(read_file(folder / "result", 5) == "12345");
+  CHECK_THROWS_WITH(read_file(folder / "result", 4), ContainsSubstring("more than 4 bytes"));
+}
+
+TEST_CASE("a file is read whole", "[atomic_file]") {
+  const TemporaryFolder folder;
+  for (const std::size_t length : {0u, 1u, 16383u, 16384u, 16385u, 40000u}) {
+    std::string contents(length, 'x');
+    for (std::size_t i = 0; i < length; ++i) contents[i] = static_cast<char>(i % 251);
+    write_file_atomically(folder / "result", contents);
+    CHECK(read_file(folder / "result") == contents);
+  }
+}
+
+TEST_CASE("errors of files name them", "[atomic_file]") {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder / "no_folder" / "result";
+  CHECK_THROWS_WITH(AtomicFile(path), ContainsSubstring(path.string()));
+  CHECK_THROWS_WITH(read_file(path), ContainsSubstring(path.string()));
+  CHECK_THROWS_WITH(read_file(folder.path()), ContainsSubstring(folder.path().string()));
+  CHECK_THROWS_WITH(flush_to_disk(path), ContainsSubstring(path.string()));
+}
+
+}  // namespace
+}  // namespace isobar

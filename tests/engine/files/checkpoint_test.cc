@@ -1,0 +1,351 @@
+// Checkpoint folders are whole or not there: whatever is killed, damaged, removed or too full, a reader gets a whole
+// one or is told.
+#include "engine/files/checkpoint.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/files/atomic_file.h"
+#include "kernels/common/check.h"
+#include "tests/harness/file_size_limit.h"
+#include "tests/harness/temporary_folder.h"
+#include "tests/harness/testing.h"
+
+namespace isobar {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ContainsSubstring;
+using testing::TemporaryFolder;
+
+const std::vector<std::string> kFiles{"model.safetensors", "optimizer.safetensors", "state.json"};
+
+// Three files that all tell which save they belong to.
+CheckpointStore::WriteFiles files_of(int save) {
+  return [save](const fs::path& folder) {
+    for (const std::string& name : kFiles) {
+      std::ofstream(folder / name) << name << " of save " << save << std::string(300, 'x');
+    }
+  };
+}
+
+// The save that a checkpoint's files belong to; they must all agree.
+int save_in(const fs::path& folder) {
+  std::set<int> saves;
+  for (const std::string& name : kFiles) {
+    const std::string contents = read_file(folder / name);
+    const std::string start = name + " of save ";
+    REQUIRE(contents.starts_with(start));
+    saves.insert(std::stoi(contents.substr(start.size())));
+  }
+  REQUIRE(saves.size() == 1);
+  return *saves.begin();
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Runs `work` in a child process and returns its status as waitpid() gives it.
+template <class Work>
+int in_child(const Work& work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    work();
+    ::_exit(0);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  return status;
+}
+
+TEST_CASE("the newest checkpoints are kept and found", "[checkpoint]") {
+  const TemporaryFolder run;
+  CHECK_FALSE(find_newest_whole(run.path()).checkpoint);
+  CHECK_THROWS_WITH(find_best(run.path()), ContainsSubstring((run / "best").string()));
+
+  CheckpointStore store(run.path(), 2);
+  for (const int step : {10, 20, 100, 30}) store.save(step, files_of(step));
+  // 100 was saved before 30: it belongs to a future that is being written again, and is not counted.
+  CHECK(names_in(run / "checkpoints") == std::vector<std::string>{"step_00000020", "step_00000030", "step_00000100"});
+  const FoundCheckpoint found = find_newest_whole(run.path());
+  REQUIRE(found.checkpoint);
+  CHECK(found.checkpoint->step == 100);
+  CHECK(found.checkpoint->folder == run / "checkpoints/step_00000100");
+  CHECK(found.skipped.empty());
+  CHECK(save_in(found.checkpoint->folder) == 100);
+  CHECK(names_in(found.checkpoint->folder) ==
+        std::vector<std::string>{"checksums.xxh64", "model.safetensors", "optimizer.safetensors", "state.json"});
+
+  CheckpointStore keeps_all(run.path(), 0);
+  keeps_all.save(200, files_of(200));
+  CHECK(names_in(run / "checkpoints").size() == 4);
+  CHECK_THROWS_AS(CheckpointStore(run.path(), -1), Error);
+}
+
+TEST_CASE("a checkpoint of the same step and the best one are replaced", "[checkpoint]") {
+  const TemporaryFolder run;
+  CheckpointStore store(run.path(), 3);
+  store.can_exchange = GENERATE(true, false);
+  for (const int save : {1, 2, 3}) {
+    store.save(7, files_of(save));
+    store.save_best(files_of(save + 10));
+    CHECK(save_in(find_newest_whole(run.path()).checkpoint->folder) == save);
+    CHECK(save_in(find_best(run.path())) == save + 10);
+  }
+  CHECK(names_in(run.path()) == std::vector<std::string>{"best", "checkpoints"});
+  CHECK(names_in(run / "checkpoints") == std::vector<std::string>{"step_00000007"});
+}
+
+TEST_CASE("a damaged checkpoint is never found, and named", "[checkpoint]") {
+  const TemporaryFolder run;
+  CheckpointStore store(run.path(), 3);
+  store.save(1, files_of(1));
+  store.save(2, files_of(2));
+  store.save_best(files_of(3));
+  const fs::path newest = run / "checkpoints/step_00000002";
+  const auto check_skipped = [&](const std::string& file) {
+    const FoundCheckpoint found = find_newest_whole(run.path());
+    REQUIRE(found.checkpoint);
+    CHECK(found.checkpoint->step == 1);
+    REQUIRE(found.skipped.size() == 1);
+    CHECK_THAT(found.skipped[0], ContainsSubstring(newest.string()) && ContainsSubstring(file));
+    CHECK(found.skipped[0].find('\n') == std::string::npos);
+  };
+
+  for (const std::string& name : names_in(newest)) {
+    INFO(name);
+    const std::string whole = read_file(newest / name);
+    for (std::size_t at = 0; at < whole.size(); at += name == "checksums.xxh64" ? 1 : 37) {
+      std::string flipped = whole;
+      flipped[at] = static_cast<char>(flipped[at] ^ (1 << (at % 8)));
+      std::ofstream(newest / name) << flipped;
+      check_skipped(name);
+    }
+    for (const std::size_t length : {whole.size() - 1, whole.size() / 2, whole.find('\n') + 1, std::size_t{0}}) {
+      std::ofstream(newest / name) << whole.substr(0, length);
+      if (length < whole.size()) check_skipped(name);
+    }
+    std::ofstream(newest / name) << whole << "x";
+    check_skipped(name);
+    fs::remove(newest / name);
+    check_skipped(name);
+    fs::create_directory(newest / name);
+    check_skipped(name);
+    fs::remove(newest / name);
+    std::ofstream(newest / name) << whole;
+    REQUIRE(find_newest_whole(run.path()).checkpoint->step == 2);
+  }
+
+  std::ofstream(newest / "notes.txt") << "somebody's own file does no harm";
+  CHECK(find_newest_whole(run.path()).checkpoint->step == 2);
+  fs::remove_all(newest);
+  std::ofstream(newest) << "a file where a folder should be";
+  check_skipped("not a folder");
+
+  fs::remove(run / "checkpoints/step_00000001/state.json");
+  const FoundCheckpoint none = find_newest_whole(run.path());
+  CHECK_FALSE(none.checkpoint);
+  CHECK(none.skipped.size() == 2);
+
+  std::ofstream(run / "best/model.safetensors", std::ios::app) << "x";
+  CHECK_THROWS_WITH(find_best(run.path()), ContainsSubstring((run / "best").string()));
+}
+
+TEST_CASE("a writer that fails leaves what was there", "[checkpoint]") {
+  const TemporaryFolder run;
+  CheckpointStore store(run.path(), 1);
+  store.save(1, files_of(1));
+  store.save_best(files_of(1));
+  const auto check_untouched = [&] {
+    CHECK(names_in(run / "checkpoints") == std::vector<std::string>{"step_00000001"});
+    CHECK(names_in(run.path()) == std::vector<std::string>{"best", "checkpoints"});
+    CHECK(save_in(find_newest_whole(run.path()).checkpoint->folder) == 1);
+    CHECK(save_in(find_best(run.path())) == 1);
+  };
+  const auto fails = [](const fs::path& folder) {
+    std::ofstream(folder / "model.safetensors") << "half";
+    fail("out of luck");
+  };
+  CHECK_THROWS_WITH(store.save(2, fails), ContainsSubstring("out of luck"));
+  CHECK_THROWS_WITH(store.save_best(fails), ContainsSubstring("out of luck"));
+  check_untouched();
+
+  const auto large = [](const fs::path& folder) {
+    write_file_atomically(folder / "model.safetensors", std::string(5000, 'x'));
+  };
+  {
+    const testing::FileSizeLimit full(1000);
+    CHECK_THROWS_WITH(store.save(2, large), ContainsSubstring("model.safetensors: cannot be written"));
+    CHECK_THROWS_WITH(store.save_best(large), ContainsSubstring("model.safetensors: cannot be written"));
+  }
+  check_untouched();
+}
+
+TEST_CASE("a writer killed between any two steps loses nothing", "[checkpoint]") {
+  const bool exchange = GENERATE(true, false);
+  const bool same_step = GENERATE(true, false);
+  std::set<std::string> seen;
+  for (int kill_at = 0;; ++kill_at) {
+    const TemporaryFolder run;
+    {
+      CheckpointStore store(run.path(), 1);
+      store.save(1, files_of(1));
+      store.save_best(files_of(1));
+    }
+    // The child saves step 2 (or step 1 again) and the best, and is killed at the kill_at-th moment of these.
+    const fs::path log = run / "moments";
+    const int status = in_child([&] {
+      CheckpointStore store(run.path(), 1);
+      store.can_exchange = exchange;
+      int moment = 0;
+      store.between_steps = [&](const char* name) {
+        std::ofstream(log, std::ios::app) << name << '\n';
+        if (moment++ == kill_at) ::kill(::getpid(), SIGKILL);
+      };
+      store.save(same_step ? 1 : 2, files_of(2));
+      store.save_best(files_of(2));
+    });
+    std::ifstream moments(log);
+    std::string last_moment;
+    for (std::string name; std::getline(moments, name); last_moment = name) seen.insert(name);
+    fs::remove(log);
+    if (last_moment == "old one hidden") CHECK_FALSE(fs::exists(run / "checkpoints/step_00000001"));
+
+    const FoundCheckpoint found = find_newest_whole(run.path());
+    REQUIRE(found.checkpoint);
+    CHECK(found.skipped.empty());
+    const int saved = save_in(found.checkpoint->folder);
+    const int best = save_in(find_best(run.path()));
+    CHECK((saved == 1 || saved == 2));
+    CHECK(best <= saved);
+
+    CheckpointStore reopened(run.path(), 1);
+    CHECK(save_in(find_newest_whole(run.path()).checkpoint->folder) == saved);
+    CHECK(save_in(find_best(run.path())) == best);
+    CHECK(names_in(run.path()) == std::vector<std::string>{"best", "checkpoints"});
+    for (const std::string& name : names_in(run / "checkpoints")) CHECK(name.starts_with("step_"));
+    reopened.save(3, files_of(3));
+    CHECK(names_in(run / "checkpoints") == std::vector<std::string>{"step_00000003"});
+    if (!WIFSIGNALED(status)) {
+      CHECK(saved == 2);
+      CHECK(best == 2);
+      break;
+    }
+  }
+  CHECK(seen.count("flushed") == 1);
+  CHECK(seen.count("exchanged") == (exchange ? 1 : 0));
+  CHECK(seen.count("moved aside") == (exchange ? 0 : 1));
+  CHECK(seen.count("old one hidden") == (same_step ? 0 : 1));
+}
+
+TEST_CASE("only what a store makes is tidied in a run's folder", "[checkpoint]") {
+  const TemporaryFolder run;
+  const std::vector<std::string> others{".aside_notes",
+                                        ".deleting_soon",
+                                        ".writing_novel",
+                                        "checkpoints/.writing_step",
+                                        "checkpoints/.deleting_step_x",
+                                        "checkpoints/.aside_draft",
+                                        "novel"};
+  for (const std::string& name : others) {
+    fs::create_directories(run / name);
+    std::ofstream(run / name / "chapter") << "x";
+  }
+  fs::create_directories(run / ".writing_best");
+  fs::create_directories(run / "checkpoints/.deleting_step_00000001");
+  fs::create_directory_symlink(run / "novel", run / ".deleting_best");
+  CheckpointStore store(run.path(), 1);
+  store.save(1, files_of(1));
+  for (const std::string& name : others) CHECK(fs::exists(run / name / "chapter"));
+  for (const std::string name : {".writing_best", ".deleting_best", "checkpoints/.deleting_step_00000001"})
+    CHECK_FALSE(fs::exists(fs::symlink_status(run / name)));
+}
+
+TEST_CASE("a checkpoint that was moved aside is found, and back in its place when the store is opened",
+          "[checkpoint]") {
+  const TemporaryFolder run;
+  { CheckpointStore(run.path(), 1).save(7, files_of(7)); }
+  fs::rename(run / "checkpoints/step_00000007", run / "checkpoints/.aside_step_00000007");
+  REQUIRE(find_newest_whole(run.path()).checkpoint->step == 7);
+  const CheckpointStore store(run.path(), 1);
+  CHECK(store.folder_of(7) == run / "checkpoints/step_00000007");
+  CHECK(save_in(store.folder_of(7)) == 7);
+}
+
+TEST_CASE("one checkpoint too many is pruned, and any number may be kept", "[checkpoint]") {
+  const TemporaryFolder run;
+  CheckpointStore all(run.path(), std::int64_t{1} << 32 | 1);
+  for (const int step : {1, 2, 3, 4}) all.save(step, files_of(step));
+  CHECK(names_in(run / "checkpoints").size() == 4);
+  CheckpointStore two(run.path(), 2);
+  two.remove_old(3);
+  CHECK(names_in(run / "checkpoints") == std::vector<std::string>{"step_00000002", "step_00000003", "step_00000004"});
+  two.remove_old(4);
+  CHECK(names_in(run / "checkpoints") == std::vector<std::string>{"step_00000003", "step_00000004"});
+}
+
+TEST_CASE("a pipe in the place of a checkpoint's file is damage", "[checkpoint]") {
+  const TemporaryFolder run;
+  CheckpointStore store(run.path(), 2);
+  store.save(1, files_of(1));
+  store.save(2, files_of(2));
+  const fs::path file = store.folder_of(2) / "optimizer.safetensors";
+  fs::remove(file);
+  REQUIRE(::mkfifo(file.c_str(), 0600) == 0);
+  CHECK(find_newest_whole(run.path()).checkpoint->step == 1);
+}
+
+TEST_CASE("a writer killed at any time leaves a whole checkpoint", "[checkpoint]") {
+  const TemporaryFolder run;
+  {
+    CheckpointStore store(run.path(), 2);
+    store.save(0, files_of(0));
+    store.save_best(files_of(0));
+  }
+  int last = 0;
+  for (int round = 0; round < 12; ++round) {
+    int started[2];
+    REQUIRE(::pipe(started) == 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      CheckpointStore store(run.path(), 2);
+      store.can_exchange = round % 2 == 0;
+      for (int step = last + 1;; ++step) {
+        store.save(step, files_of(step));
+        store.save_best(files_of(step));
+        [[maybe_unused]] const ssize_t told = ::write(started[1], "x", 1);
+      }
+    }
+    // Killed at some moment of its second save or later.
+    char once = 0;
+    ::close(started[1]);
+    REQUIRE(::read(started[0], &once, 1) == 1);
+    ::usleep(static_cast<useconds_t>(977 * round % 7000));
+    ::kill(child, SIGKILL);
+    REQUIRE(::waitpid(child, nullptr, 0) == child);
+    ::close(started[0]);
+    const FoundCheckpoint found = find_newest_whole(run.path());
+    REQUIRE(found.checkpoint);
+    CHECK(found.skipped.empty());
+    CHECK(save_in(found.checkpoint->folder) == found.checkpoint->step);
+    CHECK(found.checkpoint->step > last);
+    CHECK(save_in(find_best(run.path())) <= found.checkpoint->step);
+    last = static_cast<int>(found.checkpoint->step);
+  }
+}
+
+}  // namespace
+}  // namespace isobar

@@ -1,0 +1,162 @@
+// Schedules against the formulas, the loss scale, flat parameters, clipping and skipping.
+#include "engine/optimizer.h"
+
+#include <cmath>
+#include <limits>
+
+#include "engine/ops.h"
+#include "engine/schedule.h"
+#include "engine/tape.h"
+#include "tests/harness/testing.h"
+
+namespace isobar {
+namespace {
+
+using testing::Approx;
+
+// Two matrices (one of them stacked) and a vector.
+Parameters small_parameters(DType activation = DType::fp32, std::uint64_t seed = 0) {
+  Parameters parameters;
+  parameters.add({.names = {"bias"}, .shape = {3}, .init = {Init::Kind::constant, 1}});
+  parameters.add(
+      {.names = {"q", "k"}, .shape = {2, 3}, .init = {Init::Kind::normal, 0.02}, .decay = true, .compute_copy = true});
+  parameters.add(
+      {.names = {"w"}, .shape = {40, 50}, .init = {Init::Kind::uniform, 0.5}, .decay = true, .compute_copy = true});
+  parameters.allocate(activation, Device{}, seed);
+  return parameters;
+}
+
+}  // namespace
+
+TEST_CASE("the cosine schedule is the tutorial's") {
+  const Schedule cosine{.kind = ScheduleKind::cosine, .base = 5e-4, .steps = 30000};
+  // The rates that the tutorial's example log holds.
+  CHECK(cosine.at(0) == 5e-4);
+  CHECK(cosine.at(2372) == Approx(4.92327e-4).epsilon(2e-6));
+  CHECK(cosine.at(14232) == Approx(2.70085e-4).epsilon(2e-6));
+  CHECK(cosine.at(23720) == Approx(5.21408e-5).epsilon(2e-6));
+  CHECK(cosine.at(30000) == Approx(0).margin(1e-18));
+
+  const Schedule warm{.kind = ScheduleKind::cosine, .base = 1, .warmup = 10, .steps = 100};
+  CHECK(warm.at(0) == Approx(0.1));
+  CHECK(warm.at(4) == Approx(0.5));
+  CHECK(warm.at(9) == Approx(0.5 * (1 + std::cos(M_PI * 0.09))));  // the cosine is below 1 already
+  CHECK(warm.at(50) == Approx(0.5));
+
+  const Schedule constant{.kind = ScheduleKind::constant, .base = 2, .warmup = 4, .steps = 100};
+  CHECK(constant.at(0) == 0.5);
+  CHECK(constant.at(99) == 2);
+}
+
+TEST_CASE("rates follow the batch by the rule asked for") {
+  CHECK(scaled_rate(5e-4, BatchScaling::none, 64, 16) == 5e-4);
+  CHECK(scaled_rate(5e-4, BatchScaling::sqrt, 64, 16) == Approx(1e-3));
+  CHECK(scaled_rate(5e-4, BatchScaling::linear, 64, 16) == Approx(2e-3));
+}
+
+TEST_CASE("the loss scale halves on overflow and doubles after 2000 clean updates") {
+  CHECK(LossScale::for_dtype(DType::bf16).scale == 1);
+  LossScale scale = LossScale::for_dtype(DType::fp16);
+  CHECK(scale.scale == 65536);
+  scale.update(false);
+  CHECK(scale.scale == 32768);
+  for (int i = 0; i < 1999; ++i) scale.update(true);
+  CHECK(scale.scale == 32768);
+  scale.update(true);
+  CHECK(scale.scale == 65536);
+  for (int i = 0; i < 1999; ++i) scale.update(true);
+  scale.update(false);  // starts the count again
+  scale.update(true);
+  CHECK(scale.scale == 32768);
+}
+
+TEST_CASE("parameters lie flat, matrices first, each under its name") {
+  const Parameters parameters = small_parameters();
+  REQUIRE(parameters.named().size() == 4);
+  CHECK(parameters.count() == 3 + 2 * 6 + 2000);
+  for (const NamedParameter& p : parameters.named()) CHECK((p.offset < parameters.decay_end()) == (p.name != "bias"));
+  CHECK(parameters.get(1).shape() == Shape{4, 3});
+  const NamedParameter &q = parameters.named()[1], &k = parameters.named()[2];
+  CHECK(q.name == "q");
+  CHECK(k.offset == q.offset + 6);  // stacked: one behind the other
+}
+
+TEST_CASE("initial weights follow from seed and name alone") {
+  const Parameters a = small_parameters(), b = small_parameters(DType::bf16), other = small_parameters(DType::fp32, 1);
+  CHECK(a.weights().to_vector() == b.weights().to_vector());
+  CHECK(a.weights().to_vector() != other.weights().to_vector());
+  double sum = 0, squares = 0, most = 0;
+  const Tensor& w = a.get(2);
+  for (const double value : w.to_vector()) {
+    sum += value;
+    squares += value * value;
+    most = std::max(most, std::abs(value));
+  }
+  CHECK(std::abs(sum / 2000) < 0.03);
+  CHECK(squares / 2000 == Approx(0.25 / 3).epsilon(0.1));  // of U(-0.5, 0.5)
+  CHECK(most <= 0.5);
+}
+
+TEST_CASE("the parts of a stacked parameter start from random numbers of their own") {
+  const Parameters parameters = small_parameters();
+  const NamedParameter &q = parameters.named()[1], &k = parameters.named()[2];
+  CHECK(parameters.weight(q).to_vector() != parameters.weight(k).to_vector());
+}
+
+TEST_CASE("the gradient of a parameter that a step does not use is zero, whatever the step before left") {
+  Parameters parameters = small_parameters(DType::fp64);
+  const NamedParameter& bias = parameters.named()[0];
+  REQUIRE(bias.name == "bias");
+  const auto step = [&](int used) {
+    parameters.begin_step();
+    Tape tape;
+    Tensor y;
+    {
+      const TapeScope recording(tape);
+      y = add(parameters.get(used), parameters.get(used));
+    }
+    tape.backward(y);
+    parameters.finish_gradients();
+  };
+  step(0);
+  CHECK(parameters.grad(bias).to_vector() == std::vector<double>(3, 2.0));
+  step(2);
+  CHECK(parameters.grad(bias).to_vector() == std::vector<double>(3, 0.0));
+}
+
+TEST_CASE("an update clips, skips what is not finite, and decays matrices only") {
+  Parameters parameters = small_parameters(DType::fp64);
+  const std::vector<double> start = parameters.weights().to_vector();
+  const Tensor& grads = parameters.grads();
+
+  SECTION("no gradient: only decay moves the matrices") {
+    Optimizer optimizer(parameters, {.decoupled = true, .weight_decay = 0.1});
+    optimizer.step(0.5);
+    const std::vector<double> after = parameters.weights().to_vector();
+    for (std::size_t i = 0; i < start.size(); ++i) {
+      const bool decays = static_cast<std::int64_t>(i) < parameters.decay_end();
+      REQUIRE(after[i] == Approx(start[i] * (decays ? 1 - 0.5 * 0.1 : 1)).margin(1e-300));
+    }
+  }
+  SECTION("a NaN leaves everything as it was") {
+    Optimizer optimizer(parameters, {});
+    std::vector<double> bad(start.size(), 0.1);
+    bad.back() = std::numeric_limits<double>::quiet_NaN();
+    grads.slice(0, grads.shape()).set_values(bad);
+    const UpdateResult result = optimizer.step(0.1);
+    CHECK(!result.applied);
+    CHECK(optimizer.updates() == 0);
+    CHECK(parameters.weights().to_vector() == start);
+    CHECK(optimizer.m().to_vector() == std::vector<double>(start.size(), 0.0));
+  }
+  SECTION("the norm is told before clipping, unscaled; the moments are clipped") {
+    Optimizer optimizer(parameters, {.grad_clip = 1});
+    grads.slice(0, grads.shape()).set_values(std::vector<double>(start.size(), 8.0));
+    const UpdateResult result = optimizer.step(0.1, 4.0);  // gradients carry a loss scale of 4
+    const double norm = 2.0 * std::sqrt(static_cast<double>(start.size()));
+    CHECK(result.grad_norm == Approx(norm));
+    CHECK(optimizer.m().to_vector()[0] == Approx(0.1 * 2.0 / norm).epsilon(1e-5));
+  }
+}
+
+}  // namespace isobar

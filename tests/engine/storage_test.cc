@@ -1,0 +1,45 @@
+// Blocks of memory: which freed block serves a request, how much the pool keeps, and that freeing needs no memory.
+#include "engine/storage.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "tests/harness/testing.h"
+
+namespace isobar {
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+TEST_CASE("a freed block serves requests of about its size, and no smaller ones", "[storage]") {
+  constexpr std::size_t kSize = 300 * kMiB;  // larger than what other tests leave in the pool
+  const void* block = std::make_unique<Storage>(kSize, Device{})->data();
+  CHECK(Storage(1000, Device{}).bytes() <= 1280);
+  const Storage again(kSize - kSize / 10, Device{});
+  CHECK(again.data() == block);
+  CHECK(again.bytes() == kSize);
+}
+
+TEST_CASE("the pool keeps at most a quarter more than was ever in use", "[storage]") {
+  const std::size_t unit = std::max(peak_memory_bytes() / 4, 16 * kMiB);
+  const auto allocate = [](int count, std::size_t bytes) {
+    std::vector<std::unique_ptr<Storage>> blocks;
+    for (int i = 0; i < count; ++i) blocks.push_back(std::make_unique<Storage>(bytes, Device{}));
+    return blocks;
+  };
+  allocate(8, unit);
+  REQUIRE(pooled_memory_bytes() >= 8 * unit);
+  const auto larger = allocate(5, unit + unit / 2);  // the freed blocks fit none of these
+  CHECK(memory_bytes() + pooled_memory_bytes() <= peak_memory_bytes() + peak_memory_bytes() / 4);
+}
+
+TEST_CASE("what no machine has is refused, and counts as used by nobody", "[storage]") {
+  const std::size_t before = memory_bytes(), pooled = pooled_memory_bytes();
+  CHECK_THROWS_WITH(Storage(std::size_t{1} << 60, Device{}), testing::ContainsSubstring("out of memory"));
+  CHECK(memory_bytes() == before);
+  CHECK(pooled_memory_bytes() <= pooled);
+}
+
+}  // namespace
+}  // namespace isobar

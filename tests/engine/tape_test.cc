@@ -1,0 +1,299 @@
+// The tape: every op's gradient against finite differences in fp64 with random cotangents, shared inputs, leaves that
+// accumulate, and memory that is given back.
+#include "engine/tape.h"
+
+#include <cmath>
+#include <functional>
+#include <random>
+
+#include "engine/ops.h"
+#include "tests/harness/testing.h"
+
+namespace isobar {
+namespace {
+
+Tensor random_tensor(Shape shape, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<double> normal;
+  Tensor t = Tensor::empty(std::move(shape), DType::fp64, Device{});
+  for (std::int64_t i = 0; i < t.numel(); ++i) t.data_as<double>()[i] = normal(generator);
+  return t;
+}
+
+using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
+
+double dot(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  double sum = 0;
+  for (std::size_t k = 0; k < a.size(); ++k) {
+    const std::vector<double> x = a[k].to_vector(), y = b[k].to_vector();
+    for (std::size_t i = 0; i < x.size(); ++i) sum += x[i] * y[i];
+  }
+  return sum;
+}
+
+// d(Σ cotangent · f(inputs)) by central differences, against the tape's gradients of every input.
+void check_gradients(const Function& f, std::vector<Tensor> inputs) {
+  std::vector<Tensor> leaves;
+  for (const Tensor& input : inputs)
+    leaves.push_back(make_leaf(input, Tensor::zeros(input.shape(), DType::fp64, Device{})));
+  Tape tape;
+  std::vector<Tensor> outputs;
+  {
+    const TapeScope recording(tape);
+    outputs = f(leaves);
+  }
+  std::vector<Tensor> cotangents, seeds;
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    cotangents.push_back(random_tensor(outputs[k].shape(), 100 + static_cast<unsigned>(k)));
+    seeds.push_back(random_tensor(outputs[k].shape(), 100 + static_cast<unsigned>(k)));
+  }
+  tape.backward(outputs, seeds);
+
+  constexpr double kStep = 1e-5;
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    REQUIRE(leaves[k].leaf()->touched);
+    const std::vector<double> gradient = leaves[k].leaf()->grad.to_vector();
+    for (std::int64_t i = 0; i < inputs[k].numel(); ++i) {
+      double& value = inputs[k].data_as<double>()[i];
+      const double saved = value;
+      value = saved + kStep;
+      const double above = dot(f(inputs), cotangents);
+      value = saved - kStep;
+      const double below = dot(f(inputs), cotangents);
+      value = saved;
+      const double expected = (above - below) / (2 * kStep), got = gradient[static_cast<std::size_t>(i)];
+      INFO("input " << k << ", element " << i << ": " << got << ", finite differences " << expected);
+      REQUIRE(std::isfinite(got));
+      REQUIRE(std::abs(got - expected) <= 1e-6 * (1 + std::abs(expected)));
+    }
+  }
+}
+
+constexpr LinearOptions kWide{.out_dtype = DType::fp64};
+
+}  // namespace
+
+TEST_CASE("gradients of every op equal finite differences") {
+  SECTION("linear") {
+    for (const Activation activation : {Activation::none, Activation::gelu_erf, Activation::gelu_tanh})
+      check_gradients(
+          [=](const auto& in) {
+            return std::vector{linear(in[0], in[1], in[2], {.activation = activation, .out_dtype = DType::fp64})};
+          },
+          {random_tensor({5, 3}, 1), random_tensor({4, 3}, 2), random_tensor({4}, 3)});
+  }
+  SECTION("linear without bias") {
+    check_gradients([](const auto& in) { return std::vector{linear(in[0], in[1], {}, kWide)}; },
+                    {random_tensor({5, 3}, 1), random_tensor({4, 3}, 2)});
+  }
+  SECTION("mlp") {
+    check_gradients(
+        [](const auto& in) {
+          return std::vector{
+              mlp(in[0], in[1], in[2], in[3], in[4], {.activation = Activation::gelu_erf, .out_dtype = DType::fp64})};
+        },
+        {random_tensor({3, 4}, 1), random_tensor({7, 4}, 2), random_tensor({7}, 3), random_tensor({4, 7}, 4),
+         random_tensor({4}, 5)});
+  }
+  SECTION("gelu") {
+    check_gradients([](const auto& in) { return std::vector{gelu(in[0], Activation::gelu_erf)}; },
+                    {random_tensor({9}, 1)});
+  }
+  SECTION("layernorm") {
+    check_gradients([](const auto& in) { return std::vector{layernorm(in[0], in[1], in[2], 1e-6, DType::fp64)}; },
+                    {random_tensor({3, 5}, 1), random_tensor({5}, 2), random_tensor({5}, 3)});
+  }
+  SECTION("layernorm_residual, both outputs used") {
+    check_gradients(
+        [](const auto& in) {
+          const LayernormResult r = layernorm_residual(in[0], in[1], in[2], in[3], 1e-6);
+          return std::vector{r.sum, r.y};
+        },
+        {random_tensor({3, 5}, 1), random_tensor({3, 5}, 2), random_tensor({5}, 3), random_tensor({5}, 4)});
+  }
+  SECTION("layernorm_residual, only the norm used") {
+    check_gradients([](const auto& in) { return std::vector{layernorm_residual(in[0], in[1], in[2], in[3], 1e-6).y}; },
+                    {random_tensor({3, 5}, 1), random_tensor({3, 5}, 2), random_tensor({5}, 3), random_tensor({5}, 4)});
+  }
+  SECTION("layernorm_residual, only the sum used, whose inputs' ops change their gradients in place") {
+    const Tensor weight = random_tensor({5}, 3), bias = random_tensor({5}, 4);
+    check_gradients(
+        [&](const auto& in) {
+          const Tensor x = dropout(in[0], 0.5f, {1, 2}), branch = dropout(in[1], 0.5f, {3, 4});
+          return std::vector{layernorm_residual(x, branch, weight, bias, 1e-6).sum};
+        },
+        {random_tensor({3, 5}, 1), random_tensor({3, 5}, 2)});
+  }
+  SECTION("attention") {
+    for (const float p : {0.f, 0.25f})
+      check_gradients(
+          [p](const auto& in) {
+            return std::vector{attention(in[0], 2, 2, 0.4, p, {7, 8})};
+          },
+          {random_tensor({2 * 3, 3 * 16}, 1)});
+  }
+  SECTION("patchify and unpatchify") {
+    for (const PatchOrder order : {PatchOrder::channels_first, PatchOrder::channels_last}) {
+      check_gradients([=](const auto& in) { return std::vector{patchify(in[0], 2, order, DType::fp64)}; },
+                      {random_tensor({2, 3, 4, 6}, 1)});
+      check_gradients(
+          [=](const auto& in) {
+            return std::vector{unpatchify(in[0], {2, 3, 4, 6}, 2, order)};
+          },
+          {random_tensor({12, 12}, 1)});
+    }
+  }
+  SECTION("add, with one tensor twice") {
+    check_gradients([](const auto& in) { return std::vector{add(add(in[0], in[1]), in[0])}; },
+                    {random_tensor({6}, 1), random_tensor({6}, 2)});
+  }
+  SECTION("add, whose inputs' ops change their gradients in place") {
+    check_gradients(
+        [](const auto& in) {
+          return std::vector{add(dropout(in[0], 0.5f, {1, 2}), dropout(in[1], 0.5f, {3, 4}))};
+        },
+        {random_tensor({33}, 1), random_tensor({33}, 2)});
+  }
+  SECTION("add_row") {
+    check_gradients([](const auto& in) { return std::vector{add_row(in[0], in[1])}; },
+                    {random_tensor({6, 2}, 1), random_tensor({3, 2}, 2)});
+  }
+  SECTION("add_leading_channels") {
+    const Tensor fields = random_tensor({2, 3, 1, 2}, 9);
+    check_gradients([&](const auto& in) { return std::vector{add_leading_channels(in[0], fields)}; },
+                    {random_tensor({2, 2, 1, 2}, 1)});
+  }
+  SECTION("dropout and drop_path") {
+    check_gradients([](const auto& in) { return std::vector{dropout(in[0], 0.3f, {1, 2})}; }, {random_tensor({33}, 1)});
+    check_gradients(
+        [](const auto& in) {
+          return std::vector{drop_path(in[0], 4, 0.5f, {1, 2})};
+        },
+        {random_tensor({8, 3}, 1)});
+  }
+  SECTION("forecast_loss") {
+    const Tensor target = random_tensor({2, 3, 2, 2}, 4);
+    LossInputs inputs{.row_weights = random_tensor({2}, 5), .channel_weights = random_tensor({3}, 6)};
+    for (Tensor* weights : {&inputs.row_weights, &inputs.channel_weights})
+      for (std::int64_t i = 0; i < weights->numel(); ++i)
+        weights->data_as<double>()[i] = std::abs(weights->data_as<double>()[i]);
+    for (const LossKind kind : {LossKind::relative_l2, LossKind::weighted_mse, LossKind::relative_l2_weighted}) {
+      inputs.kind = kind;
+      check_gradients([&](const auto& in) { return std::vector{forecast_loss(in[0], target, inputs)}; },
+                      {random_tensor({2, 3, 2, 2}, 1)});
+    }
+  }
+  SECTION("recompute") {
+    const Tensor weight = random_tensor({5, 5}, 3);
+    check_gradients(
+        [&](const auto& in) {
+          return recompute(
+              [&](const std::vector<Tensor>& x) {
+                const Tensor y = gelu(linear(x[0], x[1], {}, kWide), Activation::gelu_erf);
+                return std::vector{y, add(y, x[0])};
+              },
+              {add(in[0], in[0]), in[1]});
+        },
+        {random_tensor({2, 5}, 1), weight});
+  }
+}
+
+TEST_CASE("recompute gives no gradient to an input that its body does not use") {
+  const Tensor used = make_leaf(random_tensor({4}, 1), Tensor::zeros({4}, DType::fp64, Device{}));
+  const Tensor unused = make_leaf(random_tensor({4}, 2), Tensor::zeros({4}, DType::fp64, Device{}));
+  Tape tape;
+  std::vector<Tensor> outputs;
+  {
+    const TapeScope recording(tape);
+    outputs = recompute([](const std::vector<Tensor>& x) { return std::vector{add(x[0], x[0])}; },
+                        {add(used, used), add(unused, unused)});
+  }
+  tape.backward(outputs[0]);
+  CHECK(used.leaf()->grad.to_vector() == std::vector<double>(4, 4.0));
+  CHECK(!unused.leaf()->touched);
+}
+
+TEST_CASE("a leaf gathers the gradients of a step and of the steps after it") {
+  Tensor leaf = make_leaf(random_tensor({4}, 1), Tensor::zeros({4}, DType::fp64, Device{}));
+  leaf.leaf()->grad.set_values({9, 9, 9, 9});  // of an earlier step: overwritten
+  for (int pass = 1; pass <= 2; ++pass) {
+    Tape tape;
+    Tensor y;
+    {
+      const TapeScope recording(tape);
+      y = add(leaf, leaf);
+    }
+    tape.backward(y);
+    CHECK(leaf.leaf()->grad.to_vector() == std::vector<double>(4, 2.0 * pass));
+  }
+}
+
+TEST_CASE("nothing is recorded without a tape, or from inputs that are not tracked") {
+  const Tensor plain = random_tensor({4}, 1);
+  const Tensor leaf = make_leaf(random_tensor({4}, 2), Tensor::zeros({4}, DType::fp64, Device{}));
+  CHECK(!add(leaf, leaf).tracked());
+  Tape tape;
+  const TapeScope recording(tape);
+  CHECK(!add(plain, plain).tracked());
+  CHECK(tape.size() == 0);
+  CHECK(add(plain, leaf).tracked());
+  CHECK(tape.size() == 1);
+}
+
+TEST_CASE("shapes that do not fit are named") {
+  const Tensor x = random_tensor({2, 3}, 1), w = random_tensor({4, 5}, 2);
+  CHECK_THROWS_WITH(linear(x, w, {}, kWide),
+                    isobar::testing::ContainsSubstring("[2, 3]") && isobar::testing::ContainsSubstring("[4, 5]"));
+  CHECK_THROWS_WITH(x.view({4, 2}), isobar::testing::ContainsSubstring("[4, 2]"));
+}
+
+TEST_CASE("add_leading_channels refuses fields that want a gradient") {
+  const Tensor fields = make_leaf(random_tensor({2, 3, 1, 2}, 1), Tensor::zeros({2, 3, 1, 2}, DType::fp64, Device{}));
+  CHECK_THROWS_WITH(add_leading_channels(random_tensor({2, 2, 1, 2}, 2), fields),
+                    isobar::testing::ContainsSubstring("the fields get no gradient"));
+}
+
+TEST_CASE("the tape's report adds up what the nodes keep alive") {
+  const Tensor leaf = make_leaf(random_tensor({1024, 128}, 1), Tensor::zeros({1024, 128}, DType::fp64, Device{}));
+  Tape tape;
+  const TapeScope recording(tape);
+  const Tensor y = gelu(gelu(leaf, Activation::gelu_erf), Activation::gelu_erf);
+  CHECK_THAT(tape.report(), isobar::testing::ContainsSubstring("2.00 MiB"));
+}
+
+TEST_CASE("each node's activations are given back during the backward pass, before the next node runs") {
+  constexpr std::int64_t kElements = 1 << 17;
+  constexpr std::size_t kBytes = kElements * sizeof(double), kOps = 8;
+  const Tensor leaf = make_leaf(random_tensor({kElements}, 1), Tensor::zeros({kElements}, DType::fp64, Device{}));
+  const std::size_t before = memory_bytes();
+  std::size_t at_the_first_op = 0;  // which is the last whose backward runs
+  Tape tape;
+  Tensor y = leaf.detach();
+  {
+    const TapeScope recording(tape);
+    tape.record("probe", {}, {&y}, [&](Gradients& gradients, const std::vector<Tensor>& dy) {
+      at_the_first_op = memory_bytes();
+      gradients.give(leaf, dy[0]);
+    });
+    for (std::size_t i = 0; i < kOps; ++i) y = gelu(y, Activation::gelu_erf);
+  }
+  CHECK(memory_bytes() >= before + kOps * kBytes);
+  tape.backward(y);
+  CHECK(tape.size() == 0);
+  CHECK(at_the_first_op <= before + 3 * kBytes);  // y, its gradient, and the gradient on its way
+  y = {};
+  CHECK(memory_bytes() == before);
+}
+
+TEST_CASE("memory is counted under its purpose and given back") {
+  const std::size_t before = memory_bytes();
+  {
+    const MemoryScope scope("test");
+    const Tensor a = Tensor::empty({1 << 20}, DType::fp32, Device{});
+    CHECK(memory_bytes() >= before + (std::size_t{4} << 20));
+    CHECK_THAT(memory_report(), isobar::testing::ContainsSubstring("test"));
+  }
+  CHECK(memory_bytes() == before);
+}
+
+}  // namespace isobar

@@ -1,0 +1,225 @@
+// What every kernel test shares: inputs, guarded memory on every device, and the comparison by the 2x rule.
+//
+// A case reads
+//
+//   TEST_CASE("gelu_fwd") {
+//     for (DType dtype : kFloating) for (std::int64_t n : {1, 31, 1000}) {
+//       const Values x = random_values(n, dtype, 1);
+//       const auto [y] = expected(dtype, [&](auto math) { return naive_gelu_fwd(math, x); });
+//       on_devices(all_devices(), {dtype}, [&](Workbench& bench) {
+//         auto out = bench.output(n, dtype);
+//         ISOBAR_RUN(bench.device(), gelu_fwd, {.n = n, .dtype = dtype, .x = bench.input(x), .y = out});
+//         bench.check("y", out, y);
+//       });
+//     }
+//   }
+//
+// The naive implementation is written once, `template <class Real>` with `Arithmetic<Real> math` as its first argument,
+// and returns std::array<std::vector<Real>, outputs>. It runs twice: in double (long double for fp64) it is the oracle,
+// in float (double for fp64) it is the yardstick, an honest implementation in the kernel's own precision. The 2x rule:
+//
+//   err(kernel) <= 2 · err(yardstick) + one rounding of the output
+//
+// (4 times where a handful of elements carries the yardstick's error, so that its size is a matter of luck).
+// An unwritten output is NaN and a NaN is never within a tolerance, so what a kernel forgets to write is found.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "kernels/common/device.h"
+#include "kernels/common/dtype.h"
+#include "tests/harness/testing.h"
+
+namespace isobar::testing {
+
+// ---- values ---------------------------------------------------------------------------------------------------------
+
+// While one lives, reading a Values gives some elements one last place of the kernel's arithmetic too much or too
+// little: an honest implementation with other luck in its roundings.
+class Jitter {
+ public:
+  Jitter(DType dtype, std::uint64_t seed);
+  ~Jitter();
+  Jitter(const Jitter&) = delete;
+  Jitter& operator=(const Jitter&) = delete;
+
+  static inline double size = 0;
+  static double apply(double value);
+
+ private:
+  static inline std::uint64_t seed_ = 0, drawn_ = 0;
+};
+
+// Elements of a dtype, each held exactly in a double.
+struct Values {
+  DType dtype = DType::fp32;
+  std::vector<double> v;
+
+  std::int64_t size() const { return static_cast<std::int64_t>(v.size()); }
+  double operator[](std::int64_t i) const {
+    const double value = v[static_cast<std::size_t>(i)];
+    return Jitter::size == 0 ? value : Jitter::apply(value);
+  }
+  double& operator[](std::int64_t i) { return v[static_cast<std::size_t>(i)]; }
+};
+
+// A value as a dtype would hold it.
+double round_to(double value, DType dtype);
+// Relative distance of neighbouring numbers of a dtype (2^-23 for fp32), and its smallest positive number.
+double epsilon_of(DType dtype);
+double smallest_of(DType dtype);
+
+Values values_of(std::vector<double> values, DType dtype);  // rounded to the dtype
+Values constant_values(std::int64_t n, DType dtype, double value);
+Values random_values(std::int64_t n, DType dtype, std::uint64_t seed, double scale = 1, double mean = 0);  // normal
+Values uniform_values(std::int64_t n, DType dtype, std::uint64_t seed, double low, double high);
+
+inline const std::vector<DType> kFloating = {DType::fp32, DType::bf16, DType::fp16, DType::fp64};
+// Row lengths around the widths of vectors, warps and blocks, and row counts around thread and block splits.
+inline const std::vector<std::int64_t> kRaggedCols = {1, 31, 32, 33, 384, 1000};
+inline const std::vector<std::int64_t> kRaggedRows = {0, 1, 7, 67};
+inline const std::vector<std::int64_t> kRaggedLengths = {0, 1, 7, 8, 9, 31, 33, 1000, 4099, 70001};
+
+// ---- oracle and yardstick -------------------------------------------------------------------------------------------
+
+// The arithmetic a naive implementation computes in.
+template <class Real>
+struct Arithmetic {
+  bool is_oracle = true;
+
+  // An intermediate value that an honest implementation keeps in memory in this dtype; the oracle keeps it exactly.
+  Real stored(Real value, DType dtype) const {
+    return is_oracle ? value : static_cast<Real>(round_to(static_cast<double>(value), dtype));
+  }
+};
+
+struct Expected {
+  DType computed_in;
+  std::vector<long double> exact;
+  std::vector<std::vector<double>> yardsticks;  // several runs, so that luck is no measure
+};
+
+// Runs naive(Arithmetic<Real>) as oracle and as yardstick of a kernel that computes in accumulator_of(dtype).
+template <class Naive>
+auto expected(DType dtype, const Naive& naive) {
+  constexpr std::size_t kOutputs = std::tuple_size_v<decltype(naive(Arithmetic<double>{}))>;
+  std::array<Expected, kOutputs> all;
+  std::size_t least_elements = 64;
+  const auto add_oracle = [&](const auto& exact) {
+    for (std::size_t i = 0; i < kOutputs; ++i) {
+      all[i].computed_in = accumulator_of(dtype);
+      all[i].exact.assign(exact[i].begin(), exact[i].end());
+      least_elements = std::min(least_elements, exact[i].size());
+    }
+  };
+  const auto add_yardstick = [&](const auto& outputs) {
+    for (std::size_t i = 0; i < kOutputs; ++i) all[i].yardsticks.emplace_back(outputs[i].begin(), outputs[i].end());
+  };
+  const auto run = [&](auto exact, auto honest) {
+    add_oracle(naive(exact));
+    add_yardstick(naive(honest));
+    const std::uint64_t jittered_runs = least_elements < 64 ? 4 : 1;
+    for (std::uint64_t seed = 1; seed <= jittered_runs; ++seed) {
+      const Jitter jitter(accumulator_of(dtype), seed);
+      add_yardstick(naive(honest));
+    }
+  };
+  if (dtype == DType::fp64)
+    run(Arithmetic<long double>{.is_oracle = true}, Arithmetic<double>{.is_oracle = false});
+  else
+    run(Arithmetic<double>{.is_oracle = true}, Arithmetic<float>{.is_oracle = false});
+  return all;
+}
+
+// How errors are measured. tensor: by the greatest and by the root-mean-square error of the whole output, for sums that
+// cancel. ulps: by the greatest error in units of each element's own last place, for elementwise formulas.
+enum class Norm { tensor, ulps };
+
+struct Verdict {
+  bool ok = false;
+  std::string text;  // "y: 41 % of budget", or what is wrong
+};
+Verdict compare(const std::string& name, const Values& actual, const Expected& expected, Norm norm = Norm::tensor);
+
+// ---- devices and memory ---------------------------------------------------------------------------------------------
+
+// Where a case can run: the CPU always, the emulator and CUDA where they are built.
+std::vector<DeviceKind> all_devices();
+std::vector<DeviceKind> cpu_only();
+bool gpu_is_present();
+
+// A device pointer that converts to the pointer type the argument wants.
+struct Pointer {
+  void* raw = nullptr;
+  template <class T>
+  operator T*() const {
+    return static_cast<T*>(raw);
+  }
+};
+
+// The device memory of one run. Every buffer lies between guard bytes (poisoned for AddressSanitizer), inputs must stay
+// as they were and lie between NaN, outputs and workspaces start as NaN.
+class Workbench {
+ public:
+  explicit Workbench(Device device);
+  ~Workbench();
+  Workbench(const Workbench&) = delete;
+  Workbench& operator=(const Workbench&) = delete;
+
+  Device device() const { return device_; }
+
+  // `shift` moves a buffer by that many elements off its 256-byte alignment.
+  Pointer input(const Values& values, std::int64_t shift = 0);
+  Pointer in_out(const Values& values, std::int64_t shift = 0);
+  Pointer output(std::int64_t n, DType dtype, std::int64_t shift = 0);
+  Pointer workspace(std::size_t bytes);
+
+  Values read(Pointer pointer) const;
+  void check(const std::string& name, Pointer pointer, const Expected& expected, Norm norm = Norm::tensor) const;
+  // The output holds exactly these numbers (NaN where they are NaN).
+  void check_equal(const std::string& name, Pointer pointer, const Values& values) const;
+
+  // Guards are whole and inputs unchanged; returns the bytes of all outputs, for comparing runs.
+  std::vector<std::byte> finish() const;
+
+ private:
+  struct Buffer;
+  enum class Role { input, output, scratch };
+  Pointer add(std::vector<std::byte> bytes, DType dtype, std::int64_t shift, Role role);
+  const Buffer& buffer(Pointer pointer) const;
+
+  Device device_;
+  std::vector<std::unique_ptr<Buffer>> buffers_;
+};
+
+struct DeviceOptions {
+  bool any_thread_count = true;  // the contract promises the same bits for any number of CPU threads
+};
+
+// Runs body on each device several times (with one and with three threads on the CPU, with every schedule in the
+// emulator) and requires the same bits each time. A case on fp64 among `dtypes` runs on the CPU only.
+// ISOBAR_TEST_DEVICES=cpu,emulator,cuda narrows the choice; a GPU that was asked for and is not there makes the test
+// count as skipped.
+void on_devices(const std::vector<DeviceKind>& kinds, std::initializer_list<DType> dtypes,
+                const std::function<void(Workbench&)>& body, DeviceOptions options = {});
+
+// ---- gradients ------------------------------------------------------------------------------------------------------
+
+// Checks gradient[i] = d loss / d x[i] by fourth-order central differences. `loss` must contract the output with a
+// random cotangent and be computed in fp64.
+void check_gradient(const std::string& name, const Values& x, const Values& gradient,
+                    const std::function<double(const Values&)>& loss);
+double dot(const Values& a, const Values& b);
+
+}  // namespace isobar::testing

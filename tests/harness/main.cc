@@ -1,0 +1,75 @@
+// The main program of the tests. Its exit status is that of Catch2, except that kSkippedStatus says that test cases were
+// skipped, none failed and none ran to its end: ctest then counts the test as skipped. Words in the output say nothing.
+#define CATCH_CONFIG_RUNNER  // Catch2 2: this file holds the library
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+
+#include "kernels/common/check.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cuda/runtime.h"
+#include "tests/harness/testing.h"
+
+#if __has_include(<catch2/catch_all.hpp>)
+using Catch::EventListenerBase;
+#else
+using EventListenerBase = Catch::TestEventListenerBase;
+#endif
+
+namespace isobar::testing {
+namespace {
+
+constexpr int kSkippedStatus = 77;  // SKIP_RETURN_CODE in tests/CMakeLists.txt
+
+bool is_skipped = false;  // the test case that runs
+int cases = 0, skipped_cases = 0;
+
+struct SkipCounter : EventListenerBase {
+  using EventListenerBase::EventListenerBase;
+  void testCaseStarting(const Catch::TestCaseInfo&) override { is_skipped = false; }
+  void testCaseEnded(const Catch::TestCaseStats&) override {
+    ++cases;
+    skipped_cases += is_skipped ? 1 : 0;
+  }
+};
+CATCH_REGISTER_LISTENER(SkipCounter)
+
+// Whether this CPU can do what ISOBAR_EMULATE_AMX asks for.
+bool amx_can_be_emulated() {
+  try {
+    cpu::amx();
+    return true;
+  } catch (const Error& error) {
+    std::cout << error.what() << std::endl;
+    return false;
+  }
+}
+
+// Whether the GPU is here that ISOBAR_TEST_DEVICES asks for.
+bool wanted_gpu_is_here() {
+  const char* wanted = std::getenv("ISOBAR_TEST_DEVICES");
+  const bool is_here = wanted == nullptr || std::strstr(wanted, "cuda") == nullptr || gpu::device_count() > 0;
+  if (!is_here) std::cout << "ISOBAR_TEST_DEVICES asks for a GPU, and there is none" << std::endl;
+  return is_here;
+}
+
+}  // namespace
+
+void note_skip() {
+  is_skipped = true;
+}
+
+}  // namespace isobar::testing
+
+// AddressSanitizer asks for this: what asks for more memory than any machine has gets none, as without it.
+extern "C" const char* __asan_default_options();
+extern "C" const char* __asan_default_options() {
+  return "allocator_may_return_null=1";
+}
+
+int main(int argc, char** argv) {
+  using namespace isobar::testing;
+  if (!amx_can_be_emulated() || !wanted_gpu_is_here()) return kSkippedStatus;
+  const int status = Catch::Session().run(argc, argv);
+  return status == 0 && skipped_cases > 0 && skipped_cases == cases ? kSkippedStatus : status;
+}

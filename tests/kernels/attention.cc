@@ -1,0 +1,447 @@
+// attention: forward and backward against the formulas, at every head size, at token counts around the blocks, with
+// strides, dropout, scores that grow or lie far from zero, and NaN; gradients by finite differences.
+#include "kernels/attention/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/common/rng.h"
+#include "kernels/cpu/isa.h"
+#include "tests/harness/kernel_testing.h"
+
+namespace isobar::testing {
+namespace {
+
+constexpr double kUnwritten = std::numeric_limits<double>::quiet_NaN();
+
+struct Case {
+  AttentionShape shape;
+  DType dtype = DType::fp32;
+  AttentionDropout dropout = {};
+  std::int64_t gap = 0;  // elements between the heads of neighbouring tokens
+
+  std::int64_t stride() const { return shape.heads * shape.head_size + gap; }
+  std::int64_t pairs() const { return shape.batch * shape.heads; }
+  double scale() const { return 1 / std::sqrt(static_cast<double>(shape.head_size)); }
+};
+
+// The tokens [B, T, NH, HS] of an operand, at the case's stride.
+struct Layout {
+  const Case& of;
+  std::int64_t tokens;
+
+  std::int64_t size() const { return of.shape.batch * tokens * of.stride(); }
+  std::int64_t at(std::int64_t pair, std::int64_t token, std::int64_t c) const {
+    const auto [b, h] = std::array{pair / of.shape.heads, pair % of.shape.heads};
+    return (b * tokens + token) * of.stride() + h * of.shape.head_size + c;
+  }
+};
+Layout queries(const Case& a) {
+  return {a, a.shape.q_tokens};
+}
+Layout keys(const Case& a) {
+  return {a, a.shape.kv_tokens};
+}
+
+// Normal values; NaN between the tokens, where nothing may be read.
+Values random_tokens(const Layout& layout, std::uint64_t seed, double size = 1) {
+  const Values random = random_values(layout.size(), layout.of.dtype, seed, size);
+  Values x = constant_values(layout.size(), layout.of.dtype, kUnwritten);
+  for (std::int64_t pair = 0; pair < layout.of.pairs(); ++pair)
+    for (std::int64_t t = 0; t < layout.tokens; ++t)
+      for (std::int64_t c = 0; c < layout.of.shape.head_size; ++c)
+        x[layout.at(pair, t, c)] = random[layout.at(pair, t, c)];
+  return x;
+}
+
+struct Inputs {
+  Values q, k, v, d_o;
+};
+Inputs inputs_of(const Case& a) {
+  return {random_tokens(queries(a), 1), random_tokens(keys(a), 2, 1.5), random_tokens(keys(a), 3),
+          random_tokens(queries(a), 4)};
+}
+
+double keep_factor(const Case& a, std::int64_t pair, std::int64_t i, std::int64_t j) {
+  if (a.dropout.p == 0) return 1;
+  const std::int64_t index = (pair * a.shape.q_tokens + i) * a.shape.kv_tokens + j;
+  const bool dropped =
+      random_bits(a.dropout.seed, a.dropout.stream, static_cast<std::uint64_t>(index)) < drop_threshold(a.dropout.p);
+  return dropped ? 0 : 1 / (1 - static_cast<double>(a.dropout.p));
+}
+
+template <class Real>
+std::vector<Real> scores_of(const Case& a, const Inputs& x, std::int64_t pair, std::int64_t i) {
+  std::vector<Real> scores;
+  for (std::int64_t j = 0; j < a.shape.kv_tokens; ++j) {
+    Real s = 0;
+    for (std::int64_t c = 0; c < a.shape.head_size; ++c)
+      s += static_cast<Real>(x.q[queries(a).at(pair, i, c)]) * static_cast<Real>(x.k[keys(a).at(pair, j, c)]);
+    scores.push_back(s * static_cast<Real>(a.scale()));
+  }
+  return scores;
+}
+
+// o, lse. With `rounds_p` P is rounded to the dtype before it meets V, as tensor cores need it.
+template <class Real>
+std::array<std::vector<Real>, 2> naive_fwd(Arithmetic<Real> math, const Case& a, const Inputs& x, bool rounds_p) {
+  std::array<std::vector<Real>, 2> out;
+  auto& [o, lse] = out;
+  o.assign(static_cast<std::size_t>(queries(a).size()), static_cast<Real>(kUnwritten));
+  for (std::int64_t pair = 0; pair < a.pairs(); ++pair)
+    for (std::int64_t i = 0; i < a.shape.q_tokens; ++i) {
+      std::vector<Real> p = scores_of<Real>(a, x, pair, i);
+      const Real most = *std::max_element(p.begin(), p.end());
+      Real sum = 0;
+      for (Real& value : p) sum += value = std::exp(value - most);
+      lse.push_back(most + std::log(sum));
+      for (std::int64_t c = 0; c < a.shape.head_size; ++c) {
+        Real total = 0;
+        for (std::int64_t j = 0; j < a.shape.kv_tokens; ++j) {
+          const Real kept = p[static_cast<std::size_t>(j)] * static_cast<Real>(keep_factor(a, pair, i, j));
+          total += (rounds_p ? math.stored(kept, a.dtype) : kept) * static_cast<Real>(x.v[keys(a).at(pair, j, c)]);
+        }
+        o[static_cast<std::size_t>(queries(a).at(pair, i, c))] = total / sum;
+      }
+    }
+  return out;
+}
+
+// dq, dk, dv
+template <class Real>
+std::array<std::vector<Real>, 3> naive_bwd(Arithmetic<Real> math, const Case& a, const Inputs& x, const Values& o,
+                                           const Values& lse, bool rounds_p) {
+  std::array<std::vector<Real>, 3> out;
+  auto& [dq, dk, dv] = out;
+  dq.assign(static_cast<std::size_t>(queries(a).size()), static_cast<Real>(kUnwritten));
+  for (auto* gradient : {&dk, &dv})
+    gradient->assign(static_cast<std::size_t>(keys(a).size()), static_cast<Real>(kUnwritten));
+  const auto rounded = [&](Real value) { return rounds_p ? math.stored(value, a.dtype) : value; };
+  for (std::int64_t pair = 0; pair < a.pairs(); ++pair) {
+    const auto q_at = [&](std::int64_t i, std::int64_t c) {
+      return static_cast<std::size_t>(queries(a).at(pair, i, c));
+    };
+    const auto k_at = [&](std::int64_t j, std::int64_t c) { return static_cast<std::size_t>(keys(a).at(pair, j, c)); };
+    for (std::int64_t c = 0; c < a.shape.head_size; ++c) {
+      for (std::int64_t j = 0; j < a.shape.kv_tokens; ++j) dk[k_at(j, c)] = dv[k_at(j, c)] = 0;
+      for (std::int64_t i = 0; i < a.shape.q_tokens; ++i) dq[q_at(i, c)] = 0;
+    }
+    for (std::int64_t i = 0; i < a.shape.q_tokens; ++i) {
+      const std::vector<Real> scores = scores_of<Real>(a, x, pair, i);
+      Real delta = 0;
+      for (std::int64_t c = a.shape.head_size; c-- > 0;)  // another order than dP: else they cancel exactly at Tk = 1
+        delta += static_cast<Real>(x.d_o.v[q_at(i, c)]) * static_cast<Real>(o.v[q_at(i, c)]);
+      for (std::int64_t j = 0; j < a.shape.kv_tokens; ++j) {
+        const Real p =
+            std::exp(scores[static_cast<std::size_t>(j)] - static_cast<Real>(lse[pair * a.shape.q_tokens + i]));
+        const Real keep = static_cast<Real>(keep_factor(a, pair, i, j));
+        Real dp = 0;
+        for (std::int64_t c = 0; c < a.shape.head_size; ++c)
+          dp += static_cast<Real>(x.d_o.v[q_at(i, c)]) * static_cast<Real>(x.v.v[k_at(j, c)]);
+        const Real ds = rounded(p * (dp * keep - delta)), dropped_p = rounded(p * keep);
+        const Real scale = static_cast<Real>(a.scale());
+        for (std::int64_t c = 0; c < a.shape.head_size; ++c) {
+          dv[k_at(j, c)] += dropped_p * static_cast<Real>(x.d_o.v[q_at(i, c)]);
+          dk[k_at(j, c)] += ds * scale * static_cast<Real>(x.q.v[q_at(i, c)]);
+          dq[q_at(i, c)] += ds * scale * static_cast<Real>(x.k.v[k_at(j, c)]);
+        }
+      }
+    }
+  }
+  return out;
+}
+
+AttentionFwd forward_arguments(const Case& a, const Inputs& x, Workbench& bench, Pointer o, Pointer lse) {
+  return {.shape = a.shape,
+          .dtype = a.dtype,
+          .scale = a.scale(),
+          .dropout = a.dropout,
+          .q = bench.input(x.q),
+          .k = bench.input(x.k),
+          .v = bench.input(x.v),
+          .o = o,
+          .lse = lse,
+          .q_stride = a.stride(),
+          .k_stride = a.stride(),
+          .v_stride = a.stride(),
+          .o_stride = a.stride()};
+}
+
+AttentionBwd backward_arguments(const Case& a, const Inputs& x, const Values& o, const Values& lse, Workbench& bench,
+                                Pointer dq, Pointer dk, Pointer dv) {
+  return {.shape = a.shape,
+          .dtype = a.dtype,
+          .scale = a.scale(),
+          .dropout = a.dropout,
+          .q = bench.input(x.q),
+          .k = bench.input(x.k),
+          .v = bench.input(x.v),
+          .o = bench.input(o),
+          .lse = bench.input(lse),
+          .d_o = bench.input(x.d_o),
+          .dq = dq,
+          .dk = dk,
+          .dv = dv,
+          .q_stride = a.stride(),
+          .k_stride = a.stride(),
+          .v_stride = a.stride(),
+          .o_stride = a.stride(),
+          .do_stride = a.stride(),
+          .dq_stride = a.stride(),
+          .dk_stride = a.stride(),
+          .dv_stride = a.stride(),
+          .workspace = bench.workspace(attention_bwd_workspace(a.shape, a.dtype))};
+}
+
+struct Outputs {
+  Values o, lse;
+};
+Values rounded_values(const Expected& expected, DType dtype) {
+  return values_of({expected.exact.begin(), expected.exact.end()}, dtype);
+}
+
+void run(const Case& a, const Inputs& x, const std::vector<DeviceKind>& devices = all_devices()) {
+  INFO(name_of(a.dtype) << " B " << a.shape.batch << " NH " << a.shape.heads << " Tq " << a.shape.q_tokens << " Tk "
+                        << a.shape.kv_tokens << " HS " << a.shape.head_size << " dropout " << a.dropout.p << " gap "
+                        << a.gap);
+  // The yardstick rounds P and dS only for those who may.
+  const bool cpu_rounds_p = a.dtype == DType::bf16 && cpu::amx() != cpu::Amx::absent;
+  const auto rounds = [&](Workbench& bench) { return bench.device().kind != DeviceKind::cpu || cpu_rounds_p; };
+  const auto expect_fwd = [&](bool rounds_p) {
+    return expected(a.dtype, [&](auto math) { return naive_fwd(math, a, x, rounds_p); });
+  };
+  const bool any_rounds = is_16_bit(a.dtype) && (devices.size() > 1 || cpu_rounds_p);
+  const auto fwd = expect_fwd(false), fwd_rounded = any_rounds ? expect_fwd(true) : fwd;
+  const Outputs out{rounded_values(fwd[0], a.dtype), rounded_values(fwd[1], accumulator_of(a.dtype))};
+  on_devices(devices, {a.dtype}, [&](Workbench& bench) {
+    const auto o = bench.output(queries(a).size(), a.dtype);
+    const auto lse = bench.output(out.lse.size(), out.lse.dtype);
+    ISOBAR_RUN(bench.device(), attention_fwd, forward_arguments(a, x, bench, o, lse));
+    const auto& want = rounds(bench) ? fwd_rounded : fwd;
+    bench.check("o", o, want[0]);
+    bench.check("lse", lse, want[1]);
+  });
+
+  const auto expect_bwd = [&](bool rounds_p) {
+    return expected(a.dtype, [&](auto math) { return naive_bwd(math, a, x, out.o, out.lse, rounds_p); });
+  };
+  const auto bwd = expect_bwd(false), bwd_rounded = any_rounds ? expect_bwd(true) : bwd;
+  const auto check_backward = [&](Workbench& bench) {
+    const auto dq = bench.output(queries(a).size(), a.dtype);
+    const auto dk = bench.output(keys(a).size(), a.dtype), dv = bench.output(keys(a).size(), a.dtype);
+    ISOBAR_RUN(bench.device(), attention_bwd, backward_arguments(a, x, out.o, out.lse, bench, dq, dk, dv));
+    const auto& want = rounds(bench) ? bwd_rounded : bwd;
+    bench.check("dq", dq, want[0]);
+    bench.check("dk", dk, want[1]);
+    bench.check("dv", dv, want[2]);
+  };
+  on_devices(devices, {a.dtype}, check_backward, {.any_thread_count = false});
+}
+void run(const Case& a, const std::vector<DeviceKind>& devices = all_devices()) {
+  run(a, inputs_of(a), devices);
+}
+
+const std::vector<AttentionShape> kShapes = {{1, 1, 1, 1, 8},    {1, 1, 1, 63, 16},  {2, 1, 7, 2, 48},
+                                             {1, 2, 63, 7, 40},  {2, 2, 65, 50, 48}, {1, 1, 49, 130, 64},
+                                             {1, 1, 30, 65, 128}};
+
+}  // namespace
+
+TEST_CASE("attention at ragged token counts, in every dtype") {
+  for (const DType dtype : kFloating)
+    for (const AttentionShape& shape : kShapes) run({.shape = shape, .dtype = dtype, .gap = 8 * (shape.q_tokens % 3)});
+}
+
+TEST_CASE("attention at every head size") {
+  for (std::int64_t head_size = 8; head_size <= 128; head_size += 8)
+    run({.shape = {1, 1, 17, 19, head_size}, .dtype = head_size % 16 == 0 ? DType::fp32 : DType::bf16});
+}
+
+TEST_CASE("attention with dropout") {
+  for (const DType dtype : kFloating)
+    run({.shape = {2, 2, 70, 101, 24},  // two blocks of queries, two of keys in either pass
+         .dtype = dtype,
+         .dropout = {.p = 0.3f, .seed = 5, .stream = 1ull << 40},
+         .gap = 8});
+}
+
+TEST_CASE("attention over many blocks of queries and keys") {
+  for (const auto& [q_tokens, kv_tokens] : std::vector<std::array<std::int64_t, 2>>{{3, 4050}, {4050, 3}, {410, 390}})
+    run({.shape = {1, 1, q_tokens, kv_tokens, 16}}, cpu_only());
+}
+
+TEST_CASE("attention with scores that grow, and that lie far from zero") {
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp64}) {
+    const Case a{.shape = {1, 1, 20, 300, 16}, .dtype = dtype};
+    // A tensor core may add products of this size with fewer bits than the yardstick.
+    std::vector<DeviceKind> devices = all_devices();
+    if (is_16_bit(dtype)) std::erase(devices, DeviceKind::cuda);
+    for (const double far : {-400.0, 400.0}) {
+      Inputs x = inputs_of(a);
+      for (std::int64_t t = 0; t < 20; ++t) x.q[queries(a).at(0, t, 0)] = round_to(20, dtype);
+      for (std::int64_t t = 0; t < 300; ++t) x.k[keys(a).at(0, t, 0)] = round_to(far / 5 + 0.05 * t, dtype);
+      run(a, x, devices);
+    }
+  }
+}
+
+TEST_CASE("attention passes NaN on, to what depends on it only") {
+  for (const DType dtype : kFloating) {
+    const Case a{.shape = {1, 2, 20, 70, 24}, .dtype = dtype};
+    for (const int which : {0, 1, 2, 3}) {
+      Inputs x = inputs_of(a);
+      Values* const operands[] = {&x.q, &x.k, &x.v, &x.d_o};
+      operands[which]->v[static_cast<std::size_t>((which % 3 == 0 ? queries(a) : keys(a)).at(1, 11, 5))] = std::nan("");
+      run(a, x);
+    }
+  }
+}
+
+TEST_CASE("attention does not see what an earlier call left behind") {
+  for (const DType dtype : kFloating) {
+    const Case larger{.shape = {1, 1, 50, 64, 24}, .dtype = dtype},
+        smaller{.shape = {1, 1, 50, 33, 24}, .dtype = dtype};
+    Inputs x = inputs_of(larger);
+    for (std::int64_t t = 0; t < 50; ++t) x.q[queries(larger).at(0, t, 2)] = std::nan("");
+    run(larger, x);
+    run(smaller);
+  }
+}
+
+TEST_CASE("attention reads and writes q, k and v interleaved in one buffer") {
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    const Case a{.shape = {2, 2, 37, 37, 16}, .dtype = dtype};
+    const std::int64_t width = 2 * 16, tokens = 2 * 37;
+    const Inputs x = inputs_of(a);
+    Values qkv = constant_values(tokens * 3 * width, dtype, 0);
+    for (std::int64_t t = 0; t < tokens; ++t)
+      for (std::int64_t c = 0; c < width; ++c) {
+        qkv[(3 * t + 0) * width + c] = x.q[t * width + c];
+        qkv[(3 * t + 1) * width + c] = x.k[t * width + c];
+        qkv[(3 * t + 2) * width + c] = x.v[t * width + c];
+      }
+    on_devices(
+        all_devices(), {a.dtype},
+        [&](Workbench& bench) {
+          const auto part = [&](Pointer whole, std::int64_t i) {
+            return static_cast<char*>(whole) + i * width * static_cast<std::int64_t>(size_of(dtype));
+          };
+          const auto o = bench.output(tokens * width, a.dtype), lse = bench.output(tokens * 2, accumulator_of(dtype));
+          AttentionFwd apart = forward_arguments(a, x, bench, o, lse);
+          ISOBAR_RUN(bench.device(), attention_fwd, apart);
+          const Values o_values = bench.read(o), lse_values = bench.read(lse);
+          const auto dq = bench.output(tokens * width, a.dtype), dk = bench.output(tokens * width, a.dtype);
+          const auto dv = bench.output(tokens * width, a.dtype);
+          ISOBAR_RUN(bench.device(), attention_bwd, backward_arguments(a, x, o_values, lse_values, bench, dq, dk, dv));
+
+          AttentionFwd fwd = apart;
+          const auto packed = bench.input(qkv), packed_o = bench.output(tokens * width, a.dtype);
+          fwd.q = part(packed, 0), fwd.k = part(packed, 1), fwd.v = part(packed, 2), fwd.o = packed_o;
+          fwd.q_stride = fwd.k_stride = fwd.v_stride = 3 * width;
+          ISOBAR_RUN(bench.device(), attention_fwd, fwd);
+          bench.check_equal("o", packed_o, o_values);
+
+          const auto gradient = bench.output(tokens * 3 * width, a.dtype);
+          AttentionBwd bwd = backward_arguments(a, x, o_values, lse_values, bench, dq, dk, dv);
+          bwd.q = fwd.q, bwd.k = fwd.k, bwd.v = fwd.v;
+          bwd.dq = part(gradient, 0), bwd.dk = part(gradient, 1), bwd.dv = part(gradient, 2);
+          bwd.q_stride = bwd.k_stride = bwd.v_stride = bwd.dq_stride = bwd.dk_stride = bwd.dv_stride = 3 * width;
+          ISOBAR_RUN(bench.device(), attention_bwd, bwd);
+          Values want = qkv;
+          const Values dq_values = bench.read(dq), dk_values = bench.read(dk), dv_values = bench.read(dv);
+          for (std::int64_t t = 0; t < tokens; ++t)
+            for (std::int64_t c = 0; c < width; ++c) {
+              want[(3 * t + 0) * width + c] = dq_values[t * width + c];
+              want[(3 * t + 1) * width + c] = dk_values[t * width + c];
+              want[(3 * t + 2) * width + c] = dv_values[t * width + c];
+            }
+          bench.check_equal("dq, dk, dv", gradient, want);
+        },
+        {.any_thread_count = false});
+  }
+}
+
+TEST_CASE("attention takes a stride of its own for every operand") {
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    const Case a{.shape = {2, 2, 5, 7, 16}, .dtype = dtype};
+    const Inputs x = inputs_of(a);
+    const std::int64_t width = a.stride();
+    // The same tokens that much further apart, NaN between them.
+    const auto spread = [&](const Values& packed, std::int64_t gap) {
+      Values apart = constant_values(packed.size() / width * (width + gap), a.dtype, kUnwritten);
+      for (std::int64_t i = 0; i < packed.size(); ++i) apart[i / width * (width + gap) + i % width] = packed[i];
+      return apart;
+    };
+    on_devices(all_devices(), {a.dtype},
+               [&](Workbench& bench) {
+                 const auto o = bench.output(x.q.size(), a.dtype),
+                            lse = bench.output(a.pairs() * 5, accumulator_of(dtype));
+                 AttentionFwd fwd = forward_arguments(a, x, bench, o, lse);
+                 ISOBAR_RUN(bench.device(), attention_fwd, fwd);
+                 const Values o_values = bench.read(o), lse_values = bench.read(lse);
+                 const auto dq = bench.output(x.q.size(), a.dtype), dk = bench.output(x.k.size(), a.dtype);
+                 const auto dv = bench.output(x.v.size(), a.dtype);
+                 AttentionBwd bwd = backward_arguments(a, x, o_values, lse_values, bench, dq, dk, dv);
+                 ISOBAR_RUN(bench.device(), attention_bwd, bwd);
+
+                 const auto input = [&](const Values& packed, std::int64_t gap, std::int64_t& stride) {
+                   stride = width + gap;
+                   return bench.input(spread(packed, gap));
+                 };
+                 const auto output = [&](const Values& packed, std::int64_t gap, std::int64_t& stride) {
+                   stride = width + gap;
+                   return bench.output(spread(packed, gap).size(), a.dtype);
+                 };
+                 const auto apart_o = output(x.q, 32, fwd.o_stride);
+                 fwd.o = apart_o;
+                 fwd.q = input(x.q, 8, fwd.q_stride);
+                 fwd.k = input(x.k, 16, fwd.k_stride);
+                 fwd.v = input(x.v, 24, fwd.v_stride);
+                 ISOBAR_RUN(bench.device(), attention_fwd, fwd);
+                 bench.check_equal("o", apart_o, spread(o_values, 32));
+
+                 const auto apart_dq = output(x.q, 48, bwd.dq_stride), apart_dk = output(x.k, 56, bwd.dk_stride);
+                 const auto apart_dv = output(x.v, 64, bwd.dv_stride);
+                 bwd.dq = apart_dq, bwd.dk = apart_dk, bwd.dv = apart_dv;
+                 bwd.q = input(x.q, 8, bwd.q_stride);
+                 bwd.k = input(x.k, 16, bwd.k_stride);
+                 bwd.v = input(x.v, 24, bwd.v_stride);
+                 bwd.o = input(o_values, 32, bwd.o_stride);
+                 bwd.d_o = input(x.d_o, 40, bwd.do_stride);
+                 ISOBAR_RUN(bench.device(), attention_bwd, bwd);
+                 bench.check_equal("dq", apart_dq, spread(bench.read(dq), 48));
+                 bench.check_equal("dk", apart_dk, spread(bench.read(dk), 56));
+                 bench.check_equal("dv", apart_dv, spread(bench.read(dv), 64));
+               },
+               {.any_thread_count = false});
+  }
+}
+
+TEST_CASE("attention_bwd is the gradient of attention_fwd") {
+  const Case a{.shape = {1, 2, 5, 7, 8}, .dtype = DType::fp64, .dropout = {.p = 0.25f, .seed = 3, .stream = 4}};
+  const Inputs x = inputs_of(a);
+  const auto forward = [&](const Inputs& in) {
+    Workbench bench({});
+    const auto o = bench.output(queries(a).size(), a.dtype), lse = bench.output(2 * 5, a.dtype);
+    cpu::attention_fwd(forward_arguments(a, in, bench, o, lse));
+    return Outputs{bench.read(o), bench.read(lse)};
+  };
+  const Outputs out = forward(x);
+  Workbench bench({});
+  const auto dq = bench.output(x.q.size(), a.dtype), dk = bench.output(x.k.size(), a.dtype);
+  const auto dv = bench.output(x.v.size(), a.dtype);
+  cpu::attention_bwd(backward_arguments(a, x, out.o, out.lse, bench, dq, dk, dv));
+  const auto loss_with = [&](Values Inputs::*moved) {
+    return [&, moved](const Values& values) {
+      Inputs in = x;
+      in.*moved = values;
+      return dot(forward(in).o, x.d_o);
+    };
+  };
+  check_gradient("dq", x.q, bench.read(dq), loss_with(&Inputs::q));
+  check_gradient("dk", x.k, bench.read(dk), loss_with(&Inputs::k));
+  check_gradient("dv", x.v, bench.read(dv), loss_with(&Inputs::v));
+}
+
+}  // namespace isobar::testing

@@ -1,0 +1,66 @@
+// column_sum: every dtype, ragged shapes, written or added to.
+#include "kernels/column_sum.h"
+
+#include <limits>
+
+#include "tests/harness/kernel_testing.h"
+
+namespace isobar::testing {
+
+static const std::vector<DeviceKind> kDevices = all_devices();
+
+TEST_CASE("column_sum adds the rows") {
+  for (DType dtype : kFloating)
+    for (std::int64_t cols : {0, 1, 31, 33, 384, 1000, 2053})
+      for (std::int64_t rows : {0, 1, 7, 67, 300})
+        for (bool accumulate : {false, true}) {
+          const DType acc = accumulator_of(dtype);
+          const Values before = random_values(cols, acc, 2);
+          Values x = random_values(rows * cols, dtype, 1, 1, 0.25);
+          if (rows == 7 && cols > 30) x[30] = std::nan(""), x[6 * cols] = -std::numeric_limits<double>::infinity();
+          const auto [sum] = expected(dtype, [&]<class Real>(Arithmetic<Real>) {
+            std::array<std::vector<Real>, 1> out;
+            for (std::int64_t c = 0; c < cols; ++c) {
+              Real total = accumulate ? static_cast<Real>(before[c]) : Real(0);
+              for (std::int64_t row = 0; row < rows; ++row) total += static_cast<Real>(x[row * cols + c]);
+              out[0].push_back(total);
+            }
+            return out;
+          });
+          INFO(name_of(dtype) << ", " << rows << " x " << cols << ", accumulate " << accumulate);
+          on_devices(kDevices, {dtype}, [&](Workbench& bench) {
+            auto out = accumulate ? bench.in_out(before) : bench.output(cols, acc);
+            ISOBAR_RUN(bench.device(), column_sum,
+                       {.rows = rows,
+                        .cols = cols,
+                        .dtype = dtype,
+                        .x = bench.input(x, rows % 2),
+                        .out = out,
+                        .mode = accumulate ? Grad::accumulate : Grad::overwrite,
+                        .workspace = bench.workspace(column_sum_workspace(rows, cols, dtype))});
+            bench.check("out", out, sum);
+          });
+        }
+}
+
+TEST_CASE("column_sum adds integers exactly, however many rows") {
+  const std::int64_t rows = 9001, cols = 5;
+  std::vector<double> ramp;
+  for (std::int64_t i = 0; i < rows * cols; ++i) ramp.push_back(static_cast<double>((i / cols) % 7 + i % cols));
+  const Values x = values_of(ramp, DType::bf16);
+  Values sum = constant_values(cols, DType::fp32, 0);
+  for (std::int64_t i = 0; i < rows * cols; ++i) sum[i % cols] += x[i];
+  on_devices(kDevices, {DType::bf16}, [&](Workbench& bench) {
+    auto out = bench.output(cols, DType::fp32);
+    ISOBAR_RUN(bench.device(), column_sum,
+               {.rows = rows,
+                .cols = cols,
+                .dtype = DType::bf16,
+                .x = bench.input(x),
+                .out = out,
+                .workspace = bench.workspace(column_sum_workspace(rows, cols, DType::bf16))});
+    bench.check_equal("out", out, sum);
+  });
+}
+
+}  // namespace isobar::testing

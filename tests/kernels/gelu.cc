@@ -1,0 +1,157 @@
+// gelu: both kinds, forward and backward, against libm; finite differences.
+#include "kernels/gelu.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "tests/harness/kernel_testing.h"
+
+namespace isobar::testing {
+namespace {
+
+const std::vector<DeviceKind> kDevices = all_devices();
+const std::vector<Activation> kKinds = {Activation::gelu_erf, Activation::gelu_tanh};
+
+const char* name_of_kind(Activation kind) {
+  return kind == Activation::gelu_erf ? "erf" : "tanh";
+}
+
+template <class Real>
+Real naive_tanh_argument(Real x) {
+  return std::sqrt(Real(2) / static_cast<Real>(3.14159265358979323846264338327950288L)) *
+         (x + static_cast<Real>(0.044715L) * x * x * x);
+}
+
+template <class Real>
+std::array<std::vector<Real>, 1> naive_fwd(Activation kind, const Values& values) {
+  std::array<std::vector<Real>, 1> y;
+  for (std::int64_t i = 0; i < values.size(); ++i) {
+    const Real x = static_cast<Real>(values[i]);
+    y[0].push_back(kind == Activation::gelu_erf ? x * (Real(0.5) * (Real(1) + std::erf(x / std::sqrt(Real(2)))))
+                                                : Real(0.5) * x * (Real(1) + std::tanh(naive_tanh_argument(x))));
+  }
+  return y;
+}
+
+template <class Real>
+std::array<std::vector<Real>, 1> naive_bwd(Activation kind, const Values& dy, const Values& values) {
+  const Real pi = static_cast<Real>(3.14159265358979323846264338327950288L);
+  std::array<std::vector<Real>, 1> dx;
+  for (std::int64_t i = 0; i < values.size(); ++i) {
+    const Real x = static_cast<Real>(values[i]);
+    Real slope;
+    if (kind == Activation::gelu_erf) {
+      slope = Real(0.5) * (Real(1) + std::erf(x / std::sqrt(Real(2)))) + x * std::exp(-x * x / 2) / std::sqrt(2 * pi);
+    } else {
+      const Real t = std::tanh(naive_tanh_argument(x));
+      const Real inner = std::sqrt(Real(2) / pi) * (Real(1) + 3 * static_cast<Real>(0.044715L) * x * x);
+      slope = Real(0.5) * (Real(1) + t) + Real(0.5) * x * (Real(1) - t * t) * inner;
+    }
+    dx[0].push_back(static_cast<Real>(dy[i]) * slope);
+  }
+  return dx;
+}
+
+// Every magnitude: the bulk, both tails, zeros, infinities and a NaN.
+Values inputs(std::int64_t n, DType dtype) {
+  Values x = random_values(n, dtype, 1, 3);
+  const double infinity = std::numeric_limits<double>::infinity();
+  const std::vector<double> special = {0.0, -0.0, 1e-7, -1e-7, 20.0, -20.0, -13.0, -9.5, infinity, std::nan("")};
+  for (std::size_t i = 0; i < special.size() && n > 500; ++i) x.v[i * 31] = round_to(special[i], dtype);
+  return x;
+}
+
+}  // namespace
+
+TEST_CASE("gelu_fwd follows its formula") {
+  for (Activation kind : kKinds)
+    for (DType dtype : kFloating)
+      for (std::int64_t n : kRaggedLengths) {
+        const Values x = inputs(n, dtype);
+        const auto [y] = expected(dtype, [&]<class Real>(Arithmetic<Real>) { return naive_fwd<Real>(kind, x); });
+        INFO(name_of_kind(kind) << ", " << name_of(dtype) << ", n = " << n);
+        on_devices(kDevices, {dtype}, [&](Workbench& bench) {
+          auto in = bench.input(x, n % 2);
+          auto out = bench.output(n, dtype), over = bench.in_out(x);
+          ISOBAR_RUN(bench.device(), gelu_fwd, {.n = n, .dtype = dtype, .kind = kind, .x = in, .y = out});
+          ISOBAR_RUN(bench.device(), gelu_fwd, {.n = n, .dtype = dtype, .kind = kind, .x = over, .y = over});
+          bench.check("y", out, y);
+          bench.check("y over x", over, y);
+        });
+      }
+}
+
+TEST_CASE("gelu_fwd in fp32 keeps its relative accuracy in the bulk and in the negative tail") {
+  std::vector<double> points;
+  for (double x = -9; x < 9; x += 1.0 / 512) points.push_back(x);
+  const Values x = values_of(points, DType::fp32);
+  for (Activation kind : kKinds)
+    on_devices(cpu_only(), {DType::fp32}, [&](Workbench& bench) {  // CUDA's erff is accurate to absolute ulps only
+      auto out = bench.output(x.size(), DType::fp32);
+      ISOBAR_RUN(bench.device(), gelu_fwd,
+                 {.n = x.size(), .dtype = DType::fp32, .kind = kind, .x = bench.input(x), .y = out});
+      const Values y = bench.read(out);
+      double worst = 0, where = 0;
+      for (std::int64_t i = 0; i < x.size(); ++i) {
+        const double exponent = kind == Activation::gelu_erf ? x[i] * x[i] / 2 : -2 * naive_tanh_argument(x[i]);
+        const double exact = kind == Activation::gelu_erf ? x[i] * 0.5 * std::erfc(-x[i] / std::sqrt(2.0))
+                                                          : x[i] / (1 + std::exp(exponent));
+        // Four ulp, and what the rounding of the exponent costs any implementation in fp32; nothing below the normals.
+        const double budget = (2 + std::max(exponent, 0.0)) * 0x1p-22 * std::fabs(exact) + 0x1p-126;
+        const double share = std::fabs(y[i] - exact) / budget;
+        if (!(share <= worst)) worst = share, where = x[i];
+      }
+      INFO(name_of_kind(kind) << ": " << worst << " times the bound at x = " << where);
+      CHECK(worst <= 1);
+    });
+}
+
+TEST_CASE("gelu_fwd is the identity far above zero and vanishes far below") {
+  for (Activation kind : kKinds)
+    for (DType dtype : kFloating) {
+      const Values x = values_of({60000, 1000, 30, -30, -1000, -60000}, dtype);
+      const Values y = values_of({60000, 1000, 30, 0, 0, 0}, dtype);
+      on_devices(kDevices, {dtype}, [&](Workbench& bench) {
+        auto out = bench.output(6, dtype);
+        ISOBAR_RUN(bench.device(), gelu_fwd, {.n = 6, .dtype = dtype, .kind = kind, .x = bench.input(x), .y = out});
+        const Values actual = bench.read(out);
+        for (std::int64_t i = 0; i < 6; ++i) CHECK(std::fabs(actual[i] - y[i]) <= 1e-150);
+      });
+    }
+}
+
+TEST_CASE("gelu_bwd follows its formula") {
+  for (Activation kind : kKinds)
+    for (DType dtype : kFloating)
+      for (std::int64_t n : kRaggedLengths) {
+        const Values x = inputs(n, dtype), dy = random_values(n, dtype, 2);
+        const auto [dx] = expected(dtype, [&]<class Real>(Arithmetic<Real>) { return naive_bwd<Real>(kind, dy, x); });
+        INFO(name_of_kind(kind) << ", " << name_of(dtype) << ", n = " << n);
+        on_devices(kDevices, {dtype}, [&](Workbench& bench) {
+          auto in = bench.input(x), dy_in = bench.input(dy, n % 2);
+          auto out = bench.output(n, dtype), over = bench.in_out(dy);
+          ISOBAR_RUN(bench.device(), gelu_bwd, {.n = n, .dtype = dtype, .kind = kind, .dy = dy_in, .x = in, .dx = out});
+          ISOBAR_RUN(bench.device(), gelu_bwd, {.n = n, .dtype = dtype, .kind = kind, .dy = over, .x = in, .dx = over});
+          bench.check("dx", out, dx);
+          bench.check("dx over dy", over, dx);
+        });
+      }
+}
+
+TEST_CASE("gelu_bwd is the gradient of gelu_fwd") {
+  const std::int64_t n = 41;
+  const Values x = random_values(n, DType::fp64, 3, 2), dy = random_values(n, DType::fp64, 4);
+  for (Activation kind : kKinds) {
+    Workbench bench({});
+    auto dx = bench.output(n, DType::fp64);
+    cpu::gelu_bwd({.n = n, .dtype = DType::fp64, .kind = kind, .dy = bench.input(dy), .x = bench.input(x), .dx = dx});
+    check_gradient(name_of_kind(kind), x, bench.read(dx), [&](const Values& moved) {
+      Workbench forward({});
+      auto y = forward.output(n, DType::fp64);
+      cpu::gelu_fwd({.n = n, .dtype = DType::fp64, .kind = kind, .x = forward.input(moved), .y = y});
+      return dot(forward.read(y), dy);
+    });
+  }
+}
+
+}  // namespace isobar::testing

@@ -1,0 +1,241 @@
+// gemm: every layout, dtype and epilogue against the formula, at sizes around the tiles of rows, columns and terms.
+#include "kernels/gemm/gemm.h"
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <string>
+
+#include "kernels/common/check.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/gemm/onednn.h"
+#include "kernels/gemm/packed.h"
+#include "tests/harness/kernel_testing.h"
+
+namespace isobar::testing {
+namespace {
+
+struct Case {
+  std::int64_t m, n, k;
+  bool transpose_a = false, transpose_b = false;
+  DType in = DType::fp32, out = DType::fp32;
+  bool has_bias = false, has_pre = false;
+  Activation activation = Activation::none;
+  Grad mode = Grad::overwrite;
+};
+
+struct Operands {
+  Values a, b, bias, c;
+};
+
+Operands operands_of(const Case& g) {
+  return {random_values(g.m * g.k, g.in, 1), random_values(g.k * g.n, g.in, 2, 1 / std::sqrt(g.k)),
+          random_values(g.n, accumulator_of(g.in), 3), random_values(g.m * g.n, g.out, 4)};
+}
+
+template <class Real>
+Real activate(Activation kind, Real x) {
+  switch (kind) {
+    case Activation::gelu_erf:
+      return x / 2 * std::erfc(-x / std::numbers::sqrt2_v<Real>);
+    case Activation::gelu_tanh:
+      return x / 2 *
+             (1 +
+              std::tanh(std::sqrt(2 * std::numbers::inv_pi_v<Real>) * (x + static_cast<Real>(0.044715) * x * x * x)));
+    default:
+      return x;
+  }
+}
+
+// c, pre. With `rounds_pre` the activation follows the rounding of pre, as cuBLASLt and a GELU kernel do it.
+template <class Real>
+std::array<std::vector<Real>, 2> naive(Arithmetic<Real> math, const Case& g, const Operands& x, bool rounds_pre) {
+  std::array<std::vector<Real>, 2> out;
+  for (std::int64_t i = 0; i < g.m; ++i)
+    for (std::int64_t j = 0; j < g.n; ++j) {
+      Real sum = 0;
+      for (std::int64_t k = 0; k < g.k; ++k)
+        sum += static_cast<Real>(x.a[g.transpose_a ? k * g.m + i : i * g.k + k]) *
+               static_cast<Real>(x.b[g.transpose_b ? j * g.k + k : k * g.n + j]);
+      if (g.mode == Grad::accumulate) sum += static_cast<Real>(x.c[i * g.n + j]);
+      if (g.has_bias) sum += static_cast<Real>(x.bias[j]);
+      out[1].push_back(sum);
+      out[0].push_back(activate(g.activation, rounds_pre ? math.stored(sum, g.out) : sum));
+    }
+  return out;
+}
+
+Gemm arguments_of(const Case& g, const Operands& x, Workbench& bench, Pointer c, Pointer pre) {
+  return {.m = g.m,
+          .n = g.n,
+          .k = g.k,
+          .transpose_a = g.transpose_a,
+          .transpose_b = g.transpose_b,
+          .in_dtype = g.in,
+          .out_dtype = g.out,
+          .a = bench.input(x.a),
+          .b = bench.input(x.b),
+          .bias = g.has_bias ? bench.input(x.bias) : Pointer{},
+          .c = c,
+          .pre = g.has_pre ? pre : Pointer{},
+          .activation = g.activation,
+          .mode = g.mode};
+}
+
+// Whether the GELU of this product follows the rounding of what it is applied to (kernels/gemm/gemm.h).
+bool rounds_pre(Device device, const Case& g) {
+  const bool is_onednn = device.kind != DeviceKind::cuda && g.in == DType::bf16 && cpu::amx() != cpu::Amx::absent;
+  return device.kind == DeviceKind::cuda || is_onednn;
+}
+
+std::string describe(const Case& g) {
+  return text(name_of(g.in), " -> ", name_of(g.out), ", ", g.m, " x ", g.n, " x ", g.k, ", transposes ", g.transpose_a,
+              g.transpose_b, ", bias ", g.has_bias, ", pre ", g.has_pre, ", activation ",
+              static_cast<int>(g.activation), ", accumulate ", g.mode == Grad::accumulate);
+}
+
+void run(const Case& g, const Operands& x) {
+  INFO(describe(g));
+  const auto expect = [&](bool rounds) { return expected(g.in, [&](auto math) { return naive(math, g, x, rounds); }); };
+  const auto exact_pre = expect(false), rounded_pre = expect(true);
+  on_devices(all_devices(), {g.in, g.out}, [&](Workbench& bench) {
+    const auto& [c_expected, pre_expected] = rounds_pre(bench.device(), g) ? rounded_pre : exact_pre;
+    const Pointer c = g.mode == Grad::accumulate ? bench.in_out(x.c) : bench.output(g.m * g.n, g.out);
+    const Pointer pre = bench.output(g.has_pre ? g.m * g.n : 0, g.out);
+    ISOBAR_RUN(bench.device(), gemm, arguments_of(g, x, bench, c, pre));
+    bench.check("c", c, c_expected);
+    if (g.has_pre) bench.check("pre", pre, pre_expected);
+  });
+}
+void run(const Case& g) {
+  run(g, operands_of(g));
+}
+
+struct Types {
+  DType in, out;
+};
+const std::vector<Types> kTypes = {{DType::fp32, DType::fp32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::fp32},
+                                   {DType::fp16, DType::fp16}, {DType::fp16, DType::fp32}, {DType::fp64, DType::fp64},
+                                   {DType::fp64, DType::fp32}};
+
+}  // namespace
+
+TEST_CASE("gemm multiplies ragged sizes in every layout and dtype") {
+  for (const Types types : kTypes)
+    for (const bool transpose_a : {false, true})
+      for (const bool transpose_b : {false, true})
+        for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{
+                 {1, 1, 1}, {7, 49, 15}, {8, 48, 16}, {9, 24, 17}, {3, 130, 33}, {130, 3, 8}})
+          run({.m = m,
+               .n = n,
+               .k = k,
+               .transpose_a = transpose_a,
+               .transpose_b = transpose_b,
+               .in = types.in,
+               .out = types.out});
+}
+
+TEST_CASE("gemm sums in several passes over C, and adds to it") {
+  for (const Types types : kTypes)
+    for (const std::int64_t k : {cpu::kGemmDepth, cpu::kGemmDepth + 1, 3 * cpu::kGemmDepth - 5})
+      for (const Grad mode : {Grad::overwrite, Grad::accumulate})
+        run({.m = 9,
+             .n = 50,
+             .k = k,
+             .transpose_a = k % 2 == 0,
+             .transpose_b = k % 2 == 1,
+             .in = types.in,
+             .out = types.out,
+             .has_bias = mode == Grad::overwrite,
+             .mode = mode});
+}
+
+TEST_CASE("gemm splits many rows and many columns over threads") {
+  run({.m = 300, .n = 50, .k = 20});
+  run({.m = 5, .n = 1000, .k = 40});
+  run({.m = 5, .n = 1000, .k = 40, .transpose_b = true, .in = DType::bf16, .out = DType::bf16});
+}
+
+TEST_CASE("gemm applies bias and activation") {
+  for (const Types types : kTypes)
+    for (const Activation activation : {Activation::none, Activation::gelu_erf, Activation::gelu_tanh})
+      for (const bool has_bias : {false, true})
+        for (const bool has_pre : {false, true})
+          run({.m = 10,
+               .n = 99,
+               .k = 20,
+               .transpose_b = true,
+               .in = types.in,
+               .out = types.out,
+               .has_bias = has_bias,
+               .has_pre = has_pre,
+               .activation = activation});
+}
+
+TEST_CASE("gemm passes NaN and infinity on, to their row or column only") {
+  for (const Types types : kTypes)
+    for (const Activation activation : {Activation::none, Activation::gelu_erf}) {
+      const Case g{.m = 20, .n = 60, .k = 30, .in = types.in, .out = types.out, .activation = activation};
+      Operands x = operands_of(g);
+      x.a[3 * g.k + 7] = std::nan("");
+      x.b[5 * g.n + 49] = std::nan("");
+      x.a[11 * g.k + 2] = std::numeric_limits<double>::infinity();
+      run(g, x);
+    }
+}
+
+// cpu::gemm takes this way on machines with AMX only; oneDNN computes the same with AVX-512.
+TEST_CASE("gemm through oneDNN") {
+  if (cpu::best_isa() != cpu::Isa::avx512) ISOBAR_SKIP("oneDNN multiplies bf16 on AVX-512 and above");
+  for (const DType out : {DType::bf16, DType::fp32})
+    for (const bool transpose_a : {false, true})
+      for (const bool transpose_b : {false, true})
+        for (const bool has_pre : {false, true})
+          for (const Activation activation : {Activation::none, Activation::gelu_erf, Activation::gelu_tanh})
+            for (const Grad mode : {Grad::overwrite, Grad::accumulate}) {
+              const bool is_plain = !has_pre && activation == Activation::none;
+              if (mode == Grad::accumulate && !is_plain) continue;
+              const Case g{.m = 33,
+                           .n = 70,
+                           .k = 50,
+                           .transpose_a = transpose_a,
+                           .transpose_b = transpose_b,
+                           .in = DType::bf16,
+                           .out = out,
+                           .has_bias = !is_plain,
+                           .has_pre = has_pre,
+                           .activation = activation,
+                           .mode = mode};
+              INFO(describe(g));
+              const Operands x = operands_of(g);
+              const auto [c_expected, pre_expected] =
+                  expected(g.in, [&](auto math) { return naive(math, g, x, true); });
+              on_devices(cpu_only(), {g.in, g.out}, [&](Workbench& bench) {
+                const Pointer c = mode == Grad::accumulate ? bench.in_out(x.c) : bench.output(g.m * g.n, g.out);
+                const Pointer pre = bench.output(has_pre ? g.m * g.n : 0, g.out);
+                cpu::gemm_onednn(arguments_of(g, x, bench, c, pre));
+                bench.check("c", c, c_expected);
+                if (has_pre) bench.check("pre", pre, pre_expected);
+              });
+            }
+}
+
+TEST_CASE("gemm without rows or columns does nothing") {
+  for (const auto& [m, n] : std::vector<std::array<std::int64_t, 2>>{{0, 5}, {5, 0}}) run({.m = m, .n = n, .k = 3});
+}
+
+TEST_CASE("gemm refuses what it cannot do") {
+  float x = 1, c = 1;
+  Gemm g{.m = 1, .n = 1, .k = 1, .a = &x, .b = &x, .c = &c};
+  g.out_dtype = DType::bf16;
+  CHECK_THROWS_WITH(cpu::gemm(g), "gemm: cannot multiply fp32 into bf16");
+  g.out_dtype = DType::fp32;
+  g.k = 0;
+  CHECK_THROWS_WITH(cpu::gemm(g), "gemm: bad sizes m=1 n=1 k=0");
+  g.k = 1;
+  g.mode = Grad::accumulate;
+  g.bias = &x;
+  CHECK_THROWS_WITH(cpu::gemm(g), "gemm: bias and activation cannot be combined with accumulation");
+}
+
+}  // namespace isobar::testing

@@ -1,0 +1,343 @@
+// layernorm: forward and backward against their formulas, with and without the residual branch; finite differences.
+#include "kernels/layernorm.h"
+
+#include <limits>
+
+#include "tests/harness/kernel_testing.h"
+
+namespace isobar::testing {
+namespace {
+
+const std::vector<DeviceKind> kDevices = all_devices();
+
+struct Pair {
+  DType stream, dtype;
+};
+const std::vector<Pair> kPairs = {{DType::fp32, DType::fp32}, {DType::fp32, DType::bf16}, {DType::fp32, DType::fp16},
+                                  {DType::bf16, DType::bf16}, {DType::fp16, DType::fp16}, {DType::fp64, DType::fp64}};
+
+struct Shape {
+  std::int64_t rows, cols;
+};
+std::vector<Shape> shapes() {
+  std::vector<Shape> all;
+  for (std::int64_t cols : kRaggedCols)
+    for (std::int64_t rows : kRaggedRows) all.push_back({rows, cols});
+  // Many rows; and rows that take a block of a GPU each (several in the emulator, whose grids end at 11 blocks), with
+  // and without room for them in its registers.
+  for (Shape shape : {Shape{600, 65}, Shape{13, 1030}, Shape{9, 8201}}) all.push_back(shape);
+  return all;
+}
+
+constexpr double kEps = 1e-6;
+
+// Rows on which one-pass or sloppy statistics fail: a large mean, a column a thousand times the others, constant rows.
+Values stream_values(Shape s, DType dtype) {
+  Values x = random_values(s.rows * s.cols, dtype, 1);
+  for (std::int64_t row = 0; row < s.rows; ++row)
+    for (std::int64_t col = 0; col < s.cols; ++col) {
+      double& value = x[row * s.cols + col];
+      if (row % 4 == 1) value += 100;
+      if (row % 4 == 2 && col == s.cols / 2) value *= 1000;
+      if (row % 7 == 6) value = 3;
+      value = round_to(value, dtype);
+    }
+  return x;
+}
+
+// y, mean, rstd, s
+template <class Real>
+std::array<std::vector<Real>, 4> naive_fwd(Shape shape, DType stream, const Values& x, const Values* branch,
+                                           const Values& weight, const Values& bias) {
+  std::array<std::vector<Real>, 4> out;
+  auto& [y, means, rstds, sums] = out;
+  for (std::int64_t row = 0; row < shape.rows; ++row) {
+    std::vector<Real> s;
+    for (std::int64_t i = row * shape.cols; i < (row + 1) * shape.cols; ++i) {
+      const Real value = static_cast<Real>(x[i]) + (branch != nullptr ? static_cast<Real>((*branch)[i]) : Real(0));
+      // The contract rounds s to the stream's type.
+      s.push_back(is_16_bit(stream) ? static_cast<Real>(round_to(static_cast<double>(value), stream)) : value);
+    }
+    Real mean = 0, variance = 0;
+    for (Real value : s) mean += value;
+    mean /= static_cast<Real>(shape.cols);
+    for (Real value : s) variance += (value - mean) * (value - mean);
+    variance /= static_cast<Real>(shape.cols);
+    const Real rstd = Real(1) / std::sqrt(variance + static_cast<Real>(kEps));
+    for (std::int64_t c = 0; c < shape.cols; ++c)
+      y.push_back((s[static_cast<std::size_t>(c)] - mean) * rstd * static_cast<Real>(weight[c]) +
+                  static_cast<Real>(bias[c]));
+    means.push_back(mean);
+    rstds.push_back(rstd);
+    sums.insert(sums.end(), s.begin(), s.end());
+  }
+  return out;
+}
+
+struct Backward {
+  Shape shape;
+  Values dy = {}, x = {}, weight = {}, mean = {}, rstd = {}, dsum = {}, dweight = {},
+         dbias = {};  // the last two: what is there before
+  bool has_dsum, accumulate;
+};
+
+// dx, dweight, dbias
+template <class Real>
+std::array<std::vector<Real>, 3> naive_bwd(const Backward& b) {
+  const std::int64_t cols = b.shape.cols;
+  std::array<std::vector<Real>, 3> out;
+  auto& [dx, dweight, dbias] = out;
+  for (std::int64_t c = 0; c < cols; ++c) {
+    dweight.push_back(b.accumulate ? static_cast<Real>(b.dweight[c]) : Real(0));
+    dbias.push_back(b.accumulate ? static_cast<Real>(b.dbias[c]) : Real(0));
+  }
+  for (std::int64_t row = 0; row < b.shape.rows; ++row) {
+    const Real mean = static_cast<Real>(b.mean[row]), rstd = static_cast<Real>(b.rstd[row]);
+    const auto h = [&](std::int64_t c) { return (static_cast<Real>(b.x[row * cols + c]) - mean) * rstd; };
+    const auto g = [&](std::int64_t c) {
+      return static_cast<Real>(b.dy[row * cols + c]) * static_cast<Real>(b.weight[c]);
+    };
+    Real mean_g = 0, mean_gh = 0;
+    for (std::int64_t c = 0; c < cols; ++c) mean_g += g(c), mean_gh += g(c) * h(c);
+    mean_g /= static_cast<Real>(cols);
+    mean_gh /= static_cast<Real>(cols);
+    for (std::int64_t c = 0; c < cols; ++c) {
+      const std::int64_t i = row * cols + c;
+      // Fused, as compilers do it: at one column the exact answer is 0 and the product's rounding is all there is.
+      const Real centred = std::fma(static_cast<Real>(b.dy[i]), static_cast<Real>(b.weight[c]), -mean_g);
+      dx.push_back(rstd * (centred - h(c) * mean_gh) + (b.has_dsum ? static_cast<Real>(b.dsum[i]) : Real(0)));
+      dweight[static_cast<std::size_t>(c)] += static_cast<Real>(b.dy[i]) * h(c);
+      dbias[static_cast<std::size_t>(c)] += static_cast<Real>(b.dy[i]);
+    }
+  }
+  return out;
+}
+
+Backward backward_case(Shape shape, Pair pair, bool has_dsum, bool accumulate) {
+  const std::int64_t n = shape.rows * shape.cols;
+  const DType acc = accumulator_of(pair.stream);
+  Backward b{.shape = shape,
+             .dy = random_values(n, pair.dtype, 11),
+             .x = stream_values(shape, pair.stream),
+             .weight = random_values(shape.cols, acc, 12, 0.5, 1),
+             .dsum = random_values(n, pair.stream, 13),
+             .dweight = random_values(shape.cols, acc, 14),
+             .dbias = random_values(shape.cols, acc, 15),
+             .has_dsum = has_dsum,
+             .accumulate = accumulate};
+  const auto forward = naive_fwd<long double>(shape, pair.stream, b.x, nullptr, b.weight, b.weight);
+  b.mean = values_of({forward[1].begin(), forward[1].end()}, acc);
+  b.rstd = values_of({forward[2].begin(), forward[2].end()}, acc);
+  return b;
+}
+
+}  // namespace
+
+TEST_CASE("layernorm_fwd follows its formula") {
+  for (Pair pair : kPairs)
+    for (Shape shape : shapes())
+      for (bool has_branch : {false, true})
+        for (bool has_sum : {false, true}) {
+          const std::int64_t n = shape.rows * shape.cols;
+          const DType acc = accumulator_of(pair.stream);
+          const Values x = stream_values(shape, pair.stream), branch = random_values(n, pair.dtype, 2);
+          const Values weight = random_values(shape.cols, acc, 3, 0.5, 1), bias = random_values(shape.cols, acc, 4);
+          const auto [y, mean, rstd, sum] = expected(pair.stream, [&]<class Real>(Arithmetic<Real>) {
+            return naive_fwd<Real>(shape, pair.stream, x, has_branch ? &branch : nullptr, weight, bias);
+          });
+          INFO(name_of(pair.stream) << "/" << name_of(pair.dtype) << ", " << shape.rows << " x " << shape.cols
+                                    << ", branch " << has_branch << ", sum " << has_sum);
+          on_devices(kDevices, {pair.stream}, [&](Workbench& bench) {
+            auto out = bench.output(n, pair.dtype);
+            auto mean_out = bench.output(shape.rows, acc), rstd_out = bench.output(shape.rows, acc);
+            const Pointer sum_out = has_sum ? bench.output(n, pair.stream) : Pointer{};
+            const Pointer branch_in = has_branch ? bench.input(branch) : Pointer{};
+            ISOBAR_RUN(bench.device(), layernorm_fwd,
+                       {.rows = shape.rows,
+                        .cols = shape.cols,
+                        .stream_dtype = pair.stream,
+                        .dtype = pair.dtype,
+                        .eps = kEps,
+                        .x = bench.input(x),
+                        .branch = branch_in,
+                        .weight = bench.input(weight),
+                        .bias = bench.input(bias),
+                        .sum = sum_out,
+                        .y = out,
+                        .mean = mean_out,
+                        .rstd = rstd_out});
+            bench.check("y", out, y);
+            bench.check("mean", mean_out, mean);
+            bench.check("rstd", rstd_out, rstd);
+            if (has_sum) bench.check("sum", sum_out, sum, Norm::ulps);
+          });
+        }
+}
+
+TEST_CASE("layernorm_fwd may write the sum over x") {
+  for (Pair pair : kPairs) {
+    const Shape shape{67, 33};
+    const std::int64_t n = shape.rows * shape.cols;
+    const DType acc = accumulator_of(pair.stream);
+    const Values x = stream_values(shape, pair.stream), branch = random_values(n, pair.dtype, 2);
+    const Values weight = random_values(shape.cols, acc, 3, 0.5, 1), bias = random_values(shape.cols, acc, 4);
+    const auto [y, mean, rstd, sum] = expected(pair.stream, [&]<class Real>(Arithmetic<Real>) {
+      return naive_fwd<Real>(shape, pair.stream, x, &branch, weight, bias);
+    });
+    INFO(name_of(pair.stream) << "/" << name_of(pair.dtype));
+    on_devices(kDevices, {pair.stream}, [&](Workbench& bench) {
+      auto over = bench.in_out(x), out = bench.output(n, pair.dtype);
+      ISOBAR_RUN(bench.device(), layernorm_fwd,
+                 {.rows = shape.rows,
+                  .cols = shape.cols,
+                  .stream_dtype = pair.stream,
+                  .dtype = pair.dtype,
+                  .eps = kEps,
+                  .x = over,
+                  .branch = bench.input(branch),
+                  .weight = bench.input(weight),
+                  .bias = bench.input(bias),
+                  .sum = over,
+                  .y = out,
+                  .mean = bench.output(shape.rows, acc),
+                  .rstd = bench.output(shape.rows, acc)});
+      bench.check("y", out, y);
+      bench.check("sum", over, sum, Norm::ulps);
+    });
+  }
+}
+
+TEST_CASE("layernorm_fwd keeps NaN and infinity within their rows") {
+  for (Pair pair : kPairs) {
+    const Shape shape{5, 40};
+    const DType acc = accumulator_of(pair.stream);
+    Values x = random_values(200, pair.stream, 1);
+    x[1 * 40 + 39] = std::nan("");
+    x[3 * 40] = std::numeric_limits<double>::infinity();
+    const Values weight = random_values(40, acc, 3), bias = random_values(40, acc, 4);
+    const auto [y, mean, rstd, sum] = expected(pair.stream, [&]<class Real>(Arithmetic<Real>) {
+      return naive_fwd<Real>(shape, pair.stream, x, nullptr, weight, bias);
+    });
+    on_devices(kDevices, {pair.stream}, [&](Workbench& bench) {
+      auto out = bench.output(200, pair.dtype);
+      ISOBAR_RUN(bench.device(), layernorm_fwd,
+                 {.rows = shape.rows,
+                  .cols = shape.cols,
+                  .stream_dtype = pair.stream,
+                  .dtype = pair.dtype,
+                  .eps = kEps,
+                  .x = bench.input(x),
+                  .weight = bench.input(weight),
+                  .bias = bench.input(bias),
+                  .y = out,
+                  .mean = bench.output(5, acc),
+                  .rstd = bench.output(5, acc)});
+      bench.check("y", out, y);
+    });
+  }
+}
+
+TEST_CASE("layernorm_bwd follows its formula") {
+  for (Pair pair : kPairs)
+    for (Shape shape : shapes())
+      for (bool has_dsum : {false, true}) {
+        const bool accumulate = (shape.rows + has_dsum) % 2 == 0;
+        const Backward b = backward_case(shape, pair, has_dsum, accumulate);
+        const auto [dx, dweight, dbias] =
+            expected(pair.stream, [&]<class Real>(Arithmetic<Real>) { return naive_bwd<Real>(b); });
+        const std::int64_t n = shape.rows * shape.cols;
+        INFO(name_of(pair.stream) << "/" << name_of(pair.dtype) << ", " << shape.rows << " x " << shape.cols
+                                  << ", dsum " << has_dsum << ", accumulate " << accumulate);
+        on_devices(kDevices, {pair.stream}, [&](Workbench& bench) {
+          const DType acc = accumulator_of(pair.stream);
+          auto dweight_out = accumulate ? bench.in_out(b.dweight) : bench.output(shape.cols, acc);
+          auto dbias_out = accumulate ? bench.in_out(b.dbias) : bench.output(shape.cols, acc);
+          // In place over dsum where there is one; with the copy for the branch, but not always.
+          const bool has_dbranch = !has_dsum || shape.cols % 2 == 1;
+          const Pointer dx_out = has_dsum ? bench.in_out(b.dsum) : bench.output(n, pair.stream);
+          const Pointer dbranch_out = has_dbranch ? bench.output(n, pair.dtype) : Pointer{};
+          ISOBAR_RUN(bench.device(), layernorm_bwd,
+                     {.rows = shape.rows,
+                      .cols = shape.cols,
+                      .stream_dtype = pair.stream,
+                      .dtype = pair.dtype,
+                      .dy = bench.input(b.dy),
+                      .x = bench.input(b.x),
+                      .weight = bench.input(b.weight),
+                      .mean = bench.input(b.mean),
+                      .rstd = bench.input(b.rstd),
+                      .dsum = has_dsum ? dx_out.raw : nullptr,
+                      .dx = dx_out,
+                      .dbranch = dbranch_out,
+                      .dweight = dweight_out,
+                      .dbias = dbias_out,
+                      .mode = accumulate ? Grad::accumulate : Grad::overwrite,
+                      .workspace = bench.workspace(layernorm_bwd_workspace(shape.cols, pair.stream))});
+          bench.check("dx", dx_out, dx);
+          bench.check("dweight", dweight_out, dweight);
+          bench.check("dbias", dbias_out, dbias);
+          if (has_dbranch) bench.check_equal("dbranch", dbranch_out, values_of(bench.read(dx_out).v, pair.dtype));
+        });
+      }
+}
+
+TEST_CASE("layernorm_bwd is the gradient of layernorm_fwd") {
+  const Shape shape{5, 9};
+  const std::int64_t n = shape.rows * shape.cols;
+  const Values x = random_values(n, DType::fp64, 21), branch = random_values(n, DType::fp64, 22);
+  const Values weight = random_values(9, DType::fp64, 23), bias = random_values(9, DType::fp64, 24);
+  const Values dy = random_values(n, DType::fp64, 25), dsum = random_values(n, DType::fp64, 26);
+
+  struct Forward {
+    Values y, sum, mean, rstd;
+  };
+  const auto forward = [&](const Values& x_, const Values& branch_, const Values& weight_, const Values& bias_) {
+    Workbench bench({});
+    auto y = bench.output(n, DType::fp64), sum = bench.output(n, DType::fp64);
+    auto mean = bench.output(5, DType::fp64), rstd = bench.output(5, DType::fp64);
+    cpu::layernorm_fwd({.rows = 5,
+                        .cols = 9,
+                        .stream_dtype = DType::fp64,
+                        .dtype = DType::fp64,
+                        .eps = kEps,
+                        .x = bench.input(x_),
+                        .branch = bench.input(branch_),
+                        .weight = bench.input(weight_),
+                        .bias = bench.input(bias_),
+                        .sum = sum,
+                        .y = y,
+                        .mean = mean,
+                        .rstd = rstd});
+    return Forward{bench.read(y), bench.read(sum), bench.read(mean), bench.read(rstd)};
+  };
+  const auto loss = [&](const Forward& f) { return dot(f.y, dy) + dot(f.sum, dsum); };
+
+  const Forward f = forward(x, branch, weight, bias);
+  Workbench bench({});
+  auto dx = bench.output(n, DType::fp64), dbranch = bench.output(n, DType::fp64);
+  auto dweight = bench.output(9, DType::fp64), dbias = bench.output(9, DType::fp64);
+  cpu::layernorm_bwd({.rows = 5,
+                      .cols = 9,
+                      .stream_dtype = DType::fp64,
+                      .dtype = DType::fp64,
+                      .dy = bench.input(dy),
+                      .x = bench.input(f.sum),
+                      .weight = bench.input(weight),
+                      .mean = bench.input(f.mean),
+                      .rstd = bench.input(f.rstd),
+                      .dsum = bench.input(dsum),
+                      .dx = dx,
+                      .dbranch = dbranch,
+                      .dweight = dweight,
+                      .dbias = dbias,
+                      .workspace = bench.workspace(layernorm_bwd_workspace(9, DType::fp64))});
+  check_gradient("dx", x, bench.read(dx), [&](const Values& v) { return loss(forward(v, branch, weight, bias)); });
+  check_gradient("dbranch", branch, bench.read(dbranch),
+                 [&](const Values& v) { return loss(forward(x, v, weight, bias)); });
+  check_gradient("dweight", weight, bench.read(dweight),
+                 [&](const Values& v) { return loss(forward(x, branch, v, bias)); });
+  check_gradient("dbias", bias, bench.read(dbias),
+                 [&](const Values& v) { return loss(forward(x, branch, weight, v)); });
+}
+
+}  // namespace isobar::testing

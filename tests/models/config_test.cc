@@ -1,0 +1,390 @@
+// Named configs: inheritance, the errors a user can run into, and that config.json repeats a run.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "apps/train/from_data.h"
+#include "comm/mesh.h"
+#include "engine/files/atomic_file.h"
+#include "engine/json_config.h"
+#include "engine/suggestions.h"
+#include "models/config.h"
+#include "tests/harness/testing.h"
+
+using namespace isobar;
+using isobar::testing::Approx;
+using isobar::testing::ContainsSubstring;
+namespace fs = std::filesystem;
+
+namespace {
+
+class ConfigFolder {
+ public:
+  ConfigFolder() : path_(fs::temp_directory_path() / ("isobar_config_test_" + std::to_string(getpid()))) {
+    fs::remove_all(path_);
+    fs::create_directories(path_);
+  }
+  ~ConfigFolder() { fs::remove_all(path_); }
+  std::string write(const std::string& name, const std::string& content) const {
+    std::ofstream(path_ / name) << content;
+    return (path_ / name).string();
+  }
+  ConfigEntries load(const std::string& reference) const { return load_config(reference, {path_}).entries; }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+const std::vector<fs::path> kShipped{fs::path(ISOBAR_SOURCE_DIR) / "configs"};
+
+// What a config leaves to the data is filled in as for the built-in data set.
+Config shipped(const std::string& name) {
+  ConfigEntries entries = load_config(name, kShipped).entries;
+  fill_sizes(entries, {.channels = 4, .height = 32, .width = 64, .tells_time = true});
+  return config_from(entries);
+}
+
+Config with(const std::vector<std::string>& assignments) {
+  ConfigEntries entries;
+  for (const std::string& assignment : assignments) set_from_assignment(entries, assignment);
+  return config_from(entries);
+}
+
+}  // namespace
+
+TEST_CASE("a config inherits what it does not set, over files") {
+  const ConfigFolder folder;
+  folder.write("many.json", R"({"grand": {"depth": 1, "dt": 1, "warmup": 1},
+                                "parent": {"extends": "grand", "dt": 2, "warmup": 2}})");
+  folder.write("child.json", R"({"extends": "parent", "warmup": 3}  // a comment)");
+  const ConfigEntries entries = folder.load("child");
+  CHECK(entries.at("depth").value == 1);
+  CHECK(entries.at("dt").value == 2);
+  CHECK(entries.at("warmup").value == 3);
+  CHECK(entries.count("extends") == 0);
+  CHECK(entries.at("depth").origin == (folder.path() / "many.json").string() + " (grand)");
+  CHECK(entries.at("warmup").origin == (folder.path() / "child.json").string());
+}
+
+TEST_CASE("a config is found by name, by file, and by file and name") {
+  const ConfigFolder folder;
+  const std::string flat = folder.write("flat.json", R"({"depth": 5})");
+  const std::string many = folder.write("many.json", R"({"a": {"depth": 6}, "b": {"extends": "a"}})");
+  folder.write("by_file.json", R"({"extends": "many.json:b"})");
+  CHECK(load_config("a", {folder.path()}).entries.at("depth").value == 6);
+  CHECK(load_config(flat, {}).entries.at("depth").value == 5);
+  CHECK(load_config(flat, {}).name == "flat");
+  CHECK(load_config(many + ":b", {}).entries.at("depth").value == 6);
+  CHECK(load_config(many + ":b", {}).name == "b");
+  CHECK(load_config((folder.path() / "by_file.json").string(), {}).entries.at("depth").value == 6);
+  CHECK_THROWS_WITH(load_config(many, {}), ContainsSubstring("several") && ContainsSubstring("a, b"));
+  CHECK_THROWS_WITH(load_config(many + ":c", {}), ContainsSubstring(many) && ContainsSubstring("'c'"));
+}
+
+TEST_CASE("a folder earlier in the search path wins") {
+  const ConfigFolder first;
+  fs::create_directories(first.path() / "second");
+  std::ofstream(first.path() / "second" / "a.json") << R"({"depth": 2})";
+  first.write("a.json", R"({"depth": 1})");
+  const fs::path second = first.path() / "second";
+  CHECK(load_config("a", {first.path(), second}).entries.at("depth").value == 1);
+  CHECK(load_config("a", {second, first.path()}).entries.at("depth").value == 2);
+}
+
+TEST_CASE("a cycle of extends is an error that shows it") {
+  const ConfigFolder folder;
+  folder.write("loop.json", R"({"a": {"extends": "b"}, "b": {"extends": "c"}, "c": {"extends": "b"}})");
+  folder.write("self.json", R"({"extends": "self", "depth": 1})");
+  CHECK_THROWS_WITH(folder.load("a"), ContainsSubstring("a -> b -> c -> b"));
+  CHECK_THROWS_WITH(folder.load("self"), ContainsSubstring("self -> self"));
+  const std::string spelled = folder.write("spelled.json", R"({"extends": "./spelled.json"})");
+  CHECK_THROWS_WITH(load_config(spelled, {}), ContainsSubstring("spelled -> spelled") && !ContainsSubstring("././"));
+}
+
+TEST_CASE("a folder that cannot be read does not hide the others") {
+  const ConfigFolder folder;
+  folder.write("tiny.json", R"({"depth": 1})");
+  const fs::path loop = folder.path() / "loop";
+  fs::create_symlink(loop, loop);
+  CHECK(load_config("tiny", {loop, folder.path()}).entries.at("depth").value == 1);
+  CHECK_THROWS_WITH(load_config("tini", {loop, folder.path()}),
+                    ContainsSubstring("tiny?") && ContainsSubstring(loop.string() + " (cannot be read"));
+  setenv("ISOBAR_CONFIG_PATH", loop.c_str(), 1);
+  CHECK_THROWS_WITH(config_search_path(), ContainsSubstring(loop.string() + ", which is not a folder"));
+  unsetenv("ISOBAR_CONFIG_PATH");
+}
+
+TEST_CASE("unknown names are told with the nearest one") {
+  const ConfigFolder folder;
+  folder.write("tiny.json", R"({"depth": 1})");
+  folder.write("wide.json", R"({"extends": "tini", "embed_dmi": 8})");
+  CHECK_THROWS_WITH(folder.load("tyny"), ContainsSubstring("'tyny'") && ContainsSubstring("tiny?"));
+  CHECK_THROWS_WITH(folder.load("wide"), ContainsSubstring("'tini'") && ContainsSubstring("tiny?"));
+  CHECK_THROWS_WITH(with({"embed_dmi=8"}), ContainsSubstring("embed_dmi in --set") && ContainsSubstring("embed_dim?"));
+  CHECK(nearest_name("lr_shedule", config_keys()) == "lr_schedule");
+  CHECK(nearest_name("batchsize", {"lr", "global_batch_size"}) == "global_batch_size");
+  CHECK(nearest_name("", {"abc", "a", "ab"}) == "a");
+}
+
+TEST_CASE("a suggestion is near, or what others call it, or none") {
+  const auto [name, key] = GENERATE(table<std::string, std::string>({
+      {"learning_rate", "lr"},
+      {"epochs", "num_iters"},
+      {"heads", "num_heads"},
+      {"mixed_precision", "amp_mode"},
+      {"batch_size", "global_batch_size"},
+      {"batch-size", "global_batch_size"},
+      {"n_layers", "depth"},
+      {"lr_shedule", "lr_schedule"},
+      {"embed_dmi", "embed_dim"},
+      {"data_workers", "num_data_workers"},
+      {"colour", ""},
+      {"momentum", ""},
+      {"x", ""},
+      {"", ""},
+  }));
+  CHECK(suggested_key(name) == key);
+  CHECK(suggestion("trian", {"train", "data"}) == "train");  // two letters swapped
+  CHECK(suggestion("a", {}) == "");
+  CHECK(did_you_mean("") == "");
+  CHECK(did_you_mean("lr") == "; did you mean lr?");
+  CHECK_THROWS_WITH(with({"colour=1"}), "unknown config key colour in --set (isobar train --list-keys names all)");
+}
+
+TEST_CASE("what others call a key leads to a key") {
+  const std::vector<std::string> keys = config_keys();
+  for (const std::string name : {"wd", "opt", "bf16", "width", "timestep", "val_data", "log_interval", "out_chans"})
+    CHECK(std::find(keys.begin(), keys.end(), suggested_key(name)) != keys.end());
+}
+
+TEST_CASE("docs/config.md is what isobar train --list-keys prints") {
+  CHECK(read_file(std::string(ISOBAR_SOURCE_DIR) + "/docs/config.md") == describe_keys());
+  for (const std::string& key : config_keys()) CHECK_THAT(describe_keys(), ContainsSubstring("- `" + key + "`: `"));
+}
+
+TEST_CASE("a broken config file is told by its name") {
+  const ConfigFolder folder;
+  const std::string broken = folder.write("broken.json", R"({"depth": )");
+  const std::string list = folder.write("list.json", "[1]");
+  const std::string huge = folder.write("huge.json", R"({"lr": 1e999})");
+  CHECK_THROWS_WITH(load_config(broken, {}), ContainsSubstring(broken) && ContainsSubstring("not valid JSON"));
+  CHECK_THROWS_WITH(load_config(list, {}), ContainsSubstring(list) && ContainsSubstring("JSON object"));
+  CHECK_THROWS_WITH(load_config(huge, {}), ContainsSubstring(huge));
+  const std::string twice = folder.write("twice.json", R"({"lr": 1, "lr": 2})");
+  CHECK_THROWS_WITH(load_config(twice, {}), twice + ": key \"lr\" is there twice");
+  const std::string deep = folder.write("deep.json", "{\"lr\": " + std::string(400000, '['));
+  CHECK_THROWS_WITH(load_config(deep, {}), ContainsSubstring(deep) && ContainsSubstring("nested deeper than 64"));
+  CHECK_THROWS_WITH(load_config((folder.path() / "none.json").string(), {}), ContainsSubstring("none.json"));
+}
+
+TEST_CASE("a value of the wrong type is told with key and file") {
+  const ConfigFolder folder;
+  const std::string file = folder.write("bad.json", R"({"depth": "three"})");
+  CHECK_THROWS_WITH(config_from(folder.load("bad")),
+                    ContainsSubstring("depth in " + file) && ContainsSubstring("an integer, not \"three\""));
+  const auto [assignment, expected] = GENERATE(table<std::string, std::string>({
+      {"depth=1.5", "an integer"},
+      {"depth=true", "an integer"},
+      {"depth=99999999999999999999", "an integer"},
+      {"lr=fast", "a number"},
+      {"lr=\"1e-3\"", "a number"},
+      {"shuffle=1", "true or false"},
+      {"expdir=3", "a string"},
+      {"amp_mode=fp8", "one of none, bf16, fp16"},
+      {"img_size=[360]", "a list of 2, each an integer"},
+      {"img_size=360", "a list of 2"},
+      {"train_range=[1,2,3]", "a list of 2, each an integer, or null"},
+      {"channel_weights=[1,\"a\"]", "a list, each a number, or null"},
+      {"limit_nsamples=many", "an integer, or null"},
+  }));
+  CHECK_THROWS_WITH(with({assignment}), ContainsSubstring("config key ") && ContainsSubstring("in --set must be") &&
+                                            ContainsSubstring(expected));
+}
+
+TEST_CASE("a value given by --set is JSON where it parses and a string elsewhere") {
+  const Config config = with({"img_size=[36,64]", "patch_size=4", "lr=5E-4", "num_iters=3e4", "expdir=a=b",
+                              "limit_nsamples=None", "limit_nsamples_val=null", "optimizer=Adam"});
+  CHECK(config.img_size == std::array<std::int64_t, 2>{36, 64});
+  CHECK(config.lr == 5e-4);
+  CHECK(config.num_iters == 30000);
+  CHECK(config.expdir == "a=b");
+  CHECK_FALSE(config.limit_nsamples);
+  CHECK_FALSE(config.limit_nsamples_val);
+  CHECK(config.optimizer == OptimizerKind::adam);
+  CHECK(with({"depth=1", "depth=2"}).depth == 2);
+  CHECK_THROWS_WITH(with({"lr=1e999"}), "--set lr: number 1e999 is too large");
+  CHECK_THROWS_WITH(with({"lr=" + std::string(60000, '[')}), ContainsSubstring("--set lr: is not valid JSON"));
+  CHECK_THROWS_WITH(with({"expdir=\xff"}), ContainsSubstring("config key expdir in --set must be a string in UTF-8"));
+  CHECK_THROWS_WITH(with({"lr=\xff"}), ContainsSubstring("config key lr in --set must be a number"));
+  CHECK_THROWS_WITH(with({"depth"}), ContainsSubstring("KEY=VALUE"));
+  CHECK_THROWS_WITH(with({"=3"}), ContainsSubstring("KEY=VALUE"));
+}
+
+TEST_CASE("values that cannot be are refused with their key") {
+  const auto [assignment, key] = GENERATE(table<std::string, std::string>({
+      {"embed_dim=390", "embed_dim"},
+      {"embed_dim=32", "embed_dim"},  // head_dim 4
+      {"embed_dim=1280", "embed_dim"},
+      {"embed_dim=2305843009213693952", "embed_dim"},
+      {"num_heads=18014398509481984", "num_heads"},
+      {"depth=1000000000", "depth"},
+      {"num_data_workers=1000000", "num_data_workers"},
+      {"eps=1e-50", "eps"},
+      {"lr=1e308", "lr"},
+      {"patch_size=2000000", "patch_size"},
+      {"img_size=[360,8000000]", "img_size"},
+      {"n_in_channels=1000000000", "n_in_channels"},
+      {"num_heads=0", "num_heads"},
+      {"patch_size=7", "img_size"},
+      {"img_size=[4,8]", "img_size"},
+      {"n_out_channels=21", "n_out_channels"},
+      {"dropout=1", "dropout"},
+      {"dt=0", "dt"},
+      {"train_range=[5,5]", "train_range"},
+      {"valid_range=[9,5]", "valid_range"},
+      {"valid_range=[-1,5]", "valid_range"},
+      {"limit_nsamples=0", "limit_nsamples"},
+      {"channel_names=[\"a\"]", "channel_names"},
+      {"channel_weights=[1]", "channel_weights"},
+      {"betas=[0.9,1]", "betas"},
+      {"eps=0", "eps"},
+      {"lr=-1", "lr"},
+      {"num_iters=0", "num_iters"},
+      {"global_batch_size=0", "global_batch_size"},
+      {"grad_accumulation=3", "global_batch_size"},
+      {"log_every=0", "log_every"},
+      {"seed=-1", "seed"},
+  }));
+  CHECK_THROWS_WITH(with({assignment}), ContainsSubstring("config key " + key));
+  CHECK_THROWS_WITH(with({"dtype=fp64", "amp_mode=bf16"}), ContainsSubstring("amp_mode"));
+  CHECK_THROWS_WITH(with({"n_in_channels=2", "n_out_channels=2", "channel_weights=[0,0]"}),
+                    ContainsSubstring("channel_weights"));
+  CHECK_NOTHROW(with({"n_in_channels=2", "n_out_channels=2", "channel_weights=[0,1]"}));
+}
+
+TEST_CASE("every key survives config.json") {
+  const std::vector<std::string> assignments{"embed_dim=96",
+                                             "depth=3",
+                                             "num_heads=4",
+                                             "patch_size=4",
+                                             "img_size=[24,52]",
+                                             "n_in_channels=2",
+                                             "n_out_channels=1",
+                                             "dropout=0.1",
+                                             "predict_change=true",
+                                             "time_features=true",
+                                             "channel_names=[\"a\",\"b\"]",
+                                             "train_data_path=a",
+                                             "valid_data_path=b",
+                                             "inf_data_path=c",
+                                             "global_means_path=d",
+                                             "global_stds_path=e",
+                                             "time_means_path=f",
+                                             "dt=2",
+                                             "train_range=[0,7]",
+                                             "valid_range=[7,9]",
+                                             "allow_overlap=true",
+                                             "limit_nsamples=5",
+                                             "limit_nsamples_val=6",
+                                             "sampler=tutorial",
+                                             "shuffle=false",
+                                             "num_data_workers=3",
+                                             "amp_mode=fp16",
+                                             "tf32=false",
+                                             "recompute=true",
+                                             "cuda_graph=true",
+                                             "seed=7",
+                                             "loss=relative_l2_weighted",
+                                             "channel_weights=[0.1]",
+                                             "optimizer=adamw",
+                                             "betas=[0.8,0.999]",
+                                             "eps=1e-7",
+                                             "weight_decay=0.3",
+                                             "grad_clip=1.5",
+                                             "global_batch_size=12",
+                                             "grad_accumulation=3",
+                                             "num_iters=11",
+                                             "lr=0.123456789012345678",
+                                             "lr_schedule=constant",
+                                             "warmup=4",
+                                             "batch_lr_scaling=linear",
+                                             "reference_batch_size=8",
+                                             "expdir=g",
+                                             "log_every=1",
+                                             "validate_every=2",
+                                             "checkpoint_every=3",
+                                             "keep_checkpoints=4",
+                                             "enable_fused=true",
+                                             "enable_jit=true",
+                                             "data_loader_config=dali",
+                                             "wireup_info=h",
+                                             "wireup_store=i"};
+  Config config = with(assignments);
+  if (GENERATE(false, true)) {  // dtype fp64 excludes amp_mode
+    config.amp_mode = AmpMode::none;
+    config.dtype = ArithmeticType::fp64;
+  } else {
+    config.dtype = ArithmeticType::fp32;
+  }
+  const nlohmann::ordered_json written = to_json(config);
+  const nlohmann::ordered_json defaults = to_json(Config{});
+  std::set<std::string> unchanged;
+  for (const auto& [key, value] : written.items()) {
+    if (value == defaults[key]) unchanged.insert(key);
+  }
+  CHECK(unchanged == std::set<std::string>{config.dtype == ArithmeticType::fp64 ? "amp_mode" : "dtype"});
+
+  const ConfigFolder folder;
+  const std::string file = folder.write("config.json", written.dump(2));
+  CHECK(to_json(config_from(load_config(file, {}).entries)) == written);
+  CHECK(written.size() == config_keys().size());
+  CHECK(to_json(config_from(entries_from(written, "memory"))) == written);
+}
+
+TEST_CASE("the shipped configs are the tutorial's") {
+  CHECK(to_json(shipped("base")) == to_json(Config{}));
+  CHECK(shipped("short").limit_nsamples == 512);
+  CHECK(shipped("short").limit_nsamples_val == 128);
+  CHECK(shipped("short").num_iters == 128);
+  CHECK(shipped("short_opt").amp_mode == AmpMode::fp16);
+  CHECK(shipped("short_opt").num_iters == 128);
+  CHECK(shipped("opt").num_data_workers == 8);
+  for (const std::int64_t batch : {16, 32, 64, 128, 256, 512, 1024, 2048}) {
+    const Config config = shipped("bs" + std::to_string(batch) + "_opt");
+    CHECK(config.global_batch_size == batch);
+    CHECK(config.lr == Approx(5e-4 * std::sqrt(static_cast<double>(batch) / 16)).epsilon(3e-3));
+    CHECK(config.enable_fused);
+  }
+  CHECK(shipped("mp").embed_dim == 1024);
+  CHECK(shipped("mp").enable_fused);
+  CHECK_FALSE(shipped("mp").enable_jit);
+  CHECK(shipped("mp_bs32").lr == 7.07e-4);
+  CHECK(shipped("mp_bs16").global_batch_size == 16);
+  CHECK(shipped("mp_patch4").patch_size == 4);
+  CHECK(shipped("mp_patch4").global_batch_size == 64);
+  CHECK(shipped("ncep_air").valid_range == StepRange{2336, 2920});
+  CHECK(shipped("tiny").predict_change);
+}
+
+TEST_CASE("the rank map follows the order string") {
+  const RankMap map({.dp = 8, .tp = 2, .cp = 2}, "tp-cp-dp");
+  using Groups = std::vector<std::vector<std::int64_t>>;
+  CHECK(map.world_size() == 32);
+  CHECK(map.groups(map.axes()[0]).front() == std::vector<std::int64_t>{0, 1});
+  CHECK(map.groups(map.axes()[1]).front() == std::vector<std::int64_t>{0, 2});
+  CHECK(map.groups(map.axes()[2]).front() == std::vector<std::int64_t>{0, 4, 8, 12, 16, 20, 24, 28});
+  const RankMap other({.dp = 3, .tp = 2}, "dp-tp");
+  CHECK(other.groups(other.axes()[0]) == Groups{{0, 1, 2}, {3, 4, 5}});
+  CHECK(other.groups(other.axes()[1]) == Groups{{0, 3}, {1, 4}, {2, 5}});
+  CHECK(RankMap::coordinate(other.axes()[1], 4) == 1);
+  CHECK(RankMap({}, "tp-cp-pp-dp").world_size() == 1);
+  CHECK_THROWS_WITH(RankMap({.dp = 2}, "tp-cp"), ContainsSubstring("leaves out dp"));
+  CHECK_THROWS_WITH(RankMap({}, "tp-tp"), ContainsSubstring("'tp'"));
+  CHECK_THROWS_WITH(RankMap({}, "tp-ep"), ContainsSubstring("'ep'"));
+  CHECK_THROWS_WITH(RankMap({.dp = 0}, "dp"), ContainsSubstring("dp"));
+}

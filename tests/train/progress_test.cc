@@ -1,0 +1,225 @@
+// Progress: what the lines say at every width, and what a terminal shows when lines are printed in between.
+#include "apps/train/progress.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "tests/harness/testing.h"
+
+namespace isobar {
+namespace {
+
+ProgressState example() {
+  return {.label = "train",
+          .done = 420,
+          .total = 1000,
+          .seconds = 31.2,
+          .per_second = 13.44,
+          .samples = 16,
+          .loss = 0.12341};
+}
+
+// Columns of a UTF-8 text of characters one column wide.
+int columns_of(const std::string& text) {
+  int columns = 0;
+  for (const char byte : text) columns += (byte & 0xc0) != 0x80;
+  return columns;
+}
+
+TEST_CASE("durations are short", "[progress]") {
+  CHECK(format_duration(0) == "00:00");
+  CHECK(format_duration(65.9) == "01:05");
+  CHECK(format_duration(3599.9) == "59:59");
+  CHECK(format_duration(7265) == "2:01:05");
+  CHECK(format_duration(360000) == "100:00:00");
+  CHECK(format_duration(-1) == "?");
+  CHECK(format_duration(std::numeric_limits<double>::quiet_NaN()) == "?");
+  CHECK(format_duration(std::numeric_limits<double>::infinity()) == "?");
+}
+
+TEST_CASE("a bar fills the width it is given", "[progress]") {
+  CHECK(format_bar(example(), 90, false) ==
+        "train  42% |######         | 420/1000 [00:31<00:43, loss 0.1234, 13.4 it/s, 215 samples/s]");
+  CHECK(format_bar(example(), 90, true) ==
+        "train  42% |██████▎        | 420/1000 [00:31<00:43, loss 0.1234, 13.4 it/s, 215 samples/s]");
+  CHECK(format_bar(example(), 80, false) ==
+        "train  42% |########            | 420/1000 [00:31<00:43, loss 0.1234, 13.4 it/s]");
+  CHECK(format_bar(example(), 60, true) == "train  42% 420/1000 [00:31<00:43, loss 0.1234, 13.4 it/s]");
+  CHECK(format_bar(example(), 30, true) == "train  42% 420/1000");
+  CHECK(format_bar(example(), 7, true) == "train  ");
+  for (int width = 0; width < 200; ++width) {
+    for (const bool unicode : {false, true}) {
+      const int columns = columns_of(format_bar(example(), width, unicode));
+      REQUIRE(columns <= width);
+      if (width >= 90) REQUIRE(columns == width);
+    }
+  }
+}
+
+TEST_CASE("a bar says no more than is known", "[progress]") {
+  ProgressState state{.label = "valid", .done = 0, .total = 8, .loss = {}};
+  CHECK(format_bar(state, 40, false) == "valid   0% |             | 0/8 [00:00<?]");
+  CHECK(format_plain(state) == "valid: iteration 0/8 (0%), ? to go");
+  state.done = 8;
+  state.per_second = 0.25;
+  CHECK(format_plain(state) == "valid: iteration 8/8 (100%), 4.00 s/it, 00:00 to go");
+  state.done = 9;  // more than was announced
+  CHECK(columns_of(format_bar(state, 60, true)) == 60);
+  state = {.label = "train", .done = 999, .total = 1000, .per_second = 2, .loss = std::nan("")};
+  CHECK(format_plain(state) == "train: iteration 999/1000 (99%), loss nan, 2.0 it/s, 00:00 to go");
+  state.total = 0;
+  CHECK(columns_of(format_bar(state, 70, true)) == 70);
+  CHECK(format_plain(example()) ==
+        "train: iteration 420/1000 (42%), loss 0.1234, 13.4 it/s, 215 samples/s, 00:43 to go");
+}
+
+// A terminal to write to, and what its lines show in the end: enough of one for \r, \n and "clear to the end of line".
+class Terminal {
+ public:
+  Terminal() : master_(::posix_openpt(O_RDWR | O_NOCTTY)) {
+    REQUIRE(master_ >= 0);
+    REQUIRE(::grantpt(master_) == 0);
+    REQUIRE(::unlockpt(master_) == 0);
+    slave_ = std::fopen(::ptsname(master_), "w");
+    REQUIRE(slave_ != nullptr);
+    const winsize size{.ws_row = 24, .ws_col = 60, .ws_xpixel = 0, .ws_ypixel = 0};
+    REQUIRE(::ioctl(master_, TIOCSWINSZ, &size) == 0);
+  }
+  ~Terminal() {
+    std::fclose(slave_);
+    ::close(master_);
+  }
+  std::FILE* stream() { return slave_; }
+
+  std::vector<std::string> lines() {
+    std::vector<std::string> shown(1);
+    std::size_t column = 0;
+    const std::string written = everything_written();
+    for (std::size_t i = 0; i < written.size(); ++i) {
+      std::string& line = shown.back();
+      if (written[i] == '\r') {
+        column = 0;
+      } else if (written[i] == '\n') {
+        shown.emplace_back();
+      } else if (written.compare(i, 3, "\x1b[K") == 0) {
+        line.resize(column);
+        i += 2;
+      } else {
+        line.resize(std::max(line.size(), column + 1));
+        line[column++] = written[i];
+      }
+    }
+    return shown;
+  }
+
+ private:
+  std::string everything_written() {
+    std::fflush(slave_);
+    REQUIRE(::fcntl(master_, F_SETFL, O_NONBLOCK) == 0);
+    std::string written;
+    char piece[4096];
+    for (ssize_t count; (count = ::read(master_, piece, sizeof piece)) > 0;) {
+      written.append(piece, static_cast<std::size_t>(count));
+    }
+    return written;
+  }
+
+  int master_;
+  std::FILE* slave_;
+};
+
+TEST_CASE("lines printed while a bar is shown stand above it", "[progress]") {
+  ::setenv("TERM", "xterm", 1);
+  ::setenv("LC_ALL", "C", 1);
+  Terminal terminal;
+  {
+    Progress progress({.total = 3, .stream = terminal.stream(), .seconds_between_bars = 0});
+    progress.print("before", terminal.stream());
+    progress.update(1, 0.5);
+    progress.print("a line longer than the bar, and longer than the sixty columns of this terminal", terminal.stream());
+    progress.print("short", terminal.stream());
+    progress.update(2, 0.25);
+    progress.update(3, 0.125);
+  }
+  const std::vector<std::string> lines = terminal.lines();
+  REQUIRE(lines.size() == 5);
+  CHECK(lines[0] == "before");
+  CHECK(lines[1] == "a line longer than the bar, and longer than the sixty columns of this terminal");
+  CHECK(lines[2] == "short");
+  CHECK(lines[3].starts_with("train 100% "));
+  CHECK(lines[3].find("loss 0.125") != std::string::npos);
+  CHECK(lines[3].size() <= 59);
+  CHECK(lines[4].empty());
+}
+
+// What a Progress writes to a file, line by line.
+template <class Use>
+std::vector<std::string> lines_in_file(double seconds_between_lines, const Use& use) {
+  std::FILE* file = std::tmpfile();
+  REQUIRE(file != nullptr);
+  {
+    Progress progress({.total = 4, .stream = file, .seconds_between_lines = seconds_between_lines});
+    use(progress, file);
+  }
+  std::rewind(file);
+  std::vector<std::string> lines;
+  for (char line[256]; std::fgets(line, sizeof line, file) != nullptr;) lines.emplace_back(line);
+  std::fclose(file);
+  return lines;
+}
+
+TEST_CASE("without a terminal there are plain lines, and few", "[progress]") {
+  const std::vector<std::string> few = lines_in_file(1000, [](Progress& progress, std::FILE* file) {
+    for (int i = 1; i <= 4; ++i) {
+      progress.update(i, 1.0 / i);
+      if (i == 2) progress.print("a word", file);
+    }
+  });
+  REQUIRE(few.size() == 3);
+  CHECK(few[0].starts_with("train: iteration 1/4 (25%), loss 1"));
+  CHECK(few[1] == "a word\n");
+  CHECK(few[2].starts_with("train: iteration 4/4 (100%), loss 0.25"));
+  CHECK(few[2].find('\r') == std::string::npos);
+
+  const std::vector<std::string> all = lines_in_file(0, [](Progress& progress, std::FILE*) {
+    for (int i = 1; i <= 4; ++i) progress.update(i, 1);
+  });
+  CHECK(all.size() == 4);
+  CHECK(lines_in_file(0, [](Progress&, std::FILE*) {}).empty());
+}
+
+TEST_CASE("pauses do not count as the loop's time", "[progress]") {
+  using Clock = std::chrono::steady_clock;
+  const auto seconds_since = [](Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  double paused = 0;
+  const Clock::time_point start = Clock::now();
+  const std::vector<std::string> lines = lines_in_file(1000, [&](Progress& progress, std::FILE*) {
+    progress.pause();
+    const Clock::time_point pause = Clock::now();
+    ::usleep(300000);
+    progress.pause();  // already pausing
+    paused = seconds_since(pause);
+    progress.resume();
+    progress.resume();
+    progress.update(4, 1);
+  });
+  const double most = seconds_since(start) - paused;  // however slow this machine is at the moment
+  REQUIRE(lines.size() == 1);
+  const std::size_t at = lines[0].find(" it/s");
+  REQUIRE(at != std::string::npos);
+  CHECK(std::stod(lines[0].substr(lines[0].rfind(' ', at - 1))) > 4 / most - 0.1);
+}
+
+}  // namespace
+}  // namespace isobar

@@ -1,0 +1,233 @@
+// A run folder: what may be overwritten and resumed, and that metrics.jsonl holds no line twice.
+#include "apps/train/run_folder.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "engine/files/atomic_file.h"
+#include "models/config.h"
+#include "tests/harness/testing.h"
+
+using namespace isobar;
+using isobar::testing::ContainsSubstring;
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+namespace {
+
+const ordered_json kConfig = to_json(Config{});
+
+class Folder {
+ public:
+  Folder() : path_(fs::temp_directory_path() / ("isobar_run_folder_test_" + std::to_string(getpid()))) {
+    fs::remove_all(path_);
+  }
+  ~Folder() { fs::remove_all(path_); }
+  void put(const std::string& name, const std::string& content = "x") const {
+    fs::create_directories((path_ / name).parent_path());
+    std::ofstream(path_ / name) << content;
+  }
+  bool has(const std::string& name) const { return fs::exists(path_ / name); }
+  std::string read(const std::string& name) const { return read_file(path_ / name); }
+  RunFolder open(ExistingRun existing) const {
+    RunFolder run(path_, existing);
+    run.console = [](std::string_view) {};
+    return run;
+  }
+  RunFolder prepared(ExistingRun existing = ExistingRun::refuse) const {
+    RunFolder run = open(existing);
+    run.prepare(kConfig);
+    return run;
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+}  // namespace
+
+TEST_CASE("an existing run is refused unless resumed or overwritten") {
+  const Folder folder;
+  CHECK_FALSE(folder.open(ExistingRun::resume).is_resumed());
+  CHECK_FALSE(folder.has(""));  // looking makes nothing
+  folder.put("notes.txt");      // nor does a stranger's file stand in the way
+  CHECK_FALSE(folder.prepared().is_resumed());
+  CHECK(ordered_json::parse(folder.read("config.json")) == kConfig);
+  CHECK_THROWS_WITH(folder.open(ExistingRun::refuse),
+                    ContainsSubstring(folder.path().string()) && ContainsSubstring("--resume"));
+  folder.put("metrics.jsonl", "{}");
+  CHECK(folder.prepared(ExistingRun::resume).is_resumed());
+  CHECK(folder.has("metrics.jsonl"));
+  CHECK_FALSE(folder.open(ExistingRun::overwrite).is_resumed());
+  CHECK(folder.has("metrics.jsonl"));
+  folder.prepared(ExistingRun::overwrite);
+  CHECK_FALSE(folder.has("metrics.jsonl"));
+}
+
+TEST_CASE("a run folder is one process's at a time") {
+  const Folder folder;
+  {
+    const RunFolder first = folder.prepared();
+    for (const auto existing : {ExistingRun::resume, ExistingRun::overwrite})
+      CHECK_THROWS_WITH(folder.open(existing).prepare(kConfig), ContainsSubstring("in use"));
+  }
+  fs::remove_all(folder.path());
+  RunFolder late = folder.open(ExistingRun::refuse);  // nothing is there yet that could be locked
+  folder.prepared();
+  CHECK_THROWS_WITH(late.prepare(kConfig), ContainsSubstring("just now"));
+}
+
+TEST_CASE("what is found in a run folder stays true: it is locked before it is looked at") {
+  const Folder folder;
+  folder.prepared();
+  const RunFolder resumed = folder.open(ExistingRun::resume);  // chooses its checkpoint now
+  for (const auto existing : {ExistingRun::resume, ExistingRun::overwrite, ExistingRun::refuse})
+    CHECK_THROWS_WITH(folder.open(existing), ContainsSubstring("in use"));
+}
+
+TEST_CASE("overwriting removes what a run made and nothing else") {
+  const Folder folder;
+  const std::vector<std::string> run{"config.json",
+                                     "out.log",
+                                     "metrics.jsonl",
+                                     "summary.json",
+                                     "checkpoints/step_00000010/model.safetensors",
+                                     "checkpoints/.writing_step_00000020/model.safetensors",
+                                     "best/state.json",
+                                     "logs/events.out.tfevents.1.host.2.0",
+                                     "images/map_t2m.png"};
+  const std::vector<std::string> strangers{"notes.txt",
+                                           "images/holiday.png",
+                                           "images/map_of_my_journey.txt",
+                                           "checkpoints/mine/model.safetensors",
+                                           "checkpoints/step_by_step.txt",
+                                           "checkpoints/.git/config",
+                                           ".writing_novel/chapter1",
+                                           "best/model.safetensors_notes",
+                                           "logs/slurm.out"};
+  for (const std::string& file : run) folder.put(file, file == "config.json" ? kConfig.dump() : "x");
+  for (const std::string& file : strangers) folder.put(file);
+  folder.prepared(ExistingRun::overwrite);
+  CHECK(folder.read("config.json") != kConfig.dump());  // written anew
+  fs::remove(folder.path() / "config.json");
+  for (const std::string& file : run) CHECK_FALSE(folder.has(file));
+  for (const std::string& file : strangers) CHECK(folder.has(file));
+  CHECK_FALSE(folder.has("best/state.json"));
+}
+
+TEST_CASE("a file that is not a run's is never overwritten") {
+  const auto existing = GENERATE(ExistingRun::refuse, ExistingRun::resume, ExistingRun::overwrite);
+  for (const std::string file : {"config.json", "out.log", "metrics.jsonl", "summary.json"}) {
+    const Folder folder;
+    folder.put(file, R"({"name": "something else"})");
+    CHECK_THROWS_WITH(folder.open(existing), ContainsSubstring(file) && ContainsSubstring("no run"));
+    CHECK(folder.read(file) == R"({"name": "something else"})");
+  }
+  const Folder folder;
+  fs::create_directories(folder.path().parent_path());
+  std::ofstream(folder.path()) << "a file";
+  CHECK_THROWS_WITH(folder.open(existing), ContainsSubstring("is not a folder"));
+}
+
+TEST_CASE("resuming cuts metrics beyond the checkpoint and a half-written line") {
+  const Folder folder;
+  const RunFolder run = folder.prepared();
+  std::string kept;
+  for (const std::int64_t iteration : {0, 10, 20, 20, 30}) {
+    const ordered_json line{{"event", "train"}, {"iteration", iteration}, {"loss", 0.1}};
+    run.append_metrics(line);
+    if (iteration <= 20) kept += line.dump() + "\n";
+  }
+  std::ofstream(folder.path() / "metrics.jsonl", std::ios::app) << R"({"event": "train", "iteration": 15, "lo)";
+  run.cut_metrics(20);
+  CHECK(folder.read("metrics.jsonl") == kept);
+  run.append_metrics({{"iteration", 21}});
+  CHECK(folder.read("metrics.jsonl") == kept + "{\"iteration\":21}\n");
+  run.cut_metrics(-1);
+  CHECK(folder.read("metrics.jsonl").empty());
+}
+
+TEST_CASE("a validation that is to be made again leaves no line of the first") {
+  const Folder folder;
+  const RunFolder run = folder.prepared();
+  const ordered_json train{{"event", "train"}, {"iteration", 20}}, valid{{"event", "valid"}, {"iteration", 20}},
+      earlier{{"event", "valid"}, {"iteration", 10}};
+  for (const ordered_json& line : {earlier, train, valid}) run.append_metrics(line);
+  run.cut_metrics(20);
+  CHECK(folder.read("metrics.jsonl") == earlier.dump() + "\n" + train.dump() + "\n" + valid.dump() + "\n");
+  run.cut_metrics(20, /*is_validated=*/false);
+  CHECK(folder.read("metrics.jsonl") == earlier.dump() + "\n" + train.dump() + "\n");
+}
+
+TEST_CASE("lines of metrics whose iteration is no whole number are cut as damaged ones") {
+  const Folder folder;
+  const RunFolder run = folder.prepared();
+  run.append_metrics({{"iteration", 1}});
+  folder.put("metrics.jsonl", folder.read("metrics.jsonl") + R"({"iteration": "x"}
+{"iteration": 1e300}
+{"iteration": 2.5}
+[1]
+)");
+  run.cut_metrics(20);
+  CHECK(folder.read("metrics.jsonl") == "{\"iteration\":1}\n");
+}
+
+TEST_CASE("a pipe in the place of a run's file is an error, not a wait") {
+  const Folder folder;
+  const RunFolder run = folder.prepared();
+  for (const char* name : {"out.log", "metrics.jsonl"}) {
+    REQUIRE(mkfifo((folder.path() / name).c_str(), 0600) == 0);
+    CHECK_THROWS_WITH(name[0] == 'o' ? run.log("x") : run.append_metrics({{"iteration", 1}}),
+                      ContainsSubstring(name) && ContainsSubstring("not a regular file"));
+  }
+}
+
+TEST_CASE("numbers in metrics keep all their digits") {
+  const Folder folder;
+  const double value = 0.1234567890123456789;
+  folder.prepared().append_metrics({{"loss", value}});
+  CHECK(ordered_json::parse(folder.read("metrics.jsonl"))["loss"].get<double>() == value);
+}
+
+TEST_CASE("a run resumes with its own config only") {
+  const Folder folder;
+  folder.prepared();
+  ordered_json config = kConfig;
+  config["num_iters"] = 60000;
+  config["train_data_path"] = "/elsewhere";
+  folder.open(ExistingRun::resume).prepare(config);
+  CHECK(ordered_json::parse(folder.read("config.json")) == config);
+  ordered_json other = config;
+  other["seed"] = 1;
+  CHECK_THROWS_WITH(folder.open(ExistingRun::resume).prepare(other),
+                    ContainsSubstring("config key seed is 1, but 0 in the run to resume"));
+  CHECK(ordered_json::parse(folder.read("config.json")) == config);
+}
+
+TEST_CASE("log lines are the tutorial's") {
+  const Folder folder;
+  RunFolder run = folder.prepared();
+  std::string shown;
+  run.console = [&](std::string_view line) { shown += line; };
+  run.log("Starting Training Loop...");
+  run.log("quiet", /*show=*/false);
+  const std::string line = folder.read("out.log");
+  CHECK(shown.size() == std::string("2023-11-01 10:15:30,123 - root - INFO - Starting Training Loop...").size());
+  CHECK_THAT(shown, ContainsSubstring(" - root - INFO - Starting Training Loop..."));
+  CHECK(line.starts_with(shown + "\n"));
+  CHECK_THAT(line, ContainsSubstring(" - root - INFO - quiet\n"));
+}
+
+TEST_CASE("a summary is read back, a broken one is none") {
+  const Folder folder;
+  const RunFolder run = folder.prepared();
+  CHECK(run.read_summary().is_null());
+  run.write_summary({{"iterations", 5}});
+  CHECK(run.read_summary()["iterations"] == 5);
+  folder.put("summary.json", "{");
+  CHECK(run.read_summary().is_null());
+}

@@ -1,0 +1,119 @@
+// The tutorial's YAML: what its files use is read as its own reader does, the rest is refused by name.
+#include "engine/yaml_config.h"
+
+#include <array>
+#include <fstream>
+#include <string>
+
+#include "models/config.h"
+#include "tests/harness/temporary_folder.h"
+#include "tests/harness/testing.h"
+
+using namespace isobar;
+using isobar::testing::ContainsSubstring;
+using isobar::testing::TemporaryFolder;
+
+namespace {
+
+constexpr const char* kTutorial = R"(
+# the tutorial's forms
+base: &base
+  embed_dim: 384      # a comment
+  dropout: 0.0
+  img_size: [360, 720]
+  lr: 5E-4
+  num_iters: 30000
+  amp_mode: !!str none
+  enable_jit: False
+  expdir: '/logs'
+  lr_schedule: "cosine"
+  optimizer: 'Adam'
+  train_data_path: /data/train
+  limit_nsamples: None
+  limit_nsamples_val: ~
+  betas:
+    - 0.9
+    - .95
+
+short: &short
+  <<: *base
+  limit_nsamples: 512
+  num_iters: 128
+
+short_opt:
+  <<: [*short, *base]
+  amp_mode: "fp16"
+  enable_jit: true
+)";
+
+std::string written(const TemporaryFolder& folder, const std::string& content) {
+  std::ofstream(folder / "ViT.yaml") << content;
+  return (folder / "ViT.yaml").string();
+}
+
+}  // namespace
+
+TEST_CASE("the tutorial's YAML is read with anchors, merges and its numbers") {
+  const TemporaryFolder folder;
+  const std::string file = written(folder, kTutorial);
+  const Config base = config_from(load_yaml_config(file, "base").entries);
+  CHECK(base.lr == 5e-4);
+  CHECK(base.img_size == std::array<std::int64_t, 2>{360, 720});
+  CHECK(base.betas == std::array<double, 2>{0.9, 0.95});
+  CHECK(base.expdir == "/logs");
+  CHECK_FALSE(base.limit_nsamples);
+  CHECK_FALSE(base.limit_nsamples_val);
+  CHECK_FALSE(base.enable_jit);
+  const NamedConfig named = load_yaml_config(file, "short_opt");
+  CHECK(named.name == "short_opt");
+  CHECK(named.entries.at("lr").origin == file + " (short_opt)");
+  const Config config = config_from(named.entries);
+  CHECK(config.limit_nsamples == 512);
+  CHECK(config.num_iters == 128);
+  CHECK(config.amp_mode == AmpMode::fp16);
+  CHECK(config.enable_jit);
+  CHECK(config.embed_dim == 384);
+}
+
+TEST_CASE("quoted scalars are strings, plain ones what they read as") {
+  const TemporaryFolder folder;
+  const ConfigEntries entries =
+      load_yaml_config(written(folder, "a: {q: '5', i: +5, j: -7, f: 1., t: TRUE, n: null, w: 1e, e: , v: 2.7}"), "a")
+          .entries;
+  CHECK(entries.at("q").value == "5");
+  CHECK(entries.at("i").value == 5);
+  CHECK(entries.at("i").value.is_number_integer());
+  CHECK(entries.at("j").value == -7);
+  CHECK(entries.at("f").value == 1.0);
+  CHECK(entries.at("t").value == true);
+  CHECK(entries.at("n").value.is_null());
+  CHECK(entries.at("e").value.is_null());
+  CHECK(entries.at("w").value == "1e");
+  CHECK(entries.at("v").value == 2.7);
+}
+
+TEST_CASE("YAML that cannot be a config is refused with file and key") {
+  const TemporaryFolder folder;
+  const auto [content, words] = GENERATE(table<std::string, std::string>({
+      {"base: {lr: [1, 2", "is not valid YAML"},
+      {"base: *nobody", "is not valid YAML"},
+      {"- base", "must hold configs by name"},
+      {"", "must hold configs by name"},
+      {"bose: {lr: 1}", "holds no config 'base'; did you mean bose?"},
+      {"base: 3", "(base) must be a map"},
+      {"base: {lr: {a: 1}}", "config key lr in "},
+      {"base: {lr: [[1]]}", "config key lr in "},
+      {"base: {lr: 1, lr: 2}", "config key lr stands twice in "},
+      {"base: {lr: 1}\nbase: {lr: 2}", "config base stands twice in "},
+      {"base: {<<: 3}", "must be a map"},
+      {"base: &b {<<: [*b, *b]}", "merges itself"},
+      {"base: {? [1] : 2}", "a key that is no word"},
+  }));
+  const std::string file = written(folder, content);
+  CHECK_THROWS_WITH(load_yaml_config(file, "base"), ContainsSubstring(file) && ContainsSubstring(words));
+  CHECK_THROWS_WITH(load_yaml_config(folder / "none.yaml", "base"), ContainsSubstring("none.yaml"));
+  CHECK_THROWS_WITH(load_yaml_config(folder / "", "base"), ContainsSubstring("cannot open"));
+  const std::string unknown = written(folder, "base: {learning_rate: 1}");
+  CHECK_THROWS_WITH(config_from(load_yaml_config(unknown, "base").entries),
+                    ContainsSubstring("learning_rate in " + unknown) && ContainsSubstring("did you mean lr?"));
+}

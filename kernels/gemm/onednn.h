@@ -9,7 +9,7 @@
 
 namespace isobar::cpu {
 
-// in_dtype bf16; needs AVX-512.
+// Arguments as gemm() has checked them, in_dtype bf16; needs AVX-512.
 void gemm_onednn(const Gemm& arguments);
 
 }  // namespace isobar::cpu

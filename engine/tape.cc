@@ -1,6 +1,5 @@
 #include "engine/tape.h"
 
-#include <atomic>
 #include <iomanip>
 #include <set>
 #include <sstream>
@@ -75,10 +74,9 @@ void Gradients::give(const Target& x, Tensor gradient) {
 }
 
 void Tape::record(const char* name, std::vector<Tensor> saved, const std::vector<Tensor*>& outputs, Backward backward) {
-  static std::atomic<std::uint64_t> next{std::uint64_t{1} << 32};  // apart from the ids of leaves
   Node node{name, std::move(saved), {}, std::move(backward)};
   for (Tensor* output : outputs) {
-    output->id_ = next++;
+    output->id_ = next_tensor_id();
     output->leaf_ = nullptr;
     node.outputs.emplace_back(*output);
   }

@@ -70,7 +70,8 @@ class Tape {
   // Tensor where only the gradient's destination is needed, so that no activation lives longer than it must.
   void record(const char* name, std::vector<Tensor> saved, const std::vector<Tensor*>& outputs, Backward backward);
 
-  // Starts from dL/dy = `seed` (y's shape and dtype; undefined: ones) and fills every leaf's buffer.
+  // Starts from dL/dy = `seed` (y's shape and dtype; undefined: ones) and fills every leaf's buffer. The seed's buffer is
+  // taken over, and ops work in it: whoever needs it afterwards passes a copy.
   void backward(const Tensor& y, Tensor seed = {});
   // The same from several outputs at once; those without a seed are left out.
   void backward(const std::vector<Tensor>& outputs, const std::vector<Tensor>& seeds);

@@ -22,7 +22,7 @@ std::string to_string(const Shape& shape) {
   return out + "]";
 }
 
-static std::uint64_t fresh_id() {
+std::uint64_t next_tensor_id() {
   static std::atomic<std::uint64_t> next{1};
   return next++;
 }
@@ -98,8 +98,7 @@ void Tensor::copy_from(const Tensor& other) {
 std::vector<double> Tensor::to_vector() const {
   const Tensor host = to(Device{});
   std::vector<double> out(static_cast<std::size_t>(numel_));
-  visit_floating(dtype_, [&](auto type) {
-    using T = typename decltype(type)::type;
+  visit_any(dtype_, [&]<class T>(Type<T>) {
     const T* x = static_cast<const T*>(host.data());
     for (std::size_t i = 0; i < out.size(); ++i) {
       if constexpr (size_of(dtype_of<T>) == 2)
@@ -115,8 +114,7 @@ void Tensor::set_values(const std::vector<double>& values) {
   ISOBAR_CHECK(static_cast<std::int64_t>(values.size()) == numel_, values.size(), " values for a tensor of shape ",
                to_string(shape_));
   Tensor host = device() == Device{} ? detach() : empty(shape_, dtype_, Device{});
-  visit_floating(dtype_, [&](auto type) {
-    using T = typename decltype(type)::type;
+  visit_any(dtype_, [&]<class T>(Type<T>) {
     T* x = static_cast<T*>(host.data());
     for (std::size_t i = 0; i < values.size(); ++i) {
       if constexpr (size_of(dtype_of<T>) == 2)
@@ -136,7 +134,7 @@ double Tensor::item() const {
 Tensor make_leaf(Tensor value, Tensor grad) {
   ISOBAR_CHECK(grad.numel() == value.numel(), "a leaf of shape ", to_string(value.shape()),
                " with a gradient of shape ", to_string(grad.shape()));
-  value.id_ = fresh_id();
+  value.id_ = next_tensor_id();
   value.leaf_ = std::make_shared<Leaf>(Leaf{std::move(grad), false});
   return value;
 }

@@ -24,6 +24,8 @@ std::string to_string(const Shape& shape);  // "[3, 24]"
 
 struct Leaf;
 
+std::uint64_t next_tensor_id();  // never 0, never the same twice in a process
+
 class Tensor {
  public:
   Tensor() = default;

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "apps/train/fit.h"
-#include "data/era5/channels.h"
 #include "data/era5/field_labels.h"
 #include "data/era5/first_step.h"
 #include "data/era5/latitude.h"
@@ -102,10 +101,7 @@ bool statistics_are_missing(const Config& config) {
 std::vector<std::string> channel_names_of(const Config& config, const Era5Dataset& dataset) {
   ISOBAR_CHECK(dataset.channels() == config.n_in_channels, dataset.file_name(0), ": fields has ", dataset.channels(),
                " channels, but n_in_channels is ", config.n_in_channels);
-  if (config.channel_names) return *config.channel_names;
-  const bool unnamed = dataset.channel_names().front() == "c0";
-  return unnamed && dataset.channels() == std::ssize(tutorial_channel_names()) ? tutorial_channel_names()
-                                                                               : dataset.channel_names();
+  return config.channel_names.value_or(dataset.channel_names());
 }
 
 TrainingData::TrainingData(const Config& config, Device device, StatisticsFrom statistics)

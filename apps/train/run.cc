@@ -62,7 +62,6 @@ TrainingRun::TrainingRun(RunFolder& folder, TrainingData& data, Forecaster& fore
                  .samples_per_iteration = static_cast<double>(config_.global_batch_size)}) {
   folder_.console = [this](std::string_view line) { progress_.print(line); };
   folder_.log("Configuration: " + to_json(config_).dump(), /*show=*/false);
-  folder_.log("rank 0, begin data loader init");
   folder_.log("rank 0, data loader initialized");
   for (const std::string& note : data_.notes()) folder_.log(note);
   if (checkpoint) {

@@ -142,7 +142,7 @@ void RunFolder::lock() {
 // config.json is the first thing that a run writes.
 bool RunFolder::is_run() const {
   const ordered_json config = parse_or_null(path_ / "config.json");
-  return config.is_object() && config.contains("embed_dim") && config.contains("num_iters");
+  return config.is_object() && config.contains("num_iters") && config.contains("global_batch_size");
 }
 
 void RunFolder::refuse_strangers() const {

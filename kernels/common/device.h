@@ -25,6 +25,9 @@ using Stream = void*;
 // split into micro-batches.
 enum class Grad : std::uint8_t { overwrite, accumulate };
 
+// Throws an Error: this build has no kernels for that device.
+[[noreturn]] void fail_not_built(DeviceKind kind);
+
 }  // namespace isobar
 
 // Declares `void name(const Arguments&, Stream)` in namespaces cpu, cuda and emulator.
@@ -40,18 +43,24 @@ enum class Grad : std::uint8_t { overwrite, accumulate };
   }
 
 // Calls the implementation of `name` for a device. Without CUDA (or the emulator) that branch is discarded, so the
-// missing symbols are never needed. ISOBAR_HAS_CUDA and ISOBAR_HAS_EMULATOR, 0 or 1, come from the command line and stay
+// missing symbols are never needed, and such a device is an Error. ISOBAR_HAS_CUDA and ISOBAR_HAS_EMULATOR, 0 or 1, come from the command line and stay
 // macros: a source that does not ask is the same text in every build, and compiled once by a compiler cache.
-#define ISOBAR_RUN(device, name, ...)                                             \
-  do {                                                                            \
-    switch ((device).kind) {                                                      \
-      case ::isobar::DeviceKind::cuda:                                            \
-        if constexpr (ISOBAR_HAS_CUDA) ::isobar::cuda::name(__VA_ARGS__);         \
-        break;                                                                    \
-      case ::isobar::DeviceKind::emulator:                                        \
-        if constexpr (ISOBAR_HAS_EMULATOR) ::isobar::emulator::name(__VA_ARGS__); \
-        break;                                                                    \
-      default:                                                                    \
-        ::isobar::cpu::name(__VA_ARGS__);                                         \
-    }                                                                             \
+#define ISOBAR_RUN(device, name, ...)              \
+  do {                                             \
+    switch ((device).kind) {                       \
+      case ::isobar::DeviceKind::cuda:             \
+        if constexpr (ISOBAR_HAS_CUDA)             \
+          ::isobar::cuda::name(__VA_ARGS__);       \
+        else                                       \
+          ::isobar::fail_not_built((device).kind); \
+        break;                                     \
+      case ::isobar::DeviceKind::emulator:         \
+        if constexpr (ISOBAR_HAS_EMULATOR)         \
+          ::isobar::emulator::name(__VA_ARGS__);   \
+        else                                       \
+          ::isobar::fail_not_built((device).kind); \
+        break;                                     \
+      default:                                     \
+        ::isobar::cpu::name(__VA_ARGS__);          \
+    }                                              \
   } while (0)

@@ -106,15 +106,29 @@ struct Type {
 };
 
 template <class T>
-inline constexpr DType dtype_of = DType::fp32;
+struct DTypeOf;  // of the five element types, and of no other
 template <>
-inline constexpr DType dtype_of<bf16> = DType::bf16;
+struct DTypeOf<float> {
+  static constexpr DType value = DType::fp32;
+};
 template <>
-inline constexpr DType dtype_of<fp16> = DType::fp16;
+struct DTypeOf<bf16> {
+  static constexpr DType value = DType::bf16;
+};
 template <>
-inline constexpr DType dtype_of<std::int32_t> = DType::i32;
+struct DTypeOf<fp16> {
+  static constexpr DType value = DType::fp16;
+};
 template <>
-inline constexpr DType dtype_of<double> = DType::fp64;
+struct DTypeOf<std::int32_t> {
+  static constexpr DType value = DType::i32;
+};
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::fp64;
+};
+template <class T>
+inline constexpr DType dtype_of = DTypeOf<T>::value;
 
 template <class T>
 struct AccumulatorOf {
@@ -128,10 +142,15 @@ struct AccumulatorOf<double> {
 template <class T>
 using accumulator_t = typename AccumulatorOf<T>::type;
 
-// Calls f(Type<T>{}) with the C++ type of a floating dtype: visit(dtype, [&](auto t) { using T = decltype(t)::type; }).
+// Throws an Error: a kernel or a conversion was asked for a dtype that it does not have.
+[[noreturn]] void fail_unsupported(DType dtype);
+
+// Calls f(Type<T>{}) with the C++ type of a floating dtype: visit(dtype, [&]<class T>(Type<T>) { ... }). i32 is an Error.
 template <class F>
 decltype(auto) visit_floating(DType dtype, F&& f) {
   switch (dtype) {
+    case DType::fp32:
+      return f(Type<float>{});
     case DType::bf16:
       return f(Type<bf16>{});
     case DType::fp16:
@@ -139,20 +158,28 @@ decltype(auto) visit_floating(DType dtype, F&& f) {
     case DType::fp64:
       return f(Type<double>{});
     default:
-      return f(Type<float>{});
+      fail_unsupported(dtype);
   }
 }
 
-// The same without fp64, for CUDA kernels (fp64 exists on the CPU only).
+// The same with i32.
+template <class F>
+decltype(auto) visit_any(DType dtype, F&& f) {
+  return dtype == DType::i32 ? f(Type<std::int32_t>{}) : visit_floating(dtype, f);
+}
+
+// The floating dtypes without fp64, for CUDA kernels (fp64 exists on the CPU only).
 template <class F>
 decltype(auto) visit_cuda_floating(DType dtype, F&& f) {
   switch (dtype) {
+    case DType::fp32:
+      return f(Type<float>{});
     case DType::bf16:
       return f(Type<bf16>{});
     case DType::fp16:
       return f(Type<fp16>{});
     default:
-      return f(Type<float>{});
+      fail_unsupported(dtype);
   }
 }
 

@@ -68,6 +68,12 @@ TEST_CASE("an existing run is refused unless resumed or overwritten") {
   CHECK_FALSE(folder.has("metrics.jsonl"));
 }
 
+TEST_CASE("a run folder is known by the keys of every run, whatever the model") {
+  const Folder folder;
+  folder.put("config.json", R"({"num_iters": 10, "global_batch_size": 4})");
+  CHECK_THROWS_WITH(folder.open(ExistingRun::refuse), ContainsSubstring("holds a run already"));
+}
+
 TEST_CASE("a run folder is one process's at a time") {
   const Folder folder;
   {

@@ -1,0 +1,11 @@
+#include "kernels/common/device.h"
+
+#include "kernels/common/check.h"
+
+namespace isobar {
+
+void fail_not_built(DeviceKind kind) {
+  fail("this build has no kernels for the device ", name_of(kind));
+}
+
+}  // namespace isobar

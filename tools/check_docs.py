@@ -25,7 +25,7 @@ PLANNED = {"docs/learn/1_a_batch.md", "docs/learn/3_a_kernel.md", "docs/learn/5_
 # Names that are right although no source of isobar has them, by whose they are.
 FOREIGN = {
     "PyTorch": {"torch.randperm", "DistributedSampler", "GradScaler"},
-    "micrograd": {"engine.py"},
+    "micrograd and the NERSC tutorial": {"engine.py", "train.py"},
     "docs/notation.md, of how names are spelled": {"CamelCase", "snake_case", "kName", "ISOBAR_NAME"},
 }
 NAMESPACES = {"isobar", "std", "cpu", "cuda", "emulator"}  # a macro declares every kernel in the last three
@@ -37,7 +37,7 @@ def pages():
 
 
 def prose_of(text):
-    """The page with every line of code emptied, so that line numbers stay: fenced blocks, and lines indented by four."""
+    """The page without its code, which is fenced or indented by four; emptied lines stay, to be counted."""
     lines, fenced = [], False
     for line in text.splitlines():
         fence = line.lstrip().startswith("```")
@@ -100,14 +100,14 @@ def looks_like_path(word):
 
 
 def as_pattern(path):
-    """Placeholders become `*`: a component's stem `x` or `x_...` (any op), and words of two or more capitals (NAME, RUN)."""
+    """Placeholders become `*`: the stem `x` or `x_...` of a component (any op), and capitals (NAME, RUN)."""
     parts = [re.sub(r"^x(?=[._]|$)", "*", part) for part in path.split("/")]
     return "/".join(re.sub(r"(?<![a-z])[A-Z]{2,}(?![a-z])", "*", part) for part in parts)
 
 
 def path_problem(word):
-    """A path exists: as it stands, or, where it has a wildcard or a placeholder, as a pattern that some file fits. A bare
-    name is that of a file anywhere in the tree. `file.cc:12` has that many lines."""
+    """A path exists: as it stands, or, with a wildcard or a placeholder, as a pattern that some file fits. A bare name is
+    a file's, anywhere in the tree. `file.cc:12` has that many lines."""
     path, _, number = word.partition(":")
     for one in expand_braces(path):
         one = one.rstrip("/")
@@ -129,12 +129,15 @@ def path_problem(word):
 # ---- names ----------------------------------------------------------------------------------------------------------
 
 
+CLASS = re.compile(r"\b(?:class|struct|enum)\s+(?:class\s+)?(\w+)\s*(?:final\s*)?(?::[^;{}()]*)?\{")
+
+
 class Sources:
-    """The words of the sources, comments of C++ left out: all of them, those that are called or declared with (), and
-    those of each file."""
+    """What the sources contain, comments of C++ left out: words, functions (words that a bracket follows), and members,
+    A::b, where b is a word in the body of class A, or A::b is written out."""
 
     def __init__(self):
-        self.words, self.functions, self.by_file = set(), set(), []
+        self.words, self.functions, self.members = set(), set(), set()
         for folder in CODE_FOLDERS:
             for path in sorted((ROOT / folder).rglob("*")):
                 if path.suffix in SOURCE_SUFFIXES and path.is_file() and "corpus" not in path.parts:
@@ -146,17 +149,27 @@ class Sources:
         text = path.read_text(errors="replace")
         if path.suffix in {".h", ".cc", ".cu", ".cuh"}:
             text = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
-        words = set(re.findall(r"\w+", text))
-        self.words |= words
-        self.by_file.append(words)
+            self.members |= set(re.findall(r"(?=\b(\w+)::(\w+))", text))
+            for match in CLASS.finditer(text):
+                self.members |= {(match.group(1), word) for word in re.findall(r"\w+", body_from(text, match.end()))}
+        self.words |= set(re.findall(r"\w+", text))
         self.functions |= set(re.findall(r"(\w+)(?=\s*[(<{])", text))
-        # ISOBAR_KERNEL(name, Arguments) declares a function.
-        self.functions |= set(re.findall(r"ISOBAR_KERNEL\((\w+)", text))
+        self.functions |= set(re.findall(r"ISOBAR_KERNEL\((\w+)", text))  # declares a function
+
+
+def body_from(text, start):
+    """From behind an opening brace to the one that closes it."""
+    depth = 1
+    for match in re.finditer(r"[{}]", text[start:]):
+        depth += 1 if match.group() == "{" else -1
+        if depth == 0:
+            return text[start:start + match.start()]
+    return text[start:]
 
 
 def name_problem(text, sources):
-    """Checked are a call, `f()` or `a.f(x)`; a qualified name, `A::b`, whose parts must meet in one file; and a single
-    word that is spelled like a name of code: CamelCase, snake_case, kConstant or MACRO_CASE. Other words are English."""
+    """Checked are a call, `f()` or `a.f(x)`; a qualified name, `A::b`; and a single word that is spelled like a name of
+    code: CamelCase, snake_case, kConstant or MACRO_CASE. Other words are English."""
     if text in EXCEPTIONS:
         return None
     call = re.fullmatch(r"([A-Za-z_][\w.]*(?:::\w+)*)\((?s:.*)\)", text)
@@ -169,9 +182,10 @@ def name_problem(text, sources):
             return f"{last}() is no function of the sources"
     if re.fullmatch(r"\w+(::\w+)+", name):
         parts = [part for part in name.split("::") if part not in NAMESPACES]
-        if not any(all(part in words for part in parts) for words in sources.by_file):
-            return f"no source has {' and '.join(parts)} together"
-        return None
+        for pair in zip(parts, parts[1:]):
+            if pair not in sources.members:
+                return f"{pair[0]} has no {pair[1]}"
+        return None if set(parts) <= sources.words else f"{parts[0]} is no word of the sources"
     if name.startswith("x_"):  # the placeholder again: x_cost
         return None if any(word.endswith(name[1:]) for word in sources.words) else f"no op has a {name}"
     is_code = re.fullmatch(r"([A-Z]+[a-z0-9]+)+|k[A-Z]\w*|[a-z]\w*_\w+|_\w+|[A-Z][A-Z0-9]*_[A-Z0-9_]+", name)
@@ -191,16 +205,15 @@ def problems(page, sources):
             yield f"{where(match)}: the link {match.group(1)} {problem}"
     for match in re.finditer(r"`([^`]+)`", text):
         code = " ".join(match.group(1).split())
-        if looks_like_path(code.split()[0] if code else ""):
-            words = [word for word in code.split() if looks_like_path(word)]
-        else:
-            words = [word for word in code.split() if "/" in word and looks_like_path(word)]
+        words = [word for i, word in enumerate(code.split()) if looks_like_path(word) and (i == 0 or "/" in word)]
         for word in words:
             if word not in EXCEPTIONS and (problem := path_problem(word)):
                 yield f"{where(match)}: `{code}`: {problem}"
         # In a command or an expression of several words, only what is surely a name of code.
-        names = [code] if " " not in code or re.fullmatch(r"[\w.:]+\(.*\)", code) else \
-            [word for word in re.split(r"[\s,;|()<>{}]+", code) if re.fullmatch(r"\w+(::\w+)+|[a-z]+(_[a-z0-9]+)+", word)]
+        names = [code]
+        if " " in code and not re.fullmatch(r"[\w.:]+\(.*\)", code):
+            sure = re.compile(r"\w+(::\w+)+|[a-z]+(_[a-z0-9]+)+")
+            names = [word for word in re.split(r"[\s,;|()<>{}]+", code) if sure.fullmatch(word)]
         for name in names if not words else []:
             if problem := name_problem(name, sources):
                 yield f"{where(match)}: `{code}`: {problem}"

@@ -106,8 +106,8 @@ def as_pattern(path):
 
 
 def path_problem(word):
-    """A path exists: as it stands, or, with a wildcard or a placeholder, as a pattern that some file fits. A bare name is
-    a file's, anywhere in the tree. `file.cc:12` has that many lines."""
+    """A path exists: as it stands, or, with a wildcard or a placeholder, as a pattern that some file fits. A bare name
+    is a file's, anywhere in the tree. `file.cc:12` has that many lines."""
     path, _, number = word.partition(":")
     for one in expand_braces(path):
         one = one.rstrip("/")

@@ -222,7 +222,9 @@ def problems(page, sources):
 def main():
     sources = Sources()
     found = [problem for page in pages() for problem in problems(page, sources)]
-    print("\n".join(found) or f"docs: what {len(pages())} pages name exists")
+    missing = [page for page in sorted(PLANNED) if not (ROOT / page).exists()]
+    print("\n".join(found) or f"docs: what {len(pages())} pages name exists"
+          + (f", but for pages to come: {', '.join(missing)}" if missing else ""))
     return 1 if found else 0
 
 

@@ -1,4 +1,4 @@
-// Training: one update, one validation, and the state that a checkpoint holds. The loop around it is apps/train.cc.
+// Training: one update, one validation, and the state that a checkpoint holds. The loop around it is apps/train/run.cc.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@
 //                 dtype before they enter a product, as tensor cores and AMX need it (else the CPU does not)
 //   dropout       element (b, h, i, j) of P is dropped when random_bits(seed, stream, ((b·NH + h)·Tq + i)·Tk + j) is
 //                 below drop_threshold(p); what is kept is scaled by 1/(1 - p). lse is that of the undropped P
-//   deterministic yes: no atomics
+//   deterministic yes: no atomics; dq on the CPU for a fixed number of threads
 //   limits        scale > 0; HS a multiple of 8, 8 <= HS <= 128; B, NH, Tq, Tk >= 1, no multiple of anything; on CUDA
 //                 B and NH at most 65535
 //   aliasing      none

@@ -198,6 +198,39 @@ TEST_CASE("gradients of every op equal finite differences") {
   }
 }
 
+TEST_CASE("the worked example of docs/learn/2_a_gradient.md") {
+  const auto tensor = [](Shape shape, const std::vector<double>& values) {
+    Tensor t = Tensor::empty(std::move(shape), DType::fp64, Device{});
+    t.set_values(values);
+    return t;
+  };
+  const auto leaf = [&](const Shape& shape, const std::vector<double>& values) {
+    return make_leaf(tensor(shape, values), Tensor::empty(shape, DType::fp64, Device{}));
+  };
+  const auto check = [](const Tensor& actual, const std::vector<double>& expected) {
+    const std::vector<double> values = actual.to_vector();
+    REQUIRE(values.size() == expected.size());
+    for (std::size_t i = 0; i < values.size(); ++i) CHECK(std::abs(values[i] - expected[i]) <= 0.5e-5);  // as printed
+  };
+  const Tensor x = leaf({2, 3}, {1, 0, -1, 0.5, 2, 1}), w = leaf({2, 3}, {0.5, -1, 0.25, 1, 0.5, -0.5});
+  const Tensor b = leaf({2}, {0.1, -0.2}), dy = tensor({2, 2}, {1, 0.5, -1, 2});
+  Tape tape;
+  Tensor h, y;
+  {
+    const TapeScope recording(tape);
+    h = linear(x, w, b, kWide);
+    y = gelu(h, Activation::gelu_erf);
+  }
+  CHECK(tape.size() == 2);
+  check(h, {0.35, 1.3, -1.4, 0.8});
+  check(y, {0.22289, 1.17416, -0.11306, 0.63052});
+  tape.backward(y, dy);
+  check(dy, {0.76816, 0.56299, 0.12886, 2.03980});  // the seed's buffer now holds dh
+  check(x.leaf()->grad, {0.94707, -0.48667, -0.08945, 2.10423, 0.89104, -0.98768});
+  check(w.leaf()->grad, {0.83260, 0.25772, -0.63930, 1.58289, 4.07959, 1.47681});
+  check(b.leaf()->grad, {0.89703, 2.60279});
+}
+
 TEST_CASE("recompute gives no gradient to an input that its body does not use") {
   const Tensor used = make_leaf(random_tensor({4}, 1), Tensor::zeros({4}, DType::fp64, Device{}));
   const Tensor unused = make_leaf(random_tensor({4}, 2), Tensor::zeros({4}, DType::fp64, Device{}));

@@ -1,0 +1,240 @@
+// isobar-ladder: runs every rung of bench/ladder/ on one shape, compares it with fp64 and says how long it took.
+//
+// The rungs of a device are timed in turn, round after round, with the caches emptied before each call, so that whatever
+// else the machine does slows all of them alike. The emulator's time says nothing about a GPU: its rungs are run under
+// every schedule of the tests, on a few rows, and compared.
+#include <omp.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "bench/ladder/ladder.h"
+#include "bench/machine.h"
+#include "bench/memory.h"
+#include "kernels/common/check.h"
+#include "kernels/cuda/runtime.h"
+#include "kernels/emulator/schedule.h"
+#include "kernels/layernorm.h"
+
+namespace isobar::bench {
+namespace {
+
+constexpr std::int64_t kEmulatedRows = 64;
+constexpr std::size_t kFlushBytes = std::size_t{1} << 27;  // a copy of so much leaves nothing else in the caches
+
+struct Options {
+  std::int64_t rows = 4050, cols = 384;
+  double mean = 0;  // of x
+  int rounds = 15;
+};
+
+// Something to time: a rung, or the kernel that the ladder leads to.
+struct Candidate {
+  std::string name;
+  std::function<void()> run;
+  std::vector<double> seconds = {};
+
+  double median() const {
+    std::vector<double> sorted = seconds;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted[sorted.size() / 2];
+  }
+};
+
+// x uniform within ±1 of the mean; outputs in host memory too, where they can be compared.
+struct Problem {
+  LadderArgs args;
+  std::vector<float> y, mean, rstd;
+
+  Problem(const Options& options, std::int64_t rows, Memory& memory) {
+    const std::int64_t n = rows * options.cols;
+    args = {.rows = rows,
+            .cols = options.cols,
+            .x = floats(memory.uniform(n, DType::fp32, options.mean - 1, options.mean + 1)),
+            .weight = floats(memory.uniform(options.cols, DType::fp32, 0.5, 1.5)),
+            .bias = floats(memory.uniform(options.cols, DType::fp32)),
+            .y = floats(memory.allocate(sizeof(float) * static_cast<std::size_t>(n))),
+            .mean = floats(memory.allocate(sizeof(float) * static_cast<std::size_t>(rows))),
+            .rstd = floats(memory.allocate(sizeof(float) * static_cast<std::size_t>(rows)))};
+  }
+
+  static float* floats(void* data) { return static_cast<float*>(data); }
+};
+
+// The ladder's problem for the kernel in kernels/.
+LayernormFwd kernel_arguments(const LadderArgs& a) {
+  return {.rows = a.rows,
+          .cols = a.cols,
+          .eps = a.eps,
+          .x = a.x,
+          .weight = a.weight,
+          .bias = a.bias,
+          .y = a.y,
+          .mean = a.mean,
+          .rstd = a.rstd};
+}
+
+// The error of what the last call wrote on a device.
+LadderError error_of(const LadderArgs& on_device, Device device, Variance variance, const LadderArgs& on_host) {
+  if (device.kind != DeviceKind::cuda) return ladder_error(on_device, variance);
+  const auto fetch = [](float* to, const float* from, std::int64_t n) {
+    gpu::copy(to, from, sizeof(float) * static_cast<std::size_t>(n), nullptr);
+  };
+  fetch(on_host.y, on_device.y, on_device.rows * on_device.cols);
+  fetch(on_host.mean, on_device.mean, on_device.rows);
+  fetch(on_host.rstd, on_device.rstd, on_device.rows);
+  gpu::synchronize(nullptr);
+  return ladder_error(on_host, variance);
+}
+
+const char* verdict(const LadderError& error) {
+  return error.of_bound <= 1 ? "within its bound" : "OUTSIDE its bound";
+}
+
+// Times the rungs of a device, then prints them. Returns whether all errors are within their bounds.
+bool time_rungs(const Options& options, Device device) {
+  Memory memory(device), host(Device{DeviceKind::cpu});
+  const Problem problem(options, options.rows, memory);
+  const Problem on_host(options, options.rows, host);
+  void *const from = memory.allocate(kFlushBytes), *const to = memory.allocate(kFlushBytes);
+
+  std::vector<Candidate> candidates;
+  std::vector<LadderError> errors;
+  std::vector<Variance> variances;
+  for (const Rung& rung : ladder_rungs()) {
+    if (rung.device != device.kind) continue;
+    candidates.push_back({rung.name, [&problem, run = rung.run] { run(problem.args, nullptr); }});
+    variances.push_back(rung.variance);
+  }
+  const LayernormFwd arguments = kernel_arguments(problem.args);
+  candidates.push_back({"kernels/layernorm", [arguments, device] { ISOBAR_RUN(device, layernorm_fwd, arguments); }});
+  variances.push_back(Variance::two_pass);
+  if (device.kind == DeviceKind::cpu) {
+    candidates.push_back({"  on one thread", [arguments] {
+                            const int threads = omp_get_max_threads();
+                            omp_set_num_threads(1);
+                            cpu::layernorm_fwd(arguments);
+                            omp_set_num_threads(threads);
+                          }});
+    variances.push_back(Variance::two_pass);
+  }
+  Candidate copy = {"copy of x to y", [&problem, device] {
+                      const LadderArgs& a = problem.args;
+                      copy_on_device(device, a.y, a.x, sizeof(float) * static_cast<std::size_t>(a.rows * a.cols));
+                    }};
+
+  for (std::size_t i = 0; i < candidates.size(); ++i) {  // a first call, which is not timed
+    candidates[i].run();
+    errors.push_back(error_of(problem.args, device, variances[i], on_host.args));
+  }
+  for (int round = 0; round < options.rounds; ++round) {
+    for (Candidate& candidate : candidates) {
+      copy_on_device(device, to, from, kFlushBytes);
+      candidate.seconds.push_back(seconds_of(device, candidate.run));
+    }
+    copy_on_device(device, to, from, kFlushBytes);
+    copy.seconds.push_back(seconds_of(device, copy.run));
+  }
+
+  const double bytes = layernorm_fwd_cost(arguments).bytes;
+  const auto kernel = std::find_if(candidates.begin(), candidates.end(),
+                                   [](const Candidate& c) { return c.name == "kernels/layernorm"; });
+  std::printf("\n%s, median of %d calls\n", name_of(device.kind), options.rounds);
+  std::printf("%-18s %10s %8s %16s %18s   %s\n", "rung", "us", "GB/s", "of rung before", "of the kernel's",
+              "error of y");
+  bool all_within = true;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const double median = candidates[i].median();
+    char before[16] = "-";
+    if (i > 0 && candidates.begin() + static_cast<std::ptrdiff_t>(i) < kernel)
+      std::snprintf(before, sizeof before, "%.2f", median / candidates[i - 1].median());
+    std::printf("%-18s %10.1f %8.2f %16s %18.2f   %.1e, %s\n", candidates[i].name.c_str(), median * 1e6,
+                bytes / median * 1e-9, before, median / kernel->median(), errors[i].y, verdict(errors[i]));
+    all_within = all_within && errors[i].of_bound <= 1;
+  }
+  std::printf("%-18s %10.1f %8.2f %16s %18.2f\n", copy.name.c_str(), copy.median() * 1e6, bytes / copy.median() * 1e-9,
+              "-", copy.median() / kernel->median());
+  return all_within;
+}
+
+// Runs the emulated rungs under every schedule of the tests. Returns whether all errors are within their bounds and all
+// schedules gave the same bits.
+bool emulate_rungs(const Options& options) {
+  if constexpr (ISOBAR_HAS_EMULATOR) {
+    Memory memory(Device{DeviceKind::emulator});
+    const Problem problem(options, std::min(options.rows, kEmulatedRows), memory);
+    const LadderArgs& a = problem.args;
+    std::printf("\nCUDA in the emulator (no time: it says nothing about a GPU), %lld rows\n",
+                static_cast<long long>(a.rows));
+    std::printf("%-18s %s\n", "rung", "schedules, and the error of y");
+    bool all_right = true;
+    for (const Rung& rung : ladder_rungs()) {
+      if (rung.device != DeviceKind::emulator) continue;
+      std::vector<float> first;
+      bool same_bits = true;
+      LadderError worst;
+      for (const emulator::Schedule& schedule : emulator::kTestSchedules) {
+        emulator::set_schedule(schedule);
+        rung.run(a, nullptr);
+        const std::vector<float> y(a.y, a.y + a.rows * a.cols);
+        if (first.empty()) first = y;
+        same_bits = same_bits && y == first;
+        const LadderError error = ladder_error(a, rung.variance);
+        if (!(error.of_bound <= worst.of_bound)) worst = error;
+      }
+      emulator::set_schedule({});
+      std::printf("%-18s %zu schedules, %s; %.1e, %s\n", rung.name, std::size(emulator::kTestSchedules),
+                  same_bits ? "the same bits" : "DIFFERENT bits", worst.y, verdict(worst));
+      all_right = all_right && same_bits && worst.of_bound <= 1;
+    }
+    return all_right;
+  } else {
+    std::printf("\nthis build has no emulator\n");
+    return true;
+  }
+}
+
+bool run(const Options& options) {
+  const Machine machine = this_machine();
+  std::printf("%s, %s, %d threads, commit %s\n", machine.cpu.c_str(), machine.instruction_set.c_str(), machine.threads,
+              machine.commit.c_str());
+  const Cost cost = layernorm_fwd_cost({.rows = options.rows, .cols = options.cols});
+  std::printf("layer norm forward, %lld x %lld fp32: %.2f MB must move, %.1f Mflop\n",
+              static_cast<long long>(options.rows), static_cast<long long>(options.cols), cost.bytes * 1e-6,
+              cost.flops * 1e-6);
+  bool right = time_rungs(options, {DeviceKind::cpu});
+  if (gpu::device_count() > 0) right = time_rungs(options, {DeviceKind::cuda}) && right;
+  return emulate_rungs(options) && right;
+}
+
+}  // namespace
+}  // namespace isobar::bench
+
+int main(int argc, char** argv) {
+  isobar::bench::Options options;
+  int threads = 0;
+  CLI::App app("Runs one kernel from naive to fast: the rungs of bench/ladder/.", "isobar-ladder");
+  app.add_option("--rows", options.rows, "Rows of x")->check(CLI::Range(1, 1 << 24))->capture_default_str();
+  app.add_option("--cols", options.cols, "Columns of x")
+      ->check(CLI::Range(std::int64_t{1}, isobar::kLadderBlockCols))
+      ->capture_default_str();
+  app.add_option("--mean", options.mean, "The mean of x, whose elements lie within 1 of it")->capture_default_str();
+  app.add_option("--rounds", options.rounds, "Calls of each rung")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--threads", threads, "CPU threads; default: all")->check(CLI::PositiveNumber);
+  try {
+    app.parse(argc, argv);
+    if (threads > 0) omp_set_num_threads(threads);
+    return isobar::bench::run(options) ? 0 : 1;
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
+  } catch (const std::exception& error) {
+    std::cerr << "isobar-ladder: " << error.what() << '\n';
+    return 1;
+  }
+}

@@ -2,6 +2,8 @@
 // can stand a mean that is large beside the deviation.
 #include "bench/ladder/ladder.h"
 
+#include <omp.h>
+
 #include <cmath>
 #include <cstdint>
 #include <random>
@@ -42,6 +44,8 @@ class Problem {
       rung.run(host, nullptr);
     return ladder_error(host, variance);
   }
+
+  const std::vector<float>& y() const { return y_; }
 
  private:
   std::vector<float> normal(std::int64_t n, double mean, double deviation) {
@@ -115,6 +119,17 @@ TEST_CASE("ladder: every rung is layer norm, on ragged shapes") {
 TEST_CASE("ladder: rows go to several threads and blocks") {
   Problem problem(300, 384, 0, 1);
   for_each_rung([&](const Rung& rung) { CHECK(problem.run(rung, rung.variance).of_bound <= 1); });
+
+  const Rung threaded = {"threaded", DeviceKind::cpu, cpu::ladder_threaded};
+  const int threads = omp_get_max_threads();
+  std::vector<std::vector<float>> results;
+  for (const int count : {1, 3}) {
+    omp_set_num_threads(count);
+    problem.run(threaded, Variance::two_pass);
+    results.push_back(problem.y());
+  }
+  omp_set_num_threads(threads);
+  CHECK(results[0] == results[1]);
 }
 
 TEST_CASE("ladder: a variance in two passes stands a large mean, the textbook's formula does not") {

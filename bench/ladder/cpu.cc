@@ -13,7 +13,7 @@ namespace isobar::cpu::ISOBAR_ISA {
 // The formula, one line after the other, each for the whole matrix: the mean of every row, then the reciprocal deviation
 // of every row, then y. Array code such as (x - x.mean(1)) / x.std(1) runs like this.
 //
-// Two things make it slow. Each `sum +=` waits for the one before it: an addition takes about four cycles, and the
+// Two things make it slow. Each `sum +=` waits for the one before it: an addition takes three or four cycles, and the
 // compiler may not change the order of the additions, since that changes the rounding. And x passes through the caches
 // three times: when a loop comes to the first row again, the matrix that followed has pushed it out.
 void ladder_naive(const LadderArgs& a) {

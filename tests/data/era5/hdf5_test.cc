@@ -124,6 +124,20 @@ TEST_CASE("hdf5: a file that is cut while it is in use is an error, never zeros"
     }
 }
 
+TEST_CASE("hdf5: what lies beside the fields of a file that is cut is an error too") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "2001.h5";
+  const FieldsShape shape = {3, 2, 4, 4};
+  const testing::Labels labels{.names = {"t2m", "sp"}, .hours = {0, 6, 12}, .latitudes = {30, 10, -10, -30}};
+  testing::write_labelled_fields(path, shape, labels, testing::field_values(shape));
+  const auto file = hdf5::File::open(path);
+  REQUIRE(file.strings("channel") == labels.names);
+  REQUIRE(file.numbers("lat") == labels.latitudes);
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
+  CHECK_THROWS_WITH(file.strings("channel"), ContainsSubstring(path + " is truncated: it "));
+  CHECK_THROWS_WITH(file.numbers("lat"), ContainsSubstring(path + " is truncated: it "));
+}
+
 TEST_CASE("hdf5: a source of virtual fields that is cut while it is in use is an error") {
   const testing::TemporaryFolder folder;
   std::filesystem::copy_file(corpus("virtual"), folder / "virtual");

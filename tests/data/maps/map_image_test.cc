@@ -180,6 +180,17 @@ TEST_CASE("maps of odd fields are drawn, wrong ones refused", "[map_image]") {
   CHECK_THROWS_WITH(target_forecast_error({2, 3, six}, {2, 3, six}, {.lat = lat}), ContainsSubstring("3 latitudes"));
 }
 
+TEST_CASE("longitudes say whether they are east or west", "[map_image]") {
+  const std::vector<float> values(8, 0.0f), lat{45, -45}, east{45, 75, 105, 135}, west{-135, -105, -75, -45};
+  const std::vector<float> turned{225, 255, 285, 315};  // west once more
+  const auto map = [&](const std::vector<float>& lon) {
+    return target_forecast_error({2, 4, values}, {2, 4, values}, {.lat = lat, .lon = lon}).pixels;
+  };
+  const bool differ = map(east) != map(west), same = map(west) == map(turned);
+  CHECK(differ);
+  CHECK(same);
+}
+
 TEST_CASE("a graticule is drawn where the coordinates are known", "[map_image]") {
   const int height = 19, width = 36;
   const std::vector<float> values = ramp(height, width);

@@ -34,8 +34,10 @@ TEST_CASE("only what is skipped alone is reported as skipped, and a failure neve
   CHECK(status_of("a case that is skipped") == 77);
   CHECK(status_of("a case that passes") == 0);
   CHECK(status_of("a case that is skipped,a case that passes") == 0);
-  CHECK(status_of("a case that fails*") == 1);
-  CHECK(status_of("a case that is skipped,a case that fails*") == 1);
+  for (const char* failing : {"a case that fails*", "a case that is skipped,a case that fails*"}) {
+    const int status = status_of(failing);  // 1 in some versions of Catch2, 42 in others
+    CHECK((status == 1 || status == 42));
+  }
 }
 
 }  // namespace

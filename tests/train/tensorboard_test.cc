@@ -113,7 +113,8 @@ TEST_CASE("a full disk leaves whole records only", "[tensorboard]") {
   {
     const testing::FileSizeLimit full(size + 100);
     writer.scalar("fits", 1, 1);
-    CHECK_THROWS_WITH(writer.scalar(std::string(200, 'x'), 1, 2), ContainsSubstring(writer.path().string()));
+    CHECK_THROWS_WITH(writer.scalar(std::string(200, 'x'), 1, 2),
+                      ContainsSubstring(writer.path().string()) && !ContainsSubstring("half a record"));
   }
   CHECK(payloads_of(writer.path()).size() == 2);
   writer.scalar("again", 1, 3);

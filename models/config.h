@@ -188,7 +188,8 @@ void for_each_key(ConfigOrConst& c, Visit&& visit, Heading&& heading) {
   visit("optimizer", c.optimizer, "adamw decays weight matrices only");
   visit("betas", c.betas, "decay of Adam's two moments");
   visit("eps", c.eps, "added to the root of Adam's second moment");
-  visit("weight_decay", c.weight_decay, "of adamw");
+  visit("weight_decay", c.weight_decay,
+        "of the weight matrices: by adamw from the weights, by adam from their gradients");
   visit("grad_clip", c.grad_clip, "largest norm of all gradients together; 0: no clipping");
   visit("global_batch_size", c.global_batch_size, "samples of one update");
   visit("grad_accumulation", c.grad_accumulation,

@@ -94,18 +94,32 @@ void check_outputs(const ForecastOptions& o, const fs::path& weights) {
   ISOBAR_CHECK(o.out.empty() || o.scores.empty() || !same(o.out, o.scores), "--out and --scores are both ", o.out);
 }
 
-// Where `file` of the statistics of --data is: DIR/stats, else DIR; of a data file, its folder's or the layout's around it;
-// else what the weights' run made itself, RUN/stats beside RUN/best and RUN/checkpoints/step_N.
-fs::path statistics_of(const ForecastOptions& o, const char* file, const fs::path& weights) {
+// Where the statistics of --data are: DIR/stats, else DIR; of a file, its folder's or the layout's around it.
+fs::path statistics_of(const ForecastOptions& o) {
   if (!o.stats.empty()) return o.stats;
   const fs::path data = fs::absolute(o.data).lexically_normal();
   const fs::path folder = fs::is_directory(data) ? data : data.parent_path();
-  const fs::path around = fs::absolute(weights).lexically_normal().parent_path().parent_path();
-  for (const fs::path& candidate :
-       {folder / "stats", folder, folder.parent_path() / "stats", around / "stats", around.parent_path() / "stats"}) {
-    if (fs::exists(candidate / file)) return candidate;
+  for (const fs::path& candidate : {folder / "stats", folder, folder.parent_path() / "stats"}) {
+    if (fs::exists(candidate / "global_means.npy")) return candidate;
   }
   return folder;
+}
+
+// The run that weights at RUN/best/FILE or RUN/checkpoints/step_N/FILE are of; empty for weights from elsewhere.
+fs::path run_of(const fs::path& weights) {
+  const fs::path folder = fs::absolute(weights).lexically_normal().parent_path(), above = folder.parent_path();
+  const bool is_checkpoint = above.filename() == "checkpoints";
+  const fs::path run = is_checkpoint ? above.parent_path() : above;
+  const bool in_run = is_checkpoint || folder.filename() == "best";
+  return in_run && fs::exists(run / "config.json") ? run : fs::path();
+}
+
+// Where time_means.npy is: with the statistics of --data, else with those that the weights' run made itself.
+fs::path climatology_folder(const ForecastOptions& o, const fs::path& weights) {
+  const fs::path folder = statistics_of(o), run = run_of(weights);
+  const bool from_run = o.stats.empty() && !fs::exists(folder / "time_means.npy") && !run.empty() &&
+                        fs::exists(run / "stats" / "time_means.npy");
+  return from_run ? run / "stats" : folder;
 }
 
 // What the weights say of themselves; none for weights from elsewhere.
@@ -174,7 +188,7 @@ void check_orientation(const Era5Dataset& dataset, const std::vector<double>& la
 
 Grid grid_of(const ForecastOptions& o, const Config& config, const Era5Dataset& dataset,
              const std::optional<ModelDescription>& description, const fs::path& weights) {
-  const fs::path folder = statistics_of(o, "global_means.npy", weights);
+  const fs::path folder = statistics_of(o);
   const bool own = description && o.stats.empty();
   Grid grid{.channel_names = channel_names_of(config, dataset),
             .statistics = own ? description->grid.statistics
@@ -192,7 +206,7 @@ Grid grid_of(const ForecastOptions& o, const Config& config, const Era5Dataset& 
 
 Tensor climatology_for(const ForecastOptions& o, const Forecaster& forecaster, const Era5Dataset& dataset,
                        const fs::path& weights) {
-  const fs::path folder = statistics_of(o, "time_means.npy", weights), file = folder / "time_means.npy";
+  const fs::path folder = climatology_folder(o, weights), file = folder / "time_means.npy";
   if (!fs::exists(file)) {
     std::cout << "no " << file.string() << ": no ACC" << std::endl;
     return {};

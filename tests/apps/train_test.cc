@@ -473,6 +473,15 @@ TEST_CASE("a folder with one file trains: sizes, split and statistics are the da
                                         " --start 20 --steps 2 --threads 1 --scores " + here / "s.json"));
     CHECK(json::parse(read_file(here / "s.json")).at("acc").at("t2m").size() == 2);
   }
+  // Weights from elsewhere take no statistics that happen to lie near them.
+  fs::create_directories(here / "shelf/weights");
+  fs::copy(here / "run/stats", here / "shelf/stats");
+  const isobar::SafetensorsFile file(here / "run/best/model.safetensors");
+  isobar::write_safetensors(here / "shelf/weights/bare.safetensors", file.tensors());
+  check_error(isobar_command(here, "forecast --weights " + here / "shelf/weights/bare.safetensors" + " --config " +
+                                       here / "run/config.json" + " --data " + here / "own" +
+                                       " --start 20 --steps 2 --threads 1 --scores " + here / "s.json"),
+              here / "own/global_means.npy");
 }
 
 TEST_CASE("data that tell no time train without it") {

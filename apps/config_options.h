@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/json_config.h"
+#include "apps/train/config_file.h"
 #include "kernels/common/device.h"
 
 namespace isobar {

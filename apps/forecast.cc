@@ -12,16 +12,17 @@
 
 #include "apps/commands.h"
 #include "apps/config_options.h"
-#include "apps/train/fit.h"
-#include "apps/train/from_data.h"
-#include "apps/train/loaders.h"
+#include "apps/train/config.h"
 #include "apps/train/model_file.h"
 #include "data/era5/field_labels.h"
-#include "data/era5/latitude.h"
+#include "data/era5/layout.h"
 #include "engine/files/atomic_file.h"
 #include "engine/files/checkpoint.h"
 #include "engine/files/json.h"
 #include "kernels/common/check.h"
+#include "models/forecast/description.h"
+#include "models/forecast/fit.h"
+#include "models/forecast/recipe.h"
 #include "models/forecast/rollout.h"
 
 namespace isobar {
@@ -30,7 +31,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-struct ForecastOptions {
+struct ForecastFlags {
   ConfigOptions config;
   std::string weights, data, stats, out, scores, starts;
   std::optional<std::int64_t> start;
@@ -58,31 +59,18 @@ Starts parse_range(const std::string& text) {
   return starts;
 }
 
-Starts starts_of(const ForecastOptions& o) {
+Starts starts_of(const ForecastFlags& o) {
   ISOBAR_CHECK(o.start.has_value() != !o.starts.empty(), "give either --start or --starts");
   ISOBAR_CHECK(!o.out.empty() || !o.starts.empty() || !o.scores.empty(), "--out is missing: where the forecast goes");
   return o.start ? Starts{.first = *o.start} : parse_range(o.starts);
 }
 
-bool holds_fields(const fs::path& folder) {
-  if (!fs::is_directory(folder)) return false;
-  const auto is_h5 = [](const fs::directory_entry& entry) { return entry.path().extension() == ".h5"; };
-  return std::any_of(fs::directory_iterator(folder), fs::directory_iterator(), is_h5);
-}
-
-fs::path fields_of(const fs::path& data) {
-  for (const char* part : {"test", "valid"}) {
-    if (holds_fields(data / part)) return data / part;
-  }
-  return data;
-}
-
 // Nothing that the forecast is made from is to be lost to it, nor one result to the other.
-void check_outputs(const ForecastOptions& o, const fs::path& weights) {
+void check_outputs(const ForecastFlags& o, const fs::path& weights) {
   const auto same = [](const fs::path& a, const fs::path& b) {
     return fs::weakly_canonical(a) == fs::weakly_canonical(b);
   };
-  const fs::path data = fields_of(o.data);
+  const fs::path data = fields_to_forecast(o.data);
   for (const auto& [flag, path] : {std::pair("--out", o.out), std::pair("--scores", o.scores)}) {
     if (path.empty()) continue;
     const fs::path target = replaced_by_writing(path);
@@ -94,15 +82,8 @@ void check_outputs(const ForecastOptions& o, const fs::path& weights) {
   ISOBAR_CHECK(o.out.empty() || o.scores.empty() || !same(o.out, o.scores), "--out and --scores are both ", o.out);
 }
 
-// Where the statistics of --data are: DIR/stats, else DIR; of a file, its folder's or the layout's around it.
-fs::path statistics_of(const ForecastOptions& o) {
-  if (!o.stats.empty()) return o.stats;
-  const fs::path data = fs::absolute(o.data).lexically_normal();
-  const fs::path folder = fs::is_directory(data) ? data : data.parent_path();
-  for (const fs::path& candidate : {folder / "stats", folder, folder.parent_path() / "stats"}) {
-    if (fs::exists(candidate / "global_means.npy")) return candidate;
-  }
-  return folder;
+fs::path statistics_of(const ForecastFlags& o) {
+  return o.stats.empty() ? statistics_beside(o.data) : fs::path(o.stats);
 }
 
 // The run that weights at RUN/best/FILE or RUN/checkpoints/step_N/FILE are of; empty for weights from elsewhere.
@@ -115,46 +96,38 @@ fs::path run_of(const fs::path& weights) {
 }
 
 // Where time_means.npy is: with the statistics of --data, else with those that the weights' run made itself.
-fs::path climatology_folder(const ForecastOptions& o, const fs::path& weights) {
+fs::path climatology_folder(const ForecastFlags& o, const fs::path& weights) {
   const fs::path folder = statistics_of(o), run = run_of(weights);
-  const bool from_run = o.stats.empty() && !fs::exists(folder / "time_means.npy") && !run.empty() &&
-                        fs::exists(run / "stats" / "time_means.npy");
+  const bool from_run = o.stats.empty() && !fs::exists(folder / kTimeMeansFile) && !run.empty() &&
+                        fs::exists(run / "stats" / kTimeMeansFile);
   return from_run ? run / "stats" : folder;
 }
 
-// What the weights say of themselves; none for weights from elsewhere.
-std::optional<ModelDescription> describe(const fs::path& file) {
-  const SafetensorsFile weights(file);
-  return has_description(weights) ? std::optional(description_of(weights)) : std::nullopt;
+ForecastRecipe& forecast_of(RunConfig& config, const std::string& weights) {
+  auto* recipe = dynamic_cast<ForecastRecipe*>(config.recipe.get());
+  ISOBAR_CHECK(recipe != nullptr, weights, " is a model of the task ", config.task, ", which forecasts nothing");
+  return *recipe;
 }
 
-Config config_of(const ForecastOptions& o, const std::optional<ModelDescription>& description) {
-  ISOBAR_CHECK(description || !o.config.config.empty() || !o.config.assignments.empty(), o.weights,
+// The config of the weights, or the one that --config and --set make for weights from elsewhere.
+RunConfig config_of(const ForecastFlags& o, ModelDescription& description) {
+  ISOBAR_CHECK(description.config || !o.config.config.empty() || !o.config.assignments.empty(), o.weights,
                " does not say what model it is of: give --config or --set");
   NamedConfig named;
-  if (description && o.config.config.empty()) {
-    named.entries = entries_from(to_json(description->config), o.weights);
+  if (description.config && o.config.config.empty()) {
+    named.entries = entries_from(to_json(*description.config), o.weights);
   } else {
     named = load_config(o.config.config.empty() ? "base" : o.config.config, config_search_path());
   }
   for (const std::string& assignment : o.config.assignments) set_from_assignment(named.entries, assignment);
-  if (sizes_are_left_to_data(named.entries)) {
-    const Era5Dataset data({.paths = {fields_of(o.data).string()}});
-    std::cout << "from the data: " << fill_sizes(named.entries, sizes_of(data)) << '\n';
+  RunConfig config = read_config(named.entries);
+  ForecastRecipe& recipe = forecast_of(config, o.weights);
+  if (recipe.wants_sizes()) {
+    const Era5Dataset data({.paths = {fields_to_forecast(o.data).string()}});
+    std::cout << "from the data: " << recipe.fill_sizes(sizes_of(data), config.origins) << '\n';
   }
-  Config config = config_from(named.entries);
-  if (description) config.channel_names = description->grid.channel_names;
+  config.check();
   return config;
-}
-
-Era5Dataset open_data(const ForecastOptions& o, const Config& config) {
-  return Era5Dataset({.paths = {fields_of(o.data).string()},
-                      .channels = config.channel_names.value_or(std::vector<std::string>()),
-                      .height = config.img_size[0],
-                      .width = config.img_size[1],
-                      .grid_key = "img_size",
-                      .dt = config.dt,
-                      .range = std::nullopt});
 }
 
 // Which weights these are, where a checkpoint's state.json lies beside them.
@@ -177,71 +150,58 @@ void tell_of_weights(const fs::path& file) {
               << std::endl;
 }
 
-// Upside down every number is believable, and the forecast worthless.
-void check_orientation(const Era5Dataset& dataset, const std::vector<double>& latitudes) {
-  const auto falls = [](const std::vector<double>& rows) { return rows.back() < rows.front(); };
-  const bool known = latitudes.size() > 1 && dataset.latitudes().size() > 1;
-  ISOBAR_CHECK(!known || falls(latitudes) == falls(dataset.latitudes()), dataset.file_name(0), ": its rows run ",
-               falls(latitudes) ? "from south to north" : "from north to south",
-               ", and those of the weights' data the other way");
+// What the weights say of the fields they were trained on; none for weights from elsewhere.
+std::optional<FieldsInfo> trained_info_of(ModelDescription& description) {
+  const GivenWeights& weights = description.weights;
+  if (!description.config || !describes_fields(weights.settings)) return std::nullopt;
+  const ForecastRecipe& recipe = forecast_of(*description.config, weights.file.string());
+  try {
+    return fields_info_from(weights.settings, recipe.forecast, recipe.split.dt);
+  } catch (const Error& error) {
+    fail(weights.file.string(), ": ", error.what());
+  }
 }
 
-Grid grid_of(const ForecastOptions& o, const Config& config, const Era5Dataset& dataset,
-             const std::optional<ModelDescription>& description, const fs::path& weights) {
+FieldsInfo info_for(const ForecastFlags& o, const ForecastRecipe& recipe, const Era5Dataset& dataset,
+                    const std::optional<FieldsInfo>& trained, const fs::path& weights) {
+  const bool own = trained && o.stats.empty();
   const fs::path folder = statistics_of(o);
-  const bool own = description && o.stats.empty();
-  Grid grid{.channel_names = channel_names_of(config, dataset),
-            .statistics = own ? description->grid.statistics
-                              : load_statistics((folder / "global_means.npy").string(),
-                                                (folder / "global_stds.npy").string(), config.n_in_channels),
-            .row_weights = latitude_weights(dataset),
-            .latitudes = dataset.latitudes(),
-            .longitudes = dataset.longitudes()};
+  FieldsInfo info = recipe.info_of(dataset, own ? trained->statistics
+                                                : load_statistics((folder / kMeansFile).string(),
+                                                                  (folder / kStdsFile).string(),
+                                                                  *recipe.forecast.n_in_channels));
   if (own)
-    label_from_weights(grid, dataset, description->grid, weights.string());
+    label_from_weights(info, dataset, *trained, weights.string());
   else
-    label_from_statistics(grid, dataset, folder);
-  return grid;
+    label_from_statistics(info, dataset, folder);
+  return info;
 }
 
-Tensor climatology_for(const ForecastOptions& o, const Forecaster& forecaster, const Era5Dataset& dataset,
+Tensor climatology_for(const ForecastFlags& o, const Forecaster& forecaster, const Era5Dataset& dataset,
                        const fs::path& weights) {
-  const fs::path folder = climatology_folder(o, weights), file = folder / "time_means.npy";
+  const fs::path folder = climatology_folder(o, weights), file = folder / kTimeMeansFile;
   if (!fs::exists(file)) {
     std::cout << "no " << file.string() << ": no ACC" << std::endl;
     return {};
   }
   if (auto labels = load_labels(folder.string())) {
     labels->step_hours = 0;  // means over time are the same for every time step
-    check_labels(dataset.labels(), dataset.file_name(0), *labels, (folder / "stats.json").string());
+    check_labels(dataset.labels(), dataset.file_name(0), *labels, (folder / kLabelsFile).string());
   }
-  const Config& config = forecaster.config();
-  return forecaster.climatology_of(
-      load_time_means(file.string(), config.n_in_channels, config.img_size[0], config.img_size[1]));
+  const ForecastOptions& options = forecaster.options();
+  return forecaster.input().climatology_of(
+      load_time_means(file.string(), *options.n_in_channels, options.height(), options.width()));
 }
 
-void forecast(const ForecastOptions& o) {
-  const Starts starts = starts_of(o);
-  const Device device = o.config.use_device();
-  const fs::path file = fs::is_directory(o.weights) ? find_best(o.weights) / "model.safetensors" : fs::path(o.weights);
-  check_outputs(o, file);
-  const std::optional<ModelDescription> description = describe(file);
-  const Config config = config_of(o, description);
-  const Era5Dataset dataset = open_data(o, config);
-  if (description) {
-    check_orientation(dataset, description->grid.latitudes);
-    check_lead_time(file, *description, dataset);
-  }
-  Forecaster forecaster(config, grid_of(o, config, dataset, description, file), device);
-  read_model(file, forecaster);
-  tell_of_weights(file);
-
-  Rollout rollout(forecaster, dataset, o.steps, climatology_for(o, forecaster, dataset, file));
+// Runs every start; writes what --out and --scores ask for, and prints the table.
+void forecast_all(const ForecastFlags& o, const Starts& starts, const Forecaster& forecaster,
+                  const Era5Dataset& dataset, const fs::path& weights) {
+  Rollout rollout(forecaster, dataset, o.steps, climatology_for(o, forecaster, dataset, weights));
   for (const std::int64_t i : {std::int64_t{0}, starts.count - 1}) rollout.check_start(starts.at(i));
   const std::vector<float> fields = rollout.run(starts.at(0));
   for (std::int64_t i = 1; i < starts.count; ++i) rollout.run(starts.at(i));
   if (!o.out.empty()) {
-    std::vector<std::string> units = forecaster.grid().units;
+    std::vector<std::string> units = forecaster.info().units;
     units.resize(forecaster.output_names().size());
     write_forecast(o.out, fields, starts.at(0), o.steps, forecaster.output_names(), units, dataset);
   }
@@ -249,10 +209,32 @@ void forecast(const ForecastOptions& o) {
   std::cout << rollout.table() << std::flush;
 }
 
+void forecast(const ForecastFlags& o) {
+  const Starts starts = starts_of(o);
+  const Device device = o.config.use_device();
+  const fs::path file = fs::is_directory(o.weights) ? find_best(o.weights) / kModelFile : fs::path(o.weights);
+  check_outputs(o, file);
+  ModelDescription description = describe_model(file);
+  const std::optional<FieldsInfo> trained = trained_info_of(description);
+  RunConfig config = config_of(o, description);
+  ForecastRecipe& recipe = forecast_of(config, o.weights);
+  if (trained) recipe.forecast.channel_names = trained->channel_names;
+  const Era5Dataset dataset = recipe.open_fields(fields_to_forecast(o.data).string());
+  if (trained) {
+    check_orientation(*trained, dataset);
+    check_lead_time(*trained, forecast_of(*description.config, o.weights).split.dt, file.string(), dataset);
+  }
+  Forecaster forecaster(recipe.forecaster_options(), config.compute, info_for(o, recipe, dataset, trained, file),
+                        device);
+  read_model(file, forecaster);
+  tell_of_weights(file);
+  forecast_all(o, starts, forecaster, dataset, file);
+}
+
 }  // namespace
 
 void register_forecast(CLI::App& app) {
-  auto options = std::make_shared<ForecastOptions>();
+  auto options = std::make_shared<ForecastFlags>();
   CLI::App* command = app.add_subcommand("forecast", "Forecast from a trained model, and score it");
   command->add_option("--weights", options->weights, "FILE.safetensors, or a run's folder (its best weights)")
       ->required();

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "apps/commands.h"
-#include "engine/suggestions.h"
+#include "apps/train/config.h"
+#include "apps/train/suggestions.h"
 #include "kernels/common/check.h"
 #include "kernels/common/printable.h"
-#include "models/config.h"
 
 namespace {
 

@@ -9,14 +9,14 @@
 #include "apps/commands.h"
 #include "apps/config_options.h"
 #include "apps/launcher.h"
-#include "apps/train/fit.h"
-#include "apps/train/from_data.h"
+#include "apps/train/config.h"
+#include "apps/train/config_file.h"
 #include "apps/train/model_file.h"
 #include "apps/train/run.h"
 #include "apps/train/run_folder.h"
 #include "apps/train/signals.h"
+#include "apps/train/yaml_config.h"
 #include "engine/files/checkpoint.h"
-#include "engine/yaml_config.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -27,7 +27,7 @@ namespace {
 
 constexpr int kStoppedStatus = 75;  // EX_TEMPFAIL: run again with --resume
 
-struct TrainOptions {
+struct TrainFlags {
   ConfigOptions config;
   std::string data, run_dir, init, run_num = "00";
   bool resume = false, overwrite = false, list_keys = false, list_configs = false;
@@ -41,7 +41,7 @@ struct TrainOptions {
   int tensor_parallel = 1, context_parallel = 1;
 };
 
-void add_tutorial_flags(CLI::App& train, TrainOptions& o) {
+void add_tutorial_flags(CLI::App& train, TrainFlags& o) {
   const std::string group = "The tutorial's flags";
   const auto option = [&](const char* name, auto& value, const char* help) {
     return train.add_option(name, value, help)->group(group);
@@ -67,18 +67,18 @@ void add_tutorial_flags(CLI::App& train, TrainOptions& o) {
 }
 
 // One line for every flag that is accepted and changes nothing.
-void explain_flags(const TrainOptions& o, const Config& config) {
+void explain_flags(const TrainFlags& o, const TutorialKeys& keys) {
   const auto say = [](bool given, const char* sentence) {
     if (given) std::cout << sentence << std::endl;
   };
-  say(config.enable_fused, "enable_fused: isobar's Adam is one fused kernel always");
-  say(config.enable_jit, "enable_jit: isobar's kernels are compiled ahead and fused by hand");
-  say(config.data_loader_config == LoaderKind::dali, "data_loader_config dali: isobar has one loader, with threads");
+  say(keys.enable_fused, "enable_fused: isobar's Adam is one fused kernel always");
+  say(keys.enable_jit, "enable_jit: isobar's kernels are compiled ahead and fused by hand");
+  say(keys.data_loader_config == LoaderKind::dali, "data_loader_config dali: isobar has one loader, with threads");
   say(o.noddp, "--noddp: one device makes no gradient exchange");
   say(o.disable_broadcast_buffers, "--disable-broadcast-buffers: the model has no buffers");
 }
 
-void check_single_device(const TrainOptions& o) {
+void check_single_device(const TrainFlags& o) {
   ISOBAR_CHECK(o.ranks == 1, "--ranks ", o.ranks, ": this version trains on one device, as one rank");
   ISOBAR_CHECK(o.tensor_parallel == 1, "--tensor-parallel ", o.tensor_parallel, ": this version trains on one device");
   ISOBAR_CHECK(o.context_parallel == 1, "--context-parallel ", o.context_parallel,
@@ -86,41 +86,24 @@ void check_single_device(const TrainOptions& o) {
   refuse_several_tasks();
 }
 
-// --data DIR: the tutorial's layout, or a flat folder of files and statistics.
-void set_data_folder(ConfigEntries& entries, const fs::path& folder) {
-  ISOBAR_CHECK(fs::is_directory(folder), "--data ", folder.string(), " is not a folder");
-  const auto set = [&](const char* key, const fs::path& path) {
-    entries[key] = {fs::absolute(path).lexically_normal().string(), "--data"};
-  };
-  const bool flat = !fs::is_directory(folder / "train");
-  ISOBAR_CHECK(!flat || holds_h5_files(folder.string()), "--data ", folder.string(),
-               " holds neither train/ and valid/, as the tutorial's data, nor .h5 files");
-  const fs::path statistics = fs::is_directory(folder / "stats") ? folder / "stats" : folder;
-  set("train_data_path", flat ? folder : folder / "train");
-  set("valid_data_path", flat ? folder : folder / "valid");
-  set("inf_data_path", flat ? folder : folder / "test");
-  set("global_means_path", statistics / "global_means.npy");
-  set("global_stds_path", statistics / "global_stds.npy");
-  set("time_means_path", statistics / "time_means.npy");
-}
-
 // The config to start from. A run that is resumed brings its own.
-NamedConfig base_config(const TrainOptions& o) {
+NamedConfig base_config(const TrainFlags& o) {
   const std::string& name = o.config.config;
   if (!o.yaml_config.empty()) return load_yaml_config(o.yaml_config, name.empty() ? "base" : name);
   const fs::path kept = fs::path(o.run_dir) / "config.json";
   const bool own = o.resume && name.empty() && !o.run_dir.empty() && fs::exists(kept);
   NamedConfig named = load_config(own ? kept.string() : name.empty() ? "base" : name, config_search_path());
-  // A run of before there was this key goes on with the samples it began with.
-  if (own) named.entries.try_emplace("allow_overlap", ConfigEntry{true, kept.string()});
+  if (own) add_older_values(named.entries, kept.string());
   return named;
 }
 
 // --set wins over the flags that set a key, and these over the config.
-NamedConfig read_config(const TrainOptions& o) {
+NamedConfig named_config(const TrainFlags& o) {
   NamedConfig named = base_config(o);
   const auto set = [&](const char* key, const char* flag, const auto& value) { named.entries[key] = {value, flag}; };
-  if (!o.data.empty()) set_data_folder(named.entries, o.data);
+  if (!o.data.empty())
+    for (const auto& [key, path] : make_recipe(task_of(named.entries))->paths_in(o.data))
+      set(key.c_str(), "--data", fs::absolute(path).lexically_normal().string());
   if (!o.amp_mode.empty()) set("amp_mode", "--amp-mode", o.amp_mode);
   if (!o.data_loader_config.empty()) set("data_loader_config", "--data-loader-config", o.data_loader_config);
   if (o.local_batch_size) set("global_batch_size", "--local-batch-size", *o.local_batch_size);
@@ -132,18 +115,9 @@ NamedConfig read_config(const TrainOptions& o) {
   return named;
 }
 
-// config.json repeats the run from any folder.
-void make_paths_absolute(Config& config) {
-  for (std::string* path : {&config.train_data_path, &config.valid_data_path, &config.inf_data_path,
-                            &config.global_means_path, &config.global_stds_path, &config.time_means_path})
-    *path = fs::absolute(*path).lexically_normal().string();
-}
-
-fs::path run_folder_of(const TrainOptions& o, const NamedConfig& named, Device device) {
+fs::path run_folder_of(const TrainFlags& o, const std::string& config_name, const std::string& expdir, Device device) {
   if (!o.run_dir.empty()) return o.run_dir;
-  std::string expdir = Config().expdir;
-  read_entry(named.entries, "expdir", expdir);
-  return fs::path(expdir) / named.name / (device.kind == DeviceKind::cuda ? "1GPU" : "CPU") / o.run_num;
+  return fs::path(expdir) / config_name / (device.kind == DeviceKind::cuda ? "1GPU" : "CPU") / o.run_num;
 }
 
 std::optional<Checkpoint> checkpoint_to_resume(const RunFolder& folder) {
@@ -153,9 +127,9 @@ std::optional<Checkpoint> checkpoint_to_resume(const RunFolder& folder) {
   return found.checkpoint;
 }
 
-bool is_finished(const RunFolder& folder, const std::optional<Checkpoint>& checkpoint, const Config& config) {
+bool is_finished(const RunFolder& folder, const std::optional<Checkpoint>& checkpoint, std::int64_t num_iters) {
   const nlohmann::ordered_json summary = folder.read_summary();
-  return checkpoint && checkpoint->step >= config.num_iters && summary.is_object() &&
+  return checkpoint && checkpoint->step >= num_iters && summary.is_object() &&
          summary.value("iterations", nlohmann::ordered_json()) == checkpoint->step;
 }
 
@@ -164,29 +138,38 @@ void print_configs() {
     std::cout << std::left << std::setw(12) << listed.name << ' ' << listed.file.string() << '\n';
 }
 
-// Where nobody has made statistics, or the run's own are to be made anew, they are made from the training steps and kept
-// in the run folder, which the config then names.
-StatisticsFrom choose_statistics(Config& config, const RunFolder& folder) {
-  const fs::path own = fs::absolute(folder.statistics()).lexically_normal();
-  const bool anew = !folder.is_resumed() && fs::path(config.global_means_path).parent_path() == own;
-  if (!anew && !statistics_are_missing(config)) return StatisticsFrom::files;
-  const fs::path looked_in = fs::path(config.global_means_path).parent_path();
-  bool kept = folder.is_resumed();
-  for (std::string* path : {&config.global_means_path, &config.global_stds_path, &config.time_means_path}) {
-    *path = (own / fs::path(*path).filename()).string();
-    kept = kept && fs::exists(*path);
-  }
-  std::cout << "no statistics in " << looked_in.string() << ": "
-            << (kept ? "the run's own are taken, " : "they are made from the training steps and kept in ")
-            << own.string() << std::endl;
-  return kept ? StatisticsFrom::files : StatisticsFrom::training_steps;
+void print_lines(const std::vector<std::string>& lines) {
+  for (const std::string& line : lines) std::cout << line << std::endl;
+}
+
+std::string precision_of(const ComputeOptions& compute, Device device) {
+  if (compute.amp_mode != AmpMode::none) return name_of_enum(compute.amp_mode);
+  const bool tf32 = compute.dtype == ArithmeticType::fp32 && compute.tf32 && device.kind == DeviceKind::cuda;
+  return tf32 ? "tf32" : name_of_enum(compute.dtype);
+}
+
+// The data are opened, and weights that the run starts or goes on from are compared with them.
+void open_data(Recipe& recipe, const RunFolder& folder, const std::optional<Checkpoint>& checkpoint,
+               const std::string& init) {
+  print_lines(recipe.open(folder.statistics(), folder.is_resumed()));
+  if (checkpoint) recipe.check_resume(describe_model(checkpoint->folder / kModelFile).weights);
+  if (!init.empty()) recipe.check_start(describe_model(init).weights);
+}
+
+RunSetup setup_of(RunConfig& config, Device device) {
+  return {.options = config.run,
+          .num_iters = config.schedule.num_iters,
+          .global_batch_size = config.batch.global_batch_size,
+          .precision = precision_of(config.compute, device),
+          .notes = config.recipe->notes(),
+          .config = to_json(config)};
 }
 
 // A run that fails before its first iteration leaves nothing that the next start would have to overwrite.
-TrainingRun::End run_or_discard(RunFolder& folder, TrainingData& data, Forecaster& forecaster, Trainer& trainer,
-                                const std::optional<Checkpoint>& checkpoint) {
+TrainingRun::End run_or_discard(RunFolder& folder, const RunSetup& setup, Loaders& loaders, Task& task,
+                                Trainer& trainer, const std::optional<Checkpoint>& checkpoint) {
   try {
-    TrainingRun run(folder, data, forecaster, trainer, checkpoint);
+    TrainingRun run(folder, setup, loaders, task, trainer, checkpoint);
     return run.train();
   } catch (...) {
     if (trainer.iteration() == 0 && !folder.is_resumed()) folder.discard();
@@ -194,51 +177,53 @@ TrainingRun::End run_or_discard(RunFolder& folder, TrainingData& data, Forecaste
   }
 }
 
-void train(const TrainOptions& o) {
+TrainingRun::End train_in(RunFolder& folder, RunConfig& config, const std::optional<Checkpoint>& checkpoint,
+                          const std::string& init, Device device) {
+  Recipe& recipe = *config.recipe;
+  open_data(recipe, folder, checkpoint, init);
+  const std::unique_ptr<Task> task = recipe.make_task(config.compute, device);
+  if (!init.empty()) read_model(init, *task);
+  Trainer trainer(*task, {config.batch, config.optimizer, config.schedule, config.compute});
+  Loaders loaders(recipe.train(), recipe.valid(), config.reading, config.batch, config.compute.seed, device);
+  if (!folder.is_resumed()) loaders.try_first_batches();  // before an existing run is overwritten
+
+  const RunSetup setup = setup_of(config, device);
+  folder.prepare(setup.config, config.keys_free_on_resume());
+  recipe.keep(folder.statistics());
+  return run_or_discard(folder, setup, loaders, *task, trainer, checkpoint);
+}
+
+void train(const TrainFlags& o) {
   if (o.list_keys) std::cout << describe_keys();
   if (o.list_configs) print_configs();
   if (o.list_keys || o.list_configs) return;
-  note_stop_signals();
+  install_stop_handlers();
   check_single_device(o);
-  NamedConfig named = read_config(o);
+  const NamedConfig named = named_config(o);
+  RunConfig config = read_config(named.entries);
   const Device device = o.config.use_device();
-  RunFolder folder(run_folder_of(o, named, device),
+  RunFolder folder(run_folder_of(o, named.name, config.run.expdir, device),
                    o.resume ? ExistingRun::resume : (o.overwrite ? ExistingRun::overwrite : ExistingRun::refuse));
-  for (const std::string& sentence : fill_from_data(named.entries)) std::cout << sentence << std::endl;
-  Config config = config_from(named.entries);
-  make_paths_absolute(config);
-  explain_flags(o, config);
+  print_lines(config.complete_and_check());
+  config.make_paths_absolute();
+  explain_flags(o, config.tutorial);
 
   const std::optional<Checkpoint> checkpoint = o.resume ? checkpoint_to_resume(folder) : std::nullopt;
-  if (is_finished(folder, checkpoint, config)) {
+  if (is_finished(folder, checkpoint, config.schedule.num_iters)) {
     // What a run that failed at its very end could not remove any more.
-    CheckpointStore(folder.path(), config.keep_checkpoints).remove_old(checkpoint->step);
+    CheckpointStore(folder.path(), config.run.keep_checkpoints).remove_old(checkpoint->step);
     std::cout << "the run in " << folder.path().string() << " is finished" << std::endl;
     return;
   }
-  const StatisticsFrom statistics = choose_statistics(config, folder);
-  TrainingData data(config, device, statistics);
-  if (checkpoint) check_same_data(checkpoint->folder / "model.safetensors", data.train(), data.grid());
-  if (!o.init.empty()) check_weights_fit(o.init, data.train(), data.grid());
-  config.channel_names = data.grid().channel_names;
-  Forecaster forecaster(config, data.grid(), device);
-  if (!o.init.empty()) read_model(o.init, forecaster);
-  Trainer trainer(forecaster);
-
-  if (!folder.is_resumed()) data.try_first_batches();  // before a run that is there is overwritten
-
-  folder.prepare(to_json(config));
-  if (const auto& made = data.made_statistics())
-    write_statistics(*made, data.train().height(), data.train().width(), folder.statistics().string());
-  if (run_or_discard(folder, data, forecaster, trainer, checkpoint) == TrainingRun::End::stopped)
+  if (train_in(folder, config, checkpoint, o.init, device) == TrainingRun::End::stopped)
     throw CLI::RuntimeError(kStoppedStatus);
 }
 
 }  // namespace
 
 void register_train(CLI::App& app) {
-  auto options = std::make_shared<TrainOptions>();
-  CLI::App* command = app.add_subcommand("train", "Train a forecaster");
+  auto options = std::make_shared<TrainFlags>();
+  CLI::App* command = app.add_subcommand("train", "Train a model");
   add_config_options(*command, options->config);
   command->add_option("--data", options->data, "a folder with train/, valid/ and stats/, or with all files in it");
   command->add_option("--run-dir", options->run_dir, "where the run goes; default expdir/config/devices/run-num");

@@ -548,10 +548,10 @@ ISOBAR_BENCH(
         },
     .small_shape = {1, 16, 24, 1}) {
   const Shape& d = p.shape;
-  Config config;
-  config.global_batch_size = d[0];
-  config.img_size = {d[1], d[2]};
-  config.depth = d[3];
+  StepConfig config;
+  config.batch = d[0];
+  config.forecast.img_size = {d[1], d[2]};
+  config.vit.depth = d[3];
   const auto step = std::make_shared<TrainingStep>(config, p.dtype, p.memory.device());
   const auto fields = std::make_shared<std::vector<float>>(static_cast<std::size_t>(step->values()), 0.5f);
   return {training_step_cost(config, p.dtype), [step, fields] { step->run(*fields, *fields); }};

@@ -30,9 +30,9 @@ std::vector<float> read_fields(const SafetensorsFile& file, const std::string& n
 
 void run(const std::string& weights, const std::string& batch, const std::string& dtype) {
   const SafetensorsFile file(batch);
-  std::vector<float> input = read_fields(file, "input"), target = read_fields(file, "target");
-  Config config;
-  config.global_batch_size = file.at("input").info.shape[0];
+  const std::vector<float> input = read_fields(file, "input"), target = read_fields(file, "target");
+  StepConfig config;
+  config.batch = file.at("input").info.shape[0];
   TrainingStep step(config, dtype == "bf16" ? DType::bf16 : DType::fp32, Device{DeviceKind::cpu});
   step.read_weights(weights);
   for (std::string line; std::getline(std::cin, line);) {

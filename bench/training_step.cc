@@ -1,5 +1,6 @@
 #include "bench/training_step.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "apps/train/model_file.h"
@@ -9,59 +10,70 @@
 namespace isobar::bench {
 namespace {
 
-Grid identity_grid(const Config& config) {
-  const auto channels = static_cast<std::size_t>(config.n_in_channels);
-  Grid grid;
-  for (std::size_t c = 0; c < channels; ++c) grid.channel_names.push_back("c" + std::to_string(c));
-  grid.statistics.means.assign(channels, 0);
-  grid.statistics.stds.assign(channels, 1);
-  grid.row_weights.assign(static_cast<std::size_t>(config.img_size[0]), 1);
-  return grid;
+// Fields that need no normalising.
+FieldsInfo plain_fields(const ForecastOptions& forecast) {
+  const auto channels = static_cast<std::size_t>(*forecast.n_in_channels);
+  FieldsInfo info;
+  for (std::size_t c = 0; c < channels; ++c) info.channel_names.push_back("c" + std::to_string(c));
+  info.statistics.means.assign(channels, 0);
+  info.statistics.stds.assign(channels, 1);
+  info.row_weights.assign(static_cast<std::size_t>(forecast.height()), 1);
+  return info;
 }
 
-Config with_dtype(Config config, DType dtype) {
-  config.amp_mode = dtype == DType::bf16 ? AmpMode::bf16 : dtype == DType::fp16 ? AmpMode::fp16 : AmpMode::none;
-  return config;
+ComputeOptions compute_in(DType dtype) {
+  return {.amp_mode = dtype == DType::bf16 ? AmpMode::bf16 : dtype == DType::fp16 ? AmpMode::fp16 : AmpMode::none};
+}
+
+Tensor host_tensor(const Shape& shape, const std::vector<float>& values) {
+  Tensor tensor = Tensor::empty(shape, DType::fp32, Device{});
+  std::copy(values.begin(), values.end(), tensor.data_as<float>());
+  return tensor;
 }
 
 }  // namespace
 
-TrainingStep::TrainingStep(Config config, DType dtype, Device device)
-    : forecaster_(with_dtype(config, dtype), identity_grid(config), device), trainer_(forecaster_) {}
+TrainingStep::TrainingStep(const StepConfig& config, DType dtype, Device device)
+    : config_(config),
+      forecaster_({.vit = config.vit, .forecast = config.forecast}, compute_in(dtype), plain_fields(config.forecast),
+                  device),
+      trainer_(forecaster_, {.batch = {.global_batch_size = config.batch}, .compute = compute_in(dtype)}) {}
 
 void TrainingStep::read_weights(const std::string& file) {
   read_model(file, forecaster_);
 }
 
 std::int64_t TrainingStep::values() const {
-  const Config& c = forecaster_.config();
-  return c.global_batch_size * c.n_in_channels * c.img_size[0] * c.img_size[1];
+  return config_.batch * *config_.forecast.n_in_channels * config_.forecast.pixels();
 }
 
-StepResult TrainingStep::run(std::vector<float>& input, std::vector<float>& target) {
+StepResult TrainingStep::run(const std::vector<float>& input, const std::vector<float>& target) {
   const auto wanted = static_cast<std::size_t>(values());
   ISOBAR_CHECK(input.size() == wanted && target.size() == wanted, "fields of ", input.size(), " and ", target.size(),
                " values; expected ", wanted);
-  const auto batch = std::make_shared<Batch>();
-  batch->size = forecaster_.config().global_batch_size;
-  batch->input = input.data();
-  batch->target = target.data();
-  return trainer_.step([&] { return batch; });
+  const ForecastOptions& forecast = config_.forecast;
+  const Shape shape{config_.batch, *forecast.n_in_channels, forecast.height(), forecast.width()};
+  const auto loaded = std::make_shared<LoadedBatch>();
+  loaded->tensors = {{"input", host_tensor(shape, input)}, {"target", host_tensor(shape, target)}};
+  return trainer_.step([&] { return loaded; });
 }
 
-Cost training_step_cost(const Config& c, DType dtype) {
-  const double patch = static_cast<double>(c.patch_size * c.patch_size), embed = static_cast<double>(c.embed_dim);
-  const std::int64_t tokens = c.img_size[0] / c.patch_size * (c.img_size[1] / c.patch_size);
-  const double patch_products = patch * embed * static_cast<double>(c.n_in_channels + c.n_out_channels);
+Cost training_step_cost(const StepConfig& config, DType dtype) {
+  const VitOptions& vit = config.vit;
+  const ForecastOptions& forecast = config.forecast;
+  const double patch = static_cast<double>(*vit.patch_size * *vit.patch_size);
+  const double embed = static_cast<double>(vit.embed_dim), depth = static_cast<double>(vit.depth);
+  const std::int64_t tokens = forecast.height() / *vit.patch_size * (forecast.width() / *vit.patch_size);
+  const double patch_products = patch * embed * static_cast<double>(*forecast.n_in_channels + *forecast.n_out_channels);
   const double block_products = 12 * embed * embed;  // q, k, v, projection: 4 E^2; the MLP: 8 E^2
-  const double linear = 2.0 * static_cast<double>(c.global_batch_size * tokens) *
-                        (static_cast<double>(c.depth) * block_products + patch_products);
-  const double head_products = 2.0 * static_cast<double>(c.global_batch_size) * static_cast<double>(tokens) *
+  const double linear = 2.0 * static_cast<double>(config.batch * tokens) *
+                        (depth * block_products + patch_products);
+  const double head_products = 2.0 * static_cast<double>(config.batch) * static_cast<double>(tokens) *
                                static_cast<double>(tokens) * embed;
-  const double weights = static_cast<double>(c.depth) * block_products + patch_products;
+  const double weights = depth * block_products + patch_products;
   const double moved =
       28 + (is_16_bit(dtype) ? 2 : 0);  // bytes a weight: weight, m and v both ways, gradient; the copy
-  return {.bytes = moved * weights, .flops = 3 * linear + static_cast<double>(c.depth) * 7 * head_products};
+  return {.bytes = moved * weights, .flops = 3 * linear + depth * 7 * head_products};
 }
 
 }  // namespace isobar::bench

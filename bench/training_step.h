@@ -13,18 +13,26 @@
 
 namespace isobar::bench {
 
+// The base ViT unless something else is set.
+struct StepConfig {
+  VitOptions vit;
+  ForecastOptions forecast;
+  std::int64_t batch = 16;
+};
+
 class TrainingStep {
  public:
-  // The ViT of `config`, with the weights of its seed. dtype: fp32 or, mixed with fp32, bf16 or fp16.
-  TrainingStep(Config config, DType dtype, Device device);
+  // The ViT of `config`, with the weights of seed 0. dtype: fp32 or, mixed with fp32, bf16 or fp16.
+  TrainingStep(const StepConfig& config, DType dtype, Device device);
   // Weights of the tutorial's state_dict instead, from a safetensors file.
   void read_weights(const std::string& file);
 
-  // input, target [B, C, H, W], normalised, on the host; B is the config's global_batch_size.
-  StepResult run(std::vector<float>& input, std::vector<float>& target);
+  // input, target [B, C, H, W], normalised, on the host; B is the config's batch.
+  StepResult run(const std::vector<float>& input, const std::vector<float>& target);
   std::int64_t values() const;  // B C H W
 
  private:
+  StepConfig config_;
   Forecaster forecaster_;
   Trainer trainer_;
 };
@@ -32,6 +40,6 @@ class TrainingStep {
 // The products of one step, in flops: those of the linear layers three times (forward, and the two of backward), those of
 // attention as its kernels do them (2 forward, 5 backward, with the scores computed again). All the rest is below 2 %.
 // Bytes: what Adam must move.
-Cost training_step_cost(const Config& config, DType dtype);
+Cost training_step_cost(const StepConfig& config, DType dtype);
 
 }  // namespace isobar::bench

@@ -22,6 +22,20 @@ void LossScale::update(bool finite) {
   }
 }
 
+KeyTable OptimizerOptions::keys() {
+  return {"The optimizer",
+          {key("optimizer", kind, "adamw decays weight matrices only").also_called({"opt"}),
+           key("betas", betas, "decay of Adam's two moments").fraction(),
+           key("eps", eps, "added to the root of Adam's second moment").greater_than(0),
+           key("weight_decay", weight_decay,
+               "of the weight matrices: by adamw from the weights, by adam from their gradients")
+               .at_least(0)
+               .also_called({"wd"}),
+           key("grad_clip", grad_clip, "largest norm of all gradients together; 0: no clipping")
+               .at_least(0)
+               .also_called({"gradientclipval", "maxgradnorm", "clip"})}};
+}
+
 Optimizer::Optimizer(Parameters& parameters, OptimizerOptions options) : parameters_(parameters), options_(options) {
   const MemoryScope scope("optimizer");
   const Tensor& weights = parameters.weights();
@@ -35,7 +49,7 @@ Optimizer::Optimizer(Parameters& parameters, OptimizerOptions options) : paramet
 void Optimizer::prepare(double lr) {
   const auto t = static_cast<double>(updates_ + 1);
   const AdamScalars scalars{
-      .lr = lr, .bias1 = 1 - std::pow(options_.beta1, t), .bias2 = 1 - std::pow(options_.beta2, t), .grad_scale = 1};
+      .lr = lr, .bias1 = 1 - std::pow(options_.betas[0], t), .bias2 = 1 - std::pow(options_.betas[1], t), .grad_scale = 1};
   copy_bytes(scalars_.data(), scalars_.device(), &scalars, Device{}, sizeof scalars);
 }
 
@@ -63,11 +77,11 @@ void Optimizer::launch(double loss_scale) {
               .decay_end = parameters_.decay_end(),
               .dtype = weights.dtype(),
               .compute_dtype = compute.defined() ? compute.dtype() : weights.dtype(),
-              .beta1 = options_.beta1,
-              .beta2 = options_.beta2,
+              .beta1 = options_.betas[0],
+              .beta2 = options_.betas[1],
               .eps = options_.eps,
               .weight_decay = options_.weight_decay,
-              .decoupled = options_.decoupled,
+              .decoupled = options_.kind == OptimizerKind::adamw,
               .scalars = scalars,
               .grad = grads.data(),
               .weight = weights.data(),

@@ -1,21 +1,35 @@
 // Adam and AdamW over the flat parameter buffers, gradient clipping and dynamic loss scaling.
 //
-// One update: gradient norm -> the factor that unscales and clips (0 when the norm is not finite: the update is
-// skipped)
-// -> Adam in one launch. The factor and the rates lie on the device, so a captured step can be replayed.
+// One update:
+//   gradient norm
+//   -> the factor that unscales and clips (0 where the norm is not finite: the update is skipped)
+//   -> Adam in one launch.
+// The factor and the rates lie on the device, so a captured step can be replayed.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
+#include "engine/keys.h"
 #include "engine/parameters.h"
 #include "kernels/adam.h"
 
 namespace isobar {
 
+enum class OptimizerKind : std::uint8_t { adam, adamw };
+
+template <>
+struct EnumNames<OptimizerKind> {
+  static constexpr std::array names{"adam", "adamw"};
+};
+
 struct OptimizerOptions {
-  bool decoupled = false;  // AdamW; else Adam
-  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0;
+  OptimizerKind kind = OptimizerKind::adam;
+  std::array<double, 2> betas{0.9, 0.95};
+  double eps = 1e-8, weight_decay = 0;
   double grad_clip = 0;  // largest gradient norm; 0: none
+
+  KeyTable keys();
 };
 
 // The loss scale of fp16 training: halved when a gradient is not finite, doubled after `interval` clean updates

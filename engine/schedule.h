@@ -7,8 +7,11 @@
 // as the NERSC tutorial computes them (PyTorch's CosineAnnealingLR in closed form; LambdaLR with warmup).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+
+#include "engine/keys.h"
 
 namespace isobar {
 
@@ -28,5 +31,28 @@ enum class BatchScaling : std::uint8_t { none, sqrt, linear };
 
 // lr · 1, √(batch/reference) or batch/reference.
 double scaled_rate(double lr, BatchScaling rule, std::int64_t batch, std::int64_t reference_batch);
+
+template <>
+struct EnumNames<ScheduleKind> {
+  static constexpr std::array names{"cosine", "constant"};
+};
+template <>
+struct EnumNames<BatchScaling> {
+  static constexpr std::array names{"none", "sqrt", "linear"};
+};
+
+struct ScheduleOptions {
+  std::int64_t num_iters = 30000;
+  double lr = 5e-4;
+  ScheduleKind lr_schedule = ScheduleKind::cosine;
+  std::int64_t warmup = 0;
+  BatchScaling batch_lr_scaling = BatchScaling::none;
+  std::int64_t reference_batch_size = 16;
+
+  KeyTable keys();
+
+  // The schedule of a run with this many samples an update.
+  Schedule schedule(std::int64_t global_batch_size) const;
+};
 
 }  // namespace isobar

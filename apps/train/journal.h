@@ -11,8 +11,7 @@
 #include "apps/train/run_folder.h"
 #include "apps/train/tensorboard.h"
 #include "apps/train/trainer.h"
-#include "data/era5/era5.h"
-#include "models/forecast/forecaster.h"
+#include "models/task.h"
 
 namespace isobar {
 
@@ -28,41 +27,41 @@ struct Tally {
   double iterations_per_second() const { return seconds > 0 ? static_cast<double>(iterations) / seconds : 0; }
 };
 
-class RunRecord {
+// What the journal tells of a run without being told each time.
+struct RunFacts {
+  double samples_per_iteration = 0;
+  bool has_loss_scale = false;  // fp16 training
+  std::string precision;        // "fp32", "tf32", "bf16", ...
+};
+
+class Journal {
  public:
   // purge_step: where a run goes on or starts over, the first step that TensorBoard is to forget; else null.
-  RunRecord(const RunFolder& folder, const Forecaster& forecaster, std::optional<std::int64_t> purge_step);
+  Journal(const RunFolder& folder, RunFacts facts, std::optional<std::int64_t> purge_step);
 
   // Iteration `iteration`, counted from 1. since_last: the tally since the last such line.
   void train(std::int64_t iteration, std::int64_t epoch, const StepResult& result, const Tally& since_last);
   // The loss that the initial weights have: of iteration 1, before its update. A point at step 0.
   void initial_loss(double loss);
   void epoch_end(std::int64_t iteration, std::int64_t epoch, const Tally& tally, double next_lr);
-  void valid(std::int64_t iteration, std::int64_t epoch, const Validation& validation, double seconds);
-  // One sample's forecast: TensorBoard's picture and images/map_NAME_ITERATION.png. A map that cannot be written is told
-  // on stderr, and the run goes on.
-  void picture(std::int64_t iteration, const Era5Dataset& dataset, std::int64_t sample);
+  void valid(std::int64_t iteration, std::int64_t epoch, const Metrics& metrics, double seconds);
+  // TensorBoard's pictures and images/FILE_ITERATION.png. A file that cannot be written is told on stderr, and the run
+  // goes on.
+  void pictures(std::int64_t iteration, const std::vector<Picture>& pictures);
 
-  // What is known when a run ends; goes to summary.json, and as a table to the log.
+  // What is known when a run ends; goes to summary.json, and the metrics' table to the log.
   struct Result {
     std::int64_t iterations = 0;
     double train_loss = 0;
-    Validation validation;
     double samples_per_second = 0;
     double data_seconds = 0;  // that this process waited for batches
     double wall_seconds = 0;
   };
-  void summary(const Result& result);
+  void summary(const Result& result, const Metrics& metrics, const Task& task);
 
  private:
-  nlohmann::ordered_json by_name(const std::vector<double>& values, bool physical = false) const;
-  std::string unit_of(std::size_t channel) const;
-  std::string table(const Validation& validation) const;
-  std::string rmse_line(const Validation& validation) const;
-
   const RunFolder& folder_;
-  const Forecaster& forecaster_;
-  const std::vector<std::string> names_;
+  const RunFacts facts_;
   TensorBoardWriter board_;
 };
 

@@ -1,67 +1,59 @@
-// The data a config names: both data sets opened and checked, their loaders, and what the model must know of them.
+// The loaders of a run: batches of the training set, endlessly, and of the validation set, in order.
 #pragma once
 
 #include <cstdint>
-#include <iterator>
 #include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
-#include "data/era5/era5.h"
-#include "data/era5/statistics.h"
 #include "data/loader.h"
-#include "models/config.h"
-#include "models/forecast/forecaster.h"
+#include "engine/keys.h"
 
 namespace isobar {
 
-// The names of a data set's channels: the config's, else the files', else the tutorial's twenty, else c0, c1, ...
-// Throws Error where the files have another number of channels than n_in_channels.
-std::vector<std::string> channel_names_of(const Config& config, const Era5Dataset& dataset);
+// How samples are read, as a config gives it.
+struct ReadingOptions {
+  bool shuffle = true;
+  std::int64_t num_data_workers = 0;
 
-// Where the statistics come from that fields are normalised with.
-enum class StatisticsFrom { files, training_steps };
+  KeyTable keys();
+};
 
-// Whether none of the three files exists that the config names.
-bool statistics_are_missing(const Config& config);
+// How many samples an update has, as a config gives it.
+struct BatchOptions {
+  std::int64_t global_batch_size = 16;
+  std::int64_t grad_accumulation = 1;
 
-class TrainingData {
+  KeyTable keys();
+
+  std::int64_t part() const { return global_batch_size / grad_accumulation; }  // samples of one forward pass
+};
+
+class Loaders {
  public:
-  // Host buffers are pinned where the device is a GPU. Throws Error where a step is in both sets and allow_overlap is
-  // false, beside what each data set refuses.
-  TrainingData(const Config& config, Device device, StatisticsFrom statistics = StatisticsFrom::files);
+  // The data sets must outlive this. Host buffers are pinned where the device is a GPU. Throws Error where a training set
+  // is smaller than a batch.
+  Loaders(const Dataset& train, const Dataset& valid, const ReadingOptions& reading, const BatchOptions& batch,
+          std::int64_t seed, Device device);
 
-  const Era5Dataset& train() const { return train_; }
-  const Era5Dataset& valid() const { return valid_; }
-  Loader& train_loader() { return train_loader_; }  // batches of global_batch_size / grad_accumulation samples
-  Loader& valid_loader() { return valid_loader_; }  // every sample, in order
-  const std::vector<std::int64_t>& valid_samples() const { return valid_samples_; }
-  const Grid& grid() const { return grid_; }
+  Loader& train() { return train_loader_; }  // batches of BatchOptions::part samples
+  Loader& valid() { return valid_loader_; }  // every sample, in order
 
-  // What people should know of the samples, one sentence each: the pairs over holes in time that were left out.
-  std::vector<std::string> notes() const;
+  std::int64_t train_samples() const { return train_.samples(); }  // before incomplete batches are dropped
+  std::int64_t valid_samples() const { return valid_.samples(); }
+  std::int64_t iterations_per_epoch() const { return train_samples() / batch_.global_batch_size; }
 
-  std::int64_t samples() const { return std::ssize(train_samples_); }  // before incomplete batches are dropped
-  std::int64_t iterations_per_epoch() const { return samples() / config_.global_batch_size; }
-
-  // Computed from the training steps; none where they came from files.
-  const std::optional<ComputedStatistics>& made_statistics() const { return made_statistics_; }
+  // The first samples of the validation set, as a batch on the host.
+  Batch first_valid_samples(std::int64_t count) const;
 
   // Reads the first batch of each set, which refuses NaN and damaged files, and goes back to the beginning.
   void try_first_batches();
 
-  // The next part of a batch. Parts that would make an incomplete batch at an epoch's end are passed over.
-  std::shared_ptr<const Batch> next();
+  // The next part of a training batch. Parts that would make an incomplete batch at an epoch's end are passed over.
+  std::shared_ptr<const LoadedBatch> next();
 
  private:
-  Config config_;
-  Era5Dataset train_;
-  std::vector<std::string> channel_names_;
-  Era5Dataset valid_;
-  std::optional<ComputedStatistics> made_statistics_;
-  Grid grid_;
-  std::vector<std::int64_t> train_samples_, valid_samples_;
+  const Dataset& train_;
+  const Dataset& valid_;
+  BatchOptions batch_;
   Loader train_loader_, valid_loader_;
 };
 

@@ -1,43 +1,29 @@
-// Weights as safetensors files with the names of the PyTorch model's state_dict, and the optimizer's moments beside
-// them.
+// model.safetensors: the weights under the names of the PyTorch model's state_dict and, as metadata, the config and the
+// task's settings: enough to build the model again.
 #pragma once
 
 #include <filesystem>
-#include <string>
-#include <utility>
-#include <vector>
+#include <optional>
 
-#include "engine/files/safetensors.h"
-#include "engine/parameters.h"
-#include "models/forecast/forecaster.h"
+#include "apps/train/config.h"
+#include "models/task.h"
 
 namespace isobar {
 
-// Flat buffers laid out as the parameters (weights, moments), written as one tensor a parameter, named prefix + name.
-using FlatBuffers = std::vector<std::pair<std::string, Tensor>>;
-void write_flat(const std::filesystem::path& path, const Parameters& parameters, const FlatBuffers& buffers,
-                const Metadata& metadata);
+inline constexpr const char* kModelFile = "model.safetensors";  // in best/ and in every checkpoint
 
-// Reads them back, converting from whatever floating dtype the file has. A missing, unknown or misshaped tensor, or one
-// with a number that is not finite, is an Error that names it and leaves the buffers as they were.
-void read_flat(const std::filesystem::path& path, const Parameters& parameters, const FlatBuffers& buffers);
+// config: of the run, as config.json has it.
+void write_model(const std::filesystem::path& path, const Task& task, const nlohmann::ordered_json& config);
 
-// Whether every number of a tensor of fp32 or fp64 is finite.
-bool is_finite(const Tensor& values);
+// Error naming the tensor that is missing, unknown, misshaped or not finite; the weights are then as they were.
+void read_model(const std::filesystem::path& path, Task& task);
 
-// model.safetensors: the weights, with config, channel names, statistics, grid, and, where they are known, the units of
-// every channel and the lead time in hours as metadata.
-void write_model(const std::filesystem::path& path, const Forecaster& forecaster);
-void read_model(const std::filesystem::path& path, Forecaster& forecaster);
-
-// What write_model stored: enough to build the Forecaster that the weights belong to.
+// What write_model stored beside the weights. Without a config the weights are from elsewhere. Error naming the file
+// where the config is damaged or has keys or values that no config file may have.
 struct ModelDescription {
-  Config config;
-  Grid grid;
+  GivenWeights weights;
+  std::optional<RunConfig> config;
 };
-// False where the file carries no description (weights from elsewhere).
-bool has_description(const SafetensorsFile& file);
-// Checked as a config file and a data set are: Error naming the file and what is wrong.
-ModelDescription description_of(const SafetensorsFile& file);
+ModelDescription describe_model(const std::filesystem::path& path);
 
 }  // namespace isobar

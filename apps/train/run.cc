@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <limits>
 #include <string_view>
+#include <utility>
 
 #include "apps/train/model_file.h"
 #include "apps/train/run_state.h"
@@ -46,33 +47,38 @@ bool profiling_is_on() {
 
 }  // namespace
 
-TrainingRun::TrainingRun(RunFolder& folder, TrainingData& data, Forecaster& forecaster, Trainer& trainer,
+TrainingRun::TrainingRun(RunFolder& folder, RunSetup setup, Loaders& loaders, Task& task, Trainer& trainer,
                          const std::optional<Checkpoint>& checkpoint)
-    : config_(forecaster.config()),
+    : setup_(std::move(setup)),
       folder_(folder),
-      data_(data),
-      forecaster_(forecaster),
+      loaders_(loaders),
+      task_(task),
       trainer_(trainer),
       first_iteration_(checkpoint ? checkpoint->step : 0),
-      store_(folder.path(), config_.keep_checkpoints),
-      record_(folder, forecaster,
-              folder.is_resumed() ? std::optional(checkpoint ? first_iteration_ + 1 : 0) : std::nullopt),
+      metrics_(task.metrics()),
+      store_(folder.path(), setup_.options.keep_checkpoints),
+      journal_(folder,
+               {.samples_per_iteration = static_cast<double>(setup_.global_batch_size),
+                .has_loss_scale = task.parameters().activation_dtype() == DType::fp16,
+                .precision = setup_.precision},
+               folder.is_resumed() ? std::optional(checkpoint ? first_iteration_ + 1 : 0) : std::nullopt),
       progress_({.first = first_iteration_,
-                 .total = config_.num_iters,
-                 .samples_per_iteration = static_cast<double>(config_.global_batch_size)}) {
+                 .total = setup_.num_iters,
+                 .samples_per_iteration = static_cast<double>(setup_.global_batch_size)}) {
   folder_.console = [this](std::string_view line) { progress_.print(line); };
-  folder_.log("Configuration: " + to_json(config_).dump(), /*show=*/false);
+  folder_.log("Configuration: " + setup_.config.dump(), /*show=*/false);
   folder_.log("rank 0, data loader initialized");
-  for (const std::string& note : data_.notes()) folder_.log(note);
+  for (const std::string& note : setup_.notes) folder_.log(note);
   if (checkpoint) {
     // Under its own name: opening the store puts back a folder that a killed writer had moved aside.
     restore({checkpoint->step, store_.folder_of(checkpoint->step)});
     store_.remove_old(checkpoint->step);
   }
-  folder_.cut_metrics(checkpoint ? checkpoint->step : -1, !validation_is_owed_);
-  folder_.log(text("ViT with ", forecaster_.parameters().count(), " parameters on ", name_of(forecaster_.device().kind),
-                   "; ", data_.samples(), " training samples, ", data_.iterations_per_epoch(), " iterations an epoch, ",
-                   data_.valid_samples().size(), " validation samples"));
+  folder_.cut_metrics(checkpoint ? checkpoint->step : -1, !validation_pending_);
+  folder_.log(text(task_.network(), " with ", task_.parameters().count(), " parameters on ",
+                   name_of(task_.device().kind), "; ", loaders_.train_samples(), " training samples, ",
+                   loaders_.iterations_per_epoch(), " iterations an epoch, ", loaders_.valid_samples(),
+                   " validation samples"));
   folder_.log(memory_line("before the first iteration"), /*show=*/false);
 }
 
@@ -81,7 +87,7 @@ TrainingRun::~TrainingRun() {
 }
 
 void TrainingRun::restore(const Checkpoint& checkpoint) {
-  read_model(checkpoint.folder / "model.safetensors", forecaster_);
+  read_model(checkpoint.folder / kModelFile, task_);
   trainer_.read_optimizer(checkpoint.folder / "optimizer.safetensors");
   const std::filesystem::path file = checkpoint.folder / "state.json";
   const ordered_json state = read_json<ordered_json>(file);
@@ -90,14 +96,14 @@ void TrainingRun::restore(const Checkpoint& checkpoint) {
     ISOBAR_CHECK(trainer_.iteration() == checkpoint.step, "iteration is ", trainer_.iteration(), ", but the folder's ",
                  checkpoint.step);
     const std::int64_t samples = whole_number_in(state, "samples", 1);
-    ISOBAR_CHECK(samples == data_.samples(), "the training set had ", samples, " samples, and now has ",
-                 data_.samples());
+    ISOBAR_CHECK(samples == loaders_.train_samples(), "the training set had ", samples, " samples, and now has ",
+                 loaders_.train_samples());
     const ordered_json& cursor = state.at("cursor");
-    data_.train_loader().seek({whole_number_in(cursor, "epoch", 0),
-                               whole_number_in(cursor, "batch", 0, data_.train_loader().batches_per_epoch())});
+    loaders_.train().seek({whole_number_in(cursor, "epoch", 0),
+                               whole_number_in(cursor, "batch", 0, loaders_.train().batches_per_epoch())});
     epoch_ = tally_from(state.at("epoch"));
     if (!state.at("best_loss").is_null()) best_loss_ = number_in(state, "best_loss", -kLargest);
-    validation_is_owed_ = state.value("validation_is_owed", false);
+    validation_pending_ = state.value("validation_is_owed", false);
     earlier_seconds_ = number_in(state, "wall_seconds", 0);
   } catch (const Error& error) {
     fail(file.string(), " is not the state of this run: ", error.what());
@@ -110,37 +116,37 @@ void TrainingRun::restore(const Checkpoint& checkpoint) {
 
 TrainingRun::End TrainingRun::train() {
   folder_.log("Starting Training Loop...");
-  if (validation_is_owed_) {
+  if (validation_pending_) {
     make_up_for_validation();
   } else if (saved_iteration_ < 0) {
     validate();
   }
   while (!at_end() && !stop_requested()) {
     step();
-    if (due(0)) record_.epoch_end(trainer_.iteration(), epoch(), epoch_, trainer_.lr_after());
-    if (due(config_.validate_every)) validate();
-    if (due(config_.checkpoint_every)) save();
+    if (due(0)) journal_.epoch_end(trainer_.iteration(), epoch(), epoch_, trainer_.lr_after());
+    if (due(setup_.options.validate_every)) validate();
+    if (due(setup_.options.checkpoint_every)) save();
   }
   if (saved_iteration_ != trainer_.iteration()) save();
-  if (at_end() && !validation_is_owed_ && finish()) return End::finished;
+  if (at_end() && !validation_pending_ && finish()) return End::finished;
   progress_.finish();
   folder_.log(text("stopped by ", stop_signal_name(), " after iteration ", trainer_.iteration(), " of ",
-                   config_.num_iters, "; a checkpoint is written: run again with --resume"));
+                   setup_.num_iters, "; a checkpoint is written: run again with --resume"));
   return End::stopped;
 }
 
 void TrainingRun::step() {
   mark_profiler_window();
-  if (trainer_.iteration() % data_.iterations_per_epoch() == 0) epoch_ = {};
+  if (trainer_.iteration() % loaders_.iterations_per_epoch() == 0) epoch_ = {};
   const Clock::time_point start = Clock::now();
-  const StepResult result = trainer_.step([this] { return data_.next(); });
+  const StepResult result = trainer_.step([this] { return loaders_.next(); });
   const double seconds = seconds_since(start);
   for (Tally* tally : {&epoch_, &since_line_, &total_}) tally->add(result, seconds);
-  validation_.reset();
+  is_validated_ = false;
   const std::int64_t iteration = trainer_.iteration();
-  if (iteration == 1) record_.initial_loss(result.loss);
-  if (iteration % config_.log_every == 0 || at_end()) {
-    record_.train(iteration, epoch(), result, since_line_);
+  if (iteration == 1) journal_.initial_loss(result.loss);
+  if (iteration % setup_.options.log_every == 0 || at_end()) {
+    journal_.train(iteration, epoch(), result, since_line_);
     since_line_ = {};
   }
   progress_.update(iteration, result.loss);
@@ -150,21 +156,27 @@ void TrainingRun::step() {
 // Once it is made, the checkpoint knows of it too: what is killed before the next one does not validate again.
 void TrainingRun::make_up_for_validation() {
   validate();
-  if (!validation_is_owed_) save();
+  if (!validation_pending_) save();
+}
+
+// False where a stop signal interrupted it.
+bool TrainingRun::run_validation() {
+  is_validated_ = trainer_.validate(loaders_.valid(), *metrics_, stop_requested);
+  return is_validated_;
 }
 
 void TrainingRun::validate() {
   progress_.pause();
   trainer_.check_finite();
   const Clock::time_point start = Clock::now();
-  validation_ = trainer_.validate(data_.valid_loader(), stop_requested);
-  validation_is_owed_ = !validation_;
-  if (validation_is_owed_) return;
+  validation_pending_ = !run_validation();
+  if (validation_pending_) return;
   const double seconds = seconds_since(start);
-  record_.valid(trainer_.iteration(), epoch(), *validation_, seconds);
-  record_.picture(trainer_.iteration(), data_.valid(), data_.valid_samples().front());
-  if (!best_loss_ || validation_->loss < *best_loss_) {
-    best_loss_ = validation_->loss;
+  journal_.valid(trainer_.iteration(), epoch(), *metrics_, seconds);
+  const Batch first = to_device(loaders_.first_valid_samples(task_.picture_samples()), task_.device());
+  journal_.pictures(trainer_.iteration(), task_.pictures(first));
+  if (!best_loss_ || metrics_->loss() < *best_loss_) {
+    best_loss_ = metrics_->loss();
     store_.save_best([this](const std::filesystem::path& folder) { write_files(folder); });
   }
   progress_.resume();
@@ -180,30 +192,29 @@ void TrainingRun::save() {
 
 // Writes the summary; false where a stop signal came before there was a validation to sum up.
 bool TrainingRun::finish() {
-  if (!validation_) validation_ = trainer_.validate(data_.valid_loader(), stop_requested);
-  if (!validation_) return false;
+  if (!is_validated_ && !run_validation()) return false;
   progress_.finish();
-  record_.summary(
+  journal_.summary(
       {.iterations = trainer_.iteration(),
        .train_loss = epoch_.mean_loss(),
-       .validation = *validation_,
-       .samples_per_second = total_.iterations_per_second() * static_cast<double>(config_.global_batch_size),
+       .samples_per_second = total_.iterations_per_second() * static_cast<double>(setup_.global_batch_size),
        .data_seconds = total_.data_seconds,
-       .wall_seconds = wall_seconds()});
+       .wall_seconds = wall_seconds()},
+      *metrics_, task_);
   folder_.log("DONE ---- rank 0");
   return true;
 }
 
 void TrainingRun::write_files(const std::filesystem::path& folder) const {
-  write_model(folder / "model.safetensors", forecaster_);
+  write_model(folder / kModelFile, task_, setup_.config);
   trainer_.write_optimizer(folder / "optimizer.safetensors");
   write_file_atomically(folder / "state.json", state().dump(2) + "\n");
 }
 
 ordered_json TrainingRun::state() const {
-  const Cursor cursor = data_.train_loader().cursor();
+  const Cursor cursor = loaders_.train().cursor();
   return {{"trainer", trainer_.state()},
-          {"samples", data_.samples()},
+          {"samples", loaders_.train_samples()},
           {"cursor", {{"epoch", cursor.epoch}, {"batch", cursor.batch}}},
           {"epoch",
            {{"iterations", epoch_.iterations},
@@ -211,28 +222,28 @@ ordered_json TrainingRun::state() const {
             {"data_seconds", epoch_.data_seconds},
             {"loss", epoch_.loss}}},
           {"best_loss", best_loss_ ? ordered_json(*best_loss_) : ordered_json()},
-          {"validation_is_owed", validation_is_owed_},
+          {"validation_is_owed", validation_pending_},
           {"wall_seconds", wall_seconds()}};
 }
 
 std::int64_t TrainingRun::epoch() const {
-  return (trainer_.iteration() + data_.iterations_per_epoch() - 1) / data_.iterations_per_epoch();
+  return (trainer_.iteration() + loaders_.iterations_per_epoch() - 1) / loaders_.iterations_per_epoch();
 }
 
 // Whether this iteration is one of every `every`-th, of epoch ends where that is 0, or the last.
 bool TrainingRun::due(std::int64_t every) const {
-  return trainer_.iteration() % (every > 0 ? every : data_.iterations_per_epoch()) == 0 || at_end();
+  return trainer_.iteration() % (every > 0 ? every : loaders_.iterations_per_epoch()) == 0 || at_end();
 }
 
 // ENABLE_PROFILING=1: the window that `nsys -c cudaProfilerApi` records is one epoch, the fourth or the last.
 void TrainingRun::mark_profiler_window() const {
-  static const bool on = profiling_is_on() && forecaster_.device().kind == DeviceKind::cuda;
+  static const bool on = profiling_is_on() && task_.device().kind == DeviceKind::cuda;
   if (!on) return;
-  const std::int64_t per_epoch = data_.iterations_per_epoch();
-  const std::int64_t last_epoch = (config_.num_iters + per_epoch - 1) / per_epoch;
+  const std::int64_t per_epoch = loaders_.iterations_per_epoch();
+  const std::int64_t last_epoch = (setup_.num_iters + per_epoch - 1) / per_epoch;
   const std::int64_t first = (std::min(kProfiledEpoch, last_epoch) - 1) * per_epoch;
   if (trainer_.iteration() == first) gpu::profiler_start();
-  if (trainer_.iteration() == std::min(first + per_epoch, config_.num_iters) - 1) gpu::profiler_stop();
+  if (trainer_.iteration() == std::min(first + per_epoch, setup_.num_iters) - 1) gpu::profiler_stop();
 }
 
 double TrainingRun::wall_seconds() const {

@@ -7,29 +7,44 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "apps/train/journal.h"
 #include "apps/train/loaders.h"
 #include "apps/train/progress.h"
 #include "apps/train/run_folder.h"
+#include "apps/train/run_options.h"
 #include "apps/train/trainer.h"
 #include "engine/files/checkpoint.h"
-#include "models/forecast/forecaster.h"
+#include "models/task.h"
 
 namespace isobar {
+
+// What a run is told besides its parts.
+struct RunSetup {
+  RunOptions options;
+  std::int64_t num_iters = 0;
+  std::int64_t global_batch_size = 0;
+  std::string precision;               // for people
+  std::vector<std::string> notes;      // on the samples, for the log
+  nlohmann::ordered_json config;       // as config.json has it; kept with the weights
+};
 
 class TrainingRun {
  public:
   // folder: prepared. checkpoint: where to go on from; none: from the beginning.
-  TrainingRun(RunFolder& folder, TrainingData& data, Forecaster& forecaster, Trainer& trainer,
+  TrainingRun(RunFolder& folder, RunSetup setup, Loaders& loaders, Task& task, Trainer& trainer,
               const std::optional<Checkpoint>& checkpoint);
   ~TrainingRun();
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
 
   enum class End { finished, stopped };
-  // Trains up to num_iters, or until a stop signal has come (apps/train/signals.h), during a validation too; a checkpoint of the last iteration is there in both cases.
+  // Trains up to num_iters, or until a stop signal has come (apps/train/signals.h), during a validation too; a checkpoint
+  // of the last iteration exists in both cases.
   End train();
 
  private:
@@ -39,27 +54,28 @@ class TrainingRun {
   void make_up_for_validation();
   void save();
   bool finish();
+  bool run_validation();
   void write_files(const std::filesystem::path& folder) const;
   nlohmann::ordered_json state() const;
 
   std::int64_t epoch() const;  // of the last iteration, from 1; 0 before the first
   bool due(std::int64_t every) const;
-  bool at_end() const { return trainer_.iteration() >= config_.num_iters; }
+  bool at_end() const { return trainer_.iteration() >= setup_.num_iters; }
   void mark_profiler_window() const;
   double wall_seconds() const;
 
   using Clock = std::chrono::steady_clock;
 
-  const Config& config_;
+  const RunSetup setup_;
   RunFolder& folder_;
-  TrainingData& data_;
-  Forecaster& forecaster_;
+  Loaders& loaders_;
+  Task& task_;
   Trainer& trainer_;
 
   // Of the run, so far; kept in checkpoints.
   Tally epoch_;  // of the current or just ended epoch
   std::optional<double> best_loss_;
-  bool validation_is_owed_ = false;  // the validation of this iteration was given up for a stop signal
+  bool validation_pending_ = false;  // a stop signal interrupted this iteration's validation; the resumed run repeats it
   double earlier_seconds_ = 0;       // of processes before this one
 
   // Of this process.
@@ -67,9 +83,10 @@ class TrainingRun {
   Clock::time_point start_ = Clock::now();
   Tally since_line_, total_;
   std::int64_t saved_iteration_ = -1;
-  std::optional<Validation> validation_;  // of the current iteration
+  std::unique_ptr<Metrics> metrics_;  // of the validation set
+  bool is_validated_ = false;         // metrics_ are those of the current iteration
   CheckpointStore store_;
-  RunRecord record_;
+  Journal journal_;
   Progress progress_;
 };
 

@@ -38,31 +38,8 @@ struct OwnedFolder {
 constexpr std::array kOwnedFolders{
     OwnedFolder{"checkpoints", R"((\.writing_|\.aside_|\.deleting_)?step_\d+)"},
     OwnedFolder{"best", R"(\.?(model\.safetensors|optimizer\.safetensors|state\.json|checksums\.xxh64)(\..*)?)"},
-    OwnedFolder{"logs", R"(events\.out\.tfevents\..*)"}, OwnedFolder{"images", R"(\.?map_\w+\.png(\..*)?)"},
+    OwnedFolder{"logs", R"(events\.out\.tfevents\..*)"}, OwnedFolder{"images", R"(\.?\w+_\d{8,}\.png(\..*)?)"},
     OwnedFolder{"stats", R"(\.?((global_means|global_stds|time_means)\.npy|stats\.json)(\..*)?)"}};
-
-// Keys that a resumed run may change: where files are, how long and how often, how it is computed.
-constexpr std::array kFreeOnResume{"expdir",
-                                   "train_data_path",
-                                   "valid_data_path",
-                                   "inf_data_path",
-                                   "global_means_path",
-                                   "global_stds_path",
-                                   "time_means_path",
-                                   "num_data_workers",
-                                   "num_iters",
-                                   "log_every",
-                                   "validate_every",
-                                   "checkpoint_every",
-                                   "keep_checkpoints",
-                                   "enable_fused",
-                                   "enable_jit",
-                                   "data_loader_config",
-                                   "wireup_info",
-                                   "wireup_store",
-                                   "recompute",
-                                   "cuda_graph",
-                                   "tf32"};
 
 ordered_json parse_or_null(const fs::path& file) {
   if (!fs::exists(file)) return nullptr;
@@ -116,8 +93,8 @@ RunFolder::RunFolder(fs::path path, ExistingRun existing) : path_(std::move(path
   if (!run_there_) refuse_strangers();
 }
 
-void RunFolder::prepare(const ordered_json& config) {
-  if (is_resumed()) check_same_run(config);
+void RunFolder::prepare(const ordered_json& config, const std::vector<std::string>& free_on_resume) {
+  if (is_resumed()) check_same_run(config, free_on_resume);
   std::error_code error;
   folder_is_new_ = fs::create_directories(path_, error);
   ISOBAR_CHECK(!error, "cannot make run folder ", path_.string(), ": ", error.message(),
@@ -173,10 +150,10 @@ void RunFolder::discard() const {
   if (folder_is_new_ && fs::is_empty(path_)) fs::remove(path_);
 }
 
-void RunFolder::check_same_run(const ordered_json& config) const {
+void RunFolder::check_same_run(const ordered_json& config, const std::vector<std::string>& free_on_resume) const {
   const ordered_json before = parse_or_null(path_ / "config.json");
   for (const auto& [key, value] : config.items()) {
-    const bool free = std::find(kFreeOnResume.begin(), kFreeOnResume.end(), key) != kFreeOnResume.end();
+    const bool free = std::ranges::find(free_on_resume, key) != free_on_resume.end();
     if (free || !before.contains(key)) continue;
     ISOBAR_CHECK(before[key] == value, "config key ", key, " is ", value.dump(), ", but ", before[key].dump(),
                  " in the run to resume, ", path_.string());

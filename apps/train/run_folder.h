@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace isobar {
 
@@ -28,11 +29,11 @@ class RunFolder {
   RunFolder(RunFolder&&) noexcept = default;
   RunFolder& operator=(RunFolder&&) noexcept = default;
 
-  // Makes the folder, keeps other processes out of it, and writes config.json. A run that is to be overwritten is
-  // removed: the files that a run makes, by their names, and nothing else. One that is resumed refuses a config that
-  // would make another run of it, naming the key; what may differ is where files are, how long and how often, and keys
-  // without meaning.
-  void prepare(const nlohmann::ordered_json& config);
+  // Makes the folder, keeps other processes out of it, and writes config.json.
+  //   - A run that is to be overwritten is removed: the files that a run makes, by their names, and nothing else.
+  //   - A run that is resumed refuses a config that would make another run of it, naming the key. free_on_resume: the
+  //     keys that may differ.
+  void prepare(const nlohmann::ordered_json& config, const std::vector<std::string>& free_on_resume = {});
 
   // Removes what this run has made, and the folder if prepare() made it and nothing else is in it.
   void discard() const;
@@ -60,7 +61,7 @@ class RunFolder {
   bool is_run() const;
   void refuse_strangers() const;
   void lock();
-  void check_same_run(const nlohmann::ordered_json& config) const;
+  void check_same_run(const nlohmann::ordered_json& config, const std::vector<std::string>& free_on_resume) const;
   void remove_run() const;
 
   std::filesystem::path path_;

@@ -22,7 +22,7 @@ void install(int signal, int flags) {
 
 }  // namespace
 
-void note_stop_signals() {
+void install_stop_handlers() {
   install(SIGTERM, 0);
   install(SIGUSR1, 0);
   install(SIGINT, static_cast<int>(SA_RESETHAND));

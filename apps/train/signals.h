@@ -7,7 +7,7 @@
 namespace isobar {
 
 // From now on the three signals are noted instead of ending the process; a second SIGINT ends it at once.
-void note_stop_signals();
+void install_stop_handlers();
 
 bool stop_requested();
 

@@ -3,34 +3,15 @@
 #include <chrono>
 #include <cmath>
 
-#include "apps/train/model_file.h"
 #include "apps/train/run_state.h"
-#include "engine/files/safetensors.h"
+#include "engine/files/flat_tensors.h"
 #include "engine/tape.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/elementwise.h"
 #include "kernels/grad_norm.h"
-#include "models/forecast/scores.h"
 
 namespace isobar {
 namespace {
-
-OptimizerOptions optimizer_options(const Config& config) {
-  return {.decoupled = config.optimizer == OptimizerKind::adamw,
-          .beta1 = config.betas[0],
-          .beta2 = config.betas[1],
-          .eps = config.eps,
-          .weight_decay = config.weight_decay,
-          .grad_clip = config.grad_clip};
-}
-
-Schedule schedule_of(const Config& config) {
-  return {
-      .kind = config.lr_schedule,
-      .base = scaled_rate(config.lr, config.batch_lr_scaling, config.global_batch_size, config.reference_batch_size),
-      .warmup = config.warmup,
-      .steps = config.num_iters};
-}
 
 // The least loss scale that still means something: below it every gradient overflows for another reason.
 constexpr double kLeastLossScale = 0x1p-24;
@@ -52,84 +33,86 @@ bool is_norm_finite(const Tensor& flat) {
 
 }  // namespace
 
-// A whole step recorded as a CUDA graph: it reads `raw`, which is filled before every replay.
+// A whole step recorded as a CUDA graph: it reads `batch`, which is filled before every replay.
 struct Trainer::Capture {
-  RawBatch raw;
+  Batch batch;
   double loss_scale = 0;  // baked into the graph
   gpu::Graph graph;
 };
 
-Trainer::Trainer(Forecaster& forecaster)
-    : forecaster_(forecaster),
-      config_(forecaster.config()),
-      optimizer_(forecaster.parameters(), optimizer_options(config_)),
-      schedule_(schedule_of(config_)),
-      loss_scale_(LossScale::for_dtype(forecaster.parameters().activation_dtype())),
-      losses_(Tensor::zeros({config_.grad_accumulation}, forecaster.parameters().dtype(), forecaster.device())) {
-  if (!config_.cuda_graph) return;
-  ISOBAR_CHECK(forecaster.device().kind == DeviceKind::cuda, "cuda_graph: needs an NVIDIA GPU");
-  ISOBAR_CHECK(config_.dropout == 0,
+Trainer::Trainer(Task& task, const TrainerOptions& options)
+    : task_(task),
+      options_(options),
+      optimizer_(task.parameters(), options.optimizer),
+      schedule_(options.schedule.schedule(options.batch.global_batch_size)),
+      loss_scale_(LossScale::for_dtype(task.parameters().activation_dtype())),
+      losses_(Tensor::zeros({options.batch.grad_accumulation}, task.parameters().dtype(), task.device())) {
+  if (!options_.compute.cuda_graph) return;
+  ISOBAR_CHECK(task.device().kind == DeviceKind::cuda, "cuda_graph: needs an NVIDIA GPU");
+  ISOBAR_CHECK(!task.draws_masks(),
                "cuda_graph: a captured step draws the same dropout mask again and again; set dropout to 0");
-  ISOBAR_CHECK(config_.grad_accumulation == 1, "cuda_graph: works with grad_accumulation 1 only");
+  ISOBAR_CHECK(options_.batch.grad_accumulation == 1, "cuda_graph: works with grad_accumulation 1 only");
 }
 
 Trainer::~Trainer() = default;
 
 // dL/dL times the loss scale, in the loss's own dtype.
-Tensor Trainer::seed_gradient(double value) const {
-  const Tensor seed = Tensor::empty({1}, losses_.dtype(), losses_.device());
-  ISOBAR_RUN(seed.device(), fill, {.n = 1, .dtype = seed.dtype(), .value = value, .y = seed.data()}, current_stream());
-  return seed;
+Tensor Trainer::upstream_gradient(double value) const {
+  const Tensor upstream = Tensor::empty({1}, losses_.dtype(), losses_.device());
+  ISOBAR_RUN(upstream.device(), fill, {.n = 1, .dtype = upstream.dtype(), .value = value, .y = upstream.data()},
+             current_stream());
+  return upstream;
 }
 
-void Trainer::accumulate(const RawBatch& raw, std::int64_t part, double seed) {
-  // Masks of different iterations and parts come from streams of their own (models/vit/vit.h: at least 2^16 apart).
-  const auto stream = static_cast<std::uint64_t>(iteration_ * config_.grad_accumulation + part) << 16;
-  const VitMode mode{true, {static_cast<std::uint64_t>(config_.seed), stream}};
+void Trainer::accumulate(const Batch& batch, std::int64_t part, double upstream) {
+  // Masks of different iterations and parts come from streams of their own (models/context.h: at least 2^16 apart).
+  const auto stream = static_cast<std::uint64_t>(iteration_ * options_.batch.grad_accumulation + part) << 16;
+  const Context context{true, {static_cast<std::uint64_t>(options_.compute.seed), stream}};
   Tape tape;
   Tensor loss;
   {
     const gpu::Range range("forward");
     const MemoryScope memory("activations");
     const TapeScope recording(tape);
-    loss = forecaster_.loss(forecaster_.forecast(forecaster_.input_of(raw), mode), forecaster_.target_of(raw));
+    loss = task_.loss(batch, context);
   }
   losses_.slice(part, {1}).copy_from(loss);
   const gpu::Range range("backward");
-  tape.backward(loss, seed_gradient(seed));
+  tape.backward(loss, upstream_gradient(upstream));
 }
 
 void Trainer::run_eager(const NextBatch& next) {
-  forecaster_.parameters().begin_step();
-  for (std::int64_t part = 0; part < config_.grad_accumulation; ++part) {
-    const std::shared_ptr<const Batch> batch = next();
-    RawBatch raw;
+  const std::int64_t parts = options_.batch.grad_accumulation;
+  task_.parameters().begin_step();
+  for (std::int64_t part = 0; part < parts; ++part) {
+    const std::shared_ptr<const LoadedBatch> loaded = next();
+    Batch batch;
     {
       const gpu::Range range("data copy in " + std::to_string(iteration_));
-      raw = forecaster_.upload(batch->input, batch->target, batch->time_features, batch->size);
+      batch = to_device(loaded->tensors, task_.device());
     }
-    accumulate(raw, part, loss_scale_.scale / static_cast<double>(config_.grad_accumulation));
+    accumulate(batch, part, loss_scale_.scale / static_cast<double>(parts));
   }
-  forecaster_.parameters().finish_gradients();
+  task_.parameters().finish_gradients();
   const gpu::Range range("optimizer");
   optimizer_.launch(loss_scale_.scale);
 }
 
 void Trainer::run_captured(const NextBatch& next) {
-  const std::shared_ptr<const Batch> batch = next();
+  const std::shared_ptr<const LoadedBatch> loaded = next();
   if (!capture_ || capture_->loss_scale != loss_scale_.scale) {
     auto capture = std::make_unique<Capture>();
-    capture->raw = forecaster_.upload(batch->input, batch->target, batch->time_features, batch->size);
+    capture->batch = to_device(loaded->tensors, task_.device());
     capture->loss_scale = loss_scale_.scale;
     gpu::begin_capture(current_stream());
-    forecaster_.parameters().begin_step();
-    accumulate(capture->raw, 0, loss_scale_.scale);
-    forecaster_.parameters().finish_gradients();
+    task_.parameters().begin_step();
+    accumulate(capture->batch, 0, loss_scale_.scale);
+    task_.parameters().finish_gradients();
     optimizer_.launch(loss_scale_.scale);
     capture->graph = gpu::end_capture(current_stream());
     capture_ = std::move(capture);
   } else {
-    forecaster_.upload_into(capture_->raw, batch->input, batch->target, batch->time_features);
+    copy_into(capture_->batch, loaded->tensors);
   }
   capture_->graph.launch(current_stream());
 }
@@ -140,12 +123,12 @@ StepResult Trainer::step(const NextBatch& next) {
   optimizer_.prepare(result.lr);
   const NextBatch timed = [&] {
     const auto start = std::chrono::steady_clock::now();
-    std::shared_ptr<const Batch> batch = next();
+    std::shared_ptr<const LoadedBatch> loaded = next();
     result.data_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    return batch;
+    return loaded;
   };
   // The first step runs as it is, so that libraries have loaded and chosen their algorithms before one is captured.
-  if (config_.cuda_graph && iteration_ > 0)
+  if (options_.compute.cuda_graph && iteration_ > 0)
     run_captured(timed);
   else
     run_eager(timed);
@@ -154,46 +137,39 @@ StepResult Trainer::step(const NextBatch& next) {
   ++iteration_;
   result.grad_norm = update.grad_norm;
   result.applied = update.applied;
-  ISOBAR_CHECK(std::isfinite(result.loss), "iteration ", iteration_, ": the loss is ", result.loss,
-               "; a lower lr, warmup or grad_clip may help");
-  ISOBAR_CHECK(update.applied || loss_scale_.dynamic, "iteration ", iteration_,
-               ": a gradient is not finite; a lower lr, warmup or grad_clip may help");
-  loss_scale_.update(update.applied);
-  ISOBAR_CHECK(loss_scale_.scale >= kLeastLossScale, "iteration ", iteration_,
-               ": fp16 gradients overflow at every loss scale; use amp_mode bf16");
+  check_update(result);
   return result;
 }
 
-std::optional<Validation> Trainer::validate(Loader& loader, const std::function<bool()>& stop) {
+// Lowers or raises the loss scale, or ends the run where lowering it does not help.
+void Trainer::check_update(const StepResult& result) {
+  ISOBAR_CHECK(std::isfinite(result.loss), "iteration ", iteration_, ": the loss is ", result.loss,
+               "; a lower lr, warmup or grad_clip may help");
+  ISOBAR_CHECK(result.applied || loss_scale_.dynamic, "iteration ", iteration_,
+               ": a gradient is not finite; a lower lr, warmup or grad_clip may help");
+  loss_scale_.update(result.applied);
+  ISOBAR_CHECK(loss_scale_.scale >= kLeastLossScale, "iteration ", iteration_,
+               ": fp16 gradients overflow at every loss scale; use amp_mode bf16");
+}
+
+bool Trainer::validate(Loader& loader, Metrics& metrics, const std::function<bool()>& stop) const {
   const TapeScope off(nullptr);
   const MemoryScope memory("validation");
-  const std::int64_t pixels = config_.img_size[0] * config_.img_size[1];
-  ScoreTotals forecast_totals(config_.n_out_channels, pixels), persistence_totals(config_.n_out_channels, pixels);
-  const bool with_persistence = persistence_rmse_.empty();
-  double loss_sum = 0;
+  metrics.begin();
   loader.seek({0, 0});
   for (std::int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
-    if (stop()) return std::nullopt;
-    const std::shared_ptr<const Batch> batch = loader.next();
-    const RawBatch raw = forecaster_.upload(batch->input, batch->target, batch->time_features, batch->size);
-    const Tensor input = forecaster_.input_of(raw), target = forecaster_.target_of(raw);
-    const Tensor forecast = forecaster_.forecast(input);
-    loss_sum += forecaster_.loss(forecast, target).item() * static_cast<double>(batch->size);
-    forecast_totals.add(forecaster_.scores(forecast, target));
-    if (with_persistence) persistence_totals.add(forecaster_.scores(forecaster_.persistence_of(input), target));
+    if (stop()) return false;
+    task_.score(to_device(loader.next()->tensors, task_.device()), metrics);
   }
-  if (with_persistence) persistence_rmse_ = persistence_totals.rmse();
-  const double loss = loss_sum / static_cast<double>(forecast_totals.samples());
+  metrics.end();
+  const double loss = metrics.loss();
   ISOBAR_CHECK(std::isfinite(loss), "iteration ", iteration_, ": the validation loss is ", loss,
                iteration_ > 0 ? "; a lower lr, warmup or grad_clip may help" : " before any update");
-  return Validation{.loss = loss,
-                    .rmse = forecast_totals.rmse(),
-                    .persistence_rmse = persistence_rmse_,
-                    .mean_sample_rmse = forecast_totals.mean_sample_rmse()};
+  return true;
 }
 
 void Trainer::check_finite() const {
-  const Parameters& parameters = forecaster_.parameters();
+  const Parameters& parameters = task_.parameters();
   const FlatBuffers buffers{{"", parameters.weights()}, {"m.", optimizer_.m()}, {"v.", optimizer_.v()}};
   for (const auto& [prefix, buffer] : buffers) {
     if (is_norm_finite(buffer)) continue;
@@ -204,11 +180,11 @@ void Trainer::check_finite() const {
 }
 
 void Trainer::write_optimizer(const std::filesystem::path& path) const {
-  write_flat(path, forecaster_.parameters(), {{"m.", optimizer_.m()}, {"v.", optimizer_.v()}}, {});
+  write_flat(path, task_.parameters(), {{"m.", optimizer_.m()}, {"v.", optimizer_.v()}}, {});
 }
 
 void Trainer::read_optimizer(const std::filesystem::path& path) {
-  read_flat(path, forecaster_.parameters(), {{"m.", optimizer_.m()}, {"v.", optimizer_.v()}});
+  read_flat(path, task_.parameters(), {{"m.", optimizer_.m()}, {"v.", optimizer_.v()}});
 }
 
 nlohmann::ordered_json Trainer::state() const {

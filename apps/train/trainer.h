@@ -9,10 +9,11 @@
 #include <optional>
 #include <vector>
 
-#include "data/loader.h"
+#include "apps/train/loaders.h"
 #include "engine/optimizer.h"
 #include "engine/schedule.h"
-#include "models/forecast/forecaster.h"
+#include "models/compute_options.h"
+#include "models/task.h"
 
 namespace isobar {
 
@@ -25,26 +26,29 @@ struct StepResult {
   bool applied = true;      // false: fp16 gradients overflowed, the weights are as they were
 };
 
-struct Validation {
-  double loss = 0;
-  std::vector<double> rmse, persistence_rmse;  // [n_out], pooled, normalised units
-  std::vector<double> mean_sample_rmse;        // [n_out], the tutorial's metric
+// Everything that decides an update, beside the task.
+struct TrainerOptions {
+  BatchOptions batch;
+  OptimizerOptions optimizer;
+  ScheduleOptions schedule;
+  ComputeOptions compute;
 };
 
 class Trainer {
  public:
-  explicit Trainer(Forecaster& forecaster);
+  // Error where cuda_graph cannot be had: on a CPU, with a task that draws masks, with grad_accumulation.
+  Trainer(Task& task, const TrainerOptions& options);
   ~Trainer();
 
-  using NextBatch = std::function<std::shared_ptr<const Batch>()>;
+  using NextBatch = std::function<std::shared_ptr<const LoadedBatch>()>;
 
-  // One iteration: forward and backward over config.grad_accumulation batches of equal size, then the update. A loss or
+  // One iteration: forward and backward over grad_accumulation batches of equal size, then the update. A loss or
   // gradient that is not finite is an error (fp16: the loss scale is lowered and the update skipped).
   StepResult step(const NextBatch& next);
 
-  // Over one epoch of `loader` from its start; every sample counts alike. Null where `stop` was true between two
-  // batches. A loss that is not finite is an error.
-  std::optional<Validation> validate(Loader& loader, const std::function<bool()>& stop);
+  // One pass over `loader` from its start, every sample counted alike, into metrics of this task. False where `stop` was
+  // true between two batches. A loss that is not finite is an error.
+  bool validate(Loader& loader, Metrics& metrics, const std::function<bool()>& stop) const;
 
   // Error naming the first weight or moment that is not finite: what an update does is seen by the next step's loss, but
   // must not be validated or kept before.
@@ -63,20 +67,20 @@ class Trainer {
  private:
   struct Capture;
 
-  void accumulate(const RawBatch& raw, std::int64_t part, double seed);
+  void accumulate(const Batch& batch, std::int64_t part, double upstream);
   void run_eager(const NextBatch& next);
   void run_captured(const NextBatch& next);
-  Tensor seed_gradient(double value) const;
+  Tensor upstream_gradient(double value) const;
+  void check_update(const StepResult& result);
 
-  Forecaster& forecaster_;
-  const Config& config_;
+  Task& task_;
+  const TrainerOptions options_;
   Optimizer optimizer_;
   Schedule schedule_;
   LossScale loss_scale_;
   std::int64_t iteration_ = 0;
   Tensor losses_;  // [grad_accumulation]
   std::unique_ptr<Capture> capture_;
-  std::vector<double> persistence_rmse_;  // does not change from one validation to the next
 };
 
 }  // namespace isobar

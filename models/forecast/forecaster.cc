@@ -1,169 +1,67 @@
 #include "models/forecast/forecaster.h"
 
-#include "kernels/elementwise.h"
+#include "engine/ops.h"
+#include "engine/tape.h"
 #include "kernels/forecast_scores.h"
-#include "kernels/normalize.h"
+#include "models/forecast/description.h"
+#include "models/forecast/maps.h"
+#include "models/forecast/metrics.h"
 
 namespace isobar {
 namespace {
 
-DType activation_of(const Config& config) {
-  switch (config.amp_mode) {
-    case AmpMode::bf16:
-      return DType::bf16;
-    case AmpMode::fp16:
-      return DType::fp16;
-    case AmpMode::none:
-      break;
-  }
-  return config.dtype == ArithmeticType::fp64 ? DType::fp64 : DType::fp32;
-}
-
-Tensor vector_on(Device device, const std::vector<double>& values, DType dtype) {
-  Tensor t = Tensor::empty({static_cast<std::int64_t>(values.size())}, dtype, device);
-  t.set_values(values);
-  return t;
-}
-
-VitConfig vit_config(const Config& config) {
-  return {.height = config.img_size[0],
-          .width = config.img_size[1],
-          .patch = config.patch_size,
-          .in_channels = config.n_in_channels + (config.time_features ? kTimePlanes : 0),
-          .out_channels = config.n_out_channels,
-          .embed = config.embed_dim,
-          .depth = config.depth,
-          .heads = config.num_heads,
-          .dropout = config.dropout,
-          .zero_head = config.predict_change,
-          .recompute = config.recompute,
-          .tf32 = config.tf32};
+VitConfig vit_config(const ForecasterOptions& o, const ComputeOptions& compute) {
+  return {.height = o.forecast.height(),
+          .width = o.forecast.width(),
+          .patch = *o.vit.patch_size,
+          .in_channels = *o.forecast.n_in_channels + (*o.forecast.time_features ? kTimeFeatures : 0),
+          .out_channels = *o.forecast.n_out_channels,
+          .embed = o.vit.embed_dim,
+          .depth = o.vit.depth,
+          .heads = o.vit.num_heads,
+          .dropout = o.vit.dropout,
+          .zero_head = o.forecast.predict_change,
+          .recompute = compute.recompute,
+          .tf32 = compute.tf32};
 }
 
 }  // namespace
 
-Forecaster::Forecaster(const Config& config, Grid grid, Device device)
-    : config_(config), grid_(std::move(grid)), device_(device), parameters_(std::make_unique<Parameters>()) {
-  ISOBAR_CHECK(config.n_out_channels <= config.n_in_channels, "n_out_channels: ", config.n_out_channels,
-               " is more than n_in_channels, ", config.n_in_channels);
-  const DType activation = activation_of(config);
-  ISOBAR_CHECK(activation != DType::fp64 || device.kind == DeviceKind::cpu, "dtype: fp64 runs on the CPU only");
-  vit_ = std::make_unique<Vit>(vit_config(config), *parameters_);
-  parameters_->allocate(activation, device, static_cast<std::uint64_t>(config.seed));
+Forecaster::Forecaster(const ForecasterOptions& options, const ComputeOptions& compute, FieldsInfo info, Device device)
+    : options_(options), info_(std::move(info)), parameters_(std::make_unique<Parameters>()) {
+  const ForecastOptions& forecast = options_.forecast;
+  ISOBAR_CHECK(*forecast.n_out_channels <= *forecast.n_in_channels, "n_out_channels: ", *forecast.n_out_channels,
+               " is more than n_in_channels, ", *forecast.n_in_channels);
+  vit_ = std::make_unique<Vit>(vit_config(options_, compute), *parameters_);
+  compute.allocate(*parameters_, device);
   const DType accumulator = parameters_->dtype();
-  means_ = vector_on(device, grid_.statistics.means, DType::fp64);
-  stds_ = vector_on(device, grid_.statistics.stds, DType::fp64);
-  row_weights_ = vector_on(device, grid_.row_weights, accumulator);
-  if (config.channel_weights) channel_weights_ = vector_on(device, *config.channel_weights, accumulator);
+  input_ = std::make_unique<FieldInput>(forecast, info_.statistics, accumulator, device);
+  row_weights_ = vector_on(device, info_.row_weights, accumulator);
+  if (forecast.channel_weights) channel_weights_ = vector_on(device, *forecast.channel_weights, accumulator);
 }
 
 std::vector<std::string> Forecaster::output_names() const {
-  return {grid_.channel_names.begin(), grid_.channel_names.begin() + config_.n_out_channels};
+  return {info_.channel_names.begin(), info_.channel_names.begin() + *options().n_out_channels};
 }
 
-RawBatch Forecaster::upload(const float* input, const float* target, std::span<const double> time_features,
-                            std::int64_t batch) const {
-  const Shape shape{batch, config_.n_in_channels, config_.img_size[0], config_.img_size[1]};
-  RawBatch raw;
-  raw.input = Tensor::empty(shape, DType::fp32, device_);
-  if (target != nullptr) raw.target = Tensor::empty(shape, DType::fp32, device_);
-  if (config_.time_features) raw.time = Tensor::empty({batch, kTimePlanes}, DType::fp64, device_);
-  upload_into(raw, input, target, time_features);
-  return raw;
-}
-
-void Forecaster::upload_into(RawBatch& raw, const float* input, const float* target,
-                             std::span<const double> time_features) const {
-  copy_bytes(raw.input.data(), device_, input, Device{}, raw.input.bytes());
-  if (target != nullptr) copy_bytes(raw.target.data(), device_, target, Device{}, raw.target.bytes());
-  if (!config_.time_features) return;
-  ISOBAR_CHECK(static_cast<std::int64_t>(time_features.size()) == raw.time.numel(),
-               "time_features: ", time_features.size(), " numbers for ", raw.size(), " samples");
-  copy_bytes(raw.time.data(), device_, time_features.data(), Device{}, raw.time.bytes());
-}
-
-Tensor Forecaster::input_of(const RawBatch& raw) const {
-  const std::int64_t extra = config_.time_features ? kTimePlanes : 0, channels = config_.n_in_channels;
-  Tensor input = Tensor::empty({raw.size(), channels + extra, config_.img_size[0], config_.img_size[1]},
-                               parameters_->dtype(), device_);
-  ISOBAR_RUN(device_, normalize,
-             {.batch = raw.size(),
-              .channels = channels,
-              .extra = extra,
-              .height = config_.img_size[0],
-              .width = config_.img_size[1],
-              .dtype = input.dtype(),
-              .x = raw.input.data_as<float>(),
-              .mean = means_.data_as<double>(),
-              .std = stds_.data_as<double>(),
-              .planes = raw.time.defined() ? raw.time.data_as<double>() : nullptr,
-              .y = input.data()},
-             current_stream());
-  return input;
-}
-
-Tensor Forecaster::target_of(const RawBatch& raw) const {
-  Tensor target = Tensor::empty(raw.target.shape(), parameters_->dtype(), device_);
-  ISOBAR_RUN(device_, normalize,
-             {.batch = raw.size(),
-              .channels = config_.n_in_channels,
-              .height = config_.img_size[0],
-              .width = config_.img_size[1],
-              .dtype = target.dtype(),
-              .x = raw.target.data_as<float>(),
-              .mean = means_.data_as<double>(),
-              .std = stds_.data_as<double>(),
-              .y = target.data()},
-             current_stream());
-  return leading_channels(target, config_.n_out_channels);
-}
-
-// The first `channels` of every sample; fields itself when it has no more.
-Tensor Forecaster::leading_channels(const Tensor& fields, std::int64_t channels) const {
-  if (fields.size(1) == channels) return fields;
-  const std::int64_t batch = fields.size(0), from = fields.numel() / batch, to = channels * pixels();
-  Tensor out = Tensor::empty({batch, channels, fields.size(2), fields.size(3)}, fields.dtype(), device_);
-  for (std::int64_t b = 0; b < batch; ++b) out.slice(b * to, {to}).copy_from(fields.slice(b * from, {to}));
-  return out;
-}
-
-Tensor Forecaster::input_after(const Tensor& forecast, std::span<const double> time_features) const {
-  ISOBAR_CHECK(config_.n_out_channels == config_.n_in_channels, "n_out_channels: a forecast of ",
-               config_.n_out_channels, " channels cannot be continued by a model that needs ", config_.n_in_channels);
-  ISOBAR_CHECK(!forecast.tracked(), "a forecast that is continued passes no gradient back: it must not be recorded");
-  if (!config_.time_features) return forecast;
-  const std::int64_t batch = forecast.size(0), from = forecast.numel() / batch, plane = pixels();
-  Tensor input = Tensor::empty({batch, config_.n_in_channels + kTimePlanes, forecast.size(2), forecast.size(3)},
-                               forecast.dtype(), device_);
-  const std::int64_t to = input.numel() / batch;
-  for (std::int64_t b = 0; b < batch; ++b) {
-    input.slice(b * to, {from}).copy_from(forecast.slice(b * from, {from}));
-    for (std::int64_t e = 0; e < kTimePlanes; ++e) {
-      const Tensor where = input.slice(b * to + from + e * plane, {plane});
-      ISOBAR_RUN(device_, fill,
-                 {.n = plane,
-                  .dtype = where.dtype(),
-                  .value = time_features[static_cast<std::size_t>(b * kTimePlanes + e)],
-                  .y = where.data()},
-                 current_stream());
-    }
-  }
-  return input;
-}
-
-Tensor Forecaster::forecast(const Tensor& input, const VitMode& mode) const {
-  const Tensor out = vit_->forward(input, mode);
-  return config_.predict_change ? add_leading_channels(out, input) : out;
+Tensor Forecaster::forecast(const Tensor& input, const Context& context) const {
+  const Tensor out = vit_->forward(input, context);
+  return options().predict_change ? add_leading_channels(out, input) : out;
 }
 
 Tensor Forecaster::loss(const Tensor& forecast, const Tensor& target) const {
   return forecast_loss(forecast, target,
-                       {.kind = config_.loss, .row_weights = row_weights_, .channel_weights = channel_weights_});
+                       {.kind = options().loss, .row_weights = row_weights_, .channel_weights = channel_weights_});
+}
+
+Tensor Forecaster::loss(const Batch& batch, const Context& context) const {
+  const Tensor output = forecast(input_->input_of(batch), context);
+  return loss(output, input_->target_of(batch));
 }
 
 std::vector<double> Forecaster::scores(const Tensor& forecast, const Tensor& target, const Tensor& climatology) const {
-  const Tensor out = Tensor::empty({forecast.size(0), forecast.size(1), 4}, DType::fp64, device_);
-  ISOBAR_RUN(device_, forecast_scores,
+  const Tensor out = Tensor::empty({forecast.size(0), forecast.size(1), 4}, DType::fp64, forecast.device());
+  ISOBAR_RUN(forecast.device(), forecast_scores,
              {.batch = forecast.size(0),
               .channels = forecast.size(1),
               .height = forecast.size(2),
@@ -178,35 +76,30 @@ std::vector<double> Forecaster::scores(const Tensor& forecast, const Tensor& tar
   return out.to_vector();
 }
 
-Tensor Forecaster::persistence_of(const Tensor& input) const {
-  return leading_channels(input, config_.n_out_channels);
+std::unique_ptr<Metrics> Forecaster::metrics() const {
+  return std::make_unique<ForecastMetrics>(info_, *options().n_out_channels, options().pixels());
 }
 
-Tensor Forecaster::climatology_of(std::span<const double> time_means) const {
-  std::vector<double> normalised(static_cast<std::size_t>(config_.n_out_channels * pixels()));
-  for (std::size_t i = 0; i < normalised.size(); ++i) {
-    const std::size_t channel = i / static_cast<std::size_t>(pixels());
-    normalised[i] = (time_means[i] - grid_.statistics.means[channel]) / grid_.statistics.stds[channel];
-  }
-  return vector_on(device_, normalised, parameters_->dtype())
-      .view({config_.n_out_channels, config_.img_size[0], config_.img_size[1]});
+void Forecaster::score(const Batch& batch, Metrics& metrics) const {
+  const TapeScope off(nullptr);
+  auto& totals = dynamic_cast<ForecastMetrics&>(metrics);
+  const Tensor input = input_->input_of(batch), target = input_->target_of(batch);
+  const Tensor output = forecast(input);
+  const double mean_loss = loss(output, target).item();
+  totals.add(scores(output, target), mean_loss);
+  if (totals.wants_persistence()) totals.add_persistence(scores(input_->persistence_of(input), target));
 }
 
-std::vector<float> Forecaster::to_physical(const Tensor& forecast) const {
-  const Tensor fields = Tensor::empty(forecast.shape(), DType::fp32, device_);
-  ISOBAR_RUN(device_, denormalize,
-             {.batch = forecast.size(0),
-              .channels = forecast.size(1),
-              .height = forecast.size(2),
-              .width = forecast.size(3),
-              .dtype = forecast.dtype(),
-              .x = forecast.data(),
-              .mean = means_.data_as<double>(),
-              .std = stds_.data_as<double>(),
-              .y = fields.data_as<float>()},
-             current_stream());
-  const Tensor host = fields.to(Device{});
-  return {host.data_as<float>(), host.data_as<float>() + host.numel()};
+std::vector<Picture> Forecaster::pictures(const Batch& batch) const {
+  const TapeScope off(nullptr);
+  const std::vector<float> output = input_->to_physical(forecast(input_->input_of(batch)));
+  const Tensor target = tensor_of(batch, "target").to(Device{});
+  return {draw_forecast({target.data_as<float>(), static_cast<std::size_t>(target.numel())}, output, info_,
+                        *options().n_out_channels, options().height(), options().width(), options_.lead_time)};
+}
+
+Settings Forecaster::settings() const {
+  return settings_of(info_, options_.dt);
 }
 
 }  // namespace isobar

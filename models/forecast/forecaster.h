@@ -1,86 +1,63 @@
-// The forecast model with all that surrounds the network: normalisation, time planes, "predict the change", the loss
-// and the scores. Raw fields go in, normalised forecasts come out.
+// The task of forecasting fields: a network from normalised fields to normalised fields some steps ahead, "predict the
+// change", the loss and the scores.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "data/era5/statistics.h"
-#include "models/config.h"
+#include "models/compute_options.h"
+#include "models/forecast/fields_info.h"
+#include "models/forecast/input.h"
+#include "models/forecast/options.h"
+#include "models/task.h"
+#include "models/vit/options.h"
 #include "models/vit/vit.h"
 
 namespace isobar {
 
-// What a data set tells the model: names, statistics and grid of the cropped fields.
-struct Grid {
-  std::vector<std::string> channel_names;     // [n_in_channels]; forecasts are of the first n_out_channels of them
-  Statistics statistics;                      // of every input channel
-  std::vector<double> row_weights;            // [H], mean 1: for losses and scores
-  std::vector<double> latitudes, longitudes;  // degrees; empty where the files have none
-  std::vector<std::string> units = {};        // [n_in_channels], "" where nobody says; or empty
-  double step_hours = 0;                      // from a step of the data to the next; 0 where nobody says
+// All that a forecaster is made of but the fields: sizes that a config left to the data are filled in.
+struct ForecasterOptions {
+  VitOptions vit;
+  ForecastOptions forecast;
+  std::int64_t dt = 1;         // steps of the data from input to forecast
+  std::string lead_time = {};  // of the pictures, "+6 h"; empty: not shown
 };
 
-inline constexpr std::int64_t kTimePlanes = 4;  // sin and cos of the hour of day and of the day of year
-
-// A batch on the device as the files hold it.
-struct RawBatch {
-  Tensor input;   // [B, C, H, W] fp32
-  Tensor target;  // [B, C, H, W] fp32; undefined when there is none
-  Tensor time;    // [B, kTimePlanes] fp64; undefined without time features
-  std::int64_t size() const { return input.size(0); }
-};
-
-class Forecaster {
+class Forecaster : public Task {
  public:
-  // Weights start from config.seed.
-  Forecaster(const Config& config, Grid grid, Device device);
+  // Weights start from compute.seed. Error where fp64 is asked for on a GPU.
+  Forecaster(const ForecasterOptions& options, const ComputeOptions& compute, FieldsInfo info, Device device);
 
-  const Config& config() const { return config_; }
-  const Grid& grid() const { return grid_; }
-  Device device() const { return device_; }
-  Parameters& parameters() { return *parameters_; }
-  const Parameters& parameters() const { return *parameters_; }
+  const ForecastOptions& options() const { return options_.forecast; }
+  const FieldsInfo& info() const { return info_; }
+  const FieldInput& input() const { return *input_; }
   std::vector<std::string> output_names() const;
 
-  // Copies host fields [B, C, H, W] (and time features [B, kTimePlanes], when the model has them) to the device.
-  RawBatch upload(const float* input, const float* target, std::span<const double> time_features,
-                  std::int64_t batch) const;
-  // The same into the tensors of an earlier batch of the same size, which a captured step reads.
-  void upload_into(RawBatch& raw, const float* input, const float* target, std::span<const double> time_features) const;
-
-  // Normalised, in the parameters' dtype: [B, C + planes, H, W] and [B, n_out, H, W].
-  Tensor input_of(const RawBatch& raw) const;
-  Tensor target_of(const RawBatch& raw) const;
-  // The input of the next step of a rollout, from a normalised forecast of every channel.
-  Tensor input_after(const Tensor& forecast, std::span<const double> time_features) const;
-
-  // [B, C + planes, H, W] -> [B, n_out, H, W], normalised.
-  Tensor forecast(const Tensor& input, const VitMode& mode = {}) const;
+  // [B, C + planes, H, W] -> [B, n_out, H, W], normalised (models/forecast/input.h).
+  Tensor forecast(const Tensor& input, const Context& context = {}) const;
   Tensor loss(const Tensor& forecast, const Tensor& target) const;  // [1]
-
-  // The sums of kernels/forecast_scores.h on the host, [B, n_out, 4]. A persistence forecast is an input's leading
-  // channels. climatology [n_out, H, W] normalised, or undefined.
+  // The sums of kernels/forecast_scores.h on the host, [B, n_out, 4]. climatology [n_out, H, W] normalised, or undefined.
   std::vector<double> scores(const Tensor& forecast, const Tensor& target, const Tensor& climatology = {}) const;
-  Tensor persistence_of(const Tensor& input) const;  // [B, n_out, H, W]
-  // time_means [C, H, W] in the data's units as the climatology that scores() takes.
-  Tensor climatology_of(std::span<const double> time_means) const;
 
-  std::vector<float> to_physical(const Tensor& forecast) const;  // [B, n_out, H, W] on the host, in the data's units
+  std::string network() const override { return "ViT"; }
+  Parameters& parameters() override { return *parameters_; }
+  const Parameters& parameters() const override { return *parameters_; }
+  bool draws_masks() const override { return options_.vit.dropout > 0; }
+  Tensor loss(const Batch& batch, const Context& context) const override;
+  std::unique_ptr<Metrics> metrics() const override;
+  void score(const Batch& batch, Metrics& metrics) const override;
+  // The map of one variable: target, forecast and error of the first sample.
+  std::vector<Picture> pictures(const Batch& batch) const override;
+  Settings settings() const override;
 
  private:
-  std::int64_t pixels() const { return config_.img_size[0] * config_.img_size[1]; }
-  Tensor leading_channels(const Tensor& fields, std::int64_t channels) const;
-
-  Config config_;
-  Grid grid_;
-  Device device_;
+  ForecasterOptions options_;
+  FieldsInfo info_;
   std::unique_ptr<Parameters> parameters_;  // the network refers to it
   std::unique_ptr<Vit> vit_;
-  Tensor means_, stds_;     // [C] fp64
+  std::unique_ptr<FieldInput> input_;
   Tensor row_weights_;      // [H]
   Tensor channel_weights_;  // [n_out], or undefined
 };

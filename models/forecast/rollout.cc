@@ -21,13 +21,13 @@ Rollout::Rollout(const Forecaster& forecaster, const Era5Dataset& dataset, std::
   ISOBAR_CHECK(steps <= (dataset.steps() - 1) / dataset.dt(), "a forecast of ", steps,
                " steps is longer than the data, ", dataset.file_name(0), ": ", dataset.steps(), " steps",
                dataset.dt() > 1 ? ", taken dt at a time" : "");
-  const ScoreTotals none(forecaster.config().n_out_channels, dataset.height() * dataset.width());
+  const ScoreTotals none(*forecaster.options().n_out_channels, dataset.height() * dataset.width());
   forecast_.assign(static_cast<std::size_t>(steps), none);
   persistence_ = forecast_;
 }
 
 std::vector<double> Rollout::time_features(std::int64_t step) const {
-  if (!forecaster_.config().time_features) return {};
+  if (!*forecaster_.options().time_features) return {};
   const std::array<double, 4> features = dataset_.time_of(step).features();
   return {features.begin(), features.end()};
 }
@@ -55,27 +55,27 @@ void Rollout::check_start(std::int64_t start) const {
 std::vector<float> Rollout::run(std::int64_t start) {
   check_start(start);
   if (forecast_.front().samples() == 0)
-    check_first_step(dataset_, start, forecaster_.grid().channel_names, forecaster_.grid().statistics);
-  Tensor input = forecaster_.input_of(load(start));
-  const Tensor persistence = forecaster_.persistence_of(input);
+    check_first_step(dataset_, start, forecaster_.info().channel_names, forecaster_.info().statistics);
+  Tensor input = forecaster_.input().input_of(load(start));
+  const Tensor persistence = forecaster_.input().persistence_of(input);
   std::vector<float> fields;
   for (std::int64_t k = 0; k < steps_; ++k) {
     const std::int64_t step = start + lead(k);
     const Tensor forecast = forecaster_.forecast(input);
-    const Tensor target = forecaster_.target_of(load(step));
+    const Tensor target = forecaster_.input().target_of(load(step));
     const auto at = static_cast<std::size_t>(k);
     forecast_[at].add(forecaster_.scores(forecast, target, climatology_));
     persistence_[at].add(forecaster_.scores(persistence, target, climatology_));
-    const std::vector<float> physical = forecaster_.to_physical(forecast);
+    const std::vector<float> physical = forecaster_.input().to_physical(forecast);
     fields.insert(fields.end(), physical.begin(), physical.end());
-    if (k + 1 < steps_) input = forecaster_.input_after(forecast, time_features(step));
+    if (k + 1 < steps_) input = forecaster_.input().input_after(forecast, time_features(step));
   }
   return fields;
 }
 
 ordered_json Rollout::scores() const {
   const std::vector<std::string> names = forecaster_.output_names();
-  const std::vector<double>& stds = forecaster_.grid().statistics.stds;
+  const std::vector<double>& stds = forecaster_.info().statistics.stds;
   ordered_json json;
   json["starts"] = forecast_.front().samples();
   for (std::int64_t k = 0; k < steps_; ++k) json["lead_steps"].push_back(lead(k));

@@ -130,7 +130,7 @@ TEST_CASE("an update clips, skips what is not finite, and decays matrices only")
   const Tensor& grads = parameters.grads();
 
   SECTION("no gradient: only decay moves the matrices") {
-    Optimizer optimizer(parameters, {.decoupled = true, .weight_decay = 0.1});
+    Optimizer optimizer(parameters, {.kind = OptimizerKind::adamw, .weight_decay = 0.1});
     optimizer.step(0.5);
     const std::vector<double> after = parameters.weights().to_vector();
     for (std::size_t i = 0; i < start.size(); ++i) {

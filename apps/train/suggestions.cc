@@ -1,4 +1,4 @@
-#include "engine/suggestions.h"
+#include "apps/train/suggestions.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,13 +1,15 @@
-#include "engine/json_config.h"
+#include "apps/train/config_file.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
+#include <optional>
 #include <sstream>
 #include <utility>
 
+#include "apps/train/suggestions.h"
 #include "engine/files/atomic_file.h"
-#include "engine/suggestions.h"
+#include "engine/files/json.h"
+#include "kernels/common/check.h"
 
 namespace isobar {
 
@@ -194,34 +196,10 @@ void set_from_assignment(ConfigEntries& entries, const std::string& assignment) 
   entries[key] = {parsed ? std::move(*parsed) : json(value), "--set"};
 }
 
-bool JsonType<bool>::read(const json& json, bool& out) {
-  if (!json.is_boolean()) return false;
-  out = json.get<bool>();
-  return true;
-}
-
-bool JsonType<std::int64_t>::read(const json& json, std::int64_t& out) {
-  if (json.is_number_unsigned() && json.get<std::uint64_t>() > INT64_MAX) return false;
-  if (json.is_number_float()) {
-    const double value = json.get<double>();
-    if (!(std::abs(value) < 0x1p53) || value != std::floor(value)) return false;
-  } else if (!json.is_number_integer()) {
-    return false;
-  }
-  out = json.get<std::int64_t>();
-  return true;
-}
-
-bool JsonType<double>::read(const json& json, double& out) {
-  if (!json.is_number()) return false;
-  out = json.get<double>();
-  return std::isfinite(out);
-}
-
-bool JsonType<std::string>::read(const json& json, std::string& out) {
-  if (!json.is_string()) return false;
-  out = json.get<std::string>();
-  return is_utf8(out);
+ConfigEntries entries_from(const nlohmann::ordered_json& object, const std::string& origin) {
+  ConfigEntries entries;
+  for (const auto& [key, value] : object.items()) entries[key] = {value, origin};
+  return entries;
 }
 
 }  // namespace isobar

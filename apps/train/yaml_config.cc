@@ -1,4 +1,4 @@
-#include "engine/yaml_config.h"
+#include "apps/train/yaml_config.h"
 
 #include <yaml-cpp/yaml.h>
 
@@ -10,7 +10,7 @@
 #include <set>
 #include <vector>
 
-#include "engine/suggestions.h"
+#include "apps/train/suggestions.h"
 
 namespace isobar {
 

@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <string>
 
-#include "engine/json_config.h"
+#include "apps/train/config_file.h"
 
 namespace isobar {
 

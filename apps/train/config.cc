@@ -1,0 +1,170 @@
+#include "apps/train/config.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "apps/train/key_json.h"
+#include "apps/train/suggestions.h"
+#include "engine/files/json.h"
+#include "kernels/common/check.h"
+
+namespace isobar {
+
+namespace {
+
+KeyTable task_table(RunConfig& config) {
+  std::string names;
+  for (const RecipeEntry& entry : recipe_list()) names += (names.empty() ? "" : ", ") + std::string(entry.name);
+  return {"The task", {key("task", config.task, "what is trained: " + names)}};
+}
+
+// Those of the whole run, in front of and behind the recipe's.
+std::vector<KeyTable> run_tables(RunConfig& config) {
+  return {config.reading.keys(),  config.compute.keys(), config.optimizer.keys(), config.schedule.keys(),
+          config.batch.keys(), config.run.keys(),     config.tutorial.keys()};
+}
+
+void check_fits_fp32(const char* name, double value, const KeyOrigins& origins) {
+  const bool fits = value <= std::numeric_limits<float>::max() && (value == 0 || static_cast<float>(value) > 0);
+  ISOBAR_CHECK(fits, origins.where(name), " must be a number of fp32, not ", value);
+}
+
+const Key* find_key(const std::vector<const Key*>& keys, const std::string& name) {
+  const auto found = std::ranges::find(keys, name, &Key::name);
+  return found == keys.end() ? nullptr : *found;
+}
+
+}  // namespace
+
+// The recipe decides which other keys exist, so this one is read before the rest.
+std::string task_of(const ConfigEntries& entries) {
+  const auto entry = entries.find("task");
+  if (entry == entries.end()) return recipe_list().front().name;
+  ISOBAR_CHECK(entry->second.value.is_string(), "config key task in ", entry->second.origin,
+               " must be a string, not ", shown(entry->second.value));
+  return entry->second.value.get<std::string>();
+}
+
+RunConfig::RunConfig(const std::string& task_name) : task(task_name), recipe(make_recipe(task_name)) {}
+
+std::vector<KeyTable> RunConfig::tables() {
+  std::vector<KeyTable> tables{task_table(*this)};
+  for (KeyTable& table : recipe->keys()) tables.push_back(std::move(table));
+  for (KeyTable& table : run_tables(*this)) tables.push_back(std::move(table));
+  return tables;
+}
+
+RunConfig read_config(const ConfigEntries& entries) {
+  RunConfig config(task_of(entries));
+  const std::vector<KeyTable> tables = config.tables();
+  const std::vector<const Key*> keys = all_keys(tables);
+  for (const auto& [name, entry] : entries) {
+    const Key* key = find_key(keys, name);
+    ISOBAR_CHECK(key != nullptr, "unknown config key ", name, " in ", entry.origin,
+                 did_you_mean(suggested_key(name, tables)), " (isobar train --list-keys names all)");
+  }
+  for (const Key* key : keys) {
+    const auto entry = entries.find(key->name);
+    if (entry == entries.end()) continue;
+    const auto& [value, origin] = entry->second;
+    config.origins.set(key->name, origin);
+    ISOBAR_CHECK(read_value(*key, value), config.origins.where(key->name), " must be ", expected_value(*key), ", not ",
+                 shown(value));
+  }
+  return config;
+}
+
+void RunConfig::check() {
+  check_keys(tables(), origins);
+  if (compute.dtype != ArithmeticType::fp32) return;
+  check_fits_fp32("eps", optimizer.eps, origins);
+  check_fits_fp32("weight_decay", optimizer.weight_decay, origins);
+  check_fits_fp32("grad_clip", optimizer.grad_clip, origins);
+  check_fits_fp32("lr", schedule.lr, origins);
+}
+
+std::vector<std::string> RunConfig::complete_and_check() {
+  const std::vector<KeyTable> unfilled = tables();
+  for (const Key* key : all_keys(unfilled)) check_bounds(*key, origins);
+  const std::vector<std::string> sentences = recipe->complete(origins);
+  check();
+  return sentences;
+}
+
+void RunConfig::make_paths_absolute() {
+  const std::vector<KeyTable> all = tables();
+  for (const Key* key : all_keys(all)) {
+    if (!key->is_path) continue;
+    std::string& path = *std::get<std::string*>(key->place);
+    path = std::filesystem::absolute(path).lexically_normal().string();
+  }
+}
+
+std::vector<std::string> RunConfig::keys_free_on_resume() {
+  std::vector<std::string> names;
+  const std::vector<KeyTable> all = tables();
+  for (const Key* key : all_keys(all))
+    if (key->may_change_on_resume) names.push_back(key->name);
+  return names;
+}
+
+nlohmann::ordered_json to_json(RunConfig& config) {
+  nlohmann::ordered_json object;
+  const std::vector<KeyTable> tables = config.tables();
+  for (const Key* key : all_keys(tables)) object[key->name] = write_value(*key);
+  return object;
+}
+
+void add_older_values(ConfigEntries& entries, const std::string& origin) {
+  RunConfig config(task_of(entries));
+  const std::vector<KeyTable> tables = config.tables();
+  for (const Key* key : all_keys(tables))
+    if (!key->older_value.empty())
+      entries.try_emplace(key->name, ConfigEntry{parse_json<nlohmann::json>(key->older_value, key->name), origin});
+}
+
+std::string suggested_key(const std::string& name, const std::vector<KeyTable>& tables) {
+  std::vector<std::string> names;
+  std::map<std::string, std::string> other_names;
+  for (const KeyTable& table : tables) {
+    for (const Key& key : table.keys) {
+      names.push_back(key.name);
+      for (const std::string& other : key.other_names) other_names.emplace(other, key.name);
+    }
+  }
+  return suggestion(name, names, other_names);
+}
+
+std::string suggested_key(const std::string& name) {
+  for (const RecipeEntry& entry : recipe_list()) {
+    RunConfig config(entry.name);
+    if (const std::string key = suggested_key(name, config.tables()); !key.empty()) return key;
+  }
+  return "";
+}
+
+std::string describe_keys() {
+  std::string page = R"(# Config keys
+
+Every key of a training config, as `KEY`: default (what it takes). `isobar train --list-keys` prints this page. A config is a
+JSON file (`configs/`), or the tutorial's YAML; `--set KEY=VALUE` wins over it, and over the flags that set a key.
+)";
+  std::set<std::string> described;
+  for (const RecipeEntry& entry : recipe_list()) {
+    RunConfig config(entry.name);
+    for (const KeyTable& table : config.tables()) {
+      if (!described.insert(table.heading).second) continue;  // of a component that several tasks share
+      page += text("\n## ", table.heading, "\n\n");
+      for (const Key& key : table.keys)
+        page += text("- `", key.name, "`: `", write_value(key).dump(), "` (", expected_value(key), "): ", key.sentence,
+                     "\n");
+    }
+  }
+  return page;
+}
+
+}  // namespace isobar

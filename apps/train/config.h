@@ -1,0 +1,68 @@
+// A run's config, whatever the task: the tables of every component together (engine/keys.h), read from the entries of
+// config files and flags, and written as config.json.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "apps/train/config_file.h"
+#include "apps/train/loaders.h"
+#include "apps/train/run_options.h"
+#include "apps/train/trainer.h"
+#include "apps/train/tutorial_keys.h"
+#include "models/recipe.h"
+
+namespace isobar {
+
+// Tables point into the object: it is not copied, and may be moved only while nobody holds a table.
+struct RunConfig {
+  // The defaults of that task.
+  explicit RunConfig(const std::string& task_name = recipe_list().front().name);
+
+  std::string task;
+  std::unique_ptr<Recipe> recipe;
+  ComputeOptions compute;
+  OptimizerOptions optimizer;
+  ScheduleOptions schedule;
+  BatchOptions batch;
+  ReadingOptions reading;
+  RunOptions run;
+  TutorialKeys tutorial;
+  KeyOrigins origins;
+
+  std::vector<KeyTable> tables();
+
+  // Fills what was left to the data, then checks every key and what keys say together. Returns the sentences of
+  // Recipe::complete. Throws Error naming key and origin for a value out of range and keys that contradict each other.
+  std::vector<std::string> complete_and_check();
+  void check();
+
+  // Paths become absolute, so that config.json repeats the run from any folder.
+  void make_paths_absolute();
+  // The keys that a resumed run may change.
+  std::vector<std::string> keys_free_on_resume();
+};
+
+// The value of the key `task` among these, or its default.
+std::string task_of(const ConfigEntries& entries);
+
+// Throws Error naming key and origin for unknown keys, telling the nearest, and wrong types; nothing else is checked yet.
+RunConfig read_config(const ConfigEntries& entries);
+
+// Every key in the order of the tables; read_config of it gives the same config.
+nlohmann::ordered_json to_json(RunConfig& config);
+
+// Gives keys that the config of an earlier run does not have what runs did before there were these keys.
+void add_older_values(ConfigEntries& entries, const std::string& origin);
+
+// The key that a name which is none may mean: lr for learning_rate; "" where none is near.
+std::string suggested_key(const std::string& name, const std::vector<KeyTable>& tables);
+// Among the keys of all tasks.
+std::string suggested_key(const std::string& name);
+
+// A page of Markdown, docs/config.md: every key of every task with its default, what it takes, and its sentence.
+std::string describe_keys();
+
+}  // namespace isobar

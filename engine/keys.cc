@@ -1,0 +1,82 @@
+#include "engine/keys.h"
+
+#include <map>
+
+#include "kernels/common/check.h"
+
+namespace isobar {
+namespace {
+
+// Calls visit(number) for every number of the value, in its own type.
+template <class Visit>
+struct Numbers {
+  const Visit& visit;
+
+  void operator()(const std::int64_t* value) const { visit(*value); }
+  void operator()(const double* value) const { visit(*value); }
+  template <class T>
+  void operator()(const std::optional<T>* value) const {
+    if (*value) (*this)(&**value);
+  }
+  template <class T, std::size_t N>
+  void operator()(const std::array<T, N>* values) const {
+    for (const T& value : *values) visit(value);
+  }
+  void operator()(const std::vector<double>* values) const {
+    for (const double value : *values) visit(value);
+  }
+  void operator()(const auto&) const {}  // no numbers in it
+};
+
+// A bound as the key's own type writes it: 1048576, not 1.04858e+06.
+template <class T>
+T bound_as(double bound, T /*like*/) {
+  return static_cast<T>(bound);
+}
+
+}  // namespace
+
+std::string KeyOrigins::where(const std::string& key) const {
+  const auto origin = origins_.find(key);
+  return "config key " + key + (origin == origins_.end() ? "" : " in " + origin->second);
+}
+
+void check_bounds(const Key& key, const KeyOrigins& origins) {
+  const auto check = [&](auto value) {
+    const auto number = static_cast<double>(value);
+    if (key.least && key.below) {
+      ISOBAR_CHECK(number >= *key.least && number < *key.below, origins.where(key.name), " must be at least ",
+                   *key.least, " and below ", *key.below, ", not ", value);
+      return;
+    }
+    ISOBAR_CHECK(!key.least || number >= *key.least, origins.where(key.name), " must be at least ",
+                 bound_as(*key.least, value), ", not ", value);
+    ISOBAR_CHECK(!key.most || number <= *key.most, origins.where(key.name), " must be at most ",
+                 bound_as(*key.most, value), ", not ", value);
+    ISOBAR_CHECK(!key.above || number > *key.above, origins.where(key.name), " must be above ", *key.above, ", not ",
+                 value);
+  };
+  std::visit(Numbers<decltype(check)>{check}, key.place);
+}
+
+void check_keys(const std::vector<KeyTable>& tables, const KeyOrigins& origins) {
+  for (const Key* key : all_keys(tables)) check_bounds(*key, origins);
+  for (const KeyTable& table : tables)
+    if (table.check) table.check(origins);
+}
+
+std::vector<const Key*> all_keys(const std::vector<KeyTable>& tables) {
+  std::vector<const Key*> keys;
+  std::map<std::string, const KeyTable*> owner;
+  for (const KeyTable& table : tables) {
+    for (const Key& key : table.keys) {
+      const auto [other, is_new] = owner.try_emplace(key.name, &table);
+      ISOBAR_CHECK(is_new, "the config key ", key.name, " is claimed by \"", other->second->heading, "\" and by \"",
+                   table.heading, "\"");
+      keys.push_back(&key);
+    }
+  }
+  return keys;
+}
+
+}  // namespace isobar

@@ -1,0 +1,108 @@
+// Config keys: the options that people set by name. A component declares its own beside its options, each once: name,
+// member (whose initialiser is the default), one sentence, bounds, and whether a resumed run may change it.
+//
+//     KeyTable ScheduleOptions::keys() {
+//       return {"The learning rate", {key("lr", lr, "largest learning rate").at_least(0), ...}};
+//     }
+//
+// Reading, writing, the checks, the list of keys and its page come from these tables (apps/train/config.h). No JSON here.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace isobar {
+
+// static constexpr std::array names: the enum's values in order, as written in a config (matched without case).
+template <class E>
+struct EnumNames;
+
+template <class E>
+const char* name_of_enum(E value) {
+  return EnumNames<E>::names[static_cast<std::size_t>(value)];
+}
+
+// An enum's member, by the names of its values.
+struct Choice {
+  std::vector<const char*> names;
+  std::function<std::size_t()> get;
+  std::function<void(std::size_t)> set;
+};
+
+// Where a key's value lives. An optional without a value is null.
+using KeyPlace =
+    std::variant<bool*, std::int64_t*, double*, std::string*, Choice, std::array<std::int64_t, 2>*,
+                 std::array<double, 2>*, std::optional<bool>*, std::optional<std::int64_t>*,
+                 std::optional<std::array<std::int64_t, 2>>*, std::optional<std::vector<std::string>>*,
+                 std::optional<std::vector<double>>*>;
+
+struct Key {
+  std::string name;
+  KeyPlace place;
+  std::string sentence;  // what it does, for the page of keys
+
+  // Bounds of every number in the value.
+  std::optional<double> least, most, above, below;
+  bool may_change_on_resume = false;
+  bool is_path = false;                 // made absolute, so that a run can be repeated from any folder
+  std::string older_value;              // JSON: what runs did before there was this key; empty: its default
+  std::vector<std::string> other_names;  // what other programs call it: letters and digits alone, in lower case
+
+  Key& at_least(double bound) { return least = bound, *this; }
+  Key& within(double lowest, double highest) { return least = lowest, most = highest, *this; }
+  Key& greater_than(double bound) { return above = bound, *this; }
+  Key& fraction() { return least = 0, below = 1, *this; }  // [0, 1)
+  Key& free_on_resume() { return may_change_on_resume = true, *this; }
+  Key& in_older_runs(std::string json) { return older_value = std::move(json), *this; }
+  Key& path() { return is_path = true, *this; }
+  Key& also_called(std::vector<std::string> names) { return other_names = std::move(names), *this; }
+};
+
+template <class T>
+Key key(const char* name, T& member, std::string sentence) {
+  if constexpr (std::is_enum_v<T>) {
+    Choice choice{{EnumNames<T>::names.begin(), EnumNames<T>::names.end()},
+                  [&member] { return static_cast<std::size_t>(member); },
+                  [&member](std::size_t value) { member = static_cast<T>(value); }};
+    return {name, std::move(choice), std::move(sentence)};
+  } else {
+    return {name, &member, std::move(sentence)};
+  }
+}
+
+// Who set which key, for messages: "config key lr in --set".
+class KeyOrigins {
+ public:
+  void set(const std::string& key, std::string origin) { origins_[key] = std::move(origin); }
+  std::string where(const std::string& key) const;
+
+ private:
+  std::map<std::string, std::string> origins_;
+};
+
+// The keys of one component, bound to the object that holds its options.
+struct KeyTable {
+  std::string heading;
+  std::vector<Key> keys;
+  // Throws Error for values that contradict each other, which no key's own bounds can say.
+  std::function<void(const KeyOrigins&)> check = nullptr;
+};
+
+// Throws Error where a number of the key's value is beyond its bounds: "config key lr in --set must be above 0, not -1".
+void check_bounds(const Key& key, const KeyOrigins& origins);
+
+// check_bounds of every key, then the tables' own checks.
+void check_keys(const std::vector<KeyTable>& tables, const KeyOrigins& origins);
+
+// Every key of the tables. Throws Error where two of them claim one name.
+std::vector<const Key*> all_keys(const std::vector<KeyTable>& tables);
+
+}  // namespace isobar

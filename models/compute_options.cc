@@ -1,0 +1,44 @@
+#include "models/compute_options.h"
+
+#include "kernels/common/check.h"
+
+namespace isobar {
+
+KeyTable ComputeOptions::keys() {
+  return {"The arithmetic",
+          {key("amp_mode", amp_mode,
+               "16-bit arithmetic for the model's activations and products; weights and optimizer stay in 32 bits")
+               .also_called({"mixedprecision", "precision", "amp", "fp16", "bf16"}),
+           key("dtype", dtype, "arithmetic when amp_mode is none; fp64 on a CPU only"),
+           key("tf32", tf32, "fp32 products on a GPU may round their inputs to TF32").free_on_resume(),
+           key("recompute", recompute, "blocks run again in the backward pass instead of keeping their activations")
+               .free_on_resume()
+               .also_called({"checkpointing", "gradientcheckpointing", "activationcheckpointing"}),
+           key("cuda_graph", cuda_graph, "the whole step is captured once and replayed, on a GPU").free_on_resume(),
+           key("seed", seed, "decides initial weights, order of samples and dropout")
+               .at_least(0)
+               .also_called({"randomseed"})},
+          [this](const KeyOrigins& origins) {
+            ISOBAR_CHECK(dtype == ArithmeticType::fp32 || amp_mode == AmpMode::none, origins.where("amp_mode"),
+                         " must be none when dtype is fp64, not ", name_of_enum(amp_mode));
+          }};
+}
+
+DType ComputeOptions::activation() const {
+  switch (amp_mode) {
+    case AmpMode::bf16:
+      return DType::bf16;
+    case AmpMode::fp16:
+      return DType::fp16;
+    case AmpMode::none:
+      break;
+  }
+  return dtype == ArithmeticType::fp64 ? DType::fp64 : DType::fp32;
+}
+
+void ComputeOptions::allocate(Parameters& parameters, Device device) const {
+  ISOBAR_CHECK(activation() != DType::fp64 || device.kind == DeviceKind::cpu, "dtype: fp64 runs on the CPU only");
+  parameters.allocate(activation(), device, static_cast<std::uint64_t>(seed));
+}
+
+}  // namespace isobar

@@ -1,0 +1,40 @@
+// How a network is computed, whatever network it is: the dtype of its arithmetic, and the seed of its random numbers.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "engine/keys.h"
+#include "engine/parameters.h"
+
+namespace isobar {
+
+enum class AmpMode : std::uint8_t { none, bf16, fp16 };
+enum class ArithmeticType : std::uint8_t { fp32, fp64 };
+
+template <>
+struct EnumNames<AmpMode> {
+  static constexpr std::array names{"none", "bf16", "fp16"};
+};
+template <>
+struct EnumNames<ArithmeticType> {
+  static constexpr std::array names{"fp32", "fp64"};
+};
+
+struct ComputeOptions {
+  AmpMode amp_mode = AmpMode::none;
+  ArithmeticType dtype = ArithmeticType::fp32;
+  bool tf32 = true;
+  bool recompute = false;
+  bool cuda_graph = false;
+  std::int64_t seed = 0;
+
+  KeyTable keys();
+
+  DType activation() const;  // the dtype that products work in
+
+  // Allocates and fills a network's parameters. Error where fp64 is asked for on a GPU.
+  void allocate(Parameters& parameters, Device device) const;
+};
+
+}  // namespace isobar

@@ -1,0 +1,101 @@
+#include "models/forecast/description.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "engine/files/json.h"
+#include "kernels/common/check.h"
+
+namespace isobar {
+namespace {
+
+constexpr const char* kGrid = "isobar.grid";
+constexpr const char* kUnits = "isobar.units";           // a list, one a channel
+constexpr const char* kLeadHours = "isobar.lead_hours";  // from input to forecast
+
+nlohmann::ordered_json to_json(const FieldsInfo& info) {
+  return {{"channels", info.channel_names},  {"means", info.statistics.means}, {"stds", info.statistics.stds},
+          {"row_weights", info.row_weights}, {"latitudes", info.latitudes},    {"longitudes", info.longitudes}};
+}
+
+FieldsInfo info_from(const nlohmann::json& json) {
+  FieldsInfo info;
+  json.at("channels").get_to(info.channel_names);
+  json.at("means").get_to(info.statistics.means);
+  json.at("stds").get_to(info.statistics.stds);
+  json.at("row_weights").get_to(info.row_weights);
+  json.at("latitudes").get_to(info.latitudes);
+  json.at("longitudes").get_to(info.longitudes);
+  return info;
+}
+
+// What they must be for this config; the sentence about the file is the caller's.
+void check_info(const FieldsInfo& info, const ForecastOptions& options) {
+  const auto count = [](const char* what, std::size_t found, std::int64_t wanted, const char* key) {
+    ISOBAR_CHECK(static_cast<std::int64_t>(found) == wanted, what, " are ", found, " and not ", wanted, ", as ", key);
+  };
+  const auto finite = [](const char* what, const std::vector<double>& values) {
+    ISOBAR_CHECK(std::ranges::all_of(values, [](double value) { return std::isfinite(value); }), what, " are not all finite");
+  };
+  const Statistics& statistics = info.statistics;
+  count("channels", info.channel_names.size(), *options.n_in_channels, "n_in_channels");
+  count("means", statistics.means.size(), *options.n_in_channels, "n_in_channels");
+  count("stds", statistics.stds.size(), *options.n_in_channels, "n_in_channels");
+  count("row_weights", info.row_weights.size(), options.height(), "the rows of img_size");
+  if (!info.latitudes.empty()) count("latitudes", info.latitudes.size(), options.height(), "the rows of img_size");
+  if (!info.longitudes.empty())
+    count("longitudes", info.longitudes.size(), options.width(), "the columns of img_size");
+  finite("means", statistics.means);
+  finite("stds", statistics.stds);
+  finite("row_weights", info.row_weights);
+  finite("latitudes", info.latitudes);
+  finite("longitudes", info.longitudes);
+  std::set<std::string> names;
+  for (const std::string& name : info.channel_names)
+    ISOBAR_CHECK(!name.empty() && names.insert(name).second, "channels holds ",
+                 name.empty() ? "an empty name" : "a name twice");
+  ISOBAR_CHECK(std::ranges::all_of(statistics.stds, [](double std) { return std > 0; }), "stds are not all above 0");
+}
+
+// What the settings say of units and time step; nothing in files of before they did.
+void read_labels(const Settings& settings, std::int64_t dt, FieldsInfo& info) {
+  if (const auto units = settings.find(kUnits); units != settings.end()) {
+    parse_json<nlohmann::json>(units->second, kUnits).get_to(info.units);
+    ISOBAR_CHECK(info.units.size() == info.channel_names.size(), kUnits, " has ", info.units.size(), " entries for ",
+                 info.channel_names.size(), " channels");
+  }
+  if (const auto hours = settings.find(kLeadHours); hours != settings.end()) {
+    const auto lead = parse_json<nlohmann::json>(hours->second, kLeadHours).get<double>();
+    ISOBAR_CHECK(std::isfinite(lead) && lead > 0, kLeadHours, " is ", hours->second);
+    info.step_hours = lead / static_cast<double>(dt);
+  }
+}
+
+}  // namespace
+
+Settings settings_of(const FieldsInfo& info, std::int64_t dt) {
+  Settings settings{{kGrid, to_json(info).dump()}};
+  if (!std::ranges::all_of(info.units, &std::string::empty)) settings[kUnits] = nlohmann::json(info.units).dump();
+  if (info.step_hours > 0)
+    settings[kLeadHours] = nlohmann::json(info.step_hours * static_cast<double>(dt)).dump();
+  return settings;
+}
+
+bool describes_fields(const Settings& settings) {
+  return settings.contains(kGrid);
+}
+
+FieldsInfo fields_info_from(const Settings& settings, const ForecastOptions& options, std::int64_t dt) {
+  try {
+    FieldsInfo info = info_from(parse_json<nlohmann::json>(settings.at(kGrid), kGrid));
+    check_info(info, options);
+    read_labels(settings, dt, info);
+    return info;
+  } catch (const nlohmann::json::exception&) {
+    fail("the description of the model in its metadata is damaged");
+  }
+}
+
+}  // namespace isobar

@@ -1,0 +1,123 @@
+#include "models/forecast/input.h"
+
+#include "data/era5/calendar.h"
+#include "engine/ops/common.h"
+#include "kernels/elementwise.h"
+#include "kernels/normalize.h"
+
+namespace isobar {
+namespace {
+
+// The first `channels` of every sample; fields itself when it has no more.
+Tensor leading_channels(const Tensor& fields, std::int64_t channels) {
+  if (fields.size(1) == channels) return fields;
+  const std::int64_t batch = fields.size(0), from = fields.numel() / batch, to = from / fields.size(1) * channels;
+  const Tensor out = Tensor::empty({batch, channels, fields.size(2), fields.size(3)}, fields.dtype(), fields.device());
+  for (std::int64_t b = 0; b < batch; ++b) out.slice(b * to, {to}).copy_from(fields.slice(b * from, {to}));
+  return out;
+}
+
+}  // namespace
+
+Tensor vector_on(Device device, const std::vector<double>& values, DType dtype) {
+  Tensor t = Tensor::empty({static_cast<std::int64_t>(values.size())}, dtype, device);
+  t.set_values(values);
+  return t;
+}
+
+FieldInput::FieldInput(const ForecastOptions& options, const Statistics& statistics, DType dtype, Device device)
+    : options_(options),
+      statistics_(statistics),
+      dtype_(dtype),
+      device_(device),
+      means_(vector_on(device, statistics.means, DType::fp64)),
+      stds_(vector_on(device, statistics.stds, DType::fp64)) {}
+
+std::int64_t FieldInput::planes() const {
+  return *options_.n_in_channels + (*options_.time_features ? kTimeFeatures : 0);
+}
+
+Tensor FieldInput::normalised(const Tensor& fields, const Tensor& time, std::int64_t planes) const {
+  const Tensor y =
+      Tensor::empty({fields.size(0), planes, options_.height(), options_.width()}, dtype_, device_);
+  ISOBAR_RUN(device_, normalize,
+             {.batch = fields.size(0),
+              .channels = *options_.n_in_channels,
+              .extra = planes - *options_.n_in_channels,
+              .height = options_.height(),
+              .width = options_.width(),
+              .dtype = dtype_,
+              .x = fields.data_as<float>(),
+              .mean = means_.data_as<double>(),
+              .std = stds_.data_as<double>(),
+              .planes = time.defined() ? time.data_as<double>() : nullptr,
+              .y = y.data()},
+             current_stream());
+  return y;
+}
+
+Tensor FieldInput::input_of(const Batch& batch) const {
+  return normalised(tensor_of(batch, "input"), *options_.time_features ? tensor_of(batch, "time") : Tensor(), planes());
+}
+
+Tensor FieldInput::target_of(const Batch& batch) const {
+  return leading_channels(normalised(tensor_of(batch, "target"), {}, *options_.n_in_channels), *options_.n_out_channels);
+}
+
+Tensor FieldInput::input_after(const Tensor& forecast, std::span<const double> time_features) const {
+  ISOBAR_CHECK(*options_.n_out_channels == *options_.n_in_channels, "n_out_channels: a forecast of ",
+               *options_.n_out_channels, " channels cannot be continued by a model that needs ",
+               *options_.n_in_channels);
+  ISOBAR_CHECK(!forecast.tracked(), "a forecast that is continued passes no gradient back: it must not be recorded");
+  if (!*options_.time_features) return forecast;
+  const std::int64_t batch = forecast.size(0), from = forecast.numel() / batch, plane = options_.pixels();
+  const Tensor input =
+      Tensor::empty({batch, planes(), forecast.size(2), forecast.size(3)}, forecast.dtype(), device_);
+  const std::int64_t to = input.numel() / batch;
+  for (std::int64_t b = 0; b < batch; ++b) {
+    input.slice(b * to, {from}).copy_from(forecast.slice(b * from, {from}));
+    for (std::int64_t e = 0; e < kTimeFeatures; ++e) {
+      const Tensor where = input.slice(b * to + from + e * plane, {plane});
+      ISOBAR_RUN(device_, fill,
+                 {.n = plane,
+                  .dtype = where.dtype(),
+                  .value = time_features[static_cast<std::size_t>(b * kTimeFeatures + e)],
+                  .y = where.data()},
+                 current_stream());
+    }
+  }
+  return input;
+}
+
+Tensor FieldInput::persistence_of(const Tensor& input) const {
+  return leading_channels(input, *options_.n_out_channels);
+}
+
+Tensor FieldInput::climatology_of(std::span<const double> time_means) const {
+  std::vector<double> normalised(static_cast<std::size_t>(*options_.n_out_channels * options_.pixels()));
+  for (std::size_t i = 0; i < normalised.size(); ++i) {
+    const std::size_t channel = i / static_cast<std::size_t>(options_.pixels());
+    normalised[i] = (time_means[i] - statistics_.means[channel]) / statistics_.stds[channel];
+  }
+  return vector_on(device_, normalised, dtype_)
+      .view({*options_.n_out_channels, options_.height(), options_.width()});
+}
+
+std::vector<float> FieldInput::to_physical(const Tensor& forecast) const {
+  const Tensor fields = Tensor::empty(forecast.shape(), DType::fp32, device_);
+  ISOBAR_RUN(device_, denormalize,
+             {.batch = forecast.size(0),
+              .channels = forecast.size(1),
+              .height = forecast.size(2),
+              .width = forecast.size(3),
+              .dtype = forecast.dtype(),
+              .x = forecast.data(),
+              .mean = means_.data_as<double>(),
+              .std = stds_.data_as<double>(),
+              .y = fields.data_as<float>()},
+             current_stream());
+  const Tensor host = fields.to(Device{});
+  return {host.data_as<float>(), host.data_as<float>() + host.numel()};
+}
+
+}  // namespace isobar

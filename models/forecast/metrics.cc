@@ -1,0 +1,112 @@
+#include "models/forecast/metrics.h"
+
+#include <algorithm>
+#include <iomanip>
+#include <sstream>
+
+#include "data/era5/units.h"
+
+namespace isobar {
+namespace {
+
+// The tutorial writes the wind at 10 m as u10m.
+std::string rmse_tag(const std::string& variable) {
+  return "RMSE(" + (variable == "u10" ? "u10m" : variable) + ")/valid";
+}
+
+double mean_ratio(const std::vector<double>& rmse, const std::vector<double>& persistence) {
+  double sum = 0;
+  for (std::size_t c = 0; c < rmse.size(); ++c) sum += rmse[c] / persistence[c];
+  return sum / static_cast<double>(rmse.size());
+}
+
+}  // namespace
+
+ForecastMetrics::ForecastMetrics(const FieldsInfo& info, std::int64_t outputs, std::int64_t pixels)
+    : info_(info),
+      names_(info.channel_names.begin(), info.channel_names.begin() + outputs),
+      nothing_(outputs, pixels),
+      forecast_(nothing_),
+      persistence_(nothing_) {}
+
+void ForecastMetrics::add(std::span<const double> forecast_sums, double mean_loss) {
+  const std::int64_t before = forecast_.samples();
+  forecast_.add(forecast_sums);
+  loss_sum_ += mean_loss * static_cast<double>(forecast_.samples() - before);
+}
+
+void ForecastMetrics::begin() {
+  forecast_ = nothing_;
+  loss_sum_ = 0;
+  if (!persistence_known_) persistence_ = nothing_;
+}
+
+std::vector<std::span<double>> ForecastMetrics::sums() {
+  return {forecast_.raw(), persistence_.raw(), {&loss_sum_, 1}};
+}
+
+std::vector<Figure> ForecastMetrics::figures(const char* name, const std::vector<double>& rmse, bool physical) const {
+  std::vector<Figure> figures;
+  for (std::size_t c = 0; c < names_.size(); ++c)
+    figures.push_back({name, names_[c], rmse[c] * (physical ? info_.statistics.stds[c] : 1)});
+  return figures;
+}
+
+Report ForecastMetrics::report() const {
+  Report report;
+  const auto append = [](std::vector<Figure>& to, const std::vector<Figure>& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  append(report.line, figures("rmse", rmse(), false));
+  append(report.line, figures("persistence_rmse", persistence_rmse(), false));
+  append(report.summary, figures("val_rmse", rmse(), false));
+  append(report.summary, figures("persistence_rmse", persistence_rmse(), false));
+  append(report.summary, figures("val_rmse_physical", rmse(), true));
+  append(report.summary, figures("persistence_rmse_physical", persistence_rmse(), true));
+  const std::vector<double> mean_sample_rmse = forecast_.mean_sample_rmse();
+  for (std::size_t c = 0; c < names_.size(); ++c)
+    report.scalars.emplace_back(rmse_tag(names_[c]), mean_sample_rmse[c]);
+  report.sentence = sentence();
+  report.table = table();
+  return report;
+}
+
+// One line for the console, whatever the number of channels; metrics.jsonl has all of them.
+std::string ForecastMetrics::sentence() const {
+  constexpr std::size_t kMost = 4;
+  const std::vector<double> rmse = this->rmse(), persistence = persistence_rmse();
+  std::ostringstream each;
+  each << std::setprecision(4);
+  for (std::size_t c = 0; c < std::min(kMost, names_.size()); ++c)
+    each << ", " << names_[c] << ' ' << rmse[c] << " (" << persistence[c] << ')';
+  if (names_.size() > kMost) each << ", ...";
+  std::ostringstream line;
+  line << "RMSE (persistence): " << std::fixed << std::setprecision(1) << 100 * mean_ratio(rmse, persistence)
+       << " % of it on average" << each.str();
+  return line.str();
+}
+
+std::string ForecastMetrics::table() const {
+  const std::vector<double> rmse = this->rmse(), persistence = persistence_rmse();
+  std::size_t width = 8;
+  for (const std::string& name : names_) width = std::max(width, name.size());
+  std::ostringstream out;
+  out << "RMSE of the validation set: normalised, and in the variables' own units\n";
+  out << std::left << std::setw(static_cast<int>(width)) << "variable" << std::right << std::setw(10) << "forecast"
+      << std::setw(13) << "persistence" << std::setw(7) << "ratio" << std::setw(14) << "forecast" << std::setw(13)
+      << "persistence"
+      << "  unit\n";
+  for (std::size_t c = 0; c < names_.size(); ++c) {
+    const double std = info_.statistics.stds[c];
+    out << std::left << std::setw(static_cast<int>(width)) << names_[c] << std::right << std::fixed
+        << std::setprecision(4) << std::setw(10) << rmse[c] << std::setw(13) << persistence[c] << std::setw(6)
+        << std::setprecision(0) << 100 * (rmse[c] / persistence[c]) << '%' << std::defaultfloat << std::setprecision(5)
+        << std::setw(14) << rmse[c] * std << std::setw(13) << persistence[c] * std << "  "
+        << shown_unit(names_[c], c < info_.units.size() ? info_.units[c] : "") << '\n';
+  }
+  out << "on average " << std::fixed << std::setprecision(1) << 100 * mean_ratio(rmse, persistence)
+      << " % of persistence's RMSE";
+  return out.str();
+}
+
+}  // namespace isobar

@@ -1,0 +1,48 @@
+// How forecasts are judged while training: RMSE of every variable beside the persistence forecast's.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/forecast/fields_info.h"
+#include "models/forecast/scores.h"
+#include "models/task.h"
+
+namespace isobar {
+
+class ForecastMetrics : public Metrics {
+ public:
+  // Of the first `outputs` channels of the fields, on a grid of `pixels` points. `info` must outlive it.
+  ForecastMetrics(const FieldsInfo& info, std::int64_t outputs, std::int64_t pixels);
+
+  // Sums of a batch: [B, outputs, 4] of kernels/forecast_scores.h, and the mean of its samples' losses.
+  void add(std::span<const double> forecast_sums, double mean_loss);
+  void add_persistence(std::span<const double> sums) { persistence_.add(sums); }
+  // Whether this pass still has to score the persistence forecast: it needs no model, so one whole pass is enough.
+  bool wants_persistence() const { return !persistence_known_; }
+
+  void begin() override;
+  void end() override { persistence_known_ = true; }
+  std::vector<std::span<double>> sums() override;
+  double loss() const override { return loss_sum_ / static_cast<double>(forecast_.samples()); }
+  // In metrics.jsonl: rmse, persistence_rmse; normalised. In summary.json: val_rmse, persistence_rmse and both in the
+  // variables' units (..._physical). TensorBoard: the tutorial's RMSE(NAME)/valid, the mean over samples.
+  Report report() const override;
+
+  std::vector<double> rmse() const { return forecast_.rmse(); }                    // [outputs], normalised
+  std::vector<double> persistence_rmse() const { return persistence_.rmse(); }     // [outputs], normalised
+
+ private:
+  std::vector<Figure> figures(const char* name, const std::vector<double>& rmse, bool physical) const;
+  std::string sentence() const;
+  std::string table() const;
+
+  const FieldsInfo& info_;
+  std::vector<std::string> names_;  // [outputs]
+  ScoreTotals nothing_;             // what a pass begins with
+  ScoreTotals forecast_, persistence_;
+  double loss_sum_ = 0;
+  bool persistence_known_ = false;
+};
+
+}  // namespace isobar

@@ -1,0 +1,37 @@
+// What a forecast is made of and what it is trained for, as a config gives it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/keys.h"
+#include "kernels/forecast_loss.h"
+
+namespace isobar {
+
+template <>
+struct EnumNames<LossKind> {
+  static constexpr std::array names{"relative_l2", "weighted_mse", "relative_l2_weighted"};
+};
+
+// Sizes without a value are the data's.
+struct ForecastOptions {
+  std::optional<std::array<std::int64_t, 2>> img_size = std::array<std::int64_t, 2>{360, 720};
+  std::optional<std::int64_t> n_in_channels = 20, n_out_channels = 20;
+  bool predict_change = false;
+  std::optional<bool> time_features = false;
+  std::optional<std::vector<std::string>> channel_names;
+  LossKind loss = LossKind::relative_l2;
+  std::optional<std::vector<double>> channel_weights;
+
+  KeyTable keys();
+
+  std::int64_t height() const { return img_size->at(0); }
+  std::int64_t width() const { return img_size->at(1); }
+  std::int64_t pixels() const { return height() * width(); }
+};
+
+}  // namespace isobar

@@ -1,0 +1,248 @@
+#include "models/forecast/recipe.h"
+
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "data/era5/field_labels.h"
+#include "data/era5/first_step.h"
+#include "data/era5/latitude.h"
+#include "data/era5/layout.h"
+#include "kernels/common/check.h"
+#include "models/forecast/description.h"
+#include "models/forecast/fit.h"
+
+namespace isobar {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kTheData = "the data";  // the origin of keys that were left to the data
+
+std::string shown(bool value) { return value ? "true" : "false"; }
+std::string shown(std::int64_t value) { return std::to_string(value); }
+std::string shown(const std::array<std::int64_t, 2>& value) { return text("[", value[0], ",", value[1], "]"); }
+
+// Gives keys without a value one, and remembers what it gave.
+class Filler {
+ public:
+  explicit Filler(KeyOrigins& origins) : origins_(origins) {}
+
+  template <class T>
+  void fill(const char* key, std::optional<T>& value, const T& from_data) {
+    if (value) return;
+    value = from_data;
+    origins_.set(key, kTheData);
+    told_ += text(told_.empty() ? "" : ", ", key, " ", shown(from_data));
+  }
+  const std::string& told() const { return told_; }
+
+ private:
+  KeyOrigins& origins_;
+  std::string told_;
+};
+
+// "+6 h", or in steps where the data do not say when a step is.
+std::string lead_time(const Era5Dataset& dataset, std::int64_t step) {
+  try {
+    const StepTime from = dataset.time_of(step), to = dataset.time_of(step + dataset.dt());
+    const double days = to.day_of_year - from.day_of_year + (to.year == from.year ? 0 : from.days_in_year);
+    return text("+", std::round(days * 240) / 10, " h");
+  } catch (const Error&) {
+    return text("+", dataset.dt(), dataset.dt() == 1 ? " step" : " steps");
+  }
+}
+
+void check_same_rows(const Era5Dataset& train, const Era5Dataset& valid) {
+  const bool known = !train.latitudes().empty() && !valid.latitudes().empty();
+  ISOBAR_CHECK(!known || train.latitudes() == valid.latitudes(), valid.file_name(0),
+               ": its latitudes are not those of ", train.file_name(0));
+}
+
+}  // namespace
+
+std::unique_ptr<Recipe> make_forecast_recipe() {
+  return std::make_unique<ForecastRecipe>();
+}
+
+DataSizes sizes_of(const Era5Dataset& data) {
+  DataSizes sizes{data.channels(), data.height(), data.width(), true};
+  std::int64_t first_step = 0;
+  for (std::size_t file = 0; file < data.file_count(); first_step += data.file_steps(file++)) {
+    try {
+      data.time_of(first_step);
+    } catch (const Error&) {
+      sizes.tells_time = false;
+    }
+  }
+  return sizes;
+}
+
+std::vector<KeyTable> ForecastRecipe::keys() {
+  KeyTable network = vit.keys();
+  network.check = [this, own = std::move(network.check)](const KeyOrigins& origins) {
+    own(origins);
+    vit.check_image(forecast.height(), forecast.width(), "img_size", origins);
+  };
+  return {std::move(network), forecast.keys(), split.keys()};
+}
+
+std::vector<std::pair<std::string, fs::path>> ForecastRecipe::paths_in(const fs::path& folder) const {
+  const DataLayout layout = layout_of(folder);
+  return {{"train_data_path", layout.train},
+          {"valid_data_path", layout.valid},
+          {"inf_data_path", layout.test},
+          {"global_means_path", layout.statistics / kMeansFile},
+          {"global_stds_path", layout.statistics / kStdsFile},
+          {"time_means_path", layout.statistics / kTimeMeansFile}};
+}
+
+bool ForecastRecipe::wants_sizes() const {
+  return !forecast.img_size || !forecast.n_in_channels || !forecast.n_out_channels || !vit.patch_size ||
+         !forecast.time_features;
+}
+
+std::string ForecastRecipe::fill_sizes(const DataSizes& data, KeyOrigins& origins) {
+  Filler filler(origins);
+  filler.fill("img_size", forecast.img_size, {data.height, data.width});
+  filler.fill("patch_size", vit.patch_size, default_patch_size(forecast.height(), forecast.width()));
+  filler.fill("n_in_channels", forecast.n_in_channels, data.channels);
+  filler.fill("n_out_channels", forecast.n_out_channels, *forecast.n_in_channels);
+  filler.fill("time_features", forecast.time_features, data.tells_time);
+  return filler.told();
+}
+
+std::vector<std::string> ForecastRecipe::complete(KeyOrigins& origins) {
+  const bool wants_ranges =
+      split.is_one_path() && !split.allow_overlap && !(split.train_range && split.valid_range);
+  if (!wants_ranges && !wants_sizes()) return {};
+
+  const Era5Dataset data({.paths = {split.train_data_path}});
+  std::vector<std::string> sentences;
+  if (const std::string sizes = fill_sizes(sizes_of(data), origins); !sizes.empty())
+    sentences.push_back("from the data: " + sizes);
+  if (!wants_ranges) return sentences;
+  Filler ranges(origins);
+  SplitOptions completed = split;
+  completed.complete_ranges(data.steps());
+  ranges.fill("train_range", split.train_range, *completed.train_range);
+  ranges.fill("valid_range", split.valid_range, *completed.valid_range);
+  sentences.push_back(text("training and validation are parts of ", split.train_data_path, " (", data.steps(),
+                           " steps): ", ranges.told()));
+  return sentences;
+}
+
+Era5Dataset ForecastRecipe::open_fields(const std::string& path, const std::optional<StepRange>& range,
+                                        const char* range_key) const {
+  return Era5Dataset({.paths = {path},
+                      .channels = forecast.channel_names.value_or(std::vector<std::string>()),
+                      .height = forecast.height(),
+                      .width = forecast.width(),
+                      .grid_key = "img_size",
+                      .dt = split.dt,
+                      .range = range,
+                      .range_key = range_key});
+}
+
+std::vector<std::string> ForecastRecipe::channel_names_of(const Era5Dataset& dataset) const {
+  ISOBAR_CHECK(dataset.channels() == *forecast.n_in_channels, dataset.file_name(0), ": fields has ",
+               dataset.channels(), " channels, but n_in_channels is ", *forecast.n_in_channels);
+  return forecast.channel_names.value_or(dataset.channel_names());
+}
+
+// Where nobody has made statistics, or the run's own are to be made anew, they are made from the training steps and kept
+// in the run folder, which the config then names. Returns the sentence that says so.
+std::optional<std::string> ForecastRecipe::choose_statistics(const fs::path& kept, bool resumed) {
+  const fs::path own = fs::absolute(kept).lexically_normal();
+  const fs::path looked_in = fs::path(split.global_means_path).parent_path();
+  const std::array paths{&split.global_means_path, &split.global_stds_path, &split.time_means_path};
+  bool missing = true;
+  for (const std::string* path : paths) missing = missing && !fs::exists(*path);
+  const bool anew = !resumed && looked_in == own;
+  if (!anew && !missing) return std::nullopt;
+  bool taken = resumed;
+  for (std::string* path : paths) {
+    *path = (own / fs::path(*path).filename()).string();
+    taken = taken && fs::exists(*path);
+  }
+  make_statistics_ = !taken;
+  return text("no statistics in ", looked_in.string(), ": ",
+              taken ? "the run's own are taken, " : "they are made from the training steps and kept in ",
+              own.string());
+}
+
+FieldsInfo ForecastRecipe::info_of(const Era5Dataset& dataset, const Statistics& statistics) const {
+  return {.channel_names = channel_names_of(dataset),
+          .statistics = statistics,
+          .row_weights = latitude_weights(dataset),
+          .latitudes = dataset.latitudes(),
+          .longitudes = dataset.longitudes()};
+}
+
+std::vector<std::string> ForecastRecipe::open(const fs::path& kept, bool resumed) {
+  std::vector<std::string> sentences;
+  if (const auto sentence = choose_statistics(kept, resumed)) sentences.push_back(*sentence);
+  train_ = open_fields(split.train_data_path, split.train_range, "train_range");
+  forecast.channel_names = channel_names_of(*train_);
+  valid_ = open_fields(split.valid_data_path, split.valid_range, "valid_range");
+  if (make_statistics_) made_ = compute_statistics(*train_);
+  const auto pairs = [&](const Era5Dataset& steps, const std::optional<std::int64_t>& limit) {
+    return PairDataset(steps, {.kind = split.sampler, .limit = limit.value_or(0), .time_features = *forecast.time_features});
+  };
+  train_pairs_.emplace(pairs(*train_, split.limit_nsamples));
+  valid_pairs_.emplace(pairs(*valid_, split.limit_nsamples_val));
+  check_same_rows(*train_, *valid_);
+  if (!split.allow_overlap) refuse_overlap(*train_, *valid_);
+  check_labels(valid_->labels(), valid_->file_name(0), train_->labels(), train_->file_name(0));
+  info_ = info_of(*train_, made_ ? static_cast<const Statistics&>(*made_)
+                                : load_statistics(split.global_means_path, split.global_stds_path,
+                                                  *forecast.n_in_channels));
+  label_from_statistics(info_, *train_, fs::path(split.global_means_path).parent_path());
+  for (const PairDataset* set : {&*train_pairs_, &*valid_pairs_})
+    check_first_step(set->steps(), set->step_of(0), info_.channel_names, info_.statistics);
+  return sentences;
+}
+
+void ForecastRecipe::keep(const fs::path& kept) const {
+  if (made_) write_statistics(*made_, train_->height(), train_->width(), kept.string());
+}
+
+std::vector<std::string> ForecastRecipe::notes() const {
+  std::vector<std::string> notes;
+  for (const auto& [set, dataset] : {std::pair("training", &*train_), std::pair("validation", &*valid_)})
+    if (const std::string left_out = describe_left_out(*dataset, split.sampler); !left_out.empty())
+      notes.push_back(std::string(set) + ": " + left_out);
+  return notes;
+}
+
+// What the weights say of their fields; none for weights from elsewhere.
+std::optional<FieldsInfo> ForecastRecipe::trained_info(const GivenWeights& weights) const {
+  if (!describes_fields(weights.settings)) return std::nullopt;
+  try {
+    return fields_info_from(weights.settings, forecast, split.dt);
+  } catch (const Error& error) {
+    fail(weights.file.string(), ": ", error.what());
+  }
+}
+
+void ForecastRecipe::check_start(const GivenWeights& weights) const {
+  if (const auto trained = trained_info(weights)) check_units(*trained, weights.file.string(), *train_, info_);
+}
+
+void ForecastRecipe::check_resume(const GivenWeights& weights) const {
+  check_start(weights);
+  if (const auto trained = trained_info(weights))
+    check_lead_time(*trained, split.dt, weights.file.string(), *train_);
+}
+
+ForecasterOptions ForecastRecipe::forecaster_options(std::string lead_time) const {
+  return {.vit = vit, .forecast = forecast, .dt = split.dt, .lead_time = std::move(lead_time)};
+}
+
+std::unique_ptr<Task> ForecastRecipe::make_task(const ComputeOptions& compute, Device device) const {
+  return std::make_unique<Forecaster>(forecaster_options(lead_time(*valid_, valid_pairs_->step_of(0))), compute, info_,
+                                      device);
+}
+
+}  // namespace isobar

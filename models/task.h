@@ -1,0 +1,89 @@
+// A task: a network, what it is trained for, and how it is judged. The training loop (apps/train/run.h) knows no more of
+// a model than this.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/batch.h"
+#include "data/maps/png.h"
+#include "engine/parameters.h"
+#include "models/context.h"
+
+namespace isobar {
+
+// A number of a report, or one of several under one name: {"rmse", "t2m", 0.47} becomes "rmse": {"t2m": 0.47} in JSON.
+struct Figure {
+  std::string name;
+  std::string part;  // empty: the name's only number
+  double value = 0;
+};
+
+// What a validation has to say. The loss is told by the loop itself.
+struct Report {
+  std::vector<Figure> line;                              // in metrics.jsonl
+  std::vector<Figure> summary;                           // in summary.json, under these very names
+  std::vector<std::pair<std::string, double>> scalars;   // TensorBoard: tag and value
+  std::string sentence;                                  // one line of the log, at every validation
+  std::string table;                                     // lines of the log, at the end of the run
+};
+
+// The judgement of one data set: sums that add up over its batches (and over ranks).
+class Metrics {
+ public:
+  virtual ~Metrics() = default;
+
+  // A pass over the data set begins: sums of an earlier one are forgotten. What no update changes (the score of a
+  // forecast that needs no model) may be kept from a pass that was ended.
+  virtual void begin() = 0;
+  // The pass has seen every sample.
+  virtual void end() {}
+
+  virtual std::vector<std::span<double>> sums() = 0;  // all that is held; counts included
+  virtual double loss() const = 0;  // the mean over the samples; the lowest decides which weights are the best
+  virtual Report report() const = 0;
+};
+
+// A picture of a validation, shown in TensorBoard and kept as a file.
+struct Picture {
+  std::string tag;   // in TensorBoard
+  Image board;
+  std::string file;  // images/FILE_ITERATION.png
+  Image image;
+};
+
+// What is kept beside the weights, by name: with the config, enough to build the task again.
+using Settings = std::map<std::string, std::string>;
+
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  virtual std::string network() const = 0;  // for people: "ViT"
+  virtual Parameters& parameters() = 0;
+  virtual const Parameters& parameters() const = 0;
+
+  virtual bool draws_masks() const = 0;  // whether a training pass uses random masks (dropout)
+
+  // [1], the mean over the batch; recorded on the active tape, if there is one.
+  virtual Tensor loss(const Batch& batch, const Context& context) const = 0;
+
+  virtual std::unique_ptr<Metrics> metrics() const = 0;
+  // Adds the batch to metrics that this task made. Nothing is recorded.
+  virtual void score(const Batch& batch, Metrics& metrics) const = 0;
+
+  // Pictures of the first picture_samples() samples of the validation set.
+  virtual std::int64_t picture_samples() const { return 1; }
+  virtual std::vector<Picture> pictures(const Batch& batch) const = 0;
+
+  virtual Settings settings() const = 0;
+
+  Device device() const { return parameters().device(); }
+};
+
+}  // namespace isobar

@@ -1,0 +1,57 @@
+#include "models/vit/options.h"
+
+#include "kernels/common/check.h"
+
+namespace isobar {
+
+namespace {
+
+constexpr double kMostLayers = 10000;  // far above any model, and few enough that a list of them can be held
+
+}  // namespace
+
+KeyTable VitOptions::keys() {
+  return {"The vision transformer",
+          {key("embed_dim", embed_dim, "width of a token")
+               .within(1, kLargestExtent)
+               .also_called({"hiddensize", "hiddendim", "dmodel", "width"}),
+           key("depth", depth, "number of transformer blocks")
+               .within(1, kMostLayers)
+               .also_called({"layers", "numlayers", "nlayers", "blocks"}),
+           key("num_heads", num_heads, "attention heads; embed_dim / num_heads must be a multiple of 8, at most 128")
+               .within(1, kLargestExtent)
+               .also_called({"heads", "nhead", "nheads"}),
+           key("patch_size", patch_size,
+               "side of the square of grid points that makes a token; null: the largest of 8, 4, 2 that divides both "
+               "sides and leaves at least 100 tokens, else 1")
+               .within(1, kLargestExtent)
+               .also_called({"patch"}),
+           key("dropout", dropout, "dropout and attention dropout, and the drop-path rate of the last block")
+               .fraction()
+               .also_called({"droprate"})},
+          [this](const KeyOrigins& origins) {
+            ISOBAR_CHECK(embed_dim % num_heads == 0, origins.where("embed_dim"), " must be a multiple of num_heads (",
+                         num_heads, "), not ", embed_dim);
+            const std::int64_t head_dim = embed_dim / num_heads;
+            ISOBAR_CHECK(head_dim % 8 == 0 && head_dim <= 128, origins.where("embed_dim"),
+                         " divided by num_heads must be a multiple of 8 up to 128, not ", head_dim);
+          }};
+}
+
+void VitOptions::check_image(std::int64_t height, std::int64_t width, const char* image_key,
+                             const KeyOrigins& origins) const {
+  for (const std::int64_t extent : {height, width})
+    ISOBAR_CHECK(extent >= *patch_size && extent % *patch_size == 0, origins.where(image_key),
+                 " must be a multiple of patch_size (", *patch_size, "), not ", extent);
+}
+
+std::int64_t default_patch_size(std::int64_t height, std::int64_t width) {
+  constexpr std::int64_t kLeastTokens = 100;
+  for (const std::int64_t patch : {8, 4, 2}) {
+    const bool divides = height % patch == 0 && width % patch == 0;
+    if (divides && (height / patch) * (width / patch) >= kLeastTokens) return patch;
+  }
+  return 1;
+}
+
+}  // namespace isobar

@@ -1,0 +1,29 @@
+// The size of a vision transformer, as a config gives it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "engine/keys.h"
+
+namespace isobar {
+
+inline constexpr std::int64_t kLargestExtent = std::int64_t{1} << 20;  // of any size in a config: products can be counted
+
+struct VitOptions {
+  std::int64_t embed_dim = 384;
+  std::int64_t depth = 12;
+  std::int64_t num_heads = 8;
+  std::optional<std::int64_t> patch_size = 8;  // null: the images' (default_patch_size)
+  double dropout = 0.0;
+
+  KeyTable keys();
+
+  // Throws Error where the image does not divide into patches; `image_key` names the key that its size came from.
+  void check_image(std::int64_t height, std::int64_t width, const char* image_key, const KeyOrigins& origins) const;
+};
+
+// The largest of 8, 4, 2 that divides both sides and leaves at least 100 tokens, else 1.
+std::int64_t default_patch_size(std::int64_t height, std::int64_t width);
+
+}  // namespace isobar

@@ -83,16 +83,16 @@ Tensor Trainer::seed_gradient(double value) const {
 }
 
 void Trainer::accumulate(const RawBatch& raw, std::int64_t part, double seed) {
-  // Masks of different iterations and parts come from streams of their own (models/vit/vit.h: at least 2^16 apart).
+  // Masks of different iterations and parts come from streams of their own (models/context.h: at least 2^16 apart).
   const auto stream = static_cast<std::uint64_t>(iteration_ * config_.grad_accumulation + part) << 16;
-  const VitMode mode{true, {static_cast<std::uint64_t>(config_.seed), stream}};
+  const Context context{.training = true, .masks = {static_cast<std::uint64_t>(config_.seed), stream}};
   Tape tape;
   Tensor loss;
   {
     const gpu::Range range("forward");
     const MemoryScope memory("activations");
     const TapeScope recording(tape);
-    loss = forecaster_.loss(forecaster_.forecast(forecaster_.input_of(raw), mode), forecaster_.target_of(raw));
+    loss = forecaster_.loss(forecaster_.forecast(forecaster_.input_of(raw), context), forecaster_.target_of(raw));
   }
   losses_.slice(part, {1}).copy_from(loss);
   const gpu::Range range("backward");

@@ -151,8 +151,8 @@ Tensor Forecaster::input_after(const Tensor& forecast, std::span<const double> t
   return input;
 }
 
-Tensor Forecaster::forecast(const Tensor& input, const VitMode& mode) const {
-  const Tensor out = vit_->forward(input, mode);
+Tensor Forecaster::forecast(const Tensor& input, const Context& context) const {
+  const Tensor out = vit_->forward(input, context);
   return config_.predict_change ? add_leading_channels(out, input) : out;
 }
 

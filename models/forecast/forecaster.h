@@ -59,7 +59,7 @@ class Forecaster {
   Tensor input_after(const Tensor& forecast, std::span<const double> time_features) const;
 
   // [B, C + planes, H, W] -> [B, n_out, H, W], normalised.
-  Tensor forecast(const Tensor& input, const VitMode& mode = {}) const;
+  Tensor forecast(const Tensor& input, const Context& context = {}) const;
   Tensor loss(const Tensor& forecast, const Tensor& target) const;  // [1]
 
   // The sums of kernels/forecast_scores.h on the host, [B, n_out, 4]. A persistence forecast is an input's leading

@@ -1,7 +1,8 @@
 """The NERSC tutorial's vision transformer in PyTorch, written from its published description: the oracle of
 tools/make_golden.py and the opponent in bench/cpu_step.py. Parameter names and layouts are those of its state_dict.
 A forward pass that is given Drops draws isobar's masks: kernels/common/rng.h has the generator, kernels/dropout.h and
-kernels/attention/attention.h say which number decides on which element, models/vit/vit.cc numbers the places.
+kernels/attention/attention.h say which number decides on which element, models/vit/vit.cc and models/layers/
+number the places.
 """
 import numpy as np
 import torch

@@ -1,0 +1,54 @@
+// The transformer block (Vaswani et al. 2017) with the norm before each branch, as in ViT and GPT-2:
+//
+//   x += drop_path(attention(norm1(x)))                  x: the residual stream [B·T, C]
+//   x += drop_path(mlp(norm2(x)))
+//
+// Addition and norm are one kernel, which reads and writes the stream once instead of twice. A norm follows each
+// addition, but the norm after the last addition of a block belongs to the next block, or to whatever follows the last
+// one. So what goes from block to block is a Residual: the stream and the branch that the next norm will add to it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "models/context.h"
+#include "models/layers/attention.h"
+#include "models/layers/mlp.h"
+#include "models/layers/norm.h"
+
+namespace isobar {
+
+// The value of the stream is x + branch. [B·T, C] both; x in the parameters' dtype, branch in the activation's. The
+// branch is undefined before the first block.
+struct Residual {
+  Tensor x, branch;
+};
+
+struct TransformerOptions {
+  std::int64_t width = 0, heads = 0;  // C, NH
+  std::int64_t hidden = 0;            // channels within the MLP
+  Activation activation = Activation::gelu_erf;
+  double eps = 1e-6;     // of the norms
+  double dropout = 0;    // of attention's probabilities, of the hidden channels and of both branches
+  double drop_path = 0;  // of a sample's whole branch
+  bool tf32 = false;
+};
+
+class TransformerBlock {
+ public:
+  static constexpr std::uint64_t kMasks = 8;  // attention's, its path, the MLP's, its path; two are free
+
+  // Lists name.norm1, name.attn, name.norm2 and name.mlp.
+  TransformerBlock(Parameters& parameters, const std::string& name, const TransformerOptions& options);
+
+  Residual forward(const Residual& in, std::int64_t batch, const Context& context) const;
+
+ private:
+  TransformerOptions options_;
+  LayerNorm norm1_;
+  Attention attention_;
+  LayerNorm norm2_;
+  Mlp mlp_;
+};
+
+}  // namespace isobar

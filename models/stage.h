@@ -1,0 +1,25 @@
+// A network as a list of stages: embedding, blocks, head. Whatever crosses from one stage to the next is a tensor in its
+// list, so that the network can be cut between any two of them.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "models/context.h"
+
+namespace isobar {
+
+struct Stage {
+  // What the stage before returned (the network's inputs for the first stage) -> what the next one gets. It must be a
+  // pure function of these tensors, the context and parameters, and may not outlive its network.
+  std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs, const Context& context)> forward;
+  // The backward pass runs the stage again: of its tensors only the inputs are kept until then (engine/recompute.cc).
+  bool recompute = false;
+};
+
+// Runs the stages in their order and returns what the last one returns.
+std::vector<Tensor> run_stages(std::span<const Stage> stages, const std::vector<Tensor>& inputs,
+                               const Context& context);
+
+}  // namespace isobar

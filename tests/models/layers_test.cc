@@ -1,0 +1,144 @@
+// The layers that transformers are made of, and the network as stages. tests/models/golden_test.cc holds their numbers.
+#include <cmath>
+
+#include "engine/tape.h"
+#include "models/vit/vit.h"
+#include "tests/harness/testing.h"
+
+namespace isobar {
+namespace {
+
+constexpr Context kTraining{.training = true, .masks = {7, 1 << 16}};
+
+VitConfig small(std::int64_t depth) {
+  return {.height = 4,
+          .width = 6,
+          .patch = 2,
+          .in_channels = 3,
+          .out_channels = 2,
+          .embed = 16,
+          .depth = depth,
+          .heads = 2,
+          .dropout = 0.25};
+}
+
+Tensor waves(Shape shape, double phase = 0) {
+  Tensor t = Tensor::empty(std::move(shape), DType::fp64, Device{});
+  for (std::int64_t i = 0; i < t.numel(); ++i) t.data_as<double>()[i] = std::sin(static_cast<double>(i) + phase);
+  return t;
+}
+
+}  // namespace
+
+TEST_CASE("the network lists its parameters in this order, which is that of the flat buffers") {
+  Parameters parameters;
+  const Vit vit(small(1), parameters);
+  parameters.allocate(DType::fp64, Device{}, 1);
+  std::vector<std::string> names;
+  for (const NamedParameter& p : parameters.named()) names.push_back(p.name);
+  const std::string b = "blocks.0.", a = b + "attn.", m = b + "mlp.";
+  CHECK(names == std::vector<std::string>{"pos_embed",
+                                          "patch_embed.proj.weight",
+                                          "patch_embed.proj.bias",
+                                          b + "norm1.weight",
+                                          b + "norm1.bias",
+                                          a + "q.weight",
+                                          a + "k.weight",
+                                          a + "v.weight",
+                                          a + "q.bias",
+                                          a + "k.bias",
+                                          a + "v.bias",
+                                          a + "proj.weight",
+                                          a + "proj.bias",
+                                          b + "norm2.weight",
+                                          b + "norm2.bias",
+                                          m + "fc1.weight",
+                                          m + "fc1.bias",
+                                          m + "fc2.weight",
+                                          m + "fc2.bias",
+                                          "norm.weight",
+                                          "norm.bias",
+                                          "head.weight"});
+}
+
+TEST_CASE("the stages run one by one give the network's output, masks included") {
+  Parameters parameters;
+  const Vit vit(small(3), parameters);
+  parameters.allocate(DType::fp64, Device{}, 1);
+  const Tensor image = waves({2, 3, 4, 6});
+  REQUIRE(vit.stages().size() == 5);
+  std::vector<Tensor> state{image};
+  for (const Stage& stage : vit.stages()) state = stage.forward(state, kTraining);
+  REQUIRE(state.size() == 1);
+  const std::vector<double> whole = vit.forward(image, kTraining).to_vector();
+  CHECK(state[0].to_vector() == whole);
+  CHECK(vit.forward(image, {.training = false, .masks = kTraining.masks}).to_vector() != whole);
+  CHECK(vit.forward(image, kTraining.masks_from(1)).to_vector() != whole);
+}
+
+TEST_CASE("the stages that recompute keep their inputs only; these are the blocks") {
+  VitConfig config = small(3);
+  config.recompute = true;
+  Parameters parameters;
+  const Vit vit(config, parameters);
+  parameters.allocate(DType::fp64, Device{}, 1);
+  std::vector<bool> recomputed;
+  for (const Stage& stage : vit.stages()) recomputed.push_back(stage.recompute);
+  CHECK(recomputed == std::vector<bool>{false, true, true, true, false});
+  Tape tape;
+  const TapeScope recording(tape);
+  vit.forward(waves({2, 3, 4, 6}), kTraining);
+  const std::string report = tape.report();
+  std::size_t nodes = 0;
+  for (std::size_t at = report.find("recompute"); at != std::string::npos; at = report.find("recompute", at + 1))
+    ++nodes;
+  CHECK(nodes == 3);
+  CHECK(report.find("attention") == std::string::npos);
+}
+
+TEST_CASE("a block's masks follow from its context, and other contexts give others") {
+  Parameters parameters;
+  const TransformerOptions options{.width = 16, .heads = 2, .hidden = 24, .dropout = 0.5};
+  const TransformerBlock block(parameters, "block", options);
+  parameters.allocate(DType::fp64, Device{}, 1);
+  const Residual in{waves({6, 16}), waves({6, 16}, 1)};
+  const auto output = [&](std::uint64_t first) {
+    const Residual out = block.forward(in, 2, kTraining.masks_from(first));
+    return std::vector{out.x.to_vector(), out.branch.to_vector()};
+  };
+  CHECK(output(0) == output(0));
+  for (std::uint64_t shift = 1; shift < 2 * TransformerBlock::kMasks; ++shift) CHECK(output(shift) != output(0));
+}
+
+TEST_CASE("drop path leaves out whole branches of a sample, in training only") {
+  Parameters parameters;
+  const TransformerOptions options{.width = 16, .heads = 2, .hidden = 24, .drop_path = 0.5};
+  const TransformerBlock block(parameters, "block", options);
+  parameters.allocate(DType::fp64, Device{}, 1);
+  constexpr std::int64_t kBatch = 16, kTokens = 3, kSample = kTokens * 16;
+  const Residual in{waves({kBatch * kTokens, 16}), {}};
+  const auto dropped = [&](const Context& context) {
+    const std::vector<double> branch = block.forward(in, kBatch, context).branch.to_vector();
+    int zero = 0, partly = 0;
+    for (std::int64_t b = 0; b < kBatch; ++b) {
+      int zeros = 0;
+      for (std::int64_t i = 0; i < kSample; ++i) zeros += branch[static_cast<std::size_t>(b * kSample + i)] == 0;
+      zero += zeros == kSample;
+      partly += zeros > 0 && zeros < kSample;
+    }
+    CHECK(partly == 0);
+    return zero;
+  };
+  CHECK(dropped({}) == 0);
+  const int samples = dropped(kTraining);
+  CHECK(samples > 2);
+  CHECK(samples < 14);
+}
+
+TEST_CASE("attention refuses channels that its heads do not divide") {
+  Parameters parameters;
+  CHECK_THROWS_WITH(Attention(parameters, "attn", {.width = 16, .heads = 3}),
+                    testing::ContainsSubstring("16 channels do not divide into 3 heads"));
+}
+
+}  // namespace isobar

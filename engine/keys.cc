@@ -36,6 +36,41 @@ T bound_as(double bound, T /*like*/) {
 
 }  // namespace
 
+Key& Key::at_least(double bound) {
+  least = bound;
+  return *this;
+}
+Key& Key::within(double lowest, double highest) {
+  least = lowest;
+  most = highest;
+  return *this;
+}
+Key& Key::greater_than(double bound) {
+  above = bound;
+  return *this;
+}
+Key& Key::fraction() {
+  least = 0;
+  below = 1;
+  return *this;
+}
+Key& Key::free_on_resume() {
+  may_change_on_resume = true;
+  return *this;
+}
+Key& Key::in_older_runs(std::string json) {
+  older_value = std::move(json);
+  return *this;
+}
+Key& Key::path() {
+  is_path = true;
+  return *this;
+}
+Key& Key::also_called(std::vector<std::string> names) {
+  other_names = std::move(names);
+  return *this;
+}
+
 std::string KeyOrigins::where(const std::string& key) const {
   const auto origin = origins_.find(key);
   return "config key " + key + (origin == origins_.end() ? "" : " in " + origin->second);

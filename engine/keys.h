@@ -50,20 +50,20 @@ struct Key {
   std::string sentence;  // what it does, for the page of keys
 
   // Bounds of every number in the value.
-  std::optional<double> least, most, above, below;
+  std::optional<double> least = {}, most = {}, above = {}, below = {};
   bool may_change_on_resume = false;
-  bool is_path = false;                 // made absolute, so that a run can be repeated from any folder
-  std::string older_value;              // JSON: what runs did before there was this key; empty: its default
-  std::vector<std::string> other_names;  // what other programs call it: letters and digits alone, in lower case
+  bool is_path = false;                       // made absolute, so that a run can be repeated from any folder
+  std::string older_value = {};               // JSON: what runs did before there was this key; empty: its default
+  std::vector<std::string> other_names = {};  // what other programs call it: letters and digits alone, in lower case
 
-  Key& at_least(double bound) { return least = bound, *this; }
-  Key& within(double lowest, double highest) { return least = lowest, most = highest, *this; }
-  Key& greater_than(double bound) { return above = bound, *this; }
-  Key& fraction() { return least = 0, below = 1, *this; }  // [0, 1)
-  Key& free_on_resume() { return may_change_on_resume = true, *this; }
-  Key& in_older_runs(std::string json) { return older_value = std::move(json), *this; }
-  Key& path() { return is_path = true, *this; }
-  Key& also_called(std::vector<std::string> names) { return other_names = std::move(names), *this; }
+  Key& at_least(double bound);
+  Key& within(double lowest, double highest);
+  Key& greater_than(double bound);
+  Key& fraction();  // [0, 1)
+  Key& free_on_resume();
+  Key& in_older_runs(std::string json);
+  Key& path();
+  Key& also_called(std::vector<std::string> names);
 };
 
 template <class T>

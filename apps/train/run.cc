@@ -9,6 +9,7 @@
 #include "apps/train/model_file.h"
 #include "apps/train/run_state.h"
 #include "apps/train/signals.h"
+#include "engine/files/atomic_file.h"
 #include "engine/files/json.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"

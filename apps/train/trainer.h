@@ -28,10 +28,10 @@ struct StepResult {
 
 // Everything that decides an update, beside the task.
 struct TrainerOptions {
-  BatchOptions batch;
-  OptimizerOptions optimizer;
-  ScheduleOptions schedule;
-  ComputeOptions compute;
+  BatchOptions batch = {};
+  OptimizerOptions optimizer = {};
+  ScheduleOptions schedule = {};
+  ComputeOptions compute = {};
 };
 
 class Trainer {

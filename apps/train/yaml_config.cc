@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "apps/train/suggestions.h"
+#include "kernels/common/check.h"
 
 namespace isobar {
 

@@ -183,9 +183,9 @@ FieldsInfo ForecastRecipe::info_of(const Era5Dataset& dataset, const Statistics&
 std::vector<std::string> ForecastRecipe::open(const fs::path& kept, bool resumed) {
   std::vector<std::string> sentences;
   if (const auto sentence = choose_statistics(kept, resumed)) sentences.push_back(*sentence);
-  train_ = open_fields(split.train_data_path, split.train_range, "train_range");
+  train_.emplace(open_fields(split.train_data_path, split.train_range, "train_range"));
   forecast.channel_names = channel_names_of(*train_);
-  valid_ = open_fields(split.valid_data_path, split.valid_range, "valid_range");
+  valid_.emplace(open_fields(split.valid_data_path, split.valid_range, "valid_range"));
   if (make_statistics_) made_ = compute_statistics(*train_);
   const auto pairs = [&](const Era5Dataset& steps, const std::optional<std::int64_t>& limit) {
     return PairDataset(steps, {.kind = split.sampler, .limit = limit.value_or(0), .time_features = *forecast.time_features});

@@ -42,10 +42,13 @@ StepResult TrainingStep::run(std::vector<float>& input, std::vector<float>& targ
   const auto wanted = static_cast<std::size_t>(values());
   ISOBAR_CHECK(input.size() == wanted && target.size() == wanted, "fields of ", input.size(), " and ", target.size(),
                " values; expected ", wanted);
-  const auto batch = std::make_shared<Batch>();
-  batch->size = forecaster_.config().global_batch_size;
-  batch->input = input.data();
-  batch->target = target.data();
+  const Config& c = forecaster_.config();
+  const auto tensor = [&](std::vector<float>& fields) {  // over memory that the caller keeps
+    return Tensor::over({std::shared_ptr<void>(), fields.data()},
+                        {c.global_batch_size, c.n_in_channels, c.img_size[0], c.img_size[1]}, DType::fp32);
+  };
+  const auto batch = std::make_shared<LoadedBatch>();
+  batch->tensors = {{"input", tensor(input)}, {"target", tensor(target)}};
   return trainer_.step([&] { return batch; });
 }
 

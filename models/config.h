@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "data/era5/era5.h"
-#include "data/sampler.h"
+#include "data/era5/pairs.h"
 #include "engine/json_config.h"
 #include "engine/schedule.h"
 #include "kernels/forecast_loss.h"

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
 #include <iomanip>
@@ -53,9 +54,9 @@ std::int64_t peak_memory(Device device) {
 }
 
 // "+6 h", or in steps where the data do not say when a step is.
-std::string lead_time(const Era5Dataset& dataset, std::int64_t sample) {
+std::string lead_time(const Era5Dataset& dataset, std::int64_t step) {
   try {
-    const StepTime from = dataset.time_of(sample), to = dataset.time_of(sample + dataset.dt());
+    const StepTime from = dataset.time_of(step), to = dataset.time_of(step + dataset.dt());
     const double days = to.day_of_year - from.day_of_year + (to.year == from.year ? 0 : from.days_in_year);
     return text("+", std::round(days * 240) / 10, " h");
   } catch (const Error&) {
@@ -125,22 +126,18 @@ void RunRecord::valid(std::int64_t iteration, std::int64_t epoch, const Validati
     board_.scalar(rmse_tag(names_[c]), validation.mean_sample_rmse[c], iteration);
 }
 
-void RunRecord::picture(std::int64_t iteration, const Era5Dataset& dataset, std::int64_t sample) {
-  std::vector<float> input(static_cast<std::size_t>(dataset.values())), target(input.size());
-  dataset.read_pair(sample, input.data(), target.data());
-  std::vector<double> time;
-  if (forecaster_.config().time_features) {
-    const std::array<double, 4> features = dataset.time_of(sample).features();
-    time.assign(features.begin(), features.end());
-  }
-  const RawBatch raw = forecaster_.upload(input.data(), nullptr, time, 1);
-  const std::vector<float> forecast = forecaster_.to_physical(forecaster_.forecast(forecaster_.input_of(raw)));
+void RunRecord::picture(std::int64_t iteration, const PairDataset& pairs, std::int64_t sample) {
+  const Era5Dataset& dataset = pairs.steps();
+  const Batch batch = read_batch(pairs, std::array{sample});
+  const Tensor input = forecaster_.input_of(to_device(batch, forecaster_.device()));
+  const std::vector<float> forecast = forecaster_.to_physical(forecaster_.forecast(input));
+  const std::span target(tensor_of(batch, "target").data_as<float>(), static_cast<std::size_t>(dataset.values()));
 
   const std::size_t channel = std::min<std::size_t>(2, names_.size() - 1);
   const auto pixels = static_cast<std::size_t>(dataset.height() * dataset.width());
-  const auto field = [&](const std::vector<float>& values) {
+  const auto field = [&](std::span<const float> values) {
     return Field{static_cast<int>(dataset.height()), static_cast<int>(dataset.width()),
-                 std::span(values).subspan(channel * pixels, pixels)};
+                 values.subspan(channel * pixels, pixels)};
   };
   const std::string& name = names_[channel];
   const std::vector<float> lat(dataset.latitudes().begin(), dataset.latitudes().end());
@@ -149,7 +146,7 @@ void RunRecord::picture(std::int64_t iteration, const Era5Dataset& dataset, std:
   const Image map = target_forecast_error(field(target), field(forecast),
                                           {.variable = name,
                                            .unit = shown_unit(name, unit_of(channel)),
-                                           .lead_time = lead_time(dataset, sample),
+                                           .lead_time = lead_time(dataset, pairs.step_of(sample)),
                                            .lat = lat,
                                            .lon = lon});
   try {

@@ -11,7 +11,7 @@
 #include "apps/train/run_folder.h"
 #include "apps/train/tensorboard.h"
 #include "apps/train/trainer.h"
-#include "data/era5/era5.h"
+#include "data/era5/pairs.h"
 #include "models/forecast/forecaster.h"
 
 namespace isobar {
@@ -41,7 +41,7 @@ class RunRecord {
   void valid(std::int64_t iteration, std::int64_t epoch, const Validation& validation, double seconds);
   // One sample's forecast: TensorBoard's picture and images/map_NAME_ITERATION.png. A map that cannot be written is told
   // on stderr, and the run goes on.
-  void picture(std::int64_t iteration, const Era5Dataset& dataset, std::int64_t sample);
+  void picture(std::int64_t iteration, const PairDataset& pairs, std::int64_t sample);
 
   // What is known when a run ends; goes to summary.json, and as a table to the log.
   struct Result {

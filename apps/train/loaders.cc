@@ -30,31 +30,28 @@ Era5Dataset open_dataset(const Config& config, const std::string& path, const st
                       .range_key = range_key});
 }
 
-BufferAllocator allocator_for(Device device) {
-  if (device.kind != DeviceKind::cuda) return heap_allocator();
-  return {.allocate = [](std::size_t n) { return static_cast<float*>(gpu::allocate_pinned(n * sizeof(float))); },
-          .release = [](float* values) { gpu::free_pinned(values); }};
+HostAllocator allocator_for(Device device) {
+  if (device.kind != DeviceKind::cuda) return heap_memory;
+  return [](std::size_t bytes) { return std::shared_ptr<void>(gpu::allocate_pinned(bytes), gpu::free_pinned); };
 }
 
 LoaderOptions loader_options(const Config& config, Device device, bool drop_last) {
   return {.batch_size = config.global_batch_size / config.grad_accumulation,
           .workers = config.num_data_workers,
+          .workers_key = "num_data_workers",
           .drop_last = drop_last,
-          .time_features = config.time_features,
           .allocator = allocator_for(device)};
 }
 
-std::vector<std::int64_t> training_samples(const Config& config, const Era5Dataset& dataset) {
-  std::vector<std::int64_t> samples = list_samples(dataset, config.sampler, config.limit_nsamples.value_or(0));
-  ISOBAR_CHECK(config.global_batch_size <= std::ssize(samples), "global_batch_size is ", config.global_batch_size,
-               ", but the training set, ", config.train_data_path, ", has ", samples.size(), " samples only");
-  return samples;
+PairOptions pair_options(const Config& config, const std::optional<std::int64_t>& limit) {
+  return {.kind = config.sampler, .limit = limit.value_or(0), .time_features = config.time_features};
 }
 
-std::vector<std::int64_t> validation_samples(const Config& config, const Era5Dataset& dataset) {
-  std::vector<std::int64_t> samples = list_samples(dataset, config.sampler, config.limit_nsamples_val.value_or(0));
-  ISOBAR_CHECK(!samples.empty(), "the validation set, ", config.valid_data_path, ", has no samples");
-  return samples;
+PairDataset training_pairs(const Config& config, const Era5Dataset& steps) {
+  PairDataset pairs(steps, pair_options(config, config.limit_nsamples));
+  ISOBAR_CHECK(config.global_batch_size <= pairs.samples(), "global_batch_size is ", config.global_batch_size,
+               ", but the training set, ", config.train_data_path, ", has ", pairs.samples(), " samples only");
+  return pairs;
 }
 
 void check_same_rows(const Era5Dataset& train, const Era5Dataset& valid) {
@@ -119,18 +116,19 @@ TrainingData::TrainingData(const Config& config, Device device, StatisticsFrom s
             .row_weights = latitude_weights(train_),
             .latitudes = train_.latitudes(),
             .longitudes = train_.longitudes()},
-      train_samples_(training_samples(config, train_)),
-      valid_samples_(validation_samples(config, valid_)),
-      train_loader_(train_, Sampler(train_samples_, config.shuffle, static_cast<std::uint64_t>(config.seed)),
+      train_pairs_(training_pairs(config, train_)),
+      valid_pairs_(valid_, pair_options(config, config.limit_nsamples_val)),
+      train_loader_(train_pairs_,
+                    Sampler(train_pairs_.samples(), config.shuffle, static_cast<std::uint64_t>(config.seed)),
                     loader_options(config, device, /*drop_last=*/true)),
-      valid_loader_(valid_, Sampler(valid_samples_, /*shuffle=*/false),
+      valid_loader_(valid_pairs_, Sampler(valid_pairs_.samples(), /*shuffle=*/false),
                     loader_options(config, device, /*drop_last=*/false)) {
   check_same_rows(train_, valid_);
   if (!config.allow_overlap) refuse_overlap(train_, valid_);
   check_labels(valid_.labels(), valid_.file_name(0), train_.labels(), train_.file_name(0));
   label_from_statistics(grid_, train_, std::filesystem::path(config.global_means_path).parent_path());
-  check_first_step(train_, train_samples_.front(), channel_names_, grid_.statistics);
-  check_first_step(valid_, valid_samples_.front(), channel_names_, grid_.statistics);
+  check_first_step(train_, train_pairs_.step_of(0), channel_names_, grid_.statistics);
+  check_first_step(valid_, valid_pairs_.step_of(0), channel_names_, grid_.statistics);
 }
 
 void TrainingData::try_first_batches() {
@@ -148,7 +146,7 @@ std::vector<std::string> TrainingData::notes() const {
   return notes;
 }
 
-std::shared_ptr<const Batch> TrainingData::next() {
+std::shared_ptr<const LoadedBatch> TrainingData::next() {
   const Cursor cursor = train_loader_.cursor();
   if (cursor.batch >= iterations_per_epoch() * config_.grad_accumulation) train_loader_.seek({cursor.epoch + 1, 0});
   return train_loader_.next();

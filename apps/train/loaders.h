@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "data/era5/era5.h"
+#include "data/era5/pairs.h"
 #include "data/era5/statistics.h"
 #include "data/loader.h"
 #include "models/config.h"
@@ -36,13 +36,13 @@ class TrainingData {
   const Era5Dataset& valid() const { return valid_; }
   Loader& train_loader() { return train_loader_; }  // batches of global_batch_size / grad_accumulation samples
   Loader& valid_loader() { return valid_loader_; }  // every sample, in order
-  const std::vector<std::int64_t>& valid_samples() const { return valid_samples_; }
+  const PairDataset& valid_pairs() const { return valid_pairs_; }
   const Grid& grid() const { return grid_; }
 
   // What people should know of the samples, one sentence each: the pairs over holes in time that were left out.
   std::vector<std::string> notes() const;
 
-  std::int64_t samples() const { return std::ssize(train_samples_); }  // before incomplete batches are dropped
+  std::int64_t samples() const { return train_pairs_.samples(); }  // before incomplete batches are dropped
   std::int64_t iterations_per_epoch() const { return samples() / config_.global_batch_size; }
 
   // Computed from the training steps; none where they came from files.
@@ -52,7 +52,7 @@ class TrainingData {
   void try_first_batches();
 
   // The next part of a batch. Parts that would make an incomplete batch at an epoch's end are passed over.
-  std::shared_ptr<const Batch> next();
+  std::shared_ptr<const LoadedBatch> next();
 
  private:
   Config config_;
@@ -61,7 +61,7 @@ class TrainingData {
   Era5Dataset valid_;
   std::optional<ComputedStatistics> made_statistics_;
   Grid grid_;
-  std::vector<std::int64_t> train_samples_, valid_samples_;
+  PairDataset train_pairs_, valid_pairs_;
   Loader train_loader_, valid_loader_;
 };
 

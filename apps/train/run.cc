@@ -72,7 +72,7 @@ TrainingRun::TrainingRun(RunFolder& folder, TrainingData& data, Forecaster& fore
   folder_.cut_metrics(checkpoint ? checkpoint->step : -1, !validation_is_owed_);
   folder_.log(text("ViT with ", forecaster_.parameters().count(), " parameters on ", name_of(forecaster_.device().kind),
                    "; ", data_.samples(), " training samples, ", data_.iterations_per_epoch(), " iterations an epoch, ",
-                   data_.valid_samples().size(), " validation samples"));
+                   data_.valid_pairs().samples(), " validation samples"));
   folder_.log(memory_line("before the first iteration"), /*show=*/false);
 }
 
@@ -162,7 +162,7 @@ void TrainingRun::validate() {
   if (validation_is_owed_) return;
   const double seconds = seconds_since(start);
   record_.valid(trainer_.iteration(), epoch(), *validation_, seconds);
-  record_.picture(trainer_.iteration(), data_.valid(), data_.valid_samples().front());
+  record_.picture(trainer_.iteration(), data_.valid_pairs(), /*sample=*/0);
   if (!best_loss_ || validation_->loss < *best_loss_) {
     best_loss_ = validation_->loss;
     store_.save_best([this](const std::filesystem::path& folder) { write_files(folder); });

@@ -52,9 +52,9 @@ bool is_norm_finite(const Tensor& flat) {
 
 }  // namespace
 
-// A whole step recorded as a CUDA graph: it reads `raw`, which is filled before every replay.
+// A whole step recorded as a CUDA graph: it reads `batch`, which is filled before every replay.
 struct Trainer::Capture {
-  RawBatch raw;
+  Batch batch;            // on the device
   double loss_scale = 0;  // baked into the graph
   gpu::Graph graph;
 };
@@ -82,7 +82,7 @@ Tensor Trainer::seed_gradient(double value) const {
   return seed;
 }
 
-void Trainer::accumulate(const RawBatch& raw, std::int64_t part, double seed) {
+void Trainer::accumulate(const Batch& batch, std::int64_t part, double seed) {
   // Masks of different iterations and parts come from streams of their own (models/vit/vit.h: at least 2^16 apart).
   const auto stream = static_cast<std::uint64_t>(iteration_ * config_.grad_accumulation + part) << 16;
   const VitMode mode{true, {static_cast<std::uint64_t>(config_.seed), stream}};
@@ -92,7 +92,7 @@ void Trainer::accumulate(const RawBatch& raw, std::int64_t part, double seed) {
     const gpu::Range range("forward");
     const MemoryScope memory("activations");
     const TapeScope recording(tape);
-    loss = forecaster_.loss(forecaster_.forecast(forecaster_.input_of(raw), mode), forecaster_.target_of(raw));
+    loss = forecaster_.loss(forecaster_.forecast(forecaster_.input_of(batch), mode), forecaster_.target_of(batch));
   }
   losses_.slice(part, {1}).copy_from(loss);
   const gpu::Range range("backward");
@@ -102,13 +102,13 @@ void Trainer::accumulate(const RawBatch& raw, std::int64_t part, double seed) {
 void Trainer::run_eager(const NextBatch& next) {
   forecaster_.parameters().begin_step();
   for (std::int64_t part = 0; part < config_.grad_accumulation; ++part) {
-    const std::shared_ptr<const Batch> batch = next();
-    RawBatch raw;
+    const std::shared_ptr<const LoadedBatch> loaded = next();
+    Batch batch;
     {
       const gpu::Range range("data copy in " + std::to_string(iteration_));
-      raw = forecaster_.upload(batch->input, batch->target, batch->time_features, batch->size);
+      batch = to_device(loaded->tensors, forecaster_.device());
     }
-    accumulate(raw, part, loss_scale_.scale / static_cast<double>(config_.grad_accumulation));
+    accumulate(batch, part, loss_scale_.scale / static_cast<double>(config_.grad_accumulation));
   }
   forecaster_.parameters().finish_gradients();
   const gpu::Range range("optimizer");
@@ -116,20 +116,20 @@ void Trainer::run_eager(const NextBatch& next) {
 }
 
 void Trainer::run_captured(const NextBatch& next) {
-  const std::shared_ptr<const Batch> batch = next();
+  const std::shared_ptr<const LoadedBatch> loaded = next();
   if (!capture_ || capture_->loss_scale != loss_scale_.scale) {
     auto capture = std::make_unique<Capture>();
-    capture->raw = forecaster_.upload(batch->input, batch->target, batch->time_features, batch->size);
+    capture->batch = to_device(loaded->tensors, forecaster_.device());
     capture->loss_scale = loss_scale_.scale;
     gpu::begin_capture(current_stream());
     forecaster_.parameters().begin_step();
-    accumulate(capture->raw, 0, loss_scale_.scale);
+    accumulate(capture->batch, 0, loss_scale_.scale);
     forecaster_.parameters().finish_gradients();
     optimizer_.launch(loss_scale_.scale);
     capture->graph = gpu::end_capture(current_stream());
     capture_ = std::move(capture);
   } else {
-    forecaster_.upload_into(capture_->raw, batch->input, batch->target, batch->time_features);
+    copy_into(capture_->batch, loaded->tensors);
   }
   capture_->graph.launch(current_stream());
 }
@@ -140,7 +140,7 @@ StepResult Trainer::step(const NextBatch& next) {
   optimizer_.prepare(result.lr);
   const NextBatch timed = [&] {
     const auto start = std::chrono::steady_clock::now();
-    std::shared_ptr<const Batch> batch = next();
+    std::shared_ptr<const LoadedBatch> batch = next();
     result.data_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return batch;
   };
@@ -174,11 +174,11 @@ std::optional<Validation> Trainer::validate(Loader& loader, const std::function<
   loader.seek({0, 0});
   for (std::int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
     if (stop()) return std::nullopt;
-    const std::shared_ptr<const Batch> batch = loader.next();
-    const RawBatch raw = forecaster_.upload(batch->input, batch->target, batch->time_features, batch->size);
-    const Tensor input = forecaster_.input_of(raw), target = forecaster_.target_of(raw);
+    const std::shared_ptr<const LoadedBatch> loaded = loader.next();
+    const Batch batch = to_device(loaded->tensors, forecaster_.device());
+    const Tensor input = forecaster_.input_of(batch), target = forecaster_.target_of(batch);
     const Tensor forecast = forecaster_.forecast(input);
-    loss_sum += forecaster_.loss(forecast, target).item() * static_cast<double>(batch->size);
+    loss_sum += forecaster_.loss(forecast, target).item() * static_cast<double>(batch_size(batch));
     forecast_totals.add(forecaster_.scores(forecast, target));
     if (with_persistence) persistence_totals.add(forecaster_.scores(forecaster_.persistence_of(input), target));
   }

@@ -36,7 +36,7 @@ class Trainer {
   explicit Trainer(Forecaster& forecaster);
   ~Trainer();
 
-  using NextBatch = std::function<std::shared_ptr<const Batch>()>;
+  using NextBatch = std::function<std::shared_ptr<const LoadedBatch>()>;
 
   // One iteration: forward and backward over config.grad_accumulation batches of equal size, then the update. A loss or
   // gradient that is not finite is an error (fp16: the loss scale is lowered and the update skipped).
@@ -63,7 +63,7 @@ class Trainer {
  private:
   struct Capture;
 
-  void accumulate(const RawBatch& raw, std::int64_t part, double seed);
+  void accumulate(const Batch& batch, std::int64_t part, double seed);
   void run_eager(const NextBatch& next);
   void run_captured(const NextBatch& next);
   Tensor seed_gradient(double value) const;

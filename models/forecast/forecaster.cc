@@ -1,5 +1,6 @@
 #include "models/forecast/forecaster.h"
 
+#include "data/era5/calendar.h"
 #include "kernels/elementwise.h"
 #include "kernels/forecast_scores.h"
 #include "kernels/normalize.h"
@@ -29,7 +30,7 @@ VitConfig vit_config(const Config& config) {
   return {.height = config.img_size[0],
           .width = config.img_size[1],
           .patch = config.patch_size,
-          .in_channels = config.n_in_channels + (config.time_features ? kTimePlanes : 0),
+          .in_channels = config.n_in_channels + (config.time_features ? kTimeFeatures : 0),
           .out_channels = config.n_out_channels,
           .embed = config.embed_dim,
           .depth = config.depth,
@@ -61,56 +62,48 @@ std::vector<std::string> Forecaster::output_names() const {
   return {grid_.channel_names.begin(), grid_.channel_names.begin() + config_.n_out_channels};
 }
 
-RawBatch Forecaster::upload(const float* input, const float* target, std::span<const double> time_features,
-                            std::int64_t batch) const {
-  const Shape shape{batch, config_.n_in_channels, config_.img_size[0], config_.img_size[1]};
-  RawBatch raw;
-  raw.input = Tensor::empty(shape, DType::fp32, device_);
-  if (target != nullptr) raw.target = Tensor::empty(shape, DType::fp32, device_);
-  if (config_.time_features) raw.time = Tensor::empty({batch, kTimePlanes}, DType::fp64, device_);
-  upload_into(raw, input, target, time_features);
-  return raw;
+// The tensor of a batch, whose samples must have that shape.
+const Tensor& Forecaster::checked(const Batch& batch, const std::string& name, Shape sample) const {
+  const Tensor& tensor = tensor_of(batch, name);
+  sample.insert(sample.begin(), batch_size(batch));
+  ISOBAR_CHECK(tensor.shape() == sample, "the data set's ", name, " has the shape ", to_string(tensor.shape()),
+               ", but the model needs ", to_string(sample));
+  return tensor;
 }
 
-void Forecaster::upload_into(RawBatch& raw, const float* input, const float* target,
-                             std::span<const double> time_features) const {
-  copy_bytes(raw.input.data(), device_, input, Device{}, raw.input.bytes());
-  if (target != nullptr) copy_bytes(raw.target.data(), device_, target, Device{}, raw.target.bytes());
-  if (!config_.time_features) return;
-  ISOBAR_CHECK(static_cast<std::int64_t>(time_features.size()) == raw.time.numel(),
-               "time_features: ", time_features.size(), " numbers for ", raw.size(), " samples");
-  copy_bytes(raw.time.data(), device_, time_features.data(), Device{}, raw.time.bytes());
-}
-
-Tensor Forecaster::input_of(const RawBatch& raw) const {
-  const std::int64_t extra = config_.time_features ? kTimePlanes : 0, channels = config_.n_in_channels;
-  Tensor input = Tensor::empty({raw.size(), channels + extra, config_.img_size[0], config_.img_size[1]},
-                               parameters_->dtype(), device_);
+Tensor Forecaster::input_of(const Batch& batch) const {
+  const std::int64_t channels = config_.n_in_channels, height = config_.img_size[0], width = config_.img_size[1];
+  const Tensor& fields = checked(batch, "input", {channels, height, width});
+  const Tensor time = config_.time_features ? checked(batch, "time", {kTimeFeatures}) : Tensor();
+  const std::int64_t extra = config_.time_features ? kTimeFeatures : 0;
+  Tensor input = Tensor::empty({fields.size(0), channels + extra, height, width}, parameters_->dtype(), device_);
   ISOBAR_RUN(device_, normalize,
-             {.batch = raw.size(),
+             {.batch = fields.size(0),
               .channels = channels,
               .extra = extra,
-              .height = config_.img_size[0],
-              .width = config_.img_size[1],
+              .height = height,
+              .width = width,
               .dtype = input.dtype(),
-              .x = raw.input.data_as<float>(),
+              .x = fields.data_as<float>(),
               .mean = means_.data_as<double>(),
               .std = stds_.data_as<double>(),
-              .planes = raw.time.defined() ? raw.time.data_as<double>() : nullptr,
+              .planes = time.defined() ? time.data_as<double>() : nullptr,
               .y = input.data()},
              current_stream());
   return input;
 }
 
-Tensor Forecaster::target_of(const RawBatch& raw) const {
-  Tensor target = Tensor::empty(raw.target.shape(), parameters_->dtype(), device_);
+Tensor Forecaster::target_of(const Batch& batch) const {
+  const std::int64_t channels = config_.n_in_channels, height = config_.img_size[0], width = config_.img_size[1];
+  const Tensor& fields = checked(batch, "target", {channels, height, width});
+  Tensor target = Tensor::empty(fields.shape(), parameters_->dtype(), device_);
   ISOBAR_RUN(device_, normalize,
-             {.batch = raw.size(),
-              .channels = config_.n_in_channels,
-              .height = config_.img_size[0],
-              .width = config_.img_size[1],
+             {.batch = fields.size(0),
+              .channels = channels,
+              .height = height,
+              .width = width,
               .dtype = target.dtype(),
-              .x = raw.target.data_as<float>(),
+              .x = fields.data_as<float>(),
               .mean = means_.data_as<double>(),
               .std = stds_.data_as<double>(),
               .y = target.data()},
@@ -133,17 +126,17 @@ Tensor Forecaster::input_after(const Tensor& forecast, std::span<const double> t
   ISOBAR_CHECK(!forecast.tracked(), "a forecast that is continued passes no gradient back: it must not be recorded");
   if (!config_.time_features) return forecast;
   const std::int64_t batch = forecast.size(0), from = forecast.numel() / batch, plane = pixels();
-  Tensor input = Tensor::empty({batch, config_.n_in_channels + kTimePlanes, forecast.size(2), forecast.size(3)},
+  Tensor input = Tensor::empty({batch, config_.n_in_channels + kTimeFeatures, forecast.size(2), forecast.size(3)},
                                forecast.dtype(), device_);
   const std::int64_t to = input.numel() / batch;
   for (std::int64_t b = 0; b < batch; ++b) {
     input.slice(b * to, {from}).copy_from(forecast.slice(b * from, {from}));
-    for (std::int64_t e = 0; e < kTimePlanes; ++e) {
+    for (std::int64_t e = 0; e < kTimeFeatures; ++e) {
       const Tensor where = input.slice(b * to + from + e * plane, {plane});
       ISOBAR_RUN(device_, fill,
                  {.n = plane,
                   .dtype = where.dtype(),
-                  .value = time_features[static_cast<std::size_t>(b * kTimePlanes + e)],
+                  .value = time_features[static_cast<std::size_t>(b * kTimeFeatures + e)],
                   .y = where.data()},
                  current_stream());
     }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "data/batch.h"
 #include "data/era5/statistics.h"
 #include "models/config.h"
 #include "models/vit/vit.h"
@@ -24,16 +25,6 @@ struct Grid {
   double step_hours = 0;                      // from a step of the data to the next; 0 where nobody says
 };
 
-inline constexpr std::int64_t kTimePlanes = 4;  // sin and cos of the hour of day and of the day of year
-
-// A batch on the device as the files hold it.
-struct RawBatch {
-  Tensor input;   // [B, C, H, W] fp32
-  Tensor target;  // [B, C, H, W] fp32; undefined when there is none
-  Tensor time;    // [B, kTimePlanes] fp64; undefined without time features
-  std::int64_t size() const { return input.size(0); }
-};
-
 class Forecaster {
  public:
   // Weights start from config.seed.
@@ -46,15 +37,11 @@ class Forecaster {
   const Parameters& parameters() const { return *parameters_; }
   std::vector<std::string> output_names() const;
 
-  // Copies host fields [B, C, H, W] (and time features [B, kTimePlanes], when the model has them) to the device.
-  RawBatch upload(const float* input, const float* target, std::span<const double> time_features,
-                  std::int64_t batch) const;
-  // The same into the tensors of an earlier batch of the same size, which a captured step reads.
-  void upload_into(RawBatch& raw, const float* input, const float* target, std::span<const double> time_features) const;
-
-  // Normalised, in the parameters' dtype: [B, C + planes, H, W] and [B, n_out, H, W].
-  Tensor input_of(const RawBatch& raw) const;
-  Tensor target_of(const RawBatch& raw) const;
+  // From a batch on the device, normalised, in the parameters' dtype: [B, C + planes, H, W] and [B, n_out, H, W]. Tensors of
+  // the batch (data/era5/pairs.h): "input" or "target" [B, C, H, W] fp32 as the files hold them; for the input of a model
+  // with time features also "time" [B, kTimeFeatures] fp64. An error where one is missing or has another shape.
+  Tensor input_of(const Batch& batch) const;
+  Tensor target_of(const Batch& batch) const;
   // The input of the next step of a rollout, from a normalised forecast of every channel.
   Tensor input_after(const Tensor& forecast, std::span<const double> time_features) const;
 
@@ -72,6 +59,7 @@ class Forecaster {
   std::vector<float> to_physical(const Tensor& forecast) const;  // [B, n_out, H, W] on the host, in the data's units
 
  private:
+  const Tensor& checked(const Batch& batch, const std::string& name, Shape sample) const;
   std::int64_t pixels() const { return config_.img_size[0] * config_.img_size[1]; }
   Tensor leading_channels(const Tensor& fields, std::int64_t channels) const;
 

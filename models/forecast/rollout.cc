@@ -28,15 +28,21 @@ Rollout::Rollout(const Forecaster& forecaster, const Era5Dataset& dataset, std::
 
 std::vector<double> Rollout::time_features(std::int64_t step) const {
   if (!forecaster_.config().time_features) return {};
-  const std::array<double, 4> features = dataset_.time_of(step).features();
+  const auto features = dataset_.time_of(step).features();
   return {features.begin(), features.end()};
 }
 
-// A step as both input and target.
-RawBatch Rollout::load(std::int64_t step) const {
-  std::vector<float> fields(static_cast<std::size_t>(dataset_.values()));
-  dataset_.read_step(step, fields.data());
-  return forecaster_.upload(fields.data(), fields.data(), time_features(step), 1);
+// A step as both input and target, on the device.
+Batch Rollout::load(std::int64_t step) const {
+  const Shape shape{1, dataset_.channels(), dataset_.height(), dataset_.width()};
+  const Tensor fields = Tensor::empty(shape, DType::fp32, Device{});
+  dataset_.read_step(step, fields.data_as<float>());
+  Batch batch{{"input", fields}, {"target", fields}};
+  if (forecaster_.config().time_features) {
+    batch["time"] = Tensor::empty({1, kTimeFeatures}, DType::fp64, Device{});
+    batch["time"].set_values(time_features(step));
+  }
+  return to_device(batch, forecaster_.device());
 }
 
 void Rollout::check_start(std::int64_t start) const {

@@ -35,7 +35,7 @@ class Rollout {
   std::string table() const;
 
  private:
-  RawBatch load(std::int64_t step) const;
+  Batch load(std::int64_t step) const;
   std::vector<double> time_features(std::int64_t step) const;
   std::int64_t lead(std::int64_t k) const { return (k + 1) * dataset_.dt(); }  // in steps of the data
 

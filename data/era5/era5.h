@@ -2,8 +2,8 @@
 // of fp32, opened as one long row of steps.
 //
 // Steps are counted over the files in the order of their names. A pair of steps of one file, `dt` apart, is named by the
-// number of its first step; data/era5/pairs.h makes samples of pairs. Files may have different numbers of steps; all are used. `lat`, `lon`,
-// `channel`, `units` and `time` beside `fields` are believed where they are there (docs/data.md).
+// number of its first step; data/era5/pairs.h makes samples of pairs. Files may have different numbers of steps; all are
+// used. `lat`, `lon`, `channel`, `units` and `time` beside `fields` are believed where they are there (docs/data.md).
 #pragma once
 
 #include <array>

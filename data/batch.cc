@@ -1,5 +1,7 @@
 #include "data/batch.h"
 
+#include <new>
+
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -25,11 +27,46 @@ Batch to_device(const Batch& batch, Device device) {
 }
 
 void copy_into(Batch& to, const Batch& from) {
+  ISOBAR_CHECK(to.size() == from.size(), "a batch of ", from.size(), " tensors does not fit the earlier batch of ",
+               to.size());
   for (const auto& [name, tensor] : from) {
     ISOBAR_CHECK(to.contains(name) && to.at(name).shape() == tensor.shape(), "tensor ", name, " ",
                  to_string(tensor.shape()), " does not fit the earlier batch");
     to.at(name).copy_from(tensor);
   }
+}
+
+std::shared_ptr<void> heap_memory(std::size_t bytes) {
+  return {::operator new(bytes), [](void* memory) { ::operator delete(memory); }};
+}
+
+Batch empty_batch(const std::vector<TensorSpec>& layout, std::int64_t size, const HostAllocator& allocate) {
+  ISOBAR_CHECK(!layout.empty(), "the samples of the data set have no tensors");
+  Batch batch;
+  for (const TensorSpec& spec : layout) {
+    ISOBAR_CHECK(!batch.contains(spec.name), "the samples of the data set have two tensors ", spec.name);
+    Shape shape{size};
+    shape.insert(shape.end(), spec.shape.begin(), spec.shape.end());
+    const std::size_t bytes = bytes_of(shape, spec.dtype);
+    batch[spec.name] = Tensor::over(allocate(bytes), std::move(shape), spec.dtype);
+  }
+  return batch;
+}
+
+void read_row(const Dataset& dataset, std::int64_t sample, const Batch& batch, std::int64_t row) {
+  std::vector<void*> rows;
+  for (const TensorSpec& spec : dataset.layout()) {
+    auto* const first = static_cast<std::byte*>(tensor_of(batch, spec.name).data());
+    rows.push_back(first + static_cast<std::size_t>(row) * bytes_of(spec.shape, spec.dtype));
+  }
+  dataset.read(sample, rows);
+}
+
+Batch read_batch(const Dataset& dataset, std::span<const std::int64_t> samples) {
+  const Batch batch = empty_batch(dataset.layout(), std::ssize(samples));
+  for (std::int64_t row = 0; row < std::ssize(samples); ++row)
+    read_row(dataset, samples[static_cast<std::size_t>(row)], batch, row);
+  return batch;
 }
 
 }  // namespace isobar

@@ -1,10 +1,16 @@
 // A batch: named tensors whose first axis counts samples.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "data/dataset.h"
 #include "engine/tensor.h"
 
 namespace isobar {
@@ -20,7 +26,23 @@ const Tensor& tensor_of(const Batch& batch, const std::string& name);
 // A copy of every tensor on the device.
 Batch to_device(const Batch& batch, Device device);
 
-// Copies the values into the tensors of an earlier batch of the same shapes, which a captured step reads.
+// Copies the values into the tensors of an earlier batch of the same names and shapes, which a captured step reads.
 void copy_into(Batch& to, const Batch& from);
+
+// Gives host memory for the tensors of a batch: ordinary memory, or pinned memory that copies to a GPU reach directly.
+using HostAllocator = std::function<std::shared_ptr<void>(std::size_t bytes)>;
+std::shared_ptr<void> heap_memory(std::size_t bytes);
+
+// Host tensors [size, ...] of that layout, not initialised. They are not counted as memory of the engine. An error where
+// the layout has no tensor, or two of one name.
+Batch empty_batch(const std::vector<TensorSpec>& layout, std::int64_t size,
+                  const HostAllocator& allocate = heap_memory);
+
+// Reads a sample of the data set to row `row` of the tensors of a host batch of its layout. Several threads may read to
+// several rows of one batch.
+void read_row(const Dataset& dataset, std::int64_t sample, const Batch& batch, std::int64_t row);
+
+// The samples of the data set as a host batch, read one after another by this thread.
+Batch read_batch(const Dataset& dataset, std::span<const std::int64_t> samples);
 
 }  // namespace isobar

@@ -1,7 +1,6 @@
 #include "data/loader.h"
 
 #include <algorithm>
-#include <array>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -15,56 +14,53 @@
 
 namespace isobar {
 
-BufferAllocator heap_allocator() {
-  return {[](std::size_t values) { return new float[values]; }, [](float* buffer) { delete[] buffer; }};
-}
-
 namespace {
+
+// The leading rows of every tensor, in the same memory.
+Batch leading_rows(const Batch& batch, std::int64_t rows) {
+  Batch part;
+  for (const auto& [name, tensor] : batch) {
+    Shape shape = tensor.shape();
+    shape[0] = rows;
+    part[name] = tensor.slice(0, std::move(shape));
+  }
+  return part;
+}
 
 // A batch on its way: its samples are handed to readers one by one.
 struct Slot {
-  Batch batch;
+  Batch buffers;  // host tensors with room for a whole batch
+  LoadedBatch batch;
   std::int64_t begun = 0;     // samples handed out
   std::int64_t finished = 0;  // samples read, or failed
   std::exception_ptr error;   // of the first sample that failed
-  std::int64_t failed_sample = 0;
+  std::int64_t failed_row = 0;
 
-  bool whole() const { return finished == batch.size; }
+  std::int64_t size() const { return std::ssize(batch.samples); }
+  bool whole() const { return finished == size(); }
 };
 
 struct Task {
   Slot* slot = nullptr;
-  std::int64_t sample = 0;
+  std::int64_t row = 0;  // of the slot's batch
 };
 
 }  // namespace
 
 class Loader::State : public std::enable_shared_from_this<Loader::State> {
  public:
-  State(const Era5Dataset& dataset, Sampler sampler, LoaderOptions options)
+  State(const Dataset& dataset, Sampler sampler, LoaderOptions options)
       : dataset_(dataset), sampler_(std::move(sampler)), options_(std::move(options)), batches_(count_batches()) {
+    ISOBAR_CHECK(sampler_.total() == dataset_.samples(), "a sampler of ", sampler_.total(), " samples is not for the ",
+                 dataset_.samples(), " of ", dataset_.name());
     slots_.resize(static_cast<std::size_t>(options_.read_ahead) + 1);  // one more: the caller holds it
-    for (Slot& slot : slots_) free_.push_back(&slot);
-  }
-
-  ~State() {
     for (Slot& slot : slots_) {
-      if (slot.batch.input) options_.allocator.release(slot.batch.input);
-      if (slot.batch.target) options_.allocator.release(slot.batch.target);
-    }
-  }
-
-  // Apart from the constructor, so that the destructor releases what was allocated before one allocation failed.
-  void allocate() {
-    const auto values = static_cast<std::size_t>(options_.batch_size * dataset_.values());
-    for (Slot& slot : slots_) {
-      slot.batch.input = options_.allocator.allocate(values);
-      slot.batch.target = options_.allocator.allocate(values);
+      slot.buffers = empty_batch(dataset_.layout(), options_.batch_size, options_.allocator);
+      free_.push_back(&slot);
     }
   }
 
   std::int64_t batches() const { return batches_; }
-  std::int64_t samples() const { return options_.drop_last ? batches_ * options_.batch_size : sampler_.share(); }
   Cursor cursor() const { return wanted_; }
 
   void start(Cursor cursor) {
@@ -79,7 +75,7 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
     } catch (const std::system_error& error) {
       const std::size_t started = workers_.size();
       stop();
-      fail("num_data_workers is ", options_.workers, ", but the system starts no more than ", started,
+      fail(options_.workers_key, " is ", options_.workers, ", but the system starts no more than ", started,
            " threads: ", error.code().message());
     }
   }
@@ -96,9 +92,9 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
     queue_.clear();
   }
 
-  std::shared_ptr<const Batch> next() {
+  std::shared_ptr<const LoadedBatch> next() {
     std::unique_lock lock(mutex_);
-    ISOBAR_CHECK(batches_ > 0, "this rank has no samples of ", dataset_.file_name(0));
+    ISOBAR_CHECK(batches_ > 0, "this rank has no samples of ", dataset_.name());
     ISOBAR_CHECK(!queue_.empty() || !free_.empty(), "the loader's ", slots_.size(),
                  " buffers are all held by the caller");
     if (options_.workers == 0) read_in_this_thread(lock);
@@ -111,7 +107,7 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
       for_workers_.notify_one();
       std::rethrow_exception(slot->error);
     }
-    return {&slot->batch, [state = shared_from_this(), slot](const Batch*) { state->take_back(slot); }};
+    return {&slot->batch, [state = shared_from_this(), slot](const LoadedBatch*) { state->take_back(slot); }};
   }
 
  private:
@@ -122,8 +118,7 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
     if (!options_.drop_last) return (sampler_.share() + options_.batch_size - 1) / options_.batch_size;
     const std::int64_t batches = sampler_.smallest_share() / options_.batch_size;
     ISOBAR_CHECK(batches >= 1, "a batch of ", options_.batch_size * sampler_.world(), " samples is larger than the ",
-                 sampler_.total(), " samples of ", dataset_.file_name(0),
-                 dataset_.file_count() > 1 ? " and the files beside it" : "");
+                 sampler_.total(), " samples of ", dataset_.name());
     return batches;
   }
 
@@ -138,14 +133,13 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
       order_epoch_ = upcoming_.epoch;
     }
     Slot& slot = *free_.back();
-    Batch& batch = slot.batch;
+    LoadedBatch& batch = slot.batch;
     const auto begin = static_cast<std::size_t>(upcoming_.batch * options_.batch_size);
     const auto end = std::min(begin + static_cast<std::size_t>(options_.batch_size), order_.size());
     batch.at = upcoming_;
-    batch.size = static_cast<std::int64_t>(end - begin);
     batch.samples.assign(order_.begin() + static_cast<std::ptrdiff_t>(begin),
                          order_.begin() + static_cast<std::ptrdiff_t>(end));
-    batch.time_features.assign(options_.time_features ? 4 * batch.samples.size() : 0, 0.0);
+    batch.tensors = leading_rows(slot.buffers, slot.size());
     slot.begun = slot.finished = 0;
     slot.error = nullptr;
     free_.pop_back();
@@ -156,7 +150,7 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
   // The next sample that nobody reads yet, of the earliest batch that has one. The caller holds the mutex.
   std::optional<Task> claim() {
     for (Slot* slot : queue_)
-      if (slot->begun < slot->batch.size) return Task{slot, slot->begun++};
+      if (slot->begun < slot->size()) return Task{slot, slot->begun++};
     if (free_.empty()) return std::nullopt;
     begin_batch();
     return Task{queue_.back(), queue_.back()->begun++};
@@ -167,26 +161,18 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
     lock.unlock();
     std::exception_ptr error;
     try {
-      read(task.slot->batch, task.sample);
+      const LoadedBatch& batch = task.slot->batch;
+      read_row(dataset_, batch.samples[static_cast<std::size_t>(task.row)], batch.tensors, task.row);
     } catch (...) {
       error = std::current_exception();
     }
     lock.lock();
     Slot& slot = *task.slot;
-    if (error && (!slot.error || task.sample < slot.failed_sample)) {
+    if (error && (!slot.error || task.row < slot.failed_row)) {
       slot.error = error;
-      slot.failed_sample = task.sample;
+      slot.failed_row = task.row;
     }
     ++slot.finished;
-  }
-
-  void read(Batch& batch, std::int64_t sample) const {
-    const auto at = static_cast<std::size_t>(sample);
-    const std::int64_t step = batch.samples[at], offset = sample * dataset_.values();
-    dataset_.read_pair(step, batch.input + offset, batch.target + offset);
-    if (!options_.time_features) return;
-    const std::array<double, 4> features = dataset_.time_of(step).features();
-    std::ranges::copy(features, batch.time_features.begin() + static_cast<std::ptrdiff_t>(4 * at));
   }
 
   void work() {
@@ -216,7 +202,7 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
     for_workers_.notify_one();
   }
 
-  const Era5Dataset& dataset_;
+  const Dataset& dataset_;
   const Sampler sampler_;
   const LoaderOptions options_;
   const std::int64_t batches_;
@@ -234,9 +220,8 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
   std::int64_t order_epoch_ = -1;
 };
 
-Loader::Loader(const Era5Dataset& dataset, Sampler sampler, LoaderOptions options)
+Loader::Loader(const Dataset& dataset, Sampler sampler, LoaderOptions options)
     : state_(std::make_shared<State>(dataset, std::move(sampler), std::move(options))) {
-  state_->allocate();
   state_->start({});
 }
 
@@ -247,10 +232,7 @@ Loader::~Loader() {
 std::int64_t Loader::batches_per_epoch() const {
   return state_->batches();
 }
-std::int64_t Loader::samples_per_epoch() const {
-  return state_->samples();
-}
-std::shared_ptr<const Batch> Loader::next() {
+std::shared_ptr<const LoadedBatch> Loader::next() {
   return state_->next();
 }
 Cursor Loader::cursor() const {

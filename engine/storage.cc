@@ -10,6 +10,7 @@
 #include <mutex>
 #include <new>
 #include <sstream>
+#include <utility>
 
 #include "kernels/common/check.h"
 #include "kernels/cuda/runtime.h"
@@ -144,7 +145,13 @@ Storage::Storage(std::size_t bytes, Device device) : bytes_(bytes), device_(devi
   ledger().add(tag_, bytes_);
 }
 
+Storage::Storage(std::shared_ptr<void> memory, std::size_t bytes)
+    : adopted_(std::move(memory)), data_(adopted_.get()), bytes_(bytes) {
+  ISOBAR_CHECK(data_ != nullptr, "no memory was given for a block of ", bytes, " bytes");
+}
+
 Storage::~Storage() {
+  if (adopted_) return;
   ledger().remove(tag_, bytes_);
   if (device_.kind == DeviceKind::cuda)
     gpu::free(data_, current_stream());

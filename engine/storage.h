@@ -25,6 +25,8 @@ using HostBlock = std::multimap<std::size_t, void*>::node_type;
 class Storage {
  public:
   Storage(std::size_t bytes, Device device);
+  // Host memory that its owner allocated, and that `memory` keeps alive. It comes from no pool and is not counted.
+  Storage(std::shared_ptr<void> memory, std::size_t bytes);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -34,7 +36,8 @@ class Storage {
   Device device() const { return device_; }
 
  private:
-  HostBlock host_block_;  // empty on CUDA
+  HostBlock host_block_;           // empty on CUDA, and for memory of another owner
+  std::shared_ptr<void> adopted_;  // the memory of another owner, else null
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
   Device device_;

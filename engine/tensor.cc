@@ -16,6 +16,11 @@ std::int64_t numel_of(const Shape& shape) {
   return *n;
 }
 
+std::size_t bytes_of(const Shape& shape, DType dtype) {
+  const std::int64_t element = static_cast<std::int64_t>(size_of(dtype));
+  return static_cast<std::size_t>(checked_product({numel_of(shape), element}, "a tensor"));
+}
+
 std::string to_string(const Shape& shape) {
   std::string out = "[";
   for (std::size_t i = 0; i < shape.size(); ++i) out += (i ? ", " : "") + std::to_string(shape[i]);
@@ -27,14 +32,17 @@ std::uint64_t next_tensor_id() {
   return next++;
 }
 
+Tensor::Tensor(std::shared_ptr<Storage> storage, Shape shape, DType dtype)
+    : storage_(std::move(storage)), shape_(std::move(shape)), numel_(numel_of(shape_)), dtype_(dtype) {}
+
 Tensor Tensor::empty(Shape shape, DType dtype, Device device) {
-  Tensor t;
-  t.numel_ = numel_of(shape);
-  const std::int64_t bytes = checked_product({t.numel_, static_cast<std::int64_t>(size_of(dtype))}, "a tensor");
-  t.shape_ = std::move(shape);
-  t.dtype_ = dtype;
-  t.storage_ = std::make_shared<Storage>(static_cast<std::size_t>(bytes), device);
-  return t;
+  auto storage = std::make_shared<Storage>(bytes_of(shape, dtype), device);
+  return {std::move(storage), std::move(shape), dtype};
+}
+
+Tensor Tensor::over(std::shared_ptr<void> memory, Shape shape, DType dtype) {
+  auto storage = std::make_shared<Storage>(std::move(memory), bytes_of(shape, dtype));
+  return {std::move(storage), std::move(shape), dtype};
 }
 
 Tensor Tensor::zeros(Shape shape, DType dtype, Device device) {

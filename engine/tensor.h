@@ -20,6 +20,7 @@ namespace isobar {
 using Shape = std::vector<std::int64_t>;
 
 std::int64_t numel_of(const Shape& shape);
+std::size_t bytes_of(const Shape& shape, DType dtype);
 std::string to_string(const Shape& shape);  // "[3, 24]"
 
 struct Leaf;
@@ -33,6 +34,8 @@ class Tensor {
   // Uninitialised / zeroed memory.
   static Tensor empty(Shape shape, DType dtype, Device device);
   static Tensor zeros(Shape shape, DType dtype, Device device);
+  // Over host memory of another owner, at least as large, which `memory` keeps alive (engine/storage.h).
+  static Tensor over(std::shared_ptr<void> memory, Shape shape, DType dtype);
 
   bool defined() const { return storage_ != nullptr; }
   const Shape& shape() const { return shape_; }
@@ -70,6 +73,8 @@ class Tensor {
   const std::shared_ptr<Leaf>& leaf() const { return leaf_; }
 
  private:
+  Tensor(std::shared_ptr<Storage> storage, Shape shape, DType dtype);
+
   friend class Tape;
   friend Tensor make_leaf(Tensor value, Tensor grad);
 

@@ -94,7 +94,7 @@ double StepTime::hour() const {
   return 24 * (day_of_year - std::floor(day_of_year));
 }
 
-std::array<double, 4> StepTime::features() const {
+std::array<double, kTimeFeatures> StepTime::features() const {
   const double day_angle = 2 * std::numbers::pi * hour() / 24;
   const double year_angle = 2 * std::numbers::pi * day_of_year / days_in_year;
   return {std::sin(day_angle), std::cos(day_angle), std::sin(year_angle), std::cos(year_angle)};

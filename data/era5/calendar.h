@@ -7,6 +7,8 @@
 
 namespace isobar {
 
+inline constexpr std::int64_t kTimeFeatures = 4;  // numbers that tell a network the time
+
 // An instant of the Gregorian calendar. Days count from 0 on 1 January.
 struct StepTime {
   std::int64_t year = 0;
@@ -15,7 +17,7 @@ struct StepTime {
 
   double hour() const;  // of the day, in [0, 24)
   // sin and cos of the hour of day, sin and cos of the day of year: angles 2π·hour/24 and 2π·day_of_year/days_in_year.
-  std::array<double, 4> features() const;
+  std::array<double, kTimeFeatures> features() const;
   std::string iso() const;  // "2013-01-01T06:00", to the nearest minute
 };
 

@@ -1,9 +1,9 @@
 // ERA5 as the NERSC tutorial and FourCastNet store it: yearly HDF5 files, each with one dataset `fields` [T, C, H, W]
 // of fp32, opened as one long row of steps.
 //
-// Steps are counted over the files in the order of their names. A sample is a pair of steps of one file, `dt` apart,
-// and is named by the number of its first step. Files may have different numbers of steps; all are used. `lat`, `lon`,
-// `channel`, `units` and `time` beside `fields` are believed where they are there (docs/data.md).
+// Steps are counted over the files in the order of their names. A pair of steps of one file, `dt` apart, is named by the
+// number of its first step; data/era5/pairs.h makes samples of pairs. Files may have different numbers of steps; all are
+// used. `lat`, `lon`, `channel`, `units` and `time` beside `fields` are believed where they are there (docs/data.md).
 #pragma once
 
 #include <array>
@@ -79,7 +79,7 @@ class Era5Dataset {
 
   // The cropped fields of one step, [C, H, W]. NaN and infinities are errors that name file and step. Thread-safe.
   void read_step(std::int64_t step, float* out) const;
-  // Both halves of the sample `step`.
+  // Both halves of the pair `step`.
   void read_pair(std::int64_t step, float* input, float* target) const;
 
   // Whether `last` is last - first regular steps after `first`, of the same file; true where the file has no time axis.

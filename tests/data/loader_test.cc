@@ -4,11 +4,15 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "data/era5/era5.h"
+#include "data/era5/pairs.h"
 #include "data/loader.h"
 #include "data/sampler.h"
 #include "kernels/common/check.h"
@@ -27,15 +31,17 @@ class TwoYears {
   TwoYears() {
     testing::write_fields(folder_ / "2001.h5", {7, 2, 3, 4}, 10000);
     testing::write_fields(folder_ / "2002.h5", {5, 2, 3, 4}, 20000, {.chunk = {2, 1, 3, 4}, .deflate = 1});
+    steps_.emplace(Era5Options{.paths = {folder_.path()}});
   }
-  Era5Dataset open() const { return Era5Dataset({.paths = {folder_.path()}}); }
+  const Era5Dataset& steps() const { return *steps_; }
 
  private:
   testing::TemporaryFolder folder_;
+  std::optional<Era5Dataset> steps_;
 };
 
-Sampler sampler_of(const Era5Dataset& dataset, bool shuffle) {
-  return Sampler(list_samples(dataset, SamplerKind::all_pairs), shuffle, 3);
+Sampler sampler_of(const Dataset& dataset, bool shuffle) {
+  return Sampler(dataset.samples(), shuffle, 3);
 }
 
 // The first value of a step, which tells which step it is.
@@ -44,15 +50,54 @@ float first_value(std::int64_t step) {
 }
 
 // Checks a batch in full: every sample holds its own step and the next.
-void check_batch(const Batch& batch, const Era5Dataset& dataset) {
-  REQUIRE(batch.size == static_cast<std::int64_t>(batch.samples.size()));
+void check_batch(const LoadedBatch& batch, const PairDataset& pairs) {
+  REQUIRE(batch_size(batch.tensors) == std::ssize(batch.samples));
+  const auto values = static_cast<std::size_t>(pairs.steps().values());
+  const float* input = tensor_of(batch.tensors, "input").data_as<float>();
+  const float* target = tensor_of(batch.tensors, "target").data_as<float>();
   for (std::size_t i = 0; i < batch.samples.size(); ++i) {
-    const auto values = static_cast<std::size_t>(dataset.values());
-    CHECK(batch.input[i * values] == first_value(batch.samples[i]));
-    CHECK(batch.target[i * values] == first_value(batch.samples[i] + 1));
+    const std::int64_t step = pairs.step_of(batch.samples[i]);
+    CHECK(input[i * values] == first_value(step));
+    CHECK(target[i * values] == first_value(step + 1));
     std::vector<float> last(values);
-    dataset.read_step(batch.samples[i] + 1, last.data());
-    CHECK(batch.target[(i + 1) * values - 1] == last.back());
+    pairs.steps().read_step(step + 1, last.data());
+    CHECK(target[(i + 1) * values - 1] == last.back());
+  }
+}
+
+// Twenty-three samples of three tensors that tell which sample they are. Some samples cannot be read.
+class Numbers : public Dataset {
+ public:
+  explicit Numbers(std::set<std::int64_t> damaged = {}) : damaged_(std::move(damaged)) {}
+  std::string name() const override { return "numbers"; }
+  std::int64_t samples() const override { return 23; }
+  std::vector<TensorSpec> layout() const override {
+    return {{"tokens", {5}, DType::i32}, {"a weight", {}, DType::fp64}, {"image", {2, 3}, DType::fp32}};
+  }
+  void read(std::int64_t sample, std::span<void* const> to) const override {
+    ISOBAR_CHECK(!damaged_.contains(sample), "sample ", sample, " is damaged");
+    for (int i = 0; i < 5; ++i) static_cast<std::int32_t*>(to[0])[i] = static_cast<std::int32_t>(10 * sample + i);
+    *static_cast<double*>(to[1]) = static_cast<double>(sample) / 3;
+    for (int i = 0; i < 6; ++i) static_cast<float*>(to[2])[i] = static_cast<float>(-10 * sample - i);
+  }
+
+ private:
+  std::set<std::int64_t> damaged_;
+};
+
+void check_numbers(const LoadedBatch& batch) {
+  const std::int64_t size = std::ssize(batch.samples);
+  const Tensor &tokens = tensor_of(batch.tensors, "tokens"), &weight = tensor_of(batch.tensors, "a weight");
+  const Tensor& image = tensor_of(batch.tensors, "image");
+  REQUIRE(batch.tensors.size() == 3);
+  REQUIRE(tokens.shape() == Shape{size, 5});
+  REQUIRE(weight.shape() == Shape{size});
+  REQUIRE(image.shape() == Shape{size, 2, 3});
+  for (std::int64_t row = 0; row < size; ++row) {
+    const std::int64_t sample = batch.samples[static_cast<std::size_t>(row)];
+    for (int i = 0; i < 5; ++i) CHECK(tokens.data_as<std::int32_t>()[5 * row + i] == 10 * sample + i);
+    CHECK(weight.data_as<double>()[row] == static_cast<double>(sample) / 3);
+    for (int i = 0; i < 6; ++i) CHECK(image.data_as<float>()[6 * row + i] == static_cast<float>(-10 * sample - i));
   }
 }
 
@@ -67,9 +112,40 @@ std::vector<std::int64_t> next_samples(Loader& loader, int batches) {
 
 }  // namespace
 
+TEST_CASE("loader: any data set's tensors, for any number of workers, in a smaller last batch too") {
+  const Numbers numbers;
+  const Sampler sampler = sampler_of(numbers, true);
+  for (std::int64_t workers : {0, 1, 4}) {
+    Loader loader(numbers, sampler, {.batch_size = 6, .workers = workers, .drop_last = false});
+    REQUIRE(loader.batches_per_epoch() == 4);
+    for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
+      std::vector<std::int64_t> samples;
+      for (std::size_t size : {6, 6, 6, 5}) {
+        const auto batch = loader.next();
+        REQUIRE(batch->samples.size() == size);
+        check_numbers(*batch);
+        samples.insert(samples.end(), batch->samples.begin(), batch->samples.end());
+      }
+      CHECK(samples == sampler.order(epoch));
+    }
+  }
+}
+
+TEST_CASE("loader: the errors of any data set come with their batch, the first sample's first") {
+  const Numbers numbers({8, 10});
+  for (std::int64_t workers : {0, 3}) {
+    Loader loader(numbers, sampler_of(numbers, false), {.batch_size = 6, .workers = workers});
+    check_numbers(*loader.next());
+    CHECK_THROWS_WITH(loader.next(), ContainsSubstring("sample 8 is damaged"));
+    const auto third = loader.next();
+    CHECK(third->at == Cursor{0, 2});
+    check_numbers(*third);
+  }
+}
+
 TEST_CASE("loader: the sampler's order and the right fields, for any number of workers") {
   const TwoYears years;
-  const Era5Dataset dataset = years.open();
+  const PairDataset dataset(years.steps());
   const Sampler sampler = sampler_of(dataset, true);
   std::vector<std::int64_t> expected;
   for (std::int64_t epoch = 0; epoch < 5; ++epoch) {
@@ -79,13 +155,12 @@ TEST_CASE("loader: the sampler's order and the right fields, for any number of w
   for (std::int64_t workers : {0, 1, 4}) {
     Loader loader(dataset, sampler, {.batch_size = 3, .workers = workers, .read_ahead = 2});
     CHECK(loader.batches_per_epoch() == 3);
-    CHECK(loader.samples_per_epoch() == 9);
     std::vector<std::int64_t> samples;
     for (std::int64_t i = 0; i < 15; ++i) {
       CHECK(loader.cursor() == Cursor{i / 3, i % 3});
       const auto batch = loader.next();
       CHECK(batch->at == Cursor{i / 3, i % 3});
-      CHECK(batch->time_features.empty());
+      CHECK_FALSE(batch->tensors.contains("time"));
       check_batch(*batch, dataset);
       samples.insert(samples.end(), batch->samples.begin(), batch->samples.end());
     }
@@ -95,19 +170,18 @@ TEST_CASE("loader: the sampler's order and the right fields, for any number of w
 
 TEST_CASE("loader: validation visits every sample, in a smaller last batch") {
   const TwoYears years;
-  const Era5Dataset dataset = years.open();
+  const PairDataset dataset(years.steps());
   for (std::int64_t workers : {0, 2}) {
     Loader loader(dataset, sampler_of(dataset, false), {.batch_size = 4, .workers = workers, .drop_last = false});
     CHECK(loader.batches_per_epoch() == 3);
-    CHECK(loader.samples_per_epoch() == 10);
     CHECK(next_samples(loader, 6) ==
-          std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 0, 1, 2, 3, 4, 5, 7, 8, 9, 10});
+          std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
   }
 }
 
 TEST_CASE("loader: a cursor set anew gives what an undisturbed loader gives there") {
   const TwoYears years;
-  const Era5Dataset dataset = years.open();
+  const PairDataset dataset(years.steps());
   for (std::int64_t workers : {0, 3}) {
     const LoaderOptions options{.batch_size = 2, .workers = workers, .read_ahead = 3};
     Loader whole(dataset, sampler_of(dataset, true), options), resumed(dataset, sampler_of(dataset, true), options);
@@ -124,13 +198,14 @@ TEST_CASE("loader: a cursor set anew gives what an undisturbed loader gives ther
 
 TEST_CASE("loader: time features of the input steps") {
   const TwoYears years;
-  const Era5Dataset dataset = years.open();
-  Loader loader(dataset, sampler_of(dataset, true), {.batch_size = 5, .workers = 2, .time_features = true});
+  const PairDataset dataset(years.steps(), {.time_features = true});
+  Loader loader(dataset, sampler_of(dataset, true), {.batch_size = 5, .workers = 2});
   const auto batch = loader.next();
-  REQUIRE(batch->time_features.size() == 20);
+  const Tensor& time = tensor_of(batch->tensors, "time");
+  REQUIRE(time.shape() == Shape{5, kTimeFeatures});
   for (std::size_t i = 0; i < 5; ++i) {
-    const auto features = dataset.time_of(batch->samples[i]).features();
-    for (std::size_t k = 0; k < 4; ++k) CHECK(batch->time_features[4 * i + k] == features[k]);
+    const auto features = years.steps().time_of(dataset.step_of(batch->samples[i])).features();
+    for (std::size_t k = 0; k < 4; ++k) CHECK(time.data_as<double>()[4 * i + k] == features[k]);
   }
 }
 
@@ -139,7 +214,8 @@ TEST_CASE("loader: an error met by a worker reaches the caller with its batch, a
   std::vector<float> values = testing::field_values({12, 1, 2, 2});
   values[4 * 5] = std::numeric_limits<float>::quiet_NaN();
   testing::write_fields(folder / "2001.h5", {12, 1, 2, 2}, values);
-  const Era5Dataset dataset({.paths = {folder / "2001.h5"}});
+  const Era5Dataset steps({.paths = {folder / "2001.h5"}});
+  const PairDataset dataset(steps);
   for (std::int64_t workers : {0, 3}) {
     Loader loader(dataset, sampler_of(dataset, false), {.batch_size = 2, .workers = workers});
     CHECK(next_samples(loader, 2) == std::vector<std::int64_t>{0, 1, 2, 3});
@@ -153,7 +229,8 @@ TEST_CASE("loader: of several errors in a batch the first sample's is told") {
   std::vector<float> values = testing::field_values({12, 1, 2, 2});
   for (std::size_t step : {4, 6, 8}) values[4 * step] = std::numeric_limits<float>::quiet_NaN();
   testing::write_fields(folder / "2001.h5", {12, 1, 2, 2}, values);
-  const Era5Dataset dataset({.paths = {folder / "2001.h5"}});
+  const Era5Dataset steps({.paths = {folder / "2001.h5"}});
+  const PairDataset dataset(steps);
   for (std::int64_t workers : {0, 3}) {
     Loader loader(dataset, sampler_of(dataset, false), {.batch_size = 8, .workers = workers});
     CHECK_THROWS_WITH(loader.next(), ContainsSubstring("2001.h5: step 4, channel 0 holds NaN"));
@@ -162,21 +239,23 @@ TEST_CASE("loader: of several errors in a batch the first sample's is told") {
 
 TEST_CASE("loader: impossible batches are refused") {
   const TwoYears years;
-  const Era5Dataset dataset = years.open();
-  const auto samples = list_samples(dataset, SamplerKind::all_pairs);
+  const PairDataset dataset(years.steps());
+  const std::int64_t samples = dataset.samples();
   CHECK_THROWS_WITH(Loader(dataset, Sampler(samples, true), {.batch_size = 11}),
                     ContainsSubstring("a batch of 11 samples is larger than the 10 samples of"));
   CHECK_THROWS_WITH(Loader(dataset, Sampler(samples, true, 0, 0, 4), {.batch_size = 3}),
                     ContainsSubstring("a batch of 12 samples is larger than the 10 samples"));
   CHECK_THROWS_AS(Loader(dataset, Sampler(samples, true), {.batch_size = 0}), Error);
+  CHECK_THROWS_WITH(Loader(dataset, Sampler(9, true), {}),
+                    ContainsSubstring("a sampler of 9 samples is not for the 10"));
   Loader whole(dataset, Sampler(samples, true), {.batch_size = 10});
   CHECK(whole.batches_per_epoch() == 1);
 }
 
 TEST_CASE("loader: ranks together visit an epoch's whole batches in the common order") {
   const TwoYears years;
-  const Era5Dataset dataset = years.open();
-  const auto samples = list_samples(dataset, SamplerKind::all_pairs);
+  const PairDataset dataset(years.steps());
+  const std::int64_t samples = dataset.samples();
   const auto order = Sampler(samples, true, 9).order(0);
   for (std::int64_t rank = 0; rank < 3; ++rank) {
     Loader loader(dataset, Sampler(samples, true, 9, rank, 3), {.batch_size = 3});
@@ -188,17 +267,16 @@ TEST_CASE("loader: ranks together visit an epoch's whole batches in the common o
 
 TEST_CASE("loader: buffers come from the caller, bounded in number, and outlive the loader while they are held") {
   const TwoYears years;
-  const Era5Dataset dataset = years.open();
+  const PairDataset dataset(years.steps());
   std::atomic<int> live{0}, most{0};
-  const BufferAllocator counting{[&](std::size_t values) {
-                                   most = std::max(most.load(), ++live);
-                                   return new float[values];
-                                 },
-                                 [&](float* buffer) {
-                                   --live;
-                                   delete[] buffer;
-                                 }};
-  std::shared_ptr<const Batch> kept;
+  const HostAllocator counting = [&](std::size_t bytes) {
+    most = std::max(most.load(), ++live);
+    return std::shared_ptr<void>(new char[bytes], [&](void* memory) {
+      --live;
+      delete[] static_cast<char*>(memory);
+    });
+  };
+  std::shared_ptr<const LoadedBatch> kept;
   {
     Loader loader(dataset, sampler_of(dataset, true),
                   {.batch_size = 2, .workers = 3, .read_ahead = 2, .allocator = counting});
@@ -217,9 +295,32 @@ TEST_CASE("loader: buffers come from the caller, bounded in number, and outlive 
   CHECK_THROWS_WITH(stingy.next(), ContainsSubstring("held by the caller"));
 }
 
+TEST_CASE("loader: what was allocated is freed where an allocation fails") {
+  const Numbers numbers;
+  int live = 0;
+  const HostAllocator failing = [&](std::size_t bytes) {
+    ISOBAR_CHECK(++live < 5, "no more pinned memory");
+    return std::shared_ptr<void>(new char[bytes], [&](void* memory) {
+      --live;
+      delete[] static_cast<char*>(memory);
+    });
+  };
+  CHECK_THROWS_WITH(Loader(numbers, sampler_of(numbers, false), {.workers = 2, .allocator = failing}),
+                    ContainsSubstring("no more pinned memory"));
+  CHECK(live == 1);  // the one that failed
+}
+
+TEST_CASE("loader: batches are not counted as memory of the engine") {
+  const Numbers numbers;
+  const std::size_t before = memory_bytes();
+  Loader loader(numbers, sampler_of(numbers, false), {.batch_size = 4});
+  const auto batch = loader.next();
+  CHECK(memory_bytes() == before);
+}
+
 TEST_CASE("loader: ends at once while its workers are busy, however often") {
   const TwoYears years;
-  const Era5Dataset dataset = years.open();
+  const PairDataset dataset(years.steps());
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < 100; ++i) {
     Loader loader(dataset, sampler_of(dataset, true), {.batch_size = 2, .workers = 4, .read_ahead = 3});

@@ -1,15 +1,12 @@
-// Orders equal PyTorch's and NumPy's; samplers visit what they promise.
+// Orders equal PyTorch's and NumPy's; ranks share them without overlap.
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
-#include <set>
 #include <vector>
 
-#include "data/era5/era5.h"
 #include "data/random_order.h"
 #include "data/sampler.h"
 #include "kernels/common/check.h"
-#include "tests/harness/data_files.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
@@ -54,85 +51,28 @@ TEST_CASE("random order: numpy.random.default_rng().permutation, number by numbe
   CHECK(head(numpy_permutation(37960, 333, 1), 8) == Order{12706, 27159, 36849, 6907, 37583, 5405, 6451, 1104});
 }
 
-TEST_CASE("sampler: ragged years, ranges, and pairs that never span two files") {
-  const testing::TemporaryFolder folder;
-  testing::write_fields(folder / "2001.h5", {5, 1, 2, 2});
-  testing::write_fields(folder / "2002.h5", {3, 1, 2, 2});
-  testing::write_fields(folder / "2003.h5", {1, 1, 2, 2});  // too short for a pair
-  testing::write_fields(folder / "2004.h5", {4, 1, 2, 2});
-  const Era5Dataset all({.paths = {folder.path()}});
-  CHECK(list_samples(all, SamplerKind::all_pairs) == Order{0, 1, 2, 3, 5, 6, 9, 10, 11});
-  CHECK(list_samples(all, SamplerKind::all_pairs, 4) == Order{0, 1, 2, 3});
-  CHECK(list_samples(all, SamplerKind::all_pairs, 100).size() == 9);
-
-  const Era5Dataset wide({.paths = {folder.path()}, .dt = 2});
-  CHECK(list_samples(wide, SamplerKind::all_pairs) == Order{0, 1, 2, 5, 9, 10});
-
-  const Era5Dataset part({.paths = {folder.path()}, .range = StepRange{2, 7}});
-  CHECK(list_samples(part, SamplerKind::all_pairs) == Order{2, 3, 5});  // 4 and 6 have no partner within the range
-
-  const Era5Dataset too_wide({.paths = {folder.path()}, .dt = 5});
-  CHECK_THROWS_WITH(list_samples(too_wide, SamplerKind::all_pairs), testing::ContainsSubstring("no two steps dt = 5"));
-}
-
-TEST_CASE("sampler: the tutorial's index rule, quirks and all") {
-  const testing::TemporaryFolder folder;
-  testing::write_fields(folder / "2001.h5", {6, 1, 2, 2});
-  testing::write_fields(folder / "2002.h5", {4, 1, 2, 2});
-  const Era5Dataset one({.paths = {folder.path()}});
-  CHECK(list_samples(one, SamplerKind::tutorial) == Order{1, 1, 2, 3, 4, 1, 7, 7, 8, 7});
-  CHECK(list_samples(one, SamplerKind::tutorial, 3) == Order{1, 1, 2});
-  const Era5Dataset two({.paths = {folder / "2001.h5"}, .dt = 2});
-  CHECK(list_samples(two, SamplerKind::tutorial) == Order{2, 3, 2, 3, 2, 3});
-  const Era5Dataset short_year({.paths = {folder / "2002.h5"}, .dt = 2});
-  CHECK_THROWS_WITH(list_samples(short_year, SamplerKind::tutorial), testing::ContainsSubstring("2002.h5 has 4 steps"));
-  CHECK(parse_sampler("tutorial") == SamplerKind::tutorial);
-  CHECK_THROWS_AS(parse_sampler("random"), Error);
-}
-
-TEST_CASE("sampler: pairs over a hole in time are left out and counted, with every rule") {
-  const testing::TemporaryFolder folder;
-  // Steps 0 to 3, then a day is missing, steps 4 to 6; a clock that was an hour early at step 8.
-  testing::write_labelled_fields(folder / "2001.h5", {10, 1, 2, 2}, {.hours = {0, 6, 12, 18, 48, 54, 60, 66, 71, 78}});
-  testing::write_labelled_fields(folder / "2002.h5", {4, 1, 2, 2}, {.hours = {8760, 8766, 8772, 8778}});
-  const std::string path = folder / "2001.h5";
-  const Era5Dataset one({.paths = {folder.path()}});
-  CHECK(list_samples(one, SamplerKind::all_pairs) == Order{0, 1, 2, 4, 5, 6, 10, 11, 12});
-  CHECK(describe_left_out(one, SamplerKind::all_pairs) == "3 pairs left out: 3 holes in time in " + path);
-  CHECK(list_samples(one, SamplerKind::all_pairs, 4) == Order{0, 1, 2, 4});
-  const Era5Dataset two({.paths = {path}, .dt = 2});
-  CHECK(list_samples(two, SamplerKind::all_pairs) == Order{0, 1, 4, 5, 7});  // 66 to 78 are two regular steps
-
-  const Era5Dataset part({.paths = {folder.path()}, .range = StepRange{1, 6}});
-  CHECK(list_samples(part, SamplerKind::all_pairs) == Order{1, 2, 4});
-  CHECK(describe_left_out(part, SamplerKind::all_pairs) == "1 pair left out: 1 hole in time in " + path);
-
-  CHECK(list_samples(one, SamplerKind::tutorial) == Order{1, 1, 2, 4, 5, 6, 1, 11, 11, 12, 11});
-  CHECK(describe_left_out(one, SamplerKind::tutorial) == "3 pairs left out: 3 holes in time in " + path);
-
-  const Era5Dataset whole({.paths = {folder / "2002.h5"}});
-  CHECK(describe_left_out(whole, SamplerKind::all_pairs) == "");
-  const Era5Dataset none({.paths = {path}, .range = StepRange{7, 9}});
-  CHECK_THROWS_WITH(list_samples(none, SamplerKind::all_pairs), testing::ContainsSubstring("without a hole in time"));
-}
-
 TEST_CASE("sampler: the order is a function of seed and epoch, and ranks share it without overlap") {
-  const Order samples = {10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
-  const Sampler alone(samples, true, 5);
-  Order expected;
-  for (std::int64_t i : torch_randperm(11, 5 + 3)) expected.push_back(samples[static_cast<std::size_t>(i)]);
+  const Sampler alone(11, true, 5);
+  const Order expected = torch_randperm(11, 5 + 3);
   CHECK(alone.order(3) == expected);
   CHECK(alone.order(3) != alone.order(4));
-  CHECK(Sampler(samples, false).order(7) == samples);
+  CHECK(Sampler(11, false).order(7) == iota(11));
+  CHECK(Sampler(0, true).order(0).empty());
 
   Order joined;
   for (std::int64_t rank = 0; rank < 3; ++rank) {
-    const Sampler sampler(samples, true, 5, rank, 3);
+    const Sampler sampler(11, true, 5, rank, 3);
     const Order mine = sampler.order(3);
     CHECK(static_cast<std::int64_t>(mine.size()) == sampler.share());
     CHECK(sampler.smallest_share() == 3);
     for (std::size_t i = 0; i < mine.size(); ++i) CHECK(mine[i] == expected[3 * i + static_cast<std::size_t>(rank)]);
     joined.insert(joined.end(), mine.begin(), mine.end());
   }
-  CHECK(sorted(joined) == samples);
+  CHECK(sorted(joined) == iota(11));
+}
+
+TEST_CASE("sampler: impossible ranks and counts are refused") {
+  CHECK_THROWS_AS(Sampler(11, true, 0, 3, 3), Error);
+  CHECK_THROWS_AS(Sampler(11, true, 0, -1, 3), Error);
+  CHECK_THROWS_AS(Sampler(-1, true), Error);
 }

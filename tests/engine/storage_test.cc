@@ -41,5 +41,27 @@ TEST_CASE("what no machine has is refused, and counts as used by nobody", "[stor
   CHECK(pooled_memory_bytes() <= pooled);
 }
 
+TEST_CASE("memory of another owner is not counted, and lives as long as a block refers to it", "[storage]") {
+  const std::size_t before = memory_bytes(), pooled = pooled_memory_bytes();
+  bool freed = false;
+  {
+    auto memory = std::shared_ptr<void>(new char[kMiB], [&](void* block) {
+      delete[] static_cast<char*>(block);
+      freed = true;
+    });
+    const Storage storage(memory, kMiB);
+    CHECK(storage.data() == memory.get());
+    CHECK(storage.bytes() == kMiB);
+    CHECK(storage.device() == Device{});
+    memory.reset();
+    CHECK_FALSE(freed);
+    CHECK(memory_bytes() == before);
+  }
+  CHECK(freed);
+  CHECK(memory_bytes() == before);
+  CHECK(pooled_memory_bytes() == pooled);
+  CHECK_THROWS_WITH(Storage(nullptr, kMiB), testing::ContainsSubstring("no memory was given"));
+}
+
 }  // namespace
 }  // namespace isobar

@@ -2,6 +2,7 @@
 #include "engine/tensor.h"
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "engine/ops.h"
@@ -33,6 +34,22 @@ TEST_CASE("a device that this build has no kernels for is an error", "[tensor]")
     CHECK_THROWS_WITH(fill_on(DeviceKind::emulator), testing::ContainsSubstring("emulator"));
   fill_on(DeviceKind::cpu);
   CHECK(value == 1);
+}
+
+TEST_CASE("a tensor over memory of another owner reads and writes it, and keeps it alive", "[tensor]") {
+  auto owned = std::make_shared<std::vector<float>>(6, 1.0f);
+  const std::weak_ptr<std::vector<float>> watched = owned;
+  {
+    Tensor whole = Tensor::over({owned, owned->data()}, {2, 3}, DType::fp32);
+    whole.set_values({0, 1, 2, 3, 4, 5});
+    CHECK(*owned == std::vector<float>{0, 1, 2, 3, 4, 5});
+    owned.reset();
+    const Tensor row = whole.slice(3, {3});
+    whole = {};
+    CHECK_FALSE(watched.expired());
+    CHECK(row.to_vector() == std::vector<double>{3, 4, 5});
+  }
+  CHECK(watched.expired());
 }
 
 }  // namespace

@@ -109,6 +109,17 @@ std::string scale_name(const std::string& name) {
   return at == std::string::npos ? name : name.substr(0, at) + "attn.q.bias";
 }
 
+// A tensor of the golden file on the device.
+Tensor load(const Golden& golden, const std::string& name, Device device, DType dtype = DType::fp32) {
+  Tensor tensor = Tensor::empty(golden.shape(name), dtype, device);
+  tensor.set_values(golden.values(name));
+  return tensor;
+}
+
+Batch pairs_of(const Golden& golden, Device device) {
+  return {{"input", load(golden, "input", device)}, {"target", load(golden, "target", device)}};
+}
+
 struct Pass {
   std::vector<double> output, loss;
   std::map<std::string, std::vector<double>> gradients;
@@ -142,9 +153,9 @@ Pass run_vit(const Golden& golden, Arithmetic arithmetic, const nlohmann::json& 
   const Config config = config_of(golden, arithmetic, more);
   Forecaster forecaster(config, plain_grid(config, row_weights), arithmetic.device);
   read_model(kGolden + "vit_weights.safetensors", forecaster);
-  const RawBatch raw = forecaster.upload(golden.floats("input").data(), golden.floats("target").data(), {}, 3);
+  const Batch batch = pairs_of(golden, arithmetic.device);
   const double scale = arithmetic.dtype == DType::fp16 ? golden.metadata("training")["loss_scale"].get<double>() : 1;
-  return run(forecaster, forecaster.input_of(raw), forecaster.target_of(raw), scale);
+  return run(forecaster, forecaster.input_of(batch), forecaster.target_of(batch), scale);
 }
 
 // Ten steps of `optimizer` on the golden batch; the weights afterwards, and the numbers logged on the way.
@@ -166,9 +177,8 @@ Training train(const Golden& golden, Arithmetic arithmetic, const std::string& o
   read_model(kGolden + "vit_weights.safetensors", forecaster);
   Trainer trainer(forecaster);
 
-  std::vector<float> input = golden.floats("input"), target = golden.floats("target");
-  const auto batch = std::make_shared<const Batch>(
-      Batch{.at = {}, .size = 3, .input = input.data(), .target = target.data(), .time_features = {}, .samples = {}});
+  const auto batch =
+      std::make_shared<const LoadedBatch>(LoadedBatch{.at = {}, .samples = {}, .tensors = pairs_of(golden, Device{})});
   Training result;
   for (std::int64_t i = 0; i < config.num_iters; ++i) {
     const StepResult step = trainer.step([&] { return batch; });
@@ -289,9 +299,10 @@ TEST_CASE("the change is predicted from fields and time planes as by PyTorch in 
   Forecaster forecaster(config, plain_grid(config), fp64.device);
   Parameters& parameters = forecaster.parameters();
   for (const NamedParameter& p : parameters.named()) parameters.weight(p).set_values(golden.values("weight." + p.name));
-  const RawBatch raw =
-      forecaster.upload(golden.floats("input").data(), golden.floats("target").data(), golden.values("planes"), 3);
-  const Pass pass = run(forecaster, forecaster.input_of(raw), forecaster.target_of(raw));
+  Batch batch = pairs_of(golden, fp64.device);
+  CHECK_THROWS_WITH(forecaster.input_of(batch), testing::ContainsSubstring("gives no tensor time"));
+  batch["time"] = load(golden, "planes", fp64.device, DType::fp64);
+  const Pass pass = run(forecaster, forecaster.input_of(batch), forecaster.target_of(batch));
   check_exact("output", pass.output, golden.values("output"));
   check_exact("loss", pass.loss, golden.values("loss.relative_l2"));
   for (const NamedParameter& p : parameters.named())
@@ -304,9 +315,9 @@ TEST_CASE("a head that predicts the change starts at zero") {
   const Arithmetic fp32{{DeviceKind::cpu}, DType::fp32};
   const Config config = config_of(golden, fp32);
   Forecaster forecaster(config, plain_grid(config), fp32.device);
-  const std::vector<float> fields = golden.floats("input");
-  const RawBatch raw = forecaster.upload(fields.data(), nullptr, golden.values("planes"), 3);
-  CHECK(forecaster.to_physical(forecaster.forecast(forecaster.input_of(raw))) == fields);
+  const Batch batch{{"input", load(golden, "input", fp32.device)},
+                    {"time", load(golden, "planes", fp32.device, DType::fp64)}};
+  CHECK(forecaster.to_physical(forecaster.forecast(forecaster.input_of(batch))) == golden.floats("input"));
 }
 
 TEST_CASE("four forecast steps equal PyTorch's in fp64") {
@@ -317,7 +328,7 @@ TEST_CASE("four forecast steps equal PyTorch's in fp64") {
   grid.statistics = {golden.values("mean"), golden.values("std")};
   Forecaster forecaster(config, grid, fp64.device);
   read_model(kGolden + "vit_weights.safetensors", forecaster);
-  Tensor input = forecaster.input_of(forecaster.upload(golden.floats("initial").data(), nullptr, {}, 1));
+  Tensor input = forecaster.input_of({{"input", load(golden, "initial", Device{}).view({1, 4, 6, 10})}});
   std::vector<double> steps;
   for (int step = 0; step < 4; ++step) {
     const Tensor forecast = forecaster.forecast(input);
@@ -330,12 +341,24 @@ TEST_CASE("four forecast steps equal PyTorch's in fp64") {
   check_exact("forecast", steps, golden.values("forecast"));
 }
 
+TEST_CASE("a batch that is not of the model's grid is refused") {
+  const Golden golden("vit");
+  const Arithmetic fp32{{DeviceKind::cpu}, DType::fp32};
+  const Config config = config_of(golden, fp32);
+  const Forecaster forecaster(config, plain_grid(config), fp32.device);
+  const Tensor fields = load(golden, "input", fp32.device);
+  const Batch turned{{"input", fields.view({3, 4, 10, 6})}, {"target", fields.view({3, 2, 12, 10})}};
+  CHECK_THROWS_WITH(forecaster.input_of(turned),
+                    testing::ContainsSubstring("input has the shape [3, 4, 10, 6], but the model needs [3, 4, 6, 10]"));
+  CHECK_THROWS_WITH(forecaster.target_of(turned), testing::ContainsSubstring("target has the shape [3, 2, 12, 10]"));
+}
+
 TEST_CASE("a forecast that was recorded is not continued") {
   const Golden golden("forecast");
   const Arithmetic fp32{{DeviceKind::cpu}, DType::fp32};
   const Config config = config_of(golden, fp32);
   const Forecaster forecaster(config, plain_grid(config), fp32.device);
-  const Tensor input = forecaster.input_of(forecaster.upload(golden.floats("initial").data(), nullptr, {}, 1));
+  const Tensor input = forecaster.input_of({{"input", load(golden, "initial", Device{}).view({1, 4, 6, 10})}});
   Tape tape;
   const TapeScope recording(tape);
   const Tensor forecast = forecaster.forecast(input);

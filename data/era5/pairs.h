@@ -1,0 +1,56 @@
+// Pairs of steps as samples: the fields of a step, and the fields dt steps later that a forecast is to give.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/era5/era5.h"
+
+namespace isobar {
+
+// all_pairs: every pair of the range, once.
+// tutorial: the NERSC tutorial's index rule. A file of n steps gives n samples; index i starts at
+//   j = i mod (n - dt), and at j + dt where j < dt. For dt = 1 step 0 is never an input and step 1 is one three times.
+enum class SamplerKind : std::uint8_t { all_pairs, tutorial };
+
+// The first steps of an epoch's pairs in file order; `limit` > 0 keeps the first `limit`. A pair over a hole in time, whose
+// steps are not dt regular steps apart, is left out. Throws Error where none is left.
+std::vector<std::int64_t> list_samples(const Era5Dataset& dataset, SamplerKind kind, std::int64_t limit = 0);
+
+// "3 pairs left out: 1 hole in time in 2018.h5", of all that list_samples leaves out without a limit; empty where that is
+// nothing.
+std::string describe_left_out(const Era5Dataset& dataset, SamplerKind kind);
+
+struct PairOptions {
+  SamplerKind kind = SamplerKind::all_pairs;
+  std::int64_t limit = 0;      // keeps the first `limit` pairs; 0: all
+  bool time_features = false;  // gives "time" too
+};
+
+// The pairs of list_samples. Tensors of a sample, fields as the files hold them:
+//   "input", "target"   [C, H, W] fp32
+//   "time"              [kTimeFeatures] fp64, StepTime::features of the input step; only with time_features
+class PairDataset : public Dataset {
+ public:
+  // `steps` must outlive it.
+  explicit PairDataset(const Era5Dataset& steps, const PairOptions& options = {});
+
+  std::string name() const override;
+  std::int64_t samples() const override { return static_cast<std::int64_t>(first_steps_.size()); }
+  std::vector<TensorSpec> layout() const override;
+  void read(std::int64_t sample, std::span<void* const> to) const override;
+
+  const Era5Dataset& steps() const { return steps_; }
+  // The input step of a sample; an error where there is no such sample.
+  std::int64_t step_of(std::int64_t sample) const;
+
+ private:
+  const Era5Dataset& steps_;
+  bool time_features_;
+  std::vector<std::int64_t> first_steps_;  // [samples]
+};
+
+}  // namespace isobar

@@ -1,0 +1,72 @@
+// Batches of named tensors: made from a layout, filled row by row, copied to a device.
+#include "data/batch.h"
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/common/check.h"
+#include "tests/harness/testing.h"
+
+namespace isobar::testing {
+namespace {
+
+const std::vector<TensorSpec> kLayout{{"x", {2, 3}, DType::fp32}, {"id", {}, DType::i32}};
+
+// x counts up from 100 times the sample; id is the sample.
+class Counting : public Dataset {
+ public:
+  std::string name() const override { return "counting"; }
+  std::int64_t samples() const override { return 9; }
+  std::vector<TensorSpec> layout() const override { return kLayout; }
+  void read(std::int64_t sample, std::span<void* const> to) const override {
+    for (int i = 0; i < 6; ++i) static_cast<float*>(to[0])[i] = static_cast<float>(100 * sample + i);
+    *static_cast<std::int32_t*>(to[1]) = static_cast<std::int32_t>(sample);
+  }
+};
+
+TEST_CASE("a batch of chosen samples", "[batch]") {
+  const Batch batch = read_batch(Counting(), std::array<std::int64_t, 3>{7, 0, 8});
+  CHECK(batch_size(batch) == 3);
+  CHECK(tensor_of(batch, "x").shape() == Shape{3, 2, 3});
+  CHECK(tensor_of(batch, "id").to_vector() == std::vector<double>{7, 0, 8});
+  CHECK(tensor_of(batch, "x").to_vector() ==
+        std::vector<double>{700, 701, 702, 703, 704, 705, 0, 1, 2, 3, 4, 5, 800, 801, 802, 803, 804, 805});
+  CHECK_THROWS_WITH(tensor_of(batch, "y"), ContainsSubstring("gives no tensor y"));
+  CHECK_THROWS_AS(batch_size({}), Error);
+}
+
+TEST_CASE("a layout without tensors, or with two of one name, makes no batch", "[batch]") {
+  CHECK_THROWS_WITH(empty_batch({}, 3), ContainsSubstring("no tensors"));
+  CHECK_THROWS_WITH(empty_batch({{"x", {2}, DType::fp32}, {"x", {3}, DType::fp32}}, 3),
+                    ContainsSubstring("two tensors x"));
+}
+
+TEST_CASE("a batch on a device is a copy, and takes the values of the next batch in place", "[batch]") {
+  const Batch first = read_batch(Counting(), std::array<std::int64_t, 2>{1, 2});
+  const Batch second = read_batch(Counting(), std::array<std::int64_t, 2>{3, 4});
+  Batch there = to_device(first, Device{});
+  const void* place = there.at("x").data();
+  CHECK(place != first.at("x").data());
+  CHECK(there.at("x").to_vector() == first.at("x").to_vector());
+  CHECK(there.at("id").dtype() == DType::i32);
+  copy_into(there, second);
+  CHECK(there.at("x").data() == place);
+  CHECK(there.at("x").to_vector() == second.at("x").to_vector());
+  CHECK(there.at("id").to_vector() == std::vector<double>{3, 4});
+  CHECK(first.at("id").to_vector() == std::vector<double>{1, 2});
+}
+
+TEST_CASE("a batch of other names or shapes is not copied into an earlier one", "[batch]") {
+  Batch earlier = read_batch(Counting(), std::array<std::int64_t, 2>{1, 2});
+  CHECK_THROWS_WITH(copy_into(earlier, read_batch(Counting(), std::array<std::int64_t, 1>{1})),
+                    ContainsSubstring("does not fit the earlier batch"));
+  CHECK_THROWS_WITH(copy_into(earlier, {{"x", earlier.at("x")}}), ContainsSubstring("a batch of 1 tensors"));
+  CHECK_THROWS_WITH(copy_into(earlier, {{"x", earlier.at("x")}, {"y", earlier.at("x")}}),
+                    ContainsSubstring("tensor y"));
+  CHECK(earlier.at("id").to_vector() == std::vector<double>{1, 2});
+}
+
+}  // namespace
+}  // namespace isobar::testing

@@ -1,0 +1,126 @@
+// Which pairs of steps are samples, and what a sample holds.
+#include "data/era5/pairs.h"
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/batch.h"
+#include "kernels/common/check.h"
+#include "tests/harness/data_files.h"
+#include "tests/harness/temporary_folder.h"
+#include "tests/harness/testing.h"
+
+using namespace isobar;
+using Order = std::vector<std::int64_t>;
+using testing::ContainsSubstring;
+
+TEST_CASE("pairs: ragged years, ranges, and pairs that never span two files") {
+  const testing::TemporaryFolder folder;
+  testing::write_fields(folder / "2001.h5", {5, 1, 2, 2});
+  testing::write_fields(folder / "2002.h5", {3, 1, 2, 2});
+  testing::write_fields(folder / "2003.h5", {1, 1, 2, 2});  // too short for a pair
+  testing::write_fields(folder / "2004.h5", {4, 1, 2, 2});
+  const Era5Dataset all({.paths = {folder.path()}});
+  CHECK(list_samples(all, SamplerKind::all_pairs) == Order{0, 1, 2, 3, 5, 6, 9, 10, 11});
+  CHECK(list_samples(all, SamplerKind::all_pairs, 4) == Order{0, 1, 2, 3});
+  CHECK(list_samples(all, SamplerKind::all_pairs, 100).size() == 9);
+
+  const Era5Dataset wide({.paths = {folder.path()}, .dt = 2});
+  CHECK(list_samples(wide, SamplerKind::all_pairs) == Order{0, 1, 2, 5, 9, 10});
+
+  const Era5Dataset part({.paths = {folder.path()}, .range = StepRange{2, 7}});
+  CHECK(list_samples(part, SamplerKind::all_pairs) == Order{2, 3, 5});  // 4 and 6 have no partner within the range
+
+  const Era5Dataset too_wide({.paths = {folder.path()}, .dt = 5});
+  CHECK_THROWS_WITH(list_samples(too_wide, SamplerKind::all_pairs), ContainsSubstring("no two steps dt = 5"));
+}
+
+TEST_CASE("pairs: the tutorial's index rule, quirks and all") {
+  const testing::TemporaryFolder folder;
+  testing::write_fields(folder / "2001.h5", {6, 1, 2, 2});
+  testing::write_fields(folder / "2002.h5", {4, 1, 2, 2});
+  const Era5Dataset one({.paths = {folder.path()}});
+  CHECK(list_samples(one, SamplerKind::tutorial) == Order{1, 1, 2, 3, 4, 1, 7, 7, 8, 7});
+  CHECK(list_samples(one, SamplerKind::tutorial, 3) == Order{1, 1, 2});
+  const Era5Dataset two({.paths = {folder / "2001.h5"}, .dt = 2});
+  CHECK(list_samples(two, SamplerKind::tutorial) == Order{2, 3, 2, 3, 2, 3});
+  const Era5Dataset short_year({.paths = {folder / "2002.h5"}, .dt = 2});
+  CHECK_THROWS_WITH(list_samples(short_year, SamplerKind::tutorial), ContainsSubstring("2002.h5 has 4 steps"));
+}
+
+TEST_CASE("pairs: pairs over a hole in time are left out and counted, with every rule") {
+  const testing::TemporaryFolder folder;
+  // Steps 0 to 3, then a day is missing, steps 4 to 6; a clock that was an hour early at step 8.
+  testing::write_labelled_fields(folder / "2001.h5", {10, 1, 2, 2}, {.hours = {0, 6, 12, 18, 48, 54, 60, 66, 71, 78}});
+  testing::write_labelled_fields(folder / "2002.h5", {4, 1, 2, 2}, {.hours = {8760, 8766, 8772, 8778}});
+  const std::string path = folder / "2001.h5";
+  const Era5Dataset one({.paths = {folder.path()}});
+  CHECK(list_samples(one, SamplerKind::all_pairs) == Order{0, 1, 2, 4, 5, 6, 10, 11, 12});
+  CHECK(describe_left_out(one, SamplerKind::all_pairs) == "3 pairs left out: 3 holes in time in " + path);
+  CHECK(list_samples(one, SamplerKind::all_pairs, 4) == Order{0, 1, 2, 4});
+  const Era5Dataset two({.paths = {path}, .dt = 2});
+  CHECK(list_samples(two, SamplerKind::all_pairs) == Order{0, 1, 4, 5, 7});  // 66 to 78 are two regular steps
+
+  const Era5Dataset part({.paths = {folder.path()}, .range = StepRange{1, 6}});
+  CHECK(list_samples(part, SamplerKind::all_pairs) == Order{1, 2, 4});
+  CHECK(describe_left_out(part, SamplerKind::all_pairs) == "1 pair left out: 1 hole in time in " + path);
+
+  CHECK(list_samples(one, SamplerKind::tutorial) == Order{1, 1, 2, 4, 5, 6, 1, 11, 11, 12, 11});
+  CHECK(describe_left_out(one, SamplerKind::tutorial) == "3 pairs left out: 3 holes in time in " + path);
+
+  const Era5Dataset whole({.paths = {folder / "2002.h5"}});
+  CHECK(describe_left_out(whole, SamplerKind::all_pairs) == "");
+  const Era5Dataset none({.paths = {path}, .range = StepRange{7, 9}});
+  CHECK_THROWS_WITH(list_samples(none, SamplerKind::all_pairs), ContainsSubstring("without a hole in time"));
+}
+
+TEST_CASE("pairs: a sample is the fields of its step and of the step dt later, and the time of the first") {
+  const testing::TemporaryFolder folder;
+  const testing::FieldsShape shape{6, 2, 2, 3};
+  testing::write_labelled_fields(folder / "2001.h5", shape, {.hours = {0, 6, 12, 18, 24, 30}});
+  const Era5Dataset steps({.paths = {folder / "2001.h5"}, .dt = 2, .range = StepRange{1, 6}});
+  const PairDataset pairs(steps, {.time_features = true});
+  REQUIRE(pairs.samples() == 3);
+  CHECK(pairs.step_of(0) == 1);
+  CHECK(pairs.step_of(2) == 3);
+  CHECK_THROWS_WITH(pairs.step_of(3), ContainsSubstring("sample 3 is not one of the 3 of"));
+  CHECK_THROWS_AS(pairs.step_of(-1), Error);
+
+  const std::vector<TensorSpec> layout = pairs.layout();
+  REQUIRE(layout.size() == 3);
+  CHECK(layout[0].name == "input");
+  CHECK(layout[1].name == "target");
+  CHECK(layout[1].shape == Shape{2, 2, 3});
+  CHECK(layout[2].shape == Shape{kTimeFeatures});
+  CHECK(layout[2].dtype == DType::fp64);
+
+  const Batch batch = read_batch(pairs, Order{2, 0});
+  std::vector<float> expected(12);
+  for (const auto& [row, step] : {std::array<std::int64_t, 2>{0, 3}, {1, 1}}) {
+    for (const auto& [name, at] : {std::pair<std::string, std::int64_t>{"input", step}, {"target", step + 2}}) {
+      steps.read_step(at, expected.data());
+      const float* fields = tensor_of(batch, name).data_as<float>() + row * 12;
+      CHECK(std::vector<float>(fields, fields + 12) == expected);
+    }
+    const auto features = steps.time_of(step).features();
+    for (std::size_t k = 0; k < features.size(); ++k)
+      CHECK(tensor_of(batch, "time").data_as<double>()[row * kTimeFeatures + static_cast<std::int64_t>(k)] ==
+            features[k]);
+  }
+}
+
+TEST_CASE("pairs: no time unless it is asked for, a limit, and a name for messages") {
+  const testing::TemporaryFolder folder;
+  testing::write_fields(folder / "2001.h5", {5, 1, 2, 2});
+  testing::write_fields(folder / "2002.h5", {5, 1, 2, 2});
+  const Era5Dataset one({.paths = {folder / "2001.h5"}}), two({.paths = {folder.path()}});
+  CHECK(PairDataset(one).layout().size() == 2);
+  CHECK(PairDataset(two).samples() == 8);
+  CHECK(PairDataset(two, {.limit = 3}).samples() == 3);
+  CHECK(PairDataset(two, {.kind = SamplerKind::tutorial}).samples() == 10);
+  CHECK(PairDataset(one).name() == (folder / "2001.h5").string());
+  CHECK(PairDataset(two).name() == (folder / "2001.h5").string() + " and the files beside it");
+}

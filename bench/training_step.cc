@@ -1,6 +1,5 @@
 #include "bench/training_step.h"
 
-#include <algorithm>
 #include <memory>
 
 #include "apps/train/model_file.h"
@@ -25,10 +24,9 @@ ComputeOptions compute_in(DType dtype) {
   return {.amp_mode = dtype == DType::bf16 ? AmpMode::bf16 : dtype == DType::fp16 ? AmpMode::fp16 : AmpMode::none};
 }
 
-Tensor host_tensor(const Shape& shape, const std::vector<float>& values) {
-  Tensor tensor = Tensor::empty(shape, DType::fp32, Device{});
-  std::copy(values.begin(), values.end(), tensor.data_as<float>());
-  return tensor;
+// Over memory that the caller keeps.
+Tensor tensor_over(const std::vector<float>& fields, const Shape& shape) {
+  return Tensor::over({std::shared_ptr<void>(), const_cast<float*>(fields.data())}, shape, DType::fp32);
 }
 
 }  // namespace
@@ -54,7 +52,7 @@ StepResult TrainingStep::run(const std::vector<float>& input, const std::vector<
   const ForecastOptions& forecast = config_.forecast;
   const Shape shape{config_.batch, *forecast.n_in_channels, forecast.height(), forecast.width()};
   const auto loaded = std::make_shared<LoadedBatch>();
-  loaded->tensors = {{"input", host_tensor(shape, input)}, {"target", host_tensor(shape, target)}};
+  loaded->tensors = {{"input", tensor_over(input, shape)}, {"target", tensor_over(target, shape)}};
   return trainer_.step([&] { return loaded; });
 }
 

@@ -1,7 +1,6 @@
 #include "models/forecast/input.h"
 
 #include "data/era5/calendar.h"
-#include "engine/ops/common.h"
 #include "kernels/elementwise.h"
 #include "kernels/normalize.h"
 
@@ -37,15 +36,27 @@ std::int64_t FieldInput::planes() const {
   return *options_.n_in_channels + (*options_.time_features ? kTimeFeatures : 0);
 }
 
-Tensor FieldInput::normalised(const Tensor& fields, const Tensor& time, std::int64_t planes) const {
-  const Tensor y =
-      Tensor::empty({fields.size(0), planes, options_.height(), options_.width()}, dtype_, device_);
+// The tensor of a batch, whose samples must have that shape.
+const Tensor& FieldInput::checked(const Batch& batch, const char* name, Shape sample) const {
+  const Tensor& tensor = tensor_of(batch, name);
+  sample.insert(sample.begin(), batch_size(batch));
+  ISOBAR_CHECK(tensor.shape() == sample, "the data set's ", name, " has the shape ", to_string(tensor.shape()),
+               ", but the model needs ", to_string(sample));
+  return tensor;
+}
+
+// The fields of that name and, where there is time, its planes behind them.
+Tensor FieldInput::normalised(const Batch& batch, const char* name, const Tensor& time) const {
+  const std::int64_t channels = *options_.n_in_channels, height = options_.height(), width = options_.width();
+  const std::int64_t extra = time.defined() ? kTimeFeatures : 0;
+  const Tensor& fields = checked(batch, name, {channels, height, width});
+  const Tensor y = Tensor::empty({fields.size(0), channels + extra, height, width}, dtype_, device_);
   ISOBAR_RUN(device_, normalize,
              {.batch = fields.size(0),
-              .channels = *options_.n_in_channels,
-              .extra = planes - *options_.n_in_channels,
-              .height = options_.height(),
-              .width = options_.width(),
+              .channels = channels,
+              .extra = extra,
+              .height = height,
+              .width = width,
               .dtype = dtype_,
               .x = fields.data_as<float>(),
               .mean = means_.data_as<double>(),
@@ -57,11 +68,11 @@ Tensor FieldInput::normalised(const Tensor& fields, const Tensor& time, std::int
 }
 
 Tensor FieldInput::input_of(const Batch& batch) const {
-  return normalised(tensor_of(batch, "input"), *options_.time_features ? tensor_of(batch, "time") : Tensor(), planes());
+  return normalised(batch, "input", *options_.time_features ? checked(batch, "time", {kTimeFeatures}) : Tensor());
 }
 
 Tensor FieldInput::target_of(const Batch& batch) const {
-  return leading_channels(normalised(tensor_of(batch, "target"), {}, *options_.n_in_channels), *options_.n_out_channels);
+  return leading_channels(normalised(batch, "target", {}), *options_.n_out_channels);
 }
 
 Tensor FieldInput::input_after(const Tensor& forecast, std::span<const double> time_features) const {

@@ -20,7 +20,8 @@ class FieldInput {
 
   std::int64_t planes() const;  // channels of an input, time planes included
 
-  // (x - mean) / std of every channel: [B, planes(), H, W] and [B, n_out, H, W].
+  // (x - mean) / std of every channel: [B, planes(), H, W] and [B, n_out, H, W]. Error naming the tensor that the batch
+  // lacks, or whose shape is not the model's.
   Tensor input_of(const Batch& batch) const;
   Tensor target_of(const Batch& batch) const;
   // The input of the next step of a rollout, from a normalised forecast of every channel. time_features: [B, 4] of that
@@ -35,7 +36,8 @@ class FieldInput {
   std::vector<float> to_physical(const Tensor& forecast) const;
 
  private:
-  Tensor normalised(const Tensor& fields, const Tensor& time, std::int64_t planes) const;
+  const Tensor& checked(const Batch& batch, const char* name, Shape sample) const;
+  Tensor normalised(const Batch& batch, const char* name, const Tensor& time) const;
 
   ForecastOptions options_;
   Statistics statistics_;

@@ -12,12 +12,15 @@
 #include "engine/tape.h"
 #include "kernels/cuda/runtime.h"
 #include "models/forecast/scores.h"
+#include "tests/harness/forecast_config.h"
 #include "tests/harness/golden_file.h"
 #include "tests/harness/testing.h"
 
 namespace isobar {
 namespace {
 
+using testing::forecast_of;
+using testing::forecaster_of;
 using testing::Golden;
 using testing::kGolden;
 constexpr double kExact = 1e-10;
@@ -38,25 +41,26 @@ std::vector<Arithmetic> low_precisions() {
   return all;
 }
 
-Config config_of(const Golden& golden, Arithmetic arithmetic, const nlohmann::json& more = {}) {
+RunConfig config_of(const Golden& golden, Arithmetic arithmetic, const nlohmann::json& more = {}) {
   nlohmann::ordered_json all = golden.metadata("config");
   all["dtype"] = arithmetic.dtype == DType::fp64 ? "fp64" : "fp32";
   all["amp_mode"] = is_16_bit(arithmetic.dtype) ? name_of(arithmetic.dtype) : "none";
   all["tf32"] = false;
   all["global_batch_size"] = 3;
   if (!more.is_null()) all.update(more);
-  return config_from(entries_from(all, "golden"));
+  return testing::checked_config(entries_from(all, "golden"));
 }
 
 // Fields that are normalised already: mean 0, standard deviation 1.
-Grid plain_grid(const Config& config, std::vector<double> row_weights = {}) {
-  const auto channels = static_cast<std::size_t>(config.n_in_channels);
-  if (row_weights.empty()) row_weights.assign(static_cast<std::size_t>(config.img_size[0]), 1.0);
-  Grid grid;
-  grid.channel_names.assign(channels, "c");
-  grid.statistics = {std::vector<double>(channels, 0.0), std::vector<double>(channels, 1.0)};
-  grid.row_weights = std::move(row_weights);
-  return grid;
+FieldsInfo plain_fields(RunConfig& config, std::vector<double> row_weights = {}) {
+  const ForecastOptions& forecast = forecast_of(config).forecast;
+  const auto channels = static_cast<std::size_t>(*forecast.n_in_channels);
+  if (row_weights.empty()) row_weights.assign(static_cast<std::size_t>(forecast.height()), 1.0);
+  FieldsInfo info;
+  info.channel_names.assign(channels, "c");
+  info.statistics = {std::vector<double>(channels, 0.0), std::vector<double>(channels, 1.0)};
+  info.row_weights = std::move(row_weights);
+  return info;
 }
 
 double norm(const std::vector<double>& x) {
@@ -150,12 +154,12 @@ Pass run(Forecaster& forecaster, const Tensor& input, const Tensor& target, doub
 
 Pass run_vit(const Golden& golden, Arithmetic arithmetic, const nlohmann::json& more = {},
              const std::vector<double>& row_weights = {}) {
-  const Config config = config_of(golden, arithmetic, more);
-  Forecaster forecaster(config, plain_grid(config, row_weights), arithmetic.device);
+  RunConfig config = config_of(golden, arithmetic, more);
+  Forecaster forecaster = forecaster_of(config, plain_fields(config, row_weights), arithmetic.device);
   read_model(kGolden + "vit_weights.safetensors", forecaster);
   const Batch batch = pairs_of(golden, arithmetic.device);
   const double scale = arithmetic.dtype == DType::fp16 ? golden.metadata("training")["loss_scale"].get<double>() : 1;
-  return run(forecaster, forecaster.input_of(batch), forecaster.target_of(batch), scale);
+  return run(forecaster, forecaster.input().input_of(batch), forecaster.input().target_of(batch), scale);
 }
 
 // Ten steps of `optimizer` on the golden batch; the weights afterwards, and the numbers logged on the way.
@@ -172,15 +176,15 @@ Training train(const Golden& golden, Arithmetic arithmetic, const std::string& o
   if (optimizer == "adamw")
     for (const char* key : {"weight_decay", "warmup", "grad_clip"}) keys[key] = training[key];
   if (!more.is_null()) keys.update(more);
-  const Config config = config_of(golden, arithmetic, keys);
-  Forecaster forecaster(config, plain_grid(config), arithmetic.device);
+  RunConfig config = config_of(golden, arithmetic, keys);
+  Forecaster forecaster = forecaster_of(config, plain_fields(config), arithmetic.device);
   read_model(kGolden + "vit_weights.safetensors", forecaster);
-  Trainer trainer(forecaster);
+  Trainer trainer(forecaster, testing::trainer_options(config));
 
   const auto batch =
       std::make_shared<const LoadedBatch>(LoadedBatch{.at = {}, .samples = {}, .tensors = pairs_of(golden, Device{})});
   Training result;
-  for (std::int64_t i = 0; i < config.num_iters; ++i) {
+  for (std::int64_t i = 0; i < config.schedule.num_iters; ++i) {
     const StepResult step = trainer.step([&] { return batch; });
     if (!step.applied) --i;  // an fp16 step whose gradients overflowed does not count
     if (!step.applied) continue;
@@ -222,9 +226,9 @@ TEST_CASE("RMSE, ACC and the gradients of every loss in a forecast equal PyTorch
   const Shape shape{batch, channels, height, width};
   const Tensor output = on_cpu(golden.values("output"), shape), target = on_cpu(golden.values("target"), shape);
   for (const std::string kind : {"relative_l2", "weighted_mse", "relative_l2_weighted"}) {
-    const Config config = config_of(golden, {{DeviceKind::cpu}, DType::fp64},
+    RunConfig config = config_of(golden, {{DeviceKind::cpu}, DType::fp64},
                                     {{"loss", kind}, {"channel_weights", golden.values("channel_weights")}});
-    const Forecaster forecaster(config, plain_grid(config, golden.values("row_weights")), Device{});
+    const Forecaster forecaster = forecaster_of(config, plain_fields(config, golden.values("row_weights")), Device{});
     const Tensor gradient = Tensor::zeros(shape, DType::fp64, Device{}), leaf = make_leaf(output, gradient);
     Tape tape;
     Tensor loss;
@@ -295,14 +299,14 @@ TEST_CASE("the first step of Adam divides by the gradient's size and the config'
 TEST_CASE("the change is predicted from fields and time planes as by PyTorch in fp64") {
   const Golden golden("change");
   const Arithmetic fp64{{DeviceKind::cpu}, DType::fp64};
-  const Config config = config_of(golden, fp64);
-  Forecaster forecaster(config, plain_grid(config), fp64.device);
+  RunConfig config = config_of(golden, fp64);
+  Forecaster forecaster = forecaster_of(config, plain_fields(config), fp64.device);
   Parameters& parameters = forecaster.parameters();
   for (const NamedParameter& p : parameters.named()) parameters.weight(p).set_values(golden.values("weight." + p.name));
   Batch batch = pairs_of(golden, fp64.device);
-  CHECK_THROWS_WITH(forecaster.input_of(batch), testing::ContainsSubstring("gives no tensor time"));
+  CHECK_THROWS_WITH(forecaster.input().input_of(batch), testing::ContainsSubstring("gives no tensor time"));
   batch["time"] = load(golden, "planes", fp64.device, DType::fp64);
-  const Pass pass = run(forecaster, forecaster.input_of(batch), forecaster.target_of(batch));
+  const Pass pass = run(forecaster, forecaster.input().input_of(batch), forecaster.input().target_of(batch));
   check_exact("output", pass.output, golden.values("output"));
   check_exact("loss", pass.loss, golden.values("loss.relative_l2"));
   for (const NamedParameter& p : parameters.named())
@@ -313,22 +317,22 @@ TEST_CASE("the change is predicted from fields and time planes as by PyTorch in 
 TEST_CASE("a head that predicts the change starts at zero") {
   const Golden golden("change");
   const Arithmetic fp32{{DeviceKind::cpu}, DType::fp32};
-  const Config config = config_of(golden, fp32);
-  Forecaster forecaster(config, plain_grid(config), fp32.device);
+  RunConfig config = config_of(golden, fp32);
+  Forecaster forecaster = forecaster_of(config, plain_fields(config), fp32.device);
   const Batch batch{{"input", load(golden, "input", fp32.device)},
                     {"time", load(golden, "planes", fp32.device, DType::fp64)}};
-  CHECK(forecaster.to_physical(forecaster.forecast(forecaster.input_of(batch))) == golden.floats("input"));
+  CHECK(forecaster.input().to_physical(forecaster.forecast(forecaster.input().input_of(batch))) == golden.floats("input"));
 }
 
 TEST_CASE("four forecast steps equal PyTorch's in fp64") {
   const Golden golden("forecast");
   const Arithmetic fp64{{DeviceKind::cpu}, DType::fp64};
-  const Config config = config_of(golden, fp64);
-  Grid grid = plain_grid(config);
+  RunConfig config = config_of(golden, fp64);
+  FieldsInfo grid = plain_fields(config);
   grid.statistics = {golden.values("mean"), golden.values("std")};
-  Forecaster forecaster(config, grid, fp64.device);
+  Forecaster forecaster = forecaster_of(config, grid, fp64.device);
   read_model(kGolden + "vit_weights.safetensors", forecaster);
-  Tensor input = forecaster.input_of({{"input", load(golden, "initial", Device{}).view({1, 4, 6, 10})}});
+  Tensor input = forecaster.input().input_of({{"input", load(golden, "initial", Device{}).view({1, 4, 6, 10})}});
   std::vector<double> steps;
   for (int step = 0; step < 4; ++step) {
     const Tensor forecast = forecaster.forecast(input);
@@ -336,7 +340,7 @@ TEST_CASE("four forecast steps equal PyTorch's in fp64") {
     const std::size_t pixels = normalised.size() / 4;
     for (std::size_t i = 0; i < normalised.size(); ++i)
       steps.push_back(normalised[i] * grid.statistics.stds[i / pixels] + grid.statistics.means[i / pixels]);
-    input = forecaster.input_after(forecast, {});
+    input = forecaster.input().input_after(forecast, {});
   }
   check_exact("forecast", steps, golden.values("forecast"));
 }
@@ -344,26 +348,26 @@ TEST_CASE("four forecast steps equal PyTorch's in fp64") {
 TEST_CASE("a batch that is not of the model's grid is refused") {
   const Golden golden("vit");
   const Arithmetic fp32{{DeviceKind::cpu}, DType::fp32};
-  const Config config = config_of(golden, fp32);
-  const Forecaster forecaster(config, plain_grid(config), fp32.device);
+  RunConfig config = config_of(golden, fp32);
+  const Forecaster forecaster = forecaster_of(config, plain_fields(config), fp32.device);
   const Tensor fields = load(golden, "input", fp32.device);
   const Batch turned{{"input", fields.view({3, 4, 10, 6})}, {"target", fields.view({3, 2, 12, 10})}};
-  CHECK_THROWS_WITH(forecaster.input_of(turned),
+  CHECK_THROWS_WITH(forecaster.input().input_of(turned),
                     testing::ContainsSubstring("input has the shape [3, 4, 10, 6], but the model needs [3, 4, 6, 10]"));
-  CHECK_THROWS_WITH(forecaster.target_of(turned), testing::ContainsSubstring("target has the shape [3, 2, 12, 10]"));
+  CHECK_THROWS_WITH(forecaster.input().target_of(turned), testing::ContainsSubstring("target has the shape [3, 2, 12, 10]"));
 }
 
 TEST_CASE("a forecast that was recorded is not continued") {
   const Golden golden("forecast");
   const Arithmetic fp32{{DeviceKind::cpu}, DType::fp32};
-  const Config config = config_of(golden, fp32);
-  const Forecaster forecaster(config, plain_grid(config), fp32.device);
-  const Tensor input = forecaster.input_of({{"input", load(golden, "initial", Device{}).view({1, 4, 6, 10})}});
+  RunConfig config = config_of(golden, fp32);
+  const Forecaster forecaster = forecaster_of(config, plain_fields(config), fp32.device);
+  const Tensor input = forecaster.input().input_of({{"input", load(golden, "initial", Device{}).view({1, 4, 6, 10})}});
   Tape tape;
   const TapeScope recording(tape);
   const Tensor forecast = forecaster.forecast(input);
   REQUIRE(forecast.tracked());
-  CHECK_THROWS_WITH(forecaster.input_after(forecast, {}), testing::ContainsSubstring("must not be recorded"));
+  CHECK_THROWS_WITH(forecaster.input().input_after(forecast, {}), testing::ContainsSubstring("must not be recorded"));
 }
 
 TEST_CASE("lower precisions err at most twice as much as PyTorch in the same precision") {

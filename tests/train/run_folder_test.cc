@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "engine/files/atomic_file.h"
-#include "models/config.h"
+#include "apps/train/config.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
@@ -18,7 +18,10 @@ using nlohmann::ordered_json;
 
 namespace {
 
-const ordered_json kConfig = to_json(Config{});
+const ordered_json kConfig = [] {
+  RunConfig defaults;
+  return to_json(defaults);
+}();
 
 class Folder {
  public:
@@ -205,11 +208,12 @@ TEST_CASE("a run resumes with its own config only") {
   ordered_json config = kConfig;
   config["num_iters"] = 60000;
   config["train_data_path"] = "/elsewhere";
-  folder.open(ExistingRun::resume).prepare(config);
+  const std::vector<std::string> free = RunConfig().keys_free_on_resume();
+  folder.open(ExistingRun::resume).prepare(config, free);
   CHECK(ordered_json::parse(folder.read("config.json")) == config);
   ordered_json other = config;
   other["seed"] = 1;
-  CHECK_THROWS_WITH(folder.open(ExistingRun::resume).prepare(other),
+  CHECK_THROWS_WITH(folder.open(ExistingRun::resume).prepare(other, free),
                     ContainsSubstring("config key seed is 1, but 0 in the run to resume"));
   CHECK(ordered_json::parse(folder.read("config.json")) == config);
 }

@@ -1,12 +1,12 @@
 // The tutorial's YAML: what its files use is read as its own reader does, the rest is refused by name.
-#include "engine/yaml_config.h"
+#include "apps/train/yaml_config.h"
 
 #include <array>
 #include <fstream>
 #include <string>
 
-#include "models/config.h"
 #include "tests/harness/temporary_folder.h"
+#include "tests/harness/forecast_config.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
@@ -56,7 +56,7 @@ std::string written(const TemporaryFolder& folder, const std::string& content) {
 TEST_CASE("the tutorial's YAML is read with anchors, merges and its numbers") {
   const TemporaryFolder folder;
   const std::string file = written(folder, kTutorial);
-  const Config base = config_from(load_yaml_config(file, "base").entries);
+  RunConfig base = testing::checked_config(load_yaml_config(file, "base").entries);
   CHECK(base.lr == 5e-4);
   CHECK(base.img_size == std::array<std::int64_t, 2>{360, 720});
   CHECK(base.betas == std::array<double, 2>{0.9, 0.95});
@@ -67,12 +67,12 @@ TEST_CASE("the tutorial's YAML is read with anchors, merges and its numbers") {
   const NamedConfig named = load_yaml_config(file, "short_opt");
   CHECK(named.name == "short_opt");
   CHECK(named.entries.at("lr").origin == file + " (short_opt)");
-  const Config config = config_from(named.entries);
-  CHECK(config.limit_nsamples == 512);
-  CHECK(config.num_iters == 128);
-  CHECK(config.amp_mode == AmpMode::fp16);
-  CHECK(config.enable_jit);
-  CHECK(config.embed_dim == 384);
+  RunConfig config = testing::checked_config(named.entries);
+  CHECK(testing::forecast_of(config).split.limit_nsamples == 512);
+  CHECK(config.schedule.num_iters == 128);
+  CHECK(config.compute.amp_mode == AmpMode::fp16);
+  CHECK(config.tutorial.enable_jit);
+  CHECK(testing::forecast_of(config).vit.embed_dim == 384);
 }
 
 TEST_CASE("quoted scalars are strings, plain ones what they read as") {
@@ -114,6 +114,6 @@ TEST_CASE("YAML that cannot be a config is refused with file and key") {
   CHECK_THROWS_WITH(load_yaml_config(folder / "none.yaml", "base"), ContainsSubstring("none.yaml"));
   CHECK_THROWS_WITH(load_yaml_config(folder / "", "base"), ContainsSubstring("cannot open"));
   const std::string unknown = written(folder, "base: {learning_rate: 1}");
-  CHECK_THROWS_WITH(config_from(load_yaml_config(unknown, "base").entries),
+  CHECK_THROWS_WITH(testing::checked_config(load_yaml_config(unknown, "base").entries),
                     ContainsSubstring("learning_rate in " + unknown) && ContainsSubstring("did you mean lr?"));
 }

@@ -7,17 +7,17 @@
 #include <fstream>
 #include <set>
 
-#include "apps/train/from_data.h"
-#include "comm/mesh.h"
+#include "apps/train/config.h"
+#include "apps/train/suggestions.h"
 #include "engine/files/atomic_file.h"
-#include "engine/json_config.h"
-#include "engine/suggestions.h"
-#include "models/config.h"
+#include "tests/harness/forecast_config.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
 using isobar::testing::Approx;
+using isobar::testing::checked_config;
 using isobar::testing::ContainsSubstring;
+using isobar::testing::forecast_of;
 namespace fs = std::filesystem;
 
 namespace {
@@ -43,16 +43,26 @@ class ConfigFolder {
 const std::vector<fs::path> kShipped{fs::path(ISOBAR_SOURCE_DIR) / "configs"};
 
 // What a config leaves to the data is filled in as for the built-in data set.
-Config shipped(const std::string& name) {
-  ConfigEntries entries = load_config(name, kShipped).entries;
-  fill_sizes(entries, {.channels = 4, .height = 32, .width = 64, .tells_time = true});
-  return config_from(entries);
+RunConfig shipped(const std::string& name) {
+  RunConfig config = read_config(load_config(name, kShipped).entries);
+  forecast_of(config).fill_sizes({.channels = 4, .height = 32, .width = 64, .tells_time = true}, config.origins);
+  config.check();
+  return config;
 }
 
-Config with(const std::vector<std::string>& assignments) {
-  ConfigEntries entries;
-  for (const std::string& assignment : assignments) set_from_assignment(entries, assignment);
-  return config_from(entries);
+RunConfig with(const std::vector<std::string>& assignments) {
+  return checked_config(isobar::testing::entries_of(assignments));
+}
+
+nlohmann::ordered_json defaults() {
+  RunConfig config;
+  return to_json(config);
+}
+
+std::vector<std::string> config_keys() {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : defaults().items()) keys.push_back(key);
+  return keys;
 }
 
 }  // namespace
@@ -185,7 +195,7 @@ TEST_CASE("a broken config file is told by its name") {
 TEST_CASE("a value of the wrong type is told with key and file") {
   const ConfigFolder folder;
   const std::string file = folder.write("bad.json", R"({"depth": "three"})");
-  CHECK_THROWS_WITH(config_from(folder.load("bad")),
+  CHECK_THROWS_WITH(checked_config(folder.load("bad")),
                     ContainsSubstring("depth in " + file) && ContainsSubstring("an integer, not \"three\""));
   const auto [assignment, expected] = GENERATE(table<std::string, std::string>({
       {"depth=1.5", "an integer"},
@@ -207,16 +217,18 @@ TEST_CASE("a value of the wrong type is told with key and file") {
 }
 
 TEST_CASE("a value given by --set is JSON where it parses and a string elsewhere") {
-  const Config config = with({"img_size=[36,64]", "patch_size=4", "lr=5E-4", "num_iters=3e4", "expdir=a=b",
-                              "limit_nsamples=None", "limit_nsamples_val=null", "optimizer=Adam"});
-  CHECK(config.img_size == std::array<std::int64_t, 2>{36, 64});
-  CHECK(config.lr == 5e-4);
-  CHECK(config.num_iters == 30000);
-  CHECK(config.expdir == "a=b");
-  CHECK_FALSE(config.limit_nsamples);
-  CHECK_FALSE(config.limit_nsamples_val);
-  CHECK(config.optimizer == OptimizerKind::adam);
-  CHECK(with({"depth=1", "depth=2"}).depth == 2);
+  RunConfig config = with({"img_size=[36,64]", "patch_size=4", "lr=5E-4", "num_iters=3e4", "expdir=a=b",
+                           "limit_nsamples=None", "limit_nsamples_val=null", "optimizer=Adam"});
+  const ForecastRecipe& recipe = forecast_of(config);
+  CHECK(recipe.forecast.img_size == std::array<std::int64_t, 2>{36, 64});
+  CHECK(config.schedule.lr == 5e-4);
+  CHECK(config.schedule.num_iters == 30000);
+  CHECK(config.run.expdir == "a=b");
+  CHECK_FALSE(recipe.split.limit_nsamples);
+  CHECK_FALSE(recipe.split.limit_nsamples_val);
+  CHECK(config.optimizer.kind == OptimizerKind::adam);
+  RunConfig twice = with({"depth=1", "depth=2"});
+  CHECK(forecast_of(twice).vit.depth == 2);
   CHECK_THROWS_WITH(with({"lr=1e999"}), "--set lr: number 1e999 is too large");
   CHECK_THROWS_WITH(with({"lr=" + std::string(60000, '[')}), ContainsSubstring("--set lr: is not valid JSON"));
   CHECK_THROWS_WITH(with({"expdir=\xff"}), ContainsSubstring("config key expdir in --set must be a string in UTF-8"));
@@ -324,67 +336,114 @@ TEST_CASE("every key survives config.json") {
                                              "data_loader_config=dali",
                                              "wireup_info=h",
                                              "wireup_store=i"};
-  Config config = with(assignments);
+  RunConfig config = with(assignments);
   if (GENERATE(false, true)) {  // dtype fp64 excludes amp_mode
-    config.amp_mode = AmpMode::none;
-    config.dtype = ArithmeticType::fp64;
-  } else {
-    config.dtype = ArithmeticType::fp32;
+    config.compute.amp_mode = AmpMode::none;
+    config.compute.dtype = ArithmeticType::fp64;
   }
-  const nlohmann::ordered_json written = to_json(config);
-  const nlohmann::ordered_json defaults = to_json(Config{});
+  const nlohmann::ordered_json written = to_json(config), defaults = ::defaults();
   std::set<std::string> unchanged;
   for (const auto& [key, value] : written.items()) {
     if (value == defaults[key]) unchanged.insert(key);
   }
-  CHECK(unchanged == std::set<std::string>{config.dtype == ArithmeticType::fp64 ? "amp_mode" : "dtype"});
+  CHECK(unchanged ==
+        std::set<std::string>{"task", config.compute.dtype == ArithmeticType::fp64 ? "amp_mode" : "dtype"});
 
   const ConfigFolder folder;
   const std::string file = folder.write("config.json", written.dump(2));
-  CHECK(to_json(config_from(load_config(file, {}).entries)) == written);
-  CHECK(written.size() == config_keys().size());
-  CHECK(to_json(config_from(entries_from(written, "memory"))) == written);
+  RunConfig from_file = checked_config(load_config(file, {}).entries);
+  CHECK(to_json(from_file) == written);
+  RunConfig from_memory = checked_config(entries_from(written, "memory"));
+  CHECK(to_json(from_memory) == written);
 }
 
 TEST_CASE("the shipped configs are the tutorial's") {
-  CHECK(to_json(shipped("base")) == to_json(Config{}));
-  CHECK(shipped("short").limit_nsamples == 512);
-  CHECK(shipped("short").limit_nsamples_val == 128);
-  CHECK(shipped("short").num_iters == 128);
-  CHECK(shipped("short_opt").amp_mode == AmpMode::fp16);
-  CHECK(shipped("short_opt").num_iters == 128);
-  CHECK(shipped("opt").num_data_workers == 8);
+  const auto value = [](const std::string& name, const char* key) {
+    RunConfig config = shipped(name);
+    return to_json(config)[key];
+  };
+  RunConfig base = shipped("base");
+  CHECK(to_json(base) == defaults());
+  CHECK(value("short", "limit_nsamples") == 512);
+  CHECK(value("short", "limit_nsamples_val") == 128);
+  CHECK(value("short", "num_iters") == 128);
+  CHECK(value("short_opt", "amp_mode") == "fp16");
+  CHECK(value("short_opt", "num_iters") == 128);
+  CHECK(value("opt", "num_data_workers") == 8);
   for (const std::int64_t batch : {16, 32, 64, 128, 256, 512, 1024, 2048}) {
-    const Config config = shipped("bs" + std::to_string(batch) + "_opt");
-    CHECK(config.global_batch_size == batch);
-    CHECK(config.lr == Approx(5e-4 * std::sqrt(static_cast<double>(batch) / 16)).epsilon(3e-3));
-    CHECK(config.enable_fused);
+    const RunConfig config = shipped("bs" + std::to_string(batch) + "_opt");
+    CHECK(config.batch.global_batch_size == batch);
+    CHECK(config.schedule.lr == Approx(5e-4 * std::sqrt(static_cast<double>(batch) / 16)).epsilon(3e-3));
+    CHECK(config.tutorial.enable_fused);
   }
-  CHECK(shipped("mp").embed_dim == 1024);
-  CHECK(shipped("mp").enable_fused);
-  CHECK_FALSE(shipped("mp").enable_jit);
-  CHECK(shipped("mp_bs32").lr == 7.07e-4);
-  CHECK(shipped("mp_bs16").global_batch_size == 16);
-  CHECK(shipped("mp_patch4").patch_size == 4);
-  CHECK(shipped("mp_patch4").global_batch_size == 64);
-  CHECK(shipped("ncep_air").valid_range == StepRange{2336, 2920});
-  CHECK(shipped("tiny").predict_change);
+  CHECK(value("mp", "embed_dim") == 1024);
+  CHECK(value("mp", "enable_fused") == true);
+  CHECK(value("mp", "enable_jit") == false);
+  CHECK(value("mp_bs32", "lr") == 7.07e-4);
+  CHECK(value("mp_bs16", "global_batch_size") == 16);
+  CHECK(value("mp_patch4", "patch_size") == 4);
+  CHECK(value("mp_patch4", "global_batch_size") == 64);
+  CHECK(value("ncep_air", "valid_range") == StepRange{2336, 2920});
+  CHECK(value("tiny", "predict_change") == true);
 }
 
-TEST_CASE("the rank map follows the order string") {
-  const RankMap map({.dp = 8, .tp = 2, .cp = 2}, "tp-cp-dp");
-  using Groups = std::vector<std::vector<std::int64_t>>;
-  CHECK(map.world_size() == 32);
-  CHECK(map.groups(map.axes()[0]).front() == std::vector<std::int64_t>{0, 1});
-  CHECK(map.groups(map.axes()[1]).front() == std::vector<std::int64_t>{0, 2});
-  CHECK(map.groups(map.axes()[2]).front() == std::vector<std::int64_t>{0, 4, 8, 12, 16, 20, 24, 28});
-  const RankMap other({.dp = 3, .tp = 2}, "dp-tp");
-  CHECK(other.groups(other.axes()[0]) == Groups{{0, 1, 2}, {3, 4, 5}});
-  CHECK(other.groups(other.axes()[1]) == Groups{{0, 3}, {1, 4}, {2, 5}});
-  CHECK(RankMap::coordinate(other.axes()[1], 4) == 1);
-  CHECK(RankMap({}, "tp-cp-pp-dp").world_size() == 1);
-  CHECK_THROWS_WITH(RankMap({.dp = 2}, "tp-cp"), ContainsSubstring("leaves out dp"));
-  CHECK_THROWS_WITH(RankMap({}, "tp-tp"), ContainsSubstring("'tp'"));
-  CHECK_THROWS_WITH(RankMap({}, "tp-ep"), ContainsSubstring("'ep'"));
-  CHECK_THROWS_WITH(RankMap({.dp = 0}, "dp"), ContainsSubstring("dp"));
+TEST_CASE("no two components claim one key, in any task") {
+  for (const RecipeEntry& entry : recipe_list()) {
+    RunConfig config(entry.name);
+    CHECK_NOTHROW(all_keys(config.tables()));
+  }
+  double a = 0, b = 0;
+  const std::vector<KeyTable> tables{{"One", {key("lr", a, "")}}, {"Other", {key("rate", b, ""), key("lr", b, "")}}};
+  CHECK_THROWS_WITH(all_keys(tables), "the config key lr is claimed by \"One\" and by \"Other\"");
+}
+
+TEST_CASE("a task that nobody knows is refused with those that exist") {
+  CHECK_THROWS_WITH(with({"task=weather"}), ContainsSubstring("config key task must be one of forecast") &&
+                                                ContainsSubstring("not weather"));
+  CHECK_THROWS_WITH(with({"task=3"}), ContainsSubstring("config key task in --set must be a string, not 3"));
+}
+
+TEST_CASE("a number may lie on its bounds and not beyond them, whatever its type") {
+  const auto accepts = [](auto&& set_bounds, auto value) {
+    Key bounded = key("k", value, "");
+    set_bounds(bounded);
+    try {
+      check_bounds(bounded, {});
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  const auto within = [](Key& k) { k.within(2, 5); };
+  CHECK((accepts(within, std::int64_t{2}) && accepts(within, std::int64_t{5})));
+  CHECK_FALSE((accepts(within, std::int64_t{1}) || accepts(within, std::int64_t{6})));
+  const auto fraction = [](Key& k) { k.fraction(); };
+  CHECK((accepts(fraction, 0.0) && accepts(fraction, 0.999)));
+  CHECK_FALSE((accepts(fraction, 1.0) || accepts(fraction, -1e-9)));
+  const auto above = [](Key& k) { k.greater_than(0); };
+  CHECK((accepts(above, 1e-300) && !accepts(above, 0.0)));
+  const auto at_least = [](Key& k) { k.at_least(1); };
+  CHECK(accepts(at_least, std::optional<std::int64_t>()));  // null has no number
+  CHECK_FALSE(accepts(at_least, std::optional<std::int64_t>(0)));
+  CHECK_FALSE(accepts(at_least, std::array<std::int64_t, 2>{1, 0}));
+  CHECK_FALSE(accepts(at_least, std::optional(std::vector<double>{1, 2, 0.5})));
+}
+
+TEST_CASE("a resumed run may change where files lie and how often, and nothing that it computes") {
+  const std::vector<std::string> free = RunConfig().keys_free_on_resume();
+  CHECK(std::set<std::string>(free.begin(), free.end()) ==
+        std::set<std::string>{"expdir", "train_data_path", "valid_data_path", "inf_data_path", "global_means_path",
+                              "global_stds_path", "time_means_path", "num_data_workers", "num_iters", "log_every",
+                              "validate_every", "checkpoint_every", "keep_checkpoints", "enable_fused", "enable_jit",
+                              "data_loader_config", "wireup_info", "wireup_store", "recompute", "cuda_graph", "tf32"});
+}
+
+TEST_CASE("a run of before there was a key goes on as it began") {
+  ConfigEntries entries;
+  add_older_values(entries, "config.json");
+  CHECK(entries.at("allow_overlap").value == true);
+  CHECK(entries.at("allow_overlap").origin == "config.json");
+  ConfigEntries newer{{"allow_overlap", {false, "file"}}};
+  add_older_values(newer, "config.json");
+  CHECK(newer.at("allow_overlap").value == false);
 }

@@ -105,8 +105,8 @@ void Tape::record(const char* name, std::span<const Tensor* const> inputs, std::
 
 namespace {
 
-// Counts for each leaf the nodes that may still add to its gradient, and tells when none is left. Nodes that are skipped,
-// because no gradient has reached them, count down as well. Without a hook nothing is counted.
+// Counts for each leaf the nodes that may still add to its gradient, and tells when none is left. Nodes that are
+// skipped, because no gradient has reached them, count down as well. Without a hook nothing is counted.
 class LeafWatch {
  public:
   explicit LeafWatch(const std::function<void(const Leaf&)>& on_ready) : on_ready_(on_ready) {}
@@ -135,16 +135,16 @@ class LeafWatch {
 
 }  // namespace
 
-void Tape::backward(const Tensor& y, Tensor seed) {
-  if (!seed.defined()) {
-    seed = Tensor::empty(y.shape(), y.dtype(), y.device());
-    ISOBAR_RUN(y.device(), fill, {.n = seed.numel(), .dtype = seed.dtype(), .value = 1, .y = seed.data()},
+void Tape::backward(const Tensor& y, Tensor upstream) {
+  if (!upstream.defined()) {
+    upstream = Tensor::empty(y.shape(), y.dtype(), y.device());
+    ISOBAR_RUN(y.device(), fill, {.n = upstream.numel(), .dtype = upstream.dtype(), .value = 1, .y = upstream.data()},
                current_stream());
   }
-  backward(std::vector{y}, {std::move(seed)});
+  backward(std::vector{y}, {std::move(upstream)});
 }
 
-void Tape::backward(const std::vector<Tensor>& outputs, const std::vector<Tensor>& seeds) {
+void Tape::backward(const std::vector<Tensor>& outputs, const std::vector<Tensor>& upstream) {
   const TapeScope off(nullptr);
   LeafWatch leaves(on_ready_);
   for (const Node& node : nodes_)
@@ -154,7 +154,7 @@ void Tape::backward(const std::vector<Tensor>& outputs, const std::vector<Tensor
   Gradients gradients;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     ISOBAR_CHECK(outputs[i].tracked(), "backward() from a tensor that no recorded op has made");
-    if (seeds[i].defined()) gradients.give(outputs[i], seeds[i]);
+    if (upstream[i].defined()) gradients.give(outputs[i], upstream[i]);
     leaves.done(outputs[i]);
   }
   while (!nodes_.empty()) {

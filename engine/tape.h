@@ -70,9 +70,9 @@ struct Node {
 class Tape {
  public:
   // Every op calls this when it has run. It appends a node to the active tape and makes the outputs tracked; where no
-  // tape is active or no input is tracked, it does nothing. `inputs` are all tensors that `backward` may give a gradient
-  // to. `backward` captures what it needs by value; a Target in place of a Tensor where only the gradient's destination
-  // is needed, so that no activation lives longer than it must.
+  // tape is active or no input is tracked, it does nothing. `inputs` are all tensors that `backward` may give a
+  // gradient to. `backward` captures what it needs by value; a Target in place of a Tensor where only the gradient's
+  // destination is needed, so that no activation lives longer than it must.
   static void record(const char* name, std::initializer_list<const Tensor*> inputs, std::vector<Tensor> saved,
                      std::initializer_list<Tensor*> outputs, Backward backward) {
     record(name, std::span(inputs.begin(), inputs.size()), std::move(saved), std::span(outputs.begin(), outputs.size()),
@@ -87,11 +87,12 @@ class Tape {
   // node tells the leaves of its body when it has returned.
   void on_ready(std::function<void(const Leaf&)> hook) { on_ready_ = std::move(hook); }
 
-  // Starts from dL/dy = `seed` (y's shape and dtype; undefined: ones) and fills every leaf's buffer. The seed's buffer is
-  // taken over, and ops work in it: whoever needs it afterwards passes a copy.
-  void backward(const Tensor& y, Tensor seed = {});
-  // The same from several outputs at once; those without a seed are left out.
-  void backward(const std::vector<Tensor>& outputs, const std::vector<Tensor>& seeds);
+  // Starts from dL/dy = `upstream` (y's shape and dtype; undefined: ones) and fills every leaf's buffer. The buffer of
+  // `upstream` is taken over, and ops work in it: whoever needs it afterwards passes a copy.
+  void backward(const Tensor& y, Tensor upstream = {});
+  // The same from several outputs at once, with an upstream gradient each; those whose gradient is undefined are left
+  // out.
+  void backward(const std::vector<Tensor>& outputs, const std::vector<Tensor>& upstream);
 
   std::size_t size() const { return nodes_.size(); }
   void clear() { nodes_.clear(); }

@@ -43,10 +43,10 @@ void check_gradients(const Function& f, std::vector<Tensor> inputs) {
     const TapeScope recording(tape);
     outputs = f(leaves);
   }
-  std::vector<Tensor> cotangents, seeds;
+  std::vector<Tensor> cotangents, upstream;
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     cotangents.push_back(random_tensor(outputs[k].shape(), 100 + static_cast<unsigned>(k)));
-    seeds.push_back(random_tensor(outputs[k].shape(), 100 + static_cast<unsigned>(k)));
+    upstream.push_back(random_tensor(outputs[k].shape(), 100 + static_cast<unsigned>(k)));
   }
   // An op that left one of its inputs out of its node would tell of it too early or never.
   std::map<const Leaf*, std::vector<double>> told;
@@ -54,7 +54,7 @@ void check_gradients(const Function& f, std::vector<Tensor> inputs) {
     CHECK(!told.contains(&leaf));
     told[&leaf] = leaf.grad.to_vector();
   });
-  tape.backward(outputs, seeds);
+  tape.backward(outputs, upstream);
   CHECK(told.size() == leaves.size());
   for (const Tensor& leaf : leaves) CHECK(told[leaf.leaf().get()] == leaf.leaf()->grad.to_vector());
 
@@ -258,7 +258,7 @@ TEST_CASE("the worked example of docs/learn/2_a_gradient.md") {
   check(h, {0.35, 1.3, -1.4, 0.8});
   check(y, {0.22289, 1.17416, -0.11306, 0.63052});
   tape.backward(y, dy);
-  check(dy, {0.76816, 0.56299, 0.12886, 2.03980});  // the seed's buffer now holds dh
+  check(dy, {0.76816, 0.56299, 0.12886, 2.03980});  // the buffer of the upstream gradient now holds dh
   check(x.leaf()->grad, {0.94707, -0.48667, -0.08945, 2.10423, 0.89104, -0.98768});
   check(w.leaf()->grad, {0.83260, 0.25772, -0.63930, 1.58289, 4.07959, 1.47681});
   check(b.leaf()->grad, {0.89703, 2.60279});

@@ -1,21 +1,37 @@
 // Activation recomputation (Chen et al. 2016, "Training deep nets with sublinear memory cost").
+#include <algorithm>
+#include <utility>
+
 #include "engine/tape.h"
 
 namespace isobar {
 
 std::vector<Tensor> recompute(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& body,
                               const std::vector<Tensor>& inputs) {
-  Tape* tape = Tape::active();
-  if (tape == nullptr) return body(inputs);
+  if (Tape::active() == nullptr) return body(inputs);
 
-  std::vector<Tensor> outputs;
+  // The node's inputs are those of `body` and the parameters that it reads. The run without a tape tells which these
+  // are, so that nobody has to list them, and the outer tape counts this node among those that add to their gradients.
+  std::vector<Tensor> read, outputs;
   {
     const TapeScope off(nullptr);
+    const ReadScope list(read);
     outputs = body(inputs);
   }
-  std::vector<Tensor*> recorded;
-  for (Tensor& output : outputs) recorded.push_back(&output);
-  tape->record("recompute", inputs, recorded, [body, inputs](Gradients& gradients, const std::vector<Tensor>& dy) {
+  for (const Tensor& output : outputs)  // handed through as it is: no op has read it
+    if (output.tracked()) read.push_back(output);
+  std::vector<const Tensor*> node_inputs;
+  for (const Tensor& input : inputs) node_inputs.push_back(&input);
+  for (const Tensor& x : read) {
+    const auto same = [&x](const Tensor& input) { return input.id() == x.id(); };
+    if (std::any_of(inputs.begin(), inputs.end(), same)) continue;
+    ISOBAR_CHECK(x.leaf() != nullptr, "recompute: the body reads a tracked tensor of shape ", to_string(x.shape()),
+                 " that is not among its inputs and would get no gradient");
+    node_inputs.push_back(&x);
+  }
+  std::vector<Tensor*> node_outputs;
+  for (Tensor& output : outputs) node_outputs.push_back(&output);
+  Backward backward = [body, inputs](Gradients& gradients, const std::vector<Tensor>& dy) {
     // Private leaves stand for the inputs, so that the inner backward pass ends at them.
     std::vector<Tensor> stand_ins;
     for (const Tensor& input : inputs)
@@ -32,7 +48,8 @@ std::vector<Tensor> recompute(const std::function<std::vector<Tensor>(const std:
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (stand_ins[i].leaf() != inputs[i].leaf() && stand_ins[i].leaf()->touched)
         gradients.give(inputs[i], stand_ins[i].leaf()->grad);
-  });
+  };
+  Tape::record("recompute", node_inputs, inputs, node_outputs, std::move(backward));
   return outputs;
 }
 

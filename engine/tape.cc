@@ -1,5 +1,6 @@
 #include "engine/tape.h"
 
+#include <algorithm>
 #include <iomanip>
 #include <set>
 #include <sstream>
@@ -9,6 +10,7 @@
 namespace isobar {
 
 static thread_local Tape* active_tape = nullptr;
+static thread_local std::vector<Tensor>* listed_reads = nullptr;  // of the ReadScope that lives
 
 // y += x, both on y's device.
 static void add_into(const Tensor& y, const Tensor& x) {
@@ -40,6 +42,7 @@ Gradients::Slot Gradients::slot(const Target& x) {
   if (x.leaf) {
     const Grad mode = x.leaf->touched ? Grad::accumulate : Grad::overwrite;
     x.leaf->touched = true;
+    ++x.leaf->arrivals;
     return {x.leaf->grad, mode};
   }
   const auto [entry, inserted] = arrived_.try_emplace(x.id);
@@ -64,6 +67,7 @@ void Gradients::give(const Target& x, Tensor gradient) {
                   .y = x.leaf->grad.data()},
                  current_stream());
     x.leaf->touched = true;
+    ++x.leaf->arrivals;
     return;
   }
   const auto [entry, inserted] = arrived_.try_emplace(x.id);
@@ -73,31 +77,85 @@ void Gradients::give(const Target& x, Tensor gradient) {
     add_into(entry->second, gradient);
 }
 
-void Tape::record(const char* name, std::vector<Tensor> saved, const std::vector<Tensor*>& outputs, Backward backward) {
-  Node node{name, std::move(saved), {}, std::move(backward)};
+static bool any_tracked(std::span<const Tensor* const> inputs) {
+  return std::any_of(inputs.begin(), inputs.end(), [](const Tensor* x) { return x->tracked(); });
+}
+
+static void list_reads(std::span<const Tensor* const> inputs) {
+  for (const Tensor* x : inputs) {
+    const auto same = [x](const Tensor& y) { return y.id() == x->id(); };
+    if (x->tracked() && std::none_of(listed_reads->begin(), listed_reads->end(), same)) listed_reads->push_back(*x);
+  }
+}
+
+void Tape::record(const char* name, std::span<const Tensor* const> inputs, std::vector<Tensor> saved,
+                  std::span<Tensor* const> outputs, Backward backward) {
+  if (listed_reads != nullptr) list_reads(inputs);
+  if (active_tape == nullptr || !any_tracked(inputs)) return;
+  Node node{name, {}, std::move(saved), {}, std::move(backward)};
+  for (const Tensor* input : inputs)
+    if (input->tracked()) node.inputs.emplace_back(*input);
   for (Tensor* output : outputs) {
     output->id_ = next_tensor_id();
     output->leaf_ = nullptr;
     node.outputs.emplace_back(*output);
   }
-  nodes_.push_back(std::move(node));
+  active_tape->nodes_.push_back(std::move(node));
 }
 
-void Tape::backward(const Tensor& y, Tensor seed) {
-  if (!seed.defined()) {
-    seed = Tensor::empty(y.shape(), y.dtype(), y.device());
-    ISOBAR_RUN(y.device(), fill, {.n = seed.numel(), .dtype = seed.dtype(), .value = 1, .y = seed.data()},
+namespace {
+
+// Counts for each leaf the nodes that may still add to its gradient, and tells when none is left. Nodes that are
+// skipped, because no gradient has reached them, count down as well. Without a hook nothing is counted.
+class LeafWatch {
+ public:
+  explicit LeafWatch(const std::function<void(const Leaf&)>& on_ready) : on_ready_(on_ready) {}
+
+  // x is among the inputs of a node that will run or be skipped.
+  void expect(const Target& x) {
+    if (!on_ready_ || !x.leaf) return;
+    Uses& uses = uses_.try_emplace(x.leaf.get(), Uses{0, x.leaf->arrivals}).first->second;
+    ++uses.left;
+  }
+  // That node has run or was skipped.
+  void done(const Target& x) {
+    if (!on_ready_ || !x.leaf) return;
+    Uses& uses = uses_.at(x.leaf.get());
+    if (--uses.left == 0 && x.leaf->arrivals != uses.arrivals) on_ready_(*x.leaf);
+  }
+
+ private:
+  struct Uses {
+    std::size_t left;
+    std::uint64_t arrivals;  // before the pass
+  };
+  const std::function<void(const Leaf&)>& on_ready_;
+  std::unordered_map<const Leaf*, Uses> uses_;
+};
+
+}  // namespace
+
+void Tape::backward(const Tensor& y, Tensor upstream) {
+  if (!upstream.defined()) {
+    upstream = Tensor::empty(y.shape(), y.dtype(), y.device());
+    ISOBAR_RUN(y.device(), fill, {.n = upstream.numel(), .dtype = upstream.dtype(), .value = 1, .y = upstream.data()},
                current_stream());
   }
-  backward(std::vector{y}, {std::move(seed)});
+  backward(std::vector{y}, {std::move(upstream)});
 }
 
-void Tape::backward(const std::vector<Tensor>& outputs, const std::vector<Tensor>& seeds) {
+void Tape::backward(const std::vector<Tensor>& outputs, const std::vector<Tensor>& upstream) {
   const TapeScope off(nullptr);
+  LeafWatch leaves(on_ready_);
+  for (const Node& node : nodes_)
+    for (const Target& input : node.inputs) leaves.expect(input);
+  for (const Tensor& output : outputs) leaves.expect(output);  // an output may be a leaf itself
+
   Gradients gradients;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     ISOBAR_CHECK(outputs[i].tracked(), "backward() from a tensor that no recorded op has made");
-    if (seeds[i].defined()) gradients.give(outputs[i], seeds[i]);
+    if (upstream[i].defined()) gradients.give(outputs[i], upstream[i]);
+    leaves.done(outputs[i]);
   }
   while (!nodes_.empty()) {
     const Node node = std::move(nodes_.back());
@@ -109,6 +167,7 @@ void Tape::backward(const std::vector<Tensor>& outputs, const std::vector<Tensor
       any = any || dy.back().defined();
     }
     if (any) node.backward(gradients, dy);
+    for (const Target& input : node.inputs) leaves.done(input);
   }
 }
 
@@ -141,11 +200,15 @@ TapeScope::~TapeScope() {
   active_tape = previous_;
 }
 
-Tape* recording(std::initializer_list<const Tensor*> inputs) {
-  if (active_tape == nullptr) return nullptr;
-  for (const Tensor* input : inputs)
-    if (input->tracked()) return active_tape;
-  return nullptr;
+bool recording(std::initializer_list<const Tensor*> inputs) {
+  return active_tape != nullptr && any_tracked(std::span(inputs.begin(), inputs.size()));
+}
+
+ReadScope::ReadScope(std::vector<Tensor>& read) : previous_(listed_reads) {
+  listed_reads = &read;
+}
+ReadScope::~ReadScope() {
+  listed_reads = previous_;
 }
 
 }  // namespace isobar

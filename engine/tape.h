@@ -1,8 +1,8 @@
 // The tape: reverse-mode differentiation in a few pages.
 //
-// While a TapeScope lives, every op whose inputs are tracked appends a Node: its name, what it saved, and a function
-// that turns the gradients of its outputs into gradients of its inputs. backward() walks the nodes once from the last
-// to the first and drops each when it is done, so that activations die as early as they can.
+// While a TapeScope lives, every op with a tracked input appends a Node: its name, its inputs, what it saved, and a
+// function that turns the gradients of its outputs into gradients of its inputs. backward() walks the nodes once from
+// the last to the first and drops each when it is done, so that activations die as early as they can.
 //
 //     Tape tape;
 //     { TapeScope recording(tape);  loss = relative_l2(model(x), target); }
@@ -11,6 +11,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -59,22 +61,38 @@ using Backward = std::function<void(Gradients& gradients, const std::vector<Tens
 
 struct Node {
   const char* name;
-  std::vector<Tensor> saved;  // what the node keeps alive, for the report
+  std::vector<Target> inputs;  // the tracked ones
+  std::vector<Tensor> saved;   // what the node keeps alive, for the report
   std::vector<Target> outputs;
   Backward backward;
 };
 
 class Tape {
  public:
-  // Marks the outputs as tracked and appends a node. `backward` captures what it needs by value; a Target in place of a
-  // Tensor where only the gradient's destination is needed, so that no activation lives longer than it must.
-  void record(const char* name, std::vector<Tensor> saved, const std::vector<Tensor*>& outputs, Backward backward);
+  // Every op calls this when it has run. It appends a node to the active tape and makes the outputs tracked; where no
+  // tape is active or no input is tracked, it does nothing. `inputs` are all tensors that `backward` may give a
+  // gradient to. `backward` captures what it needs by value; a Target in place of a Tensor where only the gradient's
+  // destination is needed, so that no activation lives longer than it must.
+  static void record(const char* name, std::initializer_list<const Tensor*> inputs, std::vector<Tensor> saved,
+                     std::initializer_list<Tensor*> outputs, Backward backward) {
+    record(name, std::span(inputs.begin(), inputs.size()), std::move(saved), std::span(outputs.begin(), outputs.size()),
+           std::move(backward));
+  }
+  static void record(const char* name, std::span<const Tensor* const> inputs, std::vector<Tensor> saved,
+                     std::span<Tensor* const> outputs, Backward backward);
 
-  // Starts from dL/dy = `seed` (y's shape and dtype; undefined: ones) and fills every leaf's buffer. The seed's buffer is
-  // taken over, and ops work in it: whoever needs it afterwards passes a copy.
-  void backward(const Tensor& y, Tensor seed = {});
-  // The same from several outputs at once; those without a seed are left out.
-  void backward(const std::vector<Tensor>& outputs, const std::vector<Tensor>& seeds);
+  // During backward(), `hook` is called with every leaf that this pass gives a gradient to, once, when the gradient is
+  // complete: no node with that leaf among its inputs is left. On a GPU the kernels that write it have then been
+  // launched on the current stream, but may not have run. Leaves that this pass gives nothing are left out. A recompute
+  // node tells the leaves of its body when it has returned.
+  void on_ready(std::function<void(const Leaf&)> hook) { on_ready_ = std::move(hook); }
+
+  // Starts from dL/dy = `upstream` (y's shape and dtype; undefined: ones) and fills every leaf's buffer. The buffer of
+  // `upstream` is taken over, and ops work in it: whoever needs it afterwards passes a copy.
+  void backward(const Tensor& y, Tensor upstream = {});
+  // The same from several outputs at once, with an upstream gradient each; those whose gradient is undefined are left
+  // out.
+  void backward(const std::vector<Tensor>& outputs, const std::vector<Tensor>& upstream);
 
   std::size_t size() const { return nodes_.size(); }
   void clear() { nodes_.clear(); }
@@ -85,6 +103,7 @@ class Tape {
  private:
   friend class TapeScope;
   std::vector<Node> nodes_;
+  std::function<void(const Leaf&)> on_ready_;
 };
 
 // Makes a tape the active one of this thread while it lives; null stops recording.
@@ -100,11 +119,25 @@ class TapeScope {
   Tape* previous_;
 };
 
-// The active tape if any of these inputs is tracked, else null: what every op asks before it saves anything.
-Tape* recording(std::initializer_list<const Tensor*> inputs);
+// Whether record() would append a node: for ops that compute more where a backward pass will follow.
+bool recording(std::initializer_list<const Tensor*> inputs);
+
+// While it lives, the tracked tensors that ops of this thread read are listed in `read`, each once. recompute() learns
+// in this way which parameters its body uses.
+class ReadScope {
+ public:
+  explicit ReadScope(std::vector<Tensor>& read);
+  ~ReadScope();
+  ReadScope(const ReadScope&) = delete;
+  ReadScope& operator=(const ReadScope&) = delete;
+
+ private:
+  std::vector<Tensor>* previous_;
+};
 
 // Runs `body` without keeping its activations; they are computed again in the backward pass. `body` must be a pure
 // function of its inputs (leaves it reads besides are fine; random masks must be keyed, as engine/ops.h has them).
+// Error where it reads another tracked tensor that is not among its inputs: that one would get no gradient.
 std::vector<Tensor> recompute(const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& body,
                               const std::vector<Tensor>& inputs);
 

@@ -143,7 +143,7 @@ Tensor make_leaf(Tensor value, Tensor grad) {
   ISOBAR_CHECK(grad.numel() == value.numel(), "a leaf of shape ", to_string(value.shape()),
                " with a gradient of shape ", to_string(grad.shape()));
   value.id_ = next_tensor_id();
-  value.leaf_ = std::make_shared<Leaf>(Leaf{std::move(grad), false});
+  value.leaf_ = std::make_shared<Leaf>(Leaf{.grad = std::move(grad)});
   return value;
 }
 

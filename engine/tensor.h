@@ -87,10 +87,11 @@ class Tensor {
   std::shared_ptr<Leaf> leaf_;
 };
 
-// Where the gradient of a leaf is gathered. `touched` says whether the buffer holds something of this step already.
+// Where the gradient of a leaf is gathered.
 struct Leaf {
   Tensor grad;
-  bool touched = false;
+  bool touched = false;        // the buffer holds something of this step already
+  std::uint64_t arrivals = 0;  // gradients that have come since the leaf was made
 };
 
 // A tensor that gradients flow into: `grad` has the same numel, in the dtype gradients are accumulated in.

@@ -1,5 +1,5 @@
-// A network as a list of stages: embedding, blocks, head. Whatever crosses from one stage to the next is a tensor in its
-// list, so that the network can be cut between any two of them.
+// A network as a list of stages: embedding, blocks, head. Whatever crosses from one stage to the next is a tensor in
+// its list, so that the network can be cut between any two of them.
 #pragma once
 
 #include <functional>

@@ -19,7 +19,6 @@ Tensor attention(const Tensor& qkv, std::int64_t batch, std::int64_t heads, doub
                               static_cast<std::size_t>(i * embed) * size_of(t.dtype()));
   };
 
-  Tape* tape = recording({&qkv});
   Tensor o = Tensor::empty({rows, embed}, qkv.dtype(), qkv.device());
   const Tensor lse = Tensor::empty({batch, heads, tokens}, accumulator_of(qkv.dtype()), qkv.device());
   ISOBAR_RUN(qkv.device(), attention_fwd,
@@ -37,37 +36,36 @@ Tensor attention(const Tensor& qkv, std::int64_t batch, std::int64_t heads, doub
               .v_stride = 3 * embed,
               .o_stride = embed},
              current_stream());
-  if (tape != nullptr)
-    tape->record("attention", {qkv, o, lse}, {&o},
-                 [=, o = o.detach()](Gradients& gradients, const std::vector<Tensor>& dy) {
-                   const Tensor dqkv = gradient_like(qkv);
-                   const Tensor scratch = workspace(attention_bwd_workspace(shape, qkv.dtype()), qkv.device());
-                   ISOBAR_RUN(qkv.device(), attention_bwd,
-                              {.shape = shape,
-                               .dtype = qkv.dtype(),
-                               .scale = scale,
-                               .dropout = mask,
-                               .q = part(qkv, 0),
-                               .k = part(qkv, 1),
-                               .v = part(qkv, 2),
-                               .o = o.data(),
-                               .lse = lse.data(),
-                               .d_o = dy[0].data(),
-                               .dq = part(dqkv, 0),
-                               .dk = part(dqkv, 1),
-                               .dv = part(dqkv, 2),
-                               .q_stride = 3 * embed,
-                               .k_stride = 3 * embed,
-                               .v_stride = 3 * embed,
-                               .o_stride = embed,
-                               .do_stride = embed,
-                               .dq_stride = 3 * embed,
-                               .dk_stride = 3 * embed,
-                               .dv_stride = 3 * embed,
-                               .workspace = scratch.data()},
-                              current_stream());
-                   gradients.give(qkv, dqkv);
-                 });
+  Tape::record("attention", {&qkv}, {qkv, o, lse}, {&o},
+               [=, o = o.detach()](Gradients& gradients, const std::vector<Tensor>& dy) {
+                 const Tensor dqkv = gradient_like(qkv);
+                 const Tensor scratch = workspace(attention_bwd_workspace(shape, qkv.dtype()), qkv.device());
+                 ISOBAR_RUN(qkv.device(), attention_bwd,
+                            {.shape = shape,
+                             .dtype = qkv.dtype(),
+                             .scale = scale,
+                             .dropout = mask,
+                             .q = part(qkv, 0),
+                             .k = part(qkv, 1),
+                             .v = part(qkv, 2),
+                             .o = o.data(),
+                             .lse = lse.data(),
+                             .d_o = dy[0].data(),
+                             .dq = part(dqkv, 0),
+                             .dk = part(dqkv, 1),
+                             .dv = part(dqkv, 2),
+                             .q_stride = 3 * embed,
+                             .k_stride = 3 * embed,
+                             .v_stride = 3 * embed,
+                             .o_stride = embed,
+                             .do_stride = embed,
+                             .dq_stride = 3 * embed,
+                             .dk_stride = 3 * embed,
+                             .dv_stride = 3 * embed,
+                             .workspace = scratch.data()},
+                            current_stream());
+                 gradients.give(qkv, dqkv);
+               });
   return o;
 }
 

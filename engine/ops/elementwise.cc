@@ -16,14 +16,12 @@ void run_add(const void* a, DType a_dtype, const void* b, DType b_dtype, void* y
 // y = mask(x). The gradient goes through the same mask, drawn anew from its key: no mask is kept.
 template <class Mask>
 Tensor apply_mask(const char* op, const Tensor& x, const Mask& mask) {
-  Tape* tape = recording({&x});
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   mask(x, y);
-  if (tape != nullptr)
-    tape->record(op, {}, {&y}, [x = Target(x), mask](Gradients& gradients, const std::vector<Tensor>& dy) {
-      mask(dy[0], dy[0]);
-      gradients.give(x, dy[0]);
-    });
+  Tape::record(op, {&x}, {}, {&y}, [x = Target(x), mask](Gradients& gradients, const std::vector<Tensor>& dy) {
+    mask(dy[0], dy[0]);
+    gradients.give(x, dy[0]);
+  });
   return y;
 }
 
@@ -31,21 +29,19 @@ Tensor apply_mask(const char* op, const Tensor& x, const Mask& mask) {
 
 Tensor add(const Tensor& a, const Tensor& b) {
   ISOBAR_CHECK(a.numel() == b.numel(), "add: ", to_string(a.shape()), " and ", to_string(b.shape()), " differ");
-  Tape* tape = recording({&a, &b});
   Tensor y = Tensor::empty(a.shape(), a.dtype(), a.device());
   run_add(a.data(), a.dtype(), b.data(), b.dtype(), y.data(), y.dtype(), y.numel(), y.device());
-  if (tape != nullptr)
-    tape->record("add", {}, {&y}, [a = Target(a), b = Target(b)](Gradients& gradients, const std::vector<Tensor>& dy) {
-      if (b.tracked()) gradients.give(b, copy_of(dy[0], b.dtype).view(b.shape));
-      gradients.give(a, dy[0]);
-    });
+  Tape::record("add", {&a, &b}, {}, {&y},
+               [a = Target(a), b = Target(b)](Gradients& gradients, const std::vector<Tensor>& dy) {
+                 if (b.tracked()) gradients.give(b, copy_of(dy[0], b.dtype).view(b.shape));
+                 gradients.give(a, dy[0]);
+               });
   return y;
 }
 
 Tensor add_row(const Tensor& x, const Tensor& row) {
   ISOBAR_CHECK(row.numel() > 0 && x.numel() % row.numel() == 0, "add_row: ", to_string(x.shape()),
                " is no repetition of ", to_string(row.shape()));
-  Tape* tape = recording({&x, &row});
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   ISOBAR_RUN(x.device(), add_row,
              {.groups = x.numel() / row.numel(),
@@ -57,12 +53,11 @@ Tensor add_row(const Tensor& x, const Tensor& row) {
               .row = row.data(),
               .y = y.data()},
              current_stream());
-  if (tape != nullptr)
-    tape->record("add_row", {}, {&y},
-                 [x = Target(x), row = Target(row)](Gradients& gradients, const std::vector<Tensor>& dy) {
-                   if (const auto drow = gradients.slot(row)) add_column_sum(dy[0], numel_of(row.shape), drow);
-                   gradients.give(x, dy[0]);
-                 });
+  Tape::record("add_row", {&x, &row}, {}, {&y},
+               [x = Target(x), row = Target(row)](Gradients& gradients, const std::vector<Tensor>& dy) {
+                 if (const auto drow = gradients.slot(row)) add_column_sum(dy[0], numel_of(row.shape), drow);
+                 gradients.give(x, dy[0]);
+               });
   return y;
 }
 
@@ -71,14 +66,12 @@ Tensor add_leading_channels(const Tensor& x, const Tensor& fields) {
   ISOBAR_CHECK(fields.size(0) == batch && stride >= n && fields.size(2) == x.size(2) && fields.size(3) == x.size(3),
                "add_leading_channels: ", to_string(fields.shape()), " has no leading channels ", to_string(x.shape()));
   ISOBAR_CHECK(!fields.tracked(), "add_leading_channels: the fields get no gradient, and must not be tracked");
-  Tape* tape = recording({&x});
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   for (std::int64_t b = 0; b < batch; ++b)
     run_add(x.slice(b * n, {n}).data(), x.dtype(), fields.slice(b * stride, {n}).data(), fields.dtype(),
             y.slice(b * n, {n}).data(), y.dtype(), n, x.device());
-  if (tape != nullptr)
-    tape->record("add_leading_channels", {}, {&y},
-                 [x = Target(x)](Gradients& gradients, const std::vector<Tensor>& dy) { gradients.give(x, dy[0]); });
+  Tape::record("add_leading_channels", {&x}, {}, {&y},
+               [x = Target(x)](Gradients& gradients, const std::vector<Tensor>& dy) { gradients.give(x, dy[0]); });
   return y;
 }
 

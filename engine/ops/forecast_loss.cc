@@ -13,7 +13,6 @@ Tensor forecast_loss(const Tensor& pred, const Tensor& target, const LossInputs&
                name_of(accumulator));
   const auto pointer = [](const Tensor& t) { return t.defined() ? t.data() : nullptr; };
 
-  Tape* tape = recording({&pred});
   Tensor loss = Tensor::empty({1}, accumulator, pred.device());
   const Tensor sums = Tensor::empty({pred.size(0), 2}, accumulator, pred.device());
   const Tensor scratch = workspace(forecast_loss_workspace(pred.size(0)), pred.device());
@@ -32,27 +31,26 @@ Tensor forecast_loss(const Tensor& pred, const Tensor& target, const LossInputs&
               .loss = loss.data(),
               .workspace = scratch.data()},
              current_stream());
-  if (tape != nullptr)
-    tape->record("forecast_loss", {pred, target, sums}, {&loss},
-                 [=](Gradients& gradients, const std::vector<Tensor>& dy) {
-                   const Tensor dpred = gradient_like(pred);
-                   ISOBAR_RUN(pred.device(), forecast_loss_bwd,
-                              {.kind = inputs.kind,
-                               .batch = pred.size(0),
-                               .channels = pred.size(1),
-                               .height = pred.size(2),
-                               .width = pred.size(3),
-                               .dtype = pred.dtype(),
-                               .pred = pred.data(),
-                               .target = target.data(),
-                               .row_weights = pointer(inputs.row_weights),
-                               .channel_weights = pointer(inputs.channel_weights),
-                               .sums = sums.data(),
-                               .device_upstream = dy[0].data(),
-                               .dpred = dpred.data()},
-                              current_stream());
-                   gradients.give(pred, dpred);
-                 });
+  Tape::record("forecast_loss", {&pred}, {pred, target, sums}, {&loss},
+               [=](Gradients& gradients, const std::vector<Tensor>& dy) {
+                 const Tensor dpred = gradient_like(pred);
+                 ISOBAR_RUN(pred.device(), forecast_loss_bwd,
+                            {.kind = inputs.kind,
+                             .batch = pred.size(0),
+                             .channels = pred.size(1),
+                             .height = pred.size(2),
+                             .width = pred.size(3),
+                             .dtype = pred.dtype(),
+                             .pred = pred.data(),
+                             .target = target.data(),
+                             .row_weights = pointer(inputs.row_weights),
+                             .channel_weights = pointer(inputs.channel_weights),
+                             .sums = sums.data(),
+                             .device_upstream = dy[0].data(),
+                             .dpred = dpred.data()},
+                            current_stream());
+                 gradients.give(pred, dpred);
+               });
   return loss;
 }
 

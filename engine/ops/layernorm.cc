@@ -93,28 +93,24 @@ void layernorm_backward(Gradients& gradients, const LayernormSaved& s, const Tar
 }  // namespace
 
 Tensor layernorm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, DType out_dtype) {
-  Tape* tape = recording({&x, &weight, &bias});
   Normalised n = layernorm_forward(x, {}, weight, bias, eps, out_dtype);
-  if (tape != nullptr)
-    tape->record("layernorm", {x, n.mean, n.rstd}, {&n.y},
-                 [x = Target(x), saved = LayernormSaved{n.sum, weight, bias, n.mean, n.rstd, out_dtype}](
-                     Gradients& gradients, const std::vector<Tensor>& dy) {
-                   layernorm_backward(gradients, saved, x, nullptr, {}, dy[0]);
-                 });
+  Tape::record("layernorm", {&x, &weight, &bias}, {x, n.mean, n.rstd}, {&n.y},
+               [x = Target(x), saved = LayernormSaved{n.sum, weight, bias, n.mean, n.rstd, out_dtype}](
+                   Gradients& gradients, const std::vector<Tensor>& dy) {
+                 layernorm_backward(gradients, saved, x, nullptr, {}, dy[0]);
+               });
   return n.y;
 }
 
 LayernormResult layernorm_residual(const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias,
                                    double eps) {
-  Tape* tape = recording({&x, &branch, &weight, &bias});
   Normalised n = layernorm_forward(x, branch, weight, bias, eps, branch.dtype());
-  if (tape != nullptr)
-    tape->record("layernorm_residual", {n.sum, n.mean, n.rstd}, {&n.sum, &n.y},
-                 [x = Target(x), branch = Target(branch),
-                  saved = LayernormSaved{n.sum.detach(), weight, bias, n.mean, n.rstd, branch.dtype()}](
-                     Gradients& gradients, const std::vector<Tensor>& dy) {
-                   layernorm_backward(gradients, saved, x, &branch, dy[0], dy[1]);
-                 });
+  Tape::record("layernorm_residual", {&x, &branch, &weight, &bias}, {n.sum, n.mean, n.rstd}, {&n.sum, &n.y},
+               [x = Target(x), branch = Target(branch),
+                saved = LayernormSaved{n.sum.detach(), weight, bias, n.mean, n.rstd, branch.dtype()}](
+                   Gradients& gradients, const std::vector<Tensor>& dy) {
+                 layernorm_backward(gradients, saved, x, &branch, dy[0], dy[1]);
+               });
   return {n.sum, n.y};
 }
 

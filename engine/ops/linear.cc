@@ -97,46 +97,40 @@ void gelu_backward_in_place(const Tensor& dy, const Tensor& x, Activation kind) 
 }  // namespace
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, LinearOptions options) {
-  Tape* tape = recording({&x, &weight, &bias});
   const bool activated = options.activation != Activation::none;
-  Product p = linear_forward(x, weight, bias, options, tape != nullptr && activated);
-  if (tape != nullptr)
-    tape->record("linear", {x, p.pre}, {&p.y},
-                 [x, weight, bias, pre = p.pre, options](Gradients& gradients, const std::vector<Tensor>& dy) {
-                   if (pre.defined()) gelu_backward_in_place(dy[0], pre, options.activation);
-                   linear_backward(gradients, dy[0], x, x, weight, bias, options.tf32);
-                 });
+  Product p = linear_forward(x, weight, bias, options, activated && recording({&x, &weight, &bias}));
+  Tape::record("linear", {&x, &weight, &bias}, {x, p.pre}, {&p.y},
+               [x, weight, bias, pre = p.pre, options](Gradients& gradients, const std::vector<Tensor>& dy) {
+                 if (pre.defined()) gelu_backward_in_place(dy[0], pre, options.activation);
+                 linear_backward(gradients, dy[0], x, x, weight, bias, options.tf32);
+               });
   return p.y;
 }
 
 Tensor mlp(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2,
            LinearOptions options) {
-  Tape* tape = recording({&x, &w1, &b1, &w2, &b2});
   const LinearOptions hidden{.activation = options.activation, .out_dtype = x.dtype(), .tf32 = options.tf32};
-  const Product h = linear_forward(x, w1, b1, hidden, tape != nullptr);
+  const Product h = linear_forward(x, w1, b1, hidden, recording({&x, &w1, &b1, &w2, &b2}));
   Tensor y = linear_forward(h.y, w2, b2, {.out_dtype = options.out_dtype, .tf32 = options.tf32}, false).y;
-  if (tape != nullptr)
-    tape->record("mlp", {x, h.pre}, {&y},
-                 [x, w1, b1, w2, b2, pre = h.pre, options](Gradients& gradients, const std::vector<Tensor>& dy) {
-                   const Tensor dhidden = gradient_like(pre);
-                   {
-                     const Tensor hidden_value = make_leaf(gelu_forward(pre, options.activation), dhidden);
-                     linear_backward(gradients, dy[0], hidden_value, hidden_value, w2, b2, options.tf32);
-                   }
-                   gelu_backward_in_place(dhidden, pre, options.activation);
-                   linear_backward(gradients, dhidden, x, x, w1, b1, options.tf32);
-                 });
+  Tape::record("mlp", {&x, &w1, &b1, &w2, &b2}, {x, h.pre}, {&y},
+               [x, w1, b1, w2, b2, pre = h.pre, options](Gradients& gradients, const std::vector<Tensor>& dy) {
+                 const Tensor dhidden = gradient_like(pre);
+                 {
+                   const Tensor hidden_value = make_leaf(gelu_forward(pre, options.activation), dhidden);
+                   linear_backward(gradients, dy[0], hidden_value, hidden_value, w2, b2, options.tf32);
+                 }
+                 gelu_backward_in_place(dhidden, pre, options.activation);
+                 linear_backward(gradients, dhidden, x, x, w1, b1, options.tf32);
+               });
   return y;
 }
 
 Tensor gelu(const Tensor& x, Activation kind) {
-  Tape* tape = recording({&x});
   Tensor y = gelu_forward(x, kind);
-  if (tape != nullptr)
-    tape->record("gelu", {x}, {&y}, [x, kind](Gradients& gradients, const std::vector<Tensor>& dy) {
-      gelu_backward_in_place(dy[0], x, kind);
-      gradients.give(x, dy[0]);
-    });
+  Tape::record("gelu", {&x}, {x}, {&y}, [x, kind](Gradients& gradients, const std::vector<Tensor>& dy) {
+    gelu_backward_in_place(dy[0], x, kind);
+    gradients.give(x, dy[0]);
+  });
   return y;
 }
 

@@ -46,16 +46,14 @@ void check_patches(const char* op, const Shape& image, std::int64_t patch) {
 Tensor patchify(const Tensor& image, std::int64_t patch, PatchOrder order, DType out_dtype) {
   check_patches("patchify", image.shape(), patch);
   const std::int64_t pixels = image.size(1) * patch * patch;
-  Tape* tape = recording({&image});
   Tensor tokens = Tensor::empty({image.numel() / pixels, pixels}, out_dtype, image.device());
   to_tokens(image, tokens, patch, order);
-  if (tape != nullptr)
-    tape->record("patchify", {}, {&tokens},
-                 [image = Target(image), patch, order](Gradients& gradients, const std::vector<Tensor>& dy) {
-                   const Tensor dimage = Tensor::empty(image.shape, image.dtype, image.device);
-                   to_image(dy[0], dimage, patch, order);
-                   gradients.give(image, dimage);
-                 });
+  Tape::record("patchify", {&image}, {}, {&tokens},
+               [image = Target(image), patch, order](Gradients& gradients, const std::vector<Tensor>& dy) {
+                 const Tensor dimage = Tensor::empty(image.shape, image.dtype, image.device);
+                 to_image(dy[0], dimage, patch, order);
+                 gradients.give(image, dimage);
+               });
   return tokens;
 }
 
@@ -63,16 +61,14 @@ Tensor unpatchify(const Tensor& tokens, Shape image_shape, std::int64_t patch, P
   check_patches("unpatchify", image_shape, patch);
   ISOBAR_CHECK(numel_of(image_shape) == tokens.numel(), "unpatchify: tokens ", to_string(tokens.shape()),
                " do not make images ", to_string(image_shape));
-  Tape* tape = recording({&tokens});
   Tensor image = Tensor::empty(std::move(image_shape), accumulator_of(tokens.dtype()), tokens.device());
   to_image(tokens, image, patch, order);
-  if (tape != nullptr)
-    tape->record("unpatchify", {}, {&image},
-                 [tokens = Target(tokens), patch, order](Gradients& gradients, const std::vector<Tensor>& dy) {
-                   const Tensor dtokens = Tensor::empty(tokens.shape, tokens.dtype, tokens.device);
-                   to_tokens(dy[0], dtokens, patch, order);
-                   gradients.give(tokens, dtokens);
-                 });
+  Tape::record("unpatchify", {&tokens}, {}, {&image},
+               [tokens = Target(tokens), patch, order](Gradients& gradients, const std::vector<Tensor>& dy) {
+                 const Tensor dtokens = Tensor::empty(tokens.shape, tokens.dtype, tokens.device);
+                 to_tokens(dy[0], dtokens, patch, order);
+                 gradients.give(tokens, dtokens);
+               });
   return image;
 }
 

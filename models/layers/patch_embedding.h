@@ -20,8 +20,8 @@ class PatchEmbedding {
   // Lists name.proj.weight [C, V, P, P] and name.proj.bias [C]; both start as PyTorch's Conv2d.
   PatchEmbedding(Parameters& parameters, const std::string& name, const PatchEmbeddingOptions& options);
 
-  // [B, V, LAT, LON] -> [B·T, C] in the parameters' dtype; patches in row-major order. Error where P does not divide LAT
-  // and LON.
+  // [B, V, LAT, LON] -> [B·T, C] in the parameters' dtype; patches in row-major order. Error where P does not divide
+  // LAT and LON.
   Tensor forward(const Tensor& image) const;
 
  private:

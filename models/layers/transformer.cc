@@ -23,12 +23,14 @@ TransformerBlock::TransformerBlock(Parameters& parameters, const std::string& na
 
 Residual TransformerBlock::forward(const Residual& in, std::int64_t batch, const Context& context) const {
   const float rate = context.rate(options_.drop_path);
+  const auto path = [&](const Tensor& branch, std::uint64_t mask) {
+    return drop_path(branch, batch, rate, context.mask(mask));
+  };
+  // The branches have no names of their own: each is freed as soon as its path has been drawn.
   const LayernormResult first = norm1_.forward(in.x, in.branch);
-  const Tensor attended = attention_.forward(first.y, batch, context);
-  const Residual middle{first.sum, drop_path(attended, batch, rate, context.mask(kAttentionPath))};
+  const Residual middle{first.sum, path(attention_.forward(first.y, batch, context), kAttentionPath)};
   const LayernormResult second = norm2_.forward(middle.x, middle.branch);
-  const Tensor fed = mlp_.forward(second.y, context.masks_from(kMlp));
-  return {second.sum, drop_path(fed, batch, rate, context.mask(kMlpPath))};
+  return {second.sum, path(mlp_.forward(second.y, context.masks_from(kMlp)), kMlpPath)};
 }
 
 }  // namespace isobar

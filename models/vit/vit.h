@@ -38,8 +38,8 @@ class Vit {
   Vit(const Vit&) = delete;  // its stages refer to it
   Vit& operator=(const Vit&) = delete;
 
-  // [B, in_channels, LAT, LON] in the parameters' dtype -> [B, out_channels, LAT, LON] in the same. Error where an image
-  // has another shape.
+  // [B, in_channels, LAT, LON] in the parameters' dtype -> [B, out_channels, LAT, LON] in the same. Error where an
+  // image has another shape.
   Tensor forward(const Tensor& image, const Context& context) const;
 
   // The same cut into the embedding, one stage a block, and the head.

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <functional>
+#include <map>
 #include <random>
 
 #include "engine/ops.h"
@@ -42,12 +43,20 @@ void check_gradients(const Function& f, std::vector<Tensor> inputs) {
     const TapeScope recording(tape);
     outputs = f(leaves);
   }
-  std::vector<Tensor> cotangents, seeds;
+  std::vector<Tensor> cotangents, upstream;
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     cotangents.push_back(random_tensor(outputs[k].shape(), 100 + static_cast<unsigned>(k)));
-    seeds.push_back(random_tensor(outputs[k].shape(), 100 + static_cast<unsigned>(k)));
+    upstream.push_back(random_tensor(outputs[k].shape(), 100 + static_cast<unsigned>(k)));
   }
-  tape.backward(outputs, seeds);
+  // An op that left one of its inputs out of its node would tell of it too early or never.
+  std::map<const Leaf*, std::vector<double>> told;
+  tape.on_ready([&](const Leaf& leaf) {
+    CHECK(!told.contains(&leaf));
+    told[&leaf] = leaf.grad.to_vector();
+  });
+  tape.backward(outputs, upstream);
+  CHECK(told.size() == leaves.size());
+  for (const Tensor& leaf : leaves) CHECK(told[leaf.leaf().get()] == leaf.leaf()->grad.to_vector());
 
   constexpr double kStep = 1e-5;
   for (std::size_t k = 0; k < inputs.size(); ++k) {
@@ -70,6 +79,30 @@ void check_gradients(const Function& f, std::vector<Tensor> inputs) {
 }
 
 constexpr LinearOptions kWide{.out_dtype = DType::fp64};
+
+Tensor leaf_of(const Shape& shape, unsigned seed) {
+  return make_leaf(random_tensor(shape, seed), Tensor::empty(shape, DType::fp64, Device{}));
+}
+
+// Notes which leaves a tape tells, by name, and what their gradients are at that moment.
+struct Watch {
+  std::vector<std::pair<Tensor, std::string>> leaves;
+  std::vector<std::string> names;
+  std::map<const Leaf*, std::vector<double>> gradients;
+
+  Watch(Tape& tape, std::vector<std::pair<Tensor, std::string>> all) : leaves(std::move(all)) {
+    tape.on_ready([this](const Leaf& told) {
+      for (const auto& [leaf, name] : leaves)
+        if (leaf.leaf().get() == &told) names.push_back(name);
+      gradients[&told] = told.grad.to_vector();
+    });
+  }
+  // No gradient has changed since it was told.
+  void check_complete() const {
+    CHECK(gradients.size() == names.size());
+    for (const auto& [leaf, gradient] : gradients) CHECK(leaf->grad.to_vector() == gradient);
+  }
+};
 
 }  // namespace
 
@@ -225,7 +258,7 @@ TEST_CASE("the worked example of docs/learn/2_a_gradient.md") {
   check(h, {0.35, 1.3, -1.4, 0.8});
   check(y, {0.22289, 1.17416, -0.11306, 0.63052});
   tape.backward(y, dy);
-  check(dy, {0.76816, 0.56299, 0.12886, 2.03980});  // the seed's buffer now holds dh
+  check(dy, {0.76816, 0.56299, 0.12886, 2.03980});  // the buffer of the upstream gradient now holds dh
   check(x.leaf()->grad, {0.94707, -0.48667, -0.08945, 2.10423, 0.89104, -0.98768});
   check(w.leaf()->grad, {0.83260, 0.25772, -0.63930, 1.58289, 4.07959, 1.47681});
   check(b.leaf()->grad, {0.89703, 2.60279});
@@ -276,14 +309,14 @@ TEST_CASE("nothing is recorded without a tape, or from inputs that are not track
 TEST_CASE("shapes that do not fit are named") {
   const Tensor x = random_tensor({2, 3}, 1), w = random_tensor({4, 5}, 2);
   CHECK_THROWS_WITH(linear(x, w, {}, kWide),
-                    isobar::testing::ContainsSubstring("[2, 3]") && isobar::testing::ContainsSubstring("[4, 5]"));
-  CHECK_THROWS_WITH(x.view({4, 2}), isobar::testing::ContainsSubstring("[4, 2]"));
+                    testing::ContainsSubstring("[2, 3]") && testing::ContainsSubstring("[4, 5]"));
+  CHECK_THROWS_WITH(x.view({4, 2}), testing::ContainsSubstring("[4, 2]"));
 }
 
 TEST_CASE("add_leading_channels refuses fields that want a gradient") {
   const Tensor fields = make_leaf(random_tensor({2, 3, 1, 2}, 1), Tensor::zeros({2, 3, 1, 2}, DType::fp64, Device{}));
   CHECK_THROWS_WITH(add_leading_channels(random_tensor({2, 2, 1, 2}, 2), fields),
-                    isobar::testing::ContainsSubstring("the fields get no gradient"));
+                    testing::ContainsSubstring("the fields get no gradient"));
 }
 
 TEST_CASE("the tape's report adds up what the nodes keep alive") {
@@ -291,7 +324,7 @@ TEST_CASE("the tape's report adds up what the nodes keep alive") {
   Tape tape;
   const TapeScope recording(tape);
   const Tensor y = gelu(gelu(leaf, Activation::gelu_erf), Activation::gelu_erf);
-  CHECK_THAT(tape.report(), isobar::testing::ContainsSubstring("2.00 MiB"));
+  CHECK_THAT(tape.report(), testing::ContainsSubstring("2.00 MiB"));
 }
 
 TEST_CASE("each node's activations are given back during the backward pass, before the next node runs") {
@@ -304,7 +337,7 @@ TEST_CASE("each node's activations are given back during the backward pass, befo
   Tensor y = leaf.detach();
   {
     const TapeScope recording(tape);
-    tape.record("probe", {}, {&y}, [&](Gradients& gradients, const std::vector<Tensor>& dy) {
+    Tape::record("probe", {&leaf}, {}, {&y}, [&](Gradients& gradients, const std::vector<Tensor>& dy) {
       at_the_first_op = memory_bytes();
       gradients.give(leaf, dy[0]);
     });
@@ -318,13 +351,163 @@ TEST_CASE("each node's activations are given back during the backward pass, befo
   CHECK(memory_bytes() == before);
 }
 
+TEST_CASE("a leaf is told when the last node that has it among its inputs has run, and once") {
+  const Tensor early = leaf_of({4}, 1), late = leaf_of({4}, 2), twice = leaf_of({4}, 3), unused = leaf_of({4}, 4);
+  Tape tape;
+  Watch watch(tape, {{early, "early"}, {late, "late"}, {twice, "twice"}, {unused, "unused"}});
+  Tensor y;
+  {
+    const TapeScope recording(tape);
+    y = add(twice, early);
+    y = add(y, early);
+    const Tensor side = gelu(late, Activation::gelu_erf);
+    y = add(y, side);
+    y = add(y, twice);
+    add(unused, unused);  // leads nowhere
+  }
+  tape.backward(y);
+  CHECK(watch.names == std::vector<std::string>{"late", "twice", "early"});
+  watch.check_complete();
+}
+
+TEST_CASE("a node that no gradient reaches counts as a use of its leaves, and tells of none by itself") {
+  const Tensor shared = leaf_of({4}, 1), other = leaf_of({4}, 2), lost = leaf_of({4}, 3);
+  Tape tape;
+  Watch watch(tape, {{shared, "shared"}, {other, "other"}, {lost, "lost"}});
+  Tensor y;
+  {
+    const TapeScope recording(tape);
+    add(shared, lost);  // skipped in the backward pass, after `shared` has all it gets
+    y = add(other, shared);
+  }
+  tape.backward(y);
+  CHECK(watch.names == std::vector<std::string>{"other", "shared"});
+  watch.check_complete();
+  CHECK(!lost.leaf()->touched);
+}
+
+TEST_CASE("a leaf that only the pass before has touched is not told again") {
+  const Tensor always = leaf_of({4}, 1), first = leaf_of({4}, 2);
+  for (int pass = 0; pass < 2; ++pass) {
+    Tape tape;
+    Watch watch(tape, {{always, "always"}, {first, "first"}});
+    Tensor y;
+    {
+      const TapeScope recording(tape);
+      const Tensor side = add(first, always);
+      y = pass == 0 ? add(always, side) : add(always, always);
+    }
+    tape.backward(y);
+    CHECK(watch.names ==
+          (pass == 0 ? std::vector<std::string>{"first", "always"} : std::vector<std::string>{"always"}));
+    watch.check_complete();
+  }
+}
+
+TEST_CASE("a leaf that is itself an output is told") {
+  const Tensor leaf = leaf_of({4}, 1), input = leaf_of({4}, 2);
+  Tape tape;
+  Watch watch(tape, {{leaf, "leaf"}, {input, "input"}});
+  Tensor y;
+  {
+    const TapeScope recording(tape);
+    y = add(leaf, input);
+  }
+  SECTION("and used besides") {
+    tape.backward({leaf, y}, {random_tensor({4}, 3), random_tensor({4}, 4)});
+    CHECK(watch.names == std::vector<std::string>{"leaf", "input"});
+  }
+  SECTION("and nothing else") {
+    tape.backward({leaf}, {random_tensor({4}, 3)});
+    CHECK(watch.names == std::vector<std::string>{"leaf"});
+  }
+  watch.check_complete();
+}
+
+TEST_CASE("recomputed blocks tell the same leaves, each complete, as the network that keeps its activations") {
+  // Two blocks; `shared` is used by both and after them, `last` by the second alone, `before` in front of them.
+  const std::vector<std::pair<Tensor, std::string>> leaves = {{leaf_of({6, 5}, 1), "before"},
+                                                              {leaf_of({5, 5}, 2), "first"},
+                                                              {leaf_of({5, 5}, 3), "last"},
+                                                              {leaf_of({5, 5}, 4), "shared"},
+                                                              {leaf_of({5, 5}, 5), "unused"}};
+  const auto get = [&](std::size_t i) { return leaves[i].first; };
+  const auto block = [](const Tensor& x, const Tensor& own, const Tensor& shared) {
+    return gelu(linear(linear(x, own, {}, kWide), shared, {}, kWide), Activation::gelu_erf);
+  };
+  std::vector<std::vector<double>> gradients[2];
+  for (const bool again : {false, true}) {
+    for (const auto& [leaf, name] : leaves) leaf.leaf()->touched = false;
+    Tape tape;
+    Watch watch(tape, leaves);
+    Tensor y;
+    {
+      const TapeScope recording(tape);
+      y = add(get(0), get(0));
+      for (const std::size_t own : {1, 2}) {
+        const auto body = [&, own](const std::vector<Tensor>& in) {
+          linear(in[0], get(4), {}, kWide);  // a result that nobody uses
+          return std::vector{block(in[0], get(own), get(3))};
+        };
+        y = again ? recompute(body, {y})[0] : body({y})[0];
+      }
+      y = linear(y, get(3), {}, kWide);
+    }
+    tape.backward(y, random_tensor({6, 5}, 9));
+    // Within a recomputed block the order is that in which its body reads; from block to block it is the same.
+    CHECK(watch.names == (again ? std::vector<std::string>{"last", "first", "shared", "before"}
+                                : std::vector<std::string>{"last", "shared", "first", "before"}));
+    watch.check_complete();
+    for (std::size_t i = 0; i < 4; ++i) gradients[again].push_back(get(i).leaf()->grad.to_vector());
+  }
+  CHECK(gradients[0] == gradients[1]);
+}
+
+TEST_CASE("recompute within recompute, and of a body that hands a leaf through, tells every leaf once") {
+  const Tensor x = leaf_of({4}, 1), inner = leaf_of({4}, 2), through = leaf_of({4}, 3);
+  Tape tape;
+  Watch watch(tape, {{x, "x"}, {inner, "inner"}, {through, "through"}});
+  std::vector<Tensor> y;
+  {
+    const TapeScope recording(tape);
+    const auto nested = [&](const std::vector<Tensor>& in) {
+      const auto body = [&](const std::vector<Tensor>& deep) { return std::vector{add(deep[0], inner)}; };
+      return std::vector{recompute(body, in)[0], through};
+    };
+    y = recompute(nested, {gelu(x, Activation::gelu_erf)});
+    CHECK(tape.size() == 2);
+  }
+  tape.backward({y[0], y[1]}, {random_tensor({4}, 5), random_tensor({4}, 6)});
+  CHECK(watch.names == std::vector<std::string>{"inner", "through", "x"});
+  watch.check_complete();
+}
+
+TEST_CASE("recompute records nothing where neither inputs nor what the body reads are tracked") {
+  const Tensor plain = random_tensor({4}, 1), leaf = leaf_of({4}, 2);
+  Tape tape;
+  const TapeScope recording(tape);
+  CHECK(!recompute([](const auto& in) { return std::vector{add(in[0], in[0])}; }, {plain})[0].tracked());
+  CHECK(tape.size() == 0);
+  CHECK(recompute([&](const auto& in) { return std::vector{add(in[0], leaf)}; }, {plain})[0].tracked());
+  CHECK(tape.size() == 1);
+}
+
+TEST_CASE("recompute refuses a body that reads a recorded tensor besides its inputs") {
+  const Tensor leaf = leaf_of({4}, 1);
+  Tape tape;
+  const TapeScope recording(tape);
+  const Tensor x = add(leaf, leaf), hidden = add(leaf, leaf);
+  CHECK_THROWS_WITH(recompute([&](const auto& in) { return std::vector{add(in[0], hidden)}; }, {x}),
+                    testing::ContainsSubstring("not among its inputs"));
+}
+
 TEST_CASE("memory is counted under its purpose and given back") {
   const std::size_t before = memory_bytes();
   {
     const MemoryScope scope("test");
     const Tensor a = Tensor::empty({1 << 20}, DType::fp32, Device{});
     CHECK(memory_bytes() >= before + (std::size_t{4} << 20));
-    CHECK_THAT(memory_report(), isobar::testing::ContainsSubstring("test"));
+    CHECK_THAT(memory_report(), testing::ContainsSubstring("test"));
   }
   CHECK(memory_bytes() == before);
 }

@@ -139,9 +139,9 @@ Pass run(Forecaster& forecaster, const Tensor& input, const Tensor& target, doub
     loss = forecaster.loss(output, target);
   }
   parameters.begin_step();
-  Tensor seed = Tensor::empty({1}, loss.dtype(), loss.device());
-  seed.set_values({loss_scale});
-  tape.backward(loss, seed);
+  Tensor upstream = Tensor::empty({1}, loss.dtype(), loss.device());
+  upstream.set_values({loss_scale});
+  tape.backward(loss, upstream);
   parameters.finish_gradients();
   Pass pass{output.to_vector(), loss.to_vector(), {}};
   for (const NamedParameter& p : parameters.named()) {

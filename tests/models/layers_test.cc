@@ -1,5 +1,6 @@
 // The layers that transformers are made of, and the network as stages. tests/models/golden_test.cc holds their numbers.
 #include <cmath>
+#include <map>
 
 #include "engine/tape.h"
 #include "models/vit/vit.h"
@@ -94,6 +95,56 @@ TEST_CASE("the stages that recompute keep their inputs only; these are the block
     ++nodes;
   CHECK(nodes == 3);
   CHECK(report.find("attention") == std::string::npos);
+}
+
+TEST_CASE("the backward pass tells every parameter once, complete, the last block's first, recomputed or not") {
+  std::vector<double> gradients[2];
+  for (const bool again : {false, true}) {
+    VitConfig config = small(3);
+    config.recompute = again;
+    Parameters parameters;
+    const Vit vit(config, parameters);
+    parameters.allocate(DType::fp64, Device{}, 1);
+    const auto name_of_leaf = [&](const Leaf& leaf) {
+      for (const NamedParameter& p : parameters.named())
+        if (parameters.grad(p).data() == leaf.grad.data()) return p.name;  // of stacked ones the first
+      return std::string("no parameter");
+    };
+    std::map<std::string, std::vector<double>> told;
+    std::vector<std::string> order;
+    Tape tape;
+    tape.on_ready([&](const Leaf& leaf) {
+      order.push_back(name_of_leaf(leaf));
+      told[order.back()] = leaf.grad.to_vector();
+    });
+    Tensor y;
+    {
+      const TapeScope recording(tape);
+      y = vit.forward(waves({2, 3, 4, 6}), kTraining);
+    }
+    parameters.begin_step();
+    tape.backward(y, waves(y.shape(), 1));
+
+    CHECK(order.size() == 6 + 3 * 12);  // 12 leaves a block: q, k and v are stacked
+    CHECK(told.size() == order.size());
+    CHECK(order.front() == "head.weight");
+    CHECK(order.back() == "patch_embed.proj.bias");
+    const auto block_of = [](const std::string& name) { return name.rfind("blocks.", 0) == 0 ? name[7] : '-'; };
+    std::string blocks;
+    for (const std::string& name : order)
+      if (blocks.empty() || blocks.back() != block_of(name)) blocks += block_of(name);
+    CHECK(blocks == "-210-");
+    for (const auto& [name, gradient] : told) {
+      INFO(name);
+      for (const NamedParameter& p : parameters.named())
+        if (p.name == name) {
+          const Shape all{static_cast<std::int64_t>(gradient.size())};
+          CHECK(parameters.grads().slice(p.offset, all).to_vector() == gradient);
+        }
+    }
+    gradients[again] = parameters.grads().to_vector();
+  }
+  CHECK(gradients[0] == gradients[1]);
 }
 
 TEST_CASE("a block's masks follow from its context, and other contexts give others") {

@@ -18,6 +18,7 @@
 #include "data/maps/map_image.h"
 #include "data/npy.h"
 #include "models/forecast/forecaster.h"
+#include "tests/harness/forecast_config.h"
 #include "tests/harness/golden_file.h"
 #include "tests/harness/isobar_command.h"
 #include "tests/harness/temporary_folder.h"
@@ -334,11 +335,12 @@ TEST_CASE("every figure of a run in the tutorial's way is the reference's") {
     for (std::size_t i = 0; i < got.size(); ++i) check_near(when + " " + name, got[i], expected[i], 2 * kFp32Rounding);
   };
   nlohmann::ordered_json config = json::parse(read_file(run.folder / "run/config.json"));
-  Grid grid;
-  grid.channel_names = config.at("channel_names").get<std::vector<std::string>>();
-  grid.statistics = {Golden("run_data").values("means"), Golden("run_data").values("stds")};
-  grid.row_weights.assign(6, 1.0);
-  const Forecaster fresh(config_from(entries_from(config, "config.json")), grid, Device{});
+  FieldsInfo info;
+  info.channel_names = config.at("channel_names").get<std::vector<std::string>>();
+  info.statistics = {Golden("run_data").values("means"), Golden("run_data").values("stds")};
+  info.row_weights.assign(6, 1.0);
+  RunConfig own = testing::checked_config(entries_from(config, "config.json"));
+  const Forecaster fresh = testing::forecaster_of(own, info, Device{});
   const SafetensorsFile last(run.folder / "run/checkpoints/step_00000007/model.safetensors");
   for (const NamedParameter& p : fresh.parameters().named()) {
     check_weights("initial", p.name, fresh.parameters().weight(p).to_vector());

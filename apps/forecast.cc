@@ -166,10 +166,10 @@ FieldsInfo info_for(const ForecastFlags& o, const ForecastRecipe& recipe, const 
                     const std::optional<FieldsInfo>& trained, const fs::path& weights) {
   const bool own = trained && o.stats.empty();
   const fs::path folder = statistics_of(o);
-  FieldsInfo info = recipe.info_of(dataset, own ? trained->statistics
-                                                : load_statistics((folder / kMeansFile).string(),
-                                                                  (folder / kStdsFile).string(),
-                                                                  *recipe.forecast.n_in_channels));
+  FieldsInfo info =
+      recipe.info_of(dataset, own ? trained->statistics
+                                  : load_statistics((folder / kMeansFile).string(), (folder / kStdsFile).string(),
+                                                    *recipe.forecast.n_in_channels));
   if (own)
     label_from_weights(info, dataset, *trained, weights.string());
   else

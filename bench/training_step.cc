@@ -64,10 +64,9 @@ Cost training_step_cost(const StepConfig& config, DType dtype) {
   const std::int64_t tokens = forecast.height() / *vit.patch_size * (forecast.width() / *vit.patch_size);
   const double patch_products = patch * embed * static_cast<double>(*forecast.n_in_channels + *forecast.n_out_channels);
   const double block_products = 12 * embed * embed;  // q, k, v, projection: 4 E^2; the MLP: 8 E^2
-  const double linear = 2.0 * static_cast<double>(config.batch * tokens) *
-                        (depth * block_products + patch_products);
-  const double head_products = 2.0 * static_cast<double>(config.batch) * static_cast<double>(tokens) *
-                               static_cast<double>(tokens) * embed;
+  const double linear = 2.0 * static_cast<double>(config.batch * tokens) * (depth * block_products + patch_products);
+  const double head_products =
+      2.0 * static_cast<double>(config.batch) * static_cast<double>(tokens) * static_cast<double>(tokens) * embed;
   const double weights = depth * block_products + patch_products;
   const double moved =
       28 + (is_16_bit(dtype) ? 2 : 0);  // bytes a weight: weight, m and v both ways, gradient; the copy

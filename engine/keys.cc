@@ -7,25 +7,33 @@
 namespace isobar {
 namespace {
 
-// Calls visit(number) for every number of the value, in its own type.
+// Calls visit(number) for every number of a value, in its own type.
 template <class Visit>
 struct Numbers {
   const Visit& visit;
 
-  void operator()(const std::int64_t* value) const { visit(*value); }
-  void operator()(const double* value) const { visit(*value); }
+  void of(bool) const {}
+  void of(const std::string&) const {}
+  void of(std::int64_t value) const { visit(value); }
+  void of(double value) const { visit(value); }
   template <class T>
-  void operator()(const std::optional<T>* value) const {
-    if (*value) (*this)(&**value);
+  void of(const std::optional<T>& value) const {
+    if (value) of(*value);
   }
   template <class T, std::size_t N>
-  void operator()(const std::array<T, N>* values) const {
-    for (const T& value : *values) visit(value);
+  void of(const std::array<T, N>& values) const {
+    for (const T& value : values) of(value);
   }
-  void operator()(const std::vector<double>* values) const {
-    for (const double value : *values) visit(value);
+  template <class T>
+  void of(const std::vector<T>& values) const {
+    for (const T& value : values) of(value);
   }
-  void operator()(const auto&) const {}  // no numbers in it
+
+  void operator()(const Choice&) const {}
+  template <class T>
+  void operator()(T* place) const {
+    of(*place);
+  }
 };
 
 // A bound as the key's own type writes it: 1048576, not 1.04858e+06.

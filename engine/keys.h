@@ -38,11 +38,10 @@ struct Choice {
 };
 
 // Where a key's value lives. An optional without a value is null.
-using KeyPlace =
-    std::variant<bool*, std::int64_t*, double*, std::string*, Choice, std::array<std::int64_t, 2>*,
-                 std::array<double, 2>*, std::optional<bool>*, std::optional<std::int64_t>*,
-                 std::optional<std::array<std::int64_t, 2>>*, std::optional<std::vector<std::string>>*,
-                 std::optional<std::vector<double>>*>;
+using KeyPlace = std::variant<bool*, std::int64_t*, double*, std::string*, Choice, std::array<std::int64_t, 2>*,
+                              std::array<double, 2>*, std::optional<bool>*, std::optional<std::int64_t>*,
+                              std::optional<std::array<std::int64_t, 2>>*, std::optional<std::vector<std::string>>*,
+                              std::optional<std::vector<double>>*>;
 
 struct Key {
   std::string name;

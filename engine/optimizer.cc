@@ -48,8 +48,10 @@ Optimizer::Optimizer(Parameters& parameters, OptimizerOptions options) : paramet
 
 void Optimizer::prepare(double lr) {
   const auto t = static_cast<double>(updates_ + 1);
-  const AdamScalars scalars{
-      .lr = lr, .bias1 = 1 - std::pow(options_.betas[0], t), .bias2 = 1 - std::pow(options_.betas[1], t), .grad_scale = 1};
+  const AdamScalars scalars{.lr = lr,
+                            .bias1 = 1 - std::pow(options_.betas[0], t),
+                            .bias2 = 1 - std::pow(options_.betas[1], t),
+                            .grad_scale = 1};
   copy_bytes(scalars_.data(), scalars_.device(), &scalars, Device{}, sizeof scalars);
 }
 

@@ -27,20 +27,19 @@ double scaled_rate(double lr, BatchScaling rule, std::int64_t batch, std::int64_
 }
 
 KeyTable ScheduleOptions::keys() {
-  return {"The learning rate",
-          {key("num_iters", num_iters, "updates of the whole run")
-               .at_least(1)
-               .free_on_resume()
-               .also_called({"epochs", "numepochs", "maxepochs", "steps", "maxsteps", "iterations"}),
-           key("lr", lr, "largest learning rate").at_least(0).also_called({"learningrate", "maxlr"}),
-           key("lr_schedule", lr_schedule, "how the rate goes on after the warmup: cosine falls to 0 at num_iters")
-               .also_called({"lrscheduler", "scheduler"}),
-           key("warmup", warmup, "iterations over which the rate grows from 0")
-               .at_least(0)
-               .also_called({"warmupsteps"}),
-           key("batch_lr_scaling", batch_lr_scaling,
-               "multiplies lr by (the root of) global_batch_size / reference_batch_size"),
-           key("reference_batch_size", reference_batch_size, "see batch_lr_scaling").at_least(1)}};
+  return {
+      "The learning rate",
+      {key("num_iters", num_iters, "updates of the whole run")
+           .at_least(1)
+           .free_on_resume()
+           .also_called({"epochs", "numepochs", "maxepochs", "steps", "maxsteps", "iterations"}),
+       key("lr", lr, "largest learning rate").at_least(0).also_called({"learningrate", "maxlr"}),
+       key("lr_schedule", lr_schedule, "how the rate goes on after the warmup: cosine falls to 0 at num_iters")
+           .also_called({"lrscheduler", "scheduler"}),
+       key("warmup", warmup, "iterations over which the rate grows from 0").at_least(0).also_called({"warmupsteps"}),
+       key("batch_lr_scaling", batch_lr_scaling,
+           "multiplies lr by (the root of) global_batch_size / reference_batch_size"),
+       key("reference_batch_size", reference_batch_size, "see batch_lr_scaling").at_least(1)}};
 }
 
 Schedule ScheduleOptions::schedule(std::int64_t global_batch_size) const {

@@ -26,11 +26,11 @@ struct Figure {
 
 // What a validation has to say. The loss is told by the loop itself.
 struct Report {
-  std::vector<Figure> line;                              // in metrics.jsonl
-  std::vector<Figure> summary;                           // in summary.json, under these very names
-  std::vector<std::pair<std::string, double>> scalars;   // TensorBoard: tag and value
-  std::string sentence;                                  // one line of the log, at every validation
-  std::string table;                                     // lines of the log, at the end of the run
+  std::vector<Figure> line;                             // in metrics.jsonl
+  std::vector<Figure> summary;                          // in summary.json, under these very names
+  std::vector<std::pair<std::string, double>> scalars;  // TensorBoard: tag and value
+  std::string sentence;                                 // one line of the log, at every validation
+  std::string table;                                    // lines of the log, at the end of the run
 };
 
 // The judgement of one data set: sums that add up over its batches (and over ranks).
@@ -51,7 +51,7 @@ class Metrics {
 
 // A picture of a validation, shown in TensorBoard and kept as a file.
 struct Picture {
-  std::string tag;   // in TensorBoard
+  std::string tag;  // in TensorBoard
   Image board;
   std::string file;  // images/FILE_ITERATION.png
   Image image;

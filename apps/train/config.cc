@@ -24,8 +24,8 @@ KeyTable task_table(RunConfig& config) {
 
 // Those of the whole run, in front of and behind the recipe's.
 std::vector<KeyTable> run_tables(RunConfig& config) {
-  return {config.reading.keys(),  config.compute.keys(), config.optimizer.keys(), config.schedule.keys(),
-          config.batch.keys(), config.run.keys(),     config.tutorial.keys()};
+  return {config.reading.keys(), config.compute.keys(), config.optimizer.keys(), config.schedule.keys(),
+          config.batch.keys(),   config.run.keys(),     config.tutorial.keys()};
 }
 
 void check_fits_fp32(const char* name, double value, const KeyOrigins& origins) {
@@ -44,8 +44,8 @@ const Key* find_key(const std::vector<const Key*>& keys, const std::string& name
 std::string task_of(const ConfigEntries& entries) {
   const auto entry = entries.find("task");
   if (entry == entries.end()) return recipe_list().front().name;
-  ISOBAR_CHECK(entry->second.value.is_string(), "config key task in ", entry->second.origin,
-               " must be a string, not ", shown(entry->second.value));
+  ISOBAR_CHECK(entry->second.value.is_string(), "config key task in ", entry->second.origin, " must be a string, not ",
+               shown(entry->second.value));
   return entry->second.value.get<std::string>();
 }
 

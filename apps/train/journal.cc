@@ -111,12 +111,9 @@ void Journal::pictures(std::int64_t iteration, const std::vector<Picture>& pictu
 
 void Journal::summary(const Result& result, const Metrics& metrics, const Task& task) {
   const Report report = metrics.report();
-  ordered_json summary{{"device", name_of(task.device().kind)},
-                       {"precision", facts_.precision},
-                       {"parameters", task.parameters().count()},
-                       {"iterations", result.iterations},
-                       {"train_loss", result.train_loss},
-                       {"val_loss", metrics.loss()}};
+  ordered_json summary{{"device", name_of(task.device().kind)},   {"precision", facts_.precision},
+                       {"parameters", task.parameters().count()}, {"iterations", result.iterations},
+                       {"train_loss", result.train_loss},         {"val_loss", metrics.loss()}};
   add_figures(summary, report.summary);
   summary.update({{"samples_per_second", result.samples_per_second},
                   {"data_seconds", result.data_seconds},

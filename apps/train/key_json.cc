@@ -106,12 +106,9 @@ struct JsonType<std::optional<T>> {
     if (json.is_null() || json == "None") return true;
     return JsonType<T>::read(json, out.emplace());
   }
-  static json write(const std::optional<T>& value) {
-    return value ? JsonType<T>::write(*value) : json();
-  }
+  static json write(const std::optional<T>& value) { return value ? JsonType<T>::write(*value) : json(); }
   static std::string expected() { return JsonType<T>::expected() + ", or null"; }
 };
-
 
 bool JsonType<bool>::read(const json& json, bool& out) {
   if (!json.is_boolean()) return false;

@@ -54,8 +54,7 @@ KeyTable BatchOptions::keys() {
                .also_called({"gradientaccumulation", "accumulategradbatches"})},
           [this](const KeyOrigins& origins) {
             ISOBAR_CHECK(global_batch_size % grad_accumulation == 0, origins.where("global_batch_size"),
-                         " must be a multiple of grad_accumulation (", grad_accumulation, "), not ",
-                         global_batch_size);
+                         " must be a multiple of grad_accumulation (", grad_accumulation, "), not ", global_batch_size);
           }};
 }
 

@@ -101,7 +101,7 @@ void TrainingRun::restore(const Checkpoint& checkpoint) {
                  loaders_.train_samples());
     const ordered_json& cursor = state.at("cursor");
     loaders_.train().seek({whole_number_in(cursor, "epoch", 0),
-                               whole_number_in(cursor, "batch", 0, loaders_.train().batches_per_epoch())});
+                           whole_number_in(cursor, "batch", 0, loaders_.train().batches_per_epoch())});
     epoch_ = tally_from(state.at("epoch"));
     if (!state.at("best_loss").is_null()) best_loss_ = number_in(state, "best_loss", -kLargest);
     validation_pending_ = state.value("validation_is_owed", false);

@@ -28,9 +28,9 @@ struct RunSetup {
   RunOptions options;
   std::int64_t num_iters = 0;
   std::int64_t global_batch_size = 0;
-  std::string precision;               // for people
-  std::vector<std::string> notes;      // on the samples, for the log
-  nlohmann::ordered_json config;       // as config.json has it; kept with the weights
+  std::string precision;           // for people
+  std::vector<std::string> notes;  // on the samples, for the log
+  nlohmann::ordered_json config;   // as config.json has it; kept with the weights
 };
 
 class TrainingRun {
@@ -75,8 +75,9 @@ class TrainingRun {
   // Of the run, so far; kept in checkpoints.
   Tally epoch_;  // of the current or just ended epoch
   std::optional<double> best_loss_;
-  bool validation_pending_ = false;  // a stop signal interrupted this iteration's validation; the resumed run repeats it
-  double earlier_seconds_ = 0;       // of processes before this one
+  bool validation_pending_ =
+      false;                    // a stop signal interrupted this iteration's validation; the resumed run repeats it
+  double earlier_seconds_ = 0;  // of processes before this one
 
   // Of this process.
   std::int64_t first_iteration_;

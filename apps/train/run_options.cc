@@ -19,9 +19,7 @@ KeyTable RunOptions::keys() {
                .at_least(0)
                .free_on_resume()
                .also_called({"saveinterval"}),
-           key("keep_checkpoints", keep_checkpoints, "the newest that are kept; 0: all")
-               .at_least(0)
-               .free_on_resume()}};
+           key("keep_checkpoints", keep_checkpoints, "the newest that are kept; 0: all").at_least(0).free_on_resume()}};
 }
 
 }  // namespace isobar

@@ -46,45 +46,44 @@ std::vector<FilePart> parts_of(const Era5Dataset& dataset) {
 }  // namespace
 
 KeyTable SplitOptions::keys() {
-  return {"The data",
-          {key("train_data_path", train_data_path, "folder of .h5 files, or a file, to train on")
-               .path()
-               .free_on_resume()
-               .also_called({"traindata"}),
-           key("valid_data_path", valid_data_path,
-               "the same to validate with; where it is train_data_path, see train_range")
-               .path()
-               .free_on_resume()
-               .also_called({"validdata", "valdata"}),
-           key("global_means_path", global_means_path,
-               "mean of each variable, .npy of shape (1, C, 1, 1); where none of the three files exists, they are made "
-               "from the training steps and kept in the run folder")
-               .path()
-               .free_on_resume(),
-           key("global_stds_path", global_stds_path, "standard deviation of each variable, likewise")
-               .path()
-               .free_on_resume(),
-           key("time_means_path", time_means_path,
-               "mean over time, (1, C, H, W), for the anomaly correlation of forecasts")
-               .path()
-               .free_on_resume(),
-           key("dt", dt, "steps from input to target").at_least(1).also_called({"leadtime", "timestep"}),
-           key("train_range", train_range,
-               "steps [first, end) to train on, counted over the files in order; null: all, or, where train_data_path "
-               "and valid_data_path are one, what valid_range leaves"),
-           key("valid_range", valid_range,
-               "steps [first, end) to validate with; null: all, or, where the paths are one, what train_range leaves, "
-               "or the last fifth"),
-           key("allow_overlap", allow_overlap, "steps may be in both the training and the validation set")
-               .in_older_runs("true"),
-           key("limit_nsamples", limit_nsamples, "only the first N training samples").at_least(1),
-           key("limit_nsamples_val", limit_nsamples_val, "only the first N validation samples").at_least(1),
-           key("sampler", sampler,
-               "all_pairs: every pair of steps once an epoch; tutorial: the tutorial's index rule")},
-          [this](const KeyOrigins& origins) {
-            check_range("train_range", train_range, origins);
-            check_range("valid_range", valid_range, origins);
-          }};
+  return {
+      "The data",
+      {key("train_data_path", train_data_path, "folder of .h5 files, or a file, to train on")
+           .path()
+           .free_on_resume()
+           .also_called({"traindata"}),
+       key("valid_data_path", valid_data_path,
+           "the same to validate with; where it is train_data_path, see train_range")
+           .path()
+           .free_on_resume()
+           .also_called({"validdata", "valdata"}),
+       key("global_means_path", global_means_path,
+           "mean of each variable, .npy of shape (1, C, 1, 1); where none of the three files exists, they are made "
+           "from the training steps and kept in the run folder")
+           .path()
+           .free_on_resume(),
+       key("global_stds_path", global_stds_path, "standard deviation of each variable, likewise")
+           .path()
+           .free_on_resume(),
+       key("time_means_path", time_means_path, "mean over time, (1, C, H, W), for the anomaly correlation of forecasts")
+           .path()
+           .free_on_resume(),
+       key("dt", dt, "steps from input to target").at_least(1).also_called({"leadtime", "timestep"}),
+       key("train_range", train_range,
+           "steps [first, end) to train on, counted over the files in order; null: all, or, where train_data_path "
+           "and valid_data_path are one, what valid_range leaves"),
+       key("valid_range", valid_range,
+           "steps [first, end) to validate with; null: all, or, where the paths are one, what train_range leaves, "
+           "or the last fifth"),
+       key("allow_overlap", allow_overlap, "steps may be in both the training and the validation set")
+           .in_older_runs("true"),
+       key("limit_nsamples", limit_nsamples, "only the first N training samples").at_least(1),
+       key("limit_nsamples_val", limit_nsamples_val, "only the first N validation samples").at_least(1),
+       key("sampler", sampler, "all_pairs: every pair of steps once an epoch; tutorial: the tutorial's index rule")},
+      [this](const KeyOrigins& origins) {
+        check_range("train_range", train_range, origins);
+        check_range("valid_range", valid_range, origins);
+      }};
 }
 
 bool SplitOptions::is_one_path() const {
@@ -96,8 +95,7 @@ void SplitOptions::complete_ranges(std::int64_t steps) {
   const std::int64_t last_fifth = steps - (steps + 4) / 5;
   const std::optional<StepRange> train = train_range, valid = valid_range;
   if (!train)
-    train_range =
-        valid ? rest_beside(*valid, steps, /*before_first=*/true, "valid_range") : StepRange{0, last_fifth};
+    train_range = valid ? rest_beside(*valid, steps, /*before_first=*/true, "valid_range") : StepRange{0, last_fifth};
   if (!valid)
     valid_range =
         train ? rest_beside(*train, steps, /*before_first=*/false, "train_range") : StepRange{last_fifth, steps};

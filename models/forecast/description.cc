@@ -37,7 +37,8 @@ void check_info(const FieldsInfo& info, const ForecastOptions& options) {
     ISOBAR_CHECK(static_cast<std::int64_t>(found) == wanted, what, " are ", found, " and not ", wanted, ", as ", key);
   };
   const auto finite = [](const char* what, const std::vector<double>& values) {
-    ISOBAR_CHECK(std::ranges::all_of(values, [](double value) { return std::isfinite(value); }), what, " are not all finite");
+    ISOBAR_CHECK(std::ranges::all_of(values, [](double value) { return std::isfinite(value); }), what,
+                 " are not all finite");
   };
   const Statistics& statistics = info.statistics;
   count("channels", info.channel_names.size(), *options.n_in_channels, "n_in_channels");
@@ -45,8 +46,7 @@ void check_info(const FieldsInfo& info, const ForecastOptions& options) {
   count("stds", statistics.stds.size(), *options.n_in_channels, "n_in_channels");
   count("row_weights", info.row_weights.size(), options.height(), "the rows of img_size");
   if (!info.latitudes.empty()) count("latitudes", info.latitudes.size(), options.height(), "the rows of img_size");
-  if (!info.longitudes.empty())
-    count("longitudes", info.longitudes.size(), options.width(), "the columns of img_size");
+  if (!info.longitudes.empty()) count("longitudes", info.longitudes.size(), options.width(), "the columns of img_size");
   finite("means", statistics.means);
   finite("stds", statistics.stds);
   finite("row_weights", info.row_weights);
@@ -78,8 +78,7 @@ void read_labels(const Settings& settings, std::int64_t dt, FieldsInfo& info) {
 Settings settings_of(const FieldsInfo& info, std::int64_t dt) {
   Settings settings{{kGrid, to_json(info).dump()}};
   if (!std::ranges::all_of(info.units, &std::string::empty)) settings[kUnits] = nlohmann::json(info.units).dump();
-  if (info.step_hours > 0)
-    settings[kLeadHours] = nlohmann::json(info.step_hours * static_cast<double>(dt)).dump();
+  if (info.step_hours > 0) settings[kLeadHours] = nlohmann::json(info.step_hours * static_cast<double>(dt)).dump();
   return settings;
 }
 

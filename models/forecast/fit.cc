@@ -46,8 +46,8 @@ void check_lead_time(const FieldsInfo& trained, std::int64_t trained_dt, const s
   const double step = dataset.labels().step_hours, lead = step * static_cast<double>(dataset.dt());
   const double trained_lead = trained.step_hours * static_cast<double>(trained_dt);
   ISOBAR_CHECK(lead == 0 || trained_lead == 0 || std::abs(lead - trained_lead) <= kSameLead * trained_lead,
-               dataset.file_name(0), ": its steps are ", hours_text(step), " apart, so that dt = ", dataset.dt(), " is ",
-               hours_text(lead), ", but ", weights, " forecasts ", hours_text(trained_lead), " ahead");
+               dataset.file_name(0), ": its steps are ", hours_text(step), " apart, so that dt = ", dataset.dt(),
+               " is ", hours_text(lead), ", but ", weights, " forecasts ", hours_text(trained_lead), " ahead");
 }
 
 void check_orientation(const FieldsInfo& trained, const Era5Dataset& dataset) {

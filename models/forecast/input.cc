@@ -82,8 +82,7 @@ Tensor FieldInput::input_after(const Tensor& forecast, std::span<const double> t
   ISOBAR_CHECK(!forecast.tracked(), "a forecast that is continued passes no gradient back: it must not be recorded");
   if (!*options_.time_features) return forecast;
   const std::int64_t batch = forecast.size(0), from = forecast.numel() / batch, plane = options_.pixels();
-  const Tensor input =
-      Tensor::empty({batch, planes(), forecast.size(2), forecast.size(3)}, forecast.dtype(), device_);
+  const Tensor input = Tensor::empty({batch, planes(), forecast.size(2), forecast.size(3)}, forecast.dtype(), device_);
   const std::int64_t to = input.numel() / batch;
   for (std::int64_t b = 0; b < batch; ++b) {
     input.slice(b * to, {from}).copy_from(forecast.slice(b * from, {from}));
@@ -110,8 +109,7 @@ Tensor FieldInput::climatology_of(std::span<const double> time_means) const {
     const std::size_t channel = i / static_cast<std::size_t>(options_.pixels());
     normalised[i] = (time_means[i] - statistics_.means[channel]) / statistics_.stds[channel];
   }
-  return vector_on(device_, normalised, dtype_)
-      .view({*options_.n_out_channels, options_.height(), options_.width()});
+  return vector_on(device_, normalised, dtype_).view({*options_.n_out_channels, options_.height(), options_.width()});
 }
 
 std::vector<float> FieldInput::to_physical(const Tensor& forecast) const {

@@ -64,8 +64,7 @@ Report ForecastMetrics::report() const {
   append(report.summary, figures("val_rmse_physical", rmse(), true));
   append(report.summary, figures("persistence_rmse_physical", persistence_rmse(), true));
   const std::vector<double> mean_sample_rmse = forecast_.mean_sample_rmse();
-  for (std::size_t c = 0; c < names_.size(); ++c)
-    report.scalars.emplace_back(rmse_tag(names_[c]), mean_sample_rmse[c]);
+  for (std::size_t c = 0; c < names_.size(); ++c) report.scalars.emplace_back(rmse_tag(names_[c]), mean_sample_rmse[c]);
   report.sentence = sentence();
   report.table = table();
   return report;

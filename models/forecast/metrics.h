@@ -29,8 +29,8 @@ class ForecastMetrics : public Metrics {
   // variables' units (..._physical). TensorBoard: the tutorial's RMSE(NAME)/valid, the mean over samples.
   Report report() const override;
 
-  std::vector<double> rmse() const { return forecast_.rmse(); }                    // [outputs], normalised
-  std::vector<double> persistence_rmse() const { return persistence_.rmse(); }     // [outputs], normalised
+  std::vector<double> rmse() const { return forecast_.rmse(); }                 // [outputs], normalised
+  std::vector<double> persistence_rmse() const { return persistence_.rmse(); }  // [outputs], normalised
 
  private:
   std::vector<Figure> figures(const char* name, const std::vector<double>& rmse, bool physical) const;

@@ -31,36 +31,37 @@ void check_weights(const ForecastOptions& o, const KeyOrigins& origins) {
 }  // namespace
 
 KeyTable ForecastOptions::keys() {
-  return {"The forecast",
-          {key("img_size", img_size, "rows and columns of the grid; larger fields are cropped to them; null: the data's")
-               .within(0, kLargestExtent)
-               .also_called({"imagesize", "grid"}),
-           key("n_in_channels", n_in_channels, "variables that the model reads; null: the data's")
-               .within(1, kLargestExtent)
-               .also_called({"channels", "inchannels", "inchans"}),
-           key("n_out_channels", n_out_channels,
-               "variables that it forecasts, the first of those it reads; null: n_in_channels")
-               .at_least(1)
-               .also_called({"outchannels", "outchans"}),
-           key("predict_change", predict_change, "the output is added to the input, and the head starts at zero"),
-           key("time_features", time_features,
-               "four input planes more, sin and cos of the hour of day and of the day of year; not counted in "
-               "n_in_channels; null: where the data tell the time"),
-           key("channel_names", channel_names,
-               "names of the variables; null: the data's, else the tutorial's twenty, else c0, c1, ...")
-               .also_called({"variables"}),
-           key("loss", loss,
-               "relative_l2 is the tutorial's; weighted_mse: mean squared error with latitude and channel weights; "
-               "relative_l2_weighted: both")
-               .also_called({"criterion", "lossfn"}),
-           key("channel_weights", channel_weights, "weight of each forecast variable in the weighted losses; null: 1 each")
-               .at_least(0)},
-          [this](const KeyOrigins& origins) {
-            ISOBAR_CHECK(*n_out_channels <= *n_in_channels, origins.where("n_out_channels"),
-                         " must be at most n_in_channels (", *n_in_channels, "), not ", *n_out_channels);
-            check_names(*this, origins);
-            check_weights(*this, origins);
-          }};
+  return {
+      "The forecast",
+      {key("img_size", img_size, "rows and columns of the grid; larger fields are cropped to them; null: the data's")
+           .within(0, kLargestExtent)
+           .also_called({"imagesize", "grid"}),
+       key("n_in_channels", n_in_channels, "variables that the model reads; null: the data's")
+           .within(1, kLargestExtent)
+           .also_called({"channels", "inchannels", "inchans"}),
+       key("n_out_channels", n_out_channels,
+           "variables that it forecasts, the first of those it reads; null: n_in_channels")
+           .at_least(1)
+           .also_called({"outchannels", "outchans"}),
+       key("predict_change", predict_change, "the output is added to the input, and the head starts at zero"),
+       key("time_features", time_features,
+           "four input planes more, sin and cos of the hour of day and of the day of year; not counted in "
+           "n_in_channels; null: where the data tell the time"),
+       key("channel_names", channel_names,
+           "names of the variables; null: the data's, else the tutorial's twenty, else c0, c1, ...")
+           .also_called({"variables"}),
+       key("loss", loss,
+           "relative_l2 is the tutorial's; weighted_mse: mean squared error with latitude and channel weights; "
+           "relative_l2_weighted: both")
+           .also_called({"criterion", "lossfn"}),
+       key("channel_weights", channel_weights, "weight of each forecast variable in the weighted losses; null: 1 each")
+           .at_least(0)},
+      [this](const KeyOrigins& origins) {
+        ISOBAR_CHECK(*n_out_channels <= *n_in_channels, origins.where("n_out_channels"),
+                     " must be at most n_in_channels (", *n_in_channels, "), not ", *n_out_channels);
+        check_names(*this, origins);
+        check_weights(*this, origins);
+      }};
 }
 
 }  // namespace isobar

@@ -20,9 +20,15 @@ namespace {
 
 constexpr const char* kTheData = "the data";  // the origin of keys that were left to the data
 
-std::string shown(bool value) { return value ? "true" : "false"; }
-std::string shown(std::int64_t value) { return std::to_string(value); }
-std::string shown(const std::array<std::int64_t, 2>& value) { return text("[", value[0], ",", value[1], "]"); }
+std::string shown(bool value) {
+  return value ? "true" : "false";
+}
+std::string shown(std::int64_t value) {
+  return std::to_string(value);
+}
+std::string shown(const std::array<std::int64_t, 2>& value) {
+  return text("[", value[0], ",", value[1], "]");
+}
 
 // Gives keys without a value one, and remembers what it gave.
 class Filler {
@@ -114,8 +120,7 @@ std::string ForecastRecipe::fill_sizes(const DataSizes& data, KeyOrigins& origin
 }
 
 std::vector<std::string> ForecastRecipe::complete(KeyOrigins& origins) {
-  const bool wants_ranges =
-      split.is_one_path() && !split.allow_overlap && !(split.train_range && split.valid_range);
+  const bool wants_ranges = split.is_one_path() && !split.allow_overlap && !(split.train_range && split.valid_range);
   if (!wants_ranges && !wants_sizes()) return {};
 
   const Era5Dataset data({.paths = {split.train_data_path}});
@@ -146,8 +151,8 @@ Era5Dataset ForecastRecipe::open_fields(const std::string& path, const std::opti
 }
 
 std::vector<std::string> ForecastRecipe::channel_names_of(const Era5Dataset& dataset) const {
-  ISOBAR_CHECK(dataset.channels() == *forecast.n_in_channels, dataset.file_name(0), ": fields has ",
-               dataset.channels(), " channels, but n_in_channels is ", *forecast.n_in_channels);
+  ISOBAR_CHECK(dataset.channels() == *forecast.n_in_channels, dataset.file_name(0), ": fields has ", dataset.channels(),
+               " channels, but n_in_channels is ", *forecast.n_in_channels);
   return forecast.channel_names.value_or(dataset.channel_names());
 }
 
@@ -168,8 +173,7 @@ std::optional<std::string> ForecastRecipe::choose_statistics(const fs::path& kep
   }
   make_statistics_ = !taken;
   return text("no statistics in ", looked_in.string(), ": ",
-              taken ? "the run's own are taken, " : "they are made from the training steps and kept in ",
-              own.string());
+              taken ? "the run's own are taken, " : "they are made from the training steps and kept in ", own.string());
 }
 
 FieldsInfo ForecastRecipe::info_of(const Era5Dataset& dataset, const Statistics& statistics) const {
@@ -188,16 +192,17 @@ std::vector<std::string> ForecastRecipe::open(const fs::path& kept, bool resumed
   valid_.emplace(open_fields(split.valid_data_path, split.valid_range, "valid_range"));
   if (make_statistics_) made_ = compute_statistics(*train_);
   const auto pairs = [&](const Era5Dataset& steps, const std::optional<std::int64_t>& limit) {
-    return PairDataset(steps, {.kind = split.sampler, .limit = limit.value_or(0), .time_features = *forecast.time_features});
+    return PairDataset(steps,
+                       {.kind = split.sampler, .limit = limit.value_or(0), .time_features = *forecast.time_features});
   };
   train_pairs_.emplace(pairs(*train_, split.limit_nsamples));
   valid_pairs_.emplace(pairs(*valid_, split.limit_nsamples_val));
   check_same_rows(*train_, *valid_);
   if (!split.allow_overlap) refuse_overlap(*train_, *valid_);
   check_labels(valid_->labels(), valid_->file_name(0), train_->labels(), train_->file_name(0));
-  info_ = info_of(*train_, made_ ? static_cast<const Statistics&>(*made_)
-                                : load_statistics(split.global_means_path, split.global_stds_path,
-                                                  *forecast.n_in_channels));
+  info_ = info_of(*train_,
+                  made_ ? static_cast<const Statistics&>(*made_)
+                        : load_statistics(split.global_means_path, split.global_stds_path, *forecast.n_in_channels));
   label_from_statistics(info_, *train_, fs::path(split.global_means_path).parent_path());
   for (const PairDataset* set : {&*train_pairs_, &*valid_pairs_})
     check_first_step(set->steps(), set->step_of(0), info_.channel_names, info_.statistics);
@@ -232,8 +237,7 @@ void ForecastRecipe::check_start(const GivenWeights& weights) const {
 
 void ForecastRecipe::check_resume(const GivenWeights& weights) const {
   check_start(weights);
-  if (const auto trained = trained_info(weights))
-    check_lead_time(*trained, split.dt, weights.file.string(), *train_);
+  if (const auto trained = trained_info(weights)) check_lead_time(*trained, split.dt, weights.file.string(), *train_);
 }
 
 ForecasterOptions ForecastRecipe::forecaster_options(std::string lead_time) const {

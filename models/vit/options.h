@@ -8,7 +8,8 @@
 
 namespace isobar {
 
-inline constexpr std::int64_t kLargestExtent = std::int64_t{1} << 20;  // of any size in a config: products can be counted
+inline constexpr std::int64_t kLargestExtent = std::int64_t{1}
+                                               << 20;  // of any size in a config: products can be counted
 
 struct VitOptions {
   std::int64_t embed_dim = 384;

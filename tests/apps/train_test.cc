@@ -867,7 +867,8 @@ TEST_CASE("a map that cannot be written does not end a run") {
   fs::create_directories(here / "run/images/map_t2m_00000000.png");  // a folder in its place
   const Outcome outcome = isobar_command(here, here.train("run", "--num_iters 2"));
   CHECK(outcome.status == 0);
-  CHECK_THAT(outcome.err, ContainsSubstring("map_t2m_00000000.png") && ContainsSubstring("goes on without this picture"));
+  CHECK_THAT(outcome.err,
+             ContainsSubstring("map_t2m_00000000.png") && ContainsSubstring("goes on without this picture"));
   CHECK(fs::exists(here / "run/images/map_t2m_00000002.png"));
   CHECK(fs::exists(here / "run/summary.json"));
 }

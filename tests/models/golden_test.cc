@@ -227,7 +227,7 @@ TEST_CASE("RMSE, ACC and the gradients of every loss in a forecast equal PyTorch
   const Tensor output = on_cpu(golden.values("output"), shape), target = on_cpu(golden.values("target"), shape);
   for (const std::string kind : {"relative_l2", "weighted_mse", "relative_l2_weighted"}) {
     RunConfig config = config_of(golden, {{DeviceKind::cpu}, DType::fp64},
-                                    {{"loss", kind}, {"channel_weights", golden.values("channel_weights")}});
+                                 {{"loss", kind}, {"channel_weights", golden.values("channel_weights")}});
     const Forecaster forecaster = forecaster_of(config, plain_fields(config, golden.values("row_weights")), Device{});
     const Tensor gradient = Tensor::zeros(shape, DType::fp64, Device{}), leaf = make_leaf(output, gradient);
     Tape tape;
@@ -321,7 +321,8 @@ TEST_CASE("a head that predicts the change starts at zero") {
   Forecaster forecaster = forecaster_of(config, plain_fields(config), fp32.device);
   const Batch batch{{"input", load(golden, "input", fp32.device)},
                     {"time", load(golden, "planes", fp32.device, DType::fp64)}};
-  CHECK(forecaster.input().to_physical(forecaster.forecast(forecaster.input().input_of(batch))) == golden.floats("input"));
+  CHECK(forecaster.input().to_physical(forecaster.forecast(forecaster.input().input_of(batch))) ==
+        golden.floats("input"));
 }
 
 TEST_CASE("four forecast steps equal PyTorch's in fp64") {
@@ -354,7 +355,8 @@ TEST_CASE("a batch that is not of the model's grid is refused") {
   const Batch turned{{"input", fields.view({3, 4, 10, 6})}, {"target", fields.view({3, 2, 12, 10})}};
   CHECK_THROWS_WITH(forecaster.input().input_of(turned),
                     testing::ContainsSubstring("input has the shape [3, 4, 10, 6], but the model needs [3, 4, 6, 10]"));
-  CHECK_THROWS_WITH(forecaster.input().target_of(turned), testing::ContainsSubstring("target has the shape [3, 2, 12, 10]"));
+  CHECK_THROWS_WITH(forecaster.input().target_of(turned),
+                    testing::ContainsSubstring("target has the shape [3, 2, 12, 10]"));
 }
 
 TEST_CASE("a forecast that was recorded is not continued") {

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "engine/files/atomic_file.h"
 #include "apps/train/config.h"
+#include "engine/files/atomic_file.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
@@ -108,7 +108,7 @@ TEST_CASE("overwriting removes what a run made and nothing else") {
                                      "checkpoints/.writing_step_00000020/model.safetensors",
                                      "best/state.json",
                                      "logs/events.out.tfevents.1.host.2.0",
-                                     "images/map_t2m.png"};
+                                     "images/map_t2m_00000010.png"};
   const std::vector<std::string> strangers{"notes.txt",
                                            "images/holiday.png",
                                            "images/map_of_my_journey.txt",

@@ -5,8 +5,8 @@
 #include <fstream>
 #include <string>
 
-#include "tests/harness/temporary_folder.h"
 #include "tests/harness/forecast_config.h"
+#include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;

@@ -34,8 +34,8 @@ TEST_CASE("sizes that are null come from the data, others stay") {
   CHECK(all.forecast.n_out_channels == 3);
   CHECK(all.forecast.time_features == true);
 
-  RunConfig some = read_config(
-      entries_of({"img_size=[24,40]", "patch_size=null", "n_in_channels=2", "n_out_channels=null"}));
+  RunConfig some =
+      read_config(entries_of({"img_size=[24,40]", "patch_size=null", "n_in_channels=2", "n_out_channels=null"}));
   CHECK(forecast_of(some).fill_sizes({.channels = 3, .height = 30, .width = 44}, some.origins) ==
         "patch_size 2, n_out_channels 2");
   RunConfig none = read_config(entries_of({"depth=2"}));
@@ -77,9 +77,9 @@ TEST_CASE("what is left to one folder of files is filled and told") {
   const TemporaryFolder folder;
   write_fields((folder / "2001.h5").string(), {10, 2, 30, 44});
   const std::string path = folder.path().string();
-  RunConfig config = read_config(entries_of({"train_data_path=" + path, "valid_data_path=" + path, "img_size=null",
-                                             "patch_size=null", "n_in_channels=null", "n_out_channels=null",
-                                             "time_features=null", "valid_range=[8,10]"}));
+  RunConfig config = read_config(
+      entries_of({"train_data_path=" + path, "valid_data_path=" + path, "img_size=null", "patch_size=null",
+                  "n_in_channels=null", "n_out_channels=null", "time_features=null", "valid_range=[8,10]"}));
   const std::vector<std::string> told = config.complete_and_check();
   REQUIRE(told.size() == 2);
   CHECK(told[0] ==

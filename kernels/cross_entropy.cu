@@ -68,7 +68,7 @@ struct Running {
   int best = kNoClass;  // the first class that is above all before it
 
   __device__ void add(const float (&x)[kChunk], std::int64_t first_class, int count) {
-    float greatest = max;
+    float greatest = best == kNoClass ? -std::numeric_limits<float>::infinity() : max;
     for (int k = 0; k < kChunk; ++k) {
       if (k < count && x[k] > greatest) {
         greatest = x[k];

@@ -22,7 +22,6 @@
 //   R = 0                        loss is NaN, as PyTorch's; dlogits is 0
 //   a logit of NaN or +∞         sum, row_loss and loss are NaN, prediction is -1: such a row is never right
 //   logits of -∞                 have probability 0; a row of nothing else has the loss NaN and the prediction 0
-//   fp32 logits of the lowest finite number are taken for -∞ by prediction
 //
 //   numerics      fp32 arithmetic (fp64 for fp64); rows are added up in fp64; one rounding an output
 //   deterministic yes: no atomics, fixed order

@@ -341,6 +341,22 @@ TEST_CASE("cross_entropy: logits that are not finite") {
       }
 }
 
+TEST_CASE("cross_entropy: the lowest finite logit is still above -∞") {
+  for (const auto& [dtype, lowest] : {std::pair{DType::fp32, double{std::numeric_limits<float>::lowest()}},
+                                      {DType::fp64, std::numeric_limits<double>::lowest()}})
+    for (std::int64_t classes : {6, 1100}) {
+      Case c{.rows = 1, .classes = classes, .dtype = dtype, .labels = {4}};
+      c.logits = constant_values(classes, dtype, -kInfinity);
+      c.logits[4] = lowest;
+      on_devices(kDevices, {dtype}, [&](Workbench& bench) {
+        const CrossEntropyFwd a = forward_arguments(c, bench);
+        ISOBAR_RUN(bench.device(), cross_entropy_fwd, a);
+        bench.check_equal("prediction", {a.prediction}, values_of({4}, DType::i32));
+        bench.check_equal("loss", {a.loss}, values_of({0}, accumulator_of(dtype)));
+      });
+    }
+}
+
 TEST_CASE("cross_entropy_bwd is the gradient of cross_entropy_fwd") {
   Case c = filled({7, 5, DType::fp64});
   c.logits = random_values(35, DType::fp64, 3, 2);

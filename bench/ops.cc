@@ -15,6 +15,7 @@
 #include "kernels/column_sum.h"
 #include "kernels/common/check.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
 #include "kernels/forecast_loss.h"
@@ -92,6 +93,10 @@ Shape hidden_rows(std::int64_t batch) {
 }
 Shape linear_shape(std::int64_t batch) {
   return {batch * kTokens, kHidden, kEmbed};
+}
+// The last layer of GPT-2: 1024 tokens a sample, its vocabulary of 50257 rounded up to a multiple of 64.
+Shape vocabulary(std::int64_t batch) {
+  return {batch * 1024, 50304};
 }
 Shape scalar(std::int64_t) {
   return {1};
@@ -494,6 +499,46 @@ ISOBAR_BENCH(forecast_scores, .dims = "batch channels height width", .base_shape
       .row_weights = memory.uniform(d[2], DType::fp32, 0, 2),
       .out = static_cast<double*>(memory.allocate(bytes_of(4 * d[0] * d[1], DType::fp64)))};
   return ISOBAR_BENCH_CALL(forecast_scores);
+}
+
+// A label a row, all of them classes.
+std::int32_t* labels(Memory& memory, std::int64_t rows, std::int64_t classes) {
+  std::vector<std::int32_t> values;
+  for (std::int64_t row = 0; row < rows; ++row) values.push_back(static_cast<std::int32_t>(row * 7919 % classes));
+  return static_cast<std::int32_t*>(memory.copy_of(values.data(), values.size() * sizeof values[0]));
+}
+
+ISOBAR_BENCH(cross_entropy_fwd, .dims = "rows classes", .base_shape = vocabulary, .small_shape = {7, 33}) {
+  auto& [memory, dtype, d] = p;
+  const std::int64_t rows = d[0], classes = d[1];
+  const CrossEntropyFwd arguments = {.rows = rows,
+                                     .classes = classes,
+                                     .dtype = dtype,
+                                     .logits = memory.uniform(rows * classes, dtype),
+                                     .labels = labels(memory, rows, classes),
+                                     .max = memory.allocate(bytes_of(rows, DType::fp32)),
+                                     .sum = memory.allocate(bytes_of(rows, DType::fp32)),
+                                     .row_loss = memory.allocate(bytes_of(rows, DType::fp32)),
+                                     .loss = memory.allocate(bytes_of(1, DType::fp32)),
+                                     .counted = static_cast<std::int32_t*>(memory.allocate(bytes_of(1, DType::i32)))};
+  return ISOBAR_BENCH_CALL(cross_entropy_fwd);
+}
+
+ISOBAR_BENCH(cross_entropy_bwd, .dims = "rows classes", .base_shape = vocabulary, .small_shape = {7, 33}) {
+  auto& [memory, dtype, d] = p;
+  const std::int64_t rows = d[0], classes = d[1];
+  const auto counted = static_cast<std::int32_t>(rows);
+  const CrossEntropyBwd arguments = {
+      .rows = rows,
+      .classes = classes,
+      .dtype = dtype,
+      .logits = memory.uniform(rows * classes, dtype),
+      .labels = labels(memory, rows, classes),
+      .max = memory.uniform(rows, DType::fp32, 1, 2),
+      .sum = memory.uniform(rows, DType::fp32, 1, 2),
+      .counted = static_cast<const std::int32_t*>(memory.copy_of(&counted, sizeof counted)),
+      .dlogits = memory.allocate(bytes_of(rows * classes, dtype))};
+  return ISOBAR_BENCH_CALL(cross_entropy_bwd);
 }
 
 // ---- optimizer ------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ target_include_directories(isobar_yaml SYSTEM INTERFACE ${ISOBAR_YAML_INCLUDE})
 target_link_libraries(isobar_yaml INTERFACE ${ISOBAR_YAML_LIBRARY})
 
 # HDF5, linked statically: the shared one drags in curl, krb5 and ldap for a driver that is not used.
+# zlib (z) comes with it; data/ calls it as well, for chunks and for gzip.
 find_path(ISOBAR_HDF5_INCLUDE hdf5.h PATHS /usr/include/hdf5/serial REQUIRED)
 foreach(library hdf5_serial sz aec z)
   find_library(ISOBAR_${library}_LIBRARY NAMES lib${library}.a lib${library}.so REQUIRED

@@ -6,6 +6,7 @@
 
 #include "engine/tensor.h"
 #include "kernels/attention/attention.h"
+#include "kernels/cross_entropy.h"
 #include "kernels/forecast_loss.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/patchify.h"
@@ -53,5 +54,7 @@ Tensor add_leading_channels(const Tensor& x,
 Tensor dropout(const Tensor& x, float p, DropoutKey key);  // any shape
 Tensor drop_path(const Tensor& x, std::int64_t batch, float p, DropoutKey key);            // [B·M,C], whole samples
 Tensor forecast_loss(const Tensor& pred, const Tensor& target, const LossInputs& inputs);  // [B,C,H,W] -> [1]
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels,
+                     std::int32_t ignore = kIgnoredLabel);  // [M,C], [M] of i32 -> [1]; no gradient to labels
 
 }  // namespace isobar

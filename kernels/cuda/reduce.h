@@ -1,4 +1,4 @@
-// Sums and maxima over a warp or a block, in a fixed order; the result is the same in every thread. The block versions
+// Sums, maxima and minima over a warp or a block, in a fixed order; the result is the same in every thread. The block versions
 // are for one-dimensional blocks of whole warps; every thread calls them. They own their scratch and the barrier after
 // it, so that two calls in a row are safe.
 #pragma once
@@ -21,6 +21,13 @@ template <class T>
 __device__ __forceinline__ T warp_max(T value) {
 #pragma unroll
   for (int step = kWarpSize / 2; step > 0; step /= 2) value = max(value, __shfl_xor_sync(kAllLanes, value, step));
+  return value;
+}
+
+template <class T>
+__device__ __forceinline__ T warp_min(T value) {
+#pragma unroll
+  for (int step = kWarpSize / 2; step > 0; step /= 2) value = min(value, __shfl_xor_sync(kAllLanes, value, step));
   return value;
 }
 
@@ -50,6 +57,13 @@ __device__ __forceinline__ T block_sum(T value) {
 template <class T>
 __device__ __forceinline__ T block_max(T value) {
   return reduce_internal::over_block(value, -std::numeric_limits<T>::infinity(), [](T x) { return warp_max(x); });
+}
+
+// Of integers.
+template <class T>
+__device__ __forceinline__ T block_min(T value) {
+  static_assert(std::numeric_limits<T>::is_integer);
+  return reduce_internal::over_block(value, std::numeric_limits<T>::max(), [](T x) { return warp_min(x); });
 }
 
 }  // namespace isobar::ISOBAR_CUDA_NAMESPACE

@@ -216,6 +216,12 @@ TEST_CASE("gradients of every op equal finite differences") {
                       {random_tensor({2, 3, 2, 2}, 1)});
     }
   }
+  SECTION("cross_entropy, with a label that is ignored") {
+    Tensor labels = Tensor::empty({4}, DType::i32, Device{});
+    labels.set_values({2, 3, 0, 4});
+    check_gradients([&](const auto& in) { return std::vector{cross_entropy(in[0], labels, 3)}; },
+                    {random_tensor({4, 5}, 1)});
+  }
   SECTION("recompute") {
     const Tensor weight = random_tensor({5, 5}, 3);
     check_gradients(
@@ -229,6 +235,16 @@ TEST_CASE("gradients of every op equal finite differences") {
         },
         {random_tensor({2, 5}, 1), weight});
   }
+}
+
+TEST_CASE("cross_entropy names labels that do not fit") {
+  const Tensor logits = random_tensor({4, 5}, 1);
+  CHECK_THROWS_WITH(cross_entropy(logits, Tensor::empty({3}, DType::i32, Device{})),
+                    "cross_entropy: labels [3] do not fit logits [4, 5]");
+  CHECK_THROWS_WITH(cross_entropy(logits.view({20}), Tensor::empty({20}, DType::i32, Device{})),
+                    "cross_entropy: labels [20] do not fit logits [20]");
+  CHECK_THROWS_WITH(cross_entropy(logits, Tensor::zeros({4}, DType::fp32, Device{})),
+                    "cross_entropy: the labels are fp32, not i32");
 }
 
 TEST_CASE("the worked example of docs/learn/2_a_gradient.md") {

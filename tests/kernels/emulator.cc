@@ -151,6 +151,32 @@ TEMPLATE_TEST_CASE("emulator: reductions", "", float, double) {
   }
 }
 
+__global__ void integer_reduce_kernel(const int* in, int* out) {
+  const int value = in[threadIdx.x];
+  int* mine = out + 3 * threadIdx.x;
+  mine[0] = warp_min(value);
+  mine[1] = block_min(value);
+  mine[2] = block_sum(value);
+}
+
+TEST_CASE("emulator: reductions of integers") {
+  for (const int threads : {32, 96, 1024}) {
+    std::vector<int> in(threads);
+    for (int i = 0; i < threads; ++i) in[i] = (i * 7919) % 1009 + 5;
+    in_every_schedule([&] {
+      INFO(threads << " threads");
+      std::vector<int> out(3 * threads, -1);
+      launch("reduce", integer_reduce_kernel, 1, threads, 0, nullptr, in.data(), out.data());
+      for (int i = 0; i < threads; ++i) {
+        const auto warp = in.begin() + i / 32 * 32;
+        REQUIRE(out[3 * i] == *std::min_element(warp, warp + 32));
+        REQUIRE(out[3 * i + 1] == *std::min_element(in.begin(), in.end()));
+        REQUIRE(out[3 * i + 2] == std::accumulate(in.begin(), in.end(), 0));
+      }
+    });
+  }
+}
+
 __global__ void count_kernel(int* counts, int* total) {
   const int n = __syncthreads_count(threadIdx.x % 3 == 0);
   const int any = __syncthreads_or(threadIdx.x == 40), none = __syncthreads_or(0);

@@ -1,0 +1,62 @@
+#include "data/images/labelled_images.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "kernels/common/check.h"
+
+namespace isobar {
+namespace {
+
+// The path of a file in a folder, plain or compressed; empty where neither exists.
+std::string find_file(const std::filesystem::path& folder, const std::string& name) {
+  for (const char* ending : {"", ".gz"}) {
+    const std::filesystem::path path = folder / (name + ending);
+    std::error_code ignored;
+    if (std::filesystem::exists(path, ignored)) return path.string();
+  }
+  return {};
+}
+
+IdxArray read_array(const std::string& path, std::size_t dimensions, const char* what) {
+  IdxArray array = read_idx(path);
+  ISOBAR_CHECK(array.shape.size() == dimensions, path, " has the shape ", to_string(array.shape), "; ", what);
+  return array;
+}
+
+}  // namespace
+
+IdxFiles find_idx_files(const std::string& folder, bool train) {
+  const std::string prefix = train ? "train" : "t10k";
+  const std::string images_name = prefix + "-images-idx3-ubyte", labels_name = prefix + "-labels-idx1-ubyte";
+  IdxFiles files{.images = find_file(folder, images_name), .labels = find_file(folder, labels_name)};
+  std::string missing;
+  if (files.images.empty()) missing = images_name;
+  if (files.labels.empty()) missing += (missing.empty() ? "" : " and ") + labels_name;
+  ISOBAR_CHECK(missing.empty(), folder, " lacks ", missing, " (looked for with and without .gz)");
+  return files;
+}
+
+LabelledImages::LabelledImages(const IdxFiles& files)
+    : name_(files.images),
+      images_(read_array(files.images, 3, "images have three dimensions: number, height, width")),
+      labels_(read_array(files.labels, 1, "labels have one dimension")),
+      classes_(*std::max_element(labels_.values.begin(), labels_.values.end()) + 1) {
+  ISOBAR_CHECK(images_.shape[0] == labels_.shape[0], files.images, " has ", images_.shape[0], " images, but ",
+               files.labels, " has ", labels_.shape[0], " labels");
+}
+
+std::vector<TensorSpec> LabelledImages::layout() const {
+  return {{.name = "image", .shape = {1, height(), width()}, .dtype = DType::fp32},
+          {.name = "label", .shape = {}, .dtype = DType::i32}};
+}
+
+void LabelledImages::read(std::int64_t sample, std::span<void* const> to) const {
+  ISOBAR_CHECK(sample >= 0 && sample < samples(), name_, ": image ", sample, " of ", samples(), " is asked for");
+  ISOBAR_CHECK(to.size() == 2, name_, ": a sample has 2 tensors, but ", to.size(), " buffers are given");
+  const std::int64_t pixels = height() * width();
+  std::copy_n(images_.values.begin() + sample * pixels, pixels, static_cast<float*>(to[0]));
+  *static_cast<std::int32_t*>(to[1]) = labels_.values[static_cast<std::size_t>(sample)];
+}
+
+}  // namespace isobar

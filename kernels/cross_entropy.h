@@ -1,0 +1,87 @@
+// cross_entropy - the loss of a classifier or a language model, and its gradient
+//
+//   Row r counts if labels[r] != ignore; R is the number of rows that count. With x = logits[r, :], y = labels[r]:
+//     max[r] = max_c x[c]      sum[r] = Σ_c exp(x[c] - max[r])      row_loss[r] = log(sum[r]) + max[r] - x[y]
+//     loss   = Σ_r row_loss[r] / R           prediction[r] = the c of the greatest x[c], the lowest of several
+//   bwd   dlogits[r, c] = upstream / R · (exp(x[c] - max[r]) / sum[r] - [c = y])
+//   as torch.nn.functional.cross_entropy(logits, labels, ignore_index=ignore, reduction="mean") of PyTorch.
+//
+//   logits, dlogits     [rows, classes]  dtype: fp32, bf16, fp16, fp64 (CPU)
+//   labels              [rows]           i32
+//   max, sum            [rows]           accumulator_of(dtype), written by the forward, read by the backward. Both are
+//                                        kept, not their log-sum-exp: where logits are large its rounding would be
+//                                        a relative error of every probability
+//   row_loss            [rows]           accumulator_of(dtype)
+//   prediction          [rows]           i32; null: not wanted
+//   loss                [1]              accumulator_of(dtype)
+//   counted             [1]              i32: R, written by the forward, read by the backward
+//   upstream            a host number (1, a loss scale, 1/micro-batches) times *device_upstream (accumulator; null: 1)
+//
+//   a row that does not count    its logits are not read: max, sum and row_loss are 0, prediction is -1, dlogits is 0
+//   a label outside [0, classes) that is not `ignore`: row_loss, loss and the row of dlogits are NaN
+//   R = 0                        loss is NaN, as PyTorch's; dlogits is 0
+//   a logit of NaN or +∞         sum, row_loss and loss are NaN, prediction is -1: such a row is never right
+//   logits of -∞                 have probability 0; a row of nothing else has the loss NaN and the prediction 0
+//
+//   numerics      fp32 arithmetic (fp64 for fp64); rows are added up in fp64; one rounding an output
+//   deterministic yes: no atomics, fixed order
+//   memory        the forward needs the logits once. On the GPU it is one pass: each thread keeps a maximum and rescales
+//                 its sum when that grows (Milakov and Gimelshein 2018, arXiv:1805.02867). On the CPU it is two passes
+//                 over a row, which the cache holds between them, because loops without that test are vectorised
+//   limits        rows >= 0 and classes >= 1, both below 2^31
+//   aliasing      dlogits may be logits
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/common/cost.h"
+#include "kernels/common/device.h"
+#include "kernels/common/dtype.h"
+
+namespace isobar {
+
+inline constexpr std::int32_t kIgnoredLabel = -100;  // PyTorch's default
+
+struct CrossEntropyFwd {
+  std::int64_t rows = 0, classes = 0;
+  DType dtype = DType::fp32;
+  std::int32_t ignore = kIgnoredLabel;
+  const void* logits = nullptr;
+  const std::int32_t* labels = nullptr;
+  void* max = nullptr;
+  void* sum = nullptr;
+  void* row_loss = nullptr;
+  std::int32_t* prediction = nullptr;  // null: not wanted
+  void* loss = nullptr;
+  std::int32_t* counted = nullptr;
+};
+
+struct CrossEntropyBwd {
+  std::int64_t rows = 0, classes = 0;
+  DType dtype = DType::fp32;
+  std::int32_t ignore = kIgnoredLabel;
+  const void* logits = nullptr;
+  const std::int32_t* labels = nullptr;
+  const void* max = nullptr;
+  const void* sum = nullptr;
+  const std::int32_t* counted = nullptr;
+  double upstream = 1;
+  const void* device_upstream = nullptr;
+  void* dlogits = nullptr;
+};
+
+constexpr Cost cross_entropy_fwd_cost(const CrossEntropyFwd& a) {
+  const double n = static_cast<double>(a.rows) * a.classes;
+  const double row = 4.0 + 3 * size_of(accumulator_of(a.dtype)) + (a.prediction != nullptr ? 4 : 0);
+  return {.bytes = n * size_of(a.dtype) + row * a.rows, .flops = 4 * n};
+}
+constexpr Cost cross_entropy_bwd_cost(const CrossEntropyBwd& a) {
+  const double n = static_cast<double>(a.rows) * a.classes;
+  const double row = 4.0 + 2 * size_of(accumulator_of(a.dtype));
+  return {.bytes = 2 * n * size_of(a.dtype) + row * a.rows, .flops = 4 * n};
+}
+
+ISOBAR_KERNEL(cross_entropy_fwd, CrossEntropyFwd)
+ISOBAR_KERNEL(cross_entropy_bwd, CrossEntropyBwd)
+
+}  // namespace isobar

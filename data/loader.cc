@@ -40,7 +40,7 @@ struct Slot {
   bool whole() const { return finished == size(); }
 };
 
-struct Task {
+struct SampleRead {
   Slot* slot = nullptr;
   std::int64_t row = 0;  // of the slot's batch
 };
@@ -148,16 +148,16 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
   }
 
   // The next sample that nobody reads yet, of the earliest batch that has one. The caller holds the mutex.
-  std::optional<Task> claim() {
+  std::optional<SampleRead> claim() {
     for (Slot* slot : queue_)
-      if (slot->begun < slot->size()) return Task{slot, slot->begun++};
+      if (slot->begun < slot->size()) return SampleRead{slot, slot->begun++};
     if (free_.empty()) return std::nullopt;
     begin_batch();
-    return Task{queue_.back(), queue_.back()->begun++};
+    return SampleRead{queue_.back(), queue_.back()->begun++};
   }
 
   // Reads one sample with the mutex released.
-  void carry_out(Task task, std::unique_lock<std::mutex>& lock) {
+  void carry_out(SampleRead task, std::unique_lock<std::mutex>& lock) {
     lock.unlock();
     std::exception_ptr error;
     try {

@@ -5,7 +5,6 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "apps/train/key_json.h"
 #include "apps/train/suggestions.h"
@@ -153,11 +152,15 @@ std::string describe_keys() {
 Every key of a training config, as `KEY`: default (what it takes). `isobar train --list-keys` prints this page. A config is a
 JSON file (`configs/`), or the tutorial's YAML; `--set KEY=VALUE` wins over it, and over the flags that set a key.
 )";
-  std::set<std::string> described;
+  std::map<std::string, std::vector<std::string>> described;  // heading -> keys
   for (const RecipeEntry& entry : recipe_list()) {
     RunConfig config(entry.name);
     for (const KeyTable& table : config.tables()) {
-      if (!described.insert(table.heading).second) continue;  // of a component that several tasks share
+      std::vector<std::string> names;
+      for (const Key& key : table.keys) names.push_back(key.name);
+      const auto [before, is_new] = described.try_emplace(table.heading, names);
+      ISOBAR_CHECK(before->second == names, "two components have the heading \"", table.heading, "\"");
+      if (!is_new) continue;  // of a component that several tasks share
       page += text("\n## ", table.heading, "\n\n");
       for (const Key& key : table.keys)
         page += text("- `", key.name, "`: `", write_value(key).dump(), "` (", expected_value(key), "): ", key.sentence,

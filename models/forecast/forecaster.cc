@@ -11,18 +11,10 @@ namespace isobar {
 namespace {
 
 VitConfig vit_config(const ForecasterOptions& o, const ComputeOptions& compute) {
-  return {.height = o.forecast.height(),
-          .width = o.forecast.width(),
-          .patch = *o.vit.patch_size,
-          .in_channels = *o.forecast.n_in_channels + (*o.forecast.time_features ? kTimeFeatures : 0),
+  const std::int64_t planes = *o.forecast.n_in_channels + (*o.forecast.time_features ? kTimeFeatures : 0);
+  return {.trunk = o.vit.trunk(planes, o.forecast.height(), o.forecast.width(), compute),
           .out_channels = *o.forecast.n_out_channels,
-          .embed = o.vit.embed_dim,
-          .depth = o.vit.depth,
-          .heads = o.vit.num_heads,
-          .dropout = o.vit.dropout,
-          .zero_head = o.forecast.predict_change,
-          .recompute = compute.recompute,
-          .tf32 = compute.tf32};
+          .zero_head = o.forecast.predict_change};
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace isobar {
 
 class Rollout {
  public:
-  // steps: model steps, K. climatology: what ACC's anomalies are taken from, of Forecaster::climatology_of, or
+  // steps: model steps, K. climatology: what ACC's anomalies are taken from, of FieldInput::climatology_of, or
   // undefined for no ACC. More than one step needs a model whose output channels are its input channels. Throws Error
   // where the data have fewer steps, before anything is made of that size.
   Rollout(const Forecaster& forecaster, const Era5Dataset& dataset, std::int64_t steps, Tensor climatology = {});

@@ -6,7 +6,8 @@ namespace isobar {
 
 namespace {
 
-constexpr double kMostLayers = 10000;  // far above any model, and few enough that a list of them can be held
+constexpr double kMostLayers =
+    8000;  // far above any model; a pass has numbers for the masks of 8190 (models/context.h)
 
 }  // namespace
 
@@ -36,6 +37,20 @@ KeyTable VitOptions::keys() {
             ISOBAR_CHECK(head_dim % 8 == 0 && head_dim <= 128, origins.where("embed_dim"),
                          " divided by num_heads must be a multiple of 8 up to 128, not ", head_dim);
           }};
+}
+
+VitTrunkConfig VitOptions::trunk(std::int64_t channels, std::int64_t height, std::int64_t width,
+                                 const ComputeOptions& compute) const {
+  return {.height = height,
+          .width = width,
+          .patch = *patch_size,
+          .in_channels = channels,
+          .embed = embed_dim,
+          .depth = depth,
+          .heads = num_heads,
+          .dropout = dropout,
+          .recompute = compute.recompute,
+          .tf32 = compute.tf32};
 }
 
 void VitOptions::check_image(std::int64_t height, std::int64_t width, const char* image_key,

@@ -5,6 +5,8 @@
 #include <optional>
 
 #include "engine/keys.h"
+#include "models/compute_options.h"
+#include "models/vit/trunk.h"
 
 namespace isobar {
 
@@ -19,6 +21,10 @@ struct VitOptions {
   double dropout = 0.0;
 
   KeyTable keys();
+
+  // The trunk of this size for images [channels, height, width]; the patch size is known.
+  VitTrunkConfig trunk(std::int64_t channels, std::int64_t height, std::int64_t width,
+                       const ComputeOptions& compute) const;
 
   // Throws Error where the image does not divide into patches; `image_key` names the key that its size came from.
   void check_image(std::int64_t height, std::int64_t width, const char* image_key, const KeyOrigins& origins) const;

@@ -12,15 +12,15 @@ namespace {
 constexpr Context kTraining{.training = true, .masks = {7, 1 << 16}};
 
 VitConfig small(std::int64_t depth) {
-  return {.height = 4,
-          .width = 6,
-          .patch = 2,
-          .in_channels = 3,
-          .out_channels = 2,
-          .embed = 16,
-          .depth = depth,
-          .heads = 2,
-          .dropout = 0.25};
+  return {.trunk = {.height = 4,
+                    .width = 6,
+                    .patch = 2,
+                    .in_channels = 3,
+                    .embed = 16,
+                    .depth = depth,
+                    .heads = 2,
+                    .dropout = 0.25},
+          .out_channels = 2};
 }
 
 Tensor waves(Shape shape, double phase = 0) {
@@ -67,7 +67,7 @@ TEST_CASE("the stages run one by one give the network's output, masks included")
   const Vit vit(small(3), parameters);
   parameters.allocate(DType::fp64, Device{}, 1);
   const Tensor image = waves({2, 3, 4, 6});
-  REQUIRE(vit.stages().size() == 5);
+  REQUIRE(vit.stages().size() == 6);
   std::vector<Tensor> state{image};
   for (const Stage& stage : vit.stages()) state = stage.forward(state, kTraining);
   REQUIRE(state.size() == 1);
@@ -79,13 +79,13 @@ TEST_CASE("the stages run one by one give the network's output, masks included")
 
 TEST_CASE("the stages that recompute keep their inputs only; these are the blocks") {
   VitConfig config = small(3);
-  config.recompute = true;
+  config.trunk.recompute = true;
   Parameters parameters;
   const Vit vit(config, parameters);
   parameters.allocate(DType::fp64, Device{}, 1);
   std::vector<bool> recomputed;
   for (const Stage& stage : vit.stages()) recomputed.push_back(stage.recompute);
-  CHECK(recomputed == std::vector<bool>{false, true, true, true, false});
+  CHECK(recomputed == std::vector<bool>{false, true, true, true, false, false});
   Tape tape;
   const TapeScope recording(tape);
   vit.forward(waves({2, 3, 4, 6}), kTraining);
@@ -101,7 +101,7 @@ TEST_CASE("the backward pass tells every parameter once, complete, the last bloc
   std::vector<double> gradients[2];
   for (const bool again : {false, true}) {
     VitConfig config = small(3);
-    config.recompute = again;
+    config.trunk.recompute = again;
     Parameters parameters;
     const Vit vit(config, parameters);
     parameters.allocate(DType::fp64, Device{}, 1);

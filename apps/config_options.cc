@@ -28,8 +28,16 @@ CLI::Validator whole_number_from(std::int64_t least) {
 
 void add_config_options(CLI::App& command, ConfigOptions& options) {
   command.add_option("--config", options.config, "a config's NAME, or FILE.json[:NAME]");
+  add_set_option(command, options);
+  add_device_options(command, options);
+}
+
+void add_set_option(CLI::App& command, ConfigOptions& options) {
   command.add_option("--set", options.assignments, "KEY=VALUE: sets a config key; repeatable, wins over the file")
       ->allow_extra_args(false);
+}
+
+void add_device_options(CLI::App& command, ConfigOptions& options) {
   std::vector<std::string> devices{"auto", "cpu", "cuda"};
   if (ISOBAR_HAS_EMULATOR) devices.emplace_back("emulator");
   command.add_option("--device", options.device, "where to compute")

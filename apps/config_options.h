@@ -24,6 +24,8 @@ struct ConfigOptions {
 // For CLI11's check(): a whole number that is not below `least`.
 CLI::Validator whole_number_from(std::int64_t least);
 
-void add_config_options(CLI::App& command, ConfigOptions& options);
+void add_config_options(CLI::App& command, ConfigOptions& options);  // --config, and the two below
+void add_set_option(CLI::App& command, ConfigOptions& options);      // --set
+void add_device_options(CLI::App& command, ConfigOptions& options);  // --device, --threads
 
 }  // namespace isobar

@@ -14,6 +14,7 @@
 #include "apps/config_options.h"
 #include "apps/train/config.h"
 #include "apps/train/model_file.h"
+#include "apps/train/run_folder.h"
 #include "data/era5/field_labels.h"
 #include "data/era5/layout.h"
 #include "engine/files/atomic_file.h"
@@ -84,15 +85,6 @@ void check_outputs(const ForecastFlags& o, const fs::path& weights) {
 
 fs::path statistics_of(const ForecastFlags& o) {
   return o.stats.empty() ? statistics_beside(o.data) : fs::path(o.stats);
-}
-
-// The run that weights at RUN/best/FILE or RUN/checkpoints/step_N/FILE are of; empty for weights from elsewhere.
-fs::path run_of(const fs::path& weights) {
-  const fs::path folder = fs::absolute(weights).lexically_normal().parent_path(), above = folder.parent_path();
-  const bool is_checkpoint = above.filename() == "checkpoints";
-  const fs::path run = is_checkpoint ? above.parent_path() : above;
-  const bool in_run = is_checkpoint || folder.filename() == "best";
-  return in_run && fs::exists(run / "config.json") ? run : fs::path();
 }
 
 // Where time_means.npy is: with the statistics of --data, else with those that the weights' run made itself.

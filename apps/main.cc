@@ -119,6 +119,7 @@ int run_command(CLI::App& app, const std::vector<std::string>& arguments) {
     app.require_subcommand(1);
     isobar::register_train(app);
     isobar::register_forecast(app);
+    isobar::register_evaluate(app);
     isobar::register_info(app);
     isobar::register_mesh(app);
     isobar::register_data(app);

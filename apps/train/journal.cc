@@ -30,7 +30,8 @@ std::int64_t peak_memory(Device device) {
   return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
 }
 
-// {"rmse", "t2m", 0.5} becomes "rmse": {"t2m": 0.5}.
+}  // namespace
+
 void add_figures(ordered_json& object, const std::vector<Figure>& figures) {
   for (const Figure& figure : figures) {
     if (figure.part.empty())
@@ -39,8 +40,6 @@ void add_figures(ordered_json& object, const std::vector<Figure>& figures) {
       object[figure.name][figure.part] = figure.value;
   }
 }
-
-}  // namespace
 
 void Tally::add(const StepResult& result, double iteration_seconds) {
   ++iterations;

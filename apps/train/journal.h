@@ -34,6 +34,9 @@ struct RunFacts {
   std::string precision;        // "fp32", "tf32", "bf16", ...
 };
 
+// {"rmse", "t2m", 0.5} becomes "rmse": {"t2m": 0.5}.
+void add_figures(nlohmann::ordered_json& object, const std::vector<Figure>& figures);
+
 class Journal {
  public:
   // purge_step: where a run goes on or starts over, the first step that TensorBoard is to forget; else null.

@@ -199,4 +199,12 @@ void RunFolder::write_summary(const ordered_json& summary) const {
   write_file_atomically(path_ / "summary.json", summary.dump(2) + "\n");
 }
 
+fs::path run_of(const fs::path& weights) {
+  const fs::path folder = fs::absolute(weights).lexically_normal().parent_path(), above = folder.parent_path();
+  const bool is_checkpoint = above.filename() == "checkpoints";
+  const fs::path run = is_checkpoint ? above.parent_path() : above;
+  const bool in_run = is_checkpoint || folder.filename() == "best";
+  return in_run && fs::exists(run / "config.json") ? run : fs::path();
+}
+
 }  // namespace isobar

@@ -71,4 +71,7 @@ class RunFolder {
   std::shared_ptr<const void> lock_;  // held while this is
 };
 
+// The run that weights at RUN/best/FILE or RUN/checkpoints/step_N/FILE are of; empty for weights from elsewhere.
+std::filesystem::path run_of(const std::filesystem::path& weights);
+
 }  // namespace isobar

@@ -153,15 +153,7 @@ void Trainer::check_update(const StepResult& result) {
 }
 
 bool Trainer::validate(Loader& loader, Metrics& metrics, const std::function<bool()>& stop) const {
-  const TapeScope off(nullptr);
-  const MemoryScope memory("validation");
-  metrics.begin();
-  loader.seek({0, 0});
-  for (std::int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
-    if (stop()) return false;
-    task_.score(to_device(loader.next()->tensors, task_.device()), metrics);
-  }
-  metrics.end();
+  if (!score_all(task_, loader, metrics, stop)) return false;
   const double loss = metrics.loss();
   ISOBAR_CHECK(std::isfinite(loss), "iteration ", iteration_, ": the validation loss is ", loss,
                iteration_ > 0 ? "; a lower lr, warmup or grad_clip may help" : " before any update");
@@ -199,6 +191,19 @@ void Trainer::set_state(const nlohmann::ordered_json& state) {
   optimizer_.set_updates(whole_number_in(state, "updates", 0, iteration_));
   loss_scale_.scale = number_in(state, "loss_scale", kLeastLossScale, kLargestLossScale);
   loss_scale_.clean_updates = whole_number_in(state, "clean_updates", 0, loss_scale_.interval - 1);
+}
+
+bool score_all(const Task& task, Loader& loader, Metrics& metrics, const std::function<bool()>& stop) {
+  const TapeScope off(nullptr);
+  const MemoryScope memory("validation");
+  metrics.begin();
+  loader.seek({0, 0});
+  for (std::int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
+    if (stop()) return false;
+    task.score(to_device(loader.next()->tensors, task.device()), metrics);
+  }
+  metrics.end();
+  return true;
 }
 
 }  // namespace isobar

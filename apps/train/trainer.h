@@ -46,8 +46,7 @@ class Trainer {
   // gradient that is not finite is an error (fp16: the loss scale is lowered and the update skipped).
   StepResult step(const NextBatch& next);
 
-  // One pass over `loader` from its start, every sample counted alike, into metrics of this task. False where `stop` was
-  // true between two batches. A loss that is not finite is an error.
+  // score_all of this task. A loss that is not finite is an error.
   bool validate(Loader& loader, Metrics& metrics, const std::function<bool()>& stop) const;
 
   // Error naming the first weight or moment that is not finite: what an update does is seen by the next step's loss, but
@@ -82,5 +81,9 @@ class Trainer {
   Tensor losses_;  // [grad_accumulation]
   std::unique_ptr<Capture> capture_;
 };
+
+// One pass over `loader` from its start, every sample counted alike, into metrics that the task made. False where `stop`
+// was true between two batches.
+bool score_all(const Task& task, Loader& loader, Metrics& metrics, const std::function<bool()>& stop);
 
 }  // namespace isobar

@@ -1,0 +1,79 @@
+// isobar evaluate: what it says of a run's weights is what the run said of them itself.
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/harness/data_files.h"
+#include "tests/harness/isobar_command.h"
+#include "tests/harness/testing.h"
+
+namespace isobar::testing {
+namespace {
+
+using nlohmann::json;
+
+// A run of two iterations on made-up waves; its last checkpoint.
+class SmallRun {
+ public:
+  SmallRun() {
+    const FieldsShape shape{8, 2, 4, 8};
+    for (const std::string part : {"train", "valid"}) {
+      std::filesystem::create_directories(folder_ / ("data/" + part));
+      std::vector<float> values(field_values(shape));
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(0.37f * static_cast<float>(i));
+      write_labelled_fields(*this / ("data/" + part + "/2001.h5"), shape, {.names = {"a", "b"}}, values);
+    }
+    std::ofstream(folder_ / "small.json") << R"({
+      "embed_dim": 16, "depth": 1, "num_heads": 2, "patch_size": 4, "img_size": [4, 8], "n_in_channels": 2,
+      "n_out_channels": 2, "global_batch_size": 2, "num_iters": 2, "lr": 1e-2})";
+    const Outcome trained = run("train --config " + *this / "small.json" + " --data " + *this / "data" + " --run-dir " +
+                                *this / "run" + kHere);
+    INFO(trained.err);
+    REQUIRE(trained.status == 0);
+  }
+
+  Outcome run(const std::string& arguments) const { return isobar_command(folder_.path(), arguments); }
+  Outcome evaluate(const std::string& more = "") const {
+    return run("evaluate --weights " + last() + " --scores " + scores() + kHere + more);
+  }
+  std::string last() const { return *this / "run/checkpoints/step_00000002/model.safetensors"; }
+  std::string scores() const { return *this / "scores.json"; }
+  json read(const std::string& file) const { return json::parse(read_file(folder_ / file)); }
+  std::string operator/(const std::string& name) const { return (folder_ / name); }
+
+ private:
+  static constexpr const char* kHere = " --threads 1 --device cpu";
+  TemporaryFolder folder_;
+};
+
+TEST_CASE("evaluate finds the loss and the metrics that the run's summary has") {
+  const SmallRun run;
+  const Outcome outcome = run.evaluate();
+  INFO(outcome.err);
+  REQUIRE(outcome.status == 0);
+  const json summary = run.read("run/summary.json"), scores = run.read("scores.json");
+  CHECK(scores.size() == 5);
+  for (const auto& [name, value] : scores.items()) CHECK(summary.at(name) == value);
+  CHECK_THAT(outcome.out, ContainsSubstring("weights: " + run.last()) && ContainsSubstring("validation loss ") &&
+                              ContainsSubstring("of persistence's RMSE"));
+}
+
+TEST_CASE("evaluate follows --data and --set, and refuses what it cannot judge") {
+  const SmallRun run;
+  const auto refused = [&](const Outcome& outcome, const std::string& words) {
+    CHECK(outcome.status == 1);
+    CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
+    CHECK_THAT(outcome.err, ContainsSubstring(words));
+  };
+  REQUIRE(run.evaluate(" --set limit_nsamples_val=3").status == 0);
+  CHECK(run.read("scores.json").at("val_loss") != run.read("run/summary.json").at("val_loss"));
+  refused(run.evaluate(" --data " + run / "nowhere"), "nowhere is not a folder");
+  refused(run.evaluate(" --set lr=-1"), "config key lr in --set must be at least 0");
+  refused(run.evaluate(" --set depth=2"), "is missing");
+  refused(run.run("evaluate --weights " + run.last() + " --scores " + run.last()), "would replace the weights");
+  refused(run.run("evaluate --weights " + std::string(ISOBAR_SOURCE_DIR) + "/tests/golden/vit_weights.safetensors"),
+          "does not say what model it is of");
+}
+
+}  // namespace
+}  // namespace isobar::testing

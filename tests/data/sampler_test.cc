@@ -13,6 +13,7 @@
 #include "tests/harness/testing.h"
 
 using namespace isobar;
+using testing::ContainsSubstring;
 using Order = std::vector<std::int64_t>;
 
 namespace {
@@ -52,6 +53,31 @@ TEST_CASE("random order: numpy.random.default_rng().permutation, number by numbe
   CHECK(head(numpy_permutation(512, 333, 1), 8) == Order{143, 482, 118, 16, 259, 327, 498, 476});
   CHECK(head(numpy_permutation(37960, 333), 8) == Order{21762, 22726, 17094, 27186, 37790, 9410, 19036, 34533});
   CHECK(head(numpy_permutation(37960, 333, 1), 8) == Order{12706, 27159, 36849, 6907, 37583, 5405, 6451, 1104});
+}
+
+TEST_CASE("random order: what is too long is refused before memory is taken") {
+  constexpr std::int64_t kMostTorch = 214748364, kMostNumpy = std::int64_t{1} << 32;
+  for (const std::int64_t n : {std::int64_t{-1}, kMostTorch, kMostNumpy})
+    CHECK_THROWS_WITH(torch_randperm(n, 0), "a random order of " + std::to_string(n) + " samples is out of reach");
+  for (const std::int64_t n : {std::int64_t{-1}, kMostNumpy})
+    CHECK_THROWS_WITH(numpy_permutation(n, 0), ContainsSubstring("samples is out of reach"));
+  CHECK(numpy_permutation(0, 1).empty());
+  CHECK(numpy_permutation(1, 1) == Order{0});
+  CHECK(sorted(numpy_permutation(1000, 7)) == iota(1000));
+}
+
+TEST_CASE("sampler: files with holes are named, three at most") {
+  const testing::TemporaryFolder folder;
+  for (int year = 2001; year <= 2005; ++year) {
+    const double start = 8760.0 * (year - 2001);
+    std::vector<double> hours = {start, start + 6, start + 12, start + 18, start + 48};
+    if (year == 2002) hours = {start, start + 6, start + 48, start + 54, start + 96};
+    testing::write_labelled_fields(folder / (std::to_string(year) + ".h5"), {5, 1, 2, 2}, {.hours = hours});
+  }
+  const auto name = [&](int year) { return std::string(folder / (std::to_string(year) + ".h5")); };
+  CHECK(describe_left_out(Era5Dataset({.paths = {folder.path()}}), SamplerKind::all_pairs) ==
+        "6 pairs left out: 1 hole in time in " + name(2001) + ", 2 holes in time in " + name(2002) +
+            ", 1 hole in time in " + name(2003) + ", and more in 2 other files");
 }
 
 TEST_CASE("sampler: ragged years, ranges, and pairs that never span two files") {

@@ -267,6 +267,61 @@ TEST_CASE("values that cannot be are refused with their key") {
   CHECK_NOTHROW(with({"n_in_channels=2", "n_out_channels=2", "channel_weights=[0,1]"}));
 }
 
+TEST_CASE("the largest and the smallest values that can be are taken") {
+  const std::string assignment =
+      GENERATE("embed_dim=1024", "embed_dim=64", "num_heads=48", "depth=1", "depth=10000", "num_data_workers=0",
+               "num_data_workers=256", "n_out_channels=1", "n_out_channels=20", "dropout=0", "dropout=0.999", "dt=1",
+               "train_range=[0,1]", "valid_range=[0,1]", "limit_nsamples=1", "limit_nsamples_val=1", "betas=[0,0.9999]",
+               "weight_decay=0", "grad_clip=0", "lr=0", "lr=3.4e38", "eps=1e-45", "global_batch_size=1",
+               "reference_batch_size=1", "num_iters=1", "warmup=0", "log_every=1", "validate_every=0",
+               "checkpoint_every=0", "keep_checkpoints=0", "seed=0", "img_size=[1048576,8]", "img_size=[8,8]");
+  INFO(assignment);
+  CHECK_NOTHROW(with({assignment}));
+}
+
+TEST_CASE("what is just beyond what can be is refused with its key and what it must be") {
+  const auto [assignment, sentence] = GENERATE(table<std::string, std::string>({
+      {"depth=0", "depth in --set must be at least 1, not 0"},
+      {"depth=10001", "depth in --set must be at most 10000, not 10001"},
+      {"embed_dim=0", "embed_dim in --set must be at least 1, not 0"},
+      {"embed_dim=1088", "embed_dim in --set divided by num_heads must be a multiple of 8 up to 128, not 136"},
+      {"embed_dim=96", "embed_dim in --set divided by num_heads must be a multiple of 8 up to 128, not 12"},
+      {"embed_dim=388", "embed_dim in --set must be a multiple of num_heads (8), not 388"},
+      {"num_data_workers=-1", "num_data_workers in --set must be at least 0, not -1"},
+      {"num_data_workers=257", "num_data_workers in --set must be at most 256, not 257"},
+      {"n_in_channels=0", "n_in_channels in --set must be at least 1, not 0"},
+      {"n_out_channels=0", "n_out_channels in --set must be at least 1, not 0"},
+      {"n_out_channels=21", "n_out_channels in --set must be at most n_in_channels (20), not 21"},
+      {"patch_size=0", "patch_size in --set must be at least 1, not 0"},
+      {"img_size=[1048584,8]", "img_size in --set must be at most 1048576, not 1048584"},
+      {"img_size=[12,8]", "img_size in --set must be a multiple of patch_size (8), not 12"},
+      {"img_size=[0,8]", "img_size in --set must be a multiple of patch_size (8), not 0"},
+      {"dropout=-0.1", "dropout in --set must be at least 0 and below 1, not -0.1"},
+      {"betas=[-0.1,0.9]", "betas in --set must be at least 0 and below 1, not -0.1"},
+      {"limit_nsamples_val=0", "limit_nsamples_val in --set must be at least 1, not 0"},
+      {"weight_decay=-1", "weight_decay in --set must be at least 0, not -1"},
+      {"grad_clip=-1", "grad_clip in --set must be at least 0, not -1"},
+      {"weight_decay=1e39", "weight_decay in --set must be a number of fp32"},
+      {"grad_clip=1e39", "grad_clip in --set must be a number of fp32"},
+      {"reference_batch_size=0", "reference_batch_size in --set must be at least 1, not 0"},
+      {"grad_accumulation=0", "grad_accumulation in --set must be at least 1, not 0"},
+      {"warmup=-1", "warmup in --set must be at least 0, not -1"},
+      {"validate_every=-1", "validate_every in --set must be at least 0, not -1"},
+      {"checkpoint_every=-1", "checkpoint_every in --set must be at least 0, not -1"},
+      {"keep_checkpoints=-1", "keep_checkpoints in --set must be at least 0, not -1"},
+      {"train_range=[-1,5]", "train_range in --set must be [first, end) with 0 <= first < end"},
+  }));
+  CHECK_THROWS_WITH(with({assignment}), ContainsSubstring("config key " + sentence));
+  CHECK_THROWS_WITH(with({"n_in_channels=2", "n_out_channels=2", "channel_names=[\"a\",\"a\"]"}),
+                    ContainsSubstring("channel_names in --set holds a twice"));
+  CHECK_THROWS_WITH(with({"n_in_channels=2", "n_out_channels=2", "channel_names=[\"a\",\"\"]"}),
+                    ContainsSubstring("channel_names in --set holds an empty name"));
+  CHECK_THROWS_WITH(with({"n_in_channels=2", "n_out_channels=2", "channel_weights=[2,-1]"}),
+                    ContainsSubstring("channel_weights in --set must be at least 0, not -1"));
+  CHECK_NOTHROW(with({"dtype=fp64", "lr=1e39"}));
+  CHECK_NOTHROW(with({"n_in_channels=2", "n_out_channels=1", "channel_names=[\"a\",\"b\"]", "channel_weights=[1]"}));
+}
+
 TEST_CASE("every key survives config.json") {
   const std::vector<std::string> assignments{"embed_dim=96",
                                              "depth=3",

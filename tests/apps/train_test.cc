@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -17,6 +18,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "data/era5/era5.h"
@@ -870,6 +872,113 @@ TEST_CASE("a map that cannot be written does not end a run") {
   CHECK_THAT(outcome.err, ContainsSubstring("map_t2m_00000000.png") && ContainsSubstring("goes on without this map"));
   CHECK(fs::exists(here / "run/images/map_t2m_00000002.png"));
   CHECK(fs::exists(here / "run/summary.json"));
+}
+
+TEST_CASE("tables and logs say what the files say, in their columns") {
+  const Playground here;
+  const Outcome trained = isobar_command(here, here.train("run"));
+  check_done(trained);
+  const json summary = json::parse(read_file(here / "run/summary.json"));
+  const std::string log = read_file(here / "run/out.log");
+  const auto value = [](const json& object, const char* kind, const std::string& name) {
+    return object.at(kind).at(name).get<double>();
+  };
+  std::string table =
+      "RMSE of the validation set: normalised, and in the variables' own units\n"
+      "variable  forecast  persistence  ratio      forecast  persistence  unit\n";
+  double ratios = 0;
+  for (const std::string& name : kNames) {
+    const double rmse = value(summary, "val_rmse", name), persistence = value(summary, "persistence_rmse", name);
+    ratios += rmse / persistence;
+    char row[200];
+    std::snprintf(row, sizeof row, "%-8s%10.4f%13.4f%6.0f%%%14.5g%13.5g  %s\n", name.c_str(), rmse, persistence,
+                  100 * rmse / persistence, value(summary, "val_rmse_physical", name),
+                  value(summary, "persistence_rmse_physical", name), name == "t2m" ? "K" : "m/s");
+    table += row;
+  }
+  char average[100];
+  std::snprintf(average, sizeof average, "on average %.1f %% of persistence's RMSE\n", 100 * ratios / 3);
+  CHECK_THAT(log, ContainsSubstring(" - root - INFO - " + table + average));
+  CHECK_THAT(trained.out, ContainsSubstring(table + average));
+  CHECK(summary.at("device") == "cpu");
+  CHECK(summary.at("precision") == "fp32");
+  CHECK(summary.at("peak_memory_bytes").get<double>() > 1e6);
+  CHECK(summary.at("samples_per_second").get<double>() > 0);
+  CHECK(summary.at("wall_seconds").get<double>() >= summary.at("data_seconds").get<double>());
+
+  // The lines of each epoch and of each validation, and their numbers.
+  std::vector<double> losses, rates;
+  for (int epoch = 1; epoch <= 3; ++epoch)
+    CHECK_THAT(log, ContainsSubstring("Time taken for epoch " + std::to_string(epoch) + " is "));
+  CHECK_THAT(log, !ContainsSubstring("Time taken for epoch 4 is "));
+  for (const json& line : metrics_of(here / "run")) {
+    if (line.at("event") != "valid") continue;
+    std::ostringstream words;
+    words << "  Avg val loss=" << line.at("loss").get<double>() << "\n";
+    CHECK_THAT(log, ContainsSubstring(words.str()));
+    double sum = 0;
+    std::ostringstream each;
+    each << std::setprecision(4);
+    for (const std::string& name : kNames) {
+      const double rmse = value(line, "rmse", name), persistence = value(line, "persistence_rmse", name);
+      sum += rmse / persistence;
+      each << ", " << name << ' ' << rmse << " (" << persistence << ')';
+    }
+    char start[100];
+    std::snprintf(start, sizeof start, "  RMSE (persistence): %.1f %% of it on average", 100 * sum / 3);
+    CHECK_THAT(log, ContainsSubstring(start + each.str() + "\n"));
+  }
+  CHECK(std::count(log.begin(), log.end(), '\n') > 20);
+
+  const Outcome forecast =
+      isobar_command(here, "forecast --weights " + here / "run" + " --data " + here / "data" +
+                               " --threads 1 --starts 0:6:2 --steps 2 --scores " + here / "s.json");
+  check_done(forecast);
+  const json scores = json::parse(read_file(here / "s.json"));
+  std::string rows = "variable  lead        RMSE  persistence       ACC  persistence\n";
+  for (const std::string& name : kNames)
+    for (std::size_t k = 0; k < 2; ++k) {
+      const auto at = [&](const char* kind) { return scores.at(kind).at(name).at(k).get<double>(); };
+      char row[200];
+      std::snprintf(row, sizeof row, "%-8s%6d%12.6g%13.6g%10.4f%13.4f\n", name.c_str(), static_cast<int>(k + 1),
+                    at("rmse"), at("persistence_rmse"), at("acc"), at("persistence_acc"));
+      rows += row;
+    }
+  CHECK(forecast.out.ends_with("\n" + rows));
+  fs::remove(here / "data/stats/time_means.npy");
+  const Outcome no_means =
+      isobar_command(here, "forecast --weights " + here / "run" + " --data " + here / "data" +
+                               " --threads 1 --starts 0:6:2 --steps 2 --scores " + here / "t.json");
+  check_done(no_means);
+  CHECK_THAT(no_means.out, ContainsSubstring("no " + here / "data/stats/time_means.npy" + ": no ACC\n") &&
+                               ContainsSubstring("variable  lead        RMSE  persistence\n"));
+  CHECK_FALSE(json::parse(read_file(here / "t.json")).contains("acc"));
+}
+
+TEST_CASE("the flags of a run are explained, and refused where they ask for what is not there") {
+  const Playground here;
+  const std::vector<std::pair<std::string, std::string>> flags{
+      {"--enable_fused", "enable_fused: isobar's Adam is one fused kernel always\n"},
+      {"--enable_jit", "enable_jit: isobar's kernels are compiled ahead and fused by hand\n"},
+      {"--data_loader_config dali", "data_loader_config dali: isobar has one loader, with threads\n"},
+      {"--noddp", "--noddp: one device makes no gradient exchange\n"},
+      {"--disable_broadcast_buffers", "--disable-broadcast-buffers: the model has no buffers\n"}};
+  const Outcome silent = isobar_command(here, here.train("none", "--num_iters 1"));
+  check_done(silent);
+  for (std::size_t i = 0; i < flags.size(); ++i) {
+    CHECK_THAT(silent.out, !ContainsSubstring(flags[i].second));
+    const Outcome told = isobar_command(here, here.train("run" + std::to_string(i), "--num_iters 1 " + flags[i].first));
+    check_done(told);
+    for (std::size_t j = 0; j < flags.size(); ++j) {
+      CAPTURE(i, j);
+      CHECK((told.out.find(flags[j].second) != std::string::npos) == (i == j));
+    }
+  }
+  check_error(isobar_command(here, here.train("no", "--context_parallel 2")),
+              "--context-parallel 2: this version trains on one device");
+  check_error(isobar_command(here, here.train("no", "--ranks 0")), "--ranks 0: this version trains on one device");
+  check_error(isobar_command(here, here.train("no", "--tensor_parallel 0")), "--tensor-parallel 0: ");
+  CHECK_FALSE(fs::exists(here / "no"));
 }
 
 TEST_CASE("a run says how long it waited for data, and how its errors compare with persistence's") {

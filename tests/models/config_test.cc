@@ -156,6 +156,38 @@ TEST_CASE("a suggestion is near, or what others call it, or none") {
   CHECK_THROWS_WITH(with({"colour=1"}), "unknown config key colour in --set (isobar train --list-keys names all)");
 }
 
+TEST_CASE("a name is near that differs by at most a third of its letters") {
+  using Names = std::vector<std::string>;
+  CHECK(suggestion("depht", Names{"depth"}) == "depth");  // a swap is one difference
+  CHECK(suggestion("hdept", Names{"depth"}) == "");       // two of five
+  CHECK(suggestion("abd", Names{"abc"}) == "abc");
+  CHECK(suggestion("ad", Names{"ac"}) == "");
+  CHECK(suggestion("abcdxx", Names{"abcdef"}) == "abcdef");
+  CHECK(suggestion("abcxxx", Names{"abcdef"}) == "");
+  CHECK(suggestion("size", Names{"depth", "patch_size"}) == "patch_size");  // a part of four letters
+  CHECK(suggestion("siz", Names{"depth", "patch_size"}) == "");
+  CHECK(suggestion("hsize", Names{"patch_size"}) == "patch_size");  // without the underscore
+  CHECK(suggestion("anything", Names{}) == "");
+  CHECK(nearest_name("ba", Names{"abc", "ab"}) == "ab");
+  CHECK(nearest_name("bac", Names{"xac", "abc", "bxx"}) == "xac");  // the first of equals
+  CHECK(did_you_mean("") == "");
+  CHECK(did_you_mean("depth") == "; did you mean depth?");
+}
+
+TEST_CASE("numbers beyond what a type holds are refused, the last that fit are not") {
+  CHECK(with({"num_iters=9223372036854775807"}).num_iters == INT64_MAX);
+  CHECK(with({"num_iters=9007199254740991.0"}).num_iters == 9007199254740991);
+  for (const char* far : {"num_iters=9223372036854775808", "num_iters=9007199254740992.0", "num_iters=1e30",
+                          "num_iters=0.5", "num_iters=\"3\"", "num_iters=[3]"})
+    CHECK_THROWS_WITH(with({far}), ContainsSubstring("config key num_iters in --set must be an integer, not "));
+  CHECK_THROWS_WITH(with({"lr=true"}), ContainsSubstring("config key lr in --set must be a number, not true"));
+  CHECK_THROWS_WITH(with({"shuffle=0"}), ContainsSubstring("config key shuffle in --set must be true or false, not 0"));
+  CHECK_THROWS_WITH(with({"amp_mode=3"}),
+                    ContainsSubstring("config key amp_mode in --set must be one of none, bf16, fp16, not 3"));
+  CHECK(with({"amp_mode=BF16"}).amp_mode == AmpMode::bf16);
+  CHECK(with({"img_size=[8.0,16]"}).img_size == std::array<std::int64_t, 2>{8, 16});
+}
+
 TEST_CASE("what others call a key leads to a key") {
   const std::vector<std::string> keys = config_keys();
   for (const std::string name : {"wd", "opt", "bf16", "width", "timestep", "val_data", "log_interval", "out_chans"})

@@ -761,6 +761,23 @@ TEST_CASE("a state that contradicts itself is refused, by file and key") {
   refused("/cursor/batch", 1.7, "batch is 1.7");
   refused("/epoch/iterations", "x", "iterations is \"x\"");
   refused("/samples", 27, "had 27 samples, and now has 26");
+  refused("/samples", 0, "samples is 0, which is not from 1 to ");
+  refused("/trainer/iteration", -1, "iteration is -1, which is not from 0 to ");
+  refused("/trainer/updates", 5, "updates is 5, which is not from 0 to 4");
+  refused("/trainer/clean_updates", -1, "clean_updates is -1, which is not from 0 to 1999");
+  refused("/trainer/clean_updates", 2000, "clean_updates is 2000, which is not from 0 to 1999");
+  refused("/trainer/loss_scale", 0x1p-25, "loss_scale is 2.98");
+  refused("/trainer/loss_scale", 1e39, "loss_scale is 1e+39");
+  refused("/trainer/loss_scale", "1", "loss_scale is \"1\", which is no number of this kind");
+  refused("/cursor/epoch", -1, "epoch is -1");
+  refused("/cursor/batch", 14, "batch is 14, which is not from 0 to 13");
+  refused("/epoch/seconds", -0.5, "seconds is -0.5");
+  refused("/epoch/data_seconds", -0.5, "data_seconds is -0.5");
+  refused("/wall_seconds", -1, "wall_seconds is -1");
+  refused("/best_loss", "low", "best_loss is \"low\"");
+  refused("/trainer", json::object(), "iteration is missing");
+  refused("/epoch", nullptr, "iterations is missing");
+  refused("/validation_is_owed", 3, "a key is missing, or of another kind");
   std::ofstream(folder / "state.json") << right.dump();
   write_checksums(folder);
   check_done(isobar_command(here, resume));
@@ -834,6 +851,50 @@ TEST_CASE("a description of weights that contradicts itself is refused") {
   refused("row_weights", {1, 2}, "row_weights are 2 and not 8");
   refused("latitudes", {1, 2}, "latitudes are 2 and not 8");
   refused("longitudes", {1, 2}, "longitudes are 2 and not 16");
+}
+
+TEST_CASE("units and lead time of weights that contradict themselves are refused") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 2")));
+  const isobar::SafetensorsFile file(here / "run/best/model.safetensors");
+  const auto forecast_with = [&](const char* key, const std::string& value) {
+    isobar::Metadata metadata = file.metadata();
+    metadata[key] = value;
+    isobar::write_safetensors(here / "wrong.safetensors", file.tensors(), metadata);
+    return isobar_command(here, "forecast --threads 1 --device cpu --start 0 --data " + here / "data" + " --out " +
+                                    here / "f.h5 --weights " + here / "wrong.safetensors");
+  };
+  const std::string name = "wrong.safetensors: ";
+  check_error(forecast_with("isobar.units", R"(["m/s"])"), name + "isobar.units has 1 entries for 3 channels");
+  check_error(forecast_with("isobar.units", R"(["m/s", "m/s", "K", "K"])"), name + "isobar.units has 4 entries");
+  check_error(forecast_with("isobar.units", "[1, 2, 3]"), name + "the description of the model in its metadata is");
+  check_error(forecast_with("isobar.units", "["), name + "isobar.units: is not valid JSON");
+  check_error(forecast_with("isobar.lead_hours", "0"), name + "isobar.lead_hours is 0");
+  check_error(forecast_with("isobar.lead_hours", "-6"), name + "isobar.lead_hours is -6");
+  check_error(forecast_with("isobar.lead_hours", "\"6\""), name + "the description of the model in its metadata is");
+  check_error(forecast_with("isobar.config", "[]"), name + "the description of the model in its metadata is damaged");
+  check_error(forecast_with("isobar.config", "{\"depth\": 0}"), name + "config key depth in its metadata must be");
+  check_error(forecast_with("isobar.grid", "{}"), name + "the description of the model in its metadata is damaged");
+  check_done(forecast_with("isobar.units", R"(["m/s", "m/s", "K"])"));
+  CHECK(isobar::hdf5::File::open(here / "f.h5").strings("units") == std::vector<std::string>{"m/s", "m/s", "K"});
+  CHECK(file.metadata().at("format") == "pt");
+  CHECK(file.metadata().at("isobar.format") == "1");
+}
+
+TEST_CASE("a forecast with dt 2 goes two steps of the data at a time, to their end") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 2 --set dt=2")));
+  const std::string base = "forecast --weights " + here / "run" + " --threads 1 --device cpu --data " + here / "data";
+  check_done(isobar_command(here, base + " --start 0 --steps 4 --scores " + here / "s.json --out " + here / "f.h5"));
+  CHECK(json::parse(read_file(here / "s.json")).at("lead_steps") == json::array({2, 4, 6, 8}));
+  CHECK(isobar::hdf5::File::open(here / "f.h5").numbers("lead") == std::vector<double>{2, 4, 6, 8});
+  check_error(
+      isobar_command(here, base + " --start 0 --steps 5 --scores " + here / "s.json"),
+      "a forecast of 5 steps is longer than the data, " + here / "data/test/2003.h5" + ": 9 steps, taken dt at a time");
+  check_error(isobar_command(here, base + " --start 1 --steps 4 --scores " + here / "s.json"),
+              "a forecast of 4 steps from step 1 ends at step 9, which is not in " + here / "data/test/2003.h5");
+  check_error(isobar_command(here, base + " --start -1 --scores " + here / "s.json"),
+              "start step -1 is not in the data, which has 9 steps");
 }
 
 TEST_CASE("starts and steps beyond the data are refused before anything is made of their size") {

@@ -146,6 +146,17 @@ TEST_CASE("synth: sizes beyond reason are refused before anything is made") {
   };
   refused([](SynthOptions& o) { o.train_years = 1000000000; }, "at most 1000 years to train");
   refused([](SynthOptions& o) { o.valid_years = 1001; }, "at most 1000 years to train");
+  refused([](SynthOptions& o) { o.train_years = 1001; },
+          "at most 1000 years to train and 1000 to validate with, not 1001");
+  // The largest values are refused for nothing but the grid, which is looked at last.
+  refused([](SynthOptions& o) { o.train_years = 1000, o.valid_years = 1000, o.height = 1; }, "--grid 1x12 needs");
+  refused([](SynthOptions& o) { o.steps_per_year = 1460, o.width = 1; }, "--grid 9x1 needs at least two rows");
+  refused([](SynthOptions& o) { o.steps_per_year = 2, o.width = 1; }, "--grid 9x1 needs");
+  refused([](SynthOptions& o) { o.steps_per_year = 1; }, "--steps-per-year 1 is not between 2 and 1460");
+  refused([](SynthOptions& o) { o.valid_years = 0; }, "at least one year to train and one to validate with");
+  refused([](SynthOptions& o) { o.out = ""; }, "data synth needs a folder: --out");
+  refused([](SynthOptions& o) { o.height = o.width = 2, o.channels = (1 << 26) + 1; },
+          "make a step of more than the 268435456 values");
   refused([](SynthOptions& o) { o.channels = 1000000000; }, "--channels 1000000000 on --grid 9x12");
   refused([](SynthOptions& o) { o.height = o.width = 1000000; }, "on --grid 1000000x1000000");
   refused([](SynthOptions& o) { o.height = o.width = std::int64_t{1} << 62; }, "on --grid ");

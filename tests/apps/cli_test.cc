@@ -3,15 +3,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "data/era5/hdf5.h"
 #include "engine/files/atomic_file.h"
+#include "tests/harness/data_files.h"
 #include "tests/harness/testing.h"
 
 using isobar::read_file;
@@ -143,6 +148,28 @@ TEST_CASE("data synth, info and stats say what they made and found, line by line
     CHECK(read_file(scratch / "s/" + file) == read_file(folder + "/stats/" + file));
   check_error(isobar_command("data stats " + folder + "/train --out " + scratch / "s --threads x"), "--threads");
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // these hold address space of their own
+TEST_CASE("values that memory is lacking for are met in a child process, before they are read") {
+  const Scratch scratch;
+  const isobar::testing::FieldsShape shape{2, 1, 2, 2};
+  isobar::testing::write_fields(scratch / "good.h5", shape);
+  auto file = isobar::hdf5::File::create(scratch / "large.h5");
+  file.write("fields", shape, std::span<const float>(isobar::testing::field_values(shape)));
+  file.reserve("lat", std::array<std::int64_t, 1>{1 << 21});  // as fp64 the 16 MiB that are still looked at
+  file.close();
+  const auto with_memory = [&](int kib, const std::string& name) {
+    return isobar_command("data info " + scratch / name, "ulimit -v " + std::to_string(kib) + ";");
+  };
+  int too_little = 1 << 10, enough = 1 << 23;
+  while (enough - too_little > 1 << 10) {
+    const int middle = (too_little + enough) / 2;
+    (with_memory(middle, "good.h5").status == 0 ? enough : too_little) = middle;
+  }
+  check_error(with_memory(enough + (8 << 10), "large.h5"), "large.h5 is damaged: the HDF5 library ");
+  check_error(isobar_command("data info " + scratch / "large.h5"), "large.h5: 'lat' has 2097152 values");
+}
+#endif
 
 TEST_CASE("what is not asked for is what the help says") {
   const auto has = [](const std::string& command, const std::vector<std::string>& defaults) {

@@ -105,6 +105,17 @@ TEST_CASE("data info: tells files, times, layout and statistics, and refuses wha
   write_npy(folder / "a/stats/global_stds.npy", std::array<std::int64_t, 1>{1},
             std::span<const double>(std::vector{1.0}));
   CHECK_THROWS_WITH(describe_data(folder / "a"), ContainsSubstring("global_stds.npy has shape (1,)"));
+  for (const char* missing : {"global_stds.npy", "global_means.npy"}) {  // one without the other is no statistics
+    std::filesystem::remove_all(folder / "a");
+    write_synthetic_data(small(folder / "a"));
+    std::filesystem::remove(folder / "a/stats" / missing);
+    CHECK_THROWS_WITH(describe_data(folder / "a"), ContainsSubstring(std::string("stats/") + missing));
+  }
+  write_synthetic_data(small(folder / "a"));
+  write_npy(folder / "a/stats/time_means.npy", std::array<std::int64_t, 4>{1, 21, 9, 11},
+            std::span<const double>(std::vector<double>(21 * 9 * 11)));
+  CHECK_THROWS_WITH(describe_data(folder / "a"),
+                    ContainsSubstring("time_means.npy has shape (1, 21, 9, 11); expected (1, 21, 9, 12)"));
 }
 
 TEST_CASE("synth: no year is in two of training, validation and test") {

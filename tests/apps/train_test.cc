@@ -612,6 +612,49 @@ TEST_CASE("a forecast from a run, from its weights file, and from weights withou
   CHECK(scores.at("persistence_rmse").at("v10").at(0).get<double>() > 0);
 }
 
+TEST_CASE("a forecast finds data and statistics wherever they lie in the layout") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 2")));
+  const isobar::SafetensorsFile file(here / "run/best/model.safetensors");
+  isobar::write_safetensors(here / "bare.safetensors", file.tensors());
+  const auto forecast = [&](const std::string& data, const std::string& more = "") {
+    fs::remove(here / "f.h5");
+    const Outcome outcome = isobar_command(here, "forecast --threads 1 --device cpu --start 1 --config " +
+                                                     here / "small.json" + " --weights " + here / "bare.safetensors" +
+                                                     " --data " + here / data + " --out " + here / "f.h5" + more);
+    return outcome.status == 0 ? read_file(here / "f.h5") : outcome.err;
+  };
+  const std::string expected = forecast("data");
+  REQUIRE(expected.starts_with("\x89HDF"));
+  const auto same = [&](const std::string& got) { return got == expected; };
+  CHECK(same(forecast("data/test")));
+  CHECK(same(forecast("data/test/2003.h5")));
+  fs::create_directories(here / "flat");
+  fs::copy(here / "data/test/2003.h5", here / "flat/2003.h5");
+  CHECK_THAT(forecast("flat"), ContainsSubstring(here / "flat/global_means.npy"));
+  CHECK_THAT(forecast("flat/2003.h5"), ContainsSubstring(here / "flat/global_means.npy"));
+  CHECK(same(forecast("flat", " --stats " + here / "data/stats")));
+  CHECK_THAT(forecast("flat", " --stats " + here / "nowhere"), ContainsSubstring(here / "nowhere/global_means.npy"));
+  fs::copy(here / "data/stats", here / "flat");
+  CHECK(same(forecast("flat")));
+  CHECK(same(forecast("flat/2003.h5")));
+  fs::create_directories(here / "flat/stats");  // before the folder itself
+  fs::copy(here / "data/stats", here / "flat/stats");
+  fs::remove(here / "flat/global_means.npy");
+  CHECK(same(forecast("flat")));
+
+  // test/ before valid/ before the folder itself, each only where it holds data.
+  const std::string valid = forecast("data/valid");
+  REQUIRE(valid.starts_with("\x89HDF"));
+  CHECK_FALSE(same(valid));
+  fs::remove(here / "data/test/2003.h5");
+  CHECK(forecast("data") == valid);
+  fs::remove_all(here / "data/test");
+  CHECK(forecast("data") == valid);
+  fs::remove_all(here / "data/valid");
+  CHECK_THAT(forecast("data"), ContainsSubstring(here / "data" + " holds no .h5 files"));
+}
+
 TEST_CASE("statistics that a forecast is given take the place of the weights' own") {
   const Playground here;
   check_done(isobar_command(here, here.train("run", "--num_iters 2")));

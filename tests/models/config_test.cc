@@ -119,6 +119,45 @@ TEST_CASE("a folder that cannot be read does not hide the others") {
   unsetenv("ISOBAR_CONFIG_PATH");
 }
 
+TEST_CASE("the search path is the variable's folders in their order, then the shipped ones") {
+  const ConfigFolder folder;
+  const fs::path a = folder.path() / "a", b = folder.path() / "b";
+  fs::create_directories(a);
+  fs::create_directories(b);
+  unsetenv("ISOBAR_CONFIG_PATH");
+  const std::vector<fs::path> shipped_only = config_search_path();
+  REQUIRE(!shipped_only.empty());
+  CHECK(fs::equivalent(shipped_only.back(), kShipped.front()));
+  setenv("ISOBAR_CONFIG_PATH", (":" + b.string() + "::" + a.string() + ":").c_str(), 1);
+  std::vector<fs::path> expected{b, a};
+  expected.insert(expected.end(), shipped_only.begin(), shipped_only.end());
+  CHECK(config_search_path() == expected);
+  unsetenv("ISOBAR_CONFIG_PATH");
+
+  std::ofstream(a / "x.json") << R"({"one": {"depth": 1}, "two": {"depth": 2}})";
+  std::ofstream(b / "y.json") << R"({"depth": 3})";
+  std::ofstream(b / "one.json") << R"({"depth": 4})";
+  std::ofstream(b / "notes.txt") << "no JSON";
+  const std::vector<ListedConfig> listed = list_configs({a, b, folder.path() / "none"});
+  REQUIRE(listed.size() == 3);
+  CHECK(listed[0].name == "one");
+  CHECK(listed[0].file == a / "x.json");
+  CHECK(listed[1].name == "two");
+  CHECK(listed[2].name == "y");
+  CHECK(listed[2].file == b / "y.json");
+  CHECK_THROWS_WITH(load_config("three", {a, b}),
+                    "there is no config 'three' (looked in " + a.string() + ", " + b.string() + ")");
+  CHECK_THROWS_WITH(load_config("one", {}),
+                    "there is no config 'one': no configs in any folder (set ISOBAR_CONFIG_PATH)");
+  CHECK_THROWS_WITH(load_config("one", {folder.path()}),
+                    "there is no config 'one': no configs in " + folder.path().string());
+  std::ofstream(b / "empty.json") << "{}";  // one config without keys
+  CHECK(load_config("empty", {b}).entries.empty());
+  std::ofstream(b / "child.json") << R"({"extends": 3})";
+  CHECK_THROWS_WITH(load_config("child", {b}),
+                    "config key extends in " + (b / "child.json").string() + " must be a config's name, not 3");
+}
+
 TEST_CASE("unknown names are told with the nearest one") {
   const ConfigFolder folder;
   folder.write("tiny.json", R"({"depth": 1})");

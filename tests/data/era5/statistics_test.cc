@@ -180,5 +180,8 @@ TEST_CASE("scores: pooled, and as the mean of samples") {
   CHECK(totals.rmse() == std::vector<double>{std::sqrt(20.0 / 8), std::sqrt(36.0 / 8)});
   CHECK(totals.mean_sample_rmse() == std::vector<double>{1.5, 1.5});
   CHECK(totals.acc() == std::vector<double>{6 / std::sqrt(8.0 * 10), 2 / std::sqrt(5.0 * 2)});
-  CHECK_THROWS_AS(totals.add(std::vector<double>(7)), Error);
+  CHECK_THROWS_WITH(totals.add(std::vector<double>(7)), "scores of 2 channels do not come in 7 numbers");
+  CHECK(totals.raw().size() == 11);
+  totals.add(std::vector<double>(16));  // two samples at once
+  CHECK(totals.samples() == 4);
 }

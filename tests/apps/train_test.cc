@@ -837,6 +837,32 @@ TEST_CASE("weights and losses that are not finite end a run and are never the be
   CHECK_FALSE(fs::exists(here / "run/summary.json"));
 }
 
+TEST_CASE("moments that are not finite end a run though weights and losses are finite still") {
+  const Playground here;
+  const Outcome outcome = isobar_command(
+      here,
+      here.train("run", "--num_iters 1 --set loss=weighted_mse --set 'channel_weights=[1e25,1e25,1e25]' --set lr=0"));
+  check_error(outcome, "iteration 1: v.");
+  CHECK_THAT(outcome.err,
+             ContainsSubstring(" is not finite after the update; a lower lr, warmup or grad_clip may help"));
+  CHECK_FALSE(fs::exists(here / "run/checkpoints/step_00000001"));
+}
+
+TEST_CASE("a validation loss that is not finite ends a run before it begins") {
+  const Playground here;
+  std::vector<float> fields;  // the means everywhere: a target without any anomaly to be relative to
+  for (std::int64_t i = 0; i < 6 * kChannels * kHeight * kWidth; ++i)
+    fields.push_back(static_cast<float>(100 * (i / (kHeight * kWidth) % kChannels)));
+  isobar::hdf5::File h5 = isobar::hdf5::File::create(here / "data/valid/2002.h5");
+  h5.write("fields", std::array{std::int64_t{6}, kChannels, kHeight, kWidth}, std::span<const float>(fields));
+  h5.write("channel", kNames);
+  h5.close();
+  const Outcome outcome = isobar_command(here, here.train("run", "--num_iters 2 --set predict_change=false"));
+  check_error(outcome, "iteration 0: the validation loss is ");
+  CHECK_THAT(outcome.err, ContainsSubstring(" before any update\n"));
+  CHECK_FALSE(fs::exists(here / "run"));
+}
+
 TEST_CASE("weights with numbers that are not finite, or tensors too many, are refused by name") {
   const Playground here;
   check_done(isobar_command(here, here.train("run", "--num_iters 2")));

@@ -3,15 +3,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "data/era5/hdf5.h"
 #include "engine/files/atomic_file.h"
+#include "tests/harness/data_files.h"
 #include "tests/harness/testing.h"
 
 using isobar::read_file;
@@ -106,11 +111,110 @@ TEST_CASE("a wrong command line is one line on stderr and status 1") {
 TEST_CASE("data synth: a grid is two numbers that fit; data stats: one file is one file") {
   const Scratch scratch;
   const std::string synth = "data synth --train-years 1 --steps-per-year 2 --out " + scratch / "d" + " --grid ";
-  for (const char* grid : {"99999999999999999999x2", "9x", "x9", "9x9x9", "nine"})
+  for (const char* grid : {"99999999999999999999x2", "2x99999999999999999999", "9x", "x9", "9x9x9", "9y9", "9", "nine"})
     check_error(isobar_command(synth + grid), "is not HEIGHTxWIDTH");
   CHECK(isobar_command(synth + "3x4").status == 0);
   CHECK(isobar_command("data stats " + scratch / "d/train" + " --out " + scratch / "s")
             .out.ends_with("2 steps of 1 file; written to " + scratch / "s" + "\n"));
+}
+
+TEST_CASE("data synth, info and stats say what they made and found, line by line") {
+  const Scratch scratch;
+  const std::string folder = scratch / "d";
+  const Outcome made = isobar_command("data synth --steps-per-year 3 --channels 2 --grid 5x6 --out " + folder);
+  CHECK(made.status == 0);
+  const auto part = [](const std::string& name, int first, int years) {
+    std::string text = name + ":\n  " + std::to_string(years) + (years == 1 ? " file, " : " files, ") +
+                       std::to_string(3 * years) + " steps of 2 channels on 5 x 6\n";
+    for (int year = first; year < first + years; ++year) {
+      const std::string day = std::to_string(year) + "-01-01T";
+      text += "    " + std::to_string(year) + ".h5  3 steps  " + day + "00:00 to " + day + "12:00  contiguous, pread\n";
+    }
+    return text +
+           "  channels: u10 v10\n  latitudes: 90 to -90, longitudes: 0 to 300\n"
+           "  units: m/s, m/s\n  time step: 6 hours\n";
+  };
+  const std::string rows =
+      "  u10      mean 1.18876      standard deviation 3.60216\n"
+      "  v10      mean 0.321144     standard deviation 5.33938\n";
+  CHECK(made.out == part("train", 1979, 4) + part("valid", 1983, 1) + part("test", 1984, 1) + "statistics: " + folder +
+                        "/stats\n" + rows + "  time means: 2 x 5 x 6 or larger\n");
+  CHECK(isobar_command("data info " + folder).out == made.out);
+  CHECK(isobar_command("data info " + folder + "/train").out ==
+        part(folder + "/train", 1979, 4) + "statistics: none; isobar data stats PATH --out DIR makes them\n");
+  const Outcome stats = isobar_command("data stats " + folder + "/train --out " + scratch / "s");
+  CHECK(stats.out == rows + "12 steps of 4 files; written to " + scratch / "s" + "\n");
+  for (const char* file : {"global_means.npy", "global_stds.npy", "time_means.npy", "stats.json"})
+    CHECK(read_file(scratch / "s/" + file) == read_file(folder + "/stats/" + file));
+  check_error(isobar_command("data stats " + folder + "/train --out " + scratch / "s --threads x"), "--threads");
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // these hold address space of their own
+TEST_CASE("values that memory is lacking for are met in a child process, before they are read") {
+  const Scratch scratch;
+  const isobar::testing::FieldsShape shape{2, 1, 2, 2};
+  isobar::testing::write_fields(scratch / "good.h5", shape);
+  auto file = isobar::hdf5::File::create(scratch / "large.h5");
+  file.write("fields", shape, std::span<const float>(isobar::testing::field_values(shape)));
+  file.reserve("lat", std::array<std::int64_t, 1>{1 << 21});  // as fp64 the 16 MiB that are still looked at
+  file.close();
+  const auto with_memory = [&](int kib, const std::string& name) {
+    return isobar_command("data info " + scratch / name, "ulimit -v " + std::to_string(kib) + ";");
+  };
+  int too_little = 1 << 10, enough = 1 << 23;
+  while (enough - too_little > 1 << 10) {
+    const int middle = (too_little + enough) / 2;
+    (with_memory(middle, "good.h5").status == 0 ? enough : too_little) = middle;
+  }
+  check_error(with_memory(enough + (8 << 10), "large.h5"), "large.h5 is damaged: the HDF5 library ");
+  check_error(isobar_command("data info " + scratch / "large.h5"), "large.h5: 'lat' has 2097152 values");
+}
+#endif
+
+TEST_CASE("what is not asked for is what the help says") {
+  const auto has = [](const std::string& command, const std::vector<std::string>& defaults) {
+    const std::string help = isobar_command(command + " --help").out;
+    for (const std::string& text : defaults) CHECK_THAT(help, ContainsSubstring(text));
+  };
+  has("data synth", {"--train-years", "=4 ", "=1 ", "=292 ", "=32x64 ", "=0 "});
+  has("mesh", {"--dp INT=1 ", "--tp INT=1 ", "--cp INT=1 ", "=tp-cp-dp "});
+  has("train", {"--run-num TEXT=00 ", "--ranks INT=1 ", "=auto", "--list-configs", "--init", "The tutorial's flags"});
+  has("forecast", {"--steps INT", "=1 ", "--starts", "--scores", "--stats"});
+  const json info = json::parse(isobar_command("info --json").out);
+  CHECK(info.at("cuda_driver").is_string());
+  CHECK(info.at("build").at("compiler").is_string());
+  CHECK(info.at("build").at("emulator").is_boolean());
+  CHECK(info.at("devices").at(0).at("threads").get<int>() >= 1);
+  const Outcome one = isobar_command("mesh");
+  CHECK(one.out ==
+        "  rank    tp    cp    dp\n     0     0     0     0\ntp groups: {0}\ncp groups: {0}\ndp groups: {0}\n");
+  CHECK_THAT(isobar_command("info", "OMP_NUM_THREADS=3").out, ContainsSubstring("  threads: 3\n"));
+  CHECK_THAT(isobar_command("info").out,
+             ContainsSubstring(info.at("build").at("emulator").get<bool>() ? "  emulator: yes\n" : "  emulator: no\n"));
+}
+
+TEST_CASE("the range of starts is Python's, and an output is asked for") {
+  const auto refused = [](const std::string& arguments, const std::string& words) {
+    check_error(isobar_command("forecast --weights /none.safetensors --data d " + arguments), words);
+  };
+  const std::string accepted = "/none.safetensors";
+  refused("--starts 0:1", accepted);
+  refused("--starts 5:5", "is empty");
+  refused("--starts 5:4:-1", accepted);
+  refused("--starts 5:5:-1", "is empty");
+  refused("--starts 4:5:-1", "is empty");
+  refused("--starts 1:5:0", "the step must not be 0");
+  refused("--starts 2:-3:-2", "goes below step 0");
+  refused("--starts 2:-1:-2", accepted);
+  refused("--starts 2:-2:-2", accepted);
+  refused("--starts 1:2:3:4", "A:B:S");
+  refused("--starts -1:2", "A:B:S");
+  refused("--starts 1234567890123456:2", "A:B:S");
+  refused("--start 1 --starts 0:2", "give either --start or --starts");
+  refused("--start 1 --scores /nowhere/s.json", "/nowhere/s.json");
+  refused("--starts 0:2 --threads -1", "-1 is not a whole number from 0 on");
+  refused("--start 0 --steps 0", "0 is not a whole number from 1 on");
+  refused("--start 0 --steps 1 --out /nowhere/f.h5", "/nowhere/f.h5");
 }
 
 TEST_CASE("no control character of a name reaches the terminal") {
@@ -169,14 +273,17 @@ TEST_CASE("one of several tasks of a launcher is refused") {
       {"PMI_SIZE=2", "PMI_SIZE is 2"},
       {"SLURM_STEP_NUM_TASKS=8", "SLURM_STEP_NUM_TASKS is 8"},
       {"SLURM_NTASKS=3 SLURM_PROCID=1 SLURM_STEP_ID=0", "SLURM_NTASKS is 3"},
+      {"SLURM_NTASKS=3 SLURM_PROCID=0 SLURM_STEP_ID=4294967279", "SLURM_NTASKS is 3"},
   }));
   check_error(isobar_command("train --config tiny --data /nowhere", environment), variable);
 }
 
 TEST_CASE("one task, and the shell of a batch script with several to come, may train") {
-  const std::string environment = GENERATE(
-      "WORLD_SIZE=1", "SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=1 SLURM_PROCID=0 SLURM_STEP_ID=0", "SLURM_NTASKS=4",
-      "SLURM_NTASKS=4 SLURM_PROCID=0", "SLURM_NTASKS=4 SLURM_PROCID=0 SLURM_STEP_ID=4294967291", "WORLD_SIZE=many");
+  const std::string environment =
+      GENERATE("WORLD_SIZE=1", "SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=1 SLURM_PROCID=0 SLURM_STEP_ID=0", "SLURM_NTASKS=4",
+               "SLURM_NTASKS=4 SLURM_PROCID=0", "SLURM_NTASKS=4 SLURM_PROCID=0 SLURM_STEP_ID=4294967291",
+               "SLURM_NTASKS=4 SLURM_PROCID=0 SLURM_STEP_ID=4294967280", "SLURM_NTASKS=4 SLURM_STEP_ID=0",
+               "WORLD_SIZE=many", "WORLD_SIZE=2x");
   check_error(isobar_command("train --config tiny --data /nowhere", environment), "/nowhere");
 }
 

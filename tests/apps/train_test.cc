@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -17,6 +18,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "data/era5/era5.h"
@@ -610,6 +612,49 @@ TEST_CASE("a forecast from a run, from its weights file, and from weights withou
   CHECK(scores.at("persistence_rmse").at("v10").at(0).get<double>() > 0);
 }
 
+TEST_CASE("a forecast finds data and statistics wherever they lie in the layout") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 2")));
+  const isobar::SafetensorsFile file(here / "run/best/model.safetensors");
+  isobar::write_safetensors(here / "bare.safetensors", file.tensors());
+  const auto forecast = [&](const std::string& data, const std::string& more = "") {
+    fs::remove(here / "f.h5");
+    const Outcome outcome = isobar_command(here, "forecast --threads 1 --device cpu --start 1 --config " +
+                                                     here / "small.json" + " --weights " + here / "bare.safetensors" +
+                                                     " --data " + here / data + " --out " + here / "f.h5" + more);
+    return outcome.status == 0 ? read_file(here / "f.h5") : outcome.err;
+  };
+  const std::string expected = forecast("data");
+  REQUIRE(expected.starts_with("\x89HDF"));
+  const auto same = [&](const std::string& got) { return got == expected; };
+  CHECK(same(forecast("data/test")));
+  CHECK(same(forecast("data/test/2003.h5")));
+  fs::create_directories(here / "flat");
+  fs::copy(here / "data/test/2003.h5", here / "flat/2003.h5");
+  CHECK_THAT(forecast("flat"), ContainsSubstring(here / "flat/global_means.npy"));
+  CHECK_THAT(forecast("flat/2003.h5"), ContainsSubstring(here / "flat/global_means.npy"));
+  CHECK(same(forecast("flat", " --stats " + here / "data/stats")));
+  CHECK_THAT(forecast("flat", " --stats " + here / "nowhere"), ContainsSubstring(here / "nowhere/global_means.npy"));
+  fs::copy(here / "data/stats", here / "flat");
+  CHECK(same(forecast("flat")));
+  CHECK(same(forecast("flat/2003.h5")));
+  fs::create_directories(here / "flat/stats");  // before the folder itself
+  fs::copy(here / "data/stats", here / "flat/stats");
+  fs::remove(here / "flat/global_means.npy");
+  CHECK(same(forecast("flat")));
+
+  // test/ before valid/ before the folder itself, each only where it holds data.
+  const std::string valid = forecast("data/valid");
+  REQUIRE(valid.starts_with("\x89HDF"));
+  CHECK_FALSE(same(valid));
+  fs::remove(here / "data/test/2003.h5");
+  CHECK(forecast("data") == valid);
+  fs::remove_all(here / "data/test");
+  CHECK(forecast("data") == valid);
+  fs::remove_all(here / "data/valid");
+  CHECK_THAT(forecast("data"), ContainsSubstring(here / "data" + " holds no .h5 files"));
+}
+
 TEST_CASE("statistics that a forecast is given take the place of the weights' own") {
   const Playground here;
   check_done(isobar_command(here, here.train("run", "--num_iters 2")));
@@ -759,6 +804,23 @@ TEST_CASE("a state that contradicts itself is refused, by file and key") {
   refused("/cursor/batch", 1.7, "batch is 1.7");
   refused("/epoch/iterations", "x", "iterations is \"x\"");
   refused("/samples", 27, "had 27 samples, and now has 26");
+  refused("/samples", 0, "samples is 0, which is not from 1 to ");
+  refused("/trainer/iteration", -1, "iteration is -1, which is not from 0 to ");
+  refused("/trainer/updates", 5, "updates is 5, which is not from 0 to 4");
+  refused("/trainer/clean_updates", -1, "clean_updates is -1, which is not from 0 to 1999");
+  refused("/trainer/clean_updates", 2000, "clean_updates is 2000, which is not from 0 to 1999");
+  refused("/trainer/loss_scale", 0x1p-25, "loss_scale is 2.98");
+  refused("/trainer/loss_scale", 1e39, "loss_scale is 1e+39");
+  refused("/trainer/loss_scale", "1", "loss_scale is \"1\", which is no number of this kind");
+  refused("/cursor/epoch", -1, "epoch is -1");
+  refused("/cursor/batch", 14, "batch is 14, which is not from 0 to 13");
+  refused("/epoch/seconds", -0.5, "seconds is -0.5");
+  refused("/epoch/data_seconds", -0.5, "data_seconds is -0.5");
+  refused("/wall_seconds", -1, "wall_seconds is -1");
+  refused("/best_loss", "low", "best_loss is \"low\"");
+  refused("/trainer", json::object(), "iteration is missing");
+  refused("/epoch", nullptr, "iterations is missing");
+  refused("/validation_is_owed", 3, "a key is missing, or of another kind");
   std::ofstream(folder / "state.json") << right.dump();
   write_checksums(folder);
   check_done(isobar_command(here, resume));
@@ -773,6 +835,32 @@ TEST_CASE("weights and losses that are not finite end a run and are never the be
   CHECK(json::parse(read_file(here / "run/best/state.json")).at("trainer").at("iteration") == 0);
   CHECK_FALSE(fs::exists(here / "run/checkpoints/step_00000001"));
   CHECK_FALSE(fs::exists(here / "run/summary.json"));
+}
+
+TEST_CASE("moments that are not finite end a run though weights and losses are finite still") {
+  const Playground here;
+  const Outcome outcome = isobar_command(
+      here,
+      here.train("run", "--num_iters 1 --set loss=weighted_mse --set 'channel_weights=[1e25,1e25,1e25]' --set lr=0"));
+  check_error(outcome, "iteration 1: v.");
+  CHECK_THAT(outcome.err,
+             ContainsSubstring(" is not finite after the update; a lower lr, warmup or grad_clip may help"));
+  CHECK_FALSE(fs::exists(here / "run/checkpoints/step_00000001"));
+}
+
+TEST_CASE("a validation loss that is not finite ends a run before it begins") {
+  const Playground here;
+  std::vector<float> fields;  // the means everywhere: a target without any anomaly to be relative to
+  for (std::int64_t i = 0; i < 6 * kChannels * kHeight * kWidth; ++i)
+    fields.push_back(static_cast<float>(100 * (i / (kHeight * kWidth) % kChannels)));
+  isobar::hdf5::File h5 = isobar::hdf5::File::create(here / "data/valid/2002.h5");
+  h5.write("fields", std::array{std::int64_t{6}, kChannels, kHeight, kWidth}, std::span<const float>(fields));
+  h5.write("channel", kNames);
+  h5.close();
+  const Outcome outcome = isobar_command(here, here.train("run", "--num_iters 2 --set predict_change=false"));
+  check_error(outcome, "iteration 0: the validation loss is ");
+  CHECK_THAT(outcome.err, ContainsSubstring(" before any update\n"));
+  CHECK_FALSE(fs::exists(here / "run"));
 }
 
 TEST_CASE("weights with numbers that are not finite, or tensors too many, are refused by name") {
@@ -834,6 +922,50 @@ TEST_CASE("a description of weights that contradicts itself is refused") {
   refused("longitudes", {1, 2}, "longitudes are 2 and not 16");
 }
 
+TEST_CASE("units and lead time of weights that contradict themselves are refused") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 2")));
+  const isobar::SafetensorsFile file(here / "run/best/model.safetensors");
+  const auto forecast_with = [&](const char* key, const std::string& value) {
+    isobar::Metadata metadata = file.metadata();
+    metadata[key] = value;
+    isobar::write_safetensors(here / "wrong.safetensors", file.tensors(), metadata);
+    return isobar_command(here, "forecast --threads 1 --device cpu --start 0 --data " + here / "data" + " --out " +
+                                    here / "f.h5 --weights " + here / "wrong.safetensors");
+  };
+  const std::string name = "wrong.safetensors: ";
+  check_error(forecast_with("isobar.units", R"(["m/s"])"), name + "isobar.units has 1 entries for 3 channels");
+  check_error(forecast_with("isobar.units", R"(["m/s", "m/s", "K", "K"])"), name + "isobar.units has 4 entries");
+  check_error(forecast_with("isobar.units", "[1, 2, 3]"), name + "the description of the model in its metadata is");
+  check_error(forecast_with("isobar.units", "["), name + "isobar.units: is not valid JSON");
+  check_error(forecast_with("isobar.lead_hours", "0"), name + "isobar.lead_hours is 0");
+  check_error(forecast_with("isobar.lead_hours", "-6"), name + "isobar.lead_hours is -6");
+  check_error(forecast_with("isobar.lead_hours", "\"6\""), name + "the description of the model in its metadata is");
+  check_error(forecast_with("isobar.config", "[]"), name + "the description of the model in its metadata is damaged");
+  check_error(forecast_with("isobar.config", "{\"depth\": 0}"), name + "config key depth in its metadata must be");
+  check_error(forecast_with("isobar.grid", "{}"), name + "the description of the model in its metadata is damaged");
+  check_done(forecast_with("isobar.units", R"(["m/s", "m/s", "K"])"));
+  CHECK(isobar::hdf5::File::open(here / "f.h5").strings("units") == std::vector<std::string>{"m/s", "m/s", "K"});
+  CHECK(file.metadata().at("format") == "pt");
+  CHECK(file.metadata().at("isobar.format") == "1");
+}
+
+TEST_CASE("a forecast with dt 2 goes two steps of the data at a time, to their end") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 2 --set dt=2")));
+  const std::string base = "forecast --weights " + here / "run" + " --threads 1 --device cpu --data " + here / "data";
+  check_done(isobar_command(here, base + " --start 0 --steps 4 --scores " + here / "s.json --out " + here / "f.h5"));
+  CHECK(json::parse(read_file(here / "s.json")).at("lead_steps") == json::array({2, 4, 6, 8}));
+  CHECK(isobar::hdf5::File::open(here / "f.h5").numbers("lead") == std::vector<double>{2, 4, 6, 8});
+  check_error(
+      isobar_command(here, base + " --start 0 --steps 5 --scores " + here / "s.json"),
+      "a forecast of 5 steps is longer than the data, " + here / "data/test/2003.h5" + ": 9 steps, taken dt at a time");
+  check_error(isobar_command(here, base + " --start 1 --steps 4 --scores " + here / "s.json"),
+              "a forecast of 4 steps from step 1 ends at step 9, which is not in " + here / "data/test/2003.h5");
+  check_error(isobar_command(here, base + " --start -1 --scores " + here / "s.json"),
+              "start step -1 is not in the data, which has 9 steps");
+}
+
 TEST_CASE("starts and steps beyond the data are refused before anything is made of their size") {
   const Playground here;
   check_done(isobar_command(here, here.train("run", "--num_iters 2")));
@@ -871,6 +1003,113 @@ TEST_CASE("a map that cannot be written does not end a run") {
              ContainsSubstring("map_t2m_00000000.png") && ContainsSubstring("goes on without this picture"));
   CHECK(fs::exists(here / "run/images/map_t2m_00000002.png"));
   CHECK(fs::exists(here / "run/summary.json"));
+}
+
+TEST_CASE("tables and logs say what the files say, in their columns") {
+  const Playground here;
+  const Outcome trained = isobar_command(here, here.train("run"));
+  check_done(trained);
+  const json summary = json::parse(read_file(here / "run/summary.json"));
+  const std::string log = read_file(here / "run/out.log");
+  const auto value = [](const json& object, const char* kind, const std::string& name) {
+    return object.at(kind).at(name).get<double>();
+  };
+  std::string table =
+      "RMSE of the validation set: normalised, and in the variables' own units\n"
+      "variable  forecast  persistence  ratio      forecast  persistence  unit\n";
+  double ratios = 0;
+  for (const std::string& name : kNames) {
+    const double rmse = value(summary, "val_rmse", name), persistence = value(summary, "persistence_rmse", name);
+    ratios += rmse / persistence;
+    char row[200];
+    std::snprintf(row, sizeof row, "%-8s%10.4f%13.4f%6.0f%%%14.5g%13.5g  %s\n", name.c_str(), rmse, persistence,
+                  100 * rmse / persistence, value(summary, "val_rmse_physical", name),
+                  value(summary, "persistence_rmse_physical", name), name == "t2m" ? "K" : "m/s");
+    table += row;
+  }
+  char average[100];
+  std::snprintf(average, sizeof average, "on average %.1f %% of persistence's RMSE\n", 100 * ratios / 3);
+  CHECK_THAT(log, ContainsSubstring(" - root - INFO - " + table + average));
+  CHECK_THAT(trained.out, ContainsSubstring(table + average));
+  CHECK(summary.at("device") == "cpu");
+  CHECK(summary.at("precision") == "fp32");
+  CHECK(summary.at("peak_memory_bytes").get<double>() > 1e6);
+  CHECK(summary.at("samples_per_second").get<double>() > 0);
+  CHECK(summary.at("wall_seconds").get<double>() >= summary.at("data_seconds").get<double>());
+
+  // The lines of each epoch and of each validation, and their numbers.
+  std::vector<double> losses, rates;
+  for (int epoch = 1; epoch <= 3; ++epoch)
+    CHECK_THAT(log, ContainsSubstring("Time taken for epoch " + std::to_string(epoch) + " is "));
+  CHECK_THAT(log, !ContainsSubstring("Time taken for epoch 4 is "));
+  for (const json& line : metrics_of(here / "run")) {
+    if (line.at("event") != "valid") continue;
+    std::ostringstream words;
+    words << "  Avg val loss=" << line.at("loss").get<double>() << "\n";
+    CHECK_THAT(log, ContainsSubstring(words.str()));
+    double sum = 0;
+    std::ostringstream each;
+    each << std::setprecision(4);
+    for (const std::string& name : kNames) {
+      const double rmse = value(line, "rmse", name), persistence = value(line, "persistence_rmse", name);
+      sum += rmse / persistence;
+      each << ", " << name << ' ' << rmse << " (" << persistence << ')';
+    }
+    char start[100];
+    std::snprintf(start, sizeof start, "  RMSE (persistence): %.1f %% of it on average", 100 * sum / 3);
+    CHECK_THAT(log, ContainsSubstring(start + each.str() + "\n"));
+  }
+  CHECK(std::count(log.begin(), log.end(), '\n') > 20);
+
+  const Outcome forecast =
+      isobar_command(here, "forecast --weights " + here / "run" + " --data " + here / "data" +
+                               " --threads 1 --starts 0:6:2 --steps 2 --scores " + here / "s.json");
+  check_done(forecast);
+  const json scores = json::parse(read_file(here / "s.json"));
+  std::string rows = "variable  lead        RMSE  persistence       ACC  persistence\n";
+  for (const std::string& name : kNames)
+    for (std::size_t k = 0; k < 2; ++k) {
+      const auto at = [&](const char* kind) { return scores.at(kind).at(name).at(k).get<double>(); };
+      char row[200];
+      std::snprintf(row, sizeof row, "%-8s%6d%12.6g%13.6g%10.4f%13.4f\n", name.c_str(), static_cast<int>(k + 1),
+                    at("rmse"), at("persistence_rmse"), at("acc"), at("persistence_acc"));
+      rows += row;
+    }
+  CHECK(forecast.out.ends_with("\n" + rows));
+  fs::remove(here / "data/stats/time_means.npy");
+  const Outcome no_means =
+      isobar_command(here, "forecast --weights " + here / "run" + " --data " + here / "data" +
+                               " --threads 1 --starts 0:6:2 --steps 2 --scores " + here / "t.json");
+  check_done(no_means);
+  CHECK_THAT(no_means.out, ContainsSubstring("no " + here / "data/stats/time_means.npy" + ": no ACC\n") &&
+                               ContainsSubstring("variable  lead        RMSE  persistence\n"));
+  CHECK_FALSE(json::parse(read_file(here / "t.json")).contains("acc"));
+}
+
+TEST_CASE("the flags of a run are explained, and refused where they ask for what is not there") {
+  const Playground here;
+  const std::vector<std::pair<std::string, std::string>> flags{
+      {"--enable_fused", "enable_fused: isobar's Adam is one fused kernel always\n"},
+      {"--enable_jit", "enable_jit: isobar's kernels are compiled ahead and fused by hand\n"},
+      {"--data_loader_config dali", "data_loader_config dali: isobar has one loader, with threads\n"},
+      {"--noddp", "--noddp: one device makes no gradient exchange\n"},
+      {"--disable_broadcast_buffers", "--disable-broadcast-buffers: the model has no buffers\n"}};
+  const Outcome silent = isobar_command(here, here.train("none", "--num_iters 1"));
+  check_done(silent);
+  for (std::size_t i = 0; i < flags.size(); ++i) {
+    CHECK_THAT(silent.out, !ContainsSubstring(flags[i].second));
+    const Outcome told = isobar_command(here, here.train("run" + std::to_string(i), "--num_iters 1 " + flags[i].first));
+    check_done(told);
+    for (std::size_t j = 0; j < flags.size(); ++j) {
+      CAPTURE(i, j);
+      CHECK((told.out.find(flags[j].second) != std::string::npos) == (i == j));
+    }
+  }
+  check_error(isobar_command(here, here.train("no", "--context_parallel 2")),
+              "--context-parallel 2: this version trains on one device");
+  check_error(isobar_command(here, here.train("no", "--ranks 0")), "--ranks 0: this version trains on one device");
+  check_error(isobar_command(here, here.train("no", "--tensor_parallel 0")), "--tensor-parallel 0: ");
+  CHECK_FALSE(fs::exists(here / "no"));
 }
 
 TEST_CASE("a run says how long it waited for data, and how its errors compare with persistence's") {

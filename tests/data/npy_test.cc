@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/npy.h"
@@ -84,4 +85,59 @@ TEST_CASE("npy: bad files are refused by name") {
   CHECK_THROWS_WITH(read_npy(path), ContainsSubstring(path + " has a damaged .npy header"));
   with("(5,)", "(x,)");
   CHECK_THROWS_WITH(read_npy(path), ContainsSubstring("damaged .npy header"));
+}
+
+TEST_CASE("npy: headers of every version and spelling, and the first that are none") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "a.npy";
+  const auto file = [&](char version, const std::string& header, const std::string& data) {
+    std::string bytes = "\x93NUMPY";
+    bytes += {version, '\0', static_cast<char>(header.size() & 0xff), static_cast<char>(header.size() >> 8)};
+    if (version > 1) bytes += std::string(2, '\0');
+    testing::write_text(path, bytes + header + data);
+  };
+  const auto header_of = [](const std::string& shape) {
+    return "{'shape':" + shape + ",  'fortran_order':False,'descr':   '<f4' }";
+  };
+  const std::string one("\0\0\x80?", 4), two("\0\0\0@", 4);
+  for (const char version : {1, 2, 3}) {
+    file(version, header_of("(2,)"), one + two);
+    CHECK(read_npy(path).values == std::vector<double>{1, 2});
+  }
+  for (const char version : {0, 4}) {
+    file(version, header_of("(2,)"), one + two);
+    CHECK_THROWS_WITH(read_npy(path), ContainsSubstring("damaged .npy header"));
+  }
+  using Shape = std::vector<std::int64_t>;
+  for (const auto& [text, shape] : {std::pair("(1L, 2L)", Shape{1, 2}), std::pair("(2)", Shape{2}),
+                                    std::pair("( 2 ,1 )", Shape{2, 1}), std::pair("(02,)", Shape{2})}) {
+    file(1, header_of(text), one + two);
+    CHECK(read_npy(path).shape == shape);
+  }
+  file(1, header_of("(0, 281474976710656)"), "");
+  CHECK(read_npy(path).values.empty());
+  file(1, header_of("(10, 0)"), "");
+  CHECK(read_npy(path).shape == Shape{10, 0});
+  for (const char* shape : {"(281474976710657, 0)", "(0, 2", "2,)", "(-2,)", "(2.0,)", ""}) {
+    file(1, header_of(shape), one + two);
+    CHECK_THROWS_WITH(read_npy(path), ContainsSubstring("damaged .npy header"));
+  }
+  // A header longer than 255 bytes: both bytes of its length count.
+  file(1, header_of("(1,)") + std::string(300, ' '), one);
+  CHECK(read_npy(path).values == std::vector<double>{1});
+  file(1, header_of("(1,)"), one + "x");
+  CHECK_THROWS_WITH(read_npy(path), path +
+                                        " is truncated or damaged: (1,) numbers of 4 bytes each, but the file has 5 "
+                                        "bytes for them");
+  file(1, header_of("(2,)"), one);
+  CHECK_THROWS_WITH(read_npy(path), ContainsSubstring("(2,) numbers of 4 bytes each, but the file has 4 bytes"));
+  testing::write_text(path, std::string("\x93NUMPY\x01\x00\x01\x00 ", 11));  // shorter than any header
+  CHECK_THROWS_WITH(read_npy(path), path + " is not a .npy file");
+  testing::write_text(path, std::string("\x93NUMPY\x01\x00\x02\x00{}", 12));
+  CHECK_THROWS_WITH(read_npy(path), ContainsSubstring("damaged .npy header"));
+  testing::write_text(path, std::string("\x93NUMPY\x01\x00\x03\x00{}", 12));  // ends before its header does
+  CHECK_THROWS_WITH(read_npy(path), ContainsSubstring("damaged .npy header"));
+  CHECK(shape_text(Shape{}) == "()");
+  CHECK(shape_text(Shape{3}) == "(3,)");
+  CHECK(shape_text(Shape{3, 4}) == "(3, 4)");
 }

@@ -81,6 +81,32 @@ TEST_CASE("parameters lie flat, matrices first, each under its name") {
   CHECK(k.offset == q.offset + 6);  // stacked: one behind the other
 }
 
+TEST_CASE("every parameter begins at a multiple of 64 elements, and what lies between is zero") {
+  const Parameters parameters = small_parameters();
+  std::vector<std::int64_t> offsets;
+  for (const NamedParameter& p : parameters.named()) offsets.push_back(p.offset);
+  CHECK(offsets == std::vector<std::int64_t>{2112, 0, 6, 64});  // bias; q and k; w, in the order they were added
+  CHECK(parameters.decay_end() == 2112);
+  CHECK(parameters.weights().numel() == 2112 + 64);
+  const std::vector<double> values = parameters.weights().to_vector();
+  CHECK(std::vector<double>(values.begin() + 12, values.begin() + 64) == std::vector<double>(52, 0.0));
+  CHECK(std::vector<double>(values.begin() + 2112, values.begin() + 2115) == std::vector<double>(3, 1.0));
+  CHECK(parameters.named()[3].numel() == 2000);
+  Parameters late = small_parameters();
+  CHECK_THROWS_WITH(late.add({.names = {"late"}, .shape = {1}, .init = {}}),
+                    testing::ContainsSubstring("parameter late comes after allocate()"));
+}
+
+TEST_CASE("initial weights of a seed stay what they are") {
+  const Parameters parameters = small_parameters(DType::fp64, 7);
+  const NamedParameter &q = parameters.named()[1], &w = parameters.named()[3];
+  const std::vector<double> normal = parameters.weight(q).to_vector(), uniform = parameters.weight(w).to_vector();
+  CHECK(normal[0] == Approx(-0.00442237931842));
+  CHECK(normal[5] == Approx(-0.00679798320232));
+  CHECK(uniform[0] == Approx(0.488890304696));
+  CHECK(uniform[1999] == Approx(-0.352228543954));
+}
+
 TEST_CASE("initial weights follow from seed and name alone") {
   const Parameters a = small_parameters(), b = small_parameters(DType::bf16), other = small_parameters(DType::fp32, 1);
   CHECK(a.weights().to_vector() == b.weights().to_vector());

@@ -2,7 +2,10 @@
 #include "engine/storage.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <cstdio>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tests/harness/testing.h"
@@ -32,6 +35,33 @@ TEST_CASE("the pool keeps at most a quarter more than was ever in use", "[storag
   REQUIRE(pooled_memory_bytes() >= 8 * unit);
   const auto larger = allocate(5, unit + unit / 2);  // the freed blocks fit none of these
   CHECK(memory_bytes() + pooled_memory_bytes() <= peak_memory_bytes() + peak_memory_bytes() / 4);
+}
+
+TEST_CASE("the report of memory is a table by purpose", "[storage]") {
+  const auto line_of = [](const std::string& tag) {
+    const std::string report = memory_report();
+    const std::size_t at = report.find("\n  " + tag + " ");
+    return at == report.npos ? "" : report.substr(at + 1, report.find('\n', at + 1) - at - 1);
+  };
+  CHECK(line_of("of a test") == "");
+  {
+    const MemoryScope scope("of a test");
+    const Storage block(3 * kMiB / 2, Device{});
+    CHECK(line_of("of a test") == "  of a test               1.5        1.5");
+    { const MemoryScope inner("within"); }
+    const Storage more(kMiB, Device{});
+    CHECK(line_of("of a test") == "  of a test               2.5        2.5");
+    CHECK(line_of("within") == "");  // nothing was ever held
+  }
+  CHECK(line_of("of a test") == "  of a test               0.0        2.5");
+  CHECK(memory_report().starts_with("memory                now MiB   peak MiB\n"));
+  char all[100];
+  std::snprintf(all, sizeof all, "  %-18s%9.1f%11.1f", "all", static_cast<double>(memory_bytes()) / (1 << 20),
+                static_cast<double>(peak_memory_bytes()) / (1 << 20));
+  CHECK(line_of("all") == all);
+  CHECK(Storage(0, Device{}).bytes() >= 1);
+  CHECK(Storage(256, Device{}).bytes() >= 256);
+  CHECK(reinterpret_cast<std::uintptr_t>(Storage(1000, Device{}).data()) % kStorageAlignment == 0);
 }
 
 TEST_CASE("what no machine has is refused, and counts as used by nobody", "[storage]") {

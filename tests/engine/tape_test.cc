@@ -329,6 +329,50 @@ TEST_CASE("shapes that do not fit are named") {
   CHECK_THROWS_WITH(x.view({4, 2}), testing::ContainsSubstring("[4, 2]"));
 }
 
+TEST_CASE("every op refuses shapes and dtypes that do not fit, by name") {
+  const auto wide = [](Shape shape) { return random_tensor(std::move(shape), 1); };
+  const auto single = [](Shape shape) { return Tensor::zeros(std::move(shape), DType::fp32, Device{}); };
+  const Tensor x = wide({4, 6});
+  CHECK_THROWS_WITH(linear(x, wide({3, 6}), wide({4}), kWide), "linear: bias [4] does not fit weight [3, 6]");
+  CHECK_THROWS_WITH(linear(x, wide({3, 6, 1}), {}, kWide), "linear: input [4, 6] does not fit weight [3, 6, 1]");
+  CHECK_THROWS_WITH(linear(wide({4, 6, 1}), wide({3, 6}), {}, kWide),
+                    "linear: input [4, 6, 1] does not fit weight [3, 6]");
+  CHECK_THROWS_WITH(linear(x, single({3, 6}), {}, kWide), "linear: input is fp64, weight is fp32");
+  CHECK_NOTHROW(linear(x, wide({3, 6}), wide({3}), kWide));
+  CHECK_THROWS_WITH(layernorm(x, wide({5}), wide({6}), 1e-6, DType::fp64),
+                    "layernorm: input [4, 6] does not fit weight [5] and bias [6]");
+  CHECK_THROWS_WITH(layernorm(x, wide({6}), wide({7}), 1e-6, DType::fp64),
+                    "layernorm: input [4, 6] does not fit weight [6] and bias [7]");
+  CHECK_THROWS_WITH(layernorm_residual(x, wide({4, 5}), wide({6}), wide({6}), 1e-6),
+                    "layernorm: branch [4, 5] does not fit the stream [4, 6]");
+  CHECK_THROWS_WITH(attention(wide({4, 7}), 2, 1, 1, 0, {}),
+                    "attention: queries, keys and values [4, 7] do not divide into 2 samples of 1 heads");
+  CHECK_THROWS_WITH(attention(wide({4, 6}), 2, 3, 1, 0, {}), testing::ContainsSubstring("2 samples of 3 heads"));
+  CHECK_THROWS_WITH(attention(wide({4, 6}), 3, 1, 1, 0, {}), testing::ContainsSubstring("3 samples of 1 heads"));
+  for (const Shape& image : {Shape{1, 2, 6}, Shape{1, 2, 5, 4}, Shape{1, 2, 4, 5}})
+    CHECK_THROWS_WITH(patchify(wide(image), 2, PatchOrder::channels_first, DType::fp64),
+                      "patchify: images " + to_string(image) + " do not divide into patches of 2");
+  CHECK_THROWS_WITH(patchify(wide({1, 1, 2, 2}), 0, PatchOrder::channels_first, DType::fp64),
+                    testing::ContainsSubstring("patches of 0"));
+  CHECK_NOTHROW(patchify(wide({1, 1, 3, 2}), 1, PatchOrder::channels_first, DType::fp64));
+  CHECK_THROWS_WITH(unpatchify(wide({4, 4}), {1, 1, 4, 5}, 1, PatchOrder::channels_last),
+                    "unpatchify: tokens [4, 4] do not make images [1, 1, 4, 5]");
+  CHECK_THROWS_WITH(add(x, wide({4, 5})), "add: [4, 6] and [4, 5] differ");
+  CHECK_THROWS_WITH(add_row(x, wide({5, 6})), "add_row: [4, 6] is no repetition of [5, 6]");
+  CHECK_THROWS_WITH(add_row(x, wide({0, 6})), "add_row: [4, 6] is no repetition of [0, 6]");
+  CHECK_NOTHROW(add_row(x, wide({4, 6})));
+  const Tensor fields = wide({2, 3, 2, 4});
+  for (const Shape& other : {Shape{1, 2, 2, 4}, Shape{2, 4, 2, 4}, Shape{2, 1, 3, 4}, Shape{2, 1, 2, 5}})
+    CHECK_THROWS_WITH(add_leading_channels(wide(other), fields),
+                      "add_leading_channels: [2, 3, 2, 4] has no leading channels " + to_string(other));
+  CHECK_NOTHROW(add_leading_channels(wide({2, 3, 2, 4}), fields));
+  CHECK_THROWS_WITH(forecast_loss(fields, wide({2, 3, 2, 5}), {}),
+                    "forecast_loss: forecast [2, 3, 2, 4] and target [2, 3, 2, 5] differ");
+  CHECK_THROWS_WITH(forecast_loss(x, x, {}), "forecast_loss: forecast [4, 6] and target [4, 6] differ");
+  CHECK_THROWS_WITH(forecast_loss(fields, single({2, 3, 2, 4}), {}), "forecast_loss: the target is fp32, not fp64");
+  CHECK_THROWS_WITH(Tape().backward(x), "backward() from a tensor that no recorded op has made");
+}
+
 TEST_CASE("add_leading_channels refuses fields that want a gradient") {
   const Tensor fields = make_leaf(random_tensor({2, 3, 1, 2}, 1), Tensor::zeros({2, 3, 1, 2}, DType::fp64, Device{}));
   CHECK_THROWS_WITH(add_leading_channels(random_tensor({2, 2, 1, 2}, 2), fields),

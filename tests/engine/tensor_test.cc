@@ -21,6 +21,57 @@ TEST_CASE("a tensor of i32 holds whole numbers, and gives them back", "[tensor]"
   CHECK(ids.to_vector() == values);
 }
 
+TEST_CASE("views, slices and copies share or hold what they say", "[tensor]") {
+  Tensor x = Tensor::empty({2, 3}, DType::fp32, Device{});
+  x.set_values({0, 1, 2, 3, 4, 5});
+  CHECK(to_string(x.shape()) == "[2, 3]");
+  CHECK(to_string(Shape{}) == "[]");
+  CHECK(x.size(0) == 2);
+  CHECK(x.size(-1) == 3);
+  CHECK(x.bytes() == 24);
+  CHECK(x.view({-1}).shape() == Shape{6});
+  CHECK(x.view({3, -1}).shape() == Shape{3, 2});
+  CHECK(x.view({6}).data() == x.data());
+  CHECK_THROWS_WITH(x.view({4, -1}), "a tensor of shape [2, 3] has no view [4, 1]");
+  CHECK_THROWS_WITH(x.view({5}), "a tensor of shape [2, 3] has no view [5]");
+  CHECK_THROWS_WITH(x.view({0, -1}), testing::ContainsSubstring("has no view [0, 0]"));
+  const Tensor middle = x.slice(2, {3}), of_slice = middle.slice(1, {1});
+  CHECK(middle.to_vector() == std::vector<double>{2, 3, 4});
+  CHECK(of_slice.item() == 3);
+  CHECK(x.to(DType::fp32).data() == x.data());
+  CHECK(x.to(Device{}).data() == x.data());
+  const Tensor wide = x.to(DType::fp64);
+  CHECK(wide.dtype() == DType::fp64);
+  CHECK(wide.to_vector() == x.to_vector());
+  Tensor other = Tensor::zeros({6}, DType::fp32, Device{});
+  CHECK(other.to_vector() == std::vector<double>(6, 0.0));
+  other.copy_from(x);
+  CHECK(other.to_vector() == x.to_vector());
+  CHECK_THROWS_WITH(other.copy_from(wide), "a tensor [6] of fp32 cannot be copied from [2, 3] of fp64");
+  CHECK_THROWS_WITH(other.copy_from(middle), "a tensor [6] of fp32 cannot be copied from [3] of fp32");
+  CHECK_THROWS_WITH(x.set_values({1}), "1 values for a tensor of shape [2, 3]");
+  CHECK_THROWS_WITH(x.item(), "a tensor of shape [2, 3] is not a single number");
+  CHECK_THROWS_WITH(x.data_as<double>(), "a tensor of fp32 is read as fp64");
+  Tensor half = Tensor::empty({2}, DType::bf16, Device{});
+  half.set_values({1.5, -0.1});
+  CHECK(half.to_vector() == std::vector<double>{1.5, -0.10009765625});
+}
+
+TEST_CASE("only leaves and what ops make have an id, and each its own", "[tensor]") {
+  const Tensor x = Tensor::zeros({2, 3}, DType::fp32, Device{});
+  CHECK_FALSE(x.tracked());
+  const Tensor a = make_leaf(x, Tensor::zeros({6}, DType::fp32, Device{})), b = make_leaf(x, a.leaf()->grad);
+  CHECK(a.tracked());
+  CHECK(a.id() != b.id());
+  CHECK_FALSE(a.leaf()->touched);
+  CHECK(a.view({6}).id() == a.id());
+  CHECK_FALSE(a.slice(0, {6}).tracked());
+  CHECK_FALSE(a.detach().tracked());
+  CHECK(a.detach().leaf() == nullptr);
+  CHECK_THROWS_WITH(make_leaf(x, Tensor::zeros({5}, DType::fp32, Device{})),
+                    "a leaf of shape [2, 3] with a gradient of shape [5]");
+}
+
 TEST_CASE("a dtype that an op does not have is an error", "[tensor]") {
   const Tensor ids = Tensor::empty({4}, DType::i32, Device{});
   CHECK_THROWS_WITH(gelu(ids, Activation::gelu_erf), testing::ContainsSubstring("i32"));

@@ -130,6 +130,45 @@ TEST_CASE("a folder that cannot be read does not hide the others") {
   unsetenv("ISOBAR_CONFIG_PATH");
 }
 
+TEST_CASE("the search path is the variable's folders in their order, then the shipped ones") {
+  const ConfigFolder folder;
+  const fs::path a = folder.path() / "a", b = folder.path() / "b";
+  fs::create_directories(a);
+  fs::create_directories(b);
+  unsetenv("ISOBAR_CONFIG_PATH");
+  const std::vector<fs::path> shipped_only = config_search_path();
+  REQUIRE(!shipped_only.empty());
+  CHECK(fs::equivalent(shipped_only.back(), kShipped.front()));
+  setenv("ISOBAR_CONFIG_PATH", (":" + b.string() + "::" + a.string() + ":").c_str(), 1);
+  std::vector<fs::path> expected{b, a};
+  expected.insert(expected.end(), shipped_only.begin(), shipped_only.end());
+  CHECK(config_search_path() == expected);
+  unsetenv("ISOBAR_CONFIG_PATH");
+
+  std::ofstream(a / "x.json") << R"({"one": {"depth": 1}, "two": {"depth": 2}})";
+  std::ofstream(b / "y.json") << R"({"depth": 3})";
+  std::ofstream(b / "one.json") << R"({"depth": 4})";
+  std::ofstream(b / "notes.txt") << "no JSON";
+  const std::vector<ListedConfig> listed = list_configs({a, b, folder.path() / "none"});
+  REQUIRE(listed.size() == 3);
+  CHECK(listed[0].name == "one");
+  CHECK(listed[0].file == a / "x.json");
+  CHECK(listed[1].name == "two");
+  CHECK(listed[2].name == "y");
+  CHECK(listed[2].file == b / "y.json");
+  CHECK_THROWS_WITH(load_config("three", {a, b}),
+                    "there is no config 'three' (looked in " + a.string() + ", " + b.string() + ")");
+  CHECK_THROWS_WITH(load_config("one", {}),
+                    "there is no config 'one': no configs in any folder (set ISOBAR_CONFIG_PATH)");
+  CHECK_THROWS_WITH(load_config("one", {folder.path()}),
+                    "there is no config 'one': no configs in " + folder.path().string());
+  std::ofstream(b / "empty.json") << "{}";  // one config without keys
+  CHECK(load_config("empty", {b}).entries.empty());
+  std::ofstream(b / "child.json") << R"({"extends": 3})";
+  CHECK_THROWS_WITH(load_config("child", {b}),
+                    "config key extends in " + (b / "child.json").string() + " must be a config's name, not 3");
+}
+
 TEST_CASE("unknown names are told with the nearest one") {
   const ConfigFolder folder;
   folder.write("tiny.json", R"({"depth": 1})");
@@ -165,6 +204,39 @@ TEST_CASE("a suggestion is near, or what others call it, or none") {
   CHECK(did_you_mean("") == "");
   CHECK(did_you_mean("lr") == "; did you mean lr?");
   CHECK_THROWS_WITH(with({"colour=1"}), "unknown config key colour in --set (isobar train --list-keys names all)");
+}
+
+TEST_CASE("a name is near that differs by at most a third of its letters") {
+  using Names = std::vector<std::string>;
+  CHECK(suggestion("depht", Names{"depth"}) == "depth");  // a swap is one difference
+  CHECK(suggestion("hdept", Names{"depth"}) == "");       // two of five
+  CHECK(suggestion("abd", Names{"abc"}) == "abc");
+  CHECK(suggestion("ad", Names{"ac"}) == "");
+  CHECK(suggestion("abcdxx", Names{"abcdef"}) == "abcdef");
+  CHECK(suggestion("abcxxx", Names{"abcdef"}) == "");
+  CHECK(suggestion("size", Names{"depth", "patch_size"}) == "patch_size");  // a part of four letters
+  CHECK(suggestion("siz", Names{"depth", "patch_size"}) == "");
+  CHECK(suggestion("hsize", Names{"patch_size"}) == "patch_size");  // without the underscore
+  CHECK(suggestion("anything", Names{}) == "");
+  CHECK(nearest_name("ba", Names{"abc", "ab"}) == "ab");
+  CHECK(nearest_name("bac", Names{"xac", "abc", "bxx"}) == "xac");  // the first of equals
+  CHECK(did_you_mean("") == "");
+  CHECK(did_you_mean("depth") == "; did you mean depth?");
+}
+
+TEST_CASE("numbers beyond what a type holds are refused, the last that fit are not") {
+  CHECK(with({"num_iters=9223372036854775807"}).schedule.num_iters == INT64_MAX);
+  CHECK(with({"num_iters=9007199254740991.0"}).schedule.num_iters == 9007199254740991);
+  for (const char* far : {"num_iters=9223372036854775808", "num_iters=9007199254740992.0", "num_iters=1e30",
+                          "num_iters=0.5", "num_iters=\"3\"", "num_iters=[3]"})
+    CHECK_THROWS_WITH(with({far}), ContainsSubstring("config key num_iters in --set must be an integer, not "));
+  CHECK_THROWS_WITH(with({"lr=true"}), ContainsSubstring("config key lr in --set must be a number, not true"));
+  CHECK_THROWS_WITH(with({"shuffle=0"}), ContainsSubstring("config key shuffle in --set must be true or false, not 0"));
+  CHECK_THROWS_WITH(with({"amp_mode=3"}),
+                    ContainsSubstring("config key amp_mode in --set must be one of none, bf16, fp16, not 3"));
+  CHECK(with({"amp_mode=BF16"}).compute.amp_mode == AmpMode::bf16);
+  RunConfig sizes = with({"img_size=[8.0,16]"});
+  CHECK(forecast_of(sizes).forecast.img_size == std::array<std::int64_t, 2>{8, 16});
 }
 
 TEST_CASE("what others call a key leads to a key") {
@@ -278,6 +350,61 @@ TEST_CASE("values that cannot be are refused with their key") {
   CHECK_THROWS_WITH(with({"n_in_channels=2", "n_out_channels=2", "channel_weights=[0,0]"}),
                     ContainsSubstring("channel_weights"));
   CHECK_NOTHROW(with({"n_in_channels=2", "n_out_channels=2", "channel_weights=[0,1]"}));
+}
+
+TEST_CASE("the largest and the smallest values that can be are taken") {
+  const std::string assignment =
+      GENERATE("embed_dim=1024", "embed_dim=64", "num_heads=48", "depth=1", "depth=8000", "num_data_workers=0",
+               "num_data_workers=256", "n_out_channels=1", "n_out_channels=20", "dropout=0", "dropout=0.999", "dt=1",
+               "train_range=[0,1]", "valid_range=[0,1]", "limit_nsamples=1", "limit_nsamples_val=1", "betas=[0,0.9999]",
+               "weight_decay=0", "grad_clip=0", "lr=0", "lr=3.4e38", "eps=1e-45", "global_batch_size=1",
+               "reference_batch_size=1", "num_iters=1", "warmup=0", "log_every=1", "validate_every=0",
+               "checkpoint_every=0", "keep_checkpoints=0", "seed=0", "img_size=[1048576,8]", "img_size=[8,8]");
+  INFO(assignment);
+  CHECK_NOTHROW(with({assignment}));
+}
+
+TEST_CASE("what is just beyond what can be is refused with its key and what it must be") {
+  const auto [assignment, sentence] = GENERATE(table<std::string, std::string>({
+      {"depth=0", "depth in --set must be at least 1, not 0"},
+      {"depth=8001", "depth in --set must be at most 8000, not 8001"},
+      {"embed_dim=0", "embed_dim in --set must be at least 1, not 0"},
+      {"embed_dim=1088", "embed_dim in --set divided by num_heads must be a multiple of 8 up to 128, not 136"},
+      {"embed_dim=96", "embed_dim in --set divided by num_heads must be a multiple of 8 up to 128, not 12"},
+      {"embed_dim=388", "embed_dim in --set must be a multiple of num_heads (8), not 388"},
+      {"num_data_workers=-1", "num_data_workers in --set must be at least 0, not -1"},
+      {"num_data_workers=257", "num_data_workers in --set must be at most 256, not 257"},
+      {"n_in_channels=0", "n_in_channels in --set must be at least 1, not 0"},
+      {"n_out_channels=0", "n_out_channels in --set must be at least 1, not 0"},
+      {"n_out_channels=21", "n_out_channels in --set must be at most n_in_channels (20), not 21"},
+      {"patch_size=0", "patch_size in --set must be at least 1, not 0"},
+      {"img_size=[1048584,8]", "img_size in --set must be at most 1048576, not 1048584"},
+      {"img_size=[12,8]", "img_size in --set must be a multiple of patch_size (8), not 12"},
+      {"img_size=[0,8]", "img_size in --set must be a multiple of patch_size (8), not 0"},
+      {"dropout=-0.1", "dropout in --set must be at least 0 and below 1, not -0.1"},
+      {"betas=[-0.1,0.9]", "betas in --set must be at least 0 and below 1, not -0.1"},
+      {"limit_nsamples_val=0", "limit_nsamples_val in --set must be at least 1, not 0"},
+      {"weight_decay=-1", "weight_decay in --set must be at least 0, not -1"},
+      {"grad_clip=-1", "grad_clip in --set must be at least 0, not -1"},
+      {"weight_decay=1e39", "weight_decay in --set must be a number of fp32"},
+      {"grad_clip=1e39", "grad_clip in --set must be a number of fp32"},
+      {"reference_batch_size=0", "reference_batch_size in --set must be at least 1, not 0"},
+      {"grad_accumulation=0", "grad_accumulation in --set must be at least 1, not 0"},
+      {"warmup=-1", "warmup in --set must be at least 0, not -1"},
+      {"validate_every=-1", "validate_every in --set must be at least 0, not -1"},
+      {"checkpoint_every=-1", "checkpoint_every in --set must be at least 0, not -1"},
+      {"keep_checkpoints=-1", "keep_checkpoints in --set must be at least 0, not -1"},
+      {"train_range=[-1,5]", "train_range in --set must be [first, end) with 0 <= first < end"},
+  }));
+  CHECK_THROWS_WITH(with({assignment}), ContainsSubstring("config key " + sentence));
+  CHECK_THROWS_WITH(with({"n_in_channels=2", "n_out_channels=2", "channel_names=[\"a\",\"a\"]"}),
+                    ContainsSubstring("channel_names in --set holds a twice"));
+  CHECK_THROWS_WITH(with({"n_in_channels=2", "n_out_channels=2", "channel_names=[\"a\",\"\"]"}),
+                    ContainsSubstring("channel_names in --set holds an empty name"));
+  CHECK_THROWS_WITH(with({"n_in_channels=2", "n_out_channels=2", "channel_weights=[2,-1]"}),
+                    ContainsSubstring("channel_weights in --set must be at least 0, not -1"));
+  CHECK_NOTHROW(with({"dtype=fp64", "lr=1e39"}));
+  CHECK_NOTHROW(with({"n_in_channels=2", "n_out_channels=1", "channel_names=[\"a\",\"b\"]", "channel_weights=[1]"}));
 }
 
 TEST_CASE("every key survives config.json") {

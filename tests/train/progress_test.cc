@@ -10,7 +10,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/harness/testing.h"
@@ -159,6 +163,74 @@ TEST_CASE("lines printed while a bar is shown stand above it", "[progress]") {
   CHECK(lines[3].find("loss 0.125") != std::string::npos);
   CHECK(lines[3].size() <= 59);
   CHECK(lines[4].empty());
+}
+
+// Sets a variable of the environment while it lives; null: takes it away.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    value ? ::setenv(name, value, 1) : ::unsetenv(name);
+  }
+  ~Variable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+// What a terminal shows in the end of one iteration of two.
+std::vector<std::string> shown_in(const char* lc_all, const char* lc_ctype, const char* lang, const char* term) {
+  const Variable a("LC_ALL", lc_all), b("LC_CTYPE", lc_ctype), c("LANG", lang), d("TERM", term);
+  Terminal terminal;
+  {
+    Progress progress({.label = "t", .total = 2, .stream = terminal.stream()});
+    ::usleep(100000);  // so that the rate has few digits, and leaves room for a bar
+    progress.update(1, 0.5);
+  }
+  return terminal.lines();
+}
+
+TEST_CASE("the first locale that is set says how bars are drawn, a dumb terminal gets lines", "[progress]") {
+  const auto drawn = [](const std::vector<std::string>& lines) {
+    REQUIRE(!lines.empty());
+    return lines[0].find("\u2588") != std::string::npos ? "blocks"
+           : lines[0].find('#') != std::string::npos    ? "signs"
+                                                        : "";
+  };
+  CHECK(drawn(shown_in("en_US.UTF-8", "C", "C", "xterm")) == std::string("blocks"));
+  CHECK(drawn(shown_in("C", "C.UTF-8", "C.UTF-8", "xterm")) == std::string("signs"));
+  CHECK(drawn(shown_in("", "C.utf8", "C", "xterm")) == std::string("blocks"));
+  CHECK(drawn(shown_in(nullptr, nullptr, "C.UTF-8", nullptr)) == std::string("blocks"));
+  CHECK(drawn(shown_in(nullptr, "", nullptr, "xterm")) == std::string("signs"));
+  const std::vector<std::string> dumb = shown_in("C", nullptr, nullptr, "dumb");
+  CHECK(dumb[0].starts_with("t: iteration 1/2 (50%), loss 0.5"));
+}
+
+TEST_CASE("bars at the edges of what they can show", "[progress]") {
+  ProgressState state{.label = "t", .done = 1, .total = 2, .seconds = 3, .loss = {}};
+  CHECK(format_bar(state, 31, false) == "t  50% |####    | 1/2 [00:03<?]");  // eight columns are the smallest bar
+  CHECK(format_bar(state, 30, false) == "t  50% 1/2 [00:03<?]");
+  state.per_second = 1;
+  CHECK(format_plain(state) == "t: iteration 1/2 (50%), 1.0 it/s, 00:01 to go");
+  state.per_second = 0.999;
+  CHECK(format_plain(state) == "t: iteration 1/2 (50%), 1.00 s/it, 00:01 to go");
+  state.samples = 3;
+  CHECK(format_plain(state) == "t: iteration 1/2 (50%), 1.00 s/it, 3 samples/s, 00:01 to go");
+  CHECK(format_duration(3600) == "1:00:00");
+  CHECK(format_duration(60) == "01:00");
+  CHECK(format_duration(0.999) == "00:00");
+  CHECK(format_duration(1e300) == "277777777:46:40");
+  state = {.label = "t", .done = 3, .total = 0, .loss = {}};
+  CHECK(format_plain(state) == "t: iteration 3/0 (100%), ? to go");
+  state = {.label = "t", .done = 1, .total = 3, .seconds = 0, .loss = 2};
+  for (const auto& [done, bar] : {std::pair(0, "          "), std::pair(1, "███▎      "), std::pair(2, "██████▋   "),
+                                  std::pair(3, "██████████")}) {
+    state.done = done;
+    CHECK_THAT(format_bar(state, 45, true), testing::ContainsSubstring("|" + std::string(bar) + "|"));
+  }
 }
 
 // What a Progress writes to a file, line by line.

@@ -4,8 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 
 #include "apps/train/config.h"
 #include "engine/files/atomic_file.h"
@@ -230,6 +232,69 @@ TEST_CASE("log lines are the tutorial's") {
   CHECK_THAT(shown, ContainsSubstring(" - root - INFO - Starting Training Loop..."));
   CHECK(line.starts_with(shown + "\n"));
   CHECK_THAT(line, ContainsSubstring(" - root - INFO - quiet\n"));
+}
+
+TEST_CASE("the stamp of a log line is the local time to the millisecond") {
+  const Folder folder;
+  const RunFolder run = folder.prepared();
+  const auto now = [] {
+    const std::time_t seconds = std::time(nullptr);
+    std::tm local = {};
+    localtime_r(&seconds, &local);
+    char text[32];
+    std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &local);
+    return std::string(text);
+  };
+  const std::string before = now();
+  run.log("x", /*show=*/false);
+  const std::string line = folder.read("out.log"), after = now();
+  CHECK(std::regex_match(line, std::regex(R"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - root - INFO - x\n)")));
+  CHECK(line.substr(0, 19) >= before);
+  CHECK(line.substr(0, 19) <= after);
+}
+
+TEST_CASE("keys of where, how long and how a run is computed may change when it goes on, others may not") {
+  for (const char* key : {"expdir",
+                          "train_data_path",
+                          "valid_data_path",
+                          "inf_data_path",
+                          "global_means_path",
+                          "global_stds_path",
+                          "time_means_path",
+                          "num_data_workers",
+                          "num_iters",
+                          "log_every",
+                          "validate_every",
+                          "checkpoint_every",
+                          "keep_checkpoints",
+                          "enable_fused",
+                          "enable_jit",
+                          "data_loader_config",
+                          "wireup_info",
+                          "wireup_store",
+                          "recompute",
+                          "cuda_graph",
+                          "tf32"}) {
+    const Folder folder;
+    ordered_json config = kConfig;
+    config[key] = "before";
+    folder.put("config.json", config.dump());
+    config[key] = "after";
+    INFO(key);
+    CHECK_NOTHROW(folder.open(ExistingRun::resume).prepare(config, RunConfig().keys_free_on_resume()));
+  }
+  for (const char* key : {"lr", "global_batch_size", "seed", "train_range", "dropout"}) {
+    const Folder folder;
+    ordered_json config = kConfig;
+    config[key] = "before";
+    folder.put("config.json", config.dump());
+    config[key] = "after";
+    CHECK_THROWS_WITH(folder.open(ExistingRun::resume).prepare(config, RunConfig().keys_free_on_resume()),
+                      ContainsSubstring("config key " + std::string(key) + " is \"after\", but \"before\" in the run"));
+    config["new"] = 1;  // a key that there was not before is no contradiction
+    config[key] = "before";
+    CHECK_NOTHROW(folder.open(ExistingRun::resume).prepare(config, RunConfig().keys_free_on_resume()));
+  }
 }
 
 TEST_CASE("a summary is read back, a broken one is none") {

@@ -82,3 +82,71 @@ TEST_CASE("Time axes that cannot be read are refused") {
   CHECK_THROWS_AS(TimeUnits("hours since 1900-01-01 00:00:00 +02:00", "", "a.h5"), Error);
   CHECK_THROWS_WITH(TimeUnits("days since 1900-01-01", "360_day", "a.h5"), ContainsSubstring("\"360_day\""));
 }
+
+TEST_CASE("Every unit of time and every way to say UTC is read, and no other") {
+  const auto hours_per = [](const std::string& unit) {
+    return TimeUnits(unit + " since 1970-01-01", "", "f").hours_per_unit();
+  };
+  for (const char* unit : {"s", "second", "seconds", "sec", "secs"}) CHECK(hours_per(unit) == 1.0 / 3600);
+  for (const char* unit : {"minute", "minutes", "min", "mins"}) CHECK(hours_per(unit) == 1.0 / 60);
+  for (const char* unit : {"h", "hour", "hours", "hr", "hrs"}) CHECK(hours_per(unit) == 1);
+  for (const char* unit : {"d", "day", "days"}) CHECK(hours_per(unit) == 24);
+  for (const char* unit : {"m", "ss", "hs", "months", "years", "Days"}) CHECK_THROWS_AS(hours_per(unit), Error);
+
+  for (const char* zone : {"", "Z", " Z", " UTC", " utc", "+00:00", " -00:00", " 00:00", "+0000", " 0:00", "   UTC"})
+    CHECK(TimeUnits("hours since 1970-01-01 03:00" + std::string(zone), "", "f").hours_since_1970(2) == 5);
+  for (const char* zone : {" +01:00", " GMT", "x", " 1"})
+    CHECK_THROWS_AS(TimeUnits("hours since 1970-01-01 03:00" + std::string(zone), "", "f"), Error);
+  CHECK(TimeUnits("hours since 1970-01-01T01:30:45.5", "", "f").hours_since_1970(0) == 1.5 + 45.5 / 3600);
+  CHECK(TimeUnits("minutes since 1969-12-31 23:59:60", "", "f").hours_since_1970(0) == 0);  // a leap second
+  CHECK(TimeUnits("days since 1969-12-31", "", "f").hours_since_1970(2.5) == 36);
+}
+
+TEST_CASE("The first and the last of what a date and a time may hold") {
+  const auto since = [](const std::string& date, const char* calendar = "proleptic_gregorian") {
+    return TimeUnits("days since " + date, calendar, "f").at(0).iso();
+  };
+  for (const char* good : {"0-01-01", "9999-12-31", "2001-01-31", "2001-12-01", "2001-04-30", "2001-06-30",
+                           "2001-09-30", "2001-11-30", "2001-03-31", "2001-05-31", "2001-07-31", "2001-08-31",
+                           "2001-10-31", "2000-02-29", "2001-02-28", "2001-01-01 23:59", "2001-01-01 00:00:60.5"})
+    CHECK_NOTHROW(since(good));
+  for (const char* bad : {"2001-00-01", "2001-13-01", "2001-01-32", "2001-06-31", "2001-09-31", "2001-11-31",
+                          "2001-12-00", "2100-02-29", "2001-01-01 24:00", "2001-01-01 00:60", "2001-01-01 -1:00",
+                          "2001-01-01 00:-1", "2001-01-01 00:00:61", "2001-01-01 00:00:-1"})
+    CHECK_THROWS_AS(since(bad), Error);
+  CHECK(since("0-01-01") == "0000-01-01T00:00");
+  CHECK(since("0-03-01") == "0000-03-01T00:00");
+  CHECK_THROWS_AS(TimeUnits("seconds since 0-01-01", "proleptic_gregorian", "f").at(-1), Error);
+  CHECK(TimeUnits("seconds since 9999-12-31 23:59", "", "f").at(29).iso() == "9999-12-31T23:59");
+  CHECK_NOTHROW(TimeUnits("seconds since 9999-12-31 23:59", "", "f").at(59));
+  CHECK_THROWS_AS(TimeUnits("seconds since 9999-12-31 23:59", "", "f").at(60), Error);
+
+  // The 4th of October 1582 was followed by the 15th.
+  CHECK(since("1582-10-15", "standard") == "1582-10-15T00:00");
+  CHECK(since("1582-10-04", "standard") == "1582-10-14T00:00");
+  CHECK(since("1582-10-14", "standard") == "1582-10-24T00:00");
+  CHECK(since("1582-09-30", "gregorian") == "1582-10-10T00:00");
+  CHECK(since("1582-11-01", "standard") == "1582-11-01T00:00");
+  CHECK(since("1581-12-31", "standard") == "1582-01-10T00:00");
+  CHECK(since("1583-01-01", "standard") == "1583-01-01T00:00");
+  CHECK(since("4-02-29", "standard") == "0004-02-27T00:00");
+  CHECK(since("100-02-29", "standard") == "0100-02-27T00:00");
+  CHECK(since("100-03-01", "standard") == "0100-02-28T00:00");
+}
+
+TEST_CASE("Every day of four centuries follows the one before it") {
+  const TimeUnits days("days since 1600-01-01", "proleptic_gregorian", "f");
+  std::int64_t year = 1600, day = 0;
+  for (std::int64_t d = 0; d < 146098; ++d) {
+    const StepTime time = days.at(static_cast<double>(d));
+    const bool leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    REQUIRE(time.year == year);
+    REQUIRE(time.day_of_year == static_cast<double>(day));
+    REQUIRE(time.days_in_year == (leap ? 366 : 365));
+    if (++day == (leap ? 366 : 365)) ++year, day = 0;
+  }
+  CHECK(days.at(58).iso() == "1600-02-28T00:00");
+  CHECK(days.at(59.999).iso() == "1600-02-29T23:59");
+  CHECK(days.at(59.9999).iso() == "1600-03-01T00:00");  // to the nearest minute
+  CHECK(days.at(365.5).iso() == "1600-12-31T12:00");
+}

@@ -1,4 +1,8 @@
 // Yearly files are read right however they are stored, and bad ones are refused in one clear sentence.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <limits>
@@ -344,6 +348,11 @@ TEST_CASE("hdf5: a file appears whole or not at all, and the same values make th
     auto file = hdf5::File::create(path);
     file.write("fields", shape, std::span<const float>(testing::field_values(shape)));
     CHECK(!std::filesystem::exists(path));
+    // The library locks nothing: its locks would meet the one that says that the writer lives.
+    const int written = ::open(std::filesystem::directory_iterator(folder.path())->path().c_str(), O_RDWR);
+    REQUIRE(written >= 0);
+    CHECK(::flock(written, LOCK_EX | LOCK_NB) == 0);
+    ::close(written);
   }
   CHECK(std::filesystem::is_empty(folder.path()));
   write_fields(path, shape);

@@ -2,8 +2,10 @@
 // name.
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/era5/describe.h"
@@ -127,6 +129,96 @@ TEST_CASE("labels: the regular step is the most common one, however the times ar
   file.close();
   CHECK(Era5Dataset({.paths = {path}}).file(0).time()->holes().empty());
   CHECK(step_hours() == testing::Approx(1).epsilon(1e-3));
+}
+
+TEST_CASE("labels: a step may be off by one percent, and many together by a quarter of a step") {
+  const TimeUnits units("hours since 2001-01-01", "", "f");
+  const auto axis = [&](std::vector<double> hours, bool single = false) {
+    return TimeAxis(std::move(hours), units, single, "f");
+  };
+  using Steps = std::vector<std::int64_t>;
+  CHECK(axis({0, 6, 12, 18.05, 24}).holes().empty());
+  CHECK(axis({0, 6, 12, 18.07, 24}).holes() == Steps{2, 3});
+  CHECK(axis({0, 6, 12, 17.93, 24}).holes() == Steps{2, 3});
+  CHECK(axis({0}).step_hours() == 0);
+  CHECK(axis({0}).holes().empty());
+  CHECK(axis({3, 7}).step_hours() == 4);
+  CHECK(axis({0, 1, 4, 5, 8}).step_hours() == 1);  // as often as three: the smaller one
+  CHECK(axis({0, 3, 4, 7, 8}).step_hours() == 1);
+  CHECK(axis({0, 3, 4, 7, 10}).step_hours() == 3);
+  CHECK(axis({0, 6, 12}).hours_since_1970(1) == 271752 + 6);
+  CHECK(axis({0, 6, 12}).at(2).iso() == "2001-01-01T12:00");
+
+  // Steps of an hour, and one that is longer.
+  const auto regular = [&](int steps, double longer) {
+    std::vector<double> hours(101);
+    for (std::size_t i = 1; i < hours.size(); ++i) hours[i] = hours[i - 1] + (i == 10 ? 1 + longer : 1);
+    return axis(hours).regular(5, 5 + steps);
+  };
+  CHECK(regular(10, 0.09));
+  CHECK_FALSE(regular(10, 0.11));
+  CHECK(regular(20, 0.19));
+  CHECK_FALSE(regular(20, 0.21));
+  CHECK(regular(90, 0.24));
+  CHECK_FALSE(regular(90, 0.26));
+  CHECK_FALSE(regular(90, -0.26));
+  CHECK(regular(4, 0.5));  // ends before it
+
+  CHECK_THROWS_WITH(axis({0, 6, 6}), "f: steps 1 and 2 have one time, 2001-01-01T06:00");
+  CHECK_THROWS_WITH(axis({6, 0}), "f: goes back from 2001-01-01T06:00 to 2001-01-01T00:00 at step 1");
+}
+
+TEST_CASE("labels: time steps are the same within a thousandth") {
+  const auto same = [](double a, double b) {
+    try {
+      check_labels({{}, {}, a}, "a", {{}, {}, b}, "b");
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  CHECK(same(6.005, 6));
+  CHECK_FALSE(same(6.007, 6));
+  CHECK(same(5.995, 6));
+  CHECK_FALSE(same(5.993, 6));
+  CHECK(same(0, 6));
+  CHECK(same(6, 0));
+  CHECK(hours_text(1) == "1 hour");
+  CHECK(hours_text(0.25) == "0.25 hours");
+  CHECK(hours_text(0) == "0 hours");
+  CHECK(to_json(FieldLabels{}).dump() == R"({"channels":null,"units":null,"step_hours":null})");
+  const FieldLabels known = labels_of_known_names({"t2m", "c1", "z500"});
+  CHECK(known.channel_names == std::vector<std::string>{"t2m", "c1", "z500"});
+  CHECK(known.units == std::vector<std::string>{"K", "", "m2/s2"});
+  CHECK(known.step_hours == 0);
+  for (const char* names : {"c0", ""}) CHECK_NOTHROW(check_labels({{names}, {}, 0}, "a", {{"t2m"}, {}, 0}, "b"));
+  CHECK_THROWS_WITH(check_labels({{"c1"}, {}, 0}, "a", {{"t2m"}, {}, 0}, "b"), "a: channel 0 is 'c1', but 't2m' in b");
+  CHECK_THROWS_WITH(check_labels({{}, {"K", "K"}, 0}, "a", {{}, {"", "m"}, 0}, "b"),
+                    "a: channel 1 is in K, but in m in b");
+}
+
+TEST_CASE("data info: what a file does not say is listed") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "storm.h5";
+  testing::write_fields(path, kShape, 0, {.chunk = {1, 2, 2, 2}, .deflate = 1});
+  CHECK(describe_data(path) ==
+        path +
+            ":\n  1 file, 4 steps of 2 channels on 2 x 2\n"
+            "    storm.h5  4 steps  time unknown  compressed chunks, inflated in parallel (1, 2, 2, 2)\n"
+            "  channels: c0 c1 (not named in the files)\n"
+            "  latitudes: not in the files, longitudes: not in the files\n"
+            "  says nothing of: channel names, units, time, latitudes, longitudes\n"
+            "statistics: none; isobar data stats PATH --out DIR makes them\n");
+  write_labelled_fields(
+      folder / "2001.h5", {9, 2, 2, 2},
+      {.names = kNames, .units = {"K", ""}, .hours = {0, 6, 24, 48, 72, 96, 120, 126, 132}, .latitudes = {45, -45}});
+  std::filesystem::remove(path);
+  const std::string text = describe_data(folder.path().string());
+  CHECK_THAT(text, ContainsSubstring("  units: K, ?\n  time step: 24 hours\n"
+                                     "  holes in time: 2001.h5 after step 0, 1, 6 and 1 more\n"
+                                     "  says nothing of: the unit of u10, longitudes\n"));
+  CHECK_THAT(text, ContainsSubstring("    2001.h5  9 steps  2001-01-01T00:00 to 2001-01-06T12:00  contiguous, pread\n"
+                                     "  channels: t2m u10\n  latitudes: 45 to -45, longitudes: not in the files\n"));
 }
 
 TEST_CASE("labels: what is said in two places is compared, what is not said is not") {

@@ -1,13 +1,20 @@
 // Files that are damaged, hostile, or change while they are read: each is one sentence, never values that nobody wrote.
 // tests/fuzz/corpus/hdf5 has the files, which h5py made and a few bytes changed.
-#include <H5public.h>
+#include <hdf5.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <memory>
 #include <span>
 #include <string>
 #include <thread>
@@ -205,6 +212,241 @@ TEST_CASE("hdf5: several threads read one file at once, however it is stored") {
     }
     CHECK(wrong == std::vector<std::int64_t>(4, 0));
   }
+}
+
+namespace {
+
+// What h5py would write: a file whose `fields` [6, 1, 4, 5] are made by the property list that `set` fills, 480 bytes.
+template <class Set>
+std::string made_by_the_library(const testing::TemporaryFolder& folder, const Set& set) {
+  const std::string path = folder / "made.h5";
+  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hsize_t extents[] = {6, 1, 4, 5};
+  const hid_t space = H5Screate_simple(4, extents, nullptr), list = H5Pcreate(H5P_DATASET_CREATE);
+  set(list, space);
+  const hid_t dataset = H5Dcreate2(file, "fields", H5T_IEEE_F32LE, space, H5P_DEFAULT, list, H5P_DEFAULT);
+  REQUIRE(dataset >= 0);
+  H5Dclose(dataset);
+  H5Pclose(list);
+  H5Sclose(space);
+  H5Fclose(file);
+  return path;
+}
+
+std::string bytes_of(const std::vector<float>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+}
+
+}  // namespace
+
+TEST_CASE("hdf5: external files are read as far as they reach, and no further") {
+  const testing::TemporaryFolder folder;
+  const std::string values = bytes_of(testing::field_values({6, 1, 4, 5}));
+  const std::string one = folder / "one.raw", two = folder / "two.raw";
+  const auto lie_in = [&](hsize_t first, hsize_t second, off_t offset) {
+    return made_by_the_library(folder, [&](hid_t list, hid_t) {
+      H5Pset_external(list, one.c_str(), offset, first);
+      if (second > 0) H5Pset_external(list, two.c_str(), 0, second);
+    });
+  };
+  const auto write = [](const std::string& path, const std::string& bytes) { testing::write_text(path, bytes); };
+  write(one, "12345678" + values);
+  CHECK(refusal(lie_in(480, 0, 8)) == "accepted");
+  CHECK(refusal(lie_in(480, 0, 9)) ==
+        ": 'fields' lies in the file " + one + ", which is truncated: 480 bytes from 9 on are needed, it has 488");
+  CHECK(refusal(lie_in(480, 0, 500)) ==
+        ": 'fields' lies in the file " + one + ", which is truncated: 480 bytes from 500 on are needed, it has 488");
+  write(one, values.substr(0, 200));
+  write(two, values.substr(200));
+  const std::string path = lie_in(200, 280, 0);
+  CHECK(refusal(path) == "accepted");
+  {
+    const Era5Dataset dataset({.paths = {path}});
+    std::vector<float> step(20);
+    dataset.read_step(4, step.data());
+    CHECK(step[19] == testing::field_value(0, 4, 0, 3, 4));
+    std::filesystem::resize_file(two, 279);
+    CHECK_THROWS_WITH(dataset.read_step(0, step.data()),
+                      two + " is truncated: it was cut from 280 to 279 bytes while in use");
+  }
+  CHECK(refusal(path) ==
+        ": 'fields' lies in the file " + two + ", which is truncated: 280 bytes from 0 on are needed, it has 279");
+  // More is promised than needed: the second file need not hold what nobody reads.
+  CHECK(refusal(lie_in(200, 1000, 0)) ==
+        ": 'fields' lies in the file " + two + ", which is truncated: 280 bytes from 0 on are needed, it has 279");
+  std::filesystem::resize_file(two, 280);
+  CHECK(refusal(lie_in(200, 1000, 0)) == "accepted");
+}
+
+TEST_CASE("hdf5: virtual fields are put together from sources that hold all of them") {
+  const testing::TemporaryFolder folder;
+  testing::write_fields(folder / "source.h5", {6, 1, 4, 5});
+  // Steps [first, first + count) of `fields` are steps [from, from + count) of a source that had `steps` of them.
+  struct Part {
+    std::string file, dataset;
+    hsize_t first, count, from, steps;
+  };
+  const auto put_together = [&](const std::vector<Part>& parts) {
+    return refusal(made_by_the_library(folder, [&](hid_t list, hid_t space) {
+      for (const Part& part : parts) {
+        const hsize_t extents[] = {part.steps, 1, 4, 5}, block[] = {part.count, 1, 4, 5};
+        const hsize_t at[] = {part.first, 0, 0, 0}, from[] = {part.from, 0, 0, 0};
+        const hid_t source = H5Screate_simple(4, extents, nullptr), target = H5Scopy(space);
+        H5Sselect_hyperslab(target, H5S_SELECT_SET, at, nullptr, block, nullptr);
+        if (part.count < part.steps) H5Sselect_hyperslab(source, H5S_SELECT_SET, from, nullptr, block, nullptr);
+        REQUIRE(H5Pset_virtual(list, target, part.file.c_str(), part.dataset.c_str(), source) >= 0);
+        H5Sclose(source);
+        H5Sclose(target);
+      }
+    }));
+  };
+  CHECK(put_together({{"source.h5", "fields", 0, 6, 0, 6}}) == "accepted");
+  CHECK(put_together({{folder / "source.h5", "fields", 0, 6, 0, 6}}) == "accepted");
+  CHECK(put_together({{"source.h5", "fields", 0, 3, 0, 6}, {"source.h5", "fields", 3, 3, 3, 6}}) == "accepted");
+  CHECK(put_together({{"source.h5", "fields", 0, 3, 0, 6}, {"source.h5", "fields", 3, 2, 3, 6}}) ==
+        ": 'fields' is virtual, and its sources give 100 of its 120 values");
+  const std::string is_virtual = ": 'fields' is virtual, and ", source = folder / "source.h5";
+  CHECK(put_together({{"source.h5", "none", 0, 6, 0, 6}}) ==
+        is_virtual + "its source " + source + " has no dataset 'none'");
+  CHECK(put_together({{"source.h5", "fields", 0, 3, 4, 7}, {"source.h5", "fields", 3, 3, 3, 6}}) ==
+        is_virtual + "'fields' in its source " + source + " is too small");
+  CHECK(put_together({{"source.h5", "fields", 0, 3, 3, 7}, {"source.h5", "fields", 3, 3, 3, 6}}) == "accepted");
+  testing::write_fields(folder / "source.h5", {5, 1, 4, 5});
+  CHECK(put_together({{"source.h5", "fields", 0, 6, 0, 6}}) ==
+        is_virtual + "'fields' in its source " + source + " is too small");
+  CHECK(put_together({{"source%%.h5", "fields", 0, 6, 0, 6}}) ==
+        ": 'fields' is virtual without bounds, which isobar cannot check; make a copy of it with h5repack");
+  CHECK(put_together({{"source.h5", "fields%%", 0, 6, 0, 6}}) ==
+        ": 'fields' is virtual without bounds, which isobar cannot check; make a copy of it with h5repack");
+  testing::write_text(folder / "source.h5", "no HDF5");
+  CHECK(put_together({{"source.h5", "fields", 0, 6, 0, 6}}) ==
+        is_virtual + "its source " + source + " is a truncated or damaged HDF5 file");
+}
+
+TEST_CASE("hdf5: the layout of a dataset is told as it is") {
+  using hdf5::Filter;
+  using hdf5::Layout;
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "a.h5";
+  const FieldsShape shape = {5, 2, 4, 6};
+  const auto info_of = [&](const hdf5::Storage& storage) {
+    testing::write_fields(path, shape, 0, storage);
+    return hdf5::File::open(path).info("fields");
+  };
+  const hdf5::DatasetInfo plain = info_of({});
+  CHECK(plain.shape == std::vector<std::int64_t>{5, 2, 4, 6});
+  CHECK(plain.type == hdf5::Type::fp32);
+  CHECK(plain.type_name == "32-bit float");
+  CHECK(plain.layout.kind == Layout::Kind::contiguous);
+  CHECK(plain.layout.native);
+  CHECK(plain.layout.chunk.empty());
+  float first = -1;
+  std::memcpy(&first, read_file(path).data() + plain.layout.offset + 4 * 50, 4);
+  CHECK(first == testing::field_value(0, 1, 0, 0, 2));
+
+  const hdf5::DatasetInfo chunked = info_of({.chunk = {2, 2, 4, 4}, .shuffle = true, .checksum = true, .deflate = 3});
+  CHECK(chunked.layout.kind == Layout::Kind::chunked);
+  CHECK(chunked.layout.chunk == std::vector<std::int64_t>{2, 2, 4, 4});
+  CHECK(chunked.layout.filters == std::vector<Filter>{Filter::shuffle, Filter::other, Filter::deflate});
+  CHECK(chunked.layout.missing_filter.empty());
+  const std::vector<hdf5::ChunkAddress> addresses = hdf5::File::open(path).chunk_addresses("fields");
+  REQUIRE(addresses.size() == 6);  // 3 x 1 x 1 x 2
+  for (const hdf5::ChunkAddress& address : addresses) CHECK(address.skipped_filters == 0);
+
+  testing::write_fields(path, {2048, 1, 1, 1}, 0, {.chunk = {1, 1, 1, 1}});
+  CHECK(hdf5::File::open(path).chunk_addresses("fields").size() == 2048);
+  testing::write_fields(path, {2049, 1, 1, 1}, 0, {.chunk = {1, 1, 1, 1}});
+  CHECK(hdf5::File::open(path).chunk_addresses("fields").empty());
+
+  auto file = hdf5::File::create(path);
+  file.write("lat", std::array<std::int64_t, 1>{2}, std::span<const double>(std::array{1.0, 2.0}));
+  file.write("time", std::array<std::int64_t, 1>{1}, std::span<const std::int64_t>(std::array<std::int64_t, 1>{3}));
+  file.write("channel", std::vector<std::string>{"u10", "a name"});
+  file.write_attribute("lat", "units", "degrees_north");
+  file.write_attribute("lat", "empty", "");
+  file.write_attribute("lat", "several", std::vector<std::string>{"a", "", "bcd"});
+  file.close();
+  const auto open = hdf5::File::open(path);
+  CHECK(open.names() == std::vector<std::string>{"channel", "lat", "time"});
+  CHECK(open.has("lat"));
+  CHECK_FALSE(open.has("fields"));
+  CHECK(open.info("lat").type == hdf5::Type::fp64);
+  CHECK(open.info("lat").type_name == "64-bit float");
+  CHECK_FALSE(open.info("lat").layout.native);
+  CHECK(open.info("time").type == hdf5::Type::integer);
+  CHECK(open.info("time").type_name == "64-bit integer");
+  CHECK(open.info("channel").type == hdf5::Type::text);
+  CHECK(open.strings("channel") == std::vector<std::string>{"u10", "a name"});
+  CHECK(open.attribute("lat", "units") == "degrees_north");
+  CHECK(open.attribute("lat", "empty") == "");
+  CHECK_FALSE(open.attribute("lat", "none"));
+  CHECK(open.attribute_list("lat", "several") == std::vector<std::string>{"a", "", "bcd"});
+  CHECK(open.attribute_list("lat", "none").empty());
+  CHECK_THROWS_WITH(open.attribute("lat", "several"),
+                    path + ": the attribute 'several' of 'lat' holds 3 texts; expected one");
+  CHECK_THROWS_WITH(open.numbers("channel"), path + ": the dataset 'channel' holds text; expected numbers");
+  CHECK_THROWS_WITH(open.strings("lat"), path + ": the dataset 'lat' holds 64-bit float; expected a list of names");
+  CHECK_THROWS_WITH(open.info("fields"), path + " has no dataset 'fields'");
+}
+
+TEST_CASE("hdf5: a decoded chunk is kept as long as the budget lasts") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "2001.h5";
+  const FieldsShape shape = {4, 1, 8, 8};
+  std::vector<float> step(64);
+  for (const bool kept : {true, false}) {
+    testing::write_fields(path, shape, 0, {.chunk = {2, 1, 8, 8}, .deflate = 1});
+    const auto addresses = hdf5::File::open(path).chunk_addresses("fields");
+    // Two steps of 256 bytes each: the first chunk that is read just fits, the second does not.
+    const Era5Dataset dataset({.paths = {path}, .cache_bytes = kept ? 512 : 511});
+    dataset.read_step(1, step.data());
+    dataset.read_step(2, step.data());
+    std::string bytes = read_file(path);
+    for (const hdf5::ChunkAddress& address : addresses)
+      bytes.replace(address.offset, address.bytes, address.bytes, 'x');
+    {
+      std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+      file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    }
+    if (kept) {
+      dataset.read_step(0, step.data());
+      CHECK(step[9] == testing::field_value(0, 0, 0, 1, 1));
+    } else {
+      CHECK_THROWS_WITH(dataset.read_step(0, step.data()),
+                        path + " is damaged: steps 0 to 1 of 'fields' cannot be decompressed");
+    }
+    CHECK_THROWS_WITH(dataset.read_step(2, step.data()),
+                      path + " is damaged: steps 2 to 3 of 'fields' cannot be decompressed");
+  }
+}
+
+TEST_CASE("trial: a task has two GiB more than its process, and nobody hears it") {
+  [[maybe_unused]] const auto takes = [](std::size_t bytes) {
+    return trial([bytes] {
+      const std::unique_ptr<char[]> memory(new char[bytes]);
+      return memory != nullptr;
+    });
+  };
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // these hold address space of their own
+  CHECK_FALSE(takes(std::size_t{15} << 27));
+  CHECK(takes(std::size_t{17} << 27) == "asks for too much memory");
+#endif
+  CHECK(trial([]() -> bool { throw 1; }) == "asks for too much memory");
+  CHECK(trial([]() -> bool { std::_Exit(1); }) == "crashes");
+  for (const int signal : {SIGBUS, SIGFPE, SIGILL, SIGABRT})
+    CHECK(trial([signal]() -> bool { return std::raise(signal) == 0; }) == "crashes");
+  CHECK(trial([]() -> bool { return std::raise(SIGKILL) == 0; }) == "does not end");
+  CHECK_FALSE(trial([] { return std::fputs("nobody hears this", stderr) >= 0 && ::isatty(1) == 0; }));
+  const auto limit_of = [](int resource, rlim_t most) {
+    return trial([resource, most] {
+      rlimit limit{};
+      ::getrlimit(resource, &limit);
+      return limit.rlim_cur <= most;
+    });
+  };
+  CHECK_FALSE(limit_of(RLIMIT_CPU, 10));
+  CHECK(limit_of(RLIMIT_CPU, 9));
+  CHECK_FALSE(limit_of(RLIMIT_CORE, 0));
 }
 
 TEST_CASE("trial: tells how a task ended that was run in a child process") {

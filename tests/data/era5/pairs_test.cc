@@ -77,6 +77,20 @@ TEST_CASE("pairs: pairs over a hole in time are left out and counted, with every
   CHECK_THROWS_WITH(list_samples(none, SamplerKind::all_pairs), ContainsSubstring("without a hole in time"));
 }
 
+TEST_CASE("pairs: files with holes are named, three at most") {
+  const testing::TemporaryFolder folder;
+  for (int year = 2001; year <= 2005; ++year) {
+    const double start = 8760.0 * (year - 2001);
+    std::vector<double> hours = {start, start + 6, start + 12, start + 18, start + 48};
+    if (year == 2002) hours = {start, start + 6, start + 48, start + 54, start + 96};
+    testing::write_labelled_fields(folder / (std::to_string(year) + ".h5"), {5, 1, 2, 2}, {.hours = hours});
+  }
+  const auto name = [&](int year) { return std::string(folder / (std::to_string(year) + ".h5")); };
+  CHECK(describe_left_out(Era5Dataset({.paths = {folder.path()}}), SamplerKind::all_pairs) ==
+        "6 pairs left out: 1 hole in time in " + name(2001) + ", 2 holes in time in " + name(2002) +
+            ", 1 hole in time in " + name(2003) + ", and more in 2 other files");
+}
+
 TEST_CASE("pairs: a sample is the fields of its step and of the step dt later, and the time of the first") {
   const testing::TemporaryFolder folder;
   const testing::FieldsShape shape{6, 2, 2, 3};

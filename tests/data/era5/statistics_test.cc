@@ -148,6 +148,13 @@ TEST_CASE("latitude weights: the tutorial's, to the digits known") {
   CHECK_THROWS_AS(tutorial_latitude_weights(1), Error);
 }
 
+TEST_CASE("latitude weights: latitudes without any weight are refused") {
+  CHECK_THROWS_WITH(latitude_weights(std::vector<double>{90.001, -90.001}),
+                    ContainsSubstring("the latitudes have no weight: the sum of their cosines is -"));
+  CHECK_THROWS_WITH(tutorial_latitude_weights(1), "img_size leaves 1 row, and latitude weights need at least two");
+  CHECK(latitude_weights(std::vector<double>{-30}) == std::vector<double>{1});
+}
+
 TEST_CASE("latitude weights: true latitudes where the file has them") {
   const std::vector<double> w = latitude_weights(std::vector<double>{60, 0});
   CHECK(w[0] == testing::Approx(2 * 0.5 / 1.5));
@@ -173,5 +180,8 @@ TEST_CASE("scores: pooled, and as the mean of samples") {
   CHECK(totals.rmse() == std::vector<double>{std::sqrt(20.0 / 8), std::sqrt(36.0 / 8)});
   CHECK(totals.mean_sample_rmse() == std::vector<double>{1.5, 1.5});
   CHECK(totals.acc() == std::vector<double>{6 / std::sqrt(8.0 * 10), 2 / std::sqrt(5.0 * 2)});
-  CHECK_THROWS_AS(totals.add(std::vector<double>(7)), Error);
+  CHECK_THROWS_WITH(totals.add(std::vector<double>(7)), "scores of 2 channels do not come in 7 numbers");
+  CHECK(totals.raw().size() == 11);
+  totals.add(std::vector<double>(16));  // two samples at once
+  CHECK(totals.samples() == 4);
 }

@@ -1,5 +1,6 @@
 // Units: one unit has many spellings, and two units never look the same.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/era5/channels.h"
@@ -64,4 +65,46 @@ TEST_CASE("units: people see the data's unit, in the spelling they know") {
   CHECK(shown_unit("t2m", "degC") == "degC");
   CHECK(shown_unit("tp", "mm") == "mm");
   CHECK(shown_unit("c0", "") == "");
+}
+
+TEST_CASE("units: powers are read wherever they stand") {
+  CHECK(same_unit("m^+2", "m2"));
+  CHECK(same_unit("m^-12", "1/m12"));
+  CHECK_FALSE(same_unit("m12", "m1"));
+  CHECK(same_unit("s m", "m s"));
+  CHECK(same_unit("m s-1 m s-1", "m2 s-2"));
+  CHECK(same_unit("J/kg/K", "J kg-1 K-1"));
+  CHECK(same_unit("K per second", "K s-1"));
+  CHECK(same_unit("kg2 m-1 s-2", "kg Pa"));
+  CHECK(same_unit("Pa2", "kg2 m-2 s-4"));
+  CHECK(same_unit("m/m", "1"));
+  CHECK(same_unit("10 m", "10 m"));
+  CHECK_FALSE(same_unit("10 m", "100 m"));
+  CHECK_FALSE(same_unit("K", "mK"));
+  CHECK(same_unit("\tK ", "K"));
+  CHECK_FALSE(same_unit("(a) m", "(a) s"));
+  CHECK_FALSE(same_unit("s", "m"));
+  CHECK_FALSE(same_unit("", "m"));
+  CHECK(same_unit("", "1"));
+  CHECK(same_unit("m^99", "m^120"));  // a power is at most 99
+}
+
+TEST_CASE("units: every name of the tables has its unit") {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> names = {
+      {"m/s",
+       {"u10", "V10", "10u", "10v", "u10m", "v10m", "10m_u_component_of_wind", "10m_v_component_of_wind", "u850", "v1",
+        "u_component_of_wind_500", "v_component_of_wind_50"}},
+      {"K",
+       {"2t", "d2m", "2d", "skt", "sst", "2m_dewpoint_temperature", "skin_temperature", "sea_surface_temperature",
+        "t850", "temperature_500"}},
+      {"Pa", {"msl", "mslp", "surface_pressure", "mean_sea_level_pressure"}},
+      {"kg/m2", {"TCWV", "total_column_water_vapour"}},
+      {"m2/s2", {"z50"}},
+      {"%", {"relative_humidity_850"}},
+      {"", {"u", "500", "q850", "u_850", "t850x", "850t"}}};
+  for (const auto& [unit, list] : names)
+    for (const std::string& name : list) {
+      INFO(name);
+      CHECK(known_unit(name) == unit);
+    }
 }

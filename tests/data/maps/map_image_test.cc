@@ -3,11 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "data/maps/colormap.h"
 #include "data/maps/stroke_font.h"
+#include "engine/files/checksum.h"
 #include "kernels/common/check.h"
 #include "tests/harness/testing.h"
 
@@ -103,6 +107,50 @@ TEST_CASE("every letter has ink, and none is like another", "[map_image]") {
   Image small(3, 3);
   draw_text(small, -40, 50, "outside", {.size = 30});
   draw_text(small, 2, 2, "outside", {.size = 30});
+}
+
+// A number that stands for a picture's every pixel. Other processors may round a pixel otherwise.
+std::uint64_t fingerprint(const Image& image) {
+  return xxh64(std::as_bytes(std::span(image.pixels)));
+}
+
+// What these pictures look like was looked at: a change of any pixel must be meant. The number is in the failure.
+TEST_CASE("pictures stay what they are to the last pixel", "[map_image]") {
+#ifdef __x86_64__
+  Image text(1010, 300);
+  std::string printable;
+  for (char letter = ' '; letter <= '~'; ++letter) printable += letter;
+  draw_text(text, 5.3, 40.6, printable + "\u00b0", {.size = 9});
+  draw_text(text, 500, 90, printable.substr(0, 48), {.size = 20, .weight = 1.6, .align = Align::centre});
+  draw_text(text, 1000, 140, printable.substr(48), {.size = 20.5, .colour = {9, 120, 200}, .align = Align::right});
+  draw_text(text, -20, 200, "cut at both ends of the picture, and below", {.size = 50});
+  draw_text(text, 300, 305, "gjpqy", {.size = 30});
+  CHECK(fingerprint(text) == 10213678604561052955u);
+
+  const int height = 18, width = 36;
+  std::vector<float> target, forecast, lat, lon;
+  for (int i = 0; i < height * width; ++i) {
+    target.push_back(static_cast<float>(270 + 30 * std::sin(0.37 * (i / width)) * std::cos(0.21 * (i % width))));
+    forecast.push_back(target.back() + static_cast<float>(2 * std::sin(0.05 * i)));
+  }
+  forecast[100] = std::numeric_limits<float>::infinity();
+  for (int i = 0; i < height; ++i) lat.push_back(85.0f - 10.0f * static_cast<float>(i));
+  for (int i = 0; i < width; ++i) lon.push_back(-175.0f + 10.0f * static_cast<float>(i));
+  const Field a{height, width, target}, b{height, width, forecast};
+  CHECK(fingerprint(target_and_prediction(a, b)) == 11379040099963625925u);
+  CHECK(fingerprint(target_forecast_error(
+            a, b, {.variable = "t2m", .unit = "K", .lead_time = "+6 h", .lat = lat, .lon = lon})) ==
+        5857246184628484452u);
+  // A region, upside down, of small numbers.
+  forecast[100] = 270;
+  for (float& value : target) value = (value - 270) * 1e-4f;
+  for (float& value : forecast) value = (value - 270) * 1e-4f;
+  for (int i = 0; i < height; ++i) lat[static_cast<std::size_t>(i)] = 40.0f + 0.25f * static_cast<float>(i);
+  for (int i = 0; i < width; ++i) lon[static_cast<std::size_t>(i)] = 3.0f + 0.25f * static_cast<float>(i);
+  CHECK(fingerprint(target_forecast_error(a, b, {.variable = "q", .lat = lat, .lon = lon})) == 10782511394240889588u);
+#else
+  testing::note_skip();
+#endif
 }
 
 std::vector<float> ramp(int height, int width) {

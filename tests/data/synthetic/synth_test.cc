@@ -104,6 +104,17 @@ TEST_CASE("data info: tells files, times, layout and statistics, and refuses wha
   write_npy(folder / "a/stats/global_stds.npy", std::array<std::int64_t, 1>{1},
             std::span<const double>(std::vector{1.0}));
   CHECK_THROWS_WITH(describe_data(folder / "a"), ContainsSubstring("global_stds.npy has shape (1,)"));
+  for (const char* missing : {"global_stds.npy", "global_means.npy"}) {  // one without the other is no statistics
+    std::filesystem::remove_all(folder / "a");
+    write_synthetic_data(small(folder / "a"));
+    std::filesystem::remove(folder / "a/stats" / missing);
+    CHECK_THROWS_WITH(describe_data(folder / "a"), ContainsSubstring(std::string("stats/") + missing));
+  }
+  write_synthetic_data(small(folder / "a"));
+  write_npy(folder / "a/stats/time_means.npy", std::array<std::int64_t, 4>{1, 21, 9, 11},
+            std::span<const double>(std::vector<double>(21 * 9 * 11)));
+  CHECK_THROWS_WITH(describe_data(folder / "a"),
+                    ContainsSubstring("time_means.npy has shape (1, 21, 9, 11); expected (1, 21, 9, 12)"));
 }
 
 TEST_CASE("synth: no year is in two of training, validation and test") {
@@ -145,6 +156,17 @@ TEST_CASE("synth: sizes beyond reason are refused before anything is made") {
   };
   refused([](SynthOptions& o) { o.train_years = 1000000000; }, "at most 1000 years to train");
   refused([](SynthOptions& o) { o.valid_years = 1001; }, "at most 1000 years to train");
+  refused([](SynthOptions& o) { o.train_years = 1001; },
+          "at most 1000 years to train and 1000 to validate with, not 1001");
+  // The largest values are refused for nothing but the grid, which is looked at last.
+  refused([](SynthOptions& o) { o.train_years = 1000, o.valid_years = 1000, o.height = 1; }, "--grid 1x12 needs");
+  refused([](SynthOptions& o) { o.steps_per_year = 1460, o.width = 1; }, "--grid 9x1 needs at least two rows");
+  refused([](SynthOptions& o) { o.steps_per_year = 2, o.width = 1; }, "--grid 9x1 needs");
+  refused([](SynthOptions& o) { o.steps_per_year = 1; }, "--steps-per-year 1 is not between 2 and 1460");
+  refused([](SynthOptions& o) { o.valid_years = 0; }, "at least one year to train and one to validate with");
+  refused([](SynthOptions& o) { o.out = ""; }, "data synth needs a folder: --out");
+  refused([](SynthOptions& o) { o.height = o.width = 2, o.channels = (1 << 26) + 1; },
+          "make a step of more than the 268435456 values");
   refused([](SynthOptions& o) { o.channels = 1000000000; }, "--channels 1000000000 on --grid 9x12");
   refused([](SynthOptions& o) { o.height = o.width = 1000000; }, "on --grid 1000000x1000000");
   refused([](SynthOptions& o) { o.height = o.width = std::int64_t{1} << 62; }, "on --grid ");
@@ -194,6 +216,75 @@ TEST_CASE("synth: values are those of an atmosphere") {
         CHECK(*high - *low <= 1e-6f * *high);
       }
   }
+}
+
+// Figures of the documentation and of measurements were made with this weather: a change of it must be meant.
+TEST_CASE("synth: the weather of a seed stays what it is") {
+  const std::int64_t channels = 21, height = 7, width = 9;
+  const SyntheticAtmosphere atmosphere(height, width, channels, 3);
+  std::vector<float> fields(static_cast<std::size_t>(channels * height * width));
+  struct Expected {
+    double hours;
+    std::vector<double> sums;  // of each channel's values, the value at row h and column w taken (1 + 3 h + w) times
+  };
+  const Expected expected[] = {
+      {0, {1334.24925, 29.2291871, 252299.911, 88766845.6, 89054076,   246056.509, 1670.73787,
+           33.4047521, 526142.703, 3038.08501, -48.273116, 12067716.7, 6100.197,   -184.791358,
+           47571801,   227518.977, 174565474,  50767.524,  50126.3683, 19445.4849, 44270.0806}},
+      {3000, {1187.66158, 57.9410578, 250654.276, 88756620.5, 89043826.7, 244446.582, 1475.86815,
+              66.2183723, 277636.916, 2593.49382, 201.625625, 11827263.8, 5110.42809, 374.301808,
+              47355020.9, 225944.995, 174357606,  50935.3725, 50670.9012, 18100.0787, 44288.7073}},
+      {123456.5, {1346.00768,  -100.429173, 252404.862, 88760152.5,  89047321.9, 246209.004, 1675.41358,
+                  -114.776227, 525737.109,  2974.37729, -208.004492, 12077197.4, 5914.26612, -78.5031875,
+                  47605745.8,  227651.272,  174595819,  50759.1747,  50703.1857, 19839.6396, 44084.7656}}};
+  for (const auto& [hours, sums] : expected) {
+    atmosphere.fields(hours, fields.data());
+    REQUIRE(sums.size() == static_cast<std::size_t>(channels));
+    for (std::int64_t c = 0; c < channels; ++c) {
+      double sum = 0;
+      for (std::int64_t i = 0; i < height * width; ++i)
+        sum += static_cast<double>(fields[static_cast<std::size_t>(c * height * width + i)]) *
+               static_cast<double>(1 + 3 * (i / width) + i % width);
+      INFO(atmosphere.channel_names()[static_cast<std::size_t>(c)] << " after " << hours << " hours: " << sum);
+      CHECK(sum == testing::Approx(sums[static_cast<std::size_t>(c)]).epsilon(2e-6).margin(1e-2));
+    }
+  }
+}
+
+// docs/data.md: f ψ is the eddies' part of the geopotential, v the derivative of ψ to the east, -u the one to the north.
+TEST_CASE("synth: the wind is that of the geopotential's gradient") {
+  const std::int64_t height = 721, width = 720;
+  const SyntheticAtmosphere atmosphere(height, width, 15, 2);  // u500, v500 and z500 are numbers 12 to 14
+  const auto plane = static_cast<std::size_t>(height * width);
+  std::vector<float> fields(15 * plane);
+  atmosphere.fields(1234, fields.data());
+  const auto at = [&](std::size_t channel, std::size_t row, std::size_t column) {
+    return static_cast<double>(fields[channel * plane + row * static_cast<std::size_t>(width) + column]);
+  };
+  const auto psi = [&](std::size_t row, std::size_t column) {
+    const double latitude = (90 - 0.25 * static_cast<double>(row)) * M_PI / 180;
+    return at(14, row, column) / (2 * 7.292e-5 * 6.371e6 * std::sin(latitude));
+  };
+  const auto eddy_of_u = [&](std::size_t row, std::size_t column) {
+    double mean = 0;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(width); ++i) mean += at(12, row, i) / 720;
+    return at(12, row, column) - mean;
+  };
+  const auto eddy_of_psi = [&](std::size_t row, std::size_t column) {
+    double mean = 0;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(width); ++i) mean += psi(row, i) / 720;
+    return psi(row, column) - mean;
+  };
+  const double degree = M_PI / 180;
+  for (const std::size_t row : {std::size_t{120}, std::size_t{200}, std::size_t{560}})
+    for (const std::size_t column : {std::size_t{1}, std::size_t{250}, std::size_t{600}}) {
+      const double cosine = std::cos((90 - 0.25 * static_cast<double>(row)) * degree);
+      const double east = (psi(row, column + 1) - psi(row, column - 1)) / degree;  // half a degree each
+      const double north = (eddy_of_psi(row - 1, column) - eddy_of_psi(row + 1, column)) / (0.5 * degree);
+      INFO("row " << row << ", column " << column);
+      CHECK(at(13, row, column) == testing::Approx(east / cosine).epsilon(0.01).margin(0.1));
+      CHECK(eddy_of_u(row, column) == testing::Approx(-north).epsilon(0.01).margin(0.1));
+    }
 }
 
 TEST_CASE("synth: the patterns move at the speed of the zonal index") {

@@ -171,6 +171,51 @@ TEST_CASE("a file is read whole", "[atomic_file]") {
   }
 }
 
+TEST_CASE("names as long as the system takes are written, and through links", "[atomic_file]") {
+  const TemporaryFolder folder;
+  const std::string longest(255, 'n');
+  write_file_atomically(folder / longest, "x");
+  CHECK(read_file(folder / longest) == "x");
+  CHECK(files_in(folder) == 1);
+  std::filesystem::create_directory(folder / "other");
+  write_file_atomically(folder / "other/target", "old");
+  std::filesystem::create_symlink("other/target", folder / "link");
+  write_file_atomically(folder / "link", "new");
+  CHECK(std::filesystem::is_symlink(folder / "link"));
+  CHECK(read_file(folder / "other/target") == "new");
+  CHECK(AtomicFile(folder / "link").path() == std::filesystem::canonical(folder / "other/target"));
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  write_file_atomically("here", "x");
+  std::filesystem::current_path(before);
+  CHECK(read_file(folder / "here") == "x");
+  CHECK_THROWS_WITH(AtomicFile(folder / "other"), (folder / "other").string() + " is a folder");
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  CHECK_THROWS_WITH(AtomicFile(folder / "pipe"), (folder / "pipe").string() + " is not a regular file");
+  CHECK_THROWS_WITH(AtomicFile(folder / "none/x"),
+                    (folder / "none/x").string() + ": there is no folder " + (folder / "none").string());
+  AtomicFile once(folder / "once");
+  once.commit();
+  CHECK_THROWS_WITH(once.commit(), (folder / "once").string() + ": committed twice");
+  CHECK_THROWS_WITH(once.write("more"), (folder / "once").string() + ": written to after its commit");
+  Replacement replacement(folder / "once");
+  replacement.put_in_place();
+  CHECK_THROWS_WITH(replacement.put_in_place(), (folder / "once").string() + ": put in place twice");
+  REQUIRE(std::filesystem::exists(folder / "once"));
+}
+
+TEST_CASE("what lies in a folder comes in the order of its names", "[atomic_file]") {
+  const TemporaryFolder folder;
+  std::error_code error = std::make_error_code(std::errc::io_error);
+  CHECK(entries_of(folder.path(), error).empty());
+  CHECK_FALSE(error);
+  for (const char* name : {"b", ".hidden", "a", "c"}) std::ofstream(folder / name) << name;
+  CHECK(entries_of(folder.path(), error) ==
+        std::vector<std::filesystem::path>{folder / ".hidden", folder / "a", folder / "b", folder / "c"});
+  CHECK(entries_of(folder / "none", error).empty());
+  CHECK(error == std::errc::no_such_file_or_directory);
+}
+
 TEST_CASE("errors of files name them", "[atomic_file]") {
   const TemporaryFolder folder;
   const std::filesystem::path path = folder / "no_folder" / "result";

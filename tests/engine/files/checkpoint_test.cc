@@ -297,6 +297,40 @@ TEST_CASE("one checkpoint too many is pruned, and any number may be kept", "[che
   CHECK(names_in(run / "checkpoints") == std::vector<std::string>{"step_00000003", "step_00000004"});
 }
 
+TEST_CASE("what is wrong with a checkpoint is told, and only names that a store makes are steps", "[checkpoint]") {
+  const TemporaryFolder run;
+  CheckpointStore store(run.path(), 0);
+  store.save(3, files_of(3));
+  const fs::path folder = store.folder_of(3), sums = folder / "checksums.xxh64";
+  CHECK_FALSE(damage_of(folder));
+  CHECK(damage_of(run / "none") == "it is not a folder");
+  const std::string right = read_file(sums);
+  fs::remove(folder / "state.json");
+  CHECK(damage_of(folder) == "state.json is missing");
+  std::ofstream(folder / "state.json") << "other";
+  CHECK(damage_of(folder) == "state.json does not agree with its checksum");
+  std::ofstream(sums) << right << "x";
+  CHECK(damage_of(folder) == "checksums.xxh64 does not agree with itself");
+  std::ofstream(sums) << "no line of checksums";
+  CHECK(damage_of(folder) == "checksums.xxh64 does not agree with itself");
+  std::ofstream(sums) << std::string((1 << 20) + 1, 'x');
+  CHECK_THAT(*damage_of(folder), ContainsSubstring("has more than 1048576 bytes"));
+  fs::remove(sums);
+  CHECK(damage_of(folder) == "checksums.xxh64 is missing");
+
+  fs::remove_all(folder);
+  for (const char* name : {"step_", "step_x", "step_1x", "step_-1", "stop_00000004", "step_99999999999999999999"})
+    fs::create_directories(run / "checkpoints" / name);
+  const FoundCheckpoint none = find_newest_whole(run.path());
+  CHECK_FALSE(none.checkpoint);
+  CHECK(none.skipped.empty());
+  store.save(123456789, files_of(1));  // more digits than the others
+  CHECK(find_newest_whole(run.path()).checkpoint->folder == run / "checkpoints/step_123456789");
+  CHECK(find_best(find_newest_whole(run.path()).checkpoint->folder) == run / "checkpoints/step_123456789");
+  CHECK_THROWS_WITH(find_best(run.path()), (run / "best").string() + ": is not there: the run has no best weights yet");
+  CHECK_THROWS_WITH(CheckpointStore(run.path(), -1), "keep_checkpoints is -1; it must be 0 (all) or more");
+}
+
 TEST_CASE("a pipe in the place of a checkpoint's file is damage", "[checkpoint]") {
   const TemporaryFolder run;
   CheckpointStore store(run.path(), 2);

@@ -65,6 +65,10 @@ TEST_CASE("a JSON file is named and bounded", "[json]") {
 TEST_CASE("values in sentences are one short line of valid text", "[json]") {
   CHECK(shown(json{{"a", "\n\xff"}}) == "{\"a\":\"\\n\xef\xbf\xbd\"}");
   CHECK(shown(json(std::string(1000, 'x'))).size() < 210);
+  CHECK(shown(json(std::string(198, 'x'))) == '"' + std::string(198, 'x') + '"');  // 200 characters
+  CHECK(shown(json(std::string(199, 'x'))) == '"' + std::string(199, 'x') + " ...");
+  CHECK(shown(json(std::string(198, 'x') + "\xc3\xa9")) == '"' + std::string(198, 'x') + " ...");  // no half a letter
+  CHECK(shown(ordered_json{{"b", 1}, {"a", 2}}) == "{\"b\":1,\"a\":2}");
   CHECK(in_quotes("a\x1b[31m\xc3\xa9") == "\"a\\u001b[31m\\u00e9\"");
   CHECK(printable("a\x1b[31m\n\x7f\xc2\x9b\xc3\xa9 b") == "a\\x1b[31m\\x0a\\x7f\\x9b\xc3\xa9 b");
   CHECK(is_utf8("\xc3\xa9"));

@@ -154,6 +154,29 @@ TEST_CASE("a first step far off its statistics is refused by channel, file and s
   CHECK_FALSE(fs::exists(here / "f.h5"));
 }
 
+TEST_CASE("first step: a field may lie so far off its statistics, and no further") {
+  const testing::TemporaryFolder folder;
+  const auto accepted = [&](double mean, double std, float value) {
+    testing::write_fields(folder / "2001.h5", {1, 1, 2, 2}, std::vector<float>(4, value));
+    try {
+      check_first_step(Era5Dataset({.paths = {folder / "2001.h5"}}), 0, {"x"}, {{mean}, {std}});
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  CHECK(accepted(0, 1, 20));
+  CHECK_FALSE(accepted(0, 1, 20.1f));
+  CHECK_FALSE(accepted(0, 1, -20.1f));
+  CHECK(accepted(8, 1, 28));  // a level of eight standard deviations is not yet one to be looked at
+  CHECK(accepted(10, 1, 17.5f));
+  CHECK_FALSE(accepted(10, 1, 17.6f));
+  CHECK(accepted(-20, 2, -35));
+  CHECK_FALSE(accepted(-20, 2, -35.2f));
+  CHECK(accepted(100, 1, 120));
+  CHECK_FALSE(accepted(100, 1, 120.1f));
+}
+
 TEST_CASE("first step: other units are seen, weather is not refused") {
   const testing::TemporaryFolder folder;
   const std::string path = folder / "2001.h5";

@@ -1,5 +1,7 @@
 #include "apps/train/run_state.h"
 
+#include <nlohmann/json.hpp>
+
 #include "kernels/common/check.h"
 
 namespace isobar {

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "apps/train/run_state.h"
 #include "engine/files/flat_tensors.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <iomanip>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <utility>
 

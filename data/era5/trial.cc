@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <new>
 
 namespace isobar {
 namespace {
@@ -40,6 +41,7 @@ void limit(int resource, rlim_t most) {
     ::dup2(nowhere, STDOUT_FILENO);
     ::dup2(nowhere, STDERR_FILENO);
   }
+  std::set_new_handler(nullptr);  // lack of memory is thrown here, whatever the program does about it
   limit(RLIMIT_CORE, 0);
   limit(RLIMIT_CPU, kSeconds);
   if (held > 0) limit(RLIMIT_AS, held + kMoreBytes);

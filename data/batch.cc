@@ -11,7 +11,7 @@ std::int64_t batch_size(const Batch& batch) {
   return batch.begin()->second.size(0);
 }
 
-const Tensor& tensor_of(const Batch& batch, const std::string& name) {
+const Tensor& tensor_of(const Batch& batch, const char* name) {
   const auto found = batch.find(name);
   ISOBAR_CHECK(found != batch.end(), "the data set gives no tensor ", name);
   return found->second;

@@ -21,7 +21,7 @@ using Batch = std::map<std::string, Tensor>;  // name -> [B, ...], as the data s
 std::int64_t batch_size(const Batch& batch);
 
 // The tensor of that name; an error that names it where the batch has none.
-const Tensor& tensor_of(const Batch& batch, const std::string& name);
+const Tensor& tensor_of(const Batch& batch, const char* name);
 
 // A copy of every tensor on the device.
 Batch to_device(const Batch& batch, Device device);

@@ -56,7 +56,7 @@ Batch empty_batch(const std::vector<TensorSpec>& layout, std::int64_t size, cons
 void read_row(const Dataset& dataset, std::int64_t sample, const Batch& batch, std::int64_t row) {
   std::vector<void*> rows;
   for (const TensorSpec& spec : dataset.layout()) {
-    auto* const first = static_cast<std::byte*>(tensor_of(batch, spec.name).data());
+    auto* const first = static_cast<std::byte*>(tensor_of(batch, spec.name.c_str()).data());
     rows.push_back(first + static_cast<std::size_t>(row) * bytes_of(spec.shape, spec.dtype));
   }
   dataset.read(sample, rows);

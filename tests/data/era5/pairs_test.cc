@@ -114,7 +114,7 @@ TEST_CASE("pairs: a sample is the fields of its step and of the step dt later, a
   const Batch batch = read_batch(pairs, Order{2, 0});
   std::vector<float> expected(12);
   for (const auto& [row, step] : {std::array<std::int64_t, 2>{0, 3}, {1, 1}}) {
-    for (const auto& [name, at] : {std::pair<std::string, std::int64_t>{"input", step}, {"target", step + 2}}) {
+    for (const auto& [name, at] : {std::pair<const char*, std::int64_t>{"input", step}, {"target", step + 2}}) {
       steps.read_step(at, expected.data());
       const float* fields = tensor_of(batch, name).data_as<float>() + row * 12;
       CHECK(std::vector<float>(fields, fields + 12) == expected);

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "kernels/common/checked_size.h"
+#include "kernels/common/math.h"
 #include "kernels/common/rng.h"
 #include "kernels/elementwise.h"
 
@@ -16,7 +17,7 @@ constexpr std::int64_t kAlignment = 64;  // elements: 128 bytes of bf16, so that
 constexpr std::int64_t kMostElements = std::int64_t{1} << 59;  // their bytes can be counted in any dtype
 
 std::int64_t aligned(std::int64_t n) {
-  return (n + kAlignment - 1) / kAlignment * kAlignment;
+  return round_up(n, kAlignment);
 }
 
 // FNV-1a: the random stream of a parameter follows from its name.

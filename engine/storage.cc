@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "kernels/common/check.h"
+#include "kernels/common/math.h"
 #include "kernels/cuda/runtime.h"
 
 namespace isobar {
@@ -58,7 +59,6 @@ class HostPool {
  private:
   static constexpr std::size_t kHugePage = std::size_t{2} << 20;
   static std::size_t alignment_of(std::size_t bytes) { return bytes >= kHugePage ? 4096 : kStorageAlignment; }
-  static std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
 
   static HostBlock make_block(std::size_t capacity) {
     std::multimap<std::size_t, void*> list{{capacity, nullptr}};

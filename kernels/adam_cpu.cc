@@ -8,8 +8,6 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 14;  // elements a thread is worth starting for
-
 enum class Decay { none, l2, decoupled };
 
 // The numbers of a step, in the type of the arithmetic.

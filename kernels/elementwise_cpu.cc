@@ -9,7 +9,6 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 14;  // elements a thread is worth starting for
 constexpr std::int64_t kChunk = 1024;
 
 // x[begin, begin + n) -> y[y_begin, ...), in other dtypes.

@@ -2,6 +2,7 @@
 // two stages: up to kForecastLossBlocks blocks a sample write fp64 partial sums, one block adds them in order.
 #include "kernels/forecast_loss.h"
 
+#include "kernels/common/math.h"
 #include "kernels/cuda/array.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/reduce.h"
@@ -140,7 +141,7 @@ void forecast_loss_fwd(const ForecastLossFwd& a, Stream stream) {
   const int blocks = blocks_for(rows, kMinRows, grid_limit(kForecastLossBlocks));
   const auto partial = static_cast<LossSums*>(a.workspace);
   launch("forecast_loss_fwd", loss_sums_kernel, dim3(blocks, blocks_for(a.batch, 1, grid_limit(1 << 15))),
-         dim3(kThreads), 0, stream, fields(a), (rows + blocks - 1) / blocks, partial);
+         dim3(kThreads), 0, stream, fields(a), ceil_div(rows, blocks), partial);
   launch("forecast_loss_fwd: partial sums", loss_kernel, dim3(1), dim3(kThreads), 0, stream,
          a.kind == LossKind::weighted_mse, a.batch, blocks, static_cast<double>(rows * a.width), partial,
          static_cast<float*>(a.sums), static_cast<float*>(a.loss));

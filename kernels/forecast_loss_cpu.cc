@@ -8,8 +8,6 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 14;  // elements a thread is worth starting for
-
 // The weight of line (c, h) of a sample.
 template <class Acc, class Arguments>
 double line_weight(const Arguments& a, std::int64_t line) {

@@ -8,14 +8,12 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 13;  // elements a thread is worth starting for
-
 template <class Kind, class T>
 void forward(const GeluFwd& a) {
   using Acc = accumulator_t<T>;
   const T* x = static_cast<const T*>(a.x);
   T* y = static_cast<T*>(a.y);
-  parallel_for_elements(a.n, kGrain, [=](std::int64_t begin, std::int64_t end) {
+  parallel_for_elements(a.n, kGrain / 2, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i) {
       const Acc value = convert<Acc>(x[i]);
@@ -30,7 +28,7 @@ void backward(const GeluBwd& a) {
   const T* dy = static_cast<const T*>(a.dy);
   const T* x = static_cast<const T*>(a.x);
   T* dx = static_cast<T*>(a.dx);
-  parallel_for_elements(a.n, kGrain, [=](std::int64_t begin, std::int64_t end) {
+  parallel_for_elements(a.n, kGrain / 2, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i) {
       const Acc value = convert<Acc>(x[i]);

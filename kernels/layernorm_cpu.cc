@@ -1,6 +1,7 @@
 // layernorm on the CPU: a row at a time, which the first-level cache holds, so that its passes cost no bandwidth.
 #include "kernels/layernorm.h"
 
+#include "kernels/common/math.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vector_math.h"
@@ -8,8 +9,7 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 14;  // elements a thread is worth starting for
-constexpr std::int64_t kLeastRows = 32;   // of a block with partial sums of its own
+constexpr std::int64_t kLeastRows = 32;  // of a block with partial sums of its own
 
 // s = x + branch, rounded as it is stored.
 template <bool kHasBranch, class S, class T>
@@ -111,9 +111,9 @@ void backward_row(std::int64_t cols, Statistics<Acc> s, const T* dy, const S* x,
 template <class S, class T>
 void backward(const LayernormBwd& a) {
   using Acc = accumulator_t<S>;
-  std::int64_t block_rows = (a.rows + kLayernormBlocks - 1) / kLayernormBlocks;
+  std::int64_t block_rows = ceil_div(a.rows, kLayernormBlocks);
   if (block_rows < kLeastRows) block_rows = kLeastRows;
-  const std::int64_t blocks = (a.rows + block_rows - 1) / block_rows;
+  const std::int64_t blocks = ceil_div(a.rows, block_rows);
   auto* partial = static_cast<Acc*>(a.workspace);  // [blocks, 2, cols]: dweight, dbias
   const std::int64_t stride = 2 * a.cols;
 

@@ -6,11 +6,7 @@
 #include "kernels/cpu/vector_math.h"
 
 namespace isobar::cpu::ISOBAR_ISA {
-namespace {
-
-constexpr std::int64_t kGrain = 1 << 14;  // elements a thread is worth starting for
-
-}  // namespace
+namespace {}  // namespace
 
 void normalize(const Normalize& a) {
   const std::int64_t pixels = a.height * a.width, planes = a.channels + a.extra;

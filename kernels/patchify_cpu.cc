@@ -8,8 +8,6 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 14;  // elements a thread is worth starting for
-
 // Calls copy(image_begin, token_begin, token_step) for every run of p neighbouring image pixels within a patch; their
 // places in the tokens are token_begin + s·token_step.
 template <class Arguments, class F>

@@ -124,7 +124,6 @@ void ladder_blocked(const LadderArgs& a) {
 // Rows do not depend on each other, so every thread takes a contiguous range of them. One core alone cannot keep the
 // memory busy: it waits for a limited number of cache lines at a time.
 void ladder_threaded(const LadderArgs& a) {
-  constexpr std::int64_t kGrain = 1 << 14;  // elements that a thread is worth starting for
   parallel_for(a.rows, kGrain / a.cols + 1, [&](std::int64_t begin, std::int64_t end) { blocked_rows(a, begin, end); });
 }
 

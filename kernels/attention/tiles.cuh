@@ -10,6 +10,7 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/common/check.h"
+#include "kernels/common/math.h"
 #include "kernels/common/rng.h"
 #include "kernels/cuda/async_copy.h"
 #include "kernels/cuda/launch.h"
@@ -53,7 +54,7 @@ inline void check_shape(const char* kernel, const AttentionShape& s, DType dtype
 
 // The grid: tiles of owned tokens, heads, samples.
 inline dim3 grid_of(const AttentionShape& s, std::int64_t owned_tokens) {
-  return dim3(static_cast<unsigned>((owned_tokens + kOwnedRows - 1) / kOwnedRows), static_cast<unsigned>(s.heads),
+  return dim3(static_cast<unsigned>(ceil_div(owned_tokens, kOwnedRows)), static_cast<unsigned>(s.heads),
               static_cast<unsigned>(s.batch));
 }
 

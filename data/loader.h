@@ -46,8 +46,8 @@ class Loader {
 
   std::int64_t batches_per_epoch() const;
 
-  // The next batch. Its memory goes back to the loader when the last copy of the pointer is gone; the caller may hold
-  // one batch while it asks for the next, and no more.
+  // The next batch. Its memory goes back to the loader when the last copy of the pointer is gone. At most two batches
+  // may be alive: the caller may hold one while it asks for the next.
   std::shared_ptr<const LoadedBatch> next();
 
   Cursor cursor() const;

@@ -19,9 +19,8 @@
 namespace isobar {
 namespace {
 
-// Freed host blocks, by size. Where none fits a request, a new one is made, and the pool gives blocks back to the system
-// only when it holds a quarter more than was ever in use at once: a training step then finds the blocks of the step
-// before, whose pages need no zeroing, and the peak stays bounded.
+// Freed host blocks, by size, kept for the next step: their pages are mapped already. If none fits a request, a new block
+// is made. Memory goes back to the system only above 1.25 times the most that was ever in use at once.
 class HostPool {
  public:
   HostBlock allocate(std::size_t bytes) {

@@ -27,7 +27,7 @@ struct Statistics {
 };
 
 template <bool kHasBranch, class S, class T, class Acc>
-Statistics<Acc> normalise_row(std::int64_t cols, Acc eps, const S* x, const T* branch, const Acc* weight,
+Statistics<Acc> normalize_row(std::int64_t cols, Acc eps, const S* x, const T* branch, const Acc* weight,
                               const Acc* bias, T* y) {
   Acc sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -69,8 +69,8 @@ void forward(const LayernormFwd& a) {
         x = sum;
         branch = nullptr;
       }
-      const Statistics<Acc> s = branch != nullptr ? normalise_row<true>(a.cols, eps, x, branch, weight, bias, y)
-                                                  : normalise_row<false>(a.cols, eps, x, branch, weight, bias, y);
+      const Statistics<Acc> s = branch != nullptr ? normalize_row<true>(a.cols, eps, x, branch, weight, bias, y)
+                                                  : normalize_row<false>(a.cols, eps, x, branch, weight, bias, y);
       static_cast<Acc*>(a.mean)[row] = s.mean;
       static_cast<Acc*>(a.rstd)[row] = s.rstd;
     }

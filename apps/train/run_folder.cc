@@ -90,7 +90,7 @@ RunFolder::RunFolder(fs::path path, ExistingRun existing) : path_(std::move(path
   ISOBAR_CHECK(!run_there_ || existing != ExistingRun::refuse, "run folder ", path_.string(),
                " holds a run already: give --resume to go on with it, --overwrite to start it again, or another "
                "--run-num or --run-dir");
-  if (!run_there_) refuse_strangers();
+  if (!run_there_) refuse_foreign_files();
 }
 
 void RunFolder::prepare(const ordered_json& config, const std::vector<std::string>& free_on_resume) {
@@ -122,7 +122,7 @@ bool RunFolder::is_run() const {
   return config.is_object() && config.contains("num_iters") && config.contains("global_batch_size");
 }
 
-void RunFolder::refuse_strangers() const {
+void RunFolder::refuse_foreign_files() const {
   for (const char* file : kFiles) {
     ISOBAR_CHECK(!fs::exists(path_ / file), "run folder ", path_.string(), " holds ", file,
                  ", but no run: choose another --run-dir");

@@ -23,8 +23,8 @@ enum class ExistingRun { refuse, resume, overwrite };
 class RunFolder {
  public:
   // Keeps other processes out of the folder, where there is one, until this object ends: what is found in it stays true.
-  // Makes nothing. Error where another process trains into it, where a run is in the way, or where a file that a run
-  // would write is there and is not a run's.
+  // Makes nothing. Error if another process trains into the folder, if it holds a run that ExistingRun refuses, or if it
+  // holds files with a run's names that are not a run's.
   RunFolder(std::filesystem::path path, ExistingRun existing);
   RunFolder(RunFolder&&) noexcept = default;
   RunFolder& operator=(RunFolder&&) noexcept = default;
@@ -59,7 +59,7 @@ class RunFolder {
 
  private:
   bool is_run() const;
-  void refuse_strangers() const;
+  void refuse_foreign_files() const;
   void lock();
   void check_same_run(const nlohmann::ordered_json& config, const std::vector<std::string>& free_on_resume) const;
   void remove_run() const;

@@ -43,7 +43,7 @@ class SyntheticAtmosphere {
     double swell_period = 1, swell_phase = 0;  // hours, radians: the amplitude comes and goes
     std::vector<double> band, slope;           // [H] of band(φ) and its derivative
   };
-  // A cyclone of the sequence that one "seat" brings forth, one after the other.
+  // Each slot produces one cyclone after another.
   struct Cyclone {
     double strength = 0, latitude = 0, longitude = 0;
   };

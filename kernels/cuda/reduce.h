@@ -33,7 +33,7 @@ __device__ __forceinline__ T warp_min(T value) {
 
 namespace reduce_internal {
 
-// `warp_reduce` over the warps' results; `neutral` stands for warps that are not there.
+// `warp_reduce` over the warps' results; `neutral` stands for warps that do not exist.
 template <class T, class WarpReduce>
 __device__ __forceinline__ T over_block(T value, T neutral, WarpReduce warp_reduce) {
   __shared__ T of_warp[kWarpSize];

@@ -50,7 +50,7 @@ void sum(const ColumnSum& a) {
 }  // namespace
 
 void column_sum(const ColumnSum& a) {
-  visit_floating(a.dtype, [&](auto type) { sum<typename decltype(type)::type>(a); });
+  visit_floating(a.dtype, [&]<class T>(Type<T>) { sum<T>(a); });
 }
 
 }  // namespace isobar::cpu::ISOBAR_ISA

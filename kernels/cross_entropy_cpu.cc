@@ -101,11 +101,11 @@ void backward(const CrossEntropyBwd& a) {
 }  // namespace
 
 void cross_entropy_fwd(const CrossEntropyFwd& a) {
-  visit_floating(a.dtype, [&](auto type) { forward<typename decltype(type)::type>(a); });
+  visit_floating(a.dtype, [&]<class T>(Type<T>) { forward<T>(a); });
 }
 
 void cross_entropy_bwd(const CrossEntropyBwd& a) {
-  visit_floating(a.dtype, [&](auto type) { backward<typename decltype(type)::type>(a); });
+  visit_floating(a.dtype, [&]<class T>(Type<T>) { backward<T>(a); });
 }
 
 }  // namespace isobar::cpu::ISOBAR_ISA

@@ -24,8 +24,7 @@ void draw(std::uint64_t seed, std::uint64_t stream, std::int64_t block, std::uin
 }  // namespace
 
 void dropout(const Dropout& a) {
-  visit_floating(a.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  visit_floating(a.dtype, [&]<class T>(Type<T>) {
     using Acc = accumulator_t<T>;
     const Acc scale = static_cast<Acc>(1 / (1 - static_cast<double>(a.p)));
     const std::uint32_t threshold = drop_threshold(a.p);
@@ -47,8 +46,7 @@ void dropout(const Dropout& a) {
 
 void drop_path(const DropPath& a) {
   if (a.n <= 0) return;
-  visit_floating(a.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  visit_floating(a.dtype, [&]<class T>(Type<T>) {
     using Acc = accumulator_t<T>;
     const Acc scale = static_cast<Acc>(1 / (1 - static_cast<double>(a.p)));
     const std::uint32_t threshold = drop_threshold(a.p);

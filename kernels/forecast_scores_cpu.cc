@@ -53,7 +53,7 @@ void run(const ForecastScores& a) {
 }  // namespace
 
 void forecast_scores(const ForecastScores& a) {
-  visit_floating(a.dtype, [&](auto type) { run<typename decltype(type)::type>(a); });
+  visit_floating(a.dtype, [&]<class T>(Type<T>) { run<T>(a); });
 }
 
 }  // namespace isobar::cpu::ISOBAR_ISA

@@ -41,15 +41,13 @@ void backward(const GeluBwd& a) {
 }  // namespace
 
 void gelu_fwd(const GeluFwd& a) {
-  visit_floating(a.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  visit_floating(a.dtype, [&]<class T>(Type<T>) {
     a.kind == Activation::gelu_tanh ? forward<GeluTanh, T>(a) : forward<GeluErf, T>(a);
   });
 }
 
 void gelu_bwd(const GeluBwd& a) {
-  visit_floating(a.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  visit_floating(a.dtype, [&]<class T>(Type<T>) {
     a.kind == Activation::gelu_tanh ? backward<GeluTanh, T>(a) : backward<GeluErf, T>(a);
   });
 }

@@ -28,8 +28,8 @@ void grad_norm(const GradNorm& a) {
   std::int64_t block_size = ceil_div(a.n, kGradNormBlocks);
   if (block_size < kLeastBlock) block_size = kLeastBlock;
   const std::int64_t blocks = ceil_div(a.n, block_size);
-  visit_accumulator(a.dtype, [&](auto type) {
-    const auto* x = static_cast<const typename decltype(type)::type*>(a.x);
+  visit_accumulator(a.dtype, [&]<class Acc>(Type<Acc>) {
+    const Acc* x = static_cast<const Acc*>(a.x);
     parallel_for(blocks, 2, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t block = begin; block < end; ++block) {
         const std::int64_t first = block * block_size, left = a.n - first;

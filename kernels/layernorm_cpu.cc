@@ -150,13 +150,11 @@ void visit_pair(DType stream_dtype, DType dtype, const F& f) {
 }  // namespace
 
 void layernorm_fwd(const LayernormFwd& a) {
-  visit_pair(a.stream_dtype, a.dtype,
-             [&](auto s, auto t) { forward<typename decltype(s)::type, typename decltype(t)::type>(a); });
+  visit_pair(a.stream_dtype, a.dtype, [&]<class S, class T>(Type<S>, Type<T>) { forward<S, T>(a); });
 }
 
 void layernorm_bwd(const LayernormBwd& a) {
-  visit_pair(a.stream_dtype, a.dtype,
-             [&](auto s, auto t) { backward<typename decltype(s)::type, typename decltype(t)::type>(a); });
+  visit_pair(a.stream_dtype, a.dtype, [&]<class S, class T>(Type<S>, Type<T>) { backward<S, T>(a); });
 }
 
 }  // namespace isobar::cpu::ISOBAR_ISA

@@ -39,9 +39,7 @@ void visit_two(DType first, DType second, const F& f) {
 }  // namespace
 
 void patchify(const Patchify& a) {
-  visit_two(a.image_dtype, a.token_dtype, [&](auto image_type, auto token_type) {
-    using Image = typename decltype(image_type)::type;
-    using Token = typename decltype(token_type)::type;
+  visit_two(a.image_dtype, a.token_dtype, [&]<class Image, class Token>(Type<Image>, Type<Token>) {
     const Image* image = static_cast<const Image*>(a.image);
     Token* tokens = static_cast<Token*>(a.tokens);
     for_each_run(a, [=, p = a.patch](std::int64_t from, std::int64_t to, std::int64_t step) {
@@ -51,9 +49,7 @@ void patchify(const Patchify& a) {
 }
 
 void unpatchify(const Unpatchify& a) {
-  visit_two(a.image_dtype, a.token_dtype, [&](auto image_type, auto token_type) {
-    using Image = typename decltype(image_type)::type;
-    using Token = typename decltype(token_type)::type;
+  visit_two(a.image_dtype, a.token_dtype, [&]<class Image, class Token>(Type<Image>, Type<Token>) {
     const Token* tokens = static_cast<const Token*>(a.tokens);
     Image* image = static_cast<Image*>(a.image);
     for_each_run(a, [=, p = a.patch](std::int64_t to, std::int64_t from, std::int64_t step) {

@@ -14,6 +14,7 @@
 #include <iostream>
 #include <regex>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "engine/files/atomic_file.h"
@@ -83,6 +84,25 @@ std::string time_stamp() {
 
 }  // namespace
 
+FileLock::~FileLock() {
+  if (folder_ >= 0) close(folder_);
+}
+
+FileLock::FileLock(FileLock&& other) noexcept : folder_(std::exchange(other.folder_, -1)) {}
+
+FileLock& FileLock::operator=(FileLock&& other) noexcept {
+  std::swap(folder_, other.folder_);
+  return *this;
+}
+
+bool FileLock::take(const fs::path& folder) {
+  FileLock opened;
+  opened.folder_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (opened.is_taken() && flock(opened.folder_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
+  *this = std::move(opened);
+  return true;
+}
+
 RunFolder::RunFolder(fs::path path, ExistingRun existing) : path_(std::move(path)), existing_(existing) {
   ISOBAR_CHECK(!fs::exists(path_) || fs::is_directory(path_), "run folder ", path_.string(), " is not a folder");
   if (fs::exists(path_)) lock();
@@ -99,7 +119,7 @@ void RunFolder::prepare(const ordered_json& config, const std::vector<std::strin
   folder_is_new_ = fs::create_directories(path_, error);
   ISOBAR_CHECK(!error, "cannot make run folder ", path_.string(), ": ", error.message(),
                "; say where it goes with --run-dir DIR or --set expdir=DIR");
-  if (!lock_) lock();
+  if (!lock_.is_taken()) lock();
   ISOBAR_CHECK(run_there_ || !is_run(), "run folder ", path_.string(), " got a run from another process just now");
   if (run_there_ && existing_ == ExistingRun::overwrite) remove_run();
   fs::create_directories(images(), error);
@@ -107,13 +127,9 @@ void RunFolder::prepare(const ordered_json& config, const std::vector<std::strin
   write_file_atomically(path_ / "config.json", config.dump(2) + "\n");
 }
 
-// Two processes that trained into one folder would mix their files. The lock is the system's and ends with the process;
-// a file system that has none must do without.
+// Two processes that trained into one folder would mix their files.
 void RunFolder::lock() {
-  const int folder = open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder >= 0) lock_ = {this, [folder](const void*) { close(folder); }};
-  const bool taken = folder >= 0 && flock(folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  ISOBAR_CHECK(!taken, "run folder ", path_.string(), " is in use: another process trains into it");
+  ISOBAR_CHECK(lock_.take(path_), "run folder ", path_.string(), " is in use: another process trains into it");
 }
 
 // config.json is the first thing that a run writes.

@@ -1,6 +1,6 @@
 // Both passes work on blocks of scores that stay in the caches. This file holds the order of the blocks and how threads
-// share them. The matrix products are an `Arithmetic`: a class of kernels/attention/cpu_vectors.h, or, for bf16 on a CPU
-// with AMX, of kernels/attention/cpu_amx.h.
+// share them. The matrix products are an `Arithmetic`: a class of kernels/attention/cpu_vectors.h, or, for bf16 on a
+// CPU with AMX, of kernels/attention/cpu_amx.h.
 #include "kernels/attention/attention.h"
 
 #include <cstdint>
@@ -207,8 +207,7 @@ void attention_fwd(const AttentionFwd& a) {
   if (a.dtype == DType::bf16 && amx() == Amx::present) return forward<AmxForward<AmxTiles>>(a);
   if (a.dtype == DType::bf16 && amx() == Amx::emulated) return forward<AmxForward<EmulatedTiles>>(a);
 #endif
-  visit_floating(a.dtype, [&](auto type) {
-    using In = typename decltype(type)::type;
+  visit_floating(a.dtype, [&]<class In>(Type<In>) {
     with_step(a.shape.head_size, [&](auto step) { forward<VectorForward<In, accumulator_t<In>, step.value>>(a); });
   });
 }
@@ -218,8 +217,7 @@ void attention_bwd(const AttentionBwd& a) {
   if (a.dtype == DType::bf16 && amx() == Amx::present) return Backward<AmxBackward<AmxTiles>>::run(a);
   if (a.dtype == DType::bf16 && amx() == Amx::emulated) return Backward<AmxBackward<EmulatedTiles>>::run(a);
 #endif
-  visit_floating(a.dtype, [&](auto type) {
-    using In = typename decltype(type)::type;
+  visit_floating(a.dtype, [&]<class In>(Type<In>) {
     with_step(a.shape.head_size,
               [&](auto step) { Backward<VectorBackward<In, accumulator_t<In>, step.value>>::run(a); });
   });

@@ -39,8 +39,7 @@ __global__ void __launch_bounds__(kThreads) delta_kernel(const AttentionBwd a) {
 void attention_bwd(const AttentionBwd& a, Stream stream) {
   attention::check_shape("attention_bwd", a.shape, a.dtype);
   const std::int64_t rows = a.shape.batch * a.shape.q_tokens * a.shape.heads;
-  visit_cuda_floating(a.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  visit_cuda_floating(a.dtype, [&]<class T>(Type<T>) {
     const auto blocks = static_cast<unsigned>(ceil_div(rows, attention::kWarps));
     launch("attention_delta", attention::delta_kernel<T>, dim3(blocks), dim3(attention::kThreads), 0, stream, a);
   });

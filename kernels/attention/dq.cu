@@ -73,8 +73,7 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwd a) {
 }  // namespace
 
 void launch_dq(const AttentionBwd& a, Stream stream) {
-  visit_cuda_floating(a.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  visit_cuda_floating(a.dtype, [&]<class T>(Type<T>) {
     visit_head_size<T>(a.shape.head_size, [&](auto head) {
       launch("attention_dq", dq_kernel<T, head()>, grid_of(a.shape, a.shape.q_tokens), dim3(kThreads),
              BackwardShared<T, head()>::kBytes, stream, a);

@@ -235,8 +235,7 @@ void multiply(const Gemm& g) {
 
 void gemm_packed(const Gemm& g) {
   if (g.m == 0 || g.n == 0) return;
-  visit_floating(g.in_dtype, [&](auto in) {
-    using In = typename decltype(in)::type;
+  visit_floating(g.in_dtype, [&]<class In>(Type<In>) {
     if (g.out_dtype == g.in_dtype)
       multiply<In, In>(g);
     else

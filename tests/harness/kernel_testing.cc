@@ -107,8 +107,7 @@ static std::vector<std::byte> encode(const Values& values) {
       const auto integer = static_cast<std::int32_t>(value);
       std::memcpy(place, &integer, sizeof integer);
     } else {
-      visit_floating(values.dtype, [&](auto type) {
-        using T = typename decltype(type)::type;
+      visit_floating(values.dtype, [&]<class T>(Type<T>) {
         T element;
         if constexpr (std::is_same_v<T, double>)
           element = value;
@@ -130,8 +129,7 @@ static Values decode(const std::byte* bytes, std::int64_t n, DType dtype) {
       std::memcpy(&integer, place, sizeof integer);
       values.v[i] = integer;
     } else {
-      visit_floating(dtype, [&](auto type) {
-        using T = typename decltype(type)::type;
+      visit_floating(dtype, [&]<class T>(Type<T>) {
         T element;
         std::memcpy(&element, place, sizeof element);
         if constexpr (std::is_same_v<T, double>)
@@ -539,7 +537,10 @@ void check_gradient(const std::string& name, const Values& x, const Values& grad
     // The two estimates differ by the error of the coarse one, 16 times that of the fine one; plus cancellation.
     const double budget = std::fabs(coarse - fine) + 64 * 0x1p-52 * (std::fabs(loss(x)) + std::fabs(near)) / h;
     const double share = std::fabs(gradient[i] - fine) / budget;
-    if (!(share <= worst)) worst = share, where = i;
+    if (!(share <= worst)) {
+      worst = share;
+      where = i;
+    }
     if (std::isnan(share)) break;
   }
   INFO(name << ": gradient " << (x.size() > 0 ? gradient[where] : 0.0) << " at [" << where << "] is off by " << worst

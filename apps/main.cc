@@ -98,7 +98,8 @@ void ignore_failed_write_signals() {
   _exit(1);
 }
 
-// If descriptor 0, 1 or 2 is closed, open() would give it to the next file, and what is printed would go into that file.
+// If descriptor 0, 1 or 2 is closed, open() would give it to the next file, and what is printed would go into that
+// file.
 void reserve_standard_streams() {
   int descriptor = 0;
   while (descriptor >= 0 && descriptor <= STDERR_FILENO) descriptor = open("/dev/null", O_RDWR);

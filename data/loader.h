@@ -39,8 +39,8 @@ struct LoaderOptions {
 
 class Loader {
  public:
-  // The dataset must outlive the loader, and the sampler be of its samples. A batch (over all ranks) larger than the samples
-  // is an error with drop_last.
+  // The dataset must outlive the loader, and the sampler be of its samples. A batch (over all ranks) larger than the
+  // samples is an error with drop_last.
   Loader(const Dataset& dataset, Sampler sampler, LoaderOptions options);
   ~Loader();  // stops the workers after the sample they are reading
 

@@ -86,8 +86,8 @@ void Parameters::lay_out() {
   }
 }
 
-// The system grants more memory than it has, and ends the process when the memory is written: what cannot fit is refused
-// here. fill() holds every weight in fp64 on the host.
+// The system grants more memory than it has, and ends the process when the memory is written: what cannot fit is
+// refused here. fill() holds every weight in fp64 on the host.
 void Parameters::check_memory(DType dtype, DType activation, Device device) const {
   const bool on_host = device.kind != DeviceKind::cuda;
   const std::size_t buffers = size_of(dtype) * (on_host ? 2 : 1) + (on_host && is_16_bit(activation) ? 2 : 0);

@@ -19,8 +19,8 @@
 namespace isobar {
 namespace {
 
-// Freed host blocks, by size, kept for the next step: their pages are mapped already. If none fits a request, a new block
-// is made. Memory goes back to the system only above 1.25 times the most that was ever in use at once.
+// Freed host blocks, by size, kept for the next step: their pages are mapped already. If none fits a request, a new
+// block is made. Memory goes back to the system only above 1.25 times the most that was ever in use at once.
 class HostPool {
  public:
   HostBlock allocate(std::size_t bytes) {

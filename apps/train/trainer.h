@@ -46,12 +46,12 @@ class Trainer {
   // gradient that is not finite is an error (fp16: the loss scale is lowered and the update skipped).
   StepResult step(const NextBatch& next);
 
-  // One pass over `loader` from its start, every sample counted alike, into metrics of this task. False where `stop` was
-  // true between two batches. A loss that is not finite is an error.
+  // One pass over `loader` from its start, every sample counted alike, into metrics of this task. False where `stop`
+  // was true between two batches. A loss that is not finite is an error.
   bool validate(Loader& loader, Metrics& metrics, const std::function<bool()>& stop) const;
 
-  // Error naming the first weight or moment that is not finite: what an update does is seen by the next step's loss, but
-  // must not be validated or kept before.
+  // Error naming the first weight or moment that is not finite: what an update does is seen by the next step's loss,
+  // but must not be validated or kept before.
   void check_finite() const;
 
   std::int64_t iteration() const { return iteration_; }         // iterations done

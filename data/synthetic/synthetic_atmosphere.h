@@ -1,5 +1,5 @@
-// The equations behind `isobar data synth`: a made-up atmosphere in closed form, so that any instant can be evaluated on
-// its own. docs/data.md explains the terms.
+// The equations behind `isobar data synth`: a made-up atmosphere in closed form, so that any instant can be evaluated
+// on its own. docs/data.md explains the terms.
 //
 //   ψ(λ, φ, t)   waves on latitude bands and cyclones, all carried by a zonal flow that depends on latitude
 //   u, v         from the stream function ψ and the zonal flow itself        z, pressure   geostrophic: f ψ

@@ -1,9 +1,9 @@
 // Checkpoints on disk: folders, in a run's folder, that are whole or do not exist.
 //
 //   RUN/checkpoints/step_00000120/
-//     model.safetensors, optimizer.safetensors, state.json   whatever the writer puts there
-//     checksums.xxh64                                        a line "<xxh64>  <name>" a file, and a line that checks those
-//   RUN/best/                                                the same files
+//     model.safetensors, optimizer.safetensors, state.json  whatever the writer puts there
+//     checksums.xxh64                                       a line "<xxh64>  <name>" a file; the last checks these
+//   RUN/best/                                               the same files
 //
 // What holds at every moment, kill -9 and power cuts included:
 // - A folder under its final name is whole. It is written under a hidden name; every file and then the folder are
@@ -41,8 +41,8 @@ struct FoundCheckpoint {
 // The newest whole checkpoint of a run; only reads.
 FoundCheckpoint find_newest_whole(const std::filesystem::path& run_folder);
 
-// The folder of a run's best weights, or the folder itself if it is a checkpoint. Its checksums are compared. Error if it
-// does not exist or is damaged. Only reads.
+// The folder of a run's best weights, or the folder itself if it is a checkpoint. Its checksums are compared. Error if
+// it does not exist or is damaged. Only reads.
 std::filesystem::path find_best(const std::filesystem::path& run_folder);
 
 class CheckpointStore {

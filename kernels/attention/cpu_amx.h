@@ -1,6 +1,7 @@
 // The products of attention in bf16 on the tiles of AMX (kernels/cpu/amx.h). Scores, softmax and sums are fp32 vectors
 // as elsewhere; P and dS are rounded to bf16 before they enter a product. A tile wants its second operand with pairs of
-// rows interleaved, which the block of scores provides lane by lane: no product needs a transpose of what another wrote.
+// rows interleaved, which the block of scores provides lane by lane: no product needs a transpose of what another
+// wrote.
 //
 // Tokens are copied to rows of a size that tiles divide (zeros beyond the head's), once a (batch, head) and thread.
 #pragma once
@@ -49,8 +50,8 @@ inline void interleave_padded(const HeadRows<const bf16>& from, int64_t count, i
 
 // ---- forward --------------------------------------------------------------------------------------------------------
 
-// One thread's share: all keys of a (batch, head), and kQueryPanels panels of its queries (kernels/attention/cpu_vectors.h
-// has the same class for vectors).
+// One thread's share: all keys of a (batch, head), and kQueryPanels panels of its queries
+// (kernels/attention/cpu_vectors.h has the same class for vectors).
 template <class Tiles>
 class AmxForward {
  public:

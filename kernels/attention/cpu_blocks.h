@@ -1,9 +1,9 @@
 // What both ways of computing attention on the CPU share (kernels/attention/cpu_vectors.h and
-// kernels/attention/cpu_amx.h): where the tokens of a head lie, and the arithmetic between the matrix products, which is
-// the softmax and the dropout of a block of scores.
+// kernels/attention/cpu_amx.h): where the tokens of a head lie, and the arithmetic between the matrix products, which
+// is the softmax and the dropout of a block of scores.
 //
-// The lanes of a block are queries in the forward pass, so that the softmax of a query is elementwise along its lane, and
-// keys in the backward pass. A score times `log2_scale`, scale · log2(e), is the logarithm of P to base 2.
+// The lanes of a block are queries in the forward pass, so that the softmax of a query is elementwise along its lane,
+// and keys in the backward pass. A score times `log2_scale`, scale · log2(e), is the logarithm of P to base 2.
 #pragma once
 
 #include <cstdint>

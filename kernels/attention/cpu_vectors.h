@@ -1,6 +1,7 @@
 // The products of attention as register tiles of vectors (kernels/cpu/simd.h), for every type and instruction set.
 // The long ones have the form  acc[c, lane] += Σ x[·, c] · y[·, lane],  which reads rows of q, k, v and dO as they are.
-// Rows are first copied, 16-bit ones converted, to a fixed step of kHead elements: constant addresses, no cache aliasing.
+// Rows are first copied, 16-bit ones converted, to a fixed step of kHead elements: constant addresses, no cache
+// aliasing.
 #pragma once
 
 #include "kernels/attention/cpu_blocks.h"

@@ -4,8 +4,8 @@
 // A block has four warps. It owns 64 tokens, 16 a warp, and streams the tokens it meets through shared memory in two
 // stages. A warp's scores are a tile of its 16 rows by the streamed columns, spread over its lanes as tensor cores
 // spread them (kernels/cuda/mma.h): with g = lane / 4 and t = lane % 4, element 4n + r of a lane is row g + 8·(r / 2),
-// column 8n + 2t + r % 2. In 16 bits the products are mma.sync; in fp32 they are plain fused multiply-adds with the same
-// layout.
+// column 8n + 2t + r % 2. In 16 bits the products are mma.sync; in fp32 they are plain fused multiply-adds with the
+// same layout.
 #pragma once
 
 #include "kernels/attention/attention.h"

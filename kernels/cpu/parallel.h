@@ -10,8 +10,8 @@
 
 namespace isobar {
 
-// Elements that are worth starting a thread for, where a kernel does little more than read and write them. A kernel that
-// computes more for each takes a part of it.
+// Elements that are worth starting a thread for, where a kernel does little more than read and write them. A kernel
+// that computes more for each takes a part of it.
 inline constexpr std::int64_t kGrain = 1 << 14;
 
 // One copy of the body's code for one thread and for many: two copies could round differently.

@@ -1,6 +1,6 @@
-// Sums, maxima and minima over a warp or a block, in a fixed order; the result is the same in every thread. The block versions
-// are for one-dimensional blocks of whole warps; every thread calls them. They own their scratch and the barrier after
-// it, so that two calls in a row are safe.
+// Sums, maxima and minima over a warp or a block, in a fixed order; the result is the same in every thread. The block
+// versions are for one-dimensional blocks of whole warps; every thread calls them. They own their scratch and the
+// barrier after it, so that two calls in a row are safe.
 #pragma once
 
 #include <limits>

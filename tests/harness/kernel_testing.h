@@ -16,7 +16,8 @@
 //
 // The naive implementation is written once, `template <class Real>` with `Arithmetic<Real> math` as its first argument,
 // and returns std::array<std::vector<Real>, outputs>. It runs twice: in double (long double for fp64) it is the oracle,
-// in float (double for fp64) it is the yardstick, a straightforward implementation in the kernel's own precision. The 2x rule:
+// in float (double for fp64) it is the yardstick, a straightforward implementation in the kernel's own precision. The
+// 2x rule:
 //
 //   err(kernel) <= 2 · err(yardstick) + one rounding of the output
 //

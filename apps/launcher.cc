@@ -21,8 +21,8 @@ std::optional<std::int64_t> number_in(const char* variable) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-// SLURM_NTASKS and SLURM_PROCID are set in a batch script's own shell too, where one process runs. Within a step of srun
-// the step has a number; those of the batch script, of an interactive shell and the like lie above these.
+// SLURM_NTASKS and SLURM_PROCID are set in a batch script's own shell too, where one process runs. Within a step of
+// srun the step has a number; those of the batch script, of an interactive shell and the like lie above these.
 bool is_in_srun_step() {
   constexpr std::int64_t kFirstSpecialStep = 0xfffffff0;
   const std::optional<std::int64_t> step = number_in("SLURM_STEP_ID");

@@ -84,9 +84,8 @@ int report(std::string sentence) {
   return 1;
 }
 
-// A write that fails is an error of that file, or of no account where a reader of stdout has gone (`| head`): neither is
-// worth losing a run for.
-void outlive_failed_writes() {
+// Ignores SIGPIPE and SIGXFSZ, which would end a run: write() itself reports that it failed.
+void ignore_failed_write_signals() {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
 }
@@ -99,8 +98,9 @@ void outlive_failed_writes() {
   _exit(1);
 }
 
-// A stream that was closed before the start would lend its number to the next file, and what is printed would land there.
-void open_missing_streams() {
+// If descriptor 0, 1 or 2 is closed, open() would give it to the next file, and what is printed would go into that
+// file.
+void reserve_standard_streams() {
   int descriptor = 0;
   while (descriptor >= 0 && descriptor <= STDERR_FILENO) descriptor = open("/dev/null", O_RDWR);
   if (descriptor > STDERR_FILENO) close(descriptor);
@@ -155,8 +155,8 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  open_missing_streams();
-  outlive_failed_writes();
+  reserve_standard_streams();
+  ignore_failed_write_signals();
   std::set_new_handler(end_without_memory);
   return run(argc, argv);
 }

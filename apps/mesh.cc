@@ -10,7 +10,7 @@ namespace isobar {
 
 void register_mesh(CLI::App& app) {
   struct Options {
-    RankMapSizes sizes;
+    MeshSizes sizes;
     std::string order = "tp-cp-dp";
   };
   auto options = std::make_shared<Options>();
@@ -19,7 +19,7 @@ void register_mesh(CLI::App& app) {
   mesh->add_option("--tp", options->sizes.tp, "tensor-parallel size")->capture_default_str();
   mesh->add_option("--cp", options->sizes.cp, "context-parallel size")->capture_default_str();
   mesh->add_option("--order", options->order, "which varies fastest, first to last")->capture_default_str();
-  mesh->callback([options] { std::cout << to_text(RankMap(options->sizes, options->order)); });
+  mesh->callback([options] { std::cout << to_text(Mesh(options->sizes, options->order)); });
 }
 
 }  // namespace isobar

@@ -53,7 +53,7 @@ std::string doubt_about(const Result& r) {
   std::string doubt;
   if (r.percent_of_floor() > 100)
     doubt = "quicker than its floor: the peaks are too low, or operands stay in the caches";
-  if (r.timing.median > 1.25 * r.timing.least)
+  if (r.timing.median > 1.25 * r.timing.min)
     doubt += std::string(doubt.empty() ? "" : "; ") +
              "noisy (the median is more than 1.25 times the minimum): does the machine do something else?";
   return doubt;
@@ -228,8 +228,8 @@ void print_json(const Result& r, const Machine& machine, const Peaks& peaks) {
                                  {"dtype", r.dtype},
                                  {"device", r.device},
                                  {"microseconds", r.timing.median * 1e6},
-                                 {"microseconds_min", r.timing.least * 1e6},
-                                 {"microseconds_max", r.timing.most * 1e6},
+                                 {"microseconds_min", r.timing.min * 1e6},
+                                 {"microseconds_max", r.timing.max * 1e6},
                                  {"calls", r.timing.calls},
                                  {"gbytes_per_second", r.cost.bytes / r.timing.median * 1e-9},
                                  {"tflops", r.cost.flops / r.timing.median * 1e-12},
@@ -263,7 +263,7 @@ void print_header(const Machine& machine, const Peaks& peaks, Device device) {
 
 void print_row(const Result& r) {
   std::printf("%-18s %-24s %-5s %12.1f %12.1f %12.1f %9.2f %9.4f %10.1f  ", r.op.c_str(), r.shape.c_str(),
-              r.dtype.c_str(), r.timing.median * 1e6, r.timing.least * 1e6, r.timing.most * 1e6,
+              r.dtype.c_str(), r.timing.median * 1e6, r.timing.min * 1e6, r.timing.max * 1e6,
               r.cost.bytes / r.timing.median * 1e-9, r.cost.flops / r.timing.median * 1e-12, r.percent_of_floor());
   if (r.baseline.empty()) {
     std::printf("-\n");

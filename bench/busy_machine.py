@@ -8,9 +8,9 @@ too, and on an idle one. Needs Python's standard library only.
 
 busy: trains `tiny` for 12 iterations beside other processes that compute, with no setting, asleep at once
 (OMP_WAIT_POLICY=passive) and with libgomp's own count (GOMP_SPINCOUNT=300000), in turn.
-idle: training steps of `base` (isobar-train-step) and whole trainings of `tiny`, with no setting, with libgomp's own count,
-and with libgomp's own count once more, in turn: the last two differ by the machine's noise alone. With --old the last two
-are the programs of another build folder, run without any setting.
+idle: training steps of `base` (isobar-train-step) and whole trainings of `tiny`, with no setting, with libgomp's own
+count, and with libgomp's own count once more, in turn: the last two differ by the machine's noise alone. With --old the
+last two are the programs of another build folder, run without any setting.
 """
 import argparse
 import array
@@ -116,7 +116,8 @@ def measure_steps(options, folder, variants):
     isobar = options.build / "apps" / "isobar"
     data = make_data(isobar, folder / "large", "--train-years", 1, "--valid-years", 1, "--steps-per-year", 4,
                      "--grid", "360x720", "--channels", 20)
-    run(train(isobar, "base", data, folder / "base", "num_iters=1", "global_batch_size=1", "limit_nsamples_val=1"), OURS)
+    run(train(isobar, "base", data, folder / "base", "num_iters=1", "global_batch_size=1", "limit_nsamples_val=1"),
+        OURS)
     (folder / "base" / "best" / "model.safetensors").rename(folder / "weights.safetensors")
     save_fields(folder / "batch.safetensors", [1, 20, 360, 720], "input", "target")
     steppers = {}

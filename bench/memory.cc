@@ -78,8 +78,7 @@ void* Memory::copy_of(const void* host, std::size_t bytes) {
 }
 
 void* Memory::uniform(std::int64_t n, DType dtype, double low, double high) {
-  return visit_floating(dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  return visit_floating(dtype, [&]<class T>(Type<T>) {
     const std::vector<T> values = evenly_spread<T>(n, low, high);
     return copy_of(values.data(), values.size() * sizeof(T));
   });

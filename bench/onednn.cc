@@ -64,7 +64,7 @@ class Sequence {
   std::vector<PrimitiveCall> calls_;
 };
 
-// ---- primitives, made as oneDNN 2 and 3 want it ----------------------------------------------------------------------
+// ---- primitives, made as oneDNN 2 and 3 want it ---------------------------------------------------------------------
 
 constexpr auto kForward = dnnl::prop_kind::forward_training;
 const auto kScaleAndShift = dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;

@@ -9,8 +9,8 @@ namespace isobar::bench {
 
 std::function<void()> onednn_gelu_fwd(const Problem&, const Cost&);
 std::function<void()> onednn_gelu_bwd(const Problem&, const Cost&);
-// With the residual add, as isobar's own: the sum, then layer norm; layer norm's backward pass, then the sum. All of it in
-// the op's dtype, where isobar keeps the stream in fp32.
+// With the residual add, as isobar's own: the sum, then layer norm; layer norm's backward pass, then the sum. All of it
+// in the op's dtype, where isobar keeps the stream in fp32.
 std::function<void()> onednn_layernorm_fwd(const Problem&, const Cost&);
 std::function<void()> onednn_layernorm_bwd(const Problem&, const Cost&);
 

@@ -28,8 +28,8 @@
 #include "kernels/normalize.h"
 #include "kernels/patchify.h"
 
-// One op: begins the function that prepares it and lists it, with the members of Op that follow `prepare`. The kernel of the
-// same name is declared in kernels/; nothing else has to be edited.
+// One op: begins the function that prepares it and lists it, with the members of Op that follow `prepare`. The kernel
+// of the same name is declared in kernels/; nothing else has to be edited.
 #define ISOBAR_BENCH(op, ...)                                                                             \
   Call bench_##op(const Problem&);                                                                        \
   [[maybe_unused]] const bool op##_is_listed = add_op({.name = #op, .prepare = bench_##op, __VA_ARGS__}); \
@@ -61,7 +61,7 @@ std::size_t bytes_of(std::int64_t n, DType dtype) {
   return static_cast<std::size_t>(n) * size_of(dtype);
 }
 
-// ---- the base ViT's shapes --------------------------------------------------------------------------------------------
+// ---- the base ViT's shapes ------------------------------------------------------------------------------------------
 
 Shape activations(std::int64_t batch) {
   return {batch * kTokens * kEmbed};
@@ -144,16 +144,6 @@ ISOBAR_BENCH(add_row, .dims = "groups n", .base_shape = samples, .small_shape = 
                             .row = memory.uniform(d[1], DType::fp32),
                             .y = memory.allocate(bytes_of(n, dtype))};
   return ISOBAR_BENCH_CALL(add_row);
-}
-
-ISOBAR_BENCH(scale, .dims = "n", .base_shape = activations, .small_shape = {1001}) {
-  auto& [memory, dtype, d] = p;
-  const Scale arguments = {.n = d[0],
-                           .dtype = dtype,
-                           .factor = 0.5,
-                           .x = memory.uniform(d[0], dtype),
-                           .y = memory.allocate(bytes_of(d[0], dtype))};
-  return ISOBAR_BENCH_CALL(scale);
 }
 
 ISOBAR_BENCH(gelu_fwd, .dims = "n", .base_shape = hidden, .small_shape = {1001},

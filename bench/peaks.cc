@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/amx_tiles.h"
@@ -99,7 +100,7 @@ double cpu_rate(double (*flops_of)(float& sink), Stopwatch& stopwatch) {
                                  }
                                });
                              })
-                             .least;
+                             .min;
   double total = 0;
   for (const double f : flops) total += f;
   return total / seconds;
@@ -122,7 +123,7 @@ double gemm_rate(Device device, DType dtype, Stopwatch& stopwatch) {
                      .a = memory.uniform(kSide * kSide, dtype),
                      .b = memory.uniform(kSide * kSide, dtype),
                      .c = memory.allocate(kSide * kSide * size_of(dtype))};
-  return gemm_cost(gemm).flops / stopwatch.time([&] { ISOBAR_RUN(device, gemm, gemm); }).least;
+  return gemm_cost(gemm).flops / stopwatch.time([&] { ISOBAR_RUN(device, gemm, gemm); }).min;
 }
 
 }  // namespace
@@ -147,12 +148,11 @@ Timing Stopwatch::time(const std::function<void()>& call) {
     flush_caches();
     times.push_back(seconds_of(device_, call));
   }
-  std::sort(times.begin(), times.end());
-  return {times.front(), times[times.size() / 2], times.back(), static_cast<int>(times.size())};
+  return timing_of(std::move(times));
 }
 
 double Stopwatch::copy_bandwidth() {
-  return 2.0 * static_cast<double>(bytes_) / time([&] { flush_caches(); }).least;
+  return 2.0 * static_cast<double>(bytes_) / time([&] { flush_caches(); }).min;
 }
 
 Peaks measure_peaks(Device device, DType dtype, Stopwatch& stopwatch) {

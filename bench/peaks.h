@@ -5,15 +5,10 @@
 #include <functional>
 
 #include "bench/memory.h"
+#include "bench/timing.h"
 #include "kernels/common/dtype.h"
 
 namespace isobar::bench {
-
-// Seconds of several calls.
-struct Timing {
-  double least, median, most;
-  int calls;
-};
 
 // Times calls on a device with cold caches: before every call a buffer larger than the caches is copied.
 class Stopwatch {
@@ -42,8 +37,8 @@ struct Peaks {
   const char* flops_source;  // how flops was measured
 };
 
-// CPU: fused multiply-adds in fp32 on all threads; for bf16 products of AMX tiles where there are any, or of AVX512_BF16
-// where those do more. CUDA: a large GEMM of this dtype.
+// CPU: fused multiply-adds in fp32 on all threads; for bf16 products of AMX tiles where there are any, or of
+// AVX512_BF16 where those do more. CUDA: a large GEMM of this dtype.
 Peaks measure_peaks(Device device, DType dtype, Stopwatch& stopwatch);
 
 }  // namespace isobar::bench

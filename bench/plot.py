@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A picture of a sweep of isobar-bench: time, and share of the floor, over the size that was swept; one line an op, and one a
-baseline. Needs matplotlib; what it reads, JSON lines, is as easily read by anything else.
+"""A picture of a sweep of isobar-bench: time, and share of the floor, over the size that was swept; one line an op, and
+one a baseline. Needs matplotlib; what it reads, JSON lines, is as easily read by anything else.
 
     build/bench/isobar-bench --op attention_fwd --sweep q_tokens,kv_tokens=256:8192 --baseline gemm --json >sweep.jsonl
     pip install matplotlib

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The ops of isobar-bench beside PyTorch's on the CPU: the same shapes and dtype, cold caches, and turns that alternate, so
-that both meet the same machine.
+"""The ops of isobar-bench beside PyTorch's on the CPU: the same shapes and dtype, cold caches, and turns that
+alternate, so that both meet the same machine.
 
     cmake --build --preset release --target isobar-bench
     pip install torch
@@ -45,11 +45,6 @@ def fill(dtype, n):
 def add(dtype, n):
     a, b, y = uniform(n, dtype=dtype), uniform(n, dtype=dtype), torch.empty(n, dtype=dtype)
     return lambda: torch.add(a, b, out=y)
-
-
-def scale(dtype, n):
-    x, y = uniform(n, dtype=dtype), torch.empty(n, dtype=dtype)
-    return lambda: torch.mul(x, 0.5, out=y)
 
 
 def add_row(dtype, groups, n):
@@ -144,7 +139,7 @@ def grad_norm(dtype, n):
     return lambda: torch.linalg.vector_norm(x)
 
 
-OPS = {f.__name__: f for f in (cast, fill, add, scale, add_row, column_sum, gelu_fwd, gelu_bwd, dropout, layernorm_fwd,
+OPS = {f.__name__: f for f in (cast, fill, add, add_row, column_sum, gelu_fwd, gelu_bwd, dropout, layernorm_fwd,
                                layernorm_bwd, gemm, attention_fwd, attention_bwd, patchify, adam, grad_norm)}
 
 
@@ -173,8 +168,8 @@ class TorchClock:
 
 
 def time_isobar(options, op, shape):
-    command = [options.program, "--json", "--op", op, "--dtype", options.dtype, "--seconds", options.seconds, "--threads",
-               options.threads] + (["--shape", shape] if shape else [])
+    command = [options.program, "--json", "--op", op, "--dtype", options.dtype, "--seconds", options.seconds,
+               "--threads", options.threads] + (["--shape", shape] if shape else [])
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(done.stderr.strip())

@@ -1,5 +1,6 @@
-// isobar-train-step WEIGHTS BATCH DTYPE THREADS: training steps of the base ViT on the CPU, one for every line on stdin.
-// bench/cpu_step.py drives it, so that its steps alternate with PyTorch's on the same weights and the same batch.
+// isobar-train-step WEIGHTS BATCH DTYPE THREADS: training steps of the base ViT on the CPU, one for every line on
+// stdin. bench/cpu_step.py drives it, so that its steps alternate with PyTorch's on the same weights and the same
+// batch.
 //
 //   WEIGHTS  safetensors of the model's state_dict          DTYPE    fp32 or bf16
 //   BATCH    safetensors with `input` and `target`, [B, 20, 360, 720], normalised

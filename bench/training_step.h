@@ -37,9 +37,9 @@ class TrainingStep {
   Trainer trainer_;
 };
 
-// The products of one step, in flops: those of the linear layers three times (forward, and the two of backward), those of
-// attention as its kernels do them (2 forward, 5 backward, with the scores computed again). All the rest is below 2 %.
-// Bytes: what Adam must move.
+// The products of one step, in flops: those of the linear layers three times (forward, and the two of backward), those
+// of attention as its kernels do them (2 forward, 5 backward, with the scores computed again). All the rest is below 2
+// %. Bytes: what Adam must move.
 Cost training_step_cost(const StepConfig& config, DType dtype);
 
 }  // namespace isobar::bench

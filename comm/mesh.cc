@@ -21,7 +21,7 @@ std::vector<std::string> split_at_dashes(const std::string& order) {
 
 }  // namespace
 
-RankMap::RankMap(const RankMapSizes& sizes, const std::string& order) {
+Mesh::Mesh(const MeshSizes& sizes, const std::string& order) {
   std::vector<Axis> known{{"tp", sizes.tp, 1}, {"cp", sizes.cp, 1}, {"dp", sizes.dp, 1}, {"pp", 1, 1}};
   for (const Axis& axis : known) {
     ISOBAR_CHECK(axis.size >= 1, "the ", axis.name, " size must be at least 1, not ", axis.size);
@@ -40,11 +40,15 @@ RankMap::RankMap(const RankMapSizes& sizes, const std::string& order) {
   }
 }
 
-std::int64_t RankMap::world_size() const {
+Mesh Mesh::single() {
+  return {{}, "tp-cp-dp"};
+}
+
+std::int64_t Mesh::world_size() const {
   return axes_.empty() ? 1 : axes_.back().stride * axes_.back().size;
 }
 
-std::vector<std::vector<std::int64_t>> RankMap::groups(const Axis& axis) const {
+std::vector<std::vector<std::int64_t>> Mesh::groups(const Axis& axis) const {
   std::vector<std::vector<std::int64_t>> groups;
   for (std::int64_t first = 0; first < world_size(); ++first) {
     if (coordinate(axis, first) != 0) continue;
@@ -54,19 +58,19 @@ std::vector<std::vector<std::int64_t>> RankMap::groups(const Axis& axis) const {
   return groups;
 }
 
-std::string to_text(const RankMap& map) {
+std::string to_text(const Mesh& mesh) {
   std::ostringstream out;
   out << "  rank";
-  for (const auto& axis : map.axes()) out << std::setw(6) << axis.name;
+  for (const auto& axis : mesh.axes()) out << std::setw(6) << axis.name;
   out << '\n';
-  for (std::int64_t rank = 0; rank < map.world_size(); ++rank) {
+  for (std::int64_t rank = 0; rank < mesh.world_size(); ++rank) {
     out << std::setw(6) << rank;
-    for (const auto& axis : map.axes()) out << std::setw(6) << RankMap::coordinate(axis, rank);
+    for (const auto& axis : mesh.axes()) out << std::setw(6) << Mesh::coordinate(axis, rank);
     out << '\n';
   }
-  for (const auto& axis : map.axes()) {
+  for (const auto& axis : mesh.axes()) {
     out << axis.name << " groups:";
-    for (const auto& group : map.groups(axis)) {
+    for (const auto& group : mesh.groups(axis)) {
       const char* separator = " {";
       for (const std::int64_t rank : group) {
         out << separator << rank;

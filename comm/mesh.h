@@ -1,4 +1,4 @@
-// Which rank stands where: data-, tensor- and context-parallel coordinates of every rank, and the groups of ranks that
+// The mesh of ranks: data-, tensor- and context-parallel coordinates of every rank, and the groups of ranks that
 // differ in one coordinate only. The order string names the axes from the fastest varying to the slowest.
 #pragma once
 
@@ -9,11 +9,11 @@
 
 namespace isobar {
 
-struct RankMapSizes {
+struct MeshSizes {
   std::int64_t dp = 1, tp = 1, cp = 1;
 };
 
-class RankMap {
+class Mesh {
  public:
   struct Axis {
     std::string name;  // "tp", "cp", "dp"
@@ -23,7 +23,10 @@ class RankMap {
 
   // order: axis names joined by '-', each at most once; one that is left out must have size 1. "pp" may be named and
   // has size 1. Throws Error for sizes below 1 and unknown or repeated names.
-  RankMap(const RankMapSizes& sizes, const std::string& order);
+  Mesh(const MeshSizes& sizes, const std::string& order);
+
+  // The mesh of a run on one device: one rank, every axis of size 1.
+  static Mesh single();
 
   std::int64_t world_size() const;
   const std::vector<Axis>& axes() const { return axes_; }  // fastest first
@@ -36,6 +39,6 @@ class RankMap {
 };
 
 // A table of the ranks' coordinates followed by the groups of every axis.
-std::string to_text(const RankMap& map);
+std::string to_text(const Mesh& mesh);
 
 }  // namespace isobar

@@ -33,8 +33,8 @@ void copy_into(Batch& to, const Batch& from);
 using HostAllocator = std::function<std::shared_ptr<void>(std::size_t bytes)>;
 std::shared_ptr<void> heap_memory(std::size_t bytes);
 
-// Host tensors [size, ...] of that layout, not initialised. They are not counted as memory of the engine. An error where
-// the layout has no tensor, or two of one name.
+// Host tensors [size, ...] of that layout, not initialised. They are not counted as memory of the engine. An error
+// where the layout has no tensor, or two of one name.
 Batch empty_batch(const std::vector<TensorSpec>& layout, std::int64_t size,
                   const HostAllocator& allocate = heap_memory);
 

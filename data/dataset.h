@@ -1,5 +1,5 @@
-// What a data set gives: samples, each of a few named tensors of fixed shape. The loader (data/loader.h) makes batches of
-// them without knowing what they mean; the task (models/task.h) knows their names.
+// What a data set gives: samples, each of a few named tensors of fixed shape. The loader (data/loader.h) makes batches
+// of them without knowing what they mean; the task (models/task.h) knows their names.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ class Dataset {
   virtual std::int64_t samples() const = 0;
   // The tensors of every sample, the same for all.
   virtual std::vector<TensorSpec> layout() const = 0;
-  // Writes the tensors of one sample, in the order of layout(), to the buffers `to`. Thread-safe. Throws Error where the
-  // sample cannot be read or holds what cannot be trained on.
+  // Writes the tensors of one sample, in the order of layout(), to the buffers `to`. Thread-safe. Throws Error where
+  // the sample cannot be read or holds what cannot be trained on.
   virtual void read(std::int64_t sample, std::span<void* const> to) const = 0;
 };
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "kernels/common/check.h"
+#include "kernels/common/math.h"
 
 namespace isobar {
 
@@ -115,7 +116,7 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
     ISOBAR_CHECK(options_.batch_size >= 1, "a batch needs at least one sample, not ", options_.batch_size);
     ISOBAR_CHECK(options_.workers >= 0 && options_.read_ahead >= 1, "the loader cannot have ", options_.workers,
                  " workers that read ", options_.read_ahead, " batches ahead");
-    if (!options_.drop_last) return (sampler_.share() + options_.batch_size - 1) / options_.batch_size;
+    if (!options_.drop_last) return ceil_div(sampler_.share(), options_.batch_size);
     const std::int64_t batches = sampler_.smallest_share() / options_.batch_size;
     ISOBAR_CHECK(batches >= 1, "a batch of ", options_.batch_size * sampler_.world(), " samples is larger than the ",
                  sampler_.total(), " samples of ", dataset_.name());

@@ -39,15 +39,15 @@ struct LoaderOptions {
 
 class Loader {
  public:
-  // The dataset must outlive the loader, and the sampler be of its samples. A batch (over all ranks) larger than the samples
-  // is an error with drop_last.
+  // The dataset must outlive the loader, and the sampler be of its samples. A batch (over all ranks) larger than the
+  // samples is an error with drop_last.
   Loader(const Dataset& dataset, Sampler sampler, LoaderOptions options);
   ~Loader();  // stops the workers after the sample they are reading
 
   std::int64_t batches_per_epoch() const;
 
-  // The next batch. Its memory goes back to the loader when the last copy of the pointer is gone; the caller may hold
-  // one batch while it asks for the next, and no more.
+  // The next batch. Its memory goes back to the loader when the last copy of the pointer is gone. At most two batches
+  // may be alive: the caller may hold one while it asks for the next.
   std::shared_ptr<const LoadedBatch> next();
 
   Cursor cursor() const;

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/common/math.h"
+
 namespace isobar {
 
 class Sampler {
@@ -13,9 +15,9 @@ class Sampler {
   Sampler(std::int64_t samples, bool shuffle, std::uint64_t seed = 0, std::int64_t rank = 0, std::int64_t world = 1);
 
   std::int64_t world() const { return world_; }
-  std::int64_t total() const { return samples_; }                                  // over all ranks
-  std::int64_t share() const { return (samples_ - rank_ + world_ - 1) / world_; }  // this rank's
-  std::int64_t smallest_share() const { return samples_ / world_; }                // what every rank has
+  std::int64_t total() const { return samples_; }                            // over all ranks
+  std::int64_t share() const { return ceil_div(samples_ - rank_, world_); }  // this rank's
+  std::int64_t smallest_share() const { return samples_ / world_; }          // what every rank has
 
   // This rank's samples of one epoch (counted from 0). Shuffled: torch.randperm with seed + epoch, as PyTorch's
   // DistributedSampler does, but without repeating samples to fill up the ranks.

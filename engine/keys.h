@@ -5,7 +5,8 @@
 //       return {"The learning rate", {key("lr", lr, "largest learning rate").at_least(0), ...}};
 //     }
 //
-// Reading, writing, the checks, the list of keys and its page come from these tables (apps/train/config.h). No JSON here.
+// Reading, writing, the checks, the list of keys and its page come from these tables (apps/train/config.h). No JSON
+// here.
 #pragma once
 
 #include <array>
@@ -95,7 +96,8 @@ struct KeyTable {
   std::function<void(const KeyOrigins&)> check = nullptr;
 };
 
-// Throws Error where a number of the key's value is beyond its bounds: "config key lr in --set must be above 0, not -1".
+// Throws Error where a number of the key's value is beyond its bounds: "config key lr in --set must be above 0, not
+// -1".
 void check_bounds(const Key& key, const KeyOrigins& origins);
 
 // check_bounds of every key, then the tables' own checks.

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "kernels/common/checked_size.h"
+#include "kernels/common/math.h"
 #include "kernels/common/rng.h"
 #include "kernels/elementwise.h"
 
@@ -16,7 +17,7 @@ constexpr std::int64_t kAlignment = 64;  // elements: 128 bytes of bf16, so that
 constexpr std::int64_t kMostElements = std::int64_t{1} << 59;  // their bytes can be counted in any dtype
 
 std::int64_t aligned(std::int64_t n) {
-  return (n + kAlignment - 1) / kAlignment * kAlignment;
+  return round_up(n, kAlignment);
 }
 
 // FNV-1a: the random stream of a parameter follows from its name.
@@ -85,8 +86,8 @@ void Parameters::lay_out() {
   }
 }
 
-// The system grants more memory than it has, and ends the process when the memory is written: what cannot fit is refused
-// here. fill() holds every weight in fp64 on the host.
+// The system grants more memory than it has, and ends the process when the memory is written: what cannot fit is
+// refused here. fill() holds every weight in fp64 on the host.
 void Parameters::check_memory(DType dtype, DType activation, Device device) const {
   const bool on_host = device.kind != DeviceKind::cuda;
   const std::size_t buffers = size_of(dtype) * (on_host ? 2 : 1) + (on_host && is_16_bit(activation) ? 2 : 0);

@@ -13,14 +13,14 @@
 #include <utility>
 
 #include "kernels/common/check.h"
+#include "kernels/common/math.h"
 #include "kernels/cuda/runtime.h"
 
 namespace isobar {
 namespace {
 
-// Freed host blocks, by size. Where none fits a request, a new one is made, and the pool gives blocks back to the system
-// only when it holds a quarter more than was ever in use at once: a training step then finds the blocks of the step
-// before, whose pages need no zeroing, and the peak stays bounded.
+// Freed host blocks, by size, kept for the next step: their pages are mapped already. If none fits a request, a new
+// block is made. Memory goes back to the system only above 1.25 times the most that was ever in use at once.
 class HostPool {
  public:
   HostBlock allocate(std::size_t bytes) {
@@ -58,7 +58,6 @@ class HostPool {
  private:
   static constexpr std::size_t kHugePage = std::size_t{2} << 20;
   static std::size_t alignment_of(std::size_t bytes) { return bytes >= kHugePage ? 4096 : kStorageAlignment; }
-  static std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
 
   static HostBlock make_block(std::size_t capacity) {
     std::multimap<std::size_t, void*> list{{capacity, nullptr}};

@@ -17,8 +17,8 @@ namespace isobar {
 
 inline constexpr std::size_t kStorageAlignment = 256;  // bytes; enough for any vector load and for cuBLASLt
 
-// A block of host memory by its size: an entry of the pool's list of freed blocks. Whoever uses the block keeps the entry,
-// so that giving it back needs no memory.
+// A block of host memory by its size: an entry of the pool's list of freed blocks. Whoever uses the block keeps the
+// entry, so that giving it back needs no memory.
 using HostBlock = std::multimap<std::size_t, void*>::node_type;
 
 // A block of memory; freed (to the pool) with its last reference. On CUDA the memory is ordered on the current stream.

@@ -8,8 +8,6 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 14;  // elements a thread is worth starting for
-
 enum class Decay { none, l2, decoupled };
 
 // The numbers of a step, in the type of the arithmetic.
@@ -57,8 +55,7 @@ void update_range(const Adam& a, const Step<Real>& step, Decay decay, std::int64
   if (decay == Decay::l2) update<Decay::l2>(step, n, grad, weight, m, v);
   if (decay == Decay::decoupled) update<Decay::decoupled>(step, n, grad, weight, m, v);
   if (a.compute == nullptr) return;
-  visit_floating(a.compute_dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  visit_floating(a.compute_dtype, [&]<class T>(Type<T>) {
     T* compute = static_cast<T*>(a.compute) + begin;
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) compute[i] = convert<T>(weight[i]);
@@ -86,7 +83,7 @@ void run(const Adam& a) {
 
 void adam(const Adam& a) {
   if (a.scalars->grad_scale == 0) return;
-  visit_accumulator(a.dtype, [&](auto type) { run<typename decltype(type)::type>(a); });
+  visit_accumulator(a.dtype, [&]<class T>(Type<T>) { run<T>(a); });
 }
 
 }  // namespace isobar::cpu::ISOBAR_ISA

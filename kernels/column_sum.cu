@@ -2,6 +2,7 @@
 // in a fixed order. Few rows need no second stage.
 #include "kernels/column_sum.h"
 
+#include "kernels/common/math.h"
 #include "kernels/cuda/array.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/partial_sums.h"
@@ -52,7 +53,7 @@ void column_sum(const ColumnSum& a, Stream stream) {
   require_cuda_dtypes("column_sum", a.dtype);
   if (a.cols == 0) return;
   const int row_blocks = a.rows == 0 ? 1 : blocks_for(a.rows, kMinRows, grid_limit(kColumnSumBlocks));
-  const std::int64_t rows_per_block = (a.rows + row_blocks - 1) / row_blocks;
+  const std::int64_t rows_per_block = ceil_div(a.rows, row_blocks);
   const bool direct = row_blocks == 1;
   float* const out = static_cast<float*>(a.out);
   float* const partial = direct ? out : static_cast<float*>(a.workspace);

@@ -15,6 +15,7 @@
 #include "kernels/common/cost.h"
 #include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
+#include "kernels/common/math.h"
 
 namespace isobar {
 
@@ -31,7 +32,7 @@ struct ColumnSum {
 };
 
 constexpr std::size_t column_sum_workspace(std::int64_t rows, std::int64_t cols, DType dtype) {
-  const std::int64_t blocks = (rows + kColumnSumRows - 1) / kColumnSumRows;
+  const std::int64_t blocks = ceil_div(rows, kColumnSumRows);
   const std::int64_t kept = blocks < kColumnSumBlocks ? blocks : kColumnSumBlocks;
   return static_cast<std::size_t>(kept * cols) * size_of(accumulator_of(dtype));
 }

@@ -1,6 +1,7 @@
 // column_sum on the CPU: threads take blocks of rows and columns, whose partial sums are added in block order.
 #include "kernels/column_sum.h"
 
+#include "kernels/common/math.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vector_math.h"
@@ -8,7 +9,6 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 14;     // elements a thread is worth starting for
 constexpr std::int64_t kColumnChunk = 2048;  // columns at a time, so that their sums stay in the first-level cache
 
 // partial[c] = Σ x[r, c] over `rows` rows, in row order, for columns [first, last).
@@ -28,10 +28,10 @@ void sum(const ColumnSum& a) {
   const T* x = static_cast<const T*>(a.x);
   Acc* out = static_cast<Acc*>(a.out);
   Acc* partial = static_cast<Acc*>(a.workspace);
-  std::int64_t block_rows = (a.rows + kColumnSumBlocks - 1) / kColumnSumBlocks;
+  std::int64_t block_rows = ceil_div(a.rows, kColumnSumBlocks);
   if (block_rows < kColumnSumRows) block_rows = kColumnSumRows;
-  const std::int64_t blocks = (a.rows + block_rows - 1) / block_rows;
-  const std::int64_t chunks = (a.cols + kColumnChunk - 1) / kColumnChunk;
+  const std::int64_t blocks = ceil_div(a.rows, block_rows);
+  const std::int64_t chunks = ceil_div(a.cols, kColumnChunk);
   const std::int64_t widest = a.cols < kColumnChunk ? a.cols : kColumnChunk;
 
   parallel_for(blocks * chunks, kGrain / (block_rows * widest + 1) + 1, [&](std::int64_t begin, std::int64_t end) {
@@ -50,7 +50,7 @@ void sum(const ColumnSum& a) {
 }  // namespace
 
 void column_sum(const ColumnSum& a) {
-  visit_floating(a.dtype, [&](auto type) { sum<typename decltype(type)::type>(a); });
+  visit_floating(a.dtype, [&]<class T>(Type<T>) { sum<T>(a); });
 }
 
 }  // namespace isobar::cpu::ISOBAR_ISA

@@ -60,8 +60,8 @@ struct Forward {
 
 constexpr int kNoClass = std::numeric_limits<int>::max();
 
-// What is known of the logits seen so far. The maximum begins at the lowest finite number, since -∞ - -∞ would be NaN; a
-// NaN is no maximum, it meets the sum.
+// What is known of the logits seen so far. The maximum begins at the lowest finite number, since -∞ - -∞ would be NaN;
+// a NaN is no maximum, it meets the sum.
 struct Running {
   float max = std::numeric_limits<float>::lowest();
   float sum = 0;        // of exp(x - max)

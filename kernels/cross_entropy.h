@@ -25,9 +25,10 @@
 //
 //   numerics      fp32 arithmetic (fp64 for fp64); rows are added up in fp64; one rounding an output
 //   deterministic yes: no atomics, fixed order
-//   memory        the forward needs the logits once. On the GPU it is one pass: each thread keeps a maximum and rescales
-//                 its sum when that grows (Milakov and Gimelshein 2018, arXiv:1805.02867). On the CPU it is two passes
-//                 over a row, which the cache holds between them, because loops without that test are vectorised
+//   memory        the forward needs the logits once. On the GPU it is one pass: each thread keeps a maximum and
+//                 rescales its sum when that grows (Milakov and Gimelshein 2018, arXiv:1805.02867). On the CPU it is
+//                 two passes over a row, which the cache holds between them, because loops without that test are
+//                 vectorised
 //   limits        rows >= 0 and classes >= 1, both below 2^31
 //   aliasing      dlogits may be logits
 #pragma once

@@ -10,8 +10,6 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 13;  // logits a thread is worth starting for
-
 template <class Acc>
 struct RowResult {
   Acc max, sum, loss;
@@ -50,7 +48,7 @@ template <class T>
 void forward(const CrossEntropyFwd& a) {
   using Acc = accumulator_t<T>;
   Acc* row_loss = static_cast<Acc*>(a.row_loss);
-  parallel_for(a.rows, kGrain / a.classes + 1, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(a.rows, kGrain / 2 / a.classes + 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       RowResult<Acc> result = {0, 0, 0, -1};
       if (a.labels[row] != a.ignore)
@@ -80,7 +78,7 @@ void backward(const CrossEntropyBwd& a) {
       a.upstream *
       (a.device_upstream != nullptr ? static_cast<double>(*static_cast<const Acc*>(a.device_upstream)) : 1.0);
   const Acc scale = static_cast<Acc>(upstream / *a.counted);
-  parallel_for(a.rows, kGrain / a.classes + 1, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(a.rows, kGrain / 2 / a.classes + 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const T* x = static_cast<const T*>(a.logits) + row * a.classes;
       T* dx = static_cast<T*>(a.dlogits) + row * a.classes;
@@ -103,11 +101,11 @@ void backward(const CrossEntropyBwd& a) {
 }  // namespace
 
 void cross_entropy_fwd(const CrossEntropyFwd& a) {
-  visit_floating(a.dtype, [&](auto type) { forward<typename decltype(type)::type>(a); });
+  visit_floating(a.dtype, [&]<class T>(Type<T>) { forward<T>(a); });
 }
 
 void cross_entropy_bwd(const CrossEntropyBwd& a) {
-  visit_floating(a.dtype, [&](auto type) { backward<typename decltype(type)::type>(a); });
+  visit_floating(a.dtype, [&]<class T>(Type<T>) { backward<T>(a); });
 }
 
 }  // namespace isobar::cpu::ISOBAR_ISA

@@ -1,6 +1,7 @@
 // dropout and drop_path on the CPU. The random words of a chunk are drawn first, many Philox blocks side by side.
 #include "kernels/dropout.h"
 
+#include "kernels/common/math.h"
 #include "kernels/common/rng.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
@@ -9,7 +10,6 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 12;   // elements a thread is worth starting for
 constexpr std::int64_t kChunkBlocks = 64;  // Philox blocks of four words
 
 // The random bits of elements [4·block, 4·(block + kChunkBlocks)).
@@ -24,13 +24,12 @@ void draw(std::uint64_t seed, std::uint64_t stream, std::int64_t block, std::uin
 }  // namespace
 
 void dropout(const Dropout& a) {
-  visit_floating(a.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  visit_floating(a.dtype, [&]<class T>(Type<T>) {
     using Acc = accumulator_t<T>;
     const Acc scale = static_cast<Acc>(1 / (1 - static_cast<double>(a.p)));
     const std::uint32_t threshold = drop_threshold(a.p);
     constexpr std::int64_t kChunk = 4 * kChunkBlocks;
-    parallel_for((a.n + kChunk - 1) / kChunk, kGrain / kChunk, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(ceil_div(a.n, kChunk), kGrain / 4 / kChunk, [&](std::int64_t begin, std::int64_t end) {
       alignas(64) std::uint32_t bits[kChunk];
       for (std::int64_t chunk = begin; chunk < end; ++chunk) {
         draw(a.seed, a.stream, chunk * kChunkBlocks, bits);
@@ -47,12 +46,11 @@ void dropout(const Dropout& a) {
 
 void drop_path(const DropPath& a) {
   if (a.n <= 0) return;
-  visit_floating(a.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  visit_floating(a.dtype, [&]<class T>(Type<T>) {
     using Acc = accumulator_t<T>;
     const Acc scale = static_cast<Acc>(1 / (1 - static_cast<double>(a.p)));
     const std::uint32_t threshold = drop_threshold(a.p);
-    parallel_for_elements(a.batch * a.n, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for_elements(a.batch * a.n, kGrain / 4, [&](std::int64_t begin, std::int64_t end) {
       while (begin < end) {  // up to the end of the sample that begin lies in
         const std::int64_t sample = begin / a.n;
         const std::int64_t last = (sample + 1) * a.n < end ? (sample + 1) * a.n : end;

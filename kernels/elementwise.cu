@@ -50,17 +50,6 @@ __global__ void __launch_bounds__(kMapThreads)
   });
 }
 
-__global__ void __launch_bounds__(kMapThreads)
-    scale_kernel(std::int64_t n, float factor, const float* device_factor, Input x, Output y) {
-  const float f = device_factor != nullptr ? factor * *device_factor : factor;
-  for_each_chunk<kChunk>(n, [&](std::int64_t i, int count) {
-    float v[kChunk];
-    load(x, i, count, v);
-    for (float& element : v) element *= f;
-    store(y, i, count, v);
-  });
-}
-
 }  // namespace
 
 void cast(const Cast& a, Stream stream) {
@@ -91,14 +80,6 @@ void add_row(const AddRow& a, Stream stream) {
   const int group_blocks = blocks_for(a.groups, 1, std::max(1, grid_limit(1024) / row_blocks));
   launch("add_row", add_row_kernel, dim3(row_blocks, group_blocks), dim3(kMapThreads), 0, stream, a.groups, a.n,
          input<kChunk>(a.x, a.x_dtype, a.n), input<kChunk>(a.row, a.row_dtype), output<kChunk>(a.y, a.y_dtype, a.n));
-}
-
-void scale(const Scale& a, Stream stream) {
-  require_cuda_dtypes("scale", a.dtype);
-  if (a.n == 0) return;
-  launch("scale", scale_kernel, dim3(map_blocks<kChunk>(a.n)), dim3(kMapThreads), 0, stream, a.n,
-         static_cast<float>(a.factor), static_cast<const float*>(a.device_factor), input<kChunk>(a.x, a.dtype),
-         output<kChunk>(a.y, a.dtype));
 }
 
 }  // namespace isobar::ISOBAR_CUDA_NAMESPACE

@@ -1,10 +1,9 @@
-// elementwise - the small pieces: cast, fill, add, add a row to every group, scale by a number on the device
+// elementwise - the small pieces: cast, fill, add, add a row to every group
 //
 //   cast      y[i] = x[i] in y's dtype                                  any floating dtype to any (fp64: CPU)
 //   fill      y[i] = value
 //   add       y[i] = a[i] + b[i]                                        each with its own dtype; y may be a or b
 //   add_row   y[g, i] = x[g, i] + row[i],  g < groups, i < n            row in row_dtype; a position embedding
-//   scale     y[i] = x[i] · factor · (*device_factor)                   device_factor (fp32; fp64 for fp64) may be null
 //
 //   numerics      computed in fp32 (fp64 if any operand is fp64), one rounding at the store
 //   deterministic yes
@@ -49,15 +48,6 @@ struct AddRow {
   void* y = nullptr;
 };
 
-struct Scale {
-  std::int64_t n = 0;
-  DType dtype = DType::fp32;
-  double factor = 1;
-  const void* device_factor = nullptr;
-  const void* x = nullptr;
-  void* y = nullptr;
-};
-
 constexpr Cost cast_cost(const Cast& a) {
   return {.bytes = static_cast<double>(a.n) * (size_of(a.x_dtype) + size_of(a.y_dtype))};
 }
@@ -73,14 +63,9 @@ constexpr Cost add_row_cost(const AddRow& a) {
   return {.bytes = n * (size_of(a.x_dtype) + size_of(a.y_dtype)) + a.n * static_cast<double>(size_of(a.row_dtype)),
           .flops = n};
 }
-constexpr Cost scale_cost(const Scale& a) {
-  return {.bytes = 2.0 * a.n * size_of(a.dtype), .flops = static_cast<double>(a.n)};
-}
-
 ISOBAR_KERNEL(cast, Cast)
 ISOBAR_KERNEL(fill, Fill)
 ISOBAR_KERNEL(add, Add)
 ISOBAR_KERNEL(add_row, AddRow)
-ISOBAR_KERNEL(scale, Scale)
 
 }  // namespace isobar

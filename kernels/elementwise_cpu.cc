@@ -9,7 +9,6 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 14;  // elements a thread is worth starting for
 constexpr std::int64_t kChunk = 1024;
 
 // x[begin, begin + n) -> y[y_begin, ...), in other dtypes.
@@ -24,10 +23,8 @@ void convert_range(const void* x, std::int64_t begin, void* y, std::int64_t y_be
 }
 
 Convert converter(DType from, DType to) {
-  return visit_floating(from, [to](auto from_type) {
-    return visit_floating(to, [](auto to_type) -> Convert {
-      return convert_range<typename decltype(from_type)::type, typename decltype(to_type)::type>;
-    });
+  return visit_floating(from, [to]<class From>(Type<From>) {
+    return visit_floating(to, []<class To>(Type<To>) -> Convert { return convert_range<From, To>; });
   });
 }
 
@@ -79,8 +76,7 @@ void cast(const Cast& a) {
 }
 
 void fill(const Fill& a) {
-  visit_floating(a.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  visit_floating(a.dtype, [&]<class T>(Type<T>) {
     const T value = convert<T>(static_cast<accumulator_t<T>>(a.value));
     T* y = static_cast<T*>(a.y);
     parallel_for_elements(a.n, kGrain, [=](std::int64_t begin, std::int64_t end) {
@@ -91,8 +87,8 @@ void fill(const Fill& a) {
 
 void add(const Add& a) {
   const DType acc = accumulator_of(a.a_dtype, a.b_dtype, a.y_dtype);
-  visit_accumulator(acc, [&](auto type) {
-    const Adder<typename decltype(type)::type> adder(a.a_dtype, a.b_dtype, a.y_dtype);
+  visit_accumulator(acc, [&]<class Acc>(Type<Acc>) {
+    const Adder<Acc> adder(a.a_dtype, a.b_dtype, a.y_dtype);
     parallel_for_elements(a.n, kGrain, [&](std::int64_t begin, std::int64_t end) {
       adder.run(a.a, a.b, a.y, begin, begin, end - begin);
     });
@@ -102,8 +98,8 @@ void add(const Add& a) {
 void add_row(const AddRow& a) {
   if (a.n <= 0) return;
   const DType acc = accumulator_of(a.x_dtype, a.row_dtype, a.y_dtype);
-  visit_accumulator(acc, [&](auto type) {
-    const Adder<typename decltype(type)::type> adder(a.x_dtype, a.row_dtype, a.y_dtype);
+  visit_accumulator(acc, [&]<class Acc>(Type<Acc>) {
+    const Adder<Acc> adder(a.x_dtype, a.row_dtype, a.y_dtype);
     parallel_for_elements(a.groups * a.n, kGrain, [&](std::int64_t begin, std::int64_t end) {
       while (begin < end) {  // up to the end of the group that begin lies in
         const std::int64_t in_row = begin % a.n;
@@ -115,25 +111,9 @@ void add_row(const AddRow& a) {
   });
 }
 
-void scale(const Scale& a) {
-  visit_floating(a.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
-    using Acc = accumulator_t<T>;
-    const T* x = static_cast<const T*>(a.x);
-    T* y = static_cast<T*>(a.y);
-    const Acc factor = static_cast<Acc>(a.factor);
-    const Acc device_factor = a.device_factor != nullptr ? *static_cast<const Acc*>(a.device_factor) : Acc(1);
-    parallel_for_elements(a.n, kGrain, [=](std::int64_t begin, std::int64_t end) {
-#pragma omp simd
-      for (std::int64_t i = begin; i < end; ++i) y[i] = convert<T>(convert<Acc>(x[i]) * factor * device_factor);
-    });
-  });
-}
-
 }  // namespace isobar::cpu::ISOBAR_ISA
 
 ISOBAR_CPU_KERNEL(cast, Cast)
 ISOBAR_CPU_KERNEL(fill, Fill)
 ISOBAR_CPU_KERNEL(add, Add)
 ISOBAR_CPU_KERNEL(add_row, AddRow)
-ISOBAR_CPU_KERNEL(scale, Scale)

@@ -2,6 +2,7 @@
 // two stages: up to kForecastLossBlocks blocks a sample write fp64 partial sums, one block adds them in order.
 #include "kernels/forecast_loss.h"
 
+#include "kernels/common/math.h"
 #include "kernels/cuda/array.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/reduce.h"
@@ -95,10 +96,8 @@ __global__ void __launch_bounds__(kThreads) loss_kernel(bool squared, std::int64
 
 // dL/dpred = coefficient(b) · weight(row) · (pred - target)
 __global__ void __launch_bounds__(kThreads, 4)
-    loss_bwd_kernel(Fields a, bool squared, double upstream, const float* device_upstream, const float* sums,
-                    Output dpred) {
-  const double factor =
-      (device_upstream != nullptr ? upstream * *device_upstream : upstream) / static_cast<double>(a.batch);
+    loss_bwd_kernel(Fields a, bool squared, const float* upstream, const float* sums, Output dpred) {
+  const double factor = (upstream != nullptr ? *upstream : 1.0) / static_cast<double>(a.batch);
   for (std::int64_t b = blockIdx.y; b < a.batch; b += gridDim.y) {
     const double error = sums[2 * b], target = sums[2 * b + 1];
     const double slope = squared      ? 2.0 / static_cast<double>(a.rows() * a.width)
@@ -140,7 +139,7 @@ void forecast_loss_fwd(const ForecastLossFwd& a, Stream stream) {
   const int blocks = blocks_for(rows, kMinRows, grid_limit(kForecastLossBlocks));
   const auto partial = static_cast<LossSums*>(a.workspace);
   launch("forecast_loss_fwd", loss_sums_kernel, dim3(blocks, blocks_for(a.batch, 1, grid_limit(1 << 15))),
-         dim3(kThreads), 0, stream, fields(a), (rows + blocks - 1) / blocks, partial);
+         dim3(kThreads), 0, stream, fields(a), ceil_div(rows, blocks), partial);
   launch("forecast_loss_fwd: partial sums", loss_kernel, dim3(1), dim3(kThreads), 0, stream,
          a.kind == LossKind::weighted_mse, a.batch, blocks, static_cast<double>(rows * a.width), partial,
          static_cast<float*>(a.sums), static_cast<float*>(a.loss));
@@ -152,9 +151,8 @@ void forecast_loss_bwd(const ForecastLossBwd& a, Stream stream) {
   if (a.batch * rows * a.width == 0) return;
   launch("forecast_loss_bwd", loss_bwd_kernel,
          dim3(blocks_for(rows, kWarps, grid_limit(1 << 12)), blocks_for(a.batch, 1, grid_limit(1 << 15))),
-         dim3(kThreads), 0, stream, fields(a), a.kind == LossKind::weighted_mse, a.upstream,
-         static_cast<const float*>(a.device_upstream), static_cast<const float*>(a.sums),
-         output<kChunk>(a.dpred, a.dtype, a.width));
+         dim3(kThreads), 0, stream, fields(a), a.kind == LossKind::weighted_mse, static_cast<const float*>(a.upstream),
+         static_cast<const float*>(a.sums), output<kChunk>(a.dpred, a.dtype, a.width));
 }
 
 }  // namespace isobar::ISOBAR_CUDA_NAMESPACE

@@ -5,13 +5,13 @@
 //     relative_l2           L = mean_b √E / √T     with r = a = 1, whatever is passed   (the NERSC tutorial's)
 //     weighted_mse          L = Σ_b E[b] / (B·C·H·W)
 //     relative_l2_weighted  L = mean_b √E / √T
-//   bwd   dpred = upstream · dL/dpred;   where E[b] is 0 the gradient of the norms is taken as 0
+//   bwd   dpred = *upstream · dL/dpred;   where E[b] is 0 the gradient of the norms is taken as 0
 //
 //   pred, dpred   [B, C, H, W]  dtype: fp32, bf16, fp16, fp64 (CPU)        target  [B, C, H, W]  accumulator_of(dtype)
 //   row_weights   [H], channel_weights [C]  accumulator_of(dtype) or null
 //   sums          [B, 2]  (E, T)  accumulator_of(dtype), written by the forward, read by the backward
 //   loss          [1]             accumulator_of(dtype)
-//   upstream      a host number (1, a loss scale, 1/micro-batches) times *device_upstream (accumulator, may be null)
+//   upstream      [1]             accumulator_of(dtype) or null (1): dL/dL, times a loss scale, over micro-batches
 //   workspace     (fwd) forecast_loss_workspace(batch) bytes
 //
 //   numerics      fp32 products; sums in fp32 within a block of elements, in fp64 across blocks (fp64 throughout for
@@ -55,8 +55,7 @@ struct ForecastLossBwd {
   const void* row_weights = nullptr;
   const void* channel_weights = nullptr;
   const void* sums = nullptr;
-  double upstream = 1;
-  const void* device_upstream = nullptr;
+  const void* upstream = nullptr;
   void* dpred = nullptr;
 };
 

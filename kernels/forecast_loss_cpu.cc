@@ -8,8 +8,6 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 14;  // elements a thread is worth starting for
-
 // The weight of line (c, h) of a sample.
 template <class Acc, class Arguments>
 double line_weight(const Arguments& a, std::int64_t line) {
@@ -79,9 +77,7 @@ void forward(const ForecastLossFwd& a) {
 // dL/dpred = coefficient · weight · (pred - target) within sample b.
 template <class Acc>
 double coefficient(const ForecastLossBwd& a, std::int64_t b) {
-  const double upstream =
-      a.upstream *
-      (a.device_upstream != nullptr ? static_cast<double>(*static_cast<const Acc*>(a.device_upstream)) : 1.0);
+  const double upstream = a.upstream != nullptr ? static_cast<double>(*static_cast<const Acc*>(a.upstream)) : 1.0;
   const auto batch = static_cast<double>(a.batch);
   if (a.kind == LossKind::weighted_mse)
     return upstream * 2 / (batch * static_cast<double>(a.channels * a.height * a.width));
@@ -109,11 +105,11 @@ void backward(const ForecastLossBwd& a) {
 }  // namespace
 
 void forecast_loss_fwd(const ForecastLossFwd& a) {
-  visit_floating(a.dtype, [&](auto type) { forward<typename decltype(type)::type>(a); });
+  visit_floating(a.dtype, [&]<class T>(Type<T>) { forward<T>(a); });
 }
 
 void forecast_loss_bwd(const ForecastLossBwd& a) {
-  visit_floating(a.dtype, [&](auto type) { backward<typename decltype(type)::type>(a); });
+  visit_floating(a.dtype, [&]<class T>(Type<T>) { backward<T>(a); });
 }
 
 }  // namespace isobar::cpu::ISOBAR_ISA

@@ -8,8 +8,6 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 14;  // elements a thread is worth starting for
-
 // Adds weight · (the four sums of one line) to out.
 template <class T, class Acc>
 void add_line(const T* pred, const Acc* target, const Acc* climatology, std::int64_t width, double weight,
@@ -55,7 +53,7 @@ void run(const ForecastScores& a) {
 }  // namespace
 
 void forecast_scores(const ForecastScores& a) {
-  visit_floating(a.dtype, [&](auto type) { run<typename decltype(type)::type>(a); });
+  visit_floating(a.dtype, [&]<class T>(Type<T>) { run<T>(a); });
 }
 
 }  // namespace isobar::cpu::ISOBAR_ISA

@@ -8,14 +8,12 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 13;  // elements a thread is worth starting for
-
 template <class Kind, class T>
 void forward(const GeluFwd& a) {
   using Acc = accumulator_t<T>;
   const T* x = static_cast<const T*>(a.x);
   T* y = static_cast<T*>(a.y);
-  parallel_for_elements(a.n, kGrain, [=](std::int64_t begin, std::int64_t end) {
+  parallel_for_elements(a.n, kGrain / 2, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i) {
       const Acc value = convert<Acc>(x[i]);
@@ -30,7 +28,7 @@ void backward(const GeluBwd& a) {
   const T* dy = static_cast<const T*>(a.dy);
   const T* x = static_cast<const T*>(a.x);
   T* dx = static_cast<T*>(a.dx);
-  parallel_for_elements(a.n, kGrain, [=](std::int64_t begin, std::int64_t end) {
+  parallel_for_elements(a.n, kGrain / 2, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i) {
       const Acc value = convert<Acc>(x[i]);
@@ -43,15 +41,13 @@ void backward(const GeluBwd& a) {
 }  // namespace
 
 void gelu_fwd(const GeluFwd& a) {
-  visit_floating(a.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  visit_floating(a.dtype, [&]<class T>(Type<T>) {
     a.kind == Activation::gelu_tanh ? forward<GeluTanh, T>(a) : forward<GeluErf, T>(a);
   });
 }
 
 void gelu_bwd(const GeluBwd& a) {
-  visit_floating(a.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  visit_floating(a.dtype, [&]<class T>(Type<T>) {
     a.kind == Activation::gelu_tanh ? backward<GeluTanh, T>(a) : backward<GeluErf, T>(a);
   });
 }

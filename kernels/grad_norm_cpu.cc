@@ -1,6 +1,7 @@
 // grad_norm on the CPU: fp64 sums of blocks whose size depends on n alone, added in order.
 #include "kernels/grad_norm.h"
 
+#include "kernels/common/math.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vector_math.h"
@@ -24,11 +25,11 @@ double sum_of_squares(const Real* x, std::int64_t n) {
 }  // namespace
 
 void grad_norm(const GradNorm& a) {
-  std::int64_t block_size = (a.n + kGradNormBlocks - 1) / kGradNormBlocks;
+  std::int64_t block_size = ceil_div(a.n, kGradNormBlocks);
   if (block_size < kLeastBlock) block_size = kLeastBlock;
-  const std::int64_t blocks = (a.n + block_size - 1) / block_size;
-  visit_accumulator(a.dtype, [&](auto type) {
-    const auto* x = static_cast<const typename decltype(type)::type*>(a.x);
+  const std::int64_t blocks = ceil_div(a.n, block_size);
+  visit_accumulator(a.dtype, [&]<class Acc>(Type<Acc>) {
+    const Acc* x = static_cast<const Acc*>(a.x);
     parallel_for(blocks, 2, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t block = begin; block < end; ++block) {
         const std::int64_t first = block * block_size, left = a.n - first;

@@ -6,6 +6,7 @@
 
 #include <type_traits>
 
+#include "kernels/common/math.h"
 #include "kernels/cuda/array.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/partial_sums.h"
@@ -271,7 +272,7 @@ void layernorm_bwd(const LayernormBwd& a, Stream stream) {
   if (a.rows > 0) {
     const Backward backward = {.rows = a.rows,
                                .cols = a.cols,
-                               .rows_per_block = (a.rows + blocks - 1) / blocks,
+                               .rows_per_block = ceil_div(a.rows, blocks),
                                .dy = input<kChunk>(a.dy, a.dtype, a.cols),
                                .x = input<kChunk>(a.x, a.stream_dtype, a.cols),
                                .weight = input<kChunk>(a.weight, DType::fp32),

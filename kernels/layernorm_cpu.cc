@@ -1,6 +1,7 @@
 // layernorm on the CPU: a row at a time, which the first-level cache holds, so that its passes cost no bandwidth.
 #include "kernels/layernorm.h"
 
+#include "kernels/common/math.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vector_math.h"
@@ -8,8 +9,7 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 14;  // elements a thread is worth starting for
-constexpr std::int64_t kLeastRows = 32;   // of a block with partial sums of its own
+constexpr std::int64_t kLeastRows = 32;  // of a block with partial sums of its own
 
 // s = x + branch, rounded as it is stored.
 template <bool kHasBranch, class S, class T>
@@ -27,7 +27,7 @@ struct Statistics {
 };
 
 template <bool kHasBranch, class S, class T, class Acc>
-Statistics<Acc> normalise_row(std::int64_t cols, Acc eps, const S* x, const T* branch, const Acc* weight,
+Statistics<Acc> normalize_row(std::int64_t cols, Acc eps, const S* x, const T* branch, const Acc* weight,
                               const Acc* bias, T* y) {
   Acc sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -69,8 +69,8 @@ void forward(const LayernormFwd& a) {
         x = sum;
         branch = nullptr;
       }
-      const Statistics<Acc> s = branch != nullptr ? normalise_row<true>(a.cols, eps, x, branch, weight, bias, y)
-                                                  : normalise_row<false>(a.cols, eps, x, branch, weight, bias, y);
+      const Statistics<Acc> s = branch != nullptr ? normalize_row<true>(a.cols, eps, x, branch, weight, bias, y)
+                                                  : normalize_row<false>(a.cols, eps, x, branch, weight, bias, y);
       static_cast<Acc*>(a.mean)[row] = s.mean;
       static_cast<Acc*>(a.rstd)[row] = s.rstd;
     }
@@ -111,9 +111,9 @@ void backward_row(std::int64_t cols, Statistics<Acc> s, const T* dy, const S* x,
 template <class S, class T>
 void backward(const LayernormBwd& a) {
   using Acc = accumulator_t<S>;
-  std::int64_t block_rows = (a.rows + kLayernormBlocks - 1) / kLayernormBlocks;
+  std::int64_t block_rows = ceil_div(a.rows, kLayernormBlocks);
   if (block_rows < kLeastRows) block_rows = kLeastRows;
-  const std::int64_t blocks = (a.rows + block_rows - 1) / block_rows;
+  const std::int64_t blocks = ceil_div(a.rows, block_rows);
   auto* partial = static_cast<Acc*>(a.workspace);  // [blocks, 2, cols]: dweight, dbias
   const std::int64_t stride = 2 * a.cols;
 
@@ -150,13 +150,11 @@ void visit_pair(DType stream_dtype, DType dtype, const F& f) {
 }  // namespace
 
 void layernorm_fwd(const LayernormFwd& a) {
-  visit_pair(a.stream_dtype, a.dtype,
-             [&](auto s, auto t) { forward<typename decltype(s)::type, typename decltype(t)::type>(a); });
+  visit_pair(a.stream_dtype, a.dtype, [&]<class S, class T>(Type<S>, Type<T>) { forward<S, T>(a); });
 }
 
 void layernorm_bwd(const LayernormBwd& a) {
-  visit_pair(a.stream_dtype, a.dtype,
-             [&](auto s, auto t) { backward<typename decltype(s)::type, typename decltype(t)::type>(a); });
+  visit_pair(a.stream_dtype, a.dtype, [&]<class S, class T>(Type<S>, Type<T>) { backward<S, T>(a); });
 }
 
 }  // namespace isobar::cpu::ISOBAR_ISA

@@ -6,16 +6,11 @@
 #include "kernels/cpu/vector_math.h"
 
 namespace isobar::cpu::ISOBAR_ISA {
-namespace {
-
-constexpr std::int64_t kGrain = 1 << 14;  // elements a thread is worth starting for
-
-}  // namespace
+namespace {}  // namespace
 
 void normalize(const Normalize& a) {
   const std::int64_t pixels = a.height * a.width, planes = a.channels + a.extra;
-  visit_accumulator(a.dtype, [&](auto type) {
-    using Real = typename decltype(type)::type;
+  visit_accumulator(a.dtype, [&]<class Real>(Type<Real>) {
     parallel_for(a.batch * planes, kGrain / (pixels + 1) + 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t plane = begin; plane < end; ++plane) {
         const std::int64_t b = plane / planes, c = plane % planes;
@@ -36,8 +31,7 @@ void normalize(const Normalize& a) {
 
 void denormalize(const Denormalize& a) {
   const std::int64_t pixels = a.height * a.width;
-  visit_accumulator(a.dtype, [&](auto type) {
-    using Real = typename decltype(type)::type;
+  visit_accumulator(a.dtype, [&]<class Real>(Type<Real>) {
     parallel_for(a.batch * a.channels, kGrain / (pixels + 1) + 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t plane = begin; plane < end; ++plane) {
         const Real* x = static_cast<const Real*>(a.x) + plane * pixels;

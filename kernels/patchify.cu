@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "kernels/common/math.h"
 #include "kernels/cuda/array.h"
 #include "kernels/cuda/launch.h"
 
@@ -21,8 +22,8 @@ struct Patches {
   int tile_channels, tile_patches;  // of a tile, at most
 
   __host__ __device__ std::int64_t patch_columns() const { return width / patch; }
-  __host__ __device__ std::int64_t channel_tiles() const { return (channels + tile_channels - 1) / tile_channels; }
-  __host__ __device__ std::int64_t column_tiles() const { return (patch_columns() + tile_patches - 1) / tile_patches; }
+  __host__ __device__ std::int64_t channel_tiles() const { return ceil_div(channels, tile_channels); }
+  __host__ __device__ std::int64_t column_tiles() const { return ceil_div(patch_columns(), tile_patches); }
   __host__ __device__ std::int64_t tiles() const { return batch * height * column_tiles() * channel_tiles(); }
 };
 
@@ -52,7 +53,7 @@ __device__ __forceinline__ Tile tile_at(const Patches& a, std::int64_t index) {
 // float of padding a channel.
 template <class F>
 __device__ __forceinline__ void for_each_image_chunk(const Patches& a, const Tile& tile, const F& f) {
-  const int row_chunks = (tile.pixels + kChunk - 1) / kChunk;
+  const int row_chunks = ceil_div(tile.pixels, kChunk);
   for (int i = threadIdx.x; i < tile.channels * row_chunks; i += kThreads) {
     const int channel = i / row_chunks, pixel = i % row_chunks * kChunk;
     f(tile.image_start + channel * a.height * a.width + pixel, channel * (tile.pixels + 1) + pixel, 1,
@@ -65,7 +66,7 @@ template <class F>
 __device__ __forceinline__ void for_each_token_chunk(const Patches& a, const Tile& tile, const F& f) {
   const std::int64_t token_size = a.channels * a.patch * a.patch;
   const int run = a.channels_last ? tile.channels : a.patch;
-  const int run_chunks = (run + kChunk - 1) / kChunk;
+  const int run_chunks = ceil_div(run, kChunk);
   const int runs = a.channels_last ? tile.pixels : tile.channels * (tile.pixels / a.patch);
   for (int i = threadIdx.x; i < runs * run_chunks; i += kThreads) {
     const int which = i / run_chunks, offset = i % run_chunks * kChunk;

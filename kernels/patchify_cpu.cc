@@ -8,8 +8,6 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 14;  // elements a thread is worth starting for
-
 // Calls copy(image_begin, token_begin, token_step) for every run of p neighbouring image pixels within a patch; their
 // places in the tokens are token_begin + s·token_step.
 template <class Arguments, class F>
@@ -41,9 +39,7 @@ void visit_two(DType first, DType second, const F& f) {
 }  // namespace
 
 void patchify(const Patchify& a) {
-  visit_two(a.image_dtype, a.token_dtype, [&](auto image_type, auto token_type) {
-    using Image = typename decltype(image_type)::type;
-    using Token = typename decltype(token_type)::type;
+  visit_two(a.image_dtype, a.token_dtype, [&]<class Image, class Token>(Type<Image>, Type<Token>) {
     const Image* image = static_cast<const Image*>(a.image);
     Token* tokens = static_cast<Token*>(a.tokens);
     for_each_run(a, [=, p = a.patch](std::int64_t from, std::int64_t to, std::int64_t step) {
@@ -53,9 +49,7 @@ void patchify(const Patchify& a) {
 }
 
 void unpatchify(const Unpatchify& a) {
-  visit_two(a.image_dtype, a.token_dtype, [&](auto image_type, auto token_type) {
-    using Image = typename decltype(image_type)::type;
-    using Token = typename decltype(token_type)::type;
+  visit_two(a.image_dtype, a.token_dtype, [&]<class Image, class Token>(Type<Image>, Type<Token>) {
     const Token* tokens = static_cast<const Token*>(a.tokens);
     Image* image = static_cast<Image*>(a.image);
     for_each_run(a, [=, p = a.patch](std::int64_t to, std::int64_t from, std::int64_t step) {

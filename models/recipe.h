@@ -1,7 +1,8 @@
 // A recipe: all that a config says of one kind of training. It declares the config keys, opens the data and makes the
 // task. A new model or a new kind of data is a new recipe, and one line in models/list.cc.
 //
-// Order of use: keys() are read from a config, complete() fills what was left to the data, check_keys, open(), make_task().
+// Order of use: keys() are read from a config, complete() fills what was left to the data, check_keys, open(),
+// make_task().
 #pragma once
 
 #include <filesystem>
@@ -17,7 +18,8 @@
 
 namespace isobar {
 
-// Weights that a run starts or goes on from: the file, and the settings beside its tensors (none: weights from elsewhere).
+// Weights that a run starts or goes on from: the file, and the settings beside its tensors (none: weights from
+// elsewhere).
 struct GivenWeights {
   std::filesystem::path file;
   Settings settings;
@@ -38,8 +40,8 @@ class Recipe {
   virtual std::vector<std::string> complete(KeyOrigins& origins) = 0;
 
   // Opens both data sets. kept: the run's own folder for what is computed of the data; with `resumed` it may hold that
-  // already. Changes nothing there. Returns what people should know, one sentence each. Throws Error for data that do not
-  // fit the config.
+  // already. Changes nothing there. Returns what people should know, one sentence each. Throws Error for data that do
+  // not fit the config.
   virtual std::vector<std::string> open(const std::filesystem::path& kept, bool resumed) = 0;
   // Writes to `kept` what open() computed, if anything.
   virtual void keep(const std::filesystem::path& kept) const { static_cast<void>(kept); }

@@ -1,5 +1,5 @@
-// A task: a network, what it is trained for, and how it is judged. The training loop (apps/train/run.h) knows no more of
-// a model than this.
+// A task: a network, what it is trained for, and how it is judged. The training loop (apps/train/run.h) knows no more
+// of a model than this.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """check_isa_symbols.py [BUILD]: fails when an object that is compiled for AVX2 or AVX-512 defines a weak function
 outside its own namespace (an inline function or a template of some header). The linker keeps one copy of such a
-function for the whole program, and a machine without those instructions could end up in it. Exit status 77 (skipped) where
-nothing is built.
+function for the whole program, and a machine without those instructions could end up in it. Exit status 77 (skipped)
+where nothing is built.
 """
 import pathlib
 import re

@@ -10,11 +10,12 @@ mp.mp.dps = 40
 
 
 def remez(function, weight, low, high, degree, rounds=10, points=1000):
-    """The polynomial (lowest coefficient first) that minimises max |weight·(function - polynomial)|, and that maximum."""
+    """The polynomial, lowest coefficient first, that minimises max |weight·(function - polynomial)|; that maximum."""
     count = degree + 2
     grid = [low + (high - low) * mp.mpf(i) / points for i in range(points + 1)]
     values, weights = [function(x) for x in grid], [weight(x) for x in grid]
-    nodes = sorted((low + high) / 2 + (high - low) / 2 * mp.cos(mp.pi * (2 * i + 1) / (2 * count)) for i in range(count))
+    nodes = sorted((low + high) / 2 + (high - low) / 2 * mp.cos(mp.pi * (2 * i + 1) / (2 * count))
+                   for i in range(count))
     for _ in range(rounds):
         system, right = mp.matrix(count, count), mp.matrix(count, 1)
         for i, x in enumerate(nodes):

@@ -237,8 +237,9 @@ RUN_KEYS = {"img_size": [HEIGHT, WIDTH], "patch_size": PATCH, "n_in_channels": 3
             "channel_names": NAMES, "embed_dim": 2 * HEAD_DIM, "num_heads": 2, "depth": 2, "dropout": 0.0,
             "predict_change": False, "time_features": False, "dt": 1, "sampler": "all_pairs", "limit_nsamples": None,
             "limit_nsamples_val": None, "seed": 0, "loss": "relative_l2", "channel_weights": None, "optimizer": "adam",
-            "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.0, "grad_clip": 0.0, "grad_accumulation": 1, "warmup": 0,
-            "lr_schedule": "cosine", "batch_lr_scaling": "none", "reference_batch_size": 16, "validate_every": 0}
+            "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.0, "grad_clip": 0.0, "grad_accumulation": 1,
+            "warmup": 0, "lr_schedule": "cosine", "batch_lr_scaling": "none", "reference_batch_size": 16,
+            "validate_every": 0}
 RUNS = {
     # All that isobar adds to the tutorial: 11 of 15 samples in 2 iterations an epoch, the last epoch half done; 5
     # of 7 samples of validation in batches of 2, 2 and 1.
@@ -258,7 +259,7 @@ FIRST_LOSS_SCALE, FP16_MAX = 65536.0, 65504.0
 
 
 def run_data(generator):
-    """Fields that remember the step before, each channel with its mean and spread: {name: [T, C, H', W']} and the rest."""
+    """Fields that remember the step before, each channel with its mean and spread: {name: [T, C, H', W']}, and more."""
     shape = (3, FULL_HEIGHT, FULL_WIDTH)
     draw = lambda: torch.randn(shape, generator=generator, dtype=torch.float64)
     mean, std = torch.tensor([1.5, -0.75, 280.0]).double(), torch.tensor([6.0, 4.5, 14.0]).double()
@@ -314,8 +315,8 @@ def run_of(config, data, starts, steps, **how):
 
 
 def run_case(generator, config, data, starts, steps):
-    """A run in fp64, and how far fp32 strays from it at most in REPEATS draws of its rounding errors: relatively, of ACC
-    absolutely, of fields in standard deviations."""
+    """A run in fp64, and how far fp32 strays from it at most in REPEATS draws of its rounding errors: relatively, of
+    ACC absolutely, of fields in standard deviations."""
     initial = reference_run.Run(config, data).model.state_dict()
     run, log, picture, forecast, scores = run_of(config, data, starts, steps)
     tensors = {f"picture.{key}": value for key, value in picture.items()} | {"forecast": forecast}
@@ -347,7 +348,8 @@ def fp16_case(generator, config, data):
     margin = [g * s / FP16_MAX for g, s in zip(run.largest_gradient, scale)]
     assert all((m > 1.3) if i < 2 else (m < 0.8) for i, m in enumerate(margin)), margin
     how = {"dtype": torch.float32, "autocast": torch.float16, "skipped": (0, 1), "rounding": generator}
-    yard = max(deviations(figures(reference_run.Run(config, data, **how).train()), figures(log)) for _ in range(REPEATS))
+    yard = max(deviations(figures(reference_run.Run(config, data, **how).train()), figures(log))
+               for _ in range(REPEATS))
     return {}, {"config": config, "log": log, "loss_scales": scale, "skipped": [1, 2], "yardstick": {"figures": yard}}
 
 

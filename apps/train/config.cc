@@ -149,8 +149,8 @@ std::string suggested_key(const std::string& name) {
 std::string describe_keys() {
   std::string page = R"(# Config keys
 
-Every key of a training config, as `KEY`: default (what it takes). `isobar train --list-keys` prints this page. A config is a
-JSON file (`configs/`), or the tutorial's YAML; `--set KEY=VALUE` wins over it, and over the flags that set a key.
+Every key of a training config, as `KEY`: default (what it takes). `isobar train --list-keys` prints this page. A config
+is a JSON file (`configs/`), or the tutorial's YAML; `--set KEY=VALUE` wins over it, and over the flags that set a key.
 )";
   std::map<std::string, std::vector<std::string>> described;  // heading -> keys
   for (const RecipeEntry& entry : recipe_list()) {

@@ -48,7 +48,8 @@ struct RunConfig {
 // The value of the key `task` among these, or its default.
 std::string task_of(const ConfigEntries& entries);
 
-// Throws Error naming key and origin for unknown keys, telling the nearest, and wrong types; nothing else is checked yet.
+// Throws Error naming key and origin for unknown keys, telling the nearest, and wrong types; nothing else is checked
+// yet.
 RunConfig read_config(const ConfigEntries& entries);
 
 // Every key in the order of the tables; read_config of it gives the same config.

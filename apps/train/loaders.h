@@ -29,8 +29,8 @@ struct BatchOptions {
 
 class Loaders {
  public:
-  // The data sets must outlive this. Host buffers are pinned where the device is a GPU. Throws Error where a training set
-  // is smaller than a batch.
+  // The data sets must outlive this. Host buffers are pinned where the device is a GPU. Throws Error where a training
+  // set is smaller than a batch.
   Loaders(const Dataset& train, const Dataset& valid, const ReadingOptions& reading, const BatchOptions& batch,
           std::int64_t seed, Device device);
 

@@ -44,8 +44,8 @@ class TrainingRun {
   TrainingRun& operator=(const TrainingRun&) = delete;
 
   enum class End { finished, stopped };
-  // Trains up to num_iters, or until a stop signal has come (apps/train/signals.h), during a validation too; a checkpoint
-  // of the last iteration exists in both cases.
+  // Trains up to num_iters, or until a stop signal has come (apps/train/signals.h), during a validation too; a
+  // checkpoint of the last iteration exists in both cases.
   End train();
 
  private:

@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "engine/files/atomic_file.h"
@@ -84,6 +85,25 @@ std::string time_stamp() {
 
 }  // namespace
 
+FileLock::~FileLock() {
+  if (folder_ >= 0) close(folder_);
+}
+
+FileLock::FileLock(FileLock&& other) noexcept : folder_(std::exchange(other.folder_, -1)) {}
+
+FileLock& FileLock::operator=(FileLock&& other) noexcept {
+  std::swap(folder_, other.folder_);
+  return *this;
+}
+
+bool FileLock::take(const fs::path& folder) {
+  FileLock opened;
+  opened.folder_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (opened.is_taken() && flock(opened.folder_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
+  *this = std::move(opened);
+  return true;
+}
+
 RunFolder::RunFolder(fs::path path, ExistingRun existing) : path_(std::move(path)), existing_(existing) {
   ISOBAR_CHECK(!fs::exists(path_) || fs::is_directory(path_), "run folder ", path_.string(), " is not a folder");
   if (fs::exists(path_)) lock();
@@ -91,7 +111,7 @@ RunFolder::RunFolder(fs::path path, ExistingRun existing) : path_(std::move(path
   ISOBAR_CHECK(!run_there_ || existing != ExistingRun::refuse, "run folder ", path_.string(),
                " holds a run already: give --resume to go on with it, --overwrite to start it again, or another "
                "--run-num or --run-dir");
-  if (!run_there_) refuse_strangers();
+  if (!run_there_) refuse_foreign_files();
 }
 
 void RunFolder::prepare(const ordered_json& config, const std::vector<std::string>& free_on_resume) {
@@ -100,7 +120,7 @@ void RunFolder::prepare(const ordered_json& config, const std::vector<std::strin
   folder_is_new_ = fs::create_directories(path_, error);
   ISOBAR_CHECK(!error, "cannot make run folder ", path_.string(), ": ", error.message(),
                "; say where it goes with --run-dir DIR or --set expdir=DIR");
-  if (!lock_) lock();
+  if (!lock_.is_taken()) lock();
   ISOBAR_CHECK(run_there_ || !is_run(), "run folder ", path_.string(), " got a run from another process just now");
   if (run_there_ && existing_ == ExistingRun::overwrite) remove_run();
   fs::create_directories(images(), error);
@@ -108,13 +128,9 @@ void RunFolder::prepare(const ordered_json& config, const std::vector<std::strin
   write_file_atomically(path_ / "config.json", config.dump(2) + "\n");
 }
 
-// Two processes that trained into one folder would mix their files. The lock is the system's and ends with the process;
-// a file system that has none must do without.
+// Two processes that trained into one folder would mix their files.
 void RunFolder::lock() {
-  const int folder = open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder >= 0) lock_ = {this, [folder](const void*) { close(folder); }};
-  const bool taken = folder >= 0 && flock(folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  ISOBAR_CHECK(!taken, "run folder ", path_.string(), " is in use: another process trains into it");
+  ISOBAR_CHECK(lock_.take(path_), "run folder ", path_.string(), " is in use: another process trains into it");
 }
 
 // config.json is the first thing that a run writes.
@@ -123,7 +139,7 @@ bool RunFolder::is_run() const {
   return config.is_object() && config.contains("num_iters") && config.contains("global_batch_size");
 }
 
-void RunFolder::refuse_strangers() const {
+void RunFolder::refuse_foreign_files() const {
   for (const char* file : kFiles) {
     ISOBAR_CHECK(!fs::exists(path_ / file), "run folder ", path_.string(), " holds ", file,
                  ", but no run: choose another --run-dir");

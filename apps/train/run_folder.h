@@ -20,11 +20,28 @@ namespace isobar {
 // What to do where the folder holds a run already.
 enum class ExistingRun { refuse, resume, overwrite };
 
+// The lock of a folder. The system holds it, and frees it when the process ends.
+class FileLock {
+ public:
+  FileLock() = default;  // holds nothing
+  ~FileLock();
+  FileLock(FileLock&& other) noexcept;
+  FileLock& operator=(FileLock&& other) noexcept;
+
+  // False if another process holds the folder's lock. Where a folder cannot be locked, as on some network file systems,
+  // this is true for everybody.
+  bool take(const std::filesystem::path& folder);
+  bool is_taken() const { return folder_ >= 0; }
+
+ private:
+  int folder_ = -1;  // its descriptor
+};
+
 class RunFolder {
  public:
-  // Keeps other processes out of the folder, where there is one, until this object ends: what is found in it stays true.
-  // Makes nothing. Error where another process trains into it, where a run is in the way, or where a file that a run
-  // would write is there and is not a run's.
+  // Keeps other processes out of the folder, where there is one, until this object ends: what is found in it stays
+  // true. Makes nothing. Error if another process trains into the folder, if it holds a run that ExistingRun refuses,
+  // or if it holds files with a run's names that are not a run's.
   RunFolder(std::filesystem::path path, ExistingRun existing);
   RunFolder(RunFolder&&) noexcept = default;
   RunFolder& operator=(RunFolder&&) noexcept = default;
@@ -59,7 +76,7 @@ class RunFolder {
 
  private:
   bool is_run() const;
-  void refuse_strangers() const;
+  void refuse_foreign_files() const;
   void lock();
   void check_same_run(const nlohmann::ordered_json& config, const std::vector<std::string>& free_on_resume) const;
   void remove_run() const;
@@ -68,7 +85,7 @@ class RunFolder {
   ExistingRun existing_;
   bool run_there_ = false;
   bool folder_is_new_ = false;
-  std::shared_ptr<const void> lock_;  // held while this is
+  FileLock lock_;
 };
 
 // The run that weights at RUN/best/FILE or RUN/checkpoints/step_N/FILE are of; empty for weights from elsewhere.

@@ -49,8 +49,8 @@ class Trainer {
   // score_all of this task. A loss that is not finite is an error.
   bool validate(Loader& loader, Metrics& metrics, const std::function<bool()>& stop) const;
 
-  // Error naming the first weight or moment that is not finite: what an update does is seen by the next step's loss, but
-  // must not be validated or kept before.
+  // Error naming the first weight or moment that is not finite: what an update does is seen by the next step's loss,
+  // but must not be validated or kept before.
   void check_finite() const;
 
   std::int64_t iteration() const { return iteration_; }         // iterations done

@@ -10,8 +10,8 @@ namespace isobar::cpu::ISOBAR_ISA {
 
 // ---- 1. naive -------------------------------------------------------------------------------------------------------
 
-// The formula, one line after the other, each for the whole matrix: the mean of every row, then the reciprocal deviation
-// of every row, then y. Array code such as (x - x.mean(1)) / x.std(1) runs like this.
+// The formula, one line after the other, each for the whole matrix: the mean of every row, then the reciprocal
+// deviation of every row, then y. Array code such as (x - x.mean(1)) / x.std(1) runs like this.
 //
 // Two things make it slow. Each `sum +=` waits for the one before it: an addition takes three or four cycles, and the
 // compiler may not change the order of the additions, since that changes the rounding. And x passes through the caches
@@ -78,8 +78,8 @@ void ladder_vector(const LadderArgs& a) {
 
 // A rung that looks good and does not hold. var = mean(x²) - mean(x)² needs no mean beforehand, so both sums come from
 // one trip of x, and two trips are left of three. But where the mean is large beside the deviation, the two terms are
-// nearly equal, and their difference is the rounding error of both: at a mean of 10,000 and a deviation of 1 no digit of
-// the variance is right, and a negative one gives NaN.
+// nearly equal, and their difference is the rounding error of both: at a mean of 10,000 and a deviation of 1 no digit
+// of the variance is right, and a negative one gives NaN.
 void ladder_one_pass(const LadderArgs& a) {
   const float n = static_cast<float>(a.cols);
   for (std::int64_t row = 0; row < a.rows; ++row) {
@@ -124,7 +124,6 @@ void ladder_blocked(const LadderArgs& a) {
 // Rows do not depend on each other, so every thread takes a contiguous range of them. One core alone cannot keep the
 // memory busy: it waits for a limited number of cache lines at a time.
 void ladder_threaded(const LadderArgs& a) {
-  constexpr std::int64_t kGrain = 1 << 14;  // elements that a thread is worth starting for
   parallel_for(a.rows, kGrain / a.cols + 1, [&](std::int64_t begin, std::int64_t end) { blocked_rows(a, begin, end); });
 }
 

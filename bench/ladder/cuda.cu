@@ -16,8 +16,8 @@ unsigned blocks_of(std::int64_t rows, std::int64_t rows_per_block) {
 
 // The plain loops of the CPU, with one thread in place of the loop over rows.
 //
-// The 32 lanes of a warp read the same column of 32 rows: addresses that lie cols · 4 bytes apart. A GPU reads memory in
-// sectors of 32 bytes, so every load of the warp fetches 32 sectors, 1024 bytes, to use 128. And 4050 rows are
+// The 32 lanes of a warp read the same column of 32 rows: addresses that lie cols · 4 bytes apart. A GPU reads memory
+// in sectors of 32 bytes, so every load of the warp fetches 32 sectors, 1024 bytes, to use 128. And 4050 rows are
 // 4050 threads, where a large GPU holds more than 200,000.
 constexpr int kRowThreads = 128;
 
@@ -45,7 +45,8 @@ __global__ void thread_per_row_kernel(LadderArgs a) {
 // Lane i takes columns i, i + 32, i + 64, ...: the lanes of one load are neighbours in memory, 128 bytes in 4 sectors,
 // all of them used ("coalesced"). Each lane has a part of the sum; warp_sum adds the 32 parts by five shuffles
 // (__shfl_xor_sync, kernels/cuda/reduce.h), without shared memory and without a barrier. There are 32 times as many
-// threads as in rung 1. The row is still read three times; the second and third time it comes from the first-level cache.
+// threads as in rung 1. The row is still read three times; the second and third time it comes from the first-level
+// cache.
 constexpr int kWarpsPerBlock = 4;
 
 __global__ void warp_per_row_kernel(LadderArgs a) {

@@ -1,9 +1,10 @@
 // isobar-ladder: runs every rung of bench/ladder/ on one shape, compares it with fp64 and says how long it took.
 //
-// The rungs of a device are timed in turn, round after round, with the caches emptied before each call, so that whatever
-// else the machine does slows all of them alike. On a machine that does nothing else the median and the least time of a
-// rung agree; on a busy one the least is what the rung itself takes, so the ratios are made of it. The emulator's time
-// says nothing about a GPU: its rungs are run under every schedule of the tests, on a few rows, and compared.
+// The rungs of a device are timed in turn, round after round, with the caches emptied before each call, so that
+// whatever else the machine does slows all of them alike. On a machine that does nothing else the median and the least
+// time of a rung agree; on a busy one the least is what the rung itself takes, so the ratios are made of it. The
+// emulator's time says nothing about a GPU: its rungs are run under every schedule of the tests, on a few rows, and
+// compared.
 #include <omp.h>
 
 #include <CLI/CLI.hpp>
@@ -19,6 +20,7 @@
 #include "bench/ladder/ladder.h"
 #include "bench/machine.h"
 #include "bench/memory.h"
+#include "bench/timing.h"
 #include "kernels/common/check.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/emulator/schedule.h"
@@ -44,12 +46,8 @@ struct Candidate {
   LadderError error = {};
   std::vector<double> seconds = {};
 
-  double median() const {
-    std::vector<double> sorted = seconds;
-    std::sort(sorted.begin(), sorted.end());
-    return sorted[sorted.size() / 2];
-  }
-  double least() const { return *std::min_element(seconds.begin(), seconds.end()); }
+  double median() const { return timing_of(seconds).median; }
+  double least() const { return timing_of(seconds).min; }
 };
 
 // x uniform within 1 of the mean.

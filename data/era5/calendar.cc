@@ -19,10 +19,6 @@ struct Date {
   std::int64_t year = 1970, month = 1, day = 1;
 };
 
-bool is_leap(std::int64_t year) {
-  return (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-}
-
 // Days since 1970-01-01 in the Gregorian calendar, and back. Years are counted from March so that the leap day is last;
 // 400 years have 146,097 days.
 std::int64_t days_from_date(Date date) {

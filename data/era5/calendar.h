@@ -7,6 +7,11 @@
 
 namespace isobar {
 
+// Whether a year of the Gregorian calendar has 366 days.
+constexpr bool is_leap(std::int64_t year) {
+  return (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+}
+
 inline constexpr std::int64_t kTimeFeatures = 4;  // numbers that tell a network the time
 
 // An instant of the Gregorian calendar. Days count from 0 on 1 January.

@@ -103,8 +103,6 @@ void Era5Dataset::check(const FieldFile& file, const Era5Options& options) const
   if (!options.channels.empty()) {
     check_channel_count(file, static_cast<std::int64_t>(options.channels.size()));
     if (!file.channel_names().empty()) check_names(file.path(), file.channel_names(), options.channels, "the config");
-  } else if (options.channel_count > 0) {
-    check_channel_count(file, options.channel_count);
   }
   ISOBAR_CHECK(file.channels() == first.channels(), file.path(), " has ", file.channels(), " channels, ", first.path(),
                " has ", first.channels());

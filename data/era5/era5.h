@@ -1,9 +1,10 @@
 // ERA5 as the NERSC tutorial and FourCastNet store it: yearly HDF5 files, each with one dataset `fields` [T, C, H, W]
 // of fp32, opened as one long row of steps.
 //
-// Steps are counted over the files in the order of their names. A pair of steps of one file, `dt` apart, is named by the
-// number of its first step; data/era5/pairs.h makes samples of pairs. Files may have different numbers of steps; all are
-// used. `lat`, `lon`, `channel`, `units` and `time` beside `fields` are believed where they are there (docs/data.md).
+// Steps are counted over the files in the order of their names. A pair of steps of one file, `dt` apart, is named by
+// the number of its first step; data/era5/pairs.h makes samples of pairs. Files may have different numbers of steps;
+// all are used. `lat`, `lon`, `channel`, `units` and `time` beside `fields` are believed where they are there
+// (docs/data.md).
 #pragma once
 
 #include <array>
@@ -23,7 +24,6 @@ using StepRange = std::array<std::int64_t, 2>;  // [first, end)
 struct Era5Options {
   std::vector<std::string> paths = {};     // folders of *.h5 files, or files
   std::vector<std::string> channels = {};  // the names expected, in order; empty: whatever the files say
-  std::int64_t channel_count = 0;          // expected where `channels` is empty; 0: any
   std::int64_t height = 0, width = 0;      // the crop [:height, :width]; 0: all of it
   std::string grid_key = "";               // the config key that the crop came from, for messages
   std::int64_t dt = 1;                     // steps between input and target
@@ -54,8 +54,6 @@ class Era5Dataset {
   std::int64_t channels() const { return static_cast<std::int64_t>(channel_names_.size()); }
   std::int64_t height() const { return height_; }
   std::int64_t width() const { return width_; }
-  std::int64_t full_height() const { return full_height_; }  // of the files, before the crop
-  std::int64_t full_width() const { return full_width_; }
   std::int64_t values() const { return channels() * height_ * width_; }  // of one step
   std::int64_t dt() const { return dt_; }
   std::int64_t steps() const { return first_step_.back(); }  // of all files

@@ -106,8 +106,8 @@ void FieldFile::read_channel_names() {
                channel_names_.size(), " names, 'fields' has shape ", shape_text(info_.shape));
 }
 
-// Beside the names, as `units` or `channel_units`; else as the attribute `units` of `channel` or `fields`, a list or a text
-// with commas. A single unit of `fields` is that of every channel; one of `channel` says nothing of the fields.
+// Beside the names, as `units` or `channel_units`; else as the attribute `units` of `channel` or `fields`, a list or a
+// text with commas. A single unit of `fields` is that of every channel; one of `channel` says nothing of the fields.
 void FieldFile::read_units() {
   std::string where;
   for (const char* name : {"channel_units", "units"}) {

@@ -14,8 +14,9 @@ struct FieldLabels {
   double step_hours = 0;                        // from a step to the next; 0: not said
 };
 
-// Throws Error where `labels` contradict `others`: "WHO: channel t2m is in degC, but in K in WHOSE", and so for names and
-// time steps. Spellings of one unit are the same (data/era5/units.h). Channels are compared as far as both have them.
+// Throws Error where `labels` contradict `others`: "WHO: channel t2m is in degC, but in K in WHOSE", and so for names
+// and time steps. Spellings of one unit are the same (data/era5/units.h). Channels are compared as far as both have
+// them.
 void check_labels(const FieldLabels& labels, const std::string& who, const FieldLabels& others,
                   const std::string& whose);
 

@@ -1,4 +1,5 @@
-// Whether fields and statistics are of one kind, judged by the numbers: a first line of defence where nobody says units.
+// Whether fields and statistics are of one kind, judged by the numbers: a first line of defence where nobody says
+// units.
 #pragma once
 
 #include <cstdint>

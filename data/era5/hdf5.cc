@@ -74,7 +74,8 @@ class Handle {
   Closer closer_ = nullptr;
 };
 
-// What the system said to the library's last call that failed (" because: no space left"); empty where it was not asked.
+// What the system said to the library's last call that failed (" because: no space left"); empty where it was not
+// asked.
 std::string system_reason() {
   std::string reason;
   const auto look = [](unsigned, const H5E_error2_t* error, void* out) -> herr_t {
@@ -331,8 +332,8 @@ std::vector<Source> virtual_sources(const std::string& path, const std::string& 
   return sources;
 }
 
-// Every file but its own that an opened dataset reads from; an error where one is missing or too short, since the library
-// makes up what it does not find.
+// Every file but its own that an opened dataset reads from; an error where one is missing or too short, since the
+// library makes up what it does not find.
 std::vector<Source> sources_of(const std::string& path, const std::string& where, const Handle& dataset) {
   const Handle creation(H5Dget_create_plist(dataset.get()), H5Pclose), type(H5Dget_type(dataset.get()), H5Tclose);
   const bool is_virtual = H5Pget_layout(creation.get()) == H5D_VIRTUAL;
@@ -509,8 +510,8 @@ bool walk_dataset(const Handle& dataset) {
          (rank <= 1 ? walk_values(dataset.get(), space, type, read) : walk_ends(dataset, space, type, creation));
 }
 
-// Asks the library for whatever isobar will ask it, of every dataset in the root group, to see whether it comes back: some
-// damaged files crash it. Errors that it tells are met again by whoever asks. False where memory was lacking.
+// Asks the library for whatever isobar will ask it, of every dataset in the root group, to see whether it comes back:
+// some damaged files crash it. Errors that it tells are met again by whoever asks. False where memory was lacking.
 bool walk(const std::string& path) {
   const Handle file = open_for_reading(path);
   if (!file) return !lacked_memory();

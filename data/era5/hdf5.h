@@ -1,12 +1,13 @@
 // HDF5 files as this project meets them; hdf5.cc is the one file that includes the library's header.
 //
 // The library has one global lock, so everything here may be called from any thread and runs one call at a time. What
-// should run in parallel (data/era5/field_file.h) asks only for the layout and the raw chunks, and does the rest itself.
-// Every failure is one isobar::Error that names the file; the library's own error printing is silenced.
+// should run in parallel (data/era5/field_file.h) asks only for the layout and the raw chunks, and does the rest
+// itself. Every failure is one isobar::Error that names the file; the library's own error printing is silenced.
 //
-// Files are not trusted. open() lets a child process read the structure first, since some damaged files crash the library.
-// Opening a dataset refuses what a link leads to in another file, and external and virtual datasets of which a part is
-// missing; every read is followed by a look at the length of the files, since the library reads zeros beyond the end.
+// Files are not trusted. open() lets a child process read the structure first, since some damaged files crash the
+// library. Opening a dataset refuses what a link leads to in another file, and external and virtual datasets of which a
+// part is missing; every read is followed by a look at the length of the files, since the library reads zeros beyond
+// the end.
 #pragma once
 
 #include <cstdint>
@@ -69,8 +70,8 @@ class File {
   // A box of a dataset, converted to fp32. `start` and `count` have one entry a dimension.
   void read(const std::string& dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
             float* out) const;
-  // A whole numeric dataset, and a whole text dataset of fixed or variable length; an error, before memory is taken, where
-  // it has more than 2^24 values or 2^28 bytes of text.
+  // A whole numeric dataset, and a whole text dataset of fixed or variable length; an error, before memory is taken,
+  // where it has more than 2^24 values or 2^28 bytes of text.
   std::vector<double> numbers(const std::string& dataset) const;
   std::vector<std::string> strings(const std::string& dataset) const;
   // A text; nothing where it is no text, an error where it is a list.

@@ -21,8 +21,8 @@ DataLayout layout_of(const std::filesystem::path& folder);
 // What to forecast from `data`, a folder or a file: its test/ or valid/ where there are fields in it, else itself.
 std::filesystem::path fields_to_forecast(const std::filesystem::path& data);
 
-// The folder of the statistics of `data`, a folder or a file: its stats/, else itself; of a file, its folder's or those of
-// the layout around it. The first that holds means; where none does, the folder itself.
+// The folder of the statistics of `data`, a folder or a file: its stats/, else itself; of a file, its folder's or those
+// of the layout around it. The first that holds means; where none does, the folder itself.
 std::filesystem::path statistics_beside(const std::filesystem::path& data);
 
 }  // namespace isobar

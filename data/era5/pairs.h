@@ -16,12 +16,12 @@ namespace isobar {
 //   j = i mod (n - dt), and at j + dt where j < dt. For dt = 1 step 0 is never an input and step 1 is one three times.
 enum class SamplerKind : std::uint8_t { all_pairs, tutorial };
 
-// The first steps of an epoch's pairs in file order; `limit` > 0 keeps the first `limit`. A pair over a hole in time, whose
-// steps are not dt regular steps apart, is left out. Throws Error where none is left.
+// The first steps of an epoch's pairs in file order; `limit` > 0 keeps the first `limit`. A pair over a hole in time,
+// whose steps are not dt regular steps apart, is left out. Throws Error where none is left.
 std::vector<std::int64_t> list_samples(const Era5Dataset& dataset, SamplerKind kind, std::int64_t limit = 0);
 
-// "3 pairs left out: 1 hole in time in 2018.h5", of all that list_samples leaves out without a limit; empty where that is
-// nothing.
+// "3 pairs left out: 1 hole in time in 2018.h5", of all that list_samples leaves out without a limit; empty where that
+// is nothing.
 std::string describe_left_out(const Era5Dataset& dataset, SamplerKind kind);
 
 struct PairOptions {

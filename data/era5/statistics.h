@@ -16,8 +16,8 @@ struct Statistics {
   std::optional<FieldLabels> labels = {};  // of the fields that they were made from; none: there is no stats.json
 };
 
-// global_means and global_stds, (1, C, 1, 1) each, and stats.json beside the means. NaN, a zero or negative deviation and
-// another shape are errors.
+// global_means and global_stds, (1, C, 1, 1) each, and stats.json beside the means. NaN, a zero or negative deviation
+// and another shape are errors.
 Statistics load_statistics(const std::string& means_path, const std::string& stds_path, std::int64_t channels);
 
 // time_means, (1, C, H', W') with H' >= height and W' >= width, cropped to [C, height, width]; in the fields' units.
@@ -38,8 +38,8 @@ struct ComputedStatistics : Statistics {
 ComputedStatistics compute_statistics(const Era5Dataset& dataset, int threads = 0,
                                       std::int64_t window_bytes = std::int64_t{256} << 20);
 
-// global_means.npy and global_stds.npy (1, C, 1, 1), time_means.npy (1, C, H, W), fp64, and stats.json with the channels'
-// names, units and the time step as far as the files say them, into `folder` (made if needed).
+// global_means.npy and global_stds.npy (1, C, 1, 1), time_means.npy (1, C, H, W), fp64, and stats.json with the
+// channels' names, units and the time step as far as the files say them, into `folder` (made if needed).
 void write_statistics(const ComputedStatistics& statistics, std::int64_t height, std::int64_t width,
                       const std::string& folder);
 

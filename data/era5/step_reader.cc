@@ -174,8 +174,8 @@ class ChunkReader : public StepReader {
                     out + ((c0 + c) * crop.height + h0 + h) * crop.width + w0);
   }
 
-  // A decoded chunk, from memory or from the file. What is decoded first is kept until the budget is spent: samples
-  // come in random order, so that no other choice would be asked for more often.
+  // A decoded chunk, from memory or from the file. The first chunks are kept until the budget is spent: access
+  // is random, so replacing the least recently used one would hit no more often.
   Decoded chunk(const Box& at) {
     const std::size_t index = index_of(at);
     {

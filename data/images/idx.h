@@ -18,8 +18,8 @@ struct IdxArray {
   std::vector<std::uint8_t> values;  // row-major
 };
 
-// An Error that names the file where it is no IDX file, holds other elements than unsigned bytes, has none, or has fewer
-// or more than its header says. At most one byte more than that is ever decompressed.
+// An Error that names the file where it is no IDX file, holds other elements than unsigned bytes, has none, or has
+// fewer or more than its header says. At most one byte more than that is ever decompressed.
 IdxArray read_idx(const std::string& path);
 
 }  // namespace isobar

@@ -23,10 +23,10 @@ constexpr Rgb kBlueWhiteRed[] = {{5, 48, 97},     {33, 102, 172},  {67, 147, 195
                                  {209, 229, 240}, {247, 247, 247}, {253, 219, 199}, {244, 165, 130},
                                  {214, 96, 77},   {178, 24, 43},   {103, 0, 31}};
 
-Rgb interpolate(std::span<const Rgb> colours, double share) {
-  const double at = std::clamp(share, 0.0, 1.0) * static_cast<double>(colours.size() - 1);
-  const std::size_t below = std::min(static_cast<std::size_t>(at), colours.size() - 2);
-  const Rgb a = colours[below], b = colours[below + 1];
+Rgb interpolate(std::span<const Rgb> colors, double share) {
+  const double at = std::clamp(share, 0.0, 1.0) * static_cast<double>(colors.size() - 1);
+  const std::size_t below = std::min(static_cast<std::size_t>(at), colors.size() - 2);
+  const Rgb a = colors[below], b = colors[below + 1];
   const auto mix = [t = at - static_cast<double>(below)](std::uint8_t from, std::uint8_t to) {
     return static_cast<std::uint8_t>(std::lround(from + t * (to - from)));
   };

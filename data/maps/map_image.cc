@@ -22,7 +22,7 @@ constexpr double kGraticuleShare = 0.22;
 constexpr Rgb kMissing{160, 160, 160};
 constexpr int kTicks = 8;  // at most, on a colour bar
 
-using ColourMap = Rgb (*)(double share);
+using ColorMap = Rgb (*)(double share);
 
 struct Rectangle {
   int x, y, width, height;
@@ -34,12 +34,12 @@ struct Range {
 
 // The colours of a panel: which, and of which values.
 struct Scale {
-  ColourMap colours;
+  ColorMap colors;
   Range range;
 
-  Rgb colour(double value) const {
+  Rgb color(double value) const {
     if (!std::isfinite(value)) return kMissing;
-    return colours((value - range.low) / (range.high - range.low));
+    return colors((value - range.low) / (range.high - range.low));
   }
 };
 
@@ -60,7 +60,7 @@ std::optional<Range> finite_range(const Field& field) {
 }
 
 // A range that colours can be spread over, also where a field is constant or has no finite value.
-Range colour_range(std::optional<Range> range) {
+Range color_range(std::optional<Range> range) {
   const Range known = range.value_or(Range{0, 0});
   const double least = 1e-6 * std::max(std::abs(known.low), std::abs(known.high)) + 1e-30;
   if (known.high - known.low >= least) return known;
@@ -85,9 +85,9 @@ double root_mean_square(const Field& field) {
   return std::sqrt(sum / static_cast<double>(field.values.size()));
 }
 
-void fill(Image& image, const Rectangle& area, Rgb colour) {
+void fill(Image& image, const Rectangle& area, Rgb color) {
   for (int y = area.y; y < area.y + area.height; ++y) {
-    for (int x = area.x; x < area.x + area.width; ++x) image.at(x, y) = colour;
+    for (int x = area.x; x < area.x + area.width; ++x) image.at(x, y) = color;
   }
 }
 
@@ -121,7 +121,7 @@ void draw_field(Image& image, const Rectangle& area, const Field& field, const S
     const auto rows = cells_of(upside_down ? area.height - 1 - y : y, area.height, field.height);
     for (int x = 0; x < area.width; ++x) {
       const double value = mean_of_cells(field, rows, cells_of(x, area.width, field.width));
-      image.at(area.x + x, area.y + y) = scale.colour(value);
+      image.at(area.x + x, area.y + y) = scale.color(value);
     }
   }
   draw_frame(image, area);
@@ -160,10 +160,10 @@ Ticks round_ticks(Range range, int count) {
   return ticks;
 }
 
-void draw_colour_bar(Image& image, const Rectangle& area, const Scale& scale) {
+void draw_color_bar(Image& image, const Rectangle& area, const Scale& scale) {
   const double span = scale.range.high - scale.range.low;
   for (int x = 0; x < area.width; ++x) {
-    fill(image, {area.x + x, area.y, 1, area.height}, scale.colours((x + 0.5) / area.width));
+    fill(image, {area.x + x, area.y, 1, area.height}, scale.colors((x + 0.5) / area.width));
   }
   draw_frame(image, area);
   const Ticks ticks = round_ticks(scale.range, kTicks);
@@ -171,7 +171,7 @@ void draw_colour_bar(Image& image, const Rectangle& area, const Scale& scale) {
     const int x = area.x + static_cast<int>(std::lround((value - scale.range.low) / span * (area.width - 1)));
     fill(image, {x, area.y + area.height, 1, 5}, kFrame);
     draw_text(image, x + 0.5, area.y + area.height + 18, number(value, ticks.decimals),
-              {.size = 9.5, .colour = kInk, .align = Align::centre});
+              {.size = 9.5, .color = kInk, .align = Align::centre});
   }
 }
 
@@ -218,7 +218,7 @@ std::string longitude_label(double degrees) {
 }
 
 void draw_graticule(Image& image, const Rectangle& area, const MapLabels& labels, bool with_latitudes) {
-  const TextStyle style{.size = 8.5, .colour = kFrame, .align = Align::centre};
+  const TextStyle style{.size = 8.5, .color = kFrame, .align = Align::centre};
   for (const auto& [share, label] : grid_lines(labels.lon, longitude_label)) {
     const int x = area.x + std::min(static_cast<int>(share * area.width), area.width - 1);
     for (int y = area.y; y < area.y + area.height; ++y) blend(image.at(x, y), kGraticule, kGraticuleShare);
@@ -242,17 +242,17 @@ Image target_and_prediction(const Field& target, const Field& prediction) {
   check(prediction);
   constexpr int kPanel = 560, kMargin = 26, kTop = 84, kTallest = 400;
   Image image(1200, 600);
-  const Scale scale{turbo, colour_range(finite_range(target))};
+  const Scale scale{turbo, color_range(finite_range(target))};
   const int height = std::clamp(kPanel * target.height / target.width, 60, kTallest);
   const int top = kTop + (kTallest - height) / 2;
-  const TextStyle title{.size = 18, .weight = 1.2, .colour = kInk, .align = Align::centre};
+  const TextStyle title{.size = 18, .weight = 1.2, .color = kInk, .align = Align::centre};
   const auto draw_panel = [&](int x, const char* name, const Field& field) {
     draw_text(image, x + kPanel / 2.0, top - 18, name, title);
     draw_field(image, {x, top, kPanel, height}, field, scale, false);
   };
   draw_panel(kMargin, "ERA5 target", target);
   draw_panel(image.width - kMargin - kPanel, "ViT prediction", prediction);
-  draw_colour_bar(image, {300, top + height + 34, 600, 16}, scale);
+  draw_color_bar(image, {300, top + height + 34, 600, 16}, scale);
   return image;
 }
 
@@ -279,23 +279,23 @@ Image target_forecast_error(const Field& target, const Field& forecast, const Ma
 
   const std::string unit = labels.unit.empty() ? "" : " (" + labels.unit + ")";
   draw_text(image, kLeft, 34, labels.variable + unit + (labels.lead_time.empty() ? "" : ",  " + labels.lead_time),
-            {.size = 17, .weight = 1.25, .colour = kInk});
+            {.size = 17, .weight = 1.25, .color = kInk});
 
   const bool upside_down = !labels.lat.empty() && labels.lat.front() < labels.lat.back();
   const auto draw_panel = [&](int position, const char* name, const Field& field, const Scale& scale,
                               const std::string& remark) {
     const int x = kLeft + position * (kPanel + kGap);
-    draw_text(image, x, kTop - 14, name, {.size = 13, .colour = kInk});
+    draw_text(image, x, kTop - 14, name, {.size = 13, .color = kInk});
     draw_field(image, {x, kTop, kPanel, height}, field, scale, upside_down);
     draw_graticule(image, {x, kTop, kPanel, height}, labels, position == 0);
-    draw_colour_bar(image, {x, bar_top, kPanel, 12}, scale);
+    draw_color_bar(image, {x, bar_top, kPanel, 12}, scale);
     const Range extremes = finite_range(field).value_or(Range{NAN, NAN});
     const int decimals = decimals_for((scale.range.high - scale.range.low) / 100);
     draw_text(image, x + kPanel, kTop - 14,
               "min " + number(extremes.low, decimals) + "   max " + number(extremes.high, decimals) + remark,
-              {.size = 10, .colour = kFrame, .align = Align::right});
+              {.size = 10, .color = kFrame, .align = Align::right});
   };
-  const Scale shared{turbo, colour_range(finite_range(target))};
+  const Scale shared{turbo, color_range(finite_range(target))};
   const Scale diverging{blue_white_red, error_range(error)};
   const double rms = root_mean_square(error);
   const int decimals = decimals_for((diverging.range.high - diverging.range.low) / 100);

@@ -9,9 +9,9 @@
 
 namespace isobar {
 
-Image::Image(int w, int h, Rgb colour) : width(w), height(h) {
+Image::Image(int w, int h, Rgb color) : width(w), height(h) {
   ISOBAR_CHECK(w > 0 && h > 0, "an image of ", w, " x ", h, " pixels");
-  pixels.assign(static_cast<std::size_t>(w) * h, colour);
+  pixels.assign(static_cast<std::size_t>(w) * h, color);
 }
 
 std::vector<std::byte> encode_png(const Image& image) {

@@ -17,7 +17,7 @@ struct Image {
   int width = 0, height = 0;
   std::vector<Rgb> pixels;  // [height, width], top row first
 
-  Image(int w, int h, Rgb colour = {255, 255, 255});
+  Image(int w, int h, Rgb color = {255, 255, 255});
   Rgb& at(int x, int y) { return pixels[static_cast<std::size_t>(y) * width + x]; }
   Rgb at(int x, int y) const { return pixels[static_cast<std::size_t>(y) * width + x]; }
 };

@@ -245,18 +245,18 @@ void draw_glyph(Image& image, double x, double y, const Glyph& glyph, double sca
       const Point centre{(px + 0.5 - x) / scale, (y - py - 0.5) / scale};
       double nearest = std::numeric_limits<double>::infinity();
       for (const Segment& segment : glyph.segments) nearest = std::min(nearest, distance(centre, segment));
-      blend(image.at(px, py), style.colour, std::clamp(radius - nearest * scale + 0.5, 0.0, 1.0));
+      blend(image.at(px, py), style.color, std::clamp(radius - nearest * scale + 0.5, 0.0, 1.0));
     }
   }
 }
 
 }  // namespace
 
-void blend(Rgb& pixel, Rgb colour, double share) {
+void blend(Rgb& pixel, Rgb color, double share) {
   const auto mix = [share](std::uint8_t a, std::uint8_t b) {
     return static_cast<std::uint8_t>(std::lround(a + share * (b - a)));
   };
-  pixel = {mix(pixel.r, colour.r), mix(pixel.g, colour.g), mix(pixel.b, colour.b)};
+  pixel = {mix(pixel.r, color.r), mix(pixel.g, color.g), mix(pixel.b, color.b)};
 }
 
 double text_width(std::string_view text, const TextStyle& style) {

@@ -13,7 +13,7 @@ enum class Align { left, centre, right };
 struct TextStyle {
   double size = 12;   // height of a capital, in pixels
   double weight = 1;  // 1: regular, 1.6: bold
-  Rgb colour = {32, 32, 32};
+  Rgb color = {32, 32, 32};
   Align align = Align::left;
 };
 
@@ -24,6 +24,6 @@ double text_width(std::string_view text, const TextStyle& style);
 void draw_text(Image& image, double x, double y, std::string_view text, const TextStyle& style);
 
 // Mixes a colour into a pixel: 0 leaves it, 1 replaces it.
-void blend(Rgb& pixel, Rgb colour, double share);
+void blend(Rgb& pixel, Rgb color, double share);
 
 }  // namespace isobar

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "data/era5/calendar.h"
 #include "data/era5/era5.h"
 #include "data/era5/hdf5.h"
 #include "data/era5/statistics.h"
@@ -28,7 +29,7 @@ constexpr const char* kTimeUnits = "hours since 1979-01-01 00:00:00";
 
 std::int64_t first_hour_of(std::int64_t year) {
   std::int64_t days = 0;
-  for (std::int64_t y = kFirstYear; y < year; ++y) days += (y % 4 == 0 && y % 100 != 0) || y % 400 == 0 ? 366 : 365;
+  for (std::int64_t y = kFirstYear; y < year; ++y) days += is_leap(y) ? 366 : 365;
   return 24 * days;
 }
 

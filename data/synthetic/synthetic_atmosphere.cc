@@ -222,16 +222,16 @@ double SyntheticAtmosphere::carried_hours(double hours) const {
 
 std::vector<SyntheticAtmosphere::Cyclone> SyntheticAtmosphere::cyclones(double hours) const {
   std::vector<Cyclone> alive;
-  for (std::uint64_t seat = 0; seat < kCyclones; ++seat) {
-    // Each seat brings forth one cyclone after the other; the seats take turns, so that some are always at full strength.
-    const double lives = hours / kCycloneLife + static_cast<double>(seat) / kCyclones;
+  for (std::uint64_t slot = 0; slot < kCyclones; ++slot) {
+    // Each slot produces one cyclone after another. The slots are staggered: some are always at full strength.
+    const double lives = hours / kCycloneLife + static_cast<double>(slot) / kCyclones;
     const double life = std::floor(lives), age = lives - life;
     const double born = hours - age * kCycloneLife;
     const auto draw = [&](std::uint64_t which) {
-      return uniform(seed_, Stream::cyclone, (static_cast<std::uint64_t>(life) * kCyclones + seat) * 4 + which);
+      return uniform(seed_, Stream::cyclone, (static_cast<std::uint64_t>(life) * kCyclones + slot) * 4 + which);
     };
     Cyclone cyclone;
-    const double hemisphere = seat % 2 ? 1 : -1;
+    const double hemisphere = slot % 2 ? 1 : -1;
     // Away from the poles a cyclone drifts poleward as it ages.
     cyclone.latitude = hemisphere * (30 + 18 * draw(0) + 10 * age) * kDegree;
     const double speed = kJetSpeed * (0.2 + 0.8 * jet_at(cyclone.latitude - hemisphere * 5 * age * kDegree));

@@ -1,5 +1,5 @@
-// The equations behind `isobar data synth`: a made-up atmosphere in closed form, so that any instant can be evaluated on
-// its own. docs/data.md explains the terms.
+// The equations behind `isobar data synth`: a made-up atmosphere in closed form, so that any instant can be evaluated
+// on its own. docs/data.md explains the terms.
 //
 //   ψ(λ, φ, t)   waves on latitude bands and cyclones, all carried by a zonal flow that depends on latitude
 //   u, v         from the stream function ψ and the zonal flow itself        z, pressure   geostrophic: f ψ
@@ -43,7 +43,7 @@ class SyntheticAtmosphere {
     double swell_period = 1, swell_phase = 0;  // hours, radians: the amplitude comes and goes
     std::vector<double> band, slope;           // [H] of band(φ) and its derivative
   };
-  // A cyclone of the sequence that one "seat" brings forth, one after the other.
+  // Each slot produces one cyclone after another.
   struct Cyclone {
     double strength = 0, latitude = 0, longitude = 0;
   };

@@ -3,9 +3,9 @@
 // AtomicFile writes to a hidden neighbour of the final name; commit() flushes it to the disk, renames it over the final
 // name and flushes the folder. Whatever happens before the rename (an error, a full disk, kill -9) leaves the final
 // name as it was. An AtomicFile that is destroyed without commit() removes its temporary file. Every failure throws an
-// Error that names the final path and says what the system said. A symbolic link stays, and what it leads to is replaced;
-// a folder, a device or a pipe is refused. A file that is replaced hands its permissions on. Any number of writers may
-// write the same file at once: each has a temporary file of its own, and the last commit() stays.
+// Error that names the final path and says what the system said. A symbolic link stays, and what it leads to is
+// replaced; a folder, a device or a pipe is refused. A file that is replaced hands its permissions on. Any number of
+// writers may write the same file at once: each has a temporary file of its own, and the last commit() stays.
 #pragma once
 
 #include <cstddef>
@@ -65,8 +65,8 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 // not exist, or where something is there that is no regular file.
 std::filesystem::path replaced_by_writing(const std::filesystem::path& path);
 
-// The whole of a regular file as text; Error where it cannot be read, is a device or a pipe (which need not end), or has
-// more than `most_bytes`.
+// The whole of a regular file as text; Error where it cannot be read, is a device or a pipe (which need not end), or
+// has more than `most_bytes`.
 std::string read_file(const std::filesystem::path& path, std::size_t most_bytes = SIZE_MAX);
 
 // The same in pieces, from the first byte on.
@@ -76,8 +76,8 @@ void read_file_in_pieces(const std::filesystem::path& path,
 // Opens a regular file for reading and returns its descriptor; an Error as read_file's.
 int open_regular_file(const std::filesystem::path& path);
 
-// What lies in a folder, in the order of the names; nothing, and `error` set, where it cannot be read. std::filesystem's
-// iterators end the process where memory runs out.
+// What lies in a folder, in the order of the names; nothing, and `error` set, where it cannot be read.
+// std::filesystem's iterators end the process where memory runs out.
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder, std::error_code& error);
 
 // Flushes a file's contents, or a folder's list of names, to the disk.

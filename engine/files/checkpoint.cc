@@ -38,7 +38,7 @@ fs::path hidden(const fs::path& folder, std::string_view prefix) {
   return folder.parent_path() / (std::string(prefix) + folder.filename().string());
 }
 
-bool is_there(const fs::path& path) {
+bool path_exists(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
 }
@@ -51,9 +51,9 @@ void rename_folder(const fs::path& from, const fs::path& to) {
 
 // Takes a folder's name away before it is deleted: whoever reads never sees half of its files. Returns the hidden name.
 fs::path hide_for_deletion(const fs::path& folder) {
-  fs::path doomed = hidden(folder, kDeleting);
-  rename_folder(folder, doomed);
-  return doomed;
+  fs::path to_delete = hidden(folder, kDeleting);
+  rename_folder(folder, to_delete);
+  return to_delete;
 }
 
 // Deletes a folder with a hidden name. What cannot be deleted now (a file that is still open, on a network file system)
@@ -80,17 +80,17 @@ std::vector<fs::path> contents_of(const fs::path& folder) {
   return entries;
 }
 
-// Finishes or undoes what a killed writer left half done beside the folder of this name.
-void tidy(const fs::path& folder) {
+// Finishes or undoes what a killed writer left unfinished beside the folder of this name.
+void recover(const fs::path& folder) {
   const fs::path aside = hidden(folder, kAside);
-  if (is_there(aside) && !is_there(folder)) rename_folder(aside, folder);
+  if (path_exists(aside) && !path_exists(folder)) rename_folder(aside, folder);
   for (const std::string_view prefix : {kAside, kWriting, kDeleting}) remove_hidden(hidden(folder, prefix));
 }
 
 // Where a reader finds the folder of this name: in its place, or aside, where a writer was killed while replacing it.
-std::optional<fs::path> present(const fs::path& folder) {
+std::optional<fs::path> where_is(const fs::path& folder) {
   for (const fs::path& place : {folder, hidden(folder, kAside)}) {
-    if (is_there(place)) return place;
+    if (path_exists(place)) return place;
   }
   return std::nullopt;
 }
@@ -105,7 +105,7 @@ std::string last_line_of_checksums(std::string_view lines) {
   return "# " + hexadecimal(xxh64(std::as_bytes(std::span(lines)))) + "\n";
 }
 
-// The lines of all files that are there, in the order of their names, and the line that guards them.
+// A line for each file of the folder, in the order of their names, and a last line with the checksum of these lines.
 std::string checksums_of(const fs::path& folder) {
   std::string lines;
   for (const fs::path& file : contents_of(folder)) {
@@ -154,7 +154,7 @@ std::vector<std::int64_t> steps_of(const fs::path& run_folder) {
   std::vector<std::int64_t> steps;
   for (const fs::path& entry : contents_of(checkpoints_of(run_folder))) {
     const std::optional<std::int64_t> step = step_of(entry.filename().string());
-    if (step && present(folder_of_step(run_folder, *step))) steps.push_back(*step);
+    if (step && where_is(folder_of_step(run_folder, *step))) steps.push_back(*step);
   }
   std::sort(steps.begin(), steps.end(), std::greater());
   steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
@@ -167,7 +167,7 @@ std::optional<std::string> damage_of(const fs::path& folder) {
   try {
     std::error_code ignored;
     if (!fs::is_directory(folder, ignored)) return "it is not a folder";
-    if (!is_there(folder / kChecksums)) return std::string(kChecksums) + " is missing";
+    if (!path_exists(folder / kChecksums)) return std::string(kChecksums) + " is missing";
     const std::string contents = read_file(folder / kChecksums, kLongestChecksums);
     const std::size_t last_line = contents.rfind("# ");
     const std::string lines = contents.substr(0, last_line);
@@ -176,7 +176,7 @@ std::optional<std::string> damage_of(const fs::path& folder) {
     }
     std::istringstream stream(lines);
     for (std::string checksum, name; stream >> checksum && std::getline(stream >> std::ws, name);) {
-      if (!is_there(folder / name)) return name + " is missing";
+      if (!path_exists(folder / name)) return name + " is missing";
       if (hexadecimal(xxh64_of_file(folder / name)) != checksum) return name + " does not agree with its checksum";
     }
     return std::nullopt;
@@ -188,7 +188,7 @@ std::optional<std::string> damage_of(const fs::path& folder) {
 FoundCheckpoint find_newest_whole(const fs::path& run_folder) {
   FoundCheckpoint found;
   for (const std::int64_t step : steps_of(run_folder)) {
-    const fs::path folder = *present(folder_of_step(run_folder, step));
+    const fs::path folder = *where_is(folder_of_step(run_folder, step));
     const std::optional<std::string> damage = damage_of(folder);
     if (!damage) {
       found.checkpoint = Checkpoint{step, folder};
@@ -200,8 +200,8 @@ FoundCheckpoint find_newest_whole(const fs::path& run_folder) {
 }
 
 fs::path find_best(const fs::path& run_folder) {
-  const bool is_one = is_there(run_folder / "model.safetensors");  // best/ or a checkpoint itself
-  const std::optional<fs::path> folder = is_one ? run_folder : present(run_folder / "best");
+  const bool is_one = path_exists(run_folder / "model.safetensors");  // best/ or a checkpoint itself
+  const std::optional<fs::path> folder = is_one ? run_folder : where_is(run_folder / "best");
   ISOBAR_CHECK(folder, (run_folder / "best").string(), ": is not there: the run has no best weights yet");
   const std::optional<std::string> damage = damage_of(*folder);
   ISOBAR_CHECK(!damage, folder->string(), ": is damaged (", *damage, ")");
@@ -213,9 +213,9 @@ CheckpointStore::CheckpointStore(fs::path run_folder, std::int64_t keep) : run_(
   make_folder(checkpoints_of(run_));
   for (const fs::path& entry : contents_of(checkpoints_of(run_))) {
     const std::optional<std::int64_t> step = step_of(entry.filename().string());
-    if (step) tidy(folder_of_step(run_, *step));
+    if (step) recover(folder_of_step(run_, *step));
   }
-  tidy(run_ / "best");
+  recover(run_ / "best");
 }
 
 fs::path CheckpointStore::folder_of(std::int64_t step) const {
@@ -236,34 +236,34 @@ void CheckpointStore::write_whole(const fs::path& folder, const WriteFiles& writ
   remove_hidden(written);
   try {
     make_folder(written);
-    pass("folder made");
+    call_test_hook("folder made");
     write_files(written);
-    pass("files written");
+    call_test_hook("files written");
     write_file_atomically(written / kChecksums, checksums_of(written));
-    pass("checksums written");
+    call_test_hook("checksums written");
     flush_folder(written);
-    pass("flushed");
+    call_test_hook("flushed");
     put_in_place(written, folder);
   } catch (...) {
     remove_hidden(written);
     throw;
   }
-  pass("in place");
+  call_test_hook("in place");
 }
 
 void CheckpointStore::put_in_place(const fs::path& written, const fs::path& folder) {
-  if (!is_there(folder)) {
+  if (!path_exists(folder)) {
     rename_folder(written, folder);
   } else if (can_exchange && exchange(written, folder)) {
-    pass("exchanged");
+    call_test_hook("exchanged");
     remove_hidden(written);  // the old one
   } else {
     const fs::path aside = hidden(folder, kAside);
     remove_hidden(aside);
     rename_folder(folder, aside);
-    pass("moved aside");
+    call_test_hook("moved aside");
     rename_folder(written, folder);
-    pass("moved in");
+    call_test_hook("moved in");
     remove_hidden(aside);
   }
   flush_to_disk(folder.parent_path());
@@ -273,15 +273,15 @@ void CheckpointStore::remove_old(std::int64_t newest_step) {
   std::int64_t kept = 0;
   for (const std::int64_t step : steps_of(run_)) {
     if (step > newest_step || kept++ < keep_ || keep_ == 0) continue;
-    const fs::path doomed = hide_for_deletion(folder_of_step(run_, step));
-    pass("old one hidden");
-    remove_hidden(doomed);
-    pass("old one removed");
+    const fs::path to_delete = hide_for_deletion(folder_of_step(run_, step));
+    call_test_hook("old one hidden");
+    remove_hidden(to_delete);
+    call_test_hook("old one removed");
   }
 }
 
-void CheckpointStore::pass(const char* moment) const {
-  if (between_steps) between_steps(moment);
+void CheckpointStore::call_test_hook(const char* point) const {
+  if (test_hook) test_hook(point);
 }
 
 }  // namespace isobar

@@ -1,19 +1,18 @@
-// Checkpoints on disk: folders that are whole or not there, in a run's folder.
+// Checkpoints on disk: folders, in a run's folder, that are whole or do not exist.
 //
-//   RUN/checkpoints/step_00000120/   model.safetensors, optimizer.safetensors, state.json: whatever the writer puts
-//   there
-//                                    checksums.xxh64: one line "<xxh64>  <name>" a file, and one that checks the others
-//   RUN/best/                        the same
+//   RUN/checkpoints/step_00000120/
+//     model.safetensors, optimizer.safetensors, state.json  whatever the writer puts there
+//     checksums.xxh64                                       a line "<xxh64>  <name>" a file; the last checks these
+//   RUN/best/                                               the same files
 //
 // What holds at every moment, kill -9 and power cuts included:
-// - A folder under its final name is whole. It is written under a hidden name, every file and then the folder are
-// flushed
-//   to the disk, and only then is it renamed. A folder that is replaced is exchanged with the new one in one step
-//   (renameat2); on a file system that cannot, the old one is moved aside first, and readers look for it there.
+// - A folder under its final name is whole. It is written under a hidden name; every file and then the folder are
+//   flushed to the disk; only then is it renamed. A folder that is replaced is exchanged with the new one in one step
+//   (renameat2). On a file system that cannot, the old one is moved aside first, and readers look for it there.
 // - A folder that is deleted is renamed to a hidden name first.
 // - Hidden leftovers of a writer that was killed are removed when the store is next opened for writing: those of
-//   checkpoints/step_N and of best, by their exact names. Whatever else lies in a run's folder is not touched.
-// What disks and people do to whole folders later is found by the checksums: find_newest_whole() passes over a damaged
+//   checkpoints/step_N and of best, by their exact names. Other files in a run's folder are not touched.
+// The checksums find damage that disks and people do to whole folders later: find_newest_whole() skips a damaged
 // checkpoint and says why. One process writes to a run folder at a time; any number may read.
 #pragma once
 
@@ -26,8 +25,7 @@
 
 namespace isobar {
 
-// What is wrong with a checkpoint folder, naming the file at fault; nothing where it is whole. Reads every file in
-// full.
+// What is wrong with a checkpoint folder, naming the file at fault; nothing if it is whole. Reads every file in full.
 std::optional<std::string> damage_of(const std::filesystem::path& folder);
 
 struct Checkpoint {
@@ -36,14 +34,15 @@ struct Checkpoint {
 };
 
 struct FoundCheckpoint {
-  std::optional<Checkpoint> checkpoint;  // the newest whole one, if there is any
-  std::vector<std::string> skipped;  // a line for each damaged one that is newer: "FOLDER: is damaged (..), skipped"
+  std::optional<Checkpoint> checkpoint;  // the newest whole one, if any is whole
+  std::vector<std::string> skipped;      // for each damaged one that is newer: "FOLDER: is damaged (...), skipped"
 };
 
 // The newest whole checkpoint of a run; only reads.
 FoundCheckpoint find_newest_whole(const std::filesystem::path& run_folder);
 
-// The folder of a run's best weights, checked, or the folder itself where it is a checkpoint; Error where there is none or it is damaged. Only reads.
+// The folder of a run's best weights, or the folder itself if it is a checkpoint. Its checksums are compared. Error if
+// it does not exist or is damaged. Only reads.
 std::filesystem::path find_best(const std::filesystem::path& run_folder);
 
 class CheckpointStore {
@@ -68,15 +67,15 @@ class CheckpointStore {
   // Replaces RUN/best.
   void save_best(const WriteFiles& write_files);
 
-  // For tests: a function that is called with the name of each moment between two changes on the disk, and a way to
-  // behave as on a file system that cannot exchange two folders.
-  std::function<void(const char* moment)> between_steps;
+  // For tests. test_hook is called between two changes on the disk, with the name of that point. can_exchange: false
+  // behaves as a file system that cannot exchange two folders.
+  std::function<void(const char* point)> test_hook;
   bool can_exchange = true;
 
  private:
   void write_whole(const std::filesystem::path& folder, const WriteFiles& write_files);
   void put_in_place(const std::filesystem::path& written, const std::filesystem::path& folder);
-  void pass(const char* moment) const;
+  void call_test_hook(const char* point) const;
 
   std::filesystem::path run_;
   std::int64_t keep_;

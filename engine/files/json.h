@@ -1,8 +1,8 @@
 // The one reader of JSON, for configs, run folders, checkpoints and the headers of weights.
 //
-// Every Error names the file (or flag) and tells what to mend: line and column of what is no JSON, and the key at fault.
-// Refused beside what the grammar refuses: a key that an object holds twice, numbers beyond fp64, and values nested
-// deeper than kDeepestJson, because the library copies, writes and compares values by recursion.
+// Every Error names the file (or flag) and tells what to mend: line and column of what is no JSON, and the key at
+// fault. Refused beside what the grammar refuses: a key that an object holds twice, numbers beyond fp64, and values
+// nested deeper than kDeepestJson, because the library copies, writes and compares values by recursion.
 #pragma once
 
 #include <filesystem>

@@ -254,10 +254,8 @@ void copy_elements(const TensorBytes& from, DType to, std::byte* out) {
   }
   ISOBAR_CHECK(dtype != DType::i32 && to != DType::i32, "tensor ", in_quotes(from.info.name), " has dtype ",
                name_of(dtype), ", which does not convert to ", name_of(to));
-  visit_floating(dtype, [&](auto source) {
-    visit_floating(to, [&](auto target) {
-      using From = typename decltype(source)::type;
-      using To = typename decltype(target)::type;
+  visit_floating(dtype, [&]<class From>(Type<From>) {
+    visit_floating(to, [&]<class To>(Type<To>) {
       const std::size_t count = from.bytes.size() / sizeof(From);
       for (std::size_t i = 0; i < count; ++i) {
         From value;  // a file's bytes need not be aligned

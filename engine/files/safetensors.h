@@ -3,10 +3,10 @@
 //   u64 (little-endian) length N of the header | N bytes of JSON | the tensors' bytes, little-endian, row-major
 //   header: {"__metadata__": {string: string}, NAME: {"dtype": "F32", "shape": [..], "data_offsets": [begin, end)}, ..}
 //
-// Reading copies the file to memory and checks everything that it then relies on: lengths, JSON, dtypes, shapes, and that
-// the tensors tile the data without gap or overlap. A file that fails gives one Error that names the file and the tensor.
-// Writing streams: the header is known from names and shapes, the tensors follow one by one, nothing is held in memory.
-// dtypes: F32, F64, BF16, F16, I32.
+// Reading copies the file to memory and checks everything that it then relies on: lengths, JSON, dtypes, shapes, and
+// that the tensors tile the data without gap or overlap. A file that fails gives one Error that names the file and the
+// tensor. Writing streams: the header is known from names and shapes, the tensors follow one by one, nothing is held in
+// memory. dtypes: F32, F64, BF16, F16, I32.
 #pragma once
 
 #include <cstddef>

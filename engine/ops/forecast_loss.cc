@@ -46,7 +46,7 @@ Tensor forecast_loss(const Tensor& pred, const Tensor& target, const LossInputs&
                              .row_weights = pointer(inputs.row_weights),
                              .channel_weights = pointer(inputs.channel_weights),
                              .sums = sums.data(),
-                             .device_upstream = dy[0].data(),
+                             .upstream = dy[0].data(),
                              .dpred = dpred.data()},
                             current_stream());
                  gradients.give(pred, dpred);

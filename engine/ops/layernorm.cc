@@ -6,17 +6,17 @@
 namespace isobar {
 namespace {
 
-struct Normalised {
+struct Normalized {
   Tensor sum, y, mean, rstd;
 };
 
-Normalised layernorm_forward(const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias,
+Normalized layernorm_forward(const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias,
                              double eps, DType out_dtype) {
   const std::int64_t cols = x.size(-1), rows = x.numel() / cols;
   const DType statistics = accumulator_of(x.dtype());
   ISOBAR_CHECK(weight.numel() == cols && bias.numel() == cols, "layernorm: input ", to_string(x.shape()),
                " does not fit weight ", to_string(weight.shape()), " and bias ", to_string(bias.shape()));
-  Normalised n;
+  Normalized n;
   n.sum = x;
   if (branch.defined()) {
     ISOBAR_CHECK(branch.numel() == x.numel() && branch.dtype() == out_dtype, "layernorm: branch ",
@@ -93,7 +93,7 @@ void layernorm_backward(Gradients& gradients, const LayernormSaved& s, const Tar
 }  // namespace
 
 Tensor layernorm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, DType out_dtype) {
-  Normalised n = layernorm_forward(x, {}, weight, bias, eps, out_dtype);
+  Normalized n = layernorm_forward(x, {}, weight, bias, eps, out_dtype);
   Tape::record("layernorm", {&x, &weight, &bias}, {x, n.mean, n.rstd}, {&n.y},
                [x = Target(x), saved = LayernormSaved{n.sum, weight, bias, n.mean, n.rstd, out_dtype}](
                    Gradients& gradients, const std::vector<Tensor>& dy) {
@@ -104,7 +104,7 @@ Tensor layernorm(const Tensor& x, const Tensor& weight, const Tensor& bias, doub
 
 LayernormResult layernorm_residual(const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias,
                                    double eps) {
-  Normalised n = layernorm_forward(x, branch, weight, bias, eps, branch.dtype());
+  Normalized n = layernorm_forward(x, branch, weight, bias, eps, branch.dtype());
   Tape::record("layernorm_residual", {&x, &branch, &weight, &bias}, {n.sum, n.mean, n.rstd}, {&n.sum, &n.y},
                [x = Target(x), branch = Target(branch),
                 saved = LayernormSaved{n.sum.detach(), weight, bias, n.mean, n.rstd, branch.dtype()}](

@@ -2,6 +2,7 @@
 // queries (dq.cu). The two halves compute P and dS twice; in return nothing is added across blocks, so there
 // are no atomics and no scratch beyond delta.
 #include "kernels/attention/tiles.cuh"
+#include "kernels/common/math.h"
 #include "kernels/cuda/reduce.h"
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
@@ -38,9 +39,8 @@ __global__ void __launch_bounds__(kThreads) delta_kernel(const AttentionBwd a) {
 void attention_bwd(const AttentionBwd& a, Stream stream) {
   attention::check_shape("attention_bwd", a.shape, a.dtype);
   const std::int64_t rows = a.shape.batch * a.shape.q_tokens * a.shape.heads;
-  visit_cuda_floating(a.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
-    const auto blocks = static_cast<unsigned>((rows + attention::kWarps - 1) / attention::kWarps);
+  visit_cuda_floating(a.dtype, [&]<class T>(Type<T>) {
+    const auto blocks = static_cast<unsigned>(ceil_div(rows, attention::kWarps));
     launch("attention_delta", attention::delta_kernel<T>, dim3(blocks), dim3(attention::kThreads), 0, stream, a);
   });
   attention::launch_dkdv(a, stream);

@@ -1,11 +1,13 @@
 // The products of attention in bf16 on the tiles of AMX (kernels/cpu/amx.h). Scores, softmax and sums are fp32 vectors
 // as elsewhere; P and dS are rounded to bf16 before they enter a product. A tile wants its second operand with pairs of
-// rows interleaved, which the block of scores provides lane by lane: no product needs a transpose of what another wrote.
+// rows interleaved, which the block of scores provides lane by lane: no product needs a transpose of what another
+// wrote.
 //
 // Tokens are copied to rows of a size that tiles divide (zeros beyond the head's), once a (batch, head) and thread.
 #pragma once
 
 #include "kernels/attention/cpu_blocks.h"
+#include "kernels/common/math.h"
 #include "kernels/cpu/amx.h"
 #include "kernels/cpu/scratch.h"
 
@@ -13,10 +15,10 @@
 
 namespace isobar::cpu::ISOBAR_ISA {
 
-inline constexpr int kMostHead = 128;
+inline constexpr int kMaxHead = 128;
 
 // The first `count` rows at a step of `width` elements; zeros beyond the head and beyond count, up to `rows`.
-inline void copy_padded(const Rows<const bf16>& from, int64_t count, int64_t rows, int64_t head_size, int64_t width,
+inline void copy_padded(const HeadRows<const bf16>& from, int64_t count, int64_t rows, int64_t head_size, int64_t width,
                         bf16* to) {
   for (int64_t t = 0; t < rows; ++t, to += width) {
     const int64_t used = t < count ? head_size : 0;
@@ -25,21 +27,21 @@ inline void copy_padded(const Rows<const bf16>& from, int64_t count, int64_t row
   }
 }
 // The same rows as columns, [height, step], with `step` columns.
-inline void transpose_padded(const Rows<const bf16>& from, int64_t count, int64_t head_size, int64_t height,
+inline void transpose_padded(const HeadRows<const bf16>& from, int64_t count, int64_t head_size, int64_t height,
                              int64_t step, bf16* to) {
   __builtin_memset(to, 0, static_cast<std::size_t>(height * step) * sizeof(bf16));
   for (int64_t t = 0; t < count; ++t)
     for (int64_t c = 0; c < head_size; ++c) to[c * step + t] = from[t][c];
 }
 // The same columns with pairs of rows interleaved, [height / 2, step, 2].
-inline void transpose_interleaved(const Rows<const bf16>& from, int64_t count, int64_t head_size, int64_t height,
+inline void transpose_interleaved(const HeadRows<const bf16>& from, int64_t count, int64_t head_size, int64_t height,
                                   int64_t step, bf16* to) {
   __builtin_memset(to, 0, static_cast<std::size_t>(height * step) * sizeof(bf16));
   for (int64_t t = 0; t < count; ++t)
     for (int64_t c = 0; c < head_size; c += 2) __builtin_memcpy(to + c * step + 2 * t, from[t] + c, 4);
 }
 // The rows themselves with pairs interleaved, [rows / 2, width, 2].
-inline void interleave_padded(const Rows<const bf16>& from, int64_t count, int64_t rows, int64_t head_size,
+inline void interleave_padded(const HeadRows<const bf16>& from, int64_t count, int64_t rows, int64_t head_size,
                               int64_t width, bf16* to) {
   __builtin_memset(to, 0, static_cast<std::size_t>(rows * width) * sizeof(bf16));
   for (int64_t t = 0; t < count; ++t)
@@ -48,8 +50,8 @@ inline void interleave_padded(const Rows<const bf16>& from, int64_t count, int64
 
 // ---- forward --------------------------------------------------------------------------------------------------------
 
-// One thread's share: all keys of a (batch, head), and kQueryPanels panels of its queries (kernels/attention/cpu_vectors.h
-// has the same class for vectors).
+// One thread's share: all keys of a (batch, head), and kQueryPanels panels of its queries
+// (kernels/attention/cpu_vectors.h has the same class for vectors).
 template <class Tiles>
 class AmxForward {
  public:
@@ -59,8 +61,8 @@ class AmxForward {
   static_assert(kLanesOfPanel % kTile == 0 && kKeyBlock % kTileDepth == 0);
 
   struct Panel {
-    bf16 q[kMostHead * kLanesOfPanel];   // [depth / 2, lanes, 2]
-    float o[kMostHead * kLanesOfPanel];  // [height, lanes], not yet divided by the sum
+    bf16 q[kMaxHead * kLanesOfPanel];   // [depth / 2, lanes, 2]
+    float o[kMaxHead * kLanesOfPanel];  // [height, lanes], not yet divided by the sum
     RunningSoftmax<float> softmax;
   };
 
@@ -77,23 +79,23 @@ class AmxForward {
   float* scores() { return work_->scores; }
   Panel& panel(int64_t p) { return work_->panels[p]; }
 
-  void take_keys(int64_t pair) {
+  void load_keys(int64_t head_index) {
     const AttentionShape& s = a_.shape;
-    const auto k = rows_of<bf16>(a_.k, a_.k_stride, s, s.kv_tokens, pair);
-    const auto v = rows_of<bf16>(a_.v, a_.v_stride, s, s.kv_tokens, pair);
+    const auto k = head_rows<bf16>(a_.k, a_.k_stride, s, s.kv_tokens, head_index);
+    const auto v = head_rows<bf16>(a_.v, a_.v_stride, s, s.kv_tokens, head_index);
     copy_padded(k, s.kv_tokens, keys_, s.head_size, depth_, k_);
     for (int64_t key = 0; key < keys_; key += kKeyBlock)
-      transpose_padded(v.from(key), least(kKeyBlock, s.kv_tokens - key), s.head_size, height_, kKeyBlock,
+      transpose_padded(v.from(key), min(kKeyBlock, s.kv_tokens - key), s.head_size, height_, kKeyBlock,
                        v_transposed_ + key * height_);
   }
   // Queries [first, first + lanes) of the rows.
-  void take_queries(const Rows<const bf16>& q, int64_t first, int64_t lanes, Panel& panel) {
+  void load_queries(const HeadRows<const bf16>& q, int64_t first, int64_t lanes, Panel& panel) {
     transpose_interleaved(q.from(first), lanes, a_.shape.head_size, depth_, kLanesOfPanel, panel.q);
     for (int64_t i = 0; i < height_ * kLanesOfPanel; ++i) panel.o[i] = 0;
   }
 
   // The panel's scores of keys [key, key + count), and their maxima.
-  ISOBAR_INLINE void find_scores(const Panel& panel, int64_t key, int64_t count, PanelVector<float>& most) {
+  ISOBAR_INLINE void find_scores(const Panel& panel, int64_t key, int64_t count, PanelVector<float>& row_max) {
     multiply(tiles_, {.a = k_ + key * depth_,
                       .a_step = depth_,
                       .b = panel.q,
@@ -103,11 +105,11 @@ class AmxForward {
                       .rows = round_up(count, kTile),
                       .cols = kLanesOfPanel,
                       .depth = depth_});
-    for (Vector<float>& m : most) m = broadcast(-__builtin_inff());
+    for (Vector<float>& m : row_max) m = broadcast(-__builtin_inff());
     for (int64_t i = 0; i < count; ++i)
 #pragma GCC unroll 4
       for (int v = 0; v < kTileVectors; ++v)
-        most[v] = greater<float>(load(scores() + i * kLanesOfPanel + v * kLanes<float>), most[v]);
+        row_max[v] = max<float>(load(scores() + i * kLanesOfPanel + v * kLanes<float>), row_max[v]);
   }
   // O = O · rescale + P · V over the same keys; P is where the scores were.
   ISOBAR_INLINE void add_output(Panel& panel, int64_t key, int64_t count, bool rescales,
@@ -194,24 +196,24 @@ class AmxBackward {
   const float* dk() const { return work_->dk; }  // transposed, [height, kGroup], without scale
   const float* dv() const { return work_->dv; }
 
-  void take_queries(int64_t pair) {
+  void load_queries(int64_t head_index) {
     const AttentionShape& s = a_.shape;
-    const auto q = rows_of<bf16>(a_.q, a_.q_stride, s, s.q_tokens, pair);
-    const auto d_o = rows_of<bf16>(a_.d_o, a_.do_stride, s, s.q_tokens, pair);
+    const auto q = head_rows<bf16>(a_.q, a_.q_stride, s, s.q_tokens, head_index);
+    const auto d_o = head_rows<bf16>(a_.d_o, a_.do_stride, s, s.q_tokens, head_index);
     copy_padded(q, s.q_tokens, padded_, s.head_size, depth_, q_);
     copy_padded(d_o, s.q_tokens, padded_, s.head_size, depth_, d_o_);
     for (int64_t query = 0; query < padded_; query += kQueryBlock) {
-      const int64_t count = least(kQueryBlock, s.q_tokens - query);
+      const int64_t count = min(kQueryBlock, s.q_tokens - query);
       transpose_padded(q.from(query), count, s.head_size, height_, kQueryBlock, q_transposed_ + query * height_);
       transpose_padded(d_o.from(query), count, s.head_size, height_, kQueryBlock, do_transposed_ + query * height_);
     }
-    find_terms<bf16>(a_, pair, padded_, terms_);
+    compute_delta<bf16>(a_, head_index, padded_, terms_);
     for (int64_t i = 0; i < padded_ * height_; ++i) dq_[i] = 0;
   }
-  void take_keys(int64_t pair, int64_t key, int64_t count) {
+  void load_keys(int64_t head_index, int64_t key, int64_t count) {
     const AttentionShape& s = a_.shape;
-    const auto k = rows_of<bf16>(a_.k, a_.k_stride, s, s.kv_tokens, pair).from(key);
-    const auto v = rows_of<bf16>(a_.v, a_.v_stride, s, s.kv_tokens, pair).from(key);
+    const auto k = head_rows<bf16>(a_.k, a_.k_stride, s, s.kv_tokens, head_index).from(key);
+    const auto v = head_rows<bf16>(a_.v, a_.v_stride, s, s.kv_tokens, head_index).from(key);
     transpose_interleaved(k, count, s.head_size, depth_, kGroup, work_->k_transposed);
     transpose_interleaved(v, count, s.head_size, depth_, kGroup, work_->v_transposed);
     interleave_padded(k, count, kGroup, s.head_size, height_, work_->k);
@@ -219,13 +221,13 @@ class AmxBackward {
   }
 
   // Queries [query, query + kQueryBlock) against the keys [key, key + keys) that were taken.
-  __attribute__((noinline)) void add_block(int64_t pair, int64_t query, int64_t key, int64_t keys) {
+  __attribute__((noinline)) void add_block(int64_t head_index, int64_t query, int64_t key, int64_t keys) {
     Work& work = *work_;
-    const int64_t count = least(kQueryBlock, a_.shape.q_tokens - query), depth = round_up(count, kTileDepth);
+    const int64_t count = min(kQueryBlock, a_.shape.q_tokens - query), depth = round_up(count, kTileDepth);
     for (int64_t strip = 0; strip < depth; strip += kStrip) {
       find_rows(q_ + (query + strip) * depth_, work.k_transposed, work.scores);
       find_rows(d_o_ + (query + strip) * depth_, work.v_transposed, work.dp);
-      differentiate(pair, query, strip, least(kStrip, count - strip), key, keys);
+      differentiate(head_index, query, strip, min(kStrip, count - strip), key, keys);
     }
     add_columns(do_transposed_ + query * height_, work.p, depth, work.dv);
     add_columns(q_transposed_ + query * height_, work.ds, depth, work.dk);
@@ -242,21 +244,21 @@ class AmxBackward {
   }
 
  private:
-  static constexpr int kStrip = 32;  // queries whose scores are there in fp32
+  static constexpr int kStrip = 32;  // queries whose scores exist in fp32 at a time
   static_assert(kStrip % kTileDepth == 0);
 
   struct Work {
-    float scores[kStrip * kGroup];          // [queries, keys]
-    float dp[kStrip * kGroup];              // [queries, keys]
-    float factors[kStrip * kGroup];         // [queries, keys], of dropout
-    bf16 p[kQueryBlock * kGroup];           // [queries / 2, keys, 2]
-    bf16 ds[kQueryBlock * kGroup];          // [queries / 2, keys, 2]
-    bf16 ds_rows[kQueryBlock * kGroup];     // [queries, keys]
-    bf16 k_transposed[kMostHead * kGroup];  // [depth / 2, keys, 2]
-    bf16 v_transposed[kMostHead * kGroup];
-    bf16 k[kGroup * kMostHead];    // [keys / 2, height, 2]
-    float dk[kMostHead * kGroup];  // [height, keys], sums so far, without scale
-    float dv[kMostHead * kGroup];
+    float scores[kStrip * kGroup];         // [queries, keys]
+    float dp[kStrip * kGroup];             // [queries, keys]
+    float factors[kStrip * kGroup];        // [queries, keys], of dropout
+    bf16 p[kQueryBlock * kGroup];          // [queries / 2, keys, 2]
+    bf16 ds[kQueryBlock * kGroup];         // [queries / 2, keys, 2]
+    bf16 ds_rows[kQueryBlock * kGroup];    // [queries, keys]
+    bf16 k_transposed[kMaxHead * kGroup];  // [depth / 2, keys, 2]
+    bf16 v_transposed[kMaxHead * kGroup];
+    bf16 k[kGroup * kMaxHead];    // [keys / 2, height, 2]
+    float dk[kMaxHead * kGroup];  // [height, keys], sums so far, without scale
+    float dv[kMaxHead * kGroup];
   };
 
   // out [kStrip, kGroup] = rows · the transposed keys or values.
@@ -291,11 +293,12 @@ class AmxBackward {
   // 16 keys of row r of the strip: dropout(P) and dS = P∘(dropout'(dP) - delta), zero for queries and keys that are not
   // there.
   template <bool kDrops>
-  ISOBAR_INLINE Row differentiate_row(int64_t query, int64_t r, int64_t lane, int64_t rows, int64_t keys, float unit) {
+  ISOBAR_INLINE Row differentiate_row(int64_t query, int64_t r, int64_t lane, int64_t rows, int64_t keys,
+                                      float log2_scale) {
     if (r >= rows || lane >= keys) return Row{LaneBits{}, LaneBits{}};
     const int64_t i = r * kGroup + lane;
     Vector<float> dp = load(work_->dp + i);
-    const Vector<float> p = exp2_of(load(work_->scores + i) * unit + terms_.neg_lse[query + r]);
+    const Vector<float> p = exp2_of(load(work_->scores + i) * log2_scale + terms_.neg_lse[query + r]);
     Vector<float> kept = p;
     if constexpr (kDrops) {
       const Vector<float> factor = load(work_->factors + i);
@@ -307,11 +310,11 @@ class AmxBackward {
   }
   template <bool kDrops>
   void differentiate_strip(int64_t query, int64_t strip, int64_t rows, int64_t keys) {
-    const float unit = static_cast<float>(a_.scale * kLog2E);
+    const float log2_scale = static_cast<float>(a_.scale * kLog2E);
     for (int64_t r = 0; r < kStrip; r += 2)
       for (int64_t lane = 0; lane < kGroup; lane += kTile) {
-        const Row even = differentiate_row<kDrops>(query + strip, r, lane, rows, keys, unit);
-        const Row odd = differentiate_row<kDrops>(query + strip, r + 1, lane, rows, keys, unit);
+        const Row even = differentiate_row<kDrops>(query + strip, r, lane, rows, keys, log2_scale);
+        const Row odd = differentiate_row<kDrops>(query + strip, r + 1, lane, rows, keys, log2_scale);
         const int64_t i = (strip + r) * kGroup;
         store_interleaved(work_->p + i + 2 * lane, even.p, odd.p);
         store_interleaved(work_->ds + i + 2 * lane, even.ds, odd.ds);
@@ -320,10 +323,11 @@ class AmxBackward {
       }
   }
   // Scores and dP of the first `rows` queries of a strip to P and dS.
-  void differentiate(int64_t pair, int64_t query, int64_t strip, int64_t rows, int64_t key, int64_t keys) {
+  void differentiate(int64_t head_index, int64_t query, int64_t strip, int64_t rows, int64_t key, int64_t keys) {
     if (a_.dropout.p == 0) return differentiate_strip<false>(query, strip, rows, keys);
     for (int64_t r = 0; r < rows; ++r)
-      draw_dropout(a_.dropout, score_index(a_.shape, pair, query + strip + r, key), keys, work_->factors + r * kGroup);
+      draw_dropout(a_.dropout, score_index(a_.shape, head_index, query + strip + r, key), keys,
+                   work_->factors + r * kGroup);
     differentiate_strip<true>(query, strip, rows, keys);
   }
 

@@ -1,8 +1,9 @@
-// What both ways of computing attention on the CPU share (kernels/attention/cpu_vectors.h and kernels/attention/cpu_amx.h): where
-// the tokens of a head lie, and the arithmetic between the products, the softmax and dropout of a block of scores.
+// What both ways of computing attention on the CPU share (kernels/attention/cpu_vectors.h and
+// kernels/attention/cpu_amx.h): where the tokens of a head lie, and the arithmetic between the matrix products, which
+// is the softmax and the dropout of a block of scores.
 //
-// The lanes of a block are queries in the forward pass, so that the softmax of a query is elementwise along its lane, and
-// keys in the backward pass. A score times `unit`, scale · log2(e), is the logarithm of P to base 2.
+// The lanes of a block are queries in the forward pass, so that the softmax of a query is elementwise along its lane,
+// and keys in the backward pass. A score times `log2_scale`, scale · log2(e), is the logarithm of P to base 2.
 #pragma once
 
 #include <cstdint>
@@ -21,38 +22,29 @@ inline constexpr int kKeyBlock = 64;    // keys at a time in the forward pass
 inline constexpr int kQueryPanels = 4;  // panels of queries that share a block of keys in the forward pass
 inline constexpr int kQueryBlock = 64;  // queries at a time in the backward pass
 
-constexpr int64_t least(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-constexpr int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-constexpr int64_t round_up(int64_t n, int64_t multiple) {
-  return ceil_div(n, multiple) * multiple;
-}
-
-// The tokens of one head of one batch item.
+// The tokens of one head of one batch item. head_index = batch item · NH + head.
 template <class In>
-struct Rows {
+struct HeadRows {
   In* data;
   int64_t stride;  // elements between tokens
 
-  Rows(In* base, int64_t stride_, const AttentionShape& s, int64_t tokens, int64_t pair)
-      : data(base + pair / s.heads * tokens * stride_ + pair % s.heads * s.head_size), stride(stride_) {}
+  HeadRows(In* base, int64_t stride_, const AttentionShape& s, int64_t tokens, int64_t head_index)
+      : data(base + head_index / s.heads * tokens * stride_ + head_index % s.heads * s.head_size), stride(stride_) {}
   In* operator[](int64_t token) const { return data + token * stride; }
-  Rows from(int64_t token) const {
-    Rows rest = *this;
+  HeadRows from(int64_t token) const {
+    HeadRows rest = *this;
     rest.data += token * stride;
     return rest;
   }
 };
 template <class In>
-Rows<const In> rows_of(const void* base, int64_t stride, const AttentionShape& s, int64_t tokens, int64_t pair) {
-  return {static_cast<const In*>(base), stride, s, tokens, pair};
+HeadRows<const In> head_rows(const void* base, int64_t stride, const AttentionShape& s, int64_t tokens,
+                             int64_t head_index) {
+  return {static_cast<const In*>(base), stride, s, tokens, head_index};
 }
 template <class In>
-Rows<In> rows_of(void* base, int64_t stride, const AttentionShape& s, int64_t tokens, int64_t pair) {
-  return {static_cast<In*>(base), stride, s, tokens, pair};
+HeadRows<In> head_rows(void* base, int64_t stride, const AttentionShape& s, int64_t tokens, int64_t head_index) {
+  return {static_cast<In*>(base), stride, s, tokens, head_index};
 }
 
 // Row `lane` of an output from its transpose [head_size, step].
@@ -64,8 +56,8 @@ void write_lane(const T* __restrict__ transposed, int64_t lane, int64_t head_siz
 // ---- dropout --------------------------------------------------------------------------------------------------------
 
 // The place of a score among all of them, which decides whether it is dropped.
-inline std::uint64_t score_index(const AttentionShape& s, int64_t pair, int64_t query, int64_t key) {
-  return static_cast<std::uint64_t>((pair * s.q_tokens + query) * s.kv_tokens + key);
+inline std::uint64_t score_index(const AttentionShape& s, int64_t head_index, int64_t query, int64_t key) {
+  return static_cast<std::uint64_t>((head_index * s.q_tokens + query) * s.kv_tokens + key);
 }
 
 // What each of `count` scores from element `first` on is multiplied by: 0, or 1/(1 - p).
@@ -107,11 +99,11 @@ using PanelVector = Vector<T>[kTileVectors];
 // The softmax of a panel's queries over the keys so far.
 template <class T>
 struct RunningSoftmax {
-  PanelVector<T> reference;  // what is subtracted from the scores: near their maximum so far
-  PanelVector<T> sum;        // Σ 2^(score - reference)
+  PanelVector<T> running_max;  // what is subtracted from the scores: their maximum so far, or up to kSlack less
+  PanelVector<T> sum;          // Σ 2^(score - running_max)
 };
 
-// Scores of a panel may exceed the reference by this much (a factor 2^8 in P) before the reference is moved.
+// Scores of a panel may exceed the running maximum by this much (a factor 2^8 in P) before it is raised.
 inline constexpr int kSlack = 8;
 
 template <class T>
@@ -122,35 +114,40 @@ bool any_above(const PanelVector<T>& a, const PanelVector<T>& limit, T slack) {
   return above;
 }
 
-// Moves the reference where the maxima `most` of new scores ask for it. What was summed so far, the output too, is then
-// to be multiplied by `rescale`; returns whether that is anything but 1.
+// Online softmax: raises the running maximum where a new score exceeds it by more than kSlack, and rescales the sums.
+// row_max: the maxima of the new scores. The caller multiplies the output so far by `rescale`, which is 1 everywhere if
+// this returns false.
 template <class T>
-ISOBAR_INLINE bool follow(const PanelVector<T>& most, bool first, RunningSoftmax<T>& softmax, PanelVector<T>& rescale) {
+ISOBAR_INLINE bool rescale_running_max(const PanelVector<T>& row_max, bool first, RunningSoftmax<T>& softmax,
+                                       PanelVector<T>& rescale) {
   for (Vector<T>& factor : rescale) factor = broadcast(T{1});
   if (first) {
-    for (int v = 0; v < kTileVectors; ++v) softmax.reference[v] = most[v];
+    for (int v = 0; v < kTileVectors; ++v) softmax.running_max[v] = row_max[v];
     return false;
   }
-  if (!any_above(most, softmax.reference, T{kSlack})) return false;
+  if (!any_above(row_max, softmax.running_max, T{kSlack})) return false;
   for (int v = 0; v < kTileVectors; ++v) {
-    const Vector<T> moved = greater<T>(most[v], softmax.reference[v]);
-    rescale[v] = exp2_of(softmax.reference[v] - moved);
+    const Vector<T> raised = max<T>(row_max[v], softmax.running_max[v]);
+    rescale[v] = exp2_of(softmax.running_max[v] - raised);
     softmax.sum[v] *= rescale[v];
-    softmax.reference[v] = moved;
+    softmax.running_max[v] = raised;
   }
   return true;
 }
 
-// scores [keys, lanes] to 2^(score · unit - reference), in place; adds them to the sums.
+// scores [keys, lanes] to 2^(score · log2_scale - running_max), in place; adds them to the sums.
 template <class T>
-ISOBAR_INLINE void exponentiate(T* __restrict__ scores, int64_t keys, T unit, RunningSoftmax<T>& softmax) {
-  PanelVector<T> total, less;
-  for (int v = 0; v < kTileVectors; ++v) total[v] = softmax.sum[v], less[v] = softmax.reference[v];
+ISOBAR_INLINE void exponentiate(T* __restrict__ scores, int64_t keys, T log2_scale, RunningSoftmax<T>& softmax) {
+  PanelVector<T> total, running_max;
+  for (int v = 0; v < kTileVectors; ++v) {
+    total[v] = softmax.sum[v];
+    running_max[v] = softmax.running_max[v];
+  }
   for (int64_t key = 0; key < keys; ++key) {
 #pragma GCC unroll 4
     for (int v = 0; v < kTileVectors; ++v) {
       T* at = scores + key * kPanel<T> + v * kLanes<T>;
-      const Vector<T> p = exp2_of(load(at) * unit - less[v]);
+      const Vector<T> p = exp2_of(load(at) * log2_scale - running_max[v]);
       total[v] += p;
       store(at, p);
     }
@@ -167,13 +164,13 @@ struct QueryTerms {
   T* neg_delta;  // -Σ dO · O
 };
 template <class In, class T>
-void find_terms(const AttentionBwd& a, int64_t pair, int64_t padded, const QueryTerms<T>& terms) {
+void compute_delta(const AttentionBwd& a, int64_t head_index, int64_t padded, const QueryTerms<T>& terms) {
   const AttentionShape& s = a.shape;
-  const auto o = rows_of<In>(a.o, a.o_stride, s, s.q_tokens, pair);
-  const auto d_o = rows_of<In>(a.d_o, a.do_stride, s, s.q_tokens, pair);
-  const T* lse = static_cast<const T*>(a.lse) + pair * s.q_tokens;
+  const auto o = head_rows<In>(a.o, a.o_stride, s, s.q_tokens, head_index);
+  const auto d_o = head_rows<In>(a.d_o, a.do_stride, s, s.q_tokens, head_index);
+  const T* lse = static_cast<const T*>(a.lse) + head_index * s.q_tokens;
   for (int64_t t = 0; t < padded; ++t) {
-    const int64_t token = least(t, s.q_tokens - 1);
+    const int64_t token = min(t, s.q_tokens - 1);
     T delta = 0;
     for (int64_t c = 0; c < s.head_size; ++c) delta += convert<T>(o[token][c]) * convert<T>(d_o[token][c]);
     terms.neg_delta[t] = -delta;

@@ -1,18 +1,20 @@
 // The products of attention as register tiles of vectors (kernels/cpu/simd.h), for every type and instruction set.
 // The long ones have the form  acc[c, lane] += Σ x[·, c] · y[·, lane],  which reads rows of q, k, v and dO as they are.
-// Rows are first copied, 16-bit ones converted, to a fixed step of kHead elements: constant addresses, no cache aliasing.
+// Rows are first copied, 16-bit ones converted, to a fixed step of kHead elements: constant addresses, no cache
+// aliasing.
 #pragma once
 
 #include "kernels/attention/cpu_blocks.h"
+#include "kernels/common/math.h"
 #include "kernels/cpu/scratch.h"
 
 namespace isobar::cpu::ISOBAR_ISA {
 
 // Rows [0, tokens) at a step of kHead elements, zeros up to kHead; `padding` more rows repeat the last.
 template <int kHead, class In, class T>
-void copy_rows(const Rows<const In>& rows, int64_t tokens, int64_t padding, int64_t head_size, T* __restrict__ to) {
+void copy_rows(const HeadRows<const In>& rows, int64_t tokens, int64_t padding, int64_t head_size, T* __restrict__ to) {
   for (int64_t t = 0; t < tokens + padding; ++t, to += kHead) {
-    const In* from = rows[least(t, tokens - 1)];
+    const In* from = rows[min(t, tokens - 1)];
     for (int64_t c = 0; c < head_size; ++c) to[c] = convert<T>(from[c]);
     for (int64_t c = head_size; c < kHead; ++c) to[c] = T{0};
   }
@@ -20,7 +22,7 @@ void copy_rows(const Rows<const In>& rows, int64_t tokens, int64_t padding, int6
 
 // The first `count` tokens as [head_size, kPanel]; lanes beyond count are zero.
 template <class In, class T>
-void transpose_rows(const Rows<const In>& rows, int64_t count, int64_t head_size, T* __restrict__ to) {
+void transpose_rows(const HeadRows<const In>& rows, int64_t count, int64_t head_size, T* __restrict__ to) {
   for (int64_t lane = 0; lane < kPanel<T>; ++lane) {
     if (lane < count) {
       const In* from = rows[lane];
@@ -77,21 +79,21 @@ class VectorForward {
   T* scores() { return work_->scores; }
   Panel& panel(int64_t p) { return work_->panels[p]; }
 
-  void take_keys(int64_t pair) {
+  void load_keys(int64_t head_index) {
     const AttentionShape& s = a_.shape;
     const int64_t keys = s.kv_tokens;
-    copy_rows<kHead>(rows_of<In>(a_.k, a_.k_stride, s, keys, pair), keys, padding_, s.head_size, k_);
-    copy_rows<kHead>(rows_of<In>(a_.v, a_.v_stride, s, keys, pair), keys, 0, s.head_size, v_);
+    copy_rows<kHead>(head_rows<In>(a_.k, a_.k_stride, s, keys, head_index), keys, padding_, s.head_size, k_);
+    copy_rows<kHead>(head_rows<In>(a_.v, a_.v_stride, s, keys, head_index), keys, 0, s.head_size, v_);
   }
   // Queries [first, first + lanes) of the rows.
-  void take_queries(const Rows<const In>& q, int64_t first, int64_t lanes, Panel& panel) {
+  void load_queries(const HeadRows<const In>& q, int64_t first, int64_t lanes, Panel& panel) {
     transpose_rows(q.from(first), lanes, a_.shape.head_size, panel.q);
     for (T& value : panel.o) value = T{0};
   }
 
   // The panel's scores of keys [key, key + count), and their maxima.
-  ISOBAR_INLINE void find_scores(const Panel& panel, int64_t key, int64_t count, PanelVector<T>& most) {
-    for (Vector<T>& m : most) m = broadcast(-static_cast<T>(__builtin_inf()));
+  ISOBAR_INLINE void find_scores(const Panel& panel, int64_t key, int64_t count, PanelVector<T>& row_max) {
+    for (Vector<T>& m : row_max) m = broadcast(-static_cast<T>(__builtin_inf()));
     for (int64_t i = 0; i < count; i += kTileRows) {
       Tile<T, kTileRows, kTileVectors> tile;
       tile.clear();
@@ -100,7 +102,7 @@ class VectorForward {
 #pragma GCC unroll 16
       for (int r = 0; r < kTileRows; ++r)
 #pragma GCC unroll 4
-        for (int v = 0; v < kTileVectors; ++v) most[v] = greater<T>(tile.c[r][v], most[v]);
+        for (int v = 0; v < kTileVectors; ++v) row_max[v] = max<T>(tile.c[r][v], row_max[v]);
     }
   }
   // O = O · rescale + P · V over the same keys; P is where the scores were.
@@ -174,18 +176,18 @@ class VectorBackward {
   const T* dk() const { return work_->dk; }  // transposed, [HS, kGroup], without scale
   const T* dv() const { return work_->dv; }
 
-  void take_queries(int64_t pair) {
+  void load_queries(int64_t head_index) {
     const AttentionShape& s = a_.shape;
     const int64_t queries = s.q_tokens, padding = padded_ - queries;
-    copy_rows<kHead>(rows_of<In>(a_.q, a_.q_stride, s, queries, pair), queries, padding, s.head_size, q_);
-    copy_rows<kHead>(rows_of<In>(a_.d_o, a_.do_stride, s, queries, pair), queries, padding, s.head_size, d_o_);
-    find_terms<In>(a_, pair, padded_, terms_);
+    copy_rows<kHead>(head_rows<In>(a_.q, a_.q_stride, s, queries, head_index), queries, padding, s.head_size, q_);
+    copy_rows<kHead>(head_rows<In>(a_.d_o, a_.do_stride, s, queries, head_index), queries, padding, s.head_size, d_o_);
+    compute_delta<In>(a_, head_index, padded_, terms_);
     for (int64_t i = 0; i < padded_ * kHead; ++i) dq_[i] = T{0};
   }
-  void take_keys(int64_t pair, int64_t key, int64_t count) {
+  void load_keys(int64_t head_index, int64_t key, int64_t count) {
     const AttentionShape& s = a_.shape;
-    const auto k = rows_of<In>(a_.k, a_.k_stride, s, s.kv_tokens, pair).from(key);
-    const auto v = rows_of<In>(a_.v, a_.v_stride, s, s.kv_tokens, pair).from(key);
+    const auto k = head_rows<In>(a_.k, a_.k_stride, s, s.kv_tokens, head_index).from(key);
+    const auto v = head_rows<In>(a_.v, a_.v_stride, s, s.kv_tokens, head_index).from(key);
     transpose_rows(k, count, s.head_size, work_->k_transposed);
     transpose_rows(v, count, s.head_size, work_->v_transposed);
     copy_rows<kHead>(k, count, 0, s.head_size, work_->k);
@@ -194,15 +196,15 @@ class VectorBackward {
   }
 
   // Queries [query, query + kQueryBlock) against the keys [key, key + keys) that were taken.
-  __attribute__((noinline)) void add_block(int64_t pair, int64_t query, int64_t key, int64_t keys) {
+  __attribute__((noinline)) void add_block(int64_t head_index, int64_t query, int64_t key, int64_t keys) {
     Work& work = *work_;
-    const int64_t head_size = a_.shape.head_size, count = least(kQueryBlock, a_.shape.q_tokens - query);
+    const int64_t head_size = a_.shape.head_size, count = min(kQueryBlock, a_.shape.q_tokens - query);
     const T* q = q_ + query * kHead;
     const T* d_o = d_o_ + query * kHead;
     product_rows<kHead>(q, work.k_transposed, count, head_size, work.p);
     product_rows<kHead>(d_o, work.v_transposed, count, head_size, work.ds);
     if (a_.dropout.p != 0)
-      differentiate_dropped(pair, query, count, key, keys);
+      differentiate_dropped(head_index, query, count, key, keys);
     else
       differentiate(query, count);
     PanelVector<T> one;
@@ -225,26 +227,27 @@ class VectorBackward {
 
   // p: scores to P, ds: dP to dS = P∘(dP - delta).
   void differentiate(int64_t query, int64_t count) {
-    const T unit = static_cast<T>(a_.scale * kLog2E);
+    const T log2_scale = static_cast<T>(a_.scale * kLog2E);
     const T* neg_lse = terms_.neg_lse + query;
     const T* neg_delta = terms_.neg_delta + query;
     for (int64_t r = 0; r < count; ++r)
       for (int64_t i = r * kGroup; i < (r + 1) * kGroup; i += kLanes<T>) {
-        const Vector<T> p = exp2_of(load(work_->p + i) * unit + neg_lse[r]);
+        const Vector<T> p = exp2_of(load(work_->p + i) * log2_scale + neg_lse[r]);
         store(work_->p + i, p);
         store(work_->ds + i, p * (load(work_->ds + i) + neg_delta[r]));
       }
   }
 
   // The same with dropout: p becomes dropout(P), ds P∘(dropout'(dP) - delta).
-  void differentiate_dropped(int64_t pair, int64_t query, int64_t count, int64_t key, int64_t keys) {
-    const T unit = static_cast<T>(a_.scale * kLog2E);
+  void differentiate_dropped(int64_t head_index, int64_t query, int64_t count, int64_t key, int64_t keys) {
+    const T log2_scale = static_cast<T>(a_.scale * kLog2E);
     T factors[kGroup] = {};
     for (int64_t r = 0; r < count; ++r) {
-      draw_dropout(a_.dropout, score_index(a_.shape, pair, query + r, key), keys, factors);
+      draw_dropout(a_.dropout, score_index(a_.shape, head_index, query + r, key), keys, factors);
       for (int64_t j = 0; j < kGroup; j += kLanes<T>) {
         const int64_t i = r * kGroup + j;
-        const Vector<T> p = exp2_of(load(work_->p + i) * unit + terms_.neg_lse[query + r]), factor = load(factors + j);
+        const Vector<T> p = exp2_of(load(work_->p + i) * log2_scale + terms_.neg_lse[query + r]),
+                        factor = load(factors + j);
         store(work_->p + i, p * factor);
         store(work_->ds + i, p * (load(work_->ds + i) * factor + terms_.neg_delta[query + r]));
       }

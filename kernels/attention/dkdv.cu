@@ -51,10 +51,10 @@ __global__ void __launch_bounds__(kThreads) dkdv_kernel(const AttentionBwd a) {
     for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
-        // A query that is not there has no weight: exp(-inf) = 0.
+        // Padding queries get lse = inf, so that P = exp(-inf) = 0.
         const int column = query + column_of(n, r);
-        const bool there = column < q.count;
-        differentiate<T>(scores[n][r], dp[n][r], scale, there ? lse[column] : INFINITY, there ? delta[column] : 0,
+        const bool valid = column < q.count;
+        differentiate<T>(scores[n][r], dp[n][r], scale, valid ? lse[column] : INFINITY, valid ? delta[column] : 0,
                          (kept >> (4 * n + r) & 1u) != 0, mask.scale);
       }
     }
@@ -72,8 +72,7 @@ __global__ void __launch_bounds__(kThreads) dkdv_kernel(const AttentionBwd a) {
 }  // namespace
 
 void launch_dkdv(const AttentionBwd& a, Stream stream) {
-  visit_cuda_floating(a.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  visit_cuda_floating(a.dtype, [&]<class T>(Type<T>) {
     visit_head_size<T>(a.shape.head_size, [&](auto head) {
       launch("attention_dkdv", dkdv_kernel<T, head()>, grid_of(a.shape, a.shape.kv_tokens), dim3(kThreads),
              BackwardShared<T, head()>::kBytes, stream, a);

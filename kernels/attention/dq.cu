@@ -34,9 +34,9 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwd a) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = block_row + warp_row + row_of(2 * half);
-    const bool there = row < q.count;
-    lse[half] = there ? static_cast<const float*>(a.lse)[head_row + row] : INFINITY;
-    delta[half] = there ? static_cast<const float*>(a.workspace)[head_row + row] : 0;
+    const bool valid = row < q.count;
+    lse[half] = valid ? static_cast<const float*>(a.lse)[head_row + row] : INFINITY;
+    delta[half] = valid ? static_cast<const float*>(a.workspace)[head_row + row] : 0;
   }
 
   float dq[kHead / 8][4], scores[kTiles][4], dp[kTiles][4];
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwd a) {
     for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
-        // A key that is not there has no weight; its score of zero could be any number of times the others'.
+        // Padding keys get a score of -inf, so that P = 0: a score of zero could weigh more than all others.
         if (key + column_of(n, r) >= k.count) scores[n][r] = -INFINITY;
         differentiate<T>(scores[n][r], dp[n][r], scale, lse[r / 2], delta[r / 2], (kept >> (4 * n + r) & 1u) != 0,
                          mask.scale);
@@ -73,8 +73,7 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwd a) {
 }  // namespace
 
 void launch_dq(const AttentionBwd& a, Stream stream) {
-  visit_cuda_floating(a.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  visit_cuda_floating(a.dtype, [&]<class T>(Type<T>) {
     visit_head_size<T>(a.shape.head_size, [&](auto head) {
       launch("attention_dq", dq_kernel<T, head()>, grid_of(a.shape, a.shape.q_tokens), dim3(kThreads),
              BackwardShared<T, head()>::kBytes, stream, a);

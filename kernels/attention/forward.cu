@@ -122,8 +122,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const AttentionFwd a)
 
 void attention_fwd(const AttentionFwd& a, Stream stream) {
   attention::check_shape("attention_fwd", a.shape, a.dtype);
-  visit_cuda_floating(a.dtype, [&](auto type) {
-    using T = typename decltype(type)::type;
+  visit_cuda_floating(a.dtype, [&]<class T>(Type<T>) {
     attention::visit_head_size<T>(a.shape.head_size, [&](auto head) {
       launch("attention_fwd", attention::forward_kernel<T, head()>, attention::grid_of(a.shape, a.shape.q_tokens),
              dim3(attention::kThreads), attention::kForwardBytes<T, head()>, stream, a);

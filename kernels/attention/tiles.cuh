@@ -4,12 +4,13 @@
 // A block has four warps. It owns 64 tokens, 16 a warp, and streams the tokens it meets through shared memory in two
 // stages. A warp's scores are a tile of its 16 rows by the streamed columns, spread over its lanes as tensor cores
 // spread them (kernels/cuda/mma.h): with g = lane / 4 and t = lane % 4, element 4n + r of a lane is row g + 8·(r / 2),
-// column 8n + 2t + r % 2. In 16 bits the products are mma.sync; in fp32 they are plain fused multiply-adds with the same
-// layout.
+// column 8n + 2t + r % 2. In 16 bits the products are mma.sync; in fp32 they are plain fused multiply-adds with the
+// same layout.
 #pragma once
 
 #include "kernels/attention/attention.h"
 #include "kernels/common/check.h"
+#include "kernels/common/math.h"
 #include "kernels/common/rng.h"
 #include "kernels/cuda/async_copy.h"
 #include "kernels/cuda/launch.h"
@@ -53,7 +54,7 @@ inline void check_shape(const char* kernel, const AttentionShape& s, DType dtype
 
 // The grid: tiles of owned tokens, heads, samples.
 inline dim3 grid_of(const AttentionShape& s, std::int64_t owned_tokens) {
-  return dim3(static_cast<unsigned>((owned_tokens + kOwnedRows - 1) / kOwnedRows), static_cast<unsigned>(s.heads),
+  return dim3(static_cast<unsigned>(ceil_div(owned_tokens, kOwnedRows)), static_cast<unsigned>(s.heads),
               static_cast<unsigned>(s.batch));
 }
 

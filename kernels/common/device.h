@@ -43,8 +43,9 @@ enum class Grad : std::uint8_t { overwrite, accumulate };
   }
 
 // Calls the implementation of `name` for a device. Without CUDA (or the emulator) that branch is discarded, so the
-// missing symbols are never needed, and such a device is an Error. ISOBAR_HAS_CUDA and ISOBAR_HAS_EMULATOR, 0 or 1, come from the command line and stay
-// macros: a source that does not ask is the same text in every build, and compiled once by a compiler cache.
+// missing symbols are never needed, and such a device is an Error. ISOBAR_HAS_CUDA and ISOBAR_HAS_EMULATOR, 0 or 1,
+// come from the command line and stay macros: a source that does not ask is the same text in every build, and compiled
+// once by a compiler cache.
 #define ISOBAR_RUN(device, name, ...)              \
   do {                                             \
     switch ((device).kind) {                       \

@@ -145,7 +145,8 @@ using accumulator_t = typename AccumulatorOf<T>::type;
 // Throws an Error: a kernel or a conversion was asked for a dtype that it does not have.
 [[noreturn]] void fail_unsupported(DType dtype);
 
-// Calls f(Type<T>{}) with the C++ type of a floating dtype: visit(dtype, [&]<class T>(Type<T>) { ... }). i32 is an Error.
+// Calls f(Type<T>{}) with the C++ type of a floating dtype: visit(dtype, [&]<class T>(Type<T>) { ... }). i32 is an
+// Error.
 template <class F>
 decltype(auto) visit_floating(DType dtype, F&& f) {
   switch (dtype) {

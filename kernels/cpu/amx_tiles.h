@@ -1,6 +1,6 @@
 // The tile registers of AMX: eight tiles of 16 rows of 64 bytes, and a product of two bf16 tiles added to an fp32 one
-// (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2: LDTILECFG, TILELOADD, TDPBF16PS). As assembly:
-// a compiler needs no flags for it. To be used where cpu::amx() is Amx::present only.
+// (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2: LDTILECFG, TILELOADD, TDPBF16PS). As
+// assembly: a compiler needs no flags for it. To be used where cpu::amx() is Amx::present only.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,10 @@ class AmxTiles {
       std::uint16_t row_bytes[16] = {};
       std::uint8_t rows[16] = {};
     } config;
-    for (int tile = 0; tile < 8; ++tile) config.row_bytes[tile] = kTileBytes, config.rows[tile] = kTile;
+    for (int tile = 0; tile < 8; ++tile) {
+      config.row_bytes[tile] = kTileBytes;
+      config.rows[tile] = kTile;
+    }
     asm volatile("ldtilecfg %0" ::"m"(config));
   }
   __attribute__((always_inline)) ~AmxTiles() { asm volatile("tilerelease"); }

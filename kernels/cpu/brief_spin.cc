@@ -2,16 +2,17 @@
 //
 // By itself libgomp spins 300,000 times, which is milliseconds. A thread that spins takes a core from the one that it
 // waits for wherever something else computes on the machine: training was ten times slower than need be. A short spin
-// costs an idle machine its speed: what separates two parallel regions of a small model, or the work of two threads within
-// one, is often some hundreds of microseconds, and to wake a thread costs a virtual machine tens of them. On two cores
-// `tiny` was 14 to 20 % slower with 1000 pauses, and 3 to 6 % without any; from 20,000 on it was as fast as with 300,000.
-// Beside two processes that compute, up to 20,000 cost nothing that could be measured, and 60,000 half the speed.
+// costs an idle machine its speed: what separates two parallel regions of a small model, or the work of two threads
+// within one, is often some hundreds of microseconds, and to wake a thread costs a virtual machine tens of them. On two
+// cores `tiny` was 14 to 20 % slower with 1000 pauses, and 3 to 6 % without any; from 20,000 on it was as fast as with
+// 300,000. Beside two processes that compute, up to 20,000 cost nothing that could be measured, and 60,000 half the
+// speed.
 //
-// libgomp reads the count, GOMP_SPINCOUNT, from the environment before main and before every constructor of the program,
-// and offers no call for it. So the program starts itself once more with the variable set, in the same process, before any
-// library is initialised. It goes on as it is where the user has said how threads shall wait, where its own file cannot be
-// found or started, and under a debugger or Valgrind, which would follow the wrong program. Builds with sanitizers leave it
-// out.
+// libgomp reads the count, GOMP_SPINCOUNT, from the environment before main and before every constructor of the
+// program, and offers no call for it. So the program starts itself once more with the variable set, in the same
+// process, before any library is initialised. It goes on as it is where the user has said how threads shall wait, where
+// its own file cannot be found or started, and under a debugger or Valgrind, which would follow the wrong program.
+// Builds with sanitizers leave it out.
 #include <fcntl.h>
 #include <limits.h>
 #include <unistd.h>

@@ -9,9 +9,6 @@
 
 #include "kernels/common/device.h"
 
-#define ISOBAR_CONCAT_(a, b) a##b
-#define ISOBAR_CONCAT(a, b) ISOBAR_CONCAT_(a, b)
-
 namespace isobar::cpu {
 
 enum class Isa { generic, avx2, avx512 };

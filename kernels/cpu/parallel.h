@@ -6,7 +6,13 @@
 
 #include <cstdint>
 
+#include "kernels/common/math.h"
+
 namespace isobar {
+
+// Elements that are worth starting a thread for, where a kernel does little more than read and write them. A kernel
+// that computes more for each takes a part of it.
+inline constexpr std::int64_t kGrain = 1 << 14;
 
 // One copy of the body's code for one thread and for many: two copies could round differently.
 template <class F>
@@ -17,7 +23,7 @@ __attribute__((noinline, noclone)) void run_range(const F& body, std::int64_t be
 template <class F>
 inline __attribute__((always_inline)) void parallel_for(std::int64_t n, std::int64_t grain, const F& body) {
   if (n <= 0) return;
-  std::int64_t parts = (n + grain - 1) / grain;
+  std::int64_t parts = ceil_div(n, grain);
   const std::int64_t threads = omp_get_max_threads();
   if (parts > threads) parts = threads;
   if (parts <= 1) {
@@ -34,8 +40,8 @@ inline constexpr std::int64_t kElementBlock = 1024;
 
 template <class F>
 inline __attribute__((always_inline)) void parallel_for_elements(std::int64_t n, std::int64_t grain, const F& body) {
-  const std::int64_t blocks = (n + kElementBlock - 1) / kElementBlock;
-  parallel_for(blocks, (grain + kElementBlock - 1) / kElementBlock, [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t blocks = ceil_div(n, kElementBlock);
+  parallel_for(blocks, ceil_div(grain, kElementBlock), [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t last = end * kElementBlock;
     body(begin * kElementBlock, last < n ? last : n);
   });

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "kernels/common/check.h"
+#include "kernels/common/math.h"
 
 namespace isobar::cpu {
 namespace {
@@ -20,7 +21,7 @@ void* scratch(Scratch slot, std::size_t bytes) {
   Block& block = blocks[static_cast<int>(slot)];
   if (block.bytes < bytes) {
     constexpr std::size_t kPage = 4096;
-    const std::size_t rounded = (bytes + kPage - 1) / kPage * kPage;
+    const std::size_t rounded = round_up(bytes, kPage);
     std::free(block.data);
     block = {};
     block.data = std::aligned_alloc(kPage, rounded);

@@ -14,6 +14,11 @@
 
 namespace isobar::cpu::ISOBAR_ISA {
 
+// Of counts. std::min is a template that the linker keeps once for all instruction sets (tools/check_isa_symbols.py).
+constexpr std::int64_t min(std::int64_t a, std::int64_t b) {
+  return a < b ? a : b;
+}
+
 // The shape of a register tile: kTileRows rows of kTileVectors vectors. Wide tiles need fewer loads for each product:
 // 8 x 3 vectors reach 97 % of the peak from the first-level cache, 14 x 2 only 89 %.
 #if defined(ISOBAR_ISA_IS_avx512)
@@ -60,9 +65,9 @@ ISOBAR_INLINE Vector<T> broadcast(T value) {
 inline constexpr __mmask16 kEvery = 0xffff;
 #endif
 
-// a < b ? b : a in every lane; b where either is NaN.
+// The larger one in every lane; b where either is NaN.
 template <class T>
-ISOBAR_INLINE Vector<T> greater(Vector<T> a, Vector<T> b) {
+ISOBAR_INLINE Vector<T> max(Vector<T> a, Vector<T> b) {
 #if defined(ISOBAR_ISA_IS_avx512)
   if constexpr (sizeof(T) == 4)
     return (Vector<T>)_mm512_maskz_max_ps(kEvery, (__m512)a, (__m512)b);
@@ -81,7 +86,7 @@ ISOBAR_INLINE Vector<float> exp2_of(Vector<float> x) {
 #else
   // Adding 1.5·2^23 leaves the nearest integer in the low bits of the sum.
   constexpr float kToInteger = 12582912.0f;
-  x = greater<float>(broadcast(-126.0f), x);
+  x = max<float>(broadcast(-126.0f), x);
   const Vector<float> shifted = x + kToInteger;
   const Vector<float> fraction = x - (shifted - kToInteger);
 #endif

@@ -132,7 +132,8 @@ __device__ __forceinline__ void for_each_chunk(std::int64_t n, const F& f) {
   }
 }
 
-// The most blocks of a kernel that strides over its grid. The emulator takes few, so that small tests go around the loop.
+// The most blocks of a kernel that strides over its grid. The emulator takes few, so that small tests go around the
+// loop.
 constexpr int grid_limit(std::int64_t blocks) {
 #if defined(ISOBAR_EMULATE)
   if (blocks > 11) return 11;

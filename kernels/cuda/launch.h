@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "kernels/common/device.h"
+#include "kernels/common/math.h"
 #include "kernels/cuda/platform.h"
 
 #if !defined(ISOBAR_EMULATE)
@@ -92,7 +93,7 @@ __device__ __forceinline__ std::int64_t global_threads() {
 
 // Blocks that cover n items, each taking per_block of them at a time, but no more than max_blocks.
 inline int blocks_for(std::int64_t n, std::int64_t per_block, int max_blocks = 2048) {
-  const std::int64_t blocks = (n + per_block - 1) / per_block;
+  const std::int64_t blocks = ceil_div(n, per_block);
   return static_cast<int>(blocks < max_blocks ? blocks : max_blocks);
 }
 

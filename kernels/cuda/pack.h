@@ -15,11 +15,6 @@ struct alignas(16) Pack {
   __device__ __forceinline__ const T& operator[](int i) const { return value[i]; }
 };
 
-// Whether packs can be read from a pointer (of a row, say).
-__host__ __device__ inline bool is_pack_aligned(const void* pointer) {
-  return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
-}
-
 #if defined(ISOBAR_EMULATE)
 
 template <class T>
@@ -40,14 +35,6 @@ void store_two(T* to, float first, float second, ISOBAR_SITE) {
   to[0] = from_float<T>(first);
   to[1] = from_float<T>(second);
 }
-template <class T>
-Pack<T> load_pack_streaming(const T* from, ISOBAR_SITE) {
-  return load_pack(from, site);
-}
-template <class T>
-void store_pack_streaming(T* to, const Pack<T>& pack, ISOBAR_SITE) {
-  store_pack(to, pack, site);
-}
 
 #else
 
@@ -66,15 +53,6 @@ __device__ __forceinline__ void store_two(T* to, float first, float second) {
     *reinterpret_cast<std::uint32_t*>(to) = pack_two<T>(first, second);
   else
     *reinterpret_cast<float2*>(to) = make_float2(first, second);
-}
-// For data that is touched once: leaves the caches to others.
-template <class T>
-__device__ __forceinline__ Pack<T> load_pack_streaming(const T* from) {
-  return std::bit_cast<Pack<T> >(__ldcs(reinterpret_cast<const uint4*>(from)));
-}
-template <class T>
-__device__ __forceinline__ void store_pack_streaming(T* to, const Pack<T>& pack) {
-  __stcs(reinterpret_cast<uint4*>(to), std::bit_cast<uint4>(pack));
 }
 
 #endif

@@ -1,6 +1,6 @@
-// Sums, maxima and minima over a warp or a block, in a fixed order; the result is the same in every thread. The block versions
-// are for one-dimensional blocks of whole warps; every thread calls them. They own their scratch and the barrier after
-// it, so that two calls in a row are safe.
+// Sums, maxima and minima over a warp or a block, in a fixed order; the result is the same in every thread. The block
+// versions are for one-dimensional blocks of whole warps; every thread calls them. They own their scratch and the
+// barrier after it, so that two calls in a row are safe.
 #pragma once
 
 #include <limits>
@@ -33,7 +33,7 @@ __device__ __forceinline__ T warp_min(T value) {
 
 namespace reduce_internal {
 
-// `warp_reduce` over the warps' results; `neutral` stands for warps that are not there.
+// `warp_reduce` over the warps' results; `neutral` stands for warps that do not exist.
 template <class T, class WarpReduce>
 __device__ __forceinline__ T over_block(T value, T neutral, WarpReduce warp_reduce) {
   __shared__ T of_warp[kWarpSize];

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "kernels/common/check.h"
+#include "kernels/common/math.h"
 #include "kernels/emulator/schedule.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -425,7 +426,7 @@ void abandon_fibers() {
 // ---- The schedule ---------------------------------------------------------------------------------------------------
 
 std::vector<int> order_of_threads(const Schedule& schedule, int threads) {
-  const int warps = (threads + kLanes - 1) / kLanes;
+  const int warps = ceil_div(threads, kLanes);
   std::vector<int> warp_order(warps), order;
   std::iota(warp_order.begin(), warp_order.end(), 0);
   std::mt19937 random(schedule.seed);

@@ -28,6 +28,7 @@ void gemm(const Gemm& g, Stream stream) {
 #include <utility>
 
 #include "kernels/common/check.h"
+#include "kernels/common/math.h"
 #include "kernels/cuda/library.h"
 #include "kernels/elementwise.h"
 #include "kernels/gelu.h"
@@ -255,8 +256,7 @@ bool multiply(const Gemm& g, int device, cublasLtEpilogue_t epilogue, const Outp
 const void* bias_for(const Gemm& g, char*& workspace, std::size_t& bytes, Stream stream) {
   if (g.bias == nullptr || g.out_dtype == DType::fp32) return g.bias;
   constexpr std::size_t kAlignment = 256;
-  const std::size_t used =
-      (static_cast<std::size_t>(g.n) * size_of(g.out_dtype) + kAlignment - 1) / kAlignment * kAlignment;
+  const std::size_t used = round_up(static_cast<std::size_t>(g.n) * size_of(g.out_dtype), kAlignment);
   ISOBAR_CHECK(used <= bytes, "gemm: a bias of ", g.n, " elements is longer than the workspace");
   void* copy = workspace;
   cast({.n = g.n, .x_dtype = DType::fp32, .y_dtype = g.out_dtype, .x = g.bias, .y = copy}, stream);

@@ -26,8 +26,8 @@ dnnl::memory::desc matrix(std::int64_t rows, std::int64_t cols, bool transposed,
                     : dnnl::memory::desc({rows, cols}, type, dnnl::memory::dims{cols, 1});
 }
 
-// What oneDNN computes in one call: the product, bias, and the sum with what is there. Its GELU is not used: some versions
-// make NaN of infinity.
+// What oneDNN computes in one call: the product, bias, and the sum with what is there. Its GELU is not used: some
+// versions make NaN of infinity.
 struct Product {
   dnnl::memory::desc a, b, bias, c, scratchpad;
   dnnl::matmul primitive;

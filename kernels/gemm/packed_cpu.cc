@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/common/math.h"
 #include "kernels/cpu/gelu_gate.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/scratch.h"
@@ -18,13 +19,6 @@ constexpr int64_t kBlockTiles = 14;        // tiles of rows whose A is packed at
 
 // Where rows of the packed A begin: not a power of two, or all rows of a tile would meet in a few cache sets.
 constexpr int kRowStep = kGemmDepth + 16;
-
-constexpr int64_t round_up(int64_t n, int64_t to) {
-  return (n + to - 1) / to * to;
-}
-constexpr int64_t least(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
 
 template <class In, class T>
 ISOBAR_INLINE void convert_run(const In* __restrict__ from, T* __restrict__ to, int64_t n) {
@@ -78,11 +72,11 @@ void pack_a(const Gemm& g, int64_t row, int64_t rows, int64_t begin, int64_t dep
 template <class In, class T>
 void pack_b(const Gemm& g, int64_t column, int64_t begin, int64_t depth, T* __restrict__ packed) {
   const auto* b = static_cast<const In*>(g.b);
-  const int64_t width = least(kPanel<T>, g.n - column);
+  const int64_t width = min(kPanel<T>, g.n - column);
   if (g.transpose_b) {
     constexpr int64_t kRun = 16;  // terms of all columns that stay in the first-level cache while they are transposed
     for (int64_t first = 0; first < depth; first += kRun) {
-      const int64_t last = least(first + kRun, depth);
+      const int64_t last = min(first + kRun, depth);
       for (int64_t j = 0; j < kPanel<T>; ++j) {
         if (j < width) {
           const In* from = b + (column + j) * g.k + begin;
@@ -150,7 +144,7 @@ struct Epilogue {
   // Asks for the lines of C that a tile will need, so that they come while it is being computed.
   ISOBAR_INLINE void prefetch(int64_t row_begin, int64_t column) const {
     const auto* c = static_cast<const char*>(g.c);
-    const int64_t rows = least(kTileRows, g.m - row_begin);
+    const int64_t rows = min(kTileRows, g.m - row_begin);
     for (int64_t i = 0; i < rows; ++i) {
       const char* at = c + ((row_begin + i) * g.n + column) * sizeof(Out);
       for (int byte = 0; byte < kPanel<T> * static_cast<int>(sizeof(Out)); byte += 64) __builtin_prefetch(at + byte, 1);
@@ -158,7 +152,7 @@ struct Epilogue {
   }
 
   void tile(T* __restrict__ sums, int64_t row_begin, int64_t column) const {
-    const int64_t rows = least(kTileRows, g.m - row_begin), width = least(kPanel<T>, g.n - column);
+    const int64_t rows = min(kTileRows, g.m - row_begin), width = min(kPanel<T>, g.n - column);
     for (int64_t i = 0; i < rows; ++i) {
       const int64_t at = (row_begin + i) * g.n + column;
       if (width == kPanel<T>)
@@ -174,6 +168,7 @@ template <bool kTransposed, class In, class Out, class T>
 void block(const Gemm& g, const T* packed_b, int64_t row, int64_t rows, int64_t panel_begin, int64_t panel_end,
            int64_t begin, int64_t depth, const Epilogue<Out, T>& epilogue) {
   constexpr int64_t kTileSize = kTileRows * kRowStep;
+  // Not ceil_div: GCC 12 would give the loops below other registers, and more moves between them.
   const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
   auto* packed_a = static_cast<T*>(scratch(Scratch::gemm_a, kBlockTiles * kTileSize * sizeof(T)));
   pack_a<kTransposed, In>(g, row, rows, begin, depth, packed_a);
@@ -196,10 +191,10 @@ void block(const Gemm& g, const T* packed_b, int64_t row, int64_t rows, int64_t 
 template <class In, class Out>
 void multiply(const Gemm& g) {
   using T = accumulator_t<In>;
-  const int64_t panels = (g.n + kPanel<T> - 1) / kPanel<T>, tiles = (g.m + kTileRows - 1) / kTileRows;
-  const int64_t chunks = (g.k + kGemmDepth - 1) / kGemmDepth;
-  const int64_t most_depth = least(kGemmDepth, round_up((g.k + chunks - 1) / chunks, 8));
-  auto* packed_b = static_cast<T*>(scratch(Scratch::gemm_b, panels * kPanel<T> * most_depth * sizeof(T)));
+  const int64_t panels = ceil_div(g.n, kPanel<T>), tiles = ceil_div(g.m, kTileRows);
+  const int64_t chunks = ceil_div(g.k, kGemmDepth);
+  const int64_t max_depth = min(kGemmDepth, round_up(ceil_div(g.k, chunks), 8));
+  auto* packed_b = static_cast<T*>(scratch(Scratch::gemm_b, panels * kPanel<T> * max_depth * sizeof(T)));
   T* partial = nullptr;
   if constexpr (sizeof(Out) == sizeof(T))
     partial = static_cast<T*>(g.c);
@@ -208,14 +203,14 @@ void multiply(const Gemm& g) {
 
   // Rows are dealt to the threads in blocks of up to kBlockTiles tiles; when there are too few rows, columns are too.
   const int64_t threads = omp_get_max_threads();
-  const int64_t rounds = (tiles + kBlockTiles * threads - 1) / (kBlockTiles * threads);
-  const int64_t block_tiles = (tiles + rounds * threads - 1) / (rounds * threads);
-  const int64_t row_blocks = (tiles + block_tiles - 1) / block_tiles;
-  const int64_t column_blocks = row_blocks >= threads ? 1 : least(panels, (threads + row_blocks - 1) / row_blocks);
+  const int64_t rounds = ceil_div(tiles, kBlockTiles * threads);
+  const int64_t block_tiles = ceil_div(tiles, rounds * threads);
+  const int64_t row_blocks = ceil_div(tiles, block_tiles);
+  const int64_t column_blocks = row_blocks >= threads ? 1 : min(panels, ceil_div(threads, row_blocks));
   const int64_t tasks = row_blocks * column_blocks;
 
-  for (int64_t begin = 0; begin < g.k; begin += most_depth) {
-    const int64_t depth = least(most_depth, g.k - begin);
+  for (int64_t begin = 0; begin < g.k; begin += max_depth) {
+    const int64_t depth = min(max_depth, g.k - begin);
     parallel_for(panels, kSerialFlops / (kPanel<T> * depth) + 1, [&](int64_t first, int64_t last) {
       for (int64_t p = first; p < last; ++p)
         pack_b<In>(g, p * kPanel<T>, begin, depth, packed_b + p * depth * kPanel<T>);
@@ -225,7 +220,7 @@ void multiply(const Gemm& g) {
     parallel_for(tasks, kSerialFlops / (task_flops + 1) + 1, [&](int64_t first, int64_t last) {
       for (int64_t task = first; task < last; ++task) {
         const int64_t row = task / column_blocks * block_tiles * kTileRows, part = task % column_blocks;
-        const int64_t rows = least(block_tiles * kTileRows, g.m - row);
+        const int64_t rows = min(block_tiles * kTileRows, g.m - row);
         const int64_t panel_begin = panels * part / column_blocks, panel_end = panels * (part + 1) / column_blocks;
         if (g.transpose_a)
           block<true, In>(g, packed_b, row, rows, panel_begin, panel_end, begin, depth, epilogue);
@@ -240,8 +235,7 @@ void multiply(const Gemm& g) {
 
 void gemm_packed(const Gemm& g) {
   if (g.m == 0 || g.n == 0) return;
-  visit_floating(g.in_dtype, [&](auto in) {
-    using In = typename decltype(in)::type;
+  visit_floating(g.in_dtype, [&]<class In>(Type<In>) {
     if (g.out_dtype == g.in_dtype)
       multiply<In, In>(g);
     else

@@ -11,8 +11,8 @@
 
 namespace isobar {
 
-// Batches have the tensors of data/era5/pairs.h: "input" and "target" [B, C, H, W] fp32 as the files hold them and, with
-// time features, "time" [B, 4] fp64.
+// Batches have the tensors of data/era5/pairs.h: "input" and "target" [B, C, H, W] fp32 as the files hold them and,
+// with time features, "time" [B, 4] fp64.
 class FieldInput {
  public:
   // dtype: of the normalised fields; fp32 or fp64.

@@ -156,8 +156,8 @@ std::vector<std::string> ForecastRecipe::channel_names_of(const Era5Dataset& dat
   return forecast.channel_names.value_or(dataset.channel_names());
 }
 
-// Where nobody has made statistics, or the run's own are to be made anew, they are made from the training steps and kept
-// in the run folder, which the config then names. Returns the sentence that says so.
+// Where nobody has made statistics, or the run's own are to be made anew, they are made from the training steps and
+// kept in the run folder, which the config then names. Returns the sentence that says so.
 std::optional<std::string> ForecastRecipe::choose_statistics(const fs::path& kept, bool resumed) {
   const fs::path own = fs::absolute(kept).lexically_normal();
   const fs::path looked_in = fs::path(split.global_means_path).parent_path();

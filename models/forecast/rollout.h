@@ -20,12 +20,13 @@ class Rollout {
   // where the data have fewer steps, before anything is made of that size.
   Rollout(const Forecaster& forecaster, const Era5Dataset& dataset, std::int64_t steps, Tensor climatology = {});
 
-  // Throws Error where the data have no such step, the last target is not in the file of `start`, or a hole in time lies
-  // between them.
+  // Throws Error where the data have no such step, the last target is not in the file of `start`, or a hole in time
+  // lies between them.
   void check_start(std::int64_t start) const;
 
   // Forecasts from one step of the data, which check_start() accepts, and adds its scores. Returns [K, n_out, H, W] in
-  // physical units. Throws Error where the fields of the first start do not fit the statistics (data/era5/first_step.h).
+  // physical units. Throws Error where the fields of the first start do not fit the statistics
+  // (data/era5/first_step.h).
   std::vector<float> run(std::int64_t start);
 
   // {"lead_steps": [...], "rmse": {name: [...]}, "persistence_rmse": {...}, "acc": {...}, "persistence_acc": {...}},
@@ -46,9 +47,9 @@ class Rollout {
   std::vector<ScoreTotals> forecast_, persistence_;  // [K]
 };
 
-// Writes FILE.h5: fields [K, C, H, W] fp32 of a forecast from step `start`, `lead` [K] in steps, `channel` [C]; where they
-// are known `units` [C], the valid times as `time` [K], and the data's `lat` [H] and `lon` [W]. The file is there whole
-// or not at all.
+// Writes FILE.h5: fields [K, C, H, W] fp32 of a forecast from step `start`, `lead` [K] in steps, `channel` [C]; where
+// they are known `units` [C], the valid times as `time` [K], and the data's `lat` [H] and `lon` [W]. The file is there
+// whole or not at all.
 void write_forecast(const std::filesystem::path& path, const std::vector<float>& fields, std::int64_t start,
                     std::int64_t steps, const std::vector<std::string>& channels, const std::vector<std::string>& units,
                     const Era5Dataset& dataset);

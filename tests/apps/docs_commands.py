@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""docs_commands.py --build BUILD [--all]: runs the commands that README.md and docs/*.md show (indented lines that begin
-with a program's name), as they stand there, page by page in an empty folder beside the sources; DIR is a small data set.
-A command that is neither run here nor in the table below is an error.
+"""docs_commands.py --build BUILD [--all]: runs the commands that README.md and docs/*.md show (indented lines that
+begin with a program's name), as they stand there, page by page in an empty folder beside the sources; DIR is a small
+data set. A command that is neither run here nor in the table below is an error.
 
 --all also runs what takes minutes, or needs PyTorch or matplotlib, and the Python of docs/train.md.
 """
@@ -14,8 +14,8 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-COMMAND = re.compile(r"(?:[A-Z_]+=\S+ )*(?:isobar|python3|pip|cmake|ctest|gdb|git|mkdir|\.ci/run|(?:build|scripts|bench)/\S+)"
-                     r"(?: |$)")
+COMMAND = re.compile(r"(?:[A-Z_]+=\S+ )*(?:isobar|python3|pip|cmake|ctest|gdb|git|mkdir|\.ci/run|"
+                     r"(?:build|scripts|bench)/\S+)(?: |$)")
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 # What others run, and who.

@@ -7,9 +7,9 @@ has the same bits as one that was not disturbed. So does one in which any one al
 
 Trains a very small model on data it makes, and counts the system calls about files that this takes. Then, for every
 `--every`-th of them from a random one on (1: all), it trains once more while that call fails (tests/faults/
-failing_calls.cc), which must end with status 0, or with status 1 and one line on stderr, resumes to the end and compares
-weights, optimizer, state.json and metrics.jsonl with the undisturbed run's, as kill_resume.py does. Then the same for
-`--allocations` of the program's allocations, drawn at random.
+failing_calls.cc), which must end with status 0, or with status 1 and one line on stderr, resumes to the end and
+compares weights, optimizer, state.json and metrics.jsonl with the undisturbed run's, as kill_resume.py does. Then the
+same for `--allocations` of the program's allocations, drawn at random.
 """
 import argparse
 import collections
@@ -25,7 +25,8 @@ import time
 
 from kill_resume import Failure, Trainer, check, check_same, final_state
 
-# Small, with all that a run writes: best weights twice, an old checkpoint removed, a last one that is not at a boundary.
+# Small, with all that a run writes: best weights twice, an old checkpoint removed, a last one that is not at a
+# boundary.
 MODEL = {"img_size": [4, 8], "patch_size": 2, "embed_dim": 8, "depth": 1, "num_heads": 1, "n_in_channels": 2,
          "n_out_channels": 2, "lr": 3e-3, "global_batch_size": 2, "num_iters": 3, "log_every": 1,
          "checkpoint_every": 2, "validate_every": 2, "keep_checkpoints": 1, "predict_change": True,
@@ -100,8 +101,9 @@ def main():
         drawn = random.sample(allocations, min(arguments.allocations, len(allocations)))
         chosen += [f"{number} new" for number in sorted(drawn)]
         kinds = collections.Counter(call.split()[1] for call in chosen)
-        print(f"a run makes {len(calls)} calls and {len(allocations)} allocations; {len(chosen)} of them fail in turn, calls "
-              f"from number {first} on, every {arguments.every}: " + ", ".join(f"{n} {kind}" for kind, n in kinds.most_common()), flush=True)
+        print(f"a run makes {len(calls)} calls and {len(allocations)} allocations; {len(chosen)} of them fail in turn, "
+              f"calls from number {first} on, every {arguments.every}: "
+              + ", ".join(f"{n} {kind}" for kind, n in kinds.most_common()), flush=True)
         start = time.monotonic()
         with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
             ended = [pool.submit(check_fault, trainer, library, work, expected, call)
@@ -111,8 +113,8 @@ def main():
         if failures:
             sys.exit("\n".join(f"FAILED: {failure}" for failure in failures))
         survived = sum(future.result() for future in ended)
-        print(f"{len(chosen)} faults: {survived} runs did without what failed, {len(chosen) - survived} ended with one line;"
-              f" all resumed to the same bits, in {time.monotonic() - start:.0f} s")
+        print(f"{len(chosen)} faults: {survived} runs did without what failed, {len(chosen) - survived} ended with one "
+              f"line; all resumed to the same bits, in {time.monotonic() - start:.0f} s")
 
 
 if __name__ == "__main__":

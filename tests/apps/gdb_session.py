@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""gdb_session.py PAGE --program KERNEL_TESTS: runs the gdb session that PAGE shows (its lines that begin with "(gdb)") on
-that program, and compares what gdb says with what the page says. Addresses, the number of a location, and how a path begins
-may differ.
+"""gdb_session.py PAGE --program KERNEL_TESTS: runs the gdb session that PAGE shows (its lines that begin with "(gdb)")
+on that program, and compares what gdb says with what the page says. Addresses, the number of a location, and how a path
+begins may differ.
 
 Exit status: 0 the same, 1 not, 77 gdb is missing or may not trace here.
 """

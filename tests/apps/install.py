@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """install.py --build BUILD --library FAILING_CALLS: installs what BUILD made, moves the tree, and uses it as somebody
-else would: info, data synth, train, forecast and bench by another user (where this runs as root), with every file of the
-sources and of BUILD out of reach.
+else would: info, data synth, train, forecast and bench by another user (where this runs as root), with every file of
+the sources and of BUILD out of reach.
 
 The preloaded library (tests/faults/failing_calls.cc) makes each call fail that names a path in the sources, and the
 loader of programs is asked whether it takes a library from there.

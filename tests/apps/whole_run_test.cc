@@ -2,9 +2,9 @@
 // a run and a forecast leave behind, from the raw fields and a config.
 //
 // How near they must be is not typed by hand: where the same run in fp32 strays by e from fp64, rounding errors in fp64
-// are 2^-29 of that. isobar may err seven times as much, since the order of its sums is another in every instruction set
-// and build and nine updates hand an error on (five times was seen); the reference itself errs once, and both round what
-// they write.
+// are 2^-29 of that. isobar may err seven times as much, since the order of its sums is another in every instruction
+// set and build and nine updates hand an error on (five times was seen); the reference itself errs once, and both round
+// what they write.
 #include <png.h>
 
 #include <array>

@@ -1,5 +1,5 @@
-// A safetensors file of any bytes has tensors that lie within it, each with as many bytes as its shape and dtype need, or
-// is an Error.
+// A safetensors file of any bytes has tensors that lie within it, each with as many bytes as its shape and dtype need,
+// or is an Error.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -58,17 +58,17 @@ double smallest_of(DType dtype) {
                                 : 0x1p-149;
 }
 
-Jitter::Jitter(DType dtype, std::uint64_t seed) {
+OneUlpNoise::OneUlpNoise(DType dtype, std::uint64_t seed) {
   size = epsilon_of(dtype);
   seed_ = seed;
   drawn_ = 0;
 }
 
-Jitter::~Jitter() {
+OneUlpNoise::~OneUlpNoise() {
   size = 0;
 }
 
-double Jitter::apply(double value) {
+double OneUlpNoise::apply(double value) {
   const std::uint32_t bits = random_bits(seed_, 3, drawn_++);
   return bits % 4 != 0 ? value : bits & 0x10 ? value * (1 + size) : value * (1 - size);
 }
@@ -107,8 +107,7 @@ static std::vector<std::byte> encode(const Values& values) {
       const auto integer = static_cast<std::int32_t>(value);
       std::memcpy(place, &integer, sizeof integer);
     } else {
-      visit_floating(values.dtype, [&](auto type) {
-        using T = typename decltype(type)::type;
+      visit_floating(values.dtype, [&]<class T>(Type<T>) {
         T element;
         if constexpr (std::is_same_v<T, double>)
           element = value;
@@ -130,8 +129,7 @@ static Values decode(const std::byte* bytes, std::int64_t n, DType dtype) {
       std::memcpy(&integer, place, sizeof integer);
       values.v[i] = integer;
     } else {
-      visit_floating(dtype, [&](auto type) {
-        using T = typename decltype(type)::type;
+      visit_floating(dtype, [&]<class T>(Type<T>) {
         T element;
         std::memcpy(&element, place, sizeof element);
         if constexpr (std::is_same_v<T, double>)
@@ -161,7 +159,7 @@ long double rounding_of(long double value, DType dtype) {
   return std::max(half_ulp, static_cast<long double>(smallest_of(dtype)) / 2);
 }
 
-constexpr long double kFewErrors = 16;  // below this the yardstick's error is a matter of luck
+constexpr long double kFewErrors = 16;  // if fewer dominate the yardstick's error, it varies a lot
 
 struct Errors {
   long double greatest = 0, squares = 0, fourth_powers = 0, ulps = 0;
@@ -171,12 +169,18 @@ struct Errors {
     error = std::fabs(error);
     squares += error * error;
     fourth_powers += error * error * error * error;
-    if (error > greatest) greatest = error, worst = i;
-    if (error / rounding > ulps) ulps = error / rounding, worst_ulps = i;
+    if (error > greatest) {
+      greatest = error;
+      worst = i;
+    }
+    if (error / rounding > ulps) {
+      ulps = error / rounding;
+      worst_ulps = i;
+    }
   }
 
-  // So many equal errors would weigh as much as these: 1 where a single element carries all.
-  long double effective_number() const { return fourth_powers > 0 ? squares * squares / fourth_powers : 0; }
+  // How many elements dominate the error: 1 if a single one has all of it, n if all n have the same.
+  long double participation_ratio() const { return fourth_powers > 0 ? squares * squares / fourth_powers : 0; }
 };
 
 std::string percent(long double part, long double whole) {
@@ -198,18 +202,18 @@ Verdict compare(const std::string& name, const Values& actual, const Expected& e
     const long double exact = expected.exact[i];
     const double rounded = round_to(static_cast<double>(exact), actual.dtype);
     const long double rounding = rounding_of(exact, actual.dtype);
-    // An honest implementation errs by its last roundings even where luck made this one exact.
-    long double honest_error = rounding + 2 * rounding_of(exact, expected.computed_in);
-    bool is_honest_class = same_class(actual.v[i], rounded);
+    // A yardstick that is exact by chance still counts with the error of its last roundings.
+    long double yardstick_error = rounding + 2 * rounding_of(exact, expected.computed_in);
+    bool is_right_class = same_class(actual.v[i], rounded);
     for (const std::vector<double>& run : expected.yardsticks) {
-      const double honest = round_to(run[i], actual.dtype);
-      is_honest_class |= same_class(actual.v[i], honest);
-      if (std::isfinite(honest)) honest_error = std::max(honest_error, std::fabs(honest - exact));
+      const double value = round_to(run[i], actual.dtype);
+      is_right_class |= same_class(actual.v[i], value);
+      if (std::isfinite(value)) yardstick_error = std::max(yardstick_error, std::fabs(value - exact));
     }
-    if (!is_honest_class) return {false, text(name, "[", i, "] is ", actual.v[i], ", should be ", rounded)};
+    if (!is_right_class) return {false, text(name, "[", i, "] is ", actual.v[i], ", should be ", rounded)};
     if (!std::isfinite(rounded) || !std::isfinite(actual.v[i])) continue;
     kernel.add(i, actual.v[i] - exact, rounding);
-    yardstick.add(i, honest_error, rounding);
+    yardstick.add(i, yardstick_error, rounding);
     greatest_rounding = std::max(greatest_rounding, rounding);
     square_roundings += rounding * rounding;
   }
@@ -222,7 +226,7 @@ Verdict compare(const std::string& name, const Values& actual, const Expected& e
         << (n > 0 ? static_cast<double>(expected.exact[i]) : 0.0);
     return out.str();
   };
-  const long double factor = yardstick.effective_number() < kFewErrors ? 4 : 2;
+  const long double factor = yardstick.participation_ratio() < kFewErrors ? 4 : 2;
   if (norm == Norm::ulps) {
     const long double budget = factor * yardstick.ulps + 1;
     return {kernel.ulps <= budget, describe("units of the last place", kernel.ulps, budget, kernel.worst_ulps)};
@@ -533,7 +537,10 @@ void check_gradient(const std::string& name, const Values& x, const Values& grad
     // The two estimates differ by the error of the coarse one, 16 times that of the fine one; plus cancellation.
     const double budget = std::fabs(coarse - fine) + 64 * 0x1p-52 * (std::fabs(loss(x)) + std::fabs(near)) / h;
     const double share = std::fabs(gradient[i] - fine) / budget;
-    if (!(share <= worst)) worst = share, where = i;
+    if (!(share <= worst)) {
+      worst = share;
+      where = i;
+    }
     if (std::isnan(share)) break;
   }
   INFO(name << ": gradient " << (x.size() > 0 ? gradient[where] : 0.0) << " at [" << where << "] is off by " << worst

@@ -16,11 +16,12 @@
 //
 // The naive implementation is written once, `template <class Real>` with `Arithmetic<Real> math` as its first argument,
 // and returns std::array<std::vector<Real>, outputs>. It runs twice: in double (long double for fp64) it is the oracle,
-// in float (double for fp64) it is the yardstick, an honest implementation in the kernel's own precision. The 2x rule:
+// in float (double for fp64) it is the yardstick, a straightforward implementation in the kernel's own precision. The
+// 2x rule:
 //
 //   err(kernel) <= 2 · err(yardstick) + one rounding of the output
 //
-// (4 times where a handful of elements carries the yardstick's error, so that its size is a matter of luck).
+// The factor is 4 if fewer than 16 elements dominate the yardstick's error, whose size then varies a lot.
 // An unwritten output is NaN and a NaN is never within a tolerance, so what a kernel forgets to write is found.
 #pragma once
 
@@ -45,14 +46,14 @@ namespace isobar::testing {
 
 // ---- values ---------------------------------------------------------------------------------------------------------
 
-// While one lives, reading a Values gives some elements one last place of the kernel's arithmetic too much or too
-// little: an honest implementation with other luck in its roundings.
-class Jitter {
+// While one lives, reading a Values perturbs some elements by one ulp of the kernel's arithmetic. It shows how much the
+// yardstick's error varies.
+class OneUlpNoise {
  public:
-  Jitter(DType dtype, std::uint64_t seed);
-  ~Jitter();
-  Jitter(const Jitter&) = delete;
-  Jitter& operator=(const Jitter&) = delete;
+  OneUlpNoise(DType dtype, std::uint64_t seed);
+  ~OneUlpNoise();
+  OneUlpNoise(const OneUlpNoise&) = delete;
+  OneUlpNoise& operator=(const OneUlpNoise&) = delete;
 
   static inline double size = 0;
   static double apply(double value);
@@ -69,7 +70,7 @@ struct Values {
   std::int64_t size() const { return static_cast<std::int64_t>(v.size()); }
   double operator[](std::int64_t i) const {
     const double value = v[static_cast<std::size_t>(i)];
-    return Jitter::size == 0 ? value : Jitter::apply(value);
+    return OneUlpNoise::size == 0 ? value : OneUlpNoise::apply(value);
   }
   double& operator[](std::int64_t i) { return v[static_cast<std::size_t>(i)]; }
 };
@@ -98,7 +99,7 @@ template <class Real>
 struct Arithmetic {
   bool is_oracle = true;
 
-  // An intermediate value that an honest implementation keeps in memory in this dtype; the oracle keeps it exactly.
+  // An intermediate value that a kernel keeps in memory in this dtype; the oracle keeps it exactly.
   Real stored(Real value, DType dtype) const {
     return is_oracle ? value : static_cast<Real>(round_to(static_cast<double>(value), dtype));
   }
@@ -107,7 +108,7 @@ struct Arithmetic {
 struct Expected {
   DType computed_in;
   std::vector<long double> exact;
-  std::vector<std::vector<double>> yardsticks;  // several runs, so that luck is no measure
+  std::vector<std::vector<double>> yardsticks;  // several runs: one may round well by chance
 };
 
 // Runs naive(Arithmetic<Real>) as oracle and as yardstick of a kernel that computes in accumulator_of(dtype).
@@ -126,13 +127,13 @@ auto expected(DType dtype, const Naive& naive) {
   const auto add_yardstick = [&](const auto& outputs) {
     for (std::size_t i = 0; i < kOutputs; ++i) all[i].yardsticks.emplace_back(outputs[i].begin(), outputs[i].end());
   };
-  const auto run = [&](auto exact, auto honest) {
-    add_oracle(naive(exact));
-    add_yardstick(naive(honest));
-    const std::uint64_t jittered_runs = least_elements < 64 ? 4 : 1;
-    for (std::uint64_t seed = 1; seed <= jittered_runs; ++seed) {
-      const Jitter jitter(accumulator_of(dtype), seed);
-      add_yardstick(naive(honest));
+  const auto run = [&](auto oracle, auto yardstick) {
+    add_oracle(naive(oracle));
+    add_yardstick(naive(yardstick));
+    const std::uint64_t noisy_runs = least_elements < 64 ? 4 : 1;
+    for (std::uint64_t seed = 1; seed <= noisy_runs; ++seed) {
+      const OneUlpNoise noise(accumulator_of(dtype), seed);
+      add_yardstick(naive(yardstick));
     }
   };
   if (dtype == DType::fp64)

@@ -1,5 +1,6 @@
-// The main program of the tests. Its exit status is that of Catch2, except that kSkippedStatus says that test cases were
-// skipped, none failed and none ran to its end: ctest then counts the test as skipped. Words in the output say nothing.
+// The main program of the tests. Its exit status is that of Catch2, except that kSkippedStatus says that test cases
+// were skipped, none failed and none ran to its end: ctest then counts the test as skipped. Words in the output say
+// nothing.
 #define CATCH_CONFIG_RUNNER  // Catch2 2: this file holds the library
 #include <cstdlib>
 #include <cstring>

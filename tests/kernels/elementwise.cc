@@ -1,4 +1,4 @@
-// elementwise: cast, fill, add, add_row, scale against their formulas, for every combination of dtypes.
+// elementwise: cast, fill, add, add_row against their formulas, for every combination of dtypes.
 #include "kernels/elementwise.h"
 
 #include <limits>
@@ -130,31 +130,6 @@ TEST_CASE("add_row adds one row to every group") {
               bench.check("y", out, y, Norm::ulps);
             });
           }
-}
-
-TEST_CASE("scale multiplies by the host's and by the device's factor") {
-  for (DType dtype : kFloating)
-    for (std::int64_t n : kRaggedLengths)
-      for (bool on_device : {false, true}) {
-        Values x = random_values(n, dtype, 8);
-        if (n > 900) x[500] = std::nan(""), x[501] = -kInfinity;
-        const Values device_factor = values_of({-1.7}, accumulator_of(dtype));
-        const auto [y] = expected(dtype, [&]<class Real>(Arithmetic<Real>) {
-          std::array<std::vector<Real>, 1> out;
-          for (double value : x.v)
-            out[0].push_back(static_cast<Real>(value) * static_cast<Real>(0.3) *
-                             (on_device ? static_cast<Real>(device_factor[0]) : Real(1)));
-          return out;
-        });
-        INFO(name_of(dtype) << ", n = " << n);
-        on_devices(kDevices, {dtype}, [&](Workbench& bench) {
-          auto over = bench.in_out(x, n % 2);
-          const void* factor = on_device ? static_cast<const void*>(bench.input(device_factor)) : nullptr;
-          ISOBAR_RUN(bench.device(), scale,
-                     {.n = n, .dtype = dtype, .factor = 0.3, .device_factor = factor, .x = over, .y = over});
-          bench.check("y", over, y, Norm::ulps);
-        });
-      }
 }
 
 }  // namespace isobar::testing

@@ -146,16 +146,15 @@ TEST_CASE("forecast_loss_fwd follows its formula") {
 TEST_CASE("forecast_loss_bwd follows its formula") {
   for_each_case([](const Case& c) {
     const auto exact = naive_fwd<long double>(c)[0];
-    const Values sums = values_of({exact.begin(), exact.end()}, c.acc()), factor = values_of({1.3}, c.acc());
-    for (bool on_device : {false, true}) {
+    const Values sums = values_of({exact.begin(), exact.end()}, c.acc()), factor = values_of({83.2}, c.acc());
+    for (bool has_upstream : {false, true}) {
       const auto [dpred] = expected(c.dtype, [&]<class Real>(Arithmetic<Real>) {
-        return naive_bwd<Real>(c, sums, Real(64) * (on_device ? static_cast<Real>(factor[0]) : Real(1)));
+        return naive_bwd<Real>(c, sums, has_upstream ? static_cast<Real>(factor[0]) : Real(1));
       });
-      INFO(name_of_case(c) << ", upstream on the device " << on_device);
+      INFO(name_of_case(c) << ", upstream given " << has_upstream);
       on_devices(kDevices, {c.dtype}, [&](Workbench& bench) {
         ForecastLossBwd a = backward_arguments(c, sums, bench);
-        a.upstream = 64;
-        if (on_device) a.device_upstream = bench.input(factor);
+        if (has_upstream) a.upstream = bench.input(factor);
         ISOBAR_RUN(bench.device(), forecast_loss_bwd, a);
         bench.check("dpred", {a.dpred}, dpred);
       });
@@ -205,7 +204,7 @@ TEST_CASE("forecast_loss_bwd is the gradient of forecast_loss_fwd") {
     const ForecastLossFwd forward = forward_arguments(c, bench);
     cpu::forecast_loss_fwd(forward);
     ForecastLossBwd backward = backward_arguments(c, bench.read({forward.sums}), bench);
-    backward.upstream = 1.7;
+    backward.upstream = bench.input(values_of({1.7}, DType::fp64));
     cpu::forecast_loss_bwd(backward);
     check_gradient(name_of_case(c), c.pred, bench.read({backward.dpred}), [&](const Values& moved) {
       Case other = c;

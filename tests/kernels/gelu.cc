@@ -99,7 +99,10 @@ TEST_CASE("gelu_fwd in fp32 keeps its relative accuracy in the bulk and in the n
         // Four ulp, and what the rounding of the exponent costs any implementation in fp32; nothing below the normals.
         const double budget = (2 + std::max(exponent, 0.0)) * 0x1p-22 * std::fabs(exact) + 0x1p-126;
         const double share = std::fabs(y[i] - exact) / budget;
-        if (!(share <= worst)) worst = share, where = x[i];
+        if (!(share <= worst)) {
+          worst = share;
+          where = x[i];
+        }
       }
       INFO(name_of_kind(kind) << ": " << worst << " times the bound at x = " << where);
       CHECK(worst <= 1);

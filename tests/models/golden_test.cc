@@ -337,10 +337,10 @@ TEST_CASE("four forecast steps equal PyTorch's in fp64") {
   std::vector<double> steps;
   for (int step = 0; step < 4; ++step) {
     const Tensor forecast = forecaster.forecast(input);
-    const std::vector<double> normalised = forecast.to_vector();
-    const std::size_t pixels = normalised.size() / 4;
-    for (std::size_t i = 0; i < normalised.size(); ++i)
-      steps.push_back(normalised[i] * grid.statistics.stds[i / pixels] + grid.statistics.means[i / pixels]);
+    const std::vector<double> normalized = forecast.to_vector();
+    const std::size_t pixels = normalized.size() / 4;
+    for (std::size_t i = 0; i < normalized.size(); ++i)
+      steps.push_back(normalized[i] * grid.statistics.stds[i / pixels] + grid.statistics.means[i / pixels]);
     input = forecaster.input().input_after(forecast, {});
   }
   check_exact("forecast", steps, golden.values("forecast"));

@@ -111,22 +111,22 @@ TEST_CASE("overwriting removes what a run made and nothing else") {
                                      "best/state.json",
                                      "logs/events.out.tfevents.1.host.2.0",
                                      "images/map_t2m_00000010.png"};
-  const std::vector<std::string> strangers{"notes.txt",
-                                           "images/holiday.png",
-                                           "images/map_of_my_journey.txt",
-                                           "checkpoints/mine/model.safetensors",
-                                           "checkpoints/step_by_step.txt",
-                                           "checkpoints/.git/config",
-                                           ".writing_novel/chapter1",
-                                           "best/model.safetensors_notes",
-                                           "logs/slurm.out"};
+  const std::vector<std::string> foreign{"notes.txt",
+                                         "images/holiday.png",
+                                         "images/map_of_my_journey.txt",
+                                         "checkpoints/mine/model.safetensors",
+                                         "checkpoints/step_by_step.txt",
+                                         "checkpoints/.git/config",
+                                         ".writing_novel/chapter1",
+                                         "best/model.safetensors_notes",
+                                         "logs/slurm.out"};
   for (const std::string& file : run) folder.put(file, file == "config.json" ? kConfig.dump() : "x");
-  for (const std::string& file : strangers) folder.put(file);
+  for (const std::string& file : foreign) folder.put(file);
   folder.prepared(ExistingRun::overwrite);
   CHECK(folder.read("config.json") != kConfig.dump());  // written anew
   fs::remove(folder.path() / "config.json");
   for (const std::string& file : run) CHECK_FALSE(folder.has(file));
-  for (const std::string& file : strangers) CHECK(folder.has(file));
+  for (const std::string& file : foreign) CHECK(folder.has(file));
   CHECK_FALSE(folder.has("best/state.json"));
 }
 

@@ -269,7 +269,6 @@ TEST_CASE("dataset: every kind of bad input is one sentence with the file's name
   CHECK(refusal({.paths = {path}}) == path + ": 'fields' holds 64-bit integer; expected 32-bit float");
 
   CHECK(refusal({.paths = {good}, .channels = {"a", "b", "c"}}) == good + " has 2 channels; expected 3");
-  CHECK(refusal({.paths = {good}, .channel_count = 20}) == good + " has 2 channels; expected 20");
   CHECK(refusal({.paths = {good}, .height = 5, .width = 6}) ==
         good + ": its grid of 4 x 6 is smaller than the 5 x 6 asked for");
   CHECK(refusal({.paths = {good}, .height = 4, .width = 7}) ==

@@ -1,4 +1,5 @@
-// Statistics against sums in long double, their files, and every check on loading them; latitude weights; pooled scores.
+// Statistics against sums in long double, their files, and every check on loading them; latitude weights; pooled
+// scores.
 #include <array>
 #include <cmath>
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Images and their labels from IDX files: found in a folder, read as samples, refused where they do not belong together.
+// Images and their labels from IDX files: found in a folder, read as samples, refused where they do not belong
+// together.
 #include "data/images/labelled_images.h"
 
 #include <array>

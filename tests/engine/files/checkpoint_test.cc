@@ -177,10 +177,10 @@ TEST_CASE("a writer that fails leaves what was there", "[checkpoint]") {
   };
   const auto fails = [](const fs::path& folder) {
     std::ofstream(folder / "model.safetensors") << "half";
-    fail("out of luck");
+    fail("the writer gave up");
   };
-  CHECK_THROWS_WITH(store.save(2, fails), ContainsSubstring("out of luck"));
-  CHECK_THROWS_WITH(store.save_best(fails), ContainsSubstring("out of luck"));
+  CHECK_THROWS_WITH(store.save(2, fails), ContainsSubstring("the writer gave up"));
+  CHECK_THROWS_WITH(store.save_best(fails), ContainsSubstring("the writer gave up"));
   check_untouched();
 
   const auto large = [](const fs::path& folder) {
@@ -211,7 +211,7 @@ TEST_CASE("a writer killed between any two steps loses nothing", "[checkpoint]")
       CheckpointStore store(run.path(), 1);
       store.can_exchange = exchange;
       int moment = 0;
-      store.between_steps = [&](const char* name) {
+      store.test_hook = [&](const char* name) {
         std::ofstream(log, std::ios::app) << name << '\n';
         if (moment++ == kill_at) ::kill(::getpid(), SIGKILL);
       };
@@ -251,7 +251,7 @@ TEST_CASE("a writer killed between any two steps loses nothing", "[checkpoint]")
   CHECK(seen.count("old one hidden") == (same_step ? 0 : 1));
 }
 
-TEST_CASE("only what a store makes is tidied in a run's folder", "[checkpoint]") {
+TEST_CASE("only what a store makes is removed from a run's folder", "[checkpoint]") {
   const TemporaryFolder run;
   const std::vector<std::string> others{".aside_notes",
                                         ".deleting_soon",

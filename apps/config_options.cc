@@ -21,7 +21,7 @@ CLI::Validator whole_number_from(std::int64_t least) {
   const auto check = [least](const std::string& value) {
     std::int64_t number = 0;
     const bool fits = CLI::detail::lexical_cast(value, number) && number >= least;
-    return fits ? std::string() : text(value, " is not a whole number from ", least, " on");
+    return fits ? std::string() : concat(value, " is not a whole number from ", least, " on");
   };
   return {check, ""};
 }

@@ -146,11 +146,12 @@ void tell_of_weights(const fs::path& file) {
 std::optional<FieldsInfo> trained_info_of(ModelDescription& description) {
   const GivenWeights& weights = description.weights;
   if (!description.config || !describes_fields(weights.settings)) return std::nullopt;
-  const ForecastRecipe& recipe = forecast_of(*description.config, weights.file.string());
+  const std::string file = weights.file.string();
+  const ForecastRecipe& recipe = forecast_of(*description.config, file);
   try {
     return fields_info_from(weights.settings, recipe.forecast, recipe.split.dt);
   } catch (const Error& error) {
-    fail(weights.file.string(), ": ", error.what());
+    throw_error(weights.file.string(), ": ", error.what());
   }
 }
 

@@ -19,7 +19,7 @@ using nlohmann::ordered_json;
 namespace {
 
 std::string cuda_version(int number) {  // 13000 -> "13.0"
-  return number == 0 ? "none" : text(number / 1000, '.', number % 1000 / 10);
+  return number == 0 ? "none" : concat(number / 1000, '.', number % 1000 / 10);
 }
 
 ordered_json describe_gpu(int index) {
@@ -27,7 +27,7 @@ ordered_json describe_gpu(int index) {
   return {{"kind", "cuda"},
           {"index", index},
           {"name", gpu.name},
-          {"compute_capability", text(gpu.major, '.', gpu.minor)},
+          {"compute_capability", concat(gpu.major, '.', gpu.minor)},
           {"memory_bytes", gpu.memory_bytes}};
 }
 

@@ -65,20 +65,20 @@ const Op& find_op(const std::string& name) {
     if (op.name == name) return op;
     known += (known.empty() ? "" : ", ") + op.name;
   }
-  fail("there is no op \"", name, "\"; there are ", known);
+  throw_error("there is no op \"", name, "\"; there are ", known);
 }
 
 DType parse_dtype(const std::string& name) {
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
     if (name == name_of(dtype)) return dtype;
   }
-  fail("there is no dtype \"", name, "\"; there are fp32, bf16, fp16");
+  throw_error("there is no dtype \"", name, "\"; there are fp32, bf16, fp16");
 }
 
 Device parse_device(const std::string& name) {
   if (name == "cpu") return {DeviceKind::cpu};
   if (name == "cuda") return {DeviceKind::cuda};
-  fail("there is no device \"", name, "\"; there are cpu, cuda");
+  throw_error("there is no device \"", name, "\"; there are cpu, cuda");
 }
 
 std::string to_text(const Shape& shape) {
@@ -167,7 +167,7 @@ std::optional<Baseline> find_baseline(const Op& op, const std::string& name) {
     if (baseline.name == name) return baseline;
     known += (known.empty() ? "" : ", ") + baseline.name;
   }
-  fail("op ", op.name, " has no baseline \"", name, "\"; it has ", known);
+  throw_error("op ", op.name, " has no baseline \"", name, "\"; it has ", known);
 }
 
 // One line of the table to come, checked before anything is timed.

@@ -53,6 +53,9 @@ endif()
 add_library(isobar_flags INTERFACE)
 target_include_directories(isobar_flags INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(isobar_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic>)
+# GCC 13 and 14 warn wherever a function takes a temporary and returns a reference to something else.
+target_compile_options(isobar_flags INTERFACE
+  $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,13>>:-Wno-dangling-reference>)
 if(ISOBAR_WERROR)
   target_compile_options(isobar_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Werror> $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)

@@ -53,7 +53,7 @@ std::vector<std::uint8_t> gunzip(std::string_view contents, std::size_t most_byt
 
     ISOBAR_CHECK(status != Z_BUF_ERROR, path, " is truncated: its gzip stream has no end");
     ISOBAR_CHECK(status == Z_OK || status == Z_STREAM_END, path, " is damaged: its gzip stream cannot be decompressed",
-                 stream.msg != nullptr ? text(" (", stream.msg, ")") : "");
+                 stream.msg != nullptr ? concat(" (", stream.msg, ")") : "");
     is_at_end = status == Z_STREAM_END && taken == contents.size();
     if (status == Z_STREAM_END && !is_at_end) inflateReset(&stream);
   }

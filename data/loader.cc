@@ -76,8 +76,8 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
     } catch (const std::system_error& error) {
       const std::size_t started = workers_.size();
       stop();
-      fail(options_.workers_key, " is ", options_.workers, ", but the system starts no more than ", started,
-           " threads: ", error.code().message());
+      throw_error(options_.workers_key, " is ", options_.workers, ", but the system starts no more than ", started,
+                  " threads: ", error.code().message());
     }
   }
 

@@ -36,7 +36,7 @@ class HostPool {
     if (block.mapped() == nullptr) {
       const std::lock_guard lock(mutex_);
       used_ -= capacity;
-      fail("out of memory: ", capacity, " bytes were asked for");
+      throw_error("out of memory: ", capacity, " bytes were asked for");
     }
     if (capacity >= kHugePage) madvise(block.mapped(), capacity, MADV_HUGEPAGE);
     return block;

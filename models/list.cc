@@ -18,7 +18,7 @@ std::unique_ptr<Recipe> make_recipe(const std::string& name) {
     if (entry.name == name) return entry.make();
     names += (names.empty() ? "" : ", ") + std::string(entry.name);
   }
-  fail("config key task must be one of ", names, ", not ", name);
+  throw_error("config key task must be one of ", names, ", not ", name);
 }
 
 }  // namespace isobar

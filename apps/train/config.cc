@@ -161,10 +161,10 @@ is a JSON file (`configs/`), or the tutorial's YAML; `--set KEY=VALUE` wins over
       const auto [before, is_new] = described.try_emplace(table.heading, names);
       ISOBAR_CHECK(before->second == names, "two components have the heading \"", table.heading, "\"");
       if (!is_new) continue;  // of a component that several tasks share
-      page += text("\n## ", table.heading, "\n\n");
+      page += concat("\n## ", table.heading, "\n\n");
       for (const Key& key : table.keys)
-        page += text("- `", key.name, "`: `", write_value(key).dump(), "` (", expected_value(key), "): ", key.sentence,
-                     "\n");
+        page += concat("- `", key.name, "`: `", write_value(key).dump(), "` (", expected_value(key),
+                       "): ", key.sentence, "\n");
     }
   }
   return page;

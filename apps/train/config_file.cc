@@ -84,8 +84,8 @@ Source find_in_file(const fs::path& file, const std::string& name) {
   for (Source& source : sources) {
     if (source.name == name) return source;
   }
-  fail("config file ", file.string(), " holds no config '", name, "'",
-       did_you_mean(suggestion(name, names_of(sources))));
+  throw_error("config file ", file.string(), " holds no config '", name, "'",
+              did_you_mean(suggestion(name, names_of(sources))));
 }
 
 Source find_in_folders(const std::string& name, const std::vector<fs::path>& folders) {
@@ -101,8 +101,8 @@ Source find_in_folders(const std::string& name, const std::vector<fs::path>& fol
   }
   ISOBAR_CHECK(!known.empty(), "there is no config '", name, "': no configs in ",
                searched.empty() ? "any folder (set ISOBAR_CONFIG_PATH)" : joined(searched, ", "));
-  fail("there is no config '", name, "'", did_you_mean(suggestion(name, known)), " (looked in ", joined(searched, ", "),
-       ")");
+  throw_error("there is no config '", name, "'", did_you_mean(suggestion(name, known)), " (looked in ",
+              joined(searched, ", "), ")");
 }
 
 Source find_source(const std::string& text, const Source* extending, const std::vector<fs::path>& folders) {

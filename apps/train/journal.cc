@@ -78,7 +78,7 @@ void Journal::epoch_end(std::int64_t iteration, std::int64_t epoch, const Tally&
   loss << std::fixed << "  Avg train loss=" << tally.mean_loss();
   folder_.log(time.str());
   folder_.log(loss.str());
-  folder_.log(text("  Waited for data: ", tally.data_seconds, " sec"));
+  folder_.log(concat("  Waited for data: ", tally.data_seconds, " sec"));
   board_.scalar("Loss/train", tally.mean_loss(), iteration);
   board_.scalar("Learning Rate", next_lr, iteration);
   board_.scalar("Avg iters per sec", rate, iteration);
@@ -91,9 +91,9 @@ void Journal::valid(std::int64_t iteration, std::int64_t epoch, const Metrics& m
   ordered_json line{{"event", "valid"}, {"iteration", iteration}, {"epoch", epoch}, {"loss", metrics.loss()}};
   add_figures(line, report.line);
   folder_.append_metrics(line);
-  folder_.log(text("  Avg val loss=", metrics.loss()));
+  folder_.log(concat("  Avg val loss=", metrics.loss()));
   folder_.log("  " + report.sentence);
-  folder_.log(text("  Total validation time: ", seconds, " sec"));
+  folder_.log(concat("  Total validation time: ", seconds, " sec"));
   board_.scalar("Loss/valid", metrics.loss(), iteration);
   for (const auto& [tag, value] : report.scalars) board_.scalar(tag, value, iteration);
 }

@@ -44,7 +44,7 @@ ModelDescription describe_model(const std::filesystem::path& path) {
   try {
     description.config = config_from(stored->second);
   } catch (const Error& error) {
-    fail(path.string(), ": ", error.what());
+    throw_error(path.string(), ": ", error.what());
   }
   return description;
 }

@@ -31,7 +31,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 std::string memory_line(const char* when) {
   std::string report = memory_report();
   while (report.ends_with('\n')) report.pop_back();
-  return text("Memory ", when, ":\n", report);
+  return concat("Memory ", when, ":\n", report);
 }
 
 Tally tally_from(const ordered_json& state) {
@@ -76,10 +76,10 @@ TrainingRun::TrainingRun(RunFolder& folder, RunSetup setup, Loaders& loaders, Ta
     store_.remove_old(checkpoint->step);
   }
   folder_.cut_metrics(checkpoint ? checkpoint->step : -1, !validation_pending_);
-  folder_.log(text(task_.network(), " with ", task_.parameters().count(), " parameters on ",
-                   name_of(task_.device().kind), "; ", loaders_.train_samples(), " training samples, ",
-                   loaders_.iterations_per_epoch(), " iterations an epoch, ", loaders_.valid_samples(),
-                   " validation samples"));
+  folder_.log(concat(task_.network(), " with ", task_.parameters().count(), " parameters on ",
+                     name_of(task_.device().kind), "; ", loaders_.train_samples(), " training samples, ",
+                     loaders_.iterations_per_epoch(), " iterations an epoch, ", loaders_.valid_samples(),
+                     " validation samples"));
   folder_.log(memory_line("before the first iteration"), /*show=*/false);
 }
 
@@ -107,12 +107,12 @@ void TrainingRun::restore(const Checkpoint& checkpoint) {
     validation_pending_ = state.value("validation_is_owed", false);
     earlier_seconds_ = number_in(state, "wall_seconds", 0);
   } catch (const Error& error) {
-    fail(file.string(), " is not the state of this run: ", error.what());
+    throw_error(file.string(), " is not the state of this run: ", error.what());
   } catch (const ordered_json::exception&) {
-    fail(file.string(), " is not the state of this run: a key is missing, or of another kind");
+    throw_error(file.string(), " is not the state of this run: a key is missing, or of another kind");
   }
   saved_iteration_ = trainer_.iteration();
-  folder_.log(text("resumed from ", checkpoint.folder.string(), ", after iteration ", trainer_.iteration()));
+  folder_.log(concat("resumed from ", checkpoint.folder.string(), ", after iteration ", trainer_.iteration()));
 }
 
 TrainingRun::End TrainingRun::train() {
@@ -131,8 +131,8 @@ TrainingRun::End TrainingRun::train() {
   if (saved_iteration_ != trainer_.iteration()) save();
   if (at_end() && !validation_pending_ && finish()) return End::finished;
   progress_.finish();
-  folder_.log(text("stopped by ", stop_signal_name(), " after iteration ", trainer_.iteration(), " of ",
-                   setup_.num_iters, "; a checkpoint is written: run again with --resume"));
+  folder_.log(concat("stopped by ", stop_signal_name(), " after iteration ", trainer_.iteration(), " of ",
+                     setup_.num_iters, "; a checkpoint is written: run again with --resume"));
   return End::stopped;
 }
 

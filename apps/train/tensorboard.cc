@@ -93,7 +93,7 @@ std::string next_file_name() {
   static std::atomic<int> counter{0};
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%010lld", static_cast<long long>(seconds_since_1970()));
-  return text("events.out.tfevents.", seconds, ".", host_name(), ".", ::getpid(), ".", counter++);
+  return concat("events.out.tfevents.", seconds, ".", host_name(), ".", ::getpid(), ".", counter++);
 }
 
 }  // namespace
@@ -186,8 +186,8 @@ void TensorBoardWriter::write(std::string_view event) {
     // A reader stops at a torn record; what comes after it would be lost. The file ends where the record began.
     const off_t end = ::lseek(descriptor_, 0, SEEK_END);
     const bool cut = ::ftruncate(descriptor_, end - static_cast<off_t>(done)) == 0;
-    fail(path_.string(), ": cannot be written",
-         cut ? ": " : " (and now ends in half a record): ", std::strerror(error));
+    throw_error(path_.string(), ": cannot be written",
+                cut ? ": " : " (and now ends in half a record): ", std::strerror(error));
   }
 }
 

@@ -101,7 +101,7 @@ NamedConfig load_yaml_config(const std::filesystem::path& file, const std::strin
     int maps = 0;
     collect(found, document, maps, config.entries);
   } catch (const YAML::Exception& error) {
-    fail("config file ", file.string(), " is not valid YAML: ", error.what());
+    throw_error("config file ", file.string(), " is not valid YAML: ", error.what());
   }
   return config;
 }

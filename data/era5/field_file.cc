@@ -27,7 +27,7 @@ hdf5::DatasetInfo checked_fields(const hdf5::File& file) {
   if (!file.has(kFields)) {
     std::string held;
     for (const std::string& name : file.names()) held += (held.empty() ? "" : ", ") + name;
-    fail(file.path(), " has no dataset 'fields'; it holds ", held.empty() ? "nothing" : held);
+    throw_error(file.path(), " has no dataset 'fields'; it holds ", held.empty() ? "nothing" : held);
   }
   hdf5::DatasetInfo info = file.info(kFields);
   ISOBAR_CHECK(info.type == hdf5::Type::fp32, file.path(), ": 'fields' holds ", info.type_name,
@@ -161,8 +161,8 @@ void FieldFile::read_step(std::int64_t step, Crop crop, float* out) const {
     const std::span<const float> field(out + c * pixels, pixels);
     if (all_finite(field)) continue;
     const float bad = *std::ranges::find_if_not(field, [](float value) { return std::isfinite(value); });
-    fail(path(), ": step ", step, ", channel ", channel_names_.empty() ? std::to_string(c) : channel_names_[c],
-         " holds ", std::isnan(bad) ? "NaN" : "an infinity");
+    throw_error(path(), ": step ", step, ", channel ", channel_names_.empty() ? std::to_string(c) : channel_names_[c],
+                " holds ", std::isnan(bad) ? "NaN" : "an infinity");
   }
 }
 

@@ -94,7 +94,7 @@ FieldLabels labels_from_json(const nlohmann::json& json, const std::string& wher
     if (json.contains("step_hours") && !json.at("step_hours").is_null())
       json.at("step_hours").get_to(labels.step_hours);
   } catch (const nlohmann::json::exception&) {
-    fail(where, R"( is not of the form {"channels": [...], "units": [...], "step_hours": 6})");
+    throw_error(where, R"( is not of the form {"channels": [...], "units": [...], "step_hours": 6})");
   }
   ISOBAR_CHECK(std::isfinite(labels.step_hours) && labels.step_hours >= 0, where, ": step_hours is ",
                labels.step_hours);

@@ -555,7 +555,7 @@ File File::open(const std::string& path) {
   const Lock lock;
   ISOBAR_CHECK(H5Fis_hdf5(path.c_str()) > 0, path, " is not an HDF5 file");
   if (const auto failure = trial([&] { return walk(path); }))
-    fail(path, " is damaged: the HDF5 library ", *failure, " when it reads its structure");
+    throw_error(path, " is damaged: the HDF5 library ", *failure, " when it reads its structure");
   result.handles_->file = open_for_reading(path);
   ISOBAR_CHECK(result.handles_->file, path, " is a truncated or damaged HDF5 file");
   result.handles_->bytes = size_of(path).value_or(0);

@@ -19,7 +19,7 @@ namespace isobar {
 namespace {
 
 [[noreturn]] void fail_with_errno(const std::filesystem::path& path, const char* what) {
-  fail(path.string(), ": cannot be ", what, ": ", std::strerror(errno));
+  throw_error(path.string(), ": cannot be ", what, ": ", std::strerror(errno));
 }
 
 std::filesystem::path folder_of(const std::filesystem::path& path) {
@@ -171,7 +171,7 @@ int open_regular_file(const std::filesystem::path& path) {
   struct stat status {};
   if (::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) return descriptor;
   ::close(descriptor);
-  fail(path.string(), ": is not a file but a folder, a pipe or a device");
+  throw_error(path.string(), ": is not a file but a folder, a pipe or a device");
 }
 
 void read_file_in_pieces(const std::filesystem::path& path,

@@ -194,7 +194,7 @@ FoundCheckpoint find_newest_whole(const fs::path& run_folder) {
       found.checkpoint = Checkpoint{step, folder};
       break;
     }
-    found.skipped.push_back(text(folder.string(), ": is damaged (", *damage, "), skipped"));
+    found.skipped.push_back(concat(folder.string(), ": is damaged (", *damage, "), skipped"));
   }
   return found;
 }

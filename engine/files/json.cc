@@ -48,17 +48,17 @@ class Checker : public nlohmann::json_sax<json> {
   bool key(string_t& name) override {
     levels_.back().key = name;
     if (levels_.back().keys.insert(name).second) return true;
-    return found(text("key ", path(), " is there twice"));
+    return found(concat("key ", path(), " is there twice"));
   }
 
   bool parse_error(std::size_t position, const std::string& token, const json::exception& error) override {
-    if (error.id == kNumberTooLarge) return found(text("number ", cut(token), " is too large", at_key()));
+    if (error.id == kNumberTooLarge) return found(concat("number ", cut(token), " is too large", at_key()));
     grammatical_ = false;
-    if (position > text_.size()) return found(text("is not valid JSON: it ends too early", at_key()));
+    if (position > text_.size()) return found(concat("is not valid JSON: it ends too early", at_key()));
     const std::string_view before = text_.substr(0, position > 0 ? position - 1 : 0);
     const std::size_t line_start = before.rfind('\n') + 1;  // 0 where there is none
-    return found(text("is not valid JSON at line ", 1 + std::count(before.begin(), before.end(), '\n'), ", column ",
-                      before.size() - line_start + 1, at_key()));
+    return found(concat("is not valid JSON at line ", 1 + std::count(before.begin(), before.end(), '\n'), ", column ",
+                        before.size() - line_start + 1, at_key()));
   }
 
  private:
@@ -69,7 +69,7 @@ class Checker : public nlohmann::json_sax<json> {
 
   bool open() {
     if (levels_.size() == kDeepestJson)
-      return found(text("is not valid JSON: nested deeper than ", kDeepestJson, " levels", at_key()));
+      return found(concat("is not valid JSON: nested deeper than ", kDeepestJson, " levels", at_key()));
     levels_.emplace_back();
     return true;
   }

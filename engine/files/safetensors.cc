@@ -36,7 +36,7 @@ const char* file_name_of(DType dtype) {
   for (const auto& [known, name] : kDtypeNames) {
     if (known == dtype) return name;
   }
-  fail("safetensors has no name for dtype ", name_of(dtype));
+  throw_error("safetensors has no name for dtype ", name_of(dtype));
 }
 
 std::optional<DType> dtype_from(const std::string& file_name) {
@@ -81,7 +81,7 @@ std::vector<std::uint64_t> parse_numbers(const Json& list, const std::string& wh
 // One entry of the header, checked against the size of the data part.
 TensorBytes parse_tensor(const std::string& file, const std::string& name, const Json& entry,
                          std::span<const std::byte> data) {
-  const std::string tensor = text(file, ": tensor ", in_quotes(name));
+  const std::string tensor = concat(file, ": tensor ", in_quotes(name));
   ISOBAR_CHECK(entry.is_object(), tensor, " is not described by a JSON object");
   for (const char* key : {"dtype", "shape", "data_offsets"}) {
     ISOBAR_CHECK(entry.contains(key), tensor, " has no ", key);
@@ -168,7 +168,7 @@ std::string make_header(const std::string& file, std::span<const TensorInfo> ten
   try {
     text = header.dump();
   } catch (const Json::exception&) {
-    fail(file, ": a tensor's name or the metadata is not valid UTF-8");
+    throw_error(file, ": a tensor's name or the metadata is not valid UTF-8");
   }
   text.resize((text.size() + 7) / 8 * 8, ' ');  // the data begin at a multiple of 8
   return text;

@@ -16,22 +16,22 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Streams its arguments into one string: text("rank ", 3, " is gone").
+// Streams its arguments into one string: concat("rank ", 3, " is gone").
 template <class... Parts>
-std::string text(const Parts&... parts) {
+std::string concat(const Parts&... parts) {
   std::ostringstream out;
   (out << ... << parts);
   return out.str();
 }
 
 template <class... Parts>
-[[noreturn]] void fail(const Parts&... parts) {
-  throw Error(text(parts...));
+[[noreturn]] void throw_error(const Parts&... parts) {
+  throw Error(concat(parts...));
 }
 
 }  // namespace isobar
 
-#define ISOBAR_CHECK(condition, ...)               \
-  do {                                             \
-    if (!(condition)) ::isobar::fail(__VA_ARGS__); \
+#define ISOBAR_CHECK(condition, ...)                      \
+  do {                                                    \
+    if (!(condition)) ::isobar::throw_error(__VA_ARGS__); \
   } while (0)

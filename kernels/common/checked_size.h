@@ -31,7 +31,7 @@ inline std::int64_t checked_product(std::span<const std::int64_t> extents, std::
   if (product) return *product;
   std::string list;
   for (const std::int64_t extent : extents) list += (list.empty() ? "" : " x ") + std::to_string(extent);
-  fail(what, " has an impossible size: ", list);
+  throw_error(what, " has an impossible size: ", list);
 }
 inline std::int64_t checked_product(std::initializer_list<std::int64_t> extents, std::string_view what) {
   return checked_product(std::span(extents.begin(), extents.size()), what);

@@ -5,7 +5,7 @@
 namespace isobar {
 
 void fail_not_built(DeviceKind kind) {
-  fail("this build has no kernels for the device ", name_of(kind));
+  throw_error("this build has no kernels for the device ", name_of(kind));
 }
 
 }  // namespace isobar

@@ -5,7 +5,7 @@
 namespace isobar {
 
 void fail_unsupported(DType dtype) {
-  fail("no computation is defined on elements of ", name_of(dtype), " here");
+  throw_error("no computation is defined on elements of ", name_of(dtype), " here");
 }
 
 }  // namespace isobar

@@ -51,8 +51,8 @@ Library::Library(const std::string& file) : file_(file) {
     handle_ = dlopen((folder / file).c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle_ != nullptr) return;
   }
-  fail(file,
-       " is needed on a GPU and was not found: install CUDA's libraries or name their folder in ISOBAR_CUDA_LIBS");
+  throw_error(
+      file, " is needed on a GPU and was not found: install CUDA's libraries or name their folder in ISOBAR_CUDA_LIBS");
 }
 
 void* Library::symbol(const char* name) const {

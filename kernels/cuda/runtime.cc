@@ -25,7 +25,7 @@ namespace {
 void check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // so that the next call does not report this error again
-  fail("CUDA: ", call, ": ", cudaGetErrorString(status));
+  throw_error("CUDA: ", call, ": ", cudaGetErrorString(status));
 }
 
 cudaStream_t native(Stream stream) {
@@ -84,8 +84,8 @@ void* allocate(std::size_t bytes, int index, Stream stream) {
   const cudaError_t status = cudaMallocAsync(&data, bytes, native(stream));
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    fail("out of memory on GPU ", index, ": ", bytes,
-         " bytes were asked for; a smaller global_batch_size, grad_accumulation or recompute may help");
+    throw_error("out of memory on GPU ", index, ": ", bytes,
+                " bytes were asked for; a smaller global_batch_size, grad_accumulation or recompute may help");
   }
   check(status, "cudaMallocAsync");
   return data;
@@ -188,7 +188,7 @@ Range::~Range() {
 #else
 
 [[noreturn]] static void no_cuda() {
-  fail("device cuda: this build of isobar has no CUDA");
+  throw_error("device cuda: this build of isobar has no CUDA");
 }
 
 int device_count() {

@@ -301,12 +301,12 @@ bool same_place(const Site& a, const Site& b) {
 }
 
 std::string place_of(const Site& site) {
-  return text(site.file_name(), ":", site.line());
+  return concat(site.file_name(), ":", site.line());
 }
 
 std::string in_kernel(const std::string& what) {
-  return text("kernel ", machine->kernel, ", block (", block.index.x, ",", block.index.y, ",", block.index.z,
-              "): ", what);
+  return concat("kernel ", machine->kernel, ", block (", block.index.x, ",", block.index.y, ",", block.index.z,
+                "): ", what);
 }
 
 // Leaves the kernel for good. Nothing on this stack is destroyed any more: no temporary string may live here.
@@ -317,7 +317,7 @@ std::string in_kernel(const std::string& what) {
 
 void record_failure(const char* what, const Site& site) {
   const uint3 t = self->index;
-  machine->failure = in_kernel(text("thread (", t.x, ",", t.y, ",", t.z, "): ", what, " at ", place_of(site)));
+  machine->failure = in_kernel(concat("thread (", t.x, ",", t.y, ",", t.z, "): ", what, " at ", place_of(site)));
 }
 
 void check_same_place(const Barrier& barrier, const char* what, const Site& site) {
@@ -474,8 +474,8 @@ std::string describe_deadlock() {
   for (int i = 0; i < machine->threads && shown < 4; ++i) {
     const Fiber& fiber = machine->fibers[i];
     if (fiber.done || (last != nullptr && same_place(*last, fiber.site))) continue;
-    threads += text(shown++ > 0 ? ", thread (" : " thread (", fiber.index.x, ",", fiber.index.y, ",", fiber.index.z,
-                    ") waits at ", place_of(fiber.site));
+    threads += concat(shown++ > 0 ? ", thread (" : " thread (", fiber.index.x, ",", fiber.index.y, ",", fiber.index.z,
+                      ") waits at ", place_of(fiber.site));
     last = &fiber.site;
   }
   return in_kernel("deadlock," + threads);
@@ -494,7 +494,7 @@ void run_block() {
     if (!moved && m.failure.empty()) m.failure = describe_deadlock();
     if (!m.failure.empty()) {
       abandon_fibers();
-      fail(m.failure);
+      throw_error(m.failure);
     }
   }
   acquire(&m.end_token);

@@ -90,7 +90,7 @@ void gemm_onednn(const Gemm& g) {
     product.primitive.execute(stream, arguments);
     stream.wait();
   } catch (const dnnl::error& error) {
-    fail("gemm: oneDNN cannot multiply ", g.m, " x ", g.n, " x ", g.k, ": ", error.what());
+    throw_error("gemm: oneDNN cannot multiply ", g.m, " x ", g.n, " x ", g.k, ": ", error.what());
   }
   if (g.activation != Activation::none)
     gelu_fwd({.n = g.m * g.n, .dtype = g.out_dtype, .kind = g.activation, .x = result, .y = g.c});

@@ -93,7 +93,7 @@ FieldsInfo fields_info_from(const Settings& settings, const ForecastOptions& opt
     read_labels(settings, dt, info);
     return info;
   } catch (const nlohmann::json::exception&) {
-    fail("the description of the model in its metadata is damaged");
+    throw_error("the description of the model in its metadata is damaged");
   }
 }
 

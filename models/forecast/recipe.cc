@@ -27,7 +27,7 @@ std::string shown(std::int64_t value) {
   return std::to_string(value);
 }
 std::string shown(const std::array<std::int64_t, 2>& value) {
-  return text("[", value[0], ",", value[1], "]");
+  return concat("[", value[0], ",", value[1], "]");
 }
 
 // Gives keys without a value one, and remembers what it gave.
@@ -40,7 +40,7 @@ class Filler {
     if (value) return;
     value = from_data;
     origins_.set(key, kTheData);
-    told_ += text(told_.empty() ? "" : ", ", key, " ", shown(from_data));
+    told_ += concat(told_.empty() ? "" : ", ", key, " ", shown(from_data));
   }
   const std::string& told() const { return told_; }
 
@@ -54,9 +54,9 @@ std::string lead_time(const Era5Dataset& dataset, std::int64_t step) {
   try {
     const StepTime from = dataset.time_of(step), to = dataset.time_of(step + dataset.dt());
     const double days = to.day_of_year - from.day_of_year + (to.year == from.year ? 0 : from.days_in_year);
-    return text("+", std::round(days * 240) / 10, " h");
+    return concat("+", std::round(days * 240) / 10, " h");
   } catch (const Error&) {
-    return text("+", dataset.dt(), dataset.dt() == 1 ? " step" : " steps");
+    return concat("+", dataset.dt(), dataset.dt() == 1 ? " step" : " steps");
   }
 }
 
@@ -133,8 +133,8 @@ std::vector<std::string> ForecastRecipe::complete(KeyOrigins& origins) {
   completed.complete_ranges(data.steps());
   ranges.fill("train_range", split.train_range, *completed.train_range);
   ranges.fill("valid_range", split.valid_range, *completed.valid_range);
-  sentences.push_back(text("training and validation are parts of ", split.train_data_path, " (", data.steps(),
-                           " steps): ", ranges.told()));
+  sentences.push_back(concat("training and validation are parts of ", split.train_data_path, " (", data.steps(),
+                             " steps): ", ranges.told()));
   return sentences;
 }
 
@@ -172,8 +172,9 @@ std::optional<std::string> ForecastRecipe::choose_statistics(const fs::path& kep
     taken = taken && fs::exists(*path);
   }
   make_statistics_ = !taken;
-  return text("no statistics in ", looked_in.string(), ": ",
-              taken ? "the run's own are taken, " : "they are made from the training steps and kept in ", own.string());
+  return concat("no statistics in ", looked_in.string(), ": ",
+                taken ? "the run's own are taken, " : "they are made from the training steps and kept in ",
+                own.string());
 }
 
 FieldsInfo ForecastRecipe::info_of(const Era5Dataset& dataset, const Statistics& statistics) const {
@@ -227,7 +228,7 @@ std::optional<FieldsInfo> ForecastRecipe::trained_info(const GivenWeights& weigh
   try {
     return fields_info_from(weights.settings, forecast, split.dt);
   } catch (const Error& error) {
-    fail(weights.file.string(), ": ", error.what());
+    throw_error(weights.file.string(), ": ", error.what());
   }
 }
 

@@ -166,7 +166,8 @@ TEST_CASE("values that memory is lacking for are met in a child process, before 
     const int middle = (too_little + enough) / 2;
     (with_memory(middle, "good.h5").status == 0 ? enough : too_little) = middle;
   }
-  check_error(with_memory(enough + (8 << 10), "large.h5"), "large.h5 is damaged: the HDF5 library asks for too much memory");
+  check_error(with_memory(enough + (8 << 10), "large.h5"),
+              "large.h5 is damaged: the HDF5 library asks for too much memory");
   check_error(isobar_command("data info " + scratch / "large.h5"), "large.h5: 'lat' has 2097152 values");
 }
 #endif

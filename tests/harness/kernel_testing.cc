@@ -184,17 +184,17 @@ struct Errors {
 };
 
 std::string percent(long double part, long double whole) {
-  return text(std::round(static_cast<double>(whole > 0  ? 100 * part / whole
-                                             : part > 0 ? INFINITY
-                                                        : 0)),
-              " % of budget");
+  return concat(std::round(static_cast<double>(whole > 0  ? 100 * part / whole
+                                               : part > 0 ? INFINITY
+                                                          : 0)),
+                " % of budget");
 }
 
 }  // namespace
 
 Verdict compare(const std::string& name, const Values& actual, const Expected& expected, Norm norm) {
   const std::size_t n = expected.exact.size();
-  if (actual.v.size() != n) return {false, text(name, ": ", actual.v.size(), " elements, the oracle has ", n)};
+  if (actual.v.size() != n) return {false, concat(name, ": ", actual.v.size(), " elements, the oracle has ", n)};
 
   Errors kernel, yardstick;
   long double greatest_rounding = 0, square_roundings = 0;
@@ -210,7 +210,7 @@ Verdict compare(const std::string& name, const Values& actual, const Expected& e
       is_right_class |= same_class(actual.v[i], value);
       if (std::isfinite(value)) yardstick_error = std::max(yardstick_error, std::fabs(value - exact));
     }
-    if (!is_right_class) return {false, text(name, "[", i, "] is ", actual.v[i], ", should be ", rounded)};
+    if (!is_right_class) return {false, concat(name, "[", i, "] is ", actual.v[i], ", should be ", rounded)};
     if (!std::isfinite(rounded) || !std::isfinite(actual.v[i])) continue;
     kernel.add(i, actual.v[i] - exact, rounding);
     yardstick.add(i, yardstick_error, rounding);
@@ -388,7 +388,7 @@ Pointer Workbench::workspace(std::size_t bytes) {
 const Workbench::Buffer& Workbench::buffer(Pointer pointer) const {
   for (const auto& candidate : buffers_)
     if (candidate->data() == pointer.raw) return *candidate;
-  fail("a test reads a pointer that its workbench did not give out");
+  throw_error("a test reads a pointer that its workbench did not give out");
 }
 
 Values Workbench::read(Pointer pointer) const {
@@ -450,7 +450,7 @@ std::vector<Way> emulator_ways() {
   std::vector<Way> ways;
   if constexpr (ISOBAR_HAS_EMULATOR) {
     for (const emulator::Schedule& schedule : emulator::kTestSchedules)
-      ways.push_back({text("emulator, schedule ", emulator::name_of(schedule)), 0, schedule});
+      ways.push_back({concat("emulator, schedule ", emulator::name_of(schedule)), 0, schedule});
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
     ways.resize(1);  // what a sanitizer looks for does not depend on the order, and takes it long enough
 #endif
@@ -459,7 +459,7 @@ std::vector<Way> emulator_ways() {
 }
 
 std::vector<Way> ways_of(DeviceKind kind, const DeviceOptions& options) {
-  if (kind == DeviceKind::cuda) return {{name_of(kind)}, {text(name_of(kind), ", again")}};
+  if (kind == DeviceKind::cuda) return {{name_of(kind)}, {concat(name_of(kind), ", again")}};
   if (kind == DeviceKind::emulator) return emulator_ways();
 #if defined(__SANITIZE_THREAD__)
   (void)options;

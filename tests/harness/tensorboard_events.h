@@ -38,7 +38,7 @@ class ProtobufFields {
         bytes = take(4);
         break;
       default:
-        fail("a protobuf field of wire type ", key & 7);
+        throw_error("a protobuf field of wire type ", key & 7);
     }
     return true;
   }

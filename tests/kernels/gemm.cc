@@ -89,9 +89,9 @@ bool rounds_pre(Device device, const Case& g) {
 }
 
 std::string describe(const Case& g) {
-  return text(name_of(g.in), " -> ", name_of(g.out), ", ", g.m, " x ", g.n, " x ", g.k, ", transposes ", g.transpose_a,
-              g.transpose_b, ", bias ", g.has_bias, ", pre ", g.has_pre, ", activation ",
-              static_cast<int>(g.activation), ", accumulate ", g.mode == Grad::accumulate);
+  return concat(name_of(g.in), " -> ", name_of(g.out), ", ", g.m, " x ", g.n, " x ", g.k, ", transposes ",
+                g.transpose_a, g.transpose_b, ", bias ", g.has_bias, ", pre ", g.has_pre, ", activation ",
+                static_cast<int>(g.activation), ", accumulate ", g.mode == Grad::accumulate);
 }
 
 void run(const Case& g, const Operands& x) {

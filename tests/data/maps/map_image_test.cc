@@ -122,7 +122,7 @@ TEST_CASE("pictures stay what they are to the last pixel", "[map_image]") {
   for (char letter = ' '; letter <= '~'; ++letter) printable += letter;
   draw_text(text, 5.3, 40.6, printable + "\u00b0", {.size = 9});
   draw_text(text, 500, 90, printable.substr(0, 48), {.size = 20, .weight = 1.6, .align = Align::centre});
-  draw_text(text, 1000, 140, printable.substr(48), {.size = 20.5, .colour = {9, 120, 200}, .align = Align::right});
+  draw_text(text, 1000, 140, printable.substr(48), {.size = 20.5, .color = {9, 120, 200}, .align = Align::right});
   draw_text(text, -20, 200, "cut at both ends of the picture, and below", {.size = 50});
   draw_text(text, 300, 305, "gjpqy", {.size = 30});
   CHECK(fingerprint(text) == 10213678604561052955u);

@@ -251,7 +251,8 @@ TEST_CASE("synth: the weather of a seed stays what it is") {
   }
 }
 
-// docs/data.md: f ψ is the eddies' part of the geopotential, v the derivative of ψ to the east, -u the one to the north.
+// docs/data.md: f ψ is the eddies' part of the geopotential, v the derivative of ψ to the east, -u the one to the
+// north.
 TEST_CASE("synth: the wind is that of the geopotential's gradient") {
   const std::int64_t height = 721, width = 720;
   const SyntheticAtmosphere atmosphere(height, width, 15, 2);  // u500, v500 and z500 are numbers 12 to 14

@@ -177,7 +177,7 @@ TEST_CASE("a writer that fails leaves what was there", "[checkpoint]") {
   };
   const auto fails = [](const fs::path& folder) {
     std::ofstream(folder / "model.safetensors") << "half";
-    fail("the writer gave up");
+    throw_error("the writer gave up");
   };
   CHECK_THROWS_WITH(store.save(2, fails), ContainsSubstring("the writer gave up"));
   CHECK_THROWS_WITH(store.save_best(fails), ContainsSubstring("the writer gave up"));

@@ -82,8 +82,8 @@ class Trainer {
   std::unique_ptr<Capture> capture_;
 };
 
-// One pass over `loader` from its start, every sample counted alike, into metrics that the task made. False where `stop`
-// was true between two batches.
+// One pass over `loader` from its start, every sample counted alike, into metrics that the task made. False where
+// `stop` was true between two batches.
 bool score_all(const Task& task, Loader& loader, Metrics& metrics, const std::function<bool()>& stop);
 
 }  // namespace isobar

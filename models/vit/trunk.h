@@ -1,12 +1,13 @@
-// What every vision transformer begins with (Dosovitskiy et al. 2020): images in, one vector a patch out. A head follows.
+// What every vision transformer begins with (Dosovitskiy et al. 2020): images in, one vector a patch out. A head
+// follows.
 //
 //   x = patches · W + b + pos_embed                               x: the residual stream [B·T, C]
 //   depth times:   x += drop_path(proj(attention(q, k, v of norm1(x))))
 //                  x += drop_path(fc2(gelu(fc1(norm2(x)))))
 //   y = norm(x)
 //
-// Attention is not causal and scales by HS^-0.5; GELU is the exact one; norms have eps 1e-6. Parameter names and layouts
-// are those of the tutorial's PyTorch model.
+// Attention is not causal and scales by HS^-0.5; GELU is the exact one; norms have eps 1e-6. Parameter names and
+// layouts are those of the tutorial's PyTorch model.
 #pragma once
 
 #include <cstdint>

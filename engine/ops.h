@@ -28,6 +28,13 @@ struct LayernormResult {
   Tensor sum, y;  // the residual stream after the branch was added, and its norm
 };
 
+// Of labelled samples, one a row of logits.
+struct ClassPredictions {
+  Tensor loss;        // [1], the mean
+  Tensor row_loss;    // [M]
+  Tensor prediction;  // [M] i32, the class of the greatest logit; -1 where a logit is NaN or +inf
+};
+
 struct LossInputs {
   LossKind kind = LossKind::relative_l2;
   Tensor row_weights, channel_weights;  // [H], [C]; may be undefined
@@ -56,5 +63,7 @@ Tensor drop_path(const Tensor& x, std::int64_t batch, float p, DropoutKey key); 
 Tensor forecast_loss(const Tensor& pred, const Tensor& target, const LossInputs& inputs);  // [B,C,H,W] -> [1]
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels,
                      std::int32_t ignore = kIgnoredLabel);  // [M,C], [M] of i32 -> [1]; no gradient to labels
+
+ClassPredictions class_predictions(const Tensor& logits, const Tensor& labels);  // [M,C], [M] of i32; never recorded
 
 }  // namespace isobar

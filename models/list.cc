@@ -1,5 +1,6 @@
 // Every recipe, one line each.
 #include "kernels/common/check.h"
+#include "models/classification/recipe.h"
 #include "models/forecast/recipe.h"
 #include "models/recipe.h"
 
@@ -8,6 +9,7 @@ namespace isobar {
 const std::vector<RecipeEntry>& recipe_list() {
   static const std::vector<RecipeEntry> list{
       {"forecast", make_forecast_recipe},
+      {"classification", make_classification_recipe},
   };
   return list;
 }

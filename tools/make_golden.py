@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/*.safetensors: what PyTorch computes in fp64 for a tiny ViT and for whole small runs, and how far
-PyTorch itself strays from that in fp32, bf16 and fp16. The tests read the files; nobody needs PyTorch to run them.
+"""Makes tests/golden/*.safetensors: what PyTorch computes in fp64 for two tiny ViTs, one that forecasts and one that
+classifies, and for whole small runs, and how far PyTorch itself strays from that in fp32, bf16 and fp16. The tests read
+the files; nobody needs PyTorch to run them.
 
     pip install torch numpy                    (made with 2.15; any PyTorch 2 gives the same numbers to ~1e-15)
     python3 tools/make_golden.py               writes tests/golden/
@@ -10,13 +11,15 @@ Inputs and initial weights are representable in fp32 (stored as F32), so that ev
 numbers. tests/golden/README.md lists every tensor.
 """
 import argparse
+import copy
 import datetime
-import json
 import math
 import pathlib
 
 import torch
+import torch.nn.functional as F
 
+import reference_digits
 import reference_run
 import reference_vit as reference
 import safetensors_file
@@ -47,9 +50,9 @@ def empty_model(depth, heads, in_channels=CHANNELS, predict_change=False):
     return reference.ViT((HEIGHT, WIDTH), PATCH, in_channels, CHANNELS, heads * HEAD_DIM, depth, heads, predict_change)
 
 
-def make_model(generator, *size):
-    """A model whose every parameter, norms and biases included, is away from its initial value."""
-    model = empty_model(*size).double()
+def draw_parameters(generator, model):
+    """Every parameter, norms and biases included, is away from its initial value."""
+    model = model.double()
     with torch.no_grad():
         for name, p in model.named_parameters():
             fan_in = math.prod(p.shape[1:]) if is_matrix(name, p) else 16
@@ -58,28 +61,37 @@ def make_model(generator, *size):
     return model
 
 
+def make_model(generator, *size):
+    return draw_parameters(generator, empty_model(*size))
+
+
 def is_matrix(name, parameter):
     """What AdamW decays: weight matrices, so no biases, no norms, no position embedding."""
     return parameter.dim() >= 2 and name != "pos_embed"
 
 
 def clone(model, dtype=torch.float64):
-    copy = empty_model(len(model.blocks), model.blocks[0].attn.num_heads).to(dtype)
-    copy.load_state_dict(model.state_dict())
-    return copy
+    return copy.deepcopy(model).to(dtype)
 
 
 def gradients(model):
     return {name: p.grad.clone() for name, p in model.named_parameters()}
 
 
+def loss_of(output, target):
+    """Classes are whole numbers: cross entropy, else relative_l2."""
+    if target.dtype == torch.int64:
+        return F.cross_entropy(output.to(torch.promote_types(output.dtype, torch.float32)), target)
+    return reference.relative_l2(output, target)
+
+
 def forward_backward(model, x, target, precision="fp64"):
-    """(output, loss, gradients) of relative_l2. fp32, bf16 and fp16: fp32 weights, the latter two under autocast."""
+    """(output, loss, gradients). fp32, bf16 and fp16: fp32 weights, the latter two under autocast; losses in fp32."""
     model.zero_grad()
     scale = LOSS_SCALE if precision == "fp16" else 1.0
     with torch.autocast("cpu", DTYPES.get(precision), enabled=precision in ("bf16", "fp16")):
         output = model(x)
-    loss = reference.relative_l2(output, target)
+    loss = loss_of(output, target)
     (loss * scale).backward()
     return output.detach(), loss.detach(), {name: g / scale for name, g in gradients(model).items()}
 
@@ -117,8 +129,14 @@ def adamw(model, weight_decay):
                              betas=(0.9, 0.95), eps=1e-8)
 
 
-def yardsticks(model, generator, rate):
+def cast(tensor, dtype):
+    return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+
+def yardsticks(model, draw, fit):
     """PyTorch's own relative L2 errors against fp64, [.., 2]: root mean square and largest over REPEATS inputs.
+
+    draw() yields an input and a target; fit(model, input, target, precision) does STEPS updates.
 
     The gradient of a key's bias is zero in exact arithmetic; its error is measured by the same block's query bias.
     """
@@ -126,12 +144,13 @@ def yardsticks(model, generator, rate):
     yard = lambda name: name.replace(".k.bias", ".q.bias")
     errors = {f"{precision}.{what}": [] for precision in DTYPES for what in ("output", "loss", "gradients", "update")}
     for _ in range(REPEATS):
-        x, target = make_fields(generator, BATCH), make_fields(generator, BATCH)
+        x, target = draw()
         exact = forward_backward(clone(model), x, target)
-        exact_update = update(model, x, target, rate, "fp64")
+        exact_update = update(model, x, target, fit, "fp64")
         for precision in DTYPES:
-            output, loss, grads = forward_backward(clone(model, torch.float32), x.float(), target.float(), precision)
-            ours = update(model, x, target, rate, precision)
+            inputs = [cast(tensor, torch.float32) for tensor in (x, target)]
+            output, loss, grads = forward_backward(clone(model, torch.float32), *inputs, precision)
+            ours = update(model, x, target, fit, precision)
             errors[f"{precision}.output"].append([relative_error(output, exact[0])])
             errors[f"{precision}.loss"].append([relative_error(loss, exact[1])])
             errors[f"{precision}.gradients"].append(
@@ -145,11 +164,11 @@ def yardsticks(model, generator, rate):
     return result
 
 
-def update(model, x, target, rate, precision):
-    """What STEPS steps of Adam change, per parameter."""
+def update(model, x, target, fit, precision):
+    """What STEPS updates change, per parameter."""
     dtype = torch.float64 if precision == "fp64" else torch.float32
     trained = clone(model, dtype)
-    train(trained, x.to(dtype), target.to(dtype), adam(trained), rate, precision=precision)
+    fit(trained, cast(x, dtype), cast(target, dtype), precision)
     before = model.state_dict()
     return {name: p.detach().double() - before[name] for name, p in trained.named_parameters()}
 
@@ -188,7 +207,10 @@ def vit_case(generator, model):
     for optimizer, trained in (("adam", plain), ("adamw", decayed)):
         tensors |= {f"{optimizer}.{name}": p.detach() for name, p in trained.named_parameters()}
         tensors |= {f"{optimizer}.{key}": torch.tensor(v, dtype=torch.float64) for key, v in logs[optimizer].items()}
-    tensors |= yardsticks(model, generator, lambda step: cosine_rate(base_rate, step))
+    tensors |= yardsticks(model, lambda: (make_fields(generator, BATCH), make_fields(generator, BATCH)),
+                          lambda trained, x, target, precision: train(
+                              trained, x, target, adam(trained), lambda step: cosine_rate(base_rate, step),
+                              precision=precision))
     settings = {"lr": base_rate, "num_iters": STEPS, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": weight_decay,
                 "warmup": warmup, "grad_clip": max_norm, "loss_scale": LOSS_SCALE}
     return tensors, settings
@@ -219,6 +241,47 @@ def forecast_case(generator, model, steps=4):
             state = model(state[None])[0]
             forecasts.append(state * per_channel(std) + per_channel(mean))
     return {"initial": initial.float(), "mean": mean, "std": std, "forecast": torch.stack(forecasts)}
+
+
+IMAGES, IMAGE_SIZE, IMAGE_PATCH, CLASSES = 40, (8, 12), 4, 5  # 2 x 3 tokens
+
+
+def make_images(generator):
+    """Bytes [N, 1, H, W] and their classes."""
+    return (torch.randint(256, (IMAGES, 1, *IMAGE_SIZE), generator=generator, dtype=torch.uint8),
+            torch.randint(CLASSES, (IMAGES,), generator=generator))
+
+
+def digits_case(generator):
+    """A classifier and one batch: everything about one training setup; see tests/golden/README.md."""
+    images, labels = make_images(generator)
+    config = {"embed_dim": 2 * HEAD_DIM, "depth": 2, "num_heads": 2, "patch_size": IMAGE_PATCH}
+    mean, std = reference_digits.statistics(images)
+    model = draw_parameters(generator, reference.Classifier(IMAGE_SIZE, IMAGE_PATCH, CLASSES, config["embed_dim"],
+                                                            config["depth"], config["num_heads"], mean, std))
+    base_rate, weight_decay, warmup, max_norm = 5e-3, 0.1, 3, 2.0
+
+    def fit(trained, x, target, precision="fp64"):
+        return train(trained, x, target, adamw(trained, weight_decay),
+                     lambda step: cosine_rate(base_rate, step, warmup), max_norm, precision)
+
+    def draw():
+        bytes_, classes = make_images(generator)
+        return bytes_.double(), classes
+
+    logits, loss, grads = forward_backward(clone(model), images.double(), labels)
+    trained = clone(model)
+    log = fit(trained, images.double(), labels)
+    tensors = {"images": images.float(), "labels": labels.float(), "output": logits, "loss": loss.reshape(1)}
+    tensors |= {f"weight.{name}": p.detach().float() for name, p in model.named_parameters()}
+    tensors |= {f"gradient.{name}": g for name, g in grads.items()}
+    tensors |= {f"adamw.{name}": p.detach() for name, p in trained.named_parameters()}
+    tensors |= {f"adamw.{key}": torch.tensor(v, dtype=torch.float64) for key, v in log.items()}
+    tensors |= yardsticks(model, draw, fit)
+    settings = {"lr": base_rate, "num_iters": STEPS, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": weight_decay,
+                "warmup": warmup, "grad_clip": max_norm, "loss_scale": LOSS_SCALE}
+    names = [name for name, _ in model.named_parameters()]
+    return tensors, {"config": config, "training": settings, "parameters": names, "mean": mean, "std": std}
 
 
 # Whole runs. Stored fields are larger than the grid that the model sees; steps are six hours apart.
@@ -392,6 +455,9 @@ def main():
         write(tensors, out / f"run_{name}.safetensors", **metadata)
     tensors, metadata = fp16_case(generator, RUNS["fp16"], bare)
     write(tensors, out / "run_fp16.safetensors", **metadata)
+
+    tensors, metadata = digits_case(generator)
+    write(tensors, out / "digits.safetensors", **metadata)
 
 
 if __name__ == "__main__":

@@ -117,6 +117,41 @@ def time_planes(time):
     return [f(angle) for angle in angles for f in (math.sin, math.cos)]
 
 
+# ---- how weights are updated ----
+
+
+def learning_rate(config, done):
+    """Of the next update after `done` iterations."""
+    c = config
+    ratio = c["global_batch_size"] / c["reference_batch_size"]
+    base = c["lr"] * {"none": 1, "sqrt": math.sqrt(ratio), "linear": ratio}[c["batch_lr_scaling"]]
+    shape = 0.5 * (1 + math.cos(math.pi * done / c["num_iters"])) if c["lr_schedule"] == "cosine" else 1
+    return base * (min((done + 1) / c["warmup"], shape) if c["warmup"] else shape)
+
+
+def make_optimizer(config, model):
+    """Adam, or AdamW, which decays weight matrices only."""
+    decays = lambda name, p: config["optimizer"] == "adamw" and p.dim() >= 2 and name != "pos_embed"
+    groups = {True: [], False: []}
+    for name, p in model.named_parameters():
+        groups[decays(name, p)].append(p)
+    return torch.optim.AdamW([{"params": groups[True], "weight_decay": config["weight_decay"]},
+                              {"params": groups[False], "weight_decay": 0.0}],
+                             betas=config["betas"], eps=config["eps"])
+
+
+def update(config, optimizer, done):
+    """The update after `done` iterations from the gradients that the parameters hold."""
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate(config, done)
+    optimizer.step()
+
+
+def clip(config, model):
+    """Clips the gradients; returns their norm before."""
+    return torch.nn.utils.clip_grad_norm_(model.parameters(), config["grad_clip"] or math.inf).item()
+
+
 # ---- the figures ----
 
 
@@ -212,24 +247,10 @@ class Run:
         return function(forecast, target, self.rows, self.channel_weights)
 
     def rate(self, done):
-        """Of the next update after `done` iterations."""
-        c = self.config
-        ratio = c["global_batch_size"] / c["reference_batch_size"]
-        base = c["lr"] * {"none": 1, "sqrt": math.sqrt(ratio), "linear": ratio}[c["batch_lr_scaling"]]
-        shape = 0.5 * (1 + math.cos(math.pi * done / c["num_iters"])) if c["lr_schedule"] == "cosine" else 1
-        return base * (min((done + 1) / c["warmup"], shape) if c["warmup"] else shape)
+        return learning_rate(self.config, done)
 
     def epoch(self, iteration):
         return -(-iteration // self.per_epoch)
-
-    def _optimizer(self):
-        c = self.config
-        decays = lambda name, p: c["optimizer"] == "adamw" and p.dim() >= 2 and name != "pos_embed"
-        groups = {True: [], False: []}
-        for name, p in self.model.named_parameters():
-            groups[decays(name, p)].append(p)
-        return torch.optim.AdamW([{"params": groups[True], "weight_decay": c["weight_decay"]},
-                                  {"params": groups[False], "weight_decay": 0.0}], betas=c["betas"], eps=c["eps"])
 
     def _iterate(self, optimizer, iteration):
         """One iteration, counted from 0: the mean loss and the gradient's norm before clipping."""
@@ -251,11 +272,9 @@ class Run:
             self.largest_gradient.append(forecast.grad.abs().max().item() / scale)
         for p in self.model.parameters():
             p.grad /= scale
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), c["grad_clip"] or math.inf).item()
+        norm = clip(c, self.model)
         if iteration not in self.skipped:
-            for group in optimizer.param_groups:
-                group["lr"] = self.rate(iteration)
-            optimizer.step()
+            update(c, optimizer, iteration)
         return loss_sum, norm
 
     def validate(self):
@@ -280,7 +299,7 @@ class Run:
 
         `best_weights` are those of the lowest validation loss.
         """
-        optimizer, losses, best = self._optimizer(), [], math.inf
+        optimizer, losses, best = make_optimizer(self.config, self.model), [], math.inf
         train, valid, epochs = [], [], []
         for iteration in range(self.config["num_iters"] + 1):
             if iteration > 0:

@@ -147,6 +147,28 @@ class ViT(nn.Module):
         return image[:, :self.out_channels] + x if self.predict_change else x
 
 
+class Classifier(nn.Module):
+    """Grey images [B, 1, H, W], pixels as they are stored, to logits [B, classes]: the same trunk, then one linear head
+    that reads all tokens. mean, std: of the pixels of the training set.
+    """
+
+    def __init__(self, img_size, patch_size, classes, embed_dim, depth, num_heads, mean, std):
+        super().__init__()
+        tokens = (img_size[0] // patch_size) * (img_size[1] // patch_size)
+        self.mean, self.std = mean, std
+        self.patch_embed = PatchEmbed(1, embed_dim, patch_size)
+        self.pos_embed = nn.Parameter(torch.zeros(1, tokens, embed_dim))
+        self.blocks = nn.ModuleList(Block(embed_dim, num_heads) for _ in range(depth))
+        self.norm = nn.LayerNorm(embed_dim, eps=LAYERNORM_EPS)
+        self.head = nn.Linear(tokens * embed_dim, classes)
+
+    def forward(self, pixels):
+        x = self.patch_embed((pixels - self.mean) / self.std) + self.pos_embed
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x).flatten(1))
+
+
 def relative_l2(pred, target, row_weights=None, channel_weights=None):
     """mean_b √(Σ w·a·(pred - target)²) / √(Σ w·a·target²); row_weights [H], channel_weights [C], both 1 if absent."""
     weight = _weight(target, row_weights, channel_weights)

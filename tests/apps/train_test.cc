@@ -37,6 +37,7 @@ using isobar::read_file;
 using isobar::testing::Approx;
 using isobar::testing::ContainsSubstring;
 using isobar::testing::isobar_command;
+using isobar::testing::metrics_of;
 using isobar::testing::Outcome;
 using isobar::testing::TensorBoardEvents;
 namespace fs = std::filesystem;
@@ -125,16 +126,6 @@ std::function<void(pid_t)> signal_when(const std::string& file, int signal) {
     for (int i = 0; i < 3000 && !fs::exists(file); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     kill(child, signal);
   };
-}
-
-std::vector<json> metrics_of(const std::string& run) {
-  std::istringstream lines(read_file(run + "/metrics.jsonl"));
-  std::vector<json> metrics;
-  for (std::string line; std::getline(lines, line);) {
-    metrics.push_back(json::parse(line));
-    for (const char* timed : {"samples_per_second", "data_seconds"}) metrics.back().erase(timed);
-  }
-  return metrics;
 }
 
 void check_same_end(const std::string& run, const std::string& other) {

@@ -6,7 +6,10 @@
 
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "engine/files/atomic_file.h"
 
@@ -32,6 +35,17 @@ inline Outcome isobar_command(const std::filesystem::path& folder, const std::st
   int status = 0;
   waitpid(child, &status, 0);
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), read_file(out), read_file(err)};
+}
+
+// The lines of a run's metrics.jsonl, without what was timed.
+inline std::vector<nlohmann::json> metrics_of(const std::filesystem::path& run) {
+  std::istringstream lines(read_file(run / "metrics.jsonl"));
+  std::vector<nlohmann::json> metrics;
+  for (std::string line; std::getline(lines, line);) {
+    metrics.push_back(nlohmann::json::parse(line));
+    for (const char* timed : {"samples_per_second", "data_seconds"}) metrics.back().erase(timed);
+  }
+  return metrics;
 }
 
 }  // namespace isobar::testing

@@ -5,10 +5,12 @@
 #include <zlib.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "kernels/common/check.h"
+#include "tests/harness/data_files.h"
 
 namespace isobar::testing {
 
@@ -34,6 +36,19 @@ inline std::string gzipped(const std::string& bytes) {
   deflateEnd(&stream);
   ISOBAR_CHECK(status == Z_STREAM_END, "zlib fails in a test");
   return out;
+}
+
+// Images [N, height, width] and their labels [N], a byte each.
+struct ImageSet {
+  std::uint32_t height = 0, width = 0;
+  std::string pixels, labels;
+};
+
+// The two files of the training set (train) or of the validation set (t10k) of MNIST's kind.
+inline void write_images(const std::filesystem::path& folder, const std::string& prefix, const ImageSet& set) {
+  const auto count = static_cast<std::uint32_t>(set.labels.size());
+  write_text(folder / (prefix + "-images-idx3-ubyte"), idx_header({count, set.height, set.width}) + set.pixels);
+  write_text(folder / (prefix + "-labels-idx1-ubyte"), idx_header({count}) + set.labels);
 }
 
 }  // namespace isobar::testing

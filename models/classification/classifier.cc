@@ -1,0 +1,119 @@
+#include "models/classification/classifier.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/files/json.h"
+#include "engine/ops.h"
+#include "engine/tape.h"
+#include "kernels/normalize.h"
+#include "models/classification/metrics.h"
+#include "models/classification/mistakes.h"
+
+namespace isobar {
+namespace {
+
+constexpr const char* kImages = "isobar.images";
+
+Tensor number_on(Device device, double value) {
+  Tensor t = Tensor::empty({1}, DType::fp64, device);
+  t.set_values({value});
+  return t;
+}
+
+}  // namespace
+
+// The trunk's parameters come first in a file of weights, then the head's.
+Classifier::Classifier(const VitOptions& vit, const ComputeOptions& compute, const ImagesInfo& info, Device device)
+    : vit_(vit),
+      info_(info),
+      parameters_(std::make_unique<Parameters>()),
+      trunk_(std::make_unique<VitTrunk>(vit.trunk(1, info.height, info.width, compute), *parameters_)),
+      head_(std::make_unique<Linear>(
+          *parameters_, std::vector<std::string>{"head"},
+          LinearLayerOptions{
+              .in = trunk_->config().tokens() * vit.embed_dim, .out = info.classes, .tf32 = compute.tf32})),
+      mean_(number_on(device, info.mean)),
+      std_(number_on(device, info.std)) {
+  compute.allocate(*parameters_, device);
+}
+
+Tensor Classifier::logits(const Batch& batch, const Context& context) const {
+  const Tensor& pixels = tensor_of(batch, "image");
+  const Shape expected{batch_size(batch), 1, info_.height, info_.width};
+  ISOBAR_CHECK(pixels.shape() == expected, "the data set's image has the shape ", to_string(pixels.shape()),
+               ", but the model needs ", to_string(expected));
+  const Tensor image = Tensor::empty(pixels.shape(), parameters_->dtype(), device());
+  ISOBAR_RUN(device(), normalize,
+             {.batch = pixels.size(0),
+              .channels = 1,
+              .extra = 0,
+              .height = info_.height,
+              .width = info_.width,
+              .dtype = image.dtype(),
+              .x = pixels.data_as<float>(),
+              .mean = mean_.data_as<double>(),
+              .std = std_.data_as<double>(),
+              .planes = nullptr,
+              .y = image.data()},
+             current_stream());
+  const Tensor tokens = run_stages(trunk_->stages(), {image}, context)[0];  // [B·T, C]
+  return head_->forward(tokens.view({pixels.size(0), -1}), parameters_->dtype());
+}
+
+Tensor Classifier::loss(const Batch& batch, const Context& context) const {
+  return cross_entropy(logits(batch, context), tensor_of(batch, "label"));
+}
+
+std::unique_ptr<Metrics> Classifier::metrics() const {
+  return std::make_unique<ClassificationMetrics>(info_.classes);
+}
+
+void Classifier::score(const Batch& batch, Metrics& metrics) const {
+  const TapeScope off(nullptr);
+  const Tensor& labels = tensor_of(batch, "label");
+  const ClassPredictions predictions = class_predictions(logits(batch), labels);
+  dynamic_cast<ClassificationMetrics&>(metrics).add(predictions.row_loss.to_vector(),
+                                                    int_values(predictions.prediction), int_values(labels));
+}
+
+std::vector<Picture> Classifier::pictures(const Batch& batch) const {
+  const TapeScope off(nullptr);
+  const Tensor& labels = tensor_of(batch, "label");
+  const ClassPredictions predictions = class_predictions(logits(batch), labels);
+  const Tensor pixels = tensor_of(batch, "image").to(Device{});
+  return {draw_mistakes({pixels.data_as<float>(), static_cast<std::size_t>(pixels.numel())}, info_.height, info_.width,
+                        int_values(labels), int_values(predictions.prediction))};
+}
+
+Settings Classifier::settings() const {
+  const nlohmann::ordered_json json{{"height", info_.height},
+                                    {"width", info_.width},
+                                    {"classes", info_.classes},
+                                    {"mean", info_.mean},
+                                    {"std", info_.std}};
+  return {{kImages, json.dump()}};
+}
+
+bool describes_images(const Settings& settings) {
+  return settings.contains(kImages);
+}
+
+ImagesInfo images_info_from(const Settings& settings) {
+  try {
+    const auto json = parse_json<nlohmann::json>(settings.at(kImages), kImages);
+    const ImagesInfo info{.height = json.at("height"),
+                          .width = json.at("width"),
+                          .classes = json.at("classes"),
+                          .mean = json.at("mean"),
+                          .std = json.at("std")};
+    ISOBAR_CHECK(info.height > 0 && info.width > 0 && info.classes > 1 && std::isfinite(info.mean) &&
+                     std::isfinite(info.std) && info.std > 0,
+                 kImages, " describes no images");
+    return info;
+  } catch (const nlohmann::json::exception&) {
+    throw_error("the description of the images in the metadata is damaged");
+  }
+}
+
+}  // namespace isobar

@@ -1,0 +1,41 @@
+// How a classifier is judged: its loss, and the share of samples that it takes for what they are.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/tensor.h"
+#include "models/task.h"
+
+namespace isobar {
+
+class ClassificationMetrics : public Metrics {
+ public:
+  explicit ClassificationMetrics(std::int64_t classes);
+
+  // Of a batch: the loss, prediction and label of every sample. A label beyond the classes is an error.
+  void add(const std::vector<double>& losses, const std::vector<std::int32_t>& predictions,
+           const std::vector<std::int32_t>& labels);
+
+  void begin() override;
+  std::vector<std::span<double>> sums() override { return {sums_}; }
+  double loss() const override;
+  double accuracy() const;  // a fraction
+  // In metrics.jsonl: accuracy. In summary.json: val_accuracy. Both are fractions.
+  Report report() const override;
+
+ private:
+  std::string table() const;
+  double right(std::size_t label) const { return sums_[1 + 2 * label]; }
+  double seen(std::size_t label) const { return sums_[2 + 2 * label]; }
+  double all_right() const;
+  double all_seen() const;
+
+  std::int64_t classes_;
+  std::vector<double> sums_;  // the losses, then of every class the samples that were read rightly, and all
+};
+
+// The values of an i32 tensor, on the host.
+std::vector<std::int32_t> int_values(const Tensor& tensor);
+
+}  // namespace isobar

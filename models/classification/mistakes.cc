@@ -1,0 +1,53 @@
+#include "models/classification/mistakes.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "data/maps/stroke_font.h"
+#include "kernels/common/check.h"
+
+namespace isobar {
+namespace {
+
+constexpr int kColumns = 8, kRows = 4;
+constexpr int kTile = 84;    // pixels of an image
+constexpr int kLabel = 22;   // below it
+constexpr int kMargin = 12;  // around everything, and between images
+constexpr int kTitle = 32;
+
+// An image enlarged to a tile; the nearest pixel, so that what the classifier sees is seen.
+void draw_tile(Image& picture, int left, int top, std::span<const float> image, std::int64_t height,
+               std::int64_t width) {
+  for (int y = 0; y < kTile; ++y) {
+    for (int x = 0; x < kTile; ++x) {
+      const std::int64_t row = y * height / kTile, column = x * width / kTile;
+      const float value = image[static_cast<std::size_t>(row * width + column)];
+      const auto grey = static_cast<std::uint8_t>(255.f - std::clamp(value, 0.f, 255.f));
+      picture.at(left + x, top + y) = {grey, grey, grey};
+    }
+  }
+}
+
+}  // namespace
+
+Picture draw_mistakes(std::span<const float> images, std::int64_t height, std::int64_t width,
+                      const std::vector<std::int32_t>& labels, const std::vector<std::int32_t>& predictions) {
+  std::vector<std::size_t> wrong;
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    if (labels[i] != predictions[i]) wrong.push_back(i);
+  Image picture(kMargin + kColumns * (kTile + kMargin), kTitle + kRows * (kTile + kLabel + kMargin) + kMargin);
+  draw_text(picture, kMargin, 22,
+            concat(wrong.size(), " of ", labels.size(), " read wrongly; label > what it was taken for"), {.size = 11});
+  const auto pixels = static_cast<std::size_t>(height * width);
+  for (std::size_t k = 0; k < std::min<std::size_t>(wrong.size(), kColumns * kRows); ++k) {
+    const int left = kMargin + static_cast<int>(k % kColumns) * (kTile + kMargin);
+    const int top = kTitle + static_cast<int>(k / kColumns) * (kTile + kLabel + kMargin);
+    draw_tile(picture, left, top, images.subspan(wrong[k] * pixels, pixels), height, width);
+    draw_text(picture, left + kTile / 2, top + kTile + 16, concat(labels[wrong[k]], " > ", predictions[wrong[k]]),
+              {.size = 11, .align = Align::centre});
+  }
+  return {.tag = "Visualization, read wrongly", .board = picture, .file = "wrong", .image = picture};
+}
+
+}  // namespace isobar

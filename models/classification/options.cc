@@ -1,0 +1,18 @@
+#include "models/classification/options.h"
+
+namespace isobar {
+
+KeyTable ClassificationOptions::keys() {
+  constexpr double kMostClasses = 256;  // labels are bytes
+  return {"The images",
+          {key("images_path", images_path,
+               "folder of the four IDX files of MNIST and its like (train- and t10k-, images-idx3-ubyte and "
+               "labels-idx1-ubyte), plain or .gz; the t10k images are the validation set")
+               .path()
+               .free_on_resume(),
+           key("classes", classes, "how many kinds of images there are; null: the largest label of the data + 1")
+               .within(2, kMostClasses)
+               .also_called({"numclasses", "nclasses"})}};
+}
+
+}  // namespace isobar

@@ -1,0 +1,171 @@
+// What the recipe of classification leaves to the data, and which data and weights it refuses.
+#include "models/classification/recipe.h"
+
+#include <cmath>
+#include <string>
+
+#include "tests/data/images/idx_files.h"
+#include "tests/harness/forecast_config.h"
+#include "tests/harness/testing.h"
+
+namespace isobar::testing {
+namespace {
+
+// `count` images of one value, 0 first, with labels 0, 1, ..., most - 1, 0, 1, ...
+ImageSet plain_images(std::uint32_t height, std::uint32_t width, std::size_t count, int most) {
+  ImageSet set{height, width, "", ""};
+  for (std::size_t i = 0; i < count; ++i) {
+    set.pixels += std::string(std::size_t{height} * width, static_cast<char>(10 * i));
+    set.labels += static_cast<char>(static_cast<int>(i) % most);
+  }
+  return set;
+}
+
+// A folder of both sets, and a config that reads it.
+class Folder {
+ public:
+  Folder(const ImageSet& train, const ImageSet& valid) {
+    write_images(folder_.path(), "train", train);
+    write_images(folder_.path(), "t10k", valid);
+  }
+
+  std::string path() const { return folder_.path().string(); }
+  std::string file(const char* name) const { return (folder_ / name).string(); }
+  RunConfig config(std::vector<std::string> assignments = {}) const {
+    assignments.insert(assignments.begin(), {"task=classification", "images_path=" + path(), "embed_dim=16",
+                                             "num_heads=2", "depth=1", "global_batch_size=2"});
+    return read_config(entries_of(assignments));
+  }
+  // Completed, checked and opened.
+  RunConfig opened(const std::vector<std::string>& assignments = {"patch_size=4"}) const {
+    RunConfig config = this->config(assignments);
+    config.complete_and_check();
+    config.recipe->open({}, false);
+    return config;
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+ClassificationRecipe& recipe_of(RunConfig& config) {
+  return dynamic_cast<ClassificationRecipe&>(*config.recipe);
+}
+
+GivenWeights weights_of(RunConfig& config) {
+  return {"weights.safetensors", config.recipe->make_task(config.compute, Device{})->settings()};
+}
+
+TEST_CASE("classification: patch and classes that are null come from the data, others stay") {
+  const Folder folder(plain_images(28, 28, 6, 3), plain_images(28, 28, 4, 2));
+  RunConfig config = folder.config({"patch_size=null", "classes=null"});
+  CHECK(config.complete_and_check() == std::vector<std::string>{"from the data: patch_size 2, classes 3"});
+  CHECK(recipe_of(config).vit.patch_size == 2);
+  CHECK(recipe_of(config).images.classes == 3);
+  CHECK(config.origins.where("classes") == "config key classes in the data");
+  CHECK(config.complete_and_check().empty());  // nothing is left
+
+  RunConfig some = folder.config({"patch_size=7"});
+  CHECK(some.complete_and_check() == std::vector<std::string>{"from the data: classes 3"});
+  CHECK(recipe_of(some).vit.patch_size == 7);
+  RunConfig none = folder.config({"patch_size=14", "classes=10"});
+  CHECK(none.complete_and_check().empty());
+  CHECK(recipe_of(none).images.classes == 10);
+}
+
+TEST_CASE("classification: a patch size that does not divide the images is refused") {
+  const Folder folder(plain_images(8, 12, 4, 2), plain_images(8, 12, 4, 2));
+  for (const int patch : {3, 8, 24}) {
+    RunConfig config = folder.config({"patch_size=" + std::to_string(patch)});
+    CHECK_THROWS_WITH(config.complete_and_check(), "config key patch_size in --set is " + std::to_string(patch) +
+                                                       ", which does not divide the 8 x 12 points of " +
+                                                       folder.file("train-images-idx3-ubyte"));
+  }
+}
+
+TEST_CASE("classification: statistics are those of all training pixels") {
+  const Folder folder(plain_images(4, 8, 3, 2), plain_images(4, 8, 2, 2));  // values 0, 10, 20
+  RunConfig config = folder.opened();
+  const ImagesInfo info = images_info_from(weights_of(config).settings);
+  CHECK(info.height == 4);
+  CHECK(info.width == 8);
+  CHECK(info.classes == 2);
+  CHECK(info.mean == 10);
+  CHECK(info.std == Approx(std::sqrt(200.0 / 3)).epsilon(1e-14));
+  CHECK(config.recipe->train().samples() == 3);
+  CHECK(config.recipe->valid().samples() == 2);
+}
+
+TEST_CASE("classification: validation images of another size are refused") {
+  const Folder folder(plain_images(8, 12, 4, 2), plain_images(12, 8, 4, 2));
+  CHECK_THROWS_WITH(folder.opened(), folder.file("t10k-images-idx3-ubyte") + ": its images are 12 x 8, but those of " +
+                                         folder.file("train-images-idx3-ubyte") + " are 8 x 12");
+}
+
+TEST_CASE("classification: labels beyond the classes are refused in both sets") {
+  const Folder train(plain_images(8, 8, 6, 4), plain_images(8, 8, 4, 2));
+  CHECK_THROWS_WITH(train.opened({"patch_size=4", "classes=3"}),
+                    train.file("train-images-idx3-ubyte") + ": its labels go up to 3, but classes is 3");
+  const Folder valid(plain_images(8, 8, 6, 3), plain_images(8, 8, 6, 5));
+  CHECK_THROWS_WITH(valid.opened(), valid.file("t10k-images-idx3-ubyte") + ": its labels go up to 4, but classes is 3");
+  CHECK_NOTHROW(valid.opened({"patch_size=4", "classes=5"}));
+}
+
+TEST_CASE("classification: images without contrast, or with one class, are refused") {
+  const Folder grey(plain_images(8, 8, 1, 1), plain_images(8, 8, 2, 2));  // one image, all 0
+  CHECK_THROWS_WITH(grey.opened({"patch_size=4", "classes=2"}),
+                    grey.file("train-images-idx3-ubyte") + ": all its pixels have the value 0");
+  const Folder one(plain_images(8, 8, 3, 1), plain_images(8, 8, 2, 1));
+  CHECK_THROWS_WITH(one.opened(), ContainsSubstring("config key classes in the data"));
+}
+
+TEST_CASE("classification: a run starts from weights for images of the same kind only") {
+  const Folder here(plain_images(8, 8, 6, 3), plain_images(8, 8, 4, 2));
+  const Folder wide(plain_images(8, 12, 6, 3), plain_images(8, 12, 4, 2));
+  const Folder brighter(plain_images(8, 8, 9, 3), plain_images(8, 8, 4, 2));
+  RunConfig config = here.opened();
+  const ClassificationRecipe& recipe = recipe_of(config);
+
+  RunConfig of_wide = wide.opened();
+  const std::string other = "weights.safetensors classifies images of 8 x 12 into 3 classes, but " +
+                            here.file("train-images-idx3-ubyte") + " has images of 8 x 8 of 3 classes";
+  CHECK_THROWS_WITH(recipe.check_start(weights_of(of_wide)), other);
+  CHECK_THROWS_WITH(recipe.check_resume(weights_of(of_wide)), other);
+  RunConfig of_more = here.opened({"patch_size=4", "classes=4"});
+  CHECK_THROWS_WITH(recipe.check_start(weights_of(of_more)), ContainsSubstring("into 4 classes, but"));
+
+  // Images of the same kind with other statistics: to start from, not to go on with.
+  RunConfig of_brighter = brighter.opened();
+  CHECK_NOTHROW(recipe.check_start(weights_of(of_brighter)));
+  CHECK_THROWS_WITH(recipe.check_resume(weights_of(of_brighter)),
+                    ContainsSubstring(here.file("train-images-idx3-ubyte") +
+                                      ": these are not the images that weights.safetensors was trained on: mean and "
+                                      "deviation are 25 and ") &&
+                        ContainsSubstring(", not 40 and "));
+
+  CHECK_NOTHROW(recipe.check_start(weights_of(config)));
+  CHECK_NOTHROW(recipe.check_resume(weights_of(config)));
+  CHECK_NOTHROW(recipe.check_start({"elsewhere.safetensors", {}}));
+  CHECK_NOTHROW(recipe.check_resume({"elsewhere.safetensors", {}}));
+}
+
+TEST_CASE("classification: a folder stands for its images, where it has them all") {
+  const Folder folder(plain_images(8, 8, 2, 2), plain_images(8, 8, 2, 2));
+  const auto paths = ClassificationRecipe().paths_in(folder.path());
+  REQUIRE(paths.size() == 1);
+  CHECK(paths[0].first == "images_path");
+  CHECK(paths[0].second == folder.path());
+
+  const auto refused = [](const std::filesystem::path& path, const std::string& why) {
+    CHECK_THROWS_WITH(ClassificationRecipe().paths_in(path), ContainsSubstring(why));
+  };
+  refused(folder.file("train-labels-idx1-ubyte"), " is not a folder");
+  refused(folder.path() + "/nowhere", " is not a folder");
+  const TemporaryFolder empty;
+  refused(empty.path(), " lacks train-images-idx3-ubyte and train-labels-idx1-ubyte");
+  write_images(empty.path(), "train", plain_images(8, 8, 2, 2));
+  refused(empty.path(), " lacks t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte");
+}
+
+}  // namespace
+}  // namespace isobar::testing

@@ -149,7 +149,7 @@ TEST_CASE("data synth, info and stats say what they made and found, line by line
   check_error(isobar_command("data stats " + folder + "/train --out " + scratch / "s --threads x"), "--threads");
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // these hold address space of their own
+#ifndef ISOBAR_SANITIZED
 TEST_CASE("values that memory is lacking for are met in a child process, before they are read") {
   const Scratch scratch;
   const isobar::testing::FieldsShape shape{2, 1, 2, 2};

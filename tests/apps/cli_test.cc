@@ -173,14 +173,19 @@ TEST_CASE("values that memory is lacking for are met in a child process, before 
 #endif
 
 TEST_CASE("what is not asked for is what the help says") {
-  const auto has = [](const std::string& command, const std::vector<std::string>& defaults) {
+  // A default is shown as "--dp INT=1 " by CLI11 2.3 (Debian 12), as "--dp INT [1] " by later ones.
+  const auto has = [](const std::string& command, const std::vector<std::string>& flags,
+                      const std::vector<std::string>& defaults) {
     const std::string help = isobar_command(command + " --help").out;
-    for (const std::string& text : defaults) CHECK_THAT(help, ContainsSubstring(text));
+    for (const std::string& flag : flags) CHECK_THAT(help, ContainsSubstring(flag));
+    for (const std::string& value : defaults)
+      CHECK_THAT(help, ContainsSubstring("=" + value + " ") || ContainsSubstring("=" + value + "\n") ||
+                           ContainsSubstring(" [" + value + "]"));
   };
-  has("data synth", {"--train-years", "=4 ", "=1 ", "=292 ", "=32x64 ", "=0 "});
-  has("mesh", {"--dp INT=1 ", "--tp INT=1 ", "--cp INT=1 ", "=tp-cp-dp "});
-  has("train", {"--run-num TEXT=00 ", "--ranks INT=1 ", "=auto", "--list-configs", "--init", "The tutorial's flags"});
-  has("forecast", {"--steps INT", "=1 ", "--starts", "--scores", "--stats"});
+  has("data synth", {"--train-years"}, {"4", "1", "292", "32x64", "0"});
+  has("mesh", {"--dp", "--tp", "--cp"}, {"1", "tp-cp-dp"});
+  has("train", {"--run-num", "--ranks", "--list-configs", "--init", "The tutorial's flags"}, {"00", "1", "auto"});
+  has("forecast", {"--steps", "--starts", "--scores", "--stats"}, {"1"});
   const json info = json::parse(isobar_command("info --json").out);
   CHECK(info.at("cuda_driver").is_string());
   CHECK(info.at("build").at("compiler").is_string());

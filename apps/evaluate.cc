@@ -13,7 +13,6 @@
 #include "apps/train/run_folder.h"
 #include "apps/train/trainer.h"
 #include "engine/files/atomic_file.h"
-#include "engine/files/checkpoint.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -40,9 +39,9 @@ RunConfig config_of(const EvaluateFlags& o, ModelDescription& description) {
 
 void evaluate(const EvaluateFlags& o) {
   const Device device = o.config.use_device();
-  const fs::path file = fs::is_directory(o.weights) ? find_best(o.weights) / kModelFile : fs::path(o.weights);
-  ISOBAR_CHECK(o.scores.empty() || fs::weakly_canonical(o.scores) != fs::weakly_canonical(file), "--scores ", o.scores,
-               " would replace the weights");
+  const fs::path file = weights_at(o.weights);
+  ISOBAR_CHECK(o.scores.empty() || fs::weakly_canonical(replaced_by_writing(o.scores)) != fs::weakly_canonical(file),
+               "--scores ", o.scores, " would replace the weights");
   ModelDescription description = describe_model(file);
   RunConfig config = config_of(o, description);
   Recipe& recipe = *config.recipe;
@@ -52,7 +51,7 @@ void evaluate(const EvaluateFlags& o) {
     std::cout << line << '\n';
   recipe.check_resume(description.weights);
 
-  const std::unique_ptr<Task> task = recipe.make_task(config.compute, device);
+  const std::unique_ptr<Task> task = recipe.make_trained_task(description.weights, config.compute, device);
   read_model(file, *task);
   Loaders loaders(recipe.train(), recipe.valid(), config.reading, config.batch, config.compute.seed, device);
   const std::unique_ptr<Metrics> metrics = task->metrics();

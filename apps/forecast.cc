@@ -18,7 +18,6 @@
 #include "data/era5/field_labels.h"
 #include "data/era5/layout.h"
 #include "engine/files/atomic_file.h"
-#include "engine/files/checkpoint.h"
 #include "engine/files/json.h"
 #include "kernels/common/check.h"
 #include "models/forecast/description.h"
@@ -101,12 +100,20 @@ ForecastRecipe& forecast_of(RunConfig& config, const std::string& weights) {
   return *recipe;
 }
 
-// The config of the weights, or the one that --config and --set make for weights from elsewhere.
-RunConfig config_of(const ForecastFlags& o, ModelDescription& description) {
-  ISOBAR_CHECK(description.config || !o.config.config.empty() || !o.config.assignments.empty(), o.weights,
+// What the weights say of the fields they were trained on; none for weights from elsewhere.
+std::optional<FieldsInfo> trained_info_of(ModelDescription& description) {
+  if (!description.config) return std::nullopt;
+  const std::string file = description.weights.file.string();
+  const ForecastRecipe& recipe = forecast_of(*description.config, file);
+  return fields_info_of(description.weights, recipe.forecast, recipe.split.dt);
+}
+
+// The config of the weights, where they are described, or the one that --config and --set make.
+RunConfig config_of(const ForecastFlags& o, ModelDescription& description, bool is_described) {
+  ISOBAR_CHECK(is_described || !o.config.config.empty() || !o.config.assignments.empty(), o.weights,
                " does not say what model it is of: give --config or --set");
   NamedConfig named;
-  if (description.config && o.config.config.empty()) {
+  if (is_described && o.config.config.empty()) {
     named.entries = entries_from(to_json(*description.config), o.weights);
   } else {
     named = load_config(o.config.config.empty() ? "base" : o.config.config, config_search_path());
@@ -140,19 +147,6 @@ void tell_of_weights(const fs::path& file) {
   if (iteration == 0)
     std::cerr << "isobar: warning: " << file.string() << " is of iteration 0: these weights were never trained"
               << std::endl;
-}
-
-// What the weights say of the fields they were trained on; none for weights from elsewhere.
-std::optional<FieldsInfo> trained_info_of(ModelDescription& description) {
-  const GivenWeights& weights = description.weights;
-  if (!description.config || !describes_fields(weights.settings)) return std::nullopt;
-  const std::string file = weights.file.string();
-  const ForecastRecipe& recipe = forecast_of(*description.config, file);
-  try {
-    return fields_info_from(weights.settings, recipe.forecast, recipe.split.dt);
-  } catch (const Error& error) {
-    throw_error(weights.file.string(), ": ", error.what());
-  }
 }
 
 FieldsInfo info_for(const ForecastFlags& o, const ForecastRecipe& recipe, const Era5Dataset& dataset,
@@ -205,11 +199,11 @@ void forecast_all(const ForecastFlags& o, const Starts& starts, const Forecaster
 void forecast(const ForecastFlags& o) {
   const Starts starts = starts_of(o);
   const Device device = o.config.use_device();
-  const fs::path file = fs::is_directory(o.weights) ? find_best(o.weights) / kModelFile : fs::path(o.weights);
+  const fs::path file = weights_at(o.weights);
   check_outputs(o, file);
   ModelDescription description = describe_model(file);
   const std::optional<FieldsInfo> trained = trained_info_of(description);
-  RunConfig config = config_of(o, description);
+  RunConfig config = config_of(o, description, trained.has_value());
   ForecastRecipe& recipe = forecast_of(config, o.weights);
   if (trained) recipe.forecast.channel_names = trained->channel_names;
   const Era5Dataset dataset = recipe.open_fields(fields_to_forecast(o.data).string());

@@ -84,6 +84,19 @@ std::string KeyOrigins::where(const std::string& key) const {
   return "config key " + key + (origin == origins_.end() ? "" : " in " + origin->second);
 }
 
+std::string KeyFiller::shown(const std::array<std::int64_t, 2>& value) {
+  return concat("[", value[0], ",", value[1], "]");
+}
+
+void KeyFiller::note(const char* key, const std::string& value) {
+  origins_.set(key, "the data");
+  told_ += concat(told_.empty() ? "" : ", ", key, " ", value);
+}
+
+void check_filled(const char* key, bool has_value, const KeyOrigins& origins) {
+  ISOBAR_CHECK(has_value, origins.where(key), " is null where no data can fill it");
+}
+
 void check_bounds(const Key& key, const KeyOrigins& origins) {
   const auto check = [&](auto value) {
     const auto number = static_cast<double>(value);

@@ -88,6 +88,30 @@ class KeyOrigins {
   std::map<std::string, std::string> origins_;
 };
 
+// Gives keys that are null the values that the data say, and remembers what it gave.
+class KeyFiller {
+ public:
+  explicit KeyFiller(KeyOrigins& origins) : origins_(origins) {}
+
+  template <class T>
+  void fill(const char* key, std::optional<T>& value, const T& from_data) {
+    if (value) return;
+    value = from_data;
+    note(key, shown(from_data));
+  }
+  // "img_size [30,44], patch_size 2"; empty where no key was null.
+  const std::string& told() const { return told_; }
+
+ private:
+  static std::string shown(bool value) { return value ? "true" : "false"; }
+  static std::string shown(std::int64_t value) { return std::to_string(value); }
+  static std::string shown(const std::array<std::int64_t, 2>& value);
+  void note(const char* key, const std::string& value);
+
+  KeyOrigins& origins_;
+  std::string told_;
+};
+
 // The keys of one component, bound to the object that holds its options.
 struct KeyTable {
   std::string heading;
@@ -99,6 +123,10 @@ struct KeyTable {
 // Throws Error where a number of the key's value is beyond its bounds: "config key lr in --set must be above 0, not
 // -1".
 void check_bounds(const Key& key, const KeyOrigins& origins);
+
+// Throws Error where a key whose null the data fill has no value: "config key patch_size in X is null where no data can
+// fill it".
+void check_filled(const char* key, bool has_value, const KeyOrigins& origins);
 
 // check_bounds of every key, then the tables' own checks.
 void check_keys(const std::vector<KeyTable>& tables, const KeyOrigins& origins);

@@ -58,6 +58,10 @@ class Recipe {
 
   // The task for the opened data, with initial weights.
   virtual std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device) const = 0;
+  // The same for weights that are to be read into it: the data are normalised as these weights were trained, whatever
+  // the data's own statistics say.
+  virtual std::unique_ptr<Task> make_trained_task(const GivenWeights& weights, const ComputeOptions& compute,
+                                                  Device device) const = 0;
 };
 
 struct RecipeEntry {

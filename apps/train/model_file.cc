@@ -22,6 +22,10 @@ RunConfig config_from(const std::string& stored) {
 
 }  // namespace
 
+std::filesystem::path weights_at(const std::filesystem::path& path) {
+  return std::filesystem::is_directory(path) ? find_best(path) / kModelFile : path;
+}
+
 void write_model(const std::filesystem::path& path, const Task& task, const nlohmann::ordered_json& config) {
   Metadata metadata = task.settings();
   metadata["format"] = "pt";  // what other readers of safetensors look for

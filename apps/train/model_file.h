@@ -6,11 +6,13 @@
 #include <optional>
 
 #include "apps/train/config.h"
+#include "engine/files/checkpoint.h"
 #include "models/task.h"
 
 namespace isobar {
 
-inline constexpr const char* kModelFile = "model.safetensors";  // in best/ and in every checkpoint
+// The file that --weights names: itself, or the best weights in a run's folder.
+std::filesystem::path weights_at(const std::filesystem::path& path);
 
 // config: of the run, as config.json has it.
 void write_model(const std::filesystem::path& path, const Task& task, const nlohmann::ordered_json& config);

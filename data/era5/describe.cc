@@ -12,6 +12,7 @@
 
 #include "data/era5/era5.h"
 #include "data/era5/field_file.h"
+#include "data/era5/layout.h"
 #include "data/npy.h"
 #include "kernels/common/check.h"
 
@@ -107,15 +108,15 @@ void describe_files(const Era5Dataset& dataset, std::ostream& out) {
 }
 
 void describe_statistics_files(const fs::path& folder, const Era5Dataset& dataset, std::ostream& out) {
-  const fs::path means = folder / "global_means.npy", stds = folder / "global_stds.npy";
-  const fs::path time_means = folder / "time_means.npy";
+  const fs::path means = folder / kMeansFile, stds = folder / kStdsFile;
+  const fs::path time_means = folder / kTimeMeansFile;
   if (!fs::exists(means) && !fs::exists(stds)) {
     out << "statistics: none; isobar data stats PATH --out DIR makes them\n";
     return;
   }
   const Statistics statistics = load_statistics(means.string(), stds.string(), dataset.channels());
   if (statistics.labels)
-    check_labels(dataset.labels(), dataset.file_name(0), *statistics.labels, (folder / "stats.json").string());
+    check_labels(dataset.labels(), dataset.file_name(0), *statistics.labels, (folder / kLabelsFile).string());
   out << "statistics: " << folder.string() << '\n' << describe_statistics(statistics, dataset.channel_names());
   if (fs::exists(time_means)) {
     load_time_means(time_means.string(), dataset.channels(), dataset.height(), dataset.width());

@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "data/era5/layout.h"
 #include "data/npy.h"
 #include "data/parallel_tasks.h"
 #include "engine/files/atomic_file.h"
@@ -72,7 +73,7 @@ Statistics load_statistics(const std::string& means_path, const std::string& std
 }
 
 std::optional<FieldLabels> load_labels(const std::string& folder) {
-  const std::filesystem::path file = std::filesystem::path(folder) / "stats.json";
+  const std::filesystem::path file = std::filesystem::path(folder) / kLabelsFile;
   if (!std::filesystem::exists(file)) return std::nullopt;
   return labels_from_json(read_json<nlohmann::json>(file), file.string());
 }
@@ -139,10 +140,10 @@ void write_statistics(const ComputedStatistics& statistics, std::int64_t height,
   std::filesystem::create_directories(base);
   const auto channels = static_cast<std::int64_t>(statistics.means.size());
   const std::array<std::int64_t, 4> one_a_channel = {1, channels, 1, 1}, grid = {1, channels, height, width};
-  write_npy(base / "global_means.npy", one_a_channel, std::span<const double>(statistics.means));
-  write_npy(base / "global_stds.npy", one_a_channel, std::span<const double>(statistics.stds));
-  write_npy(base / "time_means.npy", grid, std::span<const double>(statistics.time_means));
-  write_file_atomically(base / "stats.json", to_json(statistics.labels.value_or(FieldLabels())).dump(2) + "\n");
+  write_npy(base / kMeansFile, one_a_channel, std::span<const double>(statistics.means));
+  write_npy(base / kStdsFile, one_a_channel, std::span<const double>(statistics.stds));
+  write_npy(base / kTimeMeansFile, grid, std::span<const double>(statistics.time_means));
+  write_file_atomically(base / kLabelsFile, to_json(statistics.labels.value_or(FieldLabels())).dump(2) + "\n");
 }
 
 }  // namespace isobar

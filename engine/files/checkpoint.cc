@@ -200,7 +200,7 @@ FoundCheckpoint find_newest_whole(const fs::path& run_folder) {
 }
 
 fs::path find_best(const fs::path& run_folder) {
-  const bool is_one = path_exists(run_folder / "model.safetensors");  // best/ or a checkpoint itself
+  const bool is_one = path_exists(run_folder / kModelFile);  // best/ or a checkpoint itself
   const std::optional<fs::path> folder = is_one ? run_folder : where_is(run_folder / "best");
   ISOBAR_CHECK(folder, (run_folder / "best").string(), ": is not there: the run has no best weights yet");
   const std::optional<std::string> damage = damage_of(*folder);

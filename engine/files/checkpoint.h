@@ -25,6 +25,8 @@
 
 namespace isobar {
 
+inline constexpr const char* kModelFile = "model.safetensors";  // the weights, in best/ and in every checkpoint
+
 // What is wrong with a checkpoint folder, naming the file at fault; nothing if it is whole. Reads every file in full.
 std::optional<std::string> damage_of(const std::filesystem::path& folder);
 

@@ -12,7 +12,8 @@ KeyTable ClassificationOptions::keys() {
                .free_on_resume(),
            key("classes", classes, "how many kinds of images there are; null: the largest label of the data + 1")
                .within(2, kMostClasses)
-               .also_called({"numclasses", "nclasses"})}};
+               .also_called({"numclasses", "nclasses"})},
+          [this](const KeyOrigins& origins) { check_filled("classes", classes.has_value(), origins); }};
 }
 
 }  // namespace isobar

@@ -54,20 +54,14 @@ std::vector<std::pair<std::string, fs::path>> ClassificationRecipe::paths_in(con
 std::vector<std::string> ClassificationRecipe::complete(KeyOrigins& origins) {
   train_.emplace(find_idx_files(images.images_path, /*train=*/true));
   valid_.emplace(find_idx_files(images.images_path, /*train=*/false));
-  std::string told;
-  const auto fill = [&](const char* key, std::optional<std::int64_t>& value, std::int64_t from_data) {
-    if (value) return;
-    value = from_data;
-    origins.set(key, "the data");
-    told += concat(told.empty() ? "" : ", ", key, " ", from_data);
-  };
-  fill("patch_size", vit.patch_size, default_patch_size(train_->height(), train_->width()));
-  fill("classes", images.classes, train_->classes());
+  KeyFiller filler(origins);
+  filler.fill("patch_size", vit.patch_size, default_patch_size(train_->height(), train_->width()));
+  filler.fill("classes", images.classes, train_->classes());
   ISOBAR_CHECK(train_->height() % *vit.patch_size == 0 && train_->width() % *vit.patch_size == 0,
                origins.where("patch_size"), " is ", *vit.patch_size, ", which does not divide the ", train_->height(),
                " x ", train_->width(), " points of ", train_->name());
-  if (told.empty()) return {};
-  return {"from the data: " + told};
+  if (filler.told().empty()) return {};
+  return {"from the data: " + filler.told()};
 }
 
 std::vector<std::string> ClassificationRecipe::open(const fs::path&, bool) {
@@ -101,6 +95,12 @@ void ClassificationRecipe::check_resume(const GivenWeights& weights) const {
 
 std::unique_ptr<Task> ClassificationRecipe::make_task(const ComputeOptions& compute, Device device) const {
   return std::make_unique<Classifier>(vit, compute, info_, device);
+}
+
+std::unique_ptr<Task> ClassificationRecipe::make_trained_task(const GivenWeights& weights,
+                                                              const ComputeOptions& compute, Device device) const {
+  const ImagesInfo info = describes_images(weights.settings) ? images_info_from(weights.settings) : info_;
+  return std::make_unique<Classifier>(vit, compute, info, device);
 }
 
 }  // namespace isobar

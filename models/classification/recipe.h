@@ -30,6 +30,8 @@ class ClassificationRecipe : public Recipe {
   void check_start(const GivenWeights& weights) const override;
   void check_resume(const GivenWeights& weights) const override;
   std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device) const override;
+  std::unique_ptr<Task> make_trained_task(const GivenWeights& weights, const ComputeOptions& compute,
+                                          Device device) const override;
 
  private:
   std::optional<LabelledImages> train_, valid_;

@@ -82,18 +82,18 @@ Settings settings_of(const FieldsInfo& info, std::int64_t dt) {
   return settings;
 }
 
-bool describes_fields(const Settings& settings) {
-  return settings.contains(kGrid);
-}
-
-FieldsInfo fields_info_from(const Settings& settings, const ForecastOptions& options, std::int64_t dt) {
+std::optional<FieldsInfo> fields_info_of(const GivenWeights& weights, const ForecastOptions& options, std::int64_t dt) {
+  const auto grid = weights.settings.find(kGrid);
+  if (grid == weights.settings.end()) return std::nullopt;
   try {
-    FieldsInfo info = info_from(parse_json<nlohmann::json>(settings.at(kGrid), kGrid));
+    FieldsInfo info = info_from(parse_json<nlohmann::json>(grid->second, kGrid));
     check_info(info, options);
-    read_labels(settings, dt, info);
+    read_labels(weights.settings, dt, info);
     return info;
+  } catch (const Error& error) {
+    throw_error(weights.file.string(), ": ", error.what());
   } catch (const nlohmann::json::exception&) {
-    throw_error("the description of the model in its metadata is damaged");
+    throw_error(weights.file.string(), ": the description of the model in its metadata is damaged");
   }
 }
 

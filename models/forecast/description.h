@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "models/forecast/fields_info.h"
 #include "models/forecast/options.h"
+#include "models/recipe.h"
 #include "models/task.h"
 
 namespace isobar {
@@ -13,11 +15,8 @@ namespace isobar {
 // from input to forecast, where they are known.
 Settings settings_of(const FieldsInfo& info, std::int64_t dt);
 
-// False for weights from elsewhere.
-bool describes_fields(const Settings& settings);
-
-// Checked as a data set is: Error naming the entry and what is wrong with it. options: of the weights' own config, with
-// its sizes filled in.
-FieldsInfo fields_info_from(const Settings& settings, const ForecastOptions& options, std::int64_t dt);
+// None for weights from elsewhere. Checked as a data set is: Error naming the file, the entry and what is wrong with
+// it. options, dt: of the model that the weights are for, with its sizes filled in.
+std::optional<FieldsInfo> fields_info_of(const GivenWeights& weights, const ForecastOptions& options, std::int64_t dt);
 
 }  // namespace isobar

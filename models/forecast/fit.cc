@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "data/era5/field_labels.h"
+#include "data/era5/layout.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -22,7 +23,7 @@ void set_labels(FieldsInfo& info, const Era5Dataset& dataset, const FieldLabels&
 }  // namespace
 
 void label_from_statistics(FieldsInfo& info, const Era5Dataset& dataset, const std::filesystem::path& folder) {
-  const std::string file = (folder / "stats.json").string();
+  const std::string file = (folder / kLabelsFile).string();
   if (info.statistics.labels)
     set_labels(info, dataset, *info.statistics.labels, file);
   else

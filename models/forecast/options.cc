@@ -57,6 +57,10 @@ KeyTable ForecastOptions::keys() {
        key("channel_weights", channel_weights, "weight of each forecast variable in the weighted losses; null: 1 each")
            .at_least(0)},
       [this](const KeyOrigins& origins) {
+        check_filled("img_size", img_size.has_value(), origins);
+        check_filled("n_in_channels", n_in_channels.has_value(), origins);
+        check_filled("n_out_channels", n_out_channels.has_value(), origins);
+        check_filled("time_features", time_features.has_value(), origins);
         ISOBAR_CHECK(*n_out_channels <= *n_in_channels, origins.where("n_out_channels"),
                      " must be at most n_in_channels (", *n_in_channels, "), not ", *n_out_channels);
         check_names(*this, origins);

@@ -18,37 +18,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kTheData = "the data";  // the origin of keys that were left to the data
-
-std::string shown(bool value) {
-  return value ? "true" : "false";
-}
-std::string shown(std::int64_t value) {
-  return std::to_string(value);
-}
-std::string shown(const std::array<std::int64_t, 2>& value) {
-  return concat("[", value[0], ",", value[1], "]");
-}
-
-// Gives keys without a value one, and remembers what it gave.
-class Filler {
- public:
-  explicit Filler(KeyOrigins& origins) : origins_(origins) {}
-
-  template <class T>
-  void fill(const char* key, std::optional<T>& value, const T& from_data) {
-    if (value) return;
-    value = from_data;
-    origins_.set(key, kTheData);
-    told_ += concat(told_.empty() ? "" : ", ", key, " ", shown(from_data));
-  }
-  const std::string& told() const { return told_; }
-
- private:
-  KeyOrigins& origins_;
-  std::string told_;
-};
-
 // "+6 h", or in steps where the data do not say when a step is.
 std::string lead_time(const Era5Dataset& dataset, std::int64_t step) {
   try {
@@ -86,12 +55,12 @@ DataSizes sizes_of(const Era5Dataset& data) {
 }
 
 std::vector<KeyTable> ForecastRecipe::keys() {
-  KeyTable network = vit.keys();
-  network.check = [this, own = std::move(network.check)](const KeyOrigins& origins) {
+  KeyTable fields = forecast.keys();
+  fields.check = [this, own = std::move(fields.check)](const KeyOrigins& origins) {
     own(origins);
     vit.check_image(forecast.height(), forecast.width(), "img_size", origins);
   };
-  return {std::move(network), forecast.keys(), split.keys()};
+  return {vit.keys(), std::move(fields), split.keys()};
 }
 
 std::vector<std::pair<std::string, fs::path>> ForecastRecipe::paths_in(const fs::path& folder) const {
@@ -110,7 +79,7 @@ bool ForecastRecipe::wants_sizes() const {
 }
 
 std::string ForecastRecipe::fill_sizes(const DataSizes& data, KeyOrigins& origins) {
-  Filler filler(origins);
+  KeyFiller filler(origins);
   filler.fill("img_size", forecast.img_size, {data.height, data.width});
   filler.fill("patch_size", vit.patch_size, default_patch_size(forecast.height(), forecast.width()));
   filler.fill("n_in_channels", forecast.n_in_channels, data.channels);
@@ -128,7 +97,7 @@ std::vector<std::string> ForecastRecipe::complete(KeyOrigins& origins) {
   if (const std::string sizes = fill_sizes(sizes_of(data), origins); !sizes.empty())
     sentences.push_back("from the data: " + sizes);
   if (!wants_ranges) return sentences;
-  Filler ranges(origins);
+  KeyFiller ranges(origins);
   SplitOptions completed = split;
   completed.complete_ranges(data.steps());
   ranges.fill("train_range", split.train_range, *completed.train_range);
@@ -222,23 +191,15 @@ std::vector<std::string> ForecastRecipe::notes() const {
   return notes;
 }
 
-// What the weights say of their fields; none for weights from elsewhere.
-std::optional<FieldsInfo> ForecastRecipe::trained_info(const GivenWeights& weights) const {
-  if (!describes_fields(weights.settings)) return std::nullopt;
-  try {
-    return fields_info_from(weights.settings, forecast, split.dt);
-  } catch (const Error& error) {
-    throw_error(weights.file.string(), ": ", error.what());
-  }
-}
-
 void ForecastRecipe::check_start(const GivenWeights& weights) const {
-  if (const auto trained = trained_info(weights)) check_units(*trained, weights.file.string(), *train_, info_);
+  if (const auto trained = fields_info_of(weights, forecast, split.dt))
+    check_units(*trained, weights.file.string(), *train_, info_);
 }
 
 void ForecastRecipe::check_resume(const GivenWeights& weights) const {
   check_start(weights);
-  if (const auto trained = trained_info(weights)) check_lead_time(*trained, split.dt, weights.file.string(), *train_);
+  if (const auto trained = fields_info_of(weights, forecast, split.dt))
+    check_lead_time(*trained, split.dt, weights.file.string(), *train_);
 }
 
 ForecasterOptions ForecastRecipe::forecaster_options(std::string lead_time) const {
@@ -246,7 +207,19 @@ ForecasterOptions ForecastRecipe::forecaster_options(std::string lead_time) cons
 }
 
 std::unique_ptr<Task> ForecastRecipe::make_task(const ComputeOptions& compute, Device device) const {
-  return std::make_unique<Forecaster>(forecaster_options(lead_time(*valid_, valid_pairs_->step_of(0))), compute, info_,
+  return make_task_of(info_, compute, device);
+}
+
+std::unique_ptr<Task> ForecastRecipe::make_trained_task(const GivenWeights& weights, const ComputeOptions& compute,
+                                                        Device device) const {
+  FieldsInfo info = info_;
+  if (const auto trained = fields_info_of(weights, forecast, split.dt)) info.statistics = trained->statistics;
+  return make_task_of(info, compute, device);
+}
+
+std::unique_ptr<Task> ForecastRecipe::make_task_of(const FieldsInfo& info, const ComputeOptions& compute,
+                                                   Device device) const {
+  return std::make_unique<Forecaster>(forecaster_options(lead_time(*valid_, valid_pairs_->step_of(0))), compute, info,
                                       device);
 }
 

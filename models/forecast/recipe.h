@@ -40,6 +40,8 @@ class ForecastRecipe : public Recipe {
   void check_start(const GivenWeights& weights) const override;
   void check_resume(const GivenWeights& weights) const override;
   std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device) const override;
+  std::unique_ptr<Task> make_trained_task(const GivenWeights& weights, const ComputeOptions& compute,
+                                          Device device) const override;
 
   // Whether sizes of grid, channels or patch, or the time features, are left to the data.
   bool wants_sizes() const;
@@ -58,7 +60,7 @@ class ForecastRecipe : public Recipe {
 
  private:
   std::optional<std::string> choose_statistics(const std::filesystem::path& kept, bool resumed);
-  std::optional<FieldsInfo> trained_info(const GivenWeights& weights) const;
+  std::unique_ptr<Task> make_task_of(const FieldsInfo& info, const ComputeOptions& compute, Device device) const;
 
   bool make_statistics_ = false;  // of the training steps: no files have them
   std::optional<Era5Dataset> train_, valid_;

@@ -31,6 +31,7 @@ KeyTable VitOptions::keys() {
                .fraction()
                .also_called({"droprate"})},
           [this](const KeyOrigins& origins) {
+            check_filled("patch_size", patch_size.has_value(), origins);
             ISOBAR_CHECK(embed_dim % num_heads == 0, origins.where("embed_dim"), " must be a multiple of num_heads (",
                          num_heads, "), not ", embed_dim);
             const std::int64_t head_dim = embed_dim / num_heads;

@@ -125,6 +125,21 @@ TEST_CASE("a run that classifies leaves its files, and learns") {
   CHECK(config.at("images_path") == here / "data");
 }
 
+TEST_CASE("weights that classify are judged by evaluate, and forecast nothing") {
+  const Playground here;
+  check_done(here.train("run"));
+  const std::string weights = here / "run/checkpoints/step_00000040/model.safetensors";
+  const auto command = [&](const std::string& arguments) {
+    return isobar_command(here / "", arguments + " --threads 1 --device cpu --weights " + weights);
+  };
+  check_done(command("evaluate --scores " + here / "scores.json"));
+  const json scores = json::parse(read_file(here / "scores.json")), summary = summary_of(here / "run");
+  CHECK(scores == json{{"val_loss", summary.at("val_loss")}, {"val_accuracy", summary.at("val_accuracy")}});
+  const Outcome forecast = command("forecast --start 0 --out " + here / "f.h5" + " --data " + here / "data");
+  CHECK(forecast.status == 1);
+  CHECK(forecast.err == "isobar: " + weights + " is a model of the task classification, which forecasts nothing\n");
+}
+
 TEST_CASE("a run that classifies and is resumed ends with the same bits") {
   const Playground here;
   const std::string precision = GENERATE("", "--amp_mode bf16 --set grad_accumulation=2");

@@ -1,8 +1,10 @@
 // isobar evaluate: what it says of a run's weights is what the run said of them itself.
+#include <array>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "data/npy.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/isobar_command.h"
 #include "tests/harness/testing.h"
@@ -56,6 +58,24 @@ TEST_CASE("evaluate finds the loss and the metrics that the run's summary has") 
   for (const auto& [name, value] : scores.items()) CHECK(summary.at(name) == value);
   CHECK_THAT(outcome.out, ContainsSubstring("weights: " + run.last()) && ContainsSubstring("validation loss ") &&
                               ContainsSubstring("of persistence's RMSE"));
+}
+
+TEST_CASE("evaluate normalises with the statistics that the weights were trained with, not with the data's own") {
+  const SmallRun run;
+  REQUIRE(run.evaluate().status == 0);
+  const json own = run.read("scores.json");
+  const std::string other = run / "other", statistics = other + "/stats";
+  std::filesystem::copy(run / "data", other, std::filesystem::copy_options::recursive);
+  REQUIRE(run.run("data stats " + other + "/train --out " + statistics).status == 0);
+  for (const char* name : {"/global_means.npy", "/global_stds.npy"}) {
+    std::vector<double> values = read_npy(statistics + name).values;
+    for (double& value : values) value = 3 * value + 0.1;
+    write_npy(statistics + name, std::array<std::int64_t, 4>{1, 2, 1, 1}, std::span<const double>(values));
+  }
+  const Outcome outcome = run.evaluate(" --data " + other);
+  INFO(outcome.err);
+  REQUIRE(outcome.status == 0);
+  CHECK(run.read("scores.json") == own);
 }
 
 TEST_CASE("evaluate follows --data and --set, and refuses what it cannot judge") {

@@ -934,7 +934,19 @@ TEST_CASE("units and lead time of weights that contradict themselves are refused
   check_error(forecast_with("isobar.lead_hours", "\"6\""), name + "the description of the model in its metadata is");
   check_error(forecast_with("isobar.config", "[]"), name + "the description of the model in its metadata is damaged");
   check_error(forecast_with("isobar.config", "{\"depth\": 0}"), name + "config key depth in its metadata must be");
+  for (const char* key : {"img_size", "patch_size", "n_in_channels", "n_out_channels", "time_features"}) {
+    json config = json::parse(file.metadata().at("isobar.config"));
+    config[key] = nullptr;
+    check_error(forecast_with("isobar.config", config.dump()),
+                name + "config key " + key + " in its metadata is null where no data can fill it");
+  }
   check_error(forecast_with("isobar.grid", "{}"), name + "the description of the model in its metadata is damaged");
+  isobar::Metadata half = file.metadata();
+  half.erase("isobar.grid");
+  isobar::write_safetensors(here / "half.safetensors", file.tensors(), half);
+  check_error(isobar_command(here, "forecast --threads 1 --device cpu --start 0 --data " + here / "data" + " --out " +
+                                       here / "f.h5 --weights " + here / "half.safetensors"),
+              "half.safetensors does not say what model it is of");
   check_done(forecast_with("isobar.units", R"(["m/s", "m/s", "K"])"));
   CHECK(isobar::hdf5::File::open(here / "f.h5").strings("units") == std::vector<std::string>{"m/s", "m/s", "K"});
   CHECK(file.metadata().at("format") == "pt");

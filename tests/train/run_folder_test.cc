@@ -254,27 +254,7 @@ TEST_CASE("the stamp of a log line is the local time to the millisecond") {
 }
 
 TEST_CASE("keys of where, how long and how a run is computed may change when it goes on, others may not") {
-  for (const char* key : {"expdir",
-                          "train_data_path",
-                          "valid_data_path",
-                          "inf_data_path",
-                          "global_means_path",
-                          "global_stds_path",
-                          "time_means_path",
-                          "num_data_workers",
-                          "num_iters",
-                          "log_every",
-                          "validate_every",
-                          "checkpoint_every",
-                          "keep_checkpoints",
-                          "enable_fused",
-                          "enable_jit",
-                          "data_loader_config",
-                          "wireup_info",
-                          "wireup_store",
-                          "recompute",
-                          "cuda_graph",
-                          "tf32"}) {
+  for (const std::string& key : RunConfig().keys_free_on_resume()) {  // tests/train/config_test.cc has the list
     const Folder folder;
     ordered_json config = kConfig;
     config[key] = "before";

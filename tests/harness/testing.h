@@ -23,11 +23,9 @@ void note_skip();  // tests/harness/main.cc: the test case that runs cannot run 
 }
 
 // Ends the test case, and makes ctest count it as skipped if none of its checks has failed.
-// A case without any assertion is no success to every Catch2, so that it makes one.
 #define ISOBAR_SKIP(reason)        \
   do {                             \
     WARN("skipped: " << (reason)); \
-    SUCCEED();                     \
     isobar::testing::note_skip();  \
     return;                        \
   } while (0)

@@ -127,6 +127,16 @@ struct Backward {
   float* dbias;    // [blocks, cols]
 };
 
+// Zero in one block's parts of both column sums, each thread where it will add.
+template <class Group>
+__device__ __forceinline__ void clear_parts(std::int64_t cols, float* dweight, float* dbias) {
+  for_each_owned<Group, 0>(cols, [&](int, std::int64_t column, int count) {
+    for (int k = 0; k < kChunk; ++k) {
+      if (k < count) dweight[column + k] = dbias[column + k] = 0;
+    }
+  });
+}
+
 // Writes one block's part of a column sum: out[column] = the sum of `part` over the groups of the block, in order.
 template <class Group, int kKept>
 __device__ __forceinline__ void write_part(std::int64_t cols, const ChunkValues (&part)[slots(kKept)], float* out) {
@@ -159,13 +169,7 @@ __global__ void __launch_bounds__(kThreads) layernorm_bwd_kernel(Backward a) {
   ChunkValues dweight[slots(kKept)] = {}, dbias[slots(kKept)] = {};
   float* const block_dweight = a.dweight + blockIdx.x * a.cols;
   float* const block_dbias = a.dbias + blockIdx.x * a.cols;
-  if constexpr (kKept == 0) {
-    for_each_owned<Group, kKept>(a.cols, [&](int, std::int64_t column, int count) {
-      for (int k = 0; k < kChunk; ++k) {
-        if (k < count) block_dweight[column + k] = block_dbias[column + k] = 0.0f;
-      }
-    });
-  }
+  if constexpr (kKept == 0) clear_parts<Group>(a.cols, block_dweight, block_dbias);
 
   const std::int64_t first_row = blockIdx.x * a.rows_per_block;
   const std::int64_t end_row = min(a.rows, first_row + a.rows_per_block);

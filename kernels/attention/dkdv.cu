@@ -13,10 +13,7 @@ __global__ void __launch_bounds__(kThreads) dkdv_kernel(const AttentionBwd a) {
   ISOBAR_DYNAMIC_SHARED(T, memory);
   const Shared shared{memory};
   const int head_size = static_cast<int>(a.shape.head_size);
-  const auto q = tokens_of<const T>(a.q, a.q_stride, a.shape.q_tokens, head_size);
-  const auto k = tokens_of<const T>(a.k, a.k_stride, a.shape.kv_tokens, head_size);
-  const auto v = tokens_of<const T>(a.v, a.v_stride, a.shape.kv_tokens, head_size);
-  const auto d_o = tokens_of<const T>(a.d_o, a.do_stride, a.shape.q_tokens, head_size);
+  const auto [q, k, v, d_o] = BackwardTokens<T>(a, head_size);
   const std::int64_t head_row = (blockIdx.z * a.shape.heads + blockIdx.y) * a.shape.q_tokens;
   const float* lse = static_cast<const float*>(a.lse) + head_row;
   const float* delta = static_cast<const float*>(a.workspace) + head_row;
@@ -24,13 +21,8 @@ __global__ void __launch_bounds__(kThreads) dkdv_kernel(const AttentionBwd a) {
   const auto scale = static_cast<float>(a.scale);
   const KeepMask mask(a.dropout, a.shape);
 
-  const auto load_stage = [&](int query, int stage) {
-    load_tile<T, kHead, kRows>(shared.streamed(0, stage), q, query, head_size);
-    load_tile<T, kHead, kRows>(shared.streamed(1, stage), d_o, query, head_size);
-  };
-  load_tile<T, kHead, kOwnedRows>(shared.owned(0), k, block_row, head_size);
-  load_tile<T, kHead, kOwnedRows>(shared.owned(1), v, block_row, head_size);
-  load_stage(0, 0);
+  shared.load_owned(k, v, block_row, head_size);
+  shared.load_streamed(0, q, d_o, 0, head_size);
   cp_async_commit();
 
   float dk[kHead / 8][4], dv[kHead / 8][4], scores[kTiles][4], dp[kTiles][4];
@@ -38,7 +30,7 @@ __global__ void __launch_bounds__(kThreads) dkdv_kernel(const AttentionBwd a) {
   clear(dv);
   int stage = 0;
   for (int query = 0; query < q.count; query += kRows, stage ^= 1) {
-    if (query + kRows < q.count) load_stage(query + kRows, stage ^ 1);
+    if (query + kRows < q.count) shared.load_streamed(stage ^ 1, q, d_o, query + kRows, head_size);
     cp_async_commit();
     cp_async_wait<1>();
     __syncthreads();

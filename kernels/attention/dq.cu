@@ -12,21 +12,13 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwd a) {
   ISOBAR_DYNAMIC_SHARED(T, memory);
   const Shared shared{memory};
   const int head_size = static_cast<int>(a.shape.head_size);
-  const auto q = tokens_of<const T>(a.q, a.q_stride, a.shape.q_tokens, head_size);
-  const auto k = tokens_of<const T>(a.k, a.k_stride, a.shape.kv_tokens, head_size);
-  const auto v = tokens_of<const T>(a.v, a.v_stride, a.shape.kv_tokens, head_size);
-  const auto d_o = tokens_of<const T>(a.d_o, a.do_stride, a.shape.q_tokens, head_size);
+  const auto [q, k, v, d_o] = BackwardTokens<T>(a, head_size);
   const int block_row = static_cast<int>(blockIdx.x) * kOwnedRows, warp_row = warp_id() * kWarpRows;
   const auto scale = static_cast<float>(a.scale);
   const KeepMask mask(a.dropout, a.shape);
 
-  const auto load_stage = [&](int key, int stage) {
-    load_tile<T, kHead, kRows>(shared.streamed(0, stage), k, key, head_size);
-    load_tile<T, kHead, kRows>(shared.streamed(1, stage), v, key, head_size);
-  };
-  load_tile<T, kHead, kOwnedRows>(shared.owned(0), q, block_row, head_size);
-  load_tile<T, kHead, kOwnedRows>(shared.owned(1), d_o, block_row, head_size);
-  load_stage(0, 0);
+  shared.load_owned(q, d_o, block_row, head_size);
+  shared.load_streamed(0, k, v, 0, head_size);
   cp_async_commit();
 
   float lse[2], delta[2];
@@ -43,7 +35,7 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwd a) {
   clear(dq);
   int stage = 0;
   for (int key = 0; key < k.count; key += kRows, stage ^= 1) {
-    if (key + kRows < k.count) load_stage(key + kRows, stage ^ 1);
+    if (key + kRows < k.count) shared.load_streamed(stage ^ 1, k, v, key + kRows, head_size);
     cp_async_commit();
     cp_async_wait<1>();
     __syncthreads();

@@ -47,6 +47,24 @@ struct RunningSoftmax {
   }
 };
 
+// Ends a lane's two rows, the first of the warp's being token row0: writes their log-sum-exp and tells by what their
+// outputs are multiplied.
+template <class T>
+__device__ __forceinline__ void finish_rows(const AttentionFwd& a, const RunningSoftmax<T>& softmax, int row0,
+                                            float keep_scale, float (&factor)[2]) {
+  const int count = static_cast<int>(a.shape.q_tokens);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float total = softmax.total(half);
+    const int row = row0 + row_of(2 * half);
+    factor[half] = keep_scale / total;
+    if (lane_id() % 4 == 0 && row < count) {
+      const std::int64_t head = blockIdx.z * a.shape.heads + blockIdx.y;
+      static_cast<float*>(a.lse)[head * count + row] = softmax.largest[half] + logf(total);
+    }
+  }
+}
+
 template <class T, int kHead>
 __global__ void __launch_bounds__(kThreads) forward_kernel(const AttentionFwd a) {
   constexpr int kRows = kForwardRows<T, kHead>, kTiles = kRows / 8, kStage = kRows * kPitch<T, kHead>;
@@ -103,16 +121,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const AttentionFwd a)
   }
 
   float factor[2];
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const float total = softmax.total(half);
-    const int row = block_row + warp_row + row_of(2 * half);
-    factor[half] = mask.scale / total;
-    if (lane_id() % 4 == 0 && row < q.count) {
-      const std::int64_t head = blockIdx.z * a.shape.heads + blockIdx.y;
-      static_cast<float*>(a.lse)[head * q.count + row] = softmax.largest[half] + logf(total);
-    }
-  }
+  finish_rows(a, softmax, block_row + warp_row, mask.scale, factor);
   const auto o = tokens_of<T>(a.o, a.o_stride, a.shape.q_tokens, head_size);
   store_rows<T, kHead>(o, block_row + warp_row, head_size, out, factor);
 }

@@ -273,6 +273,18 @@ __device__ __forceinline__ void differentiate(float& score, float& dp, float sca
   dp = p * ((kept ? dp * keep_scale : 0) - delta);
 }
 
+// One head of one sample: the tokens that both halves read.
+template <class T>
+struct BackwardTokens {
+  Tokens<const T> q, k, v, d_o;
+
+  __device__ __forceinline__ BackwardTokens(const AttentionBwd& a, int head_size)
+      : q(tokens_of<const T>(a.q, a.q_stride, a.shape.q_tokens, head_size)),
+        k(tokens_of<const T>(a.k, a.k_stride, a.shape.kv_tokens, head_size)),
+        v(tokens_of<const T>(a.v, a.v_stride, a.shape.kv_tokens, head_size)),
+        d_o(tokens_of<const T>(a.d_o, a.do_stride, a.shape.q_tokens, head_size)) {}
+};
+
 // Two owned tiles, which stay, and two streamed ones in two stages.
 template <class T, int kHead>
 struct BackwardShared {
@@ -285,6 +297,18 @@ struct BackwardShared {
   __device__ __forceinline__ T* owned(int which) const { return shared + which * kOwned; }
   __device__ __forceinline__ T* streamed(int which, int stage) const {
     return shared + 2 * kOwned + (2 * stage + which) * kStreamed;
+  }
+
+  // Start copying tokens row0, row0 + 1, ... of two tensors.
+  __device__ __forceinline__ void load_owned(const Tokens<const T>& x, const Tokens<const T>& y, int row0,
+                                             int head_size) const {
+    load_tile<T, kHead, kOwnedRows>(owned(0), x, row0, head_size);
+    load_tile<T, kHead, kOwnedRows>(owned(1), y, row0, head_size);
+  }
+  __device__ __forceinline__ void load_streamed(int stage, const Tokens<const T>& x, const Tokens<const T>& y, int row0,
+                                                int head_size) const {
+    load_tile<T, kHead, kRows>(streamed(0, stage), x, row0, head_size);
+    load_tile<T, kHead, kRows>(streamed(1, stage), y, row0, head_size);
   }
 };
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/harness/places.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
 
@@ -40,7 +41,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 // Runs `isobar-bench ARGUMENTS` on two threads and as briefly as it can, without any GPU in sight.
 Outcome bench(const std::string& arguments, const std::string& environment = "") {
   const TemporaryFolder folder;
-  const std::string command = environment + " CUDA_VISIBLE_DEVICES= " ISOBAR_BENCH_BINARY " --threads 2 --seconds 0 " +
+  const std::string command = environment + " CUDA_VISIBLE_DEVICES= " + kIsobarBench + " --threads 2 --seconds 0 " +
                               arguments + " >" + (folder / "out").string() + " 2>" + (folder / "err").string();
   const int status = std::system(command.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(folder / "out"), contents(folder / "err")};
@@ -50,7 +51,7 @@ Outcome bench(const std::string& arguments, const std::string& environment = "")
 std::set<std::string> expected_ops() {
   const std::regex declaration("\nISOBAR_KERNEL\\((\\w+), \\w+\\)");  // at the start of a line: not its #define
   std::set<std::string> names{"train_step"};
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(ISOBAR_SOURCE_DIR "/kernels")) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(source_path("kernels"))) {
     if (entry.path().extension() != ".h") continue;
     const std::string text = contents(entry.path());
     for (std::sregex_iterator match(text.begin(), text.end(), declaration), end; match != end; ++match)

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kernels/common/check.h"
+#include "tests/harness/places.h"
 #include "tests/harness/testing.h"
 
 namespace isobar::testing {
@@ -34,6 +35,8 @@ std::string spins_of(const std::string& program, const std::string& setting = ""
   return text.substr(begin, text.find('\'', begin) - begin);
 }
 
+const std::string kProgram = kIsobar, kBench = kIsobarBench;
+
 std::string this_program() {
   char path[PATH_MAX];
   const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
@@ -44,22 +47,22 @@ std::string this_program() {
 }  // namespace
 
 TEST_CASE("threads that wait spin briefly in every program, without the user setting anything") {
-  CHECK(spins_of(ISOBAR_BINARY " --version") == "20000");
-  CHECK(spins_of(ISOBAR_BENCH_BINARY " --list") == "20000");
+  CHECK(spins_of(kProgram + " --version") == "20000");
+  CHECK(spins_of(kBench + " --list") == "20000");
   CHECK(spins_of(this_program() + " --list-tests") == "20000");
 }
 
 TEST_CASE("how threads wait is the user's choice where there is one") {
-  CHECK(spins_of(ISOBAR_BINARY " --version", "GOMP_SPINCOUNT=5") == "5");
-  CHECK(spins_of(ISOBAR_BINARY " --version", "OMP_WAIT_POLICY=active") != "20000");
-  CHECK(spins_of(ISOBAR_BINARY " --version", "OMP_WAIT_POLICY=passive") == "0");
+  CHECK(spins_of(kProgram + " --version", "GOMP_SPINCOUNT=5") == "5");
+  CHECK(spins_of(kProgram + " --version", "OMP_WAIT_POLICY=active") != "20000");
+  CHECK(spins_of(kProgram + " --version", "OMP_WAIT_POLICY=passive") == "0");
 }
 
 TEST_CASE("a program that starts itself once more keeps its arguments, environment and streams") {
   const std::string clean = "env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT ";
-  CHECK(output_of(clean + ISOBAR_BINARY " train --config 'a  b'").find("a  b") != std::string::npos);
-  CHECK(output_of(clean + "ISOBAR_MAX_ISA=generic " ISOBAR_BINARY " info").find("generic") != std::string::npos);
-  CHECK(output_of(clean + "sh -c 'exec 3>&1; " ISOBAR_BINARY " --version >&3'").find("isobar ") == 0);
+  CHECK(output_of(clean + kProgram + " train --config 'a  b'").find("a  b") != std::string::npos);
+  CHECK(output_of(clean + "ISOBAR_MAX_ISA=generic " + kProgram + " info").find("generic") != std::string::npos);
+  CHECK(output_of(clean + "sh -c 'exec 3>&1; " + kProgram + " --version >&3'").find("isobar ") == 0);
 }
 
 }  // namespace isobar::testing

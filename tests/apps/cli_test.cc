@@ -17,6 +17,7 @@
 #include "data/era5/hdf5.h"
 #include "engine/files/atomic_file.h"
 #include "tests/harness/data_files.h"
+#include "tests/harness/places.h"
 #include "tests/harness/testing.h"
 
 using isobar::read_file;
@@ -51,7 +52,7 @@ struct Outcome {
 Outcome isobar_command(const std::string& arguments, const std::string& environment = "") {
   const Scratch scratch;
   const std::string command =
-      environment + " " + ISOBAR_BINARY + " " + arguments + " >" + scratch / "out" + " 2>" + scratch / "err";
+      environment + " " + isobar::testing::kIsobar + " " + arguments + " >" + scratch / "out" + " 2>" + scratch / "err";
   const int status = std::system(command.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(scratch / "out"), read_file(scratch / "err")};
 }

@@ -7,6 +7,7 @@
 #include "data/npy.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/isobar_command.h"
+#include "tests/harness/places.h"
 #include "tests/harness/testing.h"
 
 namespace isobar::testing {
@@ -91,7 +92,7 @@ TEST_CASE("evaluate follows --data and --set, and refuses what it cannot judge")
   refused(run.evaluate(" --set lr=-1"), "config key lr in --set must be at least 0");
   refused(run.evaluate(" --set depth=2"), "is missing");
   refused(run.run("evaluate --weights " + run.last() + " --scores " + run.last()), "would replace the weights");
-  refused(run.run("evaluate --weights " + std::string(ISOBAR_SOURCE_DIR) + "/tests/golden/vit_weights.safetensors"),
+  refused(run.run("evaluate --weights " + source_path("tests/golden/vit_weights.safetensors")),
           "does not say what model it is of");
 }
 

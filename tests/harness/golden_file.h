@@ -7,10 +7,11 @@
 #include <vector>
 
 #include "engine/files/safetensors.h"
+#include "tests/harness/places.h"
 
 namespace isobar::testing {
 
-inline const std::string kGolden = std::string(ISOBAR_SOURCE_DIR) + "/tests/golden/";
+inline const std::string kGolden = source_path("tests/golden/");
 
 class Golden {
  public:

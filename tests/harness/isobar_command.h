@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/files/atomic_file.h"
+#include "tests/harness/places.h"
 
 namespace isobar::testing {
 
@@ -27,7 +28,7 @@ inline Outcome isobar_command(const std::filesystem::path& folder, const std::st
   const std::string out = folder / "out", err = folder / "err";
   const pid_t child = fork();
   if (child == 0) {
-    const std::string command = std::string("exec ") + ISOBAR_BINARY + " " + arguments + " >" + out + " 2>" + err;
+    const std::string command = std::string("exec ") + kIsobar + " " + arguments + " >" + out + " 2>" + err;
     execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
     _exit(127);
   }

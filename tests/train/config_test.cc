@@ -11,6 +11,7 @@
 #include "apps/train/suggestions.h"
 #include "engine/files/atomic_file.h"
 #include "tests/harness/forecast_config.h"
+#include "tests/harness/places.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
@@ -40,7 +41,7 @@ class ConfigFolder {
   fs::path path_;
 };
 
-const std::vector<fs::path> kShipped{fs::path(ISOBAR_SOURCE_DIR) / "configs"};
+const std::vector<fs::path> kShipped{testing::source_path("configs")};
 
 // What a config leaves to the data is filled in as for the built-in data set.
 RunConfig shipped(const std::string& name) {
@@ -246,7 +247,7 @@ TEST_CASE("what others call a key leads to a key") {
 }
 
 TEST_CASE("docs/config.md is what isobar train --list-keys prints") {
-  CHECK(read_file(std::string(ISOBAR_SOURCE_DIR) + "/docs/config.md") == describe_keys());
+  CHECK(read_file(testing::source_path("docs/config.md")) == describe_keys());
   for (const std::string& key : config_keys()) CHECK_THAT(describe_keys(), ContainsSubstring("- `" + key + "`: `"));
 }
 

@@ -28,6 +28,7 @@
 #include "kernels/common/check.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/file_size_limit.h"
+#include "tests/harness/places.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
 
@@ -38,7 +39,7 @@ using testing::FieldsShape;
 namespace {
 
 std::string corpus(const std::string& name) {
-  return std::string(ISOBAR_SOURCE_DIR) + "/tests/fuzz/corpus/hdf5/" + name;
+  return testing::source_path("tests/fuzz/corpus/hdf5/" + name);
 }
 
 // The error of opening a file and reading each of its steps; the part after the file's name.

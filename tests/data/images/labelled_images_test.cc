@@ -7,6 +7,7 @@
 
 #include "tests/data/images/idx_files.h"
 #include "tests/harness/data_files.h"
+#include "tests/harness/places.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
@@ -87,7 +88,7 @@ TEST_CASE("labelled images: the files of a folder are found, and what is missing
 }
 
 TEST_CASE("labelled images: MNIST as it is published") {
-  const std::string folder = std::filesystem::path(ISOBAR_SOURCE_DIR) / "../shared/data/mnist";
+  const std::string folder = testing::source_path("../shared/data/mnist");
   if (!std::filesystem::exists(folder)) ISOBAR_SKIP(folder + " does not exist");
   for (const bool train : {true, false}) {
     const LabelledImages data(find_idx_files(folder, train));

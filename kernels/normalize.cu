@@ -44,6 +44,12 @@ __global__ void __launch_bounds__(kMapThreads)
   }
 }
 
+// The contract's, as on the CPU, which has no 16-bit instances.
+void require_fp32(const char* kernel, DType dtype) {
+  require_cuda_dtypes(kernel, dtype);
+  ISOBAR_CHECK(dtype == DType::fp32, kernel, ": ", name_of(dtype), " is not a dtype of this kernel; use fp32");
+}
+
 dim3 plane_grid(std::int64_t planes, std::int64_t pixels) {
   return dim3(blocks_for(pixels, kMapThreads * kChunk * 4, grid_limit(1024)),
               blocks_for(planes, 1, grid_limit(1 << 15)));
@@ -52,7 +58,7 @@ dim3 plane_grid(std::int64_t planes, std::int64_t pixels) {
 }  // namespace
 
 void normalize(const Normalize& a, Stream stream) {
-  require_cuda_dtypes("normalize", a.dtype);
+  require_fp32("normalize", a.dtype);
   const std::int64_t pixels = a.height * a.width, planes = a.batch * (a.channels + a.extra);
   if (planes * pixels == 0) return;
   launch("normalize", normalize_kernel, plane_grid(planes, pixels), dim3(kMapThreads), 0, stream, a.batch, a.channels,
@@ -61,7 +67,7 @@ void normalize(const Normalize& a, Stream stream) {
 }
 
 void denormalize(const Denormalize& a, Stream stream) {
-  require_cuda_dtypes("denormalize", a.dtype);
+  require_fp32("denormalize", a.dtype);
   const std::int64_t pixels = a.height * a.width, planes = a.batch * a.channels;
   if (planes * pixels == 0) return;
   launch("denormalize", denormalize_kernel, plane_grid(planes, pixels), dim3(kMapThreads), 0, stream, a.batch,

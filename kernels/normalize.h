@@ -10,6 +10,7 @@
 //
 //   numerics      fp32: mean and std are rounded to fp32, then one subtraction and one division, as NumPy does it on
 //                 fp32 arrays; fp64: all in fp64
+//   errors        a dtype other than these
 //   deterministic yes
 //   aliasing      none
 #pragma once

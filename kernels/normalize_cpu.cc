@@ -6,7 +6,6 @@
 #include "kernels/cpu/vector_math.h"
 
 namespace isobar::cpu::ISOBAR_ISA {
-namespace {}  // namespace
 
 void normalize(const Normalize& a) {
   const std::int64_t pixels = a.height * a.width, planes = a.channels + a.extra;

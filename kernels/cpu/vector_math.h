@@ -23,13 +23,16 @@ ISOBAR_INLINE To convert(From x) {
     return static_cast<To>(x);
 }
 
-// Calls f(Type<float>{}) or f(Type<double>{}), the type an op on this dtype computes in.
+// Calls f(Type<float>{}) or f(Type<double>{}), for arrays of fp32 or fp64. An error for any other dtype: f would reach
+// beyond an array of 16-bit elements.
 template <class F>
 ISOBAR_INLINE void visit_accumulator(DType dtype, const F& f) {
   if (dtype == DType::fp64)
     f(Type<double>{});
-  else
+  else if (dtype == DType::fp32)
     f(Type<float>{});
+  else
+    fail_unsupported(dtype);
 }
 
 // eˣ within 2 ulp for fp32: x = n·ln 2 + r, |r| <= ln 2 / 2, and a polynomial in r. Infinity above 88.7, denormals

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "kernels/common/check.h"
 #include "tests/harness/kernel_testing.h"
 
 namespace isobar::testing {
@@ -106,6 +107,42 @@ TEST_CASE("denormalize is the way back") {
         bench.check("y", out, y);
       });
     }
+}
+
+TEST_CASE("normalize and denormalize refuse 16 bits, on every device") {
+  for (DType dtype : {DType::bf16, DType::fp16})
+    on_devices(kDevices, {dtype}, [&](Workbench& bench) {
+      auto statistic = bench.input(constant_values(1, DType::fp64, 1));
+      auto x = bench.input(constant_values(8, DType::fp32, 1)), narrow = bench.in_out(constant_values(8, dtype, 1));
+      auto y = bench.output(8, dtype);
+      const auto normalized = [&] {
+        ISOBAR_RUN(bench.device(), normalize,
+                   {.batch = 1,
+                    .channels = 1,
+                    .height = 1,
+                    .width = 8,
+                    .dtype = dtype,
+                    .x = x,
+                    .mean = statistic,
+                    .std = statistic,
+                    .y = y});
+      };
+      auto wide = bench.output(8, DType::fp32);
+      const auto denormalized = [&] {
+        ISOBAR_RUN(bench.device(), denormalize,
+                   {.batch = 1,
+                    .channels = 1,
+                    .height = 1,
+                    .width = 8,
+                    .dtype = dtype,
+                    .x = narrow,
+                    .mean = statistic,
+                    .std = statistic,
+                    .y = wide});
+      };
+      CHECK_THROWS_AS(normalized(), Error);
+      CHECK_THROWS_AS(denormalized(), Error);
+    });
 }
 
 }  // namespace isobar::testing

@@ -14,6 +14,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/column_sum.h"
 #include "kernels/common/check.h"
+#include "kernels/copy_strided.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
@@ -98,6 +99,10 @@ Shape linear_shape(std::int64_t batch) {
 Shape vocabulary(std::int64_t batch) {
   return {batch * 1024, 50304};
 }
+// The queries of the fused product: columns [0, C) of its rows [B·T, 3·C].
+Shape queries(std::int64_t batch) {
+  return {batch * kTokens, kEmbed, 3 * kEmbed};
+}
 Shape scalar(std::int64_t) {
   return {1};
 }
@@ -130,6 +135,18 @@ ISOBAR_BENCH(add, .dims = "n", .base_shape = activations, .small_shape = {1001})
                          .b = memory.uniform(d[0], dtype),
                          .y = memory.allocate(bytes_of(d[0], dtype))};
   return ISOBAR_BENCH_CALL(add);
+}
+
+ISOBAR_BENCH(copy_strided, .dims = "blocks length stride", .base_shape = queries, .small_shape = {3, 77, 80}) {
+  auto& [memory, dtype, d] = p;
+  const CopyStrided arguments = {.blocks = d[0],
+                                 .length = d[1],
+                                 .source_stride = d[2],
+                                 .destination_stride = d[1],
+                                 .dtype = dtype,
+                                 .source = memory.uniform(d[0] * d[2], dtype),
+                                 .destination = memory.allocate(bytes_of(d[0] * d[1], dtype))};
+  return ISOBAR_BENCH_CALL(copy_strided);
 }
 
 ISOBAR_BENCH(add_row, .dims = "groups n", .base_shape = samples, .small_shape = {3, 77}) {

@@ -4,8 +4,10 @@
 #include <atomic>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "kernels/common/checked_size.h"
+#include "kernels/copy_strided.h"
 #include "kernels/elementwise.h"
 
 namespace isobar {
@@ -101,6 +103,32 @@ void Tensor::copy_from(const Tensor& other) {
   ISOBAR_CHECK(other.numel() == numel_ && other.dtype() == dtype_, "a tensor ", to_string(shape_), " of ",
                name_of(dtype_), " cannot be copied from ", to_string(other.shape()), " of ", name_of(other.dtype()));
   copy_bytes(data(), device(), other.data(), other.device(), bytes());
+}
+
+void copy_runs(const Tensor& to, Runs to_runs, const Tensor& from, Runs from_runs, std::int64_t count,
+               std::int64_t length) {
+  ISOBAR_CHECK(to.dtype() == from.dtype() && to.device() == from.device(), "runs of ", name_of(from.dtype()), " on ",
+               name_of(from.device().kind), " cannot be copied to ", name_of(to.dtype()), " on ",
+               name_of(to.device().kind));
+  if (count == 0 || length == 0) return;
+  for (const auto& [tensor, runs] : {std::pair(&to, to_runs), std::pair(&from, from_runs)}) {
+    const std::int64_t behind = tensor->numel() - length - runs.first;  // what is left behind the first run
+    const bool fits = length > 0 && count > 0 && length <= tensor->numel() && runs.first >= 0 && runs.stride >= 0 &&
+                      behind >= 0 && (count == 1 || runs.stride <= behind / (count - 1));
+    ISOBAR_CHECK(fits, count, " runs of ", length, " elements, every ", runs.stride, " from ", runs.first,
+                 ", lie outside a tensor of shape ", to_string(tensor->shape()));
+  }
+  ISOBAR_CHECK(count == 1 || to_runs.stride >= length, "runs of ", length, " elements, every ", to_runs.stride,
+               ", overlap where they are copied to");
+  ISOBAR_RUN(to.device(), copy_strided,
+             {.blocks = count,
+              .length = length,
+              .source_stride = from_runs.stride,
+              .destination_stride = to_runs.stride,
+              .dtype = to.dtype(),
+              .source = from.slice(from_runs.first, {length}).data(),
+              .destination = to.slice(to_runs.first, {length}).data()},
+             current_stream());
 }
 
 std::vector<double> Tensor::to_vector() const {

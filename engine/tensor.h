@@ -87,6 +87,16 @@ class Tensor {
   std::shared_ptr<Leaf> leaf_;
 };
 
+// Runs of elements within a tensor: run i begins at element first + i·stride.
+struct Runs {
+  std::int64_t first = 0, stride = 0;
+};
+
+// Copies `count` runs of `length` elements between two tensors of one dtype on one device. Error where a run lies
+// outside its tensor, or where runs overlap in `to`. The memory of the two must not overlap.
+void copy_runs(const Tensor& to, Runs to_runs, const Tensor& from, Runs from_runs, std::int64_t count,
+               std::int64_t length);
+
 // Where the gradient of a leaf is gathered.
 struct Leaf {
   Tensor grad;

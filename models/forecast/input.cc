@@ -12,7 +12,7 @@ Tensor leading_channels(const Tensor& fields, std::int64_t channels) {
   if (fields.size(1) == channels) return fields;
   const std::int64_t batch = fields.size(0), from = fields.numel() / batch, to = from / fields.size(1) * channels;
   const Tensor out = Tensor::empty({batch, channels, fields.size(2), fields.size(3)}, fields.dtype(), fields.device());
-  for (std::int64_t b = 0; b < batch; ++b) out.slice(b * to, {to}).copy_from(fields.slice(b * from, {to}));
+  copy_runs(out, {0, to}, fields, {0, from}, batch, to);
   return out;
 }
 
@@ -84,8 +84,8 @@ Tensor FieldInput::input_after(const Tensor& forecast, std::span<const double> t
   const std::int64_t batch = forecast.size(0), from = forecast.numel() / batch, plane = options_.pixels();
   const Tensor input = Tensor::empty({batch, planes(), forecast.size(2), forecast.size(3)}, forecast.dtype(), device_);
   const std::int64_t to = input.numel() / batch;
+  copy_runs(input, {0, to}, forecast, {0, from}, batch, from);
   for (std::int64_t b = 0; b < batch; ++b) {
-    input.slice(b * to, {from}).copy_from(forecast.slice(b * from, {from}));
     for (std::int64_t e = 0; e < kTimeFeatures; ++e) {
       const Tensor where = input.slice(b * to + from + e * plane, {plane});
       ISOBAR_RUN(device_, fill,

@@ -99,6 +99,9 @@ Shape linear_shape(std::int64_t batch) {
 Shape vocabulary(std::int64_t batch) {
   return {batch * 1024, 50304};
 }
+Shape samples_only(std::int64_t batch) {
+  return {batch};
+}
 // The queries of the fused product: columns [0, C) of its rows [B·T, 3·C].
 Shape queries(std::int64_t batch) {
   return {batch * kTokens, kEmbed, 3 * kEmbed};
@@ -458,21 +461,30 @@ ISOBAR_BENCH(denormalize, .dims = "batch channels height width", .base_shape = f
   return {cost, [arguments, device = memory.device()] { ISOBAR_RUN(device, denormalize, arguments); }};
 }
 
-ISOBAR_BENCH(forecast_loss_fwd, .dims = "batch channels height width", .base_shape = fields,
+ISOBAR_BENCH(forecast_loss_sums, .dims = "batch channels height width", .base_shape = fields,
              .small_shape = {2, 3, 4, 6}) {
   auto& [memory, dtype, d] = p;
   const std::int64_t n = d[0] * d[1] * d[2] * d[3];
-  const ForecastLossFwd arguments = {.batch = d[0],
-                                     .channels = d[1],
-                                     .height = d[2],
-                                     .width = d[3],
-                                     .dtype = dtype,
-                                     .pred = memory.uniform(n, dtype),
-                                     .target = memory.uniform(n, DType::fp32, -2, 2),
-                                     .sums = memory.allocate(bytes_of(2 * d[0], DType::fp32)),
-                                     .loss = memory.allocate(bytes_of(1, DType::fp32)),
-                                     .workspace = memory.allocate(forecast_loss_workspace(d[0]))};
-  return ISOBAR_BENCH_CALL(forecast_loss_fwd);
+  const ForecastLossSums arguments = {.batch = d[0],
+                                      .channels = d[1],
+                                      .height = d[2],
+                                      .width = d[3],
+                                      .dtype = dtype,
+                                      .pred = memory.uniform(n, dtype),
+                                      .target = memory.uniform(n, DType::fp32, -2, 2),
+                                      .sums = static_cast<double*>(memory.allocate(bytes_of(2 * d[0], DType::fp64))),
+                                      .workspace = memory.allocate(forecast_loss_workspace(d[0]))};
+  return ISOBAR_BENCH_CALL(forecast_loss_sums);
+}
+
+ISOBAR_BENCH(forecast_loss_finish, .dims = "batch", .base_shape = samples_only, .small_shape = {3}) {
+  auto& [memory, dtype, d] = p;
+  const ForecastLossFinish arguments = {.batch = d[0],
+                                        .sample_size = kFields * kHeight * kWidth,
+                                        .dtype = dtype,
+                                        .sums = static_cast<const double*>(memory.uniform(2 * d[0], DType::fp64, 1, 2)),
+                                        .loss = memory.allocate(bytes_of(1, DType::fp32))};
+  return ISOBAR_BENCH_CALL(forecast_loss_finish);
 }
 
 ISOBAR_BENCH(forecast_loss_bwd, .dims = "batch channels height width", .base_shape = fields,
@@ -483,10 +495,11 @@ ISOBAR_BENCH(forecast_loss_bwd, .dims = "batch channels height width", .base_sha
                                      .channels = d[1],
                                      .height = d[2],
                                      .width = d[3],
+                                     .sample_size = d[1] * d[2] * d[3],
                                      .dtype = dtype,
                                      .pred = memory.uniform(n, dtype),
                                      .target = memory.uniform(n, DType::fp32, -2, 2),
-                                     .sums = memory.uniform(2 * d[0], DType::fp32, 1, 2),
+                                     .sums = static_cast<const double*>(memory.uniform(2 * d[0], DType::fp64, 1, 2)),
                                      .dpred = memory.allocate(bytes_of(n, dtype))};
   return ISOBAR_BENCH_CALL(forecast_loss_bwd);
 }

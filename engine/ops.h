@@ -37,7 +37,9 @@ struct ClassPredictions {
 
 struct LossInputs {
   LossKind kind = LossKind::relative_l2;
-  Tensor row_weights, channel_weights;  // [H], [C]; may be undefined
+  Tensor row_weights = {}, channel_weights = {};  // [H] of the rows given, [C]; may be undefined
+  std::int64_t whole_height = 0;  // of the picture that the fields are a band of rows of; 0: they are all of it
+  AddUp add_up = {};              // of the sums [B, 2] of the bands; empty: there is one
 };
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, LinearOptions options);  // [M,K]·[N,K]ᵀ + [N]

@@ -1,5 +1,5 @@
-// forecast_loss on CUDA. A warp takes a latitude row at a time, so that the weight is one number a row. The forward has
-// two stages: up to kForecastLossBlocks blocks a sample write fp64 partial sums, one block adds them in order.
+// forecast_loss on CUDA. A warp takes a latitude row at a time, so that the weight is one number a row. The sums
+// have two stages: up to kForecastLossBlocks blocks a sample write fp64 partial sums, one block adds them in order.
 #include "kernels/forecast_loss.h"
 
 #include "kernels/common/math.h"
@@ -28,7 +28,7 @@ struct Fields {
 };
 
 struct LossSums {
-  double error, target;  // E and T of the contract, or a part of them
+  double error, target;  // E and T of the contract, or a part of them; an entry of `sums`
 };
 
 // Calls f(column, count) for the chunks of a row that this lane owns.
@@ -40,7 +40,8 @@ __device__ __forceinline__ void for_each_in_row(std::int64_t width, const F& f) 
 }
 
 // Block (x, b) adds up the rows of sample b that fall to it: partial[b, x] = (E, T).
-__global__ void __launch_bounds__(kThreads) loss_sums_kernel(Fields a, std::int64_t rows_per_block, LossSums* partial) {
+__global__ void __launch_bounds__(kThreads)
+    partial_sums_kernel(Fields a, std::int64_t rows_per_block, LossSums* partial) {
   const std::int64_t first = blockIdx.x * rows_per_block, end = min(a.rows(), first + rows_per_block);
   for (std::int64_t b = blockIdx.y; b < a.batch; b += gridDim.y) {
     double error_sum = 0, target_sum = 0;
@@ -66,10 +67,9 @@ __global__ void __launch_bounds__(kThreads) loss_sums_kernel(Fields a, std::int6
   }
 }
 
-// One block: a warp adds the partial sums of a sample and leaves the total in the sample's first place; then all
-// threads turn the totals into the loss.
-__global__ void __launch_bounds__(kThreads) loss_kernel(bool squared, std::int64_t batch, int blocks, double elements,
-                                                        LossSums* partial, float* sums, float* loss) {
+// One block: a warp adds the partial sums of a sample.
+__global__ void __launch_bounds__(kThreads)
+    loss_sums_kernel(std::int64_t batch, int blocks, const LossSums* partial, LossSums* sums) {
   for (std::int64_t b = threadIdx.x / 32; b < batch; b += kWarps) {
     double error = 0, target = 0;
     for (int block = threadIdx.x % 32; block < blocks; block += 32) {
@@ -78,17 +78,17 @@ __global__ void __launch_bounds__(kThreads) loss_kernel(bool squared, std::int64
     }
     error = warp_sum(error);
     target = warp_sum(target);
-    if (threadIdx.x % 32 == 0) {
-      partial[b * blocks] = {error, target};
-      sums[2 * b] = static_cast<float>(error);
-      sums[2 * b + 1] = static_cast<float>(target);
-    }
+    if (threadIdx.x % 32 == 0) sums[b] = {error, target};
   }
-  __syncthreads();
+}
+
+// One block: all threads turn the sums into the loss.
+__global__ void __launch_bounds__(kThreads)
+    loss_kernel(bool squared, std::int64_t batch, double sample_size, const LossSums* sums, float* loss) {
   double total = 0;
   for (std::int64_t b = threadIdx.x; b < batch; b += kThreads) {
-    const LossSums sum = partial[b * blocks];
-    total += squared ? sum.error / elements : sqrt(sum.error) / sqrt(sum.target);
+    const LossSums sum = sums[b];
+    total += squared ? sum.error / sample_size : sqrt(sum.error) / sqrt(sum.target);
   }
   total = block_sum(total);
   if (threadIdx.x == 0) *loss = static_cast<float>(total / static_cast<double>(batch));
@@ -96,13 +96,14 @@ __global__ void __launch_bounds__(kThreads) loss_kernel(bool squared, std::int64
 
 // dL/dpred = coefficient(b) · weight(row) · (pred - target)
 __global__ void __launch_bounds__(kThreads, 4)
-    loss_bwd_kernel(Fields a, bool squared, const float* upstream, const float* sums, Output dpred) {
+    loss_bwd_kernel(Fields a, bool squared, double sample_size, const float* upstream, const LossSums* sums,
+                    Output dpred) {
   const double factor = (upstream != nullptr ? *upstream : 1.0) / static_cast<double>(a.batch);
   for (std::int64_t b = blockIdx.y; b < a.batch; b += gridDim.y) {
-    const double error = sums[2 * b], target = sums[2 * b + 1];
-    const double slope = squared      ? 2.0 / static_cast<double>(a.rows() * a.width)
-                         : error == 0 ? 0.0
-                                      : 1.0 / (sqrt(error) * sqrt(target));
+    const LossSums sum = sums[b];
+    const double slope = squared          ? 2.0 / sample_size
+                         : sum.error == 0 ? 0.0
+                                          : 1.0 / (sqrt(sum.error) * sqrt(sum.target));
     const float coefficient = static_cast<float>(factor * slope);
     for (std::int64_t row = global_thread() / 32; row < a.rows(); row += global_threads() / 32) {
       const std::int64_t start = (b * a.rows() + row) * a.width;
@@ -133,16 +134,22 @@ Fields fields(const Arguments& a) {
 
 }  // namespace
 
-void forecast_loss_fwd(const ForecastLossFwd& a, Stream stream) {
-  require_cuda_dtypes("forecast_loss_fwd", a.dtype);
+void forecast_loss_sums(const ForecastLossSums& a, Stream stream) {
+  require_cuda_dtypes("forecast_loss_sums", a.dtype);
   const std::int64_t rows = a.channels * a.height;
   const int blocks = blocks_for(rows, kMinRows, grid_limit(kForecastLossBlocks));
   const auto partial = static_cast<LossSums*>(a.workspace);
-  launch("forecast_loss_fwd", loss_sums_kernel, dim3(blocks, blocks_for(a.batch, 1, grid_limit(1 << 15))),
+  launch("forecast_loss_sums", partial_sums_kernel, dim3(blocks, blocks_for(a.batch, 1, grid_limit(1 << 15))),
          dim3(kThreads), 0, stream, fields(a), ceil_div(rows, blocks), partial);
-  launch("forecast_loss_fwd: partial sums", loss_kernel, dim3(1), dim3(kThreads), 0, stream,
-         a.kind == LossKind::weighted_mse, a.batch, blocks, static_cast<double>(rows * a.width), partial,
-         static_cast<float*>(a.sums), static_cast<float*>(a.loss));
+  launch("forecast_loss_sums: partial sums", loss_sums_kernel, dim3(1), dim3(kThreads), 0, stream, a.batch, blocks,
+         static_cast<const LossSums*>(partial), reinterpret_cast<LossSums*>(a.sums));
+}
+
+void forecast_loss_finish(const ForecastLossFinish& a, Stream stream) {
+  require_cuda_dtypes("forecast_loss_finish", a.dtype);
+  launch("forecast_loss_finish", loss_kernel, dim3(1), dim3(kThreads), 0, stream, a.kind == LossKind::weighted_mse,
+         a.batch, static_cast<double>(a.sample_size), reinterpret_cast<const LossSums*>(a.sums),
+         static_cast<float*>(a.loss));
 }
 
 void forecast_loss_bwd(const ForecastLossBwd& a, Stream stream) {
@@ -151,8 +158,9 @@ void forecast_loss_bwd(const ForecastLossBwd& a, Stream stream) {
   if (a.batch * rows * a.width == 0) return;
   launch("forecast_loss_bwd", loss_bwd_kernel,
          dim3(blocks_for(rows, kWarps, grid_limit(1 << 12)), blocks_for(a.batch, 1, grid_limit(1 << 15))),
-         dim3(kThreads), 0, stream, fields(a), a.kind == LossKind::weighted_mse, static_cast<const float*>(a.upstream),
-         static_cast<const float*>(a.sums), output<kChunk>(a.dpred, a.dtype, a.width));
+         dim3(kThreads), 0, stream, fields(a), a.kind == LossKind::weighted_mse, static_cast<double>(a.sample_size),
+         static_cast<const float*>(a.upstream), reinterpret_cast<const LossSums*>(a.sums),
+         output<kChunk>(a.dpred, a.dtype, a.width));
 }
 
 }  // namespace isobar::ISOBAR_CUDA_NAMESPACE

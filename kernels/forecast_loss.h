@@ -5,17 +5,21 @@
 //     relative_l2           L = mean_b √E / √T     with r = a = 1, whatever is passed   (the NERSC tutorial's)
 //     weighted_mse          L = Σ_b E[b] / (B·C·H·W)
 //     relative_l2_weighted  L = mean_b √E / √T
-//   bwd   dpred = *upstream · dL/dpred;   where E[b] is 0 the gradient of the norms is taken as 0
+//   The fields may be a band of rows of a larger picture. So there are two steps forward, between which the caller adds
+//   up the sums of all bands:
+//     sums    E and T of the fields given
+//     finish  L from E and T of whole samples; C·H·W of the formula is sample_size, the elements of a whole sample
+//     bwd     dpred = *upstream · dL/dpred, from E and T of whole samples; where E[b] is 0 the gradient of the norms is
+//             taken as 0
 //
 //   pred, dpred   [B, C, H, W]  dtype: fp32, bf16, fp16, fp64 (CPU)        target  [B, C, H, W]  accumulator_of(dtype)
-//   row_weights   [H], channel_weights [C]  accumulator_of(dtype) or null
-//   sums          [B, 2]  (E, T)  accumulator_of(dtype), written by the forward, read by the backward
+//   row_weights   [H], channel_weights [C]  accumulator_of(dtype) or null; of the rows and channels given
+//   sums          [B, 2]  (E, T)  fp64
 //   loss          [1]             accumulator_of(dtype)
 //   upstream      [1]             accumulator_of(dtype) or null (1): dL/dL, times a loss scale, over micro-batches
-//   workspace     (fwd) forecast_loss_workspace(batch) bytes
+//   workspace     (sums) forecast_loss_workspace(batch) bytes
 //
-//   numerics      fp32 products; sums in fp32 within a block of elements, in fp64 across blocks (fp64 throughout for
-//                 fp64)
+//   numerics      fp32 products; sums in fp32 within a row, in fp64 across rows (fp64 throughout for fp64)
 //   deterministic yes: no atomics, blocks added in order
 //   aliasing      none
 #pragma once
@@ -33,7 +37,7 @@ enum class LossKind : std::uint8_t { relative_l2, weighted_mse, relative_l2_weig
 
 inline constexpr std::int64_t kForecastLossBlocks = 128;  // partial sums a sample, at most
 
-struct ForecastLossFwd {
+struct ForecastLossSums {
   LossKind kind = LossKind::relative_l2;
   std::int64_t batch = 0, channels = 0, height = 0, width = 0;
   DType dtype = DType::fp32;
@@ -41,20 +45,27 @@ struct ForecastLossFwd {
   const void* target = nullptr;
   const void* row_weights = nullptr;
   const void* channel_weights = nullptr;
-  void* sums = nullptr;
-  void* loss = nullptr;
+  double* sums = nullptr;
   void* workspace = nullptr;
+};
+
+struct ForecastLossFinish {
+  LossKind kind = LossKind::relative_l2;
+  std::int64_t batch = 0, sample_size = 0;
+  DType dtype = DType::fp32;  // of the forecast
+  const double* sums = nullptr;
+  void* loss = nullptr;
 };
 
 struct ForecastLossBwd {
   LossKind kind = LossKind::relative_l2;
-  std::int64_t batch = 0, channels = 0, height = 0, width = 0;
+  std::int64_t batch = 0, channels = 0, height = 0, width = 0, sample_size = 0;
   DType dtype = DType::fp32;
   const void* pred = nullptr;
   const void* target = nullptr;
   const void* row_weights = nullptr;
   const void* channel_weights = nullptr;
-  const void* sums = nullptr;
+  const double* sums = nullptr;
   const void* upstream = nullptr;
   void* dpred = nullptr;
 };
@@ -62,16 +73,20 @@ struct ForecastLossBwd {
 constexpr std::size_t forecast_loss_workspace(std::int64_t batch) {
   return static_cast<std::size_t>(batch * kForecastLossBlocks * 2) * sizeof(double);
 }
-constexpr Cost forecast_loss_fwd_cost(const ForecastLossFwd& a) {
+constexpr Cost forecast_loss_sums_cost(const ForecastLossSums& a) {
   const double n = static_cast<double>(a.batch) * a.channels * a.height * a.width;
   return {.bytes = n * (size_of(a.dtype) + size_of(accumulator_of(a.dtype))), .flops = 7 * n};
+}
+constexpr Cost forecast_loss_finish_cost(const ForecastLossFinish& a) {
+  return {.bytes = 2.0 * a.batch * sizeof(double) + size_of(accumulator_of(a.dtype)), .flops = 4.0 * a.batch};
 }
 constexpr Cost forecast_loss_bwd_cost(const ForecastLossBwd& a) {
   const double n = static_cast<double>(a.batch) * a.channels * a.height * a.width;
   return {.bytes = n * (2 * size_of(a.dtype) + size_of(accumulator_of(a.dtype))), .flops = 4 * n};
 }
 
-ISOBAR_KERNEL(forecast_loss_fwd, ForecastLossFwd)
+ISOBAR_KERNEL(forecast_loss_sums, ForecastLossSums)
+ISOBAR_KERNEL(forecast_loss_finish, ForecastLossFinish)
 ISOBAR_KERNEL(forecast_loss_bwd, ForecastLossBwd)
 
 }  // namespace isobar

@@ -35,7 +35,7 @@ Sums sum_line(const T* pred, const Acc* target, std::int64_t width) {
 }
 
 template <class T>
-void forward(const ForecastLossFwd& a) {
+void add_up(const ForecastLossSums& a) {
   using Acc = accumulator_t<T>;
   const T* pred = static_cast<const T*>(a.pred);
   const Acc* target = static_cast<const Acc*>(a.target);
@@ -59,17 +59,24 @@ void forward(const ForecastLossFwd& a) {
                  }
                });
 
-  double loss = 0;
   for (std::int64_t b = 0; b < a.batch; ++b) {
     Sums sums;
     for (std::int64_t block = 0; block < blocks; ++block) {
       sums.error += partial[b * blocks + block].error;
       sums.target += partial[b * blocks + block].target;
     }
-    static_cast<Acc*>(a.sums)[2 * b] = static_cast<Acc>(sums.error);
-    static_cast<Acc*>(a.sums)[2 * b + 1] = static_cast<Acc>(sums.target);
-    loss += a.kind == LossKind::weighted_mse ? sums.error / static_cast<double>(lines * a.width)
-                                             : std::sqrt(sums.error) / std::sqrt(sums.target);
+    a.sums[2 * b] = sums.error;
+    a.sums[2 * b + 1] = sums.target;
+  }
+}
+
+template <class Acc>
+void finish(const ForecastLossFinish& a) {
+  double loss = 0;
+  for (std::int64_t b = 0; b < a.batch; ++b) {
+    const double error = a.sums[2 * b], target = a.sums[2 * b + 1];
+    loss += a.kind == LossKind::weighted_mse ? error / static_cast<double>(a.sample_size)
+                                             : std::sqrt(error) / std::sqrt(target);
   }
   *static_cast<Acc*>(a.loss) = static_cast<Acc>(loss / static_cast<double>(a.batch));
 }
@@ -79,10 +86,8 @@ template <class Acc>
 double coefficient(const ForecastLossBwd& a, std::int64_t b) {
   const double upstream = a.upstream != nullptr ? static_cast<double>(*static_cast<const Acc*>(a.upstream)) : 1.0;
   const auto batch = static_cast<double>(a.batch);
-  if (a.kind == LossKind::weighted_mse)
-    return upstream * 2 / (batch * static_cast<double>(a.channels * a.height * a.width));
-  const auto error = static_cast<double>(static_cast<const Acc*>(a.sums)[2 * b]);
-  const auto target = static_cast<double>(static_cast<const Acc*>(a.sums)[2 * b + 1]);
+  if (a.kind == LossKind::weighted_mse) return upstream * 2 / (batch * static_cast<double>(a.sample_size));
+  const double error = a.sums[2 * b], target = a.sums[2 * b + 1];
   return error == 0 ? 0 : upstream / (batch * std::sqrt(error) * std::sqrt(target));
 }
 
@@ -104,8 +109,12 @@ void backward(const ForecastLossBwd& a) {
 
 }  // namespace
 
-void forecast_loss_fwd(const ForecastLossFwd& a) {
-  visit_floating(a.dtype, [&]<class T>(Type<T>) { forward<T>(a); });
+void forecast_loss_sums(const ForecastLossSums& a) {
+  visit_floating(a.dtype, [&]<class T>(Type<T>) { add_up<T>(a); });
+}
+
+void forecast_loss_finish(const ForecastLossFinish& a) {
+  visit_accumulator(accumulator_of(a.dtype), [&]<class Acc>(Type<Acc>) { finish<Acc>(a); });
 }
 
 void forecast_loss_bwd(const ForecastLossBwd& a) {
@@ -114,5 +123,6 @@ void forecast_loss_bwd(const ForecastLossBwd& a) {
 
 }  // namespace isobar::cpu::ISOBAR_ISA
 
-ISOBAR_CPU_KERNEL(forecast_loss_fwd, ForecastLossFwd)
+ISOBAR_CPU_KERNEL(forecast_loss_sums, ForecastLossSums)
+ISOBAR_CPU_KERNEL(forecast_loss_finish, ForecastLossFinish)
 ISOBAR_CPU_KERNEL(forecast_loss_bwd, ForecastLossBwd)

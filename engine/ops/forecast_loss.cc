@@ -4,19 +4,39 @@
 #include "engine/ops/common.h"
 
 namespace isobar {
+namespace {
 
-Tensor forecast_loss(const Tensor& pred, const Tensor& target, const LossInputs& inputs) {
+void check_loss(const Tensor& pred, const Tensor& target, const LossInputs& inputs) {
   ISOBAR_CHECK(pred.shape().size() == 4 && pred.shape() == target.shape(), "forecast_loss: forecast ",
                to_string(pred.shape()), " and target ", to_string(target.shape()), " differ");
   const DType accumulator = accumulator_of(pred.dtype());
   ISOBAR_CHECK(target.dtype() == accumulator, "forecast_loss: the target is ", name_of(target.dtype()), ", not ",
                name_of(accumulator));
-  const auto pointer = [](const Tensor& t) { return t.defined() ? t.data() : nullptr; };
+  const auto check_weights = [&](const char* of, const Tensor& weights, std::int64_t count) {
+    ISOBAR_CHECK(!weights.defined() || weights.shape() == Shape{count}, "forecast_loss: ", of, " weights ",
+                 to_string(weights.shape()), " do not fit the forecast ", to_string(pred.shape()));
+    ISOBAR_CHECK(!weights.defined() || weights.dtype() == accumulator, "forecast_loss: the ", of, " weights are ",
+                 name_of(weights.dtype()), ", not ", name_of(accumulator));
+  };
+  check_weights("row", inputs.row_weights, pred.size(2));
+  check_weights("channel", inputs.channel_weights, pred.size(1));
+  ISOBAR_CHECK(inputs.whole_height == 0 || inputs.whole_height == pred.size(2) ||
+                   (inputs.whole_height > pred.size(2) && inputs.add_up),
+               "forecast_loss: ", pred.size(2), " rows are no picture of ", inputs.whole_height, " rows",
+               inputs.whole_height > pred.size(2) ? ", and nothing adds up the sums of its bands" : "");
+}
 
-  Tensor loss = Tensor::empty({1}, accumulator, pred.device());
-  const Tensor sums = Tensor::empty({pred.size(0), 2}, accumulator, pred.device());
+}  // namespace
+
+Tensor forecast_loss(const Tensor& pred, const Tensor& target, const LossInputs& inputs) {
+  check_loss(pred, target, inputs);
+  const auto pointer = [](const Tensor& t) { return t.defined() ? t.data() : nullptr; };
+  const std::int64_t whole_height = inputs.whole_height > 0 ? inputs.whole_height : pred.size(2);
+  const std::int64_t sample_size = pred.size(1) * whole_height * pred.size(3);
+
+  const Tensor sums = Tensor::empty({pred.size(0), 2}, DType::fp64, pred.device());
   const Tensor scratch = workspace(forecast_loss_workspace(pred.size(0)), pred.device());
-  ISOBAR_RUN(pred.device(), forecast_loss_fwd,
+  ISOBAR_RUN(pred.device(), forecast_loss_sums,
              {.kind = inputs.kind,
               .batch = pred.size(0),
               .channels = pred.size(1),
@@ -27,25 +47,36 @@ Tensor forecast_loss(const Tensor& pred, const Tensor& target, const LossInputs&
               .target = target.data(),
               .row_weights = pointer(inputs.row_weights),
               .channel_weights = pointer(inputs.channel_weights),
-              .sums = sums.data(),
-              .loss = loss.data(),
+              .sums = sums.data_as<double>(),
               .workspace = scratch.data()},
              current_stream());
+  if (inputs.add_up) inputs.add_up(sums);
+  Tensor loss = Tensor::empty({1}, accumulator_of(pred.dtype()), pred.device());
+  ISOBAR_RUN(pred.device(), forecast_loss_finish,
+             {.kind = inputs.kind,
+              .batch = pred.size(0),
+              .sample_size = sample_size,
+              .dtype = pred.dtype(),
+              .sums = sums.data_as<double>(),
+              .loss = loss.data()},
+             current_stream());
   Tape::record("forecast_loss", {&pred}, {pred, target, sums}, {&loss},
-               [=](Gradients& gradients, const std::vector<Tensor>& dy) {
+               [=, kind = inputs.kind, rows = inputs.row_weights, channels = inputs.channel_weights](
+                   Gradients& gradients, const std::vector<Tensor>& dy) {
                  const Tensor dpred = gradient_like(pred);
                  ISOBAR_RUN(pred.device(), forecast_loss_bwd,
-                            {.kind = inputs.kind,
+                            {.kind = kind,
                              .batch = pred.size(0),
                              .channels = pred.size(1),
                              .height = pred.size(2),
                              .width = pred.size(3),
+                             .sample_size = sample_size,
                              .dtype = pred.dtype(),
                              .pred = pred.data(),
                              .target = target.data(),
-                             .row_weights = pointer(inputs.row_weights),
-                             .channel_weights = pointer(inputs.channel_weights),
-                             .sums = sums.data(),
+                             .row_weights = pointer(rows),
+                             .channel_weights = pointer(channels),
+                             .sums = sums.data_as<double>(),
                              .upstream = dy[0].data(),
                              .dpred = dpred.data()},
                             current_stream());

@@ -237,6 +237,73 @@ TEST_CASE("gradients of every op equal finite differences") {
   }
 }
 
+namespace {
+
+// Rows [first, first + count) of every plane of [B, C, H, W].
+Tensor band_of(const Tensor& x, std::int64_t first, std::int64_t count) {
+  const std::int64_t planes = x.size(0) * x.size(1), plane = x.size(2) * x.size(3), n = count * x.size(3);
+  const Tensor part = Tensor::empty({x.size(0), x.size(1), count, x.size(3)}, x.dtype(), x.device());
+  copy_runs(part, {0, n}, x, {first * x.size(3), plane}, planes, n);
+  return part;
+}
+
+struct LossAndGradient {
+  double loss = 0;
+  Tensor gradient;
+};
+
+LossAndGradient loss_and_gradient(const Tensor& pred, const Tensor& target, const LossInputs& inputs) {
+  const Tensor leaf = make_leaf(pred, Tensor::empty(pred.shape(), DType::fp64, Device{}));
+  Tape tape;
+  Tensor loss;
+  {
+    const TapeScope recording(tape);
+    loss = forecast_loss(leaf, target, inputs);
+  }
+  tape.backward(loss);
+  return {loss.item(), leaf.leaf()->grad};
+}
+
+}  // namespace
+
+TEST_CASE("every band of a picture has the whole picture's loss, and its part of the gradient") {
+  constexpr std::int64_t kHeight = 7;
+  const Tensor pred = random_tensor({2, 3, kHeight, 5}, 1), target = random_tensor({2, 3, kHeight, 5}, 2);
+  Tensor row_weights = Tensor::empty({kHeight}, DType::fp64, Device{});
+  row_weights.set_values({0.1, 0.5, 1, 2, 1.5, 0.7, 0.2});
+  Tensor channel_weights = Tensor::empty({3}, DType::fp64, Device{});
+  channel_weights.set_values({1, 0.5, 3});
+  for (const LossKind kind : {LossKind::relative_l2, LossKind::weighted_mse, LossKind::relative_l2_weighted}) {
+    const auto [loss, gradient] =
+        loss_and_gradient(pred, target, {.kind = kind, .row_weights = row_weights, .channel_weights = channel_weights});
+    // The hook of one band must know the sums of the others: the first pass collects them.
+    std::vector<double> added(4, 0.0);
+    for (const bool collecting : {true, false})
+      for (const auto& [first, count] : {std::pair<std::int64_t, std::int64_t>{0, 3}, {3, 1}, {4, 3}}) {
+        INFO("loss " << static_cast<int>(kind) << ", rows " << first << " to " << first + count - 1);
+        const AddUp add_up = [&](const Tensor& sums) {
+          CHECK(sums.dtype() == DType::fp64);
+          CHECK(sums.shape() == Shape{2, 2});
+          const std::vector<double> own = sums.to_vector();
+          for (std::size_t i = 0; collecting && i < 4; ++i) added[i] += own[i];
+          sums.slice(0, {4}).set_values(added);
+        };
+        const auto part = loss_and_gradient(band_of(pred, first, count), band_of(target, first, count),
+                                            {.kind = kind,
+                                             .row_weights = row_weights.slice(first, {count}),
+                                             .channel_weights = channel_weights,
+                                             .whole_height = kHeight,
+                                             .add_up = add_up});
+        if (collecting) continue;
+        CHECK(std::abs(part.loss - loss) <= 1e-14 * loss);
+        const std::vector<double> expected = band_of(gradient, first, count).to_vector();
+        const std::vector<double> got = part.gradient.to_vector();
+        for (std::size_t i = 0; i < got.size(); ++i)
+          CHECK(std::abs(got[i] - expected[i]) <= 1e-14 * std::abs(expected[i]));
+      }
+  }
+}
+
 TEST_CASE("cross_entropy names labels that do not fit") {
   const Tensor logits = random_tensor({4, 5}, 1);
   CHECK_THROWS_WITH(cross_entropy(logits, Tensor::empty({3}, DType::i32, Device{})),
@@ -370,6 +437,17 @@ TEST_CASE("every op refuses shapes and dtypes that do not fit, by name") {
                     "forecast_loss: forecast [2, 3, 2, 4] and target [2, 3, 2, 5] differ");
   CHECK_THROWS_WITH(forecast_loss(x, x, {}), "forecast_loss: forecast [4, 6] and target [4, 6] differ");
   CHECK_THROWS_WITH(forecast_loss(fields, single({2, 3, 2, 4}), {}), "forecast_loss: the target is fp32, not fp64");
+  const auto loss_of = [&](const LossInputs& inputs) { return forecast_loss(fields, wide({2, 3, 2, 4}), inputs); };
+  CHECK_THROWS_WITH(loss_of({.row_weights = wide({3})}),
+                    "forecast_loss: row weights [3] do not fit the forecast [2, 3, 2, 4]");
+  CHECK_THROWS_WITH(loss_of({.channel_weights = wide({2})}),
+                    "forecast_loss: channel weights [2] do not fit the forecast [2, 3, 2, 4]");
+  CHECK_THROWS_WITH(loss_of({.row_weights = single({2})}), "forecast_loss: the row weights are fp32, not fp64");
+  CHECK_THROWS_WITH(loss_of({.whole_height = 3}),
+                    "forecast_loss: 2 rows are no picture of 3 rows, and nothing adds up the sums of its bands");
+  CHECK_THROWS_WITH(loss_of({.whole_height = 1, .add_up = [](const Tensor&) {}}),
+                    "forecast_loss: 2 rows are no picture of 1 rows");
+  CHECK_NOTHROW(loss_of({.whole_height = 2}));
   CHECK_THROWS_WITH(Tape().backward(x), "backward() from a tensor that no recorded op has made");
 }
 

@@ -83,7 +83,7 @@ std::array<std::vector<Real>, 1> naive_bwd(const Case& c, const Values& sums, Re
   return dpred;
 }
 
-ForecastLossFwd forward_arguments(const Case& c, Workbench& bench) {
+ForecastLossSums sums_arguments(const Case& c, Workbench& bench) {
   return {.kind = c.kind,
           .batch = c.batch,
           .channels = c.channels,
@@ -94,9 +94,17 @@ ForecastLossFwd forward_arguments(const Case& c, Workbench& bench) {
           .target = bench.input(c.target),
           .row_weights = c.has_rows ? bench.input(c.rows) : Pointer{},
           .channel_weights = c.has_channels ? bench.input(c.cols) : Pointer{},
-          .sums = bench.output(2 * c.batch, c.acc()),
-          .loss = bench.output(1, c.acc()),
+          .sums = bench.output(2 * c.batch, DType::fp64),
           .workspace = bench.workspace(forecast_loss_workspace(c.batch))};
+}
+
+ForecastLossFinish finish_arguments(const Case& c, const Values& sums, Workbench& bench) {
+  return {.kind = c.kind,
+          .batch = c.batch,
+          .sample_size = c.sample(),
+          .dtype = c.dtype,
+          .sums = bench.input(sums),
+          .loss = bench.output(1, c.acc())};
 }
 
 ForecastLossBwd backward_arguments(const Case& c, const Values& sums, Workbench& bench) {
@@ -105,6 +113,7 @@ ForecastLossBwd backward_arguments(const Case& c, const Values& sums, Workbench&
           .channels = c.channels,
           .height = c.height,
           .width = c.width,
+          .sample_size = c.sample(),
           .dtype = c.dtype,
           .pred = bench.input(c.pred),
           .target = bench.input(c.target),
@@ -112,6 +121,27 @@ ForecastLossBwd backward_arguments(const Case& c, const Values& sums, Workbench&
           .channel_weights = c.has_channels ? bench.input(c.cols) : Pointer{},
           .sums = bench.input(sums),
           .dpred = bench.output(c.size(), c.dtype)};
+}
+
+// The sums as fp64 holds them.
+Values exact_sums(const Case& c) {
+  const auto exact = naive_fwd<long double>(c)[0];
+  return values_of({exact.begin(), exact.end()}, DType::fp64);
+}
+
+// Rows [first, first + count) of every channel.
+Case band(const Case& c, std::int64_t first, std::int64_t count) {
+  Case part = c;
+  part.height = count;
+  part.pred.v.clear();
+  part.target.v.clear();
+  for (std::int64_t plane = 0; plane < c.batch * c.channels; ++plane)
+    for (std::int64_t i = first * c.width; i < (first + count) * c.width; ++i) {
+      part.pred.v.push_back(c.pred[plane * c.height * c.width + i]);
+      part.target.v.push_back(c.target[plane * c.height * c.width + i]);
+    }
+  part.rows.v.assign(c.rows.v.begin() + first, c.rows.v.begin() + first + count);
+  return part;
 }
 
 template <class F>
@@ -130,23 +160,67 @@ void for_each_case(const F& f) {
 
 }  // namespace
 
-TEST_CASE("forecast_loss_fwd follows its formula") {
+TEST_CASE("forecast_loss_sums and forecast_loss_finish follow their formulas") {
   for_each_case([](const Case& c) {
     const auto [sums, loss] = expected(c.dtype, [&]<class Real>(Arithmetic<Real>) { return naive_fwd<Real>(c); });
+    const Values whole = exact_sums(c);
     INFO(name_of_case(c));
     on_devices(kDevices, {c.dtype}, [&](Workbench& bench) {
-      const ForecastLossFwd a = forward_arguments(c, bench);
-      ISOBAR_RUN(bench.device(), forecast_loss_fwd, a);
+      const ForecastLossSums a = sums_arguments(c, bench);
+      ISOBAR_RUN(bench.device(), forecast_loss_sums, a);
       bench.check("sums", {a.sums}, sums);
-      bench.check("loss", {a.loss}, loss);
+      const ForecastLossFinish b = finish_arguments(c, whole, bench);
+      ISOBAR_RUN(bench.device(), forecast_loss_finish, b);
+      bench.check("loss", {b.loss}, loss);
     });
   });
 }
 
+TEST_CASE("forecast_loss of bands of rows, their sums added, is that of the whole picture") {
+  const std::vector<std::int64_t> heights = {5, 1, 6, 3};  // of the bands
+  for (LossKind kind : kKinds)
+    for (DType dtype : kFloating) {
+      const Case c = filled({3, 4, 15, 33, kind, dtype, true, true});
+      const Values whole = exact_sums(c);
+      // Within a row both add alike, so that rounding differs in fp64 only.
+      on_devices(kDevices, {dtype}, [&](Workbench& bench) {
+        const ForecastLossSums all = sums_arguments(c, bench);
+        ISOBAR_RUN(bench.device(), forecast_loss_sums, all);
+        std::vector<double> added(static_cast<std::size_t>(2 * c.batch), 0.0);
+        std::int64_t first = 0;
+        for (const std::int64_t height : heights) {
+          const ForecastLossSums a = sums_arguments(band(c, first, height), bench);
+          ISOBAR_RUN(bench.device(), forecast_loss_sums, a);
+          const Values part = bench.read({a.sums});
+          for (std::size_t i = 0; i < added.size(); ++i) added[i] += part.v[i];
+          first += height;
+        }
+        REQUIRE(first == c.height);
+        const Values expected_sums = bench.read({all.sums});
+        INFO(name_of_case(c));
+        for (std::size_t i = 0; i < added.size(); ++i)
+          CHECK(std::fabs(added[i] - expected_sums.v[i]) <= 1e-14 * expected_sums.v[i]);
+
+        const ForecastLossBwd all_back = backward_arguments(c, whole, bench);
+        ISOBAR_RUN(bench.device(), forecast_loss_bwd, all_back);
+        const Values dpred = bench.read({all_back.dpred});
+        first = 0;
+        for (const std::int64_t height : heights) {
+          ForecastLossBwd a = backward_arguments(band(c, first, height), whole, bench);
+          a.sample_size = c.sample();
+          ISOBAR_RUN(bench.device(), forecast_loss_bwd, a);
+          Case gradient = c;
+          gradient.pred = dpred;
+          bench.check_equal("dpred of a band", {a.dpred}, band(gradient, first, height).pred);
+          first += height;
+        }
+      });
+    }
+}
+
 TEST_CASE("forecast_loss_bwd follows its formula") {
   for_each_case([](const Case& c) {
-    const auto exact = naive_fwd<long double>(c)[0];
-    const Values sums = values_of({exact.begin(), exact.end()}, c.acc()), factor = values_of({83.2}, c.acc());
+    const Values sums = exact_sums(c), factor = values_of({83.2}, c.acc());
     for (bool has_upstream : {false, true}) {
       const auto [dpred] = expected(c.dtype, [&]<class Real>(Arithmetic<Real>) {
         return naive_bwd<Real>(c, sums, has_upstream ? static_cast<Real>(factor[0]) : Real(1));
@@ -169,8 +243,7 @@ TEST_CASE("forecast_loss_bwd gives zeros, not NaN, for a perfect sample") {
       c.target = values_of(c.target.v, dtype);
       c.target.dtype = c.acc();
       for (std::int64_t i = 0; i < c.sample(); ++i) c.pred[i] = c.target[i];
-      const auto exact = naive_fwd<long double>(c)[0];
-      const Values sums = values_of({exact.begin(), exact.end()}, c.acc());
+      const Values sums = exact_sums(c);
       REQUIRE(sums[0] == 0);
       const auto [dpred] =
           expected(dtype, [&]<class Real>(Arithmetic<Real>) { return naive_bwd<Real>(c, sums, Real(1)); });
@@ -188,21 +261,24 @@ TEST_CASE("forecast_loss carries NaN and infinity into the loss") {
       Case c = filled({2, 3, 4, 5, kind, DType::fp32, true, true});
       c.pred[c.size() - 1] = bad;
       on_devices(kDevices, {DType::fp32}, [&](Workbench& bench) {
-        const ForecastLossFwd a = forward_arguments(c, bench);
-        ISOBAR_RUN(bench.device(), forecast_loss_fwd, a);
-        CHECK(!std::isfinite(bench.read({a.loss})[0]));
-        CHECK(std::isfinite(bench.read({a.sums})[0]));
-        CHECK(!std::isfinite(bench.read({a.sums})[2]));
+        const ForecastLossSums a = sums_arguments(c, bench);
+        ISOBAR_RUN(bench.device(), forecast_loss_sums, a);
+        const Values sums = bench.read({a.sums});
+        CHECK(std::isfinite(sums[0]));
+        CHECK(!std::isfinite(sums[2]));
+        const ForecastLossFinish b = finish_arguments(c, sums, bench);
+        ISOBAR_RUN(bench.device(), forecast_loss_finish, b);
+        CHECK(!std::isfinite(bench.read({b.loss})[0]));
       });
     }
 }
 
-TEST_CASE("forecast_loss_bwd is the gradient of forecast_loss_fwd") {
+TEST_CASE("forecast_loss_bwd is the gradient of the loss") {
   for (LossKind kind : kKinds) {
     const Case c = filled({2, 3, 2, 5, kind, DType::fp64, true, true});
     Workbench bench({});
-    const ForecastLossFwd forward = forward_arguments(c, bench);
-    cpu::forecast_loss_fwd(forward);
+    const ForecastLossSums forward = sums_arguments(c, bench);
+    cpu::forecast_loss_sums(forward);
     ForecastLossBwd backward = backward_arguments(c, bench.read({forward.sums}), bench);
     backward.upstream = bench.input(values_of({1.7}, DType::fp64));
     cpu::forecast_loss_bwd(backward);
@@ -210,9 +286,11 @@ TEST_CASE("forecast_loss_bwd is the gradient of forecast_loss_fwd") {
       Case other = c;
       other.pred = moved;
       Workbench inner({});
-      const ForecastLossFwd a = forward_arguments(other, inner);
-      cpu::forecast_loss_fwd(a);
-      return 1.7 * inner.read({a.loss})[0];
+      const ForecastLossSums a = sums_arguments(other, inner);
+      cpu::forecast_loss_sums(a);
+      const ForecastLossFinish b = finish_arguments(other, inner.read({a.sums}), inner);
+      cpu::forecast_loss_finish(b);
+      return 1.7 * inner.read({b.loss})[0];
     });
   }
 }

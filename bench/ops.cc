@@ -582,23 +582,25 @@ ISOBAR_BENCH(adam, .dims = "n", .base_shape = parameters, .small_shape = {1001})
   return ISOBAR_BENCH_CALL(adam);
 }
 
-ISOBAR_BENCH(grad_norm, .dims = "n", .base_shape = parameters, .small_shape = {1001}, .fp32_only = true) {
+ISOBAR_BENCH(sum_of_squares, .dims = "n", .base_shape = parameters, .small_shape = {1001}, .fp32_only = true) {
   auto& [memory, dtype, d] = p;
-  const GradNorm arguments = {
+  const SumOfSquares arguments = {
       .n = d[0],
       .dtype = dtype,
       .x = memory.uniform(d[0], dtype),
-      .norm = static_cast<double*>(memory.allocate(sizeof(double))),
-      .workspace = static_cast<double*>(memory.allocate(bytes_of(kGradNormBlocks, DType::fp64)))};
-  return ISOBAR_BENCH_CALL(grad_norm);
+      .sum = static_cast<double*>(memory.allocate(sizeof(double))),
+      .workspace = static_cast<double*>(memory.allocate(bytes_of(kSumOfSquaresBlocks, DType::fp64)))};
+  return ISOBAR_BENCH_CALL(sum_of_squares);
 }
 
 ISOBAR_BENCH(clip_coefficient, .dims = "n", .base_shape = scalar, .small_shape = {1}, .fp32_only = true) {
-  Memory& memory = p.memory;
-  const ClipCoefficient arguments = {.norm = static_cast<const double*>(memory.uniform(1, DType::fp64, 1, 2)),
+  auto& [memory, dtype, d] = p;
+  const ClipCoefficient arguments = {.count = d[0],
+                                     .sums = static_cast<const double*>(memory.uniform(d[0], DType::fp64, 1, 2)),
                                      .max_norm = 1,
+                                     .norm = static_cast<double*>(memory.allocate(sizeof(double))),
                                      .grad_scale = static_cast<double*>(memory.allocate(sizeof(double)))};
-  return {{.bytes = 2 * sizeof(double)},
+  return {{.bytes = static_cast<double>((d[0] + 2) * static_cast<std::int64_t>(sizeof(double)))},
           [arguments, device = memory.device()] { ISOBAR_RUN(device, clip_coefficient, arguments); }};
 }
 

@@ -134,13 +134,14 @@ def adam(dtype, n):
     return call
 
 
-def grad_norm(dtype, n):
+def sum_of_squares(dtype, n):
+    """PyTorch's norm takes the root too."""
     x = uniform(n, dtype=dtype)
     return lambda: torch.linalg.vector_norm(x)
 
 
 OPS = {f.__name__: f for f in (cast, fill, add, add_row, column_sum, gelu_fwd, gelu_bwd, dropout, layernorm_fwd,
-                               layernorm_bwd, gemm, attention_fwd, attention_bwd, patchify, adam, grad_norm)}
+                               layernorm_bwd, gemm, attention_fwd, attention_bwd, patchify, adam, sum_of_squares)}
 
 
 # ---- timing ----------------------------------------------------------------------------------------------------------

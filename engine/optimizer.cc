@@ -1,6 +1,8 @@
 #include "engine/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "kernels/grad_norm.h"
 
@@ -36,14 +38,27 @@ KeyTable OptimizerOptions::keys() {
                .also_called({"gradientclipval", "maxgradnorm", "clip"})}};
 }
 
-Optimizer::Optimizer(Parameters& parameters, OptimizerOptions options) : parameters_(parameters), options_(options) {
+Optimizer::Optimizer(Parameters& parameters, OptimizerOptions options)
+    : Optimizer(parameters, options, {{0, parameters.weights().numel()}}) {}
+
+Optimizer::Optimizer(Parameters& parameters, OptimizerOptions options, std::vector<FlatRange> ranges, AddUp add_up)
+    : parameters_(parameters), options_(options), ranges_(std::move(ranges)), add_up_(std::move(add_up)) {
   const MemoryScope scope("optimizer");
   const Tensor& weights = parameters.weights();
-  m_ = Tensor::zeros(weights.shape(), weights.dtype(), weights.device());
-  v_ = Tensor::zeros(weights.shape(), weights.dtype(), weights.device());
+  std::int64_t owned = 0, last = 0;
+  for (const FlatRange& range : ranges_) {
+    ISOBAR_CHECK(range.first >= last && range.end >= range.first && range.end <= weights.numel(),
+                 "the optimizer's range [", range.first, ", ", range.end, ") does not follow element ", last, " of ",
+                 weights.numel());
+    owned += range.size();
+    last = range.end;
+  }
+  m_ = Tensor::zeros({owned}, weights.dtype(), weights.device());
+  v_ = Tensor::zeros({owned}, weights.dtype(), weights.device());
   scalars_ = Tensor::empty({sizeof(AdamScalars) / sizeof(double)}, DType::fp64, weights.device());
+  sums_ = Tensor::empty({std::ssize(ranges_)}, DType::fp64, weights.device());
   norm_ = Tensor::empty({1}, DType::fp64, weights.device());
-  workspace_ = Tensor::empty({kGradNormBlocks}, DType::fp64, weights.device());
+  workspace_ = Tensor::empty({kSumOfSquaresBlocks}, DType::fp64, weights.device());
 }
 
 void Optimizer::prepare(double lr) {
@@ -57,26 +72,37 @@ void Optimizer::prepare(double lr) {
 
 void Optimizer::launch(double loss_scale) {
   const Device device = parameters_.device();
-  const Tensor& weights = parameters_.weights();
   const Tensor& grads = parameters_.grads();
-  auto* scalars = static_cast<AdamScalars*>(scalars_.data());
-  ISOBAR_RUN(device, grad_norm,
-             {.n = grads.numel(),
-              .dtype = grads.dtype(),
-              .x = grads.data(),
-              .norm = norm_.data_as<double>(),
-              .workspace = workspace_.data_as<double>()},
-             current_stream());
+  for (std::size_t i = 0; i < ranges_.size(); ++i)
+    ISOBAR_RUN(device, sum_of_squares,
+               {.n = ranges_[i].size(),
+                .dtype = grads.dtype(),
+                .x = grads.slice(ranges_[i].first, {ranges_[i].size()}).data(),
+                .sum = sums_.data_as<double>() + i,
+                .workspace = workspace_.data_as<double>()},
+               current_stream());
+  if (add_up_) add_up_(sums_);
   ISOBAR_RUN(device, clip_coefficient,
-             {.norm = norm_.data_as<double>(),
+             {.count = sums_.numel(),
+              .sums = sums_.data_as<double>(),
               .unscale = 1 / loss_scale,
               .max_norm = options_.grad_clip,
-              .grad_scale = &scalars->grad_scale},
+              .norm = norm_.data_as<double>(),
+              .grad_scale = &static_cast<AdamScalars*>(scalars_.data())->grad_scale},
              current_stream());
-  const Tensor& compute = parameters_.compute();
-  ISOBAR_RUN(device, adam,
-             {.n = weights.numel(),
-              .decay_end = parameters_.decay_end(),
+  std::int64_t moments_at = 0;
+  for (const FlatRange& range : ranges_) {
+    launch_adam(range, moments_at);
+    moments_at += range.size();
+  }
+}
+
+void Optimizer::launch_adam(FlatRange range, std::int64_t moments_at) const {
+  const std::int64_t n = range.size();
+  const Tensor &weights = parameters_.weights(), &compute = parameters_.compute();
+  ISOBAR_RUN(parameters_.device(), adam,
+             {.n = n,
+              .decay_end = std::clamp<std::int64_t>(parameters_.decay_end() - range.first, 0, n),
               .dtype = weights.dtype(),
               .compute_dtype = compute.defined() ? compute.dtype() : weights.dtype(),
               .beta1 = options_.betas[0],
@@ -84,12 +110,12 @@ void Optimizer::launch(double loss_scale) {
               .eps = options_.eps,
               .weight_decay = options_.weight_decay,
               .decoupled = options_.kind == OptimizerKind::adamw,
-              .scalars = scalars,
-              .grad = grads.data(),
-              .weight = weights.data(),
-              .m = m_.data(),
-              .v = v_.data(),
-              .compute = compute.defined() ? compute.data() : nullptr},
+              .scalars = static_cast<const AdamScalars*>(scalars_.data()),
+              .grad = parameters_.grads().slice(range.first, {n}).data(),
+              .weight = weights.slice(range.first, {n}).data(),
+              .m = m_.slice(moments_at, {n}).data(),
+              .v = v_.slice(moments_at, {n}).data(),
+              .compute = compute.defined() ? compute.slice(range.first, {n}).data() : nullptr},
              current_stream());
 }
 

@@ -1,14 +1,16 @@
 // Adam and AdamW over the flat parameter buffers, gradient clipping and dynamic loss scaling.
 //
 // One update:
-//   gradient norm
-//   -> the factor that unscales and clips (0 where the norm is not finite: the update is skipped)
-//   -> Adam in one launch.
-// The factor and the rates lie on the device, so a captured step can be replayed.
+//   the sums of the gradients' squares, one a range of the buffers
+//   -> their root, which is the gradient norm, and the factor that unscales and clips (0 where the norm is not finite:
+//      the update is skipped)
+//   -> Adam in one launch a range.
+// The factor and the rates lie on the device, so a captured step can be replayed. One process has one range, all of it.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "engine/keys.h"
 #include "engine/parameters.h"
@@ -52,6 +54,11 @@ struct UpdateResult {
 class Optimizer {
  public:
   Optimizer(Parameters& parameters, OptimizerOptions options);
+  // Owns parts of the flat buffers only: it updates no other weights, and has moments for no others. The ranges follow
+  // each other without overlap; one may be empty. `add_up` is given the sums of squares [ranges], fp64, of every update
+  // and leaves those of the whole model: it adds what other processes own, and leaves as they are the sums of ranges
+  // that they own as well. The gradient norm is of the whole model, so that all of them clip or skip alike.
+  Optimizer(Parameters& parameters, OptimizerOptions options, std::vector<FlatRange> ranges, AddUp add_up = {});
 
   // Update number updates() + 1 with this rate, from gradients that carry the factor loss_scale. The part that runs on
   // the device is split off for capture: prepare() uploads the rates, launch() only launches, result() waits.
@@ -66,17 +73,23 @@ class Optimizer {
 
   std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t updates) { updates_ = updates; }
-  const Tensor& m() const { return m_; }  // [n], laid out as the parameters
+  const std::vector<FlatRange>& ranges() const { return ranges_; }
+  const Tensor& m() const { return m_; }  // the ranges one behind the other; [n], laid out as the parameters, if all
   const Tensor& v() const { return v_; }
 
  private:
+  void launch_adam(FlatRange range, std::int64_t moments_at) const;
+
   Parameters& parameters_;
   OptimizerOptions options_;
+  std::vector<FlatRange> ranges_;
+  AddUp add_up_;
   std::int64_t updates_ = 0;
   Tensor m_, v_;
   Tensor scalars_;    // AdamScalars on the device
+  Tensor sums_;       // [ranges] fp64, of squares
   Tensor norm_;       // [1] fp64
-  Tensor workspace_;  // of grad_norm
+  Tensor workspace_;  // of sum_of_squares
 };
 
 }  // namespace isobar

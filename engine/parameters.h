@@ -36,6 +36,12 @@ struct NamedParameter {
   std::int64_t numel() const { return numel_of(shape); }
 };
 
+// Elements [first, end) of the flat buffers.
+struct FlatRange {
+  std::int64_t first = 0, end = 0;
+  std::int64_t size() const { return end - first; }
+};
+
 class Parameters {
  public:
   // Lists a parameter; returns its handle for get(). All are listed before allocate().

@@ -1,15 +1,20 @@
-// grad_norm - Euclidean norm of a flat buffer, and the factor that clips and unscales it
+// grad_norm - Euclidean norm of flat buffers, and the factor that clips and unscales them
 //
-//   grad_norm:        *norm = √Σ x²      (NaN or Inf wherever an element is NaN or Inf)
-//   clip_coefficient: with n = *norm · unscale:  *grad_scale = 0                                   if n is not finite
-//                                                *grad_scale = unscale · min(1, max_norm/(n+1e-6))  else
+//   sum_of_squares:   *sum = Σ x²      (NaN or Inf wherever an element is NaN or Inf)
+//   clip_coefficient: *norm = √Σ_i sums[i];  with n = *norm · unscale:
+//                     *grad_scale = 0                                    if n is not finite
+//                     *grad_scale = unscale · min(1, max_norm/(n+1e-6))  else
 //                     max_norm 0: no clip
 //
-//   x  [n]  fp32 or fp64 (CPU)         norm, grad_scale  [1] fp64 on the device (grad_scale: the field of AdamScalars)
-//   workspace  kGradNormBlocks doubles
+//   A buffer may be cut into ranges, a sum each, and a process may hold some of them only: the caller adds up the sums
+//   of all in between.
+//
+//   x  [n]  fp32 or fp64 (CPU)         sum  [1], sums  [count], norm, grad_scale  [1]: fp64 on the device
+//                                      (grad_scale: the field of AdamScalars)
+//   workspace  kSumOfSquaresBlocks doubles
 //
 //   numerics      squares and sums in fp64
-//   deterministic yes: one partial sum a block, added in block order
+//   deterministic yes: one partial sum a block, added in block order; sums added in their order
 //   aliasing      none
 #pragma once
 
@@ -22,27 +27,29 @@
 
 namespace isobar {
 
-inline constexpr std::int64_t kGradNormBlocks = 512;
+inline constexpr std::int64_t kSumOfSquaresBlocks = 512;
 
-struct GradNorm {
+struct SumOfSquares {
   std::int64_t n = 0;
   DType dtype = DType::fp32;
   const void* x = nullptr;
-  double* norm = nullptr;
+  double* sum = nullptr;
   double* workspace = nullptr;
 };
 
 struct ClipCoefficient {
-  const double* norm = nullptr;
+  std::int64_t count = 1;
+  const double* sums = nullptr;
   double unscale = 1, max_norm = 0;
+  double* norm = nullptr;
   double* grad_scale = nullptr;
 };
 
-constexpr Cost grad_norm_cost(const GradNorm& a) {
+constexpr Cost sum_of_squares_cost(const SumOfSquares& a) {
   return {.bytes = 1.0 * a.n * size_of(a.dtype), .flops = 2.0 * a.n};
 }
 
-ISOBAR_KERNEL(grad_norm, GradNorm)
+ISOBAR_KERNEL(sum_of_squares, SumOfSquares)
 ISOBAR_KERNEL(clip_coefficient, ClipCoefficient)
 
 }  // namespace isobar

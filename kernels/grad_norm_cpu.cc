@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kLeastBlock = 1 << 13;  // elements of a block
 
 template <class Real>
-double sum_of_squares(const Real* x, std::int64_t n) {
+double add_squares(const Real* x, std::int64_t n) {
   double sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (std::int64_t i = 0; i < n; ++i) {
@@ -24,8 +24,8 @@ double sum_of_squares(const Real* x, std::int64_t n) {
 
 }  // namespace
 
-void grad_norm(const GradNorm& a) {
-  std::int64_t block_size = ceil_div(a.n, kGradNormBlocks);
+void sum_of_squares(const SumOfSquares& a) {
+  std::int64_t block_size = ceil_div(a.n, kSumOfSquaresBlocks);
   if (block_size < kLeastBlock) block_size = kLeastBlock;
   const std::int64_t blocks = ceil_div(a.n, block_size);
   visit_accumulator(a.dtype, [&]<class Acc>(Type<Acc>) {
@@ -33,16 +33,19 @@ void grad_norm(const GradNorm& a) {
     parallel_for(blocks, 2, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t block = begin; block < end; ++block) {
         const std::int64_t first = block * block_size, left = a.n - first;
-        a.workspace[block] = sum_of_squares(x + first, left < block_size ? left : block_size);
+        a.workspace[block] = add_squares(x + first, left < block_size ? left : block_size);
       }
     });
   });
   double sum = 0;
   for (std::int64_t block = 0; block < blocks; ++block) sum += a.workspace[block];
-  *a.norm = std::sqrt(sum);
+  *a.sum = sum;
 }
 
 void clip_coefficient(const ClipCoefficient& a) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < a.count; ++i) sum += a.sums[i];
+  *a.norm = std::sqrt(sum);
   const double norm = *a.norm * a.unscale;
   const double clip = a.max_norm > 0 && norm + 1e-6 > a.max_norm ? a.max_norm / (norm + 1e-6) : 1.0;
   *a.grad_scale = __builtin_isfinite(norm) ? a.unscale * clip : 0.0;
@@ -50,5 +53,5 @@ void clip_coefficient(const ClipCoefficient& a) {
 
 }  // namespace isobar::cpu::ISOBAR_ISA
 
-ISOBAR_CPU_KERNEL(grad_norm, GradNorm)
+ISOBAR_CPU_KERNEL(sum_of_squares, SumOfSquares)
 ISOBAR_CPU_KERNEL(clip_coefficient, ClipCoefficient)

@@ -19,17 +19,17 @@ constexpr double kLeastLossScale = 0x1p-24;
 constexpr double kLargestLossScale = 0x1p+127;
 
 // Takes one pass over the numbers, where they lie.
-bool is_norm_finite(const Tensor& flat) {
-  const Tensor norm = Tensor::empty({1}, DType::fp64, flat.device());
-  const Tensor workspace = Tensor::empty({kGradNormBlocks}, DType::fp64, flat.device());
-  ISOBAR_RUN(flat.device(), grad_norm,
+bool is_sum_of_squares_finite(const Tensor& flat) {
+  const Tensor sum = Tensor::empty({1}, DType::fp64, flat.device());
+  const Tensor workspace = Tensor::empty({kSumOfSquaresBlocks}, DType::fp64, flat.device());
+  ISOBAR_RUN(flat.device(), sum_of_squares,
              {.n = flat.numel(),
               .dtype = flat.dtype(),
               .x = flat.data(),
-              .norm = norm.data_as<double>(),
+              .sum = sum.data_as<double>(),
               .workspace = workspace.data_as<double>()},
              current_stream());
-  return std::isfinite(norm.item());
+  return std::isfinite(sum.item());
 }
 
 }  // namespace
@@ -165,7 +165,7 @@ void Trainer::check_finite() const {
   const Parameters& parameters = task_.parameters();
   const FlatBuffers buffers{{"", parameters.weights()}, {"m.", optimizer_.m()}, {"v.", optimizer_.v()}};
   for (const auto& [prefix, buffer] : buffers) {
-    if (is_norm_finite(buffer)) continue;
+    if (is_sum_of_squares_finite(buffer)) continue;
     for (const NamedParameter& p : parameters.named())
       ISOBAR_CHECK(is_finite(buffer.slice(p.offset, p.shape)), "iteration ", iteration_, ": ", prefix, p.name,
                    " is not finite after the update; a lower lr, warmup or grad_clip may help");

@@ -216,7 +216,7 @@ TEST_CASE("isobar-bench refuses with one line") {
       {"--op fill --shape ''", "not a list of positive numbers"},
       {"--shape 5x7x9", "1 --shape for 0 --op"},
       {"--op gemm --dtype fp64", "no dtype \"fp64\""},
-      {"--op grad_norm --dtype bf16", "op grad_norm has no dtype bf16"},
+      {"--op sum_of_squares --dtype bf16", "op sum_of_squares has no dtype bf16"},
       {"--op gemm --device tpu", "no device \"tpu\""},
       {"--op gemm --device cuda", "the device cuda is not available"},
       {"--op gemm --baseline torch", "no baseline \"torch\"; it has memcpy, dnnl"},

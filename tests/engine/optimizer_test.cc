@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
 
 #include "engine/ops.h"
 #include "engine/schedule.h"
@@ -183,6 +184,112 @@ TEST_CASE("an update clips, skips what is not finite, and decays matrices only")
     CHECK(result.grad_norm == Approx(norm));
     CHECK(optimizer.m().to_vector()[0] == Approx(0.1 * 2.0 / norm).epsilon(1e-5));
   }
+}
+
+namespace {
+
+// Gradients of a step, the same for every model of small_parameters.
+void set_gradients(const Parameters& parameters, int step) {
+  std::vector<double> values(static_cast<std::size_t>(parameters.grads().numel()));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = std::sin(static_cast<double>(i) + 17.0 * step) * (i % 3 == 0 ? 5 : 0.1);
+  parameters.grads().slice(0, parameters.grads().shape()).set_values(values);
+}
+
+double square_sum(const Parameters& parameters, FlatRange range) {
+  double sum = 0;
+  const std::vector<double> values = parameters.grads().to_vector();
+  for (std::int64_t i = range.first; i < range.end; ++i) {
+    const double value = values[static_cast<std::size_t>(i)];
+    sum += value * value;
+  }
+  return sum;
+}
+
+double largest_difference(const Tensor& a, const Tensor& b) {
+  const std::vector<double> x = a.to_vector(), y = b.to_vector();
+  double most = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) most = std::max(most, std::abs(x[i] - y[i]));
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("optimizers that own ranges of the parameters make the update of one that owns all") {
+  // With decay, which ends within a range; with clipping that bites.
+  const OptimizerOptions options{.kind = OptimizerKind::adamw, .eps = 1e-3, .weight_decay = 0.1, .grad_clip = 0.5};
+  const std::vector<std::vector<FlatRange>> owned = {{{0, 7}, {100, 100}, {2000, 2150}}, {{7, 2000}, {2150, 2176}}};
+  for (const DType activation : {DType::fp64, DType::fp32, DType::bf16}) {
+    Parameters whole = small_parameters(activation), parts = small_parameters(activation);
+    REQUIRE(whole.weights().numel() == 2176);
+    REQUIRE(whole.decay_end() == 2112);
+    Optimizer serial(whole, options);
+    std::vector<std::unique_ptr<Optimizer>> optimizers;
+    for (std::size_t i = 0; i < owned.size(); ++i) {
+      const AddUp add_up = [&, i](const Tensor& sums) {
+        CHECK(sums.dtype() == DType::fp64);
+        std::vector<double> added = sums.to_vector();
+        REQUIRE(added.size() == owned[i].size());
+        for (std::size_t k = 0; k < added.size(); ++k) CHECK(added[k] == Approx(square_sum(parts, owned[i][k])));
+        for (const FlatRange& range : owned[1 - i]) added[0] += square_sum(parts, range);
+        sums.slice(0, sums.shape()).set_values(added);
+      };
+      optimizers.push_back(std::make_unique<Optimizer>(parts, options, owned[i], add_up));
+    }
+    CHECK(optimizers[0]->m().shape() == Shape{7 + 150});
+    CHECK(optimizers[1]->v().shape() == Shape{1993 + 26});
+    for (int step = 0; step < 3; ++step) {
+      set_gradients(whole, step);
+      set_gradients(parts, step);
+      const UpdateResult expected = serial.step(0.01, 2);
+      for (const auto& optimizer : optimizers) {
+        const UpdateResult result = optimizer->step(0.01, 2);
+        CHECK(std::abs(result.grad_norm - expected.grad_norm) <= 1e-14 * expected.grad_norm);
+        CHECK(result.applied);
+      }
+    }
+    const double epsilon = activation == DType::fp64 ? 1e-15 : 2e-7;  // of weights of at most 1
+    CHECK(largest_difference(whole.weights(), parts.weights()) <= epsilon);
+    if (activation == DType::bf16) CHECK(largest_difference(whole.compute(), parts.compute()) <= 0.004);
+    CHECK(largest_difference(serial.m().slice(0, {7}), optimizers[0]->m().slice(0, {7})) <= epsilon);
+    CHECK(largest_difference(serial.v().slice(2000, {150}), optimizers[0]->v().slice(7, {150})) <= epsilon);
+    CHECK(largest_difference(serial.m().slice(2150, {26}), optimizers[1]->m().slice(1993, {26})) <= epsilon);
+  }
+}
+
+TEST_CASE("an overflow in a range that another process owns skips the update too") {
+  Parameters parameters = small_parameters(DType::fp64);
+  set_gradients(parameters, 0);
+  const std::vector<double> start = parameters.weights().to_vector();
+  Optimizer optimizer(parameters, {}, {{0, 64}}, [](const Tensor& sums) {
+    sums.slice(0, {1}).set_values({std::numeric_limits<double>::infinity()});
+  });
+  CHECK(!optimizer.step(0.1).applied);
+  CHECK(parameters.weights().to_vector() == start);
+}
+
+TEST_CASE("an optimizer of one range of everything has the bits of one without ranges") {
+  const OptimizerOptions options{.kind = OptimizerKind::adamw, .weight_decay = 0.1, .grad_clip = 0.5};
+  Parameters a = small_parameters(), b = small_parameters();
+  Optimizer plain(a, options), ranged(b, options, {{0, b.weights().numel()}});
+  for (int step = 0; step < 3; ++step) {
+    set_gradients(a, step);
+    set_gradients(b, step);
+    CHECK(plain.step(0.01).grad_norm == ranged.step(0.01).grad_norm);
+  }
+  CHECK(a.weights().to_vector() == b.weights().to_vector());
+  CHECK(plain.m().to_vector() == ranged.m().to_vector());
+}
+
+TEST_CASE("an optimizer refuses ranges that overlap, are reversed, or lie outside") {
+  Parameters parameters = small_parameters();
+  const auto refused = [&](std::vector<FlatRange> ranges, const std::string& sentence) {
+    CHECK_THROWS_WITH(Optimizer(parameters, {}, std::move(ranges)), sentence);
+  };
+  refused({{0, 10}, {9, 20}}, "the optimizer's range [9, 20) does not follow element 10 of 2176");
+  refused({{10, 9}}, "the optimizer's range [10, 9) does not follow element 0 of 2176");
+  refused({{-1, 9}}, "the optimizer's range [-1, 9) does not follow element 0 of 2176");
+  refused({{0, 2177}}, "the optimizer's range [0, 2177) does not follow element 0 of 2176");
 }
 
 }  // namespace isobar

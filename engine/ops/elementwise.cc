@@ -25,6 +25,39 @@ Tensor apply_mask(const char* op, const Tensor& x, const Mask& mask) {
   return y;
 }
 
+void fill_with_zeros(const Tensor& x) {
+  if (x.numel() == 0) return;
+  ISOBAR_RUN(x.device(), fill, {.n = x.numel(), .dtype = x.dtype(), .value = 0, .y = x.data()}, current_stream());
+}
+
+// x plus elements [first, first + n) of row, for each group of n. The gradient of the row's other elements is zero.
+Tensor add_part_of_row(const Tensor& x, const Tensor& row, std::int64_t first, std::int64_t n) {
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  ISOBAR_RUN(x.device(), add_row,
+             {.groups = x.numel() / n,
+              .n = n,
+              .x_dtype = x.dtype(),
+              .row_dtype = row.dtype(),
+              .y_dtype = y.dtype(),
+              .x = x.data(),
+              .row = row.slice(first, {n}).data(),
+              .y = y.data()},
+             current_stream());
+  Tape::record("add_row", {&x, &row}, {}, {&y},
+               [x = Target(x), row = Target(row), first, n](Gradients& gradients, const std::vector<Tensor>& dy) {
+                 if (const auto drow = gradients.slot(row)) {
+                   if (drow.mode == Grad::overwrite) {  // the slot holds nothing yet: neither do its other elements
+                     const std::int64_t end = first + n;
+                     fill_with_zeros(drow.tensor.slice(0, {first}));
+                     fill_with_zeros(drow.tensor.slice(end, {drow.tensor.numel() - end}));
+                   }
+                   add_column_sum(dy[0], n, {drow.tensor.slice(first, {n}), drow.mode});
+                 }
+                 gradients.give(x, dy[0]);
+               });
+  return y;
+}
+
 }  // namespace
 
 Tensor add(const Tensor& a, const Tensor& b) {
@@ -42,23 +75,16 @@ Tensor add(const Tensor& a, const Tensor& b) {
 Tensor add_row(const Tensor& x, const Tensor& row) {
   ISOBAR_CHECK(row.numel() > 0 && x.numel() % row.numel() == 0, "add_row: ", to_string(x.shape()),
                " is no repetition of ", to_string(row.shape()));
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  ISOBAR_RUN(x.device(), add_row,
-             {.groups = x.numel() / row.numel(),
-              .n = row.numel(),
-              .x_dtype = x.dtype(),
-              .row_dtype = row.dtype(),
-              .y_dtype = y.dtype(),
-              .x = x.data(),
-              .row = row.data(),
-              .y = y.data()},
-             current_stream());
-  Tape::record("add_row", {&x, &row}, {}, {&y},
-               [x = Target(x), row = Target(row)](Gradients& gradients, const std::vector<Tensor>& dy) {
-                 if (const auto drow = gradients.slot(row)) add_column_sum(dy[0], numel_of(row.shape), drow);
-                 gradients.give(x, dy[0]);
-               });
-  return y;
+  return add_part_of_row(x, row, 0, row.numel());
+}
+
+Tensor add_row(const Tensor& x, const Tensor& row, std::int64_t first, std::int64_t count) {
+  const std::int64_t cols = row.numel() > 0 ? row.size(-1) : 1, rows = row.numel() / cols;
+  ISOBAR_CHECK(first >= 0 && count > 0 && first <= rows - count, "add_row: rows ", first, " to ", first + count - 1,
+               " lie outside ", to_string(row.shape()));
+  ISOBAR_CHECK(x.numel() % (count * cols) == 0, "add_row: ", to_string(x.shape()), " is no repetition of ", count,
+               " rows of ", to_string(row.shape()));
+  return add_part_of_row(x, row, first * cols, count * cols);
 }
 
 Tensor add_leading_channels(const Tensor& x, const Tensor& fields) {

@@ -191,6 +191,14 @@ TEST_CASE("gradients of every op equal finite differences") {
     check_gradients([](const auto& in) { return std::vector{add_row(in[0], in[1])}; },
                     {random_tensor({6, 2}, 1), random_tensor({3, 2}, 2)});
   }
+  SECTION("add_row, with some of the rows") {
+    check_gradients([](const auto& in) { return std::vector{add_row(in[0], in[1], 1, 3)}; },
+                    {random_tensor({6, 2}, 1), random_tensor({1, 5, 2}, 2)});
+  }
+  SECTION("add_row, with ranges of the same rows that overlap") {
+    check_gradients([](const auto& in) { return std::vector{add_row(add_row(in[0], in[1], 2, 3), in[1], 0, 3)}; },
+                    {random_tensor({6, 2}, 1), random_tensor({5, 2}, 2)});
+  }
   SECTION("add_leading_channels") {
     const Tensor fields = random_tensor({2, 3, 1, 2}, 9);
     check_gradients([&](const auto& in) { return std::vector{add_leading_channels(in[0], fields)}; },
@@ -235,6 +243,31 @@ TEST_CASE("gradients of every op equal finite differences") {
         },
         {random_tensor({2, 5}, 1), weight});
   }
+}
+
+TEST_CASE("rows that add_row leaves out get a gradient of zero, whatever the buffer held") {
+  const Tensor x = random_tensor({4, 3}, 1), row = leaf_of({5, 3}, 2);
+  const Tensor& grad = row.leaf()->grad;
+  grad.slice(0, {15}).set_values(std::vector<double>(15, std::nan("")));
+  const auto pass = [&](std::int64_t first) {
+    Tape tape;
+    Tensor y;
+    {
+      const TapeScope recording(tape);
+      y = add_row(x, row, first, 2);
+    }
+    const std::vector<double> rows = row.to_vector(), added = y.to_vector(), before = x.to_vector();
+    for (std::size_t i = 0; i < 12; ++i)
+      CHECK(added[i] == before[i] + rows[static_cast<std::size_t>(3 * first) + i % 6]);
+    tape.backward(y);
+  };
+  pass(2);
+  CHECK(grad.to_vector() == std::vector<double>{0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 0, 0, 0});
+  pass(3);  // accumulates
+  CHECK(grad.to_vector() == std::vector<double>{0, 0, 0, 0, 0, 0, 2, 2, 2, 4, 4, 4, 2, 2, 2});
+  row.leaf()->touched = false;  // a new step
+  pass(0);
+  CHECK(grad.to_vector() == std::vector<double>{2, 2, 2, 2, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0});
 }
 
 namespace {
@@ -428,6 +461,12 @@ TEST_CASE("every op refuses shapes and dtypes that do not fit, by name") {
   CHECK_THROWS_WITH(add_row(x, wide({5, 6})), "add_row: [4, 6] is no repetition of [5, 6]");
   CHECK_THROWS_WITH(add_row(x, wide({0, 6})), "add_row: [4, 6] is no repetition of [0, 6]");
   CHECK_NOTHROW(add_row(x, wide({4, 6})));
+  for (const auto& [first, count] : {std::pair<std::int64_t, std::int64_t>{-1, 2}, {0, 0}, {2, 2}, {3, 1}})
+    CHECK_THROWS_WITH(add_row(x, wide({1, 3, 6}), first, count), "add_row: rows " + std::to_string(first) + " to " +
+                                                                     std::to_string(first + count - 1) +
+                                                                     " lie outside [1, 3, 6]");
+  CHECK_THROWS_WITH(add_row(x, wide({7, 6}), 2, 3), "add_row: [4, 6] is no repetition of 3 rows of [7, 6]");
+  CHECK_NOTHROW(add_row(x, wide({7, 6}), 5, 2));
   const Tensor fields = wide({2, 3, 2, 4});
   for (const Shape& other : {Shape{1, 2, 2, 4}, Shape{2, 4, 2, 4}, Shape{2, 1, 3, 4}, Shape{2, 1, 2, 5}})
     CHECK_THROWS_WITH(add_leading_channels(wide(other), fields),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,11 @@ struct TensorSpec {
   DType dtype = DType::fp32;
 };
 
+// Rows [first, first + count) of a picture.
+struct RowBand {
+  std::int64_t first = 0, count = 0;
+};
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -31,6 +37,11 @@ class Dataset {
   // Writes the tensors of one sample, in the order of layout(), to the buffers `to`. Thread-safe. Throws Error where
   // the sample cannot be read or holds what cannot be trained on.
   virtual void read(std::int64_t sample, std::span<void* const> to) const = 0;
+
+  // The same samples as a process sees them that holds a band of every picture's rows; nothing else of the pictures is
+  // read. It refers to what this data set refers to. Throws Error where there are no such rows, and where the samples
+  // are read whole or not at all, which is what a data set says that does not override this.
+  virtual std::unique_ptr<Dataset> band(RowBand rows) const;
 };
 
 }  // namespace isobar

@@ -160,16 +160,22 @@ std::vector<Segment> Era5Dataset::segments() const {
   return result;
 }
 
-void Era5Dataset::read_step(std::int64_t step, float* out) const {
-  const std::size_t f = file_of(step);
-  files_[f]->read_step(step - first_step_[f], {height_, width_}, out);
+void Era5Dataset::check_band(RowBand rows) const {
+  ISOBAR_CHECK(rows.first >= 0 && rows.count >= 1 && rows.first <= height_ - rows.count, file_name(0), ": rows [",
+               rows.first, ", ", rows.first + rows.count, ") are no band of the ", height_, " rows of the grid");
 }
 
-void Era5Dataset::read_pair(std::int64_t step, float* input, float* target) const {
+void Era5Dataset::read_step(std::int64_t step, RowBand rows, float* out) const {
+  check_band(rows);
+  const std::size_t f = file_of(step);
+  files_[f]->read_step(step - first_step_[f], {rows.first, rows.count, width_}, out);
+}
+
+void Era5Dataset::read_pair(std::int64_t step, RowBand rows, float* input, float* target) const {
   ISOBAR_CHECK(file_of(step) == file_of(step + dt_), "steps ", step, " and ", step + dt_, " are not of one file (",
                file_name(file_of(step)), ")");
-  read_step(step, input);
-  read_step(step + dt_, target);
+  read_step(step, rows, input);
+  read_step(step + dt_, rows, target);
 }
 
 bool Era5Dataset::regular(std::int64_t first, std::int64_t last) const {

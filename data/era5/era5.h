@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "data/dataset.h"
 #include "data/era5/calendar.h"
 #include "data/era5/field_labels.h"
 
@@ -75,10 +76,16 @@ class Era5Dataset {
   // Each file's part of the range, in order; empty parts are left out.
   std::vector<Segment> segments() const;
 
+  RowBand all_rows() const { return {0, height_}; }
+  void check_band(RowBand rows) const;  // Error where the cropped grid has no such rows
+
   // The cropped fields of one step, [C, H, W]. NaN and infinities are errors that name file and step. Thread-safe.
-  void read_step(std::int64_t step, float* out) const;
+  void read_step(std::int64_t step, float* out) const { read_step(step, all_rows(), out); }
+  // The same of a band of the cropped grid's rows, [C, rows.count, W]: the rest of the step is not read.
+  void read_step(std::int64_t step, RowBand rows, float* out) const;
   // Both halves of the pair `step`.
-  void read_pair(std::int64_t step, float* input, float* target) const;
+  void read_pair(std::int64_t step, float* input, float* target) const { read_pair(step, all_rows(), input, target); }
+  void read_pair(std::int64_t step, RowBand rows, float* input, float* target) const;
 
   // Whether `last` is last - first regular steps after `first`, of the same file; true where the file has no time axis.
   bool regular(std::int64_t first, std::int64_t last) const;

@@ -40,4 +40,10 @@ std::vector<double> latitude_weights(const Era5Dataset& dataset) {
                                      : latitude_weights(dataset.latitudes());
 }
 
+std::vector<double> latitude_weights(const Era5Dataset& dataset, RowBand rows) {
+  dataset.check_band(rows);
+  const std::vector<double> all = latitude_weights(dataset);
+  return {all.begin() + rows.first, all.begin() + rows.first + rows.count};
+}
+
 }  // namespace isobar

@@ -1,4 +1,4 @@
-// Latitude weights: how much a row of the grid counts in a global mean. All have mean 1 over the rows given.
+// Latitude weights: how much a row of the grid counts in a global mean. All have mean 1 over the rows of the grid.
 #pragma once
 
 #include <cstdint>
@@ -17,5 +17,9 @@ std::vector<double> tutorial_latitude_weights(std::int64_t height);
 
 // From the true latitudes where the files have them, else the tutorial's with the cropped height.
 std::vector<double> latitude_weights(const Era5Dataset& dataset);
+
+// Those of a band of the grid's rows. They are the whole grid's, so that sums over bands add up to its sum, and do not
+// have mean 1.
+std::vector<double> latitude_weights(const Era5Dataset& dataset, RowBand rows);
 
 }  // namespace isobar

@@ -68,14 +68,17 @@ std::string describe_left_out(const Era5Dataset& dataset, SamplerKind kind) {
 PairDataset::PairDataset(const Era5Dataset& steps, const PairOptions& options)
     : steps_(steps),
       time_features_(options.time_features),
-      first_steps_(list_samples(steps, options.kind, options.limit)) {}
+      rows_(options.rows.value_or(steps.all_rows())),
+      first_steps_(list_samples(steps, options.kind, options.limit)) {
+  steps_.check_band(rows_);
+}
 
 std::string PairDataset::name() const {
   return steps_.file_name(0) + (steps_.file_count() > 1 ? " and the files beside it" : "");
 }
 
 std::vector<TensorSpec> PairDataset::layout() const {
-  const Shape fields{steps_.channels(), steps_.height(), steps_.width()};
+  const Shape fields{steps_.channels(), rows_.count, steps_.width()};
   std::vector<TensorSpec> layout{{"input", fields, DType::fp32}, {"target", fields, DType::fp32}};
   if (time_features_) layout.push_back({"time", {kTimeFeatures}, DType::fp64});
   return layout;
@@ -83,8 +86,16 @@ std::vector<TensorSpec> PairDataset::layout() const {
 
 void PairDataset::read(std::int64_t sample, std::span<void* const> to) const {
   const std::int64_t step = step_of(sample);
-  steps_.read_pair(step, static_cast<float*>(to[0]), static_cast<float*>(to[1]));
+  steps_.read_pair(step, rows_, static_cast<float*>(to[0]), static_cast<float*>(to[1]));
   if (time_features_) std::ranges::copy(steps_.time_of(step).features(), static_cast<double*>(to[2]));
+}
+
+std::unique_ptr<Dataset> PairDataset::band(RowBand rows) const {
+  ISOBAR_CHECK(rows.first >= 0 && rows.count >= 1 && rows.first <= rows_.count - rows.count, name(), ": rows [",
+               rows.first, ", ", rows.first + rows.count, ") are no band of ", rows_.count, " rows");
+  auto part = std::make_unique<PairDataset>(*this);
+  part->rows_ = {rows_.first + rows.first, rows.count};
+  return part;
 }
 
 std::int64_t PairDataset::step_of(std::int64_t sample) const {

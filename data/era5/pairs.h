@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,23 +28,27 @@ std::string describe_left_out(const Era5Dataset& dataset, SamplerKind kind);
 
 struct PairOptions {
   SamplerKind kind = SamplerKind::all_pairs;
-  std::int64_t limit = 0;      // keeps the first `limit` pairs; 0: all
-  bool time_features = false;  // gives "time" too
+  std::int64_t limit = 0;            // keeps the first `limit` pairs; 0: all
+  bool time_features = false;        // gives "time" too
+  std::optional<RowBand> rows = {};  // of the grid, which the samples hold; none: all
 };
 
 // The pairs of list_samples. Tensors of a sample, fields as the files hold them:
-//   "input", "target"   [C, H, W] fp32
+//   "input", "target"   [C, H, W] fp32; H counts the rows of PairOptions::rows
 //   "time"              [kTimeFeatures] fp64, StepTime::features of the input step; only with time_features
 class PairDataset : public Dataset {
  public:
-  // `steps` must outlive it.
+  // `steps` must outlive it. Throws Error where it has no such rows.
   explicit PairDataset(const Era5Dataset& steps, const PairOptions& options = {});
 
   std::string name() const override;
   std::int64_t samples() const override { return static_cast<std::int64_t>(first_steps_.size()); }
   std::vector<TensorSpec> layout() const override;
   void read(std::int64_t sample, std::span<void* const> to) const override;
+  // Rows are counted in those of this data set.
+  std::unique_ptr<Dataset> band(RowBand rows) const override;
 
+  RowBand rows() const { return rows_; }  // of the grid
   const Era5Dataset& steps() const { return steps_; }
   // The input step of a sample; an error where there is no such sample.
   std::int64_t step_of(std::int64_t sample) const;
@@ -50,6 +56,7 @@ class PairDataset : public Dataset {
  private:
   const Era5Dataset& steps_;
   bool time_features_;
+  RowBand rows_;
   std::vector<std::int64_t> first_steps_;  // [samples]
 };
 

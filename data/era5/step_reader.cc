@@ -70,7 +70,7 @@ class ContiguousReader : public StepReader {
     const std::int64_t first = step * channels * rows * columns;
     if (crop.height == rows && crop.width == columns) return pull(first, channels * rows * columns, out);
     for (std::int64_t c = 0; c < channels; ++c, out += crop.height * crop.width) {
-      const std::int64_t at = first + c * rows * columns, count = crop.height * columns;
+      const std::int64_t at = first + (c * rows + crop.row) * columns, count = crop.height * columns;
       if (crop.width == columns) {
         pull(at, count, out);
         continue;
@@ -127,7 +127,7 @@ class ChunkReader : public StepReader {
     std::call_once(addresses_once_, [this] { find_chunks(); });
     Box at{step / chunk_[0], 0, 0, 0};
     for (at[1] = 0; at[1] < grid_[1]; ++at[1])
-      for (at[2] = 0; at[2] * chunk_[2] < crop.height; ++at[2])
+      for (at[2] = crop.row / chunk_[2]; at[2] * chunk_[2] < crop.row + crop.height; ++at[2])
         for (at[3] = 0; at[3] * chunk_[3] < crop.width; ++at[3]) copy_part(at, step % chunk_[0], crop, out);
   }
 
@@ -153,25 +153,40 @@ class ChunkReader : public StepReader {
 
   // Copies what the chunk at `at` of the grid holds of the step and the crop.
   void copy_part(const Box& at, std::int64_t step_in_chunk, Crop crop, float* out) {
+    const std::int64_t c0 = at[1] * chunk_[1], h0 = at[2] * chunk_[2], w0 = at[3] * chunk_[3];
+    const std::int64_t channels = std::min(chunk_[1], shape_[1] - c0), columns = std::min(chunk_[3], crop.width - w0);
+    // The crop's rows, counted within the chunk.
+    const std::int64_t first = std::max<std::int64_t>(crop.row - h0, 0);
+    const std::int64_t end = std::min(chunk_[2], crop.row + crop.height - h0);
     Decoded decoded;  // keeps the chunk alive while it is copied
     const float* slab = nullptr;
     if (filters_.empty() && !addresses_.empty()) {
-      float* buffer = scratch(static_cast<std::size_t>(slab_values()));
-      const std::size_t bytes = static_cast<std::size_t>(slab_values()) * sizeof(float);
-      raw_file_.read(addresses_[index_of(at)].offset + static_cast<std::uint64_t>(step_in_chunk) * bytes, bytes,
-                     buffer);
-      slab = buffer;
+      slab = read_rows(at, step_in_chunk, channels, first, end);
     } else {
       decoded = chunk(at);
       slab = decoded->data() + step_in_chunk * slab_values();
     }
-    const std::int64_t c0 = at[1] * chunk_[1], h0 = at[2] * chunk_[2], w0 = at[3] * chunk_[3];
-    const std::int64_t channels = std::min(chunk_[1], shape_[1] - c0), rows = std::min(chunk_[2], crop.height - h0);
-    const std::int64_t columns = std::min(chunk_[3], crop.width - w0);
     for (std::int64_t c = 0; c < channels; ++c)
-      for (std::int64_t h = 0; h < rows; ++h)
+      for (std::int64_t h = first; h < end; ++h)
         std::copy_n(slab + (c * chunk_[2] + h) * chunk_[3], columns,
-                    out + ((c0 + c) * crop.height + h0 + h) * crop.width + w0);
+                    out + ((c0 + c) * crop.height + h0 + h - crop.row) * crop.width + w0);
+  }
+
+  // Rows [first, end) of the leading channels of a step in a plain chunk, at their places in a buffer of the step.
+  const float* read_rows(const Box& at, std::int64_t step_in_chunk, std::int64_t channels, std::int64_t first,
+                         std::int64_t end) const {
+    float* slab = scratch(static_cast<std::size_t>(slab_values()));
+    const auto pull = [&](std::int64_t from, std::int64_t count) {  // values of the step
+      raw_file_.read(addresses_[index_of(at)].offset +
+                         static_cast<std::uint64_t>(step_in_chunk * slab_values() + from) * sizeof(float),
+                     static_cast<std::size_t>(count) * sizeof(float), slab + from);
+    };
+    if (end - first == chunk_[2]) {
+      pull(0, channels * chunk_[2] * chunk_[3]);
+      return slab;
+    }
+    for (std::int64_t c = 0; c < channels; ++c) pull((c * chunk_[2] + first) * chunk_[3], (end - first) * chunk_[3]);
+    return slab;
   }
 
   // A decoded chunk, from memory or from the file. The first chunks are kept until the budget is spent: access
@@ -251,7 +266,7 @@ class LibraryReader : public StepReader {
   const char* name() const override { return "through the HDF5 library"; }
 
   void read(std::int64_t step, Crop crop, float* out) override {
-    file_.read(name_, Box{step, 0, 0, 0}, Box{1, channels_, crop.height, crop.width}, out);
+    file_.read(name_, Box{step, 0, crop.row, 0}, Box{1, channels_, crop.height, crop.width}, out);
   }
 
  private:

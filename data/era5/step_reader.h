@@ -1,7 +1,7 @@
 // Ways to get one step of `fields` out of a file, the fastest that its layout allows.
 //
-//   contiguous                          pread at the stored offset
-//   chunks, plain                       pread of the step's part of each chunk
+//   contiguous                          pread of the rows at the stored offset
+//   chunks, plain                       pread of the step's rows in each chunk
 //   chunks, deflate and/or shuffle      pread of the chunk, inflated here: in parallel, outside the library's lock
 //   anything else                       the HDF5 library, one call at a time
 #pragma once
@@ -14,8 +14,9 @@
 
 namespace isobar {
 
+// Rows [row, row + height) and columns [0, width) of a grid.
 struct Crop {
-  std::int64_t height = 0, width = 0;
+  std::int64_t row = 0, height = 0, width = 0;
 };
 
 // How many bytes of decoded chunks may still be kept in memory; shared by the files of a data set.
@@ -24,7 +25,8 @@ using CacheBudget = std::shared_ptr<std::atomic<std::int64_t>>;
 class StepReader {
  public:
   virtual ~StepReader() = default;
-  // Writes [C, crop.height, crop.width]. Thread-safe.
+  // Writes [C, crop.height, crop.width], and reads no more of the file than the rows need: whole rows, and whole chunks
+  // where they are compressed. Thread-safe.
   virtual void read(std::int64_t step, Crop crop, float* out) = 0;
   virtual const char* name() const = 0;  // for `isobar data info`
 };

@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +27,27 @@ using testing::write_fields;
 
 namespace {
 
+// Bands of rows of a file, cropped as well, hold the rows of the whole.
+void check_bands(const Era5Dataset& dataset) {
+  const std::int64_t height = dataset.height(), width = dataset.width(), step = dataset.steps() - 1;
+  std::vector<float> whole(static_cast<std::size_t>(dataset.values()));
+  dataset.read_step(step, whole.data());
+  for (std::int64_t first = 0; first < height; ++first)
+    for (std::int64_t count = 1; count <= height - first; ++count) {
+      std::vector<float> got(static_cast<std::size_t>(dataset.channels() * count * width + 1), -1.0f);
+      dataset.read_step(step, {first, count}, got.data());
+      CHECK(got.back() == -1.0f);  // nothing behind the band
+      std::int64_t wrong = 0, i = 0;
+      for (std::int64_t c = 0; c < dataset.channels(); ++c)
+        for (std::int64_t h = first; h < first + count; ++h)
+          for (std::int64_t w = 0; w < width; ++w)
+            wrong +=
+                got[static_cast<std::size_t>(i++)] != whole[static_cast<std::size_t>((c * height + h) * width + w)];
+      INFO("rows " << first << " to " << first + count - 1);
+      CHECK(wrong == 0);
+    }
+}
+
 // Reads every step of a file with a crop and compares each value.
 void check_all_steps(const std::string& path, const FieldsShape& shape, std::int64_t height, std::int64_t width,
                      std::int64_t cache_bytes = -1) {
@@ -42,6 +65,7 @@ void check_all_steps(const std::string& path, const FieldsShape& shape, std::int
           wrong += got[static_cast<std::size_t>(i++)] != testing::field_value(0, t, c, h, w);
     CHECK(wrong == 0);
   }
+  check_bands(dataset);
 }
 
 // The error of opening a dataset.
@@ -112,6 +136,84 @@ TEST_CASE("dataset: so many chunks that their addresses are not asked for") {
   write_fields(folder / "b.h5", shape, 0, {.chunk = {1, 1, 1, 1}, .shuffle = true, .deflate = 1});
   check_all_steps(folder / "a.h5", shape, 5, 4);
   check_all_steps(folder / "b.h5", shape, 5, 4);
+}
+
+namespace {
+
+// Bytes that this process has read from files so far; none where the system does not tell.
+std::optional<std::int64_t> bytes_read() {
+  std::ifstream file("/proc/self/io");
+  for (std::string word; file >> word;) {
+    std::int64_t count = 0;
+    if (word == "rchar:" && file >> count) return count;
+  }
+  return std::nullopt;
+}
+
+// Of reading a band of a step, twice, so that addresses of chunks are known.
+std::int64_t bytes_of_band(const std::string& path, RowBand rows) {
+  const Era5Dataset dataset({.paths = {path}, .cache_bytes = 0});
+  std::vector<float> step(static_cast<std::size_t>(dataset.values()));
+  dataset.read_step(1, rows, step.data());
+  const std::int64_t asked = *bytes_read(), before = *bytes_read();
+  dataset.read_step(1, rows, step.data());
+  return *bytes_read() - before - (before - asked);  // without what asking reads itself
+}
+
+}  // namespace
+
+TEST_CASE("dataset: of a band no more is read than its rows, or the compressed chunks that hold them") {
+  if (!bytes_read()) ISOBAR_SKIP("this system does not count what a process reads");
+  const testing::TemporaryFolder folder;
+  const FieldsShape shape = {3, 2, 64, 32};
+  constexpr std::int64_t kRow = 2 * 32 * sizeof(float);  // of all channels
+  const auto stored = [&](const char* name, const hdf5::Storage& storage) {
+    write_fields(folder / name, shape, 0, storage);
+    return (folder / name).string();
+  };
+  const std::string contiguous = stored("a.h5", {}), one_chunk = stored("b.h5", {.chunk = {1, 2, 64, 32}}),
+                    chunks = stored("c.h5", {.chunk = {1, 1, 16, 32}}),
+                    deflate = stored("d.h5", {.chunk = {1, 2, 16, 32}, .deflate = 1});
+  for (const std::string& path : {contiguous, one_chunk, chunks}) {
+    INFO(path);
+    CHECK(bytes_of_band(path, {0, 64}) == 64 * kRow);
+    CHECK(bytes_of_band(path, {20, 9}) == 9 * kRow);
+    CHECK(bytes_of_band(path, {63, 1}) == kRow);
+  }
+  const std::int64_t whole = bytes_of_band(deflate, {0, 64}), quarter = bytes_of_band(deflate, {16, 16});
+  CHECK(bytes_of_band(deflate, {20, 9}) == quarter);
+  CHECK(quarter < whole / 2);
+}
+
+TEST_CASE("dataset: what is wrong outside a band is not seen, what is wrong within it is") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "2001.h5";
+  std::vector<float> values = testing::field_values({2, 1, 4, 3});
+  values[1 * 12 + 2 * 3 + 1] = std::numeric_limits<float>::quiet_NaN();  // step 1, row 2
+  for (const hdf5::Storage& storage : {hdf5::Storage{}, hdf5::Storage{.chunk = {1, 1, 2, 3}, .deflate = 1}}) {
+    write_fields(path, {2, 1, 4, 3}, values, storage);
+    const Era5Dataset dataset({.paths = {path}});
+    std::vector<float> out(12);
+    CHECK_NOTHROW(dataset.read_step(1, {0, 2}, out.data()));
+    CHECK_NOTHROW(dataset.read_step(1, {3, 1}, out.data()));
+    CHECK_THROWS_WITH(dataset.read_step(1, {1, 2}, out.data()), path + ": step 1, channel 0 holds NaN");
+  }
+}
+
+TEST_CASE("dataset: a band that the cropped grid has not is refused") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "2001.h5";
+  write_fields(path, {3, 1, 6, 2});
+  const Era5Dataset dataset({.paths = {path}, .height = 4});
+  std::vector<float> out(12);
+  for (const RowBand& rows : {RowBand{-1, 2}, RowBand{0, 0}, RowBand{2, -1}, RowBand{3, 2}, RowBand{4, 1}})
+    CHECK_THROWS_WITH(dataset.read_step(0, rows, out.data()), path + ": rows [" + std::to_string(rows.first) + ", " +
+                                                                  std::to_string(rows.first + rows.count) +
+                                                                  ") are no band of the 4 rows of the grid");
+  std::vector<float> input(4), target(4);
+  dataset.read_pair(1, {2, 2}, input.data(), target.data());
+  CHECK(input[3] == testing::field_value(0, 1, 0, 3, 1));
+  CHECK(target[0] == testing::field_value(0, 2, 0, 2, 0));
 }
 
 TEST_CASE("dataset: years stand in the order of their names, each with its own length") {

@@ -42,12 +42,23 @@ std::string corpus(const std::string& name) {
   return testing::source_path("tests/fuzz/corpus/hdf5/" + name);
 }
 
+// A band of the last row holds what the whole last step, which is given, has there.
+void check_last_row(const Era5Dataset& dataset, const std::vector<float>& step) {
+  const std::int64_t height = dataset.height(), width = dataset.width();
+  std::vector<float> row(static_cast<std::size_t>(dataset.channels() * width));
+  dataset.read_step(dataset.steps() - 1, {height - 1, 1}, row.data());
+  for (std::int64_t c = 0; c < dataset.channels(); ++c)
+    CHECK(std::equal(row.begin() + c * width, row.begin() + (c + 1) * width,
+                     step.begin() + ((c + 1) * height - 1) * width));
+}
+
 // The error of opening a file and reading each of its steps; the part after the file's name.
 std::string refusal(const std::string& path) {
   try {
     const Era5Dataset dataset({.paths = {path}});
     std::vector<float> step(static_cast<std::size_t>(dataset.values()));
     for (std::int64_t t = 0; t < dataset.steps(); ++t) dataset.read_step(t, step.data());
+    check_last_row(dataset, step);
   } catch (const Error& error) {
     const std::string sentence = error.what();
     return sentence.starts_with(path) ? sentence.substr(path.size()) : "without the file's name: " + sentence;

@@ -126,6 +126,37 @@ TEST_CASE("pairs: a sample is the fields of its step and of the step dt later, a
   }
 }
 
+TEST_CASE("pairs: a band of every picture's rows, also of a band, with the same samples and times") {
+  const testing::TemporaryFolder folder;
+  const testing::FieldsShape shape{6, 2, 5, 3};
+  testing::write_labelled_fields(folder / "2001.h5", shape, {.hours = {0, 6, 12, 18, 24, 30}});
+  const Era5Dataset steps({.paths = {folder / "2001.h5"}});
+  const PairDataset whole(steps, {.time_features = true});
+  const auto check = [&](const Dataset& band, std::int64_t first, std::int64_t count) {
+    CHECK(band.samples() == whole.samples());
+    CHECK(band.name() == whole.name());
+    CHECK(band.layout()[0].shape == Shape{2, count, 3});
+    CHECK(band.layout()[1].shape == Shape{2, count, 3});
+    const Batch got = read_batch(band, Order{3, 0}), all = read_batch(whole, Order{3, 0});
+    for (const char* name : {"input", "target"}) {
+      const float *rows = tensor_of(got, name).data_as<float>(), *fields = tensor_of(all, name).data_as<float>();
+      for (std::int64_t plane = 0; plane < 4; ++plane)
+        for (std::int64_t i = 0; i < count * 3; ++i)
+          CHECK(rows[plane * count * 3 + i] == fields[(plane * 5 + first) * 3 + i]);
+    }
+    CHECK(tensor_of(got, "time").to_vector() == tensor_of(all, "time").to_vector());
+  };
+  CHECK(whole.rows().count == 5);
+  check(PairDataset(steps, {.time_features = true, .rows = RowBand{1, 2}}), 1, 2);
+  check(*whole.band({0, 5}), 0, 5);
+  check(*whole.band({4, 1}), 4, 1);
+  check(*whole.band({1, 4})->band({2, 2}), 3, 2);
+  for (const RowBand& rows : {RowBand{-1, 2}, RowBand{0, 0}, RowBand{4, 2}})
+    CHECK_THROWS_WITH(whole.band(rows), ContainsSubstring(") are no band of 5 rows"));
+  CHECK_THROWS_WITH(whole.band({1, 2})->band({1, 2}), ContainsSubstring("rows [1, 3) are no band of 2 rows"));
+  CHECK_THROWS_WITH(PairDataset(steps, {.rows = RowBand{3, 3}}), ContainsSubstring("no band of the 5 rows"));
+}
+
 TEST_CASE("pairs: no time unless it is asked for, a limit, and a name for messages") {
   const testing::TemporaryFolder folder;
   testing::write_fields(folder / "2001.h5", {5, 1, 2, 2});

@@ -172,6 +172,16 @@ TEST_CASE("latitude weights: true latitudes where the file has them") {
   CHECK(latitude_weights(Era5Dataset({.paths = {folder / "2002.h5"}, .height = 2})) == w);
 }
 
+TEST_CASE("latitude weights: a band's are the whole grid's") {
+  const testing::TemporaryFolder folder;
+  testing::write_fields(folder / "2001.h5", {2, 1, 6, 2});
+  const Era5Dataset dataset({.paths = {folder / "2001.h5"}, .height = 5});
+  const std::vector<double> all = tutorial_latitude_weights(5);
+  CHECK(latitude_weights(dataset, {1, 3}) == std::vector<double>(all.begin() + 1, all.begin() + 4));
+  CHECK(latitude_weights(dataset, {4, 1}) == std::vector<double>{all[4]});  // one row is enough
+  CHECK_THROWS_WITH(latitude_weights(dataset, {4, 2}), ContainsSubstring("no band of the 5 rows"));
+}
+
 TEST_CASE("scores: pooled, and as the mean of samples") {
   // Two samples of two channels on 4 pixels: sums of w e², w p t, w p², w t².
   ScoreTotals totals(2, 4);

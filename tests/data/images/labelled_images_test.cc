@@ -57,6 +57,7 @@ TEST_CASE("labelled images: samples hold the files' bytes") {
   CHECK(read(data, 2).label == 2);
   CHECK_THROWS_WITH(read(data, 3), files.images + ": image 3 of 3 is asked for");
   CHECK_THROWS_WITH(read(data, -1), files.images + ": image -1 of 3 is asked for");
+  CHECK_THROWS_WITH(data.band({0, 1}), files.images + ": samples are read whole, and not rows [0, 1) of them");
 }
 
 TEST_CASE("labelled images: files that do not belong together are refused by name") {

@@ -2,10 +2,10 @@
 
 #include "engine/ops.h"
 #include "engine/tape.h"
-#include "kernels/forecast_scores.h"
 #include "models/forecast/description.h"
 #include "models/forecast/maps.h"
 #include "models/forecast/metrics.h"
+#include "models/forecast/scores.h"
 
 namespace isobar {
 namespace {
@@ -52,20 +52,7 @@ Tensor Forecaster::loss(const Batch& batch, const Context& context) const {
 }
 
 std::vector<double> Forecaster::scores(const Tensor& forecast, const Tensor& target, const Tensor& climatology) const {
-  const Tensor out = Tensor::empty({forecast.size(0), forecast.size(1), 4}, DType::fp64, forecast.device());
-  ISOBAR_RUN(forecast.device(), forecast_scores,
-             {.batch = forecast.size(0),
-              .channels = forecast.size(1),
-              .height = forecast.size(2),
-              .width = forecast.size(3),
-              .dtype = forecast.dtype(),
-              .pred = forecast.data(),
-              .target = target.data(),
-              .row_weights = row_weights_.data(),
-              .climatology = climatology.defined() ? climatology.data() : nullptr,
-              .out = out.data_as<double>()},
-             current_stream());
-  return out.to_vector();
+  return score_sums(forecast, target, row_weights_, climatology).to_vector();
 }
 
 std::unique_ptr<Metrics> Forecaster::metrics() const {

@@ -38,7 +38,7 @@ class Forecaster : public Task {
   // [B, C + planes, H, W] -> [B, n_out, H, W], normalised (models/forecast/input.h).
   Tensor forecast(const Tensor& input, const Context& context = {}) const;
   Tensor loss(const Tensor& forecast, const Tensor& target) const;  // [1]
-  // The sums of kernels/forecast_scores.h on the host, [B, n_out, 4]. climatology [n_out, H, W] normalised, or
+  // score_sums on the host, [B, n_out, 4]. climatology [n_out, H, W] normalised, or
   // undefined.
   std::vector<double> scores(const Tensor& forecast, const Tensor& target, const Tensor& climatology = {}) const;
 

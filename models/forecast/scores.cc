@@ -3,8 +3,36 @@
 #include <cmath>
 
 #include "kernels/common/check.h"
+#include "kernels/forecast_scores.h"
 
 namespace isobar {
+
+Tensor score_sums(const Tensor& forecast, const Tensor& target, const Tensor& row_weights, const Tensor& climatology) {
+  const Shape& shape = forecast.shape();
+  ISOBAR_CHECK(shape.size() == 4 && target.shape() == shape, "scores: forecast ", to_string(shape), " and target ",
+               to_string(target.shape()), " differ");
+  ISOBAR_CHECK(row_weights.shape() == Shape{shape[2]}, "scores: row weights ", to_string(row_weights.shape()),
+               " do not fit the forecast ", to_string(shape));
+  ISOBAR_CHECK(!climatology.defined() || climatology.shape() == Shape({shape[1], shape[2], shape[3]}),
+               "scores: climatology ", to_string(climatology.shape()), " does not fit the forecast ", to_string(shape));
+  for (const Tensor* t : {&target, &row_weights, &climatology})
+    ISOBAR_CHECK(!t->defined() || t->dtype() == accumulator_of(forecast.dtype()), "scores: target, row weights and ",
+                 "climatology must be ", name_of(accumulator_of(forecast.dtype())), ", not ", name_of(t->dtype()));
+  const Tensor out = Tensor::empty({shape[0], shape[1], 4}, DType::fp64, forecast.device());
+  ISOBAR_RUN(forecast.device(), forecast_scores,
+             {.batch = shape[0],
+              .channels = shape[1],
+              .height = shape[2],
+              .width = shape[3],
+              .dtype = forecast.dtype(),
+              .pred = forecast.data(),
+              .target = target.data(),
+              .row_weights = row_weights.data(),
+              .climatology = climatology.defined() ? climatology.data() : nullptr,
+              .out = out.data_as<double>()},
+             current_stream());
+  return out;
+}
 
 void ScoreTotals::add(std::span<const double> sums) {
   const auto per_sample = static_cast<std::size_t>(4 * channels_);

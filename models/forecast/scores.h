@@ -5,7 +5,15 @@
 #include <span>
 #include <vector>
 
+#include "engine/tensor.h"
+
 namespace isobar {
+
+// Those sums of normalised fields [B, C, H, W], of row weights [H] and a climatology [C, H, W] or undefined: [B, C, 4]
+// fp64, on the device. They may be of a band of rows: the sums of all bands, added, are the whole picture's. Only those
+// go to ScoreTotals, which takes a root of every sample. Throws Error where shapes or dtypes do not fit.
+Tensor score_sums(const Tensor& forecast, const Tensor& target, const Tensor& row_weights,
+                  const Tensor& climatology = {});
 
 // Pools the sums of many samples. One object for a forecast, another for the persistence beside it.
 class ScoreTotals {
@@ -14,7 +22,7 @@ class ScoreTotals {
     totals_.resize(static_cast<std::size_t>(channels * kWidth + 1));
   }
 
-  // sums [batch, C, 4] as kernels/forecast_scores.h writes them.
+  // sums [batch, C, 4] of score_sums, of whole pictures.
   void add(std::span<const double> sums);
 
   std::int64_t samples() const { return static_cast<std::int64_t>(totals_.back()); }

@@ -1,0 +1,99 @@
+// A band of rows is a smaller picture to all that works on patches, fields and scores; the sums of the bands are the
+// whole picture's.
+#include <cmath>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "engine/ops.h"
+#include "models/forecast/scores.h"
+#include "tests/harness/testing.h"
+
+using namespace isobar;
+
+namespace {
+
+using Bands = std::vector<std::pair<std::int64_t, std::int64_t>>;  // first row, number of rows
+
+Tensor random_tensor(Shape shape, unsigned seed, DType dtype = DType::fp64) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<double> normal;
+  std::vector<double> values(static_cast<std::size_t>(numel_of(shape)));
+  for (double& value : values) value = normal(generator);
+  Tensor t = Tensor::empty(std::move(shape), dtype, Device{});
+  t.set_values(values);
+  return t;
+}
+
+// Rows [first, first + count) of the second to last axis.
+Tensor rows_of(const Tensor& x, std::int64_t first, std::int64_t count) {
+  Shape shape = x.shape();
+  const std::int64_t width = x.size(-1), plane = x.size(-2) * width;
+  shape[shape.size() - 2] = count;
+  const Tensor part = Tensor::empty(std::move(shape), x.dtype(), x.device());
+  copy_runs(part, {0, count * width}, x, {first * width, plane}, x.numel() / plane, count * width);
+  return part;
+}
+
+}  // namespace
+
+TEST_CASE("bands: patches of a band are those rows of the whole picture's patches") {
+  constexpr std::int64_t kPatch = 2, kColumns = 3;
+  const Tensor image = random_tensor({2, 3, 10, kColumns * kPatch}, 1);
+  for (const PatchOrder order : {PatchOrder::channels_first, PatchOrder::channels_last}) {
+    const Tensor tokens = patchify(image, kPatch, order, DType::fp64);
+    for (const auto& [first, count] : Bands{{0, 2}, {2, 1}, {3, 2}}) {  // in rows of patches
+      const Tensor band = rows_of(image, first * kPatch, count * kPatch);
+      const Tensor own =
+          rows_of(tokens.view({2, 5 * kColumns, 3 * kPatch * kPatch}), first * kColumns, count * kColumns);
+      CHECK(patchify(band, kPatch, order, DType::fp64).to_vector() == own.to_vector());
+      CHECK(unpatchify(own.view({2 * count * kColumns, -1}), band.shape(), kPatch, order).to_vector() ==
+            band.to_vector());
+    }
+  }
+}
+
+TEST_CASE("bands: the sums of the scores of all bands give the whole picture's scores") {
+  constexpr std::int64_t kHeight = 9;
+  const Shape shape{3, 2, kHeight, 7};
+  for (const DType dtype : {DType::fp64, DType::fp32}) {
+    const Tensor forecast = random_tensor(shape, 1, dtype), target = random_tensor(shape, 2, dtype);
+    const Tensor climatology = random_tensor({2, kHeight, 7}, 3, dtype);
+    Tensor weights = Tensor::empty({kHeight}, dtype, Device{});
+    weights.set_values({0.1, 0.5, 1, 1.5, 2, 1.5, 1, 0.5, 0.1});
+    for (const Tensor& climate : {climatology, Tensor()}) {
+      const std::vector<double> whole = score_sums(forecast, target, weights, climate).to_vector();
+      std::vector<double> added(whole.size(), 0.0);
+      for (const auto& [first, count] : Bands{{0, 4}, {4, 1}, {5, 4}}) {
+        const std::vector<double> part =
+            score_sums(rows_of(forecast, first, count), rows_of(target, first, count), weights.slice(first, {count}),
+                       climate.defined() ? rows_of(climate, first, count) : Tensor())
+                .to_vector();
+        for (std::size_t i = 0; i < added.size(); ++i) added[i] += part[i];
+      }
+      for (std::size_t i = 0; i < whole.size(); ++i)
+        CHECK(std::abs(added[i] - whole[i]) <= 1e-14 * (whole[i / 4 * 4 + 2] + whole[i / 4 * 4 + 3]));
+      ScoreTotals all(2, kHeight * 7), of_bands(2, kHeight * 7);
+      all.add(whole);
+      of_bands.add(added);
+      for (std::size_t c = 0; c < 2; ++c) {
+        CHECK(std::abs(of_bands.rmse()[c] / all.rmse()[c] - 1) <= 1e-14);
+        CHECK(std::abs(of_bands.mean_sample_rmse()[c] / all.mean_sample_rmse()[c] - 1) <= 1e-14);
+        CHECK(std::abs(of_bands.acc()[c] - all.acc()[c]) <= 1e-14);
+      }
+    }
+  }
+}
+
+TEST_CASE("bands: scores of what does not fit are refused") {
+  const Tensor fields = random_tensor({2, 3, 4, 5}, 1), weights = random_tensor({4}, 2);
+  const auto of = [](Shape shape) { return random_tensor(std::move(shape), 3); };
+  CHECK_THROWS_WITH(score_sums(fields, of({2, 3, 3, 5}), weights),
+                    "scores: forecast [2, 3, 4, 5] and target [2, 3, 3, 5] differ");
+  CHECK_THROWS_WITH(score_sums(fields, fields, of({9})),
+                    "scores: row weights [9] do not fit the forecast [2, 3, 4, 5]");
+  CHECK_THROWS_WITH(score_sums(fields, fields, weights, of({3, 9, 5})),
+                    "scores: climatology [3, 9, 5] does not fit the forecast [2, 3, 4, 5]");
+  CHECK_THROWS_WITH(score_sums(fields, fields, random_tensor({4}, 2, DType::fp32)),
+                    "scores: target, row weights and climatology must be fp64, not fp32");
+}

@@ -59,7 +59,7 @@ Tensor unpatchify(const Tensor& tokens, Shape image_shape, std::int64_t patch,
 Tensor add(const Tensor& a, const Tensor& b);        // same shape; result in a's dtype
 Tensor add_row(const Tensor& x, const Tensor& row);  // [G·M,C] + [M,C], row repeated
 Tensor add_row(const Tensor& x, const Tensor& row, std::int64_t first,
-               std::int64_t count);  // [G·M,C] + [N,C](first : first + M), M = count; no gradient to the other rows
+               std::int64_t count);  // [G·M,C] + [N,C](first : first + M), M = count; other rows get zeros
 Tensor add_leading_channels(const Tensor& x,
                             const Tensor& fields);         // [B,C,H,W] + [B,C+k,H,W](:, :C); no gradient to fields
 Tensor dropout(const Tensor& x, float p, DropoutKey key);  // any shape

@@ -1,4 +1,4 @@
-// An HDF5 file of any bytes is a data set whose steps can be read, whole and cropped, or an Error.
+// An HDF5 file of any bytes is a data set whose steps can be read, whole, cropped and one row of them, or an Error.
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -18,6 +18,7 @@ void read_first_and_last(const isobar::Era5Options& options) {
   for (std::int64_t at : {std::int64_t{0}, dataset.steps() - 1}) {
     try {
       dataset.read_step(at, step.data());
+      dataset.read_step(at, {dataset.height() - 1, 1}, step.data());
       dataset.time_of(at);
     } catch (const isobar::Error&) {
     }

@@ -53,6 +53,27 @@ TEST_CASE("bands: patches of a band are those rows of the whole picture's patche
   }
 }
 
+TEST_CASE("bands: the sums of the scores are those of their formulas") {
+  constexpr std::int64_t kChannels = 2, kHeight = 3, kWidth = 4, kPlane = kHeight * kWidth;
+  const Tensor forecast = random_tensor({2, kChannels, kHeight, kWidth}, 1),
+               target = random_tensor({2, kChannels, kHeight, kWidth}, 2),
+               climatology = random_tensor({kChannels, kHeight, kWidth}, 3), weights = random_tensor({kHeight}, 4);
+  const std::vector<double> got = score_sums(forecast, target, weights, climatology).to_vector();
+  REQUIRE(got.size() == 2 * kChannels * 4);
+  std::vector<double> expected(got.size(), 0.0);
+  for (std::int64_t i = 0; i < forecast.numel(); ++i) {
+    const double p = forecast.data_as<double>()[i], t = target.data_as<double>()[i];
+    const double mean = climatology.data_as<double>()[i % (kChannels * kPlane)];
+    const double w = weights.data_as<double>()[i / kWidth % kHeight];
+    double* sums = &expected[static_cast<std::size_t>(i / kPlane * 4)];
+    sums[0] += w * (p - t) * (p - t);
+    sums[1] += w * (p - mean) * (t - mean);
+    sums[2] += w * (p - mean) * (p - mean);
+    sums[3] += w * (t - mean) * (t - mean);
+  }
+  for (std::size_t i = 0; i < got.size(); ++i) CHECK(std::abs(got[i] - expected[i]) <= 1e-13);
+}
+
 TEST_CASE("bands: the sums of the scores of all bands give the whole picture's scores") {
   constexpr std::int64_t kHeight = 9;
   const Shape shape{3, 2, kHeight, 7};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iomanip>
 #include <sstream>
+#include <utility>
 
 #include "kernels/common/check.h"
 
@@ -20,6 +21,13 @@ std::vector<std::string> split_at_dashes(const std::string& order) {
 }
 
 }  // namespace
+
+Part part_of(std::int64_t total, std::int64_t place, std::int64_t places) {
+  ISOBAR_CHECK(total >= 0 && place >= 0 && place < places, "part ", place, " of ", places, " of ", total);
+  const std::int64_t each = total / places, more = total % places;
+  const std::int64_t begin = place * each + std::min(place, more);
+  return {begin, begin + each + (place < more ? 1 : 0)};
+}
 
 Mesh::Mesh(const MeshSizes& sizes, const std::string& order) {
   std::vector<Axis> known{{"tp", sizes.tp, 1}, {"cp", sizes.cp, 1}, {"dp", sizes.dp, 1}, {"pp", 1, 1}};
@@ -48,12 +56,34 @@ std::int64_t Mesh::world_size() const {
   return axes_.empty() ? 1 : axes_.back().stride * axes_.back().size;
 }
 
-std::vector<std::vector<std::int64_t>> Mesh::groups(const Axis& axis) const {
+std::int64_t Mesh::coordinate(const std::string& axis, std::int64_t rank) const {
+  const auto found = std::ranges::find(axes_, axis, &Axis::name);
+  return found == axes_.end() ? 0 : coordinate(*found, rank);
+}
+
+std::vector<std::int64_t> Mesh::group_of(std::int64_t rank, const std::string& axes) const {
+  std::vector<std::int64_t> group{rank};
+  for (const std::string& name : split_at_dashes(axes)) {
+    const auto axis = std::ranges::find(axes_, name, &Axis::name);
+    if (axis == axes_.end()) continue;
+    std::vector<std::int64_t> wider;
+    for (const std::int64_t member : group) {
+      const std::int64_t first = member - coordinate(*axis, member) * axis->stride;
+      for (std::int64_t i = 0; i < axis->size; ++i) wider.push_back(first + i * axis->stride);
+    }
+    group = std::move(wider);
+  }
+  std::ranges::sort(group);
+  return group;
+}
+
+std::vector<std::vector<std::int64_t>> Mesh::groups(const std::string& axes) const {
   std::vector<std::vector<std::int64_t>> groups;
-  for (std::int64_t first = 0; first < world_size(); ++first) {
-    if (coordinate(axis, first) != 0) continue;
-    std::vector<std::int64_t>& group = groups.emplace_back();
-    for (std::int64_t i = 0; i < axis.size; ++i) group.push_back(first + i * axis.stride);
+  std::vector<bool> seen(static_cast<std::size_t>(world_size()));
+  for (std::int64_t rank = 0; rank < world_size(); ++rank) {
+    if (seen[static_cast<std::size_t>(rank)]) continue;
+    for (const std::int64_t member : groups.emplace_back(group_of(rank, axes)))
+      seen[static_cast<std::size_t>(member)] = true;
   }
   return groups;
 }
@@ -70,7 +100,7 @@ std::string to_text(const Mesh& mesh) {
   }
   for (const auto& axis : mesh.axes()) {
     out << axis.name << " groups:";
-    for (const auto& group : mesh.groups(axis)) {
+    for (const auto& group : mesh.groups(axis.name)) {
       const char* separator = " {";
       for (const std::int64_t rank : group) {
         out << separator << rank;

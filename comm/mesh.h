@@ -1,5 +1,5 @@
-// The mesh of ranks: data-, tensor- and context-parallel coordinates of every rank, and the groups of ranks that
-// differ in one coordinate only. The order string names the axes from the fastest varying to the slowest.
+// The mesh of ranks: data-, tensor-, context- (and pipeline-) parallel coordinates of every rank, and the groups of
+// ranks that differ in some of them only. The order string names the axes from the fastest varying to the slowest.
 #pragma once
 
 #include <array>
@@ -12,6 +12,16 @@ namespace isobar {
 struct MeshSizes {
   std::int64_t dp = 1, tp = 1, cp = 1;
 };
+
+// What one of several holds of something that is dealt out in order: heads, hidden units, rows of patches.
+struct Part {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t size() const { return end - begin; }
+  friend bool operator==(const Part&, const Part&) = default;
+};
+// The part of place `place` of `places` when `total` is dealt as evenly as it goes, the first ones getting one more:
+// 45 over 4 are 12, 11, 11, 11.
+Part part_of(std::int64_t total, std::int64_t place, std::int64_t places);
 
 class Mesh {
  public:
@@ -31,8 +41,11 @@ class Mesh {
   std::int64_t world_size() const;
   const std::vector<Axis>& axes() const { return axes_; }  // fastest first
   static std::int64_t coordinate(const Axis& axis, std::int64_t rank) { return rank / axis.stride % axis.size; }
-  // The groups along an axis, each in ascending order, by their first rank.
-  std::vector<std::vector<std::int64_t>> groups(const Axis& axis) const;
+  std::int64_t coordinate(const std::string& axis, std::int64_t rank) const;  // 0 for an axis that was left out
+  // The ranks that share all coordinates with `rank` but those along `axes`, "dp" or "dp-cp"; ascending.
+  std::vector<std::int64_t> group_of(std::int64_t rank, const std::string& axes) const;
+  // All such groups, by their first rank.
+  std::vector<std::vector<std::int64_t>> groups(const std::string& axes) const;
 
  private:
   std::vector<Axis> axes_;

@@ -1,0 +1,268 @@
+#include "comm/communicator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine/storage.h"
+#include "kernels/common/check.h"
+#include "kernels/common/math.h"
+
+namespace isobar {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+
+Bytes bytes_of(const void* data, std::int64_t elements, std::size_t size) {
+  return {static_cast<const std::byte*>(data), static_cast<std::size_t>(elements) * size};
+}
+
+bool overlap(Bytes a, Bytes b) {
+  const std::less<> before;  // a total order, whatever the buffers
+  return !a.empty() && !b.empty() && before(a.data(), b.data() + b.size()) && before(b.data(), a.data() + a.size());
+}
+
+std::int64_t sum_before(Counts counts, int rank) {
+  std::int64_t sum = 0;
+  for (int r = 0; r < rank; ++r) sum += counts[static_cast<std::size_t>(r)];
+  return sum;
+}
+
+// Buffers may be the same in the one way that means "in place", or must lie apart.
+void check_overlap(const Call& call, int rank) {
+  const std::size_t size = call.element_size();
+  const Bytes send = bytes_of(call.send, call.sent(), size), receive = bytes_of(call.receive, call.received(), size);
+  const bool in_place =
+      call.verb == Verb::all_reduce || call.verb == Verb::broadcast ? call.send == call.receive
+      : call.verb == Verb::all_gather
+          ? send.data() == receive.data() + static_cast<std::size_t>(sum_before(call.receives, rank)) * size
+      : call.verb == Verb::reduce_scatter
+          ? receive.data() == send.data() + static_cast<std::size_t>(sum_before(call.sends, rank)) * size
+          : false;
+  ISOBAR_CHECK(in_place || !overlap(send, receive), to_text(call), ": what is sent and what is received overlap");
+}
+
+// Equal parts of `total` elements, where no counts are given.
+std::vector<std::int64_t> parts_of(Counts counts, std::int64_t total, int ranks, const char* verb) {
+  if (counts.empty()) {
+    ISOBAR_CHECK(total % ranks == 0, verb, ": ", total, " elements are not equal parts for ", ranks, " ranks");
+    return std::vector<std::int64_t>(static_cast<std::size_t>(ranks), total / ranks);
+  }
+  ISOBAR_CHECK(counts.size() == static_cast<std::size_t>(ranks), verb, ": ", counts.size(), " counts for ", ranks,
+               " ranks");
+  std::int64_t sum = 0;
+  for (const std::int64_t count : counts) {
+    ISOBAR_CHECK(count >= 0, verb, ": a count is ", count);
+    sum += count;
+  }
+  ISOBAR_CHECK(sum == total, verb, ": the counts add up to ", sum, ", and the tensor has ", total, " elements");
+  return {counts.begin(), counts.end()};
+}
+
+void check_alike(const Tensor& a, const Tensor& b, const char* verb) {
+  ISOBAR_CHECK(a.dtype() == b.dtype() && a.device() == b.device(), verb, ": a tensor of ", name_of(a.dtype()), " on ",
+               name_of(a.device().kind), " and one of ", name_of(b.dtype()), " on ", name_of(b.device().kind));
+}
+
+void check_part(const Tensor& mine, std::int64_t count, const char* verb) {
+  ISOBAR_CHECK(mine.numel() == count, verb, ": this rank's part has ", mine.numel(), " elements, not ", count);
+}
+
+// A call among one rank: what it sends is what it receives.
+void copy_to_self(const Call& call) {
+  if (call.send == call.receive || call.verb == Verb::barrier) return;
+  ISOBAR_CHECK(call.sent() == call.received(), to_text(call), ": one rank sends ", call.sent(),
+               " elements to itself, and receives ", call.received());
+  if (call.sent() == 0) return;
+  copy_bytes(call.receive, call.device, call.send, call.device,
+             static_cast<std::size_t>(call.sent()) * call.element_size());
+}
+
+}  // namespace
+
+Communicator::Communicator(std::unique_ptr<Backend> world)
+    : backend_(std::move(world)), state_(std::make_shared<RankState>()), name_("world") {
+  state_->world_rank = backend_->rank();
+  state_->fault = Fault::from_environment();
+  if (state_->fault && state_->fault->rank != state_->world_rank) state_->fault.reset();
+  calls_ = std::make_shared<std::int64_t>(0);
+}
+
+// Every call of every group passes here.
+void Communicator::perform(Call call) const {
+  check_overlap(call, rank());
+  call.stream = current_stream();
+  if (size() == 1) return copy_to_self(call);
+  state_->ledger.count(name_, call);
+  ++*calls_;
+  std::vector<std::int64_t> fewer;
+  if (state_->fault && ++state_->calls == state_->fault->call) {
+    happen(*state_->fault, call);
+    if (state_->fault->kind == Fault::Kind::garble) {
+      fewer.assign(call.sends.begin(), call.sends.end());
+      const auto count = std::ranges::find_if(fewer, [](std::int64_t n) { return n > 0; });
+      if (count != fewer.end()) --*count;
+      call.sends = fewer;
+    }
+  }
+  backend_->run(call, concat("call ", *calls_, " of group ", name_));
+}
+
+void Communicator::happen(const Fault& fault, const Call& call) const {
+  const std::string which = concat(to_text(call), ", call ", state_->calls, " of this rank");
+  switch (fault.kind) {
+    case Fault::Kind::die:
+      std::raise(SIGKILL);
+      break;
+    case Fault::Kind::fail:
+      throw_error("ISOBAR_FAULT: an error was asked for at ", which);
+    case Fault::Kind::hang:
+      while (!backend_->has_failed()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      break;
+    case Fault::Kind::slow:
+      std::this_thread::sleep_for(std::chrono::duration<double>(fault.seconds));
+      break;
+    case Fault::Kind::garble:
+      break;
+  }
+}
+
+void Communicator::all_reduce(const Tensor& x, Reduce reduce) const {
+  const std::int64_t n = x.numel();
+  perform({.verb = Verb::all_reduce,
+           .dtype = x.dtype(),
+           .reduce = reduce,
+           .send = x.data(),
+           .receive = x.data(),
+           .sends = {&n, 1},
+           .receives = {&n, 1},
+           .device = x.device()});
+}
+
+void Communicator::all_gather(const Tensor& mine, const Tensor& all, Counts counts) const {
+  check_alike(mine, all, "all_gather");
+  const std::vector<std::int64_t> parts = parts_of(counts, all.numel(), size(), "all_gather");
+  const std::int64_t own = parts[static_cast<std::size_t>(rank())];
+  check_part(mine, own, "all_gather");
+  perform({.verb = Verb::all_gather,
+           .dtype = all.dtype(),
+           .send = mine.data(),
+           .receive = all.data(),
+           .sends = {&own, 1},
+           .receives = parts,
+           .device = all.device()});
+}
+
+void Communicator::reduce_scatter(const Tensor& all, const Tensor& mine, Counts counts) const {
+  check_alike(mine, all, "reduce_scatter");
+  const std::vector<std::int64_t> parts = parts_of(counts, all.numel(), size(), "reduce_scatter");
+  const std::int64_t own = parts[static_cast<std::size_t>(rank())];
+  check_part(mine, own, "reduce_scatter");
+  perform({.verb = Verb::reduce_scatter,
+           .dtype = all.dtype(),
+           .send = all.data(),
+           .receive = mine.data(),
+           .sends = parts,
+           .receives = {&own, 1},
+           .device = all.device()});
+}
+
+void Communicator::broadcast(const Tensor& x, int root) const {
+  ISOBAR_CHECK(root >= 0 && root < size(), "broadcast: the root is rank ", root, " of ", size());
+  const std::int64_t n = x.numel();
+  perform({.verb = Verb::broadcast,
+           .dtype = x.dtype(),
+           .send = x.data(),
+           .receive = x.data(),
+           .sends = {&n, 1},
+           .receives = {&n, 1},
+           .root = root,
+           .device = x.device()});
+}
+
+void Communicator::all_to_all(const Tensor& send, Counts to, const Tensor& receive, Counts from) const {
+  check_alike(send, receive, "all_to_all");
+  const std::vector<std::int64_t> sends = parts_of(to, send.numel(), size(), "all_to_all");
+  const std::vector<std::int64_t> receives = parts_of(from, receive.numel(), size(), "all_to_all");
+  perform({.verb = Verb::all_to_all,
+           .dtype = send.dtype(),
+           .send = send.data(),
+           .receive = receive.data(),
+           .sends = sends,
+           .receives = receives,
+           .device = send.device()});
+}
+
+void Communicator::send_receive(const Tensor& send, int to, const Tensor& receive, int from) const {
+  ISOBAR_CHECK(send.defined() == (to != Call::kNobody) && receive.defined() == (from != Call::kNobody),
+               "send_receive: a tensor without a rank, or a rank without a tensor");
+  ISOBAR_CHECK(to >= Call::kNobody && to < size() && from >= Call::kNobody && from < size(),
+               "send_receive: to rank ", to, " and from rank ", from, " of ", size());
+  if (send.defined() && receive.defined()) check_alike(send, receive, "send_receive");
+  const Tensor& any = send.defined() ? send : receive;
+  const std::int64_t sent = send.defined() ? send.numel() : 0, received = receive.defined() ? receive.numel() : 0;
+  perform({.verb = Verb::send_receive,
+           .dtype = any.defined() ? std::optional(any.dtype()) : std::nullopt,
+           .send = send.defined() ? send.data() : nullptr,
+           .receive = receive.defined() ? receive.data() : nullptr,
+           .sends = {&sent, 1},
+           .receives = {&received, 1},
+           .to = to,
+           .from = from,
+           .device = any.defined() ? any.device() : Device{}});
+}
+
+void Communicator::barrier() const {
+  perform({});
+}
+
+void Communicator::all_reduce(std::span<double> values, Reduce reduce) const {
+  const auto n = static_cast<std::int64_t>(values.size());
+  perform({.verb = Verb::all_reduce,
+           .dtype = DType::fp64,
+           .reduce = reduce,
+           .send = values.data(),
+           .receive = values.data(),
+           .sends = {&n, 1},
+           .receives = {&n, 1}});
+}
+
+void Communicator::broadcast_bytes(std::span<std::byte> bytes, int root) const {
+  const auto n = static_cast<std::int64_t>(bytes.size());
+  perform({.verb = Verb::broadcast,
+           .send = bytes.data(),
+           .receive = bytes.data(),
+           .sends = {&n, 1},
+           .receives = {&n, 1},
+           .root = root});
+}
+
+std::string Communicator::broadcast_text(std::string text, int root) const {
+  std::uint64_t length = text.size();
+  broadcast_bytes(std::as_writable_bytes(std::span(&length, 1)), root);
+  text.resize(length);
+  broadcast_bytes(std::as_writable_bytes(std::span(text)), root);
+  return text;
+}
+
+Communicator Communicator::split(int color, int key, std::string name) const {
+  Communicator part;
+  part.name_ = std::move(name);
+  part.state_ = state_;
+  if (size() == 1) return part;
+  std::unique_ptr<Backend> backend = backend_->split(color, key);
+  if (backend->size() > 1) part.backend_ = std::move(backend);
+  part.calls_ = std::make_shared<std::int64_t>(0);
+  return part;
+}
+
+const CommLedger& Communicator::ledger() const {
+  static const CommLedger nothing;
+  return state_ ? state_->ledger : nothing;
+}
+
+}  // namespace isobar

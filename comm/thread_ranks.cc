@@ -1,0 +1,412 @@
+#include "comm/thread_ranks.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine/storage.h"
+#include "kernels/common/check.h"
+#include "kernels/common/math.h"
+#include "kernels/cuda/runtime.h"
+
+namespace isobar {
+namespace {
+
+// What the ranks of one process share: the first failure, and the one lock and bell of all groups.
+struct ThreadWorld {
+  std::mutex mutex;
+  std::condition_variable bell;
+  double timeout_seconds = 600;
+  int failed_rank = -1;  // the first one; -1: none
+  std::exception_ptr failure;
+
+  bool has_failed() {
+    const std::lock_guard lock(mutex);
+    return failed_rank >= 0;
+  }
+  void fail(int rank, std::exception_ptr error) {
+    const std::lock_guard lock(mutex);
+    if (failed_rank >= 0) return;
+    failed_rank = rank;
+    failure = std::move(error);
+    bell.notify_all();
+  }
+};
+
+// ---- Whether the ranks' calls fit together --------------------------------------------------------------------------
+
+bool alike(const Call& a, const Call& b) {
+  const bool same = a.verb == b.verb && a.dtype == b.dtype && a.reduce == b.reduce && a.root == b.root;
+  if (!same || a.verb == Verb::send_receive || a.verb == Verb::all_to_all) return same;
+  // Everybody must mean the same parts; of all_gather and reduce_scatter the list of all parts tells them.
+  return a.verb == Verb::all_gather ? std::ranges::equal(a.receives, b.receives)
+                                    : std::ranges::equal(a.sends, b.sends);
+}
+
+// What rank `from` sends to rank `to`, in elements, as the sender and as the receiver have it.
+std::pair<std::int64_t, std::int64_t> sent_and_expected(const Call& sender, int from, const Call& receiver, int to) {
+  if (sender.verb == Verb::all_to_all) return {sender.sends[to], receiver.receives[from]};
+  return {sender.to == to ? sender.sends[0] : 0, receiver.from == from ? receiver.receives[0] : 0};
+}
+
+// The first thing that does not fit, or nothing. `members`: the ranks' numbers in the world.
+std::string misfit(const std::vector<const Call*>& calls, const std::vector<int>& members, const std::string& what) {
+  const auto n = static_cast<int>(calls.size());
+  for (int r = 1; r < n; ++r) {
+    if (!alike(*calls[0], *calls[r]))
+      return concat(what, ": rank ", members[0], " comes to ", to_text(*calls[0]), ", rank ", members[r], " to ",
+                    to_text(*calls[r]));
+  }
+  const Verb verb = calls[0]->verb;
+  if (verb == Verb::all_gather) {
+    for (int r = 0; r < n; ++r)
+      if (calls[r]->sent() != calls[0]->receives[r])
+        return concat(what, ": rank ", members[r], " hands in ", calls[r]->sent(), " elements, the others expect ",
+                      calls[0]->receives[r]);
+  }
+  if (verb != Verb::all_to_all && verb != Verb::send_receive) return {};
+  for (int from = 0; from < n; ++from) {
+    for (int to = 0; to < n; ++to) {
+      const auto [sent, expected] = sent_and_expected(*calls[from], from, *calls[to], to);
+      if (sent != expected)
+        return concat(what, ": rank ", members[from], " sends ", sent, " elements to rank ", members[to],
+                      ", which expects ", expected);
+    }
+  }
+  return {};
+}
+
+// ---- Moving and adding ----------------------------------------------------------------------------------------------
+
+const std::byte* at(const void* data, std::int64_t element, std::size_t size) {
+  return static_cast<const std::byte*>(data) + element * static_cast<std::int64_t>(size);
+}
+std::byte* at(void* data, std::int64_t element, std::size_t size) {
+  return static_cast<std::byte*>(data) + element * static_cast<std::int64_t>(size);
+}
+
+std::int64_t offset_of(Counts counts, int rank) {
+  std::int64_t offset = 0;
+  for (int r = 0; r < rank; ++r) offset += counts[static_cast<std::size_t>(r)];
+  return offset;
+}
+
+template <class T>
+struct AccumulatorOf {
+  using type = T;
+};
+template <>
+struct AccumulatorOf<bf16> {
+  using type = float;
+};
+template <>
+struct AccumulatorOf<fp16> {
+  using type = float;
+};
+
+// NaN in, NaN out, which std::max does not promise.
+template <class A>
+A larger(A a, A b) {
+  return b > a || b != b ? b : a;
+}
+
+// to[...][i] = from[0][i] + from[1][i] + ..., or the largest, for n elements: added in that order, rounded once. Every
+// `to` may be one of `from`.
+template <class T>
+void reduce_elements(const std::vector<const T*>& from, const std::vector<T*>& to, std::int64_t n, Reduce reduce) {
+  using A = typename AccumulatorOf<T>::type;
+  constexpr std::int64_t kBlock = 1024;
+  A sums[kBlock];
+  for (std::int64_t first = 0; first < n; first += kBlock) {
+    const std::int64_t count = std::min(kBlock, n - first);
+    for (std::int64_t i = 0; i < count; ++i) sums[i] = static_cast<A>(from[0][first + i]);
+    for (std::size_t r = 1; r < from.size(); ++r) {
+      const T* x = from[r] + first;
+      if (reduce == Reduce::sum)
+        for (std::int64_t i = 0; i < count; ++i) sums[i] += static_cast<A>(x[i]);
+      else
+        for (std::int64_t i = 0; i < count; ++i) sums[i] = larger(sums[i], static_cast<A>(x[i]));
+    }
+    for (T* y : to)
+      for (std::int64_t i = 0; i < count; ++i) y[first + i] = static_cast<T>(sums[i]);
+  }
+}
+
+// Reduces elements [first, first + n) of what all ranks send into `to`.
+void reduce_range(const std::vector<const Call*>& calls, std::int64_t first, std::int64_t n,
+                  const std::vector<void*>& to) {
+  visit_any(*calls[0]->dtype, [&]<class T>(Type<T>) {
+    std::vector<const T*> from;
+    for (const Call* call : calls) from.push_back(static_cast<const T*>(call->send) + first);
+    std::vector<T*> targets;
+    for (void* target : to) targets.push_back(static_cast<T*>(target));
+    reduce_elements<T>(from, targets, n, calls[0]->reduce);
+  });
+}
+
+void copy_elements(void* to, const void* from, std::int64_t n, std::size_t size) {
+  if (n > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(n) * size);
+}
+
+// This rank's share of the work of a call. No other rank writes what it reads or reads what it writes.
+void do_share(const std::vector<const Call*>& calls, int rank) noexcept {
+  const auto n = static_cast<int>(calls.size());
+  const Call& mine = *calls[rank];
+  const std::size_t size = mine.element_size();
+  switch (mine.verb) {
+    case Verb::all_reduce: {  // a slice for each rank, written to all of them
+      const std::int64_t slice = ceil_div(mine.sends[0], n);
+      const std::int64_t first = std::min(rank * slice, mine.sends[0]);
+      std::vector<void*> to;
+      for (const Call* call : calls) to.push_back(at(call->receive, first, size));
+      reduce_range(calls, first, std::min(slice, mine.sends[0] - first), to);
+      return;
+    }
+    case Verb::reduce_scatter:
+      reduce_range(calls, offset_of(mine.sends, rank), mine.receives[0], {mine.receive});
+      return;
+    case Verb::all_gather:
+      for (int r = 0; r < n; ++r)
+        copy_elements(at(mine.receive, offset_of(mine.receives, r), size), calls[r]->send, mine.receives[r], size);
+      return;
+    case Verb::broadcast:
+      copy_elements(mine.receive, calls[mine.root]->send, mine.receives[0], size);
+      return;
+    case Verb::all_to_all:
+      for (int r = 0; r < n; ++r)
+        copy_elements(at(mine.receive, offset_of(mine.receives, r), size),
+                      at(calls[r]->send, offset_of(calls[r]->sends, rank), size), mine.receives[r], size);
+      return;
+    case Verb::send_receive:
+      if (mine.from != Call::kNobody) copy_elements(mine.receive, calls[mine.from]->send, mine.receives[0], size);
+      return;
+    case Verb::barrier:
+      return;
+  }
+}
+
+// ---- Groups ---------------------------------------------------------------------------------------------------------
+
+// The meeting place of one group.
+class ThreadGroup {
+ public:
+  ThreadGroup(std::shared_ptr<ThreadWorld> world, std::vector<int> members)
+      : world_(std::move(world)), members_(std::move(members)), calls_(members_.size()) {}
+
+  ThreadWorld& world() const { return *world_; }
+  const std::shared_ptr<ThreadWorld>& shared_world() const { return world_; }
+  const std::vector<int>& members() const { return members_; }
+  int size() const { return static_cast<int>(members_.size()); }
+
+  // Hands in a call and waits until all ranks have. Throws where a rank has failed or does not come, and where the
+  // calls do not fit.
+  const std::vector<const Call*>& meet(int rank, const Call& call, const std::string& what) {
+    std::unique_lock lock(world_->mutex);
+    throw_if_failed();
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::duration<double>(world_->timeout_seconds);
+    calls_[rank] = &call;
+    if (++arrived_ == size()) {
+      misfit_ = misfit(calls_, members_, what);
+      if (!misfit_.empty()) std::fill(calls_.begin(), calls_.end(), nullptr);
+      arrived_ = 0;
+      ++meetings_;
+      world_->bell.notify_all();
+    } else {
+      const std::uint64_t before = meetings_;
+      world_->bell.wait_until(lock, limit, [&] { return meetings_ != before || world_->failed_rank >= 0; });
+      // A meeting that took place is finished by everybody: others are at this rank's buffers already.
+      if (meetings_ == before) leave(rank, call, what);
+    }
+    ISOBAR_CHECK(misfit_.empty(), misfit_);
+    return calls_;
+  }
+
+  // Waits until all ranks of the meeting have done their share; it always ends.
+  void part() {
+    std::unique_lock lock(world_->mutex);
+    if (++done_ == size()) {
+      done_ = 0;
+      std::fill(calls_.begin(), calls_.end(), nullptr);
+      ++partings_;
+      world_->bell.notify_all();
+      return;
+    }
+    const std::uint64_t before = partings_;
+    world_->bell.wait(lock, [&] { return partings_ != before; });
+  }
+
+  // The group of a color, made by the first rank that asks for it. Between two meetings of all ranks.
+  std::shared_ptr<ThreadGroup> part_of_color(int color, const std::vector<int>& members) {
+    const std::lock_guard lock(world_->mutex);
+    std::shared_ptr<ThreadGroup>& group = parts_[color];
+    if (!group) group = std::make_shared<ThreadGroup>(world_, members);
+    return group;
+  }
+  void forget_parts() {
+    const std::lock_guard lock(world_->mutex);
+    parts_.clear();
+  }
+
+ private:
+  void throw_if_failed() const {
+    if (world_->failed_rank >= 0) throw_error("rank ", world_->failed_rank, " has failed");
+  }
+
+  // Before the others have come.
+  [[noreturn]] void leave(int rank, const Call& call, const std::string& what) {
+    const std::string absent = missing();
+    calls_[rank] = nullptr;
+    --arrived_;
+    throw_if_failed();
+    throw_error(absent, to_text(call), ", ", what, ", within ", world_->timeout_seconds, " s");
+  }
+
+  // "rank 2 has not come to ", "ranks 2, 3 have not come to ".
+  std::string missing() const {
+    std::string ranks;
+    int count = 0;
+    for (int r = 0; r < size(); ++r) {
+      if (calls_[r] != nullptr) continue;
+      ranks += (count++ > 0 ? ", " : "") + std::to_string(members_[r]);
+    }
+    return concat(count == 1 ? "rank " : "ranks ", ranks, count == 1 ? " has" : " have", " not come to ");
+  }
+
+  std::shared_ptr<ThreadWorld> world_;
+  std::vector<int> members_;  // the ranks' numbers in the world
+  std::vector<const Call*> calls_;
+  std::string misfit_;
+  int arrived_ = 0, done_ = 0;
+  std::uint64_t meetings_ = 0, partings_ = 0;
+  std::map<int, std::shared_ptr<ThreadGroup>> parts_;
+};
+
+// A GPU's buffers, on the host while a call is carried out.
+class HostCopies {
+ public:
+  explicit HostCopies(const Call& call) : original_(call), copy_(call) {
+    copy_.send = stage(send_, call.send, call.sent());
+    copy_.receive = call.receive == call.send ? send_.data() : stage(receive_, call.receive, call.received());
+    copy_.device = {};
+  }
+  const Call& call() const { return copy_; }
+  void bring_back() const {
+    const std::size_t bytes = static_cast<std::size_t>(copy_.received()) * copy_.element_size();
+    if (bytes > 0) copy_bytes(original_.receive, original_.device, copy_.receive, Device{}, bytes);
+  }
+
+ private:
+  std::byte* stage(std::vector<std::byte>& to, const void* from, std::int64_t elements) const {
+    to.resize(static_cast<std::size_t>(elements) * original_.element_size());
+    if (!to.empty()) copy_bytes(to.data(), Device{}, from, original_.device, to.size());
+    return to.data();
+  }
+
+  const Call& original_;
+  Call copy_;
+  std::vector<std::byte> send_, receive_;
+};
+
+class ThreadBackend : public Backend {
+ public:
+  ThreadBackend(std::shared_ptr<ThreadGroup> group, int rank) : group_(std::move(group)), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return group_->size(); }
+
+  void run(const Call& call, const std::string& what) override {
+    const bool is_reduced = call.verb == Verb::all_reduce || call.verb == Verb::reduce_scatter;
+    ISOBAR_CHECK(!is_reduced || call.dtype, to_text(call), ": bytes have no sum");
+    if (call.device.kind != DeviceKind::cuda) return run_on_host(call, what);
+    const HostCopies copies(call);
+    run_on_host(copies.call(), what);
+    copies.bring_back();
+  }
+
+  std::unique_ptr<Backend> split(int color, int key) override {
+    const std::array<std::int64_t, 2> mine{color, key};
+    const std::int64_t own = sizeof mine;
+    const std::vector<std::int64_t> parts(static_cast<std::size_t>(size()), own);
+    std::vector<std::array<std::int64_t, 2>> choices(parts.size());
+    run({.verb = Verb::all_gather, .send = mine.data(), .receive = choices.data(), .sends = {&own, 1},
+         .receives = parts}, kSplit);
+    std::vector<std::pair<std::int64_t, int>> chosen;  // key, rank of this group
+    for (int r = 0; r < size(); ++r)
+      if (choices[r][0] == color) chosen.emplace_back(choices[r][1], r);
+    std::ranges::sort(chosen);
+    std::vector<int> members;
+    int place = 0;
+    for (const auto& [k, r] : chosen) {
+      if (r == rank_) place = static_cast<int>(members.size());
+      members.push_back(group_->members()[r]);
+    }
+    std::shared_ptr<ThreadGroup> part = group_->part_of_color(color, members);
+    run({}, kSplit);  // everybody has got its part
+    group_->forget_parts();
+    run({}, kSplit);  // nobody asks for parts of the next split before these are forgotten
+    return std::make_unique<ThreadBackend>(std::move(part), place);
+  }
+
+  bool has_failed() const override { return group_->world().has_failed(); }
+
+ private:
+  static constexpr const char* kSplit = "the split of a group";
+
+  void run_on_host(const Call& call, const std::string& what) {
+    if (call.stream != nullptr) gpu::synchronize(call.stream);
+    const std::vector<const Call*>& calls = group_->meet(rank_, call, what);
+    do_share(calls, rank_);
+    group_->part();
+  }
+
+  std::shared_ptr<ThreadGroup> group_;
+  int rank_;
+};
+
+}  // namespace
+
+void run_ranks(const ThreadRanks& options, const std::function<void(const Communicator& world)>& body) {
+  ISOBAR_CHECK(options.ranks >= 1, "ranks must be at least 1, not ", options.ranks);
+  const auto world = std::make_shared<ThreadWorld>();
+  world->timeout_seconds = options.timeout_seconds;
+  std::vector<int> members(static_cast<std::size_t>(options.ranks));
+  std::iota(members.begin(), members.end(), 0);
+  const auto group = std::make_shared<ThreadGroup>(world, members);
+  const auto run_rank = [&](int rank) {
+    try {
+      omp_set_num_threads(options.threads_per_rank);
+      body(options.ranks == 1 ? Communicator() : Communicator(std::make_unique<ThreadBackend>(group, rank)));
+    } catch (...) {
+      world->fail(rank, std::current_exception());
+    }
+  };
+  std::vector<std::thread> threads;
+  try {
+    for (int rank = 1; rank < options.ranks; ++rank) threads.emplace_back(run_rank, rank);
+  } catch (const std::system_error&) {  // no more threads; those that run are woken
+    world->fail(static_cast<int>(threads.size()) + 1, std::current_exception());
+  }
+  run_rank(0);
+  for (std::thread& thread : threads) thread.join();
+  if (world->failed_rank < 0) return;
+  try {
+    std::rethrow_exception(world->failure);
+  } catch (const Error& error) {
+    if (options.ranks == 1) throw;
+    throw_error("rank ", world->failed_rank, ": ", error.what());
+  }
+}
+
+}  // namespace isobar

@@ -48,8 +48,10 @@ struct ThreadWorld {
 // ---- Whether the ranks' calls fit together --------------------------------------------------------------------------
 
 bool alike(const Call& a, const Call& b) {
-  const bool same = a.verb == b.verb && a.dtype == b.dtype && a.reduce == b.reduce && a.root == b.root;
-  if (!same || a.verb == Verb::send_receive || a.verb == Verb::all_to_all) return same;
+  if (a.verb != b.verb) return false;
+  if (a.verb == Verb::send_receive) return true;  // each pair for itself
+  if (a.dtype != b.dtype || a.reduce != b.reduce || a.root != b.root) return false;
+  if (a.verb == Verb::all_to_all) return true;
   // Everybody must mean the same parts; of all_gather and reduce_scatter the list of all parts tells them.
   return a.verb == Verb::all_gather ? std::ranges::equal(a.receives, b.receives)
                                     : std::ranges::equal(a.sends, b.sends);
@@ -80,9 +82,9 @@ std::string misfit(const std::vector<const Call*>& calls, const std::vector<int>
   for (int from = 0; from < n; ++from) {
     for (int to = 0; to < n; ++to) {
       const auto [sent, expected] = sent_and_expected(*calls[from], from, *calls[to], to);
-      if (sent != expected)
+      if (sent != expected || (sent > 0 && calls[from]->dtype != calls[to]->dtype))
         return concat(what, ": rank ", members[from], " sends ", sent, " elements to rank ", members[to],
-                      ", which expects ", expected);
+                      ", which expects ", expected, sent == expected ? " of another dtype" : "");
     }
   }
   return {};

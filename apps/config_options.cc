@@ -2,6 +2,8 @@
 
 #include <omp.h>
 
+#include <algorithm>
+
 #include "kernels/common/check.h"
 #include "kernels/cuda/runtime.h"
 
@@ -13,8 +15,16 @@ Device ConfigOptions::use_device() const {
   if (device == "emulator") return {DeviceKind::emulator, 0};
   ISOBAR_CHECK(ISOBAR_HAS_CUDA, "--device cuda: this isobar was built without CUDA");
   ISOBAR_CHECK(gpu::device_count() > 0, "--device cuda: there is no NVIDIA GPU, or no driver for it");
-  gpu::set_device(0);
+  use_in_this_thread({DeviceKind::cuda, 0});
   return {DeviceKind::cuda, 0};
+}
+
+int ConfigOptions::threads_of(int ranks) const {
+  return threads > 0 ? threads : std::max(1, omp_get_max_threads() / ranks);
+}
+
+void use_in_this_thread(Device device) {
+  if (device.kind == DeviceKind::cuda) gpu::set_device(device.index);
 }
 
 CLI::Validator whole_number_from(std::int64_t least) {

@@ -19,7 +19,13 @@ struct ConfigOptions {
 
   // The device asked for, with the number of threads set. Throws Error where there is no such device.
   Device use_device() const;
+
+  // Threads of each of so many ranks on this machine: as asked for, else a fair share, at least one.
+  int threads_of(int ranks) const;
 };
+
+// Every thread that computes on a device calls it: CUDA knows a current device per thread.
+void use_in_this_thread(Device device);
 
 // For CLI11's check(): a whole number that is not below `least`.
 CLI::Validator whole_number_from(std::int64_t least);

@@ -55,7 +55,7 @@ void evaluate(const EvaluateFlags& o) {
   read_model(file, *task);
   Loaders loaders(recipe.train(), recipe.valid(), config.reading, config.batch, config.compute.seed, device);
   const std::unique_ptr<Metrics> metrics = task->metrics();
-  score_all(*task, loaders.valid(), *metrics, [] { return false; });
+  score_all(*task, loaders, *metrics, [] { return false; });
   const Report report = metrics->report();
 
   std::cout << "weights: " << file.string() << "\nvalidation loss " << metrics->loss() << '\n'

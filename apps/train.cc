@@ -16,6 +16,8 @@
 #include "apps/train/run_folder.h"
 #include "apps/train/signals.h"
 #include "apps/train/yaml_config.h"
+#include "comm/parallel.h"
+#include "comm/thread_ranks.h"
 #include "engine/files/checkpoint.h"
 #include "kernels/common/check.h"
 
@@ -32,6 +34,8 @@ struct TrainFlags {
   std::string data, run_dir, init, run_num = "00";
   bool resume = false, overwrite = false, list_keys = false, list_configs = false;
   int ranks = 1;
+  std::string backend = "auto";
+  double comm_timeout = 600;
 
   // The tutorial's flags; an empty one was not given.
   std::string amp_mode, data_loader_config, parallel_order = "tp-cp-dp", yaml_config;
@@ -59,9 +63,12 @@ void add_tutorial_flags(CLI::App& train, TrainFlags& o) {
   flag("--enable-jit", o.enable_jit, "nothing to switch on: kernels are compiled ahead");
   option("--tensor-parallel", o.tensor_parallel, "1 in this version");
   option("--context-parallel", o.context_parallel, "1 in this version");
-  option("--parallel-order", o.parallel_order, "the order of ranks");
-  option("--bucket-cap-mb", o.bucket_cap_mb, "size of gradient buckets among ranks; unused on one device");
-  flag("--noddp", o.noddp, "nothing to switch off on one device");
+  option("--parallel-order", o.parallel_order, "which coordinate of a rank varies fastest, first to last")
+      ->capture_default_str();
+  option("--bucket-cap-mb", o.bucket_cap_mb, "least size of a bucket of gradients that ranks exchange")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  flag("--noddp", o.noddp, "gradients are not exchanged: each rank trains for itself");
   flag("--disable-broadcast-buffers", o.disable_broadcast_buffers, "the model has no buffers to broadcast");
   option("--yaml-config", o.yaml_config, "a YAML file: --config then names a config in it");
 }
@@ -74,16 +81,24 @@ void explain_flags(const TrainFlags& o, const TutorialKeys& keys) {
   say(keys.enable_fused, "enable_fused: isobar's Adam is one fused kernel always");
   say(keys.enable_jit, "enable_jit: isobar's kernels are compiled ahead and fused by hand");
   say(keys.data_loader_config == LoaderKind::dali, "data_loader_config dali: isobar has one loader, with threads");
-  say(o.noddp, "--noddp: one device makes no gradient exchange");
+  say(o.noddp && o.ranks == 1, "--noddp: one rank makes no gradient exchange");
+  say(o.noddp && o.ranks > 1, "--noddp: gradients are not exchanged; the first rank's weights are kept");
   say(o.disable_broadcast_buffers, "--disable-broadcast-buffers: the model has no buffers");
 }
 
-void check_single_device(const TrainFlags& o) {
-  ISOBAR_CHECK(o.ranks == 1, "--ranks ", o.ranks, ": this version trains on one device, as one rank");
-  ISOBAR_CHECK(o.tensor_parallel == 1, "--tensor-parallel ", o.tensor_parallel, ": this version trains on one device");
+void check_layout(const TrainFlags& o) {
+  ISOBAR_CHECK(o.ranks >= 1, "--ranks ", o.ranks, ": at least one rank is needed");
+  ISOBAR_CHECK(o.tensor_parallel == 1, "--tensor-parallel ", o.tensor_parallel,
+               ": this version knows data-parallel ranks only");
   ISOBAR_CHECK(o.context_parallel == 1, "--context-parallel ", o.context_parallel,
-               ": this version trains on one device");
+               ": this version knows data-parallel ranks only");
   refuse_several_tasks();
+}
+
+MeshSizes sizes_of(const TrainFlags& o) {
+  return {.dp = o.ranks / (o.tensor_parallel * o.context_parallel),
+          .tp = o.tensor_parallel,
+          .cp = o.context_parallel};
 }
 
 // The config to start from. A run that is resumed brings its own.
@@ -106,7 +121,8 @@ NamedConfig named_config(const TrainFlags& o) {
       set(key.c_str(), "--data", fs::absolute(path).lexically_normal().string());
   if (!o.amp_mode.empty()) set("amp_mode", "--amp-mode", o.amp_mode);
   if (!o.data_loader_config.empty()) set("data_loader_config", "--data-loader-config", o.data_loader_config);
-  if (o.local_batch_size) set("global_batch_size", "--local-batch-size", *o.local_batch_size);
+  if (o.local_batch_size)
+    set("global_batch_size", "--local-batch-size", *o.local_batch_size * sizes_of(o).dp);
   if (o.num_iters) set("num_iters", "--num-iters", *o.num_iters);
   if (o.num_data_workers) set("num_data_workers", "--num-data-workers", *o.num_data_workers);
   if (o.enable_fused) set("enable_fused", "--enable-fused", true);
@@ -117,7 +133,8 @@ NamedConfig named_config(const TrainFlags& o) {
 
 fs::path run_folder_of(const TrainFlags& o, const std::string& config_name, const std::string& expdir, Device device) {
   if (!o.run_dir.empty()) return o.run_dir;
-  return fs::path(expdir) / config_name / (device.kind == DeviceKind::cuda ? "1GPU" : "CPU") / o.run_num;
+  const std::string devices = device.kind == DeviceKind::cuda ? concat(o.ranks, "GPU") : "CPU";
+  return fs::path(expdir) / config_name / devices / o.run_num;
 }
 
 std::optional<Checkpoint> checkpoint_to_resume(const RunFolder& folder) {
@@ -156,41 +173,80 @@ void open_data(Recipe& recipe, const RunFolder& folder, const std::optional<Chec
   if (!init.empty()) recipe.check_start(describe_model(init).weights);
 }
 
-RunSetup setup_of(RunConfig& config, Device device) {
-  return {.options = config.run,
+RunSetup setup_of(RunConfig& config, const TrainFlags& o, const fs::path& folder, Device device) {
+  return {.folder = folder,
+          .options = config.run,
           .num_iters = config.schedule.num_iters,
           .global_batch_size = config.batch.global_batch_size,
           .precision = precision_of(config.compute, device),
           .notes = config.recipe->notes(),
-          .config = to_json(config)};
+          .config = to_json(config),
+          .ranks_differ = o.noddp};
 }
 
-// A run that fails before its first iteration leaves nothing that the next start would have to overwrite.
-TrainingRun::End run_or_discard(RunFolder& folder, const RunSetup& setup, Loaders& loaders, Task& task,
-                                Trainer& trainer, const std::optional<Checkpoint>& checkpoint) {
+// What all ranks of this process share: all of it is only read, but for the folder, which is the first rank's.
+struct OpenedRun {
+  RunConfig& config;
+  RunFolder& folder;
+  std::optional<Checkpoint> checkpoint;
+  RunSetup setup;
+  Device device;
+};
+
+// How far the first rank has come, for whoever cleans up after an error.
+struct Outcome {
+  bool prepared = false;  // the folder is this run's
+  std::int64_t iterations = 0;
+  TrainingRun::End end = TrainingRun::End::finished;
+};
+
+// The part of one rank in a run. outcome: null on all ranks but the first.
+void train_as_rank(const Communicator& world, const TrainFlags& o, OpenedRun& run, Outcome* outcome) {
+  const Parallel parallel = Parallel::start(world, sizes_of(o), o.parallel_order);
+  use_in_this_thread(run.device);
+  const RunConfig& config = run.config;
+  const Recipe& recipe = *config.recipe;
+  const std::unique_ptr<Task> task = recipe.make_task(config.compute, run.device);
+  if (!o.init.empty()) read_model(o.init, *task);
+  const ExchangeOptions exchange{.bucket_bytes = static_cast<std::size_t>(o.bucket_cap_mb * (1 << 20)),
+                                 .off = o.noddp};
+  Trainer trainer(*task, {config.batch, config.optimizer, config.schedule, config.compute}, parallel, exchange);
+  Loaders loaders(recipe.train(), recipe.valid(), config.reading, config.batch, config.compute.seed, run.device,
+                  {parallel.dp.rank(), parallel.dp.size()});
+  if (!run.folder.is_resumed()) loaders.try_first_batches();
+  world.barrier();  // nobody has found an error: an existing run may be overwritten
+  if (outcome != nullptr) {
+    run.folder.prepare(run.setup.config, run.config.keys_free_on_resume());
+    outcome->prepared = true;
+    recipe.keep(run.folder.statistics());
+  }
   try {
-    TrainingRun run(folder, setup, loaders, task, trainer, checkpoint);
-    return run.train();
+    TrainingRun training(outcome != nullptr ? &run.folder : nullptr, run.setup, parallel, loaders, *task, trainer,
+                         run.checkpoint);
+    const TrainingRun::End end = training.train();
+    if (outcome != nullptr) outcome->end = end;
   } catch (...) {
-    if (trainer.iteration() == 0 && !folder.is_resumed()) folder.discard();
+    if (outcome != nullptr) outcome->iterations = trainer.iteration();
     throw;
   }
 }
 
-TrainingRun::End train_in(RunFolder& folder, RunConfig& config, const std::optional<Checkpoint>& checkpoint,
-                          const std::string& init, Device device) {
-  Recipe& recipe = *config.recipe;
-  open_data(recipe, folder, checkpoint, init);
-  const std::unique_ptr<Task> task = recipe.make_task(config.compute, device);
-  if (!init.empty()) read_model(init, *task);
-  Trainer trainer(*task, {config.batch, config.optimizer, config.schedule, config.compute});
-  Loaders loaders(recipe.train(), recipe.valid(), config.reading, config.batch, config.compute.seed, device);
-  if (!folder.is_resumed()) loaders.try_first_batches();  // before an existing run is overwritten
-
-  const RunSetup setup = setup_of(config, device);
-  folder.prepare(setup.config, config.keys_free_on_resume());
-  recipe.keep(folder.statistics());
-  return run_or_discard(folder, setup, loaders, *task, trainer, checkpoint);
+// Trains on all ranks of this process. A run that fails before its first iteration leaves nothing that the next start
+// would have to overwrite.
+TrainingRun::End train_in(OpenedRun& run, const TrainFlags& o) {
+  Outcome outcome;
+  const ThreadRanks ranks{.ranks = o.ranks,
+                          .threads_per_rank = o.config.threads_of(o.ranks),
+                          .timeout_seconds = o.comm_timeout};
+  try {
+    run_ranks(ranks, [&](const Communicator& world) {
+      train_as_rank(world, o, run, world.rank() == 0 ? &outcome : nullptr);
+    });
+  } catch (...) {
+    if (outcome.prepared && outcome.iterations == 0 && !run.folder.is_resumed()) run.folder.discard();
+    throw;
+  }
+  return outcome.end;
 }
 
 void train(const TrainFlags& o) {
@@ -198,7 +254,7 @@ void train(const TrainFlags& o) {
   if (o.list_configs) print_configs();
   if (o.list_keys || o.list_configs) return;
   install_stop_handlers();
-  check_single_device(o);
+  check_layout(o);
   const NamedConfig named = named_config(o);
   RunConfig config = read_config(named.entries);
   const Device device = o.config.use_device();
@@ -215,8 +271,9 @@ void train(const TrainFlags& o) {
     std::cout << "the run in " << folder.path().string() << " is finished" << std::endl;
     return;
   }
-  if (train_in(folder, config, checkpoint, o.init, device) == TrainingRun::End::stopped)
-    throw CLI::RuntimeError(kStoppedStatus);
+  open_data(*config.recipe, folder, checkpoint, o.init);
+  OpenedRun run{config, folder, checkpoint, setup_of(config, o, folder.path(), device), device};
+  if (train_in(run, o) == TrainingRun::End::stopped) throw CLI::RuntimeError(kStoppedStatus);
 }
 
 }  // namespace
@@ -233,7 +290,13 @@ void register_train(CLI::App& app) {
   command->add_flag("--overwrite", options->overwrite, "replace the run that is there")->excludes(resume);
   command->add_flag("--list-keys", options->list_keys, "print the config keys, with defaults, and end");
   command->add_flag("--list-configs", options->list_configs, "print the named configs, and end");
-  command->add_option("--ranks", options->ranks, "ranks as threads; 1 in this version")->capture_default_str();
+  command->add_option("--ranks", options->ranks, "ranks, as threads of this process")->capture_default_str();
+  command->add_option("--backend", options->backend, "how ranks exchange data")
+      ->check(CLI::IsMember({"auto", "thread"}))
+      ->capture_default_str();
+  command->add_option("--comm-timeout", options->comm_timeout, "seconds that a rank waits for the others")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   add_tutorial_flags(*command, *options);
   command->callback([options] { train(*options); });
 }

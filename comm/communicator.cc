@@ -231,6 +231,17 @@ void Communicator::all_reduce(std::span<double> values, Reduce reduce) const {
            .receives = {&n, 1}});
 }
 
+void Communicator::all_gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all) const {
+  const auto own = static_cast<std::int64_t>(mine.size());
+  const std::vector<std::int64_t> parts = parts_of({}, static_cast<std::int64_t>(all.size()), size(), "all_gather");
+  ISOBAR_CHECK(own == parts[0], "all_gather: this rank's part has ", own, " bytes, not ", parts[0]);
+  perform({.verb = Verb::all_gather,
+           .send = mine.data(),
+           .receive = all.data(),
+           .sends = {&own, 1},
+           .receives = parts});
+}
+
 void Communicator::broadcast_bytes(std::span<std::byte> bytes, int root) const {
   const auto n = static_cast<std::int64_t>(bytes.size());
   perform({.verb = Verb::broadcast,
@@ -263,6 +274,13 @@ Communicator Communicator::split(int color, int key, std::string name) const {
 const CommLedger& Communicator::ledger() const {
   static const CommLedger nothing;
   return state_ ? state_->ledger : nothing;
+}
+
+bool is_true_on_any(const Communicator& ranks, bool holds) {
+  if (ranks.size() == 1) return holds;
+  double vote = holds ? 1 : 0;
+  ranks.all_reduce({&vote, 1}, Reduce::max);
+  return vote > 0;
 }
 
 }  // namespace isobar

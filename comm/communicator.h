@@ -40,6 +40,7 @@ class Communicator {
 
   // The same for what lies on the host.
   void all_reduce(std::span<double> values, Reduce reduce = Reduce::sum) const;
+  void all_gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all) const;  // equal parts
   void broadcast_bytes(std::span<std::byte> bytes, int root) const;
   std::string broadcast_text(std::string text, int root) const;  // of any length; the root's
 
@@ -66,5 +67,8 @@ class Communicator {
   std::string name_ = "alone";
   std::shared_ptr<std::int64_t> calls_;  // of this group
 };
+
+// Whether `holds` on at least one rank; all ranks get the same answer.
+bool is_true_on_any(const Communicator& ranks, bool holds);
 
 }  // namespace isobar

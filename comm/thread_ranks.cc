@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -389,6 +390,8 @@ void run_ranks(const ThreadRanks& options, const std::function<void(const Commun
   const auto run_rank = [&](int rank) {
     try {
       omp_set_num_threads(options.threads_per_rank);
+      std::optional<OwnMemoryLedger> memory;
+      if (options.ranks > 1) memory.emplace();
       body(options.ranks == 1 ? Communicator() : Communicator(std::make_unique<ThreadBackend>(group, rank)));
     } catch (...) {
       world->fail(rank, std::current_exception());

@@ -134,6 +134,13 @@ void Parameters::fill(std::uint64_t seed) {
   round_to_compute();
 }
 
+std::vector<Parameters::Range> Parameters::ranges() const {
+  std::vector<Range> ranges;
+  for (std::size_t i = 0; i < leaves_.size(); ++i)
+    ranges.push_back({leaves_[i].leaf().get(), entries_[i].offset, entries_[i].offset + entries_[i].numel()});
+  return ranges;
+}
+
 void Parameters::begin_step() {
   for (const Tensor& leaf : leaves_) leaf.leaf()->touched = false;
 }

@@ -67,6 +67,13 @@ class Parameters {
   Tensor weight(const NamedParameter& p) const { return weights_.slice(p.offset, p.shape); }
   Tensor grad(const NamedParameter& p) const { return grads_.slice(p.offset, p.shape); }
 
+  // Where each leaf's gradient lies in grads(), by handle.
+  struct Range {
+    const Leaf* leaf = nullptr;
+    std::int64_t begin = 0, end = 0;  // elements
+  };
+  std::vector<Range> ranges() const;
+
   void begin_step();        // gradients are overwritten by what comes next
   void finish_gradients();  // gradients that nothing has touched become zero
   void round_to_compute();  // after the weights were changed from outside

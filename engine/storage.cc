@@ -17,6 +17,34 @@
 #include "kernels/cuda/runtime.h"
 
 namespace isobar {
+
+// What is held under every tag. Threads that free each other's blocks share it.
+struct MemoryLedger {
+  std::mutex mutex;
+  std::vector<MemoryUse> uses{{"other", 0, 0}};
+  std::size_t held = 0, peak = 0;
+
+  int tag_index(const char* tag) {
+    const std::lock_guard lock(mutex);
+    for (std::size_t i = 0; i < uses.size(); ++i)
+      if (uses[i].tag == tag) return static_cast<int>(i);
+    uses.push_back({tag, 0, 0});
+    return static_cast<int>(uses.size()) - 1;
+  }
+  void add(int tag, std::size_t bytes) {
+    const std::lock_guard lock(mutex);
+    uses[tag].bytes += bytes;
+    uses[tag].peak_bytes = std::max(uses[tag].peak_bytes, uses[tag].bytes);
+    held += bytes;
+    peak = std::max(peak, held);
+  }
+  void remove(int tag, std::size_t bytes) {
+    const std::lock_guard lock(mutex);
+    uses[tag].bytes -= bytes;
+    held -= bytes;
+  }
+};
+
 namespace {
 
 // Freed host blocks, by size, kept for the next step: their pages are mapped already. If none fits a request, a new
@@ -96,35 +124,10 @@ HostPool& host_pool() {
   return *pool;
 }
 
-struct Ledger {
-  std::mutex mutex;
-  std::vector<MemoryUse> uses{{"other", 0, 0}};
-  std::size_t held = 0, peak = 0;
-
-  int tag_index(const char* tag) {
-    const std::lock_guard lock(mutex);
-    for (std::size_t i = 0; i < uses.size(); ++i)
-      if (uses[i].tag == tag) return static_cast<int>(i);
-    uses.push_back({tag, 0, 0});
-    return static_cast<int>(uses.size()) - 1;
-  }
-  void add(int tag, std::size_t bytes) {
-    const std::lock_guard lock(mutex);
-    uses[tag].bytes += bytes;
-    uses[tag].peak_bytes = std::max(uses[tag].peak_bytes, uses[tag].bytes);
-    held += bytes;
-    peak = std::max(peak, held);
-  }
-  void remove(int tag, std::size_t bytes) {
-    const std::lock_guard lock(mutex);
-    uses[tag].bytes -= bytes;
-    held -= bytes;
-  }
-};
-
-Ledger& ledger() {
-  static auto* instance = new Ledger;
-  return *instance;
+std::shared_ptr<MemoryLedger>& ledger() {
+  static auto* of_process = new std::shared_ptr<MemoryLedger>(std::make_shared<MemoryLedger>());
+  thread_local std::shared_ptr<MemoryLedger> of_thread = *of_process;
+  return of_thread;
 }
 
 thread_local int current_tag = 0;
@@ -132,7 +135,8 @@ thread_local Stream stream_of_thread = nullptr;
 
 }  // namespace
 
-Storage::Storage(std::size_t bytes, Device device) : bytes_(bytes), device_(device), tag_(current_tag) {
+Storage::Storage(std::size_t bytes, Device device)
+    : bytes_(bytes), device_(device), ledger_(ledger()), tag_(current_tag) {
   if (device.kind == DeviceKind::cuda)
     data_ = gpu::allocate(bytes, device.index, current_stream());
   else
@@ -141,7 +145,7 @@ Storage::Storage(std::size_t bytes, Device device) : bytes_(bytes), device_(devi
     data_ = host_block_.mapped();
     bytes_ = host_block_.key();
   }
-  ledger().add(tag_, bytes_);
+  ledger_->add(tag_, bytes_);
 }
 
 Storage::Storage(std::shared_ptr<void> memory, std::size_t bytes)
@@ -151,7 +155,7 @@ Storage::Storage(std::shared_ptr<void> memory, std::size_t bytes)
 
 Storage::~Storage() {
   if (adopted_) return;
-  ledger().remove(tag_, bytes_);
+  ledger_->remove(tag_, bytes_);
   if (device_.kind == DeviceKind::cuda)
     gpu::free(data_, current_stream());
   else
@@ -159,25 +163,34 @@ Storage::~Storage() {
 }
 
 MemoryScope::MemoryScope(const char* tag) : previous_(current_tag) {
-  current_tag = ledger().tag_index(tag);
+  current_tag = ledger()->tag_index(tag);
 }
 MemoryScope::~MemoryScope() {
   current_tag = previous_;
 }
 
+OwnMemoryLedger::OwnMemoryLedger() : previous_(ledger()), previous_tag_(current_tag) {
+  ledger() = std::make_shared<MemoryLedger>();
+  current_tag = 0;
+}
+OwnMemoryLedger::~OwnMemoryLedger() {
+  ledger() = previous_;
+  current_tag = previous_tag_;
+}
+
 std::vector<MemoryUse> memory_use() {
-  const std::lock_guard lock(ledger().mutex);
-  return ledger().uses;
+  const std::lock_guard lock(ledger()->mutex);
+  return ledger()->uses;
 }
 
 std::size_t memory_bytes() {
-  const std::lock_guard lock(ledger().mutex);
-  return ledger().held;
+  const std::lock_guard lock(ledger()->mutex);
+  return ledger()->held;
 }
 
 std::size_t peak_memory_bytes() {
-  const std::lock_guard lock(ledger().mutex);
-  return ledger().peak;
+  const std::lock_guard lock(ledger()->mutex);
+  return ledger()->peak;
 }
 
 std::size_t pooled_memory_bytes() {

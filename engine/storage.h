@@ -22,6 +22,8 @@ inline constexpr std::size_t kStorageAlignment = 256;  // bytes; enough for any 
 using HostBlock = std::multimap<std::size_t, void*>::node_type;
 
 // A block of memory; freed (to the pool) with its last reference. On CUDA the memory is ordered on the current stream.
+struct MemoryLedger;  // storage.cc
+
 class Storage {
  public:
   Storage(std::size_t bytes, Device device);
@@ -41,6 +43,7 @@ class Storage {
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
   Device device_;
+  std::shared_ptr<MemoryLedger> ledger_;  // that counts it: another thread may free it
   int tag_ = 0;
 };
 
@@ -56,12 +59,27 @@ class MemoryScope {
   int previous_;
 };
 
+// While it lives, what this thread allocates is counted apart from the rest of the process: a rank that is a thread
+// reports its own memory.
+class OwnMemoryLedger {
+ public:
+  OwnMemoryLedger();
+  ~OwnMemoryLedger();
+  OwnMemoryLedger(const OwnMemoryLedger&) = delete;
+  OwnMemoryLedger& operator=(const OwnMemoryLedger&) = delete;
+
+ private:
+  std::shared_ptr<MemoryLedger> previous_;
+  int previous_tag_;
+};
+
 struct MemoryUse {
   std::string tag;
   std::size_t bytes = 0;       // held now
   std::size_t peak_bytes = 0;  // most ever held under this tag
 };
 
+// Of the process, or of this thread where it has a ledger of its own.
 std::vector<MemoryUse> memory_use();  // by tag, in order of first use
 std::size_t memory_bytes();           // held now, all tags
 std::size_t peak_memory_bytes();      // most ever held at once

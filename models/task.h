@@ -44,7 +44,8 @@ class Metrics {
   // The pass has seen every sample.
   virtual void end() {}
 
-  virtual std::vector<std::span<double>> sums() = 0;  // all that is held; counts included
+  // What this pass has added up, counts included: ranks that see different samples add theirs up before end().
+  virtual std::vector<std::span<double>> sums() = 0;
   virtual double loss() const = 0;  // the mean over the samples; the lowest decides which weights are the best
   virtual Report report() const = 0;
 };

@@ -117,8 +117,9 @@ void Journal::summary(const Result& result, const Metrics& metrics, const Task& 
   add_figures(summary, report.summary);
   summary.update({{"samples_per_second", result.samples_per_second},
                   {"data_seconds", result.data_seconds},
-                  {"peak_memory_bytes", peak_memory(task.device())},
+                  {"peak_memory_bytes", result.largest_rank_bytes.value_or(peak_memory(task.device()))},
                   {"wall_seconds", result.wall_seconds}});
+  for (const auto& [axis, ranks] : result.layout) summary["layout"][axis] = ranks;
   folder_.write_summary(summary);
   folder_.log(report.table);
 }

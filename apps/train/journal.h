@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/train/run_folder.h"
@@ -59,6 +60,9 @@ class Journal {
     double samples_per_second = 0;
     double data_seconds = 0;  // that this process waited for batches
     double wall_seconds = 0;
+    // Of tensors, on the rank that held most; none: of this process.
+    std::optional<std::int64_t> largest_rank_bytes = std::nullopt;
+    std::vector<std::pair<std::string, std::int64_t>> layout = {};  // {"dp", 2}, ...
   };
   void summary(const Result& result, const Metrics& metrics, const Task& task);
 

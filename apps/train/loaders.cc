@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/common/check.h"
+#include "kernels/common/math.h"
 #include "kernels/cuda/runtime.h"
 
 namespace isobar {
@@ -18,8 +19,8 @@ HostAllocator allocator_for(Device device) {
   return [](std::size_t bytes) { return std::shared_ptr<void>(gpu::allocate_pinned(bytes), gpu::free_pinned); };
 }
 
-LoaderOptions loader_options(const ReadingOptions& reading, const BatchOptions& batch, Device device, bool drop_last) {
-  return {.batch_size = batch.part(),
+LoaderOptions loader_options(const ReadingOptions& reading, std::int64_t batch_size, Device device, bool drop_last) {
+  return {.batch_size = batch_size,
           .workers = reading.num_data_workers,
           .workers_key = "num_data_workers",
           .drop_last = drop_last,
@@ -58,15 +59,28 @@ KeyTable BatchOptions::keys() {
           }};
 }
 
+std::int64_t BatchOptions::part(std::int64_t ranks) const {
+  ISOBAR_CHECK(global_batch_size % (grad_accumulation * ranks) == 0, "global_batch_size (", global_batch_size,
+               ") must be a multiple of the ", ranks, " data-parallel ranks times grad_accumulation (",
+               grad_accumulation, ")");
+  return global_batch_size / (grad_accumulation * ranks);
+}
+
 Loaders::Loaders(const Dataset& train, const Dataset& valid, const ReadingOptions& reading, const BatchOptions& batch,
-                 std::int64_t seed, Device device)
+                 std::int64_t seed, Device device, ReadingRank rank)
     : train_(holding_a_batch(train, batch)),
       valid_(valid),
       batch_(batch),
-      train_loader_(train, Sampler(train.samples(), reading.shuffle, static_cast<std::uint64_t>(seed)),
-                    loader_options(reading, batch, device, /*drop_last=*/true)),
-      valid_loader_(valid, Sampler(valid.samples(), /*shuffle=*/false),
-                    loader_options(reading, batch, device, /*drop_last=*/false)) {}
+      rank_(rank),
+      train_loader_(
+          train, Sampler(train.samples(), reading.shuffle, static_cast<std::uint64_t>(seed), rank.rank, rank.ranks),
+          loader_options(reading, batch.part(rank.ranks), device, /*drop_last=*/true)),
+      valid_loader_(valid, Sampler(valid.samples(), /*shuffle=*/false, /*seed=*/0, rank.rank, rank.ranks),
+                    loader_options(reading, batch.part(rank.ranks), device, /*drop_last=*/false)) {}
+
+std::int64_t Loaders::most_valid_batches() const {
+  return ceil_div(ceil_div(valid_.samples(), rank_.ranks), batch_.part(rank_.ranks));
+}
 
 Batch Loaders::first_valid_samples(std::int64_t count) const {
   std::vector<std::int64_t> samples(static_cast<std::size_t>(std::min(count, valid_.samples())));
@@ -76,6 +90,7 @@ Batch Loaders::first_valid_samples(std::int64_t count) const {
 
 void Loaders::try_first_batches() {
   for (Loader* loader : {&train_loader_, &valid_loader_}) {
+    if (loader->batches_per_epoch() == 0) continue;  // more ranks than validation samples
     loader->next();
     loader->seek({0, 0});
   }

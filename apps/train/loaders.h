@@ -24,7 +24,13 @@ struct BatchOptions {
 
   KeyTable keys();
 
-  std::int64_t part() const { return global_batch_size / grad_accumulation; }  // samples of one forward pass
+  // Samples of one forward pass, on each of `ranks` data-parallel ranks. Throws Error where these do not divide it.
+  std::int64_t part(std::int64_t ranks = 1) const;
+};
+
+// Which of the data-parallel ranks this is: rank r of R reads samples r, r + R, ... of every batch.
+struct ReadingRank {
+  std::int64_t rank = 0, ranks = 1;
 };
 
 class Loaders {
@@ -32,10 +38,12 @@ class Loaders {
   // The data sets must outlive this. Host buffers are pinned where the device is a GPU. Throws Error where a training
   // set is smaller than a batch.
   Loaders(const Dataset& train, const Dataset& valid, const ReadingOptions& reading, const BatchOptions& batch,
-          std::int64_t seed, Device device);
+          std::int64_t seed, Device device, ReadingRank rank = {});
 
   Loader& train() { return train_loader_; }  // batches of BatchOptions::part samples
-  Loader& valid() { return valid_loader_; }  // every sample, in order
+  Loader& valid() { return valid_loader_; }  // every sample of this rank, in order
+  // Of the validation set, on the rank that has most.
+  std::int64_t most_valid_batches() const;
 
   std::int64_t train_samples() const { return train_.samples(); }  // before incomplete batches are dropped
   std::int64_t valid_samples() const { return valid_.samples(); }
@@ -54,6 +62,7 @@ class Loaders {
   const Dataset& train_;
   const Dataset& valid_;
   BatchOptions batch_;
+  ReadingRank rank_;
   Loader train_loader_, valid_loader_;
 };
 

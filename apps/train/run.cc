@@ -1,6 +1,7 @@
 #include "apps/train/run.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <limits>
 #include <string_view>
@@ -48,43 +49,50 @@ bool profiling_is_on() {
 
 }  // namespace
 
-TrainingRun::TrainingRun(RunFolder& folder, RunSetup setup, Loaders& loaders, Task& task, Trainer& trainer,
-                         const std::optional<Checkpoint>& checkpoint)
+TrainingRun::TrainingRun(RunFolder* folder, RunSetup setup, const Parallel& parallel, Loaders& loaders, Task& task,
+                         Trainer& trainer, const std::optional<Checkpoint>& checkpoint)
     : setup_(std::move(setup)),
-      folder_(folder),
+      parallel_(parallel),
       loaders_(loaders),
       task_(task),
       trainer_(trainer),
       first_iteration_(checkpoint ? checkpoint->step : 0),
-      metrics_(task.metrics()),
-      store_(folder.path(), setup_.options.keep_checkpoints),
-      journal_(folder,
-               {.samples_per_iteration = static_cast<double>(setup_.global_batch_size),
-                .has_loss_scale = task.parameters().activation_dtype() == DType::fp16,
-                .precision = setup_.precision},
-               folder.is_resumed() ? std::optional(checkpoint ? first_iteration_ + 1 : 0) : std::nullopt),
-      progress_({.first = first_iteration_,
-                 .total = setup_.num_iters,
-                 .samples_per_iteration = static_cast<double>(setup_.global_batch_size)}) {
-  folder_.console = [this](std::string_view line) { progress_.print(line); };
-  folder_.log("Configuration: " + setup_.config.dump(), /*show=*/false);
-  folder_.log("rank 0, data loader initialized");
-  for (const std::string& note : setup_.notes) folder_.log(note);
-  if (checkpoint) {
-    // Under its own name: opening the store puts back a folder that a killed writer had moved aside.
-    restore({checkpoint->step, store_.folder_of(checkpoint->step)});
-    store_.remove_old(checkpoint->step);
-  }
-  folder_.cut_metrics(checkpoint ? checkpoint->step : -1, !validation_pending_);
-  folder_.log(concat(task_.network(), " with ", task_.parameters().count(), " parameters on ",
-                     name_of(task_.device().kind), "; ", loaders_.train_samples(), " training samples, ",
-                     loaders_.iterations_per_epoch(), " iterations an epoch, ", loaders_.valid_samples(),
-                     " validation samples"));
-  folder_.log(memory_line("before the first iteration"), /*show=*/false);
+      metrics_(task.metrics()) {
+  if (folder != nullptr) begin_record(*folder, checkpoint);
+  parallel_.world.barrier();  // the store has put the checkpoint back under its own name
+  if (checkpoint) restore({checkpoint->step, checkpoint_folder(setup_.folder, checkpoint->step)});
+  if (!record_) return;
+  if (checkpoint) record_->store.remove_old(checkpoint->step);
+  folder->cut_metrics(checkpoint ? checkpoint->step : -1, !validation_pending_);
+  log(concat(task_.network(), " with ", task_.parameters().count(), " parameters on ", name_of(task_.device().kind),
+             "; ", loaders_.train_samples(), " training samples, ", loaders_.iterations_per_epoch(),
+             " iterations an epoch, ", loaders_.valid_samples(), " validation samples"));
+  log(memory_line("before the first iteration"), /*show=*/false);
 }
 
-TrainingRun::~TrainingRun() {
-  folder_.console = nullptr;
+void TrainingRun::begin_record(RunFolder& folder, const std::optional<Checkpoint>& checkpoint) {
+  const auto samples = static_cast<double>(setup_.global_batch_size);
+  const auto purge_step = folder.is_resumed() ? std::optional(checkpoint ? first_iteration_ + 1 : 0) : std::nullopt;
+  record_.emplace(folder, setup_.options.keep_checkpoints,
+                  RunFacts{.samples_per_iteration = samples,
+                           .has_loss_scale = task_.parameters().activation_dtype() == DType::fp16,
+                           .precision = setup_.precision},
+                  purge_step,
+                  Progress::Options{
+                      .first = first_iteration_, .total = setup_.num_iters, .samples_per_iteration = samples});
+  log("Configuration: " + setup_.config.dump(), /*show=*/false);
+  if (parallel_.world.size() > 1) {
+    const auto size = [&](const Communicator& group) { return group.size(); };
+    log(concat("Setting DP = ", size(parallel_.dp), ", TP = ", size(parallel_.tp), ", CP = ", size(parallel_.cp),
+               ", PP = 1"));
+    log("Ranks:\n" + to_text(parallel_.mesh));
+  }
+  log("rank 0, data loader initialized");
+  for (const std::string& note : setup_.notes) log(note);
+}
+
+void TrainingRun::log(const std::string& line, bool show) const {
+  if (record_) record_->folder.log(line, show);
 }
 
 void TrainingRun::restore(const Checkpoint& checkpoint) {
@@ -112,27 +120,30 @@ void TrainingRun::restore(const Checkpoint& checkpoint) {
     throw_error(file.string(), " is not the state of this run: a key is missing, or of another kind");
   }
   saved_iteration_ = trainer_.iteration();
-  folder_.log(concat("resumed from ", checkpoint.folder.string(), ", after iteration ", trainer_.iteration()));
+  log(concat("resumed from ", checkpoint.folder.string(), ", after iteration ", trainer_.iteration()));
 }
 
 TrainingRun::End TrainingRun::train() {
-  folder_.log("Starting Training Loop...");
+  log("Starting Training Loop...");
+  stop_ = is_true_on_any(parallel_.world, stop_requested());
   if (validation_pending_) {
     make_up_for_validation();
   } else if (saved_iteration_ < 0) {
     validate();
   }
-  while (!at_end() && !stop_requested()) {
+  while (!at_end() && !stop_) {
     step();
-    if (due(0)) journal_.epoch_end(trainer_.iteration(), epoch(), epoch_, trainer_.lr_after());
+    if (due(0) && record_)
+      record_->journal.epoch_end(trainer_.iteration(), epoch(), epoch_, trainer_.lr_after());
     if (due(setup_.options.validate_every)) validate();
     if (due(setup_.options.checkpoint_every)) save();
   }
   if (saved_iteration_ != trainer_.iteration()) save();
   if (at_end() && !validation_pending_ && finish()) return End::finished;
-  progress_.finish();
-  folder_.log(concat("stopped by ", stop_signal_name(), " after iteration ", trainer_.iteration(), " of ",
-                     setup_.num_iters, "; a checkpoint is written: run again with --resume"));
+  if (record_) record_->progress.finish();
+  const std::string signal = stop_signal_name();
+  log(concat("stopped by ", signal.empty() ? "a signal to another rank" : signal, " after iteration ",
+             trainer_.iteration(), " of ", setup_.num_iters, "; a checkpoint is written: run again with --resume"));
   return End::stopped;
 }
 
@@ -140,18 +151,26 @@ void TrainingRun::step() {
   mark_profiler_window();
   if (trainer_.iteration() % loaders_.iterations_per_epoch() == 0) epoch_ = {};
   const Clock::time_point start = Clock::now();
-  const StepResult result = trainer_.step([this] { return loaders_.next(); });
+  StepResult result = trainer_.step([this] { return loaders_.next(); });
+  agree(result);
   const double seconds = seconds_since(start);
   for (Tally* tally : {&epoch_, &since_line_, &total_}) tally->add(result, seconds);
   is_validated_ = false;
   const std::int64_t iteration = trainer_.iteration();
-  if (iteration == 1) journal_.initial_loss(result.loss);
-  if (iteration % setup_.options.log_every == 0 || at_end()) {
-    journal_.train(iteration, epoch(), result, since_line_);
-    since_line_ = {};
-  }
-  progress_.update(iteration, result.loss);
-  if (total_.iterations == 1) folder_.log(memory_line("after the first iteration"), /*show=*/false);
+  if (record_ && iteration == 1) record_->journal.initial_loss(result.loss);
+  if (record_ && (iteration % setup_.options.log_every == 0 || at_end()))
+    record_->journal.train(iteration, epoch(), result, since_line_);
+  if (iteration % setup_.options.log_every == 0 || at_end()) since_line_ = {};
+  if (record_) record_->progress.update(iteration, result.loss);
+  if (total_.iterations == 1) log(memory_line("after the first iteration"), /*show=*/false);
+}
+
+// The loss becomes the mean over all ranks, and a stop signal to one of them a stop of all.
+void TrainingRun::agree(StepResult& result) {
+  std::array<double, 2> sums{result.loss, stop_requested() ? 1.0 : 0.0};
+  parallel_.world.all_reduce(sums);
+  result.loss = sums[0] / parallel_.world.size();
+  stop_ = sums[1] > 0;
 }
 
 // Once it is made, the checkpoint knows of it too: what is killed before the next one does not validate again.
@@ -162,47 +181,61 @@ void TrainingRun::make_up_for_validation() {
 
 // False where a stop signal interrupted it.
 bool TrainingRun::run_validation() {
-  is_validated_ = trainer_.validate(loaders_.valid(), *metrics_, stop_requested);
+  is_validated_ = trainer_.validate(loaders_, *metrics_, stop_requested);
+  if (!is_validated_) stop_ = true;
   return is_validated_;
 }
 
 void TrainingRun::validate() {
-  progress_.pause();
+  if (record_) record_->progress.pause();
   trainer_.check_finite();
   const Clock::time_point start = Clock::now();
   validation_pending_ = !run_validation();
   if (validation_pending_) return;
-  const double seconds = seconds_since(start);
-  journal_.valid(trainer_.iteration(), epoch(), *metrics_, seconds);
-  const Batch first = to_device(loaders_.first_valid_samples(task_.picture_samples()), task_.device());
-  journal_.pictures(trainer_.iteration(), task_.pictures(first));
+  show_validation(seconds_since(start));
   if (!best_loss_ || metrics_->loss() < *best_loss_) {
     best_loss_ = metrics_->loss();
-    store_.save_best([this](const std::filesystem::path& folder) { write_files(folder); });
+    if (record_) record_->store.save_best([this](const std::filesystem::path& folder) { write_files(folder); });
   }
-  progress_.resume();
+  if (record_) record_->progress.resume();
+}
+
+void TrainingRun::show_validation(double seconds) {
+  if (record_) record_->journal.valid(trainer_.iteration(), epoch(), *metrics_, seconds);
+  if (parallel_.dp.rank() != 0) return;
+  // All ranks that share the first rank's samples compute the pictures, and the first one shows them.
+  const Batch first = to_device(loaders_.first_valid_samples(task_.picture_samples()), task_.device());
+  const std::vector<Picture> pictures = task_.pictures(first);
+  if (record_) record_->journal.pictures(trainer_.iteration(), pictures);
 }
 
 void TrainingRun::save() {
-  progress_.pause();
+  if (record_) record_->progress.pause();
   trainer_.check_finite();
-  store_.save(trainer_.iteration(), [this](const std::filesystem::path& folder) { write_files(folder); });
+  if (!setup_.ranks_differ) trainer_.check_replicas();
+  if (record_)
+    record_->store.save(trainer_.iteration(), [this](const std::filesystem::path& folder) { write_files(folder); });
   saved_iteration_ = trainer_.iteration();
-  progress_.resume();
+  if (record_) record_->progress.resume();
 }
 
 // Writes the summary; false where a stop signal came before there was a validation to sum up.
 bool TrainingRun::finish() {
   if (!is_validated_ && !run_validation()) return false;
-  progress_.finish();
-  journal_.summary(
-      {.iterations = trainer_.iteration(),
-       .train_loss = epoch_.mean_loss(),
-       .samples_per_second = total_.iterations_per_second() * static_cast<double>(setup_.global_batch_size),
-       .data_seconds = total_.data_seconds,
-       .wall_seconds = wall_seconds()},
-      *metrics_, task_);
-  folder_.log("DONE ---- rank 0");
+  auto memory = static_cast<double>(peak_memory_bytes());
+  parallel_.world.all_reduce({&memory, 1}, Reduce::max);
+  if (!record_) return true;
+  record_->progress.finish();
+  Journal::Result result{
+      .iterations = trainer_.iteration(),
+      .train_loss = epoch_.mean_loss(),
+      .samples_per_second = total_.iterations_per_second() * static_cast<double>(setup_.global_batch_size),
+      .data_seconds = total_.data_seconds,
+      .wall_seconds = wall_seconds()};
+  if (parallel_.world.size() > 1) result.largest_rank_bytes = static_cast<std::int64_t>(memory);
+  result.layout = {{"dp", parallel_.dp.size()}, {"tp", parallel_.tp.size()}, {"cp", parallel_.cp.size()}};
+  record_->journal.summary(result, *metrics_, task_);
+  log("DONE ---- rank 0");
   return true;
 }
 

@@ -1,4 +1,5 @@
-// The loop of a training run: updates, epochs, validation, checkpoints, stopping and going on.
+// The loop of a training run: updates, epochs, validation, checkpoints, stopping and going on. Every rank runs it; all
+// agree once a step on the loss and on whether to stop.
 //
 // A run that was stopped or killed and resumed makes the same updates, bit for bit, as one that was not: a checkpoint
 // holds weights, moments, loss scale, the order's cursor and the sums behind the next log line.
@@ -13,35 +14,32 @@
 #include <string>
 #include <vector>
 
-#include "apps/train/journal.h"
 #include "apps/train/loaders.h"
-#include "apps/train/progress.h"
-#include "apps/train/run_folder.h"
+#include "apps/train/run_record.h"
 #include "apps/train/run_options.h"
 #include "apps/train/trainer.h"
-#include "engine/files/checkpoint.h"
+#include "comm/parallel.h"
 #include "models/task.h"
 
 namespace isobar {
 
 // What a run is told besides its parts.
 struct RunSetup {
+  std::filesystem::path folder;
   RunOptions options;
   std::int64_t num_iters = 0;
   std::int64_t global_batch_size = 0;
   std::string precision;           // for people
   std::vector<std::string> notes;  // on the samples, for the log
   nlohmann::ordered_json config;   // as config.json has it; kept with the weights
+  bool ranks_differ = false;       // replicas are not kept equal: gradients are not exchanged
 };
 
 class TrainingRun {
  public:
-  // folder: prepared. checkpoint: where to go on from; none: from the beginning.
-  TrainingRun(RunFolder& folder, RunSetup setup, Loaders& loaders, Task& task, Trainer& trainer,
-              const std::optional<Checkpoint>& checkpoint);
-  ~TrainingRun();
-  TrainingRun(const TrainingRun&) = delete;
-  TrainingRun& operator=(const TrainingRun&) = delete;
+  // folder: prepared; null on all ranks but the first. checkpoint: where to go on from; none: from the beginning.
+  TrainingRun(RunFolder* folder, RunSetup setup, const Parallel& parallel, Loaders& loaders, Task& task,
+              Trainer& trainer, const std::optional<Checkpoint>& checkpoint);
 
   enum class End { finished, stopped };
   // Trains up to num_iters, or until a stop signal has come (apps/train/signals.h), during a validation too; a
@@ -49,13 +47,17 @@ class TrainingRun {
   End train();
 
  private:
+  void begin_record(RunFolder& folder, const std::optional<Checkpoint>& checkpoint);
   void restore(const Checkpoint& checkpoint);
+  void agree(StepResult& result);
   void step();
   void validate();
   void make_up_for_validation();
   void save();
   bool finish();
   bool run_validation();
+  void show_validation(double seconds);
+  void log(const std::string& line, bool show = true) const;
   void write_files(const std::filesystem::path& folder) const;
   nlohmann::ordered_json state() const;
 
@@ -68,7 +70,7 @@ class TrainingRun {
   using Clock = std::chrono::steady_clock;
 
   const RunSetup setup_;
-  RunFolder& folder_;
+  const Parallel& parallel_;
   Loaders& loaders_;
   Task& task_;
   Trainer& trainer_;
@@ -87,9 +89,8 @@ class TrainingRun {
   std::int64_t saved_iteration_ = -1;
   std::unique_ptr<Metrics> metrics_;  // of the validation set
   bool is_validated_ = false;         // metrics_ are those of the current iteration
-  CheckpointStore store_;
-  Journal journal_;
-  Progress progress_;
+  bool stop_ = false;          // all ranks have agreed to stop
+  std::optional<RunRecord> record_;  // of the first rank
 };
 
 }  // namespace isobar

@@ -1,12 +1,15 @@
 #include "apps/train/signals.h"
 
+#include <atomic>
 #include <csignal>
 
 namespace isobar {
 
 namespace {
 
-volatile std::sig_atomic_t noted_signal = 0;
+// Written by the handler in any thread, read by every rank.
+std::atomic<int> noted_signal = 0;
+static_assert(std::atomic<int>::is_always_lock_free);
 
 void note(int signal) {
   noted_signal = signal;

@@ -2,9 +2,13 @@
 
 #include <chrono>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
 
 #include "apps/train/run_state.h"
+#include "engine/files/checksum.h"
 #include "engine/files/flat_tensors.h"
 #include "engine/tape.h"
 #include "kernels/cuda/runtime.h"
@@ -32,6 +36,11 @@ bool is_sum_of_squares_finite(const Tensor& flat) {
   return std::isfinite(sum.item());
 }
 
+std::uint64_t checksum_of(const Tensor& tensor) {
+  const Tensor host = tensor.to(Device{});
+  return xxh64({static_cast<const std::byte*>(host.data()), host.bytes()});
+}
+
 }  // namespace
 
 // A whole step recorded as a CUDA graph: it reads `batch`, which is filled before every replay.
@@ -41,14 +50,20 @@ struct Trainer::Capture {
   gpu::Graph graph;
 };
 
-Trainer::Trainer(Task& task, const TrainerOptions& options)
+Trainer::Trainer(Task& task, const TrainerOptions& options, Parallel parallel, ExchangeOptions exchange)
     : task_(task),
       options_(options),
+      parallel_(std::move(parallel)),
       optimizer_(task.parameters(), options.optimizer),
       schedule_(options.schedule.schedule(options.batch.global_batch_size)),
       loss_scale_(LossScale::for_dtype(task.parameters().activation_dtype())),
       losses_(Tensor::zeros({options.batch.grad_accumulation}, task.parameters().dtype(), task.device())) {
+  if (parallel_.tokens.size() > 1 && !exchange.off)
+    reducer_ = std::make_unique<GradientReducer>(task.parameters(), parallel_.tokens, exchange.bucket_bytes);
+  parallel_.world.broadcast(task.parameters().weights(), 0);
+  task.parameters().round_to_compute();
   if (!options_.compute.cuda_graph) return;
+  ISOBAR_CHECK(parallel_.world.size() == 1, "cuda_graph: works with one rank only");
   ISOBAR_CHECK(task.device().kind == DeviceKind::cuda, "cuda_graph: needs an NVIDIA GPU");
   ISOBAR_CHECK(!task.draws_masks(),
                "cuda_graph: a captured step draws the same dropout mask again and again; set dropout to 0");
@@ -65,7 +80,8 @@ Tensor Trainer::upstream_gradient(double value) const {
   return upstream;
 }
 
-void Trainer::accumulate(const Batch& batch, std::int64_t part, double upstream) {
+void Trainer::accumulate(const Batch& batch, std::int64_t part) {
+  const std::int64_t parts = options_.batch.grad_accumulation;
   // Masks of different iterations and parts come from streams of their own (models/context.h: at least 2^16 apart).
   const auto stream = static_cast<std::uint64_t>(iteration_ * options_.batch.grad_accumulation + part) << 16;
   const Context context{true, {static_cast<std::uint64_t>(options_.compute.seed), stream}};
@@ -79,7 +95,10 @@ void Trainer::accumulate(const Batch& batch, std::int64_t part, double upstream)
   }
   losses_.slice(part, {1}).copy_from(loss);
   const gpu::Range range("backward");
-  tape.backward(loss, upstream_gradient(upstream));
+  if (reducer_ && part == parts - 1) reducer_->begin(tape);
+  // The mean over parts and ranks is made here, so that all that follows are sums.
+  const auto means = static_cast<double>(parts * parallel_.dp.size());
+  tape.backward(loss, upstream_gradient(loss_scale_.scale / means));
 }
 
 void Trainer::run_eager(const NextBatch& next) {
@@ -92,9 +111,10 @@ void Trainer::run_eager(const NextBatch& next) {
       const gpu::Range range("data copy in " + std::to_string(iteration_));
       batch = to_device(loaded->tensors, task_.device());
     }
-    accumulate(batch, part, loss_scale_.scale / static_cast<double>(parts));
+    accumulate(batch, part);
   }
   task_.parameters().finish_gradients();
+  if (reducer_) reducer_->finish();
   const gpu::Range range("optimizer");
   optimizer_.launch(loss_scale_.scale);
 }
@@ -107,7 +127,7 @@ void Trainer::run_captured(const NextBatch& next) {
     capture->loss_scale = loss_scale_.scale;
     gpu::begin_capture(current_stream());
     task_.parameters().begin_step();
-    accumulate(capture->batch, 0, loss_scale_.scale);
+    accumulate(capture->batch, 0);
     task_.parameters().finish_gradients();
     optimizer_.launch(loss_scale_.scale);
     capture->graph = gpu::end_capture(current_stream());
@@ -153,8 +173,8 @@ void Trainer::check_update(const StepResult& result) {
                ": fp16 gradients overflow at every loss scale; use amp_mode bf16");
 }
 
-bool Trainer::validate(Loader& loader, Metrics& metrics, const std::function<bool()>& stop) const {
-  if (!score_all(task_, loader, metrics, stop)) return false;
+bool Trainer::validate(Loaders& loaders, Metrics& metrics, const std::function<bool()>& stop) const {
+  if (!score_all(task_, loaders, metrics, stop, parallel_.dp, parallel_.world)) return false;
   const double loss = metrics.loss();
   ISOBAR_CHECK(std::isfinite(loss), "iteration ", iteration_, ": the validation loss is ", loss,
                iteration_ > 0 ? "; a lower lr, warmup or grad_clip may help" : " before any update");
@@ -169,6 +189,26 @@ void Trainer::check_finite() const {
     for (const NamedParameter& p : parameters.named())
       ISOBAR_CHECK(is_finite(buffer.slice(p.offset, p.shape)), "iteration ", iteration_, ": ", prefix, p.name,
                    " is not finite after the update; a lower lr, warmup or grad_clip may help");
+  }
+}
+
+void Trainer::check_replicas() const {
+  const Communicator& replicas = parallel_.tokens;
+  if (replicas.size() == 1) return;
+  const Parameters& parameters = task_.parameters();
+  const FlatBuffers buffers{{"", parameters.weights()}, {"m.", optimizer_.m()}, {"v.", optimizer_.v()}};
+  std::vector<std::uint64_t> mine;
+  for (const auto& [prefix, buffer] : buffers)
+    for (const NamedParameter& p : parameters.named()) mine.push_back(checksum_of(buffer.slice(p.offset, p.shape)));
+  std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(replicas.size()));
+  replicas.all_gather_bytes(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::size_t tensor = i % mine.size();
+    if (all[i] == all[tensor]) continue;
+    const auto& prefix = std::next(buffers.begin(), static_cast<std::ptrdiff_t>(tensor / parameters.named().size()))->first;
+    throw_error("iteration ", iteration_, ": the replicas of ", prefix,
+                parameters.named()[tensor % parameters.named().size()].name, " on ranks 0 and ", i / mine.size(),
+                " of group ", replicas.name(), " differ");
   }
 }
 
@@ -194,15 +234,19 @@ void Trainer::set_state(const nlohmann::ordered_json& state) {
   loss_scale_.clean_updates = whole_number_in(state, "clean_updates", 0, loss_scale_.interval - 1);
 }
 
-bool score_all(const Task& task, Loader& loader, Metrics& metrics, const std::function<bool()>& stop) {
+bool score_all(const Task& task, Loaders& loaders, Metrics& metrics, const std::function<bool()>& stop,
+               const Communicator& ranks, const Communicator& voters) {
   const TapeScope off(nullptr);
   const MemoryScope memory("validation");
+  Loader& loader = loaders.valid();
   metrics.begin();
   loader.seek({0, 0});
-  for (std::int64_t i = 0; i < loader.batches_per_epoch(); ++i) {
-    if (stop()) return false;
-    task.score(to_device(loader.next()->tensors, task.device()), metrics);
+  // Every rank votes as often as the one with most batches.
+  for (std::int64_t i = 0; i < loaders.most_valid_batches(); ++i) {
+    if (is_true_on_any(voters, stop())) return false;
+    if (i < loader.batches_per_epoch()) task.score(to_device(loader.next()->tensors, task.device()), metrics);
   }
+  for (const std::span<double> sums : metrics.sums()) ranks.all_reduce(sums);
   metrics.end();
   return true;
 }

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "apps/train/loaders.h"
+#include "comm/gradients.h"
+#include "comm/parallel.h"
 #include "engine/optimizer.h"
 #include "engine/schedule.h"
 #include "models/compute_options.h"
@@ -18,7 +20,7 @@
 namespace isobar {
 
 struct StepResult {
-  double loss = 0;          // of this iteration, before its update; mean over the global batch
+  double loss = 0;          // of this iteration, before its update; mean over this rank's part of the global batch
   double lr = 0;            // used by this update
   double grad_norm = 0;     // before clipping
   double loss_scale = 1;    // used by this iteration
@@ -34,10 +36,18 @@ struct TrainerOptions {
   ComputeOptions compute = {};
 };
 
+// How gradients are summed over the ranks.
+struct ExchangeOptions {
+  std::size_t bucket_bytes = std::size_t{25} << 20;  // least size of a bucket
+  bool off = false;                                  // each rank trains for itself: to see what the exchange costs
+};
+
 class Trainer {
  public:
-  // Error where cuda_graph cannot be had: on a CPU, with a task that draws masks, with grad_accumulation.
-  Trainer(Task& task, const TrainerOptions& options);
+  // Every rank of `parallel` makes one, and makes its steps at the same time; the first one's weights become all
+  // ranks'. Error where cuda_graph cannot be had: on a CPU, with a task that draws masks, with grad_accumulation, with
+  // several ranks.
+  Trainer(Task& task, const TrainerOptions& options, Parallel parallel = {}, ExchangeOptions exchange = {});
   ~Trainer();
 
   using NextBatch = std::function<std::shared_ptr<const LoadedBatch>()>;
@@ -46,12 +56,16 @@ class Trainer {
   // gradient that is not finite is an error (fp16: the loss scale is lowered and the update skipped).
   StepResult step(const NextBatch& next);
 
-  // score_all of this task. A loss that is not finite is an error.
-  bool validate(Loader& loader, Metrics& metrics, const std::function<bool()>& stop) const;
+  // Scores the validation set, every sample once, on all ranks together. False where `stop` was true on one of them
+  // between two batches. A loss that is not finite is an error.
+  bool validate(Loaders& loaders, Metrics& metrics, const std::function<bool()>& stop) const;
 
   // Error naming the first weight or moment that is not finite: what an update does is seen by the next step's loss,
   // but must not be validated or kept before.
   void check_finite() const;
+
+  // Error naming a tensor of weights or moments of which the ranks that should hold the same do not, and two such ranks.
+  void check_replicas() const;
 
   std::int64_t iteration() const { return iteration_; }         // iterations done
   double lr_after() const { return schedule_.at(iteration_); }  // what the next update will use
@@ -66,7 +80,7 @@ class Trainer {
  private:
   struct Capture;
 
-  void accumulate(const Batch& batch, std::int64_t part, double upstream);
+  void accumulate(const Batch& batch, std::int64_t part);
   void run_eager(const NextBatch& next);
   void run_captured(const NextBatch& next);
   Tensor upstream_gradient(double value) const;
@@ -74,6 +88,8 @@ class Trainer {
 
   Task& task_;
   const TrainerOptions options_;
+  const Parallel parallel_;
+  std::unique_ptr<GradientReducer> reducer_;  // null where gradients stay as they are
   Optimizer optimizer_;
   Schedule schedule_;
   LossScale loss_scale_;
@@ -82,8 +98,10 @@ class Trainer {
   std::unique_ptr<Capture> capture_;
 };
 
-// One pass over `loader` from its start, every sample counted alike, into metrics that the task made. False where
-// `stop` was true between two batches.
-bool score_all(const Task& task, Loader& loader, Metrics& metrics, const std::function<bool()>& stop);
+// One pass over the validation set from its start, every sample counted alike, into metrics that the task made. Every
+// rank of `ranks`, which read different samples, calls it and has the sums of all of them afterwards. False where `stop`
+// was true on one rank of `voters` between two batches.
+bool score_all(const Task& task, Loaders& loaders, Metrics& metrics, const std::function<bool()>& stop,
+               const Communicator& ranks = {}, const Communicator& voters = {});
 
 }  // namespace isobar

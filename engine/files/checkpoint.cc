@@ -131,12 +131,6 @@ fs::path checkpoints_of(const fs::path& run_folder) {
   return run_folder / "checkpoints";
 }
 
-fs::path folder_of_step(const fs::path& run_folder, std::int64_t step) {
-  char name[32];
-  std::snprintf(name, sizeof name, "step_%08lld", static_cast<long long>(step));
-  return checkpoints_of(run_folder) / name;
-}
-
 // The step whose folder bears this name, or a hidden name of it; nothing for names that no store makes.
 std::optional<std::int64_t> step_of(std::string_view name) {
   for (const std::string_view prefix : {kAside, kWriting, kDeleting})
@@ -154,7 +148,7 @@ std::vector<std::int64_t> steps_of(const fs::path& run_folder) {
   std::vector<std::int64_t> steps;
   for (const fs::path& entry : contents_of(checkpoints_of(run_folder))) {
     const std::optional<std::int64_t> step = step_of(entry.filename().string());
-    if (step && where_is(folder_of_step(run_folder, *step))) steps.push_back(*step);
+    if (step && where_is(checkpoint_folder(run_folder, *step))) steps.push_back(*step);
   }
   std::sort(steps.begin(), steps.end(), std::greater());
   steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
@@ -162,6 +156,12 @@ std::vector<std::int64_t> steps_of(const fs::path& run_folder) {
 }
 
 }  // namespace
+
+fs::path checkpoint_folder(const fs::path& run_folder, std::int64_t step) {
+  char name[32];
+  std::snprintf(name, sizeof name, "step_%08lld", static_cast<long long>(step));
+  return checkpoints_of(run_folder) / name;
+}
 
 std::optional<std::string> damage_of(const fs::path& folder) {
   try {
@@ -188,7 +188,7 @@ std::optional<std::string> damage_of(const fs::path& folder) {
 FoundCheckpoint find_newest_whole(const fs::path& run_folder) {
   FoundCheckpoint found;
   for (const std::int64_t step : steps_of(run_folder)) {
-    const fs::path folder = *where_is(folder_of_step(run_folder, step));
+    const fs::path folder = *where_is(checkpoint_folder(run_folder, step));
     const std::optional<std::string> damage = damage_of(folder);
     if (!damage) {
       found.checkpoint = Checkpoint{step, folder};
@@ -213,17 +213,13 @@ CheckpointStore::CheckpointStore(fs::path run_folder, std::int64_t keep) : run_(
   make_folder(checkpoints_of(run_));
   for (const fs::path& entry : contents_of(checkpoints_of(run_))) {
     const std::optional<std::int64_t> step = step_of(entry.filename().string());
-    if (step) recover(folder_of_step(run_, *step));
+    if (step) recover(checkpoint_folder(run_, *step));
   }
   recover(run_ / "best");
 }
 
-fs::path CheckpointStore::folder_of(std::int64_t step) const {
-  return folder_of_step(run_, step);
-}
-
 void CheckpointStore::save(std::int64_t step, const WriteFiles& write_files) {
-  write_whole(folder_of_step(run_, step), write_files);
+  write_whole(checkpoint_folder(run_, step), write_files);
   remove_old(step);
 }
 
@@ -273,7 +269,7 @@ void CheckpointStore::remove_old(std::int64_t newest_step) {
   std::int64_t kept = 0;
   for (const std::int64_t step : steps_of(run_)) {
     if (step > newest_step || kept++ < keep_ || keep_ == 0) continue;
-    const fs::path to_delete = hide_for_deletion(folder_of_step(run_, step));
+    const fs::path to_delete = hide_for_deletion(checkpoint_folder(run_, step));
     call_test_hook("old one hidden");
     remove_hidden(to_delete);
     call_test_hook("old one removed");

@@ -40,6 +40,9 @@ struct FoundCheckpoint {
   std::vector<std::string> skipped;      // for each damaged one that is newer: "FOLDER: is damaged (...), skipped"
 };
 
+// Where the checkpoint of a step lies, or would.
+std::filesystem::path checkpoint_folder(const std::filesystem::path& run_folder, std::int64_t step);
+
 // The newest whole checkpoint of a run; only reads.
 FoundCheckpoint find_newest_whole(const std::filesystem::path& run_folder);
 
@@ -54,9 +57,6 @@ class CheckpointStore {
   // Opens a run's store for writing: makes RUN/checkpoints and removes what a killed writer left; a folder that was
   // moved aside is back under its name then. keep: how many checkpoints stay; 0: all.
   CheckpointStore(std::filesystem::path run_folder, std::int64_t keep);
-
-  // Where the checkpoint of a step lies, or would.
-  std::filesystem::path folder_of(std::int64_t step) const;
 
   // Writes the checkpoint of a step: `write_files` puts the files into the empty folder it is given. Replaces one of
   // the same step, then removes old ones. Where anything throws, nothing new is left behind.

@@ -42,7 +42,9 @@ void ForecastMetrics::begin() {
 }
 
 std::vector<std::span<double>> ForecastMetrics::sums() {
-  return {forecast_.raw(), persistence_.raw(), {&loss_sum_, 1}};
+  std::vector<std::span<double>> sums{forecast_.raw(), {&loss_sum_, 1}};
+  if (!persistence_known_) sums.push_back(persistence_.raw());
+  return sums;
 }
 
 std::vector<Figure> ForecastMetrics::figures(const char* name, const std::vector<double>& rmse, bool physical) const {

@@ -82,7 +82,6 @@ TEST_CASE("a wrong command line is one line on stderr and status 1") {
       {"train --threads -1", "--threads"},
       {"train --device tpu", "tpu"},
       {"train --resume --overwrite", "--resume"},
-      {"train --ranks 2", "--ranks 2"},
       {"train --tensor_parallel 2", "--tensor-parallel 2"},
       {"train --config tyny", "did you mean tiny?"},
       {"train --config none.json", "none.json"},

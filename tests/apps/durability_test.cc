@@ -100,7 +100,7 @@ TEST_CASE("a checkpoint's files and folder are flushed before it is put in place
   const TemporaryFolder run;
   CheckpointStore store(run.path(), 1);
   store.can_exchange = GENERATE(true, false);
-  const fs::path place = store.folder_of(1);
+  const fs::path place = checkpoint_folder(run.path(), 1);
   for (int save = 0; save < 2; ++save) {  // new, then replaced
     const std::vector<Call> all = calls_of([&] {
       store.save(1, [](const fs::path& folder) {

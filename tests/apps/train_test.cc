@@ -1095,7 +1095,7 @@ TEST_CASE("the flags of a run are explained, and refused where they ask for what
       {"--enable_fused", "enable_fused: isobar's Adam is one fused kernel always\n"},
       {"--enable_jit", "enable_jit: isobar's kernels are compiled ahead and fused by hand\n"},
       {"--data_loader_config dali", "data_loader_config dali: isobar has one loader, with threads\n"},
-      {"--noddp", "--noddp: one device makes no gradient exchange\n"},
+      {"--noddp", "--noddp: one rank makes no gradient exchange\n"},
       {"--disable_broadcast_buffers", "--disable-broadcast-buffers: the model has no buffers\n"}};
   const Outcome silent = isobar_command(here, here.train("none", "--num_iters 1"));
   check_done(silent);
@@ -1109,8 +1109,8 @@ TEST_CASE("the flags of a run are explained, and refused where they ask for what
     }
   }
   check_error(isobar_command(here, here.train("no", "--context_parallel 2")),
-              "--context-parallel 2: this version trains on one device");
-  check_error(isobar_command(here, here.train("no", "--ranks 0")), "--ranks 0: this version trains on one device");
+              "--context-parallel 2: this version knows data-parallel ranks only");
+  check_error(isobar_command(here, here.train("no", "--ranks 0")), "--ranks 0: at least one rank is needed");
   check_error(isobar_command(here, here.train("no", "--tensor_parallel 0")), "--tensor-parallel 0: ");
   CHECK_FALSE(fs::exists(here / "no"));
 }

@@ -281,8 +281,8 @@ TEST_CASE("a checkpoint that was moved aside is found, and back in its place whe
   fs::rename(run / "checkpoints/step_00000007", run / "checkpoints/.aside_step_00000007");
   REQUIRE(find_newest_whole(run.path()).checkpoint->step == 7);
   const CheckpointStore store(run.path(), 1);
-  CHECK(store.folder_of(7) == run / "checkpoints/step_00000007");
-  CHECK(save_in(store.folder_of(7)) == 7);
+  CHECK(checkpoint_folder(run.path(), 7) == run / "checkpoints/step_00000007");
+  CHECK(save_in(checkpoint_folder(run.path(), 7)) == 7);
 }
 
 TEST_CASE("one checkpoint too many is pruned, and any number may be kept", "[checkpoint]") {
@@ -301,7 +301,7 @@ TEST_CASE("what is wrong with a checkpoint is told, and only names that a store 
   const TemporaryFolder run;
   CheckpointStore store(run.path(), 0);
   store.save(3, files_of(3));
-  const fs::path folder = store.folder_of(3), sums = folder / "checksums.xxh64";
+  const fs::path folder = checkpoint_folder(run.path(), 3), sums = folder / "checksums.xxh64";
   CHECK_FALSE(damage_of(folder));
   CHECK(damage_of(run / "none") == "it is not a folder");
   const std::string right = read_file(sums);
@@ -336,7 +336,7 @@ TEST_CASE("a pipe in the place of a checkpoint's file is damage", "[checkpoint]"
   CheckpointStore store(run.path(), 2);
   store.save(1, files_of(1));
   store.save(2, files_of(2));
-  const fs::path file = store.folder_of(2) / "optimizer.safetensors";
+  const fs::path file = checkpoint_folder(run.path(), 2) / "optimizer.safetensors";
   fs::remove(file);
   REQUIRE(::mkfifo(file.c_str(), 0600) == 0);
   CHECK(find_newest_whole(run.path()).checkpoint->step == 1);

@@ -1,0 +1,181 @@
+// `isobar train --ranks N`: one run, whatever the number of ranks, and what ends it.
+#include <signal.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "engine/files/safetensors.h"
+#include "tests/harness/isobar_command.h"
+#include "tests/harness/temporary_folder.h"
+#include "tests/harness/testing.h"
+
+namespace isobar {
+namespace {
+
+using nlohmann::json;
+using testing::ContainsSubstring;
+using testing::isobar_command;
+using testing::Outcome;
+namespace fs = std::filesystem;
+
+// A small run in fp64, with an uneven validation set, parts, decay, and clipping that bites.
+constexpr const char* kSettings =
+    " --config tiny --set num_iters=8 --set log_every=1 --set validate_every=4 --set limit_nsamples_val=13"
+    " --set dtype=fp64 --set embed_dim=16 --set depth=2 --set num_heads=2 --set global_batch_size=12"
+    " --set grad_accumulation=2 --set optimizer=adamw --set eps=1e-3 --set grad_clip=0.05 --set recompute=true ";
+
+class RanksRun {
+ public:
+  RanksRun() {
+    const Outcome made = isobar_command(
+        folder_.path(), "data synth --out " + (folder_ / "data").string() +
+                            " --train-years 1 --valid-years 1 --steps-per-year 40 --grid 16x32 --channels 4");
+    REQUIRE(made.status == 0);
+  }
+
+  Outcome train(const std::string& run, const std::string& arguments,
+                const std::function<void(pid_t)>& meanwhile = {}) const {
+    return isobar_command(folder_.path(), "train --data " + (folder_ / "data").string() + " --run-dir " +
+                                              (folder_ / run).string() + kSettings + arguments,
+                          meanwhile);
+  }
+  fs::path path(const std::string& run) const { return folder_ / run; }
+
+  // The weights after the last iteration.
+  std::string weights(const std::string& run) const {
+    return read_file(path(run) / "checkpoints/step_00000008/model.safetensors");
+  }
+
+ private:
+  testing::TemporaryFolder folder_;
+};
+
+// Every number of the two runs' metrics.jsonl: the largest relative difference.
+double difference(const std::vector<json>& a, const std::vector<json>& b) {
+  REQUIRE(a.size() == b.size());
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const json x = a[i].flatten(), y = b[i].flatten();
+    REQUIRE(x.size() == y.size());
+    for (const auto& [key, value] : x.items()) {
+      INFO(key);
+      REQUIRE(y.contains(key));
+      if (!value.is_number()) continue;
+      const double p = value, q = y[key];
+      largest = std::max(largest, std::abs(p - q) / std::max(std::abs(p), 1e-300));
+    }
+  }
+  return largest;
+}
+
+void set_fault(const char* fault) {
+  fault != nullptr ? setenv("ISOBAR_FAULT", fault, 1) : unsetenv("ISOBAR_FAULT");
+}
+
+}  // namespace
+
+TEST_CASE("ranks: a run of several ranks is the run of one, and leaves one run's files") {
+  const RanksRun runs;
+  REQUIRE(runs.train("serial", "").status == 0);
+  const std::vector<json> serial = testing::metrics_of(runs.path("serial"));
+  for (const int ranks : {2, 3, 6}) {
+    INFO(ranks << " ranks");
+    const std::string name = "ranks" + std::to_string(ranks);
+    const Outcome run = runs.train(name, "--ranks " + std::to_string(ranks));
+    INFO(run.err);
+    REQUIRE(run.status == 0);
+    CHECK(run.err == "");
+    CHECK(difference(serial, testing::metrics_of(runs.path(name))) < 1e-10);
+    CHECK_THAT(run.out, ContainsSubstring("Setting DP = " + std::to_string(ranks) + ", TP = 1, CP = 1, PP = 1"));
+    const json summary = json::parse(read_file(runs.path(name) / "summary.json"));
+    CHECK(summary["layout"] == json{{"dp", ranks}, {"tp", 1}, {"cp", 1}});
+    const std::string log = read_file(runs.path(name) / "out.log");
+    CHECK(log.find("DONE ---- rank 0") == log.rfind("DONE ---- rank 0"));
+    std::vector<std::string> files[2];
+    for (const int i : {0, 1})
+      for (const auto& entry : fs::recursive_directory_iterator(runs.path(i == 0 ? "serial" : name)))
+        if (entry.path().parent_path().filename() != "logs")
+          files[i].push_back(entry.path().lexically_relative(runs.path(i == 0 ? "serial" : name)).string());
+    for (std::vector<std::string>& list : files) std::sort(list.begin(), list.end());
+    CHECK(files[0] == files[1]);
+  }
+}
+
+TEST_CASE("ranks: the same layout makes the same bits, whatever the buckets and whoever is late") {
+  const RanksRun runs;
+  REQUIRE(runs.train("one", "--ranks 3").status == 0);
+  REQUIRE(runs.train("other", "--ranks 3 --bucket-cap-mb 0.001").status == 0);
+  set_fault("rank=1 call=9 do=slow:0.3");
+  const int late = runs.train("late", "--ranks 3").status;
+  set_fault(nullptr);
+  REQUIRE(late == 0);
+  for (const char* run : {"other", "late"}) {
+    CHECK(runs.weights(run) == runs.weights("one"));
+    CHECK(testing::metrics_of(runs.path(run)) == testing::metrics_of(runs.path("one")));
+  }
+}
+
+TEST_CASE("ranks: a stop signal stops all of them, and another layout goes on") {
+  const RanksRun runs;
+  REQUIRE(runs.train("whole", "").status == 0);
+  set_fault("rank=1 call=40 do=slow:1.5");  // so that there is time for a signal
+  const Outcome stopped = runs.train("run", "--ranks 2", [&](pid_t child) {
+    while (!fs::exists(runs.path("run") / "metrics.jsonl") && kill(child, 0) == 0) usleep(1000);
+    kill(child, SIGUSR1);
+  });
+  set_fault(nullptr);
+  INFO(stopped.err);
+  REQUIRE(stopped.status == 75);
+  CHECK_THAT(stopped.out, ContainsSubstring("stopped by SIGUSR1"));
+  const Outcome resumed = isobar_command(runs.path(""), "train --resume --ranks 3 --run-dir " + runs.path("run").string());
+  INFO(resumed.err);
+  REQUIRE(resumed.status == 0);
+  CHECK(difference(testing::metrics_of(runs.path("whole")), testing::metrics_of(runs.path("run"))) < 1e-10);
+}
+
+TEST_CASE("ranks: whatever one of them does wrong ends all, with one sentence that names it") {
+  const RanksRun runs;
+  const auto ended_by = [&](const char* fault, const std::string& arguments = "") {
+    set_fault(fault);
+    const Outcome run = runs.train("faulty", "--ranks 3 --overwrite " + arguments);
+    set_fault(nullptr);
+    CHECK(run.status == 1);
+    CHECK(std::count(run.err.begin(), run.err.end(), '\n') == 1);
+    return run.err;
+  };
+  CHECK_THAT(ended_by("rank=2 call=30 do=throw"),
+             ContainsSubstring("isobar: rank 2: ISOBAR_FAULT: an error was asked for at all_reduce"));
+  CHECK_THAT(ended_by("rank=1 call=31 do=garble"), ContainsSubstring(": rank 0 comes to all_reduce of "));
+  CHECK_THAT(ended_by("rank=1 call=30 do=hang", "--comm-timeout 0.5"), ContainsSubstring(": rank 1 has not come to "));
+  CHECK_THAT(ended_by("rank=1 do=hang"), ContainsSubstring("ISOBAR_FAULT=\"rank=1 do=hang\": rank=R, call=N"));
+  set_fault("rank=1 call=30 do=die");
+  CHECK(runs.train("killed", "--ranks 3").status == -SIGKILL);
+  set_fault(nullptr);
+}
+
+TEST_CASE("ranks: layouts that do not fit are refused before anything is written") {
+  const RanksRun runs;
+  const auto refused = [&](const std::string& arguments) {
+    const Outcome run = runs.train("refused", arguments);
+    CHECK(run.status == 1);
+    CHECK(!fs::exists(runs.path("refused")));
+    return run.err;
+  };
+  CHECK_THAT(refused("--ranks 5"), ContainsSubstring("global_batch_size (12) must be a multiple of the 5 data-parallel "
+                                                     "ranks times grad_accumulation (2)"));
+  CHECK_THAT(refused("--ranks 0"), ContainsSubstring("--ranks 0: at least one rank is needed"));
+  CHECK_THAT(refused("--ranks 2 --tensor-parallel 2"), ContainsSubstring("--tensor-parallel 2"));
+  CHECK_THAT(refused("--ranks 2 --parallel-order tp-cp"), ContainsSubstring("order tp-cp leaves out dp"));
+}
+
+TEST_CASE("ranks: without the exchange each rank trains for itself, and the first one's weights are kept") {
+  const RanksRun runs;
+  const Outcome run = runs.train("apart", "--ranks 2 --noddp");
+  INFO(run.err);
+  REQUIRE(run.status == 0);
+  CHECK_THAT(run.out, ContainsSubstring("--noddp: gradients are not exchanged"));
+  CHECK(fs::exists(runs.path("apart") / "checkpoints/step_00000008/model.safetensors"));
+}
+
+}  // namespace isobar

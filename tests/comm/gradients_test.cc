@@ -1,0 +1,195 @@
+// Gradients summed over ranks: which bucket starts when, and what comes of it.
+#include "comm/gradients.h"
+
+#include <cmath>
+#include <memory>
+
+#include "apps/train/trainer.h"
+#include "comm/thread_ranks.h"
+#include "engine/ops.h"
+#include "tests/harness/findings.h"
+#include "tests/harness/testing.h"
+
+namespace isobar {
+namespace {
+
+using testing::ContainsSubstring;
+using testing::Findings;
+
+constexpr std::int64_t kIn = 8, kOut = 16;
+
+// Three layers of one shape and a parameter that nothing reads; the loss is a forecast's.
+class Layers : public Task {
+ public:
+  Layers() {
+    for (int i = 0; i < 3; ++i) {
+      const std::string name = "layer" + std::to_string(i);
+      weights_.push_back(parameters_.add({.names = {name + ".weight"},
+                                          .shape = {i == 2 ? kOut : kIn, kIn},
+                                          .init = {.kind = Init::Kind::normal, .value = 0.5},
+                                          .decay = true}));
+      biases_.push_back(parameters_.add({.names = {name + ".bias"}, .shape = {i == 2 ? kOut : kIn}, .init = {}}));
+    }
+    parameters_.add({.names = {"unread"}, .shape = {5}, .init = {}, .decay = true});
+    parameters_.allocate(DType::fp64, Device{}, 3);
+  }
+
+  std::string network() const override { return "layers"; }
+  Parameters& parameters() override { return parameters_; }
+  const Parameters& parameters() const override { return parameters_; }
+  bool draws_masks() const override { return false; }
+  Tensor loss(const Batch& batch, const Context&) const override {
+    Tensor x = batch.at("input");
+    const std::int64_t rows = x.size(0);
+    for (std::size_t i = 0; i < weights_.size(); ++i)
+      x = linear(x, parameters_.get(weights_[i]), parameters_.get(biases_[i]), {.out_dtype = DType::fp64});
+    return forecast_loss(x.view({rows, kOut, 1, 1}), batch.at("target"), {});
+  }
+  std::unique_ptr<Metrics> metrics() const override { return nullptr; }
+  void score(const Batch&, Metrics&) const override {}
+  std::vector<Picture> pictures(const Batch&) const override { return {}; }
+  Settings settings() const override { return {}; }
+
+ private:
+  Parameters parameters_;
+  std::vector<int> weights_, biases_;
+};
+
+// Samples first, first + step, ... of an endless data set.
+std::shared_ptr<const LoadedBatch> batch_of(std::int64_t first, std::int64_t step, std::int64_t count) {
+  const auto fill = [&](Shape shape, double frequency) {
+    Tensor x = Tensor::empty(std::move(shape), DType::fp64, Device{});
+    const std::int64_t each = x.numel() / count;
+    for (std::int64_t i = 0; i < x.numel(); ++i)
+      x.data_as<double>()[i] = std::sin(frequency * static_cast<double>((first + i / each * step) * each + i % each));
+    return x;
+  };
+  auto batch = std::make_shared<LoadedBatch>();
+  batch->tensors = {{"input", fill({count, kIn}, 0.7)}, {"target", fill({count, kOut, 1, 1}, 1.3)}};
+  return batch;
+}
+
+TrainerOptions options_of(std::int64_t parts) {
+  return {.batch = {.global_batch_size = 12, .grad_accumulation = parts},
+          .optimizer = {.kind = OptimizerKind::adamw, .eps = 1e-3, .weight_decay = 0.1, .grad_clip = 0.05}};
+}
+
+struct Steps {
+  std::vector<double> grads, weights;
+  std::vector<double> losses;
+};
+
+// Three steps of one rank of `ranks`, which share batches of 12 samples in `parts` parts.
+Steps three_steps(const Communicator& world, std::int64_t parts, std::size_t bucket_bytes) {
+  Layers task;
+  const Parallel parallel = Parallel::start(world, {.dp = world.size()}, "dp");
+  Trainer trainer(task, options_of(parts), parallel, {.bucket_bytes = bucket_bytes});
+  std::int64_t next = 0;
+  Steps steps;
+  for (int step = 0; step < 3; ++step) {
+    const StepResult result = trainer.step([&] {
+      const std::int64_t first = 12 / parts * next++;
+      return batch_of(first + world.rank(), world.size(), 12 / parts / world.size());
+    });
+    std::vector<double> loss{result.loss};
+    world.all_reduce(loss);
+    steps.losses.push_back(loss[0] / world.size());
+    if (step == 0) steps.grads = task.parameters().grads().to_vector();
+  }
+  steps.weights = task.parameters().weights().to_vector();
+  return steps;
+}
+
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double difference = 0, largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference = std::max(difference, std::abs(a[i] - b[i]));
+    largest = std::max(largest, std::abs(a[i]));
+  }
+  return difference / largest;
+}
+
+}  // namespace
+
+TEST_CASE("gradients: steps of several ranks are those of one, and the same bits whatever the buckets") {
+  for (const std::int64_t parts : {1, 2}) {
+    const Steps serial = three_steps({}, parts, 1);
+    for (const int ranks : {2, 3, 6}) {
+      INFO(parts << " parts, " << ranks << " ranks");
+      Steps first;
+      Findings findings;
+      for (const std::size_t bucket_bytes : {1, 600, 1 << 20}) {
+        run_ranks({.ranks = ranks}, [&](const Communicator& world) {
+          const Steps steps = three_steps(world, parts, bucket_bytes);
+          findings.expect(largest_difference(serial.grads, steps.grads) < 1e-14, "gradients");
+          findings.expect(largest_difference(serial.losses, steps.losses) < 1e-14, "losses");
+          findings.expect(largest_difference(serial.weights, steps.weights) < 1e-13, "weights");
+          if (world.rank() == 0 && first.weights.empty()) first = steps;
+          world.barrier();
+          findings.expect(steps.weights == first.weights, "the same bits");
+        });
+      }
+      CHECK(findings.wrong() == "");
+    }
+  }
+}
+
+TEST_CASE("gradients: buckets start in the order in which gradients are final, all but the last before the end") {
+  Findings findings;
+  run_ranks({.ranks = 2}, [&](const Communicator& world) {
+    Layers task;
+    GradientReducer reducer(task.parameters(), world, 1);
+    findings.expect(reducer.buckets() == 7, concat(reducer.buckets(), " buckets of a parameter each"));
+    const auto backward = [&](Tape& tape) {
+      const std::shared_ptr<const LoadedBatch> batch = batch_of(world.rank(), 2, 3);
+      Tensor loss;
+      {
+        const TapeScope recording(tape);
+        loss = task.loss(batch->tensors, {});
+      }
+      tape.backward(loss);
+    };
+    task.parameters().begin_step();
+    Tape part, last;
+    backward(part);  // it only accumulates
+    findings.expect(world.ledger().of("world", Verb::all_reduce).calls == 0, "a part has started a bucket");
+    reducer.begin(last);
+    backward(last);
+    findings.expect(reducer.started_early() == 6, concat(reducer.started_early(), " buckets started early"));
+    findings.expect(world.ledger().of("world", Verb::all_reduce).calls == 6, "calls before the end");
+    task.parameters().finish_gradients();
+    reducer.finish();
+    const Traffic traffic = world.ledger().of("world", Verb::all_reduce);
+    findings.expect(traffic.calls == 7, "what nothing reads is exchanged too");
+    findings.expect(traffic.bytes == 8 * task.parameters().grads().numel(), "every gradient once");
+  });
+  CHECK(findings.wrong() == "");
+}
+
+TEST_CASE("gradients: replicas that differ are named") {
+  const auto train = [](bool broken) {
+    run_ranks({.ranks = 3}, [&](const Communicator& world) {
+      Layers task;
+      const Trainer trainer(task, options_of(1), Parallel::start(world, {.dp = 3}, "dp"));
+      if (broken && world.rank() == 2) task.parameters().weight(task.parameters().named()[2]).data_as<double>()[7] += 1;
+      trainer.check_replicas();
+    });
+  };
+  train(false);
+  CHECK_THROWS_WITH(train(true), ContainsSubstring("the replicas of layer1.weight on ranks 0 and 2 of group dp-cp "
+                                                   "differ"));
+}
+
+TEST_CASE("gradients: the first rank's weights become those of all") {
+  Findings findings;
+  run_ranks({.ranks = 2}, [&](const Communicator& world) {
+    Layers task;
+    if (world.rank() == 1) task.parameters().weight(task.parameters().named()[0]).data_as<double>()[0] = 42;
+    const Trainer trainer(task, options_of(1), Parallel::start(world, {.dp = 2}, "dp"));
+    findings.expect(task.parameters().weights().to_vector()[0] != 42, "weights of rank 1");
+    trainer.check_replicas();
+  });
+  CHECK(findings.wrong() == "");
+}
+
+}  // namespace isobar

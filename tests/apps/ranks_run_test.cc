@@ -119,7 +119,7 @@ TEST_CASE("ranks: the same layout makes the same bits, whatever the buckets and 
 TEST_CASE("ranks: a stop signal stops all of them, and another layout goes on") {
   const RanksRun runs;
   REQUIRE(runs.train("whole", "").status == 0);
-  set_fault("rank=1 call=40 do=slow:1.5");  // so that there is time for a signal
+  set_fault("rank=1 call=16 do=slow:1.5");  // so that there is time for a signal
   const Outcome stopped = runs.train("run", "--ranks 2", [&](pid_t child) {
     while (!fs::exists(runs.path("run") / "metrics.jsonl") && kill(child, 0) == 0) usleep(1000);
     kill(child, SIGUSR1);

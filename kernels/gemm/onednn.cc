@@ -1,5 +1,7 @@
 #include "kernels/gemm/onednn.h"
 
+#include <omp.h>
+
 #include <dnnl.hpp>
 #include <map>
 #include <mutex>
@@ -57,12 +59,14 @@ Product make_product(const Gemm& g) {
   return product;
 }
 
-// Products are made once a shape: making one compiles its kernel.
+// Products are made once a shape and number of threads (which ranks of one process may choose apart): making one
+// compiles its kernel, and deals out its work.
 const Product& product_for(const Gemm& g) {
-  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, DType, bool, Grad>;
+  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, DType, bool, Grad, int>;
   static std::mutex mutex;
   static std::map<Key, Product> products;
-  const Key key{g.m, g.n, g.k, g.transpose_a, g.transpose_b, g.out_dtype, g.bias != nullptr, g.mode};
+  const Key key{g.m, g.n, g.k, g.transpose_a, g.transpose_b, g.out_dtype, g.bias != nullptr, g.mode,
+                omp_get_max_threads()};
   const std::lock_guard lock(mutex);
   auto found = products.find(key);
   if (found == products.end()) found = products.emplace(key, make_product(g)).first;

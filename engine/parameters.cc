@@ -1,7 +1,10 @@
 #include "engine/parameters.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numbers>
+#include <numeric>
 #include <string_view>
 
 #include "kernels/common/checked_size.h"
@@ -54,24 +57,38 @@ double initial_value(const Init& init, std::uint64_t seed, std::uint64_t stream,
 }  // namespace
 
 std::int64_t Parameters::Entry::numel() const {
-  return checked_product({static_cast<std::int64_t>(spec.names.size()), numel_of(spec.shape)}, spec.names[0]);
+  return checked_product({static_cast<std::int64_t>(spec.names.size()), numel_of(shape)}, spec.names[0]);
 }
 
 int Parameters::add(ParameterSpec spec) {
   ISOBAR_CHECK(!weights_.defined(), "parameter ", spec.names[0], " comes after allocate()");
-  entries_.push_back({std::move(spec), 0});
+  Shard& shard = spec.shard;
+  ISOBAR_CHECK(shard.axis >= 0 && static_cast<std::size_t>(shard.axis) < spec.shape.size() && shard.axis <= 1,
+               "parameter ", spec.names[0], " of shape ", to_string(spec.shape), " has no parts along axis ", shard.axis);
+  const auto axis = static_cast<std::size_t>(shard.axis);
+  if (shard.end < 0) shard.end = spec.shape[axis];
+  ISOBAR_CHECK(shard.begin >= 0 && shard.begin <= shard.end && shard.end <= spec.shape[axis], "parameter ",
+               spec.names[0], " of shape ", to_string(spec.shape), " has no elements [", shard.begin, ", ", shard.end,
+               ") along axis ", shard.axis);
+  Shape shape = spec.shape;
+  shape[axis] = shard.end - shard.begin;
+  entries_.push_back({std::move(spec), std::move(shape), 0});
   return static_cast<int>(entries_.size()) - 1;
 }
 
 void Parameters::lay_out() {
   std::int64_t offset = 0;
   for (const bool decay : {true, false}) {
-    for (Entry& entry : entries_) {
-      if (entry.spec.decay != decay) continue;
-      entry.offset = offset;
-      ISOBAR_CHECK(entry.numel() <= kMostElements - offset, "parameter ", entry.spec.names[0], " of shape ",
-                   to_string(entry.spec.shape), " makes the model too large for any machine");
-      offset += aligned(entry.numel());
+    for (const Sharing sharing : {Sharing::shard, Sharing::copy, Sharing::copy_of_partial}) {
+      const std::int64_t begin = offset;
+      for (Entry& entry : entries_) {
+        if (entry.spec.decay != decay || entry.spec.sharing != sharing) continue;
+        entry.offset = offset;
+        ISOBAR_CHECK(entry.numel() <= kMostElements - offset, "parameter ", entry.spec.names[0], " of shape ",
+                     to_string(entry.shape), " makes the model too large for any machine");
+        offset += aligned(entry.numel());
+      }
+      if (offset > begin) sections_.push_back({sharing, begin, offset});
     }
     if (decay) decay_end_ = offset;
   }
@@ -79,19 +96,22 @@ void Parameters::lay_out() {
   for (const Entry& entry : entries_) {
     std::int64_t part = entry.offset;
     for (const std::string& name : entry.spec.names) {
-      named_.push_back({name, entry.spec.shape, part});
-      part += numel_of(entry.spec.shape);
+      named_.push_back({name, entry.shape, part, entry.spec.shape, entry.spec.shard});
+      part += numel_of(entry.shape);
+      count_ += numel_of(entry.spec.shape);
     }
-    count_ += entry.numel();
   }
 }
 
 // The system grants more memory than it has, and ends the process when the memory is written: what cannot fit is
-// refused here. fill() holds every weight in fp64 on the host.
+// refused here. fill() holds one tensor's weights in fp64 on the host.
 void Parameters::check_memory(DType dtype, DType activation, Device device) const {
   const bool on_host = device.kind != DeviceKind::cuda;
   const std::size_t buffers = size_of(dtype) * (on_host ? 2 : 1) + (on_host && is_16_bit(activation) ? 2 : 0);
-  const auto needed = static_cast<std::size_t>(total_) * (sizeof(double) + buffers);
+  std::int64_t largest = 0;
+  for (const NamedParameter& p : named_) largest = std::max(largest, p.numel());
+  const std::size_t needed =
+      static_cast<std::size_t>(total_) * buffers + static_cast<std::size_t>(largest) * sizeof(double);
   ISOBAR_CHECK(needed <= machine_memory_bytes(), "the model is too large: its ", count_, " parameters need ",
                needed >> 30, " GiB of memory, and this machine has ", machine_memory_bytes() >> 30, " GiB");
 }
@@ -112,25 +132,34 @@ void Parameters::allocate(DType activation, Device device, std::uint64_t seed) {
   }
   fill(seed);
   for (const Entry& entry : entries_) {
-    Shape shape = entry.spec.shape;
+    Shape shape = entry.shape;
     shape[0] *= static_cast<std::int64_t>(entry.spec.names.size());
     const Tensor& source = entry.spec.compute_copy && compute_.defined() ? compute_ : weights_;
     leaves_.push_back(make_leaf(source.slice(entry.offset, shape), grads_.slice(entry.offset, shape)));
   }
 }
 
+// A part of a tensor starts as the whole one would: values follow from the index in the full tensor.
 void Parameters::fill(std::uint64_t seed) {
-  std::vector<double> values(static_cast<std::size_t>(total_), 0.0);
+  std::vector<double> values;
   for (const Entry& entry : entries_) {
+    const ParameterSpec& spec = entry.spec;
+    const Shard& shard = spec.shard;
+    // The tensor as [rows, columns] along the shard's axis: what lies behind that axis moves with it.
+    const auto axis = spec.shape.begin() + shard.axis;
+    const std::int64_t rows = std::accumulate(spec.shape.begin(), axis, std::int64_t{1}, std::multiplies());
+    const std::int64_t inner = std::accumulate(axis + 1, spec.shape.end(), std::int64_t{1}, std::multiplies());
     std::int64_t at = entry.offset;
-    for (const std::string& name : entry.spec.names) {
+    for (const std::string& name : spec.names) {
       const std::uint64_t stream = hash_of(name);
-      const std::int64_t n = numel_of(entry.spec.shape);
-      for (std::int64_t i = 0; i < n; ++i, ++at)
-        values[static_cast<std::size_t>(at)] = initial_value(entry.spec.init, seed, stream, i);
+      values.clear();
+      for (std::int64_t row = 0; row < rows; ++row)
+        for (std::int64_t i = shard.begin * inner; i < shard.end * inner; ++i)
+          values.push_back(initial_value(spec.init, seed, stream, row * *axis * inner + i));
+      weights_.slice(at, entry.shape).set_values(values);
+      at += numel_of(entry.shape);
     }
   }
-  weights_.set_values(values);
   round_to_compute();
 }
 

@@ -1,8 +1,9 @@
 // The parameters of a model: one flat buffer each for weights, gradients and (16-bit training) the rounded copy that
 // the products read, and a list that names every tensor in them.
 //
-// Matrices come first, so that weight decay is a prefix of the buffer. A stacked parameter is several named tensors one
-// behind the other, used as one: the fused query, key and value projection is written to checkpoints as three.
+// Matrices come first, so that weight decay is a prefix of the buffer; within matrices and within the rest, what ranks
+// share in the same way lies together (Sharing). A stacked parameter is several named tensors one behind the other, used
+// as one: the fused query, key and value projection is written to checkpoints as three.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +21,38 @@ struct Init {
   double value = 0;  // the constant, the standard deviation, or the bound of U(-value, value)
 };
 
+// How the ranks that split a model among them (tensor parallel) hold a parameter. It decides over which ranks its
+// gradient is summed, and how often its norm counts.
+enum class Sharing : std::uint8_t {
+  copy,             // each holds all of it, and computes its whole gradient
+  copy_of_partial,  // each holds all of it, and computes the gradient of its own rows of the activations only
+  shard             // each holds a part of it
+};
+
+// The part of a tensor that this rank holds: elements [begin, end) along one axis, 0 (rows) or 1 (columns). By default
+// all of it.
+struct Shard {
+  int axis = 0;
+  std::int64_t begin = 0, end = -1;  // end -1: the whole axis
+};
+
 struct ParameterSpec {
   std::vector<std::string> names;  // more than one: stacked along the first axis
-  Shape shape;                     // of each of them
+  Shape shape;                     // of each of them, in full
   Init init;
   bool decay = false;         // weight decay applies (weight matrices)
   bool compute_copy = false;  // products read it in the activation's dtype
+  Sharing sharing = Sharing::copy;
+  Shard shard = {};  // of each of them: the same heads of q, k and v
 };
 
 // One named tensor within the flat buffers.
 struct NamedParameter {
   std::string name;
-  Shape shape;
+  Shape shape;              // of what this rank holds
   std::int64_t offset = 0;  // elements
+  Shape full_shape;
+  Shard shard;  // begin and end are known
   std::int64_t numel() const { return numel_of(shape); }
 };
 
@@ -55,7 +75,7 @@ class Parameters {
   const Tensor& get(int handle) const { return leaves_[static_cast<std::size_t>(handle)]; }
 
   const std::vector<NamedParameter>& named() const { return named_; }
-  std::int64_t count() const { return count_; }          // of parameters, without padding
+  std::int64_t count() const { return count_; }          // of parameters of the whole model, without padding
   std::int64_t decay_end() const { return decay_end_; }  // elements [0, decay_end) decay
   DType dtype() const { return weights_.dtype(); }
   DType activation_dtype() const { return activation_; }
@@ -74,6 +94,13 @@ class Parameters {
   };
   std::vector<Range> ranges() const;
 
+  // Contiguous ranges of the buffers, in their order, each of parameters that are shared alike.
+  struct Section {
+    Sharing sharing = Sharing::copy;
+    std::int64_t begin = 0, end = 0;  // elements, padding included
+  };
+  const std::vector<Section>& sections() const { return sections_; }
+
   void begin_step();        // gradients are overwritten by what comes next
   void finish_gradients();  // gradients that nothing has touched become zero
   void round_to_compute();  // after the weights were changed from outside
@@ -81,6 +108,7 @@ class Parameters {
  private:
   struct Entry {
     ParameterSpec spec;
+    Shape shape;  // of what this rank holds of each name
     std::int64_t offset = 0;
     std::int64_t numel() const;
   };
@@ -91,6 +119,7 @@ class Parameters {
 
   std::vector<Entry> entries_;  // in the order they were added
   std::vector<NamedParameter> named_;
+  std::vector<Section> sections_;
   std::vector<Tensor> leaves_;
   std::int64_t count_ = 0, total_ = 0, decay_end_ = 0;
   DType activation_ = DType::fp32;

@@ -124,6 +124,63 @@ TEST_CASE("initial weights follow from seed and name alone") {
   CHECK(most <= 0.5);
 }
 
+TEST_CASE("a rank's part of a parameter starts as the whole one does, and the whole model is counted") {
+  const auto made = [](Shard rows, Shard columns, Sharing sharing) {
+    Parameters parameters;
+    const Init normal{.kind = Init::Kind::normal, .value = 1};
+    parameters.add({.names = {"norm"}, .shape = {5}, .init = {.value = 1}, .sharing = Sharing::copy_of_partial});
+    parameters.add({.names = {"q", "k"}, .shape = {6, 4}, .init = normal, .decay = true, .sharing = sharing,
+                    .shard = rows});
+    parameters.add({.names = {"kept"}, .shape = {3, 2, 2}, .init = normal, .decay = true});
+    parameters.add({.names = {"proj"}, .shape = {4, 6}, .init = normal, .decay = true, .sharing = sharing,
+                    .shard = columns});
+    parameters.add({.names = {"deep"}, .shape = {3, 4, 2}, .init = normal, .sharing = sharing,
+                    .shard = {.axis = 1, .begin = columns.begin ? 1 : 0, .end = columns.begin ? 3 : 4}});
+    parameters.allocate(DType::fp64, Device{}, 7);
+    return parameters;
+  };
+  const Parameters whole = made({}, {.axis = 1}, Sharing::copy);
+  const Parameters part = made({.begin = 2, .end = 5}, {.axis = 1, .begin = 3, .end = 5}, Sharing::shard);
+  CHECK(part.count() == whole.count());
+  const auto values = [](const Parameters& parameters, std::size_t i) {
+    return parameters.weight(parameters.named()[i]).to_vector();
+  };
+  const std::size_t q = 1, k = 2, kept = 3, proj = 4, deep = 5;
+  for (const std::size_t i : {q, k}) {
+    const std::vector<double> all = values(whole, i);
+    CHECK(values(part, i) == std::vector<double>(all.begin() + 8, all.begin() + 20));
+  }
+  CHECK(values(part, kept) == values(whole, kept));
+  std::vector<double> columns, inner;
+  for (std::size_t row = 0; row < 4; ++row)
+    for (const std::size_t column : {3, 4}) columns.push_back(values(whole, proj)[6 * row + column]);
+  CHECK(values(part, proj) == columns);
+  for (std::size_t row = 0; row < 3; ++row)
+    for (std::size_t i = 2; i < 6; ++i) inner.push_back(values(whole, deep)[8 * row + i]);
+  CHECK(values(part, deep) == inner);
+  CHECK(part.named()[proj].shape == Shape{4, 2});
+  CHECK(part.named()[proj].full_shape == Shape{4, 6});
+
+  // What is shared alike lies together, within what decays and within the rest; each parameter fills 64 elements here.
+  using Section = Parameters::Section;
+  const auto same = [](const Section& a, const Section& b) {
+    return a.sharing == b.sharing && a.begin == b.begin && a.end == b.end;
+  };
+  const std::vector<Section> expected{{Sharing::shard, 0, 128},
+                                      {Sharing::copy, 128, 192},
+                                      {Sharing::shard, 192, 256},
+                                      {Sharing::copy_of_partial, 256, 320}};
+  CHECK(std::ranges::equal(part.sections(), expected, same));
+  CHECK(part.decay_end() == 192);
+  CHECK(whole.sections().size() == 3);
+
+  Parameters wrong;
+  CHECK_THROWS_WITH(wrong.add({.names = {"w"}, .shape = {4, 4}, .init = {}, .shard = {.begin = 2, .end = 5}}),
+                    "parameter w of shape [4, 4] has no elements [2, 5) along axis 0");
+  CHECK_THROWS_WITH(wrong.add({.names = {"b"}, .shape = {4}, .init = {}, .shard = {.axis = 1}}),
+                    "parameter b of shape [4] has no parts along axis 1");
+}
+
 TEST_CASE("the parts of a stacked parameter start from random numbers of their own") {
   const Parameters parameters = small_parameters();
   const NamedParameter &q = parameters.named()[1], &k = parameters.named()[2];

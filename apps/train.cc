@@ -96,9 +96,7 @@ void check_layout(const TrainFlags& o) {
 }
 
 MeshSizes sizes_of(const TrainFlags& o) {
-  return {.dp = o.ranks / (o.tensor_parallel * o.context_parallel),
-          .tp = o.tensor_parallel,
-          .cp = o.context_parallel};
+  return {.dp = o.ranks / (o.tensor_parallel * o.context_parallel), .tp = o.tensor_parallel, .cp = o.context_parallel};
 }
 
 // The config to start from. A run that is resumed brings its own.
@@ -121,8 +119,7 @@ NamedConfig named_config(const TrainFlags& o) {
       set(key.c_str(), "--data", fs::absolute(path).lexically_normal().string());
   if (!o.amp_mode.empty()) set("amp_mode", "--amp-mode", o.amp_mode);
   if (!o.data_loader_config.empty()) set("data_loader_config", "--data-loader-config", o.data_loader_config);
-  if (o.local_batch_size)
-    set("global_batch_size", "--local-batch-size", *o.local_batch_size * sizes_of(o).dp);
+  if (o.local_batch_size) set("global_batch_size", "--local-batch-size", *o.local_batch_size * sizes_of(o).dp);
   if (o.num_iters) set("num_iters", "--num-iters", *o.num_iters);
   if (o.num_data_workers) set("num_data_workers", "--num-data-workers", *o.num_data_workers);
   if (o.enable_fused) set("enable_fused", "--enable-fused", true);
@@ -208,8 +205,7 @@ void train_as_rank(const Communicator& world, const TrainFlags& o, OpenedRun& ru
   const Recipe& recipe = *config.recipe;
   const std::unique_ptr<Task> task = recipe.make_task(config.compute, run.device);
   if (!o.init.empty()) read_model(o.init, *task);
-  const ExchangeOptions exchange{.bucket_bytes = static_cast<std::size_t>(o.bucket_cap_mb * (1 << 20)),
-                                 .off = o.noddp};
+  const ExchangeOptions exchange{.bucket_bytes = static_cast<std::size_t>(o.bucket_cap_mb * (1 << 20)), .off = o.noddp};
   Trainer trainer(*task, {config.batch, config.optimizer, config.schedule, config.compute}, parallel, exchange);
   Loaders loaders(recipe.train(), recipe.valid(), config.reading, config.batch, config.compute.seed, run.device,
                   {parallel.dp.rank(), parallel.dp.size()});
@@ -235,13 +231,11 @@ void train_as_rank(const Communicator& world, const TrainFlags& o, OpenedRun& ru
 // would have to overwrite.
 TrainingRun::End train_in(OpenedRun& run, const TrainFlags& o) {
   Outcome outcome;
-  const ThreadRanks ranks{.ranks = o.ranks,
-                          .threads_per_rank = o.config.threads_of(o.ranks),
-                          .timeout_seconds = o.comm_timeout};
+  const ThreadRanks ranks{
+      .ranks = o.ranks, .threads_per_rank = o.config.threads_of(o.ranks), .timeout_seconds = o.comm_timeout};
   try {
-    run_ranks(ranks, [&](const Communicator& world) {
-      train_as_rank(world, o, run, world.rank() == 0 ? &outcome : nullptr);
-    });
+    run_ranks(ranks,
+              [&](const Communicator& world) { train_as_rank(world, o, run, world.rank() == 0 ? &outcome : nullptr); });
   } catch (...) {
     if (outcome.prepared && outcome.iterations == 0 && !run.folder.is_resumed()) run.folder.discard();
     throw;

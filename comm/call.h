@@ -38,12 +38,12 @@ struct Call {
   std::optional<DType> dtype = std::nullopt;  // of the elements; none: bytes, which cannot be reduced
   Reduce reduce = Reduce::sum;
   const void* send = nullptr;
-  void* receive = nullptr;     // equals `send` in place
-  Counts sends, receives;      // one entry where the table says n elements or "its part", else one a rank
-  int root = 0;                // broadcast
+  void* receive = nullptr;           // equals `send` in place
+  Counts sends, receives;            // one entry where the table says n elements or "its part", else one a rank
+  int root = 0;                      // broadcast
   int to = kNobody, from = kNobody;  // send_receive
-  Device device = {};          // where both buffers lie
-  Stream stream = nullptr;     // what the call follows, and what may use its result
+  Device device = {};                // where both buffers lie
+  Stream stream = nullptr;           // what the call follows, and what may use its result
 
   std::size_t element_size() const { return dtype ? size_of(*dtype) : 1; }
   std::int64_t sent() const { return std::reduce(sends.begin(), sends.end(), std::int64_t{0}); }

@@ -200,8 +200,8 @@ void Communicator::all_to_all(const Tensor& send, Counts to, const Tensor& recei
 void Communicator::send_receive(const Tensor& send, int to, const Tensor& receive, int from) const {
   ISOBAR_CHECK(send.defined() == (to != Call::kNobody) && receive.defined() == (from != Call::kNobody),
                "send_receive: a tensor without a rank, or a rank without a tensor");
-  ISOBAR_CHECK(to >= Call::kNobody && to < size() && from >= Call::kNobody && from < size(),
-               "send_receive: to rank ", to, " and from rank ", from, " of ", size());
+  ISOBAR_CHECK(to >= Call::kNobody && to < size() && from >= Call::kNobody && from < size(), "send_receive: to rank ",
+               to, " and from rank ", from, " of ", size());
   if (send.defined() && receive.defined()) check_alike(send, receive, "send_receive");
   const Tensor& any = send.defined() ? send : receive;
   const std::int64_t sent = send.defined() ? send.numel() : 0, received = receive.defined() ? receive.numel() : 0;
@@ -235,11 +235,8 @@ void Communicator::all_gather_bytes(std::span<const std::byte> mine, std::span<s
   const auto own = static_cast<std::int64_t>(mine.size());
   const std::vector<std::int64_t> parts = parts_of({}, static_cast<std::int64_t>(all.size()), size(), "all_gather");
   ISOBAR_CHECK(own == parts[0], "all_gather: this rank's part has ", own, " bytes, not ", parts[0]);
-  perform({.verb = Verb::all_gather,
-           .send = mine.data(),
-           .receive = all.data(),
-           .sends = {&own, 1},
-           .receives = parts});
+  perform(
+      {.verb = Verb::all_gather, .send = mine.data(), .receive = all.data(), .sends = {&own, 1}, .receives = parts});
 }
 
 void Communicator::broadcast_bytes(std::span<std::byte> bytes, int root) const {

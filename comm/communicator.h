@@ -29,9 +29,9 @@ class Communicator {
   int size() const { return backend_ ? backend_->size() : 1; }
   const std::string& name() const { return name_; }
 
-  void all_reduce(const Tensor& x, Reduce reduce = Reduce::sum) const;                    // in place
-  void all_gather(const Tensor& mine, const Tensor& all, Counts counts = {}) const;       // parts in rank order
-  void reduce_scatter(const Tensor& all, const Tensor& mine, Counts counts = {}) const;   // sums
+  void all_reduce(const Tensor& x, Reduce reduce = Reduce::sum) const;                   // in place
+  void all_gather(const Tensor& mine, const Tensor& all, Counts counts = {}) const;      // parts in rank order
+  void reduce_scatter(const Tensor& all, const Tensor& mine, Counts counts = {}) const;  // sums
   void broadcast(const Tensor& x, int root) const;
   void all_to_all(const Tensor& send, Counts to, const Tensor& receive, Counts from) const;
   // Either tensor may be undefined, and its rank is then Call::kNobody.

@@ -9,23 +9,21 @@ namespace isobar {
 
 GradientReducer::GradientReducer(const Parameters& parameters, Communicator ranks, std::size_t bucket_bytes)
     : parameters_(parameters), ranks_(std::move(ranks)) {
-  std::vector<Parameters::Range> ranges = parameters.ranges();
-  std::ranges::sort(ranges, {}, &Parameters::Range::begin);
+  std::vector<Parameters::LeafRange> ranges = parameters.leaf_ranges();
+  std::ranges::sort(ranges, {}, [](const Parameters::LeafRange& leaf) { return leaf.range.first; });
   const std::size_t element = size_of(parameters.dtype());
   std::int64_t end = parameters.grads().numel();
   std::vector<std::size_t> of_range(ranges.size());
   for (std::size_t i = ranges.size(); i-- > 0;) {
-    if (buckets_.empty() || static_cast<std::size_t>(buckets_.back().end - buckets_.back().begin) * element >=
-                                bucket_bytes)
-      buckets_.push_back({.begin = end, .end = end});
+    if (buckets_.empty() || static_cast<std::size_t>(buckets_.back().range.size()) * element >= bucket_bytes)
+      buckets_.push_back({.range = {end, end}});
     Bucket& bucket = buckets_.back();
-    bucket.begin = end = ranges[i].begin;
+    bucket.range.first = end = ranges[i].range.first;
     ++bucket.leaves;
     of_range[i] = buckets_.size() - 1;
   }
   std::ranges::reverse(buckets_);
-  for (std::size_t i = 0; i < ranges.size(); ++i)
-    bucket_of_[ranges[i].leaf] = buckets_.size() - 1 - of_range[i];
+  for (std::size_t i = 0; i < ranges.size(); ++i) bucket_of_[ranges[i].leaf] = buckets_.size() - 1 - of_range[i];
 }
 
 void GradientReducer::begin(Tape& tape) {
@@ -54,7 +52,7 @@ void GradientReducer::finish() {
 }
 
 void GradientReducer::start(const Bucket& bucket) const {
-  ranks_.all_reduce(parameters_.grads().slice(bucket.begin, {bucket.end - bucket.begin}));
+  ranks_.all_reduce(parameters_.grads().slice(bucket.range.first, {bucket.range.size()}));
 }
 
 }  // namespace isobar

@@ -34,9 +34,9 @@ class GradientReducer {
 
  private:
   struct Bucket {
-    std::int64_t begin = 0, end = 0;  // elements of the flat buffer
-    int leaves = 0;                   // parameters in it
-    int waiting = 0;                  // of them, those whose gradient is not final
+    FlatRange range = {};
+    int leaves = 0;   // parameters in it
+    int waiting = 0;  // of them, those whose gradient is not final
     bool started = false;
   };
 
@@ -45,7 +45,7 @@ class GradientReducer {
 
   const Parameters& parameters_;
   Communicator ranks_;
-  std::vector<Bucket> buckets_;                               // in the order of the buffer
+  std::vector<Bucket> buckets_;  // in the order of the buffer
   std::unordered_map<const Leaf*, std::size_t> bucket_of_;
   std::size_t started_early_ = 0;
 };

@@ -54,8 +54,7 @@ bool alike(const Call& a, const Call& b) {
   if (a.dtype != b.dtype || a.reduce != b.reduce || a.root != b.root) return false;
   if (a.verb == Verb::all_to_all) return true;
   // Everybody must mean the same parts; of all_gather and reduce_scatter the list of all parts tells them.
-  return a.verb == Verb::all_gather ? std::ranges::equal(a.receives, b.receives)
-                                    : std::ranges::equal(a.sends, b.sends);
+  return a.verb == Verb::all_gather ? std::ranges::equal(a.receives, b.receives) : std::ranges::equal(a.sends, b.sends);
 }
 
 // What rank `from` sends to rank `to`, in elements, as the sender and as the receiver have it.
@@ -343,8 +342,12 @@ class ThreadBackend : public Backend {
     const std::int64_t own = sizeof mine;
     const std::vector<std::int64_t> parts(static_cast<std::size_t>(size()), own);
     std::vector<std::array<std::int64_t, 2>> choices(parts.size());
-    run({.verb = Verb::all_gather, .send = mine.data(), .receive = choices.data(), .sends = {&own, 1},
-         .receives = parts}, kSplit);
+    run({.verb = Verb::all_gather,
+         .send = mine.data(),
+         .receive = choices.data(),
+         .sends = {&own, 1},
+         .receives = parts},
+        kSplit);
     std::vector<std::pair<std::int64_t, int>> chosen;  // key, rank of this group
     for (int r = 0; r < size(); ++r)
       if (choices[r][0] == color) chosen.emplace_back(choices[r][1], r);

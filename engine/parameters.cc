@@ -64,7 +64,8 @@ int Parameters::add(ParameterSpec spec) {
   ISOBAR_CHECK(!weights_.defined(), "parameter ", spec.names[0], " comes after allocate()");
   Shard& shard = spec.shard;
   ISOBAR_CHECK(shard.axis >= 0 && static_cast<std::size_t>(shard.axis) < spec.shape.size() && shard.axis <= 1,
-               "parameter ", spec.names[0], " of shape ", to_string(spec.shape), " has no parts along axis ", shard.axis);
+               "parameter ", spec.names[0], " of shape ", to_string(spec.shape), " has no parts along axis ",
+               shard.axis);
   const auto axis = static_cast<std::size_t>(shard.axis);
   if (shard.end < 0) shard.end = spec.shape[axis];
   ISOBAR_CHECK(shard.begin >= 0 && shard.begin <= shard.end && shard.end <= spec.shape[axis], "parameter ",
@@ -88,7 +89,7 @@ void Parameters::lay_out() {
                      to_string(entry.shape), " makes the model too large for any machine");
         offset += aligned(entry.numel());
       }
-      if (offset > begin) sections_.push_back({sharing, begin, offset});
+      if (offset > begin) sections_.push_back({sharing, {begin, offset}});
     }
     if (decay) decay_end_ = offset;
   }
@@ -163,10 +164,10 @@ void Parameters::fill(std::uint64_t seed) {
   round_to_compute();
 }
 
-std::vector<Parameters::Range> Parameters::ranges() const {
-  std::vector<Range> ranges;
+std::vector<Parameters::LeafRange> Parameters::leaf_ranges() const {
+  std::vector<LeafRange> ranges;
   for (std::size_t i = 0; i < leaves_.size(); ++i)
-    ranges.push_back({leaves_[i].leaf().get(), entries_[i].offset, entries_[i].offset + entries_[i].numel()});
+    ranges.push_back({leaves_[i].leaf().get(), {entries_[i].offset, entries_[i].offset + entries_[i].numel()}});
   return ranges;
 }
 

@@ -88,16 +88,16 @@ class Parameters {
   Tensor grad(const NamedParameter& p) const { return grads_.slice(p.offset, p.shape); }
 
   // Where each leaf's gradient lies in grads(), by handle.
-  struct Range {
+  struct LeafRange {
     const Leaf* leaf = nullptr;
-    std::int64_t begin = 0, end = 0;  // elements
+    FlatRange range;
   };
-  std::vector<Range> ranges() const;
+  std::vector<LeafRange> leaf_ranges() const;
 
-  // Contiguous ranges of the buffers, in their order, each of parameters that are shared alike.
+  // The buffers in order, padding included, as ranges of parameters that are shared alike.
   struct Section {
     Sharing sharing = Sharing::copy;
-    std::int64_t begin = 0, end = 0;  // elements, padding included
+    FlatRange range;
   };
   const std::vector<Section>& sections() const { return sections_; }
 

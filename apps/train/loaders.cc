@@ -72,9 +72,9 @@ Loaders::Loaders(const Dataset& train, const Dataset& valid, const ReadingOption
       valid_(valid),
       batch_(batch),
       rank_(rank),
-      train_loader_(
-          train, Sampler(train.samples(), reading.shuffle, static_cast<std::uint64_t>(seed), rank.rank, rank.ranks),
-          loader_options(reading, batch.part(rank.ranks), device, /*drop_last=*/true)),
+      train_loader_(train,
+                    Sampler(train.samples(), reading.shuffle, static_cast<std::uint64_t>(seed), rank.rank, rank.ranks),
+                    loader_options(reading, batch.part(rank.ranks), device, /*drop_last=*/true)),
       valid_loader_(valid, Sampler(valid.samples(), /*shuffle=*/false, /*seed=*/0, rank.rank, rank.ranks),
                     loader_options(reading, batch.part(rank.ranks), device, /*drop_last=*/false)) {}
 

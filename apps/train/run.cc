@@ -73,13 +73,13 @@ TrainingRun::TrainingRun(RunFolder* folder, RunSetup setup, const Parallel& para
 void TrainingRun::begin_record(RunFolder& folder, const std::optional<Checkpoint>& checkpoint) {
   const auto samples = static_cast<double>(setup_.global_batch_size);
   const auto purge_step = folder.is_resumed() ? std::optional(checkpoint ? first_iteration_ + 1 : 0) : std::nullopt;
-  record_.emplace(folder, setup_.options.keep_checkpoints,
-                  RunFacts{.samples_per_iteration = samples,
-                           .has_loss_scale = task_.parameters().activation_dtype() == DType::fp16,
-                           .precision = setup_.precision},
-                  purge_step,
-                  Progress::Options{
-                      .first = first_iteration_, .total = setup_.num_iters, .samples_per_iteration = samples});
+  record_.emplace(
+      folder, setup_.options.keep_checkpoints,
+      RunFacts{.samples_per_iteration = samples,
+               .has_loss_scale = task_.parameters().activation_dtype() == DType::fp16,
+               .precision = setup_.precision},
+      purge_step,
+      Progress::Options{.first = first_iteration_, .total = setup_.num_iters, .samples_per_iteration = samples});
   log("Configuration: " + setup_.config.dump(), /*show=*/false);
   if (parallel_.world.size() > 1) {
     const auto size = [&](const Communicator& group) { return group.size(); };
@@ -133,8 +133,7 @@ TrainingRun::End TrainingRun::train() {
   }
   while (!at_end() && !stop_) {
     step();
-    if (due(0) && record_)
-      record_->journal.epoch_end(trainer_.iteration(), epoch(), epoch_, trainer_.lr_after());
+    if (due(0) && record_) record_->journal.epoch_end(trainer_.iteration(), epoch(), epoch_, trainer_.lr_after());
     if (due(setup_.options.validate_every)) validate();
     if (due(setup_.options.checkpoint_every)) save();
   }

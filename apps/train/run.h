@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "apps/train/loaders.h"
-#include "apps/train/run_record.h"
 #include "apps/train/run_options.h"
+#include "apps/train/run_record.h"
 #include "apps/train/trainer.h"
 #include "comm/parallel.h"
 #include "models/task.h"
@@ -89,8 +89,8 @@ class TrainingRun {
   std::int64_t saved_iteration_ = -1;
   std::unique_ptr<Metrics> metrics_;  // of the validation set
   bool is_validated_ = false;         // metrics_ are those of the current iteration
-  bool stop_ = false;          // all ranks have agreed to stop
-  std::optional<RunRecord> record_;  // of the first rank
+  bool stop_ = false;                 // all ranks have agreed to stop
+  std::optional<RunRecord> record_;   // of the first rank
 };
 
 }  // namespace isobar

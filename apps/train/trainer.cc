@@ -205,7 +205,8 @@ void Trainer::check_replicas() const {
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::size_t tensor = i % mine.size();
     if (all[i] == all[tensor]) continue;
-    const auto& prefix = std::next(buffers.begin(), static_cast<std::ptrdiff_t>(tensor / parameters.named().size()))->first;
+    const auto& prefix =
+        std::next(buffers.begin(), static_cast<std::ptrdiff_t>(tensor / parameters.named().size()))->first;
     throw_error("iteration ", iteration_, ": the replicas of ", prefix,
                 parameters.named()[tensor % parameters.named().size()].name, " on ranks 0 and ", i / mine.size(),
                 " of group ", replicas.name(), " differ");

@@ -65,8 +65,8 @@ const Product& product_for(const Gemm& g) {
   using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, DType, bool, Grad, int>;
   static std::mutex mutex;
   static std::map<Key, Product> products;
-  const Key key{g.m, g.n, g.k, g.transpose_a, g.transpose_b, g.out_dtype, g.bias != nullptr, g.mode,
-                omp_get_max_threads()};
+  const Key key{
+      g.m, g.n, g.k, g.transpose_a, g.transpose_b, g.out_dtype, g.bias != nullptr, g.mode, omp_get_max_threads()};
   const std::lock_guard lock(mutex);
   auto found = products.find(key);
   if (found == products.end()) found = products.emplace(key, make_product(g)).first;

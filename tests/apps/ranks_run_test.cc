@@ -36,8 +36,9 @@ class RanksRun {
 
   Outcome train(const std::string& run, const std::string& arguments,
                 const std::function<void(pid_t)>& meanwhile = {}) const {
-    return isobar_command(folder_.path(), "train --data " + (folder_ / "data").string() + " --run-dir " +
-                                              (folder_ / run).string() + kSettings + arguments,
+    return isobar_command(folder_.path(),
+                          "train --data " + (folder_ / "data").string() + " --run-dir " + (folder_ / run).string() +
+                              kSettings + arguments,
                           meanwhile);
   }
   fs::path path(const std::string& run) const { return folder_ / run; }
@@ -128,7 +129,8 @@ TEST_CASE("ranks: a stop signal stops all of them, and another layout goes on") 
   INFO(stopped.err);
   REQUIRE(stopped.status == 75);
   CHECK_THAT(stopped.out, ContainsSubstring("stopped by SIGUSR1"));
-  const Outcome resumed = isobar_command(runs.path(""), "train --resume --ranks 3 --run-dir " + runs.path("run").string());
+  const Outcome resumed =
+      isobar_command(runs.path(""), "train --resume --ranks 3 --run-dir " + runs.path("run").string());
   INFO(resumed.err);
   REQUIRE(resumed.status == 0);
   CHECK(difference(testing::metrics_of(runs.path("whole")), testing::metrics_of(runs.path("run"))) < 1e-10);

@@ -136,8 +136,8 @@ void check_broadcast(const Communicator& g, DType dtype, Findings& findings) {
     const Tensor x = g.rank() == root ? host(values(root, 1030), dtype) : unwritten(1030, dtype);
     g.broadcast(x, root);
     findings.expect_values(x, values(root, 1030), concat("broadcast ", name_of(dtype)));
-    const std::string text = g.broadcast_text(g.rank() == root ? std::string(static_cast<std::size_t>(root), 'x') : "?",
-                                              root);
+    const std::string text =
+        g.broadcast_text(g.rank() == root ? std::string(static_cast<std::size_t>(root), 'x') : "?", root);
     findings.expect(text == std::string(static_cast<std::size_t>(root), 'x'), "broadcast_text: " + text);
   }
 }
@@ -230,34 +230,36 @@ TEST_CASE("collectives: the ledger counts calls and bytes of every group") {
 
 TEST_CASE("collectives: calls that do not fit together are an error that names both ranks") {
   const auto zeros = [](std::int64_t n, DType dtype = DType::fp32) { return Tensor::zeros({n}, dtype, Device{}); };
-  CHECK_THAT(error_of(3, [&](const Communicator& w) { w.all_reduce(zeros(w.rank() == 2 ? 5 : 4)); }),
-             ContainsSubstring("call 1 of group world: rank 0 comes to all_reduce of 4 fp32, rank 2 to all_reduce of 5"));
-  CHECK_THAT(error_of(2, [&](const Communicator& w) {
-               w.all_reduce(zeros(4, w.rank() == 0 ? DType::fp32 : DType::bf16));
-             }),
-             ContainsSubstring("rank 1 to all_reduce of 4 bf16"));
+  CHECK_THAT(
+      error_of(3, [&](const Communicator& w) { w.all_reduce(zeros(w.rank() == 2 ? 5 : 4)); }),
+      ContainsSubstring("call 1 of group world: rank 0 comes to all_reduce of 4 fp32, rank 2 to all_reduce of 5"));
+  CHECK_THAT(
+      error_of(2, [&](const Communicator& w) { w.all_reduce(zeros(4, w.rank() == 0 ? DType::fp32 : DType::bf16)); }),
+      ContainsSubstring("rank 1 to all_reduce of 4 bf16"));
   CHECK_THAT(error_of(2, [&](const Communicator& w) { w.rank() == 0 ? w.barrier() : w.all_reduce(zeros(1)); }),
              ContainsSubstring("rank 0 comes to barrier, rank 1 to all_reduce"));
-  CHECK_THAT(error_of(2, [&](const Communicator& w) {
-               w.all_reduce(zeros(1), w.rank() == 0 ? Reduce::sum : Reduce::max);
-             }),
-             ContainsSubstring("rank 1 to all_reduce (max) of 1 fp32"));
+  CHECK_THAT(
+      error_of(2, [&](const Communicator& w) { w.all_reduce(zeros(1), w.rank() == 0 ? Reduce::sum : Reduce::max); }),
+      ContainsSubstring("rank 1 to all_reduce (max) of 1 fp32"));
   CHECK_THAT(error_of(2, [&](const Communicator& w) { w.broadcast(zeros(1), w.rank()); }),
              ContainsSubstring("broadcast"));
-  CHECK_THAT(error_of(2, [&](const Communicator& w) {
-               const CountList counts = w.rank() == 0 ? CountList{1, 2} : CountList{2, 1};
-               w.all_gather(zeros(1), zeros(3), counts);
-             }),
+  CHECK_THAT(error_of(2,
+                      [&](const Communicator& w) {
+                        const CountList counts = w.rank() == 0 ? CountList{1, 2} : CountList{2, 1};
+                        w.all_gather(zeros(1), zeros(3), counts);
+                      }),
              ContainsSubstring("comes to all_gather of 3"));
-  CHECK_THAT(error_of(2, [&](const Communicator& w) {
-               const CountList to{1, 1}, from{1, w.rank() == 0 ? 2 : 1};
-               w.all_to_all(zeros(2), to, zeros(w.rank() == 0 ? 3 : 2), from);
-             }),
+  CHECK_THAT(error_of(2,
+                      [&](const Communicator& w) {
+                        const CountList to{1, 1}, from{1, w.rank() == 0 ? 2 : 1};
+                        w.all_to_all(zeros(2), to, zeros(w.rank() == 0 ? 3 : 2), from);
+                      }),
              ContainsSubstring("rank 1 sends 1 elements to rank 0, which expects 2"));
-  CHECK_THAT(error_of(2, [&](const Communicator& w) {
-               w.rank() == 0 ? w.send_receive(zeros(4), 1, {}, Call::kNobody)
-                             : w.send_receive({}, Call::kNobody, zeros(3), 0);
-             }),
+  CHECK_THAT(error_of(2,
+                      [&](const Communicator& w) {
+                        w.rank() == 0 ? w.send_receive(zeros(4), 1, {}, Call::kNobody)
+                                      : w.send_receive({}, Call::kNobody, zeros(3), 0);
+                      }),
              ContainsSubstring("rank 0 sends 4 elements to rank 1, which expects 3"));
 }
 
@@ -308,5 +310,6 @@ TEST_CASE("collectives: a rank that does not come is named when the time is over
         world.all_reduce(x);
       },
       1);
-  CHECK_THAT(error, ContainsSubstring(": rank 1 has not come to all_reduce of 4 fp32, call 2 of group world, within 1 s"));
+  CHECK_THAT(error,
+             ContainsSubstring(": rank 1 has not come to all_reduce of 4 fp32, call 2 of group world, within 1 s"));
 }

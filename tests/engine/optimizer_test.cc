@@ -129,12 +129,15 @@ TEST_CASE("a rank's part of a parameter starts as the whole one does, and the wh
     Parameters parameters;
     const Init normal{.kind = Init::Kind::normal, .value = 1};
     parameters.add({.names = {"norm"}, .shape = {5}, .init = {.value = 1}, .sharing = Sharing::copy_of_partial});
-    parameters.add({.names = {"q", "k"}, .shape = {6, 4}, .init = normal, .decay = true, .sharing = sharing,
-                    .shard = rows});
+    parameters.add(
+        {.names = {"q", "k"}, .shape = {6, 4}, .init = normal, .decay = true, .sharing = sharing, .shard = rows});
     parameters.add({.names = {"kept"}, .shape = {3, 2, 2}, .init = normal, .decay = true});
-    parameters.add({.names = {"proj"}, .shape = {4, 6}, .init = normal, .decay = true, .sharing = sharing,
-                    .shard = columns});
-    parameters.add({.names = {"deep"}, .shape = {3, 4, 2}, .init = normal, .sharing = sharing,
+    parameters.add(
+        {.names = {"proj"}, .shape = {4, 6}, .init = normal, .decay = true, .sharing = sharing, .shard = columns});
+    parameters.add({.names = {"deep"},
+                    .shape = {3, 4, 2},
+                    .init = normal,
+                    .sharing = sharing,
                     .shard = {.axis = 1, .begin = columns.begin ? 1 : 0, .end = columns.begin ? 3 : 4}});
     parameters.allocate(DType::fp64, Device{}, 7);
     return parameters;
@@ -164,12 +167,12 @@ TEST_CASE("a rank's part of a parameter starts as the whole one does, and the wh
   // What is shared alike lies together, within what decays and within the rest; each parameter fills 64 elements here.
   using Section = Parameters::Section;
   const auto same = [](const Section& a, const Section& b) {
-    return a.sharing == b.sharing && a.begin == b.begin && a.end == b.end;
+    return a.sharing == b.sharing && a.range.first == b.range.first && a.range.end == b.range.end;
   };
-  const std::vector<Section> expected{{Sharing::shard, 0, 128},
-                                      {Sharing::copy, 128, 192},
-                                      {Sharing::shard, 192, 256},
-                                      {Sharing::copy_of_partial, 256, 320}};
+  const std::vector<Section> expected{{Sharing::shard, {0, 128}},
+                                      {Sharing::copy, {128, 192}},
+                                      {Sharing::shard, {192, 256}},
+                                      {Sharing::copy_of_partial, {256, 320}}};
   CHECK(std::ranges::equal(part.sections(), expected, same));
   CHECK(part.decay_end() == 192);
   CHECK(whole.sections().size() == 3);

@@ -2,8 +2,8 @@
 // the products read, and a list that names every tensor in them.
 //
 // Matrices come first, so that weight decay is a prefix of the buffer; within matrices and within the rest, what ranks
-// share in the same way lies together (Sharing). A stacked parameter is several named tensors one behind the other, used
-// as one: the fused query, key and value projection is written to checkpoints as three.
+// share in the same way lies together (Sharing). A stacked parameter is several named tensors one behind the other,
+// used as one: the fused query, key and value projection is written to checkpoints as three.
 #pragma once
 
 #include <cstdint>

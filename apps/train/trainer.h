@@ -64,7 +64,7 @@ class Trainer {
   // but must not be validated or kept before.
   void check_finite() const;
 
-  // Error naming a tensor of weights or moments of which the ranks that should hold the same do not, and two such ranks.
+  // Error naming a tensor of weights or moments, and two ranks that should hold the same of it and do not.
   void check_replicas() const;
 
   std::int64_t iteration() const { return iteration_; }         // iterations done
@@ -99,8 +99,8 @@ class Trainer {
 };
 
 // One pass over the validation set from its start, every sample counted alike, into metrics that the task made. Every
-// rank of `ranks`, which read different samples, calls it and has the sums of all of them afterwards. False where `stop`
-// was true on one rank of `voters` between two batches.
+// rank of `ranks`, which read different samples, calls it and has the sums of all of them afterwards. False where
+// `stop` was true on one rank of `voters` between two batches.
 bool score_all(const Task& task, Loaders& loaders, Metrics& metrics, const std::function<bool()>& stop,
                const Communicator& ranks = {}, const Communicator& voters = {});
 

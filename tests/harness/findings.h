@@ -1,5 +1,5 @@
-// What ranks that are threads find wrong. Catch's assertions may be used in one thread at a time only: ranks gather, and
-// the test looks at it afterwards.
+// What ranks that are threads find wrong. Catch's assertions may be used in one thread at a time only: ranks gather,
+// and the test looks at it afterwards.
 #pragma once
 
 #include <mutex>

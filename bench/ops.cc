@@ -12,6 +12,7 @@
 #include "bench/training_step.h"
 #include "kernels/adam.h"
 #include "kernels/attention/attention.h"
+#include "kernels/attention/merge.h"
 #include "kernels/column_sum.h"
 #include "kernels/common/check.h"
 #include "kernels/copy_strided.h"
@@ -78,6 +79,9 @@ Shape rows(std::int64_t batch) {
 }
 Shape heads(std::int64_t batch) {
   return {batch, kHeads, kTokens, kTokens, kHeadSize};
+}
+Shape outputs(std::int64_t batch) {
+  return {batch, kHeads, kTokens, kHeadSize};
 }
 Shape fields(std::int64_t batch) {
   return {batch, kFields, kHeight, kWidth};
@@ -385,6 +389,25 @@ ISOBAR_BENCH(attention_bwd, .dims = "batch heads q_tokens kv_tokens head_size", 
                                   .dv_stride = fwd.v_stride,
                                   .workspace = memory.allocate(attention_bwd_workspace(s, dtype))};
   return ISOBAR_BENCH_CALL(attention_bwd);
+}
+
+// Outputs in the accumulator's type, whatever the operands of the attentions were.
+ISOBAR_BENCH(attention_merge, .dims = "batch heads tokens head_size", .base_shape = outputs,
+             .small_shape = {1, 2, 17, 8}, .fp32_only = true) {
+  auto& [memory, dtype, d] = p;
+  ISOBAR_CHECK(d[3] % 4 == 0, "attention_merge needs a head_size that is a multiple of 4, not ", d[3]);
+  const std::int64_t stride = d[1] * d[3], size = d[0] * d[2] * stride, rows = d[0] * d[1] * d[2];
+  const AttentionMerge arguments = {.batch = d[0],
+                                    .heads = d[1],
+                                    .tokens = d[2],
+                                    .head_size = d[3],
+                                    .o = memory.uniform(size, DType::fp32),
+                                    .lse = memory.uniform(rows, DType::fp32),
+                                    .other_o = memory.uniform(size, DType::fp32),
+                                    .other_lse = memory.uniform(rows, DType::fp32),
+                                    .o_stride = stride,
+                                    .other_stride = stride};
+  return ISOBAR_BENCH_CALL(attention_merge);
 }
 
 // ---- patches, normalisation, losses ---------------------------------------------------------------------------------

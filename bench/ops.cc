@@ -203,8 +203,8 @@ ISOBAR_BENCH(dropout, .dims = "n", .base_shape = activations, .small_shape = {10
 ISOBAR_BENCH(drop_path, .dims = "batch n", .base_shape = samples, .small_shape = {3, 77}) {
   auto& [memory, dtype, d] = p;
   const std::int64_t n = d[0] * d[1];
-  const DropPath arguments = {.batch = d[0],
-                              .n = d[1],
+  const DropPath arguments = {.rows = d[0],
+                              .cols = d[1],
                               .dtype = dtype,
                               .p = 0.1f,
                               .seed = 1,

@@ -6,6 +6,7 @@
 
 #include "engine/tensor.h"
 #include "kernels/attention/attention.h"
+#include "kernels/common/window.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/forecast_loss.h"
 #include "kernels/gemm/gemm.h"
@@ -22,6 +23,24 @@ struct LinearOptions {
   Activation activation = Activation::none;
   DType out_dtype = DType::fp32;
   bool tf32 = false;
+};
+
+// An operand of attention: the tokens of all samples, [B·T, cols]. They may be columns of a wider tensor, so that
+// queries, keys and values that one product has made need no copies.
+struct Columns {
+  Tensor tensor;
+  std::int64_t first = 0, cols = 0;
+
+  Columns(const Tensor& all) : tensor(all), cols(all.size(-1)) {}  // NOLINT: implicit, so that the op takes tensors
+  Columns(const Tensor& of, std::int64_t begin, std::int64_t count) : tensor(of), first(begin), cols(count) {}
+};
+
+struct AttentionOptions {
+  std::int64_t batch = 0, heads = 0;
+  double scale = 1;
+  float dropout = 0;  // of the probabilities
+  DropoutKey key = {};
+  AttentionWindow window = {};  // where their block lies among those of the global batch
 };
 
 struct LayernormResult {
@@ -49,9 +68,10 @@ Tensor gelu(const Tensor& x, Activation kind);  // any shape
 Tensor layernorm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
                  DType out_dtype);  // [M,C] -> [M,C]
 LayernormResult layernorm_residual(const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias,
-                                   double eps);  // s = x + branch; y = norm(s)
-Tensor attention(const Tensor& qkv, std::int64_t batch, std::int64_t heads, double scale, float dropout,
-                 DropoutKey key);  // [B·T,3·E] -> [B·T,E]
+                                   double eps);                        // s = x + branch; y = norm(s)
+Tensor attention(const Tensor& qkv, const AttentionOptions& options);  // [B·T,3·E] -> [B·T,E]
+Tensor attention(const Columns& q, const Columns& k, const Columns& v,
+                 const AttentionOptions& options);  // [B·Tq,E], [B·Tk,E] twice -> [B·Tq,E]
 Tensor patchify(const Tensor& image, std::int64_t patch, PatchOrder order,
                 DType out_dtype);  // [B,C,H,W] -> [B·N,C·p·p]
 Tensor unpatchify(const Tensor& tokens, Shape image_shape, std::int64_t patch,
@@ -61,10 +81,10 @@ Tensor add_row(const Tensor& x, const Tensor& row);  // [G·M,C] + [M,C], row re
 Tensor add_row(const Tensor& x, const Tensor& row, std::int64_t first,
                std::int64_t count);  // [G·M,C] + [N,C](first : first + M), M = count; other rows get zeros
 Tensor add_leading_channels(const Tensor& x,
-                            const Tensor& fields);         // [B,C,H,W] + [B,C+k,H,W](:, :C); no gradient to fields
-Tensor dropout(const Tensor& x, float p, DropoutKey key);  // any shape
-Tensor drop_path(const Tensor& x, std::int64_t batch, float p, DropoutKey key);            // [B·M,C], whole samples
-Tensor forecast_loss(const Tensor& pred, const Tensor& target, const LossInputs& inputs);  // [B,C,H,W] -> [1]
+                            const Tensor& fields);  // [B,C,H,W] + [B,C+k,H,W](:, :C); no gradient to fields
+Tensor dropout(const Tensor& x, float p, DropoutKey key, const ElementWindow& window = {});  // any shape
+Tensor drop_path(const Tensor& x, float p, DropoutKey key, const RowWindow& rows);           // [M,C], whole samples
+Tensor forecast_loss(const Tensor& pred, const Tensor& target, const LossInputs& inputs);    // [B,C,H,W] -> [1]
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels,
                      std::int32_t ignore = kIgnoredLabel);  // [M,C], [M] of i32 -> [1]; no gradient to labels
 

@@ -1,13 +1,18 @@
 // dropout - zero elements at random and scale the rest; and drop_path, the same for whole samples
 //
-//   dropout     y[i]    = keep(i) ? x[i]/(1-p) : 0,     keep(i) = random_bits(seed, stream, i) >= drop_threshold(p)
-//   drop_path   y[b, i] = keep(b) ? x[b, i]/(1-p) : 0,  keep(b) = random_bits(seed, stream, b) >= drop_threshold(p)
+//   dropout     y[i]    = keep(g(i)) ? x[i]/(1-p) : 0
+//   drop_path   y[r, i] = keep(b(r)) ? x[r, i]/(1-p) : 0
+//               keep(g) = random_bits(seed, stream, g) >= drop_threshold(p)
 //
-//   x, y          [n] / [batch, n]   dtype: fp32, bf16, fp16, fp64 (CPU)
+//   x, y          [n] / [rows, cols]   dtype: fp32, bf16, fp16, fp64 (CPU)
+//   window        where the block lies in the tensor of the global batch (kernels/common/window.h). g(i) is the index
+//                 of element i in that whole tensor, and i itself where the block is the whole; b(r) is the sample of
+//                 row r in the global batch, and r itself by default. A mask does not depend on how the whole is cut
 //   gradient      the same call on dy: the mask is drawn again from (seed, stream), nothing is stored
 //   numerics      one multiplication in fp32 (fp64 for fp64), one rounding
 //   deterministic yes, and the same mask on every device
-//   limits        0 <= p < 1
+//   limits        0 <= p < 1; the block lies in the whole; on CUDA the rows of dropout's block, if that is not the
+//                 whole, end before row 2^31
 //   aliasing      y may be x
 #pragma once
 
@@ -16,6 +21,7 @@
 #include "kernels/common/cost.h"
 #include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
+#include "kernels/common/window.h"
 
 namespace isobar {
 
@@ -24,15 +30,17 @@ struct Dropout {
   DType dtype = DType::fp32;
   float p = 0;
   std::uint64_t seed = 0, stream = 0;
+  ElementWindow window = {};
   const void* x = nullptr;
   void* y = nullptr;
 };
 
 struct DropPath {
-  std::int64_t batch = 0, n = 0;
+  std::int64_t rows = 0, cols = 0;
   DType dtype = DType::fp32;
   float p = 0;
   std::uint64_t seed = 0, stream = 0;
+  RowWindow window = {};
   const void* x = nullptr;
   void* y = nullptr;
 };
@@ -41,7 +49,7 @@ constexpr Cost dropout_cost(const Dropout& a) {
   return {.bytes = 2.0 * a.n * size_of(a.dtype), .flops = 1.0 * a.n};
 }
 constexpr Cost drop_path_cost(const DropPath& a) {
-  const double n = static_cast<double>(a.batch) * a.n;
+  const double n = static_cast<double>(a.rows) * a.cols;
   return {.bytes = 2 * n * size_of(a.dtype), .flops = n};
 }
 

@@ -1,23 +1,51 @@
-// How one forward pass runs: whether it trains, and where its random masks come from.
+// How one forward pass runs: whether it trains, where its random masks come from, and which block of the whole pass it
+// computes.
 #pragma once
 
 #include <cstdint>
 
 #include "engine/ops.h"
+#include "kernels/common/window.h"
 
 namespace isobar {
+
+// What a rank computes of a forward pass that several ranks share; by default all of it. The tensors of the pass are
+// [B·T, C]. The rank has some samples of the batch and a band of the tokens of each; within a branch it may have some
+// of the heads and of the hidden channels, and between the branches some of its own rows only. Masks are drawn for the
+// elements of the whole (kernels/common/window.h).
+struct PassBlock {
+  enum class Rows { all, own };  // of the samples and tokens that the rank has; those it has between the branches
+
+  SampleWindow samples = {};
+  Span tokens = {}, heads = {}, hidden = {};
+  std::int64_t sample_rows = 0;  // tokens of a sample that the rank has; 0: rows / batch
+  std::int64_t first_own = 0;    // where its own rows begin among all of them
+
+  AttentionWindow attention() const { return {samples, heads, tokens, tokens}; }
+  // Of x [rows, C]. `batch`: samples that the rank has.
+  RowWindow rows(const Tensor& x, std::int64_t batch, Rows which) const {
+    return {.before = which == Rows::own ? first_own : 0,
+            .tokens = sample_rows != 0 ? sample_rows : x.size(0) / batch,
+            .samples = samples,
+            .band = tokens};
+  }
+  ElementWindow elements(const Tensor& x, std::int64_t batch, Rows which, const Span& columns = {}) const {
+    return {.cols = x.size(1), .columns = columns, .rows = rows(x, batch, which)};
+  }
+};
 
 struct Context {
   bool training = false;  // dropout and drop path are applied
   // Mask n of the pass is drawn with the key {seed, stream + n}. Passes need streams at least 2^16 apart.
-  DropoutKey masks;
+  DropoutKey masks = {};
+  PassBlock block = {};
 
   DropoutKey mask(std::uint64_t n) const { return {masks.seed, masks.stream + n}; }
   float rate(double p) const { return training ? static_cast<float>(p) : 0; }  // p in training, else 0
 
   // The same pass for a part of the network whose mask 0 is this one's mask n. A layer counts its masks from 0 (kMasks
   // of them), and whoever contains it gives it a range of its own.
-  Context masks_from(std::uint64_t n) const { return {training, mask(n)}; }
+  Context masks_from(std::uint64_t n) const { return {training, mask(n), block}; }
 };
 
 }  // namespace isobar

@@ -84,7 +84,7 @@ void Trainer::accumulate(const Batch& batch, std::int64_t part) {
   const std::int64_t parts = options_.batch.grad_accumulation;
   // Masks of different iterations and parts come from streams of their own (models/context.h: at least 2^16 apart).
   const auto stream = static_cast<std::uint64_t>(iteration_ * options_.batch.grad_accumulation + part) << 16;
-  const Context context{true, {static_cast<std::uint64_t>(options_.compute.seed), stream}};
+  const Context context{.training = true, .masks = {static_cast<std::uint64_t>(options_.compute.seed), stream}};
   Tape tape;
   Tensor loss;
   {

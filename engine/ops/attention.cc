@@ -1,70 +1,168 @@
-// attention over a fused [B·T, 3·E] buffer of queries, keys and values.
+// attention over queries, keys and values that are tensors of their own, or columns of one.
 #include "kernels/attention/attention.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
 
 #include "engine/ops/common.h"
 
 namespace isobar {
+namespace {
 
-Tensor attention(const Tensor& qkv, std::int64_t batch, std::int64_t heads, double scale, float dropout,
-                 DropoutKey key) {
-  const std::int64_t rows = qkv.size(0), embed = qkv.size(1) / 3;
-  ISOBAR_CHECK(qkv.size(1) == 3 * embed && embed % heads == 0 && rows % batch == 0,
-               "attention: queries, keys and values ", to_string(qkv.shape()), " do not divide into ", batch,
-               " samples of ", heads, " heads");
-  const std::int64_t tokens = rows / batch;
-  const AttentionShape shape{batch, heads, tokens, tokens, embed / heads};
-  const AttentionDropout mask{dropout, key.seed, key.stream};
-  const auto part = [embed](const Tensor& t, std::int64_t i) {
-    return static_cast<void*>(static_cast<std::byte*>(t.data()) +
-                              static_cast<std::size_t>(i * embed) * size_of(t.dtype()));
-  };
+struct Operands {
+  Columns q, k, v;
+  AttentionShape shape;
+  double scale;
+  AttentionDropout dropout;
 
-  Tensor o = Tensor::empty({rows, embed}, qkv.dtype(), qkv.device());
-  const Tensor lse = Tensor::empty({batch, heads, tokens}, accumulator_of(qkv.dtype()), qkv.device());
-  ISOBAR_RUN(qkv.device(), attention_fwd,
-             {.shape = shape,
-              .dtype = qkv.dtype(),
-              .scale = scale,
-              .dropout = mask,
-              .q = part(qkv, 0),
-              .k = part(qkv, 1),
-              .v = part(qkv, 2),
+  std::array<const Columns*, 3> all() const { return {&q, &k, &v}; }
+  DType dtype() const { return q.tensor.dtype(); }
+  Device device() const { return q.tensor.device(); }
+};
+
+void* data_of(const Columns& x) {
+  return static_cast<std::byte*>(x.tensor.data()) + static_cast<std::size_t>(x.first) * size_of(x.tensor.dtype());
+}
+std::int64_t stride_of(const Columns& x) {
+  return x.tensor.size(1);
+}
+// One tensor, and not two that share memory, as a tensor and itself outside the graph do: those get a gradient each.
+bool are_one(const Tensor& a, const Tensor& b) {
+  return a.data() == b.data() && a.id() == b.id() && a.shape() == b.shape();
+}
+
+AttentionShape shape_of(const Columns& q, const Columns& k, const Columns& v, std::int64_t batch, std::int64_t heads) {
+  for (const Columns* x : {&q, &k, &v}) {
+    const Tensor& tensor = x->tensor;
+    ISOBAR_CHECK(tensor.shape().size() == 2, "attention: queries, keys or values ", to_string(tensor.shape()),
+                 " are no matrix");
+    ISOBAR_CHECK(x->first >= 0 && x->cols >= 1 && x->first + x->cols <= tensor.size(1), "attention: there are no ",
+                 x->cols, " columns from ", x->first, " on in ", to_string(tensor.shape()));
+    ISOBAR_CHECK(x->cols == q.cols && tensor.dtype() == q.tensor.dtype(), "attention: ", q.cols,
+                 " columns of queries in ", name_of(q.tensor.dtype()), " and ", x->cols, " of keys or values in ",
+                 name_of(tensor.dtype()));
+    ISOBAR_CHECK(batch >= 1 && heads >= 1 && x->cols % heads == 0 && tensor.size(0) % batch == 0,
+                 "attention: ", to_string({tensor.size(0), x->cols}), " queries, keys or values do not divide into ",
+                 batch, " samples of ", heads, " heads");
+  }
+  ISOBAR_CHECK(k.tensor.size(0) == v.tensor.size(0), "attention: ", k.tensor.size(0), " keys and ", v.tensor.size(0),
+               " values");
+  for (const auto& [a, b] : {std::pair(&q, &k), std::pair(&q, &v), std::pair(&k, &v)})
+    ISOBAR_CHECK(!are_one(a->tensor, b->tensor) || a->first + a->cols <= b->first || b->first + b->cols <= a->first,
+                 "attention: queries, keys and values must not share columns of a tensor ",
+                 to_string(a->tensor.shape()));
+  return {batch, heads, q.tensor.size(0) / batch, k.tensor.size(0) / batch, q.cols / heads};
+}
+
+void run_forward(const Operands& a, const Tensor& o, const Tensor& lse) {
+  ISOBAR_RUN(a.device(), attention_fwd,
+             {.shape = a.shape,
+              .dtype = a.dtype(),
+              .scale = a.scale,
+              .dropout = a.dropout,
+              .q = data_of(a.q),
+              .k = data_of(a.k),
+              .v = data_of(a.v),
               .o = o.data(),
               .lse = lse.data(),
-              .q_stride = 3 * embed,
-              .k_stride = 3 * embed,
-              .v_stride = 3 * embed,
-              .o_stride = embed},
+              .q_stride = stride_of(a.q),
+              .k_stride = stride_of(a.k),
+              .v_stride = stride_of(a.v),
+              .o_stride = o.size(1)},
              current_stream());
-  Tape::record("attention", {&qkv}, {qkv, o, lse}, {&o},
-               [=, o = o.detach()](Gradients& gradients, const std::vector<Tensor>& dy) {
-                 const Tensor dqkv = gradient_like(qkv);
-                 const Tensor scratch = workspace(attention_bwd_workspace(shape, qkv.dtype()), qkv.device());
-                 ISOBAR_RUN(qkv.device(), attention_bwd,
-                            {.shape = shape,
-                             .dtype = qkv.dtype(),
-                             .scale = scale,
-                             .dropout = mask,
-                             .q = part(qkv, 0),
-                             .k = part(qkv, 1),
-                             .v = part(qkv, 2),
-                             .o = o.data(),
-                             .lse = lse.data(),
-                             .d_o = dy[0].data(),
-                             .dq = part(dqkv, 0),
-                             .dk = part(dqkv, 1),
-                             .dv = part(dqkv, 2),
-                             .q_stride = 3 * embed,
-                             .k_stride = 3 * embed,
-                             .v_stride = 3 * embed,
-                             .o_stride = embed,
-                             .do_stride = embed,
-                             .dq_stride = 3 * embed,
-                             .dk_stride = 3 * embed,
-                             .dv_stride = 3 * embed,
-                             .workspace = scratch.data()},
-                            current_stream());
-                 gradients.give(qkv, dqkv);
+}
+
+void run_backward(const Operands& a, const Tensor& o, const Tensor& lse, const Tensor& d_o, const Columns& dq,
+                  const Columns& dk, const Columns& dv) {
+  const Tensor scratch = workspace(attention_bwd_workspace(a.shape, a.dtype()), a.device());
+  ISOBAR_RUN(a.device(), attention_bwd,
+             {.shape = a.shape,
+              .dtype = a.dtype(),
+              .scale = a.scale,
+              .dropout = a.dropout,
+              .q = data_of(a.q),
+              .k = data_of(a.k),
+              .v = data_of(a.v),
+              .o = o.data(),
+              .lse = lse.data(),
+              .d_o = d_o.data(),
+              .dq = data_of(dq),
+              .dk = data_of(dk),
+              .dv = data_of(dv),
+              .q_stride = stride_of(a.q),
+              .k_stride = stride_of(a.k),
+              .v_stride = stride_of(a.v),
+              .o_stride = o.size(1),
+              .do_stride = o.size(1),
+              .dq_stride = stride_of(dq),
+              .dk_stride = stride_of(dk),
+              .dv_stride = stride_of(dv),
+              .workspace = scratch.data()},
+             current_stream());
+}
+
+// The tensors that the operands lie in, each once, and the gradient of each: zero where no operand covers it.
+struct TensorGradients {
+  std::vector<Tensor> tensors, gradients;
+
+  explicit TensorGradients(const Operands& a) {
+    for (const Columns* x : a.all()) {
+      if (gradient(*x).defined()) continue;
+      std::int64_t covered = 0;
+      for (const Columns* y : a.all()) covered += are_one(x->tensor, y->tensor) ? y->cols : 0;
+      tensors.push_back(x->tensor);
+      gradients.push_back(gradient_like(x->tensor));
+      const Tensor& made = gradients.back();
+      if (covered < x->tensor.size(1))
+        ISOBAR_RUN(made.device(), fill, {.n = made.numel(), .dtype = made.dtype(), .value = 0, .y = made.data()},
+                   current_stream());
+    }
+  }
+  Tensor gradient(const Columns& x) const {
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      if (are_one(tensors[i], x.tensor)) return gradients[i];
+    return {};
+  }
+  Columns of(const Columns& x) const { return {gradient(x), x.first, x.cols}; }
+};
+
+}  // namespace
+
+Tensor attention(const Tensor& qkv, const AttentionOptions& options) {
+  const std::int64_t embed = qkv.size(1) / 3;
+  ISOBAR_CHECK(qkv.size(1) == 3 * embed && embed % options.heads == 0 && qkv.size(0) % options.batch == 0,
+               "attention: queries, keys and values ", to_string(qkv.shape()), " do not divide into ", options.batch,
+               " samples of ", options.heads, " heads");
+  return attention({qkv, 0, embed}, {qkv, embed, embed}, {qkv, 2 * embed, embed}, options);
+}
+
+Tensor attention(const Columns& q, const Columns& k, const Columns& v, const AttentionOptions& options) {
+  const Operands a{.q = q,
+                   .k = k,
+                   .v = v,
+                   .shape = shape_of(q, k, v, options.batch, options.heads),
+                   .scale = options.scale,
+                   .dropout = {options.dropout, options.key.seed, options.key.stream, options.window}};
+  Tensor o = Tensor::empty({q.tensor.size(0), q.cols}, a.dtype(), a.device());
+  const Tensor lse =
+      Tensor::empty({a.shape.batch, a.shape.heads, a.shape.q_tokens}, accumulator_of(a.dtype()), a.device());
+  run_forward(a, o, lse);
+
+  std::vector<const Tensor*> inputs;
+  std::vector<Tensor> saved;
+  for (const Columns* x : a.all()) {
+    if (std::any_of(saved.begin(), saved.end(), [x](const Tensor& y) { return are_one(x->tensor, y); })) continue;
+    inputs.push_back(&x->tensor);
+    saved.push_back(x->tensor);
+  }
+  saved.insert(saved.end(), {o, lse});
+  Tape::record("attention", inputs, saved, std::array{&o},
+               [a, lse, o = o.detach()](Gradients& gradients, const std::vector<Tensor>& dy) {
+                 const TensorGradients made(a);
+                 run_backward(a, o, lse, dy[0], made.of(a.q), made.of(a.k), made.of(a.v));
+                 for (std::size_t i = 0; i < made.tensors.size(); ++i)
+                   gradients.give(made.tensors[i], made.gradients[i]);
                });
   return o;
 }

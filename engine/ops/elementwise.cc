@@ -1,6 +1,8 @@
 // add, add_row, add_leading_channels, dropout, drop_path.
 #include "kernels/elementwise.h"
 
+#include <algorithm>
+
 #include "engine/ops/common.h"
 #include "kernels/dropout.h"
 
@@ -101,15 +103,16 @@ Tensor add_leading_channels(const Tensor& x, const Tensor& fields) {
   return y;
 }
 
-Tensor dropout(const Tensor& x, float p, DropoutKey key) {
+Tensor dropout(const Tensor& x, float p, DropoutKey key, const ElementWindow& window) {
   if (p == 0) return x;
-  const auto mask = [p, key](const Tensor& from, const Tensor& to) {
+  const auto mask = [p, key, window](const Tensor& from, const Tensor& to) {
     ISOBAR_RUN(from.device(), dropout,
                {.n = from.numel(),
                 .dtype = from.dtype(),
                 .p = p,
                 .seed = key.seed,
                 .stream = key.stream,
+                .window = window,
                 .x = from.data(),
                 .y = to.data()},
                current_stream());
@@ -117,16 +120,17 @@ Tensor dropout(const Tensor& x, float p, DropoutKey key) {
   return apply_mask("dropout", x, mask);
 }
 
-Tensor drop_path(const Tensor& x, std::int64_t batch, float p, DropoutKey key) {
+Tensor drop_path(const Tensor& x, float p, DropoutKey key, const RowWindow& rows) {
   if (p == 0) return x;
-  const auto mask = [batch, p, key](const Tensor& from, const Tensor& to) {
+  const auto mask = [p, key, rows](const Tensor& from, const Tensor& to) {
     ISOBAR_RUN(from.device(), drop_path,
-               {.batch = batch,
-                .n = from.numel() / batch,
+               {.rows = from.size(0),
+                .cols = from.numel() / std::max<std::int64_t>(from.size(0), 1),
                 .dtype = from.dtype(),
                 .p = p,
                 .seed = key.seed,
                 .stream = key.stream,
+                .window = rows,
                 .x = from.data(),
                 .y = to.data()},
                current_stream());

@@ -5,20 +5,28 @@
 //         P = exp(S - lse);  dP = dropout'(dO·Vᵀ);  dS = P∘(dP - delta);
 //         dV = dropout(P)ᵀ·dO;  dQ = scale·dS·K;  dK = scale·dSᵀ·Q
 //
-//   q, o, dO, dq  [B, Tq, NH, HS]    k, v, dk, dv  [B, Tk, NH, HS]    dtype: fp32, bf16, fp16, fp64 (CPU)
+//   q, dO         [B, Tq, NH, HS]    k, v  [B, Tk, NH, HS]    dtype: fp32, bf16, fp16, fp64 (CPU)
+//   o             [B, Tq, NH, HS]    o_dtype: dtype or accumulator_of(dtype)
+//   dq            [B, Tq, NH, HS]    dk, dv  [B, Tk, NH, HS]    grad_dtype: dtype or accumulator_of(dtype)
 //     token t of batch b starts at pointer + (b·T + t)·stride elements; head h at + h·HS. Strides let q, k and v lie
 //     interleaved in one [B, T, 3, NH, HS] buffer. Every stride is a multiple of 8, pointers are 16-byte aligned
-//   lse           [B, NH, Tq]        accumulator_of(dtype), natural logarithm: partial results over split keys can be
-//                                    merged
+//   lse           [B, NH, Tq]        accumulator_of(dtype), natural logarithm
 //   workspace     (bwd) attention_bwd_workspace(...) bytes, contents undefined before and after
 //
+//   split keys    keys may come in parts, a call each (ring attention: Liu et al. 2023). Forward: attention_merge
+//                 (kernels/attention/merge.h) makes one (o, lse) of those of the parts. Backward: with the merged o and
+//                 lse, dk and dv of a part are right as they are, and its dq is one term of a sum. What is merged or
+//                 summed is kept in the accumulator's type and rounded once, at the end
 //   numerics      scores, softmax and accumulators in fp32 (fp64 for fp64). With 16-bit dtypes P and dS are rounded to
-//                 dtype before they enter a product, as tensor cores and AMX need it (else the CPU does not)
+//                 dtype before they enter a product, as tensor cores and AMX need it (else the CPU does not). Where a
+//                 gradient is added to, the sum is rounded
 //   dropout       element (b, h, i, j) of P is dropped when random_bits(seed, stream, ((b·NH + h)·Tq + i)·Tk + j) is
-//                 below drop_threshold(p); what is kept is scaled by 1/(1 - p). lse is that of the undropped P
+//                 below drop_threshold(p); what is kept is scaled by 1/(1 - p). lse is that of the undropped P.
+//                 b, h, i, j and NH, Tq, Tk are those of the whole P of the global batch: dropout.window says where the
+//                 block lies in it
 //   deterministic yes: no atomics; dq on the CPU for a fixed number of threads
 //   limits        scale > 0; HS a multiple of 8, 8 <= HS <= 128; B, NH, Tq, Tk >= 1, no multiple of anything; on CUDA
-//                 B and NH at most 65535
+//                 B and NH at most 65535; the block lies in the whole
 //   aliasing      none
 #pragma once
 
@@ -28,6 +36,7 @@
 #include "kernels/common/cost.h"
 #include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
+#include "kernels/common/window.h"
 
 namespace isobar {
 
@@ -35,14 +44,21 @@ struct AttentionShape {
   std::int64_t batch = 0, heads = 0, q_tokens = 0, kv_tokens = 0, head_size = 0;
 };
 
+// Where the block of P that a call computes lies in all of P.
+struct AttentionWindow {
+  SampleWindow samples = {};
+  Span heads = {}, queries = {}, keys = {};
+};
+
 struct AttentionDropout {
   float p = 0;  // 0: no dropout
   std::uint64_t seed = 0, stream = 0;
+  AttentionWindow window = {};
 };
 
 struct AttentionFwd {
   AttentionShape shape;
-  DType dtype = DType::fp32;
+  DType dtype = DType::fp32, o_dtype = dtype;
   double scale = 1;
   AttentionDropout dropout;
   const void* q = nullptr;
@@ -55,7 +71,7 @@ struct AttentionFwd {
 
 struct AttentionBwd {
   AttentionShape shape;
-  DType dtype = DType::fp32;
+  DType dtype = DType::fp32, o_dtype = dtype, grad_dtype = dtype;
   double scale = 1;
   AttentionDropout dropout;
   const void* q = nullptr;
@@ -69,6 +85,7 @@ struct AttentionBwd {
   void* dv = nullptr;
   std::int64_t q_stride = 0, k_stride = 0, v_stride = 0, o_stride = 0, do_stride = 0;
   std::int64_t dq_stride = 0, dk_stride = 0, dv_stride = 0;
+  Grad dq_mode = Grad::overwrite, dkv_mode = Grad::overwrite;
   void* workspace = nullptr;
 };
 
@@ -76,17 +93,28 @@ struct AttentionBwd {
 constexpr std::size_t attention_bwd_workspace(const AttentionShape& s, DType dtype) {
   return static_cast<std::size_t>(s.batch * s.heads * s.q_tokens) * size_of(accumulator_of(dtype));
 }
+// The arguments with the totals of their window filled in; throw an Error where they break a limit that both
+// implementations have.
+AttentionFwd checked_attention(const AttentionFwd& a);
+AttentionBwd checked_attention(const AttentionBwd& a);
+
 constexpr Cost attention_fwd_cost(const AttentionFwd& a) {
   const double q = static_cast<double>(a.shape.batch) * a.shape.heads * a.shape.q_tokens;
   const double kv = static_cast<double>(a.shape.batch) * a.shape.heads * a.shape.kv_tokens;
   const double h = a.shape.head_size;
-  return {.bytes = (2 * q + 2 * kv) * h * size_of(a.dtype) + 4 * q, .flops = 4 * q * a.shape.kv_tokens * h};
+  return {.bytes = ((q + 2 * kv) * size_of(a.dtype) + q * size_of(a.o_dtype)) * h + 4 * q,
+          .flops = 4 * q * a.shape.kv_tokens * h};
 }
 constexpr Cost attention_bwd_cost(const AttentionBwd& a) {
   const double q = static_cast<double>(a.shape.batch) * a.shape.heads * a.shape.q_tokens;
   const double kv = static_cast<double>(a.shape.batch) * a.shape.heads * a.shape.kv_tokens;
   const double h = a.shape.head_size;
-  return {.bytes = (4 * q + 4 * kv) * h * size_of(a.dtype) + 4 * q, .flops = 10 * q * a.shape.kv_tokens * h};
+  const double dq = a.dq_mode == Grad::accumulate ? 2 * q : q, dkv = a.dkv_mode == Grad::accumulate ? 2 * kv : kv;
+  return {
+      .bytes =
+          ((2 * q + 2 * kv) * size_of(a.dtype) + q * size_of(a.o_dtype) + (dq + 2 * dkv) * size_of(a.grad_dtype)) * h +
+          4 * q,
+      .flops = 10 * q * a.shape.kv_tokens * h};
 }
 
 ISOBAR_KERNEL(attention_fwd, AttentionFwd)

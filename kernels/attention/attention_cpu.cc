@@ -39,7 +39,6 @@ void forward_block(const AttentionFwd& a, int64_t head_index, int64_t query, Ari
   const AttentionShape& s = a.shape;
   const int64_t queries = s.q_tokens, keys = s.kv_tokens;
   const auto q = head_rows<In>(a.q, a.q_stride, s, queries, head_index);
-  const auto o = head_rows<In>(a.o, a.o_stride, s, queries, head_index);
   T* lse = static_cast<T*>(a.lse) + head_index * queries;
   const T log2_scale = static_cast<T>(a.scale * kLog2E);
   const int64_t panels = min(kQueryPanels, ceil_div(queries - query, kPanel<T>));
@@ -54,8 +53,8 @@ void forward_block(const AttentionFwd& a, int64_t head_index, int64_t query, Ari
     for (int64_t p = 0; p < panels; ++p) {
       attend(arithmetic, arithmetic.panel(p), key, min(kKeyBlock, keys - key), log2_scale,
              {.dropout = a.dropout,
-              .first = score_index(s, head_index, first_of(p), key),
-              .row = keys,
+              .first = score_index(s, a.dropout.window, head_index, first_of(p), key),
+              .row = a.dropout.window.keys.total,
               .lanes = lanes_of(p)});
     }
   for (int64_t p = 0; p < panels; ++p) {
@@ -63,7 +62,10 @@ void forward_block(const AttentionFwd& a, int64_t head_index, int64_t query, Ari
     for (int64_t lane = 0; lane < lanes_of(p); ++lane) {
       const T sum = panel.softmax.sum[lane / kLanes<T>][lane % kLanes<T>];
       const T running_max = panel.softmax.running_max[lane / kLanes<T>][lane % kLanes<T>];
-      write_lane<kPanel<T>>(panel.o, lane, s.head_size, T{1} / sum, o[first_of(p) + lane]);
+      visit_output<In, T>(a.o_dtype, [&]<class Out>(Type<Out>) {
+        const auto o = head_rows<Out>(a.o, a.o_stride, s, queries, head_index);
+        write_lane<kPanel<T>>(panel.o, lane, s.head_size, T{1} / sum, Grad::overwrite, o[first_of(p) + lane]);
+      });
       lse[first_of(p) + lane] = static_cast<T>((running_max + __builtin_log2(sum)) / kLog2E);
     }
   }
@@ -145,22 +147,23 @@ class Backward {
     arithmetic.load_keys(head_index, key, count);
     for (int64_t query = 0; query < s.q_tokens; query += kQueryBlock)
       arithmetic.add_block(head_index, query, key, count);
-    const auto dk = head_rows<In>(a_.dk, a_.dk_stride, s, s.kv_tokens, head_index);
-    const auto dv = head_rows<In>(a_.dv, a_.dv_stride, s, s.kv_tokens, head_index);
-    for (int64_t lane = 0; lane < count; ++lane) {
-      write_lane<kGroup>(arithmetic.dk(), lane, s.head_size, static_cast<T>(a_.scale), dk[key + lane]);
-      write_lane<kGroup>(arithmetic.dv(), lane, s.head_size, T{1}, dv[key + lane]);
-    }
+    visit_output<In, T>(a_.grad_dtype, [&]<class Out>(Type<Out>) {
+      const auto dk = head_rows<Out>(a_.dk, a_.dk_stride, s, s.kv_tokens, head_index);
+      const auto dv = head_rows<Out>(a_.dv, a_.dv_stride, s, s.kv_tokens, head_index);
+      for (int64_t lane = 0; lane < count; ++lane) {
+        write_lane<kGroup>(arithmetic.dk(), lane, s.head_size, static_cast<T>(a_.scale), a_.dkv_mode, dk[key + lane]);
+        write_lane<kGroup>(arithmetic.dv(), lane, s.head_size, T{1}, a_.dkv_mode, dv[key + lane]);
+      }
+    });
   }
 
   void write_dq(int64_t head_index, const T* dq) const {
     const AttentionShape& s = a_.shape;
-    const auto out = head_rows<In>(a_.dq, a_.dq_stride, s, s.q_tokens, head_index);
-    for (int64_t t = 0; t < s.q_tokens; ++t) {
-      In* to = out[t];
-      for (int64_t c = 0; c < s.head_size; ++c)
-        to[c] = static_cast<In>(dq[t * dq_step_ + c] * static_cast<T>(a_.scale));
-    }
+    visit_output<In, T>(a_.grad_dtype, [&]<class Out>(Type<Out>) {
+      const auto out = head_rows<Out>(a_.dq, a_.dq_stride, s, s.q_tokens, head_index);
+      for (int64_t t = 0; t < s.q_tokens; ++t)
+        write_lane<1>(dq + t * dq_step_, 0, s.head_size, static_cast<T>(a_.scale), a_.dq_mode, out[t]);
+    });
   }
 
   // Adds the partial dq of a head that several parts share, in the order of the parts.
@@ -202,7 +205,8 @@ void with_step(int64_t head_size, const F& f) {
 
 }  // namespace
 
-void attention_fwd(const AttentionFwd& a) {
+void attention_fwd(const AttentionFwd& arguments) {
+  const AttentionFwd a = checked_attention(arguments);
 #if defined(ISOBAR_ISA_IS_avx512)
   if (a.dtype == DType::bf16 && amx() == Amx::present) return forward<AmxForward<AmxTiles>>(a);
   if (a.dtype == DType::bf16 && amx() == Amx::emulated) return forward<AmxForward<EmulatedTiles>>(a);
@@ -212,7 +216,8 @@ void attention_fwd(const AttentionFwd& a) {
   });
 }
 
-void attention_bwd(const AttentionBwd& a) {
+void attention_bwd(const AttentionBwd& arguments) {
+  const AttentionBwd a = checked_attention(arguments);
 #if defined(ISOBAR_ISA_IS_avx512)
   if (a.dtype == DType::bf16 && amx() == Amx::present) return Backward<AmxBackward<AmxTiles>>::run(a);
   if (a.dtype == DType::bf16 && amx() == Amx::emulated) return Backward<AmxBackward<EmulatedTiles>>::run(a);

@@ -326,7 +326,7 @@ class AmxBackward {
   void differentiate(int64_t head_index, int64_t query, int64_t strip, int64_t rows, int64_t key, int64_t keys) {
     if (a_.dropout.p == 0) return differentiate_strip<false>(query, strip, rows, keys);
     for (int64_t r = 0; r < rows; ++r)
-      draw_dropout(a_.dropout, score_index(a_.shape, head_index, query + strip + r, key), keys,
+      draw_dropout(a_.dropout, score_index(a_.shape, a_.dropout.window, head_index, query + strip + r, key), keys,
                    work_->factors + r * kGroup);
     differentiate_strip<true>(query, strip, rows, keys);
   }

@@ -47,17 +47,34 @@ HeadRows<In> head_rows(void* base, int64_t stride, const AttentionShape& s, int6
   return {static_cast<In*>(base), stride, s, tokens, head_index};
 }
 
+// Calls f(Type<Out>{}) with the type of an output, the operands' or the accumulator's.
+template <class In, class T, class F>
+ISOBAR_INLINE void visit_output(DType dtype, const F& f) {
+  if constexpr (sizeof(In) != sizeof(T)) {
+    if (dtype == dtype_of<T>) return f(Type<T>{});
+  }
+  f(Type<In>{});
+}
+
 // Row `lane` of an output from its transpose [head_size, step].
 template <int kStep, class T, class Out>
-void write_lane(const T* __restrict__ transposed, int64_t lane, int64_t head_size, T factor, Out* __restrict__ to) {
-  for (int64_t c = 0; c < head_size; ++c) to[c] = static_cast<Out>(transposed[c * kStep + lane] * factor);
+void write_lane(const T* __restrict__ transposed, int64_t lane, int64_t head_size, T factor, Grad mode,
+                Out* __restrict__ to) {
+  if (mode == Grad::accumulate)
+    for (int64_t c = 0; c < head_size; ++c)
+      to[c] = convert<Out>(convert<T>(to[c]) + transposed[c * kStep + lane] * factor);
+  else
+    for (int64_t c = 0; c < head_size; ++c) to[c] = static_cast<Out>(transposed[c * kStep + lane] * factor);
 }
 
 // ---- dropout --------------------------------------------------------------------------------------------------------
 
-// The place of a score among all of them, which decides whether it is dropped.
-inline std::uint64_t score_index(const AttentionShape& s, int64_t head_index, int64_t query, int64_t key) {
-  return static_cast<std::uint64_t>((head_index * s.q_tokens + query) * s.kv_tokens + key);
+// The place of a score among all those of the global batch, which decides whether it is dropped.
+inline std::uint64_t score_index(const AttentionShape& s, const AttentionWindow& w, int64_t head_index, int64_t query,
+                                 int64_t key) {
+  const int64_t sample = w.samples.at(head_index / s.heads), head = w.heads.first + head_index % s.heads;
+  const int64_t row = (sample * w.heads.total + head) * w.queries.total + w.queries.first + query;
+  return static_cast<std::uint64_t>(row * w.keys.total + w.keys.first + key);
 }
 
 // What each of `count` scores from element `first` on is multiplied by: 0, or 1/(1 - p).
@@ -166,16 +183,18 @@ struct QueryTerms {
 template <class In, class T>
 void compute_delta(const AttentionBwd& a, int64_t head_index, int64_t padded, const QueryTerms<T>& terms) {
   const AttentionShape& s = a.shape;
-  const auto o = head_rows<In>(a.o, a.o_stride, s, s.q_tokens, head_index);
   const auto d_o = head_rows<In>(a.d_o, a.do_stride, s, s.q_tokens, head_index);
   const T* lse = static_cast<const T*>(a.lse) + head_index * s.q_tokens;
-  for (int64_t t = 0; t < padded; ++t) {
-    const int64_t token = min(t, s.q_tokens - 1);
-    T delta = 0;
-    for (int64_t c = 0; c < s.head_size; ++c) delta += convert<T>(o[token][c]) * convert<T>(d_o[token][c]);
-    terms.neg_delta[t] = -delta;
-    terms.neg_lse[t] = -lse[token] * static_cast<T>(kLog2E);
-  }
+  visit_output<In, T>(a.o_dtype, [&]<class Out>(Type<Out>) {
+    const auto o = head_rows<Out>(a.o, a.o_stride, s, s.q_tokens, head_index);
+    for (int64_t t = 0; t < padded; ++t) {
+      const int64_t token = min(t, s.q_tokens - 1);
+      T delta = 0;
+      for (int64_t c = 0; c < s.head_size; ++c) delta += convert<T>(o[token][c]) * convert<T>(d_o[token][c]);
+      terms.neg_delta[t] = -delta;
+      terms.neg_lse[t] = -lse[token] * static_cast<T>(kLog2E);
+    }
+  });
 }
 
 }  // namespace isobar::cpu::ISOBAR_ISA

@@ -243,7 +243,7 @@ class VectorBackward {
     const T log2_scale = static_cast<T>(a_.scale * kLog2E);
     T factors[kGroup] = {};
     for (int64_t r = 0; r < count; ++r) {
-      draw_dropout(a_.dropout, score_index(a_.shape, head_index, query + r, key), keys, factors);
+      draw_dropout(a_.dropout, score_index(a_.shape, a_.dropout.window, head_index, query + r, key), keys, factors);
       for (int64_t j = 0; j < kGroup; j += kLanes<T>) {
         const int64_t i = r * kGroup + j;
         const Vector<T> p = exp2_of(load(work_->p + i) * log2_scale + terms_.neg_lse[query + r]),

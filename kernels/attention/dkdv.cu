@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kThreads) dkdv_kernel(const AttentionBwd a) {
   const float* delta = static_cast<const float*>(a.workspace) + head_row;
   const int block_row = static_cast<int>(blockIdx.x) * kOwnedRows, warp_row = warp_id() * kWarpRows;
   const auto scale = static_cast<float>(a.scale);
-  const KeepMask mask(a.dropout, a.shape);
+  const KeepMask mask(a.dropout);
 
   shared.load_owned(k, v, block_row, head_size);
   shared.load_streamed(0, q, d_o, 0, head_size);
@@ -37,8 +37,8 @@ __global__ void __launch_bounds__(kThreads) dkdv_kernel(const AttentionBwd a) {
 
     multiply_rows<kHead>(scores, shared.owned(0) + warp_row * kPitch<T, kHead>, shared.streamed(0, stage));
     multiply_rows<kHead>(dp, shared.owned(1) + warp_row * kPitch<T, kHead>, shared.streamed(1, stage));
-    const std::uint64_t corner = static_cast<std::uint64_t>(query) * k.count + block_row + warp_row;
-    const std::uint32_t kept = mask.bits<kTiles>(corner, 1, k.count);
+    const std::uint64_t corner = static_cast<std::uint64_t>(query) * mask.keys + block_row + warp_row;
+    const std::uint32_t kept = mask.bits<kTiles>(corner, 1, mask.keys);
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
@@ -55,10 +55,10 @@ __global__ void __launch_bounds__(kThreads) dkdv_kernel(const AttentionBwd a) {
     __syncthreads();  // the next turn overwrites this stage
   }
 
-  const auto dk_tokens = tokens_of<T>(a.dk, a.dk_stride, a.shape.kv_tokens, head_size);
-  const auto dv_tokens = tokens_of<T>(a.dv, a.dv_stride, a.shape.kv_tokens, head_size);
-  store_rows<T, kHead>(dk_tokens, block_row + warp_row, head_size, dk, {scale, scale});
-  store_rows<T, kHead>(dv_tokens, block_row + warp_row, head_size, dv, {1, 1});
+  const Destination to_dk{a.dk, a.dk_stride, a.shape.kv_tokens, a.grad_dtype, a.dkv_mode};
+  const Destination to_dv{a.dv, a.dv_stride, a.shape.kv_tokens, a.grad_dtype, a.dkv_mode};
+  store_rows<T, kHead>(to_dk, block_row + warp_row, head_size, dk, {scale, scale});
+  store_rows<T, kHead>(to_dv, block_row + warp_row, head_size, dv, {1, 1});
 }
 
 }  // namespace

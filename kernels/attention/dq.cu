@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwd a) {
   const auto [q, k, v, d_o] = BackwardTokens<T>(a, head_size);
   const int block_row = static_cast<int>(blockIdx.x) * kOwnedRows, warp_row = warp_id() * kWarpRows;
   const auto scale = static_cast<float>(a.scale);
-  const KeepMask mask(a.dropout, a.shape);
+  const KeepMask mask(a.dropout);
 
   shared.load_owned(q, d_o, block_row, head_size);
   shared.load_streamed(0, k, v, 0, head_size);
@@ -42,8 +42,8 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwd a) {
 
     multiply_rows<kHead>(scores, shared.owned(0) + warp_row * kPitch<T, kHead>, shared.streamed(0, stage));
     multiply_rows<kHead>(dp, shared.owned(1) + warp_row * kPitch<T, kHead>, shared.streamed(1, stage));
-    const std::uint64_t corner = static_cast<std::uint64_t>(block_row + warp_row) * k.count + key;
-    const std::uint32_t kept = mask.bits<kTiles>(corner, k.count, 1);
+    const std::uint64_t corner = static_cast<std::uint64_t>(block_row + warp_row) * mask.keys + key;
+    const std::uint32_t kept = mask.bits<kTiles>(corner, mask.keys, 1);
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
@@ -58,8 +58,8 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwd a) {
     __syncthreads();  // the next turn overwrites this stage
   }
 
-  const auto dq_tokens = tokens_of<T>(a.dq, a.dq_stride, a.shape.q_tokens, head_size);
-  store_rows<T, kHead>(dq_tokens, block_row + warp_row, head_size, dq, {scale, scale});
+  const Destination to{a.dq, a.dq_stride, a.shape.q_tokens, a.grad_dtype, a.dq_mode};
+  store_rows<T, kHead>(to, block_row + warp_row, head_size, dq, {scale, scale});
 }
 
 }  // namespace

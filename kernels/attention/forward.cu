@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const AttentionFwd a)
   const auto v = tokens_of<const T>(a.v, a.v_stride, a.shape.kv_tokens, head_size);
   const int block_row = static_cast<int>(blockIdx.x) * kOwnedRows, warp_row = warp_id() * kWarpRows;
   const auto scale = static_cast<float>(a.scale);
-  const KeepMask mask(a.dropout, a.shape);
+  const KeepMask mask(a.dropout);
 
   const auto load_stage = [&](int key, int stage) {
     load_tile<T, kHead, kRows>(streamed + 2 * stage * kStage, k, key, head_size);
@@ -106,8 +106,8 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const AttentionFwd a)
         scores[n][r] = ragged && key + column_of(n, r) >= k.count ? -INFINITY : scores[n][r] * scale;
 
     softmax.update(scores, shrink);
-    const std::uint64_t corner = static_cast<std::uint64_t>(block_row + warp_row) * k.count + key;
-    const std::uint32_t kept = mask.bits<kTiles>(corner, k.count, 1);
+    const std::uint64_t corner = static_cast<std::uint64_t>(block_row + warp_row) * mask.keys + key;
+    const std::uint32_t kept = mask.bits<kTiles>(corner, mask.keys, 1);
 #pragma unroll
     for (int n = 0; n < kTiles; ++n)
 #pragma unroll
@@ -122,15 +122,16 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const AttentionFwd a)
 
   float factor[2];
   finish_rows(a, softmax, block_row + warp_row, mask.scale, factor);
-  const auto o = tokens_of<T>(a.o, a.o_stride, a.shape.q_tokens, head_size);
+  const Destination o{a.o, a.o_stride, a.shape.q_tokens, a.o_dtype, Grad::overwrite};
   store_rows<T, kHead>(o, block_row + warp_row, head_size, out, factor);
 }
 
 }  // namespace
 }  // namespace attention
 
-void attention_fwd(const AttentionFwd& a, Stream stream) {
-  attention::check_shape("attention_fwd", a.shape, a.dtype);
+void attention_fwd(const AttentionFwd& arguments, Stream stream) {
+  const AttentionFwd a = checked_attention(arguments);
+  attention::check_for_cuda("attention_fwd", a.shape, a.dropout.window, a.dtype);
   visit_cuda_floating(a.dtype, [&]<class T>(Type<T>) {
     attention::visit_head_size<T>(a.shape.head_size, [&](auto head) {
       launch("attention_fwd", attention::forward_kernel<T, head()>, attention::grid_of(a.shape, a.shape.q_tokens),

@@ -42,13 +42,12 @@ void visit_head_size(std::int64_t head_size, F&& f) {
   f(std::integral_constant<int, 128>{});
 }
 
-inline void check_shape(const char* kernel, const AttentionShape& s, DType dtype) {
-  ISOBAR_CHECK(s.head_size % 8 == 0 && s.head_size >= 8 && s.head_size <= 128, kernel, ": a head size of ", s.head_size,
-               " is not a multiple of 8 up to 128");
-  ISOBAR_CHECK(s.batch >= 1 && s.batch <= 65535 && s.heads >= 1 && s.heads <= 65535 && s.q_tokens >= 1 &&
-                   s.kv_tokens >= 1 && s.q_tokens <= INT32_MAX / 2 && s.kv_tokens <= INT32_MAX / 2,
-               kernel, ": bad shape: batch ", s.batch, ", ", s.heads, " heads, ", s.q_tokens, " queries, ", s.kv_tokens,
-               " keys");
+// What a GPU asks of checked arguments besides.
+inline void check_for_cuda(const char* kernel, const AttentionShape& s, const AttentionWindow& w, DType dtype) {
+  constexpr std::int64_t kMost = INT32_MAX / 2;
+  ISOBAR_CHECK(s.batch <= 65535 && s.heads <= 65535 && w.queries.total <= kMost && w.keys.total <= kMost, kernel,
+               ": bad shape for a GPU: batch ", s.batch, ", ", s.heads, " heads, ", w.queries.total, " queries, ",
+               w.keys.total, " keys");
   ISOBAR_CHECK(dtype == DType::fp32 || is_16_bit(dtype), kernel, ": a GPU has no ", name_of(dtype), " attention");
 }
 
@@ -201,21 +200,45 @@ __device__ __forceinline__ void add_weighted_rows(float (&sum)[kHead / 8][4], co
   }
 }
 
-// Writes a warp's 16 rows, the first being token row0, those of g times factor[0] and those of g + 8 times factor[1].
-template <class T, int kHead>
-__device__ __forceinline__ void store_rows(const Tokens<T>& tokens, int row0, int head_size,
-                                           const float (&rows)[kHead / 8][4], const float (&factor)[2]) {
+// Where rows go: a [B, T, NH, HS] tensor in the operands' type or in fp32, written or added to.
+struct Destination {
+  void* tensor;
+  std::int64_t stride, count;  // elements between tokens; T
+  DType dtype;
+  Grad mode;
+};
+
+template <class Out, int kHead>
+__device__ __forceinline__ void store_rows_as(const Destination& to, int row0, int head_size,
+                                              const float (&rows)[kHead / 8][4], const float (&factor)[2]) {
+  const auto tokens = tokens_of<Out>(to.tensor, to.stride, to.count, head_size);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int token = row0 + row_of(2 * half);
     if (token >= tokens.count) continue;
-    T* to = tokens.first + token * tokens.stride;
+    Out* row = tokens.first + token * tokens.stride;
 #pragma unroll
     for (int c = 0; c < kHead / 8; ++c) {
       if (8 * c >= head_size) continue;
-      store_two(to + column_of(c, 0), rows[c][2 * half] * factor[half], rows[c][2 * half + 1] * factor[half]);
+      float first = rows[c][2 * half] * factor[half], second = rows[c][2 * half + 1] * factor[half];
+      if (to.mode == Grad::accumulate) {
+        const TwoFloats before = load_two(row + column_of(c, 0));
+        first += before.first;
+        second += before.second;
+      }
+      store_two(row + column_of(c, 0), first, second);
     }
   }
+}
+
+// Stores a warp's 16 rows, the first being token row0, those of g times factor[0] and those of g + 8 times factor[1].
+template <class T, int kHead>
+__device__ __forceinline__ void store_rows(const Destination& to, int row0, int head_size,
+                                           const float (&rows)[kHead / 8][4], const float (&factor)[2]) {
+  if constexpr (sizeof(T) == 2) {
+    if (to.dtype == DType::fp32) return store_rows_as<float, kHead>(to, row0, head_size, rows, factor);
+  }
+  store_rows_as<T, kHead>(to, row0, head_size, rows, factor);
 }
 
 // ---- Softmax and dropout --------------------------------------------------------------------------------------------
@@ -229,18 +252,25 @@ __device__ __forceinline__ float exponential(float x) {
     return expf(x);
 }
 
-// Which elements of one head's P are kept.
+// Which elements of one head's P are kept. An element is known by its index in P of the global batch.
 struct KeepMask {
-  std::uint64_t seed, stream, first;  // index of P[0][0]
+  std::uint64_t seed, stream, first;  // index of the block's P[0][0]
+  std::uint64_t keys;                 // of the whole: elements between rows of P
   std::uint32_t threshold;
   float scale;  // of what is kept
 
-  __device__ __forceinline__ KeepMask(const AttentionDropout& d, const AttentionShape& s)
+  __device__ __forceinline__ explicit KeepMask(const AttentionDropout& d)
       : seed(d.seed),
         stream(d.stream),
-        first((blockIdx.z * static_cast<std::uint64_t>(s.heads) + blockIdx.y) * s.q_tokens * s.kv_tokens),
+        first(first_of(d.window)),
+        keys(static_cast<std::uint64_t>(d.window.keys.total)),
         threshold(drop_threshold(d.p)),
         scale(1 / (1 - d.p)) {}
+
+  static __device__ __forceinline__ std::uint64_t first_of(const AttentionWindow& w) {
+    const std::int64_t head = w.samples.at(blockIdx.z) * w.heads.total + w.heads.first + blockIdx.y;
+    return static_cast<std::uint64_t>((head * w.queries.total + w.queries.first) * w.keys.total + w.keys.first);
+  }
 
   // Bit 4n + r for this lane's elements of a tile whose corner is element `corner` of P, its rows and its columns being
   // so many elements apart. A rolled loop: one copy of the generator instead of one an element.
@@ -249,10 +279,11 @@ struct KeepMask {
                                                 std::uint64_t column_step) const {
     static_assert(4 * kTiles <= 32);
     if (threshold == 0) return ~0u;
+    const std::uint64_t origin = first + corner + row_of(0) * row_step + column_of(0, 0) * column_step;
     std::uint32_t kept = 0;
 #pragma unroll 1
     for (int e = 0; e < 4 * kTiles; ++e) {
-      const std::uint64_t index = first + corner + row_of(e % 4) * row_step + column_of(e / 4, e % 4) * column_step;
+      const std::uint64_t index = origin + (e % 4 / 2 != 0 ? 8 * row_step : 0) + (8 * (e / 4) + e % 2) * column_step;
       kept |= (random_bits(seed, stream, index) >= threshold ? 1u : 0u) << e;
     }
     return kept;

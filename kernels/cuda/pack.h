@@ -15,6 +15,10 @@ struct alignas(16) Pack {
   __device__ __forceinline__ const T& operator[](int i) const { return value[i]; }
 };
 
+struct TwoFloats {
+  float first, second;
+};
+
 #if defined(ISOBAR_EMULATE)
 
 template <class T>
@@ -28,6 +32,11 @@ template <class T>
 void store_pack(T* to, const Pack<T>& pack, ISOBAR_SITE) {
   check_aligned(to, 16, site);
   for (int i = 0; i < Pack<T>::kSize; ++i) to[i] = pack[i];
+}
+template <class T>
+TwoFloats load_two(const T* from, ISOBAR_SITE) {
+  check_aligned(from, 2 * sizeof(T), site);
+  return {to_float(from[0]), to_float(from[1])};
 }
 template <class T>
 void store_two(T* to, float first, float second, ISOBAR_SITE) {
@@ -46,7 +55,17 @@ template <class T>
 __device__ __forceinline__ void store_pack(T* to, const Pack<T>& pack) {
   *reinterpret_cast<uint4*>(to) = std::bit_cast<uint4>(pack);
 }
-// Two neighbouring elements, `to` aligned to both of them.
+// Two neighbouring elements, the pointer aligned to both of them.
+template <class T>
+__device__ __forceinline__ TwoFloats load_two(const T* from) {
+  if constexpr (sizeof(T) == 2) {
+    const auto packed = *reinterpret_cast<const std::uint32_t*>(from);
+    return {to_float(std::bit_cast<T>(static_cast<std::uint16_t>(packed))),
+            to_float(std::bit_cast<T>(static_cast<std::uint16_t>(packed >> 16)))};
+  } else {
+    return std::bit_cast<TwoFloats>(*reinterpret_cast<const float2*>(from));
+  }
+}
 template <class T>
 __device__ __forceinline__ void store_two(T* to, float first, float second) {
   if constexpr (sizeof(T) == 2)

@@ -4,7 +4,7 @@
 
 namespace isobar {
 
-Attention::Attention(Parameters& parameters, const std::string& name, const AttentionOptions& options)
+Attention::Attention(Parameters& parameters, const std::string& name, const AttentionLayerOptions& options)
     : options_(options),
       qkv_(parameters, {name + ".q", name + ".k", name + ".v"},
            {.in = options.width, .out = options.width, .tf32 = options.tf32}),
@@ -17,8 +17,14 @@ Tensor Attention::forward(const Tensor& x, std::int64_t batch, const Context& co
   const double scale = 1 / std::sqrt(static_cast<double>(options_.width / options_.heads));
   const float rate = context.rate(options_.dropout);
   const Tensor qkv = qkv_.forward(x, x.dtype());
-  const Tensor o = attention(qkv, batch, options_.heads, scale, rate, context.mask(0));
-  return dropout(proj_.forward(o, x.dtype()), rate, context.mask(1));
+  const Tensor o = attention(qkv, {.batch = batch,
+                                   .heads = options_.heads,
+                                   .scale = scale,
+                                   .dropout = rate,
+                                   .key = context.mask(0),
+                                   .window = context.block.attention()});
+  const Tensor y = proj_.forward(o, x.dtype());
+  return dropout(y, rate, context.mask(1), context.block.elements(y, batch, PassBlock::Rows::own));
 }
 
 }  // namespace isobar

@@ -12,7 +12,7 @@
 
 namespace isobar {
 
-struct AttentionOptions {
+struct AttentionLayerOptions {
   std::int64_t width = 0, heads = 0;  // C and NH; HS is C/NH
   double dropout = 0;                 // of the probabilities and of y
   bool tf32 = false;
@@ -23,13 +23,13 @@ class Attention {
   static constexpr std::uint64_t kMasks = 2;  // of the probabilities, of y
 
   // Lists name.{q,k,v}.{weight,bias} and name.proj.{weight,bias}. Error where NH does not divide C.
-  Attention(Parameters& parameters, const std::string& name, const AttentionOptions& options);
+  Attention(Parameters& parameters, const std::string& name, const AttentionLayerOptions& options);
 
   // [B·T, C] -> [B·T, C] in x's dtype, which is the activation's; B is `batch`.
   Tensor forward(const Tensor& x, std::int64_t batch, const Context& context) const;
 
  private:
-  AttentionOptions options_;
+  AttentionLayerOptions options_;
   Linear qkv_, proj_;
 };
 

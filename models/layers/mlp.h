@@ -25,8 +25,8 @@ class Mlp {
   // Lists name.fc1.{weight,bias} and name.fc2.{weight,bias}.
   Mlp(Parameters& parameters, const std::string& name, const MlpOptions& options);
 
-  // [B·T, C] -> [B·T, C] in x's dtype, which is the activation's.
-  Tensor forward(const Tensor& x, const Context& context) const;
+  // [B·T, C] -> [B·T, C] in x's dtype, which is the activation's; B is `batch`.
+  Tensor forward(const Tensor& x, std::int64_t batch, const Context& context) const;
 
  private:
   MlpOptions options_;

@@ -24,13 +24,13 @@ TransformerBlock::TransformerBlock(Parameters& parameters, const std::string& na
 Residual TransformerBlock::forward(const Residual& in, std::int64_t batch, const Context& context) const {
   const float rate = context.rate(options_.drop_path);
   const auto path = [&](const Tensor& branch, std::uint64_t mask) {
-    return drop_path(branch, batch, rate, context.mask(mask));
+    return drop_path(branch, rate, context.mask(mask), context.block.rows(branch, batch, PassBlock::Rows::own));
   };
   // The branches have no names of their own: each is freed as soon as its path has been drawn.
   const LayernormResult first = norm1_.forward(in.x, in.branch);
   const Residual middle{first.sum, path(attention_.forward(first.y, batch, context), kAttentionPath)};
   const LayernormResult second = norm2_.forward(middle.x, middle.branch);
-  return {second.sum, path(mlp_.forward(second.y, context.masks_from(kMlp)), kMlpPath)};
+  return {second.sum, path(mlp_.forward(second.y, batch, context.masks_from(kMlp)), kMlpPath)};
 }
 
 }  // namespace isobar

@@ -58,7 +58,8 @@ Tensor VitTrunk::embed(const Tensor& image, const Context& context) const {
                "the model takes fields ", to_string({-1, config_.in_channels, config_.height, config_.width}), ", not ",
                to_string(image.shape()));
   const Tensor tokens = add_row(patch_embed_.forward(image), parameters_.get(pos_embed_));
-  return dropout(tokens, context.rate(config_.dropout), context.mask(kEmbeddingMask));
+  return dropout(tokens, context.rate(config_.dropout), context.mask(kEmbeddingMask),
+                 context.block.elements(tokens, image.size(0), PassBlock::Rows::all));
 }
 
 // The members list their parameters in their order: it is the layout of the flat buffers.

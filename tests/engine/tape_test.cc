@@ -161,9 +161,23 @@ TEST_CASE("gradients of every op equal finite differences") {
     for (const float p : {0.f, 0.25f})
       check_gradients(
           [p](const auto& in) {
-            return std::vector{attention(in[0], 2, 2, 0.4, p, {7, 8})};
+            return std::vector{attention(in[0], {.batch = 2, .heads = 2, .scale = 0.4, .dropout = p, .key = {7, 8}})};
           },
           {random_tensor({2 * 3, 3 * 16}, 1)});
+  }
+  SECTION("attention, its operands apart") {
+    const AttentionOptions options{.batch = 2, .heads = 2, .scale = 0.4, .dropout = 0.25, .key = {7, 8}};
+    check_gradients([&](const auto& in) { return std::vector{attention(in[0], in[1], in[2], options)}; },
+                    {random_tensor({2 * 3, 16}, 1), random_tensor({2 * 5, 16}, 2), random_tensor({2 * 5, 16}, 3)});
+  }
+  SECTION("attention, its keys and values columns of one tensor, its queries of a wider one") {
+    AttentionOptions options{.batch = 2, .heads = 2, .scale = 0.4, .dropout = 0.25, .key = {7, 8}};
+    options.window = {.samples = {1, 2}, .heads = {1, 4}, .queries = {2, 9}, .keys = {0, 5}};
+    check_gradients(
+        [&](const auto& in) {
+          return std::vector{attention({in[0], 8, 16}, {in[1], 16, 16}, {in[1], 0, 16}, options)};
+        },
+        {random_tensor({2 * 3, 32}, 1), random_tensor({2 * 5, 32}, 2)});
   }
   SECTION("patchify and unpatchify") {
     for (const PatchOrder order : {PatchOrder::channels_first, PatchOrder::channels_last}) {
@@ -208,9 +222,18 @@ TEST_CASE("gradients of every op equal finite differences") {
     check_gradients([](const auto& in) { return std::vector{dropout(in[0], 0.3f, {1, 2})}; }, {random_tensor({33}, 1)});
     check_gradients(
         [](const auto& in) {
-          return std::vector{drop_path(in[0], 4, 0.5f, {1, 2})};
+          return std::vector{drop_path(in[0], 0.5f, {1, 2}, {.tokens = 2})};
         },
         {random_tensor({8, 3}, 1)});
+  }
+  SECTION("dropout and drop_path of a block of the whole") {
+    const RowWindow rows{.before = 1, .tokens = 3, .samples = {1, 2}, .band = {4, 9}};
+    check_gradients(
+        [&](const auto& in) {
+          return std::vector{dropout(in[0], 0.3f, {1, 2}, {.cols = 5, .columns = {2, 8}, .rows = rows}),
+                             drop_path(in[0], 0.5f, {3, 4}, rows)};
+        },
+        {random_tensor({7, 5}, 1)});
   }
   SECTION("forecast_loss") {
     const Tensor target = random_tensor({2, 3, 2, 2}, 4);
@@ -337,6 +360,55 @@ TEST_CASE("every band of a picture has the whole picture's loss, and its part of
   }
 }
 
+TEST_CASE("attention of one tensor is that of its columns, and of copies of them, bit for bit") {
+  const AttentionOptions options{.batch = 2, .heads = 2, .scale = 0.4, .dropout = 0.25, .key = {7, 8}};
+  const Tensor values = random_tensor({6, 48}, 1);
+  const auto run = [&](const std::vector<Tensor>& leaves, const auto& f) {
+    Tape tape;
+    Tensor y;
+    {
+      const TapeScope recording(tape);
+      y = f();
+    }
+    tape.backward(y, random_tensor({6, 16}, 2));
+    std::vector<std::vector<double>> results{y.to_vector()};
+    for (const Tensor& leaf : leaves) results.push_back(leaf.leaf()->grad.to_vector());
+    return results;
+  };
+  const auto fresh = [](const Tensor& x) {
+    Tensor copy = Tensor::empty(x.shape(), x.dtype(), x.device());
+    copy.copy_from(x);
+    return make_leaf(copy, Tensor::empty(x.shape(), x.dtype(), x.device()));
+  };
+  const Tensor all = fresh(values);
+  const auto fused = run({all}, [&] { return attention(all, options); });
+
+  std::vector<Tensor> parts;
+  for (std::int64_t part = 0; part < 3; ++part) {
+    Tensor columns = Tensor::empty({6, 16}, DType::fp64, Device{});
+    for (std::int64_t i = 0; i < 6 * 16; ++i)
+      columns.data_as<double>()[i] = values.data_as<double>()[i / 16 * 48 + part * 16 + i % 16];
+    parts.push_back(fresh(columns));
+  }
+  const auto apart = run(parts, [&] { return attention(parts[0], parts[1], parts[2], options); });
+  CHECK(apart[0] == fused[0]);
+  for (std::size_t part = 0; part < 3; ++part)
+    for (std::size_t i = 0; i < 6 * 16; ++i) CHECK(apart[1 + part][i] == fused[1][i / 16 * 48 + part * 16 + i % 16]);
+}
+
+TEST_CASE("attention refuses operands that do not fit") {
+  const AttentionOptions options{.batch = 2, .heads = 2};
+  const Tensor x = random_tensor({6, 48}, 1), y = random_tensor({10, 48}, 2);
+  CHECK_THROWS_WITH(attention({x, 0, 16}, {y, 0, 16}, {x, 16, 16}, options), "attention: 10 keys and 6 values");
+  CHECK_THROWS_WITH(attention({x, 0, 16}, {x, 8, 16}, {x, 24, 16}, options),
+                    "attention: queries, keys and values must not share columns of a tensor [6, 48]");
+  CHECK_THROWS_WITH(attention({x, 0, 16}, {y, 0, 8}, {y, 16, 8}, options),
+                    "attention: 16 columns of queries in fp64 and 8 of keys or values in fp64");
+  CHECK_THROWS_WITH(attention({x, 40, 16}, y, y, options), "attention: there are no 16 columns from 40 on in [6, 48]");
+  CHECK_THROWS_WITH(attention(random_tensor({7, 48}, 1), options),
+                    "attention: queries, keys and values [7, 48] do not divide into 2 samples of 2 heads");
+}
+
 TEST_CASE("cross_entropy names labels that do not fit") {
   const Tensor logits = random_tensor({4, 5}, 1);
   CHECK_THROWS_WITH(cross_entropy(logits, Tensor::empty({3}, DType::i32, Device{})),
@@ -445,10 +517,12 @@ TEST_CASE("every op refuses shapes and dtypes that do not fit, by name") {
                     "layernorm: input [4, 6] does not fit weight [6] and bias [7]");
   CHECK_THROWS_WITH(layernorm_residual(x, wide({4, 5}), wide({6}), wide({6}), 1e-6),
                     "layernorm: branch [4, 5] does not fit the stream [4, 6]");
-  CHECK_THROWS_WITH(attention(wide({4, 7}), 2, 1, 1, 0, {}),
+  CHECK_THROWS_WITH(attention(wide({4, 7}), {.batch = 2, .heads = 1}),
                     "attention: queries, keys and values [4, 7] do not divide into 2 samples of 1 heads");
-  CHECK_THROWS_WITH(attention(wide({4, 6}), 2, 3, 1, 0, {}), testing::ContainsSubstring("2 samples of 3 heads"));
-  CHECK_THROWS_WITH(attention(wide({4, 6}), 3, 1, 1, 0, {}), testing::ContainsSubstring("3 samples of 1 heads"));
+  CHECK_THROWS_WITH(attention(wide({4, 6}), {.batch = 2, .heads = 3}),
+                    testing::ContainsSubstring("2 samples of 3 heads"));
+  CHECK_THROWS_WITH(attention(wide({4, 6}), {.batch = 3, .heads = 1}),
+                    testing::ContainsSubstring("3 samples of 1 heads"));
   for (const Shape& image : {Shape{1, 2, 6}, Shape{1, 2, 5, 4}, Shape{1, 2, 4, 5}})
     CHECK_THROWS_WITH(patchify(wide(image), 2, PatchOrder::channels_first, DType::fp64),
                       "patchify: images " + to_string(image) + " do not divide into patches of 2");

@@ -1,11 +1,13 @@
 // attention: forward and backward against the formulas, at every head size, at token counts around the blocks, with
-// strides, dropout, scores that grow or lie far from zero, and NaN; gradients by finite differences.
+// strides, dropout, scores that grow or lie far from zero, and NaN; gradients by finite differences. Blocks of a whole:
+// their masks, and keys that come in parts.
 #include "kernels/attention/attention.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "kernels/attention/merge.h"
 #include "kernels/common/rng.h"
 #include "kernels/cpu/isa.h"
 #include "tests/harness/kernel_testing.h"
@@ -20,9 +22,12 @@ struct Case {
   DType dtype = DType::fp32;
   AttentionDropout dropout = {};
   std::int64_t gap = 0;  // elements between the heads of neighbouring tokens
+  bool wide = false;     // o and the gradients in the accumulator's type
+  bool adds = false;     // the gradients are added to what is there
 
   std::int64_t stride() const { return shape.heads * shape.head_size + gap; }
   std::int64_t pairs() const { return shape.batch * shape.heads; }
+  DType out_dtype() const { return wide ? accumulator_of(dtype) : dtype; }
   double scale() const { return 1 / std::sqrt(static_cast<double>(shape.head_size)); }
 };
 
@@ -45,9 +50,9 @@ Layout keys(const Case& a) {
 }
 
 // Normal values; NaN between the tokens, where nothing may be read.
-Values random_tokens(const Layout& layout, std::uint64_t seed, double size = 1) {
-  const Values random = random_values(layout.size(), layout.of.dtype, seed, size);
-  Values x = constant_values(layout.size(), layout.of.dtype, kUnwritten);
+Values random_tokens(const Layout& layout, DType dtype, std::uint64_t seed, double size = 1) {
+  const Values random = random_values(layout.size(), dtype, seed, size);
+  Values x = constant_values(layout.size(), dtype, kUnwritten);
   for (std::int64_t pair = 0; pair < layout.of.pairs(); ++pair)
     for (std::int64_t t = 0; t < layout.tokens; ++t)
       for (std::int64_t c = 0; c < layout.of.shape.head_size; ++c)
@@ -59,13 +64,24 @@ struct Inputs {
   Values q, k, v, d_o;
 };
 Inputs inputs_of(const Case& a) {
-  return {random_tokens(queries(a), 1), random_tokens(keys(a), 2, 1.5), random_tokens(keys(a), 3),
-          random_tokens(queries(a), 4)};
+  return {random_tokens(queries(a), a.dtype, 1), random_tokens(keys(a), a.dtype, 2, 1.5),
+          random_tokens(keys(a), a.dtype, 3), random_tokens(queries(a), a.dtype, 4)};
+}
+
+// The index in the whole of element (i, j) of P.
+std::int64_t index_of(const Case& a, std::int64_t pair, std::int64_t i, std::int64_t j) {
+  const AttentionWindow& w = a.dropout.window;
+  const auto total = [](const Span& span, std::int64_t count) { return span.total == 0 ? count : span.total; };
+  const std::int64_t b = w.samples.first + pair / a.shape.heads * w.samples.step;
+  const std::int64_t h = w.heads.first + pair % a.shape.heads;
+  return ((b * total(w.heads, a.shape.heads) + h) * total(w.queries, a.shape.q_tokens) + w.queries.first + i) *
+             total(w.keys, a.shape.kv_tokens) +
+         w.keys.first + j;
 }
 
 double keep_factor(const Case& a, std::int64_t pair, std::int64_t i, std::int64_t j) {
   if (a.dropout.p == 0) return 1;
-  const std::int64_t index = (pair * a.shape.q_tokens + i) * a.shape.kv_tokens + j;
+  const std::int64_t index = index_of(a, pair, i, j);
   const bool dropped =
       random_bits(a.dropout.seed, a.dropout.stream, static_cast<std::uint64_t>(index)) < drop_threshold(a.dropout.p);
   return dropped ? 0 : 1 / (1 - static_cast<double>(a.dropout.p));
@@ -155,6 +171,7 @@ std::array<std::vector<Real>, 3> naive_bwd(Arithmetic<Real> math, const Case& a,
 AttentionFwd forward_arguments(const Case& a, const Inputs& x, Workbench& bench, Pointer o, Pointer lse) {
   return {.shape = a.shape,
           .dtype = a.dtype,
+          .o_dtype = a.out_dtype(),
           .scale = a.scale(),
           .dropout = a.dropout,
           .q = bench.input(x.q),
@@ -170,8 +187,11 @@ AttentionFwd forward_arguments(const Case& a, const Inputs& x, Workbench& bench,
 
 AttentionBwd backward_arguments(const Case& a, const Inputs& x, const Values& o, const Values& lse, Workbench& bench,
                                 Pointer dq, Pointer dk, Pointer dv) {
+  const Grad mode = a.adds ? Grad::accumulate : Grad::overwrite;
   return {.shape = a.shape,
           .dtype = a.dtype,
+          .o_dtype = a.out_dtype(),
+          .grad_dtype = a.out_dtype(),
           .scale = a.scale(),
           .dropout = a.dropout,
           .q = bench.input(x.q),
@@ -191,6 +211,8 @@ AttentionBwd backward_arguments(const Case& a, const Inputs& x, const Values& o,
           .dq_stride = a.stride(),
           .dk_stride = a.stride(),
           .dv_stride = a.stride(),
+          .dq_mode = mode,
+          .dkv_mode = mode,
           .workspace = bench.workspace(attention_bwd_workspace(a.shape, a.dtype))};
 }
 
@@ -204,7 +226,7 @@ Values rounded_values(const Expected& expected, DType dtype) {
 void run(const Case& a, const Inputs& x, const std::vector<DeviceKind>& devices = all_devices()) {
   INFO(name_of(a.dtype) << " B " << a.shape.batch << " NH " << a.shape.heads << " Tq " << a.shape.q_tokens << " Tk "
                         << a.shape.kv_tokens << " HS " << a.shape.head_size << " dropout " << a.dropout.p << " gap "
-                        << a.gap);
+                        << a.gap << (a.wide ? ", wide" : "") << (a.adds ? ", adds" : ""));
   // The yardstick rounds P and dS only for those who may.
   const bool cpu_rounds_p = a.dtype == DType::bf16 && cpu::amx() != cpu::Amx::absent;
   const auto rounds = [&](Workbench& bench) { return bench.device().kind != DeviceKind::cpu || cpu_rounds_p; };
@@ -213,9 +235,9 @@ void run(const Case& a, const Inputs& x, const std::vector<DeviceKind>& devices 
   };
   const bool any_rounds = is_16_bit(a.dtype) && (devices.size() > 1 || cpu_rounds_p);
   const auto fwd = expect_fwd(false), fwd_rounded = any_rounds ? expect_fwd(true) : fwd;
-  const Outputs out{rounded_values(fwd[0], a.dtype), rounded_values(fwd[1], accumulator_of(a.dtype))};
+  const Outputs out{rounded_values(fwd[0], a.out_dtype()), rounded_values(fwd[1], accumulator_of(a.dtype))};
   on_devices(devices, {a.dtype}, [&](Workbench& bench) {
-    const auto o = bench.output(queries(a).size(), a.dtype);
+    const auto o = bench.output(queries(a).size(), a.out_dtype());
     const auto lse = bench.output(out.lse.size(), out.lse.dtype);
     ISOBAR_RUN(bench.device(), attention_fwd, forward_arguments(a, x, bench, o, lse));
     const auto& want = rounds(bench) ? fwd_rounded : fwd;
@@ -223,13 +245,23 @@ void run(const Case& a, const Inputs& x, const std::vector<DeviceKind>& devices 
     bench.check("lse", lse, want[1]);
   });
 
+  // What the gradients are added to.
+  const Values before[] = {random_tokens(queries(a), a.out_dtype(), 5), random_tokens(keys(a), a.out_dtype(), 6),
+                           random_tokens(keys(a), a.out_dtype(), 7)};
   const auto expect_bwd = [&](bool rounds_p) {
-    return expected(a.dtype, [&](auto math) { return naive_bwd(math, a, x, out.o, out.lse, rounds_p); });
+    return expected(a.dtype, [&]<class Real>(Arithmetic<Real> math) {
+      auto gradients = naive_bwd(math, a, x, out.o, out.lse, rounds_p);
+      for (std::size_t g = 0; g < gradients.size() && a.adds; ++g)
+        for (std::size_t i = 0; i < gradients[g].size(); ++i) gradients[g][i] += static_cast<Real>(before[g].v[i]);
+      return gradients;
+    });
   };
   const auto bwd = expect_bwd(false), bwd_rounded = any_rounds ? expect_bwd(true) : bwd;
   const auto check_backward = [&](Workbench& bench) {
-    const auto dq = bench.output(queries(a).size(), a.dtype);
-    const auto dk = bench.output(keys(a).size(), a.dtype), dv = bench.output(keys(a).size(), a.dtype);
+    const auto gradient = [&](const Values& was) {
+      return a.adds ? bench.in_out(was) : bench.output(was.size(), was.dtype);
+    };
+    const auto dq = gradient(before[0]), dk = gradient(before[1]), dv = gradient(before[2]);
     ISOBAR_RUN(bench.device(), attention_bwd, backward_arguments(a, x, out.o, out.lse, bench, dq, dk, dv));
     const auto& want = rounds(bench) ? bwd_rounded : bwd;
     bench.check("dq", dq, want[0]);
@@ -264,6 +296,301 @@ TEST_CASE("attention with dropout") {
          .dtype = dtype,
          .dropout = {.p = 0.3f, .seed = 5, .stream = 1ull << 40},
          .gap = 8});
+}
+
+TEST_CASE("attention with dropout, of a block of the whole") {
+  const AttentionWindow window{
+      .samples = {.first = 1, .step = 3}, .heads = {1, 5}, .queries = {13, 90}, .keys = {7, 120}};
+  for (const DType dtype : kFloating)
+    run({.shape = {2, 2, 70, 101, 24},
+         .dtype = dtype,
+         .dropout = {.p = 0.3f, .seed = 5, .stream = 6, .window = window}});
+}
+
+TEST_CASE("attention writes its outputs in the accumulator's type too, and adds to gradients") {
+  for (const DType dtype : kFloating)
+    for (const auto& [wide, adds] : std::vector<std::array<bool, 2>>{{false, true}, {true, false}, {true, true}})
+      for (const std::int64_t head_size : {16, 40})
+        run({.shape = {2, 2, 70, 67, head_size}, .dtype = dtype, .gap = 8, .wide = wide, .adds = adds});
+}
+
+namespace {
+
+// Ranges [cuts[i], cuts[i + 1]) of a dimension.
+struct Range {
+  std::int64_t first, count;
+};
+std::vector<Range> ranges(const std::vector<std::int64_t>& cuts) {
+  std::vector<Range> parts;
+  for (std::size_t i = 0; i + 1 < cuts.size(); ++i) parts.push_back({cuts[i], cuts[i + 1] - cuts[i]});
+  return parts;
+}
+
+// Row t of every head is the unit vector t.
+Values unit_vectors(const Layout& layout) {
+  Values x = constant_values(layout.size(), layout.of.dtype, 0);
+  for (std::int64_t pair = 0; pair < layout.of.pairs(); ++pair)
+    for (std::int64_t t = 0; t < layout.tokens; ++t) x[layout.at(pair, t, t)] = 1;
+  return x;
+}
+
+// What o, dq, dk and dv show of a block's mask: 1 where an element of P was kept. By the element's index in the whole.
+// With q, k, d_o of unit vectors, o, lse = 0 and the right v, element (i, j) of P alone decides about one of theirs.
+void read_masks(const Case& a, Workbench& bench, std::array<std::vector<int>, 4>& masks) {
+  const Inputs units{unit_vectors(queries(a)), unit_vectors(keys(a)), unit_vectors(keys(a)), unit_vectors(queries(a))};
+  Inputs ones = units;
+  ones.v = constant_values(keys(a).size(), a.dtype, 1);
+  const Values no_o = constant_values(queries(a).size(), a.dtype, 0);
+  const Values no_lse = constant_values(a.pairs() * a.shape.q_tokens, accumulator_of(a.dtype), 0);
+  const auto o = bench.output(queries(a).size(), a.dtype);
+  const auto lse = bench.output(a.pairs() * a.shape.q_tokens, accumulator_of(a.dtype));
+  const auto dq = bench.output(queries(a).size(), a.dtype), dk = bench.output(keys(a).size(), a.dtype);
+  const auto dv = bench.output(keys(a).size(), a.dtype);
+  ISOBAR_RUN(bench.device(), attention_fwd, forward_arguments(a, units, bench, o, lse));
+  ISOBAR_RUN(bench.device(), attention_bwd, backward_arguments(a, ones, no_o, no_lse, bench, dq, dk, dv));
+  const Values outputs[] = {bench.read(o), bench.read(dq), bench.read(dk), bench.read(dv)};
+  for (std::int64_t pair = 0; pair < a.pairs(); ++pair)
+    for (std::int64_t i = 0; i < a.shape.q_tokens; ++i)
+      for (std::int64_t j = 0; j < a.shape.kv_tokens; ++j)
+        for (std::size_t which = 0; which < 4; ++which) {
+          const std::int64_t at = which < 2 ? queries(a).at(pair, i, j) : keys(a).at(pair, j, i);
+          const double value = outputs[which].v[static_cast<std::size_t>(at)];
+          int& mark = masks[which].at(static_cast<std::size_t>(index_of(a, pair, i, j)));
+          mark = mark != -1 || std::isnan(value) ? 2 : value != 0;  // 2: written twice, or not at all
+        }
+}
+
+constexpr const char* kNames[] = {"o", "dq", "dk", "dv"};
+
+}  // namespace
+
+TEST_CASE("attention draws the masks of blocks as those of the whole, element by element") {
+  for (const DType dtype : kFloating) {
+    const Case whole{.shape = {3, 2, 70, 72, 72}, .dtype = dtype, .dropout = {.p = 0.4f, .seed = 7, .stream = 8}};
+    const auto elements = static_cast<std::size_t>(whole.pairs() * 70 * 72);
+    const auto unread = [&] {
+      std::array<std::vector<int>, 4> masks;
+      masks.fill(std::vector<int>(elements, -1));
+      return masks;
+    };
+    on_devices(all_devices(), {dtype},
+               [&](Workbench& bench) {
+                 auto of_whole = unread(), of_blocks = unread();
+                 read_masks(whole, bench, of_whole);
+                 for (const std::int64_t sample : {0, 1})  // samples 0 and 2; sample 1
+                   for (const Range& heads : ranges({0, 1, 2}))
+                     for (const Range& q : ranges({0, 33, 70}))
+                       for (const Range& k : ranges({0, 7, 72})) {
+                         Case block = whole;
+                         block.shape = {2 - sample, heads.count, q.count, k.count, 72};
+                         block.dropout.window = {.samples = {sample, 2},
+                                                 .heads = {heads.first, 2},
+                                                 .queries = {q.first, 70},
+                                                 .keys = {k.first, 72}};
+                         read_masks(block, bench, of_blocks);
+                       }
+                 for (std::size_t which = 0; which < 4; ++which) {
+                   std::vector<int> contract;
+                   for (std::int64_t pair = 0; pair < whole.pairs(); ++pair)
+                     for (std::int64_t i = 0; i < 70; ++i)
+                       for (std::int64_t j = 0; j < 72; ++j) contract.push_back(keep_factor(whole, pair, i, j) != 0);
+                   INFO("in " << kNames[which] << " of " << name_of(dtype));
+                   const bool whole_is_right = of_whole[which] == contract,
+                              blocks_are_right = of_blocks[which] == contract;
+                   CHECK(whole_is_right);
+                   CHECK(blocks_are_right);
+                 }
+               },
+               {.any_thread_count = false});
+  }
+}
+
+namespace {
+
+// Keys [range.first, ...) of a case.
+Case with_keys(const Case& a, const Range& range) {
+  Case part = a;
+  part.shape.kv_tokens = range.count;
+  const Span& keys = a.dropout.window.keys;
+  part.dropout.window.keys = {keys.first + range.first, keys.total};
+  return part;
+}
+Inputs with_keys(const Case& a, const Inputs& x, const Range& range) {
+  const Case part = with_keys(a, range);
+  const auto rows = [&](const Values& all) {
+    Values some = constant_values(keys(part).size(), a.dtype, kUnwritten);
+    for (std::int64_t pair = 0; pair < a.pairs(); ++pair)
+      for (std::int64_t t = 0; t < range.count; ++t)
+        for (std::int64_t c = 0; c < a.shape.head_size; ++c)
+          some[keys(part).at(pair, t, c)] = all[keys(a).at(pair, range.first + t, c)];
+    return some;
+  };
+  return {x.q, rows(x.k), rows(x.v), x.d_o};
+}
+
+// The same by parts of the keys, one after the other: o and lse merged, dq a sum, dk and dv side by side.
+struct Parts {
+  const Case& a;
+  const Inputs& x;
+  Workbench& bench;
+  std::vector<Range> ranges;
+
+  std::array<Pointer, 2> forward() const {
+    const DType type = a.out_dtype();
+    const auto o = bench.output(queries(a).size(), type), lse = bench.output(a.pairs() * a.shape.q_tokens, type);
+    for (const Range& range : ranges) {
+      const bool first = range.first == 0;
+      const auto other_o = first ? o : bench.output(queries(a).size(), type);
+      const auto other_lse = first ? lse : bench.output(a.pairs() * a.shape.q_tokens, type);
+      const Case part = with_keys(a, range);
+      ISOBAR_RUN(bench.device(), attention_fwd,
+                 forward_arguments(part, with_keys(a, x, range), bench, other_o, other_lse));
+      if (first) continue;
+      ISOBAR_RUN(bench.device(), attention_merge,
+                 {.batch = a.shape.batch,
+                  .heads = a.shape.heads,
+                  .tokens = a.shape.q_tokens,
+                  .head_size = a.shape.head_size,
+                  .dtype = type,
+                  .o = o,
+                  .lse = lse,
+                  .other_o = other_o,
+                  .other_lse = other_lse,
+                  .o_stride = a.stride(),
+                  .other_stride = a.stride()});
+    }
+    return {o, lse};
+  }
+
+  // dq where it lies; dk and dv as values of all keys.
+  struct Gradients {
+    Pointer dq;
+    Values dk, dv;
+  };
+  Gradients backward(const Values& o, const Values& lse) const {
+    Gradients all{bench.output(queries(a).size(), a.out_dtype()),
+                  constant_values(keys(a).size(), a.out_dtype(), kUnwritten),
+                  constant_values(keys(a).size(), a.out_dtype(), kUnwritten)};
+    for (const Range& range : ranges) {
+      const Case part = with_keys(a, range);
+      const auto dk = bench.output(keys(part).size(), a.out_dtype()),
+                 dv = bench.output(keys(part).size(), a.out_dtype());
+      AttentionBwd bwd = backward_arguments(part, with_keys(a, x, range), o, lse, bench, all.dq, dk, dv);
+      bwd.dq_mode = range.first == 0 ? Grad::overwrite : Grad::accumulate;
+      ISOBAR_RUN(bench.device(), attention_bwd, bwd);
+      const Values dk_part = bench.read(dk), dv_part = bench.read(dv);
+      for (std::int64_t pair = 0; pair < a.pairs(); ++pair)
+        for (std::int64_t t = 0; t < range.count; ++t)
+          for (std::int64_t c = 0; c < a.shape.head_size; ++c) {
+            all.dk[keys(a).at(pair, range.first + t, c)] = dk_part[keys(part).at(pair, t, c)];
+            all.dv[keys(a).at(pair, range.first + t, c)] = dv_part[keys(part).at(pair, t, c)];
+          }
+    }
+    return all;
+  }
+};
+
+void check_values(const std::string& name, const Values& actual, const Expected& want) {
+  const Verdict verdict = compare(name, actual, want);
+  INFO(verdict.text);
+  CHECK(verdict.ok);
+}
+
+// The largest difference, of the largest element.
+double distance(const Values& a, const Values& b) {
+  double most = 0, size = 0;
+  for (std::size_t i = 0; i < a.v.size(); ++i) {
+    if (std::isnan(a.v[i]) && std::isnan(b.v[i])) continue;
+    most = std::fabs(a.v[i] - b.v[i]) <= most ? most : std::fabs(a.v[i] - b.v[i]);
+    size = std::max(size, std::fabs(b.v[i]));
+  }
+  return most / size;
+}
+
+}  // namespace
+
+TEST_CASE("attention over keys in three parts, merged, is that over all keys, and so are its gradients") {
+  const AttentionWindow window{
+      .samples = {.first = 1, .step = 2}, .heads = {2, 4}, .queries = {11, 61}, .keys = {0, 150}};
+  for (const DType dtype : kFloating) {
+    INFO(name_of(dtype));
+    const Case a{.shape = {2, 2, 45, 150, 24},
+                 .dtype = dtype,
+                 .dropout = {.p = 0.2f, .seed = 3, .stream = 9, .window = window},
+                 .gap = 8,
+                 .wide = true};
+    const Inputs x = inputs_of(a);
+    const bool cpu_rounds_p = dtype == DType::bf16 && cpu::amx() != cpu::Amx::absent;
+    const auto expect = [&](bool rounds_p) {
+      return expected(dtype, [&](auto math) { return naive_fwd(math, a, x, rounds_p); });
+    };
+    const std::array fwd{expect(false), expect(true)};
+    // The yardstick's backward pass starts from its own o and lse, as the kernels start from what they merged.
+    const auto expect_gradients = [&](bool rounds_p) {
+      return expected(dtype, [&](auto math) {
+        const auto [o, lse] = naive_fwd(math, a, x, rounds_p);
+        return naive_bwd(math, a, x, values_of({o.begin(), o.end()}, a.out_dtype()),
+                         values_of({lse.begin(), lse.end()}, a.out_dtype()), rounds_p);
+      });
+    };
+    const std::array bwd{expect_gradients(false), expect_gradients(true)};
+    on_devices(all_devices(), {dtype},
+               [&](Workbench& bench) {
+                 const std::size_t rounds = bench.device().kind != DeviceKind::cpu || cpu_rounds_p ? 1 : 0;
+                 const Parts parts{a, x, bench, ranges({0, 37, 101, 150})};
+                 const auto [o, lse] = parts.forward();
+                 bench.check("o", o, fwd[rounds][0]);
+                 bench.check("lse", lse, fwd[rounds][1]);
+                 const Parts::Gradients of_merged = parts.backward(bench.read(o), bench.read(lse));
+                 bench.check("dq", of_merged.dq, bwd[rounds][0]);
+                 check_values("dk", of_merged.dk, bwd[rounds][1]);
+                 check_values("dv", of_merged.dv, bwd[rounds][2]);
+                 if (dtype != DType::fp64) return;
+                 const auto whole_o = bench.output(queries(a).size(), dtype),
+                            whole_lse = bench.output(a.pairs() * a.shape.q_tokens, dtype);
+                 ISOBAR_RUN(bench.device(), attention_fwd, forward_arguments(a, x, bench, whole_o, whole_lse));
+                 const auto dq = bench.output(queries(a).size(), dtype), dk = bench.output(keys(a).size(), dtype);
+                 const auto dv = bench.output(keys(a).size(), dtype);
+                 ISOBAR_RUN(bench.device(), attention_bwd,
+                            backward_arguments(a, x, bench.read(whole_o), bench.read(whole_lse), bench, dq, dk, dv));
+                 CHECK(distance(bench.read(o), bench.read(whole_o)) < 1e-13);
+                 CHECK(distance(bench.read(lse), bench.read(whole_lse)) < 1e-13);
+                 CHECK(distance(bench.read(of_merged.dq), bench.read(dq)) < 1e-13);
+                 CHECK(distance(of_merged.dk, bench.read(dk)) < 1e-13);
+                 CHECK(distance(of_merged.dv, bench.read(dv)) < 1e-13);
+               },
+               {.any_thread_count = false});
+  }
+}
+
+TEST_CASE("attention refuses blocks that do not lie in the whole, and outputs in other types") {
+  const Case a{.shape = {1, 2, 5, 7, 8}, .dtype = DType::bf16};
+  const Inputs x = inputs_of(a);
+  for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::emulator}) {
+    if (kind == DeviceKind::emulator && !ISOBAR_HAS_EMULATOR) continue;
+    Workbench bench({.kind = kind});
+    const auto o = bench.output(queries(a).size(), a.dtype), lse = bench.output(10, DType::fp32);
+    const auto dk = bench.output(keys(a).size(), a.dtype), dv = bench.output(keys(a).size(), a.dtype);
+    const AttentionFwd fwd = forward_arguments(a, x, bench, o, lse);
+    const auto refuses = [&](const AttentionWindow& window, const std::string& sentence) {
+      AttentionFwd moved = fwd;
+      moved.dropout.window = window;
+      CHECK_THROWS_WITH(([&] { ISOBAR_RUN(bench.device(), attention_fwd, moved); }()), sentence);
+    };
+    refuses({.heads = {2, 3}}, "attention_fwd: heads 2 to 3 do not lie in a whole of 3");
+    refuses({.queries = {-1, 9}}, "attention_fwd: queries -1 to 3 do not lie in a whole of 9");
+    refuses({.keys = {3, 0}}, "attention_fwd: the block's keys begin at 3 of a whole whose size is not given");
+    refuses({.samples = {0, 0}}, "attention_fwd: samples 0, 0, ... are not those of a batch");
+    AttentionFwd other = fwd;
+    other.o_dtype = DType::fp16;
+    CHECK_THROWS_WITH(([&] { ISOBAR_RUN(bench.device(), attention_fwd, other); }()),
+                      "attention_fwd: o of bf16 operands can be in bf16 or in fp32, not in fp16");
+    AttentionBwd bwd = backward_arguments(a, x, constant_values(queries(a).size(), a.dtype, 0),
+                                          constant_values(10, DType::fp32, 0), bench, o, dk, dv);
+    bwd.grad_dtype = DType::fp64;
+    CHECK_THROWS_WITH(([&] { ISOBAR_RUN(bench.device(), attention_bwd, bwd); }()),
+                      "attention_bwd: dq, dk and dv of bf16 operands can be in bf16 or in fp32, not in fp64");
+  }
 }
 
 TEST_CASE("attention over many blocks of queries and keys") {

@@ -1,6 +1,8 @@
-// dropout and drop_path: the mask of the contract, element by element; its rate; the same mask again on dy.
+// dropout and drop_path: the mask of the contract, element by element; its rate; the same mask again on dy; the
+// masks of blocks of a whole.
 #include "kernels/dropout.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "kernels/common/rng.h"
@@ -62,8 +64,8 @@ TEST_CASE("drop_path keeps or drops whole samples") {
         on_devices(kDevices, {dtype}, [&](Workbench& bench) {
           auto out = bench.output(batch * n, dtype), over = bench.in_out(x);
           ISOBAR_RUN(bench.device(), drop_path,
-                     {.batch = batch,
-                      .n = n,
+                     {.rows = batch,
+                      .cols = n,
                       .dtype = dtype,
                       .p = 0.4f,
                       .seed = kSeed,
@@ -71,8 +73,8 @@ TEST_CASE("drop_path keeps or drops whole samples") {
                       .x = bench.input(x, n % 2),
                       .y = out});
           ISOBAR_RUN(bench.device(), drop_path,
-                     {.batch = batch,
-                      .n = n,
+                     {.rows = batch,
+                      .cols = n,
                       .dtype = dtype,
                       .p = 0.4f,
                       .seed = kSeed,
@@ -83,6 +85,143 @@ TEST_CASE("drop_path keeps or drops whole samples") {
           bench.check("y over x", over, y, Norm::ulps);
         });
       }
+}
+
+namespace {
+
+// What one rank of several may hold of a tensor [batch·tokens, cols]: samples first, first + step, ... of the batch, a
+// band of their tokens, of these the rows [begin, end), and some columns.
+struct Piece {
+  std::int64_t batch, tokens, cols;  // of the whole
+  SampleWindow samples;
+  std::int64_t token, token_count, begin, end, col, col_count;
+
+  std::int64_t size() const { return (end - begin) * col_count; }
+  RowWindow rows() const {
+    return {.before = begin, .tokens = token_count, .samples = samples, .band = {token, tokens}};
+  }
+  // Of element i of the piece: the sample, and the element of the whole.
+  std::int64_t sample(std::int64_t i) const {
+    return samples.first + (begin + i / col_count) / token_count * samples.step;
+  }
+  std::int64_t element(std::int64_t i) const {
+    const std::int64_t row = begin + i / col_count;
+    return (sample(i) * tokens + token + row % token_count) * cols + col + i % col_count;
+  }
+};
+
+// A whole cut into pieces that hold every element once.
+std::vector<Piece> cut(std::int64_t batch, std::int64_t tokens, std::int64_t cols, std::int64_t ranks,
+                       const std::vector<std::int64_t>& token_cuts, const std::vector<std::int64_t>& col_cuts) {
+  std::vector<Piece> pieces;
+  for (std::int64_t rank = 0; rank < ranks; ++rank)
+    for (std::size_t t = 0; t + 1 < token_cuts.size(); ++t)
+      for (std::size_t c = 0; c + 1 < col_cuts.size(); ++c) {
+        const std::int64_t band = token_cuts[t + 1] - token_cuts[t], samples = (batch - rank + ranks - 1) / ranks;
+        const std::int64_t rows = samples * band, third = (rows + 2) / 3;  // as sequence parallel deals rows
+        for (std::int64_t begin = 0; begin < rows; begin += third)
+          pieces.push_back({batch,
+                            tokens,
+                            cols,
+                            {rank, ranks},
+                            token_cuts[t],
+                            band,
+                            begin,
+                            std::min(begin + third, rows),
+                            col_cuts[c],
+                            col_cuts[c + 1] - col_cuts[c]});
+      }
+  return pieces;
+}
+
+// Runs `mask` on every piece and checks each element against the mask of the whole: kept as `index` of the piece's
+// element says.
+template <class Mask, class Index>
+void check_pieces(const std::vector<Piece>& pieces, DType dtype, const Mask& mask, const Index& index) {
+  std::vector<int> seen(static_cast<std::size_t>(pieces[0].batch * pieces[0].tokens * pieces[0].cols));
+  for (const Piece& piece : pieces)
+    for (std::int64_t i = 0; i < piece.size(); ++i) ++seen.at(static_cast<std::size_t>(piece.element(i)));
+  REQUIRE(std::all_of(seen.begin(), seen.end(), [](int times) { return times == 1; }));
+  on_devices(kDevices, {dtype}, [&](Workbench& bench) {
+    for (const Piece& piece : pieces) {
+      Values want = constant_values(piece.size(), dtype, 0);
+      for (std::int64_t i = 0; i < piece.size(); ++i)
+        want[i] =
+            random_bits(kSeed, kStream, static_cast<std::uint64_t>(index(piece, i))) >= drop_threshold(0.5f) ? 2 : 0;
+      const auto x = bench.input(constant_values(piece.size(), dtype, 1), piece.begin % 2);
+      const auto y = bench.output(piece.size(), dtype, piece.begin % 2);
+      mask(bench, piece, x, y);
+      INFO("samples from " << piece.samples.first << ", tokens from " << piece.token << ", rows from " << piece.begin
+                           << ", columns from " << piece.col);
+      bench.check_equal("y", y, want);
+    }
+  });
+}
+
+}  // namespace
+
+TEST_CASE("dropout draws the masks of blocks as those of the whole, element by element") {
+  const auto mask = [](DType dtype) {
+    return [dtype](Workbench& bench, const Piece& piece, Pointer x, Pointer y) {
+      ISOBAR_RUN(bench.device(), dropout,
+                 {.n = piece.size(),
+                  .dtype = dtype,
+                  .p = 0.5f,
+                  .seed = kSeed,
+                  .stream = kStream,
+                  .window = {.cols = piece.col_count, .columns = {piece.col, piece.cols}, .rows = piece.rows()},
+                  .x = x,
+                  .y = y});
+    };
+  };
+  const auto element = [](const Piece& piece, std::int64_t i) { return piece.element(i); };
+  for (const DType dtype : kFloating) {
+    check_pieces(cut(5, 7, 45, 2, {0, 3, 7}, {0, 13, 45}), dtype, mask(dtype), element);
+    check_pieces(cut(3, 13, 48, 1, {0, 13}, {0, 16, 48}), dtype, mask(dtype), element);
+    check_pieces(cut(2, 3, 700, 2, {0, 3}, {0, 3, 331, 700}), dtype, mask(dtype), element);
+    check_pieces({{2, 3, 40, {0, 1}, 0, 3, 0, 6, 0, 40}}, dtype, mask(dtype), element);
+  }
+}
+
+TEST_CASE("drop_path draws the masks of blocks as those of the whole") {
+  const auto mask = [](DType dtype) {
+    return [dtype](Workbench& bench, const Piece& piece, Pointer x, Pointer y) {
+      ISOBAR_RUN(bench.device(), drop_path,
+                 {.rows = piece.end - piece.begin,
+                  .cols = piece.col_count,
+                  .dtype = dtype,
+                  .p = 0.5f,
+                  .seed = kSeed,
+                  .stream = kStream,
+                  .window = piece.rows(),
+                  .x = x,
+                  .y = y});
+    };
+  };
+  const auto sample = [](const Piece& piece, std::int64_t i) { return piece.sample(i); };
+  for (const DType dtype : kFloating) {
+    check_pieces(cut(5, 7, 45, 2, {0, 3, 7}, {0, 13, 45}), dtype, mask(dtype), sample);
+    check_pieces(cut(40, 3, 16, 1, {0, 3}, {0, 16}), dtype, mask(dtype), sample);
+    check_pieces(cut(3, 90, 25, 3, {0, 1, 90}, {0, 25}), dtype, mask(dtype), sample);
+  }
+}
+
+TEST_CASE("dropout refuses blocks that do not lie in the whole") {
+  const auto refuses = [](std::int64_t n, const ElementWindow& window, const std::string& sentence) {
+    for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::emulator}) {
+      if (kind == DeviceKind::emulator && !ISOBAR_HAS_EMULATOR) continue;
+      Workbench bench({.kind = kind});
+      const Dropout a{
+          .n = n, .p = 0.5f, .window = window, .x = bench.output(n, DType::fp32), .y = bench.output(n, DType::fp32)};
+      CHECK_THROWS_WITH(([&] { ISOBAR_RUN(bench.device(), dropout, a); }()), sentence);
+    }
+  };
+  refuses(10, {.cols = 4}, "dropout: 10 elements are no rows of 4 columns");
+  refuses(12, {.cols = 4, .columns = {2, 5}}, "dropout: columns 2 to 5 do not lie in a whole of 5");
+  refuses(12, {.cols = 4, .rows = {.tokens = 3, .band = {1, 3}}}, "dropout: tokens 1 to 3 do not lie in a whole of 3");
+  refuses(12, {.rows = {.before = 1}}, "dropout: the place of a block is given, and not the number of its columns");
+  refuses(12, {.cols = 4, .rows = {.tokens = 0}},
+          "dropout: a block of rows with 0 tokens a sample and 0 rows before it");
 }
 
 TEST_CASE("dropout drops the share that was asked for, differently for every stream") {

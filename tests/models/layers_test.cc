@@ -1,4 +1,5 @@
 // The layers that transformers are made of, and the network as stages. tests/models/golden_test.cc holds their numbers.
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -159,6 +160,86 @@ TEST_CASE("a block's masks follow from its context, and other contexts give othe
   };
   CHECK(output(0) == output(0));
   for (std::uint64_t shift = 1; shift < 2 * TransformerBlock::kMasks; ++shift) CHECK(output(shift) != output(0));
+}
+
+namespace {
+
+// Rows of a matrix that `rows` names, in their order.
+Tensor rows_of(const Tensor& x, const std::vector<std::int64_t>& rows) {
+  Tensor some = Tensor::empty({static_cast<std::int64_t>(rows.size()), x.size(1)}, x.dtype(), x.device());
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    some.slice(static_cast<std::int64_t>(i) * x.size(1), {x.size(1)})
+        .copy_from(x.slice(rows[i] * x.size(1), {x.size(1)}));
+  return some;
+}
+double distance(const Tensor& a, const Tensor& b) {
+  const std::vector<double> x = a.to_vector(), y = b.to_vector();
+  REQUIRE(x.size() == y.size());
+  double most = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) most = std::max(most, std::abs(x[i] - y[i]));
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("a rank's samples have the masks that they have in the whole batch") {
+  Parameters parameters;
+  VitConfig config = small(3);
+  const Vit vit(config, parameters);
+  parameters.allocate(DType::fp64, Device{}, 1);
+  const Tensor images = waves({5, 3, 4, 6}), whole = vit.forward(images, kTraining);
+  Context context = kTraining;
+  for (const std::int64_t rank : {0, 1}) {
+    const std::int64_t count = rank == 0 ? 3 : 2;  // samples 0, 2, 4; samples 1, 3
+    std::vector<std::int64_t> samples;
+    for (std::int64_t b = 0; b < count; ++b) samples.push_back(rank + 2 * b);
+    context.block.samples = {rank, 2};
+    const Tensor mine = rows_of(images.view({5, 72}), samples).view({count, 3, 4, 6});
+    CHECK(distance(vit.forward(mine, context), rows_of(whole.view({5, -1}), samples)) < 1e-14);
+    CHECK(distance(vit.forward(mine, kTraining), rows_of(whole.view({5, -1}), samples)) > (rank == 0 ? 1e-3 : 1e-2));
+  }
+}
+
+TEST_CASE("bands of tokens, rows between the branches and hidden channels have the masks of the whole") {
+  constexpr std::int64_t kBatch = 3, kTokens = 7, kWidth = 16, kHidden = 24;
+  Parameters parameters;
+  const Mlp mlp(parameters, "mlp", {.width = kWidth, .hidden = kHidden, .dropout = 0.25});
+  parameters.allocate(DType::fp64, Device{}, 1);
+  const Tensor x = waves({kBatch * kTokens, kWidth}), whole = mlp.forward(x, kBatch, kTraining);
+  Context context = kTraining;
+  context.block.tokens = {2, kTokens};  // tokens 2 to 5
+  std::vector<std::int64_t> rows;
+  for (std::int64_t b = 0; b < kBatch; ++b)
+    for (std::int64_t t = 2; t < 6; ++t) rows.push_back(b * kTokens + t);
+  CHECK(distance(mlp.forward(rows_of(x, rows), kBatch, context), rows_of(whole, rows)) < 1e-14);
+
+  // Rows 3 to 9 of the band, the others being another rank's between the branches.
+  context.block.first_own = 3;
+  context.block.sample_rows = 4;
+  const std::vector<std::int64_t> own(rows.begin() + 3, rows.begin() + 10);
+  const Tensor ones = [] {
+    Tensor t = Tensor::zeros({7, kWidth}, DType::fp64, Device{});
+    t.set_values(std::vector<double>(7 * kWidth, 1));
+    return t;
+  }();
+  Tensor all = Tensor::zeros(x.shape(), DType::fp64, Device{});
+  all.set_values(std::vector<double>(static_cast<std::size_t>(x.numel()), 1));
+  const DropoutKey key{3, 4};
+  const PassBlock& block = context.block;
+  CHECK(dropout(ones, 0.5f, key, block.elements(ones, kBatch, PassBlock::Rows::own)).to_vector() ==
+        rows_of(dropout(all, 0.5f, key), own).to_vector());
+  CHECK(drop_path(ones, 0.5f, key, block.rows(ones, kBatch, PassBlock::Rows::own)).to_vector() ==
+        rows_of(drop_path(all, 0.5f, key, {.tokens = kTokens}), own).to_vector());
+
+  // Hidden channels 5 to 20 of all rows of the band.
+  context.block.hidden = {5, kWidth + 9};
+  const Tensor part = rows_of(all, rows);
+  Tensor hidden = Tensor::zeros({kBatch * kTokens, kWidth + 9}, DType::fp64, Device{});
+  hidden.set_values(std::vector<double>(static_cast<std::size_t>(hidden.numel()), 1));
+  const std::vector<double> want = rows_of(dropout(hidden, 0.5f, key), rows).to_vector();
+  const std::vector<double> got =
+      dropout(part, 0.5f, key, block.elements(part, kBatch, PassBlock::Rows::all, block.hidden)).to_vector();
+  for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i] == want[i / kWidth * (kWidth + 9) + 5 + i % kWidth]);
 }
 
 TEST_CASE("drop path leaves out whole branches of a sample, in training only") {

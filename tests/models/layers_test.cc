@@ -1,5 +1,6 @@
 // The layers that transformers are made of, and the network as stages. tests/models/golden_test.cc holds their numbers.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -240,6 +241,45 @@ TEST_CASE("bands of tokens, rows between the branches and hidden channels have t
   const std::vector<double> got =
       dropout(part, 0.5f, key, block.elements(part, kBatch, PassBlock::Rows::all, block.hidden)).to_vector();
   for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i] == want[i / kWidth * (kWidth + 9) + 5 + i % kWidth]);
+}
+
+TEST_CASE("hidden channels of an MLP that is cut have the masks of the whole, and so have heads") {
+  const auto options = [](std::int64_t hidden) {
+    return MlpOptions{.width = 16, .hidden = hidden, .activation = Activation::none, .dropout = 0.25};
+  };
+  Parameters parameters;
+  const Mlp mlp(parameters, "mlp", options(24));
+  parameters.allocate(DType::fp64, Device{}, 1);
+  const Tensor x = waves({21, 16}), whole = mlp.forward(x, 3, kTraining);
+  // y is the same mask of a sum over all hidden channels (biases start at 0).
+  Tensor sum = Tensor::zeros({21, 16}, DType::fp64, Device{});
+  for (const auto& [first, count] : std::vector<std::array<std::int64_t, 2>>{{0, 10}, {10, 14}}) {
+    Parameters part_parameters;
+    const Mlp part(part_parameters, "mlp", options(count));
+    part_parameters.allocate(DType::fp64, Device{}, 1);
+    const auto weight = [](const Parameters& of, std::size_t i) { return of.weight(of.named()[i]).data_as<double>(); };
+    REQUIRE(parameters.named()[0].name == "mlp.fc1.weight");
+    REQUIRE(parameters.named()[2].name == "mlp.fc2.weight");
+    for (std::int64_t j = 0; j < count; ++j)
+      for (std::int64_t c = 0; c < 16; ++c) {
+        weight(part_parameters, 0)[j * 16 + c] = weight(parameters, 0)[(first + j) * 16 + c];
+        weight(part_parameters, 2)[c * count + j] = weight(parameters, 2)[c * 24 + first + j];
+      }
+    Context context = kTraining;
+    context.block.hidden = {first, 24};
+    sum = add(sum, part.forward(x, 3, context));
+  }
+  CHECK(distance(sum, whole) < 1e-14);
+
+  Parameters attention_parameters;
+  const Attention attention(attention_parameters, "attn", {.width = 16, .heads = 2, .dropout = 0.25});
+  attention_parameters.allocate(DType::fp64, Device{}, 1);
+  Context context = kTraining;
+  const std::vector<double> first_heads = attention.forward(x, 3, context).to_vector();
+  context.block.heads = {0, 2};
+  CHECK(attention.forward(x, 3, context).to_vector() == first_heads);
+  context.block.heads = {2, 4};
+  CHECK(attention.forward(x, 3, context).to_vector() != first_heads);
 }
 
 TEST_CASE("drop path leaves out whole branches of a sample, in training only") {

@@ -84,7 +84,10 @@ void Trainer::accumulate(const Batch& batch, std::int64_t part) {
   const std::int64_t parts = options_.batch.grad_accumulation;
   // Masks of different iterations and parts come from streams of their own (models/context.h: at least 2^16 apart).
   const auto stream = static_cast<std::uint64_t>(iteration_ * options_.batch.grad_accumulation + part) << 16;
-  const Context context{.training = true, .masks = {static_cast<std::uint64_t>(options_.compute.seed), stream}};
+  // Samples r, r + R, ... of the part that all ranks share (ReadingRank).
+  const Context context{.training = true,
+                        .masks = {static_cast<std::uint64_t>(options_.compute.seed), stream},
+                        .block = {.samples = {parallel_.dp.rank(), parallel_.dp.size()}}};
   Tape tape;
   Tensor loss;
   {

@@ -19,11 +19,12 @@ using testing::isobar_command;
 using testing::Outcome;
 namespace fs = std::filesystem;
 
-// A small run in fp64, with an uneven validation set, parts, decay, and clipping that bites.
+// A small run in fp64, with dropout, an uneven validation set, parts, decay, and clipping that bites.
 constexpr const char* kSettings =
     " --config tiny --set num_iters=8 --set log_every=1 --set validate_every=4 --set limit_nsamples_val=13"
     " --set dtype=fp64 --set embed_dim=16 --set depth=2 --set num_heads=2 --set global_batch_size=12"
-    " --set grad_accumulation=2 --set optimizer=adamw --set eps=1e-3 --set grad_clip=0.05 --set recompute=true ";
+    " --set grad_accumulation=2 --set optimizer=adamw --set eps=1e-3 --set grad_clip=0.05 --set recompute=true"
+    " --set dropout=0.2 ";
 
 class RanksRun {
  public:

@@ -71,8 +71,8 @@ void* Memory::copy_of(const void* host, std::size_t bytes) {
   if (is_on_host(device_)) {
     std::memcpy(buffer, host, bytes);
   } else {
-    gpu::copy(buffer, host, bytes, nullptr);
-    gpu::synchronize(nullptr);
+    gpu::copy(buffer, host, bytes, device_, nullptr);
+    gpu::synchronize(device_, nullptr);
   }
   return buffer;
 }
@@ -85,7 +85,7 @@ void* Memory::uniform(std::int64_t n, DType dtype, double low, double high) {
 }
 
 void copy_on_device(Device device, void* to, const void* from, std::size_t bytes) {
-  if (!is_on_host(device)) return gpu::copy(to, from, bytes, nullptr);
+  if (!is_on_host(device)) return gpu::copy(to, from, bytes, device, nullptr);
   parallel_for(static_cast<std::int64_t>(bytes), 1 << 20, [&](std::int64_t begin, std::int64_t end) {
     std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin,
                 static_cast<std::size_t>(end - begin));

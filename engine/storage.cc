@@ -15,6 +15,7 @@
 #include "kernels/common/check.h"
 #include "kernels/common/math.h"
 #include "kernels/cuda/runtime.h"
+#include "kernels/emulator/streams.h"
 
 namespace isobar {
 
@@ -131,14 +132,38 @@ std::shared_ptr<MemoryLedger>& ledger() {
 }
 
 thread_local int current_tag = 0;
-thread_local Stream stream_of_thread = nullptr;
+thread_local std::shared_ptr<const gpu::OwnedStream> stream_of_thread;
+
+// The current stream, for memory or a copy of that device.
+std::shared_ptr<const gpu::OwnedStream> stream_for(Device device) {
+  if (device.kind == DeviceKind::cpu || stream_of_thread == nullptr) return nullptr;
+  const Device own = stream_of_thread->device();
+  ISOBAR_CHECK(own == device, "the current stream belongs to ", name_of(own.kind), " ", own.index,
+               " and cannot be used for memory of ", name_of(device.kind), " ", device.index);
+  return stream_of_thread;
+}
+
+Stream handle_of(const std::shared_ptr<const gpu::OwnedStream>& stream) {
+  return stream == nullptr ? nullptr : stream->get();
+}
+
+// The last work that a stream of the emulator does on a block. Later readers get NaN.
+class ReturnToPool final : public emulator::Work {
+ public:
+  void run(std::exception_ptr&) noexcept override {
+    std::memset(block.mapped(), 0xff, block.key());
+    host_pool().free(std::move(block));
+  }
+  HostBlock block;
+};
 
 }  // namespace
 
 Storage::Storage(std::size_t bytes, Device device)
-    : bytes_(bytes), device_(device), ledger_(ledger()), tag_(current_tag) {
+    : bytes_(bytes), device_(device), ledger_(ledger()), tag_(current_tag), stream_(stream_for(device)) {
+  if (device.kind == DeviceKind::emulator && stream_ != nullptr) return_ = std::make_unique<ReturnToPool>();
   if (device.kind == DeviceKind::cuda)
-    data_ = gpu::allocate(bytes, device.index, current_stream());
+    data_ = gpu::allocate(bytes, device.index, handle_of(stream_));
   else
     host_block_ = host_pool().allocate(std::max<std::size_t>(bytes, 1));
   if (host_block_) {
@@ -156,10 +181,27 @@ Storage::Storage(std::shared_ptr<void> memory, std::size_t bytes)
 Storage::~Storage() {
   if (adopted_) return;
   ledger_->remove(tag_, bytes_);
-  if (device_.kind == DeviceKind::cuda)
-    gpu::free(data_, current_stream());
-  else
+  if (device_.kind == DeviceKind::cpu)
     host_pool().free(std::move(host_block_));
+  else
+    free_in_order();
+}
+
+void Storage::free_in_order() noexcept {
+  const Stream own = handle_of(stream_);
+  const bool is_elsewhere = stream_of_thread != stream_;
+  if (is_elsewhere && (stream_of_thread == nullptr || stream_of_thread->device() == device_)) {
+    try {
+      gpu::Event used(device_);
+      used.record(current_stream());
+      used.make_wait(own);
+    } catch (...) {  // the device has failed, which whoever waits for it is told
+    }
+  }
+  if (device_.kind == DeviceKind::cuda) return gpu::free(data_, own);
+  if (return_ == nullptr) return host_pool().free(std::move(host_block_));
+  static_cast<ReturnToPool&>(*return_).block = std::move(host_block_);
+  if constexpr (ISOBAR_HAS_EMULATOR) emulator::queue_work(own, std::move(return_));
 }
 
 MemoryScope::MemoryScope(const char* tag) : previous_(current_tag) {
@@ -215,21 +257,30 @@ std::string memory_report() {
 }
 
 Stream current_stream() {
+  return handle_of(stream_of_thread);
+}
+
+std::shared_ptr<const gpu::OwnedStream> share_current_stream() {
   return stream_of_thread;
 }
-void set_current_stream(Stream stream) {
-  stream_of_thread = stream;
+
+StreamScope::StreamScope(std::shared_ptr<const gpu::OwnedStream> stream) : previous_(stream_of_thread) {
+  if (stream != nullptr && stream->get() == nullptr) stream = nullptr;  // of the CPU
+  stream_of_thread = std::move(stream);
+}
+StreamScope::~StreamScope() {
+  stream_of_thread = std::move(previous_);
 }
 
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
   if (bytes == 0) return;
-  const bool to_gpu = to_device.kind == DeviceKind::cuda, from_gpu = from_device.kind == DeviceKind::cuda;
-  if (!to_gpu && !from_gpu) {
-    std::memcpy(to, from, bytes);
-    return;
-  }
-  gpu::copy(to, from, bytes, current_stream());
-  if (!to_gpu || !from_gpu) gpu::synchronize(current_stream());
+  const bool to_host = to_device.kind == DeviceKind::cpu, from_host = from_device.kind == DeviceKind::cpu;
+  const Device device = to_host ? from_device : to_device;
+  ISOBAR_CHECK(to_host || from_host || to_device.kind == from_device.kind, "memory of ", name_of(from_device.kind),
+               " cannot be copied to ", name_of(to_device.kind), ": copy it to the CPU first");
+  const Stream stream = handle_of(stream_for(device));
+  gpu::copy(to, from, bytes, device, stream);
+  if (to_host || from_host) gpu::synchronize(device, stream);
 }
 
 }  // namespace isobar

@@ -13,6 +13,13 @@
 
 #include "kernels/common/device.h"
 
+namespace isobar::gpu {
+class OwnedStream;  // kernels/cuda/runtime.h
+}
+namespace isobar::emulator {
+class Work;  // kernels/emulator/streams.h
+}
+
 namespace isobar {
 
 inline constexpr std::size_t kStorageAlignment = 256;  // bytes; enough for any vector load and for cuBLASLt
@@ -21,9 +28,13 @@ inline constexpr std::size_t kStorageAlignment = 256;  // bytes; enough for any 
 // entry, so that giving it back needs no memory.
 using HostBlock = std::multimap<std::size_t, void*>::node_type;
 
-// A block of memory; freed (to the pool) with its last reference. On CUDA the memory is ordered on the current stream.
 struct MemoryLedger;  // storage.cc
 
+// A block of memory; freed (to the pool) with its last reference. On CUDA and the emulator it belongs to the stream
+// that was current when it was made, and keeps it alive: it is freed in the order of that stream, when all has run that
+// the stream was given before. If another stream is current where the last reference goes, the own one first waits for
+// it, since it may have used the memory last. Whoever uses memory on a stream that is neither, or that still works when
+// the last reference goes, keeps a reference until an event has ordered the two (engine/stream.h).
 class Storage {
  public:
   Storage(std::size_t bytes, Device device);
@@ -38,6 +49,8 @@ class Storage {
   Device device() const { return device_; }
 
  private:
+  void free_in_order() noexcept;
+
   HostBlock host_block_;           // empty on CUDA, and for memory of another owner
   std::shared_ptr<void> adopted_;  // the memory of another owner, else null
   void* data_ = nullptr;
@@ -45,6 +58,8 @@ class Storage {
   Device device_;
   std::shared_ptr<MemoryLedger> ledger_;  // that counts it: another thread may free it
   int tag_ = 0;
+  std::shared_ptr<const gpu::OwnedStream> stream_;  // that it belongs to; null: the default stream
+  std::unique_ptr<emulator::Work> return_;          // on a stream of the emulator: gives the block back to the pool
 };
 
 // Names what the allocations made while it lives are for. The tag is a string literal.
@@ -87,11 +102,30 @@ std::size_t pooled_memory_bytes();    // freed blocks of the host that wait for 
 std::size_t machine_memory_bytes();   // of the host, in use or not
 std::string memory_report();          // a table of the above, for people
 
-// The stream that kernels and copies of this thread go to on CUDA devices; null (the default stream) elsewhere.
+// The stream that kernels and copies of this thread go to on CUDA and the emulator: that of the innermost StreamScope,
+// or null, the default stream. The CPU ignores it.
 Stream current_stream();
-void set_current_stream(Stream stream);
 
-// Copies between any two devices, in stream order; returns when the host may touch both buffers.
+// Makes a stream the current one of this thread while it lives; null: the default stream. The stream is for memory of
+// its own device (the CPU's needs none): memory of another device with streams is an Error. When the scope ends, its
+// work may still run.
+class StreamScope {
+ public:
+  explicit StreamScope(std::shared_ptr<const gpu::OwnedStream> stream);
+  ~StreamScope();
+  StreamScope(const StreamScope&) = delete;
+  StreamScope& operator=(const StreamScope&) = delete;
+
+ private:
+  std::shared_ptr<const gpu::OwnedStream> previous_;
+};
+
+// The stream that current_stream() is the handle of; null: the default stream.
+std::shared_ptr<const gpu::OwnedStream> share_current_stream();
+
+// Copies between two buffers of one device, or between a device and the host, in the order of the current stream.
+// Returns when the host may touch both buffers: if one of them is the host's, the host waits for the stream, and an
+// Error of work that the stream was given before is thrown here.
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes);
 
 }  // namespace isobar

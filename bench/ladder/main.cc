@@ -85,12 +85,12 @@ LayernormFwd kernel_arguments(const LadderArgs& a) {
 LadderError error_of(const LadderArgs& on_device, Device device, const LadderArgs& on_host) {
   if (device.kind != DeviceKind::cuda) return ladder_error(on_device, Variance::two_pass);
   const auto fetch = [](float* to, const float* from, std::int64_t n) {
-    gpu::copy(to, from, sizeof(float) * static_cast<std::size_t>(n), nullptr);
+    gpu::copy(to, from, sizeof(float) * static_cast<std::size_t>(n), device, nullptr);
   };
   fetch(on_host.y, on_device.y, on_device.rows * on_device.cols);
   fetch(on_host.mean, on_device.mean, on_device.rows);
   fetch(on_host.rstd, on_device.rstd, on_device.rows);
-  gpu::synchronize(nullptr);
+  gpu::synchronize(device, nullptr);
   return ladder_error(on_host, Variance::two_pass);
 }
 

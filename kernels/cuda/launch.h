@@ -2,12 +2,14 @@
 //
 //   launch("layernorm_fwd", layernorm_fwd_kernel<T>, grid, block, dynamic_shared_bytes, stream, arguments...);
 //
-// An empty grid launches nothing. A failure throws Error naming the kernel; with ISOBAR_SYNC=1 in the environment every
-// launch is waited for, so that the kernel at fault is the one that is named. Each launch opens an NVTX range.
+// An empty grid launches nothing. A failure throws Error naming the kernel: at the call where the launch itself is at
+// fault, else where somebody waits for the stream. With ISOBAR_SYNC=1 in the environment every launch is waited for.
+// Each launch opens an NVTX range.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <tuple>
 #include <utility>
 
@@ -15,22 +17,31 @@
 #include "kernels/common/math.h"
 #include "kernels/cuda/platform.h"
 
-#if !defined(ISOBAR_EMULATE)
+#if defined(ISOBAR_EMULATE)
+#include "kernels/emulator/streams.h"
+#else
 #include <nvtx3/nvToolsExt.h>
-
-#include <cstdlib>
 
 #include "kernels/common/check.h"
 #endif
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 
+inline bool synchronous_launches() {
+  static const bool on = [] {
+    const char* value = std::getenv("ISOBAR_SYNC");
+    return value != nullptr && *value != '\0' && *value != '0';
+  }();
+  return on;
+}
+
 #if defined(ISOBAR_EMULATE)
 
 template <class... Parameters, class... Arguments>
-void launch(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 size, std::size_t dynamic_shared, Stream,
-            Arguments&&... arguments) {
+void launch(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 size, std::size_t dynamic_shared,
+            Stream stream, Arguments&&... arguments) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  check_limits(name, grid, size, dynamic_shared);
   struct Call {
     void (*kernel)(Parameters...);
     std::tuple<Parameters...> parameters;
@@ -40,18 +51,11 @@ void launch(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 siz
     const Call& c = *static_cast<const Call*>(data);
     std::apply(c.kernel, c.parameters);
   };
-  run_grid(name, grid, size, dynamic_shared, body, &call);
+  submit(stream, [=] { run_grid(name, grid, size, dynamic_shared, body, &call); });
+  if (synchronous_launches()) synchronize(stream);
 }
 
 #else
-
-inline bool synchronous_launches() {
-  static const bool on = [] {
-    const char* value = std::getenv("ISOBAR_SYNC");
-    return value != nullptr && *value != '\0' && *value != '0';
-  }();
-  return on;
-}
 
 inline void check_kernel(const char* name, const char* when, cudaError_t status) {
   ISOBAR_CHECK(status == cudaSuccess, "kernel ", name, " failed ", when, ": ", cudaGetErrorString(status));

@@ -1,8 +1,10 @@
 #include "kernels/cuda/runtime.h"
 
+#include <cstring>
 #include <utility>
 
 #include "kernels/common/check.h"
+#include "kernels/emulator/streams.h"
 
 #if ISOBAR_HAS_CUDA
 #include <cuda_profiler_api.h>
@@ -12,6 +14,79 @@
 #endif
 
 namespace isobar::gpu {
+
+// An event of one kind of device.
+struct Event::Native {
+  virtual ~Native() = default;
+  virtual void record(Stream stream) = 0;
+  virtual void make_wait(Stream stream) const = 0;
+  virtual void synchronize() const = 0;
+};
+
+namespace {
+
+// What only CUDA can do; defined twice below.
+Stream create_cuda_stream();
+void destroy_cuda_stream(Stream stream) noexcept;
+void copy_on_cuda(void* to, const void* from, std::size_t bytes, Stream stream);
+void synchronize_cuda(Stream stream);
+std::unique_ptr<Event::Native> create_cuda_event();
+
+struct EmulatedEvent : Event::Native {
+  void record(Stream stream) override { event.record(stream); }
+  void make_wait(Stream stream) const override { event.make_wait(stream); }
+  void synchronize() const override { event.synchronize(); }
+  emulator::Event event;
+};
+
+}  // namespace
+
+void copy(void* to, const void* from, std::size_t bytes, Device device, Stream stream) {
+  if (device.kind == DeviceKind::cuda) return copy_on_cuda(to, from, bytes, stream);
+  if constexpr (ISOBAR_HAS_EMULATOR)
+    if (device.kind == DeviceKind::emulator) return emulator::copy(to, from, bytes, stream);
+  std::memcpy(to, from, bytes);
+}
+
+void synchronize(Device device, Stream stream) {
+  if (device.kind == DeviceKind::cuda) return synchronize_cuda(stream);
+  if constexpr (ISOBAR_HAS_EMULATOR)
+    if (device.kind == DeviceKind::emulator) emulator::synchronize(stream);
+}
+
+OwnedStream::OwnedStream(Device device) : device_(device) {
+  if (device.kind == DeviceKind::cuda) stream_ = create_cuda_stream();
+  if (device.kind != DeviceKind::emulator) return;
+  if constexpr (ISOBAR_HAS_EMULATOR)
+    stream_ = emulator::create_stream();
+  else
+    fail_not_built(device.kind);
+}
+
+OwnedStream::~OwnedStream() {
+  if (device_.kind == DeviceKind::cuda) destroy_cuda_stream(stream_);
+  if constexpr (ISOBAR_HAS_EMULATOR)
+    if (device_.kind == DeviceKind::emulator) emulator::destroy_stream(stream_);
+}
+
+Event::Event(Device device) {
+  if (device.kind == DeviceKind::cuda) native_ = create_cuda_event();
+  if constexpr (ISOBAR_HAS_EMULATOR)
+    if (device.kind == DeviceKind::emulator) native_ = std::make_unique<EmulatedEvent>();
+}
+Event::~Event() = default;
+Event::Event(Event&& other) noexcept = default;
+Event& Event::operator=(Event&& other) noexcept = default;
+
+void Event::record(Stream stream) {
+  if (native_) native_->record(stream);
+}
+void Event::make_wait(Stream stream) const {
+  if (native_) native_->make_wait(stream);
+}
+void Event::synchronize() const {
+  if (native_) native_->synchronize();
+}
 
 Graph::Graph(Graph&& other) noexcept : executable_(std::exchange(other.executable_, nullptr)) {}
 Graph& Graph::operator=(Graph&& other) noexcept {
@@ -38,6 +113,52 @@ void keep_freed_memory(int index) {
   check(cudaDeviceGetDefaultMemPool(&pool, index), "cudaDeviceGetDefaultMemPool");
   std::uint64_t everything = ~std::uint64_t{0};
   check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &everything), "cudaMemPoolSetAttribute");
+}
+
+void copy_on_cuda(void* to, const void* from, std::size_t bytes, Stream stream) {
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)), "cudaMemcpyAsync");
+}
+
+void synchronize_cuda(Stream stream) {
+  check(cudaStreamSynchronize(native(stream)), "cudaStreamSynchronize");
+}
+
+Stream create_cuda_stream() {
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  return stream;
+}
+
+void destroy_cuda_stream(Stream stream) noexcept {
+  cudaStreamDestroy(native(stream));
+}
+
+class CudaEvent final : public Event::Native {
+ public:
+  CudaEvent() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags"); }
+  ~CudaEvent() override { cudaEventDestroy(event_); }
+  void record(Stream stream) override {
+    check(cudaEventRecord(event_, native(stream)), "cudaEventRecord");
+    is_recorded_ = true;
+  }
+  void make_wait(Stream stream) const override {
+    check_recorded();
+    check(cudaStreamWaitEvent(native(stream), event_, 0), "cudaStreamWaitEvent");
+  }
+  void synchronize() const override {
+    check_recorded();
+    check(cudaEventSynchronize(event_), "cudaEventSynchronize");
+  }
+
+ private:
+  // CUDA takes such an event for one that has been reached.
+  void check_recorded() const { ISOBAR_CHECK(is_recorded_, "somebody waits for an event that was never recorded"); }
+  cudaEvent_t event_ = nullptr;
+  bool is_recorded_ = false;
+};
+
+std::unique_ptr<Event::Native> create_cuda_event() {
+  return std::make_unique<CudaEvent>();
 }
 
 }  // namespace
@@ -105,24 +226,6 @@ void free_pinned(void* data) noexcept {
   cudaFreeHost(data);
 }
 
-void copy(void* to, const void* from, std::size_t bytes, Stream stream) {
-  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)), "cudaMemcpyAsync");
-}
-
-void synchronize(Stream stream) {
-  check(cudaStreamSynchronize(native(stream)), "cudaStreamSynchronize");
-}
-
-Stream create_stream() {
-  cudaStream_t stream = nullptr;
-  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  return stream;
-}
-
-void destroy_stream(Stream stream) noexcept {
-  cudaStreamDestroy(native(stream));
-}
-
 Timer::Timer() {
   cudaEvent_t begin = nullptr, end = nullptr;
   check(cudaEventCreate(&begin), "cudaEventCreate");
@@ -187,9 +290,27 @@ Range::~Range() {
 
 #else
 
-[[noreturn]] static void no_cuda() {
+namespace {
+
+[[noreturn]] void no_cuda() {
   throw_error("device cuda: this build of isobar has no CUDA");
 }
+
+void copy_on_cuda(void*, const void*, std::size_t, Stream) {
+  no_cuda();
+}
+void synchronize_cuda(Stream) {
+  no_cuda();
+}
+Stream create_cuda_stream() {
+  no_cuda();
+}
+void destroy_cuda_stream(Stream) noexcept {}
+std::unique_ptr<Event::Native> create_cuda_event() {
+  no_cuda();
+}
+
+}  // namespace
 
 int device_count() {
   return 0;
@@ -217,16 +338,6 @@ void* allocate_pinned(std::size_t) {
   no_cuda();
 }
 void free_pinned(void*) noexcept {}
-void copy(void*, const void*, std::size_t, Stream) {
-  no_cuda();
-}
-void synchronize(Stream) {
-  no_cuda();
-}
-Stream create_stream() {
-  no_cuda();
-}
-void destroy_stream(Stream) noexcept {}
 Timer::Timer() {
   no_cuda();
 }

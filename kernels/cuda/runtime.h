@@ -1,8 +1,11 @@
 // The few things the engine asks of the CUDA runtime, without its headers. In a build without CUDA, and on a machine
 // without a driver, device_count() is 0 and everything else that needs a device is an Error.
+//
+// What takes a Device works for the emulator too, whose streams and events are in kernels/emulator/streams.h.
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 
 #include "kernels/common/device.h"
@@ -29,10 +32,45 @@ void free(void* data, Stream stream) noexcept;
 void* allocate_pinned(std::size_t bytes);  // host memory that copies reach without staging
 void free_pinned(void* data) noexcept;
 
-void copy(void* to, const void* from, std::size_t bytes, Stream stream);  // any direction, asynchronous
-void synchronize(Stream stream);
-Stream create_stream();
-void destroy_stream(Stream stream) noexcept;
+// Any direction between the host and that device, or within it; asynchronous: it happens in the order of the stream.
+// On the CPU at once.
+void copy(void* to, const void* from, std::size_t bytes, Device device, Stream stream);
+
+// The host waits for all that the stream was given. Throws an Error of that work. On the CPU nothing waits.
+void synchronize(Device device, Stream stream);
+
+// A stream of its own, which waits for the default stream no more than for any other. The one of the CPU is null.
+class OwnedStream {
+ public:
+  explicit OwnedStream(Device device);
+  ~OwnedStream();  // what it was given still runs
+  OwnedStream(const OwnedStream&) = delete;
+  OwnedStream& operator=(const OwnedStream&) = delete;
+  Stream get() const { return stream_; }
+  Device device() const { return device_; }
+
+ private:
+  Device device_;
+  Stream stream_ = nullptr;
+};
+
+// A point in the work of a stream. On the CPU, where work is done at the call, all of it does nothing.
+class Event {
+ public:
+  explicit Event(Device device);
+  ~Event();
+  Event(Event&& other) noexcept;
+  Event& operator=(Event&& other) noexcept;
+
+  void record(Stream stream);           // the point behind all that the stream was given so far
+  void make_wait(Stream stream) const;  // what the stream is given from now on runs after the point
+  void synchronize() const;             // the host waits for the point
+
+  struct Native;  // runtime.cc
+
+ private:
+  std::unique_ptr<Native> native_;  // null on the CPU
+};
 
 // Milliseconds between two points of a stream.
 class Timer {

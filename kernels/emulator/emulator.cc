@@ -500,16 +500,6 @@ void run_block() {
   acquire(&m.end_token);
 }
 
-void check_limits(const char* kernel, const dim3& grid, const dim3& size, std::size_t dynamic_shared) {
-  const std::uint64_t threads = std::uint64_t{size.x} * size.y * size.z;
-  ISOBAR_CHECK(threads >= 1 && threads <= kMaxThreads && size.z <= 64, "kernel ", kernel, ": a block of ", size.x,
-               " x ", size.y, " x ", size.z, " threads cannot be launched");
-  ISOBAR_CHECK(grid.x <= 0x7fffffffu && grid.y <= 65535 && grid.z <= 65535, "kernel ", kernel, ": a grid of ", grid.x,
-               " x ", grid.y, " x ", grid.z, " blocks cannot be launched");
-  ISOBAR_CHECK(dynamic_shared <= kMaxDynamicShared, "kernel ", kernel, ": ", dynamic_shared,
-               " bytes of dynamic shared memory are more than every GPU since Ampere has (", kMaxDynamicShared, ")");
-}
-
 // Exactly as large as asked, so that AddressSanitizer sees an access past its end.
 struct DynamicShared {
   explicit DynamicShared(std::size_t bytes) {
@@ -610,9 +600,18 @@ std::span<const Copy> landing_copies(std::size_t groups_in_flight) {
 
 // ---- What launch() and the tests call -------------------------------------------------------------------------------
 
+void check_limits(const char* kernel, const dim3& grid, const dim3& size, std::size_t dynamic_shared) {
+  const std::uint64_t threads = std::uint64_t{size.x} * size.y * size.z;
+  ISOBAR_CHECK(threads >= 1 && threads <= kMaxThreads && size.z <= 64, "kernel ", kernel, ": a block of ", size.x,
+               " x ", size.y, " x ", size.z, " threads cannot be launched");
+  ISOBAR_CHECK(grid.x <= 0x7fffffffu && grid.y <= 65535 && grid.z <= 65535, "kernel ", kernel, ": a grid of ", grid.x,
+               " x ", grid.y, " x ", grid.z, " blocks cannot be launched");
+  ISOBAR_CHECK(dynamic_shared <= kMaxDynamicShared, "kernel ", kernel, ": ", dynamic_shared,
+               " bytes of dynamic shared memory are more than every GPU since Ampere has (", kMaxDynamicShared, ")");
+}
+
 void run_grid(const char* kernel, const dim3& grid, const dim3& size, std::size_t dynamic_shared,
               void (*body)(const void*), const void* arguments) {
-  check_limits(kernel, grid, size, dynamic_shared);
   Emulator& m = emulator();
   const std::lock_guard lock(m.one_launch);
   machine = &m;

@@ -1,13 +1,14 @@
 // A small emulator of the CUDA execution model, for kernels compiled by the host compiler: docs/cuda_on_the_cpu.md.
 //
-// One fiber per CUDA thread, one block after another, all on the calling OS thread. A fiber runs until it meets a
+// One fiber per CUDA thread, one block after another, all on the OS thread that launches or waits. A fiber runs until it meets a
 // barrier or a warp collective that others have not reached; which fiber runs next is the schedule's choice
 // (kernels/emulator/schedule.h). Everything here spells CUDA's own names, so that a .cu file needs no second version.
 //
 // Stricter than a GPU on purpose: dynamic shared memory starts as NaN, asynchronous copies land only at their wait,
 // lanes that are absent from a shuffle deliver NaN, threads of a block that meet at different barriers, and lanes of a
-// warp that meet at different collectives, are errors, as are misaligned 16-byte accesses. Errors become isobar::Error
-// from launch(), naming the kernel, the block, the threads and the source lines.
+// warp that meet at different collectives, are errors, as are misaligned 16-byte accesses. Errors become isobar::Error,
+// naming the kernel, the block, the threads and the source lines: from launch(), or on a stream from whoever waits for
+// it (kernels/emulator/streams.h).
 #pragma once
 
 #include <atomic>
@@ -313,7 +314,10 @@ std::span<const Copy> landing_copies(std::size_t groups_in_flight);
 
 // ---- The launch -----------------------------------------------------------------------------------------------------
 
-// Calls body(arguments) as every thread of the grid. Throws Error when a limit of the hardware or a rule is broken.
+// Throws Error where no GPU since Ampere can launch such a grid.
+void check_limits(const char* kernel, const dim3& grid, const dim3& size, std::size_t dynamic_shared);
+
+// Calls body(arguments) as every thread of a grid within those limits. Throws Error when the kernel breaks a rule.
 void run_grid(const char* kernel, const dim3& grid, const dim3& size, std::size_t dynamic_shared,
               void (*body)(const void*), const void* arguments);
 

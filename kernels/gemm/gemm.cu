@@ -6,10 +6,12 @@
 
 #if defined(ISOBAR_EMULATE)
 
+#include "kernels/emulator/streams.h"
+
 namespace isobar::emulator {
 
 void gemm(const Gemm& g, Stream stream) {
-  cpu::gemm(g, stream);
+  submit(stream, [g] { cpu::gemm(g); });
 }
 
 }  // namespace isobar::emulator

@@ -57,10 +57,11 @@ class Problem {
 
   // With copies of all arrays in device memory, which are copied back.
   void run_on_gpu(const Rung& rung, const LadderArgs& host) {
+    constexpr Device kGpu{DeviceKind::cuda};
     std::vector<void*> buffers;
     const auto to_device = [&](const std::vector<float>& values) {
       buffers.push_back(gpu::allocate(values.size() * sizeof(float), 0, nullptr));
-      gpu::copy(buffers.back(), values.data(), values.size() * sizeof(float), nullptr);
+      gpu::copy(buffers.back(), values.data(), values.size() * sizeof(float), kGpu, nullptr);
       return static_cast<float*>(buffers.back());
     };
     LadderArgs device = host;
@@ -71,10 +72,10 @@ class Problem {
     device.mean = to_device(mean_);
     device.rstd = to_device(rstd_);
     rung.run(device, nullptr);
-    gpu::copy(host.y, device.y, y_.size() * sizeof(float), nullptr);
-    gpu::copy(host.mean, device.mean, mean_.size() * sizeof(float), nullptr);
-    gpu::copy(host.rstd, device.rstd, rstd_.size() * sizeof(float), nullptr);
-    gpu::synchronize(nullptr);
+    gpu::copy(host.y, device.y, y_.size() * sizeof(float), kGpu, nullptr);
+    gpu::copy(host.mean, device.mean, mean_.size() * sizeof(float), kGpu, nullptr);
+    gpu::copy(host.rstd, device.rstd, rstd_.size() * sizeof(float), kGpu, nullptr);
+    gpu::synchronize(kGpu, nullptr);
     for (void* buffer : buffers) gpu::free(buffer, nullptr);
   }
 

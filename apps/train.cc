@@ -19,7 +19,9 @@
 #include "comm/parallel.h"
 #include "comm/thread_ranks.h"
 #include "engine/files/checkpoint.h"
+#include "engine/storage.h"
 #include "kernels/common/check.h"
+#include "kernels/cuda/runtime.h"
 
 namespace isobar {
 
@@ -201,6 +203,8 @@ struct Outcome {
 void train_as_rank(const Communicator& world, const TrainFlags& o, OpenedRun& run, Outcome* outcome) {
   const Parallel parallel = Parallel::start(world, sizes_of(o), o.parallel_order);
   use_in_this_thread(run.device);
+  // A stream of its own: the default one cannot be captured in a graph, and other streams may be kept waiting by it.
+  const StreamScope stream(std::make_shared<gpu::OwnedStream>(run.device));
   const RunConfig& config = run.config;
   const Recipe& recipe = *config.recipe;
   const std::unique_ptr<Task> task = recipe.make_task(config.compute, run.device);

@@ -371,7 +371,7 @@ class ThreadBackend : public Backend {
   static constexpr const char* kSplit = "the split of a group";
 
   void run_on_host(const Call& call, const std::string& what) {
-    if (call.stream != nullptr) gpu::synchronize(call.stream);
+    gpu::synchronize(call.device, call.stream);
     const std::vector<const Call*>& calls = group_->meet(rank_, call, what);
     do_share(calls, rank_);
     group_->part();

@@ -1,0 +1,41 @@
+#include "engine/stream.h"
+
+#include <exception>
+#include <utility>
+
+namespace isobar {
+
+Pending::Pending(std::unique_ptr<gpu::Event> done, SharedStream waiting)
+    : done_(std::move(done)), waiting_(std::move(waiting)) {}
+
+Pending::~Pending() noexcept(false) {
+  try {
+    wait();
+  } catch (...) {
+    if (std::uncaught_exceptions() == 0) throw;  // else the error on its way is told
+  }
+}
+
+void Pending::wait() {
+  const std::unique_ptr<gpu::Event> done = std::move(done_);
+  if (done != nullptr) done->make_wait(waiting_ == nullptr ? nullptr : waiting_->get());
+}
+
+SideStream::SideStream(Device device)
+    : stream_(device.kind == DeviceKind::cpu ? nullptr : std::make_shared<gpu::OwnedStream>(device)) {}
+
+void SideStream::fork() const {
+  if (stream_ == nullptr) return;
+  gpu::Event start(stream_->device());
+  start.record(current_stream());
+  start.make_wait(stream_->get());
+}
+
+Pending SideStream::join() const {
+  if (stream_ == nullptr) return {};
+  auto done = std::make_unique<gpu::Event>(stream_->device());
+  done->record(stream_->get());
+  return {std::move(done), share_current_stream()};
+}
+
+}  // namespace isobar

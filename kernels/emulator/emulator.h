@@ -1,7 +1,7 @@
 // A small emulator of the CUDA execution model, for kernels compiled by the host compiler: docs/cuda_on_the_cpu.md.
 //
-// One fiber per CUDA thread, one block after another, all on the OS thread that launches or waits. A fiber runs until it meets a
-// barrier or a warp collective that others have not reached; which fiber runs next is the schedule's choice
+// One fiber per CUDA thread, one block after another, all on the OS thread that launches or waits. A fiber runs until
+// it meets a barrier or a warp collective that others have not reached; which fiber runs next is the schedule's choice
 // (kernels/emulator/schedule.h). Everything here spells CUDA's own names, so that a .cu file needs no second version.
 //
 // Stricter than a GPU on purpose: dynamic shared memory starts as NaN, asynchronous copies land only at their wait,

@@ -162,8 +162,9 @@ TEST_CASE("streams: a wait is for the point of the last record before it, and no
   synchronize(reader);
   CHECK(y == 12);
   CHECK(x == 2);
+  set(&x, 4, writer);
   event.synchronize();
-  CHECK(x == 3);
+  CHECK(x == 3);  // and not 4
   event.make_wait(nullptr);
   Event never;
   CHECK_THROWS_WITH(never.make_wait(reader), "somebody waits for an event that was never recorded");

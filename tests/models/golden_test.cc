@@ -2,11 +2,14 @@
 // steps, a forecast; in fp64 to 1e-10, in lower precisions by the 2x rule, on every device that this machine has.
 #include <array>
 #include <cmath>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
 
 #include "apps/train/model_file.h"
+#include "engine/storage.h"
 #include "engine/tape.h"
+#include "kernels/cuda/runtime.h"
 #include "models/forecast/scores.h"
 #include "tests/harness/forecast_config.h"
 #include "tests/harness/golden_comparison.h"
@@ -143,6 +146,24 @@ TEST_CASE("recomputed activations give the same bits") {
     CHECK(kept.output == again.output);
     CHECK(kept.gradients == again.gradients);
     REQUIRE(testing::finite(kept.output));
+  }
+}
+
+// On the emulator all work of a pass waits in a queue until the host reads, and memory that is freed too early is NaN.
+TEST_CASE("streams: a pass and the updates on a stream of their own give the bits of the default stream", "[stream]") {
+  const Golden golden("vit");
+  for (const Arithmetic arithmetic : testing::low_precisions()) {
+    if (arithmetic.device.kind == DeviceKind::cpu) continue;
+    INFO(name_of(arithmetic.dtype) << " on " << name_of(arithmetic.device.kind));
+    const nlohmann::json more{{"recompute", arithmetic.dtype == DType::bf16}};
+    const Pass pass = run_vit(golden, arithmetic, more);
+    const testing::Training training = train(golden, arithmetic, "adam", more);
+    const StreamScope scope(std::make_shared<gpu::OwnedStream>(arithmetic.device));
+    const Pass queued = run_vit(golden, arithmetic, more);
+    CHECK(queued.output == pass.output);
+    CHECK(queued.gradients == pass.gradients);
+    CHECK(train(golden, arithmetic, "adam", more).weights == training.weights);
+    REQUIRE(testing::finite(pass.output));
   }
 }
 

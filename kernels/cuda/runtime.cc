@@ -261,6 +261,7 @@ void Graph::launch(Stream stream) const {
 }
 
 void begin_capture(Stream stream) {
+  ISOBAR_CHECK(stream != nullptr, "a graph cannot be captured on the default stream");
   check(cudaStreamBeginCapture(native(stream), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
 }
 

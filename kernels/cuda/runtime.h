@@ -100,7 +100,7 @@ class Graph {
  private:
   void* executable_ = nullptr;
 };
-void begin_capture(Stream stream);
+void begin_capture(Stream stream);  // Error on the default stream, which CUDA cannot capture
 Graph end_capture(Stream stream);
 
 // The window that `nsys -c cudaProfilerApi` records.

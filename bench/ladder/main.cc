@@ -84,7 +84,7 @@ LayernormFwd kernel_arguments(const LadderArgs& a) {
 // The error of what the last call wrote on a device. Every rung is held to the bounds of a variance in two passes.
 LadderError error_of(const LadderArgs& on_device, Device device, const LadderArgs& on_host) {
   if (device.kind != DeviceKind::cuda) return ladder_error(on_device, Variance::two_pass);
-  const auto fetch = [](float* to, const float* from, std::int64_t n) {
+  const auto fetch = [device](float* to, const float* from, std::int64_t n) {
     gpu::copy(to, from, sizeof(float) * static_cast<std::size_t>(n), device, nullptr);
   };
   fetch(on_host.y, on_device.y, on_device.rows * on_device.cols);

@@ -105,14 +105,15 @@ void Parameters::lay_out() {
 }
 
 // The system grants more memory than it has, and ends the process when the memory is written: what cannot fit is
-// refused here. fill() holds one tensor's weights in fp64 on the host.
+// refused here. fill() holds the weights of one tensor on the host, in fp64 and
+// in their own dtype.
 void Parameters::check_memory(DType dtype, DType activation, Device device) const {
   const bool on_host = device.kind != DeviceKind::cuda;
   const std::size_t buffers = size_of(dtype) * (on_host ? 2 : 1) + (on_host && is_16_bit(activation) ? 2 : 0);
   std::int64_t largest = 0;
   for (const NamedParameter& p : named_) largest = std::max(largest, p.numel());
-  const std::size_t needed =
-      static_cast<std::size_t>(total_) * buffers + static_cast<std::size_t>(largest) * sizeof(double);
+  const std::size_t needed = static_cast<std::size_t>(total_) * buffers +
+                             static_cast<std::size_t>(largest) * (sizeof(double) + size_of(dtype));
   ISOBAR_CHECK(needed <= machine_memory_bytes(), "the model is too large: its ", count_, " parameters need ",
                needed >> 30, " GiB of memory, and this machine has ", machine_memory_bytes() >> 30, " GiB");
 }
@@ -154,6 +155,7 @@ void Parameters::fill(std::uint64_t seed) {
     for (const std::string& name : spec.names) {
       const std::uint64_t stream = hash_of(name);
       values.clear();
+      values.reserve(static_cast<std::size_t>(numel_of(entry.shape)));
       for (std::int64_t row = 0; row < rows; ++row)
         for (std::int64_t i = shard.begin * inner; i < shard.end * inner; ++i)
           values.push_back(initial_value(spec.init, seed, stream, row * *axis * inner + i));

@@ -59,7 +59,9 @@ TEST_CASE("a model that no machine holds is refused before it is made") {
   };
   CHECK_THROWS_WITH(allocate({std::int64_t{1} << 61, std::int64_t{1} << 61}, 1), ContainsSubstring("impossible size"));
   CHECK_THROWS_WITH(allocate({std::int64_t{1} << 58}, 3), ContainsSubstring("w2") && ContainsSubstring("too large"));
-  const auto half = static_cast<std::int64_t>(machine_memory_bytes() / 32);  // 16 bytes each while they are filled
+  const auto most = static_cast<std::int64_t>(machine_memory_bytes() / 20);  // 20 bytes each while they are filled
+  CHECK_THROWS_WITH(allocate({most + 64}, 1), ContainsSubstring("the model is too large"));
+  const auto half = static_cast<std::int64_t>(machine_memory_bytes() / 28);  // the second one needs 8 bytes each
   CHECK_THROWS_WITH(allocate({half + 64}, 2), ContainsSubstring("the model is too large"));
 }
 

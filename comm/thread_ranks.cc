@@ -39,6 +39,9 @@ struct ThreadWorld {
   }
   void fail(int rank, std::exception_ptr error) {
     const std::lock_guard lock(mutex);
+    note_failure(rank, std::move(error));
+  }
+  void note_failure(int rank, std::exception_ptr error) {  // with the mutex held
     if (failed_rank >= 0) return;
     failed_rank = rank;
     failure = std::move(error);
@@ -272,7 +275,10 @@ class ThreadGroup {
     calls_[rank] = nullptr;
     --arrived_;
     throw_if_failed();
-    throw_error(absent, to_text(call), ", ", what, ", within ", world_->timeout_seconds, " s");
+    // The world learns of it at once: others whose time is over now would count this rank among those who are absent.
+    const Error error(concat(absent, to_text(call), ", ", what, ", within ", world_->timeout_seconds, " s"));
+    world_->note_failure(members_[static_cast<std::size_t>(rank)], std::make_exception_ptr(error));
+    throw error;
   }
 
   // "rank 2 has not come to ", "ranks 2, 3 have not come to ".

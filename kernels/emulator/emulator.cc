@@ -311,6 +311,7 @@ std::string in_kernel(const std::string& what) {
 
 // Leaves the kernel for good. Nothing on this stack is destroyed any more: no temporary string may live here.
 [[noreturn]] void stop_launch() {
+  release(&machine->end_token);  // the launcher reads what this thread has recorded
   to_launcher(current(), true);
   std::abort();  // never resumed
 }
@@ -493,6 +494,7 @@ void run_block() {
     }
     if (!moved && m.failure.empty()) m.failure = describe_deadlock();
     if (!m.failure.empty()) {
+      acquire(&m.end_token);
       abandon_fibers();
       throw_error(m.failure);
     }

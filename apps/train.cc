@@ -21,6 +21,7 @@
 #include "engine/files/checkpoint.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
+#include "kernels/common/checked_size.h"
 #include "kernels/cuda/runtime.h"
 
 namespace isobar {
@@ -68,7 +69,7 @@ void add_tutorial_flags(CLI::App& train, TrainFlags& o) {
   option("--parallel-order", o.parallel_order, "which coordinate of a rank varies fastest, first to last")
       ->capture_default_str();
   option("--bucket-cap-mb", o.bucket_cap_mb, "least size of a bucket of gradients that ranks exchange")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1e-6, 1e6))
       ->capture_default_str();
   flag("--noddp", o.noddp, "gradients are not exchanged: each rank trains for itself");
   flag("--disable-broadcast-buffers", o.disable_broadcast_buffers, "the model has no buffers to broadcast");
@@ -121,7 +122,11 @@ NamedConfig named_config(const TrainFlags& o) {
       set(key.c_str(), "--data", fs::absolute(path).lexically_normal().string());
   if (!o.amp_mode.empty()) set("amp_mode", "--amp-mode", o.amp_mode);
   if (!o.data_loader_config.empty()) set("data_loader_config", "--data-loader-config", o.data_loader_config);
-  if (o.local_batch_size) set("global_batch_size", "--local-batch-size", *o.local_batch_size * sizes_of(o).dp);
+  if (o.local_batch_size) {
+    const std::int64_t local = *o.local_batch_size;  // below 1: the key's own check refuses it
+    set("global_batch_size", "--local-batch-size",
+        local > 0 ? checked_product({local, sizes_of(o).dp}, "--local-batch-size") : local);
+  }
   if (o.num_iters) set("num_iters", "--num-iters", *o.num_iters);
   if (o.num_data_workers) set("num_data_workers", "--num-data-workers", *o.num_data_workers);
   if (o.enable_fused) set("enable_fused", "--enable-fused", true);
@@ -259,6 +264,7 @@ void train(const TrainFlags& o) {
   RunFolder folder(run_folder_of(o, named.name, config.run.expdir, device),
                    o.resume ? ExistingRun::resume : (o.overwrite ? ExistingRun::overwrite : ExistingRun::refuse));
   print_lines(config.complete_and_check());
+  config.batch.part(sizes_of(o).dp);  // before so many ranks are made
   config.make_paths_absolute();
   explain_flags(o, config.tutorial);
 
@@ -293,7 +299,7 @@ void register_train(CLI::App& app) {
       ->check(CLI::IsMember({"auto", "thread"}))
       ->capture_default_str();
   command->add_option("--comm-timeout", options->comm_timeout, "seconds that a rank waits for the others")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1e-3, 1e6))
       ->capture_default_str();
   add_tutorial_flags(*command, *options);
   command->callback([options] { train(*options); });

@@ -14,6 +14,7 @@
 #include <optional>
 #include <system_error>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -108,19 +109,6 @@ std::int64_t offset_of(Counts counts, int rank) {
   return offset;
 }
 
-template <class T>
-struct AccumulatorOf {
-  using type = T;
-};
-template <>
-struct AccumulatorOf<bf16> {
-  using type = float;
-};
-template <>
-struct AccumulatorOf<fp16> {
-  using type = float;
-};
-
 // NaN in, NaN out, which std::max does not promise.
 template <class A>
 A larger(A a, A b) {
@@ -131,7 +119,7 @@ A larger(A a, A b) {
 // `to` may be one of `from`.
 template <class T>
 void reduce_elements(const std::vector<const T*>& from, const std::vector<T*>& to, std::int64_t n, Reduce reduce) {
-  using A = typename AccumulatorOf<T>::type;
+  using A = std::conditional_t<std::is_integral_v<T>, T, accumulator_t<T>>;
   constexpr std::int64_t kBlock = 1024;
   A sums[kBlock];
   for (std::int64_t first = 0; first < n; first += kBlock) {

@@ -105,8 +105,7 @@ void Parameters::lay_out() {
 }
 
 // The system grants more memory than it has, and ends the process when the memory is written: what cannot fit is
-// refused here. fill() holds the weights of one tensor on the host, in fp64 and
-// in their own dtype.
+// refused here. fill() holds the weights of one tensor on the host, in fp64 and in their own dtype.
 void Parameters::check_memory(DType dtype, DType activation, Device device) const {
   const bool on_host = device.kind != DeviceKind::cuda;
   const std::size_t buffers = size_of(dtype) * (on_host ? 2 : 1) + (on_host && is_16_bit(activation) ? 2 : 0);

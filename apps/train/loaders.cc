@@ -60,10 +60,10 @@ KeyTable BatchOptions::keys() {
 }
 
 std::int64_t BatchOptions::part(std::int64_t ranks) const {
-  ISOBAR_CHECK(global_batch_size % (grad_accumulation * ranks) == 0, "global_batch_size (", global_batch_size,
-               ") must be a multiple of the ", ranks, " data-parallel ranks times grad_accumulation (",
-               grad_accumulation, ")");
-  return global_batch_size / (grad_accumulation * ranks);
+  const std::int64_t samples = global_batch_size / grad_accumulation;  // of all ranks; keys() has seen that it divides
+  ISOBAR_CHECK(samples % ranks == 0, "global_batch_size (", global_batch_size, ") must be a multiple of the ", ranks,
+               " data-parallel ranks times grad_accumulation (", grad_accumulation, ")");
+  return samples / ranks;
 }
 
 Loaders::Loaders(const Dataset& train, const Dataset& valid, const ReadingOptions& reading, const BatchOptions& batch,

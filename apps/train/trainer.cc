@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
@@ -184,12 +183,14 @@ bool Trainer::validate(Loaders& loaders, Metrics& metrics, const std::function<b
   return true;
 }
 
+FlatBuffers Trainer::weights_and_moments() const {
+  return {{"", task_.parameters().weights()}, {"m.", optimizer_.m()}, {"v.", optimizer_.v()}};
+}
+
 void Trainer::check_finite() const {
-  const Parameters& parameters = task_.parameters();
-  const FlatBuffers buffers{{"", parameters.weights()}, {"m.", optimizer_.m()}, {"v.", optimizer_.v()}};
-  for (const auto& [prefix, buffer] : buffers) {
+  for (const auto& [prefix, buffer] : weights_and_moments()) {
     if (is_sum_of_squares_finite(buffer)) continue;
-    for (const NamedParameter& p : parameters.named())
+    for (const NamedParameter& p : task_.parameters().named())
       ISOBAR_CHECK(is_finite(buffer.slice(p.offset, p.shape)), "iteration ", iteration_, ": ", prefix, p.name,
                    " is not finite after the update; a lower lr, warmup or grad_clip may help");
   }
@@ -198,22 +199,19 @@ void Trainer::check_finite() const {
 void Trainer::check_replicas() const {
   const Communicator& replicas = parallel_.tokens;
   if (replicas.size() == 1) return;
-  const Parameters& parameters = task_.parameters();
-  const FlatBuffers buffers{{"", parameters.weights()}, {"m.", optimizer_.m()}, {"v.", optimizer_.v()}};
-  std::vector<std::uint64_t> mine;
-  for (const auto& [prefix, buffer] : buffers)
-    for (const NamedParameter& p : parameters.named()) mine.push_back(checksum_of(buffer.slice(p.offset, p.shape)));
+  std::vector<std::string> names;
+  std::vector<std::uint64_t> mine;  // a checksum a name
+  for (const auto& [prefix, buffer] : weights_and_moments()) {
+    for (const NamedParameter& p : task_.parameters().named()) {
+      names.push_back(prefix + p.name);
+      mine.push_back(checksum_of(buffer.slice(p.offset, p.shape)));
+    }
+  }
   std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(replicas.size()));
   replicas.all_gather_bytes(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const std::size_t tensor = i % mine.size();
-    if (all[i] == all[tensor]) continue;
-    const auto& prefix =
-        std::next(buffers.begin(), static_cast<std::ptrdiff_t>(tensor / parameters.named().size()))->first;
-    throw_error("iteration ", iteration_, ": the replicas of ", prefix,
-                parameters.named()[tensor % parameters.named().size()].name, " on ranks 0 and ", i / mine.size(),
-                " of group ", replicas.name(), " differ");
-  }
+  for (std::size_t i = 0; i < all.size(); ++i)
+    ISOBAR_CHECK(all[i] == all[i % mine.size()], "iteration ", iteration_, ": the replicas of ", names[i % mine.size()],
+                 " on ranks 0 and ", i / mine.size(), " of group ", replicas.name(), " differ");
 }
 
 void Trainer::write_optimizer(const std::filesystem::path& path) const {

@@ -12,6 +12,7 @@
 #include "apps/train/loaders.h"
 #include "comm/gradients.h"
 #include "comm/parallel.h"
+#include "engine/files/flat_tensors.h"
 #include "engine/optimizer.h"
 #include "engine/schedule.h"
 #include "models/compute_options.h"
@@ -85,6 +86,7 @@ class Trainer {
   void run_captured(const NextBatch& next);
   Tensor upstream_gradient(double value) const;
   void check_update(const StepResult& result);
+  FlatBuffers weights_and_moments() const;  // with the prefixes of their names
 
   Task& task_;
   const TrainerOptions options_;

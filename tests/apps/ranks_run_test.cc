@@ -168,6 +168,10 @@ TEST_CASE("ranks: layouts that do not fit are refused before anything is written
   CHECK_THAT(refused("--ranks 5"), ContainsSubstring("global_batch_size (12) must be a multiple of the 5 data-parallel "
                                                      "ranks times grad_accumulation (2)"));
   CHECK_THAT(refused("--ranks 0"), ContainsSubstring("--ranks 0: at least one rank is needed"));
+  CHECK_THAT(refused("--ranks 100000"), ContainsSubstring("the 100000 data-parallel ranks"));  // none of them is made
+  CHECK_THAT(refused("--ranks 4 --local-batch-size 9000000000000000000"),
+             ContainsSubstring("--local-batch-size has an impossible size"));
+  CHECK_THAT(refused("--ranks 2 --comm-timeout 1e300"), ContainsSubstring("--comm-timeout"));
   CHECK_THAT(refused("--ranks 2 --tensor-parallel 2"), ContainsSubstring("--tensor-parallel 2"));
   CHECK_THAT(refused("--ranks 2 --parallel-order tp-cp"), ContainsSubstring("order tp-cp leaves out dp"));
 }

@@ -3,20 +3,43 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <thread>
 
 #include "kernels/common/check.h"
 #include "kernels/cuda/runtime.h"
 
 namespace isobar {
 
-Device ConfigOptions::use_device() const {
-  if (threads > 0) omp_set_num_threads(threads);
+namespace {
+
+// OpenMP counts the cores that the process may use. Those are its own already where the launcher binds it to them, else
+// all of the host, which its other processes use too.
+int threads_of_process(const Launch& launch) {
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  if (launch.local_ranks == 1 || std::getenv("OMP_NUM_THREADS") != nullptr) return omp_get_max_threads();
+  return std::min(omp_get_max_threads(), std::max(1, cores / launch.local_ranks));
+}
+
+int gpu_of(const Launch& launch) {
+  const int devices = gpu::device_count();
+  if (devices == 1) return 0;
+  ISOBAR_CHECK(launch.local_rank < devices, "rank ", launch.rank, " is number ", launch.local_rank,
+               " of its host, where ", devices, " GPUs can be seen");
+  return launch.local_rank;
+}
+
+}  // namespace
+
+Device ConfigOptions::use_device(const Launch& launch) const {
+  omp_set_num_threads(threads > 0 ? threads : threads_of_process(launch));
   if (device == "cpu" || (device == "auto" && gpu::device_count() == 0)) return {DeviceKind::cpu, 0};
   if (device == "emulator") return {DeviceKind::emulator, 0};
   ISOBAR_CHECK(ISOBAR_HAS_CUDA, "--device cuda: this isobar was built without CUDA");
   ISOBAR_CHECK(gpu::device_count() > 0, "--device cuda: there is no NVIDIA GPU, or no driver for it");
-  use_in_this_thread({DeviceKind::cuda, 0});
-  return {DeviceKind::cuda, 0};
+  const Device chosen{DeviceKind::cuda, gpu_of(launch)};
+  use_in_this_thread(chosen);
+  return chosen;
 }
 
 int ConfigOptions::threads_of(int ranks) const {

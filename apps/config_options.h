@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/train/config_file.h"
+#include "comm/launch.h"
 #include "kernels/common/device.h"
 
 namespace isobar {
@@ -17,8 +18,9 @@ struct ConfigOptions {
   std::string device = "auto";
   int threads = 0;  // 0: as many as the machine has
 
-  // The device asked for, with the number of threads set. Throws Error where there is no such device.
-  Device use_device() const;
+  // The device asked for, with the number of threads set: of a process of a launcher the GPU of its number on this host
+  // (or the only one that it sees), and its share of the cores. Throws Error where there is no such device.
+  Device use_device(const Launch& launch = {}) const;
 
   // Threads of each of so many ranks on this machine: as asked for, else a fair share, at least one.
   int threads_of(int ranks) const;

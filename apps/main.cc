@@ -4,21 +4,24 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <exception>
-#include <filesystem>
 #include <iostream>
 #include <new>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "apps/commands.h"
 #include "apps/train/config.h"
 #include "apps/train/suggestions.h"
+#include "comm/launch.h"
+#include "comm/process_ranks.h"
 #include "kernels/common/check.h"
 #include "kernels/common/printable.h"
+#include "kernels/common/sentence.h"
 
 namespace {
 
@@ -77,7 +80,21 @@ std::string about_unknown_argument(CLI::App& app, const std::vector<std::string>
   return "there is no flag --" + name + isobar::did_you_mean(meant);
 }
 
+// A process of a launcher that ends before the processes have met: all may make the same mistake (a wrong flag, say).
+// The first one tells, and ends the job; another one that lives on has a mistake of its own.
+std::string as_rank(const std::string& sentence) {
+  isobar::Launch launch;
+  try {
+    launch = isobar::find_launch();
+  } catch (const isobar::Error&) {  // told as it is
+  }
+  if (launch.rank == 0) return sentence;
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  return isobar::concat("rank ", launch.rank, ": ", sentence);
+}
+
 int report(std::string sentence) {
+  if (!isobar::has_met()) sentence = as_rank(sentence);
   std::replace(sentence.begin(), sentence.end(), '\n', ' ');
   std::cout.flush();
   std::cerr << "isobar: " << isobar::printable(sentence) << std::endl;
@@ -122,6 +139,7 @@ int run_command(CLI::App& app, const std::vector<std::string>& arguments) {
     isobar::register_evaluate(app);
     isobar::register_info(app);
     isobar::register_mesh(app);
+    isobar::register_check(app);
     isobar::register_data(app);
     if (arguments.empty()) throw CLI::CallForHelp();
     refuse_unknown_subcommand(app, arguments);
@@ -143,12 +161,13 @@ int run(int argc, char** argv) {
     std::vector<std::string> arguments(argv + 1, argv + argc);
     std::transform(arguments.begin(), arguments.end(), arguments.begin(), with_dashes);
     return run_command(app, arguments);
-  } catch (const std::filesystem::filesystem_error& error) {
-    return report(error.path1().string() + ": " + error.code().message());
-  } catch (const std::bad_alloc&) {
-    return report("out of memory");
-  } catch (const std::exception& error) {
-    return report(error.what());
+  } catch (const isobar::ToldElsewhere&) {
+    isobar::end_process(1, /*has_told=*/false);
+    return 1;
+  } catch (...) {
+    report(isobar::sentence_of_current_exception());
+    isobar::end_process(1, /*has_told=*/true);
+    return 1;
   }
 }
 

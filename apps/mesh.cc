@@ -4,14 +4,30 @@
 #include <string>
 
 #include "apps/commands.h"
+#include "apps/config_options.h"
+#include "apps/train/config.h"
+#include "apps/train/rank_map.h"
 #include "comm/mesh.h"
 
 namespace isobar {
+
+namespace {
+
+std::string text_with_holdings(const ConfigOptions& options, const MeshSizes& sizes, const std::string& order) {
+  NamedConfig named = load_config(options.config, config_search_path());
+  for (const std::string& assignment : options.assignments) set_from_assignment(named.entries, assignment);
+  RunConfig config = read_config(named.entries);
+  config.check();
+  return describe_ranks(*config.recipe, config.compute, sizes, order);
+}
+
+}  // namespace
 
 void register_mesh(CLI::App& app) {
   struct Options {
     MeshSizes sizes;
     std::string order = "tp-cp-dp";
+    ConfigOptions config;
   };
   auto options = std::make_shared<Options>();
   CLI::App* mesh = app.add_subcommand("mesh", "Print the ranks' places for given parallel sizes");
@@ -19,7 +35,14 @@ void register_mesh(CLI::App& app) {
   mesh->add_option("--tp", options->sizes.tp, "tensor-parallel size")->capture_default_str();
   mesh->add_option("--cp", options->sizes.cp, "context-parallel size")->capture_default_str();
   mesh->add_option("--order", options->order, "which varies fastest, first to last")->capture_default_str();
-  mesh->callback([options] { std::cout << to_text(Mesh(options->sizes, options->order)); });
+  mesh->add_option("--config", options->config.config, "a config's NAME, or FILE.json[:NAME]: what each rank holds");
+  add_set_option(*mesh, options->config);
+  mesh->callback([options] {
+    const Options& o = *options;
+    ISOBAR_CHECK(o.config.assignments.empty() || !o.config.config.empty(), "--set: goes with --config");
+    std::cout << (o.config.config.empty() ? to_text(Mesh(o.sizes, o.order))
+                                          : text_with_holdings(o.config, o.sizes, o.order));
+  });
 }
 
 }  // namespace isobar

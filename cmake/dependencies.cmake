@@ -36,6 +36,19 @@ target_link_options(isobar_hdf5 INTERFACE -Wl,--defsym=H5FD_ros3_init=0)
 target_link_libraries(isobar_hdf5 INTERFACE ${ISOBAR_hdf5_serial_LIBRARY} ${ISOBAR_sz_LIBRARY} ${ISOBAR_aec_LIBRARY}
                       ${ISOBAR_z_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS} m)
 
+# MPI, for ranks as processes: Open MPI, MPICH, or a cluster's own.
+set(ISOBAR_HAS_MPI OFF)
+if(NOT ISOBAR_MPI STREQUAL "OFF")
+  find_package(MPI COMPONENTS C)
+  set(ISOBAR_HAS_MPI ${MPI_C_FOUND})
+  if(NOT ISOBAR_HAS_MPI AND NOT ISOBAR_MPI STREQUAL "AUTO")
+    message(FATAL_ERROR "isobar: ISOBAR_MPI is ${ISOBAR_MPI}, and no MPI was found")
+  endif()
+endif()
+if(NOT ISOBAR_HAS_MPI)
+  message(STATUS "isobar: MPI is off: ranks are threads of one process")
+endif()
+
 if(ISOBAR_HAS_CUDA)
   find_package(CUDAToolkit 12 REQUIRED)
 endif()

@@ -1,6 +1,7 @@
 # What a build can be told, and the flags every target gets.
 
 set(ISOBAR_CUDA AUTO CACHE STRING "CUDA kernels: AUTO (on when nvcc is found), ON, OFF")
+set(ISOBAR_MPI AUTO CACHE STRING "Ranks as processes, over MPI: AUTO (on when it is found), ON, OFF")
 option(ISOBAR_EMULATOR "Build the CUDA kernels for the CPU emulator too (tests, --device emulator)" ON)
 option(ISOBAR_TESTS "Build the tests" ON)
 option(ISOBAR_FUZZ "Link libFuzzer into tests/fuzz; needs clang" OFF)

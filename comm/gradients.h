@@ -1,8 +1,18 @@
-// Gradients among ranks: summed in buckets that start while the backward pass still runs.
+// Gradients among ranks: summed in buckets that start while the backward pass still runs, and, where the optimizer is
+// sharded (ZeRO-1), only as far as each rank updates.
 //
-// A bucket is a contiguous range of the flat gradients, the last parameters first, because their gradients are final
-// first. It starts when all gradients in it are. The seed of the backward pass carries 1 / ranks, so that sums are
-// means over the ranks' samples (docs/parallelism.md).
+// A bucket is a contiguous range of the flat gradients, within one section of the parameters (Sharing), the last
+// parameters first, because their gradients are final first. It starts when all gradients in it are, on a stream beside
+// the current one. What it is summed over:
+//
+//   shard, copy       the ranks that see other samples or tokens: dp x cp
+//   copy_of_partial   the same; with sequence parallel, where a rank computes the gradient of its own rows, tp as well
+//
+// The seed of the backward pass carries 1 / dp, so that sums are means over the samples (docs/parallelism.md).
+//
+// With a sharded optimizer the ranks of a bucket deal it out: each gets the sums of its slice only (reduce_scatter),
+// has moments for it, updates it, and then the weights are put together again (all_gather). Slices begin at multiples
+// of 64 elements, as parameters do; the ranks' slices of a bucket differ by 64 elements at most.
 #pragma once
 
 #include <cstddef>
@@ -10,23 +20,48 @@
 #include <unordered_map>
 #include <vector>
 
-#include "comm/communicator.h"
+#include "comm/parallel.h"
+#include "engine/optimizer.h"
 #include "engine/parameters.h"
+#include "engine/stream.h"
 #include "engine/tape.h"
 
 namespace isobar {
 
+// How gradients are summed over the ranks.
+struct ExchangeOptions {
+  std::size_t bucket_bytes = std::size_t{25} << 20;  // least size of a bucket; the last of a section: what is left
+  bool off = false;                                  // each rank trains for itself: to see what the exchange costs
+  bool shard_optimizer = false;                      // each rank updates a part of what it holds
+};
+
 class GradientReducer {
  public:
-  // Sums over `ranks`, in buckets of at least this many bytes (the last one of what is left). The parameters must
-  // outlive it.
-  GradientReducer(const Parameters& parameters, Communicator ranks, std::size_t bucket_bytes);
+  // Every rank of the world makes one. The parameters must outlive it. Error where the optimizer is to be sharded and
+  // nothing is exchanged.
+  GradientReducer(Parameters& parameters, const Parallel& parallel, const ExchangeOptions& options);
 
   // Before the last backward pass of a step: earlier parts of a batch only accumulate.
   void begin(Tape& tape);
   // After it, when every gradient holds something (Parameters::finish_gradients): starts the buckets that have not
-  // started, in the order of the buffer. What follows on the current stream sees the sums.
+  // started, in the order of the buffer. What follows on the current stream sees the sums: all of them, or with a
+  // sharded optimizer those of owned().
   void finish();
+
+  // For the optimizer of this rank: what it updates, and what adds up the sums of squares over the ranks, so that every
+  // rank has the norm of the whole model. As many ranges on every rank; some may be empty.
+  const std::vector<OwnedRange>& owned() const { return owned_; }
+  AddUp add_up() const;
+
+  // After an update, in the order of the current stream: every rank has the weights, and their 16-bit copies, that
+  // others have updated. Nothing to do where the optimizer is not sharded.
+  void share_weights() const;
+
+  // Parameters that this rank updates, were every slice as large as the other ranks'; without padding.
+  std::int64_t fair_share() const;
+
+  // Adds what this rank tells others in one step: gradients, sums of squares, weights.
+  void add_traffic(CommLedger& ledger) const;
 
   std::size_t buckets() const { return buckets_.size(); }
   // Buckets that the last backward pass started before it ended.
@@ -34,20 +69,32 @@ class GradientReducer {
 
  private:
   struct Bucket {
+    Sharing sharing = Sharing::copy;
     FlatRange range = {};
-    int leaves = 0;   // parameters in it
-    int waiting = 0;  // of them, those whose gradient is not final
+    int leaves = 0;                         // parameters in it
+    std::vector<std::int64_t> slices = {};  // elements, by rank of its group; with a sharded optimizer
+    FlatRange own = {};                     // this rank's slice, or all of it
+    int waiting = 0;                        // of the parameters, those whose gradient is not final
     bool started = false;
   };
 
+  const Communicator& group_of(Sharing sharing) const;  // that a gradient is summed over
+  void make_buckets(std::size_t bucket_bytes);
+  void deal_out(Bucket& bucket) const;
+  void list_owned();
+  double factor_of(Sharing sharing) const;
   void note(const Leaf& leaf);
-  void start(const Bucket& bucket) const;
+  void start(const Bucket& bucket);
 
-  const Parameters& parameters_;
-  Communicator ranks_;
+  Parameters& parameters_;
+  const Parallel parallel_;
+  const bool is_sharded_;
   std::vector<Bucket> buckets_;  // in the order of the buffer
   std::unordered_map<const Leaf*, std::size_t> bucket_of_;
+  std::vector<OwnedRange> owned_;
   std::size_t started_early_ = 0;
+  SideStream side_;
+  std::vector<Pending> pending_;  // sums under way
 };
 
 }  // namespace isobar

@@ -1,4 +1,4 @@
-// What a rank has communicated: calls and payload bytes of every verb of every group.
+// What a rank has communicated: calls and payload bytes of every verb of every group. A prediction is one too.
 #pragma once
 
 #include <array>
@@ -11,25 +11,33 @@
 namespace isobar {
 
 struct Traffic {
-  std::int64_t calls = 0, bytes = 0;
+  std::int64_t calls = 0, bytes = 0;  // bytes as Call::payload() counts them
   friend bool operator==(const Traffic&, const Traffic&) = default;
 };
 
 class CommLedger {
  public:
-  void count(const std::string& group, const Call& call) {
-    Traffic& traffic = groups_[group][static_cast<std::size_t>(call.verb)];
-    ++traffic.calls;
-    traffic.bytes += call.payload();
-  }
-  Traffic of(const std::string& group, Verb verb) const {
-    const auto found = groups_.find(group);
-    return found == groups_.end() ? Traffic{} : found->second[static_cast<std::size_t>(verb)];
-  }
+  void count(const std::string& group, const Call& call) { add(group, call.verb, 1, call.payload()); }
+  void add(const std::string& group, Verb verb, std::int64_t calls, std::int64_t bytes);
+  Traffic of(const std::string& group, Verb verb) const;
   void clear() { groups_.clear(); }
 
+  // What has come since the ledger was as `before` is.
+  CommLedger since(const CommLedger& before) const;
+  CommLedger& operator+=(const CommLedger& other);
+
+  // A verb of which there was no call is as one that was never named.
+  friend bool operator==(const CommLedger& a, const CommLedger& b) {
+    return a.since(b).is_empty() && b.since(a).is_empty();
+  }
+  bool is_empty() const;
+
  private:
+  friend std::string compare(const CommLedger& predicted, const CommLedger& counted);
   std::map<std::string, std::array<Traffic, kVerbs>> groups_;
 };
+
+// A table for people: calls and bytes of every verb of every group, predicted beside counted.
+std::string compare(const CommLedger& predicted, const CommLedger& counted);
 
 }  // namespace isobar

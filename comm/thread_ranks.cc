@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include "comm/fit.h"
+#include "comm/host_copies.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
 #include "kernels/common/math.h"
@@ -49,50 +51,6 @@ struct ThreadWorld {
     bell.notify_all();
   }
 };
-
-// ---- Whether the ranks' calls fit together --------------------------------------------------------------------------
-
-bool alike(const Call& a, const Call& b) {
-  if (a.verb != b.verb) return false;
-  if (a.verb == Verb::send_receive) return true;  // each pair for itself
-  if (a.dtype != b.dtype || a.reduce != b.reduce || a.root != b.root) return false;
-  if (a.verb == Verb::all_to_all) return true;
-  // Everybody must mean the same parts; of all_gather and reduce_scatter the list of all parts tells them.
-  return a.verb == Verb::all_gather ? std::ranges::equal(a.receives, b.receives) : std::ranges::equal(a.sends, b.sends);
-}
-
-// What rank `from` sends to rank `to`, in elements, as the sender and as the receiver have it.
-std::pair<std::int64_t, std::int64_t> sent_and_expected(const Call& sender, int from, const Call& receiver, int to) {
-  if (sender.verb == Verb::all_to_all) return {sender.sends[to], receiver.receives[from]};
-  return {sender.to == to ? sender.sends[0] : 0, receiver.from == from ? receiver.receives[0] : 0};
-}
-
-// The first thing that does not fit, or nothing. `members`: the ranks' numbers in the world.
-std::string misfit(const std::vector<const Call*>& calls, const std::vector<int>& members, const std::string& what) {
-  const auto n = static_cast<int>(calls.size());
-  for (int r = 1; r < n; ++r) {
-    if (!alike(*calls[0], *calls[r]))
-      return concat(what, ": rank ", members[0], " comes to ", to_text(*calls[0]), ", rank ", members[r], " to ",
-                    to_text(*calls[r]));
-  }
-  const Verb verb = calls[0]->verb;
-  if (verb == Verb::all_gather) {
-    for (int r = 0; r < n; ++r)
-      if (calls[r]->sent() != calls[0]->receives[r])
-        return concat(what, ": rank ", members[r], " hands in ", calls[r]->sent(), " elements, the others expect ",
-                      calls[0]->receives[r]);
-  }
-  if (verb != Verb::all_to_all && verb != Verb::send_receive) return {};
-  for (int from = 0; from < n; ++from) {
-    for (int to = 0; to < n; ++to) {
-      const auto [sent, expected] = sent_and_expected(*calls[from], from, *calls[to], to);
-      if (sent != expected || (sent > 0 && calls[from]->dtype != calls[to]->dtype))
-        return concat(what, ": rank ", members[from], " sends ", sent, " elements to rank ", members[to],
-                      ", which expects ", expected, sent == expected ? " of another dtype" : "");
-    }
-  }
-  return {};
-}
 
 // ---- Moving and adding ----------------------------------------------------------------------------------------------
 
@@ -289,30 +247,27 @@ class ThreadGroup {
   std::map<int, std::shared_ptr<ThreadGroup>> parts_;
 };
 
-// A GPU's buffers, on the host while a call is carried out.
-class HostCopies {
+// On a stream of the emulator the result of a call comes when the stream gets there, as from a GPU's communication
+// library: whoever forgets to wait for the stream reads what was there before.
+class LateResult {
  public:
-  explicit HostCopies(const Call& call) : original_(call), copy_(call) {
-    copy_.send = stage(send_, call.send, call.sent());
-    copy_.receive = call.receive == call.send ? send_.data() : stage(receive_, call.receive, call.received());
-    copy_.device = {};
+  explicit LateResult(const Call& call) : original_(call), copy_(call), result_(bytes(), call.device) {
+    copy_.receive = result_.data();
+    // In place: the sums are made where the result is. A part within the whole stays where it is.
+    if (call.send != call.receive || call.sent() != call.received()) return;
+    gpu::synchronize(call.device, call.stream);  // what is handed in is there
+    std::memcpy(result_.data(), call.send, bytes());
+    copy_.send = result_.data();
   }
   const Call& call() const { return copy_; }
-  void bring_back() const {
-    const std::size_t bytes = static_cast<std::size_t>(copy_.received()) * copy_.element_size();
-    if (bytes > 0) copy_bytes(original_.receive, original_.device, copy_.receive, Device{}, bytes);
-  }
+  void hand_over() const { copy_bytes(original_.receive, original_.device, result_.data(), original_.device, bytes()); }
 
  private:
-  std::byte* stage(std::vector<std::byte>& to, const void* from, std::int64_t elements) const {
-    to.resize(static_cast<std::size_t>(elements) * original_.element_size());
-    if (!to.empty()) copy_bytes(to.data(), Device{}, from, original_.device, to.size());
-    return to.data();
-  }
+  std::size_t bytes() const { return static_cast<std::size_t>(original_.received()) * original_.element_size(); }
 
   const Call& original_;
   Call copy_;
-  std::vector<std::byte> send_, receive_;
+  Storage result_;
 };
 
 class ThreadBackend : public Backend {
@@ -325,10 +280,17 @@ class ThreadBackend : public Backend {
   void run(const Call& call, const std::string& what) override {
     const bool is_reduced = call.verb == Verb::all_reduce || call.verb == Verb::reduce_scatter;
     ISOBAR_CHECK(!is_reduced || call.dtype, to_text(call), ": bytes have no sum");
-    if (call.device.kind != DeviceKind::cuda) return run_on_host(call, what);
-    const HostCopies copies(call);
-    run_on_host(copies.call(), what);
-    copies.bring_back();
+    if (call.device.kind == DeviceKind::emulator && call.stream != nullptr && call.received() > 0) {
+      const LateResult late(call);
+      run_on_host(late.call(), what);
+      late.hand_over();
+    } else if (call.device.kind == DeviceKind::cuda) {
+      const HostCopies copies(call);
+      run_on_host(copies.call(), what);
+      copies.bring_back();
+    } else {
+      run_on_host(call, what);
+    }
   }
 
   std::unique_ptr<Backend> split(int color, int key) override {

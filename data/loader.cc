@@ -106,7 +106,8 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
     if (slot->error) {
       free_.push_back(slot);
       for_workers_.notify_one();
-      std::rethrow_exception(slot->error);
+      // Out of the slot, or a worker that fills it again would end what the caller may still read.
+      std::rethrow_exception(std::exchange(slot->error, nullptr));
     }
     return {&slot->batch, [state = shared_from_this(), slot](const LoadedBatch*) { state->take_back(slot); }};
   }
@@ -170,7 +171,7 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
     lock.lock();
     Slot& slot = *task.slot;
     if (error && (!slot.error || task.row < slot.failed_row)) {
-      slot.error = error;
+      slot.error = std::move(error);
       slot.failed_row = task.row;
     }
     ++slot.finished;

@@ -39,14 +39,14 @@ KeyTable OptimizerOptions::keys() {
 }
 
 Optimizer::Optimizer(Parameters& parameters, OptimizerOptions options)
-    : Optimizer(parameters, options, {{0, parameters.weights().numel()}}) {}
+    : Optimizer(parameters, options, {{{0, parameters.weights().numel()}}}) {}
 
-Optimizer::Optimizer(Parameters& parameters, OptimizerOptions options, std::vector<FlatRange> ranges, AddUp add_up)
+Optimizer::Optimizer(Parameters& parameters, OptimizerOptions options, std::vector<OwnedRange> ranges, AddUp add_up)
     : parameters_(parameters), options_(options), ranges_(std::move(ranges)), add_up_(std::move(add_up)) {
   const MemoryScope scope("optimizer");
   const Tensor& weights = parameters.weights();
   std::int64_t owned = 0, last = 0;
-  for (const FlatRange& range : ranges_) {
+  for (const auto& [range, factor] : ranges_) {
     ISOBAR_CHECK(range.first >= last && range.end >= range.first && range.end <= weights.numel(),
                  "the optimizer's range [", range.first, ", ", range.end, ") does not follow element ", last, " of ",
                  weights.numel());
@@ -61,6 +61,12 @@ Optimizer::Optimizer(Parameters& parameters, OptimizerOptions options, std::vect
   workspace_ = Tensor::empty({kSumOfSquaresBlocks}, DType::fp64, weights.device());
 }
 
+std::vector<FlatRange> Optimizer::ranges() const {
+  std::vector<FlatRange> ranges;
+  for (const OwnedRange& owned : ranges_) ranges.push_back(owned.range);
+  return ranges;
+}
+
 void Optimizer::prepare(double lr) {
   const auto t = static_cast<double>(updates_ + 1);
   const AdamScalars scalars{.lr = lr,
@@ -73,14 +79,17 @@ void Optimizer::prepare(double lr) {
 void Optimizer::launch(double loss_scale) {
   const Device device = parameters_.device();
   const Tensor& grads = parameters_.grads();
-  for (std::size_t i = 0; i < ranges_.size(); ++i)
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    const auto& [range, factor] = ranges_[i];
     ISOBAR_RUN(device, sum_of_squares,
-               {.n = ranges_[i].size(),
+               {.n = range.size(),
                 .dtype = grads.dtype(),
-                .x = grads.slice(ranges_[i].first, {ranges_[i].size()}).data(),
+                .factor = factor,
+                .x = grads.slice(range.first, {range.size()}).data(),
                 .sum = sums_.data_as<double>() + i,
                 .workspace = workspace_.data_as<double>()},
                current_stream());
+  }
   if (add_up_) add_up_(sums_);
   ISOBAR_RUN(device, clip_coefficient,
              {.count = sums_.numel(),
@@ -91,9 +100,9 @@ void Optimizer::launch(double loss_scale) {
               .grad_scale = &static_cast<AdamScalars*>(scalars_.data())->grad_scale},
              current_stream());
   std::int64_t moments_at = 0;
-  for (const FlatRange& range : ranges_) {
-    launch_adam(range, moments_at);
-    moments_at += range.size();
+  for (const OwnedRange& owned : ranges_) {
+    launch_adam(owned.range, moments_at);
+    moments_at += owned.range.size();
   }
 }
 

@@ -51,14 +51,20 @@ struct UpdateResult {
   double grad_norm = 0;  // unscaled, before clipping
 };
 
+// What one of several processes updates of the flat buffers.
+struct OwnedRange {
+  FlatRange range;
+  double factor = 1;  // of its sum of squares: 1/k where k processes own the same, so that it counts once
+};
+
 class Optimizer {
  public:
   Optimizer(Parameters& parameters, OptimizerOptions options);
   // Owns parts of the flat buffers only: it updates no other weights, and has moments for no others. The ranges follow
-  // each other without overlap; one may be empty. `add_up` is given the sums of squares [ranges], fp64, of every update
-  // and leaves those of the whole model: it adds what other processes own, and leaves as they are the sums of ranges
-  // that they own as well. The gradient norm is of the whole model, so that all of them clip or skip alike.
-  Optimizer(Parameters& parameters, OptimizerOptions options, std::vector<FlatRange> ranges, AddUp add_up = {});
+  // each other without overlap; one may be empty. `add_up` is given the sums of squares [ranges], fp64, of every
+  // update, times the ranges' factors, and adds what other processes have: together they make up the whole model. The
+  // gradient norm is of the whole model, so that all of them clip or skip alike.
+  Optimizer(Parameters& parameters, OptimizerOptions options, std::vector<OwnedRange> ranges, AddUp add_up = {});
 
   // Update number updates() + 1 with this rate, from gradients that carry the factor loss_scale. The part that runs on
   // the device is split off for capture: prepare() uploads the rates, launch() only launches, result() waits.
@@ -73,7 +79,7 @@ class Optimizer {
 
   std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t updates) { updates_ = updates; }
-  const std::vector<FlatRange>& ranges() const { return ranges_; }
+  std::vector<FlatRange> ranges() const;
   const Tensor& m() const { return m_; }  // the ranges one behind the other; [n], laid out as the parameters, if all
   const Tensor& v() const { return v_; }
 
@@ -82,7 +88,7 @@ class Optimizer {
 
   Parameters& parameters_;
   OptimizerOptions options_;
-  std::vector<FlatRange> ranges_;
+  std::vector<OwnedRange> ranges_;
   AddUp add_up_;
   std::int64_t updates_ = 0;
   Tensor m_, v_;

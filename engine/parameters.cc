@@ -77,6 +77,12 @@ int Parameters::add(ParameterSpec spec) {
   return static_cast<int>(entries_.size()) - 1;
 }
 
+std::int64_t Parameters::held() const {
+  std::int64_t sum = 0;
+  for (const Entry& entry : entries_) sum += entry.numel();
+  return sum;
+}
+
 void Parameters::lay_out() {
   std::int64_t offset = 0;
   for (const bool decay : {true, false}) {

@@ -74,6 +74,7 @@ class Parameters {
   // The tensor to compute with: a leaf, stacked parts as one, in the activation's dtype where it has a compute copy.
   const Tensor& get(int handle) const { return leaves_[static_cast<std::size_t>(handle)]; }
 
+  std::int64_t held() const;  // parameters that this rank holds, without padding; known before allocate()
   const std::vector<NamedParameter>& named() const { return named_; }
   std::int64_t count() const { return count_; }          // of parameters of the whole model, without padding
   std::int64_t decay_end() const { return decay_end_; }  // elements [0, decay_end) decay

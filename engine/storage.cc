@@ -15,6 +15,7 @@
 #include "kernels/common/check.h"
 #include "kernels/common/math.h"
 #include "kernels/cuda/runtime.h"
+#include "kernels/emulator/devices.h"
 #include "kernels/emulator/streams.h"
 
 namespace isobar {
@@ -170,6 +171,8 @@ Storage::Storage(std::size_t bytes, Device device)
     data_ = host_block_.mapped();
     bytes_ = host_block_.key();
   }
+  if constexpr (ISOBAR_HAS_EMULATOR)
+    if (device.kind == DeviceKind::emulator) emulator::note_memory(device.index, data_, bytes_);
   ledger_->add(tag_, bytes_);
 }
 
@@ -181,6 +184,8 @@ Storage::Storage(std::shared_ptr<void> memory, std::size_t bytes)
 Storage::~Storage() {
   if (adopted_) return;
   ledger_->remove(tag_, bytes_);
+  if constexpr (ISOBAR_HAS_EMULATOR)
+    if (device_.kind == DeviceKind::emulator) emulator::forget_memory(data_);
   if (device_.kind == DeviceKind::cpu)
     host_pool().free(std::move(host_block_));
   else

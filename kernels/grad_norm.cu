@@ -22,11 +22,12 @@ __global__ void __launch_bounds__(kMapThreads) square_sums_kernel(std::int64_t n
   if (threadIdx.x == 0) partial[blockIdx.x] = total;
 }
 
-__global__ void __launch_bounds__(kMapThreads) total_kernel(int blocks, const double* partial, double* out) {
+__global__ void __launch_bounds__(kMapThreads)
+    total_kernel(int blocks, double factor, const double* partial, double* out) {
   double sum = 0;
   for (int b = threadIdx.x; b < blocks; b += kMapThreads) sum += partial[b];
   const double total = block_sum(sum);
-  if (threadIdx.x == 0) *out = total;
+  if (threadIdx.x == 0) *out = factor * total;
 }
 
 // One thread: the sums are as many as the ranges of a buffer.
@@ -49,7 +50,7 @@ void sum_of_squares(const SumOfSquares& a, Stream stream) {
   if (blocks > 0)
     launch("sum_of_squares", square_sums_kernel, dim3(blocks), dim3(kMapThreads), 0, stream, a.n,
            input<kChunk>(a.x, a.dtype), a.workspace);
-  launch("sum_of_squares: partial sums", total_kernel, dim3(1), dim3(kMapThreads), 0, stream, blocks,
+  launch("sum_of_squares: partial sums", total_kernel, dim3(1), dim3(kMapThreads), 0, stream, blocks, a.factor,
          static_cast<const double*>(a.workspace), a.sum);
 }
 

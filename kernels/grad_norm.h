@@ -1,13 +1,14 @@
 // grad_norm - Euclidean norm of flat buffers, and the factor that clips and unscales them
 //
-//   sum_of_squares:   *sum = Σ x²      (NaN or Inf wherever an element is NaN or Inf)
+//   sum_of_squares:   *sum = factor · Σ x²      (NaN or Inf wherever an element is NaN or Inf)
 //   clip_coefficient: *norm = √Σ_i sums[i];  with n = *norm · unscale:
 //                     *grad_scale = 0                                    if n is not finite
 //                     *grad_scale = unscale · min(1, max_norm/(n+1e-6))  else
 //                     max_norm 0: no clip
 //
 //   A buffer may be cut into ranges, a sum each, and a process may hold some of them only: the caller adds up the sums
-//   of all in between.
+//   of all in between. Where k processes hold the same range, each takes 1/k of its sum: the range counts once, and
+//   what is not finite in one of them makes the sum of all not finite.
 //
 //   x  [n]  fp32 or fp64 (CPU)         sum  [1], sums  [count], norm, grad_scale  [1]: fp64 on the device
 //                                      (grad_scale: the field of AdamScalars)
@@ -32,6 +33,7 @@ inline constexpr std::int64_t kSumOfSquaresBlocks = 512;
 struct SumOfSquares {
   std::int64_t n = 0;
   DType dtype = DType::fp32;
+  double factor = 1;
   const void* x = nullptr;
   double* sum = nullptr;
   double* workspace = nullptr;

@@ -39,7 +39,7 @@ void sum_of_squares(const SumOfSquares& a) {
   });
   double sum = 0;
   for (std::int64_t block = 0; block < blocks; ++block) sum += a.workspace[block];
-  *a.sum = sum;
+  *a.sum = a.factor * sum;
 }
 
 void clip_coefficient(const ClipCoefficient& a) {

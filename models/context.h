@@ -18,10 +18,16 @@ struct PassBlock {
 
   SampleWindow samples = {};
   Span tokens = {}, heads = {}, hidden = {};
+  std::int64_t token_unit = 1;   // tokens are dealt over context-parallel ranks in whole rows of so many patches
+  std::int64_t batch_size = 0;   // samples that the rank has; 0: its rows tell, where it has all rows of each
   std::int64_t sample_rows = 0;  // tokens of a sample that the rank has; 0: rows / batch
   std::int64_t first_own = 0;    // where its own rows begin among all of them
 
   AttentionWindow attention() const { return {samples, heads, tokens, tokens}; }
+  // How many rows the samples and tokens of the rank have; x [rows, C] may be its own ones only.
+  std::int64_t row_count(const Tensor& x, std::int64_t batch) const {
+    return sample_rows != 0 ? batch * sample_rows : x.size(0);
+  }
   // Of x [rows, C]. `batch`: samples that the rank has.
   RowWindow rows(const Tensor& x, std::int64_t batch, Rows which) const {
     return {.before = which == Rows::own ? first_own : 0,
@@ -46,6 +52,13 @@ struct Context {
   // The same pass for a part of the network whose mask 0 is this one's mask n. A layer counts its masks from 0 (kMasks
   // of them), and whoever contains it gives it a range of its own.
   Context masks_from(std::uint64_t n) const { return {training, mask(n), block}; }
+
+  // The same pass over that many samples of the rank: for networks whose stages do not all have whole samples.
+  Context with_batch(std::int64_t samples) const {
+    Context same = *this;
+    same.block.batch_size = samples;
+    return same;
+  }
 };
 
 }  // namespace isobar

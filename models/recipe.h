@@ -11,9 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "comm/parallel.h"
 #include "data/dataset.h"
 #include "engine/keys.h"
 #include "models/compute_options.h"
+#include "models/holding.h"
 #include "models/task.h"
 
 namespace isobar {
@@ -56,8 +58,14 @@ class Recipe {
   virtual void check_start(const GivenWeights& weights) const = 0;
   virtual void check_resume(const GivenWeights& weights) const = 0;
 
-  // The task for the opened data, with initial weights.
-  virtual std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device) const = 0;
+  // What the rank that stands in these groups holds of the model; nothing is computed. Throws Error where sizes are
+  // left to data that are not opened yet, and where the model cannot be split in that way.
+  virtual Holding holding(const ComputeOptions& compute, const Parallel& parallel) const = 0;
+
+  // The task for the opened data, with initial weights: this rank's part of it. `parallel` must outlive it. Throws
+  // Error where the model cannot be split in that way.
+  virtual std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device,
+                                          const Parallel& parallel = Parallel::alone()) const = 0;
   // The same for weights that are to be read into it: the data are normalised as these weights were trained, whatever
   // the data's own statistics say.
   virtual std::unique_ptr<Task> make_trained_task(const GivenWeights& weights, const ComputeOptions& compute,

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "comm/ledger.h"
 #include "data/batch.h"
 #include "data/maps/png.h"
 #include "engine/parameters.h"
@@ -74,11 +76,19 @@ class Task {
   // [1], the mean over the batch; recorded on the active tape, if there is one.
   virtual Tensor loss(const Batch& batch, const Context& context) const = 0;
 
+  // Adds what this rank tells others in one training pass over so many of its samples, from sizes alone: a forward and
+  // a backward pass, gradients of parameters left out.
+  virtual void add_traffic(std::int64_t samples, CommLedger& ledger) const = 0;
+
   virtual std::unique_ptr<Metrics> metrics() const = 0;
   // Adds the batch to metrics that this task made. Nothing is recorded.
   virtual void score(const Batch& batch, Metrics& metrics) const = 0;
 
-  // Pictures of the first picture_samples() samples of the validation set.
+  // The rows of every picture that this rank's batches hold, where ranks hold bands of them; none: all rows.
+  virtual std::optional<RowBand> band() const { return std::nullopt; }
+
+  // Pictures of the first picture_samples() samples of the validation set. All ranks that share a batch call it; the
+  // first of them shows what it returns.
   virtual std::int64_t picture_samples() const { return 1; }
   virtual std::vector<Picture> pictures(const Batch& batch) const = 0;
 

@@ -27,6 +27,13 @@ LoaderOptions loader_options(const ReadingOptions& reading, std::int64_t batch_s
           .allocator = allocator_for(device)};
 }
 
+// The samples as this rank reads them: the data set itself, or a band of it, which `band` then owns.
+const Dataset& read_by(const ReadingRank& rank, const Dataset& dataset, std::unique_ptr<Dataset>& band) {
+  if (!rank.rows) return dataset;
+  band = dataset.band(*rank.rows);
+  return *band;
+}
+
 const Dataset& holding_a_batch(const Dataset& train, const BatchOptions& batch) {
   ISOBAR_CHECK(batch.global_batch_size <= train.samples(), "global_batch_size is ", batch.global_batch_size,
                ", but the training set, ", train.name(), ", has ", train.samples(), " samples only");
@@ -68,14 +75,14 @@ std::int64_t BatchOptions::part(std::int64_t ranks) const {
 
 Loaders::Loaders(const Dataset& train, const Dataset& valid, const ReadingOptions& reading, const BatchOptions& batch,
                  std::int64_t seed, Device device, ReadingRank rank)
-    : train_(holding_a_batch(train, batch)),
-      valid_(valid),
+    : train_(holding_a_batch(read_by(rank, train, train_band_), batch)),
+      valid_(read_by(rank, valid, valid_band_)),
       batch_(batch),
       rank_(rank),
-      train_loader_(train,
+      train_loader_(train_,
                     Sampler(train.samples(), reading.shuffle, static_cast<std::uint64_t>(seed), rank.rank, rank.ranks),
                     loader_options(reading, batch.part(rank.ranks), device, /*drop_last=*/true)),
-      valid_loader_(valid, Sampler(valid.samples(), /*shuffle=*/false, /*seed=*/0, rank.rank, rank.ranks),
+      valid_loader_(valid_, Sampler(valid.samples(), /*shuffle=*/false, /*seed=*/0, rank.rank, rank.ranks),
                     loader_options(reading, batch.part(rank.ranks), device, /*drop_last=*/false)) {}
 
 std::int64_t Loaders::most_valid_batches() const {

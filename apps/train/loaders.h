@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "data/loader.h"
 #include "engine/keys.h"
@@ -28,9 +29,11 @@ struct BatchOptions {
   std::int64_t part(std::int64_t ranks = 1) const;
 };
 
-// Which of the data-parallel ranks this is: rank r of R reads samples r, r + R, ... of every batch.
+// Which of the data-parallel ranks this is: rank r of R reads samples r, r + R, ... of every batch; and the rows of
+// every picture that it reads of them, where ranks hold bands (Task::band).
 struct ReadingRank {
   std::int64_t rank = 0, ranks = 1;
+  std::optional<RowBand> rows = {};
 };
 
 class Loaders {
@@ -59,6 +62,7 @@ class Loaders {
   std::shared_ptr<const LoadedBatch> next();
 
  private:
+  std::unique_ptr<Dataset> train_band_, valid_band_;  // where there are bands
   const Dataset& train_;
   const Dataset& valid_;
   BatchOptions batch_;

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "comm/whole_tensors.h"
 #include "engine/files/flat_tensors.h"
 #include "engine/files/json.h"
 #include "kernels/common/check.h"
@@ -26,22 +27,23 @@ std::filesystem::path weights_at(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path) ? find_best(path) / kModelFile : path;
 }
 
-void write_model(const std::filesystem::path& path, const Task& task, const nlohmann::ordered_json& config) {
+void write_model(const std::filesystem::path& path, const Task& task, const nlohmann::ordered_json& config,
+                 const Communicator& world) {
   Metadata metadata = task.settings();
   metadata["format"] = "pt";  // what other readers of safetensors look for
   metadata[kFormat] = "1";
   metadata[kConfig] = config.dump();
-  write_flat(path, task.parameters(), {{"", task.parameters().weights()}}, metadata);
+  write_whole(path, task.parameters(), {{"", task.parameters().weights(), {}}}, metadata, world);
 }
 
 void read_model(const std::filesystem::path& path, Task& task) {
   Parameters& parameters = task.parameters();
-  read_flat(path, parameters, {{"", parameters.weights()}});
+  read_flat(path, parameters, {{"", parameters.weights(), {}}});
   parameters.round_to_compute();
 }
 
 ModelDescription describe_model(const std::filesystem::path& path) {
-  const SafetensorsFile file(path);
+  const SafetensorsReader file(path);
   ModelDescription description{{path, file.metadata()}, std::nullopt};
   const auto stored = file.metadata().find(kConfig);
   if (stored == file.metadata().end()) return description;

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "apps/train/config.h"
+#include "comm/communicator.h"
 #include "engine/files/checkpoint.h"
 #include "models/task.h"
 
@@ -14,10 +15,12 @@ namespace isobar {
 // The file that --weights names: itself, or the best weights in a run's folder.
 std::filesystem::path weights_at(const std::filesystem::path& path);
 
-// config: of the run, as config.json has it.
-void write_model(const std::filesystem::path& path, const Task& task, const nlohmann::ordered_json& config);
+// config: of the run, as config.json has it. Every rank of `world` calls it, and the first one writes.
+void write_model(const std::filesystem::path& path, const Task& task, const nlohmann::ordered_json& config,
+                 const Communicator& world = {});
 
-// Error naming the tensor that is missing, unknown, misshaped or not finite; the weights are then as they were.
+// Reads what this rank holds of every tensor. Error naming the tensor that is missing, unknown, misshaped or not
+// finite; the weights are then as they were.
 void read_model(const std::filesystem::path& path, Task& task);
 
 // What write_model stored beside the weights. Without a config the weights are from elsewhere. Error naming the file

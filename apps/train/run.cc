@@ -85,7 +85,7 @@ void TrainingRun::begin_record(RunFolder& folder, const std::optional<Checkpoint
     const auto size = [&](const Communicator& group) { return group.size(); };
     log(concat("Setting DP = ", size(parallel_.dp), ", TP = ", size(parallel_.tp), ", CP = ", size(parallel_.cp),
                ", PP = 1"));
-    log("Ranks:\n" + to_text(parallel_.mesh));
+    log("Ranks:\n" + setup_.rank_map);
   }
   log("rank 0, data loader initialized");
   for (const std::string& note : setup_.notes) log(note);
@@ -138,6 +138,7 @@ TrainingRun::End TrainingRun::train() {
     if (due(setup_.options.checkpoint_every)) save();
   }
   if (saved_iteration_ != trainer_.iteration()) save();
+  if (setup_.comm_report) report_communication();
   if (at_end() && !validation_pending_ && finish()) return End::finished;
   if (record_) record_->progress.finish();
   const std::string signal = stop_signal_name();
@@ -150,8 +151,10 @@ void TrainingRun::step() {
   mark_profiler_window();
   if (trainer_.iteration() % loaders_.iterations_per_epoch() == 0) epoch_ = {};
   const Clock::time_point start = Clock::now();
+  const CommLedger before = setup_.comm_report ? parallel_.world.ledger() : CommLedger();
   StepResult result = trainer_.step([this] { return loaders_.next(); });
   agree(result);
+  if (setup_.comm_report) traffic_ += parallel_.world.ledger().since(before);
   const double seconds = seconds_since(start);
   for (Tally* tally : {&epoch_, &since_line_, &total_}) tally->add(result, seconds);
   is_validated_ = false;
@@ -170,6 +173,13 @@ void TrainingRun::agree(StepResult& result) {
   parallel_.world.all_reduce(sums);
   result.loss = sums[0] / parallel_.world.size();
   stop_ = sums[1] > 0;
+}
+
+// All ranks have their part in it.
+void TrainingRun::report_communication() const {
+  CommLedger predicted = trainer_.predicted_traffic();
+  if (parallel_.world.size() > 1) predicted.add("world", Verb::all_reduce, 1, 2 * sizeof(double));  // agree()
+  log(report_traffic(predicted, traffic_, trainer_.iteration() - first_iteration_, trainer_.holds(), parallel_.world));
 }
 
 // Once it is made, the checkpoint knows of it too: what is killed before the next one does not validate again.
@@ -192,9 +202,10 @@ void TrainingRun::validate() {
   validation_pending_ = !run_validation();
   if (validation_pending_) return;
   show_validation(seconds_since(start));
-  if (!best_loss_ || metrics_->loss() < *best_loss_) {
+  // All ranks have the same loss; asked together, they cannot part even so.
+  if (is_true_on_any(parallel_.world, !best_loss_ || metrics_->loss() < *best_loss_)) {
     best_loss_ = metrics_->loss();
-    if (record_) record_->store.save_best([this](const std::filesystem::path& folder) { write_files(folder); });
+    save_best();
   }
   if (record_) record_->progress.resume();
 }
@@ -208,12 +219,23 @@ void TrainingRun::show_validation(double seconds) {
   if (record_) record_->journal.pictures(trainer_.iteration(), pictures);
 }
 
+// Weights that ranks hold in parts are put together on the first one, so all have their part in what it writes. Where
+// the disk refuses, its error ends them all.
+void TrainingRun::save_best() {
+  if (record_)
+    record_->store.save_best([this](const std::filesystem::path& folder) { write_files(folder); });
+  else
+    write_files({});
+}
+
 void TrainingRun::save() {
   if (record_) record_->progress.pause();
   trainer_.check_finite();
   if (!setup_.ranks_differ) trainer_.check_replicas();
   if (record_)
     record_->store.save(trainer_.iteration(), [this](const std::filesystem::path& folder) { write_files(folder); });
+  else
+    write_files({});
   saved_iteration_ = trainer_.iteration();
   if (record_) record_->progress.resume();
 }
@@ -239,9 +261,9 @@ bool TrainingRun::finish() {
 }
 
 void TrainingRun::write_files(const std::filesystem::path& folder) const {
-  write_model(folder / kModelFile, task_, setup_.config);
+  write_model(folder / kModelFile, task_, setup_.config, parallel_.world);
   trainer_.write_optimizer(folder / "optimizer.safetensors");
-  write_file_atomically(folder / "state.json", state().dump(2) + "\n");
+  if (record_) write_file_atomically(folder / "state.json", state().dump(2) + "\n");
 }
 
 ordered_json TrainingRun::state() const {

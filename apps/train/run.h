@@ -30,8 +30,10 @@ struct RunSetup {
   std::int64_t num_iters = 0;
   std::int64_t global_batch_size = 0;
   std::string precision;           // for people
+  std::string rank_map;            // for the log of several ranks
   std::vector<std::string> notes;  // on the samples, for the log
   nlohmann::ordered_json config;   // as config.json has it; kept with the weights
+  bool comm_report = false;        // at the end: what ranks told each other, predicted beside counted
   bool ranks_differ = false;       // replicas are not kept equal: gradients are not exchanged
 };
 
@@ -50,14 +52,17 @@ class TrainingRun {
   void begin_record(RunFolder& folder, const std::optional<Checkpoint>& checkpoint);
   void restore(const Checkpoint& checkpoint);
   void agree(StepResult& result);
+  void report_communication() const;
   void step();
   void validate();
   void make_up_for_validation();
   void save();
+  void save_best();
   bool finish();
   bool run_validation();
   void show_validation(double seconds);
   void log(const std::string& line, bool show = true) const;
+  // All ranks take part, and the first one writes; `folder` counts there alone.
   void write_files(const std::filesystem::path& folder) const;
   nlohmann::ordered_json state() const;
 
@@ -86,6 +91,7 @@ class TrainingRun {
   std::int64_t first_iteration_;
   Clock::time_point start_ = Clock::now();
   Tally since_line_, total_;
+  CommLedger traffic_;  // of its steps
   std::int64_t saved_iteration_ = -1;
   std::unique_ptr<Metrics> metrics_;  // of the validation set
   bool is_validated_ = false;         // metrics_ are those of the current iteration

@@ -37,6 +37,11 @@ class FileLock {
   int folder_ = -1;  // its descriptor
 };
 
+// Where a run keeps the statistics of its own making.
+inline std::filesystem::path statistics_of(const std::filesystem::path& run_folder) {
+  return run_folder / "stats";
+}
+
 class RunFolder {
  public:
   // Keeps other processes out of the folder, where there is one, until this object ends: what is found in it stays
@@ -58,7 +63,7 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path logs() const { return path_ / "logs"; }
   std::filesystem::path images() const { return path_ / "images"; }
-  std::filesystem::path statistics() const { return path_ / "stats"; }  // of the run's own making
+  std::filesystem::path statistics() const { return statistics_of(path_); }
   bool is_resumed() const { return run_there_ && existing_ == ExistingRun::resume; }
 
   // Removes what metrics.jsonl holds beyond this iteration, and a line that was not written whole; the iteration's own

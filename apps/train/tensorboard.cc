@@ -12,6 +12,7 @@
 
 #include "engine/files/checksum.h"
 #include "kernels/common/check.h"
+#include "kernels/common/host_name.h"
 
 namespace isobar {
 namespace {
@@ -81,11 +82,6 @@ std::string summary_event(double wall_time, std::int64_t step, const Message& va
 
 double seconds_since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 && name[0] != '\0' ? name : "localhost";
 }
 
 // Names of one process differ by the counter, also when it opens several in a second.

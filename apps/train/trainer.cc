@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "apps/train/run_state.h"
-#include "engine/files/checksum.h"
+#include "comm/whole_tensors.h"
 #include "engine/files/flat_tensors.h"
 #include "engine/tape.h"
 #include "kernels/cuda/runtime.h"
@@ -35,9 +35,18 @@ bool is_sum_of_squares_finite(const Tensor& flat) {
   return std::isfinite(sum.item());
 }
 
-std::uint64_t checksum_of(const Tensor& tensor) {
-  const Tensor host = tensor.to(Device{});
-  return xxh64({static_cast<const std::byte*>(host.data()), host.bytes()});
+// Of parts that several ranks hold, all have those of the lowest rank afterwards.
+void make_equal(Parameters& parameters, const Parallel& parallel) {
+  for (const auto& [sharing, range] : parameters.sections())
+    if (sharing != Sharing::shard) parallel.tp.broadcast(parameters.weights().slice(range.first, {range.size()}), 0);
+  parallel.tokens.broadcast(parameters.weights(), 0);
+  parameters.round_to_compute();
+}
+
+std::unique_ptr<GradientReducer> make_reducer(Parameters& parameters, const Parallel& parallel,
+                                              const ExchangeOptions& exchange) {
+  if (parallel.world.size() == 1) return nullptr;
+  return std::make_unique<GradientReducer>(parameters, parallel, exchange);
 }
 
 }  // namespace
@@ -53,14 +62,12 @@ Trainer::Trainer(Task& task, const TrainerOptions& options, Parallel parallel, E
     : task_(task),
       options_(options),
       parallel_(std::move(parallel)),
-      optimizer_(task.parameters(), options.optimizer),
+      reducer_(make_reducer(task.parameters(), parallel_, exchange)),
+      optimizer_(make_optimizer()),
       schedule_(options.schedule.schedule(options.batch.global_batch_size)),
       loss_scale_(LossScale::for_dtype(task.parameters().activation_dtype())),
       losses_(Tensor::zeros({options.batch.grad_accumulation}, task.parameters().dtype(), task.device())) {
-  if (parallel_.tokens.size() > 1 && !exchange.off)
-    reducer_ = std::make_unique<GradientReducer>(task.parameters(), parallel_.tokens, exchange.bucket_bytes);
-  parallel_.world.broadcast(task.parameters().weights(), 0);
-  task.parameters().round_to_compute();
+  make_equal(task.parameters(), parallel_);
   if (!options_.compute.cuda_graph) return;
   ISOBAR_CHECK(parallel_.world.size() == 1, "cuda_graph: works with one rank only");
   ISOBAR_CHECK(task.device().kind == DeviceKind::cuda, "cuda_graph: needs an NVIDIA GPU");
@@ -70,6 +77,11 @@ Trainer::Trainer(Task& task, const TrainerOptions& options, Parallel parallel, E
 }
 
 Trainer::~Trainer() = default;
+
+Optimizer Trainer::make_optimizer() {
+  if (!reducer_) return {task_.parameters(), options_.optimizer};
+  return {task_.parameters(), options_.optimizer, reducer_->owned(), reducer_->add_up()};
+}
 
 // dL/dL times the loss scale, in the loss's own dtype.
 Tensor Trainer::upstream_gradient(double value) const {
@@ -119,6 +131,7 @@ void Trainer::run_eager(const NextBatch& next) {
   if (reducer_) reducer_->finish();
   const gpu::Range range("optimizer");
   optimizer_.launch(loss_scale_.scale);
+  if (reducer_) reducer_->share_weights();
 }
 
 void Trainer::run_captured(const NextBatch& next) {
@@ -138,6 +151,29 @@ void Trainer::run_captured(const NextBatch& next) {
     copy_into(capture_->batch, loaded->tensors);
   }
   capture_->graph.launch(current_stream());
+}
+
+CommLedger Trainer::predicted_traffic() const {
+  CommLedger ledger;
+  const std::int64_t samples = options_.batch.part(parallel_.dp.size());
+  for (std::int64_t part = 0; part < options_.batch.grad_accumulation; ++part) task_.add_traffic(samples, ledger);
+  if (reducer_) reducer_->add_traffic(ledger);
+  return ledger;
+}
+
+RankHolds Trainer::holds() const {
+  const Parameters& parameters = task_.parameters();
+  const auto number = static_cast<std::int64_t>(size_of(parameters.dtype()));
+  const auto rounded =
+      static_cast<std::int64_t>(parameters.compute().defined() ? size_of(parameters.activation_dtype()) : 0);
+  const auto bytes = [](const Tensor& tensor) {
+    return tensor.defined() ? static_cast<std::int64_t>(tensor.bytes()) : 0;
+  };
+  const std::int64_t updated = reducer_ ? reducer_->fair_share() : parameters.held();
+  return {
+      .weights = {parameters.held() * (number + rounded), bytes(parameters.weights()) + bytes(parameters.compute())},
+      .gradients = {parameters.held() * number, bytes(parameters.grads())},
+      .moments = {2 * updated * number, bytes(optimizer_.m()) + bytes(optimizer_.v())}};
 }
 
 StepResult Trainer::step(const NextBatch& next) {
@@ -183,43 +219,48 @@ bool Trainer::validate(Loaders& loaders, Metrics& metrics, const std::function<b
   return true;
 }
 
+FlatBuffer Trainer::gradients() const {
+  const Tensor& all = task_.parameters().grads();
+  const std::vector<FlatRange> ranges = optimizer_.ranges();
+  const Tensor own = Tensor::empty({optimizer_.m().numel()}, all.dtype(), all.device());
+  std::int64_t at = 0;
+  for (const FlatRange& range : ranges) {
+    if (range.size() > 0) own.slice(at, {range.size()}).copy_from(all.slice(range.first, {range.size()}));
+    at += range.size();
+  }
+  return {"", own, ranges};
+}
+
+FlatBuffers Trainer::moments() const {
+  return {{"m.", optimizer_.m(), optimizer_.ranges()}, {"v.", optimizer_.v(), optimizer_.ranges()}};
+}
+
 FlatBuffers Trainer::weights_and_moments() const {
-  return {{"", task_.parameters().weights()}, {"m.", optimizer_.m()}, {"v.", optimizer_.v()}};
+  FlatBuffers buffers = moments();
+  buffers.insert(buffers.begin(), FlatBuffer{"", task_.parameters().weights(), {}});
+  return buffers;
 }
 
 void Trainer::check_finite() const {
-  for (const auto& [prefix, buffer] : weights_and_moments()) {
-    if (is_sum_of_squares_finite(buffer)) continue;
+  for (const FlatBuffer& buffer : weights_and_moments()) {
+    if (is_sum_of_squares_finite(buffer.values)) continue;
     for (const NamedParameter& p : task_.parameters().named())
-      ISOBAR_CHECK(is_finite(buffer.slice(p.offset, p.shape)), "iteration ", iteration_, ": ", prefix, p.name,
-                   " is not finite after the update; a lower lr, warmup or grad_clip may help");
+      ISOBAR_CHECK(is_finite(values_of(buffer, held_part(buffer, p))), "iteration ", iteration_, ": ", buffer.prefix,
+                   p.name, " is not finite after the update; a lower lr, warmup or grad_clip may help");
   }
 }
 
 void Trainer::check_replicas() const {
-  const Communicator& replicas = parallel_.tokens;
-  if (replicas.size() == 1) return;
-  std::vector<std::string> names;
-  std::vector<std::uint64_t> mine;  // a checksum a name
-  for (const auto& [prefix, buffer] : weights_and_moments()) {
-    for (const NamedParameter& p : task_.parameters().named()) {
-      names.push_back(prefix + p.name);
-      mine.push_back(checksum_of(buffer.slice(p.offset, p.shape)));
-    }
-  }
-  std::vector<std::uint64_t> all(mine.size() * static_cast<std::size_t>(replicas.size()));
-  replicas.all_gather_bytes(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
-  for (std::size_t i = 0; i < all.size(); ++i)
-    ISOBAR_CHECK(all[i] == all[i % mine.size()], "iteration ", iteration_, ": the replicas of ", names[i % mine.size()],
-                 " on ranks 0 and ", i / mine.size(), " of group ", replicas.name(), " differ");
+  const std::string difference = difference_of_replicas(task_.parameters(), weights_and_moments(), parallel_.world);
+  ISOBAR_CHECK(difference.empty(), "iteration ", iteration_, ": ", difference);
 }
 
 void Trainer::write_optimizer(const std::filesystem::path& path) const {
-  write_flat(path, task_.parameters(), {{"m.", optimizer_.m()}, {"v.", optimizer_.v()}}, {});
+  write_whole(path, task_.parameters(), moments(), {}, parallel_.world);
 }
 
 void Trainer::read_optimizer(const std::filesystem::path& path) {
-  read_flat(path, task_.parameters(), {{"m.", optimizer_.m()}, {"v.", optimizer_.v()}});
+  read_flat(path, task_.parameters(), moments());
 }
 
 nlohmann::ordered_json Trainer::state() const {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "apps/train/comm_report.h"
 #include "apps/train/loaders.h"
 #include "comm/gradients.h"
 #include "comm/parallel.h"
@@ -37,17 +38,11 @@ struct TrainerOptions {
   ComputeOptions compute = {};
 };
 
-// How gradients are summed over the ranks.
-struct ExchangeOptions {
-  std::size_t bucket_bytes = std::size_t{25} << 20;  // least size of a bucket
-  bool off = false;                                  // each rank trains for itself: to see what the exchange costs
-};
-
 class Trainer {
  public:
-  // Every rank of `parallel` makes one, and makes its steps at the same time; the first one's weights become all
-  // ranks'. Error where cuda_graph cannot be had: on a CPU, with a task that draws masks, with grad_accumulation, with
-  // several ranks.
+  // Every rank of `parallel` makes one, and makes its steps at the same time; of parts of the model that several ranks
+  // hold, the first one's weights become all theirs. Error where cuda_graph cannot be had: on a CPU, with a task that
+  // draws masks, with grad_accumulation, with several ranks.
   Trainer(Task& task, const TrainerOptions& options, Parallel parallel = {}, ExchangeOptions exchange = {});
   ~Trainer();
 
@@ -57,6 +52,15 @@ class Trainer {
   // gradient that is not finite is an error (fp16: the loss scale is lowered and the update skipped).
   StepResult step(const NextBatch& next);
 
+  // What this rank tells others in one step, and what it holds of weights, gradients and moments: from sizes alone,
+  // and as it is.
+  CommLedger predicted_traffic() const;
+  RankHolds holds() const;
+
+  // The gradients of the last step, summed over the ranks and before clipping, times its loss scale; as optimizers that
+  // are sharded have them, of the elements that this rank updates.
+  FlatBuffer gradients() const;
+
   // Scores the validation set, every sample once, on all ranks together. False where `stop` was true on one of them
   // between two batches. A loss that is not finite is an error.
   bool validate(Loaders& loaders, Metrics& metrics, const std::function<bool()>& stop) const;
@@ -65,13 +69,15 @@ class Trainer {
   // but must not be validated or kept before.
   void check_finite() const;
 
-  // Error naming a tensor of weights or moments, and two ranks that should hold the same of it and do not.
+  // Error naming a tensor of weights or moments, and two ranks that should hold the same of it and do not: replicas of
+  // the whole model, of what tensor-parallel ranks all hold, and of moments where the optimizer is not sharded.
   void check_replicas() const;
 
   std::int64_t iteration() const { return iteration_; }         // iterations done
   double lr_after() const { return schedule_.at(iteration_); }  // what the next update will use
 
-  // Moments in the layout and dtype of the weights, named "m.NAME" and "v.NAME"; and the numbers beside them.
+  // Moments in the layout and dtype of the weights, named "m.NAME" and "v.NAME", whole whatever ranks hold them: all
+  // ranks call it, and the first one writes; each reads what it holds. And the numbers beside them.
   void write_optimizer(const std::filesystem::path& path) const;
   void read_optimizer(const std::filesystem::path& path);
   nlohmann::ordered_json state() const;
@@ -86,12 +92,14 @@ class Trainer {
   void run_captured(const NextBatch& next);
   Tensor upstream_gradient(double value) const;
   void check_update(const StepResult& result);
-  FlatBuffers weights_and_moments() const;  // with the prefixes of their names
+  Optimizer make_optimizer();
+  FlatBuffers moments() const;  // with the prefixes of their names
+  FlatBuffers weights_and_moments() const;
 
   Task& task_;
   const TrainerOptions options_;
   const Parallel parallel_;
-  std::unique_ptr<GradientReducer> reducer_;  // null where gradients stay as they are
+  std::unique_ptr<GradientReducer> reducer_;  // null on a single rank
   Optimizer optimizer_;
   Schedule schedule_;
   LossScale loss_scale_;

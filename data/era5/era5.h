@@ -33,6 +33,9 @@ struct Era5Options {
   std::int64_t cache_bytes = -1;           // decoded chunks kept in memory; -1: 1 GiB, at most an eighth of the memory
 };
 
+// How many processes of this host open data sets: they share the memory that one would take for decoded chunks.
+void set_processes_on_host(int processes);
+
 // The .h5 files at `path` (itself, if it is a file), sorted by name; an error if there are none.
 std::vector<std::string> find_h5_files(const std::string& path);
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <set>
 #include <span>
 
@@ -20,10 +22,20 @@ bool all_finite(const T* values, std::int64_t n) {
   return std::all_of(values, values + n, [](T value) { return std::isfinite(value); });
 }
 
-// A tensor of the file, in the dtype of the buffer it is for.
-Tensor read_tensor(const SafetensorsFile& file, const std::string& name, const Shape& shape, DType dtype) {
-  Tensor host = Tensor::empty(shape, dtype, Device{});
-  copy_elements(file.at(name), dtype, static_cast<std::byte*>(host.data()));
+std::int64_t product(Shape::const_iterator first, Shape::const_iterator end) {
+  return std::accumulate(first, end, std::int64_t{1}, std::multiplies());
+}
+
+// What a buffer holds of a tensor of the file, in the dtype of the buffer, on the host.
+Tensor read_part(const SafetensorsReader& file, const TensorInfo& info, const FlatBuffer& buffer,
+                 const NamedParameter& parameter) {
+  const HeldPart part = held_part(buffer, parameter);
+  const DType dtype = buffer.values.dtype();
+  Tensor host = Tensor::empty({part.size()}, dtype, Device{});
+  const auto read = [&](std::int64_t in_full, std::int64_t in_part, std::int64_t length) {
+    file.read(info, in_full, length, dtype, static_cast<std::byte*>(host.slice(in_part, {length}).data()));
+  };
+  for_each_run(parameter.full_shape, parameter.shard, {part.first, part.end}, read);
   return host;
 }
 
@@ -35,39 +47,74 @@ bool is_finite(const Tensor& values) {
                                      : all_finite(host.data_as<float>(), host.numel());
 }
 
+HeldPart held_part(const FlatBuffer& buffer, const NamedParameter& parameter) {
+  const FlatRange all{parameter.offset, parameter.offset + parameter.numel()};
+  if (buffer.held.empty()) return {0, all.size(), all.first};
+  HeldPart part;
+  std::int64_t at = 0;
+  for (const FlatRange& range : buffer.held) {
+    const std::int64_t first = std::max(range.first, all.first), end = std::min(range.end, all.end);
+    if (first < end) {
+      ISOBAR_CHECK(part.size() == 0, "tensor ", buffer.prefix, parameter.name, " is held in more than one range");
+      part = {first - all.first, end - all.first, at + first - range.first};
+    }
+    at += range.size();
+  }
+  return part;
+}
+
+Tensor values_of(const FlatBuffer& buffer, const HeldPart& part) {
+  return buffer.values.slice(part.at, {part.size()});
+}
+
+void for_each_run(const Shape& full_shape, const Shard& shard, FlatRange elements, const CopyRun& copy) {
+  // The tensor as [rows, axis, inner]: what lies behind the shard's axis moves with it.
+  const auto axis = full_shape.begin() + shard.axis;
+  const std::int64_t inner = product(axis + 1, full_shape.end());
+  const std::int64_t full_row = *axis * inner, part_row = (shard.end - shard.begin) * inner;
+  for (std::int64_t i = elements.first; i < elements.end;) {
+    const std::int64_t row = i / part_row, column = i % part_row;
+    // A part that has the whole axis is the whole tensor, in one run.
+    const std::int64_t left = part_row == full_row ? elements.end - i : part_row - column;
+    const std::int64_t length = std::min(left, elements.end - i);
+    copy(row * full_row + shard.begin * inner + column, i - elements.first, length);
+    i += length;
+  }
+}
+
 void write_flat(const std::filesystem::path& path, const Parameters& parameters, const FlatBuffers& buffers,
-                const Metadata& metadata) {
+                const Metadata& metadata, const WholeTensor& whole) {
   std::vector<TensorInfo> infos;
-  for (const auto& [prefix, buffer] : buffers)
-    for (const NamedParameter& p : parameters.named()) infos.push_back({prefix + p.name, buffer.dtype(), p.shape});
-  SafetensorsWriter writer(path, infos, metadata);
-  for (const auto& [prefix, buffer] : buffers)
+  for (const FlatBuffer& buffer : buffers)
     for (const NamedParameter& p : parameters.named())
-      writer.append(prefix + p.name, bytes_of_tensor(buffer.slice(p.offset, p.shape).to(Device{})));
+      infos.push_back({buffer.prefix + p.name, buffer.values.dtype(), p.full_shape});
+  SafetensorsWriter writer(path, infos, metadata);
+  for (const FlatBuffer& buffer : buffers)
+    for (const NamedParameter& p : parameters.named())
+      writer.append(buffer.prefix + p.name, bytes_of_tensor(whole(buffer, p)));
   writer.commit();
 }
 
 void read_flat(const std::filesystem::path& path, const Parameters& parameters, const FlatBuffers& buffers) {
-  const SafetensorsFile file(path);
+  const SafetensorsReader file(path);
   std::set<std::string> unknown;
-  for (const TensorBytes& tensor : file.tensors()) unknown.insert(tensor.info.name);
-  for (const auto& [prefix, buffer] : buffers) {
+  for (const TensorInfo& tensor : file.tensors()) unknown.insert(tensor.name);
+  for (const FlatBuffer& buffer : buffers) {
     for (const NamedParameter& p : parameters.named()) {
-      const TensorBytes* tensor = file.find(prefix + p.name);
-      ISOBAR_CHECK(tensor != nullptr, path.string(), ": tensor ", prefix + p.name, " is missing");
-      ISOBAR_CHECK(tensor->info.shape == p.shape, path.string(), ": tensor ", prefix + p.name, " has shape ",
-                   to_string(tensor->info.shape), ", not ", to_string(p.shape));
-      ISOBAR_CHECK(is_finite(read_tensor(file, prefix + p.name, p.shape, buffer.dtype())), path.string(), ": tensor ",
-                   prefix + p.name, " holds numbers that are not finite");
-      unknown.erase(tensor->info.name);
+      const std::string name = buffer.prefix + p.name;
+      const TensorInfo* tensor = file.find(name);
+      ISOBAR_CHECK(tensor != nullptr, path.string(), ": tensor ", name, " is missing");
+      ISOBAR_CHECK(tensor->shape == p.full_shape, path.string(), ": tensor ", name, " has shape ",
+                   to_string(tensor->shape), ", not ", to_string(p.full_shape));
+      ISOBAR_CHECK(is_finite(read_part(file, *tensor, buffer, p)), path.string(), ": tensor ", name,
+                   " holds numbers that are not finite");
+      unknown.erase(name);
     }
   }
   ISOBAR_CHECK(unknown.empty(), path.string(), ": tensor ", in_quotes(*unknown.begin()), " is unknown to this model");
-  for (const auto& [prefix, buffer] : buffers) {
-    for (const NamedParameter& p : parameters.named()) {
-      buffer.slice(p.offset, p.shape).copy_from(read_tensor(file, prefix + p.name, p.shape, buffer.dtype()));
-    }
-  }
+  for (const FlatBuffer& buffer : buffers)
+    for (const NamedParameter& p : parameters.named())
+      values_of(buffer, held_part(buffer, p)).copy_from(read_part(file, *file.find(buffer.prefix + p.name), buffer, p));
 }
 
 }  // namespace isobar

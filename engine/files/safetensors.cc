@@ -78,9 +78,14 @@ std::vector<std::uint64_t> parse_numbers(const Json& list, const std::string& wh
   return numbers;
 }
 
+// A tensor's bytes within the data part.
+struct Place {
+  TensorInfo info;
+  std::size_t begin = 0, end = 0;
+};
+
 // One entry of the header, checked against the size of the data part.
-TensorBytes parse_tensor(const std::string& file, const std::string& name, const Json& entry,
-                         std::span<const std::byte> data) {
+Place parse_tensor(const std::string& file, const std::string& name, const Json& entry, std::size_t data_bytes) {
   const std::string tensor = concat(file, ": tensor ", in_quotes(name));
   ISOBAR_CHECK(entry.is_object(), tensor, " is not described by a JSON object");
   for (const char* key : {"dtype", "shape", "data_offsets"}) {
@@ -98,25 +103,25 @@ TensorBytes parse_tensor(const std::string& file, const std::string& name, const
 
   const std::vector<std::uint64_t> offsets = parse_numbers(entry["data_offsets"], tensor + " has data_offsets");
   ISOBAR_CHECK(offsets.size() == 2 && offsets[0] <= offsets[1], tensor, " has data_offsets that are not [begin, end]");
-  ISOBAR_CHECK(offsets[1] <= data.size(), tensor, " ends at byte ", offsets[1], " of the data, but the file has only ",
-               data.size(), " bytes of it; is it cut off?");
+  ISOBAR_CHECK(offsets[1] <= data_bytes, tensor, " ends at byte ", offsets[1], " of the data, but the file has only ",
+               data_bytes, " bytes of it; is it cut off?");
   ISOBAR_CHECK(offsets[1] - offsets[0] == *bytes, tensor, " has ", offsets[1] - offsets[0],
                " bytes, but its shape and ", "dtype need ", *bytes);
-  return {info, data.subspan(offsets[0], *bytes)};
+  return {info, offsets[0], offsets[1]};
 }
 
 // Tensors in the order of their bytes must follow each other without gap or overlap, to the end of the file.
-void check_tiling(const std::string& file, std::span<const TensorBytes> tensors, std::span<const std::byte> data) {
-  const std::byte* end = data.data();
-  for (const TensorBytes& tensor : tensors) {
-    ISOBAR_CHECK(tensor.bytes.data() >= end, file, ": tensor ", in_quotes(tensor.info.name),
-                 " overlaps the one before it");
-    ISOBAR_CHECK(tensor.bytes.data() == end, file, ": there are unused bytes before tensor ",
-                 in_quotes(tensor.info.name));
-    end += tensor.bytes.size();
+void check_tiling(const std::string& file, std::span<const Place> places, std::size_t data_bytes) {
+  std::size_t end = 0;
+  for (const Place& place : places) {
+    ISOBAR_CHECK(place.begin >= end, file, ": tensor ", in_quotes(place.info.name), " overlaps the one before it");
+    ISOBAR_CHECK(place.begin == end, file, ": there are unused bytes before tensor ", in_quotes(place.info.name));
+    end = place.end;
   }
-  ISOBAR_CHECK(end == data.data() + data.size(), file, ": there are unused bytes after the last tensor");
+  ISOBAR_CHECK(end == data_bytes, file, ": there are unused bytes after the last tensor");
 }
+
+}  // namespace
 
 // The bytes of a file, checked piece by piece. A mapping would be cheaper, but ends the process (SIGBUS) where somebody
 // cuts the file off.
@@ -144,10 +149,12 @@ class FileBytes {
   }
 
  private:
-  const std::filesystem::path& path_;
+  std::filesystem::path path_;
   int descriptor_;
   std::size_t size_ = 0;
 };
+
+namespace {
 
 std::string make_header(const std::string& file, std::span<const TensorInfo> tensors, const Metadata& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
@@ -197,52 +204,88 @@ std::size_t bytes_of(const TensorInfo& info) {
   return *bytes;
 }
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path) {
-  const FileBytes bytes(path_);
+SafetensorsReader::SafetensorsReader(const std::filesystem::path& path)
+    : path_(path), bytes_(std::make_shared<const FileBytes>(path)) {
   const std::string file = path_.string();
-  ISOBAR_CHECK(bytes.size() >= kLengthBytes, file, ": is no safetensors file: it has only ", bytes.size(), " bytes");
+  ISOBAR_CHECK(bytes_->size() >= kLengthBytes, file, ": is no safetensors file: it has only ", bytes_->size(),
+               " bytes");
   std::uint64_t header_length = 0;
-  bytes.read(0, std::as_writable_bytes(std::span(&header_length, 1)));
-  ISOBAR_CHECK(header_length <= kLongestHeader && header_length <= bytes.size() - kLengthBytes, file,
-               ": is no safetensors file, or is cut off: it has ", bytes.size(), " bytes and names a header of ",
+  bytes_->read(0, std::as_writable_bytes(std::span(&header_length, 1)));
+  ISOBAR_CHECK(header_length <= kLongestHeader && header_length <= bytes_->size() - kLengthBytes, file,
+               ": is no safetensors file, or is cut off: it has ", bytes_->size(), " bytes and names a header of ",
                header_length);
   std::string header(header_length, ' ');
-  bytes.read(kLengthBytes, std::as_writable_bytes(std::span(header)));
-
-  // What the header promises is checked before its bytes are read: they may be many.
-  const std::size_t data_size = bytes.size() - kLengthBytes - header_length;
-  ISOBAR_CHECK(data_size <= machine_memory_bytes(), file, ": its ", data_size >> 30,
-               " GiB are more than this machine's memory");
-  data_.reset(new std::byte[data_size]);
-  parse(header, {data_.get(), data_size});
-  bytes.read(kLengthBytes + header_length, {data_.get(), data_size});
+  bytes_->read(kLengthBytes, std::as_writable_bytes(std::span(header)));
+  data_begin_ = kLengthBytes + header_length;
+  data_bytes_ = bytes_->size() - data_begin_;
+  parse(header);
 }
 
-void SafetensorsFile::parse(std::string_view header, std::span<const std::byte> data) {
+void SafetensorsReader::parse(std::string_view header) {
   const std::string file = path_.string();
   const Json entries = parse_header(file, header);
+  std::vector<Place> places;
   for (const auto& [name, entry] : entries.items()) {
     if (name == kMetadataKey) {
       metadata_ = parse_metadata(file, entry);
     } else {
-      tensors_.push_back(parse_tensor(file, name, entry, data));
+      places.push_back(parse_tensor(file, name, entry, data_bytes_));
     }
   }
-  std::sort(tensors_.begin(), tensors_.end(), [](const TensorBytes& a, const TensorBytes& b) {
-    return std::pair(a.bytes.data(), a.bytes.size()) < std::pair(b.bytes.data(), b.bytes.size());
-  });
-  check_tiling(file, tensors_, data);
-  for (std::size_t i = 0; i < tensors_.size(); ++i) index_[tensors_[i].info.name] = i;
+  std::sort(places.begin(), places.end(),
+            [](const Place& a, const Place& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+  check_tiling(file, places, data_bytes_);
+  for (const Place& place : places) {
+    index_[place.info.name] = tensors_.size();
+    tensors_.push_back(place.info);
+    begins_.push_back(place.begin);
+  }
 }
 
-const TensorBytes* SafetensorsFile::find(const std::string& name) const {
+const TensorInfo* SafetensorsReader::find(const std::string& name) const {
   const auto found = index_.find(name);
   return found == index_.end() ? nullptr : &tensors_[found->second];
 }
 
+void SafetensorsReader::read(const TensorInfo& tensor, std::int64_t first, std::int64_t count, DType to,
+                             std::byte* out) const {
+  ISOBAR_CHECK(first >= 0 && count >= 0 && first <= elements_of(tensor) && count <= elements_of(tensor) - first,
+               path_.string(), ": tensor ", in_quotes(tensor.name), " has no elements [", first, ", ", first + count,
+               ")");
+  const std::size_t size = size_of(tensor.dtype);
+  const std::size_t begin = begins_[index_.at(tensor.name)] + static_cast<std::size_t>(first) * size;
+  const std::size_t bytes = static_cast<std::size_t>(count) * size;
+  if (tensor.dtype == to) return read_bytes(begin, {out, bytes});
+  std::vector<std::byte> stored(bytes);
+  read_bytes(begin, stored);
+  copy_elements({{tensor.name, tensor.dtype, {count}}, stored}, to, out);
+}
+
+void SafetensorsReader::read_bytes(std::size_t first, std::span<std::byte> out) const {
+  bytes_->read(data_begin_ + first, out);
+}
+
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : reader_(path) {
+  const std::size_t size = reader_.data_bytes();
+  ISOBAR_CHECK(size <= machine_memory_bytes(), path.string(), ": its ", size >> 30,
+               " GiB are more than this machine's memory");
+  data_.reset(new std::byte[size]);
+  std::span<const std::byte> data(data_.get(), size);
+  for (const TensorInfo& info : reader_.tensors()) {
+    tensors_.push_back({info, data.first(bytes_of(info))});
+    data = data.subspan(bytes_of(info));
+  }
+  reader_.read_bytes(0, {data_.get(), size});
+}
+
+const TensorBytes* SafetensorsFile::find(const std::string& name) const {
+  const TensorInfo* info = reader_.find(name);
+  return info == nullptr ? nullptr : &tensors_[static_cast<std::size_t>(info - reader_.tensors().data())];
+}
+
 const TensorBytes& SafetensorsFile::at(const std::string& name) const {
   const TensorBytes* tensor = find(name);
-  ISOBAR_CHECK(tensor != nullptr, path_.string(), ": has no tensor ", in_quotes(name));
+  ISOBAR_CHECK(tensor != nullptr, path().string(), ": has no tensor ", in_quotes(name));
   return *tensor;
 }
 

@@ -3,10 +3,10 @@
 //   u64 (little-endian) length N of the header | N bytes of JSON | the tensors' bytes, little-endian, row-major
 //   header: {"__metadata__": {string: string}, NAME: {"dtype": "F32", "shape": [..], "data_offsets": [begin, end)}, ..}
 //
-// Reading copies the file to memory and checks everything that it then relies on: lengths, JSON, dtypes, shapes, and
-// that the tensors tile the data without gap or overlap. A file that fails gives one Error that names the file and the
-// tensor. Writing streams: the header is known from names and shapes, the tensors follow one by one, nothing is held in
-// memory. dtypes: F32, F64, BF16, F16, I32.
+// Reading checks everything that it then relies on: lengths, JSON, dtypes, shapes, and that the tensors tile the data
+// without gap or overlap. SafetensorsFile copies the whole file to memory, SafetensorsReader what it is asked for. A
+// file that fails gives one Error that names the file and the tensor. Writing streams: the header is known from names
+// and shapes, the tensors follow one by one, nothing is held in memory. dtypes: F32, F64, BF16, F16, I32.
 #pragma once
 
 #include <cstddef>
@@ -42,25 +42,52 @@ struct TensorBytes {
 
 using Metadata = std::map<std::string, std::string>;
 
+class FileBytes;  // safetensors.cc
+
+// A file whose tensors are read piece by piece, from the disk.
+class SafetensorsReader {
+ public:
+  explicit SafetensorsReader(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  const std::vector<TensorInfo>& tensors() const { return tensors_; }  // in the order of their bytes
+  const Metadata& metadata() const { return metadata_; }
+  std::size_t data_bytes() const { return data_bytes_; }  // of all tensors
+
+  const TensorInfo* find(const std::string& name) const;  // null where there is none
+
+  // Elements [first, first + count) of one of the tensors to `out`, converted as copy_elements does.
+  void read(const TensorInfo& tensor, std::int64_t first, std::int64_t count, DType to, std::byte* out) const;
+  // Byte `first` of the tensors' data and what follows it.
+  void read_bytes(std::size_t first, std::span<std::byte> out) const;
+
+ private:
+  void parse(std::string_view header);
+
+  std::filesystem::path path_;
+  std::shared_ptr<const FileBytes> bytes_;
+  std::size_t data_begin_ = 0, data_bytes_ = 0;  // in the file
+  std::vector<TensorInfo> tensors_;
+  std::vector<std::size_t> begins_;  // of the tensors, in the data
+  std::map<std::string, std::size_t> index_;
+  Metadata metadata_;
+};
+
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
 
-  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& path() const { return reader_.path(); }
   const std::vector<TensorBytes>& tensors() const { return tensors_; }  // in the order of their bytes
-  const Metadata& metadata() const { return metadata_; }
+  const Metadata& metadata() const { return reader_.metadata(); }
 
   const TensorBytes* find(const std::string& name) const;  // null where there is none
   const TensorBytes& at(const std::string& name) const;    // Error where there is none
 
  private:
-  void parse(std::string_view header, std::span<const std::byte> data);
-
-  std::filesystem::path path_;
+  SafetensorsReader reader_;
   std::shared_ptr<std::byte[]> data_;
   std::vector<TensorBytes> tensors_;
-  std::map<std::string, std::size_t> index_;
-  Metadata metadata_;
 };
 
 // Copies a tensor's elements to `out`, bytes_of({.dtype = to, .shape}) of them, converting between floating dtypes

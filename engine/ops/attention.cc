@@ -5,21 +5,11 @@
 #include <array>
 #include <vector>
 
+#include "engine/ops/attention_block.h"
 #include "engine/ops/common.h"
 
 namespace isobar {
 namespace {
-
-struct Operands {
-  Columns q, k, v;
-  AttentionShape shape;
-  double scale;
-  AttentionDropout dropout;
-
-  std::array<const Columns*, 3> all() const { return {&q, &k, &v}; }
-  DType dtype() const { return q.tensor.dtype(); }
-  Device device() const { return q.tensor.device(); }
-};
 
 void* data_of(const Columns& x) {
   return static_cast<std::byte*>(x.tensor.data()) + static_cast<std::size_t>(x.first) * size_of(x.tensor.dtype());
@@ -55,58 +45,11 @@ AttentionShape shape_of(const Columns& q, const Columns& k, const Columns& v, st
   return {batch, heads, q.tensor.size(0) / batch, k.tensor.size(0) / batch, q.cols / heads};
 }
 
-void run_forward(const Operands& a, const Tensor& o, const Tensor& lse) {
-  ISOBAR_RUN(a.device(), attention_fwd,
-             {.shape = a.shape,
-              .dtype = a.dtype(),
-              .scale = a.scale,
-              .dropout = a.dropout,
-              .q = data_of(a.q),
-              .k = data_of(a.k),
-              .v = data_of(a.v),
-              .o = o.data(),
-              .lse = lse.data(),
-              .q_stride = stride_of(a.q),
-              .k_stride = stride_of(a.k),
-              .v_stride = stride_of(a.v),
-              .o_stride = o.size(1)},
-             current_stream());
-}
-
-void run_backward(const Operands& a, const Tensor& o, const Tensor& lse, const Tensor& d_o, const Columns& dq,
-                  const Columns& dk, const Columns& dv) {
-  const Tensor scratch = workspace(attention_bwd_workspace(a.shape, a.dtype()), a.device());
-  ISOBAR_RUN(a.device(), attention_bwd,
-             {.shape = a.shape,
-              .dtype = a.dtype(),
-              .scale = a.scale,
-              .dropout = a.dropout,
-              .q = data_of(a.q),
-              .k = data_of(a.k),
-              .v = data_of(a.v),
-              .o = o.data(),
-              .lse = lse.data(),
-              .d_o = d_o.data(),
-              .dq = data_of(dq),
-              .dk = data_of(dk),
-              .dv = data_of(dv),
-              .q_stride = stride_of(a.q),
-              .k_stride = stride_of(a.k),
-              .v_stride = stride_of(a.v),
-              .o_stride = o.size(1),
-              .do_stride = o.size(1),
-              .dq_stride = stride_of(dq),
-              .dk_stride = stride_of(dk),
-              .dv_stride = stride_of(dv),
-              .workspace = scratch.data()},
-             current_stream());
-}
-
 // The tensors that the operands lie in, each once, and the gradient of each: zero where no operand covers it.
 struct TensorGradients {
   std::vector<Tensor> tensors, gradients;
 
-  explicit TensorGradients(const Operands& a) {
+  explicit TensorGradients(const AttentionBlock& a) {
     for (const Columns* x : a.all()) {
       if (gradient(*x).defined()) continue;
       std::int64_t covered = 0;
@@ -129,6 +72,71 @@ struct TensorGradients {
 
 }  // namespace
 
+AttentionBlock::AttentionBlock(const Columns& queries, const Columns& keys, const Columns& values,
+                               const AttentionOptions& options)
+    : q(queries),
+      k(keys),
+      v(values),
+      shape(shape_of(q, k, v, options.batch, options.heads)),
+      scale(options.scale),
+      dropout{options.dropout, options.key.seed, options.key.stream, options.window} {}
+
+Tensor AttentionBlock::empty_lse() const {
+  return Tensor::empty({shape.batch, shape.heads, shape.q_tokens}, accumulator_of(dtype()), device());
+}
+
+void run_attention(const AttentionBlock& a, const Tensor& o, const Tensor& lse) {
+  ISOBAR_RUN(a.device(), attention_fwd,
+             {.shape = a.shape,
+              .dtype = a.dtype(),
+              .o_dtype = o.dtype(),
+              .scale = a.scale,
+              .dropout = a.dropout,
+              .q = data_of(a.q),
+              .k = data_of(a.k),
+              .v = data_of(a.v),
+              .o = o.data(),
+              .lse = lse.data(),
+              .q_stride = stride_of(a.q),
+              .k_stride = stride_of(a.k),
+              .v_stride = stride_of(a.v),
+              .o_stride = o.size(1)},
+             current_stream());
+}
+
+void run_attention_backward(const AttentionBlock& a, const Tensor& o, const Tensor& lse, const Tensor& d_o,
+                            const AttentionGradients& gradients) {
+  const auto& [dq, dk, dv, dq_mode] = gradients;
+  const Tensor scratch = workspace(attention_bwd_workspace(a.shape, a.dtype()), a.device());
+  ISOBAR_RUN(a.device(), attention_bwd,
+             {.shape = a.shape,
+              .dtype = a.dtype(),
+              .o_dtype = o.dtype(),
+              .grad_dtype = dq.tensor.dtype(),
+              .scale = a.scale,
+              .dropout = a.dropout,
+              .q = data_of(a.q),
+              .k = data_of(a.k),
+              .v = data_of(a.v),
+              .o = o.data(),
+              .lse = lse.data(),
+              .d_o = d_o.data(),
+              .dq = data_of(dq),
+              .dk = data_of(dk),
+              .dv = data_of(dv),
+              .q_stride = stride_of(a.q),
+              .k_stride = stride_of(a.k),
+              .v_stride = stride_of(a.v),
+              .o_stride = o.size(1),
+              .do_stride = o.size(1),
+              .dq_stride = stride_of(dq),
+              .dk_stride = stride_of(dk),
+              .dv_stride = stride_of(dv),
+              .dq_mode = dq_mode,
+              .workspace = scratch.data()},
+             current_stream());
+}
+
 Tensor attention(const Tensor& qkv, const AttentionOptions& options) {
   const std::int64_t embed = qkv.size(1) / 3;
   ISOBAR_CHECK(qkv.size(1) == 3 * embed && embed % options.heads == 0 && qkv.size(0) % options.batch == 0,
@@ -138,16 +146,10 @@ Tensor attention(const Tensor& qkv, const AttentionOptions& options) {
 }
 
 Tensor attention(const Columns& q, const Columns& k, const Columns& v, const AttentionOptions& options) {
-  const Operands a{.q = q,
-                   .k = k,
-                   .v = v,
-                   .shape = shape_of(q, k, v, options.batch, options.heads),
-                   .scale = options.scale,
-                   .dropout = {options.dropout, options.key.seed, options.key.stream, options.window}};
+  const AttentionBlock a(q, k, v, options);
   Tensor o = Tensor::empty({q.tensor.size(0), q.cols}, a.dtype(), a.device());
-  const Tensor lse =
-      Tensor::empty({a.shape.batch, a.shape.heads, a.shape.q_tokens}, accumulator_of(a.dtype()), a.device());
-  run_forward(a, o, lse);
+  const Tensor lse = a.empty_lse();
+  run_attention(a, o, lse);
 
   std::vector<const Tensor*> inputs;
   std::vector<Tensor> saved;
@@ -160,7 +162,7 @@ Tensor attention(const Columns& q, const Columns& k, const Columns& v, const Att
   Tape::record("attention", inputs, saved, std::array{&o},
                [a, lse, o = o.detach()](Gradients& gradients, const std::vector<Tensor>& dy) {
                  const TensorGradients made(a);
-                 run_backward(a, o, lse, dy[0], made.of(a.q), made.of(a.k), made.of(a.v));
+                 run_attention_backward(a, o, lse, dy[0], {made.of(a.q), made.of(a.k), made.of(a.v)});
                  for (std::size_t i = 0; i < made.tensors.size(); ++i)
                    gradients.give(made.tensors[i], made.gradients[i]);
                });

@@ -13,13 +13,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// NVIDIA's wheels below a Python installation: CUDA 13 keeps all libraries in one folder, CUDA 12 one folder a library.
+// NVIDIA's wheels below a Python installation: CUDA 13 keeps its libraries in one folder, CUDA 12 one folder a library,
+// and NCCL has one of its own.
 void add_python_packages(std::vector<fs::path>& folders, const fs::path& prefix) {
   std::error_code ignored;
   for (const fs::directory_entry& python : fs::directory_iterator(prefix / "lib", ignored)) {
     if (python.path().filename().string().rfind("python", 0) != 0) continue;
     for (const char* packages : {"site-packages", "dist-packages"})
-      for (const char* folder : {"cu13/lib", "cublas/lib"})
+      for (const char* folder : {"cu13/lib", "cublas/lib", "nccl/lib"})
         folders.push_back(python.path() / packages / "nvidia" / folder);
   }
 }
@@ -55,8 +56,12 @@ Library::Library(const std::string& file) : file_(file) {
       file, " is needed on a GPU and was not found: install CUDA's libraries or name their folder in ISOBAR_CUDA_LIBS");
 }
 
+void* Library::find(const char* name) const {
+  return dlsym(handle_, name);
+}
+
 void* Library::symbol(const char* name) const {
-  void* address = dlsym(handle_, name);
+  void* address = find(name);
   ISOBAR_CHECK(address != nullptr, file_, " has no function ", name);
   return address;
 }

@@ -19,9 +19,15 @@ class Library {
   Function get(const char* name) const {
     return reinterpret_cast<Function>(symbol(name));
   }
+  // The same, or null where the library has no function of that name.
+  template <class Function>
+  Function get_optional(const char* name) const {
+    return reinterpret_cast<Function>(find(name));
+  }
 
  private:
-  void* symbol(const char* name) const;
+  void* find(const char* name) const;    // null: it has none
+  void* symbol(const char* name) const;  // Error: it has none
 
   std::string file_;
   void* handle_ = nullptr;  // never closed: what it registered lives as long as the program

@@ -21,6 +21,7 @@ struct Event::Native {
   virtual void record(Stream stream) = 0;
   virtual void make_wait(Stream stream) const = 0;
   virtual void synchronize() const = 0;
+  virtual bool is_reached() const = 0;
 };
 
 namespace {
@@ -36,6 +37,7 @@ struct EmulatedEvent : Event::Native {
   void record(Stream stream) override { event.record(stream); }
   void make_wait(Stream stream) const override { event.make_wait(stream); }
   void synchronize() const override { event.synchronize(); }
+  bool is_reached() const override { return event.is_reached(); }
   emulator::Event event;
 };
 
@@ -86,6 +88,9 @@ void Event::make_wait(Stream stream) const {
 }
 void Event::synchronize() const {
   if (native_) native_->synchronize();
+}
+bool Event::is_reached() const {
+  return native_ == nullptr || native_->is_reached();
 }
 
 Graph::Graph(Graph&& other) noexcept : executable_(std::exchange(other.executable_, nullptr)) {}
@@ -148,6 +153,12 @@ class CudaEvent final : public Event::Native {
   void synchronize() const override {
     check_recorded();
     check(cudaEventSynchronize(event_), "cudaEventSynchronize");
+  }
+  bool is_reached() const override {
+    check_recorded();
+    const cudaError_t status = cudaEventQuery(event_);
+    if (status != cudaErrorNotReady) check(status, "cudaEventQuery");
+    return status == cudaSuccess;
   }
 
  private:

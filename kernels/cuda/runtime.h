@@ -65,6 +65,7 @@ class Event {
   void record(Stream stream);           // the point behind all that the stream was given so far
   void make_wait(Stream stream) const;  // what the stream is given from now on runs after the point
   void synchronize() const;             // the host waits for the point
+  bool is_reached() const;              // at once
 
   struct Native;  // runtime.cc
 

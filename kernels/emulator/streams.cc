@@ -79,6 +79,23 @@ class Streams {
     if (!mark.reached) run_needed(lock, mark.queue, mark.number);
   }
 
+  bool is_idle(Stream stream) {
+    const std::lock_guard lock(mutex_);
+    return find(stream)->last == nullptr;
+  }
+
+  // Whether the last work of the stream needs the mark.
+  bool leads_to(const Mark& mark, Stream stream) {
+    const std::lock_guard lock(mutex_);
+    if (mark.reached) return true;
+    const std::shared_ptr<Queue>& queue = find(stream);
+    if (queue->last == nullptr) return false;
+    Needs needs;
+    add_need(needs, queue, queue->last->number_);
+    const auto needed = needs.find(mark.queue);
+    return needed != needs.end() && needed->second >= mark.number;
+  }
+
   void forget(Stream stream) {
     const std::lock_guard lock(mutex_);
     queues_.erase(static_cast<Queue*>(stream));
@@ -199,6 +216,10 @@ void synchronize(Stream stream) {
   if (const std::exception_ptr failure = streams.run_all(streams.queue_of(stream))) std::rethrow_exception(failure);
 }
 
+bool is_idle(Stream stream) {
+  return stream == nullptr || Streams::instance().is_idle(stream);
+}
+
 void queue_work(Stream stream, std::unique_ptr<Work> work) {
   if (stream != nullptr) {
     Streams::instance().append(stream, std::move(work));
@@ -237,6 +258,14 @@ void Event::make_wait(Stream stream) const {
 void Event::synchronize() const {
   Streams::instance().run_up_to(mark());
   if (mark().failure) std::rethrow_exception(mark().failure);
+}
+
+bool Event::is_reached() const {
+  return mark().reached;
+}
+
+bool Event::is_before(Stream stream) const {
+  return mark().reached || (stream != nullptr && Streams::instance().leads_to(mark(), stream));
 }
 
 }  // namespace isobar::emulator

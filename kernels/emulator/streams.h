@@ -51,6 +51,7 @@ class Work {
 Stream create_stream();
 void destroy_stream(Stream stream) noexcept;  // runs what is left
 void synchronize(Stream stream);              // runs all that the stream was given. Throws its error
+bool is_idle(Stream stream);                  // whether all that the stream was given has run
 
 // Gives work to a stream. Needs no memory. Error where the stream is none of the emulator's.
 void queue_work(Stream stream, std::unique_ptr<Work> work);
@@ -87,6 +88,9 @@ class Event {
   void record(Stream stream);
   void make_wait(Stream stream) const;  // what the stream is given from now on runs when the point is reached
   void synchronize() const;             // runs what leads to the point. Throws the error of that work
+  bool is_reached() const;              // runs nothing
+  // Whether what the stream is given from now on runs after the point because streams and events say so.
+  bool is_before(Stream stream) const;
 
  private:
   const Mark& mark() const;

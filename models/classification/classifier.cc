@@ -9,6 +9,7 @@
 #include "kernels/normalize.h"
 #include "models/classification/metrics.h"
 #include "models/classification/mistakes.h"
+#include "models/vit/traffic.h"
 
 namespace isobar {
 namespace {
@@ -23,18 +24,23 @@ Tensor number_on(Device device, double value) {
 
 }  // namespace
 
-// The trunk's parameters come first in a file of weights, then the head's.
-Classifier::Classifier(const VitOptions& vit, const ComputeOptions& compute, const ImagesInfo& info, Device device)
+ClassifierNetwork::ClassifierNetwork(const VitOptions& vit, const ComputeOptions& compute, const ImagesInfo& info,
+                                     Parameters& parameters, const Parallel& parallel)
+    : trunk(vit.trunk(1, info.height, info.width, compute), parameters, parallel),
+      head(parameters, {"head"},
+           {.in = trunk.config().tokens() * vit.embed_dim, .out = info.classes, .tf32 = compute.tf32}) {}
+
+Classifier::Classifier(const VitOptions& vit, const ComputeOptions& compute, const ImagesInfo& info, Device device,
+                       const Parallel& parallel)
     : vit_(vit),
       info_(info),
+      parallel_(parallel),
       parameters_(std::make_unique<Parameters>()),
-      trunk_(std::make_unique<VitTrunk>(vit.trunk(1, info.height, info.width, compute), *parameters_)),
-      head_(std::make_unique<Linear>(
-          *parameters_, std::vector<std::string>{"head"},
-          LinearLayerOptions{
-              .in = trunk_->config().tokens() * vit.embed_dim, .out = info.classes, .tf32 = compute.tf32})),
+      network_(std::make_unique<ClassifierNetwork>(vit, compute, info, *parameters_, parallel)),
       mean_(number_on(device, info.mean)),
       std_(number_on(device, info.std)) {
+  ISOBAR_CHECK(parallel.cp.size() == 1, "context parallel: a classifier's head reads every token of an image, and ",
+               "cannot be dealt over ", parallel.cp.size(), " ranks");
   compute.allocate(*parameters_, device);
 }
 
@@ -57,12 +63,18 @@ Tensor Classifier::logits(const Batch& batch, const Context& context) const {
               .planes = nullptr,
               .y = image.data()},
              current_stream());
-  const Tensor tokens = run_stages(trunk_->stages(), {image}, context)[0];  // [B·T, C]
-  return head_->forward(tokens.view({pixels.size(0), -1}), parameters_->dtype());
+  const Tensor tokens =
+      run_stages(network_->trunk.stages(), {image}, context.with_batch(image.size(0)))[0];  // [B·T, C]
+  return network_->head.forward(tokens.view({pixels.size(0), -1}), parameters_->dtype());
 }
 
 Tensor Classifier::loss(const Batch& batch, const Context& context) const {
   return cross_entropy(logits(batch, context), tensor_of(batch, "label"));
+}
+
+void Classifier::add_traffic(std::int64_t samples, CommLedger& ledger) const {
+  add_traffic_of_pass(network_->trunk.config(), {samples, parameters_->activation_dtype(), parameters_->dtype()},
+                      parallel_, ledger);
 }
 
 std::unique_ptr<Metrics> Classifier::metrics() const {

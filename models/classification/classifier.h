@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/parallel.h"
 #include "models/compute_options.h"
 #include "models/layers/linear.h"
 #include "models/task.h"
@@ -20,10 +21,20 @@ struct ImagesInfo {
   double mean = 0, std = 1;  // of the pixels of the training set
 };
 
+struct ClassifierNetwork {
+  // Lists its parameters, the trunk's first.
+  ClassifierNetwork(const VitOptions& vit, const ComputeOptions& compute, const ImagesInfo& info,
+                    Parameters& parameters, const Parallel& parallel);
+
+  VitTrunk trunk;
+  Linear head;  // of all tokens of an image
+};
+
 class Classifier : public Task {
  public:
-  // Weights start from compute.seed. Error where fp64 is asked for on a GPU.
-  Classifier(const VitOptions& vit, const ComputeOptions& compute, const ImagesInfo& info, Device device);
+  // Weights start from compute.seed. Error where fp64 is asked for on a GPU, and for context-parallel ranks.
+  Classifier(const VitOptions& vit, const ComputeOptions& compute, const ImagesInfo& info, Device device,
+             const Parallel& parallel = Parallel::alone());
 
   // A batch has "image" [B, 1, H, W] fp32, as the files hold it, and "label" [B] i32. Returns the logits [B, classes]
   // in the parameters' dtype. Error where the images have another size.
@@ -34,6 +45,7 @@ class Classifier : public Task {
   const Parameters& parameters() const override { return *parameters_; }
   bool draws_masks() const override { return vit_.dropout > 0; }
   Tensor loss(const Batch& batch, const Context& context) const override;
+  void add_traffic(std::int64_t samples, CommLedger& ledger) const override;
   std::unique_ptr<Metrics> metrics() const override;
   void score(const Batch& batch, Metrics& metrics) const override;
   std::int64_t picture_samples() const override { return 1000; }
@@ -44,9 +56,9 @@ class Classifier : public Task {
  private:
   VitOptions vit_;
   ImagesInfo info_;
+  const Parallel& parallel_;
   std::unique_ptr<Parameters> parameters_;  // the network refers to it
-  std::unique_ptr<VitTrunk> trunk_;
-  std::unique_ptr<Linear> head_;
+  std::unique_ptr<ClassifierNetwork> network_;
   Tensor mean_, std_;  // [1] fp64
 };
 

@@ -93,8 +93,16 @@ void ClassificationRecipe::check_resume(const GivenWeights& weights) const {
                info_.mean, " and ", info_.std, ", not ", trained.mean, " and ", trained.std);
 }
 
-std::unique_ptr<Task> ClassificationRecipe::make_task(const ComputeOptions& compute, Device device) const {
-  return std::make_unique<Classifier>(vit, compute, info_, device);
+Holding ClassificationRecipe::holding(const ComputeOptions& compute, const Parallel& parallel) const {
+  ISOBAR_CHECK(info_.height > 0, "the size of the images and the classes are left to the data");
+  Parameters parameters;
+  const ClassifierNetwork network(vit, compute, info_, parameters, parallel);
+  return {dealt_of(network.trunk.config(), parallel), parameters.held()};
+}
+
+std::unique_ptr<Task> ClassificationRecipe::make_task(const ComputeOptions& compute, Device device,
+                                                      const Parallel& parallel) const {
+  return std::make_unique<Classifier>(vit, compute, info_, device, parallel);
 }
 
 std::unique_ptr<Task> ClassificationRecipe::make_trained_task(const GivenWeights& weights,

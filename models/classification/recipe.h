@@ -29,7 +29,9 @@ class ClassificationRecipe : public Recipe {
   const Dataset& valid() const override { return *valid_; }
   void check_start(const GivenWeights& weights) const override;
   void check_resume(const GivenWeights& weights) const override;
-  std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device) const override;
+  Holding holding(const ComputeOptions& compute, const Parallel& parallel) const override;
+  std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device,
+                                  const Parallel& parallel) const override;
   std::unique_ptr<Task> make_trained_task(const GivenWeights& weights, const ComputeOptions& compute,
                                           Device device) const override;
 

@@ -1,14 +1,15 @@
 #include "models/forecast/forecaster.h"
 
+#include "comm/dealt_axis.h"
 #include "engine/ops.h"
 #include "engine/tape.h"
 #include "models/forecast/description.h"
 #include "models/forecast/maps.h"
 #include "models/forecast/metrics.h"
 #include "models/forecast/scores.h"
+#include "models/vit/traffic.h"
 
 namespace isobar {
-namespace {
 
 VitConfig vit_config(const ForecasterOptions& o, const ComputeOptions& compute) {
   const std::int64_t planes = *o.forecast.n_in_channels + (*o.forecast.time_features ? kTimeFeatures : 0);
@@ -17,18 +18,22 @@ VitConfig vit_config(const ForecasterOptions& o, const ComputeOptions& compute) 
           .zero_head = o.forecast.predict_change};
 }
 
-}  // namespace
-
-Forecaster::Forecaster(const ForecasterOptions& options, const ComputeOptions& compute, FieldsInfo info, Device device)
-    : options_(options), info_(std::move(info)), parameters_(std::make_unique<Parameters>()) {
+Forecaster::Forecaster(const ForecasterOptions& options, const ComputeOptions& compute, FieldsInfo info, Device device,
+                       const Parallel& parallel)
+    : options_(options), info_(std::move(info)), parallel_(parallel), parameters_(std::make_unique<Parameters>()) {
   const ForecastOptions& forecast = options_.forecast;
   ISOBAR_CHECK(*forecast.n_out_channels <= *forecast.n_in_channels, "n_out_channels: ", *forecast.n_out_channels,
                " is more than n_in_channels, ", *forecast.n_in_channels);
-  vit_ = std::make_unique<Vit>(vit_config(options_, compute), *parameters_);
+  vit_ = std::make_unique<Vit>(vit_config(options_, compute), *parameters_, parallel);
   compute.allocate(*parameters_, device);
   const DType accumulator = parameters_->dtype();
-  input_ = std::make_unique<FieldInput>(forecast, info_.statistics, accumulator, device);
-  row_weights_ = vector_on(device, info_.row_weights, accumulator);
+  const Part rows = vit_->own_band();
+  input_ =
+      std::make_unique<FieldInput>(forecast, info_.statistics, RowBand{rows.begin, rows.size()}, accumulator, device);
+  ISOBAR_CHECK(std::ssize(info_.row_weights) == forecast.height(), "row weights: ", info_.row_weights.size(), " for ",
+               forecast.height(), " rows");
+  const auto weights = info_.row_weights.begin();
+  row_weights_ = vector_on(device, {weights + rows.begin, weights + rows.end}, accumulator);
   if (forecast.channel_weights) channel_weights_ = vector_on(device, *forecast.channel_weights, accumulator);
 }
 
@@ -43,7 +48,11 @@ Tensor Forecaster::forecast(const Tensor& input, const Context& context) const {
 
 Tensor Forecaster::loss(const Tensor& forecast, const Tensor& target) const {
   return forecast_loss(forecast, target,
-                       {.kind = options().loss, .row_weights = row_weights_, .channel_weights = channel_weights_});
+                       {.kind = options().loss,
+                        .row_weights = row_weights_,
+                        .channel_weights = channel_weights_,
+                        .whole_height = options().height(),
+                        .add_up = [this](const Tensor& sums) { parallel_.cp.all_reduce(sums); }});
 }
 
 Tensor Forecaster::loss(const Batch& batch, const Context& context) const {
@@ -52,7 +61,16 @@ Tensor Forecaster::loss(const Batch& batch, const Context& context) const {
 }
 
 std::vector<double> Forecaster::scores(const Tensor& forecast, const Tensor& target, const Tensor& climatology) const {
-  return score_sums(forecast, target, row_weights_, climatology).to_vector();
+  const Tensor sums = score_sums(forecast, target, row_weights_, climatology);
+  parallel_.cp.all_reduce(sums);  // before anybody takes a root of them
+  return sums.to_vector();
+}
+
+void Forecaster::add_traffic(std::int64_t samples, CommLedger& ledger) const {
+  add_traffic_of_pass(vit_->config().trunk, {samples, parameters_->activation_dtype(), parameters_->dtype()}, parallel_,
+                      ledger);
+  const auto sums = samples * 2 * static_cast<std::int64_t>(sizeof(double));  // of the loss
+  if (parallel_.cp.size() > 1) ledger.add(parallel_.cp.name(), Verb::all_reduce, 1, sums);
 }
 
 std::unique_ptr<Metrics> Forecaster::metrics() const {
@@ -69,10 +87,27 @@ void Forecaster::score(const Batch& batch, Metrics& metrics) const {
   if (totals.wants_persistence()) totals.add_persistence(scores(input_->persistence_of(input), target));
 }
 
+std::optional<RowBand> Forecaster::band() const {
+  if (parallel_.cp.size() == 1) return std::nullopt;
+  const Part rows = vit_->own_band();
+  return RowBand{rows.begin, rows.size()};
+}
+
+// The bands of all ranks, [B, C, H, W] of each: [B, C, LAT, W].
+Tensor Forecaster::whole_grid(const Tensor& band) const {
+  if (parallel_.cp.size() == 1) return band;
+  const std::int64_t planes = band.size(0) * band.size(1), width = band.size(3);
+  const DealtAxis rows(options().height(), parallel_.cp.size(), *options_.vit.patch_size);
+  return gather_axis(band.view({planes * band.size(2), width}), planes, rows, parallel_.cp)
+      .view({band.size(0), band.size(1), options().height(), width});
+}
+
 std::vector<Picture> Forecaster::pictures(const Batch& batch) const {
   const TapeScope off(nullptr);
-  const std::vector<float> output = input_->to_physical(forecast(input_->input_of(batch)));
-  const Tensor target = tensor_of(batch, "target").to(Device{});
+  const Tensor normalised = whole_grid(forecast(input_->input_of(batch)));
+  const Tensor target = whole_grid(tensor_of(batch, "target")).to(Device{});
+  if (parallel_.model.rank() != 0) return {};
+  const std::vector<float> output = input_->to_physical(normalised);
   return {draw_forecast({target.data_as<float>(), static_cast<std::size_t>(target.numel())}, output, info_,
                         *options().n_out_channels, options().height(), options().width(), options_.lead_time)};
 }

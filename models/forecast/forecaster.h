@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "comm/parallel.h"
 #include "models/compute_options.h"
 #include "models/forecast/fields_info.h"
 #include "models/forecast/input.h"
@@ -25,10 +27,16 @@ struct ForecasterOptions {
   std::string lead_time = {};  // of the pictures, "+6 h"; empty: not shown
 };
 
+VitConfig vit_config(const ForecasterOptions& options, const ComputeOptions& compute);
+
+// Context-parallel ranks have a band of rows of every field each, H of the whole grid's rows; losses and scores are the
+// whole grid's on all of them.
 class Forecaster : public Task {
  public:
-  // Weights start from compute.seed. Error where fp64 is asked for on a GPU.
-  Forecaster(const ForecasterOptions& options, const ComputeOptions& compute, FieldsInfo info, Device device);
+  // Weights start from compute.seed. Error where fp64 is asked for on a GPU. All ranks of `parallel` call loss, score,
+  // scores and pictures alike.
+  Forecaster(const ForecasterOptions& options, const ComputeOptions& compute, FieldsInfo info, Device device,
+             const Parallel& parallel = Parallel::alone());
 
   const ForecastOptions& options() const { return options_.forecast; }
   const FieldsInfo& info() const { return info_; }
@@ -37,9 +45,8 @@ class Forecaster : public Task {
 
   // [B, C + planes, H, W] -> [B, n_out, H, W], normalised (models/forecast/input.h).
   Tensor forecast(const Tensor& input, const Context& context = {}) const;
-  Tensor loss(const Tensor& forecast, const Tensor& target) const;  // [1]
-  // score_sums on the host, [B, n_out, 4]. climatology [n_out, H, W] normalised, or
-  // undefined.
+  Tensor loss(const Tensor& forecast, const Tensor& target) const;  // [1], of the whole grid
+  // score_sums of the whole grid on the host, [B, n_out, 4]. climatology [n_out, H, W] normalised, or undefined.
   std::vector<double> scores(const Tensor& forecast, const Tensor& target, const Tensor& climatology = {}) const;
 
   std::string network() const override { return "ViT"; }
@@ -47,19 +54,25 @@ class Forecaster : public Task {
   const Parameters& parameters() const override { return *parameters_; }
   bool draws_masks() const override { return options_.vit.dropout > 0; }
   Tensor loss(const Batch& batch, const Context& context) const override;
+  void add_traffic(std::int64_t samples, CommLedger& ledger) const override;
   std::unique_ptr<Metrics> metrics() const override;
   void score(const Batch& batch, Metrics& metrics) const override;
-  // The map of one variable: target, forecast and error of the first sample.
+  std::optional<RowBand> band() const override;
+  // The map of one variable: target, forecast and error of the first sample. On the first of the ranks that share a
+  // batch; none on the others, which compute their bands of it.
   std::vector<Picture> pictures(const Batch& batch) const override;
   Settings settings() const override;
 
  private:
+  Tensor whole_grid(const Tensor& band) const;
+
   ForecasterOptions options_;
   FieldsInfo info_;
+  const Parallel& parallel_;
   std::unique_ptr<Parameters> parameters_;  // the network refers to it
   std::unique_ptr<Vit> vit_;
   std::unique_ptr<FieldInput> input_;
-  Tensor row_weights_;      // [H]
+  Tensor row_weights_;      // [H], of this rank's rows
   Tensor channel_weights_;  // [n_out], or undefined
 };
 

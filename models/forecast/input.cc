@@ -24,9 +24,11 @@ Tensor vector_on(Device device, const std::vector<double>& values, DType dtype) 
   return t;
 }
 
-FieldInput::FieldInput(const ForecastOptions& options, const Statistics& statistics, DType dtype, Device device)
+FieldInput::FieldInput(const ForecastOptions& options, const Statistics& statistics, RowBand rows, DType dtype,
+                       Device device)
     : options_(options),
       statistics_(statistics),
+      rows_(rows),
       dtype_(dtype),
       device_(device),
       means_(vector_on(device, statistics.means, DType::fp64)),
@@ -47,7 +49,7 @@ const Tensor& FieldInput::checked(const Batch& batch, const char* name, Shape sa
 
 // The fields of that name and, where there is time, its planes behind them.
 Tensor FieldInput::normalised(const Batch& batch, const char* name, const Tensor& time) const {
-  const std::int64_t channels = *options_.n_in_channels, height = options_.height(), width = options_.width();
+  const std::int64_t channels = *options_.n_in_channels, height = rows_.count, width = options_.width();
   const std::int64_t extra = time.defined() ? kTimeFeatures : 0;
   const Tensor& fields = checked(batch, name, {channels, height, width});
   const Tensor y = Tensor::empty({fields.size(0), channels + extra, height, width}, dtype_, device_);
@@ -81,7 +83,8 @@ Tensor FieldInput::input_after(const Tensor& forecast, std::span<const double> t
                *options_.n_in_channels);
   ISOBAR_CHECK(!forecast.tracked(), "a forecast that is continued passes no gradient back: it must not be recorded");
   if (!*options_.time_features) return forecast;
-  const std::int64_t batch = forecast.size(0), from = forecast.numel() / batch, plane = options_.pixels();
+  const std::int64_t batch = forecast.size(0), from = forecast.numel() / batch;
+  const std::int64_t plane = rows_.count * options_.width();
   const Tensor input = Tensor::empty({batch, planes(), forecast.size(2), forecast.size(3)}, forecast.dtype(), device_);
   const std::int64_t to = input.numel() / batch;
   copy_runs(input, {0, to}, forecast, {0, from}, batch, from);
@@ -104,12 +107,14 @@ Tensor FieldInput::persistence_of(const Tensor& input) const {
 }
 
 Tensor FieldInput::climatology_of(std::span<const double> time_means) const {
-  std::vector<double> normalised(static_cast<std::size_t>(*options_.n_out_channels * options_.pixels()));
+  const auto plane = static_cast<std::size_t>(rows_.count * options_.width());
+  const auto before = static_cast<std::size_t>(rows_.first * options_.width());
+  std::vector<double> normalised(static_cast<std::size_t>(*options_.n_out_channels) * plane);
   for (std::size_t i = 0; i < normalised.size(); ++i) {
-    const std::size_t channel = i / static_cast<std::size_t>(options_.pixels());
-    normalised[i] = (time_means[i] - statistics_.means[channel]) / statistics_.stds[channel];
+    const std::size_t channel = i / plane, at = channel * static_cast<std::size_t>(options_.pixels()) + before;
+    normalised[i] = (time_means[at + i % plane] - statistics_.means[channel]) / statistics_.stds[channel];
   }
-  return vector_on(device_, normalised, dtype_).view({*options_.n_out_channels, options_.height(), options_.width()});
+  return vector_on(device_, normalised, dtype_).view({*options_.n_out_channels, rows_.count, options_.width()});
 }
 
 std::vector<float> FieldInput::to_physical(const Tensor& forecast) const {

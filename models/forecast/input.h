@@ -1,4 +1,5 @@
-// Between the fields of the files and the numbers that the network sees: normalisation, time planes, and back.
+// Between the fields of the files and the numbers that the network sees: normalisation, time planes, and back. Where
+// ranks hold bands of rows, H counts the rows of this one.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@ namespace isobar {
 // with time features, "time" [B, 4] fp64.
 class FieldInput {
  public:
-  // dtype: of the normalised fields; fp32 or fp64.
-  FieldInput(const ForecastOptions& options, const Statistics& statistics, DType dtype, Device device);
+  // dtype: of the normalised fields; fp32 or fp64. rows: of the grid, those that batches and forecasts hold.
+  FieldInput(const ForecastOptions& options, const Statistics& statistics, RowBand rows, DType dtype, Device device);
 
   std::int64_t planes() const;  // channels of an input, time planes included
 
@@ -30,7 +31,8 @@ class FieldInput {
 
   // The forecast that nothing changes: an input's leading n_out channels, [B, n_out, H, W].
   Tensor persistence_of(const Tensor& input) const;
-  // time_means [C, H, W] in the data's units as the normalised climatology of scores, [n_out, H, W].
+  // time_means [C, LAT, W] of the whole grid in the data's units as the normalised climatology of scores,
+  // [n_out, H, W].
   Tensor climatology_of(std::span<const double> time_means) const;
   // A normalised [B, n_out, H, W] in the data's units, on the host.
   std::vector<float> to_physical(const Tensor& forecast) const;
@@ -41,6 +43,7 @@ class FieldInput {
 
   ForecastOptions options_;
   Statistics statistics_;
+  RowBand rows_;
   DType dtype_;
   Device device_;
   Tensor means_, stds_;  // [C] fp64

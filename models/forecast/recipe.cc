@@ -206,8 +206,19 @@ ForecasterOptions ForecastRecipe::forecaster_options(std::string lead_time) cons
   return {.vit = vit, .forecast = forecast, .dt = split.dt, .lead_time = std::move(lead_time)};
 }
 
-std::unique_ptr<Task> ForecastRecipe::make_task(const ComputeOptions& compute, Device device) const {
-  return make_task_of(info_, compute, device);
+Holding ForecastRecipe::holding(const ComputeOptions& compute, const Parallel& parallel) const {
+  ISOBAR_CHECK(!wants_sizes(),
+               "the sizes of the grid, the channels, the patches or the time features are left to the "
+               "data: set img_size, n_in_channels, n_out_channels, patch_size and time_features");
+  const VitConfig config = vit_config(forecaster_options(), compute);
+  Parameters parameters;
+  const Vit vit(config, parameters, parallel);
+  return {dealt_of(config.trunk, parallel), parameters.held()};
+}
+
+std::unique_ptr<Task> ForecastRecipe::make_task(const ComputeOptions& compute, Device device,
+                                                const Parallel& parallel) const {
+  return make_task_of(info_, compute, device, parallel);
 }
 
 std::unique_ptr<Task> ForecastRecipe::make_trained_task(const GivenWeights& weights, const ComputeOptions& compute,
@@ -217,10 +228,10 @@ std::unique_ptr<Task> ForecastRecipe::make_trained_task(const GivenWeights& weig
   return make_task_of(info, compute, device);
 }
 
-std::unique_ptr<Task> ForecastRecipe::make_task_of(const FieldsInfo& info, const ComputeOptions& compute,
-                                                   Device device) const {
+std::unique_ptr<Task> ForecastRecipe::make_task_of(const FieldsInfo& info, const ComputeOptions& compute, Device device,
+                                                   const Parallel& parallel) const {
   return std::make_unique<Forecaster>(forecaster_options(lead_time(*valid_, valid_pairs_->step_of(0))), compute, info,
-                                      device);
+                                      device, parallel);
 }
 
 }  // namespace isobar

@@ -39,7 +39,9 @@ class ForecastRecipe : public Recipe {
   std::vector<std::string> notes() const override;
   void check_start(const GivenWeights& weights) const override;
   void check_resume(const GivenWeights& weights) const override;
-  std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device) const override;
+  Holding holding(const ComputeOptions& compute, const Parallel& parallel) const override;
+  std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device,
+                                  const Parallel& parallel) const override;
   std::unique_ptr<Task> make_trained_task(const GivenWeights& weights, const ComputeOptions& compute,
                                           Device device) const override;
 
@@ -60,7 +62,8 @@ class ForecastRecipe : public Recipe {
 
  private:
   std::optional<std::string> choose_statistics(const std::filesystem::path& kept, bool resumed);
-  std::unique_ptr<Task> make_task_of(const FieldsInfo& info, const ComputeOptions& compute, Device device) const;
+  std::unique_ptr<Task> make_task_of(const FieldsInfo& info, const ComputeOptions& compute, Device device,
+                                     const Parallel& parallel = Parallel::alone()) const;
 
   bool make_statistics_ = false;  // of the training steps: no files have them
   std::optional<Era5Dataset> train_, valid_;

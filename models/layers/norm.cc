@@ -2,10 +2,11 @@
 
 namespace isobar {
 
-LayerNorm::LayerNorm(Parameters& parameters, const std::string& name, std::int64_t width, double eps)
+LayerNorm::LayerNorm(Parameters& parameters, const std::string& name, std::int64_t width, double eps, Sharing sharing)
     : parameters_(parameters),
-      weight_(parameters.add({.names = {name + ".weight"}, .shape = {width}, .init = {Init::Kind::constant, 1}})),
-      bias_(parameters.add({.names = {name + ".bias"}, .shape = {width}, .init = {}})),
+      weight_(parameters.add(
+          {.names = {name + ".weight"}, .shape = {width}, .init = {Init::Kind::constant, 1}, .sharing = sharing})),
+      bias_(parameters.add({.names = {name + ".bias"}, .shape = {width}, .init = {}, .sharing = sharing})),
       eps_(eps) {}
 
 LayernormResult LayerNorm::forward(const Tensor& x, const Tensor& branch) const {

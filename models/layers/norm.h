@@ -11,8 +11,9 @@ namespace isobar {
 
 class LayerNorm {
  public:
-  // Lists name.weight [C], which starts at 1, and name.bias [C], which starts at 0; C is `width`.
-  LayerNorm(Parameters& parameters, const std::string& name, std::int64_t width, double eps);
+  // Lists name.weight [C], which starts at 1, and name.bias [C], which starts at 0; C is `width`. Every rank has both.
+  LayerNorm(Parameters& parameters, const std::string& name, std::int64_t width, double eps,
+            Sharing sharing = Sharing::copy);
 
   // s = x + branch, y = norm(s): [B·T, C] each, s in x's dtype, y in the activation's. `branch` is in the activation's
   // dtype too; where it is undefined, s is x itself.

@@ -8,18 +8,22 @@ static_assert(kMlpPath < TransformerBlock::kMasks);
 
 }  // namespace
 
-TransformerBlock::TransformerBlock(Parameters& parameters, const std::string& name, const TransformerOptions& options)
+TransformerBlock::TransformerBlock(Parameters& parameters, const std::string& name, const TransformerOptions& options,
+                                   const Parallel& parallel)
     : options_(options),
-      norm1_(parameters, name + ".norm1", options.width, options.eps),
+      parallel_(parallel),
+      norm1_(parameters, name + ".norm1", options.width, options.eps, parallel.sharing_between_branches()),
       attention_(parameters, name + ".attn",
-                 {.width = options.width, .heads = options.heads, .dropout = options.dropout, .tf32 = options.tf32}),
-      norm2_(parameters, name + ".norm2", options.width, options.eps),
+                 {.width = options.width, .heads = options.heads, .dropout = options.dropout, .tf32 = options.tf32},
+                 parallel),
+      norm2_(parameters, name + ".norm2", options.width, options.eps, parallel.sharing_between_branches()),
       mlp_(parameters, name + ".mlp",
            {.width = options.width,
             .hidden = options.hidden,
             .activation = options.activation,
             .dropout = options.dropout,
-            .tf32 = options.tf32}) {}
+            .tf32 = options.tf32},
+           parallel) {}
 
 Residual TransformerBlock::forward(const Residual& in, std::int64_t batch, const Context& context) const {
   const float rate = context.rate(options_.drop_path);

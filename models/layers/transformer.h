@@ -6,11 +6,15 @@
 // Addition and norm are one kernel, which reads and writes the stream once instead of twice. A norm follows each
 // addition, but the norm after the last addition of a block belongs to the next block, or to whatever follows the last
 // one. So what goes from block to block is a Residual: the stream and the branch that the next norm will add to it.
+//
+// Of ranks that split the branches (tensor parallel) each has the whole stream, or with sequence parallel its own rows
+// of it (part_of the B·T rows, PassBlock::first_own); then the norms, paths and additions are computed once in all.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
+#include "comm/parallel.h"
 #include "models/context.h"
 #include "models/layers/attention.h"
 #include "models/layers/mlp.h"
@@ -39,12 +43,14 @@ class TransformerBlock {
   static constexpr std::uint64_t kMasks = 8;  // attention's, its path, the MLP's, its path; two are free
 
   // Lists name.norm1, name.attn, name.norm2 and name.mlp.
-  TransformerBlock(Parameters& parameters, const std::string& name, const TransformerOptions& options);
+  TransformerBlock(Parameters& parameters, const std::string& name, const TransformerOptions& options,
+                   const Parallel& parallel = Parallel::alone());
 
   Residual forward(const Residual& in, std::int64_t batch, const Context& context) const;
 
  private:
   TransformerOptions options_;
+  const Parallel& parallel_;
   LayerNorm norm1_;
   Attention attention_;
   LayerNorm norm2_;

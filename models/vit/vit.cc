@@ -5,7 +5,7 @@
 namespace isobar {
 
 Tensor Vit::forward(const Tensor& image, const Context& context) const {
-  return run_stages(stages_, {image}, context)[0];
+  return run_stages(stages_, {image}, context.with_batch(image.size(0)))[0];
 }
 
 std::vector<Stage> Vit::cut() const {
@@ -14,19 +14,21 @@ std::vector<Stage> Vit::cut() const {
   return stages;
 }
 
-// [B·T, C] -> [B, out_channels, LAT, LON]
+// [B·T, C] -> [B, out_channels, LAT, LON], of this rank's band
 Tensor Vit::head(const Tensor& y) const {
   const VitTrunkConfig& trunk = config_.trunk;
   const Tensor pixels = head_.forward(y, parameters_.dtype());
-  return unpatchify(pixels, {pixels.size(0) / trunk.tokens(), config_.out_channels, trunk.height, trunk.width},
-                    trunk.patch, PatchOrder::channels_last);
+  const std::int64_t batch = pixels.size(0) / trunk_.own_tokens();
+  return unpatchify(pixels, {batch, config_.out_channels, trunk_.own_height(), trunk.width}, trunk.patch,
+                    PatchOrder::channels_last);
 }
 
 // The members list their parameters in their order: it is the layout of the flat buffers.
-Vit::Vit(const VitConfig& config, Parameters& parameters)
+Vit::Vit(const VitConfig& config, Parameters& parameters, const Parallel& parallel)
     : config_(config),
       parameters_(parameters),
-      trunk_(config.trunk, parameters),
+      parallel_(parallel),
+      trunk_(config.trunk, parameters, parallel),
       head_(parameters, {"head"},
             {.in = config.trunk.embed,
              .out = config.out_channels * config.trunk.patch * config.trunk.patch,

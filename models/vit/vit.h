@@ -22,18 +22,19 @@ struct VitConfig {
 
 class Vit {
  public:
-  // Lists its parameters; they must be allocated before forward().
-  Vit(const VitConfig& config, Parameters& parameters);
+  // Lists its parameters; they must be allocated before forward(). Both arguments must outlive it.
+  Vit(const VitConfig& config, Parameters& parameters, const Parallel& parallel = Parallel::alone());
   Vit(const Vit&) = delete;  // its stages refer to it
   Vit& operator=(const Vit&) = delete;
 
-  // [B, V, LAT, LON] in the parameters' dtype -> [B, out_channels, LAT, LON] in the same. Error where an image has
-  // another shape.
+  // [B, V, LAT, LON] in the parameters' dtype -> [B, out_channels, LAT, LON] in the same, of this rank's band of rows
+  // (VitTrunk::own_band). Error where an image has another shape.
   Tensor forward(const Tensor& image, const Context& context) const;
 
   // The trunk's stages, then the head.
   std::span<const Stage> stages() const { return stages_; }
   const VitConfig& config() const { return config_; }
+  Part own_band() const { return trunk_.own_band(); }
 
  private:
   Tensor head(const Tensor& y) const;
@@ -41,6 +42,7 @@ class Vit {
 
   VitConfig config_;
   const Parameters& parameters_;
+  const Parallel& parallel_;
   VitTrunk trunk_;
   Linear head_;
   std::vector<Stage> stages_;

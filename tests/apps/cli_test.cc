@@ -77,7 +77,8 @@ TEST_CASE("a wrong command line is one line on stderr and status 1") {
       {"train --lr 1e-3", "no flag --lr; did you mean --set lr=VALUE?"},
       {"train --epochs 3", "no flag --epochs; did you mean --set num_iters=VALUE?"},
       {"forecast --wieghts w --data d", "no flag --wieghts; did you mean --weights?"},
-      {"mesh --lr 3", "no flag --lr (see isobar mesh --help)"},
+      {"mesh --lr 3", "no flag --lr; did you mean --set lr=VALUE?"},
+      {"info --lr 3", "no flag --lr (see isobar info --help)"},
       {"train --threads many", "--threads"},
       {"train --threads -1", "--threads"},
       {"train --device tpu", "tpu"},
@@ -108,7 +109,7 @@ TEST_CASE("a wrong command line is one line on stderr and status 1") {
   check_error(isobar_command(arguments), words);
 }
 
-TEST_CASE("data synth: a grid is two numbers that fit; data stats: one file is one file") {
+TEST_CASE("data synth: a grid is two numbers that fit, and data stats takes one file as one file") {
   const Scratch scratch;
   const std::string synth = "data synth --train-years 1 --steps-per-year 2 --out " + scratch / "d" + " --grid ";
   for (const char* grid : {"99999999999999999999x2", "2x99999999999999999999", "9x", "x9", "9x9x9", "9y9", "9", "nine"})
@@ -272,16 +273,29 @@ TEST_CASE("the config keys and the named configs can be listed") {
   CHECK_THAT(isobar_command("train --list-keys").out, ContainsSubstring("- `num_iters`: `30000` (an integer): "));
 }
 
-TEST_CASE("one of several tasks of a launcher is refused") {
-  const auto [environment, variable] = GENERATE(table<std::string, std::string>({
-      {"WORLD_SIZE=2 RANK=0", "WORLD_SIZE is 2"},
-      {"OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_SIZE is 4"},
-      {"PMI_SIZE=2", "PMI_SIZE is 2"},
-      {"SLURM_STEP_NUM_TASKS=8", "SLURM_STEP_NUM_TASKS is 8"},
-      {"SLURM_NTASKS=3 SLURM_PROCID=1 SLURM_STEP_ID=0", "SLURM_NTASKS is 3"},
-      {"SLURM_NTASKS=3 SLURM_PROCID=0 SLURM_STEP_ID=4294967279", "SLURM_NTASKS is 3"},
+TEST_CASE("processes that cannot be ranks are refused, once") {
+  const auto [environment, sentence] = GENERATE(table<std::string, std::string>({
+      {"WORLD_SIZE=2 RANK=0", "WORLD_SIZE is 2: the backend mpi needs mpirun or srun --mpi=pmix"},
+      {"WORLD_SIZE=2", "WORLD_SIZE is 2, but RANK says no rank"},
+      {"SLURM_STEP_NUM_TASKS=8 SLURM_PROCID=0 SLURM_STEP_ID=0 ISOBAR_MPI_PLUGIN=/nowhere.so", "/nowhere.so"},
   }));
-  check_error(isobar_command("train --config tiny --data /nowhere", environment), variable);
+  check_error(isobar_command("train --config tiny --data /nowhere", environment), sentence);
+  const Outcome other = isobar_command("train --config tiny --data /nowhere", "WORLD_SIZE=2 RANK=1");
+  CHECK(other.status == 1);
+  CHECK(other.err == "");
+}
+
+TEST_CASE("ranks are threads or processes, and the backend is one that fits") {
+  const auto refused = [](const std::string& flags, const std::string& environment = "") {
+    return isobar_command("train --config tiny --data /nowhere " + flags, environment);
+  };
+  const std::string mpirun = "OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=0";
+  check_error(refused("--ranks 2", mpirun),
+              "--ranks 2: OMPI_COMM_WORLD_SIZE is 4: ranks are threads of one process, or");
+  check_error(refused("--backend thread", mpirun), "--backend thread: OMPI_COMM_WORLD_SIZE is 4");
+  check_error(refused("--backend mpi"), "--backend mpi: no launcher has started this process");
+  check_error(refused("--backend nccl"), "--backend nccl: ");
+  check_error(refused("--backend mpi", "OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0"), "/nowhere");  // one rank
 }
 
 TEST_CASE("one task, and the shell of a batch script with several to come, may train") {
@@ -289,7 +303,7 @@ TEST_CASE("one task, and the shell of a batch script with several to come, may t
       GENERATE("WORLD_SIZE=1", "SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=1 SLURM_PROCID=0 SLURM_STEP_ID=0", "SLURM_NTASKS=4",
                "SLURM_NTASKS=4 SLURM_PROCID=0", "SLURM_NTASKS=4 SLURM_PROCID=0 SLURM_STEP_ID=4294967291",
                "SLURM_NTASKS=4 SLURM_PROCID=0 SLURM_STEP_ID=4294967280", "SLURM_NTASKS=4 SLURM_STEP_ID=0",
-               "WORLD_SIZE=many", "WORLD_SIZE=2x");
+               "WORLD_SIZE=many", "WORLD_SIZE=2x", "SLURM_STEP_NUM_TASKS=8 SLURM_PROCID=0 SLURM_STEP_ID=4294967291");
   check_error(isobar_command("train --config tiny --data /nowhere", environment), "/nowhere");
 }
 
@@ -305,6 +319,34 @@ TEST_CASE("mesh prints ranks and groups") {
   const Outcome mesh = isobar_command("mesh --dp 2 --tp 2 --order tp-dp");
   CHECK(mesh.status == 0);
   CHECK_THAT(mesh.out, ContainsSubstring("tp groups: {0,1} {2,3}") && ContainsSubstring("dp groups: {0,2} {1,3}"));
+}
+
+TEST_CASE("mesh --config tells what each rank holds") {
+  const Outcome mesh = isobar_command("mesh --tp 3 --cp 4 --config mp");
+  CHECK(mesh.status == 0);
+  const auto line = [&](int rank) {
+    const std::string start = "\nrank " + std::to_string(rank) + ": ";
+    const std::size_t begin = mesh.out.find(start);
+    REQUIRE(begin != std::string::npos);
+    return mesh.out.substr(begin + start.size(), mesh.out.find('\n', begin + 1) - begin - start.size());
+  };
+  // By hand: 8 heads over 3, 512 eights of hidden units over 3, 45 rows of patches over 4.
+  CHECK_THAT(line(0), ContainsSubstring("heads 0-2 of 8, hidden units 0-1367 of 4096, rows of patches 0-11 of 45"));
+  CHECK_THAT(line(2), ContainsSubstring("heads 6-7 of 8, hidden units 2736-4095 of 4096, rows of patches 0-11 of 45"));
+  CHECK_THAT(line(11),
+             ContainsSubstring("heads 6-7 of 8, hidden units 2736-4095 of 4096, rows of patches 34-44 of 45"));
+  CHECK_THAT(line(0), ContainsSubstring("rounded"));  // mp trains in fp16
+  CHECK(isobar_command("mesh --tp 3 --config mp --set amp_mode=none").out.find("rounded") == std::string::npos);
+  check_error(isobar_command("mesh --config tiny"), "is null where no data can fill it");
+  check_error(isobar_command("mesh --set depth=3"), "--set: goes with --config");
+}
+
+TEST_CASE("one rank holds the whole model") {
+  // The base ViT by hand: embedding 1280·384 + 384, positions 4050·384... on 45 x 90 patches; twelve blocks of
+  // 12·384² weights and 13·384 biases and norms; the last norm; the head.
+  const std::int64_t c = 384, in = 20 * 64;
+  const std::int64_t count = in * c + c + 45 * 90 * c + 12 * (12 * c * c + 13 * c) + 2 * c + in * c;
+  CHECK_THAT(isobar_command("mesh --config base").out, ContainsSubstring(" " + std::to_string(count) + " parameters"));
 }
 
 TEST_CASE("configs are found through ISOBAR_CONFIG_PATH") {

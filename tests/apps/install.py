@@ -57,6 +57,9 @@ def use(user, tree):
     isobar, bench = tree / "bin" / "isobar", tree / "bin" / "isobar-bench"
     for program in (isobar, bench):
         user.check_libraries(program)
+    if (tree / "bin" / "isobar_mpi.so").exists():  # where this build has MPI; a cluster's own stays where it is
+        assert str(user.sources) not in run(["ldd", tree / "bin" / "isobar_mpi.so"])
+        assert not list(tree.rglob("libmpi.so*")), "MPI was bundled"
     assert "isobar" in user.run(isobar, "info")
     user.run(isobar, "data", "synth", "--out", "planet", "--train-years", "1", "--valid-years", "1",
              "--steps-per-year", "12", "--grid", "8x16", "--channels", "2")

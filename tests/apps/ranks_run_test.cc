@@ -104,6 +104,61 @@ TEST_CASE("ranks: a run of several ranks is the run of one, and leaves one run's
   }
 }
 
+TEST_CASE("ranks: a run on bands of rows is the run on whole pictures: losses, scores and the pictures drawn") {
+  const RanksRun runs;
+  REQUIRE(runs.train("serial", "").status == 0);
+  const std::vector<json> serial = testing::metrics_of(runs.path("serial"));
+  // Eight rows of patches, and two heads: over three ranks 3, 3 and 2 rows, and not a head for each.
+  for (const auto& [cp, arguments] :
+       {std::pair(2, "--ranks 4 --context-parallel 2"), std::pair(3, "--ranks 6 --context-parallel 3"),
+        std::pair(3, "--ranks 3 --context-parallel 3 --context-form ring")}) {
+    INFO(arguments);
+    const Outcome run = runs.train("bands", std::string("--overwrite --comm-timeout 60 ") + arguments);
+    INFO(run.err);
+    REQUIRE(run.status == 0);
+    CHECK(run.err == "");
+    CHECK(difference(serial, testing::metrics_of(runs.path("bands"))) < 1e-10);
+    CHECK_THAT(run.out, ContainsSubstring(", TP = 1, CP = " + std::to_string(cp) + ", PP = 1"));
+    int pictures = 0;
+    for (const auto& entry : fs::directory_iterator(runs.path("serial") / "images")) {
+      ++pictures;
+      CHECK((read_file(entry.path()) ==
+             read_file(runs.path("bands") / "images" / entry.path().filename())));  // not shown
+    }
+    CHECK(pictures == 3);
+  }
+  const Outcome refused = runs.train("refused", "--ranks 9 --context-parallel 9");
+  CHECK(refused.status == 1);
+  CHECK_THAT(refused.err, ContainsSubstring("16 rows in patches of 2 are 8 rows of patches, and each of 9 ranks needs "
+                                            "one"));
+  CHECK(!fs::exists(runs.path("refused")));
+}
+
+TEST_CASE("ranks: a run of ranks that share the model is the run of one") {
+  const RanksRun runs;
+  REQUIRE(runs.train("serial", "").status == 0);
+  const std::vector<json> serial = testing::metrics_of(runs.path("serial"));
+  const auto parameters = [&](const char* run) {
+    return json::parse(read_file(runs.path(run) / "summary.json"))["parameters"];
+  };
+  for (const std::string layout :
+       {"--ranks 2 --tensor-parallel 2", "--ranks 4 --tensor-parallel 2 --sequence-parallel",
+        "--ranks 8 --tensor-parallel 2 --context-parallel 2 --sequence-parallel --shard-optimizer"}) {
+    INFO(layout);
+    const Outcome run = runs.train("shared", "--overwrite " + layout);
+    INFO(run.err);
+    REQUIRE(run.status == 0);
+    CHECK(run.err == "");
+    CHECK(difference(serial, testing::metrics_of(runs.path("shared"))) < 1e-10);
+    CHECK_THAT(run.out, ContainsSubstring(", TP = 2, CP = "));
+    CHECK(parameters("shared") == parameters("serial"));
+    CHECK(runs.weights("shared").size() == runs.weights("serial").size());
+  }
+  CHECK_THAT(runs.train("refused", "--ranks 3 --tensor-parallel 3").err,
+             ContainsSubstring("attention: 3 tensor-parallel ranks share 2 heads, and each needs one"));
+  CHECK(!fs::exists(runs.path("refused")));
+}
+
 TEST_CASE("ranks: the same layout makes the same bits, whatever the buckets and whoever is late") {
   const RanksRun runs;
   REQUIRE(runs.train("one", "--ranks 3").status == 0);
@@ -135,6 +190,31 @@ TEST_CASE("ranks: a stop signal stops all of them, and another layout goes on") 
   INFO(resumed.err);
   REQUIRE(resumed.status == 0);
   CHECK(difference(testing::metrics_of(runs.path("whole")), testing::metrics_of(runs.path("run"))) < 1e-10);
+}
+
+TEST_CASE("ranks: --comm-report tells what was exchanged, as it was predicted") {
+  const RanksRun runs;
+  const auto report = [&](const std::string& arguments) {
+    const Outcome run = runs.train("reported", "--overwrite --comm-report --set num_iters=3 " + arguments);
+    INFO(run.err);
+    REQUIRE(run.status == 0);
+    CHECK_THAT(run.out, ContainsSubstring("Communication of rank 0 in 3 steps, bytes of payload:"));
+    CHECK_THAT(run.out, ContainsSubstring("on every rank the prediction is what was counted"));
+    CHECK(run.out.find("differs") == std::string::npos);
+    return run.out;
+  };
+  const std::string tensor = report("--ranks 4 --tensor-parallel 2");
+  // Per step two parts, two blocks, and of each the two branches: forward, again in the backward pass, and backward.
+  // Beside them a sum of squares a step.
+  CHECK_THAT(tensor, ContainsSubstring("tp      all_reduce              75"));
+  CHECK_THAT(tensor, ContainsSubstring("rank 3: weights "));
+  const std::string all = report(
+      "--ranks 8 --tensor-parallel 2 --context-parallel 2 --sequence-parallel"
+      " --context-form ring --shard-optimizer --set dtype=fp32 --amp-mode bf16");
+  CHECK_THAT(all, ContainsSubstring("cp      send_receive"));
+  CHECK_THAT(all, ContainsSubstring("world   reduce_scatter"));
+  CHECK_THAT(all, ContainsSubstring("rank 7: weights "));
+  CHECK_THAT(report(""), !ContainsSubstring("all_reduce"));
 }
 
 TEST_CASE("ranks: whatever one of them does wrong ends all, with one sentence that names it") {
@@ -172,8 +252,45 @@ TEST_CASE("ranks: layouts that do not fit are refused before anything is written
   CHECK_THAT(refused("--ranks 4 --local-batch-size 9000000000000000000"),
              ContainsSubstring("--local-batch-size has an impossible size"));
   CHECK_THAT(refused("--ranks 2 --comm-timeout 1e300"), ContainsSubstring("--comm-timeout"));
-  CHECK_THAT(refused("--ranks 2 --tensor-parallel 2"), ContainsSubstring("--tensor-parallel 2"));
+  CHECK_THAT(refused("--ranks 2 --tensor-parallel 3"),
+             ContainsSubstring("--ranks 2 is no multiple of --tensor-parallel 3"));
   CHECK_THAT(refused("--ranks 2 --parallel-order tp-cp"), ContainsSubstring("order tp-cp leaves out dp"));
+}
+
+TEST_CASE("ranks: a sharded optimizer makes the same run, and any layout goes on from its checkpoints") {
+  const RanksRun runs;
+  const std::string batch = " --set global_batch_size=16 ", sharded = " --shard-optimizer --bucket-cap-mb 0.001 ";
+  for (const std::string& precision : {std::string(), std::string("--set dtype=fp32 --amp-mode bf16 ")}) {
+    INFO(precision);
+    const std::string unclipped = batch + precision + "--set grad_clip=0 --overwrite --ranks 4";
+    REQUIRE(runs.train("plain", unclipped).status == 0);
+    const Outcome run = runs.train("sharded", unclipped + sharded);
+    INFO(run.err);
+    REQUIRE(run.status == 0);
+    for (const char* file : {"checkpoints/step_00000008/model.safetensors",
+                             "checkpoints/step_00000008/optimizer.safetensors", "best/model.safetensors"})
+      CHECK((read_file(runs.path("sharded") / file) == read_file(runs.path("plain") / file)));
+  }
+  const auto in_two_parts = [&](const std::string& run, const std::string& first, const std::string& second) {
+    REQUIRE(runs.train(run, batch + "--set num_iters=4" + first).status == 0);
+    const std::string resume = "train --resume --set num_iters=8 --run-dir " + runs.path(run).string();
+    const Outcome resumed = isobar_command(runs.path(""), resume + second);
+    INFO(resumed.err);
+    REQUIRE(resumed.status == 0);
+  };
+  in_two_parts("whole", "", "");
+  in_two_parts("run", " --ranks 4" + sharded, " --ranks 2 --shard-optimizer");
+  const std::vector<json> whole = testing::metrics_of(runs.path("whole")),
+                          parts = testing::metrics_of(runs.path("run"));
+  REQUIRE(parts.back()["iteration"] == 8);
+  CHECK(std::abs(parts.back()["loss"].get<double>() / whole.back()["loss"].get<double>() - 1) < 1e-10);
+
+  const Outcome alone = runs.train("alone", "--shard-optimizer --set num_iters=1");
+  CHECK(alone.status == 0);
+  CHECK_THAT(alone.out, ContainsSubstring("--shard-optimizer: one data-parallel rank holds all moments"));
+  const Outcome refused = runs.train("refused", "--ranks 2 --shard-optimizer --noddp");
+  CHECK(refused.status == 1);
+  CHECK_THAT(refused.err, ContainsSubstring("with --noddp they exchange nothing"));
 }
 
 TEST_CASE("ranks: without the exchange each rank trains for itself, and the first one's weights are kept") {

@@ -1096,6 +1096,8 @@ TEST_CASE("the flags of a run are explained, and refused where they ask for what
       {"--enable_jit", "enable_jit: isobar's kernels are compiled ahead and fused by hand\n"},
       {"--data_loader_config dali", "data_loader_config dali: isobar has one loader, with threads\n"},
       {"--noddp", "--noddp: one rank makes no gradient exchange\n"},
+      {"--sequence-parallel",
+       "--sequence-parallel: without --tensor-parallel every rank has all rows of its samples\n"},
       {"--disable_broadcast_buffers", "--disable-broadcast-buffers: the model has no buffers\n"}};
   const Outcome silent = isobar_command(here, here.train("none", "--num_iters 1"));
   check_done(silent);
@@ -1108,8 +1110,12 @@ TEST_CASE("the flags of a run are explained, and refused where they ask for what
       CHECK((told.out.find(flags[j].second) != std::string::npos) == (i == j));
     }
   }
-  check_error(isobar_command(here, here.train("no", "--context_parallel 2")),
-              "--context-parallel 2: this version knows data-parallel ranks only");
+  check_error(isobar_command(here, here.train("no", "--context_parallel 2 --ranks 3")),
+              "--ranks 3 is no multiple of --tensor-parallel 1 x --context-parallel 2");
+  check_error(isobar_command(here, here.train("no", "--context_parallel 0")), "--context-parallel 0: ");
+  check_error(isobar_command(here, here.train("no", "--ranks 2 --context_parallel 2 --noddp")), "--noddp: ");
+  check_error(isobar_command(here, here.train("no", "--ranks 2 --context_parallel 2 --context_form star")),
+              "--context-form");
   check_error(isobar_command(here, here.train("no", "--ranks 0")), "--ranks 0: at least one rank is needed");
   check_error(isobar_command(here, here.train("no", "--tensor_parallel 0")), "--tensor-parallel 0: ");
   CHECK_FALSE(fs::exists(here / "no"));

@@ -278,7 +278,8 @@ double largest_difference(const Tensor& a, const Tensor& b) {
 TEST_CASE("optimizers that own ranges of the parameters make the update of one that owns all") {
   // With decay, which ends within a range; with clipping that bites.
   const OptimizerOptions options{.kind = OptimizerKind::adamw, .eps = 1e-3, .weight_decay = 0.1, .grad_clip = 0.5};
-  const std::vector<std::vector<FlatRange>> owned = {{{0, 7}, {100, 100}, {2000, 2150}}, {{7, 2000}, {2150, 2176}}};
+  const std::vector<std::vector<OwnedRange>> owned = {{{{0, 7}}, {{100, 100}}, {{2000, 2150}}},
+                                                      {{{7, 2000}}, {{2150, 2176}}}};
   for (const DType activation : {DType::fp64, DType::fp32, DType::bf16}) {
     Parameters whole = small_parameters(activation), parts = small_parameters(activation);
     REQUIRE(whole.weights().numel() == 2176);
@@ -290,8 +291,8 @@ TEST_CASE("optimizers that own ranges of the parameters make the update of one t
         CHECK(sums.dtype() == DType::fp64);
         std::vector<double> added = sums.to_vector();
         REQUIRE(added.size() == owned[i].size());
-        for (std::size_t k = 0; k < added.size(); ++k) CHECK(added[k] == Approx(square_sum(parts, owned[i][k])));
-        for (const FlatRange& range : owned[1 - i]) added[0] += square_sum(parts, range);
+        for (std::size_t k = 0; k < added.size(); ++k) CHECK(added[k] == Approx(square_sum(parts, owned[i][k].range)));
+        for (const OwnedRange& other : owned[1 - i]) added[0] += square_sum(parts, other.range);
         sums.slice(0, sums.shape()).set_values(added);
       };
       optimizers.push_back(std::make_unique<Optimizer>(parts, options, owned[i], add_up));
@@ -321,7 +322,7 @@ TEST_CASE("an overflow in a range that another process owns skips the update too
   Parameters parameters = small_parameters(DType::fp64);
   set_gradients(parameters, 0);
   const std::vector<double> start = parameters.weights().to_vector();
-  Optimizer optimizer(parameters, {}, {{0, 64}}, [](const Tensor& sums) {
+  Optimizer optimizer(parameters, {}, {{{0, 64}}}, [](const Tensor& sums) {
     sums.slice(0, {1}).set_values({std::numeric_limits<double>::infinity()});
   });
   CHECK(!optimizer.step(0.1).applied);
@@ -331,7 +332,7 @@ TEST_CASE("an overflow in a range that another process owns skips the update too
 TEST_CASE("an optimizer of one range of everything has the bits of one without ranges") {
   const OptimizerOptions options{.kind = OptimizerKind::adamw, .weight_decay = 0.1, .grad_clip = 0.5};
   Parameters a = small_parameters(), b = small_parameters();
-  Optimizer plain(a, options), ranged(b, options, {{0, b.weights().numel()}});
+  Optimizer plain(a, options), ranged(b, options, {{{0, b.weights().numel()}}});
   for (int step = 0; step < 3; ++step) {
     set_gradients(a, step);
     set_gradients(b, step);
@@ -343,13 +344,13 @@ TEST_CASE("an optimizer of one range of everything has the bits of one without r
 
 TEST_CASE("an optimizer refuses ranges that overlap, are reversed, or lie outside") {
   Parameters parameters = small_parameters();
-  const auto refused = [&](std::vector<FlatRange> ranges, const std::string& sentence) {
+  const auto refused = [&](std::vector<OwnedRange> ranges, const std::string& sentence) {
     CHECK_THROWS_WITH(Optimizer(parameters, {}, std::move(ranges)), sentence);
   };
-  refused({{0, 10}, {9, 20}}, "the optimizer's range [9, 20) does not follow element 10 of 2176");
-  refused({{10, 9}}, "the optimizer's range [10, 9) does not follow element 0 of 2176");
-  refused({{-1, 9}}, "the optimizer's range [-1, 9) does not follow element 0 of 2176");
-  refused({{0, 2177}}, "the optimizer's range [0, 2177) does not follow element 0 of 2176");
+  refused({{{0, 10}}, {{9, 20}}}, "the optimizer's range [9, 20) does not follow element 10 of 2176");
+  refused({{{10, 9}}}, "the optimizer's range [10, 9) does not follow element 0 of 2176");
+  refused({{{-1, 9}}}, "the optimizer's range [-1, 9) does not follow element 0 of 2176");
+  refused({{{0, 2177}}}, "the optimizer's range [0, 2177) does not follow element 0 of 2176");
 }
 
 }  // namespace isobar

@@ -201,7 +201,7 @@ __global__ void index_kernel(int* seen) {
   ++seen[block * blockDim.x * blockDim.y * blockDim.z + thread];
 }
 
-TEST_CASE("emulator: every thread of a three-dimensional grid runs once; an empty grid runs nothing") {
+TEST_CASE("emulator: every thread of a three-dimensional grid runs once, and an empty grid runs nothing") {
   in_every_schedule([] {
     std::vector<int> seen(5 * 3 * 2 * 4 * 2 * 3, 0);
     launch("index", index_kernel, dim3(5, 3, 2), dim3(4, 2, 3), 0, nullptr, seen.data());

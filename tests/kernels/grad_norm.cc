@@ -11,11 +11,12 @@ namespace {
 const std::vector<DeviceKind> kDevices = all_devices();
 const double kInfinity = std::numeric_limits<double>::infinity();
 
-double sum_on(Workbench& bench, const Values& x) {
+double sum_on(Workbench& bench, const Values& x, double factor = 1) {
   auto sum = bench.output(1, DType::fp64);
   ISOBAR_RUN(bench.device(), sum_of_squares,
              {.n = x.size(),
               .dtype = x.dtype,
+              .factor = factor,
               .x = bench.input(x, x.size() % 3),
               .sum = sum,
               .workspace = bench.workspace(kSumOfSquaresBlocks * sizeof(double))});
@@ -52,6 +53,17 @@ TEST_CASE("sum_of_squares of large fp32 numbers does not overflow, of NaN and in
         x[where] = bad;
         CHECK(!std::isfinite(sum_on(bench, x)));
       }
+  });
+}
+
+TEST_CASE("the factor of a sum of squares multiplies the sum, and hides nothing that is not finite") {
+  on_devices(kDevices, {DType::fp32}, [&](Workbench& bench) {
+    Values x = random_values(9001, DType::fp32, 4);
+    const double sum = sum_on(bench, x);
+    CHECK(sum_on(bench, x, 0.25) == 0.25 * sum);
+    CHECK(sum_on(bench, x, 1.0 / 3) == 1.0 / 3 * sum);
+    x[4000] = kInfinity;
+    CHECK(!std::isfinite(sum_on(bench, x, 0.25)));
   });
 }
 

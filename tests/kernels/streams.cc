@@ -16,6 +16,7 @@
 #include "kernels/common/check.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/runtime.h"
+#include "kernels/emulator/devices.h"
 #include "kernels/gemm/gemm.h"
 
 namespace isobar::emulator {
@@ -58,7 +59,8 @@ void fail(Stream stream) {
   launch("divergent", divergent_kernel, 1, 2, 0, stream);
 }
 
-TEST_CASE("streams: work is queued with its arguments and runs in order at the wait; the null stream runs at once") {
+TEST_CASE(
+    "streams: work is queued with its arguments and runs in order at the wait, and the null stream runs at once") {
   float x = 1, y = 2;
   set(&x, 3, nullptr);
   CHECK(x == 3);
@@ -205,6 +207,63 @@ TEST_CASE("streams: events lead from stream to stream") {
   CHECK(x == 1112);
 }
 
+TEST_CASE("streams: events tell whether they are reached, and which streams they are before") {
+  const TestStream first, second, third;
+  CHECK(is_idle(first));
+  CHECK(is_idle(nullptr));
+  float x = 0;
+  set(&x, 1, first);
+  CHECK(!is_idle(first));
+  Event middle, end;
+  middle.record(first);
+  set(&x, 2, first);
+  end.record(first);
+  CHECK(!middle.is_reached());
+  CHECK(middle.is_before(first));
+  CHECK(!middle.is_before(second));
+  middle.make_wait(second);
+  CHECK(middle.is_before(second));
+  CHECK(!end.is_before(second));
+  Event of_second;
+  of_second.record(second);
+  of_second.make_wait(third);
+  CHECK(middle.is_before(third));  // by way of the second
+  CHECK(!end.is_before(third));
+  CHECK(!middle.is_before(nullptr));  // which waits for nobody
+  CHECK(x == 0);                      // asking runs nothing
+  middle.synchronize();
+  CHECK(middle.is_reached());
+  CHECK(middle.is_before(nullptr));
+  CHECK(!end.is_reached());
+  CHECK(x == 1);
+  synchronize(first);
+  CHECK(end.is_before(second));
+  CHECK(is_idle(first));
+}
+
+TEST_CASE("streams: the memory of a device and its name are known") {
+  const std::vector<char> memory(66);
+  const char* block = memory.data() + 1;
+  note_memory(3, block, 64);
+  CHECK(is_memory(3, block, 64));
+  CHECK(is_memory(3, block + 60, 4));
+  CHECK(!is_memory(3, block + 60, 5));
+  CHECK(!is_memory(3, block - 1, 2));
+  CHECK(!is_memory(2, block, 1));
+  forget_memory(block);
+  CHECK(!is_memory(3, block, 1));
+  CHECK(current_device().index == 0);
+  std::thread other([] {
+    set_device(2, "two");
+    CHECK(current_device().index == 2);
+    CHECK(current_device().name == "two");
+    set_device(4);
+    CHECK_THAT(current_device().name, ContainsSubstring("emulator 4"));
+  });
+  other.join();
+  CHECK(current_device().index == 0);
+}
+
 TEST_CASE("streams: an error of late work is thrown at every wait, and what follows it does not run") {
   float x = 1, y = 1;
   const TestStream failing, waiting, other;
@@ -236,7 +295,7 @@ TEST_CASE("streams: a grid that no GPU can launch is refused at the call") {
   CHECK_NOTHROW(synchronize(stream));
 }
 
-TEST_CASE("streams: what is left runs when the stream is destroyed; an unknown one is refused") {
+TEST_CASE("streams: what is left runs when the stream is destroyed, and an unknown one is refused") {
   float x = 1;
   const Stream stream = create_stream();
   set(&x, 2, stream);

@@ -79,7 +79,7 @@ TEST_CASE("the stages run one by one give the network's output, masks included")
   CHECK(vit.forward(image, kTraining.masks_from(1)).to_vector() != whole);
 }
 
-TEST_CASE("the stages that recompute keep their inputs only; these are the blocks") {
+TEST_CASE("the stages that recompute keep their inputs only, and these are the blocks") {
   VitConfig config = small(3);
   config.trunk.recompute = true;
   Parameters parameters;

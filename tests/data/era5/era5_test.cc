@@ -16,6 +16,7 @@
 #include "data/era5/hdf5.h"
 #include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
+#include "tests/harness/bytes_read.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
@@ -140,30 +141,18 @@ TEST_CASE("dataset: so many chunks that their addresses are not asked for") {
 
 namespace {
 
-// Bytes that this process has read from files so far; none where the system does not tell.
-std::optional<std::int64_t> bytes_read() {
-  std::ifstream file("/proc/self/io");
-  for (std::string word; file >> word;) {
-    std::int64_t count = 0;
-    if (word == "rchar:" && file >> count) return count;
-  }
-  return std::nullopt;
-}
-
 // Of reading a band of a step, twice, so that addresses of chunks are known.
 std::int64_t bytes_of_band(const std::string& path, RowBand rows) {
   const Era5Dataset dataset({.paths = {path}, .cache_bytes = 0});
   std::vector<float> step(static_cast<std::size_t>(dataset.values()));
   dataset.read_step(1, rows, step.data());
-  const std::int64_t asked = *bytes_read(), before = *bytes_read();
-  dataset.read_step(1, rows, step.data());
-  return *bytes_read() - before - (before - asked);  // without what asking reads itself
+  return testing::bytes_read_by([&] { dataset.read_step(1, rows, step.data()); });
 }
 
 }  // namespace
 
 TEST_CASE("dataset: of a band no more is read than its rows, or the compressed chunks that hold them") {
-  if (!bytes_read()) ISOBAR_SKIP("this system does not count what a process reads");
+  if (!testing::bytes_read()) ISOBAR_SKIP("this system does not count what a process reads");
   const testing::TemporaryFolder folder;
   const FieldsShape shape = {3, 2, 64, 32};
   constexpr std::int64_t kRow = 2 * 32 * sizeof(float);  // of all channels

@@ -173,7 +173,7 @@ TEST_CASE("synth: sizes beyond reason are refused before anything is made") {
   CHECK(!std::filesystem::exists(folder / "out"));
 }
 
-TEST_CASE("synth: same arguments, same bytes, whatever the number of threads; another seed, other weather") {
+TEST_CASE("synth: same arguments, same bytes, whatever the number of threads, and another seed is other weather") {
   const testing::TemporaryFolder folder;
   SynthOptions options = small(folder / "one");
   write_synthetic_data(options);

@@ -76,6 +76,32 @@ TEST_CASE("safetensors come back as they were written", "[safetensors]") {
   CHECK_THROWS_WITH(file.at("absent"), ContainsSubstring(path.string()) && ContainsSubstring("\"absent\""));
 }
 
+TEST_CASE("safetensors are read in parts, of any dtype and from any place", "[safetensors]") {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder / "model.safetensors";
+  write_safetensors(path, example(), {{"config", "{}"}});
+  const SafetensorsReader file(path);
+  REQUIRE(file.tensors().size() == 5);
+  CHECK(file.metadata().at("config") == "{}");
+  CHECK(file.find("absent") == nullptr);
+  const auto read = [&]<class T>(const char* name, std::int64_t first, std::vector<T> like, DType to) {
+    file.read(*file.find(name), first, std::ssize(like), to, reinterpret_cast<std::byte*>(like.data()));
+    return like;
+  };
+  CHECK(read("z.weight", 0, std::vector<float>(6), DType::fp32) == kWeight);
+  CHECK(read("z.weight", 2, std::vector<float>(3), DType::fp32) == std::vector<float>{3.25f, 0.0f, 5.0f});
+  CHECK(read("z.weight", 1, std::vector<double>(2), DType::fp64) == std::vector<double>{-2, 3.25});
+  CHECK(read("half", 1, std::vector<float>(2), DType::fp32) == std::vector<float>{-0.5f, 3});
+  CHECK(read("a.bias", 1, std::vector<double>(1), DType::fp64) == std::vector<double>{-1e300});
+  CHECK(read("empty", 0, std::vector<float>(), DType::fp32).empty());
+  CHECK_THROWS_WITH(read("z.weight", 5, std::vector<float>(2), DType::fp32),
+                    ContainsSubstring("\"z.weight\" has no elements [5, 7)"));
+  CHECK_THROWS_WITH(read("z.weight", -1, std::vector<float>(2), DType::fp32), ContainsSubstring("[-1, 1)"));
+  CHECK_THROWS_WITH(read("count", 0, std::vector<float>(1), DType::fp32), ContainsSubstring("\"count\""));
+  std::filesystem::resize_file(path, 200);  // what is not read yet is gone
+  CHECK_THROWS_WITH(read("a.bias", 0, std::vector<double>(2), DType::fp64), ContainsSubstring("is being cut off"));
+}
+
 TEST_CASE("safetensors have the bytes of the format", "[safetensors]") {
   const TemporaryFolder folder;
   const std::filesystem::path path = folder / "one.safetensors";

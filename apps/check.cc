@@ -1,0 +1,104 @@
+// isobar check: three steps of a layout of ranks beside one rank, with the flags of train.
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "apps/commands.h"
+#include "apps/train/config.h"
+#include "apps/train/layout_check.h"
+#include "apps/train_flags.h"
+#include "comm/process_ranks.h"
+#include "comm/thread_ranks.h"
+#include "data/era5/era5.h"
+#include "engine/storage.h"
+#include "kernels/common/check.h"
+
+namespace isobar {
+namespace {
+
+constexpr std::int64_t kDepth = 2;
+
+struct CheckFlags {
+  TrainFlags train;
+  bool full = false;  // the model and the batch as they are
+};
+
+// Depth cut to two, one sample a pass on each data rank, unless the whole is asked for.
+RunConfig config_of(const CheckFlags& o) {
+  NamedConfig named = named_config(o.train);
+  ConfigEntries& entries = named.entries;
+  if (!o.full) {
+    const auto depth = entries.find("depth");
+    if (depth == entries.end() || !depth->second.value.is_number() || depth->second.value > kDepth)
+      entries["depth"] = {kDepth, "isobar check"};
+  }
+  RunConfig config = read_config(entries);
+  if (!o.full)
+    config.batch.global_batch_size = sizes_of(o.train).dp * std::max<std::int64_t>(1, config.batch.grad_accumulation);
+  for (const std::string& sentence : config.complete_and_check()) std::cout << sentence << std::endl;
+  config.batch.part(sizes_of(o.train).dp);
+  return config;
+}
+
+std::string title_of(const CheckFlags& o, const RunConfig& config, Device device) {
+  const MeshSizes sizes = sizes_of(o.train);
+  return concat("three steps of dp ", sizes.dp, " x tp ", sizes.tp, " x cp ", sizes.cp, " beside one rank, ",
+                name_of(config.compute.activation()), " on ", name_of(device.kind));
+}
+
+// processes: all of them, one rank each; alone where ranks are threads. Returns whether the check has passed.
+bool check_from(const CheckFlags& o, const Communicator& processes) {
+  RunConfig config = config_of(o);
+  const Device device = o.train.config.use_device(o.train.launch);
+  // Statistics that no files have are computed; no run keeps them.
+  config.recipe->open(std::filesystem::temp_directory_path() / "isobar_check", /*resumed=*/false);
+  std::cout << title_of(o, config, device) << std::endl;
+  LayoutCheck result;
+  const auto as_rank = [&](const Communicator& world) {
+    const Parallel parallel = start_parallel(world, o.train);
+    use_in_this_thread(device);
+    const StreamScope stream(std::make_shared<gpu::OwnedStream>(device));
+    const LayoutCheck own = check_layout({config, device, exchange_of(o.train)}, parallel);
+    if (parallel.is_first()) result = own;
+  };
+  if (o.train.are_processes())
+    as_rank(processes);
+  else
+    run_ranks({.ranks = o.train.ranks,
+               .threads_per_rank = o.train.config.threads_of(o.train.ranks),
+               .timeout_seconds = o.train.comm_timeout},
+              as_rank);
+  if (o.train.launch.rank > 0) return true;
+  std::cout << to_text(result) << '\n' << (result.passed() ? "passed" : "failed") << std::endl;
+  return result.passed();
+}
+
+void check(CheckFlags o) {
+  find_ranks(o.train);
+  check_flags(o.train);
+  ISOBAR_CHECK(!o.train.noddp, "--noddp: without an exchange of gradients a layout is not one rank");
+  bool passed = true;
+  if (!o.train.are_processes()) {
+    passed = check_from(o, Communicator());
+  } else {
+    if (o.train.launch.rank > 0) silence_stdout();
+    set_processes_on_host(o.train.launch.local_ranks);
+    run_process({.launch = o.train.launch, .timeout_seconds = o.train.comm_timeout, .me = attendee_of(o.train)},
+                [&](const Communicator& processes) { passed = check_from(o, processes); });
+  }
+  if (!passed) throw CLI::RuntimeError(1);
+}
+
+}  // namespace
+
+void register_check(CLI::App& app) {
+  auto flags = std::make_shared<CheckFlags>();
+  CLI::App* command = app.add_subcommand("check", "Compare three steps of a layout of ranks with those of one rank");
+  add_train_flags(*command, flags->train);
+  command->add_flag("--full", flags->full, "the whole depth and batch; else two blocks, and a sample a data rank");
+  command->callback([flags] { check(*flags); });
+}
+
+}  // namespace isobar

@@ -1,0 +1,56 @@
+#include "apps/train/rank_map.h"
+
+#include <iomanip>
+#include <map>
+#include <sstream>
+#include <utility>
+
+#include "comm/parallel.h"
+
+namespace isobar {
+namespace {
+
+// "heads 0-3 of 8"
+std::string text_of(const Holding::Dealt& dealt) {
+  const Part& part = dealt.part;
+  if (part.size() == 0) return concat("no ", dealt.what);
+  const std::string last = part.size() > 1 ? concat("-", part.end - 1) : "";
+  return concat(dealt.what, " ", part.begin, last, " of ", dealt.total);
+}
+
+std::string mebibytes(std::size_t bytes) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(1) << static_cast<double>(bytes) / (1 << 20) << " MiB";
+  return out.str();
+}
+
+// sharing: ranks that deal out the moments of what they hold.
+std::string text_of(const Holding& holding, const ComputeOptions& compute, std::size_t sharing) {
+  std::string text;
+  for (const Holding::Dealt& dealt : holding.dealt) text += text_of(dealt) + ", ";
+  const DType activation = compute.activation();
+  const auto count = static_cast<std::size_t>(holding.parameters);
+  const std::size_t numbers = count * size_of(accumulator_of(activation));
+  text += concat(count, " parameters: ", mebibytes(numbers), " of weights");
+  if (is_16_bit(activation)) text += concat(" and ", mebibytes(count * size_of(activation)), " rounded");
+  return text + concat(", ", mebibytes(numbers), " of gradients, ", mebibytes(2 * numbers / sharing), " of moments");
+}
+
+}  // namespace
+
+std::string describe_ranks(const Recipe& recipe, const ComputeOptions& compute, const MeshSizes& sizes,
+                           const std::string& order, bool shard_optimizer) {
+  const Mesh mesh(sizes, order);
+  const auto sharing = static_cast<std::size_t>(shard_optimizer ? sizes.dp * sizes.cp : 1);
+  std::ostringstream out;
+  out << to_text(mesh);
+  std::map<std::pair<std::int64_t, std::int64_t>, std::string> held;  // by place in tp and cp; data ranks hold the same
+  for (std::int64_t rank = 0; rank < mesh.world_size(); ++rank) {
+    std::string& text = held[{mesh.coordinate("tp", rank), mesh.coordinate("cp", rank)}];
+    if (text.empty()) text = text_of(recipe.holding(compute, Parallel::imagined(rank, sizes, order)), compute, sharing);
+    out << "rank " << rank << ": " << text << '\n';
+  }
+  return out.str();
+}
+
+}  // namespace isobar

@@ -1,0 +1,17 @@
+// The map of ranks, for people: where each stands, and what it holds.
+#pragma once
+
+#include <string>
+
+#include "comm/mesh.h"
+#include "models/recipe.h"
+
+namespace isobar {
+
+// to_text(mesh) with, for every rank, its part of heads, hidden units and rows of patches, and the bytes of weights,
+// gradients and moments (with a sharded optimizer: of the share that dp x cp ranks deal out). Throws Error where the
+// model cannot be split in that way, and what Recipe::holding throws.
+std::string describe_ranks(const Recipe& recipe, const ComputeOptions& compute, const MeshSizes& sizes,
+                           const std::string& order, bool shard_optimizer = false);
+
+}  // namespace isobar

@@ -1,0 +1,213 @@
+#include "apps/train_flags.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <span>
+#include <vector>
+
+#include "apps/commands.h"
+#include "apps/train/config.h"
+#include "apps/train/yaml_config.h"
+#include "comm/process_ranks.h"
+#include "engine/files/checksum.h"
+#include "kernels/common/check.h"
+#include "kernels/common/checked_size.h"
+#include "kernels/common/sentence.h"
+#include "kernels/cuda/identity.h"
+
+namespace isobar {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+void add_tutorial_flags(CLI::App& train, TrainFlags& o) {
+  const std::string group = "The tutorial's flags";
+  const auto option = [&](const char* name, auto& value, const char* help) {
+    return train.add_option(name, value, help)->group(group);
+  };
+  const auto flag = [&](const char* name, bool& value, const char* help) {
+    train.add_flag(name, value, help)->group(group);
+  };
+  option("--run-num", o.run_num, "names the run's folder within expdir/config/devices")->capture_default_str();
+  option("--amp-mode", o.amp_mode, "sets amp_mode: none, bf16, fp16");
+  option("--local-batch-size", o.local_batch_size, "samples a batch on each data-parallel rank");
+  option("--num-iters", o.num_iters, "sets num_iters");
+  option("--num-data-workers", o.num_data_workers, "sets num_data_workers");
+  option("--data-loader-config", o.data_loader_config, "sets data_loader_config: pytorch, dali (one loader here)");
+  flag("--enable-fused", o.enable_fused, "nothing to switch on: Adam is always fused");
+  flag("--enable-jit", o.enable_jit, "nothing to switch on: kernels are compiled ahead");
+  option("--tensor-parallel", o.tensor_parallel, "ranks that share each block's heads and hidden channels")
+      ->capture_default_str();
+  option("--context-parallel", o.context_parallel, "ranks that hold bands of rows of the same samples")
+      ->capture_default_str();
+  const auto& forms = EnumNames<ContextForm>::names;
+  option("--context-form", o.context_form, "how such ranks compute attention; automatic: all-to-all, or gather")
+      ->check(CLI::IsMember(std::vector<std::string>(forms.begin(), forms.end())))
+      ->capture_default_str();
+  option("--parallel-order", o.parallel_order, "which coordinate of a rank varies fastest, first to last")
+      ->capture_default_str();
+  option("--bucket-cap-mb", o.bucket_cap_mb, "least size of a bucket of gradients that ranks exchange")
+      ->check(CLI::Range(1e-6, 1e6))
+      ->capture_default_str();
+  flag("--noddp", o.noddp, "gradients are not exchanged: each rank trains for itself");
+  flag("--disable-broadcast-buffers", o.disable_broadcast_buffers, "the model has no buffers to broadcast");
+  option("--yaml-config", o.yaml_config, "a YAML file: --config then names a config in it");
+}
+
+ContextForm form_named(const std::string& name) {
+  const auto& names = EnumNames<ContextForm>::names;
+  return static_cast<ContextForm>(std::ranges::find(names, name) - names.begin());
+}
+
+// The config to start from. A run that is resumed brings its own.
+NamedConfig base_config(const TrainFlags& o) {
+  const std::string& name = o.config.config;
+  if (!o.yaml_config.empty()) return load_yaml_config(o.yaml_config, name.empty() ? "base" : name);
+  const fs::path kept = fs::path(o.run_dir) / "config.json";
+  const bool own = o.resume && name.empty() && !o.run_dir.empty() && fs::exists(kept);
+  NamedConfig named = load_config(own ? kept.string() : name.empty() ? "base" : name, config_search_path());
+  if (own) add_older_values(named.entries, kept.string());
+  return named;
+}
+
+}  // namespace
+
+void add_train_flags(CLI::App& command, TrainFlags& o) {
+  add_config_options(command, o.config);
+  command.add_option("--data", o.data, "a folder with train/, valid/ and stats/, or with all files in it");
+  command.add_option("--run-dir", o.run_dir, "where the run goes; default expdir/config/devices/run-num");
+  command.add_option("--init", o.init, "a safetensors file of weights to start from");
+  auto* resume =
+      command.add_flag("--resume", o.resume, "go on from the newest whole checkpoint, if any, with the run's config");
+  command.add_flag("--overwrite", o.overwrite, "replace the run that is there")->excludes(resume);
+  command.add_flag("--list-keys", o.list_keys, "print the config keys, with defaults, and end");
+  command.add_flag("--list-configs", o.list_configs, "print the named configs, and end");
+  command
+      .add_option("--ranks", o.ranks, "ranks, as threads of this process; a launcher (mpirun, srun) starts processes")
+      ->capture_default_str();
+  command.add_option("--backend", o.backend, "how ranks exchange data")
+      ->check(CLI::IsMember({"auto", "thread", "mpi", "nccl"}))
+      ->capture_default_str();
+  command.add_flag("--shard-optimizer", o.shard_optimizer,
+                   "each data-parallel rank holds and updates its part of Adam's moments (ZeRO-1)");
+  command.add_option("--comm-timeout", o.comm_timeout, "seconds that a rank waits for the others")
+      ->check(CLI::Range(1e-3, 1e6))
+      ->capture_default_str();
+  command.add_flag("--comm-report", o.comm_report,
+                   "at the end: what ranks told each other and what each holds, predicted beside counted");
+  command.add_flag("--sequence-parallel", o.sequence_parallel,
+                   "tensor-parallel ranks share out the rows between the branches of a block too");
+  add_tutorial_flags(command, o);
+}
+
+void find_ranks(TrainFlags& o) {
+  o.launch = find_launch();
+  const Launch& launch = o.launch;
+  const std::string& backend = o.backend;
+  try {
+    ISOBAR_CHECK(backend != "nccl", "--backend nccl: this version has no NCCL yet");
+    ISOBAR_CHECK(backend != "mpi" || launch.launcher != Launcher::none,
+                 "--backend mpi: no launcher has started this process; use mpirun or srun --mpi=pmix");
+    if (!o.are_processes()) return;
+    ISOBAR_CHECK(o.ranks == 1, "--ranks ", o.ranks, ": ", launch.size_variable, " is ", launch.ranks,
+                 ": ranks are threads of one process, or processes, not both");
+    ISOBAR_CHECK(backend != "thread", "--backend thread: ", launch.size_variable, " is ", launch.ranks,
+                 ", and processes are no threads");
+    check_can_start(launch);
+    o.ranks = launch.ranks;
+  } catch (const Error&) {
+    if (launch.rank == 0) throw;
+    throw ToldElsewhere();
+  }
+}
+
+void check_flags(const TrainFlags& o) {
+  ISOBAR_CHECK(o.ranks >= 1, "--ranks ", o.ranks, ": at least one rank is needed");
+  ISOBAR_CHECK(o.tensor_parallel >= 1, "--tensor-parallel ", o.tensor_parallel, ": at least one rank is needed");
+  ISOBAR_CHECK(o.context_parallel >= 1, "--context-parallel ", o.context_parallel, ": at least one rank is needed");
+  const char* const ranks = o.are_processes() ? o.launch.size_variable.c_str() : "--ranks";
+  ISOBAR_CHECK(o.ranks % o.tensor_parallel == 0, ranks, " ", o.ranks, " is no multiple of --tensor-parallel ",
+               o.tensor_parallel);
+  ISOBAR_CHECK(o.ranks / o.tensor_parallel % o.context_parallel == 0, ranks, " ", o.ranks,
+               " is no multiple of --tensor-parallel ", o.tensor_parallel, " x --context-parallel ",
+               o.context_parallel);
+  ISOBAR_CHECK(!(o.noddp && o.shard_optimizer),
+               "--shard-optimizer deals out what ranks exchange, and with --noddp they exchange nothing");
+  ISOBAR_CHECK(!o.noddp || o.context_parallel == 1, "--noddp: context-parallel ranks compute parts of one gradient, ",
+               "and must exchange them");
+  ISOBAR_CHECK(!o.noddp || !o.sequence_parallel || o.tensor_parallel == 1,
+               "--noddp: ranks that are sequence parallel compute parts of one gradient, and must exchange them");
+}
+
+MeshSizes sizes_of(const TrainFlags& o) {
+  return {.dp = o.ranks / (o.tensor_parallel * o.context_parallel), .tp = o.tensor_parallel, .cp = o.context_parallel};
+}
+
+Parallel start_parallel(const Communicator& world, const TrainFlags& o) {
+  Parallel parallel = Parallel::start(world, sizes_of(o), o.parallel_order);
+  parallel.sequence = o.sequence_parallel;
+  parallel.form = form_named(o.context_form);
+  return parallel;
+}
+
+ExchangeOptions exchange_of(const TrainFlags& o) {
+  return {.bucket_bytes = static_cast<std::size_t>(o.bucket_cap_mb * (1 << 20)),
+          .off = o.noddp,
+          .shard_optimizer = o.shard_optimizer};
+}
+
+NamedConfig named_config(const TrainFlags& o) {
+  NamedConfig named = base_config(o);
+  const auto set = [&](const char* key, const char* flag, const auto& value) { named.entries[key] = {value, flag}; };
+  if (!o.data.empty())
+    for (const auto& [key, path] : make_recipe(task_of(named.entries))->paths_in(o.data))
+      set(key.c_str(), "--data", fs::absolute(path).lexically_normal().string());
+  if (!o.amp_mode.empty()) set("amp_mode", "--amp-mode", o.amp_mode);
+  if (!o.data_loader_config.empty()) set("data_loader_config", "--data-loader-config", o.data_loader_config);
+  if (o.local_batch_size) {
+    const std::int64_t local = *o.local_batch_size;  // below 1: the key's own check refuses it
+    set("global_batch_size", "--local-batch-size",
+        local > 0 ? checked_product({local, sizes_of(o).dp}, "--local-batch-size") : local);
+  }
+  if (o.num_iters) set("num_iters", "--num-iters", *o.num_iters);
+  if (o.num_data_workers) set("num_data_workers", "--num-data-workers", *o.num_data_workers);
+  if (o.enable_fused) set("enable_fused", "--enable-fused", true);
+  if (o.enable_jit) set("enable_jit", "--enable-jit", true);
+  for (const std::string& assignment : o.config.assignments) set_from_assignment(named.entries, assignment);
+  return named;
+}
+
+Attendee attendee_of(const TrainFlags& o) {
+  const MeshSizes sizes = sizes_of(o);
+  Attendee me{.version = kVersion,
+              .layout = concat("dp ", sizes.dp, " x tp ", sizes.tp, " x cp ", sizes.cp, " in order ", o.parallel_order,
+                               o.sequence_parallel ? ", sequence parallel" : "", ", context form ", o.context_form,
+                               o.shard_optimizer ? ", sharded optimizer" : "")};
+  try {
+    RunConfig config = read_config(named_config(o).entries);
+    const std::string text = concat(to_json(config).dump(), o.init, o.run_dir, o.run_num, o.resume, o.overwrite,
+                                    o.noddp, o.bucket_cap_mb, o.comm_timeout);
+    me.config = concat(std::hex, xxh64(std::as_bytes(std::span(text))));
+    const Device device = o.config.use_device(o.launch);
+    if (device.kind == DeviceKind::cuda) me.device = gpu::uuid_of(device.index);
+    if (device.kind == DeviceKind::emulator) me.device = concat("emulator of rank ", o.launch.rank);
+  } catch (...) {
+    me.failure = sentence_of_current_exception();
+  }
+  return me;
+}
+
+void silence_stdout() {
+  std::cout.flush();
+  const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (nowhere < 0) return;
+  dup2(nowhere, STDOUT_FILENO);
+  close(nowhere);
+}
+
+}  // namespace isobar

@@ -1,0 +1,63 @@
+// The command line of everything that trains: train, and check, which has the same flags.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "apps/config_options.h"
+#include "apps/train/config_file.h"
+#include "comm/gradients.h"
+#include "comm/launch.h"
+#include "comm/meeting.h"
+#include "comm/parallel.h"
+
+namespace isobar {
+
+struct TrainFlags {
+  ConfigOptions config;
+  std::string data, run_dir, init, run_num = "00";
+  bool resume = false, overwrite = false, list_keys = false, list_configs = false;
+  int ranks = 1;  // threads of this process, or processes that a launcher started
+  Launch launch;
+  std::string backend = "auto";
+  double comm_timeout = 600;
+
+  bool are_processes() const { return launch.ranks > 1; }
+
+  // The tutorial's flags; an empty one was not given.
+  std::string amp_mode, data_loader_config, parallel_order = "tp-cp-dp", yaml_config;
+  std::optional<std::int64_t> local_batch_size, num_iters, num_data_workers;
+  bool enable_fused = false, enable_jit = false, noddp = false, disable_broadcast_buffers = false;
+  bool shard_optimizer = false, comm_report = false;
+  double bucket_cap_mb = 25;
+  int tensor_parallel = 1, context_parallel = 1;
+  bool sequence_parallel = false;
+  std::string context_form = name_of_enum(ContextForm::automatic);
+};
+
+void add_train_flags(CLI::App& command, TrainFlags& flags);
+
+// Whether ranks are threads or processes, and how many. What is wrong here is so on every process: the first one throws
+// Error, the others ToldElsewhere.
+void find_ranks(TrainFlags& flags);
+
+// Throws Error where flags contradict each other or the number of ranks. After find_ranks.
+void check_flags(const TrainFlags& flags);
+
+MeshSizes sizes_of(const TrainFlags& flags);
+Parallel start_parallel(const Communicator& world, const TrainFlags& flags);
+ExchangeOptions exchange_of(const TrainFlags& flags);
+
+// The config with what flags and --set say. A run that is resumed brings its own. --set wins over the flags that set a
+// key, and these over the config.
+NamedConfig named_config(const TrainFlags& flags);
+
+// What this process says of itself to the others: all must be about to train the same.
+Attendee attendee_of(const TrainFlags& flags);
+
+// What other processes than the first would print is what the first one prints.
+void silence_stdout();
+
+}  // namespace isobar

@@ -1,0 +1,349 @@
+#include "comm/context_attention.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "engine/ops/attention_block.h"
+#include "engine/ops/common.h"
+#include "engine/stream.h"
+#include "kernels/attention/merge.h"
+
+namespace isobar {
+namespace {
+
+// What the three forms need to know beside the values.
+struct Shared {
+  AttentionOptions options;
+  DealtAxis tokens;
+  Communicator ranks;
+
+  std::int64_t batch() const { return options.batch; }
+  int rank() const { return ranks.rank(); }
+  int neighbour(int steps) const { return (ranks.rank() + steps + ranks.size()) % ranks.size(); }
+
+  // This rank's queries over the keys that `keys` tells the place of.
+  AttentionBlock block(const Columns& q, const Columns& k, const Columns& v, const Span& keys) const {
+    AttentionOptions own = options;
+    own.window.queries = tokens.span(rank());
+    own.window.keys = keys;
+    return {q, k, v, own};
+  }
+};
+
+Columns third_of(const Tensor& qkv, std::int64_t which) {
+  const std::int64_t embed = qkv.size(1) / 3;
+  return {qkv, which * embed, embed};
+}
+Columns half_of(const Tensor& kv, std::int64_t which) {
+  const std::int64_t embed = kv.size(1) / 2;
+  return {kv, which * embed, embed};
+}
+
+Tensor empty_like(const Tensor& x, Shape shape) {
+  return Tensor::empty(std::move(shape), x.dtype(), x.device());
+}
+
+// Columns [E, 3·E) of qkv as a tensor of their own, and back.
+Tensor keys_and_values(const Tensor& qkv) {
+  const std::int64_t rows = qkv.size(0), width = qkv.size(1), embed = width / 3;
+  const Tensor kv = empty_like(qkv, {rows, 2 * embed});
+  copy_runs(kv, {0, 2 * embed}, qkv, {embed, width}, rows, 2 * embed);
+  return kv;
+}
+void put_keys_and_values(const Tensor& qkv, const Tensor& kv) {
+  const std::int64_t rows = qkv.size(0), width = qkv.size(1), embed = width / 3;
+  copy_runs(qkv, {embed, width}, kv, {0, 2 * embed}, rows, 2 * embed);
+}
+
+// ---- Heads for tokens: all_to_all -----------------------------------------------------------------------------------
+
+// Matrices [rows, parts·heads·HS] change between two layouts: rows are this rank's tokens and columns all heads
+// ("tokens"), or rows are all tokens and columns this rank's heads ("heads"). parts: 3 for qkv, 1 for o.
+class HeadExchange {
+ public:
+  HeadExchange(const Shared& shared, std::int64_t head_size)
+      : shared_(shared), heads_(shared.options.heads, shared.ranks.size()), head_size_(head_size) {}
+
+  std::int64_t own_heads() const { return heads_.count(shared_.rank()); }
+  // The own heads among all that the mask is drawn for.
+  Span window() const {
+    const Span& all = shared_.options.window.heads;
+    return {all.first + heads_.first(shared_.rank()), all.total != 0 ? all.total : heads_.total()};
+  }
+
+  Tensor to_heads(const Tensor& x, std::int64_t parts) const {
+    const Tensor send = Tensor::empty(x.shape(), x.dtype(), x.device());
+    for (int r = 0; r < heads_.ranks(); ++r) copy_columns(send, x, parts, r, /*pack=*/true);
+    const std::int64_t batch = shared_.batch(), width = parts * own_heads() * head_size_;
+    const Tensor received = empty_like(x, {batch * shared_.tokens.total(), width});
+    const std::int64_t own_tokens = shared_.tokens.count(shared_.rank());
+    shared_.ranks.all_to_all(send, heads_.elements(batch * own_tokens * parts * head_size_), received,
+                             shared_.tokens.elements(batch * width));
+    const Tensor y = empty_like(x, received.shape());
+    for (int r = 0; r < heads_.ranks(); ++r) copy_tokens(y, received, width, r, /*pack=*/false);
+    return y;
+  }
+
+  Tensor to_tokens(const Tensor& x, std::int64_t parts) const {
+    const std::int64_t batch = shared_.batch(), width = x.size(1);
+    const Tensor send = Tensor::empty(x.shape(), x.dtype(), x.device());
+    for (int r = 0; r < heads_.ranks(); ++r) copy_tokens(x, send, width, r, /*pack=*/true);
+    const std::int64_t own_tokens = shared_.tokens.count(shared_.rank());
+    const Tensor y = empty_like(x, {batch * own_tokens, parts * heads_.total() * head_size_});
+    const Tensor received = Tensor::empty(y.shape(), x.dtype(), x.device());
+    shared_.ranks.all_to_all(send, shared_.tokens.elements(batch * width), received,
+                             heads_.elements(batch * own_tokens * parts * head_size_));
+    for (int r = 0; r < heads_.ranks(); ++r) copy_columns(received, y, parts, r, /*pack=*/false);
+    return y;
+  }
+
+ private:
+  // Between x in the layout "tokens" and, in `packed`, rank r's heads of it as rows of their own.
+  void copy_columns(const Tensor& packed, const Tensor& x, std::int64_t parts, int r, bool pack) const {
+    const std::int64_t rows = x.size(0), own = heads_.count(r) * head_size_, all = heads_.total() * head_size_;
+    for (std::int64_t part = 0; part < parts; ++part) {
+      const Runs wide{part * all + heads_.first(r) * head_size_, parts * all};
+      const Runs narrow{rows * parts * heads_.first(r) * head_size_ + part * own, parts * own};
+      if (pack)
+        copy_runs(packed, narrow, x, wide, rows, own);
+      else
+        copy_runs(x, wide, packed, narrow, rows, own);
+    }
+  }
+  // Between x in the layout "heads" and, in `packed`, rank r's tokens of all samples.
+  void copy_tokens(const Tensor& x, const Tensor& packed, std::int64_t width, int r, bool pack) const {
+    const DealtAxis& tokens = shared_.tokens;
+    const std::int64_t run = tokens.count(r) * width;
+    const Runs of_x{tokens.first(r) * width, tokens.total() * width};
+    const Runs of_packed{shared_.batch() * tokens.first(r) * width, run};
+    if (pack)
+      copy_runs(packed, of_packed, x, of_x, shared_.batch(), run);
+    else
+      copy_runs(x, of_x, packed, of_packed, shared_.batch(), run);
+  }
+
+  const Shared& shared_;
+  DealtAxis heads_;
+  std::int64_t head_size_;
+};
+
+AttentionBlock block_of_heads(const HeadExchange& exchange, const Tensor& qkv, AttentionOptions options) {
+  options.heads = exchange.own_heads();
+  options.window = {.samples = options.window.samples, .heads = exchange.window()};
+  return {third_of(qkv, 0), third_of(qkv, 1), third_of(qkv, 2), options};
+}
+
+Tensor attend_by_heads(const Tensor& qkv, const Shared& shared) {
+  const std::int64_t head_size = qkv.size(1) / 3 / shared.options.heads;
+  const HeadExchange exchange(shared, head_size);
+  const Tensor all = exchange.to_heads(qkv, 3);
+  const AttentionBlock block = block_of_heads(exchange, all, shared.options);
+  const Tensor own = empty_like(qkv, {all.size(0), all.size(1) / 3}), lse = block.empty_lse();
+  run_attention(block, own, lse);
+  Tensor o = exchange.to_tokens(own, 1);
+  Tape::record(
+      "context_attention", {&qkv}, {all, own, lse}, {&o},
+      [shared, head_size, all, own, lse, qkv = Target(qkv)](Gradients& gradients, const std::vector<Tensor>& dy) {
+        const HeadExchange back(shared, head_size);
+        const AttentionBlock heads = block_of_heads(back, all, shared.options);
+        const Tensor d_o = back.to_heads(dy[0], 1), d_all = gradient_like(all);
+        run_attention_backward(heads, own, lse, d_o, {third_of(d_all, 0), third_of(d_all, 1), third_of(d_all, 2)});
+        gradients.give(qkv, back.to_tokens(d_all, 3));
+      });
+  return o;
+}
+
+// ---- Own queries over all keys: gather ------------------------------------------------------------------------------
+
+Tensor attend_to_gathered(const Tensor& qkv, const Shared& shared) {
+  const auto block_over = [shared](const Tensor& of, const Tensor& kv) {
+    return shared.block(third_of(of, 0), half_of(kv, 0), half_of(kv, 1), {0, shared.tokens.total()});
+  };
+  const auto gather = [shared](const Tensor& of) {
+    const MemoryScope memory("workspace");
+    return gather_axis(keys_and_values(of), shared.batch(), shared.tokens, shared.ranks);
+  };
+  const AttentionBlock block = block_over(qkv.detach(), gather(qkv));
+  Tensor o = empty_like(qkv, {qkv.size(0), qkv.size(1) / 3});
+  const Tensor lse = block.empty_lse();
+  run_attention(block, o, lse);
+  Tape::record("context_attention", {&qkv}, {qkv, o, lse}, {&o},
+               [=, values = qkv.detach(), o = o.detach(), qkv = Target(qkv)](Gradients& gradients,
+                                                                             const std::vector<Tensor>& dy) {
+                 const Tensor kv = gather(values), dqkv = gradient_like(values);
+                 const Tensor dkv = gradient_like(kv);
+                 run_attention_backward(block_over(values, kv), o, lse, dy[0],
+                                        {third_of(dqkv, 0), half_of(dkv, 0), half_of(dkv, 1)});
+                 put_keys_and_values(dqkv, reduce_scatter_axis(dkv, shared.batch(), shared.tokens, shared.ranks));
+                 gradients.give(qkv, dqkv);
+               });
+  return o;
+}
+
+// ---- Blocks of keys that go round: ring -----------------------------------------------------------------------------
+
+// What travels does so beside the current stream. A rank is a thread: each has its own.
+SideStream& ring_stream(Device device) {
+  static thread_local std::optional<std::pair<Device, SideStream>> kept;
+  if (!kept || !(kept->first == device)) kept.emplace(device, SideStream(device));
+  return kept->second;
+}
+
+// Calls visit(r, keys and values of rank r) for this rank's own, and then for those of the ranks before it, one after
+// the other. While a block is visited it goes on to the next rank, and the next one comes.
+template <class Visit>
+void visit_blocks(const Shared& shared, Tensor kv, const Visit& visit) {
+  SideStream& side = ring_stream(kv.device());
+  for (int step = 0; step < shared.ranks.size(); ++step) {
+    const bool is_last = step + 1 == shared.ranks.size();
+    Tensor next;
+    std::optional<Pending> travelling;  // behind `next`: it must have come before its memory goes
+    if (!is_last) {
+      const std::int64_t rows = shared.batch() * shared.tokens.count(shared.neighbour(-step - 1));
+      next = empty_like(kv, {rows, kv.size(1)});
+      travelling.emplace(
+          side.run([&] { shared.ranks.send_receive(kv, shared.neighbour(1), next, shared.neighbour(-1)); }));
+    }
+    visit(shared.neighbour(-step), kv);
+    if (travelling) travelling->wait();
+    kv = next;
+  }
+}
+
+// o and lse over all keys so far become those over these keys too.
+void merge(const AttentionBlock& block, const Tensor& o, const Tensor& lse, const Tensor& other_o,
+           const Tensor& other_lse) {
+  ISOBAR_RUN(o.device(), attention_merge,
+             {.batch = block.shape.batch,
+              .heads = block.shape.heads,
+              .tokens = block.shape.q_tokens,
+              .head_size = block.shape.head_size,
+              .dtype = o.dtype(),
+              .o = o.data(),
+              .lse = lse.data(),
+              .other_o = other_o.data(),
+              .other_lse = other_lse.data(),
+              .o_stride = o.size(1),
+              .other_stride = other_o.size(1)},
+             current_stream());
+}
+
+// The gradient of a block's keys and values on its way round: every rank adds its term and hands the sum on.
+class TravellingGradient {
+ public:
+  explicit TravellingGradient(const Shared& shared) : shared_(shared) {}
+
+  // `term` is this rank's, of the keys and values of rank `of`; it may be changed. Goes on while the next is computed.
+  void add_and_pass_on(int of, const Tensor& term) {
+    if (on_its_way_) {
+      arrive();
+      ISOBAR_RUN(term.device(), add,
+                 {.n = term.numel(),
+                  .a_dtype = term.dtype(),
+                  .b_dtype = term.dtype(),
+                  .y_dtype = term.dtype(),
+                  .a = term.data(),
+                  .b = coming_.data(),
+                  .y = term.data()},
+                 current_stream());
+    }
+    leaving_ = term;
+    const int before = (of - 1 + shared_.ranks.size()) % shared_.ranks.size();  // whose keys the rank before has done
+    coming_ = empty_like(term, {shared_.batch() * shared_.tokens.count(before), term.size(1)});
+    on_its_way_.emplace(ring_stream(term.device()).run([&] {
+      shared_.ranks.send_receive(leaving_, shared_.neighbour(1), coming_, shared_.neighbour(-1));
+    }));
+  }
+  // After the last block: the sum of all ranks' terms of this rank's own keys and values.
+  const Tensor& come_home() {
+    arrive();
+    return coming_;
+  }
+
+ private:
+  void arrive() {
+    on_its_way_->wait();
+    on_its_way_.reset();
+  }
+
+  const Shared& shared_;
+  Tensor leaving_, coming_;
+  std::optional<Pending> on_its_way_;  // behind the two tensors that it uses
+};
+
+Tensor ring_forward(const Tensor& qkv, const Shared& shared, const Tensor& lse) {
+  const DType accumulator = accumulator_of(qkv.dtype());
+  const Shape shape{qkv.size(0), qkv.size(1) / 3};
+  const Tensor o = Tensor::empty(shape, accumulator, qkv.device());
+  const MemoryScope memory("workspace");
+  const Tensor some_o = Tensor::empty(shape, accumulator, qkv.device());
+  const Tensor some_lse = Tensor::empty(lse.shape(), accumulator, qkv.device());
+  visit_blocks(shared, keys_and_values(qkv), [&](int of, const Tensor& kv) {
+    const AttentionBlock block = shared.block(third_of(qkv, 0), half_of(kv, 0), half_of(kv, 1), shared.tokens.span(of));
+    const bool is_own = of == shared.rank();  // the first
+    run_attention(block, is_own ? o : some_o, is_own ? lse : some_lse);
+    if (!is_own) merge(block, o, lse, some_o, some_lse);
+  });
+  return o;
+}
+
+Tensor ring_backward(const Tensor& qkv, const Shared& shared, const Tensor& o, const Tensor& lse, const Tensor& d_o) {
+  const DType accumulator = accumulator_of(qkv.dtype());
+  const MemoryScope memory("gradients");
+  const Tensor dqkv = Tensor::empty(qkv.shape(), accumulator, qkv.device());
+  TravellingGradient dkv(shared);
+  visit_blocks(shared, keys_and_values(qkv), [&](int of, const Tensor& kv) {
+    const Tensor term = Tensor::empty(kv.shape(), accumulator, kv.device());
+    const Grad dq_mode = of == shared.rank() ? Grad::overwrite : Grad::accumulate;
+    run_attention_backward(
+        shared.block(third_of(qkv, 0), half_of(kv, 0), half_of(kv, 1), shared.tokens.span(of)), o, lse, d_o,
+        {.dq = third_of(dqkv, 0), .dk = half_of(term, 0), .dv = half_of(term, 1), .dq_mode = dq_mode});
+    dkv.add_and_pass_on(of, term);
+  });
+  put_keys_and_values(dqkv, dkv.come_home());
+  return dqkv;
+}
+
+Tensor attend_in_ring(const Tensor& qkv, const Shared& shared) {
+  const Tensor lse = Tensor::empty({shared.batch(), shared.options.heads, shared.tokens.count(shared.rank())},
+                                   accumulator_of(qkv.dtype()), qkv.device());
+  Tensor o = ring_forward(qkv.detach(), shared, lse).to(qkv.dtype());
+  Tape::record("context_attention", {&qkv}, {qkv, o, lse}, {&o},
+               [shared, lse, values = qkv.detach(), o = o.detach(), qkv = Target(qkv)](Gradients& gradients,
+                                                                                       const std::vector<Tensor>& dy) {
+                 gradients.give(qkv, ring_backward(values, shared, o, lse, dy[0]));
+               });
+  return o;
+}
+
+}  // namespace
+
+ContextForm form_of(ContextForm asked, std::int64_t heads, int ranks) {
+  if (asked == ContextForm::automatic) return heads >= ranks ? ContextForm::all_to_all : ContextForm::gather;
+  ISOBAR_CHECK(asked != ContextForm::all_to_all || heads >= ranks, "context form all-to-all deals ", heads,
+               " heads over ", ranks, " ranks, of which each needs one; use gather or ring");
+  return asked;
+}
+
+Tensor context_attention(const Tensor& qkv, const AttentionOptions& options, const DealtAxis& tokens,
+                         const Communicator& ranks, ContextForm form) {
+  if (ranks.size() == 1) return attention(qkv, options);
+  ISOBAR_CHECK(tokens.ranks() == ranks.size(), "context attention: tokens dealt over ", tokens.ranks(), " ranks, and ",
+               ranks.size(), " ranks");
+  ISOBAR_CHECK(qkv.shape().size() == 2 && qkv.size(0) == options.batch * tokens.count(ranks.rank()) &&
+                   options.heads >= 1 && qkv.size(1) % (3 * options.heads) == 0,
+               "context attention: queries, keys and values ", to_string(qkv.shape()), " are not those of ",
+               options.batch, " samples, ", tokens.count(ranks.rank()), " tokens and ", options.heads, " heads");
+  const Shared shared{options, tokens, ranks};
+  switch (form_of(form, options.heads, ranks.size())) {
+    case ContextForm::gather:
+      return attend_to_gathered(qkv, shared);
+    case ContextForm::ring:
+      return attend_in_ring(qkv, shared);
+    default:
+      return attend_by_heads(qkv, shared);
+  }
+}
+
+}  // namespace isobar

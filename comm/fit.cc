@@ -1,0 +1,54 @@
+#include "comm/fit.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/common/check.h"
+
+namespace isobar {
+namespace {
+
+bool alike(const Call& a, const Call& b) {
+  if (a.verb != b.verb) return false;
+  if (a.verb == Verb::send_receive) return true;  // each pair for itself
+  if (a.dtype != b.dtype || a.reduce != b.reduce || a.root != b.root) return false;
+  if (a.verb == Verb::all_to_all) return true;
+  // Everybody must mean the same parts; of all_gather and reduce_scatter the list of all parts tells them.
+  return a.verb == Verb::all_gather ? std::ranges::equal(a.receives, b.receives) : std::ranges::equal(a.sends, b.sends);
+}
+
+// What rank `from` sends to rank `to`, in elements, as the sender and as the receiver have it.
+std::pair<std::int64_t, std::int64_t> sent_and_expected(const Call& sender, int from, const Call& receiver, int to) {
+  if (sender.verb == Verb::all_to_all) return {sender.sends[to], receiver.receives[from]};
+  return {sender.to == to ? sender.sends[0] : 0, receiver.from == from ? receiver.receives[0] : 0};
+}
+
+}  // namespace
+
+std::string misfit(const std::vector<const Call*>& calls, const std::vector<int>& members, const std::string& what) {
+  const auto n = static_cast<int>(calls.size());
+  for (int r = 1; r < n; ++r) {
+    if (!alike(*calls[0], *calls[r]))
+      return concat(what, ": rank ", members[0], " comes to ", to_text(*calls[0]), ", rank ", members[r], " to ",
+                    to_text(*calls[r]));
+  }
+  const Verb verb = calls[0]->verb;
+  if (verb == Verb::all_gather) {
+    for (int r = 0; r < n; ++r)
+      if (calls[r]->sent() != calls[0]->receives[r])
+        return concat(what, ": rank ", members[r], " hands in ", calls[r]->sent(), " elements, the others expect ",
+                      calls[0]->receives[r]);
+  }
+  if (verb != Verb::all_to_all && verb != Verb::send_receive) return {};
+  for (int from = 0; from < n; ++from) {
+    for (int to = 0; to < n; ++to) {
+      const auto [sent, expected] = sent_and_expected(*calls[from], from, *calls[to], to);
+      if (sent != expected || (sent > 0 && calls[from]->dtype != calls[to]->dtype))
+        return concat(what, ": rank ", members[from], " sends ", sent, " elements to rank ", members[to],
+                      ", which expects ", expected, sent == expected ? " of another dtype" : "");
+    }
+  }
+  return {};
+}
+
+}  // namespace isobar

@@ -1,0 +1,108 @@
+// Where the processes of a run meet, and what stays open between them: a star of TCP connections around rank 0.
+//
+// Rank 0 listens at one address and port. Every other rank connects and says who it is (Attendee). When all have come,
+// rank 0 compares them and answers each: welcome, with a payload of rank 0 (NCCL's id, say), or the one sentence that
+// says what is wrong. Those who do not begin with the job's key, or send what is no message, are dropped.
+//
+// No data travel here. The connections stay open for what else would leave the others waiting: a closed one is a dead
+// rank, the first error of any rank is told to all, and when a rank's time is over in a collective, rank 0 asks
+// everybody where they are and names who has not come. A thread of each process listens, so that it answers while its
+// rank computes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace isobar {
+
+// What a rank says of itself.
+struct Attendee {
+  int rank = 0, ranks = 1;
+  std::string host = {};
+  std::int64_t process = 0;                            // its id there
+  std::string version = {}, config = {}, layout = {};  // which must be the same on all ranks
+  std::string device = {};   // which no other rank may have; empty: any number may, as of a CPU
+  std::string failure = {};  // a sentence: it has come only to say why it cannot go on
+};
+
+// Rank 0's port, open from here on; nobody is answered before the meeting.
+class MeetingPort {
+ public:
+  // address: of this host, by name or number; port 0: any that is free. Throws Error where the address is not this
+  // host's, and where the port is taken.
+  MeetingPort(std::string address, int port);
+  ~MeetingPort();
+  MeetingPort(MeetingPort&& other) noexcept;
+  MeetingPort& operator=(MeetingPort&&) = delete;
+
+  const std::string& address() const { return address_; }
+  int port() const { return port_; }
+
+ private:
+  friend class MeetingHub;
+  std::string address_;
+  int port_ = 0;
+  int socket_ = -1;
+};
+
+struct MeetingOptions {
+  std::string key = {};          // of the job
+  double timeout_seconds = 600;  // that all have to come
+  std::string payload = {};      // rank 0's
+  // Called in a thread of the meeting where the run has failed and this process has not ended of itself within
+  // `grace_seconds`; with the sentence if this rank is the one that tells it, else with an empty one. Ends the process.
+  std::function<void(const std::string& sentence)> last_resort = {};
+  double grace_seconds = 10;
+  double answer_seconds = 2;  // in which a rank that is asked where it is must answer
+};
+
+// Thrown where the run has failed, and another process tells the user why.
+struct ToldElsewhere : std::exception {
+  const char* what() const noexcept override { return "another process says why the run has failed"; }
+};
+
+class Meeting {
+ public:
+  // Rank 0. Returns when all have come. Throws Error where they do not fit together, and where some have not come
+  // within the time, naming them.
+  Meeting(Attendee me, MeetingPort port, MeetingOptions options);
+  // Another rank, which goes to rank 0's address and port. Throws ToldElsewhere where rank 0 knows what is wrong, and
+  // Error where it cannot be reached.
+  Meeting(Attendee me, const std::string& address, int port, MeetingOptions options);
+  // Without leave() the other ranks take it for a death.
+  ~Meeting();
+  Meeting(const Meeting&) = delete;
+  Meeting& operator=(const Meeting&) = delete;
+
+  const std::string& payload() const;  // rank 0's
+
+  // Whether the run has failed: the first error of any rank, "rank 3: the disk is full", and whether this rank is the
+  // one to tell it (the first one that still can).
+  bool has_failed() const;
+  std::string failure() const;
+  bool is_teller() const;
+
+  // Tells all ranks of an error of this one. Returns the first error of all.
+  std::string fail(const std::string& sentence);
+
+  // Where this rank is, from here on: "all_reduce of 4 fp32, call 2 of group dp"; empty: in no call.
+  void set_place(const std::string& call);
+  // This rank has waited for `seconds` in the call that is its place, for others of `members` (ranks). The run has
+  // failed then; returns its sentence, which names who has not come.
+  std::string time_is_over(std::span<const int> members, double seconds);
+
+  // All ranks' work is done well: returns when all have called it. Throws Error where one has failed instead.
+  void leave();
+
+  struct Member;  // meeting.cc
+
+ private:
+  std::shared_ptr<Member> member_;
+};
+
+}  // namespace isobar

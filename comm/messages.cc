@@ -1,0 +1,73 @@
+#include "comm/messages.h"
+
+#include <charconv>
+
+#include "kernels/common/check.h"
+
+namespace isobar {
+namespace {
+
+constexpr std::size_t kMostTextBytes = std::size_t{1} << 12;
+
+void add_number(std::string& to, std::uint32_t number) {
+  for (int shift = 0; shift < 32; shift += 8) to += static_cast<char>(number >> shift & 0xff);
+}
+
+std::uint32_t number_at(std::string_view bytes) {
+  std::uint32_t number = 0;
+  for (std::size_t i = 0; i < 4; ++i)
+    number |= static_cast<std::uint32_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
+  return number;
+}
+
+}  // namespace
+
+const std::string& Message::text(std::size_t index) const {
+  ISOBAR_CHECK(index < texts.size(), "a message of type ", static_cast<int>(type), " has ", texts.size(),
+               " texts only");
+  return texts[index];
+}
+
+std::int64_t Message::number(std::size_t index, std::int64_t least, std::int64_t most) const {
+  const std::string& digits = text(index);
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  ISOBAR_CHECK(error == std::errc() && end == digits.data() + digits.size() && number >= least && number <= most,
+               "a message of type ", static_cast<int>(type), " has no number from ", least, " to ", most);
+  return number;
+}
+
+std::string to_wire(const Message& message) {
+  std::string body(1, static_cast<char>(message.type));
+  for (const std::string& text : message.texts) {
+    const std::string_view sent = std::string_view(text).substr(0, kMostTextBytes);
+    if (body.size() + 4 + sent.size() > kMostMessageBytes) break;
+    add_number(body, static_cast<std::uint32_t>(sent.size()));
+    body += sent;
+  }
+  std::string wire;
+  add_number(wire, static_cast<std::uint32_t>(body.size()));
+  return wire + body;
+}
+
+std::optional<Message> MessageStream::next() {
+  if (bytes_.size() < 4) return std::nullopt;
+  const std::uint32_t length = number_at(bytes_);
+  ISOBAR_CHECK(length >= 1 && length <= kMostMessageBytes, "a message of ", length, " bytes");
+  if (bytes_.size() < 4 + static_cast<std::size_t>(length)) return std::nullopt;
+  std::string_view body = std::string_view(bytes_).substr(4, length);
+  Message message{.type = static_cast<std::uint8_t>(body[0])};
+  body.remove_prefix(1);
+  while (!body.empty()) {
+    ISOBAR_CHECK(body.size() >= 4, "a message ends within a length");
+    const std::uint32_t bytes = number_at(body);
+    body.remove_prefix(4);
+    ISOBAR_CHECK(bytes <= body.size(), "a message ends within a text");
+    message.texts.emplace_back(body.substr(0, bytes));
+    body.remove_prefix(bytes);
+  }
+  bytes_.erase(0, 4 + static_cast<std::size_t>(length));
+  return message;
+}
+
+}  // namespace isobar

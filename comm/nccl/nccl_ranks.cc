@@ -1,0 +1,307 @@
+#include "comm/nccl/nccl_ranks.h"
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "comm/nccl/session.h"
+#include "kernels/common/check.h"
+#include "kernels/emulator/devices.h"
+
+namespace isobar {
+namespace {
+
+using nccl::Api;
+using nccl::Comm;
+using nccl::Handle;
+using nccl::Result;
+using nccl::Session;
+
+constexpr int kLargestGroup = 2048;  // operations between GroupStart and GroupEnd
+
+nccl::Type type_of(const std::optional<DType>& dtype) {
+  if (!dtype) return nccl::kInt8;
+  switch (*dtype) {
+    case DType::fp64:
+      return nccl::kFloat64;
+    case DType::fp32:
+      return nccl::kFloat32;
+    case DType::bf16:
+      return nccl::kBfloat16;
+    case DType::fp16:
+      return nccl::kFloat16;
+    case DType::i32:
+      return nccl::kInt32;
+  }
+  throw_error("NCCL has no type for ", name_of(*dtype));
+}
+
+bool are_equal(Counts counts) {
+  return std::ranges::all_of(counts, [&](std::int64_t count) { return count == counts[0]; });
+}
+
+// One call of ours as calls of NCCL's.
+class Translation {
+ public:
+  Translation(const Call& call, int rank, int size, Comm comm)
+      : call_(call), rank_(rank), size_(size), comm_(comm), type_(type_of(call.dtype)) {}
+
+  Result put() const {
+    const auto n = static_cast<std::size_t>(call_.sends.empty() ? 0 : call_.sends[0]);
+    const nccl::Op op = call_.reduce == Reduce::max ? nccl::kMax : nccl::kSum;
+    switch (call_.verb) {
+      case Verb::all_reduce:
+        return api_.AllReduce(call_.send, call_.receive, n, type_, op, comm_, call_.stream);
+      case Verb::broadcast:
+        return api_.Broadcast(call_.send, call_.receive, n, type_, call_.root, comm_, call_.stream);
+      case Verb::all_gather:
+        if (are_equal(call_.receives)) return api_.AllGather(call_.send, call_.receive, n, type_, comm_, call_.stream);
+        return as_group([&] { return gather_parts(); });
+      case Verb::reduce_scatter:
+        if (are_equal(call_.sends))
+          return api_.ReduceScatter(call_.send, call_.receive, n, type_, op, comm_, call_.stream);
+        return as_group([&] { return scatter_parts(op); });
+      case Verb::all_to_all:
+        return as_group([&] { return exchange_parts(); });
+      case Verb::send_receive:
+        return as_group([&] { return send_and_receive(); });
+      case Verb::barrier:
+        break;
+    }
+    throw_error(to_text(call_), " is no call of NCCL's");
+  }
+
+ private:
+  template <class F>
+  Result as_group(const F& calls) const {
+    const Result started = api_.GroupStart();
+    const Result called = calls();
+    const Result ended = api_.GroupEnd();
+    return first_error({started, called, ended});
+  }
+
+  // The first result that is neither of the good ones, else that of the last call.
+  static Result first_error(std::initializer_list<Result> results) {
+    for (const Result result : results)
+      if (result != nccl::kSuccess && result != nccl::kInProgress) return result;
+    return *(results.end() - 1);
+  }
+
+  const std::byte* send_at(std::int64_t element) const {
+    return static_cast<const std::byte*>(call_.send) + element * static_cast<std::int64_t>(call_.element_size());
+  }
+  std::byte* receive_at(std::int64_t element) const {
+    return static_cast<std::byte*>(call_.receive) + element * static_cast<std::int64_t>(call_.element_size());
+  }
+
+  // Ragged parts: each rank's goes to all by a broadcast.
+  Result gather_parts() const {
+    std::int64_t first = 0;
+    Result result = nccl::kSuccess;
+    for (int r = 0; r < size_; ++r) {
+      const std::int64_t n = call_.receives[static_cast<std::size_t>(r)];
+      const void* send = r == rank_ ? call_.send : receive_at(first);
+      if (n > 0)
+        result = first_error({result, api_.Broadcast(send, receive_at(first), static_cast<std::size_t>(n), type_, r,
+                                                     comm_, call_.stream)});
+      first += n;
+    }
+    return result;
+  }
+
+  Result scatter_parts(nccl::Op op) const {
+    std::int64_t first = 0;
+    Result result = nccl::kSuccess;
+    for (int r = 0; r < size_; ++r) {
+      const std::int64_t n = call_.sends[static_cast<std::size_t>(r)];
+      void* receive = r == rank_ ? call_.receive : nullptr;
+      if (n > 0)
+        result = first_error({result, api_.Reduce(send_at(first), receive, static_cast<std::size_t>(n), type_, op, r,
+                                                  comm_, call_.stream)});
+      first += n;
+    }
+    return result;
+  }
+
+  Result exchange_parts() const {
+    std::int64_t sent = 0, received = 0;
+    Result result = nccl::kSuccess;
+    for (int r = 0; r < size_; ++r) {
+      const std::int64_t to = call_.sends[static_cast<std::size_t>(r)];
+      const std::int64_t from = call_.receives[static_cast<std::size_t>(r)];
+      result = first_error({result, send(send_at(sent), to, r), receive(receive_at(received), from, r)});
+      sent += to;
+      received += from;
+    }
+    return result;
+  }
+
+  Result send_and_receive() const {
+    const Result sent = call_.to == Call::kNobody ? nccl::kSuccess : send(call_.send, call_.sends[0], call_.to);
+    const Result received =
+        call_.from == Call::kNobody ? nccl::kSuccess : receive(call_.receive, call_.receives[0], call_.from);
+    return first_error({sent, received});
+  }
+
+  // Parts without elements take no message: sender and receiver know of them.
+  Result send(const void* data, std::int64_t n, int peer) const {
+    if (n == 0) return nccl::kSuccess;
+    return api_.Send(data, static_cast<std::size_t>(n), type_, peer, comm_, call_.stream);
+  }
+  Result receive(void* data, std::int64_t n, int peer) const {
+    if (n == 0) return nccl::kSuccess;
+    return api_.Recv(data, static_cast<std::size_t>(n), type_, peer, comm_, call_.stream);
+  }
+
+  const Api& api_ = nccl::api();
+  const Call& call_;
+  int rank_, size_;
+  Comm comm_;
+  nccl::Type type_;
+};
+
+class NcclBackend : public Backend {
+ public:
+  NcclBackend(std::shared_ptr<Session> session, std::shared_ptr<Handle> handle)
+      : session_(std::move(session)), handle_(std::move(handle)) {
+    nccl::api().CommCount(handle_->comm, &size_);
+    nccl::api().CommUserRank(handle_->comm, &rank_);
+  }
+  ~NcclBackend() override {
+    try {
+      if (std::uncaught_exceptions() == 0) session_->wait_for_operations();
+    } catch (const Error&) {  // all are aborted
+    }
+    session_->destroy(handle_);
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  bool has_failed() const override { return session_->has_failed(); }
+
+  void run(const Call& call, const std::string& what) override {
+    const bool is_reduced = call.verb == Verb::all_reduce || call.verb == Verb::reduce_scatter;
+    ISOBAR_CHECK(!is_reduced || call.dtype, to_text(call), ": bytes have no sum");
+    if (call.verb == Verb::send_receive && call.to == Call::kNobody && call.from == Call::kNobody) return;
+    session_->throw_if_failed();
+    const bool waits = session_->own_stream() != nullptr && current_stream() == nullptr;
+    const StreamScope scope(waits ? session_->own_stream() : share_current_stream());
+    try {
+      if (call.verb == Verb::barrier)
+        meet(what);
+      else if (call.device.kind == DeviceKind::cpu)
+        run_for_host(call, to_text(call), what);
+      else
+        launch(call, to_text(call), what);
+      if (waits) gpu::synchronize(session_->device(), current_stream());
+    } catch (const Error&) {
+      session_->throw_if_failed();  // which is why work in the stream has failed
+      throw;
+    }
+    if (waits) session_->throw_if_failed();
+  }
+
+  std::unique_ptr<Backend> split(int color, int key) override {
+    ISOBAR_CHECK(color >= 0, "a group is split by colors from 0 on, not ", color);
+    session_->wait_for_operations();
+    const auto part = session_->create(handle_, "the split of a group", [&](Comm parent, Comm* made) {
+      nccl::Config config;
+      config.blocking = 0;
+      return nccl::api().CommSplit(parent, color, key, made, &config);
+    });
+    return std::make_unique<NcclBackend>(session_, part);
+  }
+
+ private:
+  void launch(Call call, const std::string& text, const std::string& what) {
+    ISOBAR_CHECK(call.device == session_->device(), text, ", ", what, ": its buffers lie on ",
+                 name_of(call.device.kind), ' ', call.device.index, ", and this rank's device is ",
+                 name_of(session_->device().kind), ' ', session_->device().index);
+    ISOBAR_CHECK(2 * size_ <= kLargestGroup, text, ", ", what, ": a group of NCCL's holds ", kLargestGroup,
+                 " operations, too few for ", size_, " ranks");
+    call.stream = current_stream();
+    session_->enqueue(handle_, call.stream, concat(text, ", ", what),
+                      [&](Comm comm) { return Translation(call, rank_, size_, comm).put(); });
+  }
+
+  // By way of device memory. Returns when it has happened.
+  void run_for_host(const Call& call, const std::string& text, const std::string& what) {
+    const Device device = session_->device();
+    const std::size_t size = call.element_size();
+    const std::size_t sent = static_cast<std::size_t>(call.sent()) * size;
+    const std::size_t received = static_cast<std::size_t>(call.received()) * size;
+    const bool in_place = call.send == call.receive;
+    const Storage send(sent, device), receive(in_place ? 0 : received, device);
+    Call staged = call;
+    staged.device = device;
+    staged.send = send.data();
+    staged.receive = in_place ? send.data() : receive.data();
+    copy_bytes(send.data(), device, call.send, Device{}, sent);
+    launch(staged, text, what);
+    copy_bytes(call.receive, Device{}, staged.receive, device, received);
+    gpu::synchronize(device, current_stream());
+    session_->throw_if_failed();
+  }
+
+  void meet(const std::string& what) {
+    double nothing = 0;
+    const std::int64_t one = 1;
+    run_for_host({.verb = Verb::all_reduce,
+                  .dtype = DType::fp64,
+                  .send = &nothing,
+                  .receive = &nothing,
+                  .sends = {&one, 1},
+                  .receives = {&one, 1}},
+                 "barrier", what);
+  }
+
+  std::shared_ptr<Session> session_;
+  std::shared_ptr<Handle> handle_;
+  int rank_ = 0, size_ = 1;
+};
+
+void check_device(const Api& api, const NcclRanks& options) {
+  ISOBAR_CHECK(options.device.kind != DeviceKind::cpu,
+               "NCCL is for GPUs, and the device is cpu: ranks on CPUs are "
+               "threads or communicate by MPI");
+  const bool is_emulated = options.device.kind == DeviceKind::emulator;
+  ISOBAR_CHECK(is_emulated == api.is_stand_in, "device ", name_of(options.device.kind),
+               is_emulated ? ": the library libnccl.so.2 that was found is NVIDIA's own, which needs GPUs"
+                           : ": the library libnccl.so.2 that was found is a stand-in for tests without a GPU");
+}
+
+}  // namespace
+
+NcclWorld start_nccl(const NcclRanks& options) {
+  ISOBAR_CHECK(options.rank >= 0 && options.rank < options.ranks, "rank ", options.rank, " of ", options.ranks);
+  const Api& api = nccl::api();
+  check_device(api, options);
+  if (options.device.kind == DeviceKind::cuda) gpu::set_device(options.device.index);
+  if constexpr (ISOBAR_HAS_EMULATOR)
+    if (options.device.kind == DeviceKind::emulator) emulator::set_device(options.device.index, options.device_name);
+
+  nccl::UniqueId id{};
+  if (options.rank == 0) {
+    const Result result = api.GetUniqueId(&id);
+    ISOBAR_CHECK(result == nccl::kSuccess, "NCCL gives no id: ", api.GetErrorString(result), ": ",
+                 api.GetLastError(nullptr));
+  }
+  if (options.ranks > 1) options.broadcast(std::as_writable_bytes(std::span(id.bytes)));
+  const auto session = std::make_shared<Session>(options.device, options.timeout_seconds, options.on_failure);
+  const auto handle = session->create(nullptr, "the start of NCCL", [&](Comm, Comm* made) {
+    nccl::Config config;
+    config.blocking = 0;
+    return api.CommInitRankConfig(made, options.ranks, id, options.rank, &config);
+  });
+  const auto stop = [weak = std::weak_ptr(session)](const std::string& why) {
+    if (const auto alive = weak.lock()) alive->fail(why, false);
+  };
+  return {Communicator(std::make_unique<NcclBackend>(session, handle)), stop};
+}
+
+bool nccl_orders_launches() {
+  return nccl::api().orders_launches;
+}
+
+}  // namespace isobar

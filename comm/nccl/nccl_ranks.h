@@ -1,0 +1,55 @@
+// Ranks that communicate by NCCL: one process (or thread) and one device each. On the emulator device the same code
+// works with a stand-in for the library (tests/stand_ins/nccl).
+//
+// Calls return when NCCL has put them into the current stream; values that lie on the host are staged over device
+// memory, and such a call returns when it has happened. Tensors may be freed as soon as a call has returned: memory
+// goes back in the order of the stream that is current (engine/storage.h). Calls of one rank come from one thread.
+//
+// Nobody waits for ever. Communicators are nonblocking, and a thread of each rank looks at them: an error of NCCL, an
+// operation that has begun and does not end within the time allowed, and stop() from outside end all communication of
+// the rank. Work that waits for it in a stream then ends without results, and every later call is an Error with the
+// first sentence.
+//
+// Sums are in NCCL's order, with 16-bit types rounded at every step. all_reduce with Reduce::max takes the number where
+// the other is NaN, unlike the thread backend.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "comm/communicator.h"
+
+namespace isobar {
+
+struct NcclRanks {
+  int rank = 0, ranks = 1;
+  Device device{DeviceKind::cuda};
+  std::string device_name{};     // emulator: what tells this rank's device from others, as host and rank do
+  double timeout_seconds = 600;  // that a call may take once its stream has got to it
+  // Rank 0's bytes become those of all ranks: NCCL's id travels so. All ranks call it once.
+  std::function<void(std::span<std::byte>)> broadcast{};
+  // Called once, from any thread, with the sentence when this rank finds that communication must end, stop() excepted.
+  // Other ranks cannot see it yet: what is told here first is the cause. It must not wait for long, throw, or call
+  // stop() of this rank.
+  std::function<void(const std::string& why)> on_failure{};
+};
+
+struct NcclWorld {
+  Communicator world;
+  // Ends all communication of this rank with that sentence: the rank itself, or another one, has failed. From any
+  // thread, at any time, any number of times.
+  std::function<void(const std::string& why)> stop;
+};
+
+// Every rank calls it; returns when all have. Makes `device` the current one of the thread. Error where NCCL cannot be
+// loaded, does not fit the device, or ranks do not come in time.
+NcclWorld start_nccl(const NcclRanks& options);
+
+// Whether operations of several communicators on one device happen in the order of the host's calls. Where they do
+// not, a run with more than one kind of group must keep all of its calls on one stream. Loads NCCL.
+bool nccl_orders_launches();
+
+}  // namespace isobar

@@ -1,0 +1,197 @@
+#include "comm/process_ranks.h"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <iomanip>
+#include <memory>
+#include <optional>
+#include <random>
+#include <sstream>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "comm/mpi_backend.h"
+#include "kernels/common/check.h"
+#include "kernels/common/host_name.h"
+#include "kernels/common/printable.h"
+#include "kernels/common/sentence.h"
+
+namespace isobar {
+namespace {
+
+// The MPI and the meeting of this process, from run_process until the process ends.
+struct RunningProcess {
+  const MpiPlugin& mpi;
+  std::unique_ptr<Meeting> meeting;
+};
+std::optional<RunningProcess> running;
+
+// ---- Where to meet --------------------------------------------------------------------------------------------------
+
+struct Place {
+  std::array<char, 256> address = {};
+  std::array<char, 40> key = {};
+  int port = 0;
+};
+
+using HostName = std::array<char, 256>;
+
+HostName this_host() {
+  HostName name = {};
+  host_name().copy(name.data(), name.size() - 1);
+  return name;
+}
+
+std::string number_of(const sockaddr* address, socklen_t size) {
+  char text[NI_MAXHOST] = "";
+  getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+  return text;
+}
+
+bool is_bridge(std::string_view interface) {
+  constexpr std::array<std::string_view, 4> kOfThisHostOnly{"docker", "virbr", "veth", "br-"};
+  return std::ranges::any_of(kOfThisHostOnly, [&](std::string_view prefix) { return interface.starts_with(prefix); });
+}
+
+// An IPv4 address that other hosts can reach: the one that this host's name stands for, else that of the first network
+// interface which leads to other hosts.
+std::string reachable_address() {
+  ifaddrs* interfaces = nullptr;
+  if (getifaddrs(&interfaces) != 0) return "127.0.0.1";
+  std::vector<std::string> candidates;
+  for (const ifaddrs* each = interfaces; each != nullptr; each = each->ifa_next) {
+    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET) continue;
+    if ((each->ifa_flags & IFF_UP) == 0 || (each->ifa_flags & IFF_LOOPBACK) != 0 || is_bridge(each->ifa_name)) continue;
+    candidates.push_back(number_of(each->ifa_addr, sizeof(sockaddr_in)));
+  }
+  freeifaddrs(interfaces);
+  addrinfo hints = {}, *found = nullptr;
+  hints.ai_family = AF_INET;
+  std::string own;
+  if (getaddrinfo(this_host().data(), nullptr, &hints, &found) == 0) {
+    own = number_of(found->ai_addr, found->ai_addrlen);
+    freeaddrinfo(found);
+  }
+  if (std::ranges::find(candidates, own) != candidates.end()) return own;
+  return candidates.empty() ? "127.0.0.1" : candidates.front();
+}
+
+std::string random_key() {
+  std::random_device random;
+  std::ostringstream key;
+  for (int i = 0; i < 4; ++i) key << std::hex << std::setw(8) << std::setfill('0') << random();
+  return key.str();
+}
+
+// A call among all processes while there is no meeting yet.
+void call_all(const MpiPlugin& mpi, const Call& call, double seconds) {
+  MpiRequest* request = nullptr;
+  const char* wrong = mpi.begin(mpi.world(), &call, &request);
+  ISOBAR_CHECK(wrong == nullptr, wrong);
+  ISOBAR_CHECK(wait_for(mpi, request, seconds), "not all ranks have started within ", seconds, " s");
+}
+
+bool are_on_one_host(const MpiPlugin& mpi, double seconds) {
+  const HostName mine = this_host();
+  const auto ranks = static_cast<std::size_t>(mpi.size(mpi.world()));
+  std::vector<HostName> all(ranks);
+  const std::int64_t bytes = sizeof mine;
+  const std::vector<std::int64_t> parts(ranks, bytes);
+  call_all(
+      mpi,
+      {.verb = Verb::all_gather, .send = mine.data(), .receive = all.data(), .sends = {&bytes, 1}, .receives = parts},
+      seconds);
+  return std::ranges::all_of(all, [&](const HostName& name) { return name == mine; });
+}
+
+std::unique_ptr<Meeting> meet(const MpiPlugin& mpi, Attendee me, MeetingOptions options) {
+  const bool is_local = are_on_one_host(mpi, options.timeout_seconds);
+  Place place;
+  std::optional<MeetingPort> port;
+  if (me.rank == 0) {
+    const char* chosen = std::getenv("MASTER_ADDR");
+    port.emplace(is_local ? "127.0.0.1" : chosen != nullptr ? chosen : reachable_address(), 0);
+    port->address().copy(place.address.data(), place.address.size() - 1);
+    random_key().copy(place.key.data(), place.key.size() - 1);
+    place.port = port->port();
+  }
+  const std::int64_t bytes = sizeof place;
+  call_all(mpi,
+           {.verb = Verb::broadcast, .send = &place, .receive = &place, .sends = {&bytes, 1}, .receives = {&bytes, 1}},
+           options.timeout_seconds);
+  options.key = place.key.data();
+  if (port) return std::make_unique<Meeting>(std::move(me), std::move(*port), std::move(options));
+  return std::make_unique<Meeting>(std::move(me), place.address.data(), place.port, std::move(options));
+}
+
+// Where a rank of a run that has failed does not end of itself: it may wait for a disk, or be stopped.
+void end_at_once(const std::string& sentence) {
+  if (!sentence.empty()) {
+    const std::string line = "isobar: " + printable(sentence) + "\n";
+    static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
+  }
+  _exit(1);
+}
+
+}  // namespace
+
+void check_can_start(const Launch& launch) {
+  ISOBAR_CHECK(launch.launcher != Launcher::torchrun, launch.size_variable, " is ", launch.ranks,
+               ": the backend mpi needs mpirun or srun --mpi=pmix to start the ranks");
+  const MpiPlugin& mpi = load_mpi();
+  const bool is_srun = launch.launcher == Launcher::slurm;
+  ISOBAR_CHECK(!mpi.is_open_mpi || launch.launcher == Launcher::open_mpi || launch.has_pmix, launch.size_variable,
+               " is ", launch.ranks, ": Open MPI cannot start under this ",
+               is_srun ? "srun; use srun --mpi=pmix" : "launcher; use Open MPI's own mpirun, or srun --mpi=pmix");
+}
+
+void run_process(const ProcessRanks& options, const std::function<void(const Communicator& world)>& body) {
+  check_can_start(options.launch);
+  const MpiPlugin& mpi = load_mpi();
+  const char* wrong = mpi.start();
+  ISOBAR_CHECK(wrong == nullptr, wrong);
+  running.emplace(RunningProcess{mpi, nullptr});
+  Attendee me = options.me;
+  me.rank = mpi.rank(mpi.world());
+  me.ranks = mpi.size(mpi.world());
+  me.host = this_host().data();
+  me.process = getpid();
+  ISOBAR_CHECK(me.ranks == options.launch.ranks, options.launch.size_variable, " is ", options.launch.ranks,
+               ", but MPI has started ", me.ranks, " ranks: it is not the MPI of ", name_of(options.launch.launcher));
+  running->meeting = meet(mpi, me, {.timeout_seconds = options.timeout_seconds, .last_resort = end_at_once});
+  Meeting& meeting = *running->meeting;
+  try {
+    body(Communicator(make_mpi_world(mpi, meeting, options.timeout_seconds)));
+    meeting.leave();
+  } catch (...) {
+    const std::string first = meeting.fail(sentence_of_current_exception());
+    if (meeting.is_teller()) throw_error(first);
+    throw ToldElsewhere();
+  }
+  running.reset();
+  mpi.finish();
+}
+
+bool has_met() {
+  return running.has_value();
+}
+
+void end_process(int status, bool has_told) {
+  if (!running) return;
+  // The one that tells ends the others, when the sentence is out.
+  constexpr int kSecondsToBeEnded = 15;
+  if (!has_told) std::this_thread::sleep_for(std::chrono::seconds(kSecondsToBeEnded));
+  running->mpi.abort(status);
+}
+
+}  // namespace isobar

@@ -1,0 +1,65 @@
+// isobar check: every layout of eight ranks beside one rank.
+#include "tests/harness/isobar_command.h"
+#include "tests/harness/temporary_folder.h"
+#include "tests/harness/testing.h"
+
+namespace isobar {
+namespace {
+
+using testing::ContainsSubstring;
+using testing::isobar_command;
+using testing::Outcome;
+
+class Checks {
+ public:
+  Checks() {
+    const Outcome made = isobar_command(
+        folder_.path(), "data synth --out " + (folder_ / "data").string() +
+                            " --train-years 1 --valid-years 1 --steps-per-year 40 --grid 16x32 --channels 4");
+    REQUIRE(made.status == 0);
+  }
+  Outcome check(const std::string& arguments) const {
+    return isobar_command(folder_.path(),
+                          "check --config tiny --data " + (folder_ / "data").string() +
+                              " --threads 1 --set embed_dim=64 --set num_heads=8 --set patch_size=2 --set dropout=0.1"
+                              " --set warmup=0 " +
+                              arguments);
+  }
+
+ private:
+  testing::TemporaryFolder folder_;
+};
+
+TEST_CASE("check: every layout of eight ranks passes") {
+  const Checks checks;
+  for (int tp = 1; tp <= 8; tp *= 2) {
+    for (int cp = 1; tp * cp <= 8; cp *= 2) {
+      const std::string layout = " --tensor-parallel " + std::to_string(tp) + " --context-parallel " +
+                                 std::to_string(cp) + (tp > 1 && cp != 2 ? " --sequence-parallel" : "") +
+                                 (cp == 4 ? " --context-form ring" : "") + (cp == 2 ? " --shard-optimizer" : "");
+      INFO(layout);
+      const Outcome outcome = checks.check("--set dtype=fp64 --ranks 8" + layout);
+      INFO(outcome.out << outcome.err);
+      CHECK(outcome.status == 0);
+      CHECK(outcome.err == "");
+      CHECK_THAT(outcome.out, ContainsSubstring("beside one rank, fp64 on cpu\nloss ") &&
+                                  ContainsSubstring("of the bound, at ") && ContainsSubstring("\npassed\n"));
+    }
+  }
+}
+
+TEST_CASE("check: lower precisions, and what cannot be checked") {
+  const Checks checks;
+  for (const std::string precision : {"none", "bf16", "fp16"}) {
+    const Outcome outcome = checks.check("--ranks 8 --tensor-parallel 2 --context-parallel 2 --amp-mode " + precision);
+    INFO(outcome.out << outcome.err);
+    CHECK(outcome.status == 0);
+  }
+  CHECK_THAT(checks.check("--ranks 2 --noddp").err, ContainsSubstring("--noddp: "));
+  CHECK_THAT(checks.check("--ranks 3 --tensor-parallel 2").err, ContainsSubstring("is no multiple of"));
+  CHECK_THAT(checks.check("--ranks 8 --context-parallel 8 --set patch_size=4").err,
+             ContainsSubstring("are 4 rows of patches, and each of 8 ranks needs one"));
+}
+
+}  // namespace
+}  // namespace isobar

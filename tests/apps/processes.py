@@ -1,0 +1,525 @@
+#!/usr/bin/env python3
+"""Ranks as processes: `isobar train` and the verbs under mpirun, and under a Slurm that this script brings up.
+
+    processes.py CASE --isobar build-cpu/apps/isobar --verbs build-cpu/tests/mpi_collectives
+                 --plugin build-cpu/apps/isobar_mpi.so [--kills 3]
+
+    verbs      every verb on 1 to 8 processes; calls that do not fit, a rank that is late, a rank that fails
+    runs       a run of 4 processes is the run of one, and leaves one run's files
+    faults     what ISOBAR_FAULT plants, and SIGSTOP: ended within 30 s, the rank named, nothing left running
+    killed     kill -9 of a random rank, --kills times; the last checkpoint resumes to the undisturbed bits
+    stopped    SIGUSR1 to one rank only stops all after the same iteration, status 75
+    slurm      srun --mpi=pmix on 4 nodes of one host; a plain srun is refused by one sentence
+    requeued   scripts/slurm/cpu.sbatch: SIGUSR1, status 75, requeue; the end is the undisturbed run's, bit for bit
+
+Exit status 77, with the reason, where what a case needs is missing.
+"""
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+SKIPPED, STOPPED = 77, 75
+SECONDS_TO_END = 30
+ITERATIONS = 30
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+SETTINGS = {"num_iters": ITERATIONS, "log_every": 1, "validate_every": 10, "checkpoint_every": 5,
+            "limit_nsamples_val": 13, "dtype": "fp64", "embed_dim": 16, "depth": 2, "num_heads": 2, "dropout": 0.2,
+            "global_batch_size": 8, "grad_accumulation": 2, "optimizer": "adamw", "eps": 1e-3, "grad_clip": 0.05}
+# Data-, tensor- and context-parallel ranks, and other flags, of the layouts that must train as one rank does.
+LAYOUTS = [((2, 1, 1), []), ((4, 1, 1), ["--bucket-cap-mb", "0.001"]), ((1, 2, 2), ["--context-form", "ring"]),
+           ((2, 2, 2), ["--sequence-parallel", "--shard-optimizer"])]
+TIMED = ("samples_per_second", "data_seconds")
+
+
+class Failure(Exception):
+    pass
+
+
+def check(condition, *words):
+    if not condition:
+        raise Failure(" ".join(map(str, words)))
+
+
+def skip(reason):
+    print(f"skipped: {reason}")
+    sys.exit(SKIPPED)
+
+
+def mpirun(ranks, *command):
+    return ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks),
+            *map(str, command)]
+
+
+def environment(**more):
+    return {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", **more}
+
+
+def processes_of(program, mark):
+    """Ids of the processes of a program that have `mark` among their arguments, the zombies left out; by rank."""
+    found = {}
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            arguments = (folder / "cmdline").read_text().split("\0")
+            variables = dict(entry.split("=", 1)
+                             for entry in (folder / "environ").read_text().split("\0") if "=" in entry)
+        except (OSError, UnicodeDecodeError):
+            continue
+        if arguments[0] == str(program) and str(mark) in arguments:
+            rank = variables.get("PMIX_RANK", variables.get("OMPI_COMM_WORLD_RANK", "0"))
+            found[int(rank)] = int(folder.name)
+    return [found[rank] for rank in sorted(found)]
+
+
+class Ended:
+    def __init__(self, status, out, err, seconds):
+        self.status, self.out, self.err, self.seconds = status, out, err, seconds
+        # What the launcher itself says has no such beginning.
+        self.sentences = [line for line in err.splitlines() if line.startswith("isobar: ")]
+
+    def __str__(self):
+        return f"status {self.status} after {self.seconds:.1f} s\n{self.out[-1000:]}\n{self.err[-3000:]}"
+
+
+def run(command, meanwhile=None, timeout=200, **variables):
+    start = time.monotonic()
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                                   env=environment(**variables), text=True)
+        try:
+            if meanwhile:
+                start = meanwhile(process) or start
+            process.wait(timeout)
+        except subprocess.TimeoutExpired as late:
+            raise Failure(f"{' '.join(map(str, command))}: still running after {timeout} s") from late
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        for file in (out, err):
+            file.seek(0)
+        return Ended(process.returncode, out.read(), err.read(), time.monotonic() - start)
+
+
+class Runs:
+    """Data, and runs of `isobar train` on them."""
+
+    def __init__(self, isobar, folder, settings=None):
+        self.isobar, self.folder = isobar, folder
+        self.settings = [word for key, value in {**SETTINGS, **(settings or {})}.items()
+                         for word in ("--set", f"{key}={json.dumps(value)}")]
+        if not (folder / "data").exists():
+            made = run([isobar, "data", "synth", "--out", folder / "data", "--train-years", "1", "--valid-years", "1",
+                        "--steps-per-year", "40", "--grid", "16x32", "--channels", "4"])
+            check(made.status == 0, made)
+
+    def path(self, name):
+        return self.folder / name
+
+    def command(self, name, *flags):
+        return [self.isobar, "train", "--config", "tiny", "--data", self.folder / "data", "--run-dir", self.path(name),
+                *self.settings, *flags]
+
+    def train(self, name, ranks, *flags, **more):
+        command = self.command(name, *flags)
+        return run(mpirun(ranks, *command) if ranks > 1 else command, **more)
+
+    def wait_for_iteration(self, name, iteration, process):
+        """Until the run has logged it, or has ended."""
+        while process.poll() is None and self.iterations(name) < iteration:
+            time.sleep(0.005)
+
+    def iterations(self, name):
+        return max((line["iteration"] for line in self.metrics(name)), default=0)
+
+    def metrics(self, name):
+        try:
+            lines = (self.path(name) / "metrics.jsonl").read_text().splitlines()
+            return [json.loads(line) for line in lines]
+        except (OSError, ValueError):  # not begun, or cut in the middle of a line
+            return []
+
+    def files(self, name):
+        run_folder = self.path(name)
+        return sorted(str(path.relative_to(run_folder)) for path in run_folder.rglob("*")
+                      if path.parent.name != "logs")
+
+    def check_none_is_left(self, name):
+        """All processes of a run have ended, at the latest a little later."""
+        end = time.monotonic() + 10
+        while time.monotonic() < end and processes_of(self.isobar, self.path(name)):
+            time.sleep(0.1)
+        left = processes_of(self.isobar, self.path(name))
+        check(not left, f"{name}: left running: {left}")
+
+    def final_bits(self, name):
+        last = sorted((self.path(name) / "checkpoints").glob("step_*"))[-1]
+        files = {file: (last / file).read_bytes() for file in ("model.safetensors", "optimizer.safetensors")}
+        files["metrics"] = [{k: v for k, v in line.items() if k not in TIMED} for line in self.metrics(name)]
+        files["last"] = last.name
+        return files
+
+    def check_same_bits(self, name, other):
+        mine, expected = self.final_bits(name), self.final_bits(other)
+        for what, value in expected.items():
+            check(mine[what] == value, f"{name}: {what} differs from that of {other}")
+
+
+def numbers_in(value):
+    if isinstance(value, dict):
+        return [number for key in sorted(value) for number in numbers_in(value[key])]
+    return [value] if isinstance(value, (int, float)) else []
+
+
+def difference(a, b):
+    """Of all numbers of two runs' metrics: the largest relative one."""
+    flat = [[number for line in lines for key in sorted(line) if key not in TIMED for number in numbers_in(line[key])]
+            for lines in (a, b)]
+    check(len(flat[0]) == len(flat[1]) > 0, "the runs have logged different things")
+    return max(abs(x - y) / max(abs(x), 1e-300) for x, y in zip(*flat))
+
+
+def check_one_sentence(ended, *words):
+    check(ended.status != 0, "status 0:", ended)
+    check(ended.seconds < SECONDS_TO_END, "took too long:", ended)
+    check(len(ended.sentences) == 1, f"{len(ended.sentences)} sentences:", ended)
+    for word in words:
+        check(word in ended.sentences[0], f"'{word}' is missing:", ended)
+
+
+def case_verbs(options, folder):
+    for ranks in (1, 2, 3, 4, 5, 8):
+        for compare in "01" if ranks == 4 else "0":
+            ended = run(mpirun(ranks, options.verbs, "verbs"), ISOBAR_COMM_CHECK=compare)
+            check(ended.status == 0, f"{ranks} processes:", ended)
+    check_one_sentence(run(mpirun(3, options.verbs, "misfit"), ISOBAR_COMM_CHECK="1"),
+                       "rank 0 comes to all_reduce of 4 fp32, rank 2 to all_reduce of 3 fp32")
+    check_one_sentence(run(mpirun(3, options.verbs, "absent")),
+                       "rank 2 has not come to all_reduce of 4 fp32, call 2 of group world, within 2 s")
+    check_one_sentence(run(mpirun(3, options.verbs, "error")), "isobar: rank 2: the disk is full")
+
+
+def shares(tp, cp):
+    """The flags of ranks that share a model, and samples."""
+    return ["--tensor-parallel", tp, "--context-parallel", cp]
+
+
+def case_runs(options, folder):
+    runs = Runs(options.isobar, folder)
+    serial = runs.train("serial", 1)
+    check(serial.status == 0, serial)
+    for number, (sizes, flags) in enumerate(LAYOUTS):
+        name, (dp, tp, cp) = f"layout{number}", sizes
+        ended = runs.train(name, dp * tp * cp, *shares(tp, cp), *flags)
+        check(ended.status == 0 and not ended.sentences, name, ended)
+        apart = difference(runs.metrics("serial"), runs.metrics(name))
+        check(apart < 1e-10, f"{name}: {apart} from one rank's numbers")
+        check(runs.files(name) == runs.files("serial"), name, "other files than one rank's")
+        for once in ("DONE ---- rank 0", "from the data: "):
+            check(ended.out.count(once) == 1, name, ended)
+        check(f"Setting DP = {dp}, TP = {tp}, CP = {cp}, PP = 1" in ended.out, name, ended)
+        summary = json.loads((runs.path(name) / "summary.json").read_text())
+        check(summary["layout"] == {"dp": dp, "tp": tp, "cp": cp}, summary)
+    ended = runs.train("serial", 2, "--resume")
+    check(ended.status == 0 and "is finished" in ended.out, ended)
+    # What is wrong on all ranks, and before they have met, is told once too.
+    runs.settings += ["--set", "num_heads=3"]
+    check_one_sentence(runs.train("wrong", 4), "num_heads")
+    check_one_sentence(runs.train("wrong", 4, "--set", "learning_rat=1"), "learning_rat")
+    check_one_sentence(runs.train("wrong", 4, "--no-such-flag"), "--no-such-flag")
+    check(not runs.path("wrong").exists(), "a run folder was left")
+
+
+def case_faults(options, folder):
+    runs = Runs(options.isobar, folder)
+    undisturbed = runs.train("undisturbed", 4)
+    check(undisturbed.status == 0, undisturbed)
+
+    def faulty(fault, *flags, **more):
+        ended = runs.train("faulty", 4, "--overwrite", *flags, ISOBAR_FAULT=fault, **more)
+        runs.check_none_is_left("faulty")
+        return ended
+
+    check_one_sentence(faulty("rank=3 call=60 do=throw"), "isobar: rank 3: ISOBAR_FAULT")
+    check_one_sentence(faulty("rank=0 call=60 do=throw"), "isobar: rank 0: ISOBAR_FAULT")
+    check_one_sentence(faulty("rank=2 call=60 do=hang", "--comm-timeout", "5"), ": rank 2 has not come to ")
+    check_one_sentence(faulty("rank=2 call=60 do=garble", ISOBAR_COMM_CHECK="1"), ": rank 0 comes to ", "rank 2 to")
+    dead = faulty("rank=1 call=60 do=die")
+    check(dead.status != 0 and dead.seconds < SECONDS_TO_END and "rank 1" in dead.err, dead)
+    slow = faulty("rank=2 call=60 do=slow:5")
+    check(slow.status == 0, slow)
+    runs.check_same_bits("faulty", "undisturbed")
+
+    for rank in (0, 2):
+        def stop(process, rank=rank):
+            runs.wait_for_iteration("faulty", 7, process)
+            ids = processes_of(options.isobar, runs.path("faulty"))
+            check(len(ids) == 4, f"{len(ids)} processes")
+            os.kill(ids[rank], signal.SIGSTOP)
+            return time.monotonic()
+        shutil.rmtree(runs.path("faulty"))
+        ended = faulty("", "--comm-timeout", "10", "--set", "num_iters=100000", meanwhile=stop)
+        check_one_sentence(ended, f"rank {rank} ")
+    ended = runs.train("faulty", 4, "--resume")
+    check(ended.status == 0, ended)
+    runs.check_same_bits("faulty", "undisturbed")
+
+
+def case_killed(options, folder):
+    runs = Runs(options.isobar, folder)
+    undisturbed = runs.train("undisturbed", 4)
+    check(undisturbed.status == 0, undisturbed)
+    rng = random.Random(options.kills)
+    for _ in range(options.kills):
+        rank, iteration = rng.randrange(4), rng.randrange(1, ITERATIONS - 2)
+        shutil.rmtree(runs.path("killed"), ignore_errors=True)
+
+        def kill(process, rank=rank, iteration=iteration):
+            runs.wait_for_iteration("killed", iteration, process)
+            ids = processes_of(options.isobar, runs.path("killed"))
+            if len(ids) == 4:
+                os.kill(ids[rank], signal.SIGKILL)
+            return time.monotonic()
+        ended = runs.train("killed", 4, meanwhile=kill)
+        runs.check_none_is_left("killed")
+        check(ended.status != 0 or runs.iterations("killed") == ITERATIONS, ended)
+        check(ended.seconds < SECONDS_TO_END and (ended.status == 0 or f"rank {rank} " in ended.err.replace(":", " ")),
+              f"rank {rank} after iteration {iteration}:", ended)
+        resumed = runs.train("killed", 4, "--resume")
+        check(resumed.status == 0, resumed)
+        runs.check_same_bits("killed", "undisturbed")
+
+
+def case_stopped(options, folder):
+    runs = Runs(options.isobar, folder, {"global_batch_size": 12})
+    undisturbed = runs.train("undisturbed", 3)
+    check(undisturbed.status == 0, undisturbed)
+    # In the middle of training, and in an uneven validation (13 samples over 3 ranks): the first, before iteration 1.
+    for name, iteration, rank in (("training", 4, 2), ("validation", 0, 1)):
+        def signal_one(process, name=name, iteration=iteration, rank=rank):
+            if iteration > 0:
+                runs.wait_for_iteration(name, iteration, process)
+            while process.poll() is None and not (runs.path(name) / "config.json").exists():
+                time.sleep(0.001)
+            ids = processes_of(options.isobar, runs.path(name))
+            check(len(ids) == 3, f"{len(ids)} processes")
+            os.kill(ids[rank], signal.SIGUSR1)
+        # Late once, so that there is time for the signal.
+        stopped = runs.train(name, 3, meanwhile=signal_one, ISOBAR_FAULT=f"rank=0 call={16 + 12 * iteration} do=slow:2")
+        check(stopped.status == STOPPED and not stopped.sentences, name, stopped)
+        check("stopped by a signal to another rank" in stopped.out, name, stopped)
+        runs.check_none_is_left(name)
+        resumed = runs.train(name, 3, "--resume")
+        check(resumed.status == 0, name, resumed)
+        runs.check_same_bits(name, "undisturbed")
+
+
+SLURM_CONF = """\
+ClusterName=isobar
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge/s,cred_expire=5
+CredType=cred/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/log/slurmctld.log
+SlurmdLogFile={folder}/log/%n.log
+MailProg=/bin/true
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerType=sched/backfill
+ReturnToService=2
+KillWait=5
+SlurmdParameters=config_overrides
+GresTypes=gpu
+NodeName=node[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs=8 RealMemory=4000 Gres=gpu:4
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:8
+"""
+
+
+@contextlib.contextmanager
+def slurm(nodes=4):
+    """A Slurm of several nodes on this host, without systemd and cgroups; its variables are set meanwhile."""
+    if os.geteuid() != 0:
+        skip("Slurm's daemons need root")
+    if not any(pathlib.Path("/sys/fs/cgroup").glob("*")):
+        skip("there is no /sys/fs/cgroup, which slurmd wants")
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
+    needs("munged", "slurmctld", "slurmd", "srun", "sbatch")
+    host = os.uname().nodename.split(".")[0]
+    with tempfile.TemporaryDirectory(prefix="isobar_slurm_") as name:
+        folder = pathlib.Path(name)
+        for made in ("state", "log", "munge"):
+            (folder / made).mkdir()
+            (folder / made).chmod(0o755)
+        folder.chmod(0o755)
+        key = folder / "munge" / "key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o600)
+        port = 20000 + os.getpid() % 1000 * 10
+        conf = folder / "slurm.conf"
+        conf.write_text(SLURM_CONF.format(folder=folder, host=host, port=port, nodes=nodes, first=port + 1,
+                                          last=port + nodes))
+        for gpu in range(4):
+            (folder / f"nvidia{gpu}").symlink_to("/dev/null")
+        (folder / "gres.conf").write_text(f"Name=gpu File={folder}/nvidia[0-3]\n")
+        daemons = [["munged", "--force", f"--key-file={key}", f"--socket={folder}/munge/s",
+                    f"--pid-file={folder}/munge/pid", f"--log-file={folder}/munge/log",
+                    f"--seed-file={folder}/munge/seed"],
+                   ["slurmctld", "-c", "-f", conf]]
+        for i in range(1, nodes + 1):  # a folder of its own for each, so that PMIx's files do not collide
+            own = folder / f"n{i}"
+            for made in (own, folder / "pmix" / f"node{i}", folder / "spool" / f"node{i}"):
+                made.mkdir(parents=True)
+            (own / "slurm.conf").symlink_to(conf)
+            (own / "gres.conf").symlink_to(folder / "gres.conf")
+            (own / "mpi.conf").write_text(f"PMIxCliTmpDirBase={folder}/pmix/node{i}\n")
+            daemons.append(["slurmd", "-N", f"node{i}", "-f", own / "slurm.conf"])
+        # Open MPI's shared memory would be that of several nodes at once.
+        os.environ |= {"SLURM_CONF": str(conf), "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,tcp",
+                       "OMPI_MCA_btl_tcp_if_include": "127.0.0.0/8"}
+        try:
+            for daemon in daemons:
+                started = run(daemon, timeout=60)
+                check(started.status == 0, daemon[0], started)
+            end = time.monotonic() + 60
+            while run(["sinfo", "-h", "-N", "-t", "idle", "-o", "%N"]).out.count("node") < nodes:
+                check(time.monotonic() < end, "the nodes do not come up:", run(["sinfo"]))
+                time.sleep(0.1)
+            yield
+        finally:
+            end_daemons([*folder.glob("slurmd-*.pid"), folder / "slurmctld.pid", folder / "munge" / "pid"])
+
+
+def end_daemons(pid_files):
+    """They remove the files of their own ids when they go."""
+    for file in pid_files:
+        with contextlib.suppress(OSError, ValueError):
+            os.kill(int(file.read_text()), signal.SIGTERM)
+    end = time.monotonic() + 20
+    while time.monotonic() < end and any(file.exists() for file in pid_files):
+        time.sleep(0.05)
+
+
+def start_step(command, tries=3):
+    """Runs a step. On a busy machine with several nodes on one host Open MPI 4.1.4 was seen to crash while it connects
+    its processes by TCP, before they have made anything: such a step is started again."""
+    for left in reversed(range(tries)):
+        ended = run(command)
+        if left == 0 or "Open MPI failed to TCP connect" not in ended.err:
+            return ended
+        print(f"Open MPI could not connect its processes: again\n{ended}")
+
+
+def case_slurm(options, folder):
+    runs = Runs(options.isobar, folder, {"global_batch_size": 16})
+    serial = runs.train("serial", 1)
+    check(serial.status == 0, serial)
+    layout = shares(2, 2)
+    with slurm():
+        steps = ["srun", "-N", "4", "--ntasks-per-node", "2", "--kill-on-bad-exit=1"]
+        check_one_sentence(run([*steps, *runs.command("plain")]),
+                           "SLURM_STEP_NUM_TASKS is 8: Open MPI cannot start under this srun; use srun --mpi=pmix")
+        check(not runs.path("plain").exists(), "a run folder was left")
+        steps.append("--mpi=pmix")
+        ended = start_step([*steps, *runs.command("srun", *layout)])
+        check(ended.status == 0 and not ended.sentences, ended)
+        apart = difference(runs.metrics("serial"), runs.metrics("srun"))
+        check(apart < 1e-10, f"{apart} from one rank's numbers")
+        check(runs.files("srun") == runs.files("serial"), "other files than one rank's")
+        check("Setting DP = 2, TP = 2, CP = 2, PP = 1" in ended.out, ended)
+
+        def kill(process):
+            runs.wait_for_iteration("killed", 7, process)
+            ids = processes_of(options.isobar, runs.path("killed"))
+            check(len(ids) == 8, f"{len(ids)} processes")
+            os.kill(ids[5], signal.SIGKILL)
+            return time.monotonic()
+        killed = run([*steps, *runs.command("killed", *layout)], meanwhile=kill)
+        runs.check_none_is_left("killed")
+        check(killed.status != 0 and killed.seconds < SECONDS_TO_END, killed)
+        check("task 5" in killed.err or "rank 5" in killed.err, killed)
+        resumed = start_step([*steps, *runs.command("killed", *layout, "--resume")])
+        check(resumed.status == 0, resumed)
+        runs.check_same_bits("killed", "srun")
+
+
+def case_requeued(options, folder):
+    runs = Runs(options.isobar, folder)
+    script = ROOT / "scripts" / "slurm" / "cpu.sbatch"
+    with slurm(nodes=2):
+        size = ["--nodes=2", "--ntasks-per-node=2"]
+        undisturbed = start_step(["srun", "--mpi=pmix", "--kill-on-bad-exit=1", *size, *runs.command("undisturbed")])
+        check(undisturbed.status == 0, undisturbed)
+        log = folder / "log"
+        job = run(["sbatch", "--parsable", *size, f"--output={log}", script, *runs.command("job")[2:]],
+                  ISOBAR=str(options.isobar), ISOBAR_FAULT="rank=1 call=60 do=slow:3")
+        check(job.status == 0, job)
+        number = job.out.strip()
+        wait_until(lambda: runs.iterations("job") >= 3, 60, log)
+        signalled = run(["scancel", "--signal=USR1", number])
+        check(signalled.status == 0, signalled)
+        wait_until(lambda: (runs.path("job") / "summary.json").exists(), 120, log)
+        wait_until(lambda: number not in run(["squeue", "-h", "-o", "%i"]).out, 60, log)
+    said = log.read_text()
+    check("stopped by SIGUSR1 after iteration" in said, said)
+    check("requeued" in said, said)
+    check(json.loads((runs.path("job") / "summary.json").read_text())["iterations"] == ITERATIONS, said)
+    runs.check_same_bits("job", "undisturbed")
+
+
+def wait_until(holds, seconds, log):
+    end = time.monotonic() + seconds
+    while not holds():
+        check(time.monotonic() < end, "has not happened:", log.read_text() if log.exists() else "no log")
+        time.sleep(0.05)
+
+
+def needs(*programs):
+    for program in programs:
+        if not shutil.which(program):
+            skip(f"there is no {program} here")
+
+
+def main():
+    cases = {name.removeprefix("case_"): function for name, function in globals().items() if name.startswith("case_")}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("case", choices=cases)
+    parser.add_argument("--isobar", type=pathlib.Path, required=True)
+    parser.add_argument("--verbs", type=pathlib.Path, required=True)
+    parser.add_argument("--plugin", type=pathlib.Path, required=True)
+    parser.add_argument("--kills", type=int, default=3)
+    options = parser.parse_args()
+    options.isobar, options.verbs = options.isobar.resolve(), options.verbs.resolve()
+    if not options.plugin.exists():
+        skip("this isobar was built without MPI")
+    needs("mpirun")
+    os.environ["ISOBAR_MPI_PLUGIN"] = str(options.plugin.resolve())
+    with tempfile.TemporaryDirectory(prefix="isobar_") as name:
+        try:
+            cases[options.case](options, pathlib.Path(name))
+        except Failure as failure:
+            sys.exit(f"{options.case}: {failure}")
+    print(f"{options.case}: well")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+// NCCL's backend on the library that stands in for NCCL: the verbs of all backends, and what is this backend's own.
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <thread>
+#include <vector>
+
+#include "engine/stream.h"
+#include "tests/comm/verb_cases.h"
+#include "tests/harness/nccl_world.h"
+#include "tests/harness/testing.h"
+
+namespace isobar {
+namespace {
+
+using testing::ContainsSubstring;
+using testing::Findings;
+using testing::run_nccl;
+
+testing::RunWorld with_streams(bool own) {
+  return [own](int ranks, const testing::Body& body) { run_nccl({.ranks = ranks, .own_streams = own}, body); };
+}
+
+std::string error_of(int ranks, const testing::Body& body, double timeout = 60) {
+  try {
+    run_nccl({.ranks = ranks, .timeout_seconds = timeout}, body);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+Tensor zeros_on(const Communicator& world, std::int64_t n, DType dtype = DType::fp32) {
+  return Tensor::zeros({n}, dtype, testing::emulator_of(world.rank()));
+}
+
+}  // namespace
+
+TEST_CASE("nccl: every verb, on 1 to 8 ranks, in every dtype") {
+  CHECK(testing::wrong_verbs(with_streams(true), testing::emulator_of) == "");
+}
+
+TEST_CASE("nccl: every verb on the null stream") {
+  Findings findings;
+  with_streams(false)(
+      4, [&](const Communicator& world) { testing::check_verbs(world, testing::emulator_of(world.rank()), findings); });
+  CHECK(findings.wrong() == "");
+}
+
+TEST_CASE("nccl: groups are split by color and ordered by key") {
+  CHECK(testing::wrong_splits(with_streams(true), testing::emulator_of) == "");
+}
+
+TEST_CASE("nccl: what is freed at once after a call is sent as it was") {
+  Findings findings;
+  run_nccl({.ranks = 2}, [&](const Communicator& world) {
+    const Device device = testing::emulator_of(world.rank());
+    const Tensor got = testing::unwritten(2000, DType::fp32, device);
+    const int other = 1 - world.rank();
+    world.send_receive(testing::tensor_of(testing::values(world.rank(), 2000), DType::fp32, device), other, got, other);
+    const Tensor next = testing::tensor_of(std::vector<double>(2000, 99), DType::fp32, device);
+    findings.expect_values(got, testing::values(other, 2000), "received");
+    findings.expect_values(next, std::vector<double>(2000, 99), "memory of the next tensor");
+  });
+  CHECK(findings.wrong() == "");
+}
+
+TEST_CASE("nccl: a result that nobody waited for is not there") {
+  Findings findings;
+  run_nccl({.ranks = 3}, [&](const Communicator& world) {
+    const Device device = testing::emulator_of(world.rank());
+    const Tensor all = zeros_on(world, 6), x = zeros_on(world, 1);
+    const Tensor mine = testing::tensor_of({1.0 * world.rank(), 7}, DType::fp32, device);
+    SideStream side(device);
+    Pending gathered = side.run([&] { world.all_gather(mine, all); });
+    const std::vector<double> early = all.to_vector();  // the current stream does not follow the side stream yet
+    for (const std::size_t i : {1, 3, 5}) findings.expect(!(early[i] == 7), "a value that has not come");
+    gathered.wait();
+    findings.expect_values(all, {0, 7, 1, 7, 2, 7}, "after the wait");
+  });
+  CHECK(findings.wrong() == "");
+}
+
+TEST_CASE("nccl: two groups at work on one device need the launch order") {
+  const auto both = [](const Communicator& world) {
+    const Communicator half = world.split(world.rank() % 2, world.rank(), "half");
+    const Tensor x = zeros_on(world, 5), y = zeros_on(world, 5);
+    SideStream side(testing::emulator_of(world.rank()));
+    world.all_reduce(x);
+    Pending sum = side.run([&] {});
+    world.all_reduce(x);  // the side stream does not follow this one
+    Pending beside = side.run([&] { half.all_reduce(y); });
+    sum.wait();
+    world.all_reduce(x);  // and this one does not follow the side stream
+    beside.wait();
+    (void)x.to_vector();
+  };
+  CHECK(error_of(4, both) == "no error");
+  CHECK(nccl_orders_launches());
+  ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0", 1);
+  CHECK_THAT(error_of(4, both), ContainsSubstring("is at work on the same device, and nothing orders the two"));
+  ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
+}
+
+TEST_CASE("nccl: calls that do not fit together are an error that names both ranks") {
+  CHECK_THAT(error_of(3,
+                      [&](const Communicator& w) {
+                        w.all_reduce(zeros_on(w, w.rank() == 2 ? 5 : 4));
+                        w.barrier();
+                      }),
+             ContainsSubstring("call 1: rank 0 calls all_reduce of 4 fp32, rank 2 all_reduce of 5 fp32") ||
+                 ContainsSubstring("call 1: rank 1 calls all_reduce of 4 fp32, rank 2 all_reduce of 5 fp32"));
+  CHECK_THAT(error_of(2,
+                      [&](const Communicator& w) {
+                        const testing::CountList to{1, 1}, from{1, w.rank() == 0 ? 2 : 1};
+                        w.all_to_all(zeros_on(w, 2), to, zeros_on(w, w.rank() == 0 ? 3 : 2), from);
+                        w.barrier();
+                      }),
+             ContainsSubstring("from rank 1 to rank 0: rank 1 makes a send of 1 fp32, rank 0 a receive of 2 fp32"));
+  CHECK_THAT(error_of(2, [&](const Communicator& w) { w.broadcast_text("x", w.rank()); }),
+             ContainsSubstring("broadcast of 8 int8 with root 1"));
+}
+
+TEST_CASE("nccl: an error of one rank wakes all and is told once, with its rank") {
+  std::atomic<int> woken = 0;
+  const std::string error = error_of(4, [&](const Communicator& world) {
+    world.barrier();
+    if (world.rank() == 2) throw_error("the disk is full");
+    try {
+      world.barrier();
+    } catch (const Error&) {
+      ++woken;
+      throw;
+    }
+  });
+  CHECK(error == "rank 2: the disk is full");
+  CHECK(woken == 3);
+}
+
+TEST_CASE("nccl: a rank that does not come ends the call when the time is over") {
+  std::atomic<int> told = 0;
+  const auto sentence_of = [&](double late, double timeout) -> std::string {
+    const auto body = [late](const Communicator& world) {
+      const Tensor x = zeros_on(world, 4);
+      world.all_reduce(x);
+      (void)x.to_vector();
+      if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::duration<double>(late));
+      world.all_reduce(x);
+      (void)x.to_vector();
+      world.barrier();
+    };
+    try {
+      const auto count = [&](const std::string& why) { told += why.find("call 2 of group world") != why.npos ? 1 : 0; };
+      run_nccl({.ranks = 3, .timeout_seconds = timeout, .on_failure = count}, body);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  CHECK(sentence_of(0.3, 60) == "no error");
+  CHECK(told == 0);
+  CHECK_THAT(sentence_of(8, 2),
+             ContainsSubstring("all_reduce of 4 fp32, call 2 of group world has not ended within 2 s: a rank has not "
+                               "come to it"));
+  CHECK(told >= 1);
+}
+
+TEST_CASE("nccl: a group may be split and may end before its calls have happened") {
+  CHECK(error_of(
+            4,
+            [](const Communicator& world) {
+              const Tensor x = testing::tensor_of({1}, DType::fp32, testing::emulator_of(world.rank()));
+              world.all_reduce(x);
+              world.split(world.rank() % 2, 0, "half").all_reduce(x);
+              ISOBAR_CHECK(x.to_vector()[0] == 8, "the sum");
+            },
+            20) == "no error");
+}
+
+TEST_CASE("nccl: a garbled call is found") {
+  ::setenv("ISOBAR_FAULT", "rank=1 call=2 do=garble", 1);
+  CHECK_THAT(error_of(2,
+                      [](const Communicator& w) {
+                        for (int i = 0; i < 3; ++i) w.all_reduce(zeros_on(w, 4));
+                        w.barrier();
+                      }),
+             ContainsSubstring("call 2: rank 0 calls all_reduce of 4 fp32, rank 1 all_reduce of 3 fp32"));
+  ::unsetenv("ISOBAR_FAULT");
+}
+
+TEST_CASE("nccl: the library must fit the device") {
+  testing::use_stand_in();
+  CHECK_THROWS_WITH(start_nccl({.device = Device{}}), ContainsSubstring("NCCL is for GPUs, and the device is cpu"));
+  CHECK_THROWS_WITH(start_nccl({.device = {DeviceKind::cuda}}), ContainsSubstring("is a stand-in for tests"));
+  CHECK_THROWS_WITH(start_nccl({.rank = 2, .ranks = 2}), ContainsSubstring("rank 2 of 2"));
+}
+
+}  // namespace isobar

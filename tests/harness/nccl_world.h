@@ -1,0 +1,124 @@
+// Ranks that are threads of the test and communicate by NCCL's backend, over the library that stands in for NCCL. Each
+// has an emulator device of its own.
+#pragma once
+
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/nccl/nccl_ranks.h"
+#include "kernels/cuda/runtime.h"
+#include "tests/stand_ins/places.h"
+
+namespace isobar::testing {
+
+struct NcclThreads {
+  int ranks = 1;
+  double timeout_seconds = 60;
+  bool own_streams = true;  // each rank works on a stream of its own; else on the null stream
+  std::function<void(const std::string& why)> on_failure{};
+};
+
+inline void use_stand_in() {
+  ::setenv("ISOBAR_CUDA_LIBS", kStandIns, 1);
+}
+
+inline Device emulator_of(int rank) {
+  return {DeviceKind::emulator, rank};
+}
+
+// As run_ranks (comm/thread_ranks.h): the first error ends all, and is thrown with "rank R: " before its sentence.
+class NcclThreadWorld {
+ public:
+  explicit NcclThreadWorld(const NcclThreads& options)
+      : options_(options), stops_(static_cast<std::size_t>(options.ranks)) {
+    use_stand_in();
+  }
+
+  void run(const std::function<void(const Communicator& world)>& body) {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < options_.ranks; ++rank) threads.emplace_back([&, rank] { run_rank(rank, body); });
+    for (std::thread& thread : threads) thread.join();
+    if (!failure_) return;
+    try {
+      std::rethrow_exception(failure_);
+    } catch (const Error& error) {
+      throw_error("rank ", failed_, ": ", error.what());
+    }
+  }
+
+ private:
+  void run_rank(int rank, const std::function<void(const Communicator& world)>& body) {
+    try {
+      NcclWorld nccl = start_nccl({.rank = rank,
+                                   .ranks = options_.ranks,
+                                   .device = emulator_of(rank),
+                                   .device_name = concat("test rank ", rank),
+                                   .timeout_seconds = options_.timeout_seconds,
+                                   .broadcast = [&](std::span<std::byte> bytes) { broadcast(rank, bytes); },
+                                   .on_failure = [&, rank](const std::string& why) { hear(rank, why); }});
+      {
+        const std::lock_guard lock(mutex_);
+        stops_[static_cast<std::size_t>(rank)] = nccl.stop;
+      }
+      const StreamScope scope(options_.own_streams ? std::make_shared<gpu::OwnedStream>(emulator_of(rank)) : nullptr);
+      body(nccl.world);
+    } catch (...) {
+      fail(rank, std::current_exception());
+    }
+  }
+
+  void broadcast(int rank, std::span<std::byte> bytes) {
+    std::unique_lock lock(mutex_);
+    if (rank == 0) {
+      id_.assign(bytes.begin(), bytes.end());
+      given_.notify_all();
+    }
+    given_.wait(lock, [&] { return !id_.empty() || failure_; });
+    ISOBAR_CHECK(!id_.empty(), "rank ", failed_, " has failed");
+    std::memcpy(bytes.data(), id_.data(), bytes.size());
+  }
+
+  // What the meeting does for processes: the first cause is known, and all others are stopped.
+  void hear(int rank, const std::string& why) {
+    if (options_.on_failure) options_.on_failure(why);
+    fail(rank, std::make_exception_ptr(Error(why)));
+  }
+
+  void fail(int rank, std::exception_ptr error) {
+    std::vector<std::function<void(const std::string&)>> stops;
+    {
+      const std::lock_guard lock(mutex_);
+      if (failure_) return;
+      failure_ = std::move(error);
+      failed_ = rank;
+      stops = stops_;
+      stops[static_cast<std::size_t>(rank)] = {};  // it knows
+    }
+    given_.notify_all();
+    for (const auto& stop : stops)
+      if (stop) stop(concat("rank ", rank, " has failed"));
+  }
+
+  NcclThreads options_;
+  std::mutex mutex_;
+  std::condition_variable given_;
+  std::vector<std::byte> id_;
+  std::vector<std::function<void(const std::string&)>> stops_;
+  std::exception_ptr failure_;
+  int failed_ = -1;
+};
+
+inline void run_nccl(const NcclThreads& options, const std::function<void(const Communicator& world)>& body) {
+  NcclThreadWorld(options).run(body);
+}
+
+}  // namespace isobar::testing

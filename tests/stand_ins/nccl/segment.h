@@ -1,0 +1,115 @@
+// The shared memory of one communicator: a file in /dev/shm that every rank maps, thread or process alike, and whose
+// name goes when the last rank has opened it. Ranks wait by futex, for a short time each: a rank that is killed leaves
+// no lock behind, and its mates notice.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "comm/nccl/api.h"
+#include "kernels/common/check.h"
+
+namespace isobar::nccl::stand_in {
+
+constexpr int kMaxRanks = 64;
+constexpr std::size_t kCalls = 4096;        // calls of a communicator that a rank can be ahead of another
+constexpr std::size_t kMessages = 256;      // the same for messages of a pair
+constexpr std::size_t kBox = 32 << 10;      // bytes that a rank shows to all others at once
+constexpr std::size_t kPairBox = 16 << 10;  // bytes on their way from one rank to another
+constexpr std::size_t kOthers = 16;         // communicators of one device that are compared
+
+// What a function of the library refuses: its result, and the sentence that ncclGetLastError gives.
+struct Refusal {
+  Result result;
+  std::string sentence;
+};
+template <class... Parts>
+[[noreturn]] void refuse(Result result, const Parts&... parts) {
+  throw Refusal{result, concat(parts...)};
+}
+
+enum class Verb : std::uint8_t { all_reduce, reduce, broadcast, all_gather, reduce_scatter, split, send, receive };
+
+// A call as the other ranks see it.
+struct Description {
+  Verb verb;
+  std::int8_t type, op;
+  std::int32_t root;    // split: the color
+  std::uint64_t count;  // split: the key
+  struct Order {
+    std::uint64_t communicator, calls;
+  };
+  std::uint32_t others;  // of the same device, and how often they had been called before
+  Order order[kOthers];
+};
+
+enum class State : std::uint32_t { absent, arriving, here, left, aborted };
+enum class Activity : std::uint32_t { none, collective, messages };
+
+struct alignas(64) RankSlot {
+  std::atomic<State> state;
+  std::atomic<std::uint32_t> bell, sleepers;  // rung whenever something changes that this rank may wait for
+  std::int32_t process;
+  std::uint64_t start_time;  // of the process: its number may be given to another one
+  char device[128];
+
+  std::atomic<std::uint64_t> issued;           // calls described
+  std::atomic<std::uint64_t> posted, taken;    // rounds of collectives: shown to others, read from others
+  std::atomic<Activity> activity;              // what runs in a stream now,
+  std::atomic<std::uint64_t> sends, receives;  // and the ranks that its messages still wait for
+  std::atomic<std::uint64_t> steps;            // grows with everything it does
+  Description calls[kCalls];
+  std::byte box[2][kBox];
+};
+
+// Messages from one rank to another.
+struct alignas(64) PairSlot {
+  std::atomic<std::uint64_t> sent, expected;   // messages described by the sender, by the receiver
+  std::atomic<std::uint64_t> filled, emptied;  // times that the box was
+  Description sends[kMessages], expects[kMessages];
+  std::byte box[kPairBox];
+};
+
+struct Header {
+  std::atomic<std::uint32_t> ranks, opened;
+  std::atomic<std::uint32_t> failed;  // 1: the sentence is being written, 2: it stands
+  char failure[1024];
+};
+
+class Segment {
+ public:
+  // Refuses where another rank has opened it for another number of ranks.
+  Segment(std::uint64_t id, int ranks);
+  ~Segment();
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  Header& header() const { return *reinterpret_cast<Header*>(base_); }
+  RankSlot& rank(int r) const;
+  PairSlot& pair(int from, int to) const;
+
+  // The first failure of the communicator ends all its operations on all ranks.
+  void fail(const std::string& sentence) const;
+  bool has_failed() const { return header().failed == 2; }
+  std::string failure() const { return has_failed() ? header().failure : ""; }
+
+  void ring(int r) const;
+  void ring_all() const;
+  void sleep(int r, std::uint32_t seen) const;  // while the bell of rank r is at `seen`, 20 ms at most
+  void remove_name() const noexcept;
+
+ private:
+  std::string path_;
+  int ranks_;
+  std::byte* base_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+// Whether a process runs; one that waits for its parent to notice its end does not.
+bool is_alive(std::int32_t process, std::uint64_t start_time);
+std::uint64_t start_time_of(std::int32_t process);
+
+}  // namespace isobar::nccl::stand_in

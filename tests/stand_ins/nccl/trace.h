@@ -1,0 +1,26 @@
+// What the stand-in for NCCL has done in this process: for tests, which find the functions in the library by name.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace isobar::nccl::stand_in {
+
+// Times are ticks of one clock of the library, which goes on by one whenever somebody looks at it.
+struct TraceEntry {
+  int rank;  // of the communicator
+  char communicator[64];
+  char operation[64];    // "all_reduce of 512 fp32"
+  std::uint64_t issued;  // put into its stream
+  std::uint64_t begun;   // the stream got there; 0: not yet
+  std::uint64_t ended;   // on this rank; 0: not yet
+};
+
+inline constexpr const char* kTickName = "isobar_nccl_tick";
+inline constexpr const char* kTraceName = "isobar_nccl_trace";
+inline constexpr const char* kClearName = "isobar_nccl_clear_trace";
+using TickFunction = std::uint64_t (*)();
+using TraceFunction = std::size_t (*)(TraceEntry* entries, std::size_t capacity);  // how many there are
+using ClearFunction = void (*)();
+
+}  // namespace isobar::nccl::stand_in

@@ -1,4 +1,5 @@
-// isobar check: three steps of a layout of ranks beside one rank, with the flags of train.
+// isobar check: three steps of a layout of ranks beside one rank. It has the flags of train that decide how a step is
+// made.
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -78,7 +79,6 @@ bool check_from(const CheckFlags& o, const Communicator& processes) {
 void check(CheckFlags o) {
   find_ranks(o.train);
   check_flags(o.train);
-  ISOBAR_CHECK(!o.train.noddp, "--noddp: without an exchange of gradients a layout is not one rank");
   bool passed = true;
   if (!o.train.are_processes()) {
     passed = check_from(o, Communicator());

@@ -253,6 +253,7 @@ void register_train(CLI::App& app) {
   auto flags = std::make_shared<TrainFlags>();
   CLI::App* command = app.add_subcommand("train", "Train a model");
   add_train_flags(*command, *flags);
+  add_run_flags(*command, *flags);
   command->callback([flags] { train(*flags); });
 }
 

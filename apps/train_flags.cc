@@ -25,22 +25,17 @@ namespace fs = std::filesystem;
 
 namespace {
 
-void add_tutorial_flags(CLI::App& train, TrainFlags& o) {
-  const std::string group = "The tutorial's flags";
+constexpr const char* kTutorial = "The tutorial's flags";
+
+void add_tutorial_flags(CLI::App& command, TrainFlags& o) {
   const auto option = [&](const char* name, auto& value, const char* help) {
-    return train.add_option(name, value, help)->group(group);
+    return command.add_option(name, value, help)->group(kTutorial);
   };
-  const auto flag = [&](const char* name, bool& value, const char* help) {
-    train.add_flag(name, value, help)->group(group);
-  };
-  option("--run-num", o.run_num, "names the run's folder within expdir/config/devices")->capture_default_str();
   option("--amp-mode", o.amp_mode, "sets amp_mode: none, bf16, fp16");
   option("--local-batch-size", o.local_batch_size, "samples a batch on each data-parallel rank");
   option("--num-iters", o.num_iters, "sets num_iters");
   option("--num-data-workers", o.num_data_workers, "sets num_data_workers");
   option("--data-loader-config", o.data_loader_config, "sets data_loader_config: pytorch, dali (one loader here)");
-  flag("--enable-fused", o.enable_fused, "nothing to switch on: Adam is always fused");
-  flag("--enable-jit", o.enable_jit, "nothing to switch on: kernels are compiled ahead");
   option("--tensor-parallel", o.tensor_parallel, "ranks that share each block's heads and hidden channels")
       ->capture_default_str();
   option("--context-parallel", o.context_parallel, "ranks that hold bands of rows of the same samples")
@@ -54,9 +49,20 @@ void add_tutorial_flags(CLI::App& train, TrainFlags& o) {
   option("--bucket-cap-mb", o.bucket_cap_mb, "least size of a bucket of gradients that ranks exchange")
       ->check(CLI::Range(1e-6, 1e6))
       ->capture_default_str();
+  option("--yaml-config", o.yaml_config, "a YAML file: --config then names a config in it");
+}
+
+void add_tutorial_run_flags(CLI::App& command, TrainFlags& o) {
+  const auto flag = [&](const char* name, bool& value, const char* help) {
+    command.add_flag(name, value, help)->group(kTutorial);
+  };
+  command.add_option("--run-num", o.run_num, "names the run's folder within expdir/config/devices")
+      ->group(kTutorial)
+      ->capture_default_str();
+  flag("--enable-fused", o.enable_fused, "nothing to switch on: Adam is always fused");
+  flag("--enable-jit", o.enable_jit, "nothing to switch on: kernels are compiled ahead");
   flag("--noddp", o.noddp, "gradients are not exchanged: each rank trains for itself");
   flag("--disable-broadcast-buffers", o.disable_broadcast_buffers, "the model has no buffers to broadcast");
-  option("--yaml-config", o.yaml_config, "a YAML file: --config then names a config in it");
 }
 
 ContextForm form_named(const std::string& name) {
@@ -80,13 +86,6 @@ NamedConfig base_config(const TrainFlags& o) {
 void add_train_flags(CLI::App& command, TrainFlags& o) {
   add_config_options(command, o.config);
   command.add_option("--data", o.data, "a folder with train/, valid/ and stats/, or with all files in it");
-  command.add_option("--run-dir", o.run_dir, "where the run goes; default expdir/config/devices/run-num");
-  command.add_option("--init", o.init, "a safetensors file of weights to start from");
-  auto* resume =
-      command.add_flag("--resume", o.resume, "go on from the newest whole checkpoint, if any, with the run's config");
-  command.add_flag("--overwrite", o.overwrite, "replace the run that is there")->excludes(resume);
-  command.add_flag("--list-keys", o.list_keys, "print the config keys, with defaults, and end");
-  command.add_flag("--list-configs", o.list_configs, "print the named configs, and end");
   command
       .add_option("--ranks", o.ranks, "ranks, as threads of this process; a launcher (mpirun, srun) starts processes")
       ->capture_default_str();
@@ -98,11 +97,22 @@ void add_train_flags(CLI::App& command, TrainFlags& o) {
   command.add_option("--comm-timeout", o.comm_timeout, "seconds that a rank waits for the others")
       ->check(CLI::Range(1e-3, 1e6))
       ->capture_default_str();
-  command.add_flag("--comm-report", o.comm_report,
-                   "at the end: what ranks told each other and what each holds, predicted beside counted");
   command.add_flag("--sequence-parallel", o.sequence_parallel,
                    "tensor-parallel ranks share out the rows between the branches of a block too");
   add_tutorial_flags(command, o);
+}
+
+void add_run_flags(CLI::App& command, TrainFlags& o) {
+  command.add_option("--run-dir", o.run_dir, "where the run goes; default expdir/config/devices/run-num");
+  command.add_option("--init", o.init, "a safetensors file of weights to start from");
+  auto* resume =
+      command.add_flag("--resume", o.resume, "go on from the newest whole checkpoint, if any, with the run's config");
+  command.add_flag("--overwrite", o.overwrite, "replace the run that is there")->excludes(resume);
+  command.add_flag("--list-keys", o.list_keys, "print the config keys, with defaults, and end");
+  command.add_flag("--list-configs", o.list_configs, "print the named configs, and end");
+  command.add_flag("--comm-report", o.comm_report,
+                   "at the end: what ranks told each other and what each holds, predicted beside counted");
+  add_tutorial_run_flags(command, o);
 }
 
 void find_ranks(TrainFlags& o) {

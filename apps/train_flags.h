@@ -1,4 +1,4 @@
-// The command line of everything that trains: train, and check, which has the same flags.
+// The command line of everything that trains: train, and check, which makes a few steps and no run.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -37,7 +37,10 @@ struct TrainFlags {
   std::string context_form = name_of_enum(ContextForm::automatic);
 };
 
+// What decides how a step is made: the config, the data, where to compute, the ranks.
 void add_train_flags(CLI::App& command, TrainFlags& flags);
+// What only a run needs besides: its folder, what it starts from, what it prints.
+void add_run_flags(CLI::App& command, TrainFlags& flags);
 
 // Whether ranks are threads or processes, and how many. What is wrong here is so on every process: the first one throws
 // Error, the others ToldElsewhere.

@@ -55,7 +55,15 @@ TEST_CASE("check: lower precisions, and what cannot be checked") {
     INFO(outcome.out << outcome.err);
     CHECK(outcome.status == 0);
   }
-  CHECK_THAT(checks.check("--ranks 2 --noddp").err, ContainsSubstring("--noddp: "));
+  // What only a run has, and would mean nothing here.
+  for (const std::string flag :
+       {"--run-dir=RUN", "--init=FILE", "--resume", "--overwrite", "--list-keys", "--list-configs", "--comm-report",
+        "--run-num=1", "--noddp", "--enable-fused", "--enable-jit", "--disable-broadcast-buffers"}) {
+    const Outcome outcome = checks.check("--ranks 2 " + flag);
+    INFO(flag << ": " << outcome.out);
+    CHECK(outcome.status == 1);
+    CHECK_THAT(outcome.err, ContainsSubstring("isobar: there is no flag " + flag.substr(0, flag.find('='))));
+  }
   CHECK_THAT(checks.check("--ranks 3 --tensor-parallel 2").err, ContainsSubstring("is no multiple of"));
   CHECK_THAT(checks.check("--ranks 8 --context-parallel 8 --set patch_size=4").err,
              ContainsSubstring("are 4 rows of patches, and each of 8 ranks needs one"));

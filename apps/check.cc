@@ -78,15 +78,13 @@ bool check_from(const CheckFlags& o, const Communicator& processes) {
 
 void check(CheckFlags o) {
   find_ranks(o.train);
-  check_flags(o.train);
   bool passed = true;
   if (!o.train.are_processes()) {
     passed = check_from(o, Communicator());
   } else {
     if (o.train.launch.rank > 0) silence_stdout();
     set_processes_on_host(o.train.launch.local_ranks);
-    run_process({.launch = o.train.launch, .timeout_seconds = o.train.comm_timeout, .me = attendee_of(o.train)},
-                [&](const Communicator& processes) { passed = check_from(o, processes); });
+    run_process(process_ranks_of(o.train), [&](const Communicator& processes) { passed = check_from(o, processes); });
   }
   if (!passed) throw CLI::RuntimeError(1);
 }

@@ -33,13 +33,17 @@ int gpu_of(const Launch& launch) {
 
 Device ConfigOptions::use_device(const Launch& launch) const {
   omp_set_num_threads(threads > 0 ? threads : threads_of_process(launch));
-  if (device == "cpu" || (device == "auto" && gpu::device_count() == 0)) return {DeviceKind::cpu, 0};
   if (device == "emulator") return {DeviceKind::emulator, 0};
+  if (!wants_cuda()) return {DeviceKind::cpu, 0};
   ISOBAR_CHECK(ISOBAR_HAS_CUDA, "--device cuda: this isobar was built without CUDA");
   ISOBAR_CHECK(gpu::device_count() > 0, "--device cuda: there is no NVIDIA GPU, or no driver for it");
   const Device chosen{DeviceKind::cuda, gpu_of(launch)};
   use_in_this_thread(chosen);
   return chosen;
+}
+
+bool ConfigOptions::wants_cuda() const {
+  return device == "cuda" || (device == "auto" && gpu::device_count() > 0);
 }
 
 int ConfigOptions::threads_of(int ranks) const {

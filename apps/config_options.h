@@ -22,6 +22,9 @@ struct ConfigOptions {
   // (or the only one that it sees), and its share of the cores. Throws Error where there is no such device.
   Device use_device(const Launch& launch = {}) const;
 
+  // Whether use_device would take a GPU, if all is well.
+  bool wants_cuda() const;
+
   // Threads of each of so many ranks on this machine: as asked for, else a fair share, at least one.
   int threads_of(int ranks) const;
 };

@@ -231,8 +231,7 @@ TrainingRun::End train_as_process(const TrainFlags& o) {
   if (o.launch.rank > 0) silence_stdout();
   set_processes_on_host(o.launch.local_ranks);
   auto end = TrainingRun::End::finished;
-  run_process({.launch = o.launch, .timeout_seconds = o.comm_timeout, .me = attendee_of(o)},
-              [&](const Communicator& processes) { end = train_from(o, processes); });
+  run_process(process_ranks_of(o), [&](const Communicator& processes) { end = train_from(o, processes); });
   return end;
 }
 
@@ -242,7 +241,6 @@ void train(TrainFlags o) {
   if (o.list_keys || o.list_configs) return;
   install_stop_handlers();
   find_ranks(o);
-  check_flags(o);
   const TrainingRun::End end = o.are_processes() ? train_as_process(o) : train_from(o, Communicator());
   if (end == TrainingRun::End::stopped) throw CLI::RuntimeError(kStoppedStatus);
 }

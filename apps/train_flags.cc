@@ -115,28 +115,10 @@ void add_run_flags(CLI::App& command, TrainFlags& o) {
   add_tutorial_run_flags(command, o);
 }
 
-void find_ranks(TrainFlags& o) {
-  o.launch = find_launch();
-  const Launch& launch = o.launch;
-  const std::string& backend = o.backend;
-  try {
-    ISOBAR_CHECK(backend != "nccl", "--backend nccl: this version has no NCCL yet");
-    ISOBAR_CHECK(backend != "mpi" || launch.launcher != Launcher::none,
-                 "--backend mpi: no launcher has started this process; use mpirun or srun --mpi=pmix");
-    if (!o.are_processes()) return;
-    ISOBAR_CHECK(o.ranks == 1, "--ranks ", o.ranks, ": ", launch.size_variable, " is ", launch.ranks,
-                 ": ranks are threads of one process, or processes, not both");
-    ISOBAR_CHECK(backend != "thread", "--backend thread: ", launch.size_variable, " is ", launch.ranks,
-                 ", and processes are no threads");
-    check_can_start(launch);
-    o.ranks = launch.ranks;
-  } catch (const Error&) {
-    if (launch.rank == 0) throw;
-    throw ToldElsewhere();
-  }
-}
+namespace {
 
-void check_flags(const TrainFlags& o) {
+// Error where flags contradict each other or the number of ranks.
+void check_layout(const TrainFlags& o) {
   ISOBAR_CHECK(o.ranks >= 1, "--ranks ", o.ranks, ": at least one rank is needed");
   ISOBAR_CHECK(o.tensor_parallel >= 1, "--tensor-parallel ", o.tensor_parallel, ": at least one rank is needed");
   ISOBAR_CHECK(o.context_parallel >= 1, "--context-parallel ", o.context_parallel, ": at least one rank is needed");
@@ -152,6 +134,36 @@ void check_flags(const TrainFlags& o) {
                "and must exchange them");
   ISOBAR_CHECK(!o.noddp || !o.sequence_parallel || o.tensor_parallel == 1,
                "--noddp: ranks that are sequence parallel compute parts of one gradient, and must exchange them");
+}
+
+void find_processes(TrainFlags& o) {
+  const Launch& launch = o.launch;
+  const std::string& backend = o.backend;
+  ISOBAR_CHECK(backend != "nccl" || launch.launcher != Launcher::none,
+               "--backend nccl: no launcher has started this process; use srun, mpirun or torchrun");
+  ISOBAR_CHECK(backend != "mpi" || launch.launcher != Launcher::none,
+               "--backend mpi: no launcher has started this process; use mpirun or srun --mpi=pmix");
+  if (!o.are_processes()) return;
+  ISOBAR_CHECK(o.ranks == 1, "--ranks ", o.ranks, ": ", launch.size_variable, " is ", launch.ranks,
+               ": ranks are threads of one process, or processes, not both");
+  ISOBAR_CHECK(backend != "thread", "--backend thread: ", launch.size_variable, " is ", launch.ranks,
+               ", and processes are no threads");
+  o.by_nccl = backend == "nccl" || (backend == "auto" && o.config.wants_cuda());
+  check_can_start(launch, o.by_nccl);
+  o.ranks = launch.ranks;
+}
+
+}  // namespace
+
+void find_ranks(TrainFlags& o) {
+  o.launch = find_launch();
+  try {
+    find_processes(o);
+    check_layout(o);
+  } catch (const Error&) {
+    if (o.launch.rank == 0) throw;
+    throw ToldElsewhere();
+  }
 }
 
 MeshSizes sizes_of(const TrainFlags& o) {
@@ -192,24 +204,26 @@ NamedConfig named_config(const TrainFlags& o) {
   return named;
 }
 
-Attendee attendee_of(const TrainFlags& o) {
+ProcessRanks process_ranks_of(const TrainFlags& o) {
   const MeshSizes sizes = sizes_of(o);
-  Attendee me{.version = kVersion,
-              .layout = concat("dp ", sizes.dp, " x tp ", sizes.tp, " x cp ", sizes.cp, " in order ", o.parallel_order,
-                               o.sequence_parallel ? ", sequence parallel" : "", ", context form ", o.context_form,
-                               o.shard_optimizer ? ", sharded optimizer" : "")};
+  ProcessRanks ranks{.launch = o.launch, .by_nccl = o.by_nccl, .timeout_seconds = o.comm_timeout};
+  Attendee& me = ranks.me;
+  me.version = kVersion;
+  me.layout = concat("dp ", sizes.dp, " x tp ", sizes.tp, " x cp ", sizes.cp, " in order ", o.parallel_order,
+                     o.sequence_parallel ? ", sequence parallel" : "", ", context form ", o.context_form,
+                     o.shard_optimizer ? ", sharded optimizer" : "", o.by_nccl ? ", by NCCL" : ", by MPI");
   try {
     RunConfig config = read_config(named_config(o).entries);
     const std::string text = concat(to_json(config).dump(), o.init, o.run_dir, o.run_num, o.resume, o.overwrite,
                                     o.noddp, o.bucket_cap_mb, o.comm_timeout);
     me.config = concat(std::hex, xxh64(std::as_bytes(std::span(text))));
-    const Device device = o.config.use_device(o.launch);
-    if (device.kind == DeviceKind::cuda) me.device = gpu::uuid_of(device.index);
-    if (device.kind == DeviceKind::emulator) me.device = concat("emulator of rank ", o.launch.rank);
+    ranks.device = o.config.use_device(o.launch);
+    if (ranks.device.kind == DeviceKind::cuda) me.device = gpu::uuid_of(ranks.device.index);
+    if (ranks.device.kind == DeviceKind::emulator) me.device = concat("emulator of rank ", o.launch.rank);
   } catch (...) {
     me.failure = sentence_of_current_exception();
   }
-  return me;
+  return ranks;
 }
 
 void silence_stdout() {

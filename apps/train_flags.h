@@ -10,8 +10,8 @@
 #include "apps/train/config_file.h"
 #include "comm/gradients.h"
 #include "comm/launch.h"
-#include "comm/meeting.h"
 #include "comm/parallel.h"
+#include "comm/process_ranks.h"
 
 namespace isobar {
 
@@ -25,6 +25,7 @@ struct TrainFlags {
   double comm_timeout = 600;
 
   bool are_processes() const { return launch.ranks > 1; }
+  bool by_nccl = false;  // processes exchange data by NCCL, else by MPI; find_ranks decides
 
   // The tutorial's flags; an empty one was not given.
   std::string amp_mode, data_loader_config, parallel_order = "tp-cp-dp", yaml_config;
@@ -42,12 +43,10 @@ void add_train_flags(CLI::App& command, TrainFlags& flags);
 // What only a run needs besides: its folder, what it starts from, what it prints.
 void add_run_flags(CLI::App& command, TrainFlags& flags);
 
-// Whether ranks are threads or processes, and how many. What is wrong here is so on every process: the first one throws
-// Error, the others ToldElsewhere.
+// Whether ranks are threads or processes, how many, and how they exchange data. Throws where flags contradict each
+// other or the number of ranks. What is wrong here is so on every process: the first one throws Error, the others
+// ToldElsewhere.
 void find_ranks(TrainFlags& flags);
-
-// Throws Error where flags contradict each other or the number of ranks. After find_ranks.
-void check_flags(const TrainFlags& flags);
 
 MeshSizes sizes_of(const TrainFlags& flags);
 Parallel start_parallel(const Communicator& world, const TrainFlags& flags);
@@ -57,8 +56,8 @@ ExchangeOptions exchange_of(const TrainFlags& flags);
 // key, and these over the config.
 NamedConfig named_config(const TrainFlags& flags);
 
-// What this process says of itself to the others: all must be about to train the same.
-Attendee attendee_of(const TrainFlags& flags);
+// The ranks as processes. What this one says of itself to the others: all must be about to train the same.
+ProcessRanks process_ranks_of(const TrainFlags& flags);
 
 // What other processes than the first would print is what the first one prints.
 void silence_stdout();

@@ -25,6 +25,9 @@ class Backend {
 
   // Whether a rank of the world has failed: whoever waits outside of calls asks this.
   virtual bool has_failed() const = 0;
+
+  // Whether calls of several groups may be under way at once, in several streams of a device.
+  virtual bool may_overlap() const { return true; }
 };
 
 }  // namespace isobar

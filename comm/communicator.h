@@ -27,6 +27,8 @@ class Communicator {
 
   int rank() const { return backend_ ? backend_->rank() : 0; }
   int size() const { return backend_ ? backend_->size() : 1; }
+  // Whether calls of several groups of the rank may be under way at once, in several streams of a device.
+  bool may_overlap() const { return !backend_ || backend_->may_overlap(); }
   const std::string& name() const { return name_; }
 
   void all_reduce(const Tensor& x, Reduce reduce = Reduce::sum) const;                   // in place

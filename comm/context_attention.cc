@@ -183,8 +183,10 @@ Tensor attend_to_gathered(const Tensor& qkv, const Shared& shared) {
 
 // ---- Blocks of keys that go round: ring -----------------------------------------------------------------------------
 
-// What travels does so beside the current stream. A rank is a thread: each has its own.
-SideStream& ring_stream(Device device) {
+// What travels does so beside the current stream, where other groups may have calls under way there; else in it. A rank
+// is a thread: each has its own.
+SideStream& ring_stream(const Communicator& ranks, Device of_blocks) {
+  const Device device = ranks.may_overlap() ? of_blocks : Device{};  // the CPU has no stream but the current one
   static thread_local std::optional<std::pair<Device, SideStream>> kept;
   if (!kept || !(kept->first == device)) kept.emplace(device, SideStream(device));
   return kept->second;
@@ -194,7 +196,7 @@ SideStream& ring_stream(Device device) {
 // the other. While a block is visited it goes on to the next rank, and the next one comes.
 template <class Visit>
 void visit_blocks(const Shared& shared, Tensor kv, const Visit& visit) {
-  SideStream& side = ring_stream(kv.device());
+  SideStream& side = ring_stream(shared.ranks, kv.device());
   for (int step = 0; step < shared.ranks.size(); ++step) {
     const bool is_last = step + 1 == shared.ranks.size();
     Tensor next;
@@ -251,7 +253,7 @@ class TravellingGradient {
     leaving_ = term;
     const int before = (of - 1 + shared_.ranks.size()) % shared_.ranks.size();  // whose keys the rank before has done
     coming_ = empty_like(term, {shared_.batch() * shared_.tokens.count(before), term.size(1)});
-    on_its_way_.emplace(ring_stream(term.device()).run([&] {
+    on_its_way_.emplace(ring_stream(shared_.ranks, term.device()).run([&] {
       shared_.ranks.send_receive(leaving_, shared_.neighbour(1), coming_, shared_.neighbour(-1));
     }));
   }

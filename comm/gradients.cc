@@ -15,11 +15,17 @@ constexpr std::int64_t kSliceUnit = 64;  // elements that a slice begins at a mu
 }  // namespace
 
 GradientReducer::GradientReducer(Parameters& parameters, const Parallel& parallel, const ExchangeOptions& options)
-    : parameters_(parameters), parallel_(parallel), is_sharded_(options.shard_optimizer), side_(parameters.device()) {
+    : parameters_(parameters), parallel_(parallel), is_sharded_(options.shard_optimizer), side_(side_device()) {
   ISOBAR_CHECK(!(options.off && options.shard_optimizer),
                "the optimizer cannot be sharded where gradients are not exchanged");
   if (!options.off) make_buckets(options.bucket_bytes);
   list_owned();
+}
+
+// Where the backward pass itself makes calls, which sums may not overlap with, they go to its stream: there is no other
+// one on the CPU.
+Device GradientReducer::side_device() const {
+  return parallel_.model.size() == 1 || parallel_.world.may_overlap() ? parameters_.device() : Device{};
 }
 
 const Communicator& GradientReducer::group_of(Sharing sharing) const {

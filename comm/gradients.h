@@ -79,6 +79,7 @@ class GradientReducer {
   };
 
   const Communicator& group_of(Sharing sharing) const;  // that a gradient is summed over
+  Device side_device() const;
   void make_buckets(std::size_t bucket_bytes);
   void deal_out(Bucket& bucket) const;
   void list_owned();

@@ -9,11 +9,13 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <iomanip>
 #include <memory>
 #include <optional>
 #include <random>
+#include <span>
 #include <sstream>
 #include <string_view>
 #include <thread>
@@ -21,6 +23,7 @@
 #include <vector>
 
 #include "comm/mpi_backend.h"
+#include "comm/nccl/nccl_ranks.h"
 #include "kernels/common/check.h"
 #include "kernels/common/host_name.h"
 #include "kernels/common/printable.h"
@@ -29,14 +32,14 @@
 namespace isobar {
 namespace {
 
-// The MPI and the meeting of this process, from run_process until the process ends.
+// The meeting of this process, and its MPI where it has one, from run_process until the process ends.
 struct RunningProcess {
-  const MpiPlugin& mpi;
+  const MpiPlugin* mpi;
   std::unique_ptr<Meeting> meeting;
 };
 std::optional<RunningProcess> running;
 
-// ---- Where to meet --------------------------------------------------------------------------------------------------
+// ---- Where to meet, told over MPI -----------------------------------------------------------------------------------
 
 struct Place {
   std::array<char, 256> address = {};
@@ -114,7 +117,7 @@ bool are_on_one_host(const MpiPlugin& mpi, double seconds) {
   return std::ranges::all_of(all, [&](const HostName& name) { return name == mine; });
 }
 
-std::unique_ptr<Meeting> meet(const MpiPlugin& mpi, Attendee me, MeetingOptions options) {
+std::unique_ptr<Meeting> meet_over_mpi(const MpiPlugin& mpi, Attendee me, MeetingOptions options) {
   const bool is_local = are_on_one_host(mpi, options.timeout_seconds);
   Place place;
   std::optional<MeetingPort> port;
@@ -134,6 +137,62 @@ std::unique_ptr<Meeting> meet(const MpiPlugin& mpi, Attendee me, MeetingOptions 
   return std::make_unique<Meeting>(std::move(me), place.address.data(), place.port, std::move(options));
 }
 
+// ---- Where to meet, as the launcher says it -------------------------------------------------------------------------
+
+std::unique_ptr<Meeting> meet_at(const Launch& launch, Attendee me, MeetingOptions options) {
+  options.key = launch.key;
+  if (me.rank > 0) return std::make_unique<Meeting>(std::move(me), launch.address, launch.port, std::move(options));
+  return std::make_unique<Meeting>(std::move(me), MeetingPort(launch.address, launch.port), std::move(options));
+}
+
+// mpirun says nothing of where rank 0 is; MPI does.
+bool is_met_over_mpi(const Launch& launch, bool by_nccl) {
+  return !by_nccl || launch.launcher == Launcher::open_mpi || launch.launcher == Launcher::pmi;
+}
+
+// ---- NCCL -----------------------------------------------------------------------------------------------------------
+
+// Rank 0's id, which the others get at the meeting. What is wrong with this rank's NCCL is told to all there.
+std::string id_for_meeting(const ProcessRanks& options, Attendee& me) {
+  try {
+    check_nccl(options.device);
+    return me.rank == 0 ? make_nccl_id() : "";
+  } catch (const Error& error) {
+    if (me.failure.empty()) me.failure = error.what();
+    return "";
+  }
+}
+
+NcclWorld start_nccl_at(Meeting& meeting, const ProcessRanks& options, const Attendee& me) {
+  // NCCL may find out that a rank is gone before the meeting has told which one, and why.
+  const auto fail_after_others = [&meeting](const std::string& why) {
+    constexpr int kLooks = 300;
+    for (int i = 0; i < kLooks && !meeting.has_failed(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    meeting.fail(why);
+  };
+  const auto watch = [&meeting](const std::string& call) {
+    meeting.set_place(call);
+    return meeting.has_failed() ? meeting.failure() : "";
+  };
+  const auto on_late = [&meeting, seconds = options.timeout_seconds](const std::string& call,
+                                                                     std::span<const int> members) {
+    meeting.set_place(call);
+    return meeting.time_is_over(members, seconds);
+  };
+  return start_nccl({.rank = me.rank,
+                     .ranks = me.ranks,
+                     .device = options.device,
+                     .device_name = concat(me.host, " rank ", me.rank),
+                     .timeout_seconds = options.timeout_seconds,
+                     .id = meeting.payload(),
+                     .watch = watch,
+                     .on_late = on_late,
+                     .on_failure = fail_after_others});
+}
+
+// ---- The run --------------------------------------------------------------------------------------------------------
+
 // Where a rank of a run that has failed does not end of itself: it may wait for a disk, or be stopped.
 void end_at_once(const std::string& sentence) {
   if (!sentence.empty()) {
@@ -145,7 +204,12 @@ void end_at_once(const std::string& sentence) {
 
 }  // namespace
 
-void check_can_start(const Launch& launch) {
+void check_can_start(const Launch& launch, bool by_nccl) {
+  if (!is_met_over_mpi(launch, by_nccl)) {
+    ISOBAR_CHECK(!launch.address.empty(), launch.size_variable, " is ", launch.ranks,
+                 ", but where rank 0 is is not known: set MASTER_ADDR to its host");
+    return;
+  }
   ISOBAR_CHECK(launch.launcher != Launcher::torchrun, launch.size_variable, " is ", launch.ranks,
                ": the backend mpi needs mpirun or srun --mpi=pmix to start the ranks");
   const MpiPlugin& mpi = load_mpi();
@@ -155,23 +219,50 @@ void check_can_start(const Launch& launch) {
                is_srun ? "srun; use srun --mpi=pmix" : "launcher; use Open MPI's own mpirun, or srun --mpi=pmix");
 }
 
-void run_process(const ProcessRanks& options, const std::function<void(const Communicator& world)>& body) {
-  check_can_start(options.launch);
+namespace {
+
+const MpiPlugin& start_mpi(const Launch& launch) {
   const MpiPlugin& mpi = load_mpi();
   const char* wrong = mpi.start();
   ISOBAR_CHECK(wrong == nullptr, wrong);
-  running.emplace(RunningProcess{mpi, nullptr});
+  running.emplace(RunningProcess{&mpi, nullptr});
+  const int ranks = mpi.size(mpi.world());
+  ISOBAR_CHECK(ranks == launch.ranks, launch.size_variable, " is ", launch.ranks, ", but MPI has started ", ranks,
+               " ranks: it is not the MPI of ", name_of(launch.launcher));
+  return mpi;
+}
+
+// The others hear of an error before this rank's communicators are gone.
+void call_and_tell(const std::function<void(const Communicator& world)>& body, const Communicator& world,
+                   Meeting& meeting) {
+  try {
+    body(world);
+  } catch (...) {
+    meeting.fail(sentence_of_current_exception());
+    throw;
+  }
+}
+
+}  // namespace
+
+void run_process(const ProcessRanks& options, const std::function<void(const Communicator& world)>& body) {
+  check_can_start(options.launch, options.by_nccl);
+  const MpiPlugin* mpi = is_met_over_mpi(options.launch, options.by_nccl) ? &start_mpi(options.launch) : nullptr;
   Attendee me = options.me;
-  me.rank = mpi.rank(mpi.world());
-  me.ranks = mpi.size(mpi.world());
+  me.rank = mpi != nullptr ? mpi->rank(mpi->world()) : options.launch.rank;
+  me.ranks = options.launch.ranks;
   me.host = this_host().data();
   me.process = getpid();
-  ISOBAR_CHECK(me.ranks == options.launch.ranks, options.launch.size_variable, " is ", options.launch.ranks,
-               ", but MPI has started ", me.ranks, " ranks: it is not the MPI of ", name_of(options.launch.launcher));
-  running->meeting = meet(mpi, me, {.timeout_seconds = options.timeout_seconds, .last_resort = end_at_once});
+  MeetingOptions meet{.timeout_seconds = options.timeout_seconds, .last_resort = end_at_once};
+  if (options.by_nccl) meet.payload = id_for_meeting(options, me);
+  if (!running) running.emplace(RunningProcess{nullptr, nullptr});
+  running->meeting = mpi != nullptr ? meet_over_mpi(*mpi, me, meet) : meet_at(options.launch, me, meet);
   Meeting& meeting = *running->meeting;
   try {
-    body(Communicator(make_mpi_world(mpi, meeting, options.timeout_seconds)));
+    if (options.by_nccl)
+      call_and_tell(body, start_nccl_at(meeting, options, me).world, meeting);
+    else
+      body(Communicator(make_mpi_world(*mpi, meeting, options.timeout_seconds)));
     meeting.leave();
   } catch (...) {
     const std::string first = meeting.fail(sentence_of_current_exception());
@@ -179,7 +270,7 @@ void run_process(const ProcessRanks& options, const std::function<void(const Com
     throw ToldElsewhere();
   }
   running.reset();
-  mpi.finish();
+  if (mpi != nullptr) mpi->finish();
 }
 
 bool has_met() {
@@ -188,10 +279,14 @@ bool has_met() {
 
 void end_process(int status, bool has_told) {
   if (!running) return;
-  // The one that tells ends the others, when the sentence is out.
-  constexpr int kSecondsToBeEnded = 15;
-  if (!has_told) std::this_thread::sleep_for(std::chrono::seconds(kSecondsToBeEnded));
-  running->mpi.abort(status);
+  // The one that tells ends the others, when the sentence is out. Without MPI each ends itself, and the launcher may
+  // end all when the first has.
+  constexpr int kSecondsToBeEnded = 15, kSecondsToTell = 2;
+  const bool has_mpi = running->mpi != nullptr;
+  if (!has_told) std::this_thread::sleep_for(std::chrono::seconds(has_mpi ? kSecondsToBeEnded : kSecondsToTell));
+  if (has_mpi) running->mpi->abort(status);
+  std::fflush(nullptr);
+  _exit(status);
 }
 
 }  // namespace isobar

@@ -1,5 +1,5 @@
 // Ranks as processes: the counterpart of run_ranks (comm/thread_ranks.h). Each process is one rank, which a launcher
-// started (comm/launch.h); data travel over MPI, and the processes meet (comm/meeting.h).
+// started (comm/launch.h); the processes meet (comm/meeting.h), and their data travel by MPI or NCCL.
 #pragma once
 
 #include <functional>
@@ -13,18 +13,20 @@ namespace isobar {
 
 struct ProcessRanks {
   Launch launch;
+  bool by_nccl = false;          // else by MPI
+  Device device{};               // of this rank; for NCCL
   double timeout_seconds = 600;  // that a rank waits for the others, at the meeting and in a call
   Attendee me = {};              // rank, number of ranks, host and process are filled in
 };
 
-// Throws Error where these processes cannot work together, before MPI has started: Open MPI under a plain srun, a
-// launcher that starts no MPI, and an isobar without MPI.
-void check_can_start(const Launch& launch);
+// Throws Error where these processes cannot work together, before anything has started: Open MPI under a plain srun, a
+// launcher that starts no MPI, and an isobar without MPI; for NCCL, a launcher that does not say where to meet.
+void check_can_start(const Launch& launch, bool by_nccl);
 
-// Calls `body` with the world of all processes, once in a process. Returns when `body` has returned on all ranks and
-// MPI is finished. Where one rank fails, all leave `body` by an error in their next call, and one of them (the first,
-// as long as it can) throws the first error with "rank R: " before its sentence; the others throw ToldElsewhere. After
-// either the process has to end by end_process.
+// Calls `body` with the world of all processes, once in a process. Returns when `body` has returned on all ranks. Where
+// one rank fails, all leave `body` by an error in their next call, and one of them (the first, as long as it can)
+// throws the first error with "rank R: " before its sentence; the others throw ToldElsewhere. After either the process
+// has to end by end_process.
 void run_process(const ProcessRanks& options, const std::function<void(const Communicator& world)>& body);
 
 // Whether run_process has started in this process and not ended well: its ranks tell errors together.

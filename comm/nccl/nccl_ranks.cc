@@ -1,7 +1,9 @@
 #include "comm/nccl/nccl_ranks.h"
 
 #include <algorithm>
+#include <array>
 #include <exception>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -18,6 +20,7 @@ using nccl::Handle;
 using nccl::Result;
 using nccl::Session;
 
+constexpr const char* kSplit = "the split of a group";
 constexpr int kLargestGroup = 2048;  // operations between GroupStart and GroupEnd
 
 nccl::Type type_of(const std::optional<DType>& dtype) {
@@ -179,6 +182,7 @@ class NcclBackend : public Backend {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   bool has_failed() const override { return session_->has_failed(); }
+  bool may_overlap() const override { return nccl::api().orders_launches; }
 
   void run(const Call& call, const std::string& what) override {
     const bool is_reduced = call.verb == Verb::all_reduce || call.verb == Verb::reduce_scatter;
@@ -205,7 +209,8 @@ class NcclBackend : public Backend {
   std::unique_ptr<Backend> split(int color, int key) override {
     ISOBAR_CHECK(color >= 0, "a group is split by colors from 0 on, not ", color);
     session_->wait_for_operations();
-    const auto part = session_->create(handle_, "the split of a group", [&](Comm parent, Comm* made) {
+    std::vector<int> members = members_of(color, key);
+    const auto part = session_->create(handle_, std::move(members), kSplit, [&](Comm parent, Comm* made) {
       nccl::Config config;
       config.blocking = 0;
       return nccl::api().CommSplit(parent, color, key, made, &config);
@@ -214,6 +219,23 @@ class NcclBackend : public Backend {
   }
 
  private:
+  // The world's numbers of the ranks that give the same color, by their keys.
+  std::vector<int> members_of(int color, int key) {
+    const std::array<std::int64_t, 2> mine{color, key};
+    std::vector<std::array<std::int64_t, 2>> all(static_cast<std::size_t>(size_));
+    const std::int64_t bytes = sizeof mine;
+    const std::vector<std::int64_t> parts(static_cast<std::size_t>(size_), bytes);
+    run({.verb = Verb::all_gather, .send = mine.data(), .receive = all.data(), .sends = {&bytes, 1}, .receives = parts},
+        kSplit);
+    std::vector<std::pair<std::int64_t, int>> chosen;  // key, rank of this group
+    for (int r = 0; r < size_; ++r)
+      if (all[static_cast<std::size_t>(r)][0] == color) chosen.emplace_back(all[static_cast<std::size_t>(r)][1], r);
+    std::ranges::sort(chosen);
+    std::vector<int> members;
+    for (const auto& [its_key, r] : chosen) members.push_back(handle_->members[static_cast<std::size_t>(r)]);
+    return members;
+  }
+
   void launch(Call call, const std::string& text, const std::string& what) {
     ISOBAR_CHECK(call.device == session_->device(), text, ", ", what, ": its buffers lie on ",
                  name_of(call.device.kind), ' ', call.device.index, ", and this rank's device is ",
@@ -261,47 +283,50 @@ class NcclBackend : public Backend {
   int rank_ = 0, size_ = 1;
 };
 
-void check_device(const Api& api, const NcclRanks& options) {
-  ISOBAR_CHECK(options.device.kind != DeviceKind::cpu,
-               "NCCL is for GPUs, and the device is cpu: ranks on CPUs are "
-               "threads or communicate by MPI");
-  const bool is_emulated = options.device.kind == DeviceKind::emulator;
-  ISOBAR_CHECK(is_emulated == api.is_stand_in, "device ", name_of(options.device.kind),
+}  // namespace
+
+void check_nccl(Device device) {
+  ISOBAR_CHECK(device.kind != DeviceKind::cpu,
+               "NCCL is for GPUs, and the device is cpu: ranks on CPUs are threads or communicate by MPI");
+  const Api& api = nccl::api();
+  const bool is_emulated = device.kind == DeviceKind::emulator;
+  ISOBAR_CHECK(is_emulated == api.is_stand_in, "device ", name_of(device.kind),
                is_emulated ? ": the library libnccl.so.2 that was found is NVIDIA's own, which needs GPUs"
                            : ": the library libnccl.so.2 that was found is a stand-in for tests without a GPU");
 }
 
-}  // namespace
+std::string make_nccl_id() {
+  const Api& api = nccl::api();
+  nccl::UniqueId id{};
+  const Result result = api.GetUniqueId(&id);
+  ISOBAR_CHECK(result == nccl::kSuccess, "NCCL gives no id: ", api.GetErrorString(result), ": ",
+               api.GetLastError(nullptr));
+  return {id.bytes, sizeof id.bytes};
+}
 
 NcclWorld start_nccl(const NcclRanks& options) {
   ISOBAR_CHECK(options.rank >= 0 && options.rank < options.ranks, "rank ", options.rank, " of ", options.ranks);
-  const Api& api = nccl::api();
-  check_device(api, options);
+  check_nccl(options.device);
+  nccl::UniqueId id{};
+  ISOBAR_CHECK(options.id.size() == sizeof id.bytes, "an id of NCCL has ", sizeof id.bytes, " bytes, and this one ",
+               options.id.size());
+  options.id.copy(id.bytes, sizeof id.bytes);
   if (options.device.kind == DeviceKind::cuda) gpu::set_device(options.device.index);
   if constexpr (ISOBAR_HAS_EMULATOR)
     if (options.device.kind == DeviceKind::emulator) emulator::set_device(options.device.index, options.device_name);
 
-  nccl::UniqueId id{};
-  if (options.rank == 0) {
-    const Result result = api.GetUniqueId(&id);
-    ISOBAR_CHECK(result == nccl::kSuccess, "NCCL gives no id: ", api.GetErrorString(result), ": ",
-                 api.GetLastError(nullptr));
-  }
-  if (options.ranks > 1) options.broadcast(std::as_writable_bytes(std::span(id.bytes)));
-  const auto session = std::make_shared<Session>(options.device, options.timeout_seconds, options.on_failure);
-  const auto handle = session->create(nullptr, "the start of NCCL", [&](Comm, Comm* made) {
+  const auto session = std::make_shared<Session>(options);
+  std::vector<int> all(static_cast<std::size_t>(options.ranks));
+  std::iota(all.begin(), all.end(), 0);
+  const auto handle = session->create(nullptr, std::move(all), "the start of NCCL", [&](Comm, Comm* made) {
     nccl::Config config;
     config.blocking = 0;
-    return api.CommInitRankConfig(made, options.ranks, id, options.rank, &config);
+    return nccl::api().CommInitRankConfig(made, options.ranks, id, options.rank, &config);
   });
   const auto stop = [weak = std::weak_ptr(session)](const std::string& why) {
     if (const auto alive = weak.lock()) alive->fail(why, false);
   };
   return {Communicator(std::make_unique<NcclBackend>(session, handle)), stop};
-}
-
-bool nccl_orders_launches() {
-  return nccl::api().orders_launches;
 }
 
 }  // namespace isobar

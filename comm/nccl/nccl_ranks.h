@@ -14,7 +14,6 @@
 // the other is NaN, unlike the thread backend.
 #pragma once
 
-#include <cstddef>
 #include <functional>
 #include <memory>
 #include <span>
@@ -29,11 +28,17 @@ struct NcclRanks {
   Device device{DeviceKind::cuda};
   std::string device_name{};     // emulator: what tells this rank's device from others, as host and rank do
   double timeout_seconds = 600;  // that a call may take once its stream has got to it
-  // Rank 0's bytes become those of all ranks: NCCL's id travels so. All ranks call it once.
-  std::function<void(std::span<std::byte>)> broadcast{};
-  // Called once, from any thread, with the sentence when this rank finds that communication must end, stop() excepted.
-  // Other ranks cannot see it yet: what is told here first is the cause. It must not wait for long, throw, or call
-  // stop() of this rank.
+  std::string id{};              // of make_nccl_id(), rank 0's
+
+  // The three below are called by a thread of the rank. They must not throw, nor call stop() of this rank.
+
+  // Some fifty times a second, with the call that the rank's streams are at; empty: in none. Returns why all
+  // communication of the rank must end (the run has failed elsewhere, say); empty: go on.
+  std::function<std::string(const std::string& call)> watch{};
+  // A call of these ranks (numbers in the world) has not ended in time, and this rank's watch was told of it. Returns
+  // the sentence that says who has not come.
+  std::function<std::string(const std::string& call, std::span<const int> members)> on_late{};
+  // Once, with the sentence, when NCCL itself finds that communication must end. Other ranks cannot see it yet.
   std::function<void(const std::string& why)> on_failure{};
 };
 
@@ -44,12 +49,13 @@ struct NcclWorld {
   std::function<void(const std::string& why)> stop;
 };
 
+// Error where NCCL cannot be loaded, or does not fit the device.
+void check_nccl(Device device);
+
+// For one world of ranks: rank 0 makes it and tells all, as bytes.
+std::string make_nccl_id();
+
 // Every rank calls it; returns when all have. Makes `device` the current one of the thread. Error where NCCL cannot be
 // loaded, does not fit the device, or ranks do not come in time.
 NcclWorld start_nccl(const NcclRanks& options);
-
-// Whether operations of several communicators on one device happen in the order of the host's calls. Where they do
-// not, a run with more than one kind of group must keep all of its calls on one stream. Loads NCCL.
-bool nccl_orders_launches();
-
 }  // namespace isobar

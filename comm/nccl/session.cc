@@ -14,9 +14,9 @@ constexpr std::chrono::microseconds kPoll{200};  // between two questions to a c
 
 }  // namespace
 
-Session::Session(Device device, double timeout_seconds, OnFailure on_failure)
-    : api_(api()), device_(device), timeout_(timeout_seconds), on_failure_(std::move(on_failure)) {
-  if (device.kind == DeviceKind::emulator) own_stream_ = std::make_shared<gpu::OwnedStream>(device);
+Session::Session(const NcclRanks& options)
+    : api_(api()), options_(options), device_(options.device), timeout_(options.timeout_seconds) {
+  if (device_.kind == DeviceKind::emulator) own_stream_ = std::make_shared<gpu::OwnedStream>(device_);
   watcher_ = std::thread([this] { watch(); });
 }
 
@@ -34,9 +34,9 @@ Session::~Session() {
 void Session::end(Lock& lock, const std::string& why, bool own) {
   if (!failure_.empty()) return;
   failure_ = why;
-  if (own && on_failure_) {  // before other ranks can see the abort, so that the first cause is told first
+  if (own && options_.on_failure) {  // before other ranks can see the abort, so that the first cause is told first
     lock.unlock();
-    on_failure_(why);
+    options_.on_failure(why);
     lock.lock();
   }
   for (const std::shared_ptr<Handle>& handle : handles_)
@@ -85,9 +85,11 @@ void Session::settle(Lock& lock, Handle& handle, Result result, const std::strin
   check(lock);
 }
 
-std::shared_ptr<Handle> Session::create(const std::shared_ptr<Handle>& parent, const std::string& what,
+std::shared_ptr<Handle> Session::create(const std::shared_ptr<Handle>& parent, std::vector<int> members,
+                                        const std::string& what,
                                         const std::function<Result(Comm parent, Comm* made)>& make) {
   auto handle = std::make_shared<Handle>();
+  handle->members = std::move(members);
   Lock lock(mutex_);
   check(lock);
   handles_.push_back(handle);
@@ -116,6 +118,7 @@ void Session::enqueue(const std::shared_ptr<Handle>& handle, Stream stream, cons
                       const Operation& operation) {
   auto operated = std::make_shared<Operated>(device_);
   operated->what = what;
+  operated->members = handle->members;
   Lock lock(mutex_);
   check(lock);
   operated->begin.record(stream);
@@ -146,6 +149,7 @@ void Session::watch() {
 }
 
 void Session::look(Lock& lock) {
+  if (!look_at_operations(lock)) return;
   const std::string what = operated_.empty() ? "between two calls" : operated_.front()->what;
   for (const std::shared_ptr<Handle>& handle : handles_) {
     Result result = kSuccess;
@@ -154,19 +158,35 @@ void Session::look(Lock& lock) {
     if (asked != kSuccess) result = asked;
     if (result != kSuccess && result != kInProgress) return end(lock, sentence(*handle, result, what), true);
   }
-  look_at_operations(lock);
 }
 
-void Session::look_at_operations(Lock& lock) {
+// Tells where the streams are. False where that has ended all communication.
+bool Session::look_at_operations(Lock& lock) {
   const Clock::time_point now = Clock::now();
   operated_.remove_if([](const std::shared_ptr<Operated>& operated) { return operated->end.is_reached(); });
+  std::shared_ptr<Operated> first;  // of those that a stream has come to
   for (const std::shared_ptr<Operated>& operated : operated_) {
     if (!operated->seen && operated->begin.is_reached()) operated->seen = now;
-    if (!operated->seen || now - *operated->seen <= timeout_) continue;
-    return end(lock,
-               concat(operated->what, " has not ended within ", timeout_.count(), " s: a rank has not come to it"),
-               true);
+    if (operated->seen && (first == nullptr || *operated->seen < *first->seen)) first = operated;
   }
+  if (options_.watch)
+    if (const std::string why = options_.watch(first == nullptr ? "" : first->what); !why.empty()) {
+      end(lock, why, false);
+      return false;
+    }
+  if (first == nullptr || now - *first->seen <= timeout_) return true;
+  end_late(lock, *first);
+  return false;
+}
+
+void Session::end_late(Lock& lock, const Operated& late) {
+  const std::string itself =
+      concat(late.what, " has not ended within ", timeout_.count(), " s: a rank has not come to it");
+  if (!options_.on_late) return end(lock, itself, true);
+  lock.unlock();  // the others are asked, which takes a while
+  const std::string sentence = options_.on_late(late.what, late.members);
+  lock.lock();
+  end(lock, sentence, false);
 }
 
 }  // namespace isobar::nccl

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "comm/nccl/api.h"
+#include "comm/nccl/nccl_ranks.h"
 #include "engine/storage.h"
 #include "kernels/cuda/runtime.h"
 
@@ -21,15 +22,15 @@ namespace isobar::nccl {
 // A communicator of the library; null before it exists, and from its end on.
 struct Handle {
   Comm comm = nullptr;
-  bool is_ready = false;  // all its ranks have come
+  std::vector<int> members;  // its ranks' numbers in the world
+  bool is_ready = false;     // all its ranks have come
 };
 
 class Session {
  public:
-  using OnFailure = std::function<void(const std::string& why)>;
   using Operation = std::function<Result(Comm comm)>;
 
-  Session(Device device, double timeout_seconds, OnFailure on_failure);
+  explicit Session(const NcclRanks& options);
   ~Session();  // after the last communicator
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -39,8 +40,8 @@ class Session {
   const std::shared_ptr<const gpu::OwnedStream>& own_stream() const { return own_stream_; }
 
   // New communicators; `make` calls NCCL, which writes handle.comm then or later. `parent` is null for the first one.
-  std::shared_ptr<Handle> create(const std::shared_ptr<Handle>& parent, const std::string& what,
-                                 const std::function<Result(Comm parent, Comm* made)>& make);
+  std::shared_ptr<Handle> create(const std::shared_ptr<Handle>& parent, std::vector<int> members,
+                                 const std::string& what, const std::function<Result(Comm parent, Comm* made)>& make);
   // After all that it was given; aborts where there has been an error, or one is on its way through this thread.
   void destroy(const std::shared_ptr<Handle>& handle) noexcept;
 
@@ -59,6 +60,7 @@ class Session {
   struct Operated {  // an operation in a stream
     explicit Operated(Device device) : begin(device), end(device) {}
     std::string what;
+    std::vector<int> members;
     gpu::Event begin, end;
     std::optional<Clock::time_point> seen;  // when it was first seen to have begun
   };
@@ -69,13 +71,14 @@ class Session {
   void settle(Lock& lock, Handle& handle, Result result, const std::string& what);
   void watch();
   void look(Lock& lock);
-  void look_at_operations(Lock& lock);
+  bool look_at_operations(Lock& lock);
+  void end_late(Lock& lock, const Operated& late);
   std::string sentence(const Handle& handle, Result result, const std::string& what) const;
 
   const Api& api_;
-  Device device_;
-  std::chrono::duration<double> timeout_;
-  OnFailure on_failure_;
+  const NcclRanks options_;
+  const Device device_;
+  const std::chrono::duration<double> timeout_;
   std::shared_ptr<const gpu::OwnedStream> own_stream_;
 
   mutable std::mutex mutex_;  // held in every call of the library

@@ -38,6 +38,7 @@ SETTINGS = {"num_iters": ITERATIONS, "log_every": 1, "validate_every": 10, "chec
 # Data-, tensor- and context-parallel ranks, and other flags, of the layouts that must train as one rank does.
 LAYOUTS = [((2, 1, 1), []), ((4, 1, 1), ["--bucket-cap-mb", "0.001"]), ((1, 2, 2), ["--context-form", "ring"]),
            ((2, 2, 2), ["--sequence-parallel", "--shard-optimizer"])]
+RANK_VARIABLES = ("PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "RANK")
 TIMED = ("samples_per_second", "data_seconds")
 
 
@@ -75,7 +76,7 @@ def processes_of(program, mark):
         except (OSError, UnicodeDecodeError):
             continue
         if arguments[0] == str(program) and str(mark) in arguments:
-            rank = variables.get("PMIX_RANK", variables.get("OMPI_COMM_WORLD_RANK", "0"))
+            rank = next((variables[name] for name in RANK_VARIABLES if name in variables), "0")
             found[int(rank)] = int(folder.name)
     return [found[rank] for rank in sorted(found)]
 
@@ -113,13 +114,13 @@ def run(command, meanwhile=None, timeout=200, **variables):
 class Runs:
     """Data, and runs of `isobar train` on them."""
 
-    def __init__(self, isobar, folder, settings=None):
+    def __init__(self, isobar, folder, settings=None, grid="16x32"):
         self.isobar, self.folder = isobar, folder
         self.settings = [word for key, value in {**SETTINGS, **(settings or {})}.items()
                          for word in ("--set", f"{key}={json.dumps(value)}")]
         if not (folder / "data").exists():
             made = run([isobar, "data", "synth", "--out", folder / "data", "--train-years", "1", "--valid-years", "1",
-                        "--steps-per-year", "40", "--grid", "16x32", "--channels", "4"])
+                        "--steps-per-year", "40", "--grid", grid, "--channels", "4"])
             check(made.status == 0, made)
 
     def path(self, name):

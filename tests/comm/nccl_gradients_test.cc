@@ -27,7 +27,7 @@ class Trace {
  public:
   Trace() {
     testing::use_stand_in();
-    (void)nccl_orders_launches();  // loads it
+    (void)make_nccl_id();  // loads it
     library_ = ::dlopen((std::string(testing::kStandIns) + "/libnccl.so.2").c_str(), RTLD_NOW | RTLD_NOLOAD);
     ISOBAR_CHECK(library_ != nullptr, "the stand-in was not loaded");
     function<nccl::stand_in::ClearFunction>(nccl::stand_in::kClearName)();

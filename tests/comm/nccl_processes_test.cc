@@ -96,9 +96,7 @@ class Processes {
                                          .device = testing::emulator_of(0),
                                          .device_name = concat("host rank ", rank),
                                          .timeout_seconds = timeout,
-                                         .broadcast = [&](std::span<std::byte> bytes) {
-                                           std::memcpy(bytes.data(), shared_.id.bytes, bytes.size());
-                                         }});
+                                         .id = {shared_.id.bytes, sizeof shared_.id.bytes}});
       const StreamScope scope(std::make_shared<gpu::OwnedStream>(testing::emulator_of(0)));
       body(nccl.world, shared_);
       return 0;

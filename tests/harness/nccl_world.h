@@ -2,9 +2,7 @@
 // has an emulator device of its own.
 #pragma once
 
-#include <condition_variable>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -39,9 +37,7 @@ inline Device emulator_of(int rank) {
 class NcclThreadWorld {
  public:
   explicit NcclThreadWorld(const NcclThreads& options)
-      : options_(options), stops_(static_cast<std::size_t>(options.ranks)) {
-    use_stand_in();
-  }
+      : options_(options), id_(make_id()), stops_(static_cast<std::size_t>(options.ranks)) {}
 
   void run(const std::function<void(const Communicator& world)>& body) {
     std::vector<std::thread> threads;
@@ -56,6 +52,11 @@ class NcclThreadWorld {
   }
 
  private:
+  static std::string make_id() {
+    use_stand_in();
+    return make_nccl_id();
+  }
+
   void run_rank(int rank, const std::function<void(const Communicator& world)>& body) {
     try {
       NcclWorld nccl = start_nccl({.rank = rank,
@@ -63,7 +64,7 @@ class NcclThreadWorld {
                                    .device = emulator_of(rank),
                                    .device_name = concat("test rank ", rank),
                                    .timeout_seconds = options_.timeout_seconds,
-                                   .broadcast = [&](std::span<std::byte> bytes) { broadcast(rank, bytes); },
+                                   .id = id_,
                                    .on_failure = [&, rank](const std::string& why) { hear(rank, why); }});
       {
         const std::lock_guard lock(mutex_);
@@ -74,17 +75,6 @@ class NcclThreadWorld {
     } catch (...) {
       fail(rank, std::current_exception());
     }
-  }
-
-  void broadcast(int rank, std::span<std::byte> bytes) {
-    std::unique_lock lock(mutex_);
-    if (rank == 0) {
-      id_.assign(bytes.begin(), bytes.end());
-      given_.notify_all();
-    }
-    given_.wait(lock, [&] { return !id_.empty() || failure_; });
-    ISOBAR_CHECK(!id_.empty(), "rank ", failed_, " has failed");
-    std::memcpy(bytes.data(), id_.data(), bytes.size());
   }
 
   // What the meeting does for processes: the first cause is known, and all others are stopped.
@@ -103,15 +93,13 @@ class NcclThreadWorld {
       stops = stops_;
       stops[static_cast<std::size_t>(rank)] = {};  // it knows
     }
-    given_.notify_all();
     for (const auto& stop : stops)
       if (stop) stop(concat("rank ", rank, " has failed"));
   }
 
-  NcclThreads options_;
+  const NcclThreads options_;
+  const std::string id_;
   std::mutex mutex_;
-  std::condition_variable given_;
-  std::vector<std::byte> id_;
   std::vector<std::function<void(const std::string&)>> stops_;
   std::exception_ptr failure_;
   int failed_ = -1;

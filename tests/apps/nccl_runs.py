@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""Ranks as processes that exchange data by NCCL: `isobar train --backend nccl` on the emulator device, with the
+stand-in for NCCL (tests/stand_ins/nccl).
+
+    nccl_runs.py CASE --isobar build-cpu/apps/isobar --stand-ins build-cpu/tests/stand_ins [--kills 3]
+
+    layouts    runs of 8 and fewer processes err at most twice as much as the run of one, with and without launch order
+    meeting    what keeps the processes from meeting is one sentence
+    faults     what ISOBAR_FAULT plants, SIGSTOP, kill -9 of a random rank, --kills times, SIGUSR1 to one rank
+    slurm      a plain srun on 4 nodes of one host
+
+    nccl_runs.py spawn RANKS COMMAND...: starts ranks with torchrun's variables; exit status: the largest one
+
+Exit status 77, with the reason, where what a case needs is missing.
+"""
+import argparse
+import json
+import math
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+from processes import (ITERATIONS, SECONDS_TO_END, STOPPED, Failure, Runs, check, check_one_sentence, processes_of, run,
+                       shares, slurm, start_step)
+
+SECONDS_TO_LEAVE = 8  # of the other ranks, once one has ended with an error
+# 9 x 5 patches, 8 heads of 8: rows, heads and hidden channels that 2 x 2 x 2 ranks share unevenly.
+GRID = "18x10"
+SETTINGS = {"num_iters": 5, "validate_every": 5, "checkpoint_every": 5, "embed_dim": 64, "num_heads": 8,
+            "patch_size": 2, "dtype": "fp32", "dropout": 0.1}
+LAYOUTS = [((2, 2, 2), ["--context-form", "ring"], "1"),
+           ((2, 2, 2), ["--context-form", "ring", "--bucket-cap-mb", "0.01"], "0"),
+           ((2, 2, 2), ["--sequence-parallel", "--shard-optimizer", "--bucket-cap-mb", "0.01"], "1"),
+           ((4, 1, 1), ["--bucket-cap-mb", "0.01"], "0")]
+
+
+def spawn(ranks, command):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **os.environ}
+    started = [subprocess.Popen(command, env={**address, "RANK": str(rank), "WORLD_SIZE": str(ranks),
+                                              "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(ranks)})
+               for rank in range(ranks)]
+    while None in (ends := [process.poll() for process in started]) and not any(ends):
+        time.sleep(0.02)
+    end = time.monotonic() + SECONDS_TO_LEAVE
+    while time.monotonic() < end and any(process.poll() is None for process in started):
+        time.sleep(0.02)
+    for process in started:  # a stopped one, say
+        process.kill()
+    return max(abs(process.wait()) for process in started)
+
+
+class NcclRuns(Runs):
+    """Runs on the emulator device; of several ranks: by NCCL."""
+
+    def __init__(self, options, folder, settings=None):
+        super().__init__(options.isobar, folder, settings, grid=GRID)
+
+    def command(self, name, *flags, device="emulator"):
+        return super().command(name, "--device", device, *flags)
+
+    def train(self, name, ranks, *flags, **more):
+        if ranks == 1:
+            return run(self.command(name, *flags), **more)
+        return run([sys.executable, __file__, "spawn", str(ranks), *self.command(name, "--backend", "nccl", *flags)],
+                   **more)
+
+    def trained(self, *words, **more):
+        ended = self.train(*words, **more)
+        check(ended.status == 0 and not ended.sentences, ended)
+        return ended
+
+    def losses(self, name):
+        return [line["loss"] for line in self.metrics(name)]
+
+
+def rms_apart(losses, exact):
+    check(len(losses) == len(exact) > 0, "the runs have logged different things")
+    return math.sqrt(sum((a - b) ** 2 for a, b in zip(losses, exact)) / len(exact))
+
+
+def check_twice(runs, name):
+    """Losses err at most twice as much as those of one rank, against fp64, and one rounding."""
+    exact = runs.losses("exact")
+    rounding = 2.0 ** -24 * max(exact)
+    serial, mine = rms_apart(runs.losses("serial"), exact), rms_apart(runs.losses(name), exact)
+    print(f"{name}: {mine:.3g} from fp64, one rank {serial:.3g}")
+    check(mine <= 2 * serial + rounding, f"{name}: {mine} from fp64, one rank {serial}")
+
+
+def exact_and_serial(options, folder):
+    runs = NcclRuns(options, folder, SETTINGS)
+    runs.trained("serial", 1)
+    exact = run(runs.command("exact", "--set", 'dtype="fp64"', device="cpu"))
+    check(exact.status == 0, exact)
+    return runs
+
+
+def case_layouts(options, folder):
+    runs = exact_and_serial(options, folder)
+    for number, (sizes, flags, order) in enumerate(LAYOUTS):
+        name, (dp, tp, cp) = f"layout{number}", sizes
+        ended = runs.trained(name, dp * tp * cp, *shares(tp, cp), *flags, NCCL_LAUNCH_ORDER_IMPLICIT=order)
+        check(f"Setting DP = {dp}, TP = {tp}, CP = {cp}, PP = 1" in ended.out, ended)
+        check_twice(runs, name)
+        check(runs.files(name) == runs.files("serial"), name, "other files than one rank's")
+
+
+def case_meeting(options, folder):
+    runs = NcclRuns(options, folder, SETTINGS)
+
+    def told(*words, ranks=2, flags=(), variables=None):
+        ended = runs.train("wrong", ranks, "--comm-timeout", "2", *flags, **(variables or {}))
+        check_one_sentence(ended, *words)
+        check(not runs.path("wrong").exists(), "a run folder was left")
+
+    told("is no multiple of --tensor-parallel 3", flags=["--tensor-parallel", "3"])
+    told("NVIDIA's own, which needs GPUs", variables={"ISOBAR_CUDA_LIBS": "/nowhere"})
+    told("ISOBAR_FAULT", variables={"ISOBAR_FAULT": "what?"})
+    alone = run(runs.command("wrong", "--backend", "nccl"))
+    check_one_sentence(alone, "--backend nccl: no launcher has started this process")
+    threads = run(runs.command("wrong", "--backend", "nccl", "--ranks", "2"))
+    check_one_sentence(threads, "--backend nccl: no launcher has started this process")
+    # Rank 0 tells, at once or when the time is over; the other one has not met anybody, and tells so too.
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        for words, variables in (("is taken by another process; set MASTER_PORT", {"MASTER_PORT": port}),
+                                 ("is no address of", {"MASTER_ADDR": "192.0.2.1"}),
+                                 ("cannot be resolved", {"MASTER_ADDR": "no.such.host.invalid"})):
+            ended = runs.train("wrong", 2, "--comm-timeout", "2", **variables)
+            check(ended.status == 1 and any(words in sentence for sentence in ended.sentences), words, ended)
+    # One process of three says that it is rank 1 too; nobody comes as rank 2.
+    late = run(["env", "RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=127.0.0.1", f"MASTER_PORT={port}",
+                *runs.command("wrong", "--backend", "nccl", "--comm-timeout", "2")])
+    check_one_sentence(late, "rank 1 has not come to the meeting")
+
+
+def case_faults(options, folder):
+    runs = NcclRuns(options, folder, {"num_iters": ITERATIONS, "validate_every": 10, "checkpoint_every": 5,
+                                      "dtype": "fp32"})
+    layout = shares(2, 1)
+    runs.trained("undisturbed", 4, *layout)
+
+    def faulty(fault, *flags, **more):
+        shutil.rmtree(runs.path("faulty"), ignore_errors=True)
+        ended = runs.train("faulty", 4, *layout, *flags, ISOBAR_FAULT=fault, **more)
+        runs.check_none_is_left("faulty")
+        return ended
+
+    check_one_sentence(faulty("rank=3 call=60 do=throw"), "isobar: rank 3: ISOBAR_FAULT")
+    check_one_sentence(faulty("rank=0 call=60 do=throw"), "isobar: rank 0: ISOBAR_FAULT")
+    check_one_sentence(faulty("rank=2 call=60 do=hang", "--comm-timeout", "5"), ": rank 2 has not come to ")
+    check_one_sentence(faulty("rank=1 call=60 do=die"), "isobar: rank 1: it has died")
+    slow = faulty("rank=2 call=60 do=slow:3")
+    check(slow.status == 0, slow)
+    runs.check_same_bits("faulty", "undisturbed")
+
+    def signal_one(rank, which, iteration):
+        def send(process):
+            runs.wait_for_iteration("faulty", iteration, process)
+            ids = processes_of(options.isobar, runs.path("faulty"))
+            if len(ids) == 4:
+                os.kill(ids[rank], which)
+            return time.monotonic()
+        return send
+
+    for rank in (0, 2):
+        check_one_sentence(faulty("", "--comm-timeout", "10", "--set", "num_iters=100000",
+                                  meanwhile=signal_one(rank, signal.SIGSTOP, 7)), f"rank {rank} ")
+    rng = random.Random(options.kills)
+    for _ in range(options.kills):
+        rank, iteration = rng.randrange(4), rng.randrange(1, ITERATIONS - 2)
+        killed = faulty("", meanwhile=signal_one(rank, signal.SIGKILL, iteration))
+        if killed.status != 0:
+            check(killed.seconds < SECONDS_TO_END and len(killed.sentences) == 1, killed)
+            check(killed.sentences[0].startswith(f"isobar: rank {rank}: it has died"), killed)
+        print(f"rank {rank} after iteration {iteration}: {killed.seconds:.1f} s, {killed.sentences}")
+        runs.trained("faulty", 4, *layout, "--resume")
+        runs.check_same_bits("faulty", "undisturbed")
+
+    stopped = faulty("rank=0 call=60 do=slow:2", meanwhile=signal_one(1, signal.SIGUSR1, 1))
+    check(stopped.status == STOPPED and not stopped.sentences, stopped)
+    runs.trained("faulty", 4, *layout, "--resume")
+    runs.check_same_bits("faulty", "undisturbed")
+
+
+def case_slurm(options, folder):
+    runs = exact_and_serial(options, folder)
+    with slurm():
+        step = ["srun", "-N", "4", "--ntasks-per-node", "2", "--kill-on-bad-exit=1"]
+        ended = start_step([*step, *runs.command("srun", "--backend", "nccl", *shares(2, 2))])
+        check(ended.status == 0 and not ended.sentences, ended)
+        check("Setting DP = 2, TP = 2, CP = 2, PP = 1" in ended.out, ended)
+        check_twice(runs, "srun")
+        thrown = run([*step, *runs.command("thrown", "--backend", "nccl", *shares(2, 2))],
+                     ISOBAR_FAULT="rank=5 call=60 do=throw")
+        check_one_sentence(thrown, "isobar: rank 5: ISOBAR_FAULT")
+        runs.check_none_is_left("thrown")
+
+
+def main():
+    if sys.argv[1:2] == ["spawn"]:
+        sys.exit(spawn(int(sys.argv[2]), sys.argv[3:]))
+    cases = {name.removeprefix("case_"): function for name, function in globals().items() if name.startswith("case_")}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("case", choices=cases)
+    parser.add_argument("--isobar", type=pathlib.Path, required=True)
+    parser.add_argument("--stand-ins", type=pathlib.Path, required=True)
+    parser.add_argument("--kills", type=int, default=3)
+    options = parser.parse_args()
+    options.isobar = options.isobar.resolve()
+    os.environ["ISOBAR_CUDA_LIBS"] = str(options.stand_ins.resolve())
+    with tempfile.TemporaryDirectory(prefix="isobar_") as name:
+        try:
+            cases[options.case](options, pathlib.Path(name))
+        except Failure as failure:
+            sys.exit(f"{options.case}: {failure}")
+    print(f"{options.case}: well")
+
+
+if __name__ == "__main__":
+    main()

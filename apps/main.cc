@@ -16,6 +16,7 @@
 
 #include "apps/commands.h"
 #include "apps/train/config.h"
+#include "apps/train/signals.h"
 #include "apps/train/suggestions.h"
 #include "comm/launch.h"
 #include "comm/process_ranks.h"
@@ -80,21 +81,30 @@ std::string about_unknown_argument(CLI::App& app, const std::vector<std::string>
   return "there is no flag --" + name + isobar::did_you_mean(meant);
 }
 
-// A process of a launcher that ends before the processes have met: all may make the same mistake (a wrong flag, say).
-// The first one tells, and ends the job; another one that lives on has a mistake of its own.
-std::string as_rank(const std::string& sentence) {
-  isobar::Launch launch;
+// What is wrong before the processes of a launcher have met may be wrong on all (a flag, say), and is told once: the
+// first one tells at once, and its end is that of the job. Another one waits for that. True: it has come.
+bool is_ended_meanwhile() {
+  constexpr std::chrono::seconds kLongEnough(10);  // for a busy host
+  const auto start = std::chrono::steady_clock::now();
+  while (!isobar::stop_requested() && std::chrono::steady_clock::now() - start < kLongEnough)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  return isobar::stop_requested();
+}
+
+// Which process of a launcher this is; 0 without one.
+int rank_of_process() {
   try {
-    launch = isobar::find_launch();
-  } catch (const isobar::Error&) {  // told as it is
+    return isobar::find_launch().rank;
+  } catch (const isobar::Error&) {  // all of them tell
+    return 0;
   }
-  if (launch.rank == 0) return sentence;
-  std::this_thread::sleep_for(std::chrono::seconds(2));
-  return isobar::concat("rank ", launch.rank, ": ", sentence);
 }
 
 int report(std::string sentence) {
-  if (!isobar::has_met()) sentence = as_rank(sentence);
+  if (const int rank = isobar::has_met() ? 0 : rank_of_process(); rank > 0) {
+    if (is_ended_meanwhile()) return 1;
+    sentence = isobar::concat("rank ", rank, ": ", sentence);
+  }
   std::replace(sentence.begin(), sentence.end(), '\n', ' ');
   std::cout.flush();
   std::cerr << "isobar: " << isobar::printable(sentence) << std::endl;
@@ -162,6 +172,7 @@ int run(int argc, char** argv) {
     std::transform(arguments.begin(), arguments.end(), arguments.begin(), with_dashes);
     return run_command(app, arguments);
   } catch (const isobar::ToldElsewhere&) {
+    if (!isobar::has_met()) is_ended_meanwhile();
     isobar::end_process(1, /*has_told=*/false);
     return 1;
   } catch (...) {

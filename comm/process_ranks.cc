@@ -9,14 +9,17 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <iomanip>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <random>
 #include <span>
 #include <sstream>
+#include <stop_token>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -202,6 +205,28 @@ void end_at_once(const std::string& sentence) {
   _exit(1);
 }
 
+// Ends the process when the time is over, unless the thread is destroyed before.
+std::jthread end_after(double seconds, std::string sentence) {
+  return std::jthread([seconds, sentence = std::move(sentence)](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any never;
+    never.wait_for(lock, stop, std::chrono::duration<double>(seconds), [] { return false; });
+    if (!stop.stop_requested()) end_at_once(sentence);
+  });
+}
+
+// MPI_Init, which waits for all ranks and knows no end. When the time is over the first rank says so, and ends the
+// others; where it has not come itself the next does.
+void start_in_time(const MpiPlugin& mpi, int rank, double seconds) {
+  constexpr double kLater = 5;
+  const std::jthread deadline =
+      end_after(seconds + kLater * std::min(rank, 2),
+                concat("rank ", rank, ": not all ranks have started MPI within ", seconds, " s"));
+  const char* wrong = mpi.start();
+  ISOBAR_CHECK(wrong == nullptr, wrong);
+}
+
 }  // namespace
 
 void check_can_start(const Launch& launch, bool by_nccl) {
@@ -221,10 +246,9 @@ void check_can_start(const Launch& launch, bool by_nccl) {
 
 namespace {
 
-const MpiPlugin& start_mpi(const Launch& launch) {
+const MpiPlugin& start_mpi(const Launch& launch, double seconds) {
   const MpiPlugin& mpi = load_mpi();
-  const char* wrong = mpi.start();
-  ISOBAR_CHECK(wrong == nullptr, wrong);
+  start_in_time(mpi, launch.rank, seconds);
   running.emplace(RunningProcess{&mpi, nullptr});
   const int ranks = mpi.size(mpi.world());
   ISOBAR_CHECK(ranks == launch.ranks, launch.size_variable, " is ", launch.ranks, ", but MPI has started ", ranks,
@@ -247,7 +271,8 @@ void call_and_tell(const std::function<void(const Communicator& world)>& body, c
 
 void run_process(const ProcessRanks& options, const std::function<void(const Communicator& world)>& body) {
   check_can_start(options.launch, options.by_nccl);
-  const MpiPlugin* mpi = is_met_over_mpi(options.launch, options.by_nccl) ? &start_mpi(options.launch) : nullptr;
+  const MpiPlugin* mpi =
+      is_met_over_mpi(options.launch, options.by_nccl) ? &start_mpi(options.launch, options.timeout_seconds) : nullptr;
   Attendee me = options.me;
   me.rank = mpi != nullptr ? mpi->rank(mpi->world()) : options.launch.rank;
   me.ranks = options.launch.ranks;

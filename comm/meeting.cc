@@ -794,7 +794,7 @@ void Meeting::set_place(const std::string& call) {
 }
 
 std::string Meeting::time_is_over(std::span<const int> members, double seconds) {
-  constexpr double kSecondsEach = 0.3, kMostSeconds = 3;
+  constexpr double kSecondsEach = 3, kMostSeconds = 9;  // in which the one that tells ends the job
   std::string place;
   {
     const std::lock_guard lock(member_->mutex);

@@ -27,10 +27,11 @@ import sys
 import tempfile
 import time
 
-from processes import (ITERATIONS, SECONDS_TO_END, STOPPED, Failure, Runs, check, check_one_sentence, processes_of, run,
+from processes import (SECONDS_TO_END, STOPPED, Failure, Runs, check, check_one_sentence, processes_of, run,
                        shares, slurm, start_step)
 
-SECONDS_TO_LEAVE = 8  # of the other ranks, once one has ended with an error
+ITERATIONS = 12  # of the runs that are disturbed
+SECONDS_TO_LEAVE = 2  # of the other ranks, once one has ended with an error
 # 9 x 5 patches, 8 heads of 8: rows, heads and hidden channels that 2 x 2 x 2 ranks share unevenly.
 GRID = "18x10"
 SETTINGS = {"num_iters": 5, "validate_every": 5, "checkpoint_every": 5, "embed_dim": 64, "num_heads": 8,
@@ -147,8 +148,8 @@ def case_meeting(options, folder):
 
 
 def case_faults(options, folder):
-    runs = NcclRuns(options, folder, {"num_iters": ITERATIONS, "validate_every": 10, "checkpoint_every": 5,
-                                      "dtype": "fp32"})
+    runs = NcclRuns(options, folder, {"num_iters": ITERATIONS, "validate_every": 6, "checkpoint_every": 3, "depth": 1,
+                                      "limit_nsamples_val": 7, "dtype": "fp32"})
     layout = shares(2, 1)
     runs.trained("undisturbed", 4, *layout)
 
@@ -156,6 +157,7 @@ def case_faults(options, folder):
         shutil.rmtree(runs.path("faulty"), ignore_errors=True)
         ended = runs.train("faulty", 4, *layout, *flags, ISOBAR_FAULT=fault, **more)
         runs.check_none_is_left("faulty")
+        print(f"{fault} {flags}: status {ended.status} after {ended.seconds:.1f} s {ended.sentences}", flush=True)
         return ended
 
     check_one_sentence(faulty("rank=3 call=60 do=throw"), "isobar: rank 3: ISOBAR_FAULT")
@@ -177,7 +179,7 @@ def case_faults(options, folder):
 
     for rank in (0, 2):
         check_one_sentence(faulty("", "--comm-timeout", "10", "--set", "num_iters=100000",
-                                  meanwhile=signal_one(rank, signal.SIGSTOP, 7)), f"rank {rank} ")
+                                  meanwhile=signal_one(rank, signal.SIGSTOP, 4)), f"rank {rank} ")
     rng = random.Random(options.kills)
     for _ in range(options.kills):
         rank, iteration = rng.randrange(4), rng.randrange(1, ITERATIONS - 2)
@@ -185,7 +187,6 @@ def case_faults(options, folder):
         if killed.status != 0:
             check(killed.seconds < SECONDS_TO_END and len(killed.sentences) == 1, killed)
             check(killed.sentences[0].startswith(f"isobar: rank {rank}: it has died"), killed)
-        print(f"rank {rank} after iteration {iteration}: {killed.seconds:.1f} s, {killed.sentences}")
         runs.trained("faulty", 4, *layout, "--resume")
         runs.check_same_bits("faulty", "undisturbed")
 

@@ -27,14 +27,13 @@ import sys
 import tempfile
 import time
 
-from processes import (SECONDS_TO_END, STOPPED, Failure, Runs, check, check_one_sentence, processes_of, run,
-                       shares, slurm, start_step)
+from processes import (ITERATIONS, SECONDS_TO_END, SMALL, STOPPED, Failure, Runs, check, check_one_sentence,
+                       processes_of, run, shares, slurm)
 
-ITERATIONS = 12  # of the runs that are disturbed
 SECONDS_TO_LEAVE = 2  # of the other ranks, once one has ended with an error
 # 9 x 5 patches, 8 heads of 8: rows, heads and hidden channels that 2 x 2 x 2 ranks share unevenly.
-GRID = "18x10"
-SETTINGS = {"num_iters": 5, "validate_every": 5, "checkpoint_every": 5, "embed_dim": 64, "num_heads": 8,
+DATA = ["--train-years", "1", "--valid-years", "1", "--steps-per-year", "40", "--grid", "18x10", "--channels", "4"]
+SETTINGS = {**SMALL, "num_iters": 5, "validate_every": 5, "checkpoint_every": 5, "embed_dim": 64, "num_heads": 8,
             "patch_size": 2, "dtype": "fp32", "dropout": 0.1}
 LAYOUTS = [((2, 2, 2), ["--context-form", "ring"], "1"),
            ((2, 2, 2), ["--context-form", "ring", "--bucket-cap-mb", "0.01"], "0"),
@@ -60,20 +59,22 @@ def spawn(ranks, command):
     return max(abs(process.wait()) for process in started)
 
 
+def spawned(ranks, *command):
+    return [sys.executable, __file__, "spawn", str(ranks), *command, "--backend", "nccl"]
+
+
+def plain_srun(ranks, *command):
+    return ["srun", "-N", "4", f"--ntasks-per-node={ranks // 4}", "--kill-on-bad-exit=1", *command, "--backend", "nccl"]
+
+
 class NcclRuns(Runs):
     """Runs on the emulator device; of several ranks: by NCCL."""
 
-    def __init__(self, options, folder, settings=None):
-        super().__init__(options.isobar, folder, settings, grid=GRID)
+    def __init__(self, options, folder, settings, launch=spawned):
+        super().__init__(options.isobar, folder, settings, launch, data=DATA)
 
     def command(self, name, *flags, device="emulator"):
         return super().command(name, "--device", device, *flags)
-
-    def train(self, name, ranks, *flags, **more):
-        if ranks == 1:
-            return run(self.command(name, *flags), **more)
-        return run([sys.executable, __file__, "spawn", str(ranks), *self.command(name, "--backend", "nccl", *flags)],
-                   **more)
 
     def trained(self, *words, **more):
         ended = self.train(*words, **more)
@@ -98,8 +99,8 @@ def check_twice(runs, name):
     check(mine <= 2 * serial + rounding, f"{name}: {mine} from fp64, one rank {serial}")
 
 
-def exact_and_serial(options, folder):
-    runs = NcclRuns(options, folder, SETTINGS)
+def exact_and_serial(options, folder, launch=spawned):
+    runs = NcclRuns(options, folder, SETTINGS, launch)
     runs.trained("serial", 1)
     exact = run(runs.command("exact", "--set", 'dtype="fp64"', device="cpu"))
     check(exact.status == 0, exact)
@@ -148,8 +149,7 @@ def case_meeting(options, folder):
 
 
 def case_faults(options, folder):
-    runs = NcclRuns(options, folder, {"num_iters": ITERATIONS, "validate_every": 6, "checkpoint_every": 3, "depth": 1,
-                                      "limit_nsamples_val": 7, "dtype": "fp32"})
+    runs = NcclRuns(options, folder, {**SMALL, "depth": 1, "limit_nsamples_val": 7, "dtype": "fp32"})
     layout = shares(2, 1)
     runs.trained("undisturbed", 4, *layout)
 
@@ -197,16 +197,14 @@ def case_faults(options, folder):
 
 
 def case_slurm(options, folder):
-    runs = exact_and_serial(options, folder)
+    runs = exact_and_serial(options, folder, plain_srun)
+    layout = shares(2, 2)
     with slurm():
-        step = ["srun", "-N", "4", "--ntasks-per-node", "2", "--kill-on-bad-exit=1"]
-        ended = start_step([*step, *runs.command("srun", "--backend", "nccl", *shares(2, 2))])
-        check(ended.status == 0 and not ended.sentences, ended)
+        ended = runs.trained("srun", 8, *layout)
         check("Setting DP = 2, TP = 2, CP = 2, PP = 1" in ended.out, ended)
         check_twice(runs, "srun")
-        thrown = run([*step, *runs.command("thrown", "--backend", "nccl", *shares(2, 2))],
-                     ISOBAR_FAULT="rank=5 call=60 do=throw")
-        check_one_sentence(thrown, "isobar: rank 5: ISOBAR_FAULT")
+        check_one_sentence(runs.train("thrown", 8, *layout, ISOBAR_FAULT="rank=5 call=60 do=throw"),
+                           "isobar: rank 5: ISOBAR_FAULT")
         runs.check_none_is_left("thrown")
 
 

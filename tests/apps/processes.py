@@ -4,13 +4,17 @@
     processes.py CASE --isobar build-cpu/apps/isobar --verbs build-cpu/tests/mpi_collectives
                  --plugin build-cpu/apps/isobar_mpi.so [--kills 3]
 
-    verbs      every verb on 1 to 8 processes; calls that do not fit, a rank that is late, a rank that fails
-    runs       a run of 4 processes is the run of one, and leaves one run's files
-    faults     what ISOBAR_FAULT plants, and SIGSTOP: ended within 30 s, the rank named, nothing left running
-    killed     kill -9 of a random rank, --kills times; the last checkpoint resumes to the undisturbed bits
-    stopped    SIGUSR1 to one rank only stops all after the same iteration, status 75
-    slurm      srun --mpi=pmix on 4 nodes of one host; a plain srun is refused by one sentence
-    requeued   scripts/slurm/cpu.sbatch: SIGUSR1, status 75, requeue; the end is the undisturbed run's, bit for bit
+    verbs         every verb on 1 to 8 processes; calls that do not fit, a rank that is late, a rank that fails
+    runs          runs of several processes are the run of one, and leave one run's files, log and TensorBoard
+    tiny          the same of config tiny and 8 processes
+    refused       ranks that do not fit together: one sentence, and no run folder
+    faults        what ISOBAR_FAULT plants: ended within 30 s, the rank named, nothing left running
+    hung          the same of a process that is stopped; what it has left resumes to the undisturbed bits
+    killed        kill -9 of a random one of 8, --kills times; the last checkpoint resumes to the undisturbed bits
+    stopped       SIGUSR1 to one rank only stops all after the same iteration, status 75
+    slurm         the same under srun --mpi=pmix on 4 nodes of one host; a plain srun is refused by one sentence
+    slurm_faults  faults, hung and killed under srun
+    requeued      scripts/slurm/cpu.sbatch: SIGUSR1, status 75, requeue; the end is the undisturbed run's, bit for bit
 
 Exit status 77, with the reason, where what a case needs is missing.
 """
@@ -20,8 +24,10 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -29,17 +35,25 @@ import time
 
 SKIPPED, STOPPED = 77, 75
 SECONDS_TO_END = 30
-ITERATIONS = 30
+ITERATIONS = 12
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-SETTINGS = {"num_iters": ITERATIONS, "log_every": 1, "validate_every": 10, "checkpoint_every": 5,
-            "limit_nsamples_val": 13, "dtype": "fp64", "embed_dim": 16, "depth": 2, "num_heads": 2, "dropout": 0.2,
-            "global_batch_size": 8, "grad_accumulation": 2, "optimizer": "adamw", "eps": 1e-3, "grad_clip": 0.05}
+# Of runs that only have to be many: a model of 9424 parameters.
+SMALL = {"num_iters": ITERATIONS, "log_every": 1, "validate_every": 6, "checkpoint_every": 3,
+         "limit_nsamples_val": 13, "dtype": "fp64", "embed_dim": 16, "depth": 2, "num_heads": 2, "dropout": 0.2,
+         "global_batch_size": 8, "grad_accumulation": 2, "optimizer": "adamw", "eps": 1e-3, "grad_clip": 0.05}
+# Config `tiny` as it is, on data as `isobar data synth` makes them.
+TINY = {"num_iters": 30, "log_every": 1, "validate_every": 10, "checkpoint_every": 10,
+        "limit_nsamples_val": 64, "dtype": "fp64"}
+SMALL_DATA = ["--train-years", "1", "--valid-years", "1", "--steps-per-year", "40", "--grid", "16x32",
+              "--channels", "4"]
+TINY_DATA = ["--train-years", "1", "--valid-years", "1"]
 # Data-, tensor- and context-parallel ranks, and other flags, of the layouts that must train as one rank does.
 LAYOUTS = [((2, 1, 1), []), ((4, 1, 1), ["--bucket-cap-mb", "0.001"]), ((1, 2, 2), ["--context-form", "ring"]),
            ((2, 2, 2), ["--sequence-parallel", "--shard-optimizer"])]
-RANK_VARIABLES = ("PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "RANK")
+RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "RANK")
 TIMED = ("samples_per_second", "data_seconds")
+TIMED_TAGS = ("Avg iters per sec", "Avg samples per sec", "Seconds waited for data")
 
 
 class Failure(Exception):
@@ -58,6 +72,12 @@ def skip(reason):
 
 def mpirun(ranks, *command):
     return ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks),
+            *map(str, command)]
+
+
+def srun(ranks, *command):
+    """Of the four nodes that slurm() brings up."""
+    return ["srun", "--mpi=pmix", "--kill-on-bad-exit=1", "-N", "4", "--ntasks-per-node", str(ranks // 4),
             *map(str, command)]
 
 
@@ -112,15 +132,14 @@ def run(command, meanwhile=None, timeout=200, **variables):
 
 
 class Runs:
-    """Data, and runs of `isobar train` on them."""
+    """Data, and runs of `isobar train` on them. launch(ranks, *command): how several ranks are started."""
 
-    def __init__(self, isobar, folder, settings=None, grid="16x32"):
-        self.isobar, self.folder = isobar, folder
-        self.settings = [word for key, value in {**SETTINGS, **(settings or {})}.items()
+    def __init__(self, isobar, folder, settings=None, launch=mpirun, data=tuple(SMALL_DATA)):
+        self.isobar, self.folder, self.launch = isobar, folder, launch
+        self.settings = [word for key, value in (settings or SMALL).items()
                          for word in ("--set", f"{key}={json.dumps(value)}")]
         if not (folder / "data").exists():
-            made = run([isobar, "data", "synth", "--out", folder / "data", "--train-years", "1", "--valid-years", "1",
-                        "--steps-per-year", "40", "--grid", grid, "--channels", "4"])
+            made = run([isobar, "data", "synth", "--out", folder / "data", *data])
             check(made.status == 0, made)
 
     def path(self, name):
@@ -132,7 +151,7 @@ class Runs:
 
     def train(self, name, ranks, *flags, **more):
         command = self.command(name, *flags)
-        return run(mpirun(ranks, *command) if ranks > 1 else command, **more)
+        return run(self.launch(ranks, *command) if ranks > 1 else command, **more)
 
     def wait_for_iteration(self, name, iteration, process):
         """Until the run has logged it, or has ended."""
@@ -148,6 +167,30 @@ class Runs:
             return [json.loads(line) for line in lines]
         except (OSError, ValueError):  # not begun, or cut in the middle of a line
             return []
+
+    def scalars(self, name):
+        """Of TensorBoard, from the one file that a run leaves."""
+        files = list((self.path(name) / "logs").iterdir())
+        check(len(files) == 1, f"{name}: files of TensorBoard: {files}")
+        return scalars_in(files[0].read_bytes())
+
+    def said(self, name):
+        """The lines of out.log without their times, and without the map of ranks."""
+        lines = re.findall(r"^\S+ \S+ - root - INFO - (.*)", (self.path(name) / "out.log").read_text(), re.M)
+        return [re.sub(r"[\d.e+-]+(?= (?:sec|samples/sec))", "", line) for line in lines
+                if not line.startswith(("Setting DP = ", "Ranks:"))]
+
+    def check_same_run(self, name, serial):
+        """All numbers are those of one rank, and so is all that is left of the run."""
+        apart = difference(self.metrics(serial), self.metrics(name))
+        check(apart < 1e-10, f"{name}: {apart} from one rank's numbers")
+        check(self.files(name) == self.files(serial), name, "other files than one rank's")
+        check(self.said(name) == self.said(serial), name, "another log than one rank's:", self.said(name))
+        mine, other = self.scalars(name), self.scalars(serial)
+        check(mine.keys() == other.keys(), name, "other tags in TensorBoard than one rank's:", mine.keys())
+        far = [key for key, value in mine.items()  # fp32
+               if key[0] not in TIMED_TAGS and abs(value - other[key]) > 1e-6 * abs(other[key])]
+        check(not far, f"{name}: other numbers in TensorBoard than one rank's: {far}")
 
     def files(self, name):
         run_folder = self.path(name)
@@ -189,6 +232,42 @@ def difference(a, b):
     return max(abs(x - y) / max(abs(x), 1e-300) for x, y in zip(*flat))
 
 
+def protobuf_fields(message):
+    """(number, bytes or value) of every field."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at, value, shift = at + 1, value | (byte & 127) << shift, shift + 7
+            if byte < 128:
+                return value
+    while at < len(message):
+        key = varint()
+        if key & 7 == 0:
+            yield key >> 3, varint()
+            continue
+        size = {1: 8, 5: 4}.get(key & 7) or varint()
+        yield key >> 3, message[at:at + size]
+        at += size
+
+
+def scalars_in(events):
+    """The numbers of a TensorBoard file by tag and step; a record is length, checksum, event, checksum."""
+    found = {}
+    while events:
+        size = struct.unpack_from("<Q", events)[0]
+        event = dict(protobuf_fields(events[12:12 + size]))
+        events = events[size + 16:]
+        for _, value in protobuf_fields(event.get(5, b"")):
+            value = dict(protobuf_fields(value))
+            if 2 in value:
+                found[value[1].decode(), event.get(2, 0)] = struct.unpack("<f", value[2])[0]
+    return found
+
+
 def check_one_sentence(ended, *words):
     check(ended.status != 0, "status 0:", ended)
     check(ended.seconds < SECONDS_TO_END, "took too long:", ended)
@@ -214,96 +293,164 @@ def shares(tp, cp):
     return ["--tensor-parallel", tp, "--context-parallel", cp]
 
 
-def case_runs(options, folder):
-    runs = Runs(options.isobar, folder)
+def check_layout(runs, name, sizes, flags=()):
+    """A run of ranks in that layout beside the one named serial."""
+    dp, tp, cp = sizes
+    ended = runs.train(name, dp * tp * cp, *shares(tp, cp), *flags)
+    check(ended.status == 0 and not ended.sentences, name, ended)
+    runs.check_same_run(name, "serial")
+    for once in ("DONE ---- rank 0", "from the data: "):
+        check(ended.out.count(once) == 1, name, ended)
+    check(f"Setting DP = {dp}, TP = {tp}, CP = {cp}, PP = 1" in ended.out, name, ended)
+    summary = json.loads((runs.path(name) / "summary.json").read_text())
+    check(summary["layout"] == {"dp": dp, "tp": tp, "cp": cp}, summary)
+
+
+def serial_run(runs):
     serial = runs.train("serial", 1)
     check(serial.status == 0, serial)
+
+
+def case_runs(options, folder):
+    runs = Runs(options.isobar, folder)
+    serial_run(runs)
     for number, (sizes, flags) in enumerate(LAYOUTS):
-        name, (dp, tp, cp) = f"layout{number}", sizes
-        ended = runs.train(name, dp * tp * cp, *shares(tp, cp), *flags)
-        check(ended.status == 0 and not ended.sentences, name, ended)
-        apart = difference(runs.metrics("serial"), runs.metrics(name))
-        check(apart < 1e-10, f"{name}: {apart} from one rank's numbers")
-        check(runs.files(name) == runs.files("serial"), name, "other files than one rank's")
-        for once in ("DONE ---- rank 0", "from the data: "):
-            check(ended.out.count(once) == 1, name, ended)
-        check(f"Setting DP = {dp}, TP = {tp}, CP = {cp}, PP = 1" in ended.out, name, ended)
-        summary = json.loads((runs.path(name) / "summary.json").read_text())
-        check(summary["layout"] == {"dp": dp, "tp": tp, "cp": cp}, summary)
+        check_layout(runs, f"layout{number}", sizes, flags)
     ended = runs.train("serial", 2, "--resume")
     check(ended.status == 0 and "is finished" in ended.out, ended)
+
+
+def case_tiny(options, folder):
+    tiny = Runs(options.isobar, folder, TINY, data=TINY_DATA)
+    serial_run(tiny)
+    check_layout(tiny, "mpirun", (2, 2, 2))
+
+
+def case_refused(options, folder):
+    runs = Runs(options.isobar, folder)
+
+    def check_refused(ended, *words):
+        check_one_sentence(ended, *words)
+        check(not runs.path("run").exists(), "a run folder was left")
+
+    def pair(first, second, **more):
+        """Two processes with flags of their own."""
+        return run([*mpirun(1, *runs.command("run", *first)), ":", "-n", "1", *runs.command("run", *second)], **more)
+
     # What is wrong on all ranks, and before they have met, is told once too.
-    runs.settings += ["--set", "num_heads=3"]
-    check_one_sentence(runs.train("wrong", 4), "num_heads")
-    check_one_sentence(runs.train("wrong", 4, "--set", "learning_rat=1"), "learning_rat")
-    check_one_sentence(runs.train("wrong", 4, "--no-such-flag"), "--no-such-flag")
-    check(not runs.path("wrong").exists(), "a run folder was left")
+    check_refused(runs.train("run", 4, "--set", "num_heads=3"), "num_heads")
+    check_refused(runs.train("run", 4, "--set", "learning_rat=1"), "learning_rat")
+    check_refused(runs.train("run", 4, "--no-such-flag"), "--no-such-flag")
+    check_refused(runs.train("run", 4, "--tensor-parallel", 3),
+                  "OMPI_COMM_WORLD_SIZE 4 is no multiple of --tensor-parallel 3")
+    check_refused(runs.train("run", 3), "must be a multiple of the 3 data-parallel ranks")
+    # What only one has.
+    check_refused(pair(["--set", "seed=1"], ["--set", "seed=2"]), "rank 1 (process ", "has another config than rank 0")
+    check_refused(pair(["--tensor-parallel", 2], ["--context-parallel", 2]), "rank 1 (process ",
+                  "has the layout dp 1 x tp 1 x cp 2")
+    check_refused(run([*mpirun(1, *runs.command("run", "--comm-timeout", 3)), ":", "-n", "1", "sleep", "30"]),
+                  "rank 0: not all ranks have started MPI within 3 s")
+    bare = folder / "bare" / "isobar"  # no plugin lies beside it
+    bare.parent.mkdir()
+    shutil.copy(options.isobar, bare)
+    del os.environ["ISOBAR_MPI_PLUGIN"]
+    check_refused(run(mpirun(2, bare, *runs.command("run")[1:])), "this isobar was built without MPI")
+
+
+def train_undisturbed(runs, ranks, *flags):
+    ended = runs.train("undisturbed", ranks, *flags)
+    check(ended.status == 0, ended)
+
+
+def stop_one(runs, name, ranks, rank, *flags):
+    """SIGSTOP in the midst of a run that would not end."""
+    def stop(process):
+        runs.wait_for_iteration(name, 7, process)
+        ids = processes_of(runs.isobar, runs.path(name))
+        check(len(ids) == ranks, f"{len(ids)} processes")
+        os.kill(ids[rank], signal.SIGSTOP)
+        return time.monotonic()
+    shutil.rmtree(runs.path(name), ignore_errors=True)
+    ended = runs.train(name, ranks, *flags, "--comm-timeout", "10", "--set", "num_iters=100000", meanwhile=stop)
+    print(f"rank {rank} stopped: {ended.seconds:.1f} s, status {ended.status}, {ended.sentences}")
+    runs.check_none_is_left(name)
+    check_one_sentence(ended, f"rank {rank} ")
 
 
 def case_faults(options, folder):
     runs = Runs(options.isobar, folder)
-    undisturbed = runs.train("undisturbed", 4)
-    check(undisturbed.status == 0, undisturbed)
+    train_undisturbed(runs, 4)
 
     def faulty(fault, *flags, **more):
         ended = runs.train("faulty", 4, "--overwrite", *flags, ISOBAR_FAULT=fault, **more)
+        print(f"{fault}: {ended.seconds:.1f} s, status {ended.status}, {ended.sentences}")
         runs.check_none_is_left("faulty")
         return ended
 
     check_one_sentence(faulty("rank=3 call=60 do=throw"), "isobar: rank 3: ISOBAR_FAULT")
     check_one_sentence(faulty("rank=0 call=60 do=throw"), "isobar: rank 0: ISOBAR_FAULT")
     check_one_sentence(faulty("rank=2 call=60 do=hang", "--comm-timeout", "5"), ": rank 2 has not come to ")
-    check_one_sentence(faulty("rank=2 call=60 do=garble", ISOBAR_COMM_CHECK="1"), ": rank 0 comes to ", "rank 2 to")
+    check_one_sentence(faulty("rank=2 call=60 do=garble", ISOBAR_COMM_CHECK="1"), ": call ", "rank 2 ")
     dead = faulty("rank=1 call=60 do=die")
-    check(dead.status != 0 and dead.seconds < SECONDS_TO_END and "rank 1" in dead.err, dead)
+    check(dead.status != 0 and dead.seconds < SECONDS_TO_END and named_as_dead(dead) == {1}, dead)
     slow = faulty("rank=2 call=60 do=slow:5")
     check(slow.status == 0, slow)
     runs.check_same_bits("faulty", "undisturbed")
 
-    for rank in (0, 2):
-        def stop(process, rank=rank):
-            runs.wait_for_iteration("faulty", 7, process)
-            ids = processes_of(options.isobar, runs.path("faulty"))
-            check(len(ids) == 4, f"{len(ids)} processes")
-            os.kill(ids[rank], signal.SIGSTOP)
-            return time.monotonic()
-        shutil.rmtree(runs.path("faulty"))
-        ended = faulty("", "--comm-timeout", "10", "--set", "num_iters=100000", meanwhile=stop)
-        check_one_sentence(ended, f"rank {rank} ")
-    ended = runs.train("faulty", 4, "--resume")
-    check(ended.status == 0, ended)
-    runs.check_same_bits("faulty", "undisturbed")
 
-
-def case_killed(options, folder):
+def case_hung(options, folder):
     runs = Runs(options.isobar, folder)
-    undisturbed = runs.train("undisturbed", 4)
-    check(undisturbed.status == 0, undisturbed)
-    rng = random.Random(options.kills)
-    for _ in range(options.kills):
-        rank, iteration = rng.randrange(4), rng.randrange(1, ITERATIONS - 2)
+    train_undisturbed(runs, 4)
+    for rank in (0, 2):
+        stop_one(runs, "hung", 4, rank)
+    ended = runs.train("hung", 4, "--resume")
+    check(ended.status == 0, ended)
+    runs.check_same_bits("hung", "undisturbed")
+
+
+def named_as_dead(ended):
+    """The ranks that isobar says have died, or, where it was ended before it could, the first one of the launcher,
+    which goes on to list those that it has ended itself."""
+    of_isobar = re.findall(r"^isobar: rank (\d+): it (?:has died|died before)", ended.err, re.M)
+    pattern = r"process rank (\d+) with PID .* exited on signal 9|^srun: error: \S+ task (\d+): Killed"
+    of_launcher = ["".join(groups) for groups in re.findall(pattern, ended.err, re.M)]
+    return {int(rank) for rank in of_isobar or of_launcher[:1]}
+
+
+def kill_at_random(runs, kills, ranks=8):
+    flags = shares(2, 2)
+    train_undisturbed(runs, ranks, *flags)
+    rng = random.Random(kills)
+    for _ in range(kills):
+        rank, iteration = rng.randrange(ranks), rng.randrange(ITERATIONS - 3)
         shutil.rmtree(runs.path("killed"), ignore_errors=True)
 
         def kill(process, rank=rank, iteration=iteration):
+            ids = []
+            while process.poll() is None and len(ids) < ranks:
+                ids = processes_of(runs.isobar, runs.path("killed"))
             runs.wait_for_iteration("killed", iteration, process)
-            ids = processes_of(options.isobar, runs.path("killed"))
-            if len(ids) == 4:
-                os.kill(ids[rank], signal.SIGKILL)
+            check(process.poll() is None, "ended too early")
+            os.kill(ids[rank], signal.SIGKILL)
             return time.monotonic()
-        ended = runs.train("killed", 4, meanwhile=kill)
+        ended = runs.train("killed", ranks, *flags, meanwhile=kill)
+        print(f"rank {rank} killed after iteration {iteration}: {ended.seconds:.1f} s, status {ended.status}, "
+              f"{ended.sentences}, named {named_as_dead(ended)}, reached {runs.iterations('killed')}", flush=True)
         runs.check_none_is_left("killed")
-        check(ended.status != 0 or runs.iterations("killed") == ITERATIONS, ended)
-        check(ended.seconds < SECONDS_TO_END and (ended.status == 0 or f"rank {rank} " in ended.err.replace(":", " ")),
-              f"rank {rank} after iteration {iteration}:", ended)
-        resumed = runs.train("killed", 4, "--resume")
+        check(ended.status != 0 and ended.seconds < SECONDS_TO_END and len(ended.sentences) <= 1, ended)
+        check(named_as_dead(ended) == {rank}, f"rank {rank} after iteration {iteration}:", ended)
+        resumed = runs.train("killed", ranks, *flags, "--resume")
         check(resumed.status == 0, resumed)
         runs.check_same_bits("killed", "undisturbed")
 
 
+def case_killed(options, folder):
+    kill_at_random(Runs(options.isobar, folder), options.kills)
+
+
 def case_stopped(options, folder):
-    runs = Runs(options.isobar, folder, {"global_batch_size": 12})
-    undisturbed = runs.train("undisturbed", 3)
-    check(undisturbed.status == 0, undisturbed)
+    runs = Runs(options.isobar, folder, {**SMALL, "global_batch_size": 12})
+    train_undisturbed(runs, 3)
     # In the middle of training, and in an uneven validation (13 samples over 3 ranks): the first, before iteration 1.
     for name, iteration, rank in (("training", 4, 2), ("validation", 0, 1)):
         def signal_one(process, name=name, iteration=iteration, rank=rank):
@@ -319,6 +466,9 @@ def case_stopped(options, folder):
         check(stopped.status == STOPPED and not stopped.sentences, name, stopped)
         check("stopped by a signal to another rank" in stopped.out, name, stopped)
         runs.check_none_is_left(name)
+        last = sorted((runs.path(name) / "checkpoints").glob("step_*"))[-1]
+        owed = json.loads((last / "state.json").read_text())["validation_is_owed"]
+        check(owed == (name == "validation"), f"{name}: stopped elsewhere, at {last.name}", stopped)
         resumed = runs.train(name, 3, "--resume")
         check(resumed.status == 0, name, resumed)
         runs.check_same_bits(name, "undisturbed")
@@ -394,9 +544,14 @@ def slurm(nodes=4):
             (own / "gres.conf").symlink_to(folder / "gres.conf")
             (own / "mpi.conf").write_text(f"PMIxCliTmpDirBase={folder}/pmix/node{i}\n")
             daemons.append(["slurmd", "-N", f"node{i}", "-f", own / "slurm.conf"])
-        # Open MPI's shared memory would be that of several nodes at once.
+        # Open MPI's shared memory would be that of several nodes at once: TCP. In MPI_Init of 4.1.4 one process may be
+        # so far ahead on a busy host that its first message reaches another one which still waits in the first of two
+        # fences of PMIx, before it can take messages: that one calls a null pointer in mca_btl_tcp. (Seen in a fifth of
+        # the steps with 8 processes; the same is told in Open MPI's issues 11438 and 12495, and in 13559.) The last two
+        # settings leave out that fence.
         os.environ |= {"SLURM_CONF": str(conf), "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,tcp",
-                       "OMPI_MCA_btl_tcp_if_include": "127.0.0.0/8"}
+                       "OMPI_MCA_btl_tcp_if_include": "127.0.0.0/8",
+                       "OMPI_MCA_pmix_base_async_modex": "1", "OMPI_MCA_pmix_base_collect_data": "0"}
         try:
             for daemon in daemons:
                 started = run(daemon, timeout=60)
@@ -420,47 +575,25 @@ def end_daemons(pid_files):
         time.sleep(0.05)
 
 
-def start_step(command, tries=3):
-    """Runs a step. On a busy machine with several nodes on one host Open MPI 4.1.4 was seen to crash while it connects
-    its processes by TCP, before they have made anything: such a step is started again."""
-    for left in reversed(range(tries)):
-        ended = run(command)
-        if left == 0 or "Open MPI failed to TCP connect" not in ended.err:
-            return ended
-        print(f"Open MPI could not connect its processes: again\n{ended}")
-
-
 def case_slurm(options, folder):
-    runs = Runs(options.isobar, folder, {"global_batch_size": 16})
-    serial = runs.train("serial", 1)
-    check(serial.status == 0, serial)
-    layout = shares(2, 2)
+    tiny = Runs(options.isobar, folder, TINY, srun, TINY_DATA)
     with slurm():
-        steps = ["srun", "-N", "4", "--ntasks-per-node", "2", "--kill-on-bad-exit=1"]
-        check_one_sentence(run([*steps, *runs.command("plain")]),
+        plain = [word for word in srun(8, *tiny.command("plain")) if word != "--mpi=pmix"]
+        check_one_sentence(run(plain),
                            "SLURM_STEP_NUM_TASKS is 8: Open MPI cannot start under this srun; use srun --mpi=pmix")
-        check(not runs.path("plain").exists(), "a run folder was left")
-        steps.append("--mpi=pmix")
-        ended = start_step([*steps, *runs.command("srun", *layout)])
-        check(ended.status == 0 and not ended.sentences, ended)
-        apart = difference(runs.metrics("serial"), runs.metrics("srun"))
-        check(apart < 1e-10, f"{apart} from one rank's numbers")
-        check(runs.files("srun") == runs.files("serial"), "other files than one rank's")
-        check("Setting DP = 2, TP = 2, CP = 2, PP = 1" in ended.out, ended)
+        check(not tiny.path("plain").exists(), "a run folder was left")
+        serial_run(tiny)
+        check_layout(tiny, "srun", (2, 2, 2))
 
-        def kill(process):
-            runs.wait_for_iteration("killed", 7, process)
-            ids = processes_of(options.isobar, runs.path("killed"))
-            check(len(ids) == 8, f"{len(ids)} processes")
-            os.kill(ids[5], signal.SIGKILL)
-            return time.monotonic()
-        killed = run([*steps, *runs.command("killed", *layout)], meanwhile=kill)
-        runs.check_none_is_left("killed")
-        check(killed.status != 0 and killed.seconds < SECONDS_TO_END, killed)
-        check("task 5" in killed.err or "rank 5" in killed.err, killed)
-        resumed = start_step([*steps, *runs.command("killed", *layout, "--resume")])
-        check(resumed.status == 0, resumed)
-        runs.check_same_bits("killed", "srun")
+
+def case_slurm_faults(options, folder):
+    runs = Runs(options.isobar, folder, launch=srun)
+    with slurm():
+        kill_at_random(runs, options.kills)
+        thrown = runs.train("faulty", 8, *shares(2, 2), ISOBAR_FAULT="rank=5 call=60 do=throw")
+        check_one_sentence(thrown, "isobar: rank 5: ISOBAR_FAULT")
+        runs.check_none_is_left("faulty")
+        stop_one(runs, "stopped", 8, 6, *shares(2, 2))
 
 
 def case_requeued(options, folder):
@@ -468,7 +601,7 @@ def case_requeued(options, folder):
     script = ROOT / "scripts" / "slurm" / "cpu.sbatch"
     with slurm(nodes=2):
         size = ["--nodes=2", "--ntasks-per-node=2"]
-        undisturbed = start_step(["srun", "--mpi=pmix", "--kill-on-bad-exit=1", *size, *runs.command("undisturbed")])
+        undisturbed = run(["srun", "--mpi=pmix", "--kill-on-bad-exit=1", *size, *runs.command("undisturbed")])
         check(undisturbed.status == 0, undisturbed)
         log = folder / "log"
         job = run(["sbatch", "--parsable", *size, f"--output={log}", script, *runs.command("job")[2:]],
@@ -487,10 +620,10 @@ def case_requeued(options, folder):
     runs.check_same_bits("job", "undisturbed")
 
 
-def wait_until(holds, seconds, log):
+def wait_until(holds, seconds, log=None):
     end = time.monotonic() + seconds
     while not holds():
-        check(time.monotonic() < end, "has not happened:", log.read_text() if log.exists() else "no log")
+        check(time.monotonic() < end, "has not happened:", log.read_text() if log and log.exists() else "no log")
         time.sleep(0.05)
 
 

@@ -198,13 +198,17 @@ void check_layout(const TrainingSetup& setup, const Layout& layout, Serial& seri
   if (again) check_same_bits(ranks, train_on(setup, layout));
 }
 
-// AddressSanitizer makes a step forty times slower. It sees every so many-th layout; the small ones below see it whole.
-std::vector<Layout> judged(const std::vector<Layout>& layouts) {
-#ifdef __SANITIZE_ADDRESS__
-  constexpr std::size_t kEvery = 35;
+// A sanitizer makes a step forty times slower. What it looks for depends neither on the size of the picture nor on the
+// number of samples, and it sees every so many-th layout.
+#ifdef ISOBAR_SANITIZED
+constexpr std::int64_t kWidth = 4, kSamples = 1;
+constexpr std::size_t kEvery = 8;
 #else
-  constexpr std::size_t kEvery = 1;
+constexpr std::int64_t kWidth = 10, kSamples = 4;
+constexpr std::size_t kEvery = 1;
 #endif
+
+std::vector<Layout> judged(const std::vector<Layout>& layouts) {
   std::vector<Layout> some;
   for (std::size_t i = 0; i < layouts.size(); i += kEvery) some.push_back(layouts[i]);
   return some;
@@ -213,19 +217,20 @@ std::vector<Layout> judged(const std::vector<Layout>& layouts) {
 }  // namespace
 
 TEST_CASE("parallel models: every layout of up to eight ranks trains as one rank does") {
-  const TrainingSetup setup;
+  const TrainingSetup setup{.width = kWidth, .samples = kSamples};
   Serial serial(setup);
   for (const Layout& layout : judged(testing::layouts_of(kMostRanks))) check_layout(setup, layout, serial);
 }
 
-TEST_CASE("parallel models: some layouts, small enough for ThreadSanitizer") {
-  const TrainingSetup setup{.embed = 32, .heads = 4, .height = 10, .width = 6, .samples = 1, .updates = 1};
+TEST_CASE("parallel models: some layouts of a model that is small enough for ThreadSanitizer") {
+  const TrainingSetup setup{.width = 4, .samples = 1, .updates = 1};
   Serial serial(setup);
   std::vector<Layout> layouts = testing::forms_of(1, 2, 2);
   layouts.push_back({.dp = 2, .shard_optimizer = true});
   layouts.push_back({.dp = 2, .tp = 2, .sequence = true, .shard_optimizer = true, .bucket_bytes = 2000});
   layouts.push_back({.dp = 2, .cp = 2, .form = ContextForm::ring, .bucket_bytes = 2000});
-  layouts.push_back({.dp = 3});
+  const std::vector<Layout> all = testing::layouts_of(kMostRanks);
+  for (std::size_t i = 1; i < all.size(); i += 5) layouts.push_back(all[i]);  // 30 in all
   for (const Layout& layout : layouts) check_layout(setup, layout, serial, /*again=*/false);
 }
 
@@ -233,8 +238,12 @@ TEST_CASE("parallel models: every loss and its scores, recomputed blocks, and on
   for (const LossKind loss : {LossKind::relative_l2, LossKind::weighted_mse, LossKind::relative_l2_weighted}) {
     for (const bool recompute : {false, true}) {
       const bool is_first = loss == LossKind::relative_l2;
-      const TrainingSetup setup{
-          .loss = loss, .recompute = recompute, .parts = is_first && !recompute ? 1 : 2, .is_scored = true};
+      const TrainingSetup setup{.width = kWidth,
+                                .loss = loss,
+                                .recompute = recompute,
+                                .samples = kSamples,
+                                .parts = is_first && !recompute ? 1 : 2,
+                                .is_scored = true};
       INFO(name_of_enum(loss) << (recompute ? ", recomputed" : ""));
       Serial serial(setup);
       for (const Layout& layout : judged(testing::forms_of(2, 2, 2)))
@@ -246,12 +255,16 @@ TEST_CASE("parallel models: every loss and its scores, recomputed blocks, and on
 TEST_CASE("parallel models: blocks that are computed again give the same bits") {
   for (const Layout& layout : testing::forms_of(1, 2, 2)) {
     INFO(testing::to_text(layout));
-    check_same_bits(train_on({.updates = 1}, layout), train_on({.recompute = true, .updates = 1}, layout));
+    const TrainingSetup kept{.width = kWidth, .samples = kSamples, .updates = 1};
+    TrainingSetup recomputed = kept;
+    recomputed.recompute = true;
+    check_same_bits(train_on(kept, layout), train_on(recomputed, layout));
   }
 }
 
 TEST_CASE("parallel models: a sharded optimizer, and other buckets") {
-  const TrainingSetup clipped, free{.grad_clip = 0};
+  const TrainingSetup clipped{.width = kWidth, .samples = kSamples};
+  const TrainingSetup free{.width = kWidth, .samples = kSamples, .grad_clip = 0};
   Serial serial(clipped), serial_free(free);
   for (Layout layout : judged(testing::forms_of(2, 2, 2))) {
     const std::vector<RankValues> usual = train_on(free, layout);
@@ -271,14 +284,14 @@ TEST_CASE("parallel models: a sharded optimizer, and other buckets") {
 }
 
 TEST_CASE("parallel models: other layouts with a sharded optimizer, and uneven heads") {
-  const TrainingSetup setup{.updates = 2};
+  const TrainingSetup setup{.width = kWidth, .samples = kSamples, .updates = 2};
   Serial serial(setup);
   for (Layout layout : {Layout{.dp = 8}, Layout{.dp = 2, .cp = 3, .form = ContextForm::ring}, Layout{.tp = 7},
                         Layout{.dp = 2, .tp = 3, .sequence = true}, Layout{.tp = 2, .cp = 4}}) {
     layout.shard_optimizer = true;
     check_layout(setup, layout, serial);
   }
-  const TrainingSetup few{.embed = 24, .heads = 3};
+  const TrainingSetup few{.embed = 24, .heads = 3, .width = kWidth, .samples = kSamples};
   Serial serial_few(few);
   check_layout(few, {.cp = 4}, serial_few);  // more ranks than heads
 }
@@ -289,7 +302,7 @@ TEST_CASE("parallel models: among one rank nothing is shared out") {
 }
 
 TEST_CASE("parallel models: without dropout the branches are other ops, and the training is the serial one") {
-  const TrainingSetup setup{.dropout = 0, .updates = 2};
+  const TrainingSetup setup{.width = kWidth, .dropout = 0, .samples = kSamples, .updates = 2};
   Serial serial(setup);
   for (const Layout& layout :
        {Layout{.tp = 3}, Layout{.tp = 3, .sequence = true}, Layout{.dp = 2, .tp = 2}, Layout{.tp = 2, .cp = 2}})
@@ -480,7 +493,7 @@ TEST_CASE("parallel models: lower precisions err at most twice as much as on one
     setup.dtype = dtype;
     setup.device = device;
     const RankValues serial = Serial(setup).of({.dp = 2});
-    for (const Layout& layout : testing::forms_of(2, 2, 2)) {
+    for (const Layout& layout : judged(testing::forms_of(2, 2, 2))) {
       INFO(name_of(dtype) << " on " << name_of(device.kind) << ", " << testing::to_text(layout));
       const std::vector<RankValues> ranks = train_on(setup, layout);
       check_errors_of(setup, layout, exact, serial, ranks);
@@ -493,8 +506,9 @@ TEST_CASE("parallel models: lower precisions err at most twice as much as on one
 TEST_CASE("parallel models: an infinity in one rank's gradient makes all skip that update, and halves the scale once") {
   for (const auto& [device, dtype] : sixteen_bits()) {
     if (dtype != DType::fp16) continue;
-    for (Layout layout : {Layout{.dp = 2, .tp = 2, .cp = 2, .form = ContextForm::ring, .sequence = true},
-                          Layout{.dp = 2, .tp = 2, .cp = 2, .shard_optimizer = true}, Layout{.tp = 2}}) {
+    for (const Layout& layout : judged({{.dp = 2, .tp = 2, .cp = 2, .form = ContextForm::ring, .sequence = true},
+                                        {.dp = 2, .tp = 2, .cp = 2, .shard_optimizer = true},
+                                        {.tp = 2}})) {
       TrainingSetup setup = one_update(device.kind);
       setup.dtype = dtype;
       setup.device = device;

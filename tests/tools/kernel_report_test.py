@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Tests of tools/kernel_report on listings of machine code that lie beside this file: no compiler is needed."""
+import pathlib
+import sys
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "tools" / "kernel_report"))
+
+# pylint: disable=wrong-import-position
+import loops
+import pipes
+import sass
+
+
+def row_sums():
+    (function,) = sass.functions_of((HERE / "kernel_report" / "row_sums.sass").read_text().splitlines())
+    return function
+
+
+def function_of(*code):
+    """A kernel of instructions such as "@P0 BRA 0x40", at addresses 0x0, 0x10, ..."""
+    lines = ["code for sm_80", "Function : kernel"]
+    for number, text in enumerate(code):
+        lines += [f"  /*{16 * number:04x}*/  {text} ;  /* 0x0 */", f"  /* 0x{0x000fe200078e00ff:016x} */"]
+    (function,) = sass.functions_of(lines)
+    return function
+
+
+class Sass(unittest.TestCase):
+    def test_instructions_of_a_listing(self):
+        function = row_sums()
+        self.assertEqual((function.name, function.arch), ("row_sums", "sm_80"))
+        self.assertEqual(len(function.instructions), 0x220 // 16)  # without the padding behind EXIT
+        store = function.instructions[0x1e0 // 16]
+        self.assertEqual((store.address, store.guard, store.opcode, store.operands),
+                         (0x1e0, "@!P0", "STG.E", "[R4.64], R7"))
+        self.assertEqual(function.instructions[0x1b0 // 16].target, 0x130)
+        self.assertIsNone(store.target)
+
+    def test_control_codes(self):
+        load = row_sums().instructions[0x140 // 16]
+        self.assertEqual(load.opcode, "LDG.E")
+        # It raises 2 until R2 is there, and 0 until its address R2, R3 is read: the sum that writes R3 waits for that.
+        self.assertEqual((load.control.write_barrier, load.control.read_barrier), (2, 0))
+        self.assertEqual(row_sums().instructions[0x180 // 16].control.waits, (0,))
+        # The exponential waits for the load, and raises a scoreboard of its own, for which the sum waits.
+        exponential, total = row_sums().instructions[0x190 // 16:0x1b0 // 16]
+        self.assertEqual(exponential.control.waits, (2,))
+        self.assertEqual(total.control.waits, (exponential.control.write_barrier,))
+        self.assertEqual(sass.control_of(0x000fe400078e00ff).stall, 2)
+
+    def test_a_cut_listing_is_refused(self):
+        lines = (HERE / "kernel_report" / "row_sums.sass").read_text().splitlines()
+        with self.assertRaisesRegex(ValueError, "row_sums: the second half of the instruction at 0x0140 is missing"):
+            list(sass.functions_of([line for line in lines if "0x0000a2000c1e1900" not in line]))
+
+    def test_resources(self):
+        lines = ["arch = sm_90a", " Function f:", "  REG:94 STACK:16 SHARED:1024 LOCAL:0 CONSTANT[0]:568"]
+        self.assertEqual(sass.resources_of(lines), {("sm_90a", "f"): sass.Resources(94, 16, 1024)})
+
+
+class Loops(unittest.TestCase):
+    def test_nested_loops(self):
+        blocks = loops.blocks_of(row_sums())
+        spans = [[blocks[index].instructions[0].address for index in loop.blocks] for loop in loops.loops_of(blocks)]
+        self.assertEqual([(min(span), max(span)) for span in spans], [(0x60, 0x1c0), (0x130, 0x130)])
+
+    def test_the_main_loop_and_its_turn(self):
+        blocks = loops.blocks_of(row_sums())
+        turn = loops.turn_of(blocks, loops.main_loop_of(blocks))
+        self.assertEqual([instruction.address for instruction in turn], list(range(0x130, 0x1c0, 16)))
+        counts = pipes.counts_of(turn)
+        self.assertEqual({pipe: count for pipe, count in counts.items() if count},
+                         {"lsu": 1, "mufu": 1, "fma": 2, "alu": 4, "control": 1})
+
+    def test_a_turn_loads_the_next_tile_and_passes_by_the_mask(self):
+        function = function_of("MOV R0, RZ", "@P0 BRA 0x40", "LDGSTS [R1], [R2]", "LDGSTS [R1+0x10], [R2]",
+                               "HMMA.16816.F32.BF16 R4, R8, R12, R4", "@P1 BRA 0x80", "FSEL R4, R4, R5, P3",
+                               "FSEL R5, R5, R6, P3", "MUFU.EX2 R4, R4", "@P2 BRA 0x10", "EXIT")
+        blocks = loops.blocks_of(function)
+        turn = loops.turn_of(blocks, loops.main_loop_of(blocks))
+        self.assertEqual([instruction.address // 16 for instruction in turn], [1, 2, 3, 4, 5, 8, 9])
+
+    def test_the_loop_with_tensor_instructions_is_the_main_one(self):
+        function = function_of("LDG R0, [R2]", "LDG R1, [R2]", "@P0 BRA 0x0",  # more loads, but no products
+                               "HMMA.16816.F32 R4, R8, R12, R4", "FSEL R4, R4, R5, P3", "@P0 BRA 0x30",  # masked
+                               "HMMA.16816.F32 R4, R8, R12, R4", "@P0 BRA 0x60", "EXIT")
+        blocks = loops.blocks_of(function)
+        turn = loops.turn_of(blocks, loops.main_loop_of(blocks))
+        self.assertEqual([instruction.address // 16 for instruction in turn], [6, 7])
+
+    def test_a_jump_back_from_behind_the_loop_is_no_loop(self):
+        function = function_of("LDG R0, [R2]", "@P1 BRA 0x50", "FADD R0, R0, R1", "@P0 BRA 0x0", "EXIT",
+                               "FMUL R0, R0, R0", "BRA 0x20")  # a slow path that lies behind EXIT
+        blocks = loops.blocks_of(function)
+        self.assertEqual(len(loops.loops_of(blocks)), 1)
+        turn = loops.turn_of(blocks, loops.main_loop_of(blocks))
+        self.assertEqual([instruction.address // 16 for instruction in turn], [0, 1, 2, 3])
+
+    def test_nothing_loops(self):
+        blocks = loops.blocks_of(function_of("LDG R0, [R2]", "@P1 EXIT", "STG [R2], R0", "EXIT"))
+        self.assertIsNone(loops.main_loop_of(blocks))
+        self.assertEqual(len(loops.straight_way_of(blocks)), 4)
+
+
+class Pipes(unittest.TestCase):
+    def test_units(self):
+        for text, pipe in (("HMMA.16816.F32.BF16 R0, R0, R0, R0", "tensor"), ("HGMMA.64x128x16.F32.BF16 R0", "tensor"),
+                           ("IMAD.MOV.U32 R0, RZ, RZ, R1", "fma"), ("F2FP.BF16.F32.PACK_AB R0, R1, R2", "alu"),
+                           ("I2F.RP R0, R1", "mufu"), ("SHFL.BFLY PT, R0, R1, 0x1, 0x1f", "lsu"),
+                           ("UIADD3 UR4, UR4, 0x1, URZ", "uniform"), ("UTMALDG.4D [UR8], [UR4]", "lsu"),
+                           ("BAR.SYNC 0x0", "control"), ("DMUL R0, R2, R4", "fp64")):
+            self.assertEqual(pipes.pipe_of(function_of(text).instructions[0]), pipe, text)
+
+    def test_an_unknown_instruction_is_refused(self):
+        with self.assertRaisesRegex(ValueError, "unknown instruction FROB.X"):
+            pipes.pipe_of(function_of("FROB.X R0").instructions[0])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,149 @@
+"""The flow of control in a kernel's machine code: basic blocks, loops, and the way one turn of a loop takes.
+
+Loops are the natural loops of back edges (Aho, Sethi & Ullman 1986, section 10.4): a branch to a block that dominates
+it. Which way a turn takes through the branches inside cannot be told from the code alone. It is taken to be the one
+that does the most work (tensor, global memory and asynchronous copy instructions), and the shortest of those: so the
+next tile is loaded, and masks of a ragged last tile, dropout that is off and slow paths of divisions are passed by.
+Loops inside a loop are gone through once.
+"""
+import dataclasses
+import functools
+import re
+import sys
+
+
+def works(instruction):
+    """Whether an instruction is what a loop is for."""
+    return re.fullmatch(r"[HIQBD]G?MMA|LDG|LDGSTS|STG|UTMALDG|UTMASTG|UTMAREDG|UBLKCP|RED|REDG|ATOMG",
+                        instruction.name) is not None
+
+
+@dataclasses.dataclass
+class Block:
+    instructions: list
+    successors: list  # numbers of blocks; first the one that is jumped to, last the one that follows
+
+
+@dataclasses.dataclass(frozen=True)
+class Loop:
+    header: int
+    blocks: frozenset
+
+
+def blocks_of(function):
+    """Basic blocks; block 0 is the entry. A call comes back, BSYNC goes on behind it."""
+    code = function.instructions
+    starts = {code[0].address}
+    for here, after in zip(code, code[1:] + [None]):
+        if here.name == "BRA" and here.target is not None:
+            starts.add(here.target)
+        if here.name in ("BRA", "BRX", "EXIT", "RET", "JMX") and after:
+            starts.add(after.address)
+    starts &= {instruction.address for instruction in code}
+    number = {address: index for index, address in enumerate(sorted(starts))}
+    blocks = [Block([], []) for _ in starts]
+    for here in code:
+        if here.address in number:
+            current = number[here.address]
+        blocks[current].instructions.append(here)
+    for index, block in enumerate(blocks):
+        last = block.instructions[-1]
+        conditional = last.guard != "" or last.name not in ("BRA", "BRX", "EXIT", "RET", "JMX") or \
+            re.match(r"!?U?P\w", last.operands) is not None or ".DIV" in last.opcode or ".CONV" in last.opcode
+        if last.name == "BRA" and last.target in number:
+            block.successors.append(number[last.target])
+        if conditional and index + 1 < len(blocks):
+            block.successors.append(index + 1)
+    return blocks
+
+
+def dominators_of(blocks):
+    """For each block those that every way to it passes, itself among them; None where no way leads."""
+    predecessors = [[] for _ in blocks]
+    for index, block in enumerate(blocks):
+        for successor in block.successors:
+            predecessors[successor].append(index)
+    dominators = [None] * len(blocks)
+    dominators[0] = frozenset([0])
+    changed = True
+    while changed:
+        changed = False
+        for index in range(1, len(blocks)):
+            known = [dominators[p] for p in predecessors[index] if dominators[p] is not None]
+            if known:
+                new = frozenset.intersection(*known) | {index}
+                changed |= new != dominators[index]
+                dominators[index] = new
+    return dominators, predecessors
+
+
+def loops_of(blocks):
+    """All natural loops, those of one header joined, the largest first."""
+    dominators, predecessors = dominators_of(blocks)
+    members = {}
+    for index, block in enumerate(blocks):
+        for header in block.successors:
+            if dominators[index] is None or header not in dominators[index]:
+                continue
+            loop, pending = members.setdefault(header, {header}), [index]
+            while pending:
+                inside = pending.pop()
+                if inside not in loop and dominators[inside] is not None:
+                    loop.add(inside)
+                    pending.extend(predecessors[inside])
+    return sorted((Loop(header, frozenset(loop)) for header, loop in members.items()),
+                  key=lambda loop: (-len(loop.blocks), loop.header))
+
+
+def turn_of(blocks, loop):
+    """The instructions of one turn of a loop, in the order in which they execute (see above)."""
+    return _way(blocks, loop.header, loop.blocks, lambda successor: successor == loop.header)
+
+
+def straight_way_of(blocks):
+    """The same of a whole kernel, each loop gone through once."""
+    return _way(blocks, 0, frozenset(range(len(blocks))), lambda successor: False)
+
+
+def _way(blocks, start, allowed, is_end):
+    dominators, _ = dominators_of(blocks)
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), 10 * len(blocks) + 1000))
+
+    @functools.cache
+    def best(index):  # (work, -length, the blocks from here to the end) or None where no way leads to the end
+        own = blocks[index].instructions
+        ends = not blocks[index].successors
+        ways = [(0, 0, ())] if any(map(is_end, blocks[index].successors)) or (start == 0 and ends) else []
+        for successor in blocks[index].successors:
+            back = successor in dominators[index]
+            if successor in allowed and not is_end(successor) and not back and best(successor):
+                ways.append(best(successor))
+        if not ways:
+            return None
+        work, length, rest = max(ways, key=lambda way: way[:2])
+        return work + sum(map(works, own)), length - len(own), (index, *rest)
+
+    way = best(start)
+    return [instruction for index in way[2] for instruction in blocks[index].instructions] if way else []
+
+
+def own_work(blocks, loop, loops, count):
+    """How many instructions that `count` accepts belong to a loop and to none inside it."""
+    inner = {index for other in loops if other.blocks < loop.blocks for index in other.blocks}
+    return sum(count(instruction) for index in loop.blocks - inner for instruction in blocks[index].instructions)
+
+
+def is_tensor(instruction):
+    return re.fullmatch(r"[HIQBD]G?MMA", instruction.name) is not None
+
+
+def main_loop_of(blocks):
+    """The loop where a kernel spends its time: the one with the most tensor instructions of its own, or with the most
+    work of its own where there are none; of equals the one with the shortest turn. None where nothing loops."""
+    loops = loops_of(blocks)
+    for count in (is_tensor, works):
+        counted = [(own_work(blocks, loop, loops, count), -len(turn_of(blocks, loop)), -loop.header, loop)
+                   for loop in loops]
+        if any(entry[0] for entry in counted):
+            return max(counted, key=lambda entry: entry[:3])[3]
+    return None

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Tests of tools/kernel_report on listings of machine code that lie beside this file: no compiler is needed."""
+import dataclasses
 import pathlib
 import sys
 import unittest
@@ -8,9 +9,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "tools" / "kernel_report"))
 
 # pylint: disable=wrong-import-position
+import gpus
 import loops
 import pipes
 import sass
+import simulator
 
 
 def row_sums():
@@ -116,6 +119,77 @@ class Pipes(unittest.TestCase):
     def test_an_unknown_instruction_is_refused(self):
         with self.assertRaisesRegex(ValueError, "unknown instruction FROB.X"):
             pipes.pipe_of(function_of("FROB.X R0").instructions[0])
+
+    def test_occupancy(self):
+        # 255 registers are given as 256: 8192 a warp, two warps a quarter (CUDA's occupancy calculator says the same).
+        self.assertEqual(gpus.blocks_an_sm(gpus.A100, registers=255, shared=48 << 10, threads=128), 2)
+        self.assertEqual(gpus.blocks_an_sm(gpus.A100, registers=32, shared=0, threads=256), 8)
+        self.assertEqual(gpus.blocks_an_sm(gpus.A100, registers=32, shared=35840, threads=128), 4)  # by shared memory
+        self.assertEqual(gpus.blocks_an_sm(gpus.H100, registers=32, shared=35840, threads=128), 6)
+        self.assertEqual(gpus.blocks_an_sm(gpus.H100, registers=16, shared=0, threads=32), 32)
+
+
+class Simulator(unittest.TestCase):
+    """Loops whose time can be told by hand."""
+
+    def cycles(self, *code, gpu=gpus.A100, blocks=1, warps=1, controls=None):
+        turn = function_of(*code).instructions
+        for number, control in (controls or {}).items():
+            turn[number] = dataclasses.replace(turn[number], control=control)
+        return simulator.cycles_a_turn(gpu, turn, blocks, warps)
+
+    def test_a_unit_is_shared_by_the_warps(self):
+        product = "HMMA.16816.F32 R4, R8, R12, R4"  # 2048 multiply-adds: 8 cycles of an A100's quarter
+        self.assertAlmostEqual(self.cycles(*[product] * 10, warps=1), 80, delta=2)
+        self.assertAlmostEqual(self.cycles(*[product] * 10, blocks=3), 240, delta=3)
+        self.assertAlmostEqual(self.cycles(*[product] * 10, gpu=gpus.H100), 10 * 4 / 0.63, delta=2)
+
+    def test_units_work_side_by_side(self):
+        code = ["HMMA.16816.F32 R4, R8, R12, R4", "FADD R0, R1, R2", "LOP3.LUT R3, R4, R5, RZ, 0x3c, !PT"] * 10
+        self.assertAlmostEqual(self.cycles(*code, blocks=4), 4 * 80, delta=8)
+
+    def test_one_instruction_a_cycle(self):
+        self.assertAlmostEqual(self.cycles(*["FADD R0, R1, R2", "BRA 0x0"] * 10, gpu=gpus.H100, blocks=4), 80, delta=4)
+
+    def test_integer_products_have_half_of_the_units(self):
+        self.assertAlmostEqual(self.cycles(*["FFMA R0, R1, R2, R3"] * 20, gpu=gpus.H100, blocks=2), 40, delta=2)
+        self.assertAlmostEqual(self.cycles(*["IMAD R0, R1, R2, R3"] * 20, gpu=gpus.H100, blocks=2), 80, delta=2)
+
+    def test_a_result_is_waited_for(self):
+        load, user = sass.Control(1, 0, 7, ()), sass.Control(1, 7, 7, (0,))
+        cycles = self.cycles("LDG.E R0, [R2]", "FADD R0, R0, R1", controls={0: load, 1: user})
+        self.assertAlmostEqual(cycles, gpus.A100.latencies["l2"], delta=8)
+        # Two warps wait at the same time.
+        self.assertAlmostEqual(self.cycles("LDG.E R0, [R2]", "FADD R0, R0, R1", blocks=2, controls={0: load, 1: user}),
+                               cycles, delta=8)
+
+    def test_the_last_but_one_copy_is_waited_for(self):
+        code = ["LDGSTS.E.BYPASS.128 [R0], [R2]", "LDGDEPBAR", "DEPBAR.LE SB0, 0x{}", "FADD R0, R0, R1"]
+        self.assertGreater(self.cycles(*[line.format(0) for line in code]), gpus.A100.latencies["l2"])
+        two = self.cycles(*[line.format(1) for line in code])
+        self.assertAlmostEqual(two, gpus.A100.latencies["l2"] / 2, delta=20)
+
+    def test_wgmma_runs_beside_its_warp(self):
+        products = ["HGMMA.64x128x16.F32 R24, gdesc[UR8], R24, gsb0", "WARPGROUP.DEPBAR.LE gsb0, 0x0"]
+        others = ["FADD R0, R1, R2"] * 50
+        waited = self.cycles(*products, *others, gpu=gpus.H100)
+        beside = self.cycles(products[0], *others, products[1], gpu=gpus.H100)
+        self.assertGreater(waited, beside + 30)
+        self.assertAlmostEqual(beside, 64 + simulator.WGMMA_LATENCY, delta=6)
+
+    def test_a_barrier_joins_the_warps_of_a_block(self):
+        code = ["MUFU.EX2 R0, R1"] * 4 + ["BAR.SYNC 0x0"]
+        self.assertAlmostEqual(self.cycles(*code, warps=2), 64 + gpus.A100.latencies["barrier"], delta=24)
+
+    def test_barriers_that_never_open_are_an_error(self):
+        with self.assertRaisesRegex(ValueError, "wait for each other for ever"):
+            self.cycles("BAR.SYNC R3, 0x100", "BAR.SYNC 0x0", "BAR.ARV R0, 0x100", warps=2)
+
+    def test_shared_memory_in_wavefronts(self):
+        for text, cycles in (("LDSM.16.M88.4 R0, [R1]", 16), ("LDS.128 R0, [R1]", 16), ("LDS R0, [R1]", 4),
+                             ("LDSM.16.M88.2 R0, [R1]", 8), ("STS.64 [R1], R0", 8),
+                             ("LDGSTS.E.BYPASS.LTC128B.128 [R0], [R2.64]", 16), ("LDG.E.U16 R0, [R2]", 2)):
+            self.assertEqual(simulator.lsu_cycles(function_of(text).instructions[0]), cycles, text)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 """Tests of tools/kernel_report on listings of machine code that lie beside this file: no compiler is needed."""
 import dataclasses
 import pathlib
+import struct
 import sys
 import unittest
 
@@ -9,11 +10,16 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "tools" / "kernel_report"))
 
 # pylint: disable=wrong-import-position
+import fatbin
 import gpus
+import kernels
 import loops
 import pipes
+import prediction
+import report
 import sass
 import simulator
+import validation
 
 
 def row_sums():
@@ -123,6 +129,7 @@ class Pipes(unittest.TestCase):
     def test_occupancy(self):
         # 255 registers are given as 256: 8192 a warp, two warps a quarter (CUDA's occupancy calculator says the same).
         self.assertEqual(gpus.blocks_an_sm(gpus.A100, registers=255, shared=48 << 10, threads=128), 2)
+        self.assertEqual(gpus.blocks_an_sm(gpus.A100, registers=101, shared=0, threads=128), 4)  # 104 are given
         self.assertEqual(gpus.blocks_an_sm(gpus.A100, registers=32, shared=0, threads=256), 8)
         self.assertEqual(gpus.blocks_an_sm(gpus.A100, registers=32, shared=35840, threads=128), 4)  # by shared memory
         self.assertEqual(gpus.blocks_an_sm(gpus.H100, registers=32, shared=35840, threads=128), 6)
@@ -175,11 +182,12 @@ class Simulator(unittest.TestCase):
         waited = self.cycles(*products, *others, gpu=gpus.H100)
         beside = self.cycles(products[0], *others, products[1], gpu=gpus.H100)
         self.assertGreater(waited, beside + 30)
-        self.assertAlmostEqual(beside, 64 + simulator.WGMMA_LATENCY, delta=6)
+        self.assertAlmostEqual(beside, 64 / 0.83 + simulator.WGMMA_LATENCY, delta=6)
 
     def test_a_barrier_joins_the_warps_of_a_block(self):
-        code = ["MUFU.EX2 R0, R1"] * 4 + ["BAR.SYNC 0x0"]
-        self.assertAlmostEqual(self.cycles(*code, warps=2), 64 + gpus.A100.latencies["barrier"], delta=24)
+        code = ["HMMA.16816.F32 R4, R8, R12, R4"] * 4 + ["BAR.SYNC 0x0"]
+        self.assertAlmostEqual(self.cycles(*code, warps=2), 64 + gpus.A100.latencies["barrier"], delta=12)
+        self.assertAlmostEqual(self.cycles(*code, blocks=2), 64, delta=4)  # one warp each: nobody waits
 
     def test_barriers_that_never_open_are_an_error(self):
         with self.assertRaisesRegex(ValueError, "wait for each other for ever"):
@@ -190,6 +198,76 @@ class Simulator(unittest.TestCase):
                              ("LDSM.16.M88.2 R0, [R1]", 8), ("STS.64 [R1], R0", 8),
                              ("LDGSTS.E.BYPASS.LTC128B.128 [R0], [R2.64]", 16), ("LDG.E.U16 R0, [R2]", 2)):
             self.assertEqual(simulator.lsu_cycles(function_of(text).instructions[0]), cycles, text)
+
+
+class Prediction(unittest.TestCase):
+    RESOURCES = sass.Resources(registers=128, stack=0, shared=0)  # 16 warps an SM: four blocks of 128 threads
+
+    def loop(self):
+        return function_of("S2R R0, SR_TID.X", *["HMMA.16816.F32 R4, R8, R12, R4"] * 20, "@P0 BRA 0x10", "EXIT")
+
+    def seconds(self, gpu=gpus.A100, **launch):
+        launch = {"blocks": 432, "threads": 128, "shared": 0, "turns": 1000} | launch
+        return prediction.predict(gpu, self.loop(), self.RESOURCES, prediction.Launch(**launch)).seconds
+
+    def test_products_at_the_peak_of_the_tensor_units(self):
+        # Four warps a quarter, 1000 turns of 20 products of 8 cycles: 640 000 cycles at 1.41 GHz.
+        self.assertAlmostEqual(self.seconds(), 640e3 / 1.41e9, delta=0.01 * 640e3 / 1.41e9)
+
+    def test_rounds_of_blocks(self):
+        one = self.seconds()
+        self.assertAlmostEqual(self.seconds(blocks=864) / one, 2, delta=0.01)
+        self.assertAlmostEqual(self.seconds(blocks=108) / one, 0.25, delta=0.01)  # a block an SM
+        self.assertAlmostEqual(self.seconds(blocks=433) / one, 1.25, delta=0.01)  # one block more than fit: alone, last
+
+    def test_bytes_bind(self):
+        launch = prediction.Launch(432, 128, 0, 1000, bytes=17e9)
+        predicted = prediction.predict(gpus.A100, self.loop(), self.RESOURCES, launch)
+        self.assertEqual((predicted.bound, predicted.resident), ("memory", 4))
+        self.assertAlmostEqual(predicted.seconds, 10e-3, delta=1e-6)  # 17 GB at 1.7 TB/s
+
+    def test_what_binds(self):
+        launch = prediction.Launch(432, 128, 0, 1000)
+        self.assertEqual(prediction.predict(gpus.A100, self.loop(), self.RESOURCES, launch).bound, "tensor")
+
+    def test_a_block_that_does_not_fit_is_an_error(self):
+        with self.assertRaisesRegex(ValueError, "kernel: no block fits a multiprocessor of A100"):
+            self.seconds(shared=164 << 10)
+
+
+class Report(unittest.TestCase):
+    def found(self, microseconds):
+        kernel = dataclasses.replace(kernels.KERNELS[0], name="attention_fwd", budget={"A100": 100})
+        predicted = prediction.Prediction(microseconds * 1e-6, 20e-6, "issue", 4, row_sums().instructions)
+        return [(kernel, gpus.A100, sass.Resources(96, 16, 0), predicted)]
+
+    def test_a_kernel_over_its_budget(self):
+        self.assertEqual(list(report.over_budget(self.found(99))), [])
+        (problem,) = report.over_budget(self.found(101.4))
+        self.assertIn("attention_fwd on A100: predicted 101 µs, its budget is 100 µs", problem)
+
+    def test_the_page_holds_the_table_between_its_marks(self):
+        page = f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n"
+        once = report.replaced(page, ["| a |", "| b |"])
+        self.assertEqual(once, f"before\n{report.BEGIN}\n\n| a |\n| b |\n\n{report.END}\nafter\n")
+        self.assertEqual(report.replaced(once, ["| a |", "| b |"]), once)
+        self.assertIn(report.BEGIN, report.PAGE.read_text(encoding="utf-8"))
+
+
+class PublicBinaries(unittest.TestCase):
+    def test_cubins_of_a_library(self):
+        def entry(kind, arch, data):
+            return struct.pack("<HHIQIIIIQQQQ", kind, 0x101, 64, len(data), 0, 0, 0, arch, 0, 0, 0, 0)[:64] + data
+        cubin, compressed, ptx = b"\x7fELF sm_80", b"\x13\x0a", b".version 8"
+        entries = entry(2, 80, cubin) + entry(2, 90, compressed) + entry(1, 80, ptx)
+        library = b"x" * 24 + struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entries)) + entries + b"y" * 8
+        self.assertEqual(fatbin.cubins_in(library), [(80, cubin)])
+        self.assertEqual(fatbin.cubins_in(b"no kernels here"), [])
+
+    def test_each_published_speed_has_its_kernel(self):
+        for family, _, passes, head in validation.PUBLISHED:
+            for one in passes:
+                self.assertEqual(validation.KERNELS[family, one, head].head, head)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,16 @@
 
 prints for each kernel its registers, its stack (spills), and the instructions that a warp issues in one turn of its
 main loop, by the unit that executes them. All this is counted, not predicted.
+
+    python3 tools/kernel_report table --build build [--write]
+
+predicts the time of the kernels of a training step on A100, H100 and H200, and prints the table of
+docs/kernel_report.md, or writes it there.
+
+    python3 tools/kernel_report validate --wheels FOLDER
+
+predicts the speed of public kernels, of wheels that pip downloads into FOLDER (330 MB), and prints it beside what their
+authors published.
 """
 import argparse
 import pathlib
@@ -12,7 +22,9 @@ import sys
 
 import loops
 import pipes
+import report
 import toolkit
+import validation
 
 
 def print_instructions(arguments):
@@ -32,6 +44,16 @@ def print_instructions(arguments):
               f"  {name}{'' if loop else ' (no loop: the whole kernel)'}")
 
 
+def print_table(arguments):
+    found = list(report.rows(arguments.build))
+    if arguments.write:
+        report.PAGE.write_text(report.replaced(report.PAGE.read_text(), report.table(found)))
+    else:
+        print("\n".join(report.table(found)))
+    if problems := list(report.over_budget(found)):
+        sys.exit("\n".join(problems))
+
+
 def main():
     parser = argparse.ArgumentParser(prog="kernel_report", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -43,6 +65,13 @@ def main():
     instructions.add_argument("--per", type=float, default=1, metavar="N",
                               help="divide the counts by N, as by the scores of a turn / 1024")
     instructions.set_defaults(run=print_instructions)
+    table = commands.add_parser("table", help="predicted times of the project's kernels")
+    table.add_argument("--build", required=True, type=pathlib.Path, help="a build folder with CUDA, as build")
+    table.add_argument("--write", action="store_true", help="into docs/kernel_report.md")
+    table.set_defaults(run=print_table)
+    validate = commands.add_parser("validate", help="predictions beside published speeds of public kernels")
+    validate.add_argument("--wheels", required=True, type=pathlib.Path, metavar="FOLDER")
+    validate.set_defaults(run=lambda arguments: print("\n".join(validation.table(arguments.wheels))))
     arguments = parser.parse_args()
     try:
         arguments.run(arguments)

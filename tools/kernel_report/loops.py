@@ -2,20 +2,29 @@
 
 Loops are the natural loops of back edges (Aho, Sethi & Ullman 1986, section 10.4): a branch to a block that dominates
 it. Which way a turn takes through the branches inside cannot be told from the code alone. It is taken to be the one
-that does the most work (tensor, global memory and asynchronous copy instructions), and the shortest of those: so the
-next tile is loaded, and masks of a ragged last tile, dropout that is off and slow paths of divisions are passed by.
-Loops inside a loop are gone through once.
+that does the most work (tensor instructions, then bytes of global memory), and the shortest of those: so the next tile
+is loaded, and masks of a ragged last tile, dropout that is off, loads element by element and slow paths of divisions
+are passed by. Where a kernel branches on the type of its elements the widest type is taken. Loops inside a loop are
+gone through once.
 """
 import dataclasses
 import functools
 import re
 import sys
 
+import sass
 
-def works(instruction):
-    """Whether an instruction is what a loop is for."""
-    return re.fullmatch(r"[HIQBD]G?MMA|LDG|LDGSTS|STG|UTMALDG|UTMASTG|UTMAREDG|UBLKCP|RED|REDG|ATOMG",
-                        instruction.name) is not None
+
+def work_of(instruction):
+    """How much an instruction is what a loop is for: bytes of global memory a lane; of tensors and TMA more."""
+    if is_tensor(instruction) or re.fullmatch(r"UTMALDG|UTMASTG|UTMAREDG|UBLKCP", instruction.name):
+        return 1 << 10
+    is_global = re.fullmatch(r"LDG|LDGSTS|STG|RED|REDG|ATOMG", instruction.name)
+    return sass.width_of(instruction.opcode) if is_global else 0
+
+
+def is_tensor(instruction):
+    return re.fullmatch(r"[HIQBD]G?MMA", instruction.name) is not None
 
 
 @dataclasses.dataclass
@@ -121,27 +130,23 @@ def _way(blocks, start, allowed, is_end):
         if not ways:
             return None
         work, length, rest = max(ways, key=lambda way: way[:2])
-        return work + sum(map(works, own)), length - len(own), (index, *rest)
+        return work + sum(map(work_of, own)), length - len(own), (index, *rest)
 
     way = best(start)
     return [instruction for index in way[2] for instruction in blocks[index].instructions] if way else []
 
 
 def own_work(blocks, loop, loops, count):
-    """How many instructions that `count` accepts belong to a loop and to none inside it."""
+    """The sum of `count` over the instructions that belong to a loop and to none inside it."""
     inner = {index for other in loops if other.blocks < loop.blocks for index in other.blocks}
     return sum(count(instruction) for index in loop.blocks - inner for instruction in blocks[index].instructions)
-
-
-def is_tensor(instruction):
-    return re.fullmatch(r"[HIQBD]G?MMA", instruction.name) is not None
 
 
 def main_loop_of(blocks):
     """The loop where a kernel spends its time: the one with the most tensor instructions of its own, or with the most
     work of its own where there are none; of equals the one with the shortest turn. None where nothing loops."""
     loops = loops_of(blocks)
-    for count in (is_tensor, works):
+    for count in (is_tensor, work_of):
         counted = [(own_work(blocks, loop, loops, count), -len(turn_of(blocks, loop)), -loop.header, loop)
                    for loop in loops]
         if any(entry[0] for entry in counted):

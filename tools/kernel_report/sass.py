@@ -40,7 +40,7 @@ class Instruction:
         return int(match.group(1), 16) if self.name in ("BRA", "BSSY", "CALL") and match else None
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Function:
     name: str  # mangled
     arch: str  # sm_80, sm_90a
@@ -93,6 +93,14 @@ def without_padding(function):
     while code and (code[-1].name == "NOP" or (code[-1].name == "BRA" and code[-1].target == code[-1].address)):
         code.pop()
     return function
+
+
+def width_of(opcode):
+    """Bytes that each lane moves."""
+    for suffix, width in ((".128", 16), (".64", 8), (".U16", 2), (".S16", 2), (".U8", 1), (".S8", 1)):
+        if opcode.endswith(suffix) or suffix + "." in opcode:
+            return width
+    return 4
 
 
 def resources_of(lines):

@@ -20,25 +20,18 @@ import re
 
 import gpus
 import pipes
+import sass
 
 QUEUE = 40  # cycles of work that may wait in front of lsu and mufu before issue stops
 WGMMA_LATENCY = 24  # cycles from the last product to the registers
 TURNS_BEFORE, TURNS = 3, 6  # turns until the warps have found their rhythm; turns that are timed
 
 
-def width_of(opcode):
-    """Bytes that each lane moves."""
-    for suffix, width in ((".128", 16), (".64", 8), (".U16", 2), (".S16", 2), (".U8", 1), (".S8", 1)):
-        if opcode.endswith(suffix) or suffix + "." in opcode:
-            return width
-    return 4
-
-
 def tensor_cycles(gpu, instruction):
     """Cycles of a quarter's tensor unit; ValueError for shapes that are not known."""
     if wgmma := re.search(r"GMMA\.64x(\d+)x(\d+)", instruction.opcode):
         columns, depth = map(int, wgmma.groups())
-        products = 16 * columns * depth / gpu.tensor
+        products = 16 * columns * depth / gpu.tensor / gpu.wgmma
         a_is_shared = re.match(r"R\d+, gdesc", instruction.operands) is not None
         operand_bytes = 2 * depth * (columns + (64 if a_is_shared else 0))
         return max(products, operand_bytes / 128)
@@ -58,13 +51,13 @@ def lsu_cycles(instruction):
         return gpus.QUARTERS * int(matrices.group(1) if matrices else 1)
     if name == "LDC" or name.startswith(("UTMA", "UBLKCP")):
         return 1
-    return gpus.QUARTERS * gpus.WARP * width_of(opcode) / 128
+    return gpus.QUARTERS * gpus.WARP * sass.width_of(opcode) / 128
 
 
 class Step:
     """An instruction of the loop as the quarter sees it."""
 
-    def __init__(self, gpu, instruction, passes_turns):
+    def __init__(self, gpu, instruction, passes_turns, memory):
         self.pipe = pipes.pipe_of(instruction)
         self.control, name = instruction.control, instruction.name
         self.is_integer_product = name.startswith(("IMAD", "IMUL", "IDP"))
@@ -75,7 +68,7 @@ class Step:
                 self.kind = "wgmma_end" if "gsb0" in instruction.operands else "wgmma"
         elif self.pipe == "lsu":
             self.cycles = lsu_cycles(instruction)
-            place = {"SHFL": "shuffle", "LDG": "l2", "LD": "l2", "ATOMG": "l2", "LDL": "local"}.get(name, "shared")
+            place = {"SHFL": "shuffle", "LDG": memory, "LD": memory, "ATOMG": "l2", "LDL": "local"}.get(name, "shared")
             self.latency = gpu.latencies[place]
         elif self.pipe == "fma":
             self.cycles = gpu.rates["imad" if self.is_integer_product else "fma"]
@@ -120,10 +113,10 @@ class Block:
 
 
 class Quarter:
-    def __init__(self, gpu, turn, blocks, warps):
+    def __init__(self, gpu, turn, blocks, warps, memory):
         names = [(instruction.name, instruction.opcode) for instruction in turn if instruction.operands.startswith("R")]
         passes_turns = ("BAR", "BAR.ARV") in names and warps > 1
-        self.gpu, self.steps = gpu, [Step(gpu, instruction, passes_turns) for instruction in turn]
+        self.gpu, self.steps = gpu, [Step(gpu, instruction, passes_turns, memory) for instruction in turn]
         self.two_fma = gpu.rates["fma"] == 1
         self.free = dict.fromkeys((*pipes.PIPES, "heavy"), 0.0)
         self.ends = []  # of turns
@@ -188,10 +181,10 @@ class Quarter:
                     other.ready = max(other.ready, now + self.gpu.latencies["barrier"])
 
 
-def cycles_a_turn(gpu, turn, blocks, warps):
+def cycles_a_turn(gpu, turn, blocks, warps, memory="l2"):
     """Predicted cycles in which every warp of a quarter goes once around, where the quarter has `warps` of each of
-    `blocks` blocks."""
-    quarter = Quarter(gpu, turn, blocks, warps)
+    `blocks` blocks. Loads take the latency of `memory` (gpus.py)."""
+    quarter = Quarter(gpu, turn, blocks, warps, memory)
     team = [warp for block in quarter.blocks for warp in block.warps]
     now, last = 0.0, None
     while len(quarter.ends) < (TURNS_BEFORE + TURNS) * len(team):
@@ -213,7 +206,7 @@ def busy_of(gpu, turn, warps):
     """{unit: cycles that one turn of so many warps takes of it}; `issue` is the scheduler."""
     busy = dict.fromkeys((*pipes.PIPES, "issue"), 0.0)
     for instruction in turn:
-        step = Step(gpu, instruction, False)
+        step = Step(gpu, instruction, False, "l2")
         busy[step.pipe] += step.cycles * warps
         busy["issue"] += warps
     return busy

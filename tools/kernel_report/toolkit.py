@@ -3,6 +3,7 @@ import functools
 import importlib.util
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -47,6 +48,15 @@ def cuobjdump(*arguments):
     return run.stdout.splitlines()
 
 
+def compiler():
+    """nvcc and its version; "" where there is none."""
+    nvcc = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
+    if not nvcc:
+        return ""
+    run = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True)
+    return "nvcc " + re.search(r"V([\d.]+)", run.stdout).group(1)
+
+
 def demangled(names):
     """C++ names by c++filt, without return types and parameters; as they are where there is no c++filt."""
     if not names or not shutil.which("c++filt"):
@@ -55,9 +65,15 @@ def demangled(names):
     return [name.replace("(anonymous namespace)::", "").removeprefix("void ") for name in run.stdout.splitlines()]
 
 
-def kernels_in(path, arch=None):
-    """[(Function, Resources)] of an object file, cubin or library, of all architectures or one (sm_80)."""
-    only = ["-arch", arch] if arch else []
+def names_in(path):
+    """The mangled names of the kernels that an object holds."""
+    return sorted({name for _, name in sass.resources_of(cuobjdump("-res-usage", path))})
+
+
+def kernels_in(path, arch=None, names=()):
+    """[(Function, Resources)] of an object file, cubin or library, of all architectures or one (sm_80), of all kernels
+    or those with such mangled names."""
+    only = (["-arch", arch] if arch else []) + (["-fun", ",".join(names)] if names else [])
     resources = sass.resources_of(cuobjdump("-res-usage", *only, path))
     functions = list(sass.functions_of(cuobjdump("-sass", *only, path)))
     by_name = {name: value for (_, name), value in resources.items()}  # a cubin alone is not told with its arch

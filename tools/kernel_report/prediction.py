@@ -1,0 +1,75 @@
+"""Predicts the time of a kernel's launch: the simulated loop times its turns, or the bytes, whichever takes longer."""
+import dataclasses
+import functools
+
+import gpus
+import loops
+import simulator
+
+
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    blocks: int
+    threads: int  # a block
+    shared: int  # dynamic shared memory, bytes a block
+    turns: float  # of the main loop, each warp
+    bytes: float = 0  # of device memory that must be read and written
+    streams: bool = False  # whether loads come from device memory; else they are found in the L2 cache
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    seconds: float
+    floor: float  # seconds in which a copy moves the bytes
+    bound: str  # what binds: "memory", a unit that is busy most of the time, or "latency"
+    resident: int  # blocks an SM
+    counts: list  # instructions of one turn
+
+
+@functools.cache
+def ways_of(function):
+    """(the instructions outside the main loop, those of one turn of it); where nothing loops all are the turn."""
+    blocks = loops.blocks_of(function)
+    whole, loop = loops.straight_way_of(blocks), loops.main_loop_of(blocks)
+    if not loop:
+        return 0, whole
+    turn = loops.turn_of(blocks, loop)
+    return max(0, len(whole) - len(turn)), turn
+
+
+_cycles = {}  # GPUs that run the same code have the same multiprocessors here
+
+
+def simulated(gpu, function, blocks, warps, memory):
+    key = gpu.code, gpu.mma_sync, function, blocks, warps, memory
+    if key not in _cycles:
+        _cycles[key] = simulator.cycles_a_turn(gpu, ways_of(function)[1], blocks, warps, memory)
+    return _cycles[key]
+
+
+def predict(gpu, function, resources, launch):
+    """The prediction for one launch; ValueError where no block fits an SM."""
+    resident = gpus.blocks_an_sm(gpu, resources.registers, resources.shared + launch.shared, launch.threads)
+    if not resident:
+        raise ValueError(f"{function.name}: no block fits a multiprocessor of {gpu.name}")
+    outside, turn = ways_of(function)
+    memory = "memory" if launch.streams else "l2"
+
+    def cycles_of_round(together):
+        """Of a block's whole life, where an SM has so many; what is outside the loop runs at the loop's own rate."""
+        warps = launch.threads // gpus.WARP
+        teams, members = (together, warps // gpus.QUARTERS) if warps >= gpus.QUARTERS else \
+            (-(-together * warps // gpus.QUARTERS), 1)
+        cycles = simulated(gpu, function, teams, members, memory)
+        busy = simulator.busy_of(gpu, turn, teams * members)
+        life = (launch.turns + outside / len(turn)) * cycles + 2 * gpu.latencies["memory"]
+        return life, {unit: of_it / cycles for unit, of_it in busy.items()}
+
+    rounds, rest = divmod(launch.blocks, gpu.sms * resident)
+    full, shares = cycles_of_round(min(resident, -(-launch.blocks // gpu.sms)))
+    last = cycles_of_round(-(-rest // gpu.sms))[0] if rest else 0
+    computed = (rounds * full + last) / gpu.clock * 1e-9
+    moved = launch.bytes / gpu.copy_rate * 1e-9
+    unit = max(shares, key=shares.get)
+    bound = "memory" if moved > computed else unit if shares[unit] > 0.8 else "latency"
+    return Prediction(max(computed, moved), moved, bound, resident, turn)

@@ -181,6 +181,23 @@ class Quarter:
                     other.ready = max(other.ready, now + self.gpu.latencies["barrier"])
 
 
+def next_to_issue(quarter, team, now, last):
+    """(cycle, unit, warp): of the warps that can go on first the one that issued last, else the youngest."""
+    best = None
+    for warp in ([last] if last else []) + team[::-1]:
+        if best and warp.ready >= best[0]:
+            continue  # no earlier
+        if (found := quarter.earliest(warp)) is not None:
+            time = max(found[0], now)
+            if best is None or time < best[0]:
+                best = (time, found[1], warp)
+            if time == now:
+                break
+    if best is None:
+        raise ValueError("the warps of this loop wait for each other for ever: its barriers are not understood")
+    return best
+
+
 def cycles_a_turn(gpu, turn, blocks, warps, memory="l2"):
     """Predicted cycles in which every warp of a quarter goes once around, where the quarter has `warps` of each of
     `blocks` blocks. Loads take the latency of `memory` (gpus.py)."""
@@ -188,15 +205,7 @@ def cycles_a_turn(gpu, turn, blocks, warps, memory="l2"):
     team = [warp for block in quarter.blocks for warp in block.warps]
     now, last = 0.0, None
     while len(quarter.ends) < (TURNS_BEFORE + TURNS) * len(team):
-        best = None
-        for warp in reversed(team):  # of those that are ready the one that issued last, else the youngest
-            if (found := quarter.earliest(warp)) is not None:
-                entry = (max(found[0], now), warp is not last, found[1], warp)
-                if best is None or entry[:2] < best[:2]:
-                    best = entry
-        if best is None:
-            raise ValueError("the warps of this loop wait for each other for ever: its barriers are not understood")
-        now, _, unit, last = best
+        now, unit, last = next_to_issue(quarter, team, now, last)
         quarter.issue(last, now, unit)
         now += 1
     return (quarter.ends[-1] - quarter.ends[TURNS_BEFORE * len(team) - 1]) / TURNS

@@ -217,7 +217,7 @@ struct Meeting::Member {
   virtual void send(const Message& message) = 0;  // to rank 0
 
   void receive(const Message& message) {
-    if (message.type == kFailed) note_failure(message.text(0), me.rank == 0 && !has_just_woken());
+    if (message.type == kFailed) note_failure(message.text(0), me.rank == 0 && !has_told && !has_just_woken());
     if (message.type == kWhere) {
       std::unique_lock lock(mutex);
       const Message answer{.type = kPlace, .texts = {message.text(0), place}};
@@ -279,7 +279,9 @@ struct Meeting::Member {
   bool is_done = false;
   std::string place;
 
-  Clock::time_point last_turn = Clock::now(), woken_at = {};  // of the meeting's thread alone
+  // Of the meeting's thread alone.
+  Clock::time_point last_turn = Clock::now(), woken_at = {};
+  bool has_told = false;
 };
 
 // ---- Rank 0 ---------------------------------------------------------------------------------------------------------
@@ -495,7 +497,7 @@ class MeetingHub : public Meeting::Member {
       while (const std::optional<Message> message = peer.stream.next()) handle(rank, *message);
     } catch (const Error& error) {
       peer.socket = Socket();
-      if (!all_have_left_) fail_all(concat("rank ", rank, ": ", error.what()));
+      if (!all_have_left_) lose(concat("rank ", rank, ": ", error.what()));
     }
   }
 
@@ -526,6 +528,12 @@ class MeetingHub : public Meeting::Member {
     for (const Peer& peer : peers_)
       if (peer.socket.get() >= 0) send_all(peer.socket.get(), to_wire(message));
     receive(message);
+  }
+
+  void lose(const std::string& sentence) {
+    has_told = options.tell_death && !is_over_ && !has_just_woken();
+    if (has_told) options.tell_death(sentence);
+    fail_all(sentence);
   }
 
   void fail_all(const std::string& sentence) {

@@ -58,6 +58,9 @@ struct MeetingOptions {
   // `grace_seconds`; with the sentence if this rank is the one that tells it, else with an empty one. Ends the process.
   std::function<void(const std::string& sentence)> last_resort = {};
   double grace_seconds = 10;
+  // Called in rank 0's thread of the meeting as soon as another rank has died, with the sentence: some launchers kill
+  // all the others within a fifth of a second. No rank is the teller then.
+  std::function<void(const std::string& sentence)> tell_death = {};
   double answer_seconds = 2;  // in which a rank that is asked where it is must answer
 };
 

@@ -196,12 +196,15 @@ NcclWorld start_nccl_at(Meeting& meeting, const ProcessRanks& options, const Att
 
 // ---- The run --------------------------------------------------------------------------------------------------------
 
+// In a thread of the meeting.
+void tell(const std::string& sentence) {
+  const std::string line = "isobar: " + printable(sentence) + "\n";
+  static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
+}
+
 // Where a rank of a run that has failed does not end of itself: it may wait for a disk, or be stopped.
 void end_at_once(const std::string& sentence) {
-  if (!sentence.empty()) {
-    const std::string line = "isobar: " + printable(sentence) + "\n";
-    static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
-  }
+  if (!sentence.empty()) tell(sentence);
   _exit(1);
 }
 
@@ -278,7 +281,7 @@ void run_process(const ProcessRanks& options, const std::function<void(const Com
   me.ranks = options.launch.ranks;
   me.host = this_host().data();
   me.process = getpid();
-  MeetingOptions meet{.timeout_seconds = options.timeout_seconds, .last_resort = end_at_once};
+  MeetingOptions meet{.timeout_seconds = options.timeout_seconds, .last_resort = end_at_once, .tell_death = tell};
   if (options.by_nccl) meet.payload = id_for_meeting(options, me);
   if (!running) running.emplace(RunningProcess{nullptr, nullptr});
   running->meeting = mpi != nullptr ? meet_over_mpi(*mpi, me, meet) : meet_at(options.launch, me, meet);

@@ -486,6 +486,7 @@ def case_stopped(options, folder):
         runs.check_same_bits(name, "undisturbed")
 
 
+FIRST_SLURM_WITHOUT_CGROUPS = (24, 11)  # Debian 13: the first one tried
 SLURM_CONF = """\
 ClusterName=isobar
 SlurmctldHost={host}(127.0.0.1)
@@ -523,10 +524,12 @@ def slurm(nodes=4):
     """A Slurm of several nodes on this host, without systemd and cgroups; its variables are set meanwhile."""
     if os.geteuid() != 0:
         skip("Slurm's daemons need root")
-    if not any(pathlib.Path("/sys/fs/cgroup").glob("*")):
-        skip("there is no /sys/fs/cgroup, which slurmd wants")
     os.environ["PATH"] += ":/usr/sbin:/sbin"
     needs("munged", "slurmctld", "slurmd", "srun", "sbatch")
+    version = tuple(map(int, re.findall(r"\d+", run(["slurmd", "-V"]).out)[:2]))
+    can_do_without_cgroups = version >= FIRST_SLURM_WITHOUT_CGROUPS
+    if not can_do_without_cgroups and not any(pathlib.Path("/sys/fs/cgroup").glob("*")):
+        skip("there is no /sys/fs/cgroup, which slurmd wants")
     host = os.uname().nodename.split(".")[0]
     with tempfile.TemporaryDirectory(prefix="isobar_slurm_") as name:
         folder = pathlib.Path(name)
@@ -554,6 +557,8 @@ def slurm(nodes=4):
                 made.mkdir(parents=True)
             (own / "slurm.conf").symlink_to(conf)
             (own / "gres.conf").symlink_to(folder / "gres.conf")
+            if can_do_without_cgroups:
+                (own / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
             (own / "mpi.conf").write_text(f"PMIxCliTmpDirBase={folder}/pmix/node{i}\n")
             daemons.append(["slurmd", "-N", f"node{i}", "-f", own / "slurm.conf"])
         # Open MPI's shared memory would be that of several nodes at once: TCP. In MPI_Init of 4.1.4 one process may be

@@ -45,7 +45,11 @@ ordered_json collect_info() {
                              {"threads", omp_get_max_threads()},
                              {"instruction_set", cpu::name_of(cpu::best_isa())},
                              {"amx_bf16", cpu::amx() == cpu::Amx::present}});
-  for (int index = 0; index < gpu::device_count(); ++index) info["devices"].push_back(describe_gpu(index));
+  try {
+    for (int index = 0; index < gpu::device_count(); ++index) info["devices"].push_back(describe_gpu(index));
+  } catch (const Error& error) {
+    info["devices"].push_back({{"kind", "cuda"}, {"problem", error.what()}});
+  }
   return info;
 }
 

@@ -1,6 +1,7 @@
 # What a build can be told, and the flags every target gets.
 
-set(ISOBAR_CUDA AUTO CACHE STRING "CUDA kernels: AUTO (on when nvcc is found), ON, OFF")
+set(ISOBAR_CUDA AUTO CACHE STRING
+    "CUDA kernels: AUTO (on when nvcc is found), ON, OFF, VIRTUAL (tests/stand_ins/cuda in place of CUDA)")
 set(ISOBAR_MPI AUTO CACHE STRING "Ranks as processes, over MPI: AUTO (on when it is found), ON, OFF")
 option(ISOBAR_EMULATOR "Build the CUDA kernels for the CPU emulator too (tests, --device emulator)" ON)
 option(ISOBAR_TESTS "Build the tests" ON)
@@ -30,14 +31,19 @@ set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib")
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH OFF)
 add_link_options(-Wl,--as-needed -Wl,--disable-new-dtags)  # DT_RPATH, which the bundled libraries' own needs follow too
 
-if(ISOBAR_CUDA STREQUAL "AUTO")
+set(ISOBAR_VIRTUAL_GPU OFF)
+if(ISOBAR_CUDA STREQUAL "VIRTUAL")
+  set(ISOBAR_VIRTUAL_GPU ON)
+  set(ISOBAR_HAS_CUDA ON)
+  message(STATUS "isobar: device cuda is a stand-in for tests, on the CPU")
+elseif(ISOBAR_CUDA STREQUAL "AUTO")
   include(CheckLanguage)
   check_language(CUDA)
   set(ISOBAR_HAS_CUDA ${CMAKE_CUDA_COMPILER})
 else()
   set(ISOBAR_HAS_CUDA ${ISOBAR_CUDA})
 endif()
-if(ISOBAR_HAS_CUDA)
+if(ISOBAR_HAS_CUDA AND NOT ISOBAR_VIRTUAL_GPU)
   set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real)
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
   enable_language(CUDA)
@@ -46,7 +52,7 @@ if(ISOBAR_HAS_CUDA)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
   set(CMAKE_CUDA_STANDARD 20)
   message(STATUS "isobar: CUDA is on (${CMAKE_CUDA_COMPILER}), for sm_80 and sm_90a")
-else()
+elseif(NOT ISOBAR_HAS_CUDA)
   message(STATUS "isobar: CUDA is off (no nvcc): this build trains on the CPU")
 endif()
 
@@ -92,5 +98,18 @@ endif()
 function(isobar_sanitize target level)
   if(ISOBAR_SANITIZE)
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${ISOBAR_SANITIZE_FLAGS};${level}>")
+  endif()
+endfunction()
+
+# Compiles .cu files of a target into namespace cuda: by nvcc, or by the host compiler for the virtual GPU. They lie in
+# the folder of the caller.
+function(isobar_compile_for_cuda target)
+  target_include_directories(${target} SYSTEM PRIVATE ${ISOBAR_CUDA_INCLUDE})
+  if(ISOBAR_VIRTUAL_GPU)
+    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX)
+    target_compile_definitions(${target} PRIVATE ISOBAR_EMULATE ISOBAR_VIRTUAL_GPU)
+    target_compile_options(${target} PRIVATE -Wno-unknown-pragmas)  # #pragma unroll
+    target_link_libraries(${target} PRIVATE OpenMP::OpenMP_CXX)
+    isobar_sanitize(${target} -O1)
   endif()
 endfunction()

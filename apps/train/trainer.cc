@@ -140,12 +140,12 @@ void Trainer::run_captured(const NextBatch& next) {
     auto capture = std::make_unique<Capture>();
     capture->batch = to_device(loaded->tensors, task_.device());
     capture->loss_scale = loss_scale_.scale;
-    gpu::begin_capture(current_stream());
+    gpu::Capture recording(current_stream());
     task_.parameters().begin_step();
     accumulate(capture->batch, 0);
     task_.parameters().finish_gradients();
     optimizer_.launch(loss_scale_.scale);
-    capture->graph = gpu::end_capture(current_stream());
+    capture->graph = recording.end();
     capture_ = std::move(capture);
   } else {
     copy_into(capture_->batch, loaded->tensors);
@@ -186,11 +186,13 @@ StepResult Trainer::step(const NextBatch& next) {
     result.data_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return loaded;
   };
-  // The first step runs as it is, so that libraries have loaded and chosen their algorithms before one is captured.
-  if (options_.compute.cuda_graph && iteration_ > 0)
+  // The first step of a process runs as it is, so that libraries have loaded and chosen their algorithms before one is
+  // captured.
+  if (options_.compute.cuda_graph && has_run_)
     run_captured(timed);
   else
     run_eager(timed);
+  has_run_ = true;
   const UpdateResult update = optimizer_.result(loss_scale_.scale);
   for (const double loss : losses_.to_vector()) result.loss += loss / static_cast<double>(losses_.numel());
   ++iteration_;

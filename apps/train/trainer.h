@@ -104,7 +104,8 @@ class Trainer {
   Schedule schedule_;
   LossScale loss_scale_;
   std::int64_t iteration_ = 0;
-  Tensor losses_;  // [grad_accumulation]
+  bool has_run_ = false;  // this process has made a step
+  Tensor losses_;         // [grad_accumulation]
   std::unique_ptr<Capture> capture_;
 };
 

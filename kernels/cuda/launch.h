@@ -3,7 +3,8 @@
 //   launch("layernorm_fwd", layernorm_fwd_kernel<T>, grid, block, dynamic_shared_bytes, stream, arguments...);
 //
 // An empty grid launches nothing. A failure throws Error naming the kernel: at the call where the launch itself is at
-// fault, else where somebody waits for the stream. With ISOBAR_SYNC=1 in the environment every launch is waited for.
+// fault, else where somebody waits for the stream. With ISOBAR_SYNC=1 in the environment every launch is waited for,
+// but for those that a graph records.
 // Each launch opens an NVTX range.
 #pragma once
 
@@ -17,7 +18,7 @@
 #include "kernels/common/math.h"
 #include "kernels/cuda/platform.h"
 
-#if defined(ISOBAR_EMULATE)
+#if defined(ISOBAR_EMULATE) && !defined(ISOBAR_VIRTUAL_GPU)
 #include "kernels/emulator/streams.h"
 #else
 #include <nvtx3/nvToolsExt.h>
@@ -35,7 +36,7 @@ inline bool synchronous_launches() {
   return on;
 }
 
-#if defined(ISOBAR_EMULATE)
+#if defined(ISOBAR_EMULATE) && !defined(ISOBAR_VIRTUAL_GPU)
 
 template <class... Parameters, class... Arguments>
 void launch(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 size, std::size_t dynamic_shared,
@@ -61,6 +62,11 @@ inline void check_kernel(const char* name, const char* when, cudaError_t status)
   ISOBAR_CHECK(status == cudaSuccess, "kernel ", name, " failed ", when, ": ", cudaGetErrorString(status));
 }
 
+inline bool is_captured(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  return cudaStreamIsCapturing(stream, &status) == cudaSuccess && status != cudaStreamCaptureStatusNone;
+}
+
 template <class... Parameters, class... Arguments>
 void launch(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 size, std::size_t dynamic_shared,
             Stream stream, Arguments&&... arguments) {
@@ -81,7 +87,8 @@ void launch(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 siz
       cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(std::forward<Arguments>(arguments))...);
   nvtxRangePop();
   check_kernel(name, "to start", status);
-  if (synchronous_launches()) check_kernel(name, "while it ran", cudaStreamSynchronize(config.stream));
+  if (synchronous_launches() && !is_captured(config.stream))
+    check_kernel(name, "while it ran", cudaStreamSynchronize(config.stream));
 }
 
 #endif

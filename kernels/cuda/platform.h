@@ -1,5 +1,6 @@
 // What a .cu file is written against: CUDA itself under nvcc, the emulator (kernels/emulator/emulator.h) under the host
-// compiler with -DISOBAR_EMULATE. Everything on the device side lives in namespace isobar::ISOBAR_CUDA_NAMESPACE, so
+// compiler with -DISOBAR_EMULATE. With -DISOBAR_VIRTUAL_GPU too it is launched as on a GPU, through functions with the
+// names of CUDA's runtime (docs/cuda_on_the_cpu.md). Everything on the device side lives in namespace isobar::ISOBAR_CUDA_NAMESPACE, so
 // that the two builds of one kernel never share a symbol.
 //
 // Rules for kernel sources: launch only through launch() (kernels/cuda/launch.h), declare dynamic shared memory only
@@ -7,7 +8,17 @@
 // __align__(n).
 #pragma once
 
-#if defined(ISOBAR_EMULATE)
+#if defined(ISOBAR_EMULATE) && defined(ISOBAR_VIRTUAL_GPU)
+
+#define ISOBAR_CUDA_NAMESPACE cuda
+#include <cuda_runtime.h>
+
+#include "kernels/emulator/emulator.h"
+namespace isobar::cuda {
+using namespace ::isobar::emulator;
+}
+
+#elif defined(ISOBAR_EMULATE)
 
 #define ISOBAR_CUDA_NAMESPACE emulator
 #include "kernels/emulator/emulator.h"

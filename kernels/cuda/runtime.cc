@@ -112,6 +112,10 @@ cudaStream_t native(Stream stream) {
   return static_cast<cudaStream_t>(stream);
 }
 
+std::string name_of_version(int number) {  // 13000 -> "13.0"
+  return concat(number / 1000, '.', number % 1000 / 10);
+}
+
 // The default pool gives freed memory back at every synchronisation; a step would then ask the driver for it again.
 void keep_freed_memory(int index) {
   cudaMemPool_t pool = nullptr;
@@ -175,12 +179,16 @@ std::unique_ptr<Event::Native> create_cuda_event() {
 }  // namespace
 
 int device_count() {
-  int count = 0;  // left as it is by the call when there is no driver
-  if (cudaGetDeviceCount(&count) != cudaSuccess) {
-    cudaGetLastError();
-    return 0;
-  }
-  return count;
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaSuccess) return count;
+  cudaGetLastError();
+  const int driver = driver_version();
+  if (status == cudaErrorNoDevice || (status == cudaErrorInsufficientDriver && driver == 0)) return 0;
+  ISOBAR_CHECK(status != cudaErrorInsufficientDriver, "the NVIDIA driver is too old: it is for CUDA ",
+               name_of_version(driver), ", and this isobar was built with CUDA ", name_of_version(runtime_version()),
+               "; update the driver, build isobar with an older CUDA, or use --device cpu");
+  throw_error("the NVIDIA GPU cannot be used: ", cudaGetErrorString(status), "; --device cpu does without it");
 }
 
 Description describe(int index) {
@@ -271,14 +279,22 @@ void Graph::launch(Stream stream) const {
   check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(executable_), native(stream)), "cudaGraphLaunch");
 }
 
-void begin_capture(Stream stream) {
+Capture::Capture(Stream stream) : stream_(stream) {
   ISOBAR_CHECK(stream != nullptr, "a graph cannot be captured on the default stream");
   check(cudaStreamBeginCapture(native(stream), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
 }
 
-Graph end_capture(Stream stream) {
+Capture::~Capture() {
+  if (!is_open_) return;
   cudaGraph_t graph = nullptr;
-  check(cudaStreamEndCapture(native(stream), &graph), "cudaStreamEndCapture");
+  if (cudaStreamEndCapture(native(stream_), &graph) == cudaSuccess) cudaGraphDestroy(graph);
+  cudaGetLastError();
+}
+
+Graph Capture::end() {
+  is_open_ = false;
+  cudaGraph_t graph = nullptr;
+  check(cudaStreamEndCapture(native(stream_), &graph), "cudaStreamEndCapture");
   cudaGraphExec_t executable = nullptr;
   const cudaError_t status = cudaGraphInstantiate(&executable, graph, 0);
   cudaGraphDestroy(graph);
@@ -364,10 +380,11 @@ Graph::~Graph() = default;
 void Graph::launch(Stream) const {
   no_cuda();
 }
-void begin_capture(Stream) {
+Capture::Capture(Stream) {
   no_cuda();
 }
-Graph end_capture(Stream) {
+Capture::~Capture() = default;
+Graph Capture::end() {
   no_cuda();
 }
 void profiler_start() {}

@@ -12,7 +12,9 @@
 
 namespace isobar::gpu {
 
-int device_count();  // 0 where there is no driver, no device, or no CUDA in this build
+// 0 where there is no driver, no device, or no CUDA in this build. Error where there is a GPU that cannot be used: the
+// driver is too old, it is forbidden, busy or broken.
+int device_count();
 
 struct Description {
   std::string name;
@@ -101,8 +103,21 @@ class Graph {
  private:
   void* executable_ = nullptr;
 };
-void begin_capture(Stream stream);  // Error on the default stream, which CUDA cannot capture
-Graph end_capture(Stream stream);
+
+// While it lives and has not ended, what this thread gives the stream is recorded and does not run. Error on the default
+// stream, which CUDA cannot capture.
+class Capture {
+ public:
+  explicit Capture(Stream stream);
+  ~Capture();  // drops what was recorded, where an error came between
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+  Graph end();
+
+ private:
+  Stream stream_;
+  bool is_open_ = true;
+};
 
 // The window that `nsys -c cudaProfilerApi` records.
 void profiler_start();

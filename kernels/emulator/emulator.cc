@@ -316,9 +316,14 @@ std::string in_kernel(const std::string& what) {
   std::abort();  // never resumed
 }
 
-void record_failure(const char* what, const Site& site) {
+void record_failure(const char* what) {
   const uint3 t = self->index;
-  machine->failure = in_kernel(concat("thread (", t.x, ",", t.y, ",", t.z, "): ", what, " at ", place_of(site)));
+  machine->failure = in_kernel(concat("thread (", t.x, ",", t.y, ",", t.z, "): ", what));
+}
+
+void record_failure(const char* what, const Site& site) {
+  record_failure(what);
+  machine->failure += " at " + place_of(site);
 }
 
 void check_same_place(const Barrier& barrier, const char* what, const Site& site) {
@@ -540,6 +545,11 @@ int live_lanes(unsigned mask) {
 
 void fail_in_kernel(const char* what, const Site& site) {
   record_failure(what, site);
+  stop_launch();
+}
+
+void fail_in_kernel(const char* what) {
+  record_failure(what);
   stop_launch();
 }
 

@@ -33,9 +33,6 @@
 #define __shared__ static
 
 #define threadIdx (::isobar::emulator::self->index)
-#define blockIdx (::isobar::emulator::block.index)
-#define blockDim (::isobar::emulator::block.size)
-#define gridDim (::isobar::emulator::block.grid)
 
 #define ISOBAR_DYNAMIC_SHARED(T, name) T* name = reinterpret_cast<T*>(::isobar::emulator::block.dynamic_shared)
 
@@ -86,9 +83,12 @@ struct BlockState {
 };
 extern const ThreadState* self;  // the CUDA thread that runs now
 extern BlockState block;         // and its block
+inline constexpr const uint3& blockIdx = block.index;
+inline constexpr const dim3 &blockDim = block.size, &gridDim = block.grid;
 
 // Stops the launch with an Error that says what is wrong, in which thread, and where.
 [[noreturn]] void fail_in_kernel(const char* what, const std::source_location& site);
+[[noreturn]] void fail_in_kernel(const char* what);  // where nobody knows from which line
 
 inline void check_aligned(const void* pointer, std::size_t bytes, const std::source_location& site) {
   if (reinterpret_cast<std::uintptr_t>(pointer) % bytes != 0) fail_in_kernel("misaligned access", site);

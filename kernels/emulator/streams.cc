@@ -96,6 +96,11 @@ class Streams {
     return needed != needs.end() && needed->second >= mark.number;
   }
 
+  void draw_order(std::uint64_t seed) {
+    const std::lock_guard lock(mutex_);
+    seed_ = seed;
+  }
+
   void forget(Stream stream) {
     const std::lock_guard lock(mutex_);
     queues_.erase(static_cast<Queue*>(stream));
@@ -124,8 +129,18 @@ class Streams {
       if (work->number_ > before && is_blocked(*work)) add_need(needs, work->awaited()->queue, work->awaited()->number);
   }
 
-  // Of the work that is needed and may run, that which was queued last. False where nothing is left to do.
-  static bool choose(const Needs& needs, Queue*& chosen) {
+  // What was queued last comes first, or what has the greatest of numbers that look random (Steele et al. 2014,
+  // SplitMix).
+  std::uint64_t priority_of(const Work& work) const {
+    if (seed_ == 0) return work.number_;
+    std::uint64_t x = work.number_ + seed_ * 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+  }
+
+  // Of the work that is needed and may run, that of the highest priority. False where nothing is left to do.
+  bool choose(const Needs& needs, Queue*& chosen) const {
     bool left = false;
     chosen = nullptr;
     for (const auto& [queue, number] : needs) {
@@ -133,7 +148,7 @@ class Streams {
       if (work == nullptr || work->number_ > number) continue;
       left = true;
       if (queue->busy || is_blocked(*work)) continue;
-      if (chosen == nullptr || work->number_ > chosen->first->number_) chosen = queue.get();
+      if (chosen == nullptr || priority_of(*work) > priority_of(*chosen->first)) chosen = queue.get();
     }
     return left;
   }
@@ -169,6 +184,7 @@ class Streams {
   std::condition_variable changed_;
   std::map<const Queue*, std::shared_ptr<Queue>> queues_;
   std::uint64_t last_number_ = 0;
+  std::uint64_t seed_ = 0;  // of draw_order
 };
 
 namespace {
@@ -198,6 +214,10 @@ class Wait final : public Work {
 };
 
 }  // namespace
+
+void draw_order(std::uint64_t seed) {
+  Streams::instance().draw_order(seed);
+}
 
 Stream create_stream() {
   return Streams::instance().create();

@@ -4,7 +4,8 @@
 // Work runs when somebody waits: for a stream (synchronize, destroy_stream) or for an event. Then
 //
 //   - only what the wait needs runs: the stream up to that point, and what events make it wait for;
-//   - of the work that is needed and may run, that which was queued last goes first.
+//   - of the work that is needed and may run, that which was queued last goes first; or the choice is drawn, where
+//     draw_order() was given a seed.
 //
 // So work runs as late as waits and events allow, and in the order of the program only where a stream or an event
 // demands it: a forgotten event is a wrong number, always the same one. The null stream runs everything at the call.
@@ -47,6 +48,9 @@ class Work {
   std::unique_ptr<Work> next_;
   std::uint64_t number_ = 0;  // in the order of the calls, over all streams
 };
+
+// Draws the order in which work of different streams runs, from now on; 0: what was queued last goes first.
+void draw_order(std::uint64_t seed);
 
 Stream create_stream();
 void destroy_stream(Stream stream) noexcept;  // runs what is left

@@ -4,7 +4,7 @@
 // Cᵀ = Bᵀ·Aᵀ: B comes first, m and n change places, and a bias along n runs along rows, as its epilogue wants it.
 #include "kernels/gemm/gemm.h"
 
-#if defined(ISOBAR_EMULATE)
+#if defined(ISOBAR_EMULATE) && !defined(ISOBAR_VIRTUAL_GPU)
 
 #include "kernels/emulator/streams.h"
 
@@ -103,7 +103,7 @@ struct Problem {
   bool transpose_a = false, transpose_b = false, tf32 = false, accumulate = false;
   DType in_dtype = DType::fp32, out_dtype = DType::fp32;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  std::uint32_t a_alignment = 0, b_alignment = 0, c_alignment = 0;
+  std::uint32_t a_alignment = 0, b_alignment = 0, c_alignment = 0, bias_alignment = 0, pre_alignment = 0;
   auto operator<=>(const Problem&) const = default;
 };
 
@@ -187,6 +187,7 @@ void* workspace_of(int device, Stream stream) {
   return workspace;
 }
 
+// It looks at the alignment of the bias and of `pre` in the descriptor.
 Algorithm ask_heuristic(const Problem& p, const Descriptors& d, std::size_t workspace_bytes) {
   Owned<cublasLtMatmulPreference_t> preference{lt().MatmulPreferenceDestroy};
   check(lt().MatmulPreferenceCreate(preference.out()), "state a preference");
@@ -205,7 +206,9 @@ Algorithm ask_heuristic(const Problem& p, const Descriptors& d, std::size_t work
   const cublasStatus_t status =
       lt().MatmulAlgoGetHeuristic(handle_of(p.device), d.product.get(), d.first.get(), d.second.get(), d.result.get(),
                                   d.result.get(), preference.get(), 1, &result, &results);
-  return {.found = status == CUBLAS_STATUS_SUCCESS && results > 0, .choice = result.algo};
+  if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, "choose an algorithm");
+  return {.found = status == CUBLAS_STATUS_SUCCESS && results > 0 && result.state == CUBLAS_STATUS_SUCCESS,
+          .choice = result.algo};
 }
 
 // ---- One product ----------------------------------------------------------------------------------------------------
@@ -216,7 +219,7 @@ struct Outputs {
   const void* bias;  // in out_dtype
 };
 
-Problem problem_of(const Gemm& g, int device, cublasLtEpilogue_t epilogue, const void* c) {
+Problem problem_of(const Gemm& g, int device, cublasLtEpilogue_t epilogue, const Outputs& out) {
   return {.device = device,
           .m = g.m,
           .n = g.n,
@@ -230,21 +233,24 @@ Problem problem_of(const Gemm& g, int device, cublasLtEpilogue_t epilogue, const
           .epilogue = epilogue,
           .a_alignment = alignment_of(g.a),
           .b_alignment = alignment_of(g.b),
-          .c_alignment = alignment_of(c)};
+          .c_alignment = alignment_of(out.c),
+          .bias_alignment = alignment_of(out.bias),
+          .pre_alignment = alignment_of(out.pre)};
 }
 
 // False when cuBLASLt has no algorithm for the problem, with this epilogue.
 bool multiply(const Gemm& g, int device, cublasLtEpilogue_t epilogue, const Outputs& out, char* workspace,
               std::size_t workspace_bytes, Stream stream) {
-  const Problem problem = problem_of(g, device, epilogue, out.c);
+  const Problem problem = problem_of(g, device, epilogue, out);
   Descriptors d(problem);
   if (out.bias != nullptr) d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, out.bias);
   if (epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS) {
     d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, out.pre);
     d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g.n);
   }
-  auto [entry, is_new] = cache().algorithms.try_emplace(problem);
-  if (is_new) entry->second = ask_heuristic(problem, d, workspace_bytes);
+  auto entry = cache().algorithms.find(problem);
+  if (entry == cache().algorithms.end())
+    entry = cache().algorithms.emplace(problem, ask_heuristic(problem, d, workspace_bytes)).first;
   if (!entry->second.found) return false;
   const float alpha = 1, beta = g.mode == Grad::accumulate ? 1 : 0;
   check(lt().Matmul(handle_of(device), d.product.get(), &alpha, g.b, d.first.get(), g.a, d.second.get(), &beta, out.c,

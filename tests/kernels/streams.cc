@@ -9,6 +9,7 @@
 #define ISOBAR_EMULATE
 #include <atomic>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -78,6 +79,30 @@ TEST_CASE(
   CHECK(y == 9);
   synchronize(stream);
   synchronize(nullptr);
+}
+
+TEST_CASE("streams: a drawn order differs from seed to seed, and keeps to streams and events") {
+  std::set<std::string> free_orders, led_orders;
+  for (std::uint64_t seed = 1; seed <= 16; ++seed) {
+    draw_order(seed);
+    for (const bool is_led : {false, true}) {
+      const TestStream a, b, reader;
+      Event of_a, of_b;
+      std::string order;
+      for (const char letter : {'1', '2'}) submit(a, [&order, letter] { order += letter; });
+      of_a.record(a);
+      if (is_led) of_a.make_wait(b);
+      submit(b, [&order] { order += 'b'; });
+      of_b.record(b);
+      of_a.make_wait(reader);
+      of_b.make_wait(reader);
+      synchronize(reader);
+      (is_led ? led_orders : free_orders).insert(order);
+    }
+  }
+  draw_order(0);
+  CHECK(free_orders == std::set<std::string>{"12b", "1b2", "b12"});
+  CHECK(led_orders == std::set<std::string>{"12b"});
 }
 
 TEST_CASE("streams: a product waits in its stream too") {

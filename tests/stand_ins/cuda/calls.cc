@@ -1,0 +1,249 @@
+// How every call of the virtual GPU begins and ends: counts, failures on demand, errors that stay.
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <mutex>
+#include <sstream>
+
+#include <cuda_profiler_api.h>
+#include <nvtx3/nvToolsExt.h>
+#include "tests/stand_ins/cuda/driver.h"
+
+namespace isobar::virtual_gpu {
+namespace {
+
+constexpr std::array kCountNames{"launches",    "products",        "graphs", "synchronisations",
+                                 "allocations", "allocated_bytes", "copies", "copied_bytes"};
+using Counts = std::array<std::size_t, kCountNames.size()>;
+
+// Misuse that the program has not noticed, as in a destructor that looks at no status.
+void end_misused_program();
+
+struct Calls {
+  std::mutex mutex;
+  std::map<std::string, std::size_t> made;  // of each function, and of "any"
+  cudaError_t broken = cudaSuccess;         // returned by every call
+  std::string why;
+  bool is_told = false;  // the program has asked for a sentence
+  Counts counts{};
+  Calls() { std::atexit(end_misused_program); }
+  static Calls& instance() {
+    static auto* calls = new Calls;
+    return *calls;
+  }
+};
+
+struct Range {
+  std::string name;
+  Counts before;
+};
+thread_local std::vector<Range> ranges;
+thread_local cudaError_t error_of_thread = cudaSuccess;
+thread_local std::string sentence_of_thread, answer;
+
+void end_misused_program() {
+  const Calls& calls = Calls::instance();
+  if (calls.broken == cudaSuccess || calls.is_told) return;
+  std::cerr << "virtual GPU: " << calls.why << std::endl;
+  constexpr int kMisused = 70;  // EX_SOFTWARE
+  _exit(kMisused);
+}
+
+const char* generic_sentence(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorInvalidValue:
+      return "invalid argument";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorInsufficientDriver:
+      return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorDevicesUnavailable:
+      return "CUDA-capable device(s) is/are busy or unavailable";
+    case cudaErrorNoDevice:
+      return "no CUDA-capable device is detected";
+    case cudaErrorECCUncorrectable:
+      return "uncorrectable ECC error encountered";
+    case cudaErrorNotReady:
+      return "device not ready";
+    case cudaErrorIllegalAddress:
+      return "an illegal memory access was encountered";
+    case cudaErrorLaunchFailure:
+      return "unspecified launch failure";
+    case cudaErrorNotPermitted:
+      return "operation not permitted";
+    default:
+      return "an error of the virtual GPU";
+  }
+}
+
+// What ISOBAR_VIRTUAL_GPU_FAIL says about this call: the error that it ends with, or success.
+cudaError_t failure_of(const std::string& function, std::size_t nth, std::size_t nth_of_any) {
+  const char* text = setting("ISOBAR_VIRTUAL_GPU_FAIL");
+  if (text == nullptr) return cudaSuccess;
+  std::istringstream words(text);
+  std::string name, number, code;
+  std::getline(words, name, ':');
+  std::getline(words, number, ':');
+  std::getline(words, code, ':');
+  const std::size_t count = name == "any" ? nth_of_any : name == function ? nth : 0;
+  if (count == 0 || number != std::to_string(count)) return cudaSuccess;
+  if (!code.empty()) return static_cast<cudaError_t>(std::stoi(code));
+  return function.find("Malloc") != std::string::npos ? cudaErrorMemoryAllocation : cudaErrorUnknown;
+}
+
+cudaError_t note_error(cudaError_t code, const std::string& sentence) {
+  error_of_thread = code;
+  sentence_of_thread = sentence;
+  return code;
+}
+
+void write_name(const char* function) {
+  const char* file = setting("ISOBAR_VIRTUAL_GPU_CALLS");
+  if (file == nullptr) return;
+  static auto* out = new std::ofstream(file);
+  *out << function << std::endl;
+}
+
+void write_trace(const Range& range) {
+  const char* file = setting("ISOBAR_VIRTUAL_GPU_TRACE");
+  if (file == nullptr || range.name.rfind("step ", 0) != 0) return;
+  Calls& calls = Calls::instance();
+  const std::lock_guard lock(calls.mutex);
+  std::ofstream out(file, std::ios::app);
+  out << "{\"range\": \"" << range.name << '"';
+  for (std::size_t i = 0; i < kCountNames.size(); ++i)
+    out << ", \"" << kCountNames[i] << "\": " << calls.counts[i] - range.before[i];
+  out << "}\n";
+}
+
+}  // namespace
+
+const char* setting(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr || *value == '\0' ? nullptr : value;
+}
+
+std::size_t number_setting(const char* name, std::size_t otherwise) {
+  const char* text = setting(name);
+  if (text == nullptr) return otherwise;
+  char* end = nullptr;
+  const unsigned long long number = std::strtoull(text, &end, 10);
+  ISOBAR_CHECK(*end == '\0' && *text >= '0' && *text <= '9', name, " is \"", text, "\", which is no whole number");
+  return number;
+}
+
+std::string innermost_range() {
+  return ranges.empty() ? "" : ranges.back().name;
+}
+
+std::string site() {
+  std::string path;
+  for (const Range& range : ranges) path += (path.empty() ? "" : " > ") + range.name;
+  return path.empty() ? "no range" : path;
+}
+
+void break_context(cudaError_t code, const std::string& sentence) {
+  Calls& calls = Calls::instance();
+  const std::lock_guard lock(calls.mutex);
+  if (calls.broken != cudaSuccess) return;
+  calls.broken = code;
+  calls.why = sentence;
+  calls.is_told = false;
+}
+
+cudaError_t call(const char* function, const std::function<void()>& body) {
+  Calls& calls = Calls::instance();
+  {
+    const std::lock_guard lock(calls.mutex);
+    write_name(function);
+    const std::size_t nth = ++calls.made[function], nth_of_any = ++calls.made["any"];
+    if (calls.broken != cudaSuccess) return note_error(calls.broken, calls.why);
+    if (const cudaError_t failure = failure_of(function, nth, nth_of_any); failure != cudaSuccess)
+      return note_error(failure,
+                        concat(generic_sentence(failure), " (as asked for: call ", nth, " of ", function, ")"));
+  }
+  try {
+    body();
+    return cudaSuccess;
+  } catch (const Refusal& refusal) {
+    const std::string what = refusal.sentence.empty() ? generic_sentence(refusal.code) : refusal.sentence;
+    const std::string sentence = concat(what, " (", function, " in ", site(), ")");
+    if (refusal.is_misuse) break_context(refusal.code, sentence);
+    return note_error(refusal.code, sentence);
+  } catch (const Error& error) {  // of work that a stream was given: break_context has been told
+    const std::lock_guard lock(calls.mutex);
+    return note_error(calls.broken == cudaSuccess ? cudaErrorUnknown : calls.broken, error.what());
+  }
+}
+
+std::string explain(cudaError_t error) {
+  if (error != cudaSuccess) {
+    Calls& calls = Calls::instance();
+    const std::lock_guard lock(calls.mutex);
+    calls.is_told = true;
+  }
+  return sentence_of_thread.empty() || error == cudaSuccess ? generic_sentence(error) : sentence_of_thread;
+}
+
+cudaError_t last_error(bool clear) {
+  const cudaError_t error = error_of_thread;
+  if (clear) error_of_thread = cudaSuccess;
+  return error;
+}
+
+void reset_calls() {
+  Calls& calls = Calls::instance();
+  const std::lock_guard lock(calls.mutex);
+  calls.made.clear();
+  calls.broken = cudaSuccess;
+  calls.why.clear();
+  calls.is_told = false;
+  error_of_thread = cudaSuccess;
+}
+
+void count(Count what, std::size_t amount) {
+  Calls& calls = Calls::instance();
+  const std::lock_guard lock(calls.mutex);
+  calls.counts[static_cast<std::size_t>(what)] += amount;
+}
+
+}  // namespace isobar::virtual_gpu
+
+using namespace isobar::virtual_gpu;
+
+cudaError_t cudaGetLastError() {
+  return last_error(true);
+}
+
+const char* cudaGetErrorString(cudaError_t error) {
+  answer = explain(error);
+  return answer.c_str();
+}
+
+int nvtxRangePushA(const char* name) {
+  Calls& calls = Calls::instance();
+  const std::lock_guard lock(calls.mutex);
+  ranges.push_back({name, calls.counts});
+  return static_cast<int>(ranges.size()) - 1;
+}
+
+int nvtxRangePop() {
+  if (ranges.empty()) return -1;
+  write_trace(ranges.back());
+  ranges.pop_back();
+  return static_cast<int>(ranges.size());
+}
+
+cudaError_t cudaProfilerStart() {
+  return call("cudaProfilerStart", [] {});
+}
+
+cudaError_t cudaProfilerStop() {
+  return call("cudaProfilerStop", [] {});
+}

@@ -1,0 +1,411 @@
+// libcublasLt.so.13 for the virtual GPU: products by plain loops, and refusals where cuBLASLt would refuse, or would
+// compute something else than was meant. The rules are those of the comments in NVIDIA's cublasLt.h.
+#include <cublasLt.h>
+
+#include <dlfcn.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "kernels/common/dtype.h"
+#include "tests/stand_ins/cuda/driver.h"
+
+struct cublasLtContext {};
+struct cublasLtMatmulDescOpaque_t {
+  cublasComputeType_t compute;
+  cublasOperation_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const void* bias = nullptr;
+  void* aux = nullptr;
+  std::int64_t aux_ld = 0;
+};
+struct cublasLtMatrixLayoutOpaque_t {
+  cudaDataType_t type;
+  std::uint64_t rows, columns;
+  std::int64_t ld;
+  friend bool operator==(const cublasLtMatrixLayoutOpaque_t&, const cublasLtMatrixLayoutOpaque_t&) = default;
+};
+struct cublasLtMatmulPreferenceOpaque_t {
+  std::uint64_t workspace = 0;
+  std::uint32_t reduction = ~0u;
+  std::uint32_t alignment_a = 256, alignment_b = 256, alignment_c = 256, alignment_d = 256;
+};
+
+namespace isobar::virtual_gpu {
+namespace {
+
+using Product = cublasLtMatmulDescOpaque_t;
+using Layout = cublasLtMatrixLayoutOpaque_t;
+
+constexpr std::uint32_t kMostAlignment = 16;  // that a kernel asks for
+
+// The program's.
+Driver& loaded_driver() {
+  static Driver* const driver = [] {
+    const auto get = reinterpret_cast<DriverFunction>(dlsym(RTLD_DEFAULT, kDriverName));
+    return get == nullptr ? nullptr : get();
+  }();
+  ISOBAR_CHECK(driver != nullptr, "this libcublasLt is one for tests, and the program has no virtual GPU");
+  return *driver;
+}
+
+thread_local std::string answer;
+
+cublasStatus_t status_of(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return CUBLAS_STATUS_SUCCESS;
+    case cudaErrorInvalidValue:
+      return CUBLAS_STATUS_INVALID_VALUE;
+    case cudaErrorMemoryAllocation:
+      return CUBLAS_STATUS_ALLOC_FAILED;
+    case cudaErrorNotSupported:
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+    default:
+      return CUBLAS_STATUS_INTERNAL_ERROR;
+  }
+}
+
+cublasStatus_t answer_to(const char* function, const std::function<void()>& body) {
+  return status_of(loaded_driver().call(function, body));
+}
+
+// ---- What an algorithm was chosen for -------------------------------------------------------------------------------
+
+bool has_bias(cublasLtEpilogue_t epilogue) {
+  return (epilogue & CUBLASLT_EPILOGUE_BIAS) == CUBLASLT_EPILOGUE_BIAS;
+}
+bool has_gelu(cublasLtEpilogue_t epilogue) {
+  return (epilogue & CUBLASLT_EPILOGUE_GELU) != 0;
+}
+bool has_aux(cublasLtEpilogue_t epilogue) {
+  return (epilogue & 128) != 0;
+}
+
+std::uint64_t mix(std::uint64_t sum, std::uint64_t value) {
+  return (sum ^ value) * 0x100000001b3u + 1;
+}
+
+// The shapes and types of a product.
+std::uint64_t shape_of(const Product& product, const Layout& a, const Layout& b, const Layout& c, const Layout& d) {
+  std::uint64_t sum = mix(mix(mix(product.compute, product.transpose_a), product.transpose_b), product.epilogue);
+  for (const Layout* layout : {&a, &b, &c, &d})
+    sum = mix(mix(mix(mix(sum, layout->type), layout->rows), layout->columns), static_cast<std::uint64_t>(layout->ld));
+  return mix(sum, static_cast<std::uint64_t>(product.aux_ld));
+}
+
+std::uint32_t alignment_of(const void* data) {
+  std::uint32_t bytes = kMostAlignment;
+  while (reinterpret_cast<std::uintptr_t>(data) % bytes != 0) bytes /= 2;
+  return bytes;
+}
+
+// What cublasLtMatmulAlgo_t::data holds: nobody else looks into it.
+struct Algorithm {
+  std::uint64_t shape;
+  std::uint32_t a, b, c, d, bias, aux;  // least alignments
+  std::uint64_t workspace;
+};
+static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
+
+// ---- What may be asked for ------------------------------------------------------------------------------------------
+
+std::size_t size_of(cudaDataType_t type) {
+  return type == CUDA_R_32F ? 4 : 2;
+}
+
+std::uint64_t bytes_of(const Layout& layout) {
+  return layout.columns == 0
+             ? 0
+             : ((layout.columns - 1) * static_cast<std::uint64_t>(layout.ld) + layout.rows) * size_of(layout.type);
+}
+
+void check_product(const Product& product, const Layout& a, const Layout& b, const Layout& c, const Layout& d) {
+  const auto wrong = [](const auto&... parts) { misuse(cudaErrorInvalidValue, "a product: ", parts...); };
+  const bool ta = product.transpose_a == CUBLAS_OP_T, tb = product.transpose_b == CUBLAS_OP_T;
+  const std::uint64_t m = ta ? a.columns : a.rows, k = ta ? a.rows : a.columns;
+  const std::uint64_t n = tb ? b.rows : b.columns, k_of_b = tb ? b.columns : b.rows;
+  if (k != k_of_b) wrong("op(A) has ", k, " columns, op(B) ", k_of_b, " rows");
+  if (d.rows != m || d.columns != n) wrong("D is ", d.rows, " x ", d.columns, ", should be ", m, " x ", n);
+  if (!(c == d)) wrong("C and D have different layouts");
+  for (const Layout* layout : {&a, &b, &d})
+    if (layout->ld < static_cast<std::int64_t>(layout->rows))
+      wrong("a matrix of ", layout->rows, " rows has a leading dimension of ", layout->ld);
+  if (a.type != b.type) wrong("A and B have different types");
+  if (d.type != a.type && d.type != CUDA_R_32F) wrong("D has neither the type of A nor fp32");
+  if (product.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a.type != CUDA_R_32F)
+    wrong("TF32 is asked for operands that are not fp32");
+  if (has_bias(product.epilogue) && product.bias == nullptr) wrong("the epilogue adds a bias that nobody has given");
+  if (has_aux(product.epilogue) && product.aux == nullptr)
+    wrong("the epilogue writes to a buffer that nobody has given");
+}
+
+// Whether cuBLASLt has kernels for it.
+bool is_supported(const Product& product, const Layout& d) {
+  if (!has_aux(product.epilogue)) return true;
+  return d.type != CUDA_R_32F && product.aux_ld % 8 == 0 && product.aux_ld >= static_cast<std::int64_t>(d.rows);
+}
+
+// ---- The numbers ----------------------------------------------------------------------------------------------------
+
+float load(const std::byte* data, std::uint64_t i, cudaDataType_t type) {
+  if (type == CUDA_R_32F) return reinterpret_cast<const float*>(data)[i];
+  if (type == CUDA_R_16BF) return static_cast<float>(reinterpret_cast<const bf16*>(data)[i]);
+  return static_cast<float>(reinterpret_cast<const fp16*>(data)[i]);
+}
+
+void store(std::byte* data, std::uint64_t i, cudaDataType_t type, float value) {
+  if (type == CUDA_R_32F)
+    reinterpret_cast<float*>(data)[i] = value;
+  else if (type == CUDA_R_16BF)
+    reinterpret_cast<bf16*>(data)[i] = bf16(value);
+  else
+    reinterpret_cast<fp16*>(data)[i] = fp16(value);
+}
+
+// To the 10 bits of mantissa that tensor cores take of a float.
+float round_to_tf32(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if ((bits & 0x7f800000u) == 0x7f800000u) return value;
+  return std::bit_cast<float>((bits + 0x0fffu + ((bits >> 13) & 1u)) & ~0x1fffu);
+}
+
+// Row i, column j of op(matrix) at [i * columns + j].
+std::vector<float> read(const std::byte* data, const Layout& layout, bool transpose, bool tf32) {
+  const std::uint64_t rows = transpose ? layout.columns : layout.rows,
+                      columns = transpose ? layout.rows : layout.columns;
+  const auto ld = static_cast<std::uint64_t>(layout.ld);
+  std::vector<float> values(rows * columns);
+  for (std::uint64_t i = 0; i < rows; ++i)
+    for (std::uint64_t j = 0; j < columns; ++j) {
+      const float value = load(data, transpose ? i * ld + j : j * ld + i, layout.type);
+      values[i * columns + j] = tf32 ? round_to_tf32(value) : value;
+    }
+  return values;
+}
+
+float gelu_tanh(float x) {
+  constexpr float kRootOf2ByPi = 0.7978845608028654f;
+  return 0.5f * x * (1 + std::tanh(kRootOf2ByPi * (x + 0.044715f * x * x * x)));
+}
+
+// What a product works on, by value: the descriptors are destroyed before it runs.
+struct Task {
+  Product product;
+  Layout a, b, d;
+  float alpha, beta;
+  const void *a_data, *b_data, *c_data;
+  void* d_data;
+};
+
+// D = alpha * op(A) * op(B) + beta * C, k ascending in fp32, then the epilogue.
+void multiply(const Task& t, Driver& driver) {
+  const bool tf32 = t.product.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  const std::vector<float> a = read(driver.view(t.a_data), t.a, t.product.transpose_a == CUBLAS_OP_T, tf32);
+  const std::vector<float> b = read(driver.view(t.b_data), t.b, t.product.transpose_b == CUBLAS_OP_T, tf32);
+  const std::uint64_t m = t.d.rows, n = t.d.columns, k = m == 0 ? 0 : a.size() / m;
+  const auto ld = static_cast<std::uint64_t>(t.d.ld);
+  std::byte* d = driver.view(t.d_data);
+  std::vector<float> sums(n);
+  for (std::uint64_t i = 0; i < m; ++i) {
+    std::fill(sums.begin(), sums.end(), 0.0f);
+    for (std::uint64_t p = 0; p < k; ++p)
+      for (std::uint64_t j = 0; j < n; ++j) sums[j] += a[i * k + p] * b[p * n + j];
+    for (std::uint64_t j = 0; j < n; ++j) {
+      float value = t.alpha * sums[j];
+      if (t.beta != 0) value += t.beta * load(driver.view(t.c_data), j * ld + i, t.d.type);
+      if (has_bias(t.product.epilogue)) value += load(driver.view(t.product.bias), i, t.d.type);
+      if (has_aux(t.product.epilogue))
+        store(driver.view(t.product.aux), j * static_cast<std::uint64_t>(t.product.aux_ld) + i, t.d.type, value);
+      store(d, j * ld + i, t.d.type, has_gelu(t.product.epilogue) ? gelu_tanh(value) : value);
+    }
+  }
+}
+
+// ---- Attributes -----------------------------------------------------------------------------------------------------
+
+template <class Value>
+void take(Value& to, const void* value, std::size_t bytes, const char* name) {
+  if (bytes != sizeof(Value))
+    misuse(cudaErrorInvalidValue, name, " has ", sizeof(Value), " bytes and was given ", bytes);
+  std::memcpy(&to, value, sizeof to);
+}
+
+// An algorithm may be used where everything is at least as it was when it was asked for.
+void check_algorithm(const Algorithm& algorithm, const Task& t, const Layout& c, std::size_t workspace_bytes) {
+  if (algorithm.shape != shape_of(t.product, t.a, t.b, c, t.d))
+    misuse(cudaErrorNotSupported, "an algorithm is used for another product than it was chosen for");
+  const auto check = [](const char* name, const void* data, std::uint32_t least) {
+    if (alignment_of(data) < least)
+      misuse(cudaErrorNotSupported, "an algorithm is used with ", name, " aligned to ", alignment_of(data),
+             " bytes that was chosen for ", least);
+  };
+  check("A", t.a_data, algorithm.a);
+  check("B", t.b_data, algorithm.b);
+  check("C", t.c_data, algorithm.c);
+  check("D", t.d_data, algorithm.d);
+  if (has_bias(t.product.epilogue)) check("a bias", t.product.bias, algorithm.bias);
+  if (has_aux(t.product.epilogue)) check("an auxiliary output", t.product.aux, algorithm.aux);
+  if (workspace_bytes < algorithm.workspace)
+    misuse(cudaErrorInvalidValue, "an algorithm wants a workspace of ", algorithm.workspace, " bytes and is given ",
+           workspace_bytes);
+}
+
+std::vector<Operand> operands_of(const Task& t, const void* workspace, std::size_t workspace_bytes) {
+  std::vector<Operand> operands{{t.a_data, bytes_of(t.a), "A"},
+                                {t.b_data, bytes_of(t.b), "B"},
+                                {t.d_data, bytes_of(t.d), "D"},
+                                {workspace, workspace_bytes, "the workspace"}};
+  if (t.beta != 0) operands.push_back({t.c_data, bytes_of(t.d), "C"});
+  if (has_bias(t.product.epilogue)) operands.push_back({t.product.bias, t.d.rows * size_of(t.d.type), "the bias"});
+  if (has_aux(t.product.epilogue)) {
+    const Layout aux{t.d.type, t.d.rows, t.d.columns, t.product.aux_ld};
+    operands.push_back({t.product.aux, bytes_of(aux), "the auxiliary output"});
+  }
+  return operands;
+}
+
+}  // namespace
+}  // namespace isobar::virtual_gpu
+
+using namespace isobar::virtual_gpu;
+using isobar::concat;
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  return answer_to("cublasLtCreate", [&] { *handle = new cublasLtContext; });
+}
+
+const char* cublasLtGetStatusString(cublasStatus_t status) {
+  answer = status == CUBLAS_STATUS_SUCCESS ? "success" : loaded_driver().explain(cudaErrorUnknown);
+  return answer.c_str();
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* product, cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
+  return answer_to("cublasLtMatmulDescCreate", [&] {
+    if (scale != CUDA_R_32F) misuse(cudaErrorInvalidValue, "products in fp32 have fp32 factors");
+    *product = new Product{.compute = compute};
+  });
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t product) {
+  return answer_to("cublasLtMatmulDescDestroy", [&] { delete product; });
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t attribute,
+                                              const void* value, std::size_t bytes) {
+  return answer_to("cublasLtMatmulDescSetAttribute", [&] {
+    switch (attribute) {
+      case CUBLASLT_MATMUL_DESC_TRANSA:
+        return take(product->transpose_a, value, bytes, "TRANSA");
+      case CUBLASLT_MATMUL_DESC_TRANSB:
+        return take(product->transpose_b, value, bytes, "TRANSB");
+      case CUBLASLT_MATMUL_DESC_EPILOGUE:
+        return take(product->epilogue, value, bytes, "EPILOGUE");
+      case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+        return take(product->bias, value, bytes, "BIAS_POINTER");
+      case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+        return take(product->aux, value, bytes, "EPILOGUE_AUX_POINTER");
+      case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+        return take(product->aux_ld, value, bytes, "EPILOGUE_AUX_LD");
+    }
+    misuse(cudaErrorInvalidValue, "an attribute of a product that does not exist: ", static_cast<int>(attribute));
+  });
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* matrix, cudaDataType_t type, std::uint64_t rows,
+                                          std::uint64_t columns, std::int64_t ld) {
+  return answer_to("cublasLtMatrixLayoutCreate", [&] { *matrix = new Layout{type, rows, columns, ld}; });
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t matrix) {
+  return answer_to("cublasLtMatrixLayoutDestroy", [&] { delete matrix; });
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
+  return answer_to("cublasLtMatmulPreferenceCreate", [&] { *preference = new cublasLtMatmulPreferenceOpaque_t; });
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  return answer_to("cublasLtMatmulPreferenceDestroy", [&] { delete preference; });
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
+                                                    std::size_t bytes) {
+  return answer_to("cublasLtMatmulPreferenceSetAttribute", [&] {
+    switch (attribute) {
+      case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+        return take(preference->workspace, value, bytes, "MAX_WORKSPACE_BYTES");
+      case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+        return take(preference->reduction, value, bytes, "REDUCTION_SCHEME_MASK");
+      case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+        return take(preference->alignment_a, value, bytes, "MIN_ALIGNMENT_A_BYTES");
+      case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+        return take(preference->alignment_b, value, bytes, "MIN_ALIGNMENT_B_BYTES");
+      case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+        return take(preference->alignment_c, value, bytes, "MIN_ALIGNMENT_C_BYTES");
+      case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+        return take(preference->alignment_d, value, bytes, "MIN_ALIGNMENT_D_BYTES");
+    }
+    misuse(cudaErrorInvalidValue, "a preference that does not exist: ", static_cast<int>(attribute));
+  });
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t product, cublasLtMatrixLayout_t a,
+                                              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+                                              cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference,
+                                              int wanted, cublasLtMatmulHeuristicResult_t results[], int* found) {
+  return answer_to("cublasLtMatmulAlgoGetHeuristic", [&] {
+    *found = 0;
+    check_product(*product, *a, *b, *c, *d);
+    if (wanted < 1) misuse(cudaErrorInvalidValue, "no result is asked for");
+    if (!is_supported(*product, *d)) refuse(cudaErrorNotSupported, "cuBLASLt has no such product");
+    const auto least = [](std::uint32_t alignment) { return std::min(alignment, kMostAlignment); };
+    const Algorithm algorithm{.shape = shape_of(*product, *a, *b, *c, *d),
+                              .a = least(preference->alignment_a),
+                              .b = least(preference->alignment_b),
+                              .c = least(preference->alignment_c),
+                              .d = least(preference->alignment_d),
+                              .bias = alignment_of(product->bias),
+                              .aux = alignment_of(product->aux),
+                              .workspace = preference->workspace};
+    results[0] = {.algo = {},
+                  .workspaceSize = algorithm.workspace,
+                  .state = CUBLAS_STATUS_SUCCESS,
+                  .wavesCount = 1,
+                  .reserved = {}};
+    std::memcpy(&results[0].algo, &algorithm, sizeof algorithm);
+    *found = 1;
+  });
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, const void* alpha, const void* a,
+                              cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
+                              const void* beta, const void* c, cublasLtMatrixLayout_t c_layout, void* d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algorithm, void* workspace,
+                              std::size_t workspace_bytes, cudaStream_t stream) {
+  return answer_to("cublasLtMatmul", [&] {
+    check_product(*product, *a_layout, *b_layout, *c_layout, *d_layout);
+    Task task{.product = *product,
+              .a = *a_layout,
+              .b = *b_layout,
+              .d = *d_layout,
+              .alpha = *static_cast<const float*>(alpha),
+              .beta = *static_cast<const float*>(beta),
+              .a_data = a,
+              .b_data = b,
+              .c_data = c,
+              .d_data = d};
+    Algorithm chosen{};
+    std::memcpy(&chosen, algorithm, sizeof chosen);
+    check_algorithm(chosen, task, *c_layout, workspace_bytes);
+    if (reinterpret_cast<std::uintptr_t>(workspace) % 256 != 0)
+      misuse(cudaErrorInvalidValue, "the workspace is not aligned to 256 bytes");
+    Driver& driver = loaded_driver();
+    driver.queue(stream, {.name = concat("product of ", task.d.rows, " x ", task.d.columns),
+                          .run = [task, &driver] { multiply(task, driver); },
+                          .operands = operands_of(task, workspace, workspace_bytes)});
+  });
+}

@@ -1,0 +1,141 @@
+// What the parts of the virtual GPU share: how a call is counted, refused and made to fail, the device's memory, and
+// work for streams. A library that stands in for one of NVIDIA's (cublaslt.cc) finds it by the symbol kDriverName.
+//
+//   ISOBAR_VIRTUAL_GPU_FAIL=NAME:N      the N-th call of that function fails; NAME "any" counts all functions.
+//                                       NAME:N:CODE with that error of CUDA's
+//   ISOBAR_VIRTUAL_GPU_SCHEDULE=N       the order in which work of streams runs is drawn with this seed
+//   ISOBAR_VIRTUAL_GPU_TRACE=FILE       a line of counts for every NVTX range "step N" is added to the file
+//   ISOBAR_VIRTUAL_GPU_CALLS=FILE       the name of every call is written to the file
+//   ISOBAR_VIRTUAL_GPU_DRIVER=VERSION   the newest CUDA that the driver knows, 12020 for 12.2; 0: there is no driver
+//   ISOBAR_VIRTUAL_GPU_MEMORY=BYTES     the device's memory; 4 GiB where nothing is said
+//
+// A program that has misused CUDA and not noticed ends with status 70 and the sentence on stderr.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+#include "kernels/common/check.h"
+
+namespace isobar::virtual_gpu {
+
+// A call is refused. CUDA would return the code, or do something worse.
+struct Refusal {
+  cudaError_t code;
+  std::string sentence;
+  bool is_misuse;  // the program is wrong: every later call is refused too, so that nobody can overlook it
+};
+
+template <class... Parts>
+[[noreturn]] void misuse(cudaError_t code, const Parts&... parts) {
+  throw Refusal{code, concat(parts...), true};
+}
+// What may happen to a right program.
+template <class... Parts>
+[[noreturn]] void refuse(cudaError_t code, const Parts&... parts) {
+  throw Refusal{code, concat(parts...), false};
+}
+
+// What a piece of work does with bytes of the device.
+struct Operand {
+  const void* data;
+  std::size_t bytes;
+  const char* name;
+};
+
+// Work for a stream, which may run again and again in a graph.
+struct Operation {
+  std::string name;               // "kernel layernorm_fwd"
+  std::function<void()> run;      // throws Error
+  std::vector<Operand> operands;  // the memory that must be allocated when it runs
+  std::string site = {};          // filled in when it is queued: the NVTX ranges around the call
+};
+
+class Driver {
+ public:
+  virtual ~Driver() = default;
+  // Runs body as one call of that function: counted, refused where the context is broken, or made to fail. body may
+  // throw Refusal.
+  virtual cudaError_t call(const char* function, const std::function<void()>& body) = 0;
+  virtual std::string explain(cudaError_t error) = 0;  // the sentence of this thread's last refused call
+  virtual void queue(cudaStream_t stream, Operation operation) = 0;
+  // The bytes at an address of the device, for work that runs.
+  virtual std::byte* view(const void* data) = 0;
+  // Whether these bytes lie in one allocation of the device that was not freed.
+  virtual bool is_allocated(const void* data, std::size_t bytes) = 0;
+};
+
+Driver& driver();
+
+inline constexpr const char* kDriverName = "isobar_virtual_gpu_driver";
+using DriverFunction = Driver* (*)();
+
+// ---- calls.cc -------------------------------------------------------------------------------------------------------
+
+cudaError_t call(const char* function, const std::function<void()>& body);
+std::string explain(cudaError_t error);
+std::string site();                                                 // "step 3 > forward > gelu_fwd"
+std::string innermost_range();                                      // "gelu_fwd"; of this thread
+void break_context(cudaError_t code, const std::string& sentence);  // a kernel has failed: for good
+cudaError_t last_error(bool clear);
+void reset_calls();  // as after cudaDeviceReset
+
+enum class Count { launches, products, graphs, synchronisations, allocations, allocated_bytes, copies, copied_bytes };
+void count(Count what, std::size_t amount = 1);
+
+const char* setting(const char* name);  // of the environment; null: not set
+std::size_t number_setting(const char* name, std::size_t otherwise);
+
+// ---- memory.cc ------------------------------------------------------------------------------------------------------
+
+// Addresses of the device are nobody's memory: whoever touches one without the device faults. The bytes lie elsewhere,
+// at a fixed distance, and can be reached from the moment when an allocation happens in its stream until it is freed
+// there. No address is given out twice.
+struct Allocation {
+  const std::byte* address = nullptr;
+  std::size_t bytes = 0;
+  std::string made_at, freed_at = {};
+  bool is_freed = false;        // the call was made; the stream may have to get there
+  bool is_mapped = false;       // its stream has come to the allocation, and not to its end
+  const void* graph = nullptr;  // the capture that it belongs to, or null
+};
+using SharedAllocation = std::shared_ptr<Allocation>;
+
+SharedAllocation reserve(std::size_t bytes, const void* graph);
+void map(Allocation& allocation);  // full of NaN
+void unmap(Allocation& allocation);
+SharedAllocation find_allocation(const void* data);  // that holds the address or ends there; null: none
+bool is_device_address(const void* data);
+std::byte* view(const void* data);
+std::size_t total_memory();
+std::size_t used_memory();
+void forget_memory();  // all of it is unmapped
+// Accounts for a freed allocation, from the call on. Refuses what was freed already.
+void mark_freed(Allocation& allocation);
+std::string describe(const Allocation& allocation);
+// Throws an Error where an operand is not mapped.
+void check_mapped(const Operation& operation);
+
+void* allocate_pinned(std::size_t bytes);
+void free_pinned(void* data);
+bool is_pinned(const void* data, std::size_t bytes);
+
+// Runs a kernel; a fault of it is an Error that names its thread and whose memory it touched.
+void run_guarded(const std::function<void()>& run);
+
+// ---- streams.cc -----------------------------------------------------------------------------------------------------
+
+void queue(cudaStream_t stream, Operation operation);
+void synchronize(cudaStream_t stream);
+// Null where nothing is captured on the stream.
+const void* capture_of(cudaStream_t stream);
+// Refuses a call that may not be made by a thread that captures.
+void refuse_in_capture(const char* what);
+void reset_streams();
+
+}  // namespace isobar::virtual_gpu

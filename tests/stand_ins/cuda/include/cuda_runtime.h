@@ -1,0 +1,75 @@
+// The part of the CUDA runtime that is C++: launching a kernel of any parameters.
+#pragma once
+
+#include <array>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+
+namespace isobar::virtual_gpu {
+
+// What a kernel is called with, as bytes: the driver finds the device's addresses among them.
+struct Parameters {
+  const void* kernel;
+  std::vector<std::byte> bytes;
+};
+
+// Queues a grid whose every thread calls body(&parameters).
+cudaError_t launch(const cudaLaunchConfig_t& config, void (*body)(const void*), Parameters parameters);
+
+template <class... Types>
+struct Signature {
+  static_assert((std::is_trivially_copyable_v<Types> && ...), "a kernel's parameters are copied as bytes");
+
+  // Where each parameter begins, and where the last one ends.
+  static constexpr std::array<std::size_t, sizeof...(Types) + 1> offsets() {
+    std::array<std::size_t, sizeof...(Types) + 1> begins{};
+    const std::size_t sizes[] = {sizeof(Types)..., 0}, alignments[] = {alignof(Types)..., 1};
+    std::size_t end = 0;
+    for (std::size_t i = 0; i <= sizeof...(Types); ++i) {
+      begins[i] = (end + alignments[i] - 1) / alignments[i] * alignments[i];
+      end = begins[i] + sizes[i];
+    }
+    return begins;
+  }
+
+  template <class Type>
+  static void put(std::byte* to, Type value) {
+    __builtin_clear_padding(&value);  // which may hold what looks like an address
+    std::memcpy(to, &value, sizeof value);
+  }
+  template <class Type>
+  static Type get(const std::byte* from) {
+    Type value;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+  }
+
+  static void call(const void* data) {
+    const Parameters& parameters = *static_cast<const Parameters*>(data);
+    const auto kernel = reinterpret_cast<void (*)(Types...)>(const_cast<void*>(parameters.kernel));
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      kernel(get<Types>(parameters.bytes.data() + offsets()[I])...);
+    }
+    (std::index_sequence_for<Types...>());
+  }
+};
+
+}  // namespace isobar::virtual_gpu
+
+template <class... Types, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Types...), Arguments&&... arguments) {
+  using Signature = isobar::virtual_gpu::Signature<Types...>;
+  isobar::virtual_gpu::Parameters parameters{reinterpret_cast<const void*>(kernel),
+                                             std::vector<std::byte>(Signature::offsets().back())};
+  const auto put = [&]<std::size_t... I>(std::index_sequence<I...>) {
+    (Signature::template put<Types>(parameters.bytes.data() + Signature::offsets()[I],
+                                    std::forward<Arguments>(arguments)),
+     ...);
+  };
+  put(std::index_sequence_for<Types...>());
+  return isobar::virtual_gpu::launch(*config, Signature::call, std::move(parameters));
+}

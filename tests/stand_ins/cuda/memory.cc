@@ -1,0 +1,264 @@
+// The memory of the virtual GPU: addresses that only work for the device may follow.
+#include <signal.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <map>
+#include <mutex>
+
+#include "kernels/common/math.h"
+#include "kernels/emulator/emulator.h"
+#include "tests/stand_ins/cuda/driver.h"
+
+namespace isobar::virtual_gpu {
+namespace {
+
+constexpr std::size_t kAddresses = std::size_t{1} << 40;  // reserved, for the life of the process
+constexpr std::size_t kPage = 4096;
+
+std::byte* reserve_addresses() {
+  void* begin = mmap(nullptr, kAddresses, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ISOBAR_CHECK(begin != MAP_FAILED, "the virtual GPU found no addresses for its memory");
+  return static_cast<std::byte*>(begin);
+}
+
+struct Memory {
+  std::mutex mutex;
+  std::byte* device = reserve_addresses();  // never touched
+  std::byte* bytes = reserve_addresses();   // where the bytes lie
+  std::size_t next = kPage;                 // of the addresses that nobody has had yet
+  std::size_t used = 0;
+  std::map<const std::byte*, SharedAllocation> allocations;  // all that ever were
+  std::map<const std::byte*, std::size_t> pinned;
+  static Memory& instance() {
+    static auto* memory = new Memory;
+    return *memory;
+  }
+};
+
+std::size_t pages_of(std::size_t bytes) {
+  return round_up(std::max<std::size_t>(bytes, 1), kPage);
+}
+
+bool is_within(const std::byte* begin, std::size_t bytes, const void* data) {
+  const auto* address = static_cast<const std::byte*>(data);
+  return address >= begin && address < begin + bytes;
+}
+
+// The last allocation that begins at or below an address, or null.
+SharedAllocation find_below(const void* data) {
+  Memory& memory = Memory::instance();
+  const std::lock_guard lock(memory.mutex);
+  const auto found = memory.allocations.upper_bound(static_cast<const std::byte*>(data));
+  return found == memory.allocations.begin() ? nullptr : std::prev(found)->second;
+}
+
+}  // namespace
+
+std::string describe(const Allocation& allocation) {
+  return concat(allocation.bytes, " bytes allocated in ", allocation.made_at,
+                allocation.is_freed ? ", freed in " + allocation.freed_at : "");
+}
+
+SharedAllocation reserve(std::size_t bytes, const void* graph) {
+  Memory& memory = Memory::instance();
+  const std::lock_guard lock(memory.mutex);
+  if (memory.used + bytes > total_memory())
+    refuse(cudaErrorMemoryAllocation, "out of memory: ", bytes, " bytes were asked for, ", memory.used, " of ",
+           total_memory(), " are used");
+  const std::size_t span = pages_of(bytes) + kPage;  // a page between two allocations is nobody's
+  ISOBAR_CHECK(memory.next + span <= kAddresses, "the virtual GPU has given out all its addresses");
+  auto allocation = std::make_shared<Allocation>();
+  allocation->address = memory.device + memory.next;
+  allocation->bytes = bytes;
+  allocation->made_at = site();
+  allocation->graph = graph;
+  memory.next += span;
+  memory.used += bytes;
+  memory.allocations.emplace(allocation->address, allocation);
+  return allocation;
+}
+
+void map(Allocation& allocation) {
+  std::byte* begin = view(allocation.address);
+  ISOBAR_CHECK(mprotect(begin, pages_of(allocation.bytes), PROT_READ | PROT_WRITE) == 0,
+               "the virtual GPU cannot make memory accessible");
+  std::memset(begin, 0xff, allocation.bytes);
+  allocation.is_mapped = true;
+}
+
+void unmap(Allocation& allocation) {
+  std::byte* begin = view(allocation.address);
+  allocation.is_mapped = false;
+  madvise(begin, pages_of(allocation.bytes), MADV_DONTNEED);
+  mprotect(begin, pages_of(allocation.bytes), PROT_NONE);
+}
+
+SharedAllocation find_allocation(const void* data) {
+  const SharedAllocation allocation = find_below(data);
+  return allocation != nullptr && data <= allocation->address + allocation->bytes ? allocation : nullptr;
+}
+
+bool is_device_address(const void* data) {
+  return is_within(Memory::instance().device, kAddresses, data);
+}
+
+std::byte* view(const void* data) {
+  const Memory& memory = Memory::instance();
+  return memory.bytes + (static_cast<const std::byte*>(data) - memory.device);
+}
+
+std::size_t total_memory() {
+  static const std::size_t bytes = number_setting("ISOBAR_VIRTUAL_GPU_MEMORY", std::size_t{4} << 30);
+  return bytes;
+}
+
+std::size_t used_memory() {
+  Memory& memory = Memory::instance();
+  const std::lock_guard lock(memory.mutex);
+  return memory.used;
+}
+
+void mark_freed(Allocation& allocation) {
+  if (allocation.is_freed) misuse(cudaErrorInvalidValue, "memory is freed twice: ", describe(allocation));
+  allocation.is_freed = true;
+  allocation.freed_at = site();
+  Memory& memory = Memory::instance();
+  const std::lock_guard lock(memory.mutex);
+  memory.used -= allocation.bytes;
+}
+
+void forget_memory() {
+  Memory& memory = Memory::instance();
+  const std::lock_guard lock(memory.mutex);
+  for (auto& [address, allocation] : memory.allocations) {
+    if (allocation->is_mapped) unmap(*allocation);
+    allocation->is_freed = true;
+    allocation->freed_at = "cudaDeviceReset";
+  }
+  memory.used = 0;
+}
+
+void check_mapped(const Operation& operation) {
+  for (const Operand& operand : operation.operands) {
+    const SharedAllocation allocation = find_allocation(operand.data);
+    const char* problem = allocation == nullptr   ? "which nobody has allocated"
+                          : allocation->is_mapped ? nullptr
+                          : allocation->is_freed  ? "which is freed"
+                                                  : "which its stream has not allocated yet";
+    if (problem != nullptr)
+      throw_error(operand.name, " is memory ", problem, allocation == nullptr ? "" : ": " + describe(*allocation));
+  }
+}
+
+void* allocate_pinned(std::size_t bytes) {
+  void* data = std::aligned_alloc(kPage, pages_of(bytes));
+  if (data == nullptr) refuse(cudaErrorMemoryAllocation, "out of memory: ", bytes, " bytes to be pinned");
+  Memory& memory = Memory::instance();
+  const std::lock_guard lock(memory.mutex);
+  memory.pinned[static_cast<std::byte*>(data)] = bytes;
+  return data;
+}
+
+void free_pinned(void* data) {
+  if (data == nullptr) return;
+  {
+    Memory& memory = Memory::instance();
+    const std::lock_guard lock(memory.mutex);
+    if (memory.pinned.erase(static_cast<std::byte*>(data)) == 0)
+      misuse(cudaErrorInvalidValue, "memory that is not pinned is freed as if it were");
+  }
+  std::free(data);
+}
+
+bool is_pinned(const void* data, std::size_t bytes) {
+  Memory& memory = Memory::instance();
+  const std::lock_guard lock(memory.mutex);
+  auto found = memory.pinned.upper_bound(static_cast<const std::byte*>(data));
+  if (found == memory.pinned.begin()) return false;
+  --found;
+  return static_cast<const std::byte*>(data) + bytes <= found->first + found->second;
+}
+
+// ---- Faults ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+thread_local const void* touched = nullptr;  // by the kernel that faulted
+thread_local bool runs_kernel = false;
+
+std::string describe_touched(const void* data) {
+  Memory& memory = Memory::instance();
+  if (is_within(memory.bytes, kAddresses, data)) {
+    const SharedAllocation below = find_below(memory.device + (static_cast<const std::byte*>(data) - memory.bytes));
+    if (below == nullptr) return "touches memory of the device that nobody has allocated";
+    if (below->is_freed) return concat("touches memory that is freed: ", describe(*below));
+    return concat(below->is_mapped ? "touches what lies behind " : "touches what its stream has not allocated yet: ",
+                  describe(*below));
+  }
+  if (is_within(memory.device, kAddresses, data)) return "follows an address of the device that lies in memory";
+  return concat("touches the address ", data);
+}
+
+// Where a kernel goes on that has faulted: on its own stack, out of the signal handler.
+[[noreturn]] void fail_after_fault() {
+  static std::string sentence;  // no temporary may live on this stack
+  sentence = describe_touched(touched);
+  emulator::fail_in_kernel(sentence.c_str());
+}
+
+// The host's own fault is told before the program ends by it.
+void tell_fault_of_host(const void* data) {
+  const std::string sentence = concat("virtual GPU: the host ",
+                                      is_device_address(data) ? "touches memory of the device" : "touches the address ",
+                                      is_device_address(data) ? std::string() : concat(data), " in ", site(), "\n");
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, sentence.data(), sentence.size());
+  signal(SIGSEGV, SIG_DFL);  // the instruction faults again
+}
+
+void on_fault(int, siginfo_t* info, void* context) {
+  if (!runs_kernel) return tell_fault_of_host(info->si_addr);
+  touched = info->si_addr;
+  auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
+  constexpr greg_t kBelowLocals = 4096;
+  registers[REG_RSP] = ((registers[REG_RSP] - kBelowLocals) & ~greg_t{15}) - 8;
+  registers[REG_RIP] = reinterpret_cast<greg_t>(fail_after_fault);
+}
+
+// While it lives, faults come here; without a kernel only where nobody else wants them.
+class FaultHandler {
+ public:
+  FaultHandler() {
+    struct sigaction action = {};
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO | SA_NODEFER;
+    sigaction(SIGSEGV, &action, &previous_);
+    runs_kernel = true;
+  }
+  ~FaultHandler() {
+    runs_kernel = false;
+    if ((previous_.sa_flags & SA_SIGINFO) != 0 || previous_.sa_handler != SIG_DFL)
+      sigaction(SIGSEGV, &previous_, nullptr);
+  }
+  FaultHandler(const FaultHandler&) = delete;
+  FaultHandler& operator=(const FaultHandler&) = delete;
+
+ private:
+  struct sigaction previous_ = {};
+};
+
+}  // namespace
+
+void run_guarded(const std::function<void()>& run) {
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
+  const FaultHandler handler;
+  run();
+}
+
+}  // namespace isobar::virtual_gpu

@@ -1,0 +1,318 @@
+// The rest of the CUDA runtime on the virtual GPU: devices, memory, copies and kernels.
+#include <cuda_runtime.h>
+
+#include <cstring>
+
+#include "kernels/emulator/emulator.h"
+#include "tests/stand_ins/cuda/driver.h"
+
+namespace isobar::virtual_gpu {
+namespace {
+
+constexpr int kVersion = 13000;
+constexpr std::size_t kMostParameterBytes = 4096;
+
+// ---- Copies ---------------------------------------------------------------------------------------------------------
+
+// Fowler, Noll, Vo: tells changed bytes.
+std::uint64_t checksum(const std::byte* data, std::size_t bytes) {
+  std::uint64_t sum = 0xcbf29ce484222325u;
+  for (std::size_t i = 0; i < bytes; ++i) sum = (sum ^ static_cast<std::uint64_t>(data[i])) * 0x100000001b3u;
+  return sum;
+}
+
+void copy_within_device(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+  queue(stream, {.name = "copy within the device",
+                 .run = [=] { std::memmove(view(to), view(from), bytes); },
+                 .operands = {{from, bytes, "its source"}, {to, bytes, "its destination"}}});
+}
+
+// Ordinary memory is read at the call. Pinned memory is read when the stream comes to the copy.
+void copy_to_device(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+  const auto* source = static_cast<const std::byte*>(from);
+  const bool pinned = is_pinned(from, bytes);
+  if (capture_of(stream) != nullptr && !pinned)
+    misuse(cudaErrorStreamCaptureUnsupported, "a graph would copy from ordinary memory of the host");
+  Operation copy{.name = "copy to the device", .run = {}, .operands = {{to, bytes, "its destination"}}};
+  if (capture_of(stream) != nullptr) {
+    copy.run = [=] { std::memcpy(view(to), source, bytes); };
+  } else if (pinned) {
+    copy.run = [=, sum = checksum(source, bytes)] {
+      ISOBAR_CHECK(checksum(source, bytes) == sum,
+                   "the source of a copy to the device was changed before the copy was made");
+      std::memcpy(view(to), source, bytes);
+    };
+  } else {
+    copy.run = [to, staged = std::vector<std::byte>(source, source + bytes)] {
+      std::memcpy(view(to), staged.data(), staged.size());
+    };
+  }
+  queue(stream, std::move(copy));
+}
+
+// Into pinned memory: until the stream comes to the copy there is NaN. Into ordinary memory: the host waits.
+void copy_to_host(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+  const bool pinned = is_pinned(to, bytes);
+  if (!pinned) refuse_in_capture("copies to ordinary memory of the host");
+  if (pinned && capture_of(stream) == nullptr) std::memset(to, 0xff, bytes);
+  queue(stream, {.name = "copy to the host",
+                 .run = [=] { std::memcpy(to, view(from), bytes); },
+                 .operands = {{from, bytes, "its source"}}});
+  if (!pinned) synchronize(stream);
+}
+
+void copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  if (bytes == 0) return;
+  const bool to_device = is_device_address(to), from_device = is_device_address(from);
+  const bool is_right = kind == cudaMemcpyDefault || (kind == cudaMemcpyDeviceToDevice && to_device && from_device) ||
+                        (kind == cudaMemcpyHostToDevice && to_device && !from_device) ||
+                        (kind == cudaMemcpyDeviceToHost && !to_device && from_device);
+  if (!is_right) misuse(cudaErrorInvalidValue, "the direction of a copy is not that of its addresses");
+  count(Count::copies);
+  count(Count::copied_bytes, bytes);
+  if (to_device && from_device) return copy_within_device(to, from, bytes, stream);
+  if (to_device) return copy_to_device(to, from, bytes, stream);
+  if (from_device) return copy_to_host(to, from, bytes, stream);
+  misuse(cudaErrorInvalidValue, "a copy from the host to the host");
+}
+
+// ---- Memory ---------------------------------------------------------------------------------------------------------
+
+void* allocate(std::size_t bytes, cudaStream_t stream) {
+  if (bytes == 0) misuse(cudaErrorInvalidValue, "no bytes are asked for");
+  const SharedAllocation allocation = reserve(bytes, capture_of(stream));
+  count(Count::allocations);
+  count(Count::allocated_bytes, bytes);
+  queue(stream, {.name = "allocation",
+                 .run =
+                     [allocation] {
+                       ISOBAR_CHECK(!allocation->is_mapped,
+                                    "a graph is launched again before the memory of its last launch is freed: ",
+                                    describe(*allocation));
+                       map(*allocation);
+                     },
+                 .operands = {}});
+  return const_cast<std::byte*>(allocation->address);
+}
+
+void free(void* data, cudaStream_t stream) {
+  const SharedAllocation allocation = find_allocation(data);
+  if (allocation == nullptr || allocation->address != data)
+    misuse(cudaErrorInvalidValue, "what is freed is not the begin of memory of the device");
+  if (capture_of(stream) != allocation->graph)
+    misuse(cudaErrorInvalidValue,
+           capture_of(stream) == nullptr ? "memory of a graph is freed outside of it: "
+                                         : "memory that a graph has not allocated is freed in it: ",
+           describe(*allocation));
+  mark_freed(*allocation);
+  queue(stream, {.name = "free",
+                 .run =
+                     [allocation] {
+                       ISOBAR_CHECK(allocation->is_mapped,
+                                    "memory is freed that its stream has not allocated yet: ", describe(*allocation));
+                       unmap(*allocation);
+                     },
+                 .operands = {}});
+}
+
+// ---- Kernels --------------------------------------------------------------------------------------------------------
+
+// The places among the parameters where an address of the device stands. Error where memory of it is freed.
+std::vector<std::size_t> addresses_in(const std::vector<std::byte>& bytes, std::vector<Operand>& operands) {
+  std::vector<std::size_t> places;
+  for (std::size_t at = 0; at + sizeof(void*) <= bytes.size(); at += sizeof(void*)) {
+    const void* word = nullptr;
+    std::memcpy(&word, bytes.data() + at, sizeof word);
+    if (!is_device_address(word)) continue;
+    places.push_back(at);
+    operands.push_back({word, 0, "a pointer among its parameters"});
+  }
+  return places;
+}
+
+void use_views(Parameters& parameters, const std::vector<std::size_t>& places) {
+  for (const std::size_t at : places) {
+    const void* word = nullptr;
+    std::memcpy(&word, parameters.bytes.data() + at, sizeof word);
+    const void* bytes = view(word);
+    std::memcpy(parameters.bytes.data() + at, &bytes, sizeof bytes);
+  }
+}
+
+emulator::dim3 emulated(const dim3& size) {
+  return {size.x, size.y, size.z};
+}
+
+struct LocalDriver final : Driver {
+  cudaError_t call(const char* function, const std::function<void()>& body) override {
+    return virtual_gpu::call(function, body);
+  }
+  std::string explain(cudaError_t error) override { return virtual_gpu::explain(error); }
+  void queue(cudaStream_t stream, Operation operation) override {
+    count(Count::products);
+    virtual_gpu::queue(stream, std::move(operation));
+  }
+  std::byte* view(const void* data) override { return virtual_gpu::view(data); }
+  bool is_allocated(const void* data, std::size_t bytes) override {
+    const SharedAllocation allocation = find_allocation(data);
+    return allocation != nullptr && !allocation->is_freed &&
+           static_cast<const std::byte*>(data) + bytes <= allocation->address + allocation->bytes;
+  }
+};
+
+}  // namespace
+
+cudaError_t launch(const cudaLaunchConfig_t& config, void (*body)(const void*), Parameters parameters) {
+  return call("cudaLaunchKernelExC", [&] {
+    const std::string name = innermost_range();
+    if (parameters.bytes.size() > kMostParameterBytes)
+      misuse(cudaErrorInvalidValue, "kernel ", name, " has more than ", kMostParameterBytes, " bytes of parameters");
+    const emulator::dim3 grid = emulated(config.gridDim), size = emulated(config.blockDim);
+    const std::size_t shared = config.dynamicSmemBytes;
+    try {
+      emulator::check_limits(name.c_str(), grid, size, shared);
+    } catch (const Error& error) {
+      misuse(cudaErrorInvalidValue, error.what());
+    }
+    count(Count::launches);
+    Operation operation{.name = "kernel " + name, .run = {}, .operands = {}};
+    use_views(parameters, addresses_in(parameters.bytes, operation.operands));
+    operation.run = [=, parameters = std::move(parameters)] {
+      run_guarded([&] { emulator::run_grid(name.c_str(), grid, size, shared, body, &parameters); });
+    };
+    queue(config.stream, std::move(operation));
+  });
+}
+
+Driver& driver() {
+  static LocalDriver instance;
+  return instance;
+}
+
+}  // namespace isobar::virtual_gpu
+
+using namespace isobar::virtual_gpu;
+
+// Found by cublaslt.cc, a library of its own.
+extern "C" [[gnu::visibility("default")]] Driver* isobar_virtual_gpu_driver() {
+  return &driver();
+}
+
+// ---- Devices --------------------------------------------------------------------------------------------------------
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  return call("cudaRuntimeGetVersion", [&] { *version = kVersion; });
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  return call("cudaDriverGetVersion",
+              [&] { *version = static_cast<int>(number_setting("ISOBAR_VIRTUAL_GPU_DRIVER", kVersion)); });
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  return call("cudaGetDeviceCount", [&] {
+    if (number_setting("ISOBAR_VIRTUAL_GPU_DRIVER", kVersion) < kVersion)
+      refuse(cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version");
+    *count = 1;
+  });
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  return call("cudaGetDevice", [&] { *device = 0; });
+}
+
+cudaError_t cudaSetDevice(int device) {
+  return call("cudaSetDevice", [&] {
+    if (device != 0) misuse(cudaErrorInvalidDevice, "there is no device ", device);
+  });
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  return call("cudaGetDeviceProperties", [&] {
+    if (device != 0) misuse(cudaErrorInvalidDevice, "there is no device ", device);
+    *properties = {.name = "virtual GPU",
+                   .uuid = {"isobar-virtual0"},
+                   .totalGlobalMem = total_memory(),
+                   .major = 8,
+                   .minor = 0,
+                   .multiProcessorCount = 4};
+  });
+}
+
+// Forgets errors, memory and how often functions were called. Streams, events and graphs of the program are its own to destroy.
+cudaError_t cudaDeviceReset() {
+  reset_calls();
+  return call("cudaDeviceReset", [&] {
+    reset_streams();
+    forget_memory();
+  });
+}
+
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
+  return call("cudaDeviceGetDefaultMemPool", [&] { *pool = nullptr; });
+}
+
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
+  return call("cudaMemPoolSetAttribute", [] {});
+}
+
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  return call("cudaMemGetInfo", [&] {
+    *total = total_memory();
+    *free = *total - used_memory();
+  });
+}
+
+cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) {
+  return call("cudaFuncSetAttribute", [] {});
+}
+
+// ---- Memory ---------------------------------------------------------------------------------------------------------
+
+cudaError_t cudaMalloc(void** data, std::size_t bytes) {
+  return call("cudaMalloc", [&] {
+    refuse_in_capture("allocates memory");
+    *data = allocate(bytes, nullptr);
+    synchronize(nullptr);
+  });
+}
+
+cudaError_t cudaFree(void* data) {
+  return call("cudaFree", [&] {
+    if (data == nullptr) return;
+    refuse_in_capture("frees memory");
+    isobar::virtual_gpu::free(data, nullptr);
+    synchronize(nullptr);
+  });
+}
+
+cudaError_t cudaMallocAsync(void** data, std::size_t bytes, cudaStream_t stream) {
+  return call("cudaMallocAsync", [&] { *data = allocate(bytes, stream); });
+}
+
+cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
+  return call("cudaFreeAsync", [&] { isobar::virtual_gpu::free(data, stream); });
+}
+
+cudaError_t cudaMallocHost(void** data, std::size_t bytes) {
+  return call("cudaMallocHost", [&] {
+    refuse_in_capture("pins memory");
+    *data = allocate_pinned(bytes);
+  });
+}
+
+cudaError_t cudaFreeHost(void* data) {
+  return call("cudaFreeHost", [&] { free_pinned(data); });
+}
+
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  return call("cudaMemcpy", [&] {
+    refuse_in_capture("waits for a copy");
+    copy(to, from, bytes, kind, nullptr);
+    synchronize(nullptr);
+  });
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  return call("cudaMemcpyAsync", [&] { copy(to, from, bytes, kind, stream); });
+}

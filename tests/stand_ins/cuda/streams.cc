@@ -1,0 +1,416 @@
+// Streams, events and graphs of the virtual GPU, over the emulator's queues. Nothing runs at a call.
+#include "kernels/emulator/streams.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "tests/stand_ins/cuda/driver.h"
+
+namespace isobar::virtual_gpu {
+
+// One operation of a graph, and which ones come before it.
+struct Node {
+  Operation operation;
+  std::vector<std::size_t> after;
+};
+struct Recording {
+  std::vector<Node> nodes;
+  std::vector<SharedAllocation> allocations;
+};
+struct Capture {
+  cudaStream_t origin;
+  std::thread::id thread;
+  std::shared_ptr<Recording> recording = std::make_shared<Recording>();
+  std::map<cudaStream_t, std::vector<std::size_t>> tails = {};  // of each stream in it: what the next node follows
+};
+
+}  // namespace isobar::virtual_gpu
+
+struct CUstream_st {
+  isobar::Stream queue = isobar::emulator::create_stream();
+  std::shared_ptr<isobar::virtual_gpu::Capture> capture = nullptr;
+};
+struct CUevent_st {
+  bool has_time = true, is_recorded = false;
+  isobar::emulator::Event event = {};
+  std::shared_ptr<std::chrono::steady_clock::time_point> time = nullptr;
+  std::weak_ptr<isobar::virtual_gpu::Capture> capture = {};  // that it was recorded in
+  bool is_captured = false;
+  std::vector<std::size_t> nodes = {};
+};
+struct CUgraph_st {
+  std::shared_ptr<isobar::virtual_gpu::Recording> recording;
+};
+struct CUgraphExec_st {
+  std::shared_ptr<isobar::virtual_gpu::Recording> recording;
+};
+
+namespace isobar::virtual_gpu {
+namespace {
+
+// Handles that the program holds.
+struct Handles {
+  std::recursive_mutex mutex;
+  std::set<cudaStream_t> streams;
+  std::set<cudaEvent_t> events;
+  std::set<cudaGraph_t> graphs;
+  std::set<cudaGraphExec_t> executables;
+  std::unique_ptr<CUstream_st> default_stream;
+  std::uint64_t seed = number_setting("ISOBAR_VIRTUAL_GPU_SCHEDULE", 0);
+  std::uint64_t drawn = 0;
+  Handles() { emulator::draw_order(seed); }
+  static Handles& instance() {
+    static auto* handles = new Handles;
+    return *handles;
+  }
+};
+
+thread_local std::size_t captures_of_thread = 0;
+
+CUstream_st& state_of(cudaStream_t stream) {
+  Handles& handles = Handles::instance();
+  const std::lock_guard lock(handles.mutex);
+  if (stream == nullptr) {
+    if (handles.default_stream == nullptr) handles.default_stream = std::make_unique<CUstream_st>();
+    return *handles.default_stream;
+  }
+  if (!handles.streams.contains(stream))
+    misuse(cudaErrorInvalidResourceHandle, "this stream does not exist (any more)");
+  return *stream;
+}
+
+CUevent_st& state_of(cudaEvent_t event) {
+  Handles& handles = Handles::instance();
+  const std::lock_guard lock(handles.mutex);
+  if (!handles.events.contains(event)) misuse(cudaErrorInvalidResourceHandle, "this event does not exist (any more)");
+  return *event;
+}
+
+// An error of work breaks the context, as on a GPU.
+void run_operation(const Operation& operation) {
+  try {
+    check_mapped(operation);
+    operation.run();
+  } catch (const Error& error) {
+    const std::string whole = concat(error.what(), " (", operation.name, " in ", operation.site, ")");
+    break_context(cudaErrorIllegalAddress, whole);
+    throw Error(whole);
+  }
+}
+
+// A GPU does not wait until it must: some of the drawn schedules run work at once.
+bool draws_progress() {
+  Handles& handles = Handles::instance();
+  const std::lock_guard lock(handles.mutex);
+  if (handles.seed == 0) return false;
+  return ((++handles.drawn * 0x9e3779b97f4a7c15u ^ handles.seed * 0xbf58476d1ce4e5b9u) >> 61) == 0;
+}
+
+void check_operands(const Operation& operation) {
+  for (const Operand& operand : operation.operands) {
+    const SharedAllocation allocation = find_allocation(operand.data);
+    const auto* begin = static_cast<const std::byte*>(operand.data);
+    if (allocation == nullptr)
+      misuse(cudaErrorInvalidValue, operation.name, ": ", operand.name, " is no memory of the device");
+    if (allocation->is_freed)
+      misuse(cudaErrorInvalidValue, operation.name, ": ", operand.name, " is freed memory: ", describe(*allocation));
+    if (begin + operand.bytes > allocation->address + allocation->bytes)
+      misuse(cudaErrorInvalidValue, operation.name, ": ", operand.name, " of ", operand.bytes, " bytes begins ",
+             begin - allocation->address, " bytes into ", describe(*allocation));
+  }
+}
+
+void add_node(Capture& capture, cudaStream_t stream, Operation operation) {
+  std::vector<std::size_t>& tail = capture.tails[stream];
+  capture.recording->nodes.push_back({std::move(operation), tail});
+  tail = {capture.recording->nodes.size() - 1};
+}
+
+// Runs the nodes of a graph in an order that is drawn among those that their edges allow: last ones first without a
+// seed.
+void run_graph(const Recording& recording) {
+  const std::uint64_t seed = Handles::instance().seed;
+  std::vector<std::size_t> missing(recording.nodes.size());
+  std::vector<std::vector<std::size_t>> followers(recording.nodes.size());
+  std::set<std::pair<std::uint64_t, std::size_t>> ready;
+  const auto add = [&](std::size_t node) {
+    ready.emplace(seed == 0 ? node : (node + 1) * (seed * 2 + 1) * 0x9e3779b97f4a7c15u, node);
+  };
+  for (std::size_t i = 0; i < recording.nodes.size(); ++i) {
+    missing[i] = recording.nodes[i].after.size();
+    for (const std::size_t before : recording.nodes[i].after) followers[before].push_back(i);
+    if (missing[i] == 0) add(i);
+  }
+  while (!ready.empty()) {
+    const auto next = std::prev(ready.end());
+    const std::size_t node = next->second;
+    ready.erase(next);
+    run_operation(recording.nodes[node].operation);
+    for (const std::size_t follower : followers[node])
+      if (--missing[follower] == 0) add(follower);
+  }
+}
+
+// All nodes from which one can come to these.
+std::set<std::size_t> ancestors(const Recording& recording, std::vector<std::size_t> nodes) {
+  std::set<std::size_t> found;
+  while (!nodes.empty()) {
+    const std::size_t node = nodes.back();
+    nodes.pop_back();
+    if (!found.insert(node).second) continue;
+    nodes.insert(nodes.end(), recording.nodes[node].after.begin(), recording.nodes[node].after.end());
+  }
+  return found;
+}
+
+std::shared_ptr<Recording> end_capture(cudaStream_t stream) {
+  const std::shared_ptr<Capture> capture = state_of(stream).capture;
+  if (capture == nullptr) misuse(cudaErrorIllegalState, "nothing is captured on this stream");
+  if (capture->origin != stream)
+    misuse(cudaErrorStreamCaptureUnjoined, "the capture is ended on another stream than it began on");
+  if (capture->thread != std::this_thread::get_id())
+    misuse(cudaErrorStreamCaptureWrongThread, "another thread began the capture");
+  for (const auto& [member, tail] : capture->tails) state_of(member).capture = nullptr;
+  --captures_of_thread;
+  const std::set<std::size_t> joined = ancestors(*capture->recording, capture->tails.at(stream));
+  for (const auto& [member, tail] : capture->tails)
+    for (const std::size_t node : tail)
+      if (!joined.contains(node))
+        misuse(cudaErrorStreamCaptureUnjoined,
+               "the stream that captures does not wait for what another one was given: ",
+               capture->recording->nodes[node].operation.name, " in ", capture->recording->nodes[node].operation.site);
+  return capture->recording;
+}
+
+}  // namespace
+
+void queue(cudaStream_t stream, Operation operation) {
+  CUstream_st& state = state_of(stream);
+  operation.site = site();
+  check_operands(operation);
+  if (state.capture != nullptr) return add_node(*state.capture, stream, std::move(operation));
+  emulator::submit(state.queue, [operation = std::move(operation)] { run_operation(operation); });
+  if (draws_progress()) {
+    emulator::Event now;
+    now.record(state.queue);
+    now.synchronize();
+  }
+}
+
+void synchronize(cudaStream_t stream) {
+  CUstream_st& state = state_of(stream);
+  refuse_in_capture("waits for a stream");
+  count(Count::synchronisations);
+  emulator::synchronize(state.queue);
+}
+
+const void* capture_of(cudaStream_t stream) {
+  return state_of(stream).capture.get();
+}
+
+void refuse_in_capture(const char* what) {
+  if (captures_of_thread > 0) misuse(cudaErrorStreamCaptureUnsupported, "a thread that captures a graph ", what);
+}
+
+void reset_streams() {
+  Handles& handles = Handles::instance();
+  const std::lock_guard lock(handles.mutex);
+  if (handles.default_stream != nullptr) emulator::destroy_stream(handles.default_stream->queue);
+  handles.default_stream = nullptr;
+  captures_of_thread = 0;
+}
+
+}  // namespace isobar::virtual_gpu
+
+using namespace isobar::virtual_gpu;
+
+namespace {
+
+template <class Handle>
+void forget(std::set<Handle>& known, Handle handle, const char* what) {
+  const std::lock_guard lock(Handles::instance().mutex);
+  if (known.erase(handle) == 0) misuse(cudaErrorInvalidResourceHandle, "this ", what, " does not exist (any more)");
+}
+
+template <class Handle>
+Handle keep(std::set<Handle>& known, Handle handle) {
+  const std::lock_guard lock(Handles::instance().mutex);
+  known.insert(handle);
+  return handle;
+}
+
+}  // namespace
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return call("cudaStreamCreateWithFlags", [&] {
+    refuse_in_capture("makes a stream");
+    if (flags != cudaStreamNonBlocking)
+      misuse(cudaErrorNotSupported, "the virtual GPU has only streams that do not wait for the default one");
+    *stream = keep(Handles::instance().streams, new CUstream_st);
+  });
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  return call("cudaStreamDestroy", [&] {
+    if (state_of(stream).capture != nullptr) misuse(cudaErrorIllegalState, "a stream is destroyed that is captured");
+    forget(Handles::instance().streams, stream, "stream");
+    isobar::emulator::destroy_stream(stream->queue);
+    delete stream;
+  });
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  return call("cudaStreamSynchronize", [&] { synchronize(stream); });
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  return call("cudaStreamWaitEvent", [&] {
+    CUstream_st& waiting = state_of(stream);
+    const CUevent_st& awaited = state_of(event);
+    if (!awaited.is_recorded) misuse(cudaErrorInvalidValue, "a stream waits for an event that was never recorded");
+    if (!awaited.is_captured) {
+      if (waiting.capture != nullptr)
+        misuse(cudaErrorStreamCaptureIsolation,
+               "a stream that is captured waits for an event that was recorded outside of the capture");
+      return awaited.event.make_wait(waiting.queue);
+    }
+    const std::shared_ptr<Capture> capture = awaited.capture.lock();
+    if (capture == nullptr || state_of(capture->origin).capture != capture)
+      misuse(cudaErrorCapturedEvent, "a stream waits for an event of a capture that has ended");
+    if (waiting.capture != nullptr && waiting.capture != capture)
+      misuse(cudaErrorStreamCaptureIsolation, "a stream that is captured waits for an event of another capture");
+    waiting.capture = capture;
+    std::vector<std::size_t>& tail = capture->tails[stream];
+    for (const std::size_t node : awaited.nodes)
+      if (std::find(tail.begin(), tail.end(), node) == tail.end()) tail.push_back(node);
+  });
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  return call("cudaEventCreateWithFlags", [&] {
+    *event = keep(Handles::instance().events, new CUevent_st{.has_time = (flags & cudaEventDisableTiming) == 0});
+  });
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  return call("cudaEventCreate", [&] { *event = keep(Handles::instance().events, new CUevent_st); });
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  return call("cudaEventDestroy", [&] {
+    forget(Handles::instance().events, event, "event");
+    delete event;
+  });
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return call("cudaEventRecord", [&] {
+    CUevent_st& recorded = state_of(event);
+    CUstream_st& state = state_of(stream);
+    recorded.is_recorded = true;
+    recorded.is_captured = state.capture != nullptr;
+    if (recorded.is_captured) {
+      recorded.capture = state.capture;
+      recorded.nodes = state.capture->tails[stream];
+      return;
+    }
+    if (recorded.has_time) {
+      recorded.time = std::make_shared<std::chrono::steady_clock::time_point>();
+      isobar::emulator::submit(state.queue, [time = recorded.time] { *time = std::chrono::steady_clock::now(); });
+    }
+    recorded.event.record(state.queue);
+  });
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  return call("cudaEventSynchronize", [&] {
+    const CUevent_st& awaited = state_of(event);
+    if (awaited.is_captured) misuse(cudaErrorCapturedEvent, "the host waits for an event of a graph");
+    refuse_in_capture("waits for an event");
+    count(Count::synchronisations);
+    if (awaited.is_recorded) awaited.event.synchronize();
+  });
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return call("cudaEventQuery", [&] {
+    const CUevent_st& asked = state_of(event);
+    if (asked.is_captured) misuse(cudaErrorCapturedEvent, "the host looks at an event of a graph");
+    refuse_in_capture("looks at an event");
+    if (asked.is_recorded && !asked.event.is_reached()) refuse(cudaErrorNotReady, "not ready");
+  });
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  return call("cudaEventElapsedTime", [&] {
+    const CUevent_st &first = state_of(begin), &last = state_of(end);
+    if (first.time == nullptr || last.time == nullptr)
+      misuse(cudaErrorInvalidResourceHandle, "an event that keeps no time is asked for it");
+    if (!first.event.is_reached() || !last.event.is_reached())
+      misuse(cudaErrorNotReady, "the time between two events is asked for before they are reached");
+    *milliseconds = std::chrono::duration<float, std::milli>(*last.time - *first.time).count();
+  });
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  return call("cudaStreamBeginCapture", [&] {
+    if (stream == nullptr) misuse(cudaErrorStreamCaptureUnsupported, "the default stream cannot be captured");
+    if (mode != cudaStreamCaptureModeThreadLocal)
+      misuse(cudaErrorNotSupported, "the virtual GPU captures in the mode ThreadLocal only");
+    CUstream_st& state = state_of(stream);
+    if (state.capture != nullptr) misuse(cudaErrorIllegalState, "this stream is captured already");
+    state.capture = std::make_shared<Capture>(Capture{.origin = stream, .thread = std::this_thread::get_id()});
+    state.capture->tails[stream] = {};
+    ++captures_of_thread;
+  });
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  *graph = nullptr;
+  return call("cudaStreamEndCapture",
+              [&] { *graph = keep(Handles::instance().graphs, new CUgraph_st{end_capture(stream)}); });
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  return call("cudaStreamIsCapturing", [&] {
+    *status = capture_of(stream) == nullptr ? cudaStreamCaptureStatusNone : cudaStreamCaptureStatusActive;
+  });
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
+  return call("cudaGraphInstantiate",
+              [&] { *executable = keep(Handles::instance().executables, new CUgraphExec_st{graph->recording}); });
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  return call("cudaGraphDestroy", [&] {
+    forget(Handles::instance().graphs, graph, "graph");
+    delete graph;
+  });
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  return call("cudaGraphExecDestroy", [&] {
+    forget(Handles::instance().executables, executable, "graph");
+    delete executable;
+  });
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  return call("cudaGraphLaunch", [&] {
+    {
+      const std::lock_guard lock(Handles::instance().mutex);
+      if (!Handles::instance().executables.contains(executable))
+        misuse(cudaErrorInvalidResourceHandle, "this graph does not exist (any more)");
+    }
+    refuse_in_capture("launches a graph");
+    count(Count::graphs);
+    const std::shared_ptr<Recording> recording = executable->recording;
+    queue(stream, {.name = "graph", .run = [recording] { run_graph(*recording); }, .operands = {}});
+  });
+}

@@ -1,0 +1,423 @@
+// The virtual GPU (tests/stand_ins/cuda): what it computes, and that every misuse is an error that names call and site.
+#define ISOBAR_EMULATE
+#define ISOBAR_VIRTUAL_GPU
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "kernels/common/check.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/runtime.h"
+#include "kernels/emulator/streams.h"
+#include "kernels/gemm/gemm.h"
+#include "tests/harness/testing.h"
+
+namespace isobar::cuda {
+namespace {
+
+__global__ void add_kernel(int n, const float* x, float* y) {
+  const int i = static_cast<int>(global_thread());
+  if (i < n) y[i] += x[i];
+}
+
+void add(int n, const float* x, float* y, Stream stream) {
+  launch("add", add_kernel, ceil_div(n, 32), 32, 0, stream, n, x, y);
+}
+
+}  // namespace
+}  // namespace isobar::cuda
+
+namespace isobar {
+namespace {
+
+using testing::ContainsSubstring;
+
+constexpr Device kGpu{DeviceKind::cuda};
+constexpr int kN = 100;
+constexpr std::size_t kBytes = kN * sizeof(float);
+
+// A misuse breaks the context, as on a GPU: each case begins and ends with a whole one.
+struct WholeContext {
+  WholeContext() { cudaDeviceReset(); }
+  ~WholeContext() { cudaDeviceReset(); }
+};
+
+float* allocate(Stream stream = nullptr) {
+  return static_cast<float*>(gpu::allocate(kBytes, 0, stream));
+}
+
+void set(float* to, float value, Stream stream) {
+  const std::vector<float> values(kN, value);
+  gpu::copy(to, values.data(), kBytes, kGpu, stream);
+}
+
+std::vector<float> read(const float* from, Stream stream) {
+  std::vector<float> values(kN);
+  gpu::copy(values.data(), from, kBytes, kGpu, stream);
+  return values;
+}
+
+struct Setting {
+  Setting(const char* name, const std::string& value) : name_(name) { ::setenv(name, value.c_str(), 1); }
+  ~Setting() { ::unsetenv(name_); }
+  const char* name_;
+};
+
+}  // namespace
+
+TEST_CASE("virtual GPU: kernels and copies, in the order of a stream") {
+  const WholeContext whole;
+  const gpu::OwnedStream stream(kGpu);
+  float *x = allocate(stream.get()), *y = allocate(stream.get());
+  set(x, 1, stream.get());
+  set(y, 2, stream.get());
+  for (int i = 0; i < 3; ++i) cuda::add(kN, x, y, stream.get());
+  CHECK(read(y, stream.get()) == std::vector<float>(kN, 5));
+  gpu::free(x, stream.get());
+  gpu::free(y, stream.get());
+}
+
+TEST_CASE("virtual GPU: nothing runs before it must, and memory is NaN until it is written") {
+  const WholeContext whole;
+  const gpu::OwnedStream stream(kGpu);
+  float* y = allocate(stream.get());
+  auto* host = static_cast<float*>(gpu::allocate_pinned(kBytes));
+  host[0] = 3;
+  gpu::copy(host, y, kBytes, kGpu, stream.get());
+  CHECK(std::isnan(host[0]));
+  set(y, 4, stream.get());
+  gpu::copy(host, y, kBytes, kGpu, stream.get());
+  CHECK(std::isnan(host[0]));
+  gpu::synchronize(kGpu, stream.get());
+  CHECK(host[0] == 4);
+  gpu::free_pinned(host);
+  gpu::free(y, stream.get());
+}
+
+TEST_CASE("virtual GPU: a graph with a fork runs as often as it is launched") {
+  const WholeContext whole;
+  const gpu::OwnedStream stream(kGpu), side(kGpu);
+  float *x = allocate(stream.get()), *y = allocate(stream.get());
+  set(x, 1, stream.get());
+  set(y, 0, stream.get());
+  gpu::Graph graph;
+  {
+    gpu::Event fork(kGpu), join(kGpu);
+    gpu::Capture capture(stream.get());
+    float* inside = allocate(stream.get());
+    gpu::copy(inside, x, kBytes, kGpu, stream.get());
+    fork.record(stream.get());
+    fork.make_wait(side.get());
+    cuda::add(kN, inside, y, side.get());
+    join.record(side.get());
+    join.make_wait(stream.get());
+    gpu::free(inside, stream.get());
+    graph = capture.end();
+  }
+  for (int i = 0; i < 3; ++i) graph.launch(stream.get());
+  CHECK(read(y, stream.get()) == std::vector<float>(kN, 3));
+}
+
+TEST_CASE("virtual GPU: misuse is an error that names the call and what is wrong") {
+  struct Case {
+    const char* name;
+    std::function<void(Stream, Stream)> act;  // with two streams
+    const char* sentence;
+    const char* call;
+  };
+  const auto pinned = [] { return static_cast<float*>(gpu::allocate_pinned(kBytes)); };
+  const Case cases[] = {
+      {"use after free",
+       [](Stream s, Stream) {
+         float *x = allocate(s), *y = allocate(s);
+         gpu::free(x, s);
+         cuda::add(kN, x, y, s);
+       },
+       "freed memory: 400 bytes", "cudaLaunchKernelExC in add"},
+      {"memory of another stream, without an event",
+       [](Stream s, Stream other) {
+         float *x = allocate(s), *y = allocate(other);
+         cuda::add(kN, x, y, other);
+         gpu::synchronize(kGpu, other);
+       },
+       "which its stream has not allocated yet", "kernel add in add"},
+      {"freed in one stream before another has used it",
+       [](Stream s, Stream other) {
+         float *x = allocate(s), *y = allocate(s);
+         gpu::synchronize(kGpu, s);
+         cuda::add(kN, x, y, other);
+         gpu::free(x, s);
+         gpu::synchronize(kGpu, s);
+         gpu::synchronize(kGpu, other);
+       },
+       "which is freed: 400 bytes", "kernel add in add"},
+      {"freed twice",
+       [](Stream s, Stream) {
+         float* x = allocate(s);
+         gpu::free(x, s);
+         gpu::free(x, s);
+         gpu::synchronize(kGpu, s);
+       },
+       "memory is freed twice", "cudaFreeAsync"},
+      {"a kernel that writes behind an allocation",
+       [](Stream s, Stream) {
+         float *x = allocate(s), *y = allocate(s);
+         cuda::add(kN, x, y + 1000, s);  // far enough to be on the next page
+         gpu::synchronize(kGpu, s);
+       },
+       "no memory of the device", "cudaLaunchKernelExC in add"},
+      {"a kernel that runs over the end of an allocation",
+       [](Stream s, Stream) {
+         float *x = allocate(s), *y = allocate(s);
+         cuda::add(2000, x, y, s);
+         gpu::synchronize(kGpu, s);
+       },
+       "touches what lies behind 400 bytes", "kernel add, block (32,0,0): thread"},
+      {"a source that is changed in flight",
+       [&](Stream s, Stream) {
+         float *x = allocate(s), *source = pinned();
+         source[0] = 1;
+         gpu::copy(x, source, kBytes, kGpu, s);
+         source[0] = 2;
+         gpu::synchronize(kGpu, s);
+       },
+       "the source of a copy to the device was changed", "copy to the device"},
+      {"a copy behind an allocation",
+       [](Stream s, Stream) {
+         float* x = allocate(s);
+         gpu::copy(x + 1, std::vector<float>(kN).data(), kBytes, kGpu, s);
+       },
+       "its destination of 400 bytes begins 4 bytes into 400 bytes", "cudaMemcpyAsync"},
+      {"a copy to the host from what is no memory",
+       [](Stream s, Stream) { gpu::copy(allocate(s), allocate(s) + 1000, 4, kGpu, s); }, "no memory of the device",
+       "cudaMemcpyAsync"},
+      {"a stream that is destroyed",
+       [](Stream s, Stream) {
+         Stream gone = nullptr;
+         {
+           const gpu::OwnedStream stream(kGpu);
+           gone = stream.get();
+         }
+         gpu::copy(allocate(s), allocate(s), kBytes, kGpu, gone);
+       },
+       "this stream does not exist", "cudaMemcpyAsync"},
+      {"a wait while capturing",
+       [](Stream s, Stream) {
+         gpu::Capture capture(s);
+         gpu::synchronize(kGpu, s);
+       },
+       "a thread that captures a graph waits for a stream", "cudaStreamSynchronize"},
+      {"a copy to ordinary memory while capturing",
+       [](Stream s, Stream) {
+         float* x = allocate(s);
+         gpu::Capture capture(s);
+         read(x, s);
+       },
+       "copies to ordinary memory of the host", "cudaMemcpyAsync"},
+      {"a copy from ordinary memory while capturing",
+       [](Stream s, Stream) {
+         float* x = allocate(s);
+         gpu::Capture capture(s);
+         set(x, 1, s);
+       },
+       "would copy from ordinary memory", "cudaMemcpyAsync"},
+      {"pinning memory while capturing",
+       [&](Stream s, Stream) {
+         gpu::Capture capture(s);
+         pinned();
+       },
+       "pins memory", "cudaMallocHost"},
+      {"a capture on the default stream",
+       [](Stream, Stream) {
+         cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeThreadLocal);
+         gpu::free_memory();
+       },
+       "the default stream cannot be captured", "cudaStreamBeginCapture"},
+      {"a capture in a capture",
+       [](Stream s, Stream) {
+         const gpu::Capture first(s);
+         const gpu::Capture second(s);
+       },
+       "captured already", "cudaStreamBeginCapture"},
+      {"a stream that is forked in a capture and not joined",
+       [](Stream s, Stream other) {
+         float *x = allocate(s), *y = allocate(s);
+         gpu::Event fork(kGpu);
+         gpu::Capture capture(s);
+         fork.record(s);
+         fork.make_wait(other);
+         cuda::add(kN, x, y, other);
+         capture.end();
+       },
+       "does not wait for what another one was given: kernel add", "cudaStreamEndCapture"},
+      {"an event from outside of a capture",
+       [](Stream s, Stream other) {
+         gpu::Event event(kGpu);
+         event.record(other);
+         gpu::Capture capture(s);
+         event.make_wait(s);
+       },
+       "recorded outside of the capture", "cudaStreamWaitEvent"},
+      {"an event of a capture that has ended",
+       [](Stream s, Stream other) {
+         gpu::Event event(kGpu);
+         gpu::Capture capture(s);
+         event.record(s);
+         capture.end();
+         event.make_wait(other);
+       },
+       "an event of a capture that has ended", "cudaStreamWaitEvent"},
+      {"the host looks at an event of a capture",
+       [](Stream s, Stream) {
+         gpu::Event event(kGpu);
+         gpu::Capture capture(s);
+         event.record(s);
+         event.is_reached();
+       },
+       "looks at an event of a graph", "cudaEventQuery"},
+      {"memory from outside that is freed in a capture",
+       [](Stream s, Stream) {
+         float* x = allocate(s);
+         gpu::Capture capture(s);
+         gpu::free(x, s);
+         capture.end();
+       },
+       "that a graph has not allocated is freed in it", "cudaFreeAsync"},
+      {"a graph that is launched twice with memory that it does not free",
+       [](Stream s, Stream) {
+         gpu::Capture capture(s);
+         allocate(s);
+         const gpu::Graph graph = capture.end();
+         graph.launch(s);
+         graph.launch(s);
+         gpu::synchronize(kGpu, s);
+       },
+       "launched again before the memory of its last launch is freed", "allocation"},
+      {"a block that no GPU can launch",
+       [](Stream s, Stream) {
+         float* x = allocate(s);
+         cuda::launch("too wide", cuda::add_kernel, 1, 2000, 0, s, kN, x, x);
+       },
+       "a block of 2000", "cudaLaunchKernelExC in too wide"},
+      {"pinned memory that is none", [](Stream s, Stream) { gpu::free_pinned(allocate(s)), gpu::free_memory(); },
+       "not pinned is freed", "cudaFreeHost"},
+  };
+  for (const Case& c : cases) {
+    INFO(c.name);
+    const WholeContext whole;
+    const gpu::OwnedStream stream(kGpu), other(kGpu);
+    CHECK_THROWS_WITH(c.act(stream.get(), other.get()), ContainsSubstring(c.sentence) && ContainsSubstring(c.call));
+    // Whatever is asked for next fails too, with the same sentence.
+    CHECK_THROWS_WITH(gpu::free_memory(), ContainsSubstring(c.sentence));
+  }
+}
+
+TEST_CASE("virtual GPU: the host that touches the device's memory ends there") {
+  const WholeContext whole;
+  const gpu::OwnedStream stream(kGpu);
+  const float* x = allocate(stream.get());
+  gpu::synchronize(kGpu, stream.get());
+  for (const bool touches : {false, true}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      ::signal(SIGSEGV, SIG_DFL);
+      _exit(touches && *static_cast<const volatile float*>(x) > 0 ? 1 : 0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    CHECK(WIFSIGNALED(status) == touches);
+  }
+}
+
+TEST_CASE("virtual GPU: the n-th call of a function can be made to fail") {
+  const WholeContext whole;
+  const Setting fail("ISOBAR_VIRTUAL_GPU_FAIL", "cudaMemGetInfo:2:46");
+  gpu::free_memory();
+  CHECK_THROWS_WITH(gpu::free_memory(),
+                    ContainsSubstring("cudaMemGetInfo") && ContainsSubstring("busy or unavailable"));
+  gpu::free_memory();  // no misuse: the context is whole
+}
+
+TEST_CASE("virtual GPU: memory runs out where it says") {
+  const WholeContext whole;
+  const std::size_t free = gpu::free_memory();
+  CHECK_THROWS_WITH(gpu::allocate(free + 1, 0, nullptr), ContainsSubstring("out of memory on GPU 0"));
+  void* all = gpu::allocate(free, 0, nullptr);
+  CHECK(gpu::free_memory() == 0);
+  gpu::free(all, nullptr);
+  CHECK(gpu::free_memory() == free);
+}
+
+// ---- Host code ------------------------------------------------------------------------------------------------------
+
+TEST_CASE("virtual GPU: a driver that is too old, and a GPU that cannot be used, are named") {
+  const WholeContext whole;
+  CHECK(gpu::device_count() == 1);
+  {
+    const Setting driver("ISOBAR_VIRTUAL_GPU_DRIVER", "0");
+    CHECK(gpu::device_count() == 0);
+  }
+  {
+    const Setting driver("ISOBAR_VIRTUAL_GPU_DRIVER", "12020");
+    CHECK_THROWS_WITH(gpu::device_count(), ContainsSubstring("driver is too old: it is for CUDA 12.2") &&
+                                               ContainsSubstring("built with CUDA 13.0"));
+  }
+  const auto count_after = [](int code) {
+    cudaDeviceReset();
+    const Setting fail("ISOBAR_VIRTUAL_GPU_FAIL", concat("cudaGetDeviceCount:1:", code));
+    return gpu::device_count();
+  };
+  CHECK(count_after(cudaErrorNoDevice) == 0);
+  CHECK_THROWS_WITH(count_after(cudaErrorNotPermitted), ContainsSubstring("cannot be used: operation not permitted"));
+  CHECK_THROWS_WITH(count_after(cudaErrorDevicesUnavailable), ContainsSubstring("is/are busy or unavailable"));
+  CHECK_THROWS_WITH(count_after(cudaErrorECCUncorrectable), ContainsSubstring("uncorrectable ECC error"));
+}
+
+TEST_CASE("virtual GPU: an error in a capture leaves the stream as it was") {
+  const WholeContext whole;
+  const gpu::OwnedStream stream(kGpu);
+  float* x = allocate(stream.get());
+  CHECK_THROWS_WITH(
+      [&] {
+        const gpu::Capture capture(stream.get());
+        gpu::allocate(std::size_t{1} << 50, 0, stream.get());
+      }(),
+      ContainsSubstring("out of memory"));
+  set(x, 1, stream.get());
+  CHECK(read(x, stream.get()) == std::vector<float>(kN, 1));
+  gpu::free(x, stream.get());
+  gpu::synchronize(kGpu, stream.get());
+}
+
+TEST_CASE("virtual GPU: an algorithm serves what it was chosen for; one that could not be chosen is asked for again") {
+  const WholeContext whole;
+  constexpr std::int64_t kSize = 16;
+  const gpu::OwnedStream stream(kGpu);
+  const auto matrix = [&](std::int64_t n) {
+    auto* data = static_cast<float*>(gpu::allocate(static_cast<std::size_t>(n) * sizeof(float), 0, stream.get()));
+    const std::vector<float> ones(static_cast<std::size_t>(n), 1);
+    gpu::copy(data, ones.data(), ones.size() * sizeof(float), kGpu, stream.get());
+    return data;
+  };
+  float *a = matrix(kSize * kSize), *b = matrix(kSize * kSize), *c = matrix(kSize * kSize), *bias = matrix(kSize + 1);
+  const auto multiply = [&](int shift) {
+    cuda::gemm({.m = kSize, .n = kSize, .k = kSize, .a = a, .b = b, .bias = bias + shift, .c = c}, stream.get());
+  };
+  {
+    const Setting fail("ISOBAR_VIRTUAL_GPU_FAIL", "cublasLtMatmulAlgoGetHeuristic:1");
+    CHECK_THROWS_WITH(multiply(0), ContainsSubstring("cuBLASLt could not choose an algorithm"));  // and is asked again
+  }
+  for (const int shift : {0, 1}) {
+    multiply(shift);
+    std::vector<float> result(kSize * kSize);
+    gpu::copy(result.data(), c, result.size() * sizeof(float), kGpu, stream.get());
+    CHECK(result == std::vector<float>(kSize * kSize, kSize + 1));
+  }
+}
+
+}  // namespace isobar

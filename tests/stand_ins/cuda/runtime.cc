@@ -239,7 +239,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   });
 }
 
-// Forgets errors, memory and how often functions were called. Streams, events and graphs of the program are its own to destroy.
+// Forgets errors, memory and how often functions were called. Streams, events and graphs of the program are its own to
+// destroy.
 cudaError_t cudaDeviceReset() {
   reset_calls();
   return call("cudaDeviceReset", [&] {

@@ -104,8 +104,8 @@ class Graph {
   void* executable_ = nullptr;
 };
 
-// While it lives and has not ended, what this thread gives the stream is recorded and does not run. Error on the default
-// stream, which CUDA cannot capture.
+// While it lives and has not ended, what this thread gives the stream is recorded and does not run. Error on the
+// default stream, which CUDA cannot capture.
 class Capture {
  public:
   explicit Capture(Stream stream);

@@ -21,7 +21,7 @@ PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # What others run, and who.
 ELSEWHERE = {
     r"scripts/quickstart$": "tried in a bare system",
-    r"(ISOBAR_TEST_DEVICES=(emulator|cuda) )?scripts/test\b": "this is one of its tests; .ci/run makes the sanitizers' builds",
+    r"(ISOBAR_TEST_DEVICES=(emulator|cuda) )?scripts/test\b": "this is one of its tests; .ci/run builds for sanitizers",
     r"\.ci/run$": "this is one of its tests",
     r"cmake --(preset|build)": "scripts/test builds",
     r"ISOBAR_TEST_DEVICES=emulator gdb": "tests/apps/gdb_session.py",

@@ -11,7 +11,7 @@
 //     token t of batch b starts at pointer + (b·T + t)·stride elements; head h at + h·HS. Strides let q, k and v lie
 //     interleaved in one [B, T, 3, NH, HS] buffer. Every stride is a multiple of 8, pointers are 16-byte aligned
 //   lse           [B, NH, Tq]        accumulator_of(dtype), natural logarithm
-//   workspace     (bwd) attention_bwd_workspace(...) bytes, contents undefined before and after
+//   workspace     (bwd) attention_bwd_workspace(...) bytes, 16-byte aligned, contents undefined before and after
 //
 //   split keys    keys may come in parts, a call each (ring attention: Liu et al. 2023). Forward: attention_merge
 //                 (kernels/attention/merge.h) makes one (o, lse) of those of the parts. Backward: with the merged o and
@@ -89,9 +89,15 @@ struct AttentionBwd {
   void* workspace = nullptr;
 };
 
-// Room for delta, [B, NH, Tq] in the accumulator's type. What an implementation needs per thread it keeps itself.
+// Queries of a head in the workspace: whole tiles of any kernel.
+constexpr std::int64_t attention_padded_queries(std::int64_t q_tokens) {
+  return (q_tokens + 127) / 128 * 128;
+}
+// Room for two numbers a padded query, [2, B, NH, Tq], in the accumulator's type. What an implementation needs per
+// thread it keeps itself.
 constexpr std::size_t attention_bwd_workspace(const AttentionShape& s, DType dtype) {
-  return static_cast<std::size_t>(s.batch * s.heads * s.q_tokens) * size_of(accumulator_of(dtype));
+  return static_cast<std::size_t>(2 * s.batch * s.heads * attention_padded_queries(s.q_tokens)) *
+         size_of(accumulator_of(dtype));
 }
 // The arguments with the totals of their window filled in; throw an Error where they break a limit that both
 // implementations have.

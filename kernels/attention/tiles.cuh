@@ -1,60 +1,63 @@
 // What the attention kernels share: tiles of tokens in shared memory, the two products a warp makes with them, the
 // dropout mask.
 //
-// A block has four warps. It owns 64 tokens, 16 a warp, and streams the tokens it meets through shared memory in two
-// stages. A warp's scores are a tile of its 16 rows by the streamed columns, spread over its lanes as tensor cores
-// spread them (kernels/cuda/mma.h): with g = lane / 4 and t = lane % 4, element 4n + r of a lane is row g + 8·(r / 2),
-// column 8n + 2t + r % 2. In 16 bits the products are mma.sync; in fp32 they are plain fused multiply-adds with the
-// same layout.
+// A block has four warps. It owns some tokens, 16 or 32 a warp, and streams the tokens it meets through shared memory
+// in two stages. A warp's scores are tiles of 16 of its rows by the streamed columns, spread over its lanes as tensor
+// cores spread them (kernels/cuda/mma.h): with g = lane / 4 and t = lane % 4, element [n][r] of a lane is row
+// g + 8·(r / 2), column 8n + 2t + r % 2. In 16 bits the products are mma.sync; in fp32 they are plain fused
+// multiply-adds with the same layout. What is loaded for a product meets all rows of a warp, so that it has as many as
+// registers allow.
 #pragma once
 
+#include <numbers>
+
 #include "kernels/attention/attention.h"
-#include "kernels/common/check.h"
 #include "kernels/common/math.h"
 #include "kernels/common/rng.h"
 #include "kernels/cuda/async_copy.h"
+#include "kernels/cuda/exp2.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/mma.h"
 #include "kernels/cuda/pack.h"
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 
-inline constexpr int kWarps = 4, kThreads = kWarps * kWarpSize, kWarpRows = 16, kOwnedRows = kWarps * kWarpRows;
-
-// Streamed tokens a stage, so that everything fits the 99 KiB of shared memory that every GPU since Ampere has.
-template <class T, int kHead>
-inline constexpr int kForwardRows = sizeof(T) == 2 ? 64 : 32;
-template <class T, int kHead>
-inline constexpr int kBackwardRows = kForwardRows<T, kHead> / (kHead > 64 ? 2 : 1);
+inline constexpr int kWarps = 4, kThreads = kWarps * kWarpSize, kTileRows = 16;
 
 // Elements between the rows of a tile: 16 bytes more than a row, so that eight rows start in different banks.
 template <class T, int kHead>
 inline constexpr int kPitch = kHead + Pack<T>::kSize;
 
-// Head sizes are padded with zeros to the next of these; kHead is a multiple of 16.
-template <class T, class F>
-void visit_head_size(std::int64_t head_size, F&& f) {
-  if (head_size <= 32) return f(std::integral_constant<int, 32>{});
-  if constexpr (sizeof(T) == 2) {
-    if (head_size <= 48) return f(std::integral_constant<int, 48>{});
-  }
-  if (head_size <= 64) return f(std::integral_constant<int, 64>{});
-  f(std::integral_constant<int, 128>{});
-}
-
-// What a GPU asks of checked arguments besides.
-inline void check_for_cuda(const char* kernel, const AttentionShape& s, const AttentionWindow& w, DType dtype) {
-  constexpr std::int64_t kMost = INT32_MAX / 2;
-  ISOBAR_CHECK(s.batch <= 65535 && s.heads <= 65535 && w.queries.total <= kMost && w.keys.total <= kMost, kernel,
-               ": bad shape for a GPU: batch ", s.batch, ", ", s.heads, " heads, ", w.queries.total, " queries, ",
-               w.keys.total, " keys");
-  ISOBAR_CHECK(dtype == DType::fp32 || is_16_bit(dtype), kernel, ": a GPU has no ", name_of(dtype), " attention");
+// Tokens a stage: as many as fit, so that there are two blocks a multiprocessor of an A100 (164 KiB, 1 of them the
+// system's a block) in 16 bits, and that every GPU since Ampere has room for one (99 KiB) in fp32.
+template <class T, int kHead>
+constexpr int rows_of_stage(int owned_rows, int more_bytes_a_row = 0) {
+  constexpr int kRowBytes = kPitch<T, kHead> * static_cast<int>(sizeof(T));
+  const int limit = (sizeof(T) == 2 ? 81 : 99) << 10;
+  int rows = sizeof(T) == 2 ? 64 : 32;
+  while ((owned_rows + 4 * rows) * kRowBytes + 2 * more_bytes_a_row * rows > limit) rows /= 2;
+  return rows;
 }
 
 // The grid: tiles of owned tokens, heads, samples.
-inline dim3 grid_of(const AttentionShape& s, std::int64_t owned_tokens) {
-  return dim3(static_cast<unsigned>(ceil_div(owned_tokens, kOwnedRows)), static_cast<unsigned>(s.heads),
+inline dim3 grid_of(const AttentionShape& s, std::int64_t tokens, int owned_rows) {
+  return dim3(static_cast<unsigned>(ceil_div(tokens, owned_rows)), static_cast<unsigned>(s.heads),
               static_cast<unsigned>(s.batch));
+}
+
+// Calls f with whether there is dropout, as a constant. In fp32, whose products take most of the time, the kernel for
+// dropout serves both.
+template <class T, class F>
+void visit_dropout(const AttentionDropout& dropout, F&& f) {
+  if constexpr (sizeof(T) == 2) {
+    if (drop_threshold(dropout.p) == 0) return f(std::false_type{});
+  }
+  f(std::true_type{});
+}
+
+// Scores times this are exponents of 2.
+inline float score_scale_of(double scale) {
+  return static_cast<float>(scale * std::numbers::log2e);
 }
 
 // One head of one sample of a [B, T, NH, HS] tensor.
@@ -74,25 +77,13 @@ __device__ __forceinline__ Tokens<T> tokens_of(Pointer* tensor, std::int64_t str
 
 // ---- Tiles ----------------------------------------------------------------------------------------------------------
 
-// Starts copying tokens row0, row0 + 1, ... into a tile. What lies beyond the tokens or the head becomes zero.
-template <class T, int kHead, int kRows>
-__device__ __forceinline__ void load_tile(T* tile, const Tokens<const T>& tokens, int row0, int head_size) {
-  constexpr int kChunk = Pack<T>::kSize, kChunks = kHead / kChunk;
-  for (int i = static_cast<int>(threadIdx.x); i < kRows * kChunks; i += kThreads) {
-    const int row = i / kChunks, column = i % kChunks * kChunk;
-    const bool valid = row0 + row < tokens.count && column < head_size;
-    const T* from = valid ? tokens.first + (row0 + row) * tokens.stride + column : tokens.first;
-    cp_async_16(tile + row * kPitch<T, kHead> + column, from, valid);
-  }
-}
-
 __device__ __forceinline__ int lane_id() {
   return static_cast<int>(threadIdx.x) % kWarpSize;
 }
 __device__ __forceinline__ int warp_id() {
   return static_cast<int>(threadIdx.x) / kWarpSize;
 }
-// The row and the column of this lane's element 4n + r in its warp's tile.
+// The row and the column of this lane's element [n][r] in its warp's tile.
 __device__ __forceinline__ int row_of(int r) {
   return lane_id() / 4 + 8 * (r / 2);
 }
@@ -100,101 +91,180 @@ __device__ __forceinline__ int column_of(int n, int r) {
   return 8 * n + 2 * (lane_id() % 4) + r % 2;
 }
 
-template <int kTiles>
-__device__ __forceinline__ void clear(float (&x)[kTiles][4]) {
+template <int kRowTiles, int kTiles>
+__device__ __forceinline__ void clear(float (&x)[kRowTiles][kTiles][4]) {
 #pragma unroll
-  for (int n = 0; n < kTiles; ++n)
+  for (int m = 0; m < kRowTiles; ++m)
 #pragma unroll
-    for (int r = 0; r < 4; ++r) x[n][r] = 0;
+    for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+      for (int r = 0; r < 4; ++r) x[m][n][r] = 0;
+}
+
+// This thread's part in copying one tile of kRows tokens after another. Neighbouring threads copy whole 32-byte sectors
+// of a row. A thread's rows are equally far apart, so that one pointer moves over them all.
+template <class T, int kHead, int kRows>
+struct TileCopy {
+  static constexpr int kChunk = Pack<T>::kSize, kLanes = kHead / kChunk % 4 == 0 ? 4 : 2;
+  static constexpr int kRowsAtOnce = kThreads / kLanes < kRows ? kThreads / kLanes : kRows;
+
+  int row, column, head_size;
+  int left;           // tokens from this thread's next row on
+  std::int64_t step;  // elements between its rows
+  const T* from;
+
+  __device__ __forceinline__ TileCopy(const Tokens<const T>& tokens, int row0, int head)
+      : row(static_cast<int>(threadIdx.x) / kLanes),
+        column(static_cast<int>(threadIdx.x) % kLanes * kChunk),
+        head_size(head),
+        left(tokens.count - row0 - row),
+        step(kRowsAtOnce * tokens.stride),
+        from(tokens.first + (row0 + row) * tokens.stride + column) {}
+
+  // Starts copying the next tokens into a tile. Beyond the last one are zeros; beyond the head nothing is written.
+  __device__ __forceinline__ void start(T* tile) {
+    if (kRowsAtOnce * kLanes < kThreads && row >= kRowsAtOnce) return;
+    T* to = tile + row * kPitch<T, kHead> + column;
+#pragma unroll
+    for (int pass = 0; pass < kRows; pass += kRowsAtOnce) {
+#pragma unroll
+      for (int c = 0; c < kHead; c += kLanes * kChunk) {
+        if (column + c < head_size) cp_async_16(to + pass * kPitch<T, kHead> + c, from + c, left > 0);
+      }
+      from += step;
+      left -= kRowsAtOnce;
+    }
+  }
+};
+
+// Zeros for the channels of a padded head, in tiles of `rows` rows altogether.
+template <class T, int kHead>
+__device__ __forceinline__ void clear_padding(T* tiles, int rows, int head_size) {
+  if (head_size == kHead) return;
+  for (int row = static_cast<int>(threadIdx.x); row < rows; row += kThreads)
+    for (int c = head_size; c < kHead; c += Pack<T>::kSize) store_pack(tiles + row * kPitch<T, kHead> + c, Pack<T>{});
 }
 
 // ---- Products -------------------------------------------------------------------------------------------------------
 
-// scores[i][j] = sum over c of a[i][c]·b[j][c]: 16 rows of one tile by 8·kTiles rows of another.
-template <int kHead, int kTiles, class T>
+struct Zero {
+  float value[4] = {};
+  __device__ __forceinline__ const float (&operator()(int, int) const)[4] { return value; }
+};
+
+// scores[m][i][j] = start + sum over c of a[16m + i][c]·b[j][c]: 16·kRowTiles rows of one tile by 8·kTiles rows of
+// another. start(m, n) gives this lane's four elements [n] of the m-th 16 rows.
+template <int kHead, int kRowTiles, int kTiles, class T, class Start>
 requires(sizeof(T) == 2) __device__ __forceinline__
-    void multiply_rows(float (&scores)[kTiles][4], const T* a, const T* b) {
+    void multiply_rows(float (&scores)[kRowTiles][kTiles][4], const T* a, const T* b, const Start& start) {
   constexpr int kDepth = 16;
   const int lane = lane_id();
-  clear(scores);
   // Where this lane points ldmatrix: the quarters of A are ordered down, then right; those of B right, then down.
   const T* a_row = a + lane % 16 * kPitch<T, kHead> + lane / 16 * 8;
   const T* b_row = b + (lane / 16 * 8 + lane % 8) * kPitch<T, kHead> + lane / 8 % 2 * 8;
 #pragma unroll
   for (int k = 0; k < kHead; k += kDepth) {
-    std::uint32_t a_part[4];
-    ldmatrix_x4(a_part, a_row + k);
+    std::uint32_t a_part[kRowTiles][4];
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m) ldmatrix_x4(a_part[m], a_row + m * kTileRows * kPitch<T, kHead> + k);
 #pragma unroll
     for (int n = 0; n < kTiles; n += 2) {
       std::uint32_t b_part[4];
       ldmatrix_x4(b_part, b_row + n * 8 * kPitch<T, kHead> + k);
-      mma_16816<T>(scores[n], a_part, {b_part[0], b_part[1]});
-      mma_16816<T>(scores[n + 1], a_part, {b_part[2], b_part[3]});
-    }
-  }
-}
-
-template <int kHead, int kTiles>
-__device__ __forceinline__ void multiply_rows(float (&scores)[kTiles][4], const float* a, const float* b) {
-  clear(scores);
-  const float* a_row = a + row_of(0) * kPitch<float, kHead>;
-  const float* b_row = b + column_of(0, 0) * kPitch<float, kHead>;
-  for (int k = 0; k < kHead; k += 4) {
-    const Pack<float> a0 = load_pack(a_row + k), a1 = load_pack(a_row + 8 * kPitch<float, kHead> + k);
 #pragma unroll
-    for (int n = 0; n < kTiles; ++n) {
-      const Pack<float> b0 = load_pack(b_row + n * 8 * kPitch<float, kHead> + k);
-      const Pack<float> b1 = load_pack(b_row + (n * 8 + 1) * kPitch<float, kHead> + k);
+      for (int m = 0; m < kRowTiles; ++m) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        scores[n][0] += a0[i] * b0[i];
-        scores[n][1] += a0[i] * b1[i];
-        scores[n][2] += a1[i] * b0[i];
-        scores[n][3] += a1[i] * b1[i];
+        for (int i = 0; i < 2; ++i) {
+          const float(&before)[4] = scores[m][n + i];
+          mma_16816<T>(scores[m][n + i], a_part[m], {b_part[2 * i], b_part[2 * i + 1]},
+                       k == 0 ? start(m, n + i) : before);
+        }
       }
     }
   }
 }
 
-// sum[i][c] += sum over j of weights[i][j]·b[j][c]: weights in registers by a tile of 8·kTiles rows.
-template <int kHead, int kTiles, class T>
-requires(sizeof(T) == 2) __device__ __forceinline__
-    void add_weighted_rows(float (&sum)[kHead / 8][4], const float (&weights)[kTiles][4], const T* b) {
-  const int lane = lane_id();
-  const T* b_row = b + lane % 16 * kPitch<T, kHead> + lane / 16 * 8;
+template <int kHead, int kRowTiles, int kTiles, class Start>
+__device__ __forceinline__ void multiply_rows(float (&scores)[kRowTiles][kTiles][4], const float* a, const float* b,
+                                              const Start& start) {
+  const float* b_row = b + column_of(0, 0) * kPitch<float, kHead>;
 #pragma unroll
-  for (int k = 0; k < kTiles; k += 2) {
-    const std::uint32_t a_part[4] = {
-        pack_two<T>(weights[k][0], weights[k][1]), pack_two<T>(weights[k][2], weights[k][3]),
-        pack_two<T>(weights[k + 1][0], weights[k + 1][1]), pack_two<T>(weights[k + 1][2], weights[k + 1][3])};
+  for (int m = 0; m < kRowTiles; ++m) {
+    const float* a_row = a + (m * kTileRows + row_of(0)) * kPitch<float, kHead>;
 #pragma unroll
-    for (int c = 0; c < kHead / 8; c += 2) {
-      std::uint32_t b_part[4];
-      ldmatrix_x4_trans(b_part, b_row + k * 8 * kPitch<T, kHead> + c * 8);
-      mma_16816<T>(sum[c], a_part, {b_part[0], b_part[1]});
-      mma_16816<T>(sum[c + 1], a_part, {b_part[2], b_part[3]});
+    for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+      for (int r = 0; r < 4; ++r) scores[m][n][r] = start(m, n)[r];
+#pragma unroll 2
+    for (int k = 0; k < kHead; k += 4) {
+      const Pack<float> a0 = load_pack(a_row + k), a1 = load_pack(a_row + 8 * kPitch<float, kHead> + k);
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        const Pack<float> b0 = load_pack(b_row + n * 8 * kPitch<float, kHead> + k);
+        const Pack<float> b1 = load_pack(b_row + (n * 8 + 1) * kPitch<float, kHead> + k);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          scores[m][n][0] += a0[i] * b0[i];
+          scores[m][n][1] += a0[i] * b1[i];
+          scores[m][n][2] += a1[i] * b0[i];
+          scores[m][n][3] += a1[i] * b1[i];
+        }
+      }
     }
   }
 }
 
-template <int kHead, int kTiles>
-__device__ __forceinline__ void add_weighted_rows(float (&sum)[kHead / 8][4], const float (&weights)[kTiles][4],
-                                                  const float* b) {
+// sum[m][i][c] += sum over j of weights[m][i][j]·b[j][c]: weights in registers by a tile of 8·kTiles rows.
+template <int kHead, int kRowTiles, int kTiles, class T>
+requires(sizeof(T) == 2) __device__ __forceinline__
+    void add_weighted_rows(float (&sum)[kRowTiles][kHead / 8][4], const float (&weights)[kRowTiles][kTiles][4],
+                           const T* b) {
+  const int lane = lane_id();
+  const T* b_row = b + lane % 16 * kPitch<T, kHead> + lane / 16 * 8;
+#pragma unroll
+  for (int k = 0; k < kTiles; k += 2) {
+    std::uint32_t a_part[kRowTiles][4];
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float(&w)[4] = weights[m][k + i / 2];
+        a_part[m][i] = pack_two<T>(w[2 * (i % 2)], w[2 * (i % 2) + 1]);
+      }
+#pragma unroll
+    for (int c = 0; c < kHead / 8; c += 2) {
+      std::uint32_t b_part[4];
+      ldmatrix_x4_trans(b_part, b_row + k * 8 * kPitch<T, kHead> + c * 8);
+#pragma unroll
+      for (int m = 0; m < kRowTiles; ++m) {
+        mma_16816<T>(sum[m][c], a_part[m], {b_part[0], b_part[1]});
+        mma_16816<T>(sum[m][c + 1], a_part[m], {b_part[2], b_part[3]});
+      }
+    }
+  }
+}
+
+template <int kHead, int kRowTiles, int kTiles>
+__device__ __forceinline__ void add_weighted_rows(float (&sum)[kRowTiles][kHead / 8][4],
+                                                  const float (&weights)[kRowTiles][kTiles][4], const float* b) {
   const int quad = lane_id() & ~3;
   const float* b_column = b + column_of(0, 0);
 #pragma unroll
-  for (int n = 0; n < kTiles; ++n) {
+  for (int m = 0; m < kRowTiles; ++m) {
 #pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      const float upper = __shfl_sync(kAllLanes, weights[n][j % 2], quad + j / 2);
-      const float lower = __shfl_sync(kAllLanes, weights[n][2 + j % 2], quad + j / 2);
-      const float* row = b_column + (8 * n + j) * kPitch<float, kHead>;
+    for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
-      for (int c = 0; c < kHead / 8; ++c) {
-        sum[c][0] += upper * row[8 * c];
-        sum[c][1] += upper * row[8 * c + 1];
-        sum[c][2] += lower * row[8 * c];
-        sum[c][3] += lower * row[8 * c + 1];
+      for (int j = 0; j < 8; ++j) {
+        const float upper = __shfl_sync(kAllLanes, weights[m][n][j % 2], quad + j / 2);
+        const float lower = __shfl_sync(kAllLanes, weights[m][n][2 + j % 2], quad + j / 2);
+        const float* row = b_column + (8 * n + j) * kPitch<float, kHead>;
+#pragma unroll
+        for (int c = 0; c < kHead / 8; ++c) {
+          sum[m][c][0] += upper * row[8 * c];
+          sum[m][c][1] += upper * row[8 * c + 1];
+          sum[m][c][2] += lower * row[8 * c];
+          sum[m][c][3] += lower * row[8 * c + 1];
+        }
       }
     }
   }
@@ -243,13 +313,26 @@ __device__ __forceinline__ void store_rows(const Destination& to, int row0, int 
 
 // ---- Softmax and dropout --------------------------------------------------------------------------------------------
 
-// In 16 bits the exponential is rounded away by what follows; in fp32 it must be good.
+// 2^x. In 16 bits it is rounded away by what follows; in fp32 it must be good.
 template <class T>
 __device__ __forceinline__ float exponential(float x) {
   if constexpr (sizeof(T) == 2)
-    return __expf(x);
+    return exp2_approx(x);
   else
-    return expf(x);
+    return exp2f(x);
+}
+
+// Scores of columns from `count` on become those of padding: no weight, whatever the others are.
+template <int kRowTiles, int kTiles>
+__device__ __forceinline__ void mask_columns(float (&scores)[kRowTiles][kTiles][4], int count) {
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      const bool valid = column_of(n, r) < count;
+#pragma unroll
+      for (int m = 0; m < kRowTiles; ++m) scores[m][n][r] = valid ? scores[m][n][r] : -INFINITY;
+    }
 }
 
 // Which elements of one head's P are kept. An element is known by its index in P of the global batch.
@@ -284,63 +367,23 @@ struct KeepMask {
 #pragma unroll 1
     for (int e = 0; e < 4 * kTiles; ++e) {
       const std::uint64_t index = origin + (e % 4 / 2 != 0 ? 8 * row_step : 0) + (8 * (e / 4) + e % 2) * column_step;
-      kept |= (random_bits(seed, stream, index) >= threshold ? 1u : 0u) << e;
+      kept |= (bits_of(index) >= threshold ? 1u : 0u) << e;
     }
     return kept;
   }
+
+  // random_bits, with the word picked by selections: an index that is known late only would put the words into memory.
+  __device__ __forceinline__ std::uint32_t bits_of(std::uint64_t index) const {
+    const Philox4 block = philox4x32(seed, stream, index / 4);
+    const std::uint32_t low = index % 2 != 0 ? block.word[1] : block.word[0];
+    const std::uint32_t high = index % 2 != 0 ? block.word[3] : block.word[2];
+    return index % 4 >= 2 ? high : low;
+  }
 };
 
-// ---- The two halves of the backward pass ----------------------------------------------------------------------------
-
-void launch_dkdv(const AttentionBwd& a, Stream stream);  // dkdv.cu
-void launch_dq(const AttentionBwd& a, Stream stream);    // dq.cu
-
-// From a score and the product dO·V to dropout(P) and dS, in place.
-template <class T>
-__device__ __forceinline__ void differentiate(float& score, float& dp, float scale, float lse, float delta, bool kept,
-                                              float keep_scale) {
-  const float p = exponential<T>(score * scale - lse);
-  score = kept ? p * keep_scale : 0;
-  dp = p * ((kept ? dp * keep_scale : 0) - delta);
+// Whether bits() keeps an element.
+__device__ __forceinline__ bool is_kept(std::uint32_t kept, int n, int r) {
+  return (kept >> (4 * n + r) & 1u) != 0;
 }
-
-// One head of one sample: the tokens that both halves read.
-template <class T>
-struct BackwardTokens {
-  Tokens<const T> q, k, v, d_o;
-
-  __device__ __forceinline__ BackwardTokens(const AttentionBwd& a, int head_size)
-      : q(tokens_of<const T>(a.q, a.q_stride, a.shape.q_tokens, head_size)),
-        k(tokens_of<const T>(a.k, a.k_stride, a.shape.kv_tokens, head_size)),
-        v(tokens_of<const T>(a.v, a.v_stride, a.shape.kv_tokens, head_size)),
-        d_o(tokens_of<const T>(a.d_o, a.do_stride, a.shape.q_tokens, head_size)) {}
-};
-
-// Two owned tiles, which stay, and two streamed ones in two stages.
-template <class T, int kHead>
-struct BackwardShared {
-  static constexpr int kRows = kBackwardRows<T, kHead>;
-  static constexpr int kOwned = kOwnedRows * kPitch<T, kHead>, kStreamed = kRows * kPitch<T, kHead>;
-  static constexpr std::size_t kBytes = (2 * kOwned + 4 * kStreamed) * sizeof(T);
-
-  T* shared;
-
-  __device__ __forceinline__ T* owned(int which) const { return shared + which * kOwned; }
-  __device__ __forceinline__ T* streamed(int which, int stage) const {
-    return shared + 2 * kOwned + (2 * stage + which) * kStreamed;
-  }
-
-  // Start copying tokens row0, row0 + 1, ... of two tensors.
-  __device__ __forceinline__ void load_owned(const Tokens<const T>& x, const Tokens<const T>& y, int row0,
-                                             int head_size) const {
-    load_tile<T, kHead, kOwnedRows>(owned(0), x, row0, head_size);
-    load_tile<T, kHead, kOwnedRows>(owned(1), y, row0, head_size);
-  }
-  __device__ __forceinline__ void load_streamed(int stage, const Tokens<const T>& x, const Tokens<const T>& y, int row0,
-                                                int head_size) const {
-    load_tile<T, kHead, kRows>(streamed(0, stage), x, row0, head_size);
-    load_tile<T, kHead, kRows>(streamed(1, stage), y, row0, head_size);
-  }
-};
 
 }  // namespace isobar::ISOBAR_CUDA_NAMESPACE::attention

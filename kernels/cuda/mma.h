@@ -1,8 +1,8 @@
 // The tensor-core product of a warp and the loads that feed it (sm_80 and later). With g = lane / 4, t = lane % 4:
 //
-//   D[16, 8] += A[16, 16] · B[16, 8]
+//   D[16, 8] = A[16, 16] · B[16, 8] + C[16, 8]; without c, D += A · B; d and c may be the same
 //   a[i]  rows g + 8·(i % 2), columns 2t + 8·(i / 2) and the next     b[i]  rows 2t + 8·i and the next, column g
-//   d[0], d[1]  row g, columns 2t and 2t + 1                          d[2], d[3]  row g + 8, the same columns
+//   d[0], d[1]  row g, columns 2t and 2t + 1                          d[2], d[3]  row g + 8, the same columns; c as d
 #pragma once
 
 #include "kernels/cuda/convert.h"
@@ -12,13 +12,19 @@ namespace isobar::ISOBAR_CUDA_NAMESPACE {
 #if defined(ISOBAR_EMULATE)
 
 template <class T>
-void mma_16816(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], ISOBAR_SITE) {
+void mma_16816(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], const float (&c)[4],
+               ISOBAR_SITE) {
   const std::uint32_t fragments[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
   const Combine combine = std::is_same_v<T, bf16> ? combine_mma_bf16 : combine_mma_fp16;
   const Exchange met = exchange_bytes(kAllLanes, fragments, sizeof fragments, combine, site);
   const auto* product = static_cast<const float(*)[8]>(met.result);
   const int g = self->lane / 4, t = self->lane % 4;
-  for (int i = 0; i < 4; ++i) d[i] += product[g + 8 * (i / 2)][2 * t + i % 2];
+  for (int i = 0; i < 4; ++i) d[i] = c[i] + product[g + 8 * (i / 2)][2 * t + i % 2];
+}
+
+template <class T>
+void mma_16816(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], ISOBAR_SITE) {
+  mma_16816<T>(d, a, b, d, site);
 }
 
 struct MatrixRow {
@@ -52,23 +58,28 @@ inline void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row, ISOBAR_SIT
 #else
 
 template <class T>
-__device__ __forceinline__ void mma_16816(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]);
+__device__ __forceinline__ void mma_16816(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                                          const float (&c)[4]);
 
 template <>
-__device__ __forceinline__ void mma_16816<bf16>(float (&d)[4], const std::uint32_t (&a)[4],
-                                                const std::uint32_t (&b)[2]) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+__device__ __forceinline__ void mma_16816<bf16>(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                                                const float (&c)[4]) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 }
 
 template <>
-__device__ __forceinline__ void mma_16816<fp16>(float (&d)[4], const std::uint32_t (&a)[4],
-                                                const std::uint32_t (&b)[2]) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+__device__ __forceinline__ void mma_16816<fp16>(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                                                const float (&c)[4]) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
+}
+
+template <class T>
+__device__ __forceinline__ void mma_16816(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  mma_16816<T>(d, a, b, d);
 }
 
 // Four 8x8 matrices of 16-bit elements from shared memory: lane l gives the address of row l % 8 of matrix l / 8,

@@ -290,6 +290,14 @@ TEST_CASE("attention at every head size") {
     run({.shape = {1, 1, 17, 19, head_size}, .dtype = head_size % 16 == 0 ? DType::fp32 : DType::bf16});
 }
 
+TEST_CASE("attention over several blocks and stages, at every head size that has kernels of its own") {
+  for (const std::int64_t head_size : {32, 48, 64, 80, 96, 128}) {
+    const DType dtype = head_size % 32 == 0 ? DType::bf16 : DType::fp16;
+    run({.shape = {1, 1, 133, 70, head_size}, .dtype = dtype});
+    run({.shape = {1, 1, 70, 133, head_size}, .dtype = dtype, .dropout = {.p = 0.2f, .seed = 7, .stream = 8}});
+  }
+}
+
 TEST_CASE("attention with dropout") {
   for (const DType dtype : kFloating)
     run({.shape = {2, 2, 70, 101, 24},  // two blocks of queries, two of keys in either pass

@@ -214,7 +214,8 @@ TEST_CASE("emulator: every thread of a three-dimensional grid runs once, and an 
 // ---- Tensor cores ---------------------------------------------------------------------------------------------------
 
 // C[16, 8] = A[16, 16]·B[16, 8], twice, so that a second product cannot take the first one's place. A is loaded by
-// ldmatrix; B, stored [k][n], by its transposing form; b_rows, the same stored [n][k], by the plain one.
+// ldmatrix; B, stored [k][n], by its transposing form; b_rows, the same stored [n][k], by the plain one. The latter's
+// product is added to the index of the element.
 template <class T>
 __global__ void mma_kernel(const T* a, const T* b, const T* b_rows, float* c, float* c_rows) {
   ISOBAR_DYNAMIC_SHARED(T, shared);
@@ -232,11 +233,13 @@ __global__ void mma_kernel(const T* a, const T* b, const T* b_rows, float* c, fl
   ldmatrix_x4_trans(b_part, b_tile + row * 16 + column);
   ldmatrix_x4(rows_part, rows_tile + (lane % 8 + lane / 16 * 8) * 16 + lane / 8 % 2 * 8);
   for (int half = 0; half < 2; ++half) {
-    float d[4] = {}, d_rows[4] = {};
+    const auto index_of = [&](int i) { return (lane / 4 + 8 * (i / 2)) * 16 + 8 * half + lane % 4 * 2 + i % 2; };
+    float d[4] = {}, d_rows[4] = {NAN, NAN, NAN, NAN}, start[4];
+    for (int i = 0; i < 4; ++i) start[i] = static_cast<float>(index_of(i));
     mma_16816<T>(d, a_part, {b_part[2 * half], b_part[2 * half + 1]});
-    mma_16816<T>(d_rows, a_part, {rows_part[2 * half], rows_part[2 * half + 1]});
+    mma_16816<T>(d_rows, a_part, {rows_part[2 * half], rows_part[2 * half + 1]}, start);
     for (int i = 0; i < 4; ++i) {
-      const int to = (lane / 4 + 8 * (i / 2)) * 16 + 8 * half + lane % 4 * 2 + i % 2;
+      const int to = index_of(i);
       c[to] = d[i];
       c_rows[to] = d_rows[i];
     }
@@ -259,6 +262,7 @@ TEMPLATE_TEST_CASE("emulator: mma.sync and ldmatrix", "", bf16, fp16) {
     launch("mma", mma_kernel<TestType>, 1, 32, 3 * 256 * sizeof(TestType), nullptr, a.data(), b.data(), b_rows.data(),
            c.data(), c_rows.data());
     CHECK(c == expected);
+    for (int i = 0; i < 256; ++i) c_rows[i] -= static_cast<float>(i);
     CHECK(c_rows == expected);
   });
 }

@@ -1,0 +1,36 @@
+// Attention on a GPU: what it asks of its arguments, and the kernels of the head's size.
+#include "kernels/attention/heads.cuh"
+#include "kernels/common/check.h"
+
+namespace isobar::ISOBAR_CUDA_NAMESPACE {
+namespace {
+
+// What a GPU asks of checked arguments besides.
+void check_for_cuda(const char* kernel, const AttentionShape& s, const AttentionWindow& w, DType dtype) {
+  constexpr std::int64_t kMost = INT32_MAX / 2;
+  ISOBAR_CHECK(s.batch <= 65535 && s.heads <= 65535 && w.queries.total <= kMost && w.keys.total <= kMost, kernel,
+               ": bad shape for a GPU: batch ", s.batch, ", ", s.heads, " heads, ", w.queries.total, " queries, ",
+               w.keys.total, " keys");
+  ISOBAR_CHECK(dtype == DType::fp32 || is_16_bit(dtype), kernel, ": a GPU has no ", name_of(dtype), " attention");
+}
+
+}  // namespace
+
+void attention_fwd(const AttentionFwd& arguments, Stream stream) {
+  const AttentionFwd a = checked_attention(arguments);
+  check_for_cuda("attention_fwd", a.shape, a.dropout.window, a.dtype);
+  visit_cuda_floating(a.dtype, [&]<class T>(Type<T>) {
+    attention::visit_head_size<T>(a.shape.head_size, [&](auto head) { head.forward(a, stream); });
+  });
+}
+
+void attention_bwd(const AttentionBwd& arguments, Stream stream) {
+  const AttentionBwd a = checked_attention(arguments);
+  check_for_cuda("attention_bwd", a.shape, a.dropout.window, a.dtype);
+  attention::launch_delta(a, stream);
+  visit_cuda_floating(a.dtype, [&]<class T>(Type<T>) {
+    attention::visit_head_size<T>(a.shape.head_size, [&](auto head) { head.backward(a, stream); });
+  });
+}
+
+}  // namespace isobar::ISOBAR_CUDA_NAMESPACE

@@ -1,0 +1,55 @@
+// What the two halves of the backward pass share. Both compute P and dS; in return nothing is added across blocks, so
+// there are no atomics and no scratch beyond two numbers a query (delta.cu).
+#pragma once
+
+#include "kernels/attention/tiles.cuh"
+
+namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
+
+// The workspace: -log2(sum of exp of scores) of every query, then -delta of every query. The queries of a head are
+// padded with (-inf, 0), so that P = 2^-inf = 0 there.
+struct QueryTerms {
+  const float *minus_lse, *minus_delta;  // of this block's head
+
+  __device__ __forceinline__ explicit QueryTerms(const AttentionBwd& a) {
+    const std::int64_t padded = attention_padded_queries(a.shape.q_tokens);
+    minus_lse = static_cast<const float*>(a.workspace) + (blockIdx.z * a.shape.heads + blockIdx.y) * padded;
+    minus_delta = minus_lse + a.shape.batch * a.shape.heads * padded;
+  }
+};
+
+// The threads that copy the terms of the next kRows queries into shared memory: those of -lse, then those of -delta.
+template <int kRows>
+struct TermsCopy {
+  static constexpr int kChunk = Pack<float>::kSize, kCopies = 2 * kRows / kChunk;
+  static_assert(kCopies <= kThreads);
+
+  const float* from;
+
+  __device__ __forceinline__ explicit TermsCopy(const AttentionBwd& a) {
+    const QueryTerms terms(a);
+    const int column = static_cast<int>(threadIdx.x) * kChunk;
+    from = column < kRows ? terms.minus_lse + column : terms.minus_delta + column - kRows;
+  }
+  __device__ __forceinline__ void start(float* terms) {
+    if (threadIdx.x < kCopies) cp_async_16(terms + threadIdx.x * kChunk, from);
+    from += kRows;
+  }
+};
+
+// From a score and the product dO·V to dropout(P) and dS, in place. Without dropout that product began with -delta, so
+// that it is the difference already.
+template <class T, bool kDropout>
+__device__ __forceinline__ void differentiate(float& score, float& dp, float score_scale, float minus_lse,
+                                              float minus_delta, bool kept, float keep_scale) {
+  const float p = exponential<T>(fmaf(score, score_scale, minus_lse));
+  if constexpr (kDropout) {
+    score = kept ? p * keep_scale : 0;
+    dp = p * (kept ? fmaf(dp, keep_scale, minus_delta) : minus_delta);
+  } else {
+    score = p;
+    dp *= p;
+  }
+}
+
+}  // namespace isobar::ISOBAR_CUDA_NAMESPACE::attention

@@ -1,0 +1,78 @@
+// Attention backward, first: delta and the log-sum-exp of every query, as the two halves want them (backward.cuh).
+#include "kernels/attention/heads.cuh"
+#include "kernels/common/math.h"
+#include "kernels/cuda/array.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/pack.h"
+
+#include <numbers>
+
+namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
+namespace {
+
+constexpr int kDeltaThreads = 128, kRowsEach = 2;
+
+// kLanes neighbouring threads take a query, and kRowsEach of them one after the other, all of whose loads come first.
+// O is in T or in fp32.
+template <class T, class O, int kLanes>
+__global__ void __launch_bounds__(kDeltaThreads, 8) delta_kernel(const AttentionBwd a) {
+  constexpr int kGroups = kDeltaThreads / kLanes;
+  const AttentionShape& s = a.shape;
+  const int lane = static_cast<int>(threadIdx.x) % kLanes, column = lane * Pack<T>::kSize;
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kGroups * kRowsEach + threadIdx.x / kLanes;
+  const std::int64_t head = blockIdx.z * s.heads + blockIdx.y;
+  Pack<T> y[kRowsEach] = {};
+  Pack<O> x[kRowsEach][Pack<T>::kSize / Pack<O>::kSize] = {};
+#pragma unroll
+  for (int i = 0; i < kRowsEach; ++i) {
+    const std::int64_t query = first + i * kGroups, token = blockIdx.z * s.q_tokens + query;
+    if (query >= s.q_tokens || column >= s.head_size) continue;
+    y[i] = load_pack(static_cast<const T*>(a.d_o) + token * a.do_stride + blockIdx.y * s.head_size + column);
+    const O* o = static_cast<const O*>(a.o) + token * a.o_stride + blockIdx.y * s.head_size + column;
+#pragma unroll
+    for (int part = 0; part < Pack<T>::kSize / Pack<O>::kSize; ++part)
+      x[i][part] = load_pack(o + part * Pack<O>::kSize);
+  }
+  const std::int64_t padded = attention_padded_queries(s.q_tokens);
+  float* minus_lse = static_cast<float*>(a.workspace);
+  float* minus_delta = minus_lse + s.batch * s.heads * padded;
+#pragma unroll
+  for (int i = 0; i < kRowsEach; ++i) {
+    float sum = 0;
+#pragma unroll
+    for (int c = 0; c < Pack<T>::kSize; ++c)
+      sum += to_float(x[i][c / Pack<O>::kSize][c % Pack<O>::kSize]) * to_float(y[i][c]);
+#pragma unroll
+    for (int step = kLanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(kAllLanes, sum, step);
+    const std::int64_t query = first + i * kGroups;
+    if (lane != 0) continue;
+    const bool valid = query < s.q_tokens;
+    const float lse = valid ? static_cast<const float*>(a.lse)[head * s.q_tokens + query] : INFINITY;
+    minus_lse[head * padded + query] = -lse * std::numbers::log2e_v<float>;
+    minus_delta[head * padded + query] = -sum;
+  }
+}
+
+template <class T, class O>
+void launch_delta_in(const AttentionBwd& a, Stream stream) {
+  const auto launch_with = [&](auto lanes) {
+    constexpr int kRows = kDeltaThreads / lanes() * kRowsEach;
+    const auto blocks = static_cast<unsigned>(attention_padded_queries(a.shape.q_tokens) / kRows);
+    launch("attention_delta", delta_kernel<T, O, lanes()>,
+           dim3(blocks, static_cast<unsigned>(a.shape.heads), static_cast<unsigned>(a.shape.batch)),
+           dim3(kDeltaThreads), 0, stream, a);
+  };
+  if (a.shape.head_size <= 8 * Pack<T>::kSize) return launch_with(std::integral_constant<int, 8>{});
+  launch_with(std::integral_constant<int, 128 / Pack<T>::kSize>{});
+}
+
+}  // namespace
+
+void launch_delta(const AttentionBwd& a, Stream stream) {
+  visit_cuda_floating(a.dtype, [&]<class T>(Type<T>) {
+    if (a.o_dtype == a.dtype) return launch_delta_in<T, T>(a, stream);
+    launch_delta_in<T, float>(a, stream);
+  });
+}
+
+}  // namespace isobar::ISOBAR_CUDA_NAMESPACE::attention

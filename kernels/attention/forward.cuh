@@ -1,0 +1,164 @@
+// Attention forward: a block owns queries and streams the keys and values, keeping a running maximum and sum of each
+// row's exponentials (Milakov & Gimelshein 2018) and rescaling the output when the maximum grows.
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/attention/tiles.cuh"
+
+namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
+
+// 16-row tiles a warp: as many as registers allow. Tokens a block owns and a stage has: large heads leave fewer
+// registers for scores where there is a generator of the dropout mask, too.
+template <class T, int kHead, bool kDropout>
+struct ForwardTiles {
+  static constexpr int kRowTiles = sizeof(T) == 2 ? 2 : 1, kWarpRows = kTileRows * kRowTiles;
+  static constexpr int kOwned = kWarps * kWarpRows, kMost = kDropout && kHead > 80 ? 32 : 64;
+  static constexpr int kRows = std::min(kMost, rows_of_stage<T, kHead>(kOwned));
+  static constexpr int kAllRows = kOwned + 4 * kRows;  // queries; two stages of keys and of values
+  static constexpr std::size_t kBytes = kAllRows * kPitch<T, kHead> * sizeof(T);
+};
+
+// The softmax of one lane's two rows so far, in powers of 2. The sum is of this lane's columns only until total().
+template <class T>
+struct RunningSoftmax {
+  float largest[2] = {-INFINITY, -INFINITY};
+  float sum[2] = {0, 0};
+
+  // Turns scores into exponentials relative to the largest so far; returns by what each row shrinks.
+  template <int kTiles>
+  __device__ __forceinline__ void update(float (&scores)[kTiles][4], float score_scale, float (&shrink)[2]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float row_max = -INFINITY;
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) row_max = fmaxf(row_max, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
+      row_max = fmaxf(row_max, __shfl_xor_sync(kAllLanes, row_max, 1));
+      row_max = fmaxf(row_max, __shfl_xor_sync(kAllLanes, row_max, 2));
+      const float before = largest[half];
+      largest[half] = fmaxf(before, row_max * score_scale);
+      shrink[half] = exponential<T>(before - largest[half]);
+      sum[half] *= shrink[half];
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+#pragma unroll
+        for (int r = 2 * half; r < 2 * half + 2; ++r) {
+          scores[n][r] = exponential<T>(fmaf(scores[n][r], score_scale, -largest[half]));
+          sum[half] += scores[n][r];
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ float total(int half) const {
+    const float pair = sum[half] + __shfl_xor_sync(kAllLanes, sum[half], 1);
+    return pair + __shfl_xor_sync(kAllLanes, pair, 2);
+  }
+};
+
+// Ends a lane's two rows, the first of the tile being token row0: writes their log-sum-exp and tells by what their
+// outputs are multiplied.
+template <class T>
+__device__ __forceinline__ void finish_rows(const AttentionFwd& a, const RunningSoftmax<T>& softmax, int row0,
+                                            float keep_scale, float (&factor)[2]) {
+  constexpr auto kLn2 = std::numbers::ln2_v<float>;
+  const int count = static_cast<int>(a.shape.q_tokens);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float total = softmax.total(half);
+    const int row = row0 + row_of(2 * half);
+    factor[half] = keep_scale / total;
+    if (lane_id() % 4 == 0 && row < count) {
+      const std::int64_t head = blockIdx.z * a.shape.heads + blockIdx.y;
+      static_cast<float*>(a.lse)[head * count + row] = fmaf(softmax.largest[half], kLn2, logf(total));
+    }
+  }
+}
+
+template <class T, int kHead, bool kDropout>
+__global__ void __launch_bounds__(kThreads, 2) forward_kernel(const AttentionFwd a, float score_scale) {
+  using Tiles = ForwardTiles<T, kHead, kDropout>;
+  constexpr int kRows = Tiles::kRows, kRowTiles = Tiles::kRowTiles, kTiles = kRows / 8;
+  constexpr int kTile = kRows * kPitch<T, kHead>;
+  ISOBAR_DYNAMIC_SHARED(T, q_tile);
+  T* streamed = q_tile + Tiles::kOwned * kPitch<T, kHead>;  // stage 0: keys, values; stage 1: keys, values
+  const int head_size = static_cast<int>(a.shape.head_size), kv_tokens = static_cast<int>(a.shape.kv_tokens);
+  const int block_row = static_cast<int>(blockIdx.x) * Tiles::kOwned, warp_row = warp_id() * Tiles::kWarpRows;
+
+  TileCopy<T, kHead, Tiles::kOwned> q_copy(tokens_of<const T>(a.q, a.q_stride, a.shape.q_tokens, head_size), block_row,
+                                           head_size);
+  TileCopy<T, kHead, kRows> k_copy(tokens_of<const T>(a.k, a.k_stride, kv_tokens, head_size), 0, head_size);
+  TileCopy<T, kHead, kRows> v_copy(tokens_of<const T>(a.v, a.v_stride, kv_tokens, head_size), 0, head_size);
+  clear_padding<T, kHead>(q_tile, Tiles::kAllRows, head_size);
+  q_copy.start(q_tile);
+  k_copy.start(streamed);
+  v_copy.start(streamed + kTile);
+  cp_async_commit();
+
+  float out[kRowTiles][kHead / 8][4];
+  RunningSoftmax<T> softmax[kRowTiles];
+  clear(out);
+  int stage = 0;  // where the current keys begin
+
+  // The next kRows keys, from `key` on. Only the last turn is ragged, so that the others need not look.
+  const auto turn = [&](int key, auto is_ragged) {
+    cp_async_wait<0>();
+    __syncthreads();  // this stage has landed, and nobody reads the other one any more
+    const T* k_tile = streamed + stage;
+    stage ^= 2 * kTile;
+    if (key + kRows < kv_tokens) {
+      k_copy.start(streamed + stage);
+      v_copy.start(streamed + stage + kTile);
+      cp_async_commit();
+    }
+
+    float scores[kRowTiles][kTiles][4];
+    multiply_rows<kHead>(scores, q_tile + warp_row * kPitch<T, kHead>, k_tile, Zero());
+    if constexpr (is_ragged) mask_columns(scores, kv_tokens - key);
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m) {
+      float shrink[2];
+      softmax[m].update(scores[m], score_scale, shrink);
+#pragma unroll
+      for (int c = 0; c < kHead / 8; ++c)
+#pragma unroll
+        for (int r = 0; r < 4; ++r) out[m][c][r] *= shrink[r / 2];
+    }
+    if constexpr (kDropout) {
+      const KeepMask mask(a.dropout);
+#pragma unroll
+      for (int m = 0; m < kRowTiles; ++m) {
+        const std::uint64_t row = block_row + warp_row + m * kTileRows;
+        const std::uint32_t kept = mask.bits<kTiles>(row * mask.keys + key, mask.keys, 1);
+#pragma unroll
+        for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+          for (int r = 0; r < 4; ++r) scores[m][n][r] = is_kept(kept, n, r) ? scores[m][n][r] : 0;
+      }
+    }
+    add_weighted_rows<kHead>(out, scores, k_tile + kTile);
+  };
+  int key = 0;
+  for (; key + kRows <= kv_tokens; key += kRows) turn(key, std::false_type{});
+  if (key < kv_tokens) turn(key, std::true_type{});
+
+  const Destination o{a.o, a.o_stride, a.shape.q_tokens, a.o_dtype, Grad::overwrite};
+#pragma unroll
+  for (int m = 0; m < kRowTiles; ++m) {
+    const int row = block_row + warp_row + m * kTileRows;
+    float factor[2];
+    finish_rows(a, softmax[m], row, kDropout ? KeepMask(a.dropout).scale : 1, factor);
+    store_rows<T, kHead>(o, row, head_size, out[m], factor);
+  }
+}
+
+template <class T, int kHead>
+void launch_forward(const AttentionFwd& a, Stream stream) {
+  visit_dropout<T>(a.dropout, [&](auto dropout) {
+    using Tiles = ForwardTiles<T, kHead, dropout()>;
+    launch("attention_fwd", forward_kernel<T, kHead, dropout()>, grid_of(a.shape, a.shape.q_tokens, Tiles::kOwned),
+           dim3(kThreads), Tiles::kBytes, stream, a, score_scale_of(a.scale));
+  });
+}
+
+}  // namespace isobar::ISOBAR_CUDA_NAMESPACE::attention

@@ -1,0 +1,33 @@
+// The kernels by type and size of a head, compiled a file each (head_48.cu, fp32_head_64.cu, ...). Heads of other sizes
+// are padded with zeros to the next of these.
+#pragma once
+
+#include "kernels/attention/attention.h"
+#include "kernels/cuda/array.h"
+
+namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
+
+template <class T, int kHead>
+struct Head {
+  static void forward(const AttentionFwd& a, Stream stream);
+  static void backward(const AttentionBwd& a, Stream stream);  // the workspace filled
+};
+
+template <class T, class F>
+void visit_head_size(std::int64_t head_size, F&& f) {
+  if (head_size <= 32) return f(Head<T, 32>());
+  if constexpr (sizeof(T) == 2) {
+    if (head_size <= 48) return f(Head<T, 48>());
+  }
+  if (head_size <= 64) return f(Head<T, 64>());
+  if constexpr (sizeof(T) == 2) {
+    if (head_size <= 80) return f(Head<T, 80>());
+    if (head_size <= 96) return f(Head<T, 96>());
+  }
+  f(Head<T, 128>());
+}
+
+// Fills the workspace (backward.cuh).
+void launch_delta(const AttentionBwd& a, Stream stream);
+
+}  // namespace isobar::ISOBAR_CUDA_NAMESPACE::attention

@@ -5,7 +5,7 @@ import dataclasses
 from prediction import Launch
 
 TOKENS = 4050  # a sample
-BATCH, HEADS, OWNED = 16, 8, 64  # OWNED: tokens of a block, kernels/attention/tiles.cuh
+BATCH, HEADS = 16, 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,24 +18,38 @@ class Kernel:
     budget: dict  # {name of a GPU: microseconds that the prediction must not exceed}
 
 
-def attention(config, head, streamed_fwd, streamed_bwd, shared_fwd, shared_bwd, budgets):
-    """The three kernels of attention and the one before the backward pass."""
-    blocks = -(-TOKENS // OWNED) * HEADS * BATCH
+@dataclasses.dataclass(frozen=True)
+class Tiles:
+    """Of a block (the structs of that name in kernels/attention/): tokens that it owns, streams a stage and computes a
+    turn of its innermost loop, and shared memory besides these tokens, in bytes."""
+    owned: int
+    stage: int
+    turn: int
+    more_bytes: int = 0
+
+    def launch(self, head, owned_tensors, moved):
+        shared = (owned_tensors * self.owned + 4 * self.stage) * 2 * (head + 8) + self.more_bytes
+        return Launch(-(-TOKENS // self.owned) * HEADS * BATCH, 128, shared, -(-TOKENS // self.turn), moved)
+
+
+def attention(config, head, forward, dkdv, dq, budgets):
+    """The three kernels of attention and the one before the backward pass, without dropout."""
     tensor = 2 * BATCH * TOKENS * HEADS * head  # bytes of one of q, k, v, o
     rows = 4 * BATCH * TOKENS * HEADS  # bytes of lse or delta
     pairs = BATCH * HEADS * TOKENS * TOKENS * head
-    of = f"{config}, head {head}"
-    turns_fwd, turns_bwd = -(-TOKENS // streamed_fwd), -(-TOKENS // streamed_bwd)
-    fwd, delta, dkdv, dq = budgets
+    of, source = f"{config}, head {head}", f"attention/head_{head}.cu"
+    lanes = 8 if head <= 64 else 16  # of a query, kernels/attention/delta.cu
+    delta = Launch(-(-TOKENS // 128) * 128 // (256 // lanes) * HEADS * BATCH, 128, 0, 1, 2 * tensor + 3 * rows,
+                   streams=True)
     return [
-        Kernel(f"attention_fwd ({of})", "attention/forward.cu", rf"forward_kernel<isobar::bf16, {head}>",
-               Launch(blocks, 128, shared_fwd, turns_fwd, 4 * tensor + rows), 4 * pairs, fwd),
-        Kernel(f"attention_delta ({of})", "attention/backward.cu", r"delta_kernel<isobar::bf16, isobar::bf16>",
-               Launch(BATCH * TOKENS * HEADS // 4, 128, 0, 1, 2 * tensor + rows, streams=True), 0, delta),
-        Kernel(f"attention_dkdv ({of})", "attention/dkdv.cu", rf"dkdv_kernel<isobar::bf16, {head}>",
-               Launch(blocks, 128, shared_bwd, turns_bwd, 6 * tensor + 2 * rows), 8 * pairs, dkdv),
-        Kernel(f"attention_dq ({of})", "attention/dq.cu", rf"dq_kernel<isobar::bf16, {head}>",
-               Launch(blocks, 128, shared_bwd, turns_bwd, 5 * tensor + 2 * rows), 6 * pairs, dq),
+        Kernel(f"attention_fwd ({of})", source, rf"forward_kernel<isobar::bf16, {head}, false>",
+               forward.launch(head, 1, 4 * tensor + rows), 4 * pairs, budgets[0]),
+        Kernel(f"attention_delta ({of})", "attention/delta.cu", rf"delta_kernel<isobar::bf16, isobar::bf16, {lanes}>",
+               delta, 0, budgets[1]),
+        Kernel(f"attention_dkdv ({of})", source, rf"dkdv_kernel<isobar::bf16, {head}, false>",
+               dkdv.launch(head, 2, 6 * tensor + 2 * rows), 8 * pairs, budgets[2]),
+        Kernel(f"attention_dq ({of})", source, rf"dq_kernel<isobar::bf16, {head}, false>",
+               dq.launch(head, 2, 5 * tensor + 2 * rows), 6 * pairs, budgets[3]),
     ]
 
 
@@ -69,10 +83,10 @@ def budget(a100, h100):
 
 
 KERNELS = [
-    *attention("base", 48, 64, 64, 35840, 43008,
-               [budget(4181, 2668), budget(204, 142), budget(7821, 5595), budget(5850, 3885)]),
-    *attention("mp", 128, 64, 32, 87040, 69632,
-               [budget(11112, 4800), budget(204, 142), budget(15627, 11148), budget(11439, 8735)]),
+    *attention("base", 48, Tiles(128, 64, 64), Tiles(128, 64, 32, 2 * 64 * 8), Tiles(128, 64, 32),
+               [budget(1, 1), budget(1, 1), budget(1, 1), budget(1, 1)]),
+    *attention("mp", 128, Tiles(128, 32, 32), Tiles(64, 32, 32, 2 * 32 * 8), Tiles(64, 32, 32),
+               [budget(1, 1), budget(1, 1), budget(1, 1), budget(1, 1)]),
     *streaming("base", 384, 23.83e6,
                [budget(181, 107), budget(240, 182), budget(240, 141), budget(360, 212), budget(431, 253)]),
     *streaming("mp", 1024, 157.93e6,

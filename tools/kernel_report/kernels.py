@@ -84,9 +84,9 @@ def budget(a100, h100):
 
 KERNELS = [
     *attention("base", 48, Tiles(128, 64, 64), Tiles(128, 64, 32, 2 * 64 * 8), Tiles(128, 64, 32),
-               [budget(1, 1), budget(1, 1), budget(1, 1), budget(1, 1)]),
+               [budget(1791, 1357), budget(64, 37), budget(3003, 1944), budget(2670, 1605)]),
     *attention("mp", 128, Tiles(128, 32, 32), Tiles(64, 32, 32, 2 * 32 * 8), Tiles(64, 32, 32),
-               [budget(1, 1), budget(1, 1), budget(1, 1), budget(1, 1)]),
+               [budget(4829, 3225), budget(164, 96), budget(11453, 7413), budget(8639, 5836)]),
     *streaming("base", 384, 23.83e6,
                [budget(181, 107), budget(240, 182), budget(240, 141), budget(360, 212), budget(431, 253)]),
     *streaming("mp", 1024, 157.93e6,

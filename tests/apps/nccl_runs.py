@@ -141,8 +141,8 @@ def case_meeting(options, folder):
                                  ("is no address of", {"MASTER_ADDR": "192.0.2.1"}),
                                  ("cannot be resolved", {"MASTER_ADDR": "no.such.host.invalid"})):
             ended = runs.train("wrong", 2, "--comm-timeout", "2", **variables)
-            check(ended.status == 1 and any(words in sentence for sentence in ended.sentences), words, ended)
-    # One process of three says that it is rank 1 too; nobody comes as rank 2.
+            check(ended.status != 0 and any(words in sentence for sentence in ended.sentences), words, ended)
+    # Nobody comes as rank 1.
     late = run(["env", "RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=127.0.0.1", f"MASTER_PORT={port}",
                 *runs.command("wrong", "--backend", "nccl", "--comm-timeout", "2")])
     check_one_sentence(late, "rank 1 has not come to the meeting")

@@ -31,6 +31,11 @@ const char* name_of(Verb verb);
 
 using Counts = std::span<const std::int64_t>;  // elements, by rank of the group; ragged and zero are allowed
 
+// Elements of the ranks before `rank`: where its part begins.
+inline std::int64_t offset_of(Counts counts, int rank) {
+  return std::reduce(counts.begin(), counts.begin() + rank, std::int64_t{0});
+}
+
 struct Call {
   static constexpr int kNobody = -1;
 

@@ -26,12 +26,6 @@ bool overlap(Bytes a, Bytes b) {
   return !a.empty() && !b.empty() && before(a.data(), b.data() + b.size()) && before(b.data(), a.data() + a.size());
 }
 
-std::int64_t sum_before(Counts counts, int rank) {
-  std::int64_t sum = 0;
-  for (int r = 0; r < rank; ++r) sum += counts[static_cast<std::size_t>(r)];
-  return sum;
-}
-
 // Buffers may be the same in the one way that means "in place", or must lie apart.
 void check_overlap(const Call& call, int rank) {
   const std::size_t size = call.element_size();
@@ -39,9 +33,9 @@ void check_overlap(const Call& call, int rank) {
   const bool in_place =
       call.verb == Verb::all_reduce || call.verb == Verb::broadcast ? call.send == call.receive
       : call.verb == Verb::all_gather
-          ? send.data() == receive.data() + static_cast<std::size_t>(sum_before(call.receives, rank)) * size
+          ? send.data() == receive.data() + static_cast<std::size_t>(offset_of(call.receives, rank)) * size
       : call.verb == Verb::reduce_scatter
-          ? receive.data() == send.data() + static_cast<std::size_t>(sum_before(call.sends, rank)) * size
+          ? receive.data() == send.data() + static_cast<std::size_t>(offset_of(call.sends, rank)) * size
           : false;
   ISOBAR_CHECK(in_place || !overlap(send, receive), to_text(call), ": what is sent and what is received overlap");
 }

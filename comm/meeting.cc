@@ -552,10 +552,11 @@ class MeetingHub : public Meeting::Member {
     tell_all({.type = kWhere, .texts = {std::to_string(++inquiries_)}});
   }
 
-  // Names who has not come: first those who do not even answer, then those who are in no call, then the others.
+  // Names who has not come: first those who do not even answer, then those who are in no call, then the others. These
+  // may wait in another group themselves: for somebody who is in no call.
   void conclude() {
     const Inquiry asked = *std::exchange(inquiry_, std::nullopt);
-    std::vector<int> silent, idle, elsewhere;
+    std::vector<int> silent, idle, elsewhere, idle_others;
     for (std::size_t r = 0; r < asked.places.size(); ++r) {
       const auto rank = static_cast<int>(r);
       const bool is_member = std::ranges::find(asked.members, rank) != asked.members.end();
@@ -564,6 +565,8 @@ class MeetingHub : public Meeting::Member {
         silent.push_back(rank);
       else if (is_member && place->empty())
         idle.push_back(rank);
+      else if (place->empty())
+        idle_others.push_back(rank);
       else if (is_member && *place != asked.call)
         elsewhere.push_back(rank);
     }
@@ -576,9 +579,12 @@ class MeetingHub : public Meeting::Member {
     sentence += concat(", within ", asked.seconds, " s");
     if (!silent.empty())
       sentence += concat("; no answer from ", place_of(*peers_[static_cast<std::size_t>(silent.front())].who));
-    if (silent.empty() && idle.empty() && !elsewhere.empty())
-      sentence +=
-          concat("; rank ", elsewhere.front(), " is in ", *asked.places[static_cast<std::size_t>(elsewhere.front())]);
+    if (silent.empty() && idle.empty() && !elsewhere.empty()) {
+      const int first = elsewhere.front();
+      sentence += concat("; rank ", first, " is in ", *asked.places[static_cast<std::size_t>(first)]);
+      if (!idle_others.empty())
+        sentence += concat(", ", ranks_text(idle_others), idle_others.size() == 1 ? " is" : " are", " in no call");
+    }
     fail_all(sentence);
   }
 

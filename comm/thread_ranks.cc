@@ -61,12 +61,6 @@ std::byte* at(void* data, std::int64_t element, std::size_t size) {
   return static_cast<std::byte*>(data) + element * static_cast<std::int64_t>(size);
 }
 
-std::int64_t offset_of(Counts counts, int rank) {
-  std::int64_t offset = 0;
-  for (int r = 0; r < rank; ++r) offset += counts[static_cast<std::size_t>(r)];
-  return offset;
-}
-
 // NaN in, NaN out, which std::max does not promise.
 template <class A>
 A larger(A a, A b) {

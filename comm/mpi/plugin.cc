@@ -136,8 +136,7 @@ class Beginning {
   }
 
   int all_gather() {
-    std::int64_t own = 0;
-    for (int r = 0; r < group_.rank; ++r) own += call_.receives[static_cast<std::size_t>(r)];
+    const std::int64_t own = offset_of(call_.receives, group_.rank);
     const bool in_place = call_.send == received(own);
     const MPI_Datatype type = type_of(call_);
     if (fits(call_.receives))

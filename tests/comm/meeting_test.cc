@@ -292,6 +292,9 @@ TEST_CASE("meeting: when a rank's time is over, the one that has not come is nam
   // Who is in no call is why the others wait.
   CHECK(ended_by({call, other, call, ""}, 2, all) == "rank 2: rank 3 has not come to " + call + ", within 3 s");
   CHECK(ended_by({"", call, "", ""}, 1, pair) == "rank 1: rank 2 has not come to " + call + ", within 3 s");
+  // Who is waited for may wait in another group.
+  CHECK(ended_by({other, call, other, ""}, 1, pair) ==
+        "rank 1: rank 2 has not come to " + call + ", within 3 s; rank 2 is in " + other + ", rank 3 is in no call");
   CHECK(ended_by({call, call, call, call}, 1, all) ==
         "rank 1: all have come to " + call + ", which has not ended, within 3 s");
 }

@@ -394,7 +394,7 @@ TEST_CASE("virtual GPU: an error in a capture leaves the stream as it was") {
   gpu::synchronize(kGpu, stream.get());
 }
 
-TEST_CASE("virtual GPU: an algorithm serves what it was chosen for; one that could not be chosen is asked for again") {
+TEST_CASE("virtual GPU: an algorithm serves what it was chosen for, and is asked for again where it failed") {
   const WholeContext whole;
   constexpr std::int64_t kSize = 16;
   const gpu::OwnedStream stream(kGpu);

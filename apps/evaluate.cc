@@ -13,7 +13,9 @@
 #include "apps/train/run_folder.h"
 #include "apps/train/trainer.h"
 #include "engine/files/atomic_file.h"
+#include "engine/storage.h"
 #include "kernels/common/check.h"
+#include "kernels/cuda/runtime.h"
 
 namespace isobar {
 
@@ -39,6 +41,7 @@ RunConfig config_of(const EvaluateFlags& o, ModelDescription& description) {
 
 void evaluate(const EvaluateFlags& o) {
   const Device device = o.config.use_device();
+  const StreamScope stream(std::make_shared<gpu::OwnedStream>(device));
   const fs::path file = weights_at(o.weights);
   ISOBAR_CHECK(o.scores.empty() || fs::weakly_canonical(replaced_by_writing(o.scores)) != fs::weakly_canonical(file),
                "--scores ", o.scores, " would replace the weights");

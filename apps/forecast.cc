@@ -19,7 +19,9 @@
 #include "data/era5/layout.h"
 #include "engine/files/atomic_file.h"
 #include "engine/files/json.h"
+#include "engine/storage.h"
 #include "kernels/common/check.h"
+#include "kernels/cuda/runtime.h"
 #include "models/forecast/description.h"
 #include "models/forecast/fit.h"
 #include "models/forecast/recipe.h"
@@ -199,6 +201,7 @@ void forecast_all(const ForecastFlags& o, const Starts& starts, const Forecaster
 void forecast(const ForecastFlags& o) {
   const Starts starts = starts_of(o);
   const Device device = o.config.use_device();
+  const StreamScope stream(std::make_shared<gpu::OwnedStream>(device));
   const fs::path file = weights_at(o.weights);
   check_outputs(o, file);
   ModelDescription description = describe_model(file);

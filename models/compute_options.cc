@@ -14,7 +14,7 @@ KeyTable ComputeOptions::keys() {
            key("recompute", recompute, "blocks run again in the backward pass instead of keeping their activations")
                .free_on_resume()
                .also_called({"checkpointing", "gradientcheckpointing", "activationcheckpointing"}),
-           key("cuda_graph", cuda_graph, "the whole step is captured once and replayed, on a GPU").free_on_resume(),
+           key("cuda_graph", cuda_graph, "forward and backward become one CUDA graph").free_on_resume(),
            key("seed", seed, "decides initial weights, order of samples and dropout")
                .at_least(0)
                .also_called({"randomseed"})},

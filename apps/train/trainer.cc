@@ -51,10 +51,10 @@ std::unique_ptr<GradientReducer> make_reducer(Parameters& parameters, const Para
 
 }  // namespace
 
-// A whole step recorded as a CUDA graph: it reads `batch`, which is filled before every replay.
+// The forward and backward passes of a step recorded as a CUDA graph: they read `batches`, one a part, which are filled
+// before every replay.
 struct Trainer::Capture {
-  Batch batch;
-  double loss_scale = 0;  // baked into the graph
+  std::vector<Batch> batches;
   gpu::Graph graph;
 };
 
@@ -66,14 +66,14 @@ Trainer::Trainer(Task& task, const TrainerOptions& options, Parallel parallel, E
       optimizer_(make_optimizer()),
       schedule_(options.schedule.schedule(options.batch.global_batch_size)),
       loss_scale_(LossScale::for_dtype(task.parameters().activation_dtype())),
-      losses_(Tensor::zeros({options.batch.grad_accumulation}, task.parameters().dtype(), task.device())) {
+      losses_(Tensor::zeros({options.batch.grad_accumulation}, task.parameters().dtype(), task.device())),
+      upstream_(Tensor::empty({1}, losses_.dtype(), losses_.device())) {
   make_equal(task.parameters(), parallel_);
   if (!options_.compute.cuda_graph) return;
   ISOBAR_CHECK(parallel_.world.size() == 1, "cuda_graph: works with one rank only");
   ISOBAR_CHECK(task.device().kind == DeviceKind::cuda, "cuda_graph: needs an NVIDIA GPU");
   ISOBAR_CHECK(!task.draws_masks(),
                "cuda_graph: a captured step draws the same dropout mask again and again; set dropout to 0");
-  ISOBAR_CHECK(options_.batch.grad_accumulation == 1, "cuda_graph: works with grad_accumulation 1 only");
 }
 
 Trainer::~Trainer() = default;
@@ -83,12 +83,10 @@ Optimizer Trainer::make_optimizer() {
   return {task_.parameters(), options_.optimizer, reducer_->owned(), reducer_->add_up()};
 }
 
-// dL/dL times the loss scale, in the loss's own dtype.
-Tensor Trainer::upstream_gradient(double value) const {
-  const Tensor upstream = Tensor::empty({1}, losses_.dtype(), losses_.device());
-  ISOBAR_RUN(upstream.device(), fill, {.n = 1, .dtype = upstream.dtype(), .value = value, .y = upstream.data()},
+// Lies in memory, where a captured step finds the scale of this iteration.
+void Trainer::set_upstream(double value) {
+  ISOBAR_RUN(upstream_.device(), fill, {.n = 1, .dtype = upstream_.dtype(), .value = value, .y = upstream_.data()},
              current_stream());
-  return upstream;
 }
 
 void Trainer::accumulate(const Batch& batch, std::int64_t part) {
@@ -110,46 +108,35 @@ void Trainer::accumulate(const Batch& batch, std::int64_t part) {
   losses_.slice(part, {1}).copy_from(loss);
   const gpu::Range range("backward");
   if (reducer_ && part == parts - 1) reducer_->begin(tape);
-  // The mean over parts and ranks is made here, so that all that follows are sums.
-  const auto means = static_cast<double>(parts * parallel_.dp.size());
-  tape.backward(loss, upstream_gradient(loss_scale_.scale / means));
+  tape.backward(loss, upstream_);
 }
 
-void Trainer::run_eager(const NextBatch& next) {
-  const std::int64_t parts = options_.batch.grad_accumulation;
+// Forward and backward over all parts of the batch: the gradients add up.
+void Trainer::run_passes(const std::function<Batch(std::int64_t part)>& batch_of) {
   task_.parameters().begin_step();
-  for (std::int64_t part = 0; part < parts; ++part) {
-    const std::shared_ptr<const LoadedBatch> loaded = next();
-    Batch batch;
-    {
-      const gpu::Range range("data copy in " + std::to_string(iteration_));
-      batch = to_device(loaded->tensors, task_.device());
-    }
-    accumulate(batch, part);
-  }
+  for (std::int64_t part = 0; part < options_.batch.grad_accumulation; ++part) accumulate(batch_of(part), part);
   task_.parameters().finish_gradients();
-  if (reducer_) reducer_->finish();
-  const gpu::Range range("optimizer");
-  optimizer_.launch(loss_scale_.scale);
-  if (reducer_) reducer_->share_weights();
 }
 
-void Trainer::run_captured(const NextBatch& next) {
-  const std::shared_ptr<const LoadedBatch> loaded = next();
-  if (!capture_ || capture_->loss_scale != loss_scale_.scale) {
-    auto capture = std::make_unique<Capture>();
-    capture->batch = to_device(loaded->tensors, task_.device());
-    capture->loss_scale = loss_scale_.scale;
-    gpu::Capture recording(current_stream());
-    task_.parameters().begin_step();
-    accumulate(capture->batch, 0);
-    task_.parameters().finish_gradients();
-    optimizer_.launch(loss_scale_.scale);
-    capture->graph = recording.end();
-    capture_ = std::move(capture);
-  } else {
-    copy_into(capture_->batch, loaded->tensors);
-  }
+// The same as a graph, which has memory of its own: the pool gives back what earlier steps left in it, or the device
+// would hold the activations twice.
+std::unique_ptr<Trainer::Capture> Trainer::capture_passes(const NextBatch& next) {
+  auto capture = std::make_unique<Capture>();
+  for (std::int64_t part = 0; part < options_.batch.grad_accumulation; ++part)
+    capture->batches.push_back(to_device(next()->tensors, task_.device()));
+  gpu::synchronize(task_.device(), current_stream());
+  gpu::trim_memory(task_.device().index);
+  gpu::Capture recording(current_stream());
+  run_passes([&](std::int64_t part) { return capture->batches[static_cast<std::size_t>(part)]; });
+  capture->graph = recording.end();
+  return capture;
+}
+
+void Trainer::replay_passes(const NextBatch& next) {
+  if (capture_)
+    for (Batch& batch : capture_->batches) copy_into(batch, next()->tensors);
+  else
+    capture_ = capture_passes(next);
   capture_->graph.launch(current_stream());
 }
 
@@ -186,13 +173,26 @@ StepResult Trainer::step(const NextBatch& next) {
     result.data_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return loaded;
   };
+  // The mean over parts and ranks is made here, so that all that follows are sums.
+  set_upstream(loss_scale_.scale / static_cast<double>(options_.batch.grad_accumulation * parallel_.dp.size()));
   // The first step of a process runs as it is, so that libraries have loaded and chosen their algorithms before one is
   // captured.
-  if (options_.compute.cuda_graph && has_run_)
-    run_captured(timed);
-  else
-    run_eager(timed);
+  if (options_.compute.cuda_graph && has_run_) {
+    replay_passes(timed);
+  } else {
+    run_passes([&](std::int64_t) {
+      const std::shared_ptr<const LoadedBatch> loaded = timed();
+      const gpu::Range copying("data copy in " + std::to_string(iteration_));
+      return to_device(loaded->tensors, task_.device());
+    });
+  }
   has_run_ = true;
+  if (reducer_) reducer_->finish();
+  {
+    const gpu::Range optimizer("optimizer");
+    optimizer_.launch(loss_scale_.scale);
+    if (reducer_) reducer_->share_weights();
+  }
   const UpdateResult update = optimizer_.result(loss_scale_.scale);
   for (const double loss : losses_.to_vector()) result.loss += loss / static_cast<double>(losses_.numel());
   ++iteration_;

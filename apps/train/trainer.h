@@ -42,7 +42,7 @@ class Trainer {
  public:
   // Every rank of `parallel` makes one, and makes its steps at the same time; of parts of the model that several ranks
   // hold, the first one's weights become all theirs. Error where cuda_graph cannot be had: on a CPU, with a task that
-  // draws masks, with grad_accumulation, with several ranks.
+  // draws masks, with several ranks.
   Trainer(Task& task, const TrainerOptions& options, Parallel parallel = {}, ExchangeOptions exchange = {});
   ~Trainer();
 
@@ -87,10 +87,11 @@ class Trainer {
  private:
   struct Capture;
 
+  void set_upstream(double value);
   void accumulate(const Batch& batch, std::int64_t part);
-  void run_eager(const NextBatch& next);
-  void run_captured(const NextBatch& next);
-  Tensor upstream_gradient(double value) const;
+  void run_passes(const std::function<Batch(std::int64_t part)>& batch_of);
+  std::unique_ptr<Capture> capture_passes(const NextBatch& next);
+  void replay_passes(const NextBatch& next);
   void check_update(const StepResult& result);
   Optimizer make_optimizer();
   FlatBuffers moments() const;  // with the prefixes of their names
@@ -106,6 +107,7 @@ class Trainer {
   std::int64_t iteration_ = 0;
   bool has_run_ = false;  // this process has made a step
   Tensor losses_;         // [grad_accumulation]
+  Tensor upstream_;       // [1]: dL/dL times the loss scale, by the number of batches whose mean is taken
   std::unique_ptr<Capture> capture_;
 };
 

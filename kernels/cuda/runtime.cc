@@ -1,6 +1,8 @@
 #include "kernels/cuda/runtime.h"
 
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "kernels/common/check.h"
@@ -28,7 +30,7 @@ namespace {
 
 // What only CUDA can do; defined twice below.
 Stream create_cuda_stream();
-void destroy_cuda_stream(Stream stream) noexcept;
+void destroy_cuda_stream(Device device, Stream stream) noexcept;
 void copy_on_cuda(void* to, const void* from, std::size_t bytes, Stream stream);
 void synchronize_cuda(Stream stream);
 std::unique_ptr<Event::Native> create_cuda_event();
@@ -66,7 +68,7 @@ OwnedStream::OwnedStream(Device device) : device_(device) {
 }
 
 OwnedStream::~OwnedStream() {
-  if (device_.kind == DeviceKind::cuda) destroy_cuda_stream(stream_);
+  if (device_.kind == DeviceKind::cuda) destroy_cuda_stream(device_, stream_);
   if constexpr (ISOBAR_HAS_EMULATOR)
     if (device_.kind == DeviceKind::emulator) emulator::destroy_stream(stream_);
 }
@@ -116,12 +118,17 @@ std::string name_of_version(int number) {  // 13000 -> "13.0"
   return concat(number / 1000, '.', number % 1000 / 10);
 }
 
-// The default pool gives freed memory back at every synchronisation; a step would then ask the driver for it again.
-void keep_freed_memory(int index) {
+cudaMemPool_t default_pool(int index) {
   cudaMemPool_t pool = nullptr;
   check(cudaDeviceGetDefaultMemPool(&pool, index), "cudaDeviceGetDefaultMemPool");
+  return pool;
+}
+
+// The default pool gives freed memory back at every synchronisation; a step would then ask the driver for it again.
+void keep_freed_memory(int index) {
   std::uint64_t everything = ~std::uint64_t{0};
-  check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &everything), "cudaMemPoolSetAttribute");
+  check(cudaMemPoolSetAttribute(default_pool(index), cudaMemPoolAttrReleaseThreshold, &everything),
+        "cudaMemPoolSetAttribute");
 }
 
 void copy_on_cuda(void* to, const void* from, std::size_t bytes, Stream stream) {
@@ -138,7 +145,28 @@ Stream create_cuda_stream() {
   return stream;
 }
 
-void destroy_cuda_stream(Stream stream) noexcept {
+// Of each device and stream.
+struct Workspaces {
+  std::mutex mutex;
+  std::map<std::pair<int, Stream>, void*> memory;
+  static Workspaces& instance() {
+    static auto* workspaces = new Workspaces;  // outlives every stream
+    return *workspaces;
+  }
+};
+
+// Another stream may get the same handle.
+void free_workspace(int index, Stream stream) noexcept {
+  Workspaces& workspaces = Workspaces::instance();
+  const std::lock_guard lock(workspaces.mutex);
+  const auto found = workspaces.memory.find({index, stream});
+  if (found == workspaces.memory.end()) return;
+  free(found->second, stream);
+  workspaces.memory.erase(found);
+}
+
+void destroy_cuda_stream(Device device, Stream stream) noexcept {
+  free_workspace(device.index, stream);
   cudaStreamDestroy(native(stream));
 }
 
@@ -208,6 +236,10 @@ std::size_t free_memory() {
   return free;
 }
 
+void trim_memory(int index) {
+  check(cudaMemPoolTrimTo(default_pool(index), 0), "cudaMemPoolTrimTo");
+}
+
 int runtime_version() {
   int version = 0;
   return cudaRuntimeGetVersion(&version) == cudaSuccess ? version : 0;
@@ -233,6 +265,18 @@ void* allocate(std::size_t bytes, int index, Stream stream) {
 
 void free(void* data, Stream stream) noexcept {
   if (data != nullptr) cudaFreeAsync(data, native(stream));
+}
+
+void* workspace(std::size_t bytes, int index, Stream stream) {
+  Workspaces& workspaces = Workspaces::instance();
+  const std::lock_guard lock(workspaces.mutex);
+  void*& memory = workspaces.memory[{index, stream}];
+  if (memory != nullptr) return memory;
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(native(stream), &capture), "cudaStreamIsCapturing");
+  ISOBAR_CHECK(capture == cudaStreamCaptureStatusNone,
+               "a graph is being captured on a stream that has no workspace yet: run one step first");
+  return memory = allocate(bytes, index, stream);
 }
 
 void* allocate_pinned(std::size_t bytes) {
@@ -333,7 +377,7 @@ void synchronize_cuda(Stream) {
 Stream create_cuda_stream() {
   no_cuda();
 }
-void destroy_cuda_stream(Stream) noexcept {}
+void destroy_cuda_stream(Device, Stream) noexcept {}
 std::unique_ptr<Event::Native> create_cuda_event() {
   no_cuda();
 }
@@ -352,6 +396,9 @@ void set_device(int) {
 std::size_t free_memory() {
   no_cuda();
 }
+void trim_memory(int) {
+  no_cuda();
+}
 int runtime_version() {
   return 0;
 }
@@ -362,6 +409,9 @@ void* allocate(std::size_t, int, Stream) {
   no_cuda();
 }
 void free(void*, Stream) noexcept {}
+void* workspace(std::size_t, int, Stream) {
+  no_cuda();
+}
 void* allocate_pinned(std::size_t) {
   no_cuda();
 }

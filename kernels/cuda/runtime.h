@@ -24,13 +24,18 @@ struct Description {
 Description describe(int index);
 void set_device(int index);
 std::size_t free_memory();
-int runtime_version();  // 13000 for 13.0; 0 in a build without CUDA
+void trim_memory(int index);  // gives back what was freed, where work has ended: the pool would keep it
+int runtime_version();        // 13000 for 13.0; 0 in a build without CUDA
 int driver_version();
 
 // Stream-ordered memory: valid for work that follows on `stream`, in the order of the calls. Can be captured in a
 // graph.
 void* allocate(std::size_t bytes, int index, Stream stream);
 void free(void* data, Stream stream) noexcept;
+// Scratch memory of a stream for whoever gives it work: made at the first call, freed with the stream (OwnedStream),
+// that of the default stream never. `bytes` is the same at every call. Error where a graph that is being captured would
+// own it.
+void* workspace(std::size_t bytes, int index, Stream stream);
 void* allocate_pinned(std::size_t bytes);  // host memory that copies reach without staging
 void free_pinned(void* data) noexcept;
 

@@ -27,11 +27,11 @@ void gemm(const Gemm& g, Stream stream) {
 #include <map>
 #include <mutex>
 #include <string>
-#include <utility>
 
 #include "kernels/common/check.h"
 #include "kernels/common/math.h"
 #include "kernels/cuda/library.h"
+#include "kernels/cuda/runtime.h"
 #include "kernels/elementwise.h"
 #include "kernels/gelu.h"
 
@@ -157,8 +157,7 @@ struct Algorithm {
 
 struct Cache {
   std::mutex mutex;
-  std::map<int, cublasLtHandle_t> handles;             // of each device
-  std::map<std::pair<int, Stream>, void*> workspaces;  // of each device and stream
+  std::map<int, cublasLtHandle_t> handles;  // of each device
   std::map<Problem, Algorithm> algorithms;
 };
 
@@ -171,20 +170,6 @@ cublasLtHandle_t handle_of(int device) {
   cublasLtHandle_t& handle = cache().handles[device];
   if (handle == nullptr) check(lt().Create(&handle), "start");
   return handle;
-}
-
-// Products on one stream follow each other, so they can share it.
-void* workspace_of(int device, Stream stream) {
-  void*& workspace = cache().workspaces[{device, stream}];
-  if (workspace == nullptr) {
-    const auto native_stream = static_cast<cudaStream_t>(stream);
-    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    check(cudaStreamIsCapturing(native_stream, &capture), "look at a stream");
-    ISOBAR_CHECK(capture == cudaStreamCaptureStatusNone,
-                 "gemm: a graph is being captured on a stream that has not multiplied before: run one step first");
-    check(cudaMallocAsync(&workspace, kWorkspaceBytes, native_stream), "allocate the workspace");
-  }
-  return workspace;
 }
 
 // It looks at the alignment of the bias and of `pre` in the descriptor.
@@ -290,7 +275,8 @@ void gemm(const Gemm& g, Stream stream) {
   const std::lock_guard lock(cache().mutex);
   int device = 0;
   check(cudaGetDevice(&device), "name the current device");
-  char* workspace = static_cast<char*>(workspace_of(device, stream));
+  // Products on one stream follow each other, so they can share it.
+  char* workspace = static_cast<char*>(gpu::workspace(kWorkspaceBytes, device, stream));
   std::size_t bytes = kWorkspaceBytes;
   const void* bias = bias_for(g, workspace, bytes, stream);
 

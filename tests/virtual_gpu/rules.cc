@@ -304,6 +304,95 @@ TEST_CASE("virtual GPU: misuse is an error that names the call and what is wrong
          cuda::launch("too wide", cuda::add_kernel, 1, 2000, 0, s, kN, x, x);
        },
        "a block of 2000", "cudaLaunchKernelExC in too wide"},
+      {"a read of what another stream writes",
+       [](Stream s, Stream other) {
+         float *x = allocate(s), *y = allocate(other);
+         set(y, 0, other);
+         gpu::synchronize(kGpu, s);  // both are allocated
+         gpu::synchronize(kGpu, other);
+         cuda::add(kN, y, x, s);
+         cuda::add(kN, x, y, other);
+         gpu::synchronize(kGpu, s);
+         gpu::synchronize(kGpu, other);
+       },
+       "and neither waits for the other: 400 bytes", "kernel add in add"},
+      {"a write of what another stream reads, by a copy",
+       [](Stream s, Stream other) {
+         float *x = allocate(s), *y = allocate(s);
+         gpu::synchronize(kGpu, s);
+         gpu::copy(y, x, kBytes, kGpu, s);
+         set(x, 1, other);
+         gpu::synchronize(kGpu, s);
+         gpu::synchronize(kGpu, other);
+       },
+       "writes memory that copy within the device in no range reads", "copy to the device in no range"},
+      {"an event that was recorded too early",
+       [](Stream s, Stream other) {
+         float *x = allocate(s), *y = allocate(s);
+         gpu::Event event(kGpu);
+         event.record(s);
+         set(x, 1, s);
+         event.make_wait(other);
+         gpu::copy(y, x, kBytes, kGpu, other);
+         gpu::synchronize(kGpu, s);
+         gpu::synchronize(kGpu, other);
+       },
+       "reads memory that copy to the device in no range writes", "copy within the device in no range"},
+      {"memory that is used on a stream that does not wait for its allocation",
+       [](Stream s, Stream other) {
+         float* x = allocate(s);
+         gpu::Event event(kGpu);
+         event.record(s);
+         event.synchronize();  // the host's wait orders what follows: this one is right
+         set(x, 1, other);
+         gpu::synchronize(kGpu, other);
+         float* y = allocate(s);
+         event.record(s);
+         set(y, 1, other);
+         gpu::synchronize(kGpu, s);
+         gpu::synchronize(kGpu, other);
+       },
+       "writes memory that allocation in no range writes", "copy to the device in no range"},
+      {"a free that does not wait for another stream",
+       [](Stream s, Stream other) {
+         float *x = allocate(s), *y = allocate(s);
+         gpu::synchronize(kGpu, s);
+         gpu::copy(y, x, kBytes, kGpu, other);
+         gpu::synchronize(kGpu, other);
+         gpu::copy(y, x, kBytes, kGpu, other);
+         gpu::Event event(kGpu);
+         event.record(other);
+         while (!event.is_reached()) gpu::synchronize(kGpu, other);  // the host has waited: right
+         gpu::free(y, s);
+         gpu::copy(x, x, kBytes, kGpu, other);
+         gpu::free(x, s);
+         gpu::synchronize(kGpu, other);
+         gpu::synchronize(kGpu, s);
+       },
+       "writes memory that copy within the device in no range", "free in no range"},
+      {"two branches of a graph that nothing orders",
+       [](Stream s, Stream other) {
+         float *x = allocate(s), *y = allocate(s);
+         set(x, 1, s);
+         set(y, 1, s);
+         gpu::Event fork(kGpu), join(kGpu);
+         gpu::Capture capture(s);
+         fork.record(s);
+         fork.make_wait(other);
+         cuda::add(kN, x, y, other);
+         cuda::add(kN, x, y, s);
+         join.record(other);
+         join.make_wait(s);
+         capture.end().launch(s);
+         gpu::synchronize(kGpu, s);
+       },
+       "memory that kernel add in add writes, and neither waits for the other", "kernel add in add"},
+      {"a kernel that is given memory of the host",
+       [](Stream s, Stream) {
+         const std::vector<float> x(kN);
+         cuda::add(kN, x.data(), allocate(s), s);
+       },
+       "a pointer among its parameters is memory of the host", "cudaLaunchKernelExC in add"},
       {"pinned memory that is none", [](Stream s, Stream) { gpu::free_pinned(allocate(s)), gpu::free_memory(); },
        "not pinned is freed", "cudaFreeHost"},
   };
@@ -315,6 +404,53 @@ TEST_CASE("virtual GPU: misuse is an error that names the call and what is wrong
     // Whatever is asked for next fails too, with the same sentence.
     CHECK_THROWS_WITH(gpu::free_memory(), ContainsSubstring(c.sentence));
   }
+}
+
+TEST_CASE("virtual GPU: what two streams only read, or what an event orders, is no misuse") {
+  const WholeContext whole;
+  const gpu::OwnedStream stream(kGpu), side(kGpu);
+  float *x = allocate(stream.get()), *y = allocate(stream.get()), *z = allocate(stream.get());
+  for (float* data : {x, y, z}) set(data, 1, stream.get());
+  gpu::Event fork(kGpu), join(kGpu);
+  fork.record(stream.get());
+  fork.make_wait(side.get());
+  cuda::add(kN, x, y, stream.get());
+  cuda::add(kN, x, z, side.get());
+  join.record(side.get());
+  join.make_wait(stream.get());
+  cuda::add(kN, z, x, stream.get());
+  CHECK(read(x, stream.get()) == std::vector<float>(kN, 3));
+  for (float* data : {x, y, z}) gpu::free(data, stream.get());
+}
+
+TEST_CASE("virtual GPU: a program that has not freed everything ends with status 70") {
+  const auto status_of = [](const std::function<void()>& body) {
+    const WholeContext whole;
+    const pid_t child = fork();
+    if (child == 0) {
+      body();
+      std::exit(0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return WEXITSTATUS(status);
+  };
+  CHECK(status_of([] { gpu::free(allocate(), nullptr); }) == 0);
+  CHECK(status_of([] { allocate(); }) == 70);
+  CHECK(status_of([] { gpu::allocate_pinned(kBytes); }) == 70);
+  CHECK(status_of([] { new gpu::OwnedStream(kGpu); }) == 70);
+  CHECK(status_of([] { new gpu::Event(kGpu); }) == 70);
+}
+
+TEST_CASE("virtual GPU: a pool keeps what is freed until it is trimmed, where it was told so") {
+  const WholeContext whole;
+  gpu::set_device(0);
+  const std::size_t free = gpu::free_memory();
+  gpu::free(gpu::allocate(free, 0, nullptr), nullptr);
+  gpu::synchronize(kGpu, nullptr);
+  CHECK(gpu::free_memory() == 0);
+  gpu::trim_memory(0);
+  CHECK(gpu::free_memory() == free);
 }
 
 TEST_CASE("virtual GPU: the host that touches the device's memory ends there") {
@@ -350,6 +486,7 @@ TEST_CASE("virtual GPU: memory runs out where it says") {
   void* all = gpu::allocate(free, 0, nullptr);
   CHECK(gpu::free_memory() == 0);
   gpu::free(all, nullptr);
+  gpu::synchronize(kGpu, nullptr);
   CHECK(gpu::free_memory() == free);
 }
 

@@ -20,8 +20,8 @@ constexpr std::array kCountNames{"launches",    "products",        "graphs", "sy
                                  "allocations", "allocated_bytes", "copies", "copied_bytes"};
 using Counts = std::array<std::size_t, kCountNames.size()>;
 
-// Misuse that the program has not noticed, as in a destructor that looks at no status.
-void end_misused_program();
+// Misuse that the program has not noticed, as in a destructor that looks at no status; and what it has not freed.
+void check_at_end();
 
 struct Calls {
   std::mutex mutex;
@@ -29,8 +29,9 @@ struct Calls {
   cudaError_t broken = cudaSuccess;         // returned by every call
   std::string why;
   bool is_told = false;  // the program has asked for a sentence
+  bool may_leak = false;
   Counts counts{};
-  Calls() { std::atexit(end_misused_program); }
+  Calls() { std::atexit(check_at_end); }
   static Calls& instance() {
     static auto* calls = new Calls;
     return *calls;
@@ -45,10 +46,15 @@ thread_local std::vector<Range> ranges;
 thread_local cudaError_t error_of_thread = cudaSuccess;
 thread_local std::string sentence_of_thread, answer;
 
-void end_misused_program() {
+void check_at_end() {
   const Calls& calls = Calls::instance();
-  if (calls.broken == cudaSuccess || calls.is_told) return;
-  std::cerr << "virtual GPU: " << calls.why << std::endl;
+  std::string why;
+  if (calls.broken != cudaSuccess)
+    why = calls.is_told ? "" : calls.why;
+  else if (!calls.may_leak)
+    why = leaked_memory().empty() ? leaked_handles() : leaked_memory();
+  if (why.empty()) return;
+  std::cerr << "virtual GPU: " << why << std::endl;
   constexpr int kMisused = 70;  // EX_SOFTWARE
   _exit(kMisused);
 }
@@ -97,6 +103,10 @@ cudaError_t failure_of(const std::string& function, std::size_t nth, std::size_t
   return function.find("Malloc") != std::string::npos ? cudaErrorMemoryAllocation : cudaErrorUnknown;
 }
 
+bool frees(const std::string& function) {
+  return function.find("Free") != std::string::npos || function.find("Destroy") != std::string::npos;
+}
+
 cudaError_t note_error(cudaError_t code, const std::string& sentence) {
   error_of_thread = code;
   sentence_of_thread = sentence;
@@ -119,7 +129,7 @@ void write_trace(const Range& range) {
   out << "{\"range\": \"" << range.name << '"';
   for (std::size_t i = 0; i < kCountNames.size(); ++i)
     out << ", \"" << kCountNames[i] << "\": " << calls.counts[i] - range.before[i];
-  out << "}\n";
+  out << ", \"held_bytes\": " << held_memory() << "}\n";
 }
 
 }  // namespace
@@ -164,7 +174,9 @@ cudaError_t call(const char* function, const std::function<void()>& body) {
     write_name(function);
     const std::size_t nth = ++calls.made[function], nth_of_any = ++calls.made["any"];
     if (calls.broken != cudaSuccess) return note_error(calls.broken, calls.why);
-    if (const cudaError_t failure = failure_of(function, nth, nth_of_any); failure != cudaSuccess)
+    const cudaError_t failure = failure_of(function, nth, nth_of_any);
+    if (failure != cudaSuccess && frees(function)) calls.may_leak = true;
+    if (failure != cudaSuccess)
       return note_error(failure,
                         concat(generic_sentence(failure), " (as asked for: call ", nth, " of ", function, ")"));
   }
@@ -203,7 +215,7 @@ void reset_calls() {
   calls.made.clear();
   calls.broken = cudaSuccess;
   calls.why.clear();
-  calls.is_told = false;
+  calls.is_told = calls.may_leak = false;
   error_of_thread = cudaSuccess;
 }
 

@@ -255,13 +255,13 @@ void check_algorithm(const Algorithm& algorithm, const Task& t, const Layout& c,
 std::vector<Operand> operands_of(const Task& t, const void* workspace, std::size_t workspace_bytes) {
   std::vector<Operand> operands{{t.a_data, bytes_of(t.a), "A"},
                                 {t.b_data, bytes_of(t.b), "B"},
-                                {t.d_data, bytes_of(t.d), "D"},
-                                {workspace, workspace_bytes, "the workspace"}};
+                                {t.d_data, bytes_of(t.d), "D", true},
+                                {workspace, workspace_bytes, "the workspace", true}};
   if (t.beta != 0) operands.push_back({t.c_data, bytes_of(t.d), "C"});
   if (has_bias(t.product.epilogue)) operands.push_back({t.product.bias, t.d.rows * size_of(t.d.type), "the bias"});
   if (has_aux(t.product.epilogue)) {
     const Layout aux{t.d.type, t.d.rows, t.d.columns, t.product.aux_ld};
-    operands.push_back({t.product.aux, bytes_of(aux), "the auxiliary output"});
+    operands.push_back({t.product.aux, bytes_of(aux), "the auxiliary output", true});
   }
   return operands;
 }

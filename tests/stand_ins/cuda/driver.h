@@ -9,12 +9,14 @@
 //   ISOBAR_VIRTUAL_GPU_DRIVER=VERSION   the newest CUDA that the driver knows, 12020 for 12.2; 0: there is no driver
 //   ISOBAR_VIRTUAL_GPU_MEMORY=BYTES     the device's memory; 4 GiB where nothing is said
 //
-// A program that has misused CUDA and not noticed ends with status 70 and the sentence on stderr.
+// A program that has misused CUDA and not noticed, or that has not freed what it allocated, ends with status 70 and the
+// sentence on stderr.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,19 +43,25 @@ template <class... Parts>
   throw Refusal{code, concat(parts...), false};
 }
 
-// What a piece of work does with bytes of the device.
+// Bytes of the device that a piece of work reads or writes.
 struct Operand {
   const void* data;
   std::size_t bytes;
   const char* name;
+  bool is_written = false;
 };
+
+struct Allocation;
+using SharedAllocation = std::shared_ptr<Allocation>;
 
 // Work for a stream, which may run again and again in a graph.
 struct Operation {
   std::string name;               // "kernel layernorm_fwd"
   std::function<void()> run;      // throws Error
   std::vector<Operand> operands;  // the memory that must be allocated when it runs
-  std::string site = {};          // filled in when it is queued: the NVTX ranges around the call
+  bool is_kernel = false;         // which pages of its operands it reads and writes is seen while it runs
+  SharedAllocation allocates = nullptr, frees = nullptr;
+  std::string site = {};  // filled in when it is queued: the NVTX ranges around the call
 };
 
 class Driver {
@@ -96,24 +104,37 @@ std::size_t number_setting(const char* name, std::size_t otherwise);
 // Addresses of the device are nobody's memory: whoever touches one without the device faults. The bytes lie elsewhere,
 // at a fixed distance, and can be reached from the moment when an allocation happens in its stream until it is freed
 // there. No address is given out twice.
+struct Moment;
+struct Page {
+  std::shared_ptr<const Moment> written;
+  std::vector<std::shared_ptr<const Moment>> read;  // since then
+};
 struct Allocation {
   const std::byte* address = nullptr;
   std::size_t bytes = 0;
   std::string made_at, freed_at = {};
-  bool is_freed = false;        // the call was made; the stream may have to get there
-  bool is_mapped = false;       // its stream has come to the allocation, and not to its end
-  const void* graph = nullptr;  // the capture that it belongs to, or null
+  bool is_freed = false;         // the call was made; the stream may have to get there
+  bool is_mapped = false;        // its stream has come to the allocation, and not to its end
+  const void* graph = nullptr;   // the capture that it belongs to, or null
+  std::vector<Page> pages = {};  // who has touched them
 };
-using SharedAllocation = std::shared_ptr<Allocation>;
 
 SharedAllocation reserve(std::size_t bytes, const void* graph);
 void map(Allocation& allocation);  // full of NaN
 void unmap(Allocation& allocation);
 SharedAllocation find_allocation(const void* data);  // that holds the address or ends there; null: none
 bool is_device_address(const void* data);
+bool is_host_memory(const void* data);  // ordinary memory of this process, which no kernel can reach
 std::byte* view(const void* data);
 std::size_t total_memory();
-std::size_t used_memory();
+// What the default pool and graphs hold. The pool keeps what is freed: until the next synchronisation, or, where it was
+// told so, until it is trimmed.
+std::size_t held_memory();
+void keep_freed_memory(bool keeps);
+void trim_pool(std::size_t least);
+void note_synchronised();
+void hold_for_graph(std::size_t bytes);
+void release_of_graph(std::size_t bytes);
 void forget_memory();  // all of it is unmapped
 // Accounts for a freed allocation, from the call on. Refuses what was freed already.
 void mark_freed(Allocation& allocation);
@@ -125,8 +146,40 @@ void* allocate_pinned(std::size_t bytes);
 void free_pinned(void* data);
 bool is_pinned(const void* data, std::size_t bytes);
 
-// Runs a kernel; a fault of it is an Error that names its thread and whose memory it touched.
-void run_guarded(const std::function<void()>& run);
+std::string leaked_memory();  // what is not freed, for people; "": nothing
+
+// Runs a piece of work; nothing else runs meanwhile. A kernel's fault is an Error that names its thread and whose
+// memory it touched. Returns which pages it read and wrote: of kernels what was seen, of the rest what its operands
+// say.
+struct Touch {
+  SharedAllocation allocation;
+  std::size_t page;
+  bool writes;
+};
+std::vector<Touch> run_alone(const Operation& operation);
+
+// ---- order.cc -------------------------------------------------------------------------------------------------------
+
+// Which work of every stream has happened before: the number of the last one (a vector clock; Mattern 1989, "Virtual
+// time and global states of distributed systems").
+using Clock = std::map<std::uint64_t, std::uint64_t>;
+void merge(Clock& into, const Clock& other);
+
+// Of each node of a graph, whether another one must have run before: [node][other].
+using NodeOrder = std::vector<std::vector<bool>>;
+
+// A piece of work that runs: its stream, its number there, and what it follows; in a graph, its node.
+struct Moment {
+  std::uint64_t stream = 0, number = 0;
+  std::shared_ptr<const Clock> follows = nullptr;
+  const NodeOrder* order = nullptr;
+  std::size_t node = 0;
+  std::string what = {};  // "kernel add in step 3 > forward"
+};
+
+// Notes what was touched. Error where another piece of work has touched it, one of them writes, and neither stream
+// waits for the other.
+void note_touches(const std::vector<Touch>& touches, const std::shared_ptr<const Moment>& when);
 
 // ---- streams.cc -----------------------------------------------------------------------------------------------------
 
@@ -137,5 +190,6 @@ const void* capture_of(cudaStream_t stream);
 // Refuses a call that may not be made by a thread that captures.
 void refuse_in_capture(const char* what);
 void reset_streams();
+std::string leaked_handles();  // streams, events and graphs that are not destroyed, for people; "": none
 
 }  // namespace isobar::virtual_gpu

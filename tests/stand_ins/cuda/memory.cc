@@ -32,7 +32,10 @@ struct Memory {
   std::byte* device = reserve_addresses();  // never touched
   std::byte* bytes = reserve_addresses();   // where the bytes lie
   std::size_t next = kPage;                 // of the addresses that nobody has had yet
-  std::size_t used = 0;
+  std::size_t used = 0;                     // of the pool
+  std::size_t held = 0;                     // by the pool, used or not
+  std::size_t of_graphs = 0;
+  bool keeps_freed = false;
   std::map<const std::byte*, SharedAllocation> allocations;  // all that ever were
   std::map<const std::byte*, std::size_t> pinned;
   static Memory& instance() {
@@ -68,9 +71,12 @@ std::string describe(const Allocation& allocation) {
 SharedAllocation reserve(std::size_t bytes, const void* graph) {
   Memory& memory = Memory::instance();
   const std::lock_guard lock(memory.mutex);
-  if (memory.used + bytes > total_memory())
+  const std::size_t used = memory.used + (graph == nullptr ? bytes : 0);
+  const std::size_t held = std::max(memory.held, used);
+  if (bytes > total_memory() || held + memory.of_graphs > total_memory())
     refuse(cudaErrorMemoryAllocation, "out of memory: ", bytes, " bytes were asked for, ", memory.used, " of ",
-           total_memory(), " are used");
+           total_memory(), " are used, ", memory.held - memory.used, " kept by the pool, ", memory.of_graphs,
+           " held by graphs");
   const std::size_t span = pages_of(bytes) + kPage;  // a page between two allocations is nobody's
   ISOBAR_CHECK(memory.next + span <= kAddresses, "the virtual GPU has given out all its addresses");
   auto allocation = std::make_shared<Allocation>();
@@ -79,7 +85,8 @@ SharedAllocation reserve(std::size_t bytes, const void* graph) {
   allocation->made_at = site();
   allocation->graph = graph;
   memory.next += span;
-  memory.used += bytes;
+  memory.used = used;
+  memory.held = held;
   memory.allocations.emplace(allocation->address, allocation);
   return allocation;
 }
@@ -90,11 +97,13 @@ void map(Allocation& allocation) {
                "the virtual GPU cannot make memory accessible");
   std::memset(begin, 0xff, allocation.bytes);
   allocation.is_mapped = true;
+  allocation.pages.assign(pages_of(allocation.bytes) / kPage, {});
 }
 
 void unmap(Allocation& allocation) {
   std::byte* begin = view(allocation.address);
   allocation.is_mapped = false;
+  allocation.pages.clear();
   madvise(begin, pages_of(allocation.bytes), MADV_DONTNEED);
   mprotect(begin, pages_of(allocation.bytes), PROT_NONE);
 }
@@ -108,6 +117,16 @@ bool is_device_address(const void* data) {
   return is_within(Memory::instance().device, kAddresses, data);
 }
 
+bool is_host_memory(const void* data) {
+  Memory& memory = Memory::instance();
+  constexpr std::uintptr_t kLeast = 1 << 20, kMost = std::uintptr_t{1} << 47;  // where programs have memory
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  if (address < kLeast || address >= kMost || is_pinned(data, 1)) return false;
+  if (is_device_address(data) || is_within(memory.bytes, kAddresses, data)) return false;
+  unsigned char present = 0;
+  return mincore(reinterpret_cast<void*>(address / kPage * kPage), kPage, &present) == 0;
+}
+
 std::byte* view(const void* data) {
   const Memory& memory = Memory::instance();
   return memory.bytes + (static_cast<const std::byte*>(data) - memory.device);
@@ -118,16 +137,50 @@ std::size_t total_memory() {
   return bytes;
 }
 
-std::size_t used_memory() {
+std::size_t held_memory() {
   Memory& memory = Memory::instance();
   const std::lock_guard lock(memory.mutex);
-  return memory.used;
+  return memory.held + memory.of_graphs;
+}
+
+void keep_freed_memory(bool keeps) {
+  Memory& memory = Memory::instance();
+  const std::lock_guard lock(memory.mutex);
+  memory.keeps_freed = keeps;
+}
+
+void trim_pool(std::size_t least) {
+  Memory& memory = Memory::instance();
+  const std::lock_guard lock(memory.mutex);
+  memory.held = std::max(memory.used, std::min(memory.held, least));
+}
+
+void note_synchronised() {
+  Memory& memory = Memory::instance();
+  const std::lock_guard lock(memory.mutex);
+  if (!memory.keeps_freed) memory.held = memory.used;
+}
+
+void hold_for_graph(std::size_t bytes) {
+  Memory& memory = Memory::instance();
+  const std::lock_guard lock(memory.mutex);
+  if (memory.held + memory.of_graphs + bytes > total_memory())
+    refuse(cudaErrorMemoryAllocation, "out of memory: a graph needs ", bytes, " bytes, the pool holds ", memory.held,
+           " of ", total_memory());
+  memory.of_graphs += bytes;
+}
+
+void release_of_graph(std::size_t bytes) {
+  Memory& memory = Memory::instance();
+  const std::lock_guard lock(memory.mutex);
+  memory.of_graphs -= std::min(memory.of_graphs, bytes);
 }
 
 void mark_freed(Allocation& allocation) {
   if (allocation.is_freed) misuse(cudaErrorInvalidValue, "memory is freed twice: ", describe(allocation));
   allocation.is_freed = true;
   allocation.freed_at = site();
+  if (allocation.graph != nullptr) return;
   Memory& memory = Memory::instance();
   const std::lock_guard lock(memory.mutex);
   memory.used -= allocation.bytes;
@@ -141,7 +194,21 @@ void forget_memory() {
     allocation->is_freed = true;
     allocation->freed_at = "cudaDeviceReset";
   }
-  memory.used = 0;
+  memory.used = memory.held = memory.of_graphs = 0;
+  memory.keeps_freed = false;
+  memory.pinned.clear();
+}
+
+std::string leaked_memory() {
+  Memory& memory = Memory::instance();
+  const std::lock_guard lock(memory.mutex);
+  std::size_t count = 0;
+  const Allocation* first = nullptr;
+  for (const auto& [address, allocation] : memory.allocations)
+    if (!allocation->is_freed && count++ == 0) first = allocation.get();
+  if (count > 0) return concat(count, " allocations of the device are not freed, the first: ", describe(*first));
+  if (memory.pinned.empty()) return "";
+  return concat(memory.pinned.size(), " blocks of pinned memory are not freed");
 }
 
 void check_mapped(const Operation& operation) {
@@ -221,8 +288,35 @@ void tell_fault_of_host(const void* data) {
   signal(SIGSEGV, SIG_DFL);  // the instruction faults again
 }
 
+// What the kernel that runs may touch, and what it has touched so far. The handler of its faults allocates nothing.
+struct Watched {
+  std::vector<SharedAllocation> allocations;
+  std::vector<Touch> touches;
+};
+thread_local Watched* watched = nullptr;
+
+std::byte* page_at(const Allocation& allocation, std::size_t page) {
+  return view(allocation.address) + page * kPage;
+}
+
+// The first access to a page of its operands: it may go on, to read only if it reads.
+bool note_touch(const void* data, bool writes) {
+  for (const SharedAllocation& allocation : watched->allocations) {
+    const std::byte* begin = view(allocation->address);
+    if (!is_within(begin, pages_of(allocation->bytes), data)) continue;
+    const auto page = static_cast<std::size_t>(static_cast<const std::byte*>(data) - begin) / kPage;
+    mprotect(page_at(*allocation, page), kPage, writes ? PROT_READ | PROT_WRITE : PROT_READ);
+    watched->touches.push_back({allocation, page, writes});
+    return true;
+  }
+  return false;
+}
+
 void on_fault(int, siginfo_t* info, void* context) {
   if (!runs_kernel) return tell_fault_of_host(info->si_addr);
+  constexpr greg_t kWrite = 2;  // in the processor's code of a page fault
+  const greg_t code = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR];
+  if (note_touch(info->si_addr, (code & kWrite) != 0)) return;
   touched = info->si_addr;
   auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
   constexpr greg_t kBelowLocals = 4096;
@@ -252,13 +346,61 @@ class FaultHandler {
   struct sigaction previous_ = {};
 };
 
+// While it lives, whoever touches the memory of a kernel's operands for the first time faults.
+class Watch {
+ public:
+  explicit Watch(const Operation& kernel) {
+    std::size_t pages = 0;
+    for (const Operand& operand : kernel.operands) {
+      const SharedAllocation allocation = find_allocation(operand.data);
+      auto& all = watched_.allocations;
+      if (std::find(all.begin(), all.end(), allocation) != all.end()) continue;
+      all.push_back(allocation);
+      pages += pages_of(allocation->bytes) / kPage;
+      protect(*allocation, PROT_NONE);
+    }
+    watched_.touches.reserve(2 * pages);  // each may be read, then written
+    watched = &watched_;
+  }
+  ~Watch() {
+    watched = nullptr;
+    for (const SharedAllocation& allocation : watched_.allocations) protect(*allocation, PROT_READ | PROT_WRITE);
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+  const std::vector<Touch>& touches() const { return watched_.touches; }
+
+ private:
+  static void protect(const Allocation& allocation, int access) {
+    mprotect(view(allocation.address), pages_of(allocation.bytes), access);
+  }
+  Watched watched_;
+};
+
+void add_touches(std::vector<Touch>& touches, const SharedAllocation& allocation, std::size_t begin, std::size_t end,
+                 bool writes) {
+  for (std::size_t page = begin / kPage; page * kPage < end; ++page) touches.push_back({allocation, page, writes});
+}
+
 }  // namespace
 
-void run_guarded(const std::function<void()>& run) {
+std::vector<Touch> run_alone(const Operation& operation) {
   static std::mutex one_at_a_time;
   const std::lock_guard lock(one_at_a_time);
-  const FaultHandler handler;
-  run();
+  if (operation.is_kernel) {
+    const Watch watch(operation);
+    const FaultHandler handler;
+    operation.run();
+    return watch.touches();
+  }
+  operation.run();
+  std::vector<Touch> touches;
+  for (const Operand& operand : operation.operands) {
+    const SharedAllocation allocation = find_allocation(operand.data);
+    const auto begin = static_cast<std::size_t>(static_cast<const std::byte*>(operand.data) - allocation->address);
+    add_touches(touches, allocation, begin, begin + operand.bytes, operand.is_written);
+  }
+  return touches;
 }
 
 }  // namespace isobar::virtual_gpu

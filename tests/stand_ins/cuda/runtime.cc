@@ -24,7 +24,7 @@ std::uint64_t checksum(const std::byte* data, std::size_t bytes) {
 void copy_within_device(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
   queue(stream, {.name = "copy within the device",
                  .run = [=] { std::memmove(view(to), view(from), bytes); },
-                 .operands = {{from, bytes, "its source"}, {to, bytes, "its destination"}}});
+                 .operands = {{from, bytes, "its source"}, {to, bytes, "its destination", true}}});
 }
 
 // Ordinary memory is read at the call. Pinned memory is read when the stream comes to the copy.
@@ -33,7 +33,7 @@ void copy_to_device(void* to, const void* from, std::size_t bytes, cudaStream_t 
   const bool pinned = is_pinned(from, bytes);
   if (capture_of(stream) != nullptr && !pinned)
     misuse(cudaErrorStreamCaptureUnsupported, "a graph would copy from ordinary memory of the host");
-  Operation copy{.name = "copy to the device", .run = {}, .operands = {{to, bytes, "its destination"}}};
+  Operation copy{.name = "copy to the device", .run = {}, .operands = {{to, bytes, "its destination", true}}};
   if (capture_of(stream) != nullptr) {
     copy.run = [=] { std::memcpy(view(to), source, bytes); };
   } else if (pinned) {
@@ -91,7 +91,8 @@ void* allocate(std::size_t bytes, cudaStream_t stream) {
                                     describe(*allocation));
                        map(*allocation);
                      },
-                 .operands = {}});
+                 .operands = {},
+                 .allocates = allocation});
   return const_cast<std::byte*>(allocation->address);
 }
 
@@ -112,7 +113,8 @@ void free(void* data, cudaStream_t stream) {
                                     "memory is freed that its stream has not allocated yet: ", describe(*allocation));
                        unmap(*allocation);
                      },
-                 .operands = {}});
+                 .operands = {},
+                 .frees = allocation});
 }
 
 // ---- Kernels --------------------------------------------------------------------------------------------------------
@@ -123,6 +125,7 @@ std::vector<std::size_t> addresses_in(const std::vector<std::byte>& bytes, std::
   for (std::size_t at = 0; at + sizeof(void*) <= bytes.size(); at += sizeof(void*)) {
     const void* word = nullptr;
     std::memcpy(&word, bytes.data() + at, sizeof word);
+    if (is_host_memory(word)) misuse(cudaErrorInvalidValue, "a pointer among its parameters is memory of the host");
     if (!is_device_address(word)) continue;
     places.push_back(at);
     operands.push_back({word, 0, "a pointer among its parameters"});
@@ -175,10 +178,10 @@ cudaError_t launch(const cudaLaunchConfig_t& config, void (*body)(const void*), 
       misuse(cudaErrorInvalidValue, error.what());
     }
     count(Count::launches);
-    Operation operation{.name = "kernel " + name, .run = {}, .operands = {}};
+    Operation operation{.name = "kernel " + name, .run = {}, .operands = {}, .is_kernel = true};
     use_views(parameters, addresses_in(parameters.bytes, operation.operands));
     operation.run = [=, parameters = std::move(parameters)] {
-      run_guarded([&] { emulator::run_grid(name.c_str(), grid, size, shared, body, &parameters); });
+      emulator::run_grid(name.c_str(), grid, size, shared, body, &parameters);
     };
     queue(config.stream, std::move(operation));
   });
@@ -239,8 +242,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   });
 }
 
-// Forgets errors, memory and how often functions were called. Streams, events and graphs of the program are its own to
-// destroy.
+// Forgets errors, how often functions were called, and all that the program has not freed or destroyed.
 cudaError_t cudaDeviceReset() {
   reset_calls();
   return call("cudaDeviceReset", [&] {
@@ -253,14 +255,24 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
   return call("cudaDeviceGetDefaultMemPool", [&] { *pool = nullptr; });
 }
 
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
-  return call("cudaMemPoolSetAttribute", [] {});
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr attribute, void* value) {
+  return call("cudaMemPoolSetAttribute", [&] {
+    if (attribute != cudaMemPoolAttrReleaseThreshold)
+      misuse(cudaErrorInvalidValue, "an attribute of a pool that does not exist: ", static_cast<int>(attribute));
+    std::uint64_t threshold = 0;
+    std::memcpy(&threshold, value, sizeof threshold);
+    keep_freed_memory(threshold > 0);
+  });
+}
+
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t least) {
+  return call("cudaMemPoolTrimTo", [&] { trim_pool(least); });
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   return call("cudaMemGetInfo", [&] {
     *total = total_memory();
-    *free = *total - used_memory();
+    *free = *total - held_memory();
   });
 }
 

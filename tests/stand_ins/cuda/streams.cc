@@ -20,7 +20,8 @@ struct Node {
 };
 struct Recording {
   std::vector<Node> nodes;
-  std::vector<SharedAllocation> allocations;
+  NodeOrder order = {};             // filled in when the capture ends
+  std::size_t most_bytes_held = 0;  // by its own allocations, where nodes run in the order of the calls
 };
 struct Capture {
   cudaStream_t origin;
@@ -32,12 +33,15 @@ struct Capture {
 }  // namespace isobar::virtual_gpu
 
 struct CUstream_st {
+  std::uint64_t id;  // no other stream ever has it
   isobar::Stream queue = isobar::emulator::create_stream();
   std::shared_ptr<isobar::virtual_gpu::Capture> capture = nullptr;
+  isobar::virtual_gpu::Clock clock = {};  // of what it is given next
 };
 struct CUevent_st {
   bool has_time = true, is_recorded = false;
   isobar::emulator::Event event = {};
+  isobar::virtual_gpu::Clock clock = {};
   std::shared_ptr<std::chrono::steady_clock::time_point> time = nullptr;
   std::weak_ptr<isobar::virtual_gpu::Capture> capture = {};  // that it was recorded in
   bool is_captured = false;
@@ -63,6 +67,8 @@ struct Handles {
   std::unique_ptr<CUstream_st> default_stream;
   std::uint64_t seed = number_setting("ISOBAR_VIRTUAL_GPU_SCHEDULE", 0);
   std::uint64_t drawn = 0;
+  std::uint64_t streams_made = 0;
+  Clock host;  // what the host has waited for; whatever it starts from now on comes later
   Handles() { emulator::draw_order(seed); }
   static Handles& instance() {
     static auto* handles = new Handles;
@@ -76,7 +82,8 @@ CUstream_st& state_of(cudaStream_t stream) {
   Handles& handles = Handles::instance();
   const std::lock_guard lock(handles.mutex);
   if (stream == nullptr) {
-    if (handles.default_stream == nullptr) handles.default_stream = std::make_unique<CUstream_st>();
+    if (handles.default_stream == nullptr)
+      handles.default_stream = std::make_unique<CUstream_st>(CUstream_st{.id = ++handles.streams_made});
     return *handles.default_stream;
   }
   if (!handles.streams.contains(stream))
@@ -91,11 +98,19 @@ CUevent_st& state_of(cudaEvent_t event) {
   return *event;
 }
 
+std::vector<Touch> all_pages_of(const SharedAllocation& allocation) {
+  std::vector<Touch> touches;
+  for (std::size_t page = 0; page < allocation->pages.size(); ++page) touches.push_back({allocation, page, true});
+  return touches;
+}
+
 // An error of work breaks the context, as on a GPU.
-void run_operation(const Operation& operation) {
+void run_operation(const Operation& operation, const std::shared_ptr<const Moment>& when) {
   try {
     check_mapped(operation);
-    operation.run();
+    if (operation.frees != nullptr) note_touches(all_pages_of(operation.frees), when);
+    const std::vector<Touch> touches = run_alone(operation);
+    note_touches(operation.allocates != nullptr ? all_pages_of(operation.allocates) : touches, when);
   } catch (const Error& error) {
     const std::string whole = concat(error.what(), " (", operation.name, " in ", operation.site, ")");
     break_context(cudaErrorIllegalAddress, whole);
@@ -133,7 +148,7 @@ void add_node(Capture& capture, cudaStream_t stream, Operation operation) {
 
 // Runs the nodes of a graph in an order that is drawn among those that their edges allow: last ones first without a
 // seed.
-void run_graph(const Recording& recording) {
+void run_graph(const Recording& recording, const Moment& launch) {
   const std::uint64_t seed = Handles::instance().seed;
   std::vector<std::size_t> missing(recording.nodes.size());
   std::vector<std::vector<std::size_t>> followers(recording.nodes.size());
@@ -150,7 +165,12 @@ void run_graph(const Recording& recording) {
     const auto next = std::prev(ready.end());
     const std::size_t node = next->second;
     ready.erase(next);
-    run_operation(recording.nodes[node].operation);
+    const Operation& operation = recording.nodes[node].operation;
+    Moment when = launch;
+    when.order = &recording.order;
+    when.node = node;
+    when.what = concat(operation.name, " in ", operation.site);
+    run_operation(operation, std::make_shared<const Moment>(std::move(when)));
     for (const std::size_t follower : followers[node])
       if (--missing[follower] == 0) add(follower);
   }
@@ -166,6 +186,24 @@ std::set<std::size_t> ancestors(const Recording& recording, std::vector<std::siz
     nodes.insert(nodes.end(), recording.nodes[node].after.begin(), recording.nodes[node].after.end());
   }
   return found;
+}
+
+// Edges lead from earlier nodes to later ones.
+void complete(Recording& recording) {
+  const std::size_t count = recording.nodes.size();
+  std::size_t held = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::vector<bool>& before = recording.order.emplace_back(count);
+    for (const std::size_t node : recording.nodes[i].after) {
+      before[node] = true;
+      for (std::size_t other = 0; other < node; ++other)
+        if (recording.order[node][other]) before[other] = true;
+    }
+    const Operation& operation = recording.nodes[i].operation;
+    if (operation.allocates != nullptr) held += operation.allocates->bytes;
+    if (operation.frees != nullptr) held -= std::min(held, operation.frees->bytes);
+    recording.most_bytes_held = std::max(recording.most_bytes_held, held);
+  }
 }
 
 std::shared_ptr<Recording> end_capture(cudaStream_t stream) {
@@ -184,7 +222,33 @@ std::shared_ptr<Recording> end_capture(cudaStream_t stream) {
         misuse(cudaErrorStreamCaptureUnjoined,
                "the stream that captures does not wait for what another one was given: ",
                capture->recording->nodes[node].operation.name, " in ", capture->recording->nodes[node].operation.site);
+  complete(*capture->recording);
   return capture->recording;
+}
+
+// Gives the stream work, which is told when it runs.
+void submit(CUstream_st& state, std::string what, std::function<void(const Moment&)> run) {
+  Moment when{.stream = state.id, .what = std::move(what)};
+  {
+    Handles& handles = Handles::instance();
+    const std::lock_guard lock(handles.mutex);
+    merge(state.clock, handles.host);
+    when.follows = std::make_shared<const Clock>(state.clock);
+    when.number = ++state.clock[state.id];
+  }
+  emulator::submit(state.queue, [when = std::move(when), run = std::move(run)] { run(when); });
+  if (draws_progress()) {
+    emulator::Event now;
+    now.record(state.queue);
+    now.synchronize();
+  }
+}
+
+// The host has waited for what comes before.
+void note_wait(const Clock& clock) {
+  Handles& handles = Handles::instance();
+  const std::lock_guard lock(handles.mutex);
+  merge(handles.host, clock);
 }
 
 }  // namespace
@@ -194,12 +258,10 @@ void queue(cudaStream_t stream, Operation operation) {
   operation.site = site();
   check_operands(operation);
   if (state.capture != nullptr) return add_node(*state.capture, stream, std::move(operation));
-  emulator::submit(state.queue, [operation = std::move(operation)] { run_operation(operation); });
-  if (draws_progress()) {
-    emulator::Event now;
-    now.record(state.queue);
-    now.synchronize();
-  }
+  std::string what = concat(operation.name, " in ", operation.site);
+  submit(state, std::move(what), [operation = std::move(operation)](const Moment& when) {
+    run_operation(operation, std::make_shared<const Moment>(when));
+  });
 }
 
 void synchronize(cudaStream_t stream) {
@@ -207,6 +269,8 @@ void synchronize(cudaStream_t stream) {
   refuse_in_capture("waits for a stream");
   count(Count::synchronisations);
   emulator::synchronize(state.queue);
+  note_wait(state.clock);
+  note_synchronised();
 }
 
 const void* capture_of(cudaStream_t stream) {
@@ -222,7 +286,24 @@ void reset_streams() {
   const std::lock_guard lock(handles.mutex);
   if (handles.default_stream != nullptr) emulator::destroy_stream(handles.default_stream->queue);
   handles.default_stream = nullptr;
+  handles.streams.clear();
+  handles.events.clear();
+  handles.graphs.clear();
+  handles.executables.clear();
   captures_of_thread = 0;
+}
+
+std::string leaked_handles() {
+  Handles& handles = Handles::instance();
+  const std::lock_guard lock(handles.mutex);
+  const std::pair<std::size_t, const char*> kinds[] = {{handles.streams.size(), "streams"},
+                                                       {handles.events.size(), "events"},
+                                                       {handles.graphs.size(), "graphs"},
+                                                       {handles.executables.size(), "executable graphs"}};
+  std::string all;
+  for (const auto& [count, kind] : kinds)
+    if (count > 0) all += concat(all.empty() ? "" : ", ", count, " ", kind);
+  return all.empty() ? "" : all + " are not destroyed";
 }
 
 }  // namespace isobar::virtual_gpu
@@ -251,7 +332,9 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
     refuse_in_capture("makes a stream");
     if (flags != cudaStreamNonBlocking)
       misuse(cudaErrorNotSupported, "the virtual GPU has only streams that do not wait for the default one");
-    *stream = keep(Handles::instance().streams, new CUstream_st);
+    Handles& handles = Handles::instance();
+    const std::lock_guard lock(handles.mutex);
+    *stream = keep(handles.streams, new CUstream_st{.id = ++handles.streams_made});
   });
 }
 
@@ -277,6 +360,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
       if (waiting.capture != nullptr)
         misuse(cudaErrorStreamCaptureIsolation,
                "a stream that is captured waits for an event that was recorded outside of the capture");
+      merge(waiting.clock, awaited.clock);
       return awaited.event.make_wait(waiting.queue);
     }
     const std::shared_ptr<Capture> capture = awaited.capture.lock();
@@ -323,6 +407,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
       recorded.time = std::make_shared<std::chrono::steady_clock::time_point>();
       isobar::emulator::submit(state.queue, [time = recorded.time] { *time = std::chrono::steady_clock::now(); });
     }
+    recorded.clock = state.clock;
     recorded.event.record(state.queue);
   });
 }
@@ -333,7 +418,9 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     if (awaited.is_captured) misuse(cudaErrorCapturedEvent, "the host waits for an event of a graph");
     refuse_in_capture("waits for an event");
     count(Count::synchronisations);
-    if (awaited.is_recorded) awaited.event.synchronize();
+    if (!awaited.is_recorded) return;
+    awaited.event.synchronize();
+    note_wait(awaited.clock);
   });
 }
 
@@ -343,6 +430,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     if (asked.is_captured) misuse(cudaErrorCapturedEvent, "the host looks at an event of a graph");
     refuse_in_capture("looks at an event");
     if (asked.is_recorded && !asked.event.is_reached()) refuse(cudaErrorNotReady, "not ready");
+    note_wait(asked.clock);
   });
 }
 
@@ -383,8 +471,10 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
-  return call("cudaGraphInstantiate",
-              [&] { *executable = keep(Handles::instance().executables, new CUgraphExec_st{graph->recording}); });
+  return call("cudaGraphInstantiate", [&] {
+    hold_for_graph(graph->recording->most_bytes_held);
+    *executable = keep(Handles::instance().executables, new CUgraphExec_st{graph->recording});
+  });
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
@@ -397,6 +487,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
   return call("cudaGraphExecDestroy", [&] {
     forget(Handles::instance().executables, executable, "graph");
+    release_of_graph(executable->recording->most_bytes_held);
     delete executable;
   });
 }
@@ -410,7 +501,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
     }
     refuse_in_capture("launches a graph");
     count(Count::graphs);
-    const std::shared_ptr<Recording> recording = executable->recording;
-    queue(stream, {.name = "graph", .run = [recording] { run_graph(*recording); }, .operands = {}});
+    submit(state_of(stream), "graph",
+           [recording = executable->recording](const Moment& when) { run_graph(*recording, when); });
   });
 }

@@ -19,7 +19,9 @@ import prediction
 import report
 import sass
 import simulator
+import step
 import validation
+import work
 
 
 def row_sums():
@@ -247,11 +249,100 @@ class Report(unittest.TestCase):
         self.assertIn("attention_fwd on A100: predicted 101 µs, its budget is 100 µs", problem)
 
     def test_the_page_holds_the_table_between_its_marks(self):
-        page = f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n"
-        once = report.replaced(page, ["| a |", "| b |"])
-        self.assertEqual(once, f"before\n{report.BEGIN}\n\n| a |\n| b |\n\n{report.END}\nafter\n")
-        self.assertEqual(report.replaced(once, ["| a |", "| b |"]), once)
-        self.assertIn(report.BEGIN, report.PAGE.read_text(encoding="utf-8"))
+        begin, end = report.mark("kernels", "begin"), report.mark("kernels", "end")
+        page = f"before\n{begin}\nold\n{end}\nafter\n"
+        once = report.replaced(page, "kernels", ["| a |", "| b |"])
+        self.assertEqual(once, f"before\n{begin}\n\n| a |\n| b |\n\n{end}\nafter\n")
+        self.assertEqual(report.replaced(once, "kernels", ["| a |", "| b |"]), once)
+        for part in ("kernels", "steps"):
+            self.assertIn(report.mark(part, "begin"), report.PAGE.read_text(encoding="utf-8"))
+
+
+class Work(unittest.TestCase):
+    def line(self, name, *operands, site="step 1 > forward", stream="0x1", **facts):
+        return {"site": site, "name": name, "stream": stream, "operands": list(operands), **facts}
+
+    def test_names_as_both_compilers_have_them(self):
+        self.assertEqual(work.plain("void isobar::cuda::(anonymous namespace)::f<isobar::cuda::(anonymous namespace)::"
+                                    "G, 3>(isobar::cuda::(anonymous namespace)::Forward)"),
+                         "isobar::cuda::f<isobar::cuda::G, 3>")
+        self.assertEqual(work.plain("isobar::cuda::partial_sums_kernel<false>(float*, long)"),
+                         "isobar::cuda::partial_sums_kernel<false>")
+
+    def test_bytes_of_operands(self):
+        lines = [self.line("kernel a", ["0x1000", 0x300], ["0x1100", 0x200]),  # a part of what was counted
+                 self.line("kernel b", ["0x2100", 0x700], ["0x4000", 8]),  # up to the next parameter, and a tensor
+                 self.line("kernel c", ["0x2180", 0x680], ["0x2180", 0x680]),  # read and written, up to the end
+                 self.line("kernel d", ["0x2000", 0x800]),  # the begin of an allocation: all of it
+                 self.line("kernel e", ["0x9000", 0x1000], ["0x4000", 8]),  # a workspace of products
+                 self.line("product of 1 x 1", ["0x4000", 8], ["0x4000", 8], ["0x4000", 8], ["0x9000", 0x1000], m=1)]
+        self.assertEqual(list(work.bytes_of(lines))[:5], [0x300, 0x80 + 8, 2 * 0x680, 0x800, 8])
+
+    def test_only_one_step_is_kept_and_counted(self):
+        kernel = {"function": 64, "grid": [4, 1, 1], "threads": 32, "shared": 0}
+        lines = [self.line("kernel f", ["0x1000", 64], site=site, **kernel)
+                 for site in ("step 0", "step 1 > f", "step 1", "step 10")]
+        (entry,) = work.condensed(lines, {64: "void isobar::cuda::f(int)"})
+        self.assertEqual((entry["count"], entry["work"], entry["function"], entry["bytes"], entry["stream"]),
+                         (2, "f", "isobar::cuda::f", 64, 0))
+
+    def test_batches_differ_in_rows_alone(self):
+        def works(batch, threads=256):
+            return [{"count": 1, "work": "product", "m": 384, "n": batch * work.TOKENS, "k": 1280},
+                    {"count": 2, "work": "f", "grid": [batch, 1, 1], "threads": threads, "bytes": 100 * batch}]
+        self.assertEqual(work.without_batch(works(16), 16), work.without_batch(works(1), 1))
+        self.assertNotEqual(work.without_batch(works(16), 16), work.without_batch(works(1, threads=128), 1))
+
+
+class Step(unittest.TestCase):
+    PRODUCT = {"count": 3, "work": "product", "stream": 0, "m": 8192, "n": 8192, "k": 8192, "bytes_of_a": 2,
+               "bytes_of_d": 2, "reads_c": False, "epilogue": 1}
+
+    def test_products(self):
+        seconds, floor, moved = step.product(gpus.H200, self.PRODUCT)
+        self.assertAlmostEqual(seconds, 2 * 8192**3 / (0.81 * 790e12))
+        self.assertAlmostEqual(floor, 2 * 8192**3 / 949e12, delta=1e-6)
+        self.assertEqual(moved, 3 * 2 * 8192**2)
+        narrow = {**self.PRODUCT, "k": 16, "reads_c": True}
+        self.assertAlmostEqual(step.product(gpus.H200, narrow)[0], (2 * 2 * 8192 * 16 + 4 * 8192**2) / 4.3e12)
+
+    def test_a_step_is_the_sum_of_its_parts(self):
+        upload = {"count": 1, "work": "copy to the device", "stream": 0, "bytes": 52e6, "pinned": True}
+        wait = {"count": 2, "work": "synchronisation", "stream": 0}
+        kernel = {"count": 1, "work": "f: partial sums", "stream": 0, "function": "f", "grid": [4, 1, 1], "threads": 32,
+                  "shared": 0, "bytes": 4.3e9}
+        code = {"f": {"sm_90a": (row_sums(), sass.Resources(32, 0, 0))}}
+        found = step.shares(gpus.H200, "base", [upload, wait, self.PRODUCT, kernel], code)
+        self.assertAlmostEqual(found[step.UPLOADS].seconds, 1e-3 + step.GAP)
+        self.assertAlmostEqual(found[step.WAITS].seconds, 2 * step.WAIT)
+        self.assertAlmostEqual(found[step.GAPS].seconds, 4 * step.GAP)
+        self.assertAlmostEqual(found[step.PRODUCTS].seconds, 3 * step.product(gpus.H200, self.PRODUCT)[0])
+        self.assertEqual((found["f"].launches, found["f"].bytes, found["f"].floor), (1, 4.3e9, 1e-3))
+        # From a stream of its own the upload is hidden behind the rest.
+        apart = step.shares(gpus.H200, "base", [{**upload, "stream": 1}, self.PRODUCT, kernel], code)
+        self.assertEqual(apart[step.UPLOADS].seconds, 0)
+        alone = step.shares(gpus.H200, "base", [{**upload, "stream": 1}, {**kernel, "bytes": 0}], code)
+        self.assertGreater(alone[step.UPLOADS].seconds, 0.99e-3)
+
+    def test_a_launch_that_kernels_py_does_not_know_goes_by_its_bytes(self):
+        entry = {"count": 1, "work": "f", "stream": 0, "function": "f", "grid": [10, 1, 1], "threads": 64,
+                 "shared": 128, "bytes": 4 * 64 * 10 * 25}
+        launch = step.launch_of("base", entry, row_sums())
+        # A turn has one load of four bytes.
+        self.assertEqual((launch.blocks, launch.threads, launch.shared, launch.turns), (10, 64, 128, 25))
+
+    def test_recorded_steps(self):
+        for config in work.CONFIGS:
+            works = work.read(config, 16)
+            names = [entry["work"] for entry in works]
+            self.assertEqual(sum(entry["count"] for entry in works if entry["work"] == "attention_fwd"), 12)
+            self.assertIn("adam", names)
+            # Each of 50 layers forward, and its gradients by weight and, but for the first, by input.
+            flops = sum(2 * entry["m"] * entry["n"] * entry["k"] * entry["count"] for entry in works
+                        if entry["work"] == "product")
+            width = step.WIDTH[config]
+            per_token = 12 * 12 * width**2 + 2 * 1280 * width
+            self.assertEqual(flops, 2 * 16 * work.TOKENS * (3 * per_token - 1280 * width))
 
 
 class PublicBinaries(unittest.TestCase):

@@ -10,6 +10,14 @@ main loop, by the unit that executes them. All this is counted, not predicted.
 predicts the time of the kernels of a training step on A100, H100 and H200, and prints the table of
 docs/kernel_report.md, or writes it there.
 
+    python3 tools/kernel_report step --config base --batch 16 --gpu H200 --build build
+
+predicts a whole training step in bf16: launches, products, copies, waits.
+
+    python3 tools/kernel_report record --isobar build-virtual-gpu/apps/isobar --config base --batch 16
+
+records what such a step gives a GPU to do, with the virtual GPU, into tools/kernel_report/steps.
+
     python3 tools/kernel_report validate --wheels FOLDER
 
 predicts the speed of public kernels, of wheels that pip downloads into FOLDER (330 MB), and prints it beside what their
@@ -19,12 +27,16 @@ import argparse
 import pathlib
 import re
 import sys
+import tempfile
 
+import gpus
 import loops
 import pipes
 import report
+import step
 import toolkit
 import validation
+import work
 
 
 def print_instructions(arguments):
@@ -47,11 +59,24 @@ def print_instructions(arguments):
 def print_table(arguments):
     found = list(report.rows(arguments.build))
     if arguments.write:
-        report.PAGE.write_text(report.replaced(report.PAGE.read_text(), report.table(found)))
+        page = report.replaced(report.PAGE.read_text(encoding="utf-8"), "kernels", report.table(found))
+        report.PAGE.write_text(report.replaced(page, "steps", step.page_lines(arguments.build)), encoding="utf-8")
     else:
         print("\n".join(report.table(found)))
     if problems := list(report.over_budget(found)):
         sys.exit("\n".join(problems))
+
+
+def print_step(arguments):
+    chosen = [gpu for gpu in gpus.GPUS if arguments.gpu in (None, gpu.name)]
+    print("\n".join(step.table(arguments.config, arguments.batch, chosen, arguments.build)))
+
+
+def record_step(arguments):
+    with tempfile.TemporaryDirectory(prefix="isobar_step_") as folder:
+        isobar = arguments.isobar.resolve()
+        lines = work.record(isobar, arguments.config, arguments.batch, pathlib.Path(folder))
+        work.write(work.condensed(lines, work.symbols(isobar)), work.recorded_at(arguments.config, arguments.batch))
 
 
 def main():
@@ -67,8 +92,18 @@ def main():
     instructions.set_defaults(run=print_instructions)
     table = commands.add_parser("table", help="predicted times of the project's kernels")
     table.add_argument("--build", required=True, type=pathlib.Path, help="a build folder with CUDA, as build")
-    table.add_argument("--write", action="store_true", help="into docs/kernel_report.md")
+    table.add_argument("--write", action="store_true", help="into docs/kernel_report.md, and steps too")
     table.set_defaults(run=print_table)
+    one_step = commands.add_parser("step", help="predicted time of a training step")
+    one_step.add_argument("--gpu", choices=[gpu.name for gpu in gpus.GPUS], help="default: all of them")
+    one_step.add_argument("--build", default="build", type=pathlib.Path, help="a build folder with CUDA")
+    one_step.set_defaults(run=print_step)
+    recording = commands.add_parser("record", help="what a training step gives the GPU to do")
+    recording.add_argument("--isobar", required=True, type=pathlib.Path, help="of the preset virtual-gpu")
+    recording.set_defaults(run=record_step)
+    for command in (one_step, recording):
+        command.add_argument("--config", choices=sorted(work.CONFIGS), required=True)
+        command.add_argument("--batch", type=int, default=16)
     validate = commands.add_parser("validate", help="predictions beside published speeds of public kernels")
     validate.add_argument("--wheels", required=True, type=pathlib.Path, metavar="FOLDER")
     validate.set_defaults(run=lambda arguments: print("\n".join(validation.table(arguments.wheels))))

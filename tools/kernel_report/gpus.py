@@ -23,13 +23,17 @@ class Gpu:
     tensor: int  # fused multiply-adds of 16-bit operands a cycle and quarter
     mma_sync: float  # share of it that HMMA reaches
     wgmma: float  # share of it that HGMMA reaches
+    cublas: float  # TFLOP/s that cuBLAS reaches in bf16, of large products
+    host_rate: float  # bytes a nanosecond from pinned memory of the host
 
 
 _RATES = {"alu": 2, "imad": 2, "mufu": 8, "uniform": 1, "control": 1}
 _LATENCIES = {"mufu": 22, "shared": 30, "shuffle": 24, "l2": 260, "memory": 560, "barrier": 20, "local": 36}
 
-A100 = Gpu("A100", "sm_80", 108, 1.41, 1700, 164 << 10, {**_RATES, "fma": 2, "fp64": 4}, _LATENCIES, 256, 1.0, 0.0)
-H100 = Gpu("H100", "sm_90a", 132, 1.755, 2900, 228 << 10, {**_RATES, "fma": 1, "fp64": 2}, _LATENCIES, 512, 0.63, 0.83)
+A100 = Gpu("A100", "sm_80", 108, 1.41, 1700, 164 << 10, {**_RATES, "fma": 2, "fp64": 4}, _LATENCIES, 256, 1.0, 0.0,
+           271, 25)
+H100 = Gpu("H100", "sm_90a", 132, 1.755, 2900, 228 << 10, {**_RATES, "fma": 1, "fp64": 2}, _LATENCIES, 512, 0.63, 0.83,
+           790, 52)
 H200 = dataclasses.replace(H100, name="H200", copy_rate=4300)
 GPUS = (A100, H100, H200)
 

@@ -57,7 +57,7 @@ def predict(gpu, function, resources, launch):
 
     def cycles_of_round(together):
         """Of a block's whole life, where an SM has so many; what is outside the loop runs at the loop's own rate."""
-        warps = launch.threads // gpus.WARP
+        warps = -(-launch.threads // gpus.WARP)
         teams, members = (together, warps // gpus.QUARTERS) if warps >= gpus.QUARTERS else \
             (-(-together * warps // gpus.QUARTERS), 1)
         cycles = simulated(gpu, function, teams, members, memory)

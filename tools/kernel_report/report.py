@@ -9,7 +9,6 @@ import prediction
 import toolkit
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "kernel_report.md"
-BEGIN, END = "<!-- kernel_report: begin -->", "<!-- kernel_report: end -->"
 _SHOWN = ("tensor", "fma", "alu", "mufu", "lsu")
 
 
@@ -82,7 +81,11 @@ def over_budget(found):
                    f"{budget:.0f} µs (tools/kernel_report/kernels.py)")
 
 
-def replaced(page, lines):
-    """A page with the lines between its two marks."""
-    begin, end = page.index(BEGIN) + len(BEGIN), page.index(END)
+def mark(part, edge):
+    return f"<!-- kernel_report {part}: {edge} -->"
+
+
+def replaced(page, part, lines):
+    """A page with the lines between the two marks of a part."""
+    begin, end = page.index(mark(part, "begin")) + len(mark(part, "begin")), page.index(mark(part, "end"))
     return page[:begin] + "\n\n" + "\n".join(lines) + "\n\n" + page[end:]

@@ -120,6 +120,14 @@ void write_name(const char* function) {
   *out << function << std::endl;
 }
 
+// How many bytes of its allocation lie behind an operand's begin, or those that it is known to take.
+std::size_t reach_of(const Operand& operand) {
+  if (operand.bytes != 0) return operand.bytes;
+  const SharedAllocation allocation = find_allocation(operand.data);
+  const auto at = static_cast<const std::byte*>(operand.data) - allocation->address;
+  return allocation->bytes - static_cast<std::size_t>(at);
+}
+
 void write_trace(const Range& range) {
   const char* file = setting("ISOBAR_VIRTUAL_GPU_TRACE");
   if (file == nullptr || range.name.rfind("step ", 0) != 0) return;
@@ -137,6 +145,26 @@ void write_trace(const Range& range) {
 const char* setting(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr || *value == '\0' ? nullptr : value;
+}
+
+bool computes() {
+  static const bool on = number_setting("ISOBAR_VIRTUAL_GPU_COMPUTE", 1) != 0;
+  return on;
+}
+
+void list_work(const Operation& operation, cudaStream_t stream) {
+  const char* file = setting("ISOBAR_VIRTUAL_GPU_WORK");
+  if (file == nullptr) return;
+  Calls& calls = Calls::instance();
+  const std::lock_guard lock(calls.mutex);
+  static auto* out = new std::ofstream(file);
+  *out << "{\"site\": \"" << operation.site << "\", \"name\": \"" << operation.name << "\", \"stream\": \"" << stream
+       << "\", \"operands\": [";
+  for (std::size_t i = 0; i < operation.operands.size(); ++i) {
+    const Operand& operand = operation.operands[i];
+    *out << (i == 0 ? "" : ", ") << "[\"" << operand.data << "\", " << reach_of(operand) << ']';
+  }
+  *out << ']' << (operation.facts.empty() ? "" : ", ") << operation.facts << '}' << std::endl;
 }
 
 std::size_t number_setting(const char* name, std::size_t otherwise) {

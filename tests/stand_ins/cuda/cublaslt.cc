@@ -266,6 +266,15 @@ std::vector<Operand> operands_of(const Task& t, const void* workspace, std::size
   return operands;
 }
 
+// Of D = op(A) op(B): m x n numbers, each a sum over k; row-major programs call cuBLASLt with A and B exchanged.
+std::string facts_of(const Task& t) {
+  const bool transposes_a = t.product.transpose_a == CUBLAS_OP_T;
+  return concat("\"m\": ", t.d.rows, ", \"n\": ", t.d.columns, ", \"k\": ", transposes_a ? t.a.rows : t.a.columns,
+                ", \"bytes_of_a\": ", size_of(t.a.type), ", \"bytes_of_d\": ", size_of(t.d.type),
+                ", \"reads_c\": ", t.beta != 0 ? "true" : "false",
+                ", \"epilogue\": ", static_cast<int>(t.product.epilogue));
+}
+
 }  // namespace
 }  // namespace isobar::virtual_gpu
 
@@ -406,6 +415,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
     Driver& driver = loaded_driver();
     driver.queue(stream, {.name = concat("product of ", task.d.rows, " x ", task.d.columns),
                           .run = [task, &driver] { multiply(task, driver); },
-                          .operands = operands_of(task, workspace, workspace_bytes)});
+                          .operands = operands_of(task, workspace, workspace_bytes),
+                          .facts = facts_of(task)});
   });
 }

@@ -5,9 +5,13 @@
 //                                       NAME:N:CODE with that error of CUDA's
 //   ISOBAR_VIRTUAL_GPU_SCHEDULE=N       the order in which work of streams runs is drawn with this seed
 //   ISOBAR_VIRTUAL_GPU_TRACE=FILE       a line of counts for every NVTX range "step N" is added to the file
+//   ISOBAR_VIRTUAL_GPU_WORK=FILE        a line of JSON for every piece of work that a stream is given
+//   ISOBAR_VIRTUAL_GPU_COMPUTE=0        kernels, products and copies are checked and not made; memory holds zeros. So
+//                                       the work of a large model can be listed
 //   ISOBAR_VIRTUAL_GPU_CALLS=FILE       the name of every call is written to the file
 //   ISOBAR_VIRTUAL_GPU_DRIVER=VERSION   the newest CUDA that the driver knows, 12020 for 12.2; 0: there is no driver
 //   ISOBAR_VIRTUAL_GPU_MEMORY=BYTES     the device's memory; 4 GiB where nothing is said
+//   ISOBAR_VIRTUAL_GPU_MULTIPROCESSORS=N  of the device; 4 where nothing is said
 //
 // A program that has misused CUDA and not noticed, or that has not freed what it allocated, ends with status 70 and the
 // sentence on stderr.
@@ -61,7 +65,9 @@ struct Operation {
   std::vector<Operand> operands;  // the memory that must be allocated when it runs
   bool is_kernel = false;         // which pages of its operands it reads and writes is seen while it runs
   SharedAllocation allocates = nullptr, frees = nullptr;
-  std::string site = {};  // filled in when it is queued: the NVTX ranges around the call
+  std::string site = {};         // filled in when it is queued: the NVTX ranges around the call
+  std::string facts = {};        // of how it is launched, for the list of work: members of a JSON object
+  bool handles_numbers = false;  // a kernel, product or copy: not made where nothing is computed
 };
 
 class Driver {
@@ -95,6 +101,11 @@ void reset_calls();  // as after cudaDeviceReset
 
 enum class Count { launches, products, graphs, synchronisations, allocations, allocated_bytes, copies, copied_bytes };
 void count(Count what, std::size_t amount = 1);
+
+// Whether kernels, products and copies are made (ISOBAR_VIRTUAL_GPU_COMPUTE).
+bool computes();
+// Adds a line to the list of work (ISOBAR_VIRTUAL_GPU_WORK).
+void list_work(const Operation& operation, cudaStream_t stream);
 
 const char* setting(const char* name);  // of the environment; null: not set
 std::size_t number_setting(const char* name, std::size_t otherwise);

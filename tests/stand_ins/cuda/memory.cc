@@ -95,7 +95,7 @@ void map(Allocation& allocation) {
   std::byte* begin = view(allocation.address);
   ISOBAR_CHECK(mprotect(begin, pages_of(allocation.bytes), PROT_READ | PROT_WRITE) == 0,
                "the virtual GPU cannot make memory accessible");
-  std::memset(begin, 0xff, allocation.bytes);
+  if (computes()) std::memset(begin, 0xff, allocation.bytes);
   allocation.is_mapped = true;
   allocation.pages.assign(pages_of(allocation.bytes) / kPage, {});
 }

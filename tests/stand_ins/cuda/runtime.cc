@@ -6,6 +6,8 @@
 #include "kernels/emulator/emulator.h"
 #include "tests/stand_ins/cuda/driver.h"
 
+extern "C" const char __executable_start;  // of the linker
+
 namespace isobar::virtual_gpu {
 namespace {
 
@@ -24,7 +26,8 @@ std::uint64_t checksum(const std::byte* data, std::size_t bytes) {
 void copy_within_device(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
   queue(stream, {.name = "copy within the device",
                  .run = [=] { std::memmove(view(to), view(from), bytes); },
-                 .operands = {{from, bytes, "its source"}, {to, bytes, "its destination", true}}});
+                 .operands = {{from, bytes, "its source"}, {to, bytes, "its destination", true}},
+                 .handles_numbers = true});
 }
 
 // Ordinary memory is read at the call. Pinned memory is read when the stream comes to the copy.
@@ -33,7 +36,11 @@ void copy_to_device(void* to, const void* from, std::size_t bytes, cudaStream_t 
   const bool pinned = is_pinned(from, bytes);
   if (capture_of(stream) != nullptr && !pinned)
     misuse(cudaErrorStreamCaptureUnsupported, "a graph would copy from ordinary memory of the host");
-  Operation copy{.name = "copy to the device", .run = {}, .operands = {{to, bytes, "its destination", true}}};
+  Operation copy{.name = "copy to the device",
+                 .run = {},
+                 .operands = {{to, bytes, "its destination", true}},
+                 .facts = pinned ? "\"pinned\": true" : "\"pinned\": false",
+                 .handles_numbers = true};
   if (capture_of(stream) != nullptr) {
     copy.run = [=] { std::memcpy(view(to), source, bytes); };
   } else if (pinned) {
@@ -54,10 +61,12 @@ void copy_to_device(void* to, const void* from, std::size_t bytes, cudaStream_t 
 void copy_to_host(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
   const bool pinned = is_pinned(to, bytes);
   if (!pinned) refuse_in_capture("copies to ordinary memory of the host");
-  if (pinned && capture_of(stream) == nullptr) std::memset(to, 0xff, bytes);
+  if (pinned && capture_of(stream) == nullptr) std::memset(to, computes() ? 0xff : 0, bytes);
   queue(stream, {.name = "copy to the host",
                  .run = [=] { std::memcpy(to, view(from), bytes); },
-                 .operands = {{from, bytes, "its source"}}});
+                 .operands = {{from, bytes, "its source"}},
+                 .facts = pinned ? "\"pinned\": true" : "\"pinned\": false",
+                 .handles_numbers = true});
   if (!pinned) synchronize(stream);
 }
 
@@ -142,6 +151,14 @@ void use_views(Parameters& parameters, const std::vector<std::size_t>& places) {
   }
 }
 
+// `function` is where the kernel begins, counted from the begin of the program, as nm prints it.
+std::string facts_of(const cudaLaunchConfig_t& config, const Parameters& parameters) {
+  const auto at = static_cast<const char*>(parameters.kernel) - &__executable_start;
+  const dim3 &grid = config.gridDim, &block = config.blockDim;
+  return concat("\"function\": ", at, ", \"grid\": [", grid.x, ", ", grid.y, ", ", grid.z,
+                "], \"threads\": ", block.x * block.y * block.z, ", \"shared\": ", config.dynamicSmemBytes);
+}
+
 emulator::dim3 emulated(const dim3& size) {
   return {size.x, size.y, size.z};
 }
@@ -153,6 +170,7 @@ struct LocalDriver final : Driver {
   std::string explain(cudaError_t error) override { return virtual_gpu::explain(error); }
   void queue(cudaStream_t stream, Operation operation) override {
     count(Count::products);
+    operation.handles_numbers = true;
     virtual_gpu::queue(stream, std::move(operation));
   }
   std::byte* view(const void* data) override { return virtual_gpu::view(data); }
@@ -178,7 +196,12 @@ cudaError_t launch(const cudaLaunchConfig_t& config, void (*body)(const void*), 
       misuse(cudaErrorInvalidValue, error.what());
     }
     count(Count::launches);
-    Operation operation{.name = "kernel " + name, .run = {}, .operands = {}, .is_kernel = true};
+    Operation operation{.name = "kernel " + name,
+                        .run = {},
+                        .operands = {},
+                        .is_kernel = true,
+                        .facts = facts_of(config, parameters),
+                        .handles_numbers = true};
     use_views(parameters, addresses_in(parameters.bytes, operation.operands));
     operation.run = [=, parameters = std::move(parameters)] {
       emulator::run_grid(name.c_str(), grid, size, shared, body, &parameters);
@@ -238,7 +261,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
                    .totalGlobalMem = total_memory(),
                    .major = 8,
                    .minor = 0,
-                   .multiProcessorCount = 4};
+                   .multiProcessorCount = static_cast<int>(number_setting("ISOBAR_VIRTUAL_GPU_MULTIPROCESSORS", 4))};
   });
 }
 

@@ -140,6 +140,11 @@ void check_operands(const Operation& operation) {
   }
 }
 
+void note_synchronisation(cudaStream_t stream) {
+  count(Count::synchronisations);
+  list_work({.name = "synchronisation", .run = {}, .operands = {}, .site = site()}, stream);
+}
+
 void add_node(Capture& capture, cudaStream_t stream, Operation operation) {
   std::vector<std::size_t>& tail = capture.tails[stream];
   capture.recording->nodes.push_back({std::move(operation), tail});
@@ -257,6 +262,8 @@ void queue(cudaStream_t stream, Operation operation) {
   CUstream_st& state = state_of(stream);
   operation.site = site();
   check_operands(operation);
+  list_work(operation, stream);
+  if (operation.handles_numbers && !computes()) operation.run = [] {};
   if (state.capture != nullptr) return add_node(*state.capture, stream, std::move(operation));
   std::string what = concat(operation.name, " in ", operation.site);
   submit(state, std::move(what), [operation = std::move(operation)](const Moment& when) {
@@ -267,7 +274,7 @@ void queue(cudaStream_t stream, Operation operation) {
 void synchronize(cudaStream_t stream) {
   CUstream_st& state = state_of(stream);
   refuse_in_capture("waits for a stream");
-  count(Count::synchronisations);
+  note_synchronisation(stream);
   emulator::synchronize(state.queue);
   note_wait(state.clock);
   note_synchronised();
@@ -417,7 +424,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     const CUevent_st& awaited = state_of(event);
     if (awaited.is_captured) misuse(cudaErrorCapturedEvent, "the host waits for an event of a graph");
     refuse_in_capture("waits for an event");
-    count(Count::synchronisations);
+    note_synchronisation(nullptr);
     if (!awaited.is_recorded) return;
     awaited.event.synchronize();
     note_wait(awaited.clock);

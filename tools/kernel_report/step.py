@@ -1,0 +1,183 @@
+"""Predicts a training step: every launch of it, products, copies, and the gaps between them.
+
+The list of work is the program's own (work.py). A kernel takes the time that prediction.py finds for it. What is not
+the project's own code is taken from published figures:
+
+    products   RATE_OF_PRODUCTS of what cuBLAS reaches of large products in bf16 (gpus.py), or their bytes at that of
+               a copy. No figure is published for products as narrow as these; 0.75 to 0.87 is what one may expect
+    gaps       between two launches of a stream 1 to 2 µs pass
+    waits      the host waits for the stream, and only then queues more: WAIT, of a wake-up and the first launch
+    uploads    from pinned memory over PCIe at 25 GB/s (version 4, A100) and 52 GB/s (version 5); from the stream of
+               the kernels they run alone, from another one beside them
+"""
+import collections
+import dataclasses
+import re
+
+import gpus
+import kernels
+import loops
+import prediction
+import report
+import sass
+import toolkit
+import work
+
+RATE_OF_PRODUCTS = 0.81
+GAP, WAIT = 1.5e-6, 30e-6  # seconds
+DEPTH = {"base": 12, "mp": 12}
+WIDTH = {"base": 384, "mp": 1024}
+ATTENTION = ("attention_fwd", "attention_dkdv", "attention_dq")
+PRODUCTS, GAPS, WAITS, UPLOADS = "products (cuBLASLt)", "gaps between launches", "waits of the host", "uploads"
+
+
+@dataclasses.dataclass
+class Share:
+    """Of a step: what one kind of work takes."""
+    launches: int = 0
+    bytes: float = 0
+    seconds: float = 0
+    floor: float = 0  # seconds
+
+
+def kind_of(entry):
+    """What a line of the table is about: stages of a sum belong to the kernel before them."""
+    return PRODUCTS if entry["work"] == "product" else entry["work"].split(":")[0]
+
+
+def entry_of(config, name):
+    """The kernel of kernels.py that a function is, or None."""
+    matches = [kernel for kernel in kernels.KERNELS if f"({config}" in kernel.name and re.search(kernel.pattern, name)]
+    return matches[0] if matches else None
+
+
+def objects_of(build, config, name):
+    """The objects in which a kernel may lie: its source's where kernels.py knows it, else all that hold its name."""
+    if known := entry_of(config, name):
+        return [report.object_of(build, known.source)]
+    own = re.sub(r"<.*", "", name).rsplit("::", 1)[-1].encode()
+    return [path for path in sorted(report.object_of(build, "").parent.rglob("*.cu.o")) if own in path.read_bytes()]
+
+
+def compiled(build, config, names):
+    """{plain name: {arch: (Function, Resources)}} of kernels anywhere in a build folder."""
+    found, listed = {}, {}
+    for name in sorted(names):
+        for path in objects_of(build, config, name):
+            if path not in listed:
+                mangled = toolkit.names_in(path)
+                listed[path] = {work.plain(shown): own for own, shown in zip(mangled, toolkit.demangled(mangled))}
+            if name in listed[path]:
+                codes = toolkit.kernels_in(path, names=[listed[path][name]])
+                found[name] = {function.arch: (function, resources) for function, resources in codes}
+                break
+        else:
+            raise ValueError(f"{build} holds no kernel {name}, which a step launches (tools/kernel_report/steps)")
+    return found
+
+
+def launch_of(config, entry, function):
+    """How a kernel is launched. Turns of its loop and bytes come from kernels.py, where it knows the kernel; else from
+    the bytes of its operands, and how many of them one turn moves."""
+    blocks = entry["grid"][0] * entry["grid"][1] * entry["grid"][2]
+    known = entry_of(config, entry["function"])
+    moved = min(entry["bytes"], known.launch.bytes) if known else entry["bytes"]
+    if known and known.launch.blocks == blocks:
+        return dataclasses.replace(known.launch, bytes=moved)
+    turn = prediction.ways_of(function)[1]
+    a_turn = sum(sass.width_of(one.opcode) for one in turn if loops.work_of(one)) * blocks * entry["threads"]
+    return prediction.Launch(blocks, entry["threads"], entry["shared"], moved / a_turn if a_turn else 1, moved, True)
+
+
+def product(gpu, entry):
+    """(seconds, floor, bytes) of one product."""
+    flops = 2 * entry["m"] * entry["n"] * entry["k"]
+    outputs = entry["m"] * entry["n"] * entry["bytes_of_d"] * (2 if entry["reads_c"] else 1)
+    moved = (entry["m"] + entry["n"]) * entry["k"] * entry["bytes_of_a"] + outputs
+    peak = gpu.tensor * 4 * gpu.sms * gpu.clock * 2e9
+    memory = moved / gpu.copy_rate * 1e-9
+    return max(flops / (RATE_OF_PRODUCTS * gpu.cublas * 1e12), memory), max(flops / peak, memory), moved
+
+
+def shares(gpu, config, works, code):
+    """{kind: Share} of a step."""
+    found = collections.defaultdict(Share)
+    kernel_streams = {entry["stream"] for entry in works if "function" in entry}
+
+    def add(kind, entry, seconds, floor=0.0, moved=0.0):
+        share, count = found[kind], entry["count"]
+        share.launches += count
+        share.bytes += count * moved
+        share.seconds += count * seconds
+        share.floor += count * floor
+
+    for entry in works:
+        if "function" in entry:
+            function, resources = code[entry["function"]][gpu.code]
+            launch = launch_of(config, entry, function)
+            known = entry_of(config, entry["function"])
+            predicted = prediction.predict(gpu, function, resources, launch)
+            floor = report.floor_of(gpu, dataclasses.replace(known, launch=launch)) if known else predicted.floor
+            add(kind_of(entry), entry, predicted.seconds, floor, launch.bytes)
+            add(GAPS, entry, GAP)
+        elif entry["work"] == "product":
+            add(PRODUCTS, entry, *product(gpu, entry))
+            add(GAPS, entry, GAP)
+        elif entry["work"] == "synchronisation":
+            add(WAITS, entry, WAIT)
+        elif entry["work"].startswith("copy to") and entry["stream"] in kernel_streams:
+            add(UPLOADS, entry, entry["bytes"] / gpu.host_rate * 1e-9 + GAP, moved=entry["bytes"])
+        elif entry["work"] == "copy within the device":
+            add(kind_of(entry), entry, 2 * entry["bytes"] / gpu.copy_rate * 1e-9 + GAP, moved=2 * entry["bytes"])
+    return beside(gpu, works, found, kernel_streams)
+
+
+def beside(gpu, works, found, kernel_streams):
+    """Uploads in a stream of their own take only what is longer than all else."""
+    apart = [entry for entry in works
+             if entry["work"] == "copy to the device" and entry["stream"] not in kernel_streams]
+    if apart:
+        seconds = sum(entry["count"] * entry["bytes"] for entry in apart) / gpu.host_rate * 1e-9
+        rest = sum(share.seconds for share in found.values())
+        found[UPLOADS].launches += sum(entry["count"] for entry in apart)
+        found[UPLOADS].seconds += max(0.0, seconds - rest)
+    return dict(found)
+
+
+def bytes_an_element(config, batch, works, code, gpu):
+    """Of passes over memory in the blocks: what kernels move, other than attention and products, that run at least once
+    a block (the last block's may differ), over numbers of one activation and layer."""
+    moved = 0
+    for entry in works:
+        if "function" in entry and entry["count"] >= DEPTH[config] - 1 and entry["work"] not in ATTENTION:
+            moved += entry["count"] * launch_of(config, entry, code[entry["function"]][gpu.code][0]).bytes
+    return moved / (DEPTH[config] * WIDTH[config] * batch * kernels.TOKENS)
+
+
+def page_lines(build):
+    """What docs/kernel_report.md says about steps."""
+    return [*table("base", 16, gpus.GPUS, build), "", *table("mp", 16, gpus.GPUS, build)]
+
+
+def table(config, batch, gpus_, build):
+    """Markdown: a line a kind of work, the longest on the last GPU first, and a sentence."""
+    works = work.read(config, batch)
+    code = compiled(build, config, {entry["function"] for entry in works if "function" in entry})
+    of = {gpu.name: shares(gpu, config, works, code) for gpu in gpus_}
+    last = gpus_[-1].name
+    seconds = {name: sum(share.seconds for share in found.values()) for name, found in of.items()}
+    head = ["kind of work", "launches", "GB", *(f"{gpu.name} ms" for gpu in gpus_), f"share ({last})",
+            f"floor ms ({last})"]
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    for kind, share in sorted(of[last].items(), key=lambda item: -item[1].seconds):
+        cells = [kind, share.launches, f"{share.bytes / 1e9:.2f}",
+                 *(f"{found[kind].seconds * 1e3:.2f}" for found in of.values()),
+                 f"{100 * share.seconds / seconds[last]:.1f} %", f"{share.floor * 1e3:.2f}" if share.floor else ""]
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    floor = sum(share.floor for share in of[last].values())
+    lines.append("| **step** |  |  | " + " | ".join(f"**{value * 1e3:.1f}**" for value in seconds.values()) +
+                 f" |  | {floor * 1e3:.1f} |")
+    rates = ", ".join(f"{batch / value:.0f} on {name}" for name, value in seconds.items())
+    lines += ["", f"`{config}`, batch {batch}: {rates} samples a second, predicted. Passes over memory in the blocks "
+              f"move {bytes_an_element(config, batch, works, code, gpus_[-1]):.0f} bytes an element and layer."]
+    return lines

@@ -51,7 +51,7 @@ void check_at_end() {
   std::string why;
   if (calls.broken != cudaSuccess)
     why = calls.is_told ? "" : calls.why;
-  else if (!calls.may_leak)
+  else if (!calls.may_leak && number_setting("ISOBAR_VIRTUAL_GPU_MAY_LEAK", 0) == 0)
     why = leaked_memory().empty() ? leaked_handles() : leaked_memory();
   if (why.empty()) return;
   std::cerr << "virtual GPU: " << why << std::endl;

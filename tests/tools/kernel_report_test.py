@@ -2,6 +2,7 @@
 """Tests of tools/kernel_report on listings of machine code that lie beside this file: no compiler is needed."""
 import dataclasses
 import pathlib
+import re
 import struct
 import sys
 import unittest
@@ -343,6 +344,32 @@ class Step(unittest.TestCase):
             width = step.WIDTH[config]
             per_token = 12 * 12 * width**2 + 2 * 1280 * width
             self.assertEqual(flops, 2 * 16 * work.TOKENS * (3 * per_token - 1280 * width))
+
+
+class Kernels(unittest.TestCase):
+    """kernels.py beside what the program launches (tools/kernel_report/steps)."""
+
+    def launches(self):
+        for config in work.CONFIGS:
+            recorded = [entry for entry in work.read(config, 16) if "function" in entry]
+            for kernel in kernels.KERNELS:
+                if f"({config}" in kernel.name:
+                    yield kernel, [entry for entry in recorded if step.entry_of(config, entry["function"]) is kernel]
+
+    def test_launches_are_those_of_the_program(self):
+        for kernel, entries in self.launches():
+            self.assertTrue(entries, f"{kernel.name}: no step launches it")
+            for entry in entries:
+                blocks = entry["grid"][0] * entry["grid"][1] * entry["grid"][2]
+                self.assertEqual((blocks, entry["threads"], entry["shared"]),
+                                 (kernel.launch.blocks, kernel.launch.threads, kernel.launch.shared), kernel.name)
+
+    def test_bytes_are_those_of_the_operands(self):
+        for kernel, entries in self.launches():
+            most = max(entry["bytes"] for entry in entries)
+            self.assertLessEqual(kernel.launch.bytes, 1.01 * most, kernel.name)
+            if not re.search("attention_(delta|dkdv|dq)", kernel.name):  # whose parameters are one structure
+                self.assertGreaterEqual(kernel.launch.bytes, 0.98 * most, kernel.name)
 
 
 class PublicBinaries(unittest.TestCase):

@@ -187,6 +187,28 @@ class Simulator(unittest.TestCase):
         self.assertGreater(waited, beside + 30)
         self.assertAlmostEqual(beside, 64 / 0.83 + simulator.WGMMA_LATENCY, delta=6)
 
+    def test_wgmma_and_others_share_the_shared_memory(self):
+        # 64 x 64 x 16 with both operands there: 32 cycles of reading 4096 bytes, 32 / 0.83 of multiplying.
+        product, end = "HGMMA.64x64x16.F32 R24, gdesc[UR8], R24, gsb0", "WARPGROUP.DEPBAR.LE gsb0, 0x0"
+        alone = 10 * 32 / 0.83 + simulator.WGMMA_LATENCY
+        self.assertAlmostEqual(self.cycles(*[product] * 10, end, gpu=gpus.H100), alone, delta=4)
+        # The four quarters store 512 bytes each a STSM: 16 cycles, in which 0.83 of the reading is missed.
+        store = "STSM.16.M88.4 [R1], R2"
+        self.assertAlmostEqual(self.cycles(product, *[product, store] * 9, end, gpu=gpus.H100),
+                               alone + 9 * 16 * 0.83, delta=8)
+        of_registers = "HGMMA.64x64x16.F32 R24, R8, gdesc[UR8], R24, gsb0"  # reads half as much
+        self.assertAlmostEqual(self.cycles(of_registers, *[of_registers, store] * 9, end, gpu=gpus.H100),
+                               alone + 9 * 16 * 0.415, delta=8)
+        # TMA writes 12 800 bytes a turn of two warps: 100 cycles, in which the products of the other one wait.
+        turn = function_of(*[product] * 10, end).instructions
+        without = simulator.cycles_a_turn(gpus.H100, turn, 1, 2)
+        self.assertAlmostEqual(simulator.cycles_a_turn(gpus.H100, turn, 1, 2, copied=12800), without + 83, delta=20)
+
+    def test_whom_a_barrier_joins(self):
+        turn, data = function_of("BAR.SYNC R3, 0x100", "BAR.SYNC R11, 0xa0").instructions
+        self.assertTrue(simulator.joins_warpgroups(turn))
+        self.assertFalse(simulator.joins_warpgroups(data))  # 160 threads: a warpgroup and one warp
+
     def test_a_barrier_joins_the_warps_of_a_block(self):
         code = ["HMMA.16816.F32 R4, R8, R12, R4"] * 4 + ["BAR.SYNC 0x0"]
         self.assertAlmostEqual(self.cycles(*code, warps=2), 64 + gpus.A100.latencies["barrier"], delta=12)
@@ -222,6 +244,17 @@ class Prediction(unittest.TestCase):
         self.assertAlmostEqual(self.seconds(blocks=864) / one, 2, delta=0.01)
         self.assertAlmostEqual(self.seconds(blocks=108) / one, 0.25, delta=0.01)  # a block an SM
         self.assertAlmostEqual(self.seconds(blocks=433) / one, 1.25, delta=0.01)  # one block more than fit: alone, last
+
+    def test_products_outside_the_loop_are_turns_too(self):
+        product = "HMMA.16816.F32 R4, R8, R12, R4"
+        peeled = function_of(*[product] * 20, *[product] * 20, "@P0 BRA 0x140", "EXIT")
+        launch = prediction.Launch(432, 128, 0, 20)
+        seconds = prediction.predict(gpus.A100, peeled, self.RESOURCES, launch).seconds
+        self.assertAlmostEqual(seconds / self.seconds(turns=20), 1, delta=0.01)  # a turn that stands before the loop
+
+    def test_persistent_blocks_wait_once(self):
+        waits = 2 * gpus.A100.latencies["memory"] / 1.41e9
+        self.assertAlmostEqual(self.seconds(turns=1) - self.seconds(turns=1, persistent=True), waits, delta=1e-9)
 
     def test_bytes_bind(self):
         launch = prediction.Launch(432, 128, 0, 1000, bytes=17e9)

@@ -5,7 +5,8 @@ follow from results a cycle and SM: CUDA C++ Programming Guide 13.0, table "Thro
 instructions" (16 a cycle and SM = 4 lanes a quarter = 8 cycles a warp). Tensor units: NVIDIA A100 and H100 whitepapers
 (1024 and 2048 fused multiply-adds in 16 bits a cycle and SM); mma.sync reaches 0.63 of that on an H100 (Luo et al.
 2024, arXiv 2402.13499). wgmma reaches 0.83: cuBLAS multiplies 8192³ matrices of bf16 at 790 of an H200's 949 TFLOP/s
-at 1.755 GHz, since the clock falls under full power. Latencies: the same paper.
+at 1.755 GHz, since the clock falls under full power; for cuBLAS on an A100 0.87 of the peak is assumed. Latencies: the
+same paper. From the host: PCIe 4 and 5 as they are used, 25 and 52 GB/s.
 """
 import dataclasses
 

@@ -27,6 +27,8 @@ _NAMES = (  # the first that matches the opcode without modifiers
             r"|VOTE|FSWZADD|VABSDIFF4?"),
 )
 
+_SHAPES = {"16816": 16 * 8 * 16, "1688": 16 * 8 * 8, "16832": 16 * 8 * 32}
+
 
 def pipe_of(instruction):
     """The unit; ValueError for an opcode that is not known."""
@@ -42,3 +44,16 @@ def counts_of(instructions):
     for instruction in instructions:
         counts[pipe_of(instruction)] += 1
     return counts
+
+
+def products_of(instruction):
+    """The multiply-adds of a tensor instruction of a warp, or of a warp's share of a warpgroup's; 0 of other
+    instructions; ValueError for shapes that are not known."""
+    if pipe_of(instruction) != "tensor":
+        return 0
+    if wgmma := re.search(r"GMMA\.64x(\d+)x(\d+)", instruction.opcode):
+        return 16 * int(wgmma.group(1)) * int(wgmma.group(2))
+    shape = re.search(r"MMA\.(\d+)", instruction.opcode)
+    if not shape or shape.group(1) not in _SHAPES:
+        raise ValueError(f"unknown tensor instruction {instruction.opcode}")
+    return _SHAPES[shape.group(1)]

@@ -4,6 +4,7 @@ import functools
 
 import gpus
 import loops
+import pipes
 import simulator
 
 
@@ -15,6 +16,8 @@ class Launch:
     turns: float  # of the main loop, each warp
     bytes: float = 0  # of device memory that must be read and written
     streams: bool = False  # whether loads come from device memory; else they are found in the L2 cache
+    copied: float = 0  # bytes of shared memory a block and turn that TMA writes and reads
+    persistent: bool = False  # as many blocks as fit take one tile after the other; loads run ahead into the next
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,22 +31,24 @@ class Prediction:
 
 @functools.cache
 def ways_of(function):
-    """(the instructions outside the main loop, those of one turn of it); where nothing loops all are the turn."""
+    """(how many instructions lie outside the main loop, those of one turn of it, how many turns' products lie outside);
+    where nothing loops all are the turn."""
     blocks = loops.blocks_of(function)
     whole, loop = loops.straight_way_of(blocks), loops.main_loop_of(blocks)
     if not loop:
-        return 0, whole
+        return 0, whole, 0
     turn = loops.turn_of(blocks, loop)
-    return max(0, len(whole) - len(turn)), turn
+    products, of_turn = (sum(map(pipes.products_of, code)) for code in (whole, turn))
+    return max(0, len(whole) - len(turn)), turn, products / of_turn - 1 if of_turn else 0
 
 
 _cycles = {}  # GPUs that run the same code have the same multiprocessors here
 
 
-def simulated(gpu, function, blocks, warps, memory):
-    key = gpu.code, gpu.mma_sync, function, blocks, warps, memory
+def simulated(gpu, function, blocks, warps, memory, copied=0):
+    key = gpu.code, gpu.mma_sync, function, blocks, warps, memory, copied
     if key not in _cycles:
-        _cycles[key] = simulator.cycles_a_turn(gpu, ways_of(function)[1], blocks, warps, memory)
+        _cycles[key] = simulator.cycles_a_turn(gpu, ways_of(function)[1], blocks, warps, memory, copied)
     return _cycles[key]
 
 
@@ -52,7 +57,7 @@ def predict(gpu, function, resources, launch):
     resident = gpus.blocks_an_sm(gpu, resources.registers, resources.shared + launch.shared, launch.threads)
     if not resident:
         raise ValueError(f"{function.name}: no block fits a multiprocessor of {gpu.name}")
-    outside, turn = ways_of(function)
+    outside, turn, peeled = ways_of(function)
     memory = "memory" if launch.streams else "l2"
 
     def cycles_of_round(together):
@@ -60,9 +65,10 @@ def predict(gpu, function, resources, launch):
         warps = -(-launch.threads // gpus.WARP)
         teams, members = (together, warps // gpus.QUARTERS) if warps >= gpus.QUARTERS else \
             (-(-together * warps // gpus.QUARTERS), 1)
-        cycles = simulated(gpu, function, teams, members, memory)
+        cycles = simulated(gpu, function, teams, members, memory, launch.copied)
         busy = simulator.busy_of(gpu, turn, teams * members)
-        life = (launch.turns + outside / len(turn)) * cycles + 2 * gpu.latencies["memory"]
+        turns = max(launch.turns - peeled, 0) + outside / len(turn)
+        life = turns * cycles + (0 if launch.persistent else 2 * gpu.latencies["memory"])
         return life, {unit: of_it / cycles for unit, of_it in busy.items()}
 
     rounds, rest = divmod(launch.blocks, gpu.sms * resident)

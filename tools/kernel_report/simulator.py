@@ -8,14 +8,17 @@ warp's control codes allow it (sass.py), no scoreboard that it waits for is up, 
     fma                the same; since Hopper two of them, of which one multiplies integers too
     mufu, lsu          behind a queue: a warp goes on while the queue has room
     shared memory      128 bytes a cycle for the four quarters: this one gets one cycle in four
-    wgmma              runs beside the warp that issued it, in order of issue; WARPGROUP.DEPBAR waits for it
+    wgmma              runs beside the warp that issued it, in order of issue; WARPGROUP.DEPBAR waits for it. It reads
+                       its operands from shared memory: while other instructions or TMA use that, it is held up
     cp.async           lands after the latency of the L2 cache; DEPBAR waits for groups of copies
-    barriers           join the warps of a block; those that are named by registers pass a turn to the next warpgroup
+    barriers           join the warps of a block; those that are named by registers pass a turn to the next warpgroup,
+                       or meet a warp that moves data and is taken to be in time
 
 Left out: conflicts between banks of registers and of shared memory, the instruction cache, waiting between quarters,
 memory that is slower than its latency. TMA is taken to be in time. How far that is right is measured on kernels whose
 speed is known.
 """
+import collections
 import re
 
 import gpus
@@ -27,20 +30,21 @@ WGMMA_LATENCY = 24  # cycles from the last product to the registers
 TURNS_BEFORE, TURNS = 3, 6  # turns until the warps have found their rhythm; turns that are timed
 
 
+def operand_cycles(instruction):
+    """Cycles of shared memory in which a wgmma reads its operands, 128 bytes each; 0 for others."""
+    if not (wgmma := re.search(r"GMMA\.64x(\d+)x(\d+)", instruction.opcode)):
+        return 0
+    columns, depth = map(int, wgmma.groups())
+    a_is_shared = re.match(r"R\d+, gdesc", instruction.operands) is not None
+    return 2 * depth * (columns + (64 if a_is_shared else 0)) / 128
+
+
 def tensor_cycles(gpu, instruction):
     """Cycles of a quarter's tensor unit; ValueError for shapes that are not known."""
-    if wgmma := re.search(r"GMMA\.64x(\d+)x(\d+)", instruction.opcode):
-        columns, depth = map(int, wgmma.groups())
-        products = 16 * columns * depth / gpu.tensor / gpu.wgmma
-        a_is_shared = re.match(r"R\d+, gdesc", instruction.operands) is not None
-        operand_bytes = 2 * depth * (columns + (64 if a_is_shared else 0))
-        return max(products, operand_bytes / 128)
-    shapes = {"16816": 16 * 8 * 16, "1688": 16 * 8 * 8, "16832": 16 * 8 * 32}
-    shape = re.search(r"MMA\.(\d+)", instruction.opcode)
-    if not shape or shape.group(1) not in shapes:
-        raise ValueError(f"unknown tensor instruction {instruction.opcode}")
-    slower = 2 if "TF32" in instruction.opcode else 1
-    return slower * shapes[shape.group(1)] / gpu.tensor / gpu.mma_sync
+    products = pipes.products_of(instruction) / gpu.tensor
+    if "GMMA" in instruction.name:
+        return max(products / gpu.wgmma, operand_cycles(instruction))
+    return products / gpu.mma_sync * (2 if "TF32" in instruction.opcode else 1)
 
 
 def lsu_cycles(instruction):
@@ -54,22 +58,30 @@ def lsu_cycles(instruction):
     return gpus.QUARTERS * gpus.WARP * sass.width_of(opcode) / 128
 
 
+def joins_warpgroups(barrier):
+    """Whether whole warpgroups meet at a barrier, and not one of them and a warp that moves data."""
+    threads = re.search(r", 0x([0-9a-f]+)", barrier.operands)
+    return threads is not None and int(threads.group(1), 16) % (4 * gpus.WARP) == 0
+
+
 class Step:
     """An instruction of the loop as the quarter sees it."""
 
-    def __init__(self, gpu, instruction, passes_turns, memory):
+    def __init__(self, gpu, instruction, memory):
         self.pipe = pipes.pipe_of(instruction)
         self.control, name = instruction.control, instruction.name
         self.is_integer_product = name.startswith(("IMAD", "IMUL", "IDP"))
-        self.kind, self.latency = "", 0
+        self.kind, self.latency, self.operands, self.uses_shared = "", 0, 0, False
         if self.pipe == "tensor":
             self.cycles = tensor_cycles(gpu, instruction)
+            self.operands = operand_cycles(instruction)
             if "GMMA" in name:
                 self.kind = "wgmma_end" if "gsb0" in instruction.operands else "wgmma"
         elif self.pipe == "lsu":
             self.cycles = lsu_cycles(instruction)
             place = {"SHFL": "shuffle", "LDG": memory, "LD": memory, "ATOMG": "l2", "LDL": "local"}.get(name, "shared")
             self.latency = gpu.latencies[place]
+            self.uses_shared = re.fullmatch(r"LDS|STS|LDSM|STSM|ATOMS|LDGSTS|SHFL", name) is not None
         elif self.pipe == "fma":
             self.cycles = gpu.rates["imad" if self.is_integer_product else "fma"]
         else:
@@ -83,7 +95,7 @@ class Step:
             self.kind = "copy_wait"
         elif instruction.opcode.startswith("WARPGROUP.DEPBAR"):
             self.kind = "wgmma_wait"
-        elif name == "BAR" and passes_turns and instruction.operands.startswith("R"):
+        elif name == "BAR" and instruction.operands.startswith("R") and joins_warpgroups(instruction):
             self.kind = "turn_pass" if "ARV" in instruction.opcode else "turn_wait"
         elif name == "BAR" and "ARV" not in instruction.opcode:
             self.kind = "barrier"
@@ -113,13 +125,13 @@ class Block:
 
 
 class Quarter:
-    def __init__(self, gpu, turn, blocks, warps, memory):
-        names = [(instruction.name, instruction.opcode) for instruction in turn if instruction.operands.startswith("R")]
-        passes_turns = ("BAR", "BAR.ARV") in names and warps > 1
-        self.gpu, self.steps = gpu, [Step(gpu, instruction, passes_turns, memory) for instruction in turn]
+    def __init__(self, gpu, turn, blocks, warps, memory, copied):
+        self.gpu, self.steps = gpu, [Step(gpu, instruction, memory) for instruction in turn]
         self.two_fma = gpu.rates["fma"] == 1
         self.free = dict.fromkeys((*pipes.PIPES, "heavy"), 0.0)
+        self.copied = copied / 128 / warps  # cycles of shared memory that TMA takes, a warp and turn
         self.ends = []  # of turns
+        self.products = collections.deque()  # wgmmas that are not done: (end, share of shared memory that they take)
         self.blocks = [Block(warps, number * len(turn) / blocks) for number in range(blocks)]  # not all at once
 
     def unit_of(self, step):
@@ -152,6 +164,10 @@ class Quarter:
         begin = max(now, self.free[unit])
         end = begin + (2 if step.pipe == "fma" and self.two_fma else step.cycles)
         self.free[unit] = end
+        if step.operands:
+            self.products.append((end, step.operands / step.cycles))
+        elif step.uses_shared:
+            self.hold_up_products(now, step.cycles)
         warp.ready = now + max(1, step.control.stall)
         for barrier, time in ((step.control.write_barrier, end + step.latency),
                               (step.control.read_barrier, end if step.pipe in ("lsu", "mufu") else now + 8)):
@@ -162,6 +178,20 @@ class Quarter:
         if warp.at == len(self.steps):
             warp.at, warp.turn = 0, warp.turn + 1
             self.ends.append(now)
+            self.hold_up_products(now, self.copied)
+
+    def hold_up_products(self, now, cycles):
+        """While others use shared memory, wgmmas cannot read their operands: they end later by what they lack."""
+        while self.products and self.products[0][0] <= now:
+            self.products.popleft()
+        if not self.products:
+            return
+        lost = cycles * self.products[0][1]
+        self.free["tensor"] += lost
+        self.products = collections.deque((end + lost, share) for end, share in self.products)
+        for block in self.blocks:
+            for warp in block.warps:
+                warp.product_groups = [end + lost if end > now else end for end in warp.product_groups]
 
     def synchronise(self, warp, step, now, end):
         """What an instruction means to those that wait for it."""
@@ -198,10 +228,10 @@ def next_to_issue(quarter, team, now, last):
     return best
 
 
-def cycles_a_turn(gpu, turn, blocks, warps, memory="l2"):
+def cycles_a_turn(gpu, turn, blocks, warps, memory="l2", copied=0):
     """Predicted cycles in which every warp of a quarter goes once around, where the quarter has `warps` of each of
-    `blocks` blocks. Loads take the latency of `memory` (gpus.py)."""
-    quarter = Quarter(gpu, turn, blocks, warps, memory)
+    `blocks` blocks. Loads take the latency of `memory` (gpus.py). TMA copies so many bytes a turn of a block."""
+    quarter = Quarter(gpu, turn, blocks, warps, memory, copied)
     team = [warp for block in quarter.blocks for warp in block.warps]
     now, last = 0.0, None
     while len(quarter.ends) < (TURNS_BEFORE + TURNS) * len(team):
@@ -215,7 +245,7 @@ def busy_of(gpu, turn, warps):
     """{unit: cycles that one turn of so many warps takes of it}; `issue` is the scheduler."""
     busy = dict.fromkeys((*pipes.PIPES, "issue"), 0.0)
     for instruction in turn:
-        step = Step(gpu, instruction, False, "l2")
+        step = Step(gpu, instruction, "l2")
         busy[step.pipe] += step.cycles * warps
         busy["issue"] += warps
     return busy

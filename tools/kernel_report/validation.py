@@ -33,6 +33,8 @@ class Kernel:
     threads: int  # of a block that go round the main loop
     shared: int
     bytes: int = 0  # an element: of smaller kernels around this one, that memory binds
+    copied: int = 0  # bytes a turn and channel that TMA writes into and reads from shared memory
+    persistent: bool = False
 
 
 _FA2, _FA3 = "xformers==0.0.23.post1", "xformers==0.0.31.post1"
@@ -53,17 +55,18 @@ KERNELS = {
         r"ELi128ELi8ELi2ELi4ELi2E\w*6half_t\w*EELb0ELb0ELb0ELb1ELb1EEv16", 128, 10, 128, 64, 256, 144 << 10, _BACKWARD),
     ("FA3", "forward", 64): Kernel(
         _FA3, _FA3_LIBRARY, 90, r"_ZN\w*16FlashAttnFwdSm90\w*NS6_IJNS7_ILi192EEESA_NS7_ILi64EEEEEELi64ENS_6half_tEfNS_"
-        r"4arch4Sm90ELb0ELb0ELb0ELb0ELb0ELb0ELb0ELb0ELb1ELb1\w*", 64, 4, 192, 192, 384, 200 << 10),
+        r"4arch4Sm90ELb0ELb0ELb0ELb0ELb0ELb0ELb0ELb0ELb1ELb1\w*",
+        64, 4, 192, 192, 384, 200 << 10, copied=4, persistent=True),
     ("FA3", "forward", 128): Kernel(
         _FA3, _FA3_LIBRARY, 90, r"_ZN\w*16FlashAttnFwdSm90\w*ILi2EEENS7_ILi1EEES9_EEENS6_IJNS7_ILi128EEENS7_ILi176EEE"
         r"SB_EEELi128ENS_6half_tEfNS_4arch4Sm90ELb0ELb0ELb0ELb0ELb0ELb0ELb0ELb1ELb1ELb0ELb0ELb0E\w*",
-        128, 4, 128, 176, 256, 200 << 10),
+        128, 4, 128, 176, 256, 200 << 10, copied=4, persistent=True),
     ("FA3", "backward", 64): Kernel(
         _FA3, _FA3_LIBRARY, 90, r"_ZN\w*16FlashAttnBwdSm90\w*Li128EEE\w{3,5}NS7_ILi64EEEEEENS_6half_tEfNS_4arch4Sm90E"
-        r"Lb0ELb0ELb0ELb0ELb0E\w*21CollectiveEpilogueBwdI\w*", 64, 10, 128, 128, 256, 200 << 10, _BACKWARD),
+        r"Lb0ELb0ELb0ELb0ELb0E\w*21CollectiveEpilogueBwdI\w*", 64, 10, 128, 128, 256, 200 << 10, _BACKWARD, copied=8),
     ("FA3", "backward", 128): Kernel(
         _FA3, _FA3_LIBRARY, 90, r"_ZN\w*16FlashAttnBwdSm90\w*Li80EEENS7_ILi128EEESB_EEENS_6half_tEfNS_4arch4Sm90E"
-        r"Lb0ELb0ELb0ELb0ELb0E\w*21CollectiveEpilogueBwdI\w*", 128, 10, 128, 80, 256, 200 << 10, _BACKWARD),
+        r"Lb0ELb0ELb0ELb0ELb0E\w*21CollectiveEpilogueBwdI\w*", 128, 10, 128, 80, 256, 200 << 10, _BACKWARD, copied=8),
 }
 LENGTHS = (1024, 4096, 16384)
 PUBLISHED = {  # (what, passes, head): TFLOP/s at LENGTHS
@@ -118,7 +121,8 @@ def seconds_of(gpu, kernel, function, resources, length):
     """Predicted, for all tokens in sequences of a length."""
     sequences = TOKENS // length * (CHANNELS // kernel.head)
     launch = prediction.Launch(blocks=-(-length // kernel.owned) * sequences, threads=kernel.threads,
-                               shared=kernel.shared, turns=-(-length // kernel.streamed))
+                               shared=kernel.shared, turns=-(-length // kernel.streamed), persistent=kernel.persistent,
+                               copied=kernel.copied * kernel.streamed * kernel.head)
     around = kernel.bytes * TOKENS * CHANNELS / gpu.copy_rate * 1e-9
     return prediction.predict(gpu, function, resources, launch).seconds + around
 

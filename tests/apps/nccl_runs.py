@@ -16,6 +16,7 @@ stand-in for NCCL (tests/stand_ins/nccl).
 Exit status 77, with the reason, where what a case needs is missing.
 """
 import argparse
+import ctypes
 import json
 import math
 import os
@@ -120,6 +121,14 @@ def case_layouts(options, folder):
         check(runs.files(name) == runs.files("serial"), name, "other files than one rank's")
 
 
+def has_nccl():
+    """NVIDIA's library is installed."""
+    try:
+        return bool(ctypes.CDLL("libnccl.so.2"))
+    except OSError:
+        return False
+
+
 def case_meeting(options, folder):
     runs = NcclRuns(options, folder, SETTINGS)
 
@@ -129,7 +138,9 @@ def case_meeting(options, folder):
         check(not runs.path("wrong").exists(), "a run folder was left")
 
     told("is no multiple of --tensor-parallel 3", flags=["--tensor-parallel", "3"])
-    told("NVIDIA's own, which needs GPUs", variables={"ISOBAR_CUDA_LIBS": "/nowhere"})
+    without_stand_in = ("NVIDIA's own, which needs GPUs" if has_nccl() else
+                        "libnccl.so.2 is needed on a GPU and was not found")
+    told(without_stand_in, variables={"ISOBAR_CUDA_LIBS": "/nowhere"})
     told("ISOBAR_FAULT", variables={"ISOBAR_FAULT": "what?"})
     alone = run(runs.command("wrong", "--backend", "nccl"))
     check_one_sentence(alone, "--backend nccl: no launcher has started this process")

@@ -21,6 +21,7 @@
 #include "engine/files/json.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
+#include "kernels/common/printable.h"
 #include "kernels/cuda/runtime.h"
 #include "models/forecast/description.h"
 #include "models/forecast/fit.h"
@@ -146,9 +147,7 @@ void tell_of_weights(const fs::path& file) {
   const bool is_best = !file.parent_path().filename().string().starts_with("step_");
   if (loss.is_number() && is_best) std::cout << ", validation loss " << loss.get<double>();
   std::cout << std::endl;
-  if (iteration == 0)
-    std::cerr << "isobar: warning: " << file.string() << " is of iteration 0: these weights were never trained"
-              << std::endl;
+  if (iteration == 0) tell("warning: " + file.string() + " is of iteration 0: these weights were never trained");
 }
 
 FieldsInfo info_for(const ForecastFlags& o, const ForecastRecipe& recipe, const Era5Dataset& dataset,

@@ -107,7 +107,7 @@ int report(std::string sentence) {
   }
   std::replace(sentence.begin(), sentence.end(), '\n', ' ');
   std::cout.flush();
-  std::cerr << "isobar: " << isobar::printable(sentence) << std::endl;
+  isobar::tell(sentence);
   return 1;
 }
 

@@ -21,6 +21,7 @@
 #include "engine/files/json.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
+#include "kernels/common/printable.h"
 #include "kernels/cuda/runtime.h"
 
 namespace isobar {
@@ -56,7 +57,7 @@ fs::path run_folder_of(const TrainFlags& o, const std::string& config_name, cons
 
 std::optional<Checkpoint> checkpoint_to_resume(const RunFolder& folder) {
   const FoundCheckpoint found = find_newest_whole(folder.path());
-  for (const std::string& damaged : found.skipped) std::cerr << "isobar: passed over: " << damaged << std::endl;
+  for (const std::string& damaged : found.skipped) tell("passed over: " + damaged);
   if (!found.checkpoint) std::cout << "no checkpoint in " << folder.path().string() << ": starting" << std::endl;
   return found.checkpoint;
 }

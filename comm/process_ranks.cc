@@ -196,12 +196,6 @@ NcclWorld start_nccl_at(Meeting& meeting, const ProcessRanks& options, const Att
 
 // ---- The run --------------------------------------------------------------------------------------------------------
 
-// In a thread of the meeting.
-void tell(const std::string& sentence) {
-  const std::string line = "isobar: " + printable(sentence) + "\n";
-  static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
-}
-
 // Where a rank of a run that has failed does not end of itself: it may wait for a disk, or be stopped.
 void end_at_once(const std::string& sentence) {
   if (!sentence.empty()) tell(sentence);

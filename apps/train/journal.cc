@@ -3,13 +3,13 @@
 #include <sys/resource.h>
 
 #include <iomanip>
-#include <iostream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <utility>
 
 #include "data/maps/png.h"
 #include "kernels/common/check.h"
+#include "kernels/common/printable.h"
 
 namespace isobar {
 
@@ -104,7 +104,7 @@ void Journal::pictures(std::int64_t iteration, const std::vector<Picture>& pictu
     try {
       write_png(folder_.images() / (picture.file + "_" + padded(iteration) + ".png"), picture.image);
     } catch (const Error& error) {
-      std::cerr << "isobar: warning: " << error.what() << "; the run goes on without this picture" << std::endl;
+      tell(concat("warning: ", error.what(), "; the run goes on without this picture"));
     }
   }
 }

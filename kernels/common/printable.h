@@ -1,5 +1,7 @@
-// Text from files and users, fit for a terminal.
+// Text for the user, fit for a terminal.
 #pragma once
+
+#include <unistd.h>
 
 #include <cstdio>
 #include <string>
@@ -25,6 +27,13 @@ inline std::string printable(std::string_view text) {
     i += two_bytes ? 1 : 0;
   }
   return out;
+}
+
+// "isobar: SENTENCE" as one line of standard error, in one call: nothing that another process writes there (mpirun
+// says when it ends a run) comes in between.
+inline void tell(std::string_view sentence) {
+  const std::string line = "isobar: " + printable(sentence) + "\n";
+  static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
 }
 
 }  // namespace isobar

@@ -6,13 +6,13 @@
 //   absent                one rank comes after the time is over
 //   error                 one rank throws
 #include <chrono>
-#include <iostream>
 #include <string>
 #include <thread>
 
 #include "comm/mpi_backend.h"
 #include "comm/process_ranks.h"
 #include "kernels/common/check.h"
+#include "kernels/common/printable.h"
 #include "kernels/common/sentence.h"
 #include "tests/comm/verb_cases.h"
 
@@ -60,7 +60,7 @@ int main(int argc, char** argv) {
   } catch (const ToldElsewhere&) {
     end_process(1, /*has_told=*/false);
   } catch (...) {
-    std::cerr << "isobar: " << sentence_of_current_exception() << std::endl;
+    tell(sentence_of_current_exception());
     end_process(1, /*has_told=*/true);
   }
   return 1;

@@ -1,66 +1,130 @@
-// column_sum on CUDA, in two stages: blocks of 256 columns x a range of rows write partial sums, then these are added
-// in a fixed order. Few rows need no second stage.
+// column_sum on CUDA. A thread adds the same few columns, 16 bytes of a row, of several rows that it loads together. Of
+// many rows sixteen neighbouring threads take a row; blocks of rows write partial sums, which are then added in a fixed
+// order. Of few rows all threads of a block take the same one, and nothing is left to add.
 #include "kernels/column_sum.h"
+
+#include <algorithm>
 
 #include "kernels/common/math.h"
 #include "kernels/cuda/array.h"
+#include "kernels/cuda/chunk.h"
+#include "kernels/cuda/grid.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/partial_sums.h"
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 namespace {
 
-constexpr int kChunk = 8, kLanes = 32, kGroups = 8;
-constexpr int kTileColumns = kChunk * kLanes;
-constexpr std::int64_t kMinRows = 2 * kColumnSumRows;  // worth a block of their own
+constexpr int kThreads = 256, kResident = 3;  // blocks a multiprocessor
+constexpr int kManyRows = 64;                 // of which sixteen threads take one; worth a block of their own
 
-// Block (x, y) sums rows [y·rows_per_block, ...) of its columns; each of the eight warps takes every eighth row.
-__global__ void __launch_bounds__(kLanes* kGroups)
-    column_sum_kernel(std::int64_t rows, std::int64_t cols, std::int64_t rows_per_block, Input x, float* out,
+// Which rows and columns fall to this thread of block (x, y): every kGroups-th of the block's rows from `row` on.
+template <int kChunk, int kLanes>
+struct Share {
+  static constexpr int kGroups = kThreads / kLanes, kTile = kLanes * kChunk;
+  std::int64_t row, end_row, column;
+
+  __device__ Share(std::int64_t rows, std::int64_t rows_per_block)
+      : row(blockIdx.y * rows_per_block + threadIdx.x / kLanes),
+        end_row(min(rows, blockIdx.y * rows_per_block + rows_per_block)),
+        column(std::int64_t{blockIdx.x} * kTile + threadIdx.x % kLanes * kChunk) {}
+};
+
+// Adds the sums of all groups of a block and writes them to its row of `out`.
+template <class S, int kChunk>
+__device__ __forceinline__ void write_sums(const S& share, std::int64_t cols, const float (&sum)[kChunk], float* out,
+                                           bool accumulate) {
+  __shared__ __align__(16) float of_group[S::kGroups][S::kTile];
+  const int at = static_cast<int>(share.column % S::kTile), group = static_cast<int>(threadIdx.x) * kChunk / S::kTile;
+  store_chunk<kChunk>(&of_group[group][at], sum);
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < S::kTile; i += kThreads) {
+    const std::int64_t column = std::int64_t{blockIdx.x} * S::kTile + i;
+    if (column >= cols) return;
+    float& target = out[blockIdx.y * cols + column];
+    float total = accumulate ? target : 0.0f;
+    for (int g = 0; g < S::kGroups; ++g) total += of_group[g][i];
+    target = total;
+  }
+}
+
+template <class T, int kLanes>
+__global__ void __launch_bounds__(kThreads, kResident)
+    column_sum_kernel(std::int64_t rows, std::int64_t cols, std::int64_t rows_per_block, const T* x, float* out,
                       bool accumulate) {
-  __shared__ float group_sum[kGroups][kTileColumns];
-  const int lane = threadIdx.x % kLanes, group = threadIdx.x / kLanes;
-  const std::int64_t tile = std::int64_t{blockIdx.x} * kTileColumns;
-  const std::int64_t first_row = blockIdx.y * rows_per_block;
-  const std::int64_t end_row = min(rows, first_row + rows_per_block);
+  constexpr int kChunk = 16 / sizeof(T), kTogether = 8;
+  using Mine = Share<kChunk, kLanes>;
+  const Mine mine(rows, rows_per_block);
+  float sum[kChunk] = {};
+  if (mine.column < cols) {
+    const std::int64_t step = Mine::kGroups * cols;  // elements to the next row
+    const T* from = x + mine.row * cols + mine.column;
+    for (std::int64_t row = mine.row; row < mine.end_row; row += kTogether * Mine::kGroups, from += kTogether * step) {
+      const int left = static_cast<int>(min(mine.end_row - row, std::int64_t{kTogether} * Mine::kGroups));
+      Chunk<T, kChunk> chunk[kTogether];
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        chunk[i] = {};
+        if (i * Mine::kGroups < left) chunk[i] = load_chunk<kChunk>(from + i * step);
+      }
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        for (int k = 0; k < kChunk; ++k) sum[k] += to_float(chunk[i].value[k]);
+      }
+    }
+  }
+  write_sums(mine, cols, sum, out, accumulate);
+}
 
-  const std::int64_t column = tile + lane * kChunk;
-  const int count = static_cast<int>(min(std::int64_t{kChunk}, cols - column));
+// Rows that are not aligned.
+__global__ void __launch_bounds__(kThreads)
+    any_column_sum_kernel(std::int64_t rows, std::int64_t cols, std::int64_t rows_per_block, Input x, float* out,
+                          bool accumulate) {
+  constexpr int kChunk = 8;
+  using Mine = Share<kChunk, kWarpSize>;
+  const Mine mine(rows, rows_per_block);
+  const int count = static_cast<int>(min(std::int64_t{kChunk}, cols - mine.column));
   float sum[kChunk] = {};
   if (count > 0) {
-    for (std::int64_t row = first_row + group; row < end_row; row += kGroups) {
+    for (std::int64_t row = mine.row; row < mine.end_row; row += Mine::kGroups) {
       float v[kChunk];
-      load(x, row * cols + column, count, v);
+      load(x, row * cols + mine.column, count, v);
       for (int k = 0; k < kChunk; ++k) sum[k] += v[k];
     }
   }
-  for (int k = 0; k < kChunk; ++k) group_sum[group][lane * kChunk + k] = sum[k];
-  __syncthreads();
+  write_sums(mine, cols, sum, out, accumulate);
+}
 
-  const std::int64_t mine = tile + threadIdx.x;
-  if (mine < cols) {
-    float& target = out[blockIdx.y * cols + mine];
-    float total = accumulate ? target : 0.0f;
-    for (int g = 0; g < kGroups; ++g) total += group_sum[g][threadIdx.x];
-    target = total;
-  }
+// Blocks of rows that fill the device beside so many blocks of columns.
+int row_blocks_for(std::int64_t rows, int column_blocks) {
+  const std::int64_t resident = std::int64_t{multiprocessors()} * kResident;
+  const std::int64_t wanted = std::max<std::int64_t>(1, resident / column_blocks);
+  return rows <= kManyRows ? 1 : blocks_for(rows, kManyRows, grid_limit(std::min(wanted, kColumnSumBlocks)));
 }
 
 }  // namespace
 
 void column_sum(const ColumnSum& a, Stream stream) {
-  static_assert(kTileColumns == kLanes * kGroups, "a thread a column in the last step");
   require_cuda_dtypes("column_sum", a.dtype);
   if (a.cols == 0) return;
-  const int row_blocks = a.rows == 0 ? 1 : blocks_for(a.rows, kMinRows, grid_limit(kColumnSumBlocks));
-  const std::int64_t rows_per_block = ceil_div(a.rows, row_blocks);
-  const bool direct = row_blocks == 1;
   float* const out = static_cast<float*>(a.out);
-  float* const partial = direct ? out : static_cast<float*>(a.workspace);
-  launch("column_sum", column_sum_kernel, dim3(blocks_for(a.cols, kTileColumns, 1 << 30), row_blocks),
-         dim3(kLanes * kGroups), 0, stream, a.rows, a.cols, rows_per_block, input<kChunk>(a.x, a.dtype, a.cols),
-         partial, direct && a.mode == Grad::accumulate);
-  if (!direct) partial_sums("column_sum: partial sums", partial, row_blocks, a.cols, out, a.mode, stream);
+  const auto start = [&](auto kernel, int tile, auto x) {
+    const int column_blocks = blocks_for(a.cols, tile, 1 << 30), row_blocks = row_blocks_for(a.rows, column_blocks);
+    const bool direct = row_blocks == 1;
+    float* const partial = direct ? out : static_cast<float*>(a.workspace);
+    launch("column_sum", kernel, dim3(column_blocks, row_blocks), dim3(kThreads), 0, stream, a.rows, a.cols,
+           ceil_div(a.rows, row_blocks), x, partial, direct && a.mode == Grad::accumulate);
+    if (!direct)
+      partial_sums("column_sum: partial sums", row_blocks, a.cols, a.mode, stream, PartialSums{partial, out});
+  };
+  visit_cuda_floating(a.dtype, [&]<class T>(Type<T>) {
+    constexpr int kChunk = 16 / sizeof(T);
+    if (!chunks_are_aligned<kChunk>(a.x, a.dtype, a.cols))
+      return start(any_column_sum_kernel, 8 * kWarpSize, input<8>(a.x, a.dtype, a.cols));
+    const T* x = static_cast<const T*>(a.x);
+    if (a.rows <= kManyRows) return start(column_sum_kernel<T, kThreads>, kThreads * kChunk, x);
+    start(column_sum_kernel<T, 16>, 16 * kChunk, x);
+  });
 }
 
 }  // namespace isobar::ISOBAR_CUDA_NAMESPACE

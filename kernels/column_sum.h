@@ -4,7 +4,7 @@
 //   workspace          column_sum_workspace(rows, cols, dtype) bytes, contents undefined before and after
 //
 //   numerics      partial sums in fp32 (fp64 for fp64) over blocks of rows, added in block order
-//   deterministic yes: no atomics
+//   deterministic yes: no atomics (a GPU's size says how many blocks)
 //   limits        rows, cols >= 0; rows == 0 gives zeros (or leaves out as it is when accumulating)
 //   aliasing      none
 #pragma once
@@ -20,7 +20,7 @@
 namespace isobar {
 
 // Rows are summed in blocks of at least kColumnSumRows, at most kColumnSumBlocks of them.
-inline constexpr std::int64_t kColumnSumRows = 32, kColumnSumBlocks = 128;
+inline constexpr std::int64_t kColumnSumRows = 32, kColumnSumBlocks = 256;
 
 struct ColumnSum {
   std::int64_t rows = 0, cols = 0;

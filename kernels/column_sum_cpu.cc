@@ -11,6 +11,9 @@ namespace {
 
 constexpr std::int64_t kColumnChunk = 2048;  // columns at a time, so that their sums stay in the first-level cache
 
+constexpr std::int64_t kMostBlocks = 128;  // of rows
+static_assert(kMostBlocks <= kColumnSumBlocks);
+
 // partial[c] = Σ x[r, c] over `rows` rows, in row order, for columns [first, last).
 template <class T, class Acc>
 void sum_block(const T* x, std::int64_t rows, std::int64_t cols, std::int64_t first, std::int64_t last, Acc* partial) {
@@ -28,7 +31,7 @@ void sum(const ColumnSum& a) {
   const T* x = static_cast<const T*>(a.x);
   Acc* out = static_cast<Acc*>(a.out);
   Acc* partial = static_cast<Acc*>(a.workspace);
-  std::int64_t block_rows = ceil_div(a.rows, kColumnSumBlocks);
+  std::int64_t block_rows = ceil_div(a.rows, kMostBlocks);
   if (block_rows < kColumnSumRows) block_rows = kColumnSumRows;
   const std::int64_t blocks = ceil_div(a.rows, block_rows);
   const std::int64_t chunks = ceil_div(a.cols, kColumnChunk);

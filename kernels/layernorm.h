@@ -14,7 +14,7 @@
 //   numerics      fp32 arithmetic (fp64 for fp64); two-pass variance; s is rounded to stream_dtype where it is stored
 //                 and normalised from the unrounded value only if stream_dtype is fp32 or fp64 (else from the rounded
 //                 one, so that forward and backward see the same s)
-//   deterministic yes: partial sums over blocks of rows, added in block order
+//   deterministic yes: partial sums over blocks of rows, added in block order (a GPU's size says how many)
 //   dtype pairs   (stream, dtype): equal, or stream fp32 with dtype bf16 or fp16
 //   limits        rows >= 0, cols >= 1
 //   aliasing      sum may be x; dx may be dsum
@@ -29,7 +29,7 @@
 
 namespace isobar {
 
-inline constexpr std::int64_t kLayernormBlocks = 264;  // most blocks of rows with partial dweight and dbias
+inline constexpr std::int64_t kLayernormBlocks = 528;  // most blocks of rows with partial dweight and dbias
 
 struct LayernormFwd {
   std::int64_t rows = 0, cols = 0;

@@ -9,7 +9,9 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr std::int64_t kLeastRows = 32;  // of a block with partial sums of its own
+constexpr std::int64_t kLeastRows = 32;    // of a block with partial sums of its own
+constexpr std::int64_t kMostBlocks = 264;  // of rows
+static_assert(kMostBlocks <= kLayernormBlocks);
 
 // s = x + branch, rounded as it is stored.
 template <bool kHasBranch, class S, class T>
@@ -111,7 +113,7 @@ void backward_row(std::int64_t cols, Statistics<Acc> s, const T* dy, const S* x,
 template <class S, class T>
 void backward(const LayernormBwd& a) {
   using Acc = accumulator_t<S>;
-  std::int64_t block_rows = ceil_div(a.rows, kLayernormBlocks);
+  std::int64_t block_rows = ceil_div(a.rows, kMostBlocks);
   if (block_rows < kLeastRows) block_rows = kLeastRows;
   const std::int64_t blocks = ceil_div(a.rows, block_rows);
   auto* partial = static_cast<Acc*>(a.workspace);  // [blocks, 2, cols]: dweight, dbias

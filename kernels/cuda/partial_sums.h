@@ -8,16 +8,29 @@
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 
-inline constexpr int kPartialColumns = 32, kPartialGroups = 8;  // a block: 32 columns, 8 groups of interleaved rows
+struct PartialSums {
+  const float* partial;  // [blocks, cols]
+  float* out;            // [cols]
+};
 
-template <bool kAccumulate>
+template <int kSums>
+struct SumsTogether {
+  PartialSums sums[kSums];
+};
+
+inline constexpr int kPartialColumns = 32, kPartialGroups = 16;  // a block: 32 columns, groups of interleaved rows
+
+// The grid's y runs over the sums.
+template <int kSums, bool kAccumulate>
 __global__ void __launch_bounds__(kPartialColumns* kPartialGroups)
-    partial_sums_kernel(const float* partial, int blocks, std::int64_t cols, float* out) {
+    partial_sums_kernel(SumsTogether<kSums> together, int blocks, std::int64_t cols) {
   __shared__ float group_sum[kPartialGroups][kPartialColumns];
+  const auto [partial, out] = together.sums[blockIdx.y];
   const int lane = threadIdx.x % kPartialColumns, group = threadIdx.x / kPartialColumns;
   const std::int64_t column = std::int64_t{blockIdx.x} * kPartialColumns + lane;
   float sum = 0;
   if (column < cols) {
+#pragma unroll 8
     for (int b = group; b < blocks; b += kPartialGroups) sum += partial[b * cols + column];
   }
   group_sum[group][lane] = sum;
@@ -29,13 +42,16 @@ __global__ void __launch_bounds__(kPartialColumns* kPartialGroups)
   }
 }
 
-// partial [blocks, cols], out [cols]; blocks may be 0.
-inline void partial_sums(const char* name, const float* partial, int blocks, std::int64_t cols, float* out, Grad mode,
-                         Stream stream) {
+// One or more sums of the same size in one launch: partial_sums(name, blocks, cols, mode, stream, {partial, out}, ...).
+// blocks may be 0.
+template <class... More>
+void partial_sums(const char* name, int blocks, std::int64_t cols, Grad mode, Stream stream, PartialSums first,
+                  More... more) {
   if (cols == 0) return;
-  const auto kernel = mode == Grad::accumulate ? partial_sums_kernel<true> : partial_sums_kernel<false>;
-  launch(name, kernel, dim3(blocks_for(cols, kPartialColumns, 1 << 30)), dim3(kPartialColumns * kPartialGroups), 0,
-         stream, partial, blocks, cols, out);
+  constexpr int kSums = 1 + sizeof...(More);
+  const auto kernel = mode == Grad::accumulate ? partial_sums_kernel<kSums, true> : partial_sums_kernel<kSums, false>;
+  launch(name, kernel, dim3(blocks_for(cols, kPartialColumns, 1 << 30), kSums), dim3(kPartialColumns * kPartialGroups),
+         0, stream, SumsTogether<kSums>{{first, more...}}, blocks, cols);
 }
 
 }  // namespace isobar::ISOBAR_CUDA_NAMESPACE

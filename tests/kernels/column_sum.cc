@@ -12,8 +12,9 @@ static const std::vector<DeviceKind> kDevices = all_devices();
 TEST_CASE("column_sum adds the rows") {
   for (DType dtype : kFloating)
     for (std::int64_t cols : {0, 1, 31, 33, 384, 1000, 2053})
-      for (std::int64_t rows : {0, 1, 7, 67, 300})
+      for (std::int64_t rows : {0, 1, 6, 7, 22, 67, 300})
         for (bool accumulate : {false, true}) {
+          if (rows == 22 && cols < 384) continue;  // these are for a GPU's kernel of few rows
           const DType acc = accumulator_of(dtype);
           const Values before = random_values(cols, acc, 2);
           Values x = random_values(rows * cols, dtype, 1, 1, 0.25);

@@ -53,21 +53,31 @@ def attention(config, head, forward, dkdv, dq, budgets):
     ]
 
 
+def column_sum(config, rows, columns, of):
+    """The gradient of a bias: of the output or of qkv, or of the hidden layer."""
+    tiles = columns // 128  # kernels/column_sum.cu
+    return Kernel(f"column_sum ({config}, {columns} columns)", "column_sum.cu", "::column_sum_kernel<isobar::bf16, 16>",
+                  Launch(256 * tiles, 256, 0, tiles * -(-rows // 128), 2 * rows * columns, streams=True, an_sm=3),
+                  0, of)
+
+
 def streaming(config, width, parameters, budgets):
     """The kernels that memory binds."""
     rows, elements = BATCH * TOKENS, BATCH * TOKENS * width
-    slots = width // 128
-    norm_bwd_blocks = 264  # kLayernormBlocks
+    norm_warps, norm_slots, norm_bwd_an_sm = (1, 3, 2) if width <= 384 else (4, 2, 3)  # kernels/layernorm.cu
+    norm_turns = rows * norm_warps // 8
+    norm_types = rf"<float, isobar::bf16, .*Group<{norm_warps}, {norm_slots}>"
     blocks = 1 << 14  # the most of a kernel that strides over its grid
-    fwd, bwd, gelu_fwd, gelu_bwd, adam = budgets
+    fwd, bwd, gelu_fwd, gelu_bwd, adam, *sums = budgets
     return [
+        *(column_sum(config, rows, columns, of) for columns, of in zip((width, 3 * width, 4 * width), sums)),
         Kernel(f"layernorm_fwd ({config}, {width} columns)", "layernorm.cu",
-               rf"layernorm_fwd_kernel<.*WarpGroup, {slots}>",
-               Launch(rows // 8, 256, 0, 1, 12 * elements + 8 * rows, streams=True), 0, fwd),
+               "::layernorm_fwd_kernel" + norm_types,
+               Launch(norm_turns, 256, 0, norm_turns, 12 * elements + 8 * rows, streams=True, an_sm=3), 0, fwd),
         Kernel(f"layernorm_bwd ({config}, {width} columns)", "layernorm.cu",
-               rf"layernorm_bwd_kernel<.*WarpGroup, {slots}>",
-               Launch(norm_bwd_blocks, 256, 32 * width, rows / 8 / norm_bwd_blocks, 16 * elements + 8 * rows,
-                      streams=True), 0, bwd),
+               "::layernorm_bwd_kernel" + norm_types,
+               Launch(528, 256, 32 * width // norm_warps, norm_turns, 16 * elements + 8 * rows, streams=True,
+                      an_sm=norm_bwd_an_sm), 0, bwd),
         Kernel(f"gelu_fwd ({config})", "gelu.cu", "gelu_fwd_kernel",
                Launch(blocks, 256, 0, 4 * elements / 8 / 256 / blocks, 16 * elements, streams=True), 0, gelu_fwd),
         Kernel(f"gelu_bwd ({config})", "gelu.cu", "gelu_bwd_kernel",
@@ -88,7 +98,9 @@ KERNELS = [
     *attention("mp", 128, Tiles(128, 32, 32), Tiles(64, 32, 32, 2 * 32 * 8), Tiles(64, 32, 32),
                [budget(4829, 3225), budget(164, 96), budget(11453, 7413), budget(8639, 5836)]),
     *streaming("base", 384, 23.83e6,
-               [budget(181, 107), budget(240, 182), budget(240, 141), budget(360, 212), budget(431, 253)]),
+               [budget(180, 106), budget(240, 141), budget(240, 141), budget(360, 212), budget(431, 253),
+                budget(30, 18), budget(90, 53), budget(120, 70)]),
     *streaming("mp", 1024, 157.93e6,
-               [budget(480, 282), budget(1701, 919), budget(639, 375), budget(957, 561), budget(2844, 1668)]),
+               [budget(479, 281), budget(638, 374), budget(639, 375), budget(957, 561), budget(2844, 1668),
+                budget(80, 47), budget(239, 141), budget(319, 187)]),
 ]

@@ -1,6 +1,7 @@
 """Predicts the time of a kernel's launch: the simulated loop times its turns, or the bytes, whichever takes longer."""
 import dataclasses
 import functools
+import math
 
 import gpus
 import loops
@@ -18,6 +19,14 @@ class Launch:
     streams: bool = False  # whether loads come from device memory; else they are found in the L2 cache
     copied: float = 0  # bytes of shared memory a block and turn that TMA writes and reads
     persistent: bool = False  # as many blocks as fit take one tile after the other; loads run ahead into the next
+    an_sm: int = 0  # where the grid follows the device: blocks an SM, which share `turns` among them; `blocks` at most
+
+    def on(self, gpu):
+        """The launch on a GPU, its grid known."""
+        if not self.an_sm:
+            return self
+        blocks = min(self.blocks, self.an_sm * gpu.sms)
+        return dataclasses.replace(self, blocks=blocks, turns=math.ceil(self.turns / blocks), an_sm=0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +63,7 @@ def simulated(gpu, function, blocks, warps, memory, copied=0):
 
 def predict(gpu, function, resources, launch):
     """The prediction for one launch; ValueError where no block fits an SM."""
+    launch = launch.on(gpu)
     resident = gpus.blocks_an_sm(gpu, resources.registers, resources.shared + launch.shared, launch.threads)
     if not resident:
         raise ValueError(f"{function.name}: no block fits a multiprocessor of {gpu.name}")

@@ -14,6 +14,8 @@ namespace {
 constexpr int kVersion = 13000;
 constexpr std::size_t kMostParameterBytes = 4096;
 
+int multiprocessors() { return static_cast<int>(number_setting("ISOBAR_VIRTUAL_GPU_MULTIPROCESSORS", 4)); }
+
 // ---- Copies ---------------------------------------------------------------------------------------------------------
 
 // Fowler, Noll, Vo: tells changed bytes.
@@ -261,7 +263,16 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
                    .totalGlobalMem = total_memory(),
                    .major = 8,
                    .minor = 0,
-                   .multiProcessorCount = static_cast<int>(number_setting("ISOBAR_VIRTUAL_GPU_MULTIPROCESSORS", 4))};
+                   .multiProcessorCount = multiprocessors()};
+  });
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  return call("cudaDeviceGetAttribute", [&] {
+    if (device != 0) misuse(cudaErrorInvalidDevice, "there is no device ", device);
+    if (attribute != cudaDevAttrMultiProcessorCount)
+      misuse(cudaErrorInvalidValue, "attribute ", static_cast<int>(attribute), " is not known");
+    *value = multiprocessors();
   });
 }
 

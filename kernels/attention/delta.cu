@@ -21,17 +21,24 @@ __global__ void __launch_bounds__(kDeltaThreads, 8) delta_kernel(const Attention
   const int lane = static_cast<int>(threadIdx.x) % kLanes, column = lane * Pack<T>::kSize;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kGroups * kRowsEach + threadIdx.x / kLanes;
   const std::int64_t head = blockIdx.z * s.heads + blockIdx.y;
+  const std::int64_t token = blockIdx.z * s.q_tokens + first, in_token = blockIdx.y * s.head_size + column;
+  const T* d_o = static_cast<const T*>(a.d_o) + token * a.do_stride + in_token;
+  const O* o = static_cast<const O*>(a.o) + token * a.o_stride + in_token;
+  const float* lse_of_first = static_cast<const float*>(a.lse) + head * s.q_tokens + first;
+  const int queries = static_cast<int>(min(s.q_tokens - first, std::int64_t{kRowsEach} * kGroups));  // that are left
   Pack<T> y[kRowsEach] = {};
   Pack<O> x[kRowsEach][Pack<T>::kSize / Pack<O>::kSize] = {};
+  float lse[kRowsEach];
 #pragma unroll
   for (int i = 0; i < kRowsEach; ++i) {
-    const std::int64_t query = first + i * kGroups, token = blockIdx.z * s.q_tokens + query;
-    if (query >= s.q_tokens || column >= s.head_size) continue;
-    y[i] = load_pack(static_cast<const T*>(a.d_o) + token * a.do_stride + blockIdx.y * s.head_size + column);
-    const O* o = static_cast<const O*>(a.o) + token * a.o_stride + blockIdx.y * s.head_size + column;
+    lse[i] = INFINITY;
+    if (i * kGroups >= queries) continue;
+    if (lane == 0) lse[i] = lse_of_first[i * kGroups];
+    if (column >= s.head_size) continue;
+    y[i] = load_pack(d_o + i * kGroups * a.do_stride);
 #pragma unroll
     for (int part = 0; part < Pack<T>::kSize / Pack<O>::kSize; ++part)
-      x[i][part] = load_pack(o + part * Pack<O>::kSize);
+      x[i][part] = load_pack(o + i * kGroups * a.o_stride + part * Pack<O>::kSize);
   }
   const std::int64_t padded = attention_padded_queries(s.q_tokens);
   float* minus_lse = static_cast<float*>(a.workspace);
@@ -44,12 +51,10 @@ __global__ void __launch_bounds__(kDeltaThreads, 8) delta_kernel(const Attention
       sum += to_float(x[i][c / Pack<O>::kSize][c % Pack<O>::kSize]) * to_float(y[i][c]);
 #pragma unroll
     for (int step = kLanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(kAllLanes, sum, step);
-    const std::int64_t query = first + i * kGroups;
     if (lane != 0) continue;
-    const bool valid = query < s.q_tokens;
-    const float lse = valid ? static_cast<const float*>(a.lse)[head * s.q_tokens + query] : INFINITY;
-    minus_lse[head * padded + query] = -lse * std::numbers::log2e_v<float>;
-    minus_delta[head * padded + query] = -sum;
+    const std::int64_t query = head * padded + first + i * kGroups;
+    minus_lse[query] = -lse[i] * std::numbers::log2e_v<float>;
+    minus_delta[query] = -sum;
   }
 }
 

@@ -21,6 +21,45 @@ __device__ __forceinline__ void store_chunk(T* to, const float (&from)[N]) {
   *reinterpret_cast<Chunk<T, N>*>(to) = chunk;
 }
 
+// ---- one kernel for arrays that are packed, and for all others ------------------------------------------------------
+
+// In the place of an element type: any type, any alignment, as array.h has it.
+struct AnyType {};
+
+// Chunks of a T, always whole and aligned; of AnyType the first `count` elements.
+template <class T, int N>
+struct Reader {
+  const T* data;
+  explicit Reader(const Input& from) : data(static_cast<const T*>(from.data)) {}
+  __device__ __forceinline__ void read(std::int64_t i, int, float (&to)[N]) const {
+    const Chunk<T, N> chunk = load_chunk<N>(data + i);
+    for (int k = 0; k < N; ++k) to[k] = to_float(chunk.value[k]);
+  }
+};
+template <int N>
+struct Reader<AnyType, N> {
+  Input data;
+  explicit Reader(const Input& from) : data(from) {}
+  __device__ __forceinline__ void read(std::int64_t i, int count, float (&to)[N]) const { load(data, i, count, to); }
+};
+
+template <class T, int N>
+struct Writer {
+  T* data;
+  explicit Writer(const Output& to) : data(static_cast<T*>(to.data)) {}
+  __device__ __forceinline__ void write(std::int64_t i, int, const float (&from)[N]) const {
+    store_chunk<N>(data + i, from);
+  }
+};
+template <int N>
+struct Writer<AnyType, N> {
+  Output data;
+  explicit Writer(const Output& to) : data(to) {}
+  __device__ __forceinline__ void write(std::int64_t i, int count, const float (&from)[N]) const {
+    store(data, i, count, from);
+  }
+};
+
 // Whether every whole chunk of each array is aligned.
 template <class... Arrays>
 bool all_packed(const Arrays&... arrays) {

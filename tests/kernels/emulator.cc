@@ -17,6 +17,7 @@
 #include "kernels/common/check.h"
 #include "kernels/cuda/array.h"
 #include "kernels/cuda/async_copy.h"
+#include "kernels/cuda/divisor.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/mma.h"
 #include "kernels/cuda/pack.h"
@@ -73,6 +74,26 @@ __global__ void shuffle_kernel(int* out) {
   mine[3] = __shfl_down_sync(kAllLanes, value, 4, 16);
   mine[4] = __shfl_up_sync(kAllLanes, value, 4, 16);
   mine[5] = static_cast<int>(__ballot_sync(kAllLanes, lane % 3 == 0));
+}
+
+TEST_CASE("a Divisor divides as the language does") {
+  constexpr int kLargest = std::numeric_limits<int>::max();
+  for (std::int64_t divisor : {1, 2, 3, 5, 7, 8, 641, 720, 65535, 65536, 65537, 1 << 30, kLargest - 1, kLargest}) {
+    const Divisor by(divisor);
+    for (std::int64_t multiple : {std::int64_t{0}, std::int64_t{1}, std::int64_t{2}, kLargest / divisor / 2,
+                                  kLargest / divisor - 1, kLargest / divisor}) {
+      for (std::int64_t n :
+           {multiple * divisor - 1, multiple * divisor, multiple * divisor + 1, multiple, multiple + 17}) {
+        if (n < 0 || n > kLargest) continue;
+        const auto [quotient, remainder] = by.divide(static_cast<int>(n));
+        INFO(n << " / " << divisor);
+        CHECK(quotient == n / divisor);
+        CHECK(remainder == n % divisor);
+      }
+    }
+  }
+  CHECK_THROWS_AS(Divisor(0), Error);
+  CHECK_THROWS_AS(Divisor(std::int64_t{1} << 31), Error);
 }
 
 TEST_CASE("emulator: shuffles and votes") {

@@ -87,6 +87,40 @@ def streaming(config, width, parameters, budgets):
     ]
 
 
+def fields(width, parameters, budgets):
+    """The kernels around the transformer of `base`, on batches of 20 fields of 360 x 720, and the norm of the gradient.
+    Turns of patchify are those of the loops on both sides of its shared memory; a row of the loss costs about five
+    turns more than those of its loop."""
+    channels, height, columns, most = 20, 360, 720, 1 << 14
+    rows, elements = BATCH * channels * height, BATCH * channels * height * columns
+    tokens = BATCH * TOKENS * width
+    tiles = BATCH * height * 6  # of 128 pixels, kernels/patchify.cu
+    row_turns = columns / 4 / 32 + 5
+
+    def kernel(name, source, pattern, blocks, turns, moved, of, threads=256, shared=0):
+        launch = Launch(blocks, threads, shared, turns, moved, streams=True)
+        return Kernel(f"{name} (base)", source, pattern, launch, 0, of)
+
+    return [
+        kernel("normalize", "normalize.cu", "::normalize_kernel", 64 * BATCH * channels, 4, 8 * elements, budgets[0]),
+        kernel("patchify", "patchify.cu", "::patchify_kernel<float, isobar::bf16>", tiles, 10, 6 * elements, budgets[1],
+               128, 4 * channels * 129),
+        kernel("add_row", "elementwise.cu", "::add_row_kernel", TOKENS * width // 2048, BATCH,
+               8 * tokens + 4 * TOKENS * width, budgets[2]),
+        kernel("unpatchify", "patchify.cu", "::unpatchify_kernel<float, float>", tiles, 10, 8 * elements, budgets[3],
+               128, 4 * channels * 129),
+        kernel("patchify of the gradient", "patchify.cu", "::patchify_kernel<float, float>", tiles, 10, 8 * elements,
+               budgets[3], 128, 4 * channels * 129),
+        kernel("forecast_loss_sums", "forecast_loss.cu", "::partial_sums_kernel", 128 * BATCH,
+               rows / BATCH / 128 / 8 * row_turns, 8 * elements, budgets[4]),
+        kernel("forecast_loss_bwd", "forecast_loss.cu", "::loss_bwd_kernel", rows // 8, row_turns, 12 * elements,
+               budgets[5]),
+        kernel("cast", "elementwise.cu", "::cast_kernel", most, elements / 2048 / most, 6 * elements, budgets[6]),
+        kernel("sum_of_squares", "grad_norm.cu", "::square_sums_kernel", 512, parameters / 1024 / 512, 4 * parameters,
+               budgets[7]),
+    ]
+
+
 def budget(a100, h100):
     """Microseconds; 2 % more than was predicted when the kernel was last worked on."""
     return {"A100": a100, "H100": h100}
@@ -100,6 +134,9 @@ KERNELS = [
     *streaming("base", 384, 23.83e6,
                [budget(180, 106), budget(240, 141), budget(240, 141), budget(360, 212), budget(431, 253),
                 budget(30, 18), budget(90, 53), budget(120, 70)]),
+    *fields(384, 23.83e6,
+            [budget(399, 234), budget(299, 176), budget(124, 73), budget(399, 234), budget(399, 234),
+             budget(598, 351), budget(299, 176), budget(58, 34)]),
     *streaming("mp", 1024, 157.93e6,
                [budget(479, 281), budget(638, 374), budget(639, 375), budget(957, 561), budget(2844, 1668),
                 budget(80, 47), budget(239, 141), budget(319, 187)]),

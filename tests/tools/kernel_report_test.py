@@ -387,15 +387,17 @@ class Kernels(unittest.TestCase):
             recorded = [entry for entry in work.read(config, 16) if "function" in entry]
             for kernel in kernels.KERNELS:
                 if f"({config}" in kernel.name:
-                    yield kernel, [entry for entry in recorded if step.entry_of(config, entry["function"]) is kernel]
+                    yield kernel, [entry for entry in recorded
+                                   if step.entry_of(config, entry["function"], entry["bytes"]) is kernel]
 
     def test_launches_are_those_of_the_program(self):
         for kernel, entries in self.launches():
             self.assertTrue(entries, f"{kernel.name}: no step launches it")
             for entry in entries:
                 blocks = entry["grid"][0] * entry["grid"][1] * entry["grid"][2]
+                launch = kernel.launch.on(work.RECORDED_ON)
                 self.assertEqual((blocks, entry["threads"], entry["shared"]),
-                                 (kernel.launch.blocks, kernel.launch.threads, kernel.launch.shared), kernel.name)
+                                 (launch.blocks, launch.threads, launch.shared), kernel.name)
 
     def test_bytes_are_those_of_the_operands(self):
         for kernel, entries in self.launches():

@@ -57,8 +57,8 @@ def column_sum(config, rows, columns, of):
     """The gradient of a bias: of the output or of qkv, or of the hidden layer."""
     tiles = columns // 128  # kernels/column_sum.cu
     return Kernel(f"column_sum ({config}, {columns} columns)", "column_sum.cu", "::column_sum_kernel<isobar::bf16, 16>",
-                  Launch(256 * tiles, 256, 0, tiles * -(-rows // 128), 2 * rows * columns, streams=True, an_sm=3),
-                  0, of)
+                  Launch(256 * tiles, 256, 0, tiles * -(-rows // 128), 2 * rows * columns, streams=True, an_sm=3,
+                         side=tiles), 0, of)
 
 
 def streaming(config, width, parameters, budgets):
@@ -105,13 +105,13 @@ def fields(width, parameters, budgets):
         kernel("normalize", "normalize.cu", "::normalize_kernel", 64 * BATCH * channels, 4, 8 * elements, budgets[0]),
         kernel("patchify", "patchify.cu", "::patchify_kernel<float, isobar::bf16>", tiles, 10, 6 * elements, budgets[1],
                128, 4 * channels * 129),
-        kernel("add_row", "elementwise.cu", "::add_row_kernel", TOKENS * width // 2048, BATCH,
+        kernel("add_row", "elementwise.cu", "::add_row_kernel", -(-TOKENS * width // 2048), BATCH,
                8 * tokens + 4 * TOKENS * width, budgets[2]),
         kernel("unpatchify", "patchify.cu", "::unpatchify_kernel<float, float>", tiles, 10, 8 * elements, budgets[3],
                128, 4 * channels * 129),
         kernel("patchify of the gradient", "patchify.cu", "::patchify_kernel<float, float>", tiles, 10, 8 * elements,
                budgets[3], 128, 4 * channels * 129),
-        kernel("forecast_loss_sums", "forecast_loss.cu", "::partial_sums_kernel", 128 * BATCH,
+        kernel("forecast_loss_sums", "forecast_loss.cu", "::partial_sums_kernel(?!<)", 128 * BATCH,
                rows / BATCH / 128 / 8 * row_turns, 8 * elements, budgets[4]),
         kernel("forecast_loss_bwd", "forecast_loss.cu", "::loss_bwd_kernel", rows // 8, row_turns, 12 * elements,
                budgets[5]),

@@ -20,12 +20,13 @@ class Launch:
     copied: float = 0  # bytes of shared memory a block and turn that TMA writes and reads
     persistent: bool = False  # as many blocks as fit take one tile after the other; loads run ahead into the next
     an_sm: int = 0  # where the grid follows the device: blocks an SM, which share `turns` among them; `blocks` at most
+    side: int = 1  # of such a grid: its rows are whole
 
     def on(self, gpu):
         """The launch on a GPU, its grid known."""
         if not self.an_sm:
             return self
-        blocks = min(self.blocks, self.an_sm * gpu.sms)
+        blocks = min(self.blocks, self.an_sm * gpu.sms // self.side * self.side)
         return dataclasses.replace(self, blocks=blocks, turns=math.ceil(self.turns / blocks), an_sm=0)
 
 

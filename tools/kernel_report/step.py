@@ -45,10 +45,15 @@ def kind_of(entry):
     return PRODUCTS if entry["work"] == "product" else entry["work"].split(":")[0]
 
 
-def entry_of(config, name):
-    """The kernel of kernels.py that a function is, or None."""
+def entry_of(config, name, moved=None):
+    """The kernel of kernels.py that a function is, or None; where it is known how many bytes it moves, of several
+    shapes the nearest one, and none that moves three times as much. (Where operands are one structure, less is known
+    to be moved than that.)"""
     matches = [kernel for kernel in kernels.KERNELS if f"({config}" in kernel.name and re.search(kernel.pattern, name)]
-    return matches[0] if matches else None
+    if moved is None:
+        return matches[0] if matches else None
+    alike = [kernel for kernel in matches if kernel.launch.bytes <= 3 * moved]
+    return min(alike, key=lambda kernel: abs(kernel.launch.bytes - moved), default=None)
 
 
 def objects_of(build, config, name):
@@ -80,9 +85,9 @@ def launch_of(config, entry, function):
     """How a kernel is launched. Turns of its loop and bytes come from kernels.py, where it knows the kernel; else from
     the bytes of its operands, and how many of them one turn moves."""
     blocks = entry["grid"][0] * entry["grid"][1] * entry["grid"][2]
-    known = entry_of(config, entry["function"])
+    known = entry_of(config, entry["function"], entry["bytes"])
     moved = min(entry["bytes"], known.launch.bytes) if known else entry["bytes"]
-    if known and known.launch.blocks == blocks:
+    if known and known.launch.on(work.RECORDED_ON).blocks == blocks:
         return dataclasses.replace(known.launch, bytes=moved)
     turn = prediction.ways_of(function)[1]
     a_turn = sum(sass.width_of(one.opcode) for one in turn if loops.work_of(one)) * blocks * entry["threads"]
@@ -115,7 +120,7 @@ def shares(gpu, config, works, code):
         if "function" in entry:
             function, resources = code[entry["function"]][gpu.code]
             launch = launch_of(config, entry, function)
-            known = entry_of(config, entry["function"])
+            known = entry_of(config, entry["function"], entry["bytes"])
             predicted = prediction.predict(gpu, function, resources, launch)
             floor = report.floor_of(gpu, dataclasses.replace(known, launch=launch)) if known else predicted.floor
             add(kind_of(entry), entry, predicted.seconds, floor, launch.bytes)

@@ -11,9 +11,12 @@ import pathlib
 import re
 import subprocess
 
+import gpus
+
 STEPS = pathlib.Path(__file__).resolve().parent / "steps"
 TOKENS = 4050  # a sample
 CONFIGS = {"base": "base", "mp": "mp_bs16"}  # of configs/vit.json
+RECORDED_ON = gpus.H100  # whose multiprocessors the virtual GPU has
 _STEP = "step 1"  # the first may do what later ones need not
 
 
@@ -33,7 +36,8 @@ def record(isobar, config, batch, folder):
                     "--device", "cuda", *(word for setting in settings for word in ("--set", setting))],
                    check=True, stdout=subprocess.DEVNULL,
                    env={**os.environ, "ISOBAR_VIRTUAL_GPU_COMPUTE": "0", "ISOBAR_EMULATOR_WHOLE_GRIDS": "1",
-                        "ISOBAR_VIRTUAL_GPU_MEMORY": str(80 << 30), "ISOBAR_VIRTUAL_GPU_MULTIPROCESSORS": "132",
+                        "ISOBAR_VIRTUAL_GPU_MEMORY": str(80 << 30),
+                        "ISOBAR_VIRTUAL_GPU_MULTIPROCESSORS": str(RECORDED_ON.sms),
                         "ISOBAR_VIRTUAL_GPU_WORK": str(listed)})
     return [json.loads(line) for line in listed.read_text().splitlines()]
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -43,9 +44,9 @@ struct Signature {
   }
   template <class Type>
   static Type get(const std::byte* from) {
-    Type value;
-    std::memcpy(&value, from, sizeof value);
-    return value;
+    std::array<std::byte, sizeof(Type)> bytes;
+    std::memcpy(bytes.data(), from, sizeof bytes);
+    return std::bit_cast<Type>(bytes);
   }
 
   static void call(const void* data) {

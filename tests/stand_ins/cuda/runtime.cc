@@ -14,7 +14,9 @@ namespace {
 constexpr int kVersion = 13000;
 constexpr std::size_t kMostParameterBytes = 4096;
 
-int multiprocessors() { return static_cast<int>(number_setting("ISOBAR_VIRTUAL_GPU_MULTIPROCESSORS", 4)); }
+int multiprocessors() {
+  return static_cast<int>(number_setting("ISOBAR_VIRTUAL_GPU_MULTIPROCESSORS", 4));
+}
 
 // ---- Copies ---------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,267 @@
+#!/usr/bin/env python3
+"""Faults in the host code for GPUs, each of which must be seen on the virtual GPU.
+
+    planted_faults.py write OUT                            copies of the sources that can have any one of them
+    planted_faults.py run --isobar BIN --rules BIN [--only REGEX]
+
+The table says what is changed in which file, which check must fail then, and what it must say. All faults are compiled
+into one program, which has the one that ISOBAR_PLANTED_FAULT names; without one, every check must pass.
+"""
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import runs as command
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FILES = {"runtime": "kernels/cuda/runtime.cc", "gemm": "kernels/gemm/gemm.cu", "elementwise": "kernels/elementwise.cu",
+         "storage": "engine/storage.cc", "optimizer": "engine/optimizer.cc", "trainer": "apps/train/trainer.cc"}
+
+# ---- Checks: each raises command.Failure ----------------------------------------------------------------------------
+
+
+def trains(settings):
+    """To the bits of the program without a fault."""
+    def check(runs):
+        result = command.result_of(runs.train("cuda", {**settings, "num_iters": 3, "checkpoint_every": 3}), 3)
+        command.check(result == runs.references.setdefault(str(settings), result), "it gives other bits")
+    return check
+
+
+def resumes(runs):
+    runs.stopped({"cuda_graph": True})
+
+
+def keeps_rule(test):
+    def check(runs):
+        name = "virtual GPU: " + test.replace(",", "\\,")  # a comma begins another test
+        done = subprocess.run([runs.rules, name], capture_output=True, text=True, check=False)
+        command.check(done.returncode == 0, done.stdout + done.stderr)
+    return check
+
+
+NONE, GRAPH, BF16 = trains({}), trains({"cuda_graph": True}), trains({"amp_mode": "bf16"})
+ALGORITHMS = keeps_rule("an algorithm serves what it was chosen for, and is asked for again where it failed")
+UNORDERED = "neither waits for the other|is freed outside of it|has not allocated"
+
+# ---- Faults ---------------------------------------------------------------------------------------------------------
+
+# Name: file, its text, the text with the fault (which it has where PLANTED is true), the check, what that must say.
+FAULTS = {
+    # What was wrong once: graphs, drivers, workspaces, alignments, the choice of algorithms.
+    "a graph on the default stream": (
+        "trainer", "recording(current_stream());", "recording(PLANTED ? nullptr : current_stream());", GRAPH,
+        "cannot be captured on the default stream"),
+    # Of a run that is not resumed, the first validation has made the workspace.
+    "a graph of the first step after a resume": (
+        "trainer", "const gpu::Range range(\"step \" +", "has_run_ = has_run_ || (PLANTED && iteration_ > 0);\n"
+        "  const gpu::Range range(\"step \" +", resumes, "has no workspace yet"),
+    "an error leaves the stream captured": (
+        "runtime", "if (!is_open_) return;", "if (!is_open_ || PLANTED) return;",
+        keeps_rule("an error in a capture leaves the stream as it was"), "copy from ordinary memory"),
+    "a graph beside the memory of earlier steps": (
+        "trainer", "gpu::trim_memory(", "if (!PLANTED) gpu::trim_memory(", command.check_counts, "a graph holds"),
+    "a loss scale that a graph keeps": (
+        "trainer", "  set_upstream(loss", "  if (!(PLANTED && capture_)) set_upstream(loss", command.check_loss_scale,
+        "other bits"),
+    "a driver that is too old is no GPU": (
+        "runtime", "const int driver = driver_version();", "const int driver = PLANTED ? 0 : driver_version();",
+        command.check_driver, "a driver that is too old: status 0"),
+    "a GPU that cannot be used is none": (
+        "runtime", "cudaGetLastError();\n  const int driver", "cudaGetLastError();\n  if (PLANTED) return 0;\n"
+        "  const int driver", keeps_rule("a driver that is too old, and a GPU that cannot be used, are named"),
+        "no exception was thrown"),
+    "the workspace of a stream stays": (
+        "runtime", "free_workspace(device.index, stream);", "if (!PLANTED) free_workspace(device.index, stream);",
+        NONE, "33554432 bytes"),
+    "an algorithm for any alignment of the bias": (
+        "gemm", ".bias_alignment = alignment_of(out.bias)", ".bias_alignment = PLANTED ? 0 : alignment_of(out.bias)",
+        ALGORITHMS, "with a bias aligned to 4 bytes that was chosen for"),
+    "an algorithm that could not be chosen does not exist": (
+        "gemm", "if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(",
+        "if (status != CUBLAS_STATUS_NOT_SUPPORTED && !PLANTED) check(", ALGORITHMS, "has no algorithm"),
+    "memory of the default stream": (
+        "runtime", "cudaMallocAsync(&data, bytes, native(stream))",
+        "cudaMallocAsync(&data, bytes, PLANTED ? nullptr : native(stream))", NONE, UNORDERED),
+    "memory is freed on the default stream": (
+        "runtime", "cudaFreeAsync(data, native(stream))", "cudaFreeAsync(data, PLANTED ? nullptr : native(stream))",
+        GRAPH, UNORDERED),
+    "a pinned buffer is filled again too early": (
+        "storage", "if (to_host || from_host) gpu::synchronize(", "if ((to_host || from_host) && !PLANTED) "
+        "gpu::synchronize(", NONE, "the source of a copy to the device was changed"),
+    # Order between streams.
+    "copies on the default stream": (
+        "runtime", "check(cudaMemcpyAsync(to,", "if (PLANTED) stream = nullptr;\n  check(cudaMemcpyAsync(to,",
+        NONE, UNORDERED),
+    "products on the default stream": (
+        "gemm", "static_cast<cudaStream_t>(stream)),\n        \"multiply\"",
+        "PLANTED ? nullptr : static_cast<cudaStream_t>(stream)),\n        \"multiply\"", NONE,
+        UNORDERED + "|is -?nan"),  # what reads first finds NaN
+    "kernels on the default stream": (
+        "elementwise", "dim3(kMapThreads), 0, stream, a.n,\n         static_cast<float>(a.value)",
+        "dim3(kMapThreads), 0, PLANTED ? nullptr : stream, a.n,\n         static_cast<float>(a.value)",
+        NONE, UNORDERED + "|is not finite"),  # what reads first finds NaN
+    "a stream that waits for the default one": (
+        "runtime", "&stream, cudaStreamNonBlocking)", "&stream, PLANTED ? 0 : cudaStreamNonBlocking)", NONE,
+        "only streams that do not wait"),
+    # Memory.
+    "use after free": (
+        "storage", "data_ = gpu::allocate(bytes, device.index, handle_of(stream_));",
+        "{\n    data_ = gpu::allocate(bytes, device.index, handle_of(stream_));\n"
+        "    if (PLANTED) gpu::free(data_, handle_of(stream_));\n  }", NONE, "is freed memory"),
+    "memory is freed twice": (
+        "storage", "if (device_.kind == DeviceKind::cuda) return gpu::free(",
+        "if (device_.kind == DeviceKind::cuda && PLANTED) gpu::free(data_, own);\n"
+        "  if (device_.kind == DeviceKind::cuda) return gpu::free(", NONE, "memory is freed twice"),
+    "memory is not freed": (
+        "storage", "const bool is_elsewhere =", "if (PLANTED) return;\n  const bool is_elsewhere =", NONE,
+        "allocations of the device are not freed"),
+    "half of the memory": (
+        "runtime", "  const cudaError_t status = cudaMallocAsync(", "  if (PLANTED) bytes = (bytes + 1) / 2;\n"
+        "  const cudaError_t status = cudaMallocAsync(", NONE, "bytes into|touches what lies behind"),
+    "a kernel runs over the end": (
+        "optimizer", "{.n = n,\n", "{.n = n + (PLANTED ? 100000 : 0),\n", NONE, "touches what lies behind"),
+    "a kernel is given memory of the host": (
+        "optimizer", "static_cast<const AdamScalars*>(scalars_.data())",
+        "PLANTED ? new AdamScalars : static_cast<const AdamScalars*>(scalars_.data())", NONE,
+        "a pointer among its parameters is memory of the host"),
+    "the host reads memory of the device": (
+        "optimizer", "norm_.item() / loss_scale", "(PLANTED ? *norm_.data_as<double>() : norm_.item()) / loss_scale",
+        NONE, "the host touches memory of the device"),
+    "a copy in the wrong direction": (
+        "runtime", "bytes, cudaMemcpyDefault,", "bytes, PLANTED ? cudaMemcpyDeviceToDevice : cudaMemcpyDefault,",
+        NONE, "the direction of a copy"),
+    "a kernel that no GPU can launch": (
+        "elementwise", "launch(\"fill\", fill_kernel, dim3(map_blocks<kChunk>(a.n)), dim3(",
+        "launch(\"fill\", fill_kernel, dim3(map_blocks<kChunk>(a.n)), dim3(PLANTED ? 2048 : ", NONE, "a block of 2048"),
+    "pinned memory stays": (
+        "runtime", "cudaFreeHost(data);", "if (!PLANTED) cudaFreeHost(data);", NONE, "pinned memory are not freed"),
+    # Handles.
+    "a stream stays": ("runtime", "cudaStreamDestroy(native(stream));",
+                       "if (!PLANTED) cudaStreamDestroy(native(stream));", NONE, "1 streams are not destroyed"),
+    "a graph stays": ("runtime", "cudaGraphDestroy(graph);\n  check(",
+                      "if (!PLANTED) cudaGraphDestroy(graph);\n  check(", GRAPH, "1 graphs are not destroyed"),
+    "an executable graph stays": ("runtime", "if (executable_ != nullptr)", "if (executable_ != nullptr && !PLANTED)",
+                                  GRAPH, "1 executable graphs are not destroyed"),
+    # Graphs.
+    "an upload in a capture": (
+        "trainer", "return capture->batches[static_cast<std::size_t>(part)];",
+        "return PLANTED ? to_device(next()->tensors, task_.device()) : capture->batches[static_cast<std::size_t>("
+        "part)];", GRAPH, "a thread that captures a graph waits|would copy from ordinary memory"),
+    "the host reads in a capture": (
+        "trainer", "capture->graph = recording.end();", "if (PLANTED) losses_.to_vector();\n"
+        "  capture->graph = recording.end();", GRAPH, "copies to ordinary memory of the host"),
+    "memory of a graph that it does not free": (
+        "trainer", "capture->graph = recording.end();", "[[maybe_unused]] static Tensor kept;\n"
+        "  if (PLANTED) kept = Tensor::empty({1}, DType::fp32, task_.device());\n  capture->graph = recording.end();",
+        GRAPH, "launched again before the memory"),
+    "a graph reads the first batches again": (
+        "trainer", "for (Batch& batch : capture_->batches) copy_into(",
+        "for (Batch& batch : capture_->batches) PLANTED && next() ? void() : copy_into(", GRAPH, "other bits"),
+    "a capture that other threads disturb": (
+        "runtime", "native(stream), cudaStreamCaptureModeThreadLocal)",
+        "native(stream), PLANTED ? cudaStreamCaptureModeGlobal : cudaStreamCaptureModeThreadLocal)", GRAPH,
+        "in the mode ThreadLocal only"),
+    # cuBLASLt.
+    "a product of other shapes": (
+        "gemm", "set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ?",
+        "set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b != PLANTED ?", NONE, "columns, op.B.|D is"),
+    "a leading dimension that is too small": (
+        "gemm", "static_cast<std::uint64_t>(columns), rows)",
+        "static_cast<std::uint64_t>(columns), PLANTED ? 1 : rows)", NONE, "has a leading dimension of 1"),
+    "an attribute of another size": (
+        "gemm", "set(CUBLASLT_MATMUL_DESC_EPILOGUE, p.epilogue);",
+        "if (PLANTED) set(CUBLASLT_MATMUL_DESC_EPILOGUE, std::int64_t{p.epilogue});\n"
+        "    set(CUBLASLT_MATMUL_DESC_EPILOGUE, p.epilogue);", NONE, "EPILOGUE has 4 bytes and was given 8"),
+    "a bias that nobody gives": (
+        "gemm", "if (out.bias != nullptr) d.set(", "if (out.bias != nullptr && !PLANTED) d.set(", NONE,
+        "adds a bias that nobody has given"),
+    "a bias of another type": (
+        "gemm", "if (g.bias == nullptr || g.out_dtype == DType::fp32) return",
+        "if (g.bias == nullptr || g.out_dtype == DType::fp32 || PLANTED) return", BF16, "other bits|is -?nan"),
+    "TF32 for operands that are not fp32": (
+        "gemm", "p.in_dtype == DType::fp32 && p.tf32 ?", "(p.in_dtype == DType::fp32 || PLANTED) && p.tf32 ?", BF16,
+        "TF32 is asked for"),
+    "a workspace that is smaller than was said": (
+        "gemm", "std::uint64_t{workspace_bytes});", "std::uint64_t{workspace_bytes + (PLANTED ? 1 : 0)});", NONE,
+        "wants a workspace of 33554433 bytes"),
+    "a workspace that is not aligned": (
+        "gemm", "&entry->second.choice, workspace,", "&entry->second.choice, workspace + (PLANTED ? 16 : 0),", NONE,
+        "not aligned to 256 bytes|of 33554432 bytes begins 16"),
+    "an algorithm for another product": (
+        "gemm", "const Problem problem = problem_of(g, device, epilogue, out);\n  Descriptors d(problem);",
+        "Problem problem = problem_of(g, device, epilogue, out);\n  Descriptors d(problem);\n"
+        "  if (PLANTED) problem.m = 0;", NONE, "for another product than it was chosen for"),
+    "a product that adds what was there": (
+        "gemm", "beta = g.mode == Grad::accumulate ? 1 : 0;", "beta = g.mode == Grad::accumulate || PLANTED ? 1 : 0;",
+        NONE, "is -?nan|is not finite"),
+}
+
+
+def write(out):
+    out.mkdir(parents=True, exist_ok=True)
+    for file, path in FILES.items():
+        text = (ROOT / path).read_text()
+        for name, (where, right, wrong, _, _) in FAULTS.items():
+            if where != file:
+                continue
+            command.check(text.count(right) == 1, f"{path} has {text.count(right)} times what \"{name}\" changes")
+            text = text.replace(right, wrong.replace("PLANTED", f'planted("{name}")'))
+        text, copy = '#include "tests/virtual_gpu/planted.h"\n' + text, out / pathlib.Path(path).name
+        if not copy.exists() or copy.read_text() != text:  # what has not changed is not built again
+            copy.write_text(text)
+
+
+def failure_of(check, runs):
+    try:
+        check(runs)
+    except command.Failure as failure:
+        return str(failure)
+    return ""
+
+
+def find_all(runs, names):
+    proven, missed = set(), 0
+    for name in names:
+        if FAULTS[name][3] not in proven:
+            os.environ.pop("ISOBAR_PLANTED_FAULT", None)
+            FAULTS[name][3](runs)  # and what it trains is the reference
+            proven.add(FAULTS[name][3])
+        os.environ["ISOBAR_PLANTED_FAULT"] = name
+        said = " ".join(failure_of(FAULTS[name][3], runs).split())  # Catch2 breaks lines
+        found = re.search(FAULTS[name][4], said)
+        begin = max(found.start() - 100, 0) if found else 0
+        print(f"{'found ' if found else 'MISSED'}  {name}: {said[begin:begin + 300]}", flush=True)
+        missed += found is None
+    print(f"{len(names) - missed} of {len(names)} planted faults found")
+    return missed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("write").add_argument("out", type=pathlib.Path)
+    run = commands.add_parser("run")
+    run.add_argument("--isobar", type=pathlib.Path, required=True)
+    run.add_argument("--rules", type=pathlib.Path, required=True)
+    run.add_argument("--only", default="", help="only the faults whose names match")
+    arguments = parser.parse_args()
+    try:
+        if arguments.command == "write":
+            write(arguments.out)
+            return 0
+        with tempfile.TemporaryDirectory(prefix="isobar_planted_") as temporary:
+            runs = command.Runs(arguments.isobar.resolve(), pathlib.Path(temporary))
+            runs.rules, runs.references = arguments.rules.resolve(), {}
+            return 1 if find_all(runs, [name for name in FAULTS if re.search(arguments.only, name)]) else 0
+    except command.Failure as failure:
+        print(f"FAILED: {failure}")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

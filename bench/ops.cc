@@ -590,13 +590,16 @@ ISOBAR_BENCH(cross_entropy_bwd, .dims = "rows classes", .base_shape = vocabulary
 ISOBAR_BENCH(adam, .dims = "n", .base_shape = parameters, .small_shape = {1001}) {
   auto& [memory, dtype, d] = p;
   const std::int64_t n = d[0];
-  const AdamScalars scalars = {.lr = 1e-3, .bias1 = 0.1, .bias2 = 0.05, .grad_scale = 1};
+  const double grad_scale = 1;
   const Adam arguments = {.n = n,
                           .decay_end = n,
                           .compute_dtype = dtype,
+                          .lr = 1e-3,
+                          .bias1 = 0.1,
+                          .bias2 = 0.05,
                           .weight_decay = 0.05,
                           .decoupled = true,
-                          .scalars = static_cast<const AdamScalars*>(memory.copy_of(&scalars, sizeof scalars)),
+                          .grad_scale = static_cast<const double*>(memory.copy_of(&grad_scale, sizeof grad_scale)),
                           .grad = memory.uniform(n, DType::fp32),
                           .weight = memory.uniform(n, DType::fp32),
                           .m = memory.uniform(n, DType::fp32),

@@ -1,7 +1,8 @@
 #include "data/batch.h"
 
-#include <new>
+#include <algorithm>
 
+#include "engine/storage.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -15,6 +16,11 @@ const Tensor& tensor_of(const Batch& batch, const char* name) {
   const auto found = batch.find(name);
   ISOBAR_CHECK(found != batch.end(), "the data set gives no tensor ", name);
   return found->second;
+}
+
+Batch on_device(const Batch& batch, Device device) {
+  const bool is_there = std::ranges::all_of(batch, [&](const auto& named) { return named.second.device() == device; });
+  return is_there ? batch : to_device(batch, device);
 }
 
 Batch to_device(const Batch& batch, Device device) {
@@ -37,7 +43,7 @@ void copy_into(Batch& to, const Batch& from) {
 }
 
 std::shared_ptr<void> heap_memory(std::size_t bytes) {
-  return {::operator new(bytes), [](void* memory) { ::operator delete(memory); }};
+  return transfer_memory(bytes, Device{});
 }
 
 Batch empty_batch(const std::vector<TensorSpec>& layout, std::int64_t size, const HostAllocator& allocate) {

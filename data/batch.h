@@ -26,6 +26,9 @@ const Tensor& tensor_of(const Batch& batch, const char* name);
 // A copy of every tensor on the device.
 Batch to_device(const Batch& batch, Device device);
 
+// The batch itself where it lies there, else a copy.
+Batch on_device(const Batch& batch, Device device);
+
 // Copies the values into the tensors of an earlier batch of the same names and shapes, which a captured step reads.
 void copy_into(Batch& to, const Batch& from);
 

@@ -14,9 +14,11 @@
 
 namespace isobar {
 
-// A mask that can be drawn again: the same key gives the same mask on every device.
+// A mask that can be drawn again: the same key gives the same mask on every device. Where a captured step draws it,
+// `more_stream` is memory of the device, which the caller keeps, with a number that is added to the stream.
 struct DropoutKey {
   std::uint64_t seed = 0, stream = 0;
+  const std::uint64_t* more_stream = nullptr;
 };
 
 struct LinearOptions {

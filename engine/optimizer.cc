@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "kernels/adam.h"
+#include "kernels/cuda/runtime.h"
 #include "kernels/grad_norm.h"
 
 namespace isobar {
@@ -55,10 +57,11 @@ Optimizer::Optimizer(Parameters& parameters, OptimizerOptions options, std::vect
   }
   m_ = Tensor::zeros({owned}, weights.dtype(), weights.device());
   v_ = Tensor::zeros({owned}, weights.dtype(), weights.device());
-  scalars_ = Tensor::empty({sizeof(AdamScalars) / sizeof(double)}, DType::fp64, weights.device());
   sums_ = Tensor::empty({std::ssize(ranges_)}, DType::fp64, weights.device());
   norm_ = Tensor::empty({1}, DType::fp64, weights.device());
+  grad_scale_ = Tensor::empty({1}, DType::fp64, weights.device());
   workspace_ = Tensor::empty({kSumOfSquaresBlocks}, DType::fp64, weights.device());
+  norm_read_ = Readback(norm_);
 }
 
 std::vector<FlatRange> Optimizer::ranges() const {
@@ -67,16 +70,7 @@ std::vector<FlatRange> Optimizer::ranges() const {
   return ranges;
 }
 
-void Optimizer::prepare(double lr) {
-  const auto t = static_cast<double>(updates_ + 1);
-  const AdamScalars scalars{.lr = lr,
-                            .bias1 = 1 - std::pow(options_.betas[0], t),
-                            .bias2 = 1 - std::pow(options_.betas[1], t),
-                            .grad_scale = 1};
-  copy_bytes(scalars_.data(), scalars_.device(), &scalars, Device{}, sizeof scalars);
-}
-
-void Optimizer::launch(double loss_scale) {
+void Optimizer::launch(double lr, double loss_scale) {
   const Device device = parameters_.device();
   const Tensor& grads = parameters_.grads();
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
@@ -97,16 +91,18 @@ void Optimizer::launch(double loss_scale) {
               .unscale = 1 / loss_scale,
               .max_norm = options_.grad_clip,
               .norm = norm_.data_as<double>(),
-              .grad_scale = &static_cast<AdamScalars*>(scalars_.data())->grad_scale},
+              .grad_scale = grad_scale_.data_as<double>()},
              current_stream());
+  norm_read_.begin();
   std::int64_t moments_at = 0;
   for (const OwnedRange& owned : ranges_) {
-    launch_adam(owned.range, moments_at);
+    launch_adam(owned.range, moments_at, lr);
     moments_at += owned.range.size();
   }
 }
 
-void Optimizer::launch_adam(FlatRange range, std::int64_t moments_at) const {
+void Optimizer::launch_adam(FlatRange range, std::int64_t moments_at, double lr) const {
+  const auto update = static_cast<double>(updates_ + 1);
   const std::int64_t n = range.size();
   const Tensor &weights = parameters_.weights(), &compute = parameters_.compute();
   ISOBAR_RUN(parameters_.device(), adam,
@@ -114,12 +110,15 @@ void Optimizer::launch_adam(FlatRange range, std::int64_t moments_at) const {
               .decay_end = std::clamp<std::int64_t>(parameters_.decay_end() - range.first, 0, n),
               .dtype = weights.dtype(),
               .compute_dtype = compute.defined() ? compute.dtype() : weights.dtype(),
+              .lr = lr,
+              .bias1 = 1 - std::pow(options_.betas[0], update),
+              .bias2 = 1 - std::pow(options_.betas[1], update),
               .beta1 = options_.betas[0],
               .beta2 = options_.betas[1],
               .eps = options_.eps,
               .weight_decay = options_.weight_decay,
               .decoupled = options_.kind == OptimizerKind::adamw,
-              .scalars = static_cast<const AdamScalars*>(scalars_.data()),
+              .grad_scale = grad_scale_.data_as<double>(),
               .grad = parameters_.grads().slice(range.first, {n}).data(),
               .weight = weights.slice(range.first, {n}).data(),
               .m = m_.slice(moments_at, {n}).data(),
@@ -129,7 +128,8 @@ void Optimizer::launch_adam(FlatRange range, std::int64_t moments_at) const {
 }
 
 UpdateResult Optimizer::result(double loss_scale) {
-  const double norm = norm_.item() / loss_scale;
+  gpu::synchronize(parameters_.device(), current_stream());
+  const double norm = norm_read_.values()[0] / loss_scale;
   const bool applied = std::isfinite(norm);
   if (applied) ++updates_;
   return {applied, norm};

@@ -5,7 +5,7 @@
 //   -> their root, which is the gradient norm, and the factor that unscales and clips (0 where the norm is not finite:
 //      the update is skipped)
 //   -> Adam in one launch a range.
-// The factor and the rates lie on the device, so a captured step can be replayed. One process has one range, all of it.
+// The factor stays on the device, so that nobody waits for it. One process has one range, all of it.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 #include "engine/keys.h"
 #include "engine/parameters.h"
-#include "kernels/adam.h"
+#include "engine/readback.h"
 
 namespace isobar {
 
@@ -66,14 +66,12 @@ class Optimizer {
   // gradient norm is of the whole model, so that all of them clip or skip alike.
   Optimizer(Parameters& parameters, OptimizerOptions options, std::vector<OwnedRange> ranges, AddUp add_up = {});
 
-  // Update number updates() + 1 with this rate, from gradients that carry the factor loss_scale. The part that runs on
-  // the device is split off for capture: prepare() uploads the rates, launch() only launches, result() waits.
-  void prepare(double lr);
-  void launch(double loss_scale);
+  // Update number updates() + 1 with this rate, from gradients that carry the factor loss_scale. launch() gives the
+  // device its work; result() waits for that, and for all that the current stream was given before.
+  void launch(double lr, double loss_scale);
   UpdateResult result(double loss_scale);
   UpdateResult step(double lr, double loss_scale = 1) {
-    prepare(lr);
-    launch(loss_scale);
+    launch(lr, loss_scale);
     return result(loss_scale);
   }
 
@@ -84,7 +82,7 @@ class Optimizer {
   const Tensor& v() const { return v_; }
 
  private:
-  void launch_adam(FlatRange range, std::int64_t moments_at) const;
+  void launch_adam(FlatRange range, std::int64_t moments_at, double lr) const;
 
   Parameters& parameters_;
   OptimizerOptions options_;
@@ -92,10 +90,11 @@ class Optimizer {
   AddUp add_up_;
   std::int64_t updates_ = 0;
   Tensor m_, v_;
-  Tensor scalars_;    // AdamScalars on the device
-  Tensor sums_;       // [ranges] fp64, of squares
-  Tensor norm_;       // [1] fp64
-  Tensor workspace_;  // of sum_of_squares
+  Tensor sums_;        // [ranges] fp64, of squares
+  Tensor norm_;        // [1] fp64
+  Tensor grad_scale_;  // [1] fp64
+  Tensor workspace_;   // of sum_of_squares
+  Readback norm_read_;
 };
 
 }  // namespace isobar

@@ -277,6 +277,11 @@ StreamScope::~StreamScope() {
   stream_of_thread = std::move(previous_);
 }
 
+std::shared_ptr<void> transfer_memory(std::size_t bytes, Device device) {
+  if (device.kind == DeviceKind::cuda) return {gpu::allocate_pinned(bytes), gpu::free_pinned};
+  return {::operator new(bytes), [](void* memory) { ::operator delete(memory); }};
+}
+
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
   if (bytes == 0) return;
   const bool to_host = to_device.kind == DeviceKind::cpu, from_host = from_device.kind == DeviceKind::cpu;

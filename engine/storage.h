@@ -123,6 +123,10 @@ class StreamScope {
 // The stream that current_stream() is the handle of; null: the default stream.
 std::shared_ptr<const gpu::OwnedStream> share_current_stream();
 
+// Host memory for copies to and from the device, freed with the last reference: pinned where that is a GPU, which then
+// reaches it without staging, and at its own time. It comes from no pool and is not counted.
+std::shared_ptr<void> transfer_memory(std::size_t bytes, Device device);
+
 // Copies between two buffers of one device, or between a device and the host, in the order of the current stream.
 // Returns when the host may touch both buffers: if one of them is the host's, the host waits for the stream, and an
 // Error of work that the stream was given before is thrown here.

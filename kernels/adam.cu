@@ -1,6 +1,8 @@
 // adam on CUDA: one launch over the flat buffers, four elements (16 bytes of each fp32 buffer) a thread and turn.
 #include "kernels/adam.h"
 
+#include <cmath>
+
 #include "kernels/cuda/array.h"
 #include "kernels/cuda/launch.h"
 
@@ -11,6 +13,7 @@ constexpr int kChunk = 4;
 
 struct Hyperparameters {
   float beta1, beta2, one_minus_beta1, one_minus_beta2, eps, weight_decay;
+  float lr, step, root_bias2;  // step: lr / bias1
   bool decoupled;
   std::int64_t decay_end;
 };
@@ -21,12 +24,9 @@ struct Buffers {
 };
 
 __global__ void __launch_bounds__(kMapThreads)
-    adam_kernel(std::int64_t n, Hyperparameters h, const AdamScalars* scalars, Buffers buffers) {
-  const float grad_scale = static_cast<float>(scalars->grad_scale);
-  if (scalars->grad_scale == 0) return;  // the same for all threads: the step is skipped
-  const float lr = static_cast<float>(scalars->lr);
-  const float step = static_cast<float>(scalars->lr / scalars->bias1);
-  const float root_bias2 = static_cast<float>(sqrt(scalars->bias2));
+    adam_kernel(std::int64_t n, Hyperparameters h, const double* grad_scale_of_step, Buffers buffers) {
+  const float grad_scale = static_cast<float>(*grad_scale_of_step);
+  if (*grad_scale_of_step == 0) return;  // the same for all threads: the step is skipped
 
   for_each_chunk<kChunk>(n, [&](std::int64_t i, int count) {
     float g[kChunk], w[kChunk], m[kChunk], v[kChunk];
@@ -38,14 +38,14 @@ __global__ void __launch_bounds__(kMapThreads)
       float gradient = g[k] * grad_scale;
       if (i + k < h.decay_end) {
         if (h.decoupled) {
-          w[k] -= lr * h.weight_decay * w[k];
+          w[k] -= h.lr * h.weight_decay * w[k];
         } else {
           gradient += h.weight_decay * w[k];
         }
       }
       m[k] = h.beta1 * m[k] + h.one_minus_beta1 * gradient;
       v[k] = h.beta2 * v[k] + h.one_minus_beta2 * gradient * gradient;
-      w[k] -= step * m[k] / (sqrtf(v[k]) / root_bias2 + h.eps);
+      w[k] -= h.step * m[k] / (sqrtf(v[k]) / h.root_bias2 + h.eps);
     }
     store(buffers.new_weight, i, count, w);
     store(buffers.new_m, i, count, m);
@@ -67,6 +67,9 @@ void adam(const Adam& a, Stream stream) {
                              .one_minus_beta2 = static_cast<float>(1 - a.beta2),
                              .eps = static_cast<float>(a.eps),
                              .weight_decay = static_cast<float>(a.weight_decay),
+                             .lr = static_cast<float>(a.lr),
+                             .step = static_cast<float>(a.lr / a.bias1),
+                             .root_bias2 = static_cast<float>(std::sqrt(a.bias2)),
                              .decoupled = a.decoupled,
                              .decay_end = a.decay_end};
   const Buffers buffers = {.grad = input<kChunk>(a.grad, a.dtype),
@@ -77,7 +80,8 @@ void adam(const Adam& a, Stream stream) {
                            .new_m = output<kChunk>(a.m, a.dtype),
                            .new_v = output<kChunk>(a.v, a.dtype),
                            .compute = output<kChunk>(a.compute, a.compute_dtype)};
-  launch("adam", adam_kernel, dim3(map_blocks<kChunk>(a.n)), dim3(kMapThreads), 0, stream, a.n, h, a.scalars, buffers);
+  launch("adam", adam_kernel, dim3(map_blocks<kChunk>(a.n)), dim3(kMapThreads), 0, stream, a.n, h, a.grad_scale,
+         buffers);
 }
 
 }  // namespace isobar::ISOBAR_CUDA_NAMESPACE

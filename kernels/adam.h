@@ -1,6 +1,6 @@
 // adam - Adam (Kingma & Ba 2015) and AdamW (Loshchilov & Hutter 2019) over flat buffers, in one launch
 //
-//   g = grad · scalars[grad_scale]
+//   g = grad · grad_scale
 //   decoupled:  w -= lr·weight_decay·w   for elements below decay_end      (AdamW)
 //   else:       g += weight_decay·w      for elements below decay_end      (Adam with L2)
 //   m = beta1·m + (1-beta1)·g;   v = beta2·v + (1-beta2)·g²
@@ -8,10 +8,9 @@
 //   compute[i] = w[i] in compute_dtype           (compute may be null: weights are used as they are)
 //
 //   weight, grad, m, v  [n]   dtype: fp32 or fp64 (CPU)          compute  [n]  bf16 or fp16, or null
-//   scalars             [4]   fp64, on the device: lr, bias1, bias2, grad_scale; there so that a captured step can be
-//                             replayed with new values. grad_scale 0 means skip: nothing is changed
+//   grad_scale          [1]   fp64, on the device, which computed it (grad_norm.h). 0 means skip: nothing is changed
 //
-//   numerics      fp32 arithmetic (fp64 for fp64); scalars enter in that type
+//   numerics      fp32 arithmetic (fp64 for fp64); lr / bias1, √bias2 and grad_scale are rounded to that type
 //   deterministic yes
 //   aliasing      none
 #pragma once
@@ -24,16 +23,13 @@
 
 namespace isobar {
 
-struct AdamScalars {
-  double lr = 0, bias1 = 1, bias2 = 1, grad_scale = 1;
-};
-
 struct Adam {
   std::int64_t n = 0, decay_end = 0;
   DType dtype = DType::fp32, compute_dtype = DType::bf16;
+  double lr = 0, bias1 = 1, bias2 = 1;
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
   bool decoupled = false;
-  const AdamScalars* scalars = nullptr;
+  const double* grad_scale = nullptr;
   const void* grad = nullptr;
   void* weight = nullptr;
   void* m = nullptr;

@@ -15,17 +15,17 @@ template <class Real>
 struct Step {
   Real grad_scale, beta1, beta2, one_minus_beta1, one_minus_beta2, step_size, root_bias2, eps, weight_decay, shrink;
 
-  Step(const Adam& a, const AdamScalars& s)
-      : grad_scale(static_cast<Real>(s.grad_scale)),
+  explicit Step(const Adam& a)
+      : grad_scale(static_cast<Real>(*a.grad_scale)),
         beta1(static_cast<Real>(a.beta1)),
         beta2(static_cast<Real>(a.beta2)),
         one_minus_beta1(static_cast<Real>(1 - a.beta1)),
         one_minus_beta2(static_cast<Real>(1 - a.beta2)),
-        step_size(static_cast<Real>(s.lr / s.bias1)),
-        root_bias2(static_cast<Real>(std::sqrt(s.bias2))),
+        step_size(static_cast<Real>(a.lr / a.bias1)),
+        root_bias2(static_cast<Real>(std::sqrt(a.bias2))),
         eps(static_cast<Real>(a.eps)),
         weight_decay(static_cast<Real>(a.weight_decay)),
-        shrink(static_cast<Real>(s.lr * a.weight_decay)) {}
+        shrink(static_cast<Real>(a.lr * a.weight_decay)) {}
 };
 
 template <Decay kDecay, class Real>
@@ -64,7 +64,7 @@ void update_range(const Adam& a, const Step<Real>& step, Decay decay, std::int64
 
 template <class Real>
 void run(const Adam& a) {
-  const Step<Real> step(a, *a.scalars);
+  const Step<Real> step(a);
   const Decay decay = a.weight_decay == 0 ? Decay::none : a.decoupled ? Decay::decoupled : Decay::l2;
   parallel_for_elements(a.n, kGrain, [&](std::int64_t begin, std::int64_t end) {
     while (begin < end) {
@@ -82,7 +82,7 @@ void run(const Adam& a) {
 }  // namespace
 
 void adam(const Adam& a) {
-  if (a.scalars->grad_scale == 0) return;
+  if (*a.grad_scale == 0) return;
   visit_accumulator(a.dtype, [&]<class T>(Type<T>) { run<T>(a); });
 }
 

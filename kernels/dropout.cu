@@ -12,22 +12,27 @@ namespace {
 constexpr int kChunk = 8;
 
 struct Mask {
-  std::uint64_t seed, stream;
+  std::uint64_t seed, first_stream;
+  const std::uint64_t* more_stream;
   std::uint32_t threshold;  // what has smaller random bits is dropped
   float keep_scale;         // 1/(1-p)
+
+  __device__ std::uint64_t stream() const { return mask_stream(first_stream, more_stream); }
 };
 
-Mask mask(const char* kernel, float p, std::uint64_t seed, std::uint64_t stream) {
-  ISOBAR_CHECK(p >= 0 && p < 1, kernel, ": the probability ", p, " is not in [0, 1)");
-  return {seed, stream, drop_threshold(p), 1.0f / (1.0f - p)};
+template <class Arguments>
+Mask mask(const char* kernel, const Arguments& a) {
+  ISOBAR_CHECK(a.p >= 0 && a.p < 1, kernel, ": the probability ", a.p, " is not in [0, 1)");
+  return {a.seed, a.stream, a.more_stream, drop_threshold(a.p), 1.0f / (1.0f - a.p)};
 }
 
 __global__ void __launch_bounds__(kMapThreads) dropout_kernel(std::int64_t n, Mask mask, Input x, Output y) {
+  const std::uint64_t stream = mask.stream();
   for_each_chunk<kChunk>(n, [&](std::int64_t i, int count) {
     float v[kChunk];
     load(x, i, count, v);
     for (int half = 0; half < kChunk / 4; ++half) {
-      const Philox4 bits = philox4x32(mask.seed, mask.stream, static_cast<std::uint64_t>(i) / 4 + half);
+      const Philox4 bits = philox4x32(mask.seed, stream, static_cast<std::uint64_t>(i) / 4 + half);
       for (int k = 0; k < 4; ++k) {
         float& element = v[half * 4 + k];
         element = bits.word[k] >= mask.threshold ? element * mask.keep_scale : 0.0f;
@@ -41,6 +46,7 @@ __global__ void __launch_bounds__(kMapThreads) dropout_kernel(std::int64_t n, Ma
 // four words of a Philox block.
 __global__ void __launch_bounds__(kMapThreads)
     dropout_window_kernel(std::int64_t rows, ElementWindow window, Mask mask, Input x, Output y) {
+  const std::uint64_t stream = mask.stream();
   const auto tokens = static_cast<std::uint32_t>(window.rows.tokens);  // the rows fit 32 bits: a shorter division
   for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
     const auto at = static_cast<std::uint32_t>(window.rows.before + row);
@@ -52,7 +58,7 @@ __global__ void __launch_bounds__(kMapThreads)
 #pragma unroll
       for (int block = 0; block < kChunk / 4 + 1; ++block) {
         if (block == kChunk / 4 && skipped == 0) break;
-        const Philox4 bits = philox4x32(mask.seed, mask.stream, first / 4 + block);
+        const Philox4 bits = philox4x32(mask.seed, stream, first / 4 + block);
         for (int k = 0; k < 4; ++k) kept |= (bits.word[k] >= mask.threshold ? 1u : 0u) << (4 * block + k);
       }
       kept >>= skipped;
@@ -74,9 +80,9 @@ struct SampleRange {
 
 __global__ void __launch_bounds__(kMapThreads) drop_path_kernel(SampleRange range, Mask mask, Input x, Output y) {
   const std::int64_t after = range.before + range.elements;
+  const std::uint64_t stream = mask.stream();
   for (std::int64_t b = range.first + blockIdx.y; b * range.per_sample < after; b += gridDim.y) {
-    const bool keep =
-        random_bits(mask.seed, mask.stream, static_cast<std::uint64_t>(range.samples.at(b))) >= mask.threshold;
+    const bool keep = random_bits(mask.seed, stream, static_cast<std::uint64_t>(range.samples.at(b))) >= mask.threshold;
     const std::int64_t sample = b * range.per_sample, next = sample + range.per_sample;
     const std::int64_t begin = (sample > range.before ? sample : range.before) - range.before;
     for_each_chunk<kChunk>((next < after ? next : after) - range.before - begin, [&](std::int64_t i, int count) {
@@ -92,7 +98,7 @@ __global__ void __launch_bounds__(kMapThreads) drop_path_kernel(SampleRange rang
 
 void dropout(const Dropout& a, Stream stream) {
   require_cuda_dtypes("dropout", a.dtype);
-  const Mask drawn = mask("dropout", a.p, a.seed, a.stream);
+  const Mask drawn = mask("dropout", a);
   const ElementWindow window = checked_window("dropout", a.window, a.n);
   if (a.n == 0) return;
   if (window.cols == 0) {
@@ -112,7 +118,7 @@ void dropout(const Dropout& a, Stream stream) {
 
 void drop_path(const DropPath& a, Stream stream) {
   require_cuda_dtypes("drop_path", a.dtype);
-  const Mask drawn = mask("drop_path", a.p, a.seed, a.stream);
+  const Mask drawn = mask("drop_path", a);
   const RowWindow window = checked_window("drop_path", a.window);
   if (a.rows == 0 || a.cols == 0) return;
   const SampleRange range{.elements = a.rows * a.cols,

@@ -5,6 +5,7 @@
 //               keep(g) = random_bits(seed, stream, g) >= drop_threshold(p)
 //
 //   x, y          [n] / [rows, cols]   dtype: fp32, bf16, fp16, fp64 (CPU)
+//   more_stream   [1], on the device, or null: is added to stream (kernels/common/rng.h)
 //   window        where the block lies in the tensor of the global batch (kernels/common/window.h). g(i) is the index
 //                 of element i in that whole tensor, and i itself where the block is the whole; b(r) is the sample of
 //                 row r in the global batch, and r itself by default. A mask does not depend on how the whole is cut
@@ -30,6 +31,7 @@ struct Dropout {
   DType dtype = DType::fp32;
   float p = 0;
   std::uint64_t seed = 0, stream = 0;
+  const std::uint64_t* more_stream = nullptr;
   ElementWindow window = {};
   const void* x = nullptr;
   void* y = nullptr;
@@ -40,6 +42,7 @@ struct DropPath {
   DType dtype = DType::fp32;
   float p = 0;
   std::uint64_t seed = 0, stream = 0;
+  const std::uint64_t* more_stream = nullptr;
   RowWindow window = {};
   const void* x = nullptr;
   void* y = nullptr;

@@ -41,13 +41,14 @@ void dropout(const Dropout& a) {
     using Acc = accumulator_t<T>;
     const Acc scale = static_cast<Acc>(1 / (1 - static_cast<double>(a.p)));
     const std::uint32_t threshold = drop_threshold(a.p);
+    const std::uint64_t stream = mask_stream(a.stream, a.more_stream);
     parallel_for(ceil_div(a.n, kChunk), kGrain / 4 / kChunk, [&](std::int64_t begin, std::int64_t end) {
       alignas(64) std::uint32_t bits[kChunk + 4];
       const std::int64_t last = end * kChunk < a.n ? end * kChunk : a.n;
       for (std::int64_t first = begin * kChunk; first < last;) {
         const Run run = run_from(window, first, first + kChunk < last ? first + kChunk : last);
         const std::int64_t skipped = run.first % 4;
-        draw(a.seed, a.stream, run.first / 4, ceil_div(skipped + run.count, 4), bits);
+        draw(a.seed, stream, run.first / 4, ceil_div(skipped + run.count, 4), bits);
         const std::uint32_t* word = bits + skipped;
         const T* x = static_cast<const T*>(a.x) + first;
         T* y = static_cast<T*>(a.y) + first;
@@ -67,6 +68,7 @@ void drop_path(const DropPath& a) {
     using Acc = accumulator_t<T>;
     const Acc scale = static_cast<Acc>(1 / (1 - static_cast<double>(a.p)));
     const std::uint32_t threshold = drop_threshold(a.p);
+    const std::uint64_t stream = mask_stream(a.stream, a.more_stream);
     parallel_for_elements(a.rows * a.cols, kGrain / 4, [&](std::int64_t begin, std::int64_t end) {
       while (begin < end) {  // up to the end of the sample that begin lies in
         const std::int64_t sample = window.sample_of(begin / a.cols);
@@ -74,7 +76,7 @@ void drop_path(const DropPath& a) {
         const std::int64_t last = next < end ? next : end;
         const T* x = static_cast<const T*>(a.x);
         T* y = static_cast<T*>(a.y);
-        if (random_bits(a.seed, a.stream, static_cast<std::uint64_t>(window.samples.at(sample))) >= threshold) {
+        if (random_bits(a.seed, stream, static_cast<std::uint64_t>(window.samples.at(sample))) >= threshold) {
 #pragma omp simd
           for (std::int64_t i = begin; i < last; ++i) y[i] = convert<T>(convert<Acc>(x[i]) * scale);
         } else {

@@ -11,7 +11,6 @@
 //   what is not finite in one of them makes the sum of all not finite.
 //
 //   x  [n]  fp32 or fp64 (CPU)         sum  [1], sums  [count], norm, grad_scale  [1]: fp64 on the device
-//                                      (grad_scale: the field of AdamScalars)
 //   workspace  kSumOfSquaresBlocks doubles
 //
 //   numerics      squares and sums in fp64

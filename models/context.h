@@ -46,7 +46,7 @@ struct Context {
   DropoutKey masks = {};
   PassBlock block = {};
 
-  DropoutKey mask(std::uint64_t n) const { return {masks.seed, masks.stream + n}; }
+  DropoutKey mask(std::uint64_t n) const { return {masks.seed, masks.stream + n, masks.more_stream}; }
   float rate(double p) const { return training ? static_cast<float>(p) : 0; }  // p in training, else 0
 
   // The same pass for a part of the network whose mask 0 is this one's mask n. A layer counts its masks from 0 (kMasks

@@ -71,8 +71,6 @@ class Task {
   virtual Parameters& parameters() = 0;
   virtual const Parameters& parameters() const = 0;
 
-  virtual bool draws_masks() const = 0;  // whether a training pass uses random masks (dropout)
-
   // [1], the mean over the batch; recorded on the active tape, if there is one.
   virtual Tensor loss(const Batch& batch, const Context& context) const = 0;
 

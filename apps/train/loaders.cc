@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "kernels/common/check.h"
 #include "kernels/common/math.h"
-#include "kernels/cuda/runtime.h"
 
 namespace isobar {
 
@@ -14,17 +14,12 @@ namespace {
 
 constexpr double kMostWorkers = 256;  // threads that read; more only wait for each other
 
-HostAllocator allocator_for(Device device) {
-  if (device.kind != DeviceKind::cuda) return heap_memory;
-  return [](std::size_t bytes) { return std::shared_ptr<void>(gpu::allocate_pinned(bytes), gpu::free_pinned); };
-}
-
 LoaderOptions loader_options(const ReadingOptions& reading, std::int64_t batch_size, Device device, bool drop_last) {
   return {.batch_size = batch_size,
           .workers = reading.num_data_workers,
           .workers_key = "num_data_workers",
           .drop_last = drop_last,
-          .allocator = allocator_for(device)};
+          .allocator = [device](std::size_t bytes) { return transfer_memory(bytes, device); }};
 }
 
 // The samples as this rank reads them: the data set itself, or a band of it, which `band` then owns.
@@ -83,7 +78,9 @@ Loaders::Loaders(const Dataset& train, const Dataset& valid, const ReadingOption
                     Sampler(train.samples(), reading.shuffle, static_cast<std::uint64_t>(seed), rank.rank, rank.ranks),
                     loader_options(reading, batch.part(rank.ranks), device, /*drop_last=*/true)),
       valid_loader_(valid_, Sampler(valid.samples(), /*shuffle=*/false, /*seed=*/0, rank.rank, rank.ranks),
-                    loader_options(reading, batch.part(rank.ranks), device, /*drop_last=*/false)) {}
+                    loader_options(reading, batch.part(rank.ranks), device, /*drop_last=*/false)),
+      device_(device),
+      uploads_(device.kind == DeviceKind::cpu ? nullptr : std::make_shared<gpu::OwnedStream>(device)) {}
 
 std::int64_t Loaders::most_valid_batches() const {
   return ceil_div(ceil_div(valid_.samples(), rank_.ranks), batch_.part(rank_.ranks));
@@ -103,10 +100,37 @@ void Loaders::try_first_batches() {
   }
 }
 
-std::shared_ptr<const LoadedBatch> Loaders::next() {
+std::unique_ptr<Upload> Loaders::upload_next() {
   const Cursor cursor = train_loader_.cursor();
   if (cursor.batch >= iterations_per_epoch() * batch_.grad_accumulation) train_loader_.seek({cursor.epoch + 1, 0});
-  return train_loader_.next();
+  return std::make_unique<Upload>(train_loader_.next(), device_, uploads_);
+}
+
+std::shared_ptr<const LoadedBatch> Loaders::next() {
+  if (ahead_) {
+    Ahead ahead = *std::exchange(ahead_, std::nullopt);
+    if (ahead.error) std::rethrow_exception(ahead.error);
+    current_ = std::move(ahead.upload);
+  } else {
+    current_ = upload_next();
+  }
+  return current_->batch();
+}
+
+void Loaders::read_ahead() {
+  if (device_.kind == DeviceKind::cpu || ahead_) return;
+  ahead_ = Ahead{.at = train_loader_.cursor(), .upload = nullptr, .error = nullptr};
+  try {
+    ahead_->upload = upload_next();
+  } catch (...) {
+    ahead_->error = std::current_exception();
+  }
+}
+
+void Loaders::seek(Cursor cursor) {
+  ahead_.reset();
+  current_.reset();
+  train_loader_.seek(cursor);
 }
 
 }  // namespace isobar

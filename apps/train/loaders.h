@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 
 #include "data/loader.h"
+#include "data/upload.h"
 #include "engine/keys.h"
 
 namespace isobar {
@@ -43,7 +45,6 @@ class Loaders {
   Loaders(const Dataset& train, const Dataset& valid, const ReadingOptions& reading, const BatchOptions& batch,
           std::int64_t seed, Device device, ReadingRank rank = {});
 
-  Loader& train() { return train_loader_; }  // batches of BatchOptions::part samples
   Loader& valid() { return valid_loader_; }  // every sample of this rank, in order
   // Of the validation set, on the rank that has most.
   std::int64_t most_valid_batches() const;
@@ -58,16 +59,39 @@ class Loaders {
   // Reads the first batch of each set, which refuses NaN and damaged files, and goes back to the beginning.
   void try_first_batches();
 
-  // The next part of a training batch. Parts that would make an incomplete batch at an epoch's end are passed over.
+  // The next part of a training batch, BatchOptions::part samples, on the device: for what the current stream is given
+  // from now on. Parts that would make an incomplete batch at an epoch's end are passed over.
   std::shared_ptr<const LoadedBatch> next();
+  // Reads the part behind the one that next() gave, and begins to copy it to the device, beside what the current stream
+  // does: to be called when the device has work. An error is thrown by next(). On the CPU, which has no other hands,
+  // nothing happens.
+  void read_ahead();
+
+  // Of the training batches: what next() gives next.
+  Cursor cursor() const { return ahead_ ? ahead_->at : train_loader_.cursor(); }
+  void seek(Cursor cursor);
+  std::int64_t parts_per_epoch() const { return train_loader_.batches_per_epoch(); }
 
  private:
+  // What read_ahead() has begun.
+  struct Ahead {
+    Cursor at;
+    std::unique_ptr<Upload> upload;
+    std::exception_ptr error;
+  };
+
+  std::unique_ptr<Upload> upload_next();
+
   std::unique_ptr<Dataset> train_band_, valid_band_;  // where there are bands
   const Dataset& train_;
   const Dataset& valid_;
   BatchOptions batch_;
   ReadingRank rank_;
   Loader train_loader_, valid_loader_;
+  Device device_;
+  std::shared_ptr<const gpu::OwnedStream> uploads_;  // null on the CPU
+  std::optional<Ahead> ahead_;
+  std::unique_ptr<Upload> current_;  // its copies may still run
 };
 
 }  // namespace isobar

@@ -108,8 +108,8 @@ void TrainingRun::restore(const Checkpoint& checkpoint) {
     ISOBAR_CHECK(samples == loaders_.train_samples(), "the training set had ", samples, " samples, and now has ",
                  loaders_.train_samples());
     const ordered_json& cursor = state.at("cursor");
-    loaders_.train().seek({whole_number_in(cursor, "epoch", 0),
-                           whole_number_in(cursor, "batch", 0, loaders_.train().batches_per_epoch())});
+    loaders_.seek(
+        {whole_number_in(cursor, "epoch", 0), whole_number_in(cursor, "batch", 0, loaders_.parts_per_epoch())});
     epoch_ = tally_from(state.at("epoch"));
     if (!state.at("best_loss").is_null()) best_loss_ = number_in(state, "best_loss", -kLargest);
     validation_pending_ = state.value("validation_is_owed", false);
@@ -152,7 +152,11 @@ void TrainingRun::step() {
   if (trainer_.iteration() % loaders_.iterations_per_epoch() == 0) epoch_ = {};
   const Clock::time_point start = Clock::now();
   const CommLedger before = setup_.comm_report ? parallel_.world.ledger() : CommLedger();
-  StepResult result = trainer_.step([this] { return loaders_.next(); });
+  StepResult result = trainer_.step([this] { return loaders_.next(); },
+                                    [this](bool for_next_step) {
+                                      if (!for_next_step || trainer_.iteration() + 1 < setup_.num_iters)
+                                        loaders_.read_ahead();
+                                    });
   agree(result);
   if (setup_.comm_report) traffic_ += parallel_.world.ledger().since(before);
   const double seconds = seconds_since(start);
@@ -267,7 +271,7 @@ void TrainingRun::write_files(const std::filesystem::path& folder) const {
 }
 
 ordered_json TrainingRun::state() const {
-  const Cursor cursor = loaders_.train().cursor();
+  const Cursor cursor = loaders_.cursor();
   return {{"trainer", trainer_.state()},
           {"samples", loaders_.train_samples()},
           {"cursor", {{"epoch", cursor.epoch}, {"batch", cursor.batch}}},

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
@@ -20,6 +21,14 @@ namespace {
 // The least loss scale that still means something: below it every gradient overflows for another reason.
 constexpr double kLeastLossScale = 0x1p-24;
 constexpr double kLargestLossScale = 0x1p+127;
+
+class Stopwatch {
+ public:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
 
 // Takes one pass over the numbers, where they lie.
 bool is_sum_of_squares_finite(const Tensor& flat) {
@@ -67,13 +76,14 @@ Trainer::Trainer(Task& task, const TrainerOptions& options, Parallel parallel, E
       schedule_(options.schedule.schedule(options.batch.global_batch_size)),
       loss_scale_(LossScale::for_dtype(task.parameters().activation_dtype())),
       losses_(Tensor::zeros({options.batch.grad_accumulation}, task.parameters().dtype(), task.device())),
+      losses_read_(losses_),
       upstream_(Tensor::empty({1}, losses_.dtype(), losses_.device())) {
   make_equal(task.parameters(), parallel_);
   if (!options_.compute.cuda_graph) return;
   ISOBAR_CHECK(parallel_.world.size() == 1, "cuda_graph: works with one rank only");
   ISOBAR_CHECK(task.device().kind == DeviceKind::cuda, "cuda_graph: needs an NVIDIA GPU");
-  ISOBAR_CHECK(!task.draws_masks(),
-               "cuda_graph: a captured step draws the same dropout mask again and again; set dropout to 0");
+  captured_stream_ = Tensor::empty({1}, DType::fp64, task.device());  // 8 bytes
+  stream_on_host_ = Tensor::over(transfer_memory(captured_stream_.bytes(), task.device()), {1}, DType::fp64);
 }
 
 Trainer::~Trainer() = default;
@@ -89,14 +99,32 @@ void Trainer::set_upstream(double value) {
              current_stream());
 }
 
+// Masks of different iterations and parts come from streams of their own (models/context.h: at least 2^16 apart). In a
+// graph the iteration's part of the number lies in memory, as the factor of the loss does.
+DropoutKey Trainer::masks_of(std::int64_t part) const {
+  const auto seed = static_cast<std::uint64_t>(options_.compute.seed);
+  const auto of_part = static_cast<std::uint64_t>(part) << 16;
+  if (!captured_stream_.defined()) return {seed, first_stream() + of_part};
+  return {seed, of_part, static_cast<const std::uint64_t*>(captured_stream_.data())};
+}
+
+std::uint64_t Trainer::first_stream() const {
+  return static_cast<std::uint64_t>(iteration_ * options_.batch.grad_accumulation) << 16;
+}
+
+// The last step has ended: the host's number is not read any more.
+void Trainer::set_captured_stream() {
+  if (!captured_stream_.defined()) return;
+  const std::uint64_t stream = first_stream();
+  std::memcpy(stream_on_host_.data(), &stream, sizeof stream);
+  gpu::copy(captured_stream_.data(), stream_on_host_.data(), sizeof stream, task_.device(), current_stream());
+}
+
 void Trainer::accumulate(const Batch& batch, std::int64_t part) {
   const std::int64_t parts = options_.batch.grad_accumulation;
-  // Masks of different iterations and parts come from streams of their own (models/context.h: at least 2^16 apart).
-  const auto stream = static_cast<std::uint64_t>(iteration_ * options_.batch.grad_accumulation + part) << 16;
   // Samples r, r + R, ... of the part that all ranks share (ReadingRank).
-  const Context context{.training = true,
-                        .masks = {static_cast<std::uint64_t>(options_.compute.seed), stream},
-                        .block = {.samples = {parallel_.dp.rank(), parallel_.dp.size()}}};
+  const Context context{
+      .training = true, .masks = masks_of(part), .block = {.samples = {parallel_.dp.rank(), parallel_.dp.size()}}};
   Tape tape;
   Tensor loss;
   {
@@ -112,9 +140,13 @@ void Trainer::accumulate(const Batch& batch, std::int64_t part) {
 }
 
 // Forward and backward over all parts of the batch: the gradients add up.
-void Trainer::run_passes(const std::function<Batch(std::int64_t part)>& batch_of) {
+void Trainer::run_passes(const std::function<Batch(std::int64_t part)>& batch_of, const ReadAhead& read_ahead) {
+  const std::int64_t parts = options_.batch.grad_accumulation;
   task_.parameters().begin_step();
-  for (std::int64_t part = 0; part < options_.batch.grad_accumulation; ++part) accumulate(batch_of(part), part);
+  for (std::int64_t part = 0; part < parts; ++part) {
+    accumulate(batch_of(part), part);
+    read_ahead(/*for_next_step=*/part + 1 == parts);
+  }
   task_.parameters().finish_gradients();
 }
 
@@ -127,17 +159,18 @@ std::unique_ptr<Trainer::Capture> Trainer::capture_passes(const NextBatch& next)
   gpu::synchronize(task_.device(), current_stream());
   gpu::trim_memory(task_.device().index);
   gpu::Capture recording(current_stream());
-  run_passes([&](std::int64_t part) { return capture->batches[static_cast<std::size_t>(part)]; });
+  run_passes([&](std::int64_t part) { return capture->batches[static_cast<std::size_t>(part)]; }, [](bool) {});
   capture->graph = recording.end();
   return capture;
 }
 
-void Trainer::replay_passes(const NextBatch& next) {
+void Trainer::replay_passes(const NextBatch& next, const ReadAhead& read_ahead) {
   if (capture_)
     for (Batch& batch : capture_->batches) copy_into(batch, next()->tensors);
   else
     capture_ = capture_passes(next);
   capture_->graph.launch(current_stream());
+  read_ahead(/*for_next_step=*/true);
 }
 
 CommLedger Trainer::predicted_traffic() const {
@@ -163,38 +196,45 @@ RankHolds Trainer::holds() const {
       .moments = {2 * updated * number, bytes(optimizer_.m()) + bytes(optimizer_.v())}};
 }
 
-StepResult Trainer::step(const NextBatch& next) {
+StepResult Trainer::step(const NextBatch& next, const ReadAhead& read_ahead) {
   const gpu::Range range("step " + std::to_string(iteration_));
   StepResult result{.lr = schedule_.at(iteration_), .loss_scale = loss_scale_.scale};
-  optimizer_.prepare(result.lr);
-  const NextBatch timed = [&] {
-    const auto start = std::chrono::steady_clock::now();
+  const NextBatch timed_next = [&] {
+    const gpu::Range copying("data copy in " + std::to_string(iteration_));
+    const Stopwatch watch;
     std::shared_ptr<const LoadedBatch> loaded = next();
-    result.data_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    result.data_seconds += watch.seconds();
     return loaded;
+  };
+  // Counts where the device was done before, and has waited as well.
+  const ReadAhead timed_read_ahead = [&](bool for_next_step) {
+    gpu::Event given(task_.device());
+    given.record(current_stream());
+    const gpu::Range reading("read ahead");
+    const Stopwatch watch;
+    read_ahead(for_next_step);
+    if (given.is_reached()) result.data_seconds += watch.seconds();
   };
   // The mean over parts and ranks is made here, so that all that follows are sums.
   set_upstream(loss_scale_.scale / static_cast<double>(options_.batch.grad_accumulation * parallel_.dp.size()));
+  set_captured_stream();
   // The first step of a process runs as it is, so that libraries have loaded and chosen their algorithms before one is
   // captured.
   if (options_.compute.cuda_graph && has_run_) {
-    replay_passes(timed);
+    replay_passes(timed_next, timed_read_ahead);
   } else {
-    run_passes([&](std::int64_t) {
-      const std::shared_ptr<const LoadedBatch> loaded = timed();
-      const gpu::Range copying("data copy in " + std::to_string(iteration_));
-      return to_device(loaded->tensors, task_.device());
-    });
+    run_passes([&](std::int64_t) { return on_device(timed_next()->tensors, task_.device()); }, timed_read_ahead);
   }
   has_run_ = true;
   if (reducer_) reducer_->finish();
   {
     const gpu::Range optimizer("optimizer");
-    optimizer_.launch(loss_scale_.scale);
+    losses_read_.begin();
+    optimizer_.launch(result.lr, loss_scale_.scale);
     if (reducer_) reducer_->share_weights();
   }
   const UpdateResult update = optimizer_.result(loss_scale_.scale);
-  for (const double loss : losses_.to_vector()) result.loss += loss / static_cast<double>(losses_.numel());
+  for (const double loss : losses_read_.values()) result.loss += loss / static_cast<double>(losses_.numel());
   ++iteration_;
   result.grad_norm = update.grad_norm;
   result.applied = update.applied;

@@ -15,6 +15,7 @@
 #include "comm/parallel.h"
 #include "engine/files/flat_tensors.h"
 #include "engine/optimizer.h"
+#include "engine/readback.h"
 #include "engine/schedule.h"
 #include "models/compute_options.h"
 #include "models/task.h"
@@ -41,16 +42,21 @@ struct TrainerOptions {
 class Trainer {
  public:
   // Every rank of `parallel` makes one, and makes its steps at the same time; of parts of the model that several ranks
-  // hold, the first one's weights become all theirs. Error where cuda_graph cannot be had: on a CPU, with a task that
-  // draws masks, with several ranks.
+  // hold, the first one's weights become all theirs. Error where cuda_graph cannot be had: on a CPU, with several
+  // ranks.
   Trainer(Task& task, const TrainerOptions& options, Parallel parallel = {}, ExchangeOptions exchange = {});
   ~Trainer();
 
+  // Gives the batch of the next part; on the task's device, or on the host.
   using NextBatch = std::function<std::shared_ptr<const LoadedBatch>()>;
+  // Reads the batch behind that one while the device works: of the next step, or of this one.
+  using ReadAhead = std::function<void(bool for_next_step)>;
 
   // One iteration: forward and backward over grad_accumulation batches of equal size, then the update. A loss or
-  // gradient that is not finite is an error (fp16: the loss scale is lowered and the update skipped).
-  StepResult step(const NextBatch& next);
+  // gradient that is not finite is an error (fp16: the loss scale is lowered and the update skipped). The host waits
+  // for the device once, at the end.
+  StepResult step(
+      const NextBatch& next, const ReadAhead& read_ahead = [](bool) {});
 
   // What this rank tells others in one step, and what it holds of weights, gradients and moments: from sizes alone,
   // and as it is.
@@ -88,10 +94,13 @@ class Trainer {
   struct Capture;
 
   void set_upstream(double value);
+  DropoutKey masks_of(std::int64_t part) const;
+  std::uint64_t first_stream() const;  // of this iteration's masks
+  void set_captured_stream();
   void accumulate(const Batch& batch, std::int64_t part);
-  void run_passes(const std::function<Batch(std::int64_t part)>& batch_of);
+  void run_passes(const std::function<Batch(std::int64_t part)>& batch_of, const ReadAhead& read_ahead);
   std::unique_ptr<Capture> capture_passes(const NextBatch& next);
-  void replay_passes(const NextBatch& next);
+  void replay_passes(const NextBatch& next, const ReadAhead& read_ahead);
   void check_update(const StepResult& result);
   Optimizer make_optimizer();
   FlatBuffers moments() const;  // with the prefixes of their names
@@ -107,7 +116,10 @@ class Trainer {
   std::int64_t iteration_ = 0;
   bool has_run_ = false;  // this process has made a step
   Tensor losses_;         // [grad_accumulation]
-  Tensor upstream_;       // [1]: dL/dL times the loss scale, by the number of batches whose mean is taken
+  Readback losses_read_;
+  Tensor upstream_;  // [1]: dL/dL times the loss scale, by the number of batches whose mean is taken
+  // With cuda_graph alone: first_stream(), which a graph reads; [1], 8 bytes.
+  Tensor captured_stream_, stream_on_host_;
   std::unique_ptr<Capture> capture_;
 };
 

@@ -79,7 +79,11 @@ AttentionBlock::AttentionBlock(const Columns& queries, const Columns& keys, cons
       v(values),
       shape(shape_of(q, k, v, options.batch, options.heads)),
       scale(options.scale),
-      dropout{options.dropout, options.key.seed, options.key.stream, options.window} {}
+      dropout{.p = options.dropout,
+              .seed = options.key.seed,
+              .stream = options.key.stream,
+              .window = options.window,
+              .more_stream = options.key.more_stream} {}
 
 Tensor AttentionBlock::empty_lse() const {
   return Tensor::empty({shape.batch, shape.heads, shape.q_tokens}, accumulator_of(dtype()), device());

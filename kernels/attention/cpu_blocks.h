@@ -83,9 +83,10 @@ __attribute__((flatten)) void draw_dropout(const AttentionDropout& dropout, std:
                                            T* __restrict__ factors) {
   const std::uint32_t threshold = drop_threshold(dropout.p);
   const T kept = T{1} / (T{1} - static_cast<T>(dropout.p));
+  const std::uint64_t stream = mask_stream(dropout.stream, dropout.more_stream);
   for (int64_t i = 0; i < count;) {
     const std::uint64_t index = first + static_cast<std::uint64_t>(i);
-    const Philox4 bits = philox4x32(dropout.seed, dropout.stream, index / 4);
+    const Philox4 bits = philox4x32(dropout.seed, stream, index / 4);
     for (std::uint64_t word = index % 4; word < 4 && i < count; ++word, ++i)
       factors[i] = bits.word[word] < threshold ? T{0} : kept;
   }

@@ -344,7 +344,7 @@ struct KeepMask {
 
   __device__ __forceinline__ explicit KeepMask(const AttentionDropout& d)
       : seed(d.seed),
-        stream(d.stream),
+        stream(mask_stream(d.stream, d.more_stream)),
         first(first_of(d.window)),
         keys(static_cast<std::uint64_t>(d.window.keys.total)),
         threshold(drop_threshold(d.p)),

@@ -37,6 +37,12 @@ ISOBAR_HD constexpr std::uint32_t random_bits(std::uint64_t seed, std::uint64_t 
   return philox4x32(seed, stream, index / 4).word[index % 4];
 }
 
+// The stream of a mask: `more`, a number in memory of the device, is added where it is given. A step that was captured
+// finds its own number there whenever it is replayed, and draws other masks.
+ISOBAR_HD constexpr std::uint64_t mask_stream(std::uint64_t stream, const std::uint64_t* more) {
+  return more != nullptr ? stream + *more : stream;
+}
+
 // An element is dropped when its bits fall below this: probability p in steps of 2^-32.
 ISOBAR_HD constexpr std::uint32_t drop_threshold(float p) {
   const double t = static_cast<double>(p) * 4294967296.0;

@@ -43,7 +43,6 @@ class Classifier : public Task {
   std::string network() const override { return "ViT classifier"; }
   Parameters& parameters() override { return *parameters_; }
   const Parameters& parameters() const override { return *parameters_; }
-  bool draws_masks() const override { return vit_.dropout > 0; }
   Tensor loss(const Batch& batch, const Context& context) const override;
   void add_traffic(std::int64_t samples, CommLedger& ledger) const override;
   std::unique_ptr<Metrics> metrics() const override;

@@ -52,7 +52,6 @@ class Forecaster : public Task {
   std::string network() const override { return "ViT"; }
   Parameters& parameters() override { return *parameters_; }
   const Parameters& parameters() const override { return *parameters_; }
-  bool draws_masks() const override { return options_.vit.dropout > 0; }
   Tensor loss(const Batch& batch, const Context& context) const override;
   void add_traffic(std::int64_t samples, CommLedger& ledger) const override;
   std::unique_ptr<Metrics> metrics() const override;

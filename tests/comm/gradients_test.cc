@@ -38,7 +38,6 @@ class Layers : public Task {
   std::string network() const override { return "layers"; }
   Parameters& parameters() override { return parameters_; }
   const Parameters& parameters() const override { return parameters_; }
-  bool draws_masks() const override { return false; }
   Tensor loss(const Batch& batch, const Context&) const override {
     Tensor x = batch.at("input");
     const std::int64_t rows = x.size(0);

@@ -83,7 +83,6 @@ class Shared : public Task {
   std::string network() const override { return "shared"; }
   Parameters& parameters() override { return parameters_; }
   const Parameters& parameters() const override { return parameters_; }
-  bool draws_masks() const override { return false; }
   Tensor loss(const Batch& batch, const Context&) const override {
     const std::vector<double> samples = batch.at("sample").to_vector();
     Tensor y = Tensor::zeros({1}, parameters_.dtype(), Device{});

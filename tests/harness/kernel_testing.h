@@ -27,6 +27,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -203,6 +204,12 @@ class Workbench {
   Device device_;
   std::vector<std::unique_ptr<Buffer>> buffers_;
 };
+
+// A number for what masks add to their stream, 2^62, in the memory of the bench's device: the bits of 2.0.
+inline constexpr auto kMoreStream = std::bit_cast<std::uint64_t>(2.0);
+inline Pointer more_stream(Workbench& bench) {
+  return bench.input(values_of({2.0}, DType::fp64));
+}
 
 struct DeviceOptions {
   bool any_thread_count = true;  // the contract promises the same bits for any number of CPU threads

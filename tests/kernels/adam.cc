@@ -14,12 +14,13 @@ struct Case {
   std::int64_t n, decay_end;
   DType dtype;
   bool decoupled;
-  double weight_decay, lr = 5e-3, grad_scale = 0.5;
+  double weight_decay;
+  int step = 3;
+  double lr = 5e-3, grad_scale = 0.5;
   Values grad = {}, weight = {}, m = {}, v = {};
 
-  Values scalars(int step) const {
-    return values_of({lr, 1 - std::pow(0.9, step), 1 - std::pow(0.95, step), grad_scale}, DType::fp64);
-  }
+  double bias1() const { return 1 - std::pow(0.9, step); }
+  double bias2() const { return 1 - std::pow(0.95, step); }
 };
 
 Case filled(Case c) {
@@ -33,9 +34,9 @@ Case filled(Case c) {
 
 // weight, m, v after one step
 template <class Real>
-std::array<std::vector<Real>, 3> naive_step(const Case& c, const Values& scalars) {
+std::array<std::vector<Real>, 3> naive_step(const Case& c) {
   const auto real = [](double value) { return static_cast<Real>(value); };
-  const Real lr = real(scalars[0]), bias1 = real(scalars[1]), bias2 = real(scalars[2]), scale = real(scalars[3]);
+  const Real lr = real(c.lr), bias1 = real(c.bias1()), bias2 = real(c.bias2()), scale = real(c.grad_scale);
   const Real beta1 = real(0.9), beta2 = real(0.95), decay = real(c.weight_decay);
   std::array<std::vector<Real>, 3> out;
   for (std::int64_t i = 0; i < c.n; ++i) {
@@ -52,16 +53,19 @@ std::array<std::vector<Real>, 3> naive_step(const Case& c, const Values& scalars
   return out;
 }
 
-Adam arguments(const Case& c, const Values& scalars, Workbench& bench) {
+Adam arguments(const Case& c, Workbench& bench) {
   return {.n = c.n,
           .decay_end = c.decay_end,
           .dtype = c.dtype,
+          .lr = c.lr,
+          .bias1 = c.bias1(),
+          .bias2 = c.bias2(),
           .beta1 = 0.9,
           .beta2 = 0.95,
           .eps = 1e-8,
           .weight_decay = c.weight_decay,
           .decoupled = c.decoupled,
-          .scalars = bench.input(scalars),
+          .grad_scale = bench.input(values_of({c.grad_scale}, DType::fp64)),
           .grad = bench.input(c.grad),
           .weight = bench.in_out(c.weight),
           .m = bench.in_out(c.m),
@@ -77,14 +81,13 @@ TEST_CASE("adam follows its formula") {
         for (std::int64_t n : {1, 7, 33, 4099, 70001})
           for (std::int64_t decay_end : {std::int64_t{0}, n / 3 + 1, n})
             for (int step : {1, 100}) {
-              const Case c = filled({n, decay_end, dtype, decoupled, weight_decay});
-              const Values scalars = c.scalars(step);
+              const Case c = filled({n, decay_end, dtype, decoupled, weight_decay, step});
               const auto [weight, m, v] =
-                  expected(dtype, [&]<class Real>(Arithmetic<Real>) { return naive_step<Real>(c, scalars); });
+                  expected(dtype, [&]<class Real>(Arithmetic<Real>) { return naive_step<Real>(c); });
               INFO(name_of(dtype) << ", n = " << n << ", decay " << weight_decay << " below " << decay_end
                                   << ", decoupled " << decoupled << ", step " << step);
               on_devices(kDevices, {dtype}, [&](Workbench& bench) {
-                const Adam a = arguments(c, scalars, bench);
+                const Adam a = arguments(c, bench);
                 ISOBAR_RUN(bench.device(), adam, a);
                 bench.check("weight", {a.weight}, weight);
                 bench.check("m", {a.m}, m, Norm::tensor);
@@ -99,7 +102,7 @@ TEST_CASE("adam writes the weights once more in the compute type") {
       const Case c = filled({n, n / 2, DType::fp32, true, 0.1});
       INFO(name_of(compute) << ", n = " << n);
       on_devices(kDevices, {compute}, [&](Workbench& bench) {
-        Adam a = arguments(c, c.scalars(3), bench);
+        Adam a = arguments(c, bench);
         a.compute_dtype = compute;
         a.compute = bench.output(n, compute);
         ISOBAR_RUN(bench.device(), adam, a);
@@ -113,7 +116,7 @@ TEST_CASE("adam with grad_scale 0 changes nothing, NaN gradients included") {
   c.grad_scale = 0;
   c.grad[17] = std::nan("");
   on_devices(kDevices, {DType::fp32}, [&](Workbench& bench) {
-    Adam a = arguments(c, c.scalars(3), bench);
+    Adam a = arguments(c, bench);
     const Values compute = random_values(1000, DType::bf16, 9);
     a.compute = bench.in_out(compute);
     ISOBAR_RUN(bench.device(), adam, a);
@@ -128,7 +131,7 @@ TEST_CASE("adam keeps a NaN gradient to its own weight") {
   Case c = filled({1000, 0, DType::fp32, false, 0});
   c.grad[17] = std::nan("");
   on_devices(kDevices, {DType::fp32}, [&](Workbench& bench) {
-    const Adam a = arguments(c, c.scalars(3), bench);
+    const Adam a = arguments(c, bench);
     ISOBAR_RUN(bench.device(), adam, a);
     const Values weight = bench.read({a.weight});
     for (std::int64_t i = 0; i < c.n; ++i) REQUIRE(std::isnan(weight[i]) == (i == 17));

@@ -206,6 +206,41 @@ TEST_CASE("drop_path draws the masks of blocks as those of the whole") {
   }
 }
 
+TEST_CASE("dropout and drop_path add a number in memory to the stream") {
+  constexpr std::int64_t kRows = 50, kCols = 9;
+  const Values x = constant_values(kRows * kCols, DType::fp32, 1);
+  Values elements = x, rows = x;
+  for (std::int64_t i = 0; i < kRows * kCols; ++i) {
+    const auto kept = [&](std::int64_t index) {
+      return random_bits(kSeed, kStream, static_cast<std::uint64_t>(index)) >= drop_threshold(0.5f) ? 2 : 0;
+    };
+    elements[i] = kept(i);
+    rows[i] = kept(i / kCols);
+  }
+  on_devices(kDevices, {DType::fp32}, [&](Workbench& bench) {
+    const auto y = bench.output(kRows * kCols, DType::fp32), z = bench.output(kRows * kCols, DType::fp32);
+    ISOBAR_RUN(bench.device(), dropout,
+               {.n = kRows * kCols,
+                .p = 0.5f,
+                .seed = kSeed,
+                .stream = kStream - kMoreStream,
+                .more_stream = more_stream(bench),
+                .x = bench.input(x),
+                .y = y});
+    bench.check_equal("dropout", y, elements);
+    ISOBAR_RUN(bench.device(), drop_path,
+               {.rows = kRows,
+                .cols = kCols,
+                .p = 0.5f,
+                .seed = kSeed,
+                .stream = kStream - kMoreStream,
+                .more_stream = more_stream(bench),
+                .x = bench.input(x),
+                .y = z});
+    bench.check_equal("drop_path", z, rows);
+  });
+}
+
 TEST_CASE("dropout refuses blocks that do not lie in the whole") {
   const auto refuses = [](std::int64_t n, const ElementWindow& window, const std::string& sentence) {
     for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::emulator}) {

@@ -1,12 +1,18 @@
-// What a rank reads: its samples of every batch, and of them its band of rows.
+// What a rank reads: its samples of every batch, and of them its band of rows; and what is read ahead of a step.
 #include "apps/train/loaders.h"
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "comm/mesh.h"
 #include "data/era5/pairs.h"
+#include "engine/storage.h"
+#include "kernels/common/check.h"
+#include "kernels/cuda/runtime.h"
 #include "tests/harness/bytes_read.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/testing.h"
@@ -24,6 +30,27 @@ std::vector<std::int64_t> read_epoch(Loaders& loaders) {
     samples.insert(samples.end(), batch->samples.begin(), batch->samples.end());
   }
   return samples;
+}
+
+// Samples of one number each: sample s is 10 + s, and number 3 cannot be read where `is_damaged`.
+class Numbers final : public Dataset {
+ public:
+  explicit Numbers(bool is_damaged = false) : is_damaged_(is_damaged) {}
+  std::string name() const override { return "numbers"; }
+  std::int64_t samples() const override { return 7; }
+  std::vector<TensorSpec> layout() const override { return {{"x", {1}, DType::fp32}}; }
+  void read(std::int64_t sample, std::span<void* const> to) const override {
+    ISOBAR_CHECK(!is_damaged_ || sample != 3, "sample 3 is damaged");
+    *static_cast<float*>(to[0]) = static_cast<float>(10 + sample);
+  }
+
+ private:
+  bool is_damaged_;
+};
+
+// Three batches of two an epoch, in their order.
+Loaders loaders_of(const Numbers& numbers, Device device, std::int64_t workers = 0) {
+  return {numbers, numbers, {.shuffle = false, .num_data_workers = workers}, {.global_batch_size = 2}, 3, device};
 }
 
 }  // namespace
@@ -63,5 +90,46 @@ TEST_CASE("loaders: a rank reads the bands of its own samples, and nothing else"
       CHECK(bytes == kSamples * 2 * kChannels * kRows * kWidth * 4);  // nothing is read twice
     }
 }
+
+#if ISOBAR_HAS_EMULATOR
+
+TEST_CASE("loaders: what was read ahead is what would have been read, and counts as not read yet") {
+  constexpr Device kEmulator{DeviceKind::emulator};
+  const Numbers numbers;
+  for (const std::int64_t workers : {0, 2}) {
+    Loaders plain = loaders_of(numbers, Device{}), ahead = loaders_of(numbers, kEmulator, workers);
+    const StreamScope scope(std::make_shared<gpu::OwnedStream>(kEmulator));
+    std::vector<std::vector<double>> seen;
+    for (int i = 0; i < 8; ++i) {  // two epochs and two batches
+      INFO("batch " << i << ", " << workers << " workers");
+      CHECK(ahead.cursor() == plain.cursor());
+      const std::shared_ptr<const LoadedBatch> expected = plain.next(), batch = ahead.next();
+      const Cursor behind = ahead.cursor();
+      ahead.read_ahead();
+      ahead.read_ahead();  // once is enough
+      CHECK(ahead.cursor() == behind);
+      CHECK(batch->at == expected->at);
+      CHECK(batch->samples == expected->samples);
+      CHECK(batch->tensors.at("x").device() == kEmulator);
+      seen.push_back(batch->tensors.at("x").to_vector());
+      CHECK(seen.back() == expected->tensors.at("x").to_vector());
+    }
+    CHECK(seen[7] == std::vector<double>{12, 13});
+    ahead.seek({5, 2});  // drops what was read ahead
+    CHECK(ahead.next()->tensors.at("x").to_vector() == std::vector<double>{14, 15});
+  }
+}
+
+TEST_CASE("loaders: an error met ahead is thrown where its batch is asked for") {
+  constexpr Device kEmulator{DeviceKind::emulator};
+  const Numbers damaged(true);
+  Loaders loaders = loaders_of(damaged, kEmulator);
+  loaders.next();
+  loaders.read_ahead();
+  CHECK(loaders.cursor() == Cursor{0, 1});
+  CHECK_THROWS_WITH(loaders.next(), "sample 3 is damaged");
+}
+
+#endif
 
 }  // namespace isobar

@@ -19,7 +19,8 @@ import runs as command
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FILES = {"runtime": "kernels/cuda/runtime.cc", "gemm": "kernels/gemm/gemm.cu", "elementwise": "kernels/elementwise.cu",
-         "storage": "engine/storage.cc", "optimizer": "engine/optimizer.cc", "trainer": "apps/train/trainer.cc"}
+         "storage": "engine/storage.cc", "optimizer": "engine/optimizer.cc", "trainer": "apps/train/trainer.cc",
+         "upload": "data/upload.cc"}
 
 # ---- Checks: each raises command.Failure ----------------------------------------------------------------------------
 
@@ -45,6 +46,8 @@ def keeps_rule(test):
 
 
 NONE, GRAPH, BF16 = trains({}), trains({"cuda_graph": True}), trains({"amp_mode": "bf16"})
+PARTS, MASKS = trains({"grad_accumulation": 2}), trains({"cuda_graph": True, "dropout": 0.1})
+DRIVERS = keeps_rule("a driver and a GPU that are too old, and a GPU that cannot be used, are named")
 ALGORITHMS = keeps_rule("an algorithm serves what it was chosen for, and is asked for again where it failed")
 UNORDERED = "neither waits for the other|is freed outside of it|has not allocated"
 
@@ -65,6 +68,9 @@ FAULTS = {
         keeps_rule("an error in a capture leaves the stream as it was"), "copy from ordinary memory"),
     "a graph beside the memory of earlier steps": (
         "trainer", "gpu::trim_memory(", "if (!PLANTED) gpu::trim_memory(", command.check_counts, "a graph holds"),
+    "masks that a graph draws again and again": (
+        "trainer", "  set_captured_stream();\n", "  if (!(PLANTED && capture_)) set_captured_stream();\n", MASKS,
+        "other bits"),
     "a loss scale that a graph keeps": (
         "trainer", "  set_upstream(loss", "  if (!(PLANTED && capture_)) set_upstream(loss", command.check_loss_scale,
         "other bits"),
@@ -73,7 +79,7 @@ FAULTS = {
         command.check_driver, "a driver that is too old: status 0"),
     "a GPU that cannot be used is none": (
         "runtime", "cudaGetLastError();\n  const int driver", "cudaGetLastError();\n  if (PLANTED) return 0;\n"
-        "  const int driver", keeps_rule("a driver that is too old, and a GPU that cannot be used, are named"),
+        "  const int driver", DRIVERS,
         "no exception was thrown"),
     "the workspace of a stream stays": (
         "runtime", "free_workspace(device.index, stream);", "if (!PLANTED) free_workspace(device.index, stream);",
@@ -90,9 +96,16 @@ FAULTS = {
     "memory is freed on the default stream": (
         "runtime", "cudaFreeAsync(data, native(stream))", "cudaFreeAsync(data, PLANTED ? nullptr : native(stream))",
         GRAPH, UNORDERED),
-    "a pinned buffer is filled again too early": (
-        "storage", "if (to_host || from_host) gpu::synchronize(", "if ((to_host || from_host) && !PLANTED) "
-        "gpu::synchronize(", NONE, "the source of a copy to the device was changed"),
+    # Uploads and what comes back, beside the kernels.
+    "an upload that nobody waits for": (
+        "upload", "copied_.make_wait(current_stream());", "if (!PLANTED) copied_.make_wait(current_stream());", NONE,
+        UNORDERED + "|is -?nan"),
+    "a buffer is given back before it was read": (
+        "upload", "if (!copied_.is_reached())", "if (!copied_.is_reached() && !PLANTED)",
+        PARTS, "the source of a copy to the device was changed"),
+    "a norm is read before it has come": (
+        "optimizer", "gpu::synchronize(parameters_.device(), current_stream());",
+        "if (!PLANTED) gpu::synchronize(parameters_.device(), current_stream());", NONE, "other bits|is -?nan"),
     # Order between streams.
     "copies on the default stream": (
         "runtime", "check(cudaMemcpyAsync(to,", "if (PLANTED) stream = nullptr;\n  check(cudaMemcpyAsync(to,",
@@ -126,12 +139,12 @@ FAULTS = {
     "a kernel runs over the end": (
         "optimizer", "{.n = n,\n", "{.n = n + (PLANTED ? 100000 : 0),\n", NONE, "touches what lies behind"),
     "a kernel is given memory of the host": (
-        "optimizer", "static_cast<const AdamScalars*>(scalars_.data())",
-        "PLANTED ? new AdamScalars : static_cast<const AdamScalars*>(scalars_.data())", NONE,
-        "a pointer among its parameters is memory of the host"),
+        "optimizer", "= grad_scale_.data_as<double>(),", "= PLANTED ? new double(1) : grad_scale_.data_as<double>(),",
+        NONE, "a pointer among its parameters is memory of the host"),
     "the host reads memory of the device": (
-        "optimizer", "norm_.item() / loss_scale", "(PLANTED ? *norm_.data_as<double>() : norm_.item()) / loss_scale",
-        NONE, "the host touches memory of the device"),
+        "optimizer", "norm_read_.values()[0] / loss_scale",
+        "(PLANTED ? *norm_.data_as<double>() : norm_read_.values()[0]) / loss_scale", NONE,
+        "the host touches memory of the device"),
     "a copy in the wrong direction": (
         "runtime", "bytes, cudaMemcpyDefault,", "bytes, PLANTED ? cudaMemcpyDeviceToDevice : cudaMemcpyDefault,",
         NONE, "the direction of a copy"),
@@ -142,7 +155,7 @@ FAULTS = {
         "runtime", "cudaFreeHost(data);", "if (!PLANTED) cudaFreeHost(data);", NONE, "pinned memory are not freed"),
     # Handles.
     "a stream stays": ("runtime", "cudaStreamDestroy(native(stream));",
-                       "if (!PLANTED) cudaStreamDestroy(native(stream));", NONE, "1 streams are not destroyed"),
+                       "if (!PLANTED) cudaStreamDestroy(native(stream));", NONE, "2 streams are not destroyed"),
     "a graph stays": ("runtime", "cudaGraphDestroy(graph);\n  check(",
                       "if (!PLANTED) cudaGraphDestroy(graph);\n  check(", GRAPH, "1 graphs are not destroyed"),
     "an executable graph stays": ("runtime", "if (executable_ != nullptr)", "if (executable_ != nullptr && !PLANTED)",
@@ -151,7 +164,7 @@ FAULTS = {
     "an upload in a capture": (
         "trainer", "return capture->batches[static_cast<std::size_t>(part)];",
         "return PLANTED ? to_device(next()->tensors, task_.device()) : capture->batches[static_cast<std::size_t>("
-        "part)];", GRAPH, "a thread that captures a graph waits|would copy from ordinary memory"),
+        "part)];", GRAPH, "a thread that captures a graph looks at an event"),
     "the host reads in a capture": (
         "trainer", "capture->graph = recording.end();", "if (PLANTED) losses_.to_vector();\n"
         "  capture->graph = recording.end();", GRAPH, "copies to ordinary memory of the host"),

@@ -124,13 +124,9 @@ def check_case(runs, precision, settings):
               for seed in (1, 2)}
     others["stopped"] = runs.stopped(on_gpu)
     graph = {**on_gpu, "cuda_graph": True}
-    if "dropout" in settings:
-        status, err = runs.start(runs.folder(), "cuda", graph)
-        check(status == 1 and "draws the same dropout mask" in err, f"a graph with dropout: status {status}: {err}")
-    else:
-        others["a graph"] = runs.train("cuda", graph)
-        others["a graph, schedule 3"] = runs.train("cuda", graph, {"ISOBAR_VIRTUAL_GPU_SCHEDULE": "3"})
-        others["a graph, stopped"] = runs.stopped(graph)
+    others["a graph"] = runs.train("cuda", graph)
+    others["a graph, schedule 3"] = runs.train("cuda", graph, {"ISOBAR_VIRTUAL_GPU_SCHEDULE": "3"})
+    others["a graph, stopped"] = runs.stopped(graph)
     for name, other in others.items():
         check(result_of(other) == result_of(first), f"{precision} {settings}: {name} gives other bits")
 
@@ -249,12 +245,12 @@ def check_failing_calls(runs, every, jobs):
 def check_counts(runs):
     """What isobar does today; fewer are welcome, and change these lines."""
     last = {}
-    for graph, launches in ((False, 73), (True, 5)):
+    for graph, launches in ((False, 68), (True, 5)):
         trace = runs.work / f"trace{graph}"
         runs.train("cuda", {"cuda_graph": graph, "validate_every": 0}, {"ISOBAR_VIRTUAL_GPU_TRACE": str(trace)})
         last[graph] = json.loads(trace.read_text().splitlines()[-1])
         print(f"a step, graph {graph}: {last[graph]}")
-        check(last[graph]["launches"] <= launches and last[graph]["synchronisations"] <= 8,
+        check(last[graph]["launches"] <= launches and last[graph]["synchronisations"] <= 1,
               f"a step takes more than before: {last[graph]}")
     held = [last[graph]["held_bytes"] / 2**20 for graph in (False, True)]
     check(held[1] < held[0] + 0.1, f"a graph holds {held[1]:.2f} MiB, a step without one {held[0]:.2f}")

@@ -1,0 +1,51 @@
+#include "data/upload.h"
+
+#include <utility>
+
+namespace isobar {
+namespace {
+
+// Waits. An error has nobody here to be told to: the device has failed, as whoever uses it next will see.
+template <class F>
+void quietly(const F& wait) noexcept {
+  try {
+    wait();
+  } catch (...) {
+  }
+}
+
+}  // namespace
+
+Upload::Upload(std::shared_ptr<const LoadedBatch> source, Device device, std::shared_ptr<const gpu::OwnedStream> stream)
+    : source_(std::move(source)), stream_(std::move(stream)), copied_(device) {
+  const StreamScope scope(stream_);
+  try {
+    start(device);
+  } catch (...) {
+    quietly([&] { gpu::synchronize(device, current_stream()); });
+    throw;
+  }
+}
+
+void Upload::start(Device device) {
+  batch_ = std::make_shared<LoadedBatch>(LoadedBatch{.at = source_->at, .samples = source_->samples, .tensors = {}});
+  for (const auto& [name, tensor] : source_->tensors) {
+    const Tensor copy = Tensor::empty(tensor.shape(), tensor.dtype(), device);
+    gpu::copy(copy.data(), tensor.data(), tensor.bytes(), device, current_stream());
+    batch_->tensors[name] = copy;
+  }
+  copied_.record(current_stream());
+}
+
+Upload::~Upload() {
+  quietly([&] {
+    if (!copied_.is_reached()) copied_.synchronize();
+  });
+}
+
+std::shared_ptr<const LoadedBatch> Upload::batch() const {
+  copied_.make_wait(current_stream());
+  return batch_;
+}
+
+}  // namespace isobar

@@ -44,7 +44,7 @@ else()
   set(ISOBAR_HAS_CUDA ${ISOBAR_CUDA})
 endif()
 if(ISOBAR_HAS_CUDA AND NOT ISOBAR_VIRTUAL_GPU)
-  set(CMAKE_CUDA_ARCHITECTURES 80-real 90a-real)
+  set(CMAKE_CUDA_ARCHITECTURES 80 90a-real)  # and PTX of 80, which drivers compile for GPUs to come
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
   enable_language(CUDA)
   # CMake 3.25 does not know nvcc's C++20 flag.

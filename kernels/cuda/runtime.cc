@@ -226,6 +226,9 @@ Description describe(int index) {
 }
 
 void set_device(int index) {
+  const Description gpu = describe(index);
+  ISOBAR_CHECK(gpu.major >= 8, "GPU ", index, ", ", gpu.name, ", has compute capability ", gpu.major, '.', gpu.minor,
+               ", and isobar's kernels need 8.0 (A100) or later; --device cpu does without it");
   check(cudaSetDevice(index), "cudaSetDevice");
   keep_freed_memory(index);
 }

@@ -22,7 +22,7 @@ struct Description {
   std::size_t memory_bytes = 0;
 };
 Description describe(int index);
-void set_device(int index);
+void set_device(int index);  // of this thread. Error naming a GPU that is older than the kernels
 std::size_t free_memory();
 void trim_memory(int index);  // gives back what was freed, where work has ended: the pool would keep it
 int runtime_version();        // 13000 for 13.0; 0 in a build without CUDA

@@ -492,7 +492,7 @@ TEST_CASE("virtual GPU: memory runs out where it says") {
 
 // ---- Host code ------------------------------------------------------------------------------------------------------
 
-TEST_CASE("virtual GPU: a driver that is too old, and a GPU that cannot be used, are named") {
+TEST_CASE("virtual GPU: a driver and a GPU that are too old, and a GPU that cannot be used, are named") {
   const WholeContext whole;
   CHECK(gpu::device_count() == 1);
   {
@@ -503,6 +503,11 @@ TEST_CASE("virtual GPU: a driver that is too old, and a GPU that cannot be used,
     const Setting driver("ISOBAR_VIRTUAL_GPU_DRIVER", "12020");
     CHECK_THROWS_WITH(gpu::device_count(), ContainsSubstring("driver is too old: it is for CUDA 12.2") &&
                                                ContainsSubstring("built with CUDA 13.0"));
+  }
+  {
+    const Setting turing("ISOBAR_VIRTUAL_GPU_CAPABILITY", "75");
+    CHECK_THROWS_WITH(gpu::set_device(0), ContainsSubstring("GPU 0, virtual GPU, has compute capability 7.5") &&
+                                              ContainsSubstring("need 8.0"));
   }
   const auto count_after = [](int code) {
     cudaDeviceReset();

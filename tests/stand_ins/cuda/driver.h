@@ -10,6 +10,7 @@
 //                                       the work of a large model can be listed
 //   ISOBAR_VIRTUAL_GPU_CALLS=FILE       the name of every call is written to the file
 //   ISOBAR_VIRTUAL_GPU_DRIVER=VERSION   the newest CUDA that the driver knows, 12020 for 12.2; 0: there is no driver
+//   ISOBAR_VIRTUAL_GPU_CAPABILITY=75    compute capability, here 7.5; default 80
 //   ISOBAR_VIRTUAL_GPU_MEMORY=BYTES     the device's memory; 4 GiB where nothing is said
 //   ISOBAR_VIRTUAL_GPU_MULTIPROCESSORS=N  of the device; 4 where nothing is said
 //

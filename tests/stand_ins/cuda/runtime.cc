@@ -260,11 +260,12 @@ cudaError_t cudaSetDevice(int device) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return call("cudaGetDeviceProperties", [&] {
     if (device != 0) misuse(cudaErrorInvalidDevice, "there is no device ", device);
+    const auto capability = static_cast<int>(number_setting("ISOBAR_VIRTUAL_GPU_CAPABILITY", 80));
     *properties = {.name = "virtual GPU",
                    .uuid = {"isobar-virtual0"},
                    .totalGlobalMem = total_memory(),
-                   .major = 8,
-                   .minor = 0,
+                   .major = capability / 10,
+                   .minor = capability % 10,
                    .multiProcessorCount = multiprocessors()};
   });
 }

@@ -384,6 +384,8 @@ def stop_one(runs, name, ranks, rank, *flags):
     def stop(process):
         runs.wait_for_iteration(name, 7, process)
         ids = processes_of(runs.isobar, runs.path(name))
+        if process.poll() is not None:  # it has ended before: what it has said is looked at below
+            return None
         check(len(ids) == ranks, f"{len(ids)} processes")
         os.kill(ids[rank], signal.SIGSTOP)
         return time.monotonic()
@@ -481,6 +483,8 @@ def case_stopped(options, folder):
             while process.poll() is None and not (runs.path(name) / "config.json").exists():
                 time.sleep(0.001)
             ids = processes_of(options.isobar, runs.path(name))
+            if process.poll() is not None:  # as above
+                return
             check(len(ids) == 3, f"{len(ids)} processes")
             os.kill(ids[rank], signal.SIGUSR1)
         # Late once, so that there is time for the signal.

@@ -280,6 +280,9 @@ TEST_CASE("processes that cannot be ranks are refused, once") {
       {"SLURM_STEP_NUM_TASKS=8 SLURM_PROCID=0 SLURM_STEP_ID=0 ISOBAR_MPI_PLUGIN=/nowhere.so", "/nowhere.so"},
   }));
   check_error(isobar_command("train --config tiny --data /nowhere", environment), sentence);
+}
+
+TEST_CASE("of processes that cannot be ranks the others wait to be ended by the first, and are silent") {
   const Outcome other = isobar_command("train --config tiny --data /nowhere", "WORLD_SIZE=2 RANK=1");
   CHECK(other.status == 1);
   CHECK(other.err == "");

@@ -16,9 +16,10 @@ void quietly(const F& wait) noexcept {
 
 }  // namespace
 
-Upload::Upload(std::shared_ptr<const LoadedBatch> source, Device device, std::shared_ptr<const gpu::OwnedStream> stream)
-    : source_(std::move(source)), stream_(std::move(stream)), copied_(device) {
-  const StreamScope scope(stream_);
+Upload::Upload(std::shared_ptr<const LoadedBatch> source, Device device,
+               const std::shared_ptr<const gpu::OwnedStream>& stream)
+    : source_(std::move(source)), copied_(device) {
+  const StreamScope scope(stream);
   try {
     start(device);
   } catch (...) {

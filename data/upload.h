@@ -13,7 +13,8 @@ class Upload {
  public:
   // Gives the copies to `stream`, which is not the current one; on the CPU, where it is null, they are made at once.
   // The host does not wait where the batch lies in pinned memory.
-  Upload(std::shared_ptr<const LoadedBatch> source, Device device, std::shared_ptr<const gpu::OwnedStream> stream);
+  Upload(std::shared_ptr<const LoadedBatch> source, Device device,
+         const std::shared_ptr<const gpu::OwnedStream>& stream);
   ~Upload();  // waits until the source has been read
   Upload(const Upload&) = delete;
   Upload& operator=(const Upload&) = delete;
@@ -25,7 +26,6 @@ class Upload {
   void start(Device device);
 
   std::shared_ptr<const LoadedBatch> source_;
-  std::shared_ptr<const gpu::OwnedStream> stream_;
   std::shared_ptr<LoadedBatch> batch_;
   gpu::Event copied_;
 };

@@ -154,7 +154,7 @@ ProgressState Progress::state() const {
 bool Progress::due() const {
   if (!last_shown_) return true;
   const double pause = terminal_ ? options_.seconds_between_bars : options_.seconds_between_lines;
-  return std::chrono::duration<double>(Clock::now() - *last_shown_).count() >= pause;
+  return seconds_since(*last_shown_) >= pause;
 }
 
 void Progress::update(std::int64_t done, double loss) {

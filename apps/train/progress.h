@@ -6,12 +6,13 @@
 // loop that owns it calls it.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "apps/train/clock.h"
 
 namespace isobar {
 
@@ -65,8 +66,6 @@ class Progress {
   void finish();
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   ProgressState state() const;
   double seconds() const;
   bool due() const;

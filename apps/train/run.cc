@@ -25,10 +25,6 @@ namespace {
 constexpr std::int64_t kProfiledEpoch = 4;  // as the tutorial: the fourth
 constexpr double kLargest = std::numeric_limits<double>::max();
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 std::string memory_line(const char* when) {
   std::string report = memory_report();
   while (report.ends_with('\n')) report.pop_back();

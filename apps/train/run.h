@@ -5,7 +5,6 @@
 // holds weights, moments, loss scale, the order's cursor and the sums behind the next log line.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -14,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/train/clock.h"
 #include "apps/train/loaders.h"
 #include "apps/train/run_options.h"
 #include "apps/train/run_record.h"
@@ -71,8 +71,6 @@ class TrainingRun {
   bool at_end() const { return trainer_.iteration() >= setup_.num_iters; }
   void mark_profiler_window() const;
   double wall_seconds() const;
-
-  using Clock = std::chrono::steady_clock;
 
   const RunSetup setup_;
   const Parallel& parallel_;

@@ -1,12 +1,12 @@
 #include "apps/train/trainer.h"
 
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
 
+#include "apps/train/clock.h"
 #include "apps/train/run_state.h"
 #include "comm/whole_tensors.h"
 #include "engine/files/flat_tensors.h"
@@ -21,14 +21,6 @@ namespace {
 // The least loss scale that still means something: below it every gradient overflows for another reason.
 constexpr double kLeastLossScale = 0x1p-24;
 constexpr double kLargestLossScale = 0x1p+127;
-
-class Stopwatch {
- public:
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 // Takes one pass over the numbers, where they lie.
 bool is_sum_of_squares_finite(const Tensor& flat) {
@@ -201,9 +193,9 @@ StepResult Trainer::step(const NextBatch& next, const ReadAhead& read_ahead) {
   StepResult result{.lr = schedule_.at(iteration_), .loss_scale = loss_scale_.scale};
   const NextBatch timed_next = [&] {
     const gpu::Range copying("data copy in " + std::to_string(iteration_));
-    const Stopwatch watch;
+    const Clock::time_point start = Clock::now();
     std::shared_ptr<const LoadedBatch> loaded = next();
-    result.data_seconds += watch.seconds();
+    result.data_seconds += seconds_since(start);
     return loaded;
   };
   // Counts where the device was done before, and has waited as well.
@@ -211,9 +203,9 @@ StepResult Trainer::step(const NextBatch& next, const ReadAhead& read_ahead) {
     gpu::Event given(task_.device());
     given.record(current_stream());
     const gpu::Range reading("read ahead");
-    const Stopwatch watch;
+    const Clock::time_point start = Clock::now();
     read_ahead(for_next_step);
-    if (given.is_reached()) result.data_seconds += watch.seconds();
+    if (given.is_reached()) result.data_seconds += seconds_since(start);
   };
   // The mean over parts and ranks is made here, so that all that follows are sums.
   set_upstream(loss_scale_.scale / static_cast<double>(options_.batch.grad_accumulation * parallel_.dp.size()));

@@ -53,7 +53,7 @@ TINY_DATA = ["--train-years", "1", "--valid-years", "1"]
 LAYOUTS = [((2, 1, 1), []), ((4, 1, 1), ["--bucket-cap-mb", "0.001"]), ((1, 2, 2), ["--context-form", "ring"]),
            ((2, 2, 2), ["--sequence-parallel", "--shard-optimizer"])]
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "RANK")
-OPEN_MPI_HAS_NOT_CONNECTED = "Open MPI failed to TCP connect"
+OPEN_MPI_HAS_NOT_CONNECTED = ("Open MPI failed to TCP connect", "PML add procs failed")
 TIMED = ("samples_per_second", "data_seconds")
 TIMED_TAGS = ("Avg iters per sec", "Avg samples per sec", "Seconds waited for data")
 
@@ -155,14 +155,16 @@ class Runs:
 
     def train(self, name, ranks, *flags, **more):
         """Again, twice at most, where Open MPI has not connected its processes: 4.1.4 drops connections that come
-        before it knows who calls (its issue 3035), on a busy host about once in a hundred runs under Slurm."""
+        before it knows who calls (its issue 3035), on a busy host about once in a hundred runs under Slurm; and there
+        a process that is early may ask for the address of one whose node does not know of the step yet."""
         command = self.command(name, *flags)
-        existed = self.path(name).exists()
+        existed, reached = self.path(name).exists(), self.iterations(name)
         for attempt in range(3):
             ended = run(self.launch(ranks, *command) if ranks > 1 else command, **more)
-            if OPEN_MPI_HAS_NOT_CONNECTED not in ended.err or self.iterations(name) > 0 or attempt == 2:
+            reason = next((reason for reason in OPEN_MPI_HAS_NOT_CONNECTED if reason in ended.err), None)
+            if reason is None or self.iterations(name) > reached or attempt == 2:
                 return ended
-            print(f"{name}: {OPEN_MPI_HAS_NOT_CONNECTED} before the first iteration: once more", flush=True)
+            print(f"{name}: {reason} before the first iteration: once more", flush=True)
             if not existed:
                 shutil.rmtree(self.path(name), ignore_errors=True)
 

@@ -44,14 +44,18 @@ Product linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias
 }
 
 // dx (+)= dy·w;  dw (+)= dyᵀ·x;  db (+)= column sums of dy. A dy wider than x is rounded to x's dtype before the
-// products, as tensor cores need it.
+// products, as tensor cores need it. A GPU makes the sums of the dy that it reads for dw, where nothing is added to
+// them: a pass over dy less.
 void linear_backward(Gradients& gradients, Tensor dy, const Target& x_target, const Tensor& x, const Tensor& weight,
                      const Tensor& bias, bool tf32) {
-  if (bias.defined())
-    if (const auto db = gradients.slot(bias)) add_column_sum(dy, bias.numel(), db);
+  const auto db = bias.defined() ? gradients.slot(bias) : Gradients::Slot{};
+  const auto dw = gradients.slot(weight);
+  const bool sums_on_the_way = db && dw && x.device().kind == DeviceKind::cuda && db.mode == Grad::overwrite &&
+                               dy.dtype() == x.dtype() && dw.tensor.dtype() == DType::fp32;
+  if (db && !sums_on_the_way) add_column_sum(dy, bias.numel(), db);
   dy = dy.to(x.dtype());
   const std::int64_t m = x.size(0), n = weight.size(0), k = x.size(1);
-  if (const auto dw = gradients.slot(weight))
+  if (dw)
     ISOBAR_RUN(x.device(), gemm,
                {.m = n,
                 .n = k,
@@ -62,6 +66,7 @@ void linear_backward(Gradients& gradients, Tensor dy, const Target& x_target, co
                 .a = dy.data(),
                 .b = x.data(),
                 .c = dw.tensor.data(),
+                .a_sums = sums_on_the_way ? db.tensor.data() : nullptr,
                 .mode = dw.mode,
                 .tf32 = tf32},
                current_stream());
@@ -112,11 +117,15 @@ Tensor mlp(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2
   const LinearOptions hidden{.activation = options.activation, .out_dtype = x.dtype(), .tf32 = options.tf32};
   const Product h = linear_forward(x, w1, b1, hidden, recording({&x, &w1, &b1, &w2, &b2}));
   Tensor y = linear_forward(h.y, w2, b2, {.out_dtype = options.out_dtype, .tf32 = options.tf32}, false).y;
+  // A GPU keeps the hidden layer: to compute it again from `pre` takes a pass of two over it. (On a CPU the value that
+  // is computed again is not always the same one to the last bit, in 16 bits.)
+  const Tensor kept = x.device().kind == DeviceKind::cuda ? h.y : Tensor();
   Tape::record("mlp", {&x, &w1, &b1, &w2, &b2}, {x, h.pre}, {&y},
-               [x, w1, b1, w2, b2, pre = h.pre, options](Gradients& gradients, const std::vector<Tensor>& dy) {
+               [x, w1, b1, w2, b2, kept, pre = h.pre, options](Gradients& gradients, const std::vector<Tensor>& dy) {
                  const Tensor dhidden = gradient_like(pre);
                  {
-                   const Tensor hidden_value = make_leaf(gelu_forward(pre, options.activation), dhidden);
+                   const Tensor hidden_value =
+                       make_leaf(kept.defined() ? kept : gelu_forward(pre, options.activation), dhidden);
                    linear_backward(gradients, dy[0], hidden_value, hidden_value, w2, b2, options.tf32);
                  }
                  gelu_backward_in_place(dhidden, pre, options.activation);

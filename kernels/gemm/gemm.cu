@@ -28,6 +28,7 @@ void gemm(const Gemm& g, Stream stream) {
 #include <mutex>
 #include <string>
 
+#include "kernels/column_sum.h"
 #include "kernels/common/check.h"
 #include "kernels/common/math.h"
 #include "kernels/cuda/library.h"
@@ -201,7 +202,7 @@ Algorithm ask_heuristic(const Problem& p, const Descriptors& d, std::size_t work
 struct Outputs {
   void* c;
   void* pre;         // for an epilogue that stores it
-  const void* bias;  // in out_dtype
+  const void* bias;  // in out_dtype; with the epilogue BGRADB it is written: a_sums
 };
 
 Problem problem_of(const Gemm& g, int device, cublasLtEpilogue_t epilogue, const Outputs& out) {
@@ -245,6 +246,11 @@ bool multiply(const Gemm& g, int device, cublasLtEpilogue_t epilogue, const Outp
   return true;
 }
 
+void require(bool has_multiplied, const Gemm& g) {
+  ISOBAR_CHECK(has_multiplied, "gemm: cuBLASLt has no algorithm for m=", g.m, " n=", g.n, " k=", g.k, " in ",
+               name_of(g.in_dtype));
+}
+
 // The bias in the type of the output, the only one cuBLASLt adds; a 16-bit copy is made at the start of the workspace.
 const void* bias_for(const Gemm& g, char*& workspace, std::size_t& bytes, Stream stream) {
   if (g.bias == nullptr || g.out_dtype == DType::fp32) return g.bias;
@@ -265,6 +271,18 @@ void check(const Gemm& g) {
   ISOBAR_CHECK(g.m >= 0 && g.n >= 0 && g.k >= 1, "gemm: bad sizes m=", g.m, " n=", g.n, " k=", g.k);
   ISOBAR_CHECK(g.mode == Grad::overwrite || (g.bias == nullptr && g.pre == nullptr && g.activation == Activation::none),
                "gemm: bias and activation cannot be combined with accumulation");
+  ISOBAR_CHECK(g.a_sums == nullptr || (g.transpose_a && g.out_dtype == DType::fp32 && g.bias == nullptr &&
+                                       g.pre == nullptr && g.activation == Activation::none),
+               "gemm: sums of A on the way need a transposed A, an output in fp32, no bias and no activation");
+}
+
+// Where no algorithm makes the sums on the way, they take a pass of their own.
+void multiply_and_sum(const Gemm& g, int device, char* workspace, std::size_t bytes, Stream stream) {
+  if (multiply(g, device, CUBLASLT_EPILOGUE_BGRADB, {g.c, nullptr, g.a_sums}, workspace, bytes, stream)) return;
+  require(multiply(g, device, CUBLASLT_EPILOGUE_DEFAULT, {g.c, nullptr, nullptr}, workspace, bytes, stream), g);
+  ISOBAR_CHECK(column_sum_workspace(g.k, g.m, g.in_dtype) <= bytes, "gemm: ", g.m, " sums are more than the workspace");
+  column_sum({.rows = g.k, .cols = g.m, .dtype = g.in_dtype, .x = g.a, .out = g.a_sums, .workspace = workspace},
+             stream);
 }
 
 }  // namespace
@@ -278,6 +296,7 @@ void gemm(const Gemm& g, Stream stream) {
   // Products on one stream follow each other, so they can share it.
   char* workspace = static_cast<char*>(gpu::workspace(kWorkspaceBytes, device, stream));
   std::size_t bytes = kWorkspaceBytes;
+  if (g.a_sums != nullptr) return multiply_and_sum(g, device, workspace, bytes, stream);
   const void* bias = bias_for(g, workspace, bytes, stream);
 
   // tanh GELU is an epilogue; it stores `pre` only when its rows are 16-byte multiples.
@@ -292,8 +311,7 @@ void gemm(const Gemm& g, Stream stream) {
   // Otherwise the product goes to `pre`, or to C where nobody wants `pre`, and the activation follows.
   void* product = g.pre != nullptr ? g.pre : g.c;
   const auto epilogue = bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-  ISOBAR_CHECK(multiply(g, device, epilogue, {product, nullptr, bias}, workspace, bytes, stream),
-               "gemm: cuBLASLt has no algorithm for m=", g.m, " n=", g.n, " k=", g.k, " in ", name_of(g.in_dtype));
+  require(multiply(g, device, epilogue, {product, nullptr, bias}, workspace, bytes, stream), g);
   if (g.activation != Activation::none) {
     gelu_fwd({.n = g.m * g.n, .dtype = g.out_dtype, .kind = g.activation, .x = product, .y = g.c}, stream);
   } else if (product != g.c) {

@@ -5,6 +5,8 @@
 //   C     [m, n]                                      out_dtype, written, or added to when mode is accumulate
 //   bias  [n]                                         accumulator_of(in_dtype), or null
 //   pre   [m, n]                                      out_dtype, or null: op(A)·op(B) + bias before the activation
+//   a_sums [m]                                        accumulator_of(in_dtype), or null: written, the sum over k of
+//                                                     op(A)'s rows; of dyᵀ it is the gradient of a bias
 //
 //   dtypes        in: fp32, bf16, fp16, fp64 (CPU);  out: the same as in, or fp32
 //   numerics      products accumulate in fp32 (fp64 for fp64); bias and activation are applied before the one rounding
@@ -13,7 +15,8 @@
 //                 follows the rounding to out_dtype. tf32 lets the GPU round fp32 inputs to 10 mantissa bits; the CPU
 //                 ignores it
 //   deterministic yes, for a fixed number of threads
-//   limits        m, n >= 0; k >= 1; bias and activation need mode overwrite
+//   limits        m, n >= 0; k >= 1; bias and activation need mode overwrite; a_sums: on a GPU only, with transpose_a,
+//                 an output in fp32, and no bias and no activation
 //   aliasing      none
 #pragma once
 
@@ -37,6 +40,7 @@ struct Gemm {
   const void* bias = nullptr;
   void* c = nullptr;
   void* pre = nullptr;
+  void* a_sums = nullptr;
   Activation activation = Activation::none;
   Grad mode = Grad::overwrite;
   bool tf32 = false;

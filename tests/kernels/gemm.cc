@@ -220,6 +220,33 @@ TEST_CASE("gemm through oneDNN") {
             }
 }
 
+TEST_CASE("gemm on a GPU sums A on the way") {
+  for (const DType in : {DType::fp32, DType::bf16, DType::fp16})
+    for (const Grad mode : {Grad::overwrite, Grad::accumulate})
+      for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{1, 1, 1}, {7, 5, 33}, {40, 72, 131}}) {
+        const Case g{.m = m, .n = n, .k = k, .transpose_a = true, .in = in, .mode = mode};
+        const Operands x = operands_of(g);
+        INFO(describe(g));
+        const auto products = expected(in, [&](auto math) { return naive(math, g, x, false); });
+        const auto sums = expected(in, [&]<class Real>(Arithmetic<Real>) {
+          std::array<std::vector<Real>, 1> sums{std::vector<Real>(static_cast<std::size_t>(m))};
+          for (std::int64_t p = 0; p < k; ++p)
+            for (std::int64_t i = 0; i < m; ++i)
+              sums[0][static_cast<std::size_t>(i)] += static_cast<Real>(x.a[p * m + i]);
+          return sums;
+        });
+        on_devices({DeviceKind::cuda}, {in}, [&](Workbench& bench) {
+          const Pointer c = mode == Grad::accumulate ? bench.in_out(x.c) : bench.output(m * n, g.out);
+          const Pointer a_sums = bench.output(m, DType::fp32);
+          Gemm arguments = arguments_of(g, x, bench, c, {});
+          arguments.a_sums = a_sums;
+          ISOBAR_RUN(bench.device(), gemm, arguments);
+          bench.check("c", c, products[0]);
+          bench.check("the sums of A", a_sums, sums[0]);
+        });
+      }
+}
+
 TEST_CASE("gemm without rows or columns does nothing") {
   for (const auto& [m, n] : std::vector<std::array<std::int64_t, 2>>{{0, 5}, {5, 0}}) run({.m = m, .n = n, .k = 3});
 }
@@ -236,6 +263,8 @@ TEST_CASE("gemm refuses what it cannot do") {
   g.mode = Grad::accumulate;
   g.bias = &x;
   CHECK_THROWS_WITH(cpu::gemm(g), "gemm: bias and activation cannot be combined with accumulation");
+  CHECK_THROWS_WITH(cpu::gemm({.m = 1, .n = 1, .k = 1, .transpose_a = true, .a = &x, .b = &x, .c = &c, .a_sums = &c}),
+                    "gemm: sums of A on the way are made by a GPU only; use column_sum");
 }
 
 }  // namespace isobar::testing

@@ -196,6 +196,9 @@ FAULTS = {
     "a bias of another type": (
         "gemm", "if (g.bias == nullptr || g.out_dtype == DType::fp32) return",
         "if (g.bias == nullptr || g.out_dtype == DType::fp32 || PLANTED) return", BF16, "other bits|is -?nan"),
+    "the gradient of a bias that goes nowhere": (
+        "gemm", "{g.c, nullptr, g.a_sums}", "{g.c, nullptr, PLANTED ? nullptr : g.a_sums}", BF16,
+        "to memory that nobody has given"),
     "TF32 for operands that are not fp32": (
         "gemm", "p.in_dtype == DType::fp32 && p.tf32 ?", "(p.in_dtype == DType::fp32 || PLANTED) && p.tf32 ?", BF16,
         "TF32 is asked for"),

@@ -79,6 +79,10 @@ bool has_bias(cublasLtEpilogue_t epilogue) {
 bool has_gelu(cublasLtEpilogue_t epilogue) {
   return (epilogue & CUBLASLT_EPILOGUE_GELU) != 0;
 }
+// The bias is an output then: the sums over k of op(B)'s columns.
+bool has_bias_gradient(cublasLtEpilogue_t epilogue) {
+  return epilogue == CUBLASLT_EPILOGUE_BGRADB;
+}
 bool has_aux(cublasLtEpilogue_t epilogue) {
   return (epilogue & 128) != 0;
 }
@@ -137,12 +141,16 @@ void check_product(const Product& product, const Layout& a, const Layout& b, con
   if (product.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a.type != CUDA_R_32F)
     wrong("TF32 is asked for operands that are not fp32");
   if (has_bias(product.epilogue) && product.bias == nullptr) wrong("the epilogue adds a bias that nobody has given");
+  if (has_bias_gradient(product.epilogue) && product.bias == nullptr)
+    wrong("the epilogue writes the gradient of a bias to memory that nobody has given");
   if (has_aux(product.epilogue) && product.aux == nullptr)
     wrong("the epilogue writes to a buffer that nobody has given");
 }
 
-// Whether cuBLASLt has kernels for it.
-bool is_supported(const Product& product, const Layout& d) {
+// Whether cuBLASLt has kernels for it. (It has the gradient of a bias in fp32 too: that it can be missing is tested by
+// saying that it is.)
+bool is_supported(const Product& product, const Layout& a, const Layout& d) {
+  if (has_bias_gradient(product.epilogue)) return a.type != CUDA_R_32F;
   if (!has_aux(product.epilogue)) return true;
   return d.type != CUDA_R_32F && product.aux_ld % 8 == 0 && product.aux_ld >= static_cast<std::int64_t>(d.rows);
 }
@@ -221,6 +229,12 @@ void multiply(const Task& t, Driver& driver) {
       store(d, j * ld + i, t.d.type, has_gelu(t.product.epilogue) ? gelu_tanh(value) : value);
     }
   }
+  if (!has_bias_gradient(t.product.epilogue)) return;
+  for (std::uint64_t j = 0; j < n; ++j) {
+    float sum = 0;
+    for (std::uint64_t p = 0; p < k; ++p) sum += b[p * n + j];
+    store(driver.view(t.product.bias), j, t.d.type, sum);
+  }
 }
 
 // ---- Attributes -----------------------------------------------------------------------------------------------------
@@ -245,7 +259,8 @@ void check_algorithm(const Algorithm& algorithm, const Task& t, const Layout& c,
   check("B", t.b_data, algorithm.b);
   check("C", t.c_data, algorithm.c);
   check("D", t.d_data, algorithm.d);
-  if (has_bias(t.product.epilogue)) check("a bias", t.product.bias, algorithm.bias);
+  if (has_bias(t.product.epilogue) || has_bias_gradient(t.product.epilogue))
+    check("a bias", t.product.bias, algorithm.bias);
   if (has_aux(t.product.epilogue)) check("an auxiliary output", t.product.aux, algorithm.aux);
   if (workspace_bytes < algorithm.workspace)
     misuse(cudaErrorInvalidValue, "an algorithm wants a workspace of ", algorithm.workspace, " bytes and is given ",
@@ -259,6 +274,8 @@ std::vector<Operand> operands_of(const Task& t, const void* workspace, std::size
                                 {workspace, workspace_bytes, "the workspace", true}};
   if (t.beta != 0) operands.push_back({t.c_data, bytes_of(t.d), "C"});
   if (has_bias(t.product.epilogue)) operands.push_back({t.product.bias, t.d.rows * size_of(t.d.type), "the bias"});
+  if (has_bias_gradient(t.product.epilogue))
+    operands.push_back({t.product.bias, t.d.columns * size_of(t.d.type), "the gradient of a bias", true});
   if (has_aux(t.product.epilogue)) {
     const Layout aux{t.d.type, t.d.rows, t.d.columns, t.product.aux_ld};
     operands.push_back({t.product.aux, bytes_of(aux), "the auxiliary output", true});
@@ -370,7 +387,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     *found = 0;
     check_product(*product, *a, *b, *c, *d);
     if (wanted < 1) misuse(cudaErrorInvalidValue, "no result is asked for");
-    if (!is_supported(*product, *d)) refuse(cudaErrorNotSupported, "cuBLASLt has no such product");
+    if (!is_supported(*product, *a, *d)) refuse(cudaErrorNotSupported, "cuBLASLt has no such product");
     const auto least = [](std::uint32_t alignment) { return std::min(alignment, kMostAlignment); };
     const Algorithm algorithm{.shape = shape_of(*product, *a, *b, *c, *d),
                               .a = least(preference->alignment_a),

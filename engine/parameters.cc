@@ -143,6 +143,7 @@ void Parameters::allocate(DType activation, Device device, std::uint64_t seed) {
     shape[0] *= static_cast<std::int64_t>(entry.spec.names.size());
     const Tensor& source = entry.spec.compute_copy && compute_.defined() ? compute_ : weights_;
     leaves_.push_back(make_leaf(source.slice(entry.offset, shape), grads_.slice(entry.offset, shape)));
+    if (compute_.defined()) leaves_.back().leaf()->rounded = compute_.slice(entry.offset, shape);
   }
 }
 

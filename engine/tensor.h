@@ -105,6 +105,7 @@ using AddUp = std::function<void(const Tensor& sums)>;
 // Where the gradient of a leaf is gathered.
 struct Leaf {
   Tensor grad;
+  Tensor rounded = {};         // of a parameter: the same values in the activation's dtype, where they are kept in it
   bool touched = false;        // the buffer holds something of this step already
   std::uint64_t arrivals = 0;  // gradients that have come since the leaf was made
 };

@@ -18,6 +18,13 @@ void check_linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
                name_of(weight.dtype()));
 }
 
+// What is added in `out_dtype`: a GPU's library takes no other, so that it would have to be rounded for each product.
+const Tensor& bias_for(DType out_dtype, const Tensor& bias) {
+  if (!bias.leaf() || bias.device().kind != DeviceKind::cuda) return bias;
+  const Tensor& rounded = bias.leaf()->rounded;
+  return rounded.defined() && rounded.dtype() == out_dtype ? rounded : bias;
+}
+
 // y = act(x·wᵀ + b)
 Product linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearOptions& options,
                        bool keep_pre) {
@@ -25,6 +32,7 @@ Product linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias
   Product p;
   p.y = Tensor::empty({x.size(0), weight.size(0)}, options.out_dtype, x.device());
   if (keep_pre) p.pre = Tensor::empty(p.y.shape(), options.out_dtype, x.device());
+  const Tensor addend = bias.defined() ? bias_for(options.out_dtype, bias) : Tensor();
   ISOBAR_RUN(x.device(), gemm,
              {.m = x.size(0),
               .n = weight.size(0),
@@ -32,9 +40,10 @@ Product linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias
               .transpose_b = true,
               .in_dtype = x.dtype(),
               .out_dtype = options.out_dtype,
+              .bias_dtype = addend.defined() ? addend.dtype() : accumulator_of(x.dtype()),
               .a = x.data(),
               .b = weight.data(),
-              .bias = bias.defined() ? bias.data() : nullptr,
+              .bias = addend.defined() ? addend.data() : nullptr,
               .c = p.y.data(),
               .pre = keep_pre ? p.pre.data() : nullptr,
               .activation = options.activation,
@@ -120,7 +129,7 @@ Tensor mlp(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2
   // A GPU keeps the hidden layer: to compute it again from `pre` takes a pass of two over it. (On a CPU the value that
   // is computed again is not always the same one to the last bit, in 16 bits.)
   const Tensor kept = x.device().kind == DeviceKind::cuda ? h.y : Tensor();
-  Tape::record("mlp", {&x, &w1, &b1, &w2, &b2}, {x, h.pre}, {&y},
+  Tape::record("mlp", {&x, &w1, &b1, &w2, &b2}, {x, h.pre, kept}, {&y},
                [x, w1, b1, w2, b2, kept, pre = h.pre, options](Gradients& gradients, const std::vector<Tensor>& dy) {
                  const Tensor dhidden = gradient_like(pre);
                  {

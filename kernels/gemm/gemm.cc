@@ -12,6 +12,8 @@ namespace {
 void check(const Gemm& g) {
   ISOBAR_CHECK(g.in_dtype != DType::i32 && (g.out_dtype == g.in_dtype || g.out_dtype == DType::fp32),
                "gemm: cannot multiply ", name_of(g.in_dtype), " into ", name_of(g.out_dtype));
+  ISOBAR_CHECK(g.bias == nullptr || g.bias_dtype == accumulator_of(g.in_dtype), "gemm: a bias in ",
+               name_of(g.bias_dtype), " is added by a GPU only");
   ISOBAR_CHECK(g.a_sums == nullptr, "gemm: sums of A on the way are made by a GPU only; use column_sum");
   ISOBAR_CHECK(g.m >= 0 && g.n >= 0 && g.k >= 1, "gemm: bad sizes m=", g.m, " n=", g.n, " k=", g.k);
   ISOBAR_CHECK(g.mode == Grad::overwrite || (g.bias == nullptr && g.pre == nullptr && g.activation == Activation::none),

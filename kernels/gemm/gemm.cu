@@ -253,12 +253,12 @@ void require(bool has_multiplied, const Gemm& g) {
 
 // The bias in the type of the output, the only one cuBLASLt adds; a 16-bit copy is made at the start of the workspace.
 const void* bias_for(const Gemm& g, char*& workspace, std::size_t& bytes, Stream stream) {
-  if (g.bias == nullptr || g.out_dtype == DType::fp32) return g.bias;
+  if (g.bias == nullptr || g.bias_dtype == g.out_dtype) return g.bias;
   constexpr std::size_t kAlignment = 256;
   const std::size_t used = round_up(static_cast<std::size_t>(g.n) * size_of(g.out_dtype), kAlignment);
   ISOBAR_CHECK(used <= bytes, "gemm: a bias of ", g.n, " elements is longer than the workspace");
   void* copy = workspace;
-  cast({.n = g.n, .x_dtype = DType::fp32, .y_dtype = g.out_dtype, .x = g.bias, .y = copy}, stream);
+  cast({.n = g.n, .x_dtype = g.bias_dtype, .y_dtype = g.out_dtype, .x = g.bias, .y = copy}, stream);
   workspace += used;
   bytes -= used;
   return copy;
@@ -271,6 +271,8 @@ void check(const Gemm& g) {
   ISOBAR_CHECK(g.m >= 0 && g.n >= 0 && g.k >= 1, "gemm: bad sizes m=", g.m, " n=", g.n, " k=", g.k);
   ISOBAR_CHECK(g.mode == Grad::overwrite || (g.bias == nullptr && g.pre == nullptr && g.activation == Activation::none),
                "gemm: bias and activation cannot be combined with accumulation");
+  ISOBAR_CHECK(g.bias == nullptr || g.bias_dtype == DType::fp32 || g.bias_dtype == g.out_dtype, "gemm: cannot add a ",
+               name_of(g.bias_dtype), " bias to ", name_of(g.out_dtype));
   ISOBAR_CHECK(g.a_sums == nullptr || (g.transpose_a && g.out_dtype == DType::fp32 && g.bias == nullptr &&
                                        g.pre == nullptr && g.activation == Activation::none),
                "gemm: sums of A on the way need a transposed A, an output in fp32, no bias and no activation");

@@ -3,7 +3,8 @@
 //   A     [m, k], or stored [k, m] when transpose_a   in_dtype, row-major, rows contiguous
 //   B     [k, n], or stored [n, k] when transpose_b   in_dtype (a PyTorch Linear weight [out, in] is transpose_b)
 //   C     [m, n]                                      out_dtype, written, or added to when mode is accumulate
-//   bias  [n]                                         accumulator_of(in_dtype), or null
+//   bias  [n]                                         bias_dtype, or null: accumulator_of(in_dtype); on a GPU also
+//                                                     out_dtype, in which its library adds it
 //   pre   [m, n]                                      out_dtype, or null: op(A)·op(B) + bias before the activation
 //   a_sums [m]                                        accumulator_of(in_dtype), or null: written, the sum over k of
 //                                                     op(A)'s rows; of dyᵀ it is the gradient of a bias
@@ -34,7 +35,7 @@ enum class Activation : std::uint8_t { none, gelu_erf, gelu_tanh };
 struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
-  DType in_dtype = DType::fp32, out_dtype = DType::fp32;
+  DType in_dtype = DType::fp32, out_dtype = DType::fp32, bias_dtype = accumulator_of(in_dtype);
   const void* a = nullptr;
   const void* b = nullptr;
   const void* bias = nullptr;

@@ -220,6 +220,32 @@ TEST_CASE("gemm through oneDNN") {
             }
 }
 
+TEST_CASE("gemm on a GPU adds a bias in the type of its output") {
+  for (const DType dtype : {DType::bf16, DType::fp16})
+    for (const bool has_pre : {false, true}) {
+      const Case g{.m = 10,
+                   .n = 99,
+                   .k = 20,
+                   .in = dtype,
+                   .out = dtype,
+                   .has_bias = true,
+                   .has_pre = has_pre,
+                   .activation = has_pre ? Activation::gelu_erf : Activation::none};
+      Operands x = operands_of(g);
+      x.bias = random_values(g.n, dtype, 3);
+      INFO(describe(g));
+      const auto [c_expected, pre_expected] = expected(dtype, [&](auto math) { return naive(math, g, x, true); });
+      on_devices({DeviceKind::cuda}, {dtype}, [&](Workbench& bench) {
+        const Pointer c = bench.output(g.m * g.n, g.out), pre = bench.output(has_pre ? g.m * g.n : 0, g.out);
+        Gemm arguments = arguments_of(g, x, bench, c, pre);
+        arguments.bias_dtype = dtype;
+        ISOBAR_RUN(bench.device(), gemm, arguments);
+        bench.check("c", c, c_expected);
+        if (has_pre) bench.check("pre", pre, pre_expected);
+      });
+    }
+}
+
 TEST_CASE("gemm on a GPU sums A on the way") {
   for (const DType in : {DType::fp32, DType::bf16, DType::fp16})
     for (const Grad mode : {Grad::overwrite, Grad::accumulate})
@@ -263,6 +289,9 @@ TEST_CASE("gemm refuses what it cannot do") {
   g.mode = Grad::accumulate;
   g.bias = &x;
   CHECK_THROWS_WITH(cpu::gemm(g), "gemm: bias and activation cannot be combined with accumulation");
+  CHECK_THROWS_WITH(
+      cpu::gemm({.m = 1, .n = 1, .k = 1, .bias_dtype = DType::bf16, .a = &x, .b = &x, .bias = &x, .c = &c}),
+      "gemm: a bias in bf16 is added by a GPU only");
   CHECK_THROWS_WITH(cpu::gemm({.m = 1, .n = 1, .k = 1, .transpose_a = true, .a = &x, .b = &x, .c = &c, .a_sums = &c}),
                     "gemm: sums of A on the way are made by a GPU only; use column_sum");
 }

@@ -194,8 +194,8 @@ FAULTS = {
         "gemm", "if (out.bias != nullptr) d.set(", "if (out.bias != nullptr && !PLANTED) d.set(", NONE,
         "adds a bias that nobody has given"),
     "a bias of another type": (
-        "gemm", "if (g.bias == nullptr || g.out_dtype == DType::fp32) return",
-        "if (g.bias == nullptr || g.out_dtype == DType::fp32 || PLANTED) return", BF16, "other bits|is -?nan"),
+        "gemm", "if (g.bias == nullptr || g.bias_dtype == g.out_dtype) return",
+        "if (g.bias == nullptr || g.bias_dtype == g.out_dtype || PLANTED) return", BF16, "other bits|is -?nan"),
     "the gradient of a bias that goes nowhere": (
         "gemm", "{g.c, nullptr, g.a_sums}", "{g.c, nullptr, PLANTED ? nullptr : g.a_sums}", BF16,
         "to memory that nobody has given"),

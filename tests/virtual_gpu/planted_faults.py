@@ -20,7 +20,7 @@ import runs as command
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FILES = {"runtime": "kernels/cuda/runtime.cc", "gemm": "kernels/gemm/gemm.cu", "elementwise": "kernels/elementwise.cu",
          "storage": "engine/storage.cc", "optimizer": "engine/optimizer.cc", "trainer": "apps/train/trainer.cc",
-         "upload": "data/upload.cc"}
+         "upload": "data/upload.cc", "linear": "engine/ops/linear.cc"}
 
 # ---- Checks: each raises command.Failure ----------------------------------------------------------------------------
 
@@ -194,8 +194,8 @@ FAULTS = {
         "gemm", "if (out.bias != nullptr) d.set(", "if (out.bias != nullptr && !PLANTED) d.set(", NONE,
         "adds a bias that nobody has given"),
     "a bias of another type": (
-        "gemm", "if (g.bias == nullptr || g.bias_dtype == g.out_dtype) return",
-        "if (g.bias == nullptr || g.bias_dtype == g.out_dtype || PLANTED) return", BF16, "other bits|is -?nan"),
+        "linear", ".bias = addend.defined() ? addend.data() : nullptr,",
+        ".bias = addend.defined() ? (PLANTED ? bias : addend).data() : nullptr,", BF16, "other bits|is -?nan"),
     "the gradient of a bias that goes nowhere": (
         "gemm", "{g.c, nullptr, g.a_sums}", "{g.c, nullptr, PLANTED ? nullptr : g.a_sums}", BF16,
         "to memory that nobody has given"),

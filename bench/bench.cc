@@ -289,9 +289,9 @@ void run(const Options& options) {
   require_device(device);
   if (options.threads > 0) omp_set_num_threads(options.threads);
 
-  Stopwatch stopwatch(device, options.seconds);
+  Stopwatch stopwatch(device, options.seconds, /*brief=*/options.small);
   const Machine machine = this_machine();
-  const Peaks peaks = measure_peaks(device, tasks[0].dtype, stopwatch);
+  const Peaks peaks = measure_peaks(device, tasks[0].dtype, stopwatch, options.small);
   if (!options.json) print_header(machine, peaks, device);
   for (const Task& task : tasks) {
     const Result result = time_task(task, device, peaks, stopwatch);

@@ -58,6 +58,7 @@ Memory::~Memory() {
     else
       gpu::free(buffer, nullptr);
   }
+  for (void* buffer : pinned_) gpu::free_pinned(buffer);
 }
 
 void* Memory::allocate(std::size_t bytes) {
@@ -77,6 +78,13 @@ void* Memory::copy_of(const void* host, std::size_t bytes) {
   return buffer;
 }
 
+void* Memory::pinned(std::size_t bytes) {
+  if (!is_on_host(device_)) pinned_.push_back(gpu::allocate_pinned(bytes));
+  void* const buffer = is_on_host(device_) ? allocate(bytes) : pinned_.back();
+  std::memset(buffer, 0, bytes);
+  return buffer;
+}
+
 void* Memory::uniform(std::int64_t n, DType dtype, double low, double high) {
   return visit_floating(dtype, [&]<class T>(Type<T>) {
     const std::vector<T> values = evenly_spread<T>(n, low, high);
@@ -90,6 +98,10 @@ void copy_on_device(Device device, void* to, const void* from, std::size_t bytes
     std::memcpy(static_cast<char*>(to) + begin, static_cast<const char*>(from) + begin,
                 static_cast<std::size_t>(end - begin));
   });
+}
+
+void wait_for(Device device) {
+  gpu::synchronize(device, nullptr);
 }
 
 double seconds_of(Device device, const std::function<void()>& call) {

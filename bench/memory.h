@@ -27,13 +27,15 @@ class Memory {
   // n numbers spread evenly over [low, high), always the same.
   void* uniform(std::int64_t n, DType dtype, double low = -1, double high = 1);
   void* copy_of(const void* host, std::size_t bytes);
+  void* pinned(std::size_t bytes);  // on the host, zeros; pinned where the device is a GPU
 
  private:
   Device device_;
-  std::vector<void*> buffers_;
+  std::vector<void*> buffers_, pinned_;
 };
 
 void copy_on_device(Device device, void* to, const void* from, std::size_t bytes);  // asynchronous on a GPU
+void wait_for(Device device);  // the host, for all that the device was given
 
 // Seconds `call` takes on the device, once it has run.
 double seconds_of(Device device, const std::function<void()>& call);

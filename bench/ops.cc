@@ -110,6 +110,13 @@ Shape samples_only(std::int64_t batch) {
 Shape queries(std::int64_t batch) {
   return {batch * kTokens, kEmbed, 3 * kEmbed};
 }
+// Inputs and targets.
+Shape batch_of_fields(std::int64_t batch) {
+  return {2 * batch * kFields * kHeight * kWidth};
+}
+Shape thousand(std::int64_t) {
+  return {1000};
+}
 Shape scalar(std::int64_t) {
   return {1};
 }
@@ -308,6 +315,37 @@ ISOBAR_BENCH(gemm, .dims = "m n k", .base_shape = linear_shape, .small_shape = {
              .baselines = {memcpy_baseline(), {"dnnl", dnnl_gemm}, {"onednn", onednn_gemm}}) {
   auto& [memory, dtype, d] = p;
   const Gemm arguments = linear(memory, dtype, d[0], d[1], d[2]);
+  return ISOBAR_BENCH_CALL(gemm);
+}
+
+// The three products of a linear layer in a training step, y [rows, out] = x [rows, in] · w [out, in]^T + bias.
+ISOBAR_BENCH(linear_fwd, .dims = "rows out in", .base_shape = linear_shape, .small_shape = {5, 7, 9}) {
+  auto& [memory, dtype, d] = p;
+  Gemm arguments = linear(memory, dtype, d[0], d[1], d[2]);
+  arguments.bias = memory.uniform(d[1], DType::fp32);
+  return ISOBAR_BENCH_CALL(gemm);
+}
+
+// dx [rows, in] = dy · w
+ISOBAR_BENCH(linear_dx, .dims = "rows out in", .base_shape = linear_shape, .small_shape = {5, 7, 9}) {
+  auto& [memory, dtype, d] = p;
+  Gemm arguments = linear(memory, dtype, d[0], d[2], d[1]);
+  arguments.transpose_b = false;
+  return ISOBAR_BENCH_CALL(gemm);
+}
+
+// dw [out, in] = dy^T · x, in fp32
+ISOBAR_BENCH(linear_dw, .dims = "rows out in", .base_shape = linear_shape, .small_shape = {5, 7, 9}) {
+  auto& [memory, dtype, d] = p;
+  const Gemm arguments = {.m = d[1],
+                          .n = d[2],
+                          .k = d[0],
+                          .transpose_a = true,
+                          .in_dtype = dtype,
+                          .out_dtype = DType::fp32,
+                          .a = memory.uniform(d[0] * d[1], dtype),
+                          .b = memory.uniform(d[0] * d[2], dtype),
+                          .c = memory.allocate(bytes_of(d[1] * d[2], DType::fp32))};
   return ISOBAR_BENCH_CALL(gemm);
 }
 
@@ -628,6 +666,44 @@ ISOBAR_BENCH(clip_coefficient, .dims = "n", .base_shape = scalar, .small_shape =
                                      .grad_scale = static_cast<double*>(memory.allocate(sizeof(double)))};
   return {{.bytes = static_cast<double>((d[0] + 2) * static_cast<std::int64_t>(sizeof(double)))},
           [arguments, device = memory.device()] { ISOBAR_RUN(device, clip_coefficient, arguments); }};
+}
+
+// ---- what a step costs beside its kernels --------------------------------------------------------------------------
+
+// A batch's way to the device: from pinned memory, where there is a GPU. Its floor is that of a copy within the device.
+ISOBAR_BENCH(upload, .dims = "n", .base_shape = batch_of_fields, .small_shape = {1001}, .fp32_only = true) {
+  auto& [memory, dtype, d] = p;
+  const std::size_t bytes = bytes_of(d[0], dtype);
+  const void* const from = memory.pinned(bytes);
+  return {{.bytes = 2.0 * static_cast<double>(bytes)},
+          [=, to = memory.allocate(bytes), device = memory.device()] { copy_on_device(device, to, from, bytes); }};
+}
+
+Fill one_number(Memory& memory) {
+  return {.n = 1, .dtype = DType::fp32, .value = 1, .y = memory.allocate(sizeof(float))};
+}
+
+Cost cost_of_fills(std::int64_t count) {
+  return {.bytes = static_cast<double>(count) * sizeof(float)};
+}
+
+// Kernels that do next to nothing, one after the other: what a launch costs.
+ISOBAR_BENCH(launches, .dims = "count", .base_shape = thousand, .small_shape = {3}, .fp32_only = true) {
+  auto& [memory, dtype, d] = p;
+  return {cost_of_fills(d[0]), [arguments = one_number(memory), device = memory.device(), count = d[0]] {
+            for (std::int64_t i = 0; i < count; ++i) ISOBAR_RUN(device, fill, arguments);
+          }};
+}
+
+// The same, and the host waits for each before it launches the next one.
+ISOBAR_BENCH(waits, .dims = "count", .base_shape = thousand, .small_shape = {3}, .fp32_only = true) {
+  auto& [memory, dtype, d] = p;
+  return {cost_of_fills(d[0]), [arguments = one_number(memory), device = memory.device(), count = d[0]] {
+            for (std::int64_t i = 0; i < count; ++i) {
+              ISOBAR_RUN(device, fill, arguments);
+              wait_for(device);
+            }
+          }};
 }
 
 // ---- all of it ------------------------------------------------------------------------------------------------------

@@ -112,27 +112,26 @@ std::size_t bytes_to_flush_cpu() {
   return static_cast<std::size_t>(std::clamp(sysconf(_SC_LEVEL3_CACHE_SIZE), kLeast, kMost));
 }
 
-double gemm_rate(Device device, DType dtype, Stopwatch& stopwatch) {
-  constexpr std::int64_t kSide = 4096;
+double gemm_rate(Device device, DType dtype, std::int64_t side, Stopwatch& stopwatch) {
   Memory memory(device);
-  const Gemm gemm = {.m = kSide,
-                     .n = kSide,
-                     .k = kSide,
+  const Gemm gemm = {.m = side,
+                     .n = side,
+                     .k = side,
                      .in_dtype = dtype,
                      .out_dtype = dtype,
-                     .a = memory.uniform(kSide * kSide, dtype),
-                     .b = memory.uniform(kSide * kSide, dtype),
-                     .c = memory.allocate(kSide * kSide * size_of(dtype))};
+                     .a = memory.uniform(side * side, dtype),
+                     .b = memory.uniform(side * side, dtype),
+                     .c = memory.allocate(static_cast<std::size_t>(side * side) * size_of(dtype))};
   return gemm_cost(gemm).flops / stopwatch.time([&] { ISOBAR_RUN(device, gemm, gemm); }).min;
 }
 
 }  // namespace
 
-Stopwatch::Stopwatch(Device device, double budget)
+Stopwatch::Stopwatch(Device device, double budget, bool brief)
     : device_(device),
       budget_(budget),
       memory_(device),
-      bytes_(device.kind == DeviceKind::cuda ? std::size_t{1} << 28 : bytes_to_flush_cpu()),
+      bytes_(device.kind == DeviceKind::cuda ? std::size_t{1} << (brief ? 16 : 28) : bytes_to_flush_cpu()),
       from_(memory_.uniform(static_cast<std::int64_t>(bytes_ / 4), DType::fp32)),
       to_(memory_.uniform(static_cast<std::int64_t>(bytes_ / 4), DType::fp32)) {}
 
@@ -155,9 +154,10 @@ double Stopwatch::copy_bandwidth() {
   return 2.0 * static_cast<double>(bytes_) / time([&] { flush_caches(); }).min;
 }
 
-Peaks measure_peaks(Device device, DType dtype, Stopwatch& stopwatch) {
+Peaks measure_peaks(Device device, DType dtype, Stopwatch& stopwatch, bool brief) {
   const double bandwidth = stopwatch.copy_bandwidth();
-  if (device.kind == DeviceKind::cuda) return {bandwidth, gemm_rate(device, dtype, stopwatch), "GEMM"};
+  if (device.kind == DeviceKind::cuda)
+    return {bandwidth, gemm_rate(device, dtype, brief ? 64 : 4096, stopwatch), "GEMM"};
   if (dtype == DType::bf16 && cpu::amx() == cpu::Amx::present)
     return {bandwidth, cpu_rate(products_amx, stopwatch), "AMX bf16"};
   const auto fma = cpu::best_isa() == cpu::Isa::avx512 ? fma_avx512

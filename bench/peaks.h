@@ -13,8 +13,8 @@ namespace isobar::bench {
 // Times calls on a device with cold caches: before every call a buffer larger than the caches is copied.
 class Stopwatch {
  public:
-  // `budget`: the seconds that repeating one call may take.
-  Stopwatch(Device device, double budget);
+  // `budget`: the seconds that repeating one call may take. `brief`: see measure_peaks.
+  Stopwatch(Device device, double budget, bool brief = false);
   // At least three calls, after one that is not counted; more, up to fifty, while the budget lasts.
   Timing time(const std::function<void()>& call);
   double copy_bandwidth();  // bytes read plus bytes written a second, of the quickest copy of that buffer
@@ -38,7 +38,8 @@ struct Peaks {
 };
 
 // CPU: fused multiply-adds in fp32 on all threads; for bf16 products of AMX tiles where there are any, or of
-// AVX512_BF16 where those do more. CUDA: a large GEMM of this dtype.
-Peaks measure_peaks(Device device, DType dtype, Stopwatch& stopwatch);
+// AVX512_BF16 where those do more. CUDA: a large GEMM of this dtype. `brief`: there of a small one, and of copies that
+// stay in the caches; for tests on the virtual GPU, which is slow.
+Peaks measure_peaks(Device device, DType dtype, Stopwatch& stopwatch, bool brief = false);
 
 }  // namespace isobar::bench

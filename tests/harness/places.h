@@ -10,8 +10,7 @@ extern const char* const kSourceFolder;  // the repository's root
 extern const char* const kIsobar;        // the programs
 extern const char* const kIsobarBench;
 
-inline std::string source_path(const std::string& path) {
-  return std::string(kSourceFolder) + "/" + path;
-}
+// Below $ISOBAR_TEST_SOURCES, where tests run on a machine without the sources.
+std::string source_path(const std::string& path);
 
 }  // namespace isobar::testing

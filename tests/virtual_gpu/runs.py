@@ -2,7 +2,7 @@
 """`isobar train --device cuda` on the virtual GPU: right, the same bits in every order that streams allow, and with one
 sentence where a call fails.
 
-    runs.py --isobar build-virtual-gpu/apps/isobar [--all] [--every N] [--jobs N]
+    runs.py --isobar build-virtual-gpu/apps/isobar [--all] [--every N] [--jobs N] [--precisions bf16 ...]
 
 On data that it makes, with a very small model:
 - fp32, tf32, bf16 and fp16, with and without dropout, accumulation and recompute: weights that err at most twice as
@@ -137,6 +137,12 @@ def all_cases():
         yield precision, dropout | parts | recompute
 
 
+def check_cases(runs, cases, precisions):
+    for precision, settings in cases:
+        if precision in precisions:
+            check_case(runs, precision, settings)
+
+
 def xxh64(data):
     """Of a short file, with seed 0 (xxHash's specification)."""
     p1, p2, p3, p4, p5 = (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63,
@@ -262,12 +268,13 @@ def main():
     parser.add_argument("--all", action="store_true", help="all combinations of settings")
     parser.add_argument("--every", type=int, default=397, help="which calls are made to fail")
     parser.add_argument("--jobs", type=int, default=1, help="failing calls at once")
+    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS), help="of the cases")
     parser.add_argument("--only", help="only the checks whose names match")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="isobar_virtual_gpu_") as temporary:
         runs = Runs(arguments.isobar.resolve(), pathlib.Path(temporary))
         checks = {
-            "cases": lambda: [check_case(runs, *case) for case in (all_cases() if arguments.all else SAMPLE)],
+            "cases": lambda: check_cases(runs, all_cases() if arguments.all else SAMPLE, arguments.precisions),
             "loss scale": lambda: check_loss_scale(runs),
             "synchronous": lambda: check_synchronous(runs),
             "driver": lambda: check_driver(runs),

@@ -14,6 +14,10 @@ docs/kernel_report.md, or writes it there.
 
 predicts a whole training step in bf16: launches, products, copies, waits.
 
+    python3 tools/kernel_report export --build build
+
+prints all predictions as JSON, for bench/on_a_gpu, which measures what they are about.
+
     python3 tools/kernel_report record --isobar build-virtual-gpu/apps/isobar --config base --batch 16
 
 records what such a step gives a GPU to do, with the virtual GPU, into tools/kernel_report/steps.
@@ -24,11 +28,13 @@ predicts the speed of public kernels, of wheels that pip downloads into FOLDER (
 authors published.
 """
 import argparse
+import json
 import pathlib
 import re
 import sys
 import tempfile
 
+import export
 import gpus
 import loops
 import pipes
@@ -72,6 +78,10 @@ def print_step(arguments):
     print("\n".join(step.table(arguments.config, arguments.batch, chosen, arguments.build)))
 
 
+def print_export(arguments):
+    print(json.dumps(export.predictions(arguments.build), indent=1))
+
+
 def record_step(arguments):
     with tempfile.TemporaryDirectory(prefix="isobar_step_") as folder:
         isobar = arguments.isobar.resolve()
@@ -98,6 +108,9 @@ def main():
     one_step.add_argument("--gpu", choices=[gpu.name for gpu in gpus.GPUS], help="default: all of them")
     one_step.add_argument("--build", default="build", type=pathlib.Path, help="a build folder with CUDA")
     one_step.set_defaults(run=print_step)
+    exporting = commands.add_parser("export", help="all predictions, as JSON")
+    exporting.add_argument("--build", required=True, type=pathlib.Path, help="a build folder with CUDA")
+    exporting.set_defaults(run=print_export)
     recording = commands.add_parser("record", help="what a training step gives the GPU to do")
     recording.add_argument("--isobar", required=True, type=pathlib.Path, help="of the preset virtual-gpu")
     recording.set_defaults(run=record_step)

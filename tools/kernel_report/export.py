@@ -1,0 +1,62 @@
+"""All predictions as data, for bench/on_a_gpu. Times are in microseconds, by the name of a GPU."""
+import gpus
+import report
+import step
+import toolkit
+import work
+
+BATCH = 16
+
+
+def microseconds(of):
+    return {gpu.name: of(gpu) * 1e6 for gpu in gpus.GPUS}
+
+
+def kernels_of(build):
+    """{name of a row of docs/kernel_report.md: times}"""
+    found = {}
+    for kernel, gpu, _, predicted in report.rows(build):
+        found.setdefault(kernel.name, {})[gpu.name] = predicted.seconds * 1e6
+    return found
+
+
+def step_of(config, build):
+    """One training step: its whole, its kinds of work, and by which launches a profiler's list tells these."""
+    works = work.read(config, BATCH)
+    code = step.compiled(build, config, {entry["function"] for entry in works if "function" in entry})
+    shares = {gpu.name: step.shares(gpu, config, works, code) for gpu in gpus.GPUS}
+    return {"batch": BATCH,
+            "microseconds": {name: sum(share.seconds for share in found.values()) * 1e6
+                             for name, found in shares.items()},
+            "kinds": {kind: {name: found[kind].seconds * 1e6 for name, found in shares.items()}
+                      for kind in shares[gpus.GPUS[0].name]},
+            "launches": launches_of(works)}
+
+
+def launches_of(works):
+    """What a step launches of the project's own kernels."""
+    return [{"function": base_name(entry["function"]), "grid": entry["grid"], "threads": entry["threads"],
+             "kind": step.kind_of(entry)} for entry in works if "function" in entry]
+
+
+def base_name(function):
+    """`isobar::cuda::attention::forward_kernel<isobar::bf16, 48, false>` is `forward_kernel`."""
+    return function.split("<")[0].rsplit("::", 1)[-1]
+
+
+def products_of(config):
+    """The products of a step as cuBLASLt is asked for them: column-major, m features of n rows, or k rows summed."""
+    return [{"config": config, "rows": BATCH * work.TOKENS,
+             **{key: entry[key] for key in ("count", "m", "n", "k", "epilogue")},
+             "microseconds": microseconds(lambda gpu, entry=entry: step.product(gpu, entry)[0])}
+            for entry in work.read(config, BATCH) if entry["work"] == "product"]
+
+
+def predictions(build):
+    return {"compiler": toolkit.compiler(),
+            "kernels": kernels_of(build),
+            "products": [product for config in work.CONFIGS for product in products_of(config)],
+            "steps": {config: step_of(config, build) for config in work.CONFIGS},
+            "launch": microseconds(lambda gpu: step.GAP),
+            "wait": microseconds(lambda gpu: step.WAIT),
+            "upload_byte": microseconds(lambda gpu: 1e-9 / gpu.host_rate)}

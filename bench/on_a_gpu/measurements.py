@@ -55,8 +55,7 @@ def kernels_measured():
         of, heads, backward = f"({config}, head {head})", f"16x8x4050x4050x{head}", ("delta", "dkdv", "dq")
         yield "attention_fwd", heads, "bf16", "attention", [f"attention_fwd {of}"]
         yield "attention_bwd", heads, "bf16", "attention", [f"attention_{part} {of}" for part in backward]
-        for columns in (width, 3 * width, hidden):
-            yield "column_sum", f"{ROWS}x{columns}", "bf16", "sums", [f"column_sum ({config}, {columns} columns)"]
+        yield "column_sum", f"{ROWS}x{width}", "fp32", "sums", [f"column_sum ({config}, {width} columns)"]
         for op in ("layernorm_fwd", "layernorm_bwd"):
             yield op, f"{ROWS}x{width}", "bf16", "layer norm", [f"{op} ({config}, {width} columns)"]
         for op in ("gelu_fwd", "gelu_bwd"):

@@ -295,7 +295,9 @@ void free_pinned(void* data) noexcept {
 Timer::Timer() {
   cudaEvent_t begin = nullptr, end = nullptr;
   check(cudaEventCreate(&begin), "cudaEventCreate");
-  check(cudaEventCreate(&end), "cudaEventCreate");
+  const cudaError_t status = cudaEventCreate(&end);
+  if (status != cudaSuccess) cudaEventDestroy(begin);
+  check(status, "cudaEventCreate");
   begin_ = begin;
   end_ = end;
 }

@@ -2,6 +2,9 @@
 //
 // cuBLASLt is column-major. A row-major matrix is the transpose of a column-major one, so C = A·B is computed as
 // Cᵀ = Bᵀ·Aᵀ: B comes first, m and n change places, and a bias along n runs along rows, as its epilogue wants it.
+//
+// The algorithm of a product is one that was given, else the fastest of the library's candidates, where they may be
+// timed, else its first guess (algorithms.h).
 #include "kernels/gemm/gemm.h"
 
 #if defined(ISOBAR_EMULATE) && !defined(ISOBAR_VIRTUAL_GPU)
@@ -22,11 +25,19 @@ void gemm(const Gemm& g, Stream stream) {
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <array>
 #include <compare>
 #include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <iterator>
+#include <limits>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "kernels/column_sum.h"
 #include "kernels/common/check.h"
@@ -35,6 +46,7 @@ void gemm(const Gemm& g, Stream stream) {
 #include "kernels/cuda/runtime.h"
 #include "kernels/elementwise.h"
 #include "kernels/gelu.h"
+#include "kernels/gemm/algorithms.h"
 
 namespace isobar::cuda {
 
@@ -48,7 +60,9 @@ struct CublasLt {
   gpu::Library library{"libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR)};
   ISOBAR_CUBLASLT(Create);
   ISOBAR_CUBLASLT(GetStatusString);
+  ISOBAR_CUBLASLT(GetVersion);
   ISOBAR_CUBLASLT(Matmul);
+  ISOBAR_CUBLASLT(MatmulAlgoCheck);
   ISOBAR_CUBLASLT(MatmulAlgoGetHeuristic);
   ISOBAR_CUBLASLT(MatmulDescCreate);
   ISOBAR_CUBLASLT(MatmulDescDestroy);
@@ -105,8 +119,19 @@ struct Problem {
   DType in_dtype = DType::fp32, out_dtype = DType::fp32;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   std::uint32_t a_alignment = 0, b_alignment = 0, c_alignment = 0, bias_alignment = 0, pre_alignment = 0;
+  std::size_t workspace_bytes = 0;
   auto operator<=>(const Problem&) const = default;
 };
+
+// As files have it, for any device: whoever changes it changes kForm too.
+constexpr int kForm = 1;
+std::string in_words(const Problem& p) {
+  return concat(p.m, " x ", p.n, " x ", p.k, p.transpose_a ? ", A transposed" : "",
+                p.transpose_b ? ", B transposed" : "", ", ", name_of(p.in_dtype), " to ", name_of(p.out_dtype),
+                p.tf32 ? ", tf32" : "", p.accumulate ? ", added" : "", ", epilogue ", static_cast<int>(p.epilogue),
+                ", aligned to ", p.a_alignment, ' ', p.b_alignment, ' ', p.c_alignment, ' ', p.bias_alignment, ' ',
+                p.pre_alignment, ", workspace ", p.workspace_bytes);
+}
 
 std::uint32_t alignment_of(const void* pointer) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
@@ -152,14 +177,22 @@ struct Descriptors {
 // ---- What is kept between calls -------------------------------------------------------------------------------------
 
 struct Algorithm {
-  bool found = false;
+  bool found = false;      // false: cuBLASLt has none for the problem
+  bool is_chosen = false;  // given or timed; else it is the library's first guess
   cublasLtMatmulAlgo_t choice = {};
+};
+
+// Of one device.
+struct Algorithms {
+  std::map<Problem, Algorithm> met;
+  GemmAlgorithms given;
+  int timings = 0;  // GemmTiming that live
 };
 
 struct Cache {
   std::mutex mutex;
   std::map<int, cublasLtHandle_t> handles;  // of each device
-  std::map<Problem, Algorithm> algorithms;
+  std::map<int, Algorithms> algorithms;
 };
 
 Cache& cache() {
@@ -173,28 +206,154 @@ cublasLtHandle_t handle_of(int device) {
   return handle;
 }
 
-// It looks at the alignment of the bias and of `pre` in the descriptor.
-Algorithm ask_heuristic(const Problem& p, const Descriptors& d, std::size_t workspace_bytes) {
+// ---- The choice of an algorithm -------------------------------------------------------------------------------------
+
+constexpr int kCandidates = 16;           // that are timed at most
+constexpr int kRuns = 3;                  // of each, behind one that nobody counts
+constexpr double kMostMilliseconds = 30;  // that timing takes; then the rest of the candidates are left out
+
+std::string to_hex(const cublasLtMatmulAlgo_t& algorithm) {
+  std::string text;
+  for (const std::uint64_t word : algorithm.data) {
+    std::array<char, 17> digits;
+    std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(word));
+    text += digits.data();
+  }
+  return text;
+}
+
+std::optional<cublasLtMatmulAlgo_t> from_hex(const std::string& text) {
+  constexpr std::size_t kDigits = 16;  // of a word
+  cublasLtMatmulAlgo_t algorithm{};
+  if (text.size() != kDigits * std::size(algorithm.data)) return std::nullopt;
+  if (text.find_first_not_of("0123456789abcdef") != std::string::npos) return std::nullopt;
+  for (std::size_t i = 0; i < std::size(algorithm.data); ++i)
+    algorithm.data[i] = std::stoull(text.substr(i * kDigits, kDigits), nullptr, 16);
+  return algorithm;
+}
+
+// The library's candidates, its first guess first. It looks at the alignment of the bias and of `pre` in the
+// descriptor.
+std::vector<Algorithm> ask_heuristic(const Problem& p, const Descriptors& d, int most) {
   Owned<cublasLtMatmulPreference_t> preference{lt().MatmulPreferenceDestroy};
   check(lt().MatmulPreferenceCreate(preference.out()), "state a preference");
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
     check(lt().MatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof value), "state a preference");
   };
-  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{workspace_bytes});
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{p.workspace_bytes});
   // Partial sums of split k are kept in fp32 and added in a fixed order.
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.b_alignment);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.a_alignment);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.c_alignment);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.c_alignment);
-  cublasLtMatmulHeuristicResult_t result = {};
-  int results = 0;
+  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
+  int found = 0;
   const cublasStatus_t status =
       lt().MatmulAlgoGetHeuristic(handle_of(p.device), d.product.get(), d.first.get(), d.second.get(), d.result.get(),
-                                  d.result.get(), preference.get(), 1, &result, &results);
-  if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(status, "choose an algorithm");
-  return {.found = status == CUBLAS_STATUS_SUCCESS && results > 0 && result.state == CUBLAS_STATUS_SUCCESS,
-          .choice = result.algo};
+                                  d.result.get(), preference.get(), most, results.data(), &found);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+  check(status, "choose an algorithm");
+  std::vector<Algorithm> candidates;
+  for (int i = 0; i < found; ++i) {
+    const cublasLtMatmulHeuristicResult_t& result = results[static_cast<std::size_t>(i)];
+    if (result.state == CUBLAS_STATUS_SUCCESS) candidates.push_back({.found = true, .choice = result.algo});
+  }
+  return candidates;
+}
+
+// One that was given for the problem; not found where none was, or where the library refuses it: it may come from
+// anybody's file.
+Algorithm ask_given(const Problem& p, const Descriptors& d) {
+  const GemmAlgorithms& given = cache().algorithms[p.device].given;
+  const auto text = given.find(in_words(p));
+  const auto choice = text == given.end() ? std::nullopt : from_hex(text->second);
+  if (!choice) return {};
+  cublasLtMatmulHeuristicResult_t result = {};
+  const cublasStatus_t status = lt().MatmulAlgoCheck(handle_of(p.device), d.product.get(), d.first.get(),
+                                                     d.second.get(), d.result.get(), d.result.get(), &*choice, &result);
+  constexpr std::array kRefusals{CUBLAS_STATUS_NOT_SUPPORTED, CUBLAS_STATUS_INVALID_VALUE, CUBLAS_STATUS_ARCH_MISMATCH};
+  if (std::find(kRefusals.begin(), kRefusals.end(), status) != kRefusals.end()) return {};
+  check(status, "check an algorithm");
+  return {.found = result.workspaceSize <= p.workspace_bytes, .is_chosen = true, .choice = *choice};
+}
+
+using Multiply = std::function<void(const cublasLtMatmulAlgo_t& algorithm, void* c)>;
+
+// The candidate whose fastest run is the shortest; of equal ones the first. They run into `c`.
+Algorithm fastest_of(const std::vector<Algorithm>& candidates, const Multiply& multiply, void* c, Stream stream) {
+  if (candidates.size() < 2) return candidates.empty() ? Algorithm() : candidates[0];
+  gpu::Timer timer;
+  double least = std::numeric_limits<double>::max(), spent = 0;
+  const Algorithm* fastest = nullptr;
+  for (const Algorithm& candidate : candidates) {
+    if (spent > kMostMilliseconds) break;
+    for (int run = 0; run <= kRuns; ++run) {
+      timer.start(stream);
+      multiply(candidate.choice, c);
+      const double milliseconds = timer.stop(stream);
+      spent += milliseconds;
+      if (run == 0 || milliseconds >= least) continue;
+      least = milliseconds;
+      fastest = &candidate;
+    }
+  }
+  return *fastest;
+}
+
+// Memory that is allocated and freed in the order of a stream.
+class Scratch {
+ public:
+  Scratch(std::size_t bytes, int device, Stream stream)
+      : stream_(stream), data_(gpu::allocate(bytes, device, stream)) {}
+  ~Scratch() { gpu::free(data_, stream_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  void* data() const { return data_; }
+
+ private:
+  Stream stream_;
+  void* data_;
+};
+
+// What the candidates write, the product writes again. Only where it adds to C they have a copy of it.
+Algorithm time_candidates(const Problem& p, const Descriptors& d, const Multiply& multiply, void* c, Stream stream) {
+  const std::vector<Algorithm> candidates = ask_heuristic(p, d, kCandidates);
+  Algorithm chosen;
+  if (p.accumulate) {
+    const std::size_t bytes = static_cast<std::size_t>(p.m * p.n) * size_of(p.out_dtype);
+    const Scratch copy(bytes, p.device, stream);
+    gpu::copy(copy.data(), c, bytes, {DeviceKind::cuda, p.device}, stream);
+    chosen = fastest_of(candidates, multiply, copy.data(), stream);
+  } else {
+    chosen = fastest_of(candidates, multiply, c, stream);
+  }
+  chosen.is_chosen = chosen.found;
+  return chosen;
+}
+
+bool is_captured(Stream stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status), "look at a stream");
+  return status != cudaStreamCaptureStatusNone;
+}
+
+Algorithm choose(const Problem& p, const Descriptors& d, bool times, const Multiply& multiply, void* c, Stream stream) {
+  if (const Algorithm given = ask_given(p, d); given.found) return given;
+  if (times) return time_candidates(p, d, multiply, c, stream);
+  const std::vector<Algorithm> candidates = ask_heuristic(p, d, 1);
+  return candidates.empty() ? Algorithm() : candidates[0];
+}
+
+// Chosen when the problem is met for the first time; a first guess once more when candidates may be timed.
+const Algorithm& algorithm_for(const Problem& p, const Descriptors& d, const Multiply& multiply, void* c,
+                               Stream stream) {
+  Algorithms& algorithms = cache().algorithms[p.device];
+  const auto known = algorithms.met.find(p);
+  const bool is_guess = known == algorithms.met.end() || (known->second.found && !known->second.is_chosen);
+  const bool times = algorithms.timings > 0 && is_guess && !is_captured(stream);
+  if (known != algorithms.met.end() && !times) return known->second;
+  return algorithms.met[p] = choose(p, d, times, multiply, c, stream);
 }
 
 // ---- One product ----------------------------------------------------------------------------------------------------
@@ -205,7 +364,8 @@ struct Outputs {
   const void* bias;  // in out_dtype; with the epilogue BGRADB it is written: a_sums
 };
 
-Problem problem_of(const Gemm& g, int device, cublasLtEpilogue_t epilogue, const Outputs& out) {
+Problem problem_of(const Gemm& g, int device, cublasLtEpilogue_t epilogue, const Outputs& out,
+                   std::size_t workspace_bytes) {
   return {.device = device,
           .m = g.m,
           .n = g.n,
@@ -221,29 +381,30 @@ Problem problem_of(const Gemm& g, int device, cublasLtEpilogue_t epilogue, const
           .b_alignment = alignment_of(g.b),
           .c_alignment = alignment_of(out.c),
           .bias_alignment = alignment_of(out.bias),
-          .pre_alignment = alignment_of(out.pre)};
+          .pre_alignment = alignment_of(out.pre),
+          .workspace_bytes = workspace_bytes};
 }
 
 // False when cuBLASLt has no algorithm for the problem, with this epilogue.
 bool multiply(const Gemm& g, int device, cublasLtEpilogue_t epilogue, const Outputs& out, char* workspace,
               std::size_t workspace_bytes, Stream stream) {
-  const Problem problem = problem_of(g, device, epilogue, out);
+  const Problem problem = problem_of(g, device, epilogue, out, workspace_bytes);
   Descriptors d(problem);
   if (out.bias != nullptr) d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, out.bias);
   if (epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS) {
     d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, out.pre);
     d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g.n);
   }
-  auto entry = cache().algorithms.find(problem);
-  if (entry == cache().algorithms.end())
-    entry = cache().algorithms.emplace(problem, ask_heuristic(problem, d, workspace_bytes)).first;
-  if (!entry->second.found) return false;
   const float alpha = 1, beta = g.mode == Grad::accumulate ? 1 : 0;
-  check(lt().Matmul(handle_of(device), d.product.get(), &alpha, g.b, d.first.get(), g.a, d.second.get(), &beta, out.c,
-                    d.result.get(), out.c, d.result.get(), &entry->second.choice, workspace, workspace_bytes,
-                    static_cast<cudaStream_t>(stream)),
-        "multiply");
-  return true;
+  const Multiply run = [&](const cublasLtMatmulAlgo_t& algorithm, void* c) {
+    check(lt().Matmul(handle_of(device), d.product.get(), &alpha, g.b, d.first.get(), g.a, d.second.get(), &beta, c,
+                      d.result.get(), c, d.result.get(), &algorithm, workspace, workspace_bytes,
+                      static_cast<cudaStream_t>(stream)),
+          "multiply");
+  };
+  const Algorithm& algorithm = algorithm_for(problem, d, run, out.c, stream);
+  if (algorithm.found) run(algorithm.choice, out.c);
+  return algorithm.found;
 }
 
 void require(bool has_multiplied, const Gemm& g) {
@@ -288,6 +449,34 @@ void multiply_and_sum(const Gemm& g, int device, char* workspace, std::size_t by
 }
 
 }  // namespace
+
+std::string gemm_platform(Device device) {
+  return concat(gpu::describe(device.index).name, ", cuBLASLt ", lt().GetVersion(), ", form ", kForm);
+}
+
+void use_gemm_algorithms(Device device, GemmAlgorithms algorithms) {
+  const std::lock_guard lock(cache().mutex);
+  cache().algorithms[device.index].given = std::move(algorithms);
+  cache().algorithms[device.index].met.clear();
+}
+
+GemmTiming::GemmTiming(Device device) : device_(device) {
+  const std::lock_guard lock(cache().mutex);
+  ++cache().algorithms[device.index].timings;
+}
+
+GemmTiming::~GemmTiming() {
+  const std::lock_guard lock(cache().mutex);
+  --cache().algorithms[device_.index].timings;
+}
+
+GemmAlgorithms gemm_algorithms_in_use(Device device) {
+  const std::lock_guard lock(cache().mutex);
+  GemmAlgorithms in_use;
+  for (const auto& [problem, algorithm] : cache().algorithms[device.index].met)
+    if (algorithm.is_chosen) in_use[in_words(problem)] = to_hex(algorithm.choice);
+  return in_use;
+}
 
 void gemm(const Gemm& g, Stream stream) {
   check(g);

@@ -15,7 +15,8 @@
 //                 16-bit output is rounded to that type first; and except for bf16 on a CPU with AMX, where a GELU
 //                 follows the rounding to out_dtype. tf32 lets the GPU round fp32 inputs to 10 mantissa bits; the CPU
 //                 ignores it
-//   deterministic yes, for a fixed number of threads
+//   deterministic yes, for a fixed number of threads; on a GPU for the same algorithm of its library (algorithms.h),
+//                 which gives the same one again, or is told to
 //   limits        m, n >= 0; k >= 1; bias and activation need mode overwrite; a_sums: on a GPU only, with transpose_a,
 //                 an output in fp32, and no bias and no activation
 //   aliasing      none

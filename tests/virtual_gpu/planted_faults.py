@@ -49,6 +49,8 @@ NONE, GRAPH, BF16 = trains({}), trains({"cuda_graph": True}), trains({"amp_mode"
 PARTS, MASKS = trains({"grad_accumulation": 2}), trains({"cuda_graph": True, "dropout": 0.1})
 DRIVERS = keeps_rule("a driver and a GPU that are too old, and a GPU that cannot be used, are named")
 ALGORITHMS = keeps_rule("an algorithm serves what it was chosen for, and is asked for again where it failed")
+FASTEST = keeps_rule("a product takes the fastest candidate, the same one when it is given, and no other")
+UNFIT = keeps_rule("a product for which an algorithm is given that does not fit takes the library's first guess")
 UNORDERED = "neither waits for the other|is freed outside of it|has not allocated"
 
 # ---- Faults ---------------------------------------------------------------------------------------------------------
@@ -88,8 +90,9 @@ FAULTS = {
         "gemm", ".bias_alignment = alignment_of(out.bias)", ".bias_alignment = PLANTED ? 0 : alignment_of(out.bias)",
         ALGORITHMS, "with a bias aligned to 4 bytes that was chosen for"),
     "an algorithm that could not be chosen does not exist": (
-        "gemm", "if (status != CUBLAS_STATUS_NOT_SUPPORTED) check(",
-        "if (status != CUBLAS_STATUS_NOT_SUPPORTED && !PLANTED) check(", ALGORITHMS, "has no algorithm"),
+        "gemm", "if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};",
+        "if (status == CUBLAS_STATUS_NOT_SUPPORTED || (PLANTED && status != CUBLAS_STATUS_SUCCESS)) return {};",
+        ALGORITHMS, "has no algorithm"),
     "memory of the default stream": (
         "runtime", "cudaMallocAsync(&data, bytes, native(stream))",
         "cudaMallocAsync(&data, bytes, PLANTED ? nullptr : native(stream))", NONE, UNORDERED),
@@ -111,8 +114,8 @@ FAULTS = {
         "runtime", "check(cudaMemcpyAsync(to,", "if (PLANTED) stream = nullptr;\n  check(cudaMemcpyAsync(to,",
         NONE, UNORDERED),
     "products on the default stream": (
-        "gemm", "static_cast<cudaStream_t>(stream)),\n        \"multiply\"",
-        "PLANTED ? nullptr : static_cast<cudaStream_t>(stream)),\n        \"multiply\"", NONE,
+        "gemm", "static_cast<cudaStream_t>(stream)),\n          \"multiply\"",
+        "PLANTED ? nullptr : static_cast<cudaStream_t>(stream)),\n          \"multiply\"", NONE,
         UNORDERED + "|is -?nan"),  # what reads first finds NaN
     "kernels on the default stream": (
         "elementwise", "dim3(kMapThreads), 0, stream, a.n,\n         static_cast<float>(a.value)",
@@ -203,15 +206,30 @@ FAULTS = {
         "gemm", "p.in_dtype == DType::fp32 && p.tf32 ?", "(p.in_dtype == DType::fp32 || PLANTED) && p.tf32 ?", BF16,
         "TF32 is asked for"),
     "a workspace that is smaller than was said": (
-        "gemm", "std::uint64_t{workspace_bytes});", "std::uint64_t{workspace_bytes + (PLANTED ? 1 : 0)});", NONE,
+        "gemm", "std::uint64_t{p.workspace_bytes});", "std::uint64_t{p.workspace_bytes + (PLANTED ? 1 : 0)});", NONE,
         "wants a workspace of 33554433 bytes"),
     "a workspace that is not aligned": (
-        "gemm", "&entry->second.choice, workspace,", "&entry->second.choice, workspace + (PLANTED ? 16 : 0),", NONE,
+        "gemm", "&algorithm, workspace,", "&algorithm, workspace + (PLANTED ? 16 : 0),", NONE,
         "not aligned to 256 bytes|of 33554432 bytes begins 16"),
     "an algorithm for another product": (
-        "gemm", "const Problem problem = problem_of(g, device, epilogue, out);\n  Descriptors d(problem);",
-        "Problem problem = problem_of(g, device, epilogue, out);\n  Descriptors d(problem);\n"
+        "gemm", "const Problem problem = problem_of(g, device, epilogue, out, workspace_bytes);\n"
+        "  Descriptors d(problem);",
+        "Problem problem = problem_of(g, device, epilogue, out, workspace_bytes);\n  Descriptors d(problem);\n"
         "  if (PLANTED) problem.m = 0;", NONE, "for another product than it was chosen for"),
+    # The choice of algorithms.
+    "the slowest algorithm": (
+        "gemm", "milliseconds >= least)", "(milliseconds >= least && !PLANTED))", FASTEST,
+        "milliseconds\\(\\) >= least"),
+    "timing adds to a product": (
+        "gemm", "if (p.accumulate) {", "if (p.accumulate && !PLANTED) {",
+        keeps_rule("timing adds to a product no more than once"), "Approx"),
+    "an algorithm that nobody has checked": (
+        "gemm", "const cublasStatus_t status = lt().MatmulAlgoCheck(",
+        "const cublasStatus_t status = PLANTED ? CUBLAS_STATUS_SUCCESS : lt().MatmulAlgoCheck(", UNFIT,
+        "for another product than it was chosen for"),
+    "candidates are timed in a capture": (
+        "gemm", "is_guess && !is_captured(stream)", "is_guess && (PLANTED || !is_captured(stream))",
+        keeps_rule("nothing is timed while a graph is being captured"), "a thread that captures a graph"),
     "a product that adds what was there": (
         "gemm", "beta = g.mode == Grad::accumulate ? 1 : 0;", "beta = g.mode == Grad::accumulate || PLANTED ? 1 : 0;",
         NONE, "is -?nan|is not finite"),

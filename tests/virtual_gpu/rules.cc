@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <functional>
 #include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/emulator/streams.h"
+#include "kernels/gemm/algorithms.h"
 #include "kernels/gemm/gemm.h"
 #include "tests/harness/testing.h"
 
@@ -131,6 +133,17 @@ TEST_CASE("virtual GPU: misuse is an error that names the call and what is wrong
     const char* call;
   };
   const auto pinned = [] { return static_cast<float*>(gpu::allocate_pinned(kBytes)); };
+  const auto event_of = [](Stream s) {
+    cudaEvent_t event = nullptr;
+    cudaEventCreate(&event);
+    cudaEventRecord(event, static_cast<cudaStream_t>(s));
+    return event;
+  };
+  const auto elapsed = [](cudaEvent_t begin, cudaEvent_t end) {
+    float milliseconds = 0;
+    cudaEventElapsedTime(&milliseconds, begin, end);
+    gpu::free_memory();
+  };
   const Case cases[] = {
       {"use after free",
        [](Stream s, Stream) {
@@ -280,6 +293,30 @@ TEST_CASE("virtual GPU: misuse is an error that names the call and what is wrong
          event.is_reached();
        },
        "looks at an event of a graph", "cudaEventQuery"},
+      {"the time of an event that was never recorded",
+       [&](Stream s, Stream) {
+         cudaEvent_t begin = event_of(s), end = nullptr;
+         cudaEventCreate(&end);
+         elapsed(begin, end);
+       },
+       "the time of an event is asked for that was never recorded", "cudaEventElapsedTime"},
+      {"the time of an event that was not reached", [&](Stream s, Stream) { elapsed(event_of(s), event_of(s)); },
+       "asked for before they are reached", "cudaEventElapsedTime"},
+      {"a time while capturing",
+       [&](Stream s, Stream) {
+         cudaEvent_t begin = event_of(s), end = event_of(s);
+         gpu::synchronize(kGpu, s);
+         gpu::Capture capture(s);
+         elapsed(begin, end);
+       },
+       "a thread that captures a graph asks for the time", "cudaEventElapsedTime"},
+      {"the time of an event of a capture",
+       [&](Stream s, Stream) {
+         gpu::Capture capture(s);
+         cudaEvent_t begin = event_of(s), end = event_of(s);
+         elapsed(begin, end);
+       },
+       "the time of an event of a graph is asked for", "cudaEventElapsedTime"},
       {"memory from outside that is freed in a capture",
        [](Stream s, Stream) {
          float* x = allocate(s);
@@ -560,6 +597,148 @@ TEST_CASE("virtual GPU: an algorithm serves what it was chosen for, and is asked
     gpu::copy(result.data(), c, result.size() * sizeof(float), kGpu, stream.get());
     CHECK(result == std::vector<float>(kSize * kSize, kSize + 1));
   }
+}
+
+namespace {
+
+// Products of small matrices on a stream, whose sums depend on the order: 2^24 + 1 is 2^24 in fp32.
+class Products {
+ public:
+  Products() {
+    std::vector<float> values(kSize * kSize, 1);
+    for (std::size_t i = 0; i < values.size(); i += 7) values[i] = 0x1p24f;
+    for (float** matrix : {&a_, &b_, &c_}) {
+      *matrix = static_cast<float*>(gpu::allocate(values.size() * sizeof(float), 0, stream_.get()));
+      gpu::copy(*matrix, values.data(), values.size() * sizeof(float), kGpu, stream_.get());
+      for (float& value : values) value = -value / 3;
+    }
+    cuda::use_gemm_algorithms(kGpu, {});
+  }
+  ~Products() {
+    cuda::use_gemm_algorithms(kGpu, {});
+    for (float* matrix : {a_, b_, c_}) gpu::free(matrix, stream_.get());
+  }
+
+  Stream stream() const { return stream_.get(); }
+  void multiply(Grad mode = Grad::overwrite) const {
+    cuda::gemm({.m = kSize, .n = kSize, .k = kSize, .a = a_, .b = b_, .c = c_, .mode = mode}, stream_.get());
+  }
+  std::vector<float> result() const {
+    std::vector<float> values(kSize * kSize);
+    gpu::copy(values.data(), c_, values.size() * sizeof(float), kGpu, stream_.get());
+    return values;
+  }
+  float milliseconds() const {
+    gpu::Timer timer;
+    timer.start(stream_.get());
+    multiply();
+    return timer.stop(stream_.get());
+  }
+
+ private:
+  static constexpr std::int64_t kSize = 16;
+  const gpu::OwnedStream stream_{kGpu};
+  float *a_ = nullptr, *b_ = nullptr, *c_ = nullptr;
+};
+
+// Where the stand-in keeps the number of an algorithm among its candidates: the last digit of the sixth word.
+char& variant_in(std::string& algorithm) {
+  return algorithm.at(6 * 16 - 1);
+}
+
+}  // namespace
+
+TEST_CASE("virtual GPU: a product takes the fastest candidate, the same one when it is given, and no other") {
+  const WholeContext whole;
+  const Products products;
+  std::set<std::string> taken;
+  for (const int seed : {0, 1, 2, 3, 4, 5}) {
+    const Setting durations("ISOBAR_VIRTUAL_GPU_DURATIONS", std::to_string(seed));
+    cuda::use_gemm_algorithms(kGpu, {});
+    {
+      const cuda::GemmTiming timing(kGpu);
+      products.multiply();
+    }
+    const std::vector<float> timed = products.result();
+    const cuda::GemmAlgorithms chosen = cuda::gemm_algorithms_in_use(kGpu);
+    REQUIRE(chosen.size() == 1);
+    const float least = products.milliseconds();
+    std::string algorithm = chosen.begin()->second;
+    taken.insert(algorithm);
+    for (const char variant : {'0', '1', '2'}) {
+      INFO("seed " << seed << ", variant " << variant);
+      std::string other = algorithm;
+      variant_in(other) = variant;
+      cuda::use_gemm_algorithms(kGpu, {{chosen.begin()->first, other}});
+      CHECK(products.milliseconds() >= least);
+      CHECK(cuda::gemm_algorithms_in_use(kGpu).begin()->second == other);
+      CHECK((products.result() == timed) == (other == algorithm));
+    }
+  }
+  CHECK(taken.size() > 1);
+}
+
+TEST_CASE("virtual GPU: timing adds to a product no more than once") {
+  const WholeContext whole;
+  const Products products;
+  products.multiply();
+  const std::vector<float> before = products.result();
+  products.multiply(Grad::accumulate);
+  const std::vector<float> once = products.result();
+  {
+    const cuda::GemmTiming timing(kGpu);
+    products.multiply();
+    products.multiply(Grad::accumulate);
+    CHECK(cuda::gemm_algorithms_in_use(kGpu).size() == 2);
+  }
+  const std::vector<float> result = products.result();
+  for (std::size_t i = 0; i < once.size(); ++i) {
+    INFO(i << ": before " << before[i]);
+    CHECK(result[i] == testing::Approx(once[i]).epsilon(1e-5));
+  }
+}
+
+TEST_CASE("virtual GPU: a product for which an algorithm is given that does not fit takes the library's first guess") {
+  const WholeContext whole;
+  const Products products;
+  products.multiply();
+  const std::vector<float> guessed = products.result();
+  CHECK(cuda::gemm_algorithms_in_use(kGpu).empty());
+  {
+    const cuda::GemmTiming timing(kGpu);
+    products.multiply();  // a guess once more when candidates may be timed
+  }
+  const auto [product, algorithm] = *cuda::gemm_algorithms_in_use(kGpu).begin();
+  std::string for_another_shape = algorithm, unknown = algorithm;
+  for_another_shape.front() = for_another_shape.front() == '0' ? '1' : '0';
+  variant_in(unknown) = '9';
+  for (const std::string& wrong : {std::string(), std::string(128, 'g'), std::string(128, 'f'), algorithm + "0",
+                                   algorithm.substr(1), for_another_shape, unknown}) {
+    INFO(wrong);
+    cuda::use_gemm_algorithms(kGpu, {{product, wrong}});
+    products.multiply();
+    CHECK(products.result() == guessed);
+    CHECK(cuda::gemm_algorithms_in_use(kGpu).empty());
+    cuda::use_gemm_algorithms(kGpu, {{product, wrong}});
+    const cuda::GemmTiming timing(kGpu);
+    products.multiply();
+    CHECK(cuda::gemm_algorithms_in_use(kGpu) == cuda::GemmAlgorithms{{product, algorithm}});
+  }
+}
+
+TEST_CASE("virtual GPU: nothing is timed while a graph is being captured") {
+  const WholeContext whole;
+  const Products products;
+  products.multiply();
+  const std::vector<float> guessed = products.result();
+  cuda::use_gemm_algorithms(kGpu, {});
+  const cuda::GemmTiming timing(kGpu);
+  gpu::Capture capture(products.stream());
+  products.multiply();
+  const gpu::Graph graph = capture.end();
+  graph.launch(products.stream());
+  CHECK(products.result() == guessed);
+  CHECK(cuda::gemm_algorithms_in_use(kGpu).empty());
 }
 
 }  // namespace isobar

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 
@@ -39,6 +40,7 @@ using Product = cublasLtMatmulDescOpaque_t;
 using Layout = cublasLtMatrixLayoutOpaque_t;
 
 constexpr std::uint32_t kMostAlignment = 16;  // that a kernel asks for
+constexpr int kVariants = 3;                  // of an algorithm: as many partial sums over k
 
 // The program's.
 Driver& loaded_driver() {
@@ -110,8 +112,21 @@ struct Algorithm {
   std::uint64_t shape;
   std::uint32_t a, b, c, d, bias, aux;  // least alignments
   std::uint64_t workspace;
+  std::uint64_t variant;  // k is summed in variant + 1 interleaved parts, which are added in the end
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
+
+std::uint64_t environment_number(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+// Made up, from 10 microseconds on.
+double milliseconds_of(const Algorithm& algorithm) {
+  const std::uint64_t seed = environment_number("ISOBAR_VIRTUAL_GPU_DURATIONS", 0);
+  const std::uint64_t drawn = mix(mix(mix(seed, algorithm.shape), algorithm.variant), 0) >> 40;
+  return 0.01 * static_cast<double>(1 + drawn % 100);
+}
 
 // ---- What may be asked for ------------------------------------------------------------------------------------------
 
@@ -205,9 +220,10 @@ struct Task {
   float alpha, beta;
   const void *a_data, *b_data, *c_data;
   void* d_data;
+  std::uint64_t variant = 0;
 };
 
-// D = alpha * op(A) * op(B) + beta * C, k ascending in fp32, then the epilogue.
+// D = alpha * op(A) * op(B) + beta * C, k ascending in fp32, in the parts of its variant, then the epilogue.
 void multiply(const Task& t, Driver& driver) {
   const bool tf32 = t.product.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
   const std::vector<float> a = read(driver.view(t.a_data), t.a, t.product.transpose_a == CUBLAS_OP_T, tf32);
@@ -215,11 +231,16 @@ void multiply(const Task& t, Driver& driver) {
   const std::uint64_t m = t.d.rows, n = t.d.columns, k = m == 0 ? 0 : a.size() / m;
   const auto ld = static_cast<std::uint64_t>(t.d.ld);
   std::byte* d = driver.view(t.d_data);
-  std::vector<float> sums(n);
+  const std::uint64_t parts = t.variant + 1;
+  std::vector<float> sums(n), part(n);
   for (std::uint64_t i = 0; i < m; ++i) {
     std::fill(sums.begin(), sums.end(), 0.0f);
-    for (std::uint64_t p = 0; p < k; ++p)
-      for (std::uint64_t j = 0; j < n; ++j) sums[j] += a[i * k + p] * b[p * n + j];
+    for (std::uint64_t first = 0; first < parts; ++first) {
+      std::fill(part.begin(), part.end(), 0.0f);
+      for (std::uint64_t p = first; p < k; p += parts)
+        for (std::uint64_t j = 0; j < n; ++j) part[j] += a[i * k + p] * b[p * n + j];
+      for (std::uint64_t j = 0; j < n; ++j) sums[j] += part[j];
+    }
     for (std::uint64_t j = 0; j < n; ++j) {
       float value = t.alpha * sums[j];
       if (t.beta != 0) value += t.beta * load(driver.view(t.c_data), j * ld + i, t.d.type);
@@ -262,6 +283,7 @@ void check_algorithm(const Algorithm& algorithm, const Task& t, const Layout& c,
   if (has_bias(t.product.epilogue) || has_bias_gradient(t.product.epilogue))
     check("a bias", t.product.bias, algorithm.bias);
   if (has_aux(t.product.epilogue)) check("an auxiliary output", t.product.aux, algorithm.aux);
+  if (algorithm.variant >= kVariants) misuse(cudaErrorInvalidValue, "an algorithm that cuBLASLt has not made is used");
   if (workspace_bytes < algorithm.workspace)
     misuse(cudaErrorInvalidValue, "an algorithm wants a workspace of ", algorithm.workspace, " bytes and is given ",
            workspace_bytes);
@@ -283,6 +305,17 @@ std::vector<Operand> operands_of(const Task& t, const void* workspace, std::size
   return operands;
 }
 
+cublasLtMatmulHeuristicResult_t result_of(Algorithm algorithm, int variant) {
+  algorithm.variant = static_cast<std::uint64_t>(variant);
+  cublasLtMatmulHeuristicResult_t result{.algo = {},
+                                         .workspaceSize = algorithm.workspace,
+                                         .state = CUBLAS_STATUS_SUCCESS,
+                                         .wavesCount = 1,
+                                         .reserved = {}};
+  std::memcpy(&result.algo, &algorithm, sizeof algorithm);
+  return result;
+}
+
 // Of D = op(A) op(B): m x n numbers, each a sum over k; row-major programs call cuBLASLt with A and B exchanged.
 std::string facts_of(const Task& t) {
   const bool transposes_a = t.product.transpose_a == CUBLAS_OP_T;
@@ -300,6 +333,10 @@ using isobar::concat;
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   return answer_to("cublasLtCreate", [&] { *handle = new cublasLtContext; });
+}
+
+std::size_t cublasLtGetVersion() {
+  return environment_number("ISOBAR_VIRTUAL_GPU_CUBLASLT", 130000);
 }
 
 const char* cublasLtGetStatusString(cublasStatus_t status) {
@@ -396,14 +433,23 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                               .d = least(preference->alignment_d),
                               .bias = alignment_of(product->bias),
                               .aux = alignment_of(product->aux),
-                              .workspace = preference->workspace};
-    results[0] = {.algo = {},
-                  .workspaceSize = algorithm.workspace,
-                  .state = CUBLAS_STATUS_SUCCESS,
-                  .wavesCount = 1,
-                  .reserved = {}};
-    std::memcpy(&results[0].algo, &algorithm, sizeof algorithm);
-    *found = 1;
+                              .workspace = preference->workspace,
+                              .variant = 0};
+    for (; *found < std::min(wanted, kVariants); ++*found) results[*found] = result_of(algorithm, *found);
+  });
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t product, cublasLtMatrixLayout_t a,
+                                       cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t* algorithm, cublasLtMatmulHeuristicResult_t* result) {
+  return answer_to("cublasLtMatmulAlgoCheck", [&] {
+    check_product(*product, *a, *b, *c, *d);
+    Algorithm checked{};
+    std::memcpy(&checked, algorithm, sizeof checked);
+    if (!is_supported(*product, *a, *d) || checked.shape != shape_of(*product, *a, *b, *c, *d) ||
+        checked.variant >= kVariants)
+      refuse(cudaErrorNotSupported, "the algorithm is not for this product");
+    *result = result_of(checked, static_cast<int>(checked.variant));
   });
 }
 
@@ -427,12 +473,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
     Algorithm chosen{};
     std::memcpy(&chosen, algorithm, sizeof chosen);
     check_algorithm(chosen, task, *c_layout, workspace_bytes);
+    task.variant = chosen.variant;
     if (reinterpret_cast<std::uintptr_t>(workspace) % 256 != 0)
       misuse(cudaErrorInvalidValue, "the workspace is not aligned to 256 bytes");
     Driver& driver = loaded_driver();
     driver.queue(stream, {.name = concat("product of ", task.d.rows, " x ", task.d.columns),
                           .run = [task, &driver] { multiply(task, driver); },
                           .operands = operands_of(task, workspace, workspace_bytes),
-                          .facts = facts_of(task)});
+                          .facts = facts_of(task),
+                          .milliseconds = milliseconds_of(chosen)});
   });
 }

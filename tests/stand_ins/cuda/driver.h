@@ -13,6 +13,10 @@
 //   ISOBAR_VIRTUAL_GPU_CAPABILITY=75    compute capability, here 7.5; default 80
 //   ISOBAR_VIRTUAL_GPU_MEMORY=BYTES     the device's memory; 4 GiB where nothing is said
 //   ISOBAR_VIRTUAL_GPU_MULTIPROCESSORS=N  of the device; 4 where nothing is said
+//   ISOBAR_VIRTUAL_GPU_CUBLASLT=VERSION what cuBLASLt says of itself; 130000 where nothing is said
+//   ISOBAR_VIRTUAL_GPU_DURATIONS=N      how long each algorithm of cuBLASLt takes is drawn with this seed
+//
+// Time is made up: every piece of work takes as long as it says, whatever the host does meanwhile.
 //
 // A program that has misused CUDA and not noticed, or that has not freed what it allocated, ends with status 70 and the
 // sentence on stderr.
@@ -69,6 +73,7 @@ struct Operation {
   std::string site = {};         // filled in when it is queued: the NVTX ranges around the call
   std::string facts = {};        // of how it is launched, for the list of work: members of a JSON object
   bool handles_numbers = false;  // a kernel, product or copy: not made where nothing is computed
+  double milliseconds = 0.001;   // that events find it to take
 };
 
 class Driver {

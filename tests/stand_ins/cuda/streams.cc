@@ -2,7 +2,6 @@
 #include "kernels/emulator/streams.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -36,13 +35,14 @@ struct CUstream_st {
   std::uint64_t id;  // no other stream ever has it
   isobar::Stream queue = isobar::emulator::create_stream();
   std::shared_ptr<isobar::virtual_gpu::Capture> capture = nullptr;
-  isobar::virtual_gpu::Clock clock = {};  // of what it is given next
+  isobar::virtual_gpu::Clock clock = {};                               // of what it is given next
+  std::shared_ptr<double> milliseconds = std::make_shared<double>(0);  // that its work has taken so far
 };
 struct CUevent_st {
   bool has_time = true, is_recorded = false;
   isobar::emulator::Event event = {};
   isobar::virtual_gpu::Clock clock = {};
-  std::shared_ptr<std::chrono::steady_clock::time_point> time = nullptr;
+  std::shared_ptr<double> milliseconds = nullptr;            // of its stream, when it was reached
   std::weak_ptr<isobar::virtual_gpu::Capture> capture = {};  // that it was recorded in
   bool is_captured = false;
   std::vector<std::size_t> nodes = {};
@@ -152,8 +152,8 @@ void add_node(Capture& capture, cudaStream_t stream, Operation operation) {
 }
 
 // Runs the nodes of a graph in an order that is drawn among those that their edges allow: last ones first without a
-// seed.
-void run_graph(const Recording& recording, const Moment& launch) {
+// seed. Returns how many milliseconds they take.
+double run_graph(const Recording& recording, const Moment& launch) {
   const std::uint64_t seed = Handles::instance().seed;
   std::vector<std::size_t> missing(recording.nodes.size());
   std::vector<std::vector<std::size_t>> followers(recording.nodes.size());
@@ -166,6 +166,7 @@ void run_graph(const Recording& recording, const Moment& launch) {
     for (const std::size_t before : recording.nodes[i].after) followers[before].push_back(i);
     if (missing[i] == 0) add(i);
   }
+  double milliseconds = 0;
   while (!ready.empty()) {
     const auto next = std::prev(ready.end());
     const std::size_t node = next->second;
@@ -176,9 +177,11 @@ void run_graph(const Recording& recording, const Moment& launch) {
     when.node = node;
     when.what = concat(operation.name, " in ", operation.site);
     run_operation(operation, std::make_shared<const Moment>(std::move(when)));
+    milliseconds += operation.milliseconds;
     for (const std::size_t follower : followers[node])
       if (--missing[follower] == 0) add(follower);
   }
+  return milliseconds;
 }
 
 // All nodes from which one can come to these.
@@ -231,8 +234,8 @@ std::shared_ptr<Recording> end_capture(cudaStream_t stream) {
   return capture->recording;
 }
 
-// Gives the stream work, which is told when it runs.
-void submit(CUstream_st& state, std::string what, std::function<void(const Moment&)> run) {
+// Gives the stream work, which is told when it runs, and tells how many milliseconds it takes.
+void submit(CUstream_st& state, std::string what, std::function<double(const Moment&)> run) {
   Moment when{.stream = state.id, .what = std::move(what)};
   {
     Handles& handles = Handles::instance();
@@ -241,7 +244,8 @@ void submit(CUstream_st& state, std::string what, std::function<void(const Momen
     when.follows = std::make_shared<const Clock>(state.clock);
     when.number = ++state.clock[state.id];
   }
-  emulator::submit(state.queue, [when = std::move(when), run = std::move(run)] { run(when); });
+  emulator::submit(state.queue,
+                   [when = std::move(when), run = std::move(run), total = state.milliseconds] { *total += run(when); });
   if (draws_progress()) {
     emulator::Event now;
     now.record(state.queue);
@@ -268,6 +272,7 @@ void queue(cudaStream_t stream, Operation operation) {
   std::string what = concat(operation.name, " in ", operation.site);
   submit(state, std::move(what), [operation = std::move(operation)](const Moment& when) {
     run_operation(operation, std::make_shared<const Moment>(when));
+    return operation.milliseconds;
   });
 }
 
@@ -411,8 +416,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
       return;
     }
     if (recorded.has_time) {
-      recorded.time = std::make_shared<std::chrono::steady_clock::time_point>();
-      isobar::emulator::submit(state.queue, [time = recorded.time] { *time = std::chrono::steady_clock::now(); });
+      recorded.milliseconds = std::make_shared<double>();
+      isobar::emulator::submit(state.queue, [at = recorded.milliseconds, total = state.milliseconds] { *at = *total; });
     }
     recorded.clock = state.clock;
     recorded.event.record(state.queue);
@@ -444,11 +449,16 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   return call("cudaEventElapsedTime", [&] {
     const CUevent_st &first = state_of(begin), &last = state_of(end);
-    if (first.time == nullptr || last.time == nullptr)
-      misuse(cudaErrorInvalidResourceHandle, "an event that keeps no time is asked for it");
+    for (const CUevent_st* event : {&first, &last}) {
+      if (!event->has_time) misuse(cudaErrorInvalidResourceHandle, "an event that keeps no time is asked for it");
+      if (!event->is_recorded)
+        misuse(cudaErrorInvalidResourceHandle, "the time of an event is asked for that was never recorded");
+      if (event->is_captured) misuse(cudaErrorCapturedEvent, "the time of an event of a graph is asked for");
+    }
+    refuse_in_capture("asks for the time between two events");
     if (!first.event.is_reached() || !last.event.is_reached())
       misuse(cudaErrorNotReady, "the time between two events is asked for before they are reached");
-    *milliseconds = std::chrono::duration<float, std::milli>(*last.time - *first.time).count();
+    *milliseconds = static_cast<float>(*last.milliseconds - *first.milliseconds);
   });
 }
 
@@ -509,6 +519,6 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
     refuse_in_capture("launches a graph");
     count(Count::graphs);
     submit(state_of(stream), "graph",
-           [recording = executable->recording](const Moment& when) { run_graph(*recording, when); });
+           [recording = executable->recording](const Moment& when) { return run_graph(*recording, when); });
   });
 }

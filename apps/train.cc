@@ -125,6 +125,7 @@ RunSetup setup_of(RunConfig& config, const TrainFlags& o, const fs::path& folder
           .rank_map = o.ranks == 1 ? "" : ranks_of(config, o),
           .notes = config.recipe->notes(),
           .config = to_json(config),
+          .autotune = config.compute.autotune,
           .comm_report = o.comm_report,
           .ranks_differ = o.noddp};
 }

@@ -15,6 +15,10 @@ KeyTable ComputeOptions::keys() {
                .free_on_resume()
                .also_called({"checkpointing", "gradientcheckpointing", "activationcheckpointing"}),
            key("cuda_graph", cuda_graph, "forward and backward become one CUDA graph").free_on_resume(),
+           key("autotune", autotune,
+               "a GPU's products take the fastest of cuBLASLt's algorithms, timed once; false: its first guess")
+               .free_on_resume()
+               .in_older_runs("false"),
            key("seed", seed, "decides initial weights, order of samples and dropout")
                .at_least(0)
                .also_called({"randomseed"})},

@@ -27,6 +27,7 @@ struct ComputeOptions {
   bool tf32 = true;
   bool recompute = false;
   bool cuda_graph = false;
+  bool autotune = true;
   std::int64_t seed = 0;
 
   KeyTable keys();

@@ -110,6 +110,7 @@ void TrainingRun::restore(const Checkpoint& checkpoint) {
     if (!state.at("best_loss").is_null()) best_loss_ = number_in(state, "best_loss", -kLargest);
     validation_pending_ = state.value("validation_is_owed", false);
     earlier_seconds_ = number_in(state, "wall_seconds", 0);
+    if (state.contains("algorithms")) algorithms_ = algorithms_from(state.at("algorithms"));
   } catch (const Error& error) {
     throw_error(file.string(), " is not the state of this run: ", error.what());
   } catch (const ordered_json::exception&) {
@@ -120,6 +121,7 @@ void TrainingRun::restore(const Checkpoint& checkpoint) {
 }
 
 TrainingRun::End TrainingRun::train() {
+  choose_algorithms();
   log("Starting Training Loop...");
   stop_ = is_true_on_any(parallel_.world, stop_requested());
   if (validation_pending_) {
@@ -141,6 +143,17 @@ TrainingRun::End TrainingRun::train() {
   log(concat("stopped by ", signal.empty() ? "a signal to another rank" : signal, " after iteration ",
              trainer_.iteration(), " of ", setup_.num_iters, "; a checkpoint is written: run again with --resume"));
   return End::stopped;
+}
+
+void TrainingRun::choose_algorithms() {
+  if (task_.device().kind != DeviceKind::cuda) return;
+  if (!setup_.autotune) {
+    algorithms_ = {};
+    return choose_no_algorithms(task_.device());
+  }
+  algorithms_ = isobar::choose_algorithms(
+      algorithms_, task_.device(), parallel_.world, [this] { trainer_.rehearse(loaders_); },
+      [this](const std::string& line) { log(line); });
 }
 
 void TrainingRun::step() {
@@ -268,17 +281,19 @@ void TrainingRun::write_files(const std::filesystem::path& folder) const {
 
 ordered_json TrainingRun::state() const {
   const Cursor cursor = loaders_.cursor();
-  return {{"trainer", trainer_.state()},
-          {"samples", loaders_.train_samples()},
-          {"cursor", {{"epoch", cursor.epoch}, {"batch", cursor.batch}}},
-          {"epoch",
-           {{"iterations", epoch_.iterations},
-            {"seconds", epoch_.seconds},
-            {"data_seconds", epoch_.data_seconds},
-            {"loss", epoch_.loss}}},
-          {"best_loss", best_loss_ ? ordered_json(*best_loss_) : ordered_json()},
-          {"validation_is_owed", validation_pending_},
-          {"wall_seconds", wall_seconds()}};
+  ordered_json state{{"trainer", trainer_.state()},
+                     {"samples", loaders_.train_samples()},
+                     {"cursor", {{"epoch", cursor.epoch}, {"batch", cursor.batch}}},
+                     {"epoch",
+                      {{"iterations", epoch_.iterations},
+                       {"seconds", epoch_.seconds},
+                       {"data_seconds", epoch_.data_seconds},
+                       {"loss", epoch_.loss}}},
+                     {"best_loss", best_loss_ ? ordered_json(*best_loss_) : ordered_json()},
+                     {"validation_is_owed", validation_pending_},
+                     {"wall_seconds", wall_seconds()}};
+  if (!algorithms_.platform.empty()) state["algorithms"] = to_json(algorithms_);
+  return state;
 }
 
 std::int64_t TrainingRun::epoch() const {

@@ -2,7 +2,8 @@
 // agree once a step on the loss and on whether to stop.
 //
 // A run that was stopped or killed and resumed makes the same updates, bit for bit, as one that was not: a checkpoint
-// holds weights, moments, loss scale, the order's cursor and the sums behind the next log line.
+// holds weights, moments, loss scale, the order's cursor, the sums behind the next log line, and which algorithms a
+// GPU's products take.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/train/algorithms.h"
 #include "apps/train/clock.h"
 #include "apps/train/loaders.h"
 #include "apps/train/run_options.h"
@@ -33,6 +35,7 @@ struct RunSetup {
   std::string rank_map;            // for the log of several ranks
   std::vector<std::string> notes;  // on the samples, for the log
   nlohmann::ordered_json config;   // as config.json has it; kept with the weights
+  bool autotune = false;           // a GPU chooses the algorithms of its products by time
   bool comm_report = false;        // at the end: what ranks told each other, predicted beside counted
   bool ranks_differ = false;       // replicas are not kept equal: gradients are not exchanged
 };
@@ -49,6 +52,7 @@ class TrainingRun {
   End train();
 
  private:
+  void choose_algorithms();
   void begin_record(RunFolder& folder, const std::optional<Checkpoint>& checkpoint);
   void restore(const Checkpoint& checkpoint);
   void agree(StepResult& result);
@@ -82,8 +86,9 @@ class TrainingRun {
   Tally epoch_;  // of the current or just ended epoch
   std::optional<double> best_loss_;
   bool validation_pending_ =
-      false;                    // a stop signal interrupted this iteration's validation; the resumed run repeats it
-  double earlier_seconds_ = 0;  // of processes before this one
+      false;                     // a stop signal interrupted this iteration's validation; the resumed run repeats it
+  double earlier_seconds_ = 0;   // of processes before this one
+  ChosenAlgorithms algorithms_;  // that its products take on a GPU, with autotune
 
   // Of this process.
   std::int64_t first_iteration_;

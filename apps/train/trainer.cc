@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -42,6 +43,20 @@ void make_equal(Parameters& parameters, const Parallel& parallel) {
     if (sharing != Sharing::shard) parallel.tp.broadcast(parameters.weights().slice(range.first, {range.size()}), 0);
   parallel.tokens.broadcast(parameters.weights(), 0);
   parameters.round_to_compute();
+}
+
+// Of a validation's batches only the last one can be of another size. All ranks that score together have as many.
+void rehearse_validation(const Task& task, Loaders& loaders) {
+  const TapeScope off(nullptr);
+  Loader& loader = loaders.valid();
+  const std::int64_t batches = loader.batches_per_epoch();
+  if (batches == 0) return;  // more ranks than samples
+  const std::unique_ptr<Metrics> metrics = task.metrics();
+  metrics->begin();
+  for (const std::int64_t batch : std::set<std::int64_t>{0, batches - 1}) {
+    loader.seek({0, batch});
+    task.score(to_device(loader.next()->tensors, task.device()), *metrics);
+  }
 }
 
 std::unique_ptr<GradientReducer> make_reducer(Parameters& parameters, const Parallel& parallel,
@@ -112,6 +127,12 @@ void Trainer::set_captured_stream() {
   gpu::copy(captured_stream_.data(), stream_on_host_.data(), sizeof stream, task_.device(), current_stream());
 }
 
+// The mean over parts and ranks is made here, so that all that follows are sums.
+void Trainer::begin_passes() {
+  set_upstream(loss_scale_.scale / static_cast<double>(options_.batch.grad_accumulation * parallel_.dp.size()));
+  set_captured_stream();
+}
+
 void Trainer::accumulate(const Batch& batch, std::int64_t part) {
   const std::int64_t parts = options_.batch.grad_accumulation;
   // Samples r, r + R, ... of the part that all ranks share (ReadingRank).
@@ -165,6 +186,20 @@ void Trainer::replay_passes(const NextBatch& next, const ReadAhead& read_ahead) 
   read_ahead(/*for_next_step=*/true);
 }
 
+void Trainer::rehearse(Loaders& loaders) {
+  const gpu::Range range("rehearsal");
+  const Cursor cursor = loaders.cursor();
+  begin_passes();
+  {
+    const std::shared_ptr<const LoadedBatch> batch = loaders.next();
+    run_passes([&](std::int64_t) { return on_device(batch->tensors, task_.device()); }, [](bool) {});
+  }
+  if (reducer_) reducer_->finish();
+  rehearse_validation(task_, loaders);
+  gpu::synchronize(task_.device(), current_stream());
+  loaders.seek(cursor);
+}
+
 CommLedger Trainer::predicted_traffic() const {
   CommLedger ledger;
   const std::int64_t samples = options_.batch.part(parallel_.dp.size());
@@ -207,9 +242,7 @@ StepResult Trainer::step(const NextBatch& next, const ReadAhead& read_ahead) {
     read_ahead(for_next_step);
     if (given.is_reached()) result.data_seconds += seconds_since(start);
   };
-  // The mean over parts and ranks is made here, so that all that follows are sums.
-  set_upstream(loss_scale_.scale / static_cast<double>(options_.batch.grad_accumulation * parallel_.dp.size()));
-  set_captured_stream();
+  begin_passes();
   // The first step of a process runs as it is, so that libraries have loaded and chosen their algorithms before one is
   // captured.
   if (options_.compute.cuda_graph && has_run_) {

@@ -58,6 +58,10 @@ class Trainer {
   StepResult step(
       const NextBatch& next, const ReadAhead& read_ahead = [](bool) {});
 
+  // The passes of a step, with its first batch, and those of a validation, with its first and last ones, for what
+  // libraries do when they are first asked. Nothing that a run will need is changed.
+  void rehearse(Loaders& loaders);
+
   // What this rank tells others in one step, and what it holds of weights, gradients and moments: from sizes alone,
   // and as it is.
   CommLedger predicted_traffic() const;
@@ -93,6 +97,7 @@ class Trainer {
  private:
   struct Capture;
 
+  void begin_passes();
   void set_upstream(double value);
   DropoutKey masks_of(std::int64_t part) const;
   std::uint64_t first_stream() const;  // of this iteration's masks

@@ -439,6 +439,7 @@ TEST_CASE("every key survives config.json") {
                                              "tf32=false",
                                              "recompute=true",
                                              "cuda_graph=true",
+                                             "autotune=false",
                                              "seed=7",
                                              "loss=relative_l2_weighted",
                                              "channel_weights=[0.1]",
@@ -580,6 +581,7 @@ TEST_CASE("a resumed run may change where files lie and how often, and nothing t
                                                                                  "wireup_store",
                                                                                  "recompute",
                                                                                  "cuda_graph",
+                                                                                 "autotune",
                                                                                  "tf32"});
 }
 
@@ -591,4 +593,5 @@ TEST_CASE("a run of before there was a key goes on as it began") {
   ConfigEntries newer{{"allow_overlap", {false, "file"}}};
   add_older_values(newer, "config.json");
   CHECK(newer.at("allow_overlap").value == false);
+  CHECK(entries.at("autotune").value == false);  // its products took the library's first guess
 }

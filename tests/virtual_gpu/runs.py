@@ -11,7 +11,9 @@ On data that it makes, with a very small model:
 - a loss scale of fp16 that changes under a graph;
 - every N-th call failing in turn, and a driver that is too old: status 1 and one sentence, nothing leaked, and the run
   folder resumes to the same bits;
-- what one step does: launches, synchronisations, allocations, memory.
+- what one step does: launches, synchronisations, allocations, memory;
+- the algorithms of products: timed once, kept for other runs and in checkpoints, and left alone with autotune=false;
+- ranks as processes, which have the first one's. Exit status 77 where there is no mpirun.
 """
 import argparse
 import array
@@ -37,12 +39,17 @@ PRECISIONS = {"fp32": ({"tf32": False}, {}), "tf32": ({"tf32": True}, {"amp_mode
               "fp16": ({"amp_mode": "fp16"}, {"amp_mode": "fp16"})}
 DROPOUT, PARTS, RECOMPUTE = {"dropout": 0.1}, {"grad_accumulation": 2}, {"recompute": True}
 SAMPLE = [("fp32", PARTS), ("tf32", RECOMPUTE), ("bf16", DROPOUT | PARTS | RECOMPUTE), ("fp16", PARTS | RECOMPUTE)]
+SKIPPED = 77
 ROUNDING = 2.0**-24  # of a weight in fp32
 # On each of these calls a failure may be survived: what they destroy or look at is not needed any more.
 MAY_BE_SURVIVED = re.compile(r"Destroy|Free|ProfilerSt|GetVersion|GetLastError")
 
 
 class Failure(Exception):
+    pass
+
+
+class Skipped(Exception):
     pass
 
 
@@ -67,14 +74,17 @@ class Runs:
                         "--steps-per-year", "40", "--grid", "8x16", "--channels", "3"], check=True,
                        stdout=subprocess.DEVNULL)
 
-    def start(self, run, device, settings, environment=None, resume=False):
-        """Status and stderr."""
+    def command(self, run, device, settings, *more):
         flags = [flag for key, value in {**MODEL, **settings}.items()
                  for flag in ("--set", f"{key}={json.dumps(value)}")]
-        command = [self.isobar, "train", "--config", "tiny", "--data", self.data, "--run-dir", run, "--threads", "1",
-                   "--device", device, *flags, *(["--resume"] if resume else [])]
+        return [self.isobar, "train", "--config", "tiny", "--data", self.data, "--run-dir", run, "--threads", "1",
+                "--device", device, *flags, *more]
+
+    def start(self, run, device, settings, environment=None, resume=False):
+        """Status and stderr. What one run has timed, the next one takes from a file."""
+        command = self.command(run, device, settings, *(["--resume"] if resume else []))
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                              env={**os.environ, **(environment or {})})
+                              env={**os.environ, "XDG_CACHE_HOME": str(self.work / "cache"), **(environment or {})})
         return done.returncode, done.stderr.strip()
 
     def folder(self):
@@ -222,7 +232,8 @@ def check_driver(runs):
 def check_failing_call(runs, settings, number, name, reference):
     """True: the run went on."""
     run = runs.folder()
-    status, err = runs.start(run, "cuda", settings, {"ISOBAR_VIRTUAL_GPU_FAIL": f"any:{number}"})
+    status, err = runs.start(run, "cuda", settings, {"ISOBAR_VIRTUAL_GPU_FAIL": f"any:{number}",
+                                                     "XDG_CACHE_HOME": str(run) + "_cache"})
     if status == 0 and MAY_BE_SURVIVED.search(name):
         return True
     check(status == 1 and err.startswith("isobar: ") and err.count("\n") == 0,
@@ -238,7 +249,8 @@ def check_failing_calls(runs, every, jobs):
     """Of a run of two steps after the first, one of them replayed."""
     settings = {"cuda_graph": True, "num_iters": 3, "checkpoint_every": 2, "validate_every": 2}
     run, names = runs.folder(), runs.work / "calls"
-    status, err = runs.start(run, "cuda", settings, {"ISOBAR_VIRTUAL_GPU_CALLS": str(names)})
+    status, err = runs.start(run, "cuda", settings, {"ISOBAR_VIRTUAL_GPU_CALLS": str(names),
+                                                     "XDG_CACHE_HOME": str(run) + "_cache"})
     check(status == 0, f"failing calls, undisturbed: {err}")
     calls, reference = names.read_text().split(), result_of(run, 3)
     numbers = range(1, len(calls) + 1, every)
@@ -262,6 +274,126 @@ def check_counts(runs):
     check(held[1] < held[0] + 0.1, f"a graph holds {held[1]:.2f} MiB, a step without one {held[0]:.2f}")
 
 
+class Choosing:
+    """A run with a cache of its own, in which algorithms take other times with another `durations`."""
+
+    def __init__(self, runs, durations, cache, settings=None, run=None, version=None):
+        self.cache = runs.work / cache
+        self.run, calls = run or runs.folder(), runs.work / "calls"
+        log = self.run / "out.log"
+        before = log.read_text() if log.exists() else ""
+        environment = {"XDG_CACHE_HOME": str(self.cache), "ISOBAR_VIRTUAL_GPU_DURATIONS": str(durations),
+                       "ISOBAR_VIRTUAL_GPU_CALLS": str(calls)}
+        if version:
+            environment["ISOBAR_VIRTUAL_GPU_CUBLASLT"] = str(version)
+        status, err = runs.start(self.run, "cuda", settings or {}, environment, resume=log.exists())
+        check(status == 0, f"{settings} with durations {durations} and {cache}: status {status}: {err}")
+        self.said = log.read_text()[len(before):]
+        self.timed = calls.read_text().count("cudaEventElapsedTime")
+
+    def files(self):
+        return sorted(self.cache.glob("isobar/*")) if self.cache.is_dir() else []
+
+    def algorithms(self, step=4):
+        return json.loads((self.run / f"checkpoints/step_{step:08}/state.json").read_text()).get("algorithms")
+
+
+def first_choice(runs):
+    """Once; its cache stays."""
+    if not hasattr(runs, "choice"):
+        runs.choice = Choosing(runs, 1, "choice")
+    return runs.choice
+
+
+def check_choice(runs):
+    """Other times, other algorithms, other bits; what was timed once is not timed again."""
+    first, other = first_choice(runs), Choosing(runs, 2, "other")
+    count = len(first.algorithms()["of_products"])
+    print(f"{count} products, {first.timed} timings")
+    check(first.timed > count > 10, f"a cold run: {count} products and {first.timed} timings")
+    check(len(first.files()) == 1 and json.loads(first.files()[0].read_text()) == first.algorithms(),
+          f"a cold run: the file {first.files()} is not what the checkpoint holds")
+    check(result_of(other.run) != result_of(first.run), "other algorithms: the same bits")
+    again = Choosing(runs, 2, "choice")
+    check(again.timed == 0, f"a warm run: {again.timed} timings")
+    check(result_of(again.run) == result_of(first.run), "a warm run: other bits")
+
+
+def check_choice_resumed(runs):
+    """With the checkpoint's algorithms, whatever the file and the clock say."""
+    first, run = first_choice(runs), runs.folder()
+    Choosing(runs, 1, "stopped", {"num_iters": 2}, run=run)
+    resumed = Choosing(runs, 2, "elsewhere", run=run)
+    check(result_of(run) == result_of(first.run), "resumed where others are faster: other bits")
+    check(resumed.timed == 0 and not resumed.files(), f"resumed: {resumed.timed} timings, {resumed.files()}")
+    check(resumed.algorithms() == first.algorithms(), "resumed: the checkpoint has lost them")
+    shutil.rmtree(run / "checkpoints/step_00000004")
+    (run / "summary.json").unlink()
+    newer = Choosing(runs, 1, "choice", run=run, version=130001)
+    check("algorithms of products are for virtual GPU, cuBLASLt 130000, form 1, and this is" in newer.said,
+          f"resumed with another cuBLASLt: it says {newer.said}")
+    check(newer.timed > 0 and len(newer.files()) == 2, f"another cuBLASLt: {newer.timed} timings, {newer.files()}")
+    newer.files()[1].unlink()
+
+
+def check_choice_unusable(runs):
+    """A file that is damaged, of another GPU, or cannot be written."""
+    first = first_choice(runs)
+    file, = first.files()
+    whole = file.read_text()
+    unfit = json.loads(whole)
+    unfit["of_products"] = {name: "f" * 128 for name in unfit["of_products"]}
+    for text, sentence in ((whole[:1000], "passed over: "), ("", "passed over: "),
+                           (whole.replace("virtual GPU", "another GPU"), "is for another GPU"),
+                           (json.dumps(unfit), f"{len(unfit['of_products'])} of them chosen by time")):
+        file.write_text(text)
+        again = Choosing(runs, 1, "choice", {"num_iters": 1, "checkpoint_every": 1})
+        check(sentence in again.said and again.timed == first.timed,
+              f"instead of \"{sentence}\", after {again.timed} timings, it says: {again.said}")
+        check(file.read_text() == whole, f"what was {text[:40]} is not replaced")
+    (runs.work / "no_folder").write_text("")
+    unkept = Choosing(runs, 1, "no_folder")
+    check("what is chosen is not kept for other runs: " in unkept.said, f"no folder: {unkept.said}")
+    check(result_of(unkept.run) == result_of(first.run), "no folder: other bits")
+
+
+def check_first_guess(runs):
+    first = first_choice(runs)
+    guesses = [Choosing(runs, durations, "unused", {"autotune": False}) for durations in (1, 2)]
+    check(result_of(guesses[0].run) == result_of(guesses[1].run), "autotune=false: the clock decides")
+    check(result_of(guesses[0].run) != result_of(first.run), "autotune=false: the bits of the fastest")
+    for guess in guesses:
+        check(guess.timed == 0 and not guess.files() and guess.algorithms() is None,
+              f"autotune=false: {guess.timed} timings, {guess.files()}")
+
+
+def check_ranks(runs):
+    """Two processes that share the heads, of which each finds others fastest, have the first one's algorithms. What
+    both hold is compared when they save."""
+    if shutil.which("mpirun") is None:
+        raise Skipped("no mpirun: ranks as processes are left out")
+    results = []
+    for durations in ((1, 1), (1, 2), (2, 2)):
+        run = runs.folder()
+        of_ranks = [["-n", "1", "env", f"ISOBAR_VIRTUAL_GPU_DURATIONS={number}",
+                     f"ISOBAR_VIRTUAL_GPU_NUMBER={rank}", f"XDG_CACHE_HOME={run}_cache{rank}",
+                     *runs.command(run, "cuda", {}, "--tensor-parallel", "2", "--backend", "mpi")]
+                    for rank, number in enumerate(durations)]
+        done = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", *of_ranks[0],
+                               ":", *of_ranks[1]], capture_output=True, text=True, check=False,
+                              env={**os.environ, "OMP_WAIT_POLICY": "passive"})
+        check(done.returncode == 0, f"ranks with durations {durations}: status {done.returncode}: {done.stderr}")
+        results.append(result_of(run))
+    check(results[1] == results[0], "ranks that find others fastest: other bits")
+    check(results[2] != results[0], "the clock of both ranks decides nothing")
+    print("two ranks have the first one's algorithms")
+
+
+def check_algorithms(runs):
+    for body in (check_choice, check_choice_resumed, check_choice_unusable, check_first_guess):
+        body(runs)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--isobar", type=pathlib.Path, required=True)
@@ -279,6 +411,8 @@ def main():
             "synchronous": lambda: check_synchronous(runs),
             "driver": lambda: check_driver(runs),
             "counts": lambda: check_counts(runs),
+            "algorithms": lambda: check_algorithms(runs),
+            "ranks": lambda: check_ranks(runs),
             "failing calls": lambda: check_failing_calls(runs, arguments.every, arguments.jobs),
         }
         try:
@@ -288,6 +422,9 @@ def main():
         except Failure as failure:
             print(f"FAILED: {failure}")
             return 1
+        except Skipped as reason:
+            print(f"skipped: {reason}")
+            return SKIPPED
     return 0
 
 

@@ -31,7 +31,7 @@ def record(isobar, config, batch, folder):
     subprocess.run([isobar, "data", "synth", "--out", data, *years, "--channels", "20"], check=True,
                    stdout=subprocess.DEVNULL)
     settings = [f"global_batch_size={batch}", "num_iters=2", "amp_mode=bf16", "limit_nsamples_val=1",
-                "validate_every=100", "checkpoint_every=100", "keep_checkpoints=1"]
+                "validate_every=100", "checkpoint_every=100", "keep_checkpoints=1", "autotune=false"]
     subprocess.run([isobar, "train", "--config", CONFIGS[config], "--data", data, "--run-dir", folder / "run",
                     "--device", "cuda", *(word for setting in settings for word in ("--set", setting))],
                    check=True, stdout=subprocess.DEVNULL,

@@ -13,6 +13,7 @@
 //   ISOBAR_VIRTUAL_GPU_CAPABILITY=75    compute capability, here 7.5; default 80
 //   ISOBAR_VIRTUAL_GPU_MEMORY=BYTES     the device's memory; 4 GiB where nothing is said
 //   ISOBAR_VIRTUAL_GPU_MULTIPROCESSORS=N  of the device; 4 where nothing is said
+//   ISOBAR_VIRTUAL_GPU_NUMBER=N         from 0 to 9: processes with other numbers have other devices
 //   ISOBAR_VIRTUAL_GPU_CUBLASLT=VERSION what cuBLASLt says of itself; 130000 where nothing is said
 //   ISOBAR_VIRTUAL_GPU_DURATIONS=N      how long each algorithm of cuBLASLt takes is drawn with this seed
 //

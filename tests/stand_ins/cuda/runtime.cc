@@ -267,6 +267,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
                    .major = capability / 10,
                    .minor = capability % 10,
                    .multiProcessorCount = multiprocessors()};
+    properties->uuid.bytes[14] = static_cast<char>('0' + number_setting("ISOBAR_VIRTUAL_GPU_NUMBER", 0) % 10);
   });
 }
 

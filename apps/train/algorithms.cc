@@ -1,0 +1,200 @@
+#include "apps/train/algorithms.h"
+
+#include <cstdlib>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "engine/files/atomic_file.h"
+#include "engine/files/json.h"
+#include "kernels/common/check.h"
+#include "kernels/common/sentence.h"
+
+namespace isobar {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+namespace {
+
+constexpr std::size_t kMostBytes = std::size_t{16} << 20;  // of the file; a product takes 250
+
+// Letters, digits and dots; what is between becomes a dash.
+std::string file_name_of(const std::string& platform) {
+  std::string name = "algorithms-";
+  for (const char letter : platform) {
+    const bool is_plain = (letter >= '0' && letter <= '9') || (letter >= 'a' && letter <= 'z') ||
+                          (letter >= 'A' && letter <= 'Z') || letter == '.';
+    if (is_plain)
+      name += letter;
+    else if (name.back() != '-')
+      name += '-';
+  }
+  return name + ".json";
+}
+
+// Where the specification of XDG wants it: a path that is not absolute counts as none.
+fs::path cache_folder() {
+  const auto absolute = [](const char* variable) {
+    const char* value = std::getenv(variable);
+    const fs::path path = value == nullptr ? "" : value;
+    return path.is_absolute() ? path : fs::path();
+  };
+  if (const fs::path cache = absolute("XDG_CACHE_HOME"); !cache.empty()) return cache / "isobar";
+  const fs::path home = absolute("HOME");
+  return home.empty() ? home : home / ".cache" / "isobar";
+}
+
+std::string platform_of(Device device) {
+  if constexpr (ISOBAR_HAS_CUDA) return cuda::gemm_platform(device);
+  fail_not_built(device.kind);
+}
+void use(Device device, const cuda::GemmAlgorithms& algorithms) {
+  if constexpr (ISOBAR_HAS_CUDA) return cuda::use_gemm_algorithms(device, algorithms);
+  fail_not_built(device.kind);
+}
+cuda::GemmAlgorithms choose_by_time(Device device, const std::function<void()>& rehearse) {
+  if constexpr (ISOBAR_HAS_CUDA) {
+    const cuda::GemmTiming timing(device);
+    rehearse();
+    return cuda::gemm_algorithms_in_use(device);
+  }
+  fail_not_built(device.kind);
+}
+
+// What the first rank knows before anything is timed.
+struct Start {
+  ChosenAlgorithms known;
+  bool is_complete;  // the run goes on with them: nothing is timed
+};
+
+Start start_with(const ChosenAlgorithms& of_checkpoint, const std::string& platform, const fs::path& file,
+                 const std::function<void(const std::string& line)>& log) {
+  if (of_checkpoint.platform == platform) return {of_checkpoint, true};
+  if (!of_checkpoint.platform.empty())
+    log(concat("the checkpoint's algorithms of products are for ", of_checkpoint.platform, ", and this is ", platform,
+               ": others are chosen"));
+  Start start{{platform, {}}, false};
+  try {
+    if (!file.empty()) start.known = read_algorithms(file, platform);
+  } catch (const std::exception&) {
+    log(concat("passed over: ", sentence_of_current_exception()));
+  }
+  return start;
+}
+
+Start told_by_first(const Start& mine, const Communicator& ranks) {
+  if (ranks.size() == 1) return mine;
+  const ordered_json json{{"known", to_json(mine.known)}, {"is_complete", mine.is_complete}};
+  const auto told = parse_json<ordered_json>(ranks.broadcast_text(json.dump(), 0), "the first rank");
+  return {algorithms_from(told.at("known")), told.at("is_complete").get<bool>()};
+}
+
+void keep(const fs::path& file, const ChosenAlgorithms& chosen,
+          const std::function<void(const std::string& line)>& log) {
+  if (file.empty()) return log("no folder for what is chosen: neither XDG_CACHE_HOME nor HOME is an absolute path");
+  try {
+    add_algorithms(file, chosen);
+  } catch (const std::exception&) {
+    log(concat("what is chosen is not kept for other runs: ", sentence_of_current_exception()));
+  }
+}
+
+}  // namespace
+
+ordered_json to_json(const ChosenAlgorithms& chosen) {
+  return {{"platform", chosen.platform}, {"of_products", chosen.of_products}};
+}
+
+ChosenAlgorithms algorithms_from(const ordered_json& json) {
+  const auto is_text = [](const ordered_json& value) { return value.is_string(); };
+  const auto has = [&](const char* key) { return json.is_object() && json.contains(key); };
+  ISOBAR_CHECK(has("platform") && is_text(json.at("platform")), "platform is missing, or no text");
+  ISOBAR_CHECK(has("of_products") && json.at("of_products").is_object(), "of_products is missing, or no object");
+  ChosenAlgorithms chosen{json.at("platform").get<std::string>(), {}};
+  for (const auto& [product, algorithm] : json.at("of_products").items()) {
+    ISOBAR_CHECK(is_text(algorithm), "the algorithm of ", in_quotes(product), " is no text");
+    chosen.of_products[product] = algorithm.get<std::string>();
+  }
+  return chosen;
+}
+
+fs::path algorithms_file(const std::string& platform) {
+  const fs::path folder = cache_folder();
+  return folder.empty() ? folder : folder / file_name_of(platform);
+}
+
+ChosenAlgorithms read_algorithms(const fs::path& file, const std::string& platform) {
+  std::error_code ignored;
+  if (!fs::exists(file, ignored)) return {platform, {}};
+  const auto json = read_json<ordered_json>(file, JsonComments::refused, kMostBytes);
+  ChosenAlgorithms chosen;
+  try {
+    chosen = algorithms_from(json);
+  } catch (const Error& error) {
+    throw_error(file.string(), " holds no algorithms: ", error.what());
+  }
+  ISOBAR_CHECK(chosen.platform == platform, file.string(), " is for ", chosen.platform, ", and this is ", platform);
+  return chosen;
+}
+
+void add_algorithms(const fs::path& file, const ChosenAlgorithms& chosen) {
+  std::error_code error;
+  fs::create_directories(file.parent_path(), error);
+  ISOBAR_CHECK(!error, file.parent_path().string(), ": cannot be made: ", error.message());
+  ChosenAlgorithms all = chosen;
+  try {
+    all.of_products.merge(read_algorithms(file, chosen.platform).of_products);  // adds what is not there
+  } catch (const Error&) {
+    // Damaged: replaced.
+  }
+  write_file_atomically(file, to_json(all).dump(2) + "\n");
+}
+
+cuda::GemmAlgorithms agree_on(const cuda::GemmAlgorithms& mine, const Communicator& ranks) {
+  if (ranks.size() == 1) return mine;
+  const std::string text = ordered_json(mine).dump();
+  auto most = static_cast<double>(text.size());
+  ranks.all_reduce({&most, 1}, Reduce::max);
+  const auto bytes = static_cast<std::size_t>(most);
+  std::string padded = text, all(bytes * static_cast<std::size_t>(ranks.size()), ' ');
+  padded.resize(bytes, ' ');
+  ranks.all_gather_bytes(std::as_bytes(std::span(padded)), std::as_writable_bytes(std::span(all)));
+  cuda::GemmAlgorithms agreed;
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    const std::string told = all.substr(static_cast<std::size_t>(rank) * bytes, bytes);
+    agreed.merge(parse_json<ordered_json>(told, concat("rank ", rank)).get<cuda::GemmAlgorithms>());
+  }
+  return agreed;
+}
+
+ChosenAlgorithms choose_algorithms(const ChosenAlgorithms& of_checkpoint, Device device, const Communicator& ranks,
+                                   const std::function<void()>& rehearse,
+                                   const std::function<void(const std::string& line)>& log) {
+  const bool is_first = ranks.rank() == 0;
+  const std::string platform = platform_of(device);
+  const fs::path file = algorithms_file(platform);
+  const Start start =
+      told_by_first(is_first ? start_with(of_checkpoint, platform, file, log) : Start{{}, false}, ranks);
+  use(device, start.known.of_products);
+  if (start.is_complete) return start.known;
+  ranks.barrier();  // ranks that are threads share a device: none forgets what another one has timed
+  const ChosenAlgorithms chosen{start.known.platform, agree_on(choose_by_time(device, rehearse), ranks)};
+  use(device, chosen.of_products);
+  cuda::GemmAlgorithms timed = chosen.of_products;
+  std::erase_if(timed, [&](const auto& product) {
+    const auto known = start.known.of_products.find(product.first);
+    return known != start.known.of_products.end() && known->second == product.second;
+  });
+  if (is_first && !timed.empty()) keep(file, chosen, log);
+  log(concat("algorithms of ", chosen.of_products.size(), " products, ", timed.size(), " of them chosen by time"));
+  return chosen;
+}
+
+void choose_no_algorithms(Device device) {
+  use(device, {});
+}
+
+}  // namespace isobar

@@ -230,7 +230,7 @@ FAULTS = {
         "for another product than it was chosen for"),
     "candidates are timed in a capture": (
         "gemm", "is_guess && !is_captured(stream)", "is_guess && (PLANTED || !is_captured(stream))",
-        keeps_rule("nothing is timed while a graph is being captured"), "a thread that captures a graph"),
+        keeps_rule("nothing is timed while a graph is being captured"), "waits for an event of a graph"),
     "a checkpoint without the algorithms": (
         "run", "if (!algorithms_.platform.empty())", "if (!algorithms_.platform.empty() && !PLANTED)",
         command.check_choice_resumed, "resumed where others are faster: other bits"),

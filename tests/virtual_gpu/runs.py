@@ -322,6 +322,7 @@ def check_choice(runs):
 def check_choice_resumed(runs):
     """With the checkpoint's algorithms, whatever the file and the clock say."""
     first, run = first_choice(runs), runs.folder()
+    shutil.rmtree(runs.work / "elsewhere", ignore_errors=True)
     Choosing(runs, 1, "stopped", {"num_iters": 2}, run=run)
     resumed = Choosing(runs, 2, "elsewhere", run=run)
     check(result_of(run) == result_of(first.run), "resumed where others are faster: other bits")

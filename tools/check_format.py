@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Fails when a line of the sources, comments included, has more than 120 characters, or when clang-format 14 would
-change a C++ or CUDA file. Exit status 77 (skipped) if no line is too long and there is no version 14: other versions
-disagree about details. `python3 tools/check_format.py --fix` formats the files first; comments are broken by hand.
+"""Fails when a line of the sources, comments included, has more than 120 characters, when the name of a test holds a
+semicolon, at which CMake would cut it in two, or when clang-format 14 would change a C++ or CUDA file. Exit status 77
+(skipped) if nothing else is wrong and there is no version 14: other versions disagree about details.
+`python3 tools/check_format.py --fix` formats the files first; comments are broken by hand.
 """
 import pathlib
 import re
@@ -35,6 +36,13 @@ def long_lines():
                 yield f"{path.relative_to(ROOT)}:{number}: {len(line)} characters; at most {LONGEST_LINE}"
 
 
+def cut_names(files):
+    """A message for each test whose name CMake would take for two."""
+    for path in files:
+        for name in re.findall(r'TEST_CASE\("([^"]*;[^"]*)"', (ROOT / path).read_text(encoding="utf-8")):
+            yield f"{path}: a semicolon in the name of the test '{name}'"
+
+
 def find_clang_format():
     for name in (f"clang-format-{VERSION}", "clang-format"):
         program = shutil.which(name)
@@ -60,7 +68,7 @@ def main():
              if path.suffix in SUFFIXES]
     if program and "--fix" in sys.argv[1:]:
         subprocess.run([program, "-i", *files], cwd=ROOT, check=True)
-    problems = list(long_lines()) + (unformatted(program, files) if program else [])
+    problems = [*long_lines(), *cut_names(files)] + (unformatted(program, files) if program else [])
     if problems:
         print("\n".join(problems))
         return 1

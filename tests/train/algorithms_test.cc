@@ -40,7 +40,7 @@ class Variable {
 
 }  // namespace
 
-TEST_CASE("algorithms: as JSON and back; what is something else is an error that names the key") {
+TEST_CASE("algorithms: as JSON and back, and what is something else is an error that names the key") {
   const ChosenAlgorithms chosen{kPlatform, {{"2 x 3 x 4", "00ff"}, {"5 x 6 x 7", "0a"}}};
   CHECK(algorithms_from(to_json(chosen)) == chosen);
   CHECK(algorithms_from(to_json({kPlatform, {}})) == ChosenAlgorithms{kPlatform, {}});

@@ -270,14 +270,18 @@ void free(void* data, Stream stream) noexcept {
   if (data != nullptr) cudaFreeAsync(data, native(stream));
 }
 
+bool is_captured(Stream stream) {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(native(stream), &capture), "cudaStreamIsCapturing");
+  return capture != cudaStreamCaptureStatusNone;
+}
+
 void* workspace(std::size_t bytes, int index, Stream stream) {
   Workspaces& workspaces = Workspaces::instance();
   const std::lock_guard lock(workspaces.mutex);
   void*& memory = workspaces.memory[{index, stream}];
   if (memory != nullptr) return memory;
-  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(native(stream), &capture), "cudaStreamIsCapturing");
-  ISOBAR_CHECK(capture == cudaStreamCaptureStatusNone,
+  ISOBAR_CHECK(!is_captured(stream),
                "a graph is being captured on a stream that has no workspace yet: run one step first");
   return memory = allocate(bytes, index, stream);
 }
@@ -414,6 +418,9 @@ void* allocate(std::size_t, int, Stream) {
   no_cuda();
 }
 void free(void*, Stream) noexcept {}
+bool is_captured(Stream) {
+  return false;
+}
 void* workspace(std::size_t, int, Stream) {
   no_cuda();
 }

@@ -32,6 +32,9 @@ int driver_version();
 // graph.
 void* allocate(std::size_t bytes, int index, Stream stream);
 void free(void* data, Stream stream) noexcept;
+// Whether a graph is being captured on the stream of a GPU.
+bool is_captured(Stream stream);
+
 // Scratch memory of a stream for whoever gives it work: made at the first call, freed with the stream (OwnedStream),
 // that of the default stream never. `bytes` is the same at every call. Error where a graph that is being captured would
 // own it.

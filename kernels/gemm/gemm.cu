@@ -332,12 +332,6 @@ Algorithm time_candidates(const Problem& p, const Descriptors& d, const Multiply
   return chosen;
 }
 
-bool is_captured(Stream stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status), "look at a stream");
-  return status != cudaStreamCaptureStatusNone;
-}
-
 Algorithm choose(const Problem& p, const Descriptors& d, bool times, const Multiply& multiply, void* c, Stream stream) {
   if (const Algorithm given = ask_given(p, d); given.found) return given;
   if (times) return time_candidates(p, d, multiply, c, stream);
@@ -351,7 +345,7 @@ const Algorithm& algorithm_for(const Problem& p, const Descriptors& d, const Mul
   Algorithms& algorithms = cache().algorithms[p.device];
   const auto known = algorithms.met.find(p);
   const bool is_guess = known == algorithms.met.end() || (known->second.found && !known->second.is_chosen);
-  const bool times = algorithms.timings > 0 && is_guess && !is_captured(stream);
+  const bool times = algorithms.timings > 0 && is_guess && !gpu::is_captured(stream);
   if (known != algorithms.met.end() && !times) return known->second;
   return algorithms.met[p] = choose(p, d, times, multiply, c, stream);
 }

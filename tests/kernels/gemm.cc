@@ -20,6 +20,7 @@ struct Case {
   bool transpose_a = false, transpose_b = false;
   DType in = DType::fp32, out = DType::fp32;
   bool has_bias = false, has_pre = false;
+  DType bias = accumulator_of(in);
   Activation activation = Activation::none;
   Grad mode = Grad::overwrite;
 };
@@ -30,7 +31,7 @@ struct Operands {
 
 Operands operands_of(const Case& g) {
   return {random_values(g.m * g.k, g.in, 1), random_values(g.k * g.n, g.in, 2, 1 / std::sqrt(g.k)),
-          random_values(g.n, accumulator_of(g.in), 3), random_values(g.m * g.n, g.out, 4)};
+          random_values(g.n, g.bias, 3), random_values(g.m * g.n, g.out, 4)};
 }
 
 template <class Real>
@@ -73,6 +74,7 @@ Gemm arguments_of(const Case& g, const Operands& x, Workbench& bench, Pointer c,
           .transpose_b = g.transpose_b,
           .in_dtype = g.in,
           .out_dtype = g.out,
+          .bias_dtype = g.bias,
           .a = bench.input(x.a),
           .b = bench.input(x.b),
           .bias = g.has_bias ? bench.input(x.bias) : Pointer{},
@@ -94,11 +96,11 @@ std::string describe(const Case& g) {
                 static_cast<int>(g.activation), ", accumulate ", g.mode == Grad::accumulate);
 }
 
-void run(const Case& g, const Operands& x) {
+void run(const Case& g, const Operands& x, const std::vector<DeviceKind>& devices = all_devices()) {
   INFO(describe(g));
   const auto expect = [&](bool rounds) { return expected(g.in, [&](auto math) { return naive(math, g, x, rounds); }); };
   const auto exact_pre = expect(false), rounded_pre = expect(true);
-  on_devices(all_devices(), {g.in, g.out}, [&](Workbench& bench) {
+  on_devices(devices, {g.in, g.out}, [&](Workbench& bench) {
     const auto& [c_expected, pre_expected] = rounds_pre(bench.device(), g) ? rounded_pre : exact_pre;
     const Pointer c = g.mode == Grad::accumulate ? bench.in_out(x.c) : bench.output(g.m * g.n, g.out);
     const Pointer pre = bench.output(g.has_pre ? g.m * g.n : 0, g.out);
@@ -107,8 +109,8 @@ void run(const Case& g, const Operands& x) {
     if (g.has_pre) bench.check("pre", pre, pre_expected);
   });
 }
-void run(const Case& g) {
-  run(g, operands_of(g));
+void run(const Case& g, const std::vector<DeviceKind>& devices = all_devices()) {
+  run(g, operands_of(g), devices);
 }
 
 struct Types {
@@ -222,28 +224,17 @@ TEST_CASE("gemm through oneDNN") {
 
 TEST_CASE("gemm on a GPU adds a bias in the type of its output") {
   for (const DType dtype : {DType::bf16, DType::fp16})
-    for (const bool has_pre : {false, true}) {
-      const Case g{.m = 10,
-                   .n = 99,
-                   .k = 20,
-                   .in = dtype,
-                   .out = dtype,
-                   .has_bias = true,
-                   .has_pre = has_pre,
-                   .activation = has_pre ? Activation::gelu_erf : Activation::none};
-      Operands x = operands_of(g);
-      x.bias = random_values(g.n, dtype, 3);
-      INFO(describe(g));
-      const auto [c_expected, pre_expected] = expected(dtype, [&](auto math) { return naive(math, g, x, true); });
-      on_devices({DeviceKind::cuda}, {dtype}, [&](Workbench& bench) {
-        const Pointer c = bench.output(g.m * g.n, g.out), pre = bench.output(has_pre ? g.m * g.n : 0, g.out);
-        Gemm arguments = arguments_of(g, x, bench, c, pre);
-        arguments.bias_dtype = dtype;
-        ISOBAR_RUN(bench.device(), gemm, arguments);
-        bench.check("c", c, c_expected);
-        if (has_pre) bench.check("pre", pre, pre_expected);
-      });
-    }
+    for (const bool has_pre : {false, true})
+      run({.m = 10,
+           .n = 99,
+           .k = 20,
+           .in = dtype,
+           .out = dtype,
+           .has_bias = true,
+           .has_pre = has_pre,
+           .bias = dtype,
+           .activation = has_pre ? Activation::gelu_erf : Activation::none},
+          {DeviceKind::cuda});
 }
 
 TEST_CASE("gemm on a GPU sums A on the way") {

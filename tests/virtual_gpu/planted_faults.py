@@ -229,7 +229,7 @@ FAULTS = {
         "const cublasStatus_t status = PLANTED ? CUBLAS_STATUS_SUCCESS : lt().MatmulAlgoCheck(", UNFIT,
         "for another product than it was chosen for"),
     "candidates are timed in a capture": (
-        "gemm", "is_guess && !is_captured(stream)", "is_guess && (PLANTED || !is_captured(stream))",
+        "gemm", "is_guess && !gpu::is_captured(stream)", "is_guess && (PLANTED || !gpu::is_captured(stream))",
         keeps_rule("nothing is timed while a graph is being captured"), "waits for an event of a graph"),
     "a checkpoint without the algorithms": (
         "run", "if (!algorithms_.platform.empty())", "if (!algorithms_.platform.empty() && !PLANTED)",

@@ -1,7 +1,10 @@
 #include "kernels/emulator/devices.h"
 
+#include <atomic>
+#include <cstdlib>
 #include <map>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "kernels/common/check.h"
@@ -27,6 +30,19 @@ struct Blocks {
 
 thread_local CurrentDevice device_of_thread;
 
+int capability_from_environment() {
+  const char* text = std::getenv("ISOBAR_EMULATOR_CAPABILITY");
+  if (text == nullptr) return kAmpere;
+  const std::string value = text;
+  ISOBAR_CHECK(value == "80" || value == "90", "ISOBAR_EMULATOR_CAPABILITY is \"", value, "\": expected 80 or 90");
+  return std::stoi(value);
+}
+
+std::atomic<int>& chosen_capability() {
+  static std::atomic<int> chosen = capability_from_environment();
+  return chosen;
+}
+
 }  // namespace
 
 void set_device(int index, std::string name) {
@@ -37,6 +53,14 @@ CurrentDevice current_device() {
   CurrentDevice device = device_of_thread;
   if (device.name.empty()) device.name = concat(host_name(), " emulator ", device.index);
   return device;
+}
+
+int capability() {
+  return chosen_capability();
+}
+
+void set_capability(int capability) {
+  chosen_capability() = capability;
 }
 
 void note_memory(int index, const void* data, std::size_t bytes) {

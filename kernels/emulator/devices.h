@@ -16,6 +16,12 @@ struct CurrentDevice {
 void set_device(int index, std::string name = {});
 CurrentDevice current_device();
 
+// The compute capability of the emulated GPUs, times ten: what host code chooses kernels by, and what kernels may use.
+// At first ISOBAR_EMULATOR_CAPABILITY, 80 (an A100) or 90 (an H100), else 80. Throws Error on others.
+inline constexpr int kAmpere = 80, kHopper = 90;
+int capability();
+void set_capability(int capability);
+
 // Memory of device `index`, from an allocation until it is freed.
 void note_memory(int index, const void* data, std::size_t bytes);
 void forget_memory(const void* data) noexcept;

@@ -8,8 +8,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <mutex>
 #include <numeric>
 #include <random>
 #include <string>
@@ -17,7 +15,10 @@
 
 #include "kernels/common/check.h"
 #include "kernels/common/math.h"
-#include "kernels/emulator/schedule.h"
+#include "kernels/emulator/async_proxy.h"
+#include "kernels/emulator/devices.h"
+#include "kernels/emulator/machine.h"
+#include "kernels/emulator/warpgroup.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -29,12 +30,6 @@ void* __tsan_get_current_fiber();
 void* __tsan_create_fiber(unsigned flags);
 void __tsan_destroy_fiber(void* fiber);
 void __tsan_switch_to_fiber(void* fiber, unsigned flags);
-void __tsan_acquire(void* address);
-void __tsan_release(void* address);
-void AnnotateIgnoreReadsBegin(const char* file, int line);
-void AnnotateIgnoreReadsEnd(const char* file, int line);
-void AnnotateIgnoreWritesBegin(const char* file, int line);
-void AnnotateIgnoreWritesEnd(const char* file, int line);
 }
 #endif
 
@@ -73,69 +68,16 @@ namespace isobar::emulator {
 const ThreadState* self = nullptr;
 BlockState block = {};
 
+Emulator* machine = nullptr;
+
 namespace {
 
-using Site = std::source_location;
-
-constexpr int kLanes = 32, kMaxThreads = 1024, kMaxWarps = kMaxThreads / kLanes;
-constexpr int kMaxMasks = 8;                         // different masks of collectives that a warp may use in a block
-constexpr std::size_t kMaxDynamicShared = 99 << 10;  // of every GPU since Ampere
 constexpr std::size_t kGuardBytes = 4096;
 #if defined(__SANITIZE_ADDRESS__) || defined(ISOBAR_EMULATE_TSAN)
 constexpr std::size_t kStackBytes = 256 << 10;
 #else
 constexpr std::size_t kStackBytes = 64 << 10;
 #endif
-
-// Threads arrive; when enough have, the generation moves on and all of them continue.
-struct Barrier {
-  std::uint32_t generation = 0;
-  int arrived = 0;
-  Site site;      // of the first arrival
-  char token[2];  // what TSan synchronises on, one a parity: a fast thread may be in the next generation already
-  int votes[2];   // likewise
-
-  void open() {
-    arrived = 0;
-    ++generation;
-  }
-};
-
-// What the lanes of one mask exchange at one meeting.
-struct Meeting {
-  bool combined = false;
-  alignas(16) unsigned char deposits[kLanes * kDepositBytes];
-  alignas(16) unsigned char result[kResultBytes];
-};
-
-// The lanes of one mask. Two meetings: some lanes still read the results of one while the first arrive at the next.
-struct LaneGroup {
-  unsigned mask = 0;
-  bool needs_all = false;  // the meeting in progress is an instruction of all 32 lanes
-  Barrier barrier;
-  Meeting meetings[2];
-};
-
-struct Warp {
-  unsigned alive = 0;  // a bit a lane
-  int live = 0;        // how many those are
-  LaneGroup groups[kMaxMasks];
-};
-
-struct Fiber : ThreadState {
-  void* stack_pointer = nullptr;
-  char* stack = nullptr;  // lowest address
-  bool done = false;
-  const Barrier* waits_for = nullptr;
-  std::uint32_t generation = 0;  // of that barrier, when the fiber arrived
-  Site site;
-  std::vector<Copy> copies, landing;     // in flight; and those just handed out to be stored
-  std::vector<std::size_t> copy_groups;  // how many of the copies in flight belong to the groups up to each
-  void* asan_stack = nullptr;
-  void* tsan_fiber = nullptr;
-
-  bool can_run() const { return !done && (waits_for == nullptr || waits_for->generation != generation); }
-};
 
 // ---- What the sanitizers must be told -------------------------------------------------------------------------------
 
@@ -169,23 +111,6 @@ void enter_tsan_fiber(void* fiber) {
   constexpr unsigned kNoSynchronisation = 1;
   __tsan_switch_to_fiber(fiber, kNoSynchronisation);
 }
-void acquire(void* token) {
-  __tsan_acquire(token);
-}
-void release(void* token) {
-  __tsan_release(token);
-}
-// memcpy and memset are seen by TSan even from here; the emulator's own bookkeeping is not the kernel's race.
-struct Unseen {
-  Unseen() {
-    AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
-    AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
-  }
-  ~Unseen() {
-    AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
-    AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
-  }
-};
 #else
 void* this_tsan_fiber() {
   return nullptr;
@@ -195,54 +120,13 @@ void* new_tsan_fiber() {
 }
 void delete_tsan_fiber(void*) {}
 void enter_tsan_fiber(void*) {}
-void acquire(void*) {}
-void release(void*) {}
-struct Unseen {
-  Unseen() {}
-};
 #endif
 
 // ---- State of the launch --------------------------------------------------------------------------------------------
 
-// One launch at a time; fibers and their stacks are kept for the next one.
-struct Emulator {
-  std::mutex one_launch;
-  Schedule schedule;
-  std::vector<Fiber> fibers;  // those of the block come first
-  std::vector<Warp> warps = std::vector<Warp>(kMaxWarps);
-  Barrier block_barrier;
-  int threads = 0, alive = 0;
-  void (*body)(const void*) = nullptr;
-  const void* arguments = nullptr;
-  std::string kernel, failure;
-  char start_token = 0, end_token = 0;
-
-  // The pass in progress: fibers order[cursor] up to order[pass_end].
-  std::vector<int> order;
-  std::size_t cursor = 0, pass_end = 0;
-
-  // The launching thread.
-  void* stack_pointer = nullptr;
-  void* asan_stack = nullptr;
-  const void* stack = nullptr;
-  std::size_t stack_bytes = 0;
-  void* tsan_fiber = nullptr;
-
-  Emulator() {
-    const char* text = std::getenv("ISOBAR_EMULATOR_ORDER");
-    if (text != nullptr) schedule = parse_schedule(text);
-    fibers.reserve(kMaxThreads);
-  }
-};
-
 Emulator& emulator() {
   static Emulator instance;
   return instance;
-}
-Emulator* machine = nullptr;  // the same, while a launch runs
-
-Fiber& current() {
-  return const_cast<Fiber&>(static_cast<const Fiber&>(*self));
 }
 
 // ---- Switching ------------------------------------------------------------------------------------------------------
@@ -274,8 +158,17 @@ void pass_on(Fiber& from) {
   to_launcher(from, false);
 }
 
-// Counts the running thread in and waits until `needed` have arrived. With `orders_memory`, what any of them did before
-// happens before what any of them does afterwards. Returns the parity of the generation.
+}  // namespace
+
+void wait_for_opening(const Barrier& barrier, const Site& site) {
+  Fiber& me = current();
+  me.waits_for = &barrier;
+  me.generation = barrier.generation;
+  me.site = site;
+  pass_on(me);
+  me.waits_for = nullptr;
+}
+
 int arrive(Barrier& barrier, int needed, bool orders_memory, const Site& site) {
   const int parity = barrier.generation & 1;
   if (orders_memory) release(&barrier.token[parity]);
@@ -283,22 +176,21 @@ int arrive(Barrier& barrier, int needed, bool orders_memory, const Site& site) {
   if (++barrier.arrived >= needed) {
     barrier.open();
   } else {
-    Fiber& me = current();
-    me.waits_for = &barrier;
-    me.generation = barrier.generation;
-    me.site = site;
-    pass_on(me);
-    me.waits_for = nullptr;
+    wait_for_opening(barrier, site);
   }
   if (orders_memory) acquire(&barrier.token[parity]);
   return parity;
 }
+
+namespace {
 
 bool same_place(const Site& a, const Site& b) {
   if (std::memcmp(&a, &b, sizeof a) == 0) return true;  // the same constant of the program, as nearly always
   return a.line() == b.line() && a.column() == b.column() &&
          (a.file_name() == b.file_name() || std::strcmp(a.file_name(), b.file_name()) == 0);
 }
+
+}  // namespace
 
 std::string place_of(const Site& site) {
   return concat(site.file_name(), ":", site.line());
@@ -309,14 +201,13 @@ std::string in_kernel(const std::string& what) {
                 "): ", what);
 }
 
-// Leaves the kernel for good. Nothing on this stack is destroyed any more: no temporary string may live here.
-[[noreturn]] void stop_launch() {
+void stop_launch() {
   release(&machine->end_token);  // the launcher reads what this thread has recorded
   to_launcher(current(), true);
   std::abort();  // never resumed
 }
 
-void record_failure(const char* what) {
+static void record_failure(const char* what) {
   const uint3 t = self->index;
   machine->failure = in_kernel(concat("thread (", t.x, ",", t.y, ",", t.z, "): ", what));
 }
@@ -325,6 +216,8 @@ void record_failure(const char* what, const Site& site) {
   record_failure(what);
   machine->failure += " at " + place_of(site);
 }
+
+namespace {
 
 void check_same_place(const Barrier& barrier, const char* what, const Site& site) {
   if (barrier.arrived == 0 || same_place(barrier.site, site)) return;
@@ -341,13 +234,15 @@ void leave(Fiber& fiber) {
   warp.alive &= ~(1u << fiber.lane);
   --warp.live;
   --m.alive;
-  if (m.block_barrier.arrived > 0 && m.block_barrier.arrived >= m.alive) m.block_barrier.open();
+  Barrier& of_block = m.barriers[0].barrier;
+  if (of_block.arrived > 0 && of_block.arrived >= m.alive) of_block.open();
   for (LaneGroup& group : warp.groups) {
     if (group.barrier.arrived > 0 && group.needs_all)
       record_failure("a thread ends that an instruction of 32 lanes waits for", group.barrier.site);
     if (group.barrier.arrived > 0 && group.barrier.arrived >= std::popcount(group.mask & warp.alive))
       group.barrier.open();
   }
+  if (const char* left = left_by_thread(fiber)) record_failure(left);
 }
 
 void run_thread() {
@@ -406,7 +301,7 @@ void set_to_start(Fiber& fiber, int number, const dim3& size) {
 void reset_block(std::size_t dynamic_bytes) {
   Emulator& m = *machine;
   m.alive = m.threads;
-  m.block_barrier = {};
+  for (NamedBarrier& barrier : m.barriers) barrier = {};
   for (int w = 0; w * kLanes < m.threads; ++w) {
     const int lanes = std::min(kLanes, m.threads - w * kLanes);
     m.warps[w].alive = lanes == kLanes ? 0xffffffffu : (1u << lanes) - 1;
@@ -418,6 +313,8 @@ void reset_block(std::size_t dynamic_bytes) {
   }
   for (int i = 0; i < m.threads; ++i) set_to_start(m.fibers[i], i, block.size);
   std::memset(block.dynamic_shared, 0xff, dynamic_bytes);
+  reset_async_proxy();
+  reset_warpgroups();
 }
 
 // After a failure: the stacks hold frames that will never return.
@@ -473,16 +370,19 @@ bool run_pass(std::size_t first, std::size_t last) {
   return moved;
 }
 
+// The threads that wait, one for each place, barrier and warpgroup.
 std::string describe_deadlock() {
   std::string threads;
   int shown = 0;
-  const Site* last = nullptr;
-  for (int i = 0; i < machine->threads && shown < 4; ++i) {
+  const Fiber* last = nullptr;
+  for (int i = 0; i < machine->threads && shown < 6; ++i) {
     const Fiber& fiber = machine->fibers[i];
-    if (fiber.done || (last != nullptr && same_place(*last, fiber.site))) continue;
+    const bool is_alike = last != nullptr && same_place(last->site, fiber.site) &&
+                          last->warp / (kWarpgroup / kLanes) == fiber.warp / (kWarpgroup / kLanes);
+    if (fiber.done || is_alike) continue;
     threads += concat(shown++ > 0 ? ", thread (" : " thread (", fiber.index.x, ",", fiber.index.y, ",", fiber.index.z,
-                      ") waits at ", place_of(fiber.site));
-    last = &fiber.site;
+                      ") waits at ", place_of(fiber.site), describe_mbarrier(*fiber.waits_for));
+    last = &fiber;
   }
   return in_kernel("deadlock," + threads);
 }
@@ -497,7 +397,7 @@ void run_block() {
     for (std::size_t first = 0; first < threads && m.failure.empty(); first += span) {
       while (m.failure.empty() && run_pass(first, std::min(threads, first + span))) moved = true;
     }
-    if (!moved && m.failure.empty()) m.failure = describe_deadlock();
+    if (!moved && m.failure.empty() && !land_a_copy()) m.failure = describe_deadlock();
     if (!m.failure.empty()) {
       acquire(&m.end_token);
       abandon_fibers();
@@ -505,12 +405,14 @@ void run_block() {
     }
   }
   acquire(&m.end_token);
+  for (const char* left : {left_by_copies(), left_by_warpgroups()})
+    if (left != nullptr) throw_error(in_kernel(left));
 }
 
 // Exactly as large as asked, so that AddressSanitizer sees an access past its end.
 struct DynamicShared {
   explicit DynamicShared(std::size_t bytes) {
-    ISOBAR_CHECK(posix_memalign(&memory, 128, std::max<std::size_t>(bytes, 1)) == 0, "out of memory");
+    ISOBAR_CHECK(posix_memalign(&memory, kSharedAlignment, std::max<std::size_t>(bytes, 1)) == 0, "out of memory");
   }
   ~DynamicShared() { std::free(memory); }
   DynamicShared(const DynamicShared&) = delete;
@@ -554,11 +456,42 @@ void fail_in_kernel(const char* what) {
 }
 
 int block_barrier(bool vote, const Site& site) {
-  Barrier& barrier = machine->block_barrier;
+  Barrier& barrier = machine->barriers[0].barrier;
   check_same_place(barrier, "divergent barrier", site);
   int& votes = barrier.votes[barrier.generation & 1];
   votes = (barrier.arrived == 0 ? 0 : votes) + (vote ? 1 : 0);
   return barrier.votes[arrive(barrier, machine->alive, true, site)];
+}
+
+namespace {
+
+// The barrier of that number, the running thread counted in but for its arrival.
+Barrier& enter_named_barrier(int id, int threads, const Site& site) {
+  if (id < 1 || id >= kNamedBarriers) fail_with(site, "there is no named barrier ", id);
+  if (threads < kLanes || threads % kLanes != 0) fail_with(site, "a named barrier of ", threads, " threads");
+  NamedBarrier& named = machine->barriers[id];
+  if (named.barrier.arrived == 0) {
+    named.threads = threads;
+    named.here.reset();
+  }
+  if (named.threads != threads)
+    fail_with(site, "barrier ", id, " is used for ", threads, " threads, and by others for ", named.threads);
+  const auto me = static_cast<std::size_t>(thread_number());
+  if (named.here[me]) fail_with(site, "a thread arrives twice at barrier ", id, " before it opens");
+  named.here[me] = true;
+  return named.barrier;
+}
+
+}  // namespace
+
+void sync_named_barrier(int id, int threads, const Site& site) {
+  arrive(enter_named_barrier(id, threads, site), threads, true, site);
+}
+
+void arrive_at_named_barrier(int id, int threads, const Site& site) {
+  Barrier& barrier = enter_named_barrier(id, threads, site);
+  release(&barrier.token[barrier.generation & 1]);
+  if (++barrier.arrived >= threads) barrier.open();
 }
 
 void warp_barrier(unsigned mask, const Site& site) {
@@ -618,8 +551,15 @@ void check_limits(const char* kernel, const dim3& grid, const dim3& size, std::s
                " x ", size.y, " x ", size.z, " threads cannot be launched");
   ISOBAR_CHECK(grid.x <= 0x7fffffffu && grid.y <= 65535 && grid.z <= 65535, "kernel ", kernel, ": a grid of ", grid.x,
                " x ", grid.y, " x ", grid.z, " blocks cannot be launched");
-  ISOBAR_CHECK(dynamic_shared <= kMaxDynamicShared, "kernel ", kernel, ": ", dynamic_shared,
-               " bytes of dynamic shared memory are more than every GPU since Ampere has (", kMaxDynamicShared, ")");
+  if (capability() == kHopper) {
+    constexpr std::size_t kMost = 227 << 10;
+    ISOBAR_CHECK(dynamic_shared <= kMost, "kernel ", kernel, ": ", dynamic_shared,
+                 " bytes of dynamic shared memory are more than a GPU of compute capability 9.0 has (", kMost, ")");
+    return;
+  }
+  constexpr std::size_t kMost = 99 << 10;
+  ISOBAR_CHECK(dynamic_shared <= kMost, "kernel ", kernel, ": ", dynamic_shared,
+               " bytes of dynamic shared memory are more than every GPU since Ampere has (", kMost, ")");
 }
 
 void run_grid(const char* kernel, const dim3& grid, const dim3& size, std::size_t dynamic_shared,
@@ -632,6 +572,7 @@ void run_grid(const char* kernel, const dim3& grid, const dim3& size, std::size_
   m.threads = static_cast<int>(size.x * size.y * size.z);
   m.body = body;
   m.arguments = arguments;
+  m.dynamic_bytes = dynamic_shared;
   m.order = order_of_threads(m.schedule, m.threads);
   m.tsan_fiber = this_tsan_fiber();
   m.stack = nullptr;

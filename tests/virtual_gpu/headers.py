@@ -10,7 +10,7 @@ import tempfile
 
 OWN = pathlib.Path(__file__).resolve().parent.parent / "stand_ins/cuda/include"
 CUDA = pathlib.Path("/usr/local/cuda/include")
-HEADERS = ("cuda_runtime_api.h", "cublasLt.h")
+HEADERS = ("cuda_runtime_api.h", "cuda.h", "cublasLt.h")
 LISTED = ("cudaMemcpyHostToHost cudaMemcpyHostToDevice cudaMemcpyDeviceToHost cudaMemcpyDeviceToDevice "
           "cudaMemcpyDefault", "cudaStreamCaptureModeGlobal cudaStreamCaptureModeThreadLocal "
           "cudaStreamCaptureModeRelaxed", "cudaStreamCaptureStatusNone cudaStreamCaptureStatusActive "
@@ -24,7 +24,7 @@ def main():
     values = {name: number for names in LISTED for number, name in enumerate(names.split())}
     for header in HEADERS:
         values |= {name: int(number) for name, number in
-                   re.findall(r"\b((?:cuda|CUDA|CUBLAS)\w+) = (\d+)", (OWN / header).read_text())}
+                   re.findall(r"\b((?:cuda|CUDA|CUBLAS|CU)_?\w+) = (\d+)", (OWN / header).read_text())}
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder) / "values.cc"
         source.write_text("".join(f"#include <{header}>\n" for header in HEADERS) +

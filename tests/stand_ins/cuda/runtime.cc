@@ -1,8 +1,12 @@
 // The rest of the CUDA runtime on the virtual GPU: devices, memory, copies and kernels.
+#include <cuda.h>
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstring>
 
+#include "kernels/emulator/async_proxy.h"
+#include "kernels/emulator/devices.h"
 #include "kernels/emulator/emulator.h"
 #include "tests/stand_ins/cuda/driver.h"
 
@@ -13,6 +17,10 @@ namespace {
 
 constexpr int kVersion = 13000;
 constexpr std::size_t kMostParameterBytes = 4096;
+
+int compute_capability() {
+  return static_cast<int>(number_setting("ISOBAR_VIRTUAL_GPU_CAPABILITY", emulator::kAmpere));
+}
 
 int multiprocessors() {
   return static_cast<int>(number_setting("ISOBAR_VIRTUAL_GPU_MULTIPROCESSORS", 4));
@@ -193,6 +201,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, void (*body)(const void*), 
     if (parameters.bytes.size() > kMostParameterBytes)
       misuse(cudaErrorInvalidValue, "kernel ", name, " has more than ", kMostParameterBytes, " bytes of parameters");
     const emulator::dim3 grid = emulated(config.gridDim), size = emulated(config.blockDim);
+    emulator::set_capability(compute_capability() == emulator::kHopper ? emulator::kHopper : emulator::kAmpere);
     const std::size_t shared = config.dynamicSmemBytes;
     try {
       emulator::check_limits(name.c_str(), grid, size, shared);
@@ -260,12 +269,11 @@ cudaError_t cudaSetDevice(int device) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return call("cudaGetDeviceProperties", [&] {
     if (device != 0) misuse(cudaErrorInvalidDevice, "there is no device ", device);
-    const auto capability = static_cast<int>(number_setting("ISOBAR_VIRTUAL_GPU_CAPABILITY", 80));
     *properties = {.name = "virtual GPU",
                    .uuid = {"isobar-virtual0"},
                    .totalGlobalMem = total_memory(),
-                   .major = capability / 10,
-                   .minor = capability % 10,
+                   .major = compute_capability() / 10,
+                   .minor = compute_capability() % 10,
                    .multiProcessorCount = multiprocessors()};
     properties->uuid.bytes[14] = static_cast<char>('0' + number_setting("ISOBAR_VIRTUAL_GPU_NUMBER", 0) % 10);
   });
@@ -274,9 +282,14 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   return call("cudaDeviceGetAttribute", [&] {
     if (device != 0) misuse(cudaErrorInvalidDevice, "there is no device ", device);
-    if (attribute != cudaDevAttrMultiProcessorCount)
+    if (attribute == cudaDevAttrMultiProcessorCount)
+      *value = multiprocessors();
+    else if (attribute == cudaDevAttrComputeCapabilityMajor)
+      *value = compute_capability() / 10;
+    else if (attribute == cudaDevAttrComputeCapabilityMinor)
+      *value = compute_capability() % 10;
+    else
       misuse(cudaErrorInvalidValue, "attribute ", static_cast<int>(attribute), " is not known");
-    *value = multiprocessors();
   });
 }
 
@@ -312,6 +325,47 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
     *total = total_memory();
     *free = *total - held_memory();
   });
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned version, unsigned long long,
+                                             cudaDriverEntryPointQueryResult* found) {
+  return call("cudaGetDriverEntryPointByVersion", [&] {
+    constexpr unsigned kSince = 12000;
+    const bool is_known = std::strcmp(symbol, "cuTensorMapEncodeTiled") == 0 && version >= kSince;
+    *function = is_known ? reinterpret_cast<void*>(cuTensorMapEncodeTiled) : nullptr;
+    *found = is_known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  });
+}
+
+// The emulator's map, of an address of the device: a kernel's launch finds it among the parameters.
+CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* base,
+                                const cuuint64_t* size, const cuuint64_t* stride, const cuuint32_t* box,
+                                const cuuint32_t* element_step, CUtensorMapInterleave interleave,
+                                CUtensorMapSwizzle swizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill) {
+  CUresult result = CUDA_ERROR_INVALID_VALUE;
+  call("cuTensorMapEncodeTiled", [&] {
+    if (compute_capability() < emulator::kHopper)
+      misuse(cudaErrorNotSupported, "tensor maps need compute capability 9.0");
+    const bool is_known = rank >= 1 && rank <= emulator::kMostDimensions && fill == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE &&
+                          interleave == CU_TENSOR_MAP_INTERLEAVE_NONE &&
+                          (type == CU_TENSOR_MAP_DATA_TYPE_UINT16 || type == CU_TENSOR_MAP_DATA_TYPE_FLOAT16 ||
+                           type == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16) &&
+                          (swizzle == CU_TENSOR_MAP_SWIZZLE_NONE || swizzle == CU_TENSOR_MAP_SWIZZLE_128B);
+    if (reinterpret_cast<std::uintptr_t>(map) % 64 != 0)
+      misuse(cudaErrorInvalidValue, "a tensor map is not 64-byte aligned");
+    if (!is_known) misuse(cudaErrorInvalidValue, "a kind of tensor map that is not known here");
+    if (!is_device_address(base)) misuse(cudaErrorInvalidValue, "the tensor of a map is no memory of the device");
+    emulator::TensorMapShape shape{
+        .base = base, .dimensions = static_cast<int>(rank), .swizzle = swizzle == CU_TENSOR_MAP_SWIZZLE_128B};
+    std::copy_n(size, rank, shape.size);
+    std::copy_n(stride, rank - 1, shape.stride);
+    std::copy_n(box, rank, shape.box);
+    std::copy_n(element_step, rank, shape.element_step);
+    const char* const wrong = emulator::encode_tensor_map(map, shape);
+    if (wrong != nullptr) misuse(cudaErrorInvalidValue, wrong);
+    result = CUDA_SUCCESS;
+  });
+  return result;
 }
 
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) {

@@ -58,11 +58,18 @@ enum cudaStreamCaptureStatus {
   cudaStreamCaptureStatusInvalidated
 };
 enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4 };
-enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
+enum cudaDeviceAttr {
+  cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrComputeCapabilityMajor = 75,
+  cudaDevAttrComputeCapabilityMinor = 76
+};
+enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess = 0, cudaDriverEntryPointSymbolNotFound = 1 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_16F = 2, CUDA_R_16BF = 14 };
 using cudaDataType = cudaDataType_t;
 
+#define CUDART_VERSION 13000
+inline constexpr unsigned long long cudaEnableDefault = 0;
 inline constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2;
 
 struct cudaUUID_t {
@@ -139,6 +146,8 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
 
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned version,
+                                             unsigned long long flags, cudaDriverEntryPointQueryResult* found);
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
 
 }  // extern "C"

@@ -1,0 +1,71 @@
+// Tiles of tensors by TMA, the copy engine of a multiprocessor (compute capability 9.0 and later). The host describes a
+// tensor and the box of a tile; one thread starts the copy of a tile; an mbarrier tells when it has landed.
+//
+// In a swizzled tile, whose rows are 128 bytes, the sixteen-byte chunks of row r are permuted: chunk c lies at c ^ r %
+// 8. So wgmma wants it (kernels/cuda/wgmma.h). What a box has outside its tensor becomes zeros.
+#pragma once
+
+#include "kernels/cuda/mbarrier.h"
+
+#if !defined(ISOBAR_EMULATE) || defined(ISOBAR_VIRTUAL_GPU)
+#include <cuda.h>
+#endif
+
+namespace isobar::ISOBAR_CUDA_NAMESPACE {
+
+// A tensor [size[3], size[2], size[1], size[0]] of 16-bit elements, 16-byte aligned; strides of all dimensions but the
+// innermost, in bytes, are multiples of 16. The box has at most 256 elements a side and is swizzled: 64 elements a row.
+struct TiledTensor {
+  const void* base;
+  std::uint64_t size[4];
+  std::uint64_t stride[3];
+  std::uint32_t box[4];
+};
+
+#if defined(ISOBAR_EMULATE) && !defined(ISOBAR_VIRTUAL_GPU)
+using emulator::TensorMap;
+#else
+using TensorMap = CUtensorMap;
+#endif
+
+// What a kernel takes, as `const __grid_constant__ TensorMap`. Throws Error where TMA cannot read such a tensor.
+TensorMap tensor_map_of(const TiledTensor& tensor);
+
+// Dynamic shared memory of bytes, aligned for swizzled tiles.
+#if defined(ISOBAR_EMULATE)
+#define __grid_constant__
+#define ISOBAR_SWIZZLED_SHARED(name) unsigned char* name = ::isobar::emulator::block.dynamic_shared
+#else
+#define ISOBAR_SWIZZLED_SHARED(name)                                        \
+  extern __shared__ __align__(1024) unsigned char isobar_swizzled_shared[]; \
+  unsigned char* name = isobar_swizzled_shared
+#endif
+
+#if defined(ISOBAR_EMULATE)
+
+inline void tma_load(void* tile, const TensorMap& map, Mbarrier& mbarrier, int c0, int c1, int c2, int c3,
+                     ISOBAR_SITE) {
+  const int coordinates[] = {c0, c1, c2, c3};
+  load_tile(tile, &map, mbarrier.word, coordinates, 4, site);
+}
+inline void prefetch(const TensorMap&) {}
+
+#else
+
+// Starts the copy of the box whose first element has these coordinates; the mbarrier must be told its bytes, with
+// zeros. Called by one thread.
+__device__ __forceinline__ void tma_load(void* tile, const TensorMap& map, Mbarrier& mbarrier, int c0, int c1, int c2,
+                                         int c3) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
+      "[%2];" ::"r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(tile))),
+      "l"(&map), "r"(mbarrier.address()), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+      : "memory");
+}
+__device__ __forceinline__ void prefetch(const TensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+#endif
+
+}  // namespace isobar::ISOBAR_CUDA_NAMESPACE

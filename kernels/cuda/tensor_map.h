@@ -48,7 +48,6 @@ inline void tma_load(void* tile, const TensorMap& map, Mbarrier& mbarrier, int c
   const int coordinates[] = {c0, c1, c2, c3};
   load_tile(tile, &map, mbarrier.word, coordinates, 4, site);
 }
-inline void prefetch(const TensorMap&) {}
 
 #else
 
@@ -61,9 +60,6 @@ __device__ __forceinline__ void tma_load(void* tile, const TensorMap& map, Mbarr
       "[%2];" ::"r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(tile))),
       "l"(&map), "r"(mbarrier.address()), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
       : "memory");
-}
-__device__ __forceinline__ void prefetch(const TensorMap& map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
 #endif

@@ -248,9 +248,9 @@ void load_tile(void* to, const void* map, std::uint64_t word, const int* coordin
   const int alignment = copy.shape.swizzle ? 1024 : 128;
   if (static_cast<std::size_t>(copy.to - shared()) % static_cast<std::size_t>(alignment) != 0)
     fail_with(site, "a tile that is not ", alignment, "-byte aligned");
-  release(mbarrier.token());
   const std::vector<std::byte> nothing(copy.bytes, std::byte{0xff});
   write_shared(copy.to, nothing.data(), copy.bytes);
+  release(mbarrier.token());  // the landing follows
   const Unseen bookkeeping;
   proxy().in_flight.push_back(copy);
 }

@@ -230,6 +230,7 @@ Driver& driver() {
 
 }  // namespace isobar::virtual_gpu
 
+namespace emulator = isobar::emulator;
 using namespace isobar::virtual_gpu;
 
 // Found by cublaslt.cc, a library of its own.

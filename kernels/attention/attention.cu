@@ -1,6 +1,7 @@
 // Attention on a GPU: what it asks of its arguments, and the kernels of the head's size.
 #include "kernels/attention/heads.cuh"
 #include "kernels/common/check.h"
+#include "kernels/cuda/capability.h"
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 namespace {
@@ -20,7 +21,11 @@ void attention_fwd(const AttentionFwd& arguments, Stream stream) {
   const AttentionFwd a = checked_attention(arguments);
   check_for_cuda("attention_fwd", a.shape, a.dropout.window, a.dtype);
   visit_cuda_floating(a.dtype, [&]<class T>(Type<T>) {
-    attention::visit_head_size<T>(a.shape.head_size, [&](auto head) { head.forward(a, stream); });
+    const auto forward = [&](auto head) { head.forward(a, stream); };
+    if constexpr (sizeof(T) == 2) {
+      if (compute_capability() == 90) return attention::visit_sm90_head_size<T>(a.shape.head_size, forward);
+    }
+    attention::visit_head_size<T>(a.shape.head_size, forward);
   });
 }
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "kernels/attention/tiles.cuh"
+#include "kernels/attention/softmax.cuh"
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 
@@ -18,62 +18,6 @@ struct ForwardTiles {
   static constexpr int kAllRows = kOwned + 4 * kRows;  // queries; two stages of keys and of values
   static constexpr std::size_t kBytes = kAllRows * kPitch<T, kHead> * sizeof(T);
 };
-
-// The softmax of one lane's two rows so far, in powers of 2. The sum is of this lane's columns only until total().
-template <class T>
-struct RunningSoftmax {
-  float largest[2] = {-INFINITY, -INFINITY};
-  float sum[2] = {0, 0};
-
-  // Turns scores into exponentials relative to the largest so far; returns by what each row shrinks.
-  template <int kTiles>
-  __device__ __forceinline__ void update(float (&scores)[kTiles][4], float score_scale, float (&shrink)[2]) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float row_max = -INFINITY;
-#pragma unroll
-      for (int n = 0; n < kTiles; ++n) row_max = fmaxf(row_max, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
-      row_max = fmaxf(row_max, __shfl_xor_sync(kAllLanes, row_max, 1));
-      row_max = fmaxf(row_max, __shfl_xor_sync(kAllLanes, row_max, 2));
-      const float before = largest[half];
-      largest[half] = fmaxf(before, row_max * score_scale);
-      shrink[half] = exponential<T>(before - largest[half]);
-      sum[half] *= shrink[half];
-#pragma unroll
-      for (int n = 0; n < kTiles; ++n) {
-#pragma unroll
-        for (int r = 2 * half; r < 2 * half + 2; ++r) {
-          scores[n][r] = exponential<T>(fmaf(scores[n][r], score_scale, -largest[half]));
-          sum[half] += scores[n][r];
-        }
-      }
-    }
-  }
-
-  __device__ __forceinline__ float total(int half) const {
-    const float pair = sum[half] + __shfl_xor_sync(kAllLanes, sum[half], 1);
-    return pair + __shfl_xor_sync(kAllLanes, pair, 2);
-  }
-};
-
-// Ends a lane's two rows, the first of the tile being token row0: writes their log-sum-exp and tells by what their
-// outputs are multiplied.
-template <class T>
-__device__ __forceinline__ void finish_rows(const AttentionFwd& a, const RunningSoftmax<T>& softmax, int row0,
-                                            float keep_scale, float (&factor)[2]) {
-  constexpr auto kLn2 = std::numbers::ln2_v<float>;
-  const int count = static_cast<int>(a.shape.q_tokens);
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const float total = softmax.total(half);
-    const int row = row0 + row_of(2 * half);
-    factor[half] = keep_scale / total;
-    if (lane_id() % 4 == 0 && row < count) {
-      const std::int64_t head = blockIdx.z * a.shape.heads + blockIdx.y;
-      static_cast<float*>(a.lse)[head * count + row] = fmaf(softmax.largest[half], kLn2, logf(total));
-    }
-  }
-}
 
 template <class T, int kHead, bool kDropout>
 __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const AttentionFwd a, float score_scale) {

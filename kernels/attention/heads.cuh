@@ -27,6 +27,19 @@ void visit_head_size(std::int64_t head_size, F&& f) {
   f(Head<T, 128>());
 }
 
+// The same on compute capability 9.0, 16 bits: forward only.
+template <class T, int kHead>
+struct Sm90Head {
+  static void forward(const AttentionFwd& a, Stream stream);
+};
+
+template <class T, class F>
+void visit_sm90_head_size(std::int64_t head_size, F&& f) {
+  if (head_size <= 48) return f(Sm90Head<T, 48>());
+  if (head_size <= 64) return f(Sm90Head<T, 64>());
+  f(Sm90Head<T, 128>());
+}
+
 // Fills the workspace (backward.cuh).
 void launch_delta(const AttentionBwd& a, Stream stream);
 

@@ -16,6 +16,8 @@ class Kernel:
     launch: Launch
     flops: float  # in products of 16-bit numbers
     budget: dict  # {name of a GPU: microseconds that the prediction must not exceed}
+    gpus: tuple = ("A100", "H100", "H200")  # that choose it
+    instead: str = ""  # of the kernel of this pattern, which GPUs of compute capability 8.0 choose and steps record
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,8 +34,24 @@ class Tiles:
         return Launch(-(-TOKENS // self.owned) * HEADS * BATCH, 128, shared, -(-TOKENS // self.turn), moved)
 
 
-def attention(config, head, forward, dkdv, dq, budgets):
-    """The three kernels of attention and the one before the backward pass, without dropout."""
+@dataclasses.dataclass(frozen=True)
+class Warpgroups:
+    """Of a block of kernels/attention/sm90_*.cuh: queries that it owns, keys of a turn, threads that compute, slots for
+    tiles of 128 tokens."""
+    owned: int
+    keys: int
+    threads: int
+    slots: int
+
+    def launch(self, head, moved):
+        row = 128 * -(-head // 64)  # bytes of a token
+        shared = row * (self.owned + self.slots * self.keys) + 8 * (1 + 2 * self.slots)
+        return Launch(-(-TOKENS // self.owned) * HEADS * BATCH, self.threads, shared, -(-TOKENS // self.keys), moved,
+                      copied=2 * row * self.keys)
+
+
+def attention(config, head, forward, wgmma, dkdv, dq, budgets):
+    """The kernels of attention and the one before the backward pass, without dropout."""
     tensor = 2 * BATCH * TOKENS * HEADS * head  # bytes of one of q, k, v, o
     rows = 4 * BATCH * TOKENS * HEADS  # bytes of lse or delta
     pairs = BATCH * HEADS * TOKENS * TOKENS * head
@@ -41,9 +59,13 @@ def attention(config, head, forward, dkdv, dq, budgets):
     lanes = 8 if head <= 64 else 16  # of a query, kernels/attention/delta.cu
     delta = Launch(-(-TOKENS // 128) * 128 // (256 // lanes) * HEADS * BATCH, 128, 0, 1, 2 * tensor + 3 * rows,
                    streams=True)
+    mma_sync = rf"::forward_kernel<isobar::bf16, {head}, false>"
     return [
-        Kernel(f"attention_fwd ({of})", source, rf"forward_kernel<isobar::bf16, {head}, false>",
-               forward.launch(head, 1, 4 * tensor + rows), 4 * pairs, budgets[0]),
+        Kernel(f"attention_fwd ({of})", source, mma_sync, forward.launch(head, 1, 4 * tensor + rows), 4 * pairs,
+               budgets[0], ("A100",)),
+        Kernel(f"attention_fwd by wgmma ({of})", f"attention/sm90_head_{head}.cu",
+               rf"::sm90_forward_kernel<isobar::bf16, {head}, false>", wgmma.launch(head, 4 * tensor + rows), 4 * pairs,
+               budgets[0], ("H100", "H200"), mma_sync),
         Kernel(f"attention_delta ({of})", "attention/delta.cu", rf"delta_kernel<isobar::bf16, isobar::bf16, {lanes}>",
                delta, 0, budgets[1]),
         Kernel(f"attention_dkdv ({of})", source, rf"dkdv_kernel<isobar::bf16, {head}, false>",
@@ -127,10 +149,10 @@ def budget(a100, h100):
 
 
 KERNELS = [
-    *attention("base", 48, Tiles(128, 64, 64), Tiles(128, 64, 32, 2 * 64 * 8), Tiles(128, 64, 32),
-               [budget(1791, 1357), budget(64, 37), budget(3003, 1944), budget(2670, 1605)]),
-    *attention("mp", 128, Tiles(128, 32, 32), Tiles(64, 32, 32, 2 * 32 * 8), Tiles(64, 32, 32),
-               [budget(4829, 3225), budget(164, 96), budget(11453, 7413), budget(8639, 5836)]),
+    *attention("base", 48, Tiles(128, 64, 64), Warpgroups(192, 128, 384, 8), Tiles(128, 64, 32, 2 * 64 * 8),
+               Tiles(128, 64, 32), [budget(1791, 829), budget(64, 37), budget(3003, 1944), budget(2670, 1605)]),
+    *attention("mp", 128, Tiles(128, 32, 32), Warpgroups(128, 128, 256, 4), Tiles(64, 32, 32, 2 * 32 * 8),
+               Tiles(64, 32, 32), [budget(4829, 1795), budget(164, 96), budget(11453, 7413), budget(8639, 5836)]),
     *streaming("base", 384, 23.83e6,
                [budget(180, 106), budget(240, 141), budget(240, 141), budget(360, 212), budget(431, 253),
                 budget(60, 35)]),

@@ -13,7 +13,8 @@ _SHOWN = ("tensor", "fma", "alu", "mufu", "lsu")
 
 
 def object_of(build, source):
-    return build / "kernels" / "CMakeFiles" / "kernels_cuda.dir" / f"{source}.o"
+    target = "kernels_cuda_sm90" if "/sm90_" in source else "kernels_cuda"
+    return build / "kernels" / "CMakeFiles" / f"{target}.dir" / f"{source}.o"
 
 
 def missing_objects(build):
@@ -52,6 +53,8 @@ def rows(build):
     code = compiled(build)
     for kernel in kernels.KERNELS:
         for gpu in gpus.GPUS:
+            if gpu.name not in kernel.gpus:
+                continue
             function, resources = code[kernel.source, kernel.pattern, gpu.code]
             yield kernel, gpu, resources, prediction.predict(gpu, function, resources, kernel.launch)
 

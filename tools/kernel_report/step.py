@@ -56,6 +56,12 @@ def entry_of(config, name, moved=None):
     return min(alike, key=lambda kernel: abs(kernel.launch.bytes - moved), default=None)
 
 
+def stand_in_of(config, gpu, name):
+    """The kernel that a GPU chooses instead of a recorded one, or None."""
+    return next((kernel for kernel in kernels.KERNELS if kernel.instead and gpu.name in kernel.gpus and
+                 f"({config}" in kernel.name and re.search(kernel.instead, name)), None)
+
+
 def objects_of(build, config, name):
     """The objects in which a kernel may lie: its source's where kernels.py knows it, else all that hold its name."""
     if known := entry_of(config, name):
@@ -104,8 +110,8 @@ def product(gpu, entry):
     return max(flops / (RATE_OF_PRODUCTS * gpu.cublas * 1e12), memory), max(flops / peak, memory), moved
 
 
-def shares(gpu, config, works, code):
-    """{kind: Share} of a step."""
+def shares(gpu, config, works, code, known_code=None):
+    """{kind: Share} of a step. `code` is that of the kernels that were recorded, `known_code` that of kernels.py."""
     found = collections.defaultdict(Share)
     kernel_streams = {entry["stream"] for entry in works if "function" in entry}
 
@@ -118,9 +124,14 @@ def shares(gpu, config, works, code):
 
     for entry in works:
         if "function" in entry:
-            function, resources = code[entry["function"]][gpu.code]
-            launch = launch_of(config, entry, function)
-            known = entry_of(config, entry["function"], entry["bytes"])
+            known = stand_in_of(config, gpu, entry["function"])
+            if known:
+                function, resources = known_code[known.source, known.pattern, gpu.code]
+                launch = known.launch
+            else:
+                function, resources = code[entry["function"]][gpu.code]
+                launch = launch_of(config, entry, function)
+                known = entry_of(config, entry["function"], entry["bytes"])
             predicted = prediction.predict(gpu, function, resources, launch)
             floor = report.floor_of(gpu, dataclasses.replace(known, launch=launch)) if known else predicted.floor
             add(kind_of(entry), entry, predicted.seconds, floor, launch.bytes)
@@ -168,7 +179,8 @@ def table(config, batch, gpus_, build):
     """Markdown: a line a kind of work, the longest on the last GPU first, and a sentence."""
     works = work.read(config, batch)
     code = compiled(build, config, {entry["function"] for entry in works if "function" in entry})
-    of = {gpu.name: shares(gpu, config, works, code) for gpu in gpus_}
+    known_code = report.compiled(build)
+    of = {gpu.name: shares(gpu, config, works, code, known_code) for gpu in gpus_}
     last = gpus_[-1].name
     seconds = {name: sum(share.seconds for share in found.values()) for name, found in of.items()}
     head = ["kind of work", "launches", "GB", *(f"{gpu.name} ms" for gpu in gpus_), f"share ({last})",

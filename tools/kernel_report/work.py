@@ -24,8 +24,9 @@ def recorded_at(config, batch):
     return STEPS / f"{config}_b{batch}.json"
 
 
-def record(isobar, config, batch, folder):
-    """The lines of the list of work of one step in bf16, as the program writes them. Data are made in the folder."""
+def record(isobar, config, batch, folder, capability=80):
+    """The lines of the list of work of one step in bf16, as the program writes them on a GPU of that compute
+    capability. Data are made in the folder."""
     data, listed = folder / "data", folder / "work.jsonl"
     years = ["--train-years", "1", "--valid-years", "1", "--steps-per-year", str(batch + 1), "--grid", "360x720"]
     subprocess.run([isobar, "data", "synth", "--out", data, *years, "--channels", "20"], check=True,
@@ -37,6 +38,7 @@ def record(isobar, config, batch, folder):
                    check=True, stdout=subprocess.DEVNULL,
                    env={**os.environ, "ISOBAR_VIRTUAL_GPU_COMPUTE": "0", "ISOBAR_EMULATOR_WHOLE_GRIDS": "1",
                         "ISOBAR_VIRTUAL_GPU_MEMORY": str(80 << 30),
+                        "ISOBAR_VIRTUAL_GPU_CAPABILITY": str(capability),
                         "ISOBAR_VIRTUAL_GPU_MULTIPROCESSORS": str(RECORDED_ON.sms),
                         "ISOBAR_VIRTUAL_GPU_WORK": str(listed)})
     return [json.loads(line) for line in listed.read_text().splitlines()]

@@ -1,0 +1,283 @@
+// Attention forward for compute capability 9.0: FlashAttention-3's division of work (Shah et al. 2024).
+//
+// One warpgroup has a single thread that copies: by TMA the block's queries, then tiles of keys and values through a
+// ring of shared memory. The others own 64 queries each. Their products are wgmma: the scores of the next keys are
+// multiplied while the softmax of these is still to come, and the warpgroups take turns, so that one's exponentials run
+// beside another's products. Weights stay in registers.
+#pragma once
+
+#include "kernels/attention/sm90.cuh"
+#include "kernels/attention/softmax.cuh"
+#include "kernels/cuda/wgmma.h"
+
+namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
+
+// What a block holds in shared memory. A tile of more than 64 channels lies in parts of 64, one behind the other. Three
+// warpgroups compute where 160 registers a thread are enough. Large heads leave fewer registers for scores where there
+// is a generator of the dropout mask, too.
+template <int kHead, bool kDropout>
+struct ForwardBlock {
+  static constexpr int kConsumers = kHead <= 64 && !kDropout ? 3 : 2, kQueries = 64 * kConsumers;
+  static constexpr int kKeys = kHead > 64 && kDropout ? 64 : 128;
+  static constexpr int kThreads = kWarpgroupSize * (1 + kConsumers);
+  static constexpr int kParts = (kHead + 63) / 64, kQueryPart = kQueries * 128, kTilePart = kKeys * 128;
+  static constexpr int kQueryBytes = kParts * kQueryPart, kTileBytes = kParts * kTilePart;
+  static constexpr int kSlots = kHead <= 64 ? 8 : 4;
+
+  // Behind the tiles.
+  struct Barriers {
+    Mbarrier queries;
+    Mbarrier full[kSlots], empty[kSlots];
+  };
+  static constexpr int kBytes = kQueryBytes + kSlots * kTileBytes + static_cast<int>(sizeof(Barriers));
+
+  unsigned char* shared;
+
+  __device__ __forceinline__ unsigned char* slot(int i) const { return shared + kQueryBytes + i * kTileBytes; }
+  __device__ __forceinline__ Barriers& barriers() const { return *reinterpret_cast<Barriers*>(slot(kSlots)); }
+
+  // By one thread, before the block meets.
+  __device__ __forceinline__ void make_barriers() const {
+    constexpr int kReaders = kConsumers * kWarpgroupSize / kWarpSize;
+    barriers().queries.init(1);
+    for (int i = 0; i < kSlots; ++i) {
+      barriers().full[i].init(1);
+      barriers().empty[i].init(kReaders);
+    }
+    mbarrier_init_fence();
+  }
+};
+
+// A place in the ring of tiles. They come in the order in which they are used: the keys of a turn, then the values of
+// the turn before.
+template <int kSlots>
+struct RingPlace {
+  int slot = 0, parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++slot < kSlots) return;
+    slot = 0;
+    parity ^= 1;
+  }
+};
+
+// The thread that copies.
+template <class Block>
+struct ForwardProducer {
+  Block block;
+  RingPlace<Block::kSlots> place = {};
+
+  __device__ __forceinline__ void load(const TensorMap& map, int token) {
+    auto& barriers = block.barriers();
+    barriers.empty[place.slot].wait(place.parity ^ 1);
+    barriers.full[place.slot].arrive_and_expect(Block::kTileBytes);
+    for (int part = 0; part < Block::kParts; ++part)
+      tma_load(block.slot(place.slot) + part * Block::kTilePart, map, barriers.full[place.slot], 64 * part,
+               static_cast<int>(blockIdx.y), token, static_cast<int>(blockIdx.z));
+    place.advance();
+  }
+
+  __device__ __forceinline__ void run(const QkvMaps& maps, int block_row, int kv_tokens) {
+    Mbarrier& queries = block.barriers().queries;
+    queries.arrive_and_expect(Block::kQueryBytes);
+    for (int part = 0; part < Block::kParts; ++part)
+      tma_load(block.shared + part * Block::kQueryPart, maps.q, queries, 64 * part, static_cast<int>(blockIdx.y),
+               block_row, static_cast<int>(blockIdx.z));
+    load(maps.k, 0);
+    for (int key = Block::kKeys; key < kv_tokens; key += Block::kKeys) {
+      load(maps.k, key);
+      load(maps.v, key - Block::kKeys);
+    }
+    load(maps.v, (kv_tokens - 1) / Block::kKeys * Block::kKeys);
+  }
+};
+
+// A warpgroup that computes the output of 64 queries.
+template <class T, int kHead, bool kDropout>
+struct ForwardConsumer {
+  using Block = ForwardBlock<kHead, kDropout>;
+  static constexpr int kTiles = Block::kKeys / 8, kSteps = Block::kKeys / 16;
+
+  const AttentionFwd& a;
+  Block block;
+  int number, row0;  // of the consumer; of its warp, the first query
+  float score_scale;
+  RingPlace<Block::kSlots> place = {};
+  int tile = 0;  // the slot of the next turn's first one, which has landed
+  RunningSoftmax<T> softmax = {};
+  float scores[1][kTiles][4] = {};
+  std::uint32_t weights[kSteps][4] = {};  // of the turn before, as operands
+  float out[kHead / 8][4] = {};
+
+  __device__ __forceinline__ int wait_for_tile() {
+    const int slot = place.slot;
+    block.barriers().full[slot].wait(place.parity);
+    place.advance();
+    return slot;
+  }
+  __device__ __forceinline__ void release(int slot) {
+    if (lane_id() == 0) block.barriers().empty[slot].arrive();
+  }
+
+  // Warpgroups take turns to issue their products.
+  __device__ __forceinline__ void wait_for_turn() { bar_sync(1 + number, 2 * kWarpgroupSize); }
+  __device__ __forceinline__ void pass_turn() { bar_arrive(1 + (number + 1) % Block::kConsumers, 2 * kWarpgroupSize); }
+
+  // scores = Q·Kᵀ
+  __device__ __forceinline__ void start_scores(int slot) {
+    const std::uint64_t q = tile_descriptor(block.shared + number * 64 * 128, Block::kQueryPart);
+    const std::uint64_t k = tile_descriptor(block.slot(slot), Block::kTilePart);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kHead / 16; ++step) {
+      const int column = step % 4 * 32;  // in bytes
+      const std::uint64_t q_step = advanced(q, step / 4 * Block::kQueryPart + column);
+      const std::uint64_t k_step = advanced(k, step / 4 * Block::kTilePart + column);
+      if (step == 0)
+        wgmma<T, false, false>(scores[0], q_step, k_step);
+      else
+        wgmma<T, true, false>(scores[0], q_step, k_step);
+    }
+    wgmma_commit();
+  }
+
+  // out += weights·V
+  __device__ __forceinline__ void start_output(int slot) {
+    const std::uint64_t v = tile_descriptor(block.slot(slot), Block::kTilePart);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) wgmma<T, true, true>(out, weights[step], advanced(v, step * 16 * 128));
+    wgmma_commit();
+  }
+
+  // Scores of keys from `key` on to exponentials, dropout included; returns by what each row shrinks.
+  template <bool kRagged>
+  __device__ __forceinline__ void exponentiate(int key, float (&shrink)[2]) {
+    if constexpr (kRagged) mask_columns(scores, static_cast<int>(a.shape.kv_tokens) - key);
+    softmax.update(scores[0], score_scale, shrink);
+    if constexpr (kDropout) {
+      const KeepMask mask(a.dropout);
+      const std::uint64_t corner = row0 * mask.keys + key;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const std::uint32_t kept = mask.template bits<kTiles / 2>(corner + half * Block::kKeys / 2, mask.keys, 1);
+#pragma unroll
+        for (int n = 0; n < kTiles / 2; ++n)
+#pragma unroll
+          for (int r = 0; r < 4; ++r) {
+            float& weight = scores[0][half * kTiles / 2 + n][r];
+            weight = is_kept(kept, n, r) ? weight : 0;
+          }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void round_weights() {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float(&w)[4] = scores[0][2 * step + i / 2];
+        weights[step][i] = pack_two<T>(w[2 * (i % 2)], w[2 * (i % 2) + 1]);
+      }
+  }
+
+  // Scores of the first keys; what is left of a turn is that of the next one.
+  __device__ __forceinline__ void first_turn() {
+    block.barriers().queries.wait(0);
+    const int keys = wait_for_tile();
+    wait_for_turn();
+    start_scores(keys);
+    pass_turn();
+    wgmma_wait<0>(scores[0]);
+    release(keys);
+    float shrink[2];
+    exponentiate<true>(0, shrink);
+    round_weights();
+    tile = wait_for_tile();
+  }
+
+  // The compiler puts a wait for products as early as it can: it stays behind the exponentials because there is a loop
+  // between, that of the wait for the next tile.
+  template <bool kRagged>
+  __device__ __forceinline__ void turn(int key) {
+    const int keys = tile;
+    wait_for_turn();
+    start_scores(keys);
+    const int values = wait_for_tile();
+    start_output(values);
+    pass_turn();
+    wgmma_wait<1>(scores[0]);
+    release(keys);
+    float shrink[2];
+    exponentiate<kRagged>(key, shrink);
+    settle(scores[0]);
+    tile = wait_for_tile();
+    wgmma_wait<0>(out, weights);
+    release(values);
+#pragma unroll
+    for (int c = 0; c < kHead / 8; ++c)
+#pragma unroll
+      for (int r = 0; r < 4; ++r) out[c][r] *= shrink[r / 2];
+    round_weights();
+  }
+
+  __device__ __forceinline__ void last_output() {
+    start_output(tile);
+    wgmma_wait<0>(out, weights);
+  }
+
+  __device__ __forceinline__ void store() {
+    float factor[2];
+    finish_rows(a, softmax, row0, kDropout ? KeepMask(a.dropout).scale : 1, factor);
+    const Destination o{a.o, a.o_stride, a.shape.q_tokens, a.o_dtype, Grad::overwrite};
+    store_rows<T, kHead>(o, row0, static_cast<int>(a.shape.head_size), out, factor);
+  }
+
+  __device__ __forceinline__ void run() {
+    const int kv_tokens = static_cast<int>(a.shape.kv_tokens);
+    if (number == Block::kConsumers - 1) pass_turn();
+    first_turn();
+    int key = Block::kKeys;
+    for (; key + Block::kKeys <= kv_tokens; key += Block::kKeys) turn<false>(key);
+    if (key < kv_tokens) turn<true>(key);
+    last_output();
+    store();
+  }
+};
+
+template <class T, int kHead, bool kDropout>
+__global__ void __launch_bounds__(ForwardBlock<kHead, kDropout>::kThreads, 1)
+    sm90_forward_kernel(const AttentionFwd a, const __grid_constant__ QkvMaps maps, float score_scale) {
+  using Block = ForwardBlock<kHead, kDropout>;
+  ISOBAR_SWIZZLED_SHARED(shared);
+  const Block block{shared};
+  const int block_row = static_cast<int>(blockIdx.x) * Block::kQueries;
+  if (threadIdx.x == 0) block.make_barriers();
+  __syncthreads();
+  if (warpgroup_id() == 0) {
+    fewer_registers<kCopyRegisters>();
+    if (warp_id() == 0 && elect_one())
+      ForwardProducer<Block>{block}.run(maps, block_row, static_cast<int>(a.shape.kv_tokens));
+    return;
+  }
+  more_registers<kComputeRegisters<Block::kConsumers>>();
+  const int number = warpgroup_id() - 1;
+  const int row0 = block_row + number * 64 + warp_id() % 4 * kTileRows;
+  ForwardConsumer<T, kHead, kDropout>{a, block, number, row0, score_scale}.run();
+}
+
+template <class T, int kHead>
+void launch_sm90_forward(const AttentionFwd& a, Stream stream) {
+  visit_dropout<T>(a.dropout, [&](auto dropout) {
+    using Block = ForwardBlock<kHead, dropout()>;
+    const QkvMaps maps{tiles_of(a.q, a.q_stride, a.shape.q_tokens, a.shape, Block::kQueries),
+                       tiles_of(a.k, a.k_stride, a.shape.kv_tokens, a.shape, Block::kKeys),
+                       tiles_of(a.v, a.v_stride, a.shape.kv_tokens, a.shape, Block::kKeys)};
+    launch("attention_fwd", sm90_forward_kernel<T, kHead, dropout()>,
+           grid_of(a.shape, a.shape.q_tokens, Block::kQueries), dim3(Block::kThreads), Block::kBytes, stream, a, maps,
+           score_scale_of(a.scale));
+  });
+}
+
+}  // namespace isobar::ISOBAR_CUDA_NAMESPACE::attention

@@ -1,0 +1,14 @@
+// What a head's file compiles for compute capability 9.0.
+#pragma once
+
+#include "kernels/attention/heads.cuh"
+#include "kernels/attention/sm90_forward.cuh"
+
+namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
+
+template <class T, int kHead>
+void Sm90Head<T, kHead>::forward(const AttentionFwd& a, Stream stream) {
+  launch_sm90_forward<T, kHead>(a, stream);
+}
+
+}  // namespace isobar::ISOBAR_CUDA_NAMESPACE::attention

@@ -298,6 +298,14 @@ TEST_CASE("attention over several blocks and stages, at every head size that has
   }
 }
 
+TEST_CASE("attention over more keys than any ring of tiles holds") {
+  for (const float p : {0.0f, 0.2f}) {
+    const AttentionDropout dropout{.p = p, .seed = 7, .stream = 8};
+    run({.shape = {1, 1, 5, 1190, 48}, .dtype = DType::bf16, .dropout = dropout});
+    run({.shape = {1, 1, 5, 650, 128}, .dtype = DType::fp16, .dropout = dropout});
+  }
+}
+
 TEST_CASE("attention with dropout") {
   for (const DType dtype : kFloating)
     run({.shape = {2, 2, 70, 101, 24},  // two blocks of queries, two of keys in either pass

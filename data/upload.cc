@@ -3,18 +3,6 @@
 #include <utility>
 
 namespace isobar {
-namespace {
-
-// Waits. An error has nobody here to be told to: the device has failed, as whoever uses it next will see.
-template <class F>
-void quietly(const F& wait) noexcept {
-  try {
-    wait();
-  } catch (...) {
-  }
-}
-
-}  // namespace
 
 Upload::Upload(std::shared_ptr<const LoadedBatch> source, Device device,
                const std::shared_ptr<const gpu::OwnedStream>& stream)
@@ -23,7 +11,7 @@ Upload::Upload(std::shared_ptr<const LoadedBatch> source, Device device,
   try {
     start(device);
   } catch (...) {
-    quietly([&] { gpu::synchronize(device, current_stream()); });
+    gpu::quietly([&] { gpu::synchronize(device, current_stream()); });
     throw;
   }
 }
@@ -39,7 +27,7 @@ void Upload::start(Device device) {
 }
 
 Upload::~Upload() {
-  quietly([&] {
+  gpu::quietly([&] {
     if (!copied_.is_reached()) copied_.synchronize();
   });
 }

@@ -93,7 +93,10 @@ Trainer::Trainer(Task& task, const TrainerOptions& options, Parallel parallel, E
   stream_on_host_ = Tensor::over(transfer_memory(captured_stream_.bytes(), task.device()), {1}, DType::fp64);
 }
 
-Trainer::~Trainer() = default;
+// After an error the device may still be about to read or write host memory of this.
+Trainer::~Trainer() {
+  gpu::quietly([&] { gpu::synchronize(task_.device(), current_stream()); });
+}
 
 Optimizer Trainer::make_optimizer() {
   if (!reducer_) return {task_.parameters(), options_.optimizer};

@@ -49,6 +49,16 @@ void copy(void* to, const void* from, std::size_t bytes, Device device, Stream s
 // The host waits for all that the stream was given. Throws an Error of that work. On the CPU nothing waits.
 void synchronize(Device device, Stream stream);
 
+// Waits where an error has nobody to be told to, as in a destructor: the device has failed, as whoever uses it next
+// will see.
+template <class F>
+void quietly(const F& wait) noexcept {
+  try {
+    wait();
+  } catch (...) {
+  }
+}
+
 // A stream of its own, which waits for the default stream no more than for any other. The one of the CPU is null.
 class OwnedStream {
  public:

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
@@ -93,8 +94,9 @@ Trainer::Trainer(Task& task, const TrainerOptions& options, Parallel parallel, E
   stream_on_host_ = Tensor::over(transfer_memory(captured_stream_.bytes(), task.device()), {1}, DType::fp64);
 }
 
-// After an error the device may still be about to read or write host memory of this.
+// After an error the device may still be about to read or write host memory of this; else somebody has waited.
 Trainer::~Trainer() {
+  if (std::uncaught_exceptions() == 0) return;
   gpu::quietly([&] { gpu::synchronize(task_.device(), current_stream()); });
 }
 

@@ -5,12 +5,14 @@
 #include <limits>
 #include <numbers>
 #include <string>
+#include <type_traits>
 
 #include "kernels/common/check.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/gemm/onednn.h"
 #include "kernels/gemm/packed.h"
 #include "tests/harness/kernel_testing.h"
+#include "tests/harness/tensor_core.h"
 
 namespace isobar::testing {
 namespace {
@@ -48,20 +50,39 @@ Real activate(Activation kind, Real x) {
   }
 }
 
-// c, pre. With `rounds_pre` the activation follows the rounding of pre, as cuBLASLt and a GELU kernel do it.
+struct Manner {
+  bool rounds_pre = false;  // the activation follows the rounding of pre, as cuBLASLt and a GELU kernel do it
+  bool cuts = false;        // sums are those of tensor cores
+};
+
+// Σ_k A[i, k]·B[k, j]
 template <class Real>
-std::array<std::vector<Real>, 2> naive(Arithmetic<Real> math, const Case& g, const Operands& x, bool rounds_pre) {
+Real dot(Arithmetic<Real> math, const Case& g, const Operands& x, std::int64_t i, std::int64_t j, bool cuts) {
+  const auto a = [&](std::int64_t k) { return static_cast<Real>(x.a[g.transpose_a ? k * g.m + i : i * g.k + k]); };
+  const auto b = [&](std::int64_t k) { return static_cast<Real>(x.b[g.transpose_b ? j * g.k + k : k * g.n + j]); };
+  if constexpr (std::is_same_v<Real, float>) {
+    if (cuts && !math.is_oracle) {
+      TensorCoreSum sum;
+      for (std::int64_t k = 0; k < g.k; ++k) sum.add_product(a(k), b(k));
+      return sum.sum();
+    }
+  }
+  Real sum = 0;
+  for (std::int64_t k = 0; k < g.k; ++k) sum += a(k) * b(k);
+  return sum;
+}
+
+// c, pre
+template <class Real>
+std::array<std::vector<Real>, 2> naive(Arithmetic<Real> math, const Case& g, const Operands& x, Manner manner) {
   std::array<std::vector<Real>, 2> out;
   for (std::int64_t i = 0; i < g.m; ++i)
     for (std::int64_t j = 0; j < g.n; ++j) {
-      Real sum = 0;
-      for (std::int64_t k = 0; k < g.k; ++k)
-        sum += static_cast<Real>(x.a[g.transpose_a ? k * g.m + i : i * g.k + k]) *
-               static_cast<Real>(x.b[g.transpose_b ? j * g.k + k : k * g.n + j]);
+      Real sum = dot(math, g, x, i, j, manner.cuts);
       if (g.mode == Grad::accumulate) sum += static_cast<Real>(x.c[i * g.n + j]);
       if (g.has_bias) sum += static_cast<Real>(x.bias[j]);
       out[1].push_back(sum);
-      out[0].push_back(activate(g.activation, rounds_pre ? math.stored(sum, g.out) : sum));
+      out[0].push_back(activate(g.activation, manner.rounds_pre ? math.stored(sum, g.out) : sum));
     }
   return out;
 }
@@ -84,10 +105,11 @@ Gemm arguments_of(const Case& g, const Operands& x, Workbench& bench, Pointer c,
           .mode = g.mode};
 }
 
-// Whether the GELU of this product follows the rounding of what it is applied to (kernels/gemm/gemm.h).
-bool rounds_pre(Device device, const Case& g) {
-  const bool is_onednn = device.kind != DeviceKind::cuda && g.in == DType::bf16 && cpu::amx() != cpu::Amx::absent;
-  return device.kind == DeviceKind::cuda || is_onednn;
+// How a device makes this product (kernels/gemm/gemm.h).
+Manner manner_of(DeviceKind device, const Case& g) {
+  const bool is_cuda = device == DeviceKind::cuda;
+  const bool is_onednn = !is_cuda && g.in == DType::bf16 && cpu::amx() != cpu::Amx::absent;
+  return {.rounds_pre = is_cuda || is_onednn, .cuts = is_cuda && is_16_bit(g.in)};
 }
 
 std::string describe(const Case& g) {
@@ -98,10 +120,12 @@ std::string describe(const Case& g) {
 
 void run(const Case& g, const Operands& x, const std::vector<DeviceKind>& devices = all_devices()) {
   INFO(describe(g));
-  const auto expect = [&](bool rounds) { return expected(g.in, [&](auto math) { return naive(math, g, x, rounds); }); };
-  const auto exact_pre = expect(false), rounded_pre = expect(true);
+  const auto expect = [&](DeviceKind device) {
+    return expected(g.in, [&](auto math) { return naive(math, g, x, manner_of(device, g)); });
+  };
+  const auto on_host = expect(DeviceKind::cpu), on_gpu = expect(DeviceKind::cuda);
   on_devices(devices, {g.in, g.out}, [&](Workbench& bench) {
-    const auto& [c_expected, pre_expected] = rounds_pre(bench.device(), g) ? rounded_pre : exact_pre;
+    const auto& [c_expected, pre_expected] = bench.device().kind == DeviceKind::cuda ? on_gpu : on_host;
     const Pointer c = g.mode == Grad::accumulate ? bench.in_out(x.c) : bench.output(g.m * g.n, g.out);
     const Pointer pre = bench.output(g.has_pre ? g.m * g.n : 0, g.out);
     ISOBAR_RUN(bench.device(), gemm, arguments_of(g, x, bench, c, pre));
@@ -211,7 +235,7 @@ TEST_CASE("gemm through oneDNN") {
               INFO(describe(g));
               const Operands x = operands_of(g);
               const auto [c_expected, pre_expected] =
-                  expected(g.in, [&](auto math) { return naive(math, g, x, true); });
+                  expected(g.in, [&](auto math) { return naive(math, g, x, {.rounds_pre = true}); });
               on_devices(cpu_only(), {g.in, g.out}, [&](Workbench& bench) {
                 const Pointer c = mode == Grad::accumulate ? bench.in_out(x.c) : bench.output(g.m * g.n, g.out);
                 const Pointer pre = bench.output(has_pre ? g.m * g.n : 0, g.out);
@@ -244,7 +268,8 @@ TEST_CASE("gemm on a GPU sums A on the way") {
         const Case g{.m = m, .n = n, .k = k, .transpose_a = true, .in = in, .mode = mode};
         const Operands x = operands_of(g);
         INFO(describe(g));
-        const auto products = expected(in, [&](auto math) { return naive(math, g, x, false); });
+        const auto products =
+            expected(in, [&](auto math) { return naive(math, g, x, manner_of(DeviceKind::cuda, g)); });
         const auto sums = expected(in, [&]<class Real>(Arithmetic<Real>) {
           std::array<std::vector<Real>, 1> sums{std::vector<Real>(static_cast<std::size_t>(m))};
           for (std::int64_t p = 0; p < k; ++p)

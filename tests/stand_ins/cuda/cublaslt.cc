@@ -10,6 +10,7 @@
 #include <map>
 
 #include "kernels/common/dtype.h"
+#include "tests/harness/tensor_core.h"
 #include "tests/stand_ins/cuda/driver.h"
 
 struct cublasLtContext {};
@@ -223,7 +224,26 @@ struct Task {
   std::uint64_t variant = 0;
 };
 
-// D = alpha * op(A) * op(B) + beta * C, k ascending in fp32, in the parts of its variant, then the epilogue.
+// Row i of op(A) times column j of op(B), k ascending in parts of their own: every parts-th term from `first` on.
+struct Dot {
+  const std::vector<float>&a, &b;
+  std::uint64_t n, k, parts;
+  bool on_tensor_cores;
+
+  float of(std::uint64_t i, std::uint64_t j, std::uint64_t first) const {
+    float plain = 0;
+    testing::TensorCoreSum cut;
+    for (std::uint64_t p = first; p < k; p += parts) {
+      if (on_tensor_cores)
+        cut.add_product(a[i * k + p], b[p * n + j]);
+      else
+        plain += a[i * k + p] * b[p * n + j];
+    }
+    return on_tensor_cores ? cut.sum() : plain;
+  }
+};
+
+// D = alpha * op(A) * op(B) + beta * C in the parts of its variant, in fp32 or as tensor cores add; then the epilogue.
 void multiply(const Task& t, Driver& driver) {
   const bool tf32 = t.product.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
   const std::vector<float> a = read(driver.view(t.a_data), t.a, t.product.transpose_a == CUBLAS_OP_T, tf32);
@@ -231,25 +251,18 @@ void multiply(const Task& t, Driver& driver) {
   const std::uint64_t m = t.d.rows, n = t.d.columns, k = m == 0 ? 0 : a.size() / m;
   const auto ld = static_cast<std::uint64_t>(t.d.ld);
   std::byte* d = driver.view(t.d_data);
-  const std::uint64_t parts = t.variant + 1;
-  std::vector<float> sums(n), part(n);
-  for (std::uint64_t i = 0; i < m; ++i) {
-    std::fill(sums.begin(), sums.end(), 0.0f);
-    for (std::uint64_t first = 0; first < parts; ++first) {
-      std::fill(part.begin(), part.end(), 0.0f);
-      for (std::uint64_t p = first; p < k; p += parts)
-        for (std::uint64_t j = 0; j < n; ++j) part[j] += a[i * k + p] * b[p * n + j];
-      for (std::uint64_t j = 0; j < n; ++j) sums[j] += part[j];
-    }
+  const Dot dot{a, b, n, k, /*parts=*/t.variant + 1, /*on_tensor_cores=*/tf32 || t.a.type != CUDA_R_32F};
+  for (std::uint64_t i = 0; i < m; ++i)
     for (std::uint64_t j = 0; j < n; ++j) {
-      float value = t.alpha * sums[j];
+      float sum = 0;
+      for (std::uint64_t first = 0; first < dot.parts; ++first) sum += dot.of(i, j, first);
+      float value = t.alpha * sum;
       if (t.beta != 0) value += t.beta * load(driver.view(t.c_data), j * ld + i, t.d.type);
       if (has_bias(t.product.epilogue)) value += load(driver.view(t.product.bias), i, t.d.type);
       if (has_aux(t.product.epilogue))
         store(driver.view(t.product.aux), j * static_cast<std::uint64_t>(t.product.aux_ld) + i, t.d.type, value);
       store(d, j * ld + i, t.d.type, has_gelu(t.product.epilogue) ? gelu_tanh(value) : value);
     }
-  }
   if (!has_bias_gradient(t.product.epilogue)) return;
   for (std::uint64_t j = 0; j < n; ++j) {
     float sum = 0;

@@ -110,7 +110,7 @@ FAULTS = {
     "an error frees host memory that is still to be read": (
         "trainer", "  gpu::quietly(", "  if (!PLANTED) gpu::quietly(",
         lambda runs: command.check_failing_calls(runs, every=10**6, jobs=1),
-        "the source of a copy to the device was changed"),
+        "the source of a copy to the device was freed"),
     "a norm is read before it has come": (
         "optimizer", "gpu::synchronize(parameters_.device(), current_stream());",
         "if (!PLANTED) gpu::synchronize(parameters_.device(), current_stream());", NONE, "other bits|is -?nan"),

@@ -42,6 +42,11 @@ void copy_within_device(void* to, const void* from, std::size_t bytes, cudaStrea
                  .handles_numbers = true});
 }
 
+// When the stream comes to the copy.
+void check_still_pinned(const void* data, std::size_t bytes, const char* which) {
+  ISOBAR_CHECK(is_pinned(data, bytes), which, " was freed before the copy was made");
+}
+
 // Ordinary memory is read at the call. Pinned memory is read when the stream comes to the copy.
 void copy_to_device(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
   const auto* source = static_cast<const std::byte*>(from);
@@ -54,9 +59,13 @@ void copy_to_device(void* to, const void* from, std::size_t bytes, cudaStream_t 
                  .facts = pinned ? "\"pinned\": true" : "\"pinned\": false",
                  .handles_numbers = true};
   if (capture_of(stream) != nullptr) {
-    copy.run = [=] { std::memcpy(view(to), source, bytes); };
+    copy.run = [=] {
+      check_still_pinned(source, bytes, "the source of a copy to the device");
+      std::memcpy(view(to), source, bytes);
+    };
   } else if (pinned) {
     copy.run = [=, sum = checksum(source, bytes)] {
+      check_still_pinned(source, bytes, "the source of a copy to the device");
       ISOBAR_CHECK(checksum(source, bytes) == sum,
                    "the source of a copy to the device was changed before the copy was made");
       std::memcpy(view(to), source, bytes);
@@ -75,7 +84,11 @@ void copy_to_host(void* to, const void* from, std::size_t bytes, cudaStream_t st
   if (!pinned) refuse_in_capture("copies to ordinary memory of the host");
   if (pinned && capture_of(stream) == nullptr) std::memset(to, computes() ? 0xff : 0, bytes);
   queue(stream, {.name = "copy to the host",
-                 .run = [=] { std::memcpy(to, view(from), bytes); },
+                 .run =
+                     [=] {
+                       if (pinned) check_still_pinned(to, bytes, "the destination of a copy to the host");
+                       std::memcpy(to, view(from), bytes);
+                     },
                  .operands = {{from, bytes, "its source"}},
                  .facts = pinned ? "\"pinned\": true" : "\"pinned\": false",
                  .handles_numbers = true});

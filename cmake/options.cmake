@@ -94,11 +94,24 @@ set(ISOBAR_SANITIZED_ISA "")
 if(ISOBAR_SANITIZE)
   set(ISOBAR_SANITIZED_ISA avx2)
 endif()
+# The counter of memory accesses has ThreadSanitizer's functions as g++ calls them (bench/accesses).
+set(ISOBAR_COUNTS_ACCESSES OFF)
+if(ISOBAR_EMULATOR AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT ISOBAR_SANITIZE AND NOT ISOBAR_VIRTUAL_GPU)
+  set(ISOBAR_COUNTS_ACCESSES ON)
+endif()
 # To be called after the target's other options.
 function(isobar_sanitize target level)
   if(ISOBAR_SANITIZE)
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${ISOBAR_SANITIZE_FLAGS};${level}>")
   endif()
+endfunction()
+
+# For emulated kernels whose memory accesses are counted: each calls a function of ThreadSanitizer's names, which
+# bench/accesses/counter.cc has. To be called after the target's other options.
+function(isobar_count_accesses target)
+  target_compile_definitions(${target} PRIVATE ISOBAR_EMULATE ISOBAR_COUNT_ACCESSES)
+  target_compile_options(${target} PRIVATE -fsanitize=thread --param=tsan-instrument-func-entry-exit=0 -O1
+                         -Wno-unknown-pragmas)
 endfunction()
 
 # Compiles .cu files of a target into namespace cuda: by nvcc, or by the host compiler for the virtual GPU. They lie in

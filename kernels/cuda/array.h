@@ -38,6 +38,7 @@ template <class T, int N>
 __device__ __forceinline__ void require_aligned([[maybe_unused]] const T* chunk) {
 #if defined(ISOBAR_EMULATE)
   check_aligned(chunk, alignof(Chunk<T, N>), std::source_location::current());
+  one_access(chunk, sizeof(Chunk<T, N>));
 #endif
 }
 

@@ -25,16 +25,21 @@ struct Mbarrier {
 
 #if defined(ISOBAR_EMULATE)
   void init(int arrivals, ISOBAR_SITE) {
-    word = make_mbarrier(this, arrivals, site);
+    number() = make_mbarrier(this, arrivals, site);
   }
   void arrive(ISOBAR_SITE) {
-    arrive_at_mbarrier(word, 0, site);
+    arrive_at_mbarrier(number(), 0, site);
   }
   void arrive_and_expect(int bytes, ISOBAR_SITE) {
-    arrive_at_mbarrier(word, bytes, site);
+    arrive_at_mbarrier(number(), bytes, site);
   }
   void wait(int parity, ISOBAR_SITE) {
-    wait_for_mbarrier(word, parity, site);
+    wait_for_mbarrier(number(), parity, site);
+  }
+  // The word, which is no memory that the thread accesses: the instructions of mbarriers do.
+  std::uint64_t& number() {
+    one_access(&word, sizeof word, false);
+    return word;
   }
 #else
   __device__ __forceinline__ std::uint32_t address() {

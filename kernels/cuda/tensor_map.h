@@ -46,7 +46,7 @@ TensorMap tensor_map_of(const TiledTensor& tensor);
 inline void tma_load(void* tile, const TensorMap& map, Mbarrier& mbarrier, int c0, int c1, int c2, int c3,
                      ISOBAR_SITE) {
   const int coordinates[] = {c0, c1, c2, c3};
-  load_tile(tile, &map, mbarrier.word, coordinates, 4, site);
+  load_tile(tile, &map, mbarrier.number(), coordinates, 4, site);
 }
 
 #else

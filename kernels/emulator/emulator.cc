@@ -73,11 +73,6 @@ Emulator* machine = nullptr;
 namespace {
 
 constexpr std::size_t kGuardBytes = 4096;
-#if defined(__SANITIZE_ADDRESS__) || defined(ISOBAR_EMULATE_TSAN)
-constexpr std::size_t kStackBytes = 256 << 10;
-#else
-constexpr std::size_t kStackBytes = 64 << 10;
-#endif
 
 // ---- What the sanitizers must be told -------------------------------------------------------------------------------
 

@@ -90,8 +90,18 @@ inline constexpr const dim3 &blockDim = block.size, &gridDim = block.grid;
 [[noreturn]] void fail_in_kernel(const char* what, const std::source_location& site);
 [[noreturn]] void fail_in_kernel(const char* what);  // where nobody knows from which line
 
+// A build that counts memory accesses (bench/accesses) is told which of them are one on a GPU, though several here:
+// what the running thread next reads or writes of these bytes, in steps of 16. With `counts` false they are none.
+#if defined(ISOBAR_COUNT_ACCESSES)
+void one_access(const void* pointer, std::size_t bytes, bool counts = true);
+#else
+inline void one_access(const void*, std::size_t, bool = true) {}
+#endif
+
+// Of an access of so many bytes.
 inline void check_aligned(const void* pointer, std::size_t bytes, const std::source_location& site) {
   if (reinterpret_cast<std::uintptr_t>(pointer) % bytes != 0) fail_in_kernel("misaligned access", site);
+  one_access(pointer, bytes);
 }
 
 // ---- Barriers and collectives ---------------------------------------------------------------------------------------

@@ -30,6 +30,11 @@ namespace isobar::emulator {
 using Site = std::source_location;
 
 inline constexpr int kLanes = 32, kMaxThreads = 1024, kMaxWarps = kMaxThreads / kLanes;
+#if defined(__SANITIZE_ADDRESS__) || defined(ISOBAR_EMULATE_TSAN)
+inline constexpr std::size_t kStackBytes = 256 << 10;  // of a thread
+#else
+inline constexpr std::size_t kStackBytes = 64 << 10;
+#endif
 inline constexpr int kMaxMasks = 8;        // different masks of collectives that a warp may use in a block
 inline constexpr int kNamedBarriers = 16;  // of a block; the first is that of __syncthreads
 inline constexpr int kWarpgroup = 4 * kLanes;

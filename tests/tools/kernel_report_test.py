@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """Tests of tools/kernel_report on listings of machine code that lie beside this file: no compiler is needed."""
 import dataclasses
+import json
 import pathlib
 import re
 import struct
 import sys
+import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "tools" / "kernel_report"))
 
 # pylint: disable=wrong-import-position
+import accesses
 import fatbin
 import gpus
 import kernels
@@ -434,6 +437,47 @@ class PublicBinaries(unittest.TestCase):
         for family, _, passes, head in validation.PUBLISHED:
             for one in passes:
                 self.assertEqual(validation.KERNELS[family, one, head].head, head)
+
+
+class Accesses(unittest.TestCase):
+    """On counts made up: those of isobar-accesses are tested by tests/bench/accesses_test.cc."""
+
+    @staticmethod
+    def counted(name, *places):
+        return {"compiler": "g++ 1.2.3", "kernels": [{"kernel": name, "places": [
+            {"address": 1, "memory": memory, "access": access, "requests": requests, "moved": moved, "least": least}
+            for memory, access, requests, moved, least in places]}]}
+
+    def test_costs_are_summed_over_places(self):
+        counted = self.counted("adam (base)", ("global", "load", 10, 160, 160), ("global", "load", 10, 40, 20),
+                               ("global", "store", 20, 80, 80))
+        (one,) = counted["kernels"]
+        self.assertEqual(accesses.cost_of(one, "global", "load"), accesses.Cost(20, 200, 180))
+        self.assertEqual(accesses.cost_of(one, "global"), accesses.Cost(40, 280, 260))
+        self.assertIsNone(accesses.cost_of(one, "shared"))
+        self.assertEqual(accesses.table(counted)[-1],
+                         "| adam (base) | 7.0 | 1.11 | 1.00 | 1.00 | 1.00 |  |  |  |  |  |")
+
+    def test_a_kernel_over_its_budget_is_named(self):
+        good = self.counted("adam (base)", ("global", "load", 10, 160, 160), ("shared", "load", 1, 4, 4))
+        self.assertEqual(list(accesses.over_budget(good)), [])
+        strided = self.counted("adam (base)", ("global", "load", 10, 320, 160), ("shared", "store", 10, 15, 10))
+        self.assertEqual([sentence.split(",")[0] for sentence in accesses.over_budget(strided)],
+                         ["adam (base): loads of global memory cost 2.00 times the least sectors",
+                          "adam (base): stores of shared memory cost 1.50 times the least wavefronts"])
+        known = self.counted("cast (base)", ("global", "load", 10, 320, 160))
+        self.assertEqual(list(accesses.over_budget(known)), [])
+
+    def test_budgets_are_of_kernels_of_the_table(self):
+        self.assertLessEqual(set(accesses.BUDGETS), {kernel.name for kernel in kernels.KERNELS})
+
+    def test_a_kernel_that_nobody_counts_is_an_error(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder) / "isobar-accesses"
+            program.write_text("#!/bin/sh\necho '" + json.dumps(self.counted("adam (base)")) + "'\n")
+            program.chmod(0o755)
+            with self.assertRaisesRegex(ValueError, "is in only one of"):
+                accesses.count(program)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,12 @@ docs/kernel_report.md, or writes it there.
 
 predicts a whole training step in bf16: launches, products, copies, waits.
 
+    python3 tools/kernel_report accesses --build build [--write] [--check] [--places KERNEL]
+
+counts sectors and bank conflicts in the emulator, with isobar-accesses of any build folder, and prints the table of
+docs/kernel_report.md, or writes it there, or fails where the page is not of these kernels, or prints each place of a
+kernel's source. A kernel over its budget is a failure in any case.
+
     python3 tools/kernel_report export --build build
 
 prints all predictions as JSON, for bench/on_a_gpu, which measures what they are about.
@@ -34,6 +40,7 @@ import re
 import sys
 import tempfile
 
+import accesses
 import export
 import gpus
 import loops
@@ -78,6 +85,24 @@ def print_step(arguments):
     print("\n".join(step.table(arguments.config, arguments.batch, chosen, arguments.build)))
 
 
+def print_accesses(arguments):
+    program = accesses.program_in(arguments.build)
+    counted = accesses.count(program)
+    lines, page = accesses.table(counted), report.PAGE.read_text(encoding="utf-8")
+    problems, now = list(accesses.over_budget(counted)), report.replaced(page, "accesses", lines)
+    if arguments.places:
+        print("\n".join(accesses.places(counted, program, arguments.places)))
+    elif arguments.write:
+        report.PAGE.write_text(now, encoding="utf-8")
+    elif not arguments.check:
+        print("\n".join(lines))
+    elif lines[0] in page and now != page:
+        problems.append("docs/kernel_report.md is not of these kernels: python3 tools/kernel_report accesses "
+                        f"--build {arguments.build} --write")
+    if problems:
+        sys.exit("\n".join(problems))
+
+
 def print_export(arguments):
     print(json.dumps(export.predictions(arguments.build), indent=1))
 
@@ -108,6 +133,12 @@ def main():
     one_step.add_argument("--gpu", choices=[gpu.name for gpu in gpus.GPUS], help="default: all of them")
     one_step.add_argument("--build", default="build", type=pathlib.Path, help="a build folder with CUDA")
     one_step.set_defaults(run=print_step)
+    counting = commands.add_parser("accesses", help="sectors a request and bank conflicts, counted in the emulator")
+    counting.add_argument("--build", required=True, type=pathlib.Path, help="a build folder with isobar-accesses")
+    counting.add_argument("--write", action="store_true", help="into docs/kernel_report.md")
+    counting.add_argument("--check", action="store_true", help="compare with the page and the budgets")
+    counting.add_argument("--places", metavar="KERNEL", help="only places of kernels whose name matches")
+    counting.set_defaults(run=print_accesses)
     exporting = commands.add_parser("export", help="all predictions, as JSON")
     exporting.add_argument("--build", required=True, type=pathlib.Path, help="a build folder with CUDA")
     exporting.set_defaults(run=print_export)

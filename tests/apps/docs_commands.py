@@ -28,7 +28,7 @@ ELSEWHERE = {
     r"python3 tools/check_format.py --fix$": "it changes the sources",
     r"python3 (bench|gpu)/on_a_gpu ": "needs a GPU; tests/virtual_gpu/on_a_gpu.py rehearses it",
     r"python3 tools/kernel_report accesses ": "tests/CMakeLists.txt has it as a test",
-    r"python3 tools/kernel_report ": "needs nvcc, or wheels of 330 MB; tests/tools/kernel_report_test.py tests it",
+    r"python3 tools/kernel_report ": "needs nvcc, or wheels of 1.2 GB; tests/tools/kernel_report_test.py tests it",
 }
 LONG = [r"build/bench/isobar-bench --op", r"python3 bench/"]
 

@@ -21,6 +21,7 @@ import loops
 import pipes
 import prediction
 import report
+import rows
 import sass
 import simulator
 import step
@@ -437,6 +438,66 @@ class PublicBinaries(unittest.TestCase):
         for family, _, passes, head in validation.PUBLISHED:
             for one in passes:
                 self.assertEqual(validation.KERNELS[family, one, head].head, head)
+
+
+class Lz4(unittest.TestCase):
+    def test_blocks_made_by_hand(self):
+        self.assertEqual(fatbin.decompressed(b"\x30xyz", 3), b"xyz")
+        # Three literals, nine bytes from three back, three literals.
+        self.assertEqual(fatbin.decompressed(b"\x35abc\x03\x00\x30xyz", 15), b"abcabcabcabcxyz")
+        # Lengths that need more bytes: 15 + 255 + 10 literals, then 4 + 15 + 0 bytes from one back.
+        literals = bytes(range(256)) + bytes(24)
+        self.assertEqual(fatbin.decompressed(b"\xff\xff\x0a" + literals + b"\x01\x00\x00\x10!", 300),
+                         literals + bytes(19) + b"!")
+
+    def test_blocks_that_are_wrong(self):
+        with self.assertRaisesRegex(ValueError, "has 3 bytes, not 4"):
+            fatbin.decompressed(b"\x30xyz", 4)
+        with self.assertRaisesRegex(ValueError, "before its begin"):
+            fatbin.decompressed(b"\x35abc\x04\x00\x30xyz", 15)
+
+    def test_a_compressed_cubin_of_a_library(self):
+        code = b"\x7fELF a kernel"
+        block = bytes([0xd0]) + code
+        flags = 0x2000
+        entry = struct.pack("<HHIQIIIIQQQQ", 2, 0x101, 64, 16, len(block), 0, 0, 90, 0, flags, 0, len(code))
+        entry += block + bytes(16 - len(block))
+        library = b"before" + struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entry)) + entry
+        self.assertEqual(fatbin.cubins_in(library), [])
+        self.assertEqual(fatbin.cubins_in(library, b"a kernel"), [(90, code)])
+        self.assertEqual(fatbin.cubins_in(library, b"another"), [])
+
+
+class Rows(unittest.TestCase):
+    """PyTorch's kernel in small: a loop that sums up, unrolled by two and not, and one that writes with a weight."""
+
+    @staticmethod
+    def kernel():
+        return function_of("LDG.E.128 R4, [R2.64]", "LDG.E.128 R8, [R2.64]", "@P0 BRA 0x0",
+                           "LDG.E.128 R4, [R2.64]", "@P0 BRA 0x30",
+                           "LDG.E.128 R4, [R2.64]", *["LDG.E R8, [R2.64]"] * 4, "STG.E.128 [R2.64], R4",
+                           "@P0 BRA 0x50", "EXIT")
+
+    def test_its_loops(self):
+        sums, outputs = rows.turns_of(self.kernel(), 1)
+        self.assertEqual(({count: len(turn) for count, turn in sums.items()},
+                          {count: len(turn) for count, turn in outputs.items()}), ({2: 3, 1: 2}, {1: 7}))
+        with self.assertRaisesRegex(ValueError, "are not those of PyTorch"):
+            rows.turns_of(self.kernel(), 2)
+
+    def test_the_unrolled_loop_goes_first(self):
+        sums, _ = rows.turns_of(self.kernel(), 1)
+        two, one = (rows.cycles_of(gpus.A100, {count: sums[count]}, count, 4, "memory") for count in (2, 1))
+        self.assertAlmostEqual(rows.cycles_of(gpus.A100, sums, 7, 4, "memory"), 3 * two + one)
+
+    def test_rows_are_read_again_where_the_cache_is_too_small(self):
+        code = self.kernel(), sass.Resources(32, 0, 0)  # 16 blocks an SM: 1728 rows at once on an A100
+        norm = dataclasses.replace(rows.LAYER_NORM, vectors=1)
+        fits, exceeds = 2880, 2900  # columns: 2 · 4 · 1728 rows of them are 39.8 and 40.1 MB
+        for columns, passes in ((fits, 2), (exceeds, 3)):
+            seconds = rows.prediction_of(rows.A100_PCIE, norm, code, 1 << 16, columns)
+            moved = passes * 4 * (1 << 16) * columns + 8 * (1 << 16)
+            self.assertAlmostEqual(seconds, moved / rows.A100_PCIE.copy_rate * 1e-9)
 
 
 class Accesses(unittest.TestCase):

@@ -28,10 +28,10 @@ prints all predictions as JSON, for bench/on_a_gpu, which measures what they are
 
 records what such a step gives a GPU to do, with the virtual GPU, into tools/kernel_report/steps.
 
-    python3 tools/kernel_report validate --wheels FOLDER
+    python3 tools/kernel_report validate --wheels FOLDER [--of attention|rows]
 
-predicts the speed of public kernels, of wheels that pip downloads into FOLDER (330 MB), and prints it beside what their
-authors published.
+predicts the speed of public kernels, of wheels that pip downloads into FOLDER (330 MB for attention, 900 MB for kernels
+that memory binds), and prints it beside what was published.
 """
 import argparse
 import json
@@ -46,6 +46,7 @@ import gpus
 import loops
 import pipes
 import report
+import rows
 import step
 import toolkit
 import validation
@@ -114,6 +115,12 @@ def record_step(arguments):
         work.write(work.condensed(lines, work.symbols(isobar)), work.recorded_at(arguments.config, arguments.batch))
 
 
+def print_validation(arguments):
+    tables = {"attention": validation.table, "rows": rows.table}
+    for of in [arguments.of] if arguments.of else tables:
+        print("\n".join(tables[of](arguments.wheels)))
+
+
 def main():
     parser = argparse.ArgumentParser(prog="kernel_report", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -150,7 +157,8 @@ def main():
         command.add_argument("--batch", type=int, default=16)
     validate = commands.add_parser("validate", help="predictions beside published speeds of public kernels")
     validate.add_argument("--wheels", required=True, type=pathlib.Path, metavar="FOLDER")
-    validate.set_defaults(run=lambda arguments: print("\n".join(validation.table(arguments.wheels))))
+    validate.add_argument("--of", choices=("attention", "rows"), help="default: both")
+    validate.set_defaults(run=print_validation)
     arguments = parser.parse_args()
     try:
         arguments.run(arguments)

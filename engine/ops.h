@@ -40,9 +40,10 @@ struct Columns {
 struct AttentionOptions {
   std::int64_t batch = 0, heads = 0;
   double scale = 1;
-  float dropout = 0;  // of the probabilities
+  bool causal = false;  // a query sees no keys behind it
+  float dropout = 0;    // of the probabilities
   DropoutKey key = {};
-  AttentionWindow window = {};  // where their block lies among those of the global batch
+  AttentionWindow window = {};  // where the block of queries and keys lies in the global batch
 };
 
 struct LayernormResult {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes tests/golden/*.safetensors: what PyTorch computes in fp64 for two tiny ViTs, one that forecasts and one that
-classifies, and for whole small runs, and how far PyTorch itself strays from that in fp32, bf16 and fp16. The tests read
-the files; nobody needs PyTorch to run them.
+classifies, for causal attention and for whole small runs, and how far PyTorch itself strays from that in fp32, bf16 and
+fp16. The tests read the files; nobody needs PyTorch to run them.
 
     pip install torch numpy                    (made with 2.15; any PyTorch 2 gives the same numbers to ~1e-15)
     python3 tools/make_golden.py               writes tests/golden/
@@ -243,6 +243,21 @@ def forecast_case(generator, model, steps=4):
     return {"initial": initial.float(), "mean": mean, "std": std, "forecast": torch.stack(forecasts)}
 
 
+def attention_case(generator):
+    """Causal attention of as many queries as keys, of fewer and of more. Tensors are [T, heads, channels of a head]."""
+    tensors = {}
+    for case, queries, keys in (("square", 37, 37), ("fewer_queries", 21, 70), ("more_queries", 70, 21)):
+        q, k, v, d_o = (fp32_exact(torch.randn(tokens, 2, HEAD_DIM, generator=generator, dtype=torch.float64))
+                        for tokens in (queries, keys, keys, queries))
+        leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+        o = F.scaled_dot_product_attention(*(x.transpose(0, 1) for x in leaves), is_causal=True).transpose(0, 1)
+        o.backward(d_o)
+        tensors |= {f"{case}.{name}": x.float() for name, x in (("q", q), ("k", k), ("v", v), ("d_o", d_o))}
+        tensors |= {f"{case}.{name}": x for name, x in (("o", o.detach()), *zip(("dq", "dk", "dv"),
+                                                                                (x.grad for x in leaves)))}
+    return tensors
+
+
 IMAGES, IMAGE_SIZE, IMAGE_PATCH, CLASSES = 40, (8, 12), 4, 5  # 2 x 3 tokens
 
 
@@ -441,6 +456,7 @@ def main():
     write(change_case(generator), out / "change.safetensors",
           config=config | {"embed_dim": HEAD_DIM, "depth": 1, "num_heads": 1, "predict_change": True,
                            "time_features": True})
+    write(attention_case(torch.Generator().manual_seed(21)), out / "attention.safetensors")
     write(forecast_case(generator, model), out / "forecast.safetensors", config=config)
 
     fields, statistics = run_data(generator)

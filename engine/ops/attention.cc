@@ -79,10 +79,11 @@ AttentionBlock::AttentionBlock(const Columns& queries, const Columns& keys, cons
       v(values),
       shape(shape_of(q, k, v, options.batch, options.heads)),
       scale(options.scale),
+      causal(options.causal),
+      window(options.window),
       dropout{.p = options.dropout,
               .seed = options.key.seed,
               .stream = options.key.stream,
-              .window = options.window,
               .more_stream = options.key.more_stream} {}
 
 Tensor AttentionBlock::empty_lse() const {
@@ -95,6 +96,8 @@ void run_attention(const AttentionBlock& a, const Tensor& o, const Tensor& lse) 
               .dtype = a.dtype(),
               .o_dtype = o.dtype(),
               .scale = a.scale,
+              .causal = a.causal,
+              .window = a.window,
               .dropout = a.dropout,
               .q = data_of(a.q),
               .k = data_of(a.k),
@@ -118,6 +121,8 @@ void run_attention_backward(const AttentionBlock& a, const Tensor& o, const Tens
               .o_dtype = o.dtype(),
               .grad_dtype = dq.tensor.dtype(),
               .scale = a.scale,
+              .causal = a.causal,
+              .window = a.window,
               .dropout = a.dropout,
               .q = data_of(a.q),
               .k = data_of(a.k),

@@ -14,6 +14,8 @@ struct AttentionBlock {
   Columns q, k, v;
   AttentionShape shape;
   double scale;
+  bool causal;
+  AttentionWindow window;
   AttentionDropout dropout;
 
   // Error where operands and options do not fit together.

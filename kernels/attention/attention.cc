@@ -1,6 +1,9 @@
 // What both implementations of attention ask of their arguments.
 #include "kernels/attention/attention.h"
 
+#include <cmath>
+#include <initializer_list>
+
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -19,6 +22,16 @@ void check_output(const char* kernel, const char* what, DType output, DType dtyp
                name_of(output));
 }
 
+void check_scale(const char* kernel, double scale) {
+  ISOBAR_CHECK(scale > 0 && std::isfinite(scale), kernel, ": a scale of ", scale, " is not positive and finite");
+}
+
+void check_strides(const char* kernel, std::initializer_list<std::int64_t> strides) {
+  for (const std::int64_t stride : strides)
+    ISOBAR_CHECK(stride % 8 == 0, kernel, ": the tokens of an operand are ", stride,
+                 " elements apart, which must be a multiple of 8");
+}
+
 AttentionWindow checked(const char* kernel, const AttentionWindow& window, const AttentionShape& s) {
   return {.samples = checked_window(kernel, window.samples),
           .heads = checked_window(kernel, "heads", window.heads, s.heads),
@@ -31,17 +44,22 @@ AttentionWindow checked(const char* kernel, const AttentionWindow& window, const
 AttentionFwd checked_attention(const AttentionFwd& arguments) {
   AttentionFwd a = arguments;
   check_shape("attention_fwd", a.shape);
+  check_scale("attention_fwd", a.scale);
+  check_strides("attention_fwd", {a.q_stride, a.k_stride, a.v_stride, a.o_stride});
   check_output("attention_fwd", "o", a.o_dtype, a.dtype);
-  a.dropout.window = checked("attention_fwd", a.dropout.window, a.shape);
+  a.window = checked("attention_fwd", a.window, a.shape);
   return a;
 }
 
 AttentionBwd checked_attention(const AttentionBwd& arguments) {
   AttentionBwd a = arguments;
   check_shape("attention_bwd", a.shape);
+  check_scale("attention_bwd", a.scale);
+  check_strides("attention_bwd",
+                {a.q_stride, a.k_stride, a.v_stride, a.o_stride, a.do_stride, a.dq_stride, a.dk_stride, a.dv_stride});
   check_output("attention_bwd", "o", a.o_dtype, a.dtype);
   check_output("attention_bwd", "dq, dk and dv", a.grad_dtype, a.dtype);
-  a.dropout.window = checked("attention_bwd", a.dropout.window, a.shape);
+  a.window = checked("attention_bwd", a.window, a.shape);
   return a;
 }
 

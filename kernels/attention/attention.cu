@@ -8,7 +8,7 @@ namespace {
 
 // What a GPU asks of checked arguments besides.
 void check_for_cuda(const char* kernel, const AttentionShape& s, const AttentionWindow& w, DType dtype) {
-  constexpr std::int64_t kMost = INT32_MAX / 2;
+  constexpr std::int64_t kMost = 1 << 29;
   ISOBAR_CHECK(s.batch <= 65535 && s.heads <= 65535 && w.queries.total <= kMost && w.keys.total <= kMost, kernel,
                ": bad shape for a GPU: batch ", s.batch, ", ", s.heads, " heads, ", w.queries.total, " queries, ",
                w.keys.total, " keys");
@@ -19,7 +19,7 @@ void check_for_cuda(const char* kernel, const AttentionShape& s, const Attention
 
 void attention_fwd(const AttentionFwd& arguments, Stream stream) {
   const AttentionFwd a = checked_attention(arguments);
-  check_for_cuda("attention_fwd", a.shape, a.dropout.window, a.dtype);
+  check_for_cuda("attention_fwd", a.shape, a.window, a.dtype);
   visit_cuda_floating(a.dtype, [&]<class T>(Type<T>) {
     const auto forward = [&](auto head) { head.forward(a, stream); };
     if constexpr (sizeof(T) == 2) {
@@ -31,7 +31,7 @@ void attention_fwd(const AttentionFwd& arguments, Stream stream) {
 
 void attention_bwd(const AttentionBwd& arguments, Stream stream) {
   const AttentionBwd a = checked_attention(arguments);
-  check_for_cuda("attention_bwd", a.shape, a.dropout.window, a.dtype);
+  check_for_cuda("attention_bwd", a.shape, a.window, a.dtype);
   attention::launch_delta(a, stream);
   visit_cuda_floating(a.dtype, [&]<class T>(Type<T>) {
     attention::visit_head_size<T>(a.shape.head_size, [&](auto head) { head.backward(a, stream); });

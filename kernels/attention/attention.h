@@ -1,6 +1,7 @@
 // attention - scaled dot-product attention without stored scores (Dao et al. 2022, 2023: FlashAttention)
 //
-//   fwd   S = scale·Q·Kᵀ;  P = softmax(S) over keys;  O = dropout(P)·V;   lse[b,h,i] = log Σ_j exp(S_ij)
+//   fwd   S = scale·Q·Kᵀ;  P = softmax(S) over the keys a query sees;  O = dropout(P)·V;
+//         lse[b,h,i] = log Σ_j exp(S_ij)
 //   bwd   from dO, with delta[b,h,i] = Σ_c dO·O:
 //         P = exp(S - lse);  dP = dropout'(dO·Vᵀ);  dS = P∘(dP - delta);
 //         dV = dropout(P)ᵀ·dO;  dQ = scale·dS·K;  dK = scale·dSᵀ·Q
@@ -17,19 +18,26 @@
 //                 (kernels/attention/merge.h) makes one (o, lse) of those of the parts. Backward: with the merged o and
 //                 lse, dk and dv of a part are right as they are, and its dq is one term of a sum. What is merged or
 //                 summed is kept in the accumulator's type and rounded once, at the end
+//   window        b, h, i, j and NH, Tq, Tk of the rules below are those of the whole P of the global batch: it says
+//                 where the block lies
+//   causal        query i sees the keys j <= i; by default all. P of the others is 0; what is NaN or infinite in their
+//                 k and v may reach o and the gradients all the same, as 0·NaN. A query that sees no key of the call:
+//                 o = 0, lse = -inf, and it adds nothing to dq, dk and dv. So a part of the keys that lies behind all
+//                 queries costs next to nothing. With other counts of queries and keys and no window the first query
+//                 sees the first key only, as PyTorch's is_causal has it
 //   numerics      scores, softmax and accumulators in fp32 (fp64 for fp64). With 16-bit dtypes P and dS are rounded to
 //                 dtype before they enter a product, as tensor cores and AMX need it (else the CPU does not). Where a
 //                 gradient is added to, the sum is rounded
 //   dropout       element (b, h, i, j) of P is dropped when random_bits(seed, stream, ((b·NH + h)·Tq + i)·Tk + j) is
-//                 below drop_threshold(p); what is kept is scaled by 1/(1 - p). lse is that of the undropped P.
-//                 b, h, i, j and NH, Tq, Tk are those of the whole P of the global batch: dropout.window says where the
-//                 block lies in it
+//                 below drop_threshold(p); what is kept is scaled by 1/(1 - p). lse is that of the undropped P
 //   deterministic yes: no atomics; dq on the CPU for a fixed number of threads
-//   limits        scale > 0; HS a multiple of 8, 8 <= HS <= 128; B, NH, Tq, Tk >= 1, no multiple of anything; on CUDA
-//                 B and NH at most 65535; the block lies in the whole
+//   limits        scale > 0 and finite; HS a multiple of 8, 8 <= HS <= 128; B, NH, Tq, Tk >= 1, no multiple of
+//                 anything; strides as above; the block lies in the whole; on CUDA B and NH at most 65535, and at most
+//                 2^29 queries and keys in the whole
 //   aliasing      none
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -53,7 +61,6 @@ struct AttentionWindow {
 struct AttentionDropout {
   float p = 0;  // 0: no dropout
   std::uint64_t seed = 0, stream = 0;
-  AttentionWindow window = {};
   const std::uint64_t* more_stream = nullptr;  // [1], on the device, or null: is added to stream (kernels/common/rng.h)
 };
 
@@ -61,6 +68,8 @@ struct AttentionFwd {
   AttentionShape shape;
   DType dtype = DType::fp32, o_dtype = dtype;
   double scale = 1;
+  bool causal = false;
+  AttentionWindow window = {};
   AttentionDropout dropout;
   const void* q = nullptr;
   const void* k = nullptr;
@@ -74,6 +83,8 @@ struct AttentionBwd {
   AttentionShape shape;
   DType dtype = DType::fp32, o_dtype = dtype, grad_dtype = dtype;
   double scale = 1;
+  bool causal = false;
+  AttentionWindow window = {};
   AttentionDropout dropout;
   const void* q = nullptr;
   const void* k = nullptr;
@@ -90,6 +101,12 @@ struct AttentionBwd {
   void* workspace = nullptr;
 };
 
+// Query i of the call sees key j of it where j <= i + diagonal. Of checked arguments.
+template <class Attention>
+ISOBAR_HD inline __attribute__((always_inline)) constexpr std::int64_t attention_diagonal(const Attention& a) {
+  return a.causal ? a.window.queries.first - a.window.keys.first : a.shape.kv_tokens - 1;
+}
+
 // Queries of a head in the workspace: whole tiles of any kernel.
 constexpr std::int64_t attention_padded_queries(std::int64_t q_tokens) {
   return (q_tokens + 127) / 128 * 128;
@@ -105,12 +122,22 @@ constexpr std::size_t attention_bwd_workspace(const AttentionShape& s, DType dty
 AttentionFwd checked_attention(const AttentionFwd& a);
 AttentionBwd checked_attention(const AttentionBwd& a);
 
+// Pairs of a query and a key that it sees.
+template <class Attention>
+constexpr double attention_pairs(const Attention& a) {
+  const AttentionShape& s = a.shape;
+  const std::int64_t diagonal = attention_diagonal(a);
+  double pairs = 0;
+  for (std::int64_t i = 0; i < s.q_tokens; ++i)
+    pairs += static_cast<double>(std::clamp<std::int64_t>(i + diagonal + 1, 0, s.kv_tokens));
+  return static_cast<double>(s.batch) * static_cast<double>(s.heads) * pairs;
+}
 constexpr Cost attention_fwd_cost(const AttentionFwd& a) {
   const double q = static_cast<double>(a.shape.batch) * a.shape.heads * a.shape.q_tokens;
   const double kv = static_cast<double>(a.shape.batch) * a.shape.heads * a.shape.kv_tokens;
   const double h = a.shape.head_size;
   return {.bytes = ((q + 2 * kv) * size_of(a.dtype) + q * size_of(a.o_dtype)) * h + 4 * q,
-          .flops = 4 * q * a.shape.kv_tokens * h};
+          .flops = 4 * attention_pairs(a) * h};
 }
 constexpr Cost attention_bwd_cost(const AttentionBwd& a) {
   const double q = static_cast<double>(a.shape.batch) * a.shape.heads * a.shape.q_tokens;
@@ -121,7 +148,7 @@ constexpr Cost attention_bwd_cost(const AttentionBwd& a) {
       .bytes =
           ((2 * q + 2 * kv) * size_of(a.dtype) + q * size_of(a.o_dtype) + (dq + 2 * dkv) * size_of(a.grad_dtype)) * h +
           4 * q,
-      .flops = 10 * q * a.shape.kv_tokens * h};
+      .flops = 10 * attention_pairs(a) * h};
 }
 
 ISOBAR_KERNEL(attention_fwd, AttentionFwd)

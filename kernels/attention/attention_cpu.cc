@@ -17,16 +17,38 @@ namespace {
 
 // ---- forward --------------------------------------------------------------------------------------------------------
 
-// One block of keys, [key, key + count), for one panel of queries.
+// The maximum of no scores, as far as differences need one.
+template <class T>
+inline constexpr T kLowest = sizeof(T) == 8 ? -__DBL_MAX__ : -__FLT_MAX__;
+
+// Of scores [keys, lanes].
+template <class T>
+void find_maxima(const T* scores, int64_t keys, PanelVector<T>& row_max) {
+  for (Vector<T>& m : row_max) m = broadcast(-static_cast<T>(__builtin_inf()));
+  for (int64_t i = 0; i < keys; ++i)
+    for (int v = 0; v < kTileVectors; ++v)
+      row_max[v] = max<T>(load(scores + i * kPanel<T> + v * kLanes<T>), row_max[v]);
+}
+
+// One block of keys, [key, key + count), for one panel of queries, the first of which is `query`.
 template <class Arithmetic>
-__attribute__((noinline)) void attend(Arithmetic& arithmetic, typename Arithmetic::Panel& panel, int64_t key,
-                                      int64_t count, typename Arithmetic::T log2_scale, const PanelDropout& dropout) {
+__attribute__((noinline)) void attend(Arithmetic& arithmetic, typename Arithmetic::Panel& panel, int64_t query,
+                                      int64_t key, int64_t count, typename Arithmetic::T log2_scale, const Sight& sight,
+                                      const PanelDropout& dropout) {
   using T = typename Arithmetic::T;
+  const bool hides = sight.keys_of(query) < key + count;
   PanelVector<T> row_max, rescale;
   arithmetic.find_scores(panel, key, count, row_max);
+  if (hides) {
+    hide(sight, query, key, count, -static_cast<T>(__builtin_inf()), arithmetic.scores());
+    find_maxima(arithmetic.scores(), count, row_max);
+  }
   for (Vector<T>& m : row_max) m *= log2_scale;
+  if (hides)  // -inf - -inf is no number
+    for (Vector<T>& m : row_max) m = max<T>(m, broadcast(kLowest<T>));
   const bool rescales = rescale_running_max(row_max, key == 0, panel.softmax, rescale);
   exponentiate(arithmetic.scores(), count, log2_scale, panel.softmax);
+  if (hides) hide(sight, query, key, count, T{0}, arithmetic.scores());
   if (dropout.dropout.p != 0) drop(dropout, count, arithmetic.scores());
   arithmetic.add_output(panel, key, count, rescales, rescale);
 }
@@ -41,6 +63,7 @@ void forward_block(const AttentionFwd& a, int64_t head_index, int64_t query, Ari
   const auto q = head_rows<In>(a.q, a.q_stride, s, queries, head_index);
   T* lse = static_cast<T*>(a.lse) + head_index * queries;
   const T log2_scale = static_cast<T>(a.scale * kLog2E);
+  const Sight sight(a);
   const int64_t panels = min(kQueryPanels, ceil_div(queries - query, kPanel<T>));
   const auto first_of = [&](int64_t p) { return query + p * kPanel<T>; };
   const auto lanes_of = [&](int64_t p) { return min(kPanel<T>, queries - first_of(p)); };
@@ -51,10 +74,11 @@ void forward_block(const AttentionFwd& a, int64_t head_index, int64_t query, Ari
   }
   for (int64_t key = 0; key < keys; key += kKeyBlock)
     for (int64_t p = 0; p < panels; ++p) {
-      attend(arithmetic, arithmetic.panel(p), key, min(kKeyBlock, keys - key), log2_scale,
+      if (key > 0 && key >= sight.keys_of(first_of(p) + lanes_of(p) - 1)) continue;
+      attend(arithmetic, arithmetic.panel(p), first_of(p), key, min(kKeyBlock, keys - key), log2_scale, sight,
              {.dropout = a.dropout,
-              .first = score_index(s, a.dropout.window, head_index, first_of(p), key),
-              .row = a.dropout.window.keys.total,
+              .first = score_index(s, a.window, head_index, first_of(p), key),
+              .row = a.window.keys.total,
               .lanes = lanes_of(p)});
     }
   for (int64_t p = 0; p < panels; ++p) {
@@ -62,11 +86,14 @@ void forward_block(const AttentionFwd& a, int64_t head_index, int64_t query, Ari
     for (int64_t lane = 0; lane < lanes_of(p); ++lane) {
       const T sum = panel.softmax.sum[lane / kLanes<T>][lane % kLanes<T>];
       const T running_max = panel.softmax.running_max[lane / kLanes<T>][lane % kLanes<T>];
+      const bool sees = sight.keys_of(first_of(p) + lane) > 0;
       visit_output<In, T>(a.o_dtype, [&]<class Out>(Type<Out>) {
         const auto o = head_rows<Out>(a.o, a.o_stride, s, queries, head_index);
-        write_lane<kPanel<T>>(panel.o, lane, s.head_size, T{1} / sum, Grad::overwrite, o[first_of(p) + lane]);
+        write_lane<kPanel<T>>(panel.o, lane, s.head_size, sees ? T{1} / sum : T{0}, Grad::overwrite,
+                              o[first_of(p) + lane]);
       });
-      lse[first_of(p) + lane] = static_cast<T>((running_max + __builtin_log2(sum)) / kLog2E);
+      const double log2_sum = sees ? running_max + __builtin_log2(sum) : -__builtin_inf();
+      lse[first_of(p) + lane] = static_cast<T>(log2_sum / kLog2E);
     }
   }
 }
@@ -79,10 +106,12 @@ void forward(const AttentionFwd& a) {
     Arithmetic arithmetic(a);
     int64_t loaded = -1;
     for (int64_t item = begin; item < end; ++item) {
-      const int64_t head_index = item / blocks;
+      const int64_t head_index = item / blocks, block = item % blocks;
       if (head_index != loaded) arithmetic.load_keys(head_index);
       loaded = head_index;
-      forward_block(a, head_index, item % blocks * kQueries, arithmetic);
+      // From both ends, so that any run of blocks has as many keys to see.
+      const int64_t turn = !a.causal ? block : block % 2 == 0 ? block / 2 : blocks - 1 - block / 2;
+      forward_block(a, head_index, turn * kQueries, arithmetic);
     }
   });
 }
@@ -145,7 +174,8 @@ class Backward {
     const AttentionShape& s = a_.shape;
     const int64_t count = min(kGroup, s.kv_tokens - key);
     arithmetic.load_keys(head_index, key, count);
-    for (int64_t query = 0; query < s.q_tokens; query += kQueryBlock)
+    const int64_t first = Sight(a_).first_query(key) / kQueryBlock * kQueryBlock;
+    for (int64_t query = first; query < s.q_tokens; query += kQueryBlock)
       arithmetic.add_block(head_index, query, key, count);
     visit_output<In, T>(a_.grad_dtype, [&]<class Out>(Type<Out>) {
       const auto dk = head_rows<Out>(a_.dk, a_.dk_stride, s, s.kv_tokens, head_index);

@@ -7,7 +7,7 @@
 namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 
 // The workspace: -log2(sum of exp of scores) of every query, then -delta of every query. The queries of a head are
-// padded with (-inf, 0), so that P = 2^-inf = 0 there.
+// padded with (-inf, 0), so that P = 2^-inf = 0 there; the former is -inf, too, for a query that sees no key.
 struct QueryTerms {
   const float *minus_lse, *minus_delta;  // of this block's head
 
@@ -26,10 +26,10 @@ struct TermsCopy {
 
   const float* from;
 
-  __device__ __forceinline__ explicit TermsCopy(const AttentionBwd& a) {
+  __device__ __forceinline__ TermsCopy(const AttentionBwd& a, int first) {
     const QueryTerms terms(a);
-    const int column = static_cast<int>(threadIdx.x) * kChunk;
-    from = column < kRows ? terms.minus_lse + column : terms.minus_delta + column - kRows;
+    const int column = first + static_cast<int>(threadIdx.x) * kChunk;
+    from = column < first + kRows ? terms.minus_lse + column : terms.minus_delta + column - kRows;
   }
   __device__ __forceinline__ void start(float* terms) {
     if (threadIdx.x < kCopies) cp_async_16(terms + threadIdx.x * kChunk, from);

@@ -290,8 +290,8 @@ class AmxBackward {
   struct Row {
     LaneBits p, ds;
   };
-  // 16 keys of row r of the strip: dropout(P) and dS = P∘(dropout'(dP) - delta), zero for queries and keys that are not
-  // there.
+  // 16 keys of row r of the strip, of which it sees the first `keys`: dropout(P) and dS = P∘(dropout'(dP) - delta),
+  // zero for the others and for queries that are not there.
   template <bool kDrops>
   ISOBAR_INLINE Row differentiate_row(int64_t query, int64_t r, int64_t lane, int64_t rows, int64_t keys,
                                       float log2_scale) {
@@ -309,12 +309,14 @@ class AmxBackward {
     return keys - lane < kTile ? Row{first_lanes(row.p, keys - lane), first_lanes(row.ds, keys - lane)} : row;
   }
   template <bool kDrops>
-  void differentiate_strip(int64_t query, int64_t strip, int64_t rows, int64_t keys) {
+  void differentiate_strip(int64_t query, int64_t strip, int64_t rows, int64_t key, int64_t keys) {
     const float log2_scale = static_cast<float>(a_.scale * kLog2E);
+    const Sight sight(a_);
+    const auto seen = [&](int64_t r) { return min(keys, sight.keys_of(query + strip + r) - key); };
     for (int64_t r = 0; r < kStrip; r += 2)
       for (int64_t lane = 0; lane < kGroup; lane += kTile) {
-        const Row even = differentiate_row<kDrops>(query + strip, r, lane, rows, keys, log2_scale);
-        const Row odd = differentiate_row<kDrops>(query + strip, r + 1, lane, rows, keys, log2_scale);
+        const Row even = differentiate_row<kDrops>(query + strip, r, lane, rows, seen(r), log2_scale);
+        const Row odd = differentiate_row<kDrops>(query + strip, r + 1, lane, rows, seen(r + 1), log2_scale);
         const int64_t i = (strip + r) * kGroup;
         store_interleaved(work_->p + i + 2 * lane, even.p, odd.p);
         store_interleaved(work_->ds + i + 2 * lane, even.ds, odd.ds);
@@ -324,11 +326,11 @@ class AmxBackward {
   }
   // Scores and dP of the first `rows` queries of a strip to P and dS.
   void differentiate(int64_t head_index, int64_t query, int64_t strip, int64_t rows, int64_t key, int64_t keys) {
-    if (a_.dropout.p == 0) return differentiate_strip<false>(query, strip, rows, keys);
+    if (a_.dropout.p == 0) return differentiate_strip<false>(query, strip, rows, key, keys);
     for (int64_t r = 0; r < rows; ++r)
-      draw_dropout(a_.dropout, score_index(a_.shape, a_.dropout.window, head_index, query + strip + r, key), keys,
+      draw_dropout(a_.dropout, score_index(a_.shape, a_.window, head_index, query + strip + r, key), keys,
                    work_->factors + r * kGroup);
-    differentiate_strip<true>(query, strip, rows, keys);
+    differentiate_strip<true>(query, strip, rows, key, keys);
   }
 
   const AttentionBwd& a_;

@@ -67,6 +67,32 @@ void write_lane(const T* __restrict__ transposed, int64_t lane, int64_t head_siz
     for (int64_t c = 0; c < head_size; ++c) to[c] = static_cast<Out>(transposed[c * kStep + lane] * factor);
 }
 
+// ---- which keys a query sees ---------------------------------------------------------------------------------------
+
+// Query i of a call sees its first keys_of(i) keys; key j is seen by queries from first_query(j) on.
+struct Sight {
+  int64_t diagonal, queries, keys;
+
+  template <class Attention>
+  explicit Sight(const Attention& a)
+      : diagonal(attention_diagonal(a)), queries(a.shape.q_tokens), keys(a.shape.kv_tokens) {}
+
+  int64_t keys_of(int64_t query) const { return clamp(query + diagonal + 1, keys); }
+  int64_t first_query(int64_t key) const { return clamp(key - diagonal, queries); }
+
+ private:
+  static int64_t clamp(int64_t count, int64_t most) { return count < 0 ? 0 : min(count, most); }
+};
+
+// x [keys, lanes] of keys from `key` on and of queries from `query` on: `hidden` where the query does not see the key.
+template <class T>
+void hide(const Sight& sight, int64_t query, int64_t key, int64_t keys, T hidden, T* x) {
+  for (int64_t lane = 0; lane < kPanel<T>; ++lane) {
+    const int64_t seen = sight.keys_of(query + lane) - key;
+    for (int64_t j = seen < 0 ? 0 : seen; j < keys; ++j) x[j * kPanel<T> + lane] = hidden;
+  }
+}
+
 // ---- dropout --------------------------------------------------------------------------------------------------------
 
 // The place of a score among all those of the global batch, which decides whether it is dropped.

@@ -207,6 +207,7 @@ class VectorBackward {
       differentiate_dropped(head_index, query, count, key, keys);
     else
       differentiate(query, count);
+    clear_hidden(query, count, key);
     PanelVector<T> one;
     for (Vector<T>& factor : one) factor = broadcast(T{1});
     add_outer<kHead>(d_o, work.p, count, head_size, one, work.dv);
@@ -243,7 +244,7 @@ class VectorBackward {
     const T log2_scale = static_cast<T>(a_.scale * kLog2E);
     T factors[kGroup] = {};
     for (int64_t r = 0; r < count; ++r) {
-      draw_dropout(a_.dropout, score_index(a_.shape, a_.dropout.window, head_index, query + r, key), keys, factors);
+      draw_dropout(a_.dropout, score_index(a_.shape, a_.window, head_index, query + r, key), keys, factors);
       for (int64_t j = 0; j < kGroup; j += kLanes<T>) {
         const int64_t i = r * kGroup + j;
         const Vector<T> p = exp2_of(load(work_->p + i) * log2_scale + terms_.neg_lse[query + r]),
@@ -251,6 +252,16 @@ class VectorBackward {
         store(work_->p + i, p * factor);
         store(work_->ds + i, p * (load(work_->ds + i) * factor + terms_.neg_delta[query + r]));
       }
+    }
+  }
+
+  // P and dS of keys from `key` on are 0 where a query does not see them.
+  void clear_hidden(int64_t query, int64_t count, int64_t key) {
+    const Sight sight(a_);
+    for (int64_t r = 0; r < count; ++r) {
+      const int64_t seen = sight.keys_of(query + r) - key;
+      for (int64_t j = seen < 0 ? 0 : seen; j < kGroup; ++j)
+        work_->p[r * kGroup + j] = work_->ds[r * kGroup + j] = T{0};
     }
   }
 

@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kDeltaThreads, 8) delta_kernel(const Attention
     for (int step = kLanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(kAllLanes, sum, step);
     if (lane != 0) continue;
     const std::int64_t query = head * padded + first + i * kGroups;
-    minus_lse[query] = -lse[i] * std::numbers::log2e_v<float>;
+    minus_lse[query] = fabsf(lse[i]) == INFINITY ? -INFINITY : -lse[i] * std::numbers::log2e_v<float>;
     minus_delta[query] = -sum;
   }
 }

@@ -20,6 +20,20 @@ struct DkdvTiles {
   static constexpr std::size_t kBytes = kTileBytes + 2 * kRows * kTermBytes;
 };
 
+// The queries that see keys [first, first + count), which a block owns: from `all` on each sees all of them, in
+// [begin, all) some see some. `begin` begins a stage of kRows queries, the last one where no query sees a key.
+template <int kRows>
+struct SeeingQueries {
+  int diagonal, begin, all;  // query i sees key j where j <= i + diagonal (attention_diagonal)
+
+  __device__ __forceinline__ SeeingQueries(const AttentionBwd& a, int first, int count)
+      : diagonal(static_cast<int>(attention_diagonal(a))) {
+    const int queries = static_cast<int>(a.shape.q_tokens), keys = static_cast<int>(a.shape.kv_tokens);
+    begin = min(max(first - diagonal, 0), queries - 1) / kRows * kRows;
+    all = min(min(first + count, keys) - 1 - diagonal, queries);
+  }
+};
+
 template <class T, int kHead, bool kDropout>
 __global__ void __launch_bounds__(kThreads, 2) dkdv_kernel(const AttentionBwd a, float score_scale) {
   using Tiles = DkdvTiles<T, kHead, kDropout>;
@@ -30,14 +44,15 @@ __global__ void __launch_bounds__(kThreads, 2) dkdv_kernel(const AttentionBwd a,
   float* streamed_terms = reinterpret_cast<float*>(streamed + 4 * kTile);  // a stage: of -lse kRows, of -delta kRows
   const int head_size = static_cast<int>(a.shape.head_size), q_tokens = static_cast<int>(a.shape.q_tokens);
   const int block_row = static_cast<int>(blockIdx.x) * Tiles::kOwned, warp_row = warp_id() * Tiles::kWarpRows;
+  const SeeingQueries<kRows> seeing(a, block_row, Tiles::kOwned);
 
   using OwnedCopy = TileCopy<T, kHead, Tiles::kOwned>;
   using StreamedCopy = TileCopy<T, kHead, kRows>;
   OwnedCopy k_copy(tokens_of<const T>(a.k, a.k_stride, a.shape.kv_tokens, head_size), block_row, head_size);
   OwnedCopy v_copy(tokens_of<const T>(a.v, a.v_stride, a.shape.kv_tokens, head_size), block_row, head_size);
-  StreamedCopy q_copy(tokens_of<const T>(a.q, a.q_stride, q_tokens, head_size), 0, head_size);
-  StreamedCopy do_copy(tokens_of<const T>(a.d_o, a.do_stride, q_tokens, head_size), 0, head_size);
-  TermsCopy<kRows> terms_copy(a);
+  StreamedCopy q_copy(tokens_of<const T>(a.q, a.q_stride, q_tokens, head_size), seeing.begin, head_size);
+  StreamedCopy do_copy(tokens_of<const T>(a.d_o, a.do_stride, q_tokens, head_size), seeing.begin, head_size);
+  TermsCopy<kRows> terms_copy(a, seeing.begin);
   clear_padding<T, kHead>(k_tile, Tiles::kAllRows, head_size);
   k_copy.start(k_tile);
   v_copy.start(v_tile);
@@ -49,7 +64,7 @@ __global__ void __launch_bounds__(kThreads, 2) dkdv_kernel(const AttentionBwd a,
   float dk[kRowTiles][kHead / 8][4], dv[kRowTiles][kHead / 8][4];
   clear(dk);
   clear(dv);
-  const auto multiply = [&](int query, const T* q_rows, const T* do_rows, const float* terms) {
+  const auto multiply = [&](int query, const T* q_rows, const T* do_rows, const float* terms, auto is_masked) {
     float minus_lse[kTiles][4], minus_delta[kTiles][4];
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
@@ -61,12 +76,15 @@ __global__ void __launch_bounds__(kThreads, 2) dkdv_kernel(const AttentionBwd a,
     }
     float scores[kRowTiles][kTiles][4], dp[kRowTiles][kTiles][4];
     multiply_rows<kHead>(scores, k_tile + warp_row * kPitch<T, kHead>, q_rows, Zero());
+    if constexpr (is_masked)
+      mask_scores(scores,
+                  [&](int row, int column) { return block_row + warp_row + row <= query + column + seeing.diagonal; });
     const auto start = [&](int, int n) -> const float(&)[4] { return minus_delta[n]; };
     if constexpr (kDropout)
       multiply_rows<kHead>(dp, v_tile + warp_row * kPitch<T, kHead>, do_rows, Zero());
     else
       multiply_rows<kHead>(dp, v_tile + warp_row * kPitch<T, kHead>, do_rows, start);
-    const KeepMask mask(a.dropout);
+    const KeepMask mask(a.dropout, a.window);
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) {
       const std::uint64_t corner = query * mask.keys + block_row + warp_row + m * kTileRows;
@@ -82,7 +100,8 @@ __global__ void __launch_bounds__(kThreads, 2) dkdv_kernel(const AttentionBwd a,
     add_weighted_rows<kHead>(dk, dp, q_rows);
   };
   int stage = 0;
-  for (int query = 0; query < q_tokens; query += kRows) {
+  // The next kRows queries, from `query` on. Only the first turns have queries that do not see all keys of the block.
+  const auto turn = [&](int query, auto is_masked) {
     cp_async_wait<0>();
     __syncthreads();  // this stage has landed, and nobody reads the other one any more
     const T* q_tile = streamed + stage * 2 * kTile;
@@ -97,9 +116,12 @@ __global__ void __launch_bounds__(kThreads, 2) dkdv_kernel(const AttentionBwd a,
 #pragma unroll 1
     for (int row = 0; row < kRows; row += Tiles::kColumns) {
       const T* q_rows = q_tile + row * kPitch<T, kHead>;
-      multiply(query + row, q_rows, q_rows + kTile, terms + row);
+      multiply(query + row, q_rows, q_rows + kTile, terms + row, is_masked);
     }
-  }
+  };
+  int query = seeing.begin;
+  for (; query < seeing.all; query += kRows) turn(query, std::true_type{});
+  for (; query < q_tokens; query += kRows) turn(query, std::false_type{});
 
   const Destination to_dk{a.dk, a.dk_stride, a.shape.kv_tokens, a.grad_dtype, a.dkv_mode};
   const Destination to_dv{a.dv, a.dv_stride, a.shape.kv_tokens, a.grad_dtype, a.dkv_mode};

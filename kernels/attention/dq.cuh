@@ -25,7 +25,8 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwd a, f
   ISOBAR_DYNAMIC_SHARED(T, q_tile);
   T *do_tile = q_tile + kOwned, *streamed = do_tile + kOwned;  // stage 0: keys, values; stage 1: keys, values
   const int head_size = static_cast<int>(a.shape.head_size), kv_tokens = static_cast<int>(a.shape.kv_tokens);
-  const int block_row = static_cast<int>(blockIdx.x) * Tiles::kOwned, warp_row = warp_id() * Tiles::kWarpRows;
+  const int block_row = tile_of_queries(a.causal) * Tiles::kOwned, warp_row = warp_id() * Tiles::kWarpRows;
+  const SeenKeys seen(a, block_row, Tiles::kOwned);
 
   using OwnedCopy = TileCopy<T, kHead, Tiles::kOwned>;
   using StreamedCopy = TileCopy<T, kHead, kRows>;
@@ -53,16 +54,17 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwd a, f
   clear(dq);
   int stage = 0;  // where the current keys begin
 
-  const auto multiply = [&](int key, const T* k_rows, const T* v_rows, auto is_ragged) {
+  const auto multiply = [&](int key, const T* k_rows, const T* v_rows, auto is_masked) {
     float scores[kRowTiles][kTiles][4], dp[kRowTiles][kTiles][4];
     multiply_rows<kHead>(scores, q_tile + warp_row * kPitch<T, kHead>, k_rows, Zero());
-    if constexpr (is_ragged) mask_columns(scores, kv_tokens - key);
+    if constexpr (is_masked)
+      mask_scores(scores, [&](int row, int column) { return key + column < seen.of(block_row + warp_row + row); });
     const auto start = [&](int m, int) -> const float(&)[4] { return minus_delta[m]; };
     if constexpr (kDropout)
       multiply_rows<kHead>(dp, do_tile + warp_row * kPitch<T, kHead>, v_rows, Zero());
     else
       multiply_rows<kHead>(dp, do_tile + warp_row * kPitch<T, kHead>, v_rows, start);
-    const KeepMask mask(a.dropout);
+    const KeepMask mask(a.dropout, a.window);
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) {
       const std::uint64_t row = block_row + warp_row + m * kTileRows;
@@ -76,13 +78,14 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwd a, f
     }
     add_weighted_rows<kHead>(dq, dp, k_rows);
   };
-  // The next kRows keys, from `key` on. Only the last turn is ragged, so that the others need not look.
-  const auto turn = [&](int key, auto is_ragged) {
+  // The next kRows keys, from `key` on. Only the last turns have keys that are not seen, so that the others need not
+  // look.
+  const auto turn = [&](int key, auto is_masked) {
     cp_async_wait<0>();
     __syncthreads();  // this stage has landed, and nobody reads the other one any more
     const T* k_tile = streamed + stage;
     stage ^= 2 * kTile;
-    if (key + kRows < kv_tokens) {
+    if (key + kRows < seen.end) {
       k_copy.start(streamed + stage);
       v_copy.start(streamed + stage + kTile);
       cp_async_commit();
@@ -90,12 +93,12 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwd a, f
 #pragma unroll 1
     for (int row = 0; row < kRows; row += Tiles::kColumns) {
       const T* k_rows = k_tile + row * kPitch<T, kHead>;
-      multiply(key + row, k_rows, k_rows + kTile, is_ragged);
+      multiply(key + row, k_rows, k_rows + kTile, is_masked);
     }
   };
   int key = 0;
-  for (; key + kRows <= kv_tokens; key += kRows) turn(key, std::false_type{});
-  if (key < kv_tokens) turn(key, std::true_type{});
+  for (; key + kRows <= seen.all; key += kRows) turn(key, std::false_type{});
+  for (; key < seen.end; key += kRows) turn(key, std::true_type{});
 
   const Destination to{a.dq, a.dq_stride, a.shape.q_tokens, a.grad_dtype, a.dq_mode};
   const auto scale = static_cast<float>(a.scale);

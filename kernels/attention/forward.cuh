@@ -27,7 +27,8 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const AttentionFwd
   ISOBAR_DYNAMIC_SHARED(T, q_tile);
   T* streamed = q_tile + Tiles::kOwned * kPitch<T, kHead>;  // stage 0: keys, values; stage 1: keys, values
   const int head_size = static_cast<int>(a.shape.head_size), kv_tokens = static_cast<int>(a.shape.kv_tokens);
-  const int block_row = static_cast<int>(blockIdx.x) * Tiles::kOwned, warp_row = warp_id() * Tiles::kWarpRows;
+  const int block_row = tile_of_queries(a.causal) * Tiles::kOwned, warp_row = warp_id() * Tiles::kWarpRows;
+  const SeenKeys seen(a, block_row, Tiles::kOwned);
 
   TileCopy<T, kHead, Tiles::kOwned> q_copy(tokens_of<const T>(a.q, a.q_stride, a.shape.q_tokens, head_size), block_row,
                                            head_size);
@@ -42,15 +43,18 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const AttentionFwd
   float out[kRowTiles][kHead / 8][4];
   RunningSoftmax<T> softmax[kRowTiles];
   clear(out);
+#pragma unroll
+  for (int m = 0; m < kRowTiles; ++m) softmax[m].start(seen, block_row + warp_row + m * kTileRows);
   int stage = 0;  // where the current keys begin
 
-  // The next kRows keys, from `key` on. Only the last turn is ragged, so that the others need not look.
-  const auto turn = [&](int key, auto is_ragged) {
+  // The next kRows keys, from `key` on. Only the last turns have keys that are not seen, so that the others need not
+  // look.
+  const auto turn = [&](int key, auto is_masked) {
     cp_async_wait<0>();
     __syncthreads();  // this stage has landed, and nobody reads the other one any more
     const T* k_tile = streamed + stage;
     stage ^= 2 * kTile;
-    if (key + kRows < kv_tokens) {
+    if (key + kRows < seen.end) {
       k_copy.start(streamed + stage);
       v_copy.start(streamed + stage + kTile);
       cp_async_commit();
@@ -58,7 +62,8 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const AttentionFwd
 
     float scores[kRowTiles][kTiles][4];
     multiply_rows<kHead>(scores, q_tile + warp_row * kPitch<T, kHead>, k_tile, Zero());
-    if constexpr (is_ragged) mask_columns(scores, kv_tokens - key);
+    if constexpr (is_masked)
+      mask_scores(scores, [&](int row, int column) { return key + column < seen.of(block_row + warp_row + row); });
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) {
       float shrink[2];
@@ -69,7 +74,7 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const AttentionFwd
         for (int r = 0; r < 4; ++r) out[m][c][r] *= shrink[r / 2];
     }
     if constexpr (kDropout) {
-      const KeepMask mask(a.dropout);
+      const KeepMask mask(a.dropout, a.window);
 #pragma unroll
       for (int m = 0; m < kRowTiles; ++m) {
         const std::uint64_t row = block_row + warp_row + m * kTileRows;
@@ -83,15 +88,15 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const AttentionFwd
     add_weighted_rows<kHead>(out, scores, k_tile + kTile);
   };
   int key = 0;
-  for (; key + kRows <= kv_tokens; key += kRows) turn(key, std::false_type{});
-  if (key < kv_tokens) turn(key, std::true_type{});
+  for (; key + kRows <= seen.all; key += kRows) turn(key, std::false_type{});
+  for (; key < seen.end; key += kRows) turn(key, std::true_type{});
 
   const Destination o{a.o, a.o_stride, a.shape.q_tokens, a.o_dtype, Grad::overwrite};
 #pragma unroll
   for (int m = 0; m < kRowTiles; ++m) {
     const int row = block_row + warp_row + m * kTileRows;
     float factor[2];
-    finish_rows(a, softmax[m], row, kDropout ? KeepMask(a.dropout).scale : 1, factor);
+    finish_rows(a, softmax[m], row, kDropout ? KeepMask(a.dropout, a.window).scale : 1, factor);
     store_rows<T, kHead>(o, row, head_size, out[m], factor);
   }
 }

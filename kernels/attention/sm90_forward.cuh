@@ -77,18 +77,19 @@ struct ForwardProducer {
     place.advance();
   }
 
-  __device__ __forceinline__ void run(const QkvMaps& maps, int block_row, int kv_tokens) {
+  // Of keys, the first `end`, which the block's queries see.
+  __device__ __forceinline__ void run(const QkvMaps& maps, int block_row, int end) {
     Mbarrier& queries = block.barriers().queries;
     queries.arrive_and_expect(Block::kQueryBytes);
     for (int part = 0; part < Block::kParts; ++part)
       tma_load(block.shared + part * Block::kQueryPart, maps.q, queries, 64 * part, static_cast<int>(blockIdx.y),
                block_row, static_cast<int>(blockIdx.z));
     load(maps.k, 0);
-    for (int key = Block::kKeys; key < kv_tokens; key += Block::kKeys) {
+    for (int key = Block::kKeys; key < end; key += Block::kKeys) {
       load(maps.k, key);
       load(maps.v, key - Block::kKeys);
     }
-    load(maps.v, (kv_tokens - 1) / Block::kKeys * Block::kKeys);
+    load(maps.v, (end - 1) / Block::kKeys * Block::kKeys);
   }
 };
 
@@ -100,6 +101,7 @@ struct ForwardConsumer {
 
   const AttentionFwd& a;
   Block block;
+  SeenKeys seen;     // by the block
   int number, row0;  // of the consumer; of its warp, the first query
   float score_scale;
   RingPlace<Block::kSlots> place = {};
@@ -151,12 +153,13 @@ struct ForwardConsumer {
   }
 
   // Scores of keys from `key` on to exponentials, dropout included; returns by what each row shrinks.
-  template <bool kRagged>
+  template <bool kMasked>
   __device__ __forceinline__ void exponentiate(int key, float (&shrink)[2]) {
-    if constexpr (kRagged) mask_columns(scores, static_cast<int>(a.shape.kv_tokens) - key);
+    if constexpr (kMasked)
+      mask_scores(scores, [&](int row, int column) { return key + column < seen.of(row0 + row); });
     softmax.update(scores[0], score_scale, shrink);
     if constexpr (kDropout) {
-      const KeepMask mask(a.dropout);
+      const KeepMask mask(a.dropout, a.window);
       const std::uint64_t corner = row0 * mask.keys + key;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -199,7 +202,7 @@ struct ForwardConsumer {
 
   // The compiler puts a wait for products as early as it can: it stays behind the exponentials because there is a loop
   // between, that of the wait for the next tile.
-  template <bool kRagged>
+  template <bool kMasked>
   __device__ __forceinline__ void turn(int key) {
     const int keys = tile;
     wait_for_turn();
@@ -210,7 +213,7 @@ struct ForwardConsumer {
     wgmma_wait<1>(scores[0]);
     release(keys);
     float shrink[2];
-    exponentiate<kRagged>(key, shrink);
+    exponentiate<kMasked>(key, shrink);
     settle(scores[0]);
     tile = wait_for_tile();
     wgmma_wait<0>(out, weights);
@@ -229,18 +232,18 @@ struct ForwardConsumer {
 
   __device__ __forceinline__ void store() {
     float factor[2];
-    finish_rows(a, softmax, row0, kDropout ? KeepMask(a.dropout).scale : 1, factor);
+    finish_rows(a, softmax, row0, kDropout ? KeepMask(a.dropout, a.window).scale : 1, factor);
     const Destination o{a.o, a.o_stride, a.shape.q_tokens, a.o_dtype, Grad::overwrite};
     store_rows<T, kHead>(o, row0, static_cast<int>(a.shape.head_size), out, factor);
   }
 
   __device__ __forceinline__ void run() {
-    const int kv_tokens = static_cast<int>(a.shape.kv_tokens);
+    softmax.start(seen, row0);
     if (number == Block::kConsumers - 1) pass_turn();
     first_turn();
     int key = Block::kKeys;
-    for (; key + Block::kKeys <= kv_tokens; key += Block::kKeys) turn<false>(key);
-    if (key < kv_tokens) turn<true>(key);
+    for (; key + Block::kKeys <= seen.all; key += Block::kKeys) turn<false>(key);
+    for (; key < seen.end; key += Block::kKeys) turn<true>(key);
     last_output();
     store();
   }
@@ -252,19 +255,20 @@ __global__ void __launch_bounds__(ForwardBlock<kHead, kDropout>::kThreads, 1)
   using Block = ForwardBlock<kHead, kDropout>;
   ISOBAR_SWIZZLED_SHARED(shared);
   const Block block{shared};
-  const int block_row = static_cast<int>(blockIdx.x) * Block::kQueries;
+  const int block_row = tile_of_queries(a.causal) * Block::kQueries;
+  const SeenKeys seen(a, block_row, Block::kQueries);
   if (threadIdx.x == 0) block.make_barriers();
   __syncthreads();
   if (warpgroup_id() == 0) {
     fewer_registers<kCopyRegisters>();
     if (warp_id() == 0 && elect_one())
-      ForwardProducer<Block>{block}.run(maps, block_row, static_cast<int>(a.shape.kv_tokens));
+      ForwardProducer<Block>{block}.run(maps, block_row, seen.end);
     return;
   }
   more_registers<kComputeRegisters<Block::kConsumers>>();
   const int number = warpgroup_id() - 1;
   const int row0 = block_row + number * 64 + warp_id() % 4 * kTileRows;
-  ForwardConsumer<T, kHead, kDropout>{a, block, number, row0, score_scale}.run();
+  ForwardConsumer<T, kHead, kDropout>{a, block, seen, number, row0, score_scale}.run();
 }
 
 template <class T, int kHead>

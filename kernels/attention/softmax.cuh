@@ -12,6 +12,13 @@ struct RunningSoftmax {
   float largest[2] = {-INFINITY, -INFINITY};
   float sum[2] = {0, 0};
 
+  // The first row of the tile is query row0. One that sees no key begins with a finite number, which leaves its sum 0.
+  __device__ __forceinline__ void start(const SeenKeys& seen, int row0) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      if (seen.of(row0 + row_of(2 * half)) <= 0) largest[half] = 0;
+  }
+
   // Turns scores into exponentials relative to the largest so far; returns by what each row shrinks.
   template <int kTiles>
   __device__ __forceinline__ void update(float (&scores)[kTiles][4], float score_scale, float (&shrink)[2]) {
@@ -54,7 +61,7 @@ __device__ __forceinline__ void finish_rows(const AttentionFwd& a, const Running
   for (int half = 0; half < 2; ++half) {
     const float total = softmax.total(half);
     const int row = row0 + row_of(2 * half);
-    factor[half] = keep_scale / total;
+    factor[half] = total == 0 ? 0 : keep_scale / total;
     if (lane_id() % 4 == 0 && row < count) {
       const std::int64_t head = blockIdx.z * a.shape.heads + blockIdx.y;
       static_cast<float*>(a.lse)[head * count + row] = fmaf(softmax.largest[half], kLn2, logf(total));

@@ -45,6 +45,11 @@ inline dim3 grid_of(const AttentionShape& s, std::int64_t tokens, int owned_rows
               static_cast<unsigned>(s.batch));
 }
 
+// The tile of queries that a block owns. Blocks start in the order of their numbers: those with most to do first.
+__device__ __forceinline__ int tile_of_queries(bool causal) {
+  return static_cast<int>(causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+}
+
 // Calls f with whether there is dropout, as a constant. In fp32, whose products take most of the time, the kernel for
 // dropout serves both.
 template <class T, class F>
@@ -322,18 +327,35 @@ __device__ __forceinline__ float exponential(float x) {
     return exp2f(x);
 }
 
-// Scores of columns from `count` on become those of padding: no weight, whatever the others are.
-template <int kRowTiles, int kTiles>
-__device__ __forceinline__ void mask_columns(float (&scores)[kRowTiles][kTiles][4], int count) {
+// Scores that is_seen(row, column) denies become those of padding: no weight, whatever the others are. Rows and columns
+// are those of the warp's tiles.
+template <int kRowTiles, int kTiles, class IsSeen>
+__device__ __forceinline__ void mask_scores(float (&scores)[kRowTiles][kTiles][4], const IsSeen& is_seen) {
 #pragma unroll
-  for (int n = 0; n < kTiles; ++n)
+  for (int m = 0; m < kRowTiles; ++m)
 #pragma unroll
-    for (int r = 0; r < 4; ++r) {
-      const bool valid = column_of(n, r) < count;
+    for (int n = 0; n < kTiles; ++n)
 #pragma unroll
-      for (int m = 0; m < kRowTiles; ++m) scores[m][n][r] = valid ? scores[m][n][r] : -INFINITY;
-    }
+      for (int r = 0; r < 4; ++r)
+        if (!is_seen(m * kTileRows + row_of(r), column_of(n, r))) scores[m][n][r] = -INFINITY;
 }
+
+// The keys that a block's queries [first, first + count) see: [0, all) each of them does, [all, end) some do. There is
+// a key to begin with even where none is seen.
+struct SeenKeys {
+  int diagonal, tokens;  // query i sees key j where j <= i + diagonal (attention_diagonal) and j < tokens
+  int all, end;
+
+  template <class Attention>
+  __device__ __forceinline__ SeenKeys(const Attention& a, int first, int count)
+      : diagonal(static_cast<int>(attention_diagonal(a))),
+        tokens(static_cast<int>(a.shape.kv_tokens)),
+        all(min(first + diagonal + 1, tokens)),
+        end(max(min(min(first + count, static_cast<int>(a.shape.q_tokens)) + diagonal, tokens), 1)) {}
+
+  // Of query i: how many it sees; none where that is negative.
+  __device__ __forceinline__ int of(int i) const { return min(i + diagonal + 1, tokens); }
+};
 
 // Which elements of one head's P are kept. An element is known by its index in P of the global batch.
 struct KeepMask {
@@ -342,11 +364,11 @@ struct KeepMask {
   std::uint32_t threshold;
   float scale;  // of what is kept
 
-  __device__ __forceinline__ explicit KeepMask(const AttentionDropout& d)
+  __device__ __forceinline__ KeepMask(const AttentionDropout& d, const AttentionWindow& w)
       : seed(d.seed),
         stream(mask_stream(d.stream, d.more_stream)),
-        first(first_of(d.window)),
-        keys(static_cast<std::uint64_t>(d.window.keys.total)),
+        first(first_of(w)),
+        keys(static_cast<std::uint64_t>(w.keys.total)),
         threshold(drop_threshold(d.p)),
         scale(1 / (1 - d.p)) {}
 

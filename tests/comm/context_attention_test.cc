@@ -25,6 +25,7 @@ constexpr ContextForm kForms[] = {ContextForm::all_to_all, ContextForm::gather, 
 struct Problem {
   std::int64_t batch = 2, heads = 8, head_size = 8, rows = 9, row = 5;
   float dropout = 0;
+  bool causal = false;
   DType dtype = DType::fp64;
   Device device = {};
 
@@ -36,6 +37,7 @@ struct Problem {
     return {.batch = batch,
             .heads = heads,
             .scale = 0.4,
+            .causal = causal,
             .dropout = dropout,
             .key = {7, 8},
             .window = {.samples = {2, 4}, .heads = {2, heads + 4}}};
@@ -155,6 +157,23 @@ TEST_CASE("context attention: heads that the ranks do not divide, more ranks tha
         for (const ContextForm form : kForms)
           if (form != ContextForm::all_to_all || ranks <= problem.heads)
             compare(problem, serial, run(problem, form, world), world, 1e-14, name_of_enum(form), findings);
+      });
+      CHECK(findings.wrong() == "");
+    }
+  }
+}
+
+TEST_CASE("context attention: causal, with parts of the keys that lie behind all queries of a rank", "[context]") {
+  for (const Problem& problem : {Problem{.causal = true}, Problem{.batch = 1, .dropout = 0.25, .causal = true}}) {
+    const Pass serial = run(problem, ContextForm::automatic, {});
+    Problem full = problem;
+    full.causal = false;
+    CHECK(distance(run(full, ContextForm::automatic, {}).o, serial.o) > 0.1 * largest(serial.o));
+    for (const int ranks : {2, 3, 8}) {
+      Findings findings;
+      run_ranks({.ranks = ranks}, [&](const Communicator& world) {
+        for (const ContextForm form : kForms)
+          compare(problem, serial, run(problem, form, world), world, 1e-14, name_of_enum(form), findings);
       });
       CHECK(findings.wrong() == "");
     }

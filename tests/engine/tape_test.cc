@@ -170,14 +170,22 @@ TEST_CASE("gradients of every op equal finite differences") {
     check_gradients([&](const auto& in) { return std::vector{attention(in[0], in[1], in[2], options)}; },
                     {random_tensor({2 * 3, 16}, 1), random_tensor({2 * 5, 16}, 2), random_tensor({2 * 5, 16}, 3)});
   }
+  SECTION("attention, causal") {
+    const AttentionOptions options{.batch = 2, .heads = 2, .scale = 0.4, .causal = true};
+    check_gradients([&](const auto& in) { return std::vector{attention(in[0], options)}; },
+                    {random_tensor({2 * 5, 3 * 16}, 1)});
+  }
   SECTION("attention, its keys and values columns of one tensor, its queries of a wider one") {
     AttentionOptions options{.batch = 2, .heads = 2, .scale = 0.4, .dropout = 0.25, .key = {7, 8}};
     options.window = {.samples = {1, 2}, .heads = {1, 4}, .queries = {2, 9}, .keys = {0, 5}};
-    check_gradients(
-        [&](const auto& in) {
-          return std::vector{attention({in[0], 8, 16}, {in[1], 16, 16}, {in[1], 0, 16}, options)};
-        },
-        {random_tensor({2 * 3, 32}, 1), random_tensor({2 * 5, 32}, 2)});
+    for (const bool causal : {false, true}) {
+      options.causal = causal;
+      check_gradients(
+          [&](const auto& in) {
+            return std::vector{attention({in[0], 8, 16}, {in[1], 16, 16}, {in[1], 0, 16}, options)};
+          },
+          {random_tensor({2 * 3, 32}, 1), random_tensor({2 * 5, 32}, 2)});
+    }
   }
   SECTION("patchify and unpatchify") {
     for (const PatchOrder order : {PatchOrder::channels_first, PatchOrder::channels_last}) {

@@ -1,6 +1,6 @@
 // attention: forward and backward against the formulas, at every head size, at token counts around the blocks, with
 // strides, dropout, scores that grow or lie far from zero, and NaN; gradients by finite differences. Blocks of a whole:
-// their masks, and keys that come in parts.
+// their masks, and keys that come in parts. Causal, with queries that see no key of a block.
 #include "kernels/attention/attention.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "kernels/attention/merge.h"
+#include "kernels/common/check.h"
 #include "kernels/common/rng.h"
 #include "kernels/cpu/isa.h"
 #include "tests/harness/kernel_testing.h"
@@ -20,6 +21,8 @@ constexpr double kUnwritten = std::numeric_limits<double>::quiet_NaN();
 struct Case {
   AttentionShape shape;
   DType dtype = DType::fp32;
+  bool causal = false;
+  AttentionWindow window = {};
   AttentionDropout dropout = {};
   std::int64_t gap = 0;  // elements between the heads of neighbouring tokens
   bool wide = false;     // o and the gradients in the accumulator's type
@@ -70,7 +73,7 @@ Inputs inputs_of(const Case& a) {
 
 // The index in the whole of element (i, j) of P.
 std::int64_t index_of(const Case& a, std::int64_t pair, std::int64_t i, std::int64_t j) {
-  const AttentionWindow& w = a.dropout.window;
+  const AttentionWindow& w = a.window;
   const auto total = [](const Span& span, std::int64_t count) { return span.total == 0 ? count : span.total; };
   const std::int64_t b = w.samples.first + pair / a.shape.heads * w.samples.step;
   const std::int64_t h = w.heads.first + pair % a.shape.heads;
@@ -87,10 +90,19 @@ double keep_factor(const Case& a, std::int64_t pair, std::int64_t i, std::int64_
   return dropped ? 0 : 1 / (1 - static_cast<double>(a.dropout.p));
 }
 
+bool is_seen(const Case& a, std::int64_t i, std::int64_t j) {
+  return !a.causal || a.window.keys.first + j <= a.window.queries.first + i;
+}
+
+// Those of keys that the query does not see are -inf.
 template <class Real>
 std::vector<Real> scores_of(const Case& a, const Inputs& x, std::int64_t pair, std::int64_t i) {
   std::vector<Real> scores;
   for (std::int64_t j = 0; j < a.shape.kv_tokens; ++j) {
+    if (!is_seen(a, i, j)) {
+      scores.push_back(-std::numeric_limits<Real>::infinity());
+      continue;
+    }
     Real s = 0;
     for (std::int64_t c = 0; c < a.shape.head_size; ++c)
       s += static_cast<Real>(x.q[queries(a).at(pair, i, c)]) * static_cast<Real>(x.k[keys(a).at(pair, j, c)]);
@@ -108,7 +120,8 @@ std::array<std::vector<Real>, 2> naive_fwd(Arithmetic<Real> math, const Case& a,
   for (std::int64_t pair = 0; pair < a.pairs(); ++pair)
     for (std::int64_t i = 0; i < a.shape.q_tokens; ++i) {
       std::vector<Real> p = scores_of<Real>(a, x, pair, i);
-      const Real most = *std::max_element(p.begin(), p.end());
+      const bool sees_one = is_seen(a, i, 0);
+      const Real most = sees_one ? *std::max_element(p.begin(), p.end()) : Real{0};
       Real sum = 0;
       for (Real& value : p) sum += value = std::exp(value - most);
       lse.push_back(most + std::log(sum));
@@ -118,7 +131,7 @@ std::array<std::vector<Real>, 2> naive_fwd(Arithmetic<Real> math, const Case& a,
           const Real kept = p[static_cast<std::size_t>(j)] * static_cast<Real>(keep_factor(a, pair, i, j));
           total += (rounds_p ? math.stored(kept, a.dtype) : kept) * static_cast<Real>(x.v[keys(a).at(pair, j, c)]);
         }
-        o[static_cast<std::size_t>(queries(a).at(pair, i, c))] = total / sum;
+        o[static_cast<std::size_t>(queries(a).at(pair, i, c))] = sees_one ? total / sum : Real{0};
       }
     }
   return out;
@@ -148,7 +161,7 @@ std::array<std::vector<Real>, 3> naive_bwd(Arithmetic<Real> math, const Case& a,
       Real delta = 0;
       for (std::int64_t c = a.shape.head_size; c-- > 0;)  // another order than dP: else they cancel exactly at Tk = 1
         delta += static_cast<Real>(x.d_o.v[q_at(i, c)]) * static_cast<Real>(o.v[q_at(i, c)]);
-      for (std::int64_t j = 0; j < a.shape.kv_tokens; ++j) {
+      for (std::int64_t j = 0; j < a.shape.kv_tokens && is_seen(a, i, j); ++j) {
         const Real p =
             std::exp(scores[static_cast<std::size_t>(j)] - static_cast<Real>(lse[pair * a.shape.q_tokens + i]));
         const Real keep = static_cast<Real>(keep_factor(a, pair, i, j));
@@ -173,6 +186,8 @@ AttentionFwd forward_arguments(const Case& a, const Inputs& x, Workbench& bench,
           .dtype = a.dtype,
           .o_dtype = a.out_dtype(),
           .scale = a.scale(),
+          .causal = a.causal,
+          .window = a.window,
           .dropout = a.dropout,
           .q = bench.input(x.q),
           .k = bench.input(x.k),
@@ -193,6 +208,8 @@ AttentionBwd backward_arguments(const Case& a, const Inputs& x, const Values& o,
           .o_dtype = a.out_dtype(),
           .grad_dtype = a.out_dtype(),
           .scale = a.scale(),
+          .causal = a.causal,
+          .window = a.window,
           .dropout = a.dropout,
           .q = bench.input(x.q),
           .k = bench.input(x.k),
@@ -226,7 +243,9 @@ Values rounded_values(const Expected& expected, DType dtype) {
 void run(const Case& a, const Inputs& x, const std::vector<DeviceKind>& devices = all_devices()) {
   INFO(name_of(a.dtype) << " B " << a.shape.batch << " NH " << a.shape.heads << " Tq " << a.shape.q_tokens << " Tk "
                         << a.shape.kv_tokens << " HS " << a.shape.head_size << " dropout " << a.dropout.p << " gap "
-                        << a.gap << (a.wide ? ", wide" : "") << (a.adds ? ", adds" : ""));
+                        << a.gap << (a.causal ? ", causal, first query " : ", first query ") << a.window.queries.first
+                        << ", first key " << a.window.keys.first << (a.wide ? ", wide" : "")
+                        << (a.adds ? ", adds" : ""));
   // The yardstick rounds P and dS only for those who may.
   const bool cpu_rounds_p = a.dtype == DType::bf16 && cpu::amx() != cpu::Amx::absent;
   const auto rounds = [&](Workbench& bench) { return bench.device().kind != DeviceKind::cpu || cpu_rounds_p; };
@@ -320,7 +339,57 @@ TEST_CASE("attention with dropout, of a block of the whole") {
   for (const DType dtype : kFloating)
     run({.shape = {2, 2, 70, 101, 24},
          .dtype = dtype,
-         .dropout = {.p = 0.3f, .seed = 5, .stream = 6, .window = window}});
+         .window = window,
+         .dropout = {.p = 0.3f, .seed = 5, .stream = 6}});
+}
+
+TEST_CASE("attention, causal, at ragged token counts, in every dtype") {
+  std::vector<AttentionShape> shapes = kShapes;
+  shapes[2] = {2, 3, 17, 9, 48};           // fewer sums of two terms of one size, whose errors vary a lot
+  shapes.push_back({1, 1, 133, 200, 24});  // tiles of all kinds: all, some and none of their scores seen
+  for (const DType dtype : kFloating)
+    for (const AttentionShape& shape : shapes)
+      run({.shape = shape, .dtype = dtype, .causal = true, .gap = 8 * (shape.q_tokens % 3)});
+}
+
+TEST_CASE("attention, causal, over several blocks and stages, at every head size that has kernels of its own") {
+  for (const std::int64_t head_size : {32, 48, 64, 80, 96, 128}) {
+    const DType dtype = head_size % 32 == 0 ? DType::bf16 : DType::fp16;
+    run({.shape = {1, 1, 133, 200, head_size}, .dtype = dtype, .causal = true});
+    run({.shape = {1, 1, 70, 133, head_size},
+         .dtype = dtype,
+         .causal = true,
+         .window = {.queries = {67, 137}, .keys = {4, 137}},
+         .dropout = {.p = 0.2f, .seed = 7, .stream = 8}});
+  }
+  for (const std::int64_t head_size : {32, 64, 128}) run({.shape = {1, 1, 70, 75, head_size}, .causal = true});
+}
+
+TEST_CASE("attention, causal, of blocks before, on and behind the diagonal") {
+  for (const DType dtype : kFloating)
+    // The queries are 100 to 249 of 400. The keys: seen by all queries; all but one by all; some by every query, and
+    // all by some; by none of the first 80 queries; by the last 10 only; by none at all.
+    for (const std::int64_t first_key : {0, 31, 75, 180, 240, 250})
+      run({.shape = {1, 2, 150, 71, 16},
+           .dtype = dtype,
+           .causal = true,
+           .window = {.queries = {100, 400}, .keys = {first_key, 400}},
+           .dropout = {.p = first_key % 2 == 0 ? 0.0f : 0.25f, .seed = 5, .stream = 6},
+           .wide = first_key < 100,
+           .adds = first_key % 2 == 0});
+}
+
+TEST_CASE("attention, causal, where the scores and the values that are not seen are far larger") {
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp64}) {
+    const Case a{.shape = {1, 1, 90, 140, 16}, .dtype = dtype, .causal = true};
+    std::vector<DeviceKind> devices = all_devices();
+    if (is_16_bit(dtype)) std::erase(devices, DeviceKind::cuda);  // as for scores far from zero
+    Inputs x = inputs_of(a);
+    for (std::int64_t t = 0; t < 90; ++t) x.q[queries(a).at(0, t, 0)] = round_to(20, dtype);
+    for (std::int64_t t = 0; t < 140; ++t) x.k[keys(a).at(0, t, 0)] = round_to(2.0 * static_cast<double>(t), dtype);
+    for (std::int64_t t = 90; t < 140; ++t) x.v[keys(a).at(0, t, 3)] = round_to(1e36, dtype);  // no query sees these
+    run(a, x, devices);
+  }
 }
 
 TEST_CASE("attention writes its outputs in the accumulator's type too, and adds to gradients") {
@@ -401,10 +470,10 @@ TEST_CASE("attention draws the masks of blocks as those of the whole, element by
                          block.shape = {2 - sample, heads.count, q.count, k.count, 72};
                          block.dropout.stream = whole.dropout.stream - kMoreStream;
                          block.dropout.more_stream = more_stream(bench);
-                         block.dropout.window = {.samples = {sample, 2},
-                                                 .heads = {heads.first, 2},
-                                                 .queries = {q.first, 70},
-                                                 .keys = {k.first, 72}};
+                         block.window = {.samples = {sample, 2},
+                                         .heads = {heads.first, 2},
+                                         .queries = {q.first, 70},
+                                         .keys = {k.first, 72}};
                          read_masks(block, bench, of_blocks);
                        }
                  for (std::size_t which = 0; which < 4; ++which) {
@@ -429,8 +498,8 @@ namespace {
 Case with_keys(const Case& a, const Range& range) {
   Case part = a;
   part.shape.kv_tokens = range.count;
-  const Span& keys = a.dropout.window.keys;
-  part.dropout.window.keys = {keys.first + range.first, keys.total};
+  const Span& keys = a.window.keys;
+  part.window.keys = {keys.first + range.first, keys.total};
   return part;
 }
 Inputs with_keys(const Case& a, const Inputs& x, const Range& range) {
@@ -525,16 +594,26 @@ double distance(const Values& a, const Values& b) {
   return most / size;
 }
 
+std::vector<std::pair<DType, bool>> cases_of(const std::vector<DType>& dtypes) {
+  std::vector<std::pair<DType, bool>> cases;
+  for (const DType dtype : dtypes)
+    for (const bool causal : {false, true}) cases.emplace_back(dtype, causal);
+  return cases;
+}
+
 }  // namespace
 
 TEST_CASE("attention over keys in three parts, merged, is that over all keys, and so are its gradients") {
   const AttentionWindow window{
       .samples = {.first = 1, .step = 2}, .heads = {2, 4}, .queries = {11, 61}, .keys = {0, 150}};
-  for (const DType dtype : kFloating) {
-    INFO(name_of(dtype));
+  // Causal, the queries see all of the first part, some of the second and none of the third.
+  for (const auto& [dtype, causal] : cases_of(kFloating)) {
+    INFO(name_of(dtype) << (causal ? ", causal" : ""));
     const Case a{.shape = {2, 2, 45, 150, 24},
                  .dtype = dtype,
-                 .dropout = {.p = 0.2f, .seed = 3, .stream = 9, .window = window},
+                 .causal = causal,
+                 .window = window,
+                 .dropout = {.p = 0.2f, .seed = 3, .stream = 9},
                  .gap = 8,
                  .wide = true};
     const Inputs x = inputs_of(a);
@@ -592,19 +671,33 @@ TEST_CASE("attention refuses blocks that do not lie in the whole, and outputs in
     const AttentionFwd fwd = forward_arguments(a, x, bench, o, lse);
     const auto refuses = [&](const AttentionWindow& window, const std::string& sentence) {
       AttentionFwd moved = fwd;
-      moved.dropout.window = window;
+      moved.window = window;
       CHECK_THROWS_WITH(([&] { ISOBAR_RUN(bench.device(), attention_fwd, moved); }()), sentence);
     };
     refuses({.heads = {2, 3}}, "attention_fwd: heads 2 to 3 do not lie in a whole of 3");
     refuses({.queries = {-1, 9}}, "attention_fwd: queries -1 to 3 do not lie in a whole of 9");
     refuses({.keys = {3, 0}}, "attention_fwd: the block's keys begin at 3 of a whole whose size is not given");
     refuses({.samples = {0, 0}}, "attention_fwd: samples 0, 0, ... are not those of a batch");
+    for (const double scale : {0.0, -1.0, HUGE_VAL, kUnwritten}) {
+      AttentionFwd scaled = fwd;
+      scaled.scale = scale;
+      CHECK_THROWS_WITH(([&] { ISOBAR_RUN(bench.device(), attention_fwd, scaled); }()),
+                        concat("attention_fwd: a scale of ", scale, " is not positive and finite"));
+    }
+    AttentionFwd narrow = fwd;
+    narrow.k_stride = 12;
+    CHECK_THROWS_WITH(([&] { ISOBAR_RUN(bench.device(), attention_fwd, narrow); }()),
+                      "attention_fwd: the tokens of an operand are 12 elements apart, which must be a multiple of 8");
     AttentionFwd other = fwd;
     other.o_dtype = DType::fp16;
     CHECK_THROWS_WITH(([&] { ISOBAR_RUN(bench.device(), attention_fwd, other); }()),
                       "attention_fwd: o of bf16 operands can be in bf16 or in fp32, not in fp16");
     AttentionBwd bwd = backward_arguments(a, x, constant_values(queries(a).size(), a.dtype, 0),
                                           constant_values(10, DType::fp32, 0), bench, o, dk, dv);
+    AttentionBwd narrow_bwd = bwd;
+    narrow_bwd.dv_stride = 20;
+    CHECK_THROWS_WITH(([&] { ISOBAR_RUN(bench.device(), attention_bwd, narrow_bwd); }()),
+                      "attention_bwd: the tokens of an operand are 20 elements apart, which must be a multiple of 8");
     bwd.grad_dtype = DType::fp64;
     CHECK_THROWS_WITH(([&] { ISOBAR_RUN(bench.device(), attention_bwd, bwd); }()),
                       "attention_bwd: dq, dk and dv of bf16 operands can be in bf16 or in fp32, not in fp64");
@@ -764,7 +857,15 @@ TEST_CASE("attention takes a stride of its own for every operand") {
 }
 
 TEST_CASE("attention_bwd is the gradient of attention_fwd") {
-  const Case a{.shape = {1, 2, 5, 7, 8}, .dtype = DType::fp64, .dropout = {.p = 0.25f, .seed = 3, .stream = 4}};
+  Case a{.shape = {1, 2, 5, 7, 8}, .dtype = DType::fp64, .dropout = {.p = 0.25f, .seed = 3, .stream = 4}};
+  SECTION("over all keys") {}
+  SECTION("causal") {
+    a.causal = true;
+  }
+  SECTION("causal, the first query sees no key") {
+    a.causal = true;
+    a.window = {.queries = {2, 9}, .keys = {3, 12}};
+  }
   const Inputs x = inputs_of(a);
   const auto forward = [&](const Inputs& in) {
     Workbench bench({});

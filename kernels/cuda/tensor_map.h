@@ -3,6 +3,8 @@
 //
 // In a swizzled tile, whose rows are 128 bytes, the sixteen-byte chunks of row r are permuted: chunk c lies at c ^ r %
 // 8. So wgmma wants it (kernels/cuda/wgmma.h). What a box has outside its tensor becomes zeros.
+//
+// Bytes that lie one behind the other need no map.
 #pragma once
 
 #include "kernels/cuda/mbarrier.h"
@@ -48,6 +50,9 @@ inline void tma_load(void* tile, const TensorMap& map, Mbarrier& mbarrier, int c
   const int coordinates[] = {c0, c1, c2, c3};
   load_tile(tile, &map, mbarrier.number(), coordinates, 4, site);
 }
+inline void bulk_load(void* to, const void* from, int bytes, Mbarrier& mbarrier, ISOBAR_SITE) {
+  load_bytes_in_bulk(to, from, bytes, mbarrier.word, site);
+}
 
 #else
 
@@ -60,6 +65,15 @@ __device__ __forceinline__ void tma_load(void* tile, const TensorMap& map, Mbarr
       "[%2];" ::"r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(tile))),
       "l"(&map), "r"(mbarrier.address()), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
       : "memory");
+}
+
+// Starts the copy of bytes from global to shared memory, both 16-byte aligned, as many as a multiple of 16; the
+// mbarrier must be told them. Called by one thread.
+__device__ __forceinline__ void bulk_load(void* to, const void* from, int bytes, Mbarrier& mbarrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   static_cast<std::uint32_t>(__cvta_generic_to_shared(to))),
+               "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(mbarrier.address())
+               : "memory");
 }
 
 #endif

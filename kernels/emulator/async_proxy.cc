@@ -152,6 +152,19 @@ void land(const TileCopy& copy) {
   release(copy.mbarrier->token());
 }
 
+// Notes a copy, whose place in shared memory is NaN until it lands.
+void start(const TileCopy& copy, const char* what, std::size_t alignment, const Site& site) {
+  if (!is_shared(copy.to, copy.bytes))
+    fail_with(site, what, " of ", copy.bytes, " bytes leaves the block's dynamic shared memory");
+  if (static_cast<std::size_t>(copy.to - shared()) % alignment != 0)
+    fail_with(site, what, " that is not ", alignment, "-byte aligned");
+  const std::vector<std::byte> nothing(copy.bytes, std::byte{0xff});
+  write_shared(copy.to, nothing.data(), copy.bytes);
+  release(copy.mbarrier->token());  // the landing follows
+  const Unseen bookkeeping;
+  proxy().in_flight.push_back(copy);
+}
+
 }  // namespace
 
 // ---- mbarriers ------------------------------------------------------------------------------------------------------
@@ -236,23 +249,26 @@ const char* encode_tensor_map(void* map, const TensorMapShape& shape) {
 
 void load_tile(void* to, const void* map, std::uint64_t word, const int* coordinates, int dimensions,
                const Site& site) {
-  Mbarrier& mbarrier = mbarrier_of(word, site);
-  TileCopy copy{static_cast<std::byte*>(to), {}, {}, 0, &mbarrier};
+  TileCopy copy{static_cast<std::byte*>(to), {}, {}, 0, &mbarrier_of(word, site)};
   if (!get(map, copy.shape)) fail_with(site, "a tensor map was not encoded");
   if (dimensions != copy.shape.dimensions)
     fail_with(site, dimensions, " coordinates for a tensor map of ", copy.shape.dimensions, " dimensions");
   std::copy_n(coordinates, dimensions, copy.at);
   copy.bytes = bytes_of_box(copy.shape);
-  if (!is_shared(to, copy.bytes))
-    fail_with(site, "a tile of ", copy.bytes, " bytes leaves the block's dynamic shared memory");
-  const int alignment = copy.shape.swizzle ? 1024 : 128;
-  if (static_cast<std::size_t>(copy.to - shared()) % static_cast<std::size_t>(alignment) != 0)
-    fail_with(site, "a tile that is not ", alignment, "-byte aligned");
-  const std::vector<std::byte> nothing(copy.bytes, std::byte{0xff});
-  write_shared(copy.to, nothing.data(), copy.bytes);
-  release(mbarrier.token());  // the landing follows
-  const Unseen bookkeeping;
-  proxy().in_flight.push_back(copy);
+  start(copy, "a tile", copy.shape.swizzle ? 1024 : 128, site);
+}
+
+void load_bytes_in_bulk(void* to, const void* from, int bytes, std::uint64_t word, const Site& site) {
+  if (bytes < 16 || bytes % 16 != 0) fail_with(site, "a copy in bulk of ", bytes, " bytes, no multiple of 16");
+  if (reinterpret_cast<std::uintptr_t>(from) % 16 != 0)
+    fail_with(site, "a copy in bulk from an address that is not 16-byte aligned");
+  TileCopy copy{static_cast<std::byte*>(to), {}, {}, static_cast<std::size_t>(bytes), &mbarrier_of(word, site)};
+  copy.shape.base = from;
+  copy.shape.element_bytes = 1;
+  copy.shape.dimensions = 1;
+  copy.shape.size[0] = copy.bytes;
+  copy.shape.box[0] = static_cast<std::uint32_t>(bytes);
+  start(copy, "a copy in bulk", 16, site);
 }
 
 bool land_a_copy() {

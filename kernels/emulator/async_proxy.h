@@ -54,6 +54,9 @@ const char* encode_tensor_map(void* map, const TensorMapShape& shape);
 // Starts the copy of the box at those coordinates, zeros where it leaves the tensor; the mbarrier is told its bytes.
 void load_tile(void* to, const void* map, std::uint64_t mbarrier, const int* coordinates, int dimensions,
                const std::source_location& site);
+// Starts the copy of bytes that lie one behind the other.
+void load_bytes_in_bulk(void* to, const void* from, int bytes, std::uint64_t mbarrier,
+                        const std::source_location& site);
 
 // What threads have written to shared memory can be read by products and copies from now on. (Here: what all threads of
 // the block have written.)

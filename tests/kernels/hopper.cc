@@ -6,6 +6,8 @@
 #if ISOBAR_HAS_EMULATOR
 
 #define ISOBAR_EMULATE
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <string>
@@ -255,6 +257,43 @@ TEST_CASE("emulator of 9.0: tiles land swizzled at their wait and not before, ze
   });
 }
 
+// What is copied in bulk, first before it has landed, then after.
+__global__ void bulk_kernel(int place, const std::uint16_t* from, int bytes, std::uint16_t* out) {
+  ISOBAR_SWIZZLED_SHARED(shared);
+  Mbarrier& landed = *reinterpret_cast<Mbarrier*>(shared);
+  const auto* copied = reinterpret_cast<const std::uint16_t*>(shared + place);
+  landed.init(1);
+  mbarrier_init_fence();
+  landed.arrive_and_expect(bytes);
+  bulk_load(shared + place, from, bytes, landed);
+#if defined(__SANITIZE_THREAD__)  // as above
+  out[0] = 0xffff;
+#else
+  out[0] = copied[0];
+#endif
+  landed.wait(0);
+  for (int i = 0; i < bytes / 2; ++i) out[1 + i] = copied[i];
+}
+
+std::vector<std::uint16_t> copied_in_bulk(int place, const Matrix<bf16>& matrix, int first, int bytes) {
+  std::vector<std::uint16_t> out(static_cast<std::size_t>(1 + bytes / 2), 1);
+  const auto* from = reinterpret_cast<const std::uint16_t*>(matrix.value.data()) + first;
+  launch("bulk", bulk_kernel, 1, 1, 256, nullptr, place, from, bytes, out.data());
+  return out;
+}
+
+TEST_CASE("emulator of 9.0: bytes that are copied in bulk land at their wait and not before") {
+  const Matrix<bf16> matrix(4, 64, 2);
+  const auto* numbers = reinterpret_cast<const std::uint16_t*>(matrix.value.data());
+  on_hopper([&] {
+    for (const auto& [place, first, bytes] : std::vector<std::array<int, 3>>{{16, 0, 240}, {48, 72, 16}}) {
+      const std::vector<std::uint16_t> out = copied_in_bulk(place, matrix, first, bytes);
+      CHECK(std::isnan(static_cast<float>(std::bit_cast<bf16>(out[0]))));
+      CHECK(std::equal(out.begin() + 1, out.end(), numbers + first));
+    }
+  });
+}
+
 // ---- A ring ---------------------------------------------------------------------------------------------------------
 
 enum class RingFault { none, early_release, no_release };
@@ -434,6 +473,23 @@ TEST_CASE("emulator of 9.0: broken rules of copies and products are errors") {
     CHECK(std::isnan(multiply<bf16, 8, true, true>(a, b, Fault::early_read)[0]));
     CHECK(failure_of([&] { multiply<bf16, 8, true, true>(a, b, Fault::with_proxy_fence); }) == "no failure");
     CHECK(multiply<bf16, 8, true, true>(a, b).size() == 64 * 64);  // and the next launch works
+  });
+}
+
+TEST_CASE("emulator of 9.0: broken rules of copies in bulk are errors") {
+#if defined(__SANITIZE_THREAD__)
+  ISOBAR_SKIP("ThreadSanitizer takes threads that a failed launch abandons for running ones");
+#endif
+  const Matrix<bf16> matrix(4, 64, 2);
+  on_hopper([&] {
+    const auto bulk = [&](int place, int first, int bytes) {
+      return failure_of([&] { copied_in_bulk(place, matrix, first, bytes); });
+    };
+    CHECK(bulk(16, 8, 32) == "no failure");
+    CHECK_THAT(bulk(16, 8, 24), ContainsSubstring("a copy in bulk of 24 bytes, no multiple of 16"));
+    CHECK_THAT(bulk(16, 4, 32), ContainsSubstring("a copy in bulk from an address that is not 16-byte aligned"));
+    CHECK_THAT(bulk(24, 8, 32), ContainsSubstring("a copy in bulk that is not 16-byte aligned"));
+    CHECK_THAT(bulk(16, 0, 256), ContainsSubstring("a copy in bulk of 256 bytes leaves the block's dynamic shared"));
   });
 }
 

@@ -15,27 +15,30 @@ void check_for_cuda(const char* kernel, const AttentionShape& s, const Attention
   ISOBAR_CHECK(dtype == DType::fp32 || is_16_bit(dtype), kernel, ": a GPU has no ", name_of(dtype), " attention");
 }
 
+// Calls f with the kernels that this GPU has for the type and size of a head.
+template <class F>
+void visit_head(DType dtype, std::int64_t head_size, const F& f) {
+  visit_cuda_floating(dtype, [&]<class T>(Type<T>) {
+    if constexpr (sizeof(T) == 2) {
+      if (compute_capability() == 90) return attention::visit_sm90_head_size<T>(head_size, f);
+    }
+    attention::visit_head_size<T>(head_size, f);
+  });
+}
+
 }  // namespace
 
 void attention_fwd(const AttentionFwd& arguments, Stream stream) {
   const AttentionFwd a = checked_attention(arguments);
   check_for_cuda("attention_fwd", a.shape, a.window, a.dtype);
-  visit_cuda_floating(a.dtype, [&]<class T>(Type<T>) {
-    const auto forward = [&](auto head) { head.forward(a, stream); };
-    if constexpr (sizeof(T) == 2) {
-      if (compute_capability() == 90) return attention::visit_sm90_head_size<T>(a.shape.head_size, forward);
-    }
-    attention::visit_head_size<T>(a.shape.head_size, forward);
-  });
+  visit_head(a.dtype, a.shape.head_size, [&](auto head) { head.forward(a, stream); });
 }
 
 void attention_bwd(const AttentionBwd& arguments, Stream stream) {
   const AttentionBwd a = checked_attention(arguments);
   check_for_cuda("attention_bwd", a.shape, a.window, a.dtype);
   attention::launch_delta(a, stream);
-  visit_cuda_floating(a.dtype, [&]<class T>(Type<T>) {
-    attention::visit_head_size<T>(a.shape.head_size, [&](auto head) { head.backward(a, stream); });
-  });
+  visit_head(a.dtype, a.shape.head_size, [&](auto head) { head.backward(a, stream); });
 }
 
 }  // namespace isobar::ISOBAR_CUDA_NAMESPACE

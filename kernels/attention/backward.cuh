@@ -37,6 +37,20 @@ struct TermsCopy {
   }
 };
 
+// The queries that see keys [first, first + count), which a block owns: from `all` on each sees all of them, in
+// [begin, all) some see some. `begin` begins a stage of kRows queries, the last one where no query sees a key.
+template <int kRows>
+struct SeeingQueries {
+  int diagonal, begin, all;  // query i sees key j where j <= i + diagonal (attention_diagonal)
+
+  __device__ __forceinline__ SeeingQueries(const AttentionBwd& a, int first, int count)
+      : diagonal(static_cast<int>(attention_diagonal(a))) {
+    const int queries = static_cast<int>(a.shape.q_tokens), keys = static_cast<int>(a.shape.kv_tokens);
+    begin = min(max(first - diagonal, 0), queries - 1) / kRows * kRows;
+    all = min(min(first + count, keys) - 1 - diagonal, queries);
+  }
+};
+
 // From a score and the product dO·V to dropout(P) and dS, in place. Without dropout that product began with -delta, so
 // that it is the difference already.
 template <class T, bool kDropout>

@@ -20,20 +20,6 @@ struct DkdvTiles {
   static constexpr std::size_t kBytes = kTileBytes + 2 * kRows * kTermBytes;
 };
 
-// The queries that see keys [first, first + count), which a block owns: from `all` on each sees all of them, in
-// [begin, all) some see some. `begin` begins a stage of kRows queries, the last one where no query sees a key.
-template <int kRows>
-struct SeeingQueries {
-  int diagonal, begin, all;  // query i sees key j where j <= i + diagonal (attention_diagonal)
-
-  __device__ __forceinline__ SeeingQueries(const AttentionBwd& a, int first, int count)
-      : diagonal(static_cast<int>(attention_diagonal(a))) {
-    const int queries = static_cast<int>(a.shape.q_tokens), keys = static_cast<int>(a.shape.kv_tokens);
-    begin = min(max(first - diagonal, 0), queries - 1) / kRows * kRows;
-    all = min(min(first + count, keys) - 1 - diagonal, queries);
-  }
-};
-
 template <class T, int kHead, bool kDropout>
 __global__ void __launch_bounds__(kThreads, 2) dkdv_kernel(const AttentionBwd a, float score_scale) {
   using Tiles = DkdvTiles<T, kHead, kDropout>;

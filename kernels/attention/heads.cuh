@@ -27,10 +27,11 @@ void visit_head_size(std::int64_t head_size, F&& f) {
   f(Head<T, 128>());
 }
 
-// The same on compute capability 9.0, 16 bits: forward only.
+// The same on compute capability 9.0, 16 bits.
 template <class T, int kHead>
 struct Sm90Head {
   static void forward(const AttentionFwd& a, Stream stream);
+  static void backward(const AttentionBwd& a, Stream stream);  // the workspace filled
 };
 
 template <class T, class F>

@@ -12,11 +12,7 @@ inline constexpr int kCopyRegisters = 24;
 template <int kConsumers>
 inline constexpr int kComputeRegisters = kConsumers == 2 ? 240 : 160;
 
-struct QkvMaps {
-  TensorMap q, k, v;
-};
-
-// One of q, k and v, by tiles of `rows` tokens and 64 channels of a head; what a head lacks to them is zero.
+// One of q, k, v and dO, by tiles of `rows` tokens and 64 channels of a head; what a head lacks to them is zero.
 inline TensorMap tiles_of(const void* tensor, std::int64_t stride, std::int64_t tokens, const AttentionShape& s,
                           int rows) {
   constexpr std::uint64_t kBytes = 2;
@@ -27,8 +23,133 @@ inline TensorMap tiles_of(const void* tensor, std::int64_t stride, std::int64_t 
                         .box = {64, 1, static_cast<std::uint32_t>(rows), 1}});
 }
 
+// By a shuffle, so that the compiler knows that it is one number a warp: what follows from it, descriptors above all,
+// takes uniform registers.
 __device__ __forceinline__ int warpgroup_id() {
-  return static_cast<int>(threadIdx.x) / kWarpgroupSize;
+  return __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kWarpgroupSize, 0);
+}
+
+// ---- A ring of tiles ------------------------------------------------------------------------------------------------
+
+// A tile of tokens lies in parts of 64 channels, one behind the other; a token's row of a part has 128 bytes.
+template <int kHead>
+inline constexpr int kParts = (kHead + 63) / 64;
+
+// Of a block: the tiles that it owns have landed, as those of a slot have; all consumers' warps have done with a slot.
+template <int kSlots, int kConsumers>
+struct RingBarriers {
+  Mbarrier owned;
+  Mbarrier full[kSlots], empty[kSlots];
+
+  // By one thread, before the block meets.
+  __device__ __forceinline__ void make() {
+    constexpr int kReaders = kConsumers * kWarpgroupSize / kWarpSize;
+    owned.init(1);
+    for (int i = 0; i < kSlots; ++i) {
+      full[i].init(1);
+      empty[i].init(kReaders);
+    }
+    mbarrier_init_fence();
+  }
+};
+
+// A place in the ring. Slots are filled and read in their order.
+template <int kSlots>
+struct RingPlace {
+  int slot = 0, parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++slot < kSlots) return;
+    slot = 0;
+    parity ^= 1;
+  }
+  // The slot, when all warps have done with what it held.
+  template <class Barriers>
+  __device__ __forceinline__ int wait_for_room(Barriers& barriers) const {
+    barriers.empty[slot].wait(parity ^ 1);
+    return slot;
+  }
+  // The slot, when it is full; this place is the next one then.
+  template <class Barriers>
+  __device__ __forceinline__ int take(Barriers& barriers) {
+    const int taken = slot;
+    barriers.full[taken].wait(parity);
+    advance();
+    return taken;
+  }
+};
+
+// A warp has done with a slot.
+template <class Barriers>
+__device__ __forceinline__ void release(Barriers& barriers, int slot) {
+  if (lane_id() == 0) barriers.empty[slot].arrive();
+}
+
+// A kernel of roles. Of the first warpgroup one thread calls copy(); each of the others calls compute(number, row): its
+// number among them, and the first row of this warp among those that the block owns, 64 a warpgroup.
+template <class Block, class Copy, class Compute>
+__device__ __forceinline__ void divide_work(const Block& block, const Copy& copy, const Compute& compute) {
+  if (threadIdx.x == 0) block.barriers().make();
+  __syncthreads();
+  const int warpgroup = warpgroup_id();
+  if (warpgroup == 0) {
+    fewer_registers<kCopyRegisters>();
+    if (warp_id() == 0 && elect_one()) copy();
+    return;
+  }
+  more_registers<kComputeRegisters<Block::kConsumers>>();
+  compute(warpgroup - 1, (warpgroup - 1) * 64 + warp_id() % 4 * kTileRows);
+}
+
+// Starts the copy of the block's head of the tokens from `token` on. By one thread.
+template <int kHead>
+__device__ __forceinline__ void copy_tile(unsigned char* tile, int part_bytes, const TensorMap& map, Mbarrier& landed,
+                                          int token) {
+  for (int part = 0; part < kParts<kHead>; ++part)
+    tma_load(tile + part * part_bytes, map, landed, 64 * part, static_cast<int>(blockIdx.y), token,
+             static_cast<int>(blockIdx.z));
+}
+
+// ---- Products -------------------------------------------------------------------------------------------------------
+
+// Of a warpgroup, between wgmma_fence() and wgmma_commit(): sum = A·Bᵀ, or sum += A·Bᵀ, of 64 rows of one tile and all
+// rows of another.
+template <class T, int kHead, bool kAdds, int kTiles>
+__device__ __forceinline__ void multiply_tiles(float (&sum)[kTiles][4], const unsigned char* a_tile, int a_part,
+                                               const unsigned char* b_tile, int b_part) {
+  const std::uint64_t a = tile_descriptor(a_tile, a_part), b = tile_descriptor(b_tile, b_part);
+#pragma unroll
+  for (int step = 0; step < kHead / 16; ++step) {
+    const int column = step % 4 * 32;  // in bytes
+    const std::uint64_t a_step = advanced(a, step / 4 * a_part + column);
+    const std::uint64_t b_step = advanced(b, step / 4 * b_part + column);
+    if (step == 0)
+      wgmma<T, kAdds, false>(sum, a_step, b_step);
+    else
+      wgmma<T, true, false>(sum, a_step, b_step);
+  }
+}
+
+// The same: sum += weights·B, of weights in registers and a tile of as many rows as they have columns.
+template <class T, int kTiles, int kSteps>
+__device__ __forceinline__ void add_weighted_tile(float (&sum)[kTiles][4], const std::uint32_t (&weights)[kSteps][4],
+                                                  const unsigned char* b_tile, int b_part) {
+  const std::uint64_t b = tile_descriptor(b_tile, b_part);
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) wgmma<T, true, true>(sum, weights[step], advanced(b, step * 16 * 128));
+}
+
+// Scores, rounded, as the first operand of the product above.
+template <class T, int kTiles, int kSteps>
+__device__ __forceinline__ void round_weights(std::uint32_t (&weights)[kSteps][4], const float (&scores)[kTiles][4]) {
+  static_assert(kTiles == 2 * kSteps);
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float(&w)[4] = scores[2 * step + i / 2];
+      weights[step][i] = pack_two<T>(w[2 * (i % 2)], w[2 * (i % 2) + 1]);
+    }
 }
 
 }  // namespace isobar::ISOBAR_CUDA_NAMESPACE::attention

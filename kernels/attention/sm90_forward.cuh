@@ -12,78 +12,50 @@
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 
-// What a block holds in shared memory. A tile of more than 64 channels lies in parts of 64, one behind the other. Three
-// warpgroups compute where 160 registers a thread are enough. Large heads leave fewer registers for scores where there
-// is a generator of the dropout mask, too.
+struct QkvMaps {
+  TensorMap q, k, v;
+};
+
+// What a block holds in shared memory. Three warpgroups compute where 160 registers a thread are enough. Large heads
+// leave fewer registers for scores where there is a generator of the dropout mask, too.
 template <int kHead, bool kDropout>
 struct ForwardBlock {
   static constexpr int kConsumers = kHead <= 64 && !kDropout ? 3 : 2, kQueries = 64 * kConsumers;
   static constexpr int kKeys = kHead > 64 && kDropout ? 64 : 128;
   static constexpr int kThreads = kWarpgroupSize * (1 + kConsumers);
-  static constexpr int kParts = (kHead + 63) / 64, kQueryPart = kQueries * 128, kTilePart = kKeys * 128;
-  static constexpr int kQueryBytes = kParts * kQueryPart, kTileBytes = kParts * kTilePart;
+  static constexpr int kQueryPart = kQueries * 128, kTilePart = kKeys * 128;
+  static constexpr int kQueryBytes = kParts<kHead> * kQueryPart, kTileBytes = kParts<kHead> * kTilePart;
   static constexpr int kSlots = kHead <= 64 ? 8 : 4;
 
-  // Behind the tiles.
-  struct Barriers {
-    Mbarrier queries;
-    Mbarrier full[kSlots], empty[kSlots];
-  };
+  using Barriers = RingBarriers<kSlots, kConsumers>;  // behind the tiles
   static constexpr int kBytes = kQueryBytes + kSlots * kTileBytes + static_cast<int>(sizeof(Barriers));
 
   unsigned char* shared;
 
   __device__ __forceinline__ unsigned char* slot(int i) const { return shared + kQueryBytes + i * kTileBytes; }
   __device__ __forceinline__ Barriers& barriers() const { return *reinterpret_cast<Barriers*>(slot(kSlots)); }
-
-  // By one thread, before the block meets.
-  __device__ __forceinline__ void make_barriers() const {
-    constexpr int kReaders = kConsumers * kWarpgroupSize / kWarpSize;
-    barriers().queries.init(1);
-    for (int i = 0; i < kSlots; ++i) {
-      barriers().full[i].init(1);
-      barriers().empty[i].init(kReaders);
-    }
-    mbarrier_init_fence();
-  }
 };
 
-// A place in the ring of tiles. They come in the order in which they are used: the keys of a turn, then the values of
-// the turn before.
-template <int kSlots>
-struct RingPlace {
-  int slot = 0, parity = 0;
-
-  __device__ __forceinline__ void advance() {
-    if (++slot < kSlots) return;
-    slot = 0;
-    parity ^= 1;
-  }
-};
-
-// The thread that copies.
-template <class Block>
+// The thread that copies: tiles in the order in which they are used, the keys of a turn, then the values of the turn
+// before.
+template <int kHead, class Block>
 struct ForwardProducer {
   Block block;
   RingPlace<Block::kSlots> place = {};
 
   __device__ __forceinline__ void load(const TensorMap& map, int token) {
     auto& barriers = block.barriers();
-    barriers.empty[place.slot].wait(place.parity ^ 1);
-    barriers.full[place.slot].arrive_and_expect(Block::kTileBytes);
-    for (int part = 0; part < Block::kParts; ++part)
-      tma_load(block.slot(place.slot) + part * Block::kTilePart, map, barriers.full[place.slot], 64 * part,
-               static_cast<int>(blockIdx.y), token, static_cast<int>(blockIdx.z));
+    const int slot = place.wait_for_room(barriers);
+    barriers.full[slot].arrive_and_expect(Block::kTileBytes);
+    copy_tile<kHead>(block.slot(slot), Block::kTilePart, map, barriers.full[slot], token);
     place.advance();
   }
 
   // Of keys, the first `end`, which the block's queries see.
   __device__ __forceinline__ void run(const QkvMaps& maps, int block_row, int end) {
-    Mbarrier& queries = block.barriers().queries;
+    Mbarrier& queries = block.barriers().owned;
     queries.arrive_and_expect(Block::kQueryBytes);
-    for (int part = 0; part < Block::kParts; ++part)
-      tma_load(block.shared + part * Block::kQueryPart, maps.q, queries, 64 * part, static_cast<int>(blockIdx.y),
-               block_row, static_cast<int>(blockIdx.z));
+    copy_tile<kHead>(block.shared, Block::kQueryPart, maps.q, queries, block_row);
     load(maps.k, 0);
     for (int key = Block::kKeys; key < end; key += Block::kKeys) {
       load(maps.k, key);
@@ -111,15 +83,8 @@ struct ForwardConsumer {
   std::uint32_t weights[kSteps][4] = {};  // of the turn before, as operands
   float out[kHead / 8][4] = {};
 
-  __device__ __forceinline__ int wait_for_tile() {
-    const int slot = place.slot;
-    block.barriers().full[slot].wait(place.parity);
-    place.advance();
-    return slot;
-  }
-  __device__ __forceinline__ void release(int slot) {
-    if (lane_id() == 0) block.barriers().empty[slot].arrive();
-  }
+  __device__ __forceinline__ int wait_for_tile() { return place.take(block.barriers()); }
+  __device__ __forceinline__ void release(int slot) { attention::release(block.barriers(), slot); }
 
   // Warpgroups take turns to issue their products.
   __device__ __forceinline__ void wait_for_turn() { bar_sync(1 + number, 2 * kWarpgroupSize); }
@@ -127,36 +92,23 @@ struct ForwardConsumer {
 
   // scores = Q·Kᵀ
   __device__ __forceinline__ void start_scores(int slot) {
-    const std::uint64_t q = tile_descriptor(block.shared + number * 64 * 128, Block::kQueryPart);
-    const std::uint64_t k = tile_descriptor(block.slot(slot), Block::kTilePart);
     wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < kHead / 16; ++step) {
-      const int column = step % 4 * 32;  // in bytes
-      const std::uint64_t q_step = advanced(q, step / 4 * Block::kQueryPart + column);
-      const std::uint64_t k_step = advanced(k, step / 4 * Block::kTilePart + column);
-      if (step == 0)
-        wgmma<T, false, false>(scores[0], q_step, k_step);
-      else
-        wgmma<T, true, false>(scores[0], q_step, k_step);
-    }
+    multiply_tiles<T, kHead, false>(scores[0], block.shared + number * 64 * 128, Block::kQueryPart, block.slot(slot),
+                                    Block::kTilePart);
     wgmma_commit();
   }
 
   // out += weights·V
   __device__ __forceinline__ void start_output(int slot) {
-    const std::uint64_t v = tile_descriptor(block.slot(slot), Block::kTilePart);
     wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) wgmma<T, true, true>(out, weights[step], advanced(v, step * 16 * 128));
+    add_weighted_tile<T>(out, weights, block.slot(slot), Block::kTilePart);
     wgmma_commit();
   }
 
   // Scores of keys from `key` on to exponentials, dropout included; returns by what each row shrinks.
   template <bool kMasked>
   __device__ __forceinline__ void exponentiate(int key, float (&shrink)[2]) {
-    if constexpr (kMasked)
-      mask_scores(scores, [&](int row, int column) { return key + column < seen.of(row0 + row); });
+    if constexpr (kMasked) mask_scores(scores, [&](int row, int column) { return key + column < seen.of(row0 + row); });
     softmax.update(scores[0], score_scale, shrink);
     if constexpr (kDropout) {
       const KeepMask mask(a.dropout, a.window);
@@ -175,19 +127,9 @@ struct ForwardConsumer {
     }
   }
 
-  __device__ __forceinline__ void round_weights() {
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float(&w)[4] = scores[0][2 * step + i / 2];
-        weights[step][i] = pack_two<T>(w[2 * (i % 2)], w[2 * (i % 2) + 1]);
-      }
-  }
-
   // Scores of the first keys; what is left of a turn is that of the next one.
   __device__ __forceinline__ void first_turn() {
-    block.barriers().queries.wait(0);
+    block.barriers().owned.wait(0);
     const int keys = wait_for_tile();
     wait_for_turn();
     start_scores(keys);
@@ -196,7 +138,7 @@ struct ForwardConsumer {
     release(keys);
     float shrink[2];
     exponentiate<true>(0, shrink);
-    round_weights();
+    round_weights<T>(weights, scores[0]);
     tile = wait_for_tile();
   }
 
@@ -222,7 +164,7 @@ struct ForwardConsumer {
     for (int c = 0; c < kHead / 8; ++c)
 #pragma unroll
       for (int r = 0; r < 4; ++r) out[c][r] *= shrink[r / 2];
-    round_weights();
+    round_weights<T>(weights, scores[0]);
   }
 
   __device__ __forceinline__ void last_output() {
@@ -257,18 +199,11 @@ __global__ void __launch_bounds__(ForwardBlock<kHead, kDropout>::kThreads, 1)
   const Block block{shared};
   const int block_row = tile_of_queries(a.causal) * Block::kQueries;
   const SeenKeys seen(a, block_row, Block::kQueries);
-  if (threadIdx.x == 0) block.make_barriers();
-  __syncthreads();
-  if (warpgroup_id() == 0) {
-    fewer_registers<kCopyRegisters>();
-    if (warp_id() == 0 && elect_one())
-      ForwardProducer<Block>{block}.run(maps, block_row, seen.end);
-    return;
-  }
-  more_registers<kComputeRegisters<Block::kConsumers>>();
-  const int number = warpgroup_id() - 1;
-  const int row0 = block_row + number * 64 + warp_id() % 4 * kTileRows;
-  ForwardConsumer<T, kHead, kDropout>{a, block, seen, number, row0, score_scale}.run();
+  divide_work<Block>(
+      block, [&] { ForwardProducer<kHead, Block>{block}.run(maps, block_row, seen.end); },
+      [&](int number, int row) {
+        ForwardConsumer<T, kHead, kDropout>{a, block, seen, number, block_row + row, score_scale}.run();
+      });
 }
 
 template <class T, int kHead>

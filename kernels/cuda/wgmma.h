@@ -71,6 +71,7 @@ template <class T, int kTiles, bool kAdds, bool kTransposedB>
 struct Wgmma;
 
 #define ISOBAR_TILE(n) "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])
+#define ISOBAR_WGMMA_32_D "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define ISOBAR_WGMMA_48_D                                                                      \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
   "%20, %21, %22, %23"
@@ -82,6 +83,7 @@ struct Wgmma;
   "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, " \
   "%38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, " \
   "%56, %57, %58, %59, %60, %61, %62, %63"
+#define ISOBAR_WGMMA_32_OUT ISOBAR_TILE(0), ISOBAR_TILE(1), ISOBAR_TILE(2), ISOBAR_TILE(3)
 #define ISOBAR_WGMMA_48_OUT \
   ISOBAR_TILE(0), ISOBAR_TILE(1), ISOBAR_TILE(2), ISOBAR_TILE(3), ISOBAR_TILE(4), ISOBAR_TILE(5)
 #define ISOBAR_WGMMA_64_OUT                                                                                       \
@@ -115,6 +117,8 @@ struct Wgmma;
     }                                                                                                               \
   };
 
+ISOBAR_WGMMA(bf16, "bf16", 32, "16", "17", "18", "19", "20", "21", "22")
+ISOBAR_WGMMA(fp16, "f16", 32, "16", "17", "18", "19", "20", "21", "22")
 ISOBAR_WGMMA(bf16, "bf16", 48, "24", "25", "26", "27", "28", "29", "30")
 ISOBAR_WGMMA(fp16, "f16", 48, "24", "25", "26", "27", "28", "29", "30")
 ISOBAR_WGMMA(bf16, "bf16", 64, "32", "33", "34", "35", "36", "37", "38")
@@ -124,9 +128,11 @@ ISOBAR_WGMMA(fp16, "f16", 128, "64", "65", "66", "67", "68", "69", "70")
 
 #undef ISOBAR_WGMMA
 #undef ISOBAR_TILE
+#undef ISOBAR_WGMMA_32_D
 #undef ISOBAR_WGMMA_48_D
 #undef ISOBAR_WGMMA_64_D
 #undef ISOBAR_WGMMA_128_D
+#undef ISOBAR_WGMMA_32_OUT
 #undef ISOBAR_WGMMA_48_OUT
 #undef ISOBAR_WGMMA_64_OUT
 #undef ISOBAR_WGMMA_128_OUT

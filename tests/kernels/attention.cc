@@ -317,11 +317,13 @@ TEST_CASE("attention over several blocks and stages, at every head size that has
   }
 }
 
-TEST_CASE("attention over more keys than any ring of tiles holds") {
+TEST_CASE("attention over more keys, and more queries, than any ring of tiles holds") {
   for (const float p : {0.0f, 0.2f}) {
     const AttentionDropout dropout{.p = p, .seed = 7, .stream = 8};
     run({.shape = {1, 1, 5, 1190, 48}, .dtype = DType::bf16, .dropout = dropout});
     run({.shape = {1, 1, 5, 650, 128}, .dtype = DType::fp16, .dropout = dropout});
+    run({.shape = {1, 1, 600, 5, 48}, .dtype = DType::fp16, .dropout = dropout});
+    run({.shape = {1, 1, 600, 5, 128}, .dtype = DType::bf16, .dropout = dropout});
   }
 }
 

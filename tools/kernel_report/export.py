@@ -13,10 +13,10 @@ def microseconds(of):
 
 
 def kernels_of(build):
-    """{name of a row of docs/kernel_report.md: times}"""
+    """{name of a row of docs/kernel_report.md: times}, whichever kernel of that name a GPU chooses"""
     found = {}
     for kernel, gpu, _, predicted in report.rows(build):
-        found.setdefault(kernel.name, {})[gpu.name] = predicted.seconds * 1e6
+        found.setdefault(kernel.name.replace(" by wgmma", ""), {})[gpu.name] = predicted.seconds * 1e6
     return found
 
 
@@ -24,7 +24,8 @@ def step_of(config, build):
     """One training step: its whole, its kinds of work, and by which launches a profiler's list tells these."""
     works = work.read(config, BATCH)
     code = step.compiled(build, config, {entry["function"] for entry in works if "function" in entry})
-    shares = {gpu.name: step.shares(gpu, config, works, code) for gpu in gpus.GPUS}
+    known_code = report.compiled(build)
+    shares = {gpu.name: step.shares(gpu, config, works, code, known_code) for gpu in gpus.GPUS}
     return {"batch": BATCH,
             "microseconds": {name: sum(share.seconds for share in found.values()) * 1e6
                              for name, found in shares.items()},

@@ -36,22 +36,26 @@ class Tiles:
 
 @dataclasses.dataclass(frozen=True)
 class Warpgroups:
-    """Of a block of kernels/attention/sm90_*.cuh: queries that it owns, keys of a turn, threads that compute, slots for
-    tiles of 128 tokens."""
+    """Of a block of kernels/attention/sm90_*.cuh: tokens that it owns and of a turn, threads that compute, slots of the
+    ring; tiles of the owned tokens and in a slot, and bytes of a slot's terms. A turn streams two tiles."""
     owned: int
-    keys: int
+    streamed: int
     threads: int
     slots: int
+    tiles: int = 1
+    terms: int = 0
 
     def launch(self, head, moved):
         row = 128 * -(-head // 64)  # bytes of a token
-        shared = row * (self.owned + self.slots * self.keys) + 8 * (1 + 2 * self.slots)
-        return Launch(-(-TOKENS // self.owned) * HEADS * BATCH, self.threads, shared, -(-TOKENS // self.keys), moved,
-                      copied=2 * row * self.keys)
+        tiles = row * self.tiles * (self.owned + self.slots * self.streamed)
+        shared = tiles + self.slots * self.terms + 8 * (1 + 2 * self.slots)
+        return Launch(-(-TOKENS // self.owned) * HEADS * BATCH, self.threads, shared, -(-TOKENS // self.streamed),
+                      moved, copied=2 * row * self.streamed + self.terms)
 
 
-def attention(config, head, forward, wgmma, dkdv, dq, budgets):
-    """The kernels of attention and the one before the backward pass, without dropout."""
+def attention(config, head, mma_sync, wgmma, budgets):
+    """The kernels of attention and the one before the backward pass, without dropout. `mma_sync` and `wgmma` are blocks
+    of forward, dkdv and dq."""
     tensor = 2 * BATCH * TOKENS * HEADS * head  # bytes of one of q, k, v, o
     rows = 4 * BATCH * TOKENS * HEADS  # bytes of lse or delta
     pairs = BATCH * HEADS * TOKENS * TOKENS * head
@@ -59,19 +63,26 @@ def attention(config, head, forward, wgmma, dkdv, dq, budgets):
     lanes = 8 if head <= 64 else 16  # of a query, kernels/attention/delta.cu
     delta = Launch(-(-TOKENS // 128) * 128 // (256 // lanes) * HEADS * BATCH, 128, 0, 1, 2 * tensor + 3 * rows,
                    streams=True)
-    mma_sync = rf"::forward_kernel<isobar::bf16, {head}, false>"
+    fwd_budget, delta_budget, dkdv_budget, dq_budget = budgets
+
+    def both(name, kernel, blocks, tensors, moved, flops, of_it):
+        """By mma.sync, and by wgmma where GPUs choose that."""
+        tiles, groups = blocks
+        pattern = rf"{kernel}_kernel<isobar::bf16, {head}, false>"
+        return [
+            Kernel(f"{name} ({of})", source, f"::{pattern}", tiles.launch(head, tensors, moved), flops, of_it,
+                   ("A100",)),
+            Kernel(f"{name} by wgmma ({of})", f"attention/sm90_head_{head}.cu", f"::sm90_{pattern}",
+                   groups.launch(head, moved), flops, of_it, ("H100", "H200"), f"::{pattern}"),
+        ]
+
+    fwd, dkdv, dq = zip(mma_sync, wgmma)
     return [
-        Kernel(f"attention_fwd ({of})", source, mma_sync, forward.launch(head, 1, 4 * tensor + rows), 4 * pairs,
-               budgets[0], ("A100",)),
-        Kernel(f"attention_fwd by wgmma ({of})", f"attention/sm90_head_{head}.cu",
-               rf"::sm90_forward_kernel<isobar::bf16, {head}, false>", wgmma.launch(head, 4 * tensor + rows), 4 * pairs,
-               budgets[0], ("H100", "H200"), mma_sync),
+        *both("attention_fwd", "forward", fwd, 1, 4 * tensor + rows, 4 * pairs, fwd_budget),
         Kernel(f"attention_delta ({of})", "attention/delta.cu", rf"delta_kernel<isobar::bf16, isobar::bf16, {lanes}>",
-               delta, 0, budgets[1]),
-        Kernel(f"attention_dkdv ({of})", source, rf"dkdv_kernel<isobar::bf16, {head}, false>",
-               dkdv.launch(head, 2, 6 * tensor + 2 * rows), 8 * pairs, budgets[2]),
-        Kernel(f"attention_dq ({of})", source, rf"dq_kernel<isobar::bf16, {head}, false>",
-               dq.launch(head, 2, 5 * tensor + 2 * rows), 6 * pairs, budgets[3]),
+               delta, 0, delta_budget),
+        *both("attention_dkdv", "dkdv", dkdv, 2, 6 * tensor + 2 * rows, 8 * pairs, dkdv_budget),
+        *both("attention_dq", "dq", dq, 2, 5 * tensor + 2 * rows, 6 * pairs, dq_budget),
     ]
 
 
@@ -149,10 +160,12 @@ def budget(a100, h100):
 
 
 KERNELS = [
-    *attention("base", 48, Tiles(128, 64, 64), Warpgroups(192, 128, 384, 8), Tiles(128, 64, 32, 2 * 64 * 8),
-               Tiles(128, 64, 32), [budget(1791, 829), budget(64, 37), budget(3003, 1944), budget(2670, 1605)]),
-    *attention("mp", 128, Tiles(128, 32, 32), Warpgroups(128, 128, 256, 4), Tiles(64, 32, 32, 2 * 32 * 8),
-               Tiles(64, 32, 32), [budget(4829, 1795), budget(164, 96), budget(11453, 7413), budget(8639, 5836)]),
+    *attention("base", 48, (Tiles(128, 64, 64), Tiles(128, 64, 32, 2 * 64 * 8), Tiles(128, 64, 32)),
+               (Warpgroups(192, 128, 384, 8), Warpgroups(192, 64, 384, 4, 2, 64 * 8), Warpgroups(192, 64, 384, 4, 2)),
+               [budget(1791, 829), budget(64, 37), budget(3003, 1493), budget(2670, 1051)]),
+    *attention("mp", 128, (Tiles(128, 32, 32), Tiles(64, 32, 32, 2 * 32 * 8), Tiles(64, 32, 32)),
+               (Warpgroups(128, 128, 256, 4), Warpgroups(128, 64, 256, 4, 2, 64 * 8), Warpgroups(128, 64, 256, 4, 2)),
+               [budget(4829, 1795), budget(164, 96), budget(11453, 3713), budget(8639, 2655)]),
     *streaming("base", 384, 23.83e6,
                [budget(180, 106), budget(240, 141), budget(240, 141), budget(360, 212), budget(431, 253),
                 budget(60, 35)]),

@@ -79,13 +79,24 @@ struct Model {
 // As many tokens over whole tiles of 64, 128 and 192 as 4050 are, which the pictures have.
 constexpr std::int64_t kTokens = 210, kHeads = 2;
 
+// Of the emulated GPU, while it lives.
+class Capability {
+ public:
+  explicit Capability(int capability) : before_(emulator::capability()) { emulator::set_capability(capability); }
+  ~Capability() { emulator::set_capability(before_); }
+  Capability(const Capability&) = delete;
+  Capability& operator=(const Capability&) = delete;
+
+ private:
+  int before_;
+};
+
 std::string of_head(const std::string& kernel, const Model& model) {
-  return kernel + " (" + model.name + ", head " + std::to_string(model.head) + ")";
+  const char* const by = emulator::capability() == emulator::kHopper ? " by wgmma" : "";
+  return kernel + by + " (" + model.name + ", head " + std::to_string(model.head) + ")";
 }
 
-void attention_forward(Report& report, const Model& model, int capability, const std::string& kernel) {
-  const int before = emulator::capability();
-  emulator::set_capability(capability);
+void attention_forward(Report& report, const Model& model) {
   Arrays arrays;
   const std::int64_t row = kHeads * model.head;
   const auto qkv = static_cast<bf16*>(arrays.add(kTokens * 3 * row, kBf16));
@@ -103,8 +114,7 @@ void attention_forward(Report& report, const Model& model, int capability, const
                           .k_stride = 3 * row,
                           .v_stride = 3 * row,
                           .o_stride = row};
-  report.run(arrays, {{"attention_fwd", of_head(kernel, model)}}, [&] { emulator::attention_fwd(a); });
-  emulator::set_capability(before);
+  report.run(arrays, {{"attention_fwd", of_head("attention_fwd", model)}}, [&] { emulator::attention_fwd(a); });
 }
 
 void attention_backward(Report& report, const Model& model) {
@@ -136,11 +146,11 @@ void attention_backward(Report& report, const Model& model) {
                     .dk_stride = 3 * row,
                     .dv_stride = 3 * row};
   a.workspace = arrays.add_bytes(attention_bwd_workspace(a.shape, a.dtype));
-  report.run(arrays,
-             {{"attention_delta", of_head("attention_delta", model)},
-              {"attention_dkdv", of_head("attention_dkdv", model)},
-              {"attention_dq", of_head("attention_dq", model)}},
-             [&] { emulator::attention_bwd(a); });
+  std::vector<Named> kernels = {{"attention_dkdv", of_head("attention_dkdv", model)},
+                                {"attention_dq", of_head("attention_dq", model)}};
+  if (emulator::capability() == emulator::kAmpere)  // GPUs of 9.0 have the same
+    kernels.push_back({"attention_delta", of_head("attention_delta", model)});
+  report.run(arrays, kernels, [&] { emulator::attention_bwd(a); });
 }
 
 // ---- kernels that memory binds --------------------------------------------------------------------------------------
@@ -303,9 +313,11 @@ void passes(Report& report) {
 std::vector<Counted> count_kernels() {
   Report report;
   for (const Model& model : {Model{"base", 384, 48}, Model{"mp", 1024, 128}}) {
-    attention_forward(report, model, emulator::kAmpere, "attention_fwd");
-    attention_forward(report, model, emulator::kHopper, "attention_fwd by wgmma");
-    attention_backward(report, model);
+    for (const int capability : {emulator::kAmpere, emulator::kHopper}) {
+      const Capability scope(capability);
+      attention_forward(report, model);
+      attention_backward(report, model);
+    }
     layernorm(report, model);
     column_sum(report, model);
     gelu(report, model);

@@ -522,14 +522,17 @@ ISOBAR_BENCH(denormalize, .dims = "batch channels height width", .base_shape = f
   return {cost, [arguments, device = memory.device()] { ISOBAR_RUN(device, denormalize, arguments); }};
 }
 
-ISOBAR_BENCH(forecast_loss_sums, .dims = "batch channels height width", .base_shape = fields,
-             .small_shape = {2, 3, 4, 6}) {
+// Of a forecast in rows of patches, as steps of training read it.
+ISOBAR_BENCH(forecast_loss_sums, .dims = "batch channels height width patch", .base_shape = patches,
+             .small_shape = {2, 3, 4, 6, 2}) {
   auto& [memory, dtype, d] = p;
+  check_patches(d);
   const std::int64_t n = d[0] * d[1] * d[2] * d[3];
   const ForecastLossSums arguments = {.batch = d[0],
                                       .channels = d[1],
                                       .height = d[2],
                                       .width = d[3],
+                                      .patch = d[4],
                                       .dtype = dtype,
                                       .pred = memory.uniform(n, dtype),
                                       .target = memory.uniform(n, DType::fp32, -2, 2),
@@ -548,17 +551,21 @@ ISOBAR_BENCH(forecast_loss_finish, .dims = "batch", .base_shape = samples_only, 
   return ISOBAR_BENCH_CALL(forecast_loss_finish);
 }
 
-ISOBAR_BENCH(forecast_loss_bwd, .dims = "batch channels height width", .base_shape = fields,
-             .small_shape = {2, 3, 4, 6}) {
+// The same; the forecast is fp32, and its gradient of the dtype.
+ISOBAR_BENCH(forecast_loss_bwd, .dims = "batch channels height width patch", .base_shape = patches,
+             .small_shape = {2, 3, 4, 6, 2}) {
   auto& [memory, dtype, d] = p;
+  check_patches(d);
   const std::int64_t n = d[0] * d[1] * d[2] * d[3];
   const ForecastLossBwd arguments = {.batch = d[0],
                                      .channels = d[1],
                                      .height = d[2],
                                      .width = d[3],
                                      .sample_size = d[1] * d[2] * d[3],
-                                     .dtype = dtype,
-                                     .pred = memory.uniform(n, dtype),
+                                     .patch = d[4],
+                                     .dtype = DType::fp32,
+                                     .dpred_dtype = dtype,
+                                     .pred = memory.uniform(n, DType::fp32),
                                      .target = memory.uniform(n, DType::fp32, -2, 2),
                                      .sums = static_cast<const double*>(memory.uniform(2 * d[0], DType::fp64, 1, 2)),
                                      .dpred = memory.allocate(bytes_of(n, dtype))};

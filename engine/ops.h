@@ -62,6 +62,7 @@ struct LossInputs {
   Tensor row_weights = {}, channel_weights = {};  // [H] of the rows given, [C]; may be undefined
   std::int64_t whole_height = 0;  // of the picture that the fields are a band of rows of; 0: they are all of it
   AddUp add_up = {};              // of the sums [B, 2] of the bands; empty: there is one
+  std::int64_t patch = 0;         // of a forecast in rows of patches, PatchOrder::channels_last; 0: it is fields
 };
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, LinearOptions options);  // [M,K]·[N,K]ᵀ + [N]
@@ -87,7 +88,8 @@ Tensor add_leading_channels(const Tensor& x,
                             const Tensor& fields);  // [B,C,H,W] + [B,C+k,H,W](:, :C); no gradient to fields
 Tensor dropout(const Tensor& x, float p, DropoutKey key, const ElementWindow& window = {});  // any shape
 Tensor drop_path(const Tensor& x, float p, DropoutKey key, const RowWindow& rows);           // [M,C], whole samples
-Tensor forecast_loss(const Tensor& pred, const Tensor& target, const LossInputs& inputs);    // [B,C,H,W] -> [1]
+Tensor forecast_loss(const Tensor& pred, const Tensor& target,
+                     const LossInputs& inputs);  // [B,C,H,W] or [B·N,p·p·C], [B,C,H,W] -> [1]; no gradient to target
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels,
                      std::int32_t ignore = kIgnoredLabel);  // [M,C], [M] of i32 -> [1]; no gradient to labels
 

@@ -49,6 +49,8 @@ Gradients::Slot Gradients::slot(const Target& x) {
   if (inserted) {
     const MemoryScope scope("gradients");
     entry->second = Tensor::empty(x.shape, x.dtype, x.device);
+  } else {
+    widen(x);
   }
   return {entry->second, inserted ? Grad::overwrite : Grad::accumulate};
 }
@@ -71,10 +73,22 @@ void Gradients::give(const Target& x, Tensor gradient) {
     return;
   }
   const auto [entry, inserted] = arrived_.try_emplace(x.id);
-  if (inserted)
-    entry->second = gradient.to(x.dtype);
-  else
+  if (inserted) {
+    entry->second = gradient.dtype() == read_in(x) ? std::move(gradient) : gradient.to(x.dtype);
+  } else {
+    widen(x);
     add_into(entry->second, gradient);
+  }
+}
+
+DType Gradients::read_in(const Target& x) const {
+  const auto found = read_in_.find(x.id);
+  return found == read_in_.end() ? x.dtype : found->second;
+}
+
+void Gradients::widen(const Target& x) {
+  Tensor& gradient = arrived_.at(x.id);
+  gradient = gradient.to(x.dtype);
 }
 
 static bool any_tracked(std::span<const Tensor* const> inputs) {
@@ -89,10 +103,10 @@ static void list_reads(std::span<const Tensor* const> inputs) {
 }
 
 void Tape::record(const char* name, std::span<const Tensor* const> inputs, std::vector<Tensor> saved,
-                  std::span<Tensor* const> outputs, Backward backward) {
+                  std::span<Tensor* const> outputs, Backward backward, std::optional<DType> reads_in) {
   if (listed_reads != nullptr) list_reads(inputs);
   if (active_tape == nullptr || !any_tracked(inputs)) return;
-  Node node{name, {}, std::move(saved), {}, std::move(backward)};
+  Node node{name, {}, std::move(saved), {}, std::move(backward), reads_in};
   for (const Tensor* input : inputs)
     if (input->tracked()) node.inputs.emplace_back(*input);
   for (Tensor* output : outputs) {
@@ -152,6 +166,9 @@ void Tape::backward(const std::vector<Tensor>& outputs, const std::vector<Tensor
   for (const Tensor& output : outputs) leaves.expect(output);  // an output may be a leaf itself
 
   Gradients gradients;
+  for (const Node& node : nodes_)
+    if (node.reads_in)
+      for (const Target& output : node.outputs) gradients.read_in_[output.id] = *node.reads_in;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     ISOBAR_CHECK(outputs[i].tracked(), "backward() from a tensor that no recorded op has made");
     if (upstream[i].defined()) gradients.give(outputs[i], upstream[i]);

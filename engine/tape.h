@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -48,11 +49,16 @@ class Gradients {
   Slot slot(const Target& x);
   // Hands over a whole buffer as the gradient of x: adopted when it is the first, else added. x's shape, any dtype.
   void give(const Target& x, Tensor gradient);
+  // The dtype in which the op that made x reads its gradient: x's own, or a narrower one that it rounds it to. A
+  // gradient that is given in it saves the pass that rounds, and the bits of all others stay what they are.
+  DType read_in(const Target& x) const;
 
  private:
   friend class Tape;
   Tensor take(const Target& y);  // the gradient that has arrived at y, or an undefined tensor
+  void widen(const Target& x);   // the gradient that has arrived at x, to add to it
   std::unordered_map<std::uint64_t, Tensor> arrived_;
+  std::unordered_map<std::uint64_t, DType> read_in_;  // where it is not the tensor's own
 };
 
 // Turns the gradients of a node's outputs (undefined where none has arrived; at least one has) into those of its
@@ -65,6 +71,7 @@ struct Node {
   std::vector<Tensor> saved;   // what the node keeps alive, for the report
   std::vector<Target> outputs;
   Backward backward;
+  std::optional<DType> reads_in;  // what `backward` rounds the gradients of all outputs to before it does anything else
 };
 
 class Tape {
@@ -72,14 +79,15 @@ class Tape {
   // Every op calls this when it has run. It appends a node to the active tape and makes the outputs tracked; where no
   // tape is active or no input is tracked, it does nothing. `inputs` are all tensors that `backward` may give a
   // gradient to. `backward` captures what it needs by value; a Target in place of a Tensor where only the gradient's
-  // destination is needed, so that no activation lives longer than it must.
+  // destination is needed, so that no activation lives longer than it must. An op that says `reads_in` takes gradients
+  // in the outputs' dtype and in this one.
   static void record(const char* name, std::initializer_list<const Tensor*> inputs, std::vector<Tensor> saved,
-                     std::initializer_list<Tensor*> outputs, Backward backward) {
+                     std::initializer_list<Tensor*> outputs, Backward backward, std::optional<DType> reads_in = {}) {
     record(name, std::span(inputs.begin(), inputs.size()), std::move(saved), std::span(outputs.begin(), outputs.size()),
-           std::move(backward));
+           std::move(backward), reads_in);
   }
   static void record(const char* name, std::span<const Tensor* const> inputs, std::vector<Tensor> saved,
-                     std::span<Tensor* const> outputs, Backward backward);
+                     std::span<Tensor* const> outputs, Backward backward, std::optional<DType> reads_in = {});
 
   // During backward(), `hook` is called with every leaf that this pass gives a gradient to, once, when the gradient is
   // complete: no node with that leaf among its inputs is left. On a GPU the kernels that write it have then been

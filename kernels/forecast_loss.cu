@@ -1,10 +1,13 @@
-// forecast_loss on CUDA. A warp takes a latitude row at a time, so that the weight is one number a row. The sums
-// have two stages: up to kForecastLossBlocks blocks a sample write fp64 partial sums, one block adds them in order.
+// forecast_loss on CUDA. Of images a warp takes a latitude row at a time, so that the weight is one number a row. Of
+// rows of patches a block takes a tile of the target to shared memory, and reads it there in the tokens' order
+// (kernels/cuda/patch_tiles.h). The sums have two stages: up to kForecastLossBlocks blocks a sample write fp64 partial
+// sums, one block adds them in order.
 #include "kernels/forecast_loss.h"
 
 #include "kernels/common/math.h"
 #include "kernels/cuda/array.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/patch_tiles.h"
 #include "kernels/cuda/reduce.h"
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
@@ -12,18 +15,29 @@ namespace {
 
 constexpr int kChunk = 4, kThreads = 256, kWarps = kThreads / 32;
 constexpr std::int64_t kMinRows = 4 * kWarps;  // rows worth a block of their own
+constexpr std::int64_t kMinTiles = 4;          // tiles, the same
+constexpr int kTileBlocks = 10;  // a multiprocessor; the compiler, left alone, spills to make room for more
+
+// Null: 1.
+struct Weights {
+  const float* rows;      // [height]
+  const float* channels;  // [channels]
+
+  __device__ float of_row(std::int64_t row) const { return rows != nullptr ? rows[row] : 1.0f; }
+  __device__ float times_channel(float of_row, std::int64_t channel) const {
+    return channels != nullptr ? of_row * channels[channel] : of_row;
+  }
+};
 
 // A batch of fields, and the weight of each of their rows.
 struct Fields {
   std::int64_t batch, channels, height, width;
   Input pred, target;
-  const float* row_weights;      // null: 1
-  const float* channel_weights;  // null: 1
+  Weights weights;
 
   __device__ std::int64_t rows() const { return channels * height; }  // of a sample
   __device__ float weight(std::int64_t row) const {
-    const float r = row_weights != nullptr ? row_weights[row % height] : 1.0f;
-    return channel_weights != nullptr ? r * channel_weights[row / height] : r;
+    return weights.times_channel(weights.of_row(row % height), row / height);
   }
 };
 
@@ -67,6 +81,73 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// Whether the element type says that all chunks are whole.
+template <class T>
+constexpr bool kAllWhole = !std::is_same_v<T, AnyType>;
+
+// A batch of fields whose forecast, and its gradient, are rows of patches.
+template <class T>  // float: of the forecast, all chunks whole; or AnyType
+struct PatchedFields {
+  Patches patches;
+  std::int64_t batch;
+  int sample_tiles;
+  Reader<T, kTileChunk> pred, target;
+  Weights weights;
+};
+
+// Calls f(tile) for those tiles of sample b that fall to this block, with the target's pixels in shared memory.
+template <class T, class F>
+__device__ __forceinline__ void for_each_tile(const PatchedFields<T>& a, std::int64_t b, float* shared, const F& f) {
+  for (int index = static_cast<int>(blockIdx.x); index < a.sample_tiles; index += static_cast<int>(gridDim.x)) {
+    const Tile tile = tile_at(a.patches, static_cast<int>(b) * a.sample_tiles + index);
+    for_each_image_chunk<kAllWhole<T>>(a.patches, tile, TileLoader<T>{a.target, shared});
+    __syncthreads();
+    f(tile);
+    __syncthreads();
+  }
+}
+
+// Calls f(chunk, pred, target, weight) for all chunks of a tile in the tokens' order; past a ragged end all are 0.
+template <class T, class F>
+__device__ __forceinline__ void for_each_chunk_of(const PatchedFields<T>& a, const Tile& tile, const float* shared,
+                                                  const F& f) {
+  const float row_weight = a.weights.of_row(tile.pixel_row);
+  for_each_token_chunk<kAllWhole<T>>(a.patches, tile, [&](const TileChunk& at) {
+    float pred[kTileChunk], target[kTileChunk], weight[kTileChunk];
+    a.pred.read(at.element, at.count, pred);
+    for (int k = 0; k < kTileChunk; ++k) {
+      const bool inside = k < at.count;
+      target[k] = inside ? shared[at.shared + k * at.stride] : 0.0f;
+      weight[k] = inside ? a.weights.times_channel(row_weight, at.channel + k) : 0.0f;
+    }
+    f(at, pred, target, weight);
+  });
+}
+
+// partial_sums_kernel of rows of patches.
+template <class T>
+__global__ void __launch_bounds__(kTileThreads, kTileBlocks) patch_sums_kernel(PatchedFields<T> a, LossSums* partial) {
+  ISOBAR_DYNAMIC_SHARED(float, shared);
+  for (std::int64_t b = blockIdx.y; b < a.batch; b += gridDim.y) {
+    double error_sum = 0, target_sum = 0;
+    for_each_tile(a, b, shared, [&](const Tile& tile) {
+      float tile_error = 0, tile_target = 0;
+      for_each_chunk_of(a, tile, shared,
+                        [&](const TileChunk&, const auto& pred, const auto& target, const auto& weight) {
+                          for (int k = 0; k < kTileChunk; ++k) {
+                            const float error = pred[k] - target[k];
+                            tile_error += weight[k] * (error * error);
+                            tile_target += weight[k] * (target[k] * target[k]);
+                          }
+                        });
+      error_sum += tile_error;
+      target_sum += tile_target;
+    });
+    const double error_total = block_sum(error_sum), target_total = block_sum(target_sum);
+    if (threadIdx.x == 0) partial[b * gridDim.x + blockIdx.x] = {error_total, target_total};
+  }
+}
+
 // One block: a warp adds the partial sums of a sample.
 __global__ void __launch_bounds__(kThreads)
     loss_sums_kernel(std::int64_t batch, int blocks, const LossSums* partial, LossSums* sums) {
@@ -94,17 +175,26 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) *loss = static_cast<float>(total / static_cast<double>(batch));
 }
 
-// dL/dpred = coefficient(b) · weight(row) · (pred - target)
-__global__ void __launch_bounds__(kThreads, 4)
-    loss_bwd_kernel(Fields a, bool squared, double sample_size, const float* upstream, const LossSums* sums,
-                    Output dpred) {
-  const double factor = (upstream != nullptr ? *upstream : 1.0) / static_cast<double>(a.batch);
-  for (std::int64_t b = blockIdx.y; b < a.batch; b += gridDim.y) {
+// What the gradients of a sample have in common: dL/dpred = coefficient(b) · weight · (pred - target)
+struct Slope {
+  bool squared;
+  double batch, sample_size;
+  const float* upstream;  // null: 1
+  const LossSums* sums;
+
+  __device__ float coefficient(std::int64_t b) const {
+    const double factor = (upstream != nullptr ? *upstream : 1.0) / batch;
     const LossSums sum = sums[b];
     const double slope = squared          ? 2.0 / sample_size
                          : sum.error == 0 ? 0.0
                                           : 1.0 / (sqrt(sum.error) * sqrt(sum.target));
-    const float coefficient = static_cast<float>(factor * slope);
+    return static_cast<float>(factor * slope);
+  }
+};
+
+__global__ void __launch_bounds__(kThreads, 4) loss_bwd_kernel(Fields a, Slope slope, Output dpred) {
+  for (std::int64_t b = blockIdx.y; b < a.batch; b += gridDim.y) {
+    const float coefficient = slope.coefficient(b);
     for (std::int64_t row = global_thread() / 32; row < a.rows(); row += global_threads() / 32) {
       const std::int64_t start = (b * a.rows() + row) * a.width;
       const float scale = coefficient * a.weight(row);
@@ -119,28 +209,115 @@ __global__ void __launch_bounds__(kThreads, 4)
   }
 }
 
+// loss_bwd_kernel of rows of patches; G is the element type of the gradient.
+template <class T, class G>
+__global__ void __launch_bounds__(kTileThreads, kTileBlocks)
+    patch_bwd_kernel(PatchedFields<T> a, Slope slope, Writer<G, kTileChunk> dpred) {
+  ISOBAR_DYNAMIC_SHARED(float, shared);
+  for (std::int64_t b = blockIdx.y; b < a.batch; b += gridDim.y) {
+    const float coefficient = slope.coefficient(b);
+    for_each_tile(a, b, shared, [&](const Tile& tile) {
+      for_each_chunk_of(a, tile, shared,
+                        [&](const TileChunk& at, const auto& pred, const auto& target, const auto& weight) {
+                          float gradient[kTileChunk];
+                          for (int k = 0; k < kTileChunk; ++k)
+                            gradient[k] = coefficient * weight[k] * (pred[k] - target[k]);
+                          dpred.write(at.element, at.count, gradient);
+                        });
+    });
+  }
+}
+
+template <class Arguments>
+Weights weights(const Arguments& a) {
+  const bool weighted = a.kind != LossKind::relative_l2;
+  return {.rows = weighted ? static_cast<const float*>(a.row_weights) : nullptr,
+          .channels = weighted ? static_cast<const float*>(a.channel_weights) : nullptr};
+}
+
 template <class Arguments>
 Fields fields(const Arguments& a) {
-  const bool weighted = a.kind != LossKind::relative_l2;
   return {.batch = a.batch,
           .channels = a.channels,
           .height = a.height,
           .width = a.width,
           .pred = input<kChunk>(a.pred, a.dtype, a.width),
           .target = input<kChunk>(a.target, DType::fp32, a.width),
-          .row_weights = weighted ? static_cast<const float*>(a.row_weights) : nullptr,
-          .channel_weights = weighted ? static_cast<const float*>(a.channel_weights) : nullptr};
+          .weights = weights(a)};
+}
+
+Slope slope(const ForecastLossBwd& a) {
+  return {.squared = a.kind == LossKind::weighted_mse,
+          .batch = static_cast<double>(a.batch),
+          .sample_size = static_cast<double>(a.sample_size),
+          .upstream = static_cast<const float*>(a.upstream),
+          .sums = reinterpret_cast<const LossSums*>(a.sums)};
+}
+
+// Calls f(PatchedFields<float>) where all chunks of an fp32 forecast, and those of `output` if any, are whole, else
+// f(PatchedFields<AnyType>).
+template <class Arguments, class F>
+void with_patched_fields(const char* kernel, const Arguments& a, const void* output, DType output_dtype, const F& f) {
+  const Patches tiles = patches(kernel, a, PatchOrder::channels_last);
+  const Input pred = input<kTileChunk>(a.pred, a.dtype, token_run(tiles));
+  const Input target = input<kTileChunk>(a.target, DType::fp32, image_run(tiles));
+  const auto call = [&]<class T>(Type<T>) {
+    f(PatchedFields<T>{.patches = tiles,
+                       .batch = a.batch,
+                       .sample_tiles = tiles.tiles / static_cast<int>(a.batch > 0 ? a.batch : 1),
+                       .pred = Reader<T, kTileChunk>(pred),
+                       .target = Reader<T, kTileChunk>(target),
+                       .weights = weights(a)});
+  };
+  if (a.dtype == DType::fp32 && all_packed(pred, target, input<kTileChunk>(output, output_dtype, token_run(tiles))))
+    call(Type<float>{});
+  else
+    call(Type<AnyType>{});
+}
+
+// Partial sums of `blocks` blocks a sample, of which there are at most kForecastLossBlocks.
+int launch_image_sums(const ForecastLossSums& a, unsigned samples, LossSums* partial, Stream stream) {
+  const std::int64_t rows = a.channels * a.height;
+  const int blocks = blocks_for(rows, kMinRows, grid_limit(kForecastLossBlocks));
+  launch("forecast_loss_sums", partial_sums_kernel, dim3(blocks, samples), dim3(kThreads), 0, stream, fields(a),
+         ceil_div(rows, blocks), partial);
+  return blocks;
+}
+int launch_patch_sums(const ForecastLossSums& a, unsigned samples, LossSums* partial, Stream stream) {
+  int blocks = 0;
+  with_patched_fields("forecast_loss_sums", a, nullptr, DType::fp32, [&]<class T>(const PatchedFields<T>& fields) {
+    blocks = blocks_for(fields.sample_tiles, kMinTiles, grid_limit(kForecastLossBlocks));
+    launch("forecast_loss_sums", patch_sums_kernel<T>, dim3(blocks, samples), dim3(kTileThreads),
+           shared_bytes(fields.patches), stream, fields, partial);
+  });
+  return blocks;
+}
+
+// G: AnyType where T is.
+template <class G, class T>
+void launch_patch_bwd(const ForecastLossBwd& a, const PatchedFields<T>& fields, unsigned samples, Stream stream) {
+  const Output dpred = output<kTileChunk>(a.dpred, a.dpred_dtype, token_run(fields.patches));
+  launch("forecast_loss_bwd", patch_bwd_kernel<T, G>,
+         dim3(blocks_for(fields.sample_tiles, kMinTiles, grid_limit(1 << 12)), samples), dim3(kTileThreads),
+         shared_bytes(fields.patches), stream, fields, slope(a), Writer<G, kTileChunk>(dpred));
+}
+void launch_patch_bwd(const ForecastLossBwd& a, unsigned samples, Stream stream) {
+  with_patched_fields("forecast_loss_bwd", a, a.dpred, a.dpred_dtype, [&]<class T>(const PatchedFields<T>& fields) {
+    if constexpr (kAllWhole<T>)
+      visit_cuda_floating(a.dpred_dtype, [&]<class G>(Type<G>) { launch_patch_bwd<G>(a, fields, samples, stream); });
+    else
+      launch_patch_bwd<AnyType>(a, fields, samples, stream);
+  });
 }
 
 }  // namespace
 
 void forecast_loss_sums(const ForecastLossSums& a, Stream stream) {
   require_cuda_dtypes("forecast_loss_sums", a.dtype);
-  const std::int64_t rows = a.channels * a.height;
-  const int blocks = blocks_for(rows, kMinRows, grid_limit(kForecastLossBlocks));
   const auto partial = static_cast<LossSums*>(a.workspace);
-  launch("forecast_loss_sums", partial_sums_kernel, dim3(blocks, blocks_for(a.batch, 1, grid_limit(1 << 15))),
-         dim3(kThreads), 0, stream, fields(a), ceil_div(rows, blocks), partial);
+  const unsigned samples = blocks_for(a.batch, 1, grid_limit(1 << 15));
+  const int blocks =
+      a.patch == 0 ? launch_image_sums(a, samples, partial, stream) : launch_patch_sums(a, samples, partial, stream);
   launch("forecast_loss_sums: partial sums", loss_sums_kernel, dim3(1), dim3(kThreads), 0, stream, a.batch, blocks,
          static_cast<const LossSums*>(partial), reinterpret_cast<LossSums*>(a.sums));
 }
@@ -153,14 +330,15 @@ void forecast_loss_finish(const ForecastLossFinish& a, Stream stream) {
 }
 
 void forecast_loss_bwd(const ForecastLossBwd& a, Stream stream) {
-  require_cuda_dtypes("forecast_loss_bwd", a.dtype);
+  require_cuda_dtypes("forecast_loss_bwd", a.dtype, a.dpred_dtype);
+  ISOBAR_CHECK(a.dpred_dtype == a.dtype || a.dtype == DType::fp32, "forecast_loss_bwd: a gradient in ",
+               name_of(a.dpred_dtype), " of a forecast in ", name_of(a.dtype), " is not supported");
   const std::int64_t rows = a.channels * a.height;
   if (a.batch * rows * a.width == 0) return;
-  launch("forecast_loss_bwd", loss_bwd_kernel,
-         dim3(blocks_for(rows, kWarps, grid_limit(1 << 12)), blocks_for(a.batch, 1, grid_limit(1 << 15))),
-         dim3(kThreads), 0, stream, fields(a), a.kind == LossKind::weighted_mse, static_cast<double>(a.sample_size),
-         static_cast<const float*>(a.upstream), reinterpret_cast<const LossSums*>(a.sums),
-         output<kChunk>(a.dpred, a.dtype, a.width));
+  const unsigned samples = blocks_for(a.batch, 1, grid_limit(1 << 15));
+  if (a.patch != 0) return launch_patch_bwd(a, samples, stream);
+  launch("forecast_loss_bwd", loss_bwd_kernel, dim3(blocks_for(rows, kWarps, grid_limit(1 << 12)), samples),
+         dim3(kThreads), 0, stream, fields(a), slope(a), output<kChunk>(a.dpred, a.dpred_dtype, a.width));
 }
 
 }  // namespace isobar::ISOBAR_CUDA_NAMESPACE

@@ -12,15 +12,22 @@
 //     bwd     dpred = *upstream · dL/dpred, from E and T of whole samples; where E[b] is 0 the gradient of the norms is
 //             taken as 0
 //
-//   pred, dpred   [B, C, H, W]  dtype: fp32, bf16, fp16, fp64 (CPU)        target  [B, C, H, W]  accumulator_of(dtype)
+//   pred, dpred   [B, C, H, W]                    where patch is 0
+//                 [B·(H/p)·(W/p), p·p·C]          where patch is p: rows of patches in the order (r, s, c), as
+//                                                 kernels/patchify.h has them with channels last
+//   target        [B, C, H, W]  accumulator_of(dtype)
+//   dtypes        pred: dtype, one of fp32, bf16, fp16, fp64 (CPU). dpred: dpred_dtype, the same; or 16 bits of an fp32
+//                 pred, for products that read it in 16 bits
 //   row_weights   [H], channel_weights [C]  accumulator_of(dtype) or null; of the rows and channels given
 //   sums          [B, 2]  (E, T)  fp64
 //   loss          [1]             accumulator_of(dtype)
 //   upstream      [1]             accumulator_of(dtype) or null (1): dL/dL, times a loss scale, over micro-batches
 //   workspace     (sums) forecast_loss_workspace(batch) bytes
 //
-//   numerics      fp32 products; sums in fp32 within a row, in fp64 across rows (fp64 throughout for fp64)
+//   numerics      fp32 products; sums in fp32 within a row, in fp64 across rows (fp64 throughout for fp64); dpred is
+//                 rounded once, from fp32
 //   deterministic yes: no atomics, blocks added in order
+//   limits        H and W multiples of patch
 //   aliasing      none
 #pragma once
 
@@ -40,6 +47,7 @@ inline constexpr std::int64_t kForecastLossBlocks = 128;  // partial sums a samp
 struct ForecastLossSums {
   LossKind kind = LossKind::relative_l2;
   std::int64_t batch = 0, channels = 0, height = 0, width = 0;
+  std::int64_t patch = 0;
   DType dtype = DType::fp32;
   const void* pred = nullptr;
   const void* target = nullptr;
@@ -60,7 +68,8 @@ struct ForecastLossFinish {
 struct ForecastLossBwd {
   LossKind kind = LossKind::relative_l2;
   std::int64_t batch = 0, channels = 0, height = 0, width = 0, sample_size = 0;
-  DType dtype = DType::fp32;
+  std::int64_t patch = 0;
+  DType dtype = DType::fp32, dpred_dtype = DType::fp32;
   const void* pred = nullptr;
   const void* target = nullptr;
   const void* row_weights = nullptr;
@@ -82,7 +91,7 @@ constexpr Cost forecast_loss_finish_cost(const ForecastLossFinish& a) {
 }
 constexpr Cost forecast_loss_bwd_cost(const ForecastLossBwd& a) {
   const double n = static_cast<double>(a.batch) * a.channels * a.height * a.width;
-  return {.bytes = n * (2 * size_of(a.dtype) + size_of(accumulator_of(a.dtype))), .flops = 4 * n};
+  return {.bytes = n * (size_of(a.dtype) + size_of(a.dpred_dtype) + size_of(accumulator_of(a.dtype))), .flops = 4 * n};
 }
 
 ISOBAR_KERNEL(forecast_loss_sums, ForecastLossSums)

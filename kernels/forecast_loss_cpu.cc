@@ -1,4 +1,6 @@
-// forecast_loss on the CPU: lines of the grid are summed in the arithmetic's type, lines and blocks of lines in fp64.
+// forecast_loss on the CPU, a latitude row of all channels after the other. Lines of the grid are summed in the
+// arithmetic's type, lines and blocks of rows in fp64. Of rows of patches the pixels of a piece of a line are gathered
+// first.
 #include "kernels/forecast_loss.h"
 
 #include "kernels/cpu/isa.h"
@@ -8,14 +10,49 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-// The weight of line (c, h) of a sample.
+constexpr std::int64_t kPiece = 128;  // pixels of a line; those of all channels stay in the first-level cache
+
+// `count` pixels of a line, from pixel (b, c, h, first), and the line's weight.
+struct Piece {
+  std::int64_t b, c, h, first, count;
+  double weight;
+};
+
 template <class Acc, class Arguments>
-double line_weight(const Arguments& a, std::int64_t line) {
+double line_weight(const Arguments& a, std::int64_t c, std::int64_t h) {
   if (a.kind == LossKind::relative_l2) return 1;
   const auto* rows = static_cast<const Acc*>(a.row_weights);
   const auto* channels = static_cast<const Acc*>(a.channel_weights);
-  return (rows != nullptr ? static_cast<double>(rows[line % a.height]) : 1.0) *
-         (channels != nullptr ? static_cast<double>(channels[line / a.height]) : 1.0);
+  return (rows != nullptr ? static_cast<double>(rows[h]) : 1.0) *
+         (channels != nullptr ? static_cast<double>(channels[c]) : 1.0);
+}
+
+// Calls f(piece) for all pixels of latitude row h of sample b: of images for whole lines.
+template <class Acc, class Arguments, class F>
+ISOBAR_INLINE void for_each_piece(const Arguments& a, std::int64_t b, std::int64_t h, const F& f) {
+  const std::int64_t most = a.patch == 0 ? a.width : kPiece;
+  for (std::int64_t first = 0; first < a.width; first += most)
+    for (std::int64_t c = 0; c < a.channels; ++c)
+      f(Piece{b, c, h, first, a.width - first < most ? a.width - first : most, line_weight<Acc>(a, c, h)});
+}
+
+// Where a piece begins in an image.
+template <class Arguments>
+ISOBAR_INLINE std::int64_t in_image(const Arguments& a, const Piece& at) {
+  return ((at.b * a.channels + at.c) * a.height + at.h) * a.width + at.first;
+}
+
+// Calls f(pixel, element) for every pixel of a piece, counted from its begin, and its place in the rows of patches.
+template <class Arguments, class F>
+ISOBAR_INLINE void for_each_in_patches(const Arguments& a, const Piece& at, const F& f) {
+  const std::int64_t p = a.patch, patch_row = at.b * (a.height / p) + at.h / p, end = at.first + at.count;
+  const std::int64_t line = (patch_row * a.width + at.h % p) * p * a.channels + at.c;  // of pixel 0 of the line
+  for (std::int64_t begin = at.first, next; begin < end; begin = next) {
+    const std::int64_t patch = begin / p;
+    next = (patch + 1) * p < end ? (patch + 1) * p : end;
+    const std::int64_t first = line + (patch * (p - 1) * p + begin) * a.channels;
+    for (std::int64_t s = 0; s < next - begin; ++s) f(begin - at.first + s, first + s * a.channels);
+  }
 }
 
 struct Sums {
@@ -35,26 +72,33 @@ Sums sum_line(const T* pred, const Acc* target, std::int64_t width) {
 }
 
 template <class T>
-void add_up(const ForecastLossSums& a) {
+Sums sum_piece(const ForecastLossSums& a, const Piece& at) {
   using Acc = accumulator_t<T>;
   const T* pred = static_cast<const T*>(a.pred);
-  const Acc* target = static_cast<const Acc*>(a.target);
-  auto* partial = static_cast<Sums*>(a.workspace);  // [batch, blocks]
-  const std::int64_t lines = a.channels * a.height;
-  const std::int64_t blocks = lines < kForecastLossBlocks ? lines : kForecastLossBlocks;
+  const Acc* target = static_cast<const Acc*>(a.target) + in_image(a, at);
+  if (a.patch == 0) return sum_line(pred + in_image(a, at), target, at.count);
+  Acc line[kPiece];
+  for_each_in_patches(a, at,
+                      [&](std::int64_t pixel, std::int64_t element) { line[pixel] = convert<Acc>(pred[element]); });
+  return sum_line(line, target, at.count);
+}
 
-  parallel_for(a.batch * blocks, kGrain * blocks / (lines * a.width + 1) + 1,
+template <class T>
+void add_up(const ForecastLossSums& a) {
+  auto* partial = static_cast<Sums*>(a.workspace);  // [batch, blocks]
+  const std::int64_t blocks = a.height < kForecastLossBlocks ? a.height : kForecastLossBlocks;
+
+  parallel_for(a.batch * blocks, kGrain * blocks / (a.channels * a.height * a.width + 1) + 1,
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t part = begin; part < end; ++part) {
                    const std::int64_t b = part / blocks, block = part % blocks;
                    Sums sums;
-                   for (std::int64_t line = lines * block / blocks; line < lines * (block + 1) / blocks; ++line) {
-                     const std::int64_t at = (b * lines + line) * a.width;
-                     const Sums s = sum_line(pred + at, target + at, a.width);
-                     const double weight = line_weight<Acc>(a, line);
-                     sums.error += weight * s.error;
-                     sums.target += weight * s.target;
-                   }
+                   for (std::int64_t h = a.height * block / blocks; h < a.height * (block + 1) / blocks; ++h)
+                     for_each_piece<accumulator_t<T>>(a, b, h, [&](const Piece& piece) {
+                       const Sums s = sum_piece<T>(a, piece);
+                       sums.error += piece.weight * s.error;
+                       sums.target += piece.weight * s.target;
+                     });
                    partial[part] = sums;
                  }
                });
@@ -91,18 +135,34 @@ double coefficient(const ForecastLossBwd& a, std::int64_t b) {
   return error == 0 ? 0 : upstream / (batch * std::sqrt(error) * std::sqrt(target));
 }
 
-template <class T>
+// G: the gradient's type.
+template <class T, class G>
+void differentiate_piece(const ForecastLossBwd& a, const Piece& at, accumulator_t<T> factor) {
+  using Acc = accumulator_t<T>;
+  const T* pred = static_cast<const T*>(a.pred);
+  const Acc* target = static_cast<const Acc*>(a.target) + in_image(a, at);
+  G* dpred = static_cast<G*>(a.dpred);
+  if (a.patch == 0) {
+    pred += in_image(a, at);
+    dpred += in_image(a, at);
+#pragma omp simd
+    for (std::int64_t i = 0; i < at.count; ++i) dpred[i] = convert<G>(factor * (convert<Acc>(pred[i]) - target[i]));
+  } else {
+    for_each_in_patches(a, at, [&](std::int64_t pixel, std::int64_t element) {
+      dpred[element] = convert<G>(factor * (convert<Acc>(pred[element]) - target[pixel]));
+    });
+  }
+}
+
+template <class T, class G>
 void backward(const ForecastLossBwd& a) {
   using Acc = accumulator_t<T>;
-  const std::int64_t lines = a.channels * a.height;
-  parallel_for(a.batch * lines, kGrain / (a.width + 1) + 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t line = begin; line < end; ++line) {
-      const Acc factor = static_cast<Acc>(coefficient<Acc>(a, line / lines) * line_weight<Acc>(a, line % lines));
-      const T* pred = static_cast<const T*>(a.pred) + line * a.width;
-      const Acc* target = static_cast<const Acc*>(a.target) + line * a.width;
-      T* dpred = static_cast<T*>(a.dpred) + line * a.width;
-#pragma omp simd
-      for (std::int64_t i = 0; i < a.width; ++i) dpred[i] = convert<T>(factor * (convert<Acc>(pred[i]) - target[i]));
+  parallel_for(a.batch * a.height, kGrain / (a.channels * a.width + 1) + 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const double factor = coefficient<Acc>(a, row / a.height);
+      for_each_piece<Acc>(a, row / a.height, row % a.height, [&](const Piece& piece) {
+        differentiate_piece<T, G>(a, piece, static_cast<Acc>(factor * piece.weight));
+      });
     }
   });
 }
@@ -118,7 +178,14 @@ void forecast_loss_finish(const ForecastLossFinish& a) {
 }
 
 void forecast_loss_bwd(const ForecastLossBwd& a) {
-  visit_floating(a.dtype, [&]<class T>(Type<T>) { backward<T>(a); });
+  if (a.dpred_dtype == a.dtype)
+    visit_floating(a.dtype, [&]<class T>(Type<T>) { backward<T, T>(a); });
+  else if (a.dtype == DType::fp32 && a.dpred_dtype == DType::bf16)
+    backward<float, bf16>(a);
+  else if (a.dtype == DType::fp32 && a.dpred_dtype == DType::fp16)
+    backward<float, fp16>(a);
+  else
+    fail_unsupported(a.dpred_dtype);
 }
 
 }  // namespace isobar::cpu::ISOBAR_ISA

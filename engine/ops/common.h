@@ -17,9 +17,12 @@ inline Tensor workspace(std::size_t bytes, Device device) {
 }
 
 // A buffer like x for a gradient on its way.
-inline Tensor gradient_like(const Tensor& x) {
+inline Tensor gradient_like(const Tensor& x, DType dtype) {
   const MemoryScope scope("gradients");
-  return Tensor::empty(x.shape(), x.dtype(), x.device());
+  return Tensor::empty(x.shape(), dtype, x.device());
+}
+inline Tensor gradient_like(const Tensor& x) {
+  return gradient_like(x, x.dtype());
 }
 
 // A buffer of its own with x's values: a gradient handed to two tensors must not be shared, since ops change it in

@@ -6,24 +6,34 @@
 namespace isobar {
 namespace {
 
+bool are_patches(const Shape& rows, const Shape& image, std::int64_t p) {
+  return image.size() == 4 && p >= 1 && image[2] % p == 0 && image[3] % p == 0 &&
+         rows == Shape{image[0] * (image[2] / p) * (image[3] / p), p * p * image[1]};
+}
+
 void check_loss(const Tensor& pred, const Tensor& target, const LossInputs& inputs) {
-  ISOBAR_CHECK(pred.shape().size() == 4 && pred.shape() == target.shape(), "forecast_loss: forecast ",
-               to_string(pred.shape()), " and target ", to_string(target.shape()), " differ");
+  if (inputs.patch == 0)
+    ISOBAR_CHECK(pred.shape().size() == 4 && pred.shape() == target.shape(), "forecast_loss: forecast ",
+                 to_string(pred.shape()), " and target ", to_string(target.shape()), " differ");
+  else
+    ISOBAR_CHECK(are_patches(pred.shape(), target.shape(), inputs.patch), "forecast_loss: forecast ",
+                 to_string(pred.shape()), " are not the patches of ", inputs.patch, " x ", inputs.patch, " of target ",
+                 to_string(target.shape()));
   const DType accumulator = accumulator_of(pred.dtype());
   ISOBAR_CHECK(target.dtype() == accumulator, "forecast_loss: the target is ", name_of(target.dtype()), ", not ",
                name_of(accumulator));
   const auto check_weights = [&](const char* of, const Tensor& weights, std::int64_t count) {
     ISOBAR_CHECK(!weights.defined() || weights.shape() == Shape{count}, "forecast_loss: ", of, " weights ",
-                 to_string(weights.shape()), " do not fit the forecast ", to_string(pred.shape()));
+                 to_string(weights.shape()), " do not fit the fields ", to_string(target.shape()));
     ISOBAR_CHECK(!weights.defined() || weights.dtype() == accumulator, "forecast_loss: the ", of, " weights are ",
                  name_of(weights.dtype()), ", not ", name_of(accumulator));
   };
-  check_weights("row", inputs.row_weights, pred.size(2));
-  check_weights("channel", inputs.channel_weights, pred.size(1));
-  ISOBAR_CHECK(inputs.whole_height == 0 || inputs.whole_height == pred.size(2) ||
-                   (inputs.whole_height > pred.size(2) && inputs.add_up),
-               "forecast_loss: ", pred.size(2), " rows are no picture of ", inputs.whole_height, " rows",
-               inputs.whole_height > pred.size(2) ? ", and nothing adds up the sums of its bands" : "");
+  check_weights("row", inputs.row_weights, target.size(2));
+  check_weights("channel", inputs.channel_weights, target.size(1));
+  ISOBAR_CHECK(inputs.whole_height == 0 || inputs.whole_height == target.size(2) ||
+                   (inputs.whole_height > target.size(2) && inputs.add_up),
+               "forecast_loss: ", target.size(2), " rows are no picture of ", inputs.whole_height, " rows",
+               inputs.whole_height > target.size(2) ? ", and nothing adds up the sums of its bands" : "");
 }
 
 }  // namespace
@@ -31,17 +41,18 @@ void check_loss(const Tensor& pred, const Tensor& target, const LossInputs& inpu
 Tensor forecast_loss(const Tensor& pred, const Tensor& target, const LossInputs& inputs) {
   check_loss(pred, target, inputs);
   const auto pointer = [](const Tensor& t) { return t.defined() ? t.data() : nullptr; };
-  const std::int64_t whole_height = inputs.whole_height > 0 ? inputs.whole_height : pred.size(2);
-  const std::int64_t sample_size = pred.size(1) * whole_height * pred.size(3);
+  const std::int64_t whole_height = inputs.whole_height > 0 ? inputs.whole_height : target.size(2);
+  const std::int64_t sample_size = target.size(1) * whole_height * target.size(3);
 
-  const Tensor sums = Tensor::empty({pred.size(0), 2}, DType::fp64, pred.device());
-  const Tensor scratch = workspace(forecast_loss_workspace(pred.size(0)), pred.device());
+  const Tensor sums = Tensor::empty({target.size(0), 2}, DType::fp64, pred.device());
+  const Tensor scratch = workspace(forecast_loss_workspace(target.size(0)), pred.device());
   ISOBAR_RUN(pred.device(), forecast_loss_sums,
              {.kind = inputs.kind,
-              .batch = pred.size(0),
-              .channels = pred.size(1),
-              .height = pred.size(2),
-              .width = pred.size(3),
+              .batch = target.size(0),
+              .channels = target.size(1),
+              .height = target.size(2),
+              .width = target.size(3),
+              .patch = inputs.patch,
               .dtype = pred.dtype(),
               .pred = pred.data(),
               .target = target.data(),
@@ -54,24 +65,26 @@ Tensor forecast_loss(const Tensor& pred, const Tensor& target, const LossInputs&
   Tensor loss = Tensor::empty({1}, accumulator_of(pred.dtype()), pred.device());
   ISOBAR_RUN(pred.device(), forecast_loss_finish,
              {.kind = inputs.kind,
-              .batch = pred.size(0),
+              .batch = target.size(0),
               .sample_size = sample_size,
               .dtype = pred.dtype(),
               .sums = sums.data_as<double>(),
               .loss = loss.data()},
              current_stream());
   Tape::record("forecast_loss", {&pred}, {pred, target, sums}, {&loss},
-               [=, kind = inputs.kind, rows = inputs.row_weights, channels = inputs.channel_weights](
-                   Gradients& gradients, const std::vector<Tensor>& dy) {
-                 const Tensor dpred = gradient_like(pred);
+               [=, kind = inputs.kind, patch = inputs.patch, rows = inputs.row_weights,
+                channels = inputs.channel_weights](Gradients& gradients, const std::vector<Tensor>& dy) {
+                 const Tensor dpred = gradient_like(pred, gradients.read_in(pred));
                  ISOBAR_RUN(pred.device(), forecast_loss_bwd,
                             {.kind = kind,
-                             .batch = pred.size(0),
-                             .channels = pred.size(1),
-                             .height = pred.size(2),
-                             .width = pred.size(3),
+                             .batch = target.size(0),
+                             .channels = target.size(1),
+                             .height = target.size(2),
+                             .width = target.size(3),
                              .sample_size = sample_size,
+                             .patch = patch,
                              .dtype = pred.dtype(),
+                             .dpred_dtype = dpred.dtype(),
                              .pred = pred.data(),
                              .target = target.data(),
                              .row_weights = pointer(rows),

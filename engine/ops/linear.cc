@@ -52,6 +52,13 @@ Product linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias
   return p;
 }
 
+// What the backward pass rounds dy to before it does anything else. The sums of a bias are made before.
+std::optional<DType> reads_gradient_in(const Tensor& x, const Tensor& bias, const LinearOptions& options) {
+  const bool rounds = options.out_dtype == DType::fp32 && is_16_bit(x.dtype());
+  if (!rounds || bias.defined() || options.activation != Activation::none) return {};
+  return x.dtype();
+}
+
 // dx (+)= dy·w;  dw (+)= dyᵀ·x;  db (+)= column sums of dy. A dy wider than x is rounded to x's dtype before the
 // products, as tensor cores need it. A GPU makes the sums of the dy that it reads for dw, where nothing is added to
 // them: a pass over dy less.
@@ -113,11 +120,13 @@ void gelu_backward_in_place(const Tensor& dy, const Tensor& x, Activation kind) 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, LinearOptions options) {
   const bool activated = options.activation != Activation::none;
   Product p = linear_forward(x, weight, bias, options, activated && recording({&x, &weight, &bias}));
-  Tape::record("linear", {&x, &weight, &bias}, {x, p.pre}, {&p.y},
-               [x, weight, bias, pre = p.pre, options](Gradients& gradients, const std::vector<Tensor>& dy) {
-                 if (pre.defined()) gelu_backward_in_place(dy[0], pre, options.activation);
-                 linear_backward(gradients, dy[0], x, x, weight, bias, options.tf32);
-               });
+  Tape::record(
+      "linear", {&x, &weight, &bias}, {x, p.pre}, {&p.y},
+      [x, weight, bias, pre = p.pre, options](Gradients& gradients, const std::vector<Tensor>& dy) {
+        if (pre.defined()) gelu_backward_in_place(dy[0], pre, options.activation);
+        linear_backward(gradients, dy[0], x, x, weight, bias, options.tf32);
+      },
+      reads_gradient_in(x, bias, options));
   return p.y;
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <optional>
 #include <random>
 
 #include "engine/ops.h"
@@ -251,8 +252,15 @@ TEST_CASE("gradients of every op equal finite differences") {
         weights->data_as<double>()[i] = std::abs(weights->data_as<double>()[i]);
     for (const LossKind kind : {LossKind::relative_l2, LossKind::weighted_mse, LossKind::relative_l2_weighted}) {
       inputs.kind = kind;
+      inputs.patch = 0;
       check_gradients([&](const auto& in) { return std::vector{forecast_loss(in[0], target, inputs)}; },
                       {random_tensor({2, 3, 2, 2}, 1)});
+      inputs.patch = 1;
+      check_gradients([&](const auto& in) { return std::vector{forecast_loss(in[0], target, inputs)}; },
+                      {random_tensor({2 * 2 * 2, 3}, 1)});
+      inputs.patch = 2;
+      check_gradients([&](const auto& in) { return std::vector{forecast_loss(in[0], target, inputs)}; },
+                      {random_tensor({2, 2 * 2 * 3}, 1)});
     }
   }
   SECTION("cross_entropy, with a label that is ignored") {
@@ -365,6 +373,88 @@ TEST_CASE("every band of a picture has the whole picture's loss, and its part of
         for (std::size_t i = 0; i < got.size(); ++i)
           CHECK(std::abs(got[i] - expected[i]) <= 1e-14 * std::abs(expected[i]));
       }
+  }
+}
+
+namespace {
+
+// The gradients of x [8, 5] and w [12, 5], in bits, of a loss of x·wᵀ in rows of patches. `aside` is added to the rows.
+std::vector<std::vector<double>> gradients_of_head(DType dtype, const Tensor& aside) {
+  const auto leaf = [&](Shape shape, unsigned seed) {
+    return make_leaf(random_tensor(shape, seed).to(dtype), Tensor::empty(shape, DType::fp32, Device{}));
+  };
+  const Tensor x = leaf({8, 5}, 1), w = leaf({12, 5}, 2), target = random_tensor({2, 3, 4, 4}, 3).to(DType::fp32);
+  Tape tape;
+  Tensor loss;
+  {
+    const TapeScope recording(tape);
+    Tensor rows = linear(x, w, {}, {.out_dtype = DType::fp32});
+    if (aside.defined()) rows = add(rows, aside);
+    loss = forecast_loss(rows, target, {.patch = 2});
+  }
+  tape.backward(loss);
+  return {loss.to_vector(), x.leaf()->grad.to_vector(), w.leaf()->grad.to_vector()};
+}
+
+// What arrives at an op that says that it reads its gradient in 16 bits, or does not, from the consumers of y [4, 12].
+Tensor gradient_that_arrives(std::optional<DType> reads_in, const std::function<Tensor(const Tensor&)>& loss_of) {
+  const Tensor x = make_leaf(random_tensor({4, 12}, 1).to(DType::fp32), Tensor::empty({4, 12}, DType::fp32, Device{}));
+  Tensor arrived;
+  Tape tape;
+  Tensor loss;
+  {
+    const TapeScope recording(tape);
+    Tensor y = x.detach();
+    Tape::record(
+        "probe", {&x}, {}, {&y}, [&](Gradients&, const std::vector<Tensor>& dy) { arrived = dy[0]; }, reads_in);
+    loss = loss_of(y);
+  }
+  tape.backward(loss);
+  return arrived;
+}
+
+}  // namespace
+
+TEST_CASE("a gradient in the 16 bits in which products read it gives the bits of one that they round") {
+  for (const DType dtype : {DType::bf16, DType::fp16})
+    CHECK(gradients_of_head(dtype, {}) == gradients_of_head(dtype, Tensor::zeros({8, 12}, DType::fp32, Device{})));
+}
+
+TEST_CASE("a gradient arrives in 16 bits where it is read in them, and as it was without") {
+  const Tensor target = random_tensor({2, 3, 2, 4}, 3).to(DType::fp32);
+  const auto loss_of = [&](const Tensor& y) { return forecast_loss(y, target, {.patch = 2}); };
+  const Tensor wide = gradient_that_arrives({}, loss_of);
+  CHECK(wide.dtype() == DType::fp32);
+  for (const DType dtype : {DType::bf16, DType::fp16}) {
+    const Tensor narrow = gradient_that_arrives(dtype, loss_of);
+    CHECK(narrow.dtype() == dtype);
+    CHECK(narrow.shape() == wide.shape());
+    CHECK(narrow.to_vector() == wide.to(dtype).to_vector());
+    CHECK(narrow.to_vector() != wide.to_vector());
+  }
+}
+
+TEST_CASE("a gradient in 16 bits to which another is added is wide again") {
+  const Tensor target = random_tensor({2, 3, 2, 4}, 3).to(DType::fp32);
+  const Tensor weight = random_tensor({12, 12}, 4).to(DType::fp32);
+  const auto loss_of_patches = [&](const Tensor& y) { return forecast_loss(y, target, {.patch = 2}); };
+  // The gradient of a product takes a slot, that of an addition is given; the loss comes first, on the way back.
+  for (const bool takes_slot : {true, false}) {
+    const auto other = [&](const Tensor& y) {
+      return takes_slot ? linear(y, weight, {}, {.out_dtype = DType::fp32}) : add(y, weight.slice(0, {4, 12}));
+    };
+    const auto loss_of_other = [&](const Tensor& y) {
+      return forecast_loss(other(y), target, {.kind = LossKind::weighted_mse, .patch = 2});
+    };
+    const auto loss_of_both = [&](const Tensor& y) {
+      const Tensor second = loss_of_other(y);
+      return add(second, loss_of_patches(y));
+    };
+    const Tensor both = gradient_that_arrives(DType::bf16, loss_of_both);
+    const std::vector<double> one = gradient_that_arrives(DType::bf16, loss_of_patches).to_vector(),
+                              another = gradient_that_arrives({}, loss_of_other).to_vector(), sum = both.to_vector();
+    CHECK(both.dtype() == DType::fp32);
+    for (std::size_t i = 0; i < sum.size(); ++i) CHECK(std::abs(sum[i] - (one[i] + another[i])) <= 1e-6);
   }
 }
 
@@ -558,11 +648,18 @@ TEST_CASE("every op refuses shapes and dtypes that do not fit, by name") {
                     "forecast_loss: forecast [2, 3, 2, 4] and target [2, 3, 2, 5] differ");
   CHECK_THROWS_WITH(forecast_loss(x, x, {}), "forecast_loss: forecast [4, 6] and target [4, 6] differ");
   CHECK_THROWS_WITH(forecast_loss(fields, single({2, 3, 2, 4}), {}), "forecast_loss: the target is fp32, not fp64");
+  CHECK_THROWS_WITH(forecast_loss(wide({4, 6}), wide({2, 3, 2, 4}), {.patch = 2}),
+                    "forecast_loss: forecast [4, 6] are not the patches of 2 x 2 of target [2, 3, 2, 4]");
+  CHECK_THROWS_WITH(forecast_loss(wide({4, 12}), wide({2, 3, 2, 4}), {.patch = -2}),
+                    "forecast_loss: forecast [4, 12] are not the patches of -2 x -2 of target [2, 3, 2, 4]");
+  CHECK_THROWS_WITH(forecast_loss(wide({4, 27}), wide({2, 3, 2, 4}), {.patch = 3}),
+                    "forecast_loss: forecast [4, 27] are not the patches of 3 x 3 of target [2, 3, 2, 4]");
+  CHECK_NOTHROW(forecast_loss(wide({4, 12}), wide({2, 3, 2, 4}), {.patch = 2}));
   const auto loss_of = [&](const LossInputs& inputs) { return forecast_loss(fields, wide({2, 3, 2, 4}), inputs); };
   CHECK_THROWS_WITH(loss_of({.row_weights = wide({3})}),
-                    "forecast_loss: row weights [3] do not fit the forecast [2, 3, 2, 4]");
+                    "forecast_loss: row weights [3] do not fit the fields [2, 3, 2, 4]");
   CHECK_THROWS_WITH(loss_of({.channel_weights = wide({2})}),
-                    "forecast_loss: channel weights [2] do not fit the forecast [2, 3, 2, 4]");
+                    "forecast_loss: channel weights [2] do not fit the fields [2, 3, 2, 4]");
   CHECK_THROWS_WITH(loss_of({.row_weights = single({2})}), "forecast_loss: the row weights are fp32, not fp64");
   CHECK_THROWS_WITH(loss_of({.whole_height = 3}),
                     "forecast_loss: 2 rows are no picture of 3 rows, and nothing adds up the sums of its bands");

@@ -1,8 +1,11 @@
-// forecast_loss: the three losses and their gradients against the formulas, with and without weights.
+// forecast_loss: the three losses and their gradients against the formulas, with and without weights, of fields and of
+// rows of patches. All values are kept in the order of fields and rearranged on their way to the kernel.
 #include "kernels/forecast_loss.h"
 
 #include <limits>
+#include <stdexcept>
 
+#include "kernels/patchify.h"
 #include "tests/harness/kernel_testing.h"
 
 namespace isobar::testing {
@@ -16,6 +19,8 @@ struct Case {
   LossKind kind;
   DType dtype;
   bool has_rows, has_channels;
+  std::int64_t patch = 0;
+  DType dpred_dtype = dtype;
   Values pred = {}, target = {}, rows = {}, cols = {};
 
   std::int64_t sample() const { return channels * height * width; }
@@ -28,7 +33,23 @@ struct Case {
     return (has_rows ? static_cast<Real>(rows[i / width % height]) : Real(1)) *
            (has_channels ? static_cast<Real>(cols[i / width / height % channels]) : Real(1));
   }
+
+  // Where element i of the fields lies in pred and dpred.
+  std::int64_t place(std::int64_t i) const {
+    if (patch == 0) return i;
+    const std::int64_t w = i % width, h = i / width % height, c = i / width / height % channels, b = i / sample();
+    const std::int64_t token = (b * (height / patch) + h / patch) * (width / patch) + w / patch;
+    return ((token * patch + h % patch) * patch + w % patch) * channels + c;
+  }
 };
+
+template <class T>
+std::vector<T> in_place(const Case& c, const std::vector<T>& fields) {
+  std::vector<T> placed(fields.size());
+  for (std::size_t i = 0; i < fields.size(); ++i)
+    placed[static_cast<std::size_t>(c.place(static_cast<std::int64_t>(i)))] = fields[i];
+  return placed;
+}
 
 Case filled(Case c) {
   c.target = random_values(c.size(), c.acc(), 1, 1, 0.3);
@@ -45,7 +66,8 @@ std::string name_of_case(const Case& c) {
                                                         : "relative_l2_weighted";
   return std::string(kind) + ", " + name_of(c.dtype) + ", " + std::to_string(c.batch) + " x " +
          std::to_string(c.channels) + " x " + std::to_string(c.height) + " x " + std::to_string(c.width) +
-         ", row weights " + std::to_string(c.has_rows) + ", channel weights " + std::to_string(c.has_channels);
+         ", row weights " + std::to_string(c.has_rows) + ", channel weights " + std::to_string(c.has_channels) +
+         ", patch " + std::to_string(c.patch) + ", gradient in " + name_of(c.dpred_dtype);
 }
 
 // (E, T) of every sample, and the loss
@@ -80,7 +102,7 @@ std::array<std::vector<Real>, 1> naive_bwd(const Case& c, const Values& sums, Re
       slope = error == 0 ? Real(0) : 1 / (static_cast<Real>(c.batch) * std::sqrt(error) * std::sqrt(square));
     dpred[0].push_back(upstream * slope * c.weight<Real>(i) * e);
   }
-  return dpred;
+  return {in_place(c, dpred[0])};
 }
 
 ForecastLossSums sums_arguments(const Case& c, Workbench& bench) {
@@ -89,8 +111,9 @@ ForecastLossSums sums_arguments(const Case& c, Workbench& bench) {
           .channels = c.channels,
           .height = c.height,
           .width = c.width,
+          .patch = c.patch,
           .dtype = c.dtype,
-          .pred = bench.input(c.pred),
+          .pred = bench.input({c.dtype, in_place(c, c.pred.v)}),
           .target = bench.input(c.target),
           .row_weights = c.has_rows ? bench.input(c.rows) : Pointer{},
           .channel_weights = c.has_channels ? bench.input(c.cols) : Pointer{},
@@ -114,13 +137,15 @@ ForecastLossBwd backward_arguments(const Case& c, const Values& sums, Workbench&
           .height = c.height,
           .width = c.width,
           .sample_size = c.sample(),
+          .patch = c.patch,
           .dtype = c.dtype,
-          .pred = bench.input(c.pred),
+          .dpred_dtype = c.dpred_dtype,
+          .pred = bench.input({c.dtype, in_place(c, c.pred.v)}),
           .target = bench.input(c.target),
           .row_weights = c.has_rows ? bench.input(c.rows) : Pointer{},
           .channel_weights = c.has_channels ? bench.input(c.cols) : Pointer{},
           .sums = bench.input(sums),
-          .dpred = bench.output(c.size(), c.dtype)};
+          .dpred = bench.output(c.size(), c.dpred_dtype)};
 }
 
 // The sums as fp64 holds them.
@@ -155,7 +180,28 @@ void for_each_case(const F& f) {
         // More samples than a block has warps or the emulator's grids have blocks; rows for over 32 blocks of a GPU.
         f(filled({13, 1, 31, 1, kind, dtype, weighted, weighted}));
         f(filled({1, 43, 31, 3, kind, dtype, weighted, true}));
+        f(filled({13, 3, 5, 7, kind, dtype, weighted, true, 1}));
+        f(filled({3, 5, 4, 6, kind, dtype, true, weighted, 2}));
+        f(filled({2, 20, 16, 24, kind, dtype, weighted, true, 8}));
+        // Wider, and of more channels, than a tile of the CUDA kernel; its first tile has 126 pixels.
+        f(filled({1, 44, 4, 132, kind, dtype, true, weighted, 4}));
+        f(filled({1, 47, 3, 129, kind, dtype, weighted, weighted, 3}));
       }
+}
+
+const std::vector<DType> kHalves = {DType::bf16, DType::fp16};
+
+// Of rows of patches: with more tiles than the emulator's grids have blocks, ragged ones, those of the others.
+std::vector<Case> patched_cases() {
+  std::vector<Case> cases;
+  for (LossKind kind : kKinds)
+    for (DType dpred_dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+      cases.push_back(filled({2, 4, 32, 16, kind, DType::fp32, true, true, 4, dpred_dtype}));
+      cases.push_back(filled({2, 6, 10, 14, kind, DType::fp32, true, true, 2, dpred_dtype}));
+      cases.push_back(filled({1, 1, 3, 3, kind, DType::fp32, true, true, 1, dpred_dtype}));
+    }
+  for (DType dtype : kFloating) cases.push_back(filled({1, 5, 6, 9, LossKind::weighted_mse, dtype, true, true, 3}));
+  return cases;
 }
 
 }  // namespace
@@ -177,45 +223,122 @@ TEST_CASE("forecast_loss_sums and forecast_loss_finish follow their formulas") {
 }
 
 TEST_CASE("forecast_loss of bands of rows, their sums added, is that of the whole picture") {
-  const std::vector<std::int64_t> heights = {5, 1, 6, 3};  // of the bands
+  const auto check = [](const Case& c, const std::vector<std::int64_t>& heights) {
+    const Values whole = exact_sums(c);
+    // Within a row both add alike, so that rounding differs in fp64 only.
+    on_devices(kDevices, {c.dtype}, [&](Workbench& bench) {
+      const ForecastLossSums all = sums_arguments(c, bench);
+      ISOBAR_RUN(bench.device(), forecast_loss_sums, all);
+      std::vector<double> added(static_cast<std::size_t>(2 * c.batch), 0.0);
+      std::int64_t first = 0;
+      for (const std::int64_t height : heights) {
+        const ForecastLossSums a = sums_arguments(band(c, first, height), bench);
+        ISOBAR_RUN(bench.device(), forecast_loss_sums, a);
+        const Values part = bench.read({a.sums});
+        for (std::size_t i = 0; i < added.size(); ++i) added[i] += part.v[i];
+        first += height;
+      }
+      REQUIRE(first == c.height);
+      const Values expected_sums = bench.read({all.sums});
+      INFO(name_of_case(c));
+      for (std::size_t i = 0; i < added.size(); ++i)
+        CHECK(std::fabs(added[i] - expected_sums.v[i]) <= 1e-14 * expected_sums.v[i]);
+
+      const ForecastLossBwd all_back = backward_arguments(c, whole, bench);
+      ISOBAR_RUN(bench.device(), forecast_loss_bwd, all_back);
+      const Values dpred = bench.read({all_back.dpred});
+      first = 0;
+      for (const std::int64_t height : heights) {
+        ForecastLossBwd a = backward_arguments(band(c, first, height), whole, bench);
+        a.sample_size = c.sample();
+        ISOBAR_RUN(bench.device(), forecast_loss_bwd, a);
+        Case gradient = c;
+        for (std::int64_t i = 0; i < c.size(); ++i) gradient.pred[i] = dpred[c.place(i)];
+        const Case part = band(gradient, first, height);
+        bench.check_equal("dpred of a band", {a.dpred}, {c.dtype, in_place(part, part.pred.v)});
+        first += height;
+      }
+    });
+  };
   for (LossKind kind : kKinds)
     for (DType dtype : kFloating) {
-      const Case c = filled({3, 4, 15, 33, kind, dtype, true, true});
-      const Values whole = exact_sums(c);
-      // Within a row both add alike, so that rounding differs in fp64 only.
-      on_devices(kDevices, {dtype}, [&](Workbench& bench) {
-        const ForecastLossSums all = sums_arguments(c, bench);
-        ISOBAR_RUN(bench.device(), forecast_loss_sums, all);
-        std::vector<double> added(static_cast<std::size_t>(2 * c.batch), 0.0);
-        std::int64_t first = 0;
-        for (const std::int64_t height : heights) {
-          const ForecastLossSums a = sums_arguments(band(c, first, height), bench);
-          ISOBAR_RUN(bench.device(), forecast_loss_sums, a);
-          const Values part = bench.read({a.sums});
-          for (std::size_t i = 0; i < added.size(); ++i) added[i] += part.v[i];
-          first += height;
-        }
-        REQUIRE(first == c.height);
-        const Values expected_sums = bench.read({all.sums});
-        INFO(name_of_case(c));
-        for (std::size_t i = 0; i < added.size(); ++i)
-          CHECK(std::fabs(added[i] - expected_sums.v[i]) <= 1e-14 * expected_sums.v[i]);
-
-        const ForecastLossBwd all_back = backward_arguments(c, whole, bench);
-        ISOBAR_RUN(bench.device(), forecast_loss_bwd, all_back);
-        const Values dpred = bench.read({all_back.dpred});
-        first = 0;
-        for (const std::int64_t height : heights) {
-          ForecastLossBwd a = backward_arguments(band(c, first, height), whole, bench);
-          a.sample_size = c.sample();
-          ISOBAR_RUN(bench.device(), forecast_loss_bwd, a);
-          Case gradient = c;
-          gradient.pred = dpred;
-          bench.check_equal("dpred of a band", {a.dpred}, band(gradient, first, height).pred);
-          first += height;
-        }
-      });
+      check(filled({3, 4, 15, 33, kind, dtype, true, true}), {5, 1, 6, 3});
+      check(filled({3, 4, 15, 33, kind, dtype, true, true, 3}), {3, 6, 3, 3});
     }
+}
+
+TEST_CASE("forecast_loss of rows of patches is that of the fields, its gradient to the last bit") {
+  for (const Case& c : patched_cases()) {
+    const Values sums = exact_sums(c);
+    INFO(name_of_case(c));
+    on_devices(kDevices, {c.dtype}, [&](Workbench& bench) {
+      Case fields = c;
+      fields.patch = 0;
+      fields.dpred_dtype = c.dtype;
+      const ForecastLossSums of_fields = sums_arguments(fields, bench), of_rows = sums_arguments(c, bench);
+      ISOBAR_RUN(bench.device(), forecast_loss_sums, of_fields);
+      ISOBAR_RUN(bench.device(), forecast_loss_sums, of_rows);
+      const Values one = bench.read({of_fields.sums}), other = bench.read({of_rows.sums});
+      for (std::int64_t i = 0; i < one.size(); ++i)
+        CHECK(std::fabs(one[i] - other[i]) <= 4 * epsilon_of(c.acc()) * one[i]);
+
+      const ForecastLossBwd from_fields = backward_arguments(fields, sums, bench);
+      ISOBAR_RUN(bench.device(), forecast_loss_bwd, from_fields);
+      const Pointer rows = bench.output(c.size(), c.dpred_dtype);
+      ISOBAR_RUN(bench.device(), patchify,
+                 {.batch = c.batch,
+                  .channels = c.channels,
+                  .height = c.height,
+                  .width = c.width,
+                  .patch = c.patch,
+                  .order = PatchOrder::channels_last,
+                  .image_dtype = c.dtype,
+                  .token_dtype = c.dpred_dtype,
+                  .image = from_fields.dpred,
+                  .tokens = rows});
+      const ForecastLossBwd from_rows = backward_arguments(c, sums, bench);
+      ISOBAR_RUN(bench.device(), forecast_loss_bwd, from_rows);
+      bench.check_equal("dpred", {from_rows.dpred}, bench.read(rows));
+    });
+  }
+}
+
+TEST_CASE("forecast_loss_bwd rounds the gradient of fields as well, and refuses what it cannot write") {
+  for (DType dpred_dtype : kHalves) {
+    const Case c = filled({2, 3, 5, 9, LossKind::weighted_mse, DType::fp32, true, true, 0, dpred_dtype});
+    const Values sums = exact_sums(c);
+    const auto [dpred] =
+        expected(c.dtype, [&]<class Real>(Arithmetic<Real>) { return naive_bwd<Real>(c, sums, Real(1)); });
+    on_devices(kDevices, {c.dtype}, [&](Workbench& bench) {
+      const ForecastLossBwd a = backward_arguments(c, sums, bench);
+      ISOBAR_RUN(bench.device(), forecast_loss_bwd, a);
+      bench.check("dpred", {a.dpred}, dpred);
+    });
+    const Case wrong = filled({1, 1, 2, 2, LossKind::weighted_mse, dpred_dtype, true, true, 0, DType::fp32});
+    on_devices(kDevices, {dpred_dtype}, [&](Workbench& bench) {
+      ForecastLossBwd a = backward_arguments(wrong, sums, bench);
+      CHECK_THROWS_AS(([&] { ISOBAR_RUN(bench.device(), forecast_loss_bwd, a); }()), std::runtime_error);
+      for (std::int64_t i = 0; i < wrong.size(); ++i) CHECK(std::isnan(bench.read({a.dpred})[i]));
+    });
+  }
+}
+
+TEST_CASE("forecast_loss of rows of patches takes memory that no chunk of four is aligned in") {
+  const Case c = filled({1, 4, 4, 8, LossKind::weighted_mse, DType::fp32, true, true, 4});
+  const Values sums = exact_sums(c);
+  const auto [exact] =
+      expected(c.dtype, [&]<class Real>(Arithmetic<Real>) { return naive_bwd<Real>(c, sums, Real(1)); });
+  for (const bool shifts_pred : {true, false})
+    on_devices(kDevices, {c.dtype}, [&](Workbench& bench) {
+      ForecastLossBwd a = backward_arguments(c, sums, bench);
+      if (shifts_pred)
+        a.pred = bench.input({c.dtype, in_place(c, c.pred.v)}, 1);
+      else
+        a.dpred = bench.output(c.size(), c.dpred_dtype, 1);
+      const Pointer dpred{a.dpred};
+      ISOBAR_RUN(bench.device(), forecast_loss_bwd, a);
+      bench.check("dpred", dpred, exact);
+    });
 }
 
 TEST_CASE("forecast_loss_bwd follows its formula") {
@@ -237,52 +360,59 @@ TEST_CASE("forecast_loss_bwd follows its formula") {
 }
 
 TEST_CASE("forecast_loss_bwd gives zeros, not NaN, for a perfect sample") {
+  const auto check = [](LossKind kind, DType dtype, std::int64_t patch) {
+    Case c = filled({2, 3, 4, 6, kind, dtype, true, true, patch});
+    c.target = values_of(c.target.v, dtype);
+    c.target.dtype = c.acc();
+    for (std::int64_t i = 0; i < c.sample(); ++i) c.pred[i] = c.target[i];
+    const Values sums = exact_sums(c);
+    REQUIRE(sums[0] == 0);
+    const auto [dpred] =
+        expected(dtype, [&]<class Real>(Arithmetic<Real>) { return naive_bwd<Real>(c, sums, Real(1)); });
+    on_devices(kDevices, {dtype}, [&](Workbench& bench) {
+      const ForecastLossBwd a = backward_arguments(c, sums, bench);
+      ISOBAR_RUN(bench.device(), forecast_loss_bwd, a);
+      bench.check("dpred", {a.dpred}, dpred);
+    });
+  };
   for (LossKind kind : kKinds)
-    for (DType dtype : kFloating) {
-      Case c = filled({2, 3, 4, 5, kind, dtype, true, true});
-      c.target = values_of(c.target.v, dtype);
-      c.target.dtype = c.acc();
-      for (std::int64_t i = 0; i < c.sample(); ++i) c.pred[i] = c.target[i];
-      const Values sums = exact_sums(c);
-      REQUIRE(sums[0] == 0);
-      const auto [dpred] =
-          expected(dtype, [&]<class Real>(Arithmetic<Real>) { return naive_bwd<Real>(c, sums, Real(1)); });
-      on_devices(kDevices, {dtype}, [&](Workbench& bench) {
-        const ForecastLossBwd a = backward_arguments(c, sums, bench);
-        ISOBAR_RUN(bench.device(), forecast_loss_bwd, a);
-        bench.check("dpred", {a.dpred}, dpred);
-      });
-    }
+    for (DType dtype : kFloating)
+      for (std::int64_t patch : {0, 2}) check(kind, dtype, patch);
 }
 
 TEST_CASE("forecast_loss carries NaN and infinity into the loss") {
+  const auto check = [](LossKind kind, double bad, std::int64_t patch) {
+    Case c = filled({2, 3, 4, 6, kind, DType::fp32, true, true, patch});
+    c.pred[c.size() - 1] = bad;
+    on_devices(kDevices, {DType::fp32}, [&](Workbench& bench) {
+      const ForecastLossSums a = sums_arguments(c, bench);
+      ISOBAR_RUN(bench.device(), forecast_loss_sums, a);
+      const Values sums = bench.read({a.sums});
+      CHECK(std::isfinite(sums[0]));
+      CHECK(!std::isfinite(sums[2]));
+      const ForecastLossFinish b = finish_arguments(c, sums, bench);
+      ISOBAR_RUN(bench.device(), forecast_loss_finish, b);
+      CHECK(!std::isfinite(bench.read({b.loss})[0]));
+    });
+  };
   for (LossKind kind : kKinds)
-    for (double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
-      Case c = filled({2, 3, 4, 5, kind, DType::fp32, true, true});
-      c.pred[c.size() - 1] = bad;
-      on_devices(kDevices, {DType::fp32}, [&](Workbench& bench) {
-        const ForecastLossSums a = sums_arguments(c, bench);
-        ISOBAR_RUN(bench.device(), forecast_loss_sums, a);
-        const Values sums = bench.read({a.sums});
-        CHECK(std::isfinite(sums[0]));
-        CHECK(!std::isfinite(sums[2]));
-        const ForecastLossFinish b = finish_arguments(c, sums, bench);
-        ISOBAR_RUN(bench.device(), forecast_loss_finish, b);
-        CHECK(!std::isfinite(bench.read({b.loss})[0]));
-      });
-    }
+    for (double bad : {std::nan(""), std::numeric_limits<double>::infinity()})
+      for (std::int64_t patch : {0, 2}) check(kind, bad, patch);
 }
 
 TEST_CASE("forecast_loss_bwd is the gradient of the loss") {
-  for (LossKind kind : kKinds) {
-    const Case c = filled({2, 3, 2, 5, kind, DType::fp64, true, true});
+  const auto check = [](LossKind kind, std::int64_t patch) {
+    const Case c = filled({2, 3, 2, 4, kind, DType::fp64, true, true, patch});
     Workbench bench({});
     const ForecastLossSums forward = sums_arguments(c, bench);
     cpu::forecast_loss_sums(forward);
     ForecastLossBwd backward = backward_arguments(c, bench.read({forward.sums}), bench);
     backward.upstream = bench.input(values_of({1.7}, DType::fp64));
     cpu::forecast_loss_bwd(backward);
-    check_gradient(name_of_case(c), c.pred, bench.read({backward.dpred}), [&](const Values& moved) {
+    const Values placed = bench.read({backward.dpred});
+    Values dpred = placed;
+    for (std::int64_t i = 0; i < c.size(); ++i) dpred[i] = placed[c.place(i)];
+    check_gradient(name_of_case(c), c.pred, dpred, [&](const Values& moved) {
       Case other = c;
       other.pred = moved;
       Workbench inner({});
@@ -292,7 +422,9 @@ TEST_CASE("forecast_loss_bwd is the gradient of the loss") {
       cpu::forecast_loss_finish(b);
       return 1.7 * inner.read({b.loss})[0];
     });
-  }
+  };
+  for (LossKind kind : kKinds)
+    for (std::int64_t patch : {0, 2}) check(kind, patch);
 }
 
 }  // namespace isobar::testing

@@ -63,6 +63,7 @@ class Forecaster : public Task {
   Settings settings() const override;
 
  private:
+  Tensor loss_of(const Tensor& forecast, const Tensor& target, std::int64_t patch) const;  // as LossInputs has it
   Tensor whole_grid(const Tensor& band) const;
 
   ForecasterOptions options_;

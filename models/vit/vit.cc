@@ -4,23 +4,22 @@
 
 namespace isobar {
 
-Tensor Vit::forward(const Tensor& image, const Context& context) const {
+Tensor Vit::patches(const Tensor& image, const Context& context) const {
   return run_stages(stages_, {image}, context.with_batch(image.size(0)))[0];
+}
+
+Tensor Vit::forward(const Tensor& image, const Context& context) const {
+  const VitTrunkConfig& trunk = config_.trunk;
+  return unpatchify(patches(image, context), {image.size(0), config_.out_channels, trunk_.own_height(), trunk.width},
+                    trunk.patch, PatchOrder::channels_last);
 }
 
 std::vector<Stage> Vit::cut() const {
   std::vector<Stage> stages = trunk_.stages();
-  stages.push_back({[this](const std::vector<Tensor>& in, const Context&) { return std::vector{head(in[0])}; }});
+  stages.push_back({[this](const std::vector<Tensor>& in, const Context&) {
+    return std::vector{head_.forward(in[0], parameters_.dtype())};
+  }});
   return stages;
-}
-
-// [B·T, C] -> [B, out_channels, LAT, LON], of this rank's band
-Tensor Vit::head(const Tensor& y) const {
-  const VitTrunkConfig& trunk = config_.trunk;
-  const Tensor pixels = head_.forward(y, parameters_.dtype());
-  const std::int64_t batch = pixels.size(0) / trunk_.own_tokens();
-  return unpatchify(pixels, {batch, config_.out_channels, trunk_.own_height(), trunk.width}, trunk.patch,
-                    PatchOrder::channels_last);
 }
 
 // The members list their parameters in their order: it is the layout of the flat buffers.

@@ -1,6 +1,7 @@
 // The vision transformer of the NERSC tutorial: fields in, fields out.
 //
-//   fields = unpatchify(head(trunk(fields)))                      the channel is the head's fastest index
+//   patches = head(trunk(fields))                                 the channel is the head's fastest index
+//   fields  = unpatchify(patches)
 //
 // The head has no bias. Parameter names and layouts are those of the PyTorch model's state_dict.
 #pragma once
@@ -30,14 +31,15 @@ class Vit {
   // [B, V, LAT, LON] in the parameters' dtype -> [B, out_channels, LAT, LON] in the same, of this rank's band of rows
   // (VitTrunk::own_band). Error where an image has another shape.
   Tensor forward(const Tensor& image, const Context& context) const;
+  // The same as the head gives it: rows of patches [B·T, P·P·out_channels], PatchOrder::channels_last.
+  Tensor patches(const Tensor& image, const Context& context) const;
 
-  // The trunk's stages, then the head.
+  // The trunk's stages, then the head: what patches() runs.
   std::span<const Stage> stages() const { return stages_; }
   const VitConfig& config() const { return config_; }
   Part own_band() const { return trunk_.own_band(); }
 
  private:
-  Tensor head(const Tensor& y) const;
   std::vector<Stage> cut() const;
 
   VitConfig config_;

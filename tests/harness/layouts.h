@@ -74,7 +74,8 @@ struct TrainingSetup {
   LossKind loss = LossKind::relative_l2;
   double dropout = 0.1;  // and drop-path
   bool recompute = false;
-  DType dtype = DType::fp64;  // of the activations
+  bool predicts_change = true;  // else the loss is taken in rows of patches
+  DType dtype = DType::fp64;    // of the activations
   Device device = {};
   std::int64_t samples = 4, parts = 2;  // of a data-parallel rank in a pass; passes of an update
   int updates = 3;
@@ -123,7 +124,7 @@ inline ForecasterOptions forecaster_options(const TrainingSetup& o) {
   options.forecast.img_size = {{o.height, o.width}};
   options.forecast.n_in_channels = o.inputs;
   options.forecast.n_out_channels = o.outputs;
-  options.forecast.predict_change = true;
+  options.forecast.predict_change = o.predicts_change;
   options.forecast.time_features = true;
   options.forecast.loss = o.loss;
   options.forecast.channel_weights.emplace();

@@ -73,8 +73,10 @@ TEST_CASE("the stages run one by one give the network's output, masks included")
   std::vector<Tensor> state{image};
   for (const Stage& stage : vit.stages()) state = stage.forward(state, kTraining);
   REQUIRE(state.size() == 1);
+  CHECK(state[0].to_vector() == vit.patches(image, kTraining).to_vector());
   const std::vector<double> whole = vit.forward(image, kTraining).to_vector();
-  CHECK(state[0].to_vector() == whole);
+  CHECK(unpatchify(state[0], {2, vit.config().out_channels, 4, 6}, vit.config().trunk.patch, PatchOrder::channels_last)
+            .to_vector() == whole);
   CHECK(vit.forward(image, {.training = false, .masks = kTraining.masks}).to_vector() != whole);
   CHECK(vit.forward(image, kTraining.masks_from(1)).to_vector() != whole);
 }

@@ -241,6 +241,7 @@ TEST_CASE("parallel models: every loss and its scores, recomputed blocks, and on
       const TrainingSetup setup{.width = kWidth,
                                 .loss = loss,
                                 .recompute = recompute,
+                                .predicts_change = recompute,
                                 .samples = kSamples,
                                 .parts = is_first && !recompute ? 1 : 2,
                                 .is_scored = true};
@@ -470,7 +471,7 @@ void check_errors_of(const TrainingSetup& low, const Layout& layout, const RankV
 
 // One update of a forecaster, in fp64: on the emulator of a smaller one, because a thread there takes its time.
 TrainingSetup one_update(DeviceKind device) {
-  TrainingSetup setup{.updates = 1};
+  TrainingSetup setup{.predicts_change = false, .updates = 1};
   if (device != DeviceKind::emulator) return setup;
   setup.embed = 32;
   setup.heads = 4;

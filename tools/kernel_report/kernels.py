@@ -122,13 +122,13 @@ def streaming(config, width, parameters, budgets):
 
 def fields(width, parameters, budgets):
     """The kernels around the transformer of `base`, on batches of 20 fields of 360 x 720, and the norm of the gradient.
-    Turns of patchify are those of the loops on both sides of its shared memory; a row of the loss costs about five
-    turns more than those of its loop."""
+    Turns of patchify and of the loss, which reads rows of patches, are those of the loops on both sides of their shared
+    memory."""
     channels, height, columns, most = 20, 360, 720, 1 << 14
-    rows, elements = BATCH * channels * height, BATCH * channels * height * columns
+    elements = BATCH * channels * height * columns
     tokens = BATCH * TOKENS * width
     tiles = BATCH * height * 6  # of 128 pixels, kernels/patchify.cu
-    row_turns = columns / 4 / 32 + 5
+    loss_bwd = tiles // 4
 
     def kernel(name, source, pattern, blocks, turns, moved, of, threads=256, shared=0):
         launch = Launch(blocks, threads, shared, turns, moved, streams=True)
@@ -142,12 +142,10 @@ def fields(width, parameters, budgets):
                8 * tokens + 4 * TOKENS * width, budgets[2]),
         kernel("unpatchify", "patchify.cu", "::unpatchify_kernel<float, float>", tiles, 10, 8 * elements, budgets[3],
                128, 4 * channels * 129),
-        kernel("patchify of the gradient", "patchify.cu", "::patchify_kernel<float, float>", tiles, 10, 8 * elements,
-               budgets[3], 128, 4 * channels * 129),
-        kernel("forecast_loss_sums", "forecast_loss.cu", "::partial_sums_kernel(?!<)", 128 * BATCH,
-               rows / BATCH / 128 / 8 * row_turns, 8 * elements, budgets[4]),
-        kernel("forecast_loss_bwd", "forecast_loss.cu", "::loss_bwd_kernel", rows // 8, row_turns, 12 * elements,
-               budgets[5]),
+        kernel("forecast_loss_sums", "forecast_loss.cu", "::patch_sums_kernel<float>", 128 * BATCH,
+               10 * tiles / 128 / BATCH, 8 * elements, budgets[4], 128, 4 * channels * 129),
+        kernel("forecast_loss_bwd", "forecast_loss.cu", "::patch_bwd_kernel<float, isobar::bf16>", loss_bwd,
+               10 * tiles / loss_bwd, 10 * elements, budgets[5], 128, 4 * channels * 129),
         kernel("cast", "elementwise.cu", "::cast_kernel", most, elements / 2048 / most, 6 * elements, budgets[6]),
         kernel("sum_of_squares", "grad_norm.cu", "::square_sums_kernel", 512, parameters / 1024 / 512, 4 * parameters,
                budgets[7]),
@@ -171,7 +169,7 @@ KERNELS = [
                 budget(60, 35)]),
     *fields(384, 23.83e6,
             [budget(399, 234), budget(299, 176), budget(124, 73), budget(399, 234), budget(399, 234),
-             budget(598, 351), budget(299, 176), budget(58, 34)]),
+             budget(498, 292), budget(299, 176), budget(58, 34)]),
     *streaming("mp", 1024, 157.93e6,
                [budget(479, 281), budget(638, 374), budget(639, 375), budget(957, 561), budget(2844, 1668),
                 budget(160, 94)]),

@@ -250,18 +250,15 @@ void fields(Report& report) {
                                .y = target};
   report.run(arrays, {{"normalize", "normalize (base)"}}, [&] { emulator::normalize(normalize); });
 
-  Patchify patchify = {.batch = kBatch,
-                       .channels = kChannels,
-                       .height = kHeight,
-                       .width = kWidth,
-                       .patch = kPatch,
-                       .token_dtype = kBf16,
-                       .image = image,
-                       .tokens = arrays.add(kPixels, kFp32)};
+  const Patchify patchify = {.batch = kBatch,
+                             .channels = kChannels,
+                             .height = kHeight,
+                             .width = kWidth,
+                             .patch = kPatch,
+                             .token_dtype = kBf16,
+                             .image = image,
+                             .tokens = arrays.add(kPixels, kFp32)};
   report.run(arrays, {{"patchify", "patchify (base)"}}, [&] { emulator::patchify(patchify); });
-  patchify.order = PatchOrder::channels_last;
-  patchify.token_dtype = kFp32;
-  report.run(arrays, {{"patchify", "patchify of the gradient (base)"}}, [&] { emulator::patchify(patchify); });
   const Unpatchify unpatchify = {.batch = kBatch,
                                  .channels = kChannels,
                                  .height = kHeight,
@@ -275,6 +272,7 @@ void fields(Report& report) {
                                  .channels = kChannels,
                                  .height = kHeight,
                                  .width = kWidth,
+                                 .patch = kPatch,
                                  .pred = image,
                                  .target = target,
                                  .sums = arrays.add_doubles(2 * kBatch, 1),
@@ -286,11 +284,13 @@ void fields(Report& report) {
                                .height = kHeight,
                                .width = kWidth,
                                .sample_size = kPixels / kBatch,
+                               .patch = kPatch,
+                               .dpred_dtype = kBf16,
                                .pred = image,
                                .target = target,
                                .sums = sums.sums,
                                .upstream = arrays.add(1, kFp32),
-                               .dpred = arrays.add(kPixels, kFp32)};
+                               .dpred = arrays.add(kPixels, kBf16)};
   report.run(arrays, {{"forecast_loss_bwd", "forecast_loss_bwd (base)"}}, [&] { emulator::forecast_loss_bwd(bwd); });
 }
 

@@ -17,10 +17,6 @@ namespace {
 
 // ---- forward --------------------------------------------------------------------------------------------------------
 
-// The maximum of no scores, as far as differences need one.
-template <class T>
-inline constexpr T kLowest = sizeof(T) == 8 ? -__DBL_MAX__ : -__FLT_MAX__;
-
 // Of scores [keys, lanes].
 template <class T>
 void find_maxima(const T* scores, int64_t keys, PanelVector<T>& row_max) {
@@ -44,10 +40,11 @@ __attribute__((noinline)) void attend(Arithmetic& arithmetic, typename Arithmeti
     find_maxima(arithmetic.scores(), count, row_max);
   }
   for (Vector<T>& m : row_max) m *= log2_scale;
-  if (hides)  // -inf - -inf is no number
-    for (Vector<T>& m : row_max) m = max<T>(m, broadcast(kLowest<T>));
   const bool rescales = rescale_running_max(row_max, key == 0, panel.softmax, rescale);
   exponentiate(arithmetic.scores(), count, log2_scale, panel.softmax);
+  // Keys that are not seen may weigh 2^-126 by now (exp2_of), and NaN for a query that sees none: -inf - -inf. Its sum
+  // stays NaN, but is not read, and rescales nothing: the panel of such a query sees one block of keys at most.
+  static_assert(kPanel<T> <= kKeyBlock);
   if (hides) hide(sight, query, key, count, T{0}, arithmetic.scores());
   if (dropout.dropout.p != 0) drop(dropout, count, arithmetic.scores());
   arithmetic.add_output(panel, key, count, rescales, rescale);

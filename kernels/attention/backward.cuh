@@ -49,6 +49,18 @@ struct SeeingQueries {
     begin = min(max(first - diagonal, 0), queries - 1) / kRows * kRows;
     all = min(min(first + count, keys) - 1 - diagonal, queries);
   }
+
+  // As SeenKeys::mask, of a warp's keys from `key` on and queries from `query` on.
+  template <int kRowTiles, int kTiles>
+  __device__ __forceinline__ void mask(float (&scores)[kRowTiles][kTiles][4], int key, int query) const {
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m)
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+        for (int r = 0; r < 4; ++r)
+          if (key + kTileRows * m + row_of(r) > query + column_of(n, r) + diagonal) scores[m][n][r] = -INFINITY;
+  }
 };
 
 // From a score and the product dO·V to dropout(P) and dS, in place. Without dropout that product began with -delta, so

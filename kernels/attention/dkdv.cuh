@@ -62,9 +62,7 @@ __global__ void __launch_bounds__(kThreads, 2) dkdv_kernel(const AttentionBwd a,
     }
     float scores[kRowTiles][kTiles][4], dp[kRowTiles][kTiles][4];
     multiply_rows<kHead>(scores, k_tile + warp_row * kPitch<T, kHead>, q_rows, Zero());
-    if constexpr (is_masked)
-      mask_scores(scores,
-                  [&](int row, int column) { return block_row + warp_row + row <= query + column + seeing.diagonal; });
+    if constexpr (is_masked) seeing.mask(scores, block_row + warp_row, query);
     const auto start = [&](int, int n) -> const float(&)[4] { return minus_delta[n]; };
     if constexpr (kDropout)
       multiply_rows<kHead>(dp, v_tile + warp_row * kPitch<T, kHead>, do_rows, Zero());
@@ -85,18 +83,19 @@ __global__ void __launch_bounds__(kThreads, 2) dkdv_kernel(const AttentionBwd a,
     add_weighted_rows<kHead>(dv, scores, do_rows);
     add_weighted_rows<kHead>(dk, dp, q_rows);
   };
-  int stage = 0;
+  int stage = 0, terms_stage = 0;  // where the current queries begin, and their terms
   // The next kRows queries, from `query` on. Only the first turns have queries that do not see all keys of the block.
   const auto turn = [&](int query, auto is_masked) {
     cp_async_wait<0>();
     __syncthreads();  // this stage has landed, and nobody reads the other one any more
-    const T* q_tile = streamed + stage * 2 * kTile;
-    const float* terms = streamed_terms + stage * 2 * kRows;
-    stage ^= 1;
+    const T* q_tile = streamed + stage;
+    const float* terms = streamed_terms + terms_stage;
+    stage ^= 2 * kTile;
+    terms_stage ^= 2 * kRows;
     if (query + kRows < q_tokens) {
-      q_copy.start(streamed + stage * 2 * kTile);
-      do_copy.start(streamed + (stage * 2 + 1) * kTile);
-      terms_copy.start(streamed_terms + stage * 2 * kRows);
+      q_copy.start(streamed + stage);
+      do_copy.start(streamed + stage + kTile);
+      terms_copy.start(streamed_terms + terms_stage);
       cp_async_commit();
     }
 #pragma unroll 1

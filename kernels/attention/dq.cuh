@@ -57,8 +57,7 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwd a, f
   const auto multiply = [&](int key, const T* k_rows, const T* v_rows, auto is_masked) {
     float scores[kRowTiles][kTiles][4], dp[kRowTiles][kTiles][4];
     multiply_rows<kHead>(scores, q_tile + warp_row * kPitch<T, kHead>, k_rows, Zero());
-    if constexpr (is_masked)
-      mask_scores(scores, [&](int row, int column) { return key + column < seen.of(block_row + warp_row + row); });
+    if constexpr (is_masked) seen.mask(scores, block_row + warp_row, key);
     const auto start = [&](int m, int) -> const float(&)[4] { return minus_delta[m]; };
     if constexpr (kDropout)
       multiply_rows<kHead>(dp, do_tile + warp_row * kPitch<T, kHead>, v_rows, Zero());
@@ -78,14 +77,14 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwd a, f
     }
     add_weighted_rows<kHead>(dq, dp, k_rows);
   };
-  // The next kRows keys, from `key` on. Only the last turns have keys that are not seen, so that the others need not
-  // look.
+  // The next kRows keys, from `key` on. Only the last turns have keys that are not seen: the others need not look, and
+  // copy on even where nothing follows.
   const auto turn = [&](int key, auto is_masked) {
     cp_async_wait<0>();
     __syncthreads();  // this stage has landed, and nobody reads the other one any more
     const T* k_tile = streamed + stage;
     stage ^= 2 * kTile;
-    if (key + kRows < seen.end) {
+    if (!is_masked() || key + kRows < seen.end) {
       k_copy.start(streamed + stage);
       v_copy.start(streamed + stage + kTile);
       cp_async_commit();

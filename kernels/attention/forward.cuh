@@ -47,14 +47,14 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const AttentionFwd
   for (int m = 0; m < kRowTiles; ++m) softmax[m].start(seen, block_row + warp_row + m * kTileRows);
   int stage = 0;  // where the current keys begin
 
-  // The next kRows keys, from `key` on. Only the last turns have keys that are not seen, so that the others need not
-  // look.
+  // The next kRows keys, from `key` on. Only the last turns have keys that are not seen: the others need not look, and
+  // copy on even where nothing follows.
   const auto turn = [&](int key, auto is_masked) {
     cp_async_wait<0>();
     __syncthreads();  // this stage has landed, and nobody reads the other one any more
     const T* k_tile = streamed + stage;
     stage ^= 2 * kTile;
-    if (key + kRows < seen.end) {
+    if (!is_masked() || key + kRows < seen.end) {
       k_copy.start(streamed + stage);
       v_copy.start(streamed + stage + kTile);
       cp_async_commit();
@@ -62,8 +62,7 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const AttentionFwd
 
     float scores[kRowTiles][kTiles][4];
     multiply_rows<kHead>(scores, q_tile + warp_row * kPitch<T, kHead>, k_tile, Zero());
-    if constexpr (is_masked)
-      mask_scores(scores, [&](int row, int column) { return key + column < seen.of(block_row + warp_row + row); });
+    if constexpr (is_masked) seen.mask(scores, block_row + warp_row, key);
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) {
       float shrink[2];

@@ -53,8 +53,7 @@ struct DkdvConsumer {
     float minus_lse[kTiles][4], minus_delta[kTiles][4];
     load_terms(minus_lse, terms);
     load_terms(minus_delta, terms + Block::kStreamed);
-    if constexpr (kMasked)
-      mask_scores(scores, [&](int row, int column) { return row0 + row <= query + column + seeing.diagonal; });
+    if constexpr (kMasked) seeing.mask(scores, row0, query);
     const float keep_scale = KeepMask(a.dropout, a.window).scale;
 #pragma unroll
     for (int n = 0; n < kTiles; ++n)

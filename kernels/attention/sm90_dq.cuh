@@ -42,7 +42,7 @@ struct DqConsumer {
   // From S and dP to dS.
   template <bool kMasked>
   __device__ __forceinline__ void differentiate_scores(int key) {
-    if constexpr (kMasked) mask_scores(scores, [&](int row, int column) { return key + column < seen.of(row0 + row); });
+    if constexpr (kMasked) seen.mask(scores, row0, key);
     const KeepMask mask(a.dropout, a.window);
     const std::uint64_t row = row0;
     const std::uint32_t kept = kDropout ? mask.bits<kTiles>(row * mask.keys + key, mask.keys, 1) : 0;

@@ -108,7 +108,14 @@ struct ForwardConsumer {
   // Scores of keys from `key` on to exponentials, dropout included; returns by what each row shrinks.
   template <bool kMasked>
   __device__ __forceinline__ void exponentiate(int key, float (&shrink)[2]) {
-    if constexpr (kMasked) mask_scores(scores, [&](int row, int column) { return key + column < seen.of(row0 + row); });
+    // As SeenKeys::mask, which would make the loop longer: here registers are not few.
+    if constexpr (kMasked) {
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+        for (int r = 0; r < 4; ++r)
+          if (!seen.sees(row0 + row_of(r), key + column_of(n, r))) scores[0][n][r] = -INFINITY;
+    }
     softmax.update(scores[0], score_scale, shrink);
     if constexpr (kDropout) {
       const KeepMask mask(a.dropout, a.window);

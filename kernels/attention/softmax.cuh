@@ -16,7 +16,7 @@ struct RunningSoftmax {
   __device__ __forceinline__ void start(const SeenKeys& seen, int row0) {
 #pragma unroll
     for (int half = 0; half < 2; ++half)
-      if (seen.of(row0 + row_of(2 * half)) <= 0) largest[half] = 0;
+      if (seen.none_of(row0 + row_of(2 * half))) largest[half] = 0;
   }
 
   // Turns scores into exponentials relative to the largest so far; returns by what each row shrinks.

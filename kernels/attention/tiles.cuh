@@ -327,19 +327,6 @@ __device__ __forceinline__ float exponential(float x) {
     return exp2f(x);
 }
 
-// Scores that is_seen(row, column) denies become those of padding: no weight, whatever the others are. Rows and columns
-// are those of the warp's tiles.
-template <int kRowTiles, int kTiles, class IsSeen>
-__device__ __forceinline__ void mask_scores(float (&scores)[kRowTiles][kTiles][4], const IsSeen& is_seen) {
-#pragma unroll
-  for (int m = 0; m < kRowTiles; ++m)
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n)
-#pragma unroll
-      for (int r = 0; r < 4; ++r)
-        if (!is_seen(m * kTileRows + row_of(r), column_of(n, r))) scores[m][n][r] = -INFINITY;
-}
-
 // The keys that a block's queries [first, first + count) see: [0, all) each of them does, [all, end) some do. There is
 // a key to begin with even where none is seen.
 struct SeenKeys {
@@ -353,8 +340,28 @@ struct SeenKeys {
         all(min(first + diagonal + 1, tokens)),
         end(max(min(min(first + count, static_cast<int>(a.shape.q_tokens)) + diagonal, tokens), 1)) {}
 
-  // Of query i: how many it sees; none where that is negative.
-  __device__ __forceinline__ int of(int i) const { return min(i + diagonal + 1, tokens); }
+  __device__ __forceinline__ bool sees(int query, int key) const { return key < min(query + diagonal + 1, tokens); }
+  // Whether a query sees none.
+  __device__ __forceinline__ bool none_of(int query) const { return query + diagonal < 0; }
+
+  // Scores of a warp's queries from `query` on and keys from `key` on become those of padding where the key is not
+  // seen: no weight, whatever the others are. All limits follow from two numbers a lane: registers are few here.
+  template <int kRowTiles, int kTiles>
+  __device__ __forceinline__ void mask(float (&scores)[kRowTiles][kTiles][4], int query, int key) const {
+    const int column0 = key + column_of(0, 0), left = tokens - column0;
+    const int seen_by_first = query + row_of(0) + diagonal + 1 - column0;
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int seen = min(seen_by_first + kTileRows * m + 8 * half, left);
+#pragma unroll
+        for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+          for (int i = 0; i < 2; ++i)
+            if (8 * n + i >= seen) scores[m][n][2 * half + i] = -INFINITY;
+      }
+  }
 };
 
 // Which elements of one head's P are kept. An element is known by its index in P of the global batch.

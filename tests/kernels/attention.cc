@@ -345,7 +345,7 @@ TEST_CASE("attention with dropout, of a block of the whole") {
          .dropout = {.p = 0.3f, .seed = 5, .stream = 6}});
 }
 
-TEST_CASE("attention, causal, at ragged token counts, in every dtype") {
+TEST_CASE("attention that is causal, at ragged token counts, in every dtype") {
   std::vector<AttentionShape> shapes = kShapes;
   shapes[2] = {2, 3, 17, 9, 48};           // fewer sums of two terms of one size, whose errors vary a lot
   shapes.push_back({1, 1, 133, 200, 24});  // tiles of all kinds: all, some and none of their scores seen
@@ -354,7 +354,7 @@ TEST_CASE("attention, causal, at ragged token counts, in every dtype") {
       run({.shape = shape, .dtype = dtype, .causal = true, .gap = 8 * (shape.q_tokens % 3)});
 }
 
-TEST_CASE("attention, causal, over several blocks and stages, at every head size that has kernels of its own") {
+TEST_CASE("attention that is causal, over several blocks and stages, at every head size that has kernels of its own") {
   for (const std::int64_t head_size : {32, 48, 64, 80, 96, 128}) {
     const DType dtype = head_size % 32 == 0 ? DType::bf16 : DType::fp16;
     run({.shape = {1, 1, 133, 200, head_size}, .dtype = dtype, .causal = true});
@@ -367,7 +367,7 @@ TEST_CASE("attention, causal, over several blocks and stages, at every head size
   for (const std::int64_t head_size : {32, 64, 128}) run({.shape = {1, 1, 70, 75, head_size}, .causal = true});
 }
 
-TEST_CASE("attention, causal, of blocks before, on and behind the diagonal") {
+TEST_CASE("attention that is causal, of blocks before, on and behind the diagonal") {
   for (const DType dtype : kFloating)
     // The queries are 100 to 249 of 400. The keys: seen by all queries; all but one by all; some by every query, and
     // all by some; by none of the first 80 queries; by the last 10 only; by none at all.
@@ -381,7 +381,7 @@ TEST_CASE("attention, causal, of blocks before, on and behind the diagonal") {
            .adds = first_key % 2 == 0});
 }
 
-TEST_CASE("attention, causal, where the scores and the values that are not seen are far larger") {
+TEST_CASE("attention that is causal, where the scores and the values that are not seen are far larger") {
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp64}) {
     const Case a{.shape = {1, 1, 90, 140, 16}, .dtype = dtype, .causal = true};
     std::vector<DeviceKind> devices = all_devices();

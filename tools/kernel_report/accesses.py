@@ -17,8 +17,8 @@ BUDGETS = {
     # Four lanes write 16 bytes of a row of the output; copies take whole sectors of global memory to the tiles.
     **{f"{kernel} ({of})": (1.0, 2.0, 1.0, 2.0) for kernel in ("attention_fwd", "attention_dkdv", "attention_dq")
        for of in ("base, head 48", "mp, head 128")},
-    **{f"{kernel} by wgmma ({of})": (1.0, 2.0, 1.0, 1.0) for kernel in ("attention_fwd", "attention_dkdv", "attention_dq")
-       for of in ("base, head 48", "mp, head 128")},
+    **{f"{kernel} by wgmma ({of})": (1.0, 2.0, 1.0, 1.0)
+       for kernel in ("attention_fwd", "attention_dkdv", "attention_dq") for of in ("base, head 48", "mp, head 128")},
     "attention_delta (base, head 48)": (1.01, 1.0, 1.0, 1.0),  # log-sum-exps whose rows begin anywhere
     # A lane takes four pixels of shared memory one by one; a run of a patch in 16 bits is half a sector.
     "patchify (base)": (1.0, 2.0, 2.58, 3.9),

@@ -12,10 +12,12 @@ namespace {
 
 constexpr std::int64_t kPiece = 128;  // pixels of a line; those of all channels stay in the first-level cache
 
-// `count` pixels of a line, from pixel (b, c, h, first), and the line's weight.
+// `count` pixels of a line, from pixel (b, c, h, first), and the line's weight. In rows of patches pixel 0 of latitude
+// row h begins at `row`, and the first pixel lies in this patch of it.
 struct Piece {
   std::int64_t b, c, h, first, count;
   double weight;
+  std::int64_t row = 0, patch = 0;
 };
 
 template <class Acc, class Arguments>
@@ -30,10 +32,13 @@ double line_weight(const Arguments& a, std::int64_t c, std::int64_t h) {
 // Calls f(piece) for all pixels of latitude row h of sample b: of images for whole lines.
 template <class Acc, class Arguments, class F>
 ISOBAR_INLINE void for_each_piece(const Arguments& a, std::int64_t b, std::int64_t h, const F& f) {
-  const std::int64_t most = a.patch == 0 ? a.width : kPiece;
-  for (std::int64_t first = 0; first < a.width; first += most)
+  const std::int64_t p = a.patch, most = p == 0 ? a.width : kPiece;
+  const std::int64_t row = p == 0 ? 0 : ((b * (a.height / p) + h / p) * a.width + h % p) * p * a.channels;
+  for (std::int64_t first = 0; first < a.width; first += most) {
+    const std::int64_t count = a.width - first < most ? a.width - first : most, patch = p == 0 ? 0 : first / p;
     for (std::int64_t c = 0; c < a.channels; ++c)
-      f(Piece{b, c, h, first, a.width - first < most ? a.width - first : most, line_weight<Acc>(a, c, h)});
+      f(Piece{b, c, h, first, count, line_weight<Acc>(a, c, h), row, patch});
+  }
 }
 
 // Where a piece begins in an image.
@@ -45,12 +50,11 @@ ISOBAR_INLINE std::int64_t in_image(const Arguments& a, const Piece& at) {
 // Calls f(pixel, element) for every pixel of a piece, counted from its begin, and its place in the rows of patches.
 template <class Arguments, class F>
 ISOBAR_INLINE void for_each_in_patches(const Arguments& a, const Piece& at, const F& f) {
-  const std::int64_t p = a.patch, patch_row = at.b * (a.height / p) + at.h / p, end = at.first + at.count;
-  const std::int64_t line = (patch_row * a.width + at.h % p) * p * a.channels + at.c;  // of pixel 0 of the line
-  for (std::int64_t begin = at.first, next; begin < end; begin = next) {
-    const std::int64_t patch = begin / p;
+  const std::int64_t p = a.patch, end = at.first + at.count;
+  std::int64_t patch = at.patch;
+  for (std::int64_t begin = at.first, next; begin < end; begin = next, ++patch) {
     next = (patch + 1) * p < end ? (patch + 1) * p : end;
-    const std::int64_t first = line + (patch * (p - 1) * p + begin) * a.channels;
+    const std::int64_t first = at.row + (patch * (p - 1) * p + begin) * a.channels + at.c;
     for (std::int64_t s = 0; s < next - begin; ++s) f(begin - at.first + s, first + s * a.channels);
   }
 }

@@ -71,9 +71,19 @@ class NcclThreadWorld {
         stops_[static_cast<std::size_t>(rank)] = nccl.stop;
       }
       const StreamScope scope(options_.own_streams ? std::make_shared<gpu::OwnedStream>(emulator_of(rank)) : nullptr);
-      body(nccl.world);
+      call_and_tell(rank, body, nccl.world);
     } catch (...) {
       fail(rank, std::current_exception());
+    }
+  }
+
+  // The first cause is known before this rank's communicators are gone, which the others see.
+  void call_and_tell(int rank, const std::function<void(const Communicator& world)>& body, const Communicator& world) {
+    try {
+      body(world);
+    } catch (...) {
+      fail(rank, std::current_exception());
+      throw;
     }
   }
 

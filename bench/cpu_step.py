@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """One training step of the base ViT on the CPU, isobar beside PyTorch: forward, relative-L2 loss, backward and Adam on
 the same weights and the same batch, in fp32 and in bf16 (autocast). Two processes take turns, so that both meet the
-same machine; each one's peak resident memory is its own.
+same machine; each one's peak resident memory is its own. With --old, this build beside an older one instead.
 
     cmake --build --preset release --target isobar-train-step
     pip install torch numpy
     python3 bench/cpu_step.py [--rounds 3] [--threads 2] [--batch 1] [--dtypes fp32 bf16] [--save]
+    python3 bench/cpu_step.py --old OLD_BUILD/bench/isobar-train-step [--rounds 10] [--dtypes fp32]
 
-Prints a table, and appends a JSON line a dtype to bench/results/cpu_step.jsonl with --save.
+Prints a table, and appends a JSON line a dtype to bench/results/cpu_step.jsonl with --save (not with --old).
 """
 import argparse
 import datetime
@@ -61,12 +62,16 @@ def write_problem(folder, batch):
     save(fields, folder / "batch.safetensors")
 
 
+def isobar_stepper(program, folder, dtype, options):
+    command = [program, folder / "weights.safetensors", folder / "batch.safetensors", dtype, options.threads]
+    return Stepper(command, os.environ | {"OMP_NUM_THREADS": str(options.threads)})
+
+
 def compare(folder, dtype, options):
     torch_command = [sys.executable, __file__, "--worker", folder, "--dtypes", dtype, "--threads", options.threads]
-    isobar_command = [options.program, folder / "weights.safetensors", folder / "batch.safetensors", dtype,
-                      options.threads]
     environment = os.environ | {"OMP_NUM_THREADS": str(options.threads)}
-    workers = {"isobar": Stepper(isobar_command, environment), "torch": Stepper(torch_command, environment)}
+    workers = {"isobar": isobar_stepper(options.program, folder, dtype, options),
+               "torch": Stepper(torch_command, environment)}
     rounds = [{name: worker.step() for name, worker in workers.items()} for _ in range(1 + options.rounds)]
     peak = {name: worker.close() for name, worker in workers.items()}
     seconds = {name: [r[name]["seconds"] for r in rounds[1:]] for name in workers}  # the first round warms up
@@ -95,37 +100,84 @@ def circumstances(options):
             "torch": torch.__version__, "system": platform.platform(), "command": " ".join(sys.argv)}
 
 
+def compare_with_torch(folder, options):
+    print(f"{'dtype':5} {'isobar s':>9} {'torch s':>9} {'ratio':>6} {'of minima':>9} {'isobar MB':>10} {'torch MB':>9} "
+          f"{'ratio':>6}  losses of step 1, 2", flush=True)
+    for dtype in options.dtypes:
+        r = compare(folder, dtype, options)
+        medians = [statistics.median(r[f"{name}_seconds"]) for name in ("isobar", "torch")]
+        losses = "  ".join(f"{r['losses']['isobar'][i]:.6f} / {r['losses']['torch'][i]:.6f}" for i in (0, 1))
+        print(f"{dtype:5} {medians[0]:9.2f} {medians[1]:9.2f} {r['ratio_of_medians']:6.2f} "
+              f"{r['ratio_of_minima']:9.2f} {r['isobar_peak_bytes'] / 1e6:10.0f} "
+              f"{r['torch_peak_bytes'] / 1e6:9.0f} {r['memory_ratio']:6.2f}  {losses}", flush=True)
+        if options.save:
+            RESULTS.parent.mkdir(exist_ok=True)
+            with open(RESULTS, "a") as results:
+                results.write(json.dumps(circumstances(options) | r) + "\n")
+
+
+# ---- Beside an older build -------------------------------------------------------------------------------------------
+
+
+def step_of_fresh_process(program, folder, dtype, options):
+    """Seconds of the second step. A process of its own each time: where its memory happens to lie decides, too."""
+    stepper = isobar_stepper(program, folder, dtype, options)
+    stepper.step()
+    seconds = stepper.step()["seconds"]
+    stepper.close()
+    return seconds
+
+
+def compare_builds(folder, dtype, options):
+    """New, old, and old again, in turn: the last two differ by the machine's noise alone."""
+    programs = {"new": options.program, "old": options.old, "old again": options.old}
+    names, rounds = list(programs), []
+    for _ in range(options.rounds):
+        rounds.append({name: step_of_fresh_process(programs[name], folder, dtype, options) for name in names})
+        names.reverse()
+    print(f"{dtype}: {options.rounds} rounds of fresh processes, a step's seconds beside the old program's")
+    for name in ("new", "old again"):
+        ratios = sorted(r[name] / r["old"] for r in rounds)
+        medians = [statistics.median(r[n] for r in rounds) for n in (name, "old")]
+        minima = [min(r[n] for r in rounds) for n in (name, "old")]
+        print(f"  {name:9}  median of ratios {statistics.median(ratios):.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f})   "
+              f"medians {medians[0]:.3f} / {medians[1]:.3f} s   minima {minima[0]:.3f} / {minima[1]:.3f} s", flush=True)
+
+
+def compare_with_old(folder, options):
+    for dtype in options.dtypes:
+        compare_builds(folder, dtype, options)
+
+
+# ---- The command -----------------------------------------------------------------------------------------------------
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3, help="timed steps of each")
+    parser.add_argument("--rounds", type=int, help="timed steps of each: 3, or 10 with --old")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--dtypes", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"])
     parser.add_argument("--program", default=str(ROOT / "build" / "bench" / "isobar-train-step"))
+    parser.add_argument("--old", help="the isobar-train-step of an older build, to stand beside in PyTorch's place")
     parser.add_argument("--save", action="store_true", help="append to bench/results/cpu_step.jsonl")
     parser.add_argument("--worker", type=pathlib.Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
         return torch_worker(options.worker, options.dtypes[0], options.threads)
-    if not os.access(options.program, os.X_OK):
-        sys.exit(f"{options.program} is not there: build the target isobar-train-step first")
-
-    print(f"{'dtype':5} {'isobar s':>9} {'torch s':>9} {'ratio':>6} {'of minima':>9} {'isobar MB':>10} {'torch MB':>9} "
-          f"{'ratio':>6}  losses of step 1, 2", flush=True)
+    if options.old and options.save:
+        parser.error("--save keeps comparisons with PyTorch, and --old makes none")
+    options.rounds = options.rounds or (10 if options.old else 3)
+    for program in filter(None, (options.program, options.old)):
+        if not os.access(program, os.X_OK):
+            sys.exit(f"{program} is not there: build the target isobar-train-step first")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         write_problem(folder, options.batch)
-        for dtype in options.dtypes:
-            r = compare(folder, dtype, options)
-            medians = [statistics.median(r[f"{name}_seconds"]) for name in ("isobar", "torch")]
-            losses = "  ".join(f"{r['losses']['isobar'][i]:.6f} / {r['losses']['torch'][i]:.6f}" for i in (0, 1))
-            print(f"{dtype:5} {medians[0]:9.2f} {medians[1]:9.2f} {r['ratio_of_medians']:6.2f} "
-                  f"{r['ratio_of_minima']:9.2f} {r['isobar_peak_bytes'] / 1e6:10.0f} "
-                  f"{r['torch_peak_bytes'] / 1e6:9.0f} {r['memory_ratio']:6.2f}  {losses}", flush=True)
-            if options.save:
-                RESULTS.parent.mkdir(exist_ok=True)
-                with open(RESULTS, "a") as results:
-                    results.write(json.dumps(circumstances(options) | r) + "\n")
+        if options.old:
+            compare_with_old(folder, options)
+        else:
+            compare_with_torch(folder, options)
 
 
 if __name__ == "__main__":

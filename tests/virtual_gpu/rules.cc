@@ -537,6 +537,10 @@ TEST_CASE("virtual GPU: a driver and a GPU that are too old, and a GPU that cann
     CHECK(gpu::device_count() == 0);
   }
   {
+    const Setting hidden("CUDA_VISIBLE_DEVICES", "");
+    CHECK(gpu::device_count() == 0);
+  }
+  {
     const Setting driver("ISOBAR_VIRTUAL_GPU_DRIVER", "12020");
     CHECK_THROWS_WITH(gpu::device_count(), ContainsSubstring("driver is too old: it is for CUDA 12.2") &&
                                                ContainsSubstring("built with CUDA 13.0"));

@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "kernels/emulator/async_proxy.h"
@@ -266,6 +267,8 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return call("cudaGetDeviceCount", [&] {
     if (number_setting("ISOBAR_VIRTUAL_GPU_DRIVER", kVersion) < kVersion)
       refuse(cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version");
+    const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    if (visible != nullptr && *visible == '\0') refuse(cudaErrorNoDevice, "no CUDA-capable device is detected");
     *count = 1;
   });
 }

@@ -259,14 +259,6 @@ void fields(Report& report) {
                              .image = image,
                              .tokens = arrays.add(kPixels, kFp32)};
   report.run(arrays, {{"patchify", "patchify (base)"}}, [&] { emulator::patchify(patchify); });
-  const Unpatchify unpatchify = {.batch = kBatch,
-                                 .channels = kChannels,
-                                 .height = kHeight,
-                                 .width = kWidth,
-                                 .patch = kPatch,
-                                 .tokens = patchify.tokens,
-                                 .image = image};
-  report.run(arrays, {{"unpatchify", "unpatchify (base)"}}, [&] { emulator::unpatchify(unpatchify); });
 
   const ForecastLossSums sums = {.batch = kBatch,
                                  .channels = kChannels,

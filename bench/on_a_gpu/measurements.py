@@ -64,11 +64,10 @@ def kernels_measured():
     fields, patches = "fields", f"{FIELDS}x8"
     yield "normalize", FIELDS, "fp32", fields, ["normalize (base)"]
     yield "patchify", patches, "bf16", fields, ["patchify (base)"]
-    yield "unpatchify", patches, "fp32", fields, ["unpatchify (base)"]
     yield "forecast_loss_sums", patches, "fp32", fields, ["forecast_loss_sums (base)"]
     yield "forecast_loss_bwd", patches, "bf16", fields, ["forecast_loss_bwd (base)"]
     yield "add_row", f"16x{4050 * WIDTH['base']}", "fp32", "elementwise", ["add_row (base)"]
-    yield "cast", str(16 * 20 * 360 * 720), "bf16", "elementwise", ["cast (base)"]
+    yield "cast", str(ROWS * WIDTH["base"]), "bf16", "elementwise", ["cast (base)"]
     yield "sum_of_squares", str(PARAMETERS["base"]), "fp32", "sums", ["sum_of_squares (base)"]
 
 

@@ -22,7 +22,6 @@ BUDGETS = {
     "attention_delta (base, head 48)": (1.01, 1.0, 1.0, 1.0),  # log-sum-exps whose rows begin anywhere
     # A lane takes four pixels of shared memory one by one; a run of a patch in 16 bits is half a sector.
     "patchify (base)": (1.0, 2.0, 2.58, 3.9),
-    "unpatchify (base)": (1.0, 1.0, 3.9, 1.99),
     **{f"forecast_loss_{part} (base)": (1.0, 1.0, 1.99, 3.9) for part in ("sums", "bwd")},  # by the same tiles
     # Eight numbers in fp32 are two accesses, 32 bytes from those of the next lane.
     "add_row (base)": (2.0, 2.0, 1.0, 1.0),

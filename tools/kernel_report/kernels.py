@@ -124,7 +124,7 @@ def fields(width, parameters, budgets):
     """The kernels around the transformer of `base`, on batches of 20 fields of 360 x 720, and the norm of the gradient.
     Turns of patchify and of the loss, which reads rows of patches, are those of the loops on both sides of their shared
     memory."""
-    channels, height, columns, most = 20, 360, 720, 1 << 14
+    channels, height, columns = 20, 360, 720
     elements = BATCH * channels * height * columns
     tokens = BATCH * TOKENS * width
     tiles = BATCH * height * 6  # of 128 pixels, kernels/patchify.cu
@@ -140,15 +140,13 @@ def fields(width, parameters, budgets):
                128, 4 * channels * 129),
         kernel("add_row", "elementwise.cu", "::add_row_kernel", -(-TOKENS * width // 2048), BATCH,
                8 * tokens + 4 * TOKENS * width, budgets[2]),
-        kernel("unpatchify", "patchify.cu", "::unpatchify_kernel<float, float>", tiles, 10, 8 * elements, budgets[3],
-               128, 4 * channels * 129),
         kernel("forecast_loss_sums", "forecast_loss.cu", "::patch_sums_kernel<float>", 128 * BATCH,
-               10 * tiles / 128 / BATCH, 8 * elements, budgets[4], 128, 4 * channels * 129),
+               10 * tiles / 128 / BATCH, 8 * elements, budgets[3], 128, 4 * channels * 129),
         kernel("forecast_loss_bwd", "forecast_loss.cu", "::patch_bwd_kernel<float, isobar::bf16>", loss_bwd,
-               10 * tiles / loss_bwd, 10 * elements, budgets[5], 128, 4 * channels * 129),
-        kernel("cast", "elementwise.cu", "::cast_kernel", most, elements / 2048 / most, 6 * elements, budgets[6]),
+               10 * tiles / loss_bwd, 10 * elements, budgets[4], 128, 4 * channels * 129),
+        kernel("cast", "elementwise.cu", "::cast_kernel", -(-tokens // 2048), 1, 6 * tokens, budgets[5]),
         kernel("sum_of_squares", "grad_norm.cu", "::square_sums_kernel", 512, parameters / 1024 / 512, 4 * parameters,
-               budgets[7]),
+               budgets[6]),
     ]
 
 
@@ -168,8 +166,8 @@ KERNELS = [
                [budget(180, 106), budget(240, 141), budget(240, 141), budget(360, 212), budget(431, 253),
                 budget(60, 35)]),
     *fields(384, 23.83e6,
-            [budget(399, 234), budget(299, 176), budget(124, 73), budget(399, 234), budget(399, 234),
-             budget(498, 292), budget(299, 176), budget(58, 34)]),
+            [budget(399, 234), budget(299, 176), budget(124, 73), budget(399, 234), budget(498, 292),
+             budget(90, 53), budget(58, 34)]),
     *streaming("mp", 1024, 157.93e6,
                [budget(479, 281), budget(638, 374), budget(639, 375), budget(957, 561), budget(2844, 1668),
                 budget(160, 94)]),

@@ -7,7 +7,7 @@ sentence where a call fails.
 On data that it makes, with a very small model:
 - fp32, tf32, bf16 and fp16, with and without dropout, accumulation and recompute: weights that err at most twice as
   much as the CPU's in the same precision, against the CPU's in fp64; the same bits in three schedules, with a CUDA
-  graph, and after a stop in the middle. --all: every combination, 32 of them; else four;
+  graph, and after a stop in the middle. --all: every combination, and four more, 36; else four;
 - a loss scale of fp16 that changes under a graph;
 - every N-th call failing in turn, and a driver that is too old: status 1 and one sentence, nothing leaked, and the run
   folder resumes to the same bits;
@@ -32,13 +32,15 @@ import tempfile
 MODEL = {"img_size": [8, 16], "patch_size": 2, "embed_dim": 16, "depth": 2, "num_heads": 2, "n_in_channels": 3,
          "n_out_channels": 3, "loss": "weighted_mse", "lr": 3e-3, "lr_schedule": "constant", "warmup": 2,
          "global_batch_size": 4, "num_iters": 4, "log_every": 1, "checkpoint_every": 2, "validate_every": 4,
-         "limit_nsamples_val": 2, "seed": 5}
+         "limit_nsamples_val": 2, "seed": 5, "predict_change": False}
 # What the same precision is called on the CPU: tensor cores take 10 bits of mantissa of an fp32 operand, as fp16 has.
 PRECISIONS = {"fp32": ({"tf32": False}, {}), "tf32": ({"tf32": True}, {"amp_mode": "fp16"}),
               "bf16": ({"amp_mode": "bf16"}, {"amp_mode": "bf16"}),
               "fp16": ({"amp_mode": "fp16"}, {"amp_mode": "fp16"})}
 DROPOUT, PARTS, RECOMPUTE = {"dropout": 0.1}, {"grad_accumulation": 2}, {"recompute": True}
-SAMPLE = [("fp32", PARTS), ("tf32", RECOMPUTE), ("bf16", DROPOUT | PARTS | RECOMPUTE), ("fp16", PARTS | RECOMPUTE)]
+CHANGE = {"predict_change": True}  # the loss is of fields then, else of rows of patches
+SAMPLE = [("fp32", PARTS), ("tf32", RECOMPUTE), ("bf16", DROPOUT | PARTS | RECOMPUTE),
+          ("fp16", PARTS | RECOMPUTE | CHANGE)]
 SKIPPED = 77
 ROUNDING = 2.0**-24  # of a weight in fp32
 # On each of these calls a failure may be survived: what they destroy or look at is not needed any more.
@@ -145,6 +147,8 @@ def all_cases():
     for precision, dropout, parts, recompute in itertools.product(PRECISIONS, *(({}, x) for x in
                                                                                 (DROPOUT, PARTS, RECOMPUTE))):
         yield precision, dropout | parts | recompute
+    for precision in PRECISIONS:
+        yield precision, PARTS | CHANGE
 
 
 def check_cases(runs, cases, precisions):

@@ -132,15 +132,16 @@ def compare_builds(folder, dtype, options):
     """New, old, and old again, in turn: the last two differ by the machine's noise alone."""
     programs = {"new": options.program, "old": options.old, "old again": options.old}
     names, rounds = list(programs), []
+    print(f"{dtype}: {options.rounds} rounds of fresh processes, seconds of a step: {', '.join(names)}")
     for _ in range(options.rounds):
         rounds.append({name: step_of_fresh_process(programs[name], folder, dtype, options) for name in names})
+        print("  " + "  ".join(f"{rounds[-1][name]:.3f}" for name in programs), flush=True)
         names.reverse()
-    print(f"{dtype}: {options.rounds} rounds of fresh processes, a step's seconds beside the old program's")
     for name in ("new", "old again"):
         ratios = sorted(r[name] / r["old"] for r in rounds)
         medians = [statistics.median(r[n] for r in rounds) for n in (name, "old")]
         minima = [min(r[n] for r in rounds) for n in (name, "old")]
-        print(f"  {name:9}  median of ratios {statistics.median(ratios):.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f})   "
+        print(f"  {name} / old: median of ratios {statistics.median(ratios):.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f})   "
               f"medians {medians[0]:.3f} / {medians[1]:.3f} s   minima {minima[0]:.3f} / {minima[1]:.3f} s", flush=True)
 
 

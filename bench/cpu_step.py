@@ -141,8 +141,8 @@ def compare_builds(folder, dtype, options):
         ratios = sorted(r[name] / r["old"] for r in rounds)
         medians = [statistics.median(r[n] for r in rounds) for n in (name, "old")]
         minima = [min(r[n] for r in rounds) for n in (name, "old")]
-        print(f"  {name} / old: median of ratios {statistics.median(ratios):.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f})   "
-              f"medians {medians[0]:.3f} / {medians[1]:.3f} s   minima {minima[0]:.3f} / {minima[1]:.3f} s", flush=True)
+        print(f"  {name} / old: median {statistics.median(ratios):.3f}, from {ratios[0]:.3f} to {ratios[-1]:.3f}; "
+              f"medians {medians[0]:.3f} / {medians[1]:.3f} s, minima {minima[0]:.3f} / {minima[1]:.3f} s", flush=True)
 
 
 def compare_with_old(folder, options):

@@ -41,7 +41,8 @@ DType ComputeOptions::activation() const {
 }
 
 void ComputeOptions::allocate(Parameters& parameters, Device device) const {
-  ISOBAR_CHECK(activation() != DType::fp64 || device.kind == DeviceKind::cpu, "dtype: fp64 runs on the CPU only");
+  ISOBAR_CHECK(activation() != DType::fp64 || device.kind == DeviceKind::cpu,
+               "dtype: fp64 runs on the CPU only (--device cpu)");
   parameters.allocate(activation(), device, static_cast<std::uint64_t>(seed));
 }
 

@@ -22,12 +22,13 @@ struct Outcome {
 };
 
 // Starts `isobar ARGUMENTS` and waits for it; `meanwhile` runs beside it with its process id. Its output goes through
-// the files out and err of `folder`.
+// the files out and err of `folder`. It sees no GPU: what these tests expect is what a CPU computes.
 inline Outcome isobar_command(const std::filesystem::path& folder, const std::string& arguments,
                               const std::function<void(pid_t)>& meanwhile = {}) {
   const std::string out = folder / "out", err = folder / "err";
   const pid_t child = fork();
   if (child == 0) {
+    setenv("CUDA_VISIBLE_DEVICES", "", 1);
     const std::string command = std::string("exec ") + kIsobar + " " + arguments + " >" + out + " 2>" + err;
     execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
     _exit(127);

@@ -41,6 +41,7 @@ struct AttentionOptions {
   std::int64_t batch = 0, heads = 0;
   double scale = 1;
   bool causal = false;  // a query sees no keys behind it
+  bool tf32 = false;    // as of LinearOptions
   float dropout = 0;    // of the probabilities
   DropoutKey key = {};
   AttentionWindow window = {};  // where the block of queries and keys lies in the global batch

@@ -14,7 +14,7 @@ struct AttentionBlock {
   Columns q, k, v;
   AttentionShape shape;
   double scale;
-  bool causal;
+  bool causal, tf32;
   AttentionWindow window;
   AttentionDropout dropout;
 

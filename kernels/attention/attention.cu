@@ -17,8 +17,8 @@ void check_for_cuda(const char* kernel, const AttentionShape& s, const Attention
 
 // Calls f with the kernels that this GPU has for the type and size of a head.
 template <class F>
-void visit_head(DType dtype, std::int64_t head_size, const F& f) {
-  visit_cuda_floating(dtype, [&]<class T>(Type<T>) {
+void visit_head(DType dtype, bool tf32, std::int64_t head_size, const F& f) {
+  attention::visit_operands(dtype, tf32, [&]<class T>(Type<T>) {
     if constexpr (sizeof(T) == 2) {
       if (compute_capability() == 90) return attention::visit_sm90_head_size<T>(head_size, f);
     }
@@ -31,14 +31,14 @@ void visit_head(DType dtype, std::int64_t head_size, const F& f) {
 void attention_fwd(const AttentionFwd& arguments, Stream stream) {
   const AttentionFwd a = checked_attention(arguments);
   check_for_cuda("attention_fwd", a.shape, a.window, a.dtype);
-  visit_head(a.dtype, a.shape.head_size, [&](auto head) { head.forward(a, stream); });
+  visit_head(a.dtype, a.tf32, a.shape.head_size, [&](auto head) { head.forward(a, stream); });
 }
 
 void attention_bwd(const AttentionBwd& arguments, Stream stream) {
   const AttentionBwd a = checked_attention(arguments);
   check_for_cuda("attention_bwd", a.shape, a.window, a.dtype);
   attention::launch_delta(a, stream);
-  visit_head(a.dtype, a.shape.head_size, [&](auto head) { head.backward(a, stream); });
+  visit_head(a.dtype, a.tf32, a.shape.head_size, [&](auto head) { head.backward(a, stream); });
 }
 
 }  // namespace isobar::ISOBAR_CUDA_NAMESPACE

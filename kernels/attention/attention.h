@@ -25,6 +25,9 @@
 //                 o = 0, lse = -inf, and it adds nothing to dq, dk and dv. So a part of the keys that lies behind all
 //                 queries costs next to nothing. With other counts of queries and keys and no window the first query
 //                 sees the first key only, as PyTorch's is_causal has it
+//   tf32          lets a GPU round fp32 operands, P and dS to 10 mantissa bits before they enter a product, as its
+//                 tensor cores need it; scores, and lse with them, then err by what the rounding of q and k makes. The
+//                 CPU ignores it, and other dtypes do
 //   numerics      scores, softmax and accumulators in fp32 (fp64 for fp64). With 16-bit dtypes P and dS are rounded to
 //                 dtype before they enter a product, as tensor cores and AMX need it (else the CPU does not). Where a
 //                 gradient is added to, the sum is rounded
@@ -68,7 +71,7 @@ struct AttentionFwd {
   AttentionShape shape;
   DType dtype = DType::fp32, o_dtype = dtype;
   double scale = 1;
-  bool causal = false;
+  bool causal = false, tf32 = false;
   AttentionWindow window = {};
   AttentionDropout dropout;
   const void* q = nullptr;
@@ -83,7 +86,7 @@ struct AttentionBwd {
   AttentionShape shape;
   DType dtype = DType::fp32, o_dtype = dtype, grad_dtype = dtype;
   double scale = 1;
-  bool causal = false;
+  bool causal = false, tf32 = false;
   AttentionWindow window = {};
   AttentionDropout dropout;
   const void* q = nullptr;

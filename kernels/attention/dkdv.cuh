@@ -11,7 +11,7 @@ namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 // As DqTiles, with the queries' terms behind the tiles. The generator of the dropout mask needs registers, too.
 template <class T, int kHead, bool kDropout>
 struct DkdvTiles {
-  static constexpr int kRowTiles = sizeof(T) == 2 && kHead <= 64 ? 2 : 1, kWarpRows = kTileRows * kRowTiles;
+  static constexpr int kRowTiles = kOnTensorCores<T> && kHead <= 64 ? 2 : 1, kWarpRows = kTileRows * kRowTiles;
   static constexpr int kTermBytes = 2 * sizeof(float);
   static constexpr int kOwned = kWarps * kWarpRows, kRows = rows_of_stage<T, kHead>(2 * kOwned, kTermBytes);
   static constexpr int kMost = kDropout && kRowTiles == 2 ? 16 : 32, kColumns = std::min(kRows, kMost);
@@ -84,9 +84,16 @@ __global__ void __launch_bounds__(kThreads, 2) dkdv_kernel(const AttentionBwd a,
     add_weighted_rows<kHead>(dk, dp, q_rows);
   };
   int stage = 0, terms_stage = 0;  // where the current queries begin, and their terms
+  if constexpr (kIsTf32<T>) {
+    cp_async_wait<0>();
+    k_copy.round(k_tile);
+    v_copy.round(v_tile);
+  }
   // The next kRows queries, from `query` on. Only the first turns have queries that do not see all keys of the block.
   const auto turn = [&](int query, auto is_masked) {
     cp_async_wait<0>();
+    q_copy.round(streamed + stage);
+    do_copy.round(streamed + stage + kTile);
     __syncthreads();  // this stage has landed, and nobody reads the other one any more
     const T* q_tile = streamed + stage;
     const float* terms = streamed_terms + terms_stage;

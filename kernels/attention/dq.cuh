@@ -10,7 +10,8 @@ namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 // As ForwardTiles; a turn takes the keys of a stage kColumns at a time.
 template <class T, int kHead>
 struct DqTiles {
-  static constexpr int kRowTiles = sizeof(T) == 2 && kHead <= 96 ? 2 : 1, kWarpRows = kTileRows * kRowTiles;
+  static constexpr int kLargest = sizeof(T) == 2 ? 96 : 64;  // of the heads that leave registers for two
+  static constexpr int kRowTiles = kOnTensorCores<T> && kHead <= kLargest ? 2 : 1, kWarpRows = kTileRows * kRowTiles;
   static constexpr int kOwned = kWarps * kWarpRows, kRows = rows_of_stage<T, kHead>(2 * kOwned);
   static constexpr int kColumns = std::min(kRows, 32);
   static constexpr int kAllRows = 2 * kOwned + 4 * kRows;  // queries, dO; two stages of keys and of values
@@ -53,6 +54,11 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwd a, f
     }
   clear(dq);
   int stage = 0;  // where the current keys begin
+  if constexpr (kIsTf32<T>) {
+    cp_async_wait<0>();
+    q_copy.round(q_tile);
+    do_copy.round(do_tile);
+  }
 
   const auto multiply = [&](int key, const T* k_rows, const T* v_rows, auto is_masked) {
     float scores[kRowTiles][kTiles][4], dp[kRowTiles][kTiles][4];
@@ -81,6 +87,8 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwd a, f
   // copy on even where nothing follows.
   const auto turn = [&](int key, auto is_masked) {
     cp_async_wait<0>();
+    k_copy.round(streamed + stage);
+    v_copy.round(streamed + stage + kTile);
     __syncthreads();  // this stage has landed, and nobody reads the other one any more
     const T* k_tile = streamed + stage;
     stage ^= 2 * kTile;
@@ -109,7 +117,9 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwd a, f
 template <class T, int kHead>
 void launch_dq(const AttentionBwd& a, Stream stream) {
   using Tiles = DqTiles<T, kHead>;
-  visit_dropout<T>(a.dropout, [&](auto dropout) {
+  // In TF32 registers do not suffice for the largest heads where the compiler has no generator between two products.
+  constexpr bool kOneKernel = !kOnTensorCores<T> || (kIsTf32<T> && kHead > 64);
+  visit_dropout<T, kOneKernel>(a.dropout, [&](auto dropout) {
     launch("attention_dq", dq_kernel<T, kHead, dropout()>, grid_of(a.shape, a.shape.q_tokens, Tiles::kOwned),
            dim3(kThreads), Tiles::kBytes, stream, a, score_scale_of(a.scale));
   });

@@ -12,7 +12,8 @@ namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 // registers for scores where there is a generator of the dropout mask, too.
 template <class T, int kHead, bool kDropout>
 struct ForwardTiles {
-  static constexpr int kRowTiles = sizeof(T) == 2 ? 2 : 1, kWarpRows = kTileRows * kRowTiles;
+  static constexpr int kRowTiles = sizeof(T) == 2 || (kIsTf32<T> && kHead <= 64) ? 2 : 1;
+  static constexpr int kWarpRows = kTileRows * kRowTiles;
   static constexpr int kOwned = kWarps * kWarpRows, kMost = kDropout && kHead > 80 ? 32 : 64;
   static constexpr int kRows = std::min(kMost, rows_of_stage<T, kHead>(kOwned));
   static constexpr int kAllRows = kOwned + 4 * kRows;  // queries; two stages of keys and of values
@@ -46,11 +47,17 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const AttentionFwd
 #pragma unroll
   for (int m = 0; m < kRowTiles; ++m) softmax[m].start(seen, block_row + warp_row + m * kTileRows);
   int stage = 0;  // where the current keys begin
+  if constexpr (kIsTf32<T>) {
+    cp_async_wait<0>();
+    q_copy.round(q_tile);
+  }
 
   // The next kRows keys, from `key` on. Only the last turns have keys that are not seen: the others need not look, and
   // copy on even where nothing follows.
   const auto turn = [&](int key, auto is_masked) {
     cp_async_wait<0>();
+    k_copy.round(streamed + stage);
+    v_copy.round(streamed + stage + kTile);
     __syncthreads();  // this stage has landed, and nobody reads the other one any more
     const T* k_tile = streamed + stage;
     stage ^= 2 * kTile;

@@ -1,9 +1,10 @@
-// The kernels by type and size of a head, compiled a file each (head_48.cu, fp32_head_64.cu, ...). Heads of other sizes
-// are padded with zeros to the next of these.
+// The kernels by type and size of a head, compiled a file each (head_48.cu, fp32_head_64.cu, tf32_head_64.cu, ...).
+// Heads of other sizes are padded with zeros to the next of these.
 #pragma once
 
 #include "kernels/attention/attention.h"
 #include "kernels/cuda/array.h"
+#include "kernels/cuda/mma.h"
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 
@@ -13,10 +14,17 @@ struct Head {
   static void backward(const AttentionBwd& a, Stream stream);  // the workspace filled
 };
 
+// As visit_cuda_floating; with tf32, fp32 operands are Tf32.
+template <class F>
+void visit_operands(DType dtype, bool tf32, F&& f) {
+  if (dtype == DType::fp32 && tf32) return f(Type<Tf32>{});
+  visit_cuda_floating(dtype, f);
+}
+
 template <class T, class F>
 void visit_head_size(std::int64_t head_size, F&& f) {
   if (head_size <= 32) return f(Head<T, 32>());
-  if constexpr (sizeof(T) == 2) {
+  if constexpr (!std::is_same_v<T, float>) {
     if (head_size <= 48) return f(Head<T, 48>());
   }
   if (head_size <= 64) return f(Head<T, 64>());

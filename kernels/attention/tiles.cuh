@@ -4,9 +4,9 @@
 // A block has four warps. It owns some tokens, 16 or 32 a warp, and streams the tokens it meets through shared memory
 // in two stages. A warp's scores are tiles of 16 of its rows by the streamed columns, spread over its lanes as tensor
 // cores spread them (kernels/cuda/mma.h): with g = lane / 4 and t = lane % 4, element [n][r] of a lane is row
-// g + 8·(r / 2), column 8n + 2t + r % 2. In 16 bits the products are mma.sync; in fp32 they are plain fused
+// g + 8·(r / 2), column 8n + 2t + r % 2. In 16 bits and in TF32 the products are mma.sync; in fp32 they are plain fused
 // multiply-adds with the same layout. What is loaded for a product meets all rows of a warp, so that it has as many as
-// registers allow.
+// registers allow. Operands in TF32 are rounded once, where they lie in shared memory, by the thread that copied them.
 #pragma once
 
 #include <numbers>
@@ -23,6 +23,11 @@
 namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 
 inline constexpr int kWarps = 4, kThreads = kWarps * kWarpSize, kTileRows = 16;
+
+template <class T>
+inline constexpr bool kIsTf32 = std::is_same_v<T, Tf32>;
+template <class T>
+inline constexpr bool kOnTensorCores = sizeof(T) == 2 || kIsTf32<T>;
 
 // Elements between the rows of a tile: 16 bytes more than a row, so that eight rows start in different banks.
 template <class T, int kHead>
@@ -50,11 +55,11 @@ __device__ __forceinline__ int tile_of_queries(bool causal) {
   return static_cast<int>(causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
 }
 
-// Calls f with whether there is dropout, as a constant. In fp32, whose products take most of the time, the kernel for
-// dropout serves both.
-template <class T, class F>
+// Calls f with whether there is dropout, as a constant. With kOneKernel the kernel for dropout serves both, as in fp32,
+// whose products take most of the time.
+template <class T, bool kOneKernel = !kOnTensorCores<T>, class F>
 void visit_dropout(const AttentionDropout& dropout, F&& f) {
-  if constexpr (sizeof(T) == 2) {
+  if constexpr (!kOneKernel) {
     if (drop_threshold(dropout.p) == 0) return f(std::false_type{});
   }
   f(std::true_type{});
@@ -140,6 +145,24 @@ struct TileCopy {
       left -= kRowsAtOnce;
     }
   }
+
+  // Rounds what this thread has copied into a tile, when it has landed, as products in TF32 want it.
+  __device__ __forceinline__ void round(T* tile) const {
+    if constexpr (kIsTf32<T>) {
+      if (kRowsAtOnce * kLanes < kThreads && row >= kRowsAtOnce) return;
+#pragma unroll
+      for (int pass = 0; pass < kRows; pass += kRowsAtOnce)
+#pragma unroll
+        for (int c = 0; c < kHead; c += kLanes * kChunk) {
+          if (column + c >= head_size) continue;
+          T* const chunk = tile + (row + pass) * kPitch<T, kHead> + column + c;
+          Pack<T> values = load_pack(chunk);
+#pragma unroll
+          for (int i = 0; i < kChunk; ++i) values[i] = {std::bit_cast<float>(to_tf32(values[i].value))};
+          store_pack(chunk, values);
+        }
+    }
+  }
 };
 
 // Zeros for the channels of a padded head, in tiles of `rows` rows altogether.
@@ -157,32 +180,48 @@ struct Zero {
   __device__ __forceinline__ const float (&operator()(int, int) const)[4] { return value; }
 };
 
+template <class T>
+__device__ __forceinline__ void multiply_tile(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                                              const float (&c)[4]) {
+  if constexpr (sizeof(T) == 2)
+    mma_16816<T>(d, a, b, c);
+  else
+    mma_1688(d, a, b, c);
+}
+
 // scores[m][i][j] = start + sum over c of a[16m + i][c]·b[j][c]: 16·kRowTiles rows of one tile by 8·kTiles rows of
 // another. start(m, n) gives this lane's four elements [n] of the m-th 16 rows.
 template <int kHead, int kRowTiles, int kTiles, class T, class Start>
-requires(sizeof(T) == 2) __device__ __forceinline__
+requires(kOnTensorCores<T>) __device__ __forceinline__
     void multiply_rows(float (&scores)[kRowTiles][kTiles][4], const T* a, const T* b, const Start& start) {
-  constexpr int kDepth = 16;
+  constexpr int kHalf = Pack<T>::kSize, kDepth = 2 * kHalf;
+  // A load of B is of two tiles of 8 rows, or, where there is one, of two steps.
+  constexpr int kAcross = kTiles > 1 ? 2 : 1, kSteps = 2 / kAcross;
   const int lane = lane_id();
   // Where this lane points ldmatrix: the quarters of A are ordered down, then right; those of B right, then down.
-  const T* a_row = a + lane % 16 * kPitch<T, kHead> + lane / 16 * 8;
-  const T* b_row = b + (lane / 16 * 8 + lane % 8) * kPitch<T, kHead> + lane / 8 % 2 * 8;
+  const T* a_row = a + lane % 16 * kPitch<T, kHead> + lane / 16 * kHalf;
+  const int b_quarter = lane / 8;
+  const T* b_row = b + (b_quarter / (2 * kSteps) * 8 + lane % 8) * kPitch<T, kHead> + b_quarter % (2 * kSteps) * kHalf;
 #pragma unroll
-  for (int k = 0; k < kHead; k += kDepth) {
-    std::uint32_t a_part[kRowTiles][4];
+  for (int k = 0; k < kHead; k += kSteps * kDepth) {
+    std::uint32_t a_part[kSteps][kRowTiles][4];
 #pragma unroll
-    for (int m = 0; m < kRowTiles; ++m) ldmatrix_x4(a_part[m], a_row + m * kTileRows * kPitch<T, kHead> + k);
+    for (int step = 0; step < kSteps; ++step)
 #pragma unroll
-    for (int n = 0; n < kTiles; n += 2) {
+      for (int m = 0; m < kRowTiles; ++m)
+        ldmatrix_x4(a_part[step][m], a_row + m * kTileRows * kPitch<T, kHead> + k + step * kDepth);
+#pragma unroll
+    for (int n = 0; n < kTiles; n += kAcross) {
       std::uint32_t b_part[4];
       ldmatrix_x4(b_part, b_row + n * 8 * kPitch<T, kHead> + k);
 #pragma unroll
       for (int m = 0; m < kRowTiles; ++m) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          const float(&before)[4] = scores[m][n + i];
-          mma_16816<T>(scores[m][n + i], a_part[m], {b_part[2 * i], b_part[2 * i + 1]},
-                       k == 0 ? start(m, n + i) : before);
+          const int tile = n + i % kAcross, step = i % kSteps;
+          const float(&before)[4] = scores[m][tile];
+          multiply_tile<T>(scores[m][tile], a_part[step][m], {b_part[2 * i], b_part[2 * i + 1]},
+                           k + step == 0 ? start(m, tile) : before);
         }
       }
     }
@@ -275,6 +314,31 @@ __device__ __forceinline__ void add_weighted_rows(float (&sum)[kRowTiles][kHead 
   }
 }
 
+// The order of a sum over j is free: the first four of eight are those of even columns of `weights` here, which each
+// lane has already where A wants them.
+template <int kHead, int kRowTiles, int kTiles>
+__device__ __forceinline__ void add_weighted_rows(float (&sum)[kRowTiles][kHead / 8][4],
+                                                  const float (&weights)[kRowTiles][kTiles][4], const Tf32* b) {
+  constexpr int kStep = kPitch<Tf32, kHead>;
+  const Tf32* b_rows = b + column_of(0, 0) * kStep + row_of(0);
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n) {
+    std::uint32_t a_part[kRowTiles][4];
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) a_part[m][i] = to_tf32(weights[m][n][i / 2 + 2 * (i % 2)]);
+#pragma unroll
+    for (int c = 0; c < kHead / 8; ++c) {
+      const Tf32* row = b_rows + 8 * n * kStep + 8 * c;
+      const auto even = std::bit_cast<std::uint32_t>(row[0].value);
+      const auto odd = std::bit_cast<std::uint32_t>(row[kStep].value);
+#pragma unroll
+      for (int m = 0; m < kRowTiles; ++m) mma_1688(sum[m][c], a_part[m], {even, odd}, sum[m][c]);
+    }
+  }
+}
+
 // Where rows go: a [B, T, NH, HS] tensor in the operands' type or in fp32, written or added to.
 struct Destination {
   void* tensor;
@@ -313,15 +377,15 @@ __device__ __forceinline__ void store_rows(const Destination& to, int row0, int 
   if constexpr (sizeof(T) == 2) {
     if (to.dtype == DType::fp32) return store_rows_as<float, kHead>(to, row0, head_size, rows, factor);
   }
-  store_rows_as<T, kHead>(to, row0, head_size, rows, factor);
+  store_rows_as<std::conditional_t<sizeof(T) == 2, T, float>, kHead>(to, row0, head_size, rows, factor);
 }
 
 // ---- Softmax and dropout --------------------------------------------------------------------------------------------
 
-// 2^x. In 16 bits it is rounded away by what follows; in fp32 it must be good.
+// 2^x. On tensor cores its error is rounded away by what follows; in fp32 it must be good.
 template <class T>
 __device__ __forceinline__ float exponential(float x) {
-  if constexpr (sizeof(T) == 2)
+  if constexpr (kOnTensorCores<T>)
     return exp2_approx(x);
   else
     return exp2f(x);

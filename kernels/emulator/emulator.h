@@ -295,6 +295,7 @@ constexpr unsigned __umulhi(unsigned a, unsigned b) {
 // 16x8 products of fragments; `deposits` are the lanes' {a[4], b[2]} words, `result` is float[16][8].
 void combine_mma_bf16(const void* deposits, void* result);
 void combine_mma_fp16(const void* deposits, void* result);
+void combine_mma_tf32(const void* deposits, void* result);
 
 // Sixteen bytes of any type, moved as two words: ThreadSanitizer does not see a memcpy or memset of a fixed size.
 struct Bytes16 {

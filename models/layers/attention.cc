@@ -57,6 +57,7 @@ Tensor Attention::forward(const Tensor& x, std::int64_t batch, const Context& co
                         {.batch = batch,
                          .heads = heads_.size(),
                          .scale = scale,
+                         .tf32 = options_.tf32,
                          .dropout = rate,
                          .key = context.mask(0),
                          .window = block.attention()},

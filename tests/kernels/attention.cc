@@ -21,7 +21,7 @@ constexpr double kUnwritten = std::numeric_limits<double>::quiet_NaN();
 struct Case {
   AttentionShape shape;
   DType dtype = DType::fp32;
-  bool causal = false;
+  bool causal = false, tf32 = false;
   AttentionWindow window = {};
   AttentionDropout dropout = {};
   std::int64_t gap = 0;  // elements between the heads of neighbouring tokens
@@ -50,6 +50,18 @@ Layout queries(const Case& a) {
 }
 Layout keys(const Case& a) {
   return {a, a.shape.kv_tokens};
+}
+
+// In every dtype, and in fp32 that a GPU may round to TF32.
+std::vector<Case> in_every_precision(const Case& a) {
+  std::vector<Case> cases;
+  for (const DType dtype : kFloating) {
+    cases.push_back(a);
+    cases.back().dtype = dtype;
+  }
+  cases.push_back(cases.front());
+  cases.back().tf32 = true;
+  return cases;
 }
 
 // Normal values; NaN between the tokens, where nothing may be read.
@@ -90,13 +102,26 @@ double keep_factor(const Case& a, std::int64_t pair, std::int64_t i, std::int64_
   return dropped ? 0 : 1 / (1 - static_cast<double>(a.dropout.p));
 }
 
+// A number as a product takes it that rounds its operands to tf32: with 10 bits of its fraction. The oracle's does not.
+template <class Real>
+Real in_tf32(Arithmetic<Real> math, Real value) {
+  if (math.is_oracle || !std::isfinite(value)) return value;
+  int exponent = 0;
+  const Real fraction = std::frexp(value, &exponent);
+  return std::ldexp(std::round(std::ldexp(fraction, 11)), exponent - 11);
+}
+
 bool is_seen(const Case& a, std::int64_t i, std::int64_t j) {
   return !a.causal || a.window.keys.first + j <= a.window.queries.first + i;
 }
 
 // Those of keys that the query does not see are -inf.
 template <class Real>
-std::vector<Real> scores_of(const Case& a, const Inputs& x, std::int64_t pair, std::int64_t i) {
+std::vector<Real> scores_of(Arithmetic<Real> math, const Case& a, const Inputs& x, std::int64_t pair, std::int64_t i,
+                            bool rounds) {
+  const auto operand = [&](double value) {
+    return a.tf32 && rounds ? in_tf32(math, static_cast<Real>(value)) : static_cast<Real>(value);
+  };
   std::vector<Real> scores;
   for (std::int64_t j = 0; j < a.shape.kv_tokens; ++j) {
     if (!is_seen(a, i, j)) {
@@ -105,21 +130,24 @@ std::vector<Real> scores_of(const Case& a, const Inputs& x, std::int64_t pair, s
     }
     Real s = 0;
     for (std::int64_t c = 0; c < a.shape.head_size; ++c)
-      s += static_cast<Real>(x.q[queries(a).at(pair, i, c)]) * static_cast<Real>(x.k[keys(a).at(pair, j, c)]);
+      s += operand(x.q[queries(a).at(pair, i, c)]) * operand(x.k[keys(a).at(pair, j, c)]);
     scores.push_back(s * static_cast<Real>(a.scale()));
   }
   return scores;
 }
 
-// o, lse. With `rounds_p` P is rounded to the dtype before it meets V, as tensor cores need it.
+// o, lse. With `rounds_p` P is rounded before it meets V, as tensor cores need it: to the dtype, or with tf32 both are.
 template <class Real>
 std::array<std::vector<Real>, 2> naive_fwd(Arithmetic<Real> math, const Case& a, const Inputs& x, bool rounds_p) {
   std::array<std::vector<Real>, 2> out;
   auto& [o, lse] = out;
   o.assign(static_cast<std::size_t>(queries(a).size()), static_cast<Real>(kUnwritten));
+  const auto rounded = [&](Real value) {
+    return !rounds_p ? value : a.tf32 ? in_tf32(math, value) : math.stored(value, a.dtype);
+  };
   for (std::int64_t pair = 0; pair < a.pairs(); ++pair)
     for (std::int64_t i = 0; i < a.shape.q_tokens; ++i) {
-      std::vector<Real> p = scores_of<Real>(a, x, pair, i);
+      std::vector<Real> p = scores_of(math, a, x, pair, i, rounds_p);
       const bool sees_one = is_seen(a, i, 0);
       const Real most = sees_one ? *std::max_element(p.begin(), p.end()) : Real{0};
       Real sum = 0;
@@ -129,7 +157,8 @@ std::array<std::vector<Real>, 2> naive_fwd(Arithmetic<Real> math, const Case& a,
         Real total = 0;
         for (std::int64_t j = 0; j < a.shape.kv_tokens; ++j) {
           const Real kept = p[static_cast<std::size_t>(j)] * static_cast<Real>(keep_factor(a, pair, i, j));
-          total += (rounds_p ? math.stored(kept, a.dtype) : kept) * static_cast<Real>(x.v[keys(a).at(pair, j, c)]);
+          const Real v = static_cast<Real>(x.v[keys(a).at(pair, j, c)]);
+          total += rounded(kept) * (a.tf32 ? rounded(v) : v);
         }
         o[static_cast<std::size_t>(queries(a).at(pair, i, c))] = sees_one ? total / sum : Real{0};
       }
@@ -146,7 +175,12 @@ std::array<std::vector<Real>, 3> naive_bwd(Arithmetic<Real> math, const Case& a,
   dq.assign(static_cast<std::size_t>(queries(a).size()), static_cast<Real>(kUnwritten));
   for (auto* gradient : {&dk, &dv})
     gradient->assign(static_cast<std::size_t>(keys(a).size()), static_cast<Real>(kUnwritten));
-  const auto rounded = [&](Real value) { return rounds_p ? math.stored(value, a.dtype) : value; };
+  const auto rounded = [&](Real value) {
+    return !rounds_p ? value : a.tf32 ? in_tf32(math, value) : math.stored(value, a.dtype);
+  };
+  const auto operand = [&](double value) {
+    return a.tf32 ? rounded(static_cast<Real>(value)) : static_cast<Real>(value);
+  };
   for (std::int64_t pair = 0; pair < a.pairs(); ++pair) {
     const auto q_at = [&](std::int64_t i, std::int64_t c) {
       return static_cast<std::size_t>(queries(a).at(pair, i, c));
@@ -157,7 +191,7 @@ std::array<std::vector<Real>, 3> naive_bwd(Arithmetic<Real> math, const Case& a,
       for (std::int64_t i = 0; i < a.shape.q_tokens; ++i) dq[q_at(i, c)] = 0;
     }
     for (std::int64_t i = 0; i < a.shape.q_tokens; ++i) {
-      const std::vector<Real> scores = scores_of<Real>(a, x, pair, i);
+      const std::vector<Real> scores = scores_of(math, a, x, pair, i, rounds_p);
       Real delta = 0;
       for (std::int64_t c = a.shape.head_size; c-- > 0;)  // another order than dP: else they cancel exactly at Tk = 1
         delta += static_cast<Real>(x.d_o.v[q_at(i, c)]) * static_cast<Real>(o.v[q_at(i, c)]);
@@ -167,13 +201,13 @@ std::array<std::vector<Real>, 3> naive_bwd(Arithmetic<Real> math, const Case& a,
         const Real keep = static_cast<Real>(keep_factor(a, pair, i, j));
         Real dp = 0;
         for (std::int64_t c = 0; c < a.shape.head_size; ++c)
-          dp += static_cast<Real>(x.d_o.v[q_at(i, c)]) * static_cast<Real>(x.v.v[k_at(j, c)]);
+          dp += operand(x.d_o.v[q_at(i, c)]) * operand(x.v.v[k_at(j, c)]);
         const Real ds = rounded(p * (dp * keep - delta)), dropped_p = rounded(p * keep);
         const Real scale = static_cast<Real>(a.scale());
         for (std::int64_t c = 0; c < a.shape.head_size; ++c) {
-          dv[k_at(j, c)] += dropped_p * static_cast<Real>(x.d_o.v[q_at(i, c)]);
-          dk[k_at(j, c)] += ds * scale * static_cast<Real>(x.q.v[q_at(i, c)]);
-          dq[q_at(i, c)] += ds * scale * static_cast<Real>(x.k.v[k_at(j, c)]);
+          dv[k_at(j, c)] += dropped_p * operand(x.d_o.v[q_at(i, c)]);
+          dk[k_at(j, c)] += ds * scale * operand(x.q.v[q_at(i, c)]);
+          dq[q_at(i, c)] += ds * scale * operand(x.k.v[k_at(j, c)]);
         }
       }
     }
@@ -187,6 +221,7 @@ AttentionFwd forward_arguments(const Case& a, const Inputs& x, Workbench& bench,
           .o_dtype = a.out_dtype(),
           .scale = a.scale(),
           .causal = a.causal,
+          .tf32 = a.tf32,
           .window = a.window,
           .dropout = a.dropout,
           .q = bench.input(x.q),
@@ -209,6 +244,7 @@ AttentionBwd backward_arguments(const Case& a, const Inputs& x, const Values& o,
           .grad_dtype = a.out_dtype(),
           .scale = a.scale(),
           .causal = a.causal,
+          .tf32 = a.tf32,
           .window = a.window,
           .dropout = a.dropout,
           .q = bench.input(x.q),
@@ -244,7 +280,7 @@ void run(const Case& a, const Inputs& x, const std::vector<DeviceKind>& devices 
   INFO(name_of(a.dtype) << " B " << a.shape.batch << " NH " << a.shape.heads << " Tq " << a.shape.q_tokens << " Tk "
                         << a.shape.kv_tokens << " HS " << a.shape.head_size << " dropout " << a.dropout.p << " gap "
                         << a.gap << (a.causal ? ", causal, first query " : ", first query ") << a.window.queries.first
-                        << ", first key " << a.window.keys.first << (a.wide ? ", wide" : "")
+                        << ", first key " << a.window.keys.first << (a.tf32 ? ", tf32" : "") << (a.wide ? ", wide" : "")
                         << (a.adds ? ", adds" : ""));
   // The yardstick rounds P and dS only for those who may.
   const bool cpu_rounds_p = a.dtype == DType::bf16 && cpu::amx() != cpu::Amx::absent;
@@ -252,7 +288,7 @@ void run(const Case& a, const Inputs& x, const std::vector<DeviceKind>& devices 
   const auto expect_fwd = [&](bool rounds_p) {
     return expected(a.dtype, [&](auto math) { return naive_fwd(math, a, x, rounds_p); });
   };
-  const bool any_rounds = is_16_bit(a.dtype) && (devices.size() > 1 || cpu_rounds_p);
+  const bool any_rounds = (is_16_bit(a.dtype) || a.tf32) && (devices.size() > 1 || cpu_rounds_p);
   const auto fwd = expect_fwd(false), fwd_rounded = any_rounds ? expect_fwd(true) : fwd;
   const Outputs out{rounded_values(fwd[0], a.out_dtype()), rounded_values(fwd[1], accumulator_of(a.dtype))};
   on_devices(devices, {a.dtype}, [&](Workbench& bench) {
@@ -299,9 +335,9 @@ const std::vector<AttentionShape> kShapes = {{1, 1, 1, 1, 8},    {1, 1, 1, 63, 1
 
 }  // namespace
 
-TEST_CASE("attention at ragged token counts, in every dtype") {
-  for (const DType dtype : kFloating)
-    for (const AttentionShape& shape : kShapes) run({.shape = shape, .dtype = dtype, .gap = 8 * (shape.q_tokens % 3)});
+TEST_CASE("attention at ragged token counts, in every precision") {
+  for (const AttentionShape& shape : kShapes)
+    for (const Case& a : in_every_precision({.shape = shape, .gap = 8 * (shape.q_tokens % 3)})) run(a);
 }
 
 TEST_CASE("attention at every head size") {
@@ -327,31 +363,39 @@ TEST_CASE("attention over more keys, and more queries, than any ring of tiles ho
   }
 }
 
+TEST_CASE("attention in tf32, over several blocks and stages, at every head size that has kernels of its own") {
+  for (const std::int64_t head_size : {32, 48, 64, 128}) {
+    run({.shape = {1, 1, 133, 70, head_size}, .tf32 = true, .adds = head_size == 48});
+    run({.shape = {1, 1, 70, 133, head_size}, .causal = true, .tf32 = true});
+    run({.shape = {1, 1, 70, 133, head_size},
+         .causal = head_size < 64,
+         .tf32 = true,
+         .window = {.queries = {67, 137}, .keys = {4, 137}},
+         .dropout = {.p = 0.2f, .seed = 7, .stream = 8}});
+  }
+}
+
 TEST_CASE("attention with dropout") {
-  for (const DType dtype : kFloating)
-    run({.shape = {2, 2, 70, 101, 24},  // two blocks of queries, two of keys in either pass
-         .dtype = dtype,
-         .dropout = {.p = 0.3f, .seed = 5, .stream = 1ull << 40},
-         .gap = 8});
+  for (const Case& a : in_every_precision({.shape = {2, 2, 70, 101, 24},  // two blocks of queries, two of keys
+                                           .dropout = {.p = 0.3f, .seed = 5, .stream = 1ull << 40},
+                       .gap = 8}))
+    run(a);
 }
 
 TEST_CASE("attention with dropout, of a block of the whole") {
   const AttentionWindow window{
       .samples = {.first = 1, .step = 3}, .heads = {1, 5}, .queries = {13, 90}, .keys = {7, 120}};
-  for (const DType dtype : kFloating)
-    run({.shape = {2, 2, 70, 101, 24},
-         .dtype = dtype,
-         .window = window,
-         .dropout = {.p = 0.3f, .seed = 5, .stream = 6}});
+  for (const Case& a : in_every_precision(
+           {.shape = {2, 2, 70, 101, 24}, .window = window, .dropout = {.p = 0.3f, .seed = 5, .stream = 6}}))
+    run(a);
 }
 
-TEST_CASE("attention that is causal, at ragged token counts, in every dtype") {
+TEST_CASE("attention that is causal, at ragged token counts, in every precision") {
   std::vector<AttentionShape> shapes = kShapes;
   shapes[2] = {2, 3, 17, 9, 48};           // fewer sums of two terms of one size, whose errors vary a lot
   shapes.push_back({1, 1, 133, 200, 24});  // tiles of all kinds: all, some and none of their scores seen
-  for (const DType dtype : kFloating)
-    for (const AttentionShape& shape : shapes)
-      run({.shape = shape, .dtype = dtype, .causal = true, .gap = 8 * (shape.q_tokens % 3)});
+  for (const AttentionShape& shape : shapes)
+    for (const Case& a : in_every_precision({.shape = shape, .causal = true, .gap = 8 * (shape.q_tokens % 3)})) run(a);
 }
 
 TEST_CASE("attention that is causal, over several blocks and stages, at every head size that has kernels of its own") {
@@ -368,17 +412,16 @@ TEST_CASE("attention that is causal, over several blocks and stages, at every he
 }
 
 TEST_CASE("attention that is causal, of blocks before, on and behind the diagonal") {
-  for (const DType dtype : kFloating)
-    // The queries are 100 to 249 of 400. The keys: seen by all queries; all but one by all; some by every query, and
-    // all by some; by none of the first 80 queries; by the last 10 only; by none at all.
-    for (const std::int64_t first_key : {0, 31, 75, 180, 240, 250})
-      run({.shape = {1, 2, 150, 71, 16},
-           .dtype = dtype,
-           .causal = true,
-           .window = {.queries = {100, 400}, .keys = {first_key, 400}},
-           .dropout = {.p = first_key % 2 == 0 ? 0.0f : 0.25f, .seed = 5, .stream = 6},
-           .wide = first_key < 100,
-           .adds = first_key % 2 == 0});
+  // The queries are 100 to 249 of 400. The keys: seen by all queries; all but one by all; some by every query, and all
+  // by some; by none of the first 80 queries; by the last 10 only; by none at all.
+  for (const std::int64_t first_key : {0, 31, 75, 180, 240, 250})
+    for (const Case& a : in_every_precision({.shape = {1, 2, 150, 71, 16},
+                         .causal = true,
+                         .window = {.queries = {100, 400}, .keys = {first_key, 400}},
+                         .dropout = {.p = first_key % 2 == 0 ? 0.0f : 0.25f, .seed = 5, .stream = 6},
+                         .wide = first_key < 100,
+                         .adds = first_key % 2 == 0}))
+      run(a);
 }
 
 TEST_CASE("attention that is causal, where the scores and the values that are not seen are far larger") {
@@ -452,15 +495,15 @@ constexpr const char* kNames[] = {"o", "dq", "dk", "dv"};
 }  // namespace
 
 TEST_CASE("attention draws the masks of blocks as those of the whole, element by element") {
-  for (const DType dtype : kFloating) {
-    const Case whole{.shape = {3, 2, 70, 72, 72}, .dtype = dtype, .dropout = {.p = 0.4f, .seed = 7, .stream = 8}};
+  for (const Case& whole :
+       in_every_precision({.shape = {3, 2, 70, 72, 72}, .dropout = {.p = 0.4f, .seed = 7, .stream = 8}})) {
     const auto elements = static_cast<std::size_t>(whole.pairs() * 70 * 72);
     const auto unread = [&] {
       std::array<std::vector<int>, 4> masks;
       masks.fill(std::vector<int>(elements, -1));
       return masks;
     };
-    on_devices(all_devices(), {dtype},
+    on_devices(all_devices(), {whole.dtype},
                [&](Workbench& bench) {
                  auto of_whole = unread(), of_blocks = unread();
                  read_masks(whole, bench, of_whole);
@@ -483,7 +526,7 @@ TEST_CASE("attention draws the masks of blocks as those of the whole, element by
                    for (std::int64_t pair = 0; pair < whole.pairs(); ++pair)
                      for (std::int64_t i = 0; i < 70; ++i)
                        for (std::int64_t j = 0; j < 72; ++j) contract.push_back(keep_factor(whole, pair, i, j) != 0);
-                   INFO("in " << kNames[which] << " of " << name_of(dtype));
+                   INFO("in " << kNames[which] << " of " << name_of(whole.dtype) << (whole.tf32 ? ", tf32" : ""));
                    const bool whole_is_right = of_whole[which] == contract,
                               blocks_are_right = of_blocks[which] == contract;
                    CHECK(whole_is_right);
@@ -712,11 +755,12 @@ TEST_CASE("attention over many blocks of queries and keys") {
 }
 
 TEST_CASE("attention with scores that grow, and that lie far from zero") {
-  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp64}) {
-    const Case a{.shape = {1, 1, 20, 300, 16}, .dtype = dtype};
+  for (const Case& a : in_every_precision({.shape = {1, 1, 20, 300, 16}})) {
+    const DType dtype = a.dtype;
+    if (dtype == DType::fp16) continue;  // has no such numbers
     // A tensor core may add products of this size with fewer bits than the yardstick.
     std::vector<DeviceKind> devices = all_devices();
-    if (is_16_bit(dtype)) std::erase(devices, DeviceKind::cuda);
+    if (is_16_bit(dtype) || a.tf32) std::erase(devices, DeviceKind::cuda);
     for (const double far : {-400.0, 400.0}) {
       Inputs x = inputs_of(a);
       for (std::int64_t t = 0; t < 20; ++t) x.q[queries(a).at(0, t, 0)] = round_to(20, dtype);
@@ -727,15 +771,13 @@ TEST_CASE("attention with scores that grow, and that lie far from zero") {
 }
 
 TEST_CASE("attention passes NaN on, to what depends on it only") {
-  for (const DType dtype : kFloating) {
-    const Case a{.shape = {1, 2, 20, 70, 24}, .dtype = dtype};
+  for (const Case& a : in_every_precision({.shape = {1, 2, 20, 70, 24}}))
     for (const int which : {0, 1, 2, 3}) {
       Inputs x = inputs_of(a);
       Values* const operands[] = {&x.q, &x.k, &x.v, &x.d_o};
       operands[which]->v[static_cast<std::size_t>((which % 3 == 0 ? queries(a) : keys(a)).at(1, 11, 5))] = std::nan("");
       run(a, x);
     }
-  }
 }
 
 TEST_CASE("attention does not see what an earlier call left behind") {
@@ -853,6 +895,46 @@ TEST_CASE("attention takes a stride of its own for every operand") {
                  bench.check_equal("dq", apart_dq, spread(bench.read(dq), 48));
                  bench.check_equal("dk", apart_dk, spread(bench.read(dk), 56));
                  bench.check_equal("dv", apart_dv, spread(bench.read(dv), 64));
+               },
+               {.any_thread_count = false});
+  }
+}
+
+TEST_CASE("attention in tf32 errs more than fp32 can, on a GPU, in fp32, and nowhere else") {
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    const Case exact{.shape = {1, 1, 70, 75, 48}, .dtype = dtype};
+    Case rounded = exact;
+    rounded.tf32 = true;
+    const Inputs x = inputs_of(exact);
+    const auto fwd = expected(dtype, [&](auto math) { return naive_fwd(math, exact, x, false); });
+    const Values o_in = rounded_values(fwd[0], dtype), lse_in = rounded_values(fwd[1], accumulator_of(dtype));
+    const auto bwd = expected(dtype, [&](auto math) { return naive_bwd(math, exact, x, o_in, lse_in, false); });
+    const auto outputs = [&](const Case& a, Workbench& bench) {
+      const auto o = bench.output(x.q.size(), dtype), lse = bench.output(lse_in.size(), lse_in.dtype);
+      const auto dq = bench.output(x.q.size(), dtype), dk = bench.output(x.k.size(), dtype);
+      const auto dv = bench.output(x.v.size(), dtype);
+      ISOBAR_RUN(bench.device(), attention_fwd, forward_arguments(a, x, bench, o, lse));
+      ISOBAR_RUN(bench.device(), attention_bwd, backward_arguments(a, x, o_in, lse_in, bench, dq, dk, dv));
+      return std::array{bench.read(o), bench.read(lse), bench.read(dq), bench.read(dk), bench.read(dv)};
+    };
+    const std::array wants{fwd[0], fwd[1], bwd[0], bwd[1], bwd[2]};
+    constexpr const char* kOutputs[] = {"o", "lse", "dq", "dk", "dv"};
+    on_devices(all_devices(), {dtype},
+               [&](Workbench& bench) {
+                 const auto without = outputs(exact, bench), with = outputs(rounded, bench);
+                 const bool rounds = dtype == DType::fp32 && bench.device().kind != DeviceKind::cpu;
+                 for (std::size_t i = 0; i < wants.size(); ++i) {
+                   INFO(kOutputs[i] << " in " << name_of(dtype));
+                   if (!rounds) {
+                     CHECK(with[i].v == without[i].v);
+                     continue;
+                   }
+                   const Verdict fits_without = compare("without", without[i], wants[i]);
+                   const Verdict fits_with = compare("with", with[i], wants[i]);
+                   INFO(fits_without.text << "; " << fits_with.text);
+                   CHECK(fits_without.ok);
+                   CHECK_FALSE(fits_with.ok);
+                 }
                },
                {.any_thread_count = false});
   }

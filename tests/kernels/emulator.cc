@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/attention/heads.cuh"
 #include "kernels/common/check.h"
 #include "kernels/cuda/array.h"
 #include "kernels/cuda/async_copy.h"
@@ -288,6 +289,146 @@ TEMPLATE_TEST_CASE("emulator: mma.sync and ldmatrix", "", bf16, fp16) {
   });
 }
 
+// C[16, 16] = A[16, 8]·Bᵀ + C in tf32, both stored [row][k]. Quarters of A are ordered down, then right; those of B
+// right, then down.
+__global__ void mma_tf32_kernel(const float* a, const float* b, float* c) {
+  ISOBAR_DYNAMIC_SHARED(float, shared);
+  const int lane = static_cast<int>(threadIdx.x);
+  for (int i = lane; i < 128; i += 32) {
+    shared[i] = a[i];
+    shared[128 + i] = b[i];
+  }
+  __syncthreads();
+  std::uint32_t a_part[4], b_part[4];
+  ldmatrix_x4(a_part, shared + lane % 16 * 8 + lane / 16 * 4);
+  ldmatrix_x4(b_part, shared + 128 + (lane / 16 * 8 + lane % 8) * 8 + lane / 8 % 2 * 4);
+  for (auto* part : {&a_part, &b_part})
+    for (std::uint32_t& word : *part) word = to_tf32(std::bit_cast<float>(word));
+  for (int half = 0; half < 2; ++half) {
+    const auto index_of = [&](int i) { return (lane / 4 + 8 * (i / 2)) * 16 + 8 * half + lane % 4 * 2 + i % 2; };
+    float d[4] = {NAN, NAN, NAN, NAN}, start[4];
+    for (int i = 0; i < 4; ++i) start[i] = c[index_of(i)];
+    mma_1688(d, a_part, {b_part[2 * half], b_part[2 * half + 1]}, start);
+    for (int i = 0; i < 4; ++i) c[index_of(i)] = d[i];
+  }
+}
+
+TEST_CASE("emulator: mma.sync of tf32") {
+  // A has 13 bits of a fraction, of which the product has 10; all sums are exact.
+  const auto rounded = [](float x) { return std::copysign(std::floor(std::fabs(x) * 1024 + 0.5f) / 1024, x); };
+  std::vector<float> a(128), b(128), start(256), expected(256);
+  for (int i = 0; i < 128; ++i) {
+    a[i] = static_cast<float>((i % 3 == 0 ? -1 : 1) * (8192 + 37 * i)) / 8192;
+    b[i] = static_cast<float>(i * i % 7 - 3) / 2;
+  }
+  for (int i = 0; i < 256; ++i) {
+    start[i] = static_cast<float>(i);
+    for (int k = 0; k < 8; ++k) expected[i] += rounded(a[i / 16 * 8 + k]) * b[i % 16 * 8 + k];
+    expected[i] += start[i];
+  }
+  in_every_schedule([&] {
+    std::vector<float> c = start;
+    launch("mma", mma_tf32_kernel, 1, 32, 256 * sizeof(float), nullptr, a.data(), b.data(), c.data());
+    CHECK(c == expected);
+  });
+  const auto in_tf32 = [](float x) { return std::bit_cast<float>(to_tf32(x)); };
+  CHECK(in_tf32(1 + 0x1p-11f) == 1 + 0x1p-10f);  // a tie, away from zero
+  CHECK(in_tf32(-1 - 0x1p-11f) == -1 - 0x1p-10f);
+  CHECK(in_tf32(1 + 0x1p-11f - 0x1p-23f) == 1);
+  CHECK(std::isinf(in_tf32(std::numeric_limits<float>::max())));
+  CHECK(in_tf32(-HUGE_VALF) == -HUGE_VALF);
+  for (const std::uint32_t nan : {0x7f800001u, 0x7fffffffu, 0xffc00000u})
+    CHECK(std::isnan(in_tf32(std::bit_cast<float>(nan))));
+}
+
+// One head of 48 channels, forward and backward, in fp32: o, lse, dq, dk, dv.
+struct Attention {
+  static constexpr std::int64_t kTokens = 40, kHead = 48;
+  struct alignas(16) Tokens {
+    float value[kTokens * kHead];
+  };
+  std::vector<Tokens> in = std::vector<Tokens>(4), out = std::vector<Tokens>(4);  // q, k, v, dO; o, dq, dk, dv
+  std::vector<float> lse = std::vector<float>(kTokens);
+  std::vector<Tokens> workspace = std::vector<Tokens>(1);
+
+  Attention() {
+    for (Tokens& tokens : in)
+      for (float& x : tokens.value) x = std::sin(static_cast<float>(&x - in[0].value));
+  }
+  AttentionFwd fwd(bool tf32) {
+    const AttentionFwd arguments{.shape = {1, 1, kTokens, kTokens, kHead},
+                                 .dtype = DType::fp32,
+                                 .scale = 0.25,
+                                 .tf32 = tf32,
+                                 .dropout = {},
+                                 .q = &in[0],
+                                 .k = &in[1],
+                                 .v = &in[2],
+                                 .o = &out[0],
+                                 .lse = lse.data(),
+                                 .q_stride = kHead,
+                                 .k_stride = kHead,
+                                 .v_stride = kHead,
+                                 .o_stride = kHead};
+    return checked_attention(arguments);
+  }
+  AttentionBwd bwd(bool tf32) {
+    const AttentionBwd arguments{.shape = {1, 1, kTokens, kTokens, kHead},
+                                 .dtype = DType::fp32,
+                                 .scale = 0.25,
+                                 .tf32 = tf32,
+                                 .dropout = {},
+                                 .q = &in[0],
+                                 .k = &in[1],
+                                 .v = &in[2],
+                                 .o = &out[0],
+                                 .lse = lse.data(),
+                                 .d_o = &in[3],
+                                 .dq = &out[1],
+                                 .dk = &out[2],
+                                 .dv = &out[3],
+                                 .q_stride = kHead,
+                                 .k_stride = kHead,
+                                 .v_stride = kHead,
+                                 .o_stride = kHead,
+                                 .do_stride = kHead,
+                                 .dq_stride = kHead,
+                                 .dk_stride = kHead,
+                                 .dv_stride = kHead,
+                                 .workspace = workspace.data()};
+    return checked_attention(arguments);
+  }
+  std::vector<float> outputs() const {
+    std::vector<float> all = lse;
+    for (const Tokens& tokens : out) all.insert(all.end(), std::begin(tokens.value), std::end(tokens.value));
+    return all;
+  }
+};
+
+std::vector<float> chosen_attention(bool tf32) {
+  Attention a;
+  attention_fwd(a.fwd(tf32));
+  attention_bwd(a.bwd(tf32));
+  return a.outputs();
+}
+template <class T, int kHead>
+std::vector<float> attention_of(attention::Head<T, kHead>) {
+  Attention a;
+  attention::Head<T, kHead>::forward(a.fwd(false), nullptr);
+  attention::launch_delta(a.bwd(false), nullptr);
+  attention::Head<T, kHead>::backward(a.bwd(false), nullptr);
+  return a.outputs();
+}
+
+TEST_CASE("emulator: attention in fp32 is that of the plain kernels without tf32, and of tensor cores with it") {
+  in_every_schedule([] {
+    const std::vector<float> plain = chosen_attention(false), rounded = chosen_attention(true);
+    CHECK(plain == attention_of(attention::Head<float, 64>()));
+    CHECK(rounded == attention_of(attention::Head<Tf32, 48>()));
+    CHECK(plain != rounded);
+  });
+}
+
 // ---- Asynchronous copies --------------------------------------------------------------------------------------------
 
 struct CopyResult {
@@ -424,6 +565,11 @@ __global__ void partial_mma_kernel() {
   if (threadIdx.x != 31) mma_16816<bf16>(d, {0, 0, 0, 0}, {0, 0});
 }
 
+__global__ void unrounded_mma_kernel() {
+  float d[4] = {};
+  mma_1688(d, {0, 0, 0, std::bit_cast<std::uint32_t>(1 + 0x1p-11f)}, {0, 0}, d);
+}
+
 __global__ void nothing_kernel() {}
 
 TEST_CASE("emulator: broken rules are errors that name kernel, thread and line") {
@@ -454,6 +600,8 @@ TEST_CASE("emulator: broken rules are errors that name kernel, thread and line")
                  ContainsSubstring("misaligned access at "));
     CHECK_THAT(failure_of([] { launch("k", partial_mma_kernel, 1, 32, 0, nullptr); }),
                ContainsSubstring("an instruction of 32 lanes"));
+    CHECK_THAT(failure_of([] { launch("k", unrounded_mma_kernel, 1, 32, 0, nullptr); }),
+               ContainsSubstring("an operand that is not in tf32 at "));
     // And the next launch works.
     CHECK(failure_of([] { launch("k", nothing_kernel, 3, 1024, 0, nullptr); }) == "no failure");
   });

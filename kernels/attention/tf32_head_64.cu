@@ -1,0 +1,8 @@
+// Attention for heads of 64 channels in tf32.
+#include "kernels/attention/head.cuh"
+
+namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
+
+template struct Head<Tf32, 64>;
+
+}  // namespace isobar::ISOBAR_CUDA_NAMESPACE::attention

@@ -309,6 +309,22 @@ TEST_CASE("drop path leaves out whole branches of a sample, in training only") {
   CHECK(samples < 14);
 }
 
+#if ISOBAR_HAS_EMULATOR
+TEST_CASE("attention's options say whether a GPU may round to TF32") {
+  const auto output = [](DeviceKind kind, bool tf32) {
+    Parameters parameters;
+    const Attention layer(parameters, "attn", {.width = 16, .heads = 2, .tf32 = tf32});
+    parameters.allocate(DType::fp32, Device{.kind = kind}, 1);
+    Tensor x = Tensor::empty({6, 16}, DType::fp32, Device{.kind = kind});
+    x.set_values(waves({6, 16}).to_vector());
+    return layer.forward(x, 2, {}).to_vector();
+  };
+  // The other products of both devices are the CPU's.
+  CHECK(output(DeviceKind::cpu, true) == output(DeviceKind::cpu, false));
+  CHECK(output(DeviceKind::emulator, true) != output(DeviceKind::emulator, false));
+}
+#endif
+
 TEST_CASE("attention refuses channels that its heads do not divide") {
   Parameters parameters;
   CHECK_THROWS_WITH(Attention(parameters, "attn", {.width = 16, .heads = 3}),

@@ -1,6 +1,7 @@
 // attention: forward and backward against the formulas, at every head size, at token counts around the blocks, with
 // strides, dropout, scores that grow or lie far from zero, and NaN; gradients by finite differences. Blocks of a whole:
-// their masks, and keys that come in parts. Causal, with queries that see no key of a block.
+// their masks, and keys that come in parts. Causal, with queries that see no key of a block. In TF32 where that is
+// asked for, and nowhere else.
 #include "kernels/attention/attention.h"
 
 #include <algorithm>

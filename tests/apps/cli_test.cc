@@ -51,8 +51,8 @@ struct Outcome {
 // Runs `isobar ARGUMENTS` in the shell, with `environment` before it. It sees no GPU.
 Outcome isobar_command(const std::string& arguments, const std::string& environment = "") {
   const Scratch scratch;
-  const std::string command = environment + " CUDA_VISIBLE_DEVICES= " + isobar::testing::kIsobar + " " + arguments +
-                              " >" + scratch / "out" + " 2>" + scratch / "err";
+  const std::string command = "export CUDA_VISIBLE_DEVICES=; " + environment + " " + isobar::testing::kIsobar + " " +
+                              arguments + " >" + scratch / "out" + " 2>" + scratch / "err";
   const int status = std::system(command.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(scratch / "out"), read_file(scratch / "err")};
 }

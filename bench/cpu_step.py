@@ -62,16 +62,19 @@ def write_problem(folder, batch):
     save(fields, folder / "batch.safetensors")
 
 
+def stepper(command, options):
+    return Stepper(command, os.environ | {"OMP_NUM_THREADS": str(options.threads)})
+
+
 def isobar_stepper(program, folder, dtype, options):
     command = [program, folder / "weights.safetensors", folder / "batch.safetensors", dtype, options.threads]
-    return Stepper(command, os.environ | {"OMP_NUM_THREADS": str(options.threads)})
+    return stepper(command, options)
 
 
 def compare(folder, dtype, options):
     torch_command = [sys.executable, __file__, "--worker", folder, "--dtypes", dtype, "--threads", options.threads]
-    environment = os.environ | {"OMP_NUM_THREADS": str(options.threads)}
     workers = {"isobar": isobar_stepper(options.program, folder, dtype, options),
-               "torch": Stepper(torch_command, environment)}
+               "torch": stepper(torch_command, options)}
     rounds = [{name: worker.step() for name, worker in workers.items()} for _ in range(1 + options.rounds)]
     peak = {name: worker.close() for name, worker in workers.items()}
     seconds = {name: [r[name]["seconds"] for r in rounds[1:]] for name in workers}  # the first round warms up
@@ -121,10 +124,10 @@ def compare_with_torch(folder, options):
 
 def step_of_fresh_process(program, folder, dtype, options):
     """Seconds of the second step. A process of its own each time: where its memory happens to lie decides, too."""
-    stepper = isobar_stepper(program, folder, dtype, options)
-    stepper.step()
-    seconds = stepper.step()["seconds"]
-    stepper.close()
+    worker = isobar_stepper(program, folder, dtype, options)
+    worker.step()
+    seconds = worker.step()["seconds"]
+    worker.close()
     return seconds
 
 

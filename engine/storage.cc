@@ -200,7 +200,8 @@ void Storage::free_in_order() noexcept {
       gpu::Event used(device_);
       used.record(current_stream());
       used.make_wait(own);
-    } catch (...) {  // the device has failed, which whoever waits for it is told
+    } catch (...) {  // the host waits instead. Where that fails, too, the device has, as whoever uses it next will see
+      gpu::quietly([this] { gpu::synchronize(device_, current_stream()); });
     }
   }
   if (device_.kind == DeviceKind::cuda) return gpu::free(data_, own);

@@ -111,6 +111,9 @@ FAULTS = {
         "trainer", "  gpu::quietly(", "  if (!PLANTED) gpu::quietly(",
         lambda runs: command.check_failing_calls(runs, every=10**6, jobs=1),
         "the source of a copy to the device was freed"),
+    "memory is freed beside its last use, where there is no event": (
+        "storage", "      gpu::quietly(", "      if (!PLANTED) gpu::quietly(",
+        keeps_rule("memory that another stream used*"), "memory which is freed"),
     "a norm is read before it has come": (
         "optimizer", "gpu::synchronize(parameters_.device(), current_stream());",
         "if (!PLANTED) gpu::synchronize(parameters_.device(), current_stream());", NONE, "other bits|is -?nan"),

@@ -6,11 +6,14 @@
 
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <numeric>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "engine/storage.h"
+#include "engine/stream.h"
 #include "kernels/common/check.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/runtime.h"
@@ -559,6 +562,35 @@ TEST_CASE("virtual GPU: a driver and a GPU that are too old, and a GPU that cann
   CHECK_THROWS_WITH(count_after(cudaErrorNotPermitted), ContainsSubstring("cannot be used: operation not permitted"));
   CHECK_THROWS_WITH(count_after(cudaErrorDevicesUnavailable), ContainsSubstring("is/are busy or unavailable"));
   CHECK_THROWS_WITH(count_after(cudaErrorECCUncorrectable), ContainsSubstring("uncorrectable ECC error"));
+}
+
+TEST_CASE(
+    "virtual GPU: memory that another stream used is freed behind its work, also where there is no event to be had") {
+  const auto stream_of = [] { return std::make_shared<gpu::OwnedStream>(kGpu); };
+  for (const char* call : {"cudaEventCreateWithFlags:1", "cudaEventRecord:1", "cudaStreamWaitEvent:1"}) {
+    INFO(call);
+    const WholeContext whole;
+    const auto own = stream_of(), other = stream_of();
+    float* y = allocate(other->get());
+    set(y, 1, other->get());
+    std::unique_ptr<Storage> x;
+    {
+      const StreamScope scope(own);
+      x = std::make_unique<Storage>(kBytes, kGpu);
+      set(static_cast<float*>(x->data()), 2, own->get());
+      gpu::synchronize(kGpu, own->get());
+    }
+    {
+      const StreamScope scope(other);
+      cuda::add(kN, static_cast<const float*>(x->data()), y, other->get());
+      const Setting fail("ISOBAR_VIRTUAL_GPU_FAIL", call);
+      x.reset();
+    }
+    gpu::synchronize(kGpu, own->get());  // the memory is free by now, and nobody's
+    CHECK(read(y, other->get()) == std::vector<float>(kN, 3));
+    gpu::free(y, other->get());
+    gpu::synchronize(kGpu, other->get());
+  }
 }
 
 TEST_CASE("virtual GPU: an error in a capture leaves the stream as it was") {

@@ -43,8 +43,10 @@ SAMPLE = [("fp32", PARTS), ("tf32", RECOMPUTE), ("bf16", DROPOUT | PARTS | RECOM
           ("fp16", PARTS | RECOMPUTE | CHANGE)]
 SKIPPED = 77
 ROUNDING = 2.0**-24  # of a weight in fp32
-# On each of these calls a failure may be survived: what they destroy or look at is not needed any more.
-MAY_BE_SURVIVED = re.compile(r"Destroy|Free|ProfilerSt|GetVersion|GetLastError")
+# On each of these calls a failure may be survived: what they destroy or look at is not needed any more. Memory that
+# another stream used is freed behind an event, or when the host has waited.
+MAY_BE_SURVIVED = re.compile(
+    r"Destroy|Free|ProfilerSt|GetVersion|GetLastError|EventCreateWithFlags|EventRecord|StreamWaitEvent")
 
 
 class Failure(Exception):
@@ -239,6 +241,7 @@ def check_failing_call(runs, settings, number, name, reference):
     status, err = runs.start(run, "cuda", settings, {"ISOBAR_VIRTUAL_GPU_FAIL": f"any:{number}",
                                                      "XDG_CACHE_HOME": str(run) + "_cache"})
     if status == 0 and MAY_BE_SURVIVED.search(name):
+        check(result_of(run, 3) == reference, f"survived call {number}, {name}: other bits")
         return True
     check(status == 1 and err.startswith("isobar: ") and err.count("\n") == 0,
           f"call {number}, {name}, fails: status {status}: {err}")

@@ -6,30 +6,37 @@ namespace isobar {
 
 Upload::Upload(std::shared_ptr<const LoadedBatch> source, Device device,
                const std::shared_ptr<const gpu::OwnedStream>& stream)
-    : source_(std::move(source)), copied_(device) {
-  const StreamScope scope(stream);
+    : source_(std::move(source)), device_(device), stream_(stream), copied_(device) {
+  const StreamScope scope(stream_);
   try {
-    start(device);
+    start();
   } catch (...) {
-    gpu::quietly([&] { gpu::synchronize(device, current_stream()); });
+    wait_for_stream();
     throw;
   }
 }
 
-void Upload::start(Device device) {
+void Upload::wait_for_stream() noexcept {
+  const StreamScope scope(stream_);
+  gpu::quietly([this] { gpu::synchronize(device_, current_stream()); });
+}
+
+void Upload::start() {
   batch_ = std::make_shared<LoadedBatch>(LoadedBatch{.at = source_->at, .samples = source_->samples, .tensors = {}});
   for (const auto& [name, tensor] : source_->tensors) {
-    const Tensor copy = Tensor::empty(tensor.shape(), tensor.dtype(), device);
-    gpu::copy(copy.data(), tensor.data(), tensor.bytes(), device, current_stream());
+    const Tensor copy = Tensor::empty(tensor.shape(), tensor.dtype(), device_);
+    gpu::copy(copy.data(), tensor.data(), tensor.bytes(), device_, current_stream());
     batch_->tensors[name] = copy;
   }
   copied_.record(current_stream());
 }
 
 Upload::~Upload() {
-  gpu::quietly([&] {
+  try {
     if (!copied_.is_reached()) copied_.synchronize();
-  });
+  } catch (...) {  // of the event; the copies may be on their way all the same
+    wait_for_stream();
+  }
 }
 
 std::shared_ptr<const LoadedBatch> Upload::batch() const {

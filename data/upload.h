@@ -23,9 +23,12 @@ class Upload {
   std::shared_ptr<const LoadedBatch> batch() const;
 
  private:
-  void start(Device device);
+  void start();
+  void wait_for_stream() noexcept;
 
   std::shared_ptr<const LoadedBatch> source_;
+  Device device_;
+  std::shared_ptr<const gpu::OwnedStream> stream_;
   std::shared_ptr<LoadedBatch> batch_;
   gpu::Event copied_;
 };

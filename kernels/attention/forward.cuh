@@ -61,14 +61,18 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const AttentionFwd
     __syncthreads();  // this stage has landed, and nobody reads the other one any more
     const T* k_tile = streamed + stage;
     stage ^= 2 * kTile;
-    if (!is_masked() || key + kRows < seen.end) {
+    const auto copy_next = [&] {
+      if (is_masked() && key + kRows >= seen.end) return;
       k_copy.start(streamed + stage);
       v_copy.start(streamed + stage + kTile);
       cp_async_commit();
-    }
+    };
 
+    // 16 bits: copies start while tensor cores end the product. TF32 has no registers left then.
     float scores[kRowTiles][kTiles][4];
+    if constexpr (sizeof(T) != 2) copy_next();
     multiply_rows<kHead>(scores, q_tile + warp_row * kPitch<T, kHead>, k_tile, Zero());
+    if constexpr (sizeof(T) == 2) copy_next();
     if constexpr (is_masked) seen.mask(scores, block_row + warp_row, key);
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) {

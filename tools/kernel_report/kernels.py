@@ -158,10 +158,10 @@ def budget(a100, h100):
 KERNELS = [
     *attention("base", 48, (Tiles(128, 64, 64), Tiles(128, 64, 32, 2 * 64 * 8), Tiles(128, 64, 32)),
                (Warpgroups(192, 128, 384, 8), Warpgroups(192, 64, 384, 4, 2, 64 * 8), Warpgroups(192, 64, 384, 4, 2)),
-               [budget(1816, 857), budget(64, 37), budget(3072, 1493), budget(2670, 1051)]),
+               [budget(1867, 857), budget(64, 37), budget(3072, 1493), budget(2670, 1051)]),
     *attention("mp", 128, (Tiles(128, 32, 32), Tiles(64, 32, 32, 2 * 32 * 8), Tiles(64, 32, 32)),
                (Warpgroups(128, 128, 256, 4), Warpgroups(128, 64, 256, 4, 2, 64 * 8), Warpgroups(128, 64, 256, 4, 2)),
-               [budget(4829, 1795), budget(164, 96), budget(11453, 3713), budget(8639, 2655)]),
+               [budget(4777, 1795), budget(164, 96), budget(11453, 3713), budget(8639, 2655)]),
     *streaming("base", 384, 23.83e6,
                [budget(180, 106), budget(240, 141), budget(240, 141), budget(360, 212), budget(431, 253),
                 budget(60, 35)]),

@@ -10,7 +10,6 @@
 #include <sstream>
 
 #include "kernels/common/check.h"
-#include "kernels/common/rng.h"
 #include "kernels/emulator/schedule.h"
 
 #if ISOBAR_HAS_CUDA
@@ -69,7 +68,9 @@ OneUlpNoise::~OneUlpNoise() {
 }
 
 double OneUlpNoise::apply(double value) {
-  const std::uint32_t bits = random_bits(seed_, 3, drawn_++);
+  // A block of random_bits once for its four words: naive implementations read their inputs again and again.
+  if (drawn_ % 4 == 0) block_ = philox4x32(seed_, 3, drawn_ / 4);
+  const std::uint32_t bits = block_.word[drawn_++ % 4];
   return bits % 4 != 0 ? value : bits & 0x10 ? value * (1 + size) : value * (1 - size);
 }
 
@@ -151,12 +152,12 @@ bool same_class(double a, double b) {
   return std::isinf(a) || std::isinf(b) ? a == b : true;
 }
 
-// Half the distance of neighbours of `value` in a dtype: the error of one rounding.
+// Half the distance of neighbours of `value` in a dtype: the error of one rounding. Of zero that of numbers from 1/2
+// on, for sums whose terms cancel.
 long double rounding_of(long double value, DType dtype) {
-  int exponent = 0;
-  std::frexp(value, &exponent);
-  const long double half_ulp = std::ldexp(static_cast<long double>(epsilon_of(dtype)) / 2, exponent - 1);
-  return std::max(half_ulp, static_cast<long double>(smallest_of(dtype)) / 2);
+  const auto bits = std::bit_cast<std::uint64_t>(static_cast<double>(value));
+  const auto power_of_two = std::bit_cast<double>(bits & 0x7ff0'0000'0000'0000);  // the largest one that is not larger
+  return std::max((value == 0 ? 0.5 : power_of_two) * epsilon_of(dtype), smallest_of(dtype)) / 2.0L;
 }
 
 constexpr long double kFewErrors = 16;  // if fewer dominate the yardstick's error, it varies a lot

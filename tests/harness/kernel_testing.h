@@ -41,6 +41,7 @@
 
 #include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
+#include "kernels/common/rng.h"
 #include "tests/harness/testing.h"
 
 namespace isobar::testing {
@@ -61,6 +62,7 @@ class OneUlpNoise {
 
  private:
   static inline std::uint64_t seed_ = 0, drawn_ = 0;
+  static inline Philox4 block_;
 };
 
 // Elements of a dtype, each held exactly in a double.

@@ -154,12 +154,15 @@ std::array<std::vector<Real>, 2> naive_fwd(Arithmetic<Real> math, const Case& a,
       Real sum = 0;
       for (Real& value : p) sum += value = std::exp(value - most);
       lse.push_back(most + std::log(sum));
+      for (std::int64_t j = 0; j < a.shape.kv_tokens; ++j) {
+        Real& weight = p[static_cast<std::size_t>(j)];
+        weight = rounded(weight * static_cast<Real>(keep_factor(a, pair, i, j)));
+      }
       for (std::int64_t c = 0; c < a.shape.head_size; ++c) {
         Real total = 0;
         for (std::int64_t j = 0; j < a.shape.kv_tokens; ++j) {
-          const Real kept = p[static_cast<std::size_t>(j)] * static_cast<Real>(keep_factor(a, pair, i, j));
           const Real v = static_cast<Real>(x.v[keys(a).at(pair, j, c)]);
-          total += rounded(kept) * (a.tf32 ? rounded(v) : v);
+          total += p[static_cast<std::size_t>(j)] * (a.tf32 ? rounded(v) : v);
         }
         o[static_cast<std::size_t>(queries(a).at(pair, i, c))] = sees_one ? total / sum : Real{0};
       }

@@ -447,20 +447,14 @@ struct Way {
   emulator::Schedule schedule = {};  // emulator
 };
 
-// Kernels of fp16 are those of bf16 with another conversion: what sanitizers look for they find in these.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-
 std::vector<Way> emulator_ways() {
   std::vector<Way> ways;
   if constexpr (ISOBAR_HAS_EMULATOR) {
     for (const emulator::Schedule& schedule : emulator::kTestSchedules)
       ways.push_back({concat("emulator, schedule ", emulator::name_of(schedule)), 0, schedule});
-    if (kSanitized)
-      ways.resize(1);  // what a sanitizer looks for does not depend on the order, and takes it long enough
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    ways.resize(1);  // what a sanitizer looks for does not depend on the order, and takes it long enough
+#endif
   }
   return ways;
 }
@@ -494,10 +488,9 @@ class ThreadCount {
 
 void on_devices(const std::vector<DeviceKind>& kinds, std::initializer_list<DType> dtypes,
                 const std::function<void(Workbench&)>& body, DeviceOptions options) {
-  const auto has = [&](DType dtype) { return std::find(dtypes.begin(), dtypes.end(), dtype) != dtypes.end(); };
+  const bool has_fp64 = std::find(dtypes.begin(), dtypes.end(), DType::fp64) != dtypes.end();
   for (DeviceKind kind : kinds) {
-    if (!is_wanted(kind) || (has(DType::fp64) && kind != DeviceKind::cpu)) continue;
-    if (kSanitized && kind == DeviceKind::emulator && has(DType::fp16)) continue;
+    if (!is_wanted(kind) || (has_fp64 && kind != DeviceKind::cpu)) continue;
     if (kind == DeviceKind::cuda && !gpu_is_present()) ISOBAR_SKIP("no GPU");
     std::vector<std::byte> first;
     bool is_first = true;

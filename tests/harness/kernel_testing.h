@@ -218,8 +218,7 @@ struct DeviceOptions {
 };
 
 // Runs body on each device several times (with one and with three threads on the CPU, with every schedule in the
-// emulator) and requires the same bits each time. A case on fp64 among `dtypes` runs on the CPU only;
-// under a sanitizer one on fp16 is left out of the emulator.
+// emulator) and requires the same bits each time. A case on fp64 among `dtypes` runs on the CPU only.
 // ISOBAR_TEST_DEVICES=cpu,emulator,cuda narrows the choice; a GPU that was asked for and is not there makes the test
 // count as skipped.
 void on_devices(const std::vector<DeviceKind>& kinds, std::initializer_list<DType> dtypes,

@@ -28,7 +28,7 @@ def compiled(build):
     found = {}
     for source in sorted({kernel.source for kernel in kernels.KERNELS}):
         path = object_of(build, source)
-        names = toolkit.names_in(path)
+        names = toolkit.names_of(path)
         shown = dict(zip(toolkit.demangled(names), names))
         patterns = sorted({kernel.pattern for kernel in kernels.KERNELS if kernel.source == source})
         wanted = {}
@@ -37,7 +37,7 @@ def compiled(build):
             if len(matches) != 1:
                 raise ValueError(f"{source}: {len(matches)} kernels match {pattern} (tools/kernel_report/kernels.py)")
             wanted[matches[0]] = pattern
-        for function, resources in toolkit.kernels_in(path, names=list(wanted)):
+        for function, resources in toolkit.kernels_of(path, tuple(wanted)):
             found[source, wanted[function.name], function.arch] = function, resources
     return found
 

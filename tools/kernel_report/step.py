@@ -76,10 +76,10 @@ def compiled(build, config, names):
     for name in sorted(names):
         for path in objects_of(build, config, name):
             if path not in listed:
-                mangled = toolkit.names_in(path)
+                mangled = toolkit.names_of(path)
                 listed[path] = {work.plain(shown): own for own, shown in zip(mangled, toolkit.demangled(mangled))}
             if name in listed[path]:
-                codes = toolkit.kernels_in(path, names=[listed[path][name]])
+                codes = toolkit.kernels_of(path, (listed[path][name],))
                 found[name] = {function.arch: (function, resources) for function, resources in codes}
                 break
         else:

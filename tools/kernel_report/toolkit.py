@@ -79,3 +79,13 @@ def kernels_in(path, arch=None, names=()):
     by_name = {name: value for (_, name), value in resources.items()}  # a cubin alone is not told with its arch
     return [(function, resources.get((function.arch, function.name)) or by_name[function.name])
             for function in functions]
+
+
+# Of objects that the report reads several times; what it found for a kernel is then found once, too.
+names_of = functools.cache(names_in)
+
+
+@functools.cache
+def kernels_of(path, names):
+    """kernels_in(path) of kernels with such mangled names (a tuple), of all architectures."""
+    return kernels_in(path, names=names)

@@ -73,7 +73,7 @@ class Sass(unittest.TestCase):
 
     def test_resources(self):
         lines = ["arch = sm_90a", " Function f:", "  REG:94 STACK:16 SHARED:1024 LOCAL:0 CONSTANT[0]:568"]
-        self.assertEqual(sass.resources_of(lines), {("sm_90a", "f"): sass.Resources(94, 16, 1024)})
+        self.assertEqual(sass.resources_of(lines), {("sm_90", "f"): sass.Resources(94, 16, 1024)})
 
 
 class Loops(unittest.TestCase):
@@ -349,7 +349,7 @@ class Step(unittest.TestCase):
         wait = {"count": 2, "work": "synchronisation", "stream": 0}
         kernel = {"count": 1, "work": "f: partial sums", "stream": 0, "function": "f", "grid": [4, 1, 1], "threads": 32,
                   "shared": 0, "bytes": 4.3e9}
-        code = {"f": {"sm_90a": (row_sums(), sass.Resources(32, 0, 0))}}
+        code = {"f": {"sm_90": (row_sums(), sass.Resources(32, 0, 0))}}
         found = step.shares(gpus.H200, "base", [upload, wait, self.PRODUCT, kernel], code)
         self.assertAlmostEqual(found[step.UPLOADS].seconds, 1e-3 + step.GAP)
         self.assertAlmostEqual(found[step.WAITS].seconds, 2 * step.WAIT)
@@ -370,8 +370,8 @@ class Step(unittest.TestCase):
         self.assertEqual(step.entry_of("base", recorded).gpus, ("A100",))
         entry = {"count": 12, "work": "attention_fwd", "stream": 0, "function": recorded, "grid": [32, 8, 16],
                  "threads": 128, "shared": 0, "bytes": 1e6}
-        code = {recorded: {"sm_90a": (row_sums(), sass.Resources(32, 0, 0))}}
-        known = {(chosen.source, chosen.pattern, "sm_90a"): (row_sums(), sass.Resources(32, 0, 0))}
+        code = {recorded: {"sm_90": (row_sums(), sass.Resources(32, 0, 0))}}
+        known = {(chosen.source, chosen.pattern, "sm_90"): (row_sums(), sass.Resources(32, 0, 0))}
         found = step.shares(gpus.H100, "base", [entry], code, known)["attention_fwd"]
         self.assertEqual((found.launches, found.bytes), (12, 12 * chosen.launch.bytes))
 

@@ -127,7 +127,7 @@ def main():
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     instructions = commands.add_parser("instructions", help="registers, and instructions of the main loop's turn")
     instructions.add_argument("object", nargs="+", type=pathlib.Path, help="object file, cubin or shared library")
-    instructions.add_argument("--arch", help="sm_80 or sm_90a; default all that the file holds")
+    instructions.add_argument("--arch", help="sm_80, sm_90 or sm_90a; default all that the file holds")
     instructions.add_argument("--kernel", default="", help="only kernels whose demangled name matches this expression")
     instructions.add_argument("--per", type=float, default=1, metavar="N",
                               help="divide the counts by N, as by the scores of a turn / 1024")

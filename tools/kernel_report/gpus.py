@@ -14,7 +14,7 @@ import dataclasses
 @dataclasses.dataclass(frozen=True, eq=False)
 class Gpu:
     name: str
-    code: str  # the architecture that its kernels are compiled for
+    code: str  # the architecture that its kernels are compiled for; sm_90 is sm_90a as well
     sms: int
     clock: float  # GHz under load
     copy_rate: float  # bytes a nanosecond: what a copy from device memory to device memory reaches, read and written
@@ -33,7 +33,7 @@ _LATENCIES = {"mufu": 22, "shared": 30, "shuffle": 24, "l2": 260, "memory": 560,
 
 A100 = Gpu("A100", "sm_80", 108, 1.41, 1700, 164 << 10, {**_RATES, "fma": 2, "fp64": 4}, _LATENCIES, 256, 1.0, 0.0,
            271, 25)
-H100 = Gpu("H100", "sm_90a", 132, 1.755, 2900, 228 << 10, {**_RATES, "fma": 1, "fp64": 2}, _LATENCIES, 512, 0.63, 0.83,
+H100 = Gpu("H100", "sm_90", 132, 1.755, 2900, 228 << 10, {**_RATES, "fma": 1, "fp64": 2}, _LATENCIES, 512, 0.63, 0.83,
            790, 52)
 H200 = dataclasses.replace(H100, name="H200", copy_rate=4300)
 GPUS = (A100, H100, H200)

@@ -120,7 +120,7 @@ def prediction_of(gpu, norm, code, rows, columns):
 
 
 def compiled(folder):
-    """{(norm, "sm_80" or "sm_90a"): (Function, Resources)} of PyTorch's wheel."""
+    """{(norm, "sm_80" or "sm_90"): (Function, Resources)} of PyTorch's wheel."""
     with zipfile.ZipFile(validation.wheel_file(LAYER_NORM.wheel, folder)) as archive:
         cubins = fatbin.cubins_in(archive.read(LIBRARY), b"vectorized_layer_norm")
     return {(norm, gpu.code): validation.kernel_in(cubins, dataclasses.replace(norm, arch=int(gpu.code[3:5])))

@@ -43,7 +43,7 @@ class Instruction:
 @dataclasses.dataclass(eq=False)
 class Function:
     name: str  # mangled
-    arch: str  # sm_80, sm_90a
+    arch: str  # sm_80, or sm_90, as which sm_90a counts
     instructions: list
 
 
@@ -71,7 +71,7 @@ def functions_of(lines):
     arch, function = None, None
     lines = iter(lines)
     for line in lines:
-        if match := re.match(r"\s*code for (sm_\w+)", line):
+        if match := re.match(r"\s*code for (sm_\d+)", line):
             arch = match.group(1)
         elif match := re.match(r"\s*Function : (\S+)", line):
             if function:
@@ -107,7 +107,7 @@ def resources_of(lines):
     """{(arch, mangled name): Resources} of what `cuobjdump -res-usage` prints."""
     found, arch, name = {}, None, None
     for line in lines:
-        if match := re.match(r"arch = (sm_\w+)", line):
+        if match := re.match(r"arch = (sm_\d+)", line):
             arch = match.group(1)
         elif match := re.match(r"\s*Function (\S+):$", line):
             name = match.group(1)

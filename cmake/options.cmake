@@ -83,6 +83,11 @@ if(ISOBAR_SANITIZE)
   # g++ sees uninitialised members in its own <regex> where a sanitizer's checks stand between.
   set(ISOBAR_SANITIZE_FLAGS -fsanitize=${ISOBAR_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined
       -Wno-maybe-uninitialized)
+  # Four checks of undefined behaviour look at every pointer, a quarter of the time to compile. What they are for,
+  # AddressSanitizer meets at the access itself.
+  if(ISOBAR_SANITIZE MATCHES "address")
+    list(APPEND ISOBAR_SANITIZE_FLAGS -fno-sanitize=null,vptr,object-size,pointer-overflow)
+  endif()
   target_link_options(isobar_flags INTERFACE -fsanitize=${ISOBAR_SANITIZE})
 endif()
 if(ISOBAR_FUZZ)

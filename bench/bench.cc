@@ -68,11 +68,19 @@ const Op& find_op(const std::string& name) {
   throw_error("there is no op \"", name, "\"; there are ", known);
 }
 
-DType parse_dtype(const std::string& name) {
-  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
-    if (name == name_of(dtype)) return dtype;
+Arithmetic parse_dtype(const std::string& name, Device device) {
+  if (name == "tf32") {
+    ISOBAR_CHECK(device.kind == DeviceKind::cuda, "the dtype tf32 is for GPUs: --device cuda");
+    return {.dtype = DType::fp32, .tf32 = true};
   }
-  throw_error("there is no dtype \"", name, "\"; there are fp32, bf16, fp16");
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+    if (name == name_of(dtype)) return {dtype};
+  }
+  throw_error("there is no dtype \"", name, "\"; there are fp32, tf32, bf16, fp16");
+}
+
+bool has(const Op& op, const Arithmetic& dtype) {
+  return dtype.tf32 ? op.has_tf32 : dtype == DType::fp32 || !op.fp32_only;
 }
 
 Device parse_device(const std::string& name) {
@@ -174,15 +182,15 @@ std::optional<Baseline> find_baseline(const Op& op, const std::string& name) {
 struct Task {
   const Op* op;
   Shape shape;
-  DType dtype;
+  Arithmetic dtype;
   std::optional<Baseline> baseline;
 };
 
-std::vector<Task> tasks_of(const Options& options, DType dtype, Device device) {
+std::vector<Task> tasks_of(const Options& options, const Arithmetic& dtype, Device device) {
   std::vector<std::string> names = options.ops;
   if (names.empty()) {
     for (const Op& op : ops()) {
-      if (dtype == DType::fp32 || !op.fp32_only) names.push_back(op.name);
+      if (has(op, dtype)) names.push_back(op.name);
     }
   }
   ISOBAR_CHECK(options.shapes.empty() || options.shapes.size() == options.ops.size(), "there are ",
@@ -191,8 +199,8 @@ std::vector<Task> tasks_of(const Options& options, DType dtype, Device device) {
   std::vector<Task> tasks;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const Op& op = find_op(names[i]);
-    ISOBAR_CHECK(dtype == DType::fp32 || !op.fp32_only, "op ", op.name, " has no dtype ", name_of(dtype),
-                 "; it has fp32");
+    ISOBAR_CHECK(has(op, dtype), "op ", op.name, " has no dtype ", dtype.name(), "; it has fp32",
+                 op.fp32_only ? "" : ", bf16, fp16");
     const Shape shape = !options.shapes.empty() ? parse_shape(op, options.shapes[i])
                         : options.small         ? op.small_shape
                                                 : op.base_shape(batch);
@@ -208,7 +216,7 @@ Result time_task(const Task& task, Device device, const Peaks& peaks, Stopwatch&
   const Call call = task.op->prepare(problem);
   Result result = {.op = task.op->name,
                    .shape = to_text(task.shape),
-                   .dtype = name_of(task.dtype),
+                   .dtype = task.dtype.name(),
                    .device = name_of(device.kind),
                    .timing = stopwatch.time(call.run),
                    .cost = call.cost,
@@ -285,13 +293,14 @@ void print_list() {
 void run(const Options& options) {
   if (options.list) return print_list();
   const Device device = parse_device(options.device);
-  const std::vector<Task> tasks = tasks_of(options, parse_dtype(options.dtype), device);
+  const Arithmetic dtype = parse_dtype(options.dtype, device);
+  const std::vector<Task> tasks = tasks_of(options, dtype, device);
   require_device(device);
   if (options.threads > 0) omp_set_num_threads(options.threads);
 
   Stopwatch stopwatch(device, options.seconds, /*brief=*/options.small);
   const Machine machine = this_machine();
-  const Peaks peaks = measure_peaks(device, tasks[0].dtype, stopwatch, options.small);
+  const Peaks peaks = measure_peaks(device, dtype, stopwatch, options.small);
   if (!options.json) print_header(machine, peaks, device);
   for (const Task& task : tasks) {
     const Result result = time_task(task, device, peaks, stopwatch);
@@ -314,7 +323,7 @@ int main(int argc, char** argv) {
                  "Several shapes an op: sizes by name and their values, like m=64:4096 (doubling) or "
                  "q_tokens,kv_tokens=100,200,400");
   app.add_flag("--small", options.small, "Small, ragged shapes instead of the base ViT's: whether everything runs");
-  app.add_option("--dtype", options.dtype, "fp32, bf16 or fp16")->capture_default_str();
+  app.add_option("--dtype", options.dtype, "fp32, bf16, fp16, or tf32 on a GPU")->capture_default_str();
   app.add_option("--device", options.device, "cpu or cuda")->capture_default_str();
   app.add_option("--baseline", options.baseline, "Also time this and print the ratio: memcpy, and what --list names");
   app.add_option("--threads", options.threads, "CPU threads; default: all")->check(CLI::PositiveNumber);

@@ -277,7 +277,8 @@ ISOBAR_BENCH(layernorm_bwd, .dims = "rows cols", .base_shape = rows, .small_shap
 
 // ---- GEMM and attention ---------------------------------------------------------------------------------------------
 
-Gemm linear(Memory& memory, DType dtype, std::int64_t m, std::int64_t n, std::int64_t k) {
+Gemm linear(const Problem& p, std::int64_t m, std::int64_t n, std::int64_t k) {
+  auto& [memory, dtype, d] = p;
   return {.m = m,
           .n = n,
           .k = k,
@@ -286,7 +287,8 @@ Gemm linear(Memory& memory, DType dtype, std::int64_t m, std::int64_t n, std::in
           .out_dtype = dtype,
           .a = memory.uniform(m * k, dtype),
           .b = memory.uniform(n * k, dtype),
-          .c = memory.allocate(bytes_of(m * n, dtype))};
+          .c = memory.allocate(bytes_of(m * n, dtype)),
+          .tf32 = dtype.tf32};
 }
 
 // The same product by oneDNN's own entry point.
@@ -294,7 +296,7 @@ std::function<void()> dnnl_gemm(const Problem& p, const Cost&) {
   auto& [memory, dtype, d] = p;
   ISOBAR_CHECK(memory.device().kind == DeviceKind::cpu && dtype == DType::fp32,
                "the baseline dnnl runs on the CPU in fp32 only");
-  const Gemm g = linear(memory, dtype, d[0], d[1], d[2]);
+  const Gemm g = linear(p, d[0], d[1], d[2]);
   return [g] {
     const auto status = dnnl_sgemm('N', 'T', g.m, g.n, g.k, 1.0f, static_cast<const float*>(g.a), g.k,
                                    static_cast<const float*>(g.b), g.k, 0.0f, static_cast<float*>(g.c), g.n);
@@ -308,34 +310,35 @@ std::function<void()> onednn_gemm(const Problem& p, const Cost& cost) {
   if (dtype != DType::bf16) return dnnl_gemm(p, cost);
   ISOBAR_CHECK(memory.device().kind == DeviceKind::cpu && cpu::best_isa() == cpu::Isa::avx512,
                "the baseline onednn multiplies bf16 on CPUs with AVX-512 only");
-  return [g = linear(memory, dtype, d[0], d[1], d[2])] { cpu::gemm_onednn(g); };
+  return [g = linear(p, d[0], d[1], d[2])] { cpu::gemm_onednn(g); };
 }
 
-ISOBAR_BENCH(gemm, .dims = "m n k", .base_shape = linear_shape, .small_shape = {5, 7, 9},
+ISOBAR_BENCH(gemm, .dims = "m n k", .base_shape = linear_shape, .small_shape = {5, 7, 9}, .has_tf32 = true,
              .baselines = {memcpy_baseline(), {"dnnl", dnnl_gemm}, {"onednn", onednn_gemm}}) {
   auto& [memory, dtype, d] = p;
-  const Gemm arguments = linear(memory, dtype, d[0], d[1], d[2]);
+  const Gemm arguments = linear(p, d[0], d[1], d[2]);
   return ISOBAR_BENCH_CALL(gemm);
 }
 
 // The three products of a linear layer in a training step, y [rows, out] = x [rows, in] · w [out, in]^T + bias.
-ISOBAR_BENCH(linear_fwd, .dims = "rows out in", .base_shape = linear_shape, .small_shape = {5, 7, 9}) {
+ISOBAR_BENCH(linear_fwd, .dims = "rows out in", .base_shape = linear_shape, .small_shape = {5, 7, 9},
+             .has_tf32 = true) {
   auto& [memory, dtype, d] = p;
-  Gemm arguments = linear(memory, dtype, d[0], d[1], d[2]);
+  Gemm arguments = linear(p, d[0], d[1], d[2]);
   arguments.bias = memory.uniform(d[1], DType::fp32);
   return ISOBAR_BENCH_CALL(gemm);
 }
 
 // dx [rows, in] = dy · w
-ISOBAR_BENCH(linear_dx, .dims = "rows out in", .base_shape = linear_shape, .small_shape = {5, 7, 9}) {
+ISOBAR_BENCH(linear_dx, .dims = "rows out in", .base_shape = linear_shape, .small_shape = {5, 7, 9}, .has_tf32 = true) {
   auto& [memory, dtype, d] = p;
-  Gemm arguments = linear(memory, dtype, d[0], d[2], d[1]);
+  Gemm arguments = linear(p, d[0], d[2], d[1]);
   arguments.transpose_b = false;
   return ISOBAR_BENCH_CALL(gemm);
 }
 
 // dw [out, in] = dy^T · x, in fp32
-ISOBAR_BENCH(linear_dw, .dims = "rows out in", .base_shape = linear_shape, .small_shape = {5, 7, 9}) {
+ISOBAR_BENCH(linear_dw, .dims = "rows out in", .base_shape = linear_shape, .small_shape = {5, 7, 9}, .has_tf32 = true) {
   auto& [memory, dtype, d] = p;
   const Gemm arguments = {.m = d[1],
                           .n = d[2],
@@ -345,7 +348,8 @@ ISOBAR_BENCH(linear_dw, .dims = "rows out in", .base_shape = linear_shape, .smal
                           .out_dtype = DType::fp32,
                           .a = memory.uniform(d[0] * d[1], dtype),
                           .b = memory.uniform(d[0] * d[2], dtype),
-                          .c = memory.allocate(bytes_of(d[1] * d[2], DType::fp32))};
+                          .c = memory.allocate(bytes_of(d[1] * d[2], DType::fp32)),
+                          .tf32 = dtype.tf32};
   return ISOBAR_BENCH_CALL(gemm);
 }
 
@@ -356,13 +360,15 @@ AttentionShape attention_shape(const Shape& d) {
 }
 
 // Forward operands; q, k and v lie in buffers of their own.
-AttentionFwd attention(Memory& memory, DType dtype, const Shape& d) {
+AttentionFwd attention(const Problem& p) {
+  auto& [memory, dtype, d] = p;
   const AttentionShape s = attention_shape(d);
   const std::int64_t stride = s.heads * s.head_size;
   const std::int64_t q_size = s.batch * s.q_tokens * stride, kv_size = s.batch * s.kv_tokens * stride;
   return {.shape = s,
           .dtype = dtype,
           .scale = 1 / std::sqrt(static_cast<double>(s.head_size)),
+          .tf32 = dtype.tf32,
           .dropout = {},
           .q = memory.uniform(q_size, dtype),
           .k = memory.uniform(kv_size, dtype),
@@ -380,8 +386,8 @@ template <int kProducts>
 std::function<void()> gemms(const Problem& p, const Cost&) {
   auto& [memory, dtype, d] = p;
   const AttentionShape s = attention_shape(d);
-  const Gemm scores = linear(memory, dtype, s.q_tokens, s.kv_tokens, s.head_size);
-  Gemm values = linear(memory, dtype, s.q_tokens, s.head_size, s.kv_tokens);
+  const Gemm scores = linear(p, s.q_tokens, s.kv_tokens, s.head_size);
+  Gemm values = linear(p, s.q_tokens, s.head_size, s.kv_tokens);
   values.a = scores.c;
   return [=, device = memory.device()] {
     for (std::int64_t head = 0; head < s.batch * s.heads; ++head) {
@@ -391,22 +397,23 @@ std::function<void()> gemms(const Problem& p, const Cost&) {
 }
 
 ISOBAR_BENCH(attention_fwd, .dims = "batch heads q_tokens kv_tokens head_size", .base_shape = heads,
-             .small_shape = {1, 2, 17, 17, 8}, .baselines = {memcpy_baseline(), {"gemm", gemms<2>}}) {
+             .small_shape = {1, 2, 17, 17, 8}, .has_tf32 = true, .baselines = {memcpy_baseline(), {"gemm", gemms<2>}}) {
   auto& [memory, dtype, d] = p;
-  const AttentionFwd arguments = attention(memory, dtype, d);
+  const AttentionFwd arguments = attention(p);
   return ISOBAR_BENCH_CALL(attention_fwd);
 }
 
 ISOBAR_BENCH(attention_bwd, .dims = "batch heads q_tokens kv_tokens head_size", .base_shape = heads,
-             .small_shape = {1, 2, 17, 17, 8}, .baselines = {memcpy_baseline(), {"gemm", gemms<5>}}) {
+             .small_shape = {1, 2, 17, 17, 8}, .has_tf32 = true, .baselines = {memcpy_baseline(), {"gemm", gemms<5>}}) {
   auto& [memory, dtype, d] = p;
-  const AttentionFwd fwd = attention(memory, dtype, d);
+  const AttentionFwd fwd = attention(p);
   ISOBAR_RUN(memory.device(), attention_fwd, fwd);
   const AttentionShape& s = fwd.shape;
   const std::int64_t q_size = s.batch * s.q_tokens * fwd.q_stride, kv_size = s.batch * s.kv_tokens * fwd.k_stride;
   const AttentionBwd arguments = {.shape = s,
                                   .dtype = dtype,
                                   .scale = fwd.scale,
+                                  .tf32 = dtype.tf32,
                                   .dropout = {},
                                   .q = fwd.q,
                                   .k = fwd.k,
@@ -722,7 +729,7 @@ ISOBAR_BENCH(
         [](std::int64_t batch) {
           return Shape{batch, kHeight, kWidth, 12};
         },
-    .small_shape = {1, 16, 24, 1}) {
+    .small_shape = {1, 16, 24, 1}, .has_tf32 = true) {
   const Shape& d = p.shape;
   StepConfig config;
   config.batch = d[0];

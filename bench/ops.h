@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "bench/arithmetic.h"
 #include "bench/memory.h"
 #include "kernels/common/cost.h"
-#include "kernels/common/dtype.h"
 
 namespace isobar::bench {
 
@@ -17,7 +17,7 @@ using Shape = std::vector<std::int64_t>;
 
 struct Problem {
   Memory& memory;  // owns the operands
-  DType dtype;
+  Arithmetic dtype;
   Shape shape;
 };
 
@@ -42,7 +42,7 @@ struct Op {
   std::string dims;  // what the numbers of a shape mean: "rows cols"
   std::function<Shape(std::int64_t batch)> base_shape;
   Shape small_shape;  // and ragged: what tests time
-  bool fp32_only = false;
+  bool fp32_only = false, has_tf32 = false;
   std::vector<Baseline> baselines = {memcpy_baseline()};
 };
 

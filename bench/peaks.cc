@@ -112,7 +112,7 @@ std::size_t bytes_to_flush_cpu() {
   return static_cast<std::size_t>(std::clamp(sysconf(_SC_LEVEL3_CACHE_SIZE), kLeast, kMost));
 }
 
-double gemm_rate(Device device, DType dtype, std::int64_t side, Stopwatch& stopwatch) {
+double gemm_rate(Device device, Arithmetic dtype, std::int64_t side, Stopwatch& stopwatch) {
   Memory memory(device);
   const Gemm gemm = {.m = side,
                      .n = side,
@@ -121,7 +121,8 @@ double gemm_rate(Device device, DType dtype, std::int64_t side, Stopwatch& stopw
                      .out_dtype = dtype,
                      .a = memory.uniform(side * side, dtype),
                      .b = memory.uniform(side * side, dtype),
-                     .c = memory.allocate(static_cast<std::size_t>(side * side) * size_of(dtype))};
+                     .c = memory.allocate(static_cast<std::size_t>(side * side) * size_of(dtype)),
+                     .tf32 = dtype.tf32};
   return gemm_cost(gemm).flops / stopwatch.time([&] { ISOBAR_RUN(device, gemm, gemm); }).min;
 }
 
@@ -154,7 +155,7 @@ double Stopwatch::copy_bandwidth() {
   return 2.0 * static_cast<double>(bytes_) / time([&] { flush_caches(); }).min;
 }
 
-Peaks measure_peaks(Device device, DType dtype, Stopwatch& stopwatch, bool brief) {
+Peaks measure_peaks(Device device, Arithmetic dtype, Stopwatch& stopwatch, bool brief) {
   const double bandwidth = stopwatch.copy_bandwidth();
   if (device.kind == DeviceKind::cuda)
     return {bandwidth, gemm_rate(device, dtype, brief ? 64 : 4096, stopwatch), "GEMM"};

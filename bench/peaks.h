@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <functional>
 
+#include "bench/arithmetic.h"
 #include "bench/memory.h"
 #include "bench/timing.h"
-#include "kernels/common/dtype.h"
 
 namespace isobar::bench {
 
@@ -40,6 +40,6 @@ struct Peaks {
 // CPU: fused multiply-adds in fp32 on all threads; for bf16 products of AMX tiles where there are any, or of
 // AVX512_BF16 where those do more. CUDA: a large GEMM of this dtype. `brief`: there of a small one, and of copies that
 // stay in the caches; for tests on the virtual GPU, which is slow.
-Peaks measure_peaks(Device device, DType dtype, Stopwatch& stopwatch, bool brief = false);
+Peaks measure_peaks(Device device, Arithmetic dtype, Stopwatch& stopwatch, bool brief = false);
 
 }  // namespace isobar::bench

@@ -34,7 +34,7 @@ void run(const std::string& weights, const std::string& batch, const std::string
   const std::vector<float> input = read_fields(file, "input"), target = read_fields(file, "target");
   StepConfig config;
   config.batch = file.at("input").info.shape[0];
-  TrainingStep step(config, dtype == "bf16" ? DType::bf16 : DType::fp32, Device{DeviceKind::cpu});
+  TrainingStep step(config, {dtype == "bf16" ? DType::bf16 : DType::fp32}, Device{DeviceKind::cpu});
   step.read_weights(weights);
   for (std::string line; std::getline(std::cin, line);) {
     const auto begin = std::chrono::steady_clock::now();

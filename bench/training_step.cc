@@ -20,8 +20,11 @@ FieldsInfo plain_fields(const ForecastOptions& forecast) {
   return info;
 }
 
-ComputeOptions compute_in(DType dtype) {
-  return {.amp_mode = dtype == DType::bf16 ? AmpMode::bf16 : dtype == DType::fp16 ? AmpMode::fp16 : AmpMode::none};
+ComputeOptions compute_in(Arithmetic dtype) {
+  return {.amp_mode = dtype == DType::bf16   ? AmpMode::bf16
+                      : dtype == DType::fp16 ? AmpMode::fp16
+                                             : AmpMode::none,
+          .tf32 = dtype.tf32};
 }
 
 // Over memory that the caller keeps.
@@ -31,7 +34,7 @@ Tensor tensor_over(const std::vector<float>& fields, const Shape& shape) {
 
 }  // namespace
 
-TrainingStep::TrainingStep(const StepConfig& config, DType dtype, Device device)
+TrainingStep::TrainingStep(const StepConfig& config, Arithmetic dtype, Device device)
     : config_(config),
       forecaster_({.vit = config.vit, .forecast = config.forecast}, compute_in(dtype), plain_fields(config.forecast),
                   device),

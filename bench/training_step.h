@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/train/trainer.h"
+#include "bench/arithmetic.h"
 #include "kernels/common/cost.h"
 #include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
@@ -22,8 +23,8 @@ struct StepConfig {
 
 class TrainingStep {
  public:
-  // The ViT of `config`, with the weights of seed 0. dtype: fp32 or, mixed with fp32, bf16 or fp16.
-  TrainingStep(const StepConfig& config, DType dtype, Device device);
+  // The ViT of `config`, with the weights of seed 0. dtype: fp32, tf32 or, mixed with fp32, bf16 or fp16.
+  TrainingStep(const StepConfig& config, Arithmetic dtype, Device device);
   // Weights of the tutorial's state_dict instead, from a safetensors file.
   void read_weights(const std::string& file);
 

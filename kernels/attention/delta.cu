@@ -68,7 +68,8 @@ void launch_delta_in(const AttentionBwd& a, Stream stream) {
            dim3(kDeltaThreads), 0, stream, a);
   };
   if (a.shape.head_size <= 8 * Pack<T>::kSize) return launch_with(std::integral_constant<int, 8>{});
-  launch_with(std::integral_constant<int, 128 / Pack<T>::kSize>{});
+  if (a.shape.head_size <= 16 * Pack<T>::kSize) return launch_with(std::integral_constant<int, 16>{});
+  if constexpr (sizeof(T) > 2) launch_with(std::integral_constant<int, 32>{});
 }
 
 }  // namespace

@@ -91,52 +91,62 @@ class Capability {
   int before_;
 };
 
-std::string of_head(const std::string& kernel, const Model& model) {
-  const char* const by = emulator::capability() == emulator::kHopper ? " by wgmma" : "";
-  return kernel + by + " (" + model.name + ", head " + std::to_string(model.head) + ")";
+// Products of fp32 are in TF32.
+std::string of_head(const std::string& kernel, const Model& model, DType dtype) {
+  const char* const in = dtype == kBf16 ? "" : kernel == "attention_delta" ? " in fp32" : " in TF32";
+  const char* const by = dtype == kBf16 && emulator::capability() == emulator::kHopper ? " by wgmma" : "";
+  return kernel + in + by + " (" + model.name + ", head " + std::to_string(model.head) + ")";
 }
 
-void attention_forward(Report& report, const Model& model) {
+// q, k and v of a fused product [T, 3, NH, HS], or their gradients.
+struct Fused {
+  std::byte *q, *k, *v;
+
+  Fused(Arrays& arrays, std::int64_t row, DType dtype)
+      : q(static_cast<std::byte*>(arrays.add(kTokens * 3 * row, dtype))),
+        k(q + static_cast<std::size_t>(row) * size_of(dtype)),
+        v(k + static_cast<std::size_t>(row) * size_of(dtype)) {}
+};
+
+void attention_forward(Report& report, const Model& model, DType dtype) {
   Arrays arrays;
   const std::int64_t row = kHeads * model.head;
-  const auto qkv = static_cast<bf16*>(arrays.add(kTokens * 3 * row, kBf16));
+  const Fused qkv(arrays, row, dtype);
   const AttentionFwd a = {.shape = {1, kHeads, kTokens, kTokens, model.head},
-                          .dtype = kBf16,
-                          .o_dtype = kBf16,
+                          .dtype = dtype,
                           .scale = 1 / std::sqrt(static_cast<double>(model.head)),
+                          .tf32 = dtype == kFp32,
                           .dropout = {},
-                          .q = qkv,
-                          .k = qkv + row,
-                          .v = qkv + 2 * row,
-                          .o = arrays.add(kTokens * row, kBf16),
+                          .q = qkv.q,
+                          .k = qkv.k,
+                          .v = qkv.v,
+                          .o = arrays.add(kTokens * row, dtype),
                           .lse = arrays.add(kHeads * kTokens, kFp32),
                           .q_stride = 3 * row,
                           .k_stride = 3 * row,
                           .v_stride = 3 * row,
                           .o_stride = row};
-  report.run(arrays, {{"attention_fwd", of_head("attention_fwd", model)}}, [&] { emulator::attention_fwd(a); });
+  report.run(arrays, {{"attention_fwd", of_head("attention_fwd", model, dtype)}}, [&] { emulator::attention_fwd(a); });
 }
 
-void attention_backward(Report& report, const Model& model) {
+void attention_backward(Report& report, const Model& model, DType dtype) {
   Arrays arrays;
   const std::int64_t row = kHeads * model.head;
-  const auto qkv = static_cast<bf16*>(arrays.add(kTokens * 3 * row, kBf16));
-  const auto dqkv = static_cast<bf16*>(arrays.add(kTokens * 3 * row, kBf16));
+  const Fused qkv(arrays, row, dtype), dqkv(arrays, row, dtype);
   AttentionBwd a = {.shape = {1, kHeads, kTokens, kTokens, model.head},
-                    .dtype = kBf16,
-                    .o_dtype = kBf16,
-                    .grad_dtype = kBf16,
+                    .dtype = dtype,
                     .scale = 1 / std::sqrt(static_cast<double>(model.head)),
+                    .tf32 = dtype == kFp32,
                     .dropout = {},
-                    .q = qkv,
-                    .k = qkv + row,
-                    .v = qkv + 2 * row,
-                    .o = arrays.add(kTokens * row, kBf16),
+                    .q = qkv.q,
+                    .k = qkv.k,
+                    .v = qkv.v,
+                    .o = arrays.add(kTokens * row, dtype),
                     .lse = arrays.add(kHeads * kTokens, kFp32),
-                    .d_o = arrays.add(kTokens * row, kBf16),
-                    .dq = dqkv,
-                    .dk = dqkv + row,
-                    .dv = dqkv + 2 * row,
+                    .d_o = arrays.add(kTokens * row, dtype),
+                    .dq = dqkv.q,
+                    .dk = dqkv.k,
+                    .dv = dqkv.v,
                     .q_stride = 3 * row,
                     .k_stride = 3 * row,
                     .v_stride = 3 * row,
@@ -146,10 +156,10 @@ void attention_backward(Report& report, const Model& model) {
                     .dk_stride = 3 * row,
                     .dv_stride = 3 * row};
   a.workspace = arrays.add_bytes(attention_bwd_workspace(a.shape, a.dtype));
-  std::vector<Named> kernels = {{"attention_dkdv", of_head("attention_dkdv", model)},
-                                {"attention_dq", of_head("attention_dq", model)}};
+  std::vector<Named> kernels = {{"attention_dkdv", of_head("attention_dkdv", model, dtype)},
+                                {"attention_dq", of_head("attention_dq", model, dtype)}};
   if (emulator::capability() == emulator::kAmpere)  // GPUs of 9.0 have the same
-    kernels.push_back({"attention_delta", of_head("attention_delta", model)});
+    kernels.push_back({"attention_delta", of_head("attention_delta", model, dtype)});
   report.run(arrays, kernels, [&] { emulator::attention_bwd(a); });
 }
 
@@ -304,17 +314,20 @@ void passes(Report& report) {
 
 std::vector<Counted> count_kernels() {
   Report report;
-  for (const Model& model : {Model{"base", 384, 48}, Model{"mp", 1024, 128}}) {
+  const Model base = {"base", 384, 48}, mp = {"mp", 1024, 128};
+  for (const Model& model : {base, mp}) {
     for (const int capability : {emulator::kAmpere, emulator::kHopper}) {
       const Capability scope(capability);
-      attention_forward(report, model);
-      attention_backward(report, model);
+      attention_forward(report, model, kBf16);
+      attention_backward(report, model, kBf16);
     }
     layernorm(report, model);
     column_sum(report, model);
     gelu(report, model);
     adam(report, model);
   }
+  attention_forward(report, base, kFp32);
+  attention_backward(report, base, kFp32);
   fields(report);
   passes(report);
   return std::move(report.counted());

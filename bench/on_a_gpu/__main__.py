@@ -14,7 +14,7 @@ there runs the tests that need a GPU, then measures what they have found right, 
     kernels   every row of docs/kernel_report.md
     products  those of a training step
     costs     uploads, launches, waits of the host
-    steps     of `base` and `mp`, without and with a CUDA graph
+    steps     of `base` and `mp` in bf16, of `base` in fp32 with TF32, without and with a CUDA graph
     kinds     what the kernels of a step take, where Nsight Compute (ncu) is installed
 
 --only and --minutes divide it where a command may take no longer than some minutes; --checked takes the checks of an
@@ -116,18 +116,19 @@ class Measuring:
     def measure_steps(self, parts, checked, place):
         if not {"steps", "kinds"}.intersection(parts):
             return
+        steps = self.predictions["steps"]
         if not checked.has_passed(checking.TRAINING):
-            return self.leave_out("steps", measurements.CONFIGS, f"the check {checking.TRAINING!r} has not passed")
+            return self.leave_out("steps", steps, f"the check {checking.TRAINING!r} has not passed")
         gpu, rehearsal, limit = self.about["predicted_for"], self.options.rehearse, self.options.limit
         made = measurements.make_data(self.runner, self.tree / "bin" / "isobar", place / "data", rehearsal, limit)
         if not made.passed:
-            return self.leave_out("steps", measurements.CONFIGS, made.sentence())
-        for config, step in self.predictions["steps"].items():
+            return self.leave_out("steps", steps, made.sentence())
+        for name, step in steps.items():
             given = (step, gpu, place, rehearsal, limit)
             for graph in (False, True) if "steps" in parts else ():
-                self.add([measurements.measure_step(self.runner, self.tree, config, graph, *given)])
+                self.add([measurements.measure_step(self.runner, self.tree, name, graph, *given)])
             if "kinds" in parts:
-                self.add(measurements.measure_kinds(self.runner, self.tree, config, *given))
+                self.add(measurements.measure_kinds(self.runner, self.tree, name, *given))
         return None
 
 

@@ -10,7 +10,6 @@ import statistics
 ROWS, FIELDS = 16 * 4050, "16x20x360x720"
 PARAMETERS = {"base": 23_832_960, "mp": 157_930_000}
 WIDTH, HEAD = {"base": 384, "mp": 1024}, {"base": 48, "mp": 128}
-CONFIGS = {"base": "base", "mp": "mp_bs16"}  # of configs/vit.json
 WITH_BIAS = 4  # CUBLASLT_EPILOGUE_BIAS
 COUNT = 1000  # launches, and waits
 UPLOADED = 2 * 16 * 20 * 360 * 720  # numbers in fp32: a batch of inputs and targets
@@ -61,6 +60,9 @@ def kernels_measured():
         for op in ("gelu_fwd", "gelu_bwd"):
             yield op, str(ROWS * hidden), "bf16", "GELU", [f"{op} ({config})"]
         yield "adam", str(PARAMETERS[config]), "bf16", "Adam", [f"adam ({config})"]
+    heads, backward = f"16x8x4050x4050x{HEAD['base']}", ("delta in fp32", "dkdv in TF32", "dq in TF32")
+    yield "attention_fwd", heads, "tf32", "attention", ["attention_fwd in TF32 (base, head 48)"]
+    yield "attention_bwd", heads, "tf32", "attention", [f"attention_{part} (base, head 48)" for part in backward]
     fields, patches = "fields", f"{FIELDS}x8"
     yield "normalize", FIELDS, "fp32", fields, ["normalize (base)"]
     yield "patchify", patches, "bf16", fields, ["patchify (base)"]
@@ -92,8 +94,8 @@ def measurements(predictions):
         yield Measurement(op, shape, dtype, family, " + ".join(names), sum_of(predictions, names))
     for product in predictions["products"]:
         op, shape = product_as_op(product)
-        title = f"{op} {shape} ({product['config']}, {product['count']} a step)"
-        yield Measurement(op, shape, "bf16", "products", title, product["microseconds"], "products")
+        title = f"{op} {shape} ({product['step']}, {product['count']} a step)"
+        yield Measurement(op, shape, product["dtype"], "products", title, product["microseconds"], "products")
     yield Measurement("upload", str(UPLOADED), "fp32", "", f"upload of {UPLOADED * 4 >> 20} MiB",
                       {gpu: UPLOADED * 4 * a_byte for gpu, a_byte in predictions["upload_byte"].items()}, "costs")
     yield Measurement("launches", str(COUNT), "fp32", "", "a launch of a kernel that does nothing",
@@ -153,11 +155,12 @@ def make_data(runner, isobar, folder, rehearsal, limit):
                        "--steps-per-year", "33", "--grid", grid, "--channels", channels], limit)
 
 
-def train_command(isobar, config, batch, data, run, rehearsal, **more):
-    settings = {"global_batch_size": batch, "num_iters": ITERATIONS, "log_every": EVERY, "amp_mode": "bf16",
-                "limit_nsamples_val": 1, "validate_every": 1000, "checkpoint_every": 1000, "keep_checkpoints": 1}
+def train_command(isobar, step, data, run, rehearsal, **more):
+    settings = {"global_batch_size": step["batch"], "num_iters": ITERATIONS, "log_every": EVERY,
+                "amp_mode": step["amp_mode"], "limit_nsamples_val": 1, "validate_every": 1000,
+                "checkpoint_every": 1000, "keep_checkpoints": 1}
     settings |= (OF_REHEARSAL if rehearsal else {}) | more
-    return [isobar, "train", "--config", CONFIGS[config], "--data", data, "--run-dir", run, "--device", "cuda",
+    return [isobar, "train", "--config", step["config"], "--data", data, "--run-dir", run, "--device", "cuda",
             *(word for key, value in settings.items() for word in ("--set", f"{key}={json.dumps(value)}"))]
 
 
@@ -168,13 +171,12 @@ def step_microseconds(metrics, batch):
     return batch / statistics.median(rates) * 1e6
 
 
-def measure_step(runner, tree, config, graph, step, gpu, place, rehearsal, limit):
+def measure_step(runner, tree, name, graph, step, gpu, place, rehearsal, limit):
     """Samples a second as training itself counts them, loading of data included."""
-    run, data = place / f"{config}{'_graph' if graph else ''}", place / "data"
-    row = Row("steps", f"step of {config}, batch {step['batch']}, bf16{', as a graph' if graph else ''}",
+    run, data = place / f"{name}{'_graph' if graph else ''}", place / "data"
+    row = Row("steps", f"step of {name}, batch {step['batch']}, {step['dtype']}{', as a graph' if graph else ''}",
               step["microseconds"].get(gpu), None)
-    outcome = runner.run(train_command(tree / "bin" / "isobar", config, step["batch"], data, run, rehearsal,
-                                       cuda_graph=graph), limit)
+    outcome = runner.run(train_command(tree / "bin" / "isobar", step, data, run, rehearsal, cuda_graph=graph), limit)
     if outcome.passed:
         batch = OF_REHEARSAL["global_batch_size"] if rehearsal else step["batch"]
         row.measured = step_microseconds((run / "metrics.jsonl").read_text(encoding="utf-8"), batch)
@@ -217,26 +219,26 @@ def kinds_of_step(kernels, launches):
     return dict(times)
 
 
-def measure_kinds(runner, tree, config, step, gpu, place, rehearsal, limit):
+def measure_kinds(runner, tree, name, step, gpu, place, rehearsal, limit):
     """[Row]: what the kinds of work of one step take, and what is left of a step beside them."""
     ncu = shutil.which("ncu") or shutil.which("/usr/local/cuda/bin/ncu")
     if not ncu:
-        return [Row("kinds", f"kinds of work in a step of {config}", None, None, "ncu is not installed")]
+        return [Row("kinds", f"kinds of work in a step of {name}", None, None, "ncu is not installed")]
     # The profiler's window is the fourth epoch but for its last iteration: the seventh of eight.
-    command = train_command(tree / "bin" / "isobar", config, step["batch"], place / "data", place / f"{config}_ncu",
-                            rehearsal, num_iters=8)
+    command = train_command(tree / "bin" / "isobar", step, place / "data", place / f"{name}_ncu", rehearsal,
+                            num_iters=8)
     outcome = runner.run([ncu, "--csv", "--print-units", "base", "--metrics", "gpu__time_duration.sum",
                           "--kernel-name-base", "function", "--profile-from-start", "off", "--clock-control", "none",
                           "--cache-control", "none", *command], limit, ENABLE_PROFILING="1")
     try:
         kinds = kinds_of_step(parse_ncu(outcome.out), step["launches"])
     except (ValueError, KeyError) as error:
-        return [Row("kinds", f"kinds of work in a step of {config}", None, None, f"ncu's table was not read: {error}")]
+        return [Row("kinds", f"kinds of work in a step of {name}", None, None, f"ncu's table was not read: {error}")]
     if not kinds:
-        return [Row("kinds", f"kinds of work in a step of {config}", None, None, f"ncu: {outcome.sentence()}")]
-    rows = [Row("kinds", f"{kind} ({config})", step["kinds"].get(kind, {}).get(gpu), time)
+        return [Row("kinds", f"kinds of work in a step of {name}", None, None, f"ncu: {outcome.sentence()}")]
+    rows = [Row("kinds", f"{kind} ({name})", step["kinds"].get(kind, {}).get(gpu), time)
             for kind, time in sorted(kinds.items(), key=lambda item: -item[1])]
-    return rows + [Row("kinds", f"all kernels of a step ({config})",
+    return rows + [Row("kinds", f"all kernels of a step ({name})",
                        sum(times.get(gpu, 0) for kind, times in step["kinds"].items() if kind not in BESIDE) or None,
                        sum(kinds.values()))]
 

@@ -28,9 +28,9 @@ SPEC = importlib.util.spec_from_file_location("on_a_gpu", ROOT / "bench" / "on_a
 on_a_gpu = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(on_a_gpu)
 
-PRODUCT = {"config": "base", "rows": 64800, "count": 12, "m": 1152, "n": 64800, "k": 384, "epilogue": 4,
+PRODUCT = {"step": "base", "dtype": "bf16", "rows": 64800, "count": 12, "m": 1152, "n": 64800, "k": 384, "epilogue": 4,
            "microseconds": {"H100": 90.0}}
-STEP = {"batch": 16, "microseconds": {"H100": 88000.0},
+STEP = {"config": "base", "dtype": "bf16", "amp_mode": "bf16", "batch": 16, "microseconds": {"H100": 88000.0},
         "kinds": {"gelu_fwd": {"H100": 3000.0}, "products (cuBLASLt)": {"H100": 13000.0},
                   "gaps between launches": {"H100": 700.0}},
         "launches": [{"function": "gelu_fwd_kernel", "grid": [16384, 1, 1], "threads": 256, "kind": "gelu_fwd"},
@@ -152,9 +152,9 @@ class Predictions(unittest.TestCase):
                                                    if one["work"] == "product"))
 
     def test_launches_are_told_apart(self):
-        for config in work.CONFIGS:
+        for name in work.STEPS:
             kinds = {}
-            for one in export.launches_of(work.read(config, 16)):
+            for one in export.launches_of(work.read(name, 16)):
                 kinds.setdefault((one["function"], tuple(one["grid"]), one["threads"]), set()).add(one["kind"])
             self.assertEqual([names for names in kinds.values() if len(names) > 1], [])
 

@@ -10,9 +10,10 @@ main loop, by the unit that executes them. All this is counted, not predicted.
 predicts the time of the kernels of a training step on A100, H100 and H200, and prints the table of
 docs/kernel_report.md, or writes it there.
 
-    python3 tools/kernel_report step --config base --batch 16 --gpu H200 --build build
+    python3 tools/kernel_report step --of base --batch 16 --gpu H200 --build build
 
-predicts a whole training step in bf16: launches, products, copies, waits.
+predicts a whole training step: launches, products, copies, waits. Of base and mp, in bf16; of base_tf32, in fp32 with
+products in TF32.
 
     python3 tools/kernel_report accesses --build build [--write] [--check] [--places KERNEL]
 
@@ -24,7 +25,7 @@ kernel's source. A kernel over its budget is a failure in any case.
 
 prints all predictions as JSON, for bench/on_a_gpu, which measures what they are about.
 
-    python3 tools/kernel_report record --isobar build-virtual-gpu/apps/isobar --config base --batch 16
+    python3 tools/kernel_report record --isobar build-virtual-gpu/apps/isobar --of base --batch 16
 
 records what such a step gives a GPU to do, with the virtual GPU, into tools/kernel_report/steps.
 
@@ -83,7 +84,7 @@ def print_table(arguments):
 
 def print_step(arguments):
     chosen = [gpu for gpu in gpus.GPUS if arguments.gpu in (None, gpu.name)]
-    print("\n".join(step.table(arguments.config, arguments.batch, chosen, arguments.build)))
+    print("\n".join(step.table(arguments.of, arguments.batch, chosen, arguments.build)))
 
 
 def print_accesses(arguments):
@@ -111,8 +112,8 @@ def print_export(arguments):
 def record_step(arguments):
     with tempfile.TemporaryDirectory(prefix="isobar_step_") as folder:
         isobar = arguments.isobar.resolve()
-        lines = work.record(isobar, arguments.config, arguments.batch, pathlib.Path(folder))
-        work.write(work.condensed(lines, work.symbols(isobar)), work.recorded_at(arguments.config, arguments.batch))
+        lines = work.record(isobar, work.STEPS[arguments.of], arguments.batch, pathlib.Path(folder))
+        work.write(work.condensed(lines, work.symbols(isobar)), work.recorded_at(arguments.of, arguments.batch))
 
 
 def print_validation(arguments):
@@ -153,7 +154,7 @@ def main():
     recording.add_argument("--isobar", required=True, type=pathlib.Path, help="of the preset virtual-gpu")
     recording.set_defaults(run=record_step)
     for command in (one_step, recording):
-        command.add_argument("--config", choices=sorted(work.CONFIGS), required=True)
+        command.add_argument("--of", choices=sorted(work.STEPS), required=True)
         command.add_argument("--batch", type=int, default=16)
     validate = commands.add_parser("validate", help="predictions beside published speeds of public kernels")
     validate.add_argument("--wheels", required=True, type=pathlib.Path, metavar="FOLDER")

@@ -1,11 +1,10 @@
 """All predictions as data, for bench/on_a_gpu. Times are in microseconds, by the name of a GPU."""
 import gpus
+import kernels
 import report
 import step
 import toolkit
 import work
-
-BATCH = 16
 
 
 def microseconds(of):
@@ -20,13 +19,13 @@ def kernels_of(build):
     return found
 
 
-def step_of(config, build):
+def step_of(name, build):
     """One training step: its whole, its kinds of work, and by which launches a profiler's list tells these."""
-    works = work.read(config, BATCH)
-    code = step.compiled(build, config, {entry["function"] for entry in works if "function" in entry})
+    of, works = work.STEPS[name], work.read(name, kernels.BATCH)
+    code = step.compiled(build, name, {entry["function"] for entry in works if "function" in entry})
     known_code = report.compiled(build)
-    shares = {gpu.name: step.shares(gpu, config, works, code, known_code) for gpu in gpus.GPUS}
-    return {"batch": BATCH,
+    shares = {gpu.name: step.shares(gpu, name, works, code, known_code) for gpu in gpus.GPUS}
+    return {"config": of.config, "dtype": of.dtype, "amp_mode": of.amp_mode, "batch": kernels.BATCH,
             "microseconds": {name: sum(share.seconds for share in found.values()) * 1e6
                              for name, found in shares.items()},
             "kinds": {kind: {name: found[kind].seconds * 1e6 for name, found in shares.items()}
@@ -45,19 +44,19 @@ def base_name(function):
     return function.split("<")[0].rsplit("::", 1)[-1]
 
 
-def products_of(config):
+def products_of(name):
     """The products of a step as cuBLASLt is asked for them: column-major, m features of n rows, or k rows summed."""
-    return [{"config": config, "rows": BATCH * work.TOKENS,
+    return [{"step": name, "dtype": work.STEPS[name].dtype, "rows": kernels.BATCH * work.TOKENS,
              **{key: entry[key] for key in ("count", "m", "n", "k", "epilogue")},
              "microseconds": microseconds(lambda gpu, entry=entry: step.product(gpu, entry)[0])}
-            for entry in work.read(config, BATCH) if entry["work"] == "product"]
+            for entry in work.read(name, kernels.BATCH) if entry["work"] == "product"]
 
 
 def predictions(build):
     return {"compiler": toolkit.compiler(),
             "kernels": kernels_of(build),
-            "products": [product for config in work.CONFIGS for product in products_of(config)],
-            "steps": {config: step_of(config, build) for config in work.CONFIGS},
+            "products": [product for name in work.STEPS for product in products_of(name)],
+            "steps": {name: step_of(name, build) for name in work.STEPS},
             "launch": microseconds(lambda gpu: step.GAP),
             "wait": microseconds(lambda gpu: step.WAIT),
             "upload_byte": microseconds(lambda gpu: 1e-9 / gpu.host_rate)}

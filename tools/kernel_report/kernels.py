@@ -1,5 +1,6 @@
-"""The kernels of a training step of `base` and `mp` (batch 16, bf16, residual stream in fp32): how each is launched,
-what it must move and multiply, and its budget. Bytes are those that no order of work can avoid."""
+"""The kernels of a training step of `base` and `mp` (batch 16, bf16, residual stream in fp32), and attention of fp32
+operands in TF32: how each is launched, what it must move and multiply, and its budget. Bytes are those that no order of
+work can avoid."""
 import dataclasses
 
 from prediction import Launch
@@ -11,10 +12,11 @@ BATCH, HEADS = 16, 8
 @dataclasses.dataclass(frozen=True)
 class Kernel:
     name: str
+    step: str  # of work.STEPS, that launches it
     source: str  # in kernels/
     pattern: str  # of the demangled name
     launch: Launch
-    flops: float  # in products of 16-bit numbers
+    flops: float  # in products of 16-bit numbers; tensor units take twice as long for each in TF32
     budget: dict  # {name of a GPU: microseconds that the prediction must not exceed}
     gpus: tuple = ("A100", "H100", "H200")  # that choose it
     instead: str = ""  # of the kernel of this pattern, which GPUs of compute capability 8.0 choose and steps record
@@ -29,8 +31,8 @@ class Tiles:
     turn: int
     more_bytes: int = 0
 
-    def launch(self, head, owned_tensors, moved):
-        shared = (owned_tensors * self.owned + 4 * self.stage) * 2 * (head + 8) + self.more_bytes
+    def launch(self, head, element, owned_tensors, moved):
+        shared = (owned_tensors * self.owned + 4 * self.stage) * (element * head + 16) + self.more_bytes
         return Launch(-(-TOKENS // self.owned) * HEADS * BATCH, 128, shared, -(-TOKENS // self.turn), moved)
 
 
@@ -53,43 +55,56 @@ class Warpgroups:
                       moved, copied=2 * row * self.streamed + self.terms)
 
 
-def attention(config, head, mma_sync, wgmma, budgets):
-    """The kernels of attention and the one before the backward pass, without dropout. `mma_sync` and `wgmma` are blocks
-    of forward, dkdv and dq."""
-    tensor = 2 * BATCH * TOKENS * HEADS * head  # bytes of one of q, k, v, o
+def attention_parts(head, element):
+    """[(kernel, its name in the code, tensors of owned tokens, bytes moved, flops)] of forward, dkdv and dq; `element`:
+    bytes of one of q, k, v, o."""
+    tensor = element * BATCH * TOKENS * HEADS * head
     rows = 4 * BATCH * TOKENS * HEADS  # bytes of lse or delta
     pairs = BATCH * HEADS * TOKENS * TOKENS * head
-    of, source = f"{config}, head {head}", f"attention/head_{head}.cu"
-    lanes = 8 if head <= 64 else 16  # of a query, kernels/attention/delta.cu
-    delta = Launch(-(-TOKENS // 128) * 128 // (256 // lanes) * HEADS * BATCH, 128, 0, 1, 2 * tensor + 3 * rows,
-                   streams=True)
-    fwd_budget, delta_budget, dkdv_budget, dq_budget = budgets
+    return [("attention_fwd", "forward", 1, 4 * tensor + rows, 4 * pairs),
+            ("attention_dkdv", "dkdv", 2, 6 * tensor + 2 * rows, 8 * pairs),
+            ("attention_dq", "dq", 2, 5 * tensor + 2 * rows, 6 * pairs)]
 
-    def both(name, kernel, blocks, tensors, moved, flops, of_it):
-        """By mma.sync, and by wgmma where GPUs choose that."""
-        tiles, groups = blocks
+
+def attention_delta(name, step, operand, element, head, of):
+    """The kernel before the backward pass."""
+    lanes = next(lanes for lanes in (8, 16, 32) if head * element <= 16 * lanes)  # of a query, attention/delta.cu
+    moved = (2 * element * head + 3 * 4) * BATCH * TOKENS * HEADS
+    launch = Launch(-(-TOKENS // 128) * 128 // (256 // lanes) * HEADS * BATCH, 128, 0, 1, moved, streams=True)
+    return Kernel(name, step, "attention/delta.cu", f"delta_kernel<{operand}, {operand}, {lanes}>", launch, 0, of)
+
+
+def attention(config, head, mma_sync, wgmma, budgets):
+    """Without dropout, in bf16. `mma_sync` and `wgmma` are blocks of forward, dkdv and dq, by the one and, on GPUs that
+    choose it, by the other."""
+    of = f"{config}, head {head}"
+    found = [attention_delta(f"attention_delta ({of})", config, "isobar::bf16", 2, head, budgets.pop())]
+    for (name, kernel, owned, moved, flops), tiles, groups, of_it in zip(attention_parts(head, 2), mma_sync, wgmma,
+                                                                         budgets):
         pattern = rf"{kernel}_kernel<isobar::bf16, {head}, false>"
-        return [
-            Kernel(f"{name} ({of})", source, f"::{pattern}", tiles.launch(head, tensors, moved), flops, of_it,
-                   ("A100",)),
-            Kernel(f"{name} by wgmma ({of})", f"attention/sm90_head_{head}.cu", f"::sm90_{pattern}",
-                   groups.launch(head, moved), flops, of_it, ("H100", "H200"), f"::{pattern}"),
-        ]
+        found += [Kernel(f"{name} ({of})", config, f"attention/head_{head}.cu", f"::{pattern}",
+                         tiles.launch(head, 2, owned, moved), flops, of_it, ("A100",)),
+                  Kernel(f"{name} by wgmma ({of})", config, f"attention/sm90_head_{head}.cu", f"::sm90_{pattern}",
+                         groups.launch(head, moved), flops, of_it, ("H100", "H200"), f"::{pattern}")]
+    return found
 
-    fwd, dkdv, dq = zip(mma_sync, wgmma)
-    return [
-        *both("attention_fwd", "forward", fwd, 1, 4 * tensor + rows, 4 * pairs, fwd_budget),
-        Kernel(f"attention_delta ({of})", "attention/delta.cu", rf"delta_kernel<isobar::bf16, isobar::bf16, {lanes}>",
-               delta, 0, delta_budget),
-        *both("attention_dkdv", "dkdv", dkdv, 2, 6 * tensor + 2 * rows, 8 * pairs, dkdv_budget),
-        *both("attention_dq", "dq", dq, 2, 5 * tensor + 2 * rows, 6 * pairs, dq_budget),
-    ]
+
+def tf32_attention(config, head, blocks, budgets):
+    """Without dropout, of operands in fp32 that tensor cores multiply in TF32, by mma.sync on all GPUs."""
+    of = f"{config}, head {head}"
+    found = [attention_delta(f"attention_delta in fp32 ({of})", f"{config}_tf32", "float", 4, head, budgets.pop())]
+    for (name, kernel, owned, moved, flops), tiles, of_it in zip(attention_parts(head, 4), blocks, budgets):
+        found.append(Kernel(f"{name} in TF32 ({of})", f"{config}_tf32", f"attention/tf32_head_{head}.cu",
+                            rf"::{kernel}_kernel<.*Tf32, {head}, false>", tiles.launch(head, 4, owned, moved),
+                            2 * flops, of_it))
+    return found
 
 
 def column_sum(config, rows, columns, of):
     """The gradient of the bias of the patches, in fp32: those in 16 bits are made by a product that reads them."""
     tiles = columns // 64  # kernels/column_sum.cu
-    return Kernel(f"column_sum ({config}, {columns} columns)", "column_sum.cu", "::column_sum_kernel<float, 16>",
+    return Kernel(f"column_sum ({config}, {columns} columns)", config, "column_sum.cu",
+                  "::column_sum_kernel<float, 16>",
                   Launch(256 * tiles, 256, 0, tiles * -(-rows // 128), 4 * rows * columns, streams=True, an_sm=3,
                          side=tiles), 0, of)
 
@@ -104,18 +119,18 @@ def streaming(config, width, parameters, budgets):
     fwd, bwd, gelu_fwd, gelu_bwd, adam, sums = budgets
     return [
         column_sum(config, rows, width, sums),
-        Kernel(f"layernorm_fwd ({config}, {width} columns)", "layernorm.cu",
+        Kernel(f"layernorm_fwd ({config}, {width} columns)", config, "layernorm.cu",
                "::layernorm_fwd_kernel" + norm_types,
                Launch(norm_turns, 256, 0, norm_turns, 12 * elements + 8 * rows, streams=True, an_sm=3), 0, fwd),
-        Kernel(f"layernorm_bwd ({config}, {width} columns)", "layernorm.cu",
+        Kernel(f"layernorm_bwd ({config}, {width} columns)", config, "layernorm.cu",
                "::layernorm_bwd_kernel" + norm_types,
                Launch(528, 256, 32 * width // norm_warps, norm_turns, 16 * elements + 8 * rows, streams=True,
                       an_sm=norm_bwd_an_sm), 0, bwd),
-        Kernel(f"gelu_fwd ({config})", "gelu.cu", "gelu_fwd_kernel",
+        Kernel(f"gelu_fwd ({config})", config, "gelu.cu", "gelu_fwd_kernel",
                Launch(blocks, 256, 0, 4 * elements / 8 / 256 / blocks, 16 * elements, streams=True), 0, gelu_fwd),
-        Kernel(f"gelu_bwd ({config})", "gelu.cu", "gelu_bwd_kernel",
+        Kernel(f"gelu_bwd ({config})", config, "gelu.cu", "gelu_bwd_kernel",
                Launch(blocks, 256, 0, 4 * elements / 8 / 256 / blocks, 24 * elements, streams=True), 0, gelu_bwd),
-        Kernel(f"adam ({config})", "adam.cu", "adam_kernel",
+        Kernel(f"adam ({config})", config, "adam.cu", "adam_kernel",
                Launch(blocks, 256, 0, parameters / 4 / 256 / blocks, 30 * parameters, streams=True), 0, adam),
     ]
 
@@ -132,7 +147,7 @@ def fields(width, parameters, budgets):
 
     def kernel(name, source, pattern, blocks, turns, moved, of, threads=256, shared=0):
         launch = Launch(blocks, threads, shared, turns, moved, streams=True)
-        return Kernel(f"{name} (base)", source, pattern, launch, 0, of)
+        return Kernel(f"{name} (base)", "base", source, pattern, launch, 0, of)
 
     return [
         kernel("normalize", "normalize.cu", "::normalize_kernel", 64 * BATCH * channels, 4, 8 * elements, budgets[0]),
@@ -158,10 +173,12 @@ def budget(a100, h100):
 KERNELS = [
     *attention("base", 48, (Tiles(128, 64, 64), Tiles(128, 64, 32, 2 * 64 * 8), Tiles(128, 64, 32)),
                (Warpgroups(192, 128, 384, 8), Warpgroups(192, 64, 384, 4, 2, 64 * 8), Warpgroups(192, 64, 384, 4, 2)),
-               [budget(1867, 857), budget(64, 37), budget(3072, 1493), budget(2670, 1051)]),
+               [budget(1867, 857), budget(3072, 1493), budget(2670, 1051), budget(64, 37)]),
+    *tf32_attention("base", 48, (Tiles(128, 32, 32), Tiles(128, 32, 32, 2 * 32 * 8), Tiles(128, 32, 32)),
+                    [budget(3714, 2289), budget(6607, 3882), budget(5296, 3248), budget(124, 73)]),
     *attention("mp", 128, (Tiles(128, 32, 32), Tiles(64, 32, 32, 2 * 32 * 8), Tiles(64, 32, 32)),
                (Warpgroups(128, 128, 256, 4), Warpgroups(128, 64, 256, 4, 2, 64 * 8), Warpgroups(128, 64, 256, 4, 2)),
-               [budget(4777, 1795), budget(164, 96), budget(11453, 3713), budget(8639, 2655)]),
+               [budget(4777, 1795), budget(11453, 3713), budget(8639, 2655), budget(164, 96)]),
     *streaming("base", 384, 23.83e6,
                [budget(180, 106), budget(240, 141), budget(240, 141), budget(360, 212), budget(431, 253),
                 budget(60, 35)]),

@@ -25,8 +25,6 @@ import work
 
 RATE_OF_PRODUCTS = 0.81
 GAP, WAIT = 1.5e-6, 30e-6  # seconds
-DEPTH = {"base": 12, "mp": 12}
-WIDTH = {"base": 384, "mp": 1024}
 ATTENTION = ("attention_fwd", "attention_dkdv", "attention_dq")
 PRODUCTS, GAPS, WAITS, UPLOADS = "products (cuBLASLt)", "gaps between launches", "waits of the host", "uploads"
 
@@ -45,36 +43,36 @@ def kind_of(entry):
     return PRODUCTS if entry["work"] == "product" else entry["work"].split(":")[0]
 
 
-def entry_of(config, name, moved=None):
+def entry_of(step, name, moved=None):
     """The kernel of kernels.py that a function is, or None; where it is known how many bytes it moves, of several
     shapes the nearest one, and none that moves three times as much. (Where operands are one structure, less is known
     to be moved than that.)"""
-    matches = [kernel for kernel in kernels.KERNELS if f"({config}" in kernel.name and re.search(kernel.pattern, name)]
+    matches = [kernel for kernel in kernels.KERNELS if kernel.step == step and re.search(kernel.pattern, name)]
     if moved is None:
         return matches[0] if matches else None
     alike = [kernel for kernel in matches if kernel.launch.bytes <= 3 * moved]
     return min(alike, key=lambda kernel: abs(kernel.launch.bytes - moved), default=None)
 
 
-def stand_in_of(config, gpu, name):
+def stand_in_of(step, gpu, name):
     """The kernel that a GPU chooses instead of a recorded one, or None."""
     return next((kernel for kernel in kernels.KERNELS if kernel.instead and gpu.name in kernel.gpus and
-                 f"({config}" in kernel.name and re.search(kernel.instead, name)), None)
+                 kernel.step == step and re.search(kernel.instead, name)), None)
 
 
-def objects_of(build, config, name):
+def objects_of(build, step, name):
     """The objects in which a kernel may lie: its source's where kernels.py knows it, else all that hold its name."""
-    if known := entry_of(config, name):
+    if known := entry_of(step, name):
         return [report.object_of(build, known.source)]
     own = re.sub(r"<.*", "", name).rsplit("::", 1)[-1].encode()
     return [path for path in sorted(report.object_of(build, "").parent.rglob("*.cu.o")) if own in path.read_bytes()]
 
 
-def compiled(build, config, names):
+def compiled(build, step, names):
     """{plain name: {arch: (Function, Resources)}} of kernels anywhere in a build folder."""
     found, listed = {}, {}
     for name in sorted(names):
-        for path in objects_of(build, config, name):
+        for path in objects_of(build, step, name):
             if path not in listed:
                 mangled = toolkit.names_of(path)
                 listed[path] = {work.plain(shown): own for own, shown in zip(mangled, toolkit.demangled(mangled))}
@@ -87,11 +85,11 @@ def compiled(build, config, names):
     return found
 
 
-def launch_of(config, entry, function):
+def launch_of(step, entry, function):
     """How a kernel is launched. Turns of its loop and bytes come from kernels.py, where it knows the kernel; else from
     the bytes of its operands, and how many of them one turn moves."""
     blocks = entry["grid"][0] * entry["grid"][1] * entry["grid"][2]
-    known = entry_of(config, entry["function"], entry["bytes"])
+    known = entry_of(step, entry["function"], entry["bytes"])
     moved = min(entry["bytes"], known.launch.bytes) if known else entry["bytes"]
     if known and known.launch.on(work.RECORDED_ON).blocks == blocks:
         return dataclasses.replace(known.launch, bytes=moved)
@@ -101,8 +99,8 @@ def launch_of(config, entry, function):
 
 
 def product(gpu, entry):
-    """(seconds, floor, bytes) of one product."""
-    flops = 2 * entry["m"] * entry["n"] * entry["k"]
+    """(seconds, floor, bytes) of one product; in TF32, which operands of four bytes are, at half the rate."""
+    flops = 2 * entry["m"] * entry["n"] * entry["k"] * (2 if entry["bytes_of_a"] == 4 else 1)
     outputs = entry["m"] * entry["n"] * entry["bytes_of_d"] * (2 if entry["reads_c"] else 1)
     moved = (entry["m"] + entry["n"]) * entry["k"] * entry["bytes_of_a"] + outputs
     peak = gpu.tensor * 4 * gpu.sms * gpu.clock * 2e9
@@ -110,7 +108,7 @@ def product(gpu, entry):
     return max(flops / (RATE_OF_PRODUCTS * gpu.cublas * 1e12), memory), max(flops / peak, memory), moved
 
 
-def shares(gpu, config, works, code, known_code=None):
+def shares(gpu, step, works, code, known_code=None):
     """{kind: Share} of a step. `code` is that of the kernels that were recorded, `known_code` that of kernels.py."""
     found = collections.defaultdict(Share)
     kernel_streams = {entry["stream"] for entry in works if "function" in entry}
@@ -124,14 +122,14 @@ def shares(gpu, config, works, code, known_code=None):
 
     for entry in works:
         if "function" in entry:
-            known = stand_in_of(config, gpu, entry["function"])
+            known = stand_in_of(step, gpu, entry["function"])
             if known:
                 function, resources = known_code[known.source, known.pattern, gpu.code]
                 launch = known.launch
             else:
                 function, resources = code[entry["function"]][gpu.code]
-                launch = launch_of(config, entry, function)
-                known = entry_of(config, entry["function"], entry["bytes"])
+                launch = launch_of(step, entry, function)
+                known = entry_of(step, entry["function"], entry["bytes"])
             predicted = prediction.predict(gpu, function, resources, launch)
             floor = report.floor_of(gpu, dataclasses.replace(known, launch=launch)) if known else predicted.floor
             add(kind_of(entry), entry, predicted.seconds, floor, launch.bytes)
@@ -160,27 +158,28 @@ def beside(gpu, works, found, kernel_streams):
     return dict(found)
 
 
-def bytes_an_element(config, batch, works, code, gpu):
+def bytes_an_element(step, batch, works, code, gpu):
     """Of passes over memory in the blocks: what kernels move, other than attention and products, that run at least once
     a block (the last block's may differ), over numbers of one activation and layer."""
-    moved = 0
+    of, moved = work.STEPS[step], 0
     for entry in works:
-        if "function" in entry and entry["count"] >= DEPTH[config] - 1 and entry["work"] not in ATTENTION:
-            moved += entry["count"] * launch_of(config, entry, code[entry["function"]][gpu.code][0]).bytes
-    return moved / (DEPTH[config] * WIDTH[config] * batch * kernels.TOKENS)
+        if "function" in entry and entry["count"] >= of.depth - 1 and entry["work"] not in ATTENTION:
+            moved += entry["count"] * launch_of(step, entry, code[entry["function"]][gpu.code][0]).bytes
+    return moved / (of.depth * of.width * batch * kernels.TOKENS)
 
 
 def page_lines(build):
     """What docs/kernel_report.md says about steps."""
-    return [*table("base", 16, gpus.GPUS, build), "", *table("mp", 16, gpus.GPUS, build)]
+    tables = [table(step, kernels.BATCH, gpus.GPUS, build) for step in work.STEPS]
+    return [line for lines in tables for line in ["", *lines]][1:]
 
 
-def table(config, batch, gpus_, build):
+def table(step, batch, gpus_, build):
     """Markdown: a line a kind of work, the longest on the last GPU first, and a sentence."""
-    works = work.read(config, batch)
-    code = compiled(build, config, {entry["function"] for entry in works if "function" in entry})
+    works = work.read(step, batch)
+    code = compiled(build, step, {entry["function"] for entry in works if "function" in entry})
     known_code = report.compiled(build)
-    of = {gpu.name: shares(gpu, config, works, code, known_code) for gpu in gpus_}
+    of = {gpu.name: shares(gpu, step, works, code, known_code) for gpu in gpus_}
     last = gpus_[-1].name
     seconds = {name: sum(share.seconds for share in found.values()) for name, found in of.items()}
     head = ["kind of work", "launches", "GB", *(f"{gpu.name} ms" for gpu in gpus_), f"share ({last})",
@@ -195,6 +194,6 @@ def table(config, batch, gpus_, build):
     lines.append("| **step** |  |  | " + " | ".join(f"**{value * 1e3:.1f}**" for value in seconds.values()) +
                  f" |  | {floor * 1e3:.1f} |")
     rates = ", ".join(f"{batch / value:.0f} on {name}" for name, value in seconds.items())
-    lines += ["", f"`{config}`, batch {batch}: {rates} samples a second, predicted. Passes over memory in the blocks "
-              f"move {bytes_an_element(config, batch, works, code, gpus_[-1]):.0f} bytes an element and layer."]
+    lines += ["", f"`{step}`, batch {batch}: {rates} samples a second, predicted. Passes over memory in the blocks "
+              f"move {bytes_an_element(step, batch, works, code, gpus_[-1]):.0f} bytes an element and layer."]
     return lines

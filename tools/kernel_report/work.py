@@ -5,6 +5,7 @@ steps/*.json hold such records; tests/virtual_gpu/work.py compares them with wha
 """
 import bisect
 import collections
+import dataclasses
 import json
 import os
 import pathlib
@@ -13,27 +14,43 @@ import subprocess
 
 import gpus
 
-STEPS = pathlib.Path(__file__).resolve().parent / "steps"
+RECORDS = pathlib.Path(__file__).resolve().parent / "steps"
 TOKENS = 4050  # a sample
-CONFIGS = {"base": "base", "mp": "mp_bs16"}  # of configs/vit.json
 RECORDED_ON = gpus.H100  # whose multiprocessors the virtual GPU has
 _STEP = "step 1"  # the first may do what later ones need not
 
 
-def recorded_at(config, batch):
-    return STEPS / f"{config}_b{batch}.json"
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """What is recorded: a step of a config of configs/vit.json, which has this depth and width."""
+    config: str
+    dtype: str  # bf16, or tf32: fp32, of which the GPU rounds what products read
+    depth: int
+    width: int
+
+    @property
+    def amp_mode(self):
+        return "none" if self.dtype == "tf32" else self.dtype
 
 
-def record(isobar, config, batch, folder, capability=80):
-    """The lines of the list of work of one step in bf16, as the program writes them on a GPU of that compute
+STEPS = {"base": Step("base", "bf16", 12, 384), "mp": Step("mp_bs16", "bf16", 12, 1024),
+         "base_tf32": Step("base", "tf32", 12, 384)}
+
+
+def recorded_at(name, batch):
+    return RECORDS / f"{name}_b{batch}.json"
+
+
+def record(isobar, step, batch, folder, capability=80):
+    """The lines of the list of work of one Step, as the program writes them on a GPU of that compute
     capability. Data are made in the folder."""
     data, listed = folder / "data", folder / "work.jsonl"
     years = ["--train-years", "1", "--valid-years", "1", "--steps-per-year", str(batch + 1), "--grid", "360x720"]
     subprocess.run([isobar, "data", "synth", "--out", data, *years, "--channels", "20"], check=True,
                    stdout=subprocess.DEVNULL)
-    settings = [f"global_batch_size={batch}", "num_iters=2", "amp_mode=bf16", "limit_nsamples_val=1",
+    settings = [f"global_batch_size={batch}", "num_iters=2", f"amp_mode={step.amp_mode}", "limit_nsamples_val=1",
                 "validate_every=100", "checkpoint_every=100", "keep_checkpoints=1", "autotune=false"]
-    subprocess.run([isobar, "train", "--config", CONFIGS[config], "--data", data, "--run-dir", folder / "run",
+    subprocess.run([isobar, "train", "--config", step.config, "--data", data, "--run-dir", folder / "run",
                     "--device", "cuda", *(word for setting in settings for word in ("--set", setting))],
                    check=True, stdout=subprocess.DEVNULL,
                    env={**os.environ, "ISOBAR_VIRTUAL_GPU_COMPUTE": "0", "ISOBAR_EMULATOR_WHOLE_GRIDS": "1",
@@ -128,5 +145,5 @@ def write(works, path):
     path.write_text("[\n" + ",\n".join(json.dumps(work) for work in works) + "\n]\n")
 
 
-def read(config, batch):
-    return json.loads(recorded_at(config, batch).read_text(encoding="utf-8"))
+def read(name, batch):
+    return json.loads(recorded_at(name, batch).read_text(encoding="utf-8"))

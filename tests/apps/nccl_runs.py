@@ -163,7 +163,8 @@ def case_meeting(options, folder):
 
 
 def case_faults(options, folder):
-    runs = NcclRuns(options, folder, {**SMALL, "depth": 1, "limit_nsamples_val": 7, "dtype": "fp32"})
+    runs = NcclRuns(options, folder, {**SMALL, "depth": 1, "global_batch_size": 4, "limit_nsamples_val": 3,
+                                      "dtype": "fp32", "patch_size": 2})
     ranks, layout = options.ranks, shares(2, options.ranks // 4)
     runs.trained("undisturbed", ranks, *layout)
 

@@ -15,7 +15,7 @@
 #if ISOBAR_HAS_CUDA
 #include <cuda_runtime.h>
 #endif
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(ISOBAR_SANITIZED_ADDRESS)
 #include <sanitizer/asan_interface.h>
 #else
 #define ASAN_POISON_MEMORY_REGION(address, bytes) (void)(address), (void)(bytes)
@@ -313,24 +313,26 @@ struct Workbench::Buffer {
   DeviceKind kind;
   DType dtype;
   Role role;
-  std::vector<std::byte> initial;
-  std::size_t before, total;
+  std::size_t size, before, total;  // bytes: of the contents, in front of them, and all
+  std::vector<std::byte> initial;   // contents; of scratch memory, which may be large, they are not kept
   std::byte* memory;
 
   Buffer(DeviceKind where, DType type, std::vector<std::byte> bytes, std::size_t shift, Role use)
       : kind(where),
         dtype(type),
         role(use),
-        initial(std::move(bytes)),
+        size(bytes.size()),
         before(kGuard + shift),
-        total(before + initial.size() + kGuard),
+        total(before + size + kGuard),
         memory(allocate(kind, total)) {
-    std::vector<std::byte> image(total, guard());
-    std::copy(initial.begin(), initial.end(), image.begin() + static_cast<std::ptrdiff_t>(before));
-    copy(kind, memory, image.data(), total);
+    const std::vector<std::byte> guards(before, guard());
+    copy(kind, memory, guards.data(), before);
+    copy(kind, data(), bytes.data(), size);
+    copy(kind, data() + size, guards.data(), kGuard);
+    if (role != Role::scratch) initial = std::move(bytes);
     if (kind != DeviceKind::cuda) {
       ASAN_POISON_MEMORY_REGION(memory, before);
-      ASAN_POISON_MEMORY_REGION(memory + before + initial.size(), kGuard);
+      ASAN_POISON_MEMORY_REGION(data() + size, kGuard);
     }
   }
   ~Buffer() {
@@ -346,17 +348,16 @@ struct Workbench::Buffer {
     if (kind != DeviceKind::cuda) ASAN_UNPOISON_MEMORY_REGION(memory, total);
   }
   std::vector<std::byte> contents() const {
-    std::vector<std::byte> bytes(initial.size());
-    copy(kind, bytes.data(), data(), bytes.size());
+    std::vector<std::byte> bytes(size);
+    copy(kind, bytes.data(), data(), size);
     return bytes;
   }
   bool guards_are_whole() const {
     unpoison();
-    std::vector<std::byte> image(total);
-    copy(kind, image.data(), memory, total);
-    const auto whole = [this](std::byte byte) { return byte == guard(); };
-    return std::all_of(image.begin(), image.begin() + static_cast<std::ptrdiff_t>(before), whole) &&
-           std::all_of(image.end() - kGuard, image.end(), whole);
+    std::vector<std::byte> guards(before + kGuard);
+    copy(kind, guards.data(), memory, before);
+    copy(kind, guards.data() + before, data() + size, kGuard);
+    return std::all_of(guards.begin(), guards.end(), [this](std::byte byte) { return byte == guard(); });
   }
 };
 
@@ -420,8 +421,9 @@ std::vector<std::byte> Workbench::finish() const {
   std::vector<std::byte> outputs;
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     const Buffer& one = *buffers_[i];
-    INFO("buffer " << i << " of the case, " << one.initial.size() << " bytes of " << name_of(one.dtype));
+    INFO("buffer " << i << " of the case, " << one.size << " bytes of " << name_of(one.dtype));
     CHECK(one.guards_are_whole());
+    if (one.role == Role::scratch) continue;
     const std::vector<std::byte> contents = one.contents();
     const bool input_is_unchanged = one.role != Role::input || contents == one.initial;
     CHECK(input_is_unchanged);
@@ -452,7 +454,7 @@ std::vector<Way> emulator_ways() {
   if constexpr (ISOBAR_HAS_EMULATOR) {
     for (const emulator::Schedule& schedule : emulator::kTestSchedules)
       ways.push_back({concat("emulator, schedule ", emulator::name_of(schedule)), 0, schedule});
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(ISOBAR_SANITIZED_THREAD) || defined(ISOBAR_SANITIZED_ADDRESS)
     ways.resize(1);  // what a sanitizer looks for does not depend on the order, and takes it long enough
 #endif
   }
@@ -462,7 +464,7 @@ std::vector<Way> emulator_ways() {
 std::vector<Way> ways_of(DeviceKind kind, const DeviceOptions& options) {
   if (kind == DeviceKind::cuda) return {{name_of(kind)}, {concat(name_of(kind), ", again")}};
   if (kind == DeviceKind::emulator) return emulator_ways();
-#if defined(__SANITIZE_THREAD__)
+#if defined(ISOBAR_SANITIZED_THREAD)
   (void)options;
   return {{"cpu, 1 thread", 1}};  // as in tests/CMakeLists.txt
 #else

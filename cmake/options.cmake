@@ -77,7 +77,7 @@ target_compile_definitions(isobar_flags INTERFACE ISOBAR_HAS_CUDA=$<BOOL:${ISOBA
                                                   ISOBAR_HAS_EMULATOR=$<BOOL:${ISOBAR_EMULATOR}>)
 
 # Sanitizers judge isobar itself. What they need not see (most tests, kernels of other instruction sets) is compiled
-# exactly as in a plain build, and so comes from the compiler cache. Kernels are optimised a little, or their tests
+# exactly as in a plain build, and so comes from the compiler cache. Kernels are optimised, or their tests
 # would take long; the rest is not, since it takes longer to compile than to run.
 if(ISOBAR_SANITIZE)
   # g++ sees uninitialised members in its own <regex> where a sanitizer's checks stand between.

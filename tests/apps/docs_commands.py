@@ -4,7 +4,7 @@ begin with a program's name), as they stand there, page by page in an empty fold
 data set, and the config `tiny` makes 60 iterations, not 800. A command that is neither run here nor in the table below
 is an error.
 
---all also runs what takes minutes, or needs PyTorch or matplotlib, and the Python of docs/train.md, and the whole `tiny`.
+--all also runs what takes minutes or needs PyTorch or matplotlib, the Python of docs/train.md, and the whole of `tiny`.
 """
 import argparse
 import json

@@ -17,9 +17,6 @@
 #endif
 #if defined(ISOBAR_SANITIZED_ADDRESS)
 #include <sanitizer/asan_interface.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(address, bytes) (void)(address), (void)(bytes)
-#define ASAN_UNPOISON_MEMORY_REGION(address, bytes) (void)(address), (void)(bytes)
 #endif
 
 namespace isobar::testing {
@@ -307,6 +304,19 @@ constexpr std::byte kUnwritten{0xFF};    // NaN in every floating dtype
 constexpr std::byte kOutputGuard{0xA5};  // not what a kernel that writes a NaN too many leaves there
 constexpr std::byte kInputGuard = kUnwritten;  // so that what is read beyond an input spoils the result
 
+// What AddressSanitizer is told: by its functions, since its macros are empty in a file that it does not look at.
+#if defined(ISOBAR_SANITIZED_ADDRESS)
+void poison(const void* memory, std::size_t bytes) {
+  __asan_poison_memory_region(memory, bytes);
+}
+void unpoison(const void* memory, std::size_t bytes) {
+  __asan_unpoison_memory_region(memory, bytes);
+}
+#else
+void poison(const void*, std::size_t) {}
+void unpoison(const void*, std::size_t) {}
+#endif
+
 }  // namespace
 
 struct Workbench::Buffer {
@@ -331,12 +341,12 @@ struct Workbench::Buffer {
     copy(kind, data() + size, guards.data(), kGuard);
     if (role != Role::scratch) initial = std::move(bytes);
     if (kind != DeviceKind::cuda) {
-      ASAN_POISON_MEMORY_REGION(memory, before);
-      ASAN_POISON_MEMORY_REGION(data() + size, kGuard);
+      poison(memory, before);
+      poison(data() + size, kGuard);
     }
   }
   ~Buffer() {
-    unpoison();
+    unpoison_guards();
     release(kind, memory);
   }
   Buffer(const Buffer&) = delete;
@@ -344,8 +354,8 @@ struct Workbench::Buffer {
 
   std::byte* data() const { return memory + before; }
   std::byte guard() const { return role == Role::input ? kInputGuard : kOutputGuard; }
-  void unpoison() const {
-    if (kind != DeviceKind::cuda) ASAN_UNPOISON_MEMORY_REGION(memory, total);
+  void unpoison_guards() const {
+    if (kind != DeviceKind::cuda) unpoison(memory, total);
   }
   std::vector<std::byte> contents() const {
     std::vector<std::byte> bytes(size);
@@ -353,7 +363,7 @@ struct Workbench::Buffer {
     return bytes;
   }
   bool guards_are_whole() const {
-    unpoison();
+    unpoison_guards();
     std::vector<std::byte> guards(before + kGuard);
     copy(kind, guards.data(), memory, before);
     copy(kind, guards.data() + before, data() + size, kGuard);

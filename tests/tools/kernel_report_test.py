@@ -341,6 +341,9 @@ class Step(unittest.TestCase):
         self.assertAlmostEqual(seconds, 2 * 8192**3 / (0.81 * 790e12))
         self.assertAlmostEqual(floor, 2 * 8192**3 / 949e12, delta=1e-6)
         self.assertEqual(moved, 3 * 2 * 8192**2)
+        tf32 = {**self.PRODUCT, "bytes_of_a": 4, "bytes_of_d": 4}  # half the units' rate, and of cuBLAS's
+        self.assertAlmostEqual(step.product(gpus.H200, tf32)[0], 2 * 8192**3 / (0.81 * 395e12))
+        self.assertAlmostEqual(step.product(gpus.H200, tf32)[1], 2 * 8192**3 / 474.5e12, delta=1e-6)
         narrow = {**self.PRODUCT, "k": 16, "reads_c": True}
         self.assertAlmostEqual(step.product(gpus.H200, narrow)[0], (2 * 2 * 8192 * 16 + 4 * 8192**2) / 4.3e12)
 

@@ -35,7 +35,7 @@ def unlike_on_hopper(isobar, folder):
 
 
 def unlike_the_record(isobar, name, folder):
-    """Whether a step is not the recorded one, having printed what differs; and its pieces of work."""
+    """Whether a step is not the recorded one. Prints what differs, and how many pieces of work it has."""
     works = work.condensed(work.record(isobar, work.STEPS[name], 1, folder), work.symbols(isobar))
     today, recorded = work.without_batch(works, 1), work.without_batch(work.read(name, RECORDED), RECORDED)
     for sign, here, there in (("now", today, recorded), ("recorded", recorded, today)):

@@ -77,8 +77,8 @@ def attention_delta(name, step, operand, element, head, of):
 def attention(config, head, mma_sync, wgmma, budgets):
     """Without dropout, in bf16. `mma_sync` and `wgmma` are blocks of forward, dkdv and dq, by the one and, on GPUs that
     choose it, by the other."""
-    of = f"{config}, head {head}"
-    found = [attention_delta(f"attention_delta ({of})", config, "isobar::bf16", 2, head, budgets.pop())]
+    of, (*budgets, of_delta) = f"{config}, head {head}", budgets
+    found = [attention_delta(f"attention_delta ({of})", config, "isobar::bf16", 2, head, of_delta)]
     for (name, kernel, owned, moved, flops), tiles, groups, of_it in zip(attention_parts(head, 2), mma_sync, wgmma,
                                                                          budgets):
         pattern = rf"{kernel}_kernel<isobar::bf16, {head}, false>"
@@ -91,10 +91,10 @@ def attention(config, head, mma_sync, wgmma, budgets):
 
 def tf32_attention(config, head, blocks, budgets):
     """Without dropout, of operands in fp32 that tensor cores multiply in TF32, by mma.sync on all GPUs."""
-    of = f"{config}, head {head}"
-    found = [attention_delta(f"attention_delta in fp32 ({of})", f"{config}_tf32", "float", 4, head, budgets.pop())]
+    of, step, (*budgets, of_delta) = f"{config}, head {head}", f"{config}_tf32", budgets
+    found = [attention_delta(f"attention_delta in fp32 ({of})", step, "float", 4, head, of_delta)]
     for (name, kernel, owned, moved, flops), tiles, of_it in zip(attention_parts(head, 4), blocks, budgets):
-        found.append(Kernel(f"{name} in TF32 ({of})", f"{config}_tf32", f"attention/tf32_head_{head}.cu",
+        found.append(Kernel(f"{name} in TF32 ({of})", step, f"attention/tf32_head_{head}.cu",
                             rf"::{kernel}_kernel<.*Tf32, {head}, false>", tiles.launch(head, 4, owned, moved),
                             2 * flops, of_it))
     return found

@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
@@ -11,7 +12,9 @@
 
 namespace isobar::cpu {
 
-static Isa detect() {
+namespace {
+
+Isa best_of_machine() {
   __builtin_cpu_init();
   Isa best = Isa::generic;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
@@ -19,25 +22,21 @@ static Isa detect() {
   if (best == Isa::avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
     best = Isa::avx512;
+  return best;
+}
+
+Isa detect() {
+  const Isa best = best_of_machine();
   if (const char* limit = std::getenv("ISOBAR_MAX_ISA")) {
     const std::string_view name = limit;
     const Isa most = name == "generic" ? Isa::generic : name == "avx2" ? Isa::avx2 : Isa::avx512;
-    if (most < best) best = most;
+    return std::min(most, best);
   }
   return best;
 }
 
-Isa best_isa() {
-  static const Isa isa = detect();
-  return isa;
-}
-
-const char* name_of(Isa isa) {
-  return isa == Isa::avx512 ? "avx512" : isa == Isa::avx2 ? "avx2" : "generic";
-}
-
 // The CPU has AMX for bf16, and the system saves its registers and lets this process use them.
-static bool may_use_amx() {
+bool may_use_amx() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned kTiles = 1u << 24, kBf16 = 1u << 22;
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & kTiles) == 0 || (d & kBf16) == 0) return false;
@@ -45,7 +44,7 @@ static bool may_use_amx() {
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-static Amx detect_amx() {
+Amx detect_amx() {
   const char* emulate = std::getenv("ISOBAR_EMULATE_AMX");
   if (emulate != nullptr && std::string_view(emulate) == "1") {
     ISOBAR_CHECK(best_isa() == Isa::avx512, "ISOBAR_EMULATE_AMX needs a CPU with AVX-512");
@@ -55,9 +54,36 @@ static Amx detect_amx() {
   return best_isa() == Isa::avx512 && !limited && may_use_amx() ? Amx::present : Amx::absent;
 }
 
+Isa& isa_in_use() {
+  static Isa isa = detect();
+  return isa;
+}
+
+Amx& amx_in_use() {
+  static Amx amx = detect_amx();
+  return amx;
+}
+
+}  // namespace
+
+Isa best_isa() {
+  return isa_in_use();
+}
+
+const char* name_of(Isa isa) {
+  return isa == Isa::avx512 ? "avx512" : isa == Isa::avx2 ? "avx2" : "generic";
+}
+
 Amx amx() {
-  static const Amx found = detect_amx();
-  return found;
+  return amx_in_use();
+}
+
+void use(Isa isa, Amx amx) {
+  ISOBAR_CHECK(isa <= best_of_machine(), "this CPU has no ", name_of(isa));
+  ISOBAR_CHECK(amx == Amx::absent || isa == Isa::avx512, "AMX goes with avx512, not with ", name_of(isa));
+  ISOBAR_CHECK(amx != Amx::present || may_use_amx(), "this CPU has no AMX");
+  isa_in_use() = isa;
+  amx_in_use() = amx;
 }
 
 }  // namespace isobar::cpu

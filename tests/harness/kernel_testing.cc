@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <sstream>
 
 #include "kernels/common/check.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/emulator/schedule.h"
 
 #if ISOBAR_HAS_CUDA
@@ -444,19 +446,59 @@ std::vector<std::byte> Workbench::finish() const {
 
 // ---- the device loop ------------------------------------------------------------------------------------------------
 
-namespace {
-
-bool is_wanted(DeviceKind kind) {
+std::vector<DeviceKind> wanted_devices(const std::vector<DeviceKind>& kinds) {
   const char* wanted = std::getenv("ISOBAR_TEST_DEVICES");
-  if (wanted == nullptr) return kind != DeviceKind::cuda || gpu_is_present();
-  return ("," + std::string(wanted) + ",").find(std::string(",") + name_of(kind) + ",") != std::string::npos;
+  const auto is_wanted = [&](DeviceKind kind) {
+    if (wanted == nullptr) return kind != DeviceKind::cuda || gpu_is_present();
+    return ("," + std::string(wanted) + ",").find(std::string(",") + name_of(kind) + ",") != std::string::npos;
+  };
+  std::vector<DeviceKind> found;
+  std::copy_if(kinds.begin(), kinds.end(), std::back_inserter(found), is_wanted);
+  return found;
 }
 
-// One way of running a case on a device: with so many threads, in this order, or once more.
+namespace {
+
+// One way of running a case on a device: with these kernels and so many threads, in this order, or once more.
 struct Way {
   std::string name;
   int threads = 0;                   // CPU; 0: as many as there are
   emulator::Schedule schedule = {};  // emulator
+};
+
+// The kernels that a CPU has for a case. A sanitizer looks at those of one instruction set only.
+struct CpuKernels {
+  cpu::Isa isa;
+  cpu::Amx amx;
+};
+
+std::vector<CpuKernels> cpu_kernels(bool uses_amx) {
+  const CpuKernels here{cpu::best_isa(), cpu::amx()};
+#if defined(ISOBAR_SANITIZED_THREAD) || defined(ISOBAR_SANITIZED_ADDRESS)
+  (void)uses_amx;
+  return {here};
+#else
+  std::vector<CpuKernels> kernels;
+  if (uses_amx && here.isa == cpu::Isa::avx512)
+    kernels.push_back({here.isa, here.amx == cpu::Amx::present ? cpu::Amx::present : cpu::Amx::emulated});
+  for (const cpu::Isa isa : {cpu::Isa::avx512, cpu::Isa::avx2, cpu::Isa::generic})
+    if (isa <= here.isa) kernels.push_back({isa, cpu::Amx::absent});
+  return kernels;
+#endif
+}
+
+// They are used while one lives.
+class UsedKernels {
+ public:
+  explicit UsedKernels(const CpuKernels& kernels) : saved_{cpu::best_isa(), cpu::amx()} {
+    cpu::use(kernels.isa, kernels.amx);
+  }
+  ~UsedKernels() { cpu::use(saved_.isa, saved_.amx); }
+  UsedKernels(const UsedKernels&) = delete;
+  UsedKernels& operator=(const UsedKernels&) = delete;
+
+ private:
+  CpuKernels saved_;
 };
 
 std::vector<Way> emulator_ways() {
@@ -496,27 +538,40 @@ class ThreadCount {
   int saved_;
 };
 
+// Runs body in every way, each of which must give the same bits.
+void run_in(const std::vector<Way>& ways, DeviceKind kind, const std::function<void(Workbench&)>& body) {
+  std::vector<std::byte> first;
+  bool is_first = true;
+  for (const Way& way : ways) {
+    INFO("on " << way.name);
+    const ThreadCount threads(way.threads);
+    if constexpr (ISOBAR_HAS_EMULATOR) set_schedule(way.schedule);
+    Workbench bench({.kind = kind});
+    body(bench);
+    const std::vector<std::byte> outputs = bench.finish();
+    if (is_first) first = outputs;
+    const bool same_bits_as_first_run = outputs == first;
+    CHECK(same_bits_as_first_run);
+    is_first = false;
+  }
+}
+
 }  // namespace
 
 void on_devices(const std::vector<DeviceKind>& kinds, std::initializer_list<DType> dtypes,
                 const std::function<void(Workbench&)>& body, DeviceOptions options) {
-  const bool has_fp64 = std::find(dtypes.begin(), dtypes.end(), DType::fp64) != dtypes.end();
-  for (DeviceKind kind : kinds) {
-    if (!is_wanted(kind) || (has_fp64 && kind != DeviceKind::cpu)) continue;
+  const auto has = [&](DType dtype) { return std::find(dtypes.begin(), dtypes.end(), dtype) != dtypes.end(); };
+  for (const DeviceKind kind : wanted_devices(kinds)) {
+    if (has(DType::fp64) && kind != DeviceKind::cpu) continue;
     if (kind == DeviceKind::cuda && !gpu_is_present()) ISOBAR_SKIP("no GPU");
-    std::vector<std::byte> first;
-    bool is_first = true;
-    for (const Way& way : ways_of(kind, options)) {
-      INFO("on " << way.name);
-      const ThreadCount threads(way.threads);
-      if constexpr (ISOBAR_HAS_EMULATOR) set_schedule(way.schedule);
-      Workbench bench({.kind = kind});
-      body(bench);
-      const std::vector<std::byte> outputs = bench.finish();
-      if (is_first) first = outputs;
-      const bool same_bits_as_first_run = outputs == first;
-      CHECK(same_bits_as_first_run);
-      is_first = false;
+    if (kind != DeviceKind::cpu) {
+      run_in(ways_of(kind, options), kind, body);
+      continue;
+    }
+    for (const CpuKernels& kernels : cpu_kernels(options.uses_amx && has(DType::bf16))) {
+      INFO(name_of(kernels.isa) << (kernels.amx == cpu::Amx::absent ? "" : " with AMX"));
+      const UsedKernels used(kernels);
+      run_in(ways_of(kind, options), kind, body);
     }
   }
 }

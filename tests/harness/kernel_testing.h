@@ -33,6 +33,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -146,6 +147,26 @@ auto expected(DType dtype, const Naive& naive) {
   return all;
 }
 
+// The same of several manners in which devices compute, a type that can be ordered: `make(manner)` returns what
+// expected() does, and runs when a device first asks for that manner.
+template <class Manner, class Make>
+class ExpectedBy {
+ public:
+  explicit ExpectedBy(Make make) : make_(std::move(make)) {}
+  const auto& operator[](const Manner& manner) {
+    const auto found = made_.find(manner);
+    return found != made_.end() ? found->second : made_.emplace(manner, make_(manner)).first->second;
+  }
+
+ private:
+  Make make_;
+  std::map<Manner, std::invoke_result_t<Make, const Manner&>> made_;
+};
+template <class Manner, class Make>
+ExpectedBy<Manner, Make> expected_by(Make make) {
+  return ExpectedBy<Manner, Make>(std::move(make));
+}
+
 // How errors are measured. tensor: by the greatest and by the root-mean-square error of the whole output, for sums that
 // cancel. ulps: by the greatest error in units of each element's own last place, for elementwise formulas.
 enum class Norm { tensor, ulps };
@@ -161,6 +182,7 @@ Verdict compare(const std::string& name, const Values& actual, const Expected& e
 // Where a case can run: the CPU always, the emulator and CUDA where they are built.
 std::vector<DeviceKind> all_devices();
 std::vector<DeviceKind> cpu_only();
+std::vector<DeviceKind> wanted_devices(const std::vector<DeviceKind>& kinds);  // those that on_devices runs
 bool gpu_is_present();
 
 // A device pointer that converts to the pointer type the argument wants.
@@ -215,10 +237,12 @@ inline Pointer more_stream(Workbench& bench) {
 
 struct DeviceOptions {
   bool any_thread_count = true;  // the contract promises the same bits for any number of CPU threads
+  bool uses_amx = false;         // where the CPU has AMX, or emulates it, products of bf16 are computed by it
 };
 
 // Runs body on each device several times (with one and with three threads on the CPU, with every schedule in the
-// emulator) and requires the same bits each time. A case on fp64 among `dtypes` runs on the CPU only.
+// emulator) and requires the same bits each time. The CPU does all of it with each instruction set that it has, and
+// with AMX, emulated where it has none. A case on fp64 among `dtypes` runs on the CPU only.
 // ISOBAR_TEST_DEVICES=cpu,emulator,cuda narrows the choice; a GPU that was asked for and is not there makes the test
 // count as skipped.
 void on_devices(const std::vector<DeviceKind>& kinds, std::initializer_list<DType> dtypes,

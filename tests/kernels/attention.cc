@@ -5,6 +5,7 @@
 #include "kernels/attention/attention.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -103,13 +104,14 @@ double keep_factor(const Case& a, std::int64_t pair, std::int64_t i, std::int64_
   return dropped ? 0 : 1 / (1 - static_cast<double>(a.dropout.p));
 }
 
-// A number as a product takes it that rounds its operands to tf32: with 10 bits of its fraction. The oracle's does not.
+// A number as a product takes it that rounds its operands to tf32: to the nearest with 10 of the 23 bits of its
+// fraction, a half away from zero. The oracle's does not.
 template <class Real>
 Real in_tf32(Arithmetic<Real> math, Real value) {
   if (math.is_oracle || !std::isfinite(value)) return value;
-  int exponent = 0;
-  const Real fraction = std::frexp(value, &exponent);
-  return std::ldexp(std::round(std::ldexp(fraction, 11)), exponent - 11);
+  constexpr std::uint32_t kDropped = (1u << 13) - 1, kHalf = 1u << 12;
+  const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+  return std::bit_cast<float>((bits + kHalf) & ~kDropped);
 }
 
 bool is_seen(const Case& a, std::int64_t i, std::int64_t j) {
@@ -276,6 +278,12 @@ AttentionBwd backward_arguments(const Case& a, const Inputs& x, const Values& o,
 struct Outputs {
   Values o, lse;
 };
+// Whether the yardstick rounds P and dS, as these kernels do. Of the CPU those that it uses now.
+bool device_rounds_p(const Case& a, Device device) {
+  if (device.kind == DeviceKind::cpu) return a.dtype == DType::bf16 && cpu::amx() != cpu::Amx::absent;
+  return is_16_bit(a.dtype) || a.tf32;
+}
+
 Values rounded_values(const Expected& expected, DType dtype) {
   return values_of({expected.exact.begin(), expected.exact.end()}, dtype);
 }
@@ -286,48 +294,45 @@ void run(const Case& a, const Inputs& x, const std::vector<DeviceKind>& devices 
                         << a.gap << (a.causal ? ", causal, first query " : ", first query ") << a.window.queries.first
                         << ", first key " << a.window.keys.first << (a.tf32 ? ", tf32" : "") << (a.wide ? ", wide" : "")
                         << (a.adds ? ", adds" : ""));
-  // The yardstick rounds P and dS only for those who may.
-  const bool cpu_rounds_p = a.dtype == DType::bf16 && cpu::amx() != cpu::Amx::absent;
-  const auto rounds = [&](Workbench& bench) { return bench.device().kind != DeviceKind::cpu || cpu_rounds_p; };
-  const auto expect_fwd = [&](bool rounds_p) {
-    return expected(a.dtype, [&](auto math) { return naive_fwd(math, a, x, rounds_p); });
-  };
-  const bool any_rounds = (is_16_bit(a.dtype) || a.tf32) && (devices.size() > 1 || cpu_rounds_p);
-  const auto fwd = expect_fwd(false), fwd_rounded = any_rounds ? expect_fwd(true) : fwd;
-  const Outputs out{rounded_values(fwd[0], a.out_dtype()), rounded_values(fwd[1], accumulator_of(a.dtype))};
-  on_devices(devices, {a.dtype}, [&](Workbench& bench) {
+  auto fwd = expected_by<bool>(
+      [&](bool rounds_p) { return expected(a.dtype, [&](auto math) { return naive_fwd(math, a, x, rounds_p); }); });
+  const std::vector<DeviceKind> here = wanted_devices(devices);
+  if (here.empty()) return;
+  const auto& exact = fwd[device_rounds_p(a, {.kind = here.front()})];
+  const Outputs out{rounded_values(exact[0], a.out_dtype()), rounded_values(exact[1], accumulator_of(a.dtype))};
+  const auto check_forward = [&](Workbench& bench) {
     const auto o = bench.output(queries(a).size(), a.out_dtype());
     const auto lse = bench.output(out.lse.size(), out.lse.dtype);
     ISOBAR_RUN(bench.device(), attention_fwd, forward_arguments(a, x, bench, o, lse));
-    const auto& want = rounds(bench) ? fwd_rounded : fwd;
+    const auto& want = fwd[device_rounds_p(a, bench.device())];
     bench.check("o", o, want[0]);
     bench.check("lse", lse, want[1]);
-  });
+  };
+  on_devices(devices, {a.dtype}, check_forward, {.uses_amx = true});
 
   // What the gradients are added to.
   const Values before[] = {random_tokens(queries(a), a.out_dtype(), 5), random_tokens(keys(a), a.out_dtype(), 6),
                            random_tokens(keys(a), a.out_dtype(), 7)};
-  const auto expect_bwd = [&](bool rounds_p) {
+  auto bwd = expected_by<bool>([&](bool rounds_p) {
     return expected(a.dtype, [&]<class Real>(Arithmetic<Real> math) {
       auto gradients = naive_bwd(math, a, x, out.o, out.lse, rounds_p);
       for (std::size_t g = 0; g < gradients.size() && a.adds; ++g)
         for (std::size_t i = 0; i < gradients[g].size(); ++i) gradients[g][i] += static_cast<Real>(before[g].v[i]);
       return gradients;
     });
-  };
-  const auto bwd = expect_bwd(false), bwd_rounded = any_rounds ? expect_bwd(true) : bwd;
+  });
   const auto check_backward = [&](Workbench& bench) {
     const auto gradient = [&](const Values& was) {
       return a.adds ? bench.in_out(was) : bench.output(was.size(), was.dtype);
     };
     const auto dq = gradient(before[0]), dk = gradient(before[1]), dv = gradient(before[2]);
     ISOBAR_RUN(bench.device(), attention_bwd, backward_arguments(a, x, out.o, out.lse, bench, dq, dk, dv));
-    const auto& want = rounds(bench) ? bwd_rounded : bwd;
+    const auto& want = bwd[device_rounds_p(a, bench.device())];
     bench.check("dq", dq, want[0]);
     bench.check("dk", dk, want[1]);
     bench.check("dv", dv, want[2]);
   };
-  on_devices(devices, {a.dtype}, check_backward, {.any_thread_count = false});
+  on_devices(devices, {a.dtype}, check_backward, {.any_thread_count = false, .uses_amx = true});
 }
 void run(const Case& a, const std::vector<DeviceKind>& devices = all_devices()) {
   run(a, inputs_of(a), devices);
@@ -537,7 +542,7 @@ TEST_CASE("attention draws the masks of blocks as those of the whole, element by
                    CHECK(blocks_are_right);
                  }
                },
-               {.any_thread_count = false});
+               {.any_thread_count = false, .uses_amx = true});
   }
 }
 
@@ -666,23 +671,19 @@ TEST_CASE("attention over keys in three parts, merged, is that over all keys, an
                  .gap = 8,
                  .wide = true};
     const Inputs x = inputs_of(a);
-    const bool cpu_rounds_p = dtype == DType::bf16 && cpu::amx() != cpu::Amx::absent;
-    const auto expect = [&](bool rounds_p) {
-      return expected(dtype, [&](auto math) { return naive_fwd(math, a, x, rounds_p); });
-    };
-    const std::array fwd{expect(false), expect(true)};
+    auto fwd = expected_by<bool>(
+        [&](bool rounds_p) { return expected(dtype, [&](auto math) { return naive_fwd(math, a, x, rounds_p); }); });
     // The yardstick's backward pass starts from its own o and lse, as the kernels start from what they merged.
-    const auto expect_gradients = [&](bool rounds_p) {
+    auto bwd = expected_by<bool>([&](bool rounds_p) {
       return expected(dtype, [&](auto math) {
         const auto [o, lse] = naive_fwd(math, a, x, rounds_p);
         return naive_bwd(math, a, x, values_of({o.begin(), o.end()}, a.out_dtype()),
                          values_of({lse.begin(), lse.end()}, a.out_dtype()), rounds_p);
       });
-    };
-    const std::array bwd{expect_gradients(false), expect_gradients(true)};
+    });
     on_devices(all_devices(), {dtype},
                [&](Workbench& bench) {
-                 const std::size_t rounds = bench.device().kind != DeviceKind::cpu || cpu_rounds_p ? 1 : 0;
+                 const bool rounds = device_rounds_p(a, bench.device());
                  const Parts parts{a, x, bench, ranges({0, 37, 101, 150})};
                  const auto [o, lse] = parts.forward();
                  bench.check("o", o, fwd[rounds][0]);
@@ -705,7 +706,7 @@ TEST_CASE("attention over keys in three parts, merged, is that over all keys, an
                  CHECK(distance(of_merged.dk, bench.read(dk)) < 1e-13);
                  CHECK(distance(of_merged.dv, bench.read(dv)) < 1e-13);
                },
-               {.any_thread_count = false});
+               {.any_thread_count = false, .uses_amx = true});
   }
 }
 
@@ -844,7 +845,7 @@ TEST_CASE("attention reads and writes q, k and v interleaved in one buffer") {
             }
           bench.check_equal("dq, dk, dv", gradient, want);
         },
-        {.any_thread_count = false});
+        {.any_thread_count = false, .uses_amx = true});
   }
 }
 
@@ -900,7 +901,7 @@ TEST_CASE("attention takes a stride of its own for every operand") {
                  bench.check_equal("dk", apart_dk, spread(bench.read(dk), 56));
                  bench.check_equal("dv", apart_dv, spread(bench.read(dv), 64));
                },
-               {.any_thread_count = false});
+               {.any_thread_count = false, .uses_amx = true});
   }
 }
 
@@ -940,7 +941,7 @@ TEST_CASE("attention in tf32 errs more than fp32 can, on a GPU, in fp32, and now
                    CHECK_FALSE(fits_with.ok);
                  }
                },
-               {.any_thread_count = false});
+               {.any_thread_count = false, .uses_amx = true});
   }
 }
 

@@ -53,6 +53,8 @@ Real activate(Activation kind, Real x) {
 struct Manner {
   bool rounds_pre = false;  // the activation follows the rounding of pre, as cuBLASLt and a GELU kernel do it
   bool cuts = false;        // sums are those of tensor cores
+
+  auto operator<=>(const Manner&) const = default;
 };
 
 // Σ_k A[i, k]·B[k, j]
@@ -105,7 +107,7 @@ Gemm arguments_of(const Case& g, const Operands& x, Workbench& bench, Pointer c,
           .mode = g.mode};
 }
 
-// How a device makes this product (kernels/gemm/gemm.h).
+// How a device makes this product (kernels/gemm/gemm.h), the CPU with the kernels that it uses now.
 Manner manner_of(DeviceKind device, const Case& g) {
   const bool is_cuda = device == DeviceKind::cuda;
   const bool is_onednn = !is_cuda && g.in == DType::bf16 && cpu::amx() != cpu::Amx::absent;
@@ -120,18 +122,17 @@ std::string describe(const Case& g) {
 
 void run(const Case& g, const Operands& x, const std::vector<DeviceKind>& devices = all_devices()) {
   INFO(describe(g));
-  const auto expect = [&](DeviceKind device) {
-    return expected(g.in, [&](auto math) { return naive(math, g, x, manner_of(device, g)); });
-  };
-  const auto on_host = expect(DeviceKind::cpu), on_gpu = expect(DeviceKind::cuda);
-  on_devices(devices, {g.in, g.out}, [&](Workbench& bench) {
-    const auto& [c_expected, pre_expected] = bench.device().kind == DeviceKind::cuda ? on_gpu : on_host;
+  auto want = expected_by<Manner>(
+      [&](Manner manner) { return expected(g.in, [&](auto math) { return naive(math, g, x, manner); }); });
+  const auto check = [&](Workbench& bench) {
+    const auto& [c_expected, pre_expected] = want[manner_of(bench.device().kind, g)];
     const Pointer c = g.mode == Grad::accumulate ? bench.in_out(x.c) : bench.output(g.m * g.n, g.out);
     const Pointer pre = bench.output(g.has_pre ? g.m * g.n : 0, g.out);
     ISOBAR_RUN(bench.device(), gemm, arguments_of(g, x, bench, c, pre));
     bench.check("c", c, c_expected);
     if (g.has_pre) bench.check("pre", pre, pre_expected);
-  });
+  };
+  on_devices(devices, {g.in, g.out}, check, {.uses_amx = true});
 }
 void run(const Case& g, const std::vector<DeviceKind>& devices = all_devices()) {
   run(g, operands_of(g), devices);

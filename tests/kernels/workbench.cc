@@ -1,11 +1,18 @@
-// The harness's own part in what AddressSanitizer finds: kernels that go beyond a test's buffer meet poisoned memory.
+// The harness's own part in what kernel tests find: kernels that go beyond a test's buffer meet memory poisoned for
+// AddressSanitizer, and a case runs with all kernels that the CPU has for it.
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/isa.h"
+#include "tests/harness/kernel_testing.h"
+
 #if defined(ISOBAR_SANITIZED_ADDRESS)
 #include <sanitizer/asan_interface.h>
-
-#include "tests/harness/kernel_testing.h"
+#endif
 
 namespace isobar::testing {
 
+#if defined(ISOBAR_SANITIZED_ADDRESS)
 TEST_CASE("buffers of kernel tests lie between poisoned memory, while they are used") {
   Workbench bench({.kind = DeviceKind::cpu});
   constexpr std::int64_t kCount = 3, kShift = 2;  // eight bytes: what is poisoned ends at multiples of them
@@ -20,5 +27,51 @@ TEST_CASE("buffers of kernel tests lie between poisoned memory, while they are u
   bench.finish();
 }
 
-}  // namespace isobar::testing
 #endif
+
+namespace {
+
+// What a case on the CPU ran with, each a word: "avx2", "avx512+amx".
+std::vector<std::string> kernels_of_a_case(DType dtype, DeviceOptions options) {
+  std::vector<std::string> used;
+  on_devices(
+      cpu_only(), {dtype},
+      [&](Workbench&) {
+        const std::string kernels =
+            std::string(cpu::name_of(cpu::best_isa())) + (cpu::amx() == cpu::Amx::absent ? "" : "+amx");
+        if (used.empty() || used.back() != kernels) used.push_back(kernels);
+      },
+      options);
+  return used;
+}
+
+}  // namespace
+
+TEST_CASE("a case on the CPU runs with every instruction set that it has, and with AMX where that differs") {
+  if (wanted_devices(cpu_only()).empty()) {
+    CHECK(kernels_of_a_case(DType::bf16, {}).empty());
+    return;
+  }
+  const cpu::Isa best = cpu::best_isa();
+  const cpu::Amx amx = cpu::amx();
+#if defined(ISOBAR_SANITIZED_THREAD) || defined(ISOBAR_SANITIZED_ADDRESS)
+  const std::vector<std::string> want{cpu::name_of(best)}, want_with_amx = want;
+#else
+  std::vector<std::string> want;
+  for (const cpu::Isa isa : {cpu::Isa::avx512, cpu::Isa::avx2, cpu::Isa::generic})
+    if (isa <= best) want.push_back(cpu::name_of(isa));
+  std::vector<std::string> want_with_amx = want;
+  if (best == cpu::Isa::avx512) want_with_amx.insert(want_with_amx.begin(), "avx512+amx");
+#endif
+  CHECK(kernels_of_a_case(DType::bf16, {}) == want);
+  CHECK(kernels_of_a_case(DType::bf16, {.uses_amx = true}) == want_with_amx);
+  CHECK(kernels_of_a_case(DType::fp32, {.uses_amx = true}) == want);
+  CHECK(cpu::best_isa() == best);  // as it was
+  CHECK(cpu::amx() == amx);
+}
+
+TEST_CASE("kernels that the CPU does not have are refused") {
+  CHECK_THROWS_WITH(cpu::use(cpu::Isa::avx2, cpu::Amx::emulated), "AMX goes with avx512, not with avx2");
+}
+
+}  // namespace isobar::testing

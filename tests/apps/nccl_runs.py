@@ -37,7 +37,7 @@ from processes import (ITERATIONS, SECONDS_TO_END, SMALL, STOPPED, Failure, Runs
 SECONDS_TO_LEAVE = 2  # of the other ranks, once one has ended with an error
 # 9 x 5 patches, 8 heads of 8: rows, heads and hidden channels that 2 x 2 x 2 ranks share unevenly.
 DATA = ["--train-years", "1", "--valid-years", "1", "--steps-per-year", "40", "--grid", "18x10", "--channels", "4"]
-SETTINGS = {**SMALL, "num_iters": 5, "validate_every": 5, "checkpoint_every": 5, "embed_dim": 64, "num_heads": 8,
+SETTINGS = {**SMALL, "num_iters": 3, "validate_every": 3, "limit_nsamples_val": 5, "embed_dim": 64, "num_heads": 8,
             "patch_size": 2, "dtype": "fp32", "dropout": 0.1}
 LAYOUTS = [((2, 2, 2), ["--context-form", "ring"], "1"),
            ((2, 2, 2), ["--context-form", "ring", "--bucket-cap-mb", "0.01"], "0"),

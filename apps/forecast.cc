@@ -85,13 +85,13 @@ void check_outputs(const ForecastFlags& o, const fs::path& weights) {
   ISOBAR_CHECK(o.out.empty() || o.scores.empty() || !same(o.out, o.scores), "--out and --scores are both ", o.out);
 }
 
-fs::path statistics_of(const ForecastFlags& o) {
+fs::path statistics_folder(const ForecastFlags& o) {
   return o.stats.empty() ? statistics_beside(o.data) : fs::path(o.stats);
 }
 
 // Where time_means.npy is: with the statistics of --data, else with those that the weights' run made itself.
 fs::path climatology_folder(const ForecastFlags& o, const fs::path& weights) {
-  const fs::path folder = statistics_of(o), run = run_of(weights);
+  const fs::path folder = statistics_folder(o), run = run_of(weights);
   const bool from_run = o.stats.empty() && !fs::exists(folder / kTimeMeansFile) && !run.empty() &&
                         fs::exists(run / "stats" / kTimeMeansFile);
   return from_run ? run / "stats" : folder;
@@ -153,7 +153,7 @@ void tell_of_weights(const fs::path& file) {
 FieldsInfo info_for(const ForecastFlags& o, const ForecastRecipe& recipe, const Era5Dataset& dataset,
                     const std::optional<FieldsInfo>& trained, const fs::path& weights) {
   const bool own = trained && o.stats.empty();
-  const fs::path folder = statistics_of(o);
+  const fs::path folder = statistics_folder(o);
   FieldsInfo info =
       recipe.info_of(dataset, own ? trained->statistics
                                   : load_statistics((folder / kMeansFile).string(), (folder / kStdsFile).string(),

@@ -114,6 +114,17 @@ function(isobar_sanitize target level)
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${ISOBAR_SANITIZE_FLAGS};${level}>")
   endif()
 endfunction()
+# The same of a library or program above the kernels, so many of its files at once: what they include is compiled and
+# instrumented once for all of them, and that is most of the work. No two of them may therefore use one name for two
+# things in their unnamed namespaces.
+function(isobar_sanitize_together target files)
+  isobar_sanitize(${target} -O0)
+  if(ISOBAR_SANITIZE)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})
+    # GCC takes every unnamed namespace of a file that is included for one of a header.
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+  endif()
+endfunction()
 
 # For emulated kernels whose memory accesses are counted: each calls a function of ThreadSanitizer's names, which
 # bench/accesses/counter.cc has. To be called after the target's other options.

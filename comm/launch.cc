@@ -8,13 +8,13 @@
 #include <span>
 #include <string_view>
 
+#include "comm/mesh.h"
 #include "engine/files/checksum.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
 namespace {
 
-constexpr std::int64_t kMostRanks = 1 << 20;
 constexpr int kFirstPort = 15000, kPorts = 10000;  // below those that systems hand out
 
 std::optional<std::int64_t> whole_number(std::string_view text) {

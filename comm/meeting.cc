@@ -26,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/mesh.h"
 #include "comm/messages.h"
 #include "engine/files/checksum.h"
 #include "kernels/common/check.h"
@@ -48,7 +49,6 @@ enum Kind : std::uint8_t {
   kDone        // everybody's is
 };
 
-constexpr std::int64_t kMostRanks = 1 << 20;
 constexpr double kSecondsToIdentify = 5;
 constexpr double kSecondsToAnswer = 5;  // of rank 0, when a rank's time is over; then that rank decides
 constexpr double kSecondsForLateOnes = 2;

@@ -11,8 +11,6 @@ namespace isobar {
 
 namespace {
 
-constexpr std::int64_t kMostRanks = 1 << 20;
-
 std::vector<std::string> split_at_dashes(const std::string& order) {
   std::vector<std::string> names;
   std::istringstream in(order);

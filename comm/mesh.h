@@ -9,6 +9,8 @@
 
 namespace isobar {
 
+inline constexpr std::int64_t kMostRanks = 1 << 20;  // of a run: what is said to be more is a mistake
+
 struct MeshSizes {
   std::int64_t dp = 1, tp = 1, cp = 1;
 };

@@ -44,7 +44,7 @@ std::optional<RunningProcess> running;
 
 // ---- Where to meet, told over MPI -----------------------------------------------------------------------------------
 
-struct Place {
+struct MeetingPlace {
   std::array<char, 256> address = {};
   std::array<char, 40> key = {};
   int port = 0;
@@ -122,7 +122,7 @@ bool are_on_one_host(const MpiPlugin& mpi, double seconds) {
 
 std::unique_ptr<Meeting> meet_over_mpi(const MpiPlugin& mpi, Attendee me, MeetingOptions options) {
   const bool is_local = are_on_one_host(mpi, options.timeout_seconds);
-  Place place;
+  MeetingPlace place;
   std::optional<MeetingPort> port;
   if (me.rank == 0) {
     const char* chosen = std::getenv("MASTER_ADDR");

@@ -1,6 +1,5 @@
 #include "data/gzip.h"
 
-#define ZLIB_CONST  // inflate takes const bytes
 #include <zlib.h>
 
 #include <algorithm>

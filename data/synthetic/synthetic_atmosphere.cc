@@ -34,9 +34,9 @@ struct Oscillation {
 constexpr std::array<Oscillation, 2> kIndex = {{{0.10, 19 * kDay}, {0.06, 47 * kDay}}};
 
 // Independent streams of random numbers for each use.
-enum class Stream : std::uint64_t { index = 1, wave, cyclone, land };
+enum class Draw : std::uint64_t { index = 1, wave, cyclone, land };
 
-double uniform(std::uint64_t seed, Stream stream, std::uint64_t index) {
+double uniform(std::uint64_t seed, Draw stream, std::uint64_t index) {
   return static_cast<double>(to_uniform(random_bits(seed, static_cast<std::uint64_t>(stream), index)));
 }
 
@@ -155,7 +155,7 @@ SyntheticAtmosphere::SyntheticAtmosphere(std::int64_t height, std::int64_t width
   for (double latitude : latitude_) jet_.push_back(jet_at(latitude));
 
   for (std::size_t n = 0; n < kBands.size() * kWavesPerBand; ++n) {
-    const auto draw = [&](std::uint64_t which) { return uniform(seed, Stream::wave, 8 * n + which); };
+    const auto draw = [&](std::uint64_t which) { return uniform(seed, Draw::wave, 8 * n + which); };
     Wave wave;
     wave.zonal_number = kFirstWave + static_cast<int>(n % (kLastWave - kFirstWave + 1));
     const double centre = kBands[n / kWavesPerBand] + (draw(0) - 0.5) * 24 * kDegree;
@@ -179,8 +179,8 @@ SyntheticAtmosphere::SyntheticAtmosphere(std::int64_t height, std::int64_t width
       double relief = 0;
       for (int k = 1; k <= 3; ++k) {
         const auto at = static_cast<std::uint64_t>(3 * k);
-        relief += std::cos(k * longitude + 2 * kPi * uniform(seed, Stream::land, at)) *
-                  std::cos((k + 1) * latitude + 2 * kPi * uniform(seed, Stream::land, at + 1));
+        relief += std::cos(k * longitude + 2 * kPi * uniform(seed, Draw::land, at)) *
+                  std::cos((k + 1) * latitude + 2 * kPi * uniform(seed, Draw::land, at + 1));
       }
       land_.push_back(std::cos(latitude) / (1 + std::exp(-4 * relief)));
     }
@@ -207,14 +207,14 @@ std::vector<double> SyntheticAtmosphere::longitudes() const {
 double SyntheticAtmosphere::zonal_index(double hours) const {
   double index = 1;
   for (std::size_t k = 0; k < kIndex.size(); ++k)
-    index += kIndex[k].size * std::sin(2 * kPi * (hours / kIndex[k].period + uniform(seed_, Stream::index, k)));
+    index += kIndex[k].size * std::sin(2 * kPi * (hours / kIndex[k].period + uniform(seed_, Draw::index, k)));
   return index;
 }
 
 double SyntheticAtmosphere::carried_hours(double hours) const {
   double carried = hours;
   for (std::size_t k = 0; k < kIndex.size(); ++k) {
-    const double start = 2 * kPi * uniform(seed_, Stream::index, k), frequency = 2 * kPi / kIndex[k].period;
+    const double start = 2 * kPi * uniform(seed_, Draw::index, k), frequency = 2 * kPi / kIndex[k].period;
     carried -= kIndex[k].size / frequency * (std::cos(frequency * hours + start) - std::cos(start));
   }
   return carried;
@@ -228,7 +228,7 @@ std::vector<SyntheticAtmosphere::Cyclone> SyntheticAtmosphere::cyclones(double h
     const double life = std::floor(lives), age = lives - life;
     const double born = hours - age * kCycloneLife;
     const auto draw = [&](std::uint64_t which) {
-      return uniform(seed_, Stream::cyclone, (static_cast<std::uint64_t>(life) * kCyclones + slot) * 4 + which);
+      return uniform(seed_, Draw::cyclone, (static_cast<std::uint64_t>(life) * kCyclones + slot) * 4 + which);
     };
     Cyclone cyclone;
     const double hemisphere = slot % 2 ? 1 : -1;

@@ -25,7 +25,7 @@ using testing::difference, testing::largest, testing::run_training, testing::sca
 using testing::TemporaryFolder, testing::TrainingSetup, testing::Values;
 namespace fs = std::filesystem;
 
-constexpr int kMostRanks = 8;
+constexpr int kRanks = 8;
 constexpr double kExact = 1e-12;       // of a tensor's largest element
 constexpr std::int64_t kAligned = 64;  // elements that a parameter, or a slice of a bucket, begins at a multiple of
 
@@ -219,7 +219,7 @@ std::vector<Layout> judged(const std::vector<Layout>& layouts) {
 TEST_CASE("parallel models: every layout of up to eight ranks trains as one rank does") {
   const TrainingSetup setup{.width = kWidth, .samples = kSamples};
   Serial serial(setup);
-  for (const Layout& layout : judged(testing::layouts_of(kMostRanks))) check_layout(setup, layout, serial);
+  for (const Layout& layout : judged(testing::layouts_of(kRanks))) check_layout(setup, layout, serial);
 }
 
 TEST_CASE("parallel models: some layouts of a model that is small enough for ThreadSanitizer") {
@@ -229,7 +229,7 @@ TEST_CASE("parallel models: some layouts of a model that is small enough for Thr
   layouts.push_back({.dp = 2, .shard_optimizer = true});
   layouts.push_back({.dp = 2, .tp = 2, .sequence = true, .shard_optimizer = true, .bucket_bytes = 2000});
   layouts.push_back({.dp = 2, .cp = 2, .form = ContextForm::ring, .bucket_bytes = 2000});
-  const std::vector<Layout> all = testing::layouts_of(kMostRanks);
+  const std::vector<Layout> all = testing::layouts_of(kRanks);
   for (std::size_t i = 1; i < all.size(); i += 5) layouts.push_back(all[i]);  // 30 in all
   for (const Layout& layout : layouts) check_layout(setup, layout, serial, /*again=*/false);
 }

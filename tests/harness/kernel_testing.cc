@@ -459,7 +459,7 @@ std::vector<DeviceKind> wanted_devices(const std::vector<DeviceKind>& kinds) {
 
 namespace {
 
-// One way of running a case on a device: with these kernels and so many threads, in this order, or once more.
+// One way of running a case on a device: with so many threads, in this order, or once more.
 struct Way {
   std::string name;
   int threads = 0;                   // CPU; 0: as many as there are

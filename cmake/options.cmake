@@ -77,8 +77,8 @@ target_compile_definitions(isobar_flags INTERFACE ISOBAR_HAS_CUDA=$<BOOL:${ISOBA
                                                   ISOBAR_HAS_EMULATOR=$<BOOL:${ISOBAR_EMULATOR}>)
 
 # Sanitizers judge isobar itself. What they need not see (most tests, kernels of other instruction sets) is compiled
-# exactly as in a plain build, and so comes from the compiler cache. Kernels are optimised, or their tests
-# would take long; the rest is not, since it takes longer to compile than to run.
+# exactly as in a plain build, and so comes from the compiler cache. Kernels are optimised, or their tests would take
+# long; the rest is not, since it takes longer to compile than to run.
 if(ISOBAR_SANITIZE)
   # g++ sees uninitialised members in its own <regex> where a sanitizer's checks stand between.
   set(ISOBAR_SANITIZE_FLAGS -fsanitize=${ISOBAR_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined
@@ -114,6 +114,7 @@ function(isobar_sanitize target level)
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${ISOBAR_SANITIZE_FLAGS};${level}>")
   endif()
 endfunction()
+
 # The same of a library or program above the kernels, so many of its files at once: what they include is compiled and
 # instrumented once for all of them, and that is most of the work. No two of them may therefore use one name for two
 # things in their unnamed namespaces.

@@ -459,6 +459,12 @@ std::vector<DeviceKind> wanted_devices(const std::vector<DeviceKind>& kinds) {
 
 namespace {
 
+#if defined(ISOBAR_SANITIZED_THREAD) || defined(ISOBAR_SANITIZED_ADDRESS)
+constexpr bool kIsSanitized = true;
+#else
+constexpr bool kIsSanitized = false;
+#endif
+
 // One way of running a case on a device: with so many threads, in this order, or once more.
 struct Way {
   std::string name;
@@ -474,17 +480,13 @@ struct CpuKernels {
 
 std::vector<CpuKernels> cpu_kernels(bool uses_amx) {
   const CpuKernels here{cpu::best_isa(), cpu::amx()};
-#if defined(ISOBAR_SANITIZED_THREAD) || defined(ISOBAR_SANITIZED_ADDRESS)
-  (void)uses_amx;
-  return {here};
-#else
+  if (kIsSanitized) return {here};
   std::vector<CpuKernels> kernels;
   if (uses_amx && here.isa == cpu::Isa::avx512)
     kernels.push_back({here.isa, here.amx == cpu::Amx::present ? cpu::Amx::present : cpu::Amx::emulated});
   for (const cpu::Isa isa : {cpu::Isa::avx512, cpu::Isa::avx2, cpu::Isa::generic})
     if (isa <= here.isa) kernels.push_back({isa, cpu::Amx::absent});
   return kernels;
-#endif
 }
 
 // They are used while one lives.
@@ -506,9 +508,8 @@ std::vector<Way> emulator_ways() {
   if constexpr (ISOBAR_HAS_EMULATOR) {
     for (const emulator::Schedule& schedule : emulator::kTestSchedules)
       ways.push_back({concat("emulator, schedule ", emulator::name_of(schedule)), 0, schedule});
-#if defined(ISOBAR_SANITIZED_THREAD) || defined(ISOBAR_SANITIZED_ADDRESS)
-    ways.resize(1);  // what a sanitizer looks for does not depend on the order, and takes it long enough
-#endif
+    // What a sanitizer looks for does not depend on the order, and takes it long enough.
+    if (kIsSanitized) ways.resize(1);
   }
   return ways;
 }

@@ -70,8 +70,9 @@ void add_config_options(CLI::App& command, ConfigOptions& options) {
 }
 
 void add_set_option(CLI::App& command, ConfigOptions& options) {
-  command.add_option("--set", options.assignments, "KEY=VALUE: sets a config key; repeatable, wins over the file")
-      ->allow_extra_args(false);
+  command.add_option("--set", options.assignments, "sets a config key; wins over the file; again for each further key")
+      ->allow_extra_args(false)
+      ->option_text("KEY=VALUE");
 }
 
 void add_device_options(CLI::App& command, ConfigOptions& options) {

@@ -144,6 +144,8 @@ int run_command(CLI::App& app, const std::vector<std::string>& arguments) {
   try {
     app.set_version_flag("--version", std::string("isobar ") + isobar::kVersion);
     app.require_subcommand(1);
+    // Scripts append their caller's flags to their own. Subcommands take this over, so it stands before them.
+    app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     isobar::register_train(app);
     isobar::register_forecast(app);
     isobar::register_evaluate(app);
@@ -167,7 +169,9 @@ int run_command(CLI::App& app, const std::vector<std::string>& arguments) {
 
 int run(int argc, char** argv) {
   try {
-    CLI::App app{"isobar trains vision transformers that forecast the weather, on CPUs and NVIDIA GPUs.", "isobar"};
+    CLI::App app{
+        "isobar trains neural networks on CPUs and NVIDIA GPUs: forecasts of the weather, classification of images.",
+        "isobar"};
     std::vector<std::string> arguments(argv + 1, argv + argc);
     std::transform(arguments.begin(), arguments.end(), arguments.begin(), with_dashes);
     return run_command(app, arguments);

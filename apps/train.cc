@@ -87,6 +87,22 @@ FoundRun tell_found_run(const FoundRun& found, const fs::path& folder, const Com
   return all;
 }
 
+std::string precision_of(const ComputeOptions& compute, Device device) {
+  if (compute.amp_mode != AmpMode::none) return name_of_enum(compute.amp_mode);
+  const bool tf32 = compute.dtype == ArithmeticType::fp32 && compute.tf32 && device.kind == DeviceKind::cuda;
+  return tf32 ? "tf32" : name_of_enum(compute.dtype);
+}
+
+// Where the run goes and what it computes on: nobody should have to look for either.
+void announce_run(RunFolder& folder, const RunConfig& config, const TrainFlags& o, Device device) {
+  const int threads = o.config.threads_of(o.are_processes() ? 1 : o.ranks);
+  folder.announce(concat("run folder ", fs::absolute(folder.path()).lexically_normal().string(), ": device ",
+                         name_of(device.kind), ", precision ", precision_of(config.compute, device), ", ", o.ranks,
+                         o.ranks == 1 ? " rank" : " ranks", " with ", threads, threads == 1 ? " thread" : " threads",
+                         o.ranks == 1 ? "" : " each"));
+  folder.announce("rank 0, begin data loader init");
+}
+
 void print_configs() {
   for (const ListedConfig& listed : list_configs(config_search_path()))
     std::cout << std::left << std::setw(12) << listed.name << ' ' << listed.file.string() << '\n';
@@ -94,12 +110,6 @@ void print_configs() {
 
 void print_lines(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) std::cout << line << std::endl;
-}
-
-std::string precision_of(const ComputeOptions& compute, Device device) {
-  if (compute.amp_mode != AmpMode::none) return name_of_enum(compute.amp_mode);
-  const bool tf32 = compute.dtype == ArithmeticType::fp32 && compute.tf32 && device.kind == DeviceKind::cuda;
-  return tf32 ? "tf32" : name_of_enum(compute.dtype);
 }
 
 // The data are opened, and weights that the run starts or goes on from are compared with them.
@@ -224,6 +234,7 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
     std::cout << "the run in " << path.string() << " is finished" << std::endl;
     return TrainingRun::End::finished;
   }
+  if (folder) announce_run(*folder, config, o, device);
   open_data(*config.recipe, path, found, o.init);
   OpenedRun run{config, folder ? &*folder : nullptr, found, setup_of(config, o, path, device), device};
   return train_in(run, o, processes);

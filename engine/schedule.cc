@@ -6,7 +6,7 @@
 
 namespace isobar {
 
-double Schedule::at(std::int64_t t) const {
+double LearningRate::at(std::int64_t t) const {
   const double progress = static_cast<double>(t) / static_cast<double>(steps);
   const double shape = kind == ScheduleKind::cosine ? 0.5 * (1 + std::cos(std::numbers::pi * progress)) : 1;
   if (warmup <= 0) return base * shape;
@@ -42,7 +42,7 @@ KeyTable ScheduleOptions::keys() {
        key("reference_batch_size", reference_batch_size, "see batch_lr_scaling").at_least(1)}};
 }
 
-Schedule ScheduleOptions::schedule(std::int64_t global_batch_size) const {
+LearningRate ScheduleOptions::learning_rate(std::int64_t global_batch_size) const {
   return {.kind = lr_schedule,
           .base = scaled_rate(lr, batch_lr_scaling, global_batch_size, reference_batch_size),
           .warmup = warmup,

@@ -17,7 +17,7 @@ namespace isobar {
 
 enum class ScheduleKind : std::uint8_t { cosine, constant };
 
-struct Schedule {
+struct LearningRate {
   ScheduleKind kind = ScheduleKind::cosine;
   double base = 5e-4;
   std::int64_t warmup = 0;
@@ -51,8 +51,8 @@ struct ScheduleOptions {
 
   KeyTable keys();
 
-  // The schedule of a run with this many samples an update.
-  Schedule schedule(std::int64_t global_batch_size) const;
+  // Of a run with this many samples an update.
+  LearningRate learning_rate(std::int64_t global_batch_size) const;
 };
 
 }  // namespace isobar

@@ -47,8 +47,11 @@ std::vector<std::string> figures(const ProgressState& state) {
   std::vector<std::string> list;
   if (state.loss) list.push_back(printed("loss %#.4g", *state.loss));  // always as wide, so that nothing jumps
   if (state.per_second > 0) {
-    list.push_back(state.per_second >= 1 ? printed("%.1f it/s", state.per_second)
-                                         : printed("%.2f s/it", 1 / state.per_second));
+    if (state.counts_samples)
+      list.push_back(printed("%.3g samples/s", state.per_second));
+    else
+      list.push_back(state.per_second >= 1 ? printed("%.1f it/s", state.per_second)
+                                           : printed("%.2f s/it", 1 / state.per_second));
     if (state.samples > 0) list.push_back(printed("%.3g samples/s", state.per_second * state.samples));
   }
   return list;
@@ -119,7 +122,8 @@ std::string format_bar(const ProgressState& state, int width, bool unicode) {
 std::string format_plain(const ProgressState& state) {
   std::string share = percent(state);
   share.erase(0, share.find_first_not_of(' '));
-  std::string line = state.label + ": iteration " + counts(state) + " (" + share + ")";
+  std::string line =
+      state.label + (state.counts_samples ? ": sample " : ": iteration ") + counts(state) + " (" + share + ")";
   for (const std::string& figure : figures(state)) line += ", " + figure;
   return line + ", " + remaining(state) + " to go";
 }
@@ -141,6 +145,21 @@ double Progress::seconds() const {
 }
 
 ProgressState Progress::state() const {
+  return validation_ ? validation_state() : loop_state();
+}
+
+ProgressState Progress::validation_state() const {
+  const double passed = seconds_since(validation_->start);
+  return {.label = "valid",
+          .counts_samples = true,
+          .done = validation_->done,
+          .total = validation_->samples,
+          .seconds = passed,
+          .per_second = passed > 0 ? static_cast<double>(validation_->done) / passed : 0,
+          .loss = {}};
+}
+
+ProgressState Progress::loop_state() const {
   const double passed = seconds();
   return {.label = options_.label,
           .done = done_,
@@ -173,7 +192,7 @@ void Progress::show() {
     std::fprintf(options_.stream, "%s\n", format_plain(state()).c_str());
   }
   std::fflush(options_.stream);
-  shown_ = done_;
+  if (!validation_) shown_ = done_;
   last_shown_ = Clock::now();
 }
 
@@ -190,6 +209,28 @@ void Progress::print(std::string_view line, std::FILE* stream) {
   std::fprintf(stream, "%.*s\n", static_cast<int>(line.size()), line.data());
   std::fflush(stream);
   if (again) show();
+}
+
+void Progress::begin_validation(std::int64_t samples) {
+  validation_ = Validation{.samples = samples, .over_bar = bar_is_shown_, .shown_before = last_shown_};
+  last_shown_ = validation_->start;  // a short one needs no bar
+}
+
+void Progress::validated(std::int64_t samples) {
+  if (!validation_) return;
+  validation_->done = samples;
+  if (!finished_ && due()) show();
+}
+
+void Progress::end_validation() {
+  if (!validation_) return;
+  const Validation ended = *std::exchange(validation_, std::nullopt);
+  last_shown_ = ended.shown_before;
+  if (!bar_is_shown_) return;
+  if (ended.over_bar)
+    show();
+  else
+    clear();
 }
 
 void Progress::pause() {

@@ -17,12 +17,12 @@
 namespace isobar {
 
 struct ProgressState {
-  std::string label;       // "train"
-  std::int64_t done = 0;   // iterations, counted over the whole run
-  std::int64_t total = 0;  // iterations
-  double seconds = 0;      // that this process spent on its iterations
-  double per_second = 0;   // iterations a second; 0: not known yet
-  double samples = 0;      // samples an iteration; 0: not shown
+  std::string label;            // "train"
+  bool counts_samples = false;  // of a validation; else iterations, counted over the whole run
+  std::int64_t done = 0, total = 0;
+  double seconds = 0;     // that this process spent on them
+  double per_second = 0;  // iterations (samples) a second; 0: not known yet
+  double samples = 0;     // samples an iteration; 0: not shown
   std::optional<double> loss;
 };
 
@@ -58,6 +58,12 @@ class Progress {
   // Prints a line (given without its end) to a stream, above the bar if there is one.
   void print(std::string_view line, std::FILE* stream = stdout);
 
+  // A validation of so many samples, and how many of them are done: shown in the place of the loop until it ends, where
+  // it takes longer than two bars (lines) lie apart. Nothing of it stays on a terminal.
+  void begin_validation(std::int64_t samples);
+  void validated(std::int64_t samples);
+  void end_validation();
+
   // What happens between pause() and resume() does not count as the loop's time: validation, checkpoints.
   void pause();
   void resume();
@@ -66,7 +72,16 @@ class Progress {
   void finish();
 
  private:
+  struct Validation {
+    std::int64_t samples = 0, done = 0;
+    bool over_bar = false;  // the loop's bar was shown
+    std::optional<Clock::time_point> shown_before;
+    Clock::time_point start = Clock::now();
+  };
+
   ProgressState state() const;
+  ProgressState loop_state() const;
+  ProgressState validation_state() const;
   double seconds() const;
   bool due() const;
   void show();
@@ -80,7 +95,8 @@ class Progress {
   std::int64_t done_;
   std::int64_t shown_;  // the last iteration that was shown
   std::optional<double> loss_;
-  Clock::time_point start_;  // moved forward by pauses
+  std::optional<Validation> validation_;  // that goes on
+  Clock::time_point start_;               // moved forward by pauses
   std::optional<Clock::time_point> paused_;
   std::optional<Clock::time_point> last_shown_;
 };

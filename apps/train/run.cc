@@ -108,6 +108,7 @@ void TrainingRun::restore(const Checkpoint& checkpoint) {
         {whole_number_in(cursor, "epoch", 0), whole_number_in(cursor, "batch", 0, loaders_.parts_per_epoch())});
     epoch_ = tally_from(state.at("epoch"));
     if (!state.at("best_loss").is_null()) best_loss_ = number_in(state, "best_loss", -kLargest);
+    if (state.contains("best_iteration")) best_iteration_ = whole_number_in(state, "best_iteration", -1);
     validation_pending_ = state.value("validation_is_owed", false);
     earlier_seconds_ = number_in(state, "wall_seconds", 0);
     if (state.contains("algorithms")) algorithms_ = algorithms_from(state.at("algorithms"));
@@ -141,7 +142,8 @@ TrainingRun::End TrainingRun::train() {
   if (record_) record_->progress.finish();
   const std::string signal = stop_signal_name();
   log(concat("stopped by ", signal.empty() ? "a signal to another rank" : signal, " after iteration ",
-             trainer_.iteration(), " of ", setup_.num_iters, "; a checkpoint is written: run again with --resume"));
+             trainer_.iteration(), " of ", setup_.num_iters, "; a checkpoint is written to ", setup_.folder.string(),
+             ": run again with --resume"));
   return End::stopped;
 }
 
@@ -203,7 +205,11 @@ void TrainingRun::make_up_for_validation() {
 
 // False where a stop signal interrupted it.
 bool TrainingRun::run_validation() {
-  is_validated_ = trainer_.validate(loaders_, *metrics_, stop_requested);
+  if (record_) record_->progress.begin_validation(loaders_.valid_samples());
+  is_validated_ = trainer_.validate(loaders_, *metrics_, stop_requested, [this](std::int64_t samples) {
+    if (record_) record_->progress.validated(samples);
+  });
+  if (record_) record_->progress.end_validation();
   if (!is_validated_) stop_ = true;
   return is_validated_;
 }
@@ -218,6 +224,7 @@ void TrainingRun::validate() {
   // All ranks have the same loss; asked together, they cannot part even so.
   if (is_true_on_any(parallel_.world, !best_loss_ || metrics_->loss() < *best_loss_)) {
     best_loss_ = metrics_->loss();
+    best_iteration_ = trainer_.iteration();
     save_best();
   }
   if (record_) record_->progress.resume();
@@ -269,6 +276,10 @@ bool TrainingRun::finish() {
   if (parallel_.world.size() > 1) result.largest_rank_bytes = static_cast<std::int64_t>(memory);
   result.layout = {{"dp", parallel_.dp.size()}, {"tp", parallel_.tp.size()}, {"cp", parallel_.cp.size()}};
   record_->journal.summary(result, *metrics_, task_);
+  if (best_loss_)
+    log(concat("best validation loss ", *best_loss_,
+               best_iteration_ < 0 ? "" : concat(", of iteration ", best_iteration_), ": ",
+               (std::filesystem::absolute(setup_.folder).lexically_normal() / "best").string()));
   log("DONE ---- rank 0");
   return true;
 }
@@ -290,6 +301,7 @@ ordered_json TrainingRun::state() const {
                        {"data_seconds", epoch_.data_seconds},
                        {"loss", epoch_.loss}}},
                      {"best_loss", best_loss_ ? ordered_json(*best_loss_) : ordered_json()},
+                     {"best_iteration", best_iteration_},
                      {"validation_is_owed", validation_pending_},
                      {"wall_seconds", wall_seconds()}};
   if (!algorithms_.platform.empty()) state["algorithms"] = to_json(algorithms_);

@@ -85,6 +85,7 @@ class TrainingRun {
   // Of the run, so far; kept in checkpoints.
   Tally epoch_;  // of the current or just ended epoch
   std::optional<double> best_loss_;
+  std::int64_t best_iteration_ = -1;  // -1: not known, of a run that began before this was kept
   bool validation_pending_ =
       false;                     // a stop signal interrupted this iteration's validation; the resumed run repeats it
   double earlier_seconds_ = 0;   // of processes before this one

@@ -83,6 +83,10 @@ std::string time_stamp() {
   return out.str();
 }
 
+std::string log_line(std::string_view message) {
+  return time_stamp() + " - root - INFO - " + std::string(message);
+}
+
 }  // namespace
 
 FileLock::~FileLock() {
@@ -126,6 +130,7 @@ void RunFolder::prepare(const ordered_json& config, const std::vector<std::strin
   fs::create_directories(images(), error);
   ISOBAR_CHECK(!error, "cannot make run folder ", path_.string(), ": ", error.message());
   write_file_atomically(path_ / "config.json", config.dump(2) + "\n");
+  for (const std::string& line : std::exchange(announced_, {})) append_line(path_ / "out.log", line);
 }
 
 // Two processes that trained into one folder would mix their files.
@@ -197,15 +202,22 @@ void RunFolder::append_metrics(const ordered_json& line) const {
   append_line(path_ / "metrics.jsonl", line.dump());
 }
 
-void RunFolder::log(std::string_view message, bool show) const {
-  const std::string line = time_stamp() + " - root - INFO - " + std::string(message);
-  append_line(path_ / "out.log", line);
-  if (!show) return;
-  if (console) {
+void RunFolder::announce(std::string_view message) {
+  announced_.push_back(log_line(message));
+  print(announced_.back());
+}
+
+void RunFolder::print(const std::string& line) const {
+  if (console)
     console(line);
-  } else {
+  else
     std::cout << line << std::endl;
-  }
+}
+
+void RunFolder::log(std::string_view message, bool show) const {
+  const std::string line = log_line(message);
+  append_line(path_ / "out.log", line);
+  if (show) print(line);
 }
 
 ordered_json RunFolder::read_summary() const {

@@ -71,6 +71,8 @@ class RunFolder {
   void cut_metrics(std::int64_t last_iteration, bool is_validated = true) const;
   void append_metrics(const nlohmann::ordered_json& line) const;
 
+  // A line of the log from before there is a folder: shown at once, and written by prepare().
+  void announce(std::string_view message);
   // A line of out.log, "2023-11-01 10:15:30,123 - root - INFO - message"; show: on stdout (or `console`) too.
   void log(std::string_view message, bool show = true) const;
   std::function<void(std::string_view line)> console;
@@ -85,12 +87,14 @@ class RunFolder {
   void lock();
   void check_same_run(const nlohmann::ordered_json& config, const std::vector<std::string>& free_on_resume) const;
   void remove_run() const;
+  void print(const std::string& line) const;
 
   std::filesystem::path path_;
   ExistingRun existing_;
   bool run_there_ = false;
   bool folder_is_new_ = false;
   FileLock lock_;
+  std::vector<std::string> announced_;  // and not yet written
 };
 
 // The run that weights at RUN/best/FILE or RUN/checkpoints/step_N/FILE are of; empty for weights from elsewhere.

@@ -81,7 +81,7 @@ Trainer::Trainer(Task& task, const TrainerOptions& options, Parallel parallel, E
       parallel_(std::move(parallel)),
       reducer_(make_reducer(task.parameters(), parallel_, exchange)),
       optimizer_(make_optimizer()),
-      schedule_(options.schedule.schedule(options.batch.global_batch_size)),
+      lr_(options.schedule.learning_rate(options.batch.global_batch_size)),
       loss_scale_(LossScale::for_dtype(task.parameters().activation_dtype())),
       losses_(Tensor::zeros({options.batch.grad_accumulation}, task.parameters().dtype(), task.device())),
       losses_read_(losses_),
@@ -230,7 +230,7 @@ RankHolds Trainer::holds() const {
 
 StepResult Trainer::step(const NextBatch& next, const ReadAhead& read_ahead) {
   const gpu::Range range("step " + std::to_string(iteration_));
-  StepResult result{.lr = schedule_.at(iteration_), .loss_scale = loss_scale_.scale};
+  StepResult result{.lr = lr_.at(iteration_), .loss_scale = loss_scale_.scale};
   const NextBatch timed_next = [&] {
     const gpu::Range copying("data copy in " + std::to_string(iteration_));
     const Clock::time_point start = Clock::now();
@@ -283,8 +283,9 @@ void Trainer::check_update(const StepResult& result) {
                ": fp16 gradients overflow at every loss scale; use amp_mode bf16");
 }
 
-bool Trainer::validate(Loaders& loaders, Metrics& metrics, const std::function<bool()>& stop) const {
-  if (!score_all(task_, loaders, metrics, stop, parallel_.dp, parallel_.world)) return false;
+bool Trainer::validate(Loaders& loaders, Metrics& metrics, const std::function<bool()>& stop,
+                       const std::function<void(std::int64_t samples)>& scored) const {
+  if (!score_all(task_, loaders, metrics, stop, parallel_.dp, parallel_.world, scored)) return false;
   const double loss = metrics.loss();
   ISOBAR_CHECK(std::isfinite(loss), "iteration ", iteration_, ": the validation loss is ", loss,
                iteration_ > 0 ? "; a lower lr, warmup or grad_clip may help" : " before any update");
@@ -350,16 +351,19 @@ void Trainer::set_state(const nlohmann::ordered_json& state) {
 }
 
 bool score_all(const Task& task, Loaders& loaders, Metrics& metrics, const std::function<bool()>& stop,
-               const Communicator& ranks, const Communicator& voters) {
+               const Communicator& ranks, const Communicator& voters,
+               const std::function<void(std::int64_t samples)>& scored) {
   const TapeScope off(nullptr);
   const MemoryScope memory("validation");
   Loader& loader = loaders.valid();
   metrics.begin();
   loader.seek({0, 0});
   // Every rank votes as often as the one with most batches.
-  for (std::int64_t i = 0; i < loaders.most_valid_batches(); ++i) {
+  const std::int64_t batches = loaders.most_valid_batches();
+  for (std::int64_t i = 0; i < batches; ++i) {
     if (is_true_on_any(voters, stop())) return false;
     if (i < loader.batches_per_epoch()) task.score(to_device(loader.next()->tensors, task.device()), metrics);
+    scored(loaders.valid_samples() * (i + 1) / batches);
   }
   for (const std::span<double> sums : metrics.sums()) ranks.all_reduce(sums);
   metrics.end();

@@ -72,8 +72,11 @@ class Trainer {
   FlatBuffer gradients() const;
 
   // Scores the validation set, every sample once, on all ranks together. False where `stop` was true on one of them
-  // between two batches. A loss that is not finite is an error.
-  bool validate(Loaders& loaders, Metrics& metrics, const std::function<bool()>& stop) const;
+  // between two batches. A loss that is not finite is an error. scored: called with the samples that all ranks have
+  // scored so far, about.
+  bool validate(
+      Loaders& loaders, Metrics& metrics, const std::function<bool()>& stop,
+      const std::function<void(std::int64_t samples)>& scored = [](std::int64_t) {}) const;
 
   // Error naming the first weight or moment that is not finite: what an update does is seen by the next step's loss,
   // but must not be validated or kept before.
@@ -83,8 +86,8 @@ class Trainer {
   // the whole model, of what tensor-parallel ranks all hold, and of moments where the optimizer is not sharded.
   void check_replicas() const;
 
-  std::int64_t iteration() const { return iteration_; }         // iterations done
-  double lr_after() const { return schedule_.at(iteration_); }  // what the next update will use
+  std::int64_t iteration() const { return iteration_; }   // iterations done
+  double lr_after() const { return lr_.at(iteration_); }  // what the next update will use
 
   // Moments in the layout and dtype of the weights, named "m.NAME" and "v.NAME", whole whatever ranks hold them: all
   // ranks call it, and the first one writes; each reads what it holds. And the numbers beside them.
@@ -116,7 +119,7 @@ class Trainer {
   const Parallel parallel_;
   std::unique_ptr<GradientReducer> reducer_;  // null on a single rank
   Optimizer optimizer_;
-  Schedule schedule_;
+  LearningRate lr_;
   LossScale loss_scale_;
   std::int64_t iteration_ = 0;
   bool has_run_ = false;  // this process has made a step
@@ -130,8 +133,10 @@ class Trainer {
 
 // One pass over the validation set from its start, every sample counted alike, into metrics that the task made. Every
 // rank of `ranks`, which read different samples, calls it and has the sums of all of them afterwards. False where
-// `stop` was true on one rank of `voters` between two batches.
-bool score_all(const Task& task, Loaders& loaders, Metrics& metrics, const std::function<bool()>& stop,
-               const Communicator& ranks = {}, const Communicator& voters = {});
+// `stop` was true on one rank of `voters` between two batches. scored: as Trainer::validate has it.
+bool score_all(
+    const Task& task, Loaders& loaders, Metrics& metrics, const std::function<bool()>& stop,
+    const Communicator& ranks = {}, const Communicator& voters = {},
+    const std::function<void(std::int64_t samples)>& scored = [](std::int64_t) {});
 
 }  // namespace isobar

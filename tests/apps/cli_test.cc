@@ -224,6 +224,14 @@ TEST_CASE("the range of starts is Python's, and an output is asked for") {
   refused("--start 0 --steps 1 --out /nowhere/f.h5", "/nowhere/f.h5");
 }
 
+TEST_CASE("of a flag that is given several times the last one counts, and every --set") {
+  CHECK(isobar_command("mesh --dp 4 --tp 3 --dp 2 --tp 1").out == isobar_command("mesh --dp 2").out);
+  check_error(isobar_command("train --num_iters 6 --num-iters 0"), "config key num_iters in --num-iters");
+  check_error(isobar_command("train --set num_iters=6 --set depht=1"), "did you mean depth?");
+  check_error(isobar_command("train --set depht=1 --set num_iters=6"), "did you mean depth?");
+  CHECK_THAT(isobar_command("train --help").out, ContainsSubstring("--set KEY=VALUE  "));
+}
+
 TEST_CASE("no control character of a name reaches the terminal") {
   const Outcome outcome = isobar_command("train --set \"$(printf 'embed\\033[31m_dim=3')\"");
   check_error(outcome, "embed\\x1b[31m_dim");

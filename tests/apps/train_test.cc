@@ -215,10 +215,21 @@ TEST_CASE("a run leaves its files, and they say what they should") {
     CHECK_THAT(events, ContainsSubstring(tag));
   }
   const std::string log = read_file(run + "/out.log");
-  for (const char* line : {"rank 0, data loader initialized", "Starting Training Loop...", "Time taken for epoch 1 is ",
+  for (const char* line : {" - rank 0, begin data loader init\n", "rank 0, data loader initialized",
+                           "Starting Training Loop...", "Time taken for epoch 1 is ",
                            "  Avg train loss=", "  Avg val loss=", "  Total validation time: ", "DONE ---- rank 0"}) {
     CHECK_THAT(log, ContainsSubstring(line));
   }
+  CHECK(log.find("begin data loader init") < log.find("data loader initialized"));
+  CHECK(log.find("run folder " + run + ": device cpu, precision fp32, 1 rank with 1 thread\n") < log.find("rank 0, "));
+  double best = INFINITY;
+  std::int64_t best_iteration = -1;
+  for (const json& line : metrics_of(run)) {
+    if (line.at("event") != "valid" || line.at("loss").get<double>() >= best) continue;
+    best = line.at("loss");
+    best_iteration = line.at("iteration");
+  }
+  CHECK_THAT(log, ContainsSubstring(", of iteration " + std::to_string(best_iteration) + ": " + run + "/best\n"));
 }
 
 TEST_CASE("the tutorial's command line works as it is") {

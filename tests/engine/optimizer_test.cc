@@ -30,7 +30,7 @@ Parameters small_parameters(DType activation = DType::fp32, std::uint64_t seed =
 }  // namespace
 
 TEST_CASE("the cosine schedule is the tutorial's") {
-  const Schedule cosine{.kind = ScheduleKind::cosine, .base = 5e-4, .steps = 30000};
+  const LearningRate cosine{.kind = ScheduleKind::cosine, .base = 5e-4, .steps = 30000};
   // The rates that the tutorial's example log holds.
   CHECK(cosine.at(0) == 5e-4);
   CHECK(cosine.at(2372) == Approx(4.92327e-4).epsilon(2e-6));
@@ -38,13 +38,13 @@ TEST_CASE("the cosine schedule is the tutorial's") {
   CHECK(cosine.at(23720) == Approx(5.21408e-5).epsilon(2e-6));
   CHECK(cosine.at(30000) == Approx(0).margin(1e-18));
 
-  const Schedule warm{.kind = ScheduleKind::cosine, .base = 1, .warmup = 10, .steps = 100};
+  const LearningRate warm{.kind = ScheduleKind::cosine, .base = 1, .warmup = 10, .steps = 100};
   CHECK(warm.at(0) == Approx(0.1));
   CHECK(warm.at(4) == Approx(0.5));
   CHECK(warm.at(9) == Approx(0.5 * (1 + std::cos(M_PI * 0.09))));  // the cosine is below 1 already
   CHECK(warm.at(50) == Approx(0.5));
 
-  const Schedule constant{.kind = ScheduleKind::constant, .base = 2, .warmup = 4, .steps = 100};
+  const LearningRate constant{.kind = ScheduleKind::constant, .base = 2, .warmup = 4, .steps = 100};
   CHECK(constant.at(0) == 0.5);
   CHECK(constant.at(99) == 2);
 }

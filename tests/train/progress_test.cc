@@ -165,6 +165,39 @@ TEST_CASE("lines printed while a bar is shown stand above it", "[progress]") {
   CHECK(lines[4].empty());
 }
 
+TEST_CASE("a validation is shown in the place of the loop's bar, and leaves it as it was", "[progress]") {
+  ::setenv("TERM", "xterm", 1);
+  ::setenv("LC_ALL", "C", 1);
+  Terminal during, after, before;
+  {
+    Progress progress({.total = 3, .stream = during.stream(), .seconds_between_bars = 0});
+    progress.begin_validation(9);
+    progress.validated(3);
+    CHECK(during.lines().back().starts_with("valid  33% "));
+    progress.validated(6);
+    CHECK_THAT(during.lines().back(), testing::ContainsSubstring(" 6/9 [00:00<00:00, "));
+    progress.end_validation();
+  }
+  CHECK(during.lines().back().empty());
+  {
+    Progress progress({.total = 3, .stream = after.stream(), .seconds_between_bars = 0});
+    progress.update(2, 0.25);
+    progress.begin_validation(9);
+    progress.validated(9);
+    progress.end_validation();
+  }
+  const std::vector<std::string> lines = after.lines();
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0].starts_with("train  66% "));
+  {
+    Progress progress({.total = 3, .stream = before.stream(), .seconds_between_bars = 1000});
+    progress.begin_validation(9);
+    progress.validated(9);  // too short to be shown
+    progress.end_validation();
+  }
+  CHECK(before.lines() == std::vector<std::string>{""});
+}
+
 // Sets a variable of the environment while it lives; null: takes it away.
 class Variable {
  public:
@@ -267,6 +300,23 @@ TEST_CASE("without a terminal there are plain lines, and few", "[progress]") {
   });
   CHECK(all.size() == 4);
   CHECK(lines_in_file(0, [](Progress&, std::FILE*) {}).empty());
+}
+
+TEST_CASE("without a terminal a long validation has lines of its own", "[progress]") {
+  const auto validate = [](Progress& progress) {
+    progress.begin_validation(8);
+    progress.validated(4);
+    progress.end_validation();
+  };
+  const std::vector<std::string> lines = lines_in_file(0, [&](Progress& progress, std::FILE*) { validate(progress); });
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0].starts_with("valid: sample 4/8 (50%), "));
+  CHECK_THAT(lines[0], testing::ContainsSubstring(" samples/s, 00:00 to go\n"));
+  CHECK(lines_in_file(1000, [&](Progress& progress, std::FILE*) {
+          progress.update(1, 1);
+          validate(progress);
+          progress.update(2, 1);  // the pause between lines goes on
+        }).size() == 2);          // the first and the last
 }
 
 TEST_CASE("pauses do not count as the loop's time", "[progress]") {

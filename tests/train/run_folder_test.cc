@@ -234,6 +234,19 @@ TEST_CASE("log lines are the tutorial's") {
   CHECK_THAT(line, ContainsSubstring(" - root - INFO - quiet\n"));
 }
 
+TEST_CASE("what is announced before there is a folder stands first in its log") {
+  const Folder folder;
+  RunFolder run = folder.open(ExistingRun::refuse);
+  run.announce("first");
+  CHECK_FALSE(fs::exists(folder.path() / "out.log"));
+  run.prepare(kConfig);
+  run.log("second");
+  const std::string log = folder.read("out.log");
+  CHECK_THAT(log, ContainsSubstring(" - root - INFO - first\n"));
+  CHECK(log.find("first") < log.find("second"));
+  CHECK(std::count(log.begin(), log.end(), '\n') == 2);
+}
+
 TEST_CASE("the stamp of a log line is the local time to the millisecond") {
   const Folder folder;
   const RunFolder run = folder.prepared();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <numeric>
 #include <span>
 #include <string_view>
 
@@ -23,12 +24,6 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-// The variables of one launcher.
-struct Variables {
-  Launcher launcher;
-  const char *rank, *size, *local_rank, *local_size;
-};
-
 class Reader {
  public:
   explicit Reader(const Environment& environment) : environment_(environment) {}
@@ -38,6 +33,12 @@ class Reader {
   std::optional<std::int64_t> number(const char* name) const {
     const std::optional<std::string> value = environment_(name);
     return value ? whole_number(*value) : std::nullopt;
+  }
+  // Of the first that is a number.
+  std::optional<std::int64_t> number(std::span<const char* const> names) const {
+    for (const char* name : names)
+      if (const std::optional<std::int64_t> value = number(name)) return value;
+    return std::nullopt;
   }
 
  private:
@@ -52,18 +53,69 @@ bool is_in_numbered_step(const Reader& read) {
   return !step || *step < kFirstSpecialStep;
 }
 
+bool is_torchrun(const Reader& read) {
+  return read.has("TORCHELASTIC_RUN_ID");
+}
+
+// Of MPICH and its kin, which start a daemon on each node, by srun where Slurm is.
+bool is_own_mpirun(const Reader& read) {
+  return read.has("MPI_LOCALRANKID");
+}
+
+// Whether this is a task of srun, and not of another launcher that speaks PMI within it.
+bool is_task_of_srun(const Reader& read) {
+  const std::optional<std::int64_t> pmi_size = read.number("PMI_SIZE");
+  return is_in_numbered_step(read) && (!pmi_size || pmi_size == read.number("SLURM_STEP_NUM_TASKS"));
+}
+
+// The variables of one launcher. Of several names the first that is set counts.
+struct Variables {
+  Launcher launcher;
+  const char *rank, *size;
+  std::vector<const char*> local_rank, local_size;
+  bool (*are_meant)(const Reader&) = nullptr;  // where the size alone does not say so
+};
+
+Variables only_if(bool (*are_meant)(const Reader&), Variables variables) {
+  variables.are_meant = are_meant;
+  return variables;
+}
+
 // The launcher whose size is told, with the variables that tell it.
 std::optional<Variables> launcher_in(const Reader& read) {
-  const Variables known[] = {{Launcher::open_mpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-                              "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-                             {Launcher::pmi, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
-                             {Launcher::slurm, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""},
-                             {Launcher::torchrun, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}};
-  for (const Variables& variables : known) {
-    if (!read.number(variables.size)) continue;
-    if (variables.launcher != Launcher::slurm || is_in_numbered_step(read)) return variables;
-  }
+  const std::vector<const char*> pmi_local_rank{"MPI_LOCALRANKID", "PMI_LOCAL_RANK", "PALS_LOCAL_RANKID"};
+  const std::vector<const char*> pmi_local_size{"MPI_LOCALNRANKS", "PMI_LOCAL_SIZE", "PALS_LOCAL_SIZE"};
+  const auto of_mpi = [](Launcher launcher, const char* rank, const char* size, const char* local_rank,
+                         const char* local_size) {
+    return Variables{launcher, rank, size, {local_rank}, {local_size}};
+  };
+  const Variables torchrun{Launcher::torchrun, "RANK", "WORLD_SIZE", {"LOCAL_RANK"}, {"LOCAL_WORLD_SIZE"}};
+  const Variables pmi{Launcher::pmi, "PMI_RANK", "PMI_SIZE", pmi_local_rank, pmi_local_size};
+  const Variables known[] = {
+      only_if(is_torchrun, torchrun),
+      of_mpi(Launcher::open_mpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+             "OMPI_COMM_WORLD_LOCAL_SIZE"),
+      of_mpi(Launcher::pmi, "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK",
+             "MV2_COMM_WORLD_LOCAL_SIZE"),
+      of_mpi(Launcher::pmi, "MVP_COMM_WORLD_RANK", "MVP_COMM_WORLD_SIZE", "MVP_COMM_WORLD_LOCAL_RANK",
+             "MVP_COMM_WORLD_LOCAL_SIZE"),
+      only_if(is_own_mpirun, pmi),
+      {Launcher::flux, "FLUX_TASK_RANK", "FLUX_JOB_SIZE", {"FLUX_TASK_LOCAL_ID"}, {}},
+      only_if(is_task_of_srun, {Launcher::slurm, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", {"SLURM_LOCALID"}, {}}),
+      pmi,
+      torchrun};
+  for (const Variables& variables : known)
+    if (read.number(variables.size) && (variables.are_meant == nullptr || variables.are_meant(read))) return variables;
   return std::nullopt;
+}
+
+// Launchers that tell a rank, but not in these variables how many there are: one rank each would be wrong.
+void check_is_alone(const Reader& read) {
+  for (const char* name : {"PMIX_RANK", "PALS_RANKID"}) {
+    const std::optional<std::int64_t> rank = read.number(name);
+    ISOBAR_CHECK(!rank || *rank == 0, name, " is ", *rank,
+                 ", but no variable says how many ranks there are: set RANK and WORLD_SIZE");
+  }
 }
 
 // Ranks of this host, as srun says it for all nodes.
@@ -74,28 +126,60 @@ std::optional<std::int64_t> tasks_of_this_node(const Reader& read) {
   return tasks[static_cast<std::size_t>(*node)];
 }
 
-std::string address_in(const Reader& read, const Resolves& resolves) {
-  if (const std::string chosen = read.text("MASTER_ADDR"); !chosen.empty()) return chosen;
-  const std::vector<std::string> hosts = hosts_in(read.text("SLURM_STEP_NODELIST"));
-  if (!hosts.empty() && resolves(hosts.front())) return hosts.front();
-  // Where srun runs, which is rank 0's host if that is the only one.
-  return read.text("SLURM_LAUNCH_NODE_IPADDR");
+// Sets address, or why_no_address.
+void find_address(const Reader& read, const Resolves& resolves, Launch& launch) {
+  launch.address = read.text("MASTER_ADDR");
+  if (!launch.address.empty()) return;
+  const bool is_one_host = launch.is_local_rank_told && launch.local_ranks == launch.ranks;
+  // Without a job's id all jobs of this host would meet at one port.
+  if (is_one_host && !launch.key.empty()) {
+    launch.address = "127.0.0.1";
+    return;
+  }
+  if (read.text("SLURM_DISTRIBUTION").starts_with("arbitrary")) {
+    launch.why_no_address = "SLURM_DISTRIBUTION is arbitrary, so that the list of nodes does not say where rank 0 is";
+    return;
+  }
+  // An mpirun within Slurm may order the nodes as it likes.
+  if (launch.launcher == Launcher::slurm || launch.launcher == Launcher::torchrun) {
+    const std::vector<std::string> hosts = hosts_in(read.text("SLURM_STEP_NODELIST"));
+    // Where srun runs, which is rank 0's host if that is the only one.
+    launch.address = !hosts.empty() && resolves(hosts.front()) ? hosts.front() : read.text("SLURM_LAUNCH_NODE_IPADDR");
+  }
+  if (launch.address.empty()) launch.why_no_address = "where rank 0 is is not known";
 }
 
+// What no other job of this host has; empty where nothing says it.
 std::string key_in(const Reader& read) {
   if (const std::string chosen = read.text("ISOBAR_MEETING_KEY"); !chosen.empty()) return chosen;
-  if (!read.has("SLURM_JOB_ID")) return "";
-  return read.text("SLURM_JOB_ID") + "." + read.text("SLURM_STEP_ID") + "." + read.text("SLURM_RESTART_COUNT");
+  // torchrun's agent has made sure that nobody else of this host has its port.
+  if (is_torchrun(read)) return concat("torchrun.", read.text("MASTER_ADDR"), ".", read.text("MASTER_PORT"));
+  if (read.has("SLURM_JOB_ID"))
+    return read.text("SLURM_JOB_ID") + "." + read.text("SLURM_STEP_ID") + "." + read.text("SLURM_RESTART_COUNT");
+  for (const char* job : {"FLUX_JOB_ID", "PALS_APID", "PMI_JOBID"})
+    if (const std::string id = read.text(job); !id.empty()) return id;
+  return "";
 }
 
 int port_in(const Reader& read, const std::string& key) {
-  if (const std::optional<std::int64_t> port = read.number("MASTER_PORT")) {
-    ISOBAR_CHECK(*port >= 1 && *port <= 65535, "MASTER_PORT is ", *port, ", which is no port");
-    return static_cast<int>(*port);
-  }
-  ISOBAR_CHECK(!read.has("MASTER_PORT"), "MASTER_PORT is '", read.text("MASTER_PORT"), "', which is no port");
+  const std::optional<std::int64_t> port = read.number("MASTER_PORT");
+  ISOBAR_CHECK(!read.has("MASTER_PORT") || port, "MASTER_PORT is '", read.text("MASTER_PORT"), "', which is no port");
+  ISOBAR_CHECK(!port || (*port >= 1 && *port <= 65535), "MASTER_PORT is ", *port, ", which is no port");
+  // At that port torchrun itself may listen, for whoever uses PyTorch.
+  if (port && read.text("TORCHELASTIC_USE_AGENT_STORE") != "True") return static_cast<int>(*port);
   // Jobs on one host meet at ports of their own.
   return kFirstPort + static_cast<int>(xxh64(std::as_bytes(std::span(key))) % kPorts);
+}
+
+// Of a heterogeneous job, whose components have node lists of their own: Slurm must have told this step's as a whole.
+void check_step_is_whole(const Reader& read, std::int64_t ranks) {
+  const std::optional<std::int64_t> components = read.number("SLURM_HET_SIZE");
+  if (!components || *components < 2) return;
+  const std::vector<int> tasks = tasks_in(read.text("SLURM_STEP_TASKS_PER_NODE"));
+  const auto sum = std::accumulate(tasks.begin(), tasks.end(), std::int64_t{0});
+  ISOBAR_CHECK(sum == ranks, "SLURM_HET_SIZE is ", *components, ": SLURM_STEP_NUM_TASKS is ", ranks,
+               ", but SLURM_STEP_TASKS_PER_NODE is '", read.text("SLURM_STEP_TASKS_PER_NODE"),
+               "': this Slurm does not tell a rank where those of other components are; use one component");
 }
 
 bool can_be_resolved(const std::string& host) {
@@ -112,6 +196,8 @@ const char* name_of(Launcher launcher) {
     case Launcher::open_mpi:
     case Launcher::pmi:
       return "mpirun";
+    case Launcher::flux:
+      return "flux run";
     case Launcher::slurm:
       return "srun";
     case Launcher::torchrun:
@@ -126,29 +212,29 @@ Launch find_launch(const Environment& environment, const Resolves& resolves) {
   const Reader read(environment);
   Launch launch{.has_pmix = read.has("PMIX_RANK")};
   const std::optional<Variables> found = launcher_in(read);
-  if (!found) return launch;
-  const auto& [launcher, rank_name, size_name, local_rank_name, local_size_name] = *found;
-  launch.launcher = launcher;
-  launch.size_variable = size_name;
-  const std::int64_t ranks = *read.number(size_name);
-  ISOBAR_CHECK(ranks >= 1 && ranks <= kMostRanks, size_name, " is ", ranks, ", which is no number of ranks");
-  const std::optional<std::int64_t> rank = ranks == 1 ? 0 : read.number(rank_name);
-  ISOBAR_CHECK(rank, size_name, " is ", ranks, ", but ", rank_name, " says no rank");
-  ISOBAR_CHECK(*rank >= 0 && *rank < ranks, rank_name, " is ", *rank, ", but ", size_name, " is ", ranks);
+  if (!found) {
+    check_is_alone(read);
+    return launch;
+  }
+  launch.launcher = found->launcher;
+  launch.size_variable = found->size;
+  const std::int64_t ranks = *read.number(found->size);
+  ISOBAR_CHECK(ranks >= 1 && ranks <= kMostRanks, found->size, " is ", ranks, ", which is no number of ranks");
+  const std::optional<std::int64_t> rank = ranks == 1 ? 0 : read.number(found->rank);
+  ISOBAR_CHECK(rank, found->size, " is ", ranks, ", but ", found->rank, " says no rank");
+  ISOBAR_CHECK(*rank >= 0 && *rank < ranks, found->rank, " is ", *rank, ", but ", found->size, " is ", ranks);
   launch.rank = static_cast<int>(*rank);
   launch.ranks = static_cast<int>(ranks);
-  std::optional<std::int64_t> local_ranks =
-      launcher == Launcher::slurm ? tasks_of_this_node(read) : read.number(local_size_name);
-  std::optional<std::int64_t> local_rank = read.number(local_rank_name);
-  if (launcher == Launcher::pmi && !local_rank) {  // srun --mpi=pmi2
-    local_rank = read.number("SLURM_LOCALID");
-    local_ranks = tasks_of_this_node(read);
-  }
+  const bool is_srun = launch.launcher == Launcher::slurm;
+  if (is_srun) check_step_is_whole(read, ranks);
+  const std::optional<std::int64_t> local_ranks = is_srun ? tasks_of_this_node(read) : read.number(found->local_size);
+  const std::optional<std::int64_t> local_rank = read.number(found->local_rank);
+  launch.is_local_rank_told = local_rank && local_ranks;
   launch.local_ranks = static_cast<int>(std::clamp<std::int64_t>(local_ranks.value_or(1), 1, ranks));
   launch.local_rank = static_cast<int>(std::clamp<std::int64_t>(local_rank.value_or(0), 0, ranks - 1));
-  launch.address = address_in(read, resolves);
   launch.key = key_in(read);
   launch.port = port_in(read, launch.key);
+  find_address(read, resolves, launch);
   return launch;
 }
 

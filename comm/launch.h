@@ -3,14 +3,19 @@
 //
 // The first of these that is there counts. The order matters, because launchers are started within each other:
 //
+//   torchrun                   RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, and TORCHELASTIC_RUN_ID
 //   Open MPI's mpirun          OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE
-//   MPICH's, Intel's, pmi2     PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS
-//   srun                       SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID, SLURM_STEP_TASKS_PER_NODE
-//   torchrun and its like      RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE
+//   MVAPICH's mpirun_rsh       MV2_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE; version 3: MVP_COMM_WORLD_...
+//   MPICH's, Intel's mpirun    PMI_RANK, PMI_SIZE, and MPI_LOCALRANKID, MPI_LOCALNRANKS
+//   flux run                   FLUX_TASK_RANK, FLUX_JOB_SIZE, FLUX_TASK_LOCAL_ID
+//   srun, with any --mpi       SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID, SLURM_STEP_TASKS_PER_NODE
+//   PALS, others with PMI      PMI_RANK, PMI_SIZE, and PMI_LOCAL_RANK, _SIZE or PALS_LOCAL_RANKID, PALS_LOCAL_SIZE
+//   torchrun's like            RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE
 //   none                       one rank
 //
-// Traps: a batch script's own shell has SLURM_PROCID and SLURM_NTASKS too, although one process runs there; and mpirun
-// within an allocation gives SLURM_PROCID=0 to all its processes.
+// Traps: a batch script's own shell has SLURM_PROCID and SLURM_NTASKS too, although one process runs there; mpirun
+// within an allocation gives SLURM_PROCID=0 to all its processes, or that of the daemon which srun has started on each
+// node; srun --mpi=pmi2 sets PMI_RANK and PMI_SIZE beside Slurm's own, and no local rank with them.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +26,18 @@
 
 namespace isobar {
 
-enum class Launcher : std::uint8_t { none, open_mpi, pmi, slurm, torchrun };
+// pmi: whoever starts the processes of an MPI, Open MPI apart.
+enum class Launcher : std::uint8_t { none, open_mpi, pmi, flux, slurm, torchrun };
 
 struct Launch {
   Launcher launcher = Launcher::none;
   int rank = 0, ranks = 1;
   int local_rank = 0, local_ranks = 1;  // among those of this host
+  bool is_local_rank_told = false;      // else it is not known; nor is local_ranks
   bool has_pmix = false;                // srun --mpi=pmix: Open MPI can start
   std::string size_variable = {};       // that says how many there are: "WORLD_SIZE"; empty with Launcher::none
   std::string address = {};             // of rank 0; empty: not known
+  std::string why_no_address = {};      // then, for a sentence
   int port = 0;                         // that rank 0 listens at
   std::string key = {};                 // of the job: what has another one is a stranger
 };

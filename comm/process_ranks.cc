@@ -148,9 +148,10 @@ std::unique_ptr<Meeting> meet_at(const Launch& launch, Attendee me, MeetingOptio
   return std::make_unique<Meeting>(std::move(me), MeetingPort(launch.address, launch.port), std::move(options));
 }
 
-// mpirun says nothing of where rank 0 is; MPI does.
+// mpirun says nothing of where rank 0 is; MPI does. NCCL needs no MPI where the variables say it.
 bool is_met_over_mpi(const Launch& launch, bool by_nccl) {
-  return !by_nccl || launch.launcher == Launcher::open_mpi || launch.launcher == Launcher::pmi;
+  const bool is_of_mpi = launch.launcher == Launcher::pmi || launch.launcher == Launcher::flux;
+  return !by_nccl || launch.launcher == Launcher::open_mpi || (is_of_mpi && launch.address.empty());
 }
 
 // ---- NCCL -----------------------------------------------------------------------------------------------------------
@@ -228,16 +229,17 @@ void start_in_time(const MpiPlugin& mpi, int rank, double seconds) {
 
 void check_can_start(const Launch& launch, bool by_nccl) {
   if (!is_met_over_mpi(launch, by_nccl)) {
-    ISOBAR_CHECK(!launch.address.empty(), launch.size_variable, " is ", launch.ranks,
-                 ", but where rank 0 is is not known: set MASTER_ADDR to its host");
+    ISOBAR_CHECK(!launch.address.empty(), launch.size_variable, " is ", launch.ranks, ", but ", launch.why_no_address,
+                 ": set MASTER_ADDR to its host");
     return;
   }
   ISOBAR_CHECK(launch.launcher != Launcher::torchrun, launch.size_variable, " is ", launch.ranks,
                ": the backend mpi needs mpirun or srun --mpi=pmix to start the ranks");
   const MpiPlugin& mpi = load_mpi();
   const bool is_srun = launch.launcher == Launcher::slurm;
-  ISOBAR_CHECK(!mpi.is_open_mpi || launch.launcher == Launcher::open_mpi || launch.has_pmix, launch.size_variable,
-               " is ", launch.ranks, ": Open MPI cannot start under this ",
+  const bool can_start = launch.launcher == Launcher::open_mpi || launch.launcher == Launcher::flux || launch.has_pmix;
+  ISOBAR_CHECK(!mpi.is_open_mpi || can_start, launch.size_variable, " is ", launch.ranks,
+               ": Open MPI cannot start under this ",
                is_srun ? "srun; use srun --mpi=pmix" : "launcher; use Open MPI's own mpirun, or srun --mpi=pmix");
 }
 

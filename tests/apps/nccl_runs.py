@@ -9,7 +9,8 @@ stand-in for NCCL (tests/stand_ins/nccl).
     meeting    what keeps the processes from meeting is one sentence
     faults     of --ranks ranks, 4 or 8: what ISOBAR_FAULT plants, SIGSTOP, kill -9 of a random one, --kills times,
                SIGUSR1 to one
-    slurm      a plain srun on 4 nodes of one host
+    slurm      srun with every --mpi that this Slurm has, on 4 nodes of one host; an arbitrary distribution; two
+               components of a heterogeneous job
 
     nccl_runs.py spawn RANKS COMMAND...: starts ranks with torchrun's variables; exit status: the largest one
 
@@ -67,8 +68,17 @@ def spawned(ranks, *command):
     return [sys.executable, __file__, "spawn", str(ranks), *command, "--backend", "nccl"]
 
 
-def plain_srun(ranks, *command):
-    return ["srun", "-N", "4", f"--ntasks-per-node={ranks // 4}", "--kill-on-bad-exit=1", *command, "--backend", "nccl"]
+def srun_with(*options):
+    """Whatever --mpi says, the same command line starts."""
+    return lambda ranks, *command: ["srun", *options, "--kill-on-bad-exit=1", *command, "--backend", "nccl"]
+
+
+def srun_of_components(first, second):
+    """One step of two components of a heterogeneous job, with so many tasks each."""
+    def launch(ranks, *command):
+        task = ["--kill-on-bad-exit=1", *command, "--backend", "nccl"]
+        return ["srun", "-N1", f"-n{first}", *task, ":", "-N1", f"-n{second}", *task]
+    return launch
 
 
 class NcclRuns(Runs):
@@ -214,15 +224,45 @@ def case_faults(options, folder):
 
 
 def case_slurm(options, folder):
-    runs = exact_and_serial(options, folder, plain_srun)
+    runs = exact_and_serial(options, folder)
     layout = shares(2, 2)
+    on_four = ["-N", "4", "--ntasks-per-node=2"]
     with slurm():
-        ended = runs.trained("srun", 8, *layout)
-        check("Setting DP = 2, TP = 2, CP = 2, PP = 1" in ended.out, ended)
-        check_twice(runs, "srun")
+        can = run(["srun", "--mpi=list"])
+        listed = (can.out + can.err).split()
+        # With pmi2, PMI's variables stand beside Slurm's, and no MPI is there that could read them.
+        ways = [way for way in ("pmi2", "none", "pmix", "cray_shasta") if way in listed]
+        check("none" in ways, can)
+        os.environ["ISOBAR_MPI_PLUGIN"] = str(folder / "there_is_no_MPI.so")
+        for way in ways:
+            name = f"srun_{way}"
+            runs.launch = srun_with(f"--mpi={way}", *on_four)
+            whole = way == ways[0]
+            ended = runs.trained(name, 8, *layout, *([] if whole else ["--set", "num_iters=1"]))
+            check("Setting DP = 2, TP = 2, CP = 2, PP = 1" in ended.out, ended)
+            if whole:
+                check_twice(runs, name)
+            print(f"srun --mpi={way}: {ended.seconds:.1f} s", flush=True)
         check_one_sentence(runs.train("thrown", 8, *layout, ISOBAR_FAULT="rank=5 call=60 do=throw"),
                            "isobar: rank 5: ISOBAR_FAULT")
         runs.check_none_is_left("thrown")
+        slurm_steps_in_other_orders(runs, folder)
+
+
+def slurm_steps_in_other_orders(runs, folder):
+    """Where rank 0 need not be on the first node, or the step has components."""
+    once = ["--set", "num_iters=1"]
+    hosts = folder / "hosts"
+    hosts.write_text("node3\nnode1\n")
+    runs.launch = srun_with("-m", "arbitrary", "-n", "2")
+    check_one_sentence(runs.train("unsaid", 2, *once, SLURM_HOSTFILE=str(hosts)),
+                       "SLURM_DISTRIBUTION is arbitrary, so that the list of nodes does not say where rank 0 is: set "
+                       "MASTER_ADDR")
+    check(not runs.path("unsaid").exists(), "a run folder was left")
+    runs.trained("arbitrary", 2, *once, SLURM_HOSTFILE=str(hosts), MASTER_ADDR="127.0.0.1")
+    runs.launch = srun_of_components(1, 2)
+    ended = runs.train("components", 3, *once, "--set", "global_batch_size=6")
+    check(ended.status == 0 and "Setting DP = 3" in ended.out, ended)
 
 
 def main():

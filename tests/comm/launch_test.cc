@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "comm/process_ranks.h"
 #include "kernels/common/check.h"
 #include "tests/harness/testing.h"
 
@@ -54,6 +55,34 @@ const Variables kMpirun{{"OMPI_COMM_WORLD_RANK", "3"},
                         {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
                         {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
                         {"PMIX_RANK", "3"}};
+// What srun --mpi=pmi2, pmix and cray_shasta add for that task (Slurm 22.05; then as Cray's own Slurm has it).
+const Variables kPmi2{
+    {"PMI_FD", "11"}, {"PMI_JOBID", "17.3"}, {"PMI_RANK", "4"}, {"PMI_SIZE", "6"}, {"SLURM_MPI_TYPE", "pmi2"}};
+const Variables kPmix{{"PMIX_RANK", "4"}, {"PMIX_NAMESPACE", "slurm.pmix.17.3"}, {"SLURM_MPI_TYPE", "pmix"}};
+const Variables kCrayShasta{
+    {"PALS_APID", "17.3"}, {"PALS_RANKID", "4"}, {"PALS_NODEID", "1"}, {"SLURM_MPI_TYPE", "cray_shasta"}};
+const Variables kNewCrayShasta = with(kCrayShasta, {{"PMI_RANK", "4"},
+                                                    {"PMI_SIZE", "6"},
+                                                    {"PMI_LOCAL_RANK", "1"},
+                                                    {"PMI_LOCAL_SIZE", "2"},
+                                                    {"PMI_CONTROL_PORT", "20001"}});
+// PALS' mpiexec: the sixth of twelve, four a node.
+const Variables kPals{{"PALS_APID", "1f2e3d"},      {"PALS_RANKID", "5"},     {"PALS_NODEID", "1"},
+                      {"PALS_LOCAL_RANKID", "1"},   {"PALS_LOCAL_SIZE", "4"}, {"PMI_RANK", "5"},
+                      {"PMI_SIZE", "12"},           {"PMI_LOCAL_RANK", "1"},  {"PMI_LOCAL_SIZE", "4"},
+                      {"PMI_CONTROL_PORT", "6001"}, {"PBS_JOBID", "9.pbs"}};
+// flux run: the same. It clears SLURM_*, and serves PMI.
+const Variables kFlux{{"FLUX_TASK_RANK", "5"},  {"FLUX_TASK_LOCAL_ID", "1"}, {"FLUX_JOB_SIZE", "12"},
+                      {"FLUX_JOB_NNODES", "3"}, {"FLUX_JOB_ID", "f2Xyz"},    {"PMI_FD", "9"},
+                      {"PMI_RANK", "5"},        {"PMI_SIZE", "12"}};
+const Variables kMvapich{{"MV2_COMM_WORLD_RANK", "2"},
+                         {"MV2_COMM_WORLD_SIZE", "3"},
+                         {"MV2_COMM_WORLD_LOCAL_RANK", "1"},
+                         {"MV2_COMM_WORLD_LOCAL_SIZE", "2"},
+                         {"PMI_ID", "2"}};
+// MPICH's and Intel's.
+const Variables kHydra{
+    {"PMI_RANK", "2"}, {"PMI_SIZE", "3"}, {"PMI_FD", "7"}, {"MPI_LOCALRANKID", "2"}, {"MPI_LOCALNRANKS", "3"}};
 const Variables kTorchrun{{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"}};
 
 }  // namespace
@@ -63,10 +92,40 @@ TEST_CASE("launch: every launcher tells rank, ranks, and those of the host") {
   check_is(launch_of(kMpirun), Launcher::open_mpi, 3, 4, 1, 2);
   check_is(launch_of(kSrun), Launcher::slurm, 4, 6, 1, 2);
   check_is(launch_of(kTorchrun), Launcher::torchrun, 5, 8, 1, 4);
-  check_is(launch_of({{"PMI_RANK", "2"}, {"PMI_SIZE", "3"}, {"MPI_LOCALRANKID", "2"}, {"MPI_LOCALNRANKS", "3"}}),
-           Launcher::pmi, 2, 3, 2, 3);
+  check_is(launch_of(kPals), Launcher::pmi, 5, 12, 1, 4);
+  check_is(launch_of(kFlux), Launcher::flux, 5, 12, 1, 1);  // how many are on this host it does not say
+  check_is(launch_of(kMvapich), Launcher::pmi, 2, 3, 1, 2);
+  check_is(launch_of({{"MVP_COMM_WORLD_RANK", "2"},
+                      {"MVP_COMM_WORLD_SIZE", "3"},
+                      {"MVP_COMM_WORLD_LOCAL_RANK", "1"},
+                      {"MVP_COMM_WORLD_LOCAL_SIZE", "2"}}),
+           Launcher::pmi, 2, 3, 1, 2);
+  check_is(launch_of(kHydra), Launcher::pmi, 2, 3, 2, 3);
   CHECK(!launch_of(kSrun).has_pmix);
-  CHECK(launch_of(with(kSrun, {{"PMIX_RANK", "4"}})).has_pmix);
+  CHECK(launch_of(with(kSrun, kPmix)).has_pmix);
+}
+
+TEST_CASE("launch: a local rank without the number of those of its host is kept, and said to be half told") {
+  Variables torchrun = kTorchrun;
+  torchrun.erase("LOCAL_WORLD_SIZE");
+  check_is(launch_of(torchrun), Launcher::torchrun, 5, 8, 1, 1);
+  const Variables unreadable = with(kSrun, {{"SLURM_STEP_TASKS_PER_NODE", "?"}});
+  check_is(launch_of(unreadable), Launcher::slurm, 4, 6, 1, 1);
+  const Variables bare{{"PMI_RANK", "2"}, {"PMI_SIZE", "3"}};
+  check_is(launch_of(bare), Launcher::pmi, 2, 3, 0, 1);
+  for (const Variables& half : {torchrun, unreadable, bare, kFlux}) CHECK(!launch_of(half).is_local_rank_told);
+  for (const Variables& whole : {kMpirun, kSrun, kTorchrun, kPals, kMvapich, kHydra})
+    CHECK(launch_of(whole).is_local_rank_told);
+}
+
+TEST_CASE("launch: srun's variables count beside those that each --mpi adds") {
+  for (const Variables& added : {kPmi2, kPmix, kCrayShasta, kNewCrayShasta}) {
+    const Launch launch = launch_of(with(kSrun, added));
+    check_is(launch, Launcher::slurm, 4, 6, 1, 2);
+    CHECK(launch.address == "node07");
+    CHECK(launch.key == "17.3.");
+    CHECK_NOTHROW(check_can_start(launch, /*by_nccl=*/true));  // opens no MPI plugin
+  }
 }
 
 TEST_CASE("launch: launchers within each other, the inner one counts") {
@@ -75,11 +134,95 @@ TEST_CASE("launch: launchers within each other, the inner one counts") {
   check_is(launch_of(with(kBatch, kMpirun)), Launcher::open_mpi, 3, 4, 1, 2);
   check_is(launch_of(with(kSrun, kMpirun)), Launcher::open_mpi, 3, 4, 1, 2);
   check_is(launch_of(with(kBatch, kTorchrun)), Launcher::torchrun, 5, 8, 1, 4);
-  // srun --mpi=pmi2 tells no local rank of its own.
-  check_is(launch_of(with(kSrun, {{"PMI_RANK", "4"}, {"PMI_SIZE", "6"}})), Launcher::pmi, 4, 6, 1, 2);
+  // Daemons of MPICH's, Intel's and MVAPICH's mpirun, which srun has started, one a node.
+  const Variables daemon = with(kSrun, {{"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_PROCID", "1"}});
+  check_is(launch_of(with(daemon, kHydra)), Launcher::pmi, 2, 3, 2, 3);
+  CHECK(launch_of(with(daemon, kHydra)).address == "127.0.0.1");
+  check_is(launch_of(with(daemon, kMvapich)), Launcher::pmi, 2, 3, 1, 2);
+  CHECK(launch_of(with(daemon, kMvapich)).address == "");  // its nodes need not be in srun's order
+  check_is(launch_of(with(daemon, kPals)), Launcher::pmi, 5, 12, 1, 4);
+  check_is(launch_of(with(daemon, kFlux)), Launcher::flux, 5, 12, 1, 1);
+  // srun torchrun: one agent a node.
+  check_is(launch_of(with(daemon, with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "none"}}))), Launcher::torchrun, 5, 8, 1, 4);
+  check_is(launch_of(with(kSrun, kTorchrun)), Launcher::slurm, 4, 6, 1, 2);
   check_is(launch_of({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}), Launcher::none, 0, 1, 0, 1);
   check_is(launch_of({{"WORLD_SIZE", "many"}}), Launcher::none, 0, 1, 0, 1);
   check_is(launch_of({{"WORLD_SIZE", "1"}}), Launcher::torchrun, 0, 1, 0, 1);
+}
+
+TEST_CASE("launch: a rank without a number of ranks is refused") {
+  check_is(launch_of({{"PMIX_RANK", "0"}}), Launcher::none, 0, 1, 0, 1);
+  CHECK_THROWS_WITH(launch_of({{"PMIX_RANK", "2"}}),
+                    "PMIX_RANK is 2, but no variable says how many ranks there are: set RANK and WORLD_SIZE");
+  CHECK_THROWS_WITH(launch_of({{"PALS_RANKID", "1"}}), ContainsSubstring("PALS_RANKID is 1"));
+}
+
+TEST_CASE("launch: heterogeneous jobs as Slurm tells their whole step, or refused") {
+  // srun --het-group=0,1 of components of 1 and 3 tasks, as Slurm 22.05 sets it, and of the second one alone.
+  const Variables both = with(kSrun, {{"SLURM_HET_SIZE", "2"},
+                                      {"SLURM_STEP_NUM_TASKS", "4"},
+                                      {"SLURM_PROCID", "2"},
+                                      {"SLURM_STEP_TASKS_PER_NODE", "1,2,1"},
+                                      {"SLURM_STEP_NODELIST", "node[1-3]"},
+                                      {"SLURM_JOB_NODELIST_HET_GROUP_0", "node1"},
+                                      {"SLURM_JOB_NODELIST_HET_GROUP_1", "node[2-3]"}});
+  check_is(launch_of(both), Launcher::slurm, 2, 4, 1, 2);
+  CHECK(launch_of(both).address == "node1");
+  const Variables second = with(both, {{"SLURM_STEP_NUM_TASKS", "3"},
+                                       {"SLURM_PROCID", "1"},
+                                       {"SLURM_NODEID", "0"},
+                                       {"SLURM_STEP_TASKS_PER_NODE", "2,1"},
+                                       {"SLURM_STEP_NODELIST", "node[2-3]"}});
+  check_is(launch_of(second), Launcher::slurm, 1, 3, 1, 2);
+  CHECK(launch_of(second).address == "node2");
+  for (const char* part : {"2,1", "1", "?"})
+    CHECK_THROWS_WITH(launch_of(with(both, {{"SLURM_STEP_TASKS_PER_NODE", part}})),
+                      ContainsSubstring("SLURM_HET_SIZE is 2") && ContainsSubstring("use one component"));
+}
+
+TEST_CASE("launch: where an arbitrary distribution puts rank 0 must be said") {
+  const Variables arbitrary = with(kSrun, {{"SLURM_DISTRIBUTION", "arbitrary"}, {"SLURM_HOSTFILE", "hosts"}});
+  CHECK(launch_of(arbitrary).address == "");
+  CHECK_THROWS_WITH(
+      check_can_start(launch_of(arbitrary), /*by_nccl=*/true),
+      "SLURM_STEP_NUM_TASKS is 6, but SLURM_DISTRIBUTION is arbitrary, so that the list of nodes does not "
+      "say where rank 0 is: set MASTER_ADDR to its host");
+  CHECK(launch_of(with(arbitrary, {{"MASTER_ADDR", "node09"}})).address == "node09");
+  for (const char* in_order : {"block", "cyclic", "plane"})
+    CHECK(launch_of(with(kSrun, {{"SLURM_DISTRIBUTION", in_order}})).address == "node07");
+}
+
+TEST_CASE("launch: NCCL's ranks meet without an MPI wherever variables say where") {
+  Variables all_here = kPals;
+  for (const auto& [name, size] : Variables{{"PMI_SIZE", "8"}, {"PMI_LOCAL_SIZE", "8"}}) all_here[name] = size;
+  CHECK(launch_of(all_here).address == "127.0.0.1");
+  CHECK(launch_of(all_here).key == "1f2e3d");
+  CHECK_NOTHROW(check_can_start(launch_of(all_here), true));
+  CHECK(launch_of(kPals).address == "");
+  CHECK(launch_of(kFlux).address == "");
+  for (const Variables& variables : {kPals, kFlux}) {
+    const Launch told = launch_of(with(variables, {{"MASTER_ADDR", "x1000"}}));
+    CHECK(told.address == "x1000");
+    CHECK_NOTHROW(check_can_start(told, true));
+  }
+  CHECK(launch_of(kFlux).key == "f2Xyz");
+  // Of all jobs that say no id of their own there would be one port.
+  CHECK(launch_of(kHydra).address == "");
+  CHECK(launch_of(with(kHydra, {{"SLURM_JOB_ID", "17"}})).address == "127.0.0.1");
+}
+
+TEST_CASE("launch: torchrun's own port is left to torchrun") {
+  const Variables agent = with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "none"},
+                                           {"MASTER_ADDR", "node1"},
+                                           {"MASTER_PORT", "29500"},
+                                           {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
+  const Launch launch = launch_of(agent);
+  CHECK(launch.address == "node1");
+  CHECK(launch.port >= 15000);
+  CHECK(launch.port < 25000);
+  CHECK(launch.port == launch_of(with(agent, {{"RANK", "0"}})).port);
+  CHECK(launch_of(with(agent, {{"MASTER_PORT", "29501"}})).port != launch.port);  // another torchrun of this host
+  CHECK(launch_of(with(agent, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}})).port == 29500);
 }
 
 TEST_CASE("launch: variables that do not fit together are named") {
@@ -120,6 +263,9 @@ TEST_CASE("launch: Slurm's lists of nodes and tasks") {
   CHECK(hosts_in("node[1-2,4],login07") == Hosts{"node1", "node2", "node4", "login07"});
   CHECK(hosts_in("nid[008-011]") == Hosts{"nid008", "nid009", "nid010", "nid011"});
   CHECK(hosts_in("rack[1-2]-a") == Hosts{"rack1-a", "rack2-a"});
+  CHECK(hosts_in("node[8-12]") == Hosts{"node8", "node9", "node10", "node11", "node12"});
+  CHECK(hosts_in("n[9-11,100]") == Hosts{"n9", "n10", "n11", "n100"});
+  CHECK(hosts_in("n[099-101]") == Hosts{"n099", "n100", "n101"});
   CHECK(hosts_in("one") == Hosts{"one"});
   CHECK(hosts_in("").empty());
   CHECK(hosts_in("node[x-y]") == Hosts{"node[x-y]"});

@@ -85,9 +85,11 @@ struct BackwardProducts {
   Block block;
   int number;  // of the warpgroup, among those that compute
 
-  // Starts scores = (owned)·(streamed)ᵀ for S, and the same for dP: added to `dp`, or written to it.
+  // Starts scores = (owned)·(streamed)ᵀ for S, and the same for dP: added to `dp`, or written to it. What `dp` holds is
+  // there before the fence: the compiler would move it behind, and then part the products by a fence of its own.
   template <bool kAddsDp>
   __device__ __forceinline__ void start_scores(float (&scores)[kTiles][4], float (&dp)[kTiles][4], int slot) const {
+    if constexpr (kAddsDp) settle(dp);
     wgmma_fence();
     multiply<false>(scores, slot, kOfScores);
     multiply<kAddsDp>(dp, slot, kOfDp);

@@ -13,6 +13,7 @@
 #include "apps/train/run.h"
 #include "apps/train/run_folder.h"
 #include "apps/train/signals.h"
+#include "apps/train/unused_gpu.h"
 #include "apps/train_flags.h"
 #include "comm/process_ranks.h"
 #include "comm/thread_ranks.h"
@@ -236,6 +237,8 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
   }
   if (folder) announce_run(*folder, config, o, device);
   open_data(*config.recipe, path, found, o.init);
+  if (folder && o.config.device == "auto" && device.kind == DeviceKind::cpu)
+    if (const std::string warning = about_unused_gpu(ISOBAR_HAS_CUDA); !warning.empty()) tell(warning);
   OpenedRun run{config, folder ? &*folder : nullptr, found, setup_of(config, o, path, device), device};
   return train_in(run, o, processes);
 }

@@ -1,0 +1,41 @@
+# Where nvcc is. NVIDIA's packages put it into a folder that PATH does not have.
+
+set(ISOBAR_CUDA_FOLDERS /usr/local/cuda /opt/cuda CACHE STRING "Folders to look for bin/nvcc in, after PATH")
+mark_as_advanced(ISOBAR_CUDA_FOLDERS)
+
+# Sets `result` to nvcc: $CUDACXX as it is, where it begins with a program; else that of $CUDA_HOME, of PATH, or of
+# ISOBAR_CUDA_FOLDERS; "" where none has it.
+function(isobar_find_nvcc result)
+  separate_arguments(words UNIX_COMMAND "$ENV{CUDACXX}")
+  if(words)
+    list(GET words 0 program)
+    find_program(given NAMES ${program} NO_CACHE)
+    if(given)
+      set(${result} "$ENV{CUDACXX}" PARENT_SCOPE)
+      return()
+    endif()
+  endif()
+  find_program(nvcc nvcc HINTS ENV CUDA_HOME PATHS ${ISOBAR_CUDA_FOLDERS} PATH_SUFFIXES bin NO_CACHE)
+  if(NOT nvcc)
+    set(nvcc "")
+  endif()
+  set(${result} "${nvcc}" PARENT_SCOPE)
+endfunction()
+
+# Whether this machine has an NVIDIA GPU, as far as its device files (in the folder `devices`) and its driver say.
+function(isobar_see_gpu result devices)
+  file(GLOB gpus ${devices}/nvidia[0-9]*)
+  set(seen OFF)
+  if(gpus)
+    set(seen ON)
+  else()
+    find_program(nvidia_smi nvidia-smi NO_CACHE)
+    if(nvidia_smi)
+      execute_process(COMMAND ${nvidia_smi} -L OUTPUT_VARIABLE gpus ERROR_QUIET TIMEOUT 20)
+      if(gpus MATCHES "GPU 0:")
+        set(seen ON)
+      endif()
+    endif()
+  endif()
+  set(${result} ${seen} PARENT_SCOPE)
+endfunction()

@@ -190,10 +190,11 @@ class Runs:
         return scalars_in(files[0].read_bytes())
 
     def said(self, name):
-        """The lines of out.log without their times, and without the map of ranks."""
-        lines = re.findall(r"^\S+ \S+ - root - INFO - (.*)", (self.path(name) / "out.log").read_text(), re.M)
+        """The lines of out.log without their times and the run's folder, and without how many ranks there are."""
+        log = (self.path(name) / "out.log").read_text().replace(str(self.path(name)), "RUN")
+        lines = re.findall(r"^\S+ \S+ - root - INFO - (.*)", log, re.M)
         return [re.sub(r"[\d.e+-]+(?= (?:sec|samples/sec))", "", line) for line in lines
-                if not line.startswith(("Setting DP = ", "Ranks:"))]
+                if not line.startswith(("Setting DP = ", "Ranks:", "run folder "))]
 
     def check_same_run(self, name, serial):
         """All numbers are those of one rank, and so is all that is left of the run."""

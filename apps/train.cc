@@ -173,13 +173,16 @@ void train_as_rank(const Communicator& world, const TrainFlags& o, OpenedRun& ru
   if (!run.found.is_resumed) loaders.try_first_batches();
   world.barrier();  // nobody has found an error: an existing run may be overwritten
   RunFolder* const folder = world.rank() == 0 ? run.folder : nullptr;
+  std::optional<Working> work;
   if (folder != nullptr) {
+    work.emplace(world, "preparing the run's folder");
     folder->prepare(run.setup.config, run.config.keys_free_on_resume());
     outcome->prepared = true;
     recipe.keep(folder->statistics());
   }
   try {
     TrainingRun training(folder, run.setup, parallel, loaders, *task, trainer, run.found.checkpoint);
+    work.reset();
     const TrainingRun::End end = training.train();
     if (outcome != nullptr) outcome->end = end;
   } catch (...) {
@@ -224,6 +227,7 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
 
   FoundRun found;
   if (folder) {
+    const Working work(processes, "looking for the newest whole checkpoint");
     found.is_resumed = folder->is_resumed();
     if (o.resume) found.checkpoint = checkpoint_to_resume(*folder);
     found.is_finished = is_finished(*folder, found.checkpoint, config.schedule.num_iters);
@@ -236,7 +240,10 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
     return TrainingRun::End::finished;
   }
   if (folder) announce_run(*folder, config, o, device);
-  open_data(*config.recipe, path, found, o.init);
+  {
+    const Working work(processes, "opening the data", kAnyTime);  // may compute statistics of all of them
+    open_data(*config.recipe, path, found, o.init);
+  }
   if (folder && o.config.device == "auto" && device.kind == DeviceKind::cpu)
     if (const std::string warning = about_unused_gpu(ISOBAR_HAS_CUDA); !warning.empty()) tell(warning);
   OpenedRun run{config, folder ? &*folder : nullptr, found, setup_of(config, o, path, device), device};

@@ -267,6 +267,18 @@ const CommLedger& Communicator::ledger() const {
   return state_ ? state_->ledger : nothing;
 }
 
+void Communicator::set_work_listener(WorkListener listener) const {
+  if (state_) state_->work = std::move(listener);
+}
+
+Working::Working(const Communicator& ranks, const std::string& what, double most_timeouts) : rank_(ranks.state_) {
+  if (rank_ && rank_->work.begin) rank_->work.begin(what, most_timeouts);
+}
+
+Working::~Working() {
+  if (rank_ && rank_->work.end) rank_->work.end();
+}
+
 bool is_true_on_any(const Communicator& ranks, bool holds) {
   if (ranks.size() == 1) return holds;
   double vote = holds ? 1 : 0;

@@ -15,6 +15,7 @@
 #include "comm/backend.h"
 #include "comm/fault.h"
 #include "comm/ledger.h"
+#include "comm/work.h"
 #include "engine/tensor.h"
 
 namespace isobar {
@@ -52,13 +53,18 @@ class Communicator {
   // Of this rank, all its groups together.
   const CommLedger& ledger() const;
 
+  // Of this rank: whom Working tells, from here on. For who makes the world.
+  void set_work_listener(WorkListener listener) const;
+
  private:
+  friend class Working;
   // What all groups of a rank share.
   struct RankState {
     int world_rank = 0;
     std::int64_t calls = 0;
     std::optional<Fault> fault;
     CommLedger ledger;
+    WorkListener work;
   };
 
   void perform(Call call) const;
@@ -68,6 +74,20 @@ class Communicator {
   std::shared_ptr<RankState> state_;
   std::string name_ = "alone";
   std::shared_ptr<std::int64_t> calls_;  // of this group
+};
+
+// As long as it lives, what this rank does between its calls is work that the others wait for (comm/work.h):
+//
+//   const Working alone(parallel.world, "writing a checkpoint");
+class Working {
+ public:
+  Working(const Communicator& ranks, const std::string& what, double most_timeouts = kMostTimeoutsOfWork);
+  ~Working();
+  Working(const Working&) = delete;
+  Working& operator=(const Working&) = delete;
+
+ private:
+  std::shared_ptr<Communicator::RankState> rank_;
 };
 
 // Whether `holds` on at least one rank; all ranks get the same answer.

@@ -11,7 +11,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <csignal>
 #include <cstring>
@@ -20,6 +22,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <sstream>
 #include <thread>
@@ -46,12 +49,14 @@ enum Kind : std::uint8_t {
   kPlace,      // number of the inquiry, call
   kOver,       // call, members, seconds: this rank's time is over there
   kLeft,       // its work is done well
-  kDone        // everybody's is
+  kDone,       // everybody's is
+  kWaitOn      // a rank works alone
 };
 
 constexpr double kSecondsToIdentify = 5;
 constexpr double kSecondsToAnswer = 5;  // of rank 0, when a rank's time is over; then that rank decides
 constexpr double kSecondsForLateOnes = 2;
+constexpr double kSecondsOfAnAnswer = 0.5;  // for whose time was over when the others' was, but a little later
 constexpr std::size_t kMostStrangers = 64;
 
 Clock::duration duration_of(double seconds) {
@@ -145,6 +150,29 @@ std::vector<int> numbers_in(const std::string& text, int below) {
   return numbers;
 }
 
+double seconds_in(const Message& message, std::size_t index) {
+  const std::string& text = message.text(index);
+  double seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  ISOBAR_CHECK(error == std::errc() && end == text.data() + text.size() && seconds >= 0, "no number of seconds");
+  return seconds;
+}
+
+// Where a rank is, and what it does alone.
+Message place_message(const std::string& inquiry, const std::string& place, const Work& work) {
+  return {.type = kPlace,
+          .texts = {inquiry, place, work.what, std::to_string(work.number), concat(work.seconds),
+                    concat(work.most_timeouts), concat(work.seconds_since_last)}};
+}
+
+Work work_in(const Message& message, std::size_t index) {
+  return {.what = message.text(index),
+          .number = message.number(index + 1, 0, std::numeric_limits<std::int64_t>::max()),
+          .seconds = seconds_in(message, index + 2),
+          .most_timeouts = seconds_in(message, index + 3),
+          .seconds_since_last = seconds_in(message, index + 4)};
+}
+
 std::string place_of(const Attendee& who) {
   return concat("process ", who.process, " on ", who.host);
 }
@@ -220,9 +248,14 @@ struct Meeting::Member {
     if (message.type == kFailed) note_failure(message.text(0), me.rank == 0 && !has_told && !has_just_woken());
     if (message.type == kWhere) {
       std::unique_lock lock(mutex);
-      const Message answer{.type = kPlace, .texts = {message.text(0), place}};
+      const Message answer = place_message(message.text(0), place, work.now());
       lock.unlock();
       send(answer);
+    }
+    if (message.type == kWaitOn) {
+      const std::lock_guard lock(mutex);
+      ++times_to_wait_on;
+      bell.notify_all();
     }
     if (message.type == kDone) {
       const std::lock_guard lock(mutex);
@@ -254,6 +287,13 @@ struct Meeting::Member {
     return bell.wait_for(lock, Seconds(seconds), [&] { return failed.load(); });
   }
 
+  enum class Answer : std::uint8_t { failed, wait_on, none };
+  Answer wait_for_answer(double seconds, std::int64_t waited_on) {
+    std::unique_lock lock(mutex);
+    bell.wait_for(lock, Seconds(seconds), [&] { return failed || times_to_wait_on != waited_on; });
+    return failed ? Answer::failed : times_to_wait_on != waited_on ? Answer::wait_on : Answer::none;
+  }
+
   // In the meeting's thread, now and then.
   void look_at_clock() {
     std::string sentence;
@@ -278,6 +318,8 @@ struct Meeting::Member {
   Clock::time_point failed_at;
   bool is_done = false;
   std::string place;
+  WorkAccount work;
+  std::int64_t times_to_wait_on = 0;
 
   // Of the meeting's thread alone.
   Clock::time_point last_turn = Clock::now(), woken_at = {};
@@ -325,13 +367,17 @@ class MeetingHub : public Meeting::Member {
     MessageStream stream = {};
     Clock::time_point since = Clock::now();
   };
+  struct Place {
+    std::string call;
+    Work work;
+  };
   // Somebody's time is over in a call: everybody is asked where they are.
   struct Inquiry {
     int asker = 0;
     std::string call;
     std::vector<int> members;
-    std::string seconds;
-    std::vector<std::optional<std::string>> places;  // by rank; none: no answer yet
+    double seconds = 0;
+    std::vector<std::optional<Place>> places;  // by rank; none: no answer yet
     Clock::time_point until;
   };
 
@@ -510,7 +556,7 @@ class MeetingHub : public Meeting::Member {
         return ask_everybody(rank, message);
       case kPlace:
         if (inquiry_ && message.number(0, 0, inquiries_) == inquiries_) {
-          inquiry_->places[static_cast<std::size_t>(rank)] = message.text(1);
+          inquiry_->places[static_cast<std::size_t>(rank)] = {message.text(1), work_in(message, 2)};
           if (std::ranges::all_of(inquiry_->places, [](const auto& place) { return place.has_value(); })) conclude();
         }
         return;
@@ -522,6 +568,11 @@ class MeetingHub : public Meeting::Member {
       default:
         throw_error("it has sent a message of type ", static_cast<int>(message.type));
     }
+  }
+
+  void send_to(int rank, const Message& message) {
+    if (rank == 0) return receive(message);
+    send_all(peers_[static_cast<std::size_t>(rank)].socket.get(), to_wire(message));
   }
 
   void tell_all(const Message& message) {
@@ -543,11 +594,12 @@ class MeetingHub : public Meeting::Member {
 
   void ask_everybody(int asker, const Message& message) {
     if (inquiry_ || is_over_) return;
+    if (Seconds(Clock::now() - waited_on_).count() < kSecondsOfAnAnswer) return send_to(asker, {.type = kWaitOn});
     inquiry_ = Inquiry{.asker = asker,
                        .call = message.text(0),
                        .members = numbers_in(message.text(1), me.ranks),
-                       .seconds = message.text(2),
-                       .places = std::vector<std::optional<std::string>>(peers_.size()),
+                       .seconds = seconds_in(message, 2),
+                       .places = std::vector<std::optional<Place>>(peers_.size()),
                        .until = Clock::now() + duration_of(options.answer_seconds)};
     tell_all({.type = kWhere, .texts = {std::to_string(++inquiries_)}});
   }
@@ -556,20 +608,24 @@ class MeetingHub : public Meeting::Member {
   // may wait in another group themselves: for somebody who is in no call.
   void conclude() {
     const Inquiry asked = *std::exchange(inquiry_, std::nullopt);
-    std::vector<int> silent, idle, elsewhere, idle_others;
+    std::vector<int> silent, idle, elsewhere, idle_others, excused;
+    std::string works;
     for (std::size_t r = 0; r < asked.places.size(); ++r) {
       const auto rank = static_cast<int>(r);
       const bool is_member = std::ranges::find(asked.members, rank) != asked.members.end();
-      const std::optional<std::string>& place = asked.places[r];
+      const std::optional<Place>& place = asked.places[r];
       if (!place)
         silent.push_back(rank);
-      else if (is_member && place->empty())
+      else if (is_member && place->call.empty())
         idle.push_back(rank);
-      else if (place->empty())
+      else if (place->call.empty())
         idle_others.push_back(rank);
-      else if (is_member && *place != asked.call)
+      else if (is_member && place->call != asked.call)
         elsewhere.push_back(rank);
+      if (place) works += text_of_work(rank, place->work);
+      if (place && place->work.excuses(asked.seconds)) excused.push_back(rank);
     }
+    if (silent.empty() && !excused.empty()) return wait_on(asked, excused);
     const std::vector<int>& absent = !silent.empty() ? silent : !idle.empty() ? idle : elsewhere;
     std::string sentence = concat("rank ", asked.asker, ": ");
     if (absent.empty())
@@ -581,17 +637,33 @@ class MeetingHub : public Meeting::Member {
       sentence += concat("; no answer from ", place_of(*peers_[static_cast<std::size_t>(silent.front())].who));
     if (silent.empty() && idle.empty() && !elsewhere.empty()) {
       const int first = elsewhere.front();
-      sentence += concat("; rank ", first, " is in ", *asked.places[static_cast<std::size_t>(first)]);
+      sentence += concat("; rank ", first, " is in ", asked.places[static_cast<std::size_t>(first)]->call);
       if (!idle_others.empty())
         sentence += concat(", ", ranks_text(idle_others), idle_others.size() == 1 ? " is" : " are", " in no call");
     }
-    fail_all(sentence);
+    fail_all(sentence + works);
+  }
+
+  // Somebody works alone, and lives.
+  void wait_on(const Inquiry& asked, const std::vector<int>& excused) {
+    for (const int rank : excused) {
+      const Work& work = asked.places[static_cast<std::size_t>(rank)]->work;
+      std::int64_t& told = told_works_[rank];
+      if (work.what.empty() || work.number == told || !options.tell_work) continue;
+      told = work.number;
+      options.tell_work(
+          concat("rank ", rank, " is ", work.what, " since ", std::lround(work.seconds), " s: the others wait for it"));
+    }
+    waited_on_ = Clock::now();
+    tell_all({.type = kWaitOn});
   }
 
   std::vector<Peer> peers_;  // by rank; the first is this one, without a connection
   std::deque<Guest> guests_;
   std::optional<Inquiry> inquiry_;
   std::int64_t inquiries_ = 0;
+  Clock::time_point waited_on_ = {};        // when an inquiry has found that somebody works alone
+  std::map<int, std::int64_t> told_works_;  // by rank, the last that the user was told of
   bool is_over_ = false, all_have_left_ = false;
 
   Socket wake_;
@@ -805,19 +877,35 @@ std::string Meeting::fail(const std::string& sentence) {
 void Meeting::set_place(const std::string& call) {
   const std::lock_guard lock(member_->mutex);
   member_->place = call;
+  member_->work.note_call(!call.empty());
+}
+
+void Meeting::begin_work(const std::string& what, double most_timeouts) {
+  const std::lock_guard lock(member_->mutex);
+  member_->work.begin(what, most_timeouts);
+}
+
+void Meeting::end_work() {
+  const std::lock_guard lock(member_->mutex);
+  member_->work.end();
 }
 
 std::string Meeting::time_is_over(std::span<const int> members, double seconds) {
   constexpr double kSecondsEach = 3, kMostSeconds = 9;  // in which the one that tells ends the job
   std::string place;
+  std::int64_t waited_on = 0;
   {
     const std::lock_guard lock(member_->mutex);
     place = member_->place;
+    waited_on = member_->times_to_wait_on;
   }
   member_->send({.type = kOver, .texts = {place, numbers_text(members), concat(seconds)}});
   // If rank 0 itself is the one that does not answer, the next rank says so, and the others if it cannot.
   const int rank = member_->me.rank;
-  if (!member_->wait_for_failure(kSecondsToAnswer + std::min(kMostSeconds, kSecondsEach * rank)))
+  const Member::Answer answer =
+      member_->wait_for_answer(kSecondsToAnswer + std::min(kMostSeconds, kSecondsEach * rank), waited_on);
+  if (answer == Member::Answer::wait_on) return "";
+  if (answer == Member::Answer::none)
     member_->note_failure(
         concat("rank ", rank, ": rank 0 does not answer, nor come to ", place, ", within ", seconds, " s"),
         /*tells=*/true);
@@ -827,16 +915,19 @@ std::string Meeting::time_is_over(std::span<const int> members, double seconds) 
 void Meeting::leave() {
   set_place("the end of the run");
   member_->send({.type = kLeft});
-  std::unique_lock lock(member_->mutex);
-  member_->bell.wait_for(lock, Seconds(member_->options.timeout_seconds),
-                         [&] { return member_->is_done || member_->failed; });
-  const bool is_done = member_->is_done, failed = member_->failed;
-  lock.unlock();
-  if (is_done) return;
-  if (failed) throw_error(failure());
-  std::vector<int> all;
-  for (int rank = 0; rank < member_->me.ranks; ++rank) all.push_back(rank);
-  throw_error(time_is_over(all, member_->options.timeout_seconds));
+  std::vector<int> all(static_cast<std::size_t>(member_->me.ranks));
+  std::iota(all.begin(), all.end(), 0);
+  while (true) {
+    std::unique_lock lock(member_->mutex);
+    member_->bell.wait_for(lock, Seconds(member_->options.timeout_seconds),
+                           [&] { return member_->is_done || member_->failed; });
+    const bool is_done = member_->is_done, failed = member_->failed;
+    lock.unlock();
+    if (is_done) return;
+    if (failed) throw_error(failure());
+    const std::string sentence = time_is_over(all, member_->options.timeout_seconds);
+    if (!sentence.empty()) throw_error(sentence);
+  }
 }
 
 }  // namespace isobar

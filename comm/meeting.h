@@ -18,6 +18,8 @@
 #include <span>
 #include <string>
 
+#include "comm/work.h"
+
 namespace isobar {
 
 // What a rank says of itself.
@@ -61,6 +63,9 @@ struct MeetingOptions {
   // Called in rank 0's thread of the meeting as soon as another rank has died, with the sentence: some launchers kill
   // all the others within a fifth of a second. No rank is the teller then.
   std::function<void(const std::string& sentence)> tell_death = {};
+  // Called in rank 0's thread of the meeting, once for a work that others have waited for in vain, with a sentence:
+  // "rank 0 is writing a checkpoint since 600 s: the others wait for it".
+  std::function<void(const std::string& sentence)> tell_work = {};
   double answer_seconds = 2;  // in which a rank that is asked where it is must answer
 };
 
@@ -95,8 +100,12 @@ class Meeting {
 
   // Where this rank is, from here on: "all_reduce of 4 fp32, call 2 of group dp"; empty: in no call.
   void set_place(const std::string& call);
+  // This rank works alone (comm/work.h), from begin to end.
+  void begin_work(const std::string& what, double most_timeouts);
+  void end_work();
   // This rank has waited for `seconds` in the call that is its place, for others of `members` (ranks). The run has
-  // failed then; returns its sentence, which names who has not come.
+  // failed then: returns its sentence, which names who has not come. Empty where a rank works alone, or has done so a
+  // moment ago: this one has to wait as long again.
   std::string time_is_over(std::span<const int> members, double seconds);
 
   // All ranks' work is done well: returns when all have called it. Throws Error where one has failed instead.

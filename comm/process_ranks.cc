@@ -255,6 +255,12 @@ const MpiPlugin& start_mpi(const Launch& launch, double seconds) {
   return mpi;
 }
 
+WorkListener listener_of(Meeting& meeting) {
+  return {
+      .begin = [&meeting](const std::string& what, double most_timeouts) { meeting.begin_work(what, most_timeouts); },
+      .end = [&meeting] { meeting.end_work(); }};
+}
+
 // The others hear of an error before this rank's communicators are gone.
 void call_and_tell(const std::function<void(const Communicator& world)>& body, const Communicator& world,
                    Meeting& meeting) {
@@ -277,16 +283,22 @@ void run_process(const ProcessRanks& options, const std::function<void(const Com
   me.ranks = options.launch.ranks;
   me.host = this_host().data();
   me.process = getpid();
-  MeetingOptions meet{.timeout_seconds = options.timeout_seconds, .last_resort = end_at_once, .tell_death = tell};
+  MeetingOptions meet{
+      .timeout_seconds = options.timeout_seconds, .last_resort = end_at_once, .tell_death = tell, .tell_work = tell};
   if (options.by_nccl) meet.payload = id_for_meeting(options, me);
   if (!running) running.emplace(RunningProcess{nullptr, nullptr});
   running->meeting = mpi != nullptr ? meet_over_mpi(*mpi, me, meet) : meet_at(options.launch, me, meet);
   Meeting& meeting = *running->meeting;
   try {
-    if (options.by_nccl)
-      call_and_tell(body, start_nccl_at(meeting, options, me).world, meeting);
-    else
-      body(Communicator(make_mpi_world(*mpi, meeting, options.timeout_seconds)));
+    if (options.by_nccl) {
+      const Communicator world = start_nccl_at(meeting, options, me).world;
+      world.set_work_listener(listener_of(meeting));
+      call_and_tell(body, world, meeting);
+    } else {
+      const Communicator world(make_mpi_world(*mpi, meeting, options.timeout_seconds));
+      world.set_work_listener(listener_of(meeting));
+      body(world);
+    }
     meeting.leave();
   } catch (...) {
     const std::string first = meeting.fail(sentence_of_current_exception());

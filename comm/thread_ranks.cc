@@ -20,6 +20,7 @@
 
 #include "comm/fit.h"
 #include "comm/host_copies.h"
+#include "comm/work.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
 #include "kernels/common/math.h"
@@ -33,7 +34,8 @@ struct ThreadWorld {
   std::mutex mutex;
   std::condition_variable bell;
   double timeout_seconds = 600;
-  int failed_rank = -1;  // the first one; -1: none
+  std::vector<WorkAccount> works;  // by rank
+  int failed_rank = -1;            // the first one; -1: none
   std::exception_ptr failure;
 
   bool has_failed() {
@@ -49,6 +51,9 @@ struct ThreadWorld {
     failed_rank = rank;
     failure = std::move(error);
     bell.notify_all();
+  }
+  bool somebody_works() const {  // with the mutex held
+    return std::ranges::any_of(works, [&](const WorkAccount& work) { return work.now().excuses(timeout_seconds); });
   }
 };
 
@@ -160,7 +165,7 @@ class ThreadGroup {
   const std::vector<const Call*>& meet(int rank, const Call& call, const std::string& what) {
     std::unique_lock lock(world_->mutex);
     throw_if_failed();
-    const auto limit = std::chrono::steady_clock::now() + std::chrono::duration<double>(world_->timeout_seconds);
+    world_->works[static_cast<std::size_t>(members_[static_cast<std::size_t>(rank)])].note_call(true);
     calls_[rank] = &call;
     if (++arrived_ == size()) {
       misfit_ = misfit(calls_, members_, what);
@@ -170,7 +175,11 @@ class ThreadGroup {
       world_->bell.notify_all();
     } else {
       const std::uint64_t before = meetings_;
-      world_->bell.wait_until(lock, limit, [&] { return meetings_ != before || world_->failed_rank >= 0; });
+      const auto is_over = [&] { return meetings_ != before || world_->failed_rank >= 0; };
+      const std::chrono::duration<double> timeout(world_->timeout_seconds);
+      while (!world_->bell.wait_until(lock, std::chrono::steady_clock::now() + timeout, is_over) &&
+             world_->somebody_works())
+        continue;
       // A meeting that took place is finished by everybody: others are at this rank's buffers already.
       if (meetings_ == before) leave(rank, call, what);
     }
@@ -179,8 +188,9 @@ class ThreadGroup {
   }
 
   // Waits until all ranks of the meeting have done their share; it always ends.
-  void part() {
+  void part(int rank) {
     std::unique_lock lock(world_->mutex);
+    world_->works[static_cast<std::size_t>(members_[static_cast<std::size_t>(rank)])].note_call(false);
     if (++done_ == size()) {
       done_ = 0;
       std::fill(calls_.begin(), calls_.end(), nullptr);
@@ -216,7 +226,8 @@ class ThreadGroup {
     --arrived_;
     throw_if_failed();
     // The world learns of it at once: others whose time is over now would count this rank among those who are absent.
-    const Error error(concat(absent, to_text(call), ", ", what, ", within ", world_->timeout_seconds, " s"));
+    const Error error(
+        concat(absent, to_text(call), ", ", what, ", within ", world_->timeout_seconds, " s", works_of_missing()));
     world_->note_failure(members_[static_cast<std::size_t>(rank)], std::make_exception_ptr(error));
     throw error;
   }
@@ -230,6 +241,15 @@ class ThreadGroup {
       ranks += (count++ > 0 ? ", " : "") + std::to_string(members_[r]);
     }
     return concat(count == 1 ? "rank " : "ranks ", ranks, count == 1 ? " has" : " have", " not come to ");
+  }
+
+  // "; rank 0 is writing a checkpoint since 61 s".
+  std::string works_of_missing() const {
+    std::string text;
+    for (int r = 0; r < size(); ++r)
+      if (calls_[r] == nullptr)
+        text += text_of_work(members_[r], world_->works[static_cast<std::size_t>(members_[r])].now());
+    return text;
   }
 
   std::shared_ptr<ThreadWorld> world_;
@@ -324,12 +344,26 @@ class ThreadBackend : public Backend {
     gpu::synchronize(call.device, call.stream);
     const std::vector<const Call*>& calls = group_->meet(rank_, call, what);
     do_share(calls, rank_);
-    group_->part();
+    group_->part(rank_);
   }
 
   std::shared_ptr<ThreadGroup> group_;
   int rank_;
 };
+
+WorkListener listener_of(ThreadWorld& world, int rank) {
+  WorkAccount& account = world.works[static_cast<std::size_t>(rank)];
+  return {.begin =
+              [&](const std::string& what, double most_timeouts) {
+                const std::lock_guard lock(world.mutex);
+                account.begin(what, most_timeouts);
+              },
+          .end =
+              [&] {
+                const std::lock_guard lock(world.mutex);
+                account.end();
+              }};
+}
 
 }  // namespace
 
@@ -337,6 +371,7 @@ void run_ranks(const ThreadRanks& options, const std::function<void(const Commun
   ISOBAR_CHECK(options.ranks >= 1, "ranks must be at least 1, not ", options.ranks);
   const auto world = std::make_shared<ThreadWorld>();
   world->timeout_seconds = options.timeout_seconds;
+  world->works.resize(static_cast<std::size_t>(options.ranks));
   std::vector<int> members(static_cast<std::size_t>(options.ranks));
   std::iota(members.begin(), members.end(), 0);
   const auto group = std::make_shared<ThreadGroup>(world, members);
@@ -345,7 +380,10 @@ void run_ranks(const ThreadRanks& options, const std::function<void(const Commun
       omp_set_num_threads(options.threads_per_rank);
       std::optional<OwnMemoryLedger> memory;
       if (options.ranks > 1) memory.emplace();
-      body(options.ranks == 1 ? Communicator() : Communicator(std::make_unique<ThreadBackend>(group, rank)));
+      if (options.ranks == 1) return body(Communicator());
+      const Communicator own(std::make_unique<ThreadBackend>(group, rank));
+      own.set_work_listener(listener_of(*world, rank));
+      body(own);
     } catch (...) {
       world->fail(rank, std::current_exception());
     }

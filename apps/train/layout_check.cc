@@ -128,6 +128,7 @@ LayoutCheck check_layout(const CheckedLayout& checked, const Parallel& parallel)
   const Steps together = make_steps(checked, compute, checked.device, parallel);
   LayoutCheck check;
   if (parallel.is_first()) {
+    const Working work(parallel.world, "computing the steps of one rank", kAnyTime);
     CheckedLayout alone = checked;
     alone.exchange = {};
     const Steps serial = make_steps(alone, compute, checked.device, Parallel::alone());

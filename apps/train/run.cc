@@ -233,6 +233,7 @@ void TrainingRun::validate() {
 void TrainingRun::show_validation(double seconds) {
   if (record_) record_->journal.valid(trainer_.iteration(), epoch(), *metrics_, seconds);
   if (parallel_.dp.rank() != 0) return;
+  const Working work(parallel_.world, "making pictures");
   // All ranks that share the first rank's samples compute the pictures, and the first one shows them.
   const Batch first = to_device(loaders_.first_valid_samples(task_.picture_samples()), task_.device());
   const std::vector<Picture> pictures = task_.pictures(first);
@@ -242,6 +243,7 @@ void TrainingRun::show_validation(double seconds) {
 // Weights that ranks hold in parts are put together on the first one, so all have their part in what it writes. Where
 // the disk refuses, its error ends them all.
 void TrainingRun::save_best() {
+  const auto work = work_of_first("writing the best weights");
   if (record_)
     record_->store.save_best([this](const std::filesystem::path& folder) { write_files(folder); });
   else
@@ -252,6 +254,7 @@ void TrainingRun::save() {
   if (record_) record_->progress.pause();
   trainer_.check_finite();
   if (!setup_.ranks_differ) trainer_.check_replicas();
+  const auto work = work_of_first("writing a checkpoint");
   if (record_)
     record_->store.save(trainer_.iteration(), [this](const std::filesystem::path& folder) { write_files(folder); });
   else
@@ -260,12 +263,18 @@ void TrainingRun::save() {
   if (record_) record_->progress.resume();
 }
 
+// What the first rank alone does, from here on, while the others wait for it; null on these.
+std::unique_ptr<Working> TrainingRun::work_of_first(const char* what) const {
+  return record_ ? std::make_unique<Working>(parallel_.world, what) : nullptr;
+}
+
 // Writes the summary; false where a stop signal came before there was a validation to sum up.
 bool TrainingRun::finish() {
   if (!is_validated_ && !run_validation()) return false;
   auto memory = static_cast<double>(peak_memory_bytes());
   parallel_.world.all_reduce({&memory, 1}, Reduce::max);
   if (!record_) return true;
+  const auto work = work_of_first("writing the summary");
   record_->progress.finish();
   Journal::Result result{
       .iterations = trainer_.iteration(),

@@ -61,6 +61,7 @@ class TrainingRun {
   void validate();
   void make_up_for_validation();
   void save();
+  std::unique_ptr<Working> work_of_first(const char* what) const;
   void save_best();
   bool finish();
   bool run_validation();

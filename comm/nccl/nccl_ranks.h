@@ -36,7 +36,7 @@ struct NcclRanks {
   // communication of the rank must end (the run has failed elsewhere, say); empty: go on.
   std::function<std::string(const std::string& call)> watch{};
   // A call of these ranks (numbers in the world) has not ended in time, and this rank's watch was told of it. Returns
-  // the sentence that says who has not come.
+  // the sentence that says who has not come; empty where that works alone: the call may take as long again.
   std::function<std::string(const std::string& call, std::span<const int> members)> on_late{};
   // Once, with the sentence, when NCCL itself finds that communication must end. Other ranks cannot see it yet.
   std::function<void(const std::string& why)> on_failure{};

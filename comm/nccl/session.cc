@@ -175,18 +175,21 @@ bool Session::look_at_operations(Lock& lock) {
       return false;
     }
   if (first == nullptr || now - *first->seen <= timeout_) return true;
-  end_late(lock, *first);
+  end_late(lock, first);
   return false;
 }
 
-void Session::end_late(Lock& lock, const Operated& late) {
+void Session::end_late(Lock& lock, const std::shared_ptr<Operated>& late) {
   const std::string itself =
-      concat(late.what, " has not ended within ", timeout_.count(), " s: a rank has not come to it");
+      concat(late->what, " has not ended within ", timeout_.count(), " s: a rank has not come to it");
   if (!options_.on_late) return end(lock, itself, true);
   lock.unlock();  // the others are asked, which takes a while
-  const std::string sentence = options_.on_late(late.what, late.members);
+  const std::string sentence = options_.on_late(late->what, late->members);
   lock.lock();
-  end(lock, sentence, false);
+  if (sentence.empty())
+    late->seen = Clock::now();
+  else
+    end(lock, sentence, false);
 }
 
 }  // namespace isobar::nccl

@@ -72,7 +72,7 @@ class Session {
   void watch();
   void look(Lock& lock);
   bool look_at_operations(Lock& lock);
-  void end_late(Lock& lock, const Operated& late);
+  void end_late(Lock& lock, const std::shared_ptr<Operated>& late);
   std::string sentence(const Handle& handle, Result result, const std::string& what) const;
 
   const Api& api_;

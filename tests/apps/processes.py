@@ -423,11 +423,32 @@ def case_faults(options, folder):
 def case_hung(options, folder):
     runs = Runs(options.isobar, folder)
     train_undisturbed(runs, 4)
+    slow_disk(runs, options.library, *((20, 5) if options.kills > 3 else (3, 1)))
     for rank in (0, 2):
         stop_one(runs, "hung", 4, rank)
     ended = runs.train("hung", 4, "--resume")
     check(ended.status == 0, ended)
     runs.check_same_bits("hung", "undisturbed")
+
+
+def slow_disk(runs, library, seconds, timeout):
+    """A disk that takes `seconds` for a checkpoint, where the other ranks wait for `timeout`: the run goes on. One that
+    never answers ends it, with what the rank does."""
+    def train(wait):
+        return runs.train("slow disk", 4, "--overwrite", "--comm-timeout", timeout, LD_PRELOAD=library,
+                          FAULT_CALL="fsync", FAULT_PATH="step_", FAULT_AT="2", FAULT_SECONDS=str(wait))
+    ended = train(seconds)
+    print(f"fsync of {seconds} s, timeout {timeout}: {ended.seconds:.1f} s, status {ended.status}, {ended.sentences}")
+    check(ended.status == 0 and ended.seconds > seconds, ended)
+    check(len(ended.sentences) == 1 and re.search("rank 0 is writing a checkpoint since [0-9]+ s: the others wait",
+                                                  ended.sentences[0]), ended)
+    runs.check_same_bits("slow disk", "undisturbed")
+    ended = train(10000)
+    print(f"fsync without end, timeout {timeout}: {ended.seconds:.1f} s, status {ended.status}, {ended.sentences}")
+    check(ended.status != 0 and 12 * timeout < ended.seconds < 14 * timeout + SECONDS_TO_END, ended)
+    check(len(ended.sentences) == 2 and re.search(
+        "rank 0 has not come to .*; rank 0 is writing a checkpoint since [0-9]+ s", ended.sentences[1]), ended)
+    runs.check_none_is_left("slow disk")
 
 
 def named_as_dead(ended):
@@ -674,6 +695,7 @@ def main():
     parser.add_argument("--isobar", type=pathlib.Path, required=True)
     parser.add_argument("--verbs", type=pathlib.Path, required=True)
     parser.add_argument("--plugin", type=pathlib.Path, required=True)
+    parser.add_argument("--library", type=pathlib.Path, required=True, help="tests/faults/failing_calls.cc")
     parser.add_argument("--kills", type=int, default=3)
     options = parser.parse_args()
     options.isobar, options.verbs = options.isobar.resolve(), options.verbs.resolve()

@@ -312,6 +312,36 @@ TEST_CASE("meeting: a rank that does not even answer is named first") {
         "rank 0: rank 1 has not come to barrier, within 9 s; no answer from process 7 on node");
 }
 
+TEST_CASE("meeting: who works alone is waited for, as long as that may last") {
+  const std::vector<int> both{0, 1};
+  std::mutex mutex;
+  std::vector<std::string> told, answers;
+  MeetingPort port(kHere, 0);
+  const int number = port.port();
+  MeetingOptions mine = options();
+  mine.tell_work = [&](const std::string& sentence) {
+    const std::lock_guard lock(mutex);
+    told.push_back(sentence);
+  };
+  std::thread worker([&] {
+    Meeting meeting(attendee(0, 2), std::move(port), mine);
+    meeting.begin_work("writing a checkpoint", 3);
+    while (!meeting.has_failed()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  });
+  Meeting meeting(attendee(1, 2), kHere, number, options());
+  meeting.set_place("barrier");
+  while (answers.size() < 100 && (answers.empty() || answers.back().empty())) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    answers.push_back(meeting.time_is_over(both, 0.3));
+  }
+  worker.join();
+  CHECK(answers.size() >= 3);  // 0.9 s
+  CHECK_THAT(answers.back(), ContainsSubstring("rank 1: rank 0 has not come to barrier, within 0.3 s; rank 0 is "
+                                               "writing a checkpoint since 1 s"));
+  REQUIRE(told.size() == 1);
+  CHECK_THAT(told[0], ContainsSubstring("rank 0 is writing a checkpoint since 0 s: the others wait for it"));
+}
+
 TEST_CASE("meeting: a process that does not end of itself is ended, the teller with the sentence") {
   std::mutex mutex;
   std::vector<std::optional<std::string>> resorts(2);

@@ -3,6 +3,8 @@
 //   FAULT_AT=N       the call that fails, counted from 1; "all": every one; unset: none
 //   FAULT_ERROR=E    its errno, a number; unset: one that this call may well meet
 //   FAULT_SIGNAL=S   raises this signal before the call instead, and the call is made
+//   FAULT_SECONDS=S  waits so long before the call instead, and the call is made
+//   FAULT_CALL=NAME  counts only the calls of this name
 //   FAULT_PATH=TEXT  counts only the calls about files whose path holds TEXT
 //   FAULT_LOG=FILE   gets a line "N CALL PATH" for every call that is counted
 //   FAULT_NEW_AT=N   the allocation (operator new) that fails, counted from 1; unset: none
@@ -37,6 +39,8 @@ struct Plan {
   long at = number("FAULT_AT", 0);
   int error = static_cast<int>(number("FAULT_ERROR", 0));
   int signal = static_cast<int>(number("FAULT_SIGNAL", 0));
+  unsigned seconds = static_cast<unsigned>(number("FAULT_SECONDS", 0));
+  const char* call = getenv("FAULT_CALL");
   int log = open_log();
 
   static long number(const char* variable, long otherwise) {
@@ -59,6 +63,7 @@ bool fails(const char* call, const char* path, int likely_error) {
   static const Plan plan;
   static std::atomic<long> calls = 0;
   if (path == nullptr || (plan.path != nullptr && strstr(path, plan.path) == nullptr)) return false;
+  if (plan.call != nullptr && strcmp(plan.call, call) != 0) return false;
   const long number = ++calls;
   if (plan.log >= 0) {
     char line[PATH_MAX + 64];
@@ -68,6 +73,10 @@ bool fails(const char* call, const char* path, int likely_error) {
   if (!plan.all && number != plan.at) return false;
   if (plan.signal != 0) {
     raise(plan.signal);
+    return false;
+  }
+  if (plan.seconds != 0) {
+    sleep(plan.seconds);
     return false;
   }
   errno = plan.error != 0 ? plan.error : likely_error;

@@ -1,0 +1,83 @@
+// Who works alone (comm/work.h), with ranks as threads: the others wait longer than their time for it.
+#include "comm/work.h"
+
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "comm/thread_ranks.h"
+#include "kernels/common/check.h"
+#include "tests/harness/testing.h"
+
+using namespace isobar;
+using isobar::testing::ContainsSubstring;
+
+namespace {
+
+void pause(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+}  // namespace
+
+TEST_CASE("work: the account knows what is done now, since when, and when it was last") {
+  WorkAccount account;
+  CHECK(account.now().what.empty());
+  CHECK(!account.now().excuses(1e9));
+  account.begin("writing", 3);
+  account.begin("writing a part", kAnyTime);
+  CHECK(account.now().what == "writing a part");
+  CHECK(account.now().excuses(1e-9));
+  account.end();
+  CHECK(account.now().what == "writing");
+  pause(0.02);
+  const Work late = account.now();
+  CHECK(late.seconds >= 0.02);
+  CHECK(late.excuses(late.seconds / 2));
+  CHECK(!late.excuses(late.seconds / 4));
+  account.note_call(true);  // it waits itself: that is no work
+  CHECK(account.now().what.empty());
+  CHECK(account.now().excuses(60));
+  pause(0.02);
+  CHECK(!account.now().excuses(0.01));
+  account.note_call(false);
+  CHECK(account.now().what == "writing");
+  CHECK(account.now().seconds < late.seconds);  // it begins anew behind each call
+  account.end();
+  CHECK(text_of_work(3, account.now()).empty());
+  CHECK(text_of_work(3, late) == "; rank 3 is writing since 0 s");
+}
+
+TEST_CASE("work: ranks wait longer than their time for one that works alone") {
+  run_ranks({.ranks = 3, .timeout_seconds = 0.2}, [](const Communicator& world) {
+    if (world.rank() == 1) {
+      const Working work(world, "reading all of it");
+      pause(0.7);
+      world.barrier();
+      pause(0.5);
+    }
+    if (world.rank() != 1) world.barrier();
+    world.barrier();
+  });
+}
+
+TEST_CASE("work: without a word, and beyond its limit, a rank has not come") {
+  const auto ended_by = [](double most_timeouts) -> std::string {
+    try {
+      run_ranks({.ranks = 2, .timeout_seconds = 0.1}, [&](const Communicator& world) {
+        std::optional<Working> work;
+        if (world.rank() == 0 && most_timeouts > 0) work.emplace(world, "writing a checkpoint", most_timeouts);
+        if (world.rank() == 0) pause(0.8);
+        world.barrier();
+      });
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(ended_by(0) == "rank 1: rank 0 has not come to barrier, call 1 of group world, within 0.1 s");
+  CHECK(ended_by(3) ==
+        "rank 1: rank 0 has not come to barrier, call 1 of group world, within 0.1 s; rank 0 is writing "
+        "a checkpoint since 0 s");
+  CHECK(ended_by(kAnyTime).empty());
+}

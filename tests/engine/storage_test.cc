@@ -54,6 +54,11 @@ TEST_CASE("the report of memory is a table by purpose", "[storage]") {
     CHECK(line_of("within") == "");  // nothing was ever held
   }
   CHECK(line_of("of a test") == "  of a test               0.0        2.5");
+  {
+    const MemoryScope scope("of a test");
+    const Storage less(kMiB / 2, Device{});
+    CHECK(line_of("of a test") == "  of a test               0.5        2.5");
+  }
   CHECK(memory_report().starts_with("memory                now MiB   peak MiB\n"));
   char all[100];
   std::snprintf(all, sizeof all, "  %-18s%9.1f%11.1f", "all", static_cast<double>(memory_bytes()) / (1 << 20),

@@ -265,6 +265,8 @@ TEST_CASE("data info: tells units, time step and holes, and what is not said") {
   CHECK_THAT(text, ContainsSubstring("  holes in time: 2001.h5 after step 2\n"));
   CHECK_THAT(text, ContainsSubstring("  says nothing of: the unit of u10, longitudes\n"));
   write_labelled_fields(path, kShape, {});
-  CHECK_THAT(describe_data(path),
-             ContainsSubstring("  says nothing of: channel names, units, time, latitudes, longitudes\n"));
+  const std::string nothing = "  says nothing of: channel names, units, time, latitudes, longitudes\n";
+  CHECK_THAT(describe_data(path), ContainsSubstring(nothing));
+  write_labelled_fields(folder / "2002.h5", kShape, {.hours = {0, 6, 12, 18}});  // one of two files says its time
+  CHECK_THAT(describe_data(folder.path().string()), ContainsSubstring(nothing));
 }

@@ -26,11 +26,18 @@ struct Figure {
   double value = 0;
 };
 
+// Curves of TensorBoard that belong together: on its page "Custom Scalars".
+struct Chart {
+  std::string group, title;
+  std::vector<std::string> tags;
+};
+
 // What a validation has to say. The loss is told by the loop itself.
 struct Report {
   std::vector<Figure> line;                             // in metrics.jsonl
   std::vector<Figure> summary;                          // in summary.json, under these very names
   std::vector<std::pair<std::string, double>> scalars;  // TensorBoard: tag and value
+  std::vector<Chart> charts = {};                       // of some of these; the same at every validation
   std::string sentence;                                 // one line of the log, at every validation
   std::string table;                                    // lines of the log, at the end of the run
 };

@@ -52,6 +52,12 @@ void Tally::add(const StepResult& result, double iteration_seconds) {
 Journal::Journal(const RunFolder& folder, RunFacts facts, std::optional<std::int64_t> purge_step)
     : folder_(folder), facts_(std::move(facts)), board_(folder.logs(), purge_step) {}
 
+void Journal::config(const ordered_json& config, std::int64_t step) {
+  std::string table = "| key | value |\n|---|---|\n";
+  for (const auto& [key, value] : config.items()) table += "| " + key + " | `" + value.dump() + "` |\n";
+  board_.text("Config", table, step);
+}
+
 void Journal::train(std::int64_t iteration, std::int64_t epoch, const StepResult& result, const Tally& since_last) {
   ordered_json line{{"event", "train"},
                     {"iteration", iteration},
@@ -63,6 +69,10 @@ void Journal::train(std::int64_t iteration, std::int64_t epoch, const StepResult
   if (result.applied) line["grad_norm"] = result.grad_norm;
   if (facts_.has_loss_scale) line["loss_scale"] = result.loss_scale;
   folder_.append_metrics(line);
+  board_.scalar("Iteration/loss", result.loss, iteration);
+  board_.scalar("Iteration/learning rate", result.lr, iteration);
+  if (result.applied) board_.scalar("Iteration/gradient norm", result.grad_norm, iteration);
+  if (facts_.has_loss_scale) board_.scalar("Iteration/loss scale", result.loss_scale, iteration);
 }
 
 void Journal::initial_loss(double loss) {
@@ -96,6 +106,8 @@ void Journal::valid(std::int64_t iteration, std::int64_t epoch, const Metrics& m
   folder_.log(concat("  Total validation time: ", seconds, " sec"));
   board_.scalar("Loss/valid", metrics.loss(), iteration);
   for (const auto& [tag, value] : report.scalars) board_.scalar(tag, value, iteration);
+  if (!charts_are_told_ && !report.charts.empty()) board_.charts(report.charts);
+  charts_are_told_ = true;
 }
 
 void Journal::pictures(std::int64_t iteration, const std::vector<Picture>& pictures) {

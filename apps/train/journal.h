@@ -43,6 +43,8 @@ class Journal {
   // purge_step: where a run goes on or starts over, the first step that TensorBoard is to forget; else null.
   Journal(const RunFolder& folder, RunFacts facts, std::optional<std::int64_t> purge_step);
 
+  // For readers of TensorBoard. step: where this process begins.
+  void config(const nlohmann::ordered_json& config, std::int64_t step);
   // Iteration `iteration`, counted from 1. since_last: the tally since the last such line.
   void train(std::int64_t iteration, std::int64_t epoch, const StepResult& result, const Tally& since_last);
   // The loss that the initial weights have: of iteration 1, before its update. A point at step 0.
@@ -70,6 +72,7 @@ class Journal {
   const RunFolder& folder_;
   const RunFacts facts_;
   TensorBoardWriter board_;
+  bool charts_are_told_ = false;
 };
 
 }  // namespace isobar

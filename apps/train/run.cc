@@ -77,6 +77,7 @@ void TrainingRun::begin_record(RunFolder& folder, const std::optional<Checkpoint
       purge_step,
       Progress::Options{.first = first_iteration_, .total = setup_.num_iters, .samples_per_iteration = samples});
   log("Configuration: " + setup_.config.dump(), /*show=*/false);
+  record_->journal.config(setup_.config, first_iteration_);
   if (parallel_.world.size() > 1) {
     const auto size = [&](const Communicator& group) { return group.size(); };
     log(concat("Setting DP = ", size(parallel_.dp), ", TP = ", size(parallel_.tp), ", CP = ", size(parallel_.cp),

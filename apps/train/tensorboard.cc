@@ -61,15 +61,22 @@ class Message {
   std::string encoded_;
 };
 
-// Field numbers of TensorFlow's event.proto and summary.proto.
+// Field numbers of TensorFlow's event.proto, summary.proto, tensor.proto and tensor_shape.proto, and of TensorBoard's
+// layout.proto of the plugin custom_scalar.
 namespace field {
 constexpr unsigned kEventWallTime = 1, kEventStep = 2, kEventFileVersion = 3, kEventSummary = 5, kEventSessionLog = 7;
-constexpr unsigned kSummaryValue = 1, kValueTag = 1, kValueSimple = 2, kValueImage = 4;
+constexpr unsigned kSummaryValue = 1, kValueTag = 1, kValueSimple = 2, kValueImage = 4, kValueTensor = 8,
+                   kValueMetadata = 9;
 constexpr unsigned kImageHeight = 1, kImageWidth = 2, kImageColorspace = 3, kImageEncoded = 4;
 constexpr unsigned kSessionLogStatus = 1;
+constexpr unsigned kMetadataPlugin = 1, kPluginName = 1;
+constexpr unsigned kTensorDtype = 1, kTensorShape = 2, kTensorString = 8, kShapeDim = 2, kDimSize = 1;
+constexpr unsigned kLayoutCategory = 2, kCategoryTitle = 1, kCategoryChart = 2;
+constexpr unsigned kChartTitle = 1, kChartLines = 2, kLinesTag = 1;
 }  // namespace field
 constexpr std::int64_t kColorspaceRgb = 3;
 constexpr std::int64_t kSessionStart = 1;
+constexpr std::int64_t kDtypeString = 7;
 
 Message event(double wall_time, std::int64_t step) {
   return Message().real(field::kEventWallTime, wall_time).integer(field::kEventStep, step);
@@ -78,6 +85,34 @@ Message event(double wall_time, std::int64_t step) {
 std::string summary_event(double wall_time, std::int64_t step, const Message& value) {
   const Message summary = Message().bytes(field::kSummaryValue, value.encoded());
   return event(wall_time, step).bytes(field::kEventSummary, summary.encoded()).encoded();
+}
+
+// A tensor of one string, which the named plugin of TensorBoard shows.
+std::string string_event(double wall_time, std::int64_t step, std::string_view tag, std::string_view plugin,
+                         std::string_view text) {
+  const Message dim = Message().integer(field::kDimSize, 1);
+  const Message shape = Message().bytes(field::kShapeDim, dim.encoded());
+  const Message tensor = Message()
+                             .integer(field::kTensorDtype, kDtypeString)
+                             .bytes(field::kTensorShape, shape.encoded())
+                             .bytes(field::kTensorString, text);
+  const Message shown_by = Message().bytes(field::kPluginName, plugin);
+  const Message metadata = Message().bytes(field::kMetadataPlugin, shown_by.encoded());
+  return summary_event(wall_time, step,
+                       Message()
+                           .bytes(field::kValueTag, tag)
+                           .bytes(field::kValueTensor, tensor.encoded())
+                           .bytes(field::kValueMetadata, metadata.encoded()));
+}
+
+// A regular expression that nothing but the tag fits.
+std::string exactly(std::string_view tag) {
+  std::string pattern = "^";
+  for (const char c : tag) {
+    if (std::string_view(R"(\^$.|?*+()[]{})").find(c) != std::string_view::npos) pattern += '\\';
+    pattern += c;
+  }
+  return pattern + "$";
 }
 
 double seconds_since_1970() {
@@ -136,6 +171,28 @@ std::string image_event(double wall_time, std::int64_t step, std::string_view ta
                        Message().bytes(field::kValueTag, tag).bytes(field::kValueImage, image.encoded()));
 }
 
+std::string text_event(double wall_time, std::int64_t step, std::string_view tag, std::string_view markdown) {
+  return string_event(wall_time, step, tag, "text", markdown);
+}
+
+// One category a group: neighbours of one group stand together.
+std::string charts_event(double wall_time, const std::vector<Chart>& charts) {
+  Message layout;
+  for (std::size_t first = 0; first < charts.size();) {
+    const std::string& group = charts[first].group;
+    Message category = Message().bytes(field::kCategoryTitle, group);
+    for (; first < charts.size() && charts[first].group == group; ++first) {
+      Message lines;
+      for (const std::string& tag : charts[first].tags) lines.bytes(field::kLinesTag, exactly(tag));
+      const Message chart =
+          Message().bytes(field::kChartTitle, charts[first].title).bytes(field::kChartLines, lines.encoded());
+      category.bytes(field::kCategoryChart, chart.encoded());
+    }
+    layout.bytes(field::kLayoutCategory, category.encoded());
+  }
+  return string_event(wall_time, 0, "custom_scalars__config__", "custom_scalars", layout.encoded());
+}
+
 }  // namespace tensorboard
 
 TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder) : path_(folder / next_file_name()) {
@@ -166,6 +223,14 @@ void TensorBoardWriter::scalar(std::string_view tag, double value, std::int64_t 
 
 void TensorBoardWriter::image(std::string_view tag, const Image& image, std::int64_t step) {
   write(tensorboard::image_event(seconds_since_1970(), step, tag, image.width, image.height, encode_png(image)));
+}
+
+void TensorBoardWriter::text(std::string_view tag, std::string_view markdown, std::int64_t step) {
+  write(tensorboard::text_event(seconds_since_1970(), step, tag, markdown));
+}
+
+void TensorBoardWriter::charts(const std::vector<Chart>& charts) {
+  write(tensorboard::charts_event(seconds_since_1970(), charts));
 }
 
 void TensorBoardWriter::write(std::string_view event) {

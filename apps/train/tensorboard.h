@@ -1,4 +1,4 @@
-// TensorBoard event files: scalars and images, written without protobuf.
+// TensorBoard event files: scalars, images and texts, written without protobuf.
 //
 // A file is a sequence of records (TFRecord framing: length, CRC of the length, payload, CRC of the payload), each an
 // Event message of TensorFlow's event.proto. Every event reaches the file in one write, at once: TensorBoard shows it,
@@ -12,8 +12,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "data/maps/png.h"
+#include "models/task.h"
 
 namespace isobar {
 
@@ -29,6 +31,9 @@ class TensorBoardWriter {
 
   void scalar(std::string_view tag, double value, std::int64_t step);  // kept as fp32, as PyTorch's writer does
   void image(std::string_view tag, const Image& image, std::int64_t step);
+  void text(std::string_view tag, std::string_view markdown, std::int64_t step);
+  // Which scalars its page "Custom Scalars" draws together. A later call takes the place of an earlier one.
+  void charts(const std::vector<Chart>& charts);
 
   const std::filesystem::path& path() const { return path_; }
 
@@ -49,6 +54,8 @@ std::string session_start_event(double wall_time, std::int64_t step);
 std::string scalar_event(double wall_time, std::int64_t step, std::string_view tag, float value);
 std::string image_event(double wall_time, std::int64_t step, std::string_view tag, int width, int height,
                         std::span<const std::byte> png);
+std::string text_event(double wall_time, std::int64_t step, std::string_view tag, std::string_view markdown);
+std::string charts_event(double wall_time, const std::vector<Chart>& charts);
 
 }  // namespace tensorboard
 

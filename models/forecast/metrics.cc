@@ -67,9 +67,21 @@ Report ForecastMetrics::report() const {
   append(report.summary, figures("persistence_rmse_physical", persistence_rmse(), true));
   const std::vector<double> mean_sample_rmse = forecast_.mean_sample_rmse();
   for (std::size_t c = 0; c < names_.size(); ++c) report.scalars.emplace_back(rmse_tag(names_[c]), mean_sample_rmse[c]);
+  add_curves(report);
   report.sentence = sentence();
   report.table = table();
   return report;
+}
+
+// What metrics.jsonl has, as one group, with persistence as a line to compare with.
+void ForecastMetrics::add_curves(Report& report) const {
+  const std::vector<double> rmse = this->rmse(), persistence = persistence_rmse();
+  for (std::size_t c = 0; c < names_.size(); ++c) {
+    const std::string forecast_tag = "RMSE/" + names_[c], persistence_tag = "RMSE of persistence/" + names_[c];
+    report.scalars.emplace_back(forecast_tag, rmse[c]);
+    report.scalars.emplace_back(persistence_tag, persistence[c]);
+    report.charts.push_back({"RMSE beside persistence", names_[c], {forecast_tag, persistence_tag}});
+  }
 }
 
 // One line for the console, whatever the number of channels; metrics.jsonl has all of them.

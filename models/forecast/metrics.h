@@ -26,7 +26,8 @@ class ForecastMetrics : public Metrics {
   std::vector<std::span<double>> sums() override;
   double loss() const override { return loss_sum_ / static_cast<double>(forecast_.samples()); }
   // In metrics.jsonl: rmse, persistence_rmse; normalised. In summary.json: val_rmse, persistence_rmse and both in the
-  // variables' units (..._physical). TensorBoard: the tutorial's RMSE(NAME)/valid, the mean over samples.
+  // variables' units (..._physical). TensorBoard: the tutorial's RMSE(NAME)/valid, the mean over samples;
+  // RMSE/NAME and RMSE of persistence/NAME as in metrics.jsonl.
   Report report() const override;
 
   std::vector<double> rmse() const { return forecast_.rmse(); }                 // [outputs], normalised
@@ -34,6 +35,7 @@ class ForecastMetrics : public Metrics {
 
  private:
   std::vector<Figure> figures(const char* name, const std::vector<double>& rmse, bool physical) const;
+  void add_curves(Report& report) const;
   std::string sentence() const;
   std::string table() const;
 

@@ -342,6 +342,31 @@ TEST_CASE("the last iteration is logged, validated and saved, whatever the inter
   CHECK(fs::exists(here / "run/checkpoints/step_00000003"));
 }
 
+TEST_CASE("TensorBoard has what metrics.jsonl has, and the config") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 4 --amp_mode fp16 --set seed=7")));
+  const fs::path file = *fs::directory_iterator(here / "run/logs");
+  const TensorBoardEvents events(file);
+  const auto check = [&](const std::string& tag, const json& line, const json& value) {
+    INFO(tag);
+    CHECK(events.scalars.at({tag, line.at("iteration").get<std::int64_t>()}) == Approx(value.get<double>()));
+  };
+  for (const json& line : metrics_of(here / "run")) {
+    if (line.at("event") == "train") {
+      check("Iteration/loss", line, line.at("loss"));
+      check("Iteration/learning rate", line, line.at("lr"));
+      check("Iteration/loss scale", line, line.at("loss_scale"));
+      if (line.contains("grad_norm")) check("Iteration/gradient norm", line, line.at("grad_norm"));
+    } else {
+      for (const std::string& name : kNames) {
+        check("RMSE/" + name, line, line.at("rmse").at(name));
+        check("RMSE of persistence/" + name, line, line.at("persistence_rmse").at(name));
+      }
+    }
+  }
+  CHECK_THAT(read_file(file), ContainsSubstring("| seed | `7` |") && ContainsSubstring("^RMSE of persistence/t2m$"));
+}
+
 TEST_CASE("TensorBoard hides what a resumed run repeats") {
   const Playground here;
   check_done(isobar_command(here, here.train("run", "--num_iters 2")));

@@ -75,6 +75,16 @@ TEST_CASE("events have the bytes of the format", "[tensorboard]") {
         "2202abcd");
 }
 
+TEST_CASE("texts and charts have the bytes that TensorBoard's own protobuf classes write", "[tensorboard]") {
+  using namespace tensorboard;
+  CHECK(hexadecimal(text_event(1.0, 3, "Config", "a")) ==
+        "09000000000000f03f10032a210a1f0a06436f6e666967420b08071204120208014201614a080a060a0474657874");
+  CHECK(hexadecimal(charts_event(1.0, {{"g", "t", {"a(b)", "c"}}, {"g", "u", {"d"}}, {"h", "v", {"e"}}})) ==
+        "09000000000000f03f2a740a720a18637573746f6d5f7363616c6172735f5f636f6e6669675f5f424208071204120208014238"
+        "12250a016712140a0174120f0a085e615c28625c29240a035e6324120a0a017512050a035e6424120f0a0168120a0a01761205"
+        "0a035e65244a120a100a0e637573746f6d5f7363616c617273");
+}
+
 TEST_CASE("a TensorBoard file is complete after every event", "[tensorboard]") {
   const TemporaryFolder folder;
   TensorBoardWriter writer(folder / "new" / "logs", std::nullopt);

@@ -90,7 +90,7 @@ FoundRun tell_found_run(const FoundRun& found, const fs::path& folder, const Com
 
 std::string precision_of(const ComputeOptions& compute, Device device) {
   if (compute.amp_mode != AmpMode::none) return name_of_enum(compute.amp_mode);
-  const bool tf32 = compute.dtype == ArithmeticType::fp32 && compute.tf32 && device.kind == DeviceKind::cuda;
+  const bool tf32 = compute.dtype == ArithmeticType::fp32 && compute.may_use_tf32() && device.kind == DeviceKind::cuda;
   return tf32 ? "tf32" : name_of_enum(compute.dtype);
 }
 

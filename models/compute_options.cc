@@ -1,5 +1,8 @@
 #include "models/compute_options.h"
 
+#include <cstdlib>
+#include <string_view>
+
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -26,6 +29,11 @@ KeyTable ComputeOptions::keys() {
             ISOBAR_CHECK(dtype == ArithmeticType::fp32 || amp_mode == AmpMode::none, origins.where("amp_mode"),
                          " must be none when dtype is fp64, not ", name_of_enum(amp_mode));
           }};
+}
+
+bool ComputeOptions::may_use_tf32() const {
+  const char* const nvidias = std::getenv("NVIDIA_TF32_OVERRIDE");
+  return tf32 && (nvidias == nullptr || std::string_view(nvidias) != "0");
 }
 
 DType ComputeOptions::activation() const {

@@ -34,6 +34,9 @@ struct ComputeOptions {
 
   DType activation() const;  // the dtype that products work in
 
+  // tf32, unless NVIDIA_TF32_OVERRIDE=0 forbids it to all of NVIDIA's libraries, and so to isobar's own kernels.
+  bool may_use_tf32() const;
+
   // Allocates and fills a network's parameters. Error where fp64 is asked for on a GPU.
   void allocate(Parameters& parameters, Device device) const;
 };

@@ -69,7 +69,15 @@ std::string drawn_bar(double fraction, int columns, bool unicode) {
   return "|" + bar + "|";
 }
 
+// srun -u gives its tasks terminals whose bytes go to a file; srun --pty gives the user's own.
+bool is_task_without_user() {
+  return std::getenv("SLURM_PROCID") != nullptr && std::getenv("SLURM_PTY_PORT") == nullptr;
+}
+
+// Whether bars may be drawn there.
 bool is_terminal(std::FILE* stream) {
+  if (const char* wanted = std::getenv("ISOBAR_PROGRESS")) return std::strcmp(wanted, "bar") == 0;
+  if (is_task_without_user()) return false;
   const char* kind = std::getenv("TERM");
   return ::isatty(::fileno(stream)) != 0 && (kind == nullptr || std::strcmp(kind, "dumb") != 0);
 }

@@ -142,9 +142,10 @@ TrainingRun::End TrainingRun::train() {
   if (at_end() && !validation_pending_ && finish()) return End::finished;
   if (record_) record_->progress.finish();
   const std::string signal = stop_signal_name();
-  log(concat("stopped by ", signal.empty() ? "a signal to another rank" : signal, " after iteration ",
-             trainer_.iteration(), " of ", setup_.num_iters, "; a checkpoint is written to ", setup_.folder.string(),
-             ": run again with --resume"));
+  const std::string why = concat("stopped by ", signal.empty() ? "a signal to another rank" : signal,
+                                 " after iteration ", trainer_.iteration(), " of ", setup_.num_iters);
+  log(concat(why, "; a checkpoint is written to ", setup_.folder.string(), ": run again with --resume"));
+  if (record_) record_->folder.mark_stopped(why);
   return End::stopped;
 }
 

@@ -29,7 +29,7 @@ using nlohmann::ordered_json;
 
 namespace {
 
-constexpr std::array kFiles{"config.json", "out.log", "metrics.jsonl", "summary.json"};
+constexpr std::array kFiles{"config.json", "out.log", "metrics.jsonl", "summary.json", "stopped"};
 
 // A folder of a run, and the names of what a run puts there; hidden ones are of files that are being written.
 struct OwnedFolder {
@@ -129,6 +129,8 @@ void RunFolder::prepare(const ordered_json& config, const std::vector<std::strin
   if (run_there_ && existing_ == ExistingRun::overwrite) remove_run();
   fs::create_directories(images(), error);
   ISOBAR_CHECK(!error, "cannot make run folder ", path_.string(), ": ", error.message());
+  fs::remove(path_ / "stopped", error);
+  ISOBAR_CHECK(!error, "cannot remove ", (path_ / "stopped").string(), ": ", error.message());
   write_file_atomically(path_ / "config.json", config.dump(2) + "\n");
   for (const std::string& line : std::exchange(announced_, {})) append_line(path_ / "out.log", line);
 }
@@ -196,6 +198,10 @@ void RunFolder::cut_metrics(std::int64_t last_iteration, bool is_validated) cons
     if (iteration <= last_iteration && !again) kept += line + "\n";
   }
   write_file_atomically(file, kept);
+}
+
+void RunFolder::mark_stopped(std::string_view why) const {
+  write_file_atomically(path_ / "stopped", std::string(why) + "\n");
 }
 
 void RunFolder::append_metrics(const ordered_json& line) const {

@@ -4,6 +4,7 @@
 //   RUN/out.log        the tutorial's log lines   RUN/summary.json   the result
 //   RUN/logs/          TensorBoard events         RUN/images/        maps as PNG
 //   RUN/stats/         statistics, where the config named none that exist
+//   RUN/stopped        from a stop by a signal, its checkpoint written, until the run goes on: a job script asks for it
 #pragma once
 
 #include <cstdint>
@@ -70,6 +71,8 @@ class RunFolder {
   // validation too where that is to be made again.
   void cut_metrics(std::int64_t last_iteration, bool is_validated = true) const;
   void append_metrics(const nlohmann::ordered_json& line) const;
+  // Says in one line why the run must go on; prepare() takes that back.
+  void mark_stopped(std::string_view why) const;
 
   // A line of the log from before there is a folder: shown at once, and written by prepare().
   void announce(std::string_view message);

@@ -28,7 +28,7 @@ ClassifierNetwork::ClassifierNetwork(const VitOptions& vit, const ComputeOptions
                                      Parameters& parameters, const Parallel& parallel)
     : trunk(vit.trunk(1, info.height, info.width, compute), parameters, parallel),
       head(parameters, {"head"},
-           {.in = trunk.config().tokens() * vit.embed_dim, .out = info.classes, .tf32 = compute.tf32}) {}
+           {.in = trunk.config().tokens() * vit.embed_dim, .out = info.classes, .tf32 = compute.may_use_tf32()}) {}
 
 Classifier::Classifier(const VitOptions& vit, const ComputeOptions& compute, const ImagesInfo& info, Device device,
                        const Parallel& parallel)

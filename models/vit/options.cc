@@ -51,7 +51,7 @@ VitTrunkConfig VitOptions::trunk(std::int64_t channels, std::int64_t height, std
           .heads = num_heads,
           .dropout = dropout,
           .recompute = compute.recompute,
-          .tf32 = compute.tf32};
+          .tf32 = compute.may_use_tf32()};
 }
 
 void VitOptions::check_image(std::int64_t height, std::int64_t width, const char* image_key,

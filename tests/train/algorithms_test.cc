@@ -10,6 +10,7 @@
 #include "comm/thread_ranks.h"
 #include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
+#include "tests/harness/environment_variable.h"
 #include "tests/harness/findings.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
@@ -23,20 +24,7 @@ namespace {
 
 constexpr const char* kPlatform = "a GPU, cuBLASLt 1, form 1";
 
-// A variable of the environment, as long as it lives; null: not set.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) {
-    if (const char* before = std::getenv(name)) before_ = before;
-    set(value);
-  }
-  ~Variable() { set(before_ ? before_->c_str() : nullptr); }
-
- private:
-  void set(const char* value) { value == nullptr ? ::unsetenv(name_) : ::setenv(name_, value, 1); }
-  const char* name_;
-  std::optional<std::string> before_;
-};
+using Variable = isobar::testing::EnvironmentVariable;
 
 }  // namespace
 

@@ -10,6 +10,8 @@
 #include "apps/train/config.h"
 #include "apps/train/suggestions.h"
 #include "engine/files/atomic_file.h"
+#include "models/vit/options.h"
+#include "tests/harness/environment_variable.h"
 #include "tests/harness/forecast_config.h"
 #include "tests/harness/places.h"
 #include "tests/harness/testing.h"
@@ -68,6 +70,19 @@ std::vector<std::string> config_keys() {
 }
 
 }  // namespace
+
+TEST_CASE("NVIDIA_TF32_OVERRIDE=0 keeps isobar's own kernels from TF32 too") {
+  const auto uses_tf32 = [](const char* variable, bool key) {
+    const isobar::testing::EnvironmentVariable forbidden("NVIDIA_TF32_OVERRIDE", variable);
+    const ComputeOptions compute{.tf32 = key};
+    const VitOptions vit{.patch_size = 4};
+    return vit.trunk(3, 8, 16, compute).tf32;
+  };
+  CHECK(uses_tf32(nullptr, true));
+  CHECK(uses_tf32("1", true));
+  CHECK_FALSE(uses_tf32("0", true));
+  CHECK_FALSE(uses_tf32("1", false));  // what the config forbids stays so
+}
 
 TEST_CASE("a config inherits what it does not set, over files") {
   const ConfigFolder folder;

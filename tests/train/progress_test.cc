@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/harness/environment_variable.h"
 #include "tests/harness/testing.h"
 
 namespace isobar {
@@ -198,21 +199,7 @@ TEST_CASE("a validation is shown in the place of the loop's bar, and leaves it a
   CHECK(before.lines() == std::vector<std::string>{""});
 }
 
-// Sets a variable of the environment while it lives; null: takes it away.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) {
-    if (const char* before = std::getenv(name)) before_ = before;
-    value ? ::setenv(name, value, 1) : ::unsetenv(name);
-  }
-  ~Variable() { before_ ? ::setenv(name_, before_->c_str(), 1) : ::unsetenv(name_); }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* name_;
-  std::optional<std::string> before_;
-};
+using Variable = testing::EnvironmentVariable;
 
 // What a terminal shows in the end of one iteration of two.
 std::vector<std::string> shown_in(const char* lc_all, const char* lc_ctype, const char* lang, const char* term) {
@@ -240,6 +227,25 @@ TEST_CASE("the first locale that is set says how bars are drawn, a dumb terminal
   CHECK(drawn(shown_in(nullptr, "", nullptr, "xterm")) == std::string("signs"));
   const std::vector<std::string> dumb = shown_in("C", nullptr, nullptr, "dumb");
   CHECK(dumb[0].starts_with("t: iteration 1/2 (50%), loss 0.5"));
+}
+
+TEST_CASE("srun's tasks get lines unless their terminal is the user's, or a bar is asked for", "[progress]") {
+  const auto draws_bar = [] {
+    const std::vector<std::string> lines = shown_in("C", nullptr, nullptr, "xterm");
+    return lines[0].starts_with("t  50% ");
+  };
+  const Variable no_pty("SLURM_PTY_PORT", nullptr), no_wish("ISOBAR_PROGRESS", nullptr), alone("SLURM_PROCID", nullptr);
+  CHECK(draws_bar());
+  const Variable task("SLURM_PROCID", "0");
+  CHECK_FALSE(draws_bar());
+  {
+    const Variable pty("SLURM_PTY_PORT", "4711");
+    CHECK(draws_bar());
+    const Variable lines("ISOBAR_PROGRESS", "lines");
+    CHECK_FALSE(draws_bar());
+  }
+  const Variable bar("ISOBAR_PROGRESS", "bar");
+  CHECK(draws_bar());
 }
 
 TEST_CASE("bars at the edges of what they can show", "[progress]") {
@@ -317,6 +323,25 @@ TEST_CASE("without a terminal a long validation has lines of its own", "[progres
           validate(progress);
           progress.update(2, 1);  // the pause between lines goes on
         }).size() == 2);          // the first and the last
+}
+
+TEST_CASE("the rate is that of this process's own iterations", "[progress]") {
+  std::FILE* file = std::tmpfile();
+  REQUIRE(file != nullptr);
+  {
+    Progress progress({.first = 900, .total = 1000, .stream = file});
+    ::usleep(100000);
+    progress.update(910, 1);
+  }
+  std::rewind(file);
+  char line[256] = "";
+  REQUIRE(std::fgets(line, sizeof line, file) != nullptr);
+  std::fclose(file);
+  const std::string text = line;
+  CHECK_THAT(text, testing::ContainsSubstring("iteration 910/1000"));
+  const std::size_t at = text.find(" it/s");
+  REQUIRE(at != std::string::npos);
+  CHECK(std::stod(text.substr(text.rfind(' ', at - 1))) <= 100);  // 9100, were all 910 its own
 }
 
 TEST_CASE("pauses do not count as the loop's time", "[progress]") {

@@ -100,12 +100,29 @@ TEST_CASE("what is found in a run folder stays true: it is locked before it is l
     CHECK_THROWS_WITH(folder.open(existing), ContainsSubstring("in use"));
 }
 
+TEST_CASE("a run says that it was stopped until it goes on") {
+  const Folder folder;
+  {
+    const RunFolder run = folder.prepared();
+    CHECK_FALSE(folder.has("stopped"));
+    run.mark_stopped("stopped by SIGUSR1 after iteration 3 of 12");
+  }
+  CHECK(folder.read("stopped") == "stopped by SIGUSR1 after iteration 3 of 12\n");
+  {
+    const RunFolder refused = folder.open(ExistingRun::resume);  // and does not come as far as prepare()
+  }
+  CHECK(folder.has("stopped"));
+  folder.prepared(ExistingRun::resume);
+  CHECK_FALSE(folder.has("stopped"));
+}
+
 TEST_CASE("overwriting removes what a run made and nothing else") {
   const Folder folder;
   const std::vector<std::string> run{"config.json",
                                      "out.log",
                                      "metrics.jsonl",
                                      "summary.json",
+                                     "stopped",
                                      "checkpoints/step_00000010/model.safetensors",
                                      "checkpoints/.writing_step_00000020/model.safetensors",
                                      "best/state.json",

@@ -44,7 +44,8 @@ ordered_json collect_info() {
   info["devices"].push_back({{"kind", "cpu"},
                              {"threads", omp_get_max_threads()},
                              {"instruction_set", cpu::name_of(cpu::best_isa())},
-                             {"amx_bf16", cpu::amx() == cpu::Amx::present}});
+                             {"bf16_products", cpu::name_of(cpu::bf16_products())},
+                             {"amx_bf16", cpu::bf16_products() == cpu::Bf16Products::tiles}});
   try {
     for (int index = 0; index < gpu::device_count(); ++index) info["devices"].push_back(describe_gpu(index));
   } catch (const Error& error) {

@@ -19,10 +19,9 @@ std::string cpu_model() {
 }
 
 std::string instruction_set() {
-  const cpu::Amx amx = cpu::amx();
-  return std::string(cpu::name_of(cpu::best_isa())) + (amx == cpu::Amx::present    ? " + amx_bf16"
-                                                       : amx == cpu::Amx::emulated ? " + emulated amx_bf16"
-                                                                                   : "");
+  const std::string isa = cpu::name_of(cpu::best_isa());
+  const cpu::Bf16Products products = cpu::bf16_products();
+  return products == cpu::Bf16Products::widened ? isa : isa + " + " + cpu::name_of(products);
 }
 
 }  // namespace

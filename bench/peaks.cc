@@ -159,17 +159,15 @@ Peaks measure_peaks(Device device, Arithmetic dtype, Stopwatch& stopwatch, bool 
   const double bandwidth = stopwatch.copy_bandwidth();
   if (device.kind == DeviceKind::cuda)
     return {bandwidth, gemm_rate(device, dtype, brief ? 64 : 4096, stopwatch), "GEMM"};
-  if (dtype == DType::bf16 && cpu::amx() == cpu::Amx::present)
+  const cpu::Bf16Products products = cpu::bf16_products();
+  if (dtype == DType::bf16 && products == cpu::Bf16Products::tiles)
     return {bandwidth, cpu_rate(products_amx, stopwatch), "AMX bf16"};
+  if (dtype == DType::bf16 && products == cpu::Bf16Products::pairs)
+    return {bandwidth, cpu_rate(products_bf16, stopwatch), "AVX512_BF16"};
   const auto fma = cpu::best_isa() == cpu::Isa::avx512 ? fma_avx512
                    : cpu::best_isa() == cpu::Isa::avx2 ? fma_avx2
                                                        : fma_generic;
-  const Peaks widened = {bandwidth, cpu_rate(fma, stopwatch), "fp32 FMA"};
-  if (dtype != DType::bf16 || cpu::best_isa() != cpu::Isa::avx512 || !__builtin_cpu_supports("avx512bf16"))
-    return widened;
-  // These are not quicker everywhere: on a Sapphire Rapids they did half as much.
-  const Peaks pairs = {bandwidth, cpu_rate(products_bf16, stopwatch), "AVX512_BF16"};
-  return pairs.flops > widened.flops ? pairs : widened;
+  return {bandwidth, cpu_rate(fma, stopwatch), "fp32 FMA"};
 }
 
 }  // namespace isobar::bench

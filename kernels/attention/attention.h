@@ -29,8 +29,9 @@
 //                 tensor cores need it; scores, and lse with them, then err by what the rounding of q and k makes. The
 //                 CPU ignores it, and other dtypes do
 //   numerics      scores, softmax and accumulators in fp32 (fp64 for fp64). With 16-bit dtypes P and dS are rounded to
-//                 dtype before they enter a product, as tensor cores and AMX need it (else the CPU does not). Where a
-//                 gradient is added to, the sum is rounded
+//                 dtype before they enter a product, as tensor cores, AMX and AVX512_BF16 need it (else the CPU does
+//                 not). AVX512_BF16 takes bf16 operands below 2^-126 for zero, and such sums. Where a gradient is added
+//                 to, the sum is rounded
 //   dropout       element (b, h, i, j) of P is dropped when random_bits(seed, stream, ((b·NH + h)·Tq + i)·Tk + j) is
 //                 below drop_threshold(p); what is kept is scaled by 1/(1 - p). lse is that of the undropped P
 //   deterministic yes: no atomics; dq on the CPU for a fixed number of threads

@@ -1,11 +1,11 @@
 // Both passes work on blocks of scores that stay in the caches. This file holds the order of the blocks and how threads
 // share them. The matrix products are an `Arithmetic`: a class of kernels/attention/cpu_vectors.h, or, for bf16 on a
-// CPU with AMX, of kernels/attention/cpu_amx.h.
+// CPU with AMX or AVX512_BF16, of kernels/attention/cpu_bf16.h.
 #include "kernels/attention/attention.h"
 
 #include <cstdint>
 
-#include "kernels/attention/cpu_amx.h"
+#include "kernels/attention/cpu_bf16.h"
 #include "kernels/attention/cpu_blocks.h"
 #include "kernels/attention/cpu_vectors.h"
 #include "kernels/common/math.h"
@@ -230,13 +230,33 @@ void with_step(int64_t head_size, const F& f) {
   f(Step<128>{});
 }
 
+#if defined(ISOBAR_ISA_IS_avx512)
+bool adds_pairs(DType dtype) {
+  return dtype == DType::bf16 && bf16_products() != Bf16Products::widened;
+}
+// Calls f with the class that makes the products of bf16.
+template <class F>
+void with_products(const F& f) {
+  switch (bf16_products()) {
+    case Bf16Products::tiles:
+      return f(Type<AmxTiles>{});
+    case Bf16Products::emulated_tiles:
+      return f(Type<EmulatedTiles>{});
+    case Bf16Products::pairs:
+      return f(Type<Pairs>{});
+    default:
+      return f(Type<EmulatedPairs>{});
+  }
+}
+#endif
+
 }  // namespace
 
 void attention_fwd(const AttentionFwd& arguments) {
   const AttentionFwd a = checked_attention(arguments);
 #if defined(ISOBAR_ISA_IS_avx512)
-  if (a.dtype == DType::bf16 && amx() == Amx::present) return forward<AmxForward<AmxTiles>>(a);
-  if (a.dtype == DType::bf16 && amx() == Amx::emulated) return forward<AmxForward<EmulatedTiles>>(a);
+  if (adds_pairs(a.dtype))
+    return with_products([&]<class Products>(Type<Products>) { forward<Bf16Forward<Products>>(a); });
 #endif
   visit_floating(a.dtype, [&]<class In>(Type<In>) {
     with_step(a.shape.head_size, [&](auto step) { forward<VectorForward<In, accumulator_t<In>, step.value>>(a); });
@@ -246,8 +266,8 @@ void attention_fwd(const AttentionFwd& arguments) {
 void attention_bwd(const AttentionBwd& arguments) {
   const AttentionBwd a = checked_attention(arguments);
 #if defined(ISOBAR_ISA_IS_avx512)
-  if (a.dtype == DType::bf16 && amx() == Amx::present) return Backward<AmxBackward<AmxTiles>>::run(a);
-  if (a.dtype == DType::bf16 && amx() == Amx::emulated) return Backward<AmxBackward<EmulatedTiles>>::run(a);
+  if (adds_pairs(a.dtype))
+    return with_products([&]<class Products>(Type<Products>) { Backward<Bf16Backward<Products>>::run(a); });
 #endif
   visit_floating(a.dtype, [&]<class In>(Type<In>) {
     with_step(a.shape.head_size,

@@ -1,5 +1,5 @@
 // What both ways of computing attention on the CPU share (kernels/attention/cpu_vectors.h and
-// kernels/attention/cpu_amx.h): where the tokens of a head lie, and the arithmetic between the matrix products, which
+// kernels/attention/cpu_bf16.h): where the tokens of a head lie, and the arithmetic between the matrix products, which
 // is the softmax and the dropout of a block of scores.
 //
 // The lanes of a block are queries in the forward pass, so that the softmax of a query is elementwise along its lane,

@@ -3,18 +3,17 @@
 #pragma once
 
 #include "kernels/cpu/amx_tiles.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/pairs.h"
 
 #if defined(ISOBAR_ISA_IS_avx512)
 
 namespace isobar::cpu::ISOBAR_ISA {
 
-// The bits of fp32 lanes: what a row of a tile holds.
-typedef std::uint32_t LaneBits __attribute__((vector_size(kVectorBytes)));
-
 // AmxTiles without AMX.
 class EmulatedTiles {
  public:
+  static constexpr int kDepth = AmxTiles::kDepth;
+
   template <int kWhich>
   void clear() {
     __builtin_memset(tiles_[kWhich], 0, sizeof tiles_[kWhich]);
@@ -53,22 +52,9 @@ class EmulatedTiles {
   alignas(64) std::uint32_t tiles_[8][kTile][kTile];
 };
 
-// C [rows, cols] fp32 = A [rows, depth] bf16 · B [depth, cols] bf16, or added to C. rows and cols are multiples of 16,
-// depth one of 32.
-struct TileProduct {
-  const bf16* a;
-  std::int64_t a_step;  // elements between rows
-  const bf16* b;        // [depth / 2, cols, 2]: rows 2r and 2r + 1 interleaved
-  std::int64_t b_step;  // elements between those pairs of rows
-  float* c;
-  std::int64_t c_step;
-  std::int64_t rows, cols, depth;
-  bool adds = false;
-};
-
 // kRows x kCols tiles of C, at most 2 x 2: tiles 0 to 3; those of A and B are 4, 5 and 6, 7.
 template <int kRows, int kCols, class Tiles>
-ISOBAR_INLINE void multiply_tiles(Tiles& tiles, const TileProduct& p, std::int64_t row, std::int64_t col) {
+ISOBAR_INLINE void multiply_tiles(Tiles& tiles, const Bf16Product& p, std::int64_t row, std::int64_t col) {
   const bf16* a = p.a + row * p.a_step;
   const bf16* b = p.b + col * 2;
   float* c = p.c + row * p.c_step + col;
@@ -106,7 +92,7 @@ ISOBAR_INLINE void multiply_tiles(Tiles& tiles, const TileProduct& p, std::int64
 }
 
 template <class Tiles>
-void multiply(Tiles& tiles, const TileProduct& p) {
+void multiply(Tiles& tiles, const Bf16Product& p) {
   for (std::int64_t row = 0; row < p.rows; row += 2 * kTile) {
     const bool two_rows = p.rows - row > kTile;
     for (std::int64_t col = 0; col < p.cols; col += 2 * kTile) {
@@ -121,27 +107,6 @@ void multiply(Tiles& tiles, const TileProduct& p) {
         multiply_tiles<1, 1>(tiles, p, row, col);
     }
   }
-}
-
-// fp32 lanes rounded to bf16 (nearest, ties to even), still in the upper half of
-// each lane.
-ISOBAR_INLINE LaneBits rounded_to_bf16(Vector<float> x) {
-  const auto bits = (LaneBits)x;
-  return bits + 0x7fff + ((bits >> 16) & 1);
-}
-// The first `count` lanes, zeros in the others.
-ISOBAR_INLINE LaneBits first_lanes(LaneBits x, std::int64_t count) {
-  return (LaneBits)_mm512_maskz_mov_epi32(static_cast<__mmask16>((1u << count) - 1), (__m512i)x);
-}
-// Two rows as B wants them: [cols, 2].
-ISOBAR_INLINE void store_interleaved(bf16* to, LaneBits even, LaneBits odd) {
-  const LaneBits pair = (even >> 16) | (odd & 0xffff0000u);
-  __builtin_memcpy(to, &pair, sizeof pair);
-}
-// One row as A wants it.
-ISOBAR_INLINE void store_row(bf16* to, LaneBits row) {
-  const auto half = (__m256i)_mm512_maskz_cvtepi32_epi16(kEvery, (__m512i)(row >> 16));
-  __builtin_memcpy(to, &half, sizeof half);
 }
 
 }  // namespace isobar::cpu::ISOBAR_ISA

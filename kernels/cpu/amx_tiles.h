@@ -1,6 +1,6 @@
 // The tile registers of AMX: eight tiles of 16 rows of 64 bytes, and a product of two bf16 tiles added to an fp32 one
 // (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2: LDTILECFG, TILELOADD, TDPBF16PS). As
-// assembly: a compiler needs no flags for it. To be used where cpu::amx() is Amx::present only.
+// assembly: a compiler needs no flags for it. To be used where cpu::bf16_products() is Bf16Products::tiles only.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,8 @@ inline constexpr int kTileBytes = 64;  // of a row
 // Makes the tiles usable on this thread while it lives, every one of them 16 x 64 bytes. Two of them may not nest.
 class AmxTiles {
  public:
+  static constexpr int kDepth = kTileDepth;  // the depth of a product is a multiple of it
+
   __attribute__((always_inline)) AmxTiles() {
     struct alignas(64) Config {
       std::uint8_t palette = 1, start_row = 0, reserved[14] = {};

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <string_view>
 
 #include "kernels/common/check.h"
@@ -25,14 +27,23 @@ Isa best_of_machine() {
   return best;
 }
 
-Isa detect() {
-  const Isa best = best_of_machine();
-  if (const char* limit = std::getenv("ISOBAR_MAX_ISA")) {
-    const std::string_view name = limit;
-    const Isa most = name == "generic" ? Isa::generic : name == "avx2" ? Isa::avx2 : Isa::avx512;
-    return std::min(most, best);
-  }
-  return best;
+// The levels in their order, by the names that ISOBAR_MAX_ISA takes.
+enum class Level : std::uint8_t { generic, avx2, avx512, avx512_bf16, amx };
+constexpr const char* kLevelNames[] = {"generic", "avx2", "avx512", "avx512_bf16", "amx"};
+
+// What ISOBAR_MAX_ISA allows at most.
+Level allowed_level() {
+  const char* limit = std::getenv("ISOBAR_MAX_ISA");
+  if (limit == nullptr || *limit == '\0') return Level::amx;
+  const auto* const found = std::find(std::begin(kLevelNames), std::end(kLevelNames), std::string_view(limit));
+  ISOBAR_CHECK(found != std::end(kLevelNames), "ISOBAR_MAX_ISA is \"", limit,
+               "\"; it is one of generic, avx2, avx512, avx512_bf16 and amx");
+  return static_cast<Level>(found - std::begin(kLevelNames));
+}
+
+Isa detect_isa() {
+  const auto most = static_cast<Isa>(std::min(allowed_level(), Level::avx512));
+  return std::min(most, best_of_machine());
 }
 
 // The CPU has AMX for bf16, and the system saves its registers and lets this process use them.
@@ -44,24 +55,40 @@ bool may_use_amx() {
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-Amx detect_amx() {
-  const char* emulate = std::getenv("ISOBAR_EMULATE_AMX");
-  if (emulate != nullptr && std::string_view(emulate) == "1") {
-    ISOBAR_CHECK(best_isa() == Isa::avx512, "ISOBAR_EMULATE_AMX needs a CPU with AVX-512");
-    return Amx::emulated;
-  }
-  const bool limited = std::getenv("ISOBAR_MAX_ISA") != nullptr;
-  return best_isa() == Isa::avx512 && !limited && may_use_amx() ? Amx::present : Amx::absent;
+// Whether vdpbf16ps, two multiply-adds a lane, takes less time than two FMAs. On Intel's cores with AVX512_FP16 (since
+// Sapphire Rapids) it takes twice as long as they do; on AMD's Zen 4 half as long.
+bool pairs_are_quick() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kFp16 = 1u << 23;
+  const bool has_fp16 = __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kFp16) != 0;
+  return has_pairs() && !(__builtin_cpu_is("intel") && has_fp16);
+}
+
+bool is_asked_for(const char* variable) {
+  const char* value = std::getenv(variable);
+  if (value == nullptr || std::string_view(value) != "1") return false;
+  ISOBAR_CHECK(best_isa() == Isa::avx512, variable, " needs a CPU with AVX-512");
+  return true;
+}
+
+Bf16Products detect_bf16_products() {
+  if (is_asked_for("ISOBAR_EMULATE_AMX")) return Bf16Products::emulated_tiles;
+  if (is_asked_for("ISOBAR_EMULATE_AVX512_BF16")) return Bf16Products::emulated_pairs;
+  const Level allowed = allowed_level();
+  if (best_isa() != Isa::avx512) return Bf16Products::widened;
+  if (allowed == Level::amx && may_use_amx()) return Bf16Products::tiles;
+  const bool pairs = allowed == Level::avx512_bf16 ? has_pairs() : allowed == Level::amx && pairs_are_quick();
+  return pairs ? Bf16Products::pairs : Bf16Products::widened;
 }
 
 Isa& isa_in_use() {
-  static Isa isa = detect();
+  static Isa isa = detect_isa();
   return isa;
 }
 
-Amx& amx_in_use() {
-  static Amx amx = detect_amx();
-  return amx;
+Bf16Products& bf16_products_in_use() {
+  static Bf16Products products = detect_bf16_products();
+  return products;
 }
 
 }  // namespace
@@ -71,19 +98,45 @@ Isa best_isa() {
 }
 
 const char* name_of(Isa isa) {
-  return isa == Isa::avx512 ? "avx512" : isa == Isa::avx2 ? "avx2" : "generic";
+  return kLevelNames[static_cast<int>(isa)];
 }
 
-Amx amx() {
-  return amx_in_use();
+Bf16Products bf16_products() {
+  return bf16_products_in_use();
 }
 
-void use(Isa isa, Amx amx) {
+const char* name_of(Bf16Products products) {
+  switch (products) {
+    case Bf16Products::emulated_pairs:
+      return "emulated avx512_bf16";
+    case Bf16Products::pairs:
+      return "avx512_bf16";
+    case Bf16Products::emulated_tiles:
+      return "emulated amx";
+    case Bf16Products::tiles:
+      return "amx";
+    default:
+      return "fp32";
+  }
+}
+
+bool has_pairs() {
+  return __builtin_cpu_supports("avx512bf16") != 0;
+}
+
+const char* name_of_level() {
+  return bf16_products() == Bf16Products::widened ? name_of(best_isa()) : name_of(bf16_products());
+}
+
+void use(Isa isa, Bf16Products products) {
+  const char* const name = name_of(products);
   ISOBAR_CHECK(isa <= best_of_machine(), "this CPU has no ", name_of(isa));
-  ISOBAR_CHECK(amx == Amx::absent || isa == Isa::avx512, "AMX goes with avx512, not with ", name_of(isa));
-  ISOBAR_CHECK(amx != Amx::present || may_use_amx(), "this CPU has no AMX");
+  ISOBAR_CHECK(products == Bf16Products::widened || isa == Isa::avx512, name, " goes with avx512, not with ",
+               name_of(isa));
+  ISOBAR_CHECK(products != Bf16Products::tiles || may_use_amx(), "this CPU has no AMX");
+  ISOBAR_CHECK(products != Bf16Products::pairs || has_pairs(), "this CPU has no AVX512_BF16");
   isa_in_use() = isa;
-  amx_in_use() = amx;
+  bf16_products_in_use() = products;
 }
 
 }  // namespace isobar::cpu

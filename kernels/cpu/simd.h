@@ -138,19 +138,25 @@ struct Tile {
     }
   }
 
-  template <int kRowStep>
-  ISOBAR_INLINE void load_from(const T* from) {
+  ISOBAR_INLINE void load_from(const T* from, std::int64_t row_step) {
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) c[i][v] = load(from + i * kRowStep + v * kLanes<T>);
+      for (int v = 0; v < kVectors; ++v) c[i][v] = load(from + i * row_step + v * kLanes<T>);
+  }
+  ISOBAR_INLINE void store_to(T* to, std::int64_t row_step) const {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) store(to + i * row_step + v * kLanes<T>, c[i][v]);
+  }
+  template <int kRowStep>
+  ISOBAR_INLINE void load_from(const T* from) {
+    load_from(from, kRowStep);
   }
   template <int kRowStep>
   ISOBAR_INLINE void store_to(T* to) const {
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows; ++i)
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) store(to + i * kRowStep + v * kLanes<T>, c[i][v]);
+    store_to(to, kRowStep);
   }
 };
 

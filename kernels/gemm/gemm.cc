@@ -24,7 +24,7 @@ void check(const Gemm& g) {
 
 void gemm(const Gemm& g, Stream) {
   check(g);
-  if (g.in_dtype == DType::bf16 && amx() != Amx::absent)
+  if (g.in_dtype == DType::bf16 && are_on_tiles(bf16_products()))
     gemm_onednn(g);
   else
     gemm_packed(g);

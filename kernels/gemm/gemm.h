@@ -13,8 +13,9 @@
 //   numerics      products accumulate in fp32 (fp64 for fp64); bias and activation are applied before the one rounding
 //                 of each output, except on CUDA: there an erf GELU follows the rounding of `pre`, and the bias of a
 //                 16-bit output is rounded to that type first; and except for bf16 on a CPU with AMX, where a GELU
-//                 follows the rounding to out_dtype. tf32 lets the GPU round fp32 inputs to 10 mantissa bits; the CPU
-//                 ignores it
+//                 follows the rounding to out_dtype. A CPU that multiplies bf16 with AVX512_BF16 takes bf16
+//                 operands and sums below 2^-126 for zero. tf32 lets the GPU round fp32 inputs to 10 mantissa bits;
+//                 the CPU ignores it
 //   deterministic yes, for a fixed number of threads; on a GPU for the same algorithm of its library (algorithms.h),
 //                 which gives the same one again, or is told to
 //   limits        m, n >= 0; k >= 1; bias and activation need mode overwrite; a_sums: on a GPU only, with transpose_a,

@@ -1,8 +1,8 @@
 // gemm_onednn - the matrix product of bf16 through oneDNN, behind cpu::gemm (kernels/gemm/gemm.h has the contract)
 //
-// oneDNN's bf16 products on AMX tiles are several times faster than fp32 arithmetic; without AMX they are slower, and
-// isobar's own packed product (kernels/gemm/packed.h) is used. One difference from it: a GELU follows the
-// rounding of the product.
+// oneDNN's bf16 products on AMX tiles are several times faster than fp32 arithmetic. Without AMX isobar's own packed
+// product (kernels/gemm/packed.h) is used, in fp32 or with AVX512_BF16: with that it is as fast as oneDNN's. One
+// difference from it: a GELU follows the rounding of the product.
 #pragma once
 
 #include "kernels/gemm/gemm.h"

@@ -5,6 +5,7 @@
 
 #include "kernels/common/math.h"
 #include "kernels/cpu/gelu_gate.h"
+#include "kernels/cpu/pairs.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/simd.h"
@@ -37,21 +38,119 @@ ISOBAR_INLINE void convert_fixed(const In* __restrict__ from, T* __restrict__ to
   }
 }
 
-// Rows [row, row + rows) of op(A), terms [begin, begin + depth). A tile of the packed A is [kTileRows, kRowStep] when
-// the rows lie contiguous in memory, and [depth, kTileRows] when the columns do: either way packing copies runs.
-template <bool kTransposed, class In, class T>
-void pack_a(const Gemm& g, int64_t row, int64_t rows, int64_t begin, int64_t depth, T* __restrict__ packed) {
+// How terms are packed, and multiplied: each by itself, converted to the type of the sums.
+template <class In_>
+struct Single {
+  using In = In_;
+  using Sum = accumulator_t<In>;
+  using Packed = Sum;  // an element of a packed panel
+  static constexpr int kTerms = 1;
+
+  // `count` elements whose terms lie side by side.
+  static ISOBAR_INLINE void pack_along(const In* __restrict__ from, int64_t count, int64_t, Packed* __restrict__ to) {
+    convert_run(from, to, count);
+  }
+  static ISOBAR_INLINE Packed pack_one(const In* from, int64_t) { return static_cast<Packed>(*from); }
+  // `count` elements side by side; further terms of each would lie `step` beyond.
+  static ISOBAR_INLINE void pack_across(const In* __restrict__ from, int64_t, int64_t, int64_t count,
+                                        Packed* __restrict__ to) {
+    convert_run(from, to, count);
+  }
+  template <int kCount>
+  static ISOBAR_INLINE void pack_across(const In* __restrict__ from, int64_t, int64_t, Packed* __restrict__ to) {
+    convert_fixed<kCount>(from, to);
+  }
+
+  template <int kRowStep, int kStep, int kBStep, class SumTile>
+  static ISOBAR_INLINE void multiply(SumTile& tile, const Packed* a, const Packed* b, int64_t count) {
+    tile.template multiply<kRowStep, kStep, kBStep>(a, b, count);
+  }
+};
+
+#if defined(ISOBAR_ISA_IS_avx512)
+// Two terms an element, as vdpbf16ps reads them (kernels/cpu/pairs.h). Where only one is left, `terms` or `terms_left`
+// says so, and the other is zero.
+template <class Products>
+struct InPairs {
+  using In = bf16;
+  using Sum = float;
+  using Packed = std::uint32_t;
+  static constexpr int kTerms = 2;
+
+  static ISOBAR_INLINE void pack_along(const In* __restrict__ from, int64_t count, int64_t terms,
+                                       Packed* __restrict__ to) {
+    const int64_t whole = terms / 2;
+    __builtin_memcpy(to, from, static_cast<std::size_t>(whole) * sizeof(Packed));
+    if (whole < count) to[whole] = bits_of(from[terms - 1]);
+  }
+  static ISOBAR_INLINE Packed pack_one(const In* from, int64_t terms_left) {
+    if (terms_left == 1) return bits_of(*from);
+    Packed pair;
+    __builtin_memcpy(&pair, from, sizeof pair);
+    return pair;
+  }
+  static ISOBAR_INLINE void pack_across(const In* __restrict__ from, int64_t step, int64_t terms_left, int64_t count,
+                                        Packed* __restrict__ to) {
+    if (terms_left == 1) {
+      for (int64_t i = 0; i < count; ++i) to[i] = bits_of(from[i]);
+    } else {
+#pragma omp simd
+      for (int64_t i = 0; i < count; ++i) to[i] = bits_of(from[i]) | bits_of(from[step + i]) << 16;
+    }
+  }
+  template <int kCount>
+  static ISOBAR_INLINE void pack_across(const In* __restrict__ from, int64_t step, int64_t terms_left,
+                                        Packed* __restrict__ to) {
+    static_assert(kCount % 8 == 0);
+    if (terms_left == 1) return pack_across(from, step, terms_left, kCount, to);
+    typedef std::uint16_t Eight __attribute__((vector_size(16)));
+    for (int i = 0; i < kCount; i += 8, to += 8) {
+      Eight even, odd;
+      __builtin_memcpy(&even, from + i, sizeof even);
+      __builtin_memcpy(&odd, from + step + i, sizeof odd);
+      const Eight low = __builtin_shufflevector(even, odd, 0, 8, 1, 9, 2, 10, 3, 11);
+      const Eight high = __builtin_shufflevector(even, odd, 4, 12, 5, 13, 6, 14, 7, 15);
+      __builtin_memcpy(to, &low, sizeof low);
+      __builtin_memcpy(to + 4, &high, sizeof high);
+    }
+  }
+
+  template <int kRowStep, int kStep, int kBStep, class SumTile>
+  static ISOBAR_INLINE void multiply(SumTile& tile, const Packed* a, const Packed* b, int64_t count) {
+    multiply_pairs<Products>(tile, a, kRowStep, kStep, b, kBStep, count);
+  }
+
+ private:
+  static ISOBAR_INLINE Packed bits_of(bf16 x) {
+    return __builtin_bit_cast(std::uint16_t, x);
+  }
+};
+#endif
+
+// The terms that a run of packed elements holds.
+struct Depth {
+  int64_t begin, terms, elements;
+};
+
+// Rows [row, row + rows) of op(A), terms of `depth`. A tile of the packed A is [kTileRows, kRowStep] when the rows lie
+// contiguous in memory, and [elements, kTileRows] when the columns do: either way packing copies runs.
+template <bool kTransposed, class Format>
+void pack_a(const Gemm& g, int64_t row, int64_t rows, const Depth& depth,
+            typename Format::Packed* __restrict__ packed) {
+  using In = typename Format::In;
+  using T = typename Format::Packed;
   const auto* a = static_cast<const In*>(g.a);
   constexpr int64_t kTileSize = kTileRows * kRowStep;
   if constexpr (kTransposed) {
-    for (int64_t k = 0; k < depth; ++k) {
-      const In* from = a + (begin + k) * g.m + row;
+    for (int64_t k = 0; k < depth.elements; ++k) {
+      const int64_t term = k * Format::kTerms, left = depth.terms - term;
+      const In* from = a + (depth.begin + term) * g.m + row;
       for (int64_t i = 0; i < rows; i += kTileRows) {
         T* to = packed + i / kTileRows * kTileSize + k * kTileRows;
         if (rows - i >= kTileRows) {
-          convert_fixed<kTileRows>(from + i, to);
+          Format::template pack_across<kTileRows>(from + i, g.m, left, to);
         } else {
-          convert_run(from + i, to, rows - i);
+          Format::pack_across(from + i, g.m, left, rows - i, to);
           for (int64_t j = rows - i; j < kTileRows; ++j) to[j] = T{0};
         }
       }
@@ -60,41 +159,46 @@ void pack_a(const Gemm& g, int64_t row, int64_t rows, int64_t begin, int64_t dep
     for (int64_t i = 0; i < round_up(rows, kTileRows); ++i) {
       T* to = packed + i * kRowStep;
       if (i < rows) {
-        convert_run(a + (row + i) * g.k + begin, to, depth);
+        Format::pack_along(a + (row + i) * g.k + depth.begin, depth.elements, depth.terms, to);
       } else {
-        for (int64_t k = 0; k < depth; ++k) to[k] = T{0};
+        for (int64_t k = 0; k < depth.elements; ++k) to[k] = T{0};
       }
     }
   }
 }
 
-// Columns [column, column + kPanel) of op(B), terms [begin, begin + depth), as [depth, kPanel]; zeros beyond n.
-template <class In, class T>
-void pack_b(const Gemm& g, int64_t column, int64_t begin, int64_t depth, T* __restrict__ packed) {
+// Columns [column, column + kPanel) of op(B), terms of `depth`, as [elements, kPanel]; zeros beyond n.
+template <class Format>
+void pack_b(const Gemm& g, int64_t column, const Depth& depth, typename Format::Packed* __restrict__ packed) {
+  using In = typename Format::In;
+  using T = typename Format::Packed;
+  constexpr int64_t kWidth = kPanel<typename Format::Sum>;
   const auto* b = static_cast<const In*>(g.b);
-  const int64_t width = min(kPanel<T>, g.n - column);
+  const int64_t width = min(kWidth, g.n - column);
   if (g.transpose_b) {
-    constexpr int64_t kRun = 16;  // terms of all columns that stay in the first-level cache while they are transposed
-    for (int64_t first = 0; first < depth; first += kRun) {
-      const int64_t last = min(first + kRun, depth);
-      for (int64_t j = 0; j < kPanel<T>; ++j) {
+    constexpr int64_t kRun = 16;  // elements of all columns that stay in the first-level cache while transposed
+    for (int64_t first = 0; first < depth.elements; first += kRun) {
+      const int64_t last = min(first + kRun, depth.elements);
+      for (int64_t j = 0; j < kWidth; ++j) {
         if (j < width) {
-          const In* from = b + (column + j) * g.k + begin;
-          for (int64_t k = first; k < last; ++k) packed[k * kPanel<T> + j] = static_cast<T>(from[k]);
+          const In* from = b + (column + j) * g.k + depth.begin;
+          for (int64_t k = first; k < last; ++k)
+            packed[k * kWidth + j] = Format::pack_one(from + k * Format::kTerms, depth.terms - k * Format::kTerms);
         } else {
-          for (int64_t k = first; k < last; ++k) packed[k * kPanel<T> + j] = T{0};
+          for (int64_t k = first; k < last; ++k) packed[k * kWidth + j] = T{0};
         }
       }
     }
   } else {
-    for (int64_t k = 0; k < depth; ++k) {
-      const In* from = b + (begin + k) * g.n + column;
-      T* to = packed + k * kPanel<T>;
-      if (width == kPanel<T>) {
-        convert_fixed<kPanel<T>>(from, to);
+    for (int64_t k = 0; k < depth.elements; ++k) {
+      const int64_t term = k * Format::kTerms, left = depth.terms - term;
+      const In* from = b + (depth.begin + term) * g.n + column;
+      T* to = packed + k * kWidth;
+      if (width == kWidth) {
+        Format::template pack_across<kWidth>(from, g.n, left, to);
       } else {
-        convert_run(from, to, width);
-        for (int64_t j = width; j < kPanel<T>; ++j) to[j] = T{0};
+        Format::pack_across(from, g.n, left, width, to);
+        for (int64_t j = width; j < kWidth; ++j) to[j] = T{0};
       }
     }
   }
@@ -163,15 +267,17 @@ struct Epilogue {
   }
 };
 
-// Rows [row, row + rows) times panels [panel_begin, panel_end), terms [begin, begin + depth).
-template <bool kTransposed, class In, class Out, class T>
-void block(const Gemm& g, const T* packed_b, int64_t row, int64_t rows, int64_t panel_begin, int64_t panel_end,
-           int64_t begin, int64_t depth, const Epilogue<Out, T>& epilogue) {
+// Rows [row, row + rows) times panels [panel_begin, panel_end), terms of `depth`.
+template <bool kTransposed, class Format, class Out>
+void block(const Gemm& g, const typename Format::Packed* packed_b, int64_t row, int64_t rows, int64_t panel_begin,
+           int64_t panel_end, const Depth& depth, const Epilogue<Out, typename Format::Sum>& epilogue) {
+  using T = typename Format::Sum;
+  using Packed = typename Format::Packed;
   constexpr int64_t kTileSize = kTileRows * kRowStep;
   // Not ceil_div: GCC 12 would give the loops below other registers, and more moves between them.
   const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
-  auto* packed_a = static_cast<T*>(scratch(Scratch::gemm_a, kBlockTiles * kTileSize * sizeof(T)));
-  pack_a<kTransposed, In>(g, row, rows, begin, depth, packed_a);
+  auto* packed_a = static_cast<Packed*>(scratch(Scratch::gemm_a, kBlockTiles * kTileSize * sizeof(Packed)));
+  pack_a<kTransposed, Format>(g, row, rows, depth, packed_a);
   for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
     for (int64_t tile = 0; tile < tiles; ++tile) {
       epilogue.prefetch(row + tile * kTileRows, panel * kPanel<T>);
@@ -179,8 +285,8 @@ void block(const Gemm& g, const T* packed_b, int64_t row, int64_t rows, int64_t 
       {
         Tile<T, kTileRows, kTileVectors> c;
         c.clear();
-        c.template multiply<kTransposed ? 1 : kRowStep, kTransposed ? kTileRows : 1, kPanel<T>>(
-            packed_a + tile * kTileSize, packed_b + panel * depth * kPanel<T>, depth);
+        Format::template multiply<kTransposed ? 1 : kRowStep, kTransposed ? kTileRows : 1, kPanel<T>>(
+            c, packed_a + tile * kTileSize, packed_b + panel * depth.elements * kPanel<T>, depth.elements);
         c.template store_to<kPanel<T>>(sums);
       }
       epilogue.tile(sums, row + tile * kTileRows, panel * kPanel<T>);
@@ -188,13 +294,15 @@ void block(const Gemm& g, const T* packed_b, int64_t row, int64_t rows, int64_t 
   }
 }
 
-template <class In, class Out>
+template <class Format, class Out>
 void multiply(const Gemm& g) {
-  using T = accumulator_t<In>;
+  using T = typename Format::Sum;
+  using Packed = typename Format::Packed;
   const int64_t panels = ceil_div(g.n, kPanel<T>), tiles = ceil_div(g.m, kTileRows);
-  const int64_t chunks = ceil_div(g.k, kGemmDepth);
-  const int64_t max_depth = min(kGemmDepth, round_up(ceil_div(g.k, chunks), 8));
-  auto* packed_b = static_cast<T*>(scratch(Scratch::gemm_b, panels * kPanel<T> * max_depth * sizeof(T)));
+  const int64_t elements = ceil_div(g.k, Format::kTerms), chunks = ceil_div(elements, kGemmDepth);
+  const int64_t max_elements = min(kGemmDepth, round_up(ceil_div(elements, chunks), 8));
+  const int64_t max_terms = max_elements * Format::kTerms;
+  auto* packed_b = static_cast<Packed*>(scratch(Scratch::gemm_b, panels * kPanel<T> * max_elements * sizeof(Packed)));
   T* partial = nullptr;
   if constexpr (sizeof(Out) == sizeof(T))
     partial = static_cast<T*>(g.c);
@@ -209,37 +317,53 @@ void multiply(const Gemm& g) {
   const int64_t column_blocks = row_blocks >= threads ? 1 : min(panels, ceil_div(threads, row_blocks));
   const int64_t tasks = row_blocks * column_blocks;
 
-  for (int64_t begin = 0; begin < g.k; begin += max_depth) {
-    const int64_t depth = min(max_depth, g.k - begin);
-    parallel_for(panels, kSerialFlops / (kPanel<T> * depth) + 1, [&](int64_t first, int64_t last) {
+  for (int64_t begin = 0; begin < g.k; begin += max_terms) {
+    const int64_t terms = min(max_terms, g.k - begin);
+    const Depth depth{begin, terms, ceil_div(terms, Format::kTerms)};
+    parallel_for(panels, kSerialFlops / (kPanel<T> * terms) + 1, [&](int64_t first, int64_t last) {
       for (int64_t p = first; p < last; ++p)
-        pack_b<In>(g, p * kPanel<T>, begin, depth, packed_b + p * depth * kPanel<T>);
+        pack_b<Format>(g, p * kPanel<T>, depth, packed_b + p * depth.elements * kPanel<T>);
     });
-    const Epilogue<Out, T> epilogue{g, partial, begin == 0, begin + depth == g.k};
-    const int64_t task_flops = 2 * g.m * g.n * depth / tasks;
+    const Epilogue<Out, T> epilogue{g, partial, begin == 0, begin + terms == g.k};
+    const int64_t task_flops = 2 * g.m * g.n * terms / tasks;
     parallel_for(tasks, kSerialFlops / (task_flops + 1) + 1, [&](int64_t first, int64_t last) {
       for (int64_t task = first; task < last; ++task) {
         const int64_t row = task / column_blocks * block_tiles * kTileRows, part = task % column_blocks;
         const int64_t rows = min(block_tiles * kTileRows, g.m - row);
         const int64_t panel_begin = panels * part / column_blocks, panel_end = panels * (part + 1) / column_blocks;
         if (g.transpose_a)
-          block<true, In>(g, packed_b, row, rows, panel_begin, panel_end, begin, depth, epilogue);
+          block<true, Format>(g, packed_b, row, rows, panel_begin, panel_end, depth, epilogue);
         else
-          block<false, In>(g, packed_b, row, rows, panel_begin, panel_end, begin, depth, epilogue);
+          block<false, Format>(g, packed_b, row, rows, panel_begin, panel_end, depth, epilogue);
       }
     });
   }
 }
 
+#if defined(ISOBAR_ISA_IS_avx512)
+template <class Products>
+void multiply_pairs_into(const Gemm& g) {
+  if (g.out_dtype == DType::bf16)
+    multiply<InPairs<Products>, bf16>(g);
+  else
+    multiply<InPairs<Products>, float>(g);
+}
+#endif
+
 }  // namespace
 
 void gemm_packed(const Gemm& g) {
   if (g.m == 0 || g.n == 0) return;
+#if defined(ISOBAR_ISA_IS_avx512)
+  if (g.in_dtype == DType::bf16 && bf16_products() == Bf16Products::pairs) return multiply_pairs_into<Pairs>(g);
+  if (g.in_dtype == DType::bf16 && bf16_products() == Bf16Products::emulated_pairs)
+    return multiply_pairs_into<EmulatedPairs>(g);
+#endif
   visit_floating(g.in_dtype, [&]<class In>(Type<In>) {
     if (g.out_dtype == g.in_dtype)
-      multiply<In, In>(g);
+      multiply<Single<In>, In>(g);
     else
-      multiply<In, float>(g);
+      multiply<Single<In>, float>(g);
   });
 }
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/isa.h"
 #include "tests/harness/places.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
@@ -156,6 +157,23 @@ TEST_CASE("isobar-bench measures bf16 without AMX where ISOBAR_MAX_ISA says so")
   const nlohmann::json line = nlohmann::json::parse(outcome.out);
   CHECK_THAT(line["instruction_set"].get<std::string>(), !ContainsSubstring("amx"));
   CHECK_THAT(line["peak_tflops_source"].get<std::string>(), !ContainsSubstring("AMX"));
+}
+
+TEST_CASE("isobar-bench measures bf16 with AVX512_BF16 where ISOBAR_MAX_ISA says so") {
+  if (!cpu::has_pairs()) ISOBAR_SKIP("this CPU has no AVX512_BF16");
+  const Outcome outcome = bench("--json --small --op gemm --dtype bf16", "ISOBAR_MAX_ISA=avx512_bf16");
+  INFO(outcome.err);
+  REQUIRE(outcome.status == 0);
+  const nlohmann::json line = nlohmann::json::parse(outcome.out);
+  CHECK(line["instruction_set"] == "avx512 + avx512_bf16");
+  CHECK(line["peak_tflops_source"] == "AVX512_BF16");
+}
+
+TEST_CASE("isobar-bench refuses an ISOBAR_MAX_ISA that it does not know") {
+  const Outcome outcome = bench("--small --op fill", "ISOBAR_MAX_ISA=avx9");
+  CHECK(outcome.status == 1);
+  CHECK(outcome.err ==
+        "isobar-bench: ISOBAR_MAX_ISA is \"avx9\"; it is one of generic, avx2, avx512, avx512_bf16 and amx\n");
 }
 
 TEST_CASE("isobar-bench sweeps over sizes") {

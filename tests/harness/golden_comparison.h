@@ -37,8 +37,8 @@ inline std::vector<Arithmetic> low_precisions() {
   std::vector<Arithmetic> all;
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
     all.push_back({{DeviceKind::cpu}, dtype});
-    // Where AMX is emulated, the CPU is what is asked about.
-    if (ISOBAR_HAS_EMULATOR && cpu::amx() != cpu::Amx::emulated) all.push_back({{DeviceKind::emulator}, dtype});
+    // Where the CPU's instructions are emulated, the CPU is what is asked about.
+    if (ISOBAR_HAS_EMULATOR && !cpu::is_emulated(cpu::bf16_products())) all.push_back({{DeviceKind::emulator}, dtype});
     if (gpu::device_count() > 0) all.push_back({{DeviceKind::cuda}, dtype});
   }
   return all;

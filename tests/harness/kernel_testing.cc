@@ -473,35 +473,20 @@ struct Way {
 };
 
 // The kernels that a CPU has for a case. A sanitizer looks at those of one instruction set only.
-struct CpuKernels {
-  cpu::Isa isa;
-  cpu::Amx amx;
-};
-
-std::vector<CpuKernels> cpu_kernels(bool uses_amx) {
-  const CpuKernels here{cpu::best_isa(), cpu::amx()};
+std::vector<CpuKernels> cpu_kernels(bool multiplies_bf16) {
+  using cpu::Bf16Products;
+  const CpuKernels here{cpu::best_isa(), cpu::bf16_products()};
   if (kIsSanitized) return {here};
   std::vector<CpuKernels> kernels;
-  if (uses_amx && here.isa == cpu::Isa::avx512)
-    kernels.push_back({here.isa, here.amx == cpu::Amx::present ? cpu::Amx::present : cpu::Amx::emulated});
+  if (multiplies_bf16 && here.isa == cpu::Isa::avx512) {
+    const bool has_tiles = here.products == Bf16Products::tiles;
+    kernels.push_back({here.isa, has_tiles ? Bf16Products::tiles : Bf16Products::emulated_tiles});
+    kernels.push_back({here.isa, cpu::has_pairs() ? Bf16Products::pairs : Bf16Products::emulated_pairs});
+  }
   for (const cpu::Isa isa : {cpu::Isa::avx512, cpu::Isa::avx2, cpu::Isa::generic})
-    if (isa <= here.isa) kernels.push_back({isa, cpu::Amx::absent});
+    if (isa <= here.isa) kernels.push_back({isa, Bf16Products::widened});
   return kernels;
 }
-
-// They are used while one lives.
-class UsedKernels {
- public:
-  explicit UsedKernels(const CpuKernels& kernels) : saved_{cpu::best_isa(), cpu::amx()} {
-    cpu::use(kernels.isa, kernels.amx);
-  }
-  ~UsedKernels() { cpu::use(saved_.isa, saved_.amx); }
-  UsedKernels(const UsedKernels&) = delete;
-  UsedKernels& operator=(const UsedKernels&) = delete;
-
- private:
-  CpuKernels saved_;
-};
 
 std::vector<Way> emulator_ways() {
   std::vector<Way> ways;
@@ -569,8 +554,8 @@ void on_devices(const std::vector<DeviceKind>& kinds, std::initializer_list<DTyp
       run_in(ways_of(kind, options), kind, body);
       continue;
     }
-    for (const CpuKernels& kernels : cpu_kernels(options.uses_amx && has(DType::bf16))) {
-      INFO(name_of(kernels.isa) << (kernels.amx == cpu::Amx::absent ? "" : " with AMX"));
+    for (const CpuKernels& kernels : cpu_kernels(options.multiplies && has(DType::bf16))) {
+      INFO(name_of(kernels.isa) << ", products of bf16 by " << name_of(kernels.products));
       const UsedKernels used(kernels);
       run_in(ways_of(kind, options), kind, body);
     }

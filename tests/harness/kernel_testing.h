@@ -43,6 +43,7 @@
 #include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
 #include "kernels/common/rng.h"
+#include "kernels/cpu/isa.h"
 #include "tests/harness/testing.h"
 
 namespace isobar::testing {
@@ -235,14 +236,32 @@ inline Pointer more_stream(Workbench& bench) {
   return bench.input(values_of({2.0}, DType::fp64));
 }
 
+struct CpuKernels {
+  cpu::Isa isa;
+  cpu::Bf16Products products;
+};
+// They are used while one lives.
+class UsedKernels {
+ public:
+  explicit UsedKernels(const CpuKernels& kernels) : saved_{cpu::best_isa(), cpu::bf16_products()} {
+    cpu::use(kernels.isa, kernels.products);
+  }
+  ~UsedKernels() { cpu::use(saved_.isa, saved_.products); }
+  UsedKernels(const UsedKernels&) = delete;
+  UsedKernels& operator=(const UsedKernels&) = delete;
+
+ private:
+  CpuKernels saved_;
+};
+
 struct DeviceOptions {
   bool any_thread_count = true;  // the contract promises the same bits for any number of CPU threads
-  bool uses_amx = false;         // where the CPU has AMX, or emulates it, products of bf16 are computed by it
+  bool multiplies = false;       // the kernel has products, which AVX512_BF16 and AMX compute where they are bf16
 };
 
 // Runs body on each device several times (with one and with three threads on the CPU, with every schedule in the
 // emulator) and requires the same bits each time. The CPU does all of it with each instruction set that it has, and
-// with AMX, emulated where it has none. A case on fp64 among `dtypes` runs on the CPU only.
+// with AVX512_BF16 and AMX, emulated where it has none. A case on fp64 among `dtypes` runs on the CPU only.
 // ISOBAR_TEST_DEVICES=cpu,emulator,cuda narrows the choice; a GPU that was asked for and is not there makes the test
 // count as skipped.
 void on_devices(const std::vector<DeviceKind>& kinds, std::initializer_list<DType> dtypes,

@@ -39,10 +39,10 @@ struct SkipCounter : EventListenerBase {
 };
 CATCH_REGISTER_LISTENER(SkipCounter)
 
-// Whether this CPU can do what ISOBAR_EMULATE_AMX asks for.
-bool amx_can_be_emulated() {
+// Whether this CPU can do what ISOBAR_EMULATE_* asks for.
+bool products_can_be_emulated() {
   try {
-    cpu::amx();
+    cpu::bf16_products();
     return true;
   } catch (const Error& error) {
     std::cout << error.what() << std::endl;
@@ -74,7 +74,7 @@ extern "C" const char* __asan_default_options() {
 
 int main(int argc, char** argv) {
   using namespace isobar::testing;
-  if (!amx_can_be_emulated() || !wanted_gpu_is_here()) return kSkippedStatus;
+  if (!products_can_be_emulated() || !wanted_gpu_is_here()) return kSkippedStatus;
   const int status = Catch::Session().run(argc, argv);
   const std::vector<std::string> words(argv + 1, argv + argc);
   const bool lists =

@@ -280,7 +280,8 @@ struct Outputs {
 };
 // Whether the yardstick rounds P and dS, as these kernels do. Of the CPU those that it uses now.
 bool device_rounds_p(const Case& a, Device device) {
-  if (device.kind == DeviceKind::cpu) return a.dtype == DType::bf16 && cpu::amx() != cpu::Amx::absent;
+  if (device.kind == DeviceKind::cpu)
+    return a.dtype == DType::bf16 && cpu::bf16_products() != cpu::Bf16Products::widened;
   return is_16_bit(a.dtype) || a.tf32;
 }
 
@@ -308,7 +309,7 @@ void run(const Case& a, const Inputs& x, const std::vector<DeviceKind>& devices 
     bench.check("o", o, want[0]);
     bench.check("lse", lse, want[1]);
   };
-  on_devices(devices, {a.dtype}, check_forward, {.uses_amx = true});
+  on_devices(devices, {a.dtype}, check_forward, {.multiplies = true});
 
   // What the gradients are added to.
   const Values before[] = {random_tokens(queries(a), a.out_dtype(), 5), random_tokens(keys(a), a.out_dtype(), 6),
@@ -332,7 +333,7 @@ void run(const Case& a, const Inputs& x, const std::vector<DeviceKind>& devices 
     bench.check("dk", dk, want[1]);
     bench.check("dv", dv, want[2]);
   };
-  on_devices(devices, {a.dtype}, check_backward, {.any_thread_count = false, .uses_amx = true});
+  on_devices(devices, {a.dtype}, check_backward, {.any_thread_count = false, .multiplies = true});
 }
 void run(const Case& a, const std::vector<DeviceKind>& devices = all_devices()) {
   run(a, inputs_of(a), devices);
@@ -542,7 +543,7 @@ TEST_CASE("attention draws the masks of blocks as those of the whole, element by
                    CHECK(blocks_are_right);
                  }
                },
-               {.any_thread_count = false, .uses_amx = true});
+               {.any_thread_count = false, .multiplies = true});
   }
 }
 
@@ -706,7 +707,7 @@ TEST_CASE("attention over keys in three parts, merged, is that over all keys, an
                  CHECK(distance(of_merged.dk, bench.read(dk)) < 1e-13);
                  CHECK(distance(of_merged.dv, bench.read(dv)) < 1e-13);
                },
-               {.any_thread_count = false, .uses_amx = true});
+               {.any_thread_count = false, .multiplies = true});
   }
 }
 
@@ -845,7 +846,7 @@ TEST_CASE("attention reads and writes q, k and v interleaved in one buffer") {
             }
           bench.check_equal("dq, dk, dv", gradient, want);
         },
-        {.any_thread_count = false, .uses_amx = true});
+        {.any_thread_count = false, .multiplies = true});
   }
 }
 
@@ -901,7 +902,7 @@ TEST_CASE("attention takes a stride of its own for every operand") {
                  bench.check_equal("dk", apart_dk, spread(bench.read(dk), 56));
                  bench.check_equal("dv", apart_dv, spread(bench.read(dv), 64));
                },
-               {.any_thread_count = false, .uses_amx = true});
+               {.any_thread_count = false, .multiplies = true});
   }
 }
 
@@ -941,7 +942,7 @@ TEST_CASE("attention in tf32 errs more than fp32 can, on a GPU, in fp32, and now
                    CHECK_FALSE(fits_with.ok);
                  }
                },
-               {.any_thread_count = false, .uses_amx = true});
+               {.any_thread_count = false, .multiplies = true});
   }
 }
 

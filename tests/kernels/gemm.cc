@@ -110,7 +110,7 @@ Gemm arguments_of(const Case& g, const Operands& x, Workbench& bench, Pointer c,
 // How a device makes this product (kernels/gemm/gemm.h), the CPU with the kernels that it uses now.
 Manner manner_of(DeviceKind device, const Case& g) {
   const bool is_cuda = device == DeviceKind::cuda;
-  const bool is_onednn = !is_cuda && g.in == DType::bf16 && cpu::amx() != cpu::Amx::absent;
+  const bool is_onednn = !is_cuda && g.in == DType::bf16 && cpu::are_on_tiles(cpu::bf16_products());
   return {.rounds_pre = is_cuda || is_onednn, .cuts = is_cuda && is_16_bit(g.in)};
 }
 
@@ -132,7 +132,7 @@ void run(const Case& g, const Operands& x, const std::vector<DeviceKind>& device
     bench.check("c", c, c_expected);
     if (g.has_pre) bench.check("pre", pre, pre_expected);
   };
-  on_devices(devices, {g.in, g.out}, check, {.uses_amx = true});
+  on_devices(devices, {g.in, g.out}, check, {.multiplies = true});
 }
 void run(const Case& g, const std::vector<DeviceKind>& devices = all_devices()) {
   run(g, operands_of(g), devices);
@@ -245,6 +245,66 @@ TEST_CASE("gemm through oneDNN") {
                 if (has_pre) bench.check("pre", pre, pre_expected);
               });
             }
+}
+
+namespace {
+
+// What this CPU makes of one sum of products of bf16.
+float sum_of_products(const std::vector<double>& a, const std::vector<double>& b) {
+  const auto k = static_cast<std::int64_t>(a.size());
+  Workbench bench({.kind = DeviceKind::cpu});
+  const Pointer c = bench.output(1, DType::fp32);
+  cpu::gemm({.m = 1,
+             .n = 1,
+             .k = k,
+             .in_dtype = DType::bf16,
+             .out_dtype = DType::fp32,
+             .a = bench.input(values_of(a, DType::bf16)),
+             .b = bench.input(values_of(b, DType::bf16)),
+             .c = c});
+  const auto sum = static_cast<float>(bench.read(c)[0]);
+  bench.finish();
+  return sum;
+}
+
+std::vector<cpu::Bf16Products> ways_in_pairs() {
+  if (cpu::best_isa() != cpu::Isa::avx512) return {};
+  if (!cpu::has_pairs()) return {cpu::Bf16Products::emulated_pairs};
+  return {cpu::Bf16Products::emulated_pairs, cpu::Bf16Products::pairs};
+}
+
+}  // namespace
+
+TEST_CASE("gemm in pairs rounds each product's sum, the odd one first, and flushes what is below 2^-126") {
+  if (ways_in_pairs().empty()) ISOBAR_SKIP("products of pairs need AVX-512");
+  for (const cpu::Bf16Products products : ways_in_pairs()) {
+    const UsedKernels used({cpu::Isa::avx512, products});
+    INFO(name_of(products));
+    CHECK(sum_of_products({1, 0, 1, 1}, {1, 0, 0x1p-24, 0x1p-24}) == 1);     // each of the two is lost to rounding
+    CHECK(sum_of_products({0x1p24, 0, 2, 1}, {1, 1, 1, 1}) == 0x1p24f + 2);  // 2^24 + 4 the other way round
+    CHECK(sum_of_products({0x1p-127, 0}, {0x1p10, 0}) == 0);
+    CHECK(sum_of_products({0x1p-126, 0}, {0x1p10, 0}) == 0x1p-116f);
+    CHECK(sum_of_products({0x1p-70, 0}, {0x1p-57, 0}) == 0);
+    CHECK(sum_of_products({0x1p-70, 0}, {0x1p-56, 0}) == 0x1p-126f);
+    CHECK(sum_of_products({0, 0x1p-126, -0x1.8p-126, 0}, {0, 1, 1, 0}) == 0);
+  }
+}
+
+TEST_CASE("gemm and its emulation in pairs give the same bits") {
+  if (!cpu::has_pairs() || cpu::best_isa() != cpu::Isa::avx512) ISOBAR_SKIP("this CPU has no AVX512_BF16");
+  const Case g{.m = 9, .n = 50, .k = 2 * cpu::kGemmDepth + 3, .in = DType::bf16, .out = DType::fp32};
+  Operands x = operands_of(g);
+  for (std::int64_t i = 0; i < g.m * g.k; ++i) x.a[i] = std::ldexp(x.a[i], static_cast<int>(i % 5) * -30);
+  x.a = values_of(x.a.v, DType::bf16);
+  std::vector<std::vector<std::byte>> bits;
+  for (const cpu::Bf16Products products : ways_in_pairs()) {
+    const UsedKernels used({cpu::Isa::avx512, products});
+    Workbench bench({.kind = DeviceKind::cpu});
+    const Pointer c = bench.output(g.m * g.n, g.out);
+    cpu::gemm(arguments_of(g, x, bench, c, {}));
+    bits.push_back(bench.finish());
+  }
+  CHECK(bits.at(0) == bits.at(1));
 }
 
 TEST_CASE("gemm on a GPU adds a bias in the type of its output") {

@@ -31,14 +31,13 @@ TEST_CASE("buffers of kernel tests lie between poisoned memory, while they are u
 
 namespace {
 
-// What a case on the CPU ran with, each a word: "avx2", "avx512+amx".
+// What a case on the CPU ran with, each a word: "avx2", "amx".
 std::vector<std::string> kernels_of_a_case(DType dtype, DeviceOptions options) {
   std::vector<std::string> used;
   on_devices(
       cpu_only(), {dtype},
       [&](Workbench&) {
-        const std::string kernels =
-            std::string(cpu::name_of(cpu::best_isa())) + (cpu::amx() == cpu::Amx::absent ? "" : "+amx");
+        const std::string kernels = cpu::name_of_level();
         if (used.empty() || used.back() != kernels) used.push_back(kernels);
       },
       options);
@@ -47,31 +46,38 @@ std::vector<std::string> kernels_of_a_case(DType dtype, DeviceOptions options) {
 
 }  // namespace
 
-TEST_CASE("a case on the CPU runs with every instruction set that it has, and with AMX where that differs") {
+TEST_CASE("a case on the CPU runs with every instruction set that it has, and those for bf16 where they count") {
   if (wanted_devices(cpu_only()).empty()) {
     CHECK(kernels_of_a_case(DType::bf16, {}).empty());
     return;
   }
   const cpu::Isa best = cpu::best_isa();
-  const cpu::Amx amx = cpu::amx();
+  const cpu::Bf16Products products = cpu::bf16_products();
 #if defined(ISOBAR_SANITIZED_THREAD) || defined(ISOBAR_SANITIZED_ADDRESS)
-  const std::vector<std::string> want{cpu::name_of(best)}, want_with_amx = want;
+  const std::vector<std::string> want{cpu::name_of_level()}, want_of_bf16 = want;
 #else
   std::vector<std::string> want;
   for (const cpu::Isa isa : {cpu::Isa::avx512, cpu::Isa::avx2, cpu::Isa::generic})
     if (isa <= best) want.push_back(cpu::name_of(isa));
-  std::vector<std::string> want_with_amx = want;
-  if (best == cpu::Isa::avx512) want_with_amx.insert(want_with_amx.begin(), "avx512+amx");
+  std::vector<std::string> want_of_bf16 = want;
+  if (best == cpu::Isa::avx512) {
+    const bool has_tiles = products == cpu::Bf16Products::tiles;
+    want_of_bf16.insert(want_of_bf16.begin(), {has_tiles ? "amx" : "emulated amx",
+                                               cpu::has_pairs() ? "avx512_bf16" : "emulated avx512_bf16"});
+  }
 #endif
   CHECK(kernels_of_a_case(DType::bf16, {}) == want);
-  CHECK(kernels_of_a_case(DType::bf16, {.uses_amx = true}) == want_with_amx);
-  CHECK(kernels_of_a_case(DType::fp32, {.uses_amx = true}) == want);
+  CHECK(kernels_of_a_case(DType::bf16, {.multiplies = true}) == want_of_bf16);
+  CHECK(kernels_of_a_case(DType::fp32, {.multiplies = true}) == want);
   CHECK(cpu::best_isa() == best);  // as it was
-  CHECK(cpu::amx() == amx);
+  CHECK(cpu::bf16_products() == products);
 }
 
 TEST_CASE("kernels that the CPU does not have are refused") {
-  CHECK_THROWS_WITH(cpu::use(cpu::Isa::avx2, cpu::Amx::emulated), "AMX goes with avx512, not with avx2");
+  CHECK_THROWS_WITH(cpu::use(cpu::Isa::avx2, cpu::Bf16Products::emulated_tiles),
+                    "emulated amx goes with avx512, not with avx2");
+  CHECK_THROWS_WITH(cpu::use(cpu::Isa::generic, cpu::Bf16Products::pairs),
+                    "avx512_bf16 goes with avx512, not with generic");
 }
 
 }  // namespace isobar::testing

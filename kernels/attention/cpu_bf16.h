@@ -1,9 +1,10 @@
-// The products of attention in bf16 on the tiles of AMX (kernels/cpu/amx.h). Scores, softmax and sums are fp32 vectors
-// as elsewhere; P and dS are rounded to bf16 before they enter a product. A tile wants its second operand with pairs of
-// rows interleaved, which the block of scores provides lane by lane: no product needs a transpose of what another
-// wrote.
+// The products of attention in bf16 by instructions that add pairs of terms: on AMX's tiles (kernels/cpu/amx.h), or
+// with AVX512_BF16 (kernels/cpu/pairs.h). Scores, softmax and sums are fp32 vectors as elsewhere; P and dS are rounded
+// to bf16 before they enter a product. Both want the second operand with pairs of rows interleaved, which the block of
+// scores provides lane by lane: no product needs a transpose of what another wrote.
 //
-// Tokens are copied to rows of a size that tiles divide (zeros beyond the head's), once a (batch, head) and thread.
+// Tokens are copied to rows of a size that blocks of a product divide (zeros beyond the head's), once a (batch, head)
+// and thread.
 #pragma once
 
 #include "kernels/attention/cpu_blocks.h"
@@ -52,8 +53,8 @@ inline void interleave_padded(const HeadRows<const bf16>& from, int64_t count, i
 
 // One thread's share: all keys of a (batch, head), and kQueryPanels panels of its queries
 // (kernels/attention/cpu_vectors.h has the same class for vectors).
-template <class Tiles>
-class AmxForward {
+template <class Products>
+class Bf16Forward {
  public:
   using In = bf16;
   using T = float;
@@ -66,10 +67,10 @@ class AmxForward {
     RunningSoftmax<float> softmax;
   };
 
-  explicit AmxForward(const AttentionFwd& a)
+  explicit Bf16Forward(const AttentionFwd& a)
       : a_(a),
         height_(round_up(a.shape.head_size, kTile)),
-        depth_(round_up(a.shape.head_size, kTileDepth)),
+        depth_(round_up(a.shape.head_size, Products::kDepth)),
         keys_(round_up(a.shape.kv_tokens, kKeyBlock)) {
     work_ = static_cast<Work*>(scratch(Scratch::attention, sizeof(Work) + keys_ * (depth_ + height_) * sizeof(bf16)));
     k_ = reinterpret_cast<bf16*>(work_ + 1);
@@ -96,15 +97,15 @@ class AmxForward {
 
   // The panel's scores of keys [key, key + count), and their maxima.
   ISOBAR_INLINE void find_scores(const Panel& panel, int64_t key, int64_t count, PanelVector<float>& row_max) {
-    multiply(tiles_, {.a = k_ + key * depth_,
-                      .a_step = depth_,
-                      .b = panel.q,
-                      .b_step = 2 * kLanesOfPanel,
-                      .c = scores(),
-                      .c_step = kLanesOfPanel,
-                      .rows = round_up(count, kTile),
-                      .cols = kLanesOfPanel,
-                      .depth = depth_});
+    multiply(products_, {.a = k_ + key * depth_,
+                         .a_step = depth_,
+                         .b = panel.q,
+                         .b_step = 2 * kLanesOfPanel,
+                         .c = scores(),
+                         .c_step = kLanesOfPanel,
+                         .rows = round_up(count, kTile),
+                         .cols = kLanesOfPanel,
+                         .depth = depth_});
     for (Vector<float>& m : row_max) m = broadcast(-__builtin_inff());
     for (int64_t i = 0; i < count; ++i)
 #pragma GCC unroll 4
@@ -122,16 +123,16 @@ class AmxForward {
         }
     const int64_t depth = round_up(count, kTileDepth);
     round_p(count, depth);
-    multiply(tiles_, {.a = v_transposed_ + key * height_,
-                      .a_step = kKeyBlock,
-                      .b = work_->p,
-                      .b_step = 2 * kLanesOfPanel,
-                      .c = panel.o,
-                      .c_step = kLanesOfPanel,
-                      .rows = height_,
-                      .cols = kLanesOfPanel,
-                      .depth = depth,
-                      .adds = true});
+    multiply(products_, {.a = v_transposed_ + key * height_,
+                         .a_step = kKeyBlock,
+                         .b = work_->p,
+                         .b_step = 2 * kLanesOfPanel,
+                         .c = panel.o,
+                         .c_step = kLanesOfPanel,
+                         .rows = height_,
+                         .cols = kLanesOfPanel,
+                         .depth = depth,
+                         .adds = true});
   }
 
  private:
@@ -154,18 +155,18 @@ class AmxForward {
   }
 
   const AttentionFwd& a_;
-  int64_t height_, depth_, keys_;  // head size in whole tiles as rows and as depth; keys in whole blocks
+  int64_t height_, depth_, keys_;  // head size in whole blocks as rows and as depth; keys in whole blocks
   Work* work_;
   bf16* k_;             // [keys, depth]
   bf16* v_transposed_;  // [keys / kKeyBlock, height, kKeyBlock]
-  Tiles tiles_;
+  Products products_;
 };
 
 // ---- backward -------------------------------------------------------------------------------------------------------
 
 // One thread's share: all queries of a (batch, head), and one group of its keys at a time.
-template <class Tiles>
-class AmxBackward {
+template <class Products>
+class Bf16Backward {
  public:
   using In = bf16;
   using T = float;
@@ -174,10 +175,10 @@ class AmxBackward {
   static_assert(kGroup % kTileDepth == 0 && kQueryBlock % kTileDepth == 0);
 
   // dq [padded queries, dq_step] is added to; null: the thread's own.
-  AmxBackward(const AttentionBwd& a, float* dq)
+  Bf16Backward(const AttentionBwd& a, float* dq)
       : a_(a),
         height_(round_up(a.shape.head_size, kTile)),
-        depth_(round_up(a.shape.head_size, kTileDepth)),
+        depth_(round_up(a.shape.head_size, Products::kDepth)),
         padded_(round_up(a.shape.q_tokens, kQueryBlock)) {
     const int64_t floats = 2 * padded_ + (dq == nullptr ? padded_ * height_ : 0);
     const int64_t halves = 2 * padded_ * (depth_ + height_);
@@ -231,16 +232,16 @@ class AmxBackward {
     }
     add_columns(do_transposed_ + query * height_, work.p, depth, work.dv);
     add_columns(q_transposed_ + query * height_, work.ds, depth, work.dk);
-    multiply(tiles_, {.a = work.ds_rows,
-                      .a_step = kGroup,
-                      .b = work.k,
-                      .b_step = 2 * height_,
-                      .c = dq_ + query * height_,
-                      .c_step = height_,
-                      .rows = round_up(count, kTile),
-                      .cols = height_,
-                      .depth = round_up(keys, kTileDepth),
-                      .adds = true});
+    multiply(products_, {.a = work.ds_rows,
+                         .a_step = kGroup,
+                         .b = work.k,
+                         .b_step = 2 * height_,
+                         .c = dq_ + query * height_,
+                         .c_step = height_,
+                         .rows = round_up(count, kTile),
+                         .cols = height_,
+                         .depth = round_up(keys, kTileDepth),
+                         .adds = true});
   }
 
  private:
@@ -263,28 +264,28 @@ class AmxBackward {
 
   // out [kStrip, kGroup] = rows · the transposed keys or values.
   ISOBAR_INLINE void find_rows(const bf16* rows, const bf16* transposed, float* out) {
-    multiply(tiles_, {.a = rows,
-                      .a_step = depth_,
-                      .b = transposed,
-                      .b_step = 2 * kGroup,
-                      .c = out,
-                      .c_step = kGroup,
-                      .rows = kStrip,
-                      .cols = kGroup,
-                      .depth = depth_});
+    multiply(products_, {.a = rows,
+                         .a_step = depth_,
+                         .b = transposed,
+                         .b_step = 2 * kGroup,
+                         .c = out,
+                         .c_step = kGroup,
+                         .rows = kStrip,
+                         .cols = kGroup,
+                         .depth = depth_});
   }
   // sum [height, kGroup] += a block of transposed queries · P or dS.
   ISOBAR_INLINE void add_columns(const bf16* transposed, const bf16* p, int64_t depth, float* sum) {
-    multiply(tiles_, {.a = transposed,
-                      .a_step = kQueryBlock,
-                      .b = p,
-                      .b_step = 2 * kGroup,
-                      .c = sum,
-                      .c_step = kGroup,
-                      .rows = height_,
-                      .cols = kGroup,
-                      .depth = depth,
-                      .adds = true});
+    multiply(products_, {.a = transposed,
+                         .a_step = kQueryBlock,
+                         .b = p,
+                         .b_step = 2 * kGroup,
+                         .c = sum,
+                         .c_step = kGroup,
+                         .rows = height_,
+                         .cols = kGroup,
+                         .depth = depth,
+                         .adds = true});
   }
 
   struct Row {
@@ -334,7 +335,7 @@ class AmxBackward {
   }
 
   const AttentionBwd& a_;
-  int64_t height_, depth_, padded_;  // head size in whole tiles as rows and as depth; queries in whole blocks
+  int64_t height_, depth_, padded_;  // head size in whole blocks as rows and as depth; queries in whole blocks
   Work* work_;
   bf16* q_;  // [padded, depth]
   bf16* d_o_;
@@ -342,7 +343,7 @@ class AmxBackward {
   bf16* do_transposed_;
   QueryTerms<float> terms_;
   float* dq_;  // [padded, height], sum so far, without scale
-  Tiles tiles_;
+  Products products_;
 };
 
 }  // namespace isobar::cpu::ISOBAR_ISA

@@ -7,6 +7,7 @@ same machine; each one's peak resident memory is its own. With --old, this build
     pip install torch numpy
     python3 bench/cpu_step.py [--rounds 3] [--threads 2] [--batch 1] [--dtypes fp32 bf16] [--save]
     python3 bench/cpu_step.py --old OLD_BUILD/bench/isobar-train-step [--rounds 10] [--dtypes fp32]
+    python3 bench/cpu_step.py --isa avx512_bf16 --torch-isa AVX512_CORE_BF16    # both as on a CPU without AMX
 
 Prints a table, and appends a JSON line a dtype to bench/results/cpu_step.jsonl with --save (not with --old).
 """
@@ -62,19 +63,23 @@ def write_problem(folder, batch):
     save(fields, folder / "batch.safetensors")
 
 
-def stepper(command, options):
-    return Stepper(command, os.environ | {"OMP_NUM_THREADS": str(options.threads)})
+def stepper(command, options, limits):
+    return Stepper(command, os.environ | {"OMP_NUM_THREADS": str(options.threads)} | limits)
 
 
 def isobar_stepper(program, folder, dtype, options):
     command = [program, folder / "weights.safetensors", folder / "batch.safetensors", dtype, options.threads]
-    return stepper(command, options)
+    return stepper(command, options, {"ISOBAR_MAX_ISA": options.isa} if options.isa else {})
+
+
+def torch_stepper(folder, dtype, options):
+    command = [sys.executable, __file__, "--worker", folder, "--dtypes", dtype, "--threads", options.threads]
+    return stepper(command, options, {"ONEDNN_MAX_CPU_ISA": options.torch_isa} if options.torch_isa else {})
 
 
 def compare(folder, dtype, options):
-    torch_command = [sys.executable, __file__, "--worker", folder, "--dtypes", dtype, "--threads", options.threads]
     workers = {"isobar": isobar_stepper(options.program, folder, dtype, options),
-               "torch": stepper(torch_command, options)}
+               "torch": torch_stepper(folder, dtype, options)}
     rounds = [{name: worker.step() for name, worker in workers.items()} for _ in range(1 + options.rounds)]
     peak = {name: worker.close() for name, worker in workers.items()}
     seconds = {name: [r[name]["seconds"] for r in rounds[1:]] for name in workers}  # the first round warms up
@@ -99,7 +104,9 @@ def circumstances(options):
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True,
                             check=False).stdout.strip()
     return {"benchmark": "cpu_step", "date": datetime.date.today().isoformat(), "commit": commit, "cpu": cpu,
-            "amx": "amx_bf16" in flags, "threads": options.threads, "batch": options.batch,
+            "amx": "amx_bf16" in flags, "avx512_bf16": "avx512_bf16" in flags, "isa": options.isa,
+            "torch_isa": options.torch_isa, "load_average": os.getloadavg()[0],
+            "threads": options.threads, "batch": options.batch,
             "torch": torch.__version__, "system": platform.platform(), "command": " ".join(sys.argv)}
 
 
@@ -163,6 +170,8 @@ def main():
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--dtypes", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"])
     parser.add_argument("--program", default=str(ROOT / "build" / "bench" / "isobar-train-step"))
+    parser.add_argument("--isa", help="isobar's instruction set at most (ISOBAR_MAX_ISA)")
+    parser.add_argument("--torch-isa", help="that of oneDNN in PyTorch (ONEDNN_MAX_CPU_ISA)")
     parser.add_argument("--old", help="the isobar-train-step of an older build, to stand beside in PyTorch's place")
     parser.add_argument("--save", action="store_true", help="append to bench/results/cpu_step.jsonl")
     parser.add_argument("--worker", type=pathlib.Path, help=argparse.SUPPRESS)

@@ -13,6 +13,7 @@
 #include "comm/process_ranks.h"
 #include "comm/thread_ranks.h"
 #include "data/era5/era5.h"
+#include "data/era5/hdf5.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
 
@@ -84,6 +85,7 @@ void check(CheckFlags o) {
   } else {
     if (o.train.launch.rank > 0) silence_stdout();
     set_processes_on_host(o.train.launch.local_ranks);
+    hdf5::File::try_by({"/proc/self/exe", "data", "trial"});  // MPI or NCCL runs when files are opened
     run_process(process_ranks_of(o.train), [&](const Communicator& processes) { passed = check_from(o, processes); });
   }
   if (!passed) throw CLI::RuntimeError(1);

@@ -10,6 +10,7 @@
 #include "apps/commands.h"
 #include "data/era5/describe.h"
 #include "data/era5/era5.h"
+#include "data/era5/hdf5.h"
 #include "data/era5/statistics.h"
 #include "data/synthetic/synth.h"
 #include "kernels/common/check.h"
@@ -78,6 +79,14 @@ void register_data_info(CLI::App& data) {
   info->callback([path] { std::cout << describe_data(*path); });
 }
 
+// Not for people: what a process that may not be forked starts to see whether HDF5 survives a file.
+void register_trial(CLI::App& data) {
+  auto file = std::make_shared<std::string>();
+  CLI::App* trial = data.add_subcommand("trial", "")->group("");
+  trial->add_option("FILE", *file)->required();
+  trial->callback([file] { hdf5::File::run_trial(*file); });
+}
+
 }  // namespace
 
 void register_data(CLI::App& app) {
@@ -86,6 +95,7 @@ void register_data(CLI::App& app) {
   register_synth(*data);
   register_stats(*data);
   register_data_info(*data);
+  register_trial(*data);
 }
 
 }  // namespace isobar

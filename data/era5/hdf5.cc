@@ -523,6 +523,15 @@ bool walk(const std::string& path) {
   return H5Literate(file.get(), H5_INDEX_NAME, H5_ITER_INC, nullptr, visit, nullptr) >= 0 || !lacked_memory();
 }
 
+std::vector<std::string> trial_command;  // empty: forks
+
+std::optional<std::string> try_to_walk(const std::string& path) {
+  if (trial_command.empty()) return trial([&] { return walk(path); });
+  std::vector<std::string> command = trial_command;
+  command.push_back(path);
+  return trial(command);
+}
+
 template <class Handles>
 void write_numbers(Handles& handles, const std::string& path, const std::string& name,
                    std::span<const std::int64_t> shape, const Storage& storage, hid_t file_type, hid_t memory_type,
@@ -554,12 +563,21 @@ File File::open(const std::string& path) {
   File result(path);
   const Lock lock;
   ISOBAR_CHECK(H5Fis_hdf5(path.c_str()) > 0, path, " is not an HDF5 file");
-  if (const auto failure = trial([&] { return walk(path); }))
+  if (const auto failure = try_to_walk(path))
     throw_error(path, " is damaged: the HDF5 library ", *failure, " when it reads its structure");
   result.handles_->file = open_for_reading(path);
   ISOBAR_CHECK(result.handles_->file, path, " is a truncated or damaged HDF5 file");
   result.handles_->bytes = size_of(path).value_or(0);
   return result;
+}
+
+void File::try_by(std::vector<std::string> command) {
+  const Lock lock;
+  trial_command = std::move(command);
+}
+
+void File::run_trial(const std::string& path) {
+  isobar::run_trial([&] { return walk(path); });
 }
 
 File File::create(const std::string& path) {

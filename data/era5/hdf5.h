@@ -57,6 +57,11 @@ class File {
  public:
   static File open(const std::string& path);    // read-only, without locking the file
   static File create(const std::string& path);  // replaces what is there
+  // From now on open() tries a file by this command and the file's path, whose program calls run_trial below; before,
+  // and where the command is empty, in a fork of this process.
+  static void try_by(std::vector<std::string> command);
+  [[noreturn]] static void run_trial(const std::string& path);
+
   File(File&&) noexcept;
   File& operator=(File&&) noexcept;
   ~File();

@@ -1,14 +1,18 @@
 #include "data/era5/trial.h"
 
 #include <fcntl.h>
+#include <spawn.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <new>
+#include <thread>
 
 namespace isobar {
 namespace {
@@ -53,20 +57,59 @@ void limit(int resource, rlim_t most) {
   ::_exit(within_bounds ? 0 : kOutOfBounds);
 }
 
-}  // namespace
+// The status of a child that has ended; nothing where it has not within that time.
+std::optional<int> status_within(pid_t child, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  auto pause = std::chrono::microseconds(100);
+  for (;;) {
+    int status = 0;
+    const pid_t ended = ::waitpid(child, &status, WNOHANG);
+    if (ended == child) return status;
+    if (ended < 0 && errno != EINTR) return 0;  // somebody else has waited for it
+    if (Clock::now() > end) return std::nullopt;
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, std::chrono::microseconds(10000));
+  }
+}
 
-std::optional<std::string> trial(const std::function<bool()>& task) {
-  const rlim_t held = bytes_held();
-  const pid_t child = ::fork();
-  if (child < 0) return std::nullopt;
-  if (child == 0) run_as_child(task, held);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0)
-    if (errno != EINTR) return std::nullopt;
+std::optional<std::string> outcome_of(pid_t child, double seconds) {
+  constexpr double kSecondsToDie = 2;
+  const std::optional<int> ended = status_within(child, seconds);
+  if (!ended) {
+    ::kill(child, SIGKILL);
+    status_within(child, kSecondsToDie);  // one that waits for a disk cannot even die
+    return "does not come back";
+  }
+  const int status = *ended;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return std::nullopt;
   if (WIFEXITED(status) && WEXITSTATUS(status) == kOutOfBounds) return "asks for too much memory";
   if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGXCPU || WTERMSIG(status) == SIGKILL)) return "does not end";
   return "crashes";
+}
+
+}  // namespace
+
+std::optional<std::string> trial(const std::function<bool()>& task, double seconds) {
+  const rlim_t held = bytes_held();
+  const pid_t child = ::fork();
+  if (child < 0) return std::nullopt;
+  if (child == 0) run_as_child(task, held);
+  return outcome_of(child, seconds);
+}
+
+std::optional<std::string> trial(const std::vector<std::string>& command, double seconds) {
+  std::vector<char*> arguments;
+  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  pid_t child = 0;
+  if (::posix_spawn(&child, arguments[0], nullptr, nullptr, arguments.data(), environ) != 0) return std::nullopt;
+  return outcome_of(child, seconds);
+}
+
+void run_trial(const std::function<bool()>& task) {
+  run_as_child(task, bytes_held());
 }
 
 }  // namespace isobar

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +15,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -466,4 +469,41 @@ TEST_CASE("trial: tells how a task ended that was run in a child process") {
   CHECK(trial([] { return false; }) == "asks for too much memory");
   CHECK(trial([]() -> bool { return std::raise(SIGSEGV) == 0; }) == "crashes");
   CHECK(trial([]() -> bool { return std::raise(SIGXCPU) == 0; }) == "does not end");
+}
+
+TEST_CASE("trial: a child that waits for ever is killed when the time is over") {
+  const auto start = std::chrono::steady_clock::now();
+  CHECK(trial([]() -> bool { return ::pause() == 0; }, 0.1) == "does not come back");
+  CHECK(trial({"/bin/sleep", "100"}, 0.1) == "does not come back");
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
+  CHECK_FALSE(trial({"/bin/true"}));
+  CHECK(trial({"/bin/false"}) == "crashes");
+  CHECK_FALSE(trial({"/there/is/no/such/program"}));  // as where there is no child
+}
+
+TEST_CASE("hdf5: files are tried by a program where the process may not be forked") {
+  struct ByProgram {
+    ByProgram() { hdf5::File::try_by({testing::kIsobar, "data", "trial"}); }
+    ~ByProgram() { hdf5::File::try_by({}); }
+  };
+  if (!std::filesystem::exists(testing::kIsobar)) ISOBAR_SKIP("the program is not built here");
+  const testing::TemporaryFolder folder;
+  testing::write_fields(folder / "2001.h5", {3, 1, 4, 8});
+  std::map<std::string, bool> forked;  // whether the library did not survive it
+  for (const bool by_program : {false, true}) {
+    std::optional<ByProgram> scope;
+    if (by_program) scope.emplace();
+    CHECK(hdf5::File::open(folder / "2001.h5").has("fields"));
+    for (const auto& entry : std::filesystem::directory_iterator(corpus(""))) {
+      const std::string name = entry.path().filename().string();
+      if (!name.starts_with("crash_")) continue;
+      INFO(name);
+      const bool is_fatal = refusal(entry.path().string()).starts_with(" is damaged: the HDF5 library");
+      if (by_program)
+        CHECK(is_fatal == forked.at(name));
+      else
+        forked[name] = is_fatal;
+    }
+  }
+  CHECK(forked.size() > 0);
 }

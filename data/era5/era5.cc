@@ -19,12 +19,6 @@ namespace {
 
 std::atomic<int> processes_on_host = 1;
 
-std::int64_t default_cache_bytes() {
-  const std::int64_t memory =
-      static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE));
-  return std::min(std::int64_t{1} << 30, memory / 8) / processes_on_host;
-}
-
 // Names to tell apart what two files hold in the same place.
 void check_names(const std::string& path, const std::vector<std::string>& held,
                  const std::vector<std::string>& expected, const char* whose) {
@@ -53,6 +47,12 @@ std::vector<std::string> h5_files_in(const std::string& folder) {
 void set_processes_on_host(int processes) {
   ISOBAR_CHECK(processes >= 1, processes, " processes on a host");
   processes_on_host = processes;
+}
+
+std::int64_t default_cache_bytes() {
+  const std::int64_t memory =
+      static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE));
+  return std::min(std::int64_t{1} << 30, memory / 8) / processes_on_host;
 }
 
 bool holds_h5_files(const std::string& path) {

@@ -35,6 +35,8 @@ struct Era5Options {
 
 // How many processes of this host open data sets: they share the memory that one would take for decoded chunks.
 void set_processes_on_host(int processes);
+// A process's share of that memory.
+std::int64_t default_cache_bytes();
 
 // The .h5 files at `path` (itself, if it is a file), sorted by name; an error if there are none.
 std::vector<std::string> find_h5_files(const std::string& path);

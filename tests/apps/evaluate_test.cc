@@ -79,6 +79,26 @@ TEST_CASE("evaluate normalises with the statistics that the weights were trained
   CHECK(run.read("scores.json") == own);
 }
 
+TEST_CASE("evaluate: --set wins over --data") {
+  const SmallRun run;
+  const std::string other = run / "other/valid", set = " --set valid_data_path=" + other;
+  std::filesystem::create_directories(other);
+  const FieldsShape shape{6, 2, 4, 8};
+  std::vector<float> values(field_values(shape));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::cos(0.11f * static_cast<float>(i));
+  write_labelled_fields(other + "/2001.h5", shape, {.names = {"a", "b"}}, values);
+  const auto loss = [&](const std::string& more) {
+    const Outcome outcome = run.evaluate(more);
+    INFO(outcome.err);
+    REQUIRE(outcome.status == 0);
+    return run.read("scores.json").at("val_loss").get<double>();
+  };
+  const double of_other = loss(set);
+  CHECK(of_other != loss(""));
+  CHECK(loss(" --data " + run / "data" + set) == of_other);
+  CHECK(loss(set + " --data " + run / "data") == of_other);
+}
+
 TEST_CASE("evaluate follows --data and --set, and refuses what it cannot judge") {
   const SmallRun run;
   const auto refused = [&](const Outcome& outcome, const std::string& words) {

@@ -122,6 +122,33 @@ def check_same(run, expected):
     check(not hidden, f"{run}: leftovers of a killed writer: {hidden}")
 
 
+def check_comparison(run, expected, work):
+    """What is compared is seen to differ, whichever of it does."""
+    def another_number(path, key):
+        text = path.read_text()
+        at = re.search(rf'"{key}": ?-?\d', text).end() - 1
+        path.write_text(text[:at] + str((int(text[at]) + 1) % 10) + text[at + 1:])
+    changes = {
+        "model.safetensors": lambda copy: flip(checkpoints_of(copy)[-1] / "model.safetensors", -1),
+        "optimizer.safetensors": lambda copy: flip(checkpoints_of(copy)[-1] / "optimizer.safetensors", -1),
+        "best": lambda copy: flip(copy / "best" / "model.safetensors", -1),
+        "state.json": lambda copy: another_number(checkpoints_of(copy)[-1] / "state.json", "best_loss"),
+        "metrics.jsonl": lambda copy: another_number(copy / "metrics.jsonl", "loss"),
+    }
+    check(changes.keys() == expected.keys(), f"what is compared: {list(expected)}")
+    for name, change in changes.items():
+        copy = work / "changed"
+        shutil.copytree(run, copy)
+        change(copy)
+        try:
+            check_same(copy, expected)
+        except Failure as failure:
+            check(f": {name} differs" in str(failure), f"{name} was changed, and said was: {failure}")
+        else:
+            raise Failure(f"{name} was changed, and nothing seen")
+        shutil.rmtree(copy)
+
+
 def flip(path, position):
     contents = bytearray(path.read_bytes())
     contents[position if position >= 0 else len(contents) + position] ^= 0x10
@@ -277,6 +304,7 @@ def main():
         trainer.run(undisturbed)
         seconds = time.monotonic() - start
         expected = final_state(undisturbed)
+        check_comparison(undisturbed, expected, work)
         print(f"the undisturbed run: {ITERATIONS} iterations in {seconds:.1f} s")
         try:
             trainer.run(work / "again")

@@ -327,9 +327,63 @@ def serial_run(runs):
     check(serial.status == 0, serial)
 
 
+def changed_bytes(path, change):
+    contents = bytearray(path.read_bytes())
+    change(contents)
+    path.write_bytes(contents)
+
+
+def flip_last(contents):
+    contents[-1] ^= 0x10
+
+
+def another_rate(events):
+    """In TensorBoard's file: the first byte of the exponent of the first learning rate."""
+    at = events.index(b"Learning Rate")
+    events[events.index(b"\x15", at) + 4] ^= 1
+
+
+def another_loss(metrics):
+    at = metrics.index(b'"loss":') + len(b'"loss":0.')
+    metrics[at] = ord("1") if metrics[at] != ord("1") else ord("2")
+
+
+def check_comparisons(runs):
+    """What tells runs apart is seen to do so, whichever of it is another: in copies of the run named serial."""
+    def last(run):
+        return sorted((run / "checkpoints").glob("step_*"))[-1]
+    weights, moments = "model.safetensors", "optimizer.safetensors"
+    metrics = lambda run: changed_bytes(run / "metrics.jsonl", another_loss)
+    changes = [
+        (runs.check_same_run, "from one rank's numbers", metrics),
+        (runs.check_same_run, "other files", lambda run: (run / "images" / "more.png").touch()),
+        (runs.check_same_run, "another log", lambda run: changed_bytes(
+            run / "out.log", lambda text: text.extend(b"2026-01-01 10:00:00,000 - root - INFO - one line more\n"))),
+        (runs.check_same_run, "other numbers in TensorBoard",
+         lambda run: changed_bytes(next((run / "logs").iterdir()), another_rate)),
+        (runs.check_same_bits, f"{weights} differs", lambda run: changed_bytes(last(run) / weights, flip_last)),
+        (runs.check_same_bits, f"{moments} differs", lambda run: changed_bytes(last(run) / moments, flip_last)),
+        (runs.check_same_bits, "metrics differs", metrics),
+        (runs.check_same_bits, "last differs", lambda run: last(run).rename(run / "checkpoints" / "step_99999999"))]
+    for same, words, change in changes:
+        shutil.rmtree(runs.path("changed"), ignore_errors=True)
+        shutil.copytree(runs.path("serial"), runs.path("changed"))
+        log = runs.path("changed") / "out.log"
+        log.write_text(log.read_text().replace(str(runs.path("serial")), str(runs.path("changed"))))
+        same("changed", "serial")
+        change(runs.path("changed"))
+        try:
+            same("changed", "serial")
+        except Failure as failure:
+            check(words in str(failure), f"'{words}' is missing in what was said of a changed run: {failure}")
+        else:
+            raise Failure(f"{same.__name__} sees nothing where it should say '{words}'")
+
+
 def case_runs(options, folder):
     runs = Runs(options.isobar, folder)
     serial_run(runs)
+    check_comparisons(runs)
     for number, (sizes, flags) in enumerate(LAYOUTS):
         check_layout(runs, f"layout{number}", sizes, flags)
     ended = runs.train("serial", 2, "--resume")

@@ -257,6 +257,41 @@ TEST_CASE("ranks: layouts that do not fit are refused before anything is written
   CHECK_THAT(refused("--ranks 2 --parallel-order tp-cp"), ContainsSubstring("order tp-cp leaves out dp"));
 }
 
+TEST_CASE("ranks: --local-batch-size is that of a data-parallel rank, not of all that share a model or samples") {
+  const RanksRun runs;
+  const auto batch_of = [&](const std::string& layout) {
+    const Outcome run = isobar_command(
+        runs.path(""), "train --config tiny --data " + runs.path("data").string() + " --run-dir " +
+                           runs.path("run").string() +
+                           " --overwrite --set num_iters=1 --set limit_nsamples_val=2 --set embed_dim=16 --set depth=1"
+                           " --set num_heads=2 --local-batch-size 4 " +
+                           layout);
+    INFO(run.err);
+    REQUIRE(run.status == 0);
+    return json::parse(read_file(runs.path("run") / "config.json")).at("global_batch_size").get<int>();
+  };
+  CHECK(batch_of("--ranks 4 --tensor-parallel 2") == 8);
+  CHECK(batch_of("--ranks 2 --context-parallel 2") == 4);
+  CHECK(batch_of("--ranks 2") == 8);
+}
+
+TEST_CASE("ranks: the learning rate is scaled by the whole batch, however it is split") {
+  const RanksRun runs;
+  const auto rate_of = [&](const std::string& split) {
+    const Outcome run = runs.train("run",
+                                   "--set batch_lr_scaling=linear --set reference_batch_size=3 --set lr=1e-3"
+                                   " --set lr_schedule=constant --set warmup=0 --set num_iters=1 --overwrite " +
+                                       split);
+    INFO(run.err);
+    REQUIRE(run.status == 0);
+    for (const json& line : testing::metrics_of(runs.path("run")))
+      if (line.at("event") == "train") return line.at("lr").get<double>();
+    return 0.0;
+  };
+  for (const char* split : {"--set grad_accumulation=1", "--set grad_accumulation=2", "--ranks 3"})
+    CHECK(rate_of(split) == Approx(4e-3).epsilon(1e-12));  // of batches of 12
+}
+
 TEST_CASE("ranks: a sharded optimizer makes the same run, and any layout goes on from its checkpoints") {
   const RanksRun runs;
   const std::string batch = " --set global_batch_size=16 ", sharded = " --shard-optimizer --bucket-cap-mb 0.001 ";

@@ -502,6 +502,15 @@ TEST_CASE("a folder with one file trains: sizes, split and statistics are the da
                                         " --start 20 --steps 2 --threads 1 --scores " + here / "s.json"));
     CHECK(json::parse(read_file(here / "s.json")).at("acc").at("t2m").size() == 2);
   }
+  // Statistics that are given take the place of all of the run's own, the climatology too.
+  fs::copy(here / "run/stats", here / "given");
+  fs::remove(here / "given/time_means.npy");
+  const Outcome without =
+      isobar_command(here, "forecast --weights " + here / "run" + " --data " + here / "own" + " --stats " +
+                               here / "given" + " --start 20 --steps 2 --threads 1 --scores " + here / "s.json");
+  check_done(without);
+  CHECK_THAT(without.out, ContainsSubstring("no " + here / "given/time_means.npy" + ": no ACC"));
+  CHECK_FALSE(json::parse(read_file(here / "s.json")).contains("acc"));
   // Weights from elsewhere take no statistics that happen to lie near them.
   fs::create_directories(here / "shelf/weights");
   fs::copy(here / "run/stats", here / "shelf/stats");
@@ -511,6 +520,29 @@ TEST_CASE("a folder with one file trains: sizes, split and statistics are the da
                                        here / "run/config.json" + " --data " + here / "own" +
                                        " --start 20 --steps 2 --threads 1 --scores " + here / "s.json"),
               here / "own/global_means.npy");
+}
+
+TEST_CASE("a resumed run keeps the statistics that it has made, whatever its data are now") {
+  const Playground here;
+  write_year(here / "own/2001.h5", 27, kNames);
+  check_done(isobar_command(here, train_on(here, "own", "run")));
+  const auto statistics = [&] {
+    return read_file(here / "run/stats/global_means.npy") + read_file(here / "run/stats/global_stds.npy");
+  };
+  const std::string before = statistics();
+  std::vector<float> other(27 * kChannels * kHeight * kWidth);
+  for (std::size_t i = 0; i < other.size(); ++i) {
+    const auto c = static_cast<float>(i / (kHeight * kWidth) % kChannels);
+    other[i] = 100 * c + 1.2F * (1 + c) * std::cos(0.1F * static_cast<float>(i));
+  }
+  isobar::hdf5::File file = isobar::hdf5::File::create(here / "own/2001.h5");
+  file.write("fields", std::array<std::int64_t, 4>{27, kChannels, kHeight, kWidth}, std::span<const float>(other));
+  file.write("channel", kNames);
+  file.close();
+  const Outcome resumed = isobar_command(here, train_on(here, "own", "run", "--resume --num_iters 5"));
+  check_done(resumed);
+  CHECK_THAT(resumed.out, ContainsSubstring("the run's own are taken, " + here / "run/stats"));
+  CHECK((statistics() == before));
 }
 
 TEST_CASE("data that tell no time train without it") {
@@ -525,12 +557,26 @@ TEST_CASE("validation on training steps is refused unless it is asked for") {
   write_year(here / "own/2001.h5", 27, kNames);
   check_error(isobar_command(here, train_on(here, "own", "run", "--set train_range=[0,20] --set valid_range=[18,27]")),
               "share steps 18 to 19 of");
+  check_error(isobar_command(here, train_on(here, "own", "run", "--set train_range=[0,20] --set valid_range=[19,27]")),
+              "share steps 19 to 19 of");
   const std::string other_path = "--set train_data_path=" + here / "own/2001.h5 ";
   check_error(isobar_command(here, train_on(here, "own", "run", other_path)), "allow_overlap");
   CHECK_FALSE(fs::exists(here / "run"));
   check_done(isobar_command(here, train_on(here, "own", "run", other_path + "--set allow_overlap=true")));
   check_done(isobar_command(here, train_on(here, "own", "rest", "--set train_range=[0,20]")));
   CHECK(range_of(here / "rest", "valid_range") == std::vector<std::int64_t>{20, 27});
+}
+
+TEST_CASE("a file that is one of several to train on, and the one to validate on, is seen twice") {
+  const Playground here;
+  write_year(here / "own/1979.h5", 20, kNames);
+  write_year(here / "own/1980.h5", 10, kNames);
+  const std::string both = "--set train_data_path=" + here / "own" + " --set valid_data_path=" + here / "own/1980.h5";
+  check_error(isobar_command(here, train_on(here, "own", "run", both)),
+              "share steps 0 to 9 of " + here / "own/1980.h5");
+  check_error(isobar_command(here, train_on(here, "own", "run", both + " --set train_range=[0,21]")),
+              "share steps 0 to 0 of " + here / "own/1980.h5");
+  check_done(isobar_command(here, train_on(here, "own", "run", both + " --set train_range=[0,20]")));
 }
 
 TEST_CASE("a run that fails before its first iteration leaves nothing, and takes nothing away") {
@@ -579,6 +625,22 @@ TEST_CASE("a run is resumed by its folder alone") {
   check_done(finished);
   CHECK_THAT(finished.out, ContainsSubstring("is finished"));
   check_error(isobar_command(here, "train --resume --set seed=4 --run-dir " + here / "broken --num_iters 15"), "seed");
+}
+
+TEST_CASE("the seconds of a run are those of all its processes") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 2")));
+  const fs::path last = here / "run/checkpoints/step_00000002";
+  json state = json::parse(read_file(last / "state.json"));
+  const double first = state.at("wall_seconds");
+  CHECK(first > 0);
+  state["wall_seconds"] = 1000.0;  // as if it had taken that long
+  std::ofstream(last / "state.json") << state.dump(2) << "\n";
+  write_checksums(last);
+  check_done(isobar_command(here, here.train("run", "--resume --num_iters 4")));
+  const double all = json::parse(read_file(here / "run/summary.json")).at("wall_seconds");
+  CHECK(all > 1000);
+  CHECK(all < 1000 + 300);
 }
 
 TEST_CASE("a finished run is one whose summary is of its last checkpoint, at or beyond num_iters") {

@@ -1,9 +1,12 @@
 // The harness's own part in what kernel tests find: kernels that go beyond a test's buffer meet memory poisoned for
 // AddressSanitizer, and a case runs with all kernels that the CPU has for it.
+#include <omp.h>
+
 #include <string>
 #include <vector>
 
 #include "kernels/cpu/isa.h"
+#include "tests/harness/hidden_cases.h"
 #include "tests/harness/kernel_testing.h"
 
 #if defined(ISOBAR_SANITIZED_ADDRESS)
@@ -71,6 +74,110 @@ TEST_CASE("a case on the CPU runs with every instruction set that it has, and th
   CHECK(kernels_of_a_case(DType::fp32, {.multiplies = true}) == want);
   CHECK(cpu::best_isa() == best);  // as it was
   CHECK(cpu::bf16_products() == products);
+}
+
+namespace {
+
+constexpr std::int64_t kElements = 1000;
+
+// 1000 numbers between 1 and 2, and a yardstick that is off by error(i) at the i-th.
+template <class Error>
+Expected expected_with(const Error& error) {
+  Expected expected{.computed_in = DType::fp32, .exact = {}, .yardsticks = {{}}};
+  for (std::int64_t i = 0; i < kElements; ++i) {
+    const double exact = 1 + static_cast<double>(i) / kElements;
+    expected.exact.push_back(exact);
+    expected.yardsticks[0].push_back(exact + error(i));
+  }
+  return expected;
+}
+
+// What is said of a kernel that is off by that much everywhere.
+bool is_accepted(const Expected& expected, double error, Norm norm = Norm::tensor) {
+  std::vector<double> values;
+  for (const long double exact : expected.exact) values.push_back(static_cast<double>(exact) + error);
+  return compare("y", values_of(values, DType::fp32), expected, norm).ok;
+}
+
+}  // namespace
+
+TEST_CASE("the 2x rule accepts one and a half times the yardstick's error, and not three times") {
+  constexpr double kError = 1e-4, kUlp = 0x1p-23;
+  const Expected even = expected_with([](std::int64_t) { return kError; });
+  CHECK(is_accepted(even, 1.5 * kError));
+  CHECK_FALSE(is_accepted(even, 3 * kError));
+  CHECK_FALSE(is_accepted(even, -3 * kError));
+  // The root mean square alone: one element of the yardstick is far off, and all of the kernel are a little.
+  const Expected one_far = expected_with([](std::int64_t i) { return i == 7 ? 10 * kError : kError; });
+  CHECK(is_accepted(one_far, 1.5 * kError));
+  CHECK_FALSE(is_accepted(one_far, 3 * kError));
+  const Expected ulps = expected_with([](std::int64_t) { return 4 * kUlp; });
+  CHECK(is_accepted(ulps, 6 * kUlp, Norm::ulps));
+  CHECK_FALSE(is_accepted(ulps, 12 * kUlp, Norm::ulps));
+  // Where few elements dominate the yardstick's error, whose size then varies: four times.
+  const Expected few = expected_with([](std::int64_t i) { return i < 3 ? kError : 0; });
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < kElements; ++i)
+    values.push_back(static_cast<double>(few.exact[static_cast<std::size_t>(i)]) + (i == 1 ? 3.5 * kError : 0));
+  CHECK(compare("y", values_of(values, DType::fp32), few).ok);
+  values[1] += 1.5 * kError;
+  CHECK_FALSE(compare("y", values_of(values, DType::fp32), few).ok);
+}
+
+// Kernels that do what none may, each in a case that must fail.
+
+TEST_CASE("a kernel that writes to its input", "[.must fail]") {
+  Workbench bench({.kind = DeviceKind::cpu});
+  float* const x = bench.input(constant_values(4, DType::fp32, 1));
+  x[2] = 3;
+  bench.finish();
+}
+
+TEST_CASE("a kernel that writes beyond its output", "[.must fail]") {
+  Workbench bench({.kind = DeviceKind::cpu});
+  volatile float* const y = static_cast<float*>(bench.output(4, DType::fp32));
+  y[4] = 3;
+  bench.finish();
+}
+
+TEST_CASE("a kernel that writes before its output", "[.must fail]") {
+  Workbench bench({.kind = DeviceKind::cpu});
+  volatile float* const y = static_cast<float*>(bench.output(4, DType::fp32));
+  y[-1] = 3;
+  bench.finish();
+}
+
+TEST_CASE("a kernel whose bits depend on the threads", "[.must fail]") {
+  on_devices(cpu_only(), {DType::fp32}, [](Workbench& bench) {
+    float* const y = bench.output(1, DType::fp32);
+    y[0] = static_cast<float>(omp_get_max_threads());
+  });
+}
+
+TEST_CASE("a kernel that leaves its output unwritten", "[.must fail]") {
+  Workbench bench({.kind = DeviceKind::cpu});
+  bench.check_equal("y", bench.output(4, DType::fp32), constant_values(4, DType::fp32, 0));
+}
+
+TEST_CASE("a kernel that does what it may", "[.must fail]") {
+  on_devices(cpu_only(), {DType::fp32}, [](Workbench& bench) {
+    const float* const x = bench.input(constant_values(1, DType::fp32, 2));
+    float* const y = bench.output(1, DType::fp32);
+    y[0] = x[0];
+    bench.check_equal("y", Pointer{y}, constant_values(1, DType::fp32, 2));
+  });
+}
+
+TEST_CASE("kernel tests fail where a kernel does what none may") {
+  CHECK(status_of_cases("a kernel that does what it may") == 0);
+  CHECK(fails("a kernel that writes to its input"));
+  CHECK(fails("a kernel that leaves its output unwritten"));
+  // AddressSanitizer ends the process itself.
+  for (const char* beyond : {"a kernel that writes beyond its output", "a kernel that writes before its output"})
+    CHECK(status_of_cases(beyond) != 0);
+#if !defined(ISOBAR_SANITIZED_THREAD)  // runs with one thread only
+  if (!wanted_devices(cpu_only()).empty()) CHECK(fails("a kernel whose bits depend on the threads"));
+#endif
 }
 
 TEST_CASE("kernels that the CPU does not have are refused") {

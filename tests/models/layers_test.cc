@@ -33,6 +33,25 @@ Tensor waves(Shape shape, double phase = 0) {
 
 }  // namespace
 
+TEST_CASE("weights and biases of patches start as PyTorch's Conv2d, within one bound") {
+  Parameters parameters;
+  const Vit vit(small(1), parameters);
+  parameters.allocate(DType::fp64, Device{}, 1);
+  const double bound = 1 / std::sqrt(3.0 * 2 * 2);  // of its inputs
+  for (const NamedParameter& p : parameters.named()) {
+    if (!p.name.starts_with("patch_embed.proj.")) continue;
+    INFO(p.name);
+    double largest = 0, sum = 0;
+    const std::vector<double> values = parameters.weight(p).to_vector();
+    for (const double value : values) {
+      largest = std::max(largest, std::abs(value));
+      sum += value * value;
+    }
+    CHECK(largest <= bound);
+    CHECK(sum / static_cast<double>(values.size()) > bound * bound / 3 / 3);  // uniform: bound² / 3
+  }
+}
+
 TEST_CASE("the network lists its parameters in this order, which is that of the flat buffers") {
   Parameters parameters;
   const Vit vit(small(1), parameters);

@@ -91,6 +91,17 @@ TEST_CASE("loaders: a rank reads the bands of its own samples, and nothing else"
     }
 }
 
+TEST_CASE("loaders: parts that do not make a whole batch at an epoch's end are in no update") {
+  const Numbers numbers;  // 7: a batch of 4 in two parts, and three left over, of which two would be a part
+  Loaders loaders(numbers, numbers, {.shuffle = false}, {.global_batch_size = 4, .grad_accumulation = 2}, 3, Device{});
+  CHECK(loaders.iterations_per_epoch() == 1);
+  for (const std::int64_t epoch : {0, 1, 2}) {
+    CHECK(loaders.next()->samples == std::vector<std::int64_t>{0, 1});
+    CHECK(loaders.next()->samples == std::vector<std::int64_t>{2, 3});
+    CHECK(loaders.cursor().epoch == epoch);
+  }
+}
+
 #if ISOBAR_HAS_EMULATOR
 
 TEST_CASE("loaders: what was read ahead is what would have been read, and counts as not read yet") {

@@ -430,6 +430,15 @@ TEST_CASE("dataset: damage within the fields is found when they are read") {
   CHECK_THROWS_WITH(open.read_step(7, out.data()), path + " is truncated: it ends before its fields do");
 }
 
+TEST_CASE("era5: the processes of a host share the memory for decoded chunks") {
+  const std::int64_t alone = default_cache_bytes();
+  CHECK(alone > 4);
+  set_processes_on_host(4);
+  CHECK(default_cache_bytes() == alone / 4);
+  set_processes_on_host(1);
+  CHECK(default_cache_bytes() == alone);
+}
+
 TEST_CASE("hdf5: a file appears whole or not at all, and the same values make the same bytes") {
   const testing::TemporaryFolder folder;
   const std::string path = folder / "a.h5";

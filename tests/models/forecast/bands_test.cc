@@ -5,7 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "comm/thread_ranks.h"
 #include "engine/ops.h"
+#include "models/forecast/forecaster.h"
 #include "models/forecast/scores.h"
 #include "tests/harness/testing.h"
 
@@ -103,6 +105,40 @@ TEST_CASE("bands: the sums of the scores of all bands give the whole picture's s
         CHECK(std::abs(of_bands.acc()[c] - all.acc()[c]) <= 1e-14);
       }
     }
+  }
+}
+
+TEST_CASE("bands: a rank weighs the rows of its own band") {
+  constexpr std::int64_t kChannels = 2, kHeight = 8, kWidth = 4;
+  ForecasterOptions options{.vit = {.embed_dim = 8, .depth = 1, .num_heads = 2, .patch_size = 2}, .forecast = {}};
+  options.forecast.img_size = {kHeight, kWidth};
+  options.forecast.n_in_channels = options.forecast.n_out_channels = kChannels;
+  options.forecast.loss = LossKind::weighted_mse;
+  const ComputeOptions compute{.dtype = ArithmeticType::fp64};
+  const FieldsInfo info{.channel_names = {"a", "b"},
+                        .statistics = {{0, 0}, {1, 1}},
+                        .row_weights = {0.1, 0.3, 0.7, 1.1, 1.3, 1.7, 1.5, 1.3},
+                        .latitudes = {},
+                        .longitudes = {}};
+  const Tensor forecast = random_tensor({2, kChannels, kHeight, kWidth}, 1),
+               target = random_tensor({2, kChannels, kHeight, kWidth}, 2);
+  const Forecaster whole(options, compute, info, Device{});
+  const double loss = whole.loss(forecast, target).to_vector()[0];
+  const std::vector<double> scores = whole.scores(forecast, target);
+  std::vector<double> losses(2), apart(2);
+  run_ranks({.ranks = 2}, [&](const Communicator& world) {
+    const Parallel parallel = Parallel::start(world, {.cp = 2}, "cp-tp-dp");
+    const Forecaster band(options, compute, info, Device{}, parallel);
+    const std::int64_t rows = kHeight / 2, first = rows * world.rank();
+    const Tensor own = rows_of(forecast, first, rows), wanted = rows_of(target, first, rows);
+    const auto rank = static_cast<std::size_t>(world.rank());
+    losses[rank] = band.loss(own, wanted).to_vector()[0];
+    const std::vector<double> sums = band.scores(own, wanted);
+    for (std::size_t i = 0; i < sums.size(); ++i) apart[rank] = std::max(apart[rank], std::abs(sums[i] - scores[i]));
+  });
+  for (const std::size_t rank : {0, 1}) {
+    CHECK(std::abs(losses[rank] / loss - 1) <= 1e-14);
+    CHECK(apart[rank] <= 1e-12);
   }
 }
 

@@ -339,6 +339,19 @@ TEST_CASE("a forecast file says units and valid times") {
   CHECK(forecast.labels().step_hours == 6);
 }
 
+TEST_CASE("with dt 2 valid times and the weights' lead time are two steps of the data apart") {
+  const Weather here;
+  check_done(here.train("--set dt=2"));
+  const SafetensorsFile weights(here / "run/best/model.safetensors");
+  CHECK(nlohmann::json::parse(weights.metadata().at("isobar.lead_hours")) == 12);
+  check_done(here.forecast("--start 1 --steps 3"));
+  const Era5Dataset forecast({.paths = {here / "f.h5"}});
+  CHECK(forecast.time_of(0).iso() == "2001-01-01T18:00");
+  CHECK(forecast.time_of(1).iso() == "2001-01-02T06:00");
+  CHECK(forecast.time_of(2).iso() == "2001-01-02T18:00");
+  CHECK(forecast.labels().step_hours == 12);
+}
+
 TEST_CASE("people see the units that the data say") {
   const Weather here;
   for (const char* name : {"train/2001", "valid/2002"})

@@ -597,8 +597,14 @@ TEST_CASE("a run that fails before its first iteration leaves nothing, and takes
   CHECK(read_file(here / "old/metrics.jsonl") == before);
   CHECK(fs::exists(here / "old/summary.json"));
 
-  // The first validation fails later than the first batch is read.
+  // The first step of each set is fine, the first batch of the second one is not.
   write_year(here / "data/train/2001.h5", 27, kNames);
+  write_year(here / "data/valid/2002.h5", 2, kNames);
+  spoil("data/valid/2003.h5", 6);
+  check_error(isobar_command(here, here.train("old", "--overwrite")), "NaN");
+  CHECK(read_file(here / "old/metrics.jsonl") == before);
+
+  // The first validation fails later than the first batch is read.
   write_year(here / "data/valid/2002.h5", 6, kNames);
   spoil("data/valid/2003.h5", 6);
   fs::create_directories(here / "mine");

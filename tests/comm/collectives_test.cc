@@ -102,6 +102,12 @@ TEST_CASE("collectives: calls that do not fit together are an error that names b
                                       : w.send_receive({}, Call::kNobody, zeros(3), 0);
                       }),
              ContainsSubstring("rank 0 sends 4 elements to rank 1, which expects 3"));
+  CHECK_THAT(error_of(2,
+                      [&](const Communicator& w) {
+                        w.rank() == 0 ? w.send_receive(zeros(4), 1, {}, Call::kNobody)
+                                      : w.send_receive({}, Call::kNobody, zeros(4, DType::bf16), 0);
+                      }),
+             ContainsSubstring("rank 0 sends 4 elements to rank 1, which expects 4 of another dtype"));
 }
 
 TEST_CASE("collectives: buffers and counts that do not fit are refused by this rank") {

@@ -1,5 +1,6 @@
 // isobar forecast: weights + data -> forecasts of several steps, their scores beside persistence, and an HDF5 file.
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -68,6 +69,14 @@ Starts starts_of(const ForecastFlags& o) {
   return o.start ? Starts{.first = *o.start} : parse_range(o.starts);
 }
 
+// What a name promises is what is written.
+void check_format(const std::string& flag, const std::string& path) {
+  static constexpr std::array kOthers{".nc", ".nc4", ".cdf", ".zarr", ".grib", ".grib2", ".grb"};
+  const std::string extension = fs::path(path).extension().string();
+  ISOBAR_CHECK(std::ranges::find(kOthers, extension) == kOthers.end(), flag, " ", path, ": isobar writes no ",
+               extension.substr(1), " yet: name it .h5; netCDF and xarray read that too");
+}
+
 // Nothing that the forecast is made from is to be lost to it, nor one result to the other.
 void check_outputs(const ForecastFlags& o, const fs::path& weights) {
   const auto same = [](const fs::path& a, const fs::path& b) {
@@ -76,6 +85,7 @@ void check_outputs(const ForecastFlags& o, const fs::path& weights) {
   const fs::path data = fields_to_forecast(o.data);
   for (const auto& [flag, path] : {std::pair("--out", o.out), std::pair("--scores", o.scores)}) {
     if (path.empty()) continue;
+    check_format(flag, path);
     const fs::path target = replaced_by_writing(path);
     ISOBAR_CHECK(!same(target, weights), flag, " ", path, " would replace the weights");
     const bool is_data = same(target, data) || (target.extension() == ".h5" && fs::exists(target) &&
@@ -181,6 +191,14 @@ Tensor climatology_for(const ForecastFlags& o, const Forecaster& forecaster, con
       load_time_means(file.string(), *options.n_in_channels, options.height(), options.width()));
 }
 
+void tell_of_forecast(const ForecastFlags& o, std::int64_t start, const Forecaster& forecaster,
+                      const Era5Dataset& dataset) {
+  const std::string from = dataset.hours_since_1970(start) ? concat(" (", dataset.time_of(start).iso(), ")") : "";
+  std::cout << "written to " << o.out << ": the forecast from step " << start << from << ", fields [lead " << o.steps
+            << ", channel " << forecaster.output_names().size() << ", " << dataset.height() << ", " << dataset.width()
+            << "], HDF5 that h5py, netCDF and xarray read\n";
+}
+
 // Runs every start; writes what --out and --scores ask for, and prints the table.
 void forecast_all(const ForecastFlags& o, const Starts& starts, const Forecaster& forecaster,
                   const Era5Dataset& dataset, const fs::path& weights) {
@@ -192,6 +210,7 @@ void forecast_all(const ForecastFlags& o, const Starts& starts, const Forecaster
     std::vector<std::string> units = forecaster.info().units;
     units.resize(forecaster.output_names().size());
     write_forecast(o.out, fields, starts.at(0), o.steps, forecaster.output_names(), units, dataset);
+    tell_of_forecast(o, starts.at(0), forecaster, dataset);
   }
   if (!o.scores.empty()) write_file_atomically(o.scores, rollout.scores().dump(2) + "\n");
   std::cout << rollout.table() << std::flush;

@@ -24,7 +24,7 @@ target_link_libraries(isobar_yaml INTERFACE ${ISOBAR_YAML_LIBRARY})
 # HDF5, linked statically: the shared one drags in curl, krb5 and ldap for a driver that is not used.
 # zlib (z) comes with it; data/ calls it as well, for chunks and for gzip.
 find_path(ISOBAR_HDF5_INCLUDE hdf5.h PATHS /usr/include/hdf5/serial REQUIRED)
-foreach(library hdf5_serial sz aec z)
+foreach(library hdf5_serial_hl hdf5_serial sz aec z)
   find_library(ISOBAR_${library}_LIBRARY NAMES lib${library}.a lib${library}.so REQUIRED
                PATHS /usr/lib/x86_64-linux-gnu/hdf5/serial)
 endforeach()
@@ -33,7 +33,8 @@ target_include_directories(isobar_hdf5 SYSTEM INTERFACE ${ISOBAR_HDF5_INCLUDE})
 target_compile_definitions(isobar_hdf5 INTERFACE H5_USE_110_API)
 # Debian 13's archive has a driver for S3 that wants curl and OpenSSL; with its entry point defined it stays out.
 target_link_options(isobar_hdf5 INTERFACE -Wl,--defsym=H5FD_ros3_init=0)
-target_link_libraries(isobar_hdf5 INTERFACE ${ISOBAR_hdf5_serial_LIBRARY} ${ISOBAR_sz_LIBRARY} ${ISOBAR_aec_LIBRARY}
+target_link_libraries(isobar_hdf5 INTERFACE ${ISOBAR_hdf5_serial_hl_LIBRARY} ${ISOBAR_hdf5_serial_LIBRARY}
+                      ${ISOBAR_sz_LIBRARY} ${ISOBAR_aec_LIBRARY}
                       ${ISOBAR_z_LIBRARY} Threads::Threads ${CMAKE_DL_LIBS} m)
 
 # MPI, for ranks as processes: Open MPI, MPICH, or a cluster's own.

@@ -93,9 +93,9 @@ class Task {
   virtual std::optional<RowBand> band() const { return std::nullopt; }
 
   // Pictures of the first picture_samples() samples of the validation set. All ranks that share a batch call it; the
-  // first of them shows what it returns.
+  // first of them shows what it returns. iteration: of the weights, for the pictures to say.
   virtual std::int64_t picture_samples() const { return 1; }
-  virtual std::vector<Picture> pictures(const Batch& batch) const = 0;
+  virtual std::vector<Picture> pictures(const Batch& batch, std::int64_t iteration) const = 0;
 
   virtual Settings settings() const = 0;
 

@@ -238,7 +238,7 @@ void TrainingRun::show_validation(double seconds) {
   const Working work(parallel_.world, "making pictures");
   // All ranks that share the first rank's samples compute the pictures, and the first one shows them.
   const Batch first = to_device(loaders_.first_valid_samples(task_.picture_samples()), task_.device());
-  const std::vector<Picture> pictures = task_.pictures(first);
+  const std::vector<Picture> pictures = task_.pictures(first, trainer_.iteration());
   if (record_) record_->journal.pictures(trainer_.iteration(), pictures);
 }
 

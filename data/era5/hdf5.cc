@@ -1,6 +1,7 @@
 #include "data/era5/hdf5.h"
 
 #include <hdf5.h>
+#include <hdf5_hl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -794,6 +795,17 @@ void File::write_box(const std::string& dataset, std::span<const std::int64_t> s
   const Handle memory = box(space.get(), start, count);
   ISOBAR_CHECK(H5Dwrite(handle.get(), H5T_NATIVE_FLOAT, memory.get(), space.get(), H5P_DEFAULT, values) >= 0, path_,
                ": cannot write the dataset '", dataset, "'", because());
+}
+
+void File::write_dimensions(const std::string& dataset, std::span<const std::string> scales) {
+  const Lock lock;
+  const hid_t described = handles_->dataset(path_, dataset).get();
+  for (std::size_t i = 0; i < scales.size(); ++i) {
+    const hid_t scale = handles_->dataset(path_, scales[i]).get();
+    const bool made = H5DSis_scale(scale) > 0 || H5DSset_scale(scale, scales[i].c_str()) >= 0;
+    ISOBAR_CHECK(made && H5DSattach_scale(described, scale, static_cast<unsigned>(i)) >= 0, path_, ": cannot make '",
+                 scales[i], "' a dimension of '", dataset, "'", because());
+  }
 }
 
 void File::write_attribute(const std::string& dataset, const std::string& name, const std::string& value) {

@@ -106,6 +106,9 @@ class File {
                  const float* values);
   void write_attribute(const std::string& dataset, const std::string& name, const std::string& value);
   void write_attribute(const std::string& dataset, const std::string& name, std::span<const std::string> values);
+  // Says what a dataset's dimensions are: one dataset for each, of one dimension and as many values. They become HDF5's
+  // dimension scales, which netCDF and xarray read as named dimensions with coordinates.
+  void write_dimensions(const std::string& dataset, std::span<const std::string> scales);
 
   // Writes what is buffered and closes; an error is told here, not lost in the destructor.
   void close();

@@ -235,6 +235,15 @@ void draw_graticule(Image& image, const Rectangle& area, const MapLabels& labels
   }
 }
 
+// "t2m (K),  +6 h,  2013-01-01 06:00,  iteration 800".
+std::string title_of(const MapLabels& labels) {
+  std::string title = labels.variable + (labels.unit.empty() ? "" : " (" + labels.unit + ")");
+  const std::string iteration = labels.iteration ? "iteration " + std::to_string(*labels.iteration) : "";
+  for (const std::string& part : {labels.lead_time, labels.valid_time, iteration})
+    if (!part.empty()) title += ",  " + part;
+  return title;
+}
+
 }  // namespace
 
 Image target_and_prediction(const Field& target, const Field& prediction) {
@@ -277,9 +286,7 @@ Image target_forecast_error(const Field& target, const Field& forecast, const Ma
   const int bar_top = kTop + height + 30;
   Image image(kLeft + 3 * kPanel + 2 * kGap + kRight, bar_top + 46);
 
-  const std::string unit = labels.unit.empty() ? "" : " (" + labels.unit + ")";
-  draw_text(image, kLeft, 34, labels.variable + unit + (labels.lead_time.empty() ? "" : ",  " + labels.lead_time),
-            {.size = 17, .weight = 1.25, .color = kInk});
+  draw_text(image, kLeft, 34, title_of(labels), {.size = 17, .weight = 1.25, .color = kInk});
 
   const bool upside_down = !labels.lat.empty() && labels.lat.front() < labels.lat.back();
   const auto draw_panel = [&](int position, const char* name, const Field& field, const Scale& scale,

@@ -6,6 +6,8 @@
 // averaged with its neighbours, a larger one stays visible as it is. What is not finite is drawn grey.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -23,11 +25,13 @@ struct Field {
 Image target_and_prediction(const Field& target, const Field& prediction);
 
 struct MapLabels {
-  std::string variable = {};        // "t2m"
-  std::string unit = {};            // "K"; empty: not shown
-  std::string lead_time = {};       // "+6 h"; empty: not shown
-  std::span<const float> lat = {};  // degrees, one a row; empty: no graticule
-  std::span<const float> lon = {};  // degrees, one a column; empty: no graticule
+  std::string variable = {};                   // "t2m"
+  std::string unit = {};                       // "K"; empty: not shown
+  std::string lead_time = {};                  // "+6 h"; empty: not shown
+  std::string valid_time = {};                 // "2013-01-01 06:00", of the target; empty: not shown
+  std::optional<std::int64_t> iteration = {};  // of the weights; none: not shown
+  std::span<const float> lat = {};             // degrees, one a row; empty: no graticule
+  std::span<const float> lon = {};             // degrees, one a column; empty: no graticule
 };
 
 // Target, forecast and error (forecast - target) side by side, each with a colour bar and its extremes, with a

@@ -89,7 +89,7 @@ void Classifier::score(const Batch& batch, Metrics& metrics) const {
                                                     int_values(predictions.prediction), int_values(labels));
 }
 
-std::vector<Picture> Classifier::pictures(const Batch& batch) const {
+std::vector<Picture> Classifier::pictures(const Batch& batch, std::int64_t) const {
   const TapeScope off(nullptr);
   const Tensor& labels = tensor_of(batch, "label");
   const ClassPredictions predictions = class_predictions(logits(batch), labels);

@@ -49,7 +49,7 @@ class Classifier : public Task {
   void score(const Batch& batch, Metrics& metrics) const override;
   std::int64_t picture_samples() const override { return 1000; }
   // The first images that are read wrongly, each with its label and what it was taken for.
-  std::vector<Picture> pictures(const Batch& batch) const override;
+  std::vector<Picture> pictures(const Batch& batch, std::int64_t iteration) const override;
   Settings settings() const override;
 
  private:

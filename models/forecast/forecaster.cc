@@ -110,14 +110,18 @@ Tensor Forecaster::whole_grid(const Tensor& band) const {
       .view({band.size(0), band.size(1), options().height(), width});
 }
 
-std::vector<Picture> Forecaster::pictures(const Batch& batch) const {
+std::vector<Picture> Forecaster::pictures(const Batch& batch, std::int64_t iteration) const {
   const TapeScope off(nullptr);
   const Tensor normalised = whole_grid(forecast(input_->input_of(batch)));
   const Tensor target = whole_grid(tensor_of(batch, "target")).to(Device{});
   if (parallel_.model.rank() != 0) return {};
   const std::vector<float> output = input_->to_physical(normalised);
-  return {draw_forecast({target.data_as<float>(), static_cast<std::size_t>(target.numel())}, output, info_,
-                        *options().n_out_channels, options().height(), options().width(), options_.lead_time)};
+  std::vector<Picture> maps;
+  for (const std::size_t channel : pictured_channels(options(), output_names()))
+    maps.push_back(draw_forecast({target.data_as<float>(), static_cast<std::size_t>(target.numel())}, output, info_,
+                                 channel, options().height(), options().width(),
+                                 {options_.lead_time, options_.valid_time, iteration}));
+  return maps;
 }
 
 Settings Forecaster::settings() const {

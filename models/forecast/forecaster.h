@@ -23,8 +23,9 @@ namespace isobar {
 struct ForecasterOptions {
   VitOptions vit;
   ForecastOptions forecast;
-  std::int64_t dt = 1;         // steps of the data from input to forecast
-  std::string lead_time = {};  // of the pictures, "+6 h"; empty: not shown
+  std::int64_t dt = 1;          // steps of the data from input to forecast
+  std::string lead_time = {};   // of the pictures, "+6 h"; empty: not shown
+  std::string valid_time = {};  // of their target, "2013-01-01 06:00"; empty: not shown
 };
 
 VitConfig vit_config(const ForecasterOptions& options, const ComputeOptions& compute);
@@ -57,9 +58,9 @@ class Forecaster : public Task {
   std::unique_ptr<Metrics> metrics() const override;
   void score(const Batch& batch, Metrics& metrics) const override;
   std::optional<RowBand> band() const override;
-  // The map of one variable: target, forecast and error of the first sample. On the first of the ranks that share a
-  // batch; none on the others, which compute their bands of it.
-  std::vector<Picture> pictures(const Batch& batch) const override;
+  // The maps of ForecastOptions::picture_channels: target, forecast and error of the first sample. On the first of the
+  // ranks that share a batch; none on the others, which compute their bands of it.
+  std::vector<Picture> pictures(const Batch& batch, std::int64_t iteration) const override;
   Settings settings() const override;
 
  private:

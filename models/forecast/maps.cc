@@ -19,8 +19,7 @@ std::string file_name_of(std::string variable) {
 }  // namespace
 
 Picture draw_forecast(std::span<const float> target, std::span<const float> forecast, const FieldsInfo& info,
-                      std::int64_t outputs, std::int64_t height, std::int64_t width, const std::string& lead_time) {
-  const auto channel = static_cast<std::size_t>(std::min<std::int64_t>(2, outputs - 1));
+                      std::size_t channel, std::int64_t height, std::int64_t width, const MapCaption& caption) {
   const auto pixels = static_cast<std::size_t>(height * width);
   const auto field = [&](std::span<const float> values) {
     return Field{static_cast<int>(height), static_cast<int>(width), values.subspan(channel * pixels, pixels)};
@@ -32,9 +31,14 @@ Picture draw_forecast(std::span<const float> target, std::span<const float> fore
   return {.tag = "Visualization, " + name,
           .board = target_and_prediction(field(target), field(forecast)),
           .file = "map_" + file_name_of(name),
-          .image = target_forecast_error(
-              field(target), field(forecast),
-              {.variable = name, .unit = shown_unit(name, unit), .lead_time = lead_time, .lat = lat, .lon = lon})};
+          .image = target_forecast_error(field(target), field(forecast),
+                                         {.variable = name,
+                                          .unit = shown_unit(name, unit),
+                                          .lead_time = caption.lead_time,
+                                          .valid_time = caption.valid_time,
+                                          .iteration = caption.iteration,
+                                          .lat = lat,
+                                          .lon = lon})};
 }
 
 }  // namespace isobar

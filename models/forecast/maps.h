@@ -10,9 +10,16 @@
 
 namespace isobar {
 
-// Of the third variable (the tutorial's choice: t2m), or the last where there are fewer. target: the first sample's
-// fields [C, H, W] in the data's units; forecast [outputs, H, W], the same.
+// What the pictures of a sample say besides.
+struct MapCaption {
+  std::string lead_time;   // "+6 h"; empty: not shown
+  std::string valid_time;  // of the target, "2013-01-01 06:00"; empty: not shown
+  std::int64_t iteration = 0;
+};
+
+// Of one variable. target: the first sample's fields [C, height, width] in the data's units; forecast [outputs, height,
+// width], the same.
 Picture draw_forecast(std::span<const float> target, std::span<const float> forecast, const FieldsInfo& info,
-                      std::int64_t outputs, std::int64_t height, std::int64_t width, const std::string& lead_time);
+                      std::size_t channel, std::int64_t height, std::int64_t width, const MapCaption& caption);
 
 }  // namespace isobar

@@ -113,8 +113,9 @@ std::string ForecastMetrics::table() const {
     const double std = info_.statistics.stds[c];
     out << std::left << std::setw(static_cast<int>(width)) << names_[c] << std::right << std::fixed
         << std::setprecision(4) << std::setw(10) << rmse[c] << std::setw(13) << persistence[c] << std::setw(6)
-        << std::setprecision(0) << 100 * (rmse[c] / persistence[c]) << '%' << std::defaultfloat << std::setprecision(5)
-        << std::setw(14) << rmse[c] * std << std::setw(13) << persistence[c] * std << "  "
+        << std::setprecision(0) << 100 * (rmse[c] / persistence[c]) << '%'
+        << std::setprecision(decimals_for(std * std::max(rmse[c], persistence[c]))) << std::setw(14) << rmse[c] * std
+        << std::setw(13) << persistence[c] * std << "  "
         << shown_unit(names_[c], c < info_.units.size() ? info_.units[c] : "") << '\n';
   }
   out << "on average " << std::fixed << std::setprecision(1) << 100 * mean_ratio(rmse, persistence)

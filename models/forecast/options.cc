@@ -1,5 +1,6 @@
 #include "models/forecast/options.h"
 
+#include <algorithm>
 #include <iterator>
 #include <set>
 
@@ -55,7 +56,11 @@ KeyTable ForecastOptions::keys() {
            "relative_l2_weighted: both")
            .also_called({"criterion", "lossfn"}),
        key("channel_weights", channel_weights, "weight of each forecast variable in the weighted losses; null: 1 each")
-           .at_least(0)},
+           .at_least(0),
+       key("picture_channels", picture_channels,
+           "names of the variables whose maps a validation draws; [] for none; null: the third one, else the last")
+           .free_on_resume()
+           .also_called({"images", "plots", "visualize"})},
       [this](const KeyOrigins& origins) {
         check_filled("img_size", img_size.has_value(), origins);
         check_filled("n_in_channels", n_in_channels.has_value(), origins);
@@ -66,6 +71,21 @@ KeyTable ForecastOptions::keys() {
         check_names(*this, origins);
         check_weights(*this, origins);
       }};
+}
+
+std::vector<std::size_t> pictured_channels(const ForecastOptions& options, const std::vector<std::string>& names) {
+  if (!options.picture_channels) return {std::min<std::size_t>(2, names.size() - 1)};
+  std::vector<std::size_t> channels;
+  for (const std::string& wanted : *options.picture_channels) {
+    const auto found = std::ranges::find(names, wanted);
+    ISOBAR_CHECK(found != names.end(), "config key picture_channels names ", wanted, ", which is not among the ",
+                 names.size(), " variables of the forecast (", names.front(), ", ...)");
+    const auto channel = static_cast<std::size_t>(found - names.begin());
+    ISOBAR_CHECK(std::ranges::find(channels, channel) == channels.end(), "config key picture_channels holds ", wanted,
+                 " twice");
+    channels.push_back(channel);
+  }
+  return channels;
 }
 
 }  // namespace isobar

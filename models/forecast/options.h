@@ -26,6 +26,7 @@ struct ForecastOptions {
   std::optional<std::vector<std::string>> channel_names;
   LossKind loss = LossKind::relative_l2;
   std::optional<std::vector<double>> channel_weights;
+  std::optional<std::vector<std::string>> picture_channels;
 
   KeyTable keys();
 
@@ -33,5 +34,9 @@ struct ForecastOptions {
   std::int64_t width() const { return img_size->at(1); }
   std::int64_t pixels() const { return height() * width(); }
 };
+
+// The channels of `names`, the forecast's variables, that validations draw: those of picture_channels, else the third
+// one (the tutorial's choice, t2m) or the last where there are fewer. Throws Error for a name that is none of them.
+std::vector<std::size_t> pictured_channels(const ForecastOptions& options, const std::vector<std::string>& names);
 
 }  // namespace isobar

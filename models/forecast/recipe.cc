@@ -29,6 +29,14 @@ std::string lead_time(const Era5Dataset& dataset, std::int64_t step) {
   }
 }
 
+// "2013-01-01 06:00"; empty where the files have no times of their own.
+std::string valid_time(const Era5Dataset& dataset, std::int64_t step) {
+  if (!dataset.hours_since_1970(step)) return "";
+  std::string time = dataset.time_of(step).iso();
+  std::replace(time.begin(), time.end(), 'T', ' ');
+  return time;
+}
+
 void check_same_rows(const Era5Dataset& train, const Era5Dataset& valid) {
   const bool known = !train.latitudes().empty() && !valid.latitudes().empty();
   ISOBAR_CHECK(!known || train.latitudes() == valid.latitudes(), valid.file_name(0),
@@ -159,6 +167,8 @@ std::vector<std::string> ForecastRecipe::open(const fs::path& kept, bool resumed
   if (const auto sentence = choose_statistics(kept, resumed)) sentences.push_back(*sentence);
   train_.emplace(open_fields(split.train_data_path, split.train_range, "train_range"));
   forecast.channel_names = channel_names_of(*train_);
+  pictured_channels(forecast, {forecast.channel_names->begin(),
+                               forecast.channel_names->begin() + *forecast.n_out_channels});  // throws early
   valid_.emplace(open_fields(split.valid_data_path, split.valid_range, "valid_range"));
   if (make_statistics_) made_ = compute_statistics(*train_);
   const auto pairs = [&](const Era5Dataset& steps, const std::optional<std::int64_t>& limit) {
@@ -202,8 +212,8 @@ void ForecastRecipe::check_resume(const GivenWeights& weights) const {
     check_lead_time(*trained, split.dt, weights.file.string(), *train_);
 }
 
-ForecasterOptions ForecastRecipe::forecaster_options(std::string lead_time) const {
-  return {.vit = vit, .forecast = forecast, .dt = split.dt, .lead_time = std::move(lead_time)};
+ForecasterOptions ForecastRecipe::forecaster_options() const {
+  return {.vit = vit, .forecast = forecast, .dt = split.dt};
 }
 
 Holding ForecastRecipe::holding(const ComputeOptions& compute, const Parallel& parallel) const {
@@ -230,8 +240,11 @@ std::unique_ptr<Task> ForecastRecipe::make_trained_task(const GivenWeights& weig
 
 std::unique_ptr<Task> ForecastRecipe::make_task_of(const FieldsInfo& info, const ComputeOptions& compute, Device device,
                                                    const Parallel& parallel) const {
-  return std::make_unique<Forecaster>(forecaster_options(lead_time(*valid_, valid_pairs_->step_of(0))), compute, info,
-                                      device, parallel);
+  ForecasterOptions options = forecaster_options();
+  const std::int64_t drawn = valid_pairs_->step_of(0);
+  options.lead_time = lead_time(*valid_, drawn);
+  options.valid_time = valid_time(*valid_, drawn + split.dt);
+  return std::make_unique<Forecaster>(options, compute, info, device, parallel);
 }
 
 }  // namespace isobar

@@ -50,7 +50,7 @@ class ForecastRecipe : public Recipe {
   // Fills those. Returns "KEY VALUE, KEY VALUE" of what it set; empty where nothing was left to the data.
   std::string fill_sizes(const DataSizes& data, KeyOrigins& origins);
   // The forecaster of these options and fields.
-  ForecasterOptions forecaster_options(std::string lead_time = {}) const;
+  ForecasterOptions forecaster_options() const;
   // A data set with this recipe's grid, names and dt. range_key names the key that the range came from.
   Era5Dataset open_fields(const std::string& path, const std::optional<StepRange>& range = {},
                           const char* range_key = "") const;

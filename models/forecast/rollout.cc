@@ -4,11 +4,13 @@
 #include <array>
 #include <iomanip>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <sstream>
 #include <utility>
 
 #include "data/era5/first_step.h"
 #include "data/era5/hdf5.h"
+#include "data/era5/units.h"
 #include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
 
@@ -101,29 +103,66 @@ ordered_json Rollout::scores() const {
   return json;
 }
 
+std::string Rollout::lead_label(std::int64_t k) const {
+  const double hours = dataset_.labels().step_hours;
+  if (hours > 0) return concat("+", static_cast<double>(lead(k)) * hours, " h");
+  return concat("+", lead(k), lead(k) == 1 ? " step" : " steps");
+}
+
 std::string Rollout::table() const {
   const ordered_json json = scores();
-  std::size_t width = 8;
-  for (const auto& [name, values] : json["rmse"].items()) width = std::max(width, name.size());
   const bool acc = json.contains("acc");
+  const std::vector<std::string> names = forecaster_.output_names();
+  std::vector<std::string> units = forecaster_.info().units;
+  units.resize(names.size());
+  int width = 8, unit_width = 4;
+  for (std::size_t c = 0; c < names.size(); ++c) {
+    units[c] = shown_unit(names[c], units[c]);
+    width = std::max(width, static_cast<int>(names[c].size()));
+    unit_width = std::max(unit_width, static_cast<int>(units[c].size()));
+  }
   std::ostringstream out;
-  out << std::left << std::setw(static_cast<int>(width)) << "variable" << std::right << std::setw(6) << "lead"
-      << std::setw(12) << "RMSE" << std::setw(13) << "persistence" << (acc ? "       ACC  persistence" : "") << '\n';
-  for (const auto& [name, rmse] : json["rmse"].items()) {
+  const auto begin = [&](const std::string& name, const std::string& unit, const std::string& lead) {
+    out << std::left << std::setw(width) << name << "  " << std::setw(unit_width) << unit << std::right << std::setw(11)
+        << lead;
+  };
+  begin("variable", "unit", "lead");
+  out << std::setw(12) << "RMSE" << std::setw(13) << "persistence" << (acc ? "       ACC  persistence" : "") << '\n';
+  for (std::size_t c = 0; c < names.size(); ++c) {
+    const auto rmse = json["rmse"][names[c]].get<std::vector<double>>(),
+               persistence = json["persistence_rmse"][names[c]].get<std::vector<double>>();
+    const int decimals =
+        decimals_for(std::max(*std::ranges::max_element(rmse), *std::ranges::max_element(persistence)));
     for (std::size_t k = 0; k < rmse.size(); ++k) {
-      out << std::left << std::setw(static_cast<int>(width)) << name << std::right << std::setw(6)
-          << json["lead_steps"][k].get<std::int64_t>() << std::setw(12) << rmse[k].get<double>() << std::setw(13)
-          << json["persistence_rmse"][name][k].get<double>();
+      begin(names[c], units[c], lead_label(static_cast<std::int64_t>(k)));
+      out << std::fixed << std::setprecision(decimals) << std::setw(12) << rmse[k] << std::setw(13) << persistence[k];
       if (acc) {
-        out << std::fixed << std::setprecision(4) << std::setw(10) << json["acc"][name][k].get<double>()
-            << std::setw(13) << json["persistence_acc"][name][k].get<double>() << std::defaultfloat
-            << std::setprecision(6);
+        out << std::setprecision(4) << std::setw(10) << json["acc"][names[c]][k].get<double>() << std::setw(13)
+            << json["persistence_acc"][names[c]][k].get<double>();
       }
       out << '\n';
     }
   }
   return out.str();
 }
+
+namespace {
+
+// A coordinate of the grid, or where the data have none the numbers of its rows or columns. Returns its name.
+std::string write_axis(hdf5::File& file, const char* name, const char* units, const char* counted,
+                       const std::vector<double>& degrees, std::int64_t count) {
+  if (!degrees.empty()) {
+    file.write(name, std::array{count}, std::span<const double>(degrees));
+    file.write_attribute(name, "units", units);
+    return name;
+  }
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  file.write(counted, std::array{count}, std::span<const std::int64_t>(numbers));
+  return counted;
+}
+
+}  // namespace
 
 void write_forecast(const fs::path& path, const std::vector<float>& fields, std::int64_t start, std::int64_t steps,
                     const std::vector<std::string>& channels, const std::vector<std::string>& units,
@@ -143,13 +182,13 @@ void write_forecast(const fs::path& path, const std::vector<float>& fields, std:
     file.write("time", std::array{steps}, std::span<const double>(hours));
     file.write_attribute("time", "units", "hours since 1970-01-01 00:00:00");
     file.write_attribute("time", "calendar", "proleptic_gregorian");
+    file.write_attribute("fields", "coordinates", "time");
   }
-  if (!dataset.latitudes().empty()) {
-    file.write("lat", std::array{dataset.height()}, std::span<const double>(dataset.latitudes()));
-  }
-  if (!dataset.longitudes().empty()) {
-    file.write("lon", std::array{dataset.width()}, std::span<const double>(dataset.longitudes()));
-  }
+  const std::string rows = write_axis(file, "lat", "degrees_north", "row", dataset.latitudes(), dataset.height());
+  const std::string columns = write_axis(file, "lon", "degrees_east", "column", dataset.longitudes(), dataset.width());
+  file.write_dimensions("fields", std::array<std::string, 4>{"lead", "channel", rows, columns});
+  if (file.has("units")) file.write_dimensions("units", std::array<std::string, 1>{"channel"});
+  if (file.has("time")) file.write_dimensions("time", std::array<std::string, 1>{"lead"});
   file.close();
 }
 

@@ -38,6 +38,7 @@ class Rollout {
  private:
   Batch load(std::int64_t step) const;
   std::vector<double> time_features(std::int64_t step) const;
+  std::string lead_label(std::int64_t k) const;  // "+6 h"; "+1 step" where nobody says how long a step is
   std::int64_t lead(std::int64_t k) const { return (k + 1) * dataset_.dt(); }  // in steps of the data
 
   const Forecaster& forecaster_;
@@ -48,8 +49,8 @@ class Rollout {
 };
 
 // Writes FILE.h5: fields [K, C, H, W] fp32 of a forecast from step `start`, `lead` [K] in steps, `channel` [C]; where
-// they are known `units` [C], the valid times as `time` [K], and the data's `lat` [H] and `lon` [W]. The file is there
-// whole or not at all.
+// they are known `units` [C], the valid times as `time` [K], and the data's `lat` [H] and `lon` [W], else `row` and
+// `column`. The dimensions have these names for netCDF and xarray. The file is there whole or not at all.
 void write_forecast(const std::filesystem::path& path, const std::vector<float>& fields, std::int64_t start,
                     std::int64_t steps, const std::vector<std::string>& channels, const std::vector<std::string>& units,
                     const Era5Dataset& dataset);

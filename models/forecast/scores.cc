@@ -1,5 +1,6 @@
 #include "models/forecast/scores.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/common/check.h"
@@ -67,6 +68,11 @@ std::vector<double> ScoreTotals::acc() const {
   std::vector<double> result;
   for (std::int64_t c = 0; c < channels_; ++c) result.push_back(total(c, 1) / std::sqrt(total(c, 2) * total(c, 3)));
   return result;
+}
+
+int decimals_for(double largest) {
+  if (!std::isfinite(largest) || largest <= 0) return 4;
+  return std::clamp(4 - static_cast<int>(std::floor(std::log10(largest))), 0, 9);
 }
 
 }  // namespace isobar

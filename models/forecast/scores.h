@@ -44,4 +44,7 @@ class ScoreTotals {
   std::vector<double> totals_;  // [C, kWidth], then the number of samples
 };
 
+// Decimals with which numbers up to `largest` show five digits, so that a column of them is aligned: 0 to 9.
+int decimals_for(double largest);
+
 }  // namespace isobar

@@ -222,6 +222,8 @@ TEST_CASE("the range of starts is Python's, and an output is asked for") {
   refused("--starts 0:2 --threads -1", "-1 is not a whole number from 0 on");
   refused("--start 0 --steps 0", "0 is not a whole number from 1 on");
   refused("--start 0 --steps 1 --out /nowhere/f.h5", "/nowhere/f.h5");
+  refused("--start 0 --out f.nc", "--out f.nc: isobar writes no nc yet: name it .h5");
+  refused("--start 0 --out d/f.zarr", "--out d/f.zarr: isobar writes no zarr yet");
 }
 
 TEST_CASE("of a flag that is given several times the last one counts, and every --set") {

@@ -367,6 +367,30 @@ TEST_CASE("TensorBoard has what metrics.jsonl has, and the config") {
   CHECK_THAT(read_file(file), ContainsSubstring("| seed | `7` |") && ContainsSubstring("^RMSE of persistence/t2m$"));
 }
 
+TEST_CASE("the maps of a validation are of the variables that picture_channels names") {
+  const Playground here;
+  const auto maps_of = [&](const std::string& run) {
+    std::vector<std::string> names;
+    for (const fs::directory_entry& file : fs::directory_iterator(here / run + "/images"))
+      if (file.path().filename().string().ends_with("_00000001.png")) names.push_back(file.path().filename().string());
+    std::sort(names.begin(), names.end());
+    return names;
+  };
+  check_done(isobar_command(here, here.train("run", "--num_iters 1")));
+  CHECK(maps_of("run") == std::vector<std::string>{"map_t2m_00000001.png"});
+  check_done(isobar_command(here, here.train("two", "--num_iters 1 --set 'picture_channels=[\"v10\",\"u10\"]'")));
+  CHECK(maps_of("two") == std::vector<std::string>{"map_u10_00000001.png", "map_v10_00000001.png"});
+  const TensorBoardEvents events(*fs::directory_iterator(here / "two/logs"));
+  CHECK(events.images.contains({"Visualization, v10", 1}));
+  CHECK_FALSE(events.images.contains({"Visualization, t2m", 1}));
+  check_done(isobar_command(here, here.train("none", "--num_iters 1 --set picture_channels=[]")));
+  CHECK(maps_of("none").empty());
+  check_error(isobar_command(here, here.train("bad", "--set 'picture_channels=[\"z500\"]'")),
+              "config key picture_channels names z500, which is not among the 3 variables of the forecast (u10, ...)");
+  check_error(isobar_command(here, here.train("bad", "--set 'picture_channels=[\"u10\",\"u10\"]'")), "u10 twice");
+  CHECK_FALSE(fs::exists(here / "bad"));
+}
+
 TEST_CASE("TensorBoard hides what a resumed run repeats") {
   const Playground here;
   check_done(isobar_command(here, here.train("run", "--num_iters 2")));
@@ -1121,6 +1145,9 @@ TEST_CASE("tables and logs say what the files say, in their columns") {
   const auto value = [](const json& object, const char* kind, const std::string& name) {
     return object.at(kind).at(name).get<double>();
   };
+  const auto five_digits = [](double number) {
+    return number >= 1000 ? 1 : number >= 100 ? 2 : number >= 10 ? 3 : number >= 1 ? 4 : number >= 0.1 ? 5 : 6;
+  };
   std::string table =
       "RMSE of the validation set: normalised, and in the variables' own units\n"
       "variable  forecast  persistence  ratio      forecast  persistence  unit\n";
@@ -1129,9 +1156,11 @@ TEST_CASE("tables and logs say what the files say, in their columns") {
     const double rmse = value(summary, "val_rmse", name), persistence = value(summary, "persistence_rmse", name);
     ratios += rmse / persistence;
     char row[200];
-    std::snprintf(row, sizeof row, "%-8s%10.4f%13.4f%6.0f%%%14.5g%13.5g  %s\n", name.c_str(), rmse, persistence,
-                  100 * rmse / persistence, value(summary, "val_rmse_physical", name),
-                  value(summary, "persistence_rmse_physical", name), name == "t2m" ? "K" : "m/s");
+    const double own = value(summary, "val_rmse_physical", name),
+                 own_persistence = value(summary, "persistence_rmse_physical", name);
+    const int decimals = five_digits(std::max(own, own_persistence));
+    std::snprintf(row, sizeof row, "%-8s%10.4f%13.4f%6.0f%%%14.*f%13.*f  %s\n", name.c_str(), rmse, persistence,
+                  100 * rmse / persistence, decimals, own, decimals, own_persistence, name == "t2m" ? "K" : "m/s");
     table += row;
   }
   char average[100];
@@ -1173,13 +1202,21 @@ TEST_CASE("tables and logs say what the files say, in their columns") {
                                " --threads 1 --starts 0:6:2 --steps 2 --scores " + here / "s.json");
   check_done(forecast);
   const json scores = json::parse(read_file(here / "s.json"));
-  std::string rows = "variable  lead        RMSE  persistence       ACC  persistence\n";
+  std::string rows = "variable  unit       lead        RMSE  persistence       ACC  persistence\n";
+  const auto at_most = [&](const std::string& name) {
+    double largest = 0;
+    for (const char* kind : {"rmse", "persistence_rmse"})
+      for (const json& error : scores.at(kind).at(name)) largest = std::max(largest, error.get<double>());
+    return largest;
+  };
   for (const std::string& name : kNames)
     for (std::size_t k = 0; k < 2; ++k) {
       const auto at = [&](const char* kind) { return scores.at(kind).at(name).at(k).get<double>(); };
       char row[200];
-      std::snprintf(row, sizeof row, "%-8s%6d%12.6g%13.6g%10.4f%13.4f\n", name.c_str(), static_cast<int>(k + 1),
-                    at("rmse"), at("persistence_rmse"), at("acc"), at("persistence_acc"));
+      const int decimals = five_digits(at_most(name));
+      std::snprintf(row, sizeof row, "%-8s  %-4s%11s%12.*f%13.*f%10.4f%13.4f\n", name.c_str(),
+                    name == "t2m" ? "K" : "m/s", k == 0 ? "+1 step" : "+2 steps", decimals, at("rmse"), decimals,
+                    at("persistence_rmse"), at("acc"), at("persistence_acc"));
       rows += row;
     }
   CHECK(forecast.out.ends_with("\n" + rows));
@@ -1189,7 +1226,7 @@ TEST_CASE("tables and logs say what the files say, in their columns") {
                                " --threads 1 --starts 0:6:2 --steps 2 --scores " + here / "t.json");
   check_done(no_means);
   CHECK_THAT(no_means.out, ContainsSubstring("no " + here / "data/stats/time_means.npy" + ": no ACC\n") &&
-                               ContainsSubstring("variable  lead        RMSE  persistence\n"));
+                               ContainsSubstring("variable  unit       lead        RMSE  persistence\n"));
   CHECK_FALSE(json::parse(read_file(here / "t.json")).contains("acc"));
 }
 

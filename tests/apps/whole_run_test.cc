@@ -231,7 +231,7 @@ void check_same_picture(const std::string& png, const Image& expected) {
 
 struct Picture {
   std::size_t channel;
-  std::string variable, unit, lead_time, file;
+  std::string variable, unit, lead_time, valid_time, file;
 };
 
 void check_pictures(const WholeRun& run, const TensorBoardEvents& events, const Picture& picture) {
@@ -249,11 +249,16 @@ void check_pictures(const WholeRun& run, const TensorBoardEvents& events, const 
     return degrees;
   };
   const std::vector<float> lat = axis("latitudes", shape[1]), lon = axis("longitudes", shape[2]);
-  const MapLabels labels{
-      .variable = picture.variable, .unit = picture.unit, .lead_time = picture.lead_time, .lat = lat, .lon = lon};
+  const std::int64_t last = run.train.back().at("iteration");
+  const MapLabels labels{.variable = picture.variable,
+                         .unit = picture.unit,
+                         .lead_time = picture.lead_time,
+                         .valid_time = picture.valid_time,
+                         .iteration = last,
+                         .lat = lat,
+                         .lon = lon};
   check_same_picture(read_file(run.folder / "run/images" / picture.file),
                      target_forecast_error(field(target), field(forecast), labels));
-  const std::int64_t last = run.train.back().at("iteration");
   const auto found = events.images.find({"Visualization, " + picture.variable, last});
   REQUIRE(found != events.images.end());
   check_same_picture(found->second, target_and_prediction(field(target), field(forecast)));
@@ -309,7 +314,7 @@ TEST_CASE("every figure of a run with dropout, accumulation and time features is
   check_summary(run);
   check_tensorboard(run, events);
   check_rates(run, events);
-  check_pictures(run, events, {2, "t2m", "K", "+12 h", "map_t2m_00000009.png"});
+  check_pictures(run, events, {2, "t2m", "K", "+12 h", "2002-10-21 06:00", "map_t2m_00000009.png"});
   check_forecast(run, " --starts 1:5:2");
   const hdf5::File h5 = hdf5::File::open((run.folder / "f.h5").string());
   CHECK(h5.numbers("lat") == std::vector<double>{75, 50, 25, 0, -25, -50});
@@ -324,7 +329,7 @@ TEST_CASE("every figure of a run in the tutorial's way is the reference's") {
   check_summary(run);
   check_tensorboard(run, events);
   check_rates(run, events);
-  check_pictures(run, events, {1, "v10", "m/s", "+1 step", "map_v10_00000007.png"});
+  check_pictures(run, events, {1, "v10", "m/s", "+1 step", "", "map_v10_00000007.png"});
   check_forecast(run, " --start 2");
 
   // The weights: what they start from, and where seven updates lead. fp32 files hold them.

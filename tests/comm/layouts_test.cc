@@ -93,7 +93,7 @@ class Shared : public Task {
   void add_traffic(std::int64_t, CommLedger&) const override {}
   std::unique_ptr<Metrics> metrics() const override { return nullptr; }
   void score(const Batch&, Metrics&) const override {}
-  std::vector<Picture> pictures(const Batch&) const override { return {}; }
+  std::vector<Picture> pictures(const Batch&, std::int64_t) const override { return {}; }
   Settings settings() const override { return {}; }
 
  private:

@@ -343,7 +343,7 @@ class RankTraining {
       values.scores.insert(values.scores.end(), sums.begin(), sums.end());
     }
     values.score_loss = metrics->loss();
-    if (values.dp_rank == 0) values.pictures = task_.pictures(first).size();
+    if (values.dp_rank == 0) values.pictures = task_.pictures(first, 0).size();
   }
 
   const TrainingSetup setup_;

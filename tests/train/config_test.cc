@@ -458,6 +458,7 @@ TEST_CASE("every key survives config.json") {
                                              "seed=7",
                                              "loss=relative_l2_weighted",
                                              "channel_weights=[0.1]",
+                                             "picture_channels=[\"a\"]",
                                              "optimizer=adamw",
                                              "betas=[0.8,0.999]",
                                              "eps=1e-7",
@@ -595,6 +596,7 @@ TEST_CASE("a resumed run may change where files lie and how often, and nothing t
                                                                                  "wireup_info",
                                                                                  "wireup_store",
                                                                                  "recompute",
+                                                                                 "picture_channels",
                                                                                  "cuda_graph",
                                                                                  "autotune",
                                                                                  "tf32"});

@@ -228,6 +228,19 @@ TEST_CASE("maps of odd fields are drawn, wrong ones refused", "[map_image]") {
   CHECK_THROWS_WITH(target_forecast_error({2, 3, six}, {2, 3, six}, {.lat = lat}), ContainsSubstring("3 latitudes"));
 }
 
+TEST_CASE("the title of a map says what is known, and no more", "[map_image]") {
+  const std::vector<float> values(8, 1.F);
+  const Field field{2, 4, values};
+  const auto titled = [&](const MapLabels& labels) { return target_forecast_error(field, field, labels).pixels; };
+  CHECK(
+      titled(
+          {.variable = "t2m", .unit = "K", .lead_time = "+6 h", .valid_time = "2013-01-01 06:00", .iteration = 800}) ==
+      titled({.variable = "t2m (K),  +6 h,  2013-01-01 06:00,  iteration 800"}));
+  CHECK(titled({.variable = "t2m", .iteration = 0}) == titled({.variable = "t2m,  iteration 0"}));
+  CHECK(titled({.variable = "t2m", .valid_time = "2013"}) == titled({.variable = "t2m,  2013"}));
+  CHECK(titled({.variable = "t2m,  2013"}) != titled({.variable = "t2m,  2014"}));
+}
+
 TEST_CASE("longitudes say whether they are east or west", "[map_image]") {
   const std::vector<float> values(8, 0.0f), lat{45, -45}, east{45, 75, 105, 135}, west{-135, -105, -75, -45};
   const std::vector<float> turned{225, 255, 285, 315};  // west once more

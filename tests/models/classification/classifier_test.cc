@@ -145,7 +145,7 @@ TEST_CASE("a classifier's score is that of its logits, and is not recorded") {
   REQUIRE(right > 0);
   REQUIRE(right < static_cast<double>(labels.size()));
 
-  const std::vector<Picture> pictures = digits.classifier().pictures(batch_of(golden, Device{}));
+  const std::vector<Picture> pictures = digits.classifier().pictures(batch_of(golden, Device{}), 0);
   REQUIRE(pictures.size() == 1);
   CHECK(pictures[0].file == "wrong");
 }

@@ -1,5 +1,8 @@
 // Nothing that does not fit is computed with: units, time step and holes, in training, resuming and forecasting, as the
 // command meets them. Each refusal is one sentence, and leaves nothing behind.
+#include <hdf5.h>
+#include <hdf5_hl.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -327,10 +330,32 @@ TEST_CASE("data stats keeps what the files say, and files that contradict each o
               here.file("train/2004") + ": its steps are 1 hour apart, but 6 hours in the files before it");
 }
 
-TEST_CASE("a forecast file says units and valid times") {
+// The names of the dimension scales of a dataset, as other readers of HDF5 find them.
+std::vector<std::string> dimensions_of(const std::string& path, const char* dataset) {
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), opened = H5Dopen2(file, dataset, H5P_DEFAULT);
+  const hid_t space = H5Dget_space(opened);
+  const auto add_name = [](hid_t, unsigned, hid_t scale, void* names) -> herr_t {
+    char name[64] = "";
+    H5Iget_name(scale, name, sizeof name);
+    static_cast<std::vector<std::string>*>(names)->emplace_back(name);
+    return 0;
+  };
+  std::vector<std::string> names;
+  for (int i = 0; i < H5Sget_simple_extent_ndims(space); ++i)
+    H5DSiterate_scales(opened, static_cast<unsigned>(i), nullptr, add_name, &names);
+  H5Sclose(space);
+  H5Dclose(opened);
+  H5Fclose(file);
+  return names;
+}
+
+TEST_CASE("a forecast file says units, valid times and what its dimensions are") {
   const Weather here;
   check_done(here.train());
   check_done(here.forecast("--start 2 --steps 3"));
+  CHECK(dimensions_of(here / "f.h5", "fields") == std::vector<std::string>{"/lead", "/channel", "/row", "/column"});
+  CHECK(dimensions_of(here / "f.h5", "time") == std::vector<std::string>{"/lead"});
+  CHECK(dimensions_of(here / "f.h5", "units") == std::vector<std::string>{"/channel"});
   const hdf5::File file = hdf5::File::open(here / "f.h5");
   CHECK(file.strings("units") == kUnits);
   const Era5Dataset forecast({.paths = {here / "f.h5"}});

@@ -57,9 +57,11 @@ fs::path run_folder_of(const TrainFlags& o, const std::string& config_name, cons
   return fs::path(expdir) / config_name / devices / o.run_num;
 }
 
-std::optional<Checkpoint> checkpoint_to_resume(const RunFolder& folder) {
+std::optional<Checkpoint> checkpoint_to_resume(const RunFolder& folder, RunConfig& config) {
   const FoundCheckpoint found = find_newest_whole(folder.path());
   for (const std::string& damaged : found.skipped) tell("passed over: " + damaged);
+  if (found.checkpoint) folder.check_own(found.checkpoint->folder, config.keys_free_on_resume());
+  folder.check_best(config.keys_free_on_resume());
   if (!found.checkpoint) std::cout << "no checkpoint in " << folder.path().string() << ": starting" << std::endl;
   return found.checkpoint;
 }
@@ -230,7 +232,7 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
   if (folder) {
     const Working work(processes, "looking for the newest whole checkpoint");
     found.is_resumed = folder->is_resumed();
-    if (o.resume) found.checkpoint = checkpoint_to_resume(*folder);
+    if (o.resume) found.checkpoint = checkpoint_to_resume(*folder, config);
     found.is_finished = is_finished(*folder, found.checkpoint, config.schedule.num_iters);
   }
   found = tell_found_run(found, path, processes);
@@ -245,6 +247,7 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
     const Working work(processes, "opening the data", kAnyTime);  // may compute statistics of all of them
     open_data(*config.recipe, path, found, o.init);
   }
+  config.batch.check_fits(config.recipe->train());  // this too
   if (folder && o.config.device == "auto" && device.kind == DeviceKind::cpu)
     if (const std::string warning = about_unused_gpu(ISOBAR_HAS_CUDA); !warning.empty()) tell(warning);
   OpenedRun run{config, folder ? &*folder : nullptr, found, setup_of(config, o, path, device), device};

@@ -30,8 +30,7 @@ const Dataset& read_by(const ReadingRank& rank, const Dataset& dataset, std::uni
 }
 
 const Dataset& holding_a_batch(const Dataset& train, const BatchOptions& batch) {
-  ISOBAR_CHECK(batch.global_batch_size <= train.samples(), "global_batch_size is ", batch.global_batch_size,
-               ", but the training set, ", train.name(), ", has ", train.samples(), " samples only");
+  batch.check_fits(train);
   return train;
 }
 
@@ -66,6 +65,11 @@ std::int64_t BatchOptions::part(std::int64_t ranks) const {
   ISOBAR_CHECK(samples % ranks == 0, "global_batch_size (", global_batch_size, ") must be a multiple of the ", ranks,
                " data-parallel ranks times grad_accumulation (", grad_accumulation, ")");
   return samples / ranks;
+}
+
+void BatchOptions::check_fits(const Dataset& train) const {
+  ISOBAR_CHECK(global_batch_size <= train.samples(), "global_batch_size is ", global_batch_size,
+               ", but the training set, ", train.name(), ", has ", train.samples(), " samples only");
 }
 
 Loaders::Loaders(const Dataset& train, const Dataset& valid, const ReadingOptions& reading, const BatchOptions& batch,

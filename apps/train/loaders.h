@@ -29,6 +29,7 @@ struct BatchOptions {
 
   // Samples of one forward pass, on each of `ranks` data-parallel ranks. Throws Error where these do not divide it.
   std::int64_t part(std::int64_t ranks = 1) const;
+  void check_fits(const Dataset& train) const;  // Error where the training set has fewer samples than a batch
 };
 
 // Which of the data-parallel ranks this is: rank r of R reads samples r, r + R, ... of every batch; and the rows of

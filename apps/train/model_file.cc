@@ -42,6 +42,15 @@ void read_model(const std::filesystem::path& path, Task& task) {
   parameters.round_to_compute();
 }
 
+nlohmann::ordered_json stored_config(const std::filesystem::path& path) {
+  const Metadata metadata = SafetensorsReader(path).metadata();
+  const auto stored = metadata.find(kConfig);
+  if (stored == metadata.end()) return nlohmann::ordered_json::object();
+  auto config = parse_json<nlohmann::ordered_json>(stored->second, concat(path.string(), ": ", kConfig));
+  ISOBAR_CHECK(config.is_object(), path.string(), ": the description of the model in its metadata is damaged");
+  return config;
+}
+
 ModelDescription describe_model(const std::filesystem::path& path) {
   const SafetensorsReader file(path);
   ModelDescription description{{path, file.metadata()}, std::nullopt};

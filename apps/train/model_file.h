@@ -23,6 +23,9 @@ void write_model(const std::filesystem::path& path, const Task& task, const nloh
 // finite; the weights are then as they were.
 void read_model(const std::filesystem::path& path, Task& task);
 
+// The config that write_model stored beside the weights, as it stands there; an empty object where there is none.
+nlohmann::ordered_json stored_config(const std::filesystem::path& path);
+
 // What write_model stored beside the weights. Without a config the weights are from elsewhere. Error naming the file
 // where the config is damaged or has keys or values that no config file may have.
 struct ModelDescription {

@@ -23,6 +23,7 @@ using nlohmann::ordered_json;
 namespace {
 
 constexpr std::int64_t kProfiledEpoch = 4;  // as the tutorial: the fourth
+constexpr std::int64_t kMostEpochs = std::int64_t{1} << 53;
 constexpr double kLargest = std::numeric_limits<double>::max();
 
 std::string memory_line(const char* when) {
@@ -105,8 +106,8 @@ void TrainingRun::restore(const Checkpoint& checkpoint) {
     ISOBAR_CHECK(samples == loaders_.train_samples(), "the training set had ", samples, " samples, and now has ",
                  loaders_.train_samples());
     const ordered_json& cursor = state.at("cursor");
-    loaders_.seek(
-        {whole_number_in(cursor, "epoch", 0), whole_number_in(cursor, "batch", 0, loaders_.parts_per_epoch())});
+    loaders_.seek({whole_number_in(cursor, "epoch", 0, kMostEpochs),
+                   whole_number_in(cursor, "batch", 0, loaders_.parts_per_epoch())});
     epoch_ = tally_from(state.at("epoch"));
     if (!state.at("best_loss").is_null()) best_loss_ = number_in(state, "best_loss", -kLargest);
     if (state.contains("best_iteration")) best_iteration_ = whole_number_in(state, "best_iteration", -1);
@@ -315,6 +316,7 @@ ordered_json TrainingRun::state() const {
                      {"best_iteration", best_iteration_},
                      {"validation_is_owed", validation_pending_},
                      {"wall_seconds", wall_seconds()}};
+  if (record_) state["run_id"] = record_->folder.run_id();
   if (!algorithms_.platform.empty()) state["algorithms"] = to_json(algorithms_);
   return state;
 }

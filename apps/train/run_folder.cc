@@ -8,16 +8,20 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <iomanip>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
 #include <regex>
 #include <sstream>
 #include <utility>
 #include <vector>
 
+#include "apps/train/model_file.h"
 #include "engine/files/atomic_file.h"
 #include "engine/files/json.h"
 #include "kernels/common/check.h"
@@ -29,28 +33,79 @@ using nlohmann::ordered_json;
 
 namespace {
 
-constexpr std::array kFiles{"config.json", "out.log", "metrics.jsonl", "summary.json", "stopped"};
+constexpr const char* kRunId = "run_id";
+constexpr std::array kFiles{"config.json", kRunId, "out.log", "metrics.jsonl", "summary.json", "stopped"};
 
 // A folder of a run, and the names of what a run puts there; hidden ones are of files that are being written.
 struct OwnedFolder {
   const char* name;
   const char* pattern;
+  bool holds_weights = false;  // that a run would go on from, or be used by
 };
 
 constexpr std::array kOwnedFolders{
-    OwnedFolder{"checkpoints", R"((\.writing_|\.aside_|\.deleting_)?step_\d+)"},
-    OwnedFolder{"best", R"(\.?(model\.safetensors|optimizer\.safetensors|state\.json|checksums\.xxh64)(\..*)?)"},
+    OwnedFolder{"checkpoints", R"((\.writing_|\.aside_|\.deleting_)?step_\d+)", true},
+    OwnedFolder{"best", R"(\.?(model\.safetensors|optimizer\.safetensors|state\.json|checksums\.xxh64)(\..*)?)", true},
     OwnedFolder{"logs", R"(events\.out\.tfevents\..*)"}, OwnedFolder{"images", R"(\.?\w+_\d{8,}\.png(\..*)?)"},
     OwnedFolder{"stats", R"(\.?((global_means|global_stds|time_means)\.npy|stats\.json)(\..*)?)"}};
 
-ordered_json parse_or_null(const fs::path& file) {
-  if (!fs::exists(file)) return nullptr;
-  const std::string contents = read_file(file);
+// What lies in one of these folders and bears a run's name; nothing where there is no such folder.
+std::vector<fs::path> owned_in(const fs::path& run, const OwnedFolder& folder) {
+  const fs::path place = run / folder.name;
+  if (!fs::is_directory(place)) return {};
+  std::error_code error;
+  std::vector<fs::path> entries = entries_of(place, error);
+  ISOBAR_CHECK(!error, place.string(), ": cannot be read: ", error.message());
+  const std::regex ours(folder.pattern);
+  std::erase_if(entries, [&](const fs::path& entry) { return !std::regex_match(entry.filename().string(), ours); });
+  return entries;
+}
+
+std::string draw_run_id() {
+  std::random_device device;
+  char digits[33];
+  std::snprintf(digits, sizeof digits, "%08x%08x%08x%08x", device(), device(), device(), device());
+  return digits;
+}
+
+bool is_run_id(const fs::path& file) {
+  return fs::is_regular_file(file) && fs::file_size(file) == 33 &&
+         std::regex_match(read_file(file), std::regex("[0-9a-f]{32}\n"));
+}
+
+// The run's number; empty where an older isobar made the run.
+std::string read_run_id(const fs::path& run) {
+  const fs::path file = run / kRunId;
+  if (!fs::exists(file)) return "";
+  ISOBAR_CHECK(is_run_id(file), file.string(),
+               " is damaged: it does not hold 32 hexadecimal digits; without it, the config tells runs apart");
+  return read_file(file).substr(0, 32);
+}
+
+// A key that two configs have with other values, but for the free ones.
+struct Difference {
+  std::string key, one, other;
+};
+
+std::optional<Difference> first_difference(const ordered_json& one, const ordered_json& other,
+                                           const std::vector<std::string>& free_on_resume) {
+  for (const auto& [key, value] : one.items()) {
+    const bool free = std::ranges::find(free_on_resume, key) != free_on_resume.end();
+    if (!free && other.contains(key) && other[key] != value) return Difference{key, value.dump(), other[key].dump()};
+  }
+  return std::nullopt;
+}
+
+ordered_json parsed_or_null(std::string_view text, const fs::path& file) {
   try {
-    return parse_json<ordered_json>(contents, file.string());
+    return parse_json<ordered_json>(text, file.string());
   } catch (const Error&) {
     return nullptr;
   }
+}
+
+ordered_json parse_or_null(const fs::path& file) {
+  return fs::exists(file) ? parsed_or_null(read_file(file), file) : nullptr;
 }
 
 // In one write, so that a killed process leaves whole lines; a line that the disk had no room for is cut when the run
@@ -126,11 +181,16 @@ void RunFolder::prepare(const ordered_json& config, const std::vector<std::strin
                "; say where it goes with --run-dir DIR or --set expdir=DIR");
   if (!lock_.is_taken()) lock();
   ISOBAR_CHECK(run_there_ || !is_run(), "run folder ", path_.string(), " got a run from another process just now");
-  if (run_there_ && existing_ == ExistingRun::overwrite) remove_run();
+  if (run_there_ && existing_ == ExistingRun::overwrite) remove_run(Links::emptied);
   fs::create_directories(images(), error);
   ISOBAR_CHECK(!error, "cannot make run folder ", path_.string(), ": ", error.message());
   fs::remove(path_ / "stopped", error);
   ISOBAR_CHECK(!error, "cannot remove ", (path_ / "stopped").string(), ": ", error.message());
+  run_id_ = is_resumed() ? read_run_id(path_) : "";
+  if (run_id_.empty()) {
+    run_id_ = draw_run_id();
+    write_file_atomically(path_ / kRunId, run_id_ + "\n");
+  }
   write_file_atomically(path_ / "config.json", config.dump(2) + "\n");
   for (const std::string& line : std::exchange(announced_, {})) append_line(path_ / "out.log", line);
 }
@@ -148,40 +208,70 @@ bool RunFolder::is_run() const {
 
 void RunFolder::refuse_foreign_files() const {
   for (const char* file : kFiles) {
-    ISOBAR_CHECK(!fs::exists(path_ / file), "run folder ", path_.string(), " holds ", file,
+    const bool is_number = file == kRunId && is_run_id(path_ / file);  // of a start that was killed just then
+    ISOBAR_CHECK(is_number || !fs::exists(path_ / file), "run folder ", path_.string(), " holds ", file,
                  ", but no run: choose another --run-dir");
+  }
+  for (const OwnedFolder& folder : kOwnedFolders) {
+    const std::vector<fs::path> left = folder.holds_weights ? owned_in(path_, folder) : std::vector<fs::path>();
+    ISOBAR_CHECK(left.empty(), "run folder ", path_.string(), " holds ", folder.name, "/",
+                 left.front().filename().string(),
+                 " of a run whose config.json is missing: move it away, or choose another --run-dir");
   }
 }
 
-void RunFolder::remove_run() const {
-  for (const auto& [name, pattern] : kOwnedFolders) {
-    const fs::path folder = path_ / name;
-    if (!fs::is_directory(folder) || fs::is_symlink(folder)) continue;
-    const std::regex ours(pattern);
-    std::vector<fs::path> owned;
-    for (const auto& entry : fs::directory_iterator(folder)) {
-      if (std::regex_match(entry.path().filename().string(), ours)) owned.push_back(entry.path());
-    }
-    for (const fs::path& file : owned) fs::remove_all(file);
-    if (fs::is_empty(folder)) fs::remove(folder);
+void RunFolder::remove_run(Links links) const {
+  for (const OwnedFolder& folder : kOwnedFolders) {
+    const fs::path place = path_ / folder.name;
+    const bool is_link = fs::is_symlink(place);
+    // What a new run found in a linked checkpoints/ was nothing: refuse_foreign_files() has looked.
+    if (is_link && links == Links::kept && !folder.holds_weights) continue;
+    for (const fs::path& file : owned_in(path_, folder)) fs::remove_all(file);
+    std::error_code is_mount_point;  // an empty folder that stays does no harm
+    if (!is_link && fs::is_directory(place) && fs::is_empty(place)) fs::remove(place, is_mount_point);
   }
   // config.json last: as long as it is there, the rest is known to be a run's.
   for (auto file = kFiles.rbegin(); file != kFiles.rend(); ++file) fs::remove(path_ / *file);
 }
 
 void RunFolder::discard() const {
-  remove_run();
+  remove_run(Links::kept);
   if (folder_is_new_ && fs::is_empty(path_)) fs::remove(path_);
 }
 
 void RunFolder::check_same_run(const ordered_json& config, const std::vector<std::string>& free_on_resume) const {
-  const ordered_json before = parse_or_null(path_ / "config.json");
-  for (const auto& [key, value] : config.items()) {
-    const bool free = std::ranges::find(free_on_resume, key) != free_on_resume.end();
-    if (free || !before.contains(key)) continue;
-    ISOBAR_CHECK(before[key] == value, "config key ", key, " is ", value.dump(), ", but ", before[key].dump(),
-                 " in the run to resume, ", path_.string());
+  const auto found = first_difference(config, parse_or_null(path_ / "config.json"), free_on_resume);
+  ISOBAR_CHECK(!found, "config key ", found->key, " is ", found->one, ", but ", found->other, " in the run to resume, ",
+               path_.string());
+}
+
+std::string RunFolder::sign_of_another_run(const fs::path& checkpoint,
+                                           const std::vector<std::string>& free_on_resume) const {
+  const ordered_json state = parse_or_null(checkpoint / "state.json");
+  const bool has_id = state.is_object() && state.contains(kRunId) && state.at(kRunId).is_string();
+  const std::string ours = read_run_id(path_), theirs = has_id ? state.at(kRunId).get<std::string>() : "";
+  if (!ours.empty() && !theirs.empty())
+    return ours == theirs ? "" : concat("its run_id is ", theirs, ", and this run's is ", ours);
+  const auto found =
+      first_difference(stored_config(checkpoint / kModelFile), parse_or_null(path_ / "config.json"), free_on_resume);
+  return found ? concat("its config key ", found->key, " is ", found->one, ", and this run's is ", found->other) : "";
+}
+
+void RunFolder::check_own(const fs::path& checkpoint, const std::vector<std::string>& free_on_resume) const {
+  const std::string sign = sign_of_another_run(checkpoint, free_on_resume);
+  ISOBAR_CHECK(sign.empty(), checkpoint.string(), " is of another run (", sign, "): move it out of the run folder");
+}
+
+void RunFolder::check_best(const std::vector<std::string>& free_on_resume) const {
+  const fs::path best = path_ / "best";
+  if (!fs::exists(best / kModelFile)) return;
+  std::string sign;
+  try {
+    sign = sign_of_another_run(best, free_on_resume);
+  } catch (const Error&) {
+    return;  // damaged: whoever wants to use it refuses it
   }
+  ISOBAR_CHECK(sign.empty(), best.string(), " is of another run (", sign, "): move it out of the run folder");
 }
 
 void RunFolder::cut_metrics(std::int64_t last_iteration, bool is_validated) const {
@@ -190,7 +280,7 @@ void RunFolder::cut_metrics(std::int64_t last_iteration, bool is_validated) cons
   std::istringstream lines(read_file(file));
   std::string kept;
   for (std::string line; std::getline(lines, line);) {
-    const auto parsed = parse_json_if_valid<ordered_json>(line, file.string()).value_or(ordered_json());
+    const ordered_json parsed = parsed_or_null(line, file);
     const auto found = parsed.is_object() ? parsed.find("iteration") : parsed.end();
     if (found == parsed.end() || !found->is_number_integer()) continue;
     const auto iteration = found->get<std::int64_t>();

@@ -4,6 +4,7 @@
 //   RUN/out.log        the tutorial's log lines   RUN/summary.json   the result
 //   RUN/logs/          TensorBoard events         RUN/images/        maps as PNG
 //   RUN/stats/         statistics, where the config named none that exist
+//   RUN/run_id         a random number, drawn when the run starts; every state.json of its checkpoints has it too
 //   RUN/stopped        from a stop by a signal, its checkpoint written, until the run goes on: a job script asks for it
 #pragma once
 
@@ -52,11 +53,20 @@ class RunFolder {
   RunFolder(RunFolder&&) noexcept = default;
   RunFolder& operator=(RunFolder&&) noexcept = default;
 
-  // Makes the folder, keeps other processes out of it, and writes config.json.
-  //   - A run that is to be overwritten is removed: the files that a run makes, by their names, and nothing else.
+  // Makes the folder, keeps other processes out of it, and writes run_id, where a run that is resumed has none, and
+  // config.json.
+  //   - A run that is to be overwritten is removed: the files that a run makes, by their names, and nothing else. A
+  //     folder of them that is a link or a mount point is emptied, and stays.
   //   - A run that is resumed refuses a config that would make another run of it, naming the key. free_on_resume: the
   //     keys that may differ.
   void prepare(const nlohmann::ordered_json& config, const std::vector<std::string>& free_on_resume = {});
+
+  // Error where a checkpoint of this folder (or best/) is another run's: its state.json has another run_id or, where
+  // one of them has none (a run of an older isobar), the config in its weights is not config.json's, but for
+  // free_on_resume.
+  void check_own(const std::filesystem::path& checkpoint, const std::vector<std::string>& free_on_resume) const;
+  // The same of best/, where there is one that can be read.
+  void check_best(const std::vector<std::string>& free_on_resume) const;
 
   // Removes what this run has made, and the folder if prepare() made it and nothing else is in it.
   void discard() const;
@@ -65,6 +75,7 @@ class RunFolder {
   std::filesystem::path logs() const { return path_ / "logs"; }
   std::filesystem::path images() const { return path_ / "images"; }
   std::filesystem::path statistics() const { return statistics_of(path_); }
+  const std::string& run_id() const { return run_id_; }  // 32 hexadecimal digits; from prepare() on
   bool is_resumed() const { return run_there_ && existing_ == ExistingRun::resume; }
 
   // Removes what metrics.jsonl holds beyond this iteration, and a line that was not written whole; the iteration's own
@@ -89,13 +100,17 @@ class RunFolder {
   void refuse_foreign_files() const;
   void lock();
   void check_same_run(const nlohmann::ordered_json& config, const std::vector<std::string>& free_on_resume) const;
-  void remove_run() const;
+  enum class Links { emptied, kept };
+  void remove_run(Links links) const;
+  std::string sign_of_another_run(const std::filesystem::path& checkpoint,
+                                  const std::vector<std::string>& free_on_resume) const;
   void print(const std::string& line) const;
 
   std::filesystem::path path_;
   ExistingRun existing_;
   bool run_there_ = false;
   bool folder_is_new_ = false;
+  std::string run_id_;
   FileLock lock_;
   std::vector<std::string> announced_;  // and not yet written
 };

@@ -98,8 +98,9 @@ def iterations_logged(run):
 
 
 def without_times(value):
+    """Without the run's own number too."""
     if isinstance(value, dict):
-        return {key: without_times(v) for key, v in value.items() if "seconds" not in key}
+        return {key: without_times(v) for key, v in value.items() if "seconds" not in key and key != "run_id"}
     return value
 
 

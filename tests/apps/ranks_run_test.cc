@@ -247,6 +247,12 @@ TEST_CASE("ranks: layouts that do not fit are refused before anything is written
   };
   CHECK_THAT(refused("--ranks 5"), ContainsSubstring("global_batch_size (12) must be a multiple of the 5 data-parallel "
                                                      "ranks times grad_accumulation (2)"));
+  // Neither here: what a rank itself refuses begins with its number.
+  CHECK_THAT(refused("--ranks 20 --set global_batch_size=40"),
+             ContainsSubstring("isobar: global_batch_size is 40, but the training set, "));
+  for (const char* flag : {"--comm-timeout", "--bucket-cap-mb"})
+    for (const char* number : {"nan", "-nan", "inf"})
+      CHECK_THAT(refused(std::string("--ranks 2 ") + flag + "=" + number), ContainsSubstring(flag));
   CHECK_THAT(refused("--ranks 0"), ContainsSubstring("--ranks 0: at least one rank is needed"));
   CHECK_THAT(refused("--ranks 100000"), ContainsSubstring("the 100000 data-parallel ranks"));  // none of them is made
   CHECK_THAT(refused("--ranks 4 --local-batch-size 9000000000000000000"),

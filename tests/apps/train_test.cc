@@ -13,6 +13,7 @@
 #include <fstream>
 #include <functional>
 #include <iomanip>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -318,6 +319,30 @@ TEST_CASE("a run that was stopped or killed and resumed ends with the same bits"
   const Outcome finished = isobar_command(here, here.train("broken", precision + " --resume"));
   check_done(finished);
   CHECK_THAT(finished.out, ContainsSubstring("is finished"));
+}
+
+TEST_CASE("a checkpoint of another run is refused where a run is resumed, and a run of an older isobar goes on") {
+  const Playground here;
+  const auto copy = [&](const std::string& from, const std::string& to) {
+    fs::copy(here / from, here / to, fs::copy_options::recursive);
+  };
+  check_done(isobar_command(here, here.train("run", "--num_iters 4")));
+  check_done(isobar_command(here, here.train("other", "--num_iters 8")));  // another number, and the same weights
+  copy("other/checkpoints/step_00000008", "run/checkpoints/step_00000008");
+  const std::string resume = here.train("run", "--resume --num_iters 6");
+  check_error(isobar_command(here, resume), "step_00000008 is of another run");
+  fs::remove_all(here / "run/checkpoints/step_00000008");
+  fs::remove(here / "run/run_id");
+  check_done(isobar_command(here, resume));
+  CHECK(metrics_of(here / "run").back().at("iteration") == 6);
+  CHECK(json::parse(read_file(here / "run/checkpoints/step_00000006/state.json")).at("run_id").get<std::string>() +
+            "\n" ==
+        read_file(here / "run/run_id"));
+
+  fs::create_directories(here / "stripped");
+  copy("other/checkpoints", "stripped/checkpoints");  // its files were deleted, its checkpoints were not
+  for (const char* more : {"", "--resume", "--overwrite"})
+    check_error(isobar_command(here, here.train("stripped", more)), "config.json is missing");
 }
 
 TEST_CASE("the best weights stay the best when a run that only gets worse is resumed") {
@@ -893,6 +918,7 @@ TEST_CASE("a stop signal ends a validation, which is made up for after resuming"
        broken = json::parse(read_file(here / "broken/checkpoints/step_00000014/state.json"));
   for (json* state : {&whole, &broken}) {
     state->erase("wall_seconds");
+    state->erase("run_id");
     for (const char* timed : {"seconds", "data_seconds"}) state->at("epoch").erase(timed);
   }
   CHECK(whole == broken);  // the validation is owed no more
@@ -932,6 +958,7 @@ TEST_CASE("a state that contradicts itself is refused, by file and key") {
   refused("/trainer/loss_scale", 1e39, "loss_scale is 1e+39");
   refused("/trainer/loss_scale", "1", "loss_scale is \"1\", which is no number of this kind");
   refused("/cursor/epoch", -1, "epoch is -1");
+  refused("/cursor/epoch", std::numeric_limits<std::int64_t>::max(), "epoch is 9223372036854775807, which is not");
   refused("/cursor/batch", 14, "batch is 14, which is not from 0 to 13");
   refused("/epoch/seconds", -0.5, "seconds is -0.5");
   refused("/epoch/data_seconds", -0.5, "data_seconds is -0.5");

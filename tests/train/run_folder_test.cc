@@ -1,7 +1,10 @@
 // A run folder: what may be overwritten and resumed, and that metrics.jsonl holds no line twice.
 #include "apps/train/run_folder.h"
 
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <ctime>
@@ -11,6 +14,7 @@
 
 #include "apps/train/config.h"
 #include "engine/files/atomic_file.h"
+#include "engine/files/safetensors.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
@@ -27,7 +31,10 @@ const ordered_json kConfig = [] {
 
 class Folder {
  public:
-  Folder() : path_(fs::temp_directory_path() / ("isobar_run_folder_test_" + std::to_string(getpid()))) {
+  Folder() {
+    static int count = 0;
+    path_ = fs::temp_directory_path() /
+            ("isobar_run_folder_test_" + std::to_string(getpid()) + "_" + std::to_string(count++));
     fs::remove_all(path_);
   }
   ~Folder() { fs::remove_all(path_); }
@@ -119,6 +126,7 @@ TEST_CASE("a run says that it was stopped until it goes on") {
 TEST_CASE("overwriting removes what a run made and nothing else") {
   const Folder folder;
   const std::vector<std::string> run{"config.json",
+                                     "run_id",
                                      "out.log",
                                      "metrics.jsonl",
                                      "summary.json",
@@ -141,15 +149,124 @@ TEST_CASE("overwriting removes what a run made and nothing else") {
   for (const std::string& file : foreign) folder.put(file);
   folder.prepared(ExistingRun::overwrite);
   CHECK(folder.read("config.json") != kConfig.dump());  // written anew
-  fs::remove(folder.path() / "config.json");
+  CHECK(folder.read("run_id") != "x");
+  for (const char* anew : {"config.json", "run_id"}) fs::remove(folder.path() / anew);
   for (const std::string& file : run) CHECK_FALSE(folder.has(file));
   for (const std::string& file : foreign) CHECK(folder.has(file));
   CHECK_FALSE(folder.has("best/state.json"));
 }
 
+TEST_CASE("overwriting empties a folder of a run that is a link, and keeps the link") {
+  const Folder folder, scratch;
+  folder.prepared();
+  scratch.put("checkpoints/step_00000012/model.safetensors");
+  scratch.put("checkpoints/mine.txt");
+  fs::create_directory_symlink(scratch.path() / "checkpoints", folder.path() / "checkpoints");
+  folder.prepared(ExistingRun::overwrite);
+  CHECK(fs::is_symlink(folder.path() / "checkpoints"));
+  CHECK_FALSE(scratch.has("checkpoints/step_00000012"));
+  CHECK(scratch.has("checkpoints/mine.txt"));
+}
+
+TEST_CASE("overwriting empties a folder of a run that is a mount point, and keeps it") {
+  const Folder folder, scratch;
+  folder.prepared();
+  folder.put("checkpoints/there");
+  fs::remove(folder.path() / "checkpoints/there");
+  scratch.put("step_00000012/model.safetensors");
+  const pid_t child = fork();  // with mounts of its own
+  if (child == 0) {
+    const bool can =
+        unshare(CLONE_NEWNS) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+        mount(scratch.path().c_str(), (folder.path() / "checkpoints").c_str(), nullptr, MS_BIND, nullptr) == 0;
+    if (!can) _exit(2);
+    try {
+      folder.prepared(ExistingRun::overwrite);
+      _exit(scratch.has("step_00000012") ? 3 : 0);
+    } catch (...) {
+      _exit(1);
+    }
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  if (WEXITSTATUS(status) == 2) ISOBAR_SKIP("this process may not mount");
+  CHECK(status == 0);
+}
+
+TEST_CASE("a run has a number of its own, which resuming keeps and overwriting draws anew") {
+  const Folder folder;
+  const std::string first = folder.prepared().run_id();
+  CHECK(std::regex_match(first, std::regex("[0-9a-f]{32}")));
+  CHECK(folder.read("run_id") == first + "\n");
+  CHECK(folder.prepared(ExistingRun::resume).run_id() == first);
+  CHECK(folder.prepared(ExistingRun::overwrite).run_id() != first);
+  fs::remove(folder.path() / "run_id");  // a run of an older isobar
+  CHECK(folder.prepared(ExistingRun::resume).run_id().size() == 32);
+  fs::remove(folder.path() / "config.json");  // killed before it was written
+  CHECK(folder.prepared().run_id().size() == 32);
+  folder.put("run_id", "none of these");
+  CHECK_THROWS_WITH(folder.prepared(ExistingRun::resume), ContainsSubstring("run_id is damaged"));
+}
+
+TEST_CASE("checkpoints of another run are told by their number, or by their config where one has none") {
+  const Folder folder;
+  const RunFolder run = folder.prepared();
+  const std::vector<std::string> free = RunConfig().keys_free_on_resume();
+  const fs::path checkpoint = folder.path() / "checkpoints/step_00000012";
+  const auto make = [&](const std::string& run_id, const char* key, const ordered_json& value) {
+    ordered_json config = kConfig;
+    config[key] = value;
+    folder.put("checkpoints/step_00000012/state.json",
+               (run_id.empty() ? ordered_json::object() : ordered_json{{"run_id", run_id}}).dump());
+    write_safetensors(checkpoint / "model.safetensors", {}, {{"isobar.config", config.dump()}});
+  };
+  make(run.run_id(), "lr", 7);
+  CHECK_NOTHROW(run.check_own(checkpoint, free));
+  const std::string other(32, 'a');
+  make(other, "num_iters", 10);
+  CHECK_THROWS_WITH(run.check_own(checkpoint, free), ContainsSubstring(checkpoint.string() + " is of another run") &&
+                                                         ContainsSubstring(other) && ContainsSubstring(run.run_id()));
+  make("", "num_iters", 10);
+  CHECK_NOTHROW(run.check_own(checkpoint, free));
+  make("", "seed", 3);
+  CHECK_THROWS_WITH(run.check_own(checkpoint, free),
+                    ContainsSubstring("its config key seed is 3, and this run's is 0"));
+  make(other, "seed", 3);
+  fs::remove(folder.path() / "run_id");
+  CHECK_THROWS_WITH(run.check_own(checkpoint, free), ContainsSubstring("its config key seed is 3"));
+
+  make("", "seed", 3);
+  fs::rename(checkpoint, folder.path() / "best");
+  CHECK_THROWS_WITH(run.check_best(free), ContainsSubstring("best is of another run"));
+  folder.put("best/model.safetensors", "damaged");
+  CHECK_NOTHROW(run.check_best(free));
+}
+
+TEST_CASE("weights that a run left in a folder without config.json are refused, whatever is to be done") {
+  const auto existing = GENERATE(ExistingRun::refuse, ExistingRun::resume, ExistingRun::overwrite);
+  for (const std::string left : {"checkpoints/step_00000012/state.json", "best/model.safetensors"}) {
+    const Folder folder;
+    folder.put(left);
+    CHECK_THROWS_WITH(folder.open(existing),
+                      ContainsSubstring(folder.path().string()) && ContainsSubstring("config.json is missing"));
+    CHECK(folder.has(left));
+  }
+}
+
+TEST_CASE("a run that fails at its start leaves what it found behind a link") {
+  const Folder folder, scratch;
+  scratch.put("events.out.tfevents.1.host.2.0");
+  fs::create_directories(folder.path());
+  fs::create_directory_symlink(scratch.path(), folder.path() / "logs");
+  folder.prepared().discard();
+  CHECK(scratch.has("events.out.tfevents.1.host.2.0"));
+  CHECK_FALSE(folder.has("config.json"));
+  CHECK_FALSE(folder.has("run_id"));
+}
+
 TEST_CASE("a file that is not a run's is never overwritten") {
   const auto existing = GENERATE(ExistingRun::refuse, ExistingRun::resume, ExistingRun::overwrite);
-  for (const std::string file : {"config.json", "out.log", "metrics.jsonl", "summary.json"}) {
+  for (const std::string file : {"config.json", "run_id", "out.log", "metrics.jsonl", "summary.json"}) {
     const Folder folder;
     folder.put(file, R"({"name": "something else"})");
     CHECK_THROWS_WITH(folder.open(existing), ContainsSubstring(file) && ContainsSubstring("no run"));
@@ -200,6 +317,18 @@ TEST_CASE("lines of metrics whose iteration is no whole number are cut as damage
 {"iteration": 2.5}
 [1]
 )");
+  run.cut_metrics(20);
+  CHECK(folder.read("metrics.jsonl") == "{\"iteration\":1}\n");
+}
+
+TEST_CASE("lines of metrics that are nested too deep or have a key twice are cut as damaged ones") {
+  const Folder folder;
+  const RunFolder run = folder.prepared();
+  run.append_metrics({{"iteration", 1}});
+  folder.put("metrics.jsonl", R"({"iteration": 1, "loss": 1, "loss": 2})"
+                              "\n" +
+                                  folder.read("metrics.jsonl") + std::string(60000, '[') + std::string(60000, ']') +
+                                  "\n");
   run.cut_metrics(20);
   CHECK(folder.read("metrics.jsonl") == "{\"iteration\":1}\n");
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/finite_numbers.h"
 #include "apps/train/config.h"
 #include "apps/train/signals.h"
 #include "apps/train/suggestions.h"
@@ -155,6 +156,7 @@ int run_command(CLI::App& app, const std::vector<std::string>& arguments) {
     isobar::register_data(app);
     if (arguments.empty()) throw CLI::CallForHelp();
     refuse_unknown_subcommand(app, arguments);
+    isobar::want_finite_numbers(app);
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 takes them from the back
     return output_is_whole() ? 0 : report("stdout cannot be written");
   } catch (const CLI::RuntimeError& stopped) {
@@ -192,5 +194,6 @@ int main(int argc, char** argv) {
   reserve_standard_streams();
   ignore_failed_write_signals();
   std::set_new_handler(end_without_memory);
+  if (argc > 1 && std::string_view(argv[1]) == "train") isobar::install_stop_handlers();  // as early as can be
   return run(argc, argv);
 }

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/finite_numbers.h"
 #include "bench/machine.h"
 #include "bench/ops.h"
 #include "bench/peaks.h"
@@ -333,6 +334,7 @@ int main(int argc, char** argv) {
   app.add_flag("--json", options.json, "One JSON object a line instead of a table");
   app.add_flag("--list", options.list, "List the ops, what their shapes mean, and their baselines");
   try {
+    isobar::want_finite_numbers(app);
     app.parse(argc, argv);
     isobar::bench::run(options);
   } catch (const CLI::Success& success) {

@@ -8,6 +8,8 @@
 namespace isobar {
 namespace {
 
+constexpr double kMostSeconds = 1e6;  // a clock counts them in nanoseconds
+
 template <class T>
 T number_in(const std::string& text, const std::string& all) {
   T number{};
@@ -44,6 +46,7 @@ Fault Fault::parse(const std::string& text) {
       const std::size_t colon = value.find(':');
       fault.kind = kind_of(value.substr(0, colon), text);
       if (colon != std::string::npos) fault.seconds = number_in<double>(value.substr(colon + 1), text);
+      ISOBAR_CHECK(fault.seconds <= kMostSeconds, "ISOBAR_FAULT=\"", text, "\": at most slow:", kMostSeconds);
       has_kind = true;
     } else {
       throw_error("ISOBAR_FAULT=\"", text, "\": '", key, "' is not one of rank, call, do");

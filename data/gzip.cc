@@ -35,6 +35,7 @@ std::vector<std::uint8_t> gunzip(std::string_view contents, std::size_t most_byt
   Inflater inflater(path);
   z_stream& stream = inflater.stream;
   std::vector<std::uint8_t> found;
+  found.reserve(std::min(most_bytes, kMostGzipRatio * contents.size()));  // growing would hold it twice
   std::array<std::uint8_t, kPiece> piece;
   std::size_t taken = 0;  // of the contents
   bool is_at_end = false;

@@ -9,12 +9,14 @@
 
 namespace isobar {
 
+inline constexpr std::size_t kMostGzipRatio = 1032;  // deflate makes no more bytes of one
+
 // Whether a file's contents begin as gzip's do.
 bool is_gzip(std::string_view contents);
 
 // The first `most_bytes` of what `contents` hold compressed, or all where that is less; only then are gzip's checksums
-// looked at. Several streams one after another are one, as for gunzip. Memory grows with what is found, not with
-// `most_bytes`. An Error that names `path` where the contents are damaged or end too early.
+// looked at. Several streams one after another are one, as for gunzip. Memory is used for what is found, and addresses
+// are reserved for what could be: no more than kMostGzipRatio times the contents. An Error that names `path` where the contents are damaged or end too early.
 std::vector<std::uint8_t> gunzip(std::string_view contents, std::size_t most_bytes, const std::string& path);
 
 }  // namespace isobar

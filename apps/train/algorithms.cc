@@ -1,12 +1,15 @@
 #include "apps/train/algorithms.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "apps/train/run_folder.h"
 #include "engine/files/atomic_file.h"
 #include "engine/files/json.h"
 #include "kernels/common/check.h"
@@ -85,6 +88,16 @@ Start start_with(const ChosenAlgorithms& of_checkpoint, const std::string& platf
   return start;
 }
 
+// Runs that end together add one after the other. A process that holds the lock too long loses it: what is at stake is
+// a choice that is made again.
+FileLock lock_for_adding(const fs::path& folder) {
+  constexpr int kMostTries = 500;
+  constexpr std::chrono::milliseconds kBetween(20);
+  FileLock lock;
+  for (int tries = 0; !lock.take(folder) && tries < kMostTries; ++tries) std::this_thread::sleep_for(kBetween);
+  return lock;
+}
+
 Start told_by_first(const Start& mine, const Communicator& ranks) {
   if (ranks.size() == 1) return mine;
   const ordered_json json{{"known", to_json(mine.known)}, {"is_complete", mine.is_complete}};
@@ -144,6 +157,9 @@ void add_algorithms(const fs::path& file, const ChosenAlgorithms& chosen) {
   std::error_code error;
   fs::create_directories(file.parent_path(), error);
   ISOBAR_CHECK(!error, file.parent_path().string(), ": cannot be made: ", error.message());
+  // Where others may write to the folder, a link would lead anywhere.
+  ISOBAR_CHECK(!fs::is_symlink(file), file.string(), " is a link; a file of its own is written here");
+  const FileLock lock = lock_for_adding(file.parent_path());
   ChosenAlgorithms all = chosen;
   try {
     all.of_products.merge(read_algorithms(file, chosen.platform).of_products);  // adds what is not there

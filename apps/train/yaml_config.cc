@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <fstream>
-#include <regex>
 #include <set>
+#include <string_view>
 #include <vector>
 
 #include "apps/train/suggestions.h"
+#include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -18,6 +18,8 @@ namespace isobar {
 using nlohmann::json;
 
 namespace {
+
+constexpr std::size_t kMostBytes = std::size_t{64} << 20;  // of the file
 
 struct Document {
   std::filesystem::path file;
@@ -31,18 +33,47 @@ std::string lower(std::string word) {
   return word;
 }
 
+enum class Form { text, integer, number };
+
+// [-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)? is a number; without point and exponent it is an integer. By hand: std::regex
+// recurses once a character.
+Form form_of(std::string_view word) {
+  const auto skip_sign = [&] {
+    if (word.starts_with('-') || word.starts_with('+')) word.remove_prefix(1);
+  };
+  const auto skip_digits = [&] {
+    const std::size_t digits = std::min(word.find_first_not_of("0123456789"), word.size());
+    word.remove_prefix(digits);
+    return digits;
+  };
+  skip_sign();
+  std::size_t digits = skip_digits();
+  if (word.empty()) return digits > 0 ? Form::integer : Form::text;
+  if (word.starts_with('.')) {
+    word.remove_prefix(1);
+    digits += skip_digits();
+  }
+  if (digits == 0) return Form::text;
+  if (word.starts_with('e') || word.starts_with('E')) {
+    word.remove_prefix(1);
+    skip_sign();
+    if (skip_digits() == 0) return Form::text;
+  }
+  return word.empty() ? Form::number : Form::text;
+}
+
 json scalar(const YAML::Node& node) {
   const std::string& word = node.Scalar();
   const bool is_quoted = node.Tag() == "!";
   if (is_quoted) return word;
   if (lower(word) == "true" || lower(word) == "false") return lower(word) == "true";
-  static const std::regex integer(R"([-+]?\d+)"), number(R"([-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?)");
-  if (std::regex_match(word, integer)) {
+  const Form form = form_of(word);
+  if (form == Form::integer) {
     const char* begin = word.c_str() + (word.front() == '+');
     std::int64_t value = 0;
     if (std::from_chars(begin, word.c_str() + word.size(), value).ec == std::errc()) return value;
   }
-  if (std::regex_match(word, number)) return std::strtod(word.c_str(), nullptr);
+  if (form != Form::text) return std::strtod(word.c_str(), nullptr);
   return word;
 }
 
@@ -81,12 +112,13 @@ void collect(const YAML::Node& map, const Document& document, int& maps, ConfigE
 }  // namespace
 
 NamedConfig load_yaml_config(const std::filesystem::path& file, const std::string& name) {
-  std::ifstream in(file);
-  ISOBAR_CHECK(in && std::filesystem::is_regular_file(file), "cannot open config file ", file.string());
+  std::error_code ignored;
+  ISOBAR_CHECK(std::filesystem::is_regular_file(file, ignored), "cannot open config file ", file.string());
+  const std::string contents = read_file(file, kMostBytes);
   const Document document{file, name};
   NamedConfig config{name, {}};
   try {
-    const YAML::Node root = YAML::Load(in);
+    const YAML::Node root = YAML::Load(contents);
     ISOBAR_CHECK(root.IsMap(), "config file ", file.string(), " must hold configs by name");
     std::vector<std::string> names;
     YAML::Node found;

@@ -1,5 +1,6 @@
 #include "data/images/idx.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <string_view>
@@ -7,6 +8,7 @@
 
 #include "data/gzip.h"
 #include "engine/files/atomic_file.h"
+#include "engine/storage.h"
 #include "engine/tensor.h"
 #include "kernels/common/check.h"
 #include "kernels/common/checked_size.h"
@@ -22,6 +24,11 @@ std::vector<std::uint8_t> first_bytes(std::string_view contents, std::size_t mos
   if (is_gzip(contents)) return gunzip(contents, most_bytes, path);
   const std::string_view first = contents.substr(0, most_bytes);
   return {first.begin(), first.end()};
+}
+
+// How many bytes can come out of a file's contents at most.
+std::size_t most_held_by(std::string_view contents) {
+  return (is_gzip(contents) ? kMostGzipRatio : 1) * contents.size();
 }
 
 std::string hexadecimal(std::uint8_t byte) {
@@ -78,6 +85,8 @@ IdxArray read_idx(const std::string& path) {
   IdxArray array{.shape = shape_of(std::span(header).subspan(kMagicBytes)), .values = {}};
   const auto elements = static_cast<std::size_t>(checked_product(array.shape, path));
   ISOBAR_CHECK(elements > 0, path, " holds nothing: its IDX header gives the shape ", to_string(array.shape));
+  ISOBAR_CHECK(std::min(elements, most_held_by(contents)) <= machine_memory_bytes(), path,
+               ": its IDX header gives the shape ", to_string(array.shape), ", more than the memory of this machine");
   std::vector<std::uint8_t> bytes = first_bytes(contents, header_bytes + elements + 1, path);
   const std::size_t held = bytes.size() - header_bytes;
   ISOBAR_CHECK(held >= elements, path, " is truncated: its shape ", to_string(array.shape), " takes ", elements,
@@ -85,7 +94,6 @@ IdxArray read_idx(const std::string& path) {
   ISOBAR_CHECK(held == elements, path, " is damaged: bytes follow the ", elements, " of its shape ",
                to_string(array.shape));
   bytes.erase(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(header_bytes));
-  bytes.shrink_to_fit();
   array.values = std::move(bytes);
   return array;
 }

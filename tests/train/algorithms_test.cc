@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "apps/train/algorithms.h"
@@ -63,6 +64,28 @@ TEST_CASE("algorithms: what several processes add to the file is all kept, and t
   add_algorithms(file, {kPlatform, {{"p", "1"}, {"q", "2"}}});
   add_algorithms(file, {kPlatform, {{"q", "3"}, {"r", "4"}}});
   CHECK(read_algorithms(file, kPlatform).of_products == cuda::GemmAlgorithms{{"p", "1"}, {"q", "3"}, {"r", "4"}});
+}
+
+TEST_CASE("algorithms: what runs that end together add is all kept") {
+  const testing::TemporaryFolder folder;
+  const fs::path file = folder.path() / "x.json";
+  constexpr int kWriters = 4, kEach = 8;
+  std::vector<std::thread> writers;
+  for (int writer = 0; writer < kWriters; ++writer)
+    writers.emplace_back([&, writer] {
+      for (int i = 0; i < kEach; ++i) add_algorithms(file, {kPlatform, {{concat(writer, " x ", i), "1"}}});
+    });
+  for (std::thread& writer : writers) writer.join();
+  CHECK(read_algorithms(file, kPlatform).of_products.size() == kWriters * kEach);
+}
+
+TEST_CASE("algorithms: what a link leads to is not replaced") {
+  const testing::TemporaryFolder folder;
+  write_file_atomically(folder.path() / "letters", "mine");
+  fs::create_symlink(folder.path() / "letters", folder.path() / "x.json");
+  CHECK_THROWS_WITH(add_algorithms(folder.path() / "x.json", {kPlatform, {{"p", "1"}}}),
+                    ContainsSubstring("x.json is a link"));
+  CHECK(read_file(folder.path() / "letters") == "mine");
 }
 
 TEST_CASE("algorithms: a file of another platform or a damaged one is refused, and replaced") {

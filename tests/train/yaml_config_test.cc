@@ -1,7 +1,10 @@
 // The tutorial's YAML: what its files use is read as its own reader does, the rest is refused by name.
 #include "apps/train/yaml_config.h"
 
+#include <sys/stat.h>
+
 #include <array>
+#include <cstdlib>
 #include <fstream>
 #include <string>
 
@@ -91,6 +94,32 @@ TEST_CASE("quoted scalars are strings, plain ones what they read as") {
   CHECK(entries.at("e").value.is_null());
   CHECK(entries.at("w").value == "1e");
   CHECK(entries.at("v").value == 2.7);
+}
+
+TEST_CASE("numbers of YAML are told from words, and may have a hundred thousand digits") {
+  const TemporaryFolder folder;
+  const auto read = [&](const std::string& word) {
+    return load_yaml_config(written(folder, "a: {x: [" + word + "]}"), "a").entries.at("x").value.at(0);
+  };
+  for (const char* word : {"0", "-7", "+5", "1.", ".5", "-.5e3", "1e+5", "1E-5", "12.5"}) {
+    INFO(word);
+    CHECK(read(word).is_number());
+    CHECK(read(word) == std::strtod(word, nullptr));
+  }
+  for (const char* word : {"+", "-", ".", "1e", "1e+", "e5", ".e5", "1.5.2", "1x", "--5", "0x10", "1_000"}) {
+    INFO(word);
+    CHECK(read(word) == word);
+  }
+  const std::string ones(100000, '1');
+  for (const std::string& word : {ones, "0." + ones, "1e" + ones}) CHECK(read(word).is_number());
+  CHECK(read("0." + ones) == 1.0 / 9);
+}
+
+TEST_CASE("a pipe in the place of a YAML file is an error, not a wait") {
+  const TemporaryFolder folder;
+  const std::string pipe = folder / "pipe.yaml";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK_THROWS_WITH(load_yaml_config(pipe, "base"), ContainsSubstring("cannot open config file " + pipe));
 }
 
 TEST_CASE("YAML that cannot be a config is refused with file and key") {

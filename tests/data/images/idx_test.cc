@@ -93,6 +93,11 @@ TEST_CASE("idx: gzip streams that are damaged, cut or continued are refused by n
   refused(whole + "more", " is damaged: its gzip stream cannot be decompressed");
 }
 
+TEST_CASE("idx: what is decompressed takes its own size of memory, and not more while it grows") {
+  const std::size_t bytes = 3 << 18;
+  CHECK(gunzip(gzipped(std::string(bytes, 'x')), bytes, "x").capacity() == bytes);
+}
+
 TEST_CASE("idx: no more is decompressed than a file's header says") {
   // A gibibyte of zeros that no test ever holds: a thousand streams one after another.
   const std::string zeros = gzipped(std::string(1 << 20, '\0'));

@@ -3,10 +3,12 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/fault.h"
 #include "comm/thread_ranks.h"
 #include "tests/comm/verb_cases.h"
 #include "tests/harness/testing.h"
@@ -159,4 +161,10 @@ TEST_CASE("collectives: a rank that does not come is named when the time is over
       2);
   CHECK_THAT(error,
              ContainsSubstring(": rank 1 has not come to all_reduce of 4 fp32, call 2 of group world, within 2 s"));
+}
+
+TEST_CASE("a planted fault that is slow has a number of seconds that a clock can count") {
+  CHECK(Fault::parse("rank=1 call=2 do=slow:0.5").seconds == 0.5);
+  for (const char* seconds : {"1e300", "1e7", "nan", "inf", "-1"})
+    CHECK_THROWS_WITH(Fault::parse("rank=1 call=2 do=slow:" + std::string(seconds)), ContainsSubstring("ISOBAR_FAULT"));
 }

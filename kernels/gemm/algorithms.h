@@ -13,7 +13,8 @@
 
 namespace isobar::cuda {
 
-// A product in words, and the 64 bytes of its algorithm in hexadecimal digits.
+// A product in words, and the 64 bytes of its algorithm in hexadecimal digits; or, of one that can make the sums of A
+// on the way, that these are made apart: "sums apart". The plain product then has an entry of its own.
 using GemmAlgorithms = std::map<std::string, std::string>;
 
 // What algorithms and the words for products hold for: "NVIDIA H100 80GB HBM3, cuBLASLt 130001, form 1".
@@ -24,7 +25,8 @@ std::string gemm_platform(Device device);
 void use_gemm_algorithms(Device device, GemmAlgorithms algorithms);
 
 // While one lives, a product for which use_gemm_algorithms has given none takes the fastest of the library's
-// candidates, which are timed when it is met for the first time: some tens of milliseconds. Its result is right too.
+// candidates, which are timed when it is met for the first time, in bursts: some tens of milliseconds. A candidate that
+// cannot be run is passed over. Its result is right too.
 // Nothing is timed while a graph is being captured.
 class GemmTiming {
  public:

@@ -4,7 +4,8 @@
 // Cᵀ = Bᵀ·Aᵀ: B comes first, m and n change places, and a bias along n runs along rows, as its epilogue wants it.
 //
 // The algorithm of a product is one that was given, else the fastest of the library's candidates, where they may be
-// timed, else its first guess (algorithms.h).
+// timed, else its first guess (algorithms.h). Sums of A (a_sums) are made by the product or by a kernel behind it: that
+// is part of the choice.
 #include "kernels/gemm/gemm.h"
 
 #if defined(ISOBAR_EMULATE) && !defined(ISOBAR_VIRTUAL_GPU)
@@ -179,6 +180,8 @@ struct Descriptors {
 struct Algorithm {
   bool found = false;      // false: cuBLASLt has none for the problem
   bool is_chosen = false;  // given or timed; else it is the library's first guess
+  // Of a product with the epilogue BGRADB: the sums are made apart (`choice` is nothing then); that was given or timed.
+  bool sums_apart = false, sums_are_chosen = false;
   cublasLtMatmulAlgo_t choice = {};
 };
 
@@ -186,13 +189,20 @@ struct Algorithm {
 struct Algorithms {
   std::map<Problem, Algorithm> met;
   GemmAlgorithms given;
-  int timings = 0;  // GemmTiming that live
+  int timings = 0;      // GemmTiming that live
+  std::mutex choosing;  // one thread at a time chooses an algorithm: all take the same
 };
 
+// Nobody waits for the device while holding the mutex, or launches.
 struct Cache {
   std::mutex mutex;
   std::map<int, cublasLtHandle_t> handles;  // of each device
-  std::map<int, Algorithms> algorithms;
+  std::map<int, Algorithms> algorithms;     // entries stay where they are
+
+  Algorithms& of(int device) {
+    const std::lock_guard lock(mutex);
+    return algorithms[device];
+  }
 };
 
 Cache& cache() {
@@ -201,6 +211,7 @@ Cache& cache() {
 }
 
 cublasLtHandle_t handle_of(int device) {
+  const std::lock_guard lock(cache().mutex);
   cublasLtHandle_t& handle = cache().handles[device];
   if (handle == nullptr) check(lt().Create(&handle), "start");
   return handle;
@@ -208,9 +219,11 @@ cublasLtHandle_t handle_of(int device) {
 
 // ---- The choice of an algorithm -------------------------------------------------------------------------------------
 
-constexpr int kCandidates = 16;           // that are timed at most
-constexpr int kRuns = 3;                  // of each, behind one that nobody counts
-constexpr double kMostMilliseconds = 30;  // that timing takes; then the rest of the candidates are left out
+constexpr int kCandidates = 16;            // that are timed at most
+constexpr int kBurst = 10;                 // calls in a row: the host is ahead of the device, and not in their time
+constexpr int kBursts = 2;                 // of each candidate, behind a call that nobody counts
+constexpr double kMostMilliseconds = 100;  // that timing takes; then the rest of the candidates are left out
+constexpr const char* kSumsApart = "sums apart";  // of a product in GemmAlgorithms, instead of an algorithm
 
 std::string to_hex(const cublasLtMatmulAlgo_t& algorithm) {
   std::string text;
@@ -262,12 +275,21 @@ std::vector<Algorithm> ask_heuristic(const Problem& p, const Descriptors& d, int
   return candidates;
 }
 
+std::string given_for(const Problem& p) {
+  const std::string words = in_words(p);
+  const std::lock_guard lock(cache().mutex);
+  const GemmAlgorithms& given = cache().algorithms[p.device].given;
+  const auto found = given.find(words);
+  return found == given.end() ? "" : found->second;
+}
+
 // One that was given for the problem; not found where none was, or where the library refuses it: it may come from
 // anybody's file.
 Algorithm ask_given(const Problem& p, const Descriptors& d) {
-  const GemmAlgorithms& given = cache().algorithms[p.device].given;
-  const auto text = given.find(in_words(p));
-  const auto choice = text == given.end() ? std::nullopt : from_hex(text->second);
+  const std::string given = given_for(p);
+  if (given == kSumsApart && p.epilogue == CUBLASLT_EPILOGUE_BGRADB)
+    return {.found = true, .is_chosen = true, .sums_apart = true, .sums_are_chosen = true};
+  const auto choice = from_hex(given);
   if (!choice) return {};
   cublasLtMatmulHeuristicResult_t result = {};
   const cublasStatus_t status = lt().MatmulAlgoCheck(handle_of(p.device), d.product.get(), d.first.get(),
@@ -275,31 +297,44 @@ Algorithm ask_given(const Problem& p, const Descriptors& d) {
   constexpr std::array kRefusals{CUBLAS_STATUS_NOT_SUPPORTED, CUBLAS_STATUS_INVALID_VALUE, CUBLAS_STATUS_ARCH_MISMATCH};
   if (std::find(kRefusals.begin(), kRefusals.end(), status) != kRefusals.end()) return {};
   check(status, "check an algorithm");
-  return {.found = result.workspaceSize <= p.workspace_bytes, .is_chosen = true, .choice = *choice};
+  return {.found = result.workspaceSize <= p.workspace_bytes,
+          .is_chosen = true,
+          .sums_are_chosen = true,
+          .choice = *choice};
 }
 
-using Multiply = std::function<void(const cublasLtMatmulAlgo_t& algorithm, void* c)>;
+// Milliseconds of the device, as a clock for calls that it is given.
+class Stopwatch {
+ public:
+  explicit Stopwatch(Stream stream) : stream_(stream) {}
 
-// The candidate whose fastest run is the shortest; of equal ones the first. They run into `c`.
-Algorithm fastest_of(const std::vector<Algorithm>& candidates, const Multiply& multiply, void* c, Stream stream) {
-  if (candidates.size() < 2) return candidates.empty() ? Algorithm() : candidates[0];
-  gpu::Timer timer;
-  double least = std::numeric_limits<double>::max(), spent = 0;
-  const Algorithm* fastest = nullptr;
-  for (const Algorithm& candidate : candidates) {
-    if (spent > kMostMilliseconds) break;
-    for (int run = 0; run <= kRuns; ++run) {
-      timer.start(stream);
-      multiply(candidate.choice, c);
-      const double milliseconds = timer.stop(stream);
-      spent += milliseconds;
-      if (run == 0 || milliseconds >= least) continue;
-      least = milliseconds;
-      fastest = &candidate;
-    }
+  // Of one of `count` calls in a row; infinite where one fails, which is no failure here.
+  double time(int count, const std::function<bool()>& call) {
+    timer_.start(stream_);
+    bool has_run = true;
+    for (int i = 0; i < count && has_run; ++i) has_run = call();
+    const double milliseconds = timer_.stop(stream_);
+    spent_ += milliseconds;
+    return has_run ? milliseconds / count : std::numeric_limits<double>::infinity();
   }
-  return *fastest;
-}
+
+  // The least of kBursts bursts, behind a call that nobody counts; infinite, too, without a burst, where that call took
+  // much longer than `least`.
+  double best_of(const std::function<bool()>& call, double least = std::numeric_limits<double>::infinity()) {
+    constexpr double kOfHost = 0.05;  // milliseconds of a single call that may be the host's
+    double best = std::numeric_limits<double>::infinity();
+    if (time(1, call) > 2 * least + kOfHost) return best;
+    for (int burst = 0; burst < kBursts; ++burst) best = std::min(best, time(kBurst, call));
+    return best;
+  }
+
+  double spent() const { return spent_; }
+
+ private:
+  Stream stream_;
+  gpu::Timer timer_;
+  double spent_ = 0;
+};
 
 // Memory that is allocated and freed in the order of a stream.
 class Scratch {
@@ -316,46 +351,17 @@ class Scratch {
   void* data_;
 };
 
-// What the candidates write, the product writes again. Only where it adds to C they have a copy of it.
-Algorithm time_candidates(const Problem& p, const Descriptors& d, const Multiply& multiply, void* c, Stream stream) {
-  const std::vector<Algorithm> candidates = ask_heuristic(p, d, kCandidates);
-  Algorithm chosen;
-  if (p.accumulate) {
-    const std::size_t bytes = static_cast<std::size_t>(p.m * p.n) * size_of(p.out_dtype);
-    const Scratch copy(bytes, p.device, stream);
-    gpu::copy(copy.data(), c, bytes, {DeviceKind::cuda, p.device}, stream);
-    chosen = fastest_of(candidates, multiply, copy.data(), stream);
-  } else {
-    chosen = fastest_of(candidates, multiply, c, stream);
-  }
-  chosen.is_chosen = chosen.found;
-  return chosen;
-}
-
-Algorithm choose(const Problem& p, const Descriptors& d, bool times, const Multiply& multiply, void* c, Stream stream) {
-  if (const Algorithm given = ask_given(p, d); given.found) return given;
-  if (times) return time_candidates(p, d, multiply, c, stream);
-  const std::vector<Algorithm> candidates = ask_heuristic(p, d, 1);
-  return candidates.empty() ? Algorithm() : candidates[0];
-}
-
-// Chosen when the problem is met for the first time; a first guess once more when candidates may be timed.
-const Algorithm& algorithm_for(const Problem& p, const Descriptors& d, const Multiply& multiply, void* c,
-                               Stream stream) {
-  Algorithms& algorithms = cache().algorithms[p.device];
-  const auto known = algorithms.met.find(p);
-  const bool is_guess = known == algorithms.met.end() || (known->second.found && !known->second.is_chosen);
-  const bool times = algorithms.timings > 0 && is_guess && !gpu::is_captured(stream);
-  if (known != algorithms.met.end() && !times) return known->second;
-  return algorithms.met[p] = choose(p, d, times, multiply, c, stream);
-}
-
 // ---- One product ----------------------------------------------------------------------------------------------------
 
 struct Outputs {
   void* c;
   void* pre;         // for an epilogue that stores it
   const void* bias;  // in out_dtype; with the epilogue BGRADB it is written: a_sums
+};
+
+struct Workspace {
+  char* data;
+  std::size_t bytes;
 };
 
 Problem problem_of(const Gemm& g, int device, cublasLtEpilogue_t epilogue, const Outputs& out,
@@ -379,25 +385,118 @@ Problem problem_of(const Gemm& g, int device, cublasLtEpilogue_t epilogue, const
           .workspace_bytes = workspace_bytes};
 }
 
-// False when cuBLASLt has no algorithm for the problem, with this epilogue.
-bool multiply(const Gemm& g, int device, cublasLtEpilogue_t epilogue, const Outputs& out, char* workspace,
-              std::size_t workspace_bytes, Stream stream) {
-  const Problem problem = problem_of(g, device, epilogue, out, workspace_bytes);
-  Descriptors d(problem);
-  if (out.bias != nullptr) d.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, out.bias);
-  if (epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS) {
-    d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, out.pre);
-    d.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g.n);
+// A product as cuBLASLt is asked for it.
+class Product {
+ public:
+  Product(const Gemm& g, int device, cublasLtEpilogue_t epilogue, const Outputs& out, const Workspace& workspace,
+          Stream stream)
+      : problem(problem_of(g, device, epilogue, out, workspace.bytes)),
+        descriptors(problem),
+        stream(stream),
+        c(out.c),
+        a_(g.a),
+        b_(g.b),
+        workspace_(workspace.data) {
+    if (out.bias != nullptr) descriptors.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, out.bias);
+    if (epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS) {
+      descriptors.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, out.pre);
+      descriptors.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, g.n);
+    }
   }
-  const float alpha = 1, beta = g.mode == Grad::accumulate ? 1 : 0;
-  const Multiply run = [&](const cublasLtMatmulAlgo_t& algorithm, void* c) {
-    check(lt().Matmul(handle_of(device), d.product.get(), &alpha, g.b, d.first.get(), g.a, d.second.get(), &beta, c,
-                      d.result.get(), c, d.result.get(), &algorithm, workspace, workspace_bytes,
-                      static_cast<cudaStream_t>(stream)),
-          "multiply");
-  };
-  const Algorithm& algorithm = algorithm_for(problem, d, run, out.c, stream);
-  if (algorithm.found) run(algorithm.choice, out.c);
+
+  // Into `to`, which is C or as it is.
+  cublasStatus_t start(const Algorithm& algorithm, void* to) const {
+    const float alpha = 1, beta = problem.accumulate ? 1 : 0;
+    return lt().Matmul(handle_of(problem.device), descriptors.product.get(), &alpha, b_, descriptors.first.get(), a_,
+                       descriptors.second.get(), &beta, to, descriptors.result.get(), to, descriptors.result.get(),
+                       &algorithm.choice, workspace_, problem.workspace_bytes, static_cast<cudaStream_t>(stream));
+  }
+  void run(const Algorithm& algorithm) const { check(start(algorithm, c), "multiply"); }
+
+  const Problem problem;
+  Descriptors descriptors;
+  const Stream stream;
+  void* const c;
+
+ private:
+  const void *a_, *b_;
+  char* workspace_;
+};
+
+// What is timed writes to C, which the product writes again. Only where it adds to C there is a copy of it.
+template <class F>
+auto with_an_output(const Product& product, const F& f) {
+  const Problem& p = product.problem;
+  if (!p.accumulate) return f(product.c);
+  const std::size_t bytes = static_cast<std::size_t>(p.m * p.n) * size_of(p.out_dtype);
+  const Scratch copy(bytes, p.device, product.stream);
+  gpu::copy(copy.data(), product.c, bytes, {DeviceKind::cuda, p.device}, product.stream);
+  return f(copy.data());
+}
+
+// The candidate whose fastest burst is the shortest; of equal ones the first. One that cannot be run is passed over.
+Algorithm fastest_of(const std::vector<Algorithm>& candidates, const Product& product, void* c) {
+  Stopwatch stopwatch(product.stream);
+  double least = std::numeric_limits<double>::infinity();
+  Algorithm fastest;
+  for (const Algorithm& candidate : candidates) {
+    if (stopwatch.spent() > kMostMilliseconds && fastest.found) break;
+    const double milliseconds =
+        stopwatch.best_of([&] { return product.start(candidate, c) == CUBLAS_STATUS_SUCCESS; }, least);
+    if (milliseconds >= least) continue;
+    least = milliseconds;
+    fastest = candidate;
+  }
+  fastest.is_chosen = fastest.found;
+  return fastest;
+}
+
+Algorithm choose(const Product& product, bool times) {
+  const Problem& p = product.problem;
+  if (const Algorithm given = ask_given(p, product.descriptors); given.found) return given;
+  const std::vector<Algorithm> candidates = ask_heuristic(p, product.descriptors, times ? kCandidates : 1);
+  if (candidates.empty()) return {};
+  if (!times) return candidates[0];
+  return with_an_output(product, [&](void* c) { return fastest_of(candidates, product, c); });
+}
+
+bool may_time(const Product& product) {
+  if (gpu::is_captured(product.stream)) return false;
+  const std::lock_guard lock(cache().mutex);
+  return cache().algorithms[product.problem.device].timings > 0;
+}
+
+std::optional<Algorithm> met(const Problem& p) {
+  const std::lock_guard lock(cache().mutex);
+  const auto& known = cache().algorithms[p.device].met;
+  const auto found = known.find(p);
+  return found == known.end() ? std::nullopt : std::optional(found->second);
+}
+
+Algorithm remember(const Problem& p, const Algorithm& algorithm) {
+  const std::lock_guard lock(cache().mutex);
+  return cache().algorithms[p.device].met[p] = algorithm;
+}
+
+// Chosen when the problem is met for the first time; a first guess once more when candidates may be timed. The caller
+// holds `choosing`.
+Algorithm algorithm_for(const Product& product) {
+  const auto known = met(product.problem);
+  const bool is_guess = !known || (known->found && !known->is_chosen);
+  const bool times = is_guess && may_time(product);
+  if (known && !times) return *known;
+  return remember(product.problem, choose(product, times));
+}
+
+// False when cuBLASLt has no algorithm for the problem, with this epilogue.
+bool multiply(const Gemm& g, int device, cublasLtEpilogue_t epilogue, const Outputs& out, const Workspace& workspace,
+              Stream stream) {
+  const Product product(g, device, epilogue, out, workspace, stream);
+  const Algorithm algorithm = [&] {
+    const std::lock_guard lock(cache().of(device).choosing);
+    return algorithm_for(product);
+  }();
+  if (algorithm.found) product.run(algorithm);
   return algorithm.found;
 }
 
@@ -407,15 +506,15 @@ void require(bool has_multiplied, const Gemm& g) {
 }
 
 // The bias in the type of the output, the only one cuBLASLt adds; a 16-bit copy is made at the start of the workspace.
-const void* bias_for(const Gemm& g, char*& workspace, std::size_t& bytes, Stream stream) {
+const void* bias_for(const Gemm& g, Workspace& workspace, Stream stream) {
   if (g.bias == nullptr || g.bias_dtype == g.out_dtype) return g.bias;
   constexpr std::size_t kAlignment = 256;
   const std::size_t used = round_up(static_cast<std::size_t>(g.n) * size_of(g.out_dtype), kAlignment);
-  ISOBAR_CHECK(used <= bytes, "gemm: a bias of ", g.n, " elements is longer than the workspace");
-  void* copy = workspace;
+  ISOBAR_CHECK(used <= workspace.bytes, "gemm: a bias of ", g.n, " elements is longer than the workspace");
+  void* copy = workspace.data;
   cast({.n = g.n, .x_dtype = g.bias_dtype, .y_dtype = g.out_dtype, .x = g.bias, .y = copy}, stream);
-  workspace += used;
-  bytes -= used;
+  workspace.data += used;
+  workspace.bytes -= used;
   return copy;
 }
 
@@ -433,13 +532,50 @@ void check(const Gemm& g) {
                "gemm: sums of A on the way need a transposed A, an output in fp32, no bias and no activation");
 }
 
-// Where no algorithm makes the sums on the way, they take a pass of their own.
-void multiply_and_sum(const Gemm& g, int device, char* workspace, std::size_t bytes, Stream stream) {
-  if (multiply(g, device, CUBLASLT_EPILOGUE_BGRADB, {g.c, nullptr, g.a_sums}, workspace, bytes, stream)) return;
-  require(multiply(g, device, CUBLASLT_EPILOGUE_DEFAULT, {g.c, nullptr, nullptr}, workspace, bytes, stream), g);
-  ISOBAR_CHECK(column_sum_workspace(g.k, g.m, g.in_dtype) <= bytes, "gemm: ", g.m, " sums are more than the workspace");
-  column_sum({.rows = g.k, .cols = g.m, .dtype = g.in_dtype, .x = g.a, .out = g.a_sums, .workspace = workspace},
+void sum_apart(const Gemm& g, const Workspace& workspace, Stream stream) {
+  ISOBAR_CHECK(column_sum_workspace(g.k, g.m, g.in_dtype) <= workspace.bytes, "gemm: ", g.m,
+               " sums are more than the workspace");
+  column_sum({.rows = g.k, .cols = g.m, .dtype = g.in_dtype, .x = g.a, .out = g.a_sums, .workspace = workspace.data},
              stream);
+}
+
+// Whether the product that makes the sums takes longer than a plain one and a pass for the sums. There are other
+// algorithms for a plain one: such as split k, without which few tiles leave most of the GPU idle.
+bool is_slower(const Product& with_sums, const Algorithm& of_sums, const Product& plain, const Algorithm& of_plain,
+               const std::function<void()>& sum) {
+  return with_an_output(plain, [&](void* c) {
+    Stopwatch stopwatch(plain.stream);
+    const double together = stopwatch.best_of([&] { return with_sums.start(of_sums, c) == CUBLAS_STATUS_SUCCESS; });
+    const double apart = stopwatch.best_of([&] {
+      const bool has_run = plain.start(of_plain, c) == CUBLAS_STATUS_SUCCESS;
+      if (has_run) sum();
+      return has_run;
+    });
+    return apart < together;
+  });
+}
+
+// The product makes the sums, where it can and where that is not slower; else they take a pass of their own.
+void multiply_and_sum(const Gemm& g, int device, const Workspace& workspace, Stream stream) {
+  const Product with_sums(g, device, CUBLASLT_EPILOGUE_BGRADB, {g.c, nullptr, g.a_sums}, workspace, stream);
+  const Product plain(g, device, CUBLASLT_EPILOGUE_DEFAULT, {g.c, nullptr, nullptr}, workspace, stream);
+  Algorithm algorithm, of_plain;
+  {
+    const std::lock_guard lock(cache().of(device).choosing);
+    algorithm = algorithm_for(with_sums);
+    const bool compares = algorithm.is_chosen && !algorithm.sums_are_chosen && may_time(with_sums);
+    if (!algorithm.found || algorithm.sums_apart || compares) of_plain = algorithm_for(plain);
+    if (compares) {
+      const auto sum = [&] { sum_apart(g, workspace, stream); };
+      algorithm.sums_apart = of_plain.found && is_slower(with_sums, algorithm, plain, of_plain, sum);
+      algorithm.sums_are_chosen = true;
+      remember(with_sums.problem, algorithm);
+    }
+  }
+  if (algorithm.found && !algorithm.sums_apart) return with_sums.run(algorithm);
+  require(of_plain.found, g);
+  plain.run(of_plain);
+  sum_apart(g, workspace, stream);
 }
 
 }  // namespace
@@ -468,21 +604,19 @@ GemmAlgorithms gemm_algorithms_in_use(Device device) {
   const std::lock_guard lock(cache().mutex);
   GemmAlgorithms in_use;
   for (const auto& [problem, algorithm] : cache().algorithms[device.index].met)
-    if (algorithm.is_chosen) in_use[in_words(problem)] = to_hex(algorithm.choice);
+    if (algorithm.is_chosen) in_use[in_words(problem)] = algorithm.sums_apart ? kSumsApart : to_hex(algorithm.choice);
   return in_use;
 }
 
 void gemm(const Gemm& g, Stream stream) {
   check(g);
   if (g.m == 0 || g.n == 0) return;
-  const std::lock_guard lock(cache().mutex);
   int device = 0;
   check(cudaGetDevice(&device), "name the current device");
   // Products on one stream follow each other, so they can share it.
-  char* workspace = static_cast<char*>(gpu::workspace(kWorkspaceBytes, device, stream));
-  std::size_t bytes = kWorkspaceBytes;
-  if (g.a_sums != nullptr) return multiply_and_sum(g, device, workspace, bytes, stream);
-  const void* bias = bias_for(g, workspace, bytes, stream);
+  Workspace workspace{static_cast<char*>(gpu::workspace(kWorkspaceBytes, device, stream)), kWorkspaceBytes};
+  if (g.a_sums != nullptr) return multiply_and_sum(g, device, workspace, stream);
+  const void* bias = bias_for(g, workspace, stream);
 
   // tanh GELU is an epilogue; it stores `pre` only when its rows are 16-byte multiples.
   constexpr std::int64_t kAuxAlignment = 8;
@@ -490,13 +624,13 @@ void gemm(const Gemm& g, Stream stream) {
     const auto epilogue = g.pre != nullptr
                               ? (bias != nullptr ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX)
                               : (bias != nullptr ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU);
-    if (multiply(g, device, epilogue, {g.c, g.pre, bias}, workspace, bytes, stream)) return;
+    if (multiply(g, device, epilogue, {g.c, g.pre, bias}, workspace, stream)) return;
   }
 
   // Otherwise the product goes to `pre`, or to C where nobody wants `pre`, and the activation follows.
   void* product = g.pre != nullptr ? g.pre : g.c;
   const auto epilogue = bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-  require(multiply(g, device, epilogue, {product, nullptr, bias}, workspace, bytes, stream), g);
+  require(multiply(g, device, epilogue, {product, nullptr, bias}, workspace, stream), g);
   if (g.activation != Activation::none) {
     gelu_fwd({.n = g.m * g.n, .dtype = g.out_dtype, .kind = g.activation, .x = product, .y = g.c}, stream);
   } else if (product != g.c) {

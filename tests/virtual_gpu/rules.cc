@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <memory>
@@ -712,6 +713,120 @@ TEST_CASE("virtual GPU: a product takes the fastest candidate, the same one when
     }
   }
   CHECK(taken.size() > 1);
+}
+
+TEST_CASE("virtual GPU: a candidate that cannot be run is passed over, and cannot be taken without a sentence") {
+  const WholeContext whole;
+  const Products products;
+  for (const int seed : {0, 1, 2, 3}) {
+    const Setting durations("ISOBAR_VIRTUAL_GPU_DURATIONS", std::to_string(seed));
+    for (const char* bad : {"0", "1", "2"}) {
+      const Setting fails("ISOBAR_VIRTUAL_GPU_BAD_CANDIDATE", bad);
+      cuda::use_gemm_algorithms(kGpu, {});
+      const cuda::GemmTiming timing(kGpu);
+      products.multiply();
+      INFO("seed " << seed << ", candidate " << bad << " fails");
+      std::string algorithm = cuda::gemm_algorithms_in_use(kGpu).begin()->second;
+      CHECK(variant_in(algorithm) != *bad);
+    }
+  }
+  const Setting fails("ISOBAR_VIRTUAL_GPU_BAD_CANDIDATE", "0");
+  cuda::use_gemm_algorithms(kGpu, {});
+  CHECK_THROWS_AS(products.multiply(), Error);  // the first guess, where nothing is timed
+}
+
+// dW = dyᵀ·x of ones, and the gradient of the bias: whichever way, 32 everywhere.
+class SummedProducts {
+ public:
+  SummedProducts() {
+    const std::vector<bf16> ones(kRows * kSize, bf16(1.0f));
+    for (bf16** matrix : {&dy_, &x_}) {
+      *matrix = static_cast<bf16*>(gpu::allocate(ones.size() * sizeof(bf16), 0, stream_.get()));
+      gpu::copy(*matrix, ones.data(), ones.size() * sizeof(bf16), kGpu, stream_.get());
+    }
+    for (float** out : {&dw_, &db_})
+      *out = static_cast<float*>(gpu::allocate(kSize * kSize * sizeof(float), 0, stream_.get()));
+    cuda::use_gemm_algorithms(kGpu, {});
+  }
+  ~SummedProducts() {
+    cuda::use_gemm_algorithms(kGpu, {});
+    for (bf16* matrix : {dy_, x_}) gpu::free(matrix, stream_.get());
+    for (float* out : {dw_, db_}) gpu::free(out, stream_.get());
+  }
+
+  void multiply(Grad mode) const {
+    cuda::gemm({.m = kSize,
+                .n = kSize,
+                .k = kRows,
+                .transpose_a = true,
+                .in_dtype = DType::bf16,
+                .out_dtype = DType::fp32,
+                .a = dy_,
+                .b = x_,
+                .c = dw_,
+                .a_sums = db_,
+                .mode = mode},
+               stream_.get());
+  }
+  float milliseconds() const {
+    gpu::Timer timer;
+    timer.start(stream_.get());
+    multiply(Grad::overwrite);
+    return timer.stop(stream_.get());
+  }
+  // All numbers of dw and of db are these.
+  bool holds(float dw, float db) const {
+    const auto all_are = [&](const float* data, std::size_t count, float value) {
+      std::vector<float> values(count);
+      gpu::copy(values.data(), data, count * sizeof(float), kGpu, stream_.get());
+      return std::all_of(values.begin(), values.end(), [&](float x) { return x == value; });
+    };
+    return all_are(dw_, kSize * kSize, dw) && all_are(db_, kSize, db);
+  }
+
+ private:
+  static constexpr std::int64_t kSize = 16, kRows = 32;
+  const gpu::OwnedStream stream_{kGpu};
+  bf16 *dy_ = nullptr, *x_ = nullptr;
+  float *dw_ = nullptr, *db_ = nullptr;
+};
+
+TEST_CASE("virtual GPU: sums of A are made by the product or apart, whichever is faster, and as was given") {
+  const WholeContext whole;
+  const SummedProducts products;
+  const auto summed = [] {  // what is in use of the product that can make the sums
+    for (const auto& [words, algorithm] : cuda::gemm_algorithms_in_use(kGpu))
+      if (words.find("epilogue 512") != std::string::npos && words.find("added") == std::string::npos)
+        return std::pair(words, algorithm);
+    return std::pair(std::string(), std::string());
+  };
+  std::set<bool> apart;
+  for (const int seed : {0, 1, 2, 3, 4, 5, 6, 7}) {
+    INFO("seed " << seed);
+    const Setting durations("ISOBAR_VIRTUAL_GPU_DURATIONS", std::to_string(seed));
+    cuda::use_gemm_algorithms(kGpu, {});
+    {
+      const cuda::GemmTiming timing(kGpu);
+      products.multiply(Grad::overwrite);
+      CHECK(products.holds(32, 32));
+      products.multiply(Grad::accumulate);
+      CHECK(products.holds(64, 32));
+    }
+    const cuda::GemmAlgorithms chosen = cuda::gemm_algorithms_in_use(kGpu);
+    const auto [words, algorithm] = summed();
+    REQUIRE(!words.empty());
+    apart.insert(algorithm == "sums apart");
+    const float least = products.milliseconds();
+    cuda::use_gemm_algorithms(kGpu, chosen);
+    CHECK(products.milliseconds() == least);
+    CHECK(cuda::gemm_algorithms_in_use(kGpu).at(words) == algorithm);
+    cuda::GemmAlgorithms other = chosen;
+    other.at(words) = "sums apart";
+    cuda::use_gemm_algorithms(kGpu, other);
+    CHECK(products.milliseconds() >= least);
+    CHECK(products.holds(32, 32));
+  }
+  CHECK(apart.size() == 2);
 }
 
 TEST_CASE("virtual GPU: timing adds to a product no more than once") {

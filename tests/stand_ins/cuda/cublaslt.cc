@@ -487,6 +487,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
     std::memcpy(&chosen, algorithm, sizeof chosen);
     check_algorithm(chosen, task, *c_layout, workspace_bytes);
     task.variant = chosen.variant;
+    if (chosen.variant == environment_number("ISOBAR_VIRTUAL_GPU_BAD_CANDIDATE", kVariants))
+      refuse(cudaErrorNotSupported, "the algorithm cannot be run");
     if (reinterpret_cast<std::uintptr_t>(workspace) % 256 != 0)
       misuse(cudaErrorInvalidValue, "the workspace is not aligned to 256 bytes");
     Driver& driver = loaded_driver();

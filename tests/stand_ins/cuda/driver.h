@@ -16,6 +16,7 @@
 //   ISOBAR_VIRTUAL_GPU_NUMBER=N         from 0 to 9: processes with other numbers have other devices
 //   ISOBAR_VIRTUAL_GPU_CUBLASLT=VERSION what cuBLASLt says of itself; 130000 where nothing is said
 //   ISOBAR_VIRTUAL_GPU_DURATIONS=N      how long each algorithm of cuBLASLt takes is drawn with this seed
+//   ISOBAR_VIRTUAL_GPU_BAD_CANDIDATE=N  the candidate of this number is named for a product, and then cannot be run
 //   CUDA_VISIBLE_DEVICES=               there is no device, as CUDA has it
 //
 // Time is made up: every piece of work takes as long as it says, whatever the host does meanwhile.

@@ -71,8 +71,8 @@ __global__ void __launch_bounds__(kThreads, 2) dkdv_kernel(const AttentionBwd a,
     const KeepMask mask(a.dropout, a.window);
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) {
-      const std::uint64_t corner = query * mask.keys + block_row + warp_row + m * kTileRows;
-      const std::uint32_t kept = kDropout ? mask.bits<kTiles>(corner, 1, mask.keys) : 0;
+      const int key = block_row + warp_row + m * kTileRows;
+      const std::uint32_t kept = kDropout ? mask.of_keys<kTiles>(key, query) : 0;
 #pragma unroll
       for (int n = 0; n < kTiles; ++n)
 #pragma unroll

@@ -7,20 +7,20 @@
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 
-// As ForwardTiles; a turn takes the keys of a stage kColumns at a time.
-template <class T, int kHead>
+// As ForwardTiles; a turn takes the keys of a stage kColumns at a time, fewer where there is a generator, too.
+template <class T, int kHead, bool kDropout>
 struct DqTiles {
   static constexpr int kLargest = sizeof(T) == 2 ? 96 : 64;  // of the heads that leave registers for two
   static constexpr int kRowTiles = kOnTensorCores<T> && kHead <= kLargest ? 2 : 1, kWarpRows = kTileRows * kRowTiles;
   static constexpr int kOwned = kWarps * kWarpRows, kRows = rows_of_stage<T, kHead>(2 * kOwned);
-  static constexpr int kColumns = std::min(kRows, 32);
+  static constexpr int kMost = kDropout && sizeof(T) == 2 && kHead > 80 ? 16 : 32, kColumns = std::min(kRows, kMost);
   static constexpr int kAllRows = 2 * kOwned + 4 * kRows;  // queries, dO; two stages of keys and of values
   static constexpr std::size_t kBytes = kAllRows * kPitch<T, kHead> * sizeof(T);
 };
 
 template <class T, int kHead, bool kDropout>
 __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwd a, float score_scale) {
-  using Tiles = DqTiles<T, kHead>;
+  using Tiles = DqTiles<T, kHead, kDropout>;
   constexpr int kRows = Tiles::kRows, kRowTiles = Tiles::kRowTiles, kTiles = Tiles::kColumns / 8;
   constexpr int kTile = kRows * kPitch<T, kHead>, kOwned = Tiles::kOwned * kPitch<T, kHead>;
   ISOBAR_DYNAMIC_SHARED(T, q_tile);
@@ -72,8 +72,8 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwd a, f
     const KeepMask mask(a.dropout, a.window);
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) {
-      const std::uint64_t row = block_row + warp_row + m * kTileRows;
-      const std::uint32_t kept = kDropout ? mask.bits<kTiles>(row * mask.keys + key, mask.keys, 1) : 0;
+      const int row = block_row + warp_row + m * kTileRows;
+      const std::uint32_t kept = kDropout ? mask.of_queries<kTiles>(row, key) : 0;
 #pragma unroll
       for (int n = 0; n < kTiles; ++n)
 #pragma unroll
@@ -116,10 +116,10 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwd a, f
 
 template <class T, int kHead>
 void launch_dq(const AttentionBwd& a, Stream stream) {
-  using Tiles = DqTiles<T, kHead>;
   // In TF32 registers do not suffice for the largest heads where the compiler has no generator between two products.
   constexpr bool kOneKernel = !kOnTensorCores<T> || (kIsTf32<T> && kHead > 64);
   visit_dropout<T, kOneKernel>(a.dropout, [&](auto dropout) {
+    using Tiles = DqTiles<T, kHead, dropout()>;
     launch("attention_dq", dq_kernel<T, kHead, dropout()>, grid_of(a.shape, a.shape.q_tokens, Tiles::kOwned),
            dim3(kThreads), Tiles::kBytes, stream, a, score_scale_of(a.scale));
   });

@@ -14,7 +14,8 @@ template <class T, int kHead, bool kDropout>
 struct ForwardTiles {
   static constexpr int kRowTiles = sizeof(T) == 2 || (kIsTf32<T> && kHead <= 64) ? 2 : 1;
   static constexpr int kWarpRows = kTileRows * kRowTiles;
-  static constexpr int kOwned = kWarps * kWarpRows, kMost = kDropout && kHead > 80 ? 32 : 64;
+  static constexpr int kOwned = kWarps * kWarpRows, kOfLarge = sizeof(T) == 2 && kHead > 96 ? 16 : 32;
+  static constexpr int kMost = kDropout && kHead > 80 ? kOfLarge : 64;
   static constexpr int kRows = std::min(kMost, rows_of_stage<T, kHead>(kOwned));
   static constexpr int kAllRows = kOwned + 4 * kRows;  // queries; two stages of keys and of values
   static constexpr std::size_t kBytes = kAllRows * kPitch<T, kHead> * sizeof(T);
@@ -87,8 +88,7 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const AttentionFwd
       const KeepMask mask(a.dropout, a.window);
 #pragma unroll
       for (int m = 0; m < kRowTiles; ++m) {
-        const std::uint64_t row = block_row + warp_row + m * kTileRows;
-        const std::uint32_t kept = mask.bits<kTiles>(row * mask.keys + key, mask.keys, 1);
+        const std::uint32_t kept = mask.of_queries<kTiles>(block_row + warp_row + m * kTileRows, key);
 #pragma unroll
         for (int n = 0; n < kTiles; ++n)
 #pragma unroll

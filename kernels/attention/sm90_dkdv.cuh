@@ -43,8 +43,7 @@ struct DkdvConsumer {
   // Before the scores are computed, when there are registers for the generator.
   __device__ __forceinline__ std::uint32_t kept_of(int query) const {
     if constexpr (!kDropout) return 0;
-    const KeepMask mask(a.dropout, a.window);
-    return mask.bits<kTiles>(query * mask.keys + row0, 1, mask.keys);
+    return KeepMask(a.dropout, a.window).template of_keys<kTiles>(row0, query);
   }
 
   // From S and dP to dropout(P) and dS. Terms that wait in registers for the products would be too many.

@@ -44,8 +44,7 @@ struct DqConsumer {
   __device__ __forceinline__ void differentiate_scores(int key) {
     if constexpr (kMasked) seen.mask(scores, row0, key);
     const KeepMask mask(a.dropout, a.window);
-    const std::uint64_t row = row0;
-    const std::uint32_t kept = kDropout ? mask.bits<kTiles>(row * mask.keys + key, mask.keys, 1) : 0;
+    const std::uint32_t kept = kDropout ? mask.of_queries<kTiles>(row0, key) : 0;
 #pragma unroll
     for (int n = 0; n < kTiles; ++n)
 #pragma unroll

@@ -119,10 +119,9 @@ struct ForwardConsumer {
     softmax.update(scores[0], score_scale, shrink);
     if constexpr (kDropout) {
       const KeepMask mask(a.dropout, a.window);
-      const std::uint64_t corner = row0 * mask.keys + key;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const std::uint32_t kept = mask.template bits<kTiles / 2>(corner + half * Block::kKeys / 2, mask.keys, 1);
+        const std::uint32_t kept = mask.template of_queries<kTiles / 2>(row0, key + half * Block::kKeys / 2);
 #pragma unroll
         for (int n = 0; n < kTiles / 2; ++n)
 #pragma unroll

@@ -429,6 +429,10 @@ struct SeenKeys {
 };
 
 // Which elements of one head's P are kept. An element is known by its index in P of the global batch.
+//
+// The elements of a lane lie in other blocks of Philox than each other, and a block's four elements in two lanes or
+// four. So lanes draw whole blocks, a block once a warp, and then exchange what they have found: a bit an element, by
+// blocks of four bits. The first key of a tile may be any word of its block: the last keys are in one block more then.
 struct KeepMask {
   std::uint64_t seed, stream, first;  // index of the block's P[0][0]
   std::uint64_t keys;                 // of the whole: elements between rows of P
@@ -448,33 +452,91 @@ struct KeepMask {
     return static_cast<std::uint64_t>((head * w.queries.total + w.queries.first) * w.keys.total + w.keys.first);
   }
 
-  // Bit 4n + r for this lane's elements of a tile whose corner is element `corner` of P, its rows and its columns being
-  // so many elements apart. A rolled loop: one copy of the generator instead of one an element.
+  // Bit 4n + r for this lane's elements of a tile: its rows are queries from `query` on, its columns keys from `key`
+  // on. Of the four lanes that share two rows, two draw the blocks of the upper one, in turn, and two the lower's.
   template <int kTiles>
-  __device__ __forceinline__ std::uint32_t bits(std::uint64_t corner, std::uint64_t row_step,
-                                                std::uint64_t column_step) const {
+  __device__ __forceinline__ std::uint32_t of_queries(int query, int key) const {
     static_assert(4 * kTiles <= 32);
     if (threshold == 0) return ~0u;
-    const std::uint64_t origin = first + corner + row_of(0) * row_step + column_of(0, 0) * column_step;
-    std::uint32_t kept = 0;
+    const std::uint64_t begin = first + static_cast<std::uint64_t>(query + row_of(0)) * keys + key;
+    const unsigned lane = lane_id(), t = lane % 4, skipped = begin % 4;  // the same of the lower row, 8 below
+    std::uint64_t block = begin / 4 + t / 2 * 2 * keys + t % 2;
+    std::uint32_t drawn = 0, last = 0;
 #pragma unroll 1
-    for (int e = 0; e < 4 * kTiles; ++e) {
-      const std::uint64_t index = origin + (e % 4 / 2 != 0 ? 8 * row_step : 0) + (8 * (e / 4) + e % 2) * column_step;
-      kept |= (bits_of(index) >= threshold ? 1u : 0u) << e;
+    for (int n = 0; n < kTiles || (n == kTiles && skipped != 0); ++n, block += 2) {
+      last = kept_of(block);
+      drawn |= n < 8 ? last << 4 * n : 0;
+    }
+    // Of the blocks that are the first of eight keys each lane has one more: what they are to the eight keys before.
+    std::uint32_t next = drawn >> 4;
+    if constexpr (kTiles == 8) next |= last << 28;
+    const bool is_shifted = __any_sync(kAllLanes, skipped != 0);
+    std::uint32_t kept = 0;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const unsigned upper = (lane & ~3u) + 2 * half;
+      const std::uint32_t behind = is_shifted ? __shfl_sync(kAllLanes, next, static_cast<int>(upper)) : 0;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const unsigned place = 2 * t + i + skipped;
+        const std::uint32_t here = __shfl_sync(kAllLanes, drawn, static_cast<int>(upper + place / 4 % 2));
+        kept |= ((place >= 8 ? behind : here) >> place % 4 & 0x11111111u) << (2 * half + i);
+      }
     }
     return kept;
   }
 
-  // random_bits, with the word picked by selections: an index that is known late only would put the words into memory.
-  __device__ __forceinline__ std::uint32_t bits_of(std::uint64_t index) const {
-    const Philox4 block = philox4x32(seed, stream, index / 4);
-    const std::uint32_t low = index % 2 != 0 ? block.word[1] : block.word[0];
-    const std::uint32_t high = index % 2 != 0 ? block.word[3] : block.word[2];
-    return index % 4 >= 2 ? high : low;
+  // The same of a tile whose rows are keys and whose columns are queries. Lane 8q + c draws block q of column c of each
+  // eight; the blocks more, of 16 keys and their shift, are shared among the four lanes of a column.
+  template <int kTiles>
+  __device__ __forceinline__ std::uint32_t of_keys(int key, int query) const {
+    static_assert(4 * kTiles <= 32);
+    if (threshold == 0) return ~0u;
+    const std::uint64_t corner = first + static_cast<std::uint64_t>(query) * keys + key;
+    const unsigned lane = lane_id(), quarter = lane / 8;
+    const std::uint64_t begin = corner + lane % 8 * keys;
+    std::uint32_t drawn = 0, behind = 0;
+    const int draws = kTiles + (begin % 4 != 0 ? (kTiles + 3) / 4 : 0);
+#pragma unroll 1
+    for (int e = 0; e < draws; ++e) {
+      const bool is_behind = e >= kTiles;
+      const unsigned n = is_behind ? 4 * (e - kTiles) + quarter : e;
+      const std::uint32_t bits = kept_of(begin / 4 + (is_behind ? 4 : quarter) + n * 2 * keys) << 4 * n;
+      drawn |= is_behind ? 0 : bits;
+      behind |= is_behind ? bits : 0;
+    }
+    const bool is_shifted = (corner % 4 | keys % 4) != 0;  // begin % 4 != 0 in some lane
+    if (is_shifted) {
+      behind |= __shfl_xor_sync(kAllLanes, behind, 8);
+      behind |= __shfl_xor_sync(kAllLanes, behind, 16);
+    }
+    std::uint32_t kept = 0;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const unsigned column = column_of(0, i);
+      const unsigned skipped = (corner + column * keys) % 4;
+      const std::uint32_t last = is_shifted ? __shfl_sync(kAllLanes, behind, static_cast<int>(column)) : 0;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const unsigned place = row_of(2 * half) + skipped;
+        const std::uint32_t here = __shfl_sync(kAllLanes, drawn, static_cast<int>(column + place / 4 % 4 * 8));
+        kept |= ((place >= 16 ? last : here) >> place % 4 & 0x11111111u) << (2 * half + i);
+      }
+    }
+    return kept;
+  }
+
+  // A bit for each of a block's four elements (random_bits).
+  __device__ __forceinline__ std::uint32_t kept_of(std::uint64_t block) const {
+    const Philox4 bits = philox4x32(seed, stream, block);
+    std::uint32_t kept = 0;
+#pragma unroll
+    for (int word = 0; word < 4; ++word) kept |= (bits.word[word] >= threshold ? 1u : 0u) << word;
+    return kept;
   }
 };
 
-// Whether bits() keeps an element.
+// Whether KeepMask keeps an element.
 __device__ __forceinline__ bool is_kept(std::uint32_t kept, int n, int r) {
   return (kept >> (4 * n + r) & 1u) != 0;
 }

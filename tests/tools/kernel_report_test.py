@@ -106,6 +106,21 @@ class Loops(unittest.TestCase):
         turn = loops.turn_of(blocks, loops.main_loop_of(blocks))
         self.assertEqual([instruction.address // 16 for instruction in turn], [6, 7])
 
+    GENERATOR = ("HMMA.16816.F32 R4, R8, R12, R4", "@P1 BRA 0x70", "MOV R0, RZ",  # dropout is off: past all
+                 "IMAD.WIDE.U32 R2, R2, R3, RZ", "LOP3.LUT R2, R2, R3, RZ, 0x96, !PT", "@P2 BRA 0x30",
+                 "SHFL R0, R0, 0x1", "SYNCS.PHASECHK.TRYWAIT P0, [R1]", "@!P0 BRA 0x70",  # a wait
+                 "@P3 BRA 0x0", "EXIT")
+
+    def test_a_loop_inside_the_turn_is_gone_through_as_often_as_is_said(self):
+        blocks = loops.blocks_of(function_of(*self.GENERATOR))
+        loop = loops.main_loop_of(blocks)
+        past = [instruction.address // 16 for instruction in loops.turn_of(blocks, loop)]
+        self.assertEqual(past, [0, 1, 7, 8, 9])
+        nine = [instruction.address // 16 for instruction in loops.turn_of(blocks, loop, 9)]
+        self.assertEqual(nine, [0, 1, 2, *[3, 4, 5] * 9, 6, 7, 8, 9])
+        (inside,) = loops.inner_loops(blocks, loop)  # and not the wait
+        self.assertEqual([one.address // 16 for one in loops.turn_of(blocks, inside)], [3, 4, 5])
+
     def test_a_jump_back_from_behind_the_loop_is_no_loop(self):
         function = function_of("LDG R0, [R2]", "@P1 BRA 0x50", "FADD R0, R0, R1", "@P0 BRA 0x0", "EXIT",
                                "FMUL R0, R0, R0", "BRA 0x20")  # a slow path that lies behind EXIT
@@ -164,6 +179,26 @@ class Simulator(unittest.TestCase):
 
     def test_one_instruction_a_cycle(self):
         self.assertAlmostEqual(self.cycles(*["FADD R0, R1, R2", "BRA 0x0"] * 10, gpu=gpus.H100, blocks=4), 80, delta=4)
+
+    def test_whom_the_scheduler_prefers(self):
+        class Warp:
+            def __init__(self, turn, at):
+                self.turn, self.at = turn, at
+
+        team = [Warp(2, 5), Warp(1, 7), Warp(2, 3)]
+
+        def order(policy):
+            return [team.index(warp) for warp in simulator.in_order(policy, team, team[1])]
+
+        self.assertEqual(order("youngest"), [1, 2, 1, 0])
+        self.assertEqual(order("oldest"), [1, 0, 1, 2])
+        self.assertEqual(order("round robin"), [2, 0, 1])
+        self.assertEqual(order("the one behind"), [1, 2, 0])
+
+    def test_schedulers_agree_where_one_unit_binds(self):
+        turn = function_of(*["HMMA.16816.F32 R4, R8, R12, R4"] * 10).instructions
+        for policy in simulator.POLICIES:
+            self.assertAlmostEqual(simulator.cycles_a_turn(gpus.A100, turn, 1, 2, policy=policy), 160, delta=3)
 
     def test_integer_products_have_half_of_the_units(self):
         self.assertAlmostEqual(self.cycles(*["FFMA R0, R1, R2, R3"] * 20, gpu=gpus.H100, blocks=2), 40, delta=2)
@@ -279,7 +314,7 @@ class Report(unittest.TestCase):
     def found(self, microseconds):
         kernel = dataclasses.replace(kernels.KERNELS[0], name="attention_fwd", budget={"A100": 100})
         predicted = prediction.Prediction(microseconds * 1e-6, 20e-6, "issue", 4, row_sums().instructions)
-        return [(kernel, gpus.A100, sass.Resources(96, 16, 0), predicted)]
+        return [(kernel, gpus.A100, sass.Resources(96, 16, 0), predicted, (80e-6, 120e-6))]
 
     def test_a_kernel_over_its_budget(self):
         self.assertEqual(list(report.over_budget(self.found(99))), [])
@@ -292,8 +327,21 @@ class Report(unittest.TestCase):
         once = report.replaced(page, "kernels", ["| a |", "| b |"])
         self.assertEqual(once, f"before\n{begin}\n\n| a |\n| b |\n\n{end}\nafter\n")
         self.assertEqual(report.replaced(once, "kernels", ["| a |", "| b |"]), once)
-        for part in ("kernels", "steps"):
+        for part in ("kernels", "dropout", "steps"):
             self.assertIn(report.mark(part, "begin"), report.PAGE.read_text(encoding="utf-8"))
+
+    def test_a_range_over_schedulers(self):
+        self.assertIn("| 99 | 80 to 120 |", report.table(self.found(99))[-1])
+        self.assertEqual(report.micros(80.1e-6, 80.2e-6), "80")
+
+    def test_an_object_that_is_missing_is_named(self):
+        with tempfile.TemporaryDirectory() as build:
+            with self.assertRaisesRegex(ValueError, r"adam\.cu\.o is missing: `cmake --build .* --target kernels`"):
+                report.compiled(pathlib.Path(build), report.chosen("adam"))
+            with self.assertRaisesRegex(ValueError, "isobar-accesses is missing: `cmake --build"):
+                accesses.count(accesses.program_in(pathlib.Path(build)))
+        with self.assertRaisesRegex(ValueError, "no kernel of the table matches nothing"):
+            report.chosen("nothing")
 
 
 class Work(unittest.TestCase):
@@ -364,6 +412,17 @@ class Step(unittest.TestCase):
         self.assertEqual(apart[step.UPLOADS].seconds, 0)
         alone = step.shares(gpus.H200, "base", [{**upload, "stream": 1}, {**kernel, "bytes": 0}], code)
         self.assertGreater(alone[step.UPLOADS].seconds, 0.99e-3)
+
+    def test_a_corrected_step(self):
+        found = {"attention_fwd": step.Share(seconds=1), "attention_dq": step.Share(seconds=2),
+                 step.PRODUCTS: step.Share(seconds=4), "adam": step.Share(seconds=8), step.GAPS: step.Share(seconds=16)}
+        by_mma_sync = step.corrected(gpus.A100, "base", found)[1]
+        self.assertAlmostEqual(by_mma_sync, 3 * 1.15 + 4 * 1.21 + 8 * 1.15 + 16)
+        best, expected, worst = step.corrected(gpus.H100, "base", found)
+        self.assertAlmostEqual(expected, 1.21 + 2 * 1.28 + 4 * 1.21 + 8 * 1.15 + 16)
+        self.assertLess(31, best)
+        self.assertLess(best, expected)
+        self.assertLess(expected, worst)
 
     def test_a_gpu_of_9_0_chooses_another_kernel_than_was_recorded(self):
         recorded = "isobar::cuda::attention::forward_kernel<isobar::bf16, 48, false>"

@@ -3,12 +3,16 @@
     python3 tools/kernel_report instructions build/kernels/CMakeFiles/kernels_cuda.dir/attention/forward.cu.o
 
 prints for each kernel its registers, its stack (spills), and the instructions that a warp issues in one turn of its
-main loop, by the unit that executes them. All this is counted, not predicted.
+main loop, by the unit that executes them. All this is counted, not predicted. How often a turn goes through loops
+inside it cannot be told from the code: their turns stand beside, "+ 104 x n?", and are not in the sum; --inner N puts
+them in.
 
     python3 tools/kernel_report table --build build [--write]
 
-predicts the time of the kernels of a training step on A100, H100 and H200, and prints the table of
-docs/kernel_report.md, or writes it there.
+predicts the time of the kernels of a training step on A100, H100 and H200, and prints the tables of
+docs/kernel_report.md, or writes them there. --kernel NAME does so for matching rows alone: only their objects must be
+built, as by `cmake --build build --target kernels/CMakeFiles/kernels_cuda.dir/adam.cu.o`. --before prints those of
+another build folder first.
 
     python3 tools/kernel_report step --of base --batch 16 --gpu H200 --build build
 
@@ -64,20 +68,29 @@ def print_instructions(arguments):
             continue
         blocks = loops.blocks_of(function)
         loop = loops.main_loop_of(blocks)
-        turn = loops.turn_of(blocks, loop) if loop else loops.straight_way_of(blocks)
+        turn = loops.turn_of(blocks, loop, arguments.inner) if loop else loops.straight_way_of(blocks)
         counts = pipes.counts_of(turn)
+        inside = [] if arguments.inner or not loop else loops.inner_loops(blocks, loop)
+        more = "".join(f" + {len(loops.turn_of(blocks, one)):.0f} x n?" for one in inside)
         print(f"{function.arch:7} {resources.registers:4} {resources.stack:5} {len(turn) / arguments.per:6.0f} " +
               " ".join(f"{counts[pipe] / arguments.per:7.0f}" for pipe in pipes.PIPES) +
-              f"  {name}{'' if loop else ' (no loop: the whole kernel)'}")
+              f"  {name}{'' if loop else ' (no loop: the whole kernel)'}{more}")
 
 
 def print_table(arguments):
+    if arguments.kernel:
+        of = report.chosen(arguments.kernel)
+        for build in filter(None, (arguments.before, arguments.build)):
+            print(f"{build}:", *report.table(report.rows(build, of))[2:], sep="\n")
+        return
     found = list(report.rows(arguments.build))
+    dropout = report.dropout_table(arguments.build)
     if arguments.write:
         page = report.replaced(report.PAGE.read_text(encoding="utf-8"), "kernels", report.table(found))
+        page = report.replaced(page, "dropout", dropout)
         report.PAGE.write_text(report.replaced(page, "steps", step.page_lines(arguments.build)), encoding="utf-8")
     else:
-        print("\n".join(report.table(found)))
+        print("\n".join([*report.table(found), "", *dropout]))
     if problems := list(report.over_budget(found)):
         sys.exit("\n".join(problems))
 
@@ -132,10 +145,14 @@ def main():
     instructions.add_argument("--kernel", default="", help="only kernels whose demangled name matches this expression")
     instructions.add_argument("--per", type=float, default=1, metavar="N",
                               help="divide the counts by N, as by the scores of a turn / 1024")
+    instructions.add_argument("--inner", type=int, default=0, metavar="N",
+                              help="a turn goes N times through each loop inside it")
     instructions.set_defaults(run=print_instructions)
     table = commands.add_parser("table", help="predicted times of the project's kernels")
     table.add_argument("--build", required=True, type=pathlib.Path, help="a build folder with CUDA, as build")
     table.add_argument("--write", action="store_true", help="into docs/kernel_report.md, and steps too")
+    table.add_argument("--kernel", metavar="NAME", help="only rows whose name matches this expression")
+    table.add_argument("--before", type=pathlib.Path, metavar="BUILD", help="with --kernel: of this one, too, first")
     table.set_defaults(run=print_table)
     one_step = commands.add_parser("step", help="predicted time of a training step")
     one_step.add_argument("--gpu", choices=[gpu.name for gpu in gpus.GPUS], help="default: all of them")

@@ -39,6 +39,9 @@ def program_in(build):
 
 def count(program):
     """What the program prints: {"compiler": ..., "kernels": [...]}, kernels in the order of the report's table."""
+    if not program.is_file():
+        raise ValueError(f"{program} is missing: `cmake --build {program.parents[2]} --target isobar-accesses` makes "
+                         "it")
     run = subprocess.run([program], capture_output=True, text=True, check=False)
     if run.returncode:
         raise ValueError(run.stderr.strip())

@@ -2,6 +2,7 @@
 import gpus
 import kernels
 import report
+import simulator
 import step
 import toolkit
 import work
@@ -14,7 +15,7 @@ def microseconds(of):
 def kernels_of(build):
     """{name of a row of docs/kernel_report.md: times}, whichever kernel of that name a GPU chooses"""
     found = {}
-    for kernel, gpu, _, predicted in report.rows(build):
+    for kernel, gpu, _, predicted, _ in report.rows(build):
         found.setdefault(kernel.name.replace(" by wgmma", ""), {})[gpu.name] = predicted.seconds * 1e6
     return found
 
@@ -52,8 +53,24 @@ def products_of(name):
             for entry in work.read(name, kernels.BATCH) if entry["work"] == "product"]
 
 
+def constants(gpu):
+    """What the simulator assumes and bench/constants.cu measures, by the names that it prints."""
+    found = {}
+    for columns in (48, 64, 128):
+        for a, shared in (("shared memory", True), ("registers", False)):
+            operands = 2 * 16 * (columns + (64 if shared else 0)) / 128
+            found[f"wgmma 64x{columns}, A in {a}"] = max(16 * columns * 16 / gpu.tensor / gpu.wgmma, operands)
+            found[f"wgmma 64x{columns}, A in {a}, from the last to its registers"] = simulator.WGMMA_LATENCY
+    found["products beside exponentials, of their time alone"] = 1
+    found["exponentials beside products, of their time alone"] = 1
+    found["an exponential of a warp"] = gpu.rates["mufu"]
+    found["a block that does one product"] = 2 * gpu.latencies["memory"] / gpu.clock * 1e-3
+    return found
+
+
 def predictions(build):
     return {"compiler": toolkit.compiler(),
+            "constants": constants(gpus.H100),
             "kernels": kernels_of(build),
             "products": [product for name in work.STEPS for product in products_of(name)],
             "steps": {name: step_of(name, build) for name in work.STEPS},

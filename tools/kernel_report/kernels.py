@@ -31,9 +31,10 @@ class Tiles:
     turn: int
     more_bytes: int = 0
 
-    def launch(self, head, element, owned_tensors, moved):
+    def launch(self, head, element, owned_tensors, moved, inner=0):
         shared = (owned_tensors * self.owned + 4 * self.stage) * (element * head + 16) + self.more_bytes
-        return Launch(-(-TOKENS // self.owned) * HEADS * BATCH, 128, shared, -(-TOKENS // self.turn), moved)
+        return Launch(-(-TOKENS // self.owned) * HEADS * BATCH, 128, shared, -(-TOKENS // self.turn), moved,
+                      inner=inner)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,12 +48,12 @@ class Warpgroups:
     tiles: int = 1
     terms: int = 0
 
-    def launch(self, head, moved):
+    def launch(self, head, moved, inner=0):
         row = 128 * -(-head // 64)  # bytes of a token
         tiles = row * self.tiles * (self.owned + self.slots * self.streamed)
         shared = tiles + self.slots * self.terms + 8 * (1 + 2 * self.slots)
         return Launch(-(-TOKENS // self.owned) * HEADS * BATCH, self.threads, shared, -(-TOKENS // self.streamed),
-                      moved, copied=2 * row * self.streamed + self.terms)
+                      moved, copied=2 * row * self.streamed + self.terms, inner=inner)
 
 
 def attention_parts(head, element):
@@ -189,3 +190,29 @@ KERNELS = [
                [budget(479, 281), budget(638, 374), budget(639, 375), budget(957, 561), budget(2844, 1668),
                 budget(160, 94)]),
 ]
+
+
+def with_dropout(config, head, mma_sync, wgmma):
+    """[(kernel, scores of a lane in a turn)] of attention with dropout, in bf16.
+
+    Of each block: its tiles, the rows that a warp has, and how often a lane goes through a loop of the generator: once
+    for each eight columns, and, with such a number of tokens, once or twice more for the last keys (KeepMask of
+    kernels/attention/tiles.cuh)."""
+    found = []
+    for (name, kernel, owned, moved, flops), (tiles, rows, draws), (groups, group_rows, group_draws) in \
+            zip(attention_parts(head, 2), mma_sync, wgmma):
+        pattern = rf"{kernel}_kernel<isobar::bf16, {head}, true>"
+        found.append((Kernel(f"{name} ({config}, head {head})", config, f"attention/head_{head}.cu", f"::{pattern}",
+                             tiles.launch(head, 2, owned, moved, draws), flops, {}, ("A100",)),
+                      rows * tiles.turn / 32))
+        found.append((Kernel(f"{name} by wgmma ({config}, head {head})", config, f"attention/sm90_head_{head}.cu",
+                             f"::sm90_{pattern}", groups.launch(head, moved, group_draws), flops, {}, ("H100",)),
+                      group_rows * groups.streamed / 32))
+    return found
+
+
+DROPOUT = with_dropout(
+    "base", 48,
+    ((Tiles(128, 64, 64), 32, 9), (Tiles(128, 64, 16, 2 * 64 * 8), 32, 3), (Tiles(128, 64, 32), 32, 5)),
+    ((Warpgroups(128, 128, 256, 8), 16, 9), (Warpgroups(128, 64, 256, 4, 2, 64 * 8), 16, 10),
+     (Warpgroups(192, 64, 384, 4, 2), 16, 9)))

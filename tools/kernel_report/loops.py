@@ -4,8 +4,9 @@ Loops are the natural loops of back edges (Aho, Sethi & Ullman 1986, section 10.
 it. Which way a turn takes through the branches inside cannot be told from the code alone. It is taken to be the one
 that does the most work (tensor instructions, then bytes of global memory), and the shortest of those: so the next tile
 is loaded, and masks of a ragged last tile, dropout that is off, loads element by element and slow paths of divisions
-are passed by. Where a kernel branches on the type of its elements the widest type is taken. Loops inside a loop are
-gone through once.
+are passed by. Where a kernel branches on the type of its elements the widest type is taken. How often a turn goes
+through a loop inside it cannot be told either: it is passed by where that can be, and gone through once else; or, where
+the caller knows how often, it is on the way, and gone through so often. (What only waits is no such loop.)
 """
 import dataclasses
 import functools
@@ -104,36 +105,51 @@ def loops_of(blocks):
                   key=lambda loop: (-len(loop.blocks), loop.header))
 
 
-def turn_of(blocks, loop):
-    """The instructions of one turn of a loop, in the order in which they execute (see above)."""
-    return _way(blocks, loop.header, loop.blocks, lambda successor: successor == loop.header)
+def turn_of(blocks, loop, inner=0):
+    """The instructions of one turn of a loop, in the order in which they execute (see above), the loops inside it gone
+    through `inner` times, where that is not 0."""
+    loops = {one.header: one for one in inner_loops(blocks, loop)} if inner else {}
+    way = _way(blocks, loop.header, loop.blocks, lambda successor: successor == loop.header, frozenset(loops))
+    again = {header: turn_of(blocks, one) * (inner - 1) for header, one in loops.items()}
+    return [instruction for index in way for instruction in again.get(index, []) + blocks[index].instructions]
+
+
+def inner_loops(blocks, loop):
+    """The loops right inside a loop that do more than wait: for a barrier, or for registers of others."""
+    inside = [one for one in loops_of(blocks) if one.blocks < loop.blocks and one.header != loop.header]
+    outermost = [one for one in inside if not any(one.blocks < other.blocks for other in inside)]
+    return [one for one in outermost
+            if not any(re.fullmatch(r"SYNCS|USETMAXREG|NANOSLEEP", instruction.name)
+                       for index in one.blocks for instruction in blocks[index].instructions)]
 
 
 def straight_way_of(blocks):
     """The same of a whole kernel, each loop gone through once."""
-    return _way(blocks, 0, frozenset(range(len(blocks))), lambda successor: False)
+    way = _way(blocks, 0, frozenset(range(len(blocks))), lambda successor: False)
+    return [instruction for index in way for instruction in blocks[index].instructions]
 
 
-def _way(blocks, start, allowed, is_end):
+def _way(blocks, start, allowed, is_end, wanted=frozenset()):
+    """The blocks of the way that passes most of the wanted ones, and of those the one that does the most work."""
     dominators, _ = dominators_of(blocks)
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 10 * len(blocks) + 1000))
 
     @functools.cache
-    def best(index):  # (work, -length, the blocks from here to the end) or None where no way leads to the end
+    def best(index):  # (wanted, work, -length, the blocks from here to the end), or None where no way leads to the end
         own = blocks[index].instructions
         ends = not blocks[index].successors
-        ways = [(0, 0, ())] if any(map(is_end, blocks[index].successors)) or (start == 0 and ends) else []
+        ways = [(0, 0, 0, ())] if any(map(is_end, blocks[index].successors)) or (start == 0 and ends) else []
         for successor in blocks[index].successors:
             back = successor in dominators[index]
             if successor in allowed and not is_end(successor) and not back and best(successor):
                 ways.append(best(successor))
         if not ways:
             return None
-        work, length, rest = max(ways, key=lambda way: way[:2])
-        return work + sum(map(work_of, own)), length - len(own), (index, *rest)
+        found, work, length, rest = max(ways, key=lambda way: way[:3])
+        return found + (index in wanted), work + sum(map(work_of, own)), length - len(own), (index, *rest)
 
     way = best(start)
-    return [instruction for index in way[2] for instruction in blocks[index].instructions] if way else []
+    return way[3] if way else ()
 
 
 def own_work(blocks, loop, loops, count):

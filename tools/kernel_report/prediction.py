@@ -21,6 +21,7 @@ class Launch:
     persistent: bool = False  # as many blocks as fit take one tile after the other; loads run ahead into the next
     an_sm: int = 0  # where the grid follows the device: blocks an SM, which share `turns` among them; `blocks` at most
     side: int = 1  # of such a grid: its rows are whole
+    inner: int = 0  # how often a turn goes through the loops inside it; 0: there are none
 
     def on(self, gpu):
         """The launch on a GPU, its grid known."""
@@ -40,43 +41,50 @@ class Prediction:
 
 
 @functools.cache
-def ways_of(function):
+def ways_of(function, inner=0):
     """(how many instructions lie outside the main loop, those of one turn of it, how many turns' products lie outside);
     where nothing loops all are the turn."""
     blocks = loops.blocks_of(function)
     whole, loop = loops.straight_way_of(blocks), loops.main_loop_of(blocks)
     if not loop:
         return 0, whole, 0
-    turn = loops.turn_of(blocks, loop)
+    turn, once = loops.turn_of(blocks, loop, inner), loops.turn_of(blocks, loop)
     products, of_turn = (sum(map(pipes.products_of, code)) for code in (whole, turn))
-    return max(0, len(whole) - len(turn)), turn, products / of_turn - 1 if of_turn else 0
+    return max(0, len(whole) - len(once)), turn, products / of_turn - 1 if of_turn else 0
 
 
 _cycles = {}  # GPUs that run the same code have the same multiprocessors here
 
 
-def simulated(gpu, function, blocks, warps, memory, copied=0):
-    key = gpu.code, gpu.mma_sync, function, blocks, warps, memory, copied
+def simulated(gpu, function, blocks, warps, launch, policy):
+    memory = "memory" if launch.streams else "l2"
+    key = gpu.code, gpu.mma_sync, function, blocks, warps, memory, launch.copied, launch.inner, policy
     if key not in _cycles:
-        _cycles[key] = simulator.cycles_a_turn(gpu, ways_of(function)[1], blocks, warps, memory, copied)
+        turn = ways_of(function, launch.inner)[1]
+        _cycles[key] = simulator.cycles_a_turn(gpu, turn, blocks, warps, memory, launch.copied, policy)
     return _cycles[key]
 
 
-def predict(gpu, function, resources, launch):
+def range_of(gpu, function, resources, launch):
+    """(the least, the most) seconds over the schedulers that the hardware may have."""
+    seconds = [predict(gpu, function, resources, launch, policy).seconds for policy in simulator.POLICIES]
+    return min(seconds), max(seconds)
+
+
+def predict(gpu, function, resources, launch, policy=simulator.POLICIES[0]):
     """The prediction for one launch; ValueError where no block fits an SM."""
     launch = launch.on(gpu)
     resident = gpus.blocks_an_sm(gpu, resources.registers, resources.shared + launch.shared, launch.threads)
     if not resident:
         raise ValueError(f"{function.name}: no block fits a multiprocessor of {gpu.name}")
-    outside, turn, peeled = ways_of(function)
-    memory = "memory" if launch.streams else "l2"
+    outside, turn, peeled = ways_of(function, launch.inner)
 
     def cycles_of_round(together):
         """Of a block's whole life, where an SM has so many; what is outside the loop runs at the loop's own rate."""
         warps = -(-launch.threads // gpus.WARP)
         teams, members = (together, warps // gpus.QUARTERS) if warps >= gpus.QUARTERS else \
             (-(-together * warps // gpus.QUARTERS), 1)
-        cycles = simulated(gpu, function, teams, members, memory, launch.copied)
+        cycles = simulated(gpu, function, teams, members, launch, policy)
         busy = simulator.busy_of(gpu, turn, teams * members)
         turns = max(launch.turns - peeled, 0) + outside / len(turn)
         life = turns * cycles + (0 if launch.persistent else 2 * gpu.latencies["memory"])

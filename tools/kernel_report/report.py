@@ -23,14 +23,24 @@ def missing_objects(build):
     return [source for source in sources if not object_of(build, source).is_file()]
 
 
-def compiled(build):
-    """{(source, pattern, arch): (Function, Resources)} of the kernels of the table."""
+def chosen(pattern):
+    """The kernels of the table whose name matches; ValueError where none does."""
+    if not (of := [kernel for kernel in kernels.KERNELS if re.search(pattern, kernel.name)]):
+        raise ValueError(f"no kernel of the table matches {pattern} (tools/kernel_report/kernels.py)")
+    return of
+
+
+def compiled(build, of=kernels.KERNELS):
+    """{(source, pattern, arch): (Function, Resources)} of kernels; ValueError where one is not built."""
     found = {}
-    for source in sorted({kernel.source for kernel in kernels.KERNELS}):
+    for source in sorted({kernel.source for kernel in of}):
         path = object_of(build, source)
+        if not path.is_file():
+            raise ValueError(f"{path} is missing: `cmake --build {build} --target kernels` compiles it, in a build "
+                             "folder with CUDA")
         names = toolkit.names_of(path)
         shown = dict(zip(toolkit.demangled(names), names))
-        patterns = sorted({kernel.pattern for kernel in kernels.KERNELS if kernel.source == source})
+        patterns = sorted({kernel.pattern for kernel in of if kernel.source == source})
         wanted = {}
         for pattern in patterns:
             matches = [mangled for name, mangled in shown.items() if re.search(pattern, name)]
@@ -48,28 +58,51 @@ def floor_of(gpu, kernel):
     return max(kernel.launch.bytes / gpu.copy_rate * 1e-9, kernel.flops / peak)
 
 
-def rows(build):
-    """[(kernel, Gpu, Resources, Prediction)]"""
-    code = compiled(build)
-    for kernel in kernels.KERNELS:
+def rows(build, of=kernels.KERNELS):
+    """[(kernel, Gpu, Resources, Prediction, (the least, the most) seconds of other schedulers)]"""
+    code = compiled(build, of)
+    for kernel in of:
         for gpu in gpus.GPUS:
             if gpu.name not in kernel.gpus:
                 continue
             function, resources = code[kernel.source, kernel.pattern, gpu.code]
-            yield kernel, gpu, resources, prediction.predict(gpu, function, resources, kernel.launch)
+            yield (kernel, gpu, resources, prediction.predict(gpu, function, resources, kernel.launch),
+                   prediction.range_of(gpu, function, resources, kernel.launch))
+
+
+def micros(least, most):
+    """A range of seconds in microseconds; one figure where both ends are it."""
+    ends = [f"{1e6 * end:.0f}" for end in (least, most)]
+    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+
+
+def dropout_table(build):
+    """Markdown: what dropout costs attention. Instructions are those of a lane, for each score."""
+    head = ["kernel", "GPU", "registers", "stack", "of dropout, instructions a score", "issued a score", "binds",
+            "predicted µs"]
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    scores_of = {kernel.name: scores for kernel, scores in kernels.DROPOUT}
+    for kernel, gpu, resources, predicted, ends in rows(build, [kernel for kernel, _ in kernels.DROPOUT]):
+        scores = scores_of[kernel.name]
+        function, _ = compiled(build, [kernel])[kernel.source, kernel.pattern, gpu.code]
+        issued, without = (len(prediction.ways_of(function, inner)[1]) for inner in (kernel.launch.inner, 0))
+        cells = [kernel.name, gpu.name, resources.registers, resources.stack, f"{(issued - without) / scores:.1f}",
+                 f"{issued / scores:.1f}", predicted.bound, micros(*ends)]
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return lines
 
 
 def table(found):
     """Markdown: a line for each kernel and GPU."""
     head = ["kernel", "GPU", "registers", "stack", "blocks an SM", "issued a turn", *_SHOWN, "MB", "binds",
-            "predicted µs", "of the floor", "budget µs"]
+            "predicted µs", "of other schedulers", "of the floor", "budget µs"]
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-    for kernel, gpu, resources, predicted in found:
+    for kernel, gpu, resources, predicted, ends in found:
         counts = pipes.counts_of(predicted.counts)
         budget = kernel.budget.get(gpu.name)
         cells = [kernel.name, gpu.name, resources.registers, resources.stack, predicted.resident,
                  len(predicted.counts), *(counts[pipe] for pipe in _SHOWN), f"{kernel.launch.bytes / 1e6:.0f}",
-                 predicted.bound, f"{predicted.seconds * 1e6:.0f}",
+                 predicted.bound, f"{predicted.seconds * 1e6:.0f}", micros(*ends),
                  f"{100 * floor_of(gpu, kernel) / predicted.seconds:.0f} %", f"{budget:.0f}" if budget else ""]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return [f"Compiled by {toolkit.compiler()}.", "", *lines]
@@ -77,7 +110,7 @@ def table(found):
 
 def over_budget(found):
     """A sentence for each kernel that is predicted to take longer than its budget."""
-    for kernel, gpu, _, predicted in found:
+    for kernel, gpu, _, predicted, _ in found:
         budget = kernel.budget.get(gpu.name)
         if budget and predicted.seconds * 1e6 > budget:
             yield (f"{kernel.name} on {gpu.name}: predicted {predicted.seconds * 1e6:.0f} µs, its budget is "

@@ -1,7 +1,9 @@
 """Predicts the cycles that a loop takes on one quarter of a multiprocessor.
 
-Warps go round the loop; the scheduler issues one instruction a cycle: of the warp that issued last, where that can go
-on, else of the youngest that can (Huerta et al. 2025, arXiv 2503.20481, section 5.1). An instruction issues when its
+Warps go round the loop; the scheduler issues one instruction a cycle. Of which warp, NVIDIA does not say: by default of
+the one that issued last, where that can go on, else of the youngest that can (Huerta et al. 2025, arXiv 2503.20481,
+section 5.1); POLICIES has others, and how far they lie apart is what a prediction cannot know. An instruction issues
+when its
 warp's control codes allow it (sass.py), no scoreboard that it waits for is up, and its unit has room. Units:
 
     tensor, alu, fp64  busy for so many cycles an instruction (gpus.py)
@@ -27,6 +29,7 @@ import sass
 
 QUEUE = 40  # cycles of work that may wait in front of lsu and mufu before issue stops
 WGMMA_LATENCY = 24  # cycles from the last product to the registers
+POLICIES = ("youngest", "round robin", "oldest", "the one behind")  # of the warps that can go on; the first by default
 TURNS_BEFORE, TURNS = 3, 6  # turns until the warps have found their rhythm; turns that are timed
 
 
@@ -211,10 +214,20 @@ class Quarter:
                     other.ready = max(other.ready, now + self.gpu.latencies["barrier"])
 
 
-def next_to_issue(quarter, team, now, last):
-    """(cycle, unit, warp): of the warps that can go on first the one that issued last, else the youngest."""
+def in_order(policy, team, last):
+    """The warps, those first that a scheduler prefers."""
+    if policy == "round robin":
+        behind = team.index(last) + 1 if last else 0
+        return team[behind:] + team[:behind]
+    if policy == "the one behind":
+        return sorted(team, key=lambda warp: (warp.turn, warp.at))
+    return ([last] if last else []) + (team if policy == "oldest" else team[::-1])
+
+
+def next_to_issue(quarter, team, now, last, policy):
+    """(cycle, unit, warp): of the warps that can go on first, the one that the scheduler prefers."""
     best = None
-    for warp in ([last] if last else []) + team[::-1]:
+    for warp in in_order(policy, team, last):
         if best and warp.ready >= best[0]:
             continue  # no earlier
         if (found := quarter.earliest(warp)) is not None:
@@ -228,14 +241,14 @@ def next_to_issue(quarter, team, now, last):
     return best
 
 
-def cycles_a_turn(gpu, turn, blocks, warps, memory="l2", copied=0):
+def cycles_a_turn(gpu, turn, blocks, warps, memory="l2", copied=0, policy=POLICIES[0]):
     """Predicted cycles in which every warp of a quarter goes once around, where the quarter has `warps` of each of
     `blocks` blocks. Loads take the latency of `memory` (gpus.py). TMA copies so many bytes a turn of a block."""
     quarter = Quarter(gpu, turn, blocks, warps, memory, copied)
     team = [warp for block in quarter.blocks for warp in block.warps]
     now, last = 0.0, None
     while len(quarter.ends) < (TURNS_BEFORE + TURNS) * len(team):
-        now, unit, last = next_to_issue(quarter, team, now, last)
+        now, unit, last = next_to_issue(quarter, team, now, last, policy)
         quarter.issue(last, now, unit)
         now += 1
     return (quarter.ends[-1] - quarter.ends[TURNS_BEFORE * len(team) - 1]) / TURNS

@@ -1,5 +1,5 @@
 // isobar-bench: times kernels and says how far they are from what the device can do. The floor of a kernel is its cost
-// model (kernels/*.h) over peaks that are measured in the same run: copy bandwidth, and arithmetic.
+// model (kernels/*.h) over the best that was measured in the same run: of a copy, of plain arithmetic, and of kernels.
 #include <omp.h>
 
 #include <CLI/CLI.hpp>
@@ -7,11 +7,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <fstream>
 #include <iostream>
+#include <map>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/finite_numbers.h"
@@ -31,6 +34,7 @@ struct Options {
   std::string dtype = "fp32";
   std::string device = "cpu";
   std::string baseline;
+  std::string against;  // a file of an earlier run's JSON lines; empty: none
   int threads = 0;
   double seconds = 0.5;
   bool json = false;
@@ -38,27 +42,82 @@ struct Options {
 };
 
 struct Result {
-  std::string op, shape, dtype, device;
+  std::string op, dims, shape, dtype, device;
   Timing timing;
   Cost cost;
-  double floor_seconds;
   std::string baseline;
-  Timing baseline_timing;
+  Timing baseline_timing = {};
+  std::optional<double> old_seconds = std::nullopt;  // of --against, the least
 
-  double percent_of_floor() const { return 100 * floor_seconds / timing.median; }
-  double ratio_to_baseline() const { return timing.median / baseline_timing.median; }
+  // A median says nothing where the machine does something else: then the least of the calls is judged.
+  bool is_noisy() const { return is_noisy(timing) || (!baseline.empty() && is_noisy(baseline_timing)); }
+  double judged(const Timing& t) const { return is_noisy() ? t.min : t.median; }
+  double percent_of_floor(const Peaks& peaks) const {
+    return 100 * cost.floor_seconds(peaks.bandwidth, peaks.flops) / judged(timing);
+  }
+  double ratio_to_baseline() const { return judged(timing) / judged(baseline_timing); }
+  double ratio_to_old() const { return timing.min / *old_seconds; }
+
+ private:
+  static bool is_noisy(const Timing& t) { return t.median > 1.25 * t.min; }
 };
 
-// Why a result should not be believed; empty where nothing is known against it.
-std::string doubt_about(const Result& r) {
-  std::string doubt;
-  if (r.percent_of_floor() > 100)
-    doubt = "quicker than its floor: the peaks are too low, or operands stay in the caches";
-  if (r.timing.median > 1.25 * r.timing.min)
-    doubt += std::string(doubt.empty() ? "" : "; ") +
-             "noisy (the median is more than 1.25 times the minimum): does the machine do something else?";
-  return doubt;
+// A kernel that moved or computed more a second than was thought possible raises the peak: no share is above 100 %.
+void raise(Peaks& peaks, const Result& r) {
+  if (r.cost.bytes / r.timing.min > peaks.bandwidth) {
+    peaks.bandwidth = r.cost.bytes / r.timing.min;
+    peaks.bandwidth_source = r.op;
+  }
+  if (r.cost.flops / r.timing.min > peaks.flops) {
+    peaks.flops = r.cost.flops / r.timing.min;
+    peaks.flops_source = r.op;
+  }
 }
+
+// Why a result should not be believed as it is; empty where nothing is known against it.
+std::string doubt_about(const Result& r) {
+  if (!r.is_noisy()) return {};
+  return "noisy (the median is more than 1.25 times the minimum): judged by the minimum; does the machine do something "
+         "else?";
+}
+
+// Of a file that `--json` has written: the least seconds of each op, shape, dtype and device.
+class OldResults {
+ public:
+  explicit OldResults(const std::string& file) : file_(file) {
+    if (file.empty()) return;
+    std::ifstream lines(file);
+    ISOBAR_CHECK(lines, "--against: ", file, " cannot be read");
+    for (std::string line; std::getline(lines, line);) {
+      const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+      ISOBAR_CHECK(json.is_object() && json.contains("op") && json.value("microseconds_min", 0.0) > 0,
+                   "--against: ", file, " is not what isobar-bench --json writes");
+      const double seconds = json["microseconds_min"].get<double>() * 1e-6;
+      const auto [found, is_new] = least_.try_emplace(
+          key(json.value("op", ""), json.value("shape", ""), json.value("dtype", ""), json.value("device", "")),
+          seconds);
+      if (!is_new) found->second = std::min(found->second, seconds);
+    }
+  }
+
+  // Error where the file does not speak of it.
+  std::optional<double> of(const Result& r) const {
+    if (file_.empty()) return std::nullopt;
+    const auto found = least_.find(key(r.op, r.shape, r.dtype, r.device));
+    ISOBAR_CHECK(found != least_.end(), "--against: ", file_, " has no ", r.op, ' ', r.shape, ' ', r.dtype, " on ",
+                 r.device);
+    return found->second;
+  }
+
+ private:
+  static std::string key(const std::string& op, const std::string& shape, const std::string& dtype,
+                         const std::string& device) {
+    return concat(op, ' ', shape, ' ', dtype, ' ', device);
+  }
+
+  std::string file_;
+  std::map<std::string, double> least_;
+};
 
 const Op& find_op(const std::string& name) {
   std::string known;
@@ -211,19 +270,18 @@ std::vector<Task> tasks_of(const Options& options, const Arithmetic& dtype, Devi
   return tasks;
 }
 
-Result time_task(const Task& task, Device device, const Peaks& peaks, Stopwatch& stopwatch) {
+Result time_task(const Task& task, Device device, Stopwatch& stopwatch) {
   Memory memory(device);
   const Problem problem = {memory, task.dtype, task.shape};
   const Call call = task.op->prepare(problem);
   Result result = {.op = task.op->name,
+                   .dims = task.op->dims,
                    .shape = to_text(task.shape),
                    .dtype = task.dtype.name(),
                    .device = name_of(device.kind),
                    .timing = stopwatch.time(call.run),
                    .cost = call.cost,
-                   .floor_seconds = call.cost.floor_seconds(peaks.bandwidth, peaks.flops),
-                   .baseline = {},
-                   .baseline_timing = {}};
+                   .baseline = {}};
   if (task.baseline) {
     result.baseline = task.baseline->name;
     result.baseline_timing = stopwatch.time(task.baseline->prepare(problem, call.cost));
@@ -233,6 +291,7 @@ Result time_task(const Task& task, Device device, const Peaks& peaks, Stopwatch&
 
 void print_json(const Result& r, const Machine& machine, const Peaks& peaks) {
   nlohmann::ordered_json line = {{"op", r.op},
+                                 {"dims", r.dims},
                                  {"shape", r.shape},
                                  {"dtype", r.dtype},
                                  {"device", r.device},
@@ -240,23 +299,27 @@ void print_json(const Result& r, const Machine& machine, const Peaks& peaks) {
                                  {"microseconds_min", r.timing.min * 1e6},
                                  {"microseconds_max", r.timing.max * 1e6},
                                  {"calls", r.timing.calls},
-                                 {"gbytes_per_second", r.cost.bytes / r.timing.median * 1e-9},
-                                 {"tflops", r.cost.flops / r.timing.median * 1e-12},
-                                 {"percent_of_floor", r.percent_of_floor()},
+                                 {"judged_by", r.is_noisy() ? "minimum" : "median"},
+                                 {"gbytes_per_second", r.cost.bytes / r.judged(r.timing) * 1e-9},
+                                 {"tflops", r.cost.flops / r.judged(r.timing) * 1e-12},
+                                 {"percent_of_floor", r.percent_of_floor(peaks)},
                                  {"baseline", nullptr},
                                  {"ratio_to_baseline", nullptr},
+                                 {"ratio_to_old", nullptr},
                                  {"warning", nullptr},
                                  {"cpu", machine.cpu},
                                  {"instruction_set", machine.instruction_set},
                                  {"threads", machine.threads},
                                  {"commit", machine.commit},
                                  {"peak_gbytes_per_second", peaks.bandwidth * 1e-9},
+                                 {"peak_gbytes_per_second_source", peaks.bandwidth_source},
                                  {"peak_tflops", peaks.flops * 1e-12},
                                  {"peak_tflops_source", peaks.flops_source}};
   if (!r.baseline.empty()) {
     line["baseline"] = r.baseline;
     line["ratio_to_baseline"] = r.ratio_to_baseline();
   }
+  if (r.old_seconds) line["ratio_to_old"] = r.ratio_to_old();
   if (const std::string doubt = doubt_about(r); !doubt.empty()) line["warning"] = doubt;
   std::cout << line.dump() << std::endl;
 }
@@ -264,22 +327,24 @@ void print_json(const Result& r, const Machine& machine, const Peaks& peaks) {
 void print_header(const Machine& machine, const Peaks& peaks, Device device) {
   std::printf("%s, %s, %d threads, commit %s\n", machine.cpu.c_str(), machine.instruction_set.c_str(), machine.threads,
               machine.commit.c_str());
-  std::printf("peaks measured now on %s: copy %.1f GB/s, %s %.3f TFLOP/s\n", name_of(device.kind),
-              peaks.bandwidth * 1e-9, peaks.flops_source, peaks.flops * 1e-12);
+  std::printf("the best measured now on %s: %s %.1f GB/s, %s %.3f TFLOP/s\n", name_of(device.kind),
+              peaks.bandwidth_source.c_str(), peaks.bandwidth * 1e-9, peaks.flops_source.c_str(), peaks.flops * 1e-12);
   std::printf("%-18s %-24s %-5s %12s %12s %12s %9s %9s %10s  %s\n", "op", "shape", "dtype", "us", "min", "max", "GB/s",
-              "TFLOP/s", "% of floor", "time / baseline");
+              "TFLOP/s", "% of floor", "time / baseline, / old");
 }
 
-void print_row(const Result& r) {
+void print_row(const Result& r, const Peaks& peaks) {
   std::printf("%-18s %-24s %-5s %12.1f %12.1f %12.1f %9.2f %9.4f %10.1f  ", r.op.c_str(), r.shape.c_str(),
               r.dtype.c_str(), r.timing.median * 1e6, r.timing.min * 1e6, r.timing.max * 1e6,
-              r.cost.bytes / r.timing.median * 1e-9, r.cost.flops / r.timing.median * 1e-12, r.percent_of_floor());
+              r.cost.bytes / r.judged(r.timing) * 1e-9, r.cost.flops / r.judged(r.timing) * 1e-12,
+              r.percent_of_floor(peaks));
   if (r.baseline.empty()) {
-    std::printf("-\n");
+    std::printf("-");
   } else {
-    std::printf("%.2f of %s\n", r.ratio_to_baseline(), r.baseline.c_str());
+    std::printf("%.2f of %s", r.ratio_to_baseline(), r.baseline.c_str());
   }
-  std::fflush(stdout);
+  if (r.old_seconds) std::printf(", %.2f of the old minimum", r.ratio_to_old());
+  std::printf("\n");
 }
 
 void print_list() {
@@ -296,19 +361,27 @@ void run(const Options& options) {
   const Device device = parse_device(options.device);
   const Arithmetic dtype = parse_dtype(options.dtype, device);
   const std::vector<Task> tasks = tasks_of(options, dtype, device);
+  const OldResults old(options.against);
   require_device(device);
   if (options.threads > 0) omp_set_num_threads(options.threads);
 
   Stopwatch stopwatch(device, options.seconds, /*brief=*/options.small);
   const Machine machine = this_machine();
-  const Peaks peaks = measure_peaks(device, dtype, stopwatch, options.small);
-  if (!options.json) print_header(machine, peaks, device);
+  Peaks peaks = measure_peaks(device, dtype, stopwatch, options.small);
+  std::vector<Result> results;
   for (const Task& task : tasks) {
-    const Result result = time_task(task, device, peaks, stopwatch);
-    options.json ? print_json(result, machine, peaks) : print_row(result);
+    Result result = time_task(task, device, stopwatch);
+    result.old_seconds = old.of(result);
+    raise(peaks, result);
+    // As they come, with the peaks that are known then. The table waits for all of them.
+    if (options.json) print_json(result, machine, peaks);
     if (const std::string doubt = doubt_about(result); !doubt.empty())
       std::cerr << "isobar-bench: warning: " << result.op << ' ' << result.shape << " is " << doubt << std::endl;
+    results.push_back(std::move(result));
   }
+  if (options.json) return;
+  print_header(machine, peaks, device);
+  for (const Result& result : results) print_row(result, peaks);
 }
 
 }  // namespace
@@ -327,6 +400,8 @@ int main(int argc, char** argv) {
   app.add_option("--dtype", options.dtype, "fp32, bf16, fp16, or tf32 on a GPU")->capture_default_str();
   app.add_option("--device", options.device, "cpu or cuda")->capture_default_str();
   app.add_option("--baseline", options.baseline, "Also time this and print the ratio: memcpy, and what --list names");
+  app.add_option("--against", options.against,
+                 "JSON lines of an earlier run of the same ops and shapes: also print the ratio of the minima");
   app.add_option("--threads", options.threads, "CPU threads; default: all")->check(CLI::PositiveNumber);
   app.add_option("--seconds", options.seconds, "Time to spend on each measurement")
       ->check(CLI::NonNegativeNumber)

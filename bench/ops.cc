@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "bench/onednn.h"
-#include "bench/training_step.h"
 #include "kernels/adam.h"
 #include "kernels/attention/attention.h"
 #include "kernels/attention/merge.h"
@@ -30,13 +29,6 @@
 #include "kernels/normalize.h"
 #include "kernels/patchify.h"
 
-// One op: begins the function that prepares it and lists it, with the members of Op that follow `prepare`. The kernel
-// of the same name is declared in kernels/; nothing else has to be edited.
-#define ISOBAR_BENCH(op, ...)                                                                             \
-  Call bench_##op(const Problem&);                                                                        \
-  [[maybe_unused]] const bool op##_is_listed = add_op({.name = #op, .prepare = bench_##op, __VA_ARGS__}); \
-  Call bench_##op(const Problem& p)
-
 // The call of a kernel whose arguments are the local variable `arguments`.
 #define ISOBAR_BENCH_CALL(name)                                                                            \
   Call {                                                                                                   \
@@ -45,15 +37,6 @@
 
 namespace isobar::bench {
 namespace {
-
-std::vector<Op>& list() {
-  static std::vector<Op> all;
-  return all;
-}
-bool add_op(Op op) {
-  list().push_back(std::move(op));
-  return true;
-}
 
 constexpr std::int64_t kTokens = 4050, kEmbed = 384, kHidden = 1536, kHeads = 8, kHeadSize = 48;
 constexpr std::int64_t kFields = 20, kHeight = 360, kWidth = 720, kPatch = 8;
@@ -720,27 +703,17 @@ ISOBAR_BENCH(waits, .dims = "count", .base_shape = thousand, .small_shape = {3},
           }};
 }
 
-// ---- all of it ------------------------------------------------------------------------------------------------------
-
-// A training step of the base ViT; its share of the floor is its share of the machine's arithmetic.
-ISOBAR_BENCH(
-    train_step, .dims = "batch height width depth",
-    .base_shape =
-        [](std::int64_t batch) {
-          return Shape{batch, kHeight, kWidth, 12};
-        },
-    .small_shape = {1, 16, 24, 1}, .has_tf32 = true) {
-  const Shape& d = p.shape;
-  StepConfig config;
-  config.batch = d[0];
-  config.forecast.img_size = {d[1], d[2]};
-  config.vit.depth = d[3];
-  const auto step = std::make_shared<TrainingStep>(config, p.dtype, p.memory.device());
-  const auto fields = std::make_shared<std::vector<float>>(static_cast<std::size_t>(step->values()), 0.5f);
-  return {training_step_cost(config, p.dtype), [step, fields] { step->run(*fields, *fields); }};
+std::vector<Op>& list() {
+  static std::vector<Op> all;
+  return all;
 }
 
 }  // namespace
+
+bool add_op(Op op) {
+  list().push_back(std::move(op));
+  return true;
+}
 
 const std::vector<Op>& ops() {
   return list();

@@ -46,6 +46,15 @@ struct Op {
   std::vector<Baseline> baselines = {memcpy_baseline()};
 };
 
+// All that are linked into the program. Returns true: an op is listed before main() by a variable that it starts.
 const std::vector<Op>& ops();
+bool add_op(Op op);
 
 }  // namespace isobar::bench
+
+// One op: begins the function that prepares it and lists it, with the members of Op that follow `prepare`. The kernel
+// of the same name is declared in kernels/; nothing else has to be edited.
+#define ISOBAR_BENCH(op, ...)                                                                             \
+  Call bench_##op(const Problem&);                                                                        \
+  [[maybe_unused]] const bool op##_is_listed = add_op({.name = #op, .prepare = bench_##op, __VA_ARGS__}); \
+  Call bench_##op(const Problem& p)

@@ -12,6 +12,7 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/grad_norm.h"
 
 namespace isobar::bench {
 namespace {
@@ -134,9 +135,16 @@ Stopwatch::Stopwatch(Device device, double budget, bool brief)
       memory_(device),
       bytes_(device.kind == DeviceKind::cuda ? std::size_t{1} << (brief ? 16 : 28) : bytes_to_flush_cpu()),
       from_(memory_.uniform(static_cast<std::int64_t>(bytes_ / 4), DType::fp32)),
-      to_(memory_.uniform(static_cast<std::int64_t>(bytes_ / 4), DType::fp32)) {}
+      to_(memory_.uniform(static_cast<std::int64_t>(bytes_ / 4), DType::fp32)),
+      sums_(static_cast<double*>(memory_.allocate((1 + kSumOfSquaresBlocks) * sizeof(double)))) {}
 
 void Stopwatch::flush_caches() {
+  if (device_.kind == DeviceKind::cpu) return copy();
+  const SumOfSquares read{.n = static_cast<std::int64_t>(bytes_ / 4), .x = from_, .sum = sums_, .workspace = sums_ + 1};
+  ISOBAR_RUN(device_, sum_of_squares, read);
+}
+
+void Stopwatch::copy() {
   copy_on_device(device_, to_, from_, bytes_);
 }
 
@@ -152,7 +160,7 @@ Timing Stopwatch::time(const std::function<void()>& call) {
 }
 
 double Stopwatch::copy_bandwidth() {
-  return 2.0 * static_cast<double>(bytes_) / time([&] { flush_caches(); }).min;
+  return 2.0 * static_cast<double>(bytes_) / time([&] { copy(); }).min;
 }
 
 Peaks measure_peaks(Device device, Arithmetic dtype, Stopwatch& stopwatch, bool brief) {

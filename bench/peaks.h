@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <string>
 
 #include "bench/arithmetic.h"
 #include "bench/memory.h"
@@ -10,7 +11,8 @@
 
 namespace isobar::bench {
 
-// Times calls on a device with cold caches: before every call a buffer larger than the caches is copied.
+// Times calls on a device with cold caches. Before every call a buffer larger than the caches is copied, on a CPU; on a
+// GPU it is read: lines that a copy leaves in the L2 cache would be written back while the call is timed.
 class Stopwatch {
  public:
   // `budget`: the seconds that repeating one call may take. `brief`: see measure_peaks.
@@ -21,6 +23,7 @@ class Stopwatch {
 
  private:
   void flush_caches();
+  void copy();
 
   Device device_;
   double budget_;
@@ -28,13 +31,15 @@ class Stopwatch {
   std::size_t bytes_;
   void* from_;
   void* to_;
+  double* sums_;  // of what is read to flush
 };
 
 // Of the quickest call each: whatever else the machine does makes a peak too low.
 struct Peaks {
   double bandwidth;          // bytes/s
   double flops;              // flop/s
-  const char* flops_source;  // how flops was measured
+  std::string flops_source;  // how flops was measured
+  std::string bandwidth_source = "copy";
 };
 
 // CPU: fused multiply-adds in fp32 on all threads; for bf16 products of AMX tiles where there are any, or of

@@ -14,7 +14,8 @@ import sys
 
 
 def curves(results):
-    """{label: [(swept size, result)]}. The swept size is the first number in which an op's shapes differ."""
+    """{label: [(swept size, result)]}, and the names of these sizes, the first in which an op's shapes differ."""
+    names = []
     grouped = {}
     for result in results:
         grouped.setdefault(f"{result['op']} {result['dtype']}", []).append(result)
@@ -22,7 +23,9 @@ def curves(results):
         shapes = [[int(size) for size in result["shape"].split("x")] for result in group]
         swept = next((i for i, sizes in enumerate(zip(*shapes)) if len(set(sizes)) > 1), 0)
         grouped[label] = [(shape[swept], result) for shape, result in zip(shapes, group)]
-    return grouped
+        dims = group[0].get("dims", "").split()
+        names.append(dims[swept] if swept < len(dims) else "size")
+    return grouped, ", ".join(dict.fromkeys(names))
 
 
 def draw(results, path):
@@ -31,7 +34,8 @@ def draw(results, path):
     from matplotlib import pyplot
 
     figure, (times, shares) = pyplot.subplots(1, 2, figsize=(11, 4.5), constrained_layout=True)
-    for label, points in curves(results).items():
+    grouped, swept = curves(results)
+    for label, points in grouped.items():
         sizes = [size for size, _ in points]
         median = [result["microseconds"] for _, result in points]
         line, = times.plot(sizes, median, marker="o", label=label)
@@ -42,8 +46,8 @@ def draw(results, path):
             times.plot(sizes, baseline, linestyle="--", color=line.get_color(),
                        label=f"{points[0][1]['baseline']} beside it")
         shares.plot(sizes, [result["percent_of_floor"] for _, result in points], marker="o", label=label)
-    times.set(xscale="log", yscale="log", xlabel="size", ylabel="µs: median, minimum to maximum shaded")
-    shares.set(xscale="log", xlabel="size", ylabel="% of the floor")
+    times.set(xscale="log", yscale="log", xlabel=swept, ylabel="µs: median, minimum to maximum shaded")
+    shares.set(xscale="log", xlabel=swept, ylabel="% of the floor")
     shares.set_ylim(0, max(100, math.ceil(shares.get_ylim()[1])))
     times.legend()
     first = results[0]

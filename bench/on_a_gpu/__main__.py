@@ -8,8 +8,10 @@ loaded when they are needed: from the system, from NVIDIA's Python packages, or 
 
     python3 OUT/on_a_gpu run [--results FOLDER]
 
-there runs the tests that need a GPU, then measures what they have found right, and writes a table and JSON:
+there measures what the predictions assume, runs the tests that need a GPU, then measures what they have found right,
+and writes a table and JSON:
 
+    constants what predictions assume of a GPU of compute capability 9.0: minutes, and more than any model can tell
     checks    tests on the GPU, ranks, training beside the CPU, compute-sanitizer
     kernels   every row of docs/kernel_report.md
     products  those of a training step
@@ -34,7 +36,7 @@ import processes
 import results
 import staging
 
-PARTS = ("checks", "kernels", "products", "costs", "steps", "kinds")
+PARTS = ("constants", "checks", "kernels", "products", "costs", "steps", "kinds")
 HERE = pathlib.Path(__file__).resolve().parent
 PREDICTED = ("A100", "H100", "H200")  # as tools/kernel_report names them
 
@@ -100,6 +102,15 @@ class Measuring:
     def leave_out(self, section, titles, reason):
         self.add([measurements.Row(section, title, None, None, f"not measured: {reason}") for title in titles])
 
+    def measure_constants(self):
+        assumed = self.predictions.get("constants", {})
+        if self.options.rehearse:
+            return self.leave_out("constants", assumed, "the virtual GPU has none of them")
+        program = self.tree / "bin" / "isobar-constants"
+        if not program.is_file():
+            return self.leave_out("constants", assumed, "isobar-constants is not in the tree")
+        return self.add(measurements.measure_constants(self.runner, program, assumed, self.options.limit))
+
     def measure_ops(self, sections, checked):
         gpu, rehearsal = self.about["predicted_for"], self.options.rehearse
         for (section, family, _), ops in measurements.groups_of(measurements.measurements(self.predictions)).items():
@@ -146,11 +157,13 @@ def run(options):
     checked = checking.Checks(runner, options.limit, say)
     measuring = Measuring(runner, tree, about, predictions, options)
     with tempfile.TemporaryDirectory(prefix="isobar_on_a_gpu_") as work:
+        if "constants" in options.only:
+            measuring.measure_constants()
         if options.checked:
             checked.done = take_checks(options.checked, about)
         elif "checks" in options.only:
             checking.check_all(checked, tree, pathlib.Path(work), options.rehearse)
-        if set(options.only) != {"checks"}:
+        if set(options.only) - {"checks", "constants"}:
             say(f"{'predicted µs':>12} {'measured µs':>12} {'ratio':>6}")
         measuring.measure_ops(options.only, checked)
         measuring.measure_steps(options.only, checked, pathlib.Path(work))
@@ -159,14 +172,17 @@ def run(options):
     if options.rehearse:
         say(results.REHEARSAL)
     wrong = [check.name for check in checked.done if check.result in ("failed", "time limit")]
-    lost = [row.title for row in measuring.rows if row.measured is None and "ncu is not installed" not in row.note]
+    left = ("ncu is not installed", "the virtual GPU has none", "isobar-constants is not in the tree")
+    lost = [row.title for row in measuring.rows
+            if row.measured is None and not any(reason in row.note for reason in left)]
     if wrong or lost:
         sys.exit(f"on_a_gpu: {len(wrong)} checks have not passed, {len(lost)} figures were not measured")
 
 
 def stage(options):
+    may_be_missing = {"isobar-constants"} | ({"unit_tests"} if options.rehearse else set())
     programs = [name for name, place in staging.PROGRAMS.items()
-                if not options.rehearse or name != "unit_tests" or (options.build / place).is_file()]
+                if name not in may_be_missing or (options.build / place).is_file()]
     try:
         size = staging.stage(options.build, options.out, options.library, options.predictions, tuple(programs))
     except (staging.StagingError, OSError) as error:

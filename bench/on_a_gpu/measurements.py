@@ -145,6 +145,21 @@ def groups_of(found):
     return groups
 
 
+def measure_constants(runner, program, assumed, limit):
+    """[Row] of what isobar-constants prints; of what is assumed and was not measured, too, with the reason."""
+    outcome = runner.run([program], limit)
+    found = {}
+    for line in outcome.out.splitlines():
+        try:
+            constant = json.loads(line)
+            found[constant["constant"]] = (float(constant["value"]), constant["unit"])
+        except (ValueError, KeyError, TypeError):
+            break
+    reason = outcome.sentence() or "not printed"
+    return [Row("constants", title, assumed.get(title), *found.get(title, (None, reason)))
+            for title in dict.fromkeys([*found, *assumed])]
+
+
 # ---- whole steps ----------------------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,8 @@
 """Writes what was checked and measured: a Markdown table to read, JSON to keep."""
 import json
 
-SECTIONS = {"kernels": "Kernels", "products": "Products of a step (cuBLASLt)", "costs": "Beside the kernels",
+SECTIONS = {"constants": "What predictions assume", "kernels": "Kernels",
+            "products": "Products of a step (cuBLASLt)", "costs": "Beside the kernels",
             "steps": "Training steps", "kinds": "Kinds of work in one step, by Nsight Compute"}
 REHEARSAL = "A rehearsal on the virtual GPU: sizes are small, and the times mean nothing."
 
@@ -11,7 +12,9 @@ def number(value, digits=1):
 
 
 def table_of(rows):
-    lines = ["| what | predicted µs | measured µs | measured / predicted | |", "| --- | --- | --- | --- | --- |"]
+    head = ("assumed", "measured", "measured / assumed") if rows[0].section == "constants" else \
+        ("predicted µs", "measured µs", "measured / predicted")
+    lines = [f"| what | {' | '.join(head)} | |", "| --- | --- | --- | --- | --- |"]
     for row in rows:
         cells = [row.title, number(row.predicted), number(row.measured), number(row.ratio, 2), row.note]
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")

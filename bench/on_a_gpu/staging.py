@@ -1,6 +1,6 @@
 """Copies what a machine without the sources needs, from a build folder into one folder:
 
-    bin/                  isobar, isobar-bench, kernel_tests, unit_tests, stripped
+    bin/                  isobar, isobar-bench, isobar-constants, kernel_tests, unit_tests, stripped
     lib/                  shared libraries that they are linked to, but for the runtimes of C and C++ and the driver
     share/isobar/configs  as an install tree has them
     tests/                golden files, and the runs of the virtual GPU's tests
@@ -18,7 +18,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = {"isobar": "apps/isobar", "isobar-bench": "bench/isobar-bench", "kernel_tests": "tests/kernel_tests",
-            "unit_tests": "tests/unit_tests"}
+            "unit_tests": "tests/unit_tests", "isobar-constants": "bench/isobar-constants"}
 FOLDERS = {"configs": "share/isobar/configs", "tests/golden": "tests/golden", "bench/on_a_gpu": "on_a_gpu"}
 FILES = {"tests/virtual_gpu/runs.py": "tests/virtual_gpu/runs.py"}
 OF_THE_SYSTEM = re.compile(r"(ld-linux.*|linux-vdso|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|cuda|nvidia-.*))\.so.*")

@@ -40,18 +40,19 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 // Runs `isobar-bench ARGUMENTS` on two threads and as briefly as it can, without any GPU in sight.
-Outcome bench(const std::string& arguments, const std::string& environment = "") {
+Outcome bench(const std::string& arguments, const std::string& environment = "",
+              const std::string& program = kIsobarBench) {
   const TemporaryFolder folder;
-  const std::string command = environment + " CUDA_VISIBLE_DEVICES= " + kIsobarBench + " --threads 2 --seconds 0 " +
+  const std::string command = environment + " CUDA_VISIBLE_DEVICES= " + program + " --threads 2 --seconds 0 " +
                               arguments + " >" + (folder / "out").string() + " 2>" + (folder / "err").string();
   const int status = std::system(command.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(folder / "out"), contents(folder / "err")};
 }
 
-// The kernels that the headers of kernels/ declare, the products of a layer, and what a training step is made of.
+// The kernels that the headers of kernels/ declare, the products of a layer, and what a step does besides.
 std::set<std::string> expected_ops() {
   const std::regex declaration("\nISOBAR_KERNEL\\((\\w+), \\w+\\)");  // at the start of a line: not its #define
-  std::set<std::string> names{"linear_fwd", "linear_dx", "linear_dw", "upload", "launches", "waits", "train_step"};
+  std::set<std::string> names{"linear_fwd", "linear_dx", "linear_dw", "upload", "launches", "waits"};
   for (const auto& entry : std::filesystem::recursive_directory_iterator(source_path("kernels"))) {
     if (entry.path().extension() != ".h") continue;
     const std::string text = contents(entry.path());
@@ -66,6 +67,7 @@ void check_result(const nlohmann::json& line, const std::string& op, const std::
   std::set<std::string> keys;
   for (const auto& [key, value] : line.items()) keys.insert(key);
   CHECK(keys == std::set<std::string>{"op",
+                                      "dims",
                                       "shape",
                                       "dtype",
                                       "device",
@@ -73,8 +75,10 @@ void check_result(const nlohmann::json& line, const std::string& op, const std::
                                       "gbytes_per_second",
                                       "tflops",
                                       "percent_of_floor",
+                                      "judged_by",
                                       "baseline",
                                       "ratio_to_baseline",
+                                      "ratio_to_old",
                                       "microseconds_min",
                                       "microseconds_max",
                                       "calls",
@@ -84,6 +88,7 @@ void check_result(const nlohmann::json& line, const std::string& op, const std::
                                       "threads",
                                       "commit",
                                       "peak_gbytes_per_second",
+                                      "peak_gbytes_per_second_source",
                                       "peak_tflops",
                                       "peak_tflops_source"});
   CHECK(line["op"] == op);
@@ -100,6 +105,8 @@ void check_result(const nlohmann::json& line, const std::string& op, const std::
   CHECK(line["gbytes_per_second"].get<double>() > 0);
   CHECK(line["tflops"].get<double>() >= 0);
   CHECK(line["percent_of_floor"].get<double>() > 0);
+  CHECK(line["percent_of_floor"].get<double>() <= 100.0001);
+  CHECK(line["gbytes_per_second"].get<double>() <= 1.000001 * line["peak_gbytes_per_second"].get<double>());
   if (baseline.empty()) {
     CHECK(line["baseline"].is_null());
     CHECK(line["ratio_to_baseline"].is_null());
@@ -132,7 +139,7 @@ TEST_CASE("isobar-bench times every op and writes the documented JSON") {
   CHECK(expected_ops() == timed);
 }
 
-TEST_CASE("isobar-bench doubts what is quicker than its floor, and what varies") {
+TEST_CASE("isobar-bench judges by the minimum what varies, and says so") {
   const Outcome outcome = bench("--json --small");
   INFO(outcome.err);
   REQUIRE(outcome.status == 0);
@@ -140,14 +147,49 @@ TEST_CASE("isobar-bench doubts what is quicker than its floor, and what varies")
   for (const std::string& text : lines_of(outcome.out)) {
     const nlohmann::json line = nlohmann::json::parse(text);
     INFO(text);
-    const bool above = line["percent_of_floor"].get<double>() > 100;
     const bool varies = line["microseconds"].get<double>() > 1.25 * line["microseconds_min"].get<double>();
     const std::string warning = line["warning"].is_null() ? "" : line["warning"].get<std::string>();
-    CHECK((warning.find("quicker than its floor") != std::string::npos) == above);
     CHECK((warning.find("noisy") != std::string::npos) == varies);
-    if (above || varies) ++doubted;
+    CHECK(line["judged_by"] == (varies ? "minimum" : "median"));
+    CHECK(line["percent_of_floor"].get<double>() <= 100.0001);
+    if (varies) ++doubted;
   }
   CHECK(lines_of(outcome.err).size() == doubted);
+}
+
+TEST_CASE("isobar-bench compares with an earlier run") {
+  const TemporaryFolder folder;
+  const std::string old = (folder / "old.jsonl").string(), ops = "--op fill --op gelu_fwd --shape 4000 --shape 7000 ";
+  const Outcome first = bench("--json " + ops);
+  REQUIRE(first.status == 0);
+  std::vector<nlohmann::json> lines;
+  for (const std::string& text : lines_of(first.out)) lines.push_back(nlohmann::json::parse(text));
+  REQUIRE(lines.size() == 2);
+  // Twice in the file: the least counts.
+  const double least = lines[0]["microseconds_min"];
+  lines[0]["microseconds_min"] = least / 1000;
+  std::ofstream(old) << first.out << lines[0].dump() << '\n';
+
+  const Outcome second = bench("--json " + ops + "--against " + old);
+  INFO(second.err);
+  REQUIRE(second.status == 0);
+  const nlohmann::json now = nlohmann::json::parse(lines_of(second.out)[0]);
+  CHECK(now["ratio_to_old"].get<double>() ==
+        Approx(now["microseconds_min"].get<double>() / (least / 1000)).epsilon(1e-6));
+  CHECK_THAT(bench(ops + "--against " + old).out, ContainsSubstring("of the old minimum"));
+  const Outcome another = bench("--op fill --shape 4001 --against " + old);
+  CHECK(another.status == 1);
+  CHECK_THAT(another.err, ContainsSubstring("has no fill 4001 fp32 on cpu"));
+  std::ofstream(old) << "op\n";
+  CHECK_THAT(bench("--op fill --shape 4001 --against " + old).err, ContainsSubstring("is not what isobar-bench"));
+  CHECK_THAT(bench("--op fill --shape 4001 --against " + old + ".none").err, ContainsSubstring("cannot be read"));
+}
+
+TEST_CASE("isobar-bench-step times a training step, too") {
+  const Outcome outcome = bench("--json --small --op train_step", "", kIsobarBenchStep);
+  INFO(outcome.err);
+  REQUIRE(outcome.status == 0);
+  check_result(nlohmann::json::parse(outcome.out), "train_step", "");
 }
 
 TEST_CASE("isobar-bench measures bf16 without AMX where ISOBAR_MAX_ISA says so") {

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import pathlib
+import re
 import sys
 import tempfile
 import time
@@ -16,6 +17,7 @@ sys.path[:0] = [str(ROOT / "bench" / "on_a_gpu"), str(ROOT / "tools" / "kernel_r
 # pylint: disable=wrong-import-position,wrong-import-order
 import checks
 import export
+import gpus
 import importlib.util
 import kernels
 import measurements
@@ -162,6 +164,32 @@ class Predictions(unittest.TestCase):
 class Checks(InFolder):
     def checks(self, limit=20, **given):
         return checks.Checks(self.runner(**given), limit, lambda line: None)
+
+    def test_a_sanitizer_sees_a_case_of_each_kind_and_each_has_its_own_limit(self):
+        tree = Tree(self.folder, kernel_tests="exit 0",
+                    sanitizer='case "$6" in adam*) exit 97 ;; patchify*) sleep 9 ;; esac')
+        done = self.checks(limit=1)
+        with unittest.mock.patch("shutil.which", return_value=str(self.folder / "bin" / "sanitizer")):
+            checks.check_with_sanitizers(done, tree.folder, rehearsal=False)
+        became = {check.name: check.result for check in done.done}
+        self.assertEqual(became["compute-sanitizer memcheck: Adam"], "failed")
+        self.assertEqual(became["compute-sanitizer racecheck: patches"], "time limit")
+        self.assertEqual(became["compute-sanitizer racecheck: attention"], "passed")
+        self.assertNotIn("compute-sanitizer racecheck: Adam", became)
+
+    def test_constants_that_are_measured_and_that_are_not(self):
+        tree = Tree(self.folder, constants="echo '{\"constant\": \"a\", \"value\": 29.5, \"unit\": \"cycles\"}'\n"
+                    "echo 'isobar-constants: no' >&2; exit 1")
+        rows = measurements.measure_constants(self.runner(), tree.folder / "bin" / "constants", {"a": 28.9, "b": 1}, 9)
+        self.assertEqual([(row.title, row.predicted, row.measured, row.note) for row in rows],
+                         [("a", 28.9, 29.5, "cycles"), ("b", 1, None, "status 1: isobar-constants: no")])
+        self.assertIn("| what | assumed | measured |", results.table_of(rows)[0])
+
+    def test_constants_have_the_names_that_the_program_prints(self):
+        source = (ROOT / "bench" / "constants.cu").read_text()
+        for name in export.constants(gpus.H100):
+            for part in re.sub(r"wgmma 64x\d+", "wgmma 64x", name).split(", "):
+                self.assertIn(part, source)
 
     def test_a_failed_check_leaves_the_families_that_pass(self):
         tree = Tree(self.folder, kernel_tests='case "$1" in ""|gelu*) echo "gelu_fwd: FAILED: 3 ulp"; exit 1 ;; esac')

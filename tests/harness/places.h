@@ -9,6 +9,7 @@ namespace isobar::testing {
 extern const char* const kSourceFolder;  // the repository's root
 extern const char* const kIsobar;        // the programs
 extern const char* const kIsobarBench;
+extern const char* const kIsobarBenchStep;
 
 // Below $ISOBAR_TEST_SOURCES, where tests run on a machine without the sources.
 std::string source_path(const std::string& path);

@@ -21,7 +21,6 @@ using nccl::Result;
 using nccl::Session;
 
 constexpr const char* kSplit = "the split of a group";
-constexpr int kLargestGroup = 2048;  // operations between GroupStart and GroupEnd
 
 nccl::Type type_of(const std::optional<DType>& dtype) {
   if (!dtype) return nccl::kInt8;
@@ -47,8 +46,8 @@ bool are_equal(Counts counts) {
 // One call of ours as calls of NCCL's.
 class Translation {
  public:
-  Translation(const Call& call, int rank, int size, Comm comm)
-      : call_(call), rank_(rank), size_(size), comm_(comm), type_(type_of(call.dtype)) {}
+  Translation(const Call& call, int rank, int size, int most_grouped, Comm comm)
+      : call_(call), rank_(rank), size_(size), most_grouped_(most_grouped), comm_(comm), type_(type_of(call.dtype)) {}
 
   Result put() const {
     const auto n = static_cast<std::size_t>(call_.sends.empty() ? 0 : call_.sends[0]);
@@ -60,15 +59,15 @@ class Translation {
         return api_.Broadcast(call_.send, call_.receive, n, type_, call_.root, comm_, call_.stream);
       case Verb::all_gather:
         if (are_equal(call_.receives)) return api_.AllGather(call_.send, call_.receive, n, type_, comm_, call_.stream);
-        return as_group([&] { return gather_parts(); });
+        return gather_parts();
       case Verb::reduce_scatter:
         if (are_equal(call_.sends))
           return api_.ReduceScatter(call_.send, call_.receive, n, type_, op, comm_, call_.stream);
-        return as_group([&] { return scatter_parts(op); });
+        return scatter_parts(op);
       case Verb::all_to_all:
-        return as_group([&] { return exchange_parts(); });
+        return exchange_parts();
       case Verb::send_receive:
-        return as_group([&] { return send_and_receive(); });
+        return in_groups(1, 2, [&](int) { return send_and_receive(); });
       case Verb::barrier:
         break;
     }
@@ -76,12 +75,18 @@ class Translation {
   }
 
  private:
+  // Calls of NCCL's by step, `each` at most in one, as few groups of them as may be. All ranks have the same steps, and
+  // what one sends in a step another one receives in it.
   template <class F>
-  Result as_group(const F& calls) const {
-    const Result started = api_.GroupStart();
-    const Result called = calls();
-    const Result ended = api_.GroupEnd();
-    return first_error({started, called, ended});
+  Result in_groups(int steps, int each, const F& calls) const {
+    Result result = nccl::kSuccess;
+    for (int first = 0; first < steps; first += std::max(most_grouped_ / each, 1)) {
+      const int end = std::min(steps, first + std::max(most_grouped_ / each, 1));
+      result = first_error({result, api_.GroupStart()});
+      for (int step = first; step < end; ++step) result = first_error({result, calls(step)});
+      result = first_error({result, api_.GroupEnd()});
+    }
+    return result;
   }
 
   // The first result that is neither of the good ones, else that of the last call.
@@ -101,43 +106,36 @@ class Translation {
   // Ragged parts: each rank's goes to all by a broadcast.
   Result gather_parts() const {
     std::int64_t first = 0;
-    Result result = nccl::kSuccess;
-    for (int r = 0; r < size_; ++r) {
-      const std::int64_t n = call_.receives[static_cast<std::size_t>(r)];
-      const void* send = r == rank_ ? call_.send : receive_at(first);
-      if (n > 0)
-        result = first_error({result, api_.Broadcast(send, receive_at(first), static_cast<std::size_t>(n), type_, r,
-                                                     comm_, call_.stream)});
-      first += n;
-    }
-    return result;
+    return in_groups(size_, 1, [&](int r) {
+      const std::int64_t n = call_.receives[static_cast<std::size_t>(r)], at = std::exchange(first, first + n);
+      if (n == 0) return nccl::kSuccess;
+      const void* send = r == rank_ ? call_.send : receive_at(at);
+      return api_.Broadcast(send, receive_at(at), static_cast<std::size_t>(n), type_, r, comm_, call_.stream);
+    });
   }
 
   Result scatter_parts(nccl::Op op) const {
     std::int64_t first = 0;
-    Result result = nccl::kSuccess;
-    for (int r = 0; r < size_; ++r) {
-      const std::int64_t n = call_.sends[static_cast<std::size_t>(r)];
+    return in_groups(size_, 1, [&](int r) {
+      const std::int64_t n = call_.sends[static_cast<std::size_t>(r)], at = std::exchange(first, first + n);
+      if (n == 0) return nccl::kSuccess;
       void* receive = r == rank_ ? call_.receive : nullptr;
-      if (n > 0)
-        result = first_error({result, api_.Reduce(send_at(first), receive, static_cast<std::size_t>(n), type_, op, r,
-                                                  comm_, call_.stream)});
-      first += n;
-    }
-    return result;
+      return api_.Reduce(send_at(at), receive, static_cast<std::size_t>(n), type_, op, r, comm_, call_.stream);
+    });
   }
 
+  // To the rank that is `step` further on, and from the one that is `step` behind.
   Result exchange_parts() const {
-    std::int64_t sent = 0, received = 0;
-    Result result = nccl::kSuccess;
-    for (int r = 0; r < size_; ++r) {
-      const std::int64_t to = call_.sends[static_cast<std::size_t>(r)];
-      const std::int64_t from = call_.receives[static_cast<std::size_t>(r)];
-      result = first_error({result, send(send_at(sent), to, r), receive(receive_at(received), from, r)});
-      sent += to;
-      received += from;
-    }
-    return result;
+    const auto size = static_cast<std::size_t>(size_);
+    std::vector<std::int64_t> sent(size), received(size);
+    std::exclusive_scan(call_.sends.begin(), call_.sends.end(), sent.begin(), std::int64_t{0});
+    std::exclusive_scan(call_.receives.begin(), call_.receives.end(), received.begin(), std::int64_t{0});
+    return in_groups(size_, 2, [&](int step) {
+      const int to = (rank_ + step) % size_, from = (rank_ - step + size_) % size_;
+      const auto t = static_cast<std::size_t>(to), f = static_cast<std::size_t>(from);
+      return first_error(
+          {send(send_at(sent[t]), call_.sends[t], to), receive(receive_at(received[f]), call_.receives[f], from)});
+    });
   }
 
   Result send_and_receive() const {
@@ -159,7 +157,7 @@ class Translation {
 
   const Api& api_ = nccl::api();
   const Call& call_;
-  int rank_, size_;
+  int rank_, size_, most_grouped_;
   Comm comm_;
   nccl::Type type_;
 };
@@ -210,12 +208,7 @@ class NcclBackend : public Backend {
     ISOBAR_CHECK(color >= 0, "a group is split by colors from 0 on, not ", color);
     session_->wait_for_operations();
     std::vector<int> members = members_of(color, key);
-    const auto part = session_->create(handle_, std::move(members), kSplit, [&](Comm parent, Comm* made) {
-      nccl::Config config;
-      config.blocking = 0;
-      return nccl::api().CommSplit(parent, color, key, made, &config);
-    });
-    return std::make_unique<NcclBackend>(session_, part);
+    return std::make_unique<NcclBackend>(session_, session_->split(handle_, color, key, std::move(members), kSplit));
   }
 
  private:
@@ -240,11 +233,9 @@ class NcclBackend : public Backend {
     ISOBAR_CHECK(call.device == session_->device(), text, ", ", what, ": its buffers lie on ",
                  name_of(call.device.kind), ' ', call.device.index, ", and this rank's device is ",
                  name_of(session_->device().kind), ' ', session_->device().index);
-    ISOBAR_CHECK(2 * size_ <= kLargestGroup, text, ", ", what, ": a group of NCCL's holds ", kLargestGroup,
-                 " operations, too few for ", size_, " ranks");
     call.stream = current_stream();
     session_->enqueue(handle_, call.stream, concat(text, ", ", what),
-                      [&](Comm comm) { return Translation(call, rank_, size_, comm).put(); });
+                      [&](Comm comm) { return Translation(call, rank_, size_, session_->most_grouped(), comm).put(); });
   }
 
   // By way of device memory. Returns when it has happened.
@@ -253,7 +244,8 @@ class NcclBackend : public Backend {
     const std::size_t size = call.element_size();
     const std::size_t sent = static_cast<std::size_t>(call.sent()) * size;
     const std::size_t received = static_cast<std::size_t>(call.received()) * size;
-    const bool in_place = call.send == call.receive;
+    // A part at the beginning of the whole, in place, is not the whole (comm/host_copies.h).
+    const bool in_place = call.send == call.receive && sent == received;
     const Storage send(sent, device), receive(in_place ? 0 : received, device);
     Call staged = call;
     staged.device = device;
@@ -311,18 +303,8 @@ NcclWorld start_nccl(const NcclRanks& options) {
   ISOBAR_CHECK(options.id.size() == sizeof id.bytes, "an id of NCCL has ", sizeof id.bytes, " bytes, and this one ",
                options.id.size());
   options.id.copy(id.bytes, sizeof id.bytes);
-  if (options.device.kind == DeviceKind::cuda) gpu::set_device(options.device.index);
-  if constexpr (ISOBAR_HAS_EMULATOR)
-    if (options.device.kind == DeviceKind::emulator) emulator::set_device(options.device.index, options.device_name);
-
   const auto session = std::make_shared<Session>(options);
-  std::vector<int> all(static_cast<std::size_t>(options.ranks));
-  std::iota(all.begin(), all.end(), 0);
-  const auto handle = session->create(nullptr, std::move(all), "the start of NCCL", [&](Comm, Comm* made) {
-    nccl::Config config;
-    config.blocking = 0;
-    return nccl::api().CommInitRankConfig(made, options.ranks, id, options.rank, &config);
-  });
+  const auto handle = session->create_world(id);
   const auto stop = [weak = std::weak_ptr(session)](const std::string& why) {
     if (const auto alive = weak.lock()) alive->fail(why, false);
   };

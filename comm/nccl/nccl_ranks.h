@@ -5,10 +5,10 @@
 // memory, and such a call returns when it has happened. Tensors may be freed as soon as a call has returned: memory
 // goes back in the order of the stream that is current (engine/storage.h). Calls of one rank come from one thread.
 //
-// Nobody waits for ever. Communicators are nonblocking, and a thread of each rank looks at them: an error of NCCL, an
-// operation that has begun and does not end within the time allowed, and stop() from outside end all communication of
-// the rank. Work that waits for it in a stream then ends without results, and every later call is an Error with the
-// first sentence.
+// Nobody waits for ever. Two threads of each rank look at its communicators and streams (comm/nccl/session.h): an error
+// of NCCL or of the GPU, a GPU that does not answer, an operation that has begun and does not end within the time
+// allowed, and stop() from outside end all communication of the rank. Work that waits for it in a stream then ends
+// without results, and every later call is an Error with the first sentence.
 //
 // Sums are in NCCL's order, with 16-bit types rounded at every step. all_reduce with Reduce::max takes the number where
 // the other is NaN, unlike the thread backend.
@@ -29,6 +29,7 @@ struct NcclRanks {
   std::string device_name{};     // emulator: what tells this rank's device from others, as host and rank do
   double timeout_seconds = 600;  // that a call may take once its stream has got to it
   std::string id{};              // of make_nccl_id(), rank 0's
+  int most_grouped = 2048;       // calls of NCCL's between its GroupStart and its GroupEnd
 
   // The three below are called by a thread of the rank. They must not throw, nor call stop() of this rank.
 

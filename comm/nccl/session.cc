@@ -1,53 +1,101 @@
 #include "comm/nccl/session.h"
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
+#include <numeric>
 #include <utility>
 
 #include "kernels/common/check.h"
+#include "kernels/common/sentence.h"
+#include "kernels/emulator/devices.h"
 
 namespace isobar::nccl {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{20};   // between two looks of the watcher
-constexpr std::chrono::microseconds kPoll{200};  // between two questions to a communicator that is in progress
+constexpr std::chrono::milliseconds kLook{20};   // between two looks of a thread
+constexpr std::chrono::microseconds kSpin{50};   // that a call in progress is waited for without sleeping
+constexpr std::chrono::microseconds kPoll{200};  // between two questions after that
+constexpr std::chrono::seconds kLeave{5};        // that the rank's thread may take to leave a call that is aborted
+constexpr int kGroupsAbortsFrom = 22200;         // before, ncclCommAbort in a group waits at once
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
 
 }  // namespace
 
+// While it lives, the rank's thread is in calls of the library: no communicator that it uses is freed meanwhile.
+class Session::Calling {
+ public:
+  Calling(Session& session, const std::shared_ptr<Handle>& handle, const std::string& what, bool makes_group)
+      : session_(session), handle_(handle) {
+    Lock lock(session_.mutex_);
+    session_.check(lock);
+    comm_ = handle->comm;
+    session_.call_ = Call{what, handle->members, Clock::now(), makes_group};
+  }
+  ~Calling() { leave(); }
+  Calling(const Calling&) = delete;
+  Calling& operator=(const Calling&) = delete;
+  // Null where the library has not written it yet.
+  Comm comm() {
+    if (comm_ == nullptr) comm_ = std::atomic_ref(handle_->written).load();
+    return comm_;
+  }
+  void leave() {
+    if (!std::exchange(is_in_, false)) return;
+    const std::lock_guard lock(session_.mutex_);
+    session_.call_.reset();
+    session_.wake_.notify_all();
+  }
+
+ private:
+  Session& session_;
+  const std::shared_ptr<Handle> handle_;
+  Comm comm_ = nullptr;
+  bool is_in_ = true;
+};
+
 Session::Session(const NcclRanks& options)
     : api_(api()), options_(options), device_(options.device), timeout_(options.timeout_seconds) {
+  make_current();
   if (device_.kind == DeviceKind::emulator) own_stream_ = std::make_shared<gpu::OwnedStream>(device_);
-  watcher_ = std::thread([this] { watch(); });
+  looker_ = std::thread([this] { run_thread(false, [this](Lock& lock) { look(lock); }); });
+  watcher_ = std::thread([this] { run_thread(true, [this](Lock& lock) { watch(lock); }); });
 }
 
 Session::~Session() {
+  if (root_ != nullptr) destroy(root_);
   {
     const std::lock_guard lock(mutex_);
     is_over_ = true;
   }
   wake_.notify_all();
+  looker_.join();
   watcher_.join();
 }
 
-// ---- The end by an error --------------------------------------------------------------------------------------------
+// The current device is a thread's own: a thread that has none would open a context on the first GPU.
+void Session::make_current() const {
+  if (device_.kind == DeviceKind::cuda) gpu::set_device(device_.index);
+  if constexpr (ISOBAR_HAS_EMULATOR)
+    if (device_.kind == DeviceKind::emulator) emulator::set_device(device_.index, options_.device_name);
+}
 
-void Session::end(Lock& lock, const std::string& why, bool own) {
+// ---- The first error ------------------------------------------------------------------------------------------------
+
+void Session::note(const Lock&, const std::string& why, bool own) {
   if (!failure_.empty()) return;
   failure_ = why;
-  if (own && options_.on_failure) {  // before other ranks can see the abort, so that the first cause is told first
-    lock.unlock();
-    options_.on_failure(why);
-    lock.lock();
-  }
-  for (const std::shared_ptr<Handle>& handle : handles_)
-    if (handle->comm != nullptr) api_.CommAbort(std::exchange(handle->comm, nullptr));
-  operated_.clear();
+  tells_ = own;
   wake_.notify_all();
 }
 
 void Session::fail(const std::string& why, bool own) noexcept {
-  Lock lock(mutex_);
-  end(lock, why, own);
+  note(Lock(mutex_), why, own);
 }
 
 bool Session::has_failed() const {
@@ -55,33 +103,46 @@ bool Session::has_failed() const {
   return !failure_.empty();
 }
 
-void Session::check(const Lock&) const {
-  if (!failure_.empty()) throw Error(failure_);
+// Throws when the others know, so that the first cause is told first.
+void Session::check(Lock& lock) const {
+  if (failure_.empty()) return;
+  wake_.wait(lock, [this] { return is_told_; });
+  throw Error(failure_);
 }
 
 void Session::throw_if_failed() const {
-  check(Lock(mutex_));
+  Lock lock(mutex_);
+  check(lock);
 }
 
-std::string Session::sentence(const Handle& handle, Result result, const std::string& what) const {
-  const char* detail = api_.GetLastError(handle.comm);
+std::string Session::sentence(Comm comm, Result result, const std::string& what) const {
+  const char* detail = api_.GetLastError(comm);
   const std::string cause = result == kRemoteError ? "a rank has failed or left" : api_.GetErrorString(result);
   return concat(what, ": NCCL: ", cause, detail == nullptr || *detail == '\0' ? "" : concat(": ", detail));
 }
 
 // ---- What the rank asks for -----------------------------------------------------------------------------------------
 
-// Waits until a communicator that is not blocking has done what it was asked for.
-void Session::settle(Lock& lock, Handle& handle, Result result, const std::string& what) {
-  const Clock::time_point limit = Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout_);
-  while (result == kInProgress && failure_.empty()) {
-    if (Clock::now() > limit) end(lock, concat(what, ": a rank has not come within ", timeout_.count(), " s"), true);
-    wake_.wait_for(lock, kPoll);
-    if (!failure_.empty()) break;
-    const Result asked = api_.CommGetAsyncError(handle.comm, &result);
+// Waits until a communicator that is not blocking has done what it was asked for, and leaves the call.
+void Session::finish(Calling& calling, Result result, const std::string& what) {
+  const Clock::time_point begin = Clock::now();
+  while (result == kInProgress) {
+    const Comm comm = calling.comm();
+    const Result asked = comm == nullptr ? kSuccess : api_.CommGetAsyncError(comm, &result);
     if (asked != kSuccess) result = asked;
+    if (result != kInProgress) break;
+    if (Clock::now() - begin < kSpin) {
+      pause();
+      continue;
+    }
+    Lock lock(mutex_);
+    if (!failure_.empty()) break;
+    wake_.wait_for(lock, kPoll);
   }
-  if (failure_.empty() && result != kSuccess) end(lock, sentence(handle, result, what), true);
+  const std::string wrong = result == kSuccess || result == kInProgress ? "" : sentence(calling.comm(), result, what);
+  calling.leave();
+  Lock lock(mutex_);
+  if (!wrong.empty()) note(lock, wrong, true);
   check(lock);
 }
 
@@ -90,47 +151,106 @@ std::shared_ptr<Handle> Session::create(const std::shared_ptr<Handle>& parent, s
                                         const std::function<Result(Comm parent, Comm* made)>& make) {
   auto handle = std::make_shared<Handle>();
   handle->members = std::move(members);
+  {
+    const std::lock_guard lock(mutex_);
+    handles_.push_back(handle);
+  }
+  {
+    Calling calling(*this, parent == nullptr ? handle : parent, what, true);
+    finish(calling, make(calling.comm(), &handle->written), what);
+  }
+  if (parent != nullptr) {
+    Calling calling(*this, handle, what, true);
+    finish(calling, kInProgress, what);
+  }
   Lock lock(mutex_);
   check(lock);
-  handles_.push_back(handle);
-  const Result result = make(parent == nullptr ? nullptr : parent->comm, &handle->comm);
-  settle(lock, parent == nullptr ? *handle : *parent, result, what);
-  if (parent != nullptr) settle(lock, *handle, kInProgress, what);
-  handle->is_ready = true;
+  handle->comm = handle->written;
   return handle;
 }
 
+std::shared_ptr<Handle> Session::create_world(const UniqueId& id) {
+  const std::string what = "the start of NCCL";
+  std::vector<int> all(static_cast<std::size_t>(options_.ranks));
+  std::iota(all.begin(), all.end(), 0);
+  root_ = create(nullptr, all, what, [&](Comm, Comm* made) {
+    Config config;
+    config.blocking = 0;
+    config.split_share = 1;  // the split has the same ranks, and takes no memory of its own
+    return api_.CommInitRankConfig(made, options_.ranks, id, options_.rank, &config);
+  });
+  return split(root_, 0, options_.rank, std::move(all), what);
+}
+
+std::shared_ptr<Handle> Session::split(const std::shared_ptr<Handle>& parent, int color, int key,
+                                       std::vector<int> members, const std::string& what) {
+  const std::shared_ptr<Handle> part = create(parent, std::move(members), what, [&](Comm from, Comm* made) {
+    Config config;
+    config.blocking = 1;
+    config.split_share = 0;
+    return api_.CommSplit(from, color, key, made, &config);
+  });
+  const std::lock_guard lock(mutex_);
+  part->is_watched = true;
+  return part;
+}
+
 void Session::destroy(const std::shared_ptr<Handle>& handle) noexcept {
-  Lock lock(mutex_);
-  handle->is_ready = false;  // the watcher leaves it alone
-  try {
-    if (failure_.empty() && std::uncaught_exceptions() == 0 && handle->comm != nullptr) {
-      settle(lock, *handle, api_.CommFinalize(handle->comm), "the end of a group");
-      if (handle->comm != nullptr) api_.CommDestroy(std::exchange(handle->comm, nullptr));
-    }
-  } catch (const Error&) {  // all are aborted
+  {
+    Lock lock(mutex_);
+    handle->is_watched = false;
+    if (std::uncaught_exceptions() > 0) note(lock, "this rank has left by an error", false);
   }
-  if (handle->comm != nullptr) api_.CommAbort(std::exchange(handle->comm, nullptr));
+  try {
+    const std::string what = "the end of a group";
+    Calling calling(*this, handle, what, true);
+    finish(calling, api_.CommFinalize(calling.comm()), what);
+    Lock lock(mutex_);
+    check(lock);
+    const Comm finalized = std::exchange(handle->comm, nullptr);
+    handle->written = nullptr;
+    lock.unlock();
+    api_.CommDestroy(finalized);
+  } catch (const Error&) {  // the watcher aborts all
+    Lock lock(mutex_);
+    wake_.wait(lock, [this] { return is_aborted_; });
+  }
+  const std::lock_guard lock(mutex_);
   std::erase(handles_, handle);
+}
+
+std::shared_ptr<Session::Operated> Session::take_events() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!free_.empty()) {
+      std::shared_ptr<Operated> taken = std::move(free_.back());
+      free_.pop_back();
+      return taken;
+    }
+  }
+  return std::make_shared<Operated>(device_);
 }
 
 void Session::enqueue(const std::shared_ptr<Handle>& handle, Stream stream, const std::string& what,
                       const Operation& operation) {
-  auto operated = std::make_shared<Operated>(device_);
+  const std::shared_ptr<Operated> operated = take_events();
   operated->what = what;
   operated->members = handle->members;
-  Lock lock(mutex_);
-  check(lock);
-  operated->begin.record(stream);
-  settle(lock, *handle, operation(handle->comm), what);
+  operated->seen.reset();
+  {
+    Calling calling(*this, handle, what, false);
+    operated->begin.record(stream);
+    finish(calling, operation(calling.comm()), what);
+  }
   operated->end.record(stream);
-  operated_.push_back(std::move(operated));
+  const std::lock_guard lock(mutex_);
+  operated_.push_back(operated);
 }
 
 void Session::wait_for_operations() {
   std::list<std::shared_ptr<Operated>> open;
   {
-    const Lock lock(mutex_);
+    Lock lock(mutex_);
     check(lock);
     open = operated_;
   }
@@ -138,58 +258,183 @@ void Session::wait_for_operations() {
   throw_if_failed();
 }
 
-// ---- The watcher ----------------------------------------------------------------------------------------------------
+// ---- The threads ----------------------------------------------------------------------------------------------------
 
-void Session::watch() {
+template <class F>
+void Session::run_thread(bool aborts, const F& turn) noexcept {
+  bool is_on_device = false;
   Lock lock(mutex_);
-  while (!is_over_) {
-    wake_.wait_for(lock, kLook);
-    if (!is_over_ && failure_.empty()) look(lock);
-  }
-}
-
-void Session::look(Lock& lock) {
-  if (!look_at_operations(lock)) return;
-  const std::string what = operated_.empty() ? "between two calls" : operated_.front()->what;
-  for (const std::shared_ptr<Handle>& handle : handles_) {
-    Result result = kSuccess;
-    if (!handle->is_ready || handle->comm == nullptr) continue;
-    const Result asked = api_.CommGetAsyncError(handle->comm, &result);
-    if (asked != kSuccess) result = asked;
-    if (result != kSuccess && result != kInProgress) return end(lock, sentence(*handle, result, what), true);
-  }
-}
-
-// Tells where the streams are. False where that has ended all communication.
-bool Session::look_at_operations(Lock& lock) {
-  const Clock::time_point now = Clock::now();
-  operated_.remove_if([](const std::shared_ptr<Operated>& operated) { return operated->end.is_reached(); });
-  std::shared_ptr<Operated> first;  // of those that a stream has come to
-  for (const std::shared_ptr<Operated>& operated : operated_) {
-    if (!operated->seen && operated->begin.is_reached()) operated->seen = now;
-    if (operated->seen && (first == nullptr || *operated->seen < *first->seen)) first = operated;
-  }
-  if (options_.watch)
-    if (const std::string why = options_.watch(first == nullptr ? "" : first->what); !why.empty()) {
-      end(lock, why, false);
-      return false;
+  for (;;) {
+    try {
+      if (!is_on_device) {
+        lock.unlock();
+        make_current();
+        is_on_device = true;
+        lock.lock();
+      }
+      for (;;) {
+        if (is_over_ && (failure_.empty() || is_aborted_ || !aborts)) return;
+        turn(lock);
+        if (!is_over_) wake_.wait_for(lock, kLook);
+      }
+    } catch (...) {
+      const std::string why = sentence_of_current_exception();
+      is_on_device = true;  // tried once
+      if (!lock.owns_lock()) lock.lock();
+      asked_.reset();
+      note(lock, operated_.empty() ? why : concat(operated_.front()->what, ": ", why), true);
     }
-  if (first == nullptr || now - *first->seen <= timeout_) return true;
-  end_late(lock, first);
-  return false;
+  }
 }
 
-void Session::end_late(Lock& lock, const std::shared_ptr<Operated>& late) {
-  const std::string itself =
-      concat(late->what, " has not ended within ", timeout_.count(), " s: a rank has not come to it");
-  if (!options_.on_late) return end(lock, itself, true);
-  lock.unlock();  // the others are asked, which takes a while
-  const std::string sentence = options_.on_late(late->what, late->members);
+// The looker: finds out which operations streams have come to, and which have ended.
+void Session::look(Lock& lock) {
+  if (!failure_.empty() || operated_.empty()) return;
+  const std::vector<std::shared_ptr<Operated>> asked(operated_.begin(), operated_.end());
+  std::vector<bool> has_begun, has_ended;
+  asked_ = Clock::now();
+  lock.unlock();
+  for (const std::shared_ptr<Operated>& operated : asked) {
+    has_ended.push_back(operated->end.is_reached());
+    has_begun.push_back(has_ended.back() || operated->seen || operated->begin.is_reached());
+  }
   lock.lock();
-  if (sentence.empty())
-    late->seen = Clock::now();
-  else
-    end(lock, sentence, false);
+  asked_.reset();
+  auto at = operated_.begin();  // others add at the end only
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    if (has_begun[i] && !asked[i]->seen) asked[i]->seen = Clock::now();
+    if (has_ended[i]) {
+      free_.push_back(asked[i]);
+      at = operated_.erase(at);
+    } else {
+      ++at;
+    }
+  }
+}
+
+// The watcher.
+void Session::watch(Lock& lock) {
+  if (failure_.empty() && watch_outside(lock)) watch_times(lock);
+  if (failure_.empty()) {
+    const std::string what = operated_.empty() ? "between two calls" : operated_.front()->what;
+    for (const std::shared_ptr<Handle>& handle : handles_) {
+      Result result = kSuccess;
+      if (!handle->is_watched || handle->comm == nullptr) continue;
+      const Result asked = api_.CommGetAsyncError(handle->comm, &result);
+      if (asked != kSuccess) result = asked;
+      if (result != kSuccess && result != kInProgress) note(lock, sentence(handle->comm, result, what), true);
+    }
+  }
+  if (!failure_.empty() && !is_aborted_) abort(lock);
+}
+
+namespace {
+
+// Of the operations that a stream has come to, the one that it came to first.
+template <class List>
+auto first_begun(const List& operated) -> typename List::value_type {
+  typename List::value_type first = nullptr;
+  for (const auto& each : operated)
+    if (each->seen && (first == nullptr || *each->seen < *first->seen)) first = each;
+  return first;
+}
+
+}  // namespace
+
+// Tells where the streams are, and hears what has failed elsewhere. False: so it has.
+bool Session::watch_outside(Lock& lock) {
+  if (!options_.watch) return true;
+  const auto first = first_begun(operated_);
+  const std::string place = first == nullptr ? "" : first->what;
+  lock.unlock();
+  const std::string why = options_.watch(place);
+  lock.lock();
+  if (!why.empty()) note(lock, why, false);
+  return failure_.empty();
+}
+
+void Session::watch_times(Lock& lock) {
+  const auto is_late = [&](Clock::time_point since) { return Clock::now() - since > timeout_; };
+  const auto first = first_begun(operated_);
+  if (call_ && call_->makes_group && is_late(call_->since)) {
+    note(lock, concat(call_->what, ": a rank has not come within ", timeout_.count(), " s"), true);
+  } else if (first != nullptr && is_late(*first->seen)) {
+    const bool is_excused = ask_who_is_late(lock, std::string(first->what), std::vector(first->members));
+    if (is_excused && std::ranges::find(operated_, first) != operated_.end()) first->seen = Clock::now();
+  } else if (call_ && !call_->makes_group && is_late(call_->since)) {
+    if (ask_who_is_late(lock, std::string(call_->what), std::vector(call_->members)) && call_)
+      call_->since = Clock::now();
+  } else if (asked_ && is_late(*asked_)) {
+    const std::string what = operated_.empty() ? "between two calls" : operated_.front()->what;
+    note(lock, concat(what, ": the GPU has not answered within ", timeout_.count(), " s"), true);
+  }
+}
+
+// True: who has not come works alone, and the call may take as long again.
+bool Session::ask_who_is_late(Lock& lock, const std::string& what, const std::vector<int>& members) {
+  if (!options_.on_late) {
+    note(lock, concat(what, " has not ended within ", timeout_.count(), " s: a rank has not come to it"), true);
+    return false;
+  }
+  lock.unlock();  // the others are asked, which takes a while
+  const std::string sentence = options_.on_late(what, members);
+  lock.lock();
+  if (!sentence.empty()) note(lock, sentence, false);
+  return sentence.empty();
+}
+
+// ---- The end by an error --------------------------------------------------------------------------------------------
+
+std::vector<Comm> Session::take_communicators(const Lock&) {
+  std::vector<Comm> taken;
+  for (const std::shared_ptr<Handle>& handle : handles_) {
+    if (handle->comm == nullptr) handle->comm = std::atomic_ref(handle->written).load();
+    if (handle->comm == nullptr) continue;
+    taken.push_back(handle->comm);
+    handle->comm = handle->written = nullptr;
+  }
+  return taken;
+}
+
+bool Session::wait_until_nobody_calls(Lock& lock) {
+  return wake_.wait_for(lock, kLeave, [this] { return !call_; });
+}
+
+// ncclCommAbort tells the communicator's kernels and calls to end, and then waits until the device has nothing to do:
+// for ever, where another communicator's kernel waits for a rank that does not come. In a group all are told before
+// anything is waited for or freed; before NCCL 2.22, by a thread for each.
+void Session::abort(Lock& lock) {
+  const std::string why = failure_;
+  lock.unlock();
+  if (tells_ && options_.on_failure)
+    gpu::quietly([&] { options_.on_failure(why); });  // before other ranks can see the abort
+  lock.lock();
+  is_told_ = true;
+  wake_.notify_all();
+  std::vector<Comm> comms = take_communicators(lock);
+  lock.unlock();
+  if (api_.version >= kGroupsAbortsFrom) {
+    api_.GroupStart();
+    for (const Comm comm : comms) api_.CommAbort(comm);
+    lock.lock();
+    const bool may_free = wait_until_nobody_calls(lock);
+    comms = take_communicators(lock);  // made by the call that has returned
+    lock.unlock();
+    for (const Comm comm : comms) api_.CommAbort(comm);
+    // Without the end of the group nothing is freed: a call that does not return still uses it.
+    if (may_free) api_.GroupEnd();
+  } else {
+    std::vector<std::thread> threads;
+    for (const Comm comm : comms)
+      threads.emplace_back([this, comm] {
+        make_current();
+        api_.CommAbort(comm);
+      });
+    for (std::thread& thread : threads) thread.join();
+  }
+  lock.lock();
+  is_aborted_ = true;
+  wake_.notify_all();
 }
 
 }  // namespace isobar::nccl

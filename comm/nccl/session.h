@@ -1,4 +1,8 @@
-// One rank's use of NCCL: its communicators, the thread that looks at them, and the first error, which ends them all.
+// One rank's use of NCCL: its communicators, the threads that look at them, and the first error, which ends them all.
+//
+// Three threads. The rank's own one calls the library and gives work to streams. The looker asks events how far streams
+// are; of a GPU that is stuck it may never get an answer. The watcher asks neither: it hears of failures, here and
+// elsewhere, and it alone aborts. The mutex guards what they share and is held in no call that may wait.
 #pragma once
 
 #include <chrono>
@@ -19,11 +23,12 @@
 
 namespace isobar::nccl {
 
-// A communicator of the library; null before it exists, and from its end on.
+// A communicator of the library.
 struct Handle {
-  Comm comm = nullptr;
+  Comm comm = nullptr;       // null before it exists, and from its end on
+  Comm written = nullptr;    // by the library, in the call that makes it or later, from any thread
   std::vector<int> members;  // its ranks' numbers in the world
-  bool is_ready = false;     // all its ranks have come
+  bool is_watched = false;   // all its ranks have come, and no call of it is in progress when it has returned
 };
 
 class Session {
@@ -36,13 +41,17 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   Device device() const { return device_; }
+  int most_grouped() const { return options_.most_grouped; }
   // Where the emulator's null stream is the current one: that one runs everything at the call, which NCCL never does.
   const std::shared_ptr<const gpu::OwnedStream>& own_stream() const { return own_stream_; }
 
-  // New communicators; `make` calls NCCL, which writes handle.comm then or later. `parent` is null for the first one.
-  std::shared_ptr<Handle> create(const std::shared_ptr<Handle>& parent, std::vector<int> members,
-                                 const std::string& what, const std::function<Result(Comm parent, Comm* made)>& make);
-  // After all that it was given; aborts where there has been an error, or one is on its way through this thread.
+  // The world. It is made without blocking, so that nobody waits for ever for a rank that does not come; what works is
+  // a split of it, whose calls return when their work is in the stream.
+  std::shared_ptr<Handle> create_world(const UniqueId& id);
+  std::shared_ptr<Handle> split(const std::shared_ptr<Handle>& parent, int color, int key, std::vector<int> members,
+                                const std::string& what);
+  // After all that it was given. Where there has been an error, or one is on its way through this thread, all is
+  // aborted.
   void destroy(const std::shared_ptr<Handle>& handle) noexcept;
 
   // Lets `operation` put work into the stream. `what` names it for messages. Returns when the work is in the stream.
@@ -50,13 +59,14 @@ class Session {
                const Operation& operation);
   void wait_for_operations();  // the host waits for all that were enqueued
 
-  // Ends all communication. `own`: this rank has found it out, and on_failure hears of it.
+  // Ends all communication, soon. `own`: this rank has found it out, and on_failure hears of it.
   void fail(const std::string& why, bool own) noexcept;
   bool has_failed() const;
   void throw_if_failed() const;
 
  private:
   using Clock = std::chrono::steady_clock;
+  using Lock = std::unique_lock<std::mutex>;
   struct Operated {  // an operation in a stream
     explicit Operated(Device device) : begin(device), end(device) {}
     std::string what;
@@ -64,30 +74,53 @@ class Session {
     gpu::Event begin, end;
     std::optional<Clock::time_point> seen;  // when it was first seen to have begun
   };
-  using Lock = std::unique_lock<std::mutex>;
+  struct Call {  // of the library, by the rank's thread
+    std::string what;
+    std::vector<int> members;
+    Clock::time_point since;
+    bool makes_group = false;
+  };
+  class Calling;
 
-  void end(Lock& lock, const std::string& why, bool own);
-  void check(const Lock& lock) const;
-  void settle(Lock& lock, Handle& handle, Result result, const std::string& what);
-  void watch();
+  std::shared_ptr<Handle> create(const std::shared_ptr<Handle>& parent, std::vector<int> members,
+                                 const std::string& what, const std::function<Result(Comm parent, Comm* made)>& make);
+  void make_current() const;
+  void note(const Lock& lock, const std::string& why, bool own);
+  void check(Lock& lock) const;
+  void finish(Calling& calling, Result result, const std::string& what);
+  std::string sentence(Comm comm, Result result, const std::string& what) const;
+  std::shared_ptr<Operated> take_events();
+
+  template <class F>
+  void run_thread(bool aborts, const F& turn) noexcept;
   void look(Lock& lock);
-  bool look_at_operations(Lock& lock);
-  void end_late(Lock& lock, const std::shared_ptr<Operated>& late);
-  std::string sentence(const Handle& handle, Result result, const std::string& what) const;
+  void watch(Lock& lock);
+  bool watch_outside(Lock& lock);
+  void watch_times(Lock& lock);
+  bool ask_who_is_late(Lock& lock, const std::string& what, const std::vector<int>& members);
+  void abort(Lock& lock);
+  std::vector<Comm> take_communicators(const Lock& lock);
+  bool wait_until_nobody_calls(Lock& lock);
 
   const Api& api_;
   const NcclRanks options_;
   const Device device_;
   const std::chrono::duration<double> timeout_;
   std::shared_ptr<const gpu::OwnedStream> own_stream_;
+  std::shared_ptr<Handle> root_;  // that the world is split from
 
-  mutable std::mutex mutex_;  // held in every call of the library
-  std::condition_variable wake_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable wake_;
   std::vector<std::shared_ptr<Handle>> handles_;
   std::list<std::shared_ptr<Operated>> operated_;
-  std::string failure_;  // the first; empty: none
+  std::vector<std::shared_ptr<Operated>> free_;  // whose events may be recorded again
+  std::optional<Call> call_;                     // that the rank's thread is in
+  std::optional<Clock::time_point> asked_;       // since when the looker waits for an answer
+  std::string failure_;                          // the first; empty: none
+  bool tells_ = false;                           // on_failure hears of it
+  bool is_told_ = false, is_aborted_ = false;
   bool is_over_ = false;
-  std::thread watcher_;
+  std::thread looker_, watcher_;
 };
 
 }  // namespace isobar::nccl

@@ -27,6 +27,7 @@ namespace stand_in {
 namespace {
 
 constexpr std::size_t kLargestGroup = 2048;
+constexpr int kGroupsAbortsFrom = 22200;
 constexpr char kMagic[8] = {'i', 's', 'o', 'b', 'a', 'r', 'N', 'C'};
 
 const emulator::StandInTable* table = nullptr;
@@ -48,7 +49,7 @@ struct Group {
   int depth = 0;
   std::vector<std::pair<Comm, std::vector<Operation>>> operations;  // by communicator, in the order of first use
   std::size_t count = 0;
-  std::vector<Comm> made;
+  std::vector<Comm> made, aborted;
   Result failed = kSuccess;
   void clear() { *this = {}; }
 };
@@ -113,9 +114,13 @@ void end_handle(Comm comm, const char* how, State state) {
   if (member != nullptr) member->leave(state);
 }
 
-// Every function of the library passes here.
+struct Counts {
+  std::atomic<std::uint64_t> calls{0}, in_progress{0}, threads{0}, nanoseconds{0};
+};
+Counts counts;
+
 template <class F>
-Result call(const F& f) {
+Result answer(const F& f) {
   try {
     return f();
   } catch (const Refusal& refusal) {
@@ -126,6 +131,17 @@ Result call(const F& f) {
     last_error = error.what();
     return kUnhandledCudaError;
   }
+}
+
+// Every function of the library passes here.
+template <class F>
+Result call(const F& f) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Result result = answer(f);
+  ++counts.calls;
+  counts.in_progress += result == kInProgress ? 1 : 0;
+  counts.nanoseconds += static_cast<std::uint64_t>((std::chrono::steady_clock::now() - begin).count());
+  return result;
 }
 
 Result told(const std::shared_ptr<Member>& member, Result result) {
@@ -141,9 +157,27 @@ Result launch(Comm comm, const std::vector<Operation>& operations) {
   return told(member, member->begin([raw = member.get(), operations] { return raw->launch(operations); }));
 }
 
+// Frees what was told to abort, when the device has nothing to do. NCCL would free it under a call as well.
+void reclaim(Comm comm) {
+  for (int i = 0; i < 1000 && comm->in_use && library_version() < kGroupsAbortsFrom; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const InUse in_use(comm);
+  end_handle(comm, "aborted", State::aborted);
+}
+
+Result abort(Comm comm) {
+  member_of(comm)->tell_abort();
+  if (group.depth > 0 && library_version() >= kGroupsAbortsFrom)
+    group.aborted.push_back(comm);
+  else
+    reclaim(comm);
+  return kSuccess;
+}
+
 Result finish_group() {
   Group ended = std::move(group);
   group.clear();
+  for (const Comm comm : ended.aborted) reclaim(comm);
   if (ended.failed != kSuccess) return ended.failed;
   Result result = kSuccess;
   const auto note = [&](Result next) {
@@ -211,7 +245,7 @@ Place place_of(int ranks, const UniqueId& id, int rank, const Config* config) {
 Result make(Comm* comm, int ranks, UniqueId id, int rank, Config* config) {
   if (!group.operations.empty()) refuse(kInvalidUsage, "a communicator is made in a group that holds operations");
   auto member = std::make_shared<Member>(place_of(ranks, id, rank, config));
-  *comm = add_handle(member);
+  std::atomic_ref(*comm).store(add_handle(member));
   const auto arrive = [raw = member.get()] { return raw->has_all_ranks(); };
   if (group.depth == 0) return told(member, member->begin(arrive));
   group.made.push_back(*comm);
@@ -237,7 +271,7 @@ Result split(Comm comm, int color, int key, Comm* part, Config* config) {
     if (!made->is_described) raw->describe_split(color, key);
     made->is_described = true;
     if (!raw->make_part(color, blocking, made->member)) return false;
-    if (made->member != nullptr) *part = add_handle(made->member);
+    if (made->member != nullptr) std::atomic_ref(*part).store(add_handle(made->member));
     return true;
   }));
 }
@@ -312,6 +346,10 @@ bool has_launch_order() {
   return text != nullptr && std::strcmp(text, "1") == 0 && library_version() >= 22600;
 }
 
+void count_thread() {
+  ++counts.threads;
+}
+
 std::uint64_t tick() {
   Trace& trace = Trace::instance();
   const std::lock_guard lock(trace.mutex);
@@ -357,6 +395,10 @@ void isobar_nccl_clear_trace() {
   const std::lock_guard lock(trace.mutex);
   trace.cleared += trace.entries.size();
   trace.entries.clear();
+  counts.calls = counts.in_progress = counts.threads = counts.nanoseconds = 0;
+}
+HostCounts isobar_nccl_host() {
+  return {counts.calls, counts.in_progress, counts.threads, counts.nanoseconds};
 }
 std::size_t isobar_nccl_trace(TraceEntry* entries, std::size_t capacity) {
   Trace& trace = Trace::instance();
@@ -387,15 +429,11 @@ Result ncclCommDestroy(Comm comm) {
   return call([&] { return destroy(comm); });
 }
 Result ncclCommAbort(Comm comm) {
-  return call([&] {
-    member_of(comm);
-    end_handle(comm, "aborted", State::aborted);
-    return kSuccess;
-  });
+  return call([&] { return abort(comm); });
 }
 Result ncclCommGetAsyncError(Comm comm, Result* error) {
   return call([&] {
-    *error = member_of(comm)->poll();
+    *error = member_of(comm)->look();
     return kSuccess;
   });
 }

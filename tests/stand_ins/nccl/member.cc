@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -28,6 +29,17 @@ std::uint64_t mix(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);
+}
+
+int progress_time() {
+  const char* text = std::getenv("ISOBAR_NCCL_STAND_IN_PROGRESS");
+  return text == nullptr ? 0 : std::atoi(text);
+}
+
+// Whether sums of each communicator begin at a rank of its own, as they do where NCCL finds rings of another order.
+bool turns_sums() {
+  const char* text = std::getenv("ISOBAR_NCCL_STAND_IN_TURN");
+  return text != nullptr && std::strcmp(text, "1") == 0;
 }
 
 std::string to_text(const Description& d) {
@@ -98,6 +110,12 @@ Member::~Member() {
   if (slot().state == State::here) leave(State::aborted);
 }
 
+void Member::tell_abort() noexcept {
+  aborted_ = true;
+  slot().state = State::aborted;
+  segment_.ring_all();
+}
+
 void Member::leave(State how) noexcept {
   {
     const std::lock_guard lock(mutex_);
@@ -106,6 +124,7 @@ void Member::leave(State how) noexcept {
   if (how == State::aborted) aborted_ = true;
   slot().state = how;
   segment_.ring_all();
+  while (how == State::aborted && device_->running > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   if (segment_.header().opened < static_cast<std::uint32_t>(place_.size)) segment_.remove_name();
   while (running_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const std::lock_guard lock(device_->mutex);
@@ -131,7 +150,8 @@ void Member::fail_device(const std::string& sentence) const {
 
 // ---- What is under way ----------------------------------------------------------------------------------------------
 
-// One call in three of a communicator that is not blocking answers ncclInProgress twice before anything happens.
+// One call in three of a communicator that is not blocking answers ncclInProgress twice before anything happens; with
+// ISOBAR_NCCL_STAND_IN_PROGRESS=MICROSECONDS each does, and a thread of its own ends it after that time, as NCCL's do.
 void Member::prepare(Task task) {
   const std::lock_guard lock(mutex_);
   task_ = std::move(task);
@@ -140,6 +160,10 @@ void Member::prepare(Task task) {
 
 Result Member::begin(Task task) {
   prepare(std::move(task));
+  if (!place_.blocking && progress_time() > 0) {
+    finish_in_thread();
+    return kInProgress;
+  }
   Result result = poll();
   while (place_.blocking && result == kInProgress) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -148,7 +172,40 @@ Result Member::begin(Task task) {
   return result;
 }
 
+void Member::finish_in_thread() {
+  {
+    const std::lock_guard lock(mutex_);
+    has_thread_ = true;
+    delay_ = 0;
+  }
+  count_thread();
+  std::thread([self = shared_from_this()] {
+    std::this_thread::sleep_for(std::chrono::microseconds(progress_time()));
+    while (self->step() == kInProgress) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    const std::lock_guard lock(self->mutex_);
+    self->has_thread_ = false;
+  }).detach();
+}
+
+Result Member::look() {
+  if (!place_.blocking) return poll();
+  if (aborted_) return kInternalError;
+  if (segment_.has_failed()) return note({kInvalidUsage, segment_.failure()});
+  look_for_the_dead();
+  const std::lock_guard lock(mutex_);
+  return result_;
+}
+
 Result Member::poll() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (has_thread_ && result_ == kSuccess) return aborted_ ? kInternalError : kInProgress;
+  }
+  return step();
+}
+
+Result Member::step() {
+  if (aborted_) return kInternalError;
   if (segment_.has_failed()) return note({kInvalidUsage, segment_.failure()});
   look_for_the_dead();
   Task task;
@@ -328,13 +385,15 @@ bool Member::make_part(int color, bool blocking, std::shared_ptr<Member>& part) 
   if (color == kNoColor) return true;
   std::ranges::sort(members);
   const auto own = std::ranges::find_if(members, [&](const auto& member) { return member.second == place_.rank; });
-  part = std::make_shared<Member>(Place{.id = mix(mix(place_.id + call) + static_cast<std::uint64_t>(color)),
-                                        .name = concat(place_.name, '/', call + 1, '.', color),
-                                        .rank = static_cast<int>(own - members.begin()),
-                                        .size = static_cast<int>(members.size()),
-                                        .device = place_.device,
-                                        .device_name = place_.device_name,
-                                        .blocking = blocking});
+  part = std::make_shared<Member>(
+      Place{.id = mix(mix(place_.id + call) + static_cast<std::uint64_t>(color)),
+            .name = concat(place_.name, '/', call + 1, '.', color),
+            .rank = static_cast<int>(own - members.begin()),
+            .size = static_cast<int>(members.size()),
+            .device = place_.device,
+            .device_name = place_.device_name,
+            .blocking = blocking,
+            .turn = turns_sums() ? mix(place_.turn + call * kMaxRanks + static_cast<std::uint64_t>(color)) : 0});
   return part->has_all_ranks();
 }
 

@@ -21,6 +21,7 @@ int library_version();
 bool has_launch_order();  // NCCL_LAUNCH_ORDER_IMPLICIT=1, and a version that knows it
 
 std::uint64_t tick();
+void count_thread();
 
 std::size_t size_of_type(Type type);
 
@@ -66,6 +67,7 @@ struct DeviceState {
   std::vector<Member*> members;
   std::shared_ptr<Event> last;
   std::uint64_t last_communicator = 0;
+  std::atomic<int> running{0};  // operations of any of them
 
   static std::shared_ptr<DeviceState> of(const std::string& name);
 };
@@ -77,6 +79,7 @@ struct Place {
   int device = 0;
   std::string device_name;
   bool blocking = true;
+  std::uint64_t turn = 0;  // at which rank sums begin
 };
 
 class Member : public std::enable_shared_from_this<Member> {
@@ -91,6 +94,7 @@ class Member : public std::enable_shared_from_this<Member> {
   Result begin(Task task);
   void prepare(Task task);  // begin() without the first step
   Result poll();
+  Result look();  // as poll(), for another thread than the one that calls: gets nothing on
   bool is_busy();
   Result note(const Refusal& refusal);  // stays the communicator's error
   std::string error();
@@ -107,13 +111,17 @@ class Member : public std::enable_shared_from_this<Member> {
 
   void finalize() { is_finalized_ = true; }
   bool is_finalized() const { return is_finalized_; }
-  void leave(State how) noexcept;  // left or aborted; returns when no operation runs
+  void tell_abort() noexcept;      // all that waits in it ends
+  void leave(State how) noexcept;  // left or aborted; returns when no operation runs: aborted, none of the device's
 
   struct Batch;
   std::string run(const Batch& batch, bool dropped);
 
  private:
   struct Transfer;
+
+  Result step();
+  void finish_in_thread();
 
   RankSlot& slot() const { return segment_.rank(place_.rank); }
   std::uint64_t communicators_before(Description& description) const;
@@ -147,7 +155,7 @@ class Member : public std::enable_shared_from_this<Member> {
 
   std::mutex mutex_;  // of the following
   Task task_;
-  bool stepping_ = false;
+  bool stepping_ = false, has_thread_ = false;
   int delay_ = 0, begun_ = 0;
   Result result_ = kSuccess;
   std::string error_;

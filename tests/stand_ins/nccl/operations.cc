@@ -192,7 +192,7 @@ void Member::run_collective(const Operation& o) {
         const std::size_t count = std::min(n - i, (at_slice + 1) * slice - (first + i));
         std::vector<const std::byte*> parts = boxes;
         for (const std::byte*& part : parts) part += i * size;
-        reduce_bytes(sum.data() + i * size, parts, at_slice + 1, count, o.type, o.op);
+        reduce_bytes(sum.data() + i * size, parts, (at_slice + 1 + place_.turn) % ranks, count, o.type, o.op);
         i += count;
       }
       // Of reduce_scatter the part that is this rank's.
@@ -266,6 +266,7 @@ void Member::run_messages(const std::vector<Operation>& operations) {
 
 std::string Member::run(const Batch& batch, bool dropped) {
   ++running_;
+  ++device_->running;
   sentence_.clear();
   operation_ = concat(batch.first, ", ", to_text(batch.operations.front()));
   if (dropped && !aborted_)
@@ -281,6 +282,7 @@ std::string Member::run(const Batch& batch, bool dropped) {
     for (const std::size_t entry : batch.traces) trace_ended(entry);
   }
   std::string sentence = sentence_;
+  --device_->running;
   --running_;
   return sentence;
 }

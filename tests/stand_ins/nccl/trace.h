@@ -16,6 +16,16 @@ struct TraceEntry {
   std::uint64_t ended;   // on this rank; 0: not yet
 };
 
+// What the host has done in the library since the trace was cleared.
+struct HostCounts {
+  std::uint64_t calls;        // of functions that work with a communicator
+  std::uint64_t in_progress;  // of them, those that answered ncclInProgress
+  std::uint64_t threads;      // started for calls that were in progress
+  std::uint64_t nanoseconds;  // in calls
+};
+
+inline constexpr const char* kHostName = "isobar_nccl_host";
+using HostFunction = HostCounts (*)();
 inline constexpr const char* kTickName = "isobar_nccl_tick";
 inline constexpr const char* kTraceName = "isobar_nccl_trace";
 inline constexpr const char* kClearName = "isobar_nccl_clear_trace";

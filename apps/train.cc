@@ -15,6 +15,7 @@
 #include "apps/train/signals.h"
 #include "apps/train/unused_gpu.h"
 #include "apps/train_flags.h"
+#include "comm/nccl/nccl_ranks.h"
 #include "comm/process_ranks.h"
 #include "comm/thread_ranks.h"
 #include "data/era5/era5.h"
@@ -104,6 +105,11 @@ void announce_run(RunFolder& folder, const RunConfig& config, const TrainFlags& 
                          name_of(device.kind), ", precision ", precision_of(config.compute, device), ", ", o.ranks,
                          o.ranks == 1 ? " rank" : " ranks", " with ", threads, threads == 1 ? " thread" : " threads",
                          o.ranks == 1 ? "" : " each"));
+  if (o.by_nccl) folder.announce(describe_nccl());
+  if (device.kind == DeviceKind::cuda && o.launch.local_ranks > 1 && gpu::device_count() == 1)
+    folder.announce(
+        "each process sees one GPU: NCCL may have to go around the links between them; let each see all GPUs of its "
+        "host, as scripts/slurm/gpu.sbatch does");
   folder.announce("rank 0, begin data loader init");
 }
 
@@ -254,12 +260,22 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
   return train_in(run, o, processes);
 }
 
+// Before NCCL is loaded. What is wrong with the config is told when the ranks meet.
+void keep_log_of_nccl(const TrainFlags& o, const ProcessRanks& ranks) {
+  if (!o.by_nccl || !ranks.me.failure.empty()) return;
+  const NamedConfig named = named_config(o);
+  const fs::path folder = run_folder_of(o, named.name, read_config(named.entries).run.expdir, ranks.device);
+  keep_nccl_log(fs::absolute(folder).lexically_normal().string());
+}
+
 TrainingRun::End train_as_process(const TrainFlags& o) {
   if (o.launch.rank > 0) silence_stdout();
   set_processes_on_host(o.launch.local_ranks);
   hdf5::File::try_by({"/proc/self/exe", "data", "trial"});  // MPI or NCCL runs when files are opened
   auto end = TrainingRun::End::finished;
-  run_process(process_ranks_of(o), [&](const Communicator& processes) { end = train_from(o, processes); });
+  const ProcessRanks ranks = process_ranks_of(o);
+  keep_log_of_nccl(o, ranks);
+  run_process(ranks, [&](const Communicator& processes) { end = train_from(o, processes); });
   return end;
 }
 

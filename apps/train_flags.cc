@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <span>
@@ -157,6 +158,9 @@ void find_processes(TrainFlags& o) {
 
 void find_ranks(TrainFlags& o) {
   o.launch = find_launch();
+  // A kernel that is loaded at its first launch may wait for all that the GPU does: for NCCL's kernels too, which wait
+  // for other ranks. Before CUDA starts.
+  if (o.launch.ranks > 1) ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   try {
     find_processes(o);
     check_layout(o);

@@ -160,6 +160,7 @@ bool is_met_over_mpi(const Launch& launch, bool by_nccl) {
 std::string id_for_meeting(const ProcessRanks& options, Attendee& me) {
   try {
     check_nccl(options.device);
+    me.version += " with NCCL " + nccl_version();
     return me.rank == 0 ? make_nccl_id() : "";
   } catch (const Error& error) {
     if (me.failure.empty()) me.failure = error.what();

@@ -1,5 +1,7 @@
 #include "comm/nccl/api.h"
 
+#include <dlfcn.h>
+
 #include <cstdlib>
 #include <string>
 
@@ -16,6 +18,11 @@ constexpr int kOrdersLaunchesFrom = 22600;  // NCCL_LAUNCH_ORDER_IMPLICIT
 bool asks_for_launch_order() {
   ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
   return std::string(std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT")) == "1";
+}
+
+std::string file_of(const void* function) {
+  Dl_info found{};
+  return ::dladdr(function, &found) != 0 && found.dli_fname != nullptr ? found.dli_fname : "libnccl.so.2";
 }
 
 // A library that stands in for NCCL is given the emulator.
@@ -40,6 +47,7 @@ Api load() {
   api.GetVersion(&api.version);
   ISOBAR_CHECK(api.version >= kOldestVersion, "NCCL 2.18 or later is needed, and libnccl.so.2 says that it is version ",
                api.version);
+  api.file = file_of(reinterpret_cast<const void*>(api.GetVersion));
   get(api.GetUniqueId, "ncclGetUniqueId");
   get(api.CommInitRankConfig, "ncclCommInitRankConfig");
   get(api.CommSplit, "ncclCommSplit");
@@ -70,6 +78,10 @@ Api load() {
 const Api& api() {
   static const Api loaded = load();
   return loaded;
+}
+
+std::string name_of_version(int version) {
+  return concat(version / 10000, '.', version / 100 % 100, '.', version % 100);
 }
 
 }  // namespace isobar::nccl

@@ -5,6 +5,7 @@
 
 #include <climits>
 #include <cstddef>
+#include <string>
 
 #include "kernels/common/device.h"
 
@@ -86,6 +87,7 @@ struct Api {
   Result (*GroupEnd)();
 
   int version = 0;               // 22809 for 2.28.9
+  std::string file{};            // of the library
   bool is_stand_in = false;      // a library for tests, which works on the emulator's streams
   bool orders_launches = false;  // operations of several communicators on one device keep the host's order
 };
@@ -94,5 +96,7 @@ struct Api {
 // NCCL_LAUNCH_ORDER_IMPLICIT=1 before that, unless the user has set it. Error where it is not found or is older than
 // 2.18.
 const Api& api();
+
+std::string name_of_version(int version);  // "2.28.9"
 
 }  // namespace isobar::nccl

@@ -1,14 +1,21 @@
 #include "comm/nccl/nccl_ranks.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <exception>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "comm/nccl/session.h"
 #include "kernels/common/check.h"
+#include "kernels/common/host_name.h"
 #include "kernels/emulator/devices.h"
 
 namespace isobar {
@@ -280,11 +287,61 @@ class NcclBackend : public Backend {
 void check_nccl(Device device) {
   ISOBAR_CHECK(device.kind != DeviceKind::cpu,
                "NCCL is for GPUs, and the device is cpu: ranks on CPUs are threads or communicate by MPI");
+  ISOBAR_CHECK(std::getenv("NCCL_COMM_BLOCKING") == nullptr,
+               "NCCL_COMM_BLOCKING is set: isobar chooses itself which of NCCL's calls wait; unset it");
   const Api& api = nccl::api();
   const bool is_emulated = device.kind == DeviceKind::emulator;
   ISOBAR_CHECK(is_emulated == api.is_stand_in, "device ", name_of(device.kind),
                is_emulated ? ": the library libnccl.so.2 that was found is NVIDIA's own, which needs GPUs"
                            : ": the library libnccl.so.2 that was found is a stand-in for tests without a GPU");
+}
+
+std::string nccl_version() {
+  return nccl::name_of_version(nccl::api().version);
+}
+
+namespace {
+
+// NCCL_DEBUG_FILE of this process: %h is the host, %p the process.
+std::string log_file() {
+  const char* pattern = std::getenv("NCCL_DEBUG_FILE");
+  std::string file;
+  for (std::string_view rest = pattern == nullptr ? "" : pattern; !rest.empty(); rest.remove_prefix(1)) {
+    const bool is_host = rest.starts_with("%h"), is_process = rest.starts_with("%p");
+    file += is_host ? host_name() : is_process ? std::to_string(::getpid()) : std::string(1, rest[0]);
+    if (is_host || is_process) rest.remove_prefix(1);
+  }
+  return file;
+}
+
+// Of the line "... NCCL INFO Using network NAME".
+std::string network_in_log() {
+  const std::string file = log_file();
+  if (!std::filesystem::is_regular_file(file)) return "";
+  std::ifstream in(file);
+  constexpr std::string_view kSays = "Using network ";
+  for (std::string line; std::getline(in, line);)
+    if (const std::size_t at = line.find(kSays); at != line.npos) return line.substr(at + kSays.size());
+  return "";
+}
+
+}  // namespace
+
+std::string describe_nccl() {
+  const Api& api = nccl::api();
+  std::string network = network_in_log();
+  const char* chosen = std::getenv("NCCL_NET");
+  if (network.empty() && chosen != nullptr) network = concat(chosen, " (NCCL_NET)");
+  return concat("NCCL ", nccl_version(), " from ", api.file, ", network ",
+                network.empty() ? "not known here: NCCL_DEBUG=INFO lets NCCL write it into the run folder" : network,
+                api.orders_launches ? "" : "; without an order of launches: groups on one GPU do not overlap");
+}
+
+void keep_nccl_log(const std::string& folder) {
+  if (std::getenv("NCCL_DEBUG") == nullptr || std::getenv("NCCL_DEBUG_FILE") != nullptr) return;
+  std::error_code ignored;  // who cannot write there is told so by whoever must
+  std::filesystem::create_directories(folder, ignored);
+  ::setenv("NCCL_DEBUG_FILE", concat(folder, "/nccl.%h.%p").c_str(), 0);
 }
 
 std::string make_nccl_id() {

@@ -53,6 +53,17 @@ struct NcclWorld {
 // Error where NCCL cannot be loaded, or does not fit the device.
 void check_nccl(Device device);
 
+// "2.28.9"; ranks of different versions wait for each other for ever. Error where NCCL cannot be loaded.
+std::string nccl_version();
+
+// What NCCL is, in one line: its version, the file that was loaded, and the network that its own log names where that
+// is kept in a file (NCCL_DEBUG, NCCL_DEBUG_FILE).
+std::string describe_nccl();
+
+// NCCL writes what NCCL_DEBUG asks for to stdout, which only the first rank has. Lets it write into the folder, a file
+// for each process, unless NCCL_DEBUG_FILE says where. Before NCCL is used; makes the folder.
+void keep_nccl_log(const std::string& folder);
+
 // For one world of ranks: rank 0 makes it and tells all, as bytes.
 std::string make_nccl_id();
 

@@ -13,11 +13,12 @@
 namespace isobar::nccl {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{20};   // between two looks of a thread
-constexpr std::chrono::microseconds kSpin{50};   // that a call in progress is waited for without sleeping
-constexpr std::chrono::microseconds kPoll{200};  // between two questions after that
-constexpr std::chrono::seconds kLeave{5};        // that the rank's thread may take to leave a call that is aborted
-constexpr int kGroupsAbortsFrom = 22200;         // before, ncclCommAbort in a group waits at once
+constexpr std::chrono::milliseconds kLook{20};    // between two looks of a thread
+constexpr std::chrono::microseconds kSpin{50};    // that a call in progress is waited for without sleeping
+constexpr std::chrono::microseconds kPoll{200};   // between two questions after that
+constexpr std::chrono::seconds kLeave{5};         // that the rank's thread may take to leave a call that is aborted
+constexpr std::chrono::milliseconds kBlind{500};  // without an answer of the GPU
+constexpr int kGroupsAbortsFrom = 22200;          // before, ncclCommAbort in a group waits at once
 
 void pause() {
 #if defined(__x86_64__)
@@ -49,7 +50,7 @@ class Session::Calling {
     if (!std::exchange(is_in_, false)) return;
     const std::lock_guard lock(session_.mutex_);
     session_.call_.reset();
-    session_.wake_.notify_all();
+    if (!session_.failure_.empty()) session_.wake_.notify_all();  // the watcher waits for it
   }
 
  private:
@@ -61,6 +62,7 @@ class Session::Calling {
 
 Session::Session(const NcclRanks& options)
     : api_(api()), options_(options), device_(options.device), timeout_(options.timeout_seconds) {
+  api_.GetVersion(&version_);
   make_current();
   if (device_.kind == DeviceKind::emulator) own_stream_ = std::make_shared<gpu::OwnedStream>(device_);
   looker_ = std::thread([this] { run_thread(false, [this](Lock& lock) { look(lock); }); });
@@ -281,7 +283,7 @@ void Session::run_thread(bool aborts, const F& turn) noexcept {
       const std::string why = sentence_of_current_exception();
       is_on_device = true;  // tried once
       if (!lock.owns_lock()) lock.lock();
-      asked_.reset();
+      if (!aborts) asked_.reset();
       note(lock, operated_.empty() ? why : concat(operated_.front()->what, ": ", why), true);
     }
   }
@@ -358,15 +360,16 @@ void Session::watch_times(Lock& lock) {
   const auto first = first_begun(operated_);
   if (call_ && call_->makes_group && is_late(call_->since)) {
     note(lock, concat(call_->what, ": a rank has not come within ", timeout_.count(), " s"), true);
+  } else if (asked_ && Clock::now() - *asked_ > kBlind) {  // what is known of streams is old
+    if (!is_late(*asked_)) return;
+    const std::string what = operated_.empty() ? "between two calls" : operated_.front()->what;
+    note(lock, concat(what, ": the GPU has not answered within ", timeout_.count(), " s"), true);
   } else if (first != nullptr && is_late(*first->seen)) {
     const bool is_excused = ask_who_is_late(lock, std::string(first->what), std::vector(first->members));
     if (is_excused && std::ranges::find(operated_, first) != operated_.end()) first->seen = Clock::now();
   } else if (call_ && !call_->makes_group && is_late(call_->since)) {
     if (ask_who_is_late(lock, std::string(call_->what), std::vector(call_->members)) && call_)
       call_->since = Clock::now();
-  } else if (asked_ && is_late(*asked_)) {
-    const std::string what = operated_.empty() ? "between two calls" : operated_.front()->what;
-    note(lock, concat(what, ": the GPU has not answered within ", timeout_.count(), " s"), true);
   }
 }
 
@@ -413,7 +416,7 @@ void Session::abort(Lock& lock) {
   wake_.notify_all();
   std::vector<Comm> comms = take_communicators(lock);
   lock.unlock();
-  if (api_.version >= kGroupsAbortsFrom) {
+  if (version_ >= kGroupsAbortsFrom) {
     api_.GroupStart();
     for (const Comm comm : comms) api_.CommAbort(comm);
     lock.lock();

@@ -106,6 +106,7 @@ class Session {
   const NcclRanks options_;
   const Device device_;
   const std::chrono::duration<double> timeout_;
+  int version_ = 0;  // of the library
   std::shared_ptr<const gpu::OwnedStream> own_stream_;
   std::shared_ptr<Handle> root_;  // that the world is split from
 

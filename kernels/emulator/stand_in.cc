@@ -6,6 +6,7 @@
 
 #include "kernels/common/check.h"
 #include "kernels/emulator/devices.h"
+#include "kernels/emulator/questions.h"
 #include "kernels/emulator/streams.h"
 
 namespace isobar::emulator {
@@ -69,6 +70,7 @@ const StandInTable& stand_in_table() {
       .device_index = [] { return current_device().index; },
       .device_name = device_name,
       .is_memory = is_memory,
+      .set_question = set_question,
   };
   return table;
 }

@@ -28,6 +28,9 @@ struct StandInTable {
   int (*device_index)();
   std::size_t (*device_name)(char* name, std::size_t capacity);  // ends with 0; cut where it is too long
   bool (*is_memory)(int index, const void* data, std::size_t bytes);
+
+  // kernels/emulator/questions.h
+  void (*set_question)(const char* (*question)());
 };
 
 inline constexpr const char* kAttachName = "isobar_stand_in_attach";

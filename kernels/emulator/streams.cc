@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "kernels/common/check.h"
+#include "kernels/emulator/questions.h"
 
 namespace isobar::emulator {
 
@@ -38,6 +39,22 @@ struct Mark {
   std::exception_ptr failure;  // written before `reached`
   std::atomic<bool> reached{false};
 };
+
+namespace {
+
+std::atomic<Question> the_question{nullptr};
+
+void ask_question() {
+  const Question question = the_question;
+  const char* sentence = question == nullptr ? nullptr : question();
+  if (sentence != nullptr) throw Error(sentence);
+}
+
+}  // namespace
+
+void set_question(Question question) {
+  the_question = question;
+}
 
 class Streams {
  public:
@@ -232,6 +249,7 @@ void destroy_stream(Stream stream) noexcept {
 
 void synchronize(Stream stream) {
   if (stream == nullptr) return;
+  ask_question();
   Streams& streams = Streams::instance();
   if (const std::exception_ptr failure = streams.run_all(streams.queue_of(stream))) std::rethrow_exception(failure);
 }
@@ -276,11 +294,13 @@ void Event::make_wait(Stream stream) const {
 }
 
 void Event::synchronize() const {
+  ask_question();
   Streams::instance().run_up_to(mark());
   if (mark().failure) std::rethrow_exception(mark().failure);
 }
 
 bool Event::is_reached() const {
+  ask_question();
   return mark().reached;
 }
 

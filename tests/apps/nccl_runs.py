@@ -40,6 +40,18 @@ SECONDS_TO_LEAVE = 2  # of the other ranks, once one has ended with an error
 DATA = ["--train-years", "1", "--valid-years", "1", "--steps-per-year", "40", "--grid", "18x10", "--channels", "4"]
 SETTINGS = {**SMALL, "num_iters": 3, "validate_every": 3, "limit_nsamples_val": 5, "embed_dim": 64, "num_heads": 8,
             "patch_size": 2, "dtype": "fp32", "dropout": 0.1}
+# Starts two ranks, of which the second one has an older NCCL.
+OTHER_NCCL = """
+import os, socket, subprocess, sys
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    port = str(free.getsockname()[1])
+started = [subprocess.Popen(sys.argv[1:], env=dict(os.environ, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2",
+                                                   LOCAL_WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=port,
+                                                   ISOBAR_NCCL_STAND_IN_VERSION=version))
+           for rank, version in enumerate(("22809", "22703"))]
+sys.exit(max(abs(process.wait()) for process in started))
+"""
 LAYOUTS = [((2, 2, 2), ["--context-form", "ring"], "1"),
            ((2, 2, 2), ["--context-form", "ring", "--bucket-cap-mb", "0.01"], "0"),
            ((2, 2, 2), ["--sequence-parallel", "--shard-optimizer", "--bucket-cap-mb", "0.01"], "1"),
@@ -156,6 +168,14 @@ def case_meeting(options, folder):
     check_one_sentence(alone, "--backend nccl: no launcher has started this process")
     threads = run(runs.command("wrong", "--backend", "nccl", "--ranks", "2"))
     check_one_sentence(threads, "--backend nccl: no launcher has started this process")
+    told("NCCL_COMM_BLOCKING is set", variables={"NCCL_COMM_BLOCKING": "1"})
+    # What NCCL says of itself is kept, of all ranks; ranks with another NCCL are refused.
+    ended = runs.trained("logged", 2, NCCL_DEBUG="INFO")
+    logs = list(runs.path("logged").glob("nccl.*"))
+    check(len(logs) == 2 and all("Using network" in log.read_text() for log in logs), "logs of NCCL:", logs)
+    check("NCCL 2.28.9 from " in ended.out and "libnccl.so.2, network Shared memory" in ended.out, ended)
+    other = run([sys.executable, "-c", OTHER_NCCL, *runs.command("wrong", "--backend", "nccl", "--comm-timeout", "5")])
+    check_one_sentence(other, "with NCCL 2.27.3, rank 0 ", "with NCCL 2.28.9")
     # Rank 0 tells, at once or when the time is over; the other one has not met anybody, and tells so too.
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -191,6 +211,15 @@ def case_faults(options, folder):
     check_one_sentence(hung)  # of a rank that waits for it, or for one that does
     check(re.search(": rank 2 has not come to |, rank 2 is in no call", hung.sentences[0]), hung)
     check_one_sentence(faulty("rank=1 call=60 do=die"), "isobar: rank 1: it has died")
+    for question in (1, 40, 200):
+        failed = faulty("", ISOBAR_NCCL_STAND_IN_GPU=f"2:fail:{question}")
+        check_one_sentence(failed, "isobar: rank 2: ", "an illegal memory access")
+        check(failed.seconds < SECONDS_TO_END, failed)
+    stuck = faulty("", "--comm-timeout", "5", ISOBAR_NCCL_STAND_IN_GPU="1:stuck:100")
+    check_one_sentence(stuck)
+    check(re.search("rank 1: .*the GPU has not answered|rank 1 has not come to |rank 1 is in no call",
+                    stuck.sentences[0]), stuck)
+    check(stuck.seconds < 5 + SECONDS_TO_END, stuck)
     slow = faulty("rank=2 call=60 do=slow:3")
     check(slow.status == 0, slow)
     runs.check_same_bits("faulty", "undisturbed")

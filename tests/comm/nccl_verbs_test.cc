@@ -47,6 +47,34 @@ TEST_CASE("nccl: every verb on the null stream") {
   CHECK(findings.wrong() == "");
 }
 
+TEST_CASE("nccl: every verb on tensors of the host") {
+  Findings findings;
+  with_streams(true)(3, [&](const Communicator& world) { testing::check_verbs(world, Device{}, findings); });
+  CHECK(findings.wrong() == "");
+}
+
+TEST_CASE("nccl: a part in place at the beginning of the whole, on the host") {
+  Findings findings;
+  with_streams(true)(3, [&](const Communicator& world) {
+    constexpr std::int64_t kEach = 100'000;  // more than what memory is rounded up to
+    const Tensor all = Tensor::zeros({3 * kEach}, DType::fp32, Device{});
+    Tensor mine = all.slice(world.rank() * kEach, {kEach});
+    mine.set_values(std::vector<double>(kEach, world.rank() + 1.0));
+    world.all_gather(mine, all);
+    for (int r = 0; r < 3; ++r)
+      findings.expect(all.to_vector()[static_cast<std::size_t>((r + 1) * kEach - 1)] == r + 1.0, "a rank's part");
+  });
+  CHECK(findings.wrong() == "");
+}
+
+TEST_CASE("nccl: verbs that need more calls of NCCL's than a group may hold take several groups") {
+  Findings findings;
+  run_nccl({.ranks = 3, .most_grouped = 2}, [&](const Communicator& world) {
+    testing::check_verbs(world, testing::emulator_of(world.rank()), findings);
+  });
+  CHECK(findings.wrong() == "");
+}
+
 TEST_CASE("nccl: groups are split by color and ordered by key") {
   CHECK(testing::wrong_splits(with_streams(true), testing::emulator_of) == "");
 }

@@ -21,6 +21,7 @@ namespace isobar::testing {
 struct NcclThreads {
   int ranks = 1;
   double timeout_seconds = 60;
+  int most_grouped = NcclRanks{}.most_grouped;
   bool own_streams = true;  // each rank works on a stream of its own; else on the null stream
   std::function<void(const std::string& why)> on_failure{};
 };
@@ -65,6 +66,7 @@ class NcclThreadWorld {
                                    .device_name = concat("test rank ", rank),
                                    .timeout_seconds = options_.timeout_seconds,
                                    .id = id_,
+                                   .most_grouped = options_.most_grouped,
                                    .on_failure = [&, rank](const std::string& why) { hear(rank, why); }});
       {
         const std::lock_guard lock(mutex_);

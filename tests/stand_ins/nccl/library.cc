@@ -4,11 +4,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <set>
+#include <sstream>
+#include <string_view>
 #include <thread>
 
 #include "tests/stand_ins/nccl/member.h"
@@ -242,8 +246,22 @@ Place place_of(int ranks, const UniqueId& id, int rank, const Config* config) {
   return place;
 }
 
+// What NCCL_DEBUG=INFO makes NCCL say, on stdout or in NCCL_DEBUG_FILE.
+void log_network() {
+  const char* level = std::getenv("NCCL_DEBUG");
+  if (level == nullptr || std::strcmp(level, "INFO") != 0) return;
+  const char* pattern = std::getenv("NCCL_DEBUG_FILE");
+  std::string file = pattern == nullptr ? "/dev/stdout" : pattern;
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  if (const std::size_t at = file.find("%h"); at != file.npos) file.replace(at, 2, host);
+  if (const std::size_t at = file.find("%p"); at != file.npos) file.replace(at, 2, std::to_string(::getpid()));
+  std::ofstream(file, std::ios::app) << host << ':' << ::getpid() << " [0] NCCL INFO Using network Shared memory\n";
+}
+
 Result make(Comm* comm, int ranks, UniqueId id, int rank, Config* config) {
   if (!group.operations.empty()) refuse(kInvalidUsage, "a communicator is made in a group that holds operations");
+  log_network();
   auto member = std::make_shared<Member>(place_of(ranks, id, rank, config));
   std::atomic_ref(*comm).store(add_handle(member));
   const auto arrive = [raw = member.get()] { return raw->has_all_ranks(); };
@@ -261,7 +279,7 @@ Result split(Comm comm, int color, int key, Comm* part, Config* config) {
   const InUse in_use(comm);
   if (member->has_outstanding_work()) refuse(kInvalidUsage, name, ": a split while operations are outstanding");
   const bool blocking = is_blocking(config, member->place().blocking);
-  *part = nullptr;
+  std::atomic_ref(*part).store(nullptr);
   struct Part {
     bool is_described = false;
     std::shared_ptr<Member> member;
@@ -307,6 +325,39 @@ struct LeakCheck {
   }
 };
 const LeakCheck leak_check;
+
+// ---- A GPU that fails -----------------------------------------------------------------------------------------------
+
+// ISOBAR_NCCL_STAND_IN_GPU=RANK:fail:N or RANK:stuck:N, for ranks that are processes: the N-th question about work on
+// that rank's device, and every later one, is answered with an error or never.
+struct GpuFault {
+  std::string device;  // the end of its name
+  bool is_stuck = false;
+  long questions = 0;
+  static GpuFault& instance() {
+    static auto* fault = new GpuFault(read());
+    return *fault;
+  }
+  static GpuFault read() {
+    const char* text = std::getenv("ISOBAR_NCCL_STAND_IN_GPU");
+    std::istringstream words(text == nullptr ? "" : text);
+    std::string rank, kind, number;
+    std::getline(words, rank, ':');
+    std::getline(words, kind, ':');
+    std::getline(words, number, ':');
+    return {rank.empty() ? "" : concat(" rank ", rank), kind == "stuck", std::atol(number.c_str())};
+  }
+};
+
+const char* answer_as_gpu() {
+  const GpuFault& fault = GpuFault::instance();
+  static std::atomic<long> asked{0};
+  char text[128];
+  table->device_name(text, sizeof text);
+  if (!std::string_view(text).ends_with(fault.device) || ++asked < fault.questions) return nullptr;
+  while (fault.is_stuck) std::this_thread::sleep_for(std::chrono::hours(1));
+  return "CUDA: cudaEventQuery: an illegal memory access was encountered";
+}
 
 // ---- Trace ----------------------------------------------------------------------------------------------------------
 
@@ -386,6 +437,7 @@ extern "C" {
 
 void isobar_stand_in_attach(const isobar::emulator::StandInTable* given) {
   table = given;
+  if (!GpuFault::instance().device.empty()) table->set_question(answer_as_gpu);
 }
 std::uint64_t isobar_nccl_tick() {
   return tick();

@@ -507,7 +507,20 @@ void Member::order_after_others(Stream stream) {
   device_->last->make_wait(stream);
 }
 
+// With ISOBAR_NCCL_STAND_IN_CONNECTS=1 the first call that reaches all ranks returns when all are in it, as NCCL's
+// does where it makes its connections. True: they are.
+bool Member::connect() {
+  const char* text = std::getenv("ISOBAR_NCCL_STAND_IN_CONNECTS");
+  if (text == nullptr || std::strcmp(text, "1") != 0) return true;
+  slot().connects = 1;
+  for (int r = 0; r < place_.size; ++r)
+    if (segment_.rank(r).connects == 0) return false;
+  return true;
+}
+
 bool Member::launch(const std::vector<Operation>& operations) {
+  const bool reaches_all = !std::ranges::all_of(operations, &Operation::is_message);
+  if (reaches_all && !connect()) return false;
   const Stream stream = operations.front().stream;
   auto batch = std::make_unique<Batch>();
   *batch = {shared_from_this(), operations, {}, call_name(issued_)};

@@ -129,6 +129,7 @@ class Member : public std::enable_shared_from_this<Member> {
   void post(const Description& description);
   void compare_call(std::uint64_t call, int other) const;
   void post_message(const Operation& operation);
+  bool connect();
   void order_after_others(Stream stream);
   void clear_outputs(const Operation& operation) const;
   [[noreturn]] void fail(const std::string& sentence) const;

@@ -60,6 +60,7 @@ struct alignas(64) RankSlot {
   std::atomic<std::uint64_t> posted, taken;    // rounds of collectives: shown to others, read from others
   std::atomic<Activity> activity;              // what runs in a stream now,
   std::atomic<std::uint64_t> sends, receives;  // and the ranks that its messages still wait for
+  std::atomic<std::uint32_t> connects;         // it is in the first call that reaches all
   std::atomic<std::uint64_t> steps;            // grows with everything it does
   Description calls[kCalls];
   std::byte box[2][kBox];

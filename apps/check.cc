@@ -84,9 +84,12 @@ void check(CheckFlags o) {
     passed = check_from(o, Communicator());
   } else {
     if (o.train.launch.rank > 0) silence_stdout();
-    set_processes_on_host(o.train.launch.local_ranks);
     hdf5::File::try_by({"/proc/self/exe", "data", "trial"});  // MPI or NCCL runs when files are opened
-    run_process(process_ranks_of(o.train), [&](const Communicator& processes) { passed = check_from(o, processes); });
+    run_process(process_ranks_of(o.train), [&](const Communicator& processes, const Launch& launch) {
+      o.train.launch = launch;
+      set_processes_on_host(launch.local_ranks);
+      passed = check_from(o, processes);
+    });
   }
   if (!passed) throw CLI::RuntimeError(1);
 }

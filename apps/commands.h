@@ -15,5 +15,6 @@ void register_check(CLI::App& app);
 void register_data(CLI::App& app);
 
 inline constexpr const char* kVersion = ISOBAR_VERSION;
+extern const char kBuildId[];  // differs between builds that may compute other numbers (apps/build_id.cmake)
 
 }  // namespace isobar

@@ -42,6 +42,10 @@ Device ConfigOptions::use_device(const Launch& launch) const {
   return chosen;
 }
 
+DeviceKind ConfigOptions::device_kind() const {
+  return device == "emulator" ? DeviceKind::emulator : wants_cuda() ? DeviceKind::cuda : DeviceKind::cpu;
+}
+
 bool ConfigOptions::wants_cuda() const {
   return device == "cuda" || (device == "auto" && gpu::device_count() > 0);
 }

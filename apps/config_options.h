@@ -22,7 +22,9 @@ struct ConfigOptions {
   // (or the only one that it sees), and its share of the cores. Throws Error where there is no such device.
   Device use_device(const Launch& launch = {}) const;
 
-  // Whether use_device would take a GPU, if all is well.
+  // Of the device that use_device would take, if all is well; nothing is touched.
+  DeviceKind device_kind() const;
+  // Whether that is a GPU.
   bool wants_cuda() const;
 
   // Threads of each of so many ranks on this machine: as asked for, else a fair share, at least one.

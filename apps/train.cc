@@ -15,6 +15,7 @@
 #include "apps/train/signals.h"
 #include "apps/train/unused_gpu.h"
 #include "apps/train_flags.h"
+#include "comm/agreement.h"
 #include "comm/nccl/nccl_ranks.h"
 #include "comm/process_ranks.h"
 #include "comm/thread_ranks.h"
@@ -136,6 +137,13 @@ std::string ranks_of(const RunConfig& config, const TrainFlags& o) {
   return map;
 }
 
+// Of the samples, and where the processes have met.
+std::vector<std::string> notes_of(const Recipe& recipe) {
+  std::vector<std::string> notes = recipe.notes();
+  if (const std::string meeting = describe_meeting(); !meeting.empty()) notes.push_back(meeting);
+  return notes;
+}
+
 RunSetup setup_of(RunConfig& config, const TrainFlags& o, const fs::path& folder, Device device) {
   return {.folder = folder,
           .options = config.run,
@@ -143,7 +151,7 @@ RunSetup setup_of(RunConfig& config, const TrainFlags& o, const fs::path& folder
           .global_batch_size = config.batch.global_batch_size,
           .precision = precision_of(config.compute, device),
           .rank_map = o.ranks == 1 ? "" : ranks_of(config, o),
-          .notes = config.recipe->notes(),
+          .notes = notes_of(*config.recipe),
           .config = to_json(config),
           .autotune = config.compute.autotune,
           .comm_report = o.comm_report,
@@ -166,6 +174,24 @@ struct Outcome {
   TrainingRun::End end = TrainingRun::End::finished;
 };
 
+// What each process has found out of its own files, before and when the model is made.
+std::vector<Finding> findings_of(const OpenedRun& run) {
+  const Recipe& recipe = *run.config.recipe;
+  std::string layout;
+  for (const TensorSpec& tensor : recipe.train().layout())
+    layout += concat(tensor.name, ' ', to_string(tensor.shape), ';');
+  return {{"a config, completed by its data,", run.setup.config.dump()},
+          {"a number of training samples", concat(recipe.train().samples())},
+          {"a number of validation samples", concat(recipe.valid().samples())},
+          {"a shape of samples", layout}};
+}
+
+std::vector<Finding> findings_of(const Task& task) {
+  std::string all;
+  for (const auto& [name, value] : task.settings()) all += concat(name, '=', value, '\n');
+  return {{"statistics or names of the data", all}};
+}
+
 // The part of one rank in a run. outcome: of the process; null on all its ranks but the first.
 void train_as_rank(const Communicator& world, const TrainFlags& o, OpenedRun& run, Outcome* outcome) {
   const Parallel parallel = start_parallel(world, o);
@@ -174,7 +200,9 @@ void train_as_rank(const Communicator& world, const TrainFlags& o, OpenedRun& ru
   const StreamScope stream(std::make_shared<gpu::OwnedStream>(run.device));
   const RunConfig& config = run.config;
   const Recipe& recipe = *config.recipe;
+  check_agreement(world, findings_of(run));
   const std::unique_ptr<Task> task = recipe.make_task(config.compute, run.device, parallel);
+  check_agreement(world, findings_of(*task));
   if (!o.init.empty()) read_model(o.init, *task);
   Trainer trainer(*task, {config.batch, config.optimizer, config.schedule, config.compute}, parallel, exchange_of(o));
   Loaders loaders(recipe.train(), recipe.valid(), config.reading, config.batch, config.compute.seed, run.device,
@@ -268,14 +296,17 @@ void keep_log_of_nccl(const TrainFlags& o, const ProcessRanks& ranks) {
   keep_nccl_log(fs::absolute(folder).lexically_normal().string());
 }
 
-TrainingRun::End train_as_process(const TrainFlags& o) {
+TrainingRun::End train_as_process(TrainFlags o) {
   if (o.launch.rank > 0) silence_stdout();
-  set_processes_on_host(o.launch.local_ranks);
   hdf5::File::try_by({"/proc/self/exe", "data", "trial"});  // MPI or NCCL runs when files are opened
   auto end = TrainingRun::End::finished;
   const ProcessRanks ranks = process_ranks_of(o);
   keep_log_of_nccl(o, ranks);
-  run_process(ranks, [&](const Communicator& processes) { end = train_from(o, processes); });
+  run_process(ranks, [&](const Communicator& processes, const Launch& launch) {
+    o.launch = launch;
+    set_processes_on_host(launch.local_ranks);
+    end = train_from(o, processes);
+  });
   return end;
 }
 

@@ -13,11 +13,13 @@
 #include "apps/commands.h"
 #include "apps/train/config.h"
 #include "apps/train/yaml_config.h"
+#include "comm/mpi_backend.h"
 #include "comm/process_ranks.h"
 #include "engine/files/checksum.h"
 #include "kernels/common/check.h"
 #include "kernels/common/checked_size.h"
 #include "kernels/common/sentence.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/cuda/identity.h"
 
 namespace isobar {
@@ -212,17 +214,25 @@ ProcessRanks process_ranks_of(const TrainFlags& o) {
   const MeshSizes sizes = sizes_of(o);
   ProcessRanks ranks{.launch = o.launch, .by_nccl = o.by_nccl, .timeout_seconds = o.comm_timeout};
   Attendee& me = ranks.me;
-  me.version = kVersion;
+  me.version = concat(kVersion, " (build ", kBuildId, ")");
+  me.compares_calls = compares_calls();
   me.layout = concat("dp ", sizes.dp, " x tp ", sizes.tp, " x cp ", sizes.cp, " in order ", o.parallel_order,
                      o.sequence_parallel ? ", sequence parallel" : "", ", context form ", o.context_form,
                      o.shard_optimizer ? ", sharded optimizer" : "", o.by_nccl ? ", by NCCL" : ", by MPI");
   try {
     RunConfig config = read_config(named_config(o).entries);
-    const std::string text = concat(to_json(config).dump(), o.init, o.run_dir, o.run_num, o.resume, o.overwrite,
-                                    o.noddp, o.bucket_cap_mb, o.comm_timeout);
+    // What is no part of the config and decides which calls a rank makes, or when it takes another one for late.
+    // tests/apps/train_flags_test.cc has a table of all flags.
+    const char* device = name_of(o.config.device_kind());
+    const std::string text =
+        concat(to_json(config).dump(), '\n', o.init, '\n', o.run_dir, '\n', o.run_num, '\n', o.resume, o.overwrite,
+               o.noddp, o.comm_report, ' ', o.bucket_cap_mb, ' ', o.comm_timeout, ' ', device);
     me.config = concat(std::hex, xxh64(std::as_bytes(std::span(text))));
-    ranks.device = o.config.use_device(o.launch);
-    if (ranks.device.kind == DeviceKind::cuda) me.device = gpu::uuid_of(ranks.device.index);
+    ranks.find_device = [options = o.config](const Launch& launch) { return options.use_device(launch); };
+    ranks.device = o.launch.is_local_rank_told ? o.config.use_device(o.launch) : Device{o.config.device_kind(), 0};
+    if (ranks.device.kind != DeviceKind::cuda) me.instructions = cpu::name_of(cpu::best_isa());
+    if (ranks.device.kind == DeviceKind::cuda && o.launch.is_local_rank_told)
+      me.device = gpu::uuid_of(ranks.device.index);
     if (ranks.device.kind == DeviceKind::emulator) me.device = concat("emulator of rank ", o.launch.rank);
   } catch (...) {
     me.failure = sentence_of_current_exception();

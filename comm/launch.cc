@@ -1,13 +1,19 @@
 #include "comm/launch.h"
 
 #include <netdb.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
+#include <fstream>
 #include <numeric>
 #include <span>
 #include <string_view>
+#include <tuple>
+#include <utility>
 
 #include "comm/mesh.h"
 #include "engine/files/checksum.h"
@@ -150,10 +156,31 @@ void find_address(const Reader& read, const Resolves& resolves, Launch& launch) 
 }
 
 // What no other job of this host has; empty where nothing says it.
-std::string key_in(const Reader& read) {
-  if (const std::string chosen = read.text("ISOBAR_MEETING_KEY"); !chosen.empty()) return chosen;
+// A key that others can read is none.
+std::string key_in_file(const std::string& file) {
+  struct stat status = {};
+  ISOBAR_CHECK(::stat(file.c_str(), &status) == 0, "ISOBAR_JOB_KEY_FILE: ", file, ": ", std::strerror(errno));
+  ISOBAR_CHECK((status.st_mode & 077) == 0, "ISOBAR_JOB_KEY_FILE: others can read ", file, ": chmod 600");
+  std::string key;
+  std::ifstream(file) >> key;
+  ISOBAR_CHECK(!key.empty(), "ISOBAR_JOB_KEY_FILE: there is no key in ", file);
+  return key;
+}
+
+// That nobody else knows; empty where the user gives none.
+std::string secret_in(const Reader& read) {
+  for (const char* variable : {"ISOBAR_JOB_KEY", "ISOBAR_MEETING_KEY"})  // the second is its older name
+    if (const std::string chosen = read.text(variable); !chosen.empty()) return chosen;
+  const std::string file = read.text("ISOBAR_JOB_KEY_FILE");
+  return file.empty() ? "" : key_in_file(file);
+}
+
+// What tells jobs from each other.
+std::string public_key_in(const Reader& read) {
   // torchrun's agent has made sure that nobody else of this host has its port.
-  if (is_torchrun(read)) return concat("torchrun.", read.text("MASTER_ADDR"), ".", read.text("MASTER_PORT"));
+  if (is_torchrun(read))
+    return concat("torchrun.", read.text("TORCHELASTIC_RUN_ID"), ".", read.text("MASTER_ADDR"), ".",
+                  read.text("MASTER_PORT"));
   if (read.has("SLURM_JOB_ID"))
     return read.text("SLURM_JOB_ID") + "." + read.text("SLURM_STEP_ID") + "." + read.text("SLURM_RESTART_COUNT");
   for (const char* job : {"FLUX_JOB_ID", "PALS_APID", "PMI_JOBID"})
@@ -161,14 +188,16 @@ std::string key_in(const Reader& read) {
   return "";
 }
 
-int port_in(const Reader& read, const std::string& key) {
+// The port, and how many there are to choose from.
+std::pair<int, int> ports_in(const Reader& read, const std::string& key) {
+  constexpr int kChoice = 3;  // another job, or whoever, may have one
   const std::optional<std::int64_t> port = read.number("MASTER_PORT");
   ISOBAR_CHECK(!read.has("MASTER_PORT") || port, "MASTER_PORT is '", read.text("MASTER_PORT"), "', which is no port");
   ISOBAR_CHECK(!port || (*port >= 1 && *port <= 65535), "MASTER_PORT is ", *port, ", which is no port");
   // At that port torchrun itself may listen, for whoever uses PyTorch.
-  if (port && read.text("TORCHELASTIC_USE_AGENT_STORE") != "True") return static_cast<int>(*port);
+  if (port && read.text("TORCHELASTIC_USE_AGENT_STORE") != "True") return {static_cast<int>(*port), 1};
   // Jobs on one host meet at ports of their own.
-  return kFirstPort + static_cast<int>(xxh64(std::as_bytes(std::span(key))) % kPorts);
+  return {kFirstPort + static_cast<int>(xxh64(std::as_bytes(std::span(key))) % kPorts), kChoice};
 }
 
 // Of a heterogeneous job, whose components have node lists of their own: Slurm must have told this step's as a whole.
@@ -232,8 +261,10 @@ Launch find_launch(const Environment& environment, const Resolves& resolves) {
   launch.is_local_rank_told = local_rank && local_ranks;
   launch.local_ranks = static_cast<int>(std::clamp<std::int64_t>(local_ranks.value_or(1), 1, ranks));
   launch.local_rank = static_cast<int>(std::clamp<std::int64_t>(local_rank.value_or(0), 0, ranks - 1));
-  launch.key = key_in(read);
-  launch.port = port_in(read, launch.key);
+  launch.key = secret_in(read);
+  launch.is_key_secret = !launch.key.empty();
+  if (!launch.is_key_secret) launch.key = public_key_in(read);
+  std::tie(launch.port, launch.ports) = ports_in(read, launch.key);
   find_address(read, resolves, launch);
   return launch;
 }

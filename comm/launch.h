@@ -38,8 +38,9 @@ struct Launch {
   std::string size_variable = {};       // that says how many there are: "WORLD_SIZE"; empty with Launcher::none
   std::string address = {};             // of rank 0; empty: not known
   std::string why_no_address = {};      // then, for a sentence
-  int port = 0;                         // that rank 0 listens at
+  int port = 0, ports = 1;              // that rank 0 listens at: the first of these from `port` on that is free
   std::string key = {};                 // of the job: what has another one is a stranger
+  bool is_key_secret = false;           // else who sees the job can tell it
 };
 
 // The value of an environment variable; none where it is not set.

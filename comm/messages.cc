@@ -7,7 +7,8 @@
 namespace isobar {
 namespace {
 
-constexpr std::size_t kMostTextBytes = std::size_t{1} << 12;
+// One text: the members of a group that lie anyhow among 8,192 ranks, and whatever a user's paths make of a sentence.
+constexpr std::size_t kMostTextBytes = std::size_t{48} << 10;
 
 void add_number(std::string& to, std::uint32_t number) {
   for (int shift = 0; shift < 32; shift += 8) to += static_cast<char>(number >> shift & 0xff);
@@ -37,14 +38,15 @@ std::int64_t Message::number(std::size_t index, std::int64_t least, std::int64_t
   return number;
 }
 
-std::string to_wire(const Message& message) {
+std::string to_wire(const Message& message, Seal* seal) {
   std::string body(1, static_cast<char>(message.type));
   for (const std::string& text : message.texts) {
     const std::string_view sent = std::string_view(text).substr(0, kMostTextBytes);
-    if (body.size() + 4 + sent.size() > kMostMessageBytes) break;
+    if (body.size() + 4 + sent.size() + kSealBytes > kMostMessageBytes) break;
     add_number(body, static_cast<std::uint32_t>(sent.size()));
     body += sent;
   }
+  if (seal != nullptr) body = seal->close(body);
   std::string wire;
   add_number(wire, static_cast<std::uint32_t>(body.size()));
   return wire + body;
@@ -55,7 +57,11 @@ std::optional<Message> MessageStream::next() {
   const std::uint32_t length = number_at(bytes_);
   ISOBAR_CHECK(length >= 1 && length <= kMostMessageBytes, "a message of ", length, " bytes");
   if (bytes_.size() < 4 + static_cast<std::size_t>(length)) return std::nullopt;
-  std::string_view body = std::string_view(bytes_).substr(4, length);
+  std::string content = bytes_.substr(4, length);
+  bytes_.erase(0, 4 + static_cast<std::size_t>(length));
+  if (seal_) content = seal_->open(content);
+  ISOBAR_CHECK(!content.empty(), "a message without a type");
+  std::string_view body = content;
   Message message{.type = static_cast<std::uint8_t>(body[0])};
   body.remove_prefix(1);
   while (!body.empty()) {
@@ -66,7 +72,6 @@ std::optional<Message> MessageStream::next() {
     message.texts.emplace_back(body.substr(0, bytes));
     body.remove_prefix(bytes);
   }
-  bytes_.erase(0, 4 + static_cast<std::size_t>(length));
   return message;
 }
 

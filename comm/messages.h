@@ -2,6 +2,7 @@
 //
 //   u32 bytes that follow | u8 type | { u32 bytes | the text } ...
 //
+// With a seal (comm/challenge.h) what follows the first number is sealed, and its seal's bytes are counted.
 // What comes from outside is believed in nothing: a message is at most kMostMessageBytes long, whatever it says.
 #pragma once
 
@@ -9,7 +10,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "comm/challenge.h"
 
 namespace isobar {
 
@@ -25,17 +29,19 @@ struct Message {
 };
 
 // As it travels. Texts are cut where they are too long together.
-std::string to_wire(const Message& message);
+std::string to_wire(const Message& message, Seal* seal = nullptr);
 
 // Cuts a stream of bytes into messages.
 class MessageStream {
  public:
+  explicit MessageStream(std::optional<Seal> seal = {}) : seal_(std::move(seal)) {}
   void add(std::string_view bytes) { bytes_ += bytes; }
   // The next whole message; none where more bytes are needed. Throws Error where the bytes are no message: the stream
   // is of no use any more.
   std::optional<Message> next();
 
  private:
+  std::optional<Seal> seal_;
   std::string bytes_;
 };
 

@@ -32,11 +32,6 @@ void check(const char* wrong) {
   ISOBAR_CHECK(wrong == nullptr, wrong);
 }
 
-bool is_on(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value != nullptr && std::string_view(value) == "1";
-}
-
 // How long a call is polled without a pause, which keeps a core busy: small ones are soon over, and a large one goes on
 // only while it is polled.
 double seconds_without_pause(const Call& call) {
@@ -91,7 +86,17 @@ class CallInNumbers {
     return numbers;
   }
 
-  static Call from(std::span<const std::int64_t> numbers, int ranks) {
+  // `rank` of a group is where they come from. Throws Error for what no rank sends.
+  static Call from(std::span<const std::int64_t> numbers, int ranks, int rank) {
+    const auto check_within = [&](std::size_t i, std::int64_t least, std::int64_t most) {
+      ISOBAR_CHECK(numbers[i] >= least && numbers[i] <= most, "ISOBAR_COMM_CHECK: what rank ", rank,
+                   " of a group has sent is no call: set it on all ranks");
+    };
+    check_within(0, 0, static_cast<std::int64_t>(Verb::barrier));
+    check_within(1, -1, static_cast<std::int64_t>(DType::fp64));
+    check_within(2, 0, static_cast<std::int64_t>(Reduce::max));
+    for (const std::size_t peer : {3, 4, 5}) check_within(peer, Call::kNobody, ranks - 1);
+    for (const std::size_t length : {6, 7}) check_within(length, 0, ranks);
     Call call;
     call.verb = static_cast<Verb>(numbers[0]);
     call.reduce = static_cast<Reduce>(numbers[2]);
@@ -210,7 +215,8 @@ class MpiBackend : public Backend {
     gather(mine.data(), all.data(), static_cast<std::int64_t>(mine.size() * sizeof mine[0]), what);
     std::vector<Call> calls;
     for (std::size_t at = 0; at < all.size(); at += mine.size())
-      calls.push_back(CallInNumbers::from(std::span(all).subspan(at, mine.size()), size()));
+      calls.push_back(
+          CallInNumbers::from(std::span(all).subspan(at, mine.size()), size(), static_cast<int>(at / mine.size())));
     std::vector<const Call*> pointers;
     for (const Call& its : calls) pointers.push_back(&its);
     const std::string wrong = misfit(pointers, members_, what);
@@ -255,6 +261,11 @@ const MpiPlugin& load_mpi() {
   return loaded;
 }
 
+bool compares_calls() {
+  const char* value = std::getenv("ISOBAR_COMM_CHECK");
+  return value != nullptr && std::string_view(value) == "1";
+}
+
 bool wait_for(const MpiPlugin& mpi, MpiRequest* request, double seconds) {
   bool is_done = false;
   const Clock::time_point start = Clock::now();
@@ -269,7 +280,7 @@ bool wait_for(const MpiPlugin& mpi, MpiRequest* request, double seconds) {
 std::unique_ptr<Backend> make_mpi_world(const MpiPlugin& mpi, Meeting& meeting, double timeout_seconds) {
   std::vector<int> members(static_cast<std::size_t>(mpi.size(mpi.world())));
   std::iota(members.begin(), members.end(), 0);
-  return std::make_unique<MpiBackend>(MpiWorld{mpi, meeting, timeout_seconds, is_on("ISOBAR_COMM_CHECK")}, mpi.world(),
+  return std::make_unique<MpiBackend>(MpiWorld{mpi, meeting, timeout_seconds, compares_calls()}, mpi.world(),
                                       std::move(members));
 }
 

@@ -19,6 +19,9 @@ namespace isobar {
 // built without MPI, and where the library cannot be loaded.
 const MpiPlugin& load_mpi();
 
+// Whether ISOBAR_COMM_CHECK is 1: on all ranks or on none.
+bool compares_calls();
+
 // Waits for a call that has begun; false where `seconds` are over.
 bool wait_for(const MpiPlugin& mpi, MpiRequest* request, double seconds);
 

@@ -1,10 +1,8 @@
 #include "comm/process_ranks.h"
 
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <unistd.h>
+
+#include <csignal>
 
 #include <algorithm>
 #include <array>
@@ -12,11 +10,9 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <iomanip>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <random>
 #include <span>
 #include <sstream>
 #include <stop_token>
@@ -25,6 +21,8 @@
 #include <utility>
 #include <vector>
 
+#include "comm/hmac.h"
+#include "comm/hosts.h"
 #include "comm/mpi_backend.h"
 #include "comm/nccl/nccl_ranks.h"
 #include "kernels/common/check.h"
@@ -41,62 +39,27 @@ struct RunningProcess {
   std::unique_ptr<Meeting> meeting;
 };
 std::optional<RunningProcess> running;
+std::string met_at;  // of rank 0
 
 // ---- Where to meet, told over MPI -----------------------------------------------------------------------------------
 
-struct MeetingPlace {
-  std::array<char, 256> address = {};
-  std::array<char, 40> key = {};
+// As it travels.
+struct ToldPlace {
+  std::array<char, 1024> addresses = {};  // with commas between
+  std::array<char, 80> key = {};
   int port = 0;
 };
 
-using HostName = std::array<char, 256>;
-
-HostName this_host() {
-  HostName name = {};
-  host_name().copy(name.data(), name.size() - 1);
-  return name;
-}
-
-std::string number_of(const sockaddr* address, socklen_t size) {
-  char text[NI_MAXHOST] = "";
-  getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
-  return text;
-}
-
-bool is_bridge(std::string_view interface) {
-  constexpr std::array<std::string_view, 4> kOfThisHostOnly{"docker", "virbr", "veth", "br-"};
-  return std::ranges::any_of(kOfThisHostOnly, [&](std::string_view prefix) { return interface.starts_with(prefix); });
-}
-
-// An IPv4 address that other hosts can reach: the one that this host's name stands for, else that of the first network
-// interface which leads to other hosts.
-std::string reachable_address() {
-  ifaddrs* interfaces = nullptr;
-  if (getifaddrs(&interfaces) != 0) return "127.0.0.1";
-  std::vector<std::string> candidates;
-  for (const ifaddrs* each = interfaces; each != nullptr; each = each->ifa_next) {
-    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET) continue;
-    if ((each->ifa_flags & IFF_UP) == 0 || (each->ifa_flags & IFF_LOOPBACK) != 0 || is_bridge(each->ifa_name)) continue;
-    candidates.push_back(number_of(each->ifa_addr, sizeof(sockaddr_in)));
-  }
-  freeifaddrs(interfaces);
-  addrinfo hints = {}, *found = nullptr;
-  hints.ai_family = AF_INET;
-  std::string own;
-  if (getaddrinfo(this_host().data(), nullptr, &hints, &found) == 0) {
-    own = number_of(found->ai_addr, found->ai_addrlen);
-    freeaddrinfo(found);
-  }
-  if (std::ranges::find(candidates, own) != candidates.end()) return own;
-  return candidates.empty() ? "127.0.0.1" : candidates.front();
-}
+using HostIdentity = std::array<char, 128>;
 
 std::string random_key() {
-  std::random_device random;
-  std::ostringstream key;
-  for (int i = 0; i < 4; ++i) key << std::hex << std::setw(8) << std::setfill('0') << random();
-  return key.str();
+  std::string key;
+  for (const char byte : random_bytes(32)) {
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    key += kDigits[static_cast<unsigned char>(byte) >> 4];
+    key += kDigits[static_cast<unsigned char>(byte) & 15];
+  }
+  return key;
 }
 
 // A call among all processes while there is no meeting yet.
@@ -108,44 +71,86 @@ void call_all(const MpiPlugin& mpi, const Call& call, double seconds) {
 }
 
 bool are_on_one_host(const MpiPlugin& mpi, double seconds) {
-  const HostName mine = this_host();
+  HostIdentity mine = {};
+  host_identity().copy(mine.data(), mine.size() - 1);
   const auto ranks = static_cast<std::size_t>(mpi.size(mpi.world()));
-  std::vector<HostName> all(ranks);
+  std::vector<HostIdentity> all(ranks);
   const std::int64_t bytes = sizeof mine;
   const std::vector<std::int64_t> parts(ranks, bytes);
   call_all(
       mpi,
       {.verb = Verb::all_gather, .send = mine.data(), .receive = all.data(), .sends = {&bytes, 1}, .receives = parts},
       seconds);
-  return std::ranges::all_of(all, [&](const HostName& name) { return name == mine; });
+  std::vector<std::string> identities;
+  for (const HostIdentity& each : all) identities.emplace_back(each.data());
+  return isobar::are_on_one_host(identities);
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
+  return text;
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> words;
+  std::istringstream in(text);
+  for (std::string word; std::getline(in, word, ',');) words.push_back(word);
+  return words;
 }
 
 std::unique_ptr<Meeting> meet_over_mpi(const MpiPlugin& mpi, Attendee me, MeetingOptions options) {
   const bool is_local = are_on_one_host(mpi, options.timeout_seconds);
-  MeetingPlace place;
+  ToldPlace place;
   std::optional<MeetingPort> port;
   if (me.rank == 0) {
     const char* chosen = std::getenv("MASTER_ADDR");
-    port.emplace(is_local ? "127.0.0.1" : chosen != nullptr ? chosen : reachable_address(), 0);
-    port->address().copy(place.address.data(), place.address.size() - 1);
+    const std::vector<std::string> addresses = is_local            ? std::vector<std::string>{"127.0.0.1"}
+                                               : chosen != nullptr ? std::vector<std::string>{chosen}
+                                                                   : reachable_addresses();
+    port.emplace(is_local ? "127.0.0.1" : "", 0);
+    joined(addresses).copy(place.addresses.data(), place.addresses.size() - 1);
     random_key().copy(place.key.data(), place.key.size() - 1);
     place.port = port->port();
+    met_at = port->text();
   }
   const std::int64_t bytes = sizeof place;
   call_all(mpi,
            {.verb = Verb::broadcast, .send = &place, .receive = &place, .sends = {&bytes, 1}, .receives = {&bytes, 1}},
            options.timeout_seconds);
   options.key = place.key.data();
+  options.teller_ends_all = true;
   if (port) return std::make_unique<Meeting>(std::move(me), std::move(*port), std::move(options));
-  return std::make_unique<Meeting>(std::move(me), place.address.data(), place.port, std::move(options));
+  return std::make_unique<Meeting>(
+      std::move(me), MeetingPlace{.addresses = split(place.addresses.data()), .port = place.port}, std::move(options));
 }
 
 // ---- Where to meet, as the launcher says it -------------------------------------------------------------------------
 
+bool is_loopback(const std::string& address) {
+  return address == "localhost" || address == "::1" || address.starts_with("127.");
+}
+
+// Where rank 0 listens. The name that the others know it by may stand for an address that only this host knows (Debian
+// writes 127.0.1.1 into /etc/hosts), and other names and networks may lead to it: it listens at all.
+std::string own_address(const Launch& launch) {
+  if (is_loopback(launch.address)) return launch.address;
+  return std::getenv("ISOBAR_INTERFACE") != nullptr ? reachable_addresses().front() : "";
+}
+
 std::unique_ptr<Meeting> meet_at(const Launch& launch, Attendee me, MeetingOptions options) {
   options.key = launch.key;
-  if (me.rank > 0) return std::make_unique<Meeting>(std::move(me), launch.address, launch.port, std::move(options));
-  return std::make_unique<Meeting>(std::move(me), MeetingPort(launch.address, launch.port), std::move(options));
+  if (me.rank > 0) {
+    const MeetingPlace place{.addresses = {launch.address}, .port = launch.port, .ports = launch.ports};
+    return std::make_unique<Meeting>(std::move(me), place, std::move(options));
+  }
+  MeetingPort port(own_address(launch), launch.port, launch.ports);
+  met_at = port.text();
+  auto meeting = std::make_unique<Meeting>(std::move(me), std::move(port), std::move(options));
+  if (meeting->hosts() > 1 && !launch.is_key_secret)
+    tell("the job's key is no secret: who can reach " + met_at +
+         " could have taken a rank's place; set ISOBAR_JOB_KEY (docs/parallelism.md)");
+  return meeting;
 }
 
 // mpirun says nothing of where rank 0 is; MPI does. NCCL needs no MPI where the variables say it.
@@ -263,10 +268,9 @@ WorkListener listener_of(Meeting& meeting) {
 }
 
 // The others hear of an error before this rank's communicators are gone.
-void call_and_tell(const std::function<void(const Communicator& world)>& body, const Communicator& world,
-                   Meeting& meeting) {
+void call_and_tell(const RankBody& body, const Communicator& world, const Launch& launch, Meeting& meeting) {
   try {
-    body(world);
+    body(world, launch);
   } catch (...) {
     meeting.fail(sentence_of_current_exception());
     throw;
@@ -275,30 +279,41 @@ void call_and_tell(const std::function<void(const Communicator& world)>& body, c
 
 }  // namespace
 
-void run_process(const ProcessRanks& options, const std::function<void(const Communicator& world)>& body) {
-  check_can_start(options.launch, options.by_nccl);
+void run_process(const ProcessRanks& given, const RankBody& body) {
+  ProcessRanks options = given;
+  Launch& launch = options.launch;
+  check_can_start(launch, options.by_nccl);
   const MpiPlugin* mpi =
-      is_met_over_mpi(options.launch, options.by_nccl) ? &start_mpi(options.launch, options.timeout_seconds) : nullptr;
+      is_met_over_mpi(launch, options.by_nccl) ? &start_mpi(launch, options.timeout_seconds) : nullptr;
   Attendee me = options.me;
-  me.rank = mpi != nullptr ? mpi->rank(mpi->world()) : options.launch.rank;
-  me.ranks = options.launch.ranks;
-  me.host = this_host().data();
+  me.rank = mpi != nullptr ? mpi->rank(mpi->world()) : launch.rank;
+  me.ranks = launch.ranks;
+  me.host = host_name();
+  me.host_identity = host_identity();
   me.process = getpid();
-  MeetingOptions meet{
-      .timeout_seconds = options.timeout_seconds, .last_resort = end_at_once, .tell_death = tell, .tell_work = tell};
+  MeetingOptions meet{.timeout_seconds = options.timeout_seconds,
+                      .last_resort = end_at_once,
+                      .tell_death = tell,
+                      .tell_work = tell,
+                      .tells_unreachable = !launch.is_local_rank_told || launch.local_rank == 0};
   if (options.by_nccl) meet.payload = id_for_meeting(options, me);
   if (!running) running.emplace(RunningProcess{nullptr, nullptr});
-  running->meeting = mpi != nullptr ? meet_over_mpi(*mpi, me, meet) : meet_at(options.launch, me, meet);
+  running->meeting = mpi != nullptr ? meet_over_mpi(*mpi, me, meet) : meet_at(launch, me, meet);
   Meeting& meeting = *running->meeting;
   try {
+    if (!launch.is_local_rank_told) {
+      launch.local_rank = meeting.place_on_host().local_rank;
+      launch.local_ranks = meeting.place_on_host().local_ranks;
+      if (options.find_device) options.device = options.find_device(launch);
+    }
     if (options.by_nccl) {
       const Communicator world = start_nccl_at(meeting, options, me).world;
       world.set_work_listener(listener_of(meeting));
-      call_and_tell(body, world, meeting);
+      call_and_tell(body, world, launch, meeting);
     } else {
       const Communicator world(make_mpi_world(*mpi, meeting, options.timeout_seconds));
       world.set_work_listener(listener_of(meeting));
-      body(world);
+      body(world, launch);
     }
     meeting.leave();
   } catch (...) {
@@ -310,6 +325,12 @@ void run_process(const ProcessRanks& options, const std::function<void(const Com
   if (mpi != nullptr) mpi->finish();
 }
 
+std::string describe_meeting() {
+  if (!running || !running->meeting || met_at.empty()) return "";
+  const int hosts = running->meeting->hosts();
+  return concat("the ranks, on ", hosts, hosts == 1 ? " host" : " hosts", ", met at ", met_at);
+}
+
 bool has_met() {
   return running.has_value();
 }
@@ -317,10 +338,17 @@ bool has_met() {
 void end_process(int status, bool has_told) {
   if (!running) return;
   // The one that tells ends the others, when the sentence is out. Without MPI each ends itself, and the launcher may
-  // end all when the first has.
-  constexpr int kSecondsToBeEnded = 15, kSecondsToTell = 2;
+  // end all when the first has. A signal to end is obeyed from here on, whatever the program does with it else.
+  constexpr double kSecondsToBeEnded = 15, kSecondsToTell = 2, kSecondsToAbort = 1;
   const bool has_mpi = running->mpi != nullptr;
-  if (!has_told) std::this_thread::sleep_for(std::chrono::seconds(has_mpi ? kSecondsToBeEnded : kSecondsToTell));
+  std::signal(SIGTERM, SIG_DFL);
+  if (has_told && running->meeting) running->meeting->note_told();
+  if (!has_told) {
+    const double most = has_mpi ? kSecondsToBeEnded : kSecondsToTell;
+    const bool is_told = running->meeting ? running->meeting->is_told(most)
+                                          : (std::this_thread::sleep_for(std::chrono::duration<double>(most)), false);
+    if (is_told && has_mpi) std::this_thread::sleep_for(std::chrono::duration<double>(kSecondsToAbort));
+  }
   if (has_mpi) running->mpi->abort(status);
   std::fflush(nullptr);
   _exit(status);

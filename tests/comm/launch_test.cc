@@ -1,6 +1,10 @@
 // Who a process is, by planted variables of every launcher, with the traps of each.
 #include "comm/launch.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
 #include <map>
 
 #include "comm/process_ranks.h"
@@ -256,6 +260,12 @@ TEST_CASE("launch: where rank 0 is, and a port and a key of the job's own") {
     CHECK(other.port != step.port);
   }
   CHECK(launch_of(with(kSrun, {{"ISOBAR_MEETING_KEY", "ours"}})).key == "ours");
+  CHECK(launch_of(with(kSrun, {{"ISOBAR_JOB_KEY", "mine"}, {"ISOBAR_MEETING_KEY", "ours"}})).key == "mine");
+  CHECK(!step.is_key_secret);
+  CHECK(launch_of(with(kSrun, {{"ISOBAR_JOB_KEY", "mine"}})).is_key_secret);
+  // A port that the user gives is the only one; else there is a choice.
+  CHECK(told.ports == 1);
+  CHECK(step.ports == 3);
 }
 
 TEST_CASE("launch: Slurm's lists of nodes and tasks") {
@@ -274,4 +284,20 @@ TEST_CASE("launch: Slurm's lists of nodes and tasks") {
   CHECK(tasks_in("4") == std::vector<int>{4});
   for (const char* none : {"", "x", "2(x", "2(x3", "0", "2(x0)", "2(x99999999)", "-1", "(x2)"})
     CHECK(tasks_in(none).empty());
+}
+
+TEST_CASE("launch: a key in a file is one that others cannot read") {
+  char file[] = "/tmp/isobar_key_XXXXXX";
+  const int descriptor = ::mkstemp(file);
+  REQUIRE(descriptor >= 0);
+  const Variables variables = with(kSrun, {{"ISOBAR_JOB_KEY_FILE", file}});
+  CHECK_THROWS_WITH(launch_of(variables), ContainsSubstring("there is no key in " + std::string(file)));
+  REQUIRE(::write(descriptor, "5ec2e7\n", 7) == 7);
+  CHECK(launch_of(variables).key == "5ec2e7");
+  CHECK(launch_of(variables).is_key_secret);
+  ::fchmod(descriptor, 0640);
+  CHECK_THROWS_WITH(launch_of(variables), ContainsSubstring("others can read " + std::string(file) + ": chmod 600"));
+  ::close(descriptor);
+  ::unlink(file);
+  CHECK_THROWS_WITH(launch_of(variables), ContainsSubstring("No such file"));
 }

@@ -5,23 +5,27 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <deque>
+#include <fstream>
 #include <functional>
-#include <iomanip>
 #include <mutex>
 #include <optional>
 #include <random>
-#include <sstream>
 #include <thread>
 #include <vector>
 
+#include "comm/challenge.h"
+#include "comm/hmac.h"
 #include "comm/messages.h"
-#include "engine/files/checksum.h"
 #include "kernels/common/check.h"
 #include "tests/harness/testing.h"
 
@@ -41,6 +45,10 @@ Attendee attendee(int rank, int ranks) {
           .version = "1",
           .config = "c0ffee",
           .layout = "dp " + std::to_string(ranks)};
+}
+
+MeetingPlace at(int port) {
+  return {.addresses = {kHere}, .port = port};
 }
 
 MeetingOptions options(double seconds = kLong) {
@@ -65,7 +73,7 @@ Ends meet(int ranks, const std::function<void(Meeting&, int rank)>& body,
         Meeting meeting(me, std::move(port), options(seconds));
         body(meeting, rank);
       } else {
-        Meeting meeting(me, kHere, number, options(seconds));
+        Meeting meeting(me, at(number), options(seconds));
         body(meeting, rank);
       }
     } catch (const ToldElsewhere&) {
@@ -105,9 +113,28 @@ class Stranger {
   Stranger(const Stranger&) = delete;
   Stranger& operator=(const Stranger&) = delete;
   bool is_connected() const { return is_connected_; }
+  int descriptor() const { return socket_; }
   void say(const std::string& bytes) const {
     static_cast<void>(::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL));
   }
+  // What comes; fewer bytes where the other end hangs up.
+  std::string hear(std::size_t count) const {
+    std::string all(count, '\0');
+    const ssize_t got = ::recv(socket_, all.data(), count, MSG_WAITALL);
+    all.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+    return all;
+  }
+  // Answers rank 0's challenge, with the job's key or with another one.
+  void enter(const std::string& key) {
+    const std::string mine = random_bytes(kRandomBytes);
+    say(std::string(kGreeting) + mine);
+    const std::string answer = hear(kAnswerBytes);
+    if (answer.size() < kAnswerBytes) return;
+    const Challenge challenge(key, mine, answer.substr(0, kRandomBytes));
+    seal_ = challenge.to_first();
+    say(challenge.proof_of_rank());
+  }
+  void say(const Message& message) { say(to_wire(message, &seal_)); }
   // Whether the other end hangs up within the seconds.
   bool is_dropped(double seconds = kLong) const {
     pollfd polled{socket_, POLLIN, 0};
@@ -118,19 +145,20 @@ class Stranger {
  private:
   int socket_;
   bool is_connected_ = false;
+  Seal seal_;
 };
 
-std::string preamble(const std::string& key) {
-  std::ostringstream out;
-  out << "isobar meeting 1\n"
-      << std::hex << std::setw(16) << std::setfill('0') << xxh64(std::as_bytes(std::span(key))) << '\n';
-  return out.str();
+Message hello(int rank, int ranks) {
+  return {.type = 1,
+          .texts = {std::to_string(rank), std::to_string(ranks), "node", "", "7", "1", "c0ffee",
+                    "dp " + std::to_string(ranks), "", "0", "", ""}};
 }
 
-std::string hello(int rank, int ranks) {
-  return to_wire({.type = 1,
-                  .texts = {std::to_string(rank), std::to_string(ranks), "node", "7", "1", "c0ffee",
-                            "dp " + std::to_string(ranks), "", ""}});
+std::int64_t resident_bytes() {
+  std::ifstream status("/proc/self/statm");
+  std::int64_t pages = 0, resident = 0;
+  status >> pages >> resident;
+  return resident * ::sysconf(_SC_PAGESIZE);
 }
 
 // Messages of the tests below: 10^4, or as many as ISOBAR_FUZZ_MESSAGES says.
@@ -140,9 +168,9 @@ int messages_to_try() {
 }
 
 // Bytes that are a message, nearly one, or none at all.
-std::string random_bytes(std::mt19937& random) {
+std::string noise(std::mt19937& random) {
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
-  const auto noise = [&](int most) {
+  const auto any = [&](int most) {
     std::string bytes(static_cast<std::size_t>(below(most + 1)), '\0');
     for (char& byte : bytes) byte = static_cast<char>(below(256));
     return bytes;
@@ -150,9 +178,9 @@ std::string random_bytes(std::mt19937& random) {
   const std::vector<std::string> known{"0", "1", "2", "-1", "99999999999999999999", "0,1,2", ",,", "", "dp 3", "x"};
   switch (below(4)) {
     case 0:
-      return noise(64);
+      return any(64);
     case 1: {  // a length and then something
-      std::string bytes = noise(40);
+      std::string bytes = any(40);
       const auto length = below(2) == 0 ? static_cast<std::uint32_t>(bytes.size()) : random();
       for (int shift = 24; shift >= 0; shift -= 8) bytes.insert(0, 1, static_cast<char>(length >> shift & 0xff));
       return bytes;
@@ -160,7 +188,7 @@ std::string random_bytes(std::mt19937& random) {
     default: {
       Message message{.type = static_cast<std::uint8_t>(below(11))};
       for (int i = below(11); i > 0; --i)
-        message.texts.push_back(below(3) == 0 ? noise(20)
+        message.texts.push_back(below(3) == 0 ? any(20)
                                               : known[static_cast<std::size_t>(below(static_cast<int>(known.size())))]);
       std::string bytes = to_wire(message);
       for (int flips = below(3); flips > 0; --flips)
@@ -207,6 +235,12 @@ TEST_CASE("meeting: what does not fit is told once, by the first rank") {
   CHECK(meet(4, leave, [](Attendee& me) { me.device = me.rank % 2 == 0 ? "" : "GPU-5c"; }) ==
         told_by_the_first(4, "ranks 1 and 3 use the same GPU, GPU-5c"));
   CHECK(changed(2, [](Attendee& me) { me.ranks = 8; })[0] == "rank 2 (process 102 on node2) counts 8 ranks, rank 0 4");
+  CHECK(meet(2, leave, [](Attendee& me) { me.instructions = me.rank == 1 ? "avx2" : "avx512"; }) ==
+        told_by_the_first(2,
+                          "rank 1 (process 101 on node1) computes with avx2, rank 0 with avx512: set "
+                          "ISOBAR_MAX_ISA=avx2 on all"));
+  CHECK(changed(2, [](Attendee& me) { me.compares_calls = true; }) ==
+        told_by_the_first(4, "ISOBAR_COMM_CHECK=1 is set on rank 2 and not on rank 0: set it on all"));
   const std::string twice = changed(2, [](Attendee& me) { me.rank = 1; })[0];
   CHECK_THAT(twice, ContainsSubstring("two processes say that they are rank 1: process 10"));
   CHECK_THAT(changed(2, [](Attendee& me) { me.rank = 4; })[0],
@@ -220,9 +254,9 @@ TEST_CASE("meeting: who does not come is named by number") {
   CHECK(ends[1] == "told elsewhere");
   const Ends alone = meet(2, leave, {}, 0.5, [](int rank) { return rank == 0; });
   CHECK_THAT(alone[0], ContainsSubstring("rank 1 has not come"));
-  CHECK_THROWS_WITH(Meeting(attendee(3, 4), kHere, 1, options(0.5)),
+  CHECK_THROWS_WITH(Meeting(attendee(3, 4), at(1), options(0.5)),
                     ContainsSubstring("rank 3: no meeting at 127.0.0.1:1 within 0.5 s: Connection refused"));
-  CHECK_THROWS_WITH(Meeting(attendee(1, 4), "no.such.host.invalid", 1, options(0.3)),
+  CHECK_THROWS_WITH(Meeting(attendee(1, 4), {.addresses = {"no.such.host.invalid"}, .port = 1}, options(0.3)),
                     ContainsSubstring("the address cannot be resolved"));
 }
 
@@ -301,11 +335,15 @@ TEST_CASE("meeting: when a rank's time is over, the one that has not come is nam
 
 TEST_CASE("meeting: a rank that does not even answer is named first") {
   MeetingPort port(kHere, 0);
-  const Stranger silent(port.port());
-  silent.say(preamble("job") + hello(1, 2));
+  Stranger silent(port.port());
+  std::thread entering([&] {
+    silent.enter("job");
+    silent.say(hello(1, 2));
+  });
   Meeting meeting(
       {.rank = 0, .ranks = 2, .host = "here", .process = 1, .version = "1", .config = "c0ffee", .layout = "dp 2"},
       std::move(port), options());
+  entering.join();
   meeting.set_place("barrier");
   const std::vector<int> both{0, 1};
   CHECK(meeting.time_is_over(both, 9) ==
@@ -328,7 +366,7 @@ TEST_CASE("meeting: who works alone is waited for, as long as that may last") {
     meeting.begin_work("writing a checkpoint", 3);
     while (!meeting.has_failed()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   });
-  Meeting meeting(attendee(1, 2), kHere, number, options());
+  Meeting meeting(attendee(1, 2), at(number), options());
   meeting.set_place("barrier");
   while (answers.size() < 100 && (answers.empty() || answers.back().empty())) {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
@@ -358,7 +396,7 @@ TEST_CASE("meeting: a process that does not end of itself is ended, the teller w
     if (rank == 0)
       meeting.emplace(attendee(0, 2), std::move(port), mine);
     else
-      meeting.emplace(attendee(1, 2), kHere, number, mine);
+      meeting.emplace(attendee(1, 2), at(number), mine);
     if (rank == 1) meeting->fail("no memory");
     while (true) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -402,17 +440,281 @@ TEST_CASE("meeting: strangers are dropped, and the ranks meet all the same") {
   MeetingPort port(kHere, 0);
   const int number = port.port();
   std::thread rank_0([&] { Meeting(attendee(0, 2), std::move(port), options()).leave(); });
-  const Stranger silent(number), other_job(number), web(number), oversized(number), damaged(number);
-  other_job.say(preamble("another job") + hello(1, 2));
-  web.say("GET / HTTP/1.0\r\n\r\n");
-  oversized.say(preamble("job") + std::string("\xff\xff\xff\x7f", 4));
-  damaged.say(preamble("job") + to_wire({.type = 1, .texts = {"one", "2"}}));
+  Stranger silent(number), other_job(number), web(number), oversized(number), damaged(number), unsealed(number);
+  other_job.enter("another job");
+  web.say("GET / HTTP/1.0\r\nHost: node1\r\nAccept: */*\r\n\r\n");
+  oversized.enter("job");
+  oversized.say(std::string("\xff\xff\xff\x7f", 4));
+  damaged.enter("job");
+  damaged.say({.type = 1, .texts = {"one", "2"}});
+  unsealed.enter("job");
+  unsealed.say(to_wire(hello(1, 2)));
   CHECK(other_job.is_dropped());
   CHECK(web.is_dropped());
   CHECK(oversized.is_dropped());
   CHECK(damaged.is_dropped());
-  Meeting(attendee(1, 2), kHere, number, options()).leave();
+  CHECK(unsealed.is_dropped());
+  Meeting(attendee(1, 2), at(number), options()).leave();
   rank_0.join();
+}
+
+TEST_CASE("meeting: a key is not found by guessing, and all wrong ones end alike") {
+  MeetingPort port(kHere, 0);
+  const int number = port.port();
+  std::thread rank_0([&] { Meeting(attendee(0, 2), std::move(port), options()).leave(); });
+  // A part is judged when it is whole: neither the right greeting nor a wrong one is answered before.
+  const Stranger right(number), wrong(number);
+  right.say(std::string(kGreeting) + "123456789012345");
+  wrong.say(std::string(kGreeting.size() + 15, 'x'));
+  CHECK(!right.is_dropped(0.2));
+  CHECK(!wrong.is_dropped(0));
+  wrong.say("x");
+  CHECK(wrong.is_dropped());
+  // What one connection has shown is of no use in the next one.
+  Stranger first(number), second(number);
+  const std::string mine(kRandomBytes, 'r');
+  first.say(std::string(kGreeting) + mine);
+  const std::string answer = first.hear(kAnswerBytes);
+  REQUIRE(answer.size() == kAnswerBytes);
+  second.say(std::string(kGreeting) + mine);
+  CHECK(second.hear(kAnswerBytes) != answer);
+  second.say(Challenge("job", mine, answer.substr(0, kRandomBytes)).proof_of_rank());
+  CHECK(second.is_dropped());
+  Meeting(attendee(1, 2), at(number), options()).leave();
+  rank_0.join();
+}
+
+TEST_CASE("meeting: ranks do not believe who does not know the key, nor wait for it") {
+  // A listener that says nothing, and one that answers anything.
+  for (const std::string& says : {std::string(), std::string(200, 'x')}) {
+    const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    inet_pton(AF_INET, kHere, &address.sin_addr);
+    socklen_t size = sizeof address;
+    REQUIRE(::bind(listener, reinterpret_cast<const sockaddr*>(&address), size) == 0);
+    REQUIRE(::listen(listener, 8) == 0);
+    getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
+    std::thread speaker([&] {
+      const int other = ::accept(listener, nullptr, nullptr);
+      static_cast<void>(::send(other, says.data(), says.size(), MSG_NOSIGNAL));
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      ::close(listener);
+      std::string all;
+      char buffer[64];
+      for (ssize_t got = 0; (got = ::recv(other, buffer, sizeof buffer, 0)) > 0;)
+        all.append(buffer, static_cast<std::size_t>(got));
+      ::close(other);
+      CHECK(all.size() == kOpeningBytes);  // nothing of the rank, nor of the key
+    });
+    CHECK_THROWS_WITH(Meeting(attendee(1, 2), at(ntohs(address.sin_port)), options(0.3)),
+                      ContainsSubstring("rank 1: no meeting at 127.0.0.1:") && ContainsSubstring("within 0.3 s"));
+    speaker.join();
+  }
+}
+
+TEST_CASE("meeting: rank 0 takes the first free one of some ports, and the others look at all") {
+  const MeetingPort taken("", 0);
+  MeetingPort port("", taken.port(), 3);
+  CHECK(port.port() != taken.port());
+  CHECK_THAT(port.text(), ContainsSubstring("(all its addresses)"));
+  const MeetingPlace place{.addresses = {"no.such.host.invalid", "::1", kHere}, .port = taken.port(), .ports = 3};
+  std::thread rank_0([&] { Meeting(attendee(0, 2), std::move(port), options()).leave(); });
+  Meeting meeting(attendee(1, 2), place, options());
+  CHECK(meeting.hosts() == 2);
+  CHECK(meeting.place_on_host().local_ranks == 1);
+  meeting.leave();
+  rank_0.join();
+}
+
+TEST_CASE("meeting: each rank hears which one of its host it is") {
+  std::mutex mutex;
+  std::vector<int> local(4), of(4);
+  meet(
+      4,
+      [&](Meeting& meeting, int rank) {
+        {
+          const std::lock_guard lock(mutex);
+          local[static_cast<std::size_t>(rank)] = meeting.place_on_host().local_rank;
+          of[static_cast<std::size_t>(rank)] = meeting.place_on_host().local_ranks;
+          CHECK(meeting.hosts() == 2);
+        }
+        meeting.leave();
+      },
+      [](Attendee& me) { me.host_identity = me.rank < 3 ? "boot1" : "boot2"; });
+  CHECK(local == std::vector<int>{0, 1, 2, 0});
+  CHECK(of == std::vector<int>{3, 3, 3, 1});
+}
+
+TEST_CASE("meeting: only one rank of a host says that rank 0 cannot be reached") {
+  MeetingOptions mine = options(0.1);
+  mine.tells_unreachable = false;
+  CHECK_THROWS_AS(Meeting(attendee(3, 4), at(1), mine), ToldElsewhere);
+}
+
+TEST_CASE("meeting: who waits for the user to be told hears when that is so") {
+  meet(3, [&](Meeting& meeting, int rank) {
+    if (rank == 2) meeting.fail("the disk is full");
+    while (!meeting.has_failed()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    CHECK(!meeting.is_told(0));
+    static std::atomic<int> asked = 0;
+    ++asked;
+    while (asked < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (meeting.is_teller()) meeting.note_told();
+    CHECK(meeting.is_told(kLong));
+  });
+}
+
+namespace {
+
+// What stands between two hosts and forgets a connection in which nothing has come for a while.
+class Forgetful {
+ public:
+  Forgetful(int port, double idle_seconds) : to_(port), listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    inet_pton(AF_INET, kHere, &address.sin_addr);
+    socklen_t size = sizeof address;
+    REQUIRE(::bind(listener_, reinterpret_cast<const sockaddr*>(&address), size) == 0);
+    REQUIRE(::listen(listener_, 1) == 0);
+    getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this, idle_seconds] { forward(static_cast<int>(idle_seconds * 1000)); });
+  }
+  ~Forgetful() {
+    thread_.join();
+    ::close(listener_);
+  }
+  int port() const { return port_; }
+
+ private:
+  void forward(int idle_milliseconds) const {
+    const int from = ::accept(listener_, nullptr, nullptr);
+    pollfd ends[2] = {{from, POLLIN, 0}, {to_.descriptor(), POLLIN, 0}};
+    while (::poll(ends, 2, idle_milliseconds) > 0) {
+      for (int i = 0; i < 2; ++i) {
+        char buffer[4096];
+        if (ends[i].revents == 0) continue;
+        const ssize_t got = ::recv(ends[i].fd, buffer, sizeof buffer, 0);
+        if (got <= 0) {
+          ::close(from);
+          return;
+        }
+        static_cast<void>(::send(ends[1 - i].fd, buffer, static_cast<std::size_t>(got), MSG_NOSIGNAL));
+      }
+    }
+    ::close(from);
+  }
+
+  Stranger to_;
+  int listener_, port_ = 0;
+  std::thread thread_;
+};
+
+void leave_if_well(Meeting& meeting) {
+  try {
+    meeting.leave();
+  } catch (const Error&) {  // the meeting's failure() says it
+  }
+}
+
+}  // namespace
+
+TEST_CASE("meeting: a connection in which nothing happens is not taken for unused") {
+  for (const double beat_seconds : {0.05, 60.0}) {
+    MeetingPort port(kHere, 0);
+    const int number = port.port();
+    MeetingOptions mine = options();
+    mine.beat_seconds = beat_seconds;
+    std::string sentence;
+    std::thread rank_0([&] {
+      Meeting meeting(attendee(0, 2), std::move(port), mine);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      leave_if_well(meeting);
+      sentence = meeting.failure();
+    });
+    {
+      Forgetful between(number, 1);
+      Meeting meeting(attendee(1, 2), at(between.port()), mine);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      leave_if_well(meeting);
+    }
+    rank_0.join();
+    CHECK(sentence == (beat_seconds < 1 ? "" : "rank 1: it has died (process 101 on node1)"));
+  }
+}
+
+// Ranks as threads of this process: 1,000, or as many as ISOBAR_MEETING_RANKS says (8,000 by hand).
+TEST_CASE("meeting: many ranks meet at once") {
+  const char* count = std::getenv("ISOBAR_MEETING_RANKS");
+  const int ranks = count != nullptr ? std::atoi(count) : 1000;
+  const auto start = std::chrono::steady_clock::now();
+  std::atomic<int> met = 0;
+  std::atomic<double> seconds = 0;
+  const Ends ends = meet(
+      ranks,
+      [&](Meeting& meeting, int rank) {
+        if (++met == ranks) seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        while (met < ranks) std::this_thread::sleep_for(std::chrono::milliseconds(rank % 16 + 5));
+        meeting.leave();
+      },
+      [](Attendee& me) { me.host_identity = "host " + std::to_string(me.rank / 8); });
+  CHECK(ends == Ends(static_cast<std::size_t>(ranks)));
+  if (count != nullptr) std::printf("%d ranks have met after %.2f s\n", ranks, seconds.load());
+  CHECK(seconds < kLong);
+}
+
+// Connections of those who do not know the key: 300, or as many as ISOBAR_HOSTILE_CONNECTIONS says (10,000 by hand).
+TEST_CASE("meeting: a flood of strangers keeps nobody out, and costs no memory") {
+  const char* count = std::getenv("ISOBAR_HOSTILE_CONNECTIONS");
+  const int strangers = count != nullptr ? std::atoi(count) : 300;
+  MeetingPort port(kHere, 0);
+  const int number = port.port();
+  std::thread rank_0([&] { Meeting(attendee(0, 2), std::move(port), options()).leave(); });
+  const std::int64_t before = resident_bytes();
+  std::deque<Stranger> held;
+  std::int64_t most = before;
+  for (int i = 0; i < strangers; ++i) {
+    if (held.size() > 1000) held.pop_front();
+    Stranger& stranger = held.emplace_back(number);
+    if (i % 4 == 1) stranger.say("GET / HTTP/1.0\r\n");
+    if (i % 4 == 2) stranger.say(std::string(kGreeting) + "123456789012345");
+    if (i % 4 == 3) stranger.say(std::string(kGreeting) + std::string(60000, 'x'));
+    most = std::max(most, resident_bytes());
+  }
+  const auto start = std::chrono::steady_clock::now();
+  Meeting(attendee(1, 2), at(number), options()).leave();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  rank_0.join();
+  if (count != nullptr)
+    std::printf("%d strangers: %.1f MB more, and the rank came in %.3f s\n", strangers,
+                static_cast<double>(most - before) / 1e6, took.count());
+  CHECK(most - before < 32 << 20);
+}
+
+TEST_CASE("meeting: too few open files are an error of their own") {
+  int ends[2] = {};
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit few{.rlim_cur = 64, .rlim_max = 64};
+    setrlimit(RLIMIT_NOFILE, &few);
+    std::string said = "nothing";
+    try {
+      const Meeting meeting(attendee(0, 100), MeetingPort(kHere, 0), options(1));
+    } catch (const Error& error) {
+      said = error.what();
+    }
+    static_cast<void>(!::write(ends[1], said.data(), said.size()));
+    _exit(0);
+  }
+  char said[512] = "";
+  ::close(ends[1]);
+  REQUIRE(::read(ends[0], said, sizeof said - 1) > 0);
+  ::close(ends[0]);
+  ::waitpid(child, nullptr, 0);
+  CHECK_THAT(said, ContainsSubstring("the meeting of 100 ranks needs 100 open files, and ") &&
+                       ContainsSubstring(" allows 64: raise its hard limit (ulimit -Hn)"));
 }
 
 TEST_CASE("meeting: random messages at the port do no harm") {
@@ -422,7 +724,7 @@ TEST_CASE("meeting: random messages at the port do no harm") {
     for (int i = 0; i < messages; ++i) {
       MessageStream stream;
       try {
-        for (int more = 0; more < 3; ++more) stream.add(random_bytes(random));
+        for (int more = 0; more < 3; ++more) stream.add(noise(random));
         while (stream.next()) continue;
       } catch (const Error&) {
       }
@@ -438,25 +740,41 @@ TEST_CASE("meeting: random messages at the port do no harm") {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         stranger.emplace(number);
       }
-      std::string bytes = random() % 8 == 0 ? "" : preamble(random() % 8 == 0 ? "guess" : "job");
+      // Before the challenge, within it, and behind it, with the right seal or none.
+      const unsigned how = random() % 8;
+      if (how == 0) stranger->say(std::string(kGreeting));
+      if (how == 1) stranger->enter("guess");
+      if (how > 2) stranger->enter("job");
       for (int more = 0; more < 4; ++more) {
-        std::string next = random_bytes(random);
+        std::string next = noise(random);
         if (next.size() > 4 && next[4] == 1) next[4] = 2;  // who says the right thing with the job's key is a rank
-        bytes += next;
+        if (how < 6) stranger->say(next);
+        if (how >= 6) stranger->say(Message{.type = 5, .texts = {next}});
       }
-      stranger->say(bytes);
     }
-    Meeting(attendee(1, 2), kHere, number, options(10 * kLong)).leave();
+    Meeting(attendee(1, 2), at(number), options(10 * kLong)).leave();
     rank_0.join();
   }
   SECTION("of a rank that has gone mad") {
     for (int i = 0; i < messages; i += 100) {
       MeetingPort port(kHere, 0);
-      const Stranger mad(port.port());
-      mad.say(preamble("job") + hello(1, 2));
+      Stranger mad(port.port());
+      std::thread entering([&] {
+        mad.enter("job");
+        mad.say(hello(1, 2));
+      });
       Attendee me = attendee(0, 2);
       Meeting meeting(me, std::move(port), options());
-      for (int more = 0; more < 100; ++more) mad.say(random_bytes(random));
+      entering.join();
+      for (int more = 0; more < 100; ++more) {
+        Message message{.type = static_cast<std::uint8_t>(random() % 12)};
+        for (unsigned texts = random() % 8; texts > 0; --texts) message.texts.push_back(noise(random));
+        if (random() % 8 == 0)
+          mad.say(noise(random));
+        else
+          mad.say(message);
+      }
+      mad.say(Message{.type = 99});
       CHECK_THAT(meeting.fail("enough"), ContainsSubstring("rank "));
     }
   }

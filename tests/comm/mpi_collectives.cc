@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "verbs";
   try {
     run_process({.launch = find_launch(), .timeout_seconds = name == "absent" ? 2.0 : 120.0},
-                [&](const Communicator& world) { run_case(name, world); });
+                [&](const Communicator& world, const Launch&) { run_case(name, world); });
     return 0;
   } catch (const ToldElsewhere&) {
     end_process(1, /*has_told=*/false);

@@ -1,0 +1,185 @@
+#include "comm/meeting_guest.h"
+
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "comm/challenge.h"
+#include "comm/hmac.h"
+#include "kernels/common/check.h"
+
+namespace isobar {
+namespace {
+
+std::string text_of(const MeetingPlace& place) {
+  std::string text;
+  for (const std::string& address : place.addresses) text += (text.empty() ? "" : ", ") + address;
+  text += concat(':', place.port);
+  return place.ports > 1 ? concat(text, " to ", place.port + place.ports - 1) : text;
+}
+
+}  // namespace
+
+MeetingGuest::MeetingGuest(Attendee me, const MeetingPlace& place, MeetingOptions given)
+    : Member(std::move(me), std::move(given)), random_(static_cast<unsigned>(this->me.rank + 1)) {
+  const MeetingClock::duration time = duration_of(options.timeout_seconds);
+  const MeetingClock::time_point until = MeetingClock::now() + time;
+  std::string why = "nobody listens";
+  while (!try_all(place, until + time, why)) {  // rank 0's time may have begun when this rank's ends
+    if (MeetingClock::now() >= until) {
+      if (!options.tells_unreachable) throw ToldElsewhere();
+      throw_error("rank ", this->me.rank, ": no meeting at ", text_of(place), " within ", options.timeout_seconds,
+                  " s: ", why);
+    }
+    pause();
+  }
+  resolved_.clear();
+  const SignalsBlocked blocked;
+  thread_ = std::thread([this] { listen(); });
+}
+
+MeetingGuest::~MeetingGuest() {
+  stop_ = true;
+  ::shutdown(socket_.get(), SHUT_RDWR);
+  thread_.join();
+}
+
+void MeetingGuest::send(const Message& message) {
+  const std::lock_guard lock(send_mutex_);
+  send_all(socket_.get(), to_wire(message, &seal_));
+}
+
+// ---- Until it is welcome --------------------------------------------------------------------------------------------
+
+// Longer each time, and not as long as the others': thousands of ranks may wait for rank 0.
+void MeetingGuest::pause() {
+  constexpr double kMostSeconds = 1;
+  const double factor = std::uniform_real_distribution<double>(0.5, 1)(random_);
+  std::this_thread::sleep_for(Seconds(pause_seconds_ * factor));
+  pause_seconds_ = std::min(kMostSeconds, 1.5 * pause_seconds_);
+}
+
+// False where nobody of this job is there (yet).
+bool MeetingGuest::try_all(const MeetingPlace& place, MeetingClock::time_point until, std::string& why) {
+  for (const std::string& address : place.addresses)
+    for (int i = 0; i < place.ports; ++i)
+      if (meet(resolved(address), place.port + i, until, why)) return true;
+  return false;
+}
+
+// Name servers are asked at most once a second.
+const addrinfo* MeetingGuest::resolved(const std::string& address) {
+  Resolved& known = resolved_[address];
+  const MeetingClock::time_point now = MeetingClock::now();
+  if (known.at == MeetingClock::time_point() || (known.addresses == nullptr && now - known.at > Seconds(1)) ||
+      now - known.at > Seconds(10))
+    known = {addresses_of(address), now};
+  return known.addresses.get();
+}
+
+bool MeetingGuest::meet(const addrinfo* addresses, int port, MeetingClock::time_point until, std::string& why) {
+  socket_ = connect_to(addresses, port, why);
+  if (socket_.get() < 0) return false;
+  keep_alive(socket_.get(), options.unreachable_seconds);
+  why = "who listens there is not of this job";
+  return show_key() && take_answer(until);
+}
+
+// Rank 0 shows first that it knows the key. Who listens there and says nothing is left soon.
+bool MeetingGuest::show_key() {
+  const std::string mine = random_bytes(kRandomBytes);
+  if (!send_all(socket_.get(), concat(kGreeting, mine))) return false;
+  const std::optional<std::string> answer =
+      receive_exactly(kAnswerBytes, MeetingClock::now() + duration_of(kSecondsToIdentify));
+  if (!answer) return false;
+  const Challenge challenge(options.key, mine, answer->substr(0, kRandomBytes));
+  if (!are_equal_in_constant_time(answer->substr(kRandomBytes), challenge.proof_of_first())) return false;
+  seal_ = challenge.to_first();
+  stream_ = MessageStream(challenge.to_rank());
+  return send_all(socket_.get(), challenge.proof_of_rank() + to_wire(hello(me), &seal_));
+}
+
+std::optional<std::string> MeetingGuest::receive_exactly(std::size_t count, MeetingClock::time_point until) {
+  std::string all;
+  while (all.size() < count && MeetingClock::now() < until) {
+    pollfd polled{socket_.get(), POLLIN, 0};
+    if (::poll(&polled, 1, 100) <= 0) continue;
+    std::string bytes;
+    const Received received = receive_some(socket_.get(), bytes, count - all.size());
+    if (received == Received::end) return std::nullopt;
+    all += bytes;
+  }
+  return all.size() == count ? std::optional(all) : std::nullopt;
+}
+
+bool MeetingGuest::take_answer(MeetingClock::time_point until) {
+  while (MeetingClock::now() < until) {
+    pollfd polled{socket_.get(), POLLIN, 0};
+    if (::poll(&polled, 1, 100) <= 0) continue;
+    std::string bytes;
+    if (receive_some(socket_.get(), bytes) == Received::end) return false;
+    try {
+      stream_.add(bytes);
+      const std::optional<Message> answer = stream_.next();
+      if (!answer) continue;
+      if (answer->type == kFailed) throw ToldElsewhere();
+      if (answer->type != kWelcome) return false;
+      take_welcome(*answer);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+  return false;
+}
+
+// ---- Afterwards -----------------------------------------------------------------------------------------------------
+
+void MeetingGuest::listen() {
+  constexpr int kMilliseconds = 1000, kMillisecondsOfFailed = 100;
+  bool is_open = take_messages();  // the first may have come with the welcome
+  if (!is_open) lose();
+  while (!stop_) {
+    pollfd polled{is_open ? socket_.get() : -1, POLLIN, 0};
+    ::poll(&polled, 1, failed ? kMillisecondsOfFailed : kMilliseconds);
+    if (polled.revents != 0 && !serve()) {
+      is_open = false;
+      lose();
+    }
+    look_at_clock();
+  }
+}
+
+// False where rank 0 is gone.
+bool MeetingGuest::serve() {
+  std::string bytes;
+  const Received received = receive_some(socket_.get(), bytes);
+  stream_.add(bytes);
+  return received != Received::end && take_messages();
+}
+
+bool MeetingGuest::take_messages() {
+  try {
+    while (const std::optional<Message> message = stream_.next()) receive(*message);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// The next rank tells it. Where that would end the others and has not, it is dead too, and they tell it.
+void MeetingGuest::lose() {
+  constexpr double kSecondsEach = 3, kMostSeconds = 9;
+  {
+    const std::lock_guard lock(mutex);
+    if (is_done) return;
+  }
+  note_failure("rank 0: it has died", me.rank == 1 || options.teller_ends_all,
+               std::min(kMostSeconds, kSecondsEach * (me.rank - 1)));
+}
+
+}  // namespace isobar

@@ -1,0 +1,54 @@
+// A rank's end of the meeting (comm/meeting.h), of all but rank 0.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "comm/meeting_member.h"
+#include "comm/sockets.h"
+
+namespace isobar {
+
+class MeetingGuest : public Meeting::Member {
+ public:
+  MeetingGuest(Attendee me, const MeetingPlace& place, MeetingOptions given);
+  ~MeetingGuest() override;
+
+  void send(const Message& message) override;
+
+ private:
+  bool try_all(const MeetingPlace& place, MeetingClock::time_point until, std::string& why);
+  const addrinfo* resolved(const std::string& address);
+  bool meet(const addrinfo* addresses, int port, MeetingClock::time_point until, std::string& why);
+  bool show_key();
+  std::optional<std::string> receive_exactly(std::size_t count, MeetingClock::time_point until);
+  bool take_answer(MeetingClock::time_point until);
+  void pause();
+
+  void listen();
+  bool serve();
+  bool take_messages();
+  void lose();
+
+  struct Resolved {
+    Addresses addresses;
+    MeetingClock::time_point at;
+  };
+  std::map<std::string, Resolved> resolved_;
+  std::minstd_rand random_;
+  double pause_seconds_ = 0.05;
+
+  Socket socket_;
+  std::mutex send_mutex_;
+  Seal seal_;
+  MessageStream stream_;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace isobar

@@ -1,0 +1,63 @@
+// Hosts told apart, places on them, and which of a host's addresses others may use.
+#include "comm/hosts.h"
+
+#include <string>
+#include <vector>
+
+#include "tests/harness/testing.h"
+
+using namespace isobar;
+
+namespace {
+
+using Texts = std::vector<std::string>;
+
+const std::vector<Interface> kNode{
+    {.name = "lo", .address = "127.0.0.1", .is_loopback = true},
+    {.name = "lo", .address = "::1", .is_loopback = true},
+    {.name = "bmc0", .address = "169.254.3.1"},
+    {.name = "docker0", .address = "172.17.0.1"},
+    {.name = "cni-podman0", .address = "10.88.0.1"},
+    {.name = "ib1", .address = "10.9.0.7", .is_running = false},
+    {.name = "eth0", .address = "fe80::1%eth0"},
+    {.name = "eth0", .address = "2001:db8::7"},
+    {.name = "eth0", .address = "192.168.1.7"},
+    {.name = "ib0", .address = "10.4.0.7"},
+};
+
+}  // namespace
+
+TEST_CASE("hosts: one host is told by its identity, not by its name") {
+  CHECK(host_identity() == host_identity());
+  CHECK(host_identity().size() > 20);
+  CHECK(are_on_one_host(Texts{"boot1/1", "boot1/1"}));
+  CHECK(!are_on_one_host(Texts{"boot1/1", "boot1/1", "boot2/1"}));
+  CHECK(!are_on_one_host(Texts{"boot1/1", "boot1/2"}));
+}
+
+TEST_CASE("hosts: ranks have places among those of their host") {
+  const std::vector<PlaceOnHost> places = places_on_hosts(Texts{"a", "b", "a", "a", "b"});
+  REQUIRE(places.size() == 5);
+  const std::vector<int> local{0, 0, 1, 2, 1}, of{3, 2, 3, 3, 2};
+  for (std::size_t i = 0; i < 5; ++i) {
+    CHECK(places[i].local_rank == local[i]);
+    CHECK(places[i].local_ranks == of[i]);
+  }
+}
+
+TEST_CASE("hosts: addresses that others can reach, the likeliest first") {
+  CHECK(reachable_addresses(kNode, "127.0.1.1", "") == Texts{"192.168.1.7", "10.4.0.7", "2001:db8::7"});
+  CHECK(reachable_addresses(kNode, "10.4.0.7", "") == Texts{"10.4.0.7", "192.168.1.7", "2001:db8::7"});
+  CHECK(reachable_addresses(kNode, "2001:db8::7", "").front() == "2001:db8::7");
+  const std::vector<Interface> six{kNode[1], kNode[6], kNode[7]};
+  CHECK(reachable_addresses(six, "", "") == Texts{"2001:db8::7"});
+}
+
+TEST_CASE("hosts: interfaces are chosen as by NCCL_SOCKET_IFNAME") {
+  CHECK(reachable_addresses(kNode, "", "ib") == Texts{"10.9.0.7", "10.4.0.7"});  // what is named is meant
+  CHECK(reachable_addresses(kNode, "", "=ib0,eth1") == Texts{"10.4.0.7"});
+  CHECK(reachable_addresses(kNode, "", "ib0,docker") == Texts{"172.17.0.1", "10.4.0.7"});
+  CHECK(reachable_addresses(kNode, "", "^eth,ib1") == Texts{"10.4.0.7"});
+  CHECK(reachable_addresses(kNode, "", "^=eth") == Texts{"192.168.1.7", "10.4.0.7", "2001:db8::7"});
+  CHECK(reachable_addresses(kNode, "", "wlan").empty());
+}

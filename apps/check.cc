@@ -62,7 +62,7 @@ bool check_from(const CheckFlags& o, const Communicator& processes) {
     const Parallel parallel = start_parallel(world, o.train);
     use_in_this_thread(device);
     const StreamScope stream(std::make_shared<gpu::OwnedStream>(device));
-    const LayoutCheck own = check_layout({config, device, exchange_of(o.train)}, parallel);
+    const LayoutCheck own = check_layout({config, device}, parallel);
     if (parallel.is_first()) result = own;
   };
   if (o.train.are_processes())

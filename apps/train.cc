@@ -46,7 +46,7 @@ void explain_flags(const TrainFlags& o, const TutorialKeys& keys) {
   say(keys.data_loader_config == LoaderKind::dali, "data_loader_config dali: isobar has one loader, with threads");
   say(o.noddp && o.ranks == 1, "--noddp: one rank makes no gradient exchange");
   say(o.noddp && o.ranks > 1, "--noddp: gradients are not exchanged; the first rank's weights are kept");
-  say(o.shard_optimizer && o.ranks == o.tensor_parallel,
+  say(!o.shard_optimizer.empty() && o.ranks == o.tensor_parallel,
       "--shard-optimizer: one data-parallel rank holds all moments of what it trains");
   say(o.sequence_parallel && o.tensor_parallel == 1,
       "--sequence-parallel: without --tensor-parallel every rank has all rows of its samples");
@@ -132,7 +132,8 @@ void open_data(Recipe& recipe, const fs::path& folder, const FoundRun& found, co
 
 // Error where the model cannot be split in that way: before any rank is made.
 std::string ranks_of(const RunConfig& config, const TrainFlags& o) {
-  std::string map = describe_ranks(*config.recipe, config.compute, sizes_of(o), o.parallel_order, o.shard_optimizer);
+  std::string map =
+      describe_ranks(*config.recipe, config.compute, sizes_of(o), o.parallel_order, exchange_of(o).shards);
   map.pop_back();
   return map;
 }
@@ -204,7 +205,7 @@ void train_as_rank(const Communicator& world, const TrainFlags& o, OpenedRun& ru
   const std::unique_ptr<Task> task = recipe.make_task(config.compute, run.device, parallel);
   check_agreement(world, findings_of(*task));
   if (!o.init.empty()) read_model(o.init, *task);
-  Trainer trainer(*task, {config.batch, config.optimizer, config.schedule, config.compute}, parallel, exchange_of(o));
+  Trainer trainer(*task, {config.batch, config.optimizer, config.schedule, config.compute}, parallel);
   Loaders loaders(recipe.train(), recipe.valid(), config.reading, config.batch, config.compute.seed, run.device,
                   {parallel.dp.rank(), parallel.dp.size(), task->band()});
   if (!run.found.is_resumed) loaders.try_first_batches();

@@ -28,6 +28,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr const char* kAllShards = "all";  // what --shard-optimizer says without a number
+
 constexpr const char* kTutorial = "The tutorial's flags";
 
 void add_tutorial_flags(CLI::App& command, TrainFlags& o) {
@@ -86,6 +88,25 @@ NamedConfig base_config(const TrainFlags& o) {
 
 }  // namespace
 
+void add_shard_option(CLI::App& command, std::string& value) {
+  command
+      .add_option("--shard-optimizer", value,
+                  "each data-parallel rank holds and updates its part of Adam's moments (ZeRO-1); N: groups of N ranks "
+                  "deal them out, and hold the same beyond")
+      ->expected(0, 1)
+      ->default_str(kAllShards)
+      ->option_text("[N]");
+}
+
+std::int64_t shards_named(const std::string& value) {
+  if (value.empty()) return 1;
+  if (value == kAllShards) return ExchangeOptions::kAll;
+  std::int64_t shards = 0;
+  ISOBAR_CHECK(CLI::detail::lexical_cast(value, shards) && shards >= 1, "--shard-optimizer ", value,
+               ": a number of ranks from 1 on is needed, or none for all of them");
+  return shards;
+}
+
 void add_train_flags(CLI::App& command, TrainFlags& o) {
   add_config_options(command, o.config);
   command.add_option("--data", o.data, "a folder with train/, valid/ and stats/, or with all files in it");
@@ -95,8 +116,7 @@ void add_train_flags(CLI::App& command, TrainFlags& o) {
   command.add_option("--backend", o.backend, "how ranks exchange data")
       ->check(CLI::IsMember({"auto", "thread", "mpi", "nccl"}))
       ->capture_default_str();
-  command.add_flag("--shard-optimizer", o.shard_optimizer,
-                   "each data-parallel rank holds and updates its part of Adam's moments (ZeRO-1)");
+  add_shard_option(command, o.shard_optimizer);
   command.add_option("--comm-timeout", o.comm_timeout, "seconds that a rank waits for the others")
       ->check(CLI::Range(1e-3, 1e6))
       ->capture_default_str();
@@ -131,7 +151,11 @@ void check_layout(const TrainFlags& o) {
   ISOBAR_CHECK(o.ranks / o.tensor_parallel % o.context_parallel == 0, ranks, " ", o.ranks,
                " is no multiple of --tensor-parallel ", o.tensor_parallel, " x --context-parallel ",
                o.context_parallel);
-  ISOBAR_CHECK(!(o.noddp && o.shard_optimizer),
+  const std::int64_t shards = shards_named(o.shard_optimizer), sharing = o.ranks / o.tensor_parallel;
+  ISOBAR_CHECK(shards == ExchangeOptions::kAll || sharing % shards == 0, "--shard-optimizer ", shards, ": the ",
+               sharing, " ranks that share the optimizer, ", ranks, " over --tensor-parallel, are no groups of ",
+               shards);
+  ISOBAR_CHECK(!(o.noddp && shards != 1),
                "--shard-optimizer deals out what ranks exchange, and with --noddp they exchange nothing");
   ISOBAR_CHECK(!o.noddp || o.context_parallel == 1, "--noddp: context-parallel ranks compute parts of one gradient, ",
                "and must exchange them");
@@ -177,7 +201,7 @@ MeshSizes sizes_of(const TrainFlags& o) {
 }
 
 Parallel start_parallel(const Communicator& world, const TrainFlags& o) {
-  Parallel parallel = Parallel::start(world, sizes_of(o), o.parallel_order);
+  Parallel parallel = Parallel::start(world, sizes_of(o), o.parallel_order, exchange_of(o));
   parallel.sequence = o.sequence_parallel;
   parallel.form = form_named(o.context_form);
   return parallel;
@@ -186,7 +210,7 @@ Parallel start_parallel(const Communicator& world, const TrainFlags& o) {
 ExchangeOptions exchange_of(const TrainFlags& o) {
   return {.bucket_bytes = static_cast<std::size_t>(o.bucket_cap_mb * (1 << 20)),
           .off = o.noddp,
-          .shard_optimizer = o.shard_optimizer};
+          .shards = shards_named(o.shard_optimizer)};
 }
 
 NamedConfig named_config(const TrainFlags& o) {
@@ -218,7 +242,8 @@ ProcessRanks process_ranks_of(const TrainFlags& o) {
   me.compares_calls = compares_calls();
   me.layout = concat("dp ", sizes.dp, " x tp ", sizes.tp, " x cp ", sizes.cp, " in order ", o.parallel_order,
                      o.sequence_parallel ? ", sequence parallel" : "", ", context form ", o.context_form,
-                     o.shard_optimizer ? ", sharded optimizer" : "", o.by_nccl ? ", by NCCL" : ", by MPI");
+                     o.shard_optimizer.empty() ? "" : ", sharded optimizer: " + o.shard_optimizer,
+                     o.by_nccl ? ", by NCCL" : ", by MPI");
   try {
     RunConfig config = read_config(named_config(o).entries);
     // What is no part of the config and decides which calls a rank makes, or when it takes another one for late.

@@ -8,7 +8,6 @@
 
 #include "apps/config_options.h"
 #include "apps/train/config_file.h"
-#include "comm/gradients.h"
 #include "comm/launch.h"
 #include "comm/parallel.h"
 #include "comm/process_ranks.h"
@@ -31,7 +30,8 @@ struct TrainFlags {
   std::string amp_mode, data_loader_config, parallel_order = "tp-cp-dp", yaml_config;
   std::optional<std::int64_t> local_batch_size, num_iters, num_data_workers;
   bool enable_fused = false, enable_jit = false, noddp = false, disable_broadcast_buffers = false;
-  bool shard_optimizer = false, comm_report = false;
+  std::string shard_optimizer;  // ranks, or "all"; empty: the optimizer is not sharded
+  bool comm_report = false;
   double bucket_cap_mb = 25;
   int tensor_parallel = 1, context_parallel = 1;
   bool sequence_parallel = false;
@@ -48,9 +48,13 @@ void add_run_flags(CLI::App& command, TrainFlags& flags);
 // ToldElsewhere.
 void find_ranks(TrainFlags& flags);
 
+// --shard-optimizer [N], and the ranks that it names: ExchangeOptions::shards. Error for what is no number of ranks.
+void add_shard_option(CLI::App& command, std::string& value);
+std::int64_t shards_named(const std::string& value);
+
 MeshSizes sizes_of(const TrainFlags& flags);
 Parallel start_parallel(const Communicator& world, const TrainFlags& flags);
-ExchangeOptions exchange_of(const TrainFlags& flags);
+ExchangeOptions exchange_of(const TrainFlags& flags);  // once find_ranks has looked at the flags
 
 // The config with what flags and --set say. A run that is resumed brings its own. --set wins over the flags that set a
 // key, and these over the config.

@@ -26,6 +26,9 @@ class Backend {
   // Whether a rank of the world has failed: whoever waits outside of calls asks this.
   virtual bool has_failed() const = 0;
 
+  // Whether parts that are not equal cost it much more than equal ones: callers make them equal then, by padding.
+  virtual bool wants_equal_parts() const { return false; }
+
   // Whether calls of several groups may be under way at once, in several streams of a device.
   virtual bool may_overlap() const { return true; }
 };

@@ -5,12 +5,14 @@
 #include <csignal>
 #include <functional>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "engine/storage.h"
 #include "kernels/common/check.h"
 #include "kernels/common/math.h"
+#include "kernels/cuda/runtime.h"
 
 namespace isobar {
 namespace {
@@ -66,6 +68,27 @@ void check_part(const Tensor& mine, std::int64_t count, const char* verb) {
   ISOBAR_CHECK(mine.numel() == count, verb, ": this rank's part has ", mine.numel(), " elements, not ", count);
 }
 
+// In the buffer itself, whoever else may read it.
+void skew_first(const Call& call) {
+  if (!call.dtype || call.sent() == 0) return;
+  visit_any(*call.dtype, [&]<class T>(Type<T>) {
+    using A = std::conditional_t<std::is_integral_v<T>, T, accumulator_t<T>>;
+    T first{};
+    copy_bytes(&first, Device{}, call.send, call.device, sizeof first);
+    gpu::synchronize(call.device, current_stream());
+    first = static_cast<T>(static_cast<A>(static_cast<A>(first) * 1.01));
+    copy_bytes(const_cast<void*>(call.send), call.device, &first, Device{}, sizeof first);
+    gpu::synchronize(call.device, current_stream());
+  });
+}
+
+bool has_unequal_parts(const Call& call) {
+  const Counts counts = call.verb == Verb::all_gather       ? call.receives
+                        : call.verb == Verb::reduce_scatter ? call.sends
+                                                            : Counts();
+  return std::ranges::any_of(counts, [&](std::int64_t count) { return count != counts[0]; });
+}
+
 // A call among one rank: what it sends is what it receives.
 void copy_to_self(const Call& call) {
   if (call.send == call.receive || call.verb == Verb::barrier) return;
@@ -103,7 +126,49 @@ void Communicator::perform(Call call) const {
       call.sends = fewer;
     }
   }
-  backend_->run(call, concat("call ", *calls_, " of group ", name_));
+  const std::string what = concat("call ", *calls_, " of group ", name_);
+  if (backend_->wants_equal_parts() && has_unequal_parts(call)) return run_padded(call, what);
+  backend_->run(call, what);
+}
+
+// As a call of equal parts, each as large as the largest. The ledger has counted the parts without padding.
+void Communicator::run_padded(const Call& call, const std::string& what) const {
+  const bool is_gather = call.verb == Verb::all_gather;
+  const Counts counts = is_gather ? call.receives : call.sends;
+  const std::int64_t most = std::ranges::max(counts), own = counts[static_cast<std::size_t>(rank())];
+  const std::vector<std::int64_t> equal(counts.size(), most);
+  const std::size_t part = static_cast<std::size_t>(most) * call.element_size();
+  const Storage all(part * counts.size(), call.device), mine(part, call.device);
+  // Of the parts one behind the other, without padding: part r begins where it would be padded.
+  const auto each_part = [&](const auto& copy) {
+    for (std::size_t r = 0; r < counts.size(); ++r)
+      copy(static_cast<std::size_t>(offset_of(counts, static_cast<int>(r))) * call.element_size(), r * part,
+           static_cast<std::size_t>(counts[r]) * call.element_size());
+  };
+  const auto move = [&](void* to, std::size_t to_byte, const void* from, std::size_t from_byte, std::size_t bytes) {
+    if (bytes > 0)
+      copy_bytes(static_cast<std::byte*>(to) + to_byte, call.device, static_cast<const std::byte*>(from) + from_byte,
+                 call.device, bytes);
+  };
+  Call padded = call;
+  padded.send = is_gather ? mine.data() : all.data();
+  padded.receive = is_gather ? all.data() : mine.data();
+  padded.sends = is_gather ? Counts(&most, 1) : Counts(equal);
+  padded.receives = is_gather ? Counts(equal) : Counts(&most, 1);
+  const std::size_t own_bytes = static_cast<std::size_t>(own) * call.element_size();
+  if (is_gather) {
+    move(mine.data(), 0, call.send, 0, own_bytes);
+    backend_->run(padded, what);
+    each_part([&](std::size_t at, std::size_t padded_at, std::size_t bytes) {
+      move(call.receive, at, all.data(), padded_at, bytes);
+    });
+  } else {
+    each_part([&](std::size_t at, std::size_t padded_at, std::size_t bytes) {
+      move(all.data(), padded_at, call.send, at, bytes);
+    });
+    backend_->run(padded, what);
+    move(call.receive, 0, mine.data(), 0, own_bytes);
+  }
 }
 
 void Communicator::happen(const Fault& fault, const Call& call) const {
@@ -121,6 +186,9 @@ void Communicator::happen(const Fault& fault, const Call& call) const {
       std::this_thread::sleep_for(std::chrono::duration<double>(fault.seconds));
       break;
     case Fault::Kind::garble:
+      break;
+    case Fault::Kind::skew:
+      skew_first(call);
       break;
   }
 }
@@ -257,9 +325,16 @@ Communicator Communicator::split(int color, int key, std::string name) const {
   part.state_ = state_;
   if (size() == 1) return part;
   std::unique_ptr<Backend> backend = backend_->split(color, key);
+  ++state_->formed;
   if (backend->size() > 1) part.backend_ = std::move(backend);
   part.calls_ = std::make_shared<std::int64_t>(0);
   return part;
+}
+
+Communicator Communicator::named(std::string name) const {
+  Communicator same = *this;
+  same.name_ = std::move(name);
+  return same;
 }
 
 const CommLedger& Communicator::ledger() const {

@@ -49,6 +49,10 @@ class Communicator {
 
   // The group of the ranks that give the same color, ordered by key. All ranks of this group call it.
   Communicator split(int color, int key, std::string name) const;
+  // This group by another name, which its calls from there are counted under.
+  Communicator named(std::string name) const;
+  // Groups that the backend has formed for this rank beside its world.
+  std::int64_t formed() const { return state_ ? state_->formed : 0; }
 
   // Of this rank, all its groups together.
   const CommLedger& ledger() const;
@@ -61,13 +65,14 @@ class Communicator {
   // What all groups of a rank share.
   struct RankState {
     int world_rank = 0;
-    std::int64_t calls = 0;
+    std::int64_t calls = 0, formed = 0;
     std::optional<Fault> fault;
     CommLedger ledger;
     WorkListener work;
   };
 
   void perform(Call call) const;
+  void run_padded(const Call& call, const std::string& what) const;
   void happen(const Fault& fault, const Call& call) const;
 
   std::shared_ptr<Backend> backend_;  // null: one rank

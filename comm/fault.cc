@@ -24,7 +24,8 @@ Fault::Kind kind_of(const std::string& name, const std::string& all) {
   if (name == "hang") return Fault::Kind::hang;
   if (name == "slow") return Fault::Kind::slow;
   if (name == "garble") return Fault::Kind::garble;
-  throw_error("ISOBAR_FAULT=\"", all, "\": '", name, "' is not one of die, throw, hang, slow:SECONDS, garble");
+  if (name == "skew") return Fault::Kind::skew;
+  throw_error("ISOBAR_FAULT=\"", all, "\": '", name, "' is not one of die, throw, hang, slow:SECONDS, garble, skew");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A fault planted for tests: ISOBAR_FAULT="rank=3 call=17 do=die|throw|hang|slow:SECONDS|garble". It happens at the
-// call-th collective of that rank of the world, whatever the group, counted from 1.
+// A fault planted for tests: ISOBAR_FAULT="rank=3 call=17 do=die|throw|hang|slow:SECONDS|garble|skew". It happens at
+// the call-th collective of that rank of the world, whatever the group, counted from 1.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,12 @@ namespace isobar {
 
 struct Fault {
   enum class Kind : std::uint8_t {
-    die,    // SIGKILL to this process
-    fail,   // "throw": an Error
-    hang,   // does not come back until another rank has failed
-    slow,   // comes later
-    garble  // hands in one element less
+    die,     // SIGKILL to this process
+    fail,    // "throw": an Error
+    hang,    // does not come back until another rank has failed
+    slow,    // comes later
+    garble,  // hands in one element less
+    skew     // hands in 1.01 times the first element: a wrong number, which nobody notices in the call
   };
 
   int rank = 0;

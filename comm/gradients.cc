@@ -3,22 +3,15 @@
 #include <algorithm>
 #include <utility>
 
-#include "comm/mesh.h"
 #include "kernels/common/check.h"
 #include "kernels/common/math.h"
+#include "kernels/elementwise.h"
 
 namespace isobar {
-namespace {
 
-constexpr std::int64_t kSliceUnit = 64;  // elements that a slice begins at a multiple of: any vector load suits it
-
-}  // namespace
-
-GradientReducer::GradientReducer(Parameters& parameters, const Parallel& parallel, const ExchangeOptions& options)
-    : parameters_(parameters), parallel_(parallel), is_sharded_(options.shard_optimizer), side_(side_device()) {
-  ISOBAR_CHECK(!(options.off && options.shard_optimizer),
-               "the optimizer cannot be sharded where gradients are not exchanged");
-  if (!options.off) make_buckets(options.bucket_bytes);
+GradientReducer::GradientReducer(Parameters& parameters, const Parallel& parallel)
+    : parameters_(parameters), parallel_(parallel), side_(side_device()) {
+  if (!parallel.exchange.off) list_buckets();
   list_owned();
 }
 
@@ -28,53 +21,27 @@ Device GradientReducer::side_device() const {
   return parallel_.model.size() == 1 || parallel_.world.may_overlap() ? parameters_.device() : Device{};
 }
 
-const Communicator& GradientReducer::group_of(Sharing sharing) const {
-  return sharing == Sharing::copy_of_partial && parallel_.sequence ? parallel_.world : parallel_.tokens;
-}
-
-void GradientReducer::make_buckets(std::size_t bucket_bytes) {
-  std::vector<Parameters::LeafRange> leaves = parameters_.leaf_ranges();
-  std::erase_if(leaves, [](const Parameters::LeafRange& leaf) { return leaf.range.size() == 0; });  // others' shards
-  std::ranges::sort(leaves, {}, [](const Parameters::LeafRange& leaf) { return leaf.range.first; });
-  const std::size_t element = size_of(parameters_.dtype());
-  std::vector<std::size_t> of_leaf(leaves.size());
-  std::size_t left = leaves.size();  // those of this section and the ones before it
-  for (std::size_t s = parameters_.sections().size(); s-- > 0;) {
-    const auto& [sharing, section] = parameters_.sections()[s];
-    std::int64_t begun = section.end;
-    bool is_full = true;
-    for (; left > 0 && leaves[left - 1].range.first >= section.first; --left) {
-      if (is_full) buckets_.push_back({.sharing = sharing, .range = {begun, begun}});
-      Bucket& bucket = buckets_.back();
-      bucket.range.first = begun = leaves[left - 1].range.first;
-      ++bucket.leaves;
-      of_leaf[left - 1] = buckets_.size() - 1;
-      is_full = static_cast<std::size_t>(bucket.range.size()) * element >= bucket_bytes;
-    }
-  }
-  std::ranges::reverse(buckets_);
-  for (std::size_t i = 0; i < leaves.size(); ++i) bucket_of_[leaves[i].leaf] = buckets_.size() - 1 - of_leaf[i];
-  for (Bucket& bucket : buckets_) deal_out(bucket);
-}
-
-void GradientReducer::deal_out(Bucket& bucket) const {
-  bucket.own = bucket.range;
-  const Communicator& group = group_of(bucket.sharing);
-  if (!is_sharded_ || group.size() == 1) return;
-  const std::int64_t units = ceil_div(bucket.range.size(), kSliceUnit);
-  for (int r = 0; r < group.size(); ++r) {
-    const Part part = part_of(units, r, group.size());
-    const FlatRange slice{std::min(bucket.range.first + part.begin * kSliceUnit, bucket.range.end),
-                          std::min(bucket.range.first + part.end * kSliceUnit, bucket.range.end)};
-    bucket.slices.push_back(slice.size());
-    if (r == group.rank()) bucket.own = slice;
+void GradientReducer::list_buckets() {
+  for (const Parameters::Bucket& made : parameters_.buckets()) {
+    const Communicator& scattered = parallel_.gradient_groups(made.sharing).scattered;
+    const std::int64_t slice = made.range.size() / scattered.size();
+    ISOBAR_CHECK(slice * scattered.size() == made.range.size(), "gradients: a bucket of ", made.range.size(),
+                 " elements has no equal slices for ", scattered.size(), " ranks");
+    const std::int64_t first = made.range.first + slice * scattered.rank();
+    for (const int handle : made.handles) bucket_of_[parameters_.get(handle).leaf().get()] = buckets_.size();
+    buckets_.push_back({.sharing = made.sharing,
+                        .range = made.range,
+                        .own = {first, first + slice},
+                        .leaves = static_cast<int>(made.handles.size())});
   }
 }
 
-// Among the ranks whose sums of squares are added up (add_up), how many have the same: each gives its share.
+// Among the ranks whose sums of squares are added up (add_up), how many have the same: each gives its share. Where none
+// is sharded, the ranks of dp x cp all have the same, and the first one's count.
 double GradientReducer::factor_of(Sharing sharing) const {
   const int tp = parallel_.tp.size(), parts = sharing == Sharing::shard ? tp : 1;
-  const int added = is_sharded_ ? parallel_.world.size() / group_of(sharing).size() : tp;
+  if (!parallel_.exchange.shards_optimizer()) return parallel_.tokens.rank() == 0 || tp == 1 ? 1.0 * parts / tp : 0;
+  const int added = parallel_.world.size() / parallel_.gradient_groups(sharing).scattered.size();
   return static_cast<double>(parts) / added;
 }
 
@@ -86,7 +53,7 @@ void GradientReducer::list_owned() {
     else
       owned_.push_back({range, factor});
   };
-  if (is_sharded_)
+  if (parallel_.exchange.shards_optimizer())
     for (const Bucket& bucket : buckets_) own(bucket.sharing, bucket.own);
   else
     for (const auto& [sharing, range] : parameters_.sections()) own(sharing, range);
@@ -98,10 +65,11 @@ void GradientReducer::list_owned() {
   owned_.resize(static_cast<std::size_t>(most), {{end, end}});
 }
 
+// Over the world, though fewer ranks may make up the model: groups of different ranks may add the same numbers in
+// different orders, and replicas would clip by factors that differ in their last bit.
 AddUp GradientReducer::add_up() const {
-  const Communicator& ranks = is_sharded_ ? parallel_.world : parallel_.tp;
-  if (ranks.size() == 1) return {};
-  return [ranks](const Tensor& sums) { ranks.all_reduce(sums); };
+  if (!parallel_.exchange.shards_optimizer() && parallel_.tp.size() == 1) return {};
+  return [ranks = parallel_.world](const Tensor& sums) { ranks.all_reduce(sums); };
 }
 
 void GradientReducer::begin(Tape& tape) {
@@ -132,28 +100,33 @@ void GradientReducer::finish() {
 }
 
 void GradientReducer::start(const Bucket& bucket) {
-  const Communicator& group = group_of(bucket.sharing);
-  if (group.size() == 1) return;
+  const auto [scattered, summed] = parallel_.gradient_groups(bucket.sharing);
+  if (scattered.size() == 1 && summed.size() == 1) return;
   const Tensor& grads = parameters_.grads();
   const Tensor all = grads.slice(bucket.range.first, {bucket.range.size()});
+  const Tensor own = grads.slice(bucket.own.first, {bucket.own.size()});
+  // -0, which changes no number that it is added to, a zero's sign included.
+  const bool is_left_out =
+      parallel_.is_copy(bucket.sharing) && scattered.size() * summed.size() > parallel_.tokens.size();
   pending_.push_back(side_.run([&] {
-    if (is_sharded_)
-      group.reduce_scatter(all, grads.slice(bucket.own.first, {bucket.own.size()}), bucket.slices);
-    else
-      group.all_reduce(all);
+    if (is_left_out)
+      ISOBAR_RUN(all.device(), fill, {.n = all.numel(), .dtype = all.dtype(), .value = -0.0, .y = all.data()},
+                 current_stream());
+    if (scattered.size() > 1) scattered.reduce_scatter(all, own);
+    if (summed.size() > 1) summed.all_reduce(own);
   }));
 }
 
 // The weights travel in the dtype that they are updated in, and every rank rounds them all: a pass over its own memory
 // takes less time than to send the rounded copies as well, and gives the same bits.
 void GradientReducer::share_weights() const {
-  if (!is_sharded_) return;
+  if (!parallel_.exchange.shards_optimizer()) return;
   const Tensor& weights = parameters_.weights();
   for (const Bucket& bucket : buckets_) {
-    const Communicator& group = group_of(bucket.sharing);
-    if (group.size() == 1) continue;
-    group.all_gather(weights.slice(bucket.own.first, {bucket.own.size()}),
-                     weights.slice(bucket.range.first, {bucket.range.size()}), bucket.slices);
+    const Communicator& scattered = parallel_.gradient_groups(bucket.sharing).scattered;
+    if (scattered.size() > 1)
+      scattered.all_gather(weights.slice(bucket.own.first, {bucket.own.size()}),
+                           weights.slice(bucket.range.first, {bucket.range.size()}));
   }
   parameters_.round_to_compute();
 }
@@ -164,23 +137,24 @@ std::int64_t GradientReducer::fair_share() const {
     std::int64_t held = 0;
     for (const NamedParameter& p : parameters_.named())
       if (p.offset >= range.first && p.offset < range.end) held += p.numel();
-    elements += ceil_div(held, is_sharded_ ? group_of(sharing).size() : 1);
+    elements += ceil_div(held, parallel_.gradient_groups(sharing).scattered.size());
   }
   return elements;
 }
 
 void GradientReducer::add_traffic(CommLedger& ledger) const {
   const auto element = static_cast<std::int64_t>(size_of(parameters_.dtype()));
+  const auto add = [&](const Communicator& group, Verb verb, std::int64_t elements) {
+    if (group.size() > 1) ledger.add(group.name(), verb, 1, elements * element);
+  };
   for (const Bucket& bucket : buckets_) {
-    const Communicator& group = group_of(bucket.sharing);
-    const std::int64_t bytes = bucket.range.size() * element;
-    if (group.size() == 1) continue;
-    ledger.add(group.name(), is_sharded_ ? Verb::reduce_scatter : Verb::all_reduce, 1, bytes);
-    if (is_sharded_) ledger.add(group.name(), Verb::all_gather, 1, bytes);
+    const auto [scattered, summed] = parallel_.gradient_groups(bucket.sharing);
+    add(scattered, Verb::reduce_scatter, bucket.range.size());
+    add(summed, Verb::all_reduce, bucket.own.size());
+    add(scattered, Verb::all_gather, bucket.range.size());
   }
-  const Communicator& norm = is_sharded_ ? parallel_.world : parallel_.tp;
-  const auto sums = static_cast<std::int64_t>(owned_.size() * sizeof(double));
-  if (norm.size() > 1) ledger.add(norm.name(), Verb::all_reduce, 1, sums);
+  if (add_up() && parallel_.world.size() > 1)
+    ledger.add(parallel_.world.name(), Verb::all_reduce, 1, static_cast<std::int64_t>(owned_.size() * sizeof(double)));
 }
 
 }  // namespace isobar

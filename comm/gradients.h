@@ -1,18 +1,19 @@
 // Gradients among ranks: summed in buckets that start while the backward pass still runs, and, where the optimizer is
 // sharded (ZeRO-1), only as far as each rank updates.
 //
-// A bucket is a contiguous range of the flat gradients, within one section of the parameters (Sharing), the last
-// parameters first, because their gradients are final first. It starts when all gradients in it are, on a stream beside
-// the current one. What it is summed over:
+// A bucket (Parameters::buckets) is a contiguous range of the flat gradients, within one section of the parameters
+// (Sharing), the last parameters first, because their gradients are final first. It starts when all gradients in it
+// are, on a stream beside the current one. What it is summed over:
 //
-//   shard, copy       the ranks that see other samples or tokens: dp x cp
-//   copy_of_partial   the same; with sequence parallel, where a rank computes the gradient of its own rows, tp as well
+//   shard             the ranks that see other samples or tokens: dp x cp
+//   copy              the same and tp, in one call for all ranks that hold it; only the first tp rank's gradient counts
+//   copy_of_partial   the same; with sequence parallel, where a rank computes the gradient of its own rows, all count
 //
 // The seed of the backward pass carries 1 / dp, so that sums are means over the samples (docs/parallelism.md).
 //
 // With a sharded optimizer the ranks of a bucket deal it out: each gets the sums of its slice only (reduce_scatter),
-// has moments for it, updates it, and then the weights are put together again (all_gather). Slices begin at multiples
-// of 64 elements, as parameters do; the ranks' slices of a bucket differ by 64 elements at most.
+// has moments for it, updates it, and then the weights are put together again (all_gather). Slices are equal. Where
+// only some of the ranks deal it out, their sums are added over the replicas of a slice in between (all_reduce).
 #pragma once
 
 #include <cstddef>
@@ -28,18 +29,10 @@
 
 namespace isobar {
 
-// How gradients are summed over the ranks.
-struct ExchangeOptions {
-  std::size_t bucket_bytes = std::size_t{25} << 20;  // least size of a bucket; the last of a section: what is left
-  bool off = false;                                  // each rank trains for itself: to see what the exchange costs
-  bool shard_optimizer = false;                      // each rank updates a part of what it holds
-};
-
 class GradientReducer {
  public:
-  // Every rank of the world makes one. The parameters must outlive it. Error where the optimizer is to be sharded and
-  // nothing is exchanged.
-  GradientReducer(Parameters& parameters, const Parallel& parallel, const ExchangeOptions& options);
+  // Every rank of the world makes one. The parameters must outlive it, and are laid out by parallel.bucket_plan().
+  GradientReducer(Parameters& parameters, const Parallel& parallel);
 
   // Before the last backward pass of a step: earlier parts of a batch only accumulate.
   void begin(Tape& tape);
@@ -71,17 +64,14 @@ class GradientReducer {
   struct Bucket {
     Sharing sharing = Sharing::copy;
     FlatRange range = {};
-    int leaves = 0;                         // parameters in it
-    std::vector<std::int64_t> slices = {};  // elements, by rank of its group; with a sharded optimizer
-    FlatRange own = {};                     // this rank's slice, or all of it
-    int waiting = 0;                        // of the parameters, those whose gradient is not final
+    FlatRange own = {};  // this rank's slice, or all of it
+    int leaves = 0;      // parameters in it
+    int waiting = 0;     // of these, those whose gradient is not final
     bool started = false;
   };
 
-  const Communicator& group_of(Sharing sharing) const;  // that a gradient is summed over
   Device side_device() const;
-  void make_buckets(std::size_t bucket_bytes);
-  void deal_out(Bucket& bucket) const;
+  void list_buckets();
   void list_owned();
   double factor_of(Sharing sharing) const;
   void note(const Leaf& leaf);
@@ -89,7 +79,6 @@ class GradientReducer {
 
   Parameters& parameters_;
   const Parallel parallel_;
-  const bool is_sharded_;
   std::vector<Bucket> buckets_;  // in the order of the buffer
   std::unordered_map<const Leaf*, std::size_t> bucket_of_;
   std::vector<OwnedRange> owned_;

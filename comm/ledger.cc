@@ -6,6 +6,10 @@
 
 namespace isobar {
 
+namespace {
+constexpr int kNameWidth = 10;
+}
+
 void CommLedger::add(const std::string& group, Verb verb, std::int64_t calls, std::int64_t bytes) {
   Traffic& traffic = groups_[group][static_cast<std::size_t>(verb)];
   traffic.calls += calls;
@@ -44,7 +48,7 @@ std::string compare(const CommLedger& predicted, const CommLedger& counted) {
   const auto cells = [&](const auto& calls, const auto& bytes) {
     out << std::right << std::setw(10) << calls << std::setw(18) << bytes;
   };
-  out << std::left << std::setw(8) << "group" << std::setw(16) << "verb";
+  out << std::left << std::setw(kNameWidth) << "group" << std::setw(16) << "verb";
   cells("calls", "bytes predicted");
   cells("calls", "bytes counted");
   out << '\n';
@@ -53,7 +57,7 @@ std::string compare(const CommLedger& predicted, const CommLedger& counted) {
       if (verbs[v] == Traffic{}) continue;
       const auto verb = static_cast<Verb>(v);
       const Traffic p = predicted.of(group, verb), c = counted.of(group, verb);
-      out << std::left << std::setw(8) << group << std::setw(16) << name_of(verb);
+      out << std::left << std::setw(kNameWidth) << group << std::setw(16) << name_of(verb);
       cells(p.calls, p.bytes);
       cells(c.calls, c.bytes);
       out << (p == c ? "" : "   differs") << '\n';

@@ -86,8 +86,34 @@ std::vector<std::vector<std::int64_t>> Mesh::groups(const std::string& axes) con
   return groups;
 }
 
-std::string to_text(const Mesh& mesh) {
-  std::ostringstream out;
+namespace {
+
+constexpr std::int64_t kMostInTable = 32;
+constexpr std::size_t kMostGroups = 8, kShownGroups = 3;  // of more, so many are shown, and the last one
+
+// From place `first` on, how many numbers follow each other in equal steps.
+std::size_t steps_from(std::span<const std::int64_t> ranks, std::size_t first) {
+  std::size_t end = first + 1;
+  while (end < ranks.size() && ranks[end] - ranks[end - 1] == ranks[first + 1] - ranks[first]) ++end;
+  return end - first;
+}
+
+std::string list_of(std::span<const std::int64_t> ranks, const char* separator) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size();) {
+    if (i > 0) text += separator;
+    const std::size_t run = steps_from(ranks, i);
+    const bool is_dense = run >= 3 && ranks[i + 1] == ranks[i] + 1, is_long = run >= 5;
+    text += std::to_string(ranks[i]);
+    if (is_dense) text += "-" + std::to_string(ranks[i + run - 1]);
+    if (is_long && !is_dense)
+      text += separator + std::to_string(ranks[i + 1]) + separator + "... " + std::to_string(ranks[i + run - 1]);
+    i += is_dense || is_long ? run : 1;
+  }
+  return text;
+}
+
+void add_table(const Mesh& mesh, std::ostream& out) {
   out << "  rank";
   for (const auto& axis : mesh.axes()) out << std::setw(6) << axis.name;
   out << '\n';
@@ -96,15 +122,31 @@ std::string to_text(const Mesh& mesh) {
     for (const auto& axis : mesh.axes()) out << std::setw(6) << Mesh::coordinate(axis, rank);
     out << '\n';
   }
+}
+
+}  // namespace
+
+std::string to_text(std::span<const std::int64_t> ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + list_of(ranks, ", ");
+}
+
+std::string to_text(const Mesh& mesh) {
+  std::ostringstream out;
+  if (mesh.world_size() <= kMostInTable) add_table(mesh, out);
   for (const auto& axis : mesh.axes()) {
-    out << axis.name << " groups:";
-    for (const auto& group : mesh.groups(axis.name)) {
-      const char* separator = " {";
-      for (const std::int64_t rank : group) {
-        out << separator << rank;
-        separator = ",";
+    const auto groups = mesh.groups(axis.name);
+    const bool is_cut = groups.size() > kMostGroups;
+    out << axis.name;
+    if (is_cut) out << ": " << groups.size();
+    out << " groups";
+    if (is_cut) out << " of " << axis.size;
+    out << ':';
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      if (is_cut && i == kShownGroups) {
+        out << " ...";
+        i = groups.size() - 1;
       }
-      out << '}';
+      out << " {" << list_of(groups[i], ",") << '}';
     }
     out << '\n';
   }

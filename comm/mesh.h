@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -53,7 +54,11 @@ class Mesh {
   std::vector<Axis> axes_;
 };
 
-// A table of the ranks' coordinates followed by the groups of every axis.
+// "rank 3", "ranks 0, 1, 5", "ranks 0-7, 9", "ranks 0, 4, ... 4092": of ascending numbers.
+std::string to_text(std::span<const std::int64_t> ranks);
+
+// The groups of every axis, of many the first and the last ones; before them, of up to 32 ranks, a table of the ranks'
+// coordinates.
 std::string to_text(const Mesh& mesh);
 
 }  // namespace isobar

@@ -1,7 +1,11 @@
 #include "comm/parallel.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
 
 #include "kernels/common/check.h"
 #include "kernels/common/math.h"
@@ -25,43 +29,133 @@ class Place : public Backend {
   int rank_, size_;
 };
 
-Communicator place_in(const Mesh& mesh, std::int64_t rank, const std::string& axes) {
-  const std::vector<std::int64_t> group = mesh.group_of(rank, axes);
-  if (group.size() == 1) return {};
-  const auto place = std::ranges::find(group, rank) - group.begin();
-  return Communicator(std::make_unique<Place>(static_cast<int>(place), static_cast<int>(group.size())));
-}
+// Members of a group, in the order of their ranks in the world.
+using Members = std::vector<std::int64_t>;
 
-// group: makes the one along these axes.
-template <class Group>
-void form_groups(Parallel& parallel, const Group& group) {
-  parallel.dp = group("dp");
-  parallel.tp = group("tp");
-  parallel.cp = group("cp");
-  parallel.tokens = group("dp-cp");
-  parallel.model = group("tp-cp");
+// The groups of one rank: each is formed once for the same members, and for the same use.
+class Groups {
+ public:
+  // form: makes the group of these members. All ranks ask for groups in the same order.
+  using Form = std::function<Communicator(const Members& members, const std::string& name)>;
+  Groups(const Communicator& world, const Mesh& mesh, std::int64_t rank, Form form)
+      : mesh_(mesh), rank_(rank), form_(std::move(form)) {
+    Members all(static_cast<std::size_t>(mesh.world_size()));
+    std::iota(all.begin(), all.end(), std::int64_t{0});
+    formed_.push_back({std::move(all), Use::beside, world});
+  }
+
+  enum class Use : std::uint8_t { in_passes, beside };
+  Communicator of(Members members, const std::string& name, Use use) {
+    if (members.size() == 1) return {};
+    for (const Formed& formed : formed_)
+      if (formed.use == use && formed.members == members) return formed.group.named(name);
+    formed_.push_back({members, use, form_(members, name)});
+    return formed_.back().group;
+  }
+  Communicator along(const std::string& axes, Use use = Use::beside) {
+    return of(mesh_.group_of(rank_, axes), axes, use);
+  }
+
+  // Of the ranks of dp x cp, in their order: each `shards` neighbours are a group, and one rank of each group is too.
+  void deal_out(Parallel& parallel, std::int64_t shards) {
+    const Members tokens = mesh_.group_of(rank_, "dp-cp");
+    const auto count = std::ssize(tokens), place = std::ranges::find(tokens, rank_) - tokens.begin();
+    if (shards == ExchangeOptions::kAll) shards = count;
+    ISOBAR_CHECK(shards >= 1 && count % shards == 0, "the optimizer cannot be dealt out over groups of ", shards,
+                 " ranks: they do not divide the ", count, " ranks that share it, dp x cp");
+    Members own, wide, replicas;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t member = tokens[static_cast<std::size_t>(i)];
+      if (i % shards == place % shards) replicas.push_back(member);
+      if (i / shards != place / shards) continue;
+      own.push_back(member);
+      for (const std::int64_t rank : mesh_.group_of(member, "tp")) wide.push_back(rank);
+    }
+    std::ranges::sort(wide);
+    const bool is_all = shards == count;
+    parallel.shards = of(own, is_all ? "dp-cp" : "shards", Use::beside);
+    parallel.replicas = of(replicas, "replicas", Use::beside);
+    parallel.wide_shards = of(wide,
+                              is_all                                    ? "world"
+                              : mesh_.group_of(rank_, "tp").size() == 1 ? "shards"
+                                                                        : "shards-tp",
+                              Use::beside);
+  }
+
+ private:
+  struct Formed {
+    Members members;
+    Use use;
+    Communicator group;
+  };
+  const Mesh& mesh_;
+  std::int64_t rank_;
+  Form form_;
+  std::vector<Formed> formed_;
+};
+
+void form_groups(Parallel& parallel, Groups groups) {
+  using Use = Groups::Use;
+  ISOBAR_CHECK(!(parallel.exchange.off && parallel.exchange.shards_optimizer()),
+               "the optimizer cannot be sharded where gradients are not exchanged");
+  parallel.dp = groups.along("dp");
+  parallel.tp = groups.along("tp", Use::in_passes);
+  parallel.cp = groups.along("cp", Use::in_passes);
+  parallel.tokens = groups.along("dp-cp");
+  parallel.model = groups.along("tp-cp", Use::in_passes);
+  if (parallel.exchange.shards_optimizer()) groups.deal_out(parallel, parallel.exchange.shards);
 }
 
 }  // namespace
 
-Parallel Parallel::start(const Communicator& world, const MeshSizes& sizes, const std::string& order) {
-  Parallel parallel{.mesh = Mesh(sizes, order), .world = world};
+Parallel Parallel::start(const Communicator& world, const MeshSizes& sizes, const std::string& order,
+                         const ExchangeOptions& exchange) {
+  Parallel parallel{.mesh = Mesh(sizes, order), .world = world, .exchange = exchange};
   ISOBAR_CHECK(parallel.mesh.world_size() == world.size(), "dp ", sizes.dp, " x tp ", sizes.tp, " x cp ", sizes.cp,
                " are ", parallel.mesh.world_size(), " ranks, and there are ", world.size());
-  const int rank = world.rank();
-  const auto group = [&](const std::string& axes) {
-    return world.split(static_cast<int>(parallel.mesh.group_of(rank, axes).front()), rank, axes);
+  const auto split = [&](const Members& members, const std::string& name) {
+    return world.split(static_cast<int>(members.front()), world.rank(), name);
   };
-  form_groups(parallel, group);
+  form_groups(parallel, Groups(world, parallel.mesh, world.rank(), split));
   return parallel;
 }
 
-Parallel Parallel::imagined(std::int64_t rank, const MeshSizes& sizes, const std::string& order) {
-  Parallel parallel{.mesh = Mesh(sizes, order)};
-  const auto place = [&](const char* axes) { return place_in(parallel.mesh, rank, axes); };
-  parallel.world = place("tp-cp-dp");
-  form_groups(parallel, place);
+Parallel Parallel::imagined(std::int64_t rank, const MeshSizes& sizes, const std::string& order,
+                            const ExchangeOptions& exchange) {
+  Parallel parallel{.mesh = Mesh(sizes, order), .exchange = exchange};
+  const auto place = [&](const Members& members, const std::string& name) {
+    const auto own = std::ranges::find(members, rank) - members.begin();
+    return Communicator(std::make_unique<Place>(static_cast<int>(own), static_cast<int>(members.size()))).named(name);
+  };
+  const std::int64_t ranks = parallel.mesh.world_size();
+  if (ranks > 1)
+    parallel.world = Communicator(std::make_unique<Place>(static_cast<int>(rank), static_cast<int>(ranks)));
+  form_groups(parallel, Groups(parallel.world, parallel.mesh, rank, place));
   return parallel;
+}
+
+// What several tp ranks hold whole is summed over them too, in one call for all of them: calls of different groups may
+// add the same numbers in different orders, and copies would drift apart by rounding. Where ranks of dp x cp are one,
+// nobody adds, and each tp rank has the same numbers.
+Parallel::GradientGroups Parallel::gradient_groups(Sharing sharing) const {
+  static const Communicator nobody;
+  if (exchange.off) return {nobody, nobody};
+  const bool is_partial = sharing == Sharing::copy_of_partial && sequence;
+  const bool is_wide = tp.size() > 1 && sharing != Sharing::shard && (is_partial || tokens.size() > 1);
+  if (!exchange.shards_optimizer()) return {nobody, is_wide ? world : tokens};
+  return {is_wide ? wide_shards : shards, replicas};
+}
+
+bool Parallel::is_copy(Sharing sharing) const {
+  const bool is_partial = sharing == Sharing::copy_of_partial && sequence;
+  return sharing != Sharing::shard && !is_partial && tp.rank() > 0;
+}
+
+BucketPlan Parallel::bucket_plan() const {
+  BucketPlan plan{.bytes = exchange.bucket_bytes};
+  for (std::size_t i = 0; i < kSharings; ++i)
+    plan.slices[i] = gradient_groups(static_cast<Sharing>(i)).scattered.size();
+  return plan;
 }
 
 Part Parallel::over_tp(std::int64_t total, std::int64_t unit) const {

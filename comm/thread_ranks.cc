@@ -34,6 +34,7 @@ struct ThreadWorld {
   std::mutex mutex;
   std::condition_variable bell;
   double timeout_seconds = 600;
+  bool turns_sums = false;
   std::vector<WorkAccount> works;  // by rank
   int failed_rank = -1;            // the first one; -1: none
   std::exception_ptr failure;
@@ -94,12 +95,13 @@ void reduce_elements(const std::vector<const T*>& from, const std::vector<T*>& t
   }
 }
 
-// Reduces elements [first, first + n) of what all ranks send into `to`.
-void reduce_range(const std::vector<const Call*>& calls, std::int64_t first, std::int64_t n,
+// Reduces elements [first, first + n) of what all ranks send into `to`, from rank `begin` on.
+void reduce_range(const std::vector<const Call*>& calls, std::size_t begin, std::int64_t first, std::int64_t n,
                   const std::vector<void*>& to) {
   visit_any(*calls[0]->dtype, [&]<class T>(Type<T>) {
     std::vector<const T*> from;
-    for (const Call* call : calls) from.push_back(static_cast<const T*>(call->send) + first);
+    for (std::size_t r = 0; r < calls.size(); ++r)
+      from.push_back(static_cast<const T*>(calls[(begin + r) % calls.size()]->send) + first);
     std::vector<T*> targets;
     for (void* target : to) targets.push_back(static_cast<T*>(target));
     reduce_elements<T>(from, targets, n, calls[0]->reduce);
@@ -110,8 +112,8 @@ void copy_elements(void* to, const void* from, std::int64_t n, std::size_t size)
   if (n > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(n) * size);
 }
 
-// This rank's share of the work of a call. No other rank writes what it reads or reads what it writes.
-void do_share(const std::vector<const Call*>& calls, int rank) noexcept {
+// This rank's share of a call; sums begin at rank `begin`. No other rank writes what it reads or reads what it writes.
+void do_share(const std::vector<const Call*>& calls, int rank, std::size_t begin) noexcept {
   const auto n = static_cast<int>(calls.size());
   const Call& mine = *calls[rank];
   const std::size_t size = mine.element_size();
@@ -121,11 +123,11 @@ void do_share(const std::vector<const Call*>& calls, int rank) noexcept {
       const std::int64_t first = std::min(rank * slice, mine.sends[0]);
       std::vector<void*> to;
       for (const Call* call : calls) to.push_back(at(call->receive, first, size));
-      reduce_range(calls, first, std::min(slice, mine.sends[0] - first), to);
+      reduce_range(calls, begin, first, std::min(slice, mine.sends[0] - first), to);
       return;
     }
     case Verb::reduce_scatter:
-      reduce_range(calls, offset_of(mine.sends, rank), mine.receives[0], {mine.receive});
+      reduce_range(calls, begin, offset_of(mine.sends, rank), mine.receives[0], {mine.receive});
       return;
     case Verb::all_gather:
       for (int r = 0; r < n; ++r)
@@ -149,16 +151,26 @@ void do_share(const std::vector<const Call*>& calls, int rank) noexcept {
 
 // ---- Groups ---------------------------------------------------------------------------------------------------------
 
+// FNV-1a
+std::size_t hash_of(const std::vector<int>& members) {
+  std::uint64_t hash = 0xcbf29ce484222325ull;
+  for (const int member : members) hash = (hash ^ static_cast<std::uint64_t>(member)) * 0x100000001b3ull;
+  return hash ^ (hash >> 32);
+}
+
 // The meeting place of one group.
 class ThreadGroup {
  public:
   ThreadGroup(std::shared_ptr<ThreadWorld> world, std::vector<int> members)
-      : world_(std::move(world)), members_(std::move(members)), calls_(members_.size()) {}
+      : world_(std::move(world)), members_(std::move(members)), calls_(members_.size()) {
+    if (world_->turns_sums) first_summand_ = hash_of(members_) % members_.size();
+  }
 
   ThreadWorld& world() const { return *world_; }
   const std::shared_ptr<ThreadWorld>& shared_world() const { return world_; }
   const std::vector<int>& members() const { return members_; }
   int size() const { return static_cast<int>(members_.size()); }
+  std::size_t first_summand() const { return first_summand_; }
 
   // Hands in a call and waits until all ranks have. Throws where a rank has failed or does not come, and where the
   // calls do not fit.
@@ -254,6 +266,7 @@ class ThreadGroup {
 
   std::shared_ptr<ThreadWorld> world_;
   std::vector<int> members_;  // the ranks' numbers in the world
+  std::size_t first_summand_ = 0;
   std::vector<const Call*> calls_;
   std::string misfit_;
   int arrived_ = 0, done_ = 0;
@@ -343,7 +356,7 @@ class ThreadBackend : public Backend {
   void run_on_host(const Call& call, const std::string& what) {
     gpu::synchronize(call.device, call.stream);
     const std::vector<const Call*>& calls = group_->meet(rank_, call, what);
-    do_share(calls, rank_);
+    do_share(calls, rank_, group_->first_summand());
     group_->part(rank_);
   }
 
@@ -372,6 +385,7 @@ void run_ranks(const ThreadRanks& options, const std::function<void(const Commun
   const auto world = std::make_shared<ThreadWorld>();
   world->timeout_seconds = options.timeout_seconds;
   world->works.resize(static_cast<std::size_t>(options.ranks));
+  world->turns_sums = options.turns_sums;
   std::vector<int> members(static_cast<std::size_t>(options.ranks));
   std::iota(members.begin(), members.end(), 0);
   const auto group = std::make_shared<ThreadGroup>(world, members);

@@ -6,22 +6,12 @@
 #include <utility>
 #include <vector>
 
+#include "comm/pieces.h"
 #include "engine/files/checksum.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
 namespace {
-
-// What one rank holds of one tensor, as ranks tell it to each other.
-struct Piece {
-  std::int64_t axis = 0, begin = 0, end = 0;  // the shard
-  std::int64_t first = 0, last = 0;           // elements [first, last) of it
-
-  std::int64_t size() const { return last - first; }
-  FlatRange elements() const { return {first, last}; }
-  Shard shard() const { return {static_cast<int>(axis), begin, end}; }
-  friend bool operator==(const Piece&, const Piece&) = default;
-};
 
 template <class T>
 std::vector<T> gather_all(const std::vector<T>& mine, const Communicator& world) {
@@ -29,42 +19,6 @@ std::vector<T> gather_all(const std::vector<T>& mine, const Communicator& world)
   world.all_gather_bytes(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
   return all;
 }
-
-// What every rank holds of every tensor of a buffer.
-class Pieces {
- public:
-  Pieces(const Parameters& parameters, const FlatBuffer& buffer, const Communicator& world)
-      : tensors_(parameters.named().size()), ranks_(static_cast<std::size_t>(world.size())) {
-    std::vector<Piece> mine;
-    for (const NamedParameter& p : parameters.named()) {
-      const HeldPart part = held_part(buffer, p);
-      mine.push_back({p.shard.axis, p.shard.begin, p.shard.end, part.first, part.end});
-    }
-    pieces_ = gather_all(mine, world);
-  }
-
-  const Piece& of(std::size_t rank, std::size_t tensor) const { return pieces_[rank * tensors_ + tensor]; }
-  std::size_t ranks() const { return ranks_; }
-
-  // The lowest rank that holds what this rank holds.
-  std::size_t first_holder(std::size_t rank, std::size_t tensor) const {
-    std::size_t first = 0;
-    while (of(first, tensor) != of(rank, tensor)) ++first;
-    return first;
-  }
-
-  // Elements that each rank has to give for the whole tensor.
-  std::vector<std::int64_t> givers(std::size_t tensor) const {
-    std::vector<std::int64_t> counts(ranks_);
-    for (std::size_t r = 0; r < ranks_; ++r)
-      if (first_holder(r, tensor) == r) counts[r] = of(r, tensor).size();
-    return counts;
-  }
-
- private:
-  std::size_t tensors_, ranks_;
-  std::vector<Piece> pieces_;
-};
 
 // The pieces, one behind the other in the order of the ranks, as the whole tensor on the host.
 Tensor put_together(const Tensor& received, const std::vector<std::int64_t>& counts, const Pieces& pieces,

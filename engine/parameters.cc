@@ -83,23 +83,59 @@ std::int64_t Parameters::held() const {
   return sum;
 }
 
-void Parameters::lay_out() {
-  std::int64_t offset = 0;
+void Parameters::lay_out(const BucketPlan& plan, std::size_t element) {
   for (const bool decay : {true, false}) {
     for (const Sharing sharing : {Sharing::shard, Sharing::copy, Sharing::copy_of_partial}) {
-      const std::int64_t begin = offset;
-      for (Entry& entry : entries_) {
-        if (entry.spec.decay != decay || entry.spec.sharing != sharing) continue;
-        entry.offset = offset;
-        ISOBAR_CHECK(entry.numel() <= kMostElements - offset, "parameter ", entry.spec.names[0], " of shape ",
-                     to_string(entry.shape), " makes the model too large for any machine");
-        offset += aligned(entry.numel());
-      }
-      if (offset > begin) sections_.push_back({sharing, {begin, offset}});
+      std::vector<int> handles;
+      for (std::size_t i = 0; i < entries_.size(); ++i)
+        if (entries_[i].spec.decay == decay && entries_[i].spec.sharing == sharing)
+          handles.push_back(static_cast<int>(i));
+      const std::int64_t begin = total_;
+      lay_out_section(sharing, handles, plan, element);
+      if (total_ > begin) sections_.push_back({sharing, {begin, total_}});
     }
-    if (decay) decay_end_ = offset;
+    if (decay) decay_end_ = total_;
   }
-  total_ = offset;
+  list_names();
+}
+
+// Buckets are filled from the end, because the last parameters' gradients are final first.
+void Parameters::lay_out_section(Sharing sharing, const std::vector<int>& handles, const BucketPlan& plan,
+                                 std::size_t element) {
+  std::vector<Bucket> buckets;
+  std::int64_t size = 0;
+  bool is_full = true;
+  for (auto handle = handles.rbegin(); handle != handles.rend(); ++handle) {
+    Entry& entry = entries_[static_cast<std::size_t>(*handle)];
+    entry.offset = total_;
+    if (entry.numel() == 0) continue;  // others' shards
+    if (is_full) {
+      buckets.push_back({sharing, {}, {}});
+      size = 0;
+    }
+    ISOBAR_CHECK(entry.numel() <= kMostElements - size, "parameter ", entry.spec.names[0], " of shape ",
+                 to_string(entry.shape), " makes the model too large for any machine");
+    buckets.back().handles.push_back(*handle);
+    size += aligned(entry.numel());
+    is_full = static_cast<std::size_t>(size) * element >= plan.bytes;
+  }
+  const std::int64_t unit = kAlignment * plan.slices[static_cast<std::size_t>(sharing)];
+  for (auto bucket = buckets.rbegin(); bucket != buckets.rend(); ++bucket) {
+    std::int64_t offset = total_;
+    for (auto handle = bucket->handles.rbegin(); handle != bucket->handles.rend(); ++handle) {
+      Entry& entry = entries_[static_cast<std::size_t>(*handle)];
+      entry.offset = offset;
+      ISOBAR_CHECK(entry.numel() <= kMostElements - offset, "parameter ", entry.spec.names[0], " of shape ",
+                   to_string(entry.shape), " makes the model too large for any machine");
+      offset += aligned(entry.numel());
+    }
+    bucket->range = {total_, total_ + round_up(offset - total_, unit)};
+    total_ = bucket->range.end;
+    buckets_.push_back(std::move(*bucket));
+  }
+}
+
+void Parameters::list_names() {
   for (const Entry& entry : entries_) {
     std::int64_t part = entry.offset;
     for (const std::string& name : entry.spec.names) {
@@ -123,10 +159,10 @@ void Parameters::check_memory(DType dtype, DType activation, Device device) cons
                needed >> 30, " GiB of memory, and this machine has ", machine_memory_bytes() >> 30, " GiB");
 }
 
-void Parameters::allocate(DType activation, Device device, std::uint64_t seed) {
-  lay_out();
-  activation_ = activation;
+void Parameters::allocate(DType activation, Device device, std::uint64_t seed, const BucketPlan& plan) {
   const DType dtype = accumulator_of(activation);
+  lay_out(plan, size_of(dtype));
+  activation_ = activation;
   check_memory(dtype, activation, device);
   {
     const MemoryScope scope("parameters");
@@ -170,13 +206,6 @@ void Parameters::fill(std::uint64_t seed) {
     }
   }
   round_to_compute();
-}
-
-std::vector<Parameters::LeafRange> Parameters::leaf_ranges() const {
-  std::vector<LeafRange> ranges;
-  for (std::size_t i = 0; i < leaves_.size(); ++i)
-    ranges.push_back({leaves_[i].leaf().get(), {entries_[i].offset, entries_[i].offset + entries_[i].numel()}});
-  return ranges;
 }
 
 void Parameters::begin_step() {

@@ -2,10 +2,13 @@
 // the products read, and a list that names every tensor in them.
 //
 // Matrices come first, so that weight decay is a prefix of the buffer; within matrices and within the rest, what ranks
-// share in the same way lies together (Sharing). A stacked parameter is several named tensors one behind the other,
-// used as one: the fused query, key and value projection is written to checkpoints as three.
+// share in the same way lies together (Sharing). A section is cut into buckets, which ranks exchange as one.
+// A stacked parameter is several named tensors one behind the other, used as one: the fused query, key and value
+// projection is written to checkpoints as three.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -28,6 +31,7 @@ enum class Sharing : std::uint8_t {
   copy_of_partial,  // each holds all of it, and computes the gradient of its own rows of the activations only
   shard             // each holds a part of it
 };
+inline constexpr std::size_t kSharings = 3;
 
 // The part of a tensor that this rank holds: elements [begin, end) along one axis, 0 (rows) or 1 (columns). By default
 // all of it.
@@ -62,6 +66,12 @@ struct FlatRange {
   std::int64_t size() const { return end - first; }
 };
 
+// How the buffers are cut into buckets, and into how many equal slices each bucket of a section is to be cut.
+struct BucketPlan {
+  std::size_t bytes = std::size_t{25} << 20;  // least size of a bucket; the last of a section: what is left
+  std::array<std::int64_t, kSharings> slices = {1, 1, 1};  // by Sharing
+};
+
 class Parameters {
  public:
   // Lists a parameter; returns its handle for get(). All are listed before allocate().
@@ -69,7 +79,7 @@ class Parameters {
 
   // Makes the buffers and fills the weights. `activation` is the dtype products work in: fp32, bf16, fp16 or fp64.
   // Error where they are more than this machine's memory holds.
-  void allocate(DType activation, Device device, std::uint64_t seed);
+  void allocate(DType activation, Device device, std::uint64_t seed, const BucketPlan& plan = {});
 
   // The tensor to compute with: a leaf, stacked parts as one, in the activation's dtype where it has a compute copy.
   const Tensor& get(int handle) const { return leaves_[static_cast<std::size_t>(handle)]; }
@@ -88,19 +98,21 @@ class Parameters {
   Tensor weight(const NamedParameter& p) const { return weights_.slice(p.offset, p.shape); }
   Tensor grad(const NamedParameter& p) const { return grads_.slice(p.offset, p.shape); }
 
-  // Where each leaf's gradient lies in grads(), by handle.
-  struct LeafRange {
-    const Leaf* leaf = nullptr;
-    FlatRange range;
-  };
-  std::vector<LeafRange> leaf_ranges() const;
-
   // The buffers in order, padding included, as ranges of parameters that are shared alike.
   struct Section {
     Sharing sharing = Sharing::copy;
     FlatRange range;
   };
   const std::vector<Section>& sections() const { return sections_; }
+
+  // The buffers in order as buckets of whole leaves, and of what this rank has elements of. A bucket's size is a
+  // multiple of 64 times the plan's slices, by padding at its end: its slices are equal, and suit any vector load.
+  struct Bucket {
+    Sharing sharing = Sharing::copy;
+    FlatRange range;
+    std::vector<int> handles;  // of its leaves, the last ones first
+  };
+  const std::vector<Bucket>& buckets() const { return buckets_; }
 
   void begin_step();        // gradients are overwritten by what comes next
   void finish_gradients();  // gradients that nothing has touched become zero
@@ -114,13 +126,16 @@ class Parameters {
     std::int64_t numel() const;
   };
 
-  void lay_out();
+  void lay_out(const BucketPlan& plan, std::size_t element);
+  void lay_out_section(Sharing sharing, const std::vector<int>& handles, const BucketPlan& plan, std::size_t element);
+  void list_names();
   void check_memory(DType dtype, DType activation, Device device) const;
   void fill(std::uint64_t seed);
 
   std::vector<Entry> entries_;  // in the order they were added
   std::vector<NamedParameter> named_;
   std::vector<Section> sections_;
+  std::vector<Bucket> buckets_;
   std::vector<Tensor> leaves_;
   std::int64_t count_ = 0, total_ = 0, decay_end_ = 0;
   DType activation_ = DType::fp32;

@@ -48,10 +48,10 @@ DType ComputeOptions::activation() const {
   return dtype == ArithmeticType::fp64 ? DType::fp64 : DType::fp32;
 }
 
-void ComputeOptions::allocate(Parameters& parameters, Device device) const {
+void ComputeOptions::allocate(Parameters& parameters, Device device, const BucketPlan& plan) const {
   ISOBAR_CHECK(activation() != DType::fp64 || device.kind == DeviceKind::cpu,
                "dtype: fp64 runs on the CPU only (--device cpu)");
-  parameters.allocate(activation(), device, static_cast<std::uint64_t>(seed));
+  parameters.allocate(activation(), device, static_cast<std::uint64_t>(seed), plan);
 }
 
 }  // namespace isobar

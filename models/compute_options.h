@@ -38,7 +38,7 @@ struct ComputeOptions {
   bool may_use_tf32() const;
 
   // Allocates and fills a network's parameters. Error where fp64 is asked for on a GPU.
-  void allocate(Parameters& parameters, Device device) const;
+  void allocate(Parameters& parameters, Device device, const BucketPlan& plan = {}) const;
 };
 
 }  // namespace isobar

@@ -1,8 +1,11 @@
 #include "apps/train/comm_report.h"
 
+#include <map>
 #include <span>
 #include <sstream>
+#include <utility>
 
+#include "comm/mesh.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -31,15 +34,22 @@ std::string report_traffic(const CommLedger& predicted, const CommLedger& counte
   const std::vector<RankHolds> all = of_all(holds, world);
   std::ostringstream out;
   out << "Communication of rank 0 in " << steps << " steps, bytes of payload:\n" << compare(expected, counted);
-  std::string ranks;
+  std::vector<std::int64_t> wrong;
   for (std::size_t r = 0; r < differs.size(); ++r)
-    if (differs[r] != 0) ranks += concat(" ", r);
-  out << (ranks.empty() ? "on every rank the prediction is what was counted"
-                        : "the prediction is not what was counted on rank" + ranks)
+    if (differs[r] != 0) wrong.push_back(static_cast<std::int64_t>(r));
+  out << (wrong.empty() ? "on every rank the prediction is what was counted"
+                        : "the prediction is not what was counted on " + to_text(wrong))
       << "\nBytes held:\n";
-  for (std::size_t r = 0; r < all.size(); ++r)
-    out << "rank " << r << ": weights " << text_of(all[r].weights) << ", gradients " << text_of(all[r].gradients)
-        << ", moments " << text_of(all[r].moments) << '\n';
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> held;  // by what ranks hold, in the order of ranks
+  std::map<std::string, std::size_t> place;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    const std::string text = concat("weights ", text_of(all[r].weights), ", gradients ", text_of(all[r].gradients),
+                                    ", moments ", text_of(all[r].moments));
+    const auto [found, is_new] = place.try_emplace(text, held.size());
+    if (is_new) held.push_back({text, {}});
+    held[found->second].second.push_back(static_cast<std::int64_t>(r));
+  }
+  for (const auto& [text, ranks] : held) out << to_text(ranks) << ": " << text << '\n';
   std::string text = out.str();
   text.pop_back();
   return text;

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "apps/train/config.h"
-#include "comm/gradients.h"
+#include "apps/train/layout_judge.h"
 #include "comm/parallel.h"
 
 namespace isobar {
@@ -13,19 +13,14 @@ namespace isobar {
 struct CheckedLayout {
   const RunConfig& config;  // its data are open
   Device device;
-  ExchangeOptions exchange;
 };
 
-// How far the layout is from one rank, where it is farthest.
-struct Deviation {
-  double difference = 0;  // of the largest element of the tensor
-  double of_bound = 0;    // 1: as far as it may be
-  std::string tensor;     // empty: the loss
-};
-
+// How far the layout is from one rank.
 struct LayoutCheck {
-  Deviation loss, gradients, weights;  // of three steps, of the third, after it
-  bool passed() const { return loss.of_bound <= 1 && gradients.of_bound <= 1 && weights.of_bound <= 1; }
+  Deviation loss, norm, gradients, weights;  // of three steps, of these too, of the third, after it
+  bool passed() const {
+    return loss.of_bound <= 1 && norm.of_bound <= 1 && gradients.of_bound <= 1 && weights.of_bound <= 1;
+  }
 };
 
 // Every rank calls it; the first one makes the serial steps too, and has the result. Bound: in fp64 1e-12 of a tensor's
@@ -35,7 +30,7 @@ struct LayoutCheck {
 // noise into steps of full size.
 LayoutCheck check_layout(const CheckedLayout& checked, const Parallel& parallel);
 
-// Three lines for people.
+// Four lines for people.
 std::string to_text(const LayoutCheck& check);
 
 }  // namespace isobar

@@ -1,9 +1,7 @@
 #include "apps/train/rank_map.h"
 
 #include <iomanip>
-#include <map>
 #include <sstream>
-#include <utility>
 
 #include "comm/parallel.h"
 
@@ -39,16 +37,15 @@ std::string text_of(const Holding& holding, const ComputeOptions& compute, std::
 }  // namespace
 
 std::string describe_ranks(const Recipe& recipe, const ComputeOptions& compute, const MeshSizes& sizes,
-                           const std::string& order, bool shard_optimizer) {
+                           const std::string& order, std::int64_t shards) {
   const Mesh mesh(sizes, order);
-  const auto sharing = static_cast<std::size_t>(shard_optimizer ? sizes.dp * sizes.cp : 1);
+  const auto sharing = static_cast<std::size_t>(shards == ExchangeOptions::kAll ? sizes.dp * sizes.cp : shards);
   std::ostringstream out;
   out << to_text(mesh);
-  std::map<std::pair<std::int64_t, std::int64_t>, std::string> held;  // by place in tp and cp; data ranks hold the same
-  for (std::int64_t rank = 0; rank < mesh.world_size(); ++rank) {
-    std::string& text = held[{mesh.coordinate("tp", rank), mesh.coordinate("cp", rank)}];
-    if (text.empty()) text = text_of(recipe.holding(compute, Parallel::imagined(rank, sizes, order)), compute, sharing);
-    out << "rank " << rank << ": " << text << '\n';
+  // Data ranks hold the same.
+  for (const std::int64_t first : mesh.group_of(0, "tp-cp")) {
+    const Holding holding = recipe.holding(compute, Parallel::imagined(first, sizes, order));
+    out << to_text(mesh.group_of(first, "dp")) << ": " << text_of(holding, compute, sharing) << '\n';
   }
   return out.str();
 }

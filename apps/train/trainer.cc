@@ -60,10 +60,9 @@ void rehearse_validation(const Task& task, Loaders& loaders) {
   }
 }
 
-std::unique_ptr<GradientReducer> make_reducer(Parameters& parameters, const Parallel& parallel,
-                                              const ExchangeOptions& exchange) {
+std::unique_ptr<GradientReducer> make_reducer(Parameters& parameters, const Parallel& parallel) {
   if (parallel.world.size() == 1) return nullptr;
-  return std::make_unique<GradientReducer>(parameters, parallel, exchange);
+  return std::make_unique<GradientReducer>(parameters, parallel);
 }
 
 }  // namespace
@@ -75,11 +74,11 @@ struct Trainer::Capture {
   gpu::Graph graph;
 };
 
-Trainer::Trainer(Task& task, const TrainerOptions& options, Parallel parallel, ExchangeOptions exchange)
+Trainer::Trainer(Task& task, const TrainerOptions& options, Parallel parallel)
     : task_(task),
       options_(options),
       parallel_(std::move(parallel)),
-      reducer_(make_reducer(task.parameters(), parallel_, exchange)),
+      reducer_(make_reducer(task.parameters(), parallel_)),
       optimizer_(make_optimizer()),
       lr_(options.schedule.learning_rate(options.batch.global_batch_size)),
       loss_scale_(LossScale::for_dtype(task.parameters().activation_dtype())),
@@ -132,9 +131,14 @@ void Trainer::set_captured_stream() {
   gpu::copy(captured_stream_.data(), stream_on_host_.data(), sizeof stream, task_.device(), current_stream());
 }
 
-// The mean over parts and ranks is made here, so that all that follows are sums.
+// The mean over parts and ranks is made here, so that all that follows are sums. In fp16 the mean over ranks is made
+// by the update instead: a gradient does not become the smaller, and underflow, the more ranks there are.
+double Trainer::gradient_scale() const {
+  return loss_scale_.scale * (loss_scale_.dynamic ? parallel_.dp.size() : 1);
+}
+
 void Trainer::begin_passes() {
-  set_upstream(loss_scale_.scale / static_cast<double>(options_.batch.grad_accumulation * parallel_.dp.size()));
+  set_upstream(gradient_scale() / static_cast<double>(options_.batch.grad_accumulation * parallel_.dp.size()));
   set_captured_stream();
 }
 
@@ -230,7 +234,7 @@ RankHolds Trainer::holds() const {
 
 StepResult Trainer::step(const NextBatch& next, const ReadAhead& read_ahead) {
   const gpu::Range range("step " + std::to_string(iteration_));
-  StepResult result{.lr = lr_.at(iteration_), .loss_scale = loss_scale_.scale};
+  StepResult result{.lr = lr_.at(iteration_), .loss_scale = loss_scale_.scale, .gradient_scale = gradient_scale()};
   const NextBatch timed_next = [&] {
     const gpu::Range copying("data copy in " + std::to_string(iteration_));
     const Clock::time_point start = Clock::now();
@@ -260,10 +264,10 @@ StepResult Trainer::step(const NextBatch& next, const ReadAhead& read_ahead) {
   {
     const gpu::Range optimizer("optimizer");
     losses_read_.begin();
-    optimizer_.launch(result.lr, loss_scale_.scale);
+    optimizer_.launch(result.lr, result.gradient_scale);
     if (reducer_) reducer_->share_weights();
   }
-  const UpdateResult update = optimizer_.result(loss_scale_.scale);
+  const UpdateResult update = optimizer_.result(result.gradient_scale);
   for (const double loss : losses_read_.values()) result.loss += loss / static_cast<double>(losses_.numel());
   ++iteration_;
   result.grad_norm = update.grad_norm;

@@ -23,12 +23,13 @@
 namespace isobar {
 
 struct StepResult {
-  double loss = 0;          // of this iteration, before its update; mean over this rank's part of the global batch
-  double lr = 0;            // used by this update
-  double grad_norm = 0;     // before clipping
-  double loss_scale = 1;    // used by this iteration
-  double data_seconds = 0;  // that it waited for its batches
-  bool applied = true;      // false: fp16 gradients overflowed, the weights are as they were
+  double loss = 0;            // of this iteration, before its update; mean over this rank's part of the global batch
+  double lr = 0;              // used by this update
+  double grad_norm = 0;       // before clipping
+  double loss_scale = 1;      // used by this iteration
+  double gradient_scale = 1;  // that the summed gradients carry
+  double data_seconds = 0;    // that it waited for its batches
+  bool applied = true;        // false: fp16 gradients overflowed, the weights are as they were
 };
 
 // Everything that decides an update, beside the task.
@@ -44,7 +45,7 @@ class Trainer {
   // Every rank of `parallel` makes one, and makes its steps at the same time; of parts of the model that several ranks
   // hold, the first one's weights become all theirs. Error where cuda_graph cannot be had: on a CPU, with several
   // ranks.
-  Trainer(Task& task, const TrainerOptions& options, Parallel parallel = {}, ExchangeOptions exchange = {});
+  Trainer(Task& task, const TrainerOptions& options, Parallel parallel = {});
   ~Trainer();
 
   // Gives the batch of the next part; on the task's device, or on the host.
@@ -67,8 +68,8 @@ class Trainer {
   CommLedger predicted_traffic() const;
   RankHolds holds() const;
 
-  // The gradients of the last step, summed over the ranks and before clipping, times its loss scale; as optimizers that
-  // are sharded have them, of the elements that this rank updates.
+  // The gradients of the last step, summed over the ranks and before clipping, times its gradient_scale; as optimizers
+  // that are sharded have them, of the elements that this rank updates.
   FlatBuffer gradients() const;
 
   // Scores the validation set, every sample once, on all ranks together. False where `stop` was true on one of them
@@ -100,6 +101,7 @@ class Trainer {
  private:
   struct Capture;
 
+  double gradient_scale() const;
   void begin_passes();
   void set_upstream(double value);
   DropoutKey masks_of(std::int64_t part) const;
@@ -125,7 +127,7 @@ class Trainer {
   bool has_run_ = false;  // this process has made a step
   Tensor losses_;         // [grad_accumulation]
   Readback losses_read_;
-  Tensor upstream_;  // [1]: dL/dL times the loss scale, by the number of batches whose mean is taken
+  Tensor upstream_;  // [1]: dL/dL times the loss scale, by the number of batches whose mean is taken before the sum
   // With cuda_graph alone: first_stream(), which a graph reads; [1], 8 bytes.
   Tensor captured_stream_, stream_on_host_;
   std::unique_ptr<Capture> capture_;

@@ -46,10 +46,6 @@ nccl::Type type_of(const std::optional<DType>& dtype) {
   throw_error("NCCL has no type for ", name_of(*dtype));
 }
 
-bool are_equal(Counts counts) {
-  return std::ranges::all_of(counts, [&](std::int64_t count) { return count == counts[0]; });
-}
-
 // One call of ours as calls of NCCL's.
 class Translation {
  public:
@@ -65,12 +61,10 @@ class Translation {
       case Verb::broadcast:
         return api_.Broadcast(call_.send, call_.receive, n, type_, call_.root, comm_, call_.stream);
       case Verb::all_gather:
-        if (are_equal(call_.receives)) return api_.AllGather(call_.send, call_.receive, n, type_, comm_, call_.stream);
-        return gather_parts();
+        return api_.AllGather(call_.send, call_.receive, n, type_, comm_, call_.stream);
       case Verb::reduce_scatter:
-        if (are_equal(call_.sends))
-          return api_.ReduceScatter(call_.send, call_.receive, n, type_, op, comm_, call_.stream);
-        return scatter_parts(op);
+        return api_.ReduceScatter(call_.send, call_.receive, static_cast<std::size_t>(call_.receives[0]), type_, op,
+                                  comm_, call_.stream);
       case Verb::all_to_all:
         return exchange_parts();
       case Verb::send_receive:
@@ -108,27 +102,6 @@ class Translation {
   }
   std::byte* receive_at(std::int64_t element) const {
     return static_cast<std::byte*>(call_.receive) + element * static_cast<std::int64_t>(call_.element_size());
-  }
-
-  // Ragged parts: each rank's goes to all by a broadcast.
-  Result gather_parts() const {
-    std::int64_t first = 0;
-    return in_groups(size_, 1, [&](int r) {
-      const std::int64_t n = call_.receives[static_cast<std::size_t>(r)], at = std::exchange(first, first + n);
-      if (n == 0) return nccl::kSuccess;
-      const void* send = r == rank_ ? call_.send : receive_at(at);
-      return api_.Broadcast(send, receive_at(at), static_cast<std::size_t>(n), type_, r, comm_, call_.stream);
-    });
-  }
-
-  Result scatter_parts(nccl::Op op) const {
-    std::int64_t first = 0;
-    return in_groups(size_, 1, [&](int r) {
-      const std::int64_t n = call_.sends[static_cast<std::size_t>(r)], at = std::exchange(first, first + n);
-      if (n == 0) return nccl::kSuccess;
-      void* receive = r == rank_ ? call_.receive : nullptr;
-      return api_.Reduce(send_at(at), receive, static_cast<std::size_t>(n), type_, op, r, comm_, call_.stream);
-    });
   }
 
   // To the rank that is `step` further on, and from the one that is `step` behind.
@@ -188,6 +161,7 @@ class NcclBackend : public Backend {
   int size() const override { return size_; }
   bool has_failed() const override { return session_->has_failed(); }
   bool may_overlap() const override { return nccl::api().orders_launches; }
+  bool wants_equal_parts() const override { return true; }  // else a group of n broadcasts or reductions, n rings
 
   void run(const Call& call, const std::string& what) override {
     const bool is_reduced = call.verb == Verb::all_reduce || call.verb == Verb::reduce_scatter;

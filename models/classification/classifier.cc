@@ -41,7 +41,7 @@ Classifier::Classifier(const VitOptions& vit, const ComputeOptions& compute, con
       std_(number_on(device, info.std)) {
   ISOBAR_CHECK(parallel.cp.size() == 1, "context parallel: a classifier's head reads every token of an image, and ",
                "cannot be dealt over ", parallel.cp.size(), " ranks");
-  compute.allocate(*parameters_, device);
+  compute.allocate(*parameters_, device, parallel.bucket_plan());
 }
 
 Tensor Classifier::logits(const Batch& batch, const Context& context) const {

@@ -25,7 +25,7 @@ Forecaster::Forecaster(const ForecasterOptions& options, const ComputeOptions& c
   ISOBAR_CHECK(*forecast.n_out_channels <= *forecast.n_in_channels, "n_out_channels: ", *forecast.n_out_channels,
                " is more than n_in_channels, ", *forecast.n_in_channels);
   vit_ = std::make_unique<Vit>(vit_config(options_, compute), *parameters_, parallel);
-  compute.allocate(*parameters_, device);
+  compute.allocate(*parameters_, device, parallel.bucket_plan());
   const DType accumulator = parameters_->dtype();
   const Part rows = vit_->own_band();
   input_ =

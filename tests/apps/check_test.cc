@@ -1,4 +1,7 @@
 // isobar check: every layout of eight ranks beside one rank.
+#include <algorithm>
+#include <cstdlib>
+
 #include "tests/harness/isobar_command.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
@@ -9,6 +12,23 @@ namespace {
 using testing::ContainsSubstring;
 using testing::isobar_command;
 using testing::Outcome;
+
+// "loss 1.2e-16 of the largest element, 3.4e-05 of the bound": of the bound, of the line that begins with this.
+double of_bound(const std::string& out, const std::string& what) {
+  const std::size_t line = out.find("\n" + what + " "), element = out.find("of the largest element, ", line);
+  REQUIRE(line != std::string::npos);
+  REQUIRE(element != std::string::npos);
+  return std::stod(out.substr(element + std::string("of the largest element, ").size()));
+}
+
+// Numbers were compared, of every step; a judge that looks at one run alone finds no difference at all.
+void check_compared(const std::string& out) {
+  for (const char* what : {"gradients", "weights"}) CHECK(of_bound(out, what) > 0);
+  for (const char* what : {"loss", "norm"}) {
+    const std::size_t line = out.find(std::string("\n") + what + " ");
+    CHECK_THAT(out.substr(line + 1, out.find('\n', line + 1) - line), ContainsSubstring("of the bound, of 3 steps"));
+  }
+}
 
 class Checks {
  public:
@@ -44,6 +64,7 @@ TEST_CASE("check: every layout of eight ranks passes") {
       CHECK(outcome.err == "");
       CHECK_THAT(outcome.out, ContainsSubstring("beside one rank, fp64 on cpu\nloss ") &&
                                   ContainsSubstring("of the bound, at ") && ContainsSubstring("\npassed\n"));
+      check_compared(outcome.out);
     }
   }
 }
@@ -54,6 +75,9 @@ TEST_CASE("check: lower precisions, and what cannot be checked") {
     const Outcome outcome = checks.check("--ranks 8 --tensor-parallel 2 --context-parallel 2 --amp-mode " + precision);
     INFO(outcome.out << outcome.err);
     CHECK(outcome.status == 0);
+    check_compared(outcome.out);
+    const double farthest = std::max(of_bound(outcome.out, "gradients"), of_bound(outcome.out, "weights"));
+    if (precision == "bf16") CHECK(farthest > 0.05);  // a bound that is far wider would see nothing
   }
   // What only a run has, and would mean nothing here.
   for (const std::string flag :
@@ -67,6 +91,24 @@ TEST_CASE("check: lower precisions, and what cannot be checked") {
   CHECK_THAT(checks.check("--ranks 3 --tensor-parallel 2").err, ContainsSubstring("is no multiple of"));
   CHECK_THAT(checks.check("--ranks 8 --context-parallel 8 --set patch_size=4").err,
              ContainsSubstring("are 4 rows of patches, and each of 8 ranks needs one"));
+}
+
+TEST_CASE("check: a layout that is wrong fails, and what is wrong is told") {
+  const Checks checks;
+  const auto failed = [&](const std::string& arguments, const char* fault) {
+    setenv("ISOBAR_FAULT", fault, 1);
+    const Outcome outcome = checks.check(arguments);
+    unsetenv("ISOBAR_FAULT");
+    INFO(outcome.out << outcome.err);
+    CHECK(outcome.status == 1);
+    CHECK_THAT(outcome.out, ContainsSubstring("\nfailed\n"));
+    return outcome.out;
+  };
+  // One number of a sum of gradients, in the last of the three steps.
+  const std::string out = failed("--set dtype=fp64 --ranks 2 --bucket-cap-mb 0.001", "rank=1 call=45 do=skew");
+  CHECK(of_bound(out, "gradients") > 1);
+  CHECK(of_bound(out, "weights") > 1);
+  CHECK(of_bound(out, "loss") <= 1);
 }
 
 }  // namespace

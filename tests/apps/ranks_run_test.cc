@@ -205,15 +205,14 @@ TEST_CASE("ranks: --comm-report tells what was exchanged, as it was predicted") 
   };
   const std::string tensor = report("--ranks 4 --tensor-parallel 2");
   // Per step two parts, two blocks, and of each the two branches: forward, again in the backward pass, and backward.
-  // Beside them a sum of squares a step.
-  CHECK_THAT(tensor, ContainsSubstring("tp      all_reduce              75"));
-  CHECK_THAT(tensor, ContainsSubstring("rank 3: weights "));
+  CHECK_THAT(tensor, ContainsSubstring("tp        all_reduce              72"));
+  CHECK_THAT(tensor, ContainsSubstring("ranks 0, 1, 2, 3: weights ") || ContainsSubstring("ranks 0-3: weights "));
   const std::string all = report(
       "--ranks 8 --tensor-parallel 2 --context-parallel 2 --sequence-parallel"
       " --context-form ring --shard-optimizer --set dtype=fp32 --amp-mode bf16");
-  CHECK_THAT(all, ContainsSubstring("cp      send_receive"));
-  CHECK_THAT(all, ContainsSubstring("world   reduce_scatter"));
-  CHECK_THAT(all, ContainsSubstring("rank 7: weights "));
+  CHECK_THAT(all, ContainsSubstring("cp        send_receive"));
+  CHECK_THAT(all, ContainsSubstring("world     reduce_scatter"));
+  CHECK_THAT(all, ContainsSubstring("ranks 0-7: weights "));
   CHECK_THAT(report(""), !ContainsSubstring("all_reduce"));
 }
 
@@ -329,9 +328,37 @@ TEST_CASE("ranks: a sharded optimizer makes the same run, and any layout goes on
   const Outcome alone = runs.train("alone", "--shard-optimizer --set num_iters=1");
   CHECK(alone.status == 0);
   CHECK_THAT(alone.out, ContainsSubstring("--shard-optimizer: one data-parallel rank holds all moments"));
-  const Outcome refused = runs.train("refused", "--ranks 2 --shard-optimizer --noddp");
-  CHECK(refused.status == 1);
-  CHECK_THAT(refused.err, ContainsSubstring("with --noddp they exchange nothing"));
+  const auto refused = [&](const std::string& arguments) {
+    const Outcome outcome = runs.train("refused", arguments);
+    CHECK(outcome.status == 1);
+    return outcome.err;
+  };
+  CHECK_THAT(refused("--ranks 2 --shard-optimizer --noddp"), ContainsSubstring("with --noddp they exchange nothing"));
+  CHECK_THAT(refused("--ranks 6 --shard-optimizer 4"),
+             ContainsSubstring("--shard-optimizer 4: the 6 ranks that share the optimizer, --ranks over "
+                               "--tensor-parallel, are no groups of 4"));
+  CHECK_THAT(refused("--ranks 2 --shard-optimizer none"),
+             ContainsSubstring("--shard-optimizer none: a number of ranks from 1 on is needed, or none"));
+}
+
+TEST_CASE("ranks: an optimizer that groups of ranks deal out, and what each rank holds of it") {
+  const RanksRun runs;
+  const std::string batch = "--set global_batch_size=16 --set num_iters=2 --overwrite ";
+  const auto moments = [&](const std::string& arguments) {
+    const Outcome run = runs.train("run", batch + arguments);
+    INFO(run.err);
+    REQUIRE(run.status == 0);
+    const std::string log = read_file(runs.path("run") / "out.log");
+    const std::size_t end = log.find(" MiB of moments");
+    REQUIRE(end != std::string::npos);
+    return std::stod(log.substr(log.rfind(' ', end - 1), end));
+  };
+  const double whole = moments("--ranks 4 --context-parallel 2");
+  CHECK(std::abs(moments("--ranks 4 --context-parallel 2 --shard-optimizer") - whole / 4) <= 0.1);
+  CHECK(std::abs(moments("--ranks 4 --context-parallel 2 --shard-optimizer 2 --comm-report") - whole / 2) <= 0.1);
+  const std::string log = read_file(runs.path("run") / "out.log");
+  CHECK_THAT(log, ContainsSubstring("on every rank the prediction is what was counted") &&
+                      ContainsSubstring("shards    reduce_scatter") && ContainsSubstring("replicas  all_reduce"));
 }
 
 TEST_CASE("ranks: without the exchange each rank trains for itself, and the first one's weights are kept") {

@@ -10,6 +10,7 @@
 #include "comm/communicator.h"
 #include "comm/fault.h"
 #include "comm/thread_ranks.h"
+#include "engine/storage.h"
 #include "tests/comm/verb_cases.h"
 #include "tests/harness/testing.h"
 
@@ -51,6 +52,38 @@ TEST_CASE("collectives: groups are split by color and ordered by key") {
 TEST_CASE("collectives: 16 bits are added in the accumulator's type and rounded once") {
   Findings findings;
   run_ranks({.ranks = 4}, [&](const Communicator& world) { testing::check_rounding(world, Device{}, findings); });
+  CHECK(findings.wrong() == "");
+}
+
+TEST_CASE("collectives: what has come to a ledger since are its calls and its bytes") {
+  CommLedger before;
+  before.add("dp", Verb::all_reduce, 2, 80);
+  before.add("tp", Verb::broadcast, 1, 8);
+  CommLedger after = before;
+  CHECK(after.since(before).is_empty());
+  after.add("dp", Verb::all_reduce, 3, 40);
+  after.add("cp", Verb::barrier, 1, 0);
+  const CommLedger since = after.since(before);
+  CHECK(since.of("dp", Verb::all_reduce) == Traffic{3, 40});
+  CHECK(since.of("tp", Verb::broadcast) == Traffic{0, 0});
+  CHECK(since.of("cp", Verb::barrier) == Traffic{1, 0});
+  CHECK_FALSE(after == before);
+  CommLedger fewer_calls = before;
+  fewer_calls.add("tp", Verb::broadcast, -1, 0);  // the same bytes
+  CHECK_FALSE(fewer_calls == before);
+}
+
+TEST_CASE("collectives: each rank counts its own memory") {
+  Findings findings;
+  run_ranks({.ranks = 4}, [&](const Communicator& world) {
+    const std::size_t before = memory_bytes();
+    const auto own = static_cast<std::size_t>(world.rank() + 1) << 20;
+    const Storage held(own, Device{});
+    world.barrier();  // all hold theirs
+    findings.expect(memory_bytes() - before == own, concat(memory_bytes() - before, " bytes"));
+    findings.expect(peak_memory_bytes() < before + 2 * own + (1 << 16), "the peak");
+    world.barrier();
+  });
   CHECK(findings.wrong() == "");
 }
 

@@ -22,7 +22,7 @@ constexpr std::int64_t kIn = 8, kOut = 16;
 // Three layers of one shape and a parameter that nothing reads; the loss is a forecast's.
 class Layers : public Task {
  public:
-  explicit Layers(DType activation = DType::fp64, Device device = {}) {
+  explicit Layers(const Parallel& parallel = {}, DType activation = DType::fp64, Device device = {}) {
     for (int i = 0; i < 3; ++i) {
       const std::string name = "layer" + std::to_string(i);
       weights_.push_back(parameters_.add({.names = {name + ".weight"},
@@ -32,7 +32,7 @@ class Layers : public Task {
       biases_.push_back(parameters_.add({.names = {name + ".bias"}, .shape = {i == 2 ? kOut : kIn}, .init = {}}));
     }
     parameters_.add({.names = {"unread"}, .shape = {5}, .init = {}, .decay = true});
-    parameters_.allocate(activation, device, 3);
+    parameters_.allocate(activation, device, 3, parallel.bucket_plan());
   }
 
   std::string network() const override { return "layers"; }
@@ -76,6 +76,14 @@ TrainerOptions options_of(std::int64_t parts) {
           .optimizer = {.kind = OptimizerKind::adamw, .eps = 1e-3, .weight_decay = 0.1, .grad_clip = 0.05}};
 }
 
+// One tensor behind the other, without padding, which depends on how the optimizer is sharded.
+std::vector<double> weights_of(const Parameters& parameters) {
+  std::vector<double> all;
+  for (const NamedParameter& p : parameters.named())
+    for (const double weight : parameters.weight(p).to_vector()) all.push_back(weight);
+  return all;
+}
+
 struct Steps {
   std::vector<double> grads, weights;
   std::vector<double> losses;
@@ -83,9 +91,9 @@ struct Steps {
 
 // Three steps of one rank of `ranks`, which share batches of 12 samples in `parts` parts.
 Steps three_steps(const Communicator& world, std::int64_t parts, std::size_t bucket_bytes) {
-  Layers task;
-  const Parallel parallel = Parallel::start(world, {.dp = world.size()}, "dp");
-  Trainer trainer(task, options_of(parts), parallel, {.bucket_bytes = bucket_bytes});
+  const Parallel parallel = Parallel::start(world, {.dp = world.size()}, "dp", {.bucket_bytes = bucket_bytes});
+  Layers task(parallel);
+  Trainer trainer(task, options_of(parts), parallel);
   std::int64_t next = 0;
   Steps steps;
   for (int step = 0; step < 3; ++step) {
@@ -98,7 +106,7 @@ Steps three_steps(const Communicator& world, std::int64_t parts, std::size_t buc
     steps.losses.push_back(loss[0] / world.size());
     if (step == 0) steps.grads = task.parameters().grads().to_vector();
   }
-  steps.weights = task.parameters().weights().to_vector();
+  steps.weights = weights_of(task.parameters());
   return steps;
 }
 
@@ -139,8 +147,9 @@ TEST_CASE("gradients: steps of several ranks are those of one, and the same bits
 TEST_CASE("gradients: buckets start in the order in which gradients are final, all but the last before the end") {
   Findings findings;
   run_ranks({.ranks = 2}, [&](const Communicator& world) {
-    Layers task;
-    GradientReducer reducer(task.parameters(), Parallel::start(world, {.dp = 2}, "dp"), {.bucket_bytes = 1});
+    const Parallel parallel = Parallel::start(world, {.dp = 2}, "dp", {.bucket_bytes = 1});
+    Layers task(parallel);
+    GradientReducer reducer(task.parameters(), parallel);
     findings.expect(reducer.buckets() == 7, concat(reducer.buckets(), " buckets of a parameter each"));
     const auto backward = [&](Tape& tape) {
       const std::shared_ptr<const LoadedBatch> batch = batch_of(world.rank(), 2, 3);
@@ -191,38 +200,40 @@ class Twins : public Backend {
 constexpr Device kEmulator{DeviceKind::emulator};
 
 // The weights after three steps on a stream of the emulator.
-std::vector<double> steps_on_stream(const Parallel& parallel, const ExchangeOptions& exchange, double grad_clip) {
+std::vector<double> steps_on_stream(const Parallel& parallel, double grad_clip) {
   const StreamScope stream(std::make_shared<gpu::OwnedStream>(kEmulator));
-  Layers task(DType::fp32, kEmulator);
+  Layers task(parallel, DType::fp32, kEmulator);
   TrainerOptions options = options_of(2);
   options.optimizer.grad_clip = grad_clip;
-  Trainer trainer(task, options, parallel, exchange);
+  Trainer trainer(task, options, parallel);
   const std::int64_t ranks = parallel.mesh.world_size();  // 1 for twins: each has the whole batch
   std::int64_t next = 0;
   for (int step = 0; step < 3; ++step)
     trainer.step([&] { return batch_of(6 * next++ + parallel.dp.rank(), ranks, 6 / ranks, DType::fp32); });
-  return task.parameters().weights().to_vector();
+  return weights_of(task.parameters());
 }
 
 TEST_CASE("gradients: sums beside the backward pass follow it, and the update follows them") {
-  const std::vector<double> serial = steps_on_stream({}, {}, 0.05);
+  const std::vector<double> serial = steps_on_stream({}, 0.05);
   Parallel twins{.world = Communicator(std::make_unique<Twins>())};
   twins.dp = twins.tokens = twins.world;
   // The sum of two halves is the whole, to the bit.
-  for (const std::size_t bucket_bytes : {1, 600, 1 << 20})
-    CHECK(steps_on_stream(twins, {.bucket_bytes = bucket_bytes}, 0.05) == serial);
+  for (const std::size_t bucket_bytes : {1, 600, 1 << 20}) {
+    twins.exchange.bucket_bytes = bucket_bytes;
+    CHECK(steps_on_stream(twins, 0.05) == serial);
+  }
 }
 
 TEST_CASE("gradients: ranks on streams of a device make the steps of one, sharded or not") {
-  const std::vector<double> serial = steps_on_stream({}, {}, 0.05);
+  const std::vector<double> serial = steps_on_stream({}, 0.05);
   Findings findings;
   std::vector<double> first;
   for (const bool is_sharded : {false, true}) {
     run_ranks({.ranks = 2}, [&](const Communicator& world) {
-      const Parallel parallel = Parallel::start(world, {.dp = 2}, "dp");
-      const ExchangeOptions exchange{.bucket_bytes = 600, .shard_optimizer = is_sharded};
-      findings.expect(largest_difference(serial, steps_on_stream(parallel, exchange, 0.05)) < 1e-5, "weights");
-      const std::vector<double> unclipped = steps_on_stream(parallel, exchange, 0);
+      const Parallel parallel =
+          Parallel::start(world, {.dp = 2}, "dp", {.bucket_bytes = 600, .shards = is_sharded ? 2 : 1});
+      findings.expect(largest_difference(serial, steps_on_stream(parallel, 0.05)) < 1e-5, "weights");
+      const std::vector<double> unclipped = steps_on_stream(parallel, 0);
       if (world.rank() == 0 && first.empty()) first = unclipped;
       world.barrier();
       findings.expect(unclipped == first, "the same bits");

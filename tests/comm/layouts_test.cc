@@ -1,5 +1,6 @@
 // Layouts of ranks: whatever shares a model and its optimizer among them, a step is the step of one rank, and files are
 // the files of one rank.
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -32,16 +33,19 @@ struct Layout {
   std::int64_t dp = 1, tp = 1, cp = 1;
   bool sequence = false, shard_optimizer = false;
   std::size_t bucket_bytes = 3000;
+  std::int64_t shards = ExchangeOptions::kAll;  // of a sharded optimizer
 
+  ExchangeOptions exchange() const { return {.bucket_bytes = bucket_bytes, .shards = shard_optimizer ? shards : 1}; }
   int ranks() const { return static_cast<int>(dp * tp * cp); }
   std::string text() const {
     return concat("dp ", dp, ", tp ", tp, ", cp ", cp, sequence ? ", sequence parallel" : "",
-                  shard_optimizer ? ", sharded optimizer" : "", ", buckets of ", bucket_bytes);
+                  shard_optimizer ? concat(", sharded optimizer over ", shards) : "", ", buckets of ", bucket_bytes);
   }
 };
 
 Parallel start(const Communicator& world, const Layout& layout) {
-  Parallel parallel = Parallel::start(world, {.dp = layout.dp, .tp = layout.tp, .cp = layout.cp}, "tp-cp-dp");
+  Parallel parallel =
+      Parallel::start(world, {.dp = layout.dp, .tp = layout.tp, .cp = layout.cp}, "tp-cp-dp", layout.exchange());
   parallel.sequence = layout.sequence;
   return parallel;
 }
@@ -71,7 +75,7 @@ class Shared : public Task {
     add({"few"}, {2, 4}, false, Sharing::shard, rows(part(2)));  // of three ranks one has none
     add({"head"}, {9}, false, Sharing::copy);
     unread_ = add({"unread"}, {5}, kDecays, Sharing::copy);
-    parameters_.allocate(activation, Device{}, 3);
+    parameters_.allocate(activation, Device{}, 3, parallel.bucket_plan());
   }
 
   // Makes the first gradient of this tensor, of this sample alone, infinite.
@@ -79,6 +83,9 @@ class Shared : public Task {
     bad_name_ = std::move(name);
     bad_sample_ = sample;
   }
+
+  // A loss whose gradient is larger overflows.
+  void set_largest_gradient(double largest) { largest_ = largest; }
 
   std::string network() const override { return "shared"; }
   Parameters& parameters() override { return parameters_; }
@@ -164,7 +171,9 @@ class Shared : public Task {
                  [this, h, samples, first = Target(before), target = Target(x), values = x.detach()](
                      Gradients& gradients, const std::vector<Tensor>& dy) {
                    std::vector<double> g = gradient(h, values.to_vector(), samples);
-                   for (double& value : g) value *= dy[0].item();
+                   const double upstream = dy[0].item();
+                   for (double& value : g)
+                     value = upstream > largest_ ? std::numeric_limits<double>::infinity() : value * upstream;
                    Gradients::Slot slot = gradients.slot(target);
                    if (slot.mode == Grad::accumulate) {
                      const std::vector<double> held = slot.tensor.to_vector();
@@ -182,7 +191,7 @@ class Shared : public Task {
   std::size_t named_ = 0;
   int unread_ = 0;
   std::string bad_name_;
-  double bad_sample_ = 0;
+  double bad_sample_ = 0, largest_ = std::numeric_limits<double>::infinity();
 };
 
 struct Setting {
@@ -200,7 +209,7 @@ struct Rank {
                  .optimizer =
                      {.kind = OptimizerKind::adamw, .eps = 1e-3, .weight_decay = 0.1, .grad_clip = setting.grad_clip},
                  .schedule = {.lr = 0.05}},
-                parallel, {.bucket_bytes = layout.bucket_bytes, .shard_optimizer = layout.shard_optimizer}) {}
+                parallel) {}
 
   StepResult step() {
     return trainer.step([&] {
@@ -277,13 +286,24 @@ const std::vector<Layout> kLayouts = {{.dp = 2},
                                       {.dp = 2, .tp = 2, .cp = 2, .sequence = true},
                                       {.dp = 2, .tp = 3}};
 
+// A sharded optimizer dealt out over groups of fewer ranks, with replicas beyond.
+const std::vector<Layout> kGroupedLayouts = {{.dp = 6, .shard_optimizer = true, .shards = 2},
+                                             {.dp = 6, .shard_optimizer = true, .bucket_bytes = 1, .shards = 3},
+                                             {.dp = 2, .tp = 2, .cp = 2, .shard_optimizer = true, .shards = 2},
+                                             {.dp = 6, .tp = 2, .sequence = true, .shard_optimizer = true, .shards = 3},
+                                             {.dp = 2, .tp = 3, .cp = 2, .shard_optimizer = true, .shards = 2},
+                                             {.dp = 3, .tp = 2, .shard_optimizer = true, .shards = 3}};
+
 }  // namespace
 
 TEST_CASE("layouts: gradients, norms, moments and weights are those of one rank") {
   const TemporaryFolder folder;
   const std::vector<double> serial = three_steps({}, {}, {}, folder / "serial");
-  for (Layout layout : kLayouts) {
+  std::vector<Layout> layouts = kLayouts;
+  layouts.insert(layouts.end(), kGroupedLayouts.begin(), kGroupedLayouts.end());
+  for (Layout layout : layouts) {
     for (const bool is_sharded : {false, true}) {
+      if (!is_sharded && layout.shard_optimizer) continue;
       layout.shard_optimizer = is_sharded;
       INFO(layout.text());
       Findings findings;
@@ -335,6 +355,7 @@ TEST_CASE("layouts: checkpoints are the same files, whichever layout writes and 
                                        {.tp = 2},
                                        {.dp = 2, .tp = 3, .sequence = true, .shard_optimizer = true},
                                        {.dp = 2, .cp = 2, .shard_optimizer = true, .bucket_bytes = 1},
+                                       {.dp = 4, .tp = 2, .shard_optimizer = true, .shards = 2},
                                        {.dp = 2, .tp = 2, .cp = 2}};
   const auto name = [](std::size_t i) { return std::to_string(i); };
   for (std::size_t i = 0; i < layouts.size(); ++i)
@@ -367,8 +388,9 @@ TEST_CASE("layouts: an infinity in one rank's gradient makes all skip that updat
         Findings findings;
         run_ranks({.ranks = layout.ranks()}, [&](const Communicator& world) {
           Rank rank(world, layout, {.activation = DType::fp16});
-          // In the second step; of the shards and copies of one tensor-parallel rank only.
-          if (rank.parallel.tp.rank() == 1 && rank.parallel.cp.rank() == 0)
+          // In the second step; of one tensor-parallel rank only. Of what all hold the first one's gradient counts.
+          const bool is_copy = name == std::string("embed") || (name == std::string("norm.weight") && !layout.sequence);
+          if (rank.parallel.tp.rank() == (is_copy ? 0 : 1) && rank.parallel.cp.rank() == 0)
             rank.task.plant_infinity(name, static_cast<double>(kBatch + 3));
           findings.expect(rank.step().applied, "the first update");
           const std::vector<double> before = rank.task.parameters().weights().to_vector();
@@ -391,7 +413,7 @@ TEST_CASE("layouts: a sharded optimizer has moments of its slices only") {
     run_ranks({.ranks = layout.ranks()}, [&](const Communicator& world) {
       const Parallel parallel = start(world, layout);
       Shared task(parallel, DType::fp64);
-      GradientReducer reducer(task.parameters(), parallel, {.bucket_bytes = 3000, .shard_optimizer = true});
+      const GradientReducer reducer(task.parameters(), parallel);
       const Optimizer optimizer(task.parameters(), {}, reducer.owned(), reducer.add_up());
       std::vector<double> all(static_cast<std::size_t>(world.size()));
       all[static_cast<std::size_t>(world.rank())] = static_cast<double>(optimizer.m().numel());
@@ -403,12 +425,12 @@ TEST_CASE("layouts: a sharded optimizer has moments of its slices only") {
   };
   std::vector<std::int64_t> elements;
   std::int64_t whole = 0;
-  for (const Layout& layout : {Layout{.dp = 4}, Layout{.dp = 2, .cp = 2}}) {
+  for (Layout layout : {Layout{.dp = 4}, Layout{.dp = 2, .cp = 2}}) {
+    layout.shard_optimizer = true;
     count(layout, elements, whole);
     INFO(layout.text());
     CHECK(std::accumulate(elements.begin(), elements.end(), std::int64_t{0}) == whole);
-    // 64 elements a bucket is what the ranks' slices differ by.
-    for (const std::int64_t own : elements) CHECK(own <= whole / 4 + 4 * 64);
+    for (const std::int64_t own : elements) CHECK(own == whole / 4);
   }
 }
 
@@ -419,18 +441,17 @@ TEST_CASE("layouts: what a step exchanges") {
       layout.shard_optimizer = is_sharded;
       run_ranks({.ranks = layout.ranks()}, [&](const Communicator& world) {
         Rank rank(world, layout);
-        const GradientReducer same(rank.task.parameters(), rank.parallel,
-                                   {.bucket_bytes = layout.bucket_bytes, .shard_optimizer = is_sharded});
+        const GradientReducer same(rank.task.parameters(), rank.parallel);
         const auto norm = static_cast<std::int64_t>(8 * same.owned().size());
         const CommLedger before = world.ledger();
         for (int i = 0; i < 2; ++i) rank.step();
         const auto bytes = [&](const char* group, Verb verb) {
           return (world.ledger().of(group, verb).bytes - before.of(group, verb).bytes) / 2;
         };
-        // fp64: of the whole world what is computed in parts on tensor-parallel ranks, of the others the rest.
+        // fp64: of the whole world what tensor-parallel ranks all hold, of the others the rest.
         std::int64_t partial = 0;
         for (const auto& [sharing, range] : rank.task.parameters().sections())
-          if (sharing == Sharing::copy_of_partial && layout.sequence) partial += 8 * range.size();
+          if (sharing != Sharing::shard && layout.tp > 1) partial += 8 * range.size();
         const std::int64_t rest = 8 * rank.task.parameters().grads().numel() - partial;
         if (is_sharded) {
           findings.expect(bytes("dp-cp", Verb::reduce_scatter) == rest, "reduce_scatter");
@@ -441,13 +462,51 @@ TEST_CASE("layouts: what a step exchanges") {
           findings.expect(bytes("world", Verb::all_reduce) == norm, "the norm");
         } else {
           findings.expect(bytes("dp-cp", Verb::all_reduce) == rest, "all_reduce");
-          findings.expect(bytes("world", Verb::all_reduce) == partial, "all_reduce over all");
-          findings.expect(bytes("tp", Verb::all_reduce) == (layout.tp > 1 ? norm : 0), "the norm");
+          findings.expect(bytes("world", Verb::all_reduce) == partial + (layout.tp > 1 ? norm : 0), "and the norm");
+          findings.expect(bytes("tp", Verb::all_reduce) == 0, "over tp");
         }
       });
       INFO(layout.text());
       CHECK(findings.wrong() == "");
     }
+  }
+}
+
+TEST_CASE("layouts: replicas stay equal where groups of other ranks begin their sums at another one") {
+  std::vector<Layout> layouts = kGroupedLayouts;
+  for (const auto& [dp, tp, cp] : {std::array{3, 2, 1}, {4, 2, 1}, {2, 3, 1}, {3, 3, 1}, {2, 2, 2}})
+    for (const bool sequence : {false, true})
+      for (const bool is_sharded : {false, true})
+        layouts.push_back({.dp = dp, .tp = tp, .cp = cp, .sequence = sequence, .shard_optimizer = is_sharded});
+  for (const DType activation : {DType::fp32, DType::fp64}) {
+    for (const Layout& layout : layouts) {
+      INFO(layout.text() << ", " << name_of(activation));
+      run_ranks({.ranks = layout.ranks(), .turns_sums = true}, [&](const Communicator& world) {
+        Rank rank(world, layout, {.activation = activation});
+        for (int i = 0; i < 3; ++i) {
+          rank.step();
+          rank.trainer.check_replicas();
+        }
+      });
+    }
+  }
+}
+
+TEST_CASE("layouts: the first loss scale without an overflow does not depend on the number of data-parallel ranks") {
+  for (const std::int64_t dp : {1, 2, 4, 6}) {
+    const Layout layout{.dp = dp};
+    INFO(layout.text());
+    Findings findings;
+    run_ranks({.ranks = layout.ranks()}, [&](const Communicator& world) {
+      Rank rank(world, layout, {.activation = DType::fp16});
+      rank.task.set_largest_gradient(3000);
+      int steps = 0;
+      StepResult result;
+      do result = rank.step();
+      while (!result.applied && ++steps < 10);
+      findings.expect(result.loss_scale == 4096, concat("the loss scale is ", result.loss_scale));  // two parts
+    });
+    CHECK(findings.wrong() == "");
   }
 }
 
@@ -468,28 +527,33 @@ TEST_CASE("layouts: what tensor-parallel ranks all hold starts alike") {
 
 TEST_CASE("layouts: replicas among tensor-parallel ranks are compared too, moments included") {
   // One rank's buffer is changed where it holds this tensor.
-  const auto sentence = [](bool is_sharded, int where, const char* name) {
+  const auto sentence = [](std::int64_t shards, int where, const char* name) {
     std::string found;
-    run_ranks({.ranks = 4}, [&](const Communicator& world) {
-      const Parallel parallel = start(world, {.dp = 2, .tp = 2});
+    run_ranks({.ranks = 8}, [&](const Communicator& world) {
+      const Parallel parallel =
+          start(world, {.dp = 4, .tp = 2, .shard_optimizer = shards != 1, .bucket_bytes = 1 << 20, .shards = shards});
       Shared task(parallel, DType::fp64);
-      const GradientReducer reducer(task.parameters(), parallel, {.shard_optimizer = is_sharded});
+      const GradientReducer reducer(task.parameters(), parallel);
       const Optimizer optimizer(task.parameters(), {}, reducer.owned());
-      const FlatBuffer moments{"m.", optimizer.m(), optimizer.ranges()};
-      for (const NamedParameter& p : task.parameters().named())
-        if (world.rank() == where && p.name == name)
-          values_of(moments, held_part(moments, p)).data_as<double>()[0] = 1e-9;
-      const std::string mine = difference_of_replicas(task.parameters(), {moments}, world);
+      const FlatBuffer moments{"v.", optimizer.v(), optimizer.ranges()};
+      for (const NamedParameter& p : task.parameters().named()) {
+        const HeldPart part = held_part(moments, p);
+        if (world.rank() == where && p.name == name && part.size() > 0)
+          values_of(moments, part).data_as<double>()[0] = 1e-9;
+      }
+      const FlatBuffers all{{"", task.parameters().weights(), {}}, {"m.", optimizer.m(), optimizer.ranges()}, moments};
+      const std::string mine = difference_of_replicas(task.parameters(), all, world);
       if (world.rank() == 2) found = mine;
     });
     return found;
   };
-  CHECK(sentence(false, 3, "absent").empty());
-  CHECK(sentence(false, 3, "norm.weight") == "the replicas of m.norm.weight on ranks 0 and 3 differ");
-  CHECK(sentence(false, 3, "k.weight") == "the replicas of m.k.weight on ranks 1 and 3 differ");
-  CHECK(sentence(false, 1, "fc2.weight") == "the replicas of m.fc2.weight on ranks 1 and 3 differ");
-  CHECK(sentence(true, 0, "embed") == "the replicas of m.embed on ranks 0 and 1 differ");  // the same slice of a copy
-  CHECK(sentence(true, 1, "q.weight").empty());                                            // nobody else has it
+  CHECK(sentence(1, 3, "absent").empty());
+  CHECK(sentence(1, 3, "norm.weight") == "the replicas of v.norm.weight on ranks 0 and 3 differ");
+  CHECK(sentence(1, 3, "k.weight") == "the replicas of v.k.weight on ranks 1 and 3 differ");
+  CHECK(sentence(1, 1, "fc2.weight") == "the replicas of v.fc2.weight on ranks 1 and 3 differ");
+  CHECK(sentence(2, 0, "embed") == "the replicas of v.embed on ranks 0 and 4 differ");  // the same slice
+  CHECK(sentence(2, 1, "q.weight") == "the replicas of v.q.weight on ranks 1 and 5 differ");
+  CHECK(sentence(ExchangeOptions::kAll, 1, "q.weight").empty());  // nobody else has it
 }
 
 TEST_CASE("whole tensors: the runs of a part, by hand") {

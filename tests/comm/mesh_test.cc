@@ -1,6 +1,15 @@
 // The mesh of ranks.
 #include "comm/mesh.h"
 
+#include <array>
+#include <cstdio>
+#include <ctime>
+#include <set>
+
+#include "comm/parallel.h"
+#include "comm/pieces.h"
+#include "comm/thread_ranks.h"
+#include "tests/harness/findings.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
@@ -51,4 +60,118 @@ TEST_CASE("mesh: groups over several axes, and what each rank holds") {
   CHECK(part_of(45, 1, 4) == Part{12, 23});
   CHECK(part_of(45, 3, 4) == Part{34, 45});
   CHECK(part_of(2, 2, 3) == Part{2, 2});
+}
+
+TEST_CASE("mesh: ranks as ranges") {
+  const auto text = [](std::vector<std::int64_t> ranks) { return to_text(std::span<const std::int64_t>(ranks)); };
+  CHECK(text({3}) == "rank 3");
+  CHECK(text({0, 1}) == "ranks 0, 1");
+  CHECK(text({0, 1, 2, 3, 9}) == "ranks 0-3, 9");
+  CHECK(text({0, 4, 8, 12}) == "ranks 0, 4, 8, 12");
+  CHECK(text({0, 4, 8, 12, 16}) == "ranks 0, 4, ... 16");
+  CHECK(text({1, 3, 4, 5, 6}) == "ranks 1, 3-6");
+  CHECK(text({0, 1, 4, 5, 8, 9}) == "ranks 0, 1, 4, 5, 8, 9");
+}
+
+TEST_CASE("mesh: 8,192 ranks are told in a few lines") {
+  const std::string text = to_text(Mesh({.dp = 2048, .tp = 4}, "tp-cp-dp"));
+  CHECK(text ==
+        "tp: 2048 groups of 4: {0-3} {4-7} {8-11} ... {8188-8191}\n"
+        "cp: 8192 groups of 1: {0} {1} {2} ... {8191}\n"
+        "dp groups: {0,4,... 8188} {1,5,... 8189} {2,6,... 8190} {3,7,... 8191}\n");
+}
+
+TEST_CASE("parallel: groups of the same members are one of the backend, and one rank is none") {
+  struct Case {
+    MeshSizes sizes;
+    std::int64_t shards, formed;
+  };
+  // Of tp, cp and tp x cp, which the passes call, and of dp, dp x cp, the world and what deals out the optimizer.
+  constexpr std::int64_t kAll = ExchangeOptions::kAll;
+  for (const auto& [sizes, shards, formed] : {Case{{.dp = 4}, 1, 0},
+                                              {{.dp = 4}, kAll, 0},
+                                              {{.dp = 4}, 2, 2},  // the groups of two, and the replicas
+                                              {{.tp = 4}, 1, 1},
+                                              {{.cp = 3}, 1, 1},
+                                              {{.dp = 2, .tp = 2}, 1, 2},
+                                              {{.dp = 2, .tp = 2}, kAll, 2},
+                                              {{.dp = 2, .cp = 2}, 1, 2},
+                                              {{.tp = 2, .cp = 2}, 1, 4},
+                                              {{.dp = 2, .tp = 2, .cp = 2}, 1, 5},
+                                              {{.dp = 2, .tp = 2, .cp = 2}, kAll, 5},
+                                              {{.dp = 4, .tp = 2}, 2, 5}}) {
+    const auto ranks = static_cast<int>(sizes.dp * sizes.tp * sizes.cp);
+    INFO("dp " << sizes.dp << ", tp " << sizes.tp << ", cp " << sizes.cp << ", shards " << shards);
+    testing::Findings findings;
+    const ExchangeOptions exchange{.shards = shards};
+    run_ranks({.ranks = ranks}, [&, sizes = sizes, formed = formed](const Communicator& world) {
+      const Parallel parallel = Parallel::start(world, sizes, "tp-cp-dp", exchange);
+      findings.expect(world.formed() == formed, concat(world.formed(), " groups"));
+      const Parallel imagined = Parallel::imagined(world.rank(), sizes, "tp-cp-dp", exchange);
+      for (const auto group : {&Parallel::dp, &Parallel::tp, &Parallel::cp, &Parallel::tokens, &Parallel::model,
+                               &Parallel::shards, &Parallel::wide_shards, &Parallel::replicas, &Parallel::world}) {
+        const Communicator &real = parallel.*group, &other = imagined.*group;
+        findings.expect(real.size() == other.size() && real.rank() == other.rank() && real.name() == other.name(),
+                        concat(real.name(), " and the imagined ", other.name()));
+        real.barrier();
+      }
+      findings.expect(parallel.dp.size() == 1 || parallel.dp.name() == "dp", "the name of dp");
+    });
+    CHECK(findings.wrong() == "");
+  }
+}
+
+TEST_CASE("parallel: what is no group of ranks that share the optimizer is refused") {
+  CHECK_THROWS_WITH(Parallel::imagined(0, {.dp = 6, .tp = 2}, "tp-dp", {.shards = 4}),
+                    ContainsSubstring("groups of 4 ranks: they do not divide the 6 ranks that share it, dp x cp"));
+  CHECK_THROWS_WITH(Parallel::imagined(0, {.dp = 6, .tp = 2}, "tp-dp", {.off = true, .shards = 2}),
+                    ContainsSubstring("where gradients are not exchanged"));
+}
+
+// 8,192 ranks as they would stand in a run, tp 4, cp 2 and an optimizer dealt out over 64: where each stands, and the
+// pieces of a checkpoint's moments that each holds.
+TEST_CASE("parallel: 8,192 imagined ranks") {
+  constexpr std::int64_t kDp = 1024, kTp = 4, kCp = 2, kShards = 64, kTensors = 150, kElements = std::int64_t{1} << 20;
+  constexpr std::int64_t kStep = 163;  // between the ranks that are looked at
+  const MeshSizes sizes{.dp = kDp, .tp = kTp, .cp = kCp};
+  // Of this process's processor: others are at work on the machine.
+  const auto now = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };
+  double start = now();
+  std::set<std::array<int, 5>> places;
+  for (std::int64_t rank = 0; rank < kDp * kTp * kCp; rank += kStep) {
+    const Parallel p = Parallel::imagined(rank, sizes, "tp-cp-dp", {.shards = kShards});
+    CHECK(p.shards.size() == kShards);
+    CHECK(p.wide_shards.size() == kShards * kTp);
+    CHECK(p.replicas.size() == kDp * kCp / kShards);
+    places.insert({p.tp.rank(), p.cp.rank(), p.dp.rank(), p.shards.rank(), p.replicas.rank()});
+  }
+  CHECK(places.size() == (kDp * kTp * kCp + kStep - 1) / kStep);
+  const double mesh_seconds = now() - start;
+
+  std::vector<Piece> all;
+  for (std::int64_t rank = 0; rank < kDp * kTp * kCp; ++rank)
+    for (std::int64_t tensor = 0; tensor < kTensors; ++tensor) {
+      const Part rows = part_of(4096, rank % kTp, kTp), slice = part_of(kElements, rank / kTp % kShards, kShards);
+      all.push_back({0, rows.begin, rows.end, slice.begin, slice.end});
+    }
+  start = now();
+  const Pieces pieces(std::move(all), kTensors);
+  const double pieces_seconds = now() - start;
+  start = now();
+  for (std::size_t tensor = 0; tensor < kTensors; ++tensor) {
+    const std::vector<std::int64_t> givers = pieces.givers(tensor);
+    std::int64_t total = 0;
+    for (const std::int64_t count : givers) total += count;
+    REQUIRE(total == kTp * kElements);
+  }
+  const double givers_seconds = now() - start;
+  CHECK(pieces.first_holder(8191, 3) == 8191 % (kTp * kShards));
+  CHECK(pieces.first_holder(255, 0) == 255);
+  CHECK(pieces.first_holder(256, 149) == 0);
+  INFO("places " << mesh_seconds << " s, pieces " << pieces_seconds << " s, givers " << givers_seconds << " s");
+  std::printf("8,192 imagined ranks: places of 51 of them %.3f s, pieces %.3f s, givers %.3f s\n", mesh_seconds,
+              pieces_seconds, givers_seconds);
+#ifndef ISOBAR_SANITIZED
+  CHECK(pieces_seconds + givers_seconds < 0.3);  // 0.1 s on a machine that is not busy
+#endif
 }

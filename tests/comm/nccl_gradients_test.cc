@@ -3,12 +3,14 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "comm/gradients.h"
+#include "comm/ops.h"
 #include "engine/ops.h"
 #include "tests/harness/findings.h"
 #include "tests/harness/nccl_world.h"
@@ -51,13 +53,13 @@ class Trace {
 
 // A chain of products; rank r looks at rows of its own.
 struct Chain {
-  explicit Chain(Device device) {
+  explicit Chain(Device device, const BucketPlan& plan = {.bytes = 1}) {
     for (int i = 0; i < kLayers; ++i)
       weights.push_back(parameters.add({.names = {concat("layer", i)},
                                         .shape = {kWidth, kWidth},
                                         .init = {.kind = Init::Kind::normal, .value = 0.5},
                                         .decay = true}));
-    parameters.allocate(DType::fp32, device, 3);
+    parameters.allocate(DType::fp32, device, 3, plan);
   }
 
   // One backward pass, its gradients reduced or not.
@@ -105,9 +107,7 @@ TEST_CASE("nccl gradients: buckets are issued while the backward pass runs, and 
       for (std::size_t i = 0; i < own.size(); ++i) sums[i] += own[i];
     }
     world.barrier();
-    Parallel parallel{.mesh = Mesh({.dp = kRanks}, "dp"), .world = world};
-    parallel.dp = parallel.tokens = world;
-    GradientReducer reducer(chain.parameters, parallel, {.bucket_bytes = 1});
+    GradientReducer reducer(chain.parameters, Parallel::start(world, {.dp = kRanks}, "dp"));
     chain.backward(world.rank(), device, &reducer);
     ends[static_cast<std::size_t>(world.rank())] = trace.tick();
     chain.parameters.finish_gradients();
@@ -127,6 +127,87 @@ TEST_CASE("nccl gradients: buckets are issued while the backward pass runs, and 
     }
     CHECK(operations[kLayers - 1].issued < ends[static_cast<std::size_t>(rank)]);
   }
+}
+
+namespace {
+
+// What NCCL serves with a ring for each rank, one behind the other.
+void check_no_rooted_calls(const Trace& trace) {
+  for (int rank = 0; rank < kRanks; ++rank)
+    for (const auto& entry : trace.of(rank)) {
+      const std::string operation = entry.operation;
+      CHECK_FALSE(operation.starts_with("reduce of"));
+      CHECK_FALSE(operation.starts_with("broadcast"));
+    }
+}
+
+}  // namespace
+
+TEST_CASE("nccl gradients: the steps of a sharded optimizer are reduce_scatter and all_gather of equal parts") {
+  const Trace trace;
+  Findings findings;
+  std::mutex mutex;
+  std::vector<double> sums;
+  testing::run_nccl({.ranks = kRanks}, [&](const Communicator& world) {
+    const Device device = testing::emulator_of(world.rank());
+    const Parallel parallel =
+        Parallel::start(world, {.dp = kRanks}, "dp", {.bucket_bytes = 300, .shards = ExchangeOptions::kAll});
+    Chain chain(device, parallel.bucket_plan());
+    chain.backward(world.rank(), device, nullptr);
+    chain.parameters.finish_gradients();
+    const std::vector<double> own = chain.parameters.grads().to_vector();
+    {
+      const std::lock_guard lock(mutex);
+      sums.resize(own.size());
+      for (std::size_t i = 0; i < own.size(); ++i) sums[i] += own[i];
+    }
+    world.barrier();
+    GradientReducer reducer(chain.parameters, parallel);
+    findings.expect(reducer.buckets() == 3, "two layers a bucket, and the last one");
+    chain.backward(world.rank(), device, &reducer);
+    chain.parameters.finish_gradients();
+    reducer.finish();
+    const std::vector<double> reduced = chain.parameters.grads().to_vector();
+    for (const auto& [range, factor] : reducer.owned())
+      for (auto i = static_cast<std::size_t>(range.first); i < static_cast<std::size_t>(range.end); ++i)
+        findings.expect(std::abs(reduced[i] - sums[i]) <= 1e-6 * (1 + std::abs(sums[i])), concat("gradient ", i));
+    // Each rank writes its number into what it owns.
+    for (const auto& [range, factor] : reducer.owned())
+      chain.parameters.weights()
+          .slice(range.first, {range.size()})
+          .set_values(std::vector<double>(static_cast<std::size_t>(range.size()), 1.0 + world.rank()));
+    reducer.share_weights();
+    const std::vector<double> weights = chain.parameters.weights().to_vector();
+    std::array<std::int64_t, kRanks + 1> of_rank{};
+    for (const double weight : weights) ++of_rank.at(static_cast<std::size_t>(weight));
+    for (int r = 0; r < kRanks; ++r)
+      findings.expect(of_rank.at(static_cast<std::size_t>(r + 1)) * kRanks == std::ssize(weights), "equal parts");
+  });
+  CHECK(findings.wrong() == "");
+  check_no_rooted_calls(trace);
+  std::size_t scattered = 0;
+  for (const auto& entry : trace.of(0)) scattered += std::string(entry.operation).starts_with("reduce_scatter") ? 1 : 0;
+  CHECK(scattered == 3);
+}
+
+TEST_CASE("nccl gradients: rows that do not divide travel as equal parts") {
+  const Trace trace;
+  Findings findings;
+  testing::run_nccl({.ranks = kRanks}, [&](const Communicator& world) {
+    const Device device = testing::emulator_of(world.rank());
+    constexpr std::int64_t kRows = 3 * kRanks + 1;
+    Tensor x = Tensor::empty({kRows, kWidth}, DType::fp32, device);
+    std::vector<double> values(static_cast<std::size_t>(x.numel()));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i);
+    x.set_values(values);
+    const Tensor rows = scatter_rows(x, world);
+    const Tensor all = gather_rows(rows, kRows, world);
+    for (double& value : values) value *= kRanks;
+    findings.expect(all.to_vector() == values, "the rows");
+    findings.expect(world.ledger().of("world", Verb::all_gather).bytes == 4 * x.numel(), "padding was counted");
+  });
+  CHECK(findings.wrong() == "");
+  check_no_rooted_calls(trace);
 }
 
 }  // namespace isobar

@@ -34,8 +34,11 @@ struct Layout {
   ContextForm form = ContextForm::automatic;
   bool sequence = false, shard_optimizer = false;
   std::size_t bucket_bytes = 40'000;  // of 100 000 parameters
+  int shards = 0;                     // with a sharded optimizer: ranks that deal it out; 0: all of dp x cp
+  std::string order = "tp-cp-dp";
 
   int ranks() const { return dp * tp * cp; }
+  ExchangeOptions exchange() const { return {.bucket_bytes = bucket_bytes, .shards = shard_optimizer ? shards : 1}; }
 };
 
 inline constexpr ContextForm kForms[] = {ContextForm::all_to_all, ContextForm::gather, ContextForm::ring};
@@ -44,7 +47,8 @@ inline std::string to_text(const Layout& layout) {
   return concat("dp ", layout.dp, ", tp ", layout.tp, ", cp ", layout.cp,
                 layout.cp > 1 ? concat(", ", name_of_enum(layout.form)) : "",
                 layout.sequence ? ", sequence parallel" : "", layout.shard_optimizer ? ", sharded optimizer" : "",
-                ", buckets of ", layout.bucket_bytes);
+                layout.shards > 0 ? concat(" over ", layout.shards) : "", ", buckets of ", layout.bucket_bytes,
+                ", order ", layout.order);
 }
 
 // dp, tp and cp in every context form, and where tp ranks could be sequence parallel without it and with it.
@@ -264,7 +268,7 @@ class RankTraining {
             .optimizer = {.kind = OptimizerKind::adamw, .eps = 1e-3, .weight_decay = 0.1, .grad_clip = setup.grad_clip},
             .schedule = {.lr = 0.01},
             .compute = compute_of(setup)},
-        parallel_, ExchangeOptions{.bucket_bytes = layout.bucket_bytes, .shard_optimizer = layout.shard_optimizer});
+        parallel_);
   }
 
   const Parallel& parallel() const { return parallel_; }
@@ -293,7 +297,7 @@ class RankTraining {
       values.norms.push_back(step.grad_norm);
       values.applied.push_back(step.applied);
       const Parameters& parameters = task_.parameters();
-      if (update == 0) values.gradients = gradients(1 / step.loss_scale);
+      if (update == 0) values.gradients = gradients(1 / step.gradient_scale);
       if (update + 1 == setup_.updates) values.weights = held(parameters, parameters.weights(), 1);
     }
     trainer_->check_replicas();
@@ -307,7 +311,8 @@ class RankTraining {
 
  private:
   static Parallel start(const Layout& layout, const Communicator& world) {
-    Parallel parallel = Parallel::start(world, {.dp = layout.dp, .tp = layout.tp, .cp = layout.cp}, "tp-cp-dp");
+    Parallel parallel =
+        Parallel::start(world, {.dp = layout.dp, .tp = layout.tp, .cp = layout.cp}, layout.order, layout.exchange());
     parallel.sequence = layout.sequence;
     parallel.form = layout.form;
     return parallel;

@@ -145,15 +145,18 @@ struct Numbers {
 };
 
 // Bytes predicted are those of the numbers; bytes counted have padding beside them: less than kAligned elements a
-// tensor, and with a sharded optimizer the difference between a rank's slices and equal ones, less than kAligned a
-// bucket.
+// tensor, and with a sharded optimizer less than kAligned for each slice of a bucket.
 void check_bytes_held(const TrainingSetup& setup, const Layout& layout, const std::vector<RankValues>& ranks) {
   const std::int64_t number = setup.dtype == DType::fp64 ? 8 : 4;
   const std::int64_t weight = number + (setup.dtype == DType::fp64 ? 0 : 2);
   std::int64_t moments = 0, split = 0;
   for (const RankValues& rank : ranks) {
     const Numbers numbers(rank.weights);
-    const std::int64_t all = numbers.split + numbers.whole, padding = kAligned * numbers.tensors;
+    const std::int64_t all = numbers.split + numbers.whole;
+    const std::int64_t ways = !layout.shard_optimizer ? 1 : layout.shards > 0 ? layout.shards : layout.dp * layout.cp;
+    const std::int64_t buckets = all * number / static_cast<std::int64_t>(layout.bucket_bytes) + 8;
+    const std::int64_t slices = layout.shard_optimizer ? ways * layout.tp : 0;
+    const std::int64_t padding = kAligned * (numbers.tensors + std::min(buckets, numbers.tensors) * slices);
     CHECK(rank.holds.weights.predicted == all * weight);
     CHECK(rank.holds.gradients.predicted == all * number);
     const auto is_padded = [](const HeldBytes& held, std::int64_t most) {
@@ -161,9 +164,7 @@ void check_bytes_held(const TrainingSetup& setup, const Layout& layout, const st
     };
     CHECK(is_padded(rank.holds.weights, padding * weight));
     CHECK(is_padded(rank.holds.gradients, padding * number));
-    const std::int64_t ways = layout.shard_optimizer ? layout.dp * layout.cp : 1;
-    const std::int64_t buckets = all * number / static_cast<std::int64_t>(layout.bucket_bytes) + 8;
-    const std::int64_t off = 2 * number * (padding + (ways > 1 ? kAligned * buckets : 0));
+    const std::int64_t off = 2 * number * padding;
     INFO("moments: " << rank.holds.moments.counted << " bytes, " << rank.holds.moments.predicted << " predicted");
     // What tp ranks compute in parts under sequence parallel is dealt over them too.
     CHECK(rank.holds.moments.predicted <= 2 * number * all / ways + 2 * number * 8);
@@ -184,7 +185,8 @@ void check_bytes_held(const TrainingSetup& setup, const Layout& layout, const st
   }
   CHECK(first.split == of_first);
   CHECK(split == in_full * layout.dp * layout.cp);
-  if (layout.shard_optimizer && layout.tp == 1) CHECK(moments == 2 * ranks[0].holds.gradients.counted);
+  const std::int64_t replicas = layout.shards > 0 ? layout.dp * layout.cp / layout.shards : 1;
+  if (layout.shard_optimizer && layout.tp == 1) CHECK(moments == 2 * replicas * ranks[0].holds.gradients.counted);
 }
 
 void check_layout(const TrainingSetup& setup, const Layout& layout, Serial& serial, bool again = true) {
@@ -288,7 +290,9 @@ TEST_CASE("parallel models: other layouts with a sharded optimizer, and uneven h
   const TrainingSetup setup{.width = kWidth, .samples = kSamples, .updates = 2};
   Serial serial(setup);
   for (Layout layout : {Layout{.dp = 8}, Layout{.dp = 2, .cp = 3, .form = ContextForm::ring}, Layout{.tp = 7},
-                        Layout{.dp = 2, .tp = 3, .sequence = true}, Layout{.tp = 2, .cp = 4}}) {
+                        Layout{.dp = 2, .tp = 3, .sequence = true}, Layout{.tp = 2, .cp = 4},
+                        Layout{.dp = 4, .tp = 2, .sequence = true, .shards = 2},
+                        Layout{.dp = 2, .cp = 3, .form = ContextForm::gather, .shards = 3, .order = "dp-tp-cp"}}) {
     layout.shard_optimizer = true;
     check_layout(setup, layout, serial);
   }

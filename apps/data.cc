@@ -73,10 +73,18 @@ void register_stats(CLI::App& data) {
 }
 
 void register_data_info(CLI::App& data) {
-  auto path = std::make_shared<std::string>();
-  CLI::App* info = data.add_subcommand("info", "Say what is in a folder or file, and check it");
-  info->add_option("PATH", *path, "a data set's folder, or a file")->required();
-  info->callback([path] { std::cout << describe_data(*path); });
+  struct Settings {
+    std::string path;
+    bool check = false;
+  };
+  auto settings = std::make_shared<Settings>();
+  CLI::App* info = data.add_subcommand("info", "Say what is in a folder or file, and whether it fits together");
+  info->add_option("PATH", settings->path, "a data set's folder, or a file")->required();
+  info->add_flag("--check", settings->check, "read every value of the fields, and refuse holes (NaN, fill values)");
+  info->callback([settings] {
+    std::cout << describe_data(settings->path, settings->check);
+    if (!settings->check) std::cout << "not read: the values of the fields; --check reads them all, and finds holes\n";
+  });
 }
 
 // Not for people: what a process that may not be forked starts to see whether HDF5 survives a file.

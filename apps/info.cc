@@ -1,12 +1,18 @@
-// isobar info: version, build options, devices.
+// isobar info: version, build options, devices; of weights, what they say of themselves.
 #include <omp.h>
 
+#include <cstdint>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "apps/commands.h"
+#include "apps/train/model_file.h"
+#include "engine/files/json.h"
+#include "engine/files/safetensors.h"
+#include "engine/tensor.h"
 #include "kernels/common/check.h"
 #include "kernels/common/device.h"
 #include "kernels/cpu/isa.h"
@@ -54,6 +60,24 @@ ordered_json collect_info() {
   return info;
 }
 
+// Values as JSON where they are, else as text.
+ordered_json value_of(const std::string& text, const std::string& where) {
+  return parse_json_if_valid<ordered_json>(text, where).value_or(ordered_json(text));
+}
+
+ordered_json collect_weights(const std::filesystem::path& path) {
+  const SafetensorsReader file(weights_at(path));
+  std::int64_t parameters = 0;
+  ordered_json tensors = ordered_json::array(), metadata = ordered_json::object();
+  for (const TensorInfo& tensor : file.tensors()) {
+    parameters += numel_of(tensor.shape);
+    tensors.push_back({{"name", tensor.name}, {"dtype", name_of(tensor.dtype)}, {"shape", tensor.shape}});
+  }
+  for (const auto& [key, text] : file.metadata())
+    metadata[key] = value_of(text, concat(file.path().string(), ": ", key));
+  return {{"file", file.path().string()}, {"parameters", parameters}, {"metadata", metadata}, {"tensors", tensors}};
+}
+
 std::string plain(const ordered_json& value) {
   if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
   return value.is_string() ? value.get<std::string>() : value.dump();
@@ -73,18 +97,37 @@ void print_info(const ordered_json& info) {
   }
 }
 
+void print_weights(const ordered_json& weights) {
+  std::cout << plain(weights["file"]) << ": " << plain(weights["parameters"]) << " parameters in "
+            << weights["tensors"].size() << " tensors\n";
+  for (const auto& [key, value] : weights["metadata"].items()) {
+    std::cout << key << (value.is_object() ? "\n" : ": " + plain(value) + "\n");
+    if (value.is_object()) print_fields(value);
+  }
+  std::cout << "tensors\n";
+  for (const auto& tensor : weights["tensors"])
+    std::cout << "  " << plain(tensor["name"]) << ": " << plain(tensor["dtype"]) << ' ' << plain(tensor["shape"])
+              << '\n';
+}
+
 }  // namespace
 
 void register_info(CLI::App& app) {
-  auto as_json = std::make_shared<bool>(false);
-  CLI::App* info = app.add_subcommand("info", "Print version, build options and devices");
-  info->add_flag("--json", *as_json, "one JSON object instead of text");
-  info->callback([as_json] {
-    const ordered_json collected = collect_info();
-    if (*as_json) {
+  struct Settings {
+    bool as_json = false;
+    std::string weights;
+  };
+  auto settings = std::make_shared<Settings>();
+  CLI::App* info = app.add_subcommand("info", "Print version, build options and devices, or what weights say");
+  info->add_flag("--json", settings->as_json, "one JSON object instead of text");
+  info->add_option("WEIGHTS", settings->weights, "a safetensors file, or a run's folder (its best weights)");
+  info->callback([settings] {
+    const bool of_weights = !settings->weights.empty();
+    const ordered_json collected = of_weights ? collect_weights(settings->weights) : collect_info();
+    if (settings->as_json) {
       std::cout << collected.dump(2) << '\n';
     } else {
-      print_info(collected);
+      of_weights ? print_weights(collected) : print_info(collected);
     }
   });
 }

@@ -124,7 +124,7 @@ void print_lines(const std::vector<std::string>& lines) {
 }
 
 // The data are opened, and weights that the run starts or goes on from are compared with them.
-void open_data(Recipe& recipe, const fs::path& folder, const FoundRun& found, const std::string& init) {
+void open_data(Recipe& recipe, const fs::path& folder, const FoundRun& found, const fs::path& init) {
   print_lines(recipe.open(statistics_of(folder), found.is_resumed));
   if (found.checkpoint) recipe.check_resume(describe_model(found.checkpoint->folder / kModelFile).weights);
   if (!init.empty()) recipe.check_start(describe_model(init).weights);
@@ -164,6 +164,7 @@ struct OpenedRun {
   RunConfig& config;
   RunFolder* folder;  // null in all processes but the first
   FoundRun found;
+  fs::path init;  // weights to start from; empty: drawn
   RunSetup setup;
   Device device;
 };
@@ -204,7 +205,7 @@ void train_as_rank(const Communicator& world, const TrainFlags& o, OpenedRun& ru
   check_agreement(world, findings_of(run));
   const std::unique_ptr<Task> task = recipe.make_task(config.compute, run.device, parallel);
   check_agreement(world, findings_of(*task));
-  if (!o.init.empty()) read_model(o.init, *task);
+  if (!run.init.empty()) read_model(run.init, *task);
   Trainer trainer(*task, {config.batch, config.optimizer, config.schedule, config.compute}, parallel);
   Loaders loaders(recipe.train(), recipe.valid(), config.reading, config.batch, config.compute.seed, run.device,
                   {parallel.dp.rank(), parallel.dp.size(), task->band()});
@@ -278,14 +279,18 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
     return TrainingRun::End::finished;
   }
   if (folder) announce_run(*folder, config, o, device);
+  fs::path init;
   {
     const Working work(processes, "opening the data", kAnyTime);  // may compute statistics of all of them
-    open_data(*config.recipe, path, found, o.init);
+    if (!o.init.empty()) init = weights_at(o.init);
+    open_data(*config.recipe, path, found, init);
   }
   config.batch.check_fits(config.recipe->train());  // this too
+  if (folder)
+    for (const std::string& warning : config.recipe->warnings()) tell("warning: " + warning);
   if (folder && o.config.device == "auto" && device.kind == DeviceKind::cpu)
     if (const std::string warning = about_unused_gpu(ISOBAR_HAS_CUDA); !warning.empty()) tell(warning);
-  OpenedRun run{config, folder ? &*folder : nullptr, found, setup_of(config, o, path, device), device};
+  OpenedRun run{config, folder ? &*folder : nullptr, found, init, setup_of(config, o, path, device), device};
   return train_in(run, o, processes);
 }
 

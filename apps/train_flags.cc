@@ -127,7 +127,7 @@ void add_train_flags(CLI::App& command, TrainFlags& o) {
 
 void add_run_flags(CLI::App& command, TrainFlags& o) {
   command.add_option("--run-dir", o.run_dir, "where the run goes; default expdir/config/devices/run-num");
-  command.add_option("--init", o.init, "a safetensors file of weights to start from");
+  command.add_option("--init", o.init, "weights to start from: a safetensors file, or a run's folder (its best ones)");
   auto* resume =
       command.add_flag("--resume", o.resume, "go on from the newest whole checkpoint, if any, with the run's config");
   command.add_flag("--overwrite", o.overwrite, "replace the run that is there")->excludes(resume);

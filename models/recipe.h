@@ -51,6 +51,7 @@ class Recipe {
   virtual const Dataset& train() const = 0;
   virtual const Dataset& valid() const = 0;
   // What people should know of the samples, one sentence each, for the log.
+  virtual std::vector<std::string> warnings() const { return {}; }  // for stderr, once the data are open
   virtual std::vector<std::string> notes() const { return {}; }
 
   // Throw Error where the opened data are not what the weights were trained on: in kind (check_start), and in every

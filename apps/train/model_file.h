@@ -12,7 +12,7 @@
 
 namespace isobar {
 
-// The file that --weights names: itself, or the best weights in a run's folder.
+// The file that --weights and --init name: itself, or the best weights in a run's folder.
 std::filesystem::path weights_at(const std::filesystem::path& path);
 
 // config: of the run, as config.json has it. Every rank of `world` calls it, and the first one writes.

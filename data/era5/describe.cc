@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <iomanip>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "data/era5/field_file.h"
 #include "data/era5/layout.h"
 #include "data/npy.h"
+#include "data/parallel_tasks.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -30,12 +32,9 @@ std::string axis_text(const std::vector<double>& axis) {
 }
 
 std::string time_text(const FieldFile& file) {
-  try {
-    return file.time_of(0).iso() + " to " + file.time_of(file.steps() - 1).iso() +
-           (file.time() ? "" : " (from the file's name)");
-  } catch (const Error&) {
-    return "time unknown";
-  }
+  if (!file.tells_time()) return "time unknown";
+  return file.time_of(0).iso() + " to " + file.time_of(file.steps() - 1).iso() +
+         (file.time() ? "" : " (from the file's name)");
 }
 
 std::string storage_text(const FieldFile& file) {
@@ -91,7 +90,26 @@ void describe_labels(const Era5Dataset& dataset, std::ostream& out) {
   if (const std::string open = not_said(dataset); !open.empty()) out << "  says nothing of: " << open << '\n';
 }
 
-void describe_files(const Era5Dataset& dataset, std::ostream& out) {
+// "-9999, 1e+20" of all files together.
+std::string fill_values_text(const Era5Dataset& dataset) {
+  std::set<float> values;
+  for (std::size_t f = 0; f < dataset.file_count(); ++f)
+    values.insert(dataset.file(f).fill_values().begin(), dataset.file(f).fill_values().end());
+  std::string text;
+  for (const float value : values) text += (text.empty() ? "" : ", ") + concat(value);
+  return text;
+}
+
+// Error that names file, step and channel where there is a hole.
+void read_all_steps(const Era5Dataset& dataset) {
+  parallel_tasks(dataset.steps(), /*threads=*/0, [&](std::int64_t step) {
+    thread_local std::vector<float> fields;
+    fields.resize(static_cast<std::size_t>(dataset.values()));
+    dataset.read_step(step, fields.data());
+  });
+}
+
+void describe_files(const Era5Dataset& dataset, bool all_steps, std::ostream& out) {
   out << "  " << dataset.file_count() << (dataset.file_count() == 1 ? " file, " : " files, ") << dataset.steps()
       << " steps of " << dataset.channels() << " channels on " << dataset.height() << " x " << dataset.width() << '\n';
   for (std::size_t f = 0; f < dataset.file_count(); ++f) {
@@ -105,6 +123,28 @@ void describe_files(const Era5Dataset& dataset, std::ostream& out) {
       << "  latitudes: " << axis_text(dataset.latitudes()) << ", longitudes: " << axis_text(dataset.longitudes())
       << '\n';
   describe_labels(dataset, out);
+  if (const std::string fills = fill_values_text(dataset); !fills.empty()) out << "  fill values: " << fills << '\n';
+  if (!all_steps) return;
+  read_all_steps(dataset);
+  out << "  all steps are read: no holes in the fields\n";
+}
+
+FieldLabels said_by(const Era5Dataset& dataset, const Statistics& statistics) {
+  FieldLabels labels = dataset.labels();
+  complete_labels(labels, statistics.labels.value_or(FieldLabels()));
+  return labels;
+}
+
+// A run with a cropped grid is content with time means of the crop.
+void describe_time_means(const fs::path& file, const Era5Dataset& dataset, std::ostream& out) {
+  const std::vector<std::int64_t> shape = read_npy(file.string()).shape;
+  const bool is_cropped =
+      shape.size() == 4 && (shape[2] < dataset.height() || shape[3] < dataset.width()) && shape[2] > 0 && shape[3] > 0;
+  const std::int64_t height = is_cropped ? std::min(shape[2], dataset.height()) : dataset.height();
+  const std::int64_t width = is_cropped ? std::min(shape[3], dataset.width()) : dataset.width();
+  load_time_means(file.string(), dataset.channels(), height, width);
+  out << "  time means: " << dataset.channels() << " x " << height << " x " << width
+      << (is_cropped ? concat(", of a crop: they fit img_size up to [", height, ",", width, "]\n") : " or larger\n");
 }
 
 void describe_statistics_files(const fs::path& folder, const Era5Dataset& dataset, std::ostream& out) {
@@ -118,11 +158,10 @@ void describe_statistics_files(const fs::path& folder, const Era5Dataset& datase
   if (statistics.labels)
     check_labels(dataset.labels(), dataset.file_name(0), *statistics.labels, (folder / kLabelsFile).string());
   out << "statistics: " << folder.string() << '\n' << describe_statistics(statistics, dataset.channel_names());
-  if (fs::exists(time_means)) {
-    load_time_means(time_means.string(), dataset.channels(), dataset.height(), dataset.width());
-    out << "  time means: " << dataset.channels() << " x " << dataset.height() << " x " << dataset.width()
-        << " or larger\n";
-  }
+  for (const std::string& doubt :
+       doubts_about_units(said_by(dataset, statistics), dataset.channel_names(), statistics.means))
+    out << "  warning: " << doubt << '\n';
+  if (fs::exists(time_means)) describe_time_means(time_means, dataset, out);
 }
 
 }  // namespace
@@ -135,13 +174,13 @@ std::string describe_statistics(const Statistics& statistics, const std::vector<
   return out.str();
 }
 
-std::string describe_data(const std::string& path) {
+std::string describe_data(const std::string& path, bool all_steps) {
   std::ostringstream out;
   std::optional<Era5Dataset> first;
   const auto describe_part = [&](const std::string& title, const std::string& part) {
     Era5Dataset dataset({.paths = {part}});
     out << title << ":\n";
-    describe_files(dataset, out);
+    describe_files(dataset, all_steps, out);
     if (!first) first.emplace(std::move(dataset));
   };
   for (const char* part : {"train", "valid", "test"})

@@ -208,6 +208,11 @@ std::optional<double> Era5Dataset::hours_since_1970(std::int64_t step) const {
   return time ? std::optional(time->hours_since_1970(step - first_step_[f])) : std::nullopt;
 }
 
+const FieldFile* Era5Dataset::file_without_time() const {
+  const auto found = std::ranges::find_if_not(files_, [](const auto& file) { return file->tells_time(); });
+  return found == files_.end() ? nullptr : found->get();
+}
+
 StepTime Era5Dataset::time_of(std::int64_t step) const {
   const std::size_t f = file_of(step);
   return files_[f]->time_of(step - first_step_[f]);

@@ -98,6 +98,9 @@ class Era5Dataset {
   std::vector<std::int64_t> holes(const Segment& segment) const;
   // Hours since 1970-01-01T00 of a step; none where its file has no time axis.
   std::optional<double> hours_since_1970(std::int64_t step) const;
+  // The first file whose name and number of steps are not those of a year, where it has no `time` either
+  // (FieldFile::tells_time); none: all tell when their steps are.
+  const FieldFile* file_without_time() const;
   // When a step is; an error if neither `time` nor the file's name tells.
   StepTime time_of(std::int64_t step) const;
 

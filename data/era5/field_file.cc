@@ -30,8 +30,8 @@ hdf5::DatasetInfo checked_fields(const hdf5::File& file) {
     throw_error(file.path(), " has no dataset 'fields'; it holds ", held.empty() ? "nothing" : held);
   }
   hdf5::DatasetInfo info = file.info(kFields);
-  ISOBAR_CHECK(info.type == hdf5::Type::fp32, file.path(), ": 'fields' holds ", info.type_name,
-               "; expected 32-bit float");
+  const bool is_float = info.type == hdf5::Type::fp32 || info.type == hdf5::Type::fp64 || info.type == hdf5::Type::fp16;
+  ISOBAR_CHECK(is_float, file.path(), ": 'fields' holds ", info.type_name, "; expected 32-bit, 64-bit or 16-bit float");
   ISOBAR_CHECK(info.layout.missing_filter.empty(), file.path(), ": 'fields' is compressed with '",
                info.layout.missing_filter, "', which this build of HDF5 cannot undo");
   ISOBAR_CHECK(info.shape.size() == 4, file.path(), ": 'fields' has shape ", shape_text(info.shape),
@@ -46,21 +46,42 @@ hdf5::DatasetInfo checked_fields(const hdf5::File& file) {
   return info;
 }
 
-// The year that the last four characters of the name (without extension) say.
-std::optional<std::int64_t> year_in_name(const std::string& path) {
-  const std::string stem = std::filesystem::path(path).stem().string();
-  if (stem.size() < 4) return std::nullopt;
-  const std::string last = stem.substr(stem.size() - 4);
-  if (!std::ranges::all_of(last, [](unsigned char c) { return std::isdigit(c); })) return std::nullopt;
-  return std::stoll(last);
+constexpr std::int64_t kFirstYear = 1850, kLastYear = 2100;
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
 }
 
+// The year that the name ends with (without its extension): four digits, and no digit before them, as 201810 has.
+std::optional<std::int64_t> year_in_name(const std::string& path) {
+  const std::string stem = std::filesystem::path(path).stem().string();
+  const auto digits = std::find_if_not(stem.rbegin(), stem.rend(), is_digit) - stem.rbegin();
+  if (digits != 4) return std::nullopt;
+  const std::int64_t year = std::stoll(stem.substr(stem.size() - 4));
+  return year >= kFirstYear && year <= kLastYear ? std::optional(year) : std::nullopt;
+}
+
+// A step a day, or every 6 or 3 hours or every hour. Without the leap day too, as climate models count.
+bool fits_year(std::int64_t year, std::int64_t steps) {
+  constexpr std::array<std::int64_t, 4> kStepsADay{1, 4, 8, 24};
+  return std::ranges::any_of(
+      kStepsADay, [&](std::int64_t a_day) { return steps == 365 * a_day || (is_leap(year) && steps == 366 * a_day); });
+}
+
+constexpr float kLargest = 1e15F;  // no field has larger values; fill values do: 9.96921e36, 1e20
+
 // On the bits, because a comparison of integers is vectorised on every CPU and the compiler cannot assume it away.
-bool all_finite(std::span<const float> values) {
-  constexpr std::int32_t kLargestFinite = 0x7f7fffff;
+bool all_within(std::span<const float> values) {
+  constexpr auto kLargestBits = std::bit_cast<std::int32_t>(kLargest);
   std::int32_t beyond = 0;
-  for (float value : values) beyond |= (std::bit_cast<std::int32_t>(value) & 0x7fffffff) > kLargestFinite;
+  for (float value : values) beyond |= (std::bit_cast<std::int32_t>(value) & 0x7fffffff) > kLargestBits;
   return beyond == 0;
+}
+
+bool holds(std::span<const float> values, float fill) {
+  std::int32_t found = 0;
+  for (float value : values) found |= value == fill;
+  return found != 0;
 }
 
 // "K, m/s": what stands between the commas, without the blanks around it.
@@ -86,6 +107,7 @@ FieldFile::FieldFile(const std::string& path, CacheBudget budget)
   read_channel_names();
   read_units();
   read_time();
+  read_fill_values();
 }
 
 std::vector<double> FieldFile::read_axis(const std::string& name, const std::string& long_name,
@@ -146,23 +168,47 @@ void FieldFile::read_time() {
   time_.emplace(std::move(times), time_units, file_.info("time").type == hdf5::Type::fp32, where);
 }
 
+// As conventions of NetCDF have them. NaN is a hole anyway.
+void FieldFile::read_fill_values() {
+  for (const char* name : {"_FillValue", "missing_value"})
+    for (const double value : file_.attribute_numbers(kFields, name))
+      if (std::abs(value) <= kLargest) fill_values_.push_back(static_cast<float>(value));
+}
+
+bool FieldFile::tells_time() const {
+  return time_ || (year_ && fits_year(*year_, steps()));
+}
+
 StepTime FieldFile::time_of(std::int64_t step) const {
   if (time_) return time_->at(step);
   ISOBAR_CHECK(year_, path(), ": no 'time' with units beside 'fields', and no year at the end of the file's name");
   return spread_over_year(*year_, step, steps());
 }
 
+bool FieldFile::is_hole(float value) const {
+  return !all_within({&value, 1}) || std::ranges::find(fill_values_, value) != fill_values_.end();
+}
+
+bool FieldFile::has_holes(std::span<const float> values) const {
+  return !all_within(values) || std::ranges::any_of(fill_values_, [&](float fill) { return holds(values, fill); });
+}
+
 void FieldFile::read_step(std::int64_t step, Crop crop, float* out) const {
   reader_->read(step, crop, out);
   const auto pixels = static_cast<std::size_t>(crop.height * crop.width);
   const auto count = static_cast<std::size_t>(channels());
-  if (all_finite({out, count * pixels})) return;
+  if (!has_holes({out, count * pixels})) return;
   for (std::size_t c = 0; c < count; ++c) {
     const std::span<const float> field(out + c * pixels, pixels);
-    if (all_finite(field)) continue;
-    const float bad = *std::ranges::find_if_not(field, [](float value) { return std::isfinite(value); });
+    const auto hole = std::ranges::find_if(field, [&](float value) { return is_hole(value); });
+    if (hole == field.end()) continue;
+    const std::string what = std::isnan(*hole)   ? "NaN"
+                             : std::isinf(*hole) ? "an infinity"
+                             : std::abs(*hole) > kLargest
+                                 ? concat(*hole, ", which is beyond ", kLargest, ": a fill value, and no field's")
+                                 : concat(*hole, ", which 'fields' calls its fill value: a hole");
     throw_error(path(), ": step ", step, ", channel ", channel_names_.empty() ? std::to_string(c) : channel_names_[c],
-                " holds ", std::isnan(bad) ? "NaN" : "an infinity");
+                " holds ", what);
   }
 }
 

@@ -1,9 +1,10 @@
-// One file of fields: the dataset `fields` [T, C, H, W] of fp32, and what is stored beside it.
+// One file of fields: the dataset `fields` [T, C, H, W], read as fp32, and what is stored beside it.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,11 +36,17 @@ class FieldFile {
   const std::vector<double>& longitudes() const { return longitudes_; }  // [W], degrees
   const std::vector<std::string>& units() const { return units_; }       // [C], "" where one is not said
   const std::optional<TimeAxis>& time() const { return time_; }
+  const std::vector<float>& fill_values() const { return fill_values_; }  // _FillValue and missing_value of `fields`
 
-  // From `time`, else from the year in the last four characters of the file's name; an error if there is none.
+  // From `time`, else the steps are spread evenly over the year at the end of the file's name; an error if there is
+  // none.
   StepTime time_of(std::int64_t step) const;
+  // Whether that is when the steps are: there is `time`, or the file has as many steps as the year may have (a step
+  // every day, or every 6, 3 hours or every hour).
+  bool tells_time() const;
 
-  // [C, crop.height, crop.width]. A value that is not finite is an error that names file, step and channel.
+  // [C, crop.height, crop.width]. A hole is an error that names file, step and channel: NaN, an infinity, a value
+  // beyond 1e15 (no field has such values, and fill values are), and what `fields` calls _FillValue or missing_value.
   // Thread-safe.
   void read_step(std::int64_t step, Crop crop, float* out) const;
 
@@ -48,6 +55,9 @@ class FieldFile {
   void read_channel_names();
   void read_units();
   void read_time();
+  void read_fill_values();
+  bool is_hole(float value) const;
+  bool has_holes(std::span<const float> values) const;
 
   hdf5::File file_;
   hdf5::DatasetInfo info_;
@@ -57,6 +67,7 @@ class FieldFile {
   std::vector<double> latitudes_, longitudes_;
   std::optional<TimeAxis> time_;
   std::optional<std::int64_t> year_;
+  std::vector<float> fill_values_;
 };
 
 }  // namespace isobar

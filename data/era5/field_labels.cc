@@ -74,10 +74,24 @@ void complete_labels(FieldLabels& labels, const FieldLabels& others) {
   if (labels.step_hours == 0) labels.step_hours = others.step_hours;
 }
 
-FieldLabels labels_of_known_names(const std::vector<std::string>& channel_names) {
+FieldLabels likely_labels(const std::vector<std::string>& channel_names, const std::vector<double>& means) {
   FieldLabels labels{.channel_names = channel_names};
-  for (const std::string& name : channel_names) labels.units.push_back(known_unit(name));
+  for (std::size_t c = 0; c < channel_names.size(); ++c) {
+    const bool is_likely = c < means.size() && can_be_in_known_unit(channel_names[c], means[c]);
+    labels.units.push_back(is_likely ? known_unit(channel_names[c]) : "");
+  }
   return labels;
+}
+
+std::vector<std::string> doubts_about_units(const FieldLabels& labels, const std::vector<std::string>& channel_names,
+                                            const std::vector<double>& means) {
+  std::vector<std::string> sentences;
+  for (std::size_t c = 0; c < std::min(channel_names.size(), means.size()); ++c)
+    if (entry(labels.units, c).empty() && !can_be_in_known_unit(channel_names[c], means[c]))
+      sentences.push_back(concat("channel ", channel_names[c], " is said to be in no unit, and its mean of ", means[c],
+                                 " cannot be in ", known_unit(channel_names[c]),
+                                 ", which the variable of this name has: write its unit into the files"));
+  return sentences;
 }
 
 nlohmann::ordered_json to_json(const FieldLabels& labels) {

@@ -23,8 +23,12 @@ void check_labels(const FieldLabels& labels, const std::string& who, const Field
 // What the labels leave open, and `others` say.
 void complete_labels(FieldLabels& labels, const FieldLabels& others);
 
-// The units of the table of known names (data/era5/units.h), for fields whose units nobody says.
-FieldLabels labels_of_known_names(const std::vector<std::string>& channel_names);
+// For fields whose units nobody says: those of the table of known names (data/era5/units.h), of channels whose means
+// [C] can be in them. To compare with, not to be told as facts.
+FieldLabels likely_labels(const std::vector<std::string>& channel_names, const std::vector<double>& means);
+// A sentence for each channel without a unit whose mean cannot be in the unit of the table of known names.
+std::vector<std::string> doubts_about_units(const FieldLabels& labels, const std::vector<std::string>& channel_names,
+                                            const std::vector<double>& means);
 
 // {"channels": [...], "units": [...], "step_hours": 6}; what is not said is null.
 nlohmann::ordered_json to_json(const FieldLabels& labels);

@@ -30,8 +30,8 @@ constexpr std::int64_t kMostAddresses = 2048;
 // Of a dataset beside the fields, which is read whole.
 constexpr std::int64_t kMostValues = std::int64_t{1} << 24;
 constexpr std::int64_t kMostTextBytes = std::int64_t{1} << 28;
-// A longer list of texts in an attribute is not believed.
-constexpr std::int64_t kMostAttributeTexts = 1 << 16;
+// A longer list in an attribute is not believed.
+constexpr std::int64_t kMostAttributeEntries = 1 << 16;
 
 // Holds the one lock of the library. The library keeps its error printing a thread, hence the switch here.
 class Lock {
@@ -122,11 +122,24 @@ Handle box(hid_t space, std::span<const std::int64_t> start, std::span<const std
   return {H5Screate_simple(static_cast<int>(count.size()), sizes(count).data(), nullptr), H5Sclose};
 }
 
+Type float_type(std::size_t bytes) {
+  switch (bytes) {
+    case 2:
+      return Type::fp16;
+    case 4:
+      return Type::fp32;
+    case 8:
+      return Type::fp64;
+    default:
+      return Type::other;
+  }
+}
+
 void describe_type(hid_t type, DatasetInfo& info) {
   const std::string bits = std::to_string(8 * H5Tget_size(type)) + "-bit ";
   switch (H5Tget_class(type)) {
     case H5T_FLOAT:
-      info.type = H5Tget_size(type) == 4 ? Type::fp32 : H5Tget_size(type) == 8 ? Type::fp64 : Type::other;
+      info.type = float_type(H5Tget_size(type));
       info.type_name = bits + "float";
       break;
     case H5T_INTEGER:
@@ -694,10 +707,27 @@ std::vector<std::string> File::attribute_list(const std::string& dataset, const 
   const Handle type(H5Aget_type(attribute.get()), H5Tclose), space(H5Aget_space(attribute.get()), H5Sclose);
   const std::int64_t count = H5Sget_simple_extent_npoints(space.get());
   if (H5Tget_class(type.get()) != H5T_STRING || count <= 0) return {};
-  ISOBAR_CHECK(count <= kMostAttributeTexts, path_, ": the attribute '", name, "' of '", dataset, "' has ", count,
+  ISOBAR_CHECK(count <= kMostAttributeEntries, path_, ": the attribute '", name, "' of '", dataset, "' has ", count,
                " entries, which are too many");
   return read_text(path_ + ": '" + dataset + "'", attribute.get(), type.get(), static_cast<std::size_t>(count),
                    H5Aread);
+}
+
+std::vector<double> File::attribute_numbers(const std::string& dataset, const std::string& name) const {
+  const Lock lock;
+  const Handle& handle = handles_->dataset(path_, dataset);
+  if (H5Aexists(handle.get(), name.c_str()) <= 0) return {};
+  const Handle attribute(H5Aopen(handle.get(), name.c_str(), H5P_DEFAULT), H5Aclose);
+  const std::string where = path_ + ": the attribute '" + name + "' of '" + dataset + "'";
+  ISOBAR_CHECK(attribute, where, " is damaged");
+  const Handle type(H5Aget_type(attribute.get()), H5Tclose), space(H5Aget_space(attribute.get()), H5Sclose);
+  const std::int64_t count = H5Sget_simple_extent_npoints(space.get());
+  const H5T_class_t kind = H5Tget_class(type.get());
+  if ((kind != H5T_FLOAT && kind != H5T_INTEGER) || count <= 0) return {};
+  ISOBAR_CHECK(count <= kMostAttributeEntries, where, " has ", count, " entries, which are too many");
+  std::vector<double> values(static_cast<std::size_t>(count));
+  ISOBAR_CHECK(H5Aread(attribute.get(), H5T_NATIVE_DOUBLE, values.data()) >= 0, where, " cannot be read");
+  return values;
 }
 
 std::vector<ChunkAddress> File::chunk_addresses(const std::string& dataset) const {
@@ -829,6 +859,16 @@ void File::write_attribute(const std::string& dataset, const std::string& name, 
                                     H5P_DEFAULT, H5P_DEFAULT),
                          H5Aclose);
   ISOBAR_CHECK(attribute && H5Awrite(attribute.get(), type.get(), table.bytes.data()) >= 0, path_,
+               ": cannot write the attribute '", name, "' of '", dataset, "'", because());
+}
+
+void File::write_attribute(const std::string& dataset, const std::string& name, double value) {
+  const Lock lock;
+  const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
+  const Handle attribute(H5Acreate2(handles_->dataset(path_, dataset).get(), name.c_str(), H5T_IEEE_F64LE, space.get(),
+                                    H5P_DEFAULT, H5P_DEFAULT),
+                         H5Aclose);
+  ISOBAR_CHECK(attribute && H5Awrite(attribute.get(), H5T_NATIVE_DOUBLE, &value) >= 0, path_,
                ": cannot write the attribute '", name, "' of '", dataset, "'", because());
 }
 

@@ -19,7 +19,7 @@
 
 namespace isobar::hdf5 {
 
-enum class Type : std::uint8_t { fp32, fp64, integer, text, other };
+enum class Type : std::uint8_t { fp16, fp32, fp64, integer, text, other };
 enum class Filter : std::uint8_t { shuffle, deflate, other };
 
 // How a dataset lies in its file.
@@ -84,6 +84,9 @@ class File {
   // Every text of an attribute that may be a list; empty where there is none, or where it is no text.
   std::vector<std::string> attribute_list(const std::string& dataset, const std::string& name) const;
 
+  // Every number of an attribute; empty where there is none, or where it holds no numbers.
+  std::vector<double> attribute_numbers(const std::string& dataset, const std::string& name) const;
+
   // Raw access to a chunked dataset. Chunks are counted row-major over the grid of chunks.
   // The addresses of all chunks; empty where there are so many that asking for them one by one (each question walks
   // the index) would take long, and in a file with a user block, which not every version of the library adds.
@@ -106,6 +109,7 @@ class File {
                  const float* values);
   void write_attribute(const std::string& dataset, const std::string& name, const std::string& value);
   void write_attribute(const std::string& dataset, const std::string& name, std::span<const std::string> values);
+  void write_attribute(const std::string& dataset, const std::string& name, double value);
   // Says what a dataset's dimensions are: one dataset for each, of one dimension and as many values. They become HDF5's
   // dimension scales, which netCDF and xarray read as named dimensions with coordinates.
   void write_dimensions(const std::string& dataset, std::span<const std::string> scales);

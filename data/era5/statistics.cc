@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
@@ -66,10 +67,18 @@ std::vector<std::int64_t> all_steps(const Era5Dataset& dataset) {
 Statistics load_statistics(const std::string& means_path, const std::string& stds_path, std::int64_t channels) {
   Statistics statistics{load_one_a_channel(means_path, channels), load_one_a_channel(stds_path, channels),
                         load_labels(std::filesystem::path(means_path).parent_path().string())};
-  for (std::size_t c = 0; c < statistics.stds.size(); ++c)
-    ISOBAR_CHECK(statistics.stds[c] > 0, stds_path, ": the standard deviation of channel ", c, " is ",
-                 statistics.stds[c], "; it must be positive");
+  check_deviations(statistics.stds, stds_path);
   return statistics;
+}
+
+void check_deviations(const std::vector<double>& stds, const std::string& where) {
+  constexpr double kLeast = std::numeric_limits<float>::min();  // of smaller ones fp32 has no reciprocal
+  for (std::size_t c = 0; c < stds.size(); ++c) {
+    ISOBAR_CHECK(stds[c] > 0, where, ": the standard deviation of channel ", c, " is ", stds[c],
+                 "; it must be positive");
+    ISOBAR_CHECK(stds[c] >= kLeast, where, ": the standard deviation of channel ", c, " is ", stds[c],
+                 "; nothing can be divided by that in fp32");
+  }
 }
 
 std::optional<FieldLabels> load_labels(const std::string& folder) {

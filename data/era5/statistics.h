@@ -20,6 +20,9 @@ struct Statistics {
 // and another shape are errors.
 Statistics load_statistics(const std::string& means_path, const std::string& stds_path, std::int64_t channels);
 
+// Error where a standard deviation is none that fields can be divided by. `where` begins the sentence.
+void check_deviations(const std::vector<double>& stds, const std::string& where);
+
 // time_means, (1, C, H', W') with H' >= height and W' >= width, cropped to [C, height, width]; in the fields' units.
 std::vector<double> load_time_means(const std::string& path, std::int64_t channels, std::int64_t height,
                                     std::int64_t width);

@@ -1,8 +1,11 @@
 #include "data/era5/units.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <cmath>
 #include <cstddef>
+#include <cstdlib>
 #include <map>
 #include <utility>
 
@@ -157,6 +160,15 @@ std::string canonical(const std::string& unit) {
   return result.empty() ? "1" : result;
 }
 
+// Of z500 and its like, by the standard atmosphere; near the ground, where it may be anything, all is possible.
+bool can_be_geopotential(const std::string& variable, double mean) {
+  constexpr double kGravity = 9.80665, kSeaLevel = 1013.25, kNearGround = 800;  // hPa
+  const double level = std::strtod(variable.substr(variable.find_last_not_of("0123456789") + 1).c_str(), nullptr);
+  if (level <= 0 || level > kNearGround) return true;
+  const double expected = kGravity * 44330 * (1 - std::pow(level / kSeaLevel, 0.1903));
+  return mean > 0.5 * expected && mean < 2 * expected;
+}
+
 }  // namespace
 
 bool same_unit(const std::string& a, const std::string& b) {
@@ -205,9 +217,19 @@ std::string known_unit(const std::string& variable) {
   return level == 0 || level == name.size() ? "" : found_in(levels, name.substr(0, level));
 }
 
+bool can_be_in_known_unit(const std::string& variable, double mean) {
+  // Wide enough for every level, region and season.
+  static const std::map<std::string, std::array<double, 2>> bounds = {
+      {"K", {150, 400}}, {"Pa", {3e4, 1.2e5}}, {"m/s", {-150, 150}}, {"%", {-5, 150}}, {"kg/m2", {-1, 150}}};
+  const std::string unit = known_unit(variable);
+  if (unit == "m2/s2") return can_be_geopotential(variable, mean);
+  const auto found = bounds.find(unit);
+  return found == bounds.end() || (mean >= found->second[0] && mean <= found->second[1]);
+}
+
 std::string shown_unit(const std::string& variable, const std::string& unit) {
   const std::string known = known_unit(variable);
-  return unit.empty() || same_unit(unit, known) ? known : unit;
+  return !unit.empty() && same_unit(unit, known) ? known : unit;
 }
 
 }  // namespace isobar

@@ -13,8 +13,12 @@ bool same_unit(const std::string& a, const std::string& b);
 // Empty for other names.
 std::string known_unit(const std::string& variable);
 
-// What people are shown: the unit as the data spell it, or as the table of known names does where that is the same unit
-// or the data say nothing (`unit` is empty).
+// Whether a field of this variable whose mean over the globe and time is `mean` can be in known_unit(): false for t2m
+// around 15 and sp around 1000. True where there is no known unit.
+bool can_be_in_known_unit(const std::string& variable, double mean);
+
+// What people are shown: the unit as the data spell it, or as the table of known names does where that is the same
+// unit. Empty where nobody says one.
 std::string shown_unit(const std::string& variable, const std::string& unit);
 
 }  // namespace isobar

@@ -12,9 +12,16 @@ namespace {
 
 constexpr double kSameLead = 1e-3;
 
-void set_labels(FieldsInfo& info, const Era5Dataset& dataset, const FieldLabels& others, const std::string& whose) {
+// What `others` do not say the table of known names may: it is compared with the data, and told to nobody.
+FieldLabels with_likely_units(FieldLabels others, const FieldsInfo& info) {
+  complete_labels(others, {{}, likely_labels(info.channel_names, info.statistics.means).units, 0});
+  return others;
+}
+
+void set_labels(FieldsInfo& info, const Era5Dataset& dataset, const FieldLabels& others, const FieldLabels& compared,
+                const std::string& whose) {
   FieldLabels labels = dataset.labels();
-  check_labels(labels, dataset.file_name(0), others, whose);
+  check_labels(labels, dataset.file_name(0), compared, whose);
   complete_labels(labels, others);
   info.units = labels.units;
   info.step_hours = labels.step_hours;
@@ -25,21 +32,22 @@ void set_labels(FieldsInfo& info, const Era5Dataset& dataset, const FieldLabels&
 void label_from_statistics(FieldsInfo& info, const Era5Dataset& dataset, const std::filesystem::path& folder) {
   const std::string file = (folder / kLabelsFile).string();
   if (info.statistics.labels)
-    set_labels(info, dataset, *info.statistics.labels, file);
+    set_labels(info, dataset, *info.statistics.labels, *info.statistics.labels, file);
   else
-    set_labels(info, dataset, labels_of_known_names(info.channel_names),
+    set_labels(info, dataset, {}, likely_labels(info.channel_names, info.statistics.means),
                "the table of known names, which stands for " + file);
 }
 
 void label_from_weights(FieldsInfo& info, const Era5Dataset& dataset, const FieldsInfo& trained,
                         const std::string& weights) {
-  set_labels(info, dataset, {trained.channel_names, trained.units, 0}, weights);
+  const FieldLabels said{trained.channel_names, trained.units, 0};
+  set_labels(info, dataset, said, with_likely_units(said, trained), weights);
 }
 
 void check_units(const FieldsInfo& trained, const std::string& weights, const Era5Dataset& dataset,
                  const FieldsInfo& info) {
-  check_labels({info.channel_names, info.units, 0}, dataset.file_name(0), {trained.channel_names, trained.units, 0},
-               weights);
+  check_labels({info.channel_names, info.units, 0}, dataset.file_name(0),
+               with_likely_units({trained.channel_names, trained.units, 0}, trained), weights);
 }
 
 void check_lead_time(const FieldsInfo& trained, std::int64_t trained_dt, const std::string& weights,

@@ -10,8 +10,9 @@
 
 namespace isobar {
 
-// Sets the units and time step: those of the data, else those of its statistics, whose files lie in `folder`; where
-// these have no stats.json, the units of known names stand for it. Throws Error where they contradict each other.
+// Sets the units and time step: those of the data, else those of its statistics, whose files lie in `folder`. Throws
+// Error where they contradict each other; where there is no stats.json, the units of known names stand for it, of
+// channels whose means can be in them.
 void label_from_statistics(FieldsInfo& info, const Era5Dataset& dataset, const std::filesystem::path& folder);
 // The same from the weights whose statistics `info` has.
 void label_from_weights(FieldsInfo& info, const Era5Dataset& dataset, const FieldsInfo& trained,

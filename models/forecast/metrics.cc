@@ -115,8 +115,9 @@ std::string ForecastMetrics::table() const {
         << std::setprecision(4) << std::setw(10) << rmse[c] << std::setw(13) << persistence[c] << std::setw(6)
         << std::setprecision(0) << 100 * (rmse[c] / persistence[c]) << '%'
         << std::setprecision(decimals_for(std * std::max(rmse[c], persistence[c]))) << std::setw(14) << rmse[c] * std
-        << std::setw(13) << persistence[c] * std << "  "
-        << shown_unit(names_[c], c < info_.units.size() ? info_.units[c] : "") << '\n';
+        << std::setw(13) << persistence[c] * std
+        << (c < info_.units.size() && !info_.units[c].empty() ? "  " + shown_unit(names_[c], info_.units[c]) : "")
+        << '\n';
   }
   out << "on average " << std::fixed << std::setprecision(1) << 100 * mean_ratio(rmse, persistence)
       << " % of persistence's RMSE";

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "data/era5/field_file.h"
 #include "data/era5/field_labels.h"
 #include "data/era5/first_step.h"
 #include "data/era5/latitude.h"
@@ -20,13 +21,20 @@ namespace {
 
 // "+6 h", or in steps where the data do not say when a step is.
 std::string lead_time(const Era5Dataset& dataset, std::int64_t step) {
-  try {
-    const StepTime from = dataset.time_of(step), to = dataset.time_of(step + dataset.dt());
-    const double days = to.day_of_year - from.day_of_year + (to.year == from.year ? 0 : from.days_in_year);
-    return concat("+", std::round(days * 240) / 10, " h");
-  } catch (const Error&) {
-    return concat("+", dataset.dt(), dataset.dt() == 1 ? " step" : " steps");
-  }
+  if (dataset.file_without_time() != nullptr) return concat("+", dataset.dt(), dataset.dt() == 1 ? " step" : " steps");
+  const StepTime from = dataset.time_of(step), to = dataset.time_of(step + dataset.dt());
+  const double days = to.day_of_year - from.day_of_year + (to.year == from.year ? 0 : from.days_in_year);
+  return concat("+", std::round(days * 240) / 10, " h");
+}
+
+// What a user should know where files do not say when their steps are.
+std::optional<std::string> about_time(const Era5Dataset& train, const Era5Dataset& valid, bool time_features) {
+  const FieldFile* file = train.file_without_time();
+  if (file == nullptr) file = valid.file_without_time();
+  if (file == nullptr) return std::nullopt;
+  return concat(
+      file->path(), " has no 'time', and its name and its ", file->steps(), " steps are not those of a year: ",
+      time_features ? "for time_features the steps are spread evenly over the year in the name" : "no hours are known");
 }
 
 // "2013-01-01 06:00"; empty where the files have no times of their own.
@@ -50,16 +58,7 @@ std::unique_ptr<Recipe> make_forecast_recipe() {
 }
 
 DataSizes sizes_of(const Era5Dataset& data) {
-  DataSizes sizes{data.channels(), data.height(), data.width(), true};
-  std::int64_t first_step = 0;
-  for (std::size_t file = 0; file < data.file_count(); first_step += data.file_steps(file++)) {
-    try {
-      data.time_of(first_step);
-    } catch (const Error&) {
-      sizes.tells_time = false;
-    }
-  }
-  return sizes;
+  return {data.channels(), data.height(), data.width(), data.file_without_time() == nullptr};
 }
 
 std::vector<KeyTable> ForecastRecipe::keys() {
@@ -170,7 +169,11 @@ std::vector<std::string> ForecastRecipe::open(const fs::path& kept, bool resumed
   pictured_channels(forecast, {forecast.channel_names->begin(),
                                forecast.channel_names->begin() + *forecast.n_out_channels});  // throws early
   valid_.emplace(open_fields(split.valid_data_path, split.valid_range, "valid_range"));
-  if (make_statistics_) made_ = compute_statistics(*train_);
+  if (const auto sentence = about_time(*train_, *valid_, *forecast.time_features)) sentences.push_back(*sentence);
+  if (make_statistics_) {
+    made_ = compute_statistics(*train_);
+    check_deviations(made_->stds, concat("the training steps of ", split.train_data_path));
+  }
   const auto pairs = [&](const Era5Dataset& steps, const std::optional<std::int64_t>& limit) {
     return PairDataset(steps,
                        {.kind = split.sampler, .limit = limit.value_or(0), .time_features = *forecast.time_features});
@@ -191,6 +194,10 @@ std::vector<std::string> ForecastRecipe::open(const fs::path& kept, bool resumed
 
 void ForecastRecipe::keep(const fs::path& kept) const {
   if (made_) write_statistics(*made_, train_->height(), train_->width(), kept.string());
+}
+
+std::vector<std::string> ForecastRecipe::warnings() const {
+  return doubts_about_units({.units = info_.units}, info_.channel_names, info_.statistics.means);
 }
 
 std::vector<std::string> ForecastRecipe::notes() const {

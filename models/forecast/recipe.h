@@ -36,6 +36,7 @@ class ForecastRecipe : public Recipe {
   void keep(const std::filesystem::path& kept) const override;
   const Dataset& train() const override { return *train_pairs_; }
   const Dataset& valid() const override { return *valid_pairs_; }
+  std::vector<std::string> warnings() const override;
   std::vector<std::string> notes() const override;
   void check_start(const GivenWeights& weights) const override;
   void check_resume(const GivenWeights& weights) const override;

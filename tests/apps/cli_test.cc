@@ -140,9 +140,13 @@ TEST_CASE("data synth, info and stats say what they made and found, line by line
       "  v10      mean 0.321144     standard deviation 5.33938\n";
   CHECK(made.out == part("train", 1979, 4) + part("valid", 1983, 1) + part("test", 1984, 1) + "statistics: " + folder +
                         "/stats\n" + rows + "  time means: 2 x 5 x 6 or larger\n");
-  CHECK(isobar_command("data info " + folder).out == made.out);
+  const std::string not_read = "not read: the values of the fields; --check reads them all, and finds holes\n";
+  CHECK(isobar_command("data info " + folder).out == made.out + not_read);
+  CHECK_THAT(isobar_command("data info --check " + folder).out,
+             ContainsSubstring("  all steps are read: no holes in the fields\n") && !ContainsSubstring("not read"));
   CHECK(isobar_command("data info " + folder + "/train").out ==
-        part(folder + "/train", 1979, 4) + "statistics: none; isobar data stats PATH --out DIR makes them\n");
+        part(folder + "/train", 1979, 4) + "statistics: none; isobar data stats PATH --out DIR makes them\n" +
+            not_read);
   const Outcome stats = isobar_command("data stats " + folder + "/train --out " + scratch / "s");
   CHECK(stats.out == rows + "12 steps of 4 files; written to " + scratch / "s" + "\n");
   for (const char* file : {"global_means.npy", "global_stds.npy", "time_means.npy", "stats.json"})

@@ -4,7 +4,8 @@ begin with a program's name), as they stand there, page by page in an empty fold
 data set, and the config `tiny` makes 60 iterations, not 800. A command that is neither run here nor in the table below
 is an error.
 
---all also runs what takes minutes or needs PyTorch or matplotlib, the Python of docs/train.md, and the whole of `tiny`.
+--all also runs what takes minutes or needs PyTorch, matplotlib or xarray, the Python of docs/train.md and
+docs/data.md, and the whole of `tiny`.
 """
 import argparse
 import json
@@ -32,6 +33,15 @@ ELSEWHERE = {
     r"python3 tools/kernel_report accesses ": "tests/CMakeLists.txt has it as a test",
     r"python3 tools/kernel_report ": "needs nvcc, or wheels of 1.2 GB; tests/tools/kernel_report_test.py tests it",
 }
+# What docs/data.md makes a file of.
+NETCDF = """
+import numpy as np, xarray as xr
+times = np.datetime64("2018-01-01") + np.arange(5) * np.timedelta64(6, "h")
+axes = {"time": times, "latitude": [-45.0, 0.0, 45.0], "longitude": [0.0, 90.0, 180.0, 270.0]}
+units = {"u10": "m s**-1", "v10": "m s**-1", "t2m": "K"}
+fields = {n: (list(axes), np.random.rand(5, 3, 4) + (280 if n == "t2m" else 0), {"units": u}) for n, u in units.items()}
+xr.Dataset(fields, axes).to_netcdf("mine_2018.nc", engine="scipy")
+"""
 SHORT = {"num_iters": 60, "warmup": 10, "validate_every": 20, "checkpoint_every": 20}
 LONG = [r"build/bench/isobar-bench --op", r"python3 bench/"]
 
@@ -60,6 +70,9 @@ def make_folder(folder, options):
     run("isobar data synth --out planet --train-years 1 --valid-years 1 --steps-per-year 40 --grid 4x6 --channels 4",
         folder)
     (folder / "planet" / "train").rename(folder / "DIR")
+    if options.all:
+        (folder / "make_netcdf.py").write_text(NETCDF)
+        run(f"{sys.executable} make_netcdf.py", folder)
 
 
 def run(command, folder):

@@ -321,6 +321,34 @@ TEST_CASE("a run that was stopped or killed and resumed ends with the same bits"
   CHECK_THAT(finished.out, ContainsSubstring("is finished"));
 }
 
+TEST_CASE("a run starts from another run's best weights, and info tells what weights say") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("first", "--num_iters 4")));
+  check_done(isobar_command(here, here.train("file", "--num_iters 2 --init " + here / "first/best/model.safetensors")));
+  check_done(isobar_command(here, here.train("folder", "--num_iters 2 --init " + here / "first")));
+  const std::string model = "/checkpoints/step_00000002/model.safetensors";
+  CHECK(read_file(here / ("file" + model)) == read_file(here / ("folder" + model)));
+
+  for (const std::string weights : {"first", "first/best/model.safetensors"}) {
+    const Outcome told = isobar_command(here, "info --json " + here / weights);
+    check_done(told);
+    const json info = json::parse(told.out);
+    CHECK(info.at("metadata").at("isobar.config").at("embed_dim") == 16);
+    std::int64_t parameters = 0;
+    for (const json& tensor : info.at("tensors")) {
+      std::int64_t count = 1;
+      for (const std::int64_t extent : tensor.at("shape")) count *= extent;
+      parameters += count;
+    }
+    CHECK(info.at("parameters") == parameters);
+    CHECK(json::parse(read_file(here / "first/summary.json")).at("parameters") == parameters);
+  }
+  const Outcome text = isobar_command(here, "info " + here / "first");
+  check_done(text);
+  CHECK_THAT(text.out, ContainsSubstring("  embed_dim: 16\n") && ContainsSubstring("  pos_embed: "));
+  check_error(isobar_command(here, "info " + here / "small.json"), "small.json");
+}
+
 TEST_CASE("a checkpoint of another run is refused where a run is resumed, and a run of an older isobar goes on") {
   const Playground here;
   const auto copy = [&](const std::string& from, const std::string& to) {
@@ -522,7 +550,7 @@ TEST_CASE("a folder with one file trains: sizes, split and statistics are the da
                               ContainsSubstring("20 training samples") && ContainsSubstring("5 validation samples"));
   const json config = json::parse(read_file(here / "run/config.json"));
   CHECK(config.at("img_size") == json::array({8, 16}));
-  CHECK(config.at("time_features") == true);
+  CHECK(config.at("time_features") == false);  // 27 steps are no year
   CHECK(config.at("channel_names") == kNames);
   CHECK(config.at("global_means_path") == here / "run/stats/global_means.npy");
 
@@ -1186,8 +1214,8 @@ TEST_CASE("tables and logs say what the files say, in their columns") {
     const double own = value(summary, "val_rmse_physical", name),
                  own_persistence = value(summary, "persistence_rmse_physical", name);
     const int decimals = five_digits(std::max(own, own_persistence));
-    std::snprintf(row, sizeof row, "%-8s%10.4f%13.4f%6.0f%%%14.*f%13.*f  %s\n", name.c_str(), rmse, persistence,
-                  100 * rmse / persistence, decimals, own, decimals, own_persistence, name == "t2m" ? "K" : "m/s");
+    std::snprintf(row, sizeof row, "%-8s%10.4f%13.4f%6.0f%%%14.*f%13.*f\n", name.c_str(), rmse, persistence,
+                  100 * rmse / persistence, decimals, own, decimals, own_persistence);  // nobody says units
     table += row;
   }
   char average[100];
@@ -1241,9 +1269,9 @@ TEST_CASE("tables and logs say what the files say, in their columns") {
       const auto at = [&](const char* kind) { return scores.at(kind).at(name).at(k).get<double>(); };
       char row[200];
       const int decimals = five_digits(at_most(name));
-      std::snprintf(row, sizeof row, "%-8s  %-4s%11s%12.*f%13.*f%10.4f%13.4f\n", name.c_str(),
-                    name == "t2m" ? "K" : "m/s", k == 0 ? "+1 step" : "+2 steps", decimals, at("rmse"), decimals,
-                    at("persistence_rmse"), at("acc"), at("persistence_acc"));
+      std::snprintf(row, sizeof row, "%-8s  %-4s%11s%12.*f%13.*f%10.4f%13.4f\n", name.c_str(), "",
+                    k == 0 ? "+1 step" : "+2 steps", decimals, at("rmse"), decimals, at("persistence_rmse"), at("acc"),
+                    at("persistence_acc"));
       rows += row;
     }
   CHECK(forecast.out.ends_with("\n" + rows));

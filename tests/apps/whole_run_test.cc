@@ -314,7 +314,7 @@ TEST_CASE("every figure of a run with dropout, accumulation and time features is
   check_summary(run);
   check_tensorboard(run, events);
   check_rates(run, events);
-  check_pictures(run, events, {2, "t2m", "K", "+12 h", "2002-10-21 06:00", "map_t2m_00000009.png"});
+  check_pictures(run, events, {2, "t2m", "", "+12 h", "2002-10-21 06:00", "map_t2m_00000009.png"});
   check_forecast(run, " --starts 1:5:2");
   const hdf5::File h5 = hdf5::File::open((run.folder / "f.h5").string());
   CHECK(h5.numbers("lat") == std::vector<double>{75, 50, 25, 0, -25, -50});
@@ -329,7 +329,7 @@ TEST_CASE("every figure of a run in the tutorial's way is the reference's") {
   check_summary(run);
   check_tensorboard(run, events);
   check_rates(run, events);
-  check_pictures(run, events, {1, "v10", "m/s", "+1 step", "", "map_v10_00000007.png"});
+  check_pictures(run, events, {1, "v10", "", "+1 step", "", "map_v10_00000007.png"});
   check_forecast(run, " --start 2");
 
   // The weights: what they start from, and where seven updates lead. fp32 files hold them.

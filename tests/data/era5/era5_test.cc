@@ -3,6 +3,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -316,6 +317,72 @@ TEST_CASE("dataset: names and times where the file has none") {
   CHECK_THROWS_WITH(storm.time_of(0), ContainsSubstring("storm.h5: no 'time' with units"));
 }
 
+TEST_CASE("dataset: a year is a name of four digits, and as many steps as a year has") {
+  const testing::TemporaryFolder folder;
+  const auto tells = [&](const std::string& name, std::int64_t steps) {
+    write_fields(folder / name, {steps, 1, 1, 1});
+    const Era5Dataset dataset({.paths = {folder / name}});
+    return dataset.file_without_time() == nullptr;
+  };
+  for (const std::int64_t steps : {365, 366, 4 * 365, 4 * 366, 8 * 366, 24 * 365}) CHECK(tells("2012.h5", steps));
+  CHECK(tells("era_2011.h5", 365));
+  CHECK_FALSE(tells("2011.h5", 366));  // no leap year
+  for (const std::int64_t steps : {1, 364, 701, 744}) CHECK_FALSE(tells("2012.h5", steps));
+  for (const char* name : {"201810.h5", "1810.h5", "2101.h5", "storm.h5", "365.h5"}) CHECK_FALSE(tells(name, 365));
+  CHECK_THROWS_WITH(Era5Dataset({.paths = {folder / "201810.h5"}}).time_of(0), ContainsSubstring("no year at the end"));
+}
+
+TEST_CASE("dataset: fill values are holes, as NaN is") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "2001.h5";
+  const FieldsShape shape = {3, 2, 5, 7};
+  const auto written = [&](float hole, const char* attribute, double fill) {
+    std::vector<float> values = testing::field_values(shape);
+    values[70 + 35 + 3] = hole;
+    auto file = hdf5::File::create(path);
+    file.write("fields", shape, std::span<const float>(values));
+    if (attribute != nullptr) file.write_attribute("fields", attribute, fill);
+    file.close();
+    const Era5Dataset dataset({.paths = {path}});
+    std::vector<float> out(70);
+    CHECK_NOTHROW(dataset.read_step(0, out.data()));
+    try {
+      dataset.read_step(1, out.data());
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("read");
+  };
+  const std::string where = path + ": step 1, channel 1 holds ";
+  for (const char* attribute : {"_FillValue", "missing_value"}) {
+    CHECK(written(-9999, attribute, -9999) == where + "-9999, which 'fields' calls its fill value: a hole");
+    CHECK(written(1e20F, attribute, 1e20) == where + "1e+20, which is beyond 1e+15: a fill value, and no field's");
+    CHECK(written(-9998, attribute, -9999) == "read");
+    CHECK(written(5, attribute, std::numeric_limits<double>::quiet_NaN()) == "read");
+  }
+  CHECK(written(9.96921e36F, nullptr, 0) == where + "9.96921e+36, which is beyond 1e+15: a fill value, and no field's");
+  CHECK(written(-9999, nullptr, 0) == "read");
+  CHECK(written(9e14F, nullptr, 0) == "read");
+}
+
+TEST_CASE("dataset: fields in fp64 are read as fp32") {
+  const testing::TemporaryFolder folder;
+  const FieldsShape shape = {3, 2, 4, 6};
+  const std::vector<float> values = testing::field_values(shape);
+  std::vector<double> doubles(values.begin(), values.end());
+  doubles[100] = 1e300;
+  for (const hdf5::Storage& storage : {hdf5::Storage{}, hdf5::Storage{.chunk = {1, 2, 4, 6}, .deflate = 1}}) {
+    auto file = hdf5::File::create(folder / "2001.h5");
+    file.write("fields", shape, std::span<const double>(doubles), storage);
+    file.close();
+    const Era5Dataset dataset({.paths = {folder / "2001.h5"}});
+    std::vector<float> out(48);
+    dataset.read_step(1, out.data());
+    CHECK(std::ranges::equal(out, std::span(values).subspan(48, 48)));
+    CHECK_THROWS_WITH(dataset.read_step(2, out.data()), ContainsSubstring("step 2, channel 0 holds "));
+  }
+}
+
 TEST_CASE("dataset: every kind of bad input is one sentence with the file's name") {
   const testing::TemporaryFolder folder;
   const std::string good = folder / "good.h5", path = folder / "bad.h5";
@@ -352,12 +419,10 @@ TEST_CASE("dataset: every kind of bad input is one sentence with the file's name
   write_bad([&](hdf5::File& file) { file.write("fields", cube, std::span<const float>(numbers.data(), 72)); });
   CHECK(refusal({.paths = {path}}) ==
         path + ": 'fields' has shape (3, 4, 6); expected four dimensions (time, channel, latitude, longitude)");
-  const std::vector<double> doubles(numbers.begin(), numbers.end());
-  write_bad([&](hdf5::File& file) { file.write("fields", shape, std::span<const double>(doubles)); });
-  CHECK(refusal({.paths = {path}}) == path + ": 'fields' holds 64-bit float; expected 32-bit float");
   const std::vector<std::int64_t> integers(numbers.begin(), numbers.end());
   write_bad([&](hdf5::File& file) { file.write("fields", shape, std::span<const std::int64_t>(integers)); });
-  CHECK(refusal({.paths = {path}}) == path + ": 'fields' holds 64-bit integer; expected 32-bit float");
+  CHECK(refusal({.paths = {path}}) ==
+        path + ": 'fields' holds 64-bit integer; expected 32-bit, 64-bit or 16-bit float");
 
   CHECK(refusal({.paths = {good}, .channels = {"a", "b", "c"}}) == good + " has 2 channels; expected 3");
   CHECK(refusal({.paths = {good}, .height = 5, .width = 6}) ==

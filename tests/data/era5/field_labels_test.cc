@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "data/era5/field_file.h"
 #include "data/era5/field_labels.h"
 #include "data/era5/hdf5.h"
+#include "data/era5/statistics.h"
 #include "kernels/common/check.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/temporary_folder.h"
@@ -187,10 +189,16 @@ TEST_CASE("labels: time steps are the same within a thousandth") {
   CHECK(hours_text(0.25) == "0.25 hours");
   CHECK(hours_text(0) == "0 hours");
   CHECK(to_json(FieldLabels{}).dump() == R"({"channels":null,"units":null,"step_hours":null})");
-  const FieldLabels known = labels_of_known_names({"t2m", "c1", "z500"});
+  const FieldLabels known = likely_labels({"t2m", "c1", "z500"}, {280, 0, 54000});
   CHECK(known.channel_names == std::vector<std::string>{"t2m", "c1", "z500"});
   CHECK(known.units == std::vector<std::string>{"K", "", "m2/s2"});
   CHECK(known.step_hours == 0);
+  CHECK(likely_labels({"t2m", "z500"}, {15, 54000}).units == std::vector<std::string>{"", "m2/s2"});
+  const auto doubts = [](const FieldLabels& labels) { return doubts_about_units(labels, {"t2m", "sp"}, {15, 965}); };
+  REQUIRE(doubts({}).size() == 2);
+  CHECK_THAT(doubts({})[1],
+             ContainsSubstring("channel sp is said to be in no unit, and its mean of 965 cannot be in Pa"));
+  CHECK(doubts({.units = {"degC", "hPa"}}).empty());
   for (const char* names : {"c0", ""}) CHECK_NOTHROW(check_labels({{names}, {}, 0}, "a", {{"t2m"}, {}, 0}, "b"));
   CHECK_THROWS_WITH(check_labels({{"c1"}, {}, 0}, "a", {{"t2m"}, {}, 0}, "b"), "a: channel 0 is 'c1', but 't2m' in b");
   CHECK_THROWS_WITH(check_labels({{}, {"K", "K"}, 0}, "a", {{}, {"", "m"}, 0}, "b"),
@@ -219,6 +227,28 @@ TEST_CASE("data info: what a file does not say is listed") {
                                      "  says nothing of: the unit of u10, longitudes\n"));
   CHECK_THAT(text, ContainsSubstring("    2001.h5  9 steps  2001-01-01T00:00 to 2001-01-06T12:00  contiguous, pread\n"
                                      "  channels: t2m u10\n  latitudes: 45 to -45, longitudes: not in the files\n"));
+}
+
+TEST_CASE("data info: with --check all steps are read, and a hole is named") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "storm.h5";
+  std::vector<float> values = testing::field_values(kShape);
+  testing::write_fields(path, kShape, values);
+  CHECK_THAT(describe_data(path, /*all_steps=*/true),
+             ContainsSubstring("  all steps are read: no holes in the fields\n"));
+  values[3 * 8 + 5] = std::numeric_limits<float>::quiet_NaN();
+  testing::write_fields(path, kShape, values);
+  CHECK_NOTHROW(describe_data(path));
+  CHECK_THROWS_WITH(describe_data(path, /*all_steps=*/true), path + ": step 3, channel 1 holds NaN");
+}
+
+TEST_CASE("data info: statistics of a crop beside the data are told, not refused") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "2001.h5";
+  testing::write_fields(path, {4, 2, 8, 6});
+  const Era5Dataset crop({.paths = {path}, .height = 6, .width = 6});
+  write_statistics(compute_statistics(crop), 6, 6, folder.path().string());
+  CHECK_THAT(describe_data(folder.path().string()), ContainsSubstring("  time means: 2 x 6 x 6, of a crop"));
 }
 
 TEST_CASE("labels: what is said in two places is compared, what is not said is not") {

@@ -233,14 +233,16 @@ namespace {
 
 // What h5py would write: a file whose `fields` [6, 1, 4, 5] are made by the property list that `set` fills, 480 bytes.
 template <class Set>
-std::string made_by_the_library(const testing::TemporaryFolder& folder, const Set& set) {
+std::string made_by_the_library(const testing::TemporaryFolder& folder, const Set& set, hid_t type = H5T_IEEE_F32LE,
+                                const std::vector<float>& values = {}) {
   const std::string path = folder / "made.h5";
   const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
   const hsize_t extents[] = {6, 1, 4, 5};
   const hid_t space = H5Screate_simple(4, extents, nullptr), list = H5Pcreate(H5P_DATASET_CREATE);
   set(list, space);
-  const hid_t dataset = H5Dcreate2(file, "fields", H5T_IEEE_F32LE, space, H5P_DEFAULT, list, H5P_DEFAULT);
+  const hid_t dataset = H5Dcreate2(file, "fields", type, space, H5P_DEFAULT, list, H5P_DEFAULT);
   REQUIRE(dataset >= 0);
+  if (!values.empty()) REQUIRE(H5Dwrite(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0);
   H5Dclose(dataset);
   H5Pclose(list);
   H5Sclose(space);
@@ -248,11 +250,34 @@ std::string made_by_the_library(const testing::TemporaryFolder& folder, const Se
   return path;
 }
 
+// NumPy's float16.
+hid_t half_type() {
+  const hid_t type = H5Tcopy(H5T_IEEE_F32LE);
+  H5Tset_fields(type, 15, 10, 5, 0, 10);
+  H5Tset_size(type, 2);
+  H5Tset_ebias(type, 15);
+  return type;
+}
+
 std::string bytes_of(const std::vector<float>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
 }
 
 }  // namespace
+
+TEST_CASE("hdf5: fields in fp16 are read as fp32") {
+  const testing::TemporaryFolder folder;
+  std::vector<float> values(120);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.25F * static_cast<float>(i) - 7;  // exact in fp16
+  const hid_t type = half_type();
+  const std::string path = made_by_the_library(
+      folder, [](hid_t, hid_t) {}, type, values);
+  H5Tclose(type);
+  const Era5Dataset dataset({.paths = {path}});
+  std::vector<float> step(20);
+  dataset.read_step(3, step.data());
+  CHECK(step == std::vector<float>(values.begin() + 60, values.begin() + 80));
+}
 
 TEST_CASE("hdf5: external files are read as far as they reach, and no further") {
   const testing::TemporaryFolder folder;

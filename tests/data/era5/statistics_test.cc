@@ -36,6 +36,14 @@ std::string refusal(const std::string& means, const std::string& stds, std::int6
 
 }  // namespace
 
+TEST_CASE("statistics: what fields cannot be divided by is refused by channel") {
+  CHECK_NOTHROW(check_deviations({1e-30, 5}, "DIR"));
+  CHECK_THROWS_WITH(check_deviations({1, 0}, "DIR"),
+                    "DIR: the standard deviation of channel 1 is 0; it must be positive");
+  CHECK_THROWS_WITH(check_deviations({1e-42}, "DIR"),
+                    ContainsSubstring("DIR: the standard deviation of channel 0 is "));
+}
+
 TEST_CASE("statistics: ragged years with a large mean, against long double, for any number of threads") {
   const testing::TemporaryFolder folder;
   const std::int64_t steps[] = {5, 3};

@@ -61,10 +61,25 @@ TEST_CASE("units: the tutorial's variables and their other names have known unit
 
 TEST_CASE("units: people see the data's unit, in the spelling they know") {
   CHECK(shown_unit("u10", "m s**-1") == "m/s");
-  CHECK(shown_unit("u10", "") == "m/s");
+  CHECK(shown_unit("u10", "") == "");  // nobody says it
   CHECK(shown_unit("t2m", "degC") == "degC");
   CHECK(shown_unit("tp", "mm") == "mm");
   CHECK(shown_unit("c0", "") == "");
+}
+
+TEST_CASE("units: a mean tells what a variable of a known name cannot be in") {
+  const auto refused = [](const std::string& variable, double mean) { return !can_be_in_known_unit(variable, mean); };
+  for (const double kelvin : {200.0, 278.5, 300.0}) CHECK_FALSE(refused("t2m", kelvin));
+  for (const double celsius : {-60.0, 0.0, 15.0, 40.0}) CHECK(refused("t850", celsius));
+  CHECK_FALSE(refused("sp", 96500));
+  CHECK(refused("sp", 965));
+  CHECK(refused("msl", 101.3));
+  CHECK_FALSE(refused("z500", 54000));
+  CHECK(refused("z500", 5500));
+  CHECK_FALSE(refused("z1000", 70));
+  CHECK_FALSE(refused("u10", -0.1));
+  CHECK_FALSE(refused("r850", 60));
+  CHECK_FALSE(refused("c0", 1e9));
 }
 
 TEST_CASE("units: powers are read wherever they stand") {

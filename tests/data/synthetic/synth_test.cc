@@ -111,10 +111,15 @@ TEST_CASE("data info: tells files, times, layout and statistics, and refuses wha
     CHECK_THROWS_WITH(describe_data(folder / "a"), ContainsSubstring(std::string("stats/") + missing));
   }
   write_synthetic_data(small(folder / "a"));
-  write_npy(folder / "a/stats/time_means.npy", std::array<std::int64_t, 4>{1, 21, 9, 11},
-            std::span<const double>(std::vector<double>(21 * 9 * 11)));
+  const auto write_time_means = [&](std::int64_t channels, std::int64_t width) {
+    write_npy(folder / "a/stats/time_means.npy", std::array<std::int64_t, 4>{1, channels, 9, width},
+              std::span<const double>(std::vector<double>(static_cast<std::size_t>(channels * 9 * width))));
+  };
+  write_time_means(20, 12);
   CHECK_THROWS_WITH(describe_data(folder / "a"),
-                    ContainsSubstring("time_means.npy has shape (1, 21, 9, 11); expected (1, 21, 9, 12)"));
+                    ContainsSubstring("time_means.npy has shape (1, 20, 9, 12); expected (1, 21, 9, 12)"));
+  write_time_means(21, 11);  // as a run with a cropped grid makes and takes them
+  CHECK_THAT(describe_data(folder / "a"), ContainsSubstring("  time means: 21 x 9 x 11, of a crop"));
 }
 
 TEST_CASE("synth: no year is in two of training, validation and test") {

@@ -110,6 +110,41 @@ const std::vector<std::string> kCelsius = {"degC", "m/s"};
 
 }  // namespace
 
+TEST_CASE("what nobody says is not told as a fact, and doubted where the numbers cannot be it") {
+  const Weather here;
+  const auto write = [&](double lower) {
+    for (const auto& [name, steps] : {std::pair("train/2001", 16), std::pair("valid/2002", 5)})
+      here.write(name, steps, {kNames}, lower);
+    fs::remove_all(here / "data/stats");
+  };
+  write(0);
+  const Outcome kelvin = here.train();
+  check_done(kelvin);
+  CHECK_THAT(kelvin.out, !ContainsSubstring("  K\n") && !ContainsSubstring("m/s"));
+  CHECK_THAT(kelvin.out,
+             ContainsSubstring(here.file("train/2001") + " has no 'time', and its name and its 16 steps are "
+                                                         "not those of a year: no hours are known\n"));
+  write(273);
+  const Outcome celsius = here.train("--overwrite");
+  CHECK(celsius.status == 0);
+  CHECK(std::count(celsius.err.begin(), celsius.err.end(), '\n') == 1);
+  CHECK_THAT(celsius.err,
+             ContainsSubstring("isobar: warning: channel t2m is said to be in no unit, and its mean of ") &&
+                 ContainsSubstring(" cannot be in K"));
+}
+
+TEST_CASE("a channel that does not change has no statistics to be normalised with") {
+  const Weather here;
+  fs::remove_all(here / "data/stats");
+  std::vector<float> values = weather(16);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (i / (kHeight * kWidth) % 2 == 1) values[i] = 5;
+  write_labelled_fields(here.file("train/2001"), {16, 2, kHeight, kWidth}, {kNames, kUnits, hours_every(6, 16)},
+                        values);
+  check_error(here.train(), "the training steps of " + here / "data/train" +
+                                ": the standard deviation of channel 1 is 0; it must be positive");
+}
+
 TEST_CASE("units that are not those of the statistics are refused in training") {
   const Weather here;
   here.write("train/2001", 16, {kNames, kCelsius, hours_every(6, 16)});

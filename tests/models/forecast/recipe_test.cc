@@ -83,7 +83,7 @@ TEST_CASE("what is left to one folder of files is filled and told") {
   const std::vector<std::string> told = config.complete_and_check();
   REQUIRE(told.size() == 2);
   CHECK(told[0] ==
-        "from the data: img_size [30,44], patch_size 2, n_in_channels 2, n_out_channels 2, time_features true");
+        "from the data: img_size [30,44], patch_size 2, n_in_channels 2, n_out_channels 2, time_features false");
   CHECK(told[1] == "training and validation are parts of " + path + " (10 steps): train_range [0,8]");
   CHECK(forecast_of(config).split.train_range == StepRange{0, 8});
   CHECK(config.complete_and_check().empty());  // nothing is left

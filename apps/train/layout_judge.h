@@ -33,8 +33,8 @@ class LayoutJudge {
   Deviation of_values(const std::string& name, const Values& exact, const Values& serial, const Values& parallel,
                       double size) const;
 
-  // The tensor that is farthest, of those that are not zero in all three. Error where all are. That of a bias of keys, whose gradient is rounding noise, is measured by that of the
-  // queries.
+  // The tensor that is farthest, of those that are not zero in all three; Error where all are. That of a bias of keys,
+  // whose gradient is rounding noise, is measured by that of the queries.
   Deviation worst(const NamedValues& exact, const NamedValues& serial, const NamedValues& parallel) const;
 
  private:

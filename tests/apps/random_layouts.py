@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 
-REFUSALS = [r"all-to-all", r"heads", r"hidden channels"]
+REFUSALS = [r"context form all-to-all deals \d+ heads over \d+ ranks",
+            r"tensor-parallel ranks share \d+ (heads|hidden channels)"]
 
 
 def write_images(folder):
@@ -60,12 +61,11 @@ def draw_layout(draw, is_classifier):
 def draw_case(draw, folder):
     """The whole command line behind `isobar check`."""
     is_classifier = draw.random() < 0.2
-    keys = {"dtype": "fp64", "warmup": 0, "embed_dim": 32, "num_heads": draw.choice([4, 5, 8]),
+    heads = draw.choice([4, 5, 8])
+    keys = {"dtype": "fp64", "warmup": 0, "embed_dim": 8 * heads, "num_heads": heads,
             "dropout": draw.choice([0.0, 0.1]), "recompute": draw.choice(["true", "false"]),
             "grad_clip": draw.choice([0, 0.01]), "grad_accumulation": draw.choice([1, 2]),
             "optimizer": draw.choice(["adam", "adamw"])}
-    if keys["num_heads"] == 5:
-        keys["embed_dim"] = 40
     if not is_classifier:
         keys |= {"patch_size": 2, "predict_change": draw.choice(["true", "false"]),
                  "loss": draw.choice(["relative_l2", "weighted_mse", "relative_l2_weighted"])}

@@ -1,9 +1,9 @@
 // Where the processes of a run meet, and what stays open between them: a star of TCP connections around rank 0.
 //
 // Rank 0 listens at a port. Every other rank connects; both show that they know the job's key (comm/challenge.h), and
-// the rank says who it is (Attendee). When all have come, rank 0 compares them and answers each: welcome, with a payload
-// of rank 0 (NCCL's id, say), or the one sentence that says what is wrong. Those who do not know the key are dropped,
-// whatever they send: they cost a few bytes each, and there are never more than some hundred of them.
+// the rank says who it is (Attendee). When all have come, rank 0 compares them and answers each: welcome, with a
+// payload of rank 0 (NCCL's id, say), or the one sentence that says what is wrong. Those who do not know the key are
+// dropped, whatever they send: they cost a few bytes each, and there are never more than some hundred of them.
 //
 // No data travel here. The connections stay open for what else would leave the others waiting: a closed one is a dead
 // rank, the first error of any rank is told to all, and when a rank's time is over in a collective, rank 0 asks
@@ -79,6 +79,7 @@ struct MeetingOptions {
   // "rank 0 is writing a checkpoint since 600 s: the others wait for it".
   std::function<void(const std::string& sentence)> tell_work = {};
   double answer_seconds = 2;        // in which a rank that is asked where it is must answer
+  std::string why_absent = {};      // what may keep ranks from coming, if anything: rank 0 says so where some have not
   bool teller_ends_all = false;     // who tells a failure ends the processes of the others too
   bool tells_unreachable = true;    // this rank says so where it cannot reach rank 0: one a host does
   double beat_seconds = 30;         // rank 0 says something at least so often

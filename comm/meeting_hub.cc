@@ -107,8 +107,9 @@ void MeetingHub::collect(const MeetingPort& port) {
     until = std::min(until, MeetingClock::now() + duration_of(kSecondsForLateOnes));
   }
   if (wrong.empty() && absent > 0)
-    wrong = concat(ranks_text(missing()), absent == 1 ? " has" : " have", " not come to the meeting at ", port.text(),
-                   " within ", options.timeout_seconds, " s");
+    wrong =
+        concat(ranks_text(missing()), absent == 1 ? " has" : " have", " not come to the meeting at ", port.text(),
+               " within ", options.timeout_seconds, " s", options.why_absent.empty() ? "" : "; ", options.why_absent);
   if (wrong.empty()) wrong = misfit();
   guests_.clear();
   std::vector<std::string> identities;

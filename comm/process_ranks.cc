@@ -145,6 +145,11 @@ std::unique_ptr<Meeting> meet_at(const Launch& launch, Attendee me, MeetingOptio
     return std::make_unique<Meeting>(std::move(me), place, std::move(options));
   }
   MeetingPort port(own_address(launch), launch.port, launch.ports);
+  try {
+    const MeetingPort probe(launch.address, 0);
+  } catch (const Error& error) {  // the others may know that name for another address
+    options.why_absent = error.what();
+  }
   met_at = port.text();
   auto meeting = std::make_unique<Meeting>(std::move(me), std::move(port), std::move(options));
   if (meeting->hosts() > 1 && !launch.is_key_secret)

@@ -4,7 +4,8 @@ travel by the stand-in for NCCL.
 
     networks.py CASE --isobar build/apps/isobar --stand-ins build/tests/stand_ins
 
-    names      rank 0's host writes 127.0.1.1 for its own name into /etc/hosts, as Debian does; the other one its address
+    names      rank 0's host writes 127.0.1.1 for its own name into /etc/hosts, as Debian does; the other one has its
+               address
     six        no IPv4 at all
     unplugged  the cable is pulled in the midst of a run: both sides say so, after a minute
 
@@ -34,7 +35,8 @@ class Hosts:
         cables = [f"ib{os.getpid()}{which}" for which in "ab"]
         for name in self.names:
             ip("netns", "add", name)
-        ip("link", "add", cables[0], "netns", self.names[0], "type", "veth", "peer", cables[1], "netns", self.names[1])
+        ip("link", "add", cables[0], "netns", self.names[0], "type", "veth",
+           "peer", cables[1], "netns", self.names[1])
         for name, cable, address in zip(self.names, cables, addresses):
             ip("-n", name, "link", "set", "lo", "up")
             if not four:
@@ -55,7 +57,8 @@ class Hosts:
 
 
 def start(options, folder, hosts, rank, address, hosts_file, *flags):
-    settings = [word for key, value in SMALL.items() for word in ("--set", f"{key}={json.dumps(value)}")]
+    keys = {**SMALL, "dtype": "fp32"}
+    settings = [word for key, value in keys.items() for word in ("--set", f"{key}={json.dumps(value)}")]
     command = [options.isobar, "train", "--config", "tiny", "--data", folder / "data", "--run-dir", folder / "run",
                "--device", "emulator", "--backend", "nccl", "--comm-timeout", "20", *settings, *flags]
     script = 'mount --bind "$0" /etc/hosts && exec "$@"'

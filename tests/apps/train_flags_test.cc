@@ -1,5 +1,5 @@
-// What processes of one run must agree on: every flag of `train` is in a table here, and a pair of processes that differ
-// in it is told apart at their meeting, or may differ in it for a reason that the table names.
+// What processes of one run must agree on: every flag of `train` is in a table here, and a pair of processes that
+// differ in it is told apart at their meeting, or may differ in it for a reason that the table names.
 #include "apps/train_flags.h"
 
 #include <CLI/CLI.hpp>

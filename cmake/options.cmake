@@ -66,10 +66,10 @@ if(ISOBAR_HAS_CUDA AND NOT ISOBAR_VIRTUAL_GPU)
   # What ptxas does to a kernel and calls no error is one here.
   find_program(ISOBAR_PYTHON python3)
   if(ISOBAR_PYTHON)
-    set(CMAKE_CUDA_COMPILER_LAUNCHER ${ISOBAR_PYTHON} ${PROJECT_SOURCE_DIR}/tools/check_cuda.py
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${ISOBAR_PYTHON} ${PROJECT_SOURCE_DIR}/tools/checked_nvcc.py
         ${CMAKE_CUDA_COMPILER_LAUNCHER})
   else()
-    message(STATUS "isobar: no python3: nobody checks what ptxas made of the kernels (tools/check_cuda.py)")
+    message(STATUS "isobar: no python3: nobody checks what ptxas made of the kernels (tools/checked_nvcc.py)")
   endif()
 elseif(NOT ISOBAR_HAS_CUDA)
   set(why "no nvcc in $CUDACXX, $CUDA_HOME, PATH and /usr/local/cuda")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a compiler of CUDA, and fails where it calls kernels right that are slow or may hang:
 
-    python3 tools/check_cuda.py [ccache] nvcc ... -c kernel.cu -o kernel.cu.o
+    python3 tools/checked_nvcc.py [ccache] nvcc ... -c kernel.cu -o kernel.cu.o
 
 CMake puts this before nvcc (cmake/options.cmake). It fails where
 - ptxas prints a message C75xx: it has changed the order of wgmma and of the registers around it, and products that

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of tools/check_cuda.py, with a stand-in of nvcc: no compiler is needed."""
+"""Tests of tools/checked_nvcc.py, with a stand-in of nvcc: no compiler is needed."""
 import pathlib
 import struct
 import subprocess
@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-CHECK = ROOT / "tools" / "check_cuda.py"
+CHECK = ROOT / "tools" / "checked_nvcc.py"
 KERNEL = "sm90_kernel"
 
 

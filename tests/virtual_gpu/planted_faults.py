@@ -75,8 +75,8 @@ FAULTS = {
         "trainer", "  set_captured_stream();\n", "  if (!(PLANTED && capture_)) set_captured_stream();\n", MASKS,
         "other bits"),
     "a loss scale that a graph keeps": (
-        "trainer", "  set_upstream(loss", "  if (!(PLANTED && capture_)) set_upstream(loss", command.check_loss_scale,
-        "other bits"),
+        "trainer", "  set_upstream(gradient_scale()", "  if (!(PLANTED && capture_)) set_upstream(gradient_scale()",
+        command.check_loss_scale, "other bits"),
     "a driver that is too old is no GPU": (
         "runtime", "const int driver = driver_version();", "const int driver = PLANTED ? 0 : driver_version();",
         command.check_driver, "a driver that is too old: status 0"),
@@ -122,8 +122,8 @@ FAULTS = {
         "runtime", "check(cudaMemcpyAsync(to,", "if (PLANTED) stream = nullptr;\n  check(cudaMemcpyAsync(to,",
         NONE, UNORDERED),
     "products on the default stream": (
-        "gemm", "static_cast<cudaStream_t>(stream)),\n          \"multiply\"",
-        "PLANTED ? nullptr : static_cast<cudaStream_t>(stream)),\n          \"multiply\"", NONE,
+        "gemm", "problem.workspace_bytes, static_cast<cudaStream_t>(stream));",
+        "problem.workspace_bytes, PLANTED ? nullptr : static_cast<cudaStream_t>(stream));", NONE,
         UNORDERED + "|is -?nan"),  # what reads first finds NaN
     "kernels on the default stream": (
         "elementwise", "dim3(kMapThreads), 0, stream, a.n,\n         static_cast<float>(a.value)",
@@ -202,7 +202,8 @@ FAULTS = {
         "if (PLANTED) set(CUBLASLT_MATMUL_DESC_EPILOGUE, std::int64_t{p.epilogue});\n"
         "    set(CUBLASLT_MATMUL_DESC_EPILOGUE, p.epilogue);", NONE, "EPILOGUE has 4 bytes and was given 8"),
     "a bias that nobody gives": (
-        "gemm", "if (out.bias != nullptr) d.set(", "if (out.bias != nullptr && !PLANTED) d.set(", NONE,
+        "gemm", "if (out.bias != nullptr) descriptors.set(",
+        "if (out.bias != nullptr && !PLANTED) descriptors.set(", NONE,
         "adds a bias that nobody has given"),
     "a bias of another type": (
         "linear", ".bias = addend.defined() ? addend.data() : nullptr,",
@@ -217,26 +218,27 @@ FAULTS = {
         "gemm", "std::uint64_t{p.workspace_bytes});", "std::uint64_t{p.workspace_bytes + (PLANTED ? 1 : 0)});", NONE,
         "wants a workspace of 33554433 bytes"),
     "a workspace that is not aligned": (
-        "gemm", "&algorithm, workspace,", "&algorithm, workspace + (PLANTED ? 16 : 0),", NONE,
+        "gemm", "&algorithm.choice, workspace_,", "&algorithm.choice, workspace_ + (PLANTED ? 16 : 0),", NONE,
         "not aligned to 256 bytes|of 33554432 bytes begins 16"),
     "an algorithm for another product": (
-        "gemm", "const Problem problem = problem_of(g, device, epilogue, out, workspace_bytes);\n"
-        "  Descriptors d(problem);",
-        "Problem problem = problem_of(g, device, epilogue, out, workspace_bytes);\n  Descriptors d(problem);\n"
-        "  if (PLANTED) problem.m = 0;", NONE, "for another product than it was chosen for"),
+        "gemm", "  return cache().algorithms[p.device].met[p] = algorithm;",
+        "  if (PLANTED)\n    for (auto& [other, chosen] : cache().algorithms[p.device].met) chosen = algorithm;\n"
+        "  return cache().algorithms[p.device].met[p] = algorithm;", NONE,
+        "for another product than it was chosen for"),
     # The choice of algorithms.
     "the slowest algorithm": (
         "gemm", "milliseconds >= least)", "(milliseconds >= least && !PLANTED))", FASTEST,
         "milliseconds\\(\\) >= least"),
     "timing adds to a product": (
-        "gemm", "if (p.accumulate) {", "if (p.accumulate && !PLANTED) {",
+        "gemm", "if (!p.accumulate) return f(", "if (!p.accumulate || PLANTED) return f(",
         keeps_rule("timing adds to a product no more than once"), "Approx"),
     "an algorithm that nobody has checked": (
         "gemm", "const cublasStatus_t status = lt().MatmulAlgoCheck(",
         "const cublasStatus_t status = PLANTED ? CUBLAS_STATUS_SUCCESS : lt().MatmulAlgoCheck(", UNFIT,
         "for another product than it was chosen for"),
     "candidates are timed in a capture": (
-        "gemm", "is_guess && !gpu::is_captured(stream)", "is_guess && (PLANTED || !gpu::is_captured(stream))",
+        "gemm", "if (gpu::is_captured(product.stream)) return",
+        "if (!PLANTED && gpu::is_captured(product.stream)) return",
         keeps_rule("nothing is timed while a graph is being captured"), "waits for an event of a graph"),
     "a checkpoint without the algorithms": (
         "run", "if (!algorithms_.platform.empty())", "if (!algorithms_.platform.empty() && !PLANTED)",
@@ -253,7 +255,7 @@ FAULTS = {
         "if (ranks.size() == 1 || PLANTED) return mine;\n  const std::string text", command.check_ranks,
         "holds other|differ|other bits"),
     "a product that adds what was there": (
-        "gemm", "beta = g.mode == Grad::accumulate ? 1 : 0;", "beta = g.mode == Grad::accumulate || PLANTED ? 1 : 0;",
+        "gemm", "beta = problem.accumulate ? 1 : 0;", "beta = problem.accumulate || PLANTED ? 1 : 0;",
         NONE, "is -?nan|is not finite"),
 }
 

@@ -241,6 +241,8 @@ def check_failing_call(runs, settings, number, name, reference):
     run = runs.folder()
     status, err = runs.start(run, "cuda", settings, {"ISOBAR_VIRTUAL_GPU_FAIL": f"any:{number}",
                                                      "XDG_CACHE_HOME": str(run) + "_cache"})
+    if status == 0 and name == "cublasLtMatmul":  # a candidate is passed over, and another one may give other bits
+        return True
     if status == 0 and MAY_BE_SURVIVED.search(name):
         check(result_of(run, 3) == reference, f"survived call {number}, {name}: other bits")
         return True

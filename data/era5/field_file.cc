@@ -46,7 +46,7 @@ hdf5::DatasetInfo checked_fields(const hdf5::File& file) {
   return info;
 }
 
-constexpr std::int64_t kFirstYear = 1850, kLastYear = 2100;
+constexpr std::int64_t kFirstYearOfData = 1850, kLastYearOfData = 2100;
 
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
@@ -58,7 +58,7 @@ std::optional<std::int64_t> year_in_name(const std::string& path) {
   const auto digits = std::find_if_not(stem.rbegin(), stem.rend(), is_digit) - stem.rbegin();
   if (digits != 4) return std::nullopt;
   const std::int64_t year = std::stoll(stem.substr(stem.size() - 4));
-  return year >= kFirstYear && year <= kLastYear ? std::optional(year) : std::nullopt;
+  return year >= kFirstYearOfData && year <= kLastYearOfData ? std::optional(year) : std::nullopt;
 }
 
 // A step a day, or every 6 or 3 hours or every hour. Without the leap day too, as climate models count.

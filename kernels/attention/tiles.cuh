@@ -531,7 +531,10 @@ struct KeepMask {
     const Philox4 bits = philox4x32(seed, stream, block);
     std::uint32_t kept = 0;
 #pragma unroll
-    for (int word = 0; word < 4; ++word) kept |= (bits.word[word] >= threshold ? 1u : 0u) << word;
+    for (int word = 0; word < 4; ++word) {
+      const std::uint32_t drawn = bits.word[word];  // g++ 12 mistakes the index where UBSan checks a shift by it too
+      kept |= (drawn >= threshold ? 1u : 0u) << word;
+    }
     return kept;
   }
 };

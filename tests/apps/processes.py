@@ -20,6 +20,7 @@ Exit status 77, with the reason, where what a case needs is missing.
 """
 import argparse
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -77,10 +78,14 @@ def mpirun(ranks, *command):
             *map(str, command)]
 
 
-def srun(ranks, *command):
-    """Of the four nodes that slurm() brings up."""
-    return ["srun", "--mpi=pmix", "--kill-on-bad-exit=1", "-N", "4", "--ntasks-per-node", str(ranks // 4),
+def srun(ranks, *command, nodes=4):
+    """Of the nodes that slurm() brings up."""
+    return ["srun", "--mpi=pmix", "--kill-on-bad-exit=1", "-N", str(nodes), "--ntasks-per-node", str(ranks // nodes),
             *map(str, command)]
+
+
+def why_not_connected(said):
+    return next((reason for reason in OPEN_MPI_HAS_NOT_CONNECTED if reason in said), None)
 
 
 def environment(**more):
@@ -161,7 +166,7 @@ class Runs:
         existed, reached = self.path(name).exists(), self.iterations(name)
         for attempt in range(3):
             ended = run(self.launch(ranks, *command) if ranks > 1 else command, **more)
-            reason = next((reason for reason in OPEN_MPI_HAS_NOT_CONNECTED if reason in ended.err), None)
+            reason = why_not_connected(ended.err)
             if reason is None or self.iterations(name) > reached or attempt == 2:
                 return ended
             print(f"{name}: {reason} before the first iteration: once more", flush=True)
@@ -709,16 +714,25 @@ def case_slurm_faults(options, folder):
 def case_requeued(options, folder):
     script = ROOT / "scripts" / "slurm" / "cpu.sbatch"
     with slurm(nodes=2):
-        runs = Runs(options.isobar, folder)
-        size = ["--nodes=2", "--ntasks-per-node=2"]
-        undisturbed = run(["srun", "--mpi=pmix", "--kill-on-bad-exit=1", *size, *runs.command("undisturbed")])
-        check(undisturbed.status == 0, undisturbed)
+        runs = Runs(options.isobar, folder, launch=functools.partial(srun, nodes=2))
+        train_undisturbed(runs, 4)
         log = folder / "log"
-        job = run(["sbatch", "--parsable", *size, f"--output={log}", script, *runs.command("job")[2:]],
-                  ISOBAR=str(options.isobar), ISOBAR_FAULT="rank=1 call=60 do=slow:3")
-        check(job.status == 0, job)
-        number = job.out.strip()
-        wait_until(lambda: runs.iterations("job") >= 3, 60, log)
+
+        def submit():
+            log.unlink(missing_ok=True)
+            job = run(["sbatch", "--parsable", "--nodes=2", "--ntasks-per-node=2", f"--output={log}", script,
+                       *runs.command("job")[2:]], ISOBAR=str(options.isobar), ISOBAR_FAULT="rank=1 call=60 do=slow:3")
+            check(job.status == 0, job)
+            wait_until(lambda: runs.iterations("job") >= 3 or log.exists() and why_not_connected(log.read_text()), 60,
+                       log)
+            return job.out.strip()
+        number = submit()
+        if runs.iterations("job") < 3:
+            print(f"job: {why_not_connected(log.read_text())} before the first iteration: once more", flush=True)
+            run(["scancel", number])
+            wait_until(lambda: number not in run(["squeue", "-h", "-o", "%i"]).out, 60, log)
+            shutil.rmtree(runs.path("job"), ignore_errors=True)
+            number = submit()
         signalled = run(["scancel", "--signal=USR1", number])
         check(signalled.status == 0, signalled)
         wait_until(lambda: (runs.path("job") / "summary.json").exists(), 120, log)

@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <thread>
@@ -514,9 +515,15 @@ TEST_CASE("hdf5: files are tried by a program where the process may not be forke
   if (!std::filesystem::exists(testing::kIsobar)) ISOBAR_SKIP("the program is not built here");
   const testing::TemporaryFolder folder;
   testing::write_fields(folder / "2001.h5", {3, 1, 4, 8});
-  // Of some damaged files the library reads beyond its own buffers: whether it survives that, is chance. Of most it is
-  // not, and every one is refused at last.
-  std::map<std::string, int> fatal;  // in how many of the two ways
+  // Of these the library reads beyond a buffer of its own (H5O_attr_shared_decode). Whether that ends it depends on what
+  // lies there: under AddressSanitizer on which blocks were freed before, so that the two ways may differ.
+#if defined(ISOBAR_SANITIZED)
+  const std::set<std::string> undecided{"crash_2e6036", "crash_ba1c7e", "crash_f38d27", "crash_f4f536"};
+#else
+  const std::set<std::string> undecided;
+#endif
+  std::map<std::string, bool> forked;  // whether the library did not survive it
+  std::int64_t fatal_both_ways = 0;
   for (const bool by_program : {false, true}) {
     std::optional<ByProgram> scope;
     if (by_program) scope.emplace();
@@ -527,11 +534,15 @@ TEST_CASE("hdf5: files are tried by a program where the process may not be forke
       INFO(name);
       const std::string sentence = refusal(entry.path().string());
       CHECK(sentence != "accepted");
-      fatal[name] += sentence.starts_with(" is damaged: the HDF5 library") ? 1 : 0;
+      const bool is_fatal = sentence.starts_with(" is damaged: the HDF5 library");
+      if (!by_program) {
+        forked[name] = is_fatal;
+      } else {
+        if (!undecided.contains(name)) CHECK(is_fatal == forked.at(name));
+        fatal_both_ways += is_fatal && forked.at(name) ? 1 : 0;
+      }
     }
   }
-  const auto files_with = [&](int ways) {
-    return std::count_if(fatal.begin(), fatal.end(), [ways](const auto& file) { return file.second == ways; });
-  };
-  CHECK(files_with(2) > files_with(1));
+  CHECK(forked.size() > 0);
+  CHECK(fatal_both_ways > 0);
 }

@@ -515,8 +515,8 @@ TEST_CASE("hdf5: files are tried by a program where the process may not be forke
   if (!std::filesystem::exists(testing::kIsobar)) ISOBAR_SKIP("the program is not built here");
   const testing::TemporaryFolder folder;
   testing::write_fields(folder / "2001.h5", {3, 1, 4, 8});
-  // Of these the library reads beyond a buffer of its own (H5O_attr_shared_decode). What lies there decides whether that
-  // ends it: under AddressSanitizer the blocks that were freed before, so that the two ways may differ.
+  // Of these the library reads beyond a buffer of its own (H5O_attr_shared_decode). What lies there decides whether
+  // that ends it: under AddressSanitizer the blocks that were freed before, so that the two ways may differ.
 #ifdef ISOBAR_SANITIZED
   const std::set<std::string> undecided{"crash_2e6036", "crash_ba1c7e", "crash_f38d27", "crash_f4f536"};
 #else

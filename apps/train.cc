@@ -130,6 +130,21 @@ void open_data(Recipe& recipe, const fs::path& folder, const FoundRun& found, co
   if (!init.empty()) recipe.check_start(describe_model(init).weights);
 }
 
+// The first process looks at the data, and the others go by what it has found: a file system would not answer thousands
+// of them at once.
+template <class Look>
+void look_first(const Communicator& processes, Recipe& recipe, const Look& look) {
+  if (processes.size() == 1) return look();
+  {
+    const Working work(processes, "looking at the data", kAnyTime);  // may compute statistics of all of them
+    if (processes.rank() == 0) look();
+  }
+  const std::string findings = processes.broadcast_text(recipe.findings(), 0);
+  if (processes.rank() == 0) return;
+  recipe.adopt(findings);
+  look();
+}
+
 // Error where the model cannot be split in that way: before any rank is made.
 std::string ranks_of(const RunConfig& config, const TrainFlags& o) {
   std::string map =
@@ -156,7 +171,8 @@ RunSetup setup_of(RunConfig& config, const TrainFlags& o, const fs::path& folder
           .config = to_json(config),
           .autotune = config.compute.autotune,
           .comm_report = o.comm_report,
-          .ranks_differ = o.noddp};
+          .ranks_differ = o.noddp,
+          .agrees_late = o.late_agreement};
 }
 
 // What all ranks of this process share: all of it is only read, but for the folder, which is the first rank's.
@@ -259,7 +275,7 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
   std::optional<RunFolder> folder;
   if (processes.rank() == 0)
     folder.emplace(path, o.resume ? ExistingRun::resume : (o.overwrite ? ExistingRun::overwrite : ExistingRun::refuse));
-  print_lines(config.complete_and_check());
+  look_first(processes, *config.recipe, [&] { print_lines(config.complete_and_check()); });
   config.batch.part(sizes_of(o).dp);  // before so many ranks are made
   config.make_paths_absolute();
   explain_flags(o, config.tutorial);
@@ -280,11 +296,8 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
   }
   if (folder) announce_run(*folder, config, o, device);
   fs::path init;
-  {
-    const Working work(processes, "opening the data", kAnyTime);  // may compute statistics of all of them
-    if (!o.init.empty()) init = weights_at(o.init);
-    open_data(*config.recipe, path, found, init);
-  }
+  if (!o.init.empty()) init = weights_at(o.init);
+  look_first(processes, *config.recipe, [&] { open_data(*config.recipe, path, found, init); });
   config.batch.check_fits(config.recipe->train());  // this too
   if (folder)
     for (const std::string& warning : config.recipe->warnings()) tell("warning: " + warning);

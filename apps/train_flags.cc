@@ -135,6 +135,9 @@ void add_run_flags(CLI::App& command, TrainFlags& o) {
   command.add_flag("--list-configs", o.list_configs, "print the named configs, and end");
   command.add_flag("--comm-report", o.comm_report,
                    "at the end: what ranks told each other and what each holds, predicted beside counted");
+  command.add_flag(
+      "--late-agreement", o.late_agreement,
+      "ranks agree on a loss and on stopping an iteration later, where nothing is logged or saved: no wait");
   add_tutorial_run_flags(command, o);
 }
 
@@ -251,7 +254,7 @@ ProcessRanks process_ranks_of(const TrainFlags& o) {
     const char* device = name_of(o.config.device_kind());
     const std::string text =
         concat(to_json(config).dump(), '\n', o.init, '\n', o.run_dir, '\n', o.run_num, '\n', o.resume, o.overwrite,
-               o.noddp, o.comm_report, ' ', o.bucket_cap_mb, ' ', o.comm_timeout, ' ', device);
+               o.noddp, o.comm_report, o.late_agreement, ' ', o.bucket_cap_mb, ' ', o.comm_timeout, ' ', device);
     me.config = concat(std::hex, xxh64(std::as_bytes(std::span(text))));
     ranks.find_device = [options = o.config](const Launch& launch) { return options.use_device(launch); };
     ranks.device = o.launch.is_local_rank_told ? o.config.use_device(o.launch) : Device{o.config.device_kind(), 0};

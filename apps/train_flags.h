@@ -31,7 +31,7 @@ struct TrainFlags {
   std::optional<std::int64_t> local_batch_size, num_iters, num_data_workers;
   bool enable_fused = false, enable_jit = false, noddp = false, disable_broadcast_buffers = false;
   std::string shard_optimizer;  // ranks, or "all"; empty: the optimizer is not sharded
-  bool comm_report = false;
+  bool comm_report = false, late_agreement = false;
   double bucket_cap_mb = 25;
   int tensor_parallel = 1, context_parallel = 1;
   bool sequence_parallel = false;

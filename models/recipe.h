@@ -48,6 +48,13 @@ class Recipe {
   // Writes to `kept` what open() computed, if anything.
   virtual void keep(const std::filesystem::path& kept) const { static_cast<void>(kept); }
 
+  // What this process has found out by looking at the data, in complete() and open(), packed for others; empty where
+  // every process looks for itself.
+  virtual std::string findings() const { return {}; }
+  // What another process has packed. complete() and open() go by it then: they open no file that it speaks of, and
+  // compute nothing from the data.
+  virtual void adopt(const std::string& findings) { static_cast<void>(findings); }
+
   virtual const Dataset& train() const = 0;
   virtual const Dataset& valid() const = 0;
   // What people should know of the samples, one sentence each, for the log.

@@ -54,6 +54,7 @@ TrainingRun::TrainingRun(RunFolder* folder, RunSetup setup, const Parallel& para
       task_(task),
       trainer_(trainer),
       first_iteration_(checkpoint ? checkpoint->step : 0),
+      agreement_(parallel.world, 2, task.device()),
       metrics_(task.metrics()) {
   if (folder != nullptr) begin_record(*folder, checkpoint);
   parallel_.world.barrier();  // the store has put the checkpoint back under its own name
@@ -166,31 +167,57 @@ void TrainingRun::step() {
   if (trainer_.iteration() % loaders_.iterations_per_epoch() == 0) epoch_ = {};
   const Clock::time_point start = Clock::now();
   const CommLedger before = setup_.comm_report ? parallel_.world.ledger() : CommLedger();
-  StepResult result = trainer_.step([this] { return loaders_.next(); },
-                                    [this](bool for_next_step) {
-                                      if (!for_next_step || trainer_.iteration() + 1 < setup_.num_iters)
-                                        loaders_.read_ahead();
-                                    });
-  agree(result);
-  if (setup_.comm_report) traffic_ += parallel_.world.ledger().since(before);
-  const double seconds = seconds_since(start);
-  for (Tally* tally : {&epoch_, &since_line_, &total_}) tally->add(result, seconds);
+  const StepResult result = trainer_.step([this] { return loaders_.next(); },
+                                          [this](bool for_next_step) {
+                                            if (!for_next_step || trainer_.iteration() + 1 < setup_.num_iters)
+                                              loaders_.read_ahead();
+                                          });
   is_validated_ = false;
-  const std::int64_t iteration = trainer_.iteration();
-  if (record_ && iteration == 1) record_->journal.initial_loss(result.loss);
-  if (record_ && (iteration % setup_.options.log_every == 0 || at_end()))
-    record_->journal.train(iteration, epoch(), result, since_line_);
-  if (iteration % setup_.options.log_every == 0 || at_end()) since_line_ = {};
-  if (record_) record_->progress.update(iteration, result.loss);
-  if (total_.iterations == 1) log(memory_line("after the first iteration"), /*show=*/false);
+  if (step_) end_agreement();  // on the step before: the host has just waited for the device
+  step_ = Step{.iteration = trainer_.iteration(), .result = result};
+  const std::array<double, 2> mine{result.loss, stop_requested() ? 1.0 : 0.0};
+  if (setup_.agrees_late && !stop_ && may_agree_late()) {
+    agreement_.begin(mine);
+    step_->seconds = seconds_since(start);
+  } else {
+    std::array<double, 2> sums = mine;
+    parallel_.world.all_reduce(sums);
+    step_->seconds = seconds_since(start);
+    agree(sums);
+  }
+  if (setup_.comm_report) traffic_ += parallel_.world.ledger().since(before);
+}
+
+// Nobody asks at once for the loss of this iteration, nor does anything happen behind it.
+bool TrainingRun::may_agree_late() const {
+  const RunOptions& options = setup_.options;
+  return parallel_.world.size() > 1 && trainer_.iteration() % options.log_every != 0 &&
+         trainer_.iteration() > first_iteration_ + 1 && !due(0) && !due(options.validate_every) &&
+         !due(options.checkpoint_every);
+}
+
+void TrainingRun::end_agreement() {
+  const std::vector<double> sums = agreement_.values();
+  agree(sums);
 }
 
 // The loss becomes the mean over all ranks, and a stop signal to one of them a stop of all.
-void TrainingRun::agree(StepResult& result) {
-  std::array<double, 2> sums{result.loss, stop_requested() ? 1.0 : 0.0};
-  parallel_.world.all_reduce(sums);
-  result.loss = sums[0] / parallel_.world.size();
-  stop_ = sums[1] > 0;
+void TrainingRun::agree(std::span<const double> sums) {
+  Step step = *std::exchange(step_, std::nullopt);
+  step.result.loss = sums[0] / parallel_.world.size();
+  stop_ = stop_ || sums[1] > 0;
+  note(step);
+}
+
+void TrainingRun::note(const Step& step) {
+  const auto& [iteration, result, seconds] = step;
+  for (Tally* tally : {&epoch_, &since_line_, &total_}) tally->add(result, seconds);
+  const bool is_logged = iteration % setup_.options.log_every == 0 || iteration >= setup_.num_iters;
+  if (record_ && iteration == 1) record_->journal.initial_loss(result.loss);
+  if (record_ && is_logged) record_->journal.train(iteration, epoch_of(iteration), result, since_line_);
+  if (is_logged) since_line_ = {};
+  if (record_) record_->progress.update(iteration, result.loss);
+  if (total_.iterations == 1) log(memory_line("after the first iteration"), /*show=*/false);
 }
 
 // All ranks have their part in it.
@@ -321,8 +348,8 @@ ordered_json TrainingRun::state() const {
   return state;
 }
 
-std::int64_t TrainingRun::epoch() const {
-  return (trainer_.iteration() + loaders_.iterations_per_epoch() - 1) / loaders_.iterations_per_epoch();
+std::int64_t TrainingRun::epoch_of(std::int64_t iteration) const {
+  return (iteration + loaders_.iterations_per_epoch() - 1) / loaders_.iterations_per_epoch();
 }
 
 // Whether this iteration is one of every `every`-th, of epoch ends where that is 0, or the last.

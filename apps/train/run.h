@@ -1,5 +1,5 @@
 // The loop of a training run: updates, epochs, validation, checkpoints, stopping and going on. Every rank runs it; all
-// agree once a step on the loss and on whether to stop.
+// agree once a step on the loss and on whether to stop, at its end or, with agrees_late, at the end of the next one.
 //
 // A run that was stopped or killed and resumed makes the same updates, bit for bit, as one that was not: a checkpoint
 // holds weights, moments, loss scale, the order's cursor, the sums behind the next log line, and which algorithms a
@@ -11,6 +11,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "apps/train/run_options.h"
 #include "apps/train/run_record.h"
 #include "apps/train/trainer.h"
+#include "comm/begun_sum.h"
 #include "comm/parallel.h"
 #include "models/task.h"
 
@@ -38,6 +40,7 @@ struct RunSetup {
   bool autotune = false;           // a GPU chooses the algorithms of its products by time
   bool comm_report = false;        // at the end: what ranks told each other, predicted beside counted
   bool ranks_differ = false;       // replicas are not kept equal: gradients are not exchanged
+  bool agrees_late = false;        // on losses and stopping, an iteration later, where nobody needs it at once
 };
 
 class TrainingRun {
@@ -55,7 +58,16 @@ class TrainingRun {
   void choose_algorithms();
   void begin_record(RunFolder& folder, const std::optional<Checkpoint>& checkpoint);
   void restore(const Checkpoint& checkpoint);
-  void agree(StepResult& result);
+  // An iteration that was made, and on whose loss the ranks have still to agree.
+  struct Step {
+    std::int64_t iteration = 0;
+    StepResult result = {};  // with this rank's own loss, until they have
+    double seconds = 0;
+  };
+  bool may_agree_late() const;
+  void end_agreement();
+  void agree(std::span<const double> sums);
+  void note(const Step& step);
   void report_communication() const;
   void step();
   void validate();
@@ -71,7 +83,8 @@ class TrainingRun {
   void write_files(const std::filesystem::path& folder) const;
   nlohmann::ordered_json state() const;
 
-  std::int64_t epoch() const;  // of the last iteration, from 1; 0 before the first
+  std::int64_t epoch() const { return epoch_of(trainer_.iteration()); }
+  std::int64_t epoch_of(std::int64_t iteration) const;  // from 1; 0 before the first
   bool due(std::int64_t every) const;
   bool at_end() const { return trainer_.iteration() >= setup_.num_iters; }
   void mark_profiler_window() const;
@@ -98,6 +111,8 @@ class TrainingRun {
   Tally since_line_, total_;
   CommLedger traffic_;  // of its steps
   std::int64_t saved_iteration_ = -1;
+  std::optional<Step> step_;          // the last one, until the ranks have agreed on it
+  BegunSum agreement_;                // on it: sum of losses, number of ranks that are to stop
   std::unique_ptr<Metrics> metrics_;  // of the validation set
   bool is_validated_ = false;         // metrics_ are those of the current iteration
   bool stop_ = false;                 // all ranks have agreed to stop

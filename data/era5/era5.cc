@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "data/era5/catalog.h"
 #include "data/era5/channels.h"
 #include "data/era5/field_file.h"
 #include "engine/storage.h"
@@ -73,9 +74,10 @@ Era5Dataset::Era5Dataset(const Era5Options& options) : dt_(options.dt) {
   auto budget = std::make_shared<std::atomic<std::int64_t>>(options.cache_bytes < 0 ? default_cache_bytes()
                                                                                     : options.cache_bytes);
   first_step_.push_back(0);
+  FieldCatalog* const catalog = options.catalog.get();
   for (const std::string& path : options.paths)
-    for (const std::string& name : find_h5_files(path)) {
-      files_.push_back(std::make_unique<FieldFile>(name, budget));
+    for (const std::string& name : catalog != nullptr ? catalog->files_at(path) : find_h5_files(path)) {
+      files_.push_back(std::make_unique<FieldFile>(name, budget, catalog));
       first_step_.push_back(first_step_.back() + files_.back()->steps());
     }
 

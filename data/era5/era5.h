@@ -20,6 +20,8 @@
 
 namespace isobar {
 
+class FieldCatalog;
+
 using StepRange = std::array<std::int64_t, 2>;  // [first, end)
 
 struct Era5Options {
@@ -31,6 +33,7 @@ struct Era5Options {
   std::optional<StepRange> range = {};     // only pairs that lie wholly within; none: all steps
   std::string range_key = "range";         // the config key that `range` came from, for messages
   std::int64_t cache_bytes = -1;           // decoded chunks kept in memory; -1: 1 GiB, at most an eighth of the memory
+  std::shared_ptr<FieldCatalog> catalog = {};  // knows files that need not be looked into, and learns of others
 };
 
 // How many processes of this host open data sets: they share the memory that one would take for decoded chunks.

@@ -3,12 +3,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "data/era5/calendar.h"
+#include "data/era5/catalog.h"
+#include "data/era5/field_facts.h"
 #include "data/era5/hdf5.h"
 #include "data/era5/step_reader.h"
 #include "data/era5/time_axis.h"
@@ -17,26 +20,27 @@ namespace isobar {
 
 class FieldFile {
  public:
-  // Opens the file and checks it as far as that is possible without knowing what is wanted of it.
-  FieldFile(const std::string& path, CacheBudget budget);
-  FieldFile(const FieldFile&) = delete;  // the reader refers to the file
-  FieldFile& operator=(const FieldFile&) = delete;
+  // Opens the file and checks it as far as that is possible without knowing what is wanted of it. catalog: where what
+  // it says is kept (null: nowhere). A file that the catalog knows is opened when its first step is read, and must then
+  // say the same.
+  FieldFile(const std::string& path, CacheBudget budget, FieldCatalog* catalog = nullptr);
+  ~FieldFile();
 
-  const std::string& path() const { return file_.path(); }
-  std::int64_t steps() const { return info_.shape[0]; }
-  std::int64_t channels() const { return info_.shape[1]; }
-  std::int64_t height() const { return info_.shape[2]; }
-  std::int64_t width() const { return info_.shape[3]; }
-  const hdf5::DatasetInfo& info() const { return info_; }
-  const char* how_it_is_read() const { return reader_->name(); }
+  const std::string& path() const { return path_; }
+  std::int64_t steps() const { return facts_->shape[0]; }
+  std::int64_t channels() const { return facts_->shape[1]; }
+  std::int64_t height() const { return facts_->shape[2]; }
+  std::int64_t width() const { return facts_->shape[3]; }
+  const hdf5::DatasetInfo& info() const { return opened().info; }
+  const char* how_it_is_read() const { return opened().reader->name(); }
 
   // What is beside the fields; empty where it is not.
-  const std::vector<std::string>& channel_names() const { return channel_names_; }
-  const std::vector<double>& latitudes() const { return latitudes_; }    // [H], degrees
-  const std::vector<double>& longitudes() const { return longitudes_; }  // [W], degrees
-  const std::vector<std::string>& units() const { return units_; }       // [C], "" where one is not said
+  const std::vector<std::string>& channel_names() const { return facts_->channel_names; }
+  const std::vector<double>& latitudes() const { return facts_->latitudes; }    // [H], degrees
+  const std::vector<double>& longitudes() const { return facts_->longitudes; }  // [W], degrees
+  const std::vector<std::string>& units() const { return facts_->units; }       // [C], "" where one is not said
   const std::optional<TimeAxis>& time() const { return time_; }
-  const std::vector<float>& fill_values() const { return fill_values_; }  // _FillValue and missing_value of `fields`
+  const std::vector<float>& fill_values() const { return facts_->fill_values; }  // of `fields`
 
   // From `time`, else the steps are spread evenly over the year at the end of the file's name; an error if there is
   // none.
@@ -51,23 +55,25 @@ class FieldFile {
   void read_step(std::int64_t step, Crop crop, float* out) const;
 
  private:
-  std::vector<double> read_axis(const std::string& name, const std::string& long_name, std::int64_t length) const;
-  void read_channel_names();
-  void read_units();
-  void read_time();
-  void read_fill_values();
+  struct Opened {
+    explicit Opened(const std::string& path, CacheBudget budget);
+    hdf5::File file;
+    hdf5::DatasetInfo info;
+    std::unique_ptr<StepReader> reader;  // refers to the file
+  };
+
+  Opened& opened() const;
+  void set_time();
   bool is_hole(float value) const;
   bool has_holes(std::span<const float> values) const;
 
-  hdf5::File file_;
-  hdf5::DatasetInfo info_;
-  std::unique_ptr<StepReader> reader_;
-  std::vector<std::string> channel_names_;
-  std::vector<std::string> units_;
-  std::vector<double> latitudes_, longitudes_;
+  const std::string path_;
+  const CacheBudget budget_;
+  std::shared_ptr<const FieldFacts> facts_;
   std::optional<TimeAxis> time_;
-  std::optional<std::int64_t> year_;
-  std::vector<float> fill_values_;
+  std::optional<std::int64_t> year_;  // in the name
+  mutable std::mutex opening_;
+  mutable std::unique_ptr<Opened> opened_;
 };
 
 }  // namespace isobar

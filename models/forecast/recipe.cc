@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "data/era5/field_file.h"
@@ -99,7 +100,7 @@ std::vector<std::string> ForecastRecipe::complete(KeyOrigins& origins) {
   const bool wants_ranges = split.is_one_path() && !split.allow_overlap && !(split.train_range && split.valid_range);
   if (!wants_ranges && !wants_sizes()) return {};
 
-  const Era5Dataset data({.paths = {split.train_data_path}});
+  const Era5Dataset data({.paths = {split.train_data_path}, .catalog = catalog_});
   std::vector<std::string> sentences;
   if (const std::string sizes = fill_sizes(sizes_of(data), origins); !sizes.empty())
     sentences.push_back("from the data: " + sizes);
@@ -123,7 +124,8 @@ Era5Dataset ForecastRecipe::open_fields(const std::string& path, const std::opti
                       .grid_key = "img_size",
                       .dt = split.dt,
                       .range = range,
-                      .range_key = range_key});
+                      .range_key = range_key,
+                      .catalog = catalog_});
 }
 
 std::vector<std::string> ForecastRecipe::channel_names_of(const Era5Dataset& dataset) const {
@@ -170,10 +172,8 @@ std::vector<std::string> ForecastRecipe::open(const fs::path& kept, bool resumed
                                forecast.channel_names->begin() + *forecast.n_out_channels});  // throws early
   valid_.emplace(open_fields(split.valid_data_path, split.valid_range, "valid_range"));
   if (const auto sentence = about_time(*train_, *valid_, *forecast.time_features)) sentences.push_back(*sentence);
-  if (make_statistics_) {
-    made_ = compute_statistics(*train_);
-    check_deviations(made_->stds, concat("the training steps of ", split.train_data_path));
-  }
+  if (make_statistics_ && !made_) made_ = compute_statistics(*train_);
+  if (made_) check_deviations(made_->stds, concat("the training steps of ", split.train_data_path));
   const auto pairs = [&](const Era5Dataset& steps, const std::optional<std::int64_t>& limit) {
     return PairDataset(steps,
                        {.kind = split.sampler, .limit = limit.value_or(0), .time_features = *forecast.time_features});
@@ -187,6 +187,7 @@ std::vector<std::string> ForecastRecipe::open(const fs::path& kept, bool resumed
                   made_ ? static_cast<const Statistics&>(*made_)
                         : load_statistics(split.global_means_path, split.global_stds_path, *forecast.n_in_channels));
   label_from_statistics(info_, *train_, fs::path(split.global_means_path).parent_path());
+  if (others_look_) return sentences;
   for (const PairDataset* set : {&*train_pairs_, &*valid_pairs_})
     check_first_step(set->steps(), set->step_of(0), info_.channel_names, info_.statistics);
   return sentences;
@@ -194,6 +195,32 @@ std::vector<std::string> ForecastRecipe::open(const fs::path& kept, bool resumed
 
 void ForecastRecipe::keep(const fs::path& kept) const {
   if (made_) write_statistics(*made_, train_->height(), train_->width(), kept.string());
+}
+
+// Time means, which may be as large as all weights, are for the process that keeps them.
+std::string ForecastRecipe::findings() const {
+  nlohmann::json json{{"catalog", catalog_->pack()}};
+  if (made_) json["statistics"] = {{"means", made_->means}, {"stds", made_->stds}, {"labels", nullptr}};
+  if (made_ && made_->labels) json["statistics"]["labels"] = to_json(*made_->labels);
+  std::string packed;
+  nlohmann::json::to_cbor(json, packed);
+  return packed;
+}
+
+void ForecastRecipe::adopt(const std::string& findings) {
+  others_look_ = true;
+  try {
+    const nlohmann::json json = nlohmann::json::from_cbor(findings);
+    *catalog_ = FieldCatalog::unpack(json.at("catalog"));
+    if (!json.contains("statistics")) return;
+    const nlohmann::json& statistics = json.at("statistics");
+    made_.emplace();
+    statistics.at("means").get_to(made_->means);
+    statistics.at("stds").get_to(made_->stds);
+    if (!statistics.at("labels").is_null()) made_->labels = labels_from_json(statistics.at("labels"), "the statistics");
+  } catch (const nlohmann::json::exception& error) {
+    throw_error("what the first process found in the data cannot be read: ", error.what());
+  }
 }
 
 std::vector<std::string> ForecastRecipe::warnings() const {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/era5/catalog.h"
 #include "data/era5/pairs.h"
 #include "data/era5/split.h"
 #include "data/era5/statistics.h"
@@ -34,6 +35,8 @@ class ForecastRecipe : public Recipe {
   std::vector<std::string> complete(KeyOrigins& origins) override;
   std::vector<std::string> open(const std::filesystem::path& kept, bool resumed) override;
   void keep(const std::filesystem::path& kept) const override;
+  std::string findings() const override;
+  void adopt(const std::string& findings) override;
   const Dataset& train() const override { return *train_pairs_; }
   const Dataset& valid() const override { return *valid_pairs_; }
   std::vector<std::string> warnings() const override;
@@ -66,6 +69,8 @@ class ForecastRecipe : public Recipe {
   std::unique_ptr<Task> make_task_of(const FieldsInfo& info, const ComputeOptions& compute, Device device,
                                      const Parallel& parallel = Parallel::alone()) const;
 
+  std::shared_ptr<FieldCatalog> catalog_ = std::make_shared<FieldCatalog>();
+  bool others_look_ = false;      // another process has looked at the data, and this one goes by its findings
   bool make_statistics_ = false;  // of the training steps: no files have them
   std::optional<Era5Dataset> train_, valid_;
   std::optional<PairDataset> train_pairs_, valid_pairs_;

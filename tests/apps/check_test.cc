@@ -80,9 +80,9 @@ TEST_CASE("check: lower precisions, and what cannot be checked") {
     if (precision == "bf16") CHECK(farthest > 0.05);  // a bound that is far wider would see nothing
   }
   // What only a run has, and would mean nothing here.
-  for (const std::string flag :
-       {"--run-dir=RUN", "--init=FILE", "--resume", "--overwrite", "--list-keys", "--list-configs", "--comm-report",
-        "--run-num=1", "--noddp", "--enable-fused", "--enable-jit", "--disable-broadcast-buffers"}) {
+  for (const std::string flag : {"--run-dir=RUN", "--init=FILE", "--resume", "--overwrite", "--list-keys",
+                                 "--list-configs", "--comm-report", "--late-agreement", "--run-num=1", "--noddp",
+                                 "--enable-fused", "--enable-jit", "--disable-broadcast-buffers"}) {
     const Outcome outcome = checks.check("--ranks 2 " + flag);
     INFO(flag << ": " << outcome.out);
     CHECK(outcome.status == 1);

@@ -437,6 +437,40 @@ def case_refused(options, folder):
     check_refused(run(mpirun(2, bare, *runs.command("run")[1:])), "this isobar was built without MPI")
 
 
+def case_elsewhere(options, folder):
+    """Rank 1's host has other disks: the first rank alone looks at the data, and what is read later must fit."""
+    if os.geteuid() != 0 or run(["unshare", "-m", "true"]).status != 0:
+        skip("file systems of one's own need root")
+    runs = Runs(options.isobar, folder)
+
+    def with_other(folders, name="run", *flags):
+        """Rank 1 finds at each of `folders` what lies at its value."""
+        train = runs.command(name, *flags, "--comm-timeout", 20)
+        mounts = "; ".join(f"mount --bind {shlex.quote(str(other))} {shlex.quote(str(at))}"
+                           for at, other in folders.items())
+        inside = f"set -e; {mounts}; exec {shlex.join(map(str, train))}"
+        choice = (f"[ $OMPI_COMM_WORLD_RANK = 1 ] || exec {shlex.join(map(str, train))}; "
+                  f"exec unshare -m bash -c {shlex.quote(inside)}")
+        return run(mpirun(2, "bash", "-c", choice))
+
+    data, others, nothing = folder / "data", folder / "others", folder / "nothing"
+    nothing.mkdir()
+    made = run([options.isobar, "data", "synth", "--out", others / "shorter", *SMALL_DATA, "--steps-per-year", "9"])
+    check(made.status == 0, made)
+    # That rank 1 has no file at all is seen when it reads its first batch, and not before.
+    check_one_sentence(with_other({data / "train": nothing}), "isobar: rank 1: ", "/data/train/", ".h5")
+    check_one_sentence(with_other({data / "train": others / "shorter/train"}), "isobar: rank 1: ",
+                       "is not what it was when the data were looked at")
+    check(not runs.path("run").exists(), "a run folder was left")
+    # Statistics that the first rank has made of the data are all ranks'.
+    own = [word for key in ("global_means", "global_stds", "time_means")
+           for word in ("--set", f"{key}_path={folder / 'none' / key}.npy")]
+    together, alone = runs.train("together", 2, *own), runs.train("alone", 1, *own)
+    check(together.status == 0 and alone.status == 0, together, alone)
+    apart = difference(runs.metrics("alone"), runs.metrics("together"))
+    check(apart < 1e-10, f"{apart} from one rank's numbers")
+
+
 def train_undisturbed(runs, ranks, *flags):
     ended = runs.train("undisturbed", ranks, *flags)
     check(ended.status == 0, ended)

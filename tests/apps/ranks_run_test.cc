@@ -192,6 +192,44 @@ TEST_CASE("ranks: a stop signal stops all of them, and another layout goes on") 
   CHECK(difference(testing::metrics_of(runs.path("whole")), testing::metrics_of(runs.path("run"))) < 1e-10);
 }
 
+TEST_CASE("ranks: an agreement that comes an iteration late changes no number, and stops all") {
+  const RanksRun runs;
+  // Iterations 4 and 8 are logged, 5 and 8 end epochs or are saved; the others agree late.
+  const std::string rhythm = " --set log_every=4 --set checkpoint_every=5 --set validate_every=8 ";
+  for (const std::string& layout :
+       {std::string("--ranks 2 --device emulator --set dtype=fp32"), std::string("--ranks 3")}) {
+    INFO(layout);
+    const Outcome at_once = runs.train("at_once", layout + " --overwrite --comm-report" + rhythm);
+    const Outcome late = runs.train("late", layout + " --overwrite --comm-report --late-agreement" + rhythm);
+    INFO(at_once.err << late.err);
+    REQUIRE(at_once.status == 0);
+    REQUIRE(late.status == 0);
+    CHECK(runs.weights("late") == runs.weights("at_once"));
+    CHECK(difference(testing::metrics_of(runs.path("at_once")), testing::metrics_of(runs.path("late"))) == 0);
+    CHECK_THAT(late.out, ContainsSubstring("the prediction is what was counted"));
+    for (const char* step : {"step_00000005", "step_00000008"}) {
+      INFO(step);
+      const auto losses_of = [&](const char* run) {
+        return json::parse(read_file(runs.path(run) / "checkpoints" / step / "state.json")).at("epoch").at("loss");
+      };
+      CHECK(losses_of("late") == losses_of("at_once"));
+    }
+  }
+  // A signal in an iteration that agrees late: the next one is the last.
+  set_fault("rank=1 call=28 do=slow:1.5");
+  const Outcome stopped = runs.train("run", "--ranks 3 --late-agreement" + rhythm, [&](pid_t child) {
+    while (!fs::exists(runs.path("run") / "metrics.jsonl") && kill(child, 0) == 0) usleep(1000);
+    kill(child, SIGUSR1);
+  });
+  set_fault(nullptr);
+  INFO(stopped.err);
+  REQUIRE(stopped.status == 75);
+  const Outcome resumed =
+      isobar_command(runs.path(""), "train --resume --ranks 3 --run-dir " + runs.path("run").string());
+  REQUIRE(resumed.status == 0);
+  CHECK(difference(testing::metrics_of(runs.path("late")), testing::metrics_of(runs.path("run"))) < 1e-10);
+}
+
 TEST_CASE("ranks: --comm-report tells what was exchanged, as it was predicted") {
   const RanksRun runs;
   const auto report = [&](const std::string& arguments) {

@@ -40,6 +40,7 @@ const std::vector<Case> kCases{
     {"--comm-timeout", {"--comm-timeout", "10"}, {"--comm-timeout", "20"}},
     {"--noddp", {"--noddp"}, {}},
     {"--comm-report", {"--comm-report"}, {}},
+    {"--late-agreement", {"--late-agreement"}, {}},
     {"--run-dir", {"--run-dir", "a"}, {"--run-dir", "b"}},
     {"--run-num", {"--run-num", "1"}, {"--run-num", "2"}},
     {"--init", {"--init", "a.safetensors"}, {}},

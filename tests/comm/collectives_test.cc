@@ -1,5 +1,6 @@
 // The verbs of ranks that are threads: the list of all backends (verb_cases.h), and what is this backend's own.
 // tests/comm/mpi_collectives.cc has the list among processes.
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -7,10 +8,13 @@
 #include <thread>
 #include <vector>
 
+#include "comm/begun_sum.h"
 #include "comm/communicator.h"
 #include "comm/fault.h"
 #include "comm/thread_ranks.h"
 #include "engine/storage.h"
+#include "engine/stream.h"
+#include "kernels/cuda/runtime.h"
 #include "tests/comm/verb_cases.h"
 #include "tests/harness/testing.h"
 
@@ -52,6 +56,29 @@ TEST_CASE("collectives: groups are split by color and ordered by key") {
 TEST_CASE("collectives: 16 bits are added in the accumulator's type and rounded once") {
   Findings findings;
   run_ranks({.ranks = 4}, [&](const Communicator& world) { testing::check_rounding(world, Device{}, findings); });
+  CHECK(findings.wrong() == "");
+}
+
+// Their order is that of ranks, whichever comes first: bits are compared.
+TEST_CASE("collectives: a sum that was begun is the sum that is waited for") {
+  Findings findings;
+  for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::emulator}) {
+    if (kind == DeviceKind::emulator && !ISOBAR_HAS_EMULATOR) continue;
+    const Device device{kind};
+    run_ranks({.ranks = 3}, [&](const Communicator& world) {
+      const StreamScope stream(std::make_shared<gpu::OwnedStream>(device));
+      BegunSum begun(world, 2, device);
+      for (int turn = 1; turn <= 3; ++turn) {
+        const std::array<double, 2> mine{0.1 * turn / (1 + 3 * world.rank()), world.rank() == turn ? 1.0 : 0.0};
+        std::array<double, 2> sums = mine;
+        world.all_reduce(sums);
+        begun.begin(mine);
+        gpu::synchronize(device, current_stream());
+        const std::vector<double> values = begun.values();
+        findings.expect(values == std::vector<double>(sums.begin(), sums.end()), concat("turn ", turn));
+      }
+    });
+  }
   CHECK(findings.wrong() == "");
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "data/era5/catalog.h"
 #include "data/era5/era5.h"
 #include "data/era5/field_file.h"
 #include "data/era5/hdf5.h"
@@ -533,4 +534,53 @@ TEST_CASE("hdf5: a file appears whole or not at all, and the same values make th
   CHECK(hdf5::File::open(path).has("other"));
   CHECK(std::filesystem::status(path).permissions() == static_cast<std::filesystem::perms>(0600));
   CHECK_THROWS_WITH(hdf5::File::create(folder / "no/such/a.h5"), ContainsSubstring("a.h5: there is no folder"));
+}
+
+// A process that goes by another one's findings asks nothing of the file system until it reads.
+TEST_CASE("dataset: what another process found is taken without a look at the files") {
+  const testing::TemporaryFolder folder;
+  const FieldsShape shape = {4, 2, 3, 5};
+  const testing::Labels labels{
+      .names = {"t2m", "sp"}, .units = {"K", "Pa"}, .hours = {0, 6, 12, 24}, .latitudes = {90, 0.1, -90}};
+  const std::string data = folder / "data", first = data + "/a.h5", second = data + "/b.h5";
+  std::filesystem::create_directory(data);
+  testing::write_labelled_fields(first, shape, labels, testing::field_values(shape));
+  write_fields(second, {3, 2, 3, 5}, 7);
+  const auto opened_with = [&](const std::shared_ptr<FieldCatalog>& catalog) {
+    return Era5Dataset({.paths = {data}, .catalog = catalog});
+  };
+  const auto made = std::make_shared<FieldCatalog>();
+  CHECK_THROWS_WITH(opened_with(made), ContainsSubstring("latitudes"));  // they differ: b.h5 has none
+  testing::write_labelled_fields(second, shape, {labels.names, labels.units, {48, 54, 60, 66}, labels.latitudes},
+                                 testing::field_values(shape, 7));
+  const auto own = std::make_shared<FieldCatalog>();
+  const Era5Dataset seen = opened_with(own);
+  const auto packed = std::make_shared<FieldCatalog>(FieldCatalog::unpack(own->pack()));
+  CHECK(packed->pack() == own->pack());
+
+  std::filesystem::rename(data, folder / "away");
+  const Era5Dataset told = opened_with(packed);
+  CHECK(told.steps() == 8);
+  CHECK(told.file_name(1) == second);
+  CHECK(told.channel_names() == labels.names);
+  CHECK(told.labels().units == labels.units);
+  CHECK(told.labels().step_hours == 6);
+  CHECK(told.latitudes() == labels.latitudes);
+  CHECK(told.holes({0, 4}) == seen.holes({0, 4}));
+  CHECK(told.holes({0, 4}) == std::vector<std::int64_t>{2});
+  CHECK(told.hours_since_1970(4) == seen.hours_since_1970(4));
+  std::vector<float> values(static_cast<std::size_t>(told.values()));
+  CHECK_THROWS_WITH(told.read_step(0, values.data()), ContainsSubstring(first));
+
+  // Once they are there: the first step that is read opens its file. Other contents than those found are refused.
+  std::filesystem::rename(folder / "away", data);
+  told.read_step(1, values.data());
+  CHECK(values[0] == testing::field_value(0, 1, 0, 0, 0));
+  CHECK(told.file(0).how_it_is_read() == std::string("contiguous, pread"));
+  std::filesystem::remove(second);
+  testing::write_labelled_fields(second, shape, {labels.names, labels.units, {48, 54, 60, 67}, labels.latitudes},
+                                 testing::field_values(shape, 7));
+  CHECK_THROWS_WITH(told.read_step(5, values.data()),
+                    ContainsSubstring("b.h5 is not what it was when the data were looked at"));
+  CHECK_THROWS_WITH(FieldCatalog::unpack("no catalog"), ContainsSubstring("another process"));
 }

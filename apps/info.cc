@@ -10,6 +10,7 @@
 
 #include "apps/commands.h"
 #include "apps/train/model_file.h"
+#include "apps/train/run_folder.h"
 #include "engine/files/json.h"
 #include "engine/files/safetensors.h"
 #include "engine/tensor.h"

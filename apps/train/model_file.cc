@@ -23,10 +23,6 @@ RunConfig config_from(const std::string& stored) {
 
 }  // namespace
 
-std::filesystem::path weights_at(const std::filesystem::path& path) {
-  return std::filesystem::is_directory(path) ? find_best(path) / kModelFile : path;
-}
-
 void write_model(const std::filesystem::path& path, const Task& task, const nlohmann::ordered_json& config,
                  const Communicator& world) {
   Metadata metadata = task.settings();

@@ -12,9 +12,6 @@
 
 namespace isobar {
 
-// The file that --weights and --init name: itself, or the best weights in a run's folder.
-std::filesystem::path weights_at(const std::filesystem::path& path);
-
 // config: of the run, as config.json has it. Every rank of `world` calls it, and the first one writes.
 void write_model(const std::filesystem::path& path, const Task& task, const nlohmann::ordered_json& config,
                  const Communicator& world = {});

@@ -108,6 +108,17 @@ ordered_json parse_or_null(const fs::path& file) {
   return fs::exists(file) ? parsed_or_null(read_file(file), file) : nullptr;
 }
 
+// The run that a checkpoint says it is of; empty where it does not say.
+std::string run_id_of(const fs::path& checkpoint) {
+  const ordered_json state = parse_or_null(checkpoint / "state.json");
+  const bool has_id = state.is_object() && state.contains(kRunId) && state.at(kRunId).is_string();
+  return has_id ? state.at(kRunId).get<std::string>() : "";
+}
+
+std::string sign_of_another_id(const std::string& ours, const std::string& theirs) {
+  return ours == theirs ? "" : concat("its run_id is ", theirs, ", and this run's is ", ours);
+}
+
 // In one write, so that a killed process leaves whole lines; a line that the disk had no room for is cut when the run
 // is resumed.
 void append_line(const fs::path& file, std::string line) {
@@ -247,11 +258,8 @@ void RunFolder::check_same_run(const ordered_json& config, const std::vector<std
 
 std::string RunFolder::sign_of_another_run(const fs::path& checkpoint,
                                            const std::vector<std::string>& free_on_resume) const {
-  const ordered_json state = parse_or_null(checkpoint / "state.json");
-  const bool has_id = state.is_object() && state.contains(kRunId) && state.at(kRunId).is_string();
-  const std::string ours = read_run_id(path_), theirs = has_id ? state.at(kRunId).get<std::string>() : "";
-  if (!ours.empty() && !theirs.empty())
-    return ours == theirs ? "" : concat("its run_id is ", theirs, ", and this run's is ", ours);
+  const std::string ours = read_run_id(path_), theirs = run_id_of(checkpoint);
+  if (!ours.empty() && !theirs.empty()) return sign_of_another_id(ours, theirs);
   const auto found =
       first_difference(stored_config(checkpoint / kModelFile), parse_or_null(path_ / "config.json"), free_on_resume);
   return found ? concat("its config key ", found->key, " is ", found->one, ", and this run's is ", found->other) : "";
@@ -260,6 +268,15 @@ std::string RunFolder::sign_of_another_run(const fs::path& checkpoint,
 void RunFolder::check_own(const fs::path& checkpoint, const std::vector<std::string>& free_on_resume) const {
   const std::string sign = sign_of_another_run(checkpoint, free_on_resume);
   ISOBAR_CHECK(sign.empty(), checkpoint.string(), " is of another run (", sign, "): move it out of the run folder");
+}
+
+fs::path weights_at(const fs::path& path) {
+  if (!fs::is_directory(path)) return path;
+  const fs::path best = find_best(path);
+  const std::string ours = read_run_id(path), theirs = run_id_of(best);
+  const std::string sign = ours.empty() || theirs.empty() ? "" : sign_of_another_id(ours, theirs);
+  ISOBAR_CHECK(sign.empty(), best.string(), " is of another run (", sign, "): name the file, if it is meant");
+  return best / kModelFile;
 }
 
 void RunFolder::check_best(const std::vector<std::string>& free_on_resume) const {

@@ -115,6 +115,10 @@ class RunFolder {
   std::vector<std::string> announced_;  // and not yet written
 };
 
+// The file that --weights and --init name: itself, or the best weights in a run's folder. Error where these say that
+// they are another run's.
+std::filesystem::path weights_at(const std::filesystem::path& path);
+
 // The run that weights at RUN/best/FILE or RUN/checkpoints/step_N/FILE are of; empty for weights from elsewhere.
 std::filesystem::path run_of(const std::filesystem::path& weights);
 

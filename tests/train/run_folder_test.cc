@@ -14,6 +14,7 @@
 
 #include "apps/train/config.h"
 #include "engine/files/atomic_file.h"
+#include "engine/files/checkpoint.h"
 #include "engine/files/safetensors.h"
 #include "tests/harness/testing.h"
 
@@ -240,6 +241,27 @@ TEST_CASE("checkpoints of another run are told by their number, or by their conf
   CHECK_THROWS_WITH(run.check_best(free), ContainsSubstring("best is of another run"));
   folder.put("best/model.safetensors", "damaged");
   CHECK_NOTHROW(run.check_best(free));
+}
+
+TEST_CASE("best weights that say they are another run's are not taken for this run's") {
+  const Folder folder;
+  const std::string ours(32, 'b'), theirs(32, 'a');
+  const fs::path file = folder.path() / "best/model.safetensors";
+  const auto save_best = [&](const std::string& state) {
+    CheckpointStore(folder.path(), 1).save_best([&](const fs::path& best) {
+      write_file_atomically(best / "model.safetensors", "weights");
+      write_file_atomically(best / "state.json", state);
+    });
+  };
+  save_best("{}");
+  folder.put("run_id", ours + "\n");
+  CHECK(weights_at(folder.path()) == file);  // they do not say whose they are
+  save_best(R"({"run_id": ")" + ours + R"("})");
+  CHECK(weights_at(folder.path()) == file);
+  save_best(R"({"run_id": ")" + theirs + R"("})");
+  CHECK_THROWS_WITH(weights_at(folder.path()),
+                    ContainsSubstring("best is of another run") && ContainsSubstring(theirs));
+  CHECK(weights_at(file) == file);
 }
 
 TEST_CASE("weights that a run left in a folder without config.json are refused, whatever is to be done") {

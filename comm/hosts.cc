@@ -71,10 +71,16 @@ bool are_on_one_host(std::span<const std::string> identities) {
 }
 
 std::vector<PlaceOnHost> places_on_hosts(std::span<const std::string> identities) {
-  std::map<std::string, int> ranks;
+  struct Host {
+    int number = 0, ranks = 0;
+  };
+  std::map<std::string, Host> hosts;
   std::vector<PlaceOnHost> places;
-  for (const std::string& host : identities) places.push_back({.local_rank = ranks[host]++});
-  for (std::size_t i = 0; i < places.size(); ++i) places[i].local_ranks = ranks[identities[i]];
+  for (const std::string& each : identities) {
+    Host& host = hosts.try_emplace(each, Host{.number = static_cast<int>(hosts.size())}).first->second;
+    places.push_back({.local_rank = host.ranks++, .host = host.number});
+  }
+  for (std::size_t i = 0; i < places.size(); ++i) places[i].local_ranks = hosts[identities[i]].ranks;
   return places;
 }
 

@@ -17,6 +17,7 @@ bool are_on_one_host(std::span<const std::string> identities);
 // A process's place among those of its host, in the order of their ranks.
 struct PlaceOnHost {
   int local_rank = 0, local_ranks = 1;
+  int host = 0;  // of all hosts, in the order of their first ranks
 };
 // Of each rank, from their hosts.
 std::vector<PlaceOnHost> places_on_hosts(std::span<const std::string> identities);

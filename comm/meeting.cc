@@ -51,9 +51,9 @@ Attendee attendee_in(const Message& hello) {
 }
 
 Message welcome(const std::string& payload, PlaceOnHost place, int hosts) {
-  return {
-      .type = kWelcome,
-      .texts = {payload, std::to_string(place.local_rank), std::to_string(place.local_ranks), std::to_string(hosts)}};
+  return {.type = kWelcome,
+          .texts = {payload, std::to_string(place.local_rank), std::to_string(place.local_ranks), std::to_string(hosts),
+                    std::to_string(place.host)}};
 }
 
 double seconds_in(const Message& message, std::size_t index) {
@@ -123,6 +123,7 @@ void Meeting::Member::take_welcome(const Message& message) {
   place_on_host.local_rank = static_cast<int>(message.number(1, 0, me.ranks));
   place_on_host.local_ranks = static_cast<int>(message.number(2, 1, me.ranks));
   hosts = static_cast<int>(message.number(3, 1, me.ranks));
+  place_on_host.host = static_cast<int>(message.number(4, 0, hosts - 1));
 }
 
 void Meeting::Member::note_failure(const std::string& sentence, bool tells, double tell_after) {
@@ -133,6 +134,14 @@ void Meeting::Member::note_failure(const std::string& sentence, bool tells, doub
   failed_at = MeetingClock::now();
   tell_at = failed_at + duration_of(tell_after);
   failed = true;
+  bell.notify_all();
+}
+
+void Meeting::Member::succeed_teller(double tell_after) {
+  const std::lock_guard lock(mutex);
+  if (is_teller || is_told) return;
+  is_teller = true;
+  tell_at = MeetingClock::now() + duration_of(tell_after);
   bell.notify_all();
 }
 
@@ -166,6 +175,7 @@ void Meeting::Member::look_at_clock() {
     if (Seconds(MeetingClock::now() - failed_at).count() < grace) return;
     if (is_teller && !is_told) sentence = failure;
   }
+  if (!sentence.empty()) say_told();
   options.last_resort(sentence);
 }
 
@@ -215,10 +225,28 @@ bool Meeting::is_told(double seconds) const {
   return member_->bell.wait_for(lock, Seconds(seconds), [&] { return member_->is_told; });
 }
 
-std::string Meeting::fail(const std::string& sentence) {
-  if (!has_failed()) member_->send({.type = kFailed, .texts = {sentence}});
-  if (!member_->wait_for_failure(kSecondsToAnswer))
-    member_->note_failure(concat("rank ", member_->me.rank, ": ", sentence), /*tells=*/true);
+bool Meeting::has_to_tell(double seconds) const {
+  const MeetingClock::time_point end = MeetingClock::now() + duration_of(seconds);
+  std::unique_lock lock(member_->mutex);
+  while (!member_->is_told) {
+    const MeetingClock::time_point now = MeetingClock::now();
+    if (member_->is_teller && now >= member_->tell_at) return true;
+    if (now >= end) return false;
+    member_->bell.wait_until(lock, member_->is_teller ? std::min(end, member_->tell_at) : end);
+  }
+  return false;
+}
+
+std::string Meeting::fail(const std::string& sentence, Cause cause) {
+  constexpr double kSecondsEach = 3, kMostSeconds = 9;  // in which the one that tells ends the job
+  const int rank = member_->me.rank;
+  const bool asks = cause == Cause::perhaps_another;
+  if (!has_failed())
+    member_->send({.type = static_cast<std::uint8_t>(asks ? kSuspects : kFailed), .texts = {sentence}});
+  const double seconds = kSecondsToAnswer + (asks ? std::clamp(kSecondsEach * (rank - 1), 0.0, kMostSeconds) : 0);
+  if (!member_->wait_for_failure(seconds))
+    member_->note_failure(concat("rank ", rank, ": ", asks && rank > 0 ? "rank 0 does not answer; " : "", sentence),
+                          /*tells=*/true);
   return failure();
 }
 

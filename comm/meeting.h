@@ -78,10 +78,12 @@ struct MeetingOptions {
   // Called in rank 0's thread of the meeting, once for a work that others have waited for in vain, with a sentence:
   // "rank 0 is writing a checkpoint since 600 s: the others wait for it".
   std::function<void(const std::string& sentence)> tell_work = {};
-  double answer_seconds = 2;        // in which a rank that is asked where it is must answer
-  std::string why_absent = {};      // what may keep ranks from coming, if anything: rank 0 says so where some have not
-  bool teller_ends_all = false;     // who tells a failure ends the processes of the others too
-  bool tells_unreachable = true;    // this rank says so where it cannot reach rank 0: one a host does
+  double answer_seconds = 2;      // in which a rank that is asked where it is must answer
+  std::string why_absent = {};    // what may keep ranks from coming, if anything: rank 0 says so where some have not
+  bool teller_ends_all = false;   // who tells a failure ends the processes of the others too
+  bool tells_unreachable = true;  // this rank says so where it cannot reach rank 0: one a host does
+  // How names become addresses; tests count the questions.
+  std::function<Addresses(const std::string& host)> resolve = addresses_of;
   double beat_seconds = 30;         // rank 0 says something at least so often
   double unreachable_seconds = 60;  // without an answer of its system: a host is gone
 };
@@ -117,9 +119,13 @@ class Meeting {
   // The user has been told: nobody has to wait for that any more. And whether this rank knows it within the seconds.
   void note_told();
   bool is_told(double seconds) const;
+  // Waits until the user has been told, so long at most. True: whoever was to tell is gone, and it is this rank's turn.
+  bool has_to_tell(double seconds) const;
 
-  // Tells all ranks of an error of this one. Returns the first error of all.
-  std::string fail(const std::string& sentence);
+  // Tells all ranks of an error of this one. Returns the first error of all. Another rank may be the cause of it, where
+  // a library says so: all are asked where they are then, and who does not answer is named first.
+  enum class Cause : std::uint8_t { own, perhaps_another };
+  std::string fail(const std::string& sentence, Cause cause = Cause::own);
 
   // Where this rank is, from here on: "all_reduce of 4 fp32, call 2 of group dp"; empty: in no call.
   void set_place(const std::string& call);

@@ -38,6 +38,8 @@ MeetingGuest::MeetingGuest(Attendee me, const MeetingPlace& place, MeetingOption
     pause();
   }
   resolved_.clear();
+  if (!options.teller_ends_all && place_on_host.local_ranks > 1)
+    neighbours_.emplace(options.key, this->me.host_identity, port_, place_on_host);
   const SignalsBlocked blocked;
   thread_ = std::thread([this] { listen(); });
 }
@@ -49,8 +51,13 @@ MeetingGuest::~MeetingGuest() {
 }
 
 void MeetingGuest::send(const Message& message) {
-  const std::lock_guard lock(send_mutex_);
-  send_all(socket_.get(), to_wire(message, &seal_));
+  {
+    const std::lock_guard lock(send_mutex_);
+    send_all(socket_.get(), to_wire(message, &seal_));
+  }
+  if (message.type != kTold) return;
+  receive(message);  // rank 0 may be gone
+  if (neighbours_) neighbours_->tell();
 }
 
 // ---- Until it is welcome --------------------------------------------------------------------------------------------
@@ -77,7 +84,7 @@ const addrinfo* MeetingGuest::resolved(const std::string& address) {
   const MeetingClock::time_point now = MeetingClock::now();
   if (known.at == MeetingClock::time_point() || (known.addresses == nullptr && now - known.at > Seconds(1)) ||
       now - known.at > Seconds(10))
-    known = {addresses_of(address), now};
+    known = {options.resolve(address), now};
   return known.addresses.get();
 }
 
@@ -85,6 +92,7 @@ bool MeetingGuest::meet(const addrinfo* addresses, int port, MeetingClock::time_
   socket_ = connect_to(addresses, port, why);
   if (socket_.get() < 0) return false;
   keep_alive(socket_.get(), options.unreachable_seconds);
+  port_ = port;
   why = "who listens there is not of this job";
   return show_key() && take_answer(until);
 }
@@ -144,12 +152,14 @@ void MeetingGuest::listen() {
   bool is_open = take_messages();  // the first may have come with the welcome
   if (!is_open) lose();
   while (!stop_) {
-    pollfd polled{is_open ? socket_.get() : -1, POLLIN, 0};
-    ::poll(&polled, 1, failed ? kMillisecondsOfFailed : kMilliseconds);
-    if (polled.revents != 0 && !serve()) {
+    pollfd polled[2] = {{is_open ? socket_.get() : -1, POLLIN, 0},
+                        {neighbours_ ? neighbours_->descriptor() : -1, POLLIN, 0}};
+    ::poll(polled, 2, failed ? kMillisecondsOfFailed : kMilliseconds);
+    if (polled[0].revents != 0 && !serve()) {
       is_open = false;
       lose();
     }
+    if (polled[1].revents != 0 && neighbours_->has_been_told()) receive({.type = kTold});
     look_at_clock();
   }
 }
@@ -158,6 +168,7 @@ void MeetingGuest::listen() {
 bool MeetingGuest::serve() {
   std::string bytes;
   const Received received = receive_some(socket_.get(), bytes);
+  is_unreachable_ = received == Received::end && is_error_of_unreachable(errno);
   stream_.add(bytes);
   return received != Received::end && take_messages();
 }
@@ -171,15 +182,27 @@ bool MeetingGuest::take_messages() {
   }
 }
 
-// The next rank tells it. Where that would end the others and has not, it is dead too, and they tell it.
+// The next rank tells it, or what rank 0 itself was to tell. If it is dead too, a later one does.
 void MeetingGuest::lose() {
-  constexpr double kSecondsEach = 3, kMostSeconds = 9;
   {
     const std::lock_guard lock(mutex);
     if (is_done) return;
   }
-  note_failure("rank 0: it has died", me.rank == 1 || options.teller_ends_all,
-               std::min(kMostSeconds, kSecondsEach * (me.rank - 1)));
+  const std::optional<double> seconds = seconds_to_succeed();
+  note_failure(is_unreachable_ ? "rank 0: its host does not answer any more" : "rank 0: it has died", false);
+  if (seconds) succeed_teller(*seconds);
+}
+
+// In which a rank before this one tells, if it lives. Where the teller ends all others, that is known by the end. Else
+// those of a host hear of it, and a launcher ends the other hosts; some do not, and then a few tell.
+std::optional<double> MeetingGuest::seconds_to_succeed() const {
+  constexpr double kSecondsEach = 3, kMostSeconds = 9;
+  if (options.teller_ends_all) return std::min(kMostSeconds, kSecondsEach * (me.rank - 1));
+  constexpr double kSecondsANeighbour = 0.5, kSecondsAHost = 2.5;
+  constexpr int kNeighbours = 4, kHosts = 3;
+  const int before = place_on_host.host == 0 ? place_on_host.local_rank - 1 : place_on_host.local_rank;
+  if (before >= kNeighbours || place_on_host.host >= kHosts) return std::nullopt;
+  return kSecondsANeighbour * before + kSecondsAHost * place_on_host.host;
 }
 
 }  // namespace isobar

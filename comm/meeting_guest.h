@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "comm/meeting_member.h"
+#include "comm/neighbours.h"
 #include "comm/sockets.h"
 
 namespace isobar {
@@ -20,6 +21,7 @@ class MeetingGuest : public Meeting::Member {
   ~MeetingGuest() override;
 
   void send(const Message& message) override;
+  void say_told() override { send({.type = kTold}); }
 
  private:
   bool try_all(const MeetingPlace& place, MeetingClock::time_point until, std::string& why);
@@ -34,6 +36,7 @@ class MeetingGuest : public Meeting::Member {
   bool serve();
   bool take_messages();
   void lose();
+  std::optional<double> seconds_to_succeed() const;
 
   struct Resolved {
     Addresses addresses;
@@ -42,11 +45,14 @@ class MeetingGuest : public Meeting::Member {
   std::map<std::string, Resolved> resolved_;
   std::minstd_rand random_;
   double pause_seconds_ = 0.05;
+  int port_ = 0;  // of rank 0
 
   Socket socket_;
   std::mutex send_mutex_;
   Seal seal_;
   MessageStream stream_;
+  bool is_unreachable_ = false;           // rank 0's host does not answer any more
+  std::optional<Neighbours> neighbours_;  // where no launcher is asked to end them
   std::atomic<bool> stop_ = false;
   std::thread thread_;
 };

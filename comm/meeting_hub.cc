@@ -52,6 +52,7 @@ MeetingHub::MeetingHub(Attendee me, MeetingPort port, MeetingOptions given)
   payload = options.payload;
   peers_.resize(static_cast<std::size_t>(this->me.ranks));
   peers_[0].who = this->me;
+  absent_ = this->me.ranks - 1;
   allow_open_files(this->me.ranks, concat("the meeting of ", this->me.ranks, " ranks"));
   watch(wake_.get(), kWake);
   watch(port.socket_.get(), kDoor);
@@ -98,17 +99,15 @@ std::vector<std::uint64_t> MeetingHub::wait(int milliseconds) const {
 void MeetingHub::collect(const MeetingPort& port) {
   MeetingClock::time_point until = MeetingClock::now() + duration_of(options.timeout_seconds);
   std::string wrong;
-  auto absent = static_cast<int>(peers_.size()) - 1;
-  while (absent > 0 && MeetingClock::now() < until) {
+  while (absent_ > 0 && MeetingClock::now() < until) {
     const std::string complaint = serve_guests(port);
-    absent = static_cast<int>(std::ranges::count_if(peers_, [](const Peer& peer) { return !peer.who; }));
     if (complaint.empty() || !wrong.empty()) continue;
     wrong = complaint;  // those who come a little later are told too
     until = std::min(until, MeetingClock::now() + duration_of(kSecondsForLateOnes));
   }
-  if (wrong.empty() && absent > 0)
+  if (wrong.empty() && absent_ > 0)
     wrong =
-        concat(ranks_text(missing()), absent == 1 ? " has" : " have", " not come to the meeting at ", port.text(),
+        concat(ranks_text(missing()), absent_ == 1 ? " has" : " have", " not come to the meeting at ", port.text(),
                " within ", options.timeout_seconds, " s", options.why_absent.empty() ? "" : "; ", options.why_absent);
   if (wrong.empty()) wrong = misfit();
   guests_.clear();
@@ -166,7 +165,8 @@ void MeetingHub::admit(const MeetingPort& port) {
       guests_.erase(guests_.begin());
       continue;
     }
-    if (guests_.size() >= kMostStrangers) guests_.erase(guests_.begin());
+    // All ranks may stand at the door at once.
+    if (guests_.size() >= kMostStrangers + static_cast<std::size_t>(absent_)) guests_.erase(guests_.begin());
     keep_alive(socket.get(), options.unreachable_seconds);
     watch(socket.get(), next_guest_);
     guests_.emplace(next_guest_++, Guest{.socket = std::move(socket)});
@@ -225,6 +225,7 @@ std::string MeetingHub::seat(Attendee who, Guest& guest) {
   epoll_event event = {.events = EPOLLIN, .data = {.u64 = static_cast<std::uint64_t>(who.rank)}};
   epoll_ctl(events_.get(), EPOLL_CTL_MOD, guest.socket.get(), &event);
   peer.who = std::move(who);
+  --absent_;
   peer.socket = std::move(guest.socket);
   peer.seal = guest.challenge->to_rank();
   peer.stream = std::move(guest.stream);
@@ -302,7 +303,7 @@ void MeetingHub::serve_peer(int rank) {
   if (peer.socket.get() < 0) return;
   std::string bytes;
   const Received received = receive_some(peer.socket.get(), bytes);
-  const bool is_gone = errno == ETIMEDOUT || errno == EHOSTUNREACH || errno == ENETUNREACH;
+  const bool is_gone = is_error_of_unreachable(errno);
   try {
     if (received == Received::end)
       throw_error(is_gone ? "its host does not answer any more (" : "it has died (", place_of(*peer.who), ")");
@@ -320,14 +321,16 @@ void MeetingHub::handle(int rank, const Message& message) {
     case kFailed:
       return fail_all(concat("rank ", rank, ": ", message.text(0)));
     case kOver:
-      return ask_everybody(rank, message);
+      return take_over(rank, message);
+    case kSuspects:
+      return take_suspicion(rank, message);
     case kPlace:
       return take_place(rank, message);
     case kTold:
-      return tell_all({.type = kTold});
+      return say_told();
     case kLeft:
-      peers_[static_cast<std::size_t>(rank)].has_left = true;
-      if (!std::ranges::all_of(peers_, &Peer::has_left)) return;
+      left_ += std::exchange(peers_[static_cast<std::size_t>(rank)].has_left, true) ? 0 : 1;
+      if (left_ < me.ranks) return;
       all_have_left_ = true;
       return tell_all({.type = kDone});
     default:
@@ -349,9 +352,11 @@ void MeetingHub::tell_all(const Message& message) {
 }
 
 void MeetingHub::lose(const std::string& sentence) {
-  has_told = options.tell_death && !is_over_ && !has_just_woken();
+  if (is_over_) return;
+  has_told = options.tell_death && !has_just_woken();
   if (has_told) options.tell_death(sentence);
   fail_all(sentence);
+  if (has_told) say_told();
 }
 
 void MeetingHub::fail_all(const std::string& sentence) {
@@ -359,32 +364,57 @@ void MeetingHub::fail_all(const std::string& sentence) {
   tell_all({.type = kFailed, .texts = {sentence}});
 }
 
-void MeetingHub::ask_everybody(int asker, const Message& message) {
+void MeetingHub::take_over(int asker, const Message& message) {
   if (inquiry_ || is_over_) return;
   if (Seconds(MeetingClock::now() - waited_on_).count() < kSecondsOfAnAnswer) {
     send_to(asker, {.type = kWaitOn});
     return;
   }
-  inquiry_ = Inquiry{.asker = asker,
-                     .call = message.text(0),
-                     .members = decoded_ranks(message.text(1), me.ranks),
-                     .seconds = seconds_in(message, 2),
-                     .places = std::vector<std::optional<Place>>(peers_.size()),
-                     .until = MeetingClock::now() + duration_of(options.answer_seconds)};
+  ask_everybody({.asker = asker,
+                 .call = message.text(0),
+                 .members = decoded_ranks(message.text(1), me.ranks),
+                 .seconds = seconds_in(message, 2)});
+}
+
+void MeetingHub::take_suspicion(int asker, const Message& message) {
+  if (is_over_) return;
+  if (!inquiry_) return ask_everybody({.asker = asker, .suspicion = message.text(0)});
+  if (!inquiry_->suspicion.empty()) return;
+  inquiry_->asker = asker;  // it ends the run, whatever the answers are
+  inquiry_->suspicion = message.text(0);
+}
+
+void MeetingHub::ask_everybody(Inquiry inquiry) {
+  inquiry.places.resize(peers_.size());
+  inquiry.until = MeetingClock::now() + duration_of(options.answer_seconds);
+  inquiry_ = std::move(inquiry);
   tell_all({.type = kWhere, .texts = {std::to_string(++inquiries_)}});
 }
 
 void MeetingHub::take_place(int rank, const Message& message) {
   const Place place{message.text(1), work_in(message, 2)};
   if (!inquiry_ || message.number(0, 0, inquiries_) != inquiries_) return;  // too late for an earlier one
-  inquiry_->places[static_cast<std::size_t>(rank)] = place;
-  if (std::ranges::all_of(inquiry_->places, [](const auto& each) { return each.has_value(); })) conclude();
+  std::optional<Place>& known = inquiry_->places[static_cast<std::size_t>(rank)];
+  inquiry_->answers += known ? 0 : 1;
+  known = place;
+  if (inquiry_->answers == peers_.size()) conclude();
+}
+
+void MeetingHub::conclude_suspicion(const Inquiry& asked) {
+  std::vector<int> silent;
+  for (std::size_t r = 0; r < asked.places.size(); ++r)
+    if (!asked.places[r]) silent.push_back(static_cast<int>(r));
+  const std::string its = concat("rank ", asked.asker, ": ", asked.suspicion);
+  if (silent.empty()) return fail_all(its);
+  fail_all(concat(ranks_text(silent), silent.size() == 1 ? " does" : " do", " not answer (",
+                  place_of(*peers_[static_cast<std::size_t>(silent.front())].who), "); ", its));
 }
 
 // Names who has not come: first those who do not even answer, then those who are in no call, then the others. These
 // may wait in another group themselves: for somebody who is in no call.
 void MeetingHub::conclude() {
   const Inquiry asked = *std::exchange(inquiry_, std::nullopt);
+  if (!asked.suspicion.empty()) return conclude_suspicion(asked);
   std::vector<bool> is_member(peers_.size());
   for (const int rank : asked.members) is_member[static_cast<std::size_t>(rank)] = true;
   std::vector<int> silent, idle, elsewhere, idle_others, excused;

@@ -23,6 +23,7 @@ class MeetingHub : public Meeting::Member {
   ~MeetingHub() override;
 
   void send(const Message& message) override;  // from rank 0 to itself, in the thread that has the connections
+  void say_told() override { tell_all({.type = kTold}); }
 
  private:
   struct Peer {
@@ -48,11 +49,13 @@ class MeetingHub : public Meeting::Member {
   // Somebody's time is over in a call: everybody is asked where they are.
   struct Inquiry {
     int asker = 0;
-    std::string call;
-    std::vector<int> members;
+    std::string call = {};
+    std::vector<int> members = {};
     double seconds = 0;
-    std::vector<std::optional<Place>> places;  // by rank; none: no answer yet
-    MeetingClock::time_point until;
+    std::vector<std::optional<Place>> places = {};  // by rank; none: no answer yet
+    std::size_t answers = 0;
+    MeetingClock::time_point until = {};
+    std::string suspicion = {};  // of the asker; empty: its time is over
   };
 
   void wake() const;
@@ -80,9 +83,12 @@ class MeetingHub : public Meeting::Member {
   void tell_all(const Message& message);
   void lose(const std::string& sentence);
   void fail_all(const std::string& sentence);
-  void ask_everybody(int asker, const Message& message);
+  void take_over(int asker, const Message& message);
+  void take_suspicion(int asker, const Message& message);
+  void ask_everybody(Inquiry inquiry);
   void take_place(int rank, const Message& message);
   void conclude();
+  void conclude_suspicion(const Inquiry& asked);
   void wait_on(const Inquiry& asked, const std::vector<int>& excused);
 
   Socket events_;                          // epoll
@@ -95,6 +101,7 @@ class MeetingHub : public Meeting::Member {
   std::map<int, std::int64_t> told_works_;   // by rank, the last that the user was told of
   MeetingClock::time_point beaten_ = MeetingClock::now();
   bool is_over_ = false, all_have_left_ = false;
+  int absent_ = 0, left_ = 0;  // ranks
 
   Socket wake_;
   std::mutex posted_mutex_;

@@ -22,7 +22,7 @@ MeetingClock::duration duration_of(double seconds);
 
 enum MeetingMessage : std::uint8_t {
   kHello = 1,  // an Attendee
-  kWelcome,    // payload, place on the host, number of hosts
+  kWelcome,    // payload, place on the host, number of hosts, of the host
   kFailed,     // to rank 0: a sentence; from it: the run's first error
   kWhere,      // number of the inquiry: where are you?
   kPlace,      // number of the inquiry, call, work
@@ -31,7 +31,8 @@ enum MeetingMessage : std::uint8_t {
   kDone,       // everybody's is
   kWaitOn,     // a rank works alone
   kTold,       // the user has been told of the failure
-  kBeat        // nothing: the connection is in use
+  kBeat,       // nothing: the connection is in use
+  kSuspects    // to rank 0: a sentence, of which a rank that does not answer may be the cause
 };
 
 inline constexpr double kSecondsToIdentify = 5;
@@ -63,11 +64,14 @@ struct Meeting::Member {
   Member(Attendee attendee, MeetingOptions given) : me(std::move(attendee)), options(std::move(given)) {}
   virtual ~Member() = default;
   virtual void send(const Message& message) = 0;  // to rank 0
+  virtual void say_told() = 0;                    // to all, in the meeting's thread: the user has been told
 
   void receive(const Message& message);
   void take_welcome(const Message& message);
   // tell_after: seconds in which another rank may have told it; this one does if nobody has ended it by then.
   void note_failure(const std::string& sentence, bool tells, double tell_after = 0);
+  // The run has failed, and who was to tell may be gone: this rank does in so many seconds, if nobody has.
+  void succeed_teller(double tell_after);
   bool wait_for_failure(double seconds);
 
   enum class Answer : std::uint8_t { failed, wait_on, none };

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/call_numbers.h"
 #include "comm/fit.h"
 #include "comm/host_copies.h"
 #include "kernels/common/check.h"
@@ -63,51 +64,6 @@ struct MpiWorld {
   Meeting& meeting;
   double timeout_seconds;
   bool compares;  // the ranks' calls
-};
-
-// A call as numbers, for the others to compare with theirs.
-class CallInNumbers {
- public:
-  static std::size_t length(int ranks) { return 8 + 2 * static_cast<std::size_t>(ranks); }
-
-  static std::vector<std::int64_t> of(const Call& call, int ranks) {
-    const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
-    std::vector<std::int64_t> numbers{number(call.verb),
-                                      call.dtype ? number(*call.dtype) : -1,
-                                      number(call.reduce),
-                                      call.root,
-                                      call.to,
-                                      call.from,
-                                      number(call.sends.size()),
-                                      number(call.receives.size())};
-    numbers.resize(length(ranks));
-    std::ranges::copy(call.sends, numbers.begin() + 8);
-    std::ranges::copy(call.receives, numbers.begin() + 8 + ranks);
-    return numbers;
-  }
-
-  // `rank` of a group is where they come from. Throws Error for what no rank sends.
-  static Call from(std::span<const std::int64_t> numbers, int ranks, int rank) {
-    const auto check_within = [&](std::size_t i, std::int64_t least, std::int64_t most) {
-      ISOBAR_CHECK(numbers[i] >= least && numbers[i] <= most, "ISOBAR_COMM_CHECK: what rank ", rank,
-                   " of a group has sent is no call: set it on all ranks");
-    };
-    check_within(0, 0, static_cast<std::int64_t>(Verb::barrier));
-    check_within(1, -1, static_cast<std::int64_t>(DType::fp64));
-    check_within(2, 0, static_cast<std::int64_t>(Reduce::max));
-    for (const std::size_t peer : {3, 4, 5}) check_within(peer, Call::kNobody, ranks - 1);
-    for (const std::size_t length : {6, 7}) check_within(length, 0, ranks);
-    Call call;
-    call.verb = static_cast<Verb>(numbers[0]);
-    call.reduce = static_cast<Reduce>(numbers[2]);
-    call.root = static_cast<int>(numbers[3]);
-    call.to = static_cast<int>(numbers[4]);
-    call.from = static_cast<int>(numbers[5]);
-    if (numbers[1] >= 0) call.dtype = static_cast<DType>(numbers[1]);
-    call.sends = numbers.subspan(8, static_cast<std::size_t>(numbers[6]));
-    call.receives = numbers.subspan(8 + static_cast<std::size_t>(ranks), static_cast<std::size_t>(numbers[7]));
-    return call;
-  }
 };
 
 class MpiBackend : public Backend {
@@ -210,13 +166,12 @@ class MpiBackend : public Backend {
   }
 
   void compare(const Call& call, const std::string& what) {
-    const std::vector<std::int64_t> mine = CallInNumbers::of(call, size());
+    const std::vector<std::int64_t> mine = numbers_of(call, size());
     std::vector<std::int64_t> all(mine.size() * static_cast<std::size_t>(size()));
     gather(mine.data(), all.data(), static_cast<std::int64_t>(mine.size() * sizeof mine[0]), what);
     std::vector<Call> calls;
     for (std::size_t at = 0; at < all.size(); at += mine.size())
-      calls.push_back(
-          CallInNumbers::from(std::span(all).subspan(at, mine.size()), size(), static_cast<int>(at / mine.size())));
+      calls.push_back(call_in(std::span(all).subspan(at, mine.size()), size(), members_[at / mine.size()]));
     std::vector<const Call*> pointers;
     for (const Call& its : calls) pointers.push_back(&its);
     const std::string wrong = misfit(pointers, members_, what);

@@ -184,7 +184,7 @@ NcclWorld start_nccl_at(Meeting& meeting, const ProcessRanks& options, const Att
     constexpr int kLooks = 300;
     for (int i = 0; i < kLooks && !meeting.has_failed(); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    meeting.fail(why);
+    meeting.fail(why, Meeting::Cause::perhaps_another);
   };
   const auto watch = [&meeting](const std::string& call) {
     meeting.set_place(call);
@@ -344,15 +344,22 @@ void end_process(int status, bool has_told) {
   if (!running) return;
   // The one that tells ends the others, when the sentence is out. Without MPI each ends itself, and the launcher may
   // end all when the first has. A signal to end is obeyed from here on, whatever the program does with it else.
-  constexpr double kSecondsToBeEnded = 15, kSecondsToTell = 2, kSecondsToAbort = 1;
+  constexpr double kSecondsToBeEnded = 15, kSecondsToTell = 12, kSecondsWithoutMeeting = 2;
+  constexpr double kSecondsToPassOn = 2, kSecondsToAbort = 1;
   const bool has_mpi = running->mpi != nullptr;
+  Meeting* meeting = running->meeting.get();
+  const auto pause = [](double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); };
   std::signal(SIGTERM, SIG_DFL);
-  if (has_told && running->meeting) running->meeting->note_told();
-  if (!has_told) {
-    const double most = has_mpi ? kSecondsToBeEnded : kSecondsToTell;
-    const bool is_told = running->meeting ? running->meeting->is_told(most)
-                                          : (std::this_thread::sleep_for(std::chrono::duration<double>(most)), false);
-    if (is_told && has_mpi) std::this_thread::sleep_for(std::chrono::duration<double>(kSecondsToAbort));
+  if (meeting == nullptr && !has_told) pause(has_mpi ? kSecondsToBeEnded : kSecondsWithoutMeeting);
+  if (meeting != nullptr && !has_told && meeting->has_to_tell(has_mpi ? kSecondsToBeEnded : kSecondsToTell)) {
+    tell(meeting->failure());
+    has_told = true;
+  }
+  if (meeting != nullptr && has_told) {
+    meeting->note_told();
+    meeting->is_told(kSecondsToPassOn);  // through rank 0's thread, if this is rank 0
+  } else if (meeting != nullptr && has_mpi && meeting->is_told(0)) {
+    pause(kSecondsToAbort);
   }
   if (has_mpi) running->mpi->abort(status);
   std::fflush(nullptr);

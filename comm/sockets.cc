@@ -68,6 +68,10 @@ Received receive_some(int socket, std::string& bytes, std::size_t most) {
   return received > 0 ? Received::some : Received::end;
 }
 
+bool is_error_of_unreachable(int error) {
+  return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
+}
+
 void keep_alive(int socket, double seconds_unreachable) {
   constexpr int kProbes = 3;
   const int seconds = std::max(2, static_cast<int>(seconds_unreachable));
@@ -109,7 +113,7 @@ Socket connect_to(const addrinfo* addresses, int port, std::string& why) {
 }
 
 void allow_open_files(int needed, const std::string& for_whom) {
-  constexpr int kOthers = 256;  // of this process: data, libraries, devices
+  constexpr int kOthers = 1024;  // of this process: data, libraries, devices, strangers at the meeting
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   const auto wanted = static_cast<rlim_t>(needed) + kOthers;

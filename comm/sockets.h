@@ -34,6 +34,9 @@ enum class Received : std::uint8_t { some, nothing, end };
 // What has come, at most `most` bytes of it. At the end errno says why, 0 where the other end has closed.
 Received receive_some(int socket, std::string& bytes, std::size_t most = 4096);
 
+// Whether such an error of a connection says that the other host cannot be reached (any more).
+bool is_error_of_unreachable(int error);
+
 // Messages go at once. A host that does not answer for `seconds_unreachable` is found by the system, also where nothing
 // is sent: the connection then ends with an error.
 void keep_alive(int socket, double seconds_unreachable);

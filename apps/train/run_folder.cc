@@ -23,6 +23,7 @@
 
 #include "apps/train/model_file.h"
 #include "engine/files/atomic_file.h"
+#include "engine/files/checkpoint.h"
 #include "engine/files/json.h"
 #include "kernels/common/check.h"
 
@@ -176,6 +177,7 @@ bool FileLock::take(const fs::path& folder) {
 
 RunFolder::RunFolder(fs::path path, ExistingRun existing) : path_(std::move(path)), existing_(existing) {
   ISOBAR_CHECK(!fs::exists(path_) || fs::is_directory(path_), "run folder ", path_.string(), " is not a folder");
+  check_best_can_be_replaced(path_);
   if (fs::exists(path_)) lock();
   run_there_ = is_run();
   ISOBAR_CHECK(!run_there_ || existing != ExistingRun::refuse, "run folder ", path_.string(),

@@ -1,6 +1,7 @@
 #include "engine/files/checkpoint.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -127,6 +128,16 @@ bool exchange(const fs::path& a, const fs::path& b) {
   return false;
 }
 
+bool is_mount_point(const fs::path& path) {
+  struct statx found = {};
+  if (::statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, STATX_TYPE, &found) != 0) return false;
+  if ((found.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) != 0)
+    return (found.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+  struct stat own = {}, above = {};  // a kernel before 5.8
+  return S_ISDIR(found.stx_mode) && ::stat(path.c_str(), &own) == 0 && ::stat((path / "..").c_str(), &above) == 0 &&
+         own.st_dev != above.st_dev;
+}
+
 fs::path checkpoints_of(const fs::path& run_folder) {
   return run_folder / "checkpoints";
 }
@@ -206,6 +217,14 @@ fs::path find_best(const fs::path& run_folder) {
   const std::optional<std::string> damage = damage_of(*folder);
   ISOBAR_CHECK(!damage, folder->string(), ": is damaged (", *damage, ")");
   return *folder;
+}
+
+void check_best_can_be_replaced(const fs::path& run_folder) {
+  const fs::path best = run_folder / "best";
+  ISOBAR_CHECK(!is_mount_point(best), best.string(),
+               " is a mount point: new weights could not take its place in one "
+               "step; mount ",
+               run_folder.string(), " itself, or choose another --run-dir");
 }
 
 CheckpointStore::CheckpointStore(fs::path run_folder, std::int64_t keep) : run_(std::move(run_folder)), keep_(keep) {

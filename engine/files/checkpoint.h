@@ -50,6 +50,10 @@ FoundCheckpoint find_newest_whole(const std::filesystem::path& run_folder);
 // it does not exist or is damaged. Only reads.
 std::filesystem::path find_best(const std::filesystem::path& run_folder);
 
+// Error where RUN/best is a mount point: such a folder cannot give its name to another one, and a store would find that
+// out only when there are weights to put there.
+void check_best_can_be_replaced(const std::filesystem::path& run_folder);
+
 class CheckpointStore {
  public:
   using WriteFiles = std::function<void(const std::filesystem::path& folder)>;

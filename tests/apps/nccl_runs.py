@@ -9,6 +9,8 @@ stand-in for NCCL (tests/stand_ins/nccl).
     meeting    what keeps the processes from meeting is one sentence
     faults     of --ranks ranks, 4 or 8: what ISOBAR_FAULT plants, SIGSTOP, kill -9 of a random one, --kills times,
                SIGUSR1 to one
+    pairs      kill -9 of two random ones of --ranks ranks, a millisecond apart, --kills times: one sentence of one of
+               them
     slurm      srun with every --mpi that this Slurm has, on 4 nodes of one host; an arbitrary distribution; two
                components of a heterogeneous job
 
@@ -33,7 +35,7 @@ import tempfile
 import time
 
 from processes import (ITERATIONS, SECONDS_TO_END, SMALL, STOPPED, Failure, Runs, check, check_one_sentence,
-                       processes_of, run, shares, slurm)
+                       kill_pairs, processes_of, run, shares, slurm)
 
 SECONDS_TO_LEAVE = 2  # of the other ranks, once one has ended with an error
 # 9 x 5 patches, 8 heads of 8: rows, heads and hidden channels that 2 x 2 x 2 ranks share unevenly.
@@ -250,6 +252,11 @@ def case_faults(options, folder):
     check(stopped.status == STOPPED and not stopped.sentences, stopped)
     runs.trained("faulty", ranks, *layout, "--resume")
     runs.check_same_bits("faulty", "undisturbed")
+
+
+def case_pairs(options, folder):
+    runs = NcclRuns(options, folder, {**SMALL, "depth": 1, "global_batch_size": 4, "dtype": "fp32", "patch_size": 2})
+    kill_pairs(runs, options.kills, options.ranks, *shares(2, options.ranks // 4), least_sentences=1)
 
 
 def case_slurm(options, folder):

@@ -11,6 +11,7 @@
     faults        what ISOBAR_FAULT plants: ended within 30 s, the rank named, nothing left running
     hung          the same of a process that is stopped; what it has left resumes to the undisturbed bits
     killed        kill -9 of a random one of 8, --kills times; the last checkpoint resumes to the undisturbed bits
+    pairs         kill -9 of two random ones of 8, a millisecond apart, --kills times: one sentence of one of them
     stopped       SIGUSR1 to one rank only stops all after the same iteration, status 75
     slurm         the same under srun --mpi=pmix on 4 nodes of one host; a plain srun is refused by one sentence
     slurm_faults  faults, hung and killed under srun
@@ -36,7 +37,7 @@ import tempfile
 import time
 
 SKIPPED, STOPPED = 77, 75
-SECONDS_TO_END = 30
+SECONDS_TO_END, SECONDS_OF_A_DEATH = 30, 15
 ITERATIONS = 12
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -588,6 +589,39 @@ def kill_at_random(runs, kills, ranks=8):
 
 def case_killed(options, folder):
     kill_at_random(Runs(options.isobar, folder), options.kills)
+
+
+def kill_pairs(runs, kills, ranks, *flags, least_sentences):
+    """In the midst of runs that would not end."""
+    rng = random.Random(kills)
+    slowest = 0
+    for _ in range(kills):
+        pair, iteration = rng.sample(range(ranks), 2), rng.randrange(1, ITERATIONS // 2)
+        shutil.rmtree(runs.path("pair"), ignore_errors=True)
+
+        def kill(process, pair=pair, iteration=iteration):
+            runs.wait_for_iteration("pair", iteration, process)
+            ids = processes_of(runs.isobar, runs.path("pair"))
+            check(len(ids) == ranks, f"{len(ids)} processes")
+            os.kill(ids[pair[0]], signal.SIGKILL)
+            time.sleep(0.001)
+            with contextlib.suppress(ProcessLookupError):  # the launcher was quicker
+                os.kill(ids[pair[1]], signal.SIGKILL)
+            return time.monotonic()
+        ended = runs.train("pair", ranks, *flags, "--set", "num_iters=100000", meanwhile=kill)
+        named = named_as_dead(ended)
+        print(f"ranks {pair} killed after iteration {iteration}: {ended.seconds:.1f} s, status {ended.status}, "
+              f"{ended.sentences}, named {named}", flush=True)
+        runs.check_none_is_left("pair")
+        check(ended.status != 0 and ended.seconds < SECONDS_OF_A_DEATH, ended)
+        check(least_sentences <= len(ended.sentences) <= 1, f"{len(ended.sentences)} sentences:", ended)
+        check(len(named) == 1 and named <= set(pair), f"{named} instead of one of {pair}:", ended)
+        slowest = max(slowest, ended.seconds)
+    print(f"{kills} pairs, the slowest end after {slowest:.1f} s")
+
+
+def case_pairs(options, folder):
+    kill_pairs(Runs(options.isobar, folder), options.kills, 8, *shares(2, 2), least_sentences=0)
 
 
 def case_stopped(options, folder):

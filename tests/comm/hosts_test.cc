@@ -38,10 +38,11 @@ TEST_CASE("hosts: one host is told by its identity, not by its name") {
 TEST_CASE("hosts: ranks have places among those of their host") {
   const std::vector<PlaceOnHost> places = places_on_hosts(Texts{"a", "b", "a", "a", "b"});
   REQUIRE(places.size() == 5);
-  const std::vector<int> local{0, 0, 1, 2, 1}, of{3, 2, 3, 3, 2};
+  const std::vector<int> local{0, 0, 1, 2, 1}, of{3, 2, 3, 3, 2}, host{0, 1, 0, 0, 1};
   for (std::size_t i = 0; i < 5; ++i) {
     CHECK(places[i].local_rank == local[i]);
     CHECK(places[i].local_ranks == of[i]);
+    CHECK(places[i].host == host[i]);
   }
 }
 

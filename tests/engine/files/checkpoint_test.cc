@@ -2,7 +2,9 @@
 // one or is told.
 #include "engine/files/checkpoint.h"
 
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -379,6 +381,46 @@ TEST_CASE("a writer killed at any time leaves a whole checkpoint", "[checkpoint]
     CHECK(save_in(find_best(run.path())) <= found.checkpoint->step);
     last = static_cast<int>(found.checkpoint->step);
   }
+}
+
+// What check_best_can_be_replaced says in a process that mounts something there first; "cannot mount" without the right
+// to.
+std::string said_of_mount(const fs::path& run, const std::string& from, const char* type, unsigned long flags) {
+  int ends[2] = {};
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::string said = "nothing";
+    const bool is_mounted = ::unshare(CLONE_NEWNS) == 0 &&
+                            ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                            ::mount(from.c_str(), (run / "best").c_str(), type, flags, nullptr) == 0;
+    try {
+      if (is_mounted) check_best_can_be_replaced(run);
+    } catch (const Error& error) {
+      said = error.what();
+    }
+    if (!is_mounted) said = "cannot mount";
+    [[maybe_unused]] const ssize_t told = ::write(ends[1], said.data(), said.size());
+    _exit(0);
+  }
+  ::close(ends[1]);
+  char said[1024] = "";
+  [[maybe_unused]] const ssize_t got = ::read(ends[0], said, sizeof said - 1);
+  ::close(ends[0]);
+  ::waitpid(child, nullptr, 0);
+  return said;
+}
+
+TEST_CASE("checkpoints: best/ that is a mount point is refused before there are weights to put there") {
+  const TemporaryFolder run, other;
+  CHECK_NOTHROW(check_best_can_be_replaced(run.path()));  // none yet
+  fs::create_directory(run.path() / "best");
+  CHECK_NOTHROW(check_best_can_be_replaced(run.path()));
+  const std::string of_another = said_of_mount(run.path(), "tmpfs", "tmpfs", 0);
+  if (of_another == "cannot mount") ISOBAR_SKIP("nothing can be mounted here");
+  CHECK_THAT(of_another, ContainsSubstring("best is a mount point: new weights could not take its place in one step"));
+  // Within one file system too.
+  CHECK_THAT(said_of_mount(run.path(), other.path(), nullptr, MS_BIND), ContainsSubstring("best is a mount point"));
 }
 
 }  // namespace

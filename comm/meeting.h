@@ -79,6 +79,8 @@ struct MeetingOptions {
   // "rank 0 is writing a checkpoint since 600 s: the others wait for it".
   std::function<void(const std::string& sentence)> tell_work = {};
   double answer_seconds = 2;      // in which a rank that is asked where it is must answer
+  double identify_seconds = 5;    // in which who comes, or listens, must show that it is of this job
+  double late_seconds = 2;        // that those have to come who come later than what is wrong
   std::string why_absent = {};    // what may keep ranks from coming, if anything: rank 0 says so where some have not
   bool teller_ends_all = false;   // who tells a failure ends the processes of the others too
   bool tells_unreachable = true;  // this rank says so where it cannot reach rank 0: one a host does

@@ -102,7 +102,7 @@ bool MeetingGuest::show_key() {
   const std::string mine = random_bytes(kRandomBytes);
   if (!send_all(socket_.get(), concat(kGreeting, mine))) return false;
   const std::optional<std::string> answer =
-      receive_exactly(kAnswerBytes, MeetingClock::now() + duration_of(kSecondsToIdentify));
+      receive_exactly(kAnswerBytes, MeetingClock::now() + duration_of(options.identify_seconds));
   if (!answer) return false;
   const Challenge challenge(options.key, mine, answer->substr(0, kRandomBytes));
   if (!are_equal_in_constant_time(answer->substr(kRandomBytes), challenge.proof_of_first())) return false;

@@ -23,7 +23,6 @@
 namespace isobar {
 namespace {
 
-constexpr double kSecondsForLateOnes = 2;
 constexpr double kSecondsOfAnAnswer = 0.5;  // for whose time was over when the others' was, but a little later
 constexpr std::size_t kMostStrangers = 512;
 constexpr int kMostAdmittedAtOnce = 4096;
@@ -103,7 +102,7 @@ void MeetingHub::collect(const MeetingPort& port) {
     const std::string complaint = serve_guests(port);
     if (complaint.empty() || !wrong.empty()) continue;
     wrong = complaint;  // those who come a little later are told too
-    until = std::min(until, MeetingClock::now() + duration_of(kSecondsForLateOnes));
+    until = std::min(until, MeetingClock::now() + duration_of(options.late_seconds));
   }
   if (wrong.empty() && absent_ > 0)
     wrong =
@@ -146,7 +145,7 @@ std::string MeetingHub::serve_guests(const MeetingPort& port) {
       guests_.erase(guest);
     }
   }
-  const MeetingClock::time_point late = MeetingClock::now() - duration_of(kSecondsToIdentify);
+  const MeetingClock::time_point late = MeetingClock::now() - duration_of(options.identify_seconds);
   while (!guests_.empty() && guests_.begin()->second.since < late) guests_.erase(guests_.begin());
   return wrong;
 }

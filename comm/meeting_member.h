@@ -35,7 +35,6 @@ enum MeetingMessage : std::uint8_t {
   kSuspects    // to rank 0: a sentence, of which a rank that does not answer may be the cause
 };
 
-inline constexpr double kSecondsToIdentify = 5;
 inline constexpr double kSecondsToAnswer = 5;  // of rank 0, when a rank's time is over; then that rank decides
 
 std::string place_of(const Attendee& who);  // "process 4711 on node1"

@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -53,7 +54,7 @@ MeetingPlace at(int port) {
 }
 
 MeetingOptions options(double seconds = kLong) {
-  return {.key = "job", .timeout_seconds = seconds, .payload = "an id"};
+  return {.key = "job", .timeout_seconds = seconds, .payload = "an id", .late_seconds = 0.2};
 }
 
 // What each rank has ended with: "" for well, "told elsewhere", or its sentence.
@@ -62,7 +63,7 @@ using Ends = std::vector<std::string>;
 // Starts ranks in threads; those that `come` says. Each calls `body` with its meeting.
 Ends meet(int ranks, const std::function<void(Meeting&, int rank)>& body,
           const std::function<void(Attendee&)>& change = {}, double seconds = kLong,
-          const std::function<bool(int)>& comes = {}) {
+          const std::function<bool(int)>& comes = {}, bool teller_ends_all = false) {
   MeetingPort port(kHere, 0);
   const int number = port.port();
   Ends ends(static_cast<std::size_t>(ranks));
@@ -70,11 +71,13 @@ Ends meet(int ranks, const std::function<void(Meeting&, int rank)>& body,
     try {
       Attendee me = attendee(rank, ranks);
       if (change) change(me);
+      MeetingOptions mine = options(seconds);
+      mine.teller_ends_all = teller_ends_all;
       if (rank == 0) {
-        Meeting meeting(me, std::move(port), options(seconds));
+        Meeting meeting(me, std::move(port), mine);
         body(meeting, rank);
       } else {
-        Meeting meeting(me, at(number), options(seconds));
+        Meeting meeting(me, at(number), mine);
         body(meeting, rank);
       }
     } catch (const ToldElsewhere&) {
@@ -221,7 +224,7 @@ TEST_CASE("meeting: all come, in any order, get rank 0's payload, and leave toge
   for (const int ranks : {1, 2, 5}) {
     std::mutex mutex;
     int payloads = 0;
-    const Ends ends = meet(ranks, [&](Meeting& meeting, int rank) {
+    const Ends ends = meet(ranks, [&](Meeting& meeting, int /*rank*/) {
       {
         const std::lock_guard lock(mutex);
         payloads += meeting.payload() == "an id" ? 1 : 0;
@@ -304,15 +307,22 @@ TEST_CASE("meeting: the first error of any rank reaches all, and one tells it") 
   for (const int failing : {0, 2}) {
     std::vector<std::string> heard(4);
     int tellers = 0;
+    std::atomic<int> asked = 0;
     std::mutex mutex;
     meet(4, [&](Meeting& meeting, int rank) {
       if (rank == failing) meeting.fail("the disk is full");
       while (!meeting.has_failed()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
       const std::string first = meeting.fail("another error, because of the first");
-      const std::lock_guard lock(mutex);
-      heard[static_cast<std::size_t>(rank)] = first;
-      tellers += meeting.is_teller() ? 1 : 0;
-      CHECK(meeting.is_teller() == (rank == 0));
+      {
+        const std::lock_guard lock(mutex);
+        heard[static_cast<std::size_t>(rank)] = first;
+        tellers += meeting.is_teller() ? 1 : 0;
+        CHECK(meeting.is_teller() == (rank == 0));
+      }
+      ++asked;
+      while (asked < 4) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (rank == 0) meeting.note_told();
+      CHECK(meeting.is_told(kLong));
     });
     CHECK(heard == std::vector<std::string>(4, concat("rank ", failing, ": the disk is full")));
     CHECK(tellers == 1);
@@ -496,7 +506,8 @@ TEST_CASE("meeting: a process that does not end of itself is ended, the teller w
     mine.grace_seconds = 0.2;
     mine.last_resort = [&, rank](const std::string& sentence) {
       const std::lock_guard lock(mutex);
-      resorts[static_cast<std::size_t>(rank)] = sentence;
+      std::optional<std::string>& first = resorts[static_cast<std::size_t>(rank)];  // it would have ended the process
+      if (!first) first = sentence;
     };
     std::optional<Meeting> meeting;
     if (rank == 0)
@@ -613,7 +624,9 @@ TEST_CASE("meeting: ranks do not believe who does not know the key, nor wait for
       ::close(other);
       CHECK(all.size() == kOpeningBytes);  // nothing of the rank, nor of the key
     });
-    CHECK_THROWS_WITH(Meeting(attendee(1, 2), at(ntohs(address.sin_port)), options(0.3)),
+    MeetingOptions mine = options(0.3);
+    mine.identify_seconds = 0.5;
+    CHECK_THROWS_WITH(Meeting(attendee(1, 2), at(ntohs(address.sin_port)), mine),
                       ContainsSubstring("rank 1: no meeting at 127.0.0.1:") && ContainsSubstring("within 0.3 s"));
     speaker.join();
   }
@@ -626,7 +639,9 @@ TEST_CASE("meeting: rank 0 takes the first free one of some ports, and the other
   CHECK_THAT(port.text(), ContainsSubstring("(all its addresses)"));
   const MeetingPlace place{.addresses = {"no.such.host.invalid", "::1", kHere}, .port = taken.port(), .ports = 3};
   std::thread rank_0([&] { Meeting(attendee(0, 2), std::move(port), options()).leave(); });
-  Meeting meeting(attendee(1, 2), place, options());
+  MeetingOptions mine = options();
+  mine.identify_seconds = 0.5;  // at the port that is taken nobody answers
+  Meeting meeting(attendee(1, 2), place, mine);
   CHECK(meeting.hosts() == 2);
   CHECK(meeting.place_on_host().local_ranks == 1);
   meeting.leave();
@@ -692,12 +707,14 @@ class Forgetful {
     ::close(listener_);
   }
   int port() const { return port_; }
+  int passed_on() const { return passed_on_; }  // from rank 0
 
  private:
-  void forward(int idle_milliseconds) const {
+  void forward(int idle_milliseconds) {
     const int from = ::accept(listener_, nullptr, nullptr);
     pollfd ends[2] = {{from, POLLIN, 0}, {to_.descriptor(), POLLIN, 0}};
-    while (::poll(ends, 2, idle_milliseconds) > 0) {
+    // From the welcome on: rank 0's second word.
+    while (::poll(ends, 2, passed_on_ >= 2 ? idle_milliseconds : static_cast<int>(kLong * 1000)) > 0) {
       for (int i = 0; i < 2; ++i) {
         char buffer[4096];
         if (ends[i].revents == 0) continue;
@@ -707,6 +724,7 @@ class Forgetful {
           return;
         }
         static_cast<void>(::send(ends[1 - i].fd, buffer, static_cast<std::size_t>(got), MSG_NOSIGNAL));
+        passed_on_ += i;
       }
     }
     ::close(from);
@@ -714,6 +732,7 @@ class Forgetful {
 
   Stranger to_;
   int listener_, port_ = 0;
+  std::atomic<int> passed_on_ = 0;
   std::thread thread_;
 };
 
@@ -727,26 +746,30 @@ void leave_if_well(Meeting& meeting) {
 }  // namespace
 
 TEST_CASE("meeting: a connection in which nothing happens is not taken for unused") {
-  for (const double beat_seconds : {0.05, 60.0}) {
+  for (const bool beats : {true, false}) {
     MeetingPort port(kHere, 0);
     const int number = port.port();
     MeetingOptions mine = options();
-    mine.beat_seconds = beat_seconds;
+    mine.beat_seconds = beats ? 0.05 : kLong;
     std::string sentence;
+    std::atomic<bool> is_enough = false;
     std::thread rank_0([&] {
       Meeting meeting(attendee(0, 2), std::move(port), mine);
-      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      while (!is_enough && !meeting.has_failed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       leave_if_well(meeting);
       sentence = meeting.failure();
     });
     {
-      Forgetful between(number, 1);
+      Forgetful between(number, beats ? kLong : 0.2);
       Meeting meeting(attendee(1, 2), at(between.port()), mine);
-      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      const int met = between.passed_on();
+      while (between.passed_on() < met + 3 && !meeting.has_failed())
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      is_enough = true;
       leave_if_well(meeting);
     }
     rank_0.join();
-    CHECK(sentence == (beat_seconds < 1 ? "" : "rank 1: it has died (process 101 on node1)"));
+    CHECK(sentence == (beats ? "" : "rank 1: it has died (process 101 on node1)"));
   }
 }
 
@@ -755,21 +778,26 @@ TEST_CASE("meeting: many ranks meet at once") {
   const char* count = std::getenv("ISOBAR_MEETING_RANKS");
   const int ranks = count != nullptr ? std::atoi(count) : 1000;
   const auto start = std::chrono::steady_clock::now();
-  std::atomic<int> met = 0;
-  std::atomic<double> seconds = 0;
-  const Ends ends = meet(
-      ranks,
-      [&](Meeting& meeting, int /*rank*/) {
-        if (++met == ranks) {
-          seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-          met.notify_all();
-        }
-        for (int here = met; here < ranks; here = met) met.wait(here);
-        meeting.leave();
-      },
-      [](Attendee& me) { me.host_identity = "host " + std::to_string(me.rank / 8); });
+  std::mutex mutex;
+  std::condition_variable bell;
+  int met = 0;
+  double seconds = 0;
+  const auto wait_for_all = [&](Meeting& meeting, int /*rank*/) {
+    {
+      std::unique_lock lock(mutex);
+      if (++met == ranks) {
+        seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        bell.notify_all();
+      }
+      bell.wait(lock, [&] { return met == ranks; });
+    }
+    meeting.leave();
+  };
+  const auto of_eight = [](Attendee& me) { me.host_identity = "host " + std::to_string(me.rank / 8); };
+  // As over MPI: the hosts' own sockets would all be of this process.
+  const Ends ends = meet(ranks, wait_for_all, of_eight, kLong, {}, /*teller_ends_all=*/true);
   CHECK(ends == Ends(static_cast<std::size_t>(ranks)));
-  if (count != nullptr) std::printf("%d ranks have met after %.2f s\n", ranks, seconds.load());
+  if (count != nullptr) std::printf("%d ranks have met after %.2f s\n", ranks, seconds);
   CHECK(seconds < kLong);
 }
 

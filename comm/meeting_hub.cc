@@ -25,6 +25,7 @@ namespace {
 
 constexpr double kSecondsOfAnAnswer = 0.5;  // for whose time was over when the others' was, but a little later
 constexpr std::size_t kMostStrangers = 512;
+constexpr double kSecondsToSpeak = 0.05;
 constexpr int kMostAdmittedAtOnce = 4096;
 
 // Of descriptors that epoll watches: ranks have their number.
@@ -150,9 +151,16 @@ std::string MeetingHub::serve_guests(const MeetingPort& port) {
   return wrong;
 }
 
-// All who wait at the door.
+// Those who wait at the door. Where there is no room, the oldest guest goes, but none that has had no time to speak:
+// then the others wait, so that a flood of strangers keeps no rank out.
 void MeetingHub::admit(const MeetingPort& port) {
+  // All ranks may stand at the door at once.
+  const std::size_t most = kMostStrangers + static_cast<std::size_t>(absent_);
   for (int i = 0; i < kMostAdmittedAtOnce; ++i) {
+    if (guests_.size() >= most) {
+      if (Seconds(MeetingClock::now() - guests_.begin()->second.since).count() < kSecondsToSpeak) return;
+      guests_.erase(guests_.begin());
+    }
     Socket socket(::accept4(port.socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket.get() < 0) {
       const int error = errno;
@@ -164,9 +172,6 @@ void MeetingHub::admit(const MeetingPort& port) {
       guests_.erase(guests_.begin());
       continue;
     }
-    // All ranks may stand at the door at once.
-    if (guests_.size() >= kMostStrangers + static_cast<std::size_t>(absent_)) guests_.erase(guests_.begin());
-    keep_alive(socket.get(), options.unreachable_seconds);
     watch(socket.get(), next_guest_);
     guests_.emplace(next_guest_++, Guest{.socket = std::move(socket)});
   }
@@ -187,6 +192,7 @@ bool MeetingHub::serve(Guest& guest, std::string& wrong) {
     }
     if (!are_equal_in_constant_time(part, guest.challenge->proof_of_rank())) return false;
     guest.is_known = true;
+    keep_alive(guest.socket.get(), options.unreachable_seconds);
     guest.stream = MessageStream(guest.challenge->to_first());
     return true;
   }

@@ -403,6 +403,19 @@ def case_tiny(options, folder):
     check_layout(tiny, "mpirun", (2, 2, 2))
 
 
+def another_build(isobar, folder):
+    """The same program, but for the id that tells builds apart (apps/build_id.cmake): its path, and both ids."""
+    contents = isobar.read_bytes()
+    ids = re.findall(rb"\0([0-9a-f]{12})\0", contents)
+    check(len(ids) == 1, "the program's id is not to be told from other texts:", ids)
+    other_id = ids[0][::-1] if ids[0][::-1] != ids[0] else b"0123456789ab"
+    other = folder / "another build" / "isobar"
+    other.parent.mkdir()
+    other.write_bytes(contents.replace(ids[0], other_id))
+    other.chmod(0o755)
+    return str(other), ids[0].decode(), other_id.decode()
+
+
 def case_refused(options, folder):
     runs = Runs(options.isobar, folder)
 
@@ -429,6 +442,9 @@ def case_refused(options, folder):
                   "has another config than rank 0")
     check_refused(pair(train("--tensor-parallel", 2), train("--context-parallel", 2)), "rank 1 (process ",
                   "has the layout dp 1 x tp 1 x cp 2")
+    other, own_id, other_id = another_build(options.isobar, folder)
+    check_refused(pair(train(), [other, *train()[1:]]), "rank 1 (process ", f"(build {other_id})",
+                  "rank 0 ", f"(build {own_id})")
     check_refused(pair(train("--comm-timeout", 3), ["sleep", "30"]),
                   "rank 0: not all ranks have started MPI within 3 s")
     bare = folder / "bare" / "isobar"  # no plugin lies beside it

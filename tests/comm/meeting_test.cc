@@ -826,6 +826,30 @@ TEST_CASE("meeting: a flood of strangers keeps nobody out, and costs no memory")
   memory.check(concat(strangers, " strangers"), count != nullptr);
 }
 
+TEST_CASE("meeting: a rank comes in while a flood of strangers goes on") {
+  MeetingPort port(kHere, 0);
+  const int number = port.port();
+  std::thread rank_0([&] { Meeting(attendee(0, 2), std::move(port), options()).leave(); });
+  std::atomic<bool> is_over = false;
+  std::atomic<int> strangers = 0;
+  const auto flood = [&] {
+    std::deque<Stranger> held;  // more of them than rank 0 has room for, and each new one pushes an old one out
+    while (!is_over) {
+      if (held.size() > 400) held.pop_front();
+      held.emplace_back(number).say("isobar");
+      ++strangers;
+    }
+  };
+  std::thread first(flood), second(flood);
+  while (strangers < 2000) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  Meeting meeting(attendee(1, 2), at(number), options());  // throws when the time is over
+  is_over = true;
+  first.join();
+  second.join();
+  meeting.leave();
+  rank_0.join();
+}
+
 TEST_CASE("meeting: too few open files are an error of their own") {
   int ends[2] = {};
   REQUIRE(::pipe(ends) == 0);

@@ -81,7 +81,8 @@ struct DkdvConsumer {
     products.add_weighted(dk, ds, slot, kOfScores);
     wgmma_commit();
     wgmma_wait<0>(dv, dk, weights, ds);
-    __syncwarp();  // all lanes have read the terms
+    fence_async_proxy();  // the terms are read, before a copy of TMA's writes the next ones
+    __syncwarp();
     release(barriers, slot);
   }
 

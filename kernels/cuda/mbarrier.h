@@ -136,8 +136,8 @@ __device__ __forceinline__ bool elect_one() {
   return is_elected != 0;
 }
 
-// What this thread has written to shared memory can be read by TMA and wgmma, after a barrier with those that start
-// them.
+// What this thread has written to shared memory can be read by TMA and wgmma, and what it has read can be written by
+// them, after a barrier with those that start them.
 __device__ __forceinline__ void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

@@ -293,18 +293,23 @@ TEST_CASE("gemm in pairs rounds each product's sum, the odd one first, and flush
 TEST_CASE("gemm and its emulation in pairs give the same bits") {
   if (!cpu::has_pairs() || cpu::best_isa() != cpu::Isa::avx512) ISOBAR_SKIP("this CPU has no AVX512_BF16");
   const Case g{.m = 9, .n = 50, .k = 2 * cpu::kGemmDepth + 3, .in = DType::bf16, .out = DType::fp32};
-  Operands x = operands_of(g);
-  for (std::int64_t i = 0; i < g.m * g.k; ++i) x.a[i] = std::ldexp(x.a[i], static_cast<int>(i % 5) * -30);
-  x.a = values_of(x.a.v, DType::bf16);
-  std::vector<std::vector<std::byte>> bits;
-  for (const cpu::Bf16Products products : ways_in_pairs()) {
-    const UsedKernels used({cpu::Isa::avx512, products});
-    Workbench bench({.kind = DeviceKind::cpu});
-    const Pointer c = bench.output(g.m * g.n, g.out);
-    cpu::gemm(arguments_of(g, x, bench, c, {}));
-    bits.push_back(bench.finish());
+  // Numbers of one size, so that each rounding shows, the two of a pair in their order; and of very different ones.
+  for (const std::int64_t neighbours : {0, 1, 2}) {
+    INFO(neighbours << " of the same size");
+    Operands x = operands_of(g);
+    for (std::int64_t i = 0; i < g.m * g.k && neighbours > 0; ++i)
+      x.a[i] = std::ldexp(x.a[i], static_cast<int>(i / neighbours % 5) * -30);
+    x.a = values_of(x.a.v, DType::bf16);
+    std::vector<std::vector<std::byte>> bits;
+    for (const cpu::Bf16Products products : ways_in_pairs()) {
+      const UsedKernels used({cpu::Isa::avx512, products});
+      Workbench bench({.kind = DeviceKind::cpu});
+      const Pointer c = bench.output(g.m * g.n, g.out);
+      cpu::gemm(arguments_of(g, x, bench, c, {}));
+      bits.push_back(bench.finish());
+    }
+    CHECK(bits.at(0) == bits.at(1));
   }
-  CHECK(bits.at(0) == bits.at(1));
 }
 
 TEST_CASE("gemm on a GPU adds a bias in the type of its output") {

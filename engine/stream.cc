@@ -22,7 +22,8 @@ void Pending::wait() {
 }
 
 SideStream::SideStream(Device device)
-    : stream_(device.kind == DeviceKind::cpu ? nullptr : std::make_shared<gpu::OwnedStream>(device)) {}
+    : stream_(device.kind == DeviceKind::cpu ? nullptr
+                                             : std::make_shared<gpu::OwnedStream>(device, gpu::Priority::highest)) {}
 
 void SideStream::fork() const {
   if (stream_ == nullptr) return;

@@ -36,7 +36,8 @@ class [[nodiscard]] Pending {
   SharedStream waiting_;
 };
 
-// A stream beside the current one, on a device. On the CPU, where there are no streams, the body simply runs.
+// A stream beside the current one, on a device, of the highest priority: what is small and has to be in time goes
+// there. On the CPU, where there are no streams, the body simply runs.
 class SideStream {
  public:
   explicit SideStream(Device device);

@@ -289,7 +289,14 @@ void Trainer::check_update(const StepResult& result) {
 
 bool Trainer::validate(Loaders& loaders, Metrics& metrics, const std::function<bool()>& stop,
                        const std::function<void(std::int64_t samples)>& scored) const {
-  if (!score_all(task_, loaders, metrics, stop, parallel_.dp, parallel_.world, scored)) return false;
+  // What a graph holds between two steps, and what the passes here leave in the pool, is never needed at once.
+  const auto trim = [this] {
+    if (capture_) gpu::trim_memory(task_.device().index);
+  };
+  trim();
+  const bool is_whole = score_all(task_, loaders, metrics, stop, parallel_.dp, parallel_.world, scored);
+  trim();
+  if (!is_whole) return false;
   const double loss = metrics.loss();
   ISOBAR_CHECK(std::isfinite(loss), "iteration ", iteration_, ": the validation loss is ", loss,
                iteration_ > 0 ? "; a lower lr, warmup or grad_clip may help" : " before any update");

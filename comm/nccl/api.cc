@@ -26,14 +26,14 @@ std::string file_of(const void* function) {
 }
 
 // A library that stands in for NCCL is given the emulator.
-bool attach(const gpu::Library& library) {
+void attach(const gpu::Library& library, Api& api) {
   const auto attach = library.get_optional<emulator::AttachFunction>(emulator::kAttachName);
-  if (attach == nullptr) return false;
+  if (attach == nullptr) return;
+  api.is_stand_in = true;
   if constexpr (ISOBAR_HAS_EMULATOR)
-    attach(&emulator::stand_in_table());
+    api.serves_gpus = attach(&emulator::stand_in_table());
   else
     fail_not_built(DeviceKind::emulator);
-  return true;
 }
 
 Api load() {
@@ -68,7 +68,7 @@ Api load() {
   get(api.Recv, "ncclRecv");
   get(api.GroupStart, "ncclGroupStart");
   get(api.GroupEnd, "ncclGroupEnd");
-  api.is_stand_in = attach(library);
+  attach(library, api);
   api.orders_launches = wants_order && api.version >= kOrdersLaunchesFrom;
   return api;
 }

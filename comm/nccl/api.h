@@ -89,6 +89,7 @@ struct Api {
   int version = 0;               // 22809 for 2.28.9
   std::string file{};            // of the library
   bool is_stand_in = false;      // a library for tests, which works on the emulator's streams
+  bool serves_gpus = true;       // false: a stand-in, in a program whose device cuda is none
   bool orders_launches = false;  // operations of several communicators on one device keep the host's order
 };
 

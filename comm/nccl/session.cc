@@ -430,7 +430,7 @@ void Session::abort(Lock& lock) {
     std::vector<std::thread> threads;
     for (const Comm comm : comms)
       threads.emplace_back([this, comm] {
-        make_current();
+        gpu::quietly([this] { make_current(); });  // a GPU that has failed says so at every call
         api_.CommAbort(comm);
       });
     for (std::thread& thread : threads) thread.join();

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "kernels/common/check.h"
@@ -29,7 +30,7 @@ struct Event::Native {
 namespace {
 
 // What only CUDA can do; defined twice below.
-Stream create_cuda_stream();
+Stream create_cuda_stream(Priority priority);
 void destroy_cuda_stream(Device device, Stream stream) noexcept;
 void copy_on_cuda(void* to, const void* from, std::size_t bytes, Stream stream);
 void synchronize_cuda(Stream stream);
@@ -58,8 +59,8 @@ void synchronize(Device device, Stream stream) {
     if (device.kind == DeviceKind::emulator) emulator::synchronize(stream);
 }
 
-OwnedStream::OwnedStream(Device device) : device_(device) {
-  if (device.kind == DeviceKind::cuda) stream_ = create_cuda_stream();
+OwnedStream::OwnedStream(Device device, Priority priority) : device_(device) {
+  if (device.kind == DeviceKind::cuda) stream_ = create_cuda_stream(priority);
   if (device.kind != DeviceKind::emulator) return;
   if constexpr (ISOBAR_HAS_EMULATOR)
     stream_ = emulator::create_stream();
@@ -131,6 +132,31 @@ void keep_freed_memory(int index) {
         "cudaMemPoolSetAttribute");
 }
 
+// A pool's memory is that of its own GPU alone until it is told of another one.
+void let_use_memory(int owner, int user) {
+  int can = 0;
+  check(cudaDeviceCanAccessPeer(&can, user, owner), "cudaDeviceCanAccessPeer");
+  if (can == 0) return;  // NCCL goes by way of the host then
+  cudaMemAccessDesc access{};
+  access.location.type = cudaMemLocationTypeDevice;
+  access.location.id = user;
+  access.flags = cudaMemAccessFlagsProtReadWrite;
+  check(cudaMemPoolSetAccess(default_pool(owner), &access, 1), "cudaMemPoolSetAccess");
+}
+
+// Between the GPUs that threads of this process have. A process that has one GPU, as ranks have, touches no other one.
+void share_memory_within_process(int index) {
+  static std::mutex mutex;
+  static auto* used = new std::set<int>;
+  const std::lock_guard lock(mutex);
+  if (!used->insert(index).second) return;
+  for (const int other : *used) {
+    if (other == index) continue;
+    let_use_memory(index, other);
+    let_use_memory(other, index);
+  }
+}
+
 void copy_on_cuda(void* to, const void* from, std::size_t bytes, Stream stream) {
   check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)), "cudaMemcpyAsync");
 }
@@ -139,9 +165,12 @@ void synchronize_cuda(Stream stream) {
   check(cudaStreamSynchronize(native(stream)), "cudaStreamSynchronize");
 }
 
-Stream create_cuda_stream() {
+Stream create_cuda_stream(Priority priority) {
+  int lowest = 0, highest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
   cudaStream_t stream = nullptr;
-  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority == Priority::highest ? highest : lowest),
+        "cudaStreamCreateWithPriority");
   return stream;
 }
 
@@ -231,6 +260,7 @@ void set_device(int index) {
                ", and isobar's kernels need 8.0 (A100) or later; --device cpu does without it");
   check(cudaSetDevice(index), "cudaSetDevice");
   keep_freed_memory(index);
+  share_memory_within_process(index);
 }
 
 std::size_t free_memory() {
@@ -240,6 +270,7 @@ std::size_t free_memory() {
 }
 
 void trim_memory(int index) {
+  check(cudaDeviceGraphMemTrim(index), "cudaDeviceGraphMemTrim");
   check(cudaMemPoolTrimTo(default_pool(index), 0), "cudaMemPoolTrimTo");
 }
 
@@ -383,7 +414,7 @@ void copy_on_cuda(void*, const void*, std::size_t, Stream) {
 void synchronize_cuda(Stream) {
   no_cuda();
 }
-Stream create_cuda_stream() {
+Stream create_cuda_stream(Priority) {
   no_cuda();
 }
 void destroy_cuda_stream(Device, Stream) noexcept {}

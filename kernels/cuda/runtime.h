@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -22,10 +23,14 @@ struct Description {
   std::size_t memory_bytes = 0;
 };
 Description describe(int index);
-void set_device(int index);  // of this thread. Error naming a GPU that is older than the kernels
+// Of this thread. Error naming a GPU that is older than the kernels. Where threads of one process have several GPUs,
+// each of these may use the memory of the others, as NCCL does between ranks that are threads.
+void set_device(int index);
 std::size_t free_memory();
-void trim_memory(int index);  // gives back what was freed, where work has ended: the pool would keep it
-int runtime_version();        // 13000 for 13.0; 0 in a build without CUDA
+// Gives back what was freed, and what captured graphs hold between two launches, where work has ended. A graph that is
+// launched again takes memory again.
+void trim_memory(int index);
+int runtime_version();  // 13000 for 13.0; 0 in a build without CUDA
 int driver_version();
 
 // Stream-ordered memory: valid for work that follows on `stream`, in the order of the calls. Can be captured in a
@@ -59,10 +64,14 @@ void quietly(const F& wait) noexcept {
   }
 }
 
+// What a stream has for the GPU's blocks: those of the highest are started before others that wait, so that messages of
+// few blocks do not stand behind a large product.
+enum class Priority : std::uint8_t { normal, highest };
+
 // A stream of its own, which waits for the default stream no more than for any other. The one of the CPU is null.
 class OwnedStream {
  public:
-  explicit OwnedStream(Device device);
+  explicit OwnedStream(Device device, Priority priority = Priority::normal);
   ~OwnedStream();  // what it was given still runs
   OwnedStream(const OwnedStream&) = delete;
   OwnedStream& operator=(const OwnedStream&) = delete;

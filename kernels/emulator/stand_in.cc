@@ -30,7 +30,7 @@ Event& event_of(void* event) {
   return *static_cast<Event*>(event);
 }
 
-void queue_foreign(Stream stream, void* data, Run run) {
+void queue_foreign(Stream stream, void* data, Run run, const StandInBuffer*, std::size_t) {
   queue_work(stream, std::make_unique<ForeignWork>(data, run));
 }
 
@@ -69,7 +69,11 @@ const StandInTable& stand_in_table() {
       .is_before = [](void* event, Stream stream) { return event_of(event).is_before(stream); },
       .device_index = [] { return current_device().index; },
       .device_name = device_name,
+      .use_device = [](int index, const char* name) { set_device(index, name); },
       .is_memory = is_memory,
+      .may_access = [](int, const void*) { return true; },
+      .copy = [](void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); },
+      .fill = [](void* to, int byte, std::size_t bytes) { std::memset(to, byte, bytes); },
       .set_question = set_question,
   };
   return table;

@@ -9,11 +9,20 @@
 
 namespace isobar::emulator {
 
+// Memory that work for a stream reads or writes.
+struct StandInBuffer {
+  const void* data;
+  std::size_t bytes;
+  bool is_written;
+};
+
 struct StandInTable {
   // Work for a stream. When the stream gets there run(data, false) returns null or the sentence of an error, which
   // ends the stream; run(data, true) says that earlier work of the stream has failed. One of them is called, once.
   // The sentence is copied before anything else is called.
-  void (*queue)(Stream stream, void* data, const char* (*run)(void* data, bool dropped));
+  void (*queue)(Stream stream, void* data, const char* (*run)(void* data, bool dropped), const StandInBuffer* buffers,
+                std::size_t count);
+  // Whether the stream has nothing to do, so that what it was given is there and the host may write it.
   bool (*is_idle)(Stream stream);
 
   // Events (kernels/emulator/streams.h).
@@ -27,14 +36,22 @@ struct StandInTable {
   // Of this thread (kernels/emulator/devices.h).
   int (*device_index)();
   std::size_t (*device_name)(char* name, std::size_t capacity);  // ends with 0; cut where it is too long
+  void (*use_device)(int index, const char* name);               // a thread of the library, as its rank does
   bool (*is_memory)(int index, const void* data, std::size_t bytes);
+  // Whether another device of this process, `index`, may use the memory.
+  bool (*may_access)(int index, const void* data);
+
+  // For work that runs. Either side may be memory of a device.
+  void (*copy)(void* to, const void* from, std::size_t bytes);
+  void (*fill)(void* to, int byte, std::size_t bytes);
 
   // kernels/emulator/questions.h
   void (*set_question)(const char* (*question)());
 };
 
+// True where the library also works on the GPUs of this program, which are stand-ins themselves.
 inline constexpr const char* kAttachName = "isobar_stand_in_attach";
-using AttachFunction = void (*)(const StandInTable* table);
+using AttachFunction = bool (*)(const StandInTable* table);
 
 const StandInTable& stand_in_table();
 

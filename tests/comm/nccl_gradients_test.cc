@@ -208,6 +208,14 @@ TEST_CASE("nccl gradients: rows that do not divide travel as equal parts") {
   });
   CHECK(findings.wrong() == "");
   check_no_rooted_calls(trace);
+  // On the clock of the stand-in: scattered and gathered once, (n - 1) turns each, with the rows that fill up.
+  const double ideal = 2 * (kRanks - 1) * 5000;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    double nanoseconds = 0;
+    for (const auto& entry : trace.of(rank)) nanoseconds += static_cast<double>(entry.ended_ns - entry.began_ns);
+    CHECK(nanoseconds > 0.4 * ideal);
+    CHECK(nanoseconds < 1.1 * ideal);
+  }
 }
 
 }  // namespace isobar

@@ -14,6 +14,7 @@
 #include "engine/tensor.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/emulator/devices.h"
+#include "tests/harness/environment_variable.h"
 #include "tests/harness/nccl_world.h"
 #include "tests/harness/testing.h"
 #include "tests/stand_ins/nccl/trace.h"
@@ -110,6 +111,24 @@ class Rank {
  private:
   gpu::OwnedStream stream_;
 };
+
+// What the trace has of a rank.
+std::vector<stand_in::TraceEntry> trace_of(int rank) {
+  void* library = ::dlopen((std::string(isobar::testing::kStandIns) + "/libnccl.so.2").c_str(), RTLD_NOW | RTLD_NOLOAD);
+  ISOBAR_CHECK(library != nullptr, "the stand-in is not loaded");
+  const auto read = reinterpret_cast<stand_in::TraceFunction>(::dlsym(library, stand_in::kTraceName));
+  std::vector<stand_in::TraceEntry> entries(1000);
+  entries.resize(read(entries.data(), entries.size()));
+  std::erase_if(entries, [&](const auto& entry) { return entry.rank != rank; });
+  return entries;
+}
+
+void clear_trace() {
+  isobar::testing::use_stand_in();
+  (void)api();
+  void* library = ::dlopen((std::string(isobar::testing::kStandIns) + "/libnccl.so.2").c_str(), RTLD_NOW | RTLD_NOLOAD);
+  reinterpret_cast<stand_in::ClearFunction>(::dlsym(library, stand_in::kClearName))();
+}
 
 // The ranks' sentences, one a line; "" where nothing was refused.
 std::string refused(int ranks, const std::function<void(Rank& rank)>& body, Options options = {}) {
@@ -549,6 +568,43 @@ TEST_CASE("stand-in: the trace tells when operations were issued, begun and ende
   CHECK(entries[0].issued < between);
   CHECK(entries[0].begun > between);
   CHECK(entries[0].ended > entries[0].begun);
+}
+
+TEST_CASE("stand-in for NCCL: its clock charges turns of a ring, and a group of n broadcasts n rings") {
+  const isobar::testing::EnvironmentVariable link("ISOBAR_NCCL_STAND_IN_LINK", "1000:1000");  // a byte is a nanosecond
+  constexpr int kRanks = 4;
+  constexpr std::size_t kCount = 4000;
+  clear_trace();
+  CHECK(refused(kRanks, [](Rank& r) {
+          const Tensor x = r.tensor(std::vector<double>(kCount * kRanks));
+          auto* data = static_cast<float*>(const_cast<void*>(x.data()));
+          const auto part = [&](int of) { return data + static_cast<std::size_t>(of) * kCount; };
+          r.expect(r.all_reduce(x, r.comm));
+          r.expect(api().AllGather(part(r.rank), data, kCount, kFloat32, r.comm, r.stream));
+          api().GroupStart();
+          for (int of = 0; of < kRanks; ++of)
+            r.expect(api().Broadcast(part(of), part(of), kCount, kFloat32, of, r.comm, r.stream));
+          api().GroupEnd();
+          const int next = (r.rank + 1) % kRanks, last = (r.rank + kRanks - 1) % kRanks;
+          const Tensor y = r.tensor(std::vector<double>(kCount));
+          auto* to = static_cast<float*>(const_cast<void*>(y.data()));
+          api().GroupStart();
+          r.expect(api().Send(part(0), kCount, kFloat32, next, r.comm, r.stream));
+          r.expect(api().Recv(to, kCount, kFloat32, last, r.comm, r.stream));
+          api().GroupEnd();
+        }) == "");
+  constexpr std::uint64_t kTurn = 1000 + 4 * kCount;  // of one part
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const std::vector<stand_in::TraceEntry> entries = trace_of(rank);
+    REQUIRE(entries.size() == 2 + kRanks + 2);
+    const auto time_of = [&](std::size_t entry) { return entries[entry].ended_ns - entries[entry].began_ns; };
+    CHECK(time_of(0) == 2 * (kRanks - 1) * kTurn);
+    CHECK(time_of(1) == (kRanks - 1) * kTurn);
+    for (std::size_t i = 0; i < kRanks; ++i) CHECK(time_of(2 + i) == (kRanks - 1) * 1000 + 4 * kCount);
+    for (std::size_t i = 1; i < 2 + kRanks; ++i) CHECK(entries[i].began_ns == entries[i - 1].ended_ns);
+    for (std::size_t i = 0; i < 2; ++i) CHECK(time_of(2 + kRanks + i) == kTurn);
+    CHECK(entries[0].began_ns == trace_of(0)[0].began_ns);  // a collective begins where the last rank has come
+  }
 }
 
 }  // namespace isobar::nccl

@@ -1,5 +1,5 @@
 // Ranks that are threads of the test and communicate by NCCL's backend, over the library that stands in for NCCL. Each
-// has an emulator device of its own.
+// has a device of its own, the emulator's or, on the virtual GPU, of kind cuda.
 #pragma once
 
 #include <cstdlib>
@@ -22,6 +22,7 @@ struct NcclThreads {
   int ranks = 1;
   double timeout_seconds = 60;
   int most_grouped = NcclRanks{}.most_grouped;
+  DeviceKind kind = DeviceKind::emulator;
   bool own_streams = true;  // each rank works on a stream of its own; else on the null stream
   std::function<void(const std::string& why)> on_failure{};
 };
@@ -58,11 +59,13 @@ class NcclThreadWorld {
     return make_nccl_id();
   }
 
+  Device device_of(int rank) const { return {options_.kind, rank}; }
+
   void run_rank(int rank, const std::function<void(const Communicator& world)>& body) {
     try {
       NcclWorld nccl = start_nccl({.rank = rank,
                                    .ranks = options_.ranks,
-                                   .device = emulator_of(rank),
+                                   .device = device_of(rank),
                                    .device_name = concat("test rank ", rank),
                                    .timeout_seconds = options_.timeout_seconds,
                                    .id = id_,
@@ -72,7 +75,7 @@ class NcclThreadWorld {
         const std::lock_guard lock(mutex_);
         stops_[static_cast<std::size_t>(rank)] = nccl.stop;
       }
-      const StreamScope scope(options_.own_streams ? std::make_shared<gpu::OwnedStream>(emulator_of(rank)) : nullptr);
+      const StreamScope scope(options_.own_streams ? std::make_shared<gpu::OwnedStream>(device_of(rank)) : nullptr);
       call_and_tell(rank, body, nccl.world);
     } catch (...) {
       fail(rank, std::current_exception());

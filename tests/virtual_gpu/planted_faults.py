@@ -2,7 +2,7 @@
 """Faults in the host code for GPUs, each of which must be seen on the virtual GPU.
 
     planted_faults.py write OUT                            copies of the sources that can have any one of them
-    planted_faults.py run --isobar BIN --rules BIN [--only REGEX]
+    planted_faults.py run --isobar BIN --rules BIN --nccl-rules BIN [--only REGEX]
 
 The table says what is changed in which file, which check must fail then, and what it must say. All faults are compiled
 into one program, which has the one that ISOBAR_PLANTED_FAULT names; without one, every check must pass.
@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FILES = {"runtime": "kernels/cuda/runtime.cc", "gemm": "kernels/gemm/gemm.cu", "elementwise": "kernels/elementwise.cu",
          "storage": "engine/storage.cc", "optimizer": "engine/optimizer.cc", "trainer": "apps/train/trainer.cc",
          "upload": "data/upload.cc", "linear": "engine/ops/linear.cc", "run": "apps/train/run.cc",
-         "algorithms": "apps/train/algorithms.cc"}
+         "algorithms": "apps/train/algorithms.cc", "session": "comm/nccl/session.cc", "stream": "engine/stream.cc"}
 
 # ---- Checks: each raises command.Failure ----------------------------------------------------------------------------
 
@@ -38,12 +38,20 @@ def resumes(runs):
     runs.stopped({"cuda_graph": True})
 
 
-def keeps_rule(test):
+def keeps_rule(test, program="rules", seconds=300):
     def check(runs):
         name = "virtual GPU: " + test.replace(",", "\\,")  # a comma begins another test
-        done = subprocess.run([runs.rules, name], capture_output=True, text=True, check=False)
-        command.check(done.returncode == 0, done.stdout + done.stderr)
+        try:
+            done = subprocess.run([getattr(runs, program), name], capture_output=True, text=True, check=False,
+                                  timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise command.Failure(f"it has not ended within {seconds} s") from None
+        command.check(done.returncode == 0, f"status {done.returncode}: {done.stdout}{done.stderr}")
     return check
+
+
+def keeps_nccl_rule(test, seconds=300):
+    return keeps_rule(test, "nccl_rules", seconds)
 
 
 NONE, GRAPH, BF16 = trains({}), trains({"cuda_graph": True}), trains({"amp_mode": "bf16"})
@@ -52,6 +60,14 @@ DRIVERS = keeps_rule("a driver and a GPU that are too old, and a GPU that cannot
 ALGORITHMS = keeps_rule("an algorithm serves what it was chosen for, and is asked for again where it failed")
 FASTEST = keeps_rule("a product takes the fastest candidate, the same one when it is given, and no other")
 UNFIT = keeps_rule("a product for which an algorithm is given that does not fit takes the library's first guess")
+PRIORITY = keeps_rule("a side stream has the highest priority")
+TRIMMED = keeps_rule("what a graph holds is given back between two launches, and when it is dropped")
+OWN_DEVICES = keeps_nccl_rule("no thread of a rank makes a context on another rank's device")
+FAILED_GPU = keeps_nccl_rule("a GPU that fails for good is one sentence on all ranks")
+ABORTED = keeps_nccl_rule("a group is aborted while another one waits for ever", 20)  # of two
+HOST = keeps_nccl_rule("a collective takes of the host no thread, no question and no sleep")
+SIDE = keeps_nccl_rule("what a side stream sums follows its input, and what reads it follows the sum")
+VERBS = keeps_nccl_rule("every verb of NCCL, between ranks with a device each")
 UNORDERED = "neither waits for the other|is freed outside of it|has not allocated"
 
 # ---- Faults ---------------------------------------------------------------------------------------------------------
@@ -70,7 +86,8 @@ FAULTS = {
         "runtime", "if (!is_open_) return;", "if (!is_open_ || PLANTED) return;",
         keeps_rule("an error in a capture leaves the stream as it was"), "copy from ordinary memory"),
     "a graph beside the memory of earlier steps": (
-        "trainer", "gpu::trim_memory(", "if (!PLANTED) gpu::trim_memory(", command.check_counts, "a graph holds"),
+        "trainer", "gpu::trim_memory(task_.device().index);\n  gpu::Capture", "if (!PLANTED) gpu::trim_memory("
+        "task_.device().index);\n  gpu::Capture", command.check_counts, "a graph holds"),
     "masks that a graph draws again and again": (
         "trainer", "  set_captured_stream();\n", "  if (!(PLANTED && capture_)) set_captured_stream();\n", MASKS,
         "other bits"),
@@ -130,7 +147,7 @@ FAULTS = {
         "dim3(kMapThreads), 0, PLANTED ? nullptr : stream, a.n,\n         static_cast<float>(a.value)",
         NONE, UNORDERED + "|is not finite"),  # what reads first finds NaN
     "a stream that waits for the default one": (
-        "runtime", "&stream, cudaStreamNonBlocking)", "&stream, PLANTED ? 0 : cudaStreamNonBlocking)", NONE,
+        "runtime", "&stream, cudaStreamNonBlocking,", "&stream, PLANTED ? 0 : cudaStreamNonBlocking,", NONE,
         "only streams that do not wait"),
     # Memory.
     "use after free": (
@@ -254,6 +271,40 @@ FAULTS = {
         "algorithms", "if (ranks.size() == 1) return mine;\n  const std::string text",
         "if (ranks.size() == 1 || PLANTED) return mine;\n  const std::string text", command.check_ranks,
         "holds other|differ|other bits"),
+    # Several GPUs, and NCCL between them.
+    "a looker and a watcher without a device": (
+        "session", "        make_current();\n        is_on_device", "        if (!PLANTED) make_current();\n"
+        "        is_on_device", OWN_DEVICES, "of device [12] is used by a thread whose device is 0"),
+    "nobody catches what a thread throws": (
+        "session", "      is_on_device = true;  // tried once",
+        "      if (PLANTED) std::rethrow_exception(std::current_exception());\n"
+        "      is_on_device = true;  // tried once", FAILED_GPU, "status -6|SIGABRT|terminate"),
+    "groups are aborted one by one": (
+        "session", "  if (version_ >= kGroupsAbortsFrom) {\n    api_.GroupStart();",
+        "  if (PLANTED) {\n    lock.lock();\n    for (const Comm comm : comms) api_.CommAbort(comm);\n"
+        "    lock.unlock();\n  } else if (version_ >= kGroupsAbortsFrom) {\n    api_.GroupStart();", ABORTED,
+        "has not ended within"),
+    "a sleep before the first question": (
+        "session", "  while (result == kInProgress) {\n    const Comm comm = calling.comm();",
+        "  if (PLANTED) std::this_thread::sleep_for(kPoll);\n"
+        "  while (result == kInProgress) {\n    const Comm comm = calling.comm();", HOST, "sleeps < kCalls / 2"),
+    "a thread for each call": (
+        "session", "config.blocking = 1;", "config.blocking = PLANTED ? 0 : 1;", HOST, "counts.threads == 0"),
+    "a side stream that nobody waits for": (
+        "stream", "if (done != nullptr) done->make_wait(", "if (done != nullptr && !PLANTED) done->make_wait(", SIDE,
+        "the sum, where it is waited for|" + UNORDERED),
+    "a side stream that does not wait": (
+        "stream", "  start.make_wait(stream_->get());", "  if (!PLANTED) start.make_wait(stream_->get());", SIDE,
+        "the sum, where it is waited for|" + UNORDERED),
+    "a side stream of any priority": (
+        "stream", "gpu::Priority::highest)", "PLANTED ? gpu::Priority::normal : gpu::Priority::highest)", PRIORITY,
+        "of_side == highest"),
+    "a pool that no other GPU may use": (
+        "runtime", "  share_memory_within_process(index);", "  if (!PLANTED) share_memory_within_process(index);",
+        VERBS, "a buffer cannot be reached from the device of rank"),
+    "a graph keeps its memory": (
+        "runtime", "  check(cudaDeviceGraphMemTrim(index)", "  if (!PLANTED) check(cudaDeviceGraphMemTrim(index)",
+        TRIMMED, "free_memory\\(\\) == free"),
     "a product that adds what was there": (
         "gemm", "beta = problem.accumulate ? 1 : 0;", "beta = problem.accumulate || PLANTED ? 1 : 0;",
         NONE, "is -?nan|is not finite"),
@@ -310,6 +361,7 @@ def main():
     run = commands.add_parser("run")
     run.add_argument("--isobar", type=pathlib.Path, required=True)
     run.add_argument("--rules", type=pathlib.Path, required=True)
+    run.add_argument("--nccl-rules", type=pathlib.Path, required=True)
     run.add_argument("--only", default="", help="only the faults whose names match")
     arguments = parser.parse_args()
     try:
@@ -319,6 +371,7 @@ def main():
         with tempfile.TemporaryDirectory(prefix="isobar_planted_") as temporary:
             runs = command.Runs(arguments.isobar.resolve(), pathlib.Path(temporary))
             runs.rules, runs.references = arguments.rules.resolve(), {}
+            runs.nccl_rules = arguments.nccl_rules.resolve()
             return 1 if find_all(runs, [name for name in FAULTS if re.search(arguments.only, name)]) else 0
     except command.Failure as failure:
         print(f"FAILED: {failure}")

@@ -11,6 +11,7 @@
 #include <numeric>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "engine/storage.h"
@@ -22,6 +23,7 @@
 #include "kernels/gemm/algorithms.h"
 #include "kernels/gemm/gemm.h"
 #include "tests/harness/testing.h"
+#include "tests/stand_ins/cuda/driver.h"
 
 namespace isobar::cuda {
 namespace {
@@ -528,6 +530,180 @@ TEST_CASE("virtual GPU: memory runs out where it says") {
   CHECK(gpu::free_memory() == 0);
   gpu::free(all, nullptr);
   gpu::synchronize(kGpu, nullptr);
+  CHECK(gpu::free_memory() == free);
+}
+
+// ---- Several devices, and a GPU that fails for good -----------------------------------------------------------------
+
+namespace {
+
+std::string error_of(const std::function<void()>& body) {
+  try {
+    body();
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+void in_thread(const std::function<void()>& body) {
+  std::thread(body).join();
+}
+
+}  // namespace
+
+TEST_CASE("virtual GPU: the current device is a thread's own, and each has memory of its own") {
+  const WholeContext whole;
+  const Setting two("ISOBAR_VIRTUAL_GPU_DEVICES", "2");
+  CHECK(gpu::device_count() == 2);
+  gpu::set_device(1);
+  const std::size_t free = gpu::free_memory();
+  void* data = gpu::allocate(free, 1, nullptr);
+  CHECK(gpu::free_memory() == 0);
+  int of_other = -1;
+  in_thread([&] {
+    cudaGetDevice(&of_other);
+    CHECK(gpu::free_memory() == free);
+  });
+  CHECK(of_other == 0);
+  gpu::free(data, nullptr);
+  gpu::synchronize({DeviceKind::cuda, 1}, nullptr);
+  CHECK_THROWS_WITH(gpu::set_device(2), ContainsSubstring("there is no device 2"));
+}
+
+TEST_CASE("virtual GPU: a thread that has chosen no device makes a context on the first one, as is told") {
+  const WholeContext whole;
+  const Setting two("ISOBAR_VIRTUAL_GPU_DEVICES", "2");
+  gpu::set_device(1);
+  gpu::free_memory();
+  CHECK(virtual_gpu::context_uses().size() == 1);
+  CHECK(virtual_gpu::context_uses().front().device == 1);
+  in_thread([] { gpu::device_count(); });  // asks only
+  CHECK(virtual_gpu::context_uses().size() == 1);
+  in_thread([] { gpu::free_memory(); });
+  REQUIRE(virtual_gpu::context_uses().size() == 2);
+  CHECK(virtual_gpu::context_uses().back().device == 0);
+  CHECK(virtual_gpu::context_uses().back().call == "cudaMemGetInfo");
+}
+
+TEST_CASE("virtual GPU: what belongs to another device than the thread's is refused") {
+  constexpr Device kThird{DeviceKind::cuda, 2};
+  struct Case {
+    const char* name;
+    std::function<void(Stream, gpu::Event&, float*)> act;  // all of device 2, by a thread of device 0
+    const char* sentence;
+  };
+  const Case cases[] = {
+      {"an event is asked", [](Stream, gpu::Event& event, float*) { (void)event.is_reached(); },
+       "an event of device 2 is used by a thread whose device is 0 (cudaEventQuery"},
+      {"an event is recorded", [](Stream s, gpu::Event& event, float*) { event.record(s); }, "cudaEventRecord"},
+      {"a stream is waited for", [&](Stream s, gpu::Event&, float*) { gpu::synchronize(kThird, s); },
+       "a stream of device 2 is used by a thread whose device is 0 (cudaStreamSynchronize"},
+      {"memory is allocated in a stream", [](Stream s, gpu::Event&, float*) { allocate(s); }, "cudaMallocAsync"},
+      {"a kernel is given memory",
+       [](Stream, gpu::Event&, float* x) {
+         const gpu::OwnedStream own(kGpu);
+         cuda::add(kN, x, allocate(own.get()), own.get());
+       },
+       "memory of device 2, which device 0 may not use"}};
+  for (const Case& c : cases) {
+    INFO(c.name);
+    const WholeContext whole;
+    const Setting three("ISOBAR_VIRTUAL_GPU_DEVICES", "3");
+    cudaSetDevice(2);  // and not gpu::set_device, which would let devices use each other's memory
+    const gpu::OwnedStream stream(kThird);
+    gpu::Event event(kThird);
+    event.record(stream.get());
+    float* x = allocate(stream.get());
+    std::string said;
+    in_thread([&] { said = error_of([&] { c.act(stream.get(), event, x); }); });
+    CHECK_THAT(said, ContainsSubstring(c.sentence));
+  }
+}
+
+TEST_CASE("virtual GPU: devices that threads of one process have may use each other's memory") {
+  const WholeContext whole;
+  const Setting two("ISOBAR_VIRTUAL_GPU_DEVICES", "2");
+  constexpr Device kSecond{DeviceKind::cuda, 1};
+  gpu::set_device(0);
+  const gpu::OwnedStream stream(kGpu);
+  float* x = allocate(stream.get());
+  set(x, 2, stream.get());
+  gpu::synchronize(kGpu, stream.get());
+  in_thread([&] {
+    gpu::set_device(1);
+    const gpu::OwnedStream own(kSecond);
+    float* y = allocate(own.get());
+    gpu::copy(y, x, kBytes, kSecond, own.get());
+    std::vector<float> values(kN);
+    gpu::copy(values.data(), y, kBytes, kSecond, own.get());
+    CHECK(values == std::vector<float>(kN, 2));
+    gpu::free(y, own.get());
+  });
+  gpu::free(x, stream.get());
+}
+
+TEST_CASE("virtual GPU: from a call on, every call of a device can be made to fail") {
+  const WholeContext whole;
+  const Setting two("ISOBAR_VIRTUAL_GPU_DEVICES", "2");
+  const Setting fail("ISOBAR_VIRTUAL_GPU_FAIL", "cudaMemGetInfo:2:700:on:1");
+  gpu::set_device(1);
+  gpu::free_memory();
+  in_thread([] {
+    gpu::set_device(0);
+    for (int i = 0; i < 3; ++i) gpu::free_memory();
+  });
+  CHECK_THROWS_WITH(gpu::free_memory(), ContainsSubstring("cudaMemGetInfo: an illegal memory access"));
+  CHECK_THROWS_WITH(allocate(), ContainsSubstring("cudaMallocAsync: an illegal memory access"));
+  CHECK_THROWS_WITH(gpu::OwnedStream({DeviceKind::cuda, 1}), ContainsSubstring("an illegal memory access"));
+  in_thread([] {
+    gpu::set_device(0);
+    gpu::free_memory();
+  });
+}
+
+TEST_CASE("virtual GPU: a side stream has the highest priority") {
+  const WholeContext whole;
+  const auto priority_of = [](Stream stream) {
+    int priority = 1;
+    cudaStreamGetPriority(static_cast<cudaStream_t>(stream), &priority);
+    return priority;
+  };
+  int lowest = 0, highest = 0, of_side = 1;
+  cudaDeviceGetStreamPriorityRange(&lowest, &highest);
+  SideStream side(kGpu);
+  side.run([&] { of_side = priority_of(current_stream()); }).wait();
+  CHECK(of_side == highest);
+  CHECK(priority_of(gpu::OwnedStream(kGpu).get()) == lowest);
+  CHECK(highest < lowest);
+}
+
+TEST_CASE("virtual GPU: what a graph holds is given back between two launches, and when it is dropped") {
+  const WholeContext whole;
+  gpu::set_device(0);
+  const gpu::OwnedStream stream(kGpu);
+  constexpr std::size_t kMuch = std::size_t{1} << 20;
+  const std::size_t free = gpu::free_memory();
+  gpu::Graph graph;
+  {
+    gpu::Capture capture(stream.get());
+    gpu::free(gpu::allocate(kMuch, 0, stream.get()), stream.get());
+    graph = capture.end();
+  }
+  for (int i = 0; i < 2; ++i) {
+    graph.launch(stream.get());
+    gpu::trim_memory(0);
+    CHECK(gpu::free_memory() == free - kMuch);  // it has not run
+    gpu::synchronize(kGpu, stream.get());
+    CHECK(gpu::free_memory() == free - kMuch);
+    gpu::trim_memory(0);
+    CHECK(gpu::free_memory() == free);
+  }
+  graph.launch(stream.get());
+  gpu::synchronize(kGpu, stream.get());
+  graph = {};
+  CHECK(gpu::free_memory() == free - kMuch);
+  gpu::trim_memory(0);
   CHECK(gpu::free_memory() == free);
 }
 

@@ -13,7 +13,9 @@ On data that it makes, with a very small model:
   folder resumes to the same bits;
 - what one step does: launches, synchronisations, allocations, memory;
 - the algorithms of products: timed once, kept for other runs and in checkpoints, and left alone with autotune=false;
-- ranks as processes, which have the first one's. Exit status 77 where there is no mpirun.
+- ranks as processes, which have the first one's. Exit status 77 where there is no mpirun;
+- ranks as processes with a GPU each, by NCCL: the bits of ranks that are threads, contexts on their own GPU alone, and
+  one sentence where a GPU fails for good.
 """
 import argparse
 import array
@@ -28,6 +30,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 MODEL = {"img_size": [8, 16], "patch_size": 2, "embed_dim": 16, "depth": 2, "num_heads": 2, "n_in_channels": 3,
          "n_out_channels": 3, "loss": "weighted_mse", "lr": 3e-3, "lr_schedule": "constant", "warmup": 2,
@@ -43,6 +46,8 @@ SAMPLE = [("fp32", PARTS), ("tf32", RECOMPUTE), ("bf16", DROPOUT | PARTS | RECOM
           ("fp16", PARTS | RECOMPUTE | CHANGE)]
 SKIPPED = 77
 ROUNDING = 2.0**-24  # of a weight in fp32
+SPAWN = pathlib.Path(__file__).resolve().parents[1] / "apps/nccl_runs.py"
+SECONDS_TO_END = 15  # of all ranks, once a GPU has failed, beside what the whole run would have taken
 # On each of these calls a failure may be survived: what they destroy or look at is not needed any more. Memory that
 # another stream used is freed behind an event, and a buffer is filled again behind one, or when the host has waited.
 MAY_BE_SURVIVED = re.compile(
@@ -271,6 +276,26 @@ def check_failing_calls(runs, every, jobs):
     print(f"{len(numbers)} of {len(calls)} calls failed in turn; survived: {', '.join(sorted(names)) or 'none'}")
 
 
+def one_sentence(status, err):
+    return status == 1 and err.startswith("isobar: ") and err.count("\n") == 0
+
+
+def check_failed_for_good(runs, points):
+    """From a call on, every call says that a kernel has followed a wrong address."""
+    settings = {"cuda_graph": True, "num_iters": 3, "checkpoint_every": 2, "validate_every": 2}
+    run, names = runs.folder(), runs.work / "calls"
+    status, err = runs.start(run, "cuda", settings, {"ISOBAR_VIRTUAL_GPU_CALLS": str(names)})
+    check(status == 0, f"failing for good, undisturbed: {err}")
+    calls, reference = names.read_text().split(), result_of(run, 3)
+    for number in sorted({1, 2, *(len(calls) * point // points for point in range(1, points))}):
+        run = runs.folder()
+        status, err = runs.start(run, "cuda", settings, {"ISOBAR_VIRTUAL_GPU_FAIL": f"any:{number}:700:on"})
+        check(one_sentence(status, err) and "illegal memory access" in err,
+              f"from call {number}, {calls[number - 1]}, on: status {status}: {err}")
+    status, err = runs.start(run, "cuda", settings, resume=True)
+    check(status == 0 and result_of(run, 3) == reference, f"resumed after it: status {status}: {err}: or other bits")
+
+
 def check_counts(runs):
     """What isobar does today; fewer are welcome, and change these lines."""
     last = {}
@@ -401,6 +426,53 @@ def check_ranks(runs):
     print("two ranks have the first one's algorithms")
 
 
+def by_nccl(runs, run, settings, flags, environment=None, timeout=120):
+    """Two ranks; status, stderr and seconds."""
+    command = [sys.executable, SPAWN, "spawn", "2",
+               *runs.command(run, "cuda", settings, *flags, "--backend", "nccl", "--comm-timeout", "60")]
+    begin = time.monotonic()
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=timeout,
+                          env={**os.environ, "ISOBAR_VIRTUAL_GPU_DEVICES": "2", "OMP_WAIT_POLICY": "passive",
+                               "ISOBAR_CUDA_LIBS": str(runs.isobar.parents[1] / "tests/stand_ins"),
+                               "XDG_CACHE_HOME": str(runs.work / "cache"), **(environment or {})})
+    return done.returncode, done.stderr.strip(), time.monotonic() - begin
+
+
+def check_nccl_runs(runs):
+    """The bits of two ranks that are threads and share a GPU; sums of two have one order."""
+    for flags in (["--bucket-cap-mb", "0.001"], ["--tensor-parallel", "2"],
+                  ["--context-parallel", "2", "--context-form", "ring"]):
+        run, contexts = runs.folder(), runs.work / "contexts"
+        contexts.unlink(missing_ok=True)
+        settings = {"num_iters": 2, "checkpoint_every": 2, "validate_every": 2}
+        status, err, seconds = by_nccl(runs, run, settings, flags, {"ISOBAR_VIRTUAL_GPU_CONTEXTS": str(contexts)})
+        check(status == 0, f"by NCCL {flags}: status {status}: {err}")
+        devices = {}
+        for line in map(json.loads, contexts.read_text().splitlines()):
+            devices.setdefault(line["process"], {}).setdefault(line["device"], line)
+        check(sorted(list(of) for of in devices.values()) == [[0], [1]],
+              f"by NCCL {flags}: ranks make contexts on each other's GPU: {list(devices.values())}")
+        threads = runs.folder()
+        done = subprocess.run(runs.command(threads, "cuda", settings, *flags, "--ranks", "2"), capture_output=True,
+                              text=True, check=False, env={**os.environ, "XDG_CACHE_HOME": str(runs.work / "cache")})
+        check(done.returncode == 0, f"as threads {flags}: status {done.returncode}: {done.stderr}")
+        print(f"two ranks by NCCL {flags}: {seconds:.1f} s", flush=True)
+        check(result_of(run, 2) == result_of(threads, 2), f"by NCCL {flags}: other bits than as threads")
+
+
+def check_nccl_failure(runs, calls):
+    settings, flags = {"num_iters": 3, "checkpoint_every": 3, "validate_every": 3}, ["--bucket-cap-mb", "0.001"]
+    status, err, whole = by_nccl(runs, runs.folder(), settings, flags)
+    check(status == 0, f"by NCCL, undisturbed: status {status}: {err}")
+    for call in calls:
+        status, err, seconds = by_nccl(runs, runs.folder(), settings, flags,
+                                       {"ISOBAR_VIRTUAL_GPU_FAIL": f"{call}:700:on:1"})
+        print(f"{call} and all later ones of rank 1: status {status} after {seconds:.1f} s: {err}", flush=True)
+        check(one_sentence(status, err) and "illegal memory access" in err,
+              f"by NCCL, {call} and later: status {status}: {err}")
+        check(seconds < whole + SECONDS_TO_END, f"by NCCL, {call} and later: ended after {seconds:.1f} s")
+
+
 def check_algorithms(runs):
     for body in (check_choice, check_choice_resumed, check_choice_unusable, check_first_guess):
         body(runs)
@@ -425,6 +497,10 @@ def main():
             "counts": lambda: check_counts(runs),
             "algorithms": lambda: check_algorithms(runs),
             "ranks": lambda: check_ranks(runs),
+            "NCCL, runs": lambda: check_nccl_runs(runs),
+            "NCCL, a GPU that fails": lambda: check_nccl_failure(
+                runs, ("any:40", "any:700", "cudaEventQuery:3")),
+            "failed for good": lambda: check_failed_for_good(runs, 24 if arguments.all else 6),
             "failing calls": lambda: check_failing_calls(runs, arguments.every, arguments.jobs),
         }
         try:

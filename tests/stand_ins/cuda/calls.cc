@@ -7,6 +7,7 @@
 #include <iostream>
 #include <map>
 #include <mutex>
+#include <set>
 #include <sstream>
 
 #include <cuda_profiler_api.h>
@@ -23,18 +24,31 @@ using Counts = std::array<std::size_t, kCountNames.size()>;
 // Misuse that the program has not noticed, as in a destructor that looks at no status; and what it has not freed.
 void check_at_end();
 
-struct Calls {
-  std::mutex mutex;
-  std::map<std::string, std::size_t> made;  // of each function, and of "any"
-  cudaError_t broken = cudaSuccess;         // returned by every call
+// What every call returns from now on.
+struct Broken {
+  cudaError_t code;
   std::string why;
   bool is_told = false;  // the program has asked for a sentence
+};
+
+struct Calls {
+  std::mutex mutex;
+  std::map<std::string, std::size_t> made;  // of each function, and of "any"; and with "@1" of device 1
+  std::map<int, Broken> broken;             // by device, or kAllDevices
   bool may_leak = false;
   Counts counts{};
   Calls() { std::atexit(check_at_end); }
   static Calls& instance() {
     static auto* calls = new Calls;
     return *calls;
+  }
+  Broken* broken_here() {
+    for (const int device : {kAllDevices, current_device()})
+      if (const auto found = broken.find(device); found != broken.end()) return &found->second;
+    return nullptr;
+  }
+  void break_device(int device, cudaError_t code, const std::string& sentence) {
+    broken.emplace(device, Broken{code, sentence});  // the first one stays
   }
 };
 
@@ -49,9 +63,9 @@ thread_local std::string sentence_of_thread, answer;
 void check_at_end() {
   const Calls& calls = Calls::instance();
   std::string why;
-  if (calls.broken != cudaSuccess)
-    why = calls.is_told ? "" : calls.why;
-  else if (!calls.may_leak && number_setting("ISOBAR_VIRTUAL_GPU_MAY_LEAK", 0) == 0)
+  for (const auto& [device, broken] : calls.broken)
+    if (!broken.is_told) why = broken.why;
+  if (calls.broken.empty() && !calls.may_leak && number_setting("ISOBAR_VIRTUAL_GPU_MAY_LEAK", 0) == 0)
     why = leaked_memory().empty() ? leaked_handles() : leaked_memory();
   if (why.empty()) return;
   std::cerr << "virtual GPU: " << why << std::endl;
@@ -89,18 +103,33 @@ const char* generic_sentence(cudaError_t error) {
 }
 
 // What ISOBAR_VIRTUAL_GPU_FAIL says about this call: the error that it ends with, or success.
-cudaError_t failure_of(const std::string& function, std::size_t nth, std::size_t nth_of_any) {
+struct Failure {
+  cudaError_t code = cudaSuccess;
+  bool stays = false;
+};
+
+// `count` of a function, or of "any", on a device where one is given.
+Failure failure_of(const std::string& function, const std::function<std::size_t(const std::string&)>& count) {
   const char* text = setting("ISOBAR_VIRTUAL_GPU_FAIL");
-  if (text == nullptr) return cudaSuccess;
+  if (text == nullptr) return {};
   std::istringstream words(text);
-  std::string name, number, code;
-  std::getline(words, name, ':');
-  std::getline(words, number, ':');
-  std::getline(words, code, ':');
-  const std::size_t count = name == "any" ? nth_of_any : name == function ? nth : 0;
-  if (count == 0 || number != std::to_string(count)) return cudaSuccess;
-  if (!code.empty()) return static_cast<cudaError_t>(std::stoi(code));
-  return function.find("Malloc") != std::string::npos ? cudaErrorMemoryAllocation : cudaErrorUnknown;
+  std::string name, number, code, on, device;
+  for (std::string* word : {&name, &number, &code, &on, &device}) std::getline(words, *word, ':');
+  if (name != "any" && name != function) return {};
+  if (!device.empty() && device != std::to_string(current_device())) return {};
+  if (number != std::to_string(count(device.empty() ? name : concat(name, '@', device)))) return {};
+  if (!code.empty()) return {static_cast<cudaError_t>(std::stoi(code)), on == "on"};
+  return {function.find("Malloc") != std::string::npos ? cudaErrorMemoryAllocation : cudaErrorUnknown};
+}
+
+// Functions that make no context: those that only ask, those for a device that they name, and those of descriptors.
+bool makes_context(const std::string& function) {
+  static const std::set<std::string> none{
+      "cudaRuntimeGetVersion", "cudaDriverGetVersion",        "cudaGetDeviceCount",      "cudaGetDevice",
+      "cudaSetDevice",         "cudaGetDeviceProperties",     "cudaDeviceGetAttribute",  "cudaMemPoolSetAttribute",
+      "cudaMemPoolTrimTo",     "cudaDeviceGetDefaultMemPool", "cudaDeviceCanAccessPeer", "cudaMemPoolSetAccess",
+      "cudaDeviceGraphMemTrim"};
+  return !none.contains(function) && (function.rfind("cublasLtMat", 0) != 0 || function == "cublasLtMatmul");
 }
 
 bool frees(const std::string& function) {
@@ -137,7 +166,7 @@ void write_trace(const Range& range) {
   out << "{\"range\": \"" << range.name << '"';
   for (std::size_t i = 0; i < kCountNames.size(); ++i)
     out << ", \"" << kCountNames[i] << "\": " << calls.counts[i] - range.before[i];
-  out << ", \"held_bytes\": " << held_memory() << "}\n";
+  out << ", \"held_bytes\": " << held_memory(current_device()) << "}\n";
 }
 
 }  // namespace
@@ -186,13 +215,10 @@ std::string site() {
   return path.empty() ? "no range" : path;
 }
 
-void break_context(cudaError_t code, const std::string& sentence) {
+void break_context(int device, cudaError_t code, const std::string& sentence) {
   Calls& calls = Calls::instance();
   const std::lock_guard lock(calls.mutex);
-  if (calls.broken != cudaSuccess) return;
-  calls.broken = code;
-  calls.why = sentence;
-  calls.is_told = false;
+  if (calls.broken_here() == nullptr) calls.break_device(device, code, sentence);
 }
 
 cudaError_t call(const char* function, const std::function<void()>& body) {
@@ -200,25 +226,34 @@ cudaError_t call(const char* function, const std::function<void()>& body) {
   {
     const std::lock_guard lock(calls.mutex);
     write_name(function);
-    const std::size_t nth = ++calls.made[function], nth_of_any = ++calls.made["any"];
-    if (calls.broken != cudaSuccess) return note_error(calls.broken, calls.why);
-    const cudaError_t failure = failure_of(function, nth, nth_of_any);
-    if (failure != cudaSuccess && frees(function)) calls.may_leak = true;
-    if (failure != cudaSuccess)
-      return note_error(failure,
-                        concat(generic_sentence(failure), " (as asked for: call ", nth, " of ", function, ")"));
+    const std::string of_device = concat('@', current_device());
+    const std::size_t nth = ++calls.made[function];
+    ++calls.made["any"];
+    ++calls.made[function + of_device];
+    ++calls.made["any" + of_device];
+    if (const Broken* broken = calls.broken_here()) return note_error(broken->code, broken->why);
+    const Failure failure = failure_of(function, [&](const std::string& of) { return calls.made[of]; });
+    if (failure.code != cudaSuccess) {
+      const std::string sentence =
+          concat(generic_sentence(failure.code), " (as asked for: call ", nth, " of ", function, ")");
+      calls.may_leak = calls.may_leak || failure.stays || frees(function);
+      if (failure.stays) calls.break_device(current_device(), failure.code, sentence);
+      return note_error(failure.code, sentence);
+    }
   }
   try {
+    if (makes_context(function)) use_context(function);
     body();
     return cudaSuccess;
   } catch (const Refusal& refusal) {
     const std::string what = refusal.sentence.empty() ? generic_sentence(refusal.code) : refusal.sentence;
     const std::string sentence = concat(what, " (", function, " in ", site(), ")");
-    if (refusal.is_misuse) break_context(refusal.code, sentence);
+    if (refusal.is_misuse) break_context(kAllDevices, refusal.code, sentence);
     return note_error(refusal.code, sentence);
   } catch (const Error& error) {  // of work that a stream was given: break_context has been told
     const std::lock_guard lock(calls.mutex);
-    return note_error(calls.broken == cudaSuccess ? cudaErrorUnknown : calls.broken, error.what());
+    const Broken* broken = calls.broken_here();
+    return note_error(broken == nullptr ? cudaErrorUnknown : broken->code, error.what());
   }
 }
 
@@ -226,7 +261,7 @@ std::string explain(cudaError_t error) {
   if (error != cudaSuccess) {
     Calls& calls = Calls::instance();
     const std::lock_guard lock(calls.mutex);
-    calls.is_told = true;
+    if (Broken* broken = calls.broken_here()) broken->is_told = true;
   }
   return sentence_of_thread.empty() || error == cudaSuccess ? generic_sentence(error) : sentence_of_thread;
 }
@@ -241,9 +276,8 @@ void reset_calls() {
   Calls& calls = Calls::instance();
   const std::lock_guard lock(calls.mutex);
   calls.made.clear();
-  calls.broken = cudaSuccess;
-  calls.why.clear();
-  calls.is_told = calls.may_leak = false;
+  calls.broken.clear();
+  calls.may_leak = false;
   error_of_thread = cudaSuccess;
 }
 

@@ -2,7 +2,11 @@
 // work for streams. A library that stands in for one of NVIDIA's (cublaslt.cc) finds it by the symbol kDriverName.
 //
 //   ISOBAR_VIRTUAL_GPU_FAIL=NAME:N      the N-th call of that function fails; NAME "any" counts all functions.
-//                                       NAME:N:CODE with that error of CUDA's
+//                                       NAME:N:CODE with that error of CUDA's; NAME:N:CODE:on, and so does every later
+//                                       call, as after an illegal address; NAME:N:CODE:on:DEVICE of that device only
+//   ISOBAR_VIRTUAL_GPU_DEVICES=N        so many devices, 1 where nothing is said
+//   ISOBAR_VIRTUAL_GPU_CONTEXTS=FILE    a line of JSON is added to the file when a thread makes its first call on a
+//                                       device that makes a context there
 //   ISOBAR_VIRTUAL_GPU_SCHEDULE=N       the order in which work of streams runs is drawn with this seed
 //   ISOBAR_VIRTUAL_GPU_TRACE=FILE       a line of counts for every NVTX range "step N" is added to the file
 //   ISOBAR_VIRTUAL_GPU_WORK=FILE        a line of JSON for every piece of work that a stream is given
@@ -102,9 +106,11 @@ using DriverFunction = Driver* (*)();
 
 cudaError_t call(const char* function, const std::function<void()>& body);
 std::string explain(cudaError_t error);
-std::string site();                                                 // "step 3 > forward > gelu_fwd"
-std::string innermost_range();                                      // "gelu_fwd"; of this thread
-void break_context(cudaError_t code, const std::string& sentence);  // a kernel has failed: for good
+std::string site();             // "step 3 > forward > gelu_fwd"
+std::string innermost_range();  // "gelu_fwd"; of this thread
+// A device fails for good; kAllDevices: the program is wrong.
+inline constexpr int kAllDevices = -1;
+void break_context(int device, cudaError_t code, const std::string& sentence);
 cudaError_t last_error(bool clear);
 void reset_calls();  // as after cudaDeviceReset
 
@@ -118,6 +124,27 @@ void list_work(const Operation& operation, cudaStream_t stream);
 
 const char* setting(const char* name);  // of the environment; null: not set
 std::size_t number_setting(const char* name, std::size_t otherwise);
+
+// ---- devices.cc -----------------------------------------------------------------------------------------------------
+
+int device_count();
+void check_device(int device);  // refuses one that does not exist
+// Of this thread: at first 0, and not chosen.
+int current_device();
+bool has_chosen_device();
+void set_current_device(int device);
+// Refuses what belongs to a device that is not the current one. CUDA would refuse some of it, and make a context on the
+// current device for the rest.
+void refuse_elsewhere(int device, const char* what);
+
+// A thread's first call that makes a context on a device, or finds one there.
+struct ContextUse {
+  int thread, device;
+  std::string call;
+};
+void use_context(const std::string& call);  // on the current device
+std::vector<ContextUse> context_uses();     // of all threads
+void forget_contexts();                     // and this thread's device
 
 // ---- memory.cc ------------------------------------------------------------------------------------------------------
 
@@ -133,28 +160,32 @@ struct Allocation {
   const std::byte* address = nullptr;
   std::size_t bytes = 0;
   std::string made_at, freed_at = {};
-  bool is_freed = false;         // the call was made; the stream may have to get there
-  bool is_mapped = false;        // its stream has come to the allocation, and not to its end
+  bool is_freed = false;   // the call was made; the stream may have to get there
+  bool is_mapped = false;  // its stream has come to the allocation, and not to its end
+  int device = 0;
   const void* graph = nullptr;   // the capture that it belongs to, or null
   std::vector<Page> pages = {};  // who has touched them
 };
 
-SharedAllocation reserve(std::size_t bytes, const void* graph);
-void map(Allocation& allocation);  // full of NaN
+SharedAllocation reserve(std::size_t bytes, const void* graph);  // of the current device
+void map(Allocation& allocation);                                // full of NaN
 void unmap(Allocation& allocation);
 SharedAllocation find_allocation(const void* data);  // that holds the address or ends there; null: none
 bool is_device_address(const void* data);
 bool is_host_memory(const void* data);  // ordinary memory of this process, which no kernel can reach
 std::byte* view(const void* data);
-std::size_t total_memory();
-// What the default pool and graphs hold. The pool keeps what is freed: until the next synchronisation, or, where it was
-// told so, until it is trimmed.
-std::size_t held_memory();
-void keep_freed_memory(bool keeps);
-void trim_pool(std::size_t least);
-void note_synchronised();
-void hold_for_graph(std::size_t bytes);
-void release_of_graph(std::size_t bytes);
+std::size_t total_memory();  // of each device
+// What the default pool and graphs of a device hold. The pool keeps what is freed: until the next synchronisation, or,
+// where it was told so, until it is trimmed.
+std::size_t held_memory(int device);
+void keep_freed_memory(int device, bool keeps);
+void trim_pool(int device, std::size_t least);
+void note_synchronised(int device);
+void hold_for_graph(int device, std::size_t bytes);  // of what is kept, and new memory for the rest
+void trim_graphs(int device, std::size_t in_use);    // gives the rest back
+// Another device may use the pool's memory from now on.
+void let_access(int owner, int user);
+bool may_access(int user, const Allocation& allocation);
 void forget_memory();  // all of it is unmapped
 // Accounts for a freed allocation, from the call on. Refuses what was freed already.
 void mark_freed(Allocation& allocation);
@@ -177,6 +208,11 @@ struct Touch {
   bool writes;
 };
 std::vector<Touch> run_alone(const Operation& operation);
+std::vector<Touch> touches_of(const Operation& operation);      // as its operands say
+std::vector<Touch> whole_pages_of(const Operation& operation);  // of them, those that nobody else has a part of
+// For work that lasts: nothing else runs meanwhile. Either side may be memory of a device.
+void copy_alone(void* to, const void* from, std::size_t bytes);
+void fill_alone(void* to, int byte, std::size_t bytes);
 
 // ---- order.cc -------------------------------------------------------------------------------------------------------
 
@@ -204,6 +240,33 @@ void note_touches(const std::vector<Touch>& touches, const std::shared_ptr<const
 // ---- streams.cc -----------------------------------------------------------------------------------------------------
 
 void queue(cudaStream_t stream, Operation operation);
+// Work of a library that has queues of its own: several devices work at it together, so other work runs meanwhile.
+// run(false) returns the sentence of an error, which ends the stream, or ""; run(true) says that the work is dropped,
+// because earlier work has failed. One of them is called, once. Each piece of memory that it touches it reaches by
+// copy_alone and fill_alone.
+struct LastingOperation {
+  Operation operation;  // its name and operands; nothing to run
+  std::function<std::string(bool dropped)> run;
+};
+void queue_lasting(cudaStream_t stream, LastingOperation operation);
+bool is_stream(cudaStream_t stream);  // not null, and exists
+
+// A point in the work of a stream, for such a library.
+class Point {
+ public:
+  explicit Point(cudaStream_t stream);
+  ~Point();
+  Point(const Point&) = delete;
+  Point& operator=(const Point&) = delete;
+  void make_wait(cudaStream_t stream) const;
+  void run_up_to() const;  // errors are left to those who wait for the stream
+  bool is_reached() const;
+  bool is_before(cudaStream_t stream) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 void synchronize(cudaStream_t stream);
 // Null where nothing is captured on the stream.
 const void* capture_of(cudaStream_t stream);

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "kernels/common/math.h"
 #include "kernels/emulator/emulator.h"
@@ -27,15 +28,20 @@ std::byte* reserve_addresses() {
   return static_cast<std::byte*>(begin);
 }
 
+struct Pool {
+  std::size_t used = 0;
+  std::size_t held = 0;       // used or not
+  std::size_t of_graphs = 0;  // held for graphs that are launched, or were
+  bool keeps_freed = false;
+};
+
 struct Memory {
   std::mutex mutex;
-  std::byte* device = reserve_addresses();  // never touched
-  std::byte* bytes = reserve_addresses();   // where the bytes lie
-  std::size_t next = kPage;                 // of the addresses that nobody has had yet
-  std::size_t used = 0;                     // of the pool
-  std::size_t held = 0;                     // by the pool, used or not
-  std::size_t of_graphs = 0;
-  bool keeps_freed = false;
+  std::byte* device = reserve_addresses();                   // never touched
+  std::byte* bytes = reserve_addresses();                    // where the bytes lie
+  std::size_t next = kPage;                                  // of the addresses that nobody has had yet
+  std::map<int, Pool> pools;                                 // by device
+  std::set<std::pair<int, int>> access;                      // owner, user
   std::map<const std::byte*, SharedAllocation> allocations;  // all that ever were
   std::map<const std::byte*, std::size_t> pinned;
   static Memory& instance() {
@@ -71,11 +77,12 @@ std::string describe(const Allocation& allocation) {
 SharedAllocation reserve(std::size_t bytes, const void* graph) {
   Memory& memory = Memory::instance();
   const std::lock_guard lock(memory.mutex);
-  const std::size_t used = memory.used + (graph == nullptr ? bytes : 0);
-  const std::size_t held = std::max(memory.held, used);
-  if (bytes > total_memory() || held + memory.of_graphs > total_memory())
-    refuse(cudaErrorMemoryAllocation, "out of memory: ", bytes, " bytes were asked for, ", memory.used, " of ",
-           total_memory(), " are used, ", memory.held - memory.used, " kept by the pool, ", memory.of_graphs,
+  Pool& pool = memory.pools[current_device()];
+  const std::size_t used = pool.used + (graph == nullptr ? bytes : 0);
+  const std::size_t held = std::max(pool.held, used);
+  if (bytes > total_memory() || held + pool.of_graphs > total_memory())
+    refuse(cudaErrorMemoryAllocation, "out of memory: ", bytes, " bytes were asked for, ", pool.used, " of ",
+           total_memory(), " are used, ", pool.held - pool.used, " kept by the pool, ", pool.of_graphs,
            " held by graphs");
   const std::size_t span = pages_of(bytes) + kPage;  // a page between two allocations is nobody's
   ISOBAR_CHECK(memory.next + span <= kAddresses, "the virtual GPU has given out all its addresses");
@@ -83,10 +90,11 @@ SharedAllocation reserve(std::size_t bytes, const void* graph) {
   allocation->address = memory.device + memory.next;
   allocation->bytes = bytes;
   allocation->made_at = site();
+  allocation->device = current_device();
   allocation->graph = graph;
   memory.next += span;
-  memory.used = used;
-  memory.held = held;
+  pool.used = used;
+  pool.held = held;
   memory.allocations.emplace(allocation->address, allocation);
   return allocation;
 }
@@ -137,43 +145,58 @@ std::size_t total_memory() {
   return bytes;
 }
 
-std::size_t held_memory() {
+namespace {
+
+template <class F>
+auto with_pool(int device, const F& f) {
   Memory& memory = Memory::instance();
   const std::lock_guard lock(memory.mutex);
-  return memory.held + memory.of_graphs;
+  return f(memory.pools[device]);
 }
 
-void keep_freed_memory(bool keeps) {
-  Memory& memory = Memory::instance();
-  const std::lock_guard lock(memory.mutex);
-  memory.keeps_freed = keeps;
+}  // namespace
+
+std::size_t held_memory(int device) {
+  return with_pool(device, [](const Pool& pool) { return pool.held + pool.of_graphs; });
 }
 
-void trim_pool(std::size_t least) {
-  Memory& memory = Memory::instance();
-  const std::lock_guard lock(memory.mutex);
-  memory.held = std::max(memory.used, std::min(memory.held, least));
+void keep_freed_memory(int device, bool keeps) {
+  with_pool(device, [=](Pool& pool) { pool.keeps_freed = keeps; });
 }
 
-void note_synchronised() {
-  Memory& memory = Memory::instance();
-  const std::lock_guard lock(memory.mutex);
-  if (!memory.keeps_freed) memory.held = memory.used;
+void trim_pool(int device, std::size_t least) {
+  with_pool(device, [=](Pool& pool) { pool.held = std::max(pool.used, std::min(pool.held, least)); });
 }
 
-void hold_for_graph(std::size_t bytes) {
-  Memory& memory = Memory::instance();
-  const std::lock_guard lock(memory.mutex);
-  if (memory.held + memory.of_graphs + bytes > total_memory())
-    refuse(cudaErrorMemoryAllocation, "out of memory: a graph needs ", bytes, " bytes, the pool holds ", memory.held,
-           " of ", total_memory());
-  memory.of_graphs += bytes;
+void note_synchronised(int device) {
+  with_pool(device, [](Pool& pool) {
+    if (!pool.keeps_freed) pool.held = pool.used;
+  });
 }
 
-void release_of_graph(std::size_t bytes) {
+void hold_for_graph(int device, std::size_t bytes) {
+  with_pool(device, [=](Pool& pool) {
+    if (pool.held + pool.of_graphs + bytes > total_memory())
+      refuse(cudaErrorMemoryAllocation, "out of memory: a graph needs ", bytes, " bytes, the pool holds ", pool.held,
+             " of ", total_memory());
+    pool.of_graphs += bytes;
+  });
+}
+
+void trim_graphs(int device, std::size_t in_use) {
+  with_pool(device, [=](Pool& pool) { pool.of_graphs = std::min(pool.of_graphs, in_use); });
+}
+
+void let_access(int owner, int user) {
   Memory& memory = Memory::instance();
   const std::lock_guard lock(memory.mutex);
-  memory.of_graphs -= std::min(memory.of_graphs, bytes);
+  memory.access.insert({owner, user});
+}
+
+bool may_access(int user, const Allocation& allocation) {
+  Memory& memory = Memory::instance();
+  const std::lock_guard lock(memory.mutex);
+  return allocation.device == user || memory.access.contains({allocation.device, user});
 }
 
 void mark_freed(Allocation& allocation) {
@@ -181,9 +204,7 @@ void mark_freed(Allocation& allocation) {
   allocation.is_freed = true;
   allocation.freed_at = site();
   if (allocation.graph != nullptr) return;
-  Memory& memory = Memory::instance();
-  const std::lock_guard lock(memory.mutex);
-  memory.used -= allocation.bytes;
+  with_pool(allocation.device, [&](Pool& pool) { pool.used -= allocation.bytes; });
 }
 
 void forget_memory() {
@@ -194,8 +215,7 @@ void forget_memory() {
     allocation->is_freed = true;
     allocation->freed_at = "cudaDeviceReset";
   }
-  memory.used = memory.held = memory.of_graphs = 0;
-  memory.keeps_freed = false;
+  memory.pools.clear();
   memory.pinned.clear();
 }
 
@@ -384,9 +404,31 @@ void add_touches(std::vector<Touch>& touches, const SharedAllocation& allocation
 
 }  // namespace
 
+namespace {
+
+std::mutex& one_at_a_time() {
+  static auto* mutex = new std::mutex;
+  return *mutex;
+}
+
+std::byte* bytes_at(const void* data) {
+  return is_device_address(data) ? view(data) : static_cast<std::byte*>(const_cast<void*>(data));
+}
+
+}  // namespace
+
+void copy_alone(void* to, const void* from, std::size_t bytes) {
+  const std::lock_guard lock(one_at_a_time());
+  std::memcpy(bytes_at(to), bytes_at(from), bytes);
+}
+
+void fill_alone(void* to, int byte, std::size_t bytes) {
+  const std::lock_guard lock(one_at_a_time());
+  std::memset(bytes_at(to), byte, bytes);
+}
+
 std::vector<Touch> run_alone(const Operation& operation) {
-  static std::mutex one_at_a_time;
-  const std::lock_guard lock(one_at_a_time);
+  const std::lock_guard lock(one_at_a_time());
   if (operation.is_kernel) {
     const Watch watch(operation);
     const FaultHandler handler;
@@ -394,6 +436,22 @@ std::vector<Touch> run_alone(const Operation& operation) {
     return watch.touches();
   }
   operation.run();
+  return touches_of(operation);
+}
+
+// Others may use the rest of a page meanwhile.
+std::vector<Touch> whole_pages_of(const Operation& operation) {
+  std::vector<Touch> touches;
+  for (const Operand& operand : operation.operands) {
+    const SharedAllocation allocation = find_allocation(operand.data);
+    const auto begin = static_cast<std::size_t>(static_cast<const std::byte*>(operand.data) - allocation->address);
+    const std::size_t first = round_up(begin, kPage), end = (begin + operand.bytes) / kPage * kPage;
+    add_touches(touches, allocation, first, std::max(first, end), operand.is_written);
+  }
+  return touches;
+}
+
+std::vector<Touch> touches_of(const Operation& operation) {
   std::vector<Touch> touches;
   for (const Operand& operand : operation.operands) {
     const SharedAllocation allocation = find_allocation(operand.data);

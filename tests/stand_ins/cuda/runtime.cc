@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include "kernels/emulator/async_proxy.h"
 #include "kernels/emulator/devices.h"
@@ -25,6 +27,24 @@ int compute_capability() {
 
 int multiprocessors() {
   return static_cast<int>(number_setting("ISOBAR_VIRTUAL_GPU_MULTIPROCESSORS", 4));
+}
+
+}  // namespace
+}  // namespace isobar::virtual_gpu
+
+struct CUmemPoolHandle_st {
+  int device;
+};
+
+namespace isobar::virtual_gpu {
+namespace {
+
+// The default pool.
+cudaMemPool_t pool_of(int device) {
+  static auto* pools = new std::map<int, CUmemPoolHandle_st>;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  return &pools->emplace(device, CUmemPoolHandle_st{device}).first->second;
 }
 
 // ---- Copies ---------------------------------------------------------------------------------------------------------
@@ -269,36 +289,39 @@ cudaError_t cudaGetDeviceCount(int* count) {
       refuse(cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version");
     const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
     if (visible != nullptr && *visible == '\0') refuse(cudaErrorNoDevice, "no CUDA-capable device is detected");
-    *count = 1;
+    *count = device_count();
   });
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  return call("cudaGetDevice", [&] { *device = 0; });
+  return call("cudaGetDevice", [&] { *device = current_device(); });
 }
 
 cudaError_t cudaSetDevice(int device) {
   return call("cudaSetDevice", [&] {
-    if (device != 0) misuse(cudaErrorInvalidDevice, "there is no device ", device);
+    check_device(device);
+    set_current_device(device);
+    use_context("cudaSetDevice");
   });
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return call("cudaGetDeviceProperties", [&] {
-    if (device != 0) misuse(cudaErrorInvalidDevice, "there is no device ", device);
+    check_device(device);
     *properties = {.name = "virtual GPU",
                    .uuid = {"isobar-virtual0"},
                    .totalGlobalMem = total_memory(),
                    .major = compute_capability() / 10,
                    .minor = compute_capability() % 10,
                    .multiProcessorCount = multiprocessors()};
+    properties->uuid.bytes[13] = static_cast<char>('l' + device);
     properties->uuid.bytes[14] = static_cast<char>('0' + number_setting("ISOBAR_VIRTUAL_GPU_NUMBER", 0) % 10);
   });
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   return call("cudaDeviceGetAttribute", [&] {
-    if (device != 0) misuse(cudaErrorInvalidDevice, "there is no device ", device);
+    check_device(device);
     if (attribute == cudaDevAttrMultiProcessorCount)
       *value = multiprocessors();
     else if (attribute == cudaDevAttrComputeCapabilityMajor)
@@ -316,31 +339,56 @@ cudaError_t cudaDeviceReset() {
   return call("cudaDeviceReset", [&] {
     reset_streams();
     forget_memory();
+    forget_contexts();
   });
 }
 
-cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
-  return call("cudaDeviceGetDefaultMemPool", [&] { *pool = nullptr; });
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
+  return call("cudaDeviceGetDefaultMemPool", [&] {
+    check_device(device);
+    *pool = pool_of(device);
+  });
 }
 
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr attribute, void* value) {
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
   return call("cudaMemPoolSetAttribute", [&] {
     if (attribute != cudaMemPoolAttrReleaseThreshold)
       misuse(cudaErrorInvalidValue, "an attribute of a pool that does not exist: ", static_cast<int>(attribute));
     std::uint64_t threshold = 0;
     std::memcpy(&threshold, value, sizeof threshold);
-    keep_freed_memory(threshold > 0);
+    keep_freed_memory(pool->device, threshold > 0);
   });
 }
 
-cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t least) {
-  return call("cudaMemPoolTrimTo", [&] { trim_pool(least); });
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t least) {
+  return call("cudaMemPoolTrimTo", [&] { trim_pool(pool->device, least); });
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  return call("cudaDeviceCanAccessPeer", [&] {
+    check_device(device);
+    check_device(peer);
+    *can = device == peer ? 0 : 1;
+  });
+}
+
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessDesc* accesses, std::size_t count) {
+  return call("cudaMemPoolSetAccess", [&] {
+    for (std::size_t i = 0; i < count; ++i) {
+      const cudaMemAccessDesc& access = accesses[i];
+      check_device(access.location.id);
+      if (access.location.type != cudaMemLocationTypeDevice || access.flags != cudaMemAccessFlagsProtReadWrite)
+        misuse(cudaErrorInvalidValue, "a kind of access to a pool that is not known here");
+      if (access.location.id == pool->device) misuse(cudaErrorInvalidValue, "a pool is told of its own device");
+      let_access(pool->device, access.location.id);
+    }
+  });
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   return call("cudaMemGetInfo", [&] {
     *total = total_memory();
-    *free = *total - held_memory();
+    *free = *total - held_memory(current_device());
   });
 }
 

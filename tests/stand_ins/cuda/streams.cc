@@ -2,6 +2,7 @@
 #include "kernels/emulator/streams.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -33,12 +34,15 @@ struct Capture {
 
 struct CUstream_st {
   std::uint64_t id;  // no other stream ever has it
+  int device = isobar::virtual_gpu::current_device();
+  int priority = 0;  // the lower, the sooner
   isobar::Stream queue = isobar::emulator::create_stream();
   std::shared_ptr<isobar::virtual_gpu::Capture> capture = nullptr;
   isobar::virtual_gpu::Clock clock = {};                               // of what it is given next
   std::shared_ptr<double> milliseconds = std::make_shared<double>(0);  // that its work has taken so far
 };
 struct CUevent_st {
+  int device = isobar::virtual_gpu::current_device();
   bool has_time = true, is_recorded = false;
   isobar::emulator::Event event = {};
   isobar::virtual_gpu::Clock clock = {};
@@ -52,10 +56,15 @@ struct CUgraph_st {
 };
 struct CUgraphExec_st {
   std::shared_ptr<isobar::virtual_gpu::Recording> recording;
+  int device = isobar::virtual_gpu::current_device();
+  bool holds_memory = false;  // from its first launch until it is trimmed
+  std::shared_ptr<std::atomic<int>> launches = std::make_shared<std::atomic<int>>(0);  // that have not run
 };
 
 namespace isobar::virtual_gpu {
 namespace {
+
+constexpr int kHighestPriority = -5;
 
 // Handles that the program holds.
 struct Handles {
@@ -64,7 +73,7 @@ struct Handles {
   std::set<cudaEvent_t> events;
   std::set<cudaGraph_t> graphs;
   std::set<cudaGraphExec_t> executables;
-  std::unique_ptr<CUstream_st> default_stream;
+  std::map<int, std::unique_ptr<CUstream_st>> default_streams;  // of each device
   std::uint64_t seed = number_setting("ISOBAR_VIRTUAL_GPU_SCHEDULE", 0);
   std::uint64_t drawn = 0;
   std::uint64_t streams_made = 0;
@@ -82,20 +91,28 @@ CUstream_st& state_of(cudaStream_t stream) {
   Handles& handles = Handles::instance();
   const std::lock_guard lock(handles.mutex);
   if (stream == nullptr) {
-    if (handles.default_stream == nullptr)
-      handles.default_stream = std::make_unique<CUstream_st>(CUstream_st{.id = ++handles.streams_made});
-    return *handles.default_stream;
+    std::unique_ptr<CUstream_st>& own = handles.default_streams[current_device()];
+    if (own == nullptr) own = std::make_unique<CUstream_st>(CUstream_st{.id = ++handles.streams_made});
+    return *own;
   }
   if (!handles.streams.contains(stream))
     misuse(cudaErrorInvalidResourceHandle, "this stream does not exist (any more)");
+  refuse_elsewhere(stream->device, "a stream");
   return *stream;
 }
 
-CUevent_st& state_of(cudaEvent_t event) {
+// A stream may wait for an event of any device.
+CUevent_st& awaited_event(cudaEvent_t event) {
   Handles& handles = Handles::instance();
   const std::lock_guard lock(handles.mutex);
   if (!handles.events.contains(event)) misuse(cudaErrorInvalidResourceHandle, "this event does not exist (any more)");
   return *event;
+}
+
+CUevent_st& state_of(cudaEvent_t event) {
+  CUevent_st& state = awaited_event(event);
+  refuse_elsewhere(state.device, "an event");
+  return state;
 }
 
 std::vector<Touch> all_pages_of(const SharedAllocation& allocation) {
@@ -105,7 +122,7 @@ std::vector<Touch> all_pages_of(const SharedAllocation& allocation) {
 }
 
 // An error of work breaks the context, as on a GPU.
-void run_operation(const Operation& operation, const std::shared_ptr<const Moment>& when) {
+void run_operation(int device, const Operation& operation, const std::shared_ptr<const Moment>& when) {
   try {
     check_mapped(operation);
     if (operation.frees != nullptr) note_touches(all_pages_of(operation.frees), when);
@@ -113,7 +130,7 @@ void run_operation(const Operation& operation, const std::shared_ptr<const Momen
     note_touches(operation.allocates != nullptr ? all_pages_of(operation.allocates) : touches, when);
   } catch (const Error& error) {
     const std::string whole = concat(error.what(), " (", operation.name, " in ", operation.site, ")");
-    break_context(cudaErrorIllegalAddress, whole);
+    break_context(device, cudaErrorIllegalAddress, whole);
     throw Error(whole);
   }
 }
@@ -126,7 +143,8 @@ bool draws_progress() {
   return ((++handles.drawn * 0x9e3779b97f4a7c15u ^ handles.seed * 0xbf58476d1ce4e5b9u) >> 61) == 0;
 }
 
-void check_operands(const Operation& operation) {
+// At the call.
+void check_operands(int device, const Operation& operation) {
   for (const Operand& operand : operation.operands) {
     const SharedAllocation allocation = find_allocation(operand.data);
     const auto* begin = static_cast<const std::byte*>(operand.data);
@@ -134,6 +152,9 @@ void check_operands(const Operation& operation) {
       misuse(cudaErrorInvalidValue, operation.name, ": ", operand.name, " is no memory of the device");
     if (allocation->is_freed)
       misuse(cudaErrorInvalidValue, operation.name, ": ", operand.name, " is freed memory: ", describe(*allocation));
+    if (!may_access(device, *allocation))
+      misuse(cudaErrorInvalidValue, operation.name, ": ", operand.name, " is memory of device ", allocation->device,
+             ", which device ", device, " may not use: ", describe(*allocation));
     if (begin + operand.bytes > allocation->address + allocation->bytes)
       misuse(cudaErrorInvalidValue, operation.name, ": ", operand.name, " of ", operand.bytes, " bytes begins ",
              begin - allocation->address, " bytes into ", describe(*allocation));
@@ -153,7 +174,7 @@ void add_node(Capture& capture, cudaStream_t stream, Operation operation) {
 
 // Runs the nodes of a graph in an order that is drawn among those that their edges allow: last ones first without a
 // seed. Returns how many milliseconds they take.
-double run_graph(const Recording& recording, const Moment& launch) {
+double run_graph(int device, const Recording& recording, const Moment& launch) {
   const std::uint64_t seed = Handles::instance().seed;
   std::vector<std::size_t> missing(recording.nodes.size());
   std::vector<std::vector<std::size_t>> followers(recording.nodes.size());
@@ -176,7 +197,7 @@ double run_graph(const Recording& recording, const Moment& launch) {
     when.order = &recording.order;
     when.node = node;
     when.what = concat(operation.name, " in ", operation.site);
-    run_operation(operation, std::make_shared<const Moment>(std::move(when)));
+    run_operation(device, operation, std::make_shared<const Moment>(std::move(when)));
     milliseconds += operation.milliseconds;
     for (const std::size_t follower : followers[node])
       if (--missing[follower] == 0) add(follower);
@@ -234,16 +255,19 @@ std::shared_ptr<Recording> end_capture(cudaStream_t stream) {
   return capture->recording;
 }
 
+Moment next_moment(CUstream_st& state, std::string what) {
+  Moment when{.stream = state.id, .what = std::move(what)};
+  Handles& handles = Handles::instance();
+  const std::lock_guard lock(handles.mutex);
+  merge(state.clock, handles.host);
+  when.follows = std::make_shared<const Clock>(state.clock);
+  when.number = ++state.clock[state.id];
+  return when;
+}
+
 // Gives the stream work, which is told when it runs, and tells how many milliseconds it takes.
 void submit(CUstream_st& state, std::string what, std::function<double(const Moment&)> run) {
-  Moment when{.stream = state.id, .what = std::move(what)};
-  {
-    Handles& handles = Handles::instance();
-    const std::lock_guard lock(handles.mutex);
-    merge(state.clock, handles.host);
-    when.follows = std::make_shared<const Clock>(state.clock);
-    when.number = ++state.clock[state.id];
-  }
+  Moment when = next_moment(state, std::move(what));
   emulator::submit(state.queue,
                    [when = std::move(when), run = std::move(run), total = state.milliseconds] { *total += run(when); });
   if (draws_progress()) {
@@ -252,6 +276,39 @@ void submit(CUstream_st& state, std::string what, std::function<double(const Mom
     now.synchronize();
   }
 }
+
+std::string error_of(const std::function<void()>& body) {
+  try {
+    body();
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+// Work that lasts. What ends it ends the stream, and breaks the context only where the program is wrong.
+class Lasting final : public emulator::Work {
+ public:
+  Lasting(int device, Moment when, LastingOperation work)
+      : device_(device), when_(std::make_shared<const Moment>(std::move(when))), work_(std::move(work)) {}
+  void run(std::exception_ptr& failure) noexcept override {
+    std::string wrong = failure != nullptr ? "" : error_of([&] { check_mapped(work_.operation); });
+    const bool dropped = failure != nullptr || !wrong.empty();
+    const std::string said = work_.run(dropped);
+    if (!dropped && said.empty()) wrong = error_of([&] { note_touches(whole_pages_of(work_.operation), when_); });
+    if (!wrong.empty()) {
+      wrong += concat(" (", work_.operation.name, " in ", work_.operation.site, ")");
+      break_context(device_, cudaErrorIllegalAddress, wrong);
+    }
+    if (failure == nullptr && !(wrong + said).empty())
+      failure = std::make_exception_ptr(Error(wrong.empty() ? said : wrong));
+  }
+
+ private:
+  int device_;
+  std::shared_ptr<const Moment> when_;
+  LastingOperation work_;
+};
 
 // The host has waited for what comes before.
 void note_wait(const Clock& clock) {
@@ -265,15 +322,63 @@ void note_wait(const Clock& clock) {
 void queue(cudaStream_t stream, Operation operation) {
   CUstream_st& state = state_of(stream);
   operation.site = site();
-  check_operands(operation);
+  check_operands(state.device, operation);
   list_work(operation, stream);
   if (operation.handles_numbers && !computes()) operation.run = [] {};
   if (state.capture != nullptr) return add_node(*state.capture, stream, std::move(operation));
   std::string what = concat(operation.name, " in ", operation.site);
-  submit(state, std::move(what), [operation = std::move(operation)](const Moment& when) {
-    run_operation(operation, std::make_shared<const Moment>(when));
+  submit(state, std::move(what), [device = state.device, operation = std::move(operation)](const Moment& when) {
+    run_operation(device, operation, std::make_shared<const Moment>(when));
     return operation.milliseconds;
   });
+}
+
+void queue_lasting(cudaStream_t stream, LastingOperation work) {
+  CUstream_st& state = state_of(stream);
+  work.operation.site = site();
+  check_operands(state.device, work.operation);
+  list_work(work.operation, stream);
+  if (state.capture != nullptr)
+    misuse(cudaErrorStreamCaptureUnsupported, work.operation.name, " is given to a stream that is captured");
+  Moment when = next_moment(state, concat(work.operation.name, " in ", work.operation.site));
+  emulator::queue_work(state.queue, std::make_unique<Lasting>(state.device, std::move(when), std::move(work)));
+}
+
+bool is_stream(cudaStream_t stream) {
+  Handles& handles = Handles::instance();
+  const std::lock_guard lock(handles.mutex);
+  return handles.streams.contains(stream);
+}
+
+struct Point::State {
+  emulator::Event event = {};
+  Clock clock = {};
+};
+
+Point::Point(cudaStream_t stream) : state_(std::make_unique<State>()) {
+  CUstream_st& recorded = state_of(stream);
+  state_->clock = recorded.clock;
+  state_->event.record(recorded.queue);
+}
+Point::~Point() = default;
+
+void Point::make_wait(cudaStream_t stream) const {
+  CUstream_st& waiting = state_of(stream);
+  merge(waiting.clock, state_->clock);
+  state_->event.make_wait(waiting.queue);
+}
+
+void Point::run_up_to() const {
+  error_of([this] { state_->event.synchronize(); });
+  note_wait(state_->clock);
+}
+
+bool Point::is_reached() const {
+  return state_->event.is_reached();
+}
+
+bool Point::is_before(cudaStream_t stream) const {
+  return state_->event.is_before(state_of(stream).queue);
 }
 
 void synchronize(cudaStream_t stream) {
@@ -282,7 +387,7 @@ void synchronize(cudaStream_t stream) {
   note_synchronisation(stream);
   emulator::synchronize(state.queue);
   note_wait(state.clock);
-  note_synchronised();
+  note_synchronised(state.device);
 }
 
 const void* capture_of(cudaStream_t stream) {
@@ -296,8 +401,8 @@ void refuse_in_capture(const char* what) {
 void reset_streams() {
   Handles& handles = Handles::instance();
   const std::lock_guard lock(handles.mutex);
-  if (handles.default_stream != nullptr) emulator::destroy_stream(handles.default_stream->queue);
-  handles.default_stream = nullptr;
+  for (const auto& [device, stream] : handles.default_streams) emulator::destroy_stream(stream->queue);
+  handles.default_streams.clear();
   handles.streams.clear();
   handles.events.clear();
   handles.graphs.clear();
@@ -339,15 +444,28 @@ Handle keep(std::set<Handle>& known, Handle handle) {
 
 }  // namespace
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
-  return call("cudaStreamCreateWithFlags", [&] {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+  return call("cudaStreamCreateWithPriority", [&] {
     refuse_in_capture("makes a stream");
     if (flags != cudaStreamNonBlocking)
       misuse(cudaErrorNotSupported, "the virtual GPU has only streams that do not wait for the default one");
+    if (priority > 0 || priority < kHighestPriority)
+      misuse(cudaErrorInvalidValue, "the priority ", priority, ", which no stream can have");  // CUDA takes the nearest
     Handles& handles = Handles::instance();
     const std::lock_guard lock(handles.mutex);
-    *stream = keep(handles.streams, new CUstream_st{.id = ++handles.streams_made});
+    *stream = keep(handles.streams, new CUstream_st{.id = ++handles.streams_made, .priority = priority});
   });
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
+  return call("cudaDeviceGetStreamPriorityRange", [&] {
+    *lowest = 0;
+    *highest = kHighestPriority;
+  });
+}
+
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
+  return call("cudaStreamGetPriority", [&] { *priority = state_of(stream).priority; });
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
@@ -366,7 +484,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   return call("cudaStreamWaitEvent", [&] {
     CUstream_st& waiting = state_of(stream);
-    const CUevent_st& awaited = state_of(event);
+    const CUevent_st& awaited = awaited_event(event);
     if (!awaited.is_recorded) misuse(cudaErrorInvalidValue, "a stream waits for an event that was never recorded");
     if (!awaited.is_captured) {
       if (waiting.capture != nullptr)
@@ -399,6 +517,7 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return call("cudaEventDestroy", [&] {
+    state_of(event);
     forget(Handles::instance().events, event, "event");
     delete event;
   });
@@ -488,10 +607,8 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
-  return call("cudaGraphInstantiate", [&] {
-    hold_for_graph(graph->recording->most_bytes_held);
-    *executable = keep(Handles::instance().executables, new CUgraphExec_st{graph->recording});
-  });
+  return call("cudaGraphInstantiate",
+              [&] { *executable = keep(Handles::instance().executables, new CUgraphExec_st{graph->recording}); });
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
@@ -504,8 +621,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
   return call("cudaGraphExecDestroy", [&] {
     forget(Handles::instance().executables, executable, "graph");
-    release_of_graph(executable->recording->most_bytes_held);
-    delete executable;
+    delete executable;  // its memory stays with the device until it is trimmed
   });
 }
 
@@ -518,7 +634,31 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
     }
     refuse_in_capture("launches a graph");
     count(Count::graphs);
+    refuse_elsewhere(executable->device, "a graph");
+    if (!executable->holds_memory) hold_for_graph(executable->device, executable->recording->most_bytes_held);
+    executable->holds_memory = true;
+    ++*executable->launches;
     submit(state_of(stream), "graph",
-           [recording = executable->recording](const Moment& when) { return run_graph(*recording, when); });
+           [device = executable->device, recording = executable->recording,
+            launches = executable->launches](const Moment& when) {
+             --*launches;
+             return run_graph(device, *recording, when);
+           });
+  });
+}
+
+// What graphs hold that are destroyed, or have nothing to do.
+cudaError_t cudaDeviceGraphMemTrim(int device) {
+  return call("cudaDeviceGraphMemTrim", [&] {
+    check_device(device);
+    Handles& handles = Handles::instance();
+    const std::lock_guard lock(handles.mutex);
+    std::size_t in_use = 0;
+    for (const cudaGraphExec_t executable : handles.executables) {
+      if (executable->device != device || !executable->holds_memory) continue;
+      executable->holds_memory = *executable->launches > 0;
+      if (executable->holds_memory) in_use += executable->recording->most_bytes_held;
+    }
+    trim_graphs(device, in_use);
   });
 }

@@ -1,5 +1,6 @@
 // libnccl.so.2 for tests: NCCL's functions over the emulator's streams and shared memory, stricter than NCCL. What NCCL
 // forbids and does not notice is refused with a sentence (ncclGetLastError) that names communicator, call and ranks.
+#include <dlfcn.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include <string_view>
 #include <thread>
 
+#include "tests/stand_ins/cuda/table.h"
 #include "tests/stand_ins/nccl/member.h"
 #include "tests/stand_ins/nccl/trace.h"
 
@@ -410,8 +412,9 @@ std::uint64_t tick() {
 std::size_t trace_issued(const Place& place, const std::string& operation) {
   Trace& trace = Trace::instance();
   const std::lock_guard lock(trace.mutex);
-  TraceEntry entry{
-      .rank = place.rank, .communicator = {}, .operation = {}, .issued = ++trace.clock, .begun = 0, .ended = 0};
+  TraceEntry entry{};
+  entry.rank = place.rank;
+  entry.issued = ++trace.clock;
   copy_text(entry.communicator, place.name);
   copy_text(entry.operation, operation);
   trace.entries.push_back(entry);
@@ -422,6 +425,14 @@ void trace_begun(std::size_t entry) {
 }
 void trace_ended(std::size_t entry) {
   Trace::instance().set(entry, &TraceEntry::ended);
+}
+
+void trace_times(std::size_t entry, std::uint64_t began, std::uint64_t ended) {
+  Trace& trace = Trace::instance();
+  const std::lock_guard lock(trace.mutex);
+  if (entry < trace.cleared) return;
+  trace.entries[entry - trace.cleared].began_ns = began;
+  trace.entries[entry - trace.cleared].ended_ns = ended;
 }
 
 }  // namespace stand_in
@@ -435,9 +446,12 @@ using isobar::Stream;
 
 extern "C" {
 
-void isobar_stand_in_attach(const isobar::emulator::StandInTable* given) {
-  table = given;
+bool isobar_stand_in_attach(const isobar::emulator::StandInTable* given) {
+  using isobar::virtual_gpu::TableFunction;
+  const auto of_gpu = reinterpret_cast<TableFunction>(::dlsym(RTLD_DEFAULT, isobar::virtual_gpu::kTableName));
+  table = of_gpu == nullptr ? given : of_gpu(given);
   if (!GpuFault::instance().device.empty()) table->set_question(answer_as_gpu);
+  return of_gpu != nullptr;
 }
 std::uint64_t isobar_nccl_tick() {
   return tick();

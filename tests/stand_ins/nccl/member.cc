@@ -84,6 +84,7 @@ Member::Member(const Place& place)
     refuse(kInvalidArgument, sentence);
   }
   slot().process = ::getpid();
+  slot().device_index = place.device;
   slot().start_time = start_time_of(::getpid());
   std::strncpy(slot().device, place.device_name.c_str(), sizeof(RankSlot::device) - 1);
   slot().state = State::here;
@@ -129,6 +130,7 @@ void Member::leave(State how) noexcept {
   while (running_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const std::lock_guard lock(device_->mutex);
   std::erase(device_->members, this);
+  if (how == State::aborted && device_->last_communicator == place_.id) device_->last = nullptr;  // nobody follows it
 }
 
 std::string Member::call_name(std::uint64_t call) const {
@@ -180,6 +182,7 @@ void Member::finish_in_thread() {
   }
   count_thread();
   std::thread([self = shared_from_this()] {
+    program().use_device(self->place_.device, self->place_.device_name.c_str());
     std::this_thread::sleep_for(std::chrono::microseconds(progress_time()));
     while (self->step() == kInProgress) std::this_thread::sleep_for(std::chrono::microseconds(100));
     const std::lock_guard lock(self->mutex_);
@@ -437,6 +440,16 @@ std::pair<Bytes, Bytes> buffers_of(const Operation& o, int rank, int size) {
   }
 }
 
+std::vector<emulator::StandInBuffer> all_buffers_of(const std::vector<Operation>& operations, const Place& place) {
+  std::vector<emulator::StandInBuffer> all;
+  for (const Operation& o : operations) {
+    const auto [send, receive] = buffers_of(o, place.rank, place.size);
+    all.push_back({send.data, send.bytes, false});
+    all.push_back({receive.data, receive.bytes, true});
+  }
+  return all;
+}
+
 bool is_in_place(const Operation& o, int rank) {
   const std::size_t part = static_cast<std::size_t>(rank) * o.count * size_of_type(o.type);
   if (o.verb == Verb::all_gather) return o.send == at(o.receive, part);
@@ -457,8 +470,20 @@ void Member::check(const Operation& o) const {
     if (buffer.bytes > 0 && !program().is_memory(place_.device, buffer.data, buffer.bytes))
       refuse(kInvalidArgument, name,
              ": a buffer is not memory of this rank's device, or does not lie in one allocation");
+  check_reached(name, send.bytes > 0 ? send.data : receive.data);
   if (overlap(send, receive) && !is_in_place(o, place_.rank))
     refuse(kInvalidArgument, name, ": what is sent and what is received overlap, and not as in place");
+}
+
+// Ranks of one process use each other's buffers directly.
+void Member::check_reached(const std::string& name, const void* data) const {
+  for (int r = 0; data != nullptr && r < place_.size; ++r) {
+    const RankSlot& other = segment_.rank(r);
+    if (other.process == slot().process && other.device_index != place_.device &&
+        !program().may_access(other.device_index, data))
+      refuse(kUnhandledCudaError, name, ": a buffer cannot be reached from the device of rank ", r,
+             ", which is of the same process: its pool must be told so");
+  }
 }
 
 bool Member::has_outstanding_work() {
@@ -482,17 +507,21 @@ void Member::clear_outputs(const Operation& o) const {
   const std::size_t part = o.count * size_of_type(o.type);
   const std::size_t before = has_own ? static_cast<std::size_t>(place_.rank) * part : receive.bytes;
   auto* fill = new Fill{o.receive, before, has_own ? part : 0, receive.bytes};
-  const auto run = [](void* data, bool) -> const char* {
+  const auto run = [](void* data, bool dropped) -> const char* {
     const std::unique_ptr<Fill> fill(static_cast<Fill*>(data));
-    std::memset(fill->data, 0xff, fill->before);
     const std::size_t after = fill->before + fill->own;
-    std::memset(static_cast<std::byte*>(fill->data) + after, 0xff, fill->bytes - after);
+    if (dropped) return nullptr;
+    program().fill(fill->data, 0xff, fill->before);
+    program().fill(static_cast<std::byte*>(fill->data) + after, 0xff, fill->bytes - after);
     return nullptr;
   };
+  const emulator::StandInBuffer parts[] = {
+      {o.receive, fill->before, true},
+      {at(o.receive, fill->before + fill->own), fill->bytes - fill->before - fill->own, true}};
   if (program().is_idle(o.stream))
     run(fill, false);
   else
-    program().queue(o.stream, fill, run);
+    program().queue(o.stream, fill, run, parts, std::size(parts));
 }
 
 // Operations of one communicator follow each other, whatever their streams. Those of several communicators on a device
@@ -534,12 +563,14 @@ bool Member::launch(const std::vector<Operation>& operations) {
     batch->traces.push_back(trace_issued(place_, stand_in::to_text(operation)));
     clear_outputs(operation);
   }
-  program().queue(stream, batch.release(), [](void* data, bool dropped) -> const char* {
+  const std::vector<emulator::StandInBuffer> buffers = all_buffers_of(operations, place_);
+  const auto run = [](void* data, bool dropped) -> const char* {
     thread_local std::string sentence;
     const std::unique_ptr<Batch> given(static_cast<Batch*>(data));
     sentence = given->member->run(*given, dropped);
     return sentence.empty() ? nullptr : sentence.c_str();
-  });
+  };
+  program().queue(stream, batch.release(), run, buffers.data(), buffers.size());
   last_ = std::make_shared<Event>(stream);
   for (const Operation& operation : operations)
     if (operation.stream != stream) last_->make_wait(operation.stream);

@@ -67,7 +67,8 @@ struct DeviceState {
   std::vector<Member*> members;
   std::shared_ptr<Event> last;
   std::uint64_t last_communicator = 0;
-  std::atomic<int> running{0};  // operations of any of them
+  std::atomic<int> running{0};         // operations of any of them
+  std::atomic<std::uint64_t> time{0};  // in nanoseconds (model.h)
 
   static std::shared_ptr<DeviceState> of(const std::string& name);
 };
@@ -106,6 +107,7 @@ class Member : public std::enable_shared_from_this<Member> {
   bool launch(const std::vector<Operation>& operations);
 
   void check(const Operation& operation) const;  // refuses what this rank alone can know to be wrong
+  void check_reached(const std::string& name, const void* data) const;
   bool has_outstanding_work();
   void finish_work();  // the host waits
 
@@ -143,10 +145,11 @@ class Member : public std::enable_shared_from_this<Member> {
   void look_for_deadlock();
   std::uint64_t edges_of(int rank) const;
 
-  void run_collective(const Operation& operation);
+  void run_collective(const Operation& operation, std::size_t trace);
   bool show(const void* data, std::size_t bytes);  // one round; the boxes of all can be read when it returns true
+  std::uint64_t latest_arrival() const;            // of the ranks, in the round that was shown
   void take();
-  void run_messages(const std::vector<Operation>& operations);
+  void run_messages(const Batch& batch);
   bool step(Transfer& transfer);
   std::uint64_t advance(std::vector<Transfer>& transfers);
 
@@ -170,6 +173,7 @@ class Member : public std::enable_shared_from_this<Member> {
 
   // Of the operation that runs.
   std::uint64_t round_ = 0;
+  std::uint64_t began_ = 0;  // its messages, on the latest of the devices that send to this one
   std::string sentence_, operation_;
   std::uint64_t still_steps_ = 0;
   std::chrono::steady_clock::time_point still_since_{};
@@ -186,5 +190,6 @@ struct Member::Batch {
 std::size_t trace_issued(const Place& place, const std::string& operation);
 void trace_begun(std::size_t entry);
 void trace_ended(std::size_t entry);
+void trace_times(std::size_t entry, std::uint64_t began, std::uint64_t ended);
 
 }  // namespace isobar::nccl::stand_in

@@ -7,6 +7,7 @@
 
 #include "kernels/common/dtype.h"
 #include "tests/stand_ins/nccl/member.h"
+#include "tests/stand_ins/nccl/model.h"
 
 namespace isobar::nccl::stand_in {
 namespace {
@@ -155,11 +156,18 @@ bool Member::show(const void* data, std::size_t bytes) {
   };
   // The box was last used two rounds ago.
   if (round_ >= 2 && !wait([&] { return those_behind(&RankSlot::taken, round_ - 1); })) return false;
-  if (bytes > 0) std::memcpy(slot().box[round_ % 2], data, bytes);
+  if (bytes > 0) program().copy(slot().box[round_ % 2], data, bytes);
+  slot().times[round_ % 2] = device_->time.load();
   slot().posted = round_ + 1;
   ++slot().steps;
   segment_.ring_all();
   return wait([&] { return those_behind(&RankSlot::posted, round_ + 1); });
+}
+
+std::uint64_t Member::latest_arrival() const {
+  std::uint64_t latest = 0;
+  for (int r = 0; r < place_.size; ++r) latest = std::max(latest, segment_.rank(r).times[round_ % 2].load());
+  return latest;
 }
 
 void Member::take() {
@@ -168,7 +176,7 @@ void Member::take() {
   segment_.ring_all();
 }
 
-void Member::run_collective(const Operation& o) {
+void Member::run_collective(const Operation& o, std::size_t trace) {
   const std::size_t size = size_of_type(o.type), piece = kBox / size, ranks = static_cast<std::size_t>(place_.size);
   const std::size_t total = o.verb == Verb::reduce_scatter ? o.count * ranks : o.count;
   const bool shows = o.verb != Verb::broadcast || place_.rank == o.root;
@@ -176,16 +184,18 @@ void Member::run_collective(const Operation& o) {
   auto* to = static_cast<std::byte*>(o.receive);
   std::vector<std::byte> sum(kBox);
   std::size_t first = 0;
+  std::uint64_t began = 0;
   do {  // at least one round, so that an operation without elements has its place in the stream too
     const std::size_t n = std::min(piece, total - first);
     if (!show(static_cast<const std::byte*>(o.send) + (shows ? first * size : 0), shows ? n * size : 0)) return;
+    if (first == 0) began = latest_arrival();
     std::vector<const std::byte*> boxes;
     for (int r = 0; r < place_.size; ++r) boxes.push_back(segment_.rank(r).box[round_ % 2]);
     if (o.verb == Verb::broadcast) {
-      if (n > 0) std::memcpy(to + first * size, boxes[static_cast<std::size_t>(o.root)], n * size);
+      if (n > 0) program().copy(to + first * size, boxes[static_cast<std::size_t>(o.root)], n * size);
     } else if (o.verb == Verb::all_gather) {
       for (std::size_t r = 0; r < ranks && n > 0; ++r)
-        std::memcpy(to + (r * o.count + first) * size, boxes[r], n * size);
+        program().copy(to + (r * o.count + first) * size, boxes[r], n * size);
     } else if (n > 0 && (o.verb != Verb::reduce || place_.rank == o.root)) {
       for (std::size_t i = 0; i < n;) {  // slice by slice
         const std::size_t at_slice = (first + i) / slice;
@@ -199,11 +209,13 @@ void Member::run_collective(const Operation& o) {
       const std::size_t own = o.verb == Verb::reduce_scatter ? static_cast<std::size_t>(place_.rank) * o.count : 0;
       const std::size_t begin = std::max(first, own), end = std::min(first + n, own + o.count);
       if (begin < end)
-        std::memcpy(to + (begin - own) * size, sum.data() + (begin - first) * size, (end - begin) * size);
+        program().copy(to + (begin - own) * size, sum.data() + (begin - first) * size, (end - begin) * size);
     }
     take();
     first += n;
   } while (first < total);
+  device_->time = began + nanoseconds_of(o.verb, o.count * size, place_.size, Link::chosen());
+  trace_times(trace, began, device_->time);
 }
 
 // ---- Messages -------------------------------------------------------------------------------------------------------
@@ -226,8 +238,10 @@ bool Member::step(Transfer& t) {
     return t.finished;
   }
   if (sends == is_full) return false;
-  if (sends && n > 0) std::memcpy(pair.box, static_cast<const std::byte*>(o.send) + t.done, n);
-  if (!sends && n > 0) std::memcpy(static_cast<std::byte*>(o.receive) + t.done, pair.box, n);
+  if (sends && !t.begun) pair.time = device_->time.load();
+  if (!sends && !t.begun) began_ = std::max(began_, pair.time.load());
+  if (sends && n > 0) program().copy(pair.box, static_cast<const std::byte*>(o.send) + t.done, n);
+  if (!sends && n > 0) program().copy(static_cast<std::byte*>(o.receive) + t.done, pair.box, n);
   ++(sends ? pair.filled : pair.emptied);
   t.begun = true;
   t.done += n;
@@ -255,13 +269,21 @@ std::uint64_t Member::advance(std::vector<Transfer>& transfers) {
   return 0;
 }
 
-void Member::run_messages(const std::vector<Operation>& operations) {
+void Member::run_messages(const Batch& batch) {
   std::vector<Transfer> transfers;
-  for (const Operation& o : operations)
-    if (o.is_message()) transfers.push_back({&o, o.count * size_of_type(o.type)});
+  std::size_t sent = 0, received = 0;
+  for (const Operation& o : batch.operations) {
+    if (!o.is_message()) continue;
+    transfers.push_back({&o, o.count * size_of_type(o.type)});
+    (o.verb == Verb::send ? sent : received) += transfers.back().bytes;
+  }
   if (transfers.empty()) return;
   slot().activity = Activity::messages;
-  wait([&] { return advance(transfers); });
+  began_ = device_->time;
+  if (!wait([&] { return advance(transfers); })) return;
+  device_->time = began_ + nanoseconds_of(Verb::send, std::max(sent, received), place_.size, Link::chosen());
+  for (std::size_t i = 0; i < batch.operations.size(); ++i)
+    if (batch.operations[i].is_message()) trace_times(batch.traces[i], began_, device_->time);
 }
 
 std::string Member::run(const Batch& batch, bool dropped) {
@@ -275,9 +297,10 @@ std::string Member::run(const Batch& batch, bool dropped) {
   else if (!aborted_) {
     for (const std::size_t entry : batch.traces) trace_begun(entry);
     slot().activity = Activity::collective;
-    for (const Operation& o : batch.operations)
-      if (!o.is_message() && sentence_.empty() && !aborted_) run_collective(o);
-    if (sentence_.empty() && !aborted_) run_messages(batch.operations);
+    for (std::size_t i = 0; i < batch.operations.size(); ++i)
+      if (!batch.operations[i].is_message() && sentence_.empty() && !aborted_)
+        run_collective(batch.operations[i], batch.traces[i]);
+    if (sentence_.empty() && !aborted_) run_messages(batch);
     slot().activity = Activity::none;
     for (const std::size_t entry : batch.traces) trace_ended(entry);
   }

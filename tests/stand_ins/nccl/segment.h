@@ -52,7 +52,7 @@ enum class Activity : std::uint32_t { none, collective, messages };
 struct alignas(64) RankSlot {
   std::atomic<State> state;
   std::atomic<std::uint32_t> bell, sleepers;  // rung whenever something changes that this rank may wait for
-  std::int32_t process;
+  std::int32_t process, device_index;
   std::uint64_t start_time;  // of the process: its number may be given to another one
   char device[128];
 
@@ -62,6 +62,7 @@ struct alignas(64) RankSlot {
   std::atomic<std::uint64_t> sends, receives;  // and the ranks that its messages still wait for
   std::atomic<std::uint32_t> connects;         // it is in the first call that reaches all
   std::atomic<std::uint64_t> steps;            // grows with everything it does
+  std::atomic<std::uint64_t> times[2];         // of its device (model.h), when it came to what it shows in the box
   Description calls[kCalls];
   std::byte box[2][kBox];
 };
@@ -71,6 +72,7 @@ struct alignas(64) PairSlot {
   std::atomic<std::uint64_t> sent, expected;   // messages described by the sender, by the receiver
   std::atomic<std::uint64_t> filled, emptied;  // times that the box was
   Description sends[kMessages], expects[kMessages];
+  std::atomic<std::uint64_t> time;  // of the sender's device
   std::byte box[kPairBox];
 };
 

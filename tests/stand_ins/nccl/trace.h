@@ -10,10 +10,11 @@ namespace isobar::nccl::stand_in {
 struct TraceEntry {
   int rank;  // of the communicator
   char communicator[64];
-  char operation[64];    // "all_reduce of 512 fp32"
-  std::uint64_t issued;  // put into its stream
-  std::uint64_t begun;   // the stream got there; 0: not yet
-  std::uint64_t ended;   // on this rank; 0: not yet
+  char operation[64];                // "all_reduce of 512 fp32"
+  std::uint64_t issued;              // put into its stream
+  std::uint64_t begun;               // the stream got there; 0: not yet
+  std::uint64_t ended;               // on this rank; 0: not yet
+  std::uint64_t began_ns, ended_ns;  // on the clock of its device, which is made up (model.h)
 };
 
 // What the host has done in the library since the trace was cleared.

@@ -592,6 +592,7 @@ TEST_CASE("stand-in for NCCL: its clock charges turns of a ring, and a group of 
           r.expect(api().Send(part(0), kCount, kFloat32, next, r.comm, r.stream));
           r.expect(api().Recv(to, kCount, kFloat32, last, r.comm, r.stream));
           api().GroupEnd();
+          r.wait();
         }) == "");
   constexpr std::uint64_t kTurn = 1000 + 4 * kCount;  // of one part
   for (int rank = 0; rank < kRanks; ++rank) {
@@ -603,7 +604,7 @@ TEST_CASE("stand-in for NCCL: its clock charges turns of a ring, and a group of 
     for (std::size_t i = 0; i < kRanks; ++i) CHECK(time_of(2 + i) == (kRanks - 1) * 1000 + 4 * kCount);
     for (std::size_t i = 1; i < 2 + kRanks; ++i) CHECK(entries[i].began_ns == entries[i - 1].ended_ns);
     for (std::size_t i = 0; i < 2; ++i) CHECK(time_of(2 + kRanks + i) == kTurn);
-    CHECK(entries[0].began_ns == trace_of(0)[0].began_ns);  // a collective begins where the last rank has come
+    CHECK(entries[0].began_ns == trace_of(0)[0].began_ns);  // a collective begins when the last rank has come
   }
 }
 

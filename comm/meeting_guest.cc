@@ -56,7 +56,7 @@ void MeetingGuest::send(const Message& message) {
     send_all(socket_.get(), to_wire(message, &seal_));
   }
   if (message.type != kTold) return;
-  receive(message);  // rank 0 may be gone
+  receive(message);  // in any thread: the mutex guards what it changes. Rank 0 may be gone
   if (neighbours_) neighbours_->tell();
 }
 

@@ -212,6 +212,19 @@ TEST_CASE("nccl: communicators that take their time start, split and end") {
         }) == "no error");
 }
 
+TEST_CASE("nccl: what may not be registered is a sentence, and the world shares the memory of what it is split from") {
+  const auto run_with = [](const char* limit) {
+    const EnvironmentVariable registered("ISOBAR_NCCL_STAND_IN_REGISTERED", limit);
+    return error_of({.ranks = 3}, [](const Communicator& world) { world.all_reduce(zeros_on(world, 4)); });
+  };
+  // Two boxes of 32 KiB a rank, and two of 16 KiB a peer: 128 KiB, once for each of the three ranks of this process.
+  CHECK(run_with("393216") == "no error");
+  CHECK_THAT(run_with("393215"),
+             ContainsSubstring("the start of NCCL: NCCL: unhandled system error: ") &&
+                 ContainsSubstring("cannot be registered beside 262144: the limit of locked memory"));
+  CHECK(run_with("393216") == "no error");  // what was registered is not any more
+}
+
 TEST_CASE("nccl: a collective takes of the host no thread, no question and no sleep") {
   const EnvironmentVariable slow("ISOBAR_NCCL_STAND_IN_PROGRESS",
                                  "30");  // what is in progress lasts as long as NCCL's thread

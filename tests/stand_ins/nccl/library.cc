@@ -235,6 +235,7 @@ Place place_of(int ranks, const UniqueId& id, int rank, const Config* config) {
   place.size = ranks;
   place.device = program().device_index();
   place.blocking = is_blocking(config, true);
+  place.splits_share = config != nullptr && config->split_share == 1;
   std::memcpy(&place.id, id.bytes + sizeof kMagic, sizeof place.id);
   char text[128];
   std::snprintf(text, sizeof text, "comm %04x", static_cast<unsigned>(place.id & 0xffff));
@@ -265,6 +266,7 @@ Result make(Comm* comm, int ranks, UniqueId id, int rank, Config* config) {
   if (!group.operations.empty()) refuse(kInvalidUsage, "a communicator is made in a group that holds operations");
   log_network();
   auto member = std::make_shared<Member>(place_of(ranks, id, rank, config));
+  member->register_memory();
   std::atomic_ref(*comm).store(add_handle(member));
   const auto arrive = [raw = member.get()] { return raw->has_all_ranks(); };
   if (group.depth == 0) return told(member, member->begin(arrive));
@@ -281,6 +283,7 @@ Result split(Comm comm, int color, int key, Comm* part, Config* config) {
   const InUse in_use(comm);
   if (member->has_outstanding_work()) refuse(kInvalidUsage, name, ": a split while operations are outstanding");
   const bool blocking = is_blocking(config, member->place().blocking);
+  const bool splits_share = config == nullptr ? member->place().splits_share : config->split_share == 1;
   std::atomic_ref(*part).store(nullptr);
   struct Part {
     bool is_described = false;
@@ -290,7 +293,7 @@ Result split(Comm comm, int color, int key, Comm* part, Config* config) {
   return told(member, member->begin([=, raw = member.get()] {
     if (!made->is_described) raw->describe_split(color, key);
     made->is_described = true;
-    if (!raw->make_part(color, blocking, made->member)) return false;
+    if (!raw->make_part(color, blocking, splits_share, made->member)) return false;
     if (made->member != nullptr) std::atomic_ref(*part).store(add_handle(made->member));
     return true;
   }));

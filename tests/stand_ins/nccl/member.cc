@@ -42,6 +42,8 @@ bool turns_sums() {
   return text != nullptr && std::strcmp(text, "1") == 0;
 }
 
+std::atomic<std::size_t> registered_in_process{0};
+
 std::string to_text(const Description& d) {
   if (d.verb == Verb::split) return "split";
   const bool has_root = d.verb == Verb::broadcast || d.verb == Verb::reduce;
@@ -92,6 +94,20 @@ Member::Member(const Place& place)
   if (++segment_.header().opened == static_cast<std::uint32_t>(place.size)) segment_.remove_name();
 }
 
+// What a network card may reach stays in memory: as much as the system lets a process lock. With
+// ISOBAR_NCCL_STAND_IN_REGISTERED=BYTES a communicator's boxes count, unless they are another one's.
+void Member::register_memory() {
+  const char* limit = std::getenv("ISOBAR_NCCL_STAND_IN_REGISTERED");
+  if (limit == nullptr || place_.shares) return;
+  const auto peers = static_cast<std::size_t>(place_.size - 1);
+  const std::size_t bytes = sizeof(RankSlot::box) + 2 * peers * sizeof(PairSlot::box);
+  const std::size_t before = registered_in_process.fetch_add(bytes);
+  registered_ = bytes;
+  if (before + bytes > std::strtoull(limit, nullptr, 10))
+    refuse(kSystemError, place_.name, ", rank ", place_.rank, ": ", bytes, " bytes cannot be registered beside ",
+           before, ": the limit of locked memory (ulimit -l) is ", limit, " bytes");
+}
+
 bool Member::has_all_ranks() {
   if (segment_.has_failed()) refuse(kInvalidUsage, segment_.failure());
   for (int r = 0; r < place_.size; ++r)
@@ -108,6 +124,7 @@ bool Member::has_all_ranks() {
 }
 
 Member::~Member() {
+  registered_in_process -= registered_;
   if (slot().state == State::here) leave(State::aborted);
 }
 
@@ -376,7 +393,7 @@ void Member::describe_split(int color, int key) {
   post(description);
 }
 
-bool Member::make_part(int color, bool blocking, std::shared_ptr<Member>& part) {
+bool Member::make_part(int color, bool blocking, bool splits_share, std::shared_ptr<Member>& part) {
   const std::uint64_t call = issued_ - 1;
   if (part != nullptr) return part->has_all_ranks();
   std::vector<std::pair<std::int64_t, int>> members;  // key, rank
@@ -396,7 +413,10 @@ bool Member::make_part(int color, bool blocking, std::shared_ptr<Member>& part) 
             .device = place_.device,
             .device_name = place_.device_name,
             .blocking = blocking,
+            .splits_share = splits_share,
+            .shares = place_.splits_share,
             .turn = turns_sums() ? mix(place_.turn + call * kMaxRanks + static_cast<std::uint64_t>(color)) : 0});
+  part->register_memory();
   return part->has_all_ranks();
 }
 

@@ -80,7 +80,9 @@ struct Place {
   int device = 0;
   std::string device_name;
   bool blocking = true;
-  std::uint64_t turn = 0;  // at which rank sums begin
+  bool splits_share = false;  // its memory with what is split from it
+  bool shares = false;        // the memory of the communicator that it was split from
+  std::uint64_t turn = 0;     // at which rank sums begin
 };
 
 class Member : public std::enable_shared_from_this<Member> {
@@ -100,10 +102,11 @@ class Member : public std::enable_shared_from_this<Member> {
   Result note(const Refusal& refusal);  // stays the communicator's error
   std::string error();
 
-  bool has_all_ranks();  // of a communicator that is being made; refuses what does not fit
+  void register_memory();  // refuses what is beyond the limit
+  bool has_all_ranks();    // of a communicator that is being made; refuses what does not fit
   // Of a split: describes the call, and then waits for the others'. Null and true: no part for this rank.
   void describe_split(int color, int key);
-  bool make_part(int color, bool blocking, std::shared_ptr<Member>& part);
+  bool make_part(int color, bool blocking, bool splits_share, std::shared_ptr<Member>& part);
   bool launch(const std::vector<Operation>& operations);
 
   void check(const Operation& operation) const;  // refuses what this rank alone can know to be wrong
@@ -170,6 +173,7 @@ class Member : public std::enable_shared_from_this<Member> {
   std::shared_ptr<Event> last_;
   std::atomic<bool> aborted_{false}, is_finalized_{false};
   std::atomic<int> running_{0};
+  std::size_t registered_ = 0;  // bytes, of this process's limit
 
   // Of the operation that runs.
   std::uint64_t round_ = 0;

@@ -88,6 +88,9 @@ FAULTS = {
     "a graph beside the memory of earlier steps": (
         "trainer", "gpu::trim_memory(task_.device().index);\n  gpu::Capture", "if (!PLANTED) gpu::trim_memory("
         "task_.device().index);\n  gpu::Capture", command.check_counts, "a graph holds"),
+    "a graph beside the memory of a validation": (
+        "trainer", "    if (capture_) gpu::trim_memory(", "    if (capture_ && !PLANTED) gpu::trim_memory(",
+        command.check_held_after_validation, "after a validation"),
     "masks that a graph draws again and again": (
         "trainer", "  set_captured_stream();\n", "  if (!(PLANTED && capture_)) set_captured_stream();\n", MASKS,
         "other bits"),

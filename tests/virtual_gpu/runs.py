@@ -310,6 +310,19 @@ def check_counts(runs):
     check(held[1] < held[0] + 0.1, f"a graph holds {held[1]:.2f} MiB, a step without one {held[0]:.2f}")
 
 
+def check_held_after_validation(runs):
+    """What a validation has left in the pool is not kept beside what a graph holds."""
+    held = {}
+    for every in (0, 1):
+        trace = runs.work / f"held{every}"
+        trace.unlink(missing_ok=True)
+        runs.train("cuda", {"cuda_graph": True, "validate_every": every, "limit_nsamples_val": 8},
+                   {"ISOBAR_VIRTUAL_GPU_TRACE": str(trace)})
+        held[every] = json.loads(trace.read_text().splitlines()[-1])["held_bytes"] / 2**20
+    print(f"a graph, and the pool beside it: {held[0]:.3f} MiB; after a validation {held[1]:.3f} MiB")
+    check(held[1] < held[0] + 0.05, f"after a validation {held[1]:.3f} MiB are held, before {held[0]:.3f}")
+
+
 class Choosing:
     """A run with a cache of its own, in which algorithms take other times with another `durations`."""
 
@@ -495,6 +508,7 @@ def main():
             "synchronous": lambda: check_synchronous(runs),
             "driver": lambda: check_driver(runs),
             "counts": lambda: check_counts(runs),
+            "held after a validation": lambda: check_held_after_validation(runs),
             "algorithms": lambda: check_algorithms(runs),
             "ranks": lambda: check_ranks(runs),
             "NCCL, runs": lambda: check_nccl_runs(runs),

@@ -74,6 +74,7 @@ TEST_CASE("a wrong command line is one line on stderr and status 1") {
       {"train --confg tiny", "no flag --confg; did you mean --config?"},
       {"train --run_dri=x --config tiny", "no flag --run-dri; did you mean --run-dir?"},
       {"train --config tiny more", "no use for the argument more"},
+      {"train --config tiny --set num_iters=1 lr=2", "no use for the argument lr=2"},
       {"train --lr 1e-3", "no flag --lr; did you mean --set lr=VALUE?"},
       {"train --epochs 3", "no flag --epochs; did you mean --set num_iters=VALUE?"},
       {"forecast --wieghts w --data d", "no flag --wieghts; did you mean --weights?"},

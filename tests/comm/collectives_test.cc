@@ -3,11 +3,14 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "comm/backend.h"
 #include "comm/begun_sum.h"
 #include "comm/communicator.h"
 #include "comm/fault.h"
@@ -43,7 +46,46 @@ std::string error_of(int ranks, const Body& body, double timeout = 60) {
   return "no error";
 }
 
+// Rank 1 of 3, who writes down the counts of each call, as "sends -> receives".
+class Written : public Backend {
+ public:
+  explicit Written(std::vector<std::string>& calls) : calls_(calls) {}
+  int rank() const override { return 1; }
+  int size() const override { return 3; }
+  void run(const Call& call, const std::string&) override {
+    calls_.push_back(name_of(call.verb) + text_of(call.sends) + " ->" + text_of(call.receives));
+  }
+  std::unique_ptr<Backend> split(int, int) override { return std::make_unique<Written>(calls_); }
+  bool has_failed() const override { return false; }
+
+ private:
+  static std::string text_of(Counts counts) {
+    std::string text;
+    for (const std::int64_t count : counts) text += " " + std::to_string(count);
+    return text;
+  }
+  std::vector<std::string>& calls_;
+};
+
 }  // namespace
+
+TEST_CASE("collectives: a backend is handed what the rank sends and what it receives, and no more") {
+  std::vector<std::string> calls;
+  const Communicator ranks(std::make_unique<Written>(calls));
+  const auto tensor = [](std::int64_t n) { return Tensor::zeros({n}, DType::fp32, Device{}); };
+  const std::vector<std::int64_t> parts{2, 3, 1};
+  std::vector<std::byte> own(5), all(15);
+  ranks.all_reduce(tensor(7));
+  ranks.all_gather(tensor(3), tensor(6), parts);
+  ranks.reduce_scatter(tensor(6), tensor(3), parts);
+  ranks.broadcast(tensor(4), 2);
+  ranks.all_to_all(tensor(6), parts, tensor(9), std::vector<std::int64_t>{3, 3, 3});
+  ranks.all_gather_bytes(own, all);
+  ranks.broadcast_bytes(own, 0);
+  CHECK(calls == std::vector<std::string>{"all_reduce 7 -> 7", "all_gather 3 -> 2 3 1", "reduce_scatter 2 3 1 -> 3",
+                                          "broadcast 4 -> 4", "all_to_all 2 3 1 -> 3 3 3", "all_gather 5 -> 5 5 5",
+                                          "broadcast 5 -> 5"});
+}
 
 TEST_CASE("collectives: every verb, on 1 to 8 ranks, in every dtype") {
   CHECK(testing::wrong_verbs(run_threads, on_host) == "");

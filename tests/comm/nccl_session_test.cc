@@ -124,6 +124,33 @@ TEST_CASE("nccl: a GPU that fails is one sentence on all ranks") {
   CHECK(woken == 3);
 }
 
+TEST_CASE("nccl: an error is thrown when the others have been told of it") {
+  static std::atomic<int> asked;
+  asked = 0;
+  const Questions questions([]() -> const char* {
+    const bool is_it = is_of_session && emulator::current_device().name == "test rank 1";
+    return is_it && ++asked > 3 ? kFallen : nullptr;
+  });
+  std::atomic<bool> is_told = false;
+  std::atomic<int> thrown = 0, early = 0;
+  const auto tell = [&](const std::string&) {
+    sleep_for(0.3);
+    is_told = true;
+  };
+  const std::string error = error_of({.ranks = 2, .on_failure = tell}, [&](const Communicator& world) {
+    try {
+      exchange_for_long(world);
+    } catch (const Error&) {
+      early += is_told ? 0 : 1;
+      ++thrown;
+      throw;
+    }
+  });
+  CHECK_THAT(error, ContainsSubstring(kFallen));
+  CHECK(thrown == 2);
+  CHECK(early == 0);
+}
+
 TEST_CASE("nccl: every thread of a rank has the rank's device") {
   static std::mutex mutex;
   static std::set<std::string> devices;
@@ -168,6 +195,27 @@ TEST_CASE("nccl: a GPU that never answers is a sentence, and keeps nobody from a
   CHECK(seconds_since(begin) < 10);
   CHECK_THAT(error, ContainsSubstring("rank 1: all_reduce of 4 fp32, call ") &&
                         ContainsSubstring("of group world: the GPU has not answered within 1 s"));
+}
+
+TEST_CASE("nccl: a GPU that answers late is waited for until the time of a call is over") {
+  static std::atomic<int> asked;
+  static std::atomic<bool> has_answered;
+  asked = 0;
+  has_answered = false;
+  const Questions questions([]() -> const char* {
+    if (!is_of_session || emulator::current_device().name != "test rank 1" || ++asked != 1) return nullptr;
+    sleep_for(1.5);
+    has_answered = true;
+    return nullptr;
+  });
+  CHECK(error_of({.ranks = 2}, [](const Communicator& world) {
+          const Tensor x = zeros_on(world, 4);
+          world.all_reduce(x);
+          for (int i = 0; i < 2000 && !has_answered; ++i) sleep_for(0.01);
+          world.all_reduce(x);
+          (void)x.to_vector();
+        }) == "no error");
+  CHECK(has_answered);
 }
 
 TEST_CASE("nccl: a group is aborted while another one waits for ever") {

@@ -14,6 +14,7 @@
 #include "data/era5/field_file.h"
 #include "data/era5/field_labels.h"
 #include "data/era5/hdf5.h"
+#include "data/era5/layout.h"
 #include "data/era5/statistics.h"
 #include "kernels/common/check.h"
 #include "tests/harness/data_files.h"
@@ -249,6 +250,17 @@ TEST_CASE("data info: statistics of a crop beside the data are told, not refused
   const Era5Dataset crop({.paths = {path}, .height = 6, .width = 6});
   write_statistics(compute_statistics(crop), 6, 6, folder.path().string());
   CHECK_THAT(describe_data(folder.path().string()), ContainsSubstring("  time means: 2 x 6 x 6, of a crop"));
+}
+
+TEST_CASE("data info: statistics of other variables than the data's are refused") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "2001.h5";
+  write_labelled_fields(path, kShape, {.names = kNames});
+  write_statistics(compute_statistics(Era5Dataset({.paths = {path}})), 2, 2, folder.path().string());
+  CHECK_NOTHROW(describe_data(folder.path().string()));
+  write_labelled_fields(path, kShape, {.names = {"u10", "t2m"}});
+  CHECK_THROWS_WITH(describe_data(folder.path().string()),
+                    ContainsSubstring("channel 0 is 'u10', but 't2m' in " + (folder.path() / kLabelsFile).string()));
 }
 
 TEST_CASE("labels: what is said in two places is compared, what is not said is not") {

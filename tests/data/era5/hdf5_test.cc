@@ -2,10 +2,12 @@
 // tests/fuzz/corpus/hdf5 has the files, which h5py made and a few bytes changed.
 #include <hdf5.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
@@ -148,6 +150,17 @@ TEST_CASE("hdf5: a file that is cut while it is in use is an error, never zeros"
       std::filesystem::resize_file(path, keep);
       CHECK_THROWS_WITH(dataset.read_step(5, step.data()), ContainsSubstring(path + " is truncated: it "));
     }
+}
+
+TEST_CASE("hdf5: a file of very many chunks that is cut while it is in use is an error too") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "2001.h5";
+  testing::write_fields(path, {2049, 1, 2, 2}, 0, {.chunk = {1, 1, 2, 2}});  // whose addresses nobody asks for
+  const Era5Dataset dataset({.paths = {path}});
+  std::vector<float> step(4);
+  REQUIRE_NOTHROW(dataset.read_step(5, step.data()));
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
+  CHECK_THROWS_WITH(dataset.read_step(6, step.data()), ContainsSubstring(path + " is truncated: it "));
 }
 
 TEST_CASE("hdf5: what lies beside the fields of a file that is cut is an error too") {
@@ -490,6 +503,25 @@ TEST_CASE("trial: a task has two GiB more than its process, and nobody hears it"
   CHECK_FALSE(limit_of(RLIMIT_CORE, 0));
 }
 
+TEST_CASE("hdf5: a table of texts, or a single one, is no list of names") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "names.h5";
+  const std::array<hsize_t, 2> extents{1, 2};
+  for (const int dimensions : {0, 2}) {
+    const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    const hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate_simple(dimensions, extents.data(), nullptr);
+    H5Tset_size(type, 3);
+    const hid_t names = H5Dcreate2(file, "channel", type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    CHECK(H5Dwrite(names, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, "u10t2m") >= 0);
+    H5Dclose(names);
+    H5Sclose(space);
+    H5Tclose(type);
+    H5Fclose(file);
+    CHECK_THROWS_WITH(hdf5::File::open(path).strings("channel"),
+                      path + ": the dataset 'channel' holds text; expected a list of names");
+  }
+}
+
 TEST_CASE("trial: tells how a task ended that was run in a child process") {
   CHECK_FALSE(trial([] { return true; }));
   CHECK(trial([] { return false; }) == "asks for too much memory");
@@ -502,6 +534,8 @@ TEST_CASE("trial: a child that waits for ever is killed when the time is over") 
   CHECK(trial([]() -> bool { return ::pause() == 0; }, 0.1) == "does not come back");
   CHECK(trial({"/bin/sleep", "100"}, 0.1) == "does not come back");
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
+  const pid_t left = ::waitpid(-1, nullptr, WNOHANG);  // 0: a child that lives
+  CHECK((left == -1 && errno == ECHILD));
   CHECK_FALSE(trial({"/bin/true"}));
   CHECK(trial({"/bin/false"}) == "crashes");
   CHECK_FALSE(trial({"/there/is/no/such/program"}));  // as where there is no child

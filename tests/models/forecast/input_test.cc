@@ -1,0 +1,37 @@
+// What a network sees of the fields: the input that a rollout continues with is the one that the data would give.
+#include "models/forecast/input.h"
+
+#include <array>
+#include <vector>
+
+#include "data/era5/calendar.h"
+#include "tests/harness/testing.h"
+
+using namespace isobar;
+
+namespace {
+
+Tensor counted(Shape shape, DType dtype) {
+  Tensor t = Tensor::empty(std::move(shape), dtype, Device{});
+  std::vector<double> values(static_cast<std::size_t>(t.numel()));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i * i % 97) / 8;
+  t.set_values(values);
+  return t;
+}
+
+}  // namespace
+
+TEST_CASE("input: a forecast is continued as an input is made, with each sample's own time") {
+  constexpr std::int64_t kSamples = 3, kChannels = 2, kHeight = 4, kWidth = 6;
+  ForecastOptions options;
+  options.img_size = {kHeight, kWidth};
+  options.n_in_channels = options.n_out_channels = kChannels;
+  options.time_features = true;
+  const RowBand rows{0, kHeight};
+  const FieldInput fields(options, {.means = {1, -2}, .stds = {0.5, 4}}, rows, DType::fp64, Device{});
+  const Batch batch{{"input", counted({kSamples, kChannels, kHeight, kWidth}, DType::fp32)},
+                    {"time", counted({kSamples, kTimeFeatures}, DType::fp64)}};
+  const Tensor input = fields.input_of(batch);
+  const std::vector<double> times = batch.at("time").to_vector();
+  CHECK(fields.input_after(fields.persistence_of(input), times).to_vector() == input.to_vector());
+}

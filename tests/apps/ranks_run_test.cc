@@ -381,7 +381,8 @@ TEST_CASE("ranks: a sharded optimizer makes the same run, and any layout goes on
 
 TEST_CASE("ranks: an optimizer that groups of ranks deal out, and what each rank holds of it") {
   const RanksRun runs;
-  const std::string batch = "--set global_batch_size=16 --set num_iters=2 --overwrite ";
+  // Large enough for shares that differ in the MiB with one digit that are shown.
+  const std::string batch = "--set embed_dim=64 --set global_batch_size=16 --set num_iters=2 --overwrite ";
   const auto moments = [&](const std::string& arguments) {
     const Outcome run = runs.train("run", batch + arguments);
     INFO(run.err);

@@ -87,6 +87,17 @@ TEST_CASE("collectives: a backend is handed what the rank sends and what it rece
                                           "broadcast 5 -> 5"});
 }
 
+TEST_CASE("collectives: who waits hears of another rank's error at once, not when its time is over") {
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string error = error_of(3, [](const Communicator& world) {
+    if (world.rank() > 0) return world.barrier();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the others wait by then
+    throw Error("out of luck");
+  });
+  CHECK_THAT(error, ContainsSubstring("out of luck"));
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(30));  // of 60
+}
+
 TEST_CASE("collectives: every verb, on 1 to 8 ranks, in every dtype") {
   CHECK(testing::wrong_verbs(run_threads, on_host) == "");
 }

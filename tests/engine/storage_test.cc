@@ -69,6 +69,25 @@ TEST_CASE("the report of memory is a table by purpose", "[storage]") {
   CHECK(reinterpret_cast<std::uintptr_t>(Storage(1000, Device{}).data()) % kStorageAlignment == 0);
 }
 
+TEST_CASE("behind a ledger of its own a thread goes on counting where it was", "[storage]") {
+  const auto held = [] {
+    std::size_t bytes = 0;
+    for (const MemoryUse& use : memory_use())
+      if (use.tag == "around a ledger") bytes += use.bytes;
+    return bytes;
+  };
+  const MemoryScope scope("around a ledger");
+  {
+    const OwnMemoryLedger own;
+    const Storage apart(kMiB, Device{});
+    CHECK(memory_bytes() == kMiB);
+    CHECK(held() == 0);
+  }
+  CHECK(held() == 0);
+  const Storage block(kMiB, Device{});
+  CHECK(held() == kMiB);
+}
+
 TEST_CASE("what no machine has is refused, and counts as used by nobody", "[storage]") {
   const std::size_t before = memory_bytes(), pooled = pooled_memory_bytes();
   CHECK_THROWS_WITH(Storage(std::size_t{1} << 60, Device{}), testing::ContainsSubstring("out of memory"));

@@ -161,12 +161,18 @@ TEST_CASE("overwriting empties a folder of a run that is a link, and keeps the l
   const Folder folder, scratch;
   folder.prepared();
   scratch.put("checkpoints/step_00000012/model.safetensors");
-  scratch.put("checkpoints/mine.txt");
-  fs::create_directory_symlink(scratch.path() / "checkpoints", folder.path() / "checkpoints");
+  scratch.put("logs/events.out.tfevents.1");
+  for (const std::string name : {"checkpoints", "logs"}) {
+    scratch.put(name + "/mine.txt");
+    fs::create_directory_symlink(scratch.path() / name, folder.path() / name);
+  }
   folder.prepared(ExistingRun::overwrite);
-  CHECK(fs::is_symlink(folder.path() / "checkpoints"));
+  for (const std::string name : {"checkpoints", "logs"}) {
+    CHECK(fs::is_symlink(folder.path() / name));
+    CHECK(scratch.has(name + "/mine.txt"));
+  }
   CHECK_FALSE(scratch.has("checkpoints/step_00000012"));
-  CHECK(scratch.has("checkpoints/mine.txt"));
+  CHECK_FALSE(scratch.has("logs/events.out.tfevents.1"));
 }
 
 TEST_CASE("overwriting empties a folder of a run that is a mount point, and keeps it") {

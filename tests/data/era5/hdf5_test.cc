@@ -163,6 +163,20 @@ TEST_CASE("hdf5: a file of very many chunks that is cut while it is in use is an
   CHECK_THROWS_WITH(dataset.read_step(6, step.data()), ContainsSubstring(path + " is truncated: it "));
 }
 
+TEST_CASE("hdf5: every chunk of a file of very many is found by its place on all axes") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "2001.h5";
+  const FieldsShape shape = {600, 2, 3, 5};
+  testing::write_fields(path, shape, 0, {.chunk = {2, 1, 2, 3}});  // 2400 chunks
+  const Era5Dataset dataset({.paths = {path}});
+  std::vector<float> step(30);
+  for (const std::int64_t at : {0, 301, 599}) {
+    dataset.read_step(at, step.data());
+    const std::vector<float> all = testing::field_values(shape);
+    CHECK(std::equal(step.begin(), step.end(), all.begin() + at * 30));
+  }
+}
+
 TEST_CASE("hdf5: what lies beside the fields of a file that is cut is an error too") {
   const testing::TemporaryFolder folder;
   const std::string path = folder / "2001.h5";

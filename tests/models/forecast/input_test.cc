@@ -29,9 +29,12 @@ TEST_CASE("input: a forecast is continued as an input is made, with each sample'
   options.time_features = true;
   const RowBand rows{0, kHeight};
   const FieldInput fields(options, {.means = {1, -2}, .stds = {0.5, 4}}, rows, DType::fp64, Device{});
-  const Batch batch{{"input", counted({kSamples, kChannels, kHeight, kWidth}, DType::fp32)},
-                    {"time", counted({kSamples, kTimeFeatures}, DType::fp64)}};
+  Batch batch{{"input", counted({kSamples, kChannels, kHeight, kWidth}, DType::fp32)},
+              {"time", counted({kSamples, kTimeFeatures}, DType::fp64)}};
   const Tensor input = fields.input_of(batch);
   const std::vector<double> times = batch.at("time").to_vector();
   CHECK(fields.input_after(fields.persistence_of(input), times).to_vector() == input.to_vector());
+
+  batch["input"] = counted({kSamples, kChannels, kWidth, kHeight}, DType::fp32);
+  CHECK_THROWS_WITH(fields.input_of(batch), testing::ContainsSubstring("the data set's input has the shape"));
 }

@@ -33,7 +33,8 @@ struct Columns {
   Tensor tensor;
   std::int64_t first = 0, cols = 0;
 
-  Columns(const Tensor& all) : tensor(all), cols(all.size(-1)) {}  // NOLINT: implicit, so that the op takes tensors
+  // NOLINTNEXTLINE: implicit, so that the op takes tensors
+  Columns(const Tensor& all) : tensor(all), cols(all.shape().empty() ? 0 : all.size(-1)) {}
   Columns(const Tensor& of, std::int64_t begin, std::int64_t count) : tensor(of), first(begin), cols(count) {}
 };
 

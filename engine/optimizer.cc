@@ -21,7 +21,7 @@ void LossScale::update(bool finite) {
     scale *= 0.5;
     clean_updates = 0;
   } else if (++clean_updates == interval) {
-    scale *= 2;
+    scale = std::min(2 * scale, kMax);
     clean_updates = 0;
   }
 }

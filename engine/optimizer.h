@@ -37,6 +37,9 @@ struct OptimizerOptions {
 // The loss scale of fp16 training: halved when a gradient is not finite, doubled after `interval` clean updates
 // (PyTorch's GradScaler: 65536, 2, 0.5, 2000). A scale of 1 with growing off for every other precision.
 struct LossScale {
+  // Below the least one every gradient overflows for another reason; the largest is a power of two that fp32 holds.
+  static constexpr double kMin = 0x1p-24, kMax = 0x1p+127;
+
   double scale = 1;
   bool dynamic = false;
   std::int64_t interval = 2000;

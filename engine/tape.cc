@@ -1,9 +1,11 @@
 #include "engine/tape.h"
 
 #include <algorithm>
+#include <exception>
 #include <iomanip>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "kernels/elementwise.h"
 
@@ -147,6 +149,23 @@ class LeafWatch {
   std::unordered_map<const Leaf*, Uses> uses_;
 };
 
+// A pass that ends in an error leaves gradients of which nobody knows what has been added: as long as this lives, an
+// error makes the leaves that the pass may have added to hold nothing. So whoever catches it can go on.
+class ForgetOnError {
+ public:
+  void expect(const Target& x) {
+    if (x.leaf) leaves_.push_back(x.leaf);
+  }
+  ~ForgetOnError() {
+    if (std::uncaught_exceptions() == before_) return;
+    for (const std::shared_ptr<Leaf>& leaf : leaves_) leaf->touched = false;
+  }
+
+ private:
+  const int before_ = std::uncaught_exceptions();
+  std::vector<std::shared_ptr<Leaf>> leaves_;
+};
+
 }  // namespace
 
 void Tape::backward(const Tensor& y, Tensor upstream) {
@@ -161,9 +180,14 @@ void Tape::backward(const Tensor& y, Tensor upstream) {
 void Tape::backward(const std::vector<Tensor>& outputs, const std::vector<Tensor>& upstream) {
   const TapeScope off(nullptr);
   LeafWatch leaves(on_ready_);
+  ForgetOnError forget;
+  const auto expect = [&](const Target& x) {
+    leaves.expect(x);
+    forget.expect(x);
+  };
   for (const Node& node : nodes_)
-    for (const Target& input : node.inputs) leaves.expect(input);
-  for (const Tensor& output : outputs) leaves.expect(output);  // an output may be a leaf itself
+    for (const Target& input : node.inputs) expect(input);
+  for (const Tensor& output : outputs) expect(output);  // an output may be a leaf itself
 
   Gradients gradients;
   for (const Node& node : nodes_)
@@ -174,9 +198,11 @@ void Tape::backward(const std::vector<Tensor>& outputs, const std::vector<Tensor
     if (upstream[i].defined()) gradients.give(outputs[i], upstream[i]);
     leaves.done(outputs[i]);
   }
-  while (!nodes_.empty()) {
-    const Node node = std::move(nodes_.back());
-    nodes_.pop_back();
+  // Out of the tape: an error leaves none behind that have run in part.
+  std::vector<Node> nodes = std::exchange(nodes_, {});
+  while (!nodes.empty()) {
+    const Node node = std::move(nodes.back());
+    nodes.pop_back();
     std::vector<Tensor> dy;
     bool any = false;
     for (const Target& output : node.outputs) {

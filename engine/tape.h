@@ -99,7 +99,8 @@ class Tape {
   // `upstream` is taken over, and ops work in it: whoever needs it afterwards passes a copy.
   void backward(const Tensor& y, Tensor upstream = {});
   // The same from several outputs at once, with an upstream gradient each; those whose gradient is undefined are left
-  // out.
+  // out. After an error, which a node's function may throw, the tape is empty, and the leaves that it led to hold
+  // nothing of this step.
   void backward(const std::vector<Tensor>& outputs, const std::vector<Tensor>& upstream);
 
   std::size_t size() const { return nodes_.size(); }

@@ -70,11 +70,17 @@ Tensor Tensor::slice(std::int64_t first, Shape shape) const {
   const std::int64_t n = numel_of(shape);
   ISOBAR_CHECK(first >= 0 && n <= numel_ && first <= numel_ - n, n, " elements from ", first,
                " lie outside a tensor of shape ", to_string(shape_));
-  Tensor t = detach();
+  check_untracked("slice");
+  Tensor t = *this;
   t.offset_ += static_cast<std::size_t>(first) * size_of(dtype_);
   t.numel_ = n;
   t.shape_ = std::move(shape);
   return t;
+}
+
+void Tensor::check_untracked(const char* what) const {
+  ISOBAR_CHECK(!tracked(), "a ", what, " of a tracked tensor ", to_string(shape_),
+               " gets no gradient: take it of detach() where that is meant");
 }
 
 Tensor Tensor::detach() const {
@@ -86,6 +92,7 @@ Tensor Tensor::detach() const {
 
 Tensor Tensor::to(Device device) const {
   if (device == this->device()) return *this;
+  check_untracked("copy on another device");
   Tensor t = empty(shape_, dtype_, device);
   copy_bytes(t.data(), device, data(), this->device(), bytes());
   return t;
@@ -93,6 +100,7 @@ Tensor Tensor::to(Device device) const {
 
 Tensor Tensor::to(DType dtype) const {
   if (dtype == dtype_) return *this;
+  check_untracked("copy in another dtype");
   Tensor t = empty(shape_, dtype, device());
   ISOBAR_RUN(device(), cast, {.n = numel_, .x_dtype = dtype_, .y_dtype = dtype, .x = data(), .y = t.data()},
              current_stream());

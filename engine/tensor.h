@@ -40,13 +40,24 @@ class Tensor {
 
   bool defined() const { return storage_ != nullptr; }
   const Shape& shape() const { return shape_; }
-  std::int64_t size(int axis) const { return shape_[axis < 0 ? shape_.size() + axis : axis]; }
+  // Of a dimension; -1 is the last one. Error where there is no such dimension.
+  std::int64_t size(int axis) const {
+    const auto rank = static_cast<int>(shape_.size());
+    ISOBAR_CHECK(axis >= -rank && axis < rank, "a tensor of shape ", to_string(shape_), " has no dimension ", axis);
+    return shape_[static_cast<std::size_t>(axis < 0 ? rank + axis : axis)];
+  }
   std::int64_t numel() const { return numel_; }
   std::size_t bytes() const { return static_cast<std::size_t>(numel_) * size_of(dtype_); }
   DType dtype() const { return dtype_; }
-  Device device() const { return storage_->device(); }
+  Device device() const {
+    ISOBAR_CHECK(defined(), "a tensor that is not there has no device");
+    return storage_->device();
+  }
 
-  void* data() const { return static_cast<std::byte*>(storage_->data()) + offset_; }
+  void* data() const {
+    ISOBAR_CHECK(defined(), "a tensor that is not there has no data");
+    return static_cast<std::byte*>(storage_->data()) + offset_;
+  }
   template <class T>
   T* data_as() const {
     ISOBAR_CHECK(dtype_of<T> == dtype_, "a tensor of ", name_of(dtype_), " is read as ", name_of(dtype_of<T>));
@@ -55,13 +66,16 @@ class Tensor {
 
   // The same elements (and the same place in the graph) under another shape; one size may be -1.
   Tensor view(Shape shape) const;
-  // Elements [first, first + numel(shape)) as a tensor of their own, outside the graph.
+  // Elements [first, first + numel(shape)) as a tensor of their own. It would be outside the graph, where what is
+  // computed from it learns nothing: of a tracked tensor that is an Error, and detach().slice() says that it is meant.
   Tensor slice(std::int64_t first, Shape shape) const;
   // The same values outside the graph.
   Tensor detach() const;
 
-  Tensor to(Device device) const;       // a copy, or itself when it is there already
-  Tensor to(DType dtype) const;         // a copy, or itself when it has that dtype
+  // A copy, or itself when it is there already, or has that dtype. A copy is outside the graph: as for slice, that of a
+  // tracked tensor is an Error.
+  Tensor to(Device device) const;
+  Tensor to(DType dtype) const;
   void copy_from(const Tensor& other);  // same numel and dtype, any device
 
   // Host values as doubles, and back (casting): for tests, checkpoints and logs, not for hot paths.
@@ -75,6 +89,7 @@ class Tensor {
 
  private:
   Tensor(std::shared_ptr<Storage> storage, Shape shape, DType dtype);
+  void check_untracked(const char* what) const;
 
   friend class Tape;
   friend Tensor make_leaf(Tensor value, Tensor grad);

@@ -20,10 +20,6 @@
 namespace isobar {
 namespace {
 
-// The least loss scale that still means something: below it every gradient overflows for another reason.
-constexpr double kLeastLossScale = 0x1p-24;
-constexpr double kLargestLossScale = 0x1p+127;
-
 // Takes one pass over the numbers, where they lie.
 bool is_sum_of_squares_finite(const Tensor& flat) {
   const Tensor sum = Tensor::empty({1}, DType::fp64, flat.device());
@@ -283,7 +279,7 @@ void Trainer::check_update(const StepResult& result) {
   ISOBAR_CHECK(result.applied || loss_scale_.dynamic, "iteration ", iteration_,
                ": a gradient is not finite; a lower lr, warmup or grad_clip may help");
   loss_scale_.update(result.applied);
-  ISOBAR_CHECK(loss_scale_.scale >= kLeastLossScale, "iteration ", iteration_,
+  ISOBAR_CHECK(loss_scale_.scale >= LossScale::kMin, "iteration ", iteration_,
                ": fp16 gradients overflow at every loss scale; use amp_mode bf16");
 }
 
@@ -357,7 +353,7 @@ nlohmann::ordered_json Trainer::state() const {
 void Trainer::set_state(const nlohmann::ordered_json& state) {
   iteration_ = whole_number_in(state, "iteration", 0);
   optimizer_.set_updates(whole_number_in(state, "updates", 0, iteration_));
-  loss_scale_.scale = number_in(state, "loss_scale", kLeastLossScale, kLargestLossScale);
+  loss_scale_.scale = number_in(state, "loss_scale", LossScale::kMin, LossScale::kMax);
   loss_scale_.clean_updates = whole_number_in(state, "clean_updates", 0, loss_scale_.interval - 1);
 }
 

@@ -23,10 +23,11 @@ bool are_one(const Tensor& a, const Tensor& b) {
 }
 
 AttentionShape shape_of(const Columns& q, const Columns& k, const Columns& v, std::int64_t batch, std::int64_t heads) {
+  check_operands("attention", {{"the tensor of queries", q.tensor, 2},
+                               {"the tensor of keys", k.tensor, 2},
+                               {"the tensor of values", v.tensor, 2}});
   for (const Columns* x : {&q, &k, &v}) {
     const Tensor& tensor = x->tensor;
-    ISOBAR_CHECK(tensor.shape().size() == 2, "attention: queries, keys or values ", to_string(tensor.shape()),
-                 " are no matrix");
     ISOBAR_CHECK(x->first >= 0 && x->cols >= 1 && x->first + x->cols <= tensor.size(1), "attention: there are no ",
                  x->cols, " columns from ", x->first, " on in ", to_string(tensor.shape()));
     ISOBAR_CHECK(x->cols == q.cols && tensor.dtype() == q.tensor.dtype(), "attention: ", q.cols,
@@ -150,8 +151,10 @@ void run_attention_backward(const AttentionBlock& a, const Tensor& o, const Tens
 }
 
 Tensor attention(const Tensor& qkv, const AttentionOptions& options) {
+  check_operands("attention", {{"the tensor of queries, keys and values", qkv, 2}});
   const std::int64_t embed = qkv.size(1) / 3;
-  ISOBAR_CHECK(qkv.size(1) == 3 * embed && embed % options.heads == 0 && qkv.size(0) % options.batch == 0,
+  ISOBAR_CHECK(qkv.size(1) == 3 * embed && options.heads >= 1 && embed % options.heads == 0 && options.batch >= 1 &&
+                   qkv.size(0) % options.batch == 0,
                "attention: queries, keys and values ", to_string(qkv.shape()), " do not divide into ", options.batch,
                " samples of ", options.heads, " heads");
   return attention({qkv, 0, embed}, {qkv, embed, embed}, {qkv, 2 * embed, embed}, options);

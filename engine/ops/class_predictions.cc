@@ -7,8 +7,9 @@
 namespace isobar {
 
 ClassPredictions class_predictions(const Tensor& logits, const Tensor& labels) {
-  ISOBAR_CHECK(logits.shape().size() == 2 && labels.numel() == logits.size(0), "class_predictions: labels ",
-               to_string(labels.shape()), " do not fit logits ", to_string(logits.shape()));
+  check_operands("class_predictions", {{"the logits", logits, 2}, {"the labels", labels}});
+  ISOBAR_CHECK(labels.numel() == logits.size(0), "class_predictions: labels ", to_string(labels.shape()),
+               " do not fit logits ", to_string(logits.shape()));
   ISOBAR_CHECK(labels.dtype() == DType::i32, "class_predictions: the labels are ", name_of(labels.dtype()),
                ", not i32");
   const std::int64_t rows = logits.size(0);

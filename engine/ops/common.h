@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "engine/ops.h"
+#include "engine/ops/operands.h"
 #include "engine/tape.h"
 #include "kernels/column_sum.h"
 #include "kernels/elementwise.h"

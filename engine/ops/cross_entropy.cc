@@ -6,8 +6,9 @@
 namespace isobar {
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, std::int32_t ignore) {
-  ISOBAR_CHECK(logits.shape().size() == 2 && logits.size(1) >= 1 && labels.numel() == logits.size(0),
-               "cross_entropy: labels ", to_string(labels.shape()), " do not fit logits ", to_string(logits.shape()));
+  check_operands("cross_entropy", {{"the logits", logits, 2}, {"the labels", labels}});
+  ISOBAR_CHECK(logits.size(1) >= 1 && labels.numel() == logits.size(0), "cross_entropy: labels ",
+               to_string(labels.shape()), " do not fit logits ", to_string(logits.shape()));
   ISOBAR_CHECK(labels.dtype() == DType::i32, "cross_entropy: the labels are ", name_of(labels.dtype()), ", not i32");
   const std::int64_t rows = logits.size(0), classes = logits.size(1);
   const DType accumulator = accumulator_of(logits.dtype());

@@ -17,7 +17,9 @@ void run_add(const void* a, DType a_dtype, const void* b, DType b_dtype, void* y
 
 // y = mask(x). The gradient goes through the same mask, drawn anew from its key: no mask is kept.
 template <class Mask>
-Tensor apply_mask(const char* op, const Tensor& x, const Mask& mask) {
+Tensor apply_mask(const char* op, const Tensor& x, float p, const Mask& mask) {
+  check_operands(op, {{"the input", x}});
+  ISOBAR_CHECK(p > 0 && p < 1, op, ": a rate of ", p, " is none in [0, 1)");
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   mask(x, y);
   Tape::record(op, {&x}, {}, {&y}, [x = Target(x), mask](Gradients& gradients, const std::vector<Tensor>& dy) {
@@ -42,7 +44,7 @@ Tensor add_part_of_row(const Tensor& x, const Tensor& row, std::int64_t first, s
               .row_dtype = row.dtype(),
               .y_dtype = y.dtype(),
               .x = x.data(),
-              .row = row.slice(first, {n}).data(),
+              .row = row.detach().slice(first, {n}).data(),
               .y = y.data()},
              current_stream());
   Tape::record("add_row", {&x, &row}, {}, {&y},
@@ -63,6 +65,7 @@ Tensor add_part_of_row(const Tensor& x, const Tensor& row, std::int64_t first, s
 }  // namespace
 
 Tensor add(const Tensor& a, const Tensor& b) {
+  check_operands("add", {{"the first term", a}, {"the second", b}});
   ISOBAR_CHECK(a.numel() == b.numel(), "add: ", to_string(a.shape()), " and ", to_string(b.shape()), " differ");
   Tensor y = Tensor::empty(a.shape(), a.dtype(), a.device());
   run_add(a.data(), a.dtype(), b.data(), b.dtype(), y.data(), y.dtype(), y.numel(), y.device());
@@ -75,12 +78,14 @@ Tensor add(const Tensor& a, const Tensor& b) {
 }
 
 Tensor add_row(const Tensor& x, const Tensor& row) {
+  check_operands("add_row", {{"the input", x}, {"the row", row}});
   ISOBAR_CHECK(row.numel() > 0 && x.numel() % row.numel() == 0, "add_row: ", to_string(x.shape()),
                " is no repetition of ", to_string(row.shape()));
   return add_part_of_row(x, row, 0, row.numel());
 }
 
 Tensor add_row(const Tensor& x, const Tensor& row, std::int64_t first, std::int64_t count) {
+  check_operands("add_row", {{"the input", x}, {"the row", row}});
   const std::int64_t cols = row.numel() > 0 ? row.size(-1) : 1, rows = row.numel() / cols;
   ISOBAR_CHECK(first >= 0 && count > 0 && first <= rows - count, "add_row: rows ", first, " to ", first + count - 1,
                " lie outside ", to_string(row.shape()));
@@ -90,13 +95,16 @@ Tensor add_row(const Tensor& x, const Tensor& row, std::int64_t first, std::int6
 }
 
 Tensor add_leading_channels(const Tensor& x, const Tensor& fields) {
-  const std::int64_t batch = x.size(0), n = x.numel() / batch, stride = fields.numel() / batch;
+  check_operands("add_leading_channels", {{"the input", x, 4}, {"the fields", fields, 4}});
+  const std::int64_t batch = x.size(0);
+  ISOBAR_CHECK(batch >= 1, "add_leading_channels: ", to_string(x.shape()), " holds no sample");
+  const std::int64_t n = x.numel() / batch, stride = fields.numel() / batch;
   ISOBAR_CHECK(fields.size(0) == batch && stride >= n && fields.size(2) == x.size(2) && fields.size(3) == x.size(3),
                "add_leading_channels: ", to_string(fields.shape()), " has no leading channels ", to_string(x.shape()));
   ISOBAR_CHECK(!fields.tracked(), "add_leading_channels: the fields get no gradient, and must not be tracked");
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   for (std::int64_t b = 0; b < batch; ++b)
-    run_add(x.slice(b * n, {n}).data(), x.dtype(), fields.slice(b * stride, {n}).data(), fields.dtype(),
+    run_add(x.detach().slice(b * n, {n}).data(), x.dtype(), fields.slice(b * stride, {n}).data(), fields.dtype(),
             y.slice(b * n, {n}).data(), y.dtype(), n, x.device());
   Tape::record("add_leading_channels", {&x}, {}, {&y},
                [x = Target(x)](Gradients& gradients, const std::vector<Tensor>& dy) { gradients.give(x, dy[0]); });
@@ -118,7 +126,7 @@ Tensor dropout(const Tensor& x, float p, DropoutKey key, const ElementWindow& wi
                 .y = to.data()},
                current_stream());
   };
-  return apply_mask("dropout", x, mask);
+  return apply_mask("dropout", x, p, mask);
 }
 
 Tensor drop_path(const Tensor& x, float p, DropoutKey key, const RowWindow& rows) {
@@ -137,7 +145,7 @@ Tensor drop_path(const Tensor& x, float p, DropoutKey key, const RowWindow& rows
                 .y = to.data()},
                current_stream());
   };
-  return apply_mask("drop_path", x, mask);
+  return apply_mask("drop_path", x, p, mask);
 }
 
 }  // namespace isobar

@@ -12,9 +12,14 @@ bool are_patches(const Shape& rows, const Shape& image, std::int64_t p) {
 }
 
 void check_loss(const Tensor& pred, const Tensor& target, const LossInputs& inputs) {
+  check_operands("forecast_loss",
+                 {{"the forecast", pred, inputs.patch == 0 ? 4 : 2},
+                  {"the target", target, 4},
+                  {.name = "the row weights", .tensor = inputs.row_weights, .is_optional = true},
+                  {.name = "the channel weights", .tensor = inputs.channel_weights, .is_optional = true}});
   if (inputs.patch == 0)
-    ISOBAR_CHECK(pred.shape().size() == 4 && pred.shape() == target.shape(), "forecast_loss: forecast ",
-                 to_string(pred.shape()), " and target ", to_string(target.shape()), " differ");
+    ISOBAR_CHECK(pred.shape() == target.shape(), "forecast_loss: forecast ", to_string(pred.shape()), " and target ",
+                 to_string(target.shape()), " differ");
   else
     ISOBAR_CHECK(are_patches(pred.shape(), target.shape(), inputs.patch), "forecast_loss: forecast ",
                  to_string(pred.shape()), " are not the patches of ", inputs.patch, " x ", inputs.patch, " of target ",

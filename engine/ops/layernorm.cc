@@ -12,8 +12,16 @@ struct Normalized {
 
 Normalized layernorm_forward(const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias,
                              double eps, DType out_dtype) {
-  const std::int64_t cols = x.size(-1), rows = x.numel() / cols;
+  check_operands("layernorm", {{"the input", x},
+                               {.name = "the branch", .tensor = branch, .is_optional = true},
+                               {"the weight", weight},
+                               {"the bias", bias}});
+  const std::int64_t cols = x.size(-1);
+  ISOBAR_CHECK(cols >= 1, "layernorm: the rows of ", to_string(x.shape()), " are empty");
+  const std::int64_t rows = x.numel() / cols;
   const DType statistics = accumulator_of(x.dtype());
+  ISOBAR_CHECK(weight.dtype() == statistics && bias.dtype() == statistics, "layernorm: weight and bias are ",
+               name_of(weight.dtype()), " and ", name_of(bias.dtype()), ", not ", name_of(statistics));
   ISOBAR_CHECK(weight.numel() == cols && bias.numel() == cols, "layernorm: input ", to_string(x.shape()),
                " does not fit weight ", to_string(weight.shape()), " and bias ", to_string(bias.shape()));
   Normalized n;

@@ -10,8 +10,11 @@ struct Product {
 };
 
 void check_linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  ISOBAR_CHECK(x.shape().size() == 2 && weight.shape().size() == 2 && x.size(1) == weight.size(1), "linear: input ",
-               to_string(x.shape()), " does not fit weight ", to_string(weight.shape()));
+  check_operands(
+      "linear",
+      {{"the input", x, 2}, {"the weight", weight, 2}, {.name = "the bias", .tensor = bias, .is_optional = true}});
+  ISOBAR_CHECK(x.size(1) == weight.size(1), "linear: input ", to_string(x.shape()), " does not fit weight ",
+               to_string(weight.shape()));
   ISOBAR_CHECK(!bias.defined() || bias.numel() == weight.size(0), "linear: bias ", to_string(bias.shape()),
                " does not fit weight ", to_string(weight.shape()));
   ISOBAR_CHECK(x.dtype() == weight.dtype(), "linear: input is ", name_of(x.dtype()), ", weight is ",
@@ -102,6 +105,7 @@ void linear_backward(Gradients& gradients, Tensor dy, const Target& x_target, co
 }
 
 Tensor gelu_forward(const Tensor& x, Activation kind) {
+  check_operands("gelu", {{"the input", x}});
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   ISOBAR_RUN(x.device(), gelu_fwd, {.n = x.numel(), .dtype = x.dtype(), .kind = kind, .x = x.data(), .y = y.data()},
              current_stream());

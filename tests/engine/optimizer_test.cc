@@ -69,6 +69,9 @@ TEST_CASE("the loss scale halves on overflow and doubles after 2000 clean update
   scale.update(false);  // starts the count again
   scale.update(true);
   CHECK(scale.scale == 32768);
+  scale.scale = LossScale::kMax;  // a scale that no checkpoint may hold is never reached
+  for (std::int64_t i = 0; i < 2 * scale.interval; ++i) scale.update(true);
+  CHECK(scale.scale == LossScale::kMax);
 }
 
 TEST_CASE("parameters lie flat, matrices first, each under its name") {

@@ -857,6 +857,31 @@ TEST_CASE("recompute refuses a body that reads a recorded tensor besides its inp
                     testing::ContainsSubstring("not among its inputs"));
 }
 
+// Who catches the error and goes on must not add to what half a pass has left.
+TEST_CASE("a backward pass that ends in an error leaves nothing of it in the leaves, and the tape is empty") {
+  const Tensor x = leaf_of({4}, 1);
+  bool fails = true;
+  Tape tape;
+  const auto loss = [&] {
+    const TapeScope recording(tape);
+    Tensor failing = random_tensor({4}, 3);
+    Tape::record("failing", {&x}, {}, {&failing}, [&](Gradients& gradients, const std::vector<Tensor>& dy) {
+      if (fails) throw_error("half way");
+      gradients.give(x, dy[0]);
+    });
+    return add(failing, gelu(x, Activation::gelu_erf));  // gelu's gradient comes first
+  };
+  CHECK_THROWS_WITH(tape.backward(loss()), "half way");
+  CHECK(tape.size() == 0);
+  CHECK_FALSE(x.leaf()->touched);
+  fails = false;
+  tape.backward(loss());
+  const std::vector<double> after_error = x.leaf()->grad.to_vector();
+  x.leaf()->touched = false;
+  tape.backward(loss());
+  CHECK(after_error == x.leaf()->grad.to_vector());
+}
+
 TEST_CASE("memory is counted under its purpose and given back") {
   const std::size_t before = memory_bytes();
   {

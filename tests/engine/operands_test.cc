@@ -1,0 +1,189 @@
+// Ops refuse operands that do not fit before they compute anything from them, and tensors what would leave the graph in
+// silence.
+#include "engine/ops/operands.h"
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/ops.h"
+#include "engine/tape.h"
+#include "tests/harness/testing.h"
+
+namespace isobar {
+namespace {
+
+using testing::ContainsSubstring;
+
+constexpr Device kHost{}, kOther{DeviceKind::emulator};
+
+Tensor zeros(Shape shape, Device device = kHost, DType dtype = DType::fp32) {
+  return Tensor::zeros(std::move(shape), dtype, device);
+}
+Tensor labels(Device device) {
+  return zeros({4}, device, DType::i32);
+}
+
+// An op with each of its operands on a device of its own.
+struct Call {
+  const char* op;
+  int operands;
+  std::function<void(const std::vector<Device>& on)> make;
+};
+
+std::vector<Call> calls() {
+  const AttentionOptions attention_options{.batch = 1, .heads = 2};
+  return {
+      {"linear", 3,
+       [](const auto& on) {
+         linear(zeros({4, 8}, on[0]), zeros({6, 8}, on[1]), zeros({6}, on[2]), {});
+       }},
+      {"linear", 5,  // as a part of mlp
+       [](const auto& on) {
+         mlp(zeros({4, 8}, on[0]), zeros({6, 8}, on[1]), zeros({6}, on[2]), zeros({8, 6}, on[3]), zeros({8}, on[4]),
+             {});
+       }},
+      {"layernorm", 3,
+       [](const auto& on) {
+         layernorm(zeros({4, 8}, on[0]), zeros({8}, on[1]), zeros({8}, on[2]), 1e-5, DType::fp32);
+       }},
+      {"layernorm", 4,
+       [](const auto& on) {
+         layernorm_residual(zeros({4, 8}, on[0]), zeros({4, 8}, on[1]), zeros({8}, on[2]), zeros({8}, on[3]), 1e-5);
+       }},
+      {"attention", 3,
+       [=](const auto& on) {
+         attention(zeros({4, 8}, on[0]), zeros({4, 8}, on[1]), zeros({4, 8}, on[2]), attention_options);
+       }},
+      {"add", 2,
+       [](const auto& on) {
+         add(zeros({4, 8}, on[0]), zeros({4, 8}, on[1]));
+       }},
+      {"add_row", 2,
+       [](const auto& on) {
+         add_row(zeros({4, 8}, on[0]), zeros({8}, on[1]));
+       }},
+      {"add_row", 2,
+       [](const auto& on) {
+         add_row(zeros({4, 8}, on[0]), zeros({6, 8}, on[1]), 1, 2);
+       }},
+      {"add_leading_channels", 2,
+       [](const auto& on) {
+         add_leading_channels(zeros({2, 1, 2, 2}, on[0]), zeros({2, 3, 2, 2}, on[1]));
+       }},
+      {"forecast_loss", 2,
+       [](const auto& on) {
+         forecast_loss(zeros({1, 2, 2, 2}, on[0]), zeros({1, 2, 2, 2}, on[1]), {});
+       }},
+      {"forecast_loss", 4,
+       [](const auto& on) {
+         forecast_loss(zeros({1, 2, 2, 2}, on[0]), zeros({1, 2, 2, 2}, on[1]),
+                       {.row_weights = zeros({2}, on[2]), .channel_weights = zeros({2}, on[3])});
+       }},
+      {"cross_entropy", 2,
+       [](const auto& on) {
+         cross_entropy(zeros({4, 3}, on[0]), labels(on[1]));
+       }},
+      {"class_predictions", 2,
+       [](const auto& on) {
+         class_predictions(zeros({4, 3}, on[0]), labels(on[1]));
+       }},
+  };
+}
+
+std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST_CASE("operands: every op refuses each of its operands on another device, and names it") {
+  if (!ISOBAR_HAS_EMULATOR) return;
+  for (const Call& call : calls()) {
+    const auto operands = static_cast<std::size_t>(call.operands);
+    INFO(call.op << " of " << operands);
+    CHECK(refusal([&] { call.make(std::vector<Device>(operands, kHost)); }) == "accepted");
+    CHECK(refusal([&] { call.make(std::vector<Device>(operands, kOther)); }) == "accepted");
+    for (std::size_t i = 0; i < operands; ++i) {
+      INFO("operand " << i);
+      std::vector<Device> on(operands, kHost);
+      on[i] = kOther;
+      const std::string sentence = refusal([&] { call.make(on); });
+      CHECK(sentence.starts_with(std::string(call.op) + ": the "));
+      CHECK_THAT(sentence, ContainsSubstring(" is on ") && ContainsSubstring("emulator") && ContainsSubstring("cpu"));
+    }
+  }
+}
+
+TEST_CASE("operands: dimensions are asked for before sizes, and what is not there is named") {
+  const Tensor none, row = zeros({8}), matrix = zeros({4, 8}), cube = zeros({2, 2, 2});
+  CHECK(refusal([&] { linear(cube, matrix, {}, {}); }) == "linear: the input [2, 2, 2] has 3 dimensions, not 2");
+  CHECK(refusal([&] { linear(matrix, row, {}, {}); }) == "linear: the weight [8] has 1 dimension, not 2");
+  CHECK(refusal([&] { linear(matrix, none, {}, {}); }) == "linear: the weight is not there");
+  CHECK(refusal([&] { gelu(none, Activation::gelu_erf); }) == "gelu: the input is not there");
+  CHECK(refusal([&] { patchify(cube, 2, PatchOrder::channels_first, DType::fp32); }) ==
+        "patchify: the images [2, 2, 2] has 3 dimensions, not 4");
+  CHECK(refusal([&] { add_leading_channels(matrix, matrix); }) ==
+        "add_leading_channels: the input [4, 8] has 2 dimensions, not 4");
+  CHECK(refusal([&] { cross_entropy(row, labels(kHost)); }) == "cross_entropy: the logits [8] has 1 dimension, not 2");
+  CHECK_THAT(refusal([&] { attention(row, AttentionOptions{.batch = 1, .heads = 1}); }),
+             ContainsSubstring("[8] has 1 dimension, not 2"));
+}
+
+// What was a division by zero, and ended the program.
+TEST_CASE("operands: options that were not set, and empty tensors, are errors") {
+  const Tensor matrix = zeros({4, 24});
+  CHECK_THAT(refusal([&] { attention(matrix, {}); }), ContainsSubstring("do not divide into 0 samples of 0 heads"));
+  CHECK_THAT(refusal([&] { attention(matrix, {.batch = 2}); }), ContainsSubstring("2 samples of 0 heads"));
+  CHECK_THAT(refusal([&] { attention(matrix, {.heads = 2}); }), ContainsSubstring("0 samples of 2 heads"));
+  CHECK_THAT(refusal([&] {
+               layernorm(zeros({4, 0}), zeros({0}), zeros({0}), 1e-5, DType::fp32);
+             }),
+             ContainsSubstring("layernorm: the rows of [4, 0] are empty"));
+  CHECK_THAT(refusal([&] {
+               add_leading_channels(zeros({0, 1, 2, 2}), zeros({0, 1, 2, 2}));
+             }),
+             ContainsSubstring("holds no sample"));
+  for (const float rate : {-0.5F, 1.0F, 2.0F, std::nanf("")}) {
+    INFO(rate);
+    CHECK_THAT(refusal([&] { dropout(matrix, rate, {}); }), ContainsSubstring("is none in [0, 1)"));
+    CHECK_THAT(refusal([&] { drop_path(matrix, rate, {}, {}); }), ContainsSubstring("is none in [0, 1)"));
+  }
+  CHECK_THAT(refusal([&] { layernorm(matrix, zeros({24}, kHost, DType::bf16), zeros({24}), 1e-5, DType::fp32); }),
+             ContainsSubstring("layernorm: weight and bias are bf16 and fp32, not fp32"));
+}
+
+TEST_CASE("tensor: a dimension that it does not have is an error, and so is what is not there") {
+  const Tensor matrix = zeros({6, 24}), scalar = zeros({});
+  CHECK(matrix.size(0) == 6);
+  CHECK(matrix.size(1) == 24);
+  CHECK(matrix.size(-1) == 24);
+  CHECK(matrix.size(-2) == 6);
+  for (const int axis : {2, -3, 100})
+    CHECK_THAT(refusal([&] { matrix.size(axis); }), ContainsSubstring("of shape [6, 24] has no dimension "));
+  CHECK_THAT(refusal([&] { scalar.size(-1); }), ContainsSubstring("has no dimension -1"));
+  CHECK_THAT(refusal([] { Tensor().device(); }), ContainsSubstring("has no device"));
+  CHECK_THAT(refusal([] { Tensor().data(); }), ContainsSubstring("has no data"));
+}
+
+TEST_CASE("tensor: what would leave the graph in silence is refused, and detach() says that it is meant") {
+  const Tensor leaf = make_leaf(zeros({4, 2}), zeros({4, 2}));
+  CHECK(leaf.view({8}).tracked());
+  CHECK_THAT(refusal([&] { leaf.slice(0, {2}); }), ContainsSubstring("a slice of a tracked tensor [4, 2]"));
+  CHECK_THAT(refusal([&] { leaf.to(DType::bf16); }), ContainsSubstring("a copy in another dtype of a tracked tensor"));
+  if (ISOBAR_HAS_EMULATOR)
+    CHECK_THAT(refusal([&] { leaf.to(kOther); }), ContainsSubstring("a copy on another device of a tracked tensor"));
+  CHECK(leaf.to(DType::fp32).tracked());  // itself
+  CHECK(leaf.to(kHost).tracked());
+  const Tensor apart = leaf.detach();
+  CHECK_FALSE(apart.slice(0, {2}).tracked());
+  CHECK(apart.slice(2, {2}).data() == leaf.data_as<float>() + 2);
+  CHECK_FALSE(apart.to(DType::bf16).tracked());
+}
+
+}  // namespace
+}  // namespace isobar

@@ -396,6 +396,26 @@ std::vector<std::vector<double>> gradients_of_head(DType dtype, const Tensor& as
   return {loss.to_vector(), x.leaf()->grad.to_vector(), w.leaf()->grad.to_vector()};
 }
 
+// The gradient of a bias of zeros [12] that a product with 16-bit operands adds, or an op behind it.
+std::vector<double> gradient_of_bias(DType dtype, bool within) {
+  const auto leaf = [](const Tensor& value) {
+    return make_leaf(value, Tensor::empty(value.shape(), DType::fp32, Device{}));
+  };
+  const Tensor x = leaf(random_tensor({8, 5}, 1).to(dtype)), w = leaf(random_tensor({12, 5}, 2).to(dtype));
+  const Tensor bias = leaf(Tensor::zeros(within ? Shape{12} : Shape{1, 12}, DType::fp32, Device{}));
+  const Tensor target = random_tensor({2, 3, 4, 4}, 3).to(DType::fp32);
+  Tape tape;
+  Tensor loss;
+  {
+    const TapeScope recording(tape);
+    const LinearOptions wide{.out_dtype = DType::fp32};
+    loss =
+        forecast_loss(within ? linear(x, w, bias, wide) : add_row(linear(x, w, {}, wide), bias), target, {.patch = 2});
+  }
+  tape.backward(loss);
+  return bias.leaf()->grad.to_vector();
+}
+
 // What arrives at an op that says that it reads its gradient in 16 bits, or does not, from the consumers of y [4, 12].
 Tensor gradient_that_arrives(std::optional<DType> reads_in, const std::function<Tensor(const Tensor&)>& loss_of) {
   const Tensor x = make_leaf(random_tensor({4, 12}, 1).to(DType::fp32), Tensor::empty({4, 12}, DType::fp32, Device{}));
@@ -418,6 +438,11 @@ Tensor gradient_that_arrives(std::optional<DType> reads_in, const std::function<
 TEST_CASE("a gradient in the 16 bits in which products read it gives the bits of one that they round") {
   for (const DType dtype : {DType::bf16, DType::fp16})
     CHECK(gradients_of_head(dtype, {}) == gradients_of_head(dtype, Tensor::zeros({8, 12}, DType::fp32, Device{})));
+}
+
+TEST_CASE("the gradient of a bias is summed before anything is rounded to 16 bits") {
+  for (const DType dtype : {DType::bf16, DType::fp16})
+    CHECK(gradient_of_bias(dtype, /*within=*/true) == gradient_of_bias(dtype, /*within=*/false));
 }
 
 TEST_CASE("a gradient arrives in 16 bits where it is read in them, and as it was without") {

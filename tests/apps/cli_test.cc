@@ -16,6 +16,7 @@
 
 #include "data/era5/hdf5.h"
 #include "engine/files/atomic_file.h"
+#include "kernels/cpu/isa.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/places.h"
 #include "tests/harness/testing.h"
@@ -330,6 +331,8 @@ TEST_CASE("info tells version, build and devices") {
   CHECK(info.at("version").is_string());
   CHECK(info.at("build").at("cuda").is_boolean());
   CHECK(info.at("devices").at(0).at("kind") == "cpu");
+  CHECK(info.at("devices").at(0).at("instruction_set") == isobar::cpu::name_of(isobar::cpu::best_isa()));
+  CHECK(info.at("devices").at(0).at("bf16_products") == isobar::cpu::name_of(isobar::cpu::bf16_products()));
   CHECK_THAT(isobar_command("info").out, ContainsSubstring("isobar ") && ContainsSubstring("threads"));
 }
 

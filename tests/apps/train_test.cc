@@ -345,7 +345,8 @@ TEST_CASE("a run starts from another run's best weights, and info tells what wei
   }
   const Outcome text = isobar_command(here, "info " + here / "first");
   check_done(text);
-  CHECK_THAT(text.out, ContainsSubstring("  embed_dim: 16\n") && ContainsSubstring("  pos_embed: "));
+  CHECK_THAT(text.out, ContainsSubstring("  embed_dim: 16\n") && ContainsSubstring("  pos_embed: ") &&
+                           ContainsSubstring("\n  norm.weight: fp32 [16]\n"));
   check_error(isobar_command(here, "info " + here / "small.json"), "small.json");
 }
 

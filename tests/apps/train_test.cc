@@ -384,6 +384,12 @@ TEST_CASE("the best weights stay the best when a run that only gets worse is res
   check_same_end(here / "whole", here / "broken");
 }
 
+TEST_CASE("of weights with one validation loss the first are the best") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 4 --set validate_every=2 --set lr=1e-30")));
+  CHECK(json::parse(read_file(here / "run/best/state.json")).at("trainer").at("iteration") == 0);
+}
+
 TEST_CASE("the last iteration is logged, validated and saved, whatever the intervals") {
   const Playground here;
   const std::string every = " --set log_every=2 --set validate_every=2 --set checkpoint_every=2";

@@ -157,6 +157,18 @@ TEST_CASE("overwriting removes what a run made and nothing else") {
   CHECK_FALSE(folder.has("best/state.json"));
 }
 
+TEST_CASE("what is told before a run has its folder is shown at once, and logged when it has") {
+  const Folder folder;
+  RunFolder run = folder.open(ExistingRun::refuse);
+  std::string shown;
+  run.console = [&](std::string_view line) { shown += line; };
+  run.announce("early");
+  CHECK_THAT(shown, ContainsSubstring("early"));
+  CHECK_FALSE(folder.has("out.log"));
+  run.prepare(kConfig);
+  CHECK_THAT(folder.read("out.log"), ContainsSubstring("early"));
+}
+
 TEST_CASE("overwriting empties a folder of a run that is a link, and keeps the link") {
   const Folder folder, scratch;
   folder.prepared();

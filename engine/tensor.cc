@@ -134,13 +134,13 @@ void copy_runs(const Tensor& to, Runs to_runs, const Tensor& from, Runs from_run
               .source_stride = from_runs.stride,
               .destination_stride = to_runs.stride,
               .dtype = to.dtype(),
-              .source = from.slice(from_runs.first, {length}).data(),
-              .destination = to.slice(to_runs.first, {length}).data()},
+              .source = from.detach().slice(from_runs.first, {length}).data(),
+              .destination = to.detach().slice(to_runs.first, {length}).data()},
              current_stream());
 }
 
 std::vector<double> Tensor::to_vector() const {
-  const Tensor host = to(Device{});
+  const Tensor host = detach().to(Device{});
   std::vector<double> out(static_cast<std::size_t>(numel_));
   visit_any(dtype_, [&]<class T>(Type<T>) {
     const T* x = static_cast<const T*>(host.data());

@@ -22,7 +22,9 @@ Tensor zeros(Shape shape, Device device = kHost, DType dtype = DType::fp32) {
   return Tensor::zeros(std::move(shape), dtype, device);
 }
 Tensor labels(Device device) {
-  return zeros({4}, device, DType::i32);
+  Tensor classes = Tensor::empty({4}, DType::i32, kHost);
+  classes.set_values({0, 1, 2, 0});
+  return classes.to(device);
 }
 
 // An op with each of its operands on a device of its own.
@@ -33,7 +35,7 @@ struct Call {
 };
 
 std::vector<Call> calls() {
-  const AttentionOptions attention_options{.batch = 1, .heads = 2};
+  const AttentionOptions attention_options{.batch = 1, .heads = 1};
   return {
       {"linear", 3,
        [](const auto& on) {

@@ -87,7 +87,7 @@ TEST_CASE("only leaves and what ops make have an id, and each its own", "[tensor
   CHECK(a.id() != b.id());
   CHECK_FALSE(a.leaf()->touched);
   CHECK(a.view({6}).id() == a.id());
-  CHECK_FALSE(a.slice(0, {6}).tracked());
+  CHECK_FALSE(a.detach().slice(0, {6}).tracked());
   CHECK_FALSE(a.detach().tracked());
   CHECK(a.detach().leaf() == nullptr);
   CHECK_THROWS_WITH(make_leaf(x, Tensor::zeros({5}, DType::fp32, Device{})),

@@ -7,7 +7,7 @@
 namespace isobar {
 
 ClassPredictions class_predictions(const Tensor& logits, const Tensor& labels) {
-  check_operands("class_predictions", {{"the logits", logits, 2}, {"the labels", labels}});
+  check_operands("class_predictions", {{"the matrix of logits", logits, 2}, {"the tensor of labels", labels}});
   ISOBAR_CHECK(labels.numel() == logits.size(0), "class_predictions: labels ", to_string(labels.shape()),
                " do not fit logits ", to_string(logits.shape()));
   ISOBAR_CHECK(labels.dtype() == DType::i32, "class_predictions: the labels are ", name_of(labels.dtype()),

@@ -6,7 +6,7 @@
 namespace isobar {
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, std::int32_t ignore) {
-  check_operands("cross_entropy", {{"the logits", logits, 2}, {"the labels", labels}});
+  check_operands("cross_entropy", {{"the matrix of logits", logits, 2}, {"the tensor of labels", labels}});
   ISOBAR_CHECK(logits.size(1) >= 1 && labels.numel() == logits.size(0), "cross_entropy: labels ",
                to_string(labels.shape()), " do not fit logits ", to_string(logits.shape()));
   ISOBAR_CHECK(labels.dtype() == DType::i32, "cross_entropy: the labels are ", name_of(labels.dtype()), ", not i32");

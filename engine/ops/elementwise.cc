@@ -95,7 +95,7 @@ Tensor add_row(const Tensor& x, const Tensor& row, std::int64_t first, std::int6
 }
 
 Tensor add_leading_channels(const Tensor& x, const Tensor& fields) {
-  check_operands("add_leading_channels", {{"the input", x, 4}, {"the fields", fields, 4}});
+  check_operands("add_leading_channels", {{"the input", x, 4}, {"the tensor of fields", fields, 4}});
   const std::int64_t batch = x.size(0);
   ISOBAR_CHECK(batch >= 1, "add_leading_channels: ", to_string(x.shape()), " holds no sample");
   const std::int64_t n = x.numel() / batch, stride = fields.numel() / batch;

@@ -15,8 +15,8 @@ void check_loss(const Tensor& pred, const Tensor& target, const LossInputs& inpu
   check_operands("forecast_loss",
                  {{"the forecast", pred, inputs.patch == 0 ? 4 : 2},
                   {"the target", target, 4},
-                  {.name = "the row weights", .tensor = inputs.row_weights, .is_optional = true},
-                  {.name = "the channel weights", .tensor = inputs.channel_weights, .is_optional = true}});
+                  {.name = "the list of row weights", .tensor = inputs.row_weights, .is_optional = true},
+                  {.name = "the list of channel weights", .tensor = inputs.channel_weights, .is_optional = true}});
   if (inputs.patch == 0)
     ISOBAR_CHECK(pred.shape() == target.shape(), "forecast_loss: forecast ", to_string(pred.shape()), " and target ",
                  to_string(target.shape()), " differ");

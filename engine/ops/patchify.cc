@@ -44,7 +44,7 @@ void check_patches(const char* op, const Shape& image, std::int64_t patch) {
 }  // namespace
 
 Tensor patchify(const Tensor& image, std::int64_t patch, PatchOrder order, DType out_dtype) {
-  check_operands("patchify", {{"the images", image, 4}});
+  check_operands("patchify", {{"the batch of images", image, 4}});
   check_patches("patchify", image.shape(), patch);
   const std::int64_t pixels = image.size(1) * patch * patch;
   Tensor tokens = Tensor::empty({image.numel() / pixels, pixels}, out_dtype, image.device());
@@ -59,7 +59,7 @@ Tensor patchify(const Tensor& image, std::int64_t patch, PatchOrder order, DType
 }
 
 Tensor unpatchify(const Tensor& tokens, Shape image_shape, std::int64_t patch, PatchOrder order) {
-  check_operands("unpatchify", {{"the tokens", tokens}});
+  check_operands("unpatchify", {{"the tensor of tokens", tokens}});
   check_patches("unpatchify", image_shape, patch);
   ISOBAR_CHECK(numel_of(image_shape) == tokens.numel(), "unpatchify: tokens ", to_string(tokens.shape()),
                " do not make images ", to_string(image_shape));

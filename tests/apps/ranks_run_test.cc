@@ -197,7 +197,8 @@ TEST_CASE("ranks: an agreement that comes an iteration late changes no number, a
   // Iterations 4 and 8 are logged, 5 and 8 end epochs or are saved; the others agree late.
   const std::string rhythm = " --set log_every=4 --set checkpoint_every=5 --set validate_every=8 ";
   for (const std::string& layout :
-       {std::string("--ranks 2 --device emulator --set dtype=fp32"), std::string("--ranks 3")}) {
+       {std::string("--ranks 2 --device emulator --set dtype=fp32 --set depth=1 --set limit_nsamples_val=2"),
+        std::string("--ranks 3")}) {
     INFO(layout);
     const Outcome at_once = runs.train("at_once", layout + " --overwrite --comm-report" + rhythm);
     const Outcome late = runs.train("late", layout + " --overwrite --comm-report --late-agreement" + rhythm);

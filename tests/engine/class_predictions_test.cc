@@ -69,7 +69,7 @@ TEST_CASE("class_predictions names labels that do not fit") {
   CHECK_THROWS_WITH(class_predictions(logits, labels_of({0})),
                     "class_predictions: labels [1] do not fit logits [2, 2]");
   CHECK_THROWS_WITH(class_predictions(logits.view({4}), labels_of({0, 0, 0, 0})),
-                    "class_predictions: labels [4] do not fit logits [4]");
+                    "class_predictions: the matrix of logits [4] has 1 dimension, not 2");
   CHECK_THROWS_WITH(class_predictions(logits, Tensor::zeros({2}, DType::fp32, Device{})),
                     "class_predictions: the labels are fp32, not i32");
 }

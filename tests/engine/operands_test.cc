@@ -128,10 +128,11 @@ TEST_CASE("operands: dimensions are asked for before sizes, and what is not ther
   CHECK(refusal([&] { linear(matrix, none, {}, {}); }) == "linear: the weight is not there");
   CHECK(refusal([&] { gelu(none, Activation::gelu_erf); }) == "gelu: the input is not there");
   CHECK(refusal([&] { patchify(cube, 2, PatchOrder::channels_first, DType::fp32); }) ==
-        "patchify: the images [2, 2, 2] has 3 dimensions, not 4");
+        "patchify: the batch of images [2, 2, 2] has 3 dimensions, not 4");
   CHECK(refusal([&] { add_leading_channels(matrix, matrix); }) ==
         "add_leading_channels: the input [4, 8] has 2 dimensions, not 4");
-  CHECK(refusal([&] { cross_entropy(row, labels(kHost)); }) == "cross_entropy: the logits [8] has 1 dimension, not 2");
+  CHECK(refusal([&] { cross_entropy(row, labels(kHost)); }) ==
+        "cross_entropy: the matrix of logits [8] has 1 dimension, not 2");
   CHECK_THAT(refusal([&] { attention(row, AttentionOptions{.batch = 1, .heads = 1}); }),
              ContainsSubstring("[8] has 1 dimension, not 2"));
 }

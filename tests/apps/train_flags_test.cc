@@ -4,8 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/harness/testing.h"
@@ -87,6 +89,17 @@ TEST_CASE("train flags: processes that differ in one are told apart at their mee
     CHECK(other.failure == "");
     CHECK((one.config != other.config || one.layout != other.layout));
     CHECK(attendee_of(each.one).config == one.config);
+  }
+}
+
+TEST_CASE("train flags: no two of them do the same") {
+  std::map<std::pair<std::string, std::string>, std::string> flag_of;
+  for (const Case& each : kCases) {
+    if (!each.may_differ.empty()) continue;
+    const Attendee one = attendee_of(each.one);
+    const auto [known, is_new] = flag_of.try_emplace({one.config, one.layout}, each.flag);
+    INFO(each.flag << " and " << known->second);
+    CHECK(is_new);
   }
 }
 

@@ -24,6 +24,17 @@ TEST_CASE("a freed block serves requests of about its size, and no smaller ones"
   CHECK(again.bytes() == kSize);
 }
 
+TEST_CASE("a freed block serves what is at least four fifths of it", "[storage]") {
+  constexpr std::size_t kSize = 400 * kMiB;  // no freed block is as large
+  const void* block = std::make_unique<Storage>(kSize, Device{})->data();
+  {
+    const Storage again(kSize / 5 * 4, Device{});
+    CHECK(again.data() == block);
+    CHECK(again.bytes() == kSize);
+  }
+  CHECK(Storage(kSize / 5 * 4 - 4096, Device{}).bytes() < kSize);
+}
+
 TEST_CASE("the pool keeps at most a quarter more than was ever in use", "[storage]") {
   const std::size_t unit = std::max(peak_memory_bytes() / 4, 16 * kMiB);
   const auto allocate = [](int count, std::size_t bytes) {
@@ -35,6 +46,16 @@ TEST_CASE("the pool keeps at most a quarter more than was ever in use", "[storag
   REQUIRE(pooled_memory_bytes() >= 8 * unit);
   const auto larger = allocate(5, unit + unit / 2);  // the freed blocks fit none of these
   CHECK(memory_bytes() + pooled_memory_bytes() <= peak_memory_bytes() + peak_memory_bytes() / 4);
+}
+
+TEST_CASE("a pool that keeps too much gives its largest block back first", "[storage]") {
+  // A third of what was ever in use: all that is in use or freed now is below 3.75 units.
+  const std::size_t unit = std::max(peak_memory_bytes() / 3 / 4096 * 4096, 16 * kMiB);
+  { const Storage small(unit / 2, Device{}), large(8 * unit, Device{}); }
+  const std::size_t pooled = pooled_memory_bytes();
+  REQUIRE(pooled >= 8 * unit + unit / 2);
+  const Storage fits_none(5 * unit + unit / 2, Device{});
+  CHECK(pooled - pooled_memory_bytes() == 8 * unit);
 }
 
 TEST_CASE("the report of memory is a table by purpose", "[storage]") {

@@ -306,6 +306,19 @@ TEST_CASE("without a terminal there are plain lines, and few", "[progress]") {
   });
   CHECK(all.size() == 4);
   CHECK(lines_in_file(0, [](Progress&, std::FILE*) {}).empty());
+  const std::vector<std::string> ended = lines_in_file(0, [](Progress& progress, std::FILE* file) {
+    progress.update(1, 1);
+    progress.finish();
+    progress.update(2, 1);
+    progress.begin_validation(8);
+    progress.validated(4);
+    progress.end_validation();
+    progress.finish();
+    progress.print("a word", file);
+  });
+  REQUIRE(ended.size() == 2);
+  CHECK(ended[0].starts_with("train: iteration 1/4"));
+  CHECK(ended[1] == "a word\n");
 }
 
 TEST_CASE("without a terminal a long validation has lines of its own", "[progress]") {

@@ -2,6 +2,7 @@
 #include "apps/train/unused_gpu.h"
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -17,9 +18,16 @@ TEST_CASE("a GPU that the CPU is taken beside is told, and other devices are not
   const std::string kept = before == nullptr ? "" : before;
   unsetenv("CUDA_VISIBLE_DEVICES");
   const testing::TemporaryFolder devices;
-  for (const char* name : {"null", "nvidiactl", "nvidia-uvm", "nvidia", "xnvidia0"}) std::ofstream(devices / name);
+  for (const char* name :
+       {"null", "nvidiactl", "nvidia-uvm", "nvidia", "xnvidia0", "nvidia0x", "nvidia:", "nvidia-caps0"})
+    std::ofstream(devices / name);
   CHECK(about_unused_gpu(false, devices / "") == "");
   CHECK(about_unused_gpu(false, devices / "none") == "");
+  for (const char* gpu : {"nvidia0", "nvidia9", "nvidia10"}) {
+    std::ofstream(devices / gpu);
+    CHECK_THAT(about_unused_gpu(false, devices / ""), ContainsSubstring(gpu));
+    std::filesystem::remove(devices / gpu);
+  }
   std::ofstream(devices / "nvidia12");
   CHECK_THAT(about_unused_gpu(false, devices / ""),
              ContainsSubstring("/nvidia12, and this isobar was built without CUDA: training on the CPU"));

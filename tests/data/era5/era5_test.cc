@@ -580,7 +580,8 @@ TEST_CASE("dataset: what another process found is taken without a look at the fi
   std::filesystem::remove(second);
   testing::write_labelled_fields(second, shape, {labels.names, labels.units, {48, 54, 60, 67}, labels.latitudes},
                                  testing::field_values(shape, 7));
-  CHECK_THROWS_WITH(told.read_step(5, values.data()),
-                    ContainsSubstring("b.h5 is not what it was when the data were looked at"));
+  for (int time = 0; time < 2; ++time)  // it does not become the right one by being asked for again
+    CHECK_THROWS_WITH(told.read_step(5, values.data()),
+                      ContainsSubstring("b.h5 is not what it was when the data were looked at"));
   CHECK_THROWS_WITH(FieldCatalog::unpack("no catalog"), ContainsSubstring("another process"));
 }

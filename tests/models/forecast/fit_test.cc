@@ -335,6 +335,7 @@ TEST_CASE("a forecast across a hole in time is refused by name") {
   CHECK_FALSE(fs::exists(here / "f.h5"));
   check_done(here.forecast("--start 0 --steps 3"));
   check_done(here.forecast("--start 4 --steps 3"));
+  check_error(here.forecast("--start 0 --steps 8"), "a forecast of 8 steps is longer than the data");
 }
 
 TEST_CASE("times that repeat or go back are refused in training and by data stats") {

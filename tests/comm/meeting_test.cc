@@ -138,7 +138,8 @@ class Stranger {
     seal_ = challenge.to_first();
     say(challenge.proof_of_rank());
   }
-  void say(const Message& message) { say(to_wire(message, &seal_)); }
+  void say(const Message& message) { say(sealed(message)); }
+  std::string sealed(const Message& message) { return to_wire(message, &seal_); }
   // Whether the other end hangs up within the seconds.
   bool is_dropped(double seconds = kLong) const {
     pollfd polled{socket_, POLLIN, 0};
@@ -612,6 +613,30 @@ TEST_CASE("meeting: strangers are dropped, and the ranks meet all the same") {
   CHECK(unsealed.is_dropped());
   Meeting(attendee(1, 2), at(number), options()).leave();
   rank_0.join();
+}
+
+TEST_CASE("meeting: a rank whose hello comes in pieces is a rank all the same") {
+  MeetingPort port(kHere, 0);
+  const int number = port.port();
+  bool has_met = false;
+  std::thread rank_0([&] {
+    try {
+      const Meeting meeting(attendee(0, 2), std::move(port), options());
+      has_met = true;
+    } catch (const Error&) {  // has_met tells
+    }
+  });
+  {
+    Stranger rank_1(number);
+    rank_1.enter("job");
+    const std::string whole = rank_1.sealed(hello(1, 2));
+    rank_1.say(whole.substr(0, whole.size() / 2));
+    CHECK(!rank_1.is_dropped(0.3));
+    rank_1.say(whole.substr(whole.size() / 2));
+    CHECK(rank_1.hear(1).size() == 1);  // the welcome
+  }
+  rank_0.join();
+  CHECK(has_met);
 }
 
 TEST_CASE("meeting: a key is not found by guessing, and all wrong ones end alike") {

@@ -43,6 +43,7 @@ Deviation LayoutJudge::of_values(const std::string& name, const Values& exact, c
                " of the layout cannot be compared");
   ISOBAR_CHECK(size != 0, name, ": all numbers of one rank are zero, so nothing was compared");
   const double difference = largest_difference(exact, parallel);
+  if (std::isinf(difference)) return {difference, difference, name, exact.size()};  // whatever one rank makes of it
   const double bound = rounding_ == 0 ? kExact * size : 2 * largest_difference(exact, serial) + rounding_ * size;
   return {difference / size, difference == 0 ? 0 : difference / bound, name, exact.size()};
 }

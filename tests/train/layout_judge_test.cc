@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "apps/train/layout_check.h"
 #include "kernels/common/check.h"
 #include "tests/harness/testing.h"
 
@@ -31,10 +32,26 @@ TEST_CASE("layout judge: an error of twice that of one rank and a rounding is th
   CHECK(of_a(1.01 * bound).of_bound > 1);
   CHECK(of_a(3 * bound).tensor == "a");
   CHECK(of_a(std::nan("")).of_bound == INFINITY);
+  const double nan = std::nan("");
+  const NamedValues b_is_nan{{"a", {1, -2, 0.5}}, {"b", {4, nan}}}, c_follows{{"a", {1}}, {"b", {nan}}, {"c", {1}}};
+  CHECK(!(judge.worst(exact, b_is_nan, b_is_nan).of_bound <= 1));  // one rank fails too: that excuses nothing
+  CHECK(judge.worst(exact, b_is_nan, b_is_nan).tensor == "b");
+  CHECK(!(judge.worst({{"a", {1}}, {"b", {1}}, {"c", {1}}}, c_follows, c_follows).of_bound <= 1));
   NamedValues parallel = exact;
   parallel["b"][0] += 2.5 * kRounding * 4;  // serial has no error there
   CHECK(judge.worst(exact, serial, parallel).tensor == "b");
   CHECK(std::abs(judge.worst(exact, serial, parallel).of_bound - 2.5) < 1e-12);
+}
+
+TEST_CASE("layout check: it passes where all four comparisons do") {
+  const Deviation good{0, 1, "a"}, bad{0, 1.001, "a"}, unknown{0, std::nan(""), "a"};
+  CHECK(LayoutCheck{good, good, good, good}.passed());
+  for (const Deviation& wrong : {bad, unknown}) {
+    CHECK(!LayoutCheck{wrong, good, good, good}.passed());
+    CHECK(!LayoutCheck{good, wrong, good, good}.passed());
+    CHECK(!LayoutCheck{good, good, wrong, good}.passed());
+    CHECK(!LayoutCheck{good, good, good, wrong}.passed());
+  }
 }
 
 TEST_CASE("layout judge: in fp64 1e-12 of the largest element is the bound") {

@@ -224,7 +224,24 @@ TEST_CASE("nccl: the library must fit the device") {
   // In a program with the virtual GPU it fits, and the id is looked at.
   const char* const sentence = nccl::api().serves_gpus ? "an id of NCCL has 128 bytes" : "is a stand-in for tests";
   CHECK_THROWS_WITH(start_nccl({.device = {DeviceKind::cuda}}), ContainsSubstring(sentence));
-  CHECK_THROWS_WITH(start_nccl({.rank = 2, .ranks = 2}), ContainsSubstring("rank 2 of 2"));
+  for (const int rank : {-1, 2})
+    CHECK_THROWS_WITH(start_nccl({.rank = rank, .ranks = 2}), ContainsSubstring(concat("rank ", rank, " of 2")));
+}
+
+TEST_CASE("nccl: an id that is not as long as NCCL's is refused") {
+  testing::use_stand_in();
+  const std::string id = make_nccl_id();
+  for (const std::string& other : {std::string(), id.substr(1), id + "x"})
+    CHECK_THROWS_WITH(start_nccl({.device = testing::emulator_of(0), .id = other}),
+                      ContainsSubstring(concat("an id of NCCL has 128 bytes, and this one ", other.size())));
+}
+
+// For a library without the stand-in's hook, as NVIDIA's: tests/CMakeLists.txt makes one and runs this case with it.
+TEST_CASE("nccl: a library that takes no emulator is for GPUs alone", "[.]") {
+  CHECK(!nccl::api().is_stand_in);
+  CHECK(nccl::api().serves_gpus);
+  CHECK_THROWS_WITH(check_nccl(testing::emulator_of(0)), ContainsSubstring("is NVIDIA's own"));
+  check_nccl({DeviceKind::cuda});
 }
 
 }  // namespace isobar

@@ -30,6 +30,14 @@ void check_compared(const std::string& out) {
   }
 }
 
+// "gradients ... of 55 tensors"
+int tensors_of(const std::string& out) {
+  const std::size_t line = out.find("\ngradients "), count = out.find(", of ", out.find(", at ", line));
+  REQUIRE(line != std::string::npos);
+  REQUIRE(count != std::string::npos);
+  return std::stoi(out.substr(count + 5));
+}
+
 class Checks {
  public:
   Checks() {
@@ -91,6 +99,23 @@ TEST_CASE("check: lower precisions, and what cannot be checked") {
   CHECK_THAT(checks.check("--ranks 3 --tensor-parallel 2").err, ContainsSubstring("is no multiple of"));
   CHECK_THAT(checks.check("--ranks 8 --context-parallel 8 --set patch_size=4").err,
              ContainsSubstring("are 4 rows of patches, and each of 8 ranks needs one"));
+}
+
+TEST_CASE("check: two blocks are enough, and all of them are checked where that is asked for") {
+  const Checks checks;
+  const auto tensors = [&](const std::string& arguments) {
+    const Outcome outcome = checks.check("--set dtype=fp64 --ranks 2 --set global_batch_size=2 " + arguments);
+    INFO(outcome.out << outcome.err);
+    CHECK(outcome.status == 0);
+    return tensors_of(outcome.out);
+  };
+  const int one = tensors("--set depth=1"), two = tensors("--set depth=2");  // no more than the config has
+  CHECK(two > one);
+  CHECK(tensors("--set depth=4") == two);
+  CHECK(tensors("--set depth=4 --full") == two + 2 * (two - one));
+  // A sample a data rank, whatever the config's batch is.
+  CHECK(checks.check("--ranks 2 --set global_batch_size=3").status == 0);
+  CHECK_THAT(checks.check("--ranks 2 --set global_batch_size=3 --full").err, ContainsSubstring("global_batch_size"));
 }
 
 TEST_CASE("check: a layout that is wrong fails, and what is wrong is told") {

@@ -492,9 +492,9 @@ TEST_CASE("layouts: replicas stay equal where groups of other ranks begin their 
   }
 }
 
-TEST_CASE("layouts: the first loss scale without an overflow does not depend on the number of data-parallel ranks") {
-  for (const std::int64_t dp : {1, 2, 4, 6}) {
-    const Layout layout{.dp = dp};
+TEST_CASE("layouts: the first loss scale without an overflow does not depend on the number of ranks") {
+  for (const Layout& layout : {Layout{}, Layout{.dp = 2}, Layout{.dp = 4}, Layout{.dp = 6}, Layout{.tp = 2},
+                               Layout{.cp = 2}, Layout{.dp = 2, .tp = 2, .cp = 2, .sequence = true}}) {
     INFO(layout.text());
     Findings findings;
     run_ranks({.ranks = layout.ranks()}, [&](const Communicator& world) {
@@ -505,6 +505,7 @@ TEST_CASE("layouts: the first loss scale without an overflow does not depend on 
       do result = rank.step();
       while (!result.applied && ++steps < 10);
       findings.expect(result.loss_scale == 4096, concat("the loss scale is ", result.loss_scale));  // two parts
+      findings.expect(result.gradient_scale == 4096 * static_cast<double>(layout.dp), "what the sums carry");
     });
     CHECK(findings.wrong() == "");
   }

@@ -138,6 +138,23 @@ TEST_CASE("RMSE, ACC and the gradients of every loss in a forecast equal PyTorch
   }
 }
 
+TEST_CASE("in training masks are drawn, whatever a forecast is put together from") {
+  const Golden golden("vit");
+  for (const bool predict_change : {false, true}) {
+    INFO(predict_change);
+    RunConfig config = config_of(golden, kFp64, {{"dropout", 0.5}, {"predict_change", predict_change}});
+    Forecaster forecaster = forecaster_of(config, plain_fields(config), Device{});
+    read_model(kGolden + "vit_weights.safetensors", forecaster);
+    const Batch batch = pairs_of(golden, Device{});
+    const auto loss = [&](const Context& context) { return forecaster.loss(batch, context).item(); };
+    const Context training{.training = true, .masks = {1, 0}}, other{.training = true, .masks = {2, 0}};
+    CHECK(loss({}) == loss({}));
+    CHECK(loss(training) == loss(training));
+    CHECK(loss(training) != loss({}));
+    CHECK(loss(training) != loss(other));
+  }
+}
+
 TEST_CASE("recomputed activations give the same bits") {
   const Golden golden("vit");
   for (const DType dtype : {DType::fp64, DType::bf16}) {

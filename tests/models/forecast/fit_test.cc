@@ -124,6 +124,10 @@ TEST_CASE("what nobody says is not told as a fact, and doubted where the numbers
   CHECK_THAT(kelvin.out,
              ContainsSubstring(here.file("train/2001") + " has no 'time', and its name and its 16 steps are "
                                                          "not those of a year: no hours are known\n"));
+  CHECK(!SafetensorsFile(here / "run/best/model.safetensors").metadata().contains("isobar.units"));
+  here.write("test/2003", 8, {kNames});
+  check_done(here.forecast());  // nor by a forecast
+  CHECK(!hdf5::File::open(here / "f.h5").has("units"));
   write(273);
   const Outcome celsius = here.train("--overwrite");
   CHECK(celsius.status == 0);

@@ -624,6 +624,23 @@ TEST_CASE("shapes that do not fit are named") {
   CHECK_THROWS_WITH(x.view({4, 2}), testing::ContainsSubstring("[4, 2]"));
 }
 
+TEST_CASE("rows are what the last dimension is long, whatever the others are") {
+  const Tensor weight = random_tensor({4}, 2), bias = random_tensor({4}, 3);
+  const Tensor flat = random_tensor({6, 4}, 1), branch = random_tensor({6, 4}, 4);
+  const Tensor y = layernorm(flat, weight, bias, 1e-6, DType::fp64);
+  const LayernormResult sum = layernorm_residual(flat, branch, weight, bias, 1e-6);
+  for (const Shape& shape : {Shape{2, 3, 4}, Shape{3, 1, 2, 4}, Shape{1, 6, 4}}) {
+    INFO(to_string(shape));
+    const Tensor same = layernorm(flat.view(shape), weight, bias, 1e-6, DType::fp64);
+    CHECK(same.shape() == shape);
+    CHECK(same.to_vector() == y.to_vector());
+    const LayernormResult same_sum = layernorm_residual(flat.view(shape), branch.view(shape), weight, bias, 1e-6);
+    CHECK(same_sum.y.to_vector() == sum.y.to_vector());
+    CHECK(same_sum.sum.to_vector() == sum.sum.to_vector());
+    CHECK(add_row(flat.view(shape), weight).to_vector() == add_row(flat, weight).to_vector());
+  }
+}
+
 TEST_CASE("every op refuses shapes and dtypes that do not fit, by name") {
   const auto wide = [](Shape shape) { return random_tensor(std::move(shape), 1); };
   const auto single = [](Shape shape) { return Tensor::zeros(std::move(shape), DType::fp32, Device{}); };

@@ -282,6 +282,42 @@ TEST_CASE("split products: values as by naive loops, gradients as by finite diff
   CHECK(findings.wrong() == "");
 }
 
+TEST_CASE("the worked example of docs/learn/6_two_ranks.md") {
+  constexpr std::int64_t kN = 4, kTokens = 2;
+  const Values x{1, 2, 0, -1, 0, 1, 1, 2}, c{1, 0, -1, 2}, dy{1, 0, -1, 2, 0, 1, 1, 0};
+  const Values a{1, 0, 2, 1, 0, 1, 1, -1, 2, 1, 0, 0, 1, -1, 1, 0}, b{1, 2, 0, 1, 0, 1, 1, 0, 1, 0, 1, 2, 2, 1, 0, 1};
+  const Values y{6, 7, 1, 4, 5, 1, 4, 10}, dx{3, 2, 13, 0, 7, 1, 5, 0}, dc{1, 1, 0, 2};
+  const Values da{4, 9, 1, -2, 4, 9, 1, -2, -1, 0, 2, 5, 1, 4, 2, 3};
+  const Values db{0, 3, 4, -1, 4, 0, 1, 0, 4, -3, -3, 1, 0, 6, 8, -2};
+  Findings findings;
+  for (const bool sequence : {false, true}) {
+    run_ranks({.ranks = 2}, [&](const Communicator& world) {
+      Parallel parallel = Parallel::start(world, {.tp = 2}, "tp");
+      parallel.sequence = sequence;
+      const Part half = parallel.over_tp(kN), rows = sequence ? parallel.over_tp(kTokens) : Part{0, kTokens};
+      const Tensor x_r = leaf({rows.size(), kN}, rows_of(x, rows, kN)), bias = leaf({kN}, c);
+      const Tensor a_r = leaf({half.size(), kN}, rows_of(a, half, kN));
+      const Tensor b_r = leaf({kN, half.size()}, columns_of(b, half, kN));
+      Tape tape;
+      Tensor h, y_r;
+      {
+        const TapeScope recording(tape);
+        h = column_linear(x_r, kTokens, a_r, {}, {.out_dtype = DType::fp64}, parallel);
+        y_r = row_linear(h, b_r, bias, {.out_dtype = DType::fp64}, parallel);
+      }
+      findings.expect_values(h, world.rank() == 0 ? Values{0, 3, 4, 0} : Values{4, -1, 1, 0}, "own columns of h");
+      findings.expect_values(y_r, rows_of(y, rows, kN), "y");
+      tape.backward(y_r, tensor(y_r.shape(), rows_of(dy, rows, kN)));
+      findings.expect_values(x_r.leaf()->grad, rows_of(dx, rows, kN), "dx");
+      findings.expect_values(a_r.leaf()->grad, rows_of(da, half, kN), "dA, own rows");
+      findings.expect_values(b_r.leaf()->grad, columns_of(db, half, kN), "dB, own columns");
+      if (sequence) parallel.tp.all_reduce(bias.leaf()->grad);  // parts, of a row each
+      findings.expect_values(bias.leaf()->grad, dc, "dc");
+    });
+  }
+  CHECK(findings.wrong() == "");
+}
+
 TEST_CASE("split products: each branch communicates once forward and once backward") {
   Findings findings;
   const std::int64_t ranks = 3, wide_in = kM * kIn * 8, wide_out = kM * kOut * 8;  // bytes

@@ -143,6 +143,11 @@ def case_layouts(options, folder):
         check(f"Setting DP = {dp}, TP = {tp}, CP = {cp}, PP = 1" in ended.out, ended)
         check_twice(runs, name)
         check(runs.files(name) == runs.files("serial"), name, "other files than one rank's")
+    # Where the agreement comes an iteration late, the host does not wait for it; no bit is another one.
+    seldom = ("--set", "log_every=3")
+    runs.trained("at_once", 2, *seldom)
+    runs.trained("late", 2, "--late-agreement", *seldom)
+    runs.check_same_bits("late", "at_once")
 
 
 def has_nccl():

@@ -9,6 +9,7 @@
 
 #include "engine/ops.h"
 #include "engine/tape.h"
+#include "tests/harness/error_of.h"
 #include "tests/harness/testing.h"
 
 namespace isobar {
@@ -95,12 +96,7 @@ std::vector<Call> calls() {
 }
 
 std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
+  return testing::error_of(call, "accepted");
 }
 
 TEST_CASE("operands: every op refuses each of its operands on another device, and names it") {

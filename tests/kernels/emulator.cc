@@ -1,6 +1,7 @@
 // The emulator itself: what its collectives, tensor-core instructions and asynchronous copies compute, against plain
 // loops, under every schedule; and that it finds what it promises to find.
 #include "kernels/common/device.h"
+#include "tests/harness/error_of.h"
 #include "tests/harness/testing.h"
 
 #if ISOBAR_HAS_EMULATOR
@@ -49,12 +50,7 @@ void in_every_schedule(const std::function<void()>& body) {
 
 // The sentence with which a launch fails.
 std::string failure_of(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no failure";
+  return testing::error_of(run, "no failure");
 }
 
 // Small whole numbers, different at every index: sums of them are exact in fp32.

@@ -1,6 +1,7 @@
 // What the emulator has for compute capability 9.0: tiles by TMA, mbarriers, products of warpgroups, named barriers,
 // shares of registers, against plain loops under every schedule; and that it refuses what a GPU would not forgive.
 #include "kernels/common/device.h"
+#include "tests/harness/error_of.h"
 #include "tests/harness/testing.h"
 
 #if ISOBAR_HAS_EMULATOR
@@ -38,13 +39,9 @@ void on_hopper(const std::function<void()>& body) {
   set_capability(capability_before);
 }
 
+// The sentence with which a launch fails.
 std::string failure_of(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no failure";
+  return testing::error_of(run, "no failure");
 }
 
 // Small whole numbers, no two tiles of them alike: sums of their products are exact in fp32.

@@ -22,6 +22,7 @@
 #include "kernels/emulator/streams.h"
 #include "kernels/gemm/algorithms.h"
 #include "kernels/gemm/gemm.h"
+#include "tests/harness/error_of.h"
 #include "tests/harness/testing.h"
 #include "tests/stand_ins/cuda/driver.h"
 
@@ -537,15 +538,6 @@ TEST_CASE("virtual GPU: memory runs out where it says") {
 
 namespace {
 
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-    return "";
-  } catch (const Error& error) {
-    return error.what();
-  }
-}
-
 void in_thread(const std::function<void()>& body) {
   std::thread(body).join();
 }
@@ -616,7 +608,7 @@ TEST_CASE("virtual GPU: what belongs to another device than the thread's is refu
     event.record(stream.get());
     float* x = allocate(stream.get());
     std::string said;
-    in_thread([&] { said = error_of([&] { c.act(stream.get(), event, x); }); });
+    in_thread([&] { said = testing::error_of([&] { c.act(stream.get(), event, x); }); });
     CHECK_THAT(said, ContainsSubstring(c.sentence));
   }
 }

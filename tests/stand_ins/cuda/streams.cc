@@ -9,6 +9,7 @@
 #include <set>
 #include <thread>
 
+#include "tests/harness/error_of.h"
 #include "tests/stand_ins/cuda/driver.h"
 
 namespace isobar::virtual_gpu {
@@ -277,25 +278,17 @@ void submit(CUstream_st& state, std::string what, std::function<double(const Mom
   }
 }
 
-std::string error_of(const std::function<void()>& body) {
-  try {
-    body();
-    return "";
-  } catch (const Error& error) {
-    return error.what();
-  }
-}
-
 // Work that lasts. What ends it ends the stream, and breaks the context only where the program is wrong.
 class Lasting final : public emulator::Work {
  public:
   Lasting(int device, Moment when, LastingOperation work)
       : device_(device), when_(std::make_shared<const Moment>(std::move(when))), work_(std::move(work)) {}
   void run(std::exception_ptr& failure) noexcept override {
-    std::string wrong = failure != nullptr ? "" : error_of([&] { check_mapped(work_.operation); });
+    std::string wrong = failure != nullptr ? "" : testing::error_of([&] { check_mapped(work_.operation); });
     const bool dropped = failure != nullptr || !wrong.empty();
     const std::string said = work_.run(dropped);
-    if (!dropped && said.empty()) wrong = error_of([&] { note_touches(whole_pages_of(work_.operation), when_); });
+    if (!dropped && said.empty())
+      wrong = testing::error_of([&] { note_touches(whole_pages_of(work_.operation), when_); });
     if (!wrong.empty()) {
       wrong += concat(" (", work_.operation.name, " in ", work_.operation.site, ")");
       break_context(device_, cudaErrorIllegalAddress, wrong);
@@ -369,7 +362,7 @@ void Point::make_wait(cudaStream_t stream) const {
 }
 
 void Point::run_up_to() const {
-  error_of([this] { state_->event.synchronize(); });
+  testing::error_of([this] { state_->event.synchronize(); });
   note_wait(state_->clock);
 }
 

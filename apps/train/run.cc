@@ -54,8 +54,8 @@ TrainingRun::TrainingRun(RunFolder* folder, RunSetup setup, const Parallel& para
       task_(task),
       trainer_(trainer),
       first_iteration_(checkpoint ? checkpoint->step : 0),
-      agreement_(parallel.world, 2, task.device()),
       metrics_(task.metrics()) {
+  if (setup_.agrees_late) agreement_.emplace(parallel_.world, 2, task_.device());
   if (folder != nullptr) begin_record(*folder, checkpoint);
   parallel_.world.barrier();  // the store has put the checkpoint back under its own name
   if (checkpoint) restore({checkpoint->step, checkpoint_folder(setup_.folder, checkpoint->step)});
@@ -173,11 +173,11 @@ void TrainingRun::step() {
                                               loaders_.read_ahead();
                                           });
   is_validated_ = false;
-  if (step_) end_agreement();  // on the step before: the host has just waited for the device
+  if (step_) agree(agreement_->values());  // on the step before: the host has just waited for the device
   step_ = Step{.iteration = trainer_.iteration(), .result = result};
   const std::array<double, 2> mine{result.loss, stop_requested() ? 1.0 : 0.0};
   if (setup_.agrees_late && !stop_ && may_agree_late()) {
-    agreement_.begin(mine);
+    agreement_->begin(mine);
     step_->seconds = seconds_since(start);
   } else {
     std::array<double, 2> sums = mine;
@@ -194,11 +194,6 @@ bool TrainingRun::may_agree_late() const {
   return parallel_.world.size() > 1 && trainer_.iteration() % options.log_every != 0 &&
          trainer_.iteration() > first_iteration_ + 1 && !due(0) && !due(options.validate_every) &&
          !due(options.checkpoint_every);
-}
-
-void TrainingRun::end_agreement() {
-  const std::vector<double> sums = agreement_.values();
-  agree(sums);
 }
 
 // The loss becomes the mean over all ranks, and a stop signal to one of them a stop of all.

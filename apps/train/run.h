@@ -65,7 +65,6 @@ class TrainingRun {
     double seconds = 0;
   };
   bool may_agree_late() const;
-  void end_agreement();
   void agree(std::span<const double> sums);
   void note(const Step& step);
   void report_communication() const;
@@ -111,12 +110,12 @@ class TrainingRun {
   Tally since_line_, total_;
   CommLedger traffic_;  // of its steps
   std::int64_t saved_iteration_ = -1;
-  std::optional<Step> step_;          // the last one, until the ranks have agreed on it
-  BegunSum agreement_;                // on it: sum of losses, number of ranks that are to stop
-  std::unique_ptr<Metrics> metrics_;  // of the validation set
-  bool is_validated_ = false;         // metrics_ are those of the current iteration
-  bool stop_ = false;                 // all ranks have agreed to stop
-  std::optional<RunRecord> record_;   // of the first rank
+  std::optional<Step> step_;           // the last one, until the ranks have agreed on it
+  std::optional<BegunSum> agreement_;  // on it: sum of losses, number of ranks that are to stop
+  std::unique_ptr<Metrics> metrics_;   // of the validation set
+  bool is_validated_ = false;          // metrics_ are those of the current iteration
+  bool stop_ = false;                  // all ranks have agreed to stop
+  std::optional<RunRecord> record_;    // of the first rank
 };
 
 }  // namespace isobar

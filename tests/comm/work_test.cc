@@ -10,7 +10,7 @@
 #include "tests/harness/testing.h"
 
 using namespace isobar;
-using isobar::testing::ContainsSubstring;
+using isobar::testing::Matches;
 
 namespace {
 
@@ -76,8 +76,7 @@ TEST_CASE("work: without a word, and beyond its limit, a rank has not come") {
     return "";
   };
   CHECK(ended_by(0) == "rank 1: rank 0 has not come to barrier, call 1 of group world, within 0.1 s");
-  CHECK(ended_by(3) ==
-        "rank 1: rank 0 has not come to barrier, call 1 of group world, within 0.1 s; rank 0 is writing "
-        "a checkpoint since 0 s");
+  CHECK_THAT(ended_by(3), Matches("rank 1: rank 0 has not come to barrier, call 1 of group world, within 0.1 s; rank 0 "
+                                  "is writing a checkpoint since [0-9]+ s"));
   CHECK(ended_by(kAnyTime).empty());
 }

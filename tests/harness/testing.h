@@ -6,12 +6,14 @@
 namespace isobar::testing {
 using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::Matches;
 }  // namespace isobar::testing
 #else
 #define CATCH_CONFIG_EXTERNAL_INTERFACES
 #include <catch2/catch.hpp>
 namespace isobar::testing {
 using Approx = Catch::Detail::Approx;
+using Catch::Matchers::Matches;
 inline auto ContainsSubstring(const std::string& text) {
   return Catch::Matchers::Contains(text);
 }

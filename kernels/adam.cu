@@ -23,8 +23,16 @@ struct Buffers {
   Output new_weight, new_m, new_v, compute;  // the first three are the inputs again; compute.data may be null
 };
 
-__global__ void __launch_bounds__(kMapThreads)
-    adam_kernel(std::int64_t n, Hyperparameters h, const double* grad_scale_of_step, Buffers buffers) {
+struct Average {
+  float rate;
+  Input old;
+  Output updated;  // old again
+};
+
+// after(i, count, w): what becomes of the new weights beside their own place.
+template <class After>
+__device__ void update(std::int64_t n, const Hyperparameters& h, const double* grad_scale_of_step,
+                       const Buffers& buffers, const After& after) {
   const float grad_scale = static_cast<float>(*grad_scale_of_step);
   if (*grad_scale_of_step == 0) return;  // the same for all threads: the step is skipped
 
@@ -51,12 +59,28 @@ __global__ void __launch_bounds__(kMapThreads)
     store(buffers.new_m, i, count, m);
     store(buffers.new_v, i, count, v);
     if (buffers.compute.data != nullptr) store(buffers.compute, i, count, w);
+    after(i, count, w);
+  });
+}
+
+__global__ void __launch_bounds__(kMapThreads)
+    adam_kernel(std::int64_t n, Hyperparameters h, const double* grad_scale, Buffers buffers) {
+  update(n, h, grad_scale, buffers, [](std::int64_t, int, const float*) {});
+}
+
+__global__ void __launch_bounds__(kMapThreads)
+    adam_average_kernel(std::int64_t n, Hyperparameters h, const double* grad_scale, Buffers buffers, Average average) {
+  update(n, h, grad_scale, buffers, [&](std::int64_t i, int count, const float(&w)[kChunk]) {
+    float a[kChunk];
+    load(average.old, i, count, a);
+    for (int k = 0; k < kChunk; ++k) a[k] += average.rate * (w[k] - a[k]);
+    store(average.updated, i, count, a);
   });
 }
 
 }  // namespace
 
-void adam(const Adam& a, Stream stream) {
+void adam(const AdamArgs& a, Stream stream) {
   ISOBAR_CHECK(a.dtype == DType::fp32, "adam: master weights in ", name_of(a.dtype),
                " are not supported on CUDA; use fp32, or the CPU");
   if (a.compute != nullptr) require_cuda_dtypes("adam", a.compute_dtype);
@@ -80,8 +104,15 @@ void adam(const Adam& a, Stream stream) {
                            .new_m = output<kChunk>(a.m, a.dtype),
                            .new_v = output<kChunk>(a.v, a.dtype),
                            .compute = output<kChunk>(a.compute, a.compute_dtype)};
-  launch("adam", adam_kernel, dim3(map_blocks<kChunk>(a.n)), dim3(kMapThreads), 0, stream, a.n, h, a.grad_scale,
-         buffers);
+  const dim3 blocks(map_blocks<kChunk>(a.n)), threads(kMapThreads);
+  if (a.average == nullptr) {
+    launch("adam", adam_kernel, blocks, threads, 0, stream, a.n, h, a.grad_scale, buffers);
+    return;
+  }
+  const Average average = {.rate = static_cast<float>(a.average_rate),
+                           .old = input<kChunk>(a.average, a.dtype),
+                           .updated = output<kChunk>(a.average, a.dtype)};
+  launch("adam", adam_average_kernel, blocks, threads, 0, stream, a.n, h, a.grad_scale, buffers, average);
 }
 
 }  // namespace isobar::ISOBAR_CUDA_NAMESPACE

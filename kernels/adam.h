@@ -6,11 +6,14 @@
 //   m = beta1·m + (1-beta1)·g;   v = beta2·v + (1-beta2)·g²
 //   w -= lr / bias1 · m / (√v/√bias2 + eps),     bias1 = 1 - beta1ᵗ, bias2 = 1 - beta2ᵗ     (PyTorch's order)
 //   compute[i] = w[i] in compute_dtype           (compute may be null: weights are used as they are)
+//   a += average_rate·(w - a)                    (average may be null: none is kept) an exponential moving average
 //
 //   weight, grad, m, v  [n]   dtype: fp32 or fp64 (CPU)          compute  [n]  bf16 or fp16, or null
+//   average             [n]   dtype, or null
 //   grad_scale          [1]   fp64, on the device, which computed it (grad_norm.h). 0 means skip: nothing is changed
 //
-//   numerics      fp32 arithmetic (fp64 for fp64); lr / bias1, √bias2 and grad_scale are rounded to that type
+//   numerics      fp32 arithmetic (fp64 for fp64); lr / bias1, √bias2, grad_scale and average_rate are rounded to that
+//                 type
 //   deterministic yes
 //   aliasing      none
 #pragma once
@@ -18,12 +21,12 @@
 #include <cstdint>
 
 #include "kernels/common/cost.h"
-#include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
+#include "kernels/common/kernel.h"
 
 namespace isobar {
 
-struct Adam {
+struct AdamArgs {
   std::int64_t n = 0, decay_end = 0;
   DType dtype = DType::fp32, compute_dtype = DType::bf16;
   double lr = 0, bias1 = 1, bias2 = 1;
@@ -35,14 +38,17 @@ struct Adam {
   void* m = nullptr;
   void* v = nullptr;
   void* compute = nullptr;
+  double average_rate = 0;
+  void* average = nullptr;
 };
 
-constexpr Cost adam_cost(const Adam& a) {
+constexpr Cost adam_cost(const AdamArgs& a) {
   const double n = a.n;
   const double copy = a.compute != nullptr ? size_of(a.compute_dtype) : 0;
-  return {.bytes = n * (7.0 * size_of(a.dtype) + copy), .flops = 15 * n};
+  const double buffers = a.average != nullptr ? 9 : 7;
+  return {.bytes = n * (buffers * size_of(a.dtype) + copy), .flops = (a.average != nullptr ? 18 : 15) * n};
 }
 
-ISOBAR_KERNEL(adam, Adam)
+ISOBAR_KERNEL(adam, AdamArgs)
 
 }  // namespace isobar

@@ -15,7 +15,7 @@ template <class Real>
 struct Step {
   Real grad_scale, beta1, beta2, one_minus_beta1, one_minus_beta2, step_size, root_bias2, eps, weight_decay, shrink;
 
-  explicit Step(const Adam& a)
+  explicit Step(const AdamArgs& a)
       : grad_scale(static_cast<Real>(*a.grad_scale)),
         beta1(static_cast<Real>(a.beta1)),
         beta2(static_cast<Real>(a.beta2)),
@@ -45,7 +45,13 @@ void update(const Step<Real>& s, std::int64_t n, const Real* grad, Real* weight,
 }
 
 template <class Real>
-void update_range(const Adam& a, const Step<Real>& step, Decay decay, std::int64_t begin, std::int64_t end) {
+void follow(Real rate, std::int64_t n, const Real* weight, Real* average) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) average[i] += rate * (weight[i] - average[i]);
+}
+
+template <class Real>
+void update_range(const AdamArgs& a, const Step<Real>& step, Decay decay, std::int64_t begin, std::int64_t end) {
   const std::int64_t n = end - begin;
   const Real* grad = static_cast<const Real*>(a.grad) + begin;
   Real* weight = static_cast<Real*>(a.weight) + begin;
@@ -54,6 +60,7 @@ void update_range(const Adam& a, const Step<Real>& step, Decay decay, std::int64
   if (decay == Decay::none) update<Decay::none>(step, n, grad, weight, m, v);
   if (decay == Decay::l2) update<Decay::l2>(step, n, grad, weight, m, v);
   if (decay == Decay::decoupled) update<Decay::decoupled>(step, n, grad, weight, m, v);
+  if (a.average != nullptr) follow(static_cast<Real>(a.average_rate), n, weight, static_cast<Real*>(a.average) + begin);
   if (a.compute == nullptr) return;
   visit_floating(a.compute_dtype, [&]<class T>(Type<T>) {
     T* compute = static_cast<T*>(a.compute) + begin;
@@ -63,13 +70,13 @@ void update_range(const Adam& a, const Step<Real>& step, Decay decay, std::int64
 }
 
 template <class Real>
-void run(const Adam& a) {
+void run(const AdamArgs& a) {
   const Step<Real> step(a);
   const Decay decay = a.weight_decay == 0 ? Decay::none : a.decoupled ? Decay::decoupled : Decay::l2;
   parallel_for_elements(a.n, kGrain, [&](std::int64_t begin, std::int64_t end) {
     while (begin < end) {
       const bool decays = begin < a.decay_end;
-      // Blocks, so that the compute copy reads the weights from the cache.
+      // Blocks, so that the average and the compute copy read the weights from the cache.
       std::int64_t next = (begin / kElementBlock + 1) * kElementBlock;
       if (next > end) next = end;
       if (decays && next > a.decay_end) next = a.decay_end;
@@ -81,11 +88,11 @@ void run(const Adam& a) {
 
 }  // namespace
 
-void adam(const Adam& a) {
+void adam(const AdamArgs& a) {
   if (*a.grad_scale == 0) return;
   visit_accumulator(a.dtype, [&]<class T>(Type<T>) { run<T>(a); });
 }
 
 }  // namespace isobar::cpu::ISOBAR_ISA
 
-ISOBAR_CPU_KERNEL(adam, Adam)
+ISOBAR_CPU_KERNEL(adam, AdamArgs)

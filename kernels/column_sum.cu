@@ -104,7 +104,7 @@ int row_blocks_for(std::int64_t rows, int column_blocks) {
 
 }  // namespace
 
-void column_sum(const ColumnSum& a, Stream stream) {
+void column_sum(const ColumnSumArgs& a, Stream stream) {
   require_cuda_dtypes("column_sum", a.dtype);
   if (a.cols == 0) return;
   float* const out = static_cast<float*>(a.out);

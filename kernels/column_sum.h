@@ -13,8 +13,9 @@
 #include <cstdint>
 
 #include "kernels/common/cost.h"
-#include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
+#include "kernels/common/grad.h"
+#include "kernels/common/kernel.h"
 #include "kernels/common/math.h"
 
 namespace isobar {
@@ -22,7 +23,7 @@ namespace isobar {
 // Rows are summed in blocks of at least kColumnSumRows, at most kColumnSumBlocks of them.
 inline constexpr std::int64_t kColumnSumRows = 32, kColumnSumBlocks = 256;
 
-struct ColumnSum {
+struct ColumnSumArgs {
   std::int64_t rows = 0, cols = 0;
   DType dtype = DType::fp32;
   const void* x = nullptr;
@@ -36,11 +37,11 @@ constexpr std::size_t column_sum_workspace(std::int64_t rows, std::int64_t cols,
   const std::int64_t kept = blocks < kColumnSumBlocks ? blocks : kColumnSumBlocks;
   return static_cast<std::size_t>(kept * cols) * size_of(accumulator_of(dtype));
 }
-constexpr Cost column_sum_cost(const ColumnSum& a) {
+constexpr Cost column_sum_cost(const ColumnSumArgs& a) {
   const double elements = static_cast<double>(a.rows) * a.cols;
   return {.bytes = elements * size_of(a.dtype) + a.cols * 4.0, .flops = elements};
 }
 
-ISOBAR_KERNEL(column_sum, ColumnSum)
+ISOBAR_KERNEL(column_sum, ColumnSumArgs)
 
 }  // namespace isobar

@@ -26,7 +26,7 @@ void sum_block(const T* x, std::int64_t rows, std::int64_t cols, std::int64_t fi
 }
 
 template <class T>
-void sum(const ColumnSum& a) {
+void sum(const ColumnSumArgs& a) {
   using Acc = accumulator_t<T>;
   const T* x = static_cast<const T*>(a.x);
   Acc* out = static_cast<Acc*>(a.out);
@@ -52,10 +52,10 @@ void sum(const ColumnSum& a) {
 
 }  // namespace
 
-void column_sum(const ColumnSum& a) {
+void column_sum(const ColumnSumArgs& a) {
   visit_floating(a.dtype, [&]<class T>(Type<T>) { sum<T>(a); });
 }
 
 }  // namespace isobar::cpu::ISOBAR_ISA
 
-ISOBAR_CPU_KERNEL(column_sum, ColumnSum)
+ISOBAR_CPU_KERNEL(column_sum, ColumnSumArgs)

@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kMapThreads)
 }
 
 template <int N>
-void run(const CopyStrided& a, Stream stream) {
+void run(const CopyStridedArgs& a, Stream stream) {
   const auto words_in = [&](std::int64_t elements) {
     return elements * static_cast<std::int64_t>(size_of(a.dtype)) / static_cast<std::int64_t>(sizeof(Word<N>));
   };
@@ -46,7 +46,7 @@ void run(const CopyStrided& a, Stream stream) {
 
 }  // namespace
 
-void copy_strided(const CopyStrided& a, Stream stream) {
+void copy_strided(const CopyStridedArgs& a, Stream stream) {
   ISOBAR_CHECK(a.blocks <= 1 || a.destination_stride >= a.length, "copy_strided: blocks of ", a.length,
                " elements overlap at a distance of ", a.destination_stride);
   if (a.blocks == 0 || a.length == 0) return;

@@ -16,22 +16,22 @@
 #include <cstdint>
 
 #include "kernels/common/cost.h"
-#include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
+#include "kernels/common/kernel.h"
 
 namespace isobar {
 
-struct CopyStrided {
+struct CopyStridedArgs {
   std::int64_t blocks = 0, length = 0, source_stride = 0, destination_stride = 0;
   DType dtype = DType::fp32;
   const void* source = nullptr;
   void* destination = nullptr;
 };
 
-constexpr Cost copy_strided_cost(const CopyStrided& a) {
+constexpr Cost copy_strided_cost(const CopyStridedArgs& a) {
   return {.bytes = 2.0 * static_cast<double>(a.blocks) * a.length * size_of(a.dtype)};
 }
 
-ISOBAR_KERNEL(copy_strided, CopyStrided)
+ISOBAR_KERNEL(copy_strided, CopyStridedArgs)
 
 }  // namespace isobar

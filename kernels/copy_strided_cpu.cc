@@ -7,7 +7,7 @@
 
 namespace isobar::cpu::ISOBAR_ISA {
 
-void copy_strided(const CopyStrided& a) {
+void copy_strided(const CopyStridedArgs& a) {
   const auto size = static_cast<std::int64_t>(size_of(a.dtype));
   const auto* source = static_cast<const char*>(a.source);
   auto* destination = static_cast<char*>(a.destination);
@@ -24,4 +24,4 @@ void copy_strided(const CopyStrided& a) {
 
 }  // namespace isobar::cpu::ISOBAR_ISA
 
-ISOBAR_CPU_KERNEL(copy_strided, CopyStrided)
+ISOBAR_CPU_KERNEL(copy_strided, CopyStridedArgs)

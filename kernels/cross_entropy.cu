@@ -183,7 +183,7 @@ dim3 grid_for(std::int64_t rows) {
 
 }  // namespace
 
-void cross_entropy_fwd(const CrossEntropyFwd& a, Stream stream) {
+void cross_entropy_fwd(const CrossEntropyFwdArgs& a, Stream stream) {
   require_cuda_dtypes("cross_entropy_fwd", a.dtype);
   const Forward forward = {.rows = a.rows,
                            .classes = a.classes,
@@ -203,7 +203,7 @@ void cross_entropy_fwd(const CrossEntropyFwd& a, Stream stream) {
          forward.row_loss, static_cast<float*>(a.loss), a.counted);
 }
 
-void cross_entropy_bwd(const CrossEntropyBwd& a, Stream stream) {
+void cross_entropy_bwd(const CrossEntropyBwdArgs& a, Stream stream) {
   require_cuda_dtypes("cross_entropy_bwd", a.dtype);
   const Backward backward = {.rows = a.rows,
                              .classes = a.classes,

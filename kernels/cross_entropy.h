@@ -36,14 +36,14 @@
 #include <cstdint>
 
 #include "kernels/common/cost.h"
-#include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
+#include "kernels/common/kernel.h"
 
 namespace isobar {
 
 inline constexpr std::int32_t kIgnoredLabel = -100;  // PyTorch's default
 
-struct CrossEntropyFwd {
+struct CrossEntropyFwdArgs {
   std::int64_t rows = 0, classes = 0;
   DType dtype = DType::fp32;
   std::int32_t ignore = kIgnoredLabel;
@@ -57,7 +57,7 @@ struct CrossEntropyFwd {
   std::int32_t* counted = nullptr;
 };
 
-struct CrossEntropyBwd {
+struct CrossEntropyBwdArgs {
   std::int64_t rows = 0, classes = 0;
   DType dtype = DType::fp32;
   std::int32_t ignore = kIgnoredLabel;
@@ -71,18 +71,18 @@ struct CrossEntropyBwd {
   void* dlogits = nullptr;
 };
 
-constexpr Cost cross_entropy_fwd_cost(const CrossEntropyFwd& a) {
+constexpr Cost cross_entropy_fwd_cost(const CrossEntropyFwdArgs& a) {
   const double n = static_cast<double>(a.rows) * a.classes;
   const double row = 4.0 + 3 * size_of(accumulator_of(a.dtype)) + (a.prediction != nullptr ? 4 : 0);
   return {.bytes = n * size_of(a.dtype) + row * a.rows, .flops = 4 * n};
 }
-constexpr Cost cross_entropy_bwd_cost(const CrossEntropyBwd& a) {
+constexpr Cost cross_entropy_bwd_cost(const CrossEntropyBwdArgs& a) {
   const double n = static_cast<double>(a.rows) * a.classes;
   const double row = 4.0 + 2 * size_of(accumulator_of(a.dtype));
   return {.bytes = 2 * n * size_of(a.dtype) + row * a.rows, .flops = 4 * n};
 }
 
-ISOBAR_KERNEL(cross_entropy_fwd, CrossEntropyFwd)
-ISOBAR_KERNEL(cross_entropy_bwd, CrossEntropyBwd)
+ISOBAR_KERNEL(cross_entropy_fwd, CrossEntropyFwdArgs)
+ISOBAR_KERNEL(cross_entropy_bwd, CrossEntropyBwdArgs)
 
 }  // namespace isobar

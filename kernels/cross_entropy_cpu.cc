@@ -45,7 +45,7 @@ RowResult<Acc> forward_row(const T* x, std::int64_t classes, std::int32_t label,
 }
 
 template <class T>
-void forward(const CrossEntropyFwd& a) {
+void forward(const CrossEntropyFwdArgs& a) {
   using Acc = accumulator_t<T>;
   Acc* row_loss = static_cast<Acc*>(a.row_loss);
   parallel_for(a.rows, kGrain / 2 / a.classes + 1, [&](std::int64_t begin, std::int64_t end) {
@@ -72,7 +72,7 @@ void forward(const CrossEntropyFwd& a) {
 }
 
 template <class T>
-void backward(const CrossEntropyBwd& a) {
+void backward(const CrossEntropyBwdArgs& a) {
   using Acc = accumulator_t<T>;
   const double upstream =
       a.upstream *
@@ -100,15 +100,15 @@ void backward(const CrossEntropyBwd& a) {
 
 }  // namespace
 
-void cross_entropy_fwd(const CrossEntropyFwd& a) {
+void cross_entropy_fwd(const CrossEntropyFwdArgs& a) {
   visit_floating(a.dtype, [&]<class T>(Type<T>) { forward<T>(a); });
 }
 
-void cross_entropy_bwd(const CrossEntropyBwd& a) {
+void cross_entropy_bwd(const CrossEntropyBwdArgs& a) {
   visit_floating(a.dtype, [&]<class T>(Type<T>) { backward<T>(a); });
 }
 
 }  // namespace isobar::cpu::ISOBAR_ISA
 
-ISOBAR_CPU_KERNEL(cross_entropy_fwd, CrossEntropyFwd)
-ISOBAR_CPU_KERNEL(cross_entropy_bwd, CrossEntropyBwd)
+ISOBAR_CPU_KERNEL(cross_entropy_fwd, CrossEntropyFwdArgs)
+ISOBAR_CPU_KERNEL(cross_entropy_bwd, CrossEntropyBwdArgs)

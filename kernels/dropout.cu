@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(kMapThreads) drop_path_kernel(SampleRange rang
 
 }  // namespace
 
-void dropout(const Dropout& a, Stream stream) {
+void dropout(const DropoutArgs& a, Stream stream) {
   require_cuda_dtypes("dropout", a.dtype);
   const Mask drawn = mask("dropout", a);
   const ElementWindow window = checked_window("dropout", a.window, a.n);
@@ -116,7 +116,7 @@ void dropout(const Dropout& a, Stream stream) {
          input<kChunk>(a.x, a.dtype, window.cols), output<kChunk>(a.y, a.dtype, window.cols));
 }
 
-void drop_path(const DropPath& a, Stream stream) {
+void drop_path(const DropPathArgs& a, Stream stream) {
   require_cuda_dtypes("drop_path", a.dtype);
   const Mask drawn = mask("drop_path", a);
   const RowWindow window = checked_window("drop_path", a.window);

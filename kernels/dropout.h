@@ -20,13 +20,13 @@
 #include <cstdint>
 
 #include "kernels/common/cost.h"
-#include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
+#include "kernels/common/kernel.h"
 #include "kernels/common/window.h"
 
 namespace isobar {
 
-struct Dropout {
+struct DropoutArgs {
   std::int64_t n = 0;
   DType dtype = DType::fp32;
   float p = 0;
@@ -37,7 +37,7 @@ struct Dropout {
   void* y = nullptr;
 };
 
-struct DropPath {
+struct DropPathArgs {
   std::int64_t rows = 0, cols = 0;
   DType dtype = DType::fp32;
   float p = 0;
@@ -48,15 +48,15 @@ struct DropPath {
   void* y = nullptr;
 };
 
-constexpr Cost dropout_cost(const Dropout& a) {
+constexpr Cost dropout_cost(const DropoutArgs& a) {
   return {.bytes = 2.0 * a.n * size_of(a.dtype), .flops = 1.0 * a.n};
 }
-constexpr Cost drop_path_cost(const DropPath& a) {
+constexpr Cost drop_path_cost(const DropPathArgs& a) {
   const double n = static_cast<double>(a.rows) * a.cols;
   return {.bytes = 2 * n * size_of(a.dtype), .flops = n};
 }
 
-ISOBAR_KERNEL(dropout, Dropout)
-ISOBAR_KERNEL(drop_path, DropPath)
+ISOBAR_KERNEL(dropout, DropoutArgs)
+ISOBAR_KERNEL(drop_path, DropPathArgs)
 
 }  // namespace isobar

@@ -35,7 +35,7 @@ Run run_from(const ElementWindow& window, std::int64_t i, std::int64_t end) {
 
 }  // namespace
 
-void dropout(const Dropout& a) {
+void dropout(const DropoutArgs& a) {
   const ElementWindow window = checked_window("dropout", a.window, a.n);
   visit_floating(a.dtype, [&]<class T>(Type<T>) {
     using Acc = accumulator_t<T>;
@@ -61,7 +61,7 @@ void dropout(const Dropout& a) {
   });
 }
 
-void drop_path(const DropPath& a) {
+void drop_path(const DropPathArgs& a) {
   const RowWindow window = checked_window("drop_path", a.window);
   if (a.rows <= 0 || a.cols <= 0) return;
   visit_floating(a.dtype, [&]<class T>(Type<T>) {
@@ -90,5 +90,5 @@ void drop_path(const DropPath& a) {
 
 }  // namespace isobar::cpu::ISOBAR_ISA
 
-ISOBAR_CPU_KERNEL(dropout, Dropout)
-ISOBAR_CPU_KERNEL(drop_path, DropPath)
+ISOBAR_CPU_KERNEL(dropout, DropoutArgs)
+ISOBAR_CPU_KERNEL(drop_path, DropPathArgs)

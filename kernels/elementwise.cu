@@ -52,28 +52,28 @@ __global__ void __launch_bounds__(kMapThreads)
 
 }  // namespace
 
-void cast(const Cast& a, Stream stream) {
+void cast(const CastArgs& a, Stream stream) {
   require_cuda_dtypes("cast", a.x_dtype, a.y_dtype);
   if (a.n == 0) return;
   launch("cast", cast_kernel, dim3(map_blocks<kChunk>(a.n)), dim3(kMapThreads), 0, stream, a.n,
          input<kChunk>(a.x, a.x_dtype), output<kChunk>(a.y, a.y_dtype));
 }
 
-void fill(const Fill& a, Stream stream) {
+void fill(const FillArgs& a, Stream stream) {
   require_cuda_dtypes("fill", a.dtype);
   if (a.n == 0) return;
   launch("fill", fill_kernel, dim3(map_blocks<kChunk>(a.n)), dim3(kMapThreads), 0, stream, a.n,
          static_cast<float>(a.value), output<kChunk>(a.y, a.dtype));
 }
 
-void add(const Add& a, Stream stream) {
+void add(const AddArgs& a, Stream stream) {
   require_cuda_dtypes("add", a.a_dtype, a.b_dtype, a.y_dtype);
   if (a.n == 0) return;
   launch("add", add_kernel, dim3(map_blocks<kChunk>(a.n)), dim3(kMapThreads), 0, stream, a.n,
          input<kChunk>(a.a, a.a_dtype), input<kChunk>(a.b, a.b_dtype), output<kChunk>(a.y, a.y_dtype));
 }
 
-void add_row(const AddRow& a, Stream stream) {
+void add_row(const AddRowArgs& a, Stream stream) {
   require_cuda_dtypes("add_row", a.x_dtype, a.row_dtype, a.y_dtype);
   if (a.groups == 0 || a.n == 0) return;
   const int row_blocks = map_blocks<kChunk>(a.n);

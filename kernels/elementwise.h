@@ -13,26 +13,26 @@
 #include <cstdint>
 
 #include "kernels/common/cost.h"
-#include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
+#include "kernels/common/kernel.h"
 
 namespace isobar {
 
-struct Cast {
+struct CastArgs {
   std::int64_t n = 0;
   DType x_dtype = DType::fp32, y_dtype = DType::fp32;
   const void* x = nullptr;
   void* y = nullptr;
 };
 
-struct Fill {
+struct FillArgs {
   std::int64_t n = 0;
   DType dtype = DType::fp32;
   double value = 0;
   void* y = nullptr;
 };
 
-struct Add {
+struct AddArgs {
   std::int64_t n = 0;
   DType a_dtype = DType::fp32, b_dtype = DType::fp32, y_dtype = DType::fp32;
   const void* a = nullptr;
@@ -40,7 +40,7 @@ struct Add {
   void* y = nullptr;
 };
 
-struct AddRow {
+struct AddRowArgs {
   std::int64_t groups = 0, n = 0;
   DType x_dtype = DType::fp32, row_dtype = DType::fp32, y_dtype = DType::fp32;
   const void* x = nullptr;
@@ -48,24 +48,24 @@ struct AddRow {
   void* y = nullptr;
 };
 
-constexpr Cost cast_cost(const Cast& a) {
+constexpr Cost cast_cost(const CastArgs& a) {
   return {.bytes = static_cast<double>(a.n) * (size_of(a.x_dtype) + size_of(a.y_dtype))};
 }
-constexpr Cost fill_cost(const Fill& a) {
+constexpr Cost fill_cost(const FillArgs& a) {
   return {.bytes = static_cast<double>(a.n) * size_of(a.dtype)};
 }
-constexpr Cost add_cost(const Add& a) {
+constexpr Cost add_cost(const AddArgs& a) {
   return {.bytes = static_cast<double>(a.n) * (size_of(a.a_dtype) + size_of(a.b_dtype) + size_of(a.y_dtype)),
           .flops = static_cast<double>(a.n)};
 }
-constexpr Cost add_row_cost(const AddRow& a) {
+constexpr Cost add_row_cost(const AddRowArgs& a) {
   const double n = static_cast<double>(a.groups) * a.n;
   return {.bytes = n * (size_of(a.x_dtype) + size_of(a.y_dtype)) + a.n * static_cast<double>(size_of(a.row_dtype)),
           .flops = n};
 }
-ISOBAR_KERNEL(cast, Cast)
-ISOBAR_KERNEL(fill, Fill)
-ISOBAR_KERNEL(add, Add)
-ISOBAR_KERNEL(add_row, AddRow)
+ISOBAR_KERNEL(cast, CastArgs)
+ISOBAR_KERNEL(fill, FillArgs)
+ISOBAR_KERNEL(add, AddArgs)
+ISOBAR_KERNEL(add_row, AddRowArgs)
 
 }  // namespace isobar

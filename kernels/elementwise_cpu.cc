@@ -69,13 +69,13 @@ class Adder {
 
 }  // namespace
 
-void cast(const Cast& a) {
+void cast(const CastArgs& a) {
   const Convert convert = converter(a.x_dtype, a.y_dtype);
   parallel_for_elements(a.n, kGrain,
                         [&](std::int64_t begin, std::int64_t end) { convert(a.x, begin, a.y, begin, end - begin); });
 }
 
-void fill(const Fill& a) {
+void fill(const FillArgs& a) {
   visit_floating(a.dtype, [&]<class T>(Type<T>) {
     const T value = convert<T>(static_cast<accumulator_t<T>>(a.value));
     T* y = static_cast<T*>(a.y);
@@ -85,7 +85,7 @@ void fill(const Fill& a) {
   });
 }
 
-void add(const Add& a) {
+void add(const AddArgs& a) {
   const DType acc = accumulator_of(a.a_dtype, a.b_dtype, a.y_dtype);
   visit_accumulator(acc, [&]<class Acc>(Type<Acc>) {
     const Adder<Acc> adder(a.a_dtype, a.b_dtype, a.y_dtype);
@@ -95,7 +95,7 @@ void add(const Add& a) {
   });
 }
 
-void add_row(const AddRow& a) {
+void add_row(const AddRowArgs& a) {
   if (a.n <= 0) return;
   const DType acc = accumulator_of(a.x_dtype, a.row_dtype, a.y_dtype);
   visit_accumulator(acc, [&]<class Acc>(Type<Acc>) {
@@ -113,7 +113,7 @@ void add_row(const AddRow& a) {
 
 }  // namespace isobar::cpu::ISOBAR_ISA
 
-ISOBAR_CPU_KERNEL(cast, Cast)
-ISOBAR_CPU_KERNEL(fill, Fill)
-ISOBAR_CPU_KERNEL(add, Add)
-ISOBAR_CPU_KERNEL(add_row, AddRow)
+ISOBAR_CPU_KERNEL(cast, CastArgs)
+ISOBAR_CPU_KERNEL(fill, FillArgs)
+ISOBAR_CPU_KERNEL(add, AddArgs)
+ISOBAR_CPU_KERNEL(add_row, AddRowArgs)

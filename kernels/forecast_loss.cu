@@ -246,7 +246,7 @@ Fields fields(const Arguments& a) {
           .weights = weights(a)};
 }
 
-Slope slope(const ForecastLossBwd& a) {
+Slope slope(const ForecastLossBwdArgs& a) {
   return {.squared = a.kind == LossKind::weighted_mse,
           .batch = static_cast<double>(a.batch),
           .sample_size = static_cast<double>(a.sample_size),
@@ -276,14 +276,14 @@ void with_patched_fields(const char* kernel, const Arguments& a, const void* out
 }
 
 // Partial sums of `blocks` blocks a sample, of which there are at most kForecastLossBlocks.
-int launch_image_sums(const ForecastLossSums& a, unsigned samples, LossSums* partial, Stream stream) {
+int launch_image_sums(const ForecastLossSumsArgs& a, unsigned samples, LossSums* partial, Stream stream) {
   const std::int64_t rows = a.channels * a.height;
   const int blocks = blocks_for(rows, kMinRows, grid_limit(kForecastLossBlocks));
   launch("forecast_loss_sums", partial_sums_kernel, dim3(blocks, samples), dim3(kThreads), 0, stream, fields(a),
          ceil_div(rows, blocks), partial);
   return blocks;
 }
-int launch_patch_sums(const ForecastLossSums& a, unsigned samples, LossSums* partial, Stream stream) {
+int launch_patch_sums(const ForecastLossSumsArgs& a, unsigned samples, LossSums* partial, Stream stream) {
   int blocks = 0;
   with_patched_fields("forecast_loss_sums", a, nullptr, DType::fp32, [&]<class T>(const PatchedFields<T>& fields) {
     blocks = blocks_for(fields.sample_tiles, kMinTiles, grid_limit(kForecastLossBlocks));
@@ -295,13 +295,13 @@ int launch_patch_sums(const ForecastLossSums& a, unsigned samples, LossSums* par
 
 // G: AnyType where T is.
 template <class G, class T>
-void launch_patch_bwd(const ForecastLossBwd& a, const PatchedFields<T>& fields, unsigned samples, Stream stream) {
+void launch_patch_bwd(const ForecastLossBwdArgs& a, const PatchedFields<T>& fields, unsigned samples, Stream stream) {
   const Output dpred = output<kTileChunk>(a.dpred, a.dpred_dtype, token_run(fields.patches));
   launch("forecast_loss_bwd", patch_bwd_kernel<T, G>,
          dim3(blocks_for(fields.sample_tiles, kMinTiles, grid_limit(1 << 12)), samples), dim3(kTileThreads),
          shared_bytes(fields.patches), stream, fields, slope(a), Writer<G, kTileChunk>(dpred));
 }
-void launch_patch_bwd(const ForecastLossBwd& a, unsigned samples, Stream stream) {
+void launch_patch_bwd(const ForecastLossBwdArgs& a, unsigned samples, Stream stream) {
   with_patched_fields("forecast_loss_bwd", a, a.dpred, a.dpred_dtype, [&]<class T>(const PatchedFields<T>& fields) {
     if constexpr (kAllWhole<T>)
       visit_cuda_floating(a.dpred_dtype, [&]<class G>(Type<G>) { launch_patch_bwd<G>(a, fields, samples, stream); });
@@ -312,7 +312,7 @@ void launch_patch_bwd(const ForecastLossBwd& a, unsigned samples, Stream stream)
 
 }  // namespace
 
-void forecast_loss_sums(const ForecastLossSums& a, Stream stream) {
+void forecast_loss_sums(const ForecastLossSumsArgs& a, Stream stream) {
   require_cuda_dtypes("forecast_loss_sums", a.dtype);
   const auto partial = static_cast<LossSums*>(a.workspace);
   const unsigned samples = blocks_for(a.batch, 1, grid_limit(1 << 15));
@@ -322,14 +322,14 @@ void forecast_loss_sums(const ForecastLossSums& a, Stream stream) {
          static_cast<const LossSums*>(partial), reinterpret_cast<LossSums*>(a.sums));
 }
 
-void forecast_loss_finish(const ForecastLossFinish& a, Stream stream) {
+void forecast_loss_finish(const ForecastLossFinishArgs& a, Stream stream) {
   require_cuda_dtypes("forecast_loss_finish", a.dtype);
   launch("forecast_loss_finish", loss_kernel, dim3(1), dim3(kThreads), 0, stream, a.kind == LossKind::weighted_mse,
          a.batch, static_cast<double>(a.sample_size), reinterpret_cast<const LossSums*>(a.sums),
          static_cast<float*>(a.loss));
 }
 
-void forecast_loss_bwd(const ForecastLossBwd& a, Stream stream) {
+void forecast_loss_bwd(const ForecastLossBwdArgs& a, Stream stream) {
   require_cuda_dtypes("forecast_loss_bwd", a.dtype, a.dpred_dtype);
   ISOBAR_CHECK(a.dpred_dtype == a.dtype || a.dtype == DType::fp32, "forecast_loss_bwd: a gradient in ",
                name_of(a.dpred_dtype), " of a forecast in ", name_of(a.dtype), " is not supported");

@@ -35,8 +35,8 @@
 #include <cstdint>
 
 #include "kernels/common/cost.h"
-#include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
+#include "kernels/common/kernel.h"
 
 namespace isobar {
 
@@ -44,7 +44,7 @@ enum class LossKind : std::uint8_t { relative_l2, weighted_mse, relative_l2_weig
 
 inline constexpr std::int64_t kForecastLossBlocks = 128;  // partial sums a sample, at most
 
-struct ForecastLossSums {
+struct ForecastLossSumsArgs {
   LossKind kind = LossKind::relative_l2;
   std::int64_t batch = 0, channels = 0, height = 0, width = 0;
   std::int64_t patch = 0;
@@ -57,7 +57,7 @@ struct ForecastLossSums {
   void* workspace = nullptr;
 };
 
-struct ForecastLossFinish {
+struct ForecastLossFinishArgs {
   LossKind kind = LossKind::relative_l2;
   std::int64_t batch = 0, sample_size = 0;
   DType dtype = DType::fp32;  // of the forecast
@@ -65,7 +65,7 @@ struct ForecastLossFinish {
   void* loss = nullptr;
 };
 
-struct ForecastLossBwd {
+struct ForecastLossBwdArgs {
   LossKind kind = LossKind::relative_l2;
   std::int64_t batch = 0, channels = 0, height = 0, width = 0, sample_size = 0;
   std::int64_t patch = 0;
@@ -82,20 +82,20 @@ struct ForecastLossBwd {
 constexpr std::size_t forecast_loss_workspace(std::int64_t batch) {
   return static_cast<std::size_t>(batch * kForecastLossBlocks * 2) * sizeof(double);
 }
-constexpr Cost forecast_loss_sums_cost(const ForecastLossSums& a) {
+constexpr Cost forecast_loss_sums_cost(const ForecastLossSumsArgs& a) {
   const double n = static_cast<double>(a.batch) * a.channels * a.height * a.width;
   return {.bytes = n * (size_of(a.dtype) + size_of(accumulator_of(a.dtype))), .flops = 7 * n};
 }
-constexpr Cost forecast_loss_finish_cost(const ForecastLossFinish& a) {
+constexpr Cost forecast_loss_finish_cost(const ForecastLossFinishArgs& a) {
   return {.bytes = 2.0 * a.batch * sizeof(double) + size_of(accumulator_of(a.dtype)), .flops = 4.0 * a.batch};
 }
-constexpr Cost forecast_loss_bwd_cost(const ForecastLossBwd& a) {
+constexpr Cost forecast_loss_bwd_cost(const ForecastLossBwdArgs& a) {
   const double n = static_cast<double>(a.batch) * a.channels * a.height * a.width;
   return {.bytes = n * (size_of(a.dtype) + size_of(a.dpred_dtype) + size_of(accumulator_of(a.dtype))), .flops = 4 * n};
 }
 
-ISOBAR_KERNEL(forecast_loss_sums, ForecastLossSums)
-ISOBAR_KERNEL(forecast_loss_finish, ForecastLossFinish)
-ISOBAR_KERNEL(forecast_loss_bwd, ForecastLossBwd)
+ISOBAR_KERNEL(forecast_loss_sums, ForecastLossSumsArgs)
+ISOBAR_KERNEL(forecast_loss_finish, ForecastLossFinishArgs)
+ISOBAR_KERNEL(forecast_loss_bwd, ForecastLossBwdArgs)
 
 }  // namespace isobar

@@ -76,7 +76,7 @@ Sums sum_line(const T* pred, const Acc* target, std::int64_t width) {
 }
 
 template <class T>
-Sums sum_piece(const ForecastLossSums& a, const Piece& at) {
+Sums sum_piece(const ForecastLossSumsArgs& a, const Piece& at) {
   using Acc = accumulator_t<T>;
   const T* pred = static_cast<const T*>(a.pred);
   const Acc* target = static_cast<const Acc*>(a.target) + in_image(a, at);
@@ -88,7 +88,7 @@ Sums sum_piece(const ForecastLossSums& a, const Piece& at) {
 }
 
 template <class T>
-void add_up(const ForecastLossSums& a) {
+void add_up(const ForecastLossSumsArgs& a) {
   auto* partial = static_cast<Sums*>(a.workspace);  // [batch, blocks]
   const std::int64_t blocks = a.height < kForecastLossBlocks ? a.height : kForecastLossBlocks;
 
@@ -119,7 +119,7 @@ void add_up(const ForecastLossSums& a) {
 }
 
 template <class Acc>
-void finish(const ForecastLossFinish& a) {
+void finish(const ForecastLossFinishArgs& a) {
   double loss = 0;
   for (std::int64_t b = 0; b < a.batch; ++b) {
     const double error = a.sums[2 * b], target = a.sums[2 * b + 1];
@@ -131,7 +131,7 @@ void finish(const ForecastLossFinish& a) {
 
 // dL/dpred = coefficient · weight · (pred - target) within sample b.
 template <class Acc>
-double coefficient(const ForecastLossBwd& a, std::int64_t b) {
+double coefficient(const ForecastLossBwdArgs& a, std::int64_t b) {
   const double upstream = a.upstream != nullptr ? static_cast<double>(*static_cast<const Acc*>(a.upstream)) : 1.0;
   const auto batch = static_cast<double>(a.batch);
   if (a.kind == LossKind::weighted_mse) return upstream * 2 / (batch * static_cast<double>(a.sample_size));
@@ -141,7 +141,7 @@ double coefficient(const ForecastLossBwd& a, std::int64_t b) {
 
 // G: the gradient's type.
 template <class T, class G>
-void differentiate_piece(const ForecastLossBwd& a, const Piece& at, accumulator_t<T> factor) {
+void differentiate_piece(const ForecastLossBwdArgs& a, const Piece& at, accumulator_t<T> factor) {
   using Acc = accumulator_t<T>;
   const T* pred = static_cast<const T*>(a.pred);
   const Acc* target = static_cast<const Acc*>(a.target) + in_image(a, at);
@@ -159,7 +159,7 @@ void differentiate_piece(const ForecastLossBwd& a, const Piece& at, accumulator_
 }
 
 template <class T, class G>
-void backward(const ForecastLossBwd& a) {
+void backward(const ForecastLossBwdArgs& a) {
   using Acc = accumulator_t<T>;
   parallel_for(a.batch * a.height, kGrain / (a.channels * a.width + 1) + 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
@@ -173,15 +173,15 @@ void backward(const ForecastLossBwd& a) {
 
 }  // namespace
 
-void forecast_loss_sums(const ForecastLossSums& a) {
+void forecast_loss_sums(const ForecastLossSumsArgs& a) {
   visit_floating(a.dtype, [&]<class T>(Type<T>) { add_up<T>(a); });
 }
 
-void forecast_loss_finish(const ForecastLossFinish& a) {
+void forecast_loss_finish(const ForecastLossFinishArgs& a) {
   visit_accumulator(accumulator_of(a.dtype), [&]<class Acc>(Type<Acc>) { finish<Acc>(a); });
 }
 
-void forecast_loss_bwd(const ForecastLossBwd& a) {
+void forecast_loss_bwd(const ForecastLossBwdArgs& a) {
   if (a.dpred_dtype == a.dtype)
     visit_floating(a.dtype, [&]<class T>(Type<T>) { backward<T, T>(a); });
   else if (a.dtype == DType::fp32 && a.dpred_dtype == DType::bf16)
@@ -194,6 +194,6 @@ void forecast_loss_bwd(const ForecastLossBwd& a) {
 
 }  // namespace isobar::cpu::ISOBAR_ISA
 
-ISOBAR_CPU_KERNEL(forecast_loss_sums, ForecastLossSums)
-ISOBAR_CPU_KERNEL(forecast_loss_finish, ForecastLossFinish)
-ISOBAR_CPU_KERNEL(forecast_loss_bwd, ForecastLossBwd)
+ISOBAR_CPU_KERNEL(forecast_loss_sums, ForecastLossSumsArgs)
+ISOBAR_CPU_KERNEL(forecast_loss_finish, ForecastLossFinishArgs)
+ISOBAR_CPU_KERNEL(forecast_loss_bwd, ForecastLossBwdArgs)

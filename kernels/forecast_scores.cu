@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kThreads, 2) forecast_scores_kernel(Fields a, 
 
 }  // namespace
 
-void forecast_scores(const ForecastScores& a, Stream stream) {
+void forecast_scores(const ForecastScoresArgs& a, Stream stream) {
   require_cuda_dtypes("forecast_scores", a.dtype);
   if (a.batch * a.channels == 0) return;
   const Fields fields = {.count = a.batch * a.channels,

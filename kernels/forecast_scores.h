@@ -16,12 +16,12 @@
 #include <cstdint>
 
 #include "kernels/common/cost.h"
-#include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
+#include "kernels/common/kernel.h"
 
 namespace isobar {
 
-struct ForecastScores {
+struct ForecastScoresArgs {
   std::int64_t batch = 0, channels = 0, height = 0, width = 0;
   DType dtype = DType::fp32;
   const void* pred = nullptr;
@@ -31,11 +31,11 @@ struct ForecastScores {
   double* out = nullptr;
 };
 
-constexpr Cost forecast_scores_cost(const ForecastScores& a) {
+constexpr Cost forecast_scores_cost(const ForecastScoresArgs& a) {
   const double n = static_cast<double>(a.batch) * a.channels * a.height * a.width;
   return {.bytes = n * (size_of(a.dtype) + size_of(accumulator_of(a.dtype))), .flops = 12 * n};
 }
 
-ISOBAR_KERNEL(forecast_scores, ForecastScores)
+ISOBAR_KERNEL(forecast_scores, ForecastScoresArgs)
 
 }  // namespace isobar

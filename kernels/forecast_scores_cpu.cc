@@ -29,7 +29,7 @@ void add_line(const T* pred, const Acc* target, const Acc* climatology, std::int
 }
 
 template <class T>
-void run(const ForecastScores& a) {
+void run(const ForecastScoresArgs& a) {
   using Acc = accumulator_t<T>;
   const std::int64_t pixels = a.height * a.width;
   const auto* weights = static_cast<const Acc*>(a.row_weights);
@@ -52,10 +52,10 @@ void run(const ForecastScores& a) {
 
 }  // namespace
 
-void forecast_scores(const ForecastScores& a) {
+void forecast_scores(const ForecastScoresArgs& a) {
   visit_floating(a.dtype, [&]<class T>(Type<T>) { run<T>(a); });
 }
 
 }  // namespace isobar::cpu::ISOBAR_ISA
 
-ISOBAR_CPU_KERNEL(forecast_scores, ForecastScores)
+ISOBAR_CPU_KERNEL(forecast_scores, ForecastScoresArgs)

@@ -56,7 +56,7 @@ bool is_exact(const char* kernel, Activation kind) {
 
 }  // namespace
 
-void gelu_fwd(const GeluFwd& a, Stream stream) {
+void gelu_fwd(const GeluFwdArgs& a, Stream stream) {
   require_cuda_dtypes("gelu_fwd", a.dtype);
   const bool exact = is_exact("gelu_fwd", a.kind);
   if (a.n == 0) return;
@@ -64,7 +64,7 @@ void gelu_fwd(const GeluFwd& a, Stream stream) {
          input<kChunk>(a.x, a.dtype), output<kChunk>(a.y, a.dtype));
 }
 
-void gelu_bwd(const GeluBwd& a, Stream stream) {
+void gelu_bwd(const GeluBwdArgs& a, Stream stream) {
   require_cuda_dtypes("gelu_bwd", a.dtype);
   const bool exact = is_exact("gelu_bwd", a.kind);
   if (a.n == 0) return;

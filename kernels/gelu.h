@@ -9,11 +9,16 @@
 //   aliasing      y may be x; dx may be dy
 #pragma once
 
-#include "kernels/gemm/gemm.h"
+#include <cstdint>
+
+#include "kernels/common/activation.h"
+#include "kernels/common/cost.h"
+#include "kernels/common/dtype.h"
+#include "kernels/common/kernel.h"
 
 namespace isobar {
 
-struct GeluFwd {
+struct GeluFwdArgs {
   std::int64_t n = 0;
   DType dtype = DType::fp32;
   Activation kind = Activation::gelu_erf;
@@ -21,7 +26,7 @@ struct GeluFwd {
   void* y = nullptr;
 };
 
-struct GeluBwd {
+struct GeluBwdArgs {
   std::int64_t n = 0;
   DType dtype = DType::fp32;
   Activation kind = Activation::gelu_erf;
@@ -30,14 +35,14 @@ struct GeluBwd {
   void* dx = nullptr;
 };
 
-constexpr Cost gelu_fwd_cost(const GeluFwd& a) {
+constexpr Cost gelu_fwd_cost(const GeluFwdArgs& a) {
   return {.bytes = 2.0 * a.n * size_of(a.dtype), .flops = 10.0 * a.n};
 }
-constexpr Cost gelu_bwd_cost(const GeluBwd& a) {
+constexpr Cost gelu_bwd_cost(const GeluBwdArgs& a) {
   return {.bytes = 3.0 * a.n * size_of(a.dtype), .flops = 20.0 * a.n};
 }
 
-ISOBAR_KERNEL(gelu_fwd, GeluFwd)
-ISOBAR_KERNEL(gelu_bwd, GeluBwd)
+ISOBAR_KERNEL(gelu_fwd, GeluFwdArgs)
+ISOBAR_KERNEL(gelu_bwd, GeluBwdArgs)
 
 }  // namespace isobar

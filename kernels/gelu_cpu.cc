@@ -9,7 +9,7 @@ namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
 template <class Kind, class T>
-void forward(const GeluFwd& a) {
+void forward(const GeluFwdArgs& a) {
   using Acc = accumulator_t<T>;
   const T* x = static_cast<const T*>(a.x);
   T* y = static_cast<T*>(a.y);
@@ -23,7 +23,7 @@ void forward(const GeluFwd& a) {
 }
 
 template <class Kind, class T>
-void backward(const GeluBwd& a) {
+void backward(const GeluBwdArgs& a) {
   using Acc = accumulator_t<T>;
   const T* dy = static_cast<const T*>(a.dy);
   const T* x = static_cast<const T*>(a.x);
@@ -40,13 +40,13 @@ void backward(const GeluBwd& a) {
 
 }  // namespace
 
-void gelu_fwd(const GeluFwd& a) {
+void gelu_fwd(const GeluFwdArgs& a) {
   visit_floating(a.dtype, [&]<class T>(Type<T>) {
     a.kind == Activation::gelu_tanh ? forward<GeluTanh, T>(a) : forward<GeluErf, T>(a);
   });
 }
 
-void gelu_bwd(const GeluBwd& a) {
+void gelu_bwd(const GeluBwdArgs& a) {
   visit_floating(a.dtype, [&]<class T>(Type<T>) {
     a.kind == Activation::gelu_tanh ? backward<GeluTanh, T>(a) : backward<GeluErf, T>(a);
   });
@@ -54,5 +54,5 @@ void gelu_bwd(const GeluBwd& a) {
 
 }  // namespace isobar::cpu::ISOBAR_ISA
 
-ISOBAR_CPU_KERNEL(gelu_fwd, GeluFwd)
-ISOBAR_CPU_KERNEL(gelu_bwd, GeluBwd)
+ISOBAR_CPU_KERNEL(gelu_fwd, GeluFwdArgs)
+ISOBAR_CPU_KERNEL(gelu_bwd, GeluBwdArgs)

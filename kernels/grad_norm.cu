@@ -43,7 +43,7 @@ __global__ void clip_coefficient_kernel(std::int64_t count, const double* sums, 
 
 }  // namespace
 
-void sum_of_squares(const SumOfSquares& a, Stream stream) {
+void sum_of_squares(const SumOfSquaresArgs& a, Stream stream) {
   ISOBAR_CHECK(a.dtype == DType::fp32, "sum_of_squares: gradients in ", name_of(a.dtype),
                " are not supported on CUDA; use fp32, or the CPU");
   const int blocks = a.n == 0 ? 0 : blocks_for(a.n, kMapThreads * kChunk, grid_limit(kSumOfSquaresBlocks));
@@ -54,7 +54,7 @@ void sum_of_squares(const SumOfSquares& a, Stream stream) {
          static_cast<const double*>(a.workspace), a.sum);
 }
 
-void clip_coefficient(const ClipCoefficient& a, Stream stream) {
+void clip_coefficient(const ClipCoefficientArgs& a, Stream stream) {
   launch("clip_coefficient", clip_coefficient_kernel, dim3(1), dim3(1), 0, stream, a.count, a.sums, a.unscale,
          a.max_norm, a.norm, a.grad_scale);
 }

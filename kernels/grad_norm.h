@@ -22,14 +22,14 @@
 #include <cstdint>
 
 #include "kernels/common/cost.h"
-#include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
+#include "kernels/common/kernel.h"
 
 namespace isobar {
 
 inline constexpr std::int64_t kSumOfSquaresBlocks = 512;
 
-struct SumOfSquares {
+struct SumOfSquaresArgs {
   std::int64_t n = 0;
   DType dtype = DType::fp32;
   double factor = 1;
@@ -38,7 +38,7 @@ struct SumOfSquares {
   double* workspace = nullptr;
 };
 
-struct ClipCoefficient {
+struct ClipCoefficientArgs {
   std::int64_t count = 1;
   const double* sums = nullptr;
   double unscale = 1, max_norm = 0;
@@ -46,11 +46,11 @@ struct ClipCoefficient {
   double* grad_scale = nullptr;
 };
 
-constexpr Cost sum_of_squares_cost(const SumOfSquares& a) {
+constexpr Cost sum_of_squares_cost(const SumOfSquaresArgs& a) {
   return {.bytes = 1.0 * a.n * size_of(a.dtype), .flops = 2.0 * a.n};
 }
 
-ISOBAR_KERNEL(sum_of_squares, SumOfSquares)
-ISOBAR_KERNEL(clip_coefficient, ClipCoefficient)
+ISOBAR_KERNEL(sum_of_squares, SumOfSquaresArgs)
+ISOBAR_KERNEL(clip_coefficient, ClipCoefficientArgs)
 
 }  // namespace isobar

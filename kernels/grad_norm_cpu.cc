@@ -24,7 +24,7 @@ double add_squares(const Real* x, std::int64_t n) {
 
 }  // namespace
 
-void sum_of_squares(const SumOfSquares& a) {
+void sum_of_squares(const SumOfSquaresArgs& a) {
   std::int64_t block_size = ceil_div(a.n, kSumOfSquaresBlocks);
   if (block_size < kLeastBlock) block_size = kLeastBlock;
   const std::int64_t blocks = ceil_div(a.n, block_size);
@@ -42,7 +42,7 @@ void sum_of_squares(const SumOfSquares& a) {
   *a.sum = a.factor * sum;
 }
 
-void clip_coefficient(const ClipCoefficient& a) {
+void clip_coefficient(const ClipCoefficientArgs& a) {
   double sum = 0;
   for (std::int64_t i = 0; i < a.count; ++i) sum += a.sums[i];
   *a.norm = std::sqrt(sum);
@@ -53,5 +53,5 @@ void clip_coefficient(const ClipCoefficient& a) {
 
 }  // namespace isobar::cpu::ISOBAR_ISA
 
-ISOBAR_CPU_KERNEL(sum_of_squares, SumOfSquares)
-ISOBAR_CPU_KERNEL(clip_coefficient, ClipCoefficient)
+ISOBAR_CPU_KERNEL(sum_of_squares, SumOfSquaresArgs)
+ISOBAR_CPU_KERNEL(clip_coefficient, ClipCoefficientArgs)

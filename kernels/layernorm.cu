@@ -395,7 +395,7 @@ void check_dtypes(const char* kernel, DType stream_dtype, DType dtype) {
 
 }  // namespace
 
-void layernorm_fwd(const LayernormFwd& a, Stream stream) {
+void layernorm_fwd(const LayernormFwdArgs& a, Stream stream) {
   check_dtypes("layernorm_fwd", a.stream_dtype, a.dtype);
   if (a.rows == 0) return;
   const AnyForward any = {.rows = a.rows,
@@ -433,7 +433,7 @@ void layernorm_fwd(const LayernormFwd& a, Stream stream) {
   });
 }
 
-void layernorm_bwd(const LayernormBwd& a, Stream stream) {
+void layernorm_bwd(const LayernormBwdArgs& a, Stream stream) {
   check_dtypes("layernorm_bwd", a.stream_dtype, a.dtype);
   float* const dweight_parts = static_cast<float*>(a.workspace);
   float* const dbias_parts = dweight_parts + kLayernormBlocks * a.cols;

@@ -24,14 +24,15 @@
 #include <cstdint>
 
 #include "kernels/common/cost.h"
-#include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
+#include "kernels/common/grad.h"
+#include "kernels/common/kernel.h"
 
 namespace isobar {
 
 inline constexpr std::int64_t kLayernormBlocks = 528;  // most blocks of rows with partial dweight and dbias
 
-struct LayernormFwd {
+struct LayernormFwdArgs {
   std::int64_t rows = 0, cols = 0;
   DType stream_dtype = DType::fp32, dtype = DType::fp32;
   double eps = 1e-6;
@@ -45,7 +46,7 @@ struct LayernormFwd {
   void* rstd = nullptr;
 };
 
-struct LayernormBwd {
+struct LayernormBwdArgs {
   std::int64_t rows = 0, cols = 0;
   DType stream_dtype = DType::fp32, dtype = DType::fp32;
   const void* dy = nullptr;
@@ -65,14 +66,14 @@ struct LayernormBwd {
 constexpr std::size_t layernorm_bwd_workspace(std::int64_t cols, DType stream_dtype) {
   return static_cast<std::size_t>(2 * kLayernormBlocks * cols) * size_of(accumulator_of(stream_dtype));
 }
-constexpr Cost layernorm_fwd_cost(const LayernormFwd& a) {
+constexpr Cost layernorm_fwd_cost(const LayernormFwdArgs& a) {
   const double n = static_cast<double>(a.rows) * a.cols;
   double bytes = size_of(a.stream_dtype) + size_of(a.dtype);
   if (a.branch != nullptr) bytes += size_of(a.dtype);
   if (a.sum != nullptr) bytes += size_of(a.stream_dtype);
   return {.bytes = n * bytes + 8.0 * a.rows, .flops = 8 * n};
 }
-constexpr Cost layernorm_bwd_cost(const LayernormBwd& a) {
+constexpr Cost layernorm_bwd_cost(const LayernormBwdArgs& a) {
   const double n = static_cast<double>(a.rows) * a.cols;
   double bytes = 2 * size_of(a.stream_dtype) + size_of(a.dtype);
   if (a.dsum != nullptr) bytes += size_of(a.stream_dtype);
@@ -80,7 +81,7 @@ constexpr Cost layernorm_bwd_cost(const LayernormBwd& a) {
   return {.bytes = n * bytes + 8.0 * a.rows, .flops = 13 * n};
 }
 
-ISOBAR_KERNEL(layernorm_fwd, LayernormFwd)
-ISOBAR_KERNEL(layernorm_bwd, LayernormBwd)
+ISOBAR_KERNEL(layernorm_fwd, LayernormFwdArgs)
+ISOBAR_KERNEL(layernorm_bwd, LayernormBwdArgs)
 
 }  // namespace isobar

@@ -49,7 +49,7 @@ Statistics<Acc> normalize_row(std::int64_t cols, Acc eps, const S* x, const T* b
 }
 
 template <class S, class T>
-void forward(const LayernormFwd& a) {
+void forward(const LayernormFwdArgs& a) {
   using Acc = accumulator_t<S>;
   const auto* weight = static_cast<const Acc*>(a.weight);
   const auto* bias = static_cast<const Acc*>(a.bias);
@@ -111,7 +111,7 @@ void backward_row(std::int64_t cols, Statistics<Acc> s, const T* dy, const S* x,
 }
 
 template <class S, class T>
-void backward(const LayernormBwd& a) {
+void backward(const LayernormBwdArgs& a) {
   using Acc = accumulator_t<S>;
   std::int64_t block_rows = ceil_div(a.rows, kMostBlocks);
   if (block_rows < kLeastRows) block_rows = kLeastRows;
@@ -151,15 +151,15 @@ void visit_pair(DType stream_dtype, DType dtype, const F& f) {
 
 }  // namespace
 
-void layernorm_fwd(const LayernormFwd& a) {
+void layernorm_fwd(const LayernormFwdArgs& a) {
   visit_pair(a.stream_dtype, a.dtype, [&]<class S, class T>(Type<S>, Type<T>) { forward<S, T>(a); });
 }
 
-void layernorm_bwd(const LayernormBwd& a) {
+void layernorm_bwd(const LayernormBwdArgs& a) {
   visit_pair(a.stream_dtype, a.dtype, [&]<class S, class T>(Type<S>, Type<T>) { backward<S, T>(a); });
 }
 
 }  // namespace isobar::cpu::ISOBAR_ISA
 
-ISOBAR_CPU_KERNEL(layernorm_fwd, LayernormFwd)
-ISOBAR_CPU_KERNEL(layernorm_bwd, LayernormBwd)
+ISOBAR_CPU_KERNEL(layernorm_fwd, LayernormFwdArgs)
+ISOBAR_CPU_KERNEL(layernorm_bwd, LayernormBwdArgs)

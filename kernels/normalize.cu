@@ -57,7 +57,7 @@ dim3 plane_grid(std::int64_t planes, std::int64_t pixels) {
 
 }  // namespace
 
-void normalize(const Normalize& a, Stream stream) {
+void normalize(const NormalizeArgs& a, Stream stream) {
   require_fp32("normalize", a.dtype);
   const std::int64_t pixels = a.height * a.width, planes = a.batch * (a.channels + a.extra);
   if (planes * pixels == 0) return;
@@ -66,7 +66,7 @@ void normalize(const Normalize& a, Stream stream) {
          output<kChunk>(a.y, a.dtype, pixels));
 }
 
-void denormalize(const Denormalize& a, Stream stream) {
+void denormalize(const DenormalizeArgs& a, Stream stream) {
   require_fp32("denormalize", a.dtype);
   const std::int64_t pixels = a.height * a.width, planes = a.batch * a.channels;
   if (planes * pixels == 0) return;

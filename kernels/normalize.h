@@ -18,12 +18,12 @@
 #include <cstdint>
 
 #include "kernels/common/cost.h"
-#include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
+#include "kernels/common/kernel.h"
 
 namespace isobar {
 
-struct Normalize {
+struct NormalizeArgs {
   std::int64_t batch = 0, channels = 0, extra = 0, height = 0, width = 0;
   DType dtype = DType::fp32;
   const float* x = nullptr;
@@ -33,7 +33,7 @@ struct Normalize {
   void* y = nullptr;
 };
 
-struct Denormalize {
+struct DenormalizeArgs {
   std::int64_t batch = 0, channels = 0, height = 0, width = 0;
   DType dtype = DType::fp32;
   const void* x = nullptr;
@@ -42,13 +42,13 @@ struct Denormalize {
   float* y = nullptr;
 };
 
-constexpr Cost normalize_cost(const Normalize& a) {
+constexpr Cost normalize_cost(const NormalizeArgs& a) {
   const double pixels = static_cast<double>(a.batch) * a.height * a.width;
   return {.bytes = pixels * (a.channels * 4.0 + (a.channels + a.extra) * static_cast<double>(size_of(a.dtype))),
           .flops = 2 * pixels * a.channels};
 }
 
-ISOBAR_KERNEL(normalize, Normalize)
-ISOBAR_KERNEL(denormalize, Denormalize)
+ISOBAR_KERNEL(normalize, NormalizeArgs)
+ISOBAR_KERNEL(denormalize, DenormalizeArgs)
 
 }  // namespace isobar

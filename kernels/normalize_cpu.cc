@@ -7,7 +7,7 @@
 
 namespace isobar::cpu::ISOBAR_ISA {
 
-void normalize(const Normalize& a) {
+void normalize(const NormalizeArgs& a) {
   const std::int64_t pixels = a.height * a.width, planes = a.channels + a.extra;
   visit_accumulator(a.dtype, [&]<class Real>(Type<Real>) {
     parallel_for(a.batch * planes, kGrain / (pixels + 1) + 1, [&](std::int64_t begin, std::int64_t end) {
@@ -28,7 +28,7 @@ void normalize(const Normalize& a) {
   });
 }
 
-void denormalize(const Denormalize& a) {
+void denormalize(const DenormalizeArgs& a) {
   const std::int64_t pixels = a.height * a.width;
   visit_accumulator(a.dtype, [&]<class Real>(Type<Real>) {
     parallel_for(a.batch * a.channels, kGrain / (pixels + 1) + 1, [&](std::int64_t begin, std::int64_t end) {
@@ -46,5 +46,5 @@ void denormalize(const Denormalize& a) {
 
 }  // namespace isobar::cpu::ISOBAR_ISA
 
-ISOBAR_CPU_KERNEL(normalize, Normalize)
-ISOBAR_CPU_KERNEL(denormalize, Denormalize)
+ISOBAR_CPU_KERNEL(normalize, NormalizeArgs)
+ISOBAR_CPU_KERNEL(denormalize, DenormalizeArgs)

@@ -60,7 +60,7 @@ void with_types(const Input& from, const Output& to, DType image_dtype, DType to
 
 }  // namespace
 
-void patchify(const Patchify& a, Stream stream) {
+void patchify(const PatchifyArgs& a, Stream stream) {
   require_cuda_dtypes("patchify", a.image_dtype, a.token_dtype);
   const Patches p = patches("patchify", a, a.order);
   if (p.tiles == 0) return;
@@ -72,7 +72,7 @@ void patchify(const Patchify& a, Stream stream) {
   });
 }
 
-void unpatchify(const Unpatchify& a, Stream stream) {
+void unpatchify(const UnpatchifyArgs& a, Stream stream) {
   require_cuda_dtypes("unpatchify", a.image_dtype, a.token_dtype);
   const Patches p = patches("unpatchify", a, a.order);
   if (p.tiles == 0) return;

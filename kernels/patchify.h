@@ -15,14 +15,14 @@
 #include <cstdint>
 
 #include "kernels/common/cost.h"
-#include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
+#include "kernels/common/kernel.h"
 
 namespace isobar {
 
 enum class PatchOrder : std::uint8_t { channels_first, channels_last };
 
-struct Patchify {
+struct PatchifyArgs {
   std::int64_t batch = 0, channels = 0, height = 0, width = 0, patch = 1;
   PatchOrder order = PatchOrder::channels_first;
   DType image_dtype = DType::fp32, token_dtype = DType::fp32;
@@ -30,7 +30,7 @@ struct Patchify {
   void* tokens = nullptr;
 };
 
-struct Unpatchify {
+struct UnpatchifyArgs {
   std::int64_t batch = 0, channels = 0, height = 0, width = 0, patch = 1;
   PatchOrder order = PatchOrder::channels_last;
   DType image_dtype = DType::fp32, token_dtype = DType::fp32;
@@ -38,16 +38,16 @@ struct Unpatchify {
   void* image = nullptr;
 };
 
-constexpr Cost patchify_cost(const Patchify& a) {
+constexpr Cost patchify_cost(const PatchifyArgs& a) {
   const double n = static_cast<double>(a.batch) * a.channels * a.height * a.width;
   return {.bytes = n * (size_of(a.image_dtype) + size_of(a.token_dtype)), .flops = 0};
 }
-constexpr Cost unpatchify_cost(const Unpatchify& a) {
+constexpr Cost unpatchify_cost(const UnpatchifyArgs& a) {
   const double n = static_cast<double>(a.batch) * a.channels * a.height * a.width;
   return {.bytes = n * (size_of(a.image_dtype) + size_of(a.token_dtype)), .flops = 0};
 }
 
-ISOBAR_KERNEL(patchify, Patchify)
-ISOBAR_KERNEL(unpatchify, Unpatchify)
+ISOBAR_KERNEL(patchify, PatchifyArgs)
+ISOBAR_KERNEL(unpatchify, UnpatchifyArgs)
 
 }  // namespace isobar

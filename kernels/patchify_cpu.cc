@@ -38,7 +38,7 @@ void visit_two(DType first, DType second, const F& f) {
 
 }  // namespace
 
-void patchify(const Patchify& a) {
+void patchify(const PatchifyArgs& a) {
   visit_two(a.image_dtype, a.token_dtype, [&]<class Image, class Token>(Type<Image>, Type<Token>) {
     const Image* image = static_cast<const Image*>(a.image);
     Token* tokens = static_cast<Token*>(a.tokens);
@@ -48,7 +48,7 @@ void patchify(const Patchify& a) {
   });
 }
 
-void unpatchify(const Unpatchify& a) {
+void unpatchify(const UnpatchifyArgs& a) {
   visit_two(a.image_dtype, a.token_dtype, [&]<class Image, class Token>(Type<Image>, Type<Token>) {
     const Token* tokens = static_cast<const Token*>(a.tokens);
     Image* image = static_cast<Image*>(a.image);
@@ -60,5 +60,5 @@ void unpatchify(const Unpatchify& a) {
 
 }  // namespace isobar::cpu::ISOBAR_ISA
 
-ISOBAR_CPU_KERNEL(patchify, Patchify)
-ISOBAR_CPU_KERNEL(unpatchify, Unpatchify)
+ISOBAR_CPU_KERNEL(patchify, PatchifyArgs)
+ISOBAR_CPU_KERNEL(unpatchify, UnpatchifyArgs)

@@ -41,8 +41,8 @@ AttentionWindow checked(const char* kernel, const AttentionWindow& window, const
 
 }  // namespace
 
-AttentionFwd checked_attention(const AttentionFwd& arguments) {
-  AttentionFwd a = arguments;
+AttentionFwdArgs checked_attention(const AttentionFwdArgs& arguments) {
+  AttentionFwdArgs a = arguments;
   check_shape("attention_fwd", a.shape);
   check_scale("attention_fwd", a.scale);
   check_strides("attention_fwd", {a.q_stride, a.k_stride, a.v_stride, a.o_stride});
@@ -51,8 +51,8 @@ AttentionFwd checked_attention(const AttentionFwd& arguments) {
   return a;
 }
 
-AttentionBwd checked_attention(const AttentionBwd& arguments) {
-  AttentionBwd a = arguments;
+AttentionBwdArgs checked_attention(const AttentionBwdArgs& arguments) {
+  AttentionBwdArgs a = arguments;
   check_shape("attention_bwd", a.shape);
   check_scale("attention_bwd", a.scale);
   check_strides("attention_bwd",

@@ -28,14 +28,14 @@ void visit_head(DType dtype, bool tf32, std::int64_t head_size, const F& f) {
 
 }  // namespace
 
-void attention_fwd(const AttentionFwd& arguments, Stream stream) {
-  const AttentionFwd a = checked_attention(arguments);
+void attention_fwd(const AttentionFwdArgs& arguments, Stream stream) {
+  const AttentionFwdArgs a = checked_attention(arguments);
   check_for_cuda("attention_fwd", a.shape, a.window, a.dtype);
   visit_head(a.dtype, a.tf32, a.shape.head_size, [&](auto head) { head.forward(a, stream); });
 }
 
-void attention_bwd(const AttentionBwd& arguments, Stream stream) {
-  const AttentionBwd a = checked_attention(arguments);
+void attention_bwd(const AttentionBwdArgs& arguments, Stream stream) {
+  const AttentionBwdArgs a = checked_attention(arguments);
   check_for_cuda("attention_bwd", a.shape, a.window, a.dtype);
   attention::launch_delta(a, stream);
   visit_head(a.dtype, a.tf32, a.shape.head_size, [&](auto head) { head.backward(a, stream); });

@@ -46,8 +46,9 @@
 #include <cstdint>
 
 #include "kernels/common/cost.h"
-#include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
+#include "kernels/common/grad.h"
+#include "kernels/common/kernel.h"
 #include "kernels/common/window.h"
 
 namespace isobar {
@@ -68,7 +69,7 @@ struct AttentionDropout {
   const std::uint64_t* more_stream = nullptr;  // [1], on the device, or null: is added to stream (kernels/common/rng.h)
 };
 
-struct AttentionFwd {
+struct AttentionFwdArgs {
   AttentionShape shape;
   DType dtype = DType::fp32, o_dtype = dtype;
   double scale = 1;
@@ -83,7 +84,7 @@ struct AttentionFwd {
   std::int64_t q_stride = 0, k_stride = 0, v_stride = 0, o_stride = 0;  // elements between tokens
 };
 
-struct AttentionBwd {
+struct AttentionBwdArgs {
   AttentionShape shape;
   DType dtype = DType::fp32, o_dtype = dtype, grad_dtype = dtype;
   double scale = 1;
@@ -123,8 +124,8 @@ constexpr std::size_t attention_bwd_workspace(const AttentionShape& s, DType dty
 }
 // The arguments with the totals of their window filled in; throw an Error where they break a limit that both
 // implementations have.
-AttentionFwd checked_attention(const AttentionFwd& a);
-AttentionBwd checked_attention(const AttentionBwd& a);
+AttentionFwdArgs checked_attention(const AttentionFwdArgs& a);
+AttentionBwdArgs checked_attention(const AttentionBwdArgs& a);
 
 // Pairs of a query and a key that it sees.
 template <class Attention>
@@ -136,14 +137,14 @@ constexpr double attention_pairs(const Attention& a) {
     pairs += static_cast<double>(std::clamp<std::int64_t>(i + diagonal + 1, 0, s.kv_tokens));
   return static_cast<double>(s.batch) * static_cast<double>(s.heads) * pairs;
 }
-constexpr Cost attention_fwd_cost(const AttentionFwd& a) {
+constexpr Cost attention_fwd_cost(const AttentionFwdArgs& a) {
   const double q = static_cast<double>(a.shape.batch) * a.shape.heads * a.shape.q_tokens;
   const double kv = static_cast<double>(a.shape.batch) * a.shape.heads * a.shape.kv_tokens;
   const double h = a.shape.head_size;
   return {.bytes = ((q + 2 * kv) * size_of(a.dtype) + q * size_of(a.o_dtype)) * h + 4 * q,
           .flops = 4 * attention_pairs(a) * h};
 }
-constexpr Cost attention_bwd_cost(const AttentionBwd& a) {
+constexpr Cost attention_bwd_cost(const AttentionBwdArgs& a) {
   const double q = static_cast<double>(a.shape.batch) * a.shape.heads * a.shape.q_tokens;
   const double kv = static_cast<double>(a.shape.batch) * a.shape.heads * a.shape.kv_tokens;
   const double h = a.shape.head_size;
@@ -155,7 +156,7 @@ constexpr Cost attention_bwd_cost(const AttentionBwd& a) {
       .flops = 10 * attention_pairs(a) * h};
 }
 
-ISOBAR_KERNEL(attention_fwd, AttentionFwd)
-ISOBAR_KERNEL(attention_bwd, AttentionBwd)
+ISOBAR_KERNEL(attention_fwd, AttentionFwdArgs)
+ISOBAR_KERNEL(attention_bwd, AttentionBwdArgs)
 
 }  // namespace isobar

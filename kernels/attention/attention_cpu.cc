@@ -52,7 +52,7 @@ __attribute__((noinline)) void attend(Arithmetic& arithmetic, typename Arithmeti
 
 // Queries [query, query + kQueryPanels panels) of a (batch, head), whose keys `arithmetic` holds.
 template <class Arithmetic>
-void forward_block(const AttentionFwd& a, int64_t head_index, int64_t query, Arithmetic& arithmetic) {
+void forward_block(const AttentionFwdArgs& a, int64_t head_index, int64_t query, Arithmetic& arithmetic) {
   using In = typename Arithmetic::In;
   using T = typename Arithmetic::T;
   const AttentionShape& s = a.shape;
@@ -96,7 +96,7 @@ void forward_block(const AttentionFwd& a, int64_t head_index, int64_t query, Ari
 }
 
 template <class Arithmetic>
-void forward(const AttentionFwd& a) {
+void forward(const AttentionFwdArgs& a) {
   constexpr int64_t kQueries = kQueryPanels * kPanel<typename Arithmetic::T>;
   const int64_t blocks = ceil_div(a.shape.q_tokens, kQueries);
   parallel_for(a.shape.batch * a.shape.heads * blocks, 1, [&](int64_t begin, int64_t end) {
@@ -118,7 +118,7 @@ void forward(const AttentionFwd& a) {
 template <class Arithmetic>
 class Backward {
  public:
-  static void run(const AttentionBwd& a) {
+  static void run(const AttentionBwdArgs& a) {
     const Backward backward(a);
     const int64_t head_count = a.shape.batch * a.shape.heads, items = head_count * backward.groups_;
     const int64_t parts = min(omp_get_max_threads(), items);
@@ -153,7 +153,7 @@ class Backward {
   using T = typename Arithmetic::T;
   static constexpr int kGroup = Arithmetic::kGroup;
 
-  explicit Backward(const AttentionBwd& a)
+  explicit Backward(const AttentionBwdArgs& a)
       : a_(a), groups_(ceil_div(a.shape.kv_tokens, kGroup)), dq_step_(Arithmetic::dq_step(a.shape.head_size)) {}
 
   int64_t dq_size() const { return round_up(a_.shape.q_tokens, kQueryBlock) * dq_step_; }
@@ -210,7 +210,7 @@ class Backward {
     if (total != nullptr) write_dq(head_index, total);
   }
 
-  const AttentionBwd& a_;
+  const AttentionBwdArgs& a_;
   int64_t groups_;  // of keys
   int64_t dq_step_;
 };
@@ -252,8 +252,8 @@ void with_products(const F& f) {
 
 }  // namespace
 
-void attention_fwd(const AttentionFwd& arguments) {
-  const AttentionFwd a = checked_attention(arguments);
+void attention_fwd(const AttentionFwdArgs& arguments) {
+  const AttentionFwdArgs a = checked_attention(arguments);
 #if defined(ISOBAR_ISA_IS_avx512)
   if (adds_pairs(a.dtype))
     return with_products([&]<class Products>(Type<Products>) { forward<Bf16Forward<Products>>(a); });
@@ -263,8 +263,8 @@ void attention_fwd(const AttentionFwd& arguments) {
   });
 }
 
-void attention_bwd(const AttentionBwd& arguments) {
-  const AttentionBwd a = checked_attention(arguments);
+void attention_bwd(const AttentionBwdArgs& arguments) {
+  const AttentionBwdArgs a = checked_attention(arguments);
 #if defined(ISOBAR_ISA_IS_avx512)
   if (adds_pairs(a.dtype))
     return with_products([&]<class Products>(Type<Products>) { Backward<Bf16Backward<Products>>::run(a); });
@@ -277,5 +277,5 @@ void attention_bwd(const AttentionBwd& arguments) {
 
 }  // namespace isobar::cpu::ISOBAR_ISA
 
-ISOBAR_CPU_KERNEL(attention_fwd, AttentionFwd)
-ISOBAR_CPU_KERNEL(attention_bwd, AttentionBwd)
+ISOBAR_CPU_KERNEL(attention_fwd, AttentionFwdArgs)
+ISOBAR_CPU_KERNEL(attention_bwd, AttentionBwdArgs)

@@ -11,7 +11,7 @@ namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 struct QueryTerms {
   const float *minus_lse, *minus_delta;  // of this block's head
 
-  __device__ __forceinline__ explicit QueryTerms(const AttentionBwd& a) {
+  __device__ __forceinline__ explicit QueryTerms(const AttentionBwdArgs& a) {
     const std::int64_t padded = attention_padded_queries(a.shape.q_tokens);
     minus_lse = static_cast<const float*>(a.workspace) + (blockIdx.z * a.shape.heads + blockIdx.y) * padded;
     minus_delta = minus_lse + a.shape.batch * a.shape.heads * padded;
@@ -26,7 +26,7 @@ struct TermsCopy {
 
   const float* from;
 
-  __device__ __forceinline__ TermsCopy(const AttentionBwd& a, int first) {
+  __device__ __forceinline__ TermsCopy(const AttentionBwdArgs& a, int first) {
     const QueryTerms terms(a);
     const int column = first + static_cast<int>(threadIdx.x) * kChunk;
     from = column < first + kRows ? terms.minus_lse + column : terms.minus_delta + column - kRows;
@@ -43,7 +43,7 @@ template <int kRows>
 struct SeeingQueries {
   int diagonal, begin, all;  // query i sees key j where j <= i + diagonal (attention_diagonal)
 
-  __device__ __forceinline__ SeeingQueries(const AttentionBwd& a, int first, int count)
+  __device__ __forceinline__ SeeingQueries(const AttentionBwdArgs& a, int first, int count)
       : diagonal(static_cast<int>(attention_diagonal(a))) {
     const int queries = static_cast<int>(a.shape.q_tokens), keys = static_cast<int>(a.shape.kv_tokens);
     begin = min(max(first - diagonal, 0), queries - 1) / kRows * kRows;

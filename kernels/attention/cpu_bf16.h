@@ -67,7 +67,7 @@ class Bf16Forward {
     RunningSoftmax<float> softmax;
   };
 
-  explicit Bf16Forward(const AttentionFwd& a)
+  explicit Bf16Forward(const AttentionFwdArgs& a)
       : a_(a),
         height_(round_up(a.shape.head_size, kTile)),
         depth_(round_up(a.shape.head_size, Products::kDepth)),
@@ -154,7 +154,7 @@ class Bf16Forward {
       }
   }
 
-  const AttentionFwd& a_;
+  const AttentionFwdArgs& a_;
   int64_t height_, depth_, keys_;  // head size in whole blocks as rows and as depth; keys in whole blocks
   Work* work_;
   bf16* k_;             // [keys, depth]
@@ -175,7 +175,7 @@ class Bf16Backward {
   static_assert(kGroup % kTileDepth == 0 && kQueryBlock % kTileDepth == 0);
 
   // dq [padded queries, dq_step] is added to; null: the thread's own.
-  Bf16Backward(const AttentionBwd& a, float* dq)
+  Bf16Backward(const AttentionBwdArgs& a, float* dq)
       : a_(a),
         height_(round_up(a.shape.head_size, kTile)),
         depth_(round_up(a.shape.head_size, Products::kDepth)),
@@ -334,7 +334,7 @@ class Bf16Backward {
     differentiate_strip<true>(query, strip, rows, key, keys);
   }
 
-  const AttentionBwd& a_;
+  const AttentionBwdArgs& a_;
   int64_t height_, depth_, padded_;  // head size in whole blocks as rows and as depth; queries in whole blocks
   Work* work_;
   bf16* q_;  // [padded, depth]

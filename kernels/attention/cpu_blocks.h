@@ -208,7 +208,7 @@ struct QueryTerms {
   T* neg_delta;  // -Σ dO · O
 };
 template <class In, class T>
-void compute_delta(const AttentionBwd& a, int64_t head_index, int64_t padded, const QueryTerms<T>& terms) {
+void compute_delta(const AttentionBwdArgs& a, int64_t head_index, int64_t padded, const QueryTerms<T>& terms) {
   const AttentionShape& s = a.shape;
   const auto d_o = head_rows<In>(a.d_o, a.do_stride, s, s.q_tokens, head_index);
   const T* lse = static_cast<const T*>(a.lse) + head_index * s.q_tokens;

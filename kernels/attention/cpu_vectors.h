@@ -68,7 +68,7 @@ class VectorForward {
     Panel panels[kQueryPanels];
   };
 
-  explicit VectorForward(const AttentionFwd& a)
+  explicit VectorForward(const AttentionFwdArgs& a)
       : a_(a),
         padding_(round_up(a.shape.kv_tokens, kTileRows) - a.shape.kv_tokens),
         work_(static_cast<Work*>(
@@ -111,7 +111,7 @@ class VectorForward {
   }
 
  private:
-  const AttentionFwd& a_;
+  const AttentionFwdArgs& a_;
   int64_t padding_;  // keys
   Work* work_;
   T* k_;  // [keys, kHead]
@@ -162,7 +162,7 @@ class VectorBackward {
   static_assert(kQueryBlock % kTileRows == 0);
 
   // dq [padded queries, dq_step] is added to; null: the thread's own.
-  VectorBackward(const AttentionBwd& a, T* dq) : a_(a), padded_(round_up(a.shape.q_tokens, kQueryBlock)) {
+  VectorBackward(const AttentionBwdArgs& a, T* dq) : a_(a), padded_(round_up(a.shape.q_tokens, kQueryBlock)) {
     const int64_t rows = padded_ * kHead;
     const int64_t elements = 2 * rows + 2 * padded_ + (dq == nullptr ? rows : 0);
     work_ = static_cast<Work*>(scratch(Scratch::attention, sizeof(Work) + elements * sizeof(T)));
@@ -265,7 +265,7 @@ class VectorBackward {
     }
   }
 
-  const AttentionBwd& a_;
+  const AttentionBwdArgs& a_;
   int64_t padded_;  // queries, rounded up to whole blocks; rows beyond the last repeat it
   Work* work_;
   T* q_;  // [padded, kHead]

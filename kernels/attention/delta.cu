@@ -15,7 +15,7 @@ constexpr int kDeltaThreads = 128, kRowsEach = 2;
 // kLanes neighbouring threads take a query, and kRowsEach of them one after the other, all of whose loads come first.
 // O is in T or in fp32.
 template <class T, class O, int kLanes>
-__global__ void __launch_bounds__(kDeltaThreads, 8) delta_kernel(const AttentionBwd a) {
+__global__ void __launch_bounds__(kDeltaThreads, 8) delta_kernel(const AttentionBwdArgs a) {
   constexpr int kGroups = kDeltaThreads / kLanes;
   const AttentionShape& s = a.shape;
   const int lane = static_cast<int>(threadIdx.x) % kLanes, column = lane * Pack<T>::kSize;
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kDeltaThreads, 8) delta_kernel(const Attention
 }
 
 template <class T, class O>
-void launch_delta_in(const AttentionBwd& a, Stream stream) {
+void launch_delta_in(const AttentionBwdArgs& a, Stream stream) {
   const auto launch_with = [&](auto lanes) {
     constexpr int kRows = kDeltaThreads / lanes() * kRowsEach;
     const auto blocks = static_cast<unsigned>(attention_padded_queries(a.shape.q_tokens) / kRows);
@@ -74,7 +74,7 @@ void launch_delta_in(const AttentionBwd& a, Stream stream) {
 
 }  // namespace
 
-void launch_delta(const AttentionBwd& a, Stream stream) {
+void launch_delta(const AttentionBwdArgs& a, Stream stream) {
   visit_cuda_floating(a.dtype, [&]<class T>(Type<T>) {
     if (a.o_dtype == a.dtype) return launch_delta_in<T, T>(a, stream);
     launch_delta_in<T, float>(a, stream);

@@ -21,7 +21,7 @@ struct DkdvTiles {
 };
 
 template <class T, int kHead, bool kDropout>
-__global__ void __launch_bounds__(kThreads, 2) dkdv_kernel(const AttentionBwd a, float score_scale) {
+__global__ void __launch_bounds__(kThreads, 2) dkdv_kernel(const AttentionBwdArgs a, float score_scale) {
   using Tiles = DkdvTiles<T, kHead, kDropout>;
   constexpr int kRows = Tiles::kRows, kRowTiles = Tiles::kRowTiles, kTiles = Tiles::kColumns / 8;
   constexpr int kTile = kRows * kPitch<T, kHead>, kOwned = Tiles::kOwned * kPitch<T, kHead>;
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(kThreads, 2) dkdv_kernel(const AttentionBwd a,
 }
 
 template <class T, int kHead>
-void launch_dkdv(const AttentionBwd& a, Stream stream) {
+void launch_dkdv(const AttentionBwdArgs& a, Stream stream) {
   visit_dropout<T>(a.dropout, [&](auto dropout) {
     using Tiles = DkdvTiles<T, kHead, dropout()>;
     launch("attention_dkdv", dkdv_kernel<T, kHead, dropout()>, grid_of(a.shape, a.shape.kv_tokens, Tiles::kOwned),

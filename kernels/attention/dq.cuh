@@ -19,7 +19,7 @@ struct DqTiles {
 };
 
 template <class T, int kHead, bool kDropout>
-__global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwd a, float score_scale) {
+__global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwdArgs a, float score_scale) {
   using Tiles = DqTiles<T, kHead, kDropout>;
   constexpr int kRows = Tiles::kRows, kRowTiles = Tiles::kRowTiles, kTiles = Tiles::kColumns / 8;
   constexpr int kTile = kRows * kPitch<T, kHead>, kOwned = Tiles::kOwned * kPitch<T, kHead>;
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwd a, f
 }
 
 template <class T, int kHead>
-void launch_dq(const AttentionBwd& a, Stream stream) {
+void launch_dq(const AttentionBwdArgs& a, Stream stream) {
   // In TF32 registers do not suffice for the largest heads where the compiler has no generator between two products.
   constexpr bool kOneKernel = !kOnTensorCores<T> || (kIsTf32<T> && kHead > 64);
   visit_dropout<T, kOneKernel>(a.dropout, [&](auto dropout) {

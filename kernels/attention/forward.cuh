@@ -22,7 +22,7 @@ struct ForwardTiles {
 };
 
 template <class T, int kHead, bool kDropout>
-__global__ void __launch_bounds__(kThreads, 2) forward_kernel(const AttentionFwd a, float score_scale) {
+__global__ void __launch_bounds__(kThreads, 2) forward_kernel(const AttentionFwdArgs a, float score_scale) {
   using Tiles = ForwardTiles<T, kHead, kDropout>;
   constexpr int kRows = Tiles::kRows, kRowTiles = Tiles::kRowTiles, kTiles = kRows / 8;
   constexpr int kTile = kRows * kPitch<T, kHead>;
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const AttentionFwd
 }
 
 template <class T, int kHead>
-void launch_forward(const AttentionFwd& a, Stream stream) {
+void launch_forward(const AttentionFwdArgs& a, Stream stream) {
   visit_dropout<T>(a.dropout, [&](auto dropout) {
     using Tiles = ForwardTiles<T, kHead, dropout()>;
     launch("attention_fwd", forward_kernel<T, kHead, dropout()>, grid_of(a.shape, a.shape.q_tokens, Tiles::kOwned),

@@ -9,12 +9,12 @@
 namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 
 template <class T, int kHead>
-void Head<T, kHead>::forward(const AttentionFwd& a, Stream stream) {
+void Head<T, kHead>::forward(const AttentionFwdArgs& a, Stream stream) {
   launch_forward<T, kHead>(a, stream);
 }
 
 template <class T, int kHead>
-void Head<T, kHead>::backward(const AttentionBwd& a, Stream stream) {
+void Head<T, kHead>::backward(const AttentionBwdArgs& a, Stream stream) {
   launch_dkdv<T, kHead>(a, stream);
   launch_dq<T, kHead>(a, stream);
 }

@@ -10,8 +10,8 @@ namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 
 template <class T, int kHead>
 struct Head {
-  static void forward(const AttentionFwd& a, Stream stream);
-  static void backward(const AttentionBwd& a, Stream stream);  // the workspace filled
+  static void forward(const AttentionFwdArgs& a, Stream stream);
+  static void backward(const AttentionBwdArgs& a, Stream stream);  // the workspace filled
 };
 
 // As visit_cuda_floating; with tf32, fp32 operands are Tf32.
@@ -38,8 +38,8 @@ void visit_head_size(std::int64_t head_size, F&& f) {
 // The same on compute capability 9.0, 16 bits.
 template <class T, int kHead>
 struct Sm90Head {
-  static void forward(const AttentionFwd& a, Stream stream);
-  static void backward(const AttentionBwd& a, Stream stream);  // the workspace filled
+  static void forward(const AttentionFwdArgs& a, Stream stream);
+  static void backward(const AttentionBwdArgs& a, Stream stream);  // the workspace filled
 };
 
 template <class T, class F>
@@ -50,6 +50,6 @@ void visit_sm90_head_size(std::int64_t head_size, F&& f) {
 }
 
 // Fills the workspace (backward.cuh).
-void launch_delta(const AttentionBwd& a, Stream stream);
+void launch_delta(const AttentionBwdArgs& a, Stream stream);
 
 }  // namespace isobar::ISOBAR_CUDA_NAMESPACE::attention

@@ -5,7 +5,7 @@
 
 namespace isobar {
 
-void check_attention_merge(const AttentionMerge& a) {
+void check_attention_merge(const AttentionMergeArgs& a) {
   ISOBAR_CHECK(a.dtype == DType::fp32 || a.dtype == DType::fp64,
                "attention_merge: outputs are merged in fp32 or fp64, ", "the accumulator's type, not in ",
                name_of(a.dtype));

@@ -23,7 +23,7 @@ __device__ __forceinline__ Merged merge(float lse, float other_lse) {
 
 // The grid: packs of a token, tokens, samples. Whoever has the first pack of a head also writes its log-sum-exp, so
 // that all of a head must lie in one turn of one block: heads are dealt out whole.
-__global__ void __launch_bounds__(kMergeThreads) merge_kernel(const AttentionMerge a, int heads_per_block) {
+__global__ void __launch_bounds__(kMergeThreads) merge_kernel(const AttentionMergeArgs a, int heads_per_block) {
   const int packs = static_cast<int>(a.head_size) / kPack;
   const int head_in_block = static_cast<int>(threadIdx.x) / packs, pack = static_cast<int>(threadIdx.x) % packs;
   const std::int64_t head = static_cast<std::int64_t>(blockIdx.x) * heads_per_block + head_in_block;
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kMergeThreads) merge_kernel(const AttentionMer
 
 }  // namespace
 
-void attention_merge(const AttentionMerge& a, Stream stream) {
+void attention_merge(const AttentionMergeArgs& a, Stream stream) {
   check_attention_merge(a);
   require_cuda_dtypes("attention_merge", a.dtype);
   ISOBAR_CHECK(a.batch <= 65535 && a.head_size <= kPack * kMergeThreads, "attention_merge: bad shape for a GPU: batch ",

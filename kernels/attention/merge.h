@@ -26,12 +26,12 @@
 #include <cstdint>
 
 #include "kernels/common/cost.h"
-#include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
+#include "kernels/common/kernel.h"
 
 namespace isobar {
 
-struct AttentionMerge {
+struct AttentionMergeArgs {
   std::int64_t batch = 0, heads = 0, tokens = 0, head_size = 0;
   DType dtype = DType::fp32;
   void* o = nullptr;
@@ -42,13 +42,13 @@ struct AttentionMerge {
 };
 
 // Throws an Error where the arguments break a limit that both implementations have.
-void check_attention_merge(const AttentionMerge& a);
+void check_attention_merge(const AttentionMergeArgs& a);
 
-constexpr Cost attention_merge_cost(const AttentionMerge& a) {
+constexpr Cost attention_merge_cost(const AttentionMergeArgs& a) {
   const double rows = static_cast<double>(a.batch) * a.heads * a.tokens;
   return {.bytes = rows * (3.0 * a.head_size + 3) * size_of(a.dtype), .flops = rows * (3.0 * a.head_size + 10)};
 }
 
-ISOBAR_KERNEL(attention_merge, AttentionMerge)
+ISOBAR_KERNEL(attention_merge, AttentionMergeArgs)
 
 }  // namespace isobar

@@ -33,7 +33,7 @@ void merge_row(const Merged& merged, bool is_empty, bool other_is_empty, std::in
 }
 
 template <class T>
-void merge_all(const AttentionMerge& a) {
+void merge_all(const AttentionMergeArgs& a) {
   const std::int64_t rows = a.batch * a.tokens * a.heads;  // [B, T, NH]
   parallel_for(rows, ceil_div(kGrain / 4, a.head_size), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
@@ -52,11 +52,11 @@ void merge_all(const AttentionMerge& a) {
 
 }  // namespace
 
-void attention_merge(const AttentionMerge& a) {
+void attention_merge(const AttentionMergeArgs& a) {
   check_attention_merge(a);
   visit_accumulator(a.dtype, [&]<class T>(Type<T>) { merge_all<T>(a); });
 }
 
 }  // namespace isobar::cpu::ISOBAR_ISA
 
-ISOBAR_CPU_KERNEL(attention_merge, AttentionMerge)
+ISOBAR_CPU_KERNEL(attention_merge, AttentionMergeArgs)

@@ -20,11 +20,11 @@ struct BackwardMaps {
   PairMaps owned, streamed;
 };
 
-inline PairMaps tiles_of_queries(const AttentionBwd& a, int rows) {
+inline PairMaps tiles_of_queries(const AttentionBwdArgs& a, int rows) {
   const std::int64_t count = a.shape.q_tokens;
   return {{tiles_of(a.q, a.q_stride, count, a.shape, rows), tiles_of(a.d_o, a.do_stride, count, a.shape, rows)}};
 }
-inline PairMaps tiles_of_keys(const AttentionBwd& a, int rows) {
+inline PairMaps tiles_of_keys(const AttentionBwdArgs& a, int rows) {
   const std::int64_t count = a.shape.kv_tokens;
   return {{tiles_of(a.k, a.k_stride, count, a.shape, rows), tiles_of(a.v, a.v_stride, count, a.shape, rows)}};
 }

@@ -21,7 +21,7 @@ struct DkdvConsumer {
   using Products = BackwardProducts<T, kHead, Block>;
   static constexpr int kTiles = Products::kTiles, kSteps = Products::kSteps;
 
-  const AttentionBwd& a;
+  const AttentionBwdArgs& a;
   Products products;
   SeeingQueries<Block::kStreamed> seeing;  // keys of the block
   int row0;                                // the first key of this warp
@@ -102,7 +102,7 @@ struct DkdvConsumer {
 
 template <class T, int kHead, bool kDropout>
 __global__ void __launch_bounds__(Sm90DkdvBlock<kHead, kDropout>::kThreads, 1)
-    sm90_dkdv_kernel(const AttentionBwd a, const __grid_constant__ BackwardMaps maps, float score_scale) {
+    sm90_dkdv_kernel(const AttentionBwdArgs a, const __grid_constant__ BackwardMaps maps, float score_scale) {
   using Block = Sm90DkdvBlock<kHead, kDropout>;
   ISOBAR_SWIZZLED_SHARED(shared);
   const Block block{shared};
@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(Sm90DkdvBlock<kHead, kDropout>::kThreads, 1)
 }
 
 template <class T, int kHead>
-void launch_sm90_dkdv(const AttentionBwd& a, Stream stream) {
+void launch_sm90_dkdv(const AttentionBwdArgs& a, Stream stream) {
   visit_dropout<T>(a.dropout, [&](auto dropout) {
     using Block = Sm90DkdvBlock<kHead, dropout()>;
     const BackwardMaps maps{tiles_of_keys(a, Block::kOwned), tiles_of_queries(a, Block::kStreamed)};

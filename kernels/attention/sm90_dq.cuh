@@ -17,7 +17,7 @@ struct DqConsumer {
   using Products = BackwardProducts<T, kHead, Block>;
   static constexpr int kTiles = Products::kTiles;
 
-  const AttentionBwd& a;
+  const AttentionBwdArgs& a;
   Products products;
   SeenKeys seen;  // by the block
   int row0;       // the first query of this warp
@@ -88,7 +88,7 @@ struct DqConsumer {
 
 template <class T, int kHead, bool kDropout>
 __global__ void __launch_bounds__(Sm90DqBlock<kHead>::kThreads, 1)
-    sm90_dq_kernel(const AttentionBwd a, const __grid_constant__ BackwardMaps maps, float score_scale) {
+    sm90_dq_kernel(const AttentionBwdArgs a, const __grid_constant__ BackwardMaps maps, float score_scale) {
   using Block = Sm90DqBlock<kHead>;
   ISOBAR_SWIZZLED_SHARED(shared);
   const Block block{shared};
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(Sm90DqBlock<kHead>::kThreads, 1)
 }
 
 template <class T, int kHead>
-void launch_sm90_dq(const AttentionBwd& a, Stream stream) {
+void launch_sm90_dq(const AttentionBwdArgs& a, Stream stream) {
   using Block = Sm90DqBlock<kHead>;
   const BackwardMaps maps{tiles_of_queries(a, Block::kOwned), tiles_of_keys(a, Block::kStreamed)};
   visit_dropout<T>(a.dropout, [&](auto dropout) {

@@ -71,7 +71,7 @@ struct ForwardConsumer {
   using Block = ForwardBlock<kHead, kDropout>;
   static constexpr int kTiles = Block::kKeys / 8, kSteps = Block::kKeys / 16;
 
-  const AttentionFwd& a;
+  const AttentionFwdArgs& a;
   Block block;
   SeenKeys seen;     // by the block
   int number, row0;  // of the consumer; of its warp, the first query
@@ -199,7 +199,7 @@ struct ForwardConsumer {
 
 template <class T, int kHead, bool kDropout>
 __global__ void __launch_bounds__(ForwardBlock<kHead, kDropout>::kThreads, 1)
-    sm90_forward_kernel(const AttentionFwd a, const __grid_constant__ QkvMaps maps, float score_scale) {
+    sm90_forward_kernel(const AttentionFwdArgs a, const __grid_constant__ QkvMaps maps, float score_scale) {
   using Block = ForwardBlock<kHead, kDropout>;
   ISOBAR_SWIZZLED_SHARED(shared);
   const Block block{shared};
@@ -213,7 +213,7 @@ __global__ void __launch_bounds__(ForwardBlock<kHead, kDropout>::kThreads, 1)
 }
 
 template <class T, int kHead>
-void launch_sm90_forward(const AttentionFwd& a, Stream stream) {
+void launch_sm90_forward(const AttentionFwdArgs& a, Stream stream) {
   visit_dropout<T>(a.dropout, [&](auto dropout) {
     using Block = ForwardBlock<kHead, dropout()>;
     const QkvMaps maps{tiles_of(a.q, a.q_stride, a.shape.q_tokens, a.shape, Block::kQueries),

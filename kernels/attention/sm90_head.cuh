@@ -9,12 +9,12 @@
 namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 
 template <class T, int kHead>
-void Sm90Head<T, kHead>::forward(const AttentionFwd& a, Stream stream) {
+void Sm90Head<T, kHead>::forward(const AttentionFwdArgs& a, Stream stream) {
   launch_sm90_forward<T, kHead>(a, stream);
 }
 
 template <class T, int kHead>
-void Sm90Head<T, kHead>::backward(const AttentionBwd& a, Stream stream) {
+void Sm90Head<T, kHead>::backward(const AttentionBwdArgs& a, Stream stream) {
   launch_sm90_dkdv<T, kHead>(a, stream);
   launch_sm90_dq<T, kHead>(a, stream);
 }

@@ -53,7 +53,7 @@ struct RunningSoftmax {
 // Ends a lane's two rows, the first of the tile being token row0: writes their log-sum-exp and tells by what their
 // outputs are multiplied.
 template <class T>
-__device__ __forceinline__ void finish_rows(const AttentionFwd& a, const RunningSoftmax<T>& softmax, int row0,
+__device__ __forceinline__ void finish_rows(const AttentionFwdArgs& a, const RunningSoftmax<T>& softmax, int row0,
                                             float keep_scale, float (&factor)[2]) {
   constexpr auto kLn2 = std::numbers::ln2_v<float>;
   const int count = static_cast<int>(a.shape.q_tokens);

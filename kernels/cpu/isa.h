@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "kernels/common/device.h"
+#include "kernels/common/stream.h"
 
 namespace isobar::cpu {
 

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
+#include "kernels/common/grad.h"
 
 namespace isobar::cpu::ISOBAR_ISA {
 

@@ -14,8 +14,8 @@
 #include <tuple>
 #include <utility>
 
-#include "kernels/common/device.h"
 #include "kernels/common/math.h"
+#include "kernels/common/stream.h"
 #include "kernels/cuda/platform.h"
 
 #if defined(ISOBAR_EMULATE) && !defined(ISOBAR_VIRTUAL_GPU)

@@ -3,7 +3,8 @@
 
 #include <cstdint>
 
-#include "kernels/common/device.h"
+#include "kernels/common/grad.h"
+#include "kernels/common/stream.h"
 #include "kernels/cuda/launch.h"
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {

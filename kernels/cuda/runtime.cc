@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/common/check.h"
+#include "kernels/common/kernel.h"
 #include "kernels/emulator/streams.h"
 
 #if ISOBAR_HAS_CUDA

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "kernels/common/device.h"
+#include "kernels/common/stream.h"
 
 namespace isobar::gpu {
 

@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include "kernels/common/device.h"
+#include "kernels/common/stream.h"
 
 namespace isobar::emulator {
 

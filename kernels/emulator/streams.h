@@ -23,7 +23,7 @@
 #include <memory>
 #include <utility>
 
-#include "kernels/common/device.h"
+#include "kernels/common/stream.h"
 
 namespace isobar::emulator {
 

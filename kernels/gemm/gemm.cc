@@ -9,7 +9,7 @@
 namespace isobar::cpu {
 namespace {
 
-void check(const Gemm& g) {
+void check(const GemmArgs& g) {
   ISOBAR_CHECK(g.in_dtype != DType::i32 && (g.out_dtype == g.in_dtype || g.out_dtype == DType::fp32),
                "gemm: cannot multiply ", name_of(g.in_dtype), " into ", name_of(g.out_dtype));
   ISOBAR_CHECK(g.bias == nullptr || g.bias_dtype == accumulator_of(g.in_dtype), "gemm: a bias in ",
@@ -22,7 +22,7 @@ void check(const Gemm& g) {
 
 }  // namespace
 
-void gemm(const Gemm& g, Stream) {
+void gemm(const GemmArgs& g, Stream) {
   check(g);
   if (g.in_dtype == DType::bf16 && are_on_tiles(bf16_products()))
     gemm_onednn(g);

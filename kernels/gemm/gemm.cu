@@ -14,7 +14,7 @@
 
 namespace isobar::emulator {
 
-void gemm(const Gemm& g, Stream stream) {
+void gemm(const GemmArgs& g, Stream stream) {
   submit(stream, [g] { cpu::gemm(g); });
 }
 
@@ -364,7 +364,7 @@ struct Workspace {
   std::size_t bytes;
 };
 
-Problem problem_of(const Gemm& g, int device, cublasLtEpilogue_t epilogue, const Outputs& out,
+Problem problem_of(const GemmArgs& g, int device, cublasLtEpilogue_t epilogue, const Outputs& out,
                    std::size_t workspace_bytes) {
   return {.device = device,
           .m = g.m,
@@ -388,7 +388,7 @@ Problem problem_of(const Gemm& g, int device, cublasLtEpilogue_t epilogue, const
 // A product as cuBLASLt is asked for it.
 class Product {
  public:
-  Product(const Gemm& g, int device, cublasLtEpilogue_t epilogue, const Outputs& out, const Workspace& workspace,
+  Product(const GemmArgs& g, int device, cublasLtEpilogue_t epilogue, const Outputs& out, const Workspace& workspace,
           Stream stream)
       : problem(problem_of(g, device, epilogue, out, workspace.bytes)),
         descriptors(problem),
@@ -489,8 +489,8 @@ Algorithm algorithm_for(const Product& product) {
 }
 
 // False when cuBLASLt has no algorithm for the problem, with this epilogue.
-bool multiply(const Gemm& g, int device, cublasLtEpilogue_t epilogue, const Outputs& out, const Workspace& workspace,
-              Stream stream) {
+bool multiply(const GemmArgs& g, int device, cublasLtEpilogue_t epilogue, const Outputs& out,
+              const Workspace& workspace, Stream stream) {
   const Product product(g, device, epilogue, out, workspace, stream);
   const Algorithm algorithm = [&] {
     const std::lock_guard lock(cache().of(device).choosing);
@@ -500,13 +500,13 @@ bool multiply(const Gemm& g, int device, cublasLtEpilogue_t epilogue, const Outp
   return algorithm.found;
 }
 
-void require(bool has_multiplied, const Gemm& g) {
+void require(bool has_multiplied, const GemmArgs& g) {
   ISOBAR_CHECK(has_multiplied, "gemm: cuBLASLt has no algorithm for m=", g.m, " n=", g.n, " k=", g.k, " in ",
                name_of(g.in_dtype));
 }
 
 // The bias in the type of the output, the only one cuBLASLt adds; a 16-bit copy is made at the start of the workspace.
-const void* bias_for(const Gemm& g, Workspace& workspace, Stream stream) {
+const void* bias_for(const GemmArgs& g, Workspace& workspace, Stream stream) {
   if (g.bias == nullptr || g.bias_dtype == g.out_dtype) return g.bias;
   constexpr std::size_t kAlignment = 256;
   const std::size_t used = round_up(static_cast<std::size_t>(g.n) * size_of(g.out_dtype), kAlignment);
@@ -518,7 +518,7 @@ const void* bias_for(const Gemm& g, Workspace& workspace, Stream stream) {
   return copy;
 }
 
-void check(const Gemm& g) {
+void check(const GemmArgs& g) {
   ISOBAR_CHECK(g.in_dtype != DType::i32 && g.in_dtype != DType::fp64 &&
                    (g.out_dtype == g.in_dtype || g.out_dtype == DType::fp32),
                "gemm: a GPU cannot multiply ", name_of(g.in_dtype), " into ", name_of(g.out_dtype));
@@ -532,7 +532,7 @@ void check(const Gemm& g) {
                "gemm: sums of A on the way need a transposed A, an output in fp32, no bias and no activation");
 }
 
-void sum_apart(const Gemm& g, const Workspace& workspace, Stream stream) {
+void sum_apart(const GemmArgs& g, const Workspace& workspace, Stream stream) {
   ISOBAR_CHECK(column_sum_workspace(g.k, g.m, g.in_dtype) <= workspace.bytes, "gemm: ", g.m,
                " sums are more than the workspace");
   column_sum({.rows = g.k, .cols = g.m, .dtype = g.in_dtype, .x = g.a, .out = g.a_sums, .workspace = workspace.data},
@@ -556,7 +556,7 @@ bool is_slower(const Product& with_sums, const Algorithm& of_sums, const Product
 }
 
 // The product makes the sums, where it can and where that is not slower; else they take a pass of their own.
-void multiply_and_sum(const Gemm& g, int device, const Workspace& workspace, Stream stream) {
+void multiply_and_sum(const GemmArgs& g, int device, const Workspace& workspace, Stream stream) {
   const Product with_sums(g, device, CUBLASLT_EPILOGUE_BGRADB, {g.c, nullptr, g.a_sums}, workspace, stream);
   const Product plain(g, device, CUBLASLT_EPILOGUE_DEFAULT, {g.c, nullptr, nullptr}, workspace, stream);
   Algorithm algorithm, of_plain;
@@ -608,7 +608,7 @@ GemmAlgorithms gemm_algorithms_in_use(Device device) {
   return in_use;
 }
 
-void gemm(const Gemm& g, Stream stream) {
+void gemm(const GemmArgs& g, Stream stream) {
   check(g);
   if (g.m == 0 || g.n == 0) return;
   int device = 0;

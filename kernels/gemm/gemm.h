@@ -25,16 +25,15 @@
 
 #include <cstdint>
 
+#include "kernels/common/activation.h"
 #include "kernels/common/cost.h"
-#include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
+#include "kernels/common/grad.h"
+#include "kernels/common/kernel.h"
 
 namespace isobar {
 
-// gelu_erf: x·Φ(x), exact (Hendrycks & Gimpel 2016). gelu_tanh: 0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
-enum class Activation : std::uint8_t { none, gelu_erf, gelu_tanh };
-
-struct Gemm {
+struct GemmArgs {
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
   DType in_dtype = DType::fp32, out_dtype = DType::fp32, bias_dtype = accumulator_of(in_dtype);
@@ -49,13 +48,13 @@ struct Gemm {
   bool tf32 = false;
 };
 
-constexpr Cost gemm_cost(const Gemm& g) {
+constexpr Cost gemm_cost(const GemmArgs& g) {
   const double m = g.m, n = g.n, k = g.k;
   const double outputs = g.pre != nullptr ? 2 : 1;
   return {.bytes = (m * k + k * n) * size_of(g.in_dtype) + m * n * size_of(g.out_dtype) * outputs,
           .flops = 2 * m * n * k};
 }
 
-ISOBAR_KERNEL(gemm, Gemm)
+ISOBAR_KERNEL(gemm, GemmArgs)
 
 }  // namespace isobar

@@ -35,7 +35,7 @@ struct Product {
   dnnl::matmul primitive;
 };
 
-Product make_product(const Gemm& g) {
+Product make_product(const GemmArgs& g) {
   Product product;
   product.a = matrix(g.m, g.k, g.transpose_a, g.in_dtype);
   product.b = matrix(g.k, g.n, g.transpose_b, g.in_dtype);
@@ -61,7 +61,7 @@ Product make_product(const Gemm& g) {
 
 // Products are made once a shape and number of threads (which ranks of one process may choose apart): making one
 // compiles its kernel, and deals out its work.
-const Product& product_for(const Gemm& g) {
+const Product& product_for(const GemmArgs& g) {
   using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, DType, bool, Grad, int>;
   static std::mutex mutex;
   static std::map<Key, Product> products;
@@ -75,7 +75,7 @@ const Product& product_for(const Gemm& g) {
 
 }  // namespace
 
-void gemm_onednn(const Gemm& g) {
+void gemm_onednn(const GemmArgs& g) {
   ISOBAR_CHECK(g.in_dtype == DType::bf16, "gemm_onednn: takes bf16, not ", name_of(g.in_dtype));
   if (g.m == 0 || g.n == 0) return;
   void* result = g.pre != nullptr ? g.pre : g.c;  // before the activation

@@ -10,6 +10,6 @@
 namespace isobar::cpu {
 
 // Arguments as gemm() has checked them, in_dtype bf16; needs AVX-512.
-void gemm_onednn(const Gemm& arguments);
+void gemm_onednn(const GemmArgs& arguments);
 
 }  // namespace isobar::cpu

@@ -13,6 +13,6 @@ namespace isobar::cpu {
 
 inline constexpr int kGemmDepth = 512;  // terms, or pairs of them, summed before C is touched
 
-void gemm_packed(const Gemm& arguments, Stream stream = {});
+void gemm_packed(const GemmArgs& arguments, Stream stream = {});
 
 }  // namespace isobar::cpu

@@ -135,7 +135,7 @@ struct Depth {
 // Rows [row, row + rows) of op(A), terms of `depth`. A tile of the packed A is [kTileRows, kRowStep] when the rows lie
 // contiguous in memory, and [elements, kTileRows] when the columns do: either way packing copies runs.
 template <bool kTransposed, class Format>
-void pack_a(const Gemm& g, int64_t row, int64_t rows, const Depth& depth,
+void pack_a(const GemmArgs& g, int64_t row, int64_t rows, const Depth& depth,
             typename Format::Packed* __restrict__ packed) {
   using In = typename Format::In;
   using T = typename Format::Packed;
@@ -169,7 +169,7 @@ void pack_a(const Gemm& g, int64_t row, int64_t rows, const Depth& depth,
 
 // Columns [column, column + kPanel) of op(B), terms of `depth`, as [elements, kPanel]; zeros beyond n.
 template <class Format>
-void pack_b(const Gemm& g, int64_t column, const Depth& depth, typename Format::Packed* __restrict__ packed) {
+void pack_b(const GemmArgs& g, int64_t column, const Depth& depth, typename Format::Packed* __restrict__ packed) {
   using In = typename Format::In;
   using T = typename Format::Packed;
   constexpr int64_t kWidth = kPanel<typename Format::Sum>;
@@ -208,7 +208,7 @@ void pack_b(const Gemm& g, int64_t column, const Depth& depth, typename Format::
 // accumulator's type).
 template <class Out, class T>
 struct Epilogue {
-  const Gemm& g;
+  const GemmArgs& g;
   T* partial;
   bool first, last;  // are these the first, the last terms of the sums?
 
@@ -269,7 +269,7 @@ struct Epilogue {
 
 // Rows [row, row + rows) times panels [panel_begin, panel_end), terms of `depth`.
 template <bool kTransposed, class Format, class Out>
-void block(const Gemm& g, const typename Format::Packed* packed_b, int64_t row, int64_t rows, int64_t panel_begin,
+void block(const GemmArgs& g, const typename Format::Packed* packed_b, int64_t row, int64_t rows, int64_t panel_begin,
            int64_t panel_end, const Depth& depth, const Epilogue<Out, typename Format::Sum>& epilogue) {
   using T = typename Format::Sum;
   using Packed = typename Format::Packed;
@@ -295,7 +295,7 @@ void block(const Gemm& g, const typename Format::Packed* packed_b, int64_t row, 
 }
 
 template <class Format, class Out>
-void multiply(const Gemm& g) {
+void multiply(const GemmArgs& g) {
   using T = typename Format::Sum;
   using Packed = typename Format::Packed;
   const int64_t panels = ceil_div(g.n, kPanel<T>), tiles = ceil_div(g.m, kTileRows);
@@ -342,7 +342,7 @@ void multiply(const Gemm& g) {
 
 #if defined(ISOBAR_ISA_IS_avx512)
 template <class Products>
-void multiply_pairs_into(const Gemm& g) {
+void multiply_pairs_into(const GemmArgs& g) {
   if (g.out_dtype == DType::bf16)
     multiply<InPairs<Products>, bf16>(g);
   else
@@ -352,7 +352,7 @@ void multiply_pairs_into(const Gemm& g) {
 
 }  // namespace
 
-void gemm_packed(const Gemm& g) {
+void gemm_packed(const GemmArgs& g) {
   if (g.m == 0 || g.n == 0) return;
 #if defined(ISOBAR_ISA_IS_avx512)
   if (g.in_dtype == DType::bf16 && bf16_products() == Bf16Products::pairs) return multiply_pairs_into<Pairs>(g);
@@ -369,4 +369,4 @@ void gemm_packed(const Gemm& g) {
 
 }  // namespace isobar::cpu::ISOBAR_ISA
 
-ISOBAR_CPU_KERNEL(gemm_packed, Gemm)
+ISOBAR_CPU_KERNEL(gemm_packed, GemmArgs)

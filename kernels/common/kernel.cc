@@ -1,4 +1,4 @@
-#include "kernels/common/device.h"
+#include "kernels/common/kernel.h"
 
 #include "kernels/common/check.h"
 

@@ -1,5 +1,6 @@
 // isobar-bench: times kernels and says how far they are from what the device can do. The floor of a kernel is its cost
 // model (kernels/*.h) over the best that was measured in the same run: of a copy, of plain arithmetic, and of kernels.
+// With --ladder it shows kernels that were written several times, from naive to fast (bench/ladder/ladder.h).
 #include <omp.h>
 
 #include <CLI/CLI.hpp>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "apps/finite_numbers.h"
+#include "bench/ladder/show.h"
 #include "bench/machine.h"
 #include "bench/ops.h"
 #include "bench/peaks.h"
@@ -39,6 +41,8 @@ struct Options {
   double seconds = 0.5;
   bool json = false;
   bool list = false;
+  std::vector<std::string> ladders;  // --ladder; empty: all of them, where it was given
+  double mean = 0;                   // of x in the ladder of layer norm
 };
 
 struct Result {
@@ -155,8 +159,8 @@ std::string to_text(const Shape& shape) {
   return text;
 }
 
-// "4050x384" or "4050,384".
-Shape parse_shape(const Op& op, const std::string& text) {
+// "4050x384" or "4050,384"; an Error names whose shape it is, and an example.
+Shape parse_sizes(const std::string& text, const std::string& of, const std::string& example) {
   Shape shape;
   std::size_t begin = 0;
   while (begin <= text.size()) {
@@ -164,12 +168,17 @@ Shape parse_shape(const Op& op, const std::string& text) {
     const std::string number = text.substr(begin, end - begin);
     const bool is_number =
         !number.empty() && number.size() <= 15 && number.find_first_not_of("0123456789") == std::string::npos;
-    ISOBAR_CHECK(is_number && std::stoll(number) > 0, "the shape \"", text, "\" of op ", op.name,
-                 " is not a list of positive numbers like ", to_text(op.base_shape(1)));
+    ISOBAR_CHECK(is_number && std::stoll(number) > 0, "the shape \"", text, "\" of ", of,
+                 " is not a list of positive numbers like ", example);
     shape.push_back(std::stoll(number));
     begin = end + 1;
   }
+  return shape;
+}
+
+Shape parse_shape(const Op& op, const std::string& text) {
   const Shape example = op.base_shape(1);
+  Shape shape = parse_sizes(text, "op " + op.name, to_text(example));
   ISOBAR_CHECK(shape.size() == example.size(), "the shape \"", text, "\" of op ", op.name, " needs ", example.size(),
                example.size() == 1 ? " number (" : " numbers (", op.dims, "), like ", to_text(example));
   return shape;
@@ -356,6 +365,19 @@ void print_list() {
   }
 }
 
+// Returns whether all rungs are right.
+bool run_ladders(const Options& options) {
+  LadderOptions ladder;
+  ladder.mean = options.mean, ladder.seconds = options.seconds;
+  for (const std::string& name : options.ladders) {
+    if (!name.empty()) ladder.subjects.push_back(name);
+  }
+  ISOBAR_CHECK(options.shapes.size() <= 1, "--ladder takes one --shape");
+  if (!options.shapes.empty()) ladder.shape = parse_sizes(options.shapes.front(), "the ladder", "4050x384");
+  if (options.threads > 0) omp_set_num_threads(options.threads);
+  return show_ladders(ladder);
+}
+
 void run(const Options& options) {
   if (options.list) return print_list();
   const Device device = parse_device(options.device);
@@ -408,9 +430,17 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_flag("--json", options.json, "One JSON object a line instead of a table");
   app.add_flag("--list", options.list, "List the ops, what their shapes mean, and their baselines");
+  const auto* const ladder =
+      app.add_option("--ladder", options.ladders,
+                     "Show a kernel from naive to fast: layernorm (--shape ROWSxCOLUMNS), product (MxNxK) or "
+                     "attention (HEADSxTOKENS); several names, or none for all of them")
+          ->expected(0, 3);
+  app.add_option("--mean", options.mean, "With --ladder layernorm: the mean of x, whose elements lie within 1 of it")
+      ->capture_default_str();
   try {
     isobar::want_finite_numbers(app);
     app.parse(argc, argv);
+    if (ladder->count() > 0) return isobar::bench::run_ladders(options) ? 0 : 1;
     isobar::bench::run(options);
   } catch (const CLI::Success& success) {
     return app.exit(success);

@@ -3,8 +3,6 @@
 
 #include <string>
 
-#include "kernels/common/device.h"
-
 namespace isobar::bench {
 
 struct Machine {

@@ -108,62 +108,62 @@ Shape scalar(std::int64_t) {
 
 ISOBAR_BENCH(cast, .dims = "n", .base_shape = activations, .small_shape = {1001}) {
   auto& [memory, dtype, d] = p;
-  const Cast arguments = {.n = d[0],
-                          .x_dtype = DType::fp32,
-                          .y_dtype = dtype,
-                          .x = memory.uniform(d[0], DType::fp32),
-                          .y = memory.allocate(bytes_of(d[0], dtype))};
+  const CastArgs arguments = {.n = d[0],
+                              .x_dtype = DType::fp32,
+                              .y_dtype = dtype,
+                              .x = memory.uniform(d[0], DType::fp32),
+                              .y = memory.allocate(bytes_of(d[0], dtype))};
   return ISOBAR_BENCH_CALL(cast);
 }
 
 ISOBAR_BENCH(fill, .dims = "n", .base_shape = activations, .small_shape = {1001}) {
   auto& [memory, dtype, d] = p;
-  const Fill arguments = {.n = d[0], .dtype = dtype, .value = 1, .y = memory.allocate(bytes_of(d[0], dtype))};
+  const FillArgs arguments = {.n = d[0], .dtype = dtype, .value = 1, .y = memory.allocate(bytes_of(d[0], dtype))};
   return ISOBAR_BENCH_CALL(fill);
 }
 
 ISOBAR_BENCH(add, .dims = "n", .base_shape = activations, .small_shape = {1001}) {
   auto& [memory, dtype, d] = p;
-  const Add arguments = {.n = d[0],
-                         .a_dtype = dtype,
-                         .b_dtype = dtype,
-                         .y_dtype = dtype,
-                         .a = memory.uniform(d[0], dtype),
-                         .b = memory.uniform(d[0], dtype),
-                         .y = memory.allocate(bytes_of(d[0], dtype))};
+  const AddArgs arguments = {.n = d[0],
+                             .a_dtype = dtype,
+                             .b_dtype = dtype,
+                             .y_dtype = dtype,
+                             .a = memory.uniform(d[0], dtype),
+                             .b = memory.uniform(d[0], dtype),
+                             .y = memory.allocate(bytes_of(d[0], dtype))};
   return ISOBAR_BENCH_CALL(add);
 }
 
 ISOBAR_BENCH(copy_strided, .dims = "blocks length stride", .base_shape = queries, .small_shape = {3, 77, 80}) {
   auto& [memory, dtype, d] = p;
-  const CopyStrided arguments = {.blocks = d[0],
-                                 .length = d[1],
-                                 .source_stride = d[2],
-                                 .destination_stride = d[1],
-                                 .dtype = dtype,
-                                 .source = memory.uniform(d[0] * d[2], dtype),
-                                 .destination = memory.allocate(bytes_of(d[0] * d[1], dtype))};
+  const CopyStridedArgs arguments = {.blocks = d[0],
+                                     .length = d[1],
+                                     .source_stride = d[2],
+                                     .destination_stride = d[1],
+                                     .dtype = dtype,
+                                     .source = memory.uniform(d[0] * d[2], dtype),
+                                     .destination = memory.allocate(bytes_of(d[0] * d[1], dtype))};
   return ISOBAR_BENCH_CALL(copy_strided);
 }
 
 ISOBAR_BENCH(add_row, .dims = "groups n", .base_shape = samples, .small_shape = {3, 77}) {
   auto& [memory, dtype, d] = p;
   const std::int64_t n = d[0] * d[1];
-  const AddRow arguments = {.groups = d[0],
-                            .n = d[1],
-                            .x_dtype = dtype,
-                            .row_dtype = DType::fp32,
-                            .y_dtype = dtype,
-                            .x = memory.uniform(n, dtype),
-                            .row = memory.uniform(d[1], DType::fp32),
-                            .y = memory.allocate(bytes_of(n, dtype))};
+  const AddRowArgs arguments = {.groups = d[0],
+                                .n = d[1],
+                                .x_dtype = dtype,
+                                .row_dtype = DType::fp32,
+                                .y_dtype = dtype,
+                                .x = memory.uniform(n, dtype),
+                                .row = memory.uniform(d[1], DType::fp32),
+                                .y = memory.allocate(bytes_of(n, dtype))};
   return ISOBAR_BENCH_CALL(add_row);
 }
 
 ISOBAR_BENCH(gelu_fwd, .dims = "n", .base_shape = hidden, .small_shape = {1001},
              .baselines = {memcpy_baseline(), {"onednn", onednn_gelu_fwd}}) {
   auto& [memory, dtype, d] = p;
-  const GeluFwd arguments = {
+  const GeluFwdArgs arguments = {
       .n = d[0], .dtype = dtype, .x = memory.uniform(d[0], dtype, -3, 3), .y = memory.allocate(bytes_of(d[0], dtype))};
   return ISOBAR_BENCH_CALL(gelu_fwd);
 }
@@ -171,35 +171,35 @@ ISOBAR_BENCH(gelu_fwd, .dims = "n", .base_shape = hidden, .small_shape = {1001},
 ISOBAR_BENCH(gelu_bwd, .dims = "n", .base_shape = hidden, .small_shape = {1001},
              .baselines = {memcpy_baseline(), {"onednn", onednn_gelu_bwd}}) {
   auto& [memory, dtype, d] = p;
-  const GeluBwd arguments = {.n = d[0],
-                             .dtype = dtype,
-                             .dy = memory.uniform(d[0], dtype),
-                             .x = memory.uniform(d[0], dtype, -3, 3),
-                             .dx = memory.allocate(bytes_of(d[0], dtype))};
+  const GeluBwdArgs arguments = {.n = d[0],
+                                 .dtype = dtype,
+                                 .dy = memory.uniform(d[0], dtype),
+                                 .x = memory.uniform(d[0], dtype, -3, 3),
+                                 .dx = memory.allocate(bytes_of(d[0], dtype))};
   return ISOBAR_BENCH_CALL(gelu_bwd);
 }
 
 ISOBAR_BENCH(dropout, .dims = "n", .base_shape = activations, .small_shape = {1001}) {
   auto& [memory, dtype, d] = p;
-  const Dropout arguments = {.n = d[0],
-                             .dtype = dtype,
-                             .p = 0.1f,
-                             .seed = 1,
-                             .x = memory.uniform(d[0], dtype),
-                             .y = memory.allocate(bytes_of(d[0], dtype))};
+  const DropoutArgs arguments = {.n = d[0],
+                                 .dtype = dtype,
+                                 .p = 0.1f,
+                                 .seed = 1,
+                                 .x = memory.uniform(d[0], dtype),
+                                 .y = memory.allocate(bytes_of(d[0], dtype))};
   return ISOBAR_BENCH_CALL(dropout);
 }
 
 ISOBAR_BENCH(drop_path, .dims = "batch n", .base_shape = samples, .small_shape = {3, 77}) {
   auto& [memory, dtype, d] = p;
   const std::int64_t n = d[0] * d[1];
-  const DropPath arguments = {.rows = d[0],
-                              .cols = d[1],
-                              .dtype = dtype,
-                              .p = 0.1f,
-                              .seed = 1,
-                              .x = memory.uniform(n, dtype),
-                              .y = memory.allocate(bytes_of(n, dtype))};
+  const DropPathArgs arguments = {.rows = d[0],
+                                  .cols = d[1],
+                                  .dtype = dtype,
+                                  .p = 0.1f,
+                                  .seed = 1,
+                                  .x = memory.uniform(n, dtype),
+                                  .y = memory.allocate(bytes_of(n, dtype))};
   return ISOBAR_BENCH_CALL(drop_path);
 }
 
@@ -207,12 +207,12 @@ ISOBAR_BENCH(drop_path, .dims = "batch n", .base_shape = samples, .small_shape =
 
 ISOBAR_BENCH(column_sum, .dims = "rows cols", .base_shape = hidden_rows, .small_shape = {7, 33}) {
   auto& [memory, dtype, d] = p;
-  const ColumnSum arguments = {.rows = d[0],
-                               .cols = d[1],
-                               .dtype = dtype,
-                               .x = memory.uniform(d[0] * d[1], dtype),
-                               .out = memory.allocate(bytes_of(d[1], DType::fp32)),
-                               .workspace = memory.allocate(column_sum_workspace(d[0], d[1], dtype))};
+  const ColumnSumArgs arguments = {.rows = d[0],
+                                   .cols = d[1],
+                                   .dtype = dtype,
+                                   .x = memory.uniform(d[0] * d[1], dtype),
+                                   .out = memory.allocate(bytes_of(d[1], DType::fp32)),
+                                   .workspace = memory.allocate(column_sum_workspace(d[0], d[1], dtype))};
   return ISOBAR_BENCH_CALL(column_sum);
 }
 
@@ -221,18 +221,18 @@ ISOBAR_BENCH(layernorm_fwd, .dims = "rows cols", .base_shape = rows, .small_shap
              .baselines = {memcpy_baseline(), {"onednn", onednn_layernorm_fwd}}) {
   auto& [memory, dtype, d] = p;
   const std::int64_t rows = d[0], cols = d[1], n = rows * cols;
-  const LayernormFwd arguments = {.rows = rows,
-                                  .cols = cols,
-                                  .stream_dtype = DType::fp32,
-                                  .dtype = dtype,
-                                  .x = memory.uniform(n, DType::fp32),
-                                  .branch = memory.uniform(n, dtype),
-                                  .weight = memory.uniform(cols, DType::fp32),
-                                  .bias = memory.uniform(cols, DType::fp32),
-                                  .sum = memory.allocate(bytes_of(n, DType::fp32)),
-                                  .y = memory.allocate(bytes_of(n, dtype)),
-                                  .mean = memory.allocate(bytes_of(rows, DType::fp32)),
-                                  .rstd = memory.allocate(bytes_of(rows, DType::fp32))};
+  const LayernormFwdArgs arguments = {.rows = rows,
+                                      .cols = cols,
+                                      .stream_dtype = DType::fp32,
+                                      .dtype = dtype,
+                                      .x = memory.uniform(n, DType::fp32),
+                                      .branch = memory.uniform(n, dtype),
+                                      .weight = memory.uniform(cols, DType::fp32),
+                                      .bias = memory.uniform(cols, DType::fp32),
+                                      .sum = memory.allocate(bytes_of(n, DType::fp32)),
+                                      .y = memory.allocate(bytes_of(n, dtype)),
+                                      .mean = memory.allocate(bytes_of(rows, DType::fp32)),
+                                      .rstd = memory.allocate(bytes_of(rows, DType::fp32))};
   return ISOBAR_BENCH_CALL(layernorm_fwd);
 }
 
@@ -240,27 +240,27 @@ ISOBAR_BENCH(layernorm_bwd, .dims = "rows cols", .base_shape = rows, .small_shap
              .baselines = {memcpy_baseline(), {"onednn", onednn_layernorm_bwd}}) {
   auto& [memory, dtype, d] = p;
   const std::int64_t rows = d[0], cols = d[1], n = rows * cols;
-  const LayernormBwd arguments = {.rows = rows,
-                                  .cols = cols,
-                                  .stream_dtype = DType::fp32,
-                                  .dtype = dtype,
-                                  .dy = memory.uniform(n, dtype),
-                                  .x = memory.uniform(n, DType::fp32),
-                                  .weight = memory.uniform(cols, DType::fp32),
-                                  .mean = memory.uniform(rows, DType::fp32, -0.1, 0.1),
-                                  .rstd = memory.uniform(rows, DType::fp32, 1, 2),
-                                  .dsum = memory.uniform(n, DType::fp32),
-                                  .dx = memory.allocate(bytes_of(n, DType::fp32)),
-                                  .dbranch = memory.allocate(bytes_of(n, dtype)),
-                                  .dweight = memory.allocate(bytes_of(cols, DType::fp32)),
-                                  .dbias = memory.allocate(bytes_of(cols, DType::fp32)),
-                                  .workspace = memory.allocate(layernorm_bwd_workspace(cols, DType::fp32))};
+  const LayernormBwdArgs arguments = {.rows = rows,
+                                      .cols = cols,
+                                      .stream_dtype = DType::fp32,
+                                      .dtype = dtype,
+                                      .dy = memory.uniform(n, dtype),
+                                      .x = memory.uniform(n, DType::fp32),
+                                      .weight = memory.uniform(cols, DType::fp32),
+                                      .mean = memory.uniform(rows, DType::fp32, -0.1, 0.1),
+                                      .rstd = memory.uniform(rows, DType::fp32, 1, 2),
+                                      .dsum = memory.uniform(n, DType::fp32),
+                                      .dx = memory.allocate(bytes_of(n, DType::fp32)),
+                                      .dbranch = memory.allocate(bytes_of(n, dtype)),
+                                      .dweight = memory.allocate(bytes_of(cols, DType::fp32)),
+                                      .dbias = memory.allocate(bytes_of(cols, DType::fp32)),
+                                      .workspace = memory.allocate(layernorm_bwd_workspace(cols, DType::fp32))};
   return ISOBAR_BENCH_CALL(layernorm_bwd);
 }
 
 // ---- GEMM and attention ---------------------------------------------------------------------------------------------
 
-Gemm linear(const Problem& p, std::int64_t m, std::int64_t n, std::int64_t k) {
+GemmArgs linear(const Problem& p, std::int64_t m, std::int64_t n, std::int64_t k) {
   auto& [memory, dtype, d] = p;
   return {.m = m,
           .n = n,
@@ -279,7 +279,7 @@ std::function<void()> dnnl_gemm(const Problem& p, const Cost&) {
   auto& [memory, dtype, d] = p;
   ISOBAR_CHECK(memory.device().kind == DeviceKind::cpu && dtype == DType::fp32,
                "the baseline dnnl runs on the CPU in fp32 only");
-  const Gemm g = linear(p, d[0], d[1], d[2]);
+  const GemmArgs g = linear(p, d[0], d[1], d[2]);
   return [g] {
     const auto status = dnnl_sgemm('N', 'T', g.m, g.n, g.k, 1.0f, static_cast<const float*>(g.a), g.k,
                                    static_cast<const float*>(g.b), g.k, 0.0f, static_cast<float*>(g.c), g.n);
@@ -299,7 +299,7 @@ std::function<void()> onednn_gemm(const Problem& p, const Cost& cost) {
 ISOBAR_BENCH(gemm, .dims = "m n k", .base_shape = linear_shape, .small_shape = {5, 7, 9}, .has_tf32 = true,
              .baselines = {memcpy_baseline(), {"dnnl", dnnl_gemm}, {"onednn", onednn_gemm}}) {
   auto& [memory, dtype, d] = p;
-  const Gemm arguments = linear(p, d[0], d[1], d[2]);
+  const GemmArgs arguments = linear(p, d[0], d[1], d[2]);
   return ISOBAR_BENCH_CALL(gemm);
 }
 
@@ -307,7 +307,7 @@ ISOBAR_BENCH(gemm, .dims = "m n k", .base_shape = linear_shape, .small_shape = {
 ISOBAR_BENCH(linear_fwd, .dims = "rows out in", .base_shape = linear_shape, .small_shape = {5, 7, 9},
              .has_tf32 = true) {
   auto& [memory, dtype, d] = p;
-  Gemm arguments = linear(p, d[0], d[1], d[2]);
+  GemmArgs arguments = linear(p, d[0], d[1], d[2]);
   arguments.bias = memory.uniform(d[1], DType::fp32);
   return ISOBAR_BENCH_CALL(gemm);
 }
@@ -315,7 +315,7 @@ ISOBAR_BENCH(linear_fwd, .dims = "rows out in", .base_shape = linear_shape, .sma
 // dx [rows, in] = dy · w
 ISOBAR_BENCH(linear_dx, .dims = "rows out in", .base_shape = linear_shape, .small_shape = {5, 7, 9}, .has_tf32 = true) {
   auto& [memory, dtype, d] = p;
-  Gemm arguments = linear(p, d[0], d[2], d[1]);
+  GemmArgs arguments = linear(p, d[0], d[2], d[1]);
   arguments.transpose_b = false;
   return ISOBAR_BENCH_CALL(gemm);
 }
@@ -323,16 +323,16 @@ ISOBAR_BENCH(linear_dx, .dims = "rows out in", .base_shape = linear_shape, .smal
 // dw [out, in] = dy^T · x, in fp32
 ISOBAR_BENCH(linear_dw, .dims = "rows out in", .base_shape = linear_shape, .small_shape = {5, 7, 9}, .has_tf32 = true) {
   auto& [memory, dtype, d] = p;
-  const Gemm arguments = {.m = d[1],
-                          .n = d[2],
-                          .k = d[0],
-                          .transpose_a = true,
-                          .in_dtype = dtype,
-                          .out_dtype = DType::fp32,
-                          .a = memory.uniform(d[0] * d[1], dtype),
-                          .b = memory.uniform(d[0] * d[2], dtype),
-                          .c = memory.allocate(bytes_of(d[1] * d[2], DType::fp32)),
-                          .tf32 = dtype.tf32};
+  const GemmArgs arguments = {.m = d[1],
+                              .n = d[2],
+                              .k = d[0],
+                              .transpose_a = true,
+                              .in_dtype = dtype,
+                              .out_dtype = DType::fp32,
+                              .a = memory.uniform(d[0] * d[1], dtype),
+                              .b = memory.uniform(d[0] * d[2], dtype),
+                              .c = memory.allocate(bytes_of(d[1] * d[2], DType::fp32)),
+                              .tf32 = dtype.tf32};
   return ISOBAR_BENCH_CALL(gemm);
 }
 
@@ -343,7 +343,7 @@ AttentionShape attention_shape(const Shape& d) {
 }
 
 // Forward operands; q, k and v lie in buffers of their own.
-AttentionFwd attention(const Problem& p) {
+AttentionFwdArgs attention(const Problem& p) {
   auto& [memory, dtype, d] = p;
   const AttentionShape s = attention_shape(d);
   const std::int64_t stride = s.heads * s.head_size;
@@ -369,8 +369,8 @@ template <int kProducts>
 std::function<void()> gemms(const Problem& p, const Cost&) {
   auto& [memory, dtype, d] = p;
   const AttentionShape s = attention_shape(d);
-  const Gemm scores = linear(p, s.q_tokens, s.kv_tokens, s.head_size);
-  Gemm values = linear(p, s.q_tokens, s.head_size, s.kv_tokens);
+  const GemmArgs scores = linear(p, s.q_tokens, s.kv_tokens, s.head_size);
+  GemmArgs values = linear(p, s.q_tokens, s.head_size, s.kv_tokens);
   values.a = scores.c;
   return [=, device = memory.device()] {
     for (std::int64_t head = 0; head < s.batch * s.heads; ++head) {
@@ -382,40 +382,40 @@ std::function<void()> gemms(const Problem& p, const Cost&) {
 ISOBAR_BENCH(attention_fwd, .dims = "batch heads q_tokens kv_tokens head_size", .base_shape = heads,
              .small_shape = {1, 2, 17, 17, 8}, .has_tf32 = true, .baselines = {memcpy_baseline(), {"gemm", gemms<2>}}) {
   auto& [memory, dtype, d] = p;
-  const AttentionFwd arguments = attention(p);
+  const AttentionFwdArgs arguments = attention(p);
   return ISOBAR_BENCH_CALL(attention_fwd);
 }
 
 ISOBAR_BENCH(attention_bwd, .dims = "batch heads q_tokens kv_tokens head_size", .base_shape = heads,
              .small_shape = {1, 2, 17, 17, 8}, .has_tf32 = true, .baselines = {memcpy_baseline(), {"gemm", gemms<5>}}) {
   auto& [memory, dtype, d] = p;
-  const AttentionFwd fwd = attention(p);
+  const AttentionFwdArgs fwd = attention(p);
   ISOBAR_RUN(memory.device(), attention_fwd, fwd);
   const AttentionShape& s = fwd.shape;
   const std::int64_t q_size = s.batch * s.q_tokens * fwd.q_stride, kv_size = s.batch * s.kv_tokens * fwd.k_stride;
-  const AttentionBwd arguments = {.shape = s,
-                                  .dtype = dtype,
-                                  .scale = fwd.scale,
-                                  .tf32 = dtype.tf32,
-                                  .dropout = {},
-                                  .q = fwd.q,
-                                  .k = fwd.k,
-                                  .v = fwd.v,
-                                  .o = fwd.o,
-                                  .lse = fwd.lse,
-                                  .d_o = memory.uniform(q_size, dtype),
-                                  .dq = memory.allocate(bytes_of(q_size, dtype)),
-                                  .dk = memory.allocate(bytes_of(kv_size, dtype)),
-                                  .dv = memory.allocate(bytes_of(kv_size, dtype)),
-                                  .q_stride = fwd.q_stride,
-                                  .k_stride = fwd.k_stride,
-                                  .v_stride = fwd.v_stride,
-                                  .o_stride = fwd.o_stride,
-                                  .do_stride = fwd.o_stride,
-                                  .dq_stride = fwd.q_stride,
-                                  .dk_stride = fwd.k_stride,
-                                  .dv_stride = fwd.v_stride,
-                                  .workspace = memory.allocate(attention_bwd_workspace(s, dtype))};
+  const AttentionBwdArgs arguments = {.shape = s,
+                                      .dtype = dtype,
+                                      .scale = fwd.scale,
+                                      .tf32 = dtype.tf32,
+                                      .dropout = {},
+                                      .q = fwd.q,
+                                      .k = fwd.k,
+                                      .v = fwd.v,
+                                      .o = fwd.o,
+                                      .lse = fwd.lse,
+                                      .d_o = memory.uniform(q_size, dtype),
+                                      .dq = memory.allocate(bytes_of(q_size, dtype)),
+                                      .dk = memory.allocate(bytes_of(kv_size, dtype)),
+                                      .dv = memory.allocate(bytes_of(kv_size, dtype)),
+                                      .q_stride = fwd.q_stride,
+                                      .k_stride = fwd.k_stride,
+                                      .v_stride = fwd.v_stride,
+                                      .o_stride = fwd.o_stride,
+                                      .do_stride = fwd.o_stride,
+                                      .dq_stride = fwd.q_stride,
+                                      .dk_stride = fwd.k_stride,
+                                      .dv_stride = fwd.v_stride,
+                                      .workspace = memory.allocate(attention_bwd_workspace(s, dtype))};
   return ISOBAR_BENCH_CALL(attention_bwd);
 }
 
@@ -425,16 +425,16 @@ ISOBAR_BENCH(attention_merge, .dims = "batch heads tokens head_size", .base_shap
   auto& [memory, dtype, d] = p;
   ISOBAR_CHECK(d[3] % 4 == 0, "attention_merge needs a head_size that is a multiple of 4, not ", d[3]);
   const std::int64_t stride = d[1] * d[3], size = d[0] * d[2] * stride, rows = d[0] * d[1] * d[2];
-  const AttentionMerge arguments = {.batch = d[0],
-                                    .heads = d[1],
-                                    .tokens = d[2],
-                                    .head_size = d[3],
-                                    .o = memory.uniform(size, DType::fp32),
-                                    .lse = memory.uniform(rows, DType::fp32),
-                                    .other_o = memory.uniform(size, DType::fp32),
-                                    .other_lse = memory.uniform(rows, DType::fp32),
-                                    .o_stride = stride,
-                                    .other_stride = stride};
+  const AttentionMergeArgs arguments = {.batch = d[0],
+                                        .heads = d[1],
+                                        .tokens = d[2],
+                                        .head_size = d[3],
+                                        .o = memory.uniform(size, DType::fp32),
+                                        .lse = memory.uniform(rows, DType::fp32),
+                                        .other_o = memory.uniform(size, DType::fp32),
+                                        .other_lse = memory.uniform(rows, DType::fp32),
+                                        .o_stride = stride,
+                                        .other_stride = stride};
   return ISOBAR_BENCH_CALL(attention_merge);
 }
 
@@ -450,15 +450,15 @@ ISOBAR_BENCH(patchify, .dims = "batch channels height width patch", .base_shape 
   auto& [memory, dtype, d] = p;
   check_patches(d);
   const std::int64_t n = d[0] * d[1] * d[2] * d[3];
-  const Patchify arguments = {.batch = d[0],
-                              .channels = d[1],
-                              .height = d[2],
-                              .width = d[3],
-                              .patch = d[4],
-                              .image_dtype = DType::fp32,
-                              .token_dtype = dtype,
-                              .image = memory.uniform(n, DType::fp32),
-                              .tokens = memory.allocate(bytes_of(n, dtype))};
+  const PatchifyArgs arguments = {.batch = d[0],
+                                  .channels = d[1],
+                                  .height = d[2],
+                                  .width = d[3],
+                                  .patch = d[4],
+                                  .image_dtype = DType::fp32,
+                                  .token_dtype = dtype,
+                                  .image = memory.uniform(n, DType::fp32),
+                                  .tokens = memory.allocate(bytes_of(n, dtype))};
   return ISOBAR_BENCH_CALL(patchify);
 }
 
@@ -467,15 +467,15 @@ ISOBAR_BENCH(unpatchify, .dims = "batch channels height width patch", .base_shap
   auto& [memory, dtype, d] = p;
   check_patches(d);
   const std::int64_t n = d[0] * d[1] * d[2] * d[3];
-  const Unpatchify arguments = {.batch = d[0],
-                                .channels = d[1],
-                                .height = d[2],
-                                .width = d[3],
-                                .patch = d[4],
-                                .image_dtype = dtype,
-                                .token_dtype = dtype,
-                                .tokens = memory.uniform(n, dtype),
-                                .image = memory.allocate(bytes_of(n, dtype))};
+  const UnpatchifyArgs arguments = {.batch = d[0],
+                                    .channels = d[1],
+                                    .height = d[2],
+                                    .width = d[3],
+                                    .patch = d[4],
+                                    .image_dtype = dtype,
+                                    .token_dtype = dtype,
+                                    .tokens = memory.uniform(n, dtype),
+                                    .image = memory.allocate(bytes_of(n, dtype))};
   return ISOBAR_BENCH_CALL(unpatchify);
 }
 
@@ -483,15 +483,15 @@ ISOBAR_BENCH(normalize, .dims = "batch channels height width", .base_shape = fie
              .fp32_only = true) {
   auto& [memory, dtype, d] = p;
   const std::int64_t n = d[0] * d[1] * d[2] * d[3];
-  const Normalize arguments = {.batch = d[0],
-                               .channels = d[1],
-                               .height = d[2],
-                               .width = d[3],
-                               .dtype = dtype,
-                               .x = static_cast<const float*>(memory.uniform(n, DType::fp32)),
-                               .mean = static_cast<const double*>(memory.uniform(d[1], DType::fp64)),
-                               .std = static_cast<const double*>(memory.uniform(d[1], DType::fp64, 1, 2)),
-                               .y = memory.allocate(bytes_of(n, dtype))};
+  const NormalizeArgs arguments = {.batch = d[0],
+                                   .channels = d[1],
+                                   .height = d[2],
+                                   .width = d[3],
+                                   .dtype = dtype,
+                                   .x = static_cast<const float*>(memory.uniform(n, DType::fp32)),
+                                   .mean = static_cast<const double*>(memory.uniform(d[1], DType::fp64)),
+                                   .std = static_cast<const double*>(memory.uniform(d[1], DType::fp64, 1, 2)),
+                                   .y = memory.allocate(bytes_of(n, dtype))};
   return ISOBAR_BENCH_CALL(normalize);
 }
 
@@ -499,15 +499,15 @@ ISOBAR_BENCH(denormalize, .dims = "batch channels height width", .base_shape = f
              .fp32_only = true) {
   auto& [memory, dtype, d] = p;
   const std::int64_t n = d[0] * d[1] * d[2] * d[3];
-  const Denormalize arguments = {.batch = d[0],
-                                 .channels = d[1],
-                                 .height = d[2],
-                                 .width = d[3],
-                                 .dtype = dtype,
-                                 .x = memory.uniform(n, dtype),
-                                 .mean = static_cast<const double*>(memory.uniform(d[1], DType::fp64)),
-                                 .std = static_cast<const double*>(memory.uniform(d[1], DType::fp64, 1, 2)),
-                                 .y = static_cast<float*>(memory.allocate(bytes_of(n, DType::fp32)))};
+  const DenormalizeArgs arguments = {.batch = d[0],
+                                     .channels = d[1],
+                                     .height = d[2],
+                                     .width = d[3],
+                                     .dtype = dtype,
+                                     .x = memory.uniform(n, dtype),
+                                     .mean = static_cast<const double*>(memory.uniform(d[1], DType::fp64)),
+                                     .std = static_cast<const double*>(memory.uniform(d[1], DType::fp64, 1, 2)),
+                                     .y = static_cast<float*>(memory.allocate(bytes_of(n, DType::fp32)))};
   const Cost cost = {.bytes = static_cast<double>(n) * (size_of(dtype) + 4.0), .flops = 2.0 * n};
   return {cost, [arguments, device = memory.device()] { ISOBAR_RUN(device, denormalize, arguments); }};
 }
@@ -518,26 +518,28 @@ ISOBAR_BENCH(forecast_loss_sums, .dims = "batch channels height width patch", .b
   auto& [memory, dtype, d] = p;
   check_patches(d);
   const std::int64_t n = d[0] * d[1] * d[2] * d[3];
-  const ForecastLossSums arguments = {.batch = d[0],
-                                      .channels = d[1],
-                                      .height = d[2],
-                                      .width = d[3],
-                                      .patch = d[4],
-                                      .dtype = dtype,
-                                      .pred = memory.uniform(n, dtype),
-                                      .target = memory.uniform(n, DType::fp32, -2, 2),
-                                      .sums = static_cast<double*>(memory.allocate(bytes_of(2 * d[0], DType::fp64))),
-                                      .workspace = memory.allocate(forecast_loss_workspace(d[0]))};
+  const ForecastLossSumsArgs arguments = {
+      .batch = d[0],
+      .channels = d[1],
+      .height = d[2],
+      .width = d[3],
+      .patch = d[4],
+      .dtype = dtype,
+      .pred = memory.uniform(n, dtype),
+      .target = memory.uniform(n, DType::fp32, -2, 2),
+      .sums = static_cast<double*>(memory.allocate(bytes_of(2 * d[0], DType::fp64))),
+      .workspace = memory.allocate(forecast_loss_workspace(d[0]))};
   return ISOBAR_BENCH_CALL(forecast_loss_sums);
 }
 
 ISOBAR_BENCH(forecast_loss_finish, .dims = "batch", .base_shape = samples_only, .small_shape = {3}) {
   auto& [memory, dtype, d] = p;
-  const ForecastLossFinish arguments = {.batch = d[0],
-                                        .sample_size = kFields * kHeight * kWidth,
-                                        .dtype = dtype,
-                                        .sums = static_cast<const double*>(memory.uniform(2 * d[0], DType::fp64, 1, 2)),
-                                        .loss = memory.allocate(bytes_of(1, DType::fp32))};
+  const ForecastLossFinishArgs arguments = {
+      .batch = d[0],
+      .sample_size = kFields * kHeight * kWidth,
+      .dtype = dtype,
+      .sums = static_cast<const double*>(memory.uniform(2 * d[0], DType::fp64, 1, 2)),
+      .loss = memory.allocate(bytes_of(1, DType::fp32))};
   return ISOBAR_BENCH_CALL(forecast_loss_finish);
 }
 
@@ -547,18 +549,19 @@ ISOBAR_BENCH(forecast_loss_bwd, .dims = "batch channels height width patch", .ba
   auto& [memory, dtype, d] = p;
   check_patches(d);
   const std::int64_t n = d[0] * d[1] * d[2] * d[3];
-  const ForecastLossBwd arguments = {.batch = d[0],
-                                     .channels = d[1],
-                                     .height = d[2],
-                                     .width = d[3],
-                                     .sample_size = d[1] * d[2] * d[3],
-                                     .patch = d[4],
-                                     .dtype = DType::fp32,
-                                     .dpred_dtype = dtype,
-                                     .pred = memory.uniform(n, DType::fp32),
-                                     .target = memory.uniform(n, DType::fp32, -2, 2),
-                                     .sums = static_cast<const double*>(memory.uniform(2 * d[0], DType::fp64, 1, 2)),
-                                     .dpred = memory.allocate(bytes_of(n, dtype))};
+  const ForecastLossBwdArgs arguments = {
+      .batch = d[0],
+      .channels = d[1],
+      .height = d[2],
+      .width = d[3],
+      .sample_size = d[1] * d[2] * d[3],
+      .patch = d[4],
+      .dtype = DType::fp32,
+      .dpred_dtype = dtype,
+      .pred = memory.uniform(n, DType::fp32),
+      .target = memory.uniform(n, DType::fp32, -2, 2),
+      .sums = static_cast<const double*>(memory.uniform(2 * d[0], DType::fp64, 1, 2)),
+      .dpred = memory.allocate(bytes_of(n, dtype))};
   return ISOBAR_BENCH_CALL(forecast_loss_bwd);
 }
 
@@ -566,7 +569,7 @@ ISOBAR_BENCH(forecast_scores, .dims = "batch channels height width", .base_shape
              .small_shape = {2, 3, 4, 6}) {
   auto& [memory, dtype, d] = p;
   const std::int64_t n = d[0] * d[1] * d[2] * d[3];
-  const ForecastScores arguments = {
+  const ForecastScoresArgs arguments = {
       .batch = d[0],
       .channels = d[1],
       .height = d[2],
@@ -589,16 +592,17 @@ std::int32_t* labels(Memory& memory, std::int64_t rows, std::int64_t classes) {
 ISOBAR_BENCH(cross_entropy_fwd, .dims = "rows classes", .base_shape = vocabulary, .small_shape = {7, 33}) {
   auto& [memory, dtype, d] = p;
   const std::int64_t rows = d[0], classes = d[1];
-  const CrossEntropyFwd arguments = {.rows = rows,
-                                     .classes = classes,
-                                     .dtype = dtype,
-                                     .logits = memory.uniform(rows * classes, dtype),
-                                     .labels = labels(memory, rows, classes),
-                                     .max = memory.allocate(bytes_of(rows, DType::fp32)),
-                                     .sum = memory.allocate(bytes_of(rows, DType::fp32)),
-                                     .row_loss = memory.allocate(bytes_of(rows, DType::fp32)),
-                                     .loss = memory.allocate(bytes_of(1, DType::fp32)),
-                                     .counted = static_cast<std::int32_t*>(memory.allocate(bytes_of(1, DType::i32)))};
+  const CrossEntropyFwdArgs arguments = {
+      .rows = rows,
+      .classes = classes,
+      .dtype = dtype,
+      .logits = memory.uniform(rows * classes, dtype),
+      .labels = labels(memory, rows, classes),
+      .max = memory.allocate(bytes_of(rows, DType::fp32)),
+      .sum = memory.allocate(bytes_of(rows, DType::fp32)),
+      .row_loss = memory.allocate(bytes_of(rows, DType::fp32)),
+      .loss = memory.allocate(bytes_of(1, DType::fp32)),
+      .counted = static_cast<std::int32_t*>(memory.allocate(bytes_of(1, DType::i32)))};
   return ISOBAR_BENCH_CALL(cross_entropy_fwd);
 }
 
@@ -606,7 +610,7 @@ ISOBAR_BENCH(cross_entropy_bwd, .dims = "rows classes", .base_shape = vocabulary
   auto& [memory, dtype, d] = p;
   const std::int64_t rows = d[0], classes = d[1];
   const auto counted = static_cast<std::int32_t>(rows);
-  const CrossEntropyBwd arguments = {
+  const CrossEntropyBwdArgs arguments = {
       .rows = rows,
       .classes = classes,
       .dtype = dtype,
@@ -626,26 +630,26 @@ ISOBAR_BENCH(adam, .dims = "n", .base_shape = parameters, .small_shape = {1001})
   auto& [memory, dtype, d] = p;
   const std::int64_t n = d[0];
   const double grad_scale = 1;
-  const Adam arguments = {.n = n,
-                          .decay_end = n,
-                          .compute_dtype = dtype,
-                          .lr = 1e-3,
-                          .bias1 = 0.1,
-                          .bias2 = 0.05,
-                          .weight_decay = 0.05,
-                          .decoupled = true,
-                          .grad_scale = static_cast<const double*>(memory.copy_of(&grad_scale, sizeof grad_scale)),
-                          .grad = memory.uniform(n, DType::fp32),
-                          .weight = memory.uniform(n, DType::fp32),
-                          .m = memory.uniform(n, DType::fp32),
-                          .v = memory.uniform(n, DType::fp32, 0, 1),
-                          .compute = is_16_bit(dtype) ? memory.allocate(bytes_of(n, dtype)) : nullptr};
+  const AdamArgs arguments = {.n = n,
+                              .decay_end = n,
+                              .compute_dtype = dtype,
+                              .lr = 1e-3,
+                              .bias1 = 0.1,
+                              .bias2 = 0.05,
+                              .weight_decay = 0.05,
+                              .decoupled = true,
+                              .grad_scale = static_cast<const double*>(memory.copy_of(&grad_scale, sizeof grad_scale)),
+                              .grad = memory.uniform(n, DType::fp32),
+                              .weight = memory.uniform(n, DType::fp32),
+                              .m = memory.uniform(n, DType::fp32),
+                              .v = memory.uniform(n, DType::fp32, 0, 1),
+                              .compute = is_16_bit(dtype) ? memory.allocate(bytes_of(n, dtype)) : nullptr};
   return ISOBAR_BENCH_CALL(adam);
 }
 
 ISOBAR_BENCH(sum_of_squares, .dims = "n", .base_shape = parameters, .small_shape = {1001}, .fp32_only = true) {
   auto& [memory, dtype, d] = p;
-  const SumOfSquares arguments = {
+  const SumOfSquaresArgs arguments = {
       .n = d[0],
       .dtype = dtype,
       .x = memory.uniform(d[0], dtype),
@@ -656,11 +660,11 @@ ISOBAR_BENCH(sum_of_squares, .dims = "n", .base_shape = parameters, .small_shape
 
 ISOBAR_BENCH(clip_coefficient, .dims = "n", .base_shape = scalar, .small_shape = {1}, .fp32_only = true) {
   auto& [memory, dtype, d] = p;
-  const ClipCoefficient arguments = {.count = d[0],
-                                     .sums = static_cast<const double*>(memory.uniform(d[0], DType::fp64, 1, 2)),
-                                     .max_norm = 1,
-                                     .norm = static_cast<double*>(memory.allocate(sizeof(double))),
-                                     .grad_scale = static_cast<double*>(memory.allocate(sizeof(double)))};
+  const ClipCoefficientArgs arguments = {.count = d[0],
+                                         .sums = static_cast<const double*>(memory.uniform(d[0], DType::fp64, 1, 2)),
+                                         .max_norm = 1,
+                                         .norm = static_cast<double*>(memory.allocate(sizeof(double))),
+                                         .grad_scale = static_cast<double*>(memory.allocate(sizeof(double)))};
   return {{.bytes = static_cast<double>((d[0] + 2) * static_cast<std::int64_t>(sizeof(double)))},
           [arguments, device = memory.device()] { ISOBAR_RUN(device, clip_coefficient, arguments); }};
 }
@@ -676,7 +680,7 @@ ISOBAR_BENCH(upload, .dims = "n", .base_shape = batch_of_fields, .small_shape = 
           [=, to = memory.allocate(bytes), device = memory.device()] { copy_on_device(device, to, from, bytes); }};
 }
 
-Fill one_number(Memory& memory) {
+FillArgs one_number(Memory& memory) {
   return {.n = 1, .dtype = DType::fp32, .value = 1, .y = memory.allocate(sizeof(float))};
 }
 

@@ -115,15 +115,15 @@ std::size_t bytes_to_flush_cpu() {
 
 double gemm_rate(Device device, Arithmetic dtype, std::int64_t side, Stopwatch& stopwatch) {
   Memory memory(device);
-  const Gemm gemm = {.m = side,
-                     .n = side,
-                     .k = side,
-                     .in_dtype = dtype,
-                     .out_dtype = dtype,
-                     .a = memory.uniform(side * side, dtype),
-                     .b = memory.uniform(side * side, dtype),
-                     .c = memory.allocate(static_cast<std::size_t>(side * side) * size_of(dtype)),
-                     .tf32 = dtype.tf32};
+  const GemmArgs gemm = {.m = side,
+                         .n = side,
+                         .k = side,
+                         .in_dtype = dtype,
+                         .out_dtype = dtype,
+                         .a = memory.uniform(side * side, dtype),
+                         .b = memory.uniform(side * side, dtype),
+                         .c = memory.allocate(static_cast<std::size_t>(side * side) * size_of(dtype)),
+                         .tf32 = dtype.tf32};
   return gemm_cost(gemm).flops / stopwatch.time([&] { ISOBAR_RUN(device, gemm, gemm); }).min;
 }
 
@@ -140,7 +140,8 @@ Stopwatch::Stopwatch(Device device, double budget, bool brief)
 
 void Stopwatch::flush_caches() {
   if (device_.kind == DeviceKind::cpu) return copy();
-  const SumOfSquares read{.n = static_cast<std::int64_t>(bytes_ / 4), .x = from_, .sum = sums_, .workspace = sums_ + 1};
+  const SumOfSquaresArgs read{
+      .n = static_cast<std::int64_t>(bytes_ / 4), .x = from_, .sum = sums_, .workspace = sums_ + 1};
   ISOBAR_RUN(device_, sum_of_squares, read);
 }
 
@@ -152,11 +153,14 @@ Timing Stopwatch::time(const std::function<void()>& call) {
   constexpr std::size_t kLeast = 3, kMost = 50;
   seconds_of(device_, call);
   std::vector<double> times;
-  for (double spent = 0; times.size() < kLeast || (spent < budget_ && times.size() < kMost); spent += times.back()) {
-    flush_caches();
-    times.push_back(seconds_of(device_, call));
-  }
+  for (double spent = 0; times.size() < kLeast || (spent < budget_ && times.size() < kMost); spent += times.back())
+    times.push_back(time_once(call));
   return timing_of(std::move(times));
+}
+
+double Stopwatch::time_once(const std::function<void()>& call) {
+  flush_caches();
+  return seconds_of(device_, call);
 }
 
 double Stopwatch::copy_bandwidth() {

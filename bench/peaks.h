@@ -19,6 +19,7 @@ class Stopwatch {
   Stopwatch(Device device, double budget, bool brief = false);
   // At least three calls, after one that is not counted; more, up to fifty, while the budget lasts.
   Timing time(const std::function<void()>& call);
+  double time_once(const std::function<void()>& call);  // seconds, with cold caches
   double copy_bandwidth();  // bytes read plus bytes written a second, of the quickest copy of that buffer
 
  private:

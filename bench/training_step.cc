@@ -36,8 +36,8 @@ Tensor tensor_over(const std::vector<float>& fields, const Shape& shape) {
 
 TrainingStep::TrainingStep(const StepConfig& config, Arithmetic dtype, Device device)
     : config_(config),
-      forecaster_({.vit = config.vit, .forecast = config.forecast}, compute_in(dtype), plain_fields(config.forecast),
-                  device),
+      forecaster_({.network = std::make_shared<VitRecipe>(config.vit), .forecast = config.forecast}, compute_in(dtype),
+                  plain_fields(config.forecast), device),
       trainer_(forecaster_, {.batch = {.global_batch_size = config.batch}, .compute = compute_in(dtype)}) {}
 
 void TrainingStep::read_weights(const std::string& file) {

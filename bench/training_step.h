@@ -11,6 +11,7 @@
 #include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
 #include "models/forecast/forecaster.h"
+#include "models/vit/recipe.h"
 
 namespace isobar::bench {
 

@@ -112,20 +112,20 @@ void attention_forward(Report& report, const Model& model, DType dtype) {
   Arrays arrays;
   const std::int64_t row = kHeads * model.head;
   const Fused qkv(arrays, row, dtype);
-  const AttentionFwd a = {.shape = {1, kHeads, kTokens, kTokens, model.head},
-                          .dtype = dtype,
-                          .scale = 1 / std::sqrt(static_cast<double>(model.head)),
-                          .tf32 = dtype == kFp32,
-                          .dropout = {},
-                          .q = qkv.q,
-                          .k = qkv.k,
-                          .v = qkv.v,
-                          .o = arrays.add(kTokens * row, dtype),
-                          .lse = arrays.add(kHeads * kTokens, kFp32),
-                          .q_stride = 3 * row,
-                          .k_stride = 3 * row,
-                          .v_stride = 3 * row,
-                          .o_stride = row};
+  const AttentionFwdArgs a = {.shape = {1, kHeads, kTokens, kTokens, model.head},
+                              .dtype = dtype,
+                              .scale = 1 / std::sqrt(static_cast<double>(model.head)),
+                              .tf32 = dtype == kFp32,
+                              .dropout = {},
+                              .q = qkv.q,
+                              .k = qkv.k,
+                              .v = qkv.v,
+                              .o = arrays.add(kTokens * row, dtype),
+                              .lse = arrays.add(kHeads * kTokens, kFp32),
+                              .q_stride = 3 * row,
+                              .k_stride = 3 * row,
+                              .v_stride = 3 * row,
+                              .o_stride = row};
   report.run(arrays, {{"attention_fwd", of_head("attention_fwd", model, dtype)}}, [&] { emulator::attention_fwd(a); });
 }
 
@@ -133,28 +133,28 @@ void attention_backward(Report& report, const Model& model, DType dtype) {
   Arrays arrays;
   const std::int64_t row = kHeads * model.head;
   const Fused qkv(arrays, row, dtype), dqkv(arrays, row, dtype);
-  AttentionBwd a = {.shape = {1, kHeads, kTokens, kTokens, model.head},
-                    .dtype = dtype,
-                    .scale = 1 / std::sqrt(static_cast<double>(model.head)),
-                    .tf32 = dtype == kFp32,
-                    .dropout = {},
-                    .q = qkv.q,
-                    .k = qkv.k,
-                    .v = qkv.v,
-                    .o = arrays.add(kTokens * row, dtype),
-                    .lse = arrays.add(kHeads * kTokens, kFp32),
-                    .d_o = arrays.add(kTokens * row, dtype),
-                    .dq = dqkv.q,
-                    .dk = dqkv.k,
-                    .dv = dqkv.v,
-                    .q_stride = 3 * row,
-                    .k_stride = 3 * row,
-                    .v_stride = 3 * row,
-                    .o_stride = row,
-                    .do_stride = row,
-                    .dq_stride = 3 * row,
-                    .dk_stride = 3 * row,
-                    .dv_stride = 3 * row};
+  AttentionBwdArgs a = {.shape = {1, kHeads, kTokens, kTokens, model.head},
+                        .dtype = dtype,
+                        .scale = 1 / std::sqrt(static_cast<double>(model.head)),
+                        .tf32 = dtype == kFp32,
+                        .dropout = {},
+                        .q = qkv.q,
+                        .k = qkv.k,
+                        .v = qkv.v,
+                        .o = arrays.add(kTokens * row, dtype),
+                        .lse = arrays.add(kHeads * kTokens, kFp32),
+                        .d_o = arrays.add(kTokens * row, dtype),
+                        .dq = dqkv.q,
+                        .dk = dqkv.k,
+                        .dv = dqkv.v,
+                        .q_stride = 3 * row,
+                        .k_stride = 3 * row,
+                        .v_stride = 3 * row,
+                        .o_stride = row,
+                        .do_stride = row,
+                        .dq_stride = 3 * row,
+                        .dk_stride = 3 * row,
+                        .dv_stride = 3 * row};
   a.workspace = arrays.add_bytes(attention_bwd_workspace(a.shape, a.dtype));
   std::vector<Named> kernels = {{"attention_dkdv", of_head("attention_dkdv", model, dtype)},
                                 {"attention_dq", of_head("attention_dq", model, dtype)}};
@@ -174,45 +174,45 @@ std::string of_columns(const std::string& kernel, const Model& model) {
 void layernorm(Report& report, const Model& model) {
   Arrays arrays;
   const std::int64_t n = kRows * model.width;
-  const LayernormFwd fwd = {.rows = kRows,
-                            .cols = model.width,
-                            .stream_dtype = kFp32,
-                            .dtype = kBf16,
-                            .x = arrays.add(n, kFp32),
-                            .branch = arrays.add(n, kBf16),
-                            .weight = arrays.add(model.width, kFp32),
-                            .bias = arrays.add(model.width, kFp32),
-                            .sum = arrays.add(n, kFp32),
-                            .y = arrays.add(n, kBf16),
-                            .mean = arrays.add(kRows, kFp32),
-                            .rstd = arrays.add(kRows, kFp32)};
+  const LayernormFwdArgs fwd = {.rows = kRows,
+                                .cols = model.width,
+                                .stream_dtype = kFp32,
+                                .dtype = kBf16,
+                                .x = arrays.add(n, kFp32),
+                                .branch = arrays.add(n, kBf16),
+                                .weight = arrays.add(model.width, kFp32),
+                                .bias = arrays.add(model.width, kFp32),
+                                .sum = arrays.add(n, kFp32),
+                                .y = arrays.add(n, kBf16),
+                                .mean = arrays.add(kRows, kFp32),
+                                .rstd = arrays.add(kRows, kFp32)};
   report.run(arrays, {{"layernorm_fwd", of_columns("layernorm_fwd", model)}}, [&] { emulator::layernorm_fwd(fwd); });
-  const LayernormBwd bwd = {.rows = kRows,
-                            .cols = model.width,
-                            .stream_dtype = kFp32,
-                            .dtype = kBf16,
-                            .dy = fwd.y,
-                            .x = fwd.x,
-                            .weight = fwd.weight,
-                            .mean = fwd.mean,
-                            .rstd = fwd.rstd,
-                            .dsum = fwd.sum,
-                            .dx = arrays.add(n, kFp32),
-                            .dbranch = arrays.add(n, kBf16),
-                            .dweight = arrays.add(model.width, kFp32),
-                            .dbias = arrays.add(model.width, kFp32),
-                            .workspace = arrays.add_bytes(layernorm_bwd_workspace(model.width, kFp32))};
+  const LayernormBwdArgs bwd = {.rows = kRows,
+                                .cols = model.width,
+                                .stream_dtype = kFp32,
+                                .dtype = kBf16,
+                                .dy = fwd.y,
+                                .x = fwd.x,
+                                .weight = fwd.weight,
+                                .mean = fwd.mean,
+                                .rstd = fwd.rstd,
+                                .dsum = fwd.sum,
+                                .dx = arrays.add(n, kFp32),
+                                .dbranch = arrays.add(n, kBf16),
+                                .dweight = arrays.add(model.width, kFp32),
+                                .dbias = arrays.add(model.width, kFp32),
+                                .workspace = arrays.add_bytes(layernorm_bwd_workspace(model.width, kFp32))};
   report.run(arrays, {{"layernorm_bwd", of_columns("layernorm_bwd", model)}}, [&] { emulator::layernorm_bwd(bwd); });
 }
 
 void column_sum(Report& report, const Model& model) {
   Arrays arrays;
-  const ColumnSum a = {.rows = 8 * kRows,
-                       .cols = model.width,
-                       .dtype = kFp32,
-                       .x = arrays.add(8 * kRows * model.width, kFp32),
-                       .out = arrays.add(model.width, kFp32),
-                       .workspace = arrays.add_bytes(column_sum_workspace(8 * kRows, model.width, kFp32))};
+  const ColumnSumArgs a = {.rows = 8 * kRows,
+                           .cols = model.width,
+                           .dtype = kFp32,
+                           .x = arrays.add(8 * kRows * model.width, kFp32),
+                           .out = arrays.add(model.width, kFp32),
+                           .workspace = arrays.add_bytes(column_sum_workspace(8 * kRows, model.width, kFp32))};
   report.run(arrays, {{"column_sum", of_columns("column_sum", model)}}, [&] { emulator::column_sum(a); });
 }
 
@@ -220,8 +220,8 @@ void gelu(Report& report, const Model& model) {
   Arrays arrays;
   const std::int64_t n = 4 * kRows * model.width;
   void* const x = arrays.add(n, kBf16);
-  const GeluFwd fwd = {.n = n, .dtype = kBf16, .x = x, .y = arrays.add(n, kBf16)};
-  const GeluBwd bwd = {.n = n, .dtype = kBf16, .dy = fwd.y, .x = x, .dx = arrays.add(n, kBf16)};
+  const GeluFwdArgs fwd = {.n = n, .dtype = kBf16, .x = x, .y = arrays.add(n, kBf16)};
+  const GeluBwdArgs bwd = {.n = n, .dtype = kBf16, .dy = fwd.y, .x = x, .dx = arrays.add(n, kBf16)};
   report.run(arrays, {{"gelu_fwd", "gelu_fwd (" + model.name + ")"}}, [&] { emulator::gelu_fwd(fwd); });
   report.run(arrays, {{"gelu_bwd", "gelu_bwd (" + model.name + ")"}}, [&] { emulator::gelu_bwd(bwd); });
 }
@@ -229,15 +229,15 @@ void gelu(Report& report, const Model& model) {
 void adam(Report& report, const Model& model) {
   Arrays arrays;
   const std::int64_t n = kRows * model.width;
-  const Adam a = {.n = n,
-                  .decay_end = n,
-                  .lr = 1e-3,
-                  .grad_scale = arrays.add_doubles(1, 1),
-                  .grad = arrays.add(n, kFp32),
-                  .weight = arrays.add(n, kFp32),
-                  .m = arrays.add(n, kFp32),
-                  .v = arrays.add(n, kFp32),
-                  .compute = arrays.add(n, kBf16)};
+  const AdamArgs a = {.n = n,
+                      .decay_end = n,
+                      .lr = 1e-3,
+                      .grad_scale = arrays.add_doubles(1, 1),
+                      .grad = arrays.add(n, kFp32),
+                      .weight = arrays.add(n, kFp32),
+                      .m = arrays.add(n, kFp32),
+                      .v = arrays.add(n, kFp32),
+                      .compute = arrays.add(n, kBf16)};
   report.run(arrays, {{"adam", "adam (" + model.name + ")"}}, [&] { emulator::adam(a); });
 }
 
@@ -250,49 +250,49 @@ void fields(Report& report) {
   Arrays arrays;
   const auto image = static_cast<float*>(arrays.add(kPixels, kFp32));
   void* const target = arrays.add(kPixels, kFp32);
-  const Normalize normalize = {.batch = kBatch,
-                               .channels = kChannels,
-                               .height = kHeight,
-                               .width = kWidth,
-                               .x = image,
-                               .mean = arrays.add_doubles(kChannels, 0),
-                               .std = arrays.add_doubles(kChannels, 1),
-                               .y = target};
+  const NormalizeArgs normalize = {.batch = kBatch,
+                                   .channels = kChannels,
+                                   .height = kHeight,
+                                   .width = kWidth,
+                                   .x = image,
+                                   .mean = arrays.add_doubles(kChannels, 0),
+                                   .std = arrays.add_doubles(kChannels, 1),
+                                   .y = target};
   report.run(arrays, {{"normalize", "normalize (base)"}}, [&] { emulator::normalize(normalize); });
 
-  const Patchify patchify = {.batch = kBatch,
-                             .channels = kChannels,
-                             .height = kHeight,
-                             .width = kWidth,
-                             .patch = kPatch,
-                             .token_dtype = kBf16,
-                             .image = image,
-                             .tokens = arrays.add(kPixels, kFp32)};
-  report.run(arrays, {{"patchify", "patchify (base)"}}, [&] { emulator::patchify(patchify); });
-
-  const ForecastLossSums sums = {.batch = kBatch,
+  const PatchifyArgs patchify = {.batch = kBatch,
                                  .channels = kChannels,
                                  .height = kHeight,
                                  .width = kWidth,
                                  .patch = kPatch,
-                                 .pred = image,
-                                 .target = target,
-                                 .sums = arrays.add_doubles(2 * kBatch, 1),
-                                 .workspace = arrays.add_bytes(forecast_loss_workspace(kBatch))};
+                                 .token_dtype = kBf16,
+                                 .image = image,
+                                 .tokens = arrays.add(kPixels, kFp32)};
+  report.run(arrays, {{"patchify", "patchify (base)"}}, [&] { emulator::patchify(patchify); });
+
+  const ForecastLossSumsArgs sums = {.batch = kBatch,
+                                     .channels = kChannels,
+                                     .height = kHeight,
+                                     .width = kWidth,
+                                     .patch = kPatch,
+                                     .pred = image,
+                                     .target = target,
+                                     .sums = arrays.add_doubles(2 * kBatch, 1),
+                                     .workspace = arrays.add_bytes(forecast_loss_workspace(kBatch))};
   report.run(arrays, {{"forecast_loss_sums", "forecast_loss_sums (base)"}},
              [&] { emulator::forecast_loss_sums(sums); });
-  const ForecastLossBwd bwd = {.batch = kBatch,
-                               .channels = kChannels,
-                               .height = kHeight,
-                               .width = kWidth,
-                               .sample_size = kPixels / kBatch,
-                               .patch = kPatch,
-                               .dpred_dtype = kBf16,
-                               .pred = image,
-                               .target = target,
-                               .sums = sums.sums,
-                               .upstream = arrays.add(1, kFp32),
-                               .dpred = arrays.add(kPixels, kBf16)};
+  const ForecastLossBwdArgs bwd = {.batch = kBatch,
+                                   .channels = kChannels,
+                                   .height = kHeight,
+                                   .width = kWidth,
+                                   .sample_size = kPixels / kBatch,
+                                   .patch = kPatch,
+                                   .dpred_dtype = kBf16,
+                                   .pred = image,
+                                   .target = target,
+                                   .sums = sums.sums,
+                                   .upstream = arrays.add(1, kFp32),
+                                   .dpred = arrays.add(kPixels, kBf16)};
   report.run(arrays, {{"forecast_loss_bwd", "forecast_loss_bwd (base)"}}, [&] { emulator::forecast_loss_bwd(bwd); });
 }
 
@@ -300,12 +300,12 @@ void passes(Report& report) {
   Arrays arrays;
   const std::int64_t n = kRows * 384;
   const auto x = static_cast<float*>(arrays.add(kBatch * n, kFp32));
-  const AddRow row = {
+  const AddRowArgs row = {
       .groups = kBatch, .n = n, .x = x, .row = arrays.add(n, kFp32), .y = arrays.add(kBatch * n, kFp32)};
   report.run(arrays, {{"add_row", "add_row (base)"}}, [&] { emulator::add_row(row); });
-  const Cast cast = {.n = n, .y_dtype = kBf16, .x = x, .y = arrays.add(n, kBf16)};
+  const CastArgs cast = {.n = n, .y_dtype = kBf16, .x = x, .y = arrays.add(n, kBf16)};
   report.run(arrays, {{"cast", "cast (base)"}}, [&] { emulator::cast(cast); });
-  const SumOfSquares squares = {
+  const SumOfSquaresArgs squares = {
       .n = n, .x = x, .sum = arrays.add_doubles(1, 0), .workspace = arrays.add_doubles(kSumOfSquaresBlocks, 0)};
   report.run(arrays, {{"sum_of_squares", "sum_of_squares (base)"}}, [&] { emulator::sum_of_squares(squares); });
 }

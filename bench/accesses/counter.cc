@@ -65,16 +65,20 @@ Cost cost_in_global_memory(const Request& request) {
           .least = ceil_div<std::int64_t>(bytes_of(request), kSectorBytes)};
 }
 
+// How many words the busiest bank has to deliver to these lanes.
+int wavefronts_of(std::span<const Span> lanes) {
+  int words_of_bank[kBanks] = {};
+  for (const std::uintptr_t word : touched(lanes, kWordBytes)) ++words_of_bank[word % kBanks];
+  return *std::max_element(words_of_bank, words_of_bank + kBanks);
+}
+
 Cost cost_in_shared_memory(const Request& request) {
   std::size_t widest = kWordBytes;
   for (const Span& lane : request) widest = std::max(widest, lane.bytes);
   const std::size_t together = kLanes * kWordBytes / widest;
-  Cost cost = {.requests = 1};
+  Cost cost = {.requests = 1, .merged = wavefronts_of(request)};
   for (std::size_t first = 0; first < kLanes; first += together) {
-    int words_of_bank[kBanks] = {};
-    for (const std::uintptr_t word : touched(std::span(request).subspan(first, together), kWordBytes))
-      ++words_of_bank[word % kBanks];
-    const int wavefronts = *std::max_element(words_of_bank, words_of_bank + kBanks);
+    const int wavefronts = wavefronts_of(std::span(request).subspan(first, together));
     cost.moved += wavefronts;
     cost.least += wavefronts > 0 ? 1 : 0;
   }

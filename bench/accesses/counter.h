@@ -8,6 +8,9 @@
 //                  that want it. Lanes go together in 32s, of accesses of 8 bytes in 16s, of 16 bytes (ldmatrix,
 //                  cp.async too) in 8s: at least a wavefront each
 //
+// Lanes of two such groups may want the same words; hardware then serves both groups at once, in cases that are not
+// published. `moved` is without that, `merged` with it wherever it could be: the truth lies between.
+//
 // A byte that several lanes touch is one. Parameters and a thread's own variables cost nothing. Not seen: what TMA and
 // wgmma move, and what nvcc makes of the source (accesses that it joins, drops or adds, as in spills).
 #pragma once
@@ -24,11 +27,13 @@ namespace isobar::accesses {
 
 struct Cost {
   std::int64_t requests = 0, moved = 0, least = 0;  // sectors or wavefronts
+  std::int64_t merged = 0;                          // wavefronts, of shared memory: as below
 
   Cost& operator+=(const Cost& other) {
     requests += other.requests;
     moved += other.moved;
     least += other.least;
+    merged += other.merged;
     return *this;
   }
 };

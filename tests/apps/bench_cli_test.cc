@@ -12,6 +12,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/isa.h"
@@ -157,6 +158,25 @@ TEST_CASE("isobar-bench judges by the minimum what varies, and says so") {
   CHECK(lines_of(outcome.err).size() == doubted);
 }
 
+TEST_CASE("isobar-bench shows ladders, and says what is measured, what is counted and what is predicted") {
+  for (const auto& [arguments, last_rung] : {std::pair{"layernorm --shape 5x33 --mean 3", "threaded"},
+                                             {"product --shape 9x12x8", "tensor"},
+                                             {"attention --shape 1x9", "tensor"}}) {
+    const Outcome outcome = bench(std::string("--ladder ") + arguments);
+    INFO(outcome.out << outcome.err);
+    CHECK(outcome.status == 0);
+    CHECK_THAT(outcome.out, ContainsSubstring("\nMEASURED here, cpu, the least of 3 calls each"));
+    CHECK_THAT(outcome.out, ContainsSubstring("\nkernels/"));
+    if (!ISOBAR_HAS_EMULATOR) continue;
+    CHECK_THAT(outcome.out, ContainsSubstring(std::string("\n") + last_rung));
+    CHECK_THAT(outcome.out, ContainsSubstring("\nCUDA in the emulator, compared: "));
+    const bool counts = outcome.out.find("counts no memory accesses") == std::string::npos;
+    for (const char* words :
+         {"CUDA, COUNTED in the emulator on ", "from that PREDICTED for ", "nobody has measured it"})
+      CHECK((outcome.out.find(words) != std::string::npos) == counts);
+  }
+}
+
 TEST_CASE("isobar-bench compares with an earlier run") {
   const TemporaryFolder folder;
   const std::string old = (folder / "old.jsonl").string(), ops = "--op fill --op gelu_fwd --shape 4000 --shape 7000 ";
@@ -289,6 +309,10 @@ TEST_CASE("isobar-bench refuses with one line") {
       {"--op gemm --sweep m=0:4", "the sweep \"m=0:4\" is none"},
       {"--op gemm --sweep m=8:4", "ends before it begins"},
       {"--op gelu_fwd --dtype fp16 --baseline onednn", "baseline onednn"},
+      {"--ladder nosuch", "there is no ladder \"nosuch\"; there are layernorm, product, attention"},
+      {"--ladder product --shape 3x4", "the shape of ladder product has 3 sizes, not 2"},
+      {"--ladder product --shape 3x4x-5", "not a list of positive numbers"},
+      {"--ladder product attention --shape 3x4x5", "a --shape is for one ladder"},
       {"--colour", "--colour"},
   }));
   INFO(arguments);

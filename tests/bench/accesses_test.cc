@@ -109,6 +109,9 @@ TEST_CASE("accesses: eight lanes of 16 bytes go together") {
   check(costs_of(read_shared_chunks, 32, 32 * 32 * 4, memory, 8, false).shared, 1, 8, 4);
   check(costs_of(read_shared_chunks, 32, 32 * 32 * 4, memory, 32, false).shared, 1, 32, 4);
   check(costs_of(read_shared_chunks, 32, 32 * 32 * 4, memory, 0, true).shared, 1, 4, 4);
+  // If hardware served all lanes at once: 512 different bytes are four wavefronts, one chunk for all of them is one.
+  CHECK(costs_of(read_shared_chunks, 32, 32 * 32 * 4, memory, 4, false).shared.merged == 4);
+  CHECK(costs_of(read_shared_chunks, 32, 32 * 32 * 4, memory, 0, true).shared.merged == 1);
 }
 
 __global__ void read_pairs(float* to, int stride) {

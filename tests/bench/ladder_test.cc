@@ -1,14 +1,21 @@
-// The rungs of bench/ladder/: each against fp64, within the bounds that bench/ladder/ladder.h states; and which of them
-// can stand a mean that is large beside the deviation.
+// The rungs of bench/ladder/: each against fp64, within the bounds that bench/ladder/*.cc state, on shapes that fill no
+// tile; and which of layer norm's can stand a mean that is large beside the deviation.
 #include "bench/ladder/ladder.h"
 
 #include <omp.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "bench/ladder/attention.h"
+#include "bench/ladder/predict.h"
+#include "kernels/common/check.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/emulator/schedule.h"
 #include "tests/harness/testing.h"
@@ -16,79 +23,78 @@
 namespace isobar::testing {
 namespace {
 
-// x normal with this mean and deviation. Outputs start as NaN, so that an element that is never written is found.
-class Problem {
+// A ladder with random inputs. Outputs start as NaN, so that an element that is never written is found; so do arrays
+// that are neither, which a rung must not read before it has written them.
+class Case {
  public:
-  Problem(std::int64_t rows, std::int64_t cols, double mean, double deviation)
-      : rows_(rows), cols_(cols), random_(static_cast<std::uint32_t>(1000 * rows + cols)) {
-    x_ = normal(rows * cols, mean, deviation);
-    weight_ = normal(cols, 1, 0.5);
-    bias_ = normal(cols, 0, 1);
+  explicit Case(std::unique_ptr<Ladder> ladder) : ladder_(std::move(ladder)) {
+    std::mt19937 random(7);
+    for (const LadderArray& a : ladder_->arrays()) {
+      std::uniform_real_distribution<double> distribution(a.low, a.high);
+      std::vector<float>& values = values_.emplace_back(static_cast<std::size_t>(a.size));
+      for (float& value : values) value = static_cast<float>(distribution(random));
+    }
   }
 
-  LadderError run(const Rung& rung, Variance variance) {
-    y_.assign(x_.size(), NAN);
-    mean_.assign(static_cast<std::size_t>(rows_), NAN);
-    rstd_.assign(static_cast<std::size_t>(rows_), NAN);
-    const LadderArgs host = {.rows = rows_,
-                             .cols = cols_,
-                             .x = x_.data(),
-                             .weight = weight_.data(),
-                             .bias = bias_.data(),
-                             .y = y_.data(),
-                             .mean = mean_.data(),
-                             .rstd = rstd_.data()};
-    if (rung.device == DeviceKind::cuda)
-      run_on_gpu(rung, host);
-    else
-      rung.run(host, nullptr);
-    return ladder_error(host, variance);
+  LadderError run(const Rung& rung, Accuracy accuracy) {
+    const std::vector<LadderArray> arrays = ladder_->arrays();
+    bool seen_output = false;
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+      seen_output = seen_output || arrays[i].is_output;
+      if (seen_output) values_[i].assign(values_[i].size(), NAN);
+    }
+    rung.device == DeviceKind::cuda ? run_on_gpu(rung) : rung.run(pointers());
+    return ladder_error(*ladder_, ladder_->expected(pointers(), accuracy), pointers());
+  }
+  LadderError run(const Rung& rung) { return run(rung, rung.accuracy); }
+  // On arrays that begin at multiples of 256 bytes, as CUDA's do.
+  RungCounts count(const Rung& rung) const {
+    std::vector<std::vector<float>> rooms;
+    LadderPointers aligned;
+    for (const std::vector<float>& values : values_) {
+      std::vector<float>& room = rooms.emplace_back(values.size() + 64);
+      void* begin = room.data();
+      std::size_t space = room.size() * sizeof(float);
+      aligned.push_back(static_cast<float*>(std::align(256, values.size() * sizeof(float), begin, space)));
+      std::copy(values.begin(), values.end(), aligned.back());
+    }
+    return count_rung(*ladder_, rung, aligned);
   }
 
-  const std::vector<float>& y() const { return y_; }
+  const Ladder& ladder() const { return *ladder_; }
+  const std::vector<float>& array(std::size_t i) const { return values_[i]; }
 
  private:
-  std::vector<float> normal(std::int64_t n, double mean, double deviation) {
-    std::normal_distribution<double> distribution(mean, deviation);
-    std::vector<float> values;
-    for (std::int64_t i = 0; i < n; ++i) values.push_back(static_cast<float>(distribution(random_)));
-    return values;
+  LadderPointers pointers() {
+    LadderPointers pointers;
+    for (std::vector<float>& values : values_) pointers.push_back(values.data());
+    return pointers;
   }
 
   // With copies of all arrays in device memory, which are copied back.
-  void run_on_gpu(const Rung& rung, const LadderArgs& host) {
+  void run_on_gpu(const Rung& rung) {
     constexpr Device kGpu{DeviceKind::cuda};
-    std::vector<void*> buffers;
-    const auto to_device = [&](const std::vector<float>& values) {
-      buffers.push_back(gpu::allocate(values.size() * sizeof(float), 0, nullptr));
-      gpu::copy(buffers.back(), values.data(), values.size() * sizeof(float), kGpu, nullptr);
-      return static_cast<float*>(buffers.back());
-    };
-    LadderArgs device = host;
-    device.x = to_device(x_);
-    device.weight = to_device(weight_);
-    device.bias = to_device(bias_);
-    device.y = to_device(y_);
-    device.mean = to_device(mean_);
-    device.rstd = to_device(rstd_);
-    rung.run(device, nullptr);
-    gpu::copy(host.y, device.y, y_.size() * sizeof(float), kGpu, nullptr);
-    gpu::copy(host.mean, device.mean, mean_.size() * sizeof(float), kGpu, nullptr);
-    gpu::copy(host.rstd, device.rstd, rstd_.size() * sizeof(float), kGpu, nullptr);
+    LadderPointers on_device;
+    for (const std::vector<float>& values : values_) {
+      on_device.push_back(static_cast<float*>(gpu::allocate(values.size() * sizeof(float), 0, nullptr)));
+      gpu::copy(on_device.back(), values.data(), values.size() * sizeof(float), kGpu, nullptr);
+    }
+    rung.run(on_device);
+    for (std::size_t i = 0; i < values_.size(); ++i)
+      gpu::copy(values_[i].data(), on_device[i], values_[i].size() * sizeof(float), kGpu, nullptr);
     gpu::synchronize(kGpu, nullptr);
-    for (void* buffer : buffers) gpu::free(buffer, nullptr);
+    for (float* buffer : on_device) gpu::free(buffer, nullptr);
   }
 
-  std::int64_t rows_, cols_;
-  std::mt19937 random_;
-  std::vector<float> x_, weight_, bias_, y_, mean_, rstd_;
+  std::unique_ptr<Ladder> ladder_;
+  std::vector<std::vector<float>> values_;
 };
 
 // Calls f for every rung that can run here: in the emulator once for each schedule, on a GPU where there is one.
 template <class F>
-void for_each_rung(const F& f) {
-  for (const Rung& rung : ladder_rungs()) {
-    INFO(name_of(rung.device) << " " << rung.name);
+void for_each_rung(const Ladder& ladder, const F& f) {
+  for (const Rung& rung : ladder.rungs()) {
+    INFO(ladder.title() << ": " << name_of(rung.device) << " " << rung.name);
     if (rung.device == DeviceKind::cpu || (rung.device == DeviceKind::cuda && gpu::device_count() > 0)) f(rung);
     if constexpr (ISOBAR_HAS_EMULATOR) {
       if (rung.device != DeviceKind::emulator) continue;
@@ -103,48 +109,138 @@ void for_each_rung(const F& f) {
   }
 }
 
+void check_rungs(std::unique_ptr<Ladder> ladder) {
+  Case one(std::move(ladder));
+  for_each_rung(one.ladder(), [&](const Rung& rung) {
+    if (rung.multiple == 1) CHECK(one.run(rung).of_bound <= 1);
+  });
+}
+
+// The last rung of a CPU with one thread and with three.
+void check_threads(std::unique_ptr<Ladder> ladder, std::size_t output) {
+  Case one(std::move(ladder));
+  const int threads = omp_get_max_threads();
+  std::vector<std::vector<float>> results;
+  for (const Rung& rung : one.ladder().rungs()) {
+    if (rung.device != DeviceKind::cpu || rung.name != "threaded") continue;
+    for (const int count : {1, 3}) {
+      omp_set_num_threads(count);
+      CHECK(one.run(rung).of_bound <= 1);
+      results.push_back(one.array(output));
+    }
+  }
+  omp_set_num_threads(threads);
+  REQUIRE(results.size() == 2);
+  CHECK(results[0] == results[1]);
+}
+
 }  // namespace
 
 TEST_CASE("ladder: every rung is layer norm, on ragged shapes") {
   for (const std::int64_t rows : {1, 7})
-    for (const std::int64_t cols : {1, 31, 33, 384, 1000}) {
-      Problem problem(rows, cols, 0, 1);
-      for_each_rung([&](const Rung& rung) {
-        INFO(rows << " x " << cols);
-        const LadderError error = problem.run(rung, rung.variance);
-        CHECK(error.of_bound <= 1);
-      });
-    }
+    for (const std::int64_t cols : {1, 31, 33, 384, 1000}) check_rungs(layernorm_ladder(rows, cols));
+}
+
+TEST_CASE("ladder: every rung is the matrix product, on ragged shapes") {
+  for (const std::int64_t m : {1, 17, 65})
+    for (const std::int64_t n : {1, 50, 67})
+      for (const std::int64_t k : {1, 33, 130}) check_rungs(product_ladder(m, n, k));
+}
+
+TEST_CASE("ladder: products that copy four numbers at once need sizes that are multiples of four, and say so") {
+  for (const std::int64_t n : {4, 68, 132}) {
+    Case one(product_ladder(70, n, n - 4 > 0 ? n - 4 : 4));
+    for_each_rung(one.ladder(), [&](const Rung& rung) {
+      if (rung.multiple == 4) CHECK(one.run(rung).of_bound <= 1);
+    });
+  }
+  for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{6, 8}, {8, 6}}) {
+    Case ragged(product_ladder(8, n, k));
+    for_each_rung(ragged.ladder(), [&](const Rung& rung) {
+      if (rung.multiple == 4) CHECK_THROWS_AS(ragged.run(rung), Error);
+    });
+  }
+}
+
+TEST_CASE("ladder: every rung is attention, on ragged shapes") {
+  for (const std::int64_t heads : {1, 2})
+    for (const std::int64_t tokens : {1, 15, 49, 64, 130}) check_rungs(attention_ladder(heads, tokens));
+}
+
+TEST_CASE("ladder: the worked example of docs/learn/4_attention.md, with scores of one channel") {
+  // Scores 1, 2, 4 and 0, values 10, 20, 30 and 40: the query has √48 in its first channel, keys have the scores there.
+  Case one(attention_ladder(1, 4));
+  std::vector<float> q(4 * kRungHead), k(4 * kRungHead), v(4 * kRungHead), o(4 * kRungHead), lse(4), scores(16);
+  for (int i = 0; i < 4; ++i) {
+    const auto row = static_cast<std::size_t>(i * kRungHead);
+    q[row] = static_cast<float>(std::sqrt(48.0));
+    k[row] = std::vector<float>{1, 2, 4, 0}[static_cast<std::size_t>(i)];
+    v[row] = 10.0f * static_cast<float>(i + 1);
+  }
+  for_each_rung(one.ladder(), [&](const Rung& rung) {
+    if (rung.device == DeviceKind::cuda) return;
+    rung.run({q.data(), k.data(), v.data(), o.data(), lse.data(), scores.data()});
+    const double margin = rung.accuracy == Accuracy::tf32 ? 2e-2 : 2e-5;
+    CHECK(std::abs(o[0] - 28.200208) < margin);
+    CHECK(std::abs(lse[0] - 4.185182) < margin);
+    CHECK(o[1] == 0);
+  });
 }
 
 TEST_CASE("ladder: rows go to several threads and blocks") {
-  Problem problem(300, 384, 0, 1);
-  for_each_rung([&](const Rung& rung) { CHECK(problem.run(rung, rung.variance).of_bound <= 1); });
-
-  const Rung threaded = {"threaded", DeviceKind::cpu, cpu::ladder_threaded};
-  const int threads = omp_get_max_threads();
-  std::vector<std::vector<float>> results;
-  for (const int count : {1, 3}) {
-    omp_set_num_threads(count);
-    problem.run(threaded, Variance::two_pass);
-    results.push_back(problem.y());
-  }
-  omp_set_num_threads(threads);
-  CHECK(results[0] == results[1]);
+  check_rungs(layernorm_ladder(300, 384));
+  check_threads(layernorm_ladder(300, 384), 3);
+  check_threads(product_ladder(100, 60, 40), 2);
+  check_threads(attention_ladder(2, 200), 3);
 }
 
 TEST_CASE("ladder: a variance in two passes stands a large mean, the textbook's formula does not") {
   for (const std::int64_t cols : {31, 384, 1000}) {
-    Problem problem(7, cols, 1e4, 1);
-    for_each_rung([&](const Rung& rung) {
-      INFO("7 x " << cols);
-      const LadderError error = problem.run(rung, Variance::two_pass);
-      if (rung.variance == Variance::two_pass)
-        CHECK(error.of_bound <= 1);
-      else
+    Case one(layernorm_ladder(7, cols, 1e4, std::sqrt(3.0)));  // so that the deviation is 1
+    for_each_rung(one.ladder(), [&](const Rung& rung) {
+      const LadderError error = one.run(rung, Accuracy::fp32);
+      if (rung.accuracy == Accuracy::cancels)
         CHECK(!(error.of_bound <= 3));
+      else
+        CHECK(error.of_bound <= 1);
     });
   }
+}
+
+// By hand, of 128 x 128 x 128. Rung 1: a multiply-add of a warp loads 1 sector of A and 4 of B, in two requests, and
+// 16,384 results are stored. Rung 2: 64 blocks of 8 warps make 8 turns, of 4 + 4 sectors, 2 stores and 2 · 16 loads.
+// Rung 3: 4 blocks make 8 turns, of 96 stores (a row of A is half a warp long, and the next begins 20 banks on) and,
+// for each of 8 warps and 16 steps, 4 loads of A and 4 wavefronts of B, of which half want what the other half wants.
+TEST_CASE("ladder: counted accesses and predicted times are those that can be had by hand") {
+  if (!kCountsAccesses) ISOBAR_SKIP("this build counts no memory accesses");
+  const auto ladder = product_ladder(128, 128, 128);
+  Case one(product_ladder(128, 128, 128));
+  std::vector<RungCounts> counts;
+  std::vector<Prediction> predictions;
+  for (const Rung& rung : ladder->rungs()) {
+    if (rung.device != DeviceKind::emulator) continue;
+    counts.push_back(one.count(rung));
+    predictions.push_back(predict(*ladder, rung, counts.back()));
+  }
+  REQUIRE(counts.size() == 5);
+  constexpr double kMultiplyAdds = 128.0 * 128 * 128, kCycles = 132 * 1.755e9;
+  CHECK(counts[0].sectors == kMultiplyAdds / 32 * 5 + 2048);
+  CHECK(counts[0].global_wavefronts == kMultiplyAdds / 32 * 2 + 512);
+  CHECK(counts[0].shared_wavefronts == 0);
+  CHECK(counts[1].sectors == 64 * 8 * 8 * 8 + 2048);
+  CHECK(counts[1].shared_wavefronts == 64 * 8 * 8 * (2 + 32));
+  CHECK(counts[2].shared_wavefronts == 4 * 8 * (96 + 8 * 16 * 8));
+  CHECK(counts[2].merged_shared == 4 * 8 * (96 + 8 * 16 * 6));
+  CHECK(counts[0].times(3).sectors == 3 * counts[0].sectors);
+  CHECK(std::abs(predictions[0].seconds - counts[0].global_wavefronts / kCycles) < 1e-15);
+  CHECK(std::string(predictions[0].unit) == "loads and stores");
+  // Without any loads the products remain: 128 a cycle, on tensor units 645.
+  const Rung plain{.name = "", .device = DeviceKind::emulator, .run = {}, .accuracy = Accuracy::fp32},
+      tensor{.name = "", .device = DeviceKind::emulator, .run = {}, .accuracy = Accuracy::tf32};
+  const auto large = product_ladder(4096, 4096, 4096);
+  CHECK(std::abs(predict(*large, plain, {}).seconds * kCycles * 128 / std::pow(4096, 3) - 1) < 1e-12);
+  CHECK(std::abs(predict(*large, tensor, {}).seconds * kCycles * 645.12 / std::pow(4096, 3) - 1) < 1e-12);
+  CHECK(std::string(predict(*layernorm_ladder(4050, 384), plain, {}).unit) == "memory");
 }
 
 }  // namespace isobar::testing

@@ -1,7 +1,8 @@
-// The ladder on a CPU. Like kernels/*_cpu.cc this file is compiled once for each instruction set (kernels/cpu/isa.h).
+// The ladder of layer norm on a CPU. Like kernels/*_cpu.cc this file is compiled once for each instruction set
+// (kernels/cpu/isa.h).
 #include <cmath>
 
-#include "bench/ladder/ladder.h"
+#include "bench/ladder/layernorm.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vector_math.h"
@@ -16,7 +17,7 @@ namespace isobar::cpu::ISOBAR_ISA {
 // Two things make it slow. Each `sum +=` waits for the one before it: an addition takes three or four cycles, and the
 // compiler may not change the order of the additions, since that changes the rounding. And x passes through the caches
 // three times: when a loop comes to the first row again, the matrix that followed has pushed it out.
-void ladder_naive(const LadderArgs& a) {
+void ladder_naive(const LayernormRungArgs& a) {
   const float n = static_cast<float>(a.cols);
   for (std::int64_t row = 0; row < a.rows; ++row) {
     const float* x = a.x + row * a.cols;
@@ -66,7 +67,7 @@ ISOBAR_INLINE void write_row(const float* x, float mean, float rstd, const float
 
 // Rung 1 with vectors; nothing else changes. Now the arithmetic is quick, and the three trips of x through the caches
 // are what is left.
-void ladder_vector(const LadderArgs& a) {
+void ladder_vector(const LayernormRungArgs& a) {
   for (std::int64_t row = 0; row < a.rows; ++row) a.mean[row] = row_mean(a.x + row * a.cols, a.cols);
   for (std::int64_t row = 0; row < a.rows; ++row)
     a.rstd[row] = row_rstd(a.x + row * a.cols, a.mean[row], a.eps, a.cols);
@@ -80,7 +81,7 @@ void ladder_vector(const LadderArgs& a) {
 // one trip of x, and two trips are left of three. But where the mean is large beside the deviation, the two terms are
 // nearly equal, and their difference is the rounding error of both: at a mean of 10,000 and a deviation of 1 no digit
 // of the variance is right, and a negative one gives NaN.
-void ladder_one_pass(const LadderArgs& a) {
+void ladder_one_pass(const LayernormRungArgs& a) {
   const float n = static_cast<float>(a.cols);
   for (std::int64_t row = 0; row < a.rows; ++row) {
     const float* x = a.x + row * a.cols;
@@ -104,7 +105,7 @@ void ladder_one_pass(const LadderArgs& a) {
 // data while a cache holds it; here the piece is a row. A row of 384 columns is 1.5 KB, the first-level cache has 32 KB
 // or more: only the first step reads memory. The second pass of an exact variance is free now, so rung 3 has lost
 // its reason.
-ISOBAR_INLINE void blocked_rows(const LadderArgs& a, std::int64_t begin, std::int64_t end) {
+ISOBAR_INLINE void blocked_rows(const LayernormRungArgs& a, std::int64_t begin, std::int64_t end) {
   for (std::int64_t row = begin; row < end; ++row) {
     const float* x = a.x + row * a.cols;
     const float mean = row_mean(x, a.cols);
@@ -115,7 +116,7 @@ ISOBAR_INLINE void blocked_rows(const LadderArgs& a, std::int64_t begin, std::in
   }
 }
 
-void ladder_blocked(const LadderArgs& a) {
+void ladder_blocked(const LayernormRungArgs& a) {
   blocked_rows(a, 0, a.rows);
 }
 
@@ -123,14 +124,14 @@ void ladder_blocked(const LadderArgs& a) {
 
 // Rows do not depend on each other, so every thread takes a contiguous range of them. One core alone cannot keep the
 // memory busy: it waits for a limited number of cache lines at a time.
-void ladder_threaded(const LadderArgs& a) {
+void ladder_threaded(const LayernormRungArgs& a) {
   parallel_for(a.rows, kGrain / a.cols + 1, [&](std::int64_t begin, std::int64_t end) { blocked_rows(a, begin, end); });
 }
 
 }  // namespace isobar::cpu::ISOBAR_ISA
 
-ISOBAR_CPU_KERNEL(ladder_naive, LadderArgs)
-ISOBAR_CPU_KERNEL(ladder_vector, LadderArgs)
-ISOBAR_CPU_KERNEL(ladder_one_pass, LadderArgs)
-ISOBAR_CPU_KERNEL(ladder_blocked, LadderArgs)
-ISOBAR_CPU_KERNEL(ladder_threaded, LadderArgs)
+ISOBAR_CPU_KERNEL(ladder_naive, LayernormRungArgs)
+ISOBAR_CPU_KERNEL(ladder_vector, LayernormRungArgs)
+ISOBAR_CPU_KERNEL(ladder_one_pass, LayernormRungArgs)
+ISOBAR_CPU_KERNEL(ladder_blocked, LayernormRungArgs)
+ISOBAR_CPU_KERNEL(ladder_threaded, LayernormRungArgs)

@@ -1,5 +1,6 @@
-// The ladder on a GPU. Compiled by nvcc, and by the host compiler against the emulator (bench/ladder/emulated.cc).
-#include "bench/ladder/ladder.h"
+// The ladder of layer norm on a GPU. Compiled by nvcc, and by the host compiler against the emulator
+// (bench/ladder/emulated.cc).
+#include "bench/ladder/layernorm.h"
 #include "kernels/common/check.h"
 #include "kernels/cuda/array.h"
 #include "kernels/cuda/launch.h"
@@ -21,7 +22,7 @@ unsigned blocks_of(std::int64_t rows, std::int64_t rows_per_block) {
 // 4050 threads, where a large GPU holds more than 200,000.
 constexpr int kRowThreads = 128;
 
-__global__ void thread_per_row_kernel(LadderArgs a) {
+__global__ void thread_per_row_kernel(LayernormRungArgs a) {
   const std::int64_t row = global_thread();
   if (row >= a.rows) return;
   const float* x = a.x + row * a.cols;
@@ -49,7 +50,7 @@ __global__ void thread_per_row_kernel(LadderArgs a) {
 // cache.
 constexpr int kWarpsPerBlock = 4;
 
-__global__ void warp_per_row_kernel(LadderArgs a) {
+__global__ void warp_per_row_kernel(LayernormRungArgs a) {
   const std::int64_t row = global_thread() / kWarpSize;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   if (row >= a.rows) return;  // the whole warp leaves, so that no lane is missing from a shuffle
@@ -80,7 +81,7 @@ __global__ void warp_per_row_kernel(LadderArgs a) {
 //
 // block_sum adds the warps' sums through shared memory and costs two barriers, at which the warps wait for each other.
 constexpr int kChunk = 4, kBlockThreads = 128, kSlots = 8;
-static_assert(kChunk * kBlockThreads * kSlots == kLadderBlockCols);
+static_assert(kChunk * kBlockThreads * kSlots == kLadderMaxCols);
 
 struct BlockPerRow {
   std::int64_t rows, cols;
@@ -135,18 +136,18 @@ __global__ void __launch_bounds__(kBlockThreads) block_per_row_kernel(BlockPerRo
 
 // ---- launch ---------------------------------------------------------------------------------------------------------
 
-void ladder_thread_per_row(const LadderArgs& a, Stream stream) {
+void ladder_thread_per_row(const LayernormRungArgs& a, Stream stream) {
   launch("ladder_thread_per_row", thread_per_row_kernel, dim3(blocks_of(a.rows, kRowThreads)), dim3(kRowThreads), 0,
          stream, a);
 }
 
-void ladder_warp_per_row(const LadderArgs& a, Stream stream) {
+void ladder_warp_per_row(const LayernormRungArgs& a, Stream stream) {
   launch("ladder_warp_per_row", warp_per_row_kernel, dim3(blocks_of(a.rows, kWarpsPerBlock)),
          dim3(kWarpsPerBlock * kWarpSize), 0, stream, a);
 }
 
-void ladder_block_per_row(const LadderArgs& a, Stream stream) {
-  ISOBAR_CHECK(a.cols <= kLadderBlockCols, "ladder_block_per_row keeps rows of up to ", kLadderBlockCols,
+void ladder_block_per_row(const LayernormRungArgs& a, Stream stream) {
+  ISOBAR_CHECK(a.cols <= kLadderMaxCols, "ladder_block_per_row keeps rows of up to ", kLadderMaxCols,
                " columns in registers, not ", a.cols);
   const BlockPerRow block = {.rows = a.rows,
                              .cols = a.cols,

@@ -5,8 +5,10 @@ links     [text](page.md#anchor): the file is there, and the anchor is one of it
 paths     `engine/tape.h`, `launch.h`, `kernels/x.h`: see the rules at path_problem()
 names     `begin_step()`, `Gradients::slot`, `TapeScope`, `grad_norm`, `kPitch`, `ISOBAR_RUN`: they occur in the
           sources, outside comments; see the rules at name_problem()
+code      a block behind <!-- from FILE --> stands in that file, line by line, however indented; a line "..." skips
+          some. A block of C++ says where it is from, or <!-- an example -->: that it is in no file
 
-Only text in backquotes is read, never blocks of code.
+Of everything else only text in backquotes is read, never blocks of code.
 """
 import itertools
 import pathlib
@@ -191,11 +193,51 @@ def name_problem(text, sources):
     return None
 
 
+# ---- code -----------------------------------------------------------------------------------------------------------
+
+
+def code_problem(name, block):
+    """The lines stand in the file, in this order and next to each other, but for what "..." leaves out."""
+    if not (ROOT / name).is_file():
+        return f"{name} does not exist"
+    lines = [line.strip() for line in (ROOT / name).read_text().splitlines()]
+    begin = 0
+    for part in re.split(r"^ *\.\.\. *$", block, flags=re.MULTILINE):
+        wanted = [line.strip() for line in part.strip("\n").splitlines()]
+        places = range(begin, len(lines) - len(wanted) + 1)
+        found = next((i for i in places if lines[i:i + len(wanted)] == wanted), None)
+        if found is None:
+            return f"{name} has no such lines: {wanted[0].strip()} ..."
+        begin = found + len(wanted)
+    return None
+
+
+def quoted(text):
+    """(match, file, block) of every block of code that says where it is from."""
+    for match in re.finditer(r"^<!-- from (\S+) -->\n```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        yield match, match.group(1), match.group(2)
+
+
+def unmarked(text):
+    """The blocks of C++ that do not say where they are from."""
+    for match in re.finditer(r"(?<!-->\n)^```(?:cpp|c\+\+)\n", text, re.MULTILINE):
+        yield match
+    for match in re.finditer(r"^<!--(?! from \S+ -->| an example -->).*-->\n```(?:cpp|c\+\+)\n", text, re.MULTILINE):
+        yield match
+
+
 # ---- a page ---------------------------------------------------------------------------------------------------------
 
 
 def problems(page, sources):
-    text = prose_of(page.read_text())
+    whole = page.read_text()
+    for match, name, block in quoted(whole):
+        if problem := code_problem(name, block):
+            yield f"{page.relative_to(ROOT)}:{whole.count(chr(10), 0, match.start()) + 1}: {problem}"
+    for match in unmarked(whole):
+        yield f"{page.relative_to(ROOT)}:{whole.count(chr(10), 0, match.start()) + 1}: a block of C++ does not say " \
+            "where it is from"
+    text = prose_of(whole)
     where = lambda match: f"{page.relative_to(ROOT)}:{text.count(chr(10), 0, match.start()) + 1}"
     for match in re.finditer(r"\]\(([^()\s]+)\)", text):
         if problem := link_problem(page, match.group(1)):

@@ -1,7 +1,6 @@
 // isobar check: three steps of a layout of ranks beside one rank. It has the flags of train that decide how a step is
 // made.
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -12,35 +11,26 @@
 #include "apps/train_flags.h"
 #include "comm/process_ranks.h"
 #include "comm/thread_ranks.h"
-#include "data/era5/era5.h"
-#include "data/era5/hdf5.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
 namespace {
 
-constexpr std::int64_t kDepth = 2;
-
 struct CheckFlags {
   TrainFlags train;
-  bool full = false;  // the model and the batch as they are
+  bool full = false;  // the network and the batch as they are
 };
 
-// Depth cut to two, one sample a pass on each data rank, unless the whole is asked for.
+// A small network, one sample a pass on each data rank, unless the whole is asked for.
 RunConfig config_of(const CheckFlags& o) {
-  NamedConfig named = named_config(o.train);
-  ConfigEntries& entries = named.entries;
+  RunConfig config = read_config(named_config(o.train).entries);
   if (!o.full) {
-    const auto depth = entries.find("depth");
-    if (depth == entries.end() || !depth->second.value.is_number() || depth->second.value > kDepth)
-      entries["depth"] = {kDepth, "isobar check"};
-  }
-  RunConfig config = read_config(entries);
-  if (!o.full)
+    config.network->shrink();
     config.batch.global_batch_size = sizes_of(o.train).dp * std::max<std::int64_t>(1, config.batch.grad_accumulation);
-  for (const std::string& sentence : config.complete_and_check()) std::cout << sentence << std::endl;
-  config.batch.part(sizes_of(o.train).dp);
+  }
+  config.check_before_data();
+  config.batch.cut(0, sizes_of(o.train).dp);
   return config;
 }
 
@@ -54,15 +44,16 @@ std::string title_of(const CheckFlags& o, const RunConfig& config, Device device
 bool check_from(const CheckFlags& o, const Communicator& processes) {
   RunConfig config = config_of(o);
   const Device device = o.train.config.use_device(o.train.launch);
-  // Statistics that no files have are computed; no run keeps them.
-  config.recipe->open(std::filesystem::temp_directory_path() / "isobar_check", /*resumed=*/false);
+  const std::unique_ptr<OpenedRecipe> data =
+      config.recipe->open(config.origins, {.process = opening_process_of(o.train)});
+  for (const std::string& sentence : data->sentences()) std::cout << sentence << std::endl;
   std::cout << title_of(o, config, device) << std::endl;
   LayoutCheck result;
   const auto as_rank = [&](const Communicator& world) {
     const Parallel parallel = start_parallel(world, o.train);
     use_in_this_thread(device);
     const StreamScope stream(std::make_shared<gpu::OwnedStream>(device));
-    const LayoutCheck own = check_layout({config, device}, parallel);
+    const LayoutCheck own = check_layout({config, *data, device}, parallel);
     if (parallel.is_first()) result = own;
   };
   if (o.train.are_processes())
@@ -84,10 +75,8 @@ void check(CheckFlags o) {
     passed = check_from(o, Communicator());
   } else {
     if (o.train.launch.rank > 0) silence_stdout();
-    hdf5::File::try_by({"/proc/self/exe", "data", "trial"});  // MPI or NCCL runs when files are opened
     run_process(process_ranks_of(o.train), [&](const Communicator& processes, const Launch& launch) {
       o.train.launch = launch;
-      set_processes_on_host(launch.local_ranks);
       passed = check_from(o, processes);
     });
   }
@@ -100,7 +89,8 @@ void register_check(CLI::App& app) {
   auto flags = std::make_shared<CheckFlags>();
   CLI::App* command = app.add_subcommand("check", "Compare three steps of a layout of ranks with those of one rank");
   add_train_flags(*command, flags->train);
-  command->add_flag("--full", flags->full, "the whole depth and batch; else two blocks, and a sample a data rank");
+  command->add_flag("--full", flags->full,
+                    "the network and the batch as they are; else a small network, and a sample a data rank");
   command->callback([flags] { check(*flags); });
 }
 

@@ -1,8 +1,10 @@
-// isobar evaluate: a saved model on the validation set, whatever its task: the loss, and the task's own metrics.
+// isobar evaluate: a saved model on one of its data sets, whatever its task: the loss, and the task's own metrics. The
+// other sets are not opened.
 #include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "apps/commands.h"
@@ -25,7 +27,8 @@ namespace {
 
 struct EvaluateFlags {
   ConfigOptions config;
-  std::string weights, data, scores;
+  std::string weights, data, scores, split = "valid";
+  std::optional<std::int64_t> batch_size;
 };
 
 // The config of the weights, with the paths of --data and what --set says.
@@ -36,7 +39,24 @@ RunConfig config_of(const EvaluateFlags& o, ModelDescription& description) {
     for (const auto& [key, path] : description.config->recipe->paths_in(o.data))
       entries[key] = {fs::absolute(path).lexically_normal().string(), "--data"};
   for (const std::string& assignment : o.config.assignments) set_from_assignment(entries, assignment);
-  return read_config(entries);
+  RunConfig config = read_config(entries);
+  config.check();
+  return config;
+}
+
+// "validation loss"
+std::string loss_of(DataSplit split) {
+  const std::string set = name_of_set(split);
+  return set.substr(0, set.find(' ')) + " loss";
+}
+
+DataSplit split_named(const std::string& name) {
+  return name == "train" ? DataSplit::train : name == "test" ? DataSplit::test : DataSplit::valid;
+}
+
+// As many samples as one rank of the run computed at once: what fitted there fits here.
+std::int64_t samples_at_once(const BatchOptions& batch, const fs::path& run) {
+  return batch.at_once(run.empty() ? 1 : layout_of_run(run).dp);
 }
 
 void evaluate(const EvaluateFlags& o) {
@@ -47,24 +67,22 @@ void evaluate(const EvaluateFlags& o) {
                "--scores ", o.scores, " would replace the weights");
   ModelDescription description = describe_model(file);
   RunConfig config = config_of(o, description);
-  Recipe& recipe = *config.recipe;
-  const fs::path run = run_of(file);
-  for (const std::string& line : config.complete_and_check()) std::cout << line << '\n';
-  for (const std::string& line : recipe.open((run.empty() ? file.parent_path() : run) / "stats", !run.empty()))
-    std::cout << line << '\n';
-  recipe.check_resume(description.weights);
+  const DataSplit split = split_named(o.split);
+  const std::unique_ptr<OpenedSplit> data = config.recipe->open_split(split, description.weights);
 
-  const std::unique_ptr<Task> task = recipe.make_trained_task(description.weights, config.compute, device);
+  const std::unique_ptr<Task> task = data->make_task(config.compute, device);
   read_model(file, *task);
-  Loaders loaders(recipe.train(), recipe.valid(), config.reading, config.batch, config.compute.seed, device);
+  JudgedSet set(data->samples(), o.batch_size.value_or(samples_at_once(config.batch, run_of(file))), config.reading,
+                config.compute.seed, device);
   const std::unique_ptr<Metrics> metrics = task->metrics();
-  score_all(*task, loaders, *metrics, [] { return false; });
-  const Report report = metrics->report();
+  score_all(*task, set, *metrics, [] { return false; });
+  const Report report = metrics->report(split);
 
-  std::cout << "weights: " << file.string() << "\nvalidation loss " << metrics->loss() << '\n'
+  std::cout << "weights: " << file.string() << '\n'
+            << loss_of(split) << ' ' << metrics->loss() << '\n'
             << report.table << std::endl;
   if (o.scores.empty()) return;
-  nlohmann::ordered_json scores{{"val_loss", metrics->loss()}};
+  nlohmann::ordered_json scores{{figure_of(split, "loss"), metrics->loss()}};
   add_figures(scores, report.summary);
   write_file_atomically(o.scores, scores.dump(2) + "\n");
 }
@@ -73,12 +91,19 @@ void evaluate(const EvaluateFlags& o) {
 
 void register_evaluate(CLI::App& app) {
   auto options = std::make_shared<EvaluateFlags>();
-  CLI::App* command = app.add_subcommand("evaluate", "Judge a trained model on its validation set");
+  CLI::App* command = app.add_subcommand("evaluate", "Judge a trained model on one of its data sets");
   command->add_option("--weights", options->weights, "FILE.safetensors, or a run's folder (its best weights)")
       ->required();
   add_set_option(*command, options->config);
   add_device_options(*command, options->config);
   command->add_option("--data", options->data, "a folder as for train; default: the data of the run");
+  command->add_option("--split", options->split, "which set: train, valid, test")
+      ->check(CLI::IsMember({"train", "valid", "test"}))
+      ->capture_default_str();
+  command
+      ->add_option("--batch-size", options->batch_size,
+                   "samples that are computed at once; default: as many as one rank of the run had")
+      ->check(whole_number_from(1));
   command->add_option("--scores", options->scores, "FILE.json for the loss and the metrics");
   command->callback([options] { evaluate(*options); });
 }

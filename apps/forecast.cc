@@ -107,38 +107,60 @@ fs::path climatology_folder(const ForecastFlags& o, const fs::path& weights) {
   return from_run ? run / "stats" : folder;
 }
 
-ForecastRecipe& forecast_of(RunConfig& config, const std::string& weights) {
-  auto* recipe = dynamic_cast<ForecastRecipe*>(config.recipe.get());
-  ISOBAR_CHECK(recipe != nullptr, weights, " is a model of the task ", config.task, ", which forecasts nothing");
-  return *recipe;
+// The config of a forecast, and its recipe, which the config owns.
+struct ForecastConfig {
+  RunConfig run;
+  ForecastRecipe& recipe;
+};
+
+// Of entries that a config file or the weights have. Error for another task.
+ForecastConfig forecast_config(const ConfigEntries& entries, const std::string& weights) {
+  const std::string task = task_of(entries), model = model_of(entries);
+  ISOBAR_CHECK(task == kForecastTask, weights, " is a model of the task ", task, ", which forecasts nothing");
+  const std::shared_ptr<NetworkRecipe> network = make_network_recipe(model);
+  auto own = std::make_unique<ForecastRecipe>(network);
+  ForecastRecipe& recipe = *own;
+  return {read_config(entries, RunConfig(task, model, network, std::move(own))), recipe};
 }
 
-// What the weights say of the fields they were trained on; none for weights from elsewhere.
-std::optional<FieldsInfo> trained_info_of(ModelDescription& description) {
+// What weights say that they are: the config that they were trained with, and their fields.
+struct TrainedForecast {
+  ConfigEntries entries;
+  FieldsInfo info;
+  std::int64_t dt = 1;
+};
+
+// None for weights from elsewhere.
+std::optional<TrainedForecast> trained_forecast(const ForecastFlags& o, ModelDescription& description) {
   if (!description.config) return std::nullopt;
-  const std::string file = description.weights.file.string();
-  const ForecastRecipe& recipe = forecast_of(*description.config, file);
-  return fields_info_of(description.weights, recipe.forecast, recipe.split.dt);
+  TrainedForecast trained{.entries = entries_from(to_json(*description.config), o.weights), .info = {}};
+  const ForecastConfig config = forecast_config(trained.entries, description.weights.file.string());
+  const std::optional<FieldsInfo> info =
+      fields_info_of(description.weights, config.recipe.forecast, config.recipe.split.dt);
+  if (!info) return std::nullopt;
+  trained.info = *info;
+  trained.dt = config.recipe.split.dt;
+  return trained;
 }
 
-// The config of the weights, where they are described, or the one that --config and --set make.
-RunConfig config_of(const ForecastFlags& o, ModelDescription& description, bool is_described) {
-  ISOBAR_CHECK(is_described || !o.config.config.empty() || !o.config.assignments.empty(), o.weights,
+// The config of the weights, where they are described, or the one that --config and --set make. The sizes that it
+// leaves to the data are filled in; the channels are those that the weights were trained on.
+ForecastConfig config_of(const ForecastFlags& o, const std::optional<TrainedForecast>& trained) {
+  ISOBAR_CHECK(trained || !o.config.config.empty() || !o.config.assignments.empty(), o.weights,
                " does not say what model it is of: give --config or --set");
-  NamedConfig named;
-  if (is_described && o.config.config.empty()) {
-    named.entries = entries_from(to_json(*description.config), o.weights);
-  } else {
-    named = load_config(o.config.config.empty() ? "base" : o.config.config, config_search_path());
-  }
-  for (const std::string& assignment : o.config.assignments) set_from_assignment(named.entries, assignment);
-  RunConfig config = read_config(named.entries);
-  ForecastRecipe& recipe = forecast_of(config, o.weights);
-  if (recipe.wants_sizes()) {
+  ConfigEntries entries;
+  if (trained && o.config.config.empty())
+    entries = trained->entries;
+  else
+    entries = load_config(o.config.config.empty() ? "base" : o.config.config, config_search_path()).entries;
+  for (const std::string& assignment : o.config.assignments) set_from_assignment(entries, assignment);
+  ForecastConfig config = forecast_config(entries, o.weights);
+  if (config.recipe.wants_sizes()) {
     const Era5Dataset data({.paths = {fields_to_forecast(o.data).string()}});
-    std::cout << "from the data: " << recipe.fill_sizes(sizes_of(data), config.origins) << '\n';
+    std::cout << "from the data: " << config.recipe.fill_sizes(sizes_of(data), config.run.origins) << '\n';
   }
-  config.check();
+  if (trained) config.recipe.forecast.channel_names = trained->info.channel_names;
+  config.run.check();
   return config;
 }
 
@@ -161,8 +183,8 @@ void tell_of_weights(const fs::path& file) {
 }
 
 FieldsInfo info_for(const ForecastFlags& o, const ForecastRecipe& recipe, const Era5Dataset& dataset,
-                    const std::optional<FieldsInfo>& trained, const fs::path& weights) {
-  const bool own = trained && o.stats.empty();
+                    const FieldsInfo* trained, const fs::path& weights) {
+  const bool own = trained != nullptr && o.stats.empty();
   const fs::path folder = statistics_folder(o);
   FieldsInfo info =
       recipe.info_of(dataset, own ? trained->statistics
@@ -223,17 +245,15 @@ void forecast(const ForecastFlags& o) {
   const fs::path file = weights_at(o.weights);
   check_outputs(o, file);
   ModelDescription description = describe_model(file);
-  const std::optional<FieldsInfo> trained = trained_info_of(description);
-  RunConfig config = config_of(o, description, trained.has_value());
-  ForecastRecipe& recipe = forecast_of(config, o.weights);
-  if (trained) recipe.forecast.channel_names = trained->channel_names;
-  const Era5Dataset dataset = recipe.open_fields(fields_to_forecast(o.data).string());
+  const std::optional<TrainedForecast> trained = trained_forecast(o, description);
+  const ForecastConfig config = config_of(o, trained);
+  const Era5Dataset dataset(config.recipe.fields_at(fields_to_forecast(o.data).string()));
   if (trained) {
-    check_orientation(*trained, dataset);
-    check_lead_time(*trained, forecast_of(*description.config, o.weights).split.dt, file.string(), dataset);
+    check_orientation(trained->info, dataset);
+    check_lead_time(trained->info, trained->dt, file.string(), dataset);
   }
-  Forecaster forecaster(recipe.forecaster_options(), config.compute, info_for(o, recipe, dataset, trained, file),
-                        device);
+  Forecaster forecaster(config.recipe.forecaster_options(), config.run.compute,
+                        info_for(o, config.recipe, dataset, trained ? &trained->info : nullptr, file), device);
   read_model(file, forecaster);
   tell_of_weights(file);
   forecast_all(o, starts, forecaster, dataset, file);

@@ -15,7 +15,6 @@
 #include "engine/files/safetensors.h"
 #include "engine/tensor.h"
 #include "kernels/common/check.h"
-#include "kernels/common/device.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cuda/runtime.h"
 

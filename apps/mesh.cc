@@ -20,7 +20,10 @@ std::string text_with_holdings(const ConfigOptions& options, const MeshSizes& si
   for (const std::string& assignment : options.assignments) set_from_assignment(named.entries, assignment);
   RunConfig config = read_config(named.entries);
   config.check();
-  return describe_ranks(*config.recipe, config.compute, sizes, order, shards);
+  const auto holding_of = [&](const ComputeOptions& compute, const Parallel& parallel) {
+    return config.recipe->holding(compute, parallel);
+  };
+  return describe_ranks(holding_of, config.compute, config.optimizer, sizes, order, shards);
 }
 
 }  // namespace

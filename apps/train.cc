@@ -19,8 +19,6 @@
 #include "comm/nccl/nccl_ranks.h"
 #include "comm/process_ranks.h"
 #include "comm/thread_ranks.h"
-#include "data/era5/era5.h"
-#include "data/era5/hdf5.h"
 #include "engine/files/checkpoint.h"
 #include "engine/files/json.h"
 #include "engine/storage.h"
@@ -68,26 +66,28 @@ std::optional<Checkpoint> checkpoint_to_resume(const RunFolder& folder, RunConfi
   return found.checkpoint;
 }
 
-bool is_finished(const RunFolder& folder, const std::optional<Checkpoint>& checkpoint, std::int64_t num_iters) {
+// The iterations that the run's summary is of, where it is that of the last checkpoint; 0: it has to go on, or begin.
+std::int64_t summed_up(const RunFolder& folder, const std::optional<Checkpoint>& checkpoint) {
   const nlohmann::ordered_json summary = folder.read_summary();
-  return checkpoint && checkpoint->step >= num_iters && summary.is_object() &&
-         summary.value("iterations", nlohmann::ordered_json()) == checkpoint->step;
+  const bool is_last =
+      checkpoint && summary.is_object() && summary.value("iterations", nlohmann::ordered_json()) == checkpoint->step;
+  return is_last ? checkpoint->step : 0;
 }
 
 // What the first process finds in the run's folder, and tells the others: it alone looks there.
 struct FoundRun {
   bool is_resumed = false;
   std::optional<Checkpoint> checkpoint;
-  bool is_finished = false;
+  std::int64_t summed_up = 0;
 };
 
 FoundRun tell_found_run(const FoundRun& found, const fs::path& folder, const Communicator& processes) {
   if (processes.size() == 1) return found;
   const nlohmann::ordered_json mine{{"resumed", found.is_resumed},
                                     {"step", found.checkpoint ? found.checkpoint->step : -1},
-                                    {"finished", found.is_finished}};
+                                    {"summed_up", found.summed_up}};
   const auto told = parse_json<nlohmann::ordered_json>(processes.broadcast_text(mine.dump(), 0), "the first rank");
-  FoundRun all{.is_resumed = told.at("resumed"), .checkpoint = {}, .is_finished = told.at("finished")};
+  FoundRun all{.is_resumed = told.at("resumed"), .checkpoint = {}, .summed_up = told.at("summed_up")};
   const std::int64_t step = told.at("step");
   if (step >= 0) all.checkpoint = Checkpoint{step, checkpoint_folder(folder, step)};
   return all;
@@ -123,52 +123,76 @@ void print_lines(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) std::cout << line << std::endl;
 }
 
-// The data are opened, and weights that the run starts or goes on from are compared with them.
-void open_data(Recipe& recipe, const fs::path& folder, const FoundRun& found, const fs::path& init) {
-  print_lines(recipe.open(statistics_of(folder), found.is_resumed));
-  if (found.checkpoint) recipe.check_resume(describe_model(found.checkpoint->folder / kModelFile).weights);
-  if (!init.empty()) recipe.check_start(describe_model(init).weights);
+// Weights that the run goes on from, or starts from.
+struct FirstWeights {
+  std::optional<GivenWeights> trained, init;
+};
+
+FirstWeights first_weights(const FoundRun& found, const fs::path& init) {
+  FirstWeights weights;
+  if (found.checkpoint) weights.trained = describe_model(found.checkpoint->folder / kModelFile).weights;
+  if (!init.empty()) weights.init = describe_model(init).weights;
+  return weights;
+}
+
+// The data are opened, and the weights are compared with them.
+std::unique_ptr<OpenedRecipe> open_data(RunConfig& config, const OpenRequest& request, const FirstWeights& weights) {
+  std::unique_ptr<OpenedRecipe> data = config.recipe->open(config.origins, request);
+  print_lines(data->sentences());
+  if (weights.trained) data->check_resume(*weights.trained);
+  if (weights.init) data->check_start(*weights.init);
+  return data;
 }
 
 // The first process looks at the data, and the others go by what it has found: a file system would not answer thousands
-// of them at once.
-template <class Look>
-void look_first(const Communicator& processes, Recipe& recipe, const Look& look) {
-  if (processes.size() == 1) return look();
+// of them at once. open_by: opens them with the findings of another process, or none.
+template <class OpenBy>
+std::unique_ptr<OpenedRecipe> open_first(const Communicator& processes, const OpenBy& open_by) {
+  if (processes.size() == 1) return open_by("");
+  std::unique_ptr<OpenedRecipe> data;
   {
     const Working work(processes, "looking at the data", kAnyTime);  // may compute statistics of all of them
-    if (processes.rank() == 0) look();
+    if (processes.rank() == 0) data = open_by("");
   }
-  const std::string findings = processes.broadcast_text(recipe.findings(), 0);
-  if (processes.rank() == 0) return;
-  recipe.adopt(findings);
-  look();
+  const std::string findings = processes.broadcast_text(data ? data->findings() : "", 0);
+  return data ? std::move(data) : open_by(findings);
 }
 
 // Error where the model cannot be split in that way: before any rank is made.
-std::string ranks_of(const RunConfig& config, const TrainFlags& o) {
-  std::string map =
-      describe_ranks(*config.recipe, config.compute, sizes_of(o), o.parallel_order, exchange_of(o).shards);
+std::string ranks_of(const RunConfig& config, const OpenedRecipe& data, const TrainFlags& o) {
+  const auto holding_of = [&](const ComputeOptions& compute, const Parallel& parallel) {
+    return data.holding(compute, parallel);
+  };
+  std::string map = describe_ranks(holding_of, config.compute, config.optimizer, sizes_of(o), o.parallel_order,
+                                   exchange_of(o).shards);
   map.pop_back();
   return map;
 }
 
 // Of the samples, and where the processes have met.
-std::vector<std::string> notes_of(const Recipe& recipe) {
-  std::vector<std::string> notes = recipe.notes();
+std::vector<std::string> notes_of(const OpenedRecipe& data) {
+  std::vector<std::string> notes = data.notes();
   if (const std::string meeting = describe_meeting(); !meeting.empty()) notes.push_back(meeting);
   return notes;
 }
 
-RunSetup setup_of(RunConfig& config, const TrainFlags& o, const fs::path& folder, Device device) {
+// The config as config.json has it: with what the data say in the place of what is declared.
+nlohmann::ordered_json config_of_run(RunConfig& config, const OpenedRecipe& data, const ScheduleOptions& schedule) {
+  std::vector<FoundKey> found = data.found();
+  if (config.schedule.num_epochs) found.push_back({"num_iters", schedule.num_iters});
+  return to_json(config, found);
+}
+
+RunSetup setup_of(RunConfig& config, const OpenedRecipe& data, const ScheduleOptions& schedule, const TrainFlags& o,
+                  const fs::path& folder, Device device) {
   return {.folder = folder,
           .options = config.run,
-          .num_iters = config.schedule.num_iters,
+          .num_iters = schedule.num_iters,
           .global_batch_size = config.batch.global_batch_size,
           .precision = precision_of(config.compute, device),
-          .rank_map = o.ranks == 1 ? "" : ranks_of(config, o),
-          .notes = notes_of(*config.recipe),
-          .config = to_json(config),
+          .rank_map = o.ranks == 1 ? "" : ranks_of(config, data, o),
+          .notes = notes_of(data),
+          .config = config_of_run(config, data, schedule),
           .autotune = config.compute.autotune,
           .comm_report = o.comm_report,
           .ranks_differ = o.noddp,
@@ -178,9 +202,12 @@ RunSetup setup_of(RunConfig& config, const TrainFlags& o, const fs::path& folder
 // What all ranks of this process share: all of it is only read, but for the folder, which is the first rank's.
 struct OpenedRun {
   RunConfig& config;
-  RunFolder* folder;  // null in all processes but the first
+  const OpenedRecipe& data;
+  ScheduleOptions schedule;  // of so many updates an epoch
+  RunFolder* folder;         // null in all processes but the first
   FoundRun found;
-  fs::path init;  // weights to start from; empty: drawn
+  std::optional<GivenWeights> trained;  // weights that the run goes on from
+  fs::path init;                        // weights to start from; empty: drawn
   RunSetup setup;
   Device device;
 };
@@ -194,13 +221,13 @@ struct Outcome {
 
 // What each process has found out of its own files, before and when the model is made.
 std::vector<Finding> findings_of(const OpenedRun& run) {
-  const Recipe& recipe = *run.config.recipe;
   std::string layout;
-  for (const TensorSpec& tensor : recipe.train().layout())
+  for (const TensorSpec& tensor : run.data.train().layout())
     layout += concat(tensor.name, ' ', to_string(tensor.shape), ';');
   return {{"a config, completed by its data,", run.setup.config.dump()},
-          {"a number of training samples", concat(recipe.train().samples())},
-          {"a number of validation samples", concat(recipe.valid().samples())},
+          {"a number of training samples", concat(run.data.train().samples())},
+          {"a number of validation samples", concat(run.data.valid().samples())},
+          {"a number of test samples", run.data.test() == nullptr ? "none" : concat(run.data.test()->samples())},
           {"a shape of samples", layout}};
 }
 
@@ -210,6 +237,12 @@ std::vector<Finding> findings_of(const Task& task) {
   return {{"statistics or names of the data", all}};
 }
 
+std::unique_ptr<Task> make_task(const OpenedRun& run, const Parallel& parallel) {
+  const ComputeOptions& compute = run.config.compute;
+  return run.trained ? run.data.make_trained_task(*run.trained, compute, run.device, parallel)
+                     : run.data.make_task(compute, run.device, parallel);
+}
+
 // The part of one rank in a run. outcome: of the process; null on all its ranks but the first.
 void train_as_rank(const Communicator& world, const TrainFlags& o, OpenedRun& run, Outcome* outcome) {
   const Parallel parallel = start_parallel(world, o);
@@ -217,15 +250,17 @@ void train_as_rank(const Communicator& world, const TrainFlags& o, OpenedRun& ru
   // A stream of its own: the default one cannot be captured in a graph, and other streams may be kept waiting by it.
   const StreamScope stream(std::make_shared<gpu::OwnedStream>(run.device));
   const RunConfig& config = run.config;
-  const Recipe& recipe = *config.recipe;
   check_agreement(world, findings_of(run));
-  const std::unique_ptr<Task> task = recipe.make_task(config.compute, run.device, parallel);
+  const std::unique_ptr<Task> task = make_task(run, parallel);
   check_agreement(world, findings_of(*task));
   if (!run.init.empty()) read_model(run.init, *task);
-  Trainer trainer(*task, {config.batch, config.optimizer, config.schedule, config.compute}, parallel);
-  Loaders loaders(recipe.train(), recipe.valid(), config.reading, config.batch, config.compute.seed, run.device,
+  const std::int64_t per_epoch = config.batch.iterations_per_epoch(run.data.train().samples());
+  Trainer trainer(*task, {config.batch, config.optimizer, run.schedule, config.compute, per_epoch, config.loss_scale},
+                  parallel);
+  Loaders loaders(run.data.train(), run.data.valid(), config.reading, config.batch, config.compute.seed, run.device,
                   {parallel.dp.rank(), parallel.dp.size(), task->band()});
   if (!run.found.is_resumed) loaders.try_first_batches();
+  if (run.data.test() != nullptr) loaders.judged(*run.data.test()).try_first_batch();
   world.barrier();  // nobody has found an error: an existing run may be overwritten
   RunFolder* const folder = world.rank() == 0 ? run.folder : nullptr;
   std::optional<Working> work;
@@ -233,10 +268,10 @@ void train_as_rank(const Communicator& world, const TrainFlags& o, OpenedRun& ru
     work.emplace(world, "preparing the run's folder");
     folder->prepare(run.setup.config, run.config.keys_free_on_resume());
     outcome->prepared = true;
-    recipe.keep(folder->statistics());
+    run.data.keep(folder->statistics());
   }
   try {
-    TrainingRun training(folder, run.setup, parallel, loaders, *task, trainer, run.found.checkpoint);
+    TrainingRun training(folder, run.setup, parallel, loaders, run.data.test(), *task, trainer, run.found.checkpoint);
     work.reset();
     const TrainingRun::End end = training.train();
     if (outcome != nullptr) outcome->end = end;
@@ -275,8 +310,8 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
   std::optional<RunFolder> folder;
   if (processes.rank() == 0)
     folder.emplace(path, o.resume ? ExistingRun::resume : (o.overwrite ? ExistingRun::overwrite : ExistingRun::refuse));
-  look_first(processes, *config.recipe, [&] { print_lines(config.complete_and_check()); });
-  config.batch.part(sizes_of(o).dp);  // before so many ranks are made
+  config.check_before_data();
+  config.batch.cut(0, sizes_of(o).dp);  // before so many ranks are made
   config.make_paths_absolute();
   explain_flags(o, config.tutorial);
 
@@ -285,25 +320,39 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
     const Working work(processes, "looking for the newest whole checkpoint");
     found.is_resumed = folder->is_resumed();
     if (o.resume) found.checkpoint = checkpoint_to_resume(*folder, config);
-    found.is_finished = is_finished(*folder, found.checkpoint, config.schedule.num_iters);
+    found.summed_up = summed_up(*folder, found.checkpoint);
   }
   found = tell_found_run(found, path, processes);
-  if (found.is_finished) {
+  const auto end_finished = [&] {
     // What a run that failed at its very end could not remove any more.
     if (folder) CheckpointStore(path, config.run.keep_checkpoints).remove_old(found.checkpoint->step);
     std::cout << "the run in " << path.string() << " is finished" << std::endl;
     return TrainingRun::End::finished;
-  }
+  };
+  if (!config.schedule.num_epochs && found.summed_up >= config.schedule.num_iters) return end_finished();
   if (folder) announce_run(*folder, config, o, device);
   fs::path init;
   if (!o.init.empty()) init = weights_at(o.init);
-  look_first(processes, *config.recipe, [&] { open_data(*config.recipe, path, found, init); });
-  config.batch.check_fits(config.recipe->train());  // this too
+  const FirstWeights weights = first_weights(found, init);
+  const std::unique_ptr<OpenedRecipe> data = open_first(processes, [&](const std::string& findings) {
+    return open_data(config, {statistics_of(path), found.is_resumed, findings, opening_process_of(o)}, weights);
+  });
+  config.batch.check_fits(data->train());  // this too
+  const ScheduleOptions schedule = config.schedule.of_run(config.batch.iterations_per_epoch(data->train().samples()));
+  if (found.summed_up >= schedule.num_iters) return end_finished();
   if (folder)
-    for (const std::string& warning : config.recipe->warnings()) tell("warning: " + warning);
+    for (const std::string& warning : data->warnings()) tell("warning: " + warning);
   if (folder && o.config.device == "auto" && device.kind == DeviceKind::cpu)
     if (const std::string warning = about_unused_gpu(ISOBAR_HAS_CUDA); !warning.empty()) tell(warning);
-  OpenedRun run{config, folder ? &*folder : nullptr, found, init, setup_of(config, o, path, device), device};
+  OpenedRun run{.config = config,
+                .data = *data,
+                .schedule = schedule,
+                .folder = folder ? &*folder : nullptr,
+                .found = found,
+                .trained = weights.trained,
+                .init = init,
+                .setup = setup_of(config, *data, schedule, o, path, device),
+                .device = device};
   return train_in(run, o, processes);
 }
 
@@ -317,13 +366,11 @@ void keep_log_of_nccl(const TrainFlags& o, const ProcessRanks& ranks) {
 
 TrainingRun::End train_as_process(TrainFlags o) {
   if (o.launch.rank > 0) silence_stdout();
-  hdf5::File::try_by({"/proc/self/exe", "data", "trial"});  // MPI or NCCL runs when files are opened
   auto end = TrainingRun::End::finished;
   const ProcessRanks ranks = process_ranks_of(o);
   keep_log_of_nccl(o, ranks);
   run_process(ranks, [&](const Communicator& processes, const Launch& launch) {
     o.launch = launch;
-    set_processes_on_host(launch.local_ranks);
     end = train_from(o, processes);
   });
   return end;

@@ -218,9 +218,11 @@ ExchangeOptions exchange_of(const TrainFlags& o) {
 
 NamedConfig named_config(const TrainFlags& o) {
   NamedConfig named = base_config(o);
-  const auto set = [&](const char* key, const char* flag, const auto& value) { named.entries[key] = {value, flag}; };
+  const auto set = [&](const char* key, const char* flag, const auto& value) {
+    set_entry(named.entries, key, {value, flag});
+  };
   if (!o.data.empty())
-    for (const auto& [key, path] : make_recipe(task_of(named.entries))->paths_in(o.data))
+    for (const auto& [key, path] : RunConfig(task_of(named.entries), model_of(named.entries)).recipe->paths_in(o.data))
       set(key.c_str(), "--data", fs::absolute(path).lexically_normal().string());
   if (!o.amp_mode.empty()) set("amp_mode", "--amp-mode", o.amp_mode);
   if (!o.data_loader_config.empty()) set("data_loader_config", "--data-loader-config", o.data_loader_config);
@@ -266,6 +268,11 @@ ProcessRanks process_ranks_of(const TrainFlags& o) {
     me.failure = sentence_of_current_exception();
   }
   return ranks;
+}
+
+OpeningProcess opening_process_of(const TrainFlags& o) {
+  if (!o.are_processes()) return {};
+  return {.processes_on_host = o.launch.local_ranks, .trial = {"/proc/self/exe", "data", "trial"}};
 }
 
 void silence_stdout() {

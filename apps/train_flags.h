@@ -11,6 +11,7 @@
 #include "comm/launch.h"
 #include "comm/parallel.h"
 #include "comm/process_ranks.h"
+#include "data/dataset.h"
 
 namespace isobar {
 
@@ -62,6 +63,9 @@ NamedConfig named_config(const TrainFlags& flags);
 
 // The ranks as processes. What this one says of itself to the others: all must be about to train the same.
 ProcessRanks process_ranks_of(const TrainFlags& flags);
+
+// What opening data has to know of this process, once its launcher has told all that it tells.
+OpeningProcess opening_process_of(const TrainFlags& flags);
 
 // What other processes than the first would print is what the first one prints.
 void silence_stdout();

@@ -19,6 +19,7 @@
 
 #include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
+#include "kernels/common/stream.h"
 
 namespace isobar {
 

@@ -72,12 +72,16 @@ AddUp GradientReducer::add_up() const {
   return [ranks = parallel_.world](const Tensor& sums) { ranks.all_reduce(sums); };
 }
 
-void GradientReducer::begin(Tape& tape) {
+void GradientReducer::begin_after_backward() {
   for (Bucket& bucket : buckets_) {
     bucket.waiting = bucket.leaves;
     bucket.started = false;
   }
   started_early_ = 0;
+}
+
+void GradientReducer::begin(Tape& tape) {
+  begin_after_backward();
   tape.on_ready([this](const Leaf& leaf) { note(leaf); });
 }
 

@@ -9,7 +9,8 @@
 //   copy              the same and tp, in one call for all ranks that hold it; only the first tp rank's gradient counts
 //   copy_of_partial   the same; with sequence parallel, where a rank computes the gradient of its own rows, all count
 //
-// The seed of the backward pass carries 1 / dp, so that sums are means over the samples (docs/parallelism.md).
+// The seed of the backward pass carries the share that its part's weight has of the whole batch's, so that sums are
+// means (docs/parallelism.md).
 //
 // With a sharded optimizer the ranks of a bucket deal it out: each gets the sums of its slice only (reduce_scatter),
 // has moments for it, updates it, and then the weights are put together again (all_gather). Slices are equal. Where
@@ -36,6 +37,8 @@ class GradientReducer {
 
   // Before the last backward pass of a step: earlier parts of a batch only accumulate.
   void begin(Tape& tape);
+  // Instead of begin(), where some of the ranks have nothing to compute last: finish() starts all buckets.
+  void begin_after_backward();
   // After it, when every gradient holds something (Parameters::finish_gradients): starts the buckets that have not
   // started, in the order of the buffer. What follows on the current stream sees the sums: all of them, or with a
   // sharded optimizer those of owned().

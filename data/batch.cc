@@ -59,19 +59,19 @@ Batch empty_batch(const std::vector<TensorSpec>& layout, std::int64_t size, cons
   return batch;
 }
 
-void read_row(const Dataset& dataset, std::int64_t sample, const Batch& batch, std::int64_t row) {
+void read_row(const Dataset& dataset, const SampleKey& key, const Batch& batch, std::int64_t row) {
   std::vector<void*> rows;
   for (const TensorSpec& spec : dataset.layout()) {
     auto* const first = static_cast<std::byte*>(tensor_of(batch, spec.name.c_str()).data());
     rows.push_back(first + static_cast<std::size_t>(row) * bytes_of(spec.shape, spec.dtype));
   }
-  dataset.read(sample, rows);
+  dataset.read(key, rows);
 }
 
-Batch read_batch(const Dataset& dataset, std::span<const std::int64_t> samples) {
+Batch read_batch(const Dataset& dataset, std::span<const std::int64_t> samples, std::uint64_t seed) {
   const Batch batch = empty_batch(dataset.layout(), std::ssize(samples));
   for (std::int64_t row = 0; row < std::ssize(samples); ++row)
-    read_row(dataset, samples[static_cast<std::size_t>(row)], batch, row);
+    read_row(dataset, {.sample = samples[static_cast<std::size_t>(row)], .epoch = 0, .seed = seed}, batch, row);
   return batch;
 }
 

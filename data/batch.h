@@ -43,9 +43,9 @@ Batch empty_batch(const std::vector<TensorSpec>& layout, std::int64_t size,
 
 // Reads a sample of the data set to row `row` of the tensors of a host batch of its layout. Several threads may read to
 // several rows of one batch.
-void read_row(const Dataset& dataset, std::int64_t sample, const Batch& batch, std::int64_t row);
+void read_row(const Dataset& dataset, const SampleKey& key, const Batch& batch, std::int64_t row);
 
-// The samples of the data set as a host batch, read one after another by this thread.
-Batch read_batch(const Dataset& dataset, std::span<const std::int64_t> samples);
+// The samples of the data set as a host batch, read one after another by this thread: as epoch 0 has them.
+Batch read_batch(const Dataset& dataset, std::span<const std::int64_t> samples, std::uint64_t seed = 0);
 
 }  // namespace isobar

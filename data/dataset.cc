@@ -1,8 +1,28 @@
 #include "data/dataset.h"
 
 #include "kernels/common/check.h"
+#include "kernels/common/rng.h"
 
 namespace isobar {
+namespace {
+
+constexpr std::uint64_t kNumbersOfAKey = std::uint64_t{1} << 32;
+// Apart from the streams of masks, which count iterations (apps/train/trainer.h).
+constexpr std::uint64_t kStreamsOfSamples = std::uint64_t{1} << 63;
+
+}  // namespace
+
+// An epoch is a stream, and every sample has a range of its own of the stream's numbers.
+std::uint32_t SampleKey::random_bits(std::uint64_t index) const {
+  ISOBAR_CHECK(index < kNumbersOfAKey, "a sample has 2^32 random numbers; number ", index, " is asked for");
+  return isobar::random_bits(seed, kStreamsOfSamples + static_cast<std::uint64_t>(epoch),
+                             static_cast<std::uint64_t>(sample) * kNumbersOfAKey + index);
+}
+
+std::int64_t SampleKey::random_below(std::int64_t count, std::uint64_t index) const {
+  ISOBAR_CHECK(count >= 1 && count <= std::int64_t{1} << 32, "no random number below ", count);
+  return static_cast<std::int64_t>((random_bits(index) * static_cast<std::uint64_t>(count)) >> 32);
+}
 
 std::unique_ptr<Dataset> Dataset::band(RowBand rows) const {
   throw_error(name(), ": samples are read whole, and not rows [", rows.first, ", ", rows.first + rows.count,

@@ -19,9 +19,33 @@ struct TensorSpec {
   DType dtype = DType::fp32;
 };
 
+// What a set of samples is for: to learn from, to choose the best weights by, or to judge these once.
+enum class DataSplit : std::uint8_t { train, valid, test };
+
+// What opening data has to know of the process that does it.
+struct OpeningProcess {
+  int processes_on_host = 1;  // that open the same data, and share the host's memory
+  // The command of this program that tries a file (data/era5/trial.h) in a process of its own, where this one must not
+  // fork, since MPI or NCCL run in it; empty: it may.
+  std::vector<std::string> trial = {};
+};
+
 // Rows [first, first + count) of a picture.
 struct RowBand {
   std::int64_t first = 0, count = 0;
+};
+
+// What a sample is a function of: whatever is random in it (a crop, noise) is drawn from its key alone, so that it is
+// the same on every rank and worker and after every resume, and another one in every epoch.
+struct SampleKey {
+  std::int64_t sample = 0;
+  std::int64_t epoch = 0;  // 0 in validations
+  std::uint64_t seed = 0;  // of the run
+
+  // Number `index` of this key's own random numbers: 32 bits.
+  std::uint32_t random_bits(std::uint64_t index) const;
+  // The same as a number from 0 to count - 1. Throws Error unless 1 <= count <= 2^32.
+  std::int64_t random_below(std::int64_t count, std::uint64_t index) const;
 };
 
 class Dataset {
@@ -36,7 +60,7 @@ class Dataset {
   virtual std::vector<TensorSpec> layout() const = 0;
   // Writes the tensors of one sample, in the order of layout(), to the buffers `to`. Thread-safe. Throws Error where
   // the sample cannot be read or holds what cannot be trained on.
-  virtual void read(std::int64_t sample, std::span<void* const> to) const = 0;
+  virtual void read(const SampleKey& key, std::span<void* const> to) const = 0;
 
   // The same samples as a process sees them that holds a band of every picture's rows; nothing else of the pictures is
   // read. It refers to what this data set refers to. Throws Error where there are no such rows, and where the samples

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <deque>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -11,7 +10,6 @@
 #include <utility>
 
 #include "kernels/common/check.h"
-#include "kernels/common/math.h"
 
 namespace isobar {
 
@@ -52,17 +50,20 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
  public:
   State(const Dataset& dataset, Sampler sampler, LoaderOptions options)
       : dataset_(dataset), sampler_(std::move(sampler)), options_(std::move(options)), batches_(count_batches()) {
-    ISOBAR_CHECK(sampler_.total() == dataset_.samples(), "a sampler of ", sampler_.total(), " samples is not for the ",
-                 dataset_.samples(), " of ", dataset_.name());
+    ISOBAR_CHECK(sampler_.samples() == dataset_.samples(), "a sampler of ", sampler_.samples(),
+                 " samples is not for the ", dataset_.samples(), " of ", dataset_.name());
     slots_.resize(static_cast<std::size_t>(options_.read_ahead) + 1);  // one more: the caller holds it
+    queue_.reserve(slots_.size());
     for (Slot& slot : slots_) {
-      slot.buffers = empty_batch(dataset_.layout(), options_.batch_size, options_.allocator);
+      slot.buffers = empty_batch(dataset_.layout(), options_.cut.largest_part(), options_.allocator);
       free_.push_back(&slot);
     }
   }
 
   std::int64_t batches() const { return batches_; }
   Cursor cursor() const { return wanted_; }
+  const Sampler& sampler() const { return sampler_; }
+  const LoaderOptions& options() const { return options_; }
 
   void start(Cursor cursor) {
     if (batches_ == 0) return;
@@ -95,13 +96,13 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
 
   std::shared_ptr<const LoadedBatch> next() {
     std::unique_lock lock(mutex_);
-    ISOBAR_CHECK(batches_ > 0, "this rank has no samples of ", dataset_.name());
+    ISOBAR_CHECK(batches_ > 0, dataset_.name(), " has no samples");
     ISOBAR_CHECK(!queue_.empty() || !free_.empty(), "the loader's ", slots_.size(),
                  " buffers are all held by the caller");
     if (options_.workers == 0) read_in_this_thread(lock);
     for_caller_.wait(lock, [this] { return !queue_.empty() && queue_.front()->whole(); });
     Slot* slot = queue_.front();
-    queue_.pop_front();
+    queue_.erase(queue_.begin());
     wanted_ = after(slot->batch.at);
     if (slot->error) {
       free_.push_back(slot);
@@ -114,48 +115,63 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
 
  private:
   std::int64_t count_batches() const {
-    ISOBAR_CHECK(options_.batch_size >= 1, "a batch needs at least one sample, not ", options_.batch_size);
+    options_.cut.check();
     ISOBAR_CHECK(options_.workers >= 0 && options_.read_ahead >= 1, "the loader cannot have ", options_.workers,
                  " workers that read ", options_.read_ahead, " batches ahead");
-    if (!options_.drop_last) return ceil_div(sampler_.share(), options_.batch_size);
-    const std::int64_t batches = sampler_.smallest_share() / options_.batch_size;
-    ISOBAR_CHECK(batches >= 1, "a batch of ", options_.batch_size * sampler_.world(), " samples is larger than the ",
-                 sampler_.total(), " samples of ", dataset_.name());
-    return batches;
+    const std::int64_t batches = options_.cut.batches(sampler_.samples());
+    ISOBAR_CHECK(batches >= 1 || options_.cut.keeps_incomplete, "a batch of ", options_.cut.batch,
+                 " samples is larger than the ", sampler_.samples(), " samples of ", dataset_.name());
+    return batches * options_.cut.parts;
   }
 
   Cursor after(Cursor at) const {
     return at.batch + 1 < batches_ ? Cursor{at.epoch, at.batch + 1} : Cursor{at.epoch + 1, 0};
   }
 
-  // Turns a free slot into the upcoming batch. The caller holds the mutex.
-  void begin_batch() {
-    if (order_epoch_ != upcoming_.epoch) {
-      order_ = sampler_.order(upcoming_.epoch);
-      order_epoch_ = upcoming_.epoch;
-    }
-    Slot& slot = *free_.back();
+  // Makes the slot the batch at `batch.at`.
+  void set_samples(Slot& slot) {
     LoadedBatch& batch = slot.batch;
-    const auto begin = static_cast<std::size_t>(upcoming_.batch * options_.batch_size);
-    const auto end = std::min(begin + static_cast<std::size_t>(options_.batch_size), order_.size());
-    batch.at = upcoming_;
-    batch.samples.assign(order_.begin() + static_cast<std::ptrdiff_t>(begin),
-                         order_.begin() + static_cast<std::ptrdiff_t>(end));
+    if (order_epoch_ != batch.at.epoch) {
+      order_epoch_ = -1;
+      order_ = sampler_.order(batch.at.epoch);
+      order_epoch_ = batch.at.epoch;
+    }
+    const BatchCut& cut = options_.cut;
+    const Part part = cut.part(sampler_.samples(), batch.at.batch);
+    batch.missing = cut.batch - cut.batch_size(sampler_.samples(), batch.at.batch / cut.parts);
+    batch.samples.clear();
+    for (std::int64_t i = part.begin + cut.rank; i < part.end; i += cut.ranks)
+      batch.samples.push_back(order_[static_cast<std::size_t>(i)]);
     batch.tensors = leading_rows(slot.buffers, slot.size());
+  }
+
+  // Turns a free slot into the upcoming batch. The caller holds the mutex. A batch that cannot be begun (the order of
+  // so many samples finds no memory) is one of no samples, with the error that its caller gets.
+  void begin_batch() {
+    Slot& slot = *free_.back();
+    slot.batch.at = upcoming_;
     slot.begun = slot.finished = 0;
     slot.error = nullptr;
+    try {
+      set_samples(slot);
+    } catch (...) {
+      slot.batch.samples.clear();
+      slot.error = std::current_exception();
+    }
     free_.pop_back();
     queue_.push_back(&slot);
     upcoming_ = after(upcoming_);
+    if (slot.whole()) for_caller_.notify_one();  // nothing is to be read
   }
 
   // The next sample that nobody reads yet, of the earliest batch that has one. The caller holds the mutex.
   std::optional<SampleRead> claim() {
-    for (Slot* slot : queue_)
-      if (slot->begun < slot->size()) return SampleRead{slot, slot->begun++};
-    if (free_.empty()) return std::nullopt;
-    begin_batch();
-    return SampleRead{queue_.back(), queue_.back()->begun++};
+    while (true) {
+      for (Slot* slot : queue_)
+        if (slot->begun < slot->size()) return SampleRead{slot, slot->begun++};
+      if (free_.empty()) return std::nullopt;
+      begin_batch();
+    }
   }
 
   // Reads one sample with the mutex released.
@@ -164,7 +180,8 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
     std::exception_ptr error;
     try {
       const LoadedBatch& batch = task.slot->batch;
-      read_row(dataset_, batch.samples[static_cast<std::size_t>(task.row)], batch.tensors, task.row);
+      const SampleKey key{batch.samples[static_cast<std::size_t>(task.row)], batch.at.epoch, sampler_.seed()};
+      read_row(dataset_, key, batch.tensors, task.row);
     } catch (...) {
       error = std::current_exception();
     }
@@ -214,10 +231,9 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
   std::vector<std::thread> workers_;
   bool stopping_ = false;
   std::vector<Slot> slots_;
-  std::vector<Slot*> free_;
-  std::deque<Slot*> queue_;  // begun and not yet handed to the caller, in order
-  Cursor wanted_;            // what next() returns next
-  Cursor upcoming_;          // what begin_batch() begins next
+  std::vector<Slot*> free_, queue_;  // queue_: begun and not yet handed to the caller, in order
+  Cursor wanted_;                    // what next() returns next
+  Cursor upcoming_;                  // what begin_batch() begins next
   std::vector<std::int64_t> order_;
   std::int64_t order_epoch_ = -1;
 };
@@ -244,6 +260,14 @@ Cursor Loader::cursor() const {
 void Loader::seek(Cursor cursor) {
   state_->stop();
   state_->start(cursor);
+}
+
+// Batches that the caller holds keep the state that made them.
+void Loader::use(const Dataset& view) {
+  auto state = std::make_shared<State>(view, state_->sampler(), state_->options());
+  state_->stop();
+  state->start(state_->cursor());
+  state_ = std::move(state);
 }
 
 }  // namespace isobar

@@ -22,7 +22,8 @@ void Upload::wait_for_stream() noexcept {
 }
 
 void Upload::start() {
-  batch_ = std::make_shared<LoadedBatch>(LoadedBatch{.at = source_->at, .samples = source_->samples, .tensors = {}});
+  batch_ = std::make_shared<LoadedBatch>(
+      LoadedBatch{.at = source_->at, .samples = source_->samples, .tensors = {}, .missing = source_->missing});
   for (const auto& [name, tensor] : source_->tensors) {
     const Tensor copy = Tensor::empty(tensor.shape(), tensor.dtype(), device_);
     gpu::copy(copy.data(), tensor.data(), tensor.bytes(), device_, current_stream());

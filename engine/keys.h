@@ -112,6 +112,12 @@ class KeyFiller {
   std::string told_;
 };
 
+// What opened data say that a key stands for; the options stay as they were declared.
+struct FoundKey {
+  std::string key;
+  std::variant<std::int64_t, std::string, std::vector<std::string>> value;
+};
+
 // The keys of one component, bound to the object that holds its options.
 struct KeyTable {
   std::string heading;

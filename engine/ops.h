@@ -1,16 +1,15 @@
-// The index of differentiable operations: one line each. kernels/x.h has the formula and the contract of op x;
-// engine/ops/x.cc checks shapes, allocates, runs the kernel for the device and records the backward.
+// The index of differentiable operations, a line each; those on fields are in engine/field_ops.h. kernels/x.h has the
+// formula and the contract of op x; engine/ops/x.cc checks shapes, allocates, runs the kernel for the device and
+// records the backward.
 #pragma once
 
 #include <cstdint>
 
 #include "engine/tensor.h"
 #include "kernels/attention/attention.h"
+#include "kernels/common/activation.h"
 #include "kernels/common/window.h"
 #include "kernels/cross_entropy.h"
-#include "kernels/forecast_loss.h"
-#include "kernels/gemm/gemm.h"
-#include "kernels/patchify.h"
 
 namespace isobar {
 
@@ -41,7 +40,7 @@ struct Columns {
 struct AttentionOptions {
   std::int64_t batch = 0, heads = 0;
   double scale = 1;
-  bool causal = false;  // a query sees no keys behind it
+  bool causal = false;  // query i sees keys j <= i
   bool tf32 = false;    // as of LinearOptions
   float dropout = 0;    // of the probabilities
   DropoutKey key = {};
@@ -59,42 +58,37 @@ struct ClassPredictions {
   Tensor prediction;  // [M] i32, the class of the greatest logit; -1 where a logit is NaN or +inf
 };
 
-struct LossInputs {
-  LossKind kind = LossKind::relative_l2;
-  Tensor row_weights = {}, channel_weights = {};  // [H] of the rows given, [C]; may be undefined
-  std::int64_t whole_height = 0;  // of the picture that the fields are a band of rows of; 0: they are all of it
-  AddUp add_up = {};              // of the sums [B, 2] of the bands; empty: there is one
-  std::int64_t patch = 0;         // of a forecast in rows of patches, PatchOrder::channels_last; 0: it is fields
-};
+// [M,K]·[N,K]ᵀ + [N] -> [M,N]; the bias may be undefined.
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b, LinearOptions);
+// fc2(gelu(fc1 x)), [M,K] -> [M,N]; the backward computes the gelu again.
+Tensor mlp(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2, LinearOptions);
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, LinearOptions options);  // [M,K]·[N,K]ᵀ + [N]
-Tensor mlp(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2, const Tensor& b2,
-           LinearOptions options);              // fc2(gelu(fc1 x)), gelu computed again in the backward
-Tensor gelu(const Tensor& x, Activation kind);  // any shape
-Tensor layernorm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
-                 DType out_dtype);  // [M,C] -> [M,C]
-LayernormResult layernorm_residual(const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias,
-                                   double eps);                        // s = x + branch; y = norm(s)
-Tensor attention(const Tensor& qkv, const AttentionOptions& options);  // [B·T,3·E] -> [B·T,E]
-Tensor attention(const Columns& q, const Columns& k, const Columns& v,
-                 const AttentionOptions& options);  // [B·Tq,E], [B·Tk,E] twice -> [B·Tq,E]
-Tensor patchify(const Tensor& image, std::int64_t patch, PatchOrder order,
-                DType out_dtype);  // [B,C,H,W] -> [B·N,C·p·p]
-Tensor unpatchify(const Tensor& tokens, Shape image_shape, std::int64_t patch,
-                  PatchOrder order);                 // [B·N,C·p·p] -> [B,C,H,W]
-Tensor add(const Tensor& a, const Tensor& b);        // same shape; result in a's dtype
-Tensor add_row(const Tensor& x, const Tensor& row);  // [G·M,C] + [M,C], row repeated
-Tensor add_row(const Tensor& x, const Tensor& row, std::int64_t first,
-               std::int64_t count);  // [G·M,C] + [N,C](first : first + M), M = count; other rows get zeros
-Tensor add_leading_channels(const Tensor& x,
-                            const Tensor& fields);  // [B,C,H,W] + [B,C+k,H,W](:, :C); no gradient to fields
-Tensor dropout(const Tensor& x, float p, DropoutKey key, const ElementWindow& window = {});  // any shape
-Tensor drop_path(const Tensor& x, float p, DropoutKey key, const RowWindow& rows);           // [M,C], whole samples
-Tensor forecast_loss(const Tensor& pred, const Tensor& target,
-                     const LossInputs& inputs);  // [B,C,H,W] or [B·N,p·p·C], [B,C,H,W] -> [1]; no gradient to target
-Tensor cross_entropy(const Tensor& logits, const Tensor& labels,
-                     std::int32_t ignore = kIgnoredLabel);  // [M,C], [M] of i32 -> [1]; no gradient to labels
+// Any shape.
+Tensor gelu(const Tensor& x, Activation kind);
+// [M,C] -> [M,C].
+Tensor layernorm(const Tensor& x, const Tensor& w, const Tensor& b, double eps, DType out_dtype);
+// s = x + branch; y = layernorm(s); all [M,C].
+LayernormResult layernorm_residual(const Tensor& x, const Tensor& branch, const Tensor& w, const Tensor& b, double eps);
 
-ClassPredictions class_predictions(const Tensor& logits, const Tensor& labels);  // [M,C], [M] of i32; never recorded
+// [B·T,3·E] -> [B·T,E].
+Tensor attention(const Tensor& qkv, const AttentionOptions& options);
+// [B·Tq,E], [B·Tk,E] twice -> [B·Tq,E].
+Tensor attention(const Columns& q, const Columns& k, const Columns& v, const AttentionOptions& options);
+
+// Of one shape; the result has the dtype of a.
+Tensor add(const Tensor& a, const Tensor& b);
+// [G·M,C] + [M,C], the rows repeated G times.
+Tensor add_row(const Tensor& x, const Tensor& row);
+// The same with rows [first, first + count) of [N,C], M = count; the gradient of the other rows is zero.
+Tensor add_row(const Tensor& x, const Tensor& row, std::int64_t first, std::int64_t count);
+// Any shape.
+Tensor dropout(const Tensor& x, float p, DropoutKey key, const ElementWindow& window = {});
+// [M,C]; drops all rows of a sample or none.
+Tensor drop_path(const Tensor& x, float p, DropoutKey key, const RowWindow& rows);
+
+// [M,C], [M] of i32 -> [1], the mean over the labels that are not `ignore`; no gradient to labels.
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, std::int32_t ignore = kIgnoredLabel);
+// [M,C], [M] of i32; never recorded.
+ClassPredictions class_predictions(const Tensor& logits, const Tensor& labels);
 
 }  // namespace isobar

@@ -10,20 +10,52 @@
 
 namespace isobar {
 
-LossScale LossScale::for_dtype(DType activation) {
-  if (activation == DType::fp16) return {.scale = 65536, .dynamic = true};
-  return {};
+LossScale LossScale::for_dtype(DType activation, const LossScaleOptions& options) {
+  if (activation != DType::fp16) return {};
+  return {
+      .scale = options.initial_loss_scale, .dynamic = true, .options = options, .overflows_left = options.hysteresis};
 }
 
 void LossScale::update(bool finite) {
   if (!dynamic) return;
   if (!finite) {
-    scale *= 0.5;
+    overflows_left = std::max<std::int64_t>(overflows_left - 1, 0);
+    if (overflows_left == 0) scale *= options.loss_scale_backoff;
     clean_updates = 0;
-  } else if (++clean_updates == interval) {
-    scale = std::min(2 * scale, kMax);
+  } else if (++clean_updates == options.loss_scale_window) {
+    scale = std::min(options.loss_scale_growth * scale, kMax);
+    overflows_left = options.hysteresis;
     clean_updates = 0;
   }
+}
+
+KeyTable LossScaleOptions::keys() {
+  constexpr double kMostGrowth = 65536;
+  return {
+      "The loss scale of fp16",
+      {key("initial_loss_scale", initial_loss_scale, "the scale that a run begins with")
+           .within(LossScale::kMin, LossScale::kMax)
+           .also_called({"lossscale", "initscale"}),
+       key("min_loss_scale", min_loss_scale, "a run whose gradients overflow at every scale down to this one ends")
+           .within(LossScale::kMin, LossScale::kMax)
+           .also_called({"minlossscale"}),
+       key("loss_scale_window", loss_scale_window, "updates in a row without an overflow before the scale grows")
+           .at_least(1)
+           .also_called({"growthinterval"}),
+       key("loss_scale_growth", loss_scale_growth, "the factor by which it grows; 1: never")
+           .within(1, kMostGrowth)
+           .also_called({"growthfactor"}),
+       key("loss_scale_backoff", loss_scale_backoff, "the factor by which an overflow lowers it")
+           .greater_than(0)
+           .also_called({"backofffactor"}),
+       key("hysteresis", hysteresis, "overflows since it last grew, of which the last one and all later ones lower it")
+           .at_least(1)},
+      [this](const KeyOrigins& origins) {
+        ISOBAR_CHECK(min_loss_scale <= initial_loss_scale, origins.where("min_loss_scale"),
+                     " must be at most initial_loss_scale (", initial_loss_scale, "), not ", min_loss_scale);
+        ISOBAR_CHECK(loss_scale_backoff < 1, origins.where("loss_scale_backoff"), " must be below 1, not ",
+                     loss_scale_backoff);
+      }};
 }
 
 KeyTable OptimizerOptions::keys() {
@@ -37,7 +69,12 @@ KeyTable OptimizerOptions::keys() {
                .also_called({"wd"}),
            key("grad_clip", grad_clip, "largest norm of all gradients together; 0: no clipping")
                .at_least(0)
-               .also_called({"gradientclipval", "maxgradnorm", "clip"})}};
+               .also_called({"gradientclipval", "maxgradnorm", "clip"}),
+           key("ema", ema,
+               "0.9999: an exponential moving average of the weights is validated and saved as the model; the weights "
+               "themselves lie in optimizer.safetensors as w.NAME; 0: no average")
+               .fraction()
+               .also_called({"emadecay", "useema"})}};
 }
 
 Optimizer::Optimizer(Parameters& parameters, OptimizerOptions options)
@@ -57,6 +94,7 @@ Optimizer::Optimizer(Parameters& parameters, OptimizerOptions options, std::vect
   }
   m_ = Tensor::zeros({owned}, weights.dtype(), weights.device());
   v_ = Tensor::zeros({owned}, weights.dtype(), weights.device());
+  if (options_.ema > 0) average_ = Tensor::zeros({owned}, weights.dtype(), weights.device());
   sums_ = Tensor::empty({std::ssize(ranges_)}, DType::fp64, weights.device());
   norm_ = Tensor::empty({1}, DType::fp64, weights.device());
   grad_scale_ = Tensor::empty({1}, DType::fp64, weights.device());
@@ -94,6 +132,7 @@ void Optimizer::launch(double lr, double loss_scale) {
               .grad_scale = grad_scale_.data_as<double>()},
              current_stream());
   norm_read_.begin();
+  if (average_.defined() && updates_ == 0) begin_average();
   std::int64_t moments_at = 0;
   for (const OwnedRange& owned : ranges_) {
     launch_adam(owned.range, moments_at, lr);
@@ -123,8 +162,39 @@ void Optimizer::launch_adam(FlatRange range, std::int64_t moments_at, double lr)
               .weight = weights.slice(range.first, {n}).data(),
               .m = m_.slice(moments_at, {n}).data(),
               .v = v_.slice(moments_at, {n}).data(),
-              .compute = compute.defined() ? compute.slice(range.first, {n}).data() : nullptr},
+              .compute = compute.defined() ? compute.slice(range.first, {n}).data() : nullptr,
+              .average_rate = 1 - std::min(options_.ema, (1 + update) / (10 + update)),
+              .average = average_.defined() ? average_.slice(moments_at, {n}).data() : nullptr},
              current_stream());
+}
+
+template <class Visit>
+void Optimizer::visit_average(const Visit& visit) const {
+  std::int64_t at = 0;
+  for (const auto& [range, factor] : ranges_) {
+    if (range.size() > 0)
+      visit(parameters_.weights().slice(range.first, {range.size()}), average_.slice(at, {range.size()}));
+    at += range.size();
+  }
+}
+
+void Optimizer::begin_average() const {
+  visit_average([](const Tensor& weights, Tensor average) { average.copy_from(weights); });
+}
+
+// Piece by piece, so that no third buffer is needed.
+void Optimizer::swap_average() const {
+  constexpr std::int64_t kPiece = std::int64_t{1} << 20;
+  visit_average([&](const Tensor& weights, const Tensor& average) {
+    for (std::int64_t at = 0; at < weights.numel(); at += kPiece) {
+      const Shape piece{std::min(kPiece, weights.numel() - at)};
+      Tensor here = weights.slice(at, piece), there = average.slice(at, piece);
+      Tensor kept = Tensor::empty(piece, here.dtype(), here.device());
+      kept.copy_from(here);
+      here.copy_from(there);
+      there.copy_from(kept);
+    }
+  });
 }
 
 UpdateResult Optimizer::result(double loss_scale) {

@@ -4,13 +4,91 @@
 #include <cmath>
 #include <numbers>
 
+#include "kernels/common/check.h"
+#include "kernels/common/checked_size.h"
+
 namespace isobar {
+namespace {
+
+double cosine_of(double progress) {
+  return 0.5 * (1 + std::cos(std::numbers::pi * progress));
+}
+
+double wsd_shape(WsdDecay kind, double progress) {
+  switch (kind) {
+    case WsdDecay::linear:
+      return 1 - progress;
+    case WsdDecay::cosine:
+      return cosine_of(progress);
+    case WsdDecay::exponential:
+      return 2 * std::pow(0.5, progress) - 1;
+    case WsdDecay::minus_sqrt:
+      return 1 - std::sqrt(progress);
+  }
+  throw_error("no such decay");
+}
+
+bool warms_up_apart(WarmupRule rule) {
+  return rule != WarmupRule::tutorial;
+}
+
+// A warmup that takes its iterations from the decay's.
+bool shortens_decay(WarmupRule rule) {
+  return rule == WarmupRule::megatron || rule == WarmupRule::nanogpt;
+}
+
+std::int64_t decay_length(WarmupRule rule, std::int64_t steps, std::int64_t warmup) {
+  return shortens_decay(rule) ? steps - warmup : steps;
+}
+
+}  // namespace
 
 double LearningRate::at(std::int64_t t) const {
-  const double progress = static_cast<double>(t) / static_cast<double>(steps);
-  const double shape = kind == ScheduleKind::cosine ? 0.5 * (1 + std::cos(std::numbers::pi * progress)) : 1;
-  if (warmup <= 0) return base * shape;
-  return base * std::min(static_cast<double>(t + 1) / static_cast<double>(warmup), shape);
+  const std::int64_t n = rule == WarmupRule::unet ? t + 1 : t;
+  const auto warm = [&](std::int64_t done, std::int64_t of) {
+    return warmup_lr + (base - warmup_lr) * (static_cast<double>(done) / static_cast<double>(of));
+  };
+  if (warmup <= 0) return decayed(t);
+  switch (rule) {
+    case WarmupRule::tutorial:
+      return std::min(warm(t + 1, warmup), decayed(t));
+    case WarmupRule::unet:
+      return n < warmup ? warm(n, warmup) : decayed(t);
+    case WarmupRule::megatron:
+      return n <= warmup ? warm(n, warmup) : decayed(t);
+    case WarmupRule::nanogpt:
+      return n < warmup ? warm(n + 1, warmup + 1) : decayed(t);
+  }
+  throw_error("no such warmup");
+}
+
+// What the rate would be without a warmup.
+double LearningRate::decayed(std::int64_t t) const {
+  const std::int64_t held = t - t % interval, n = rule == WarmupRule::unet ? held + 1 : held;
+  const std::int64_t first = warms_up_apart(rule) ? warmup : 0;
+  const std::int64_t length = decay_length(rule, steps, warmup);
+  const std::int64_t position = std::max<std::int64_t>(n - first, 0);
+  const double progress = std::min(static_cast<double>(position) / static_cast<double>(length), 1.0);
+  const auto between = [&](double shape) { return end + (base - end) * shape; };
+  switch (kind) {
+    case ScheduleKind::constant:
+      return base;
+    case ScheduleKind::cosine:
+      return between(cosine_of(progress));
+    case ScheduleKind::linear:
+      return between(1 - progress);
+    case ScheduleKind::inverse_square_root:
+      if (position > length) return end;
+      return std::max(end, base * std::sqrt(static_cast<double>(std::max<std::int64_t>(warmup, 1))) /
+                               std::sqrt(static_cast<double>(std::max<std::int64_t>(n, 1))));
+    case ScheduleKind::wsd: {
+      const double done = static_cast<double>(position - (length - wsd_iters)) / static_cast<double>(wsd_iters);
+      return between(wsd_shape(wsd, std::clamp(done, 0.0, 1.0)));
+    }
+    case ScheduleKind::step:
+      return std::max(end, base * std::pow(gamma, static_cast<double>(position / every)));
+  }
+  throw_error("no such schedule");
 }
 
 double scaled_rate(double lr, BatchScaling rule, std::int64_t batch, std::int64_t reference_batch) {
@@ -32,21 +110,82 @@ KeyTable ScheduleOptions::keys() {
       {key("num_iters", num_iters, "updates of the whole run")
            .at_least(1)
            .free_on_resume()
-           .also_called({"epochs", "numepochs", "maxepochs", "steps", "maxsteps", "iterations"}),
-       key("lr", lr, "largest learning rate").at_least(0).also_called({"learningrate", "maxlr"}),
-       key("lr_schedule", lr_schedule, "how the rate goes on after the warmup: cosine falls to 0 at num_iters")
-           .also_called({"lrscheduler", "scheduler"}),
-       key("warmup", warmup, "iterations over which the rate grows from 0").at_least(0).also_called({"warmupsteps"}),
+           .also_called({"steps", "maxsteps", "iterations", "trainiters"}),
+       key("num_epochs", num_epochs,
+           "passes over the training samples, in the place of num_iters; of the two keys the last one given counts: in "
+           "the config, by a flag, by --set; null: num_iters")
+           .at_least(1)
+           .free_on_resume()
+           .also_called({"epochs", "maxepochs"}),
+       key("lr", lr, "largest learning rate").at_least(0).also_called({"learningrate", "maxlr", "startlr"}),
+       key("lr_schedule", lr_schedule,
+           "how the rate goes on after the warmup: cosine and linear fall to end_lr at decay_iters, wsd does so in its "
+           "last wsd_iters, step multiplies by lr_gamma every lr_decay_every")
+           .also_called({"lrscheduler", "scheduler", "lrdecaystyle"}),
+       key("end_lr", end_lr, "the rate at the end of the decay; no schedule falls below it")
+           .at_least(0)
+           .also_called({"minlr", "etamin"}),
+       key("lr_step", lr_step,
+           "when the decay goes on: with every iteration, or at epoch ends; a warmup always goes by iterations"),
+       key("decay_iters", decay_iters, "iterations after which the rate has fallen to end_lr; null: num_iters")
+           .at_least(1)
+           .also_called({"lrdecayiters", "lrdecaysteps", "tmax"}),
+       key("warmup", warmup, "iterations over which the rate grows from warmup_lr")
+           .at_least(0)
+           .also_called({"warmupsteps", "warmupiters", "lrwarmupiters"}),
+       key("warmup_lr", warmup_lr, "the rate that the warmup begins at").at_least(0).also_called({"lrwarmupinit"}),
+       key("warmup_rule", warmup_rule,
+           "tutorial: the decay begins with the run, and the lesser of warmup and decay counts; unet: it begins after "
+           "the warmup and takes as long; megatron, nanogpt: after the warmup, and ends at decay_iters; with megatron "
+           "update 1 has warmup_lr, and updates that fp16 skips are not counted")
+           .also_called({"lrwarmuprule"}),
+       key("lr_gamma", lr_gamma, "of lr_schedule step").within(0, 1).also_called({"gamma"}),
+       key("lr_decay_every", lr_decay_every, "of lr_schedule step: iterations or epochs, as lr_step has it")
+           .at_least(1)
+           .also_called({"stepsize", "lrstepsize"}),
+       key("wsd_iters", wsd_iters, "of lr_schedule wsd: the iterations of its decay")
+           .at_least(1)
+           .also_called({"lrwsddecayiters"}),
+       key("wsd_decay", wsd_decay, "of lr_schedule wsd: how it falls").also_called({"lrwsddecaystyle"}),
        key("batch_lr_scaling", batch_lr_scaling,
            "multiplies lr by (the root of) global_batch_size / reference_batch_size"),
-       key("reference_batch_size", reference_batch_size, "see batch_lr_scaling").at_least(1)}};
+       key("reference_batch_size", reference_batch_size, "see batch_lr_scaling").at_least(1)},
+      [this](const KeyOrigins& origins) {
+        ISOBAR_CHECK(end_lr <= lr, origins.where("end_lr"), " must be at most lr (", lr, "), not ", end_lr);
+        if (num_epochs && !decay_iters) return;  // how long that is the data say: of_run() checks the rest
+        const std::int64_t steps = decay_iters.value_or(num_iters);
+        ISOBAR_CHECK(!shortens_decay(warmup_rule) || warmup < steps, origins.where("warmup"), " must be below ",
+                     decay_iters ? "decay_iters (" : "num_iters (", steps, ") with warmup_rule ",
+                     name_of_enum(warmup_rule), ", not ", warmup);
+        const std::int64_t decay = decay_length(warmup_rule, steps, warmup);
+        ISOBAR_CHECK(lr_schedule != ScheduleKind::wsd || wsd_iters <= decay, origins.where("wsd_iters"),
+                     " must be at most the ", decay, " iterations after the warmup, not ", wsd_iters);
+      }};
 }
 
-LearningRate ScheduleOptions::learning_rate(std::int64_t global_batch_size) const {
+ScheduleOptions ScheduleOptions::of_run(std::int64_t iterations_per_epoch) const {
+  if (!num_epochs) return *this;
+  ScheduleOptions schedule = *this;
+  schedule.num_epochs.reset();
+  schedule.num_iters = checked_product({*num_epochs, iterations_per_epoch}, "config key num_epochs");
+  schedule.keys().check({});
+  return schedule;
+}
+
+LearningRate ScheduleOptions::learning_rate(std::int64_t global_batch_size, std::int64_t iterations_per_epoch) const {
+  const std::int64_t interval = lr_step == RateStep::epoch ? iterations_per_epoch : 1;
   return {.kind = lr_schedule,
           .base = scaled_rate(lr, batch_lr_scaling, global_batch_size, reference_batch_size),
+          .end = end_lr,
+          .rule = warmup_rule,
           .warmup = warmup,
-          .steps = num_iters};
+          .warmup_lr = warmup_lr,
+          .steps = decay_iters.value_or(num_iters),
+          .interval = interval,
+          .gamma = lr_gamma,
+          .every = lr_decay_every * interval,
+          .wsd = wsd_decay,
+          .wsd_iters = wsd_iters};
 }
 
 }  // namespace isobar

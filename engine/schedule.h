@@ -1,30 +1,63 @@
-// Learning-rate schedules, and the rules that scale a rate with the batch.
+// Learning-rate schedules, one family, and the rules that scale a rate with the batch.
 //
-//   cosine            lr(t) = lr0 · ½(1 + cos(πt/T))                                     t = 0 … T updates done
-//   with warmup W     lr(t) = lr0 · min((t + 1)/W, ½(1 + cos(πt/T)))
-//   constant          lr(t) = lr0 (· min((t + 1)/W, 1) with warmup)
+// A decay, of lr0 to `end`, has reached position d of its length L, r = d / L from 0 to 1:
 //
-// as the NERSC tutorial computes them (PyTorch's CosineAnnealingLR in closed form; LambdaLR with warmup).
+//   cosine               end + (lr0 - end) · ½(1 + cos πr)
+//   linear               end + (lr0 - end) · (1 - r)
+//   constant             lr0
+//   inverse_square_root  max(end, lr0 · √max(W, 1) / √max(n, 1))
+//   wsd                  end + (lr0 - end) · s(q): 1 up to the last `wsd_iters` iterations, of which q is the part that
+//                        is done; s is 1 - q, ½(1 + cos πq), 2 · 0.5^q - 1 or 1 - √q
+//   step                 max(end, lr0 · gamma^⌊d / every⌋)
+//
+// Before it a warmup of W iterations leads from `warmup_lr` to lr0. With t updates done, and T = decay_iters:
+//
+//   rule       n      warmup                               d      L
+//   tutorial   t      (t + 1)/W while that is the lesser   n      T        NERSC's weather tutorial (LambdaLR)
+//   unet       t + 1  n/W while n < W                      n - W  T        NERSC's U-Net tutorial: never gets to `end`
+//   megatron   t      n/W while n <= W                     n - W  T - W    Megatron-LM: update 1 has warmup_lr
+//   nanogpt    t      (n + 1)/(W + 1) while n < W          n - W  T - W    nanoGPT
+//
+// Behind its length a decay stays at `end` (constant and step: go on). Where lr_step is `epoch` the decay sees the t of
+// the epoch's beginning; the warmup goes by iterations. As PyTorch's CosineAnnealingLR (closed form), LinearLR, StepLR
+// and ExponentialLR. Megatron does not count updates that were skipped, the others do.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "engine/keys.h"
 
 namespace isobar {
 
-enum class ScheduleKind : std::uint8_t { cosine, constant };
+enum class ScheduleKind : std::uint8_t { cosine, constant, linear, inverse_square_root, wsd, step };
+enum class WarmupRule : std::uint8_t { tutorial, unet, megatron, nanogpt };
+enum class WsdDecay : std::uint8_t { linear, cosine, exponential, minus_sqrt };
+enum class RateStep : std::uint8_t { iteration, epoch };
 
 struct LearningRate {
   ScheduleKind kind = ScheduleKind::cosine;
-  double base = 5e-4;
-  std::int64_t warmup = 0;
-  std::int64_t steps = 1;
+  double base = 5e-4;  // lr0
+  double end = 0;
+  WarmupRule rule = WarmupRule::tutorial;
+  std::int64_t warmup = 0;  // W
+  double warmup_lr = 0;
+  std::int64_t steps = 1;     // T
+  std::int64_t interval = 1;  // iterations in which the decay does not move: 1, or those of an epoch
+  double gamma = 0.1;         // of step
+  std::int64_t every = 1;     // of step, in iterations
+  WsdDecay wsd = WsdDecay::exponential;
+  std::int64_t wsd_iters = 1;
 
   // The rate used by update t + 1, when t updates are done.
   double at(std::int64_t t) const;
+  // Whether t counts updates that were skipped because a gradient of fp16 overflowed.
+  bool counts_skipped() const { return rule != WarmupRule::megatron; }
+
+ private:
+  double decayed(std::int64_t t) const;
 };
 
 enum class BatchScaling : std::uint8_t { none, sqrt, linear };
@@ -34,7 +67,19 @@ double scaled_rate(double lr, BatchScaling rule, std::int64_t batch, std::int64_
 
 template <>
 struct EnumNames<ScheduleKind> {
-  static constexpr std::array names{"cosine", "constant"};
+  static constexpr std::array names{"cosine", "constant", "linear", "inverse_square_root", "wsd", "step"};
+};
+template <>
+struct EnumNames<WarmupRule> {
+  static constexpr std::array names{"tutorial", "unet", "megatron", "nanogpt"};
+};
+template <>
+struct EnumNames<WsdDecay> {
+  static constexpr std::array names{"linear", "cosine", "exponential", "minus_sqrt"};
+};
+template <>
+struct EnumNames<RateStep> {
+  static constexpr std::array names{"iteration", "epoch"};
 };
 template <>
 struct EnumNames<BatchScaling> {
@@ -43,16 +88,30 @@ struct EnumNames<BatchScaling> {
 
 struct ScheduleOptions {
   std::int64_t num_iters = 30000;
+  std::optional<std::int64_t> num_epochs = {};  // null: num_iters counts
   double lr = 5e-4;
   ScheduleKind lr_schedule = ScheduleKind::cosine;
+  double end_lr = 0;
+  RateStep lr_step = RateStep::iteration;
+  std::optional<std::int64_t> decay_iters = {};  // null: num_iters
   std::int64_t warmup = 0;
+  double warmup_lr = 0;
+  WarmupRule warmup_rule = WarmupRule::tutorial;
+  double lr_gamma = 0.1;
+  std::int64_t lr_decay_every = 1;  // iterations or epochs, as lr_step has it
+  std::int64_t wsd_iters = 1;
+  WsdDecay wsd_decay = WsdDecay::exponential;
   BatchScaling batch_lr_scaling = BatchScaling::none;
   std::int64_t reference_batch_size = 16;
 
   KeyTable keys();
 
-  // Of a run with this many samples an update.
-  LearningRate learning_rate(std::int64_t global_batch_size) const;
+  // The same for a run with this many updates an epoch: num_iters are those of num_epochs, which is null. Throws Error
+  // where they are too many, and where other keys do not fit that length.
+  ScheduleOptions of_run(std::int64_t iterations_per_epoch) const;
+
+  // Of a run with this many samples an update and this many updates an epoch.
+  LearningRate learning_rate(std::int64_t global_batch_size, std::int64_t iterations_per_epoch = 1) const;
 };
 
 }  // namespace isobar

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/common/device.h"
+#include "kernels/common/stream.h"
 
 namespace isobar::gpu {
 class OwnedStream;  // kernels/cuda/runtime.h

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "engine/tensor.h"
+#include "kernels/common/grad.h"
 
 namespace isobar {
 

@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <string>
@@ -112,10 +111,6 @@ struct Runs {
 // outside its tensor, or where runs overlap in `to`. The memory of the two must not overlap.
 void copy_runs(const Tensor& to, Runs to_runs, const Tensor& from, Runs from_runs, std::int64_t count,
                std::int64_t length);
-
-// Adds up sums over all processes that hold a part of them, in place and in the order of the current stream: how an op
-// that knows no ranks adds over them. Empty: this process holds everything.
-using AddUp = std::function<void(const Tensor& sums)>;
 
 // Where the gradient of a leaf is gathered.
 struct Leaf {

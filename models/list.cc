@@ -1,26 +1,46 @@
-// Every recipe, one line each.
+// Every task and every network, one line each.
+#include <algorithm>
+
 #include "kernels/common/check.h"
 #include "models/classification/recipe.h"
 #include "models/forecast/recipe.h"
 #include "models/recipe.h"
+#include "models/vit/recipe.h"
 
 namespace isobar {
 
 const std::vector<RecipeEntry>& recipe_list() {
   static const std::vector<RecipeEntry> list{
-      {"forecast", make_forecast_recipe},
+      {kForecastTask, make_forecast_recipe},
       {"classification", make_classification_recipe},
   };
   return list;
 }
 
-std::unique_ptr<Recipe> make_recipe(const std::string& name) {
-  std::string names;
-  for (const RecipeEntry& entry : recipe_list()) {
-    if (entry.name == name) return entry.make();
-    names += (names.empty() ? "" : ", ") + std::string(entry.name);
-  }
-  throw_error("config key task must be one of ", names, ", not ", name);
+const std::vector<NetworkEntry>& network_list() {
+  static const std::vector<NetworkEntry> list{
+      {"vit", make_vit_recipe},
+  };
+  return list;
+}
+
+namespace {
+
+template <class Entry>
+const Entry& entry_of(const std::vector<Entry>& list, const char* key, const std::string& name) {
+  const auto found = std::ranges::find(list, name, &Entry::name);
+  ISOBAR_CHECK(found != list.end(), "config key ", key, " must be one of ", names_of(list), ", not ", name);
+  return *found;
+}
+
+}  // namespace
+
+std::unique_ptr<Recipe> make_recipe(const std::string& name, std::shared_ptr<NetworkRecipe> network) {
+  return entry_of(recipe_list(), "task", name).make(std::move(network));
+}
+
+std::shared_ptr<NetworkRecipe> make_network_recipe(const std::string& name) {
+  return entry_of(network_list(), "model", name).make();
 }
 
 }  // namespace isobar

@@ -1,8 +1,10 @@
-// A recipe: all that a config says of one kind of training. It declares the config keys, opens the data and makes the
-// task. A new model or a new kind of data is a new recipe, and one line in models/list.cc.
+// What a run trains, in three types, each made by the one before it. Who holds one can ask it for all that it offers:
 //
-// Order of use: keys() are read from a config, complete() fills what was left to the data, check_keys, open(),
-// make_task().
+//   Recipe        declared  options and their keys: what a config says of one kind of training, whatever the network
+//   OpenedRecipe  opened    the data sets, and what was found in them
+//   Task          made      a network with its weights, for these data (models/task.h)
+//
+// A new kind of data or of training is a new recipe, and one line in models/list.cc.
 #pragma once
 
 #include <filesystem>
@@ -16,79 +18,122 @@
 #include "engine/keys.h"
 #include "models/compute_options.h"
 #include "models/holding.h"
+#include "models/network.h"
 #include "models/task.h"
 
 namespace isobar {
 
-// Weights that a run starts or goes on from: the file, and the settings beside its tensors (none: weights from
-// elsewhere).
+// Weights that a run starts or goes on from, or that are judged: the file, and the settings beside its tensors (none:
+// weights from elsewhere).
 struct GivenWeights {
   std::filesystem::path file;
   Settings settings;
+};
+
+// How the data of a run are opened.
+struct OpenRequest {
+  // The run's own folder for what is computed of the data, which opening leaves as it is; empty: nothing will be kept.
+  std::filesystem::path kept = {};
+  bool resumed = false;       // then it may hold that already
+  std::string findings = {};  // OpenedRecipe::findings() of another process; empty: this one looks for itself
+  OpeningProcess process = {};
+};
+
+// A recipe whose data are open. It keeps what it needs of the recipe, and may outlive it.
+class OpenedRecipe {
+ public:
+  OpenedRecipe() = default;
+  virtual ~OpenedRecipe() = default;
+  OpenedRecipe(const OpenedRecipe&) = delete;  // samples refer to the files
+  OpenedRecipe& operator=(const OpenedRecipe&) = delete;
+
+  virtual const Dataset& train() const = 0;
+  virtual const Dataset& valid() const = 0;
+  virtual const Dataset* test() const = 0;  // scored once, at the end; null: the config names none
+
+  // What opening has filled, chosen and made, for people, one sentence each.
+  virtual std::vector<std::string> sentences() const { return {}; }
+  // Keys that stand in config.json with what was found, so that it repeats the run: names of channels, paths of
+  // statistics. The recipe keeps what was declared.
+  virtual std::vector<FoundKey> found() const { return {}; }
+  // Writes to `kept` what was computed of the data, if anything.
+  virtual void keep(const std::filesystem::path& kept) const { static_cast<void>(kept); }
+  // What this process has found out by looking at the data, packed for others: they open no file that it speaks of, and
+  // compute nothing from the data. Empty where every process looks for itself.
+  virtual std::string findings() const { return {}; }
+
+  // What people should know of the samples, one sentence each: doubts for stderr, and the rest for the log.
+  virtual std::vector<std::string> warnings() const { return {}; }
+  virtual std::vector<std::string> notes() const { return {}; }
+
+  // What the rank that stands in these groups holds of the model; nothing is computed. Throws Error where the model
+  // cannot be split in that way.
+  virtual Holding holding(const ComputeOptions& compute, const Parallel& parallel) const = 0;
+
+  // Throw Error where the data are not what the weights were trained on: in kind (check_start), and in every respect
+  // that a run which goes on has to keep (check_resume).
+  virtual void check_start(const GivenWeights& weights) const = 0;
+  virtual void check_resume(const GivenWeights& weights) const = 0;
+
+  // The task for these data, with initial weights: this rank's part of it. `parallel` must outlive it. Throws Error
+  // where the model cannot be split in that way.
+  virtual std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device,
+                                          const Parallel& parallel = Parallel::alone()) const = 0;
+  // The same for weights that are to be read into it, of a run that goes on: the data are normalised as these weights
+  // were trained, whatever the data's own statistics say.
+  virtual std::unique_ptr<Task> make_trained_task(const GivenWeights& weights, const ComputeOptions& compute,
+                                                  Device device,
+                                                  const Parallel& parallel = Parallel::alone()) const = 0;
+};
+
+// One set of samples, opened to judge weights by it.
+class OpenedSplit {
+ public:
+  OpenedSplit() = default;
+  virtual ~OpenedSplit() = default;
+  OpenedSplit(const OpenedSplit&) = delete;  // samples refer to the files
+  OpenedSplit& operator=(const OpenedSplit&) = delete;
+
+  virtual const Dataset& samples() const = 0;
+  // The task for the weights that the set was opened for, which are to be read into it.
+  virtual std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device) const = 0;
 };
 
 class Recipe {
  public:
   virtual ~Recipe() = default;
 
-  // The tables of this recipe's options, bound to this object.
+  // The tables of this recipe's options, bound to this object; the network's are its own.
   virtual std::vector<KeyTable> keys() = 0;
 
   // The keys that --data FOLDER stands for, and their paths. Throws Error where the folder holds no such data.
   virtual std::vector<std::pair<std::string, std::filesystem::path>> paths_in(
       const std::filesystem::path& folder) const = 0;
 
-  // Fills the keys that are null and left to the data. Returns what it chose, one sentence each.
-  virtual std::vector<std::string> complete(KeyOrigins& origins) = 0;
+  // Opens the data. Before, it gives the keys that are null and left to the data (its own and the network's) their
+  // values, with "the data" as their origin, and then checks all of them; it changes no other option, and nothing else
+  // ever does. Throws Error for data that do not fit the config.
+  virtual std::unique_ptr<OpenedRecipe> open(KeyOrigins& origins, const OpenRequest& request) = 0;
 
-  // Opens both data sets. kept: the run's own folder for what is computed of the data; with `resumed` it may hold that
-  // already. Changes nothing there. Returns what people should know, one sentence each. Throws Error for data that do
-  // not fit the config.
-  virtual std::vector<std::string> open(const std::filesystem::path& kept, bool resumed) = 0;
-  // Writes to `kept` what open() computed, if anything.
-  virtual void keep(const std::filesystem::path& kept) const { static_cast<void>(kept); }
+  // Opens one set alone, to judge weights by it: nothing is computed of the data, which are normalised as these weights
+  // were trained. Every key has a value. Throws Error where the config names no such set, and where it is not what the
+  // weights were trained for.
+  virtual std::unique_ptr<OpenedSplit> open_split(DataSplit split, const GivenWeights& weights) const = 0;
 
-  // What this process has found out by looking at the data, in complete() and open(), packed for others; empty where
-  // every process looks for itself.
-  virtual std::string findings() const { return {}; }
-  // What another process has packed. complete() and open() go by it then: they open no file that it speaks of, and
-  // compute nothing from the data.
-  virtual void adopt(const std::string& findings) { static_cast<void>(findings); }
-
-  virtual const Dataset& train() const = 0;
-  virtual const Dataset& valid() const = 0;
-  // What people should know of the samples, one sentence each, for the log.
-  virtual std::vector<std::string> warnings() const { return {}; }  // for stderr, once the data are open
-  virtual std::vector<std::string> notes() const { return {}; }
-
-  // Throw Error where the opened data are not what the weights were trained on: in kind (check_start), and in every
-  // respect that a run which goes on has to keep (check_resume).
-  virtual void check_start(const GivenWeights& weights) const = 0;
-  virtual void check_resume(const GivenWeights& weights) const = 0;
-
-  // What the rank that stands in these groups holds of the model; nothing is computed. Throws Error where sizes are
-  // left to data that are not opened yet, and where the model cannot be split in that way.
+  // As OpenedRecipe::holding. Throws Error too where sizes are left to the data.
   virtual Holding holding(const ComputeOptions& compute, const Parallel& parallel) const = 0;
-
-  // The task for the opened data, with initial weights: this rank's part of it. `parallel` must outlive it. Throws
-  // Error where the model cannot be split in that way.
-  virtual std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device,
-                                          const Parallel& parallel = Parallel::alone()) const = 0;
-  // The same for weights that are to be read into it: the data are normalised as these weights were trained, whatever
-  // the data's own statistics say.
-  virtual std::unique_ptr<Task> make_trained_task(const GivenWeights& weights, const ComputeOptions& compute,
-                                                  Device device) const = 0;
 };
 
 struct RecipeEntry {
   const char* name;  // the value of the config key `task`
-  std::unique_ptr<Recipe> (*make)();
+  std::unique_ptr<Recipe> (*make)(std::shared_ptr<NetworkRecipe> network);
 };
 
 // Every recipe; the first is the default.
 const std::vector<RecipeEntry>& recipe_list();
 
-// Throws Error, with the names that there are, for an unknown one.
-std::unique_ptr<Recipe> make_recipe(const std::string& name);
+// The task of this name, to be done by that network. Throws Error, with the names that there are, for an unknown one.
+std::unique_ptr<Recipe> make_recipe(const std::string& name,
+                                    std::shared_ptr<NetworkRecipe> network = make_network_recipe());
 
 }  // namespace isobar

@@ -1,17 +1,20 @@
 #include "models/stage.h"
 
+#include <cstdint>
+
 #include "engine/tape.h"
 
 namespace isobar {
 
-std::vector<Tensor> run_stages(std::span<const Stage> stages, const std::vector<Tensor>& inputs,
-                               const Context& context) {
-  std::vector<Tensor> state = inputs;
+Tensors run_stages(std::span<const Stage> stages, const Tensors& inputs, const Pass& pass) {
+  Tensors state = inputs;
+  std::int64_t number = 0;
   for (const Stage& stage : stages) {
+    const Pass mine = pass.stage(number++);
     if (stage.recompute)
-      state = recompute([forward = stage.forward, context](const auto& in) { return forward(in, context); }, state);
+      state = recompute([forward = stage.forward, mine](const Tensors& in) { return forward(in, mine); }, state);
     else
-      state = stage.forward(state, context);
+      state = stage.forward(state, mine);
   }
   return state;
 }

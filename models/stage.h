@@ -6,20 +6,21 @@
 #include <span>
 #include <vector>
 
-#include "models/context.h"
+#include "models/pass.h"
 
 namespace isobar {
 
+using Tensors = std::vector<Tensor>;
+
 struct Stage {
   // What the stage before returned (the network's inputs for the first stage) -> what the next one gets. It must be a
-  // pure function of these tensors, the context and parameters, and may not outlive its network.
-  std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs, const Context& context)> forward;
+  // pure function of these tensors, the pass and parameters, and may not outlive its network.
+  std::function<Tensors(const Tensors& inputs, Pass pass)> forward;
   // The backward pass runs the stage again: of its tensors only the inputs are kept until then (engine/recompute.cc).
   bool recompute = false;
 };
 
 // Runs the stages in their order and returns what the last one returns.
-std::vector<Tensor> run_stages(std::span<const Stage> stages, const std::vector<Tensor>& inputs,
-                               const Context& context);
+Tensors run_stages(std::span<const Stage> stages, const Tensors& inputs, const Pass& pass);
 
 }  // namespace isobar

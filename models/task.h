@@ -13,9 +13,10 @@
 
 #include "comm/ledger.h"
 #include "data/batch.h"
+#include "data/dataset.h"
 #include "data/maps/png.h"
 #include "engine/parameters.h"
-#include "models/context.h"
+#include "models/pass.h"
 
 namespace isobar {
 
@@ -32,7 +33,17 @@ struct Chart {
   std::vector<std::string> tags;
 };
 
-// What a validation has to say. The loss is told by the loop itself.
+// "val_rmse", "test_rmse", "train_rmse": what summaries call a figure of this set.
+inline std::string figure_of(DataSplit split, const std::string& name) {
+  return (split == DataSplit::valid ? "val_" : split == DataSplit::test ? "test_" : "train_") + name;
+}
+
+// "validation set", for people.
+inline std::string name_of_set(DataSplit split) {
+  return split == DataSplit::valid ? "validation set" : split == DataSplit::test ? "test set" : "training set";
+}
+
+// What judging a set has to say. The loss is told by the loop itself.
 struct Report {
   std::vector<Figure> line;                             // in metrics.jsonl
   std::vector<Figure> summary;                          // in summary.json, under these very names
@@ -56,7 +67,7 @@ class Metrics {
   // What this pass has added up, counts included: ranks that see different samples add theirs up before end().
   virtual std::vector<std::span<double>> sums() = 0;
   virtual double loss() const = 0;  // the mean over the samples; the lowest decides which weights are the best
-  virtual Report report() const = 0;
+  virtual Report report(DataSplit split) const = 0;  // they are of this set
 };
 
 // A picture of a validation, shown in TensorBoard and kept as a file.
@@ -78,8 +89,17 @@ class Task {
   virtual Parameters& parameters() = 0;
   virtual const Parameters& parameters() const = 0;
 
-  // [1], the mean over the batch; recorded on the active tape, if there is one.
-  virtual Tensor loss(const Batch& batch, const Context& context) const = 0;
+  // A loss is a sum and a weight: the loss of a global batch is the sum over all that counts in it, divided by the
+  // weight of all of it, however it is cut into parts and dealt over ranks. Both are given of one batch:
+  //
+  // [1], the sum divided by weight(batch), a mean; recorded on the active tape, if there is one. Where the weight is 0
+  // nobody reads it, and it gives gradients of 0 for an upstream of 0.
+  virtual Tensor loss(const Batch& batch, const Pass& pass) const = 0;
+  // What the mean is over: the samples of the batch, or the targets in it that count. Told by the batch alone, before
+  // the pass, and alike by ranks that share samples.
+  virtual double weight(const Batch& batch) const { return static_cast<double>(batch_size(batch)); }
+  // Whether weight() is the number of samples. Then it is known everywhere without a look at other parts and ranks.
+  virtual bool counts_samples() const { return true; }
 
   // Adds what this rank tells others in one training pass over so many of its samples, from sizes alone: a forward and
   // a backward pass, gradients of parameters left out.

@@ -13,6 +13,7 @@
 #include "engine/files/atomic_file.h"
 #include "engine/files/json.h"
 #include "kernels/common/check.h"
+#include "kernels/common/kernel.h"
 #include "kernels/common/sentence.h"
 
 namespace isobar {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "apps/train/key_json.h"
 #include "apps/train/suggestions.h"
@@ -16,20 +17,40 @@ namespace isobar {
 namespace {
 
 KeyTable task_table(RunConfig& config) {
-  std::string names;
-  for (const RecipeEntry& entry : recipe_list()) names += (names.empty() ? "" : ", ") + std::string(entry.name);
-  return {"The task", {key("task", config.task, "what is trained: " + names)}};
+  return {"The task",
+          {key("task", config.task, "what is trained: " + names_of(recipe_list())),
+           key("model", config.model, "the network that is trained: " + names_of(network_list()))
+               .also_called({"network", "architecture", "arch"})}};
 }
 
 // Those of the whole run, in front of and behind the recipe's.
 std::vector<KeyTable> run_tables(RunConfig& config) {
-  return {config.reading.keys(), config.compute.keys(), config.optimizer.keys(), config.schedule.keys(),
-          config.batch.keys(),   config.run.keys(),     config.tutorial.keys()};
+  return {config.reading.keys(),  config.compute.keys(), config.optimizer.keys(), config.loss_scale.keys(),
+          config.schedule.keys(), config.batch.keys(),   config.run.keys(),       config.tutorial.keys()};
 }
 
 void check_fits_fp32(const char* name, double value, const KeyOrigins& origins) {
   const bool fits = value <= std::numeric_limits<float>::max() && (value == 0 || static_cast<float>(value) > 0);
   ISOBAR_CHECK(fits, origins.where(name), " must be a number of fp32, not ", value);
+}
+
+// Task and network decide which other keys exist, so these two are read before the rest.
+std::string name_in(const ConfigEntries& entries, const char* key, const char* otherwise) {
+  const auto entry = entries.find(key);
+  if (entry == entries.end()) return otherwise;
+  ISOBAR_CHECK(entry->second.value.is_string(), "config key ", key, " in ", entry->second.origin,
+               " must be a string, not ", shown(entry->second.value));
+  return entry->second.value.get<std::string>();
+}
+
+// Calls f with the defaults of every task and every network.
+template <class F>
+void for_all_configs(const F& f) {
+  for (const RecipeEntry& task : recipe_list())
+    for (const NetworkEntry& model : network_list()) {
+      RunConfig config(task.name, model.name);
+      f(config);
+    }
 }
 
 const Key* find_key(const std::vector<const Key*>& keys, const std::string& name) {
@@ -39,26 +60,39 @@ const Key* find_key(const std::vector<const Key*>& keys, const std::string& name
 
 }  // namespace
 
-// The recipe decides which other keys exist, so this one is read before the rest.
 std::string task_of(const ConfigEntries& entries) {
-  const auto entry = entries.find("task");
-  if (entry == entries.end()) return recipe_list().front().name;
-  ISOBAR_CHECK(entry->second.value.is_string(), "config key task in ", entry->second.origin, " must be a string, not ",
-               shown(entry->second.value));
-  return entry->second.value.get<std::string>();
+  return name_in(entries, "task", recipe_list().front().name);
 }
 
-RunConfig::RunConfig(const std::string& task_name) : task(task_name), recipe(make_recipe(task_name)) {}
+std::string model_of(const ConfigEntries& entries) {
+  return name_in(entries, "model", network_list().front().name);
+}
+
+RunConfig::RunConfig(const std::string& task_name, const std::string& model_name)
+    : task(task_name),
+      model(model_name),
+      network(make_network_recipe(model_name)),
+      recipe(make_recipe(task_name, network)) {}
+
+RunConfig::RunConfig(std::string task_name, std::string model_name, std::shared_ptr<NetworkRecipe> its_network,
+                     std::unique_ptr<Recipe> own_recipe)
+    : task(std::move(task_name)),
+      model(std::move(model_name)),
+      network(std::move(its_network)),
+      recipe(std::move(own_recipe)) {}
 
 std::vector<KeyTable> RunConfig::tables() {
-  std::vector<KeyTable> tables{task_table(*this)};
+  std::vector<KeyTable> tables{task_table(*this), network->keys()};
   for (KeyTable& table : recipe->keys()) tables.push_back(std::move(table));
   for (KeyTable& table : run_tables(*this)) tables.push_back(std::move(table));
   return tables;
 }
 
 RunConfig read_config(const ConfigEntries& entries) {
-  RunConfig config(task_of(entries));
+  return read_config(entries, RunConfig(task_of(entries), model_of(entries)));
+}
+
+RunConfig read_config(const ConfigEntries& entries, RunConfig config) {
   const std::vector<KeyTable> tables = config.tables();
   const std::vector<const Key*> keys = all_keys(tables);
   for (const auto& [name, entry] : entries) {
@@ -79,19 +113,25 @@ RunConfig read_config(const ConfigEntries& entries) {
 
 void RunConfig::check() {
   check_keys(tables(), origins);
+  check_numbers();
+}
+
+void RunConfig::check_before_data() {
+  const std::vector<KeyTable> all = tables();
+  for (const Key* key : all_keys(all)) check_bounds(*key, origins);
+  check_keys(run_tables(*this), origins);
+  check_numbers();
+}
+
+// Of numbers that are computed with in fp32.
+void RunConfig::check_numbers() const {
   if (compute.dtype != ArithmeticType::fp32) return;
   check_fits_fp32("eps", optimizer.eps, origins);
   check_fits_fp32("weight_decay", optimizer.weight_decay, origins);
   check_fits_fp32("grad_clip", optimizer.grad_clip, origins);
   check_fits_fp32("lr", schedule.lr, origins);
-}
-
-std::vector<std::string> RunConfig::complete_and_check() {
-  const std::vector<KeyTable> unfilled = tables();
-  for (const Key* key : all_keys(unfilled)) check_bounds(*key, origins);
-  const std::vector<std::string> sentences = recipe->complete(origins);
-  check();
-  return sentences;
+  check_fits_fp32("end_lr", schedule.end_lr, origins);
+  check_fits_fp32("warmup_lr", schedule.warmup_lr, origins);
 }
 
 void RunConfig::make_paths_absolute() {
@@ -99,6 +139,7 @@ void RunConfig::make_paths_absolute() {
   for (const Key* key : all_keys(all)) {
     if (!key->is_path) continue;
     std::string& path = *std::get<std::string*>(key->place);
+    if (path.empty()) continue;  // there is no such file
     path = std::filesystem::absolute(path).lexically_normal().string();
   }
 }
@@ -111,15 +152,20 @@ std::vector<std::string> RunConfig::keys_free_on_resume() {
   return names;
 }
 
-nlohmann::ordered_json to_json(RunConfig& config) {
+nlohmann::ordered_json to_json(RunConfig& config, const std::vector<FoundKey>& found) {
   nlohmann::ordered_json object;
   const std::vector<KeyTable> tables = config.tables();
   for (const Key* key : all_keys(tables)) object[key->name] = write_value(*key);
+  for (const FoundKey& one : found) {
+    ISOBAR_CHECK(object.contains(one.key), "the data say what the config key ", one.key,
+                 " is, and there is no such key");
+    std::visit([&](const auto& value) { object[one.key] = value; }, one.value);
+  }
   return object;
 }
 
 void add_older_values(ConfigEntries& entries, const std::string& origin) {
-  RunConfig config(task_of(entries));
+  RunConfig config(task_of(entries), model_of(entries));
   const std::vector<KeyTable> tables = config.tables();
   for (const Key* key : all_keys(tables))
     if (!key->older_value.empty())
@@ -139,11 +185,11 @@ std::string suggested_key(const std::string& name, const std::vector<KeyTable>& 
 }
 
 std::string suggested_key(const std::string& name) {
-  for (const RecipeEntry& entry : recipe_list()) {
-    RunConfig config(entry.name);
-    if (const std::string key = suggested_key(name, config.tables()); !key.empty()) return key;
-  }
-  return "";
+  std::string found;
+  for_all_configs([&](RunConfig& config) {
+    if (found.empty()) found = suggested_key(name, config.tables());
+  });
+  return found;
 }
 
 std::string describe_keys() {
@@ -153,8 +199,7 @@ Every key of a training config, as `KEY`: default (what it takes). `isobar train
 is a JSON file (`configs/`), or the tutorial's YAML; `--set KEY=VALUE` wins over it, and over the flags that set a key.
 )";
   std::map<std::string, std::vector<std::string>> described;  // heading -> keys
-  for (const RecipeEntry& entry : recipe_list()) {
-    RunConfig config(entry.name);
+  for_all_configs([&](RunConfig& config) {
     for (const KeyTable& table : config.tables()) {
       std::vector<std::string> names;
       for (const Key& key : table.keys) names.push_back(key.name);
@@ -166,7 +211,7 @@ is a JSON file (`configs/`), or the tutorial's YAML; `--set KEY=VALUE` wins over
         page += concat("- `", key.name, "`: `", write_value(key).dump(), "` (", expected_value(key),
                        "): ", key.sentence, "\n");
     }
-  }
+  });
   return page;
 }
 

@@ -18,6 +18,9 @@ using nlohmann::json;
 
 namespace {
 
+constexpr const char* kIterations = "num_iters";
+constexpr const char* kEpochs = "num_epochs";
+
 // One config as written: its own keys only.
 struct Source {
   std::string name;
@@ -168,8 +171,10 @@ NamedConfig load_config(const std::string& reference, const std::vector<fs::path
   const std::vector<Source> chain = inheritance_chain(find_source(reference, nullptr, folders), folders);
   NamedConfig config{chain.front().name, {}};
   for (const Source& source : chain) {
+    const bool has_length = config.entries.contains(kIterations);  // by a config that extends this one
     for (const auto& [key, value] : source.values.items()) {
-      if (key != "extends") config.entries.try_emplace(key, ConfigEntry{value, source.origin()});
+      if (key == "extends" || (key == kEpochs && has_length)) continue;
+      config.entries.try_emplace(key, ConfigEntry{value, source.origin()});
     }
   }
   return config;
@@ -193,7 +198,12 @@ void set_from_assignment(ConfigEntries& entries, const std::string& assignment) 
   ISOBAR_CHECK(equals != std::string::npos && equals > 0, "--set ", assignment, " is not of the form KEY=VALUE");
   const std::string key = assignment.substr(0, equals), value = assignment.substr(equals + 1);
   std::optional<json> parsed = parse_json_if_valid<json>(value, "--set " + key);
-  entries[key] = {parsed ? std::move(*parsed) : json(value), "--set"};
+  set_entry(entries, key, {parsed ? std::move(*parsed) : json(value), "--set"});
+}
+
+void set_entry(ConfigEntries& entries, const std::string& key, ConfigEntry entry) {
+  if (key == kIterations) entries.erase(kEpochs);
+  entries[key] = std::move(entry);
 }
 
 ConfigEntries entries_from(const nlohmann::ordered_json& object, const std::string& origin) {

@@ -1,8 +1,9 @@
 // Named JSON configs that extend each other.
 //
 // A config is a flat JSON object of keys and values; "extends": "NAME" takes every key that it does not set itself from
-// NAME. A file holds either one config, named after the file, or several: an object of objects by name. Comments (//
-// and /* */) are allowed. Every value remembers where it was set, so that a wrong one can be told with key and file.
+// NAME, but for num_epochs where it sets num_iters. A file holds either one config, named after the file, or several:
+// an object of objects by name. Comments (// and /* */) are allowed. Every value remembers where it was set, so that a
+// wrong one can be told with key and file.
 #pragma once
 
 #include <filesystem>
@@ -41,6 +42,10 @@ struct ListedConfig {
   std::filesystem::path file;
 };
 std::vector<ListedConfig> list_configs(const std::vector<std::filesystem::path>& folders);
+
+// Sets a key. num_iters and num_epochs say the same thing, and the one that is set last counts: where num_iters is set,
+// an earlier num_epochs goes.
+void set_entry(ConfigEntries& entries, const std::string& key, ConfigEntry entry);
 
 // The entries of a flat object, as config.json holds it; origin is told in messages.
 ConfigEntries entries_from(const nlohmann::ordered_json& object, const std::string& origin);

@@ -47,6 +47,12 @@ void Tally::add(const StepResult& result, double iteration_seconds) {
   seconds += iteration_seconds;
   data_seconds += result.data_seconds;
   loss += result.loss;
+  missing += result.missing;
+}
+
+double Tally::samples_per_second(double batch) const {
+  if (iterations == 0) return 0;
+  return iterations_per_second() * (batch - static_cast<double>(missing) / static_cast<double>(iterations));
 }
 
 Journal::Journal(const RunFolder& folder, RunFacts facts, std::optional<std::int64_t> purge_step)
@@ -64,7 +70,7 @@ void Journal::train(std::int64_t iteration, std::int64_t epoch, const StepResult
                     {"epoch", epoch},
                     {"loss", result.loss},
                     {"lr", result.lr},
-                    {"samples_per_second", since_last.iterations_per_second() * facts_.samples_per_iteration},
+                    {"samples_per_second", since_last.samples_per_second(facts_.samples_per_iteration)},
                     {"data_seconds", since_last.data_seconds}};
   if (result.applied) line["grad_norm"] = result.grad_norm;
   if (facts_.has_loss_scale) line["loss_scale"] = result.loss_scale;
@@ -81,7 +87,7 @@ void Journal::initial_loss(double loss) {
 
 void Journal::epoch_end(std::int64_t iteration, std::int64_t epoch, const Tally& tally, double next_lr) {
   const double rate = tally.iterations_per_second();
-  const double samples_rate = rate * facts_.samples_per_iteration;
+  const double samples_rate = tally.samples_per_second(facts_.samples_per_iteration);
   std::ostringstream time, loss;
   time << std::fixed << "Time taken for epoch " << epoch << " is " << tally.seconds << " sec, avg " << samples_rate
        << " samples/sec";
@@ -97,7 +103,7 @@ void Journal::epoch_end(std::int64_t iteration, std::int64_t epoch, const Tally&
 }
 
 void Journal::valid(std::int64_t iteration, std::int64_t epoch, const Metrics& metrics, double seconds) {
-  const Report report = metrics.report();
+  const Report report = metrics.report(DataSplit::valid);
   ordered_json line{{"event", "valid"}, {"iteration", iteration}, {"epoch", epoch}, {"loss", metrics.loss()}};
   add_figures(line, report.line);
   folder_.append_metrics(line);
@@ -122,7 +128,9 @@ void Journal::pictures(std::int64_t iteration, const std::vector<Picture>& pictu
 }
 
 void Journal::summary(const Result& result, const Metrics& metrics, const Task& task) {
-  const Report report = metrics.report();
+  const Report report = metrics.report(DataSplit::valid);
+  const std::optional<Report> test =
+      result.test == nullptr ? std::nullopt : std::optional(result.test->report(DataSplit::test));
   ordered_json summary{{"device", name_of(task.device().kind)},   {"precision", facts_.precision},
                        {"parameters", task.parameters().count()}, {"iterations", result.iterations},
                        {"train_loss", result.train_loss},         {"val_loss", metrics.loss()}};
@@ -132,8 +140,17 @@ void Journal::summary(const Result& result, const Metrics& metrics, const Task& 
                   {"peak_memory_bytes", result.largest_rank_bytes.value_or(peak_memory(task.device()))},
                   {"wall_seconds", result.wall_seconds}});
   for (const auto& [axis, ranks] : result.layout) summary["layout"][axis] = ranks;
+  if (test) {
+    summary[figure_of(DataSplit::test, "loss")] = result.test->loss();
+    add_figures(summary, test->summary);
+    if (result.test_iteration >= 0) summary[figure_of(DataSplit::test, "iteration")] = result.test_iteration;
+  }
   folder_.write_summary(summary);
   folder_.log(report.table);
+  if (!test) return;
+  folder_.log(concat("test loss ", result.test->loss(), ", with the best weights",
+                     result.test_iteration < 0 ? "" : concat(", of iteration ", result.test_iteration)));
+  folder_.log(test->table);
 }
 
 }  // namespace isobar

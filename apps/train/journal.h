@@ -19,13 +19,16 @@ namespace isobar {
 // Iterations, what they took and what they lost: of an epoch, between two lines, or of a whole run.
 struct Tally {
   std::int64_t iterations = 0;
-  double seconds = 0;       // of training: validation and checkpoints left out
-  double data_seconds = 0;  // of these, waiting for batches
-  double loss = 0;          // the sum
+  double seconds = 0;        // of training: validation and checkpoints left out
+  double data_seconds = 0;   // of these, waiting for batches
+  double loss = 0;           // the sum
+  std::int64_t missing = 0;  // samples that incomplete batches lacked of whole ones
 
   void add(const StepResult& result, double iteration_seconds);
   double mean_loss() const { return iterations > 0 ? loss / static_cast<double>(iterations) : 0; }
   double iterations_per_second() const { return seconds > 0 ? static_cast<double>(iterations) / seconds : 0; }
+  // Of iterations of whole batches of `batch` samples, but for what is missing.
+  double samples_per_second(double batch) const;
 };
 
 // What the journal tells of a run without being told each time.
@@ -65,6 +68,8 @@ class Journal {
     // Of tensors, on the rank that held most; none: of this process.
     std::optional<std::int64_t> largest_rank_bytes = std::nullopt;
     std::vector<std::pair<std::string, std::int64_t>> layout = {};  // {"dp", 2}, ...
+    const Metrics* test = nullptr;                                  // of the test set; null: there is none
+    std::int64_t test_iteration = -1;  // of the weights that it was scored with; -1: not known
   };
   void summary(const Result& result, const Metrics& metrics, const Task& task);
 

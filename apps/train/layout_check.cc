@@ -36,12 +36,15 @@ NamedValues whole_tensors(const Parameters& parameters, const FlatBuffer& buffer
 
 Steps make_steps(const CheckedLayout& checked, const ComputeOptions& compute, Device device, const Parallel& parallel) {
   const RunConfig& config = checked.config;
-  const Recipe& recipe = *config.recipe;
-  const std::unique_ptr<Task> task = recipe.make_task(compute, device, parallel);
+  const OpenedRecipe& data = checked.data;
+  const std::unique_ptr<Task> task = data.make_task(compute, device, parallel);
   OptimizerOptions optimizer = config.optimizer;
   optimizer.eps = std::max(optimizer.eps, kLeastEps);
-  Trainer trainer(*task, {config.batch, optimizer, config.schedule, compute}, parallel);
-  Loaders loaders(recipe.train(), recipe.valid(), config.reading, config.batch, compute.seed, device,
+  const std::int64_t per_epoch = config.batch.iterations_per_epoch(data.train().samples());
+  Trainer trainer(*task,
+                  {config.batch, optimizer, config.schedule.of_run(per_epoch), compute, per_epoch, config.loss_scale},
+                  parallel);
+  Loaders loaders(data.train(), data.valid(), config.reading, config.batch, compute.seed, device,
                   {parallel.dp.rank(), parallel.dp.size(), task->band()});
   Steps steps;
   for (int step = 0; step < kSteps; ++step) {

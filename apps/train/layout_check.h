@@ -11,7 +11,8 @@
 namespace isobar {
 
 struct CheckedLayout {
-  const RunConfig& config;  // its data are open
+  const RunConfig& config;
+  const OpenedRecipe& data;
   Device device;
 };
 

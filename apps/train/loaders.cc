@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "kernels/common/check.h"
-#include "kernels/common/math.h"
 
 namespace isobar {
 
@@ -14,11 +13,10 @@ namespace {
 
 constexpr double kMostWorkers = 256;  // threads that read; more only wait for each other
 
-LoaderOptions loader_options(const ReadingOptions& reading, std::int64_t batch_size, Device device, bool drop_last) {
-  return {.batch_size = batch_size,
+LoaderOptions loader_options(const ReadingOptions& reading, const BatchCut& cut, Device device) {
+  return {.cut = cut,
           .workers = reading.num_data_workers,
           .workers_key = "num_data_workers",
-          .drop_last = drop_last,
           .allocator = [device](std::size_t bytes) { return transfer_memory(bytes, device); }};
 }
 
@@ -27,6 +25,12 @@ const Dataset& read_by(const ReadingRank& rank, const Dataset& dataset, std::uni
   if (!rank.rows) return dataset;
   band = dataset.band(*rank.rows);
   return *band;
+}
+
+void try_first_batch_of(Loader& loader) {
+  if (loader.batches_per_epoch() == 0) return;  // no samples
+  loader.next();
+  loader.seek({0, 0});
 }
 
 const Dataset& holding_a_batch(const Dataset& train, const BatchOptions& batch) {
@@ -46,25 +50,39 @@ KeyTable ReadingOptions::keys() {
 }
 
 KeyTable BatchOptions::keys() {
-  return {"The batch",
-          {key("global_batch_size", global_batch_size, "samples of one update")
-               .at_least(1)
-               .also_called({"batchsize", "bs", "batch"}),
-           key("grad_accumulation", grad_accumulation,
-               "parts that global_batch_size is split into, one after the other, to save memory")
-               .at_least(1)
-               .also_called({"gradientaccumulation", "accumulategradbatches"})},
-          [this](const KeyOrigins& origins) {
-            ISOBAR_CHECK(global_batch_size % grad_accumulation == 0, origins.where("global_batch_size"),
-                         " must be a multiple of grad_accumulation (", grad_accumulation, "), not ", global_batch_size);
-          }};
+  return {
+      "The batch",
+      {key("global_batch_size", global_batch_size, "samples of one update")
+           .at_least(1)
+           .also_called({"batchsize", "bs", "batch"}),
+       key("grad_accumulation", grad_accumulation,
+           "parts that global_batch_size is split into, one after the other, to save memory")
+           .at_least(1)
+           .also_called({"gradientaccumulation", "accumulategradbatches"}),
+       key("incomplete_batch", incomplete_batch,
+           "the samples at an epoch's end that make no whole batch are left out, or are a smaller batch; a validation "
+           "uses every sample")
+           .also_called({"droplast"})},
+      [this](const KeyOrigins& origins) {
+        ISOBAR_CHECK(global_batch_size >= grad_accumulation, origins.where("global_batch_size"),
+                     " must be at least grad_accumulation (", grad_accumulation, "), not ", global_batch_size);
+      }};
 }
 
-std::int64_t BatchOptions::part(std::int64_t ranks) const {
-  const std::int64_t samples = global_batch_size / grad_accumulation;  // of all ranks; keys() has seen that it divides
-  ISOBAR_CHECK(samples % ranks == 0, "global_batch_size (", global_batch_size, ") must be a multiple of the ", ranks,
-               " data-parallel ranks times grad_accumulation (", grad_accumulation, ")");
-  return samples / ranks;
+BatchCut BatchOptions::cut(std::int64_t rank, std::int64_t ranks) const {
+  ISOBAR_CHECK(global_batch_size / grad_accumulation >= ranks, "global_batch_size (", global_batch_size,
+               ") must be at least the ", ranks, " data-parallel ranks times grad_accumulation (", grad_accumulation,
+               ")");
+  return {.batch = global_batch_size,
+          .parts = grad_accumulation,
+          .keeps_incomplete = incomplete_batch == IncompleteBatch::keep,
+          .rank = rank,
+          .ranks = ranks};
+}
+
+std::int64_t BatchOptions::at_once(std::int64_t ranks) const {
+  const std::int64_t of_all = part_of(global_batch_size, 0, grad_accumulation).size();
+  return (of_all - 1) / ranks + 1;
 }
 
 void BatchOptions::check_fits(const Dataset& train) const {
@@ -72,41 +90,48 @@ void BatchOptions::check_fits(const Dataset& train) const {
                ", but the training set, ", train.name(), ", has ", train.samples(), " samples only");
 }
 
+JudgedSet::JudgedSet(const Dataset& set, std::int64_t at_once, const ReadingOptions& reading, std::int64_t seed,
+                     Device device, const ReadingRank& rank)
+    : set_(read_by(rank, set, band_)),
+      seed_(static_cast<std::uint64_t>(seed)),
+      loader_(
+          set_, Sampler(set.samples(), /*shuffle=*/false, seed_),
+          loader_options(reading, {.batch = at_once, .keeps_incomplete = true, .rank = rank.rank, .ranks = rank.ranks},
+                         device)) {}
+
+Batch JudgedSet::first_samples(std::int64_t count) const {
+  std::vector<std::int64_t> samples(static_cast<std::size_t>(std::min(count, set_.samples())));
+  std::iota(samples.begin(), samples.end(), 0);
+  return read_batch(set_, samples, seed_);
+}
+
+void JudgedSet::try_first_batch() {
+  try_first_batch_of(loader_);
+}
+
 Loaders::Loaders(const Dataset& train, const Dataset& valid, const ReadingOptions& reading, const BatchOptions& batch,
                  std::int64_t seed, Device device, ReadingRank rank)
     : train_(holding_a_batch(read_by(rank, train, train_band_), batch)),
-      valid_(read_by(rank, valid, valid_band_)),
+      reading_(reading),
       batch_(batch),
-      rank_(rank),
-      train_loader_(train_,
-                    Sampler(train.samples(), reading.shuffle, static_cast<std::uint64_t>(seed), rank.rank, rank.ranks),
-                    loader_options(reading, batch.part(rank.ranks), device, /*drop_last=*/true)),
-      valid_loader_(valid_, Sampler(valid.samples(), /*shuffle=*/false, /*seed=*/0, rank.rank, rank.ranks),
-                    loader_options(reading, batch.part(rank.ranks), device, /*drop_last=*/false)),
+      seed_(seed),
       device_(device),
+      rank_(rank),
+      train_loader_(train_, Sampler(train.samples(), reading.shuffle, static_cast<std::uint64_t>(seed)),
+                    loader_options(reading, batch.cut(rank.rank, rank.ranks), device)),
+      valid_(judged(valid)),
       uploads_(device.kind == DeviceKind::cpu ? nullptr : std::make_shared<gpu::OwnedStream>(device)) {}
 
-std::int64_t Loaders::most_valid_batches() const {
-  return ceil_div(ceil_div(valid_.samples(), rank_.ranks), batch_.part(rank_.ranks));
-}
-
-Batch Loaders::first_valid_samples(std::int64_t count) const {
-  std::vector<std::int64_t> samples(static_cast<std::size_t>(std::min(count, valid_.samples())));
-  std::iota(samples.begin(), samples.end(), 0);
-  return read_batch(valid_, samples);
+JudgedSet Loaders::judged(const Dataset& set) const {
+  return {set, batch_.at_once(), reading_, seed_, device_, rank_};
 }
 
 void Loaders::try_first_batches() {
-  for (Loader* loader : {&train_loader_, &valid_loader_}) {
-    if (loader->batches_per_epoch() == 0) continue;  // more ranks than validation samples
-    loader->next();
-    loader->seek({0, 0});
-  }
+  try_first_batch_of(train_loader_);
+  valid_.try_first_batch();
 }
 
 std::unique_ptr<Upload> Loaders::upload_next() {
-  const Cursor cursor = train_loader_.cursor();
-  if (cursor.batch >= iterations_per_epoch() * batch_.grad_accumulation) train_loader_.seek({cursor.epoch + 1, 0});
   return std::make_unique<Upload>(train_loader_.next(), device_, uploads_);
 }
 

@@ -1,11 +1,13 @@
-// The loaders of a run: batches of the training set, endlessly, and of the validation set, in order.
+// The loaders of a run: batches of the training set, endlessly, and of a set that is judged, in order.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
 
+#include "data/batch_cut.h"
 #include "data/loader.h"
 #include "data/upload.h"
 #include "engine/keys.h"
@@ -20,23 +22,60 @@ struct ReadingOptions {
   KeyTable keys();
 };
 
+// What becomes of the samples of an epoch that make no whole batch.
+enum class IncompleteBatch : std::uint8_t { drop, keep };
+
+template <>
+struct EnumNames<IncompleteBatch> {
+  static constexpr std::array names{"drop", "keep"};
+};
+
 // How many samples an update has, as a config gives it.
 struct BatchOptions {
   std::int64_t global_batch_size = 16;
   std::int64_t grad_accumulation = 1;
+  IncompleteBatch incomplete_batch = IncompleteBatch::drop;
 
   KeyTable keys();
 
-  // Samples of one forward pass, on each of `ranks` data-parallel ranks. Throws Error where these do not divide it.
-  std::int64_t part(std::int64_t ranks = 1) const;
+  // How the order of the training samples is cut, as rank `rank` of `ranks` data-parallel ones reads it. Throws Error
+  // where a part has fewer samples than there are ranks: some would have nothing to do.
+  BatchCut cut(std::int64_t rank = 0, std::int64_t ranks = 1) const;
+  // Samples that one of so many data-parallel ranks computes at once, the most that one has; of all of them, with 1.
+  std::int64_t at_once(std::int64_t ranks = 1) const;
+  std::int64_t iterations_per_epoch(std::int64_t samples) const { return cut().batches(samples); }
   void check_fits(const Dataset& train) const;  // Error where the training set has fewer samples than a batch
 };
 
-// Which of the data-parallel ranks this is: rank r of R reads samples r, r + R, ... of every batch; and the rows of
-// every picture that it reads of them, where ranks hold bands (Task::band).
+// Which of the data-parallel ranks this is (BatchCut); and the rows of every picture that it reads, where ranks hold
+// bands (Task::band).
 struct ReadingRank {
   std::int64_t rank = 0, ranks = 1;
   std::optional<RowBand> rows = {};
+};
+
+// A set that is judged: every sample of this rank once, in order. All ranks have as many batches; the last one may be
+// empty on some.
+class JudgedSet {
+ public:
+  // at_once: samples of a batch, of all ranks together. `set` must outlive this. Host buffers are pinned where the
+  // device is a GPU.
+  JudgedSet(const Dataset& set, std::int64_t at_once, const ReadingOptions& reading, std::int64_t seed, Device device,
+            const ReadingRank& rank = {});
+
+  Loader& loader() { return loader_; }
+  std::int64_t samples() const { return set_.samples(); }  // of all ranks
+
+  // The first samples, as a batch on the host.
+  Batch first_samples(std::int64_t count) const;
+  // Reads the first batch, which refuses NaN and damaged files, and goes back to the beginning.
+  void try_first_batch();
+
+ private:
+  std::unique_ptr<Dataset> band_;  // where there is one
+  const Dataset& set_;
+  std::uint64_t seed_;
+  Loader loader_;
 };
 
 class Loaders {
@@ -46,22 +85,18 @@ class Loaders {
   Loaders(const Dataset& train, const Dataset& valid, const ReadingOptions& reading, const BatchOptions& batch,
           std::int64_t seed, Device device, ReadingRank rank = {});
 
-  Loader& valid() { return valid_loader_; }  // every sample of this rank, in order
-  // Of the validation set, on the rank that has most.
-  std::int64_t most_valid_batches() const;
+  // In batches of a part of a training batch.
+  JudgedSet& valid() { return valid_; }
+  // Another set, in the same way. It must outlive what is returned.
+  JudgedSet judged(const Dataset& set) const;
 
-  std::int64_t train_samples() const { return train_.samples(); }  // before incomplete batches are dropped
-  std::int64_t valid_samples() const { return valid_.samples(); }
-  std::int64_t iterations_per_epoch() const { return train_samples() / batch_.global_batch_size; }
-
-  // The first samples of the validation set, as a batch on the host.
-  Batch first_valid_samples(std::int64_t count) const;
+  std::int64_t train_samples() const { return train_.samples(); }  // incomplete batches that are dropped included
+  std::int64_t iterations_per_epoch() const { return parts_per_epoch() / batch_.grad_accumulation; }
 
   // Reads the first batch of each set, which refuses NaN and damaged files, and goes back to the beginning.
   void try_first_batches();
 
-  // The next part of a training batch, BatchOptions::part samples, on the device: for what the current stream is given
-  // from now on. Parts that would make an incomplete batch at an epoch's end are passed over.
+  // The next part of a training batch, on the device: for what the current stream is given from now on.
   std::shared_ptr<const LoadedBatch> next();
   // Reads the part behind the one that next() gave, and begins to copy it to the device, beside what the current stream
   // does: to be called when the device has work. An error is thrown by next(). On the CPU, which has no other hands,
@@ -83,13 +118,15 @@ class Loaders {
 
   std::unique_ptr<Upload> upload_next();
 
-  std::unique_ptr<Dataset> train_band_, valid_band_;  // where there are bands
+  std::unique_ptr<Dataset> train_band_;  // where there is one
   const Dataset& train_;
-  const Dataset& valid_;
+  ReadingOptions reading_;
   BatchOptions batch_;
-  ReadingRank rank_;
-  Loader train_loader_, valid_loader_;
+  std::int64_t seed_;
   Device device_;
+  ReadingRank rank_;
+  Loader train_loader_;
+  JudgedSet valid_;
   std::shared_ptr<const gpu::OwnedStream> uploads_;  // null on the CPU
   std::optional<Ahead> ahead_;
   std::unique_ptr<Upload> current_;  // its copies may still run

@@ -158,7 +158,7 @@ ProgressState Progress::state() const {
 
 ProgressState Progress::validation_state() const {
   const double passed = seconds_since(validation_->start);
-  return {.label = "valid",
+  return {.label = validation_->label,
           .counts_samples = true,
           .done = validation_->done,
           .total = validation_->samples,
@@ -219,8 +219,8 @@ void Progress::print(std::string_view line, std::FILE* stream) {
   if (again) show();
 }
 
-void Progress::begin_validation(std::int64_t samples) {
-  validation_ = Validation{.samples = samples, .over_bar = bar_is_shown_, .shown_before = last_shown_};
+void Progress::begin_validation(std::int64_t samples, const std::string& label) {
+  validation_ = Validation{.label = label, .samples = samples, .over_bar = bar_is_shown_, .shown_before = last_shown_};
   last_shown_ = validation_->start;  // a short one needs no bar
 }
 

@@ -58,9 +58,9 @@ class Progress {
   // Prints a line (given without its end) to a stream, above the bar if there is one.
   void print(std::string_view line, std::FILE* stream = stdout);
 
-  // A validation of so many samples, and how many of them are done: shown in the place of the loop until it ends, where
-  // it takes longer than two bars (lines) lie apart. Nothing of it stays on a terminal.
-  void begin_validation(std::int64_t samples);
+  // A validation of so many samples, or another pass over a set, and how many of them are done: shown in the place of
+  // the loop until it ends, where it takes longer than two bars (lines) lie apart. Nothing of it stays on a terminal.
+  void begin_validation(std::int64_t samples, const std::string& label = "valid");
   void validated(std::int64_t samples);
   void end_validation();
 
@@ -73,6 +73,7 @@ class Progress {
 
  private:
   struct Validation {
+    std::string label;
     std::int64_t samples = 0, done = 0;
     bool over_bar = false;  // the loop's bar was shown
     std::optional<Clock::time_point> shown_before;

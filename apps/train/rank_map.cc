@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "comm/parallel.h"
+#include "kernels/common/check.h"
 
 namespace isobar {
 namespace {
@@ -22,8 +23,9 @@ std::string mebibytes(std::size_t bytes) {
   return out.str();
 }
 
-// sharing: ranks that deal out the moments of what they hold.
-std::string text_of(const Holding& holding, const ComputeOptions& compute, std::size_t sharing) {
+// sharing: ranks that deal out the moments, and the average, of what they hold.
+std::string text_of(const Holding& holding, const ComputeOptions& compute, const OptimizerOptions& optimizer,
+                    std::size_t sharing) {
   std::string text;
   for (const Holding::Dealt& dealt : holding.dealt) text += text_of(dealt) + ", ";
   const DType activation = compute.activation();
@@ -31,21 +33,23 @@ std::string text_of(const Holding& holding, const ComputeOptions& compute, std::
   const std::size_t numbers = count * size_of(accumulator_of(activation));
   text += concat(count, " parameters: ", mebibytes(numbers), " of weights");
   if (is_16_bit(activation)) text += concat(" and ", mebibytes(count * size_of(activation)), " rounded");
-  return text + concat(", ", mebibytes(numbers), " of gradients, ", mebibytes(2 * numbers / sharing), " of moments");
+  text += concat(", ", mebibytes(numbers), " of gradients, ", mebibytes(2 * numbers / sharing), " of moments");
+  return optimizer.ema > 0 ? text + concat(", ", mebibytes(numbers / sharing), " of the average") : text;
 }
 
 }  // namespace
 
-std::string describe_ranks(const Recipe& recipe, const ComputeOptions& compute, const MeshSizes& sizes,
-                           const std::string& order, std::int64_t shards) {
+std::string describe_ranks(const HoldingOf& holding_of, const ComputeOptions& compute,
+                           const OptimizerOptions& optimizer, const MeshSizes& sizes, const std::string& order,
+                           std::int64_t shards) {
   const Mesh mesh(sizes, order);
   const auto sharing = static_cast<std::size_t>(shards == ExchangeOptions::kAll ? sizes.dp * sizes.cp : shards);
   std::ostringstream out;
   out << to_text(mesh);
   // Data ranks hold the same.
   for (const std::int64_t first : mesh.group_of(0, "tp-cp")) {
-    const Holding holding = recipe.holding(compute, Parallel::imagined(first, sizes, order));
-    out << to_text(mesh.group_of(first, "dp")) << ": " << text_of(holding, compute, sharing) << '\n';
+    const Holding holding = holding_of(compute, Parallel::imagined(first, sizes, order));
+    out << to_text(mesh.group_of(first, "dp")) << ": " << text_of(holding, compute, optimizer, sharing) << '\n';
   }
   return out.str();
 }

@@ -36,7 +36,8 @@ Tally tally_from(const ordered_json& state) {
   return {.iterations = whole_number_in(state, "iterations", 0),
           .seconds = number_in(state, "seconds", 0),
           .data_seconds = state.contains("data_seconds") ? number_in(state, "data_seconds", 0) : 0,
-          .loss = number_in(state, "loss", -kLargest)};
+          .loss = number_in(state, "loss", -kLargest),
+          .missing = state.contains("missing") ? whole_number_in(state, "missing", 0) : 0};
 }
 
 bool profiling_is_on() {
@@ -46,11 +47,12 @@ bool profiling_is_on() {
 
 }  // namespace
 
-TrainingRun::TrainingRun(RunFolder* folder, RunSetup setup, const Parallel& parallel, Loaders& loaders, Task& task,
-                         Trainer& trainer, const std::optional<Checkpoint>& checkpoint)
+TrainingRun::TrainingRun(RunFolder* folder, RunSetup setup, const Parallel& parallel, Loaders& loaders,
+                         const Dataset* test, Task& task, Trainer& trainer, const std::optional<Checkpoint>& checkpoint)
     : setup_(std::move(setup)),
       parallel_(parallel),
       loaders_(loaders),
+      test_(test),
       task_(task),
       trainer_(trainer),
       first_iteration_(checkpoint ? checkpoint->step : 0),
@@ -64,7 +66,7 @@ TrainingRun::TrainingRun(RunFolder* folder, RunSetup setup, const Parallel& para
   folder->cut_metrics(checkpoint ? checkpoint->step : -1, !validation_pending_);
   log(concat(task_.network(), " with ", task_.parameters().count(), " parameters on ", name_of(task_.device().kind),
              "; ", loaders_.train_samples(), " training samples, ", loaders_.iterations_per_epoch(),
-             " iterations an epoch, ", loaders_.valid_samples(), " validation samples"));
+             " iterations an epoch, ", loaders_.valid().samples(), " validation samples"));
   log(memory_line("before the first iteration"), /*show=*/false);
 }
 
@@ -78,6 +80,7 @@ void TrainingRun::begin_record(RunFolder& folder, const std::optional<Checkpoint
                .precision = setup_.precision},
       purge_step,
       Progress::Options{.first = first_iteration_, .total = setup_.num_iters, .samples_per_iteration = samples});
+  folder.keep_layout({parallel_.dp.size(), parallel_.tp.size(), parallel_.cp.size()});
   log("Configuration: " + setup_.config.dump(), /*show=*/false);
   record_->journal.config(setup_.config, first_iteration_);
   if (parallel_.world.size() > 1) {
@@ -228,13 +231,19 @@ void TrainingRun::make_up_for_validation() {
   if (!validation_pending_) save();
 }
 
-// False where a stop signal interrupted it.
-bool TrainingRun::run_validation() {
-  if (record_) record_->progress.begin_validation(loaders_.valid_samples());
-  is_validated_ = trainer_.validate(loaders_, *metrics_, stop_requested, [this](std::int64_t samples) {
+// By one of the trainer's two functions, and shows how far it is. False where a stop signal interrupted it.
+bool TrainingRun::judge(JudgedSet& set, Metrics& metrics, const std::string& label, Judging by) {
+  if (record_) record_->progress.begin_validation(set.samples(), label);
+  const bool is_whole = (trainer_.*by)(set, metrics, stop_requested, [this](std::int64_t samples) {
     if (record_) record_->progress.validated(samples);
   });
   if (record_) record_->progress.end_validation();
+  return is_whole;
+}
+
+// False where a stop signal interrupted it.
+bool TrainingRun::run_validation() {
+  is_validated_ = judge(loaders_.valid(), *metrics_, "valid", &Trainer::validate);
   if (!is_validated_) stop_ = true;
   return is_validated_;
 }
@@ -243,6 +252,7 @@ void TrainingRun::validate() {
   if (record_) record_->progress.pause();
   trainer_.check_finite();
   const Clock::time_point start = Clock::now();
+  const Trainer::AveragedWeights averaged(trainer_);
   validation_pending_ = !run_validation();
   if (validation_pending_) return;
   show_validation(seconds_since(start));
@@ -260,7 +270,7 @@ void TrainingRun::show_validation(double seconds) {
   if (parallel_.dp.rank() != 0) return;
   const Working work(parallel_.world, "making pictures");
   // All ranks that share the first rank's samples compute the pictures, and the first one shows them.
-  const Batch first = to_device(loaders_.first_valid_samples(task_.picture_samples()), task_.device());
+  const Batch first = to_device(loaders_.valid().first_samples(task_.picture_samples()), task_.device());
   const std::vector<Picture> pictures = task_.pictures(first, trainer_.iteration());
   if (record_) record_->journal.pictures(trainer_.iteration(), pictures);
 }
@@ -293,22 +303,37 @@ std::unique_ptr<Working> TrainingRun::work_of_first(const char* what) const {
   return record_ ? std::make_unique<Working>(parallel_.world, what) : nullptr;
 }
 
-// Writes the summary; false where a stop signal came before there was a validation to sum up.
+// Scores the test set with the best weights, those that `isobar evaluate` takes of the run; they are the task's from
+// here on. False where a stop signal interrupted it.
+bool TrainingRun::score_test() {
+  parallel_.world.barrier();  // the first rank has put the best weights in their place
+  read_model(setup_.folder / "best" / kModelFile, task_);
+  JudgedSet set = loaders_.judged(*test_);
+  tested_ = task_.metrics();
+  return judge(set, *tested_, "test", &Trainer::judge);
+}
+
+// Writes the summary; false where a stop signal came before there was a validation to sum up, or the test.
 bool TrainingRun::finish() {
-  if (!is_validated_ && !run_validation()) return false;
+  if (!is_validated_) {
+    const Trainer::AveragedWeights averaged(trainer_);
+    if (!run_validation()) return false;
+  }
+  if (test_ != nullptr && !score_test()) return false;
   auto memory = static_cast<double>(peak_memory_bytes());
   parallel_.world.all_reduce({&memory, 1}, Reduce::max);
   if (!record_) return true;
   const auto work = work_of_first("writing the summary");
   record_->progress.finish();
-  Journal::Result result{
-      .iterations = trainer_.iteration(),
-      .train_loss = epoch_.mean_loss(),
-      .samples_per_second = total_.iterations_per_second() * static_cast<double>(setup_.global_batch_size),
-      .data_seconds = total_.data_seconds,
-      .wall_seconds = wall_seconds()};
+  Journal::Result result{.iterations = trainer_.iteration(),
+                         .train_loss = epoch_.mean_loss(),
+                         .samples_per_second = total_.samples_per_second(static_cast<double>(setup_.global_batch_size)),
+                         .data_seconds = total_.data_seconds,
+                         .wall_seconds = wall_seconds()};
   if (parallel_.world.size() > 1) result.largest_rank_bytes = static_cast<std::int64_t>(memory);
   result.layout = {{"dp", parallel_.dp.size()}, {"tp", parallel_.tp.size()}, {"cp", parallel_.cp.size()}};
+  result.test = tested_.get();
+  result.test_iteration = best_iteration_;
   record_->journal.summary(result, *metrics_, task_);
   if (best_loss_)
     log(concat("best validation loss ", *best_loss_,
@@ -319,6 +344,7 @@ bool TrainingRun::finish() {
 }
 
 void TrainingRun::write_files(const std::filesystem::path& folder) const {
+  const Trainer::AveragedWeights averaged(trainer_);
   write_model(folder / kModelFile, task_, setup_.config, parallel_.world);
   trainer_.write_optimizer(folder / "optimizer.safetensors");
   if (record_) write_file_atomically(folder / "state.json", state().dump(2) + "\n");
@@ -338,6 +364,7 @@ ordered_json TrainingRun::state() const {
                      {"best_iteration", best_iteration_},
                      {"validation_is_owed", validation_pending_},
                      {"wall_seconds", wall_seconds()}};
+  if (epoch_.missing > 0) state["epoch"]["missing"] = epoch_.missing;
   if (record_) state["run_id"] = record_->folder.run_id();
   if (!algorithms_.platform.empty()) state["algorithms"] = to_json(algorithms_);
   return state;

@@ -45,9 +45,10 @@ struct RunSetup {
 
 class TrainingRun {
  public:
-  // folder: prepared; null on all ranks but the first. checkpoint: where to go on from; none: from the beginning.
-  TrainingRun(RunFolder* folder, RunSetup setup, const Parallel& parallel, Loaders& loaders, Task& task,
-              Trainer& trainer, const std::optional<Checkpoint>& checkpoint);
+  // folder: prepared; null on all ranks but the first. test: a set to score at the end; null: none. checkpoint: where
+  // to go on from; none: from the beginning.
+  TrainingRun(RunFolder* folder, RunSetup setup, const Parallel& parallel, Loaders& loaders, const Dataset* test,
+              Task& task, Trainer& trainer, const std::optional<Checkpoint>& checkpoint);
 
   enum class End { finished, stopped };
   // Trains up to num_iters, or until a stop signal has come (apps/train/signals.h), during a validation too; a
@@ -75,6 +76,9 @@ class TrainingRun {
   std::unique_ptr<Working> work_of_first(const char* what) const;
   void save_best();
   bool finish();
+  bool score_test();
+  using Judging = decltype(&Trainer::judge);
+  bool judge(JudgedSet& set, Metrics& metrics, const std::string& label, Judging by);
   bool run_validation();
   void show_validation(double seconds);
   void log(const std::string& line, bool show = true) const;
@@ -92,6 +96,7 @@ class TrainingRun {
   const RunSetup setup_;
   const Parallel& parallel_;
   Loaders& loaders_;
+  const Dataset* const test_;
   Task& task_;
   Trainer& trainer_;
 
@@ -113,6 +118,7 @@ class TrainingRun {
   std::optional<Step> step_;           // the last one, until the ranks have agreed on it
   std::optional<BegunSum> agreement_;  // on it: sum of losses, number of ranks that are to stop
   std::unique_ptr<Metrics> metrics_;   // of the validation set
+  std::unique_ptr<Metrics> tested_;    // of the test set, once it is scored
   bool is_validated_ = false;          // metrics_ are those of the current iteration
   bool stop_ = false;                  // all ranks have agreed to stop
   std::optional<RunRecord> record_;    // of the first rank

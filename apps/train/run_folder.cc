@@ -35,7 +35,8 @@ using nlohmann::ordered_json;
 namespace {
 
 constexpr const char* kRunId = "run_id";
-constexpr std::array kFiles{"config.json", kRunId, "out.log", "metrics.jsonl", "summary.json", "stopped"};
+constexpr const char* kLayoutFile = "layout.json";
+constexpr std::array kFiles{"config.json", kRunId, "out.log", "metrics.jsonl", "summary.json", kLayoutFile, "stopped"};
 
 // A folder of a run, and the names of what a run puts there; hidden ones are of files that are being written.
 struct OwnedFolder {
@@ -333,6 +334,24 @@ void RunFolder::log(std::string_view message, bool show) const {
   const std::string line = log_line(message);
   append_line(path_ / "out.log", line);
   if (show) print(line);
+}
+
+void RunFolder::keep_layout(const RankLayout& layout) const {
+  write_file_atomically(path_ / kLayoutFile,
+                        ordered_json{{"dp", layout.dp}, {"tp", layout.tp}, {"cp", layout.cp}}.dump() + "\n");
+}
+
+RankLayout layout_of_run(const fs::path& run_folder) {
+  ordered_json said = parse_or_null(run_folder / kLayoutFile);
+  if (!said.is_object()) {
+    const ordered_json summary = parse_or_null(run_folder / "summary.json");
+    said = summary.is_object() ? summary.value("layout", ordered_json()) : ordered_json();
+  }
+  const auto size = [&](const char* axis) {
+    const ordered_json value = said.is_object() ? said.value(axis, ordered_json()) : ordered_json();
+    return value.is_number_integer() ? std::max<std::int64_t>(value.get<std::int64_t>(), 1) : 1;
+  };
+  return {size("dp"), size("tp"), size("cp")};
 }
 
 ordered_json RunFolder::read_summary() const {

@@ -5,6 +5,7 @@
 //   RUN/logs/          TensorBoard events         RUN/images/        maps as PNG
 //   RUN/stats/         statistics, where the config named none that exist
 //   RUN/run_id         a random number, drawn when the run starts; every state.json of its checkpoints has it too
+//   RUN/layout.json    {"dp", "tp", "cp"}, of the ranks that trained last
 //   RUN/stopped        from a stop by a signal, its checkpoint written, until the run goes on: a job script asks for it
 #pragma once
 
@@ -18,6 +19,11 @@
 #include <vector>
 
 namespace isobar {
+
+// Sizes of groups of ranks: data, tensor and context parallel.
+struct RankLayout {
+  std::int64_t dp = 1, tp = 1, cp = 1;
+};
 
 // What to do where the folder holds a run already.
 enum class ExistingRun { refuse, resume, overwrite };
@@ -91,6 +97,9 @@ class RunFolder {
   void log(std::string_view message, bool show = true) const;
   std::function<void(std::string_view line)> console;
 
+  // Says over how many ranks it is that the run is split.
+  void keep_layout(const RankLayout& layout) const;
+
   // What summary.json holds; null where there is none or it cannot be read.
   nlohmann::ordered_json read_summary() const;
   void write_summary(const nlohmann::ordered_json& summary) const;
@@ -118,6 +127,10 @@ class RunFolder {
 // The file that --weights and --init name: itself, or the best weights in a run's folder. Error where these say that
 // they are another run's.
 std::filesystem::path weights_at(const std::filesystem::path& path);
+
+// The ranks that a run was trained by, as far as its folder says. Runs of before there was a layout.json have them in
+// summary.json.
+RankLayout layout_of_run(const std::filesystem::path& run_folder);
 
 // The run that weights at RUN/best/FILE or RUN/checkpoints/step_N/FILE are of; empty for weights from elsewhere.
 std::filesystem::path run_of(const std::filesystem::path& weights);

@@ -23,12 +23,15 @@
 namespace isobar {
 
 struct StepResult {
-  double loss = 0;            // of this iteration, before its update; mean over this rank's part of the global batch
+  // Of this iteration, before its update: this rank's sum times the ranks of dp, divided by the weight of the global
+  // batch. So the mean over all ranks is the loss of the global batch.
+  double loss = 0;
   double lr = 0;              // used by this update
   double grad_norm = 0;       // before clipping
   double loss_scale = 1;      // used by this iteration
   double gradient_scale = 1;  // that the summed gradients carry
   double data_seconds = 0;    // that it waited for its batches
+  std::int64_t missing = 0;   // samples that its batch lacked of a whole one
   bool applied = true;        // false: fp16 gradients overflowed, the weights are as they were
 };
 
@@ -38,6 +41,8 @@ struct TrainerOptions {
   OptimizerOptions optimizer = {};
   ScheduleOptions schedule = {};
   ComputeOptions compute = {};
+  std::int64_t iterations_per_epoch = 1;  // for rates that go by epochs
+  LossScaleOptions loss_scale = {};
 };
 
 class Trainer {
@@ -53,9 +58,10 @@ class Trainer {
   // Reads the batch behind that one while the device works: of the next step, or of this one.
   using ReadAhead = std::function<void(bool for_next_step)>;
 
-  // One iteration: forward and backward over grad_accumulation batches of equal size, then the update. A loss or
-  // gradient that is not finite is an error (fp16: the loss scale is lowered and the update skipped). The host waits
-  // for the device once, at the end.
+  // One iteration: forward and backward over the grad_accumulation parts of a batch, then the update. A part counts by
+  // its weight (Task::weight), and may be empty. A loss or gradient that is not finite is an error (fp16: the loss
+  // scale is lowered and the update skipped), and so is a batch in which nothing counts. The host waits for the device
+  // once, at the end; where weights are not numbers of samples it has all parts first, and waits for their labels too.
   StepResult step(
       const NextBatch& next, const ReadAhead& read_ahead = [](bool) {});
 
@@ -72,12 +78,31 @@ class Trainer {
   // that are sharded have them, of the elements that this rank updates.
   FlatBuffer gradients() const;
 
-  // Scores the validation set, every sample once, on all ranks together. False where `stop` was true on one of them
-  // between two batches. A loss that is not finite is an error. scored: called with the samples that all ranks have
-  // scored so far, about.
-  bool validate(
-      Loaders& loaders, Metrics& metrics, const std::function<bool()>& stop,
+  // Scores a set, every sample once, on all ranks together. False where `stop` was true on one of them between two
+  // batches. scored: called with the samples that all ranks have scored so far, about.
+  bool judge(
+      JudgedSet& set, Metrics& metrics, const std::function<bool()>& stop,
       const std::function<void(std::int64_t samples)>& scored = [](std::int64_t) {}) const;
+  // The same of the validation set, whose loss is an error where it is not finite.
+  bool validate(
+      JudgedSet& set, Metrics& metrics, const std::function<bool()>& stop,
+      const std::function<void(std::int64_t samples)>& scored = [](std::int64_t) {}) const;
+
+  // While one lives the averaged weights (OptimizerOptions::ema) are the model's, and a step is an Error; one within
+  // another's life changes nothing, nor does one before the first update or of a run that keeps no average. All ranks
+  // make it together.
+  class AveragedWeights {
+   public:
+    explicit AveragedWeights(Trainer& trainer);
+    // With an error on its way the weights stay as they are; ranks that do not answer are an Error here too.
+    ~AveragedWeights() noexcept(false);
+    AveragedWeights(const AveragedWeights&) = delete;
+    AveragedWeights& operator=(const AveragedWeights&) = delete;
+
+   private:
+    Trainer* trainer_ = nullptr;  // null: nothing was changed
+    int exceptions_ = 0;
+  };
 
   // Error naming the first weight or moment that is not finite: what an update does is seen by the next step's loss,
   // but must not be validated or kept before.
@@ -87,11 +112,13 @@ class Trainer {
   // the whole model, of what tensor-parallel ranks all hold, and of moments where the optimizer is not sharded.
   void check_replicas() const;
 
-  std::int64_t iteration() const { return iteration_; }   // iterations done
-  double lr_after() const { return lr_.at(iteration_); }  // what the next update will use
+  std::int64_t iteration() const { return iteration_; }  // iterations done
+  double lr_after() const { return lr_.at(lr_.counts_skipped() ? iteration_ : optimizer_.updates()); }  // of the next
 
   // Moments in the layout and dtype of the weights, named "m.NAME" and "v.NAME", whole whatever ranks hold them: all
-  // ranks call it, and the first one writes; each reads what it holds. And the numbers beside them.
+  // ranks call it, and the first one writes; each reads what it holds. And the numbers beside them. Where an average is
+  // kept, so are the weights themselves, as "w.NAME": the model's weights have to be those of its file, the averaged
+  // ones, when it is read.
   void write_optimizer(const std::filesystem::path& path) const;
   void read_optimizer(const std::filesystem::path& path);
   nlohmann::ordered_json state() const;
@@ -101,20 +128,29 @@ class Trainer {
  private:
   struct Capture;
 
+  // A part of a step's batch, before its pass.
+  struct QueuedPart {
+    std::shared_ptr<const LoadedBatch> loaded;
+    double weight = 0;
+  };
+  class StepParts;
+
   double gradient_scale() const;
-  void begin_passes();
-  void set_upstream(double value);
+  void set_share(std::int64_t part, double share);
   DropoutKey masks_of(std::int64_t part) const;
   std::uint64_t first_stream() const;  // of this iteration's masks
   void set_captured_stream();
-  void accumulate(const Batch& batch, std::int64_t part);
-  void run_passes(const std::function<Batch(std::int64_t part)>& batch_of, const ReadAhead& read_ahead);
-  std::unique_ptr<Capture> capture_passes(const NextBatch& next);
-  void replay_passes(const NextBatch& next, const ReadAhead& read_ahead);
+  void accumulate(const Batch& batch, std::int64_t part, bool is_last);
+  void run_passes(const std::function<Batch(std::int64_t part)>& batch_of, bool all_ranks_have_last,
+                  const ReadAhead& read_ahead);
+  std::unique_ptr<Capture> capture_passes(StepParts& parts);
+  void replay_passes(StepParts& parts, const ReadAhead& read_ahead);
+  double sum_of_losses() const;
   void check_update(const StepResult& result);
   Optimizer make_optimizer();
   FlatBuffers moments() const;  // with the prefixes of their names
   FlatBuffers weights_and_moments() const;
+  void swap_average();
 
   Task& task_;
   const TrainerOptions options_;
@@ -124,20 +160,23 @@ class Trainer {
   LearningRate lr_;
   LossScale loss_scale_;
   std::int64_t iteration_ = 0;
-  bool has_run_ = false;  // this process has made a step
-  Tensor losses_;         // [grad_accumulation]
+  bool has_run_ = false;      // this process has made a step
+  bool is_averaged_ = false;  // the model's weights are the averaged ones, and these lie in their place
+  Tensor losses_;             // [grad_accumulation]
   Readback losses_read_;
-  Tensor upstream_;  // [1]: dL/dL times the loss scale, by the number of batches whose mean is taken before the sum
+  // How often the weight of this rank's part goes into that of the whole batch; infinitely often where nothing counts.
+  std::vector<double> shares_;  // [grad_accumulation]
+  Tensor upstream_;             // [grad_accumulation]: dL/dL times the loss scale, by the part's share
   // With cuda_graph alone: first_stream(), which a graph reads; [1], 8 bytes.
   Tensor captured_stream_, stream_on_host_;
   std::unique_ptr<Capture> capture_;
 };
 
-// One pass over the validation set from its start, every sample counted alike, into metrics that the task made. Every
+// One pass over the set from its start, every sample counted alike, into metrics that the task made. Every
 // rank of `ranks`, which read different samples, calls it and has the sums of all of them afterwards. False where
 // `stop` was true on one rank of `voters` between two batches. scored: as Trainer::validate has it.
 bool score_all(
-    const Task& task, Loaders& loaders, Metrics& metrics, const std::function<bool()>& stop,
+    const Task& task, JudgedSet& set, Metrics& metrics, const std::function<bool()>& stop,
     const Communicator& ranks = {}, const Communicator& voters = {},
     const std::function<void(std::int64_t samples)>& scored = [](std::int64_t) {});
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kernels/common/check.h"
+#include "kernels/common/kernel.h"
 #include "kernels/cuda/library.h"
 #include "kernels/emulator/stand_in.h"
 

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <string>
 
-#include "kernels/common/device.h"
+#include "kernels/common/stream.h"
 
 namespace isobar::nccl {
 

@@ -18,8 +18,6 @@
 namespace isobar {
 namespace {
 
-std::atomic<int> processes_on_host = 1;
-
 // Names to tell apart what two files hold in the same place.
 void check_names(const std::string& path, const std::vector<std::string>& held,
                  const std::vector<std::string>& expected, const char* whose) {
@@ -45,12 +43,8 @@ std::vector<std::string> h5_files_in(const std::string& folder) {
 
 }  // namespace
 
-void set_processes_on_host(int processes) {
-  ISOBAR_CHECK(processes >= 1, processes, " processes on a host");
-  processes_on_host = processes;
-}
-
-std::int64_t default_cache_bytes() {
+std::int64_t default_cache_bytes(int processes_on_host) {
+  ISOBAR_CHECK(processes_on_host >= 1, processes_on_host, " processes on a host");
   const std::int64_t memory =
       static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE));
   return std::min(std::int64_t{1} << 30, memory / 8) / processes_on_host;
@@ -71,8 +65,8 @@ std::vector<std::string> find_h5_files(const std::string& path) {
 Era5Dataset::Era5Dataset(const Era5Options& options) : dt_(options.dt) {
   ISOBAR_CHECK(dt_ >= 1, "dt must be at least one step, not ", dt_);
   ISOBAR_CHECK(!options.paths.empty(), "no data path is given");
-  auto budget = std::make_shared<std::atomic<std::int64_t>>(options.cache_bytes < 0 ? default_cache_bytes()
-                                                                                    : options.cache_bytes);
+  auto budget = std::make_shared<std::atomic<std::int64_t>>(
+      options.cache_bytes < 0 ? default_cache_bytes(options.processes_on_host) : options.cache_bytes);
   first_step_.push_back(0);
   FieldCatalog* const catalog = options.catalog.get();
   for (const std::string& path : options.paths)

@@ -25,21 +25,21 @@ class FieldCatalog;
 using StepRange = std::array<std::int64_t, 2>;  // [first, end)
 
 struct Era5Options {
-  std::vector<std::string> paths = {};     // folders of *.h5 files, or files
-  std::vector<std::string> channels = {};  // the names expected, in order; empty: whatever the files say
-  std::int64_t height = 0, width = 0;      // the crop [:height, :width]; 0: all of it
-  std::string grid_key = "";               // the config key that the crop came from, for messages
-  std::int64_t dt = 1;                     // steps between input and target
-  std::optional<StepRange> range = {};     // only pairs that lie wholly within; none: all steps
-  std::string range_key = "range";         // the config key that `range` came from, for messages
-  std::int64_t cache_bytes = -1;           // decoded chunks kept in memory; -1: 1 GiB, at most an eighth of the memory
+  std::vector<std::string> paths = {};         // folders of *.h5 files, or files
+  std::vector<std::string> channels = {};      // the names expected, in order; empty: whatever the files say
+  std::int64_t height = 0, width = 0;          // the crop [:height, :width]; 0: all of it
+  std::string grid_key = "";                   // the config key that the crop came from, for messages
+  std::int64_t dt = 1;                         // steps between input and target
+  std::optional<StepRange> range = {};         // only pairs that lie wholly within; none: all steps
+  std::string range_key = "range";             // the config key that `range` came from, for messages
+  std::int64_t cache_bytes = -1;               // decoded chunks kept in memory; -1: default_cache_bytes()
+  int processes_on_host = 1;                   // that open data sets: they share that memory
   std::shared_ptr<FieldCatalog> catalog = {};  // knows files that need not be looked into, and learns of others
 };
 
-// How many processes of this host open data sets: they share the memory that one would take for decoded chunks.
-void set_processes_on_host(int processes);
-// A process's share of that memory.
-std::int64_t default_cache_bytes();
+// The memory for decoded chunks of one of so many processes of this host: its share of 1 GiB, or of an eighth of the
+// memory where that is less.
+std::int64_t default_cache_bytes(int processes_on_host = 1);
 
 // The .h5 files at `path` (itself, if it is a file), sorted by name; an error if there are none.
 std::vector<std::string> find_h5_files(const std::string& path);

@@ -1,6 +1,5 @@
 #include "data/era5/hdf5.h"
 
-#include <hdf5.h>
 #include <hdf5_hl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,6 +15,8 @@
 #include <string_view>
 #include <utility>
 
+#include "data/era5/hdf5_handle.h"
+#include "data/era5/hdf5_places.h"
 #include "data/era5/trial.h"
 #include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
@@ -23,9 +24,6 @@
 
 namespace isobar::hdf5 {
 namespace {
-
-// Beyond this many chunks their addresses are not asked for: each question walks the index from its start.
-constexpr std::int64_t kMostAddresses = 2048;
 
 // Of a dataset beside the fields, which is read whole.
 constexpr std::int64_t kMostValues = std::int64_t{1} << 24;
@@ -49,30 +47,6 @@ class Lock {
     return instance;
   }
   std::lock_guard<std::mutex> guard_;
-};
-
-// An HDF5 identifier and the function that closes it.
-class Handle {
- public:
-  using Closer = herr_t (*)(hid_t);
-  Handle() = default;
-  Handle(hid_t id, Closer closer) : id_(id), closer_(closer) {}
-  Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), closer_(other.closer_) {}
-  Handle& operator=(Handle&& other) noexcept {
-    std::swap(id_, other.id_);
-    std::swap(closer_, other.closer_);
-    return *this;
-  }
-  ~Handle() {
-    if (id_ >= 0) closer_(id_);
-  }
-  explicit operator bool() const { return id_ >= 0; }
-  hid_t get() const { return id_; }
-  bool close() { return closer_(std::exchange(id_, -1)) >= 0; }
-
- private:
-  hid_t id_ = -1;
-  Closer closer_ = nullptr;
 };
 
 // What the system said to the library's last call that failed (" because: no space left"); empty where it was not
@@ -160,6 +134,21 @@ std::vector<std::int64_t> chunk_grid(std::span<const std::int64_t> shape, std::s
   std::vector<std::int64_t> grid;
   for (std::size_t d = 0; d < shape.size(); ++d) grid.push_back(shape[d] / chunk[d] + (shape[d] % chunk[d] ? 1 : 0));
   return grid;
+}
+
+// Calls visit(start) for the place of every chunk, row-major over the grid of chunks.
+template <class Visit>
+void for_each_chunk(std::span<const std::int64_t> shape, std::span<const std::int64_t> chunk, const Visit& visit) {
+  std::vector<hsize_t> start(shape.size());
+  std::size_t d = start.size();
+  do {
+    visit(start);
+    for (d = start.size(); d > 0; --d) {
+      start[d - 1] += static_cast<hsize_t>(chunk[d - 1]);
+      if (start[d - 1] < static_cast<hsize_t>(shape[d - 1])) break;
+      start[d - 1] = 0;
+    }
+  } while (d > 0);
 }
 
 std::int64_t stored_chunks(const Handle& dataset) {
@@ -396,13 +385,6 @@ struct File::Handles {
   }
 
   // The caller holds the lock, here and below.
-  hsize_t user_block() const {
-    const Handle creation(H5Fget_create_plist(file.get()), H5Pclose);
-    hsize_t size = 0;
-    H5Pget_userblock(creation.get(), &size);
-    return size;
-  }
-
   const Handle& dataset(const std::string& path, const std::string& name) const {
     const auto found = datasets.find(name);
     if (found != datasets.end()) return found->second;
@@ -450,6 +432,7 @@ bool lacked_memory() {
   return lacked;
 }
 
+constexpr std::int64_t kMostChunksTried = 1 << 20;  // takes a second
 constexpr std::int64_t kMostBytesWalked = 1 << 24;  // of a dataset or attribute that walk() reads whole
 
 // Reads a small text or a small numeric object whole. False where memory was lacking.
@@ -508,13 +491,18 @@ bool walk_dataset(const Handle& dataset) {
   H5Dget_space_status(dataset.get(), &status);
   H5Dget_storage_size(dataset.get());
   if (H5Pget_layout(creation.get()) == H5D_CHUNKED) {
-    hsize_t stored = 0, bytes = 0;
-    std::vector<hsize_t> start(H5S_MAX_RANK);
-    unsigned mask = 0;
-    haddr_t offset = 0;
-    // The index is walked once to count, and once to the last chunk.
-    if (H5Dget_num_chunks(dataset.get(), space.get(), &stored) >= 0 && stored > 0)
-      H5Dget_chunk_info(dataset.get(), space.get(), stored - 1, start.data(), &mask, &offset, &bytes);
+    // The index is walked once to count, and each chunk looked up as by chunk_addresses().
+    std::vector<hsize_t> chunk(H5S_MAX_RANK);
+    H5Pget_chunk(creation.get(), static_cast<int>(chunk.size()), chunk.data());
+    const std::vector<std::int64_t> shape = shape_of(dataset),
+                                    of_chunk(chunk.begin(), chunk.begin() + std::ssize(shape));
+    const bool divides = std::ranges::none_of(of_chunk, [](std::int64_t extent) { return extent <= 0; });
+    const std::int64_t stored = stored_chunks(dataset);
+    if (divides && stored <= kMostChunksTried && product_of(chunk_grid(shape, of_chunk)) == stored)
+      for_each_chunk(shape, of_chunk, [&](const std::vector<hsize_t>& start) {
+        hsize_t bytes = 0;
+        H5Dget_chunk_storage_size(dataset.get(), start.data(), &bytes);
+      });
   }
   const auto read = [](hid_t object, hid_t memory, void* buffer) {
     return H5Dread(object, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, buffer);
@@ -733,54 +721,25 @@ std::vector<double> File::attribute_numbers(const std::string& dataset, const st
 std::vector<ChunkAddress> File::chunk_addresses(const std::string& dataset) const {
   const DatasetInfo about = info(dataset);
   const Lock lock;
-  const Handle& handle = handles_->dataset(path_, dataset);
-  const std::size_t rank = about.shape.size();
-  const std::vector<std::int64_t> grid = chunk_grid(about.shape, about.layout.chunk);
-  const std::int64_t stored = stored_chunks(handle);
-  if (product_of(grid) != stored || stored > kMostAddresses || handles_->user_block() > 0) return {};
-
-  const Handle space(H5Dget_space(handle.get()), H5Sclose);
-  std::vector<std::optional<ChunkAddress>> found(static_cast<std::size_t>(stored));
-  std::vector<hsize_t> start(rank);
-  for (hsize_t i = 0; i < found.size(); ++i) {
-    haddr_t offset = HADDR_UNDEF;
-    hsize_t bytes = 0;
-    unsigned mask = 0;
-    ISOBAR_CHECK(H5Dget_chunk_info(handle.get(), space.get(), i, start.data(), &mask, &offset, &bytes) >= 0 &&
-                     offset <= handles_->bytes && bytes <= handles_->bytes - offset,
-                 path_, ": cannot find the chunks of '", dataset, "': the file is truncated or damaged");
-    std::size_t index = 0;
-    bool inside = true;
-    for (std::size_t d = 0; d < rank; ++d) {
-      const hsize_t at = start[d] / static_cast<hsize_t>(about.layout.chunk[d]);
-      inside =
-          inside && at < static_cast<hsize_t>(grid[d]) && start[d] % static_cast<hsize_t>(about.layout.chunk[d]) == 0;
-      index = index * static_cast<std::size_t>(grid[d]) + at;
-    }
-    ISOBAR_CHECK(inside && !found[index], path_, " is damaged: the index of the chunks of '", dataset, "' names ",
-                 inside ? "one of them twice" : "one outside the dataset");
-    found[index] = {offset, bytes, mask};
-  }
+  const Handle file = open_for_places(path_);
+  ISOBAR_CHECK(file, path_, " cannot be opened once more: it is truncated, damaged or gone");
+  const Handle handle(H5Dopen2(file.get(), dataset.c_str(), H5P_DEFAULT), H5Dclose);
   std::vector<ChunkAddress> addresses;
-  for (const auto& address : found) addresses.push_back(*address);
+  std::vector<unsigned char> room;  // the library wants a buffer, and writes nothing there
+  for_each_chunk(about.shape, about.layout.chunk, [&](const std::vector<hsize_t>& start) {
+    hsize_t bytes = 0;
+    std::uint32_t skipped = 0;
+    const bool known = H5Dget_chunk_storage_size(handle.get(), start.data(), &bytes) >= 0 && bytes <= handles_->bytes;
+    if (known && bytes > room.size()) room.resize(bytes);
+    const bool found = known && H5Dread_chunk(handle.get(), H5P_DEFAULT, start.data(), &skipped, room.data()) >= 0;
+    const Place place = take_place(file);
+    const bool whole =
+        place.bytes > 0 && place.bytes <= handles_->bytes && place.offset <= handles_->bytes - place.bytes;
+    ISOBAR_CHECK(found && whole, path_, ": cannot find the chunks of '", dataset,
+                 "': the file is truncated or damaged");
+    addresses.push_back({place.offset, place.bytes, skipped});
+  });
   return addresses;
-}
-
-std::vector<unsigned char> File::raw_chunk(const std::string& dataset, std::span<const std::int64_t> start,
-                                           std::uint32_t* skipped_filters) const {
-  const Lock lock;
-  const Handle& handle = handles_->dataset(path_, dataset);
-  hsize_t bytes = 0;
-  ISOBAR_CHECK(H5Dget_chunk_storage_size(handle.get(), sizes(start).data(), &bytes) >= 0 && bytes <= handles_->bytes,
-               path_, ": cannot find a chunk of '", dataset, "': the file is truncated or damaged");
-  std::vector<unsigned char> raw(bytes);
-  std::uint32_t mask = 0;
-  if (bytes > 0)
-    ISOBAR_CHECK(H5Dread_chunk(handle.get(), H5P_DEFAULT, sizes(start).data(), &mask, raw.data()) >= 0, path_,
-                 ": cannot read a chunk of '", dataset, "': the file is truncated or damaged");
-  *skipped_filters = mask;
-  handles_->check_length(path_);
-  return raw;
 }
 
 void File::write(const std::string& dataset, std::span<const std::int64_t> shape, std::span<const float> values,

@@ -84,8 +84,8 @@ std::vector<TensorSpec> PairDataset::layout() const {
   return layout;
 }
 
-void PairDataset::read(std::int64_t sample, std::span<void* const> to) const {
-  const std::int64_t step = step_of(sample);
+void PairDataset::read(const SampleKey& key, std::span<void* const> to) const {
+  const std::int64_t step = step_of(key.sample);
   steps_.read_pair(step, rows_, static_cast<float*>(to[0]), static_cast<float*>(to[1]));
   if (time_features_) std::ranges::copy(steps_.time_of(step).features(), static_cast<double*>(to[2]));
 }

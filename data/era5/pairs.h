@@ -44,7 +44,7 @@ class PairDataset : public Dataset {
   std::string name() const override;
   std::int64_t samples() const override { return static_cast<std::int64_t>(first_steps_.size()); }
   std::vector<TensorSpec> layout() const override;
-  void read(std::int64_t sample, std::span<void* const> to) const override;
+  void read(const SampleKey& key, std::span<void* const> to) const override;
   // Rows are counted in those of this data set.
   std::unique_ptr<Dataset> band(RowBand rows) const override;
 

@@ -57,6 +57,11 @@ KeyTable SplitOptions::keys() {
            .path()
            .free_on_resume()
            .also_called({"validdata", "valdata"}),
+       key("test_data_path", test_data_path,
+           "the same for a third set, which is scored once at the end of a run, with the best weights; empty: none")
+           .path()
+           .free_on_resume()
+           .also_called({"testdata"}),
        key("global_means_path", global_means_path,
            "mean of each variable, .npy of shape (1, C, 1, 1); where none of the three files exists, they are made "
            "from the training steps and kept in the run folder")
@@ -75,15 +80,27 @@ KeyTable SplitOptions::keys() {
        key("valid_range", valid_range,
            "steps [first, end) to validate with; null: all, or, where the paths are one, what train_range leaves, "
            "or the last fifth"),
-       key("allow_overlap", allow_overlap, "steps may be in both the training and the validation set")
-           .in_older_runs("true"),
+       key("test_range", test_range, "steps [first, end) of test_data_path; null: all").free_on_resume(),
+       key("allow_overlap", allow_overlap, "steps may be in several of the three sets").in_older_runs("true"),
        key("limit_nsamples", limit_nsamples, "only the first N training samples").at_least(1),
        key("limit_nsamples_val", limit_nsamples_val, "only the first N validation samples").at_least(1),
        key("sampler", sampler, "all_pairs: every pair of steps once an epoch; tutorial: the tutorial's index rule")},
       [this](const KeyOrigins& origins) {
         check_range("train_range", train_range, origins);
         check_range("valid_range", valid_range, origins);
+        check_range("test_range", test_range, origins);
+        ISOBAR_CHECK(!test_range || has_test(), origins.where("test_range"),
+                     " is a part of test_data_path, which is empty");
       }};
+}
+
+SplitSource SplitOptions::source(DataSplit split) const {
+  if (split == DataSplit::train) return {train_data_path, train_range, "train_range", limit_nsamples};
+  if (split == DataSplit::test) {
+    ISOBAR_CHECK(has_test(), "there is no test set: name one by the config key test_data_path");
+    return {test_data_path, test_range, "test_range"};
+  }
+  return {valid_data_path, valid_range, "valid_range", limit_nsamples_val};
 }
 
 bool SplitOptions::is_one_path() const {
@@ -101,14 +118,14 @@ void SplitOptions::complete_ranges(std::int64_t steps) {
         train ? rest_beside(*train, steps, /*before_first=*/false, "train_range") : StepRange{last_fifth, steps};
 }
 
-void refuse_overlap(const Era5Dataset& train, const Era5Dataset& valid) {
-  const std::vector<FilePart> trained = parts_of(train);
-  for (const FilePart& v : parts_of(valid)) {
-    for (const FilePart& t : trained) {
+void refuse_overlap(const NamedSet& earlier, const NamedSet& judged) {
+  const std::vector<FilePart> seen = parts_of(earlier.steps);
+  for (const FilePart& v : parts_of(judged.steps)) {
+    for (const FilePart& t : seen) {
       const std::int64_t first = std::max(t.first, v.first), end = std::min(t.end, v.end);
-      ISOBAR_CHECK(t.file != v.file || first >= end, "train_range and valid_range share steps ", first, " to ", end - 1,
-                   " of ", v.file.string(), ": validation would look at what was trained on (config key allow_overlap",
-                   " permits it)");
+      ISOBAR_CHECK(t.file != v.file || first >= end, earlier.range_key, " and ", judged.range_key, " share steps ",
+                   first, " to ", end - 1, " of ", v.file.string(), ": ", judged.what, " would look at what was ",
+                   earlier.what, " on (config key allow_overlap permits it)");
     }
   }
 }

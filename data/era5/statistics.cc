@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "data/era5/layout.h"
+#include "data/moments.h"
 #include "data/npy.h"
 #include "data/parallel_tasks.h"
 #include "engine/files/atomic_file.h"
@@ -33,27 +34,6 @@ std::vector<double> load_one_a_channel(const std::string& path, std::int64_t cha
   check_finite(path, array.values);
   return std::move(array.values);
 }
-
-// Count, mean and sum of squared deviations of a set of values.
-struct Moments {
-  double count = 0, mean = 0, deviations = 0;
-
-  static Moments of(std::span<const float> values) {
-    Moments m{static_cast<double>(values.size()), 0, 0};
-    for (float value : values) m.mean += static_cast<double>(value);
-    m.mean /= m.count;
-    for (float value : values)
-      m.deviations += (static_cast<double>(value) - m.mean) * (static_cast<double>(value) - m.mean);
-    return m;
-  }
-
-  void merge(const Moments& other) {
-    const double total = count + other.count, distance = other.mean - mean;
-    deviations += other.deviations + distance * distance * count * other.count / total;
-    mean += distance * other.count / total;
-    count = total;
-  }
-};
 
 std::vector<std::int64_t> all_steps(const Era5Dataset& dataset) {
   std::vector<std::int64_t> steps;
@@ -136,7 +116,7 @@ ComputedStatistics compute_statistics(const Era5Dataset& dataset, int threads, s
   result.labels = dataset.labels();
   for (const Moments& m : merged) {
     result.means.push_back(m.mean);
-    result.stds.push_back(std::sqrt(m.deviations / m.count));
+    result.stds.push_back(m.deviation());
   }
   for (double& sum : sums) sum /= static_cast<double>(total);
   result.time_means = std::move(sums);

@@ -160,7 +160,7 @@ class ChunkReader : public StepReader {
     const std::int64_t end = std::min(chunk_[2], crop.row + crop.height - h0);
     Decoded decoded;  // keeps the chunk alive while it is copied
     const float* slab = nullptr;
-    if (filters_.empty() && !addresses_.empty()) {
+    if (filters_.empty()) {
       slab = read_rows(at, step_in_chunk, channels, first, end);
     } else {
       decoded = chunk(at);
@@ -210,10 +210,11 @@ class ChunkReader : public StepReader {
   }
 
   Decoded decode(const Box& at) const {
-    std::uint32_t skipped = 0;
-    std::vector<unsigned char> bytes = stored_bytes(at, &skipped), other;
+    const hdf5::ChunkAddress& address = addresses_[index_of(at)];
+    std::vector<unsigned char> bytes(address.bytes), other;
+    raw_file_.read(address.offset, bytes.size(), bytes.data());
     for (std::size_t i = filters_.size(); i-- > 0;) {
-      if (skipped >> i & 1) continue;
+      if (address.skipped_filters >> i & 1) continue;
       if (filters_[i] == hdf5::Filter::shuffle) {
         unshuffle(bytes, other);
       } else {
@@ -233,18 +234,6 @@ class ChunkReader : public StepReader {
     return values;
   }
 
-  std::vector<unsigned char> stored_bytes(const Box& at, std::uint32_t* skipped) const {
-    if (addresses_.empty()) {
-      const Box start{at[0] * chunk_[0], at[1] * chunk_[1], at[2] * chunk_[2], at[3] * chunk_[3]};
-      return file_.raw_chunk(name_, start, skipped);
-    }
-    const hdf5::ChunkAddress& address = addresses_[index_of(at)];
-    *skipped = address.skipped_filters;
-    std::vector<unsigned char> bytes(address.bytes);
-    raw_file_.read(address.offset, bytes.size(), bytes.data());
-    return bytes;
-  }
-
   const hdf5::File& file_;
   RawFile raw_file_;
   std::string name_;
@@ -252,7 +241,7 @@ class ChunkReader : public StepReader {
   Box shape_{}, chunk_{}, grid_{};
   std::size_t chunk_bytes_ = 0;  // decoded
   std::once_flag addresses_once_;
-  std::vector<hdf5::ChunkAddress> addresses_;  // empty: ask the library for each chunk
+  std::vector<hdf5::ChunkAddress> addresses_;  // row-major, known once a step is read
   CacheBudget budget_;
   std::mutex cache_mutex_;
   std::vector<Decoded> cache_;  // one entry a chunk

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "kernels/common/check.h"
+#include "kernels/cross_entropy.h"
 
 namespace isobar {
 namespace {
@@ -37,11 +38,13 @@ IdxFiles find_idx_files(const std::string& folder, bool train) {
   return files;
 }
 
-LabelledImages::LabelledImages(const IdxFiles& files)
+LabelledImages::LabelledImages(const IdxFiles& files, std::optional<std::int64_t> ignored)
     : name_(files.images),
       images_(read_array(files.images, 3, "images have three dimensions: number, height, width")),
       labels_(read_array(files.labels, 1, "labels have one dimension")),
-      classes_(*std::max_element(labels_.values.begin(), labels_.values.end()) + 1) {
+      ignored_(ignored) {
+  for (const std::int64_t label : labels_.values)
+    if (label != ignored_) classes_ = std::max(classes_, label + 1);
   ISOBAR_CHECK(images_.shape[0] == labels_.shape[0], files.images, " has ", images_.shape[0], " images, but ",
                files.labels, " has ", labels_.shape[0], " labels");
 }
@@ -51,12 +54,14 @@ std::vector<TensorSpec> LabelledImages::layout() const {
           {.name = "label", .shape = {}, .dtype = DType::i32}};
 }
 
-void LabelledImages::read(std::int64_t sample, std::span<void* const> to) const {
+void LabelledImages::read(const SampleKey& key, std::span<void* const> to) const {
+  const std::int64_t sample = key.sample;
   ISOBAR_CHECK(sample >= 0 && sample < samples(), name_, ": image ", sample, " of ", samples(), " is asked for");
   ISOBAR_CHECK(to.size() == 2, name_, ": a sample has 2 tensors, but ", to.size(), " buffers are given");
   const std::int64_t pixels = height() * width();
   std::copy_n(images_.values.begin() + sample * pixels, pixels, static_cast<float*>(to[0]));
-  *static_cast<std::int32_t*>(to[1]) = labels_.values[static_cast<std::size_t>(sample)];
+  const std::int32_t label = labels_.values[static_cast<std::size_t>(sample)];
+  *static_cast<std::int32_t*>(to[1]) = label == ignored_ ? kIgnoredLabel : label;
 }
 
 }  // namespace isobar

@@ -62,11 +62,11 @@ void write_year(const SyntheticAtmosphere& atmosphere, const SynthOptions& optio
 }
 
 // The files of out/train, out/valid and out/test: years that follow one another.
-struct Part {
+struct SetToWrite {
   const char* folder;
   std::int64_t first_year, years;
 };
-std::array<Part, 3> parts_of(const SynthOptions& options) {
+std::array<SetToWrite, 3> parts_of(const SynthOptions& options) {
   const std::int64_t valid = kFirstYear + options.train_years;
   return {{{"train", kFirstYear, options.train_years},
            {"valid", valid, options.valid_years},
@@ -74,7 +74,7 @@ std::array<Part, 3> parts_of(const SynthOptions& options) {
 }
 
 // A year left over from another data set would be read as part of this one.
-void refuse_other_years(const fs::path& folder, const Part& part) {
+void refuse_other_years(const fs::path& folder, const SetToWrite& part) {
   std::set<std::string> own;
   for (std::int64_t y = 0; y < part.years; ++y) own.insert(std::to_string(part.first_year + y) + ".h5");
   for (const auto& entry : fs::directory_iterator(folder))
@@ -106,12 +106,12 @@ void write_synthetic_data(const SynthOptions& options) {
   check(options);
   const fs::path out(options.out);
   const auto parts = parts_of(options);
-  for (const Part& part : parts) {
+  for (const SetToWrite& part : parts) {
     fs::create_directories(out / part.folder);
     refuse_other_years(out / part.folder, part);
   }
   const SyntheticAtmosphere atmosphere(options.height, options.width, options.channels, options.seed);
-  for (const Part& part : parts)
+  for (const SetToWrite& part : parts)
     for (std::int64_t year = part.first_year; year < part.first_year + part.years; ++year)
       write_year(atmosphere, options, year, out / part.folder / (std::to_string(year) + ".h5"));
   const Era5Dataset train({.paths = {out / "train"}});

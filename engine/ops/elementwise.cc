@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/field_ops.h"
 #include "engine/ops/common.h"
 #include "kernels/dropout.h"
 

@@ -1,6 +1,7 @@
 // The forecast losses.
 #include "kernels/forecast_loss.h"
 
+#include "engine/field_ops.h"
 #include "engine/ops/common.h"
 
 namespace isobar {

@@ -1,6 +1,7 @@
 // linear and mlp: matrix products with a bias, and the two-layer perceptron of a transformer block.
 #include "engine/ops/common.h"
 #include "kernels/gelu.h"
+#include "kernels/gemm/gemm.h"
 
 namespace isobar {
 namespace {

@@ -1,6 +1,7 @@
 // patchify and unpatchify: each is the other's gradient.
 #include "kernels/patchify.h"
 
+#include "engine/field_ops.h"
 #include "engine/ops/common.h"
 
 namespace isobar {

@@ -1,5 +1,6 @@
 #include "models/classification/classifier.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -9,7 +10,7 @@
 #include "kernels/normalize.h"
 #include "models/classification/metrics.h"
 #include "models/classification/mistakes.h"
-#include "models/vit/traffic.h"
+#include "models/metrics_of.h"
 
 namespace isobar {
 namespace {
@@ -24,27 +25,24 @@ Tensor number_on(Device device, double value) {
 
 }  // namespace
 
-ClassifierNetwork::ClassifierNetwork(const VitOptions& vit, const ComputeOptions& compute, const ImagesInfo& info,
-                                     Parameters& parameters, const Parallel& parallel)
-    : trunk(vit.trunk(1, info.height, info.width, compute), parameters, parallel),
-      head(parameters, {"head"},
-           {.in = trunk.config().tokens() * vit.embed_dim, .out = info.classes, .tf32 = compute.may_use_tf32()}) {}
+Ports classifier_ports(const ImagesInfo& info) {
+  return {.in = {1, info.height, info.width}, .out = {info.classes}};
+}
 
-Classifier::Classifier(const VitOptions& vit, const ComputeOptions& compute, const ImagesInfo& info, Device device,
-                       const Parallel& parallel)
-    : vit_(vit),
+Classifier::Classifier(std::shared_ptr<const NetworkRecipe> network, const ComputeOptions& compute,
+                       const ImagesInfo& info, Device device, const Parallel& parallel)
+    : recipe_(std::move(network)),
       info_(info),
+      recomputes_(compute.recompute),
       parallel_(parallel),
       parameters_(std::make_unique<Parameters>()),
-      network_(std::make_unique<ClassifierNetwork>(vit, compute, info, *parameters_, parallel)),
+      network_(recipe_->make(classifier_ports(info), {*parameters_, compute, parallel})),
       mean_(number_on(device, info.mean)),
       std_(number_on(device, info.std)) {
-  ISOBAR_CHECK(parallel.cp.size() == 1, "context parallel: a classifier's head reads every token of an image, and ",
-               "cannot be dealt over ", parallel.cp.size(), " ranks");
   compute.allocate(*parameters_, device, parallel.bucket_plan());
 }
 
-Tensor Classifier::logits(const Batch& batch, const Context& context) const {
+Tensor Classifier::logits(const Batch& batch, const Pass& pass) const {
   const Tensor& pixels = tensor_of(batch, "image");
   const Shape expected{batch_size(batch), 1, info_.height, info_.width};
   ISOBAR_CHECK(pixels.shape() == expected, "the data set's image has the shape ", to_string(pixels.shape()),
@@ -63,18 +61,22 @@ Tensor Classifier::logits(const Batch& batch, const Context& context) const {
               .planes = nullptr,
               .y = image.data()},
              current_stream());
-  const Tensor tokens =
-      run_stages(network_->trunk.stages(), {image}, context.with_batch(image.size(0)))[0];  // [B·T, C]
-  return network_->head.forward(tokens.view({pixels.size(0), -1}), parameters_->dtype());
+  return (*network_)(image, pass);
 }
 
-Tensor Classifier::loss(const Batch& batch, const Context& context) const {
-  return cross_entropy(logits(batch, context), tensor_of(batch, "label"));
+Tensor Classifier::loss(const Batch& batch, const Pass& pass) const {
+  return cross_entropy(logits(batch, pass), tensor_of(batch, "label"));
+}
+
+double Classifier::weight(const Batch& batch) const {
+  if (counts_samples()) return Task::weight(batch);
+  const std::vector<std::int32_t> labels = int_values(tensor_of(batch, "label"));
+  return static_cast<double>(std::ssize(labels) - std::ranges::count(labels, kIgnoredLabel));
 }
 
 void Classifier::add_traffic(std::int64_t samples, CommLedger& ledger) const {
-  add_traffic_of_pass(network_->trunk.config(), {samples, parameters_->activation_dtype(), parameters_->dtype()},
-                      parallel_, ledger);
+  const PassSizes sizes{samples, parameters_->activation_dtype(), parameters_->dtype(), recomputes_};
+  recipe_->add_traffic(network_->ports(), sizes, parallel_, ledger);
 }
 
 std::unique_ptr<Metrics> Classifier::metrics() const {
@@ -85,8 +87,8 @@ void Classifier::score(const Batch& batch, Metrics& metrics) const {
   const TapeScope off(nullptr);
   const Tensor& labels = tensor_of(batch, "label");
   const ClassPredictions predictions = class_predictions(logits(batch), labels);
-  dynamic_cast<ClassificationMetrics&>(metrics).add(predictions.row_loss.to_vector(),
-                                                    int_values(predictions.prediction), int_values(labels));
+  metrics_of<ClassificationMetrics>(metrics).add(predictions.row_loss.to_vector(), int_values(predictions.prediction),
+                                                 int_values(labels));
 }
 
 std::vector<Picture> Classifier::pictures(const Batch& batch, std::int64_t) const {

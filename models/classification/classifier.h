@@ -1,4 +1,4 @@
-// The task of classifying images: a vision transformer whose head reads every token, cross entropy, accuracy.
+// The task of classifying images: a network from images to logits, cross entropy, accuracy.
 #pragma once
 
 #include <cstdint>
@@ -8,42 +8,37 @@
 
 #include "comm/parallel.h"
 #include "models/compute_options.h"
-#include "models/layers/linear.h"
+#include "models/network.h"
 #include "models/task.h"
-#include "models/vit/options.h"
-#include "models/vit/trunk.h"
 
 namespace isobar {
 
 // What the data tell a classifier of their images.
 struct ImagesInfo {
   std::int64_t height = 0, width = 0, classes = 0;
-  double mean = 0, std = 1;  // of the pixels of the training set
+  double mean = 0, std = 1;     // of the pixels of the training set
+  bool ignores_labels = false;  // some may be kIgnoredLabel
 };
 
-struct ClassifierNetwork {
-  // Lists its parameters, the trunk's first.
-  ClassifierNetwork(const VitOptions& vit, const ComputeOptions& compute, const ImagesInfo& info,
-                    Parameters& parameters, const Parallel& parallel);
-
-  VitTrunk trunk;
-  Linear head;  // of all tokens of an image
-};
+Ports classifier_ports(const ImagesInfo& info);
 
 class Classifier : public Task {
  public:
-  // Weights start from compute.seed. Error where fp64 is asked for on a GPU, and for context-parallel ranks.
-  Classifier(const VitOptions& vit, const ComputeOptions& compute, const ImagesInfo& info, Device device,
-             const Parallel& parallel = Parallel::alone());
+  // Weights start from compute.seed. Error where fp64 is asked for on a GPU, and for ranks that share an image.
+  Classifier(std::shared_ptr<const NetworkRecipe> network, const ComputeOptions& compute, const ImagesInfo& info,
+             Device device, const Parallel& parallel = Parallel::alone());
 
   // A batch has "image" [B, 1, H, W] fp32, as the files hold it, and "label" [B] i32. Returns the logits [B, classes]
   // in the parameters' dtype. Error where the images have another size.
-  Tensor logits(const Batch& batch, const Context& context = {}) const;
+  Tensor logits(const Batch& batch, const Pass& pass = {}) const;
 
-  std::string network() const override { return "ViT classifier"; }
+  std::string network() const override { return network_->name() + " classifier"; }
   Parameters& parameters() override { return *parameters_; }
   const Parameters& parameters() const override { return *parameters_; }
-  Tensor loss(const Batch& batch, const Context& context) const override;
+  Tensor loss(const Batch& batch, const Pass& pass) const override;
+  // The images whose label is not ignored.
+  double weight(const Batch& batch) const override;
+  bool counts_samples() const override { return !info_.ignores_labels; }
   void add_traffic(std::int64_t samples, CommLedger& ledger) const override;
   std::unique_ptr<Metrics> metrics() const override;
   void score(const Batch& batch, Metrics& metrics) const override;
@@ -53,11 +48,12 @@ class Classifier : public Task {
   Settings settings() const override;
 
  private:
-  VitOptions vit_;
+  std::shared_ptr<const NetworkRecipe> recipe_;
   ImagesInfo info_;
+  bool recomputes_;
   const Parallel& parallel_;
   std::unique_ptr<Parameters> parameters_;  // the network refers to it
-  std::unique_ptr<ClassifierNetwork> network_;
+  std::unique_ptr<Network> network_;
   Tensor mean_, std_;  // [1] fp64
 };
 

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "kernels/common/check.h"
+#include "kernels/cross_entropy.h"
 
 namespace isobar {
 
@@ -25,6 +26,7 @@ void ClassificationMetrics::add(const std::vector<double>& losses, const std::ve
   ISOBAR_CHECK(losses.size() == labels.size() && predictions.size() == labels.size(), losses.size(), " losses and ",
                predictions.size(), " predictions do not fit ", labels.size(), " labels");
   for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] == kIgnoredLabel) continue;
     ISOBAR_CHECK(labels[i] >= 0 && labels[i] < classes_, "a sample has the label ", labels[i], ", but the model knows ",
                  classes_, " classes");
     const auto label = static_cast<std::size_t>(labels[i]);
@@ -54,20 +56,21 @@ double ClassificationMetrics::accuracy() const {
   return all_right() / all_seen();
 }
 
-Report ClassificationMetrics::report() const {
+Report ClassificationMetrics::report(DataSplit split) const {
   std::ostringstream sentence;
   sentence << "Accuracy: " << std::fixed << std::setprecision(2) << 100 * accuracy() << " %, " << std::setprecision(0)
            << all_seen() - all_right() << " of " << all_seen() << " read wrongly";
   return {.line = {{"accuracy", "", accuracy()}},
-          .summary = {{"val_accuracy", "", accuracy()}},
+          .summary = {{figure_of(split, "accuracy"), "", accuracy()}},
           .scalars = {{"Accuracy/valid", accuracy()}},
           .sentence = sentence.str(),
-          .table = table()};
+          .table = table(split)};
 }
 
-std::string ClassificationMetrics::table() const {
+std::string ClassificationMetrics::table(DataSplit split) const {
   std::ostringstream out;
-  out << "Accuracy on the validation set, and its loss\n   class  samples    right  accuracy\n" << std::fixed;
+  out << "Accuracy on the " << name_of_set(split) << ", and its loss\n   class  samples    right  accuracy\n"
+      << std::fixed;
   const auto row = [&](const std::string& name, double seen, double right) {
     out << std::setw(8) << name << std::setprecision(0) << std::setw(9) << seen << std::setw(9) << right
         << std::setprecision(2) << std::setw(8);

@@ -13,7 +13,8 @@ class ClassificationMetrics : public Metrics {
  public:
   explicit ClassificationMetrics(std::int64_t classes);
 
-  // Of a batch: the loss, prediction and label of every sample. A label beyond the classes is an error.
+  // Of a batch: the loss, prediction and label of every sample. A label beyond the classes is an error;
+  // one that is kIgnoredLabel counts nothing.
   void add(const std::vector<double>& losses, const std::vector<std::int32_t>& predictions,
            const std::vector<std::int32_t>& labels);
 
@@ -22,10 +23,10 @@ class ClassificationMetrics : public Metrics {
   double loss() const override;
   double accuracy() const;  // a fraction
   // In metrics.jsonl: accuracy. In summary.json: val_accuracy. Both are fractions.
-  Report report() const override;
+  Report report(DataSplit split) const override;
 
  private:
-  std::string table() const;
+  std::string table(DataSplit split) const;
   double right(std::size_t label) const { return sums_[1 + 2 * label]; }
   double seen(std::size_t label) const { return sums_[2 + 2 * label]; }
   double all_right() const;

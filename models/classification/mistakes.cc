@@ -6,6 +6,7 @@
 
 #include "data/maps/stroke_font.h"
 #include "kernels/common/check.h"
+#include "kernels/cross_entropy.h"
 
 namespace isobar {
 namespace {
@@ -35,10 +36,11 @@ Picture draw_mistakes(std::span<const float> images, std::int64_t height, std::i
                       const std::vector<std::int32_t>& labels, const std::vector<std::int32_t>& predictions) {
   std::vector<std::size_t> wrong;
   for (std::size_t i = 0; i < labels.size(); ++i)
-    if (labels[i] != predictions[i]) wrong.push_back(i);
+    if (labels[i] != kIgnoredLabel && labels[i] != predictions[i]) wrong.push_back(i);
+  const std::int64_t judged = std::ssize(labels) - std::ranges::count(labels, kIgnoredLabel);
   Image picture(kMargin + kColumns * (kTile + kMargin), kTitle + kRows * (kTile + kLabel + kMargin) + kMargin);
-  draw_text(picture, kMargin, 22,
-            concat(wrong.size(), " of ", labels.size(), " read wrongly; label > what it was taken for"), {.size = 11});
+  draw_text(picture, kMargin, 22, concat(wrong.size(), " of ", judged, " read wrongly; label > what it was taken for"),
+            {.size = 11});
   const auto pixels = static_cast<std::size_t>(height * width);
   for (std::size_t k = 0; k < std::min<std::size_t>(wrong.size(), kColumns * kRows); ++k) {
     const int left = kMargin + static_cast<int>(k % kColumns) * (kTile + kMargin);

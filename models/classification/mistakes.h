@@ -10,7 +10,7 @@
 namespace isobar {
 
 // The first images [N, height, width] of bytes whose prediction is not their label, with "label > prediction" below
-// each; how many of the N there are stands on top.
+// each; how many of the N there are stands on top. A label that is kIgnoredLabel counts nothing.
 Picture draw_mistakes(std::span<const float> images, std::int64_t height, std::int64_t width,
                       const std::vector<std::int32_t>& labels, const std::vector<std::int32_t>& predictions);
 

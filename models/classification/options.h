@@ -11,9 +11,13 @@ namespace isobar {
 
 struct ClassificationOptions {
   std::string images_path = "data/mnist";
+  std::string test_images_path;  // empty: no test set
   std::optional<std::int64_t> classes;
+  std::optional<std::int64_t> ignored_label;
 
   KeyTable keys();
+
+  bool has_test() const { return !test_images_path.empty(); }
 };
 
 }  // namespace isobar

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "data/moments.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -12,22 +13,64 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Mean and standard deviation of all pixels, added up in fp64 image by image.
-std::pair<double, double> pixel_statistics(const LabelledImages& set) {
-  const std::int64_t pixels = set.height() * set.width();
-  std::vector<float> image(static_cast<std::size_t>(pixels));
+Moments pixel_moments(const LabelledImages& set) {
+  std::vector<float> image(static_cast<std::size_t>(set.height() * set.width()));
   std::int32_t label = 0;
   const std::array<void*, 2> to{image.data(), &label};
-  double sum = 0, squares = 0;
+  Moments all;
   for (std::int64_t i = 0; i < set.samples(); ++i) {
-    set.read(i, to);
-    for (const float value : image) {
-      sum += value;
-      squares += static_cast<double>(value) * value;
-    }
+    set.read({.sample = i}, to);
+    all.merge(Moments::of(image));
   }
-  const double n = static_cast<double>(set.samples() * pixels), mean = sum / n;
-  return {mean, std::sqrt(squares / n - mean * mean)};
+  return all;
+}
+
+// Whether both may be of the same pixels. Earlier versions added the pixels up in another order, and took the mean's
+// square from that of the pixels: such a run goes on, though its last digits are others.
+bool same_pixels(const ImagesInfo& a, const ImagesInfo& b) {
+  constexpr double kRounding = 1e-9;  // of the pixels' root mean square; one pixel of MNIST changes more
+  const double square = a.mean * a.mean + a.std * a.std;
+  return std::abs(a.mean - b.mean) <= kRounding * std::sqrt(square) &&
+         std::abs(a.std * a.std - b.std * b.std) <= kRounding * square;
+}
+
+LabelledImages images_of(DataSplit split, const ClassificationOptions& options) {
+  const bool is_test = split == DataSplit::test;
+  ISOBAR_CHECK(!is_test || options.has_test(), "there is no test set: name one by the config key test_images_path");
+  const std::string& folder = is_test ? options.test_images_path : options.images_path;
+  return LabelledImages(find_idx_files(folder, split == DataSplit::train), options.ignored_label);
+}
+
+void check_labels(const LabelledImages& set, const ClassificationOptions& options, std::int64_t classes) {
+  ISOBAR_CHECK(set.classes() > 0, set.name(), ": all its labels are ignored_label, ", *options.ignored_label);
+  ISOBAR_CHECK(set.classes() <= classes, set.name(), ": its labels go up to ", set.classes() - 1, ", but classes is ",
+               classes);
+}
+
+ImagesInfo trained_info_of(const GivenWeights& weights) {
+  ISOBAR_CHECK(describes_images(weights.settings), weights.file.string(),
+               " does not say what images it was trained on");
+  return images_info_from(weights.settings);
+}
+
+// Error where the weights were not trained for images of this kind.
+void check_kind(const GivenWeights& weights, const ImagesInfo& trained, const LabelledImages& set,
+                std::int64_t classes) {
+  ISOBAR_CHECK(trained.height == set.height() && trained.width == set.width() && trained.classes == classes,
+               weights.file.string(), " classifies images of ", trained.height, " x ", trained.width, " into ",
+               trained.classes, " classes, but ", set.name(), " has images of ", set.height(), " x ", set.width(),
+               " of ", classes, " classes");
+}
+
+ImagesInfo info_of(const LabelledImages& train, const ClassificationOptions& options) {
+  const Moments pixels = pixel_moments(train);
+  ISOBAR_CHECK(pixels.deviation() > 0, train.name(), ": all its pixels have the value ", pixels.mean);
+  return {.height = train.height(),
+          .width = train.width(),
+          .classes = *options.classes,
+          .mean = pixels.mean,
+          .std = pixels.deviation(),
+          .ignores_labels = options.ignored_label.has_value()};
 }
 
 void check_same_size(const LabelledImages& a, const LabelledImages& b) {
@@ -37,12 +80,12 @@ void check_same_size(const LabelledImages& a, const LabelledImages& b) {
 
 }  // namespace
 
-std::unique_ptr<Recipe> make_classification_recipe() {
-  return std::make_unique<ClassificationRecipe>();
+std::unique_ptr<Recipe> make_classification_recipe(std::shared_ptr<NetworkRecipe> network) {
+  return std::make_unique<ClassificationRecipe>(std::move(network));
 }
 
 std::vector<KeyTable> ClassificationRecipe::keys() {
-  return {vit.keys(), images.keys()};
+  return {images.keys()};
 }
 
 std::vector<std::pair<std::string, fs::path>> ClassificationRecipe::paths_in(const fs::path& folder) const {
@@ -51,64 +94,92 @@ std::vector<std::pair<std::string, fs::path>> ClassificationRecipe::paths_in(con
   return {{"images_path", folder}};
 }
 
-std::vector<std::string> ClassificationRecipe::complete(KeyOrigins& origins) {
-  train_.emplace(find_idx_files(images.images_path, /*train=*/true));
-  valid_.emplace(find_idx_files(images.images_path, /*train=*/false));
+// Returns "KEY VALUE, KEY VALUE" of what it set, as checked as it can be; empty where nothing was left to the data.
+std::string ClassificationRecipe::fill(const LabelledImages& train, KeyOrigins& origins) {
   KeyFiller filler(origins);
-  filler.fill("patch_size", vit.patch_size, default_patch_size(train_->height(), train_->width()));
-  filler.fill("classes", images.classes, train_->classes());
-  ISOBAR_CHECK(train_->height() % *vit.patch_size == 0 && train_->width() % *vit.patch_size == 0,
-               origins.where("patch_size"), " is ", *vit.patch_size, ", which does not divide the ", train_->height(),
-               " x ", train_->width(), " points of ", train_->name());
-  if (filler.told().empty()) return {};
-  return {"from the data: " + filler.told()};
+  filler.fill("classes", images.classes, train.classes());
+  const Ports ports = classifier_ports({train.height(), train.width(), *images.classes});
+  network_->fill(ports, filler);
+  network_->check(ports, train.name() + ": the sides of its images");
+  check_keys({images.keys(), network_->keys()}, origins);
+  return filler.told();
 }
 
-std::vector<std::string> ClassificationRecipe::open(const fs::path&, bool) {
-  check_same_size(*train_, *valid_);
-  for (const LabelledImages* set : {&*train_, &*valid_})
-    ISOBAR_CHECK(set->classes() <= *images.classes, set->name(), ": its labels go up to ", set->classes() - 1,
-                 ", but classes is ", *images.classes);
-  const auto [mean, std] = pixel_statistics(*train_);
-  ISOBAR_CHECK(std > 0, train_->name(), ": all its pixels have the value ", mean);
-  info_ = {.height = train_->height(), .width = train_->width(), .classes = *images.classes, .mean = mean, .std = std};
-  return {};
+std::unique_ptr<OpenedRecipe> ClassificationRecipe::open(KeyOrigins& origins, const OpenRequest&) {
+  LabelledImages train = images_of(DataSplit::train, images);
+  std::vector<std::string> sentences;
+  if (const std::string filled = fill(train, origins); !filled.empty()) sentences.push_back("from the data: " + filled);
+  return std::make_unique<OpenedClassification>(network_, images, std::move(train), std::move(sentences));
 }
 
-void ClassificationRecipe::check_start(const GivenWeights& weights) const {
+std::unique_ptr<OpenedSplit> ClassificationRecipe::open_split(DataSplit split, const GivenWeights& weights) const {
+  return std::make_unique<OpenedClassificationSplit>(network_, images, split, weights);
+}
+
+Holding ClassificationRecipe::holding(const ComputeOptions&, const Parallel&) const {
+  throw_error("the size of the images and the classes are left to the data");
+}
+
+OpenedClassification::OpenedClassification(std::shared_ptr<const NetworkRecipe> network,
+                                           const ClassificationOptions& options, LabelledImages train,
+                                           std::vector<std::string> sentences)
+    : network_(std::move(network)),
+      train_(std::move(train)),
+      valid_(images_of(DataSplit::valid, options)),
+      test_(options.has_test() ? std::optional(images_of(DataSplit::test, options)) : std::nullopt),
+      info_(info_of(train_, options)),
+      sentences_(std::move(sentences)) {
+  std::vector<const LabelledImages*> sets{&train_, &valid_};
+  if (test_) sets.push_back(&*test_);
+  for (const LabelledImages* set : sets) {
+    check_labels(*set, options, *options.classes);
+    check_same_size(train_, *set);
+  }
+}
+
+void OpenedClassification::check_start(const GivenWeights& weights) const {
   if (!describes_images(weights.settings)) return;
-  const ImagesInfo trained = images_info_from(weights.settings);
-  ISOBAR_CHECK(trained.height == info_.height && trained.width == info_.width && trained.classes == info_.classes,
-               weights.file.string(), " classifies images of ", trained.height, " x ", trained.width, " into ",
-               trained.classes, " classes, but ", train_->name(), " has images of ", info_.height, " x ", info_.width,
-               " of ", info_.classes, " classes");
+  check_kind(weights, images_info_from(weights.settings), train_, info_.classes);
 }
 
-void ClassificationRecipe::check_resume(const GivenWeights& weights) const {
+void OpenedClassification::check_resume(const GivenWeights& weights) const {
   check_start(weights);
   if (!describes_images(weights.settings)) return;
   const ImagesInfo trained = images_info_from(weights.settings);
-  ISOBAR_CHECK(trained.mean == info_.mean && trained.std == info_.std, train_->name(),
-               ": these are not the images that ", weights.file.string(), " was trained on: mean and deviation are ",
-               info_.mean, " and ", info_.std, ", not ", trained.mean, " and ", trained.std);
+  ISOBAR_CHECK(same_pixels(trained, info_), train_.name(), ": these are not the images that ", weights.file.string(),
+               " was trained on: mean and deviation are ", info_.mean, " and ", info_.std, ", not ", trained.mean,
+               " and ", trained.std);
 }
 
-Holding ClassificationRecipe::holding(const ComputeOptions& compute, const Parallel& parallel) const {
-  ISOBAR_CHECK(info_.height > 0, "the size of the images and the classes are left to the data");
+Holding OpenedClassification::holding(const ComputeOptions& compute, const Parallel& parallel) const {
   Parameters parameters;
-  const ClassifierNetwork network(vit, compute, info_, parameters, parallel);
-  return {dealt_of(network.trunk.config(), parallel), parameters.held()};
+  const Ports ports = classifier_ports(info_);
+  network_->make(ports, {parameters, compute, parallel});
+  return {network_->shares(ports, parallel), parameters.held()};
 }
 
-std::unique_ptr<Task> ClassificationRecipe::make_task(const ComputeOptions& compute, Device device,
+std::unique_ptr<Task> OpenedClassification::make_task(const ComputeOptions& compute, Device device,
                                                       const Parallel& parallel) const {
-  return std::make_unique<Classifier>(vit, compute, info_, device, parallel);
+  return std::make_unique<Classifier>(network_, compute, info_, device, parallel);
 }
 
-std::unique_ptr<Task> ClassificationRecipe::make_trained_task(const GivenWeights& weights,
-                                                              const ComputeOptions& compute, Device device) const {
+std::unique_ptr<Task> OpenedClassification::make_trained_task(const GivenWeights& weights,
+                                                              const ComputeOptions& compute, Device device,
+                                                              const Parallel& parallel) const {
   const ImagesInfo info = describes_images(weights.settings) ? images_info_from(weights.settings) : info_;
-  return std::make_unique<Classifier>(vit, compute, info, device);
+  return std::make_unique<Classifier>(network_, compute, info, device, parallel);
+}
+
+OpenedClassificationSplit::OpenedClassificationSplit(std::shared_ptr<const NetworkRecipe> network,
+                                                     const ClassificationOptions& options, DataSplit split,
+                                                     const GivenWeights& weights)
+    : network_(std::move(network)), images_(images_of(split, options)), info_(trained_info_of(weights)) {
+  check_labels(images_, options, info_.classes);
+  check_kind(weights, info_, images_, *options.classes);
+}
+
+std::unique_ptr<Task> OpenedClassificationSplit::make_task(const ComputeOptions& compute, Device device) const {
+  return std::make_unique<Classifier>(network_, compute, info_, device);
 }
 
 }  // namespace isobar

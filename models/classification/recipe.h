@@ -1,45 +1,81 @@
-// The recipe of classifying images: the IDX files of MNIST and its like, a vision transformer, accuracy.
+// The recipe of classifying images: the IDX files of MNIST and its like, accuracy.
 #pragma once
 
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/images/labelled_images.h"
 #include "models/classification/classifier.h"
 #include "models/classification/options.h"
 #include "models/recipe.h"
-#include "models/vit/options.h"
 
 namespace isobar {
 
 class ClassificationRecipe : public Recipe {
  public:
-  VitOptions vit;
+  explicit ClassificationRecipe(std::shared_ptr<NetworkRecipe> network = make_network_recipe())
+      : network_(std::move(network)) {}
+
   ClassificationOptions images;
 
   std::vector<KeyTable> keys() override;
   std::vector<std::pair<std::string, std::filesystem::path>> paths_in(
       const std::filesystem::path& folder) const override;
-  std::vector<std::string> complete(KeyOrigins& origins) override;
-  std::vector<std::string> open(const std::filesystem::path& kept, bool resumed) override;
-  const Dataset& train() const override { return *train_; }
-  const Dataset& valid() const override { return *valid_; }
-  void check_start(const GivenWeights& weights) const override;
-  void check_resume(const GivenWeights& weights) const override;
+  std::unique_ptr<OpenedRecipe> open(KeyOrigins& origins, const OpenRequest& request) override;
+  std::unique_ptr<OpenedSplit> open_split(DataSplit split, const GivenWeights& weights) const override;
+  // Always an Error: the size of the images is the data's.
   Holding holding(const ComputeOptions& compute, const Parallel& parallel) const override;
-  std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device,
-                                  const Parallel& parallel) const override;
-  std::unique_ptr<Task> make_trained_task(const GivenWeights& weights, const ComputeOptions& compute,
-                                          Device device) const override;
 
  private:
-  std::optional<LabelledImages> train_, valid_;
-  ImagesInfo info_;
+  std::string fill(const LabelledImages& train, KeyOrigins& origins);
+
+  std::shared_ptr<NetworkRecipe> network_;
 };
 
-std::unique_ptr<Recipe> make_classification_recipe();
+// The sets, in memory.
+class OpenedClassification : public OpenedRecipe {
+ public:
+  OpenedClassification(std::shared_ptr<const NetworkRecipe> network, const ClassificationOptions& options,
+                       LabelledImages train, std::vector<std::string> sentences);
+
+  const Dataset& train() const override { return train_; }
+  const Dataset& valid() const override { return valid_; }
+  const Dataset* test() const override { return test_ ? &*test_ : nullptr; }
+  std::vector<std::string> sentences() const override { return sentences_; }
+  Holding holding(const ComputeOptions& compute, const Parallel& parallel) const override;
+  void check_start(const GivenWeights& weights) const override;
+  void check_resume(const GivenWeights& weights) const override;
+  std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device,
+                                  const Parallel& parallel) const override;
+  std::unique_ptr<Task> make_trained_task(const GivenWeights& weights, const ComputeOptions& compute, Device device,
+                                          const Parallel& parallel) const override;
+
+ private:
+  const std::shared_ptr<const NetworkRecipe> network_;
+  const LabelledImages train_, valid_;
+  const std::optional<LabelledImages> test_;  // none: the config names none
+  const ImagesInfo info_;
+  const std::vector<std::string> sentences_;
+};
+
+class OpenedClassificationSplit : public OpenedSplit {
+ public:
+  OpenedClassificationSplit(std::shared_ptr<const NetworkRecipe> network, const ClassificationOptions& options,
+                            DataSplit split, const GivenWeights& weights);
+
+  const Dataset& samples() const override { return images_; }
+  std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device) const override;
+
+ private:
+  const std::shared_ptr<const NetworkRecipe> network_;
+  const LabelledImages images_;
+  const ImagesInfo info_;  // of the images that the weights were trained on
+};
+
+std::unique_ptr<Recipe> make_classification_recipe(std::shared_ptr<NetworkRecipe> network);
 
 }  // namespace isobar

@@ -1,33 +1,38 @@
 #include "models/forecast/forecaster.h"
 
 #include "comm/dealt_axis.h"
+#include "engine/field_ops.h"
 #include "engine/ops.h"
 #include "engine/tape.h"
 #include "models/forecast/description.h"
 #include "models/forecast/maps.h"
 #include "models/forecast/metrics.h"
 #include "models/forecast/scores.h"
-#include "models/vit/traffic.h"
+#include "models/metrics_of.h"
 
 namespace isobar {
 
-VitConfig vit_config(const ForecasterOptions& o, const ComputeOptions& compute) {
-  const std::int64_t planes = *o.forecast.n_in_channels + (*o.forecast.time_features ? kTimeFeatures : 0);
-  return {.trunk = o.vit.trunk(planes, o.forecast.height(), o.forecast.width(), compute),
-          .out_channels = *o.forecast.n_out_channels,
-          .zero_head = o.forecast.predict_change};
+Ports forecast_ports(const ForecastOptions& o) {
+  const std::int64_t planes = *o.n_in_channels + (*o.time_features ? kTimeFeatures : 0);
+  return {.in = {planes, o.height(), o.width()},
+          .out = {*o.n_out_channels, o.height(), o.width()},
+          .starts_at_zero = o.predict_change};
 }
 
 Forecaster::Forecaster(const ForecasterOptions& options, const ComputeOptions& compute, FieldsInfo info, Device device,
                        const Parallel& parallel)
-    : options_(options), info_(std::move(info)), parallel_(parallel), parameters_(std::make_unique<Parameters>()) {
+    : options_(options),
+      info_(std::move(info)),
+      recomputes_(compute.recompute),
+      parallel_(parallel),
+      parameters_(std::make_unique<Parameters>()) {
   const ForecastOptions& forecast = options_.forecast;
   ISOBAR_CHECK(*forecast.n_out_channels <= *forecast.n_in_channels, "n_out_channels: ", *forecast.n_out_channels,
                " is more than n_in_channels, ", *forecast.n_in_channels);
-  vit_ = std::make_unique<Vit>(vit_config(options_, compute), *parameters_, parallel);
+  network_ = options_.network->make(forecast_ports(forecast), {*parameters_, compute, parallel});
   compute.allocate(*parameters_, device, parallel.bucket_plan());
   const DType accumulator = parameters_->dtype();
-  const Part rows = vit_->own_band();
+  const Part rows = network_->rows();
   input_ =
       std::make_unique<FieldInput>(forecast, info_.statistics, RowBand{rows.begin, rows.size()}, accumulator, device);
   ISOBAR_CHECK(std::ssize(info_.row_weights) == forecast.height(), "row weights: ", info_.row_weights.size(), " for ",
@@ -41,8 +46,8 @@ std::vector<std::string> Forecaster::output_names() const {
   return {info_.channel_names.begin(), info_.channel_names.begin() + *options().n_out_channels};
 }
 
-Tensor Forecaster::forecast(const Tensor& input, const Context& context) const {
-  const Tensor out = vit_->forward(input, context);
+Tensor Forecaster::forecast(const Tensor& input, const Pass& pass) const {
+  const Tensor out = (*network_)(input, pass);
   return options().predict_change ? add_leading_channels(out, input) : out;
 }
 
@@ -61,11 +66,11 @@ Tensor Forecaster::loss(const Tensor& forecast, const Tensor& target) const {
 }
 
 // In the order of the head's patches where nothing is to be done on fields: three passes over the forecast less.
-Tensor Forecaster::loss(const Batch& batch, const Context& context) const {
+Tensor Forecaster::loss(const Batch& batch, const Pass& pass) const {
   const Tensor input = input_->input_of(batch);
   const bool on_fields = options().predict_change;
-  const Tensor output = on_fields ? forecast(input, context) : vit_->patches(input, context);
-  return loss_of(output, input_->target_of(batch), on_fields ? 0 : vit_->config().trunk.patch);
+  const Tensor output = on_fields ? forecast(input, pass) : network_->in_patches(input, pass);
+  return loss_of(output, input_->target_of(batch), on_fields ? 0 : network_->patch());
 }
 
 std::vector<double> Forecaster::scores(const Tensor& forecast, const Tensor& target, const Tensor& climatology) const {
@@ -75,8 +80,8 @@ std::vector<double> Forecaster::scores(const Tensor& forecast, const Tensor& tar
 }
 
 void Forecaster::add_traffic(std::int64_t samples, CommLedger& ledger) const {
-  add_traffic_of_pass(vit_->config().trunk, {samples, parameters_->activation_dtype(), parameters_->dtype()}, parallel_,
-                      ledger);
+  const PassSizes sizes{samples, parameters_->activation_dtype(), parameters_->dtype(), recomputes_};
+  options_.network->add_traffic(network_->ports(), sizes, parallel_, ledger);
   const auto sums = samples * 2 * static_cast<std::int64_t>(sizeof(double));  // of the loss
   if (parallel_.cp.size() > 1) ledger.add(parallel_.cp.name(), Verb::all_reduce, 1, sums);
 }
@@ -87,7 +92,7 @@ std::unique_ptr<Metrics> Forecaster::metrics() const {
 
 void Forecaster::score(const Batch& batch, Metrics& metrics) const {
   const TapeScope off(nullptr);
-  auto& totals = dynamic_cast<ForecastMetrics&>(metrics);
+  auto& totals = metrics_of<ForecastMetrics>(metrics);
   const Tensor input = input_->input_of(batch), target = input_->target_of(batch);
   const Tensor output = forecast(input);
   const double mean_loss = loss(output, target).item();
@@ -97,7 +102,7 @@ void Forecaster::score(const Batch& batch, Metrics& metrics) const {
 
 std::optional<RowBand> Forecaster::band() const {
   if (parallel_.cp.size() == 1) return std::nullopt;
-  const Part rows = vit_->own_band();
+  const Part rows = network_->rows();
   return RowBand{rows.begin, rows.size()};
 }
 
@@ -105,7 +110,7 @@ std::optional<RowBand> Forecaster::band() const {
 Tensor Forecaster::whole_grid(const Tensor& band) const {
   if (parallel_.cp.size() == 1) return band;
   const std::int64_t planes = band.size(0) * band.size(1), width = band.size(3);
-  const DealtAxis rows(options().height(), parallel_.cp.size(), *options_.vit.patch_size);
+  const DealtAxis rows(options().height(), parallel_.cp.size(), network_->row_unit());
   return gather_axis(band.view({planes * band.size(2), width}), planes, rows, parallel_.cp)
       .view({band.size(0), band.size(1), options().height(), width});
 }

@@ -13,22 +13,21 @@
 #include "models/forecast/fields_info.h"
 #include "models/forecast/input.h"
 #include "models/forecast/options.h"
+#include "models/network.h"
 #include "models/task.h"
-#include "models/vit/options.h"
-#include "models/vit/vit.h"
 
 namespace isobar {
 
 // All that a forecaster is made of but the fields: sizes that a config left to the data are filled in.
 struct ForecasterOptions {
-  VitOptions vit;
+  std::shared_ptr<const NetworkRecipe> network;
   ForecastOptions forecast;
   std::int64_t dt = 1;          // steps of the data from input to forecast
   std::string lead_time = {};   // of the pictures, "+6 h"; empty: not shown
   std::string valid_time = {};  // of their target, "2013-01-01 06:00"; empty: not shown
 };
 
-VitConfig vit_config(const ForecasterOptions& options, const ComputeOptions& compute);
+Ports forecast_ports(const ForecastOptions& options);
 
 // Context-parallel ranks have a band of rows of every field each, H of the whole grid's rows; losses and scores are the
 // whole grid's on all of them.
@@ -45,15 +44,15 @@ class Forecaster : public Task {
   std::vector<std::string> output_names() const;
 
   // [B, C + planes, H, W] -> [B, n_out, H, W], normalised (models/forecast/input.h).
-  Tensor forecast(const Tensor& input, const Context& context = {}) const;
+  Tensor forecast(const Tensor& input, const Pass& pass = {}) const;
   Tensor loss(const Tensor& forecast, const Tensor& target) const;  // [1], of the whole grid
   // score_sums of the whole grid on the host, [B, n_out, 4]. climatology [n_out, H, W] normalised, or undefined.
   std::vector<double> scores(const Tensor& forecast, const Tensor& target, const Tensor& climatology = {}) const;
 
-  std::string network() const override { return "ViT"; }
+  std::string network() const override { return network_->name(); }
   Parameters& parameters() override { return *parameters_; }
   const Parameters& parameters() const override { return *parameters_; }
-  Tensor loss(const Batch& batch, const Context& context) const override;
+  Tensor loss(const Batch& batch, const Pass& pass) const override;
   void add_traffic(std::int64_t samples, CommLedger& ledger) const override;
   std::unique_ptr<Metrics> metrics() const override;
   void score(const Batch& batch, Metrics& metrics) const override;
@@ -69,9 +68,10 @@ class Forecaster : public Task {
 
   ForecasterOptions options_;
   FieldsInfo info_;
+  bool recomputes_;
   const Parallel& parallel_;
   std::unique_ptr<Parameters> parameters_;  // the network refers to it
-  std::unique_ptr<Vit> vit_;
+  std::unique_ptr<Network> network_;
   std::unique_ptr<FieldInput> input_;
   Tensor row_weights_;      // [H], of this rank's rows
   Tensor channel_weights_;  // [n_out], or undefined

@@ -47,29 +47,33 @@ std::vector<std::span<double>> ForecastMetrics::sums() {
   return sums;
 }
 
-std::vector<Figure> ForecastMetrics::figures(const char* name, const std::vector<double>& rmse, bool physical) const {
+std::vector<Figure> ForecastMetrics::figures(const std::string& name, const std::vector<double>& rmse,
+                                             bool physical) const {
   std::vector<Figure> figures;
   for (std::size_t c = 0; c < names_.size(); ++c)
     figures.push_back({name, names_[c], rmse[c] * (physical ? info_.statistics.stds[c] : 1)});
   return figures;
 }
 
-Report ForecastMetrics::report() const {
+Report ForecastMetrics::report(DataSplit split) const {
   Report report;
   const auto append = [](std::vector<Figure>& to, const std::vector<Figure>& from) {
     to.insert(to.end(), from.begin(), from.end());
   };
   append(report.line, figures("rmse", rmse(), false));
   append(report.line, figures("persistence_rmse", persistence_rmse(), false));
-  append(report.summary, figures("val_rmse", rmse(), false));
-  append(report.summary, figures("persistence_rmse", persistence_rmse(), false));
-  append(report.summary, figures("val_rmse_physical", rmse(), true));
-  append(report.summary, figures("persistence_rmse_physical", persistence_rmse(), true));
+  // Persistence's of the validation set have the names that they always had.
+  const std::string of_persistence =
+      split == DataSplit::valid ? "persistence_rmse" : figure_of(split, "persistence_rmse");
+  append(report.summary, figures(figure_of(split, "rmse"), rmse(), false));
+  append(report.summary, figures(of_persistence, persistence_rmse(), false));
+  append(report.summary, figures(figure_of(split, "rmse_physical"), rmse(), true));
+  append(report.summary, figures(of_persistence + "_physical", persistence_rmse(), true));
   const std::vector<double> mean_sample_rmse = forecast_.mean_sample_rmse();
   for (std::size_t c = 0; c < names_.size(); ++c) report.scalars.emplace_back(rmse_tag(names_[c]), mean_sample_rmse[c]);
   add_curves(report);
   report.sentence = sentence();
-  report.table = table();
+  report.table = table(split);
   return report;
 }
 
@@ -99,12 +103,12 @@ std::string ForecastMetrics::sentence() const {
   return line.str();
 }
 
-std::string ForecastMetrics::table() const {
+std::string ForecastMetrics::table(DataSplit split) const {
   const std::vector<double> rmse = this->rmse(), persistence = persistence_rmse();
   std::size_t width = 8;
   for (const std::string& name : names_) width = std::max(width, name.size());
   std::ostringstream out;
-  out << "RMSE of the validation set: normalised, and in the variables' own units\n";
+  out << "RMSE of the " << name_of_set(split) << ": normalised, and in the variables' own units\n";
   out << std::left << std::setw(static_cast<int>(width)) << "variable" << std::right << std::setw(10) << "forecast"
       << std::setw(13) << "persistence" << std::setw(7) << "ratio" << std::setw(14) << "forecast" << std::setw(13)
       << "persistence"

@@ -26,18 +26,18 @@ class ForecastMetrics : public Metrics {
   std::vector<std::span<double>> sums() override;
   double loss() const override { return loss_sum_ / static_cast<double>(forecast_.samples()); }
   // In metrics.jsonl: rmse, persistence_rmse; normalised. In summary.json: val_rmse, persistence_rmse and both in the
-  // variables' units (..._physical). TensorBoard: the tutorial's RMSE(NAME)/valid, the mean over samples;
-  // RMSE/NAME and RMSE of persistence/NAME as in metrics.jsonl.
-  Report report() const override;
+  // variables' units (..._physical); of a test set test_rmse, test_persistence_rmse and so on. TensorBoard: the
+  // tutorial's RMSE(NAME)/valid, the mean over samples; RMSE/NAME and RMSE of persistence/NAME as in metrics.jsonl.
+  Report report(DataSplit split) const override;
 
   std::vector<double> rmse() const { return forecast_.rmse(); }                 // [outputs], normalised
   std::vector<double> persistence_rmse() const { return persistence_.rmse(); }  // [outputs], normalised
 
  private:
-  std::vector<Figure> figures(const char* name, const std::vector<double>& rmse, bool physical) const;
+  std::vector<Figure> figures(const std::string& name, const std::vector<double>& rmse, bool physical) const;
   void add_curves(Report& report) const;
   std::string sentence() const;
-  std::string table() const;
+  std::string table(DataSplit split) const;
 
   const FieldsInfo& info_;
   std::vector<std::string> names_;  // [outputs]

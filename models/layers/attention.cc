@@ -3,67 +3,59 @@
 #include <cmath>
 
 #include "comm/context_attention.h"
-#include "comm/ops.h"
+#include "kernels/common/check.h"
 
 namespace isobar {
 namespace {
 
-std::int64_t head_size(const AttentionLayerOptions& options) {
-  ISOBAR_CHECK(options.heads >= 1 && options.width % options.heads == 0, "attention: ", options.width,
-               " channels do not divide into ", options.heads, " heads");
-  return options.width / options.heads;
+std::int64_t head_size(const AttentionSpec& spec) {
+  ISOBAR_CHECK(spec.heads >= 1 && spec.width % spec.heads == 0, "attention: ", spec.width,
+               " channels do not divide into ", spec.heads, " heads");
+  return spec.width / spec.heads;
 }
 
-Part heads_of_rank(const AttentionLayerOptions& options, const Parallel& parallel) {
-  ISOBAR_CHECK(options.heads >= parallel.tp.size(), "attention: ", parallel.tp.size(), " tensor-parallel ranks share ",
-               options.heads, " heads, and each needs one");
-  return parallel.over_tp(options.heads);
+Part heads_of_rank(const AttentionSpec& spec, const Parallel& parallel) {
+  ISOBAR_CHECK(spec.heads >= parallel.tp.size(), "attention: ", parallel.tp.size(), " tensor-parallel ranks share ",
+               spec.heads, " heads, and each needs one");
+  return parallel.over_tp(spec.heads);
+}
+
+LinearSpec square(const AttentionSpec& spec, Split split) {
+  return {.in = spec.width, .out = spec.width, .split = split, .together = head_size(spec)};
 }
 
 }  // namespace
 
-Attention::Attention(Parameters& parameters, const std::string& name, const AttentionLayerOptions& options,
-                     const Parallel& parallel)
-    : options_(options),
-      parallel_(parallel),
-      head_size_(head_size(options)),
-      heads_(heads_of_rank(options, parallel)),
-      qkv_(parameters, {name + ".q", name + ".k", name + ".v"},
-           {.in = options.width,
-            .out = options.width,
-            .tf32 = options.tf32,
-            .part = LinearPart{LinearPart::Of::outputs, {heads_.begin * head_size_, heads_.end * head_size_}}}),
-      proj_(parameters, {name + ".proj"},
-            {.in = options.width,
-             .out = options.width,
-             .tf32 = options.tf32,
-             .part = LinearPart{LinearPart::Of::inputs, {heads_.begin * head_size_, heads_.end * head_size_}},
-             .bias_sharing = parallel.sharing_between_branches()}) {
-  // Every tp rank asks for the fewest heads that one of them has, so that all refuse alike.
-  if (parallel.cp.size() > 1) form_of(parallel.form, options.heads / parallel.tp.size(), parallel.cp.size());
+Attention::Attention(const Build& build, const std::string& name, const AttentionSpec& spec)
+    : parallel_(build.parallel),
+      spec_(spec),
+      tf32_(build.compute.may_use_tf32()),
+      stream_(build),
+      head_size_(head_size(spec)),
+      heads_(heads_of_rank(spec, build.parallel)),
+      qkv_(build, {name + ".q", name + ".k", name + ".v"}, square(spec, Split::outputs)),
+      proj_(build, {name + ".proj"}, square(spec, Split::inputs)) {
+  // Every tensor-parallel rank asks for the fewest heads that one of them has, so that all refuse alike.
+  if (parallel_.cp.size() > 1) form_of(parallel_.form, spec.heads / parallel_.tp.size(), parallel_.cp.size());
 }
 
-Tensor Attention::forward(const Tensor& x, std::int64_t batch, const Context& context) const {
-  const double scale = 1 / std::sqrt(static_cast<double>(head_size_));
-  const float rate = context.rate(options_.dropout);
-  const LinearOptions product{.out_dtype = x.dtype(), .tf32 = options_.tf32};
-  PassBlock block = context.block;
-  if (parallel_.tp.size() > 1) block.heads = {heads_.begin, options_.heads};
-  const std::int64_t rows = block.row_count(x, batch);
-  const Tensor qkv = column_linear(x, rows, qkv_.weight(), qkv_.bias(), product, parallel_);
-  const std::int64_t tokens = block.tokens.total != 0 ? block.tokens.total : rows / batch;  // of a sample
-  const Tensor o =
-      context_attention(qkv,
-                        {.batch = batch,
-                         .heads = heads_.size(),
-                         .scale = scale,
-                         .tf32 = options_.tf32,
-                         .dropout = rate,
-                         .key = context.mask(0),
-                         .window = block.attention()},
-                        DealtAxis(tokens, parallel_.cp.size(), block.token_unit), parallel_.cp, parallel_.form);
-  const Tensor y = row_linear(o, proj_.weight(), proj_.bias(), product, parallel_);
-  return dropout(y, rate, context.mask(1), block.elements(y, batch, PassBlock::Rows::own));
+Tensor Attention::operator()(const Tensor& x, Pass& pass) const {
+  const Tensor qkv = qkv_(x, pass);
+  const Tensor o = heads(qkv, pass);
+  return stream_.drop(proj_(o, pass), spec_.dropout, pass);
+}
+
+// o of this rank's heads and tokens; of the window of a block only samples and heads have to be told.
+Tensor Attention::heads(const Tensor& qkv, Pass& pass) const {
+  const AttentionOptions options{
+      .batch = pass.samples(),
+      .heads = heads_.size(),
+      .scale = 1 / std::sqrt(static_cast<double>(head_size_)),
+      .tf32 = tf32_,
+      .dropout = pass.rate(spec_.dropout),
+      .key = pass.next_mask(),
+      .window = {.samples = pass.window(), .heads = {heads_.begin, spec_.heads}, .queries = {}, .keys = {}}};
+  return context_attention(qkv, options, stream_.axis(qkv, pass), parallel_.cp, parallel_.form);
 }
 
 }  // namespace isobar

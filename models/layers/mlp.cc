@@ -1,45 +1,44 @@
 #include "models/layers/mlp.h"
 
 #include "comm/ops.h"
+#include "kernels/common/check.h"
 
 namespace isobar {
+namespace {
 
-static Part hidden_of_rank(const MlpOptions& options, const Parallel& parallel) {
-  ISOBAR_CHECK(options.hidden > Mlp::kTogether * (parallel.tp.size() - 1), "mlp: ", parallel.tp.size(),
-               " tensor-parallel ranks share ", options.hidden, " hidden channels in groups of ", Mlp::kTogether,
+MlpSpec checked(const MlpSpec& spec, const Parallel& parallel) {
+  ISOBAR_CHECK(spec.hidden > Mlp::kTogether * (parallel.tp.size() - 1), "mlp: ", parallel.tp.size(),
+               " tensor-parallel ranks share ", spec.hidden, " hidden channels in groups of ", Mlp::kTogether,
                ", and each needs one group");
-  return parallel.over_tp(options.hidden, Mlp::kTogether);
+  return spec;
 }
 
-Mlp::Mlp(Parameters& parameters, const std::string& name, const MlpOptions& options, const Parallel& parallel)
-    : options_(options),
-      parallel_(parallel),
-      hidden_(hidden_of_rank(options, parallel)),
-      fc1_(parameters, {name + ".fc1"},
-           {.in = options.width,
-            .out = options.hidden,
-            .tf32 = options.tf32,
-            .part = LinearPart{LinearPart::Of::outputs, hidden_}}),
-      fc2_(parameters, {name + ".fc2"},
-           {.in = options.hidden,
-            .out = options.width,
-            .tf32 = options.tf32,
-            .part = LinearPart{LinearPart::Of::inputs, hidden_},
-            .bias_sharing = parallel.sharing_between_branches()}) {}
+}  // namespace
 
-Tensor Mlp::forward(const Tensor& x, std::int64_t batch, const Context& context) const {
-  const float rate = context.rate(options_.dropout);
-  PassBlock block = context.block;
-  if (parallel_.tp.size() > 1) block.hidden = {hidden_.begin, options_.hidden};
-  const std::int64_t rows = block.row_count(x, batch);
-  const LinearOptions first{.activation = options_.activation, .out_dtype = x.dtype(), .tf32 = options_.tf32};
-  if (rate == 0)  // one op, which keeps the hidden channels once instead of twice
-    return parallel_mlp(x, rows, fc1_.weight(), fc1_.bias(), fc2_.weight(), fc2_.bias(), first, parallel_);
-  Tensor hidden = column_linear(x, rows, fc1_.weight(), fc1_.bias(), first, parallel_);
-  hidden = dropout(hidden, rate, context.mask(0), block.elements(hidden, batch, PassBlock::Rows::all, block.hidden));
-  const Tensor y =
-      row_linear(hidden, fc2_.weight(), fc2_.bias(), {.out_dtype = x.dtype(), .tf32 = options_.tf32}, parallel_);
-  return dropout(y, rate, context.mask(1), block.elements(y, batch, PassBlock::Rows::own));
+Mlp::Mlp(const Build& build, const std::string& name, const MlpSpec& spec)
+    : parallel_(build.parallel),
+      spec_(checked(spec, build.parallel)),
+      tf32_(build.compute.may_use_tf32()),
+      stream_(build),
+      fc1_(build, {name + ".fc1"},
+           {.in = spec.width, .out = spec.hidden, .split = Split::outputs, .together = kTogether}),
+      fc2_(build, {name + ".fc2"},
+           {.in = spec.hidden, .out = spec.width, .split = Split::inputs, .together = kTogether}) {}
+
+Tensor Mlp::operator()(const Tensor& x, Pass& pass) const {
+  if (pass.rate(spec_.dropout) == 0) return in_one_op(x, pass);
+  Tensor hidden = fc1_(x, pass, spec_.activation);
+  hidden = stream_.drop_within(hidden, spec_.dropout, pass, fc1_.span());
+  return stream_.drop(fc2_(hidden, pass), spec_.dropout, pass);
+}
+
+// Nothing is dropped: the hidden channels are kept once instead of twice. The masks that are not drawn keep their
+// numbers.
+Tensor Mlp::in_one_op(const Tensor& x, Pass& pass) const {
+  for (int mask = 0; mask < 2; ++mask) pass.next_mask();
+  const LinearOptions first{.activation = spec_.activation, .out_dtype = x.dtype(), .tf32 = tf32_};
+  return parallel_mlp(x, stream_.rows_within(x, pass), fc1_.weight(), fc1_.bias(), fc2_.weight(), fc2_.bias(), first,
+                      parallel_);
 }
 
 }  // namespace isobar

@@ -2,17 +2,24 @@
 
 namespace isobar {
 
-LayerNorm::LayerNorm(Parameters& parameters, const std::string& name, std::int64_t width, double eps, Sharing sharing)
-    : parameters_(parameters),
-      weight_(parameters.add(
-          {.names = {name + ".weight"}, .shape = {width}, .init = {Init::Kind::constant, 1}, .sharing = sharing})),
-      bias_(parameters.add({.names = {name + ".bias"}, .shape = {width}, .init = {}, .sharing = sharing})),
+// Between the branches of blocks ranks may have different rows of the stream: then the gradients of weight and bias are
+// parts of a sum.
+LayerNorm::LayerNorm(const Build& build, const std::string& name, std::int64_t width, double eps)
+    : parameters_(build.parameters),
+      weight_(build.parameters.add({.names = {name + ".weight"},
+                                    .shape = {width},
+                                    .init = {Init::Kind::constant, 1},
+                                    .sharing = build.parallel.sharing_between_branches()})),
+      bias_(build.parameters.add({.names = {name + ".bias"},
+                                  .shape = {width},
+                                  .init = {},
+                                  .sharing = build.parallel.sharing_between_branches()})),
       eps_(eps) {}
 
-LayernormResult LayerNorm::forward(const Tensor& x, const Tensor& branch) const {
+LayernormResult LayerNorm::operator()(const Residual& in) const {
   const Tensor &weight = parameters_.get(weight_), &bias = parameters_.get(bias_);
-  if (branch.defined()) return layernorm_residual(x, branch, weight, bias, eps_);
-  return {x, layernorm(x, weight, bias, eps_, parameters_.activation_dtype())};
+  if (in.branch.defined()) return layernorm_residual(in.x, in.branch, weight, bias, eps_);
+  return {in.x, layernorm(in.x, weight, bias, eps_, parameters_.activation_dtype())};
 }
 
 }  // namespace isobar

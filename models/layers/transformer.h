@@ -6,51 +6,36 @@
 // Addition and norm are one kernel, which reads and writes the stream once instead of twice. A norm follows each
 // addition, but the norm after the last addition of a block belongs to the next block, or to whatever follows the last
 // one. So what goes from block to block is a Residual: the stream and the branch that the next norm will add to it.
-//
-// Of ranks that split the branches (tensor parallel) each has the whole stream, or with sequence parallel its own rows
-// of it (part_of the B·T rows, PassBlock::first_own); then the norms, paths and additions are computed once in all.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "comm/parallel.h"
-#include "models/context.h"
 #include "models/layers/attention.h"
 #include "models/layers/mlp.h"
 #include "models/layers/norm.h"
 
 namespace isobar {
 
-// The value of the stream is x + branch. [B·T, C] both; x in the parameters' dtype, branch in the activation's. The
-// branch is undefined before the first block.
-struct Residual {
-  Tensor x, branch;
-};
-
-struct TransformerOptions {
+struct TransformerSpec {
   std::int64_t width = 0, heads = 0;  // C, NH
   std::int64_t hidden = 0;            // channels within the MLP
   Activation activation = Activation::gelu_erf;
   double eps = 1e-6;     // of the norms
   double dropout = 0;    // of attention's probabilities, of the hidden channels and of both branches
   double drop_path = 0;  // of a sample's whole branch
-  bool tf32 = false;
 };
 
 class TransformerBlock {
  public:
-  static constexpr std::uint64_t kMasks = 8;  // attention's, its path, the MLP's, its path; two are free
-
   // Lists name.norm1, name.attn, name.norm2 and name.mlp.
-  TransformerBlock(Parameters& parameters, const std::string& name, const TransformerOptions& options,
-                   const Parallel& parallel = Parallel::alone());
+  TransformerBlock(const Build& build, const std::string& name, const TransformerSpec& spec);
 
-  Residual forward(const Residual& in, std::int64_t batch, const Context& context) const;
+  Residual operator()(const Residual& in, Pass& pass) const;
 
  private:
-  TransformerOptions options_;
-  const Parallel& parallel_;
+  TransformerSpec spec_;
+  ResidualStream stream_;
   LayerNorm norm1_;
   Attention attention_;
   LayerNorm norm2_;

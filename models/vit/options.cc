@@ -7,7 +7,7 @@ namespace isobar {
 namespace {
 
 constexpr double kMostLayers =
-    8000;  // far above any model; a pass has numbers for the masks of 8190 (models/context.h)
+    8000;  // far above any model; a pass has numbers for the masks of 8190 stages (models/pass.h)
 
 }  // namespace
 
@@ -40,25 +40,18 @@ KeyTable VitOptions::keys() {
           }};
 }
 
-VitTrunkConfig VitOptions::trunk(std::int64_t channels, std::int64_t height, std::int64_t width,
-                                 const ComputeOptions& compute) const {
-  return {.height = height,
-          .width = width,
-          .patch = *patch_size,
-          .in_channels = channels,
-          .embed = embed_dim,
-          .depth = depth,
-          .heads = num_heads,
-          .dropout = dropout,
-          .recompute = compute.recompute,
-          .tf32 = compute.may_use_tf32()};
-}
-
-void VitOptions::check_image(std::int64_t height, std::int64_t width, const char* image_key,
-                             const KeyOrigins& origins) const {
-  for (const std::int64_t extent : {height, width})
-    ISOBAR_CHECK(extent >= *patch_size && extent % *patch_size == 0, origins.where(image_key),
-                 " must be a multiple of patch_size (", *patch_size, "), not ", extent);
+VitConfig VitOptions::config(const Ports& ports) const {
+  VitConfig config{.height = ports.in[1],
+                   .width = ports.in[2],
+                   .patch = *patch_size,
+                   .in_channels = ports.in[0],
+                   .embed = embed_dim,
+                   .depth = depth,
+                   .heads = num_heads,
+                   .dropout = dropout,
+                   .zero_head = ports.starts_at_zero};
+  (ports.are_fields() ? config.out_channels : config.classes) = ports.out[0];
+  return config;
 }
 
 std::int64_t default_patch_size(std::int64_t height, std::int64_t width) {

@@ -5,8 +5,7 @@
 #include <optional>
 
 #include "engine/keys.h"
-#include "models/compute_options.h"
-#include "models/vit/trunk.h"
+#include "models/vit/vit.h"
 
 namespace isobar {
 
@@ -22,12 +21,8 @@ struct VitOptions {
 
   KeyTable keys();
 
-  // The trunk of this size for images [channels, height, width]; the patch size is known.
-  VitTrunkConfig trunk(std::int64_t channels, std::int64_t height, std::int64_t width,
-                       const ComputeOptions& compute) const;
-
-  // Throws Error where the image does not divide into patches; `image_key` names the key that its size came from.
-  void check_image(std::int64_t height, std::int64_t width, const char* image_key, const KeyOrigins& origins) const;
+  // The network of this size for these ports; the patch size is known.
+  VitConfig config(const Ports& ports) const;
 };
 
 // The largest of 8, 4, 2 that divides both sides and leaves at least 100 tokens, else 1.

@@ -1,7 +1,9 @@
 // isobar check: every layout of eight ranks beside one rank.
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 
+#include "tests/harness/environment_variable.h"
 #include "tests/harness/isobar_command.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
@@ -53,6 +55,7 @@ class Checks {
                               " --set warmup=0 " +
                               arguments);
   }
+  std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
 
  private:
   testing::TemporaryFolder folder_;
@@ -101,6 +104,19 @@ TEST_CASE("check: lower precisions, and what cannot be checked") {
              ContainsSubstring("are 4 rows of patches, and each of 8 ranks needs one"));
 }
 
+// Data without statistics have them computed; what another user left in the folder for temporary files is not taken.
+TEST_CASE("check: statistics are of the data at hand") {
+  const Checks checks;
+  std::filesystem::remove_all(checks / "data/stats");
+  std::filesystem::create_directories(checks / "temporary/isobar_check");
+  for (const char* file : {"global_means.npy", "global_stds.npy", "time_means.npy"})
+    std::ofstream(checks / "temporary/isobar_check" / file) << "somebody else's";
+  const testing::EnvironmentVariable temporary("TMPDIR", (checks / "temporary").c_str());
+  const Outcome outcome = checks.check("--ranks 2");
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.status == 0);
+}
+
 TEST_CASE("check: two blocks are enough, and all of them are checked where that is asked for") {
   const Checks checks;
   const auto tensors = [&](const std::string& arguments) {
@@ -115,7 +131,8 @@ TEST_CASE("check: two blocks are enough, and all of them are checked where that 
   CHECK(tensors("--set depth=4 --full") == two + 2 * (two - one));
   // A sample a data rank, whatever the config's batch is.
   CHECK(checks.check("--ranks 2 --set global_batch_size=3").status == 0);
-  CHECK_THAT(checks.check("--ranks 2 --set global_batch_size=3 --full").err, ContainsSubstring("global_batch_size"));
+  CHECK(checks.check("--ranks 2 --set global_batch_size=3 --set dtype=fp64 --full").status == 0);
+  CHECK_THAT(checks.check("--ranks 2 --set global_batch_size=1 --full").err, ContainsSubstring("global_batch_size"));
 }
 
 TEST_CASE("check: a layout that is wrong fails, and what is wrong is told") {

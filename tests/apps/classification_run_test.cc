@@ -140,6 +140,30 @@ TEST_CASE("weights that classify are judged by evaluate, and forecast nothing") 
   CHECK(forecast.err == "isobar: " + weights + " is a model of the task classification, which forecasts nothing\n");
 }
 
+TEST_CASE("a third set of images is judged once at the end, and evaluate needs no training images") {
+  const Playground here;
+  fs::create_directories(here / "third");
+  isobar::testing::write_images(here / "third", "t10k", dark_and_bright(11, 5));
+  const std::string test = "--set test_images_path=" + here / "third";
+  check_done(here.train("run", test));
+  const json summary = summary_of(here / "run");
+  CHECK(summary.at("test_accuracy") == 1);
+  CHECK(summary.at("test_loss") > 0);
+  CHECK(json::parse(read_file(here / "run/config.json")).at("test_images_path") == here / "third");
+  CHECK_THAT(read_file(here / "run/out.log"), ContainsSubstring("Accuracy on the test set, and its loss\n"));
+
+  for (const char* file : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte"})
+    fs::remove(here / ("data/" + std::string(file)));
+  const auto judged = [&](const std::string& split) {
+    check_done(isobar_command(here / "", "evaluate --threads 1 --device cpu --weights " + here / "run" + " --split " +
+                                             split + " --scores " + here / "scores.json"));
+    return json::parse(read_file(here / "scores.json"));
+  };
+  const json scores = judged("test");
+  CHECK(scores == json{{"test_loss", summary.at("test_loss")}, {"test_accuracy", 1}});
+  CHECK(judged("valid").contains("val_accuracy"));
+}
+
 TEST_CASE("a run that classifies and is resumed ends with the same bits") {
   const Playground here;
   const std::string precision = GENERATE("", "--amp_mode bf16 --set grad_accumulation=2");

@@ -77,7 +77,7 @@ TEST_CASE("a wrong command line is one line on stderr and status 1") {
       {"train --config tiny more", "no use for the argument more"},
       {"train --config tiny --set num_iters=1 lr=2", "no use for the argument lr=2"},
       {"train --lr 1e-3", "no flag --lr; did you mean --set lr=VALUE?"},
-      {"train --epochs 3", "no flag --epochs; did you mean --set num_iters=VALUE?"},
+      {"train --epochs 3", "no flag --epochs; did you mean --set num_epochs=VALUE?"},
       {"forecast --wieghts w --data d", "no flag --wieghts; did you mean --weights?"},
       {"mesh --lr 3", "no flag --lr; did you mean --set lr=VALUE?"},
       {"info --lr 3", "no flag --lr (see isobar info --help)"},
@@ -333,6 +333,8 @@ TEST_CASE("info tells version, build and devices") {
   CHECK(info.at("devices").at(0).at("kind") == "cpu");
   CHECK(info.at("devices").at(0).at("instruction_set") == isobar::cpu::name_of(isobar::cpu::best_isa()));
   CHECK(info.at("devices").at(0).at("bf16_products") == isobar::cpu::name_of(isobar::cpu::bf16_products()));
+  CHECK(nlohmann::ordered_json::parse(isobar_command("info --json").out).dump(2) + "\n" ==
+        isobar_command("info --json").out);
   CHECK_THAT(isobar_command("info").out, ContainsSubstring("isobar ") && ContainsSubstring("threads"));
 }
 
@@ -356,10 +358,13 @@ TEST_CASE("mesh --config tells what each rank holds") {
   CHECK_THAT(line(2), ContainsSubstring("heads 6-7 of 8, hidden units 2736-4095 of 4096, rows of patches 0-11 of 45"));
   CHECK_THAT(line(11),
              ContainsSubstring("heads 6-7 of 8, hidden units 2736-4095 of 4096, rows of patches 34-44 of 45"));
+  CHECK_THAT(isobar_command("mesh --tp 8 --config mp").out, ContainsSubstring("rank 3: heads 3 of 8, "));
   CHECK_THAT(line(0), ContainsSubstring("rounded"));  // mp trains in fp16
   CHECK(isobar_command("mesh --tp 3 --config mp --set amp_mode=none").out.find("rounded") == std::string::npos);
   check_error(isobar_command("mesh --config tiny"), "is null where no data can fill it");
   check_error(isobar_command("mesh --set depth=3"), "--set: goes with --config");
+  CHECK(isobar_command("mesh --dp 2 --cp 2 --shard-optimizer 4").status == 0);  // both share the optimizer
+  check_error(isobar_command("mesh --dp 2 --tp 2 --shard-optimizer 4"), "the 2 ranks that share the optimizer");
 }
 
 TEST_CASE("one rank holds the whole model") {

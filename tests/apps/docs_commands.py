@@ -23,13 +23,15 @@ PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 # What others run, and who.
 ELSEWHERE = {
-    r"scripts/quickstart$": "tried in a bare system",
+    r"scripts/(quickstart|install)$": "tried in a bare system",
+    r"git clone ": "these sources are one",
     r"(ISOBAR_TEST_DEVICES=(emulator|cuda) )?scripts/test\b": "this is one of its tests; .ci/run builds for sanitizers",
     r"\.ci/run$": "this is one of its tests",
     r"cmake --(preset|build)": "scripts/test builds",
     r"ISOBAR_TEST_DEVICES=emulator gdb": "tests/apps/gdb_session.py",
     r"python3 tools/check_format.py --fix$": "it changes the sources",
     r"python3 (bench|gpu)/on_a_gpu ": "needs a GPU; tests/virtual_gpu/on_a_gpu.py rehearses it",
+    r"python3 tools/planted_faults ": "takes half an hour; tests/tools/planted_faults_test.py tests it",
     r"python3 tools/kernel_report accesses ": "tests/CMakeLists.txt has it as a test",
     r"python3 tools/kernel_report ": "needs nvcc, or wheels of 1.2 GB; tests/tools/kernel_report_test.py tests it",
 }
@@ -43,7 +45,7 @@ fields = {n: (list(axes), np.random.rand(5, 3, 4) + (280 if n == "t2m" else 0), 
 xr.Dataset(fields, axes).to_netcdf("mine_2018.nc", engine="scipy")
 """
 SHORT = {"num_iters": 60, "warmup": 10, "validate_every": 20, "checkpoint_every": 20}
-LONG = [r"build/bench/isobar-bench --op", r"python3 bench/"]
+LONG = [r"build/bench/isobar-bench --(op|ladder)", r"python3 bench/"]
 
 
 def commands_of(page):

@@ -116,5 +116,61 @@ TEST_CASE("evaluate follows --data and --set, and refuses what it cannot judge")
           "does not say what model it is of");
 }
 
+TEST_CASE("evaluate opens the set that it judges, and no other") {
+  const SmallRun run;
+  REQUIRE(run.evaluate().status == 0);
+  const json valid = run.read("scores.json");
+  REQUIRE(run.evaluate(" --split train").status == 0);
+  const json train = run.read("scores.json");
+  CHECK(train.contains("train_loss"));
+  CHECK_FALSE(train.contains("val_loss"));
+  CHECK(train.at("train_rmse").size() == 2);
+  CHECK(train.at("train_persistence_rmse").size() == 2);
+
+  std::filesystem::remove_all(run / "run/stats");  // nor is anything computed
+  std::filesystem::rename(run / "data/train", run / "data/train_away");
+  const Outcome outcome = run.evaluate();
+  INFO(outcome.err);
+  REQUIRE(outcome.status == 0);
+  CHECK(outcome.out.find("statistics") == std::string::npos);
+  CHECK(run.read("scores.json") == valid);
+  CHECK_THAT(run.evaluate(" --split train").err, ContainsSubstring("data/train does not exist"));
+  CHECK_THAT(run.evaluate(" --split test").err, ContainsSubstring("there is no test set: name one by the config key "
+                                                                  "test_data_path"));
+  CHECK_THAT(run.evaluate(" --split all").err, ContainsSubstring("--split"));
+
+  // One sample: less than the batch that the run took.
+  std::filesystem::rename(run / "data/train_away", run / "data/train");
+  CHECK(run.evaluate(" --split train --set train_range=[0,2]").status == 0);
+}
+
+TEST_CASE("evaluate: other samples at once give the same figures, but for rounding") {
+  const SmallRun run;
+  REQUIRE(run.evaluate().status == 0);
+  const json of_run = run.read("scores.json");
+  for (const char* at_once : {"1", "3", "100"}) {
+    REQUIRE(run.evaluate(std::string(" --batch-size ") + at_once).status == 0);
+    const json scores = run.read("scores.json");
+    CHECK(scores.at("val_loss").get<double>() == Approx(of_run.at("val_loss").get<double>()).epsilon(1e-6));
+  }
+  CHECK_THAT(run.evaluate(" --batch-size 0").err, ContainsSubstring("--batch-size"));
+}
+
+TEST_CASE("evaluate weighs rows as the weights were trained, and those of another grid by their own latitudes") {
+  const SmallRun run;
+  REQUIRE(run.evaluate().status == 0);
+  const json own = run.read("scores.json");
+  const FieldsShape shape{8, 2, 4, 8};
+  std::vector<float> values(field_values(shape));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(0.37f * static_cast<float>(i));
+  const auto with_latitudes = [&](const std::string& name, const std::vector<double>& latitudes) {
+    write_labelled_fields(run / name, shape, {.names = {"a", "b"}, .latitudes = latitudes}, values);
+    REQUIRE(run.evaluate(" --set valid_data_path=" + run / name).status == 0);
+    return run.read("scores.json");
+  };
+  // The weights know no latitudes: the formula stays.
+  CHECK(with_latitudes("polar.h5", {89, 88, 87, 86}) == own);
+}
+
 }  // namespace
 }  // namespace isobar::testing

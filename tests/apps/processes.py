@@ -434,7 +434,7 @@ def case_refused(options, folder):
     check_refused(runs.train("run", 4, "--no-such-flag"), "--no-such-flag")
     check_refused(runs.train("run", 4, "--tensor-parallel", 3),
                   "OMPI_COMM_WORLD_SIZE 4 is no multiple of --tensor-parallel 3")
-    check_refused(runs.train("run", 3), "must be a multiple of the 3 data-parallel ranks")
+    check_refused(runs.train("run", 3, "--set", "global_batch_size=4"), "must be at least the 3 data-parallel ranks")
     # What only one has.
     def train(*flags):
         return [str(word) for word in runs.command("run", *flags)]

@@ -94,6 +94,7 @@ TEST_CASE("ranks: a run of several ranks is the run of one, and leaves one run's
     CHECK(summary["layout"] == json{{"dp", ranks}, {"tp", 1}, {"cp", 1}});
     const std::string log = read_file(runs.path(name) / "out.log");
     CHECK(log.find("DONE ---- rank 0") == log.rfind("DONE ---- rank 0"));
+    CHECK_THAT(log, ContainsSubstring("Ranks:\n") && !ContainsSubstring("\n\n"));
     std::vector<std::string> files[2];
     for (const int i : {0, 1})
       for (const auto& entry : fs::recursive_directory_iterator(runs.path(i == 0 ? "serial" : name)))
@@ -283,7 +284,7 @@ TEST_CASE("ranks: layouts that do not fit are refused before anything is written
     CHECK(!fs::exists(runs.path("refused")));
     return run.err;
   };
-  CHECK_THAT(refused("--ranks 5"), ContainsSubstring("global_batch_size (12) must be a multiple of the 5 data-parallel "
+  CHECK_THAT(refused("--ranks 7"), ContainsSubstring("global_batch_size (12) must be at least the 7 data-parallel "
                                                      "ranks times grad_accumulation (2)"));
   // Neither here: what a rank itself refuses begins with its number.
   CHECK_THAT(refused("--ranks 20 --set global_batch_size=40"),

@@ -295,12 +295,18 @@ TEST_CASE("config.json repeats a run") {
   CHECK_FALSE(same(here / "other"));
 }
 
+// Parts and ends of epochs that are uneven, an average of the weights, a rate by epochs, a loss scale that moves.
+const std::string kUneven =
+    "--amp_mode fp16 --set global_batch_size=5 --set incomplete_batch=keep --set ema=0.9 --set lr_step=epoch"
+    " --set end_lr=1e-4 --set warmup=3 --set hysteresis=2 --set loss_scale_window=3 --set initial_loss_scale=1e30";
+
 TEST_CASE("a run that was stopped or killed and resumed ends with the same bits") {
   const Playground here;
   const auto [signal, precision] = GENERATE(table<int, std::string>({{SIGTERM, "--amp_mode none"},
                                                                      {SIGINT, "--amp_mode bf16"},
                                                                      {SIGUSR1, "--set dtype=fp64"},
-                                                                     {SIGKILL, "--amp_mode fp16"}}));
+                                                                     {SIGKILL, "--amp_mode fp16"},
+                                                                     {SIGTERM, kUneven}}));
   check_done(isobar_command(here, here.train("whole", precision)));
   const Outcome stopped = isobar_command(here, here.train("broken", precision),
                                          signal_when(here / "broken/checkpoints/step_00000004", signal));
@@ -345,8 +351,12 @@ TEST_CASE("a run starts from another run's best weights, and info tells what wei
   }
   const Outcome text = isobar_command(here, "info " + here / "first");
   check_done(text);
-  CHECK_THAT(text.out, ContainsSubstring("  embed_dim: 16\n") && ContainsSubstring("  pos_embed: ") &&
-                           ContainsSubstring("\n  norm.weight: fp32 [16]\n"));
+  CHECK_THAT(text.out,
+             ContainsSubstring("/best/model.safetensors: ") &&
+                 ContainsSubstring(" parameters in 22 tensors\nformat: pt\nisobar.config\n  task: forecast\n") &&
+                 ContainsSubstring("\n  embed_dim: 16\n") && ContainsSubstring("\nisobar.format: 1\n") &&
+                 ContainsSubstring("\ntensors\n  pos_embed: fp32 [1,8,16]\n") &&
+                 ContainsSubstring("\n  norm.weight: fp32 [16]\n"));
   check_error(isobar_command(here, "info " + here / "small.json"), "small.json");
 }
 
@@ -551,7 +561,7 @@ TEST_CASE("a folder with one file trains: sizes, split and statistics are the da
   write_year(here / "own/2001.h5", 27, kNames);
   const Outcome outcome = isobar_command(here, train_on(here, "own", "run"));
   check_done(outcome);
-  CHECK_THAT(outcome.out, ContainsSubstring("img_size [8,16], patch_size 1, n_in_channels 3, n_out_channels 3") &&
+  CHECK_THAT(outcome.out, ContainsSubstring("img_size [8,16], n_in_channels 3, n_out_channels 3") &&
                               ContainsSubstring("train_range [0,21], valid_range [21,27]") &&
                               ContainsSubstring("no statistics in " + here / "own") &&
                               ContainsSubstring("20 training samples") && ContainsSubstring("5 validation samples"));
@@ -994,7 +1004,7 @@ TEST_CASE("a state that contradicts itself is refused, by file and key") {
   refused("/trainer/loss_scale", "1", "loss_scale is \"1\", which is no number of this kind");
   refused("/cursor/epoch", -1, "epoch is -1");
   refused("/cursor/epoch", std::numeric_limits<std::int64_t>::max(), "epoch is 9223372036854775807, which is not");
-  refused("/cursor/batch", 14, "batch is 14, which is not from 0 to 13");
+  refused("/cursor/batch", 14, "batch is 14, which is not from 0 to 12");
   refused("/epoch/seconds", -0.5, "seconds is -0.5");
   refused("/epoch/data_seconds", -0.5, "data_seconds is -0.5");
   refused("/wall_seconds", -1, "wall_seconds is -1");
@@ -1101,6 +1111,22 @@ TEST_CASE("a description of weights that contradicts itself is refused") {
   refused("row_weights", {1, 2}, "row_weights are 2 and not 8");
   refused("latitudes", {1, 2}, "latitudes are 2 and not 8");
   refused("longitudes", {1, 2}, "longitudes are 2 and not 16");
+}
+
+TEST_CASE("a forecast of the first channels alone has their units, and is one step long") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("run", "--num_iters 2 --set n_out_channels=2")));
+  const isobar::SafetensorsFile file(here / "run/best/model.safetensors");
+  isobar::Metadata metadata = file.metadata();
+  metadata["isobar.units"] = R"(["m/s", "m/s", "K"])";
+  isobar::write_safetensors(here / "units.safetensors", file.tensors(), metadata);
+  const std::string forecast = "forecast --threads 1 --device cpu --start 0 --data " + here / "data" + " --out " +
+                               here / "f.h5 --weights " + here / "units.safetensors";
+  check_done(isobar_command(here, forecast));
+  const isobar::hdf5::File written = isobar::hdf5::File::open(here / "f.h5");
+  CHECK(written.strings("channel") == std::vector<std::string>{"u10", "v10"});
+  CHECK(written.strings("units") == std::vector<std::string>{"m/s", "m/s"});
+  check_error(isobar_command(here, forecast + " --steps 2"), "n_out_channels");
 }
 
 TEST_CASE("units and lead time of weights that contradict themselves are refused") {
@@ -1342,4 +1368,108 @@ TEST_CASE("a run says how long it waited for data, and how its errors compare wi
   const std::string events = read_file(*fs::directory_iterator(here / "run/logs"));
   for (const char* tag : {"RMSE(u10m)/valid", "RMSE(v10)/valid", "RMSE(t2m)/valid", "Seconds waited for data"})
     CHECK_THAT(events, ContainsSubstring(tag));
+}
+
+TEST_CASE("a test set is scored once, at the end, with the best weights, and changes nothing else") {
+  const Playground here;
+  const std::string worse = "--set lr=1 --set lr_schedule=constant ",
+                    test = "--set test_data_path=" + here / "data/test";
+  check_done(isobar_command(here, here.train("without", worse)));
+  check_done(isobar_command(here, here.train("run", worse + test)));
+  const json summary = json::parse(read_file(here / "run/summary.json"));
+  const json without = json::parse(read_file(here / "without/summary.json"));
+  CHECK(summary.at("test_iteration") == 0);  // the first weights are the best, and not those of the end
+  for (const char* key : {"test_rmse", "test_persistence_rmse", "test_rmse_physical", "test_persistence_rmse_physical"})
+    CHECK(summary.at(key).size() == 3);
+  for (const auto& [key, value] : without.items()) {
+    CHECK(!key.starts_with("test"));
+    if (key.starts_with("val_") || key.starts_with("persistence") || key == "train_loss")
+      CHECK(summary.at(key) == value);
+  }
+  CHECK(metrics_of(here / "run") == metrics_of(here / "without"));
+  for (const std::string file : {"best/optimizer.safetensors", "checkpoints/step_00000014/optimizer.safetensors"})
+    CHECK((read_file(here / ("run/" + file)) == read_file(here / ("without/" + file))));  // not shown
+
+  const auto judged = [&](const std::string& weights) {
+    check_done(isobar_command(here, "evaluate --threads 1 --device cpu --split test --scores " + here / "scores.json" +
+                                        " --weights " + weights));
+    return json::parse(read_file(here / "scores.json"));
+  };
+  const json best = judged(here / "run"), last = judged(here / "run/checkpoints/step_00000014/model.safetensors");
+  CHECK(best.size() == 5);
+  for (const auto& [key, value] : best.items()) {
+    INFO(key);
+    CHECK(summary.at(key) == value);
+  }
+  CHECK(last.at("test_loss").get<double>() > 2 * best.at("test_loss").get<double>());
+  const std::string log = read_file(here / "run/out.log"), table = "RMSE of the test set: normalised";
+  CHECK_THAT(log, ContainsSubstring("with the best weights, of iteration 0\n") && ContainsSubstring(table));
+  CHECK(log.find(table) == log.rfind(table));
+
+  // On bands of rows, with an average of the weights, and after the run was resumed.
+  const std::string more = test + " --set ema=0.5 --ranks 4 --context-parallel 2 ";
+  check_done(isobar_command(here, here.train("bands", more + "--num_iters 6")));
+  check_done(isobar_command(here, here.train("bands", more + "--resume --num_iters 14")));
+  const json on_bands = json::parse(read_file(here / "bands/summary.json"));
+  CHECK(on_bands.at("test_loss").get<double>() ==
+        Approx(judged(here / "bands").at("test_loss").get<double>()).epsilon(1e-5));
+}
+
+TEST_CASE("a test set that overlaps, does not fit or cannot be read is refused before training") {
+  const Playground here;
+  const auto refused = [&](const std::string& more, const std::string& words) {
+    INFO(more);
+    check_error(isobar_command(here, here.train("run", "--num_iters 2 " + more)), words);
+    CHECK_FALSE(fs::exists(here / "run"));
+  };
+  const std::string test = "--set test_data_path=" + here / "";
+  refused(test + "data/train",
+          "train_range and test_range share steps 0 to 26 of " + here / "data/train/2001.h5" +
+              ": the test would look at what was trained on (config key allow_overlap permits it)");
+  refused(test + "data/valid", "valid_range and test_range share steps 0 to 5 of ");
+  refused(test + "nowhere", "nowhere does not exist");
+  refused("--set test_range=[0,3]", "config key test_range in --set is a part of test_data_path, which is empty");
+  refused(test + "data/test --set test_range=[3,99]", "test_range");
+  write_year(here / "other/2003.h5", 9, {"u10", "t2m", "v10"});
+  refused(test + "other", "other/2003.h5: channel 1 is 't2m'");
+  check_done(isobar_command(
+      here, here.train("run", "--num_iters 2 --set allow_overlap=true " + test + "data/train --set test_range=[0,5]")));
+}
+
+TEST_CASE("a run may be as long as so many epochs") {
+  const Playground here;  // 26 samples in batches of 4: 6 iterations an epoch
+  const auto config = [&](const std::string& run) { return json::parse(read_file(here / (run + "/config.json"))); };
+  const auto iterations = [&](const std::string& run) {
+    return json::parse(read_file(here / (run + "/summary.json"))).at("iterations").get<int>();
+  };
+  check_done(isobar_command(here, here.train("run", "--set num_epochs=2")));
+  CHECK(iterations("run") == 12);
+  CHECK(config("run").at("num_iters") == 12);
+  CHECK(config("run").at("num_epochs") == 2);
+  // It is the run of so many iterations: the rate falls over them.
+  check_done(isobar_command(here, here.train("counted", "--num_iters 12")));
+  CHECK(metrics_of(here / "run") == metrics_of(here / "counted"));
+
+  const std::string again = "train --resume --threads 1 --device cpu --run-dir " + here / "run ";
+  const auto resumed = [&](const std::string& more) {
+    const Outcome outcome = isobar_command(here, again + more);
+    check_done(outcome);
+    return outcome.out;
+  };
+  CHECK_THAT(resumed(""), ContainsSubstring("is finished"));
+  CHECK_THAT(resumed("--set num_epochs=2"), ContainsSubstring("is finished"));
+  resumed("--set num_epochs=3");
+  CHECK(iterations("run") == 18);
+  resumed("--num_iters 20");  // the last word counts
+  CHECK(iterations("run") == 20);
+  CHECK(config("run").at("num_epochs").is_null());
+
+  const auto refused = [&](const std::string& more, const std::string& words) {
+    INFO(more);
+    check_error(isobar_command(here, here.train("cold", more)), words);
+    CHECK_FALSE(fs::exists(here / "cold"));
+  };
+  refused("--set num_epochs=0", "config key num_epochs in --set must be at least 1");
+  refused("--set num_epochs=2 --set warmup_rule=megatron --set warmup=12", "must be below num_iters (12)");
+  refused("--set num_epochs=9000000000000000000", "config key num_epochs");
 }

@@ -14,11 +14,13 @@
 #include "comm/begun_sum.h"
 #include "comm/communicator.h"
 #include "comm/fault.h"
+#include "comm/mpi_backend.h"
 #include "comm/thread_ranks.h"
 #include "engine/storage.h"
 #include "engine/stream.h"
 #include "kernels/cuda/runtime.h"
 #include "tests/comm/verb_cases.h"
+#include "tests/harness/environment_variable.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
@@ -153,6 +155,19 @@ TEST_CASE("collectives: what has come to a ledger since are its calls and its by
   CHECK_FALSE(fewer_calls == before);
 }
 
+TEST_CASE("collectives: a prediction differs from the count by its calls or by its bytes") {
+  CommLedger predicted, counted;
+  for (CommLedger* ledger : {&predicted, &counted}) ledger->add("dp", Verb::all_reduce, 2, 80);
+  CHECK(compare(predicted, counted).find("differs") == std::string::npos);
+  counted.add("dp", Verb::all_reduce, 0, 8);
+  CHECK_THAT(compare(predicted, counted), ContainsSubstring("differs"));
+  predicted.add("dp", Verb::all_reduce, -1, 8);
+  CHECK_THAT(compare(predicted, counted), ContainsSubstring("differs"));
+  predicted.add("dp", Verb::all_reduce, 1, 0);
+  predicted.add("tp", Verb::broadcast, 1, 0);  // a call that never came
+  CHECK_THAT(compare(predicted, counted), ContainsSubstring("differs"));
+}
+
 TEST_CASE("collectives: each rank counts its own memory") {
   Findings findings;
   run_ranks({.ranks = 4}, [&](const Communicator& world) {
@@ -225,9 +240,27 @@ TEST_CASE("collectives: calls that do not fit together are an error that names b
              ContainsSubstring("rank 0 sends 4 elements to rank 1, which expects 4 of another dtype"));
 }
 
+TEST_CASE("collectives: what holds on one rank is true on any") {
+  for (const int holder : {-1, 0, 2}) {
+    testing::Findings findings;
+    run_ranks({.ranks = 3}, [&](const Communicator& world) {
+      findings.expect(is_true_on_any(world, world.rank() == holder) == (holder >= 0),
+                      concat("rank ", world.rank(), " where it holds on ", holder));
+    });
+    CHECK(findings.wrong() == "");
+  }
+}
+
 TEST_CASE("collectives: buffers and counts that do not fit are refused by this rank") {
   const Tensor x = Tensor::zeros({12}, DType::fp32, Device{});
   const auto refused = [&](const std::function<void(const Communicator&)>& call) { return error_of(2, call); };
+  for (const int nobody : {-2, 2}) {
+    // Either of the two ranks may be the first to say so.
+    CHECK_THAT(refused([&](const Communicator& w) { w.send_receive(x, nobody, {}, Call::kNobody); }),
+               ContainsSubstring(concat(": send_receive: to rank ", nobody, " and from rank -1 of 2")));
+    CHECK_THAT(refused([&](const Communicator& w) { w.send_receive({}, Call::kNobody, x, nobody); }),
+               ContainsSubstring(concat(": send_receive: to rank -1 and from rank ", nobody, " of 2")));
+  }
   CHECK_THAT(refused([&](const Communicator& w) { w.all_gather(x.slice(1, {4}), x.slice(0, {8})); }),
              ContainsSubstring("overlap"));
   CHECK_THAT(refused([&](const Communicator& w) { w.reduce_scatter(x.slice(0, {8}), x.slice(6, {4})); }),
@@ -262,6 +295,15 @@ TEST_CASE("collectives: an error of one rank wakes all and is told once, with it
   CHECK_THROWS_AS(run_ranks({.ranks = 2}, [](const Communicator&) { throw std::bad_alloc(); }), std::bad_alloc);
 }
 
+TEST_CASE("collectives: calls are compared where ISOBAR_COMM_CHECK is 1, and nowhere else") {
+  for (const auto& [value, compares] : {std::pair("1", true), std::pair("0", false), std::pair("", false)}) {
+    const testing::EnvironmentVariable variable("ISOBAR_COMM_CHECK", value);
+    CHECK(compares_calls() == compares);
+  }
+  const testing::EnvironmentVariable none("ISOBAR_COMM_CHECK", nullptr);
+  CHECK_FALSE(compares_calls());
+}
+
 TEST_CASE("collectives: a rank that does not come is named when the time is over") {
   const std::string error = error_of(
       3,
@@ -274,6 +316,19 @@ TEST_CASE("collectives: a rank that does not come is named when the time is over
       2);
   CHECK_THAT(error,
              ContainsSubstring(": rank 1 has not come to all_reduce of 4 fp32, call 2 of group world, within 2 s"));
+}
+
+TEST_CASE("collectives: who does not come to a call of some ranks is named by its number among all") {
+  const std::string error = error_of(
+      3,
+      [](const Communicator& world) {
+        const Communicator pair = world.split(world.rank() == 0 ? 0 : 1, world.rank(), "pair");
+        const Tensor x = Tensor::zeros({4}, DType::fp32, Device{});
+        if (world.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+        if (world.rank() > 0) pair.all_reduce(x);
+      },
+      0.5);
+  CHECK_THAT(error, ContainsSubstring(": rank 2 has not come to all_reduce of 4 fp32, call 1 of group pair"));
 }
 
 TEST_CASE("a planted fault that is slow has a number of seconds that a clock can count") {

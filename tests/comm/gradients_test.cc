@@ -6,6 +6,7 @@
 
 #include "apps/train/trainer.h"
 #include "comm/thread_ranks.h"
+#include "engine/field_ops.h"
 #include "engine/ops.h"
 #include "kernels/emulator/streams.h"
 #include "tests/harness/findings.h"
@@ -38,7 +39,7 @@ class Layers : public Task {
   std::string network() const override { return "layers"; }
   Parameters& parameters() override { return parameters_; }
   const Parameters& parameters() const override { return parameters_; }
-  Tensor loss(const Batch& batch, const Context&) const override {
+  Tensor loss(const Batch& batch, const Pass&) const override {
     Tensor x = batch.at("input");
     const std::int64_t rows = x.size(0);
     for (std::size_t i = 0; i < weights_.size(); ++i)
@@ -203,10 +204,11 @@ constexpr Device kEmulator{DeviceKind::emulator};
 std::vector<double> steps_on_stream(const Parallel& parallel, double grad_clip) {
   const StreamScope stream(std::make_shared<gpu::OwnedStream>(kEmulator));
   Layers task(parallel, DType::fp32, kEmulator);
+  const std::int64_t ranks = parallel.mesh.world_size();  // 1 for twins: each has a whole batch
   TrainerOptions options = options_of(2);
+  options.batch.global_batch_size *= parallel.dp.size() / ranks;
   options.optimizer.grad_clip = grad_clip;
   Trainer trainer(task, options, parallel);
-  const std::int64_t ranks = parallel.mesh.world_size();  // 1 for twins: each has the whole batch
   std::int64_t next = 0;
   for (int step = 0; step < 3; ++step)
     trainer.step([&] { return batch_of(6 * next++ + parallel.dp.rank(), ranks, 6 / ranks, DType::fp32); });

@@ -1,6 +1,7 @@
 // Hosts told apart, places on them, and which of a host's addresses others may use.
 #include "comm/hosts.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -61,4 +62,13 @@ TEST_CASE("hosts: interfaces are chosen as by NCCL_SOCKET_IFNAME") {
   CHECK(reachable_addresses(kNode, "", "^eth,ib1") == Texts{"10.4.0.7"});
   CHECK(reachable_addresses(kNode, "", "^=eth") == Texts{"192.168.1.7", "10.4.0.7", "2001:db8::7"});
   CHECK(reachable_addresses(kNode, "", "wlan").empty());
+}
+
+TEST_CASE("hosts: this host has an interface of its own, at the address that ranks of one host use") {
+  const std::vector<Interface> interfaces = interfaces_of_this_host();
+  const auto own = std::ranges::find(interfaces, "127.0.0.1", &Interface::address);
+  REQUIRE(own != interfaces.end());
+  CHECK(own->is_loopback);
+  CHECK(own->is_running);
+  CHECK(own->name != "");
 }

@@ -90,7 +90,7 @@ class Shared : public Task {
   std::string network() const override { return "shared"; }
   Parameters& parameters() override { return parameters_; }
   const Parameters& parameters() const override { return parameters_; }
-  Tensor loss(const Batch& batch, const Context&) const override {
+  Tensor loss(const Batch& batch, const Pass&) const override {
     const std::vector<double> samples = batch.at("sample").to_vector();
     Tensor y = Tensor::zeros({1}, parameters_.dtype(), Device{});
     for (std::size_t i = 0; i < handles_.size(); ++i)

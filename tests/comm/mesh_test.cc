@@ -121,6 +121,14 @@ TEST_CASE("parallel: groups of the same members are one of the backend, and one 
   }
 }
 
+TEST_CASE("parallel: a layout of another number of ranks than there are is refused") {
+  for (const MeshSizes& sizes : {MeshSizes{.dp = 2}, MeshSizes{.dp = 2, .tp = 2, .cp = 2}})
+    CHECK_THROWS_WITH(
+        run_ranks({.ranks = 4}, [&](const Communicator& world) { Parallel::start(world, sizes, "tp-cp-dp", {}); }),
+        ContainsSubstring(concat("dp 2 x tp ", sizes.tp, " x cp ", sizes.cp, " are ", sizes.dp * sizes.tp * sizes.cp,
+                                 " ranks, and there are 4")));
+}
+
 TEST_CASE("parallel: what is no group of ranks that share the optimizer is refused") {
   CHECK_THROWS_WITH(Parallel::imagined(0, {.dp = 6, .tp = 2}, "tp-dp", {.shards = 4}),
                     ContainsSubstring("groups of 4 ranks: they do not divide the 6 ranks that share it, dp x cp"));

@@ -11,6 +11,7 @@
 
 #include "comm/gradients.h"
 #include "comm/ops.h"
+#include "engine/field_ops.h"
 #include "engine/ops.h"
 #include "tests/harness/findings.h"
 #include "tests/harness/nccl_world.h"

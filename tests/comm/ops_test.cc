@@ -282,7 +282,7 @@ TEST_CASE("split products: values as by naive loops, gradients as by finite diff
   CHECK(findings.wrong() == "");
 }
 
-TEST_CASE("the worked example of docs/learn/6_two_ranks.md") {
+TEST_CASE("the worked example of docs/learn/7_two_ranks.md") {
   constexpr std::int64_t kN = 4, kTokens = 2;
   const Values x{1, 2, 0, -1, 0, 1, 1, 2}, c{1, 0, -1, 2}, dy{1, 0, -1, 2, 0, 1, 1, 0};
   const Values a{1, 0, 2, 1, 0, 1, 1, -1, 2, 1, 0, 0, 1, -1, 1, 0}, b{1, 2, 0, 1, 0, 1, 1, 0, 1, 0, 1, 2, 2, 1, 0, 1};

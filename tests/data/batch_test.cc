@@ -20,7 +20,8 @@ class Counting : public Dataset {
   std::string name() const override { return "counting"; }
   std::int64_t samples() const override { return 9; }
   std::vector<TensorSpec> layout() const override { return kLayout; }
-  void read(std::int64_t sample, std::span<void* const> to) const override {
+  void read(const SampleKey& key, std::span<void* const> to) const override {
+    const std::int64_t sample = key.sample;
     for (int i = 0; i < 6; ++i) static_cast<float*>(to[0])[i] = static_cast<float>(100 * sample + i);
     *static_cast<std::int32_t*>(to[1]) = static_cast<std::int32_t>(sample);
   }

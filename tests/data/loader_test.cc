@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -74,7 +75,8 @@ class Numbers : public Dataset {
   std::vector<TensorSpec> layout() const override {
     return {{"tokens", {5}, DType::i32}, {"a weight", {}, DType::fp64}, {"image", {2, 3}, DType::fp32}};
   }
-  void read(std::int64_t sample, std::span<void* const> to) const override {
+  void read(const SampleKey& key, std::span<void* const> to) const override {
+    const std::int64_t sample = key.sample;
     ISOBAR_CHECK(!damaged_.contains(sample), "sample ", sample, " is damaged");
     for (int i = 0; i < 5; ++i) static_cast<std::int32_t*>(to[0])[i] = static_cast<std::int32_t>(10 * sample + i);
     *static_cast<double*>(to[1]) = static_cast<double>(sample) / 3;
@@ -116,7 +118,7 @@ TEST_CASE("loader: any data set's tensors, for any number of workers, in a small
   const Numbers numbers;
   const Sampler sampler = sampler_of(numbers, true);
   for (std::int64_t workers : {0, 1, 4}) {
-    Loader loader(numbers, sampler, {.batch_size = 6, .workers = workers, .drop_last = false});
+    Loader loader(numbers, sampler, {.cut = {.batch = 6, .keeps_incomplete = true}, .workers = workers});
     REQUIRE(loader.batches_per_epoch() == 4);
     for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
       std::vector<std::int64_t> samples;
@@ -134,12 +136,29 @@ TEST_CASE("loader: any data set's tensors, for any number of workers, in a small
 TEST_CASE("loader: the errors of any data set come with their batch, the first sample's first") {
   const Numbers numbers({8, 10});
   for (std::int64_t workers : {0, 3}) {
-    Loader loader(numbers, sampler_of(numbers, false), {.batch_size = 6, .workers = workers});
+    Loader loader(numbers, sampler_of(numbers, false), {.cut = {.batch = 6}, .workers = workers});
     check_numbers(*loader.next());
     CHECK_THROWS_WITH(loader.next(), ContainsSubstring("sample 8 is damaged"));
     const auto third = loader.next();
     CHECK(third->at == Cursor{0, 2});
     check_numbers(*third);
+  }
+}
+
+TEST_CASE("loader: an error met before the first sample of a batch is read comes with that batch") {
+  class TooMany : public Numbers {
+    std::int64_t samples() const override { return 300'000'000; }  // whose random order is out of reach
+  };
+  const TooMany numbers;
+  for (const std::int64_t workers : {0, 1, 3}) {
+    Loader loader(numbers, Sampler(300'000'000, true), {.cut = {.batch = 6}, .workers = workers});
+    for (int i = 0; i < 5; ++i) {
+      CHECK(loader.cursor() == Cursor{0, i});
+      CHECK_THROWS_WITH(loader.next(), "a random order of 300000000 samples is out of reach");
+    }
+    loader.seek({1, 7});
+    CHECK_THROWS_WITH(loader.next(), ContainsSubstring("is out of reach"));
+    CHECK(loader.cursor() == Cursor{1, 8});
   }
 }
 
@@ -153,7 +172,7 @@ TEST_CASE("loader: the sampler's order and the right fields, for any number of w
     expected.insert(expected.end(), order.begin(), order.begin() + 9);  // three batches of three, one sample is dropped
   }
   for (std::int64_t workers : {0, 1, 4}) {
-    Loader loader(dataset, sampler, {.batch_size = 3, .workers = workers, .read_ahead = 2});
+    Loader loader(dataset, sampler, {.cut = {.batch = 3}, .workers = workers, .read_ahead = 2});
     CHECK(loader.batches_per_epoch() == 3);
     std::vector<std::int64_t> samples;
     for (std::int64_t i = 0; i < 15; ++i) {
@@ -172,7 +191,8 @@ TEST_CASE("loader: validation visits every sample, in a smaller last batch") {
   const TwoYears years;
   const PairDataset dataset(years.steps());
   for (std::int64_t workers : {0, 2}) {
-    Loader loader(dataset, sampler_of(dataset, false), {.batch_size = 4, .workers = workers, .drop_last = false});
+    Loader loader(dataset, sampler_of(dataset, false),
+                  {.cut = {.batch = 4, .keeps_incomplete = true}, .workers = workers});
     CHECK(loader.batches_per_epoch() == 3);
     CHECK(next_samples(loader, 6) ==
           std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
@@ -183,7 +203,7 @@ TEST_CASE("loader: a cursor set anew gives what an undisturbed loader gives ther
   const TwoYears years;
   const PairDataset dataset(years.steps());
   for (std::int64_t workers : {0, 3}) {
-    const LoaderOptions options{.batch_size = 2, .workers = workers, .read_ahead = 3};
+    const LoaderOptions options{.cut = {.batch = 2}, .workers = workers, .read_ahead = 3};
     Loader whole(dataset, sampler_of(dataset, true), options), resumed(dataset, sampler_of(dataset, true), options);
     next_samples(whole, 8);
     const auto held = resumed.next();
@@ -199,7 +219,7 @@ TEST_CASE("loader: a cursor set anew gives what an undisturbed loader gives ther
 TEST_CASE("loader: time features of the input steps") {
   const TwoYears years;
   const PairDataset dataset(years.steps(), {.time_features = true});
-  Loader loader(dataset, sampler_of(dataset, true), {.batch_size = 5, .workers = 2});
+  Loader loader(dataset, sampler_of(dataset, true), {.cut = {.batch = 5}, .workers = 2});
   const auto batch = loader.next();
   const Tensor& time = tensor_of(batch->tensors, "time");
   REQUIRE(time.shape() == Shape{5, kTimeFeatures});
@@ -217,7 +237,7 @@ TEST_CASE("loader: an error met by a worker reaches the caller with its batch, a
   const Era5Dataset steps({.paths = {folder / "2001.h5"}});
   const PairDataset dataset(steps);
   for (std::int64_t workers : {0, 3}) {
-    Loader loader(dataset, sampler_of(dataset, false), {.batch_size = 2, .workers = workers});
+    Loader loader(dataset, sampler_of(dataset, false), {.cut = {.batch = 2}, .workers = workers});
     CHECK(next_samples(loader, 2) == std::vector<std::int64_t>{0, 1, 2, 3});
     CHECK_THROWS_WITH(loader.next(), ContainsSubstring("2001.h5: step 5, channel 0 holds NaN"));
     CHECK(next_samples(loader, 2) == std::vector<std::int64_t>{6, 7, 8, 9});
@@ -232,7 +252,7 @@ TEST_CASE("loader: of several errors in a batch the first sample's is told") {
   const Era5Dataset steps({.paths = {folder / "2001.h5"}});
   const PairDataset dataset(steps);
   for (std::int64_t workers : {0, 3}) {
-    Loader loader(dataset, sampler_of(dataset, false), {.batch_size = 8, .workers = workers});
+    Loader loader(dataset, sampler_of(dataset, false), {.cut = {.batch = 8}, .workers = workers});
     CHECK_THROWS_WITH(loader.next(), ContainsSubstring("2001.h5: step 4, channel 0 holds NaN"));
   }
 }
@@ -241,14 +261,16 @@ TEST_CASE("loader: impossible batches are refused") {
   const TwoYears years;
   const PairDataset dataset(years.steps());
   const std::int64_t samples = dataset.samples();
-  CHECK_THROWS_WITH(Loader(dataset, Sampler(samples, true), {.batch_size = 11}),
+  CHECK_THROWS_WITH(Loader(dataset, Sampler(samples, true), {.cut = {.batch = 11}}),
                     ContainsSubstring("a batch of 11 samples is larger than the 10 samples of"));
-  CHECK_THROWS_WITH(Loader(dataset, Sampler(samples, true, 0, 0, 4), {.batch_size = 3}),
+  CHECK_THROWS_WITH(Loader(dataset, Sampler(samples, true), {.cut = {.batch = 12, .parts = 3, .rank = 1, .ranks = 4}}),
                     ContainsSubstring("a batch of 12 samples is larger than the 10 samples"));
-  CHECK_THROWS_AS(Loader(dataset, Sampler(samples, true), {.batch_size = 0}), Error);
+  CHECK_THROWS_WITH(Loader(dataset, Sampler(samples, true), {.cut = {.batch = 2, .rank = 3, .ranks = 3}}),
+                    ContainsSubstring("rank 3 is not one of 3"));
+  CHECK_THROWS_AS(Loader(dataset, Sampler(samples, true), {.cut = {.batch = 0}}), Error);
   CHECK_THROWS_WITH(Loader(dataset, Sampler(9, true), {}),
                     ContainsSubstring("a sampler of 9 samples is not for the 10"));
-  Loader whole(dataset, Sampler(samples, true), {.batch_size = 10});
+  Loader whole(dataset, Sampler(samples, true), {.cut = {.batch = 10}});
   CHECK(whole.batches_per_epoch() == 1);
 }
 
@@ -258,10 +280,135 @@ TEST_CASE("loader: ranks together visit an epoch's whole batches in the common o
   const std::int64_t samples = dataset.samples();
   const auto order = Sampler(samples, true, 9).order(0);
   for (std::int64_t rank = 0; rank < 3; ++rank) {
-    Loader loader(dataset, Sampler(samples, true, 9, rank, 3), {.batch_size = 3});
+    Loader loader(dataset, Sampler(samples, true, 9), {.cut = {.batch = 9, .rank = rank, .ranks = 3}});
     CHECK(loader.batches_per_epoch() == 1);
     const auto at = static_cast<std::size_t>(rank);
     CHECK(next_samples(loader, 1) == std::vector<std::int64_t>{order[at], order[at + 3], order[at + 6]});
+  }
+}
+
+TEST_CASE("loader: parts and ranks that do not divide a batch share it as evenly as they go, the last one too") {
+  const Numbers numbers;  // 23: three batches of 7 in parts of 3, 2 and 2, and one of 2 in parts of 1, 1 and none
+  const auto order = Sampler(23, true, 3).order(1);
+  for (const bool keeps_incomplete : {false, true})
+    for (const std::int64_t workers : {0, 3}) {
+      std::vector<std::int64_t> sizes, missing;
+      std::vector<std::vector<std::int64_t>> seen;  // of a part, those of rank 0 and of rank 1
+      for (std::int64_t rank = 0; rank < 2; ++rank) {
+        Loader loader(numbers, Sampler(23, true, 3),
+                      {.cut = {.batch = 7, .parts = 3, .keeps_incomplete = keeps_incomplete, .rank = rank, .ranks = 2},
+                       .workers = workers});
+        REQUIRE(loader.batches_per_epoch() == (keeps_incomplete ? 12 : 9));
+        loader.seek({1, 0});
+        for (std::int64_t part = 0; part < loader.batches_per_epoch(); ++part) {
+          const auto batch = loader.next();
+          CHECK(batch->at == Cursor{1, part});
+          CHECK(batch->missing == (part < 9 ? 0 : 5));
+          check_numbers(*batch);
+          seen.push_back(batch->samples);
+        }
+      }
+      const std::size_t parts = seen.size() / 2;
+      std::vector<std::int64_t> together;
+      for (std::size_t part = 0; part < parts; ++part) {
+        const auto &first = seen[part], &second = seen[parts + part];
+        const std::size_t size = first.size() + second.size();
+        CHECK(size == (part < 9 ? (part % 3 == 0 ? 3U : 2U) : (part < 11 ? 1U : 0U)));
+        for (std::size_t i = 0; i < size; ++i) together.push_back(i % 2 == 0 ? first.at(i / 2) : second.at(i / 2));
+      }
+      CHECK(together == std::vector<std::int64_t>(order.begin(), order.begin() + (keeps_incomplete ? 23 : 21)));
+    }
+}
+
+namespace {
+
+// Sample s is `size` numbers in a row of those from 100 s on; where they begin is drawn from its key.
+class Crops : public Dataset {
+ public:
+  explicit Crops(std::int64_t size, std::int64_t samples = 23) : size_(size), samples_(samples) {}
+  std::string name() const override { return "crops"; }
+  std::int64_t samples() const override { return samples_; }
+  std::vector<TensorSpec> layout() const override { return {{"crop", {size_}, DType::i32}}; }
+  void read(const SampleKey& key, std::span<void* const> to) const override {
+    const std::int64_t first = 100 * key.sample + key.random_below(90, 0);
+    for (std::int64_t i = 0; i < size_; ++i)
+      static_cast<std::int32_t*>(to[0])[i] = static_cast<std::int32_t>(first + i);
+  }
+
+ private:
+  std::int64_t size_, samples_;
+};
+
+using CropOf = std::map<std::pair<std::int64_t, std::int64_t>, double>;  // (epoch, sample) -> where its crop begins
+
+// What `ranks` ranks read from `from` up to the end of epoch 1.
+CropOf crops_of(std::int64_t ranks, std::int64_t parts, std::int64_t workers, std::uint64_t seed = 3,
+                Cursor from = {}) {
+  const Crops crops(4);
+  CropOf begin;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    Loader loader(crops, Sampler(23, true, seed),
+                  {.cut = {.batch = 6, .parts = parts, .keeps_incomplete = true, .rank = rank, .ranks = ranks},
+                   .workers = workers});
+    loader.seek({from.epoch, from.batch * parts});
+    while (loader.cursor().epoch < 2) {
+      const auto batch = loader.next();
+      const std::vector<double> values = tensor_of(batch->tensors, "crop").to_vector();
+      for (std::size_t i = 0; i < batch->samples.size(); ++i) {
+        CHECK(values[4 * i + 3] == values[4 * i] + 3);
+        CHECK(begin.emplace(std::pair(batch->at.epoch, batch->samples[i]), values[4 * i]).second);
+      }
+    }
+  }
+  return begin;
+}
+
+}  // namespace
+
+TEST_CASE("loader: random crops are the same on any ranks, parts and workers, and from wherever a run goes on") {
+  const CropOf alone = crops_of(1, 1, 0);
+  REQUIRE(alone.size() == 46);
+  for (const std::int64_t ranks : {1, 2, 3})
+    for (const std::int64_t parts : {1, 2})
+      for (const std::int64_t workers : {0, 3}) CHECK(crops_of(ranks, parts, workers) == alone);
+
+  const CropOf rest = crops_of(2, 2, 3, 3, {1, 1});  // the second batch of epoch 1
+  CHECK(rest.size() == 23 - 6);
+  for (const auto& [key, first] : rest) CHECK(alone.at(key) == first);
+
+  int moved = 0;
+  for (std::int64_t sample = 0; sample < 23; ++sample) moved += alone.at({0, sample}) != alone.at({1, sample});
+  CHECK(moved > 15);  // another crop in every epoch
+  CHECK(crops_of(1, 1, 0, 4) != alone);
+  std::set<double> places;
+  for (const auto& [key, first] : alone) places.insert(static_cast<double>(static_cast<int>(first) % 100));
+  CHECK(places.size() > 20);
+  CHECK(*places.rbegin() < 90);
+}
+
+TEST_CASE("loader: another view of the same samples goes on where the first one was") {
+  const Crops four(4), ten(10), others(4, 22);
+  for (const std::int64_t workers : {0, 3}) {
+    const LoaderOptions options{.cut = {.batch = 5}, .workers = workers};
+    Loader loader(four, Sampler(23, true, 3), options), longer(ten, Sampler(23, true, 3), options);
+    longer.seek({0, 2});
+    loader.next();
+    const auto held = loader.next();
+    const std::vector<double> before = tensor_of(held->tensors, "crop").to_vector();
+    CHECK_THROWS_WITH(loader.use(others), ContainsSubstring("a sampler of 23 samples is not for the 22 of crops"));
+    CHECK(loader.cursor() == Cursor{0, 2});
+    loader.use(ten);
+    CHECK(loader.cursor() == Cursor{0, 2});
+    for (int i = 0; i < 7; ++i) {
+      const auto expected = longer.next(), batch = loader.next();
+      CHECK(batch->at == expected->at);
+      CHECK(batch->samples == expected->samples);
+      CHECK(tensor_of(batch->tensors, "crop").shape() == Shape{5, 10});
+      CHECK(tensor_of(batch->tensors, "crop").to_vector() == tensor_of(expected->tensors, "crop").to_vector());
+    }
+    CHECK(tensor_of(held->tensors, "crop").to_vector() == before);
+    loader.use(four);
+    CHECK(tensor_of(loader.next()->tensors, "crop").shape() == Shape{5, 4});
   }
 }
 
@@ -279,7 +426,7 @@ TEST_CASE("loader: buffers come from the caller, bounded in number, and outlive 
   std::shared_ptr<const LoadedBatch> kept;
   {
     Loader loader(dataset, sampler_of(dataset, true),
-                  {.batch_size = 2, .workers = 3, .read_ahead = 2, .allocator = counting});
+                  {.cut = {.batch = 2}, .workers = 3, .read_ahead = 2, .allocator = counting});
     next_samples(loader, 7);
     kept = loader.next();
     next_samples(loader, 3);
@@ -290,7 +437,7 @@ TEST_CASE("loader: buffers come from the caller, bounded in number, and outlive 
   kept.reset();
   CHECK(live == 0);
 
-  Loader stingy(dataset, sampler_of(dataset, true), {.batch_size = 2, .read_ahead = 1});
+  Loader stingy(dataset, sampler_of(dataset, true), {.cut = {.batch = 2}, .read_ahead = 1});
   const auto one = stingy.next(), two = stingy.next();
   CHECK_THROWS_WITH(stingy.next(), ContainsSubstring("held by the caller"));
 }
@@ -313,7 +460,7 @@ TEST_CASE("loader: what was allocated is freed where an allocation fails") {
 TEST_CASE("loader: batches are not counted as memory of the engine") {
   const Numbers numbers;
   const std::size_t before = memory_bytes();
-  Loader loader(numbers, sampler_of(numbers, false), {.batch_size = 4});
+  Loader loader(numbers, sampler_of(numbers, false), {.cut = {.batch = 4}});
   const auto batch = loader.next();
   CHECK(memory_bytes() == before);
 }
@@ -323,7 +470,7 @@ TEST_CASE("loader: ends at once while its workers are busy, however often") {
   const PairDataset dataset(years.steps());
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < 100; ++i) {
-    Loader loader(dataset, sampler_of(dataset, true), {.batch_size = 2, .workers = 4, .read_ahead = 3});
+    Loader loader(dataset, sampler_of(dataset, true), {.cut = {.batch = 2}, .workers = 4, .read_ahead = 3});
     if (i % 3 == 0) loader.next();
     if (i % 5 == 0) loader.seek({i, 1});
   }

@@ -48,28 +48,15 @@ TEST_CASE("random order: what is too long is refused before memory is taken") {
     CHECK_THROWS_WITH(torch_randperm(n, 0), "a random order of " + std::to_string(n) + " samples is out of reach");
 }
 
-TEST_CASE("sampler: the order is a function of seed and epoch, and ranks share it without overlap") {
+TEST_CASE("sampler: the order is a function of seed and epoch") {
   const Sampler alone(11, true, 5);
   const Order expected = torch_randperm(11, 5 + 3);
   CHECK(alone.order(3) == expected);
   CHECK(alone.order(3) != alone.order(4));
   CHECK(Sampler(11, false).order(7) == iota(11));
   CHECK(Sampler(0, true).order(0).empty());
-
-  Order joined;
-  for (std::int64_t rank = 0; rank < 3; ++rank) {
-    const Sampler sampler(11, true, 5, rank, 3);
-    const Order mine = sampler.order(3);
-    CHECK(static_cast<std::int64_t>(mine.size()) == sampler.share());
-    CHECK(sampler.smallest_share() == 3);
-    for (std::size_t i = 0; i < mine.size(); ++i) CHECK(mine[i] == expected[3 * i + static_cast<std::size_t>(rank)]);
-    joined.insert(joined.end(), mine.begin(), mine.end());
-  }
-  CHECK(sorted(joined) == iota(11));
 }
 
-TEST_CASE("sampler: impossible ranks and counts are refused") {
-  CHECK_THROWS_AS(Sampler(11, true, 0, 3, 3), Error);
-  CHECK_THROWS_AS(Sampler(11, true, 0, -1, 3), Error);
+TEST_CASE("sampler: an impossible count is refused") {
   CHECK_THROWS_AS(Sampler(-1, true), Error);
 }

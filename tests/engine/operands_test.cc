@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/field_ops.h"
 #include "engine/ops.h"
 #include "engine/tape.h"
 #include "tests/harness/error_of.h"

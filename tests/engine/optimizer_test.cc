@@ -70,8 +70,29 @@ TEST_CASE("the loss scale halves on overflow and doubles after 2000 clean update
   scale.update(true);
   CHECK(scale.scale == 32768);
   scale.scale = LossScale::kMax;  // a scale that no checkpoint may hold is never reached
-  for (std::int64_t i = 0; i < 2 * scale.interval; ++i) scale.update(true);
+  for (std::int64_t i = 0; i < 2 * scale.options.loss_scale_window; ++i) scale.update(true);
   CHECK(scale.scale == LossScale::kMax);
+}
+
+TEST_CASE("the loss scale's window, factors and hysteresis are those of its keys, as Megatron-LM counts them") {
+  LossScale scale = LossScale::for_dtype(DType::fp16, {.initial_loss_scale = 1024,
+                                                       .min_loss_scale = 100,
+                                                       .loss_scale_window = 3,
+                                                       .loss_scale_growth = 4,
+                                                       .loss_scale_backoff = 0.25,
+                                                       .hysteresis = 2});
+  // Overflows marked by 0; the scale after each update, as megatron/optimizer/grad_scaler.py has it.
+  const std::vector<std::pair<int, double>> updates{{0, 1024}, {1, 1024}, {0, 256},  {0, 64},  {1, 64},   {1, 64},
+                                                    {1, 256},  {0, 256},  {1, 256},  {1, 256}, {1, 1024}, {1, 1024},
+                                                    {1, 1024}, {1, 4096}, {0, 4096}, {0, 1024}};
+  for (std::size_t i = 0; i < updates.size(); ++i) {
+    scale.update(updates[i].first == 1);
+    INFO("update " << i);
+    CHECK(scale.scale == updates[i].second);
+    CHECK(scale.is_too_small() == (updates[i].second < 100));
+  }
+  CHECK(LossScale::for_dtype(DType::fp16).options.hysteresis == 1);
+  CHECK_FALSE(LossScale::for_dtype(DType::bf16, {.min_loss_scale = 2}).is_too_small());
 }
 
 TEST_CASE("parameters lie flat, matrices first, each under its name") {
@@ -227,6 +248,21 @@ TEST_CASE("an update clips, skips what is not finite, and decays matrices only")
       const bool decays = static_cast<std::int64_t>(i) < parameters.decay_end();
       REQUIRE(after[i] == Approx(start[i] * (decays ? 1 - 0.5 * 0.1 : 1)).margin(1e-300));
     }
+  }
+  SECTION("the average stays where an update is skipped") {
+    Optimizer optimizer(parameters, {.ema = 0.5});
+    grads.slice(0, grads.shape()).set_values(std::vector<double>(start.size(), 0.1));
+    CHECK_FALSE(optimizer.has_average());
+    REQUIRE(optimizer.step(0.1).applied);
+    const std::vector<double> after = parameters.weights().to_vector(), average = optimizer.average().to_vector();
+    for (std::size_t i = 0; i < start.size(); ++i)
+      REQUIRE(average[i] == Approx(start[i] + (1 - 2.0 / 11) * (after[i] - start[i])).epsilon(1e-14).margin(1e-15));
+    grads.slice(0, {1}).set_values({std::numeric_limits<double>::infinity()});
+    CHECK_FALSE(optimizer.step(0.1).applied);
+    CHECK(optimizer.average().to_vector() == average);
+    optimizer.swap_average();
+    CHECK(parameters.weights().to_vector() == average);
+    CHECK(optimizer.average().to_vector() == after);
   }
   SECTION("a NaN leaves everything as it was") {
     Optimizer optimizer(parameters, {});

@@ -8,6 +8,7 @@
 #include <optional>
 #include <random>
 
+#include "engine/field_ops.h"
 #include "engine/ops.h"
 #include "tests/harness/testing.h"
 

@@ -7,11 +7,16 @@
 
 #include "apps/train/config.h"
 #include "models/forecast/recipe.h"
+#include "models/vit/recipe.h"
 
 namespace isobar::testing {
 
 inline ForecastRecipe& forecast_of(RunConfig& config) {
   return dynamic_cast<ForecastRecipe&>(*config.recipe);
+}
+
+inline VitOptions& vit_of(RunConfig& config) {
+  return dynamic_cast<VitRecipe&>(*config.network).vit;
 }
 
 // As a config file with these entries would give it; sizes that are null stay so.
@@ -32,7 +37,7 @@ inline Forecaster forecaster_of(RunConfig& config, FieldsInfo info, Device devic
 }
 
 inline TrainerOptions trainer_options(const RunConfig& config) {
-  return {config.batch, config.optimizer, config.schedule, config.compute};
+  return {config.batch, config.optimizer, config.schedule, config.compute, 1, config.loss_scale};
 }
 
 }  // namespace isobar::testing

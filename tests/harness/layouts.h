@@ -23,6 +23,7 @@
 #include "engine/tape.h"
 #include "kernels/cuda/runtime.h"
 #include "models/forecast/forecaster.h"
+#include "models/vit/recipe.h"
 #include "tests/harness/testing.h"
 
 namespace isobar::testing {
@@ -124,7 +125,8 @@ inline ComputeOptions compute_of(const TrainingSetup& o) {
 
 inline ForecasterOptions forecaster_options(const TrainingSetup& o) {
   ForecasterOptions options;
-  options.vit = {.embed_dim = o.embed, .depth = 2, .num_heads = o.heads, .patch_size = o.patch, .dropout = o.dropout};
+  options.network = std::make_shared<VitRecipe>(
+      VitOptions{.embed_dim = o.embed, .depth = 2, .num_heads = o.heads, .patch_size = o.patch, .dropout = o.dropout});
   options.forecast.img_size = {{o.height, o.width}};
   options.forecast.n_in_channels = o.inputs;
   options.forecast.n_out_channels = o.outputs;
@@ -222,8 +224,8 @@ class ObservedForecaster : public Forecaster {
       : Forecaster(forecaster_options(setup), compute_of(setup), fields_info(setup), setup.device, parallel) {}
 
   using Forecaster::loss;
-  Tensor loss(const Batch& batch, const Context& context) const override {
-    Tensor output = forecast(input().input_of(batch), context);
+  Tensor loss(const Batch& batch, const Pass& pass) const override {
+    Tensor output = forecast(input().input_of(batch), pass);
     if (first_output_.empty()) first_output_ = output.to_vector();
     if (is_infinite_) output = with_infinite_gradient(output);
     return loss(output, input().target_of(batch));

@@ -53,7 +53,7 @@ std::array<std::vector<Real>, 3> naive_step(const Case& c) {
   return out;
 }
 
-Adam arguments(const Case& c, Workbench& bench) {
+AdamArgs arguments(const Case& c, Workbench& bench) {
   return {.n = c.n,
           .decay_end = c.decay_end,
           .dtype = c.dtype,
@@ -87,7 +87,7 @@ TEST_CASE("adam follows its formula") {
               INFO(name_of(dtype) << ", n = " << n << ", decay " << weight_decay << " below " << decay_end
                                   << ", decoupled " << decoupled << ", step " << step);
               on_devices(kDevices, {dtype}, [&](Workbench& bench) {
-                const Adam a = arguments(c, bench);
+                const AdamArgs a = arguments(c, bench);
                 ISOBAR_RUN(bench.device(), adam, a);
                 bench.check("weight", {a.weight}, weight);
                 bench.check("m", {a.m}, m, Norm::tensor);
@@ -102,7 +102,7 @@ TEST_CASE("adam writes the weights once more in the compute type") {
       const Case c = filled({n, n / 2, DType::fp32, true, 0.1});
       INFO(name_of(compute) << ", n = " << n);
       on_devices(kDevices, {compute}, [&](Workbench& bench) {
-        Adam a = arguments(c, bench);
+        AdamArgs a = arguments(c, bench);
         a.compute_dtype = compute;
         a.compute = bench.output(n, compute);
         ISOBAR_RUN(bench.device(), adam, a);
@@ -111,15 +111,48 @@ TEST_CASE("adam writes the weights once more in the compute type") {
     }
 }
 
+TEST_CASE("adam lets an average follow the new weights, and gives the bits of a step without one") {
+  for (DType dtype : {DType::fp32, DType::fp64})
+    for (std::int64_t n : {0, 1, 33, 4099, 70001})
+      for (const double rate : {9.0 / 11, 1e-4}) {
+        const Case c = filled({n, n / 3, dtype, true, 0.1});
+        const Values old = random_values(n, dtype, 7);
+        INFO(name_of(dtype) << ", n = " << n << ", rate " << rate);
+        on_devices(kDevices, {dtype}, [&](Workbench& bench) {
+          const AdamArgs without = arguments(c, bench);
+          ISOBAR_RUN(bench.device(), adam, without);
+          const Values alone = bench.read({without.weight});
+          AdamArgs a = arguments(c, bench);
+          a.average = bench.in_out(old);
+          a.average_rate = rate;
+          ISOBAR_RUN(bench.device(), adam, a);
+          bench.check_equal("weight", {a.weight}, alone);
+          const auto followed = expected(dtype, [&]<class Real>(Arithmetic<Real>) {
+            std::array<std::vector<Real>, 1> average;
+            for (std::int64_t i = 0; i < n; ++i) {
+              const auto before = static_cast<Real>(old[i]), weight = static_cast<Real>(alone[i]);
+              average[0].push_back(before + static_cast<Real>(rate) * (weight - before));
+            }
+            return average;
+          });
+          bench.check("average", {a.average}, followed[0]);
+        });
+      }
+}
+
 TEST_CASE("adam with grad_scale 0 changes nothing, NaN gradients included") {
   Case c = filled({1000, 500, DType::fp32, true, 0.1});
   c.grad_scale = 0;
   c.grad[17] = std::nan("");
   on_devices(kDevices, {DType::fp32}, [&](Workbench& bench) {
-    Adam a = arguments(c, bench);
+    AdamArgs a = arguments(c, bench);
     const Values compute = random_values(1000, DType::bf16, 9);
     a.compute = bench.in_out(compute);
+    const Values average = random_values(1000, DType::fp32, 10);
+    a.average = bench.in_out(average);
+    a.average_rate = 0.5;
     ISOBAR_RUN(bench.device(), adam, a);
+    bench.check_equal("average", {a.average}, average);
     bench.check_equal("weight", {a.weight}, c.weight);
     bench.check_equal("m", {a.m}, c.m);
     bench.check_equal("v", {a.v}, c.v);
@@ -131,7 +164,7 @@ TEST_CASE("adam keeps a NaN gradient to its own weight") {
   Case c = filled({1000, 0, DType::fp32, false, 0});
   c.grad[17] = std::nan("");
   on_devices(kDevices, {DType::fp32}, [&](Workbench& bench) {
-    const Adam a = arguments(c, bench);
+    const AdamArgs a = arguments(c, bench);
     ISOBAR_RUN(bench.device(), adam, a);
     const Values weight = bench.read({a.weight});
     for (std::int64_t i = 0; i < c.n; ++i) REQUIRE(std::isnan(weight[i]) == (i == 17));

@@ -221,7 +221,7 @@ std::array<std::vector<Real>, 3> naive_bwd(Arithmetic<Real> math, const Case& a,
   return out;
 }
 
-AttentionFwd forward_arguments(const Case& a, const Inputs& x, Workbench& bench, Pointer o, Pointer lse) {
+AttentionFwdArgs forward_arguments(const Case& a, const Inputs& x, Workbench& bench, Pointer o, Pointer lse) {
   return {.shape = a.shape,
           .dtype = a.dtype,
           .o_dtype = a.out_dtype(),
@@ -241,8 +241,8 @@ AttentionFwd forward_arguments(const Case& a, const Inputs& x, Workbench& bench,
           .o_stride = a.stride()};
 }
 
-AttentionBwd backward_arguments(const Case& a, const Inputs& x, const Values& o, const Values& lse, Workbench& bench,
-                                Pointer dq, Pointer dk, Pointer dv) {
+AttentionBwdArgs backward_arguments(const Case& a, const Inputs& x, const Values& o, const Values& lse,
+                                    Workbench& bench, Pointer dq, Pointer dk, Pointer dv) {
   const Grad mode = a.adds ? Grad::accumulate : Grad::overwrite;
   return {.shape = a.shape,
           .dtype = a.dtype,
@@ -617,7 +617,7 @@ struct Parts {
       const Case part = with_keys(a, range);
       const auto dk = bench.output(keys(part).size(), a.out_dtype()),
                  dv = bench.output(keys(part).size(), a.out_dtype());
-      AttentionBwd bwd = backward_arguments(part, with_keys(a, x, range), o, lse, bench, all.dq, dk, dv);
+      AttentionBwdArgs bwd = backward_arguments(part, with_keys(a, x, range), o, lse, bench, all.dq, dk, dv);
       bwd.dq_mode = range.first == 0 ? Grad::overwrite : Grad::accumulate;
       ISOBAR_RUN(bench.device(), attention_bwd, bwd);
       const Values dk_part = bench.read(dk), dv_part = bench.read(dv);
@@ -719,9 +719,9 @@ TEST_CASE("attention refuses blocks that do not lie in the whole, and outputs in
     Workbench bench({.kind = kind});
     const auto o = bench.output(queries(a).size(), a.dtype), lse = bench.output(10, DType::fp32);
     const auto dk = bench.output(keys(a).size(), a.dtype), dv = bench.output(keys(a).size(), a.dtype);
-    const AttentionFwd fwd = forward_arguments(a, x, bench, o, lse);
+    const AttentionFwdArgs fwd = forward_arguments(a, x, bench, o, lse);
     const auto refuses = [&](const AttentionWindow& window, const std::string& sentence) {
-      AttentionFwd moved = fwd;
+      AttentionFwdArgs moved = fwd;
       moved.window = window;
       CHECK_THROWS_WITH(([&] { ISOBAR_RUN(bench.device(), attention_fwd, moved); }()), sentence);
     };
@@ -730,22 +730,22 @@ TEST_CASE("attention refuses blocks that do not lie in the whole, and outputs in
     refuses({.keys = {3, 0}}, "attention_fwd: the block's keys begin at 3 of a whole whose size is not given");
     refuses({.samples = {0, 0}}, "attention_fwd: samples 0, 0, ... are not those of a batch");
     for (const double scale : {0.0, -1.0, HUGE_VAL, kUnwritten}) {
-      AttentionFwd scaled = fwd;
+      AttentionFwdArgs scaled = fwd;
       scaled.scale = scale;
       CHECK_THROWS_WITH(([&] { ISOBAR_RUN(bench.device(), attention_fwd, scaled); }()),
                         concat("attention_fwd: a scale of ", scale, " is not positive and finite"));
     }
-    AttentionFwd narrow = fwd;
+    AttentionFwdArgs narrow = fwd;
     narrow.k_stride = 12;
     CHECK_THROWS_WITH(([&] { ISOBAR_RUN(bench.device(), attention_fwd, narrow); }()),
                       "attention_fwd: the tokens of an operand are 12 elements apart, which must be a multiple of 8");
-    AttentionFwd other = fwd;
+    AttentionFwdArgs other = fwd;
     other.o_dtype = DType::fp16;
     CHECK_THROWS_WITH(([&] { ISOBAR_RUN(bench.device(), attention_fwd, other); }()),
                       "attention_fwd: o of bf16 operands can be in bf16 or in fp32, not in fp16");
-    AttentionBwd bwd = backward_arguments(a, x, constant_values(queries(a).size(), a.dtype, 0),
-                                          constant_values(10, DType::fp32, 0), bench, o, dk, dv);
-    AttentionBwd narrow_bwd = bwd;
+    AttentionBwdArgs bwd = backward_arguments(a, x, constant_values(queries(a).size(), a.dtype, 0),
+                                              constant_values(10, DType::fp32, 0), bench, o, dk, dv);
+    AttentionBwdArgs narrow_bwd = bwd;
     narrow_bwd.dv_stride = 20;
     CHECK_THROWS_WITH(([&] { ISOBAR_RUN(bench.device(), attention_bwd, narrow_bwd); }()),
                       "attention_bwd: the tokens of an operand are 20 elements apart, which must be a multiple of 8");
@@ -816,14 +816,14 @@ TEST_CASE("attention reads and writes q, k and v interleaved in one buffer") {
             return static_cast<char*>(whole) + i * width * static_cast<std::int64_t>(size_of(dtype));
           };
           const auto o = bench.output(tokens * width, a.dtype), lse = bench.output(tokens * 2, accumulator_of(dtype));
-          AttentionFwd apart = forward_arguments(a, x, bench, o, lse);
+          AttentionFwdArgs apart = forward_arguments(a, x, bench, o, lse);
           ISOBAR_RUN(bench.device(), attention_fwd, apart);
           const Values o_values = bench.read(o), lse_values = bench.read(lse);
           const auto dq = bench.output(tokens * width, a.dtype), dk = bench.output(tokens * width, a.dtype);
           const auto dv = bench.output(tokens * width, a.dtype);
           ISOBAR_RUN(bench.device(), attention_bwd, backward_arguments(a, x, o_values, lse_values, bench, dq, dk, dv));
 
-          AttentionFwd fwd = apart;
+          AttentionFwdArgs fwd = apart;
           const auto packed = bench.input(qkv), packed_o = bench.output(tokens * width, a.dtype);
           fwd.q = part(packed, 0), fwd.k = part(packed, 1), fwd.v = part(packed, 2), fwd.o = packed_o;
           fwd.q_stride = fwd.k_stride = fwd.v_stride = 3 * width;
@@ -831,7 +831,7 @@ TEST_CASE("attention reads and writes q, k and v interleaved in one buffer") {
           bench.check_equal("o", packed_o, o_values);
 
           const auto gradient = bench.output(tokens * 3 * width, a.dtype);
-          AttentionBwd bwd = backward_arguments(a, x, o_values, lse_values, bench, dq, dk, dv);
+          AttentionBwdArgs bwd = backward_arguments(a, x, o_values, lse_values, bench, dq, dk, dv);
           bwd.q = fwd.q, bwd.k = fwd.k, bwd.v = fwd.v;
           bwd.dq = part(gradient, 0), bwd.dk = part(gradient, 1), bwd.dv = part(gradient, 2);
           bwd.q_stride = bwd.k_stride = bwd.v_stride = bwd.dq_stride = bwd.dk_stride = bwd.dv_stride = 3 * width;
@@ -865,12 +865,12 @@ TEST_CASE("attention takes a stride of its own for every operand") {
                [&](Workbench& bench) {
                  const auto o = bench.output(x.q.size(), a.dtype),
                             lse = bench.output(a.pairs() * 5, accumulator_of(dtype));
-                 AttentionFwd fwd = forward_arguments(a, x, bench, o, lse);
+                 AttentionFwdArgs fwd = forward_arguments(a, x, bench, o, lse);
                  ISOBAR_RUN(bench.device(), attention_fwd, fwd);
                  const Values o_values = bench.read(o), lse_values = bench.read(lse);
                  const auto dq = bench.output(x.q.size(), a.dtype), dk = bench.output(x.k.size(), a.dtype);
                  const auto dv = bench.output(x.v.size(), a.dtype);
-                 AttentionBwd bwd = backward_arguments(a, x, o_values, lse_values, bench, dq, dk, dv);
+                 AttentionBwdArgs bwd = backward_arguments(a, x, o_values, lse_values, bench, dq, dk, dv);
                  ISOBAR_RUN(bench.device(), attention_bwd, bwd);
 
                  const auto input = [&](const Values& packed, std::int64_t gap, std::int64_t& stride) {

@@ -60,7 +60,7 @@ std::array<std::vector<Real>, 2> naive(Arithmetic<Real>, const Case& a, const Si
   return out;
 }
 
-AttentionMerge arguments_of(const Case& a, Pointer o, Pointer lse, Pointer other_o, Pointer other_lse) {
+AttentionMergeArgs arguments_of(const Case& a, Pointer o, Pointer lse, Pointer other_o, Pointer other_lse) {
   return {.batch = a.batch,
           .heads = a.heads,
           .tokens = a.tokens,

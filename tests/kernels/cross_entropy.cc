@@ -124,7 +124,7 @@ std::array<std::vector<Real>, 1> naive_bwd(const Case& c, const Statistics& s, R
   return dlogits;
 }
 
-CrossEntropyFwd forward_arguments(const Case& c, Workbench& bench, std::int64_t shift = 0) {
+CrossEntropyFwdArgs forward_arguments(const Case& c, Workbench& bench, std::int64_t shift = 0) {
   return {.rows = c.rows,
           .classes = c.classes,
           .dtype = c.dtype,
@@ -139,7 +139,7 @@ CrossEntropyFwd forward_arguments(const Case& c, Workbench& bench, std::int64_t 
           .counted = bench.output(1, DType::i32)};
 }
 
-CrossEntropyBwd backward_arguments(const Case& c, const Statistics& s, Workbench& bench) {
+CrossEntropyBwdArgs backward_arguments(const Case& c, const Statistics& s, Workbench& bench) {
   return {.rows = c.rows,
           .classes = c.classes,
           .dtype = c.dtype,
@@ -158,7 +158,7 @@ void check_forward(const Case& c, std::int64_t shift = 0) {
   const Values prediction = naive_prediction(c);
   INFO(name_of_case(c) << ", moved by " << shift);
   on_devices(kDevices, {c.dtype}, [&](Workbench& bench) {
-    const CrossEntropyFwd a = forward_arguments(c, bench, shift);
+    const CrossEntropyFwdArgs a = forward_arguments(c, bench, shift);
     ISOBAR_RUN(bench.device(), cross_entropy_fwd, a);
     bench.check("max", {a.max}, max);
     bench.check("sum", {a.sum}, sum);
@@ -197,7 +197,7 @@ TEST_CASE("cross_entropy_bwd follows its formula") {
       });
       INFO(name_of_case(c) << ", upstream on the device " << on_device);
       on_devices(kDevices, {c.dtype}, [&](Workbench& bench) {
-        CrossEntropyBwd a = backward_arguments(c, s, bench);
+        CrossEntropyBwdArgs a = backward_arguments(c, s, bench);
         a.upstream = 64;
         if (on_device) {
           a.device_upstream = bench.input(factor);
@@ -247,12 +247,12 @@ TEST_CASE("cross_entropy gives PyTorch's numbers") {
       }
     };
     on_devices(kDevices, {dtype}, [&](Workbench& bench) {
-      const CrossEntropyFwd a = forward_arguments(c, bench);
+      const CrossEntropyFwdArgs a = forward_arguments(c, bench);
       ISOBAR_RUN(bench.device(), cross_entropy_fwd, a);
       near(bench.read({a.loss}), {2.508773847734992});
       near(bench.read({a.row_loss}), row_loss);
       bench.check_equal("prediction", {a.prediction}, values_of({2, 3, 0, -1, 0}, DType::i32));
-      const CrossEntropyBwd b = backward_arguments(c, {bench.read({a.max}), bench.read({a.sum})}, bench);
+      const CrossEntropyBwdArgs b = backward_arguments(c, {bench.read({a.max}), bench.read({a.sum})}, bench);
       ISOBAR_RUN(bench.device(), cross_entropy_bwd, b);
       near(bench.read({b.dlogits}), dlogits);
     });
@@ -268,14 +268,14 @@ TEST_CASE("cross_entropy: a label that is no class makes the loss and its row's 
         const Statistics s{constant_values(5, c.acc(), 0), constant_values(5, c.acc(), 1)};
         INFO(name_of_case(c) << ", label " << bad);
         on_devices(kDevices, {dtype}, [&](Workbench& bench) {
-          const CrossEntropyFwd a = forward_arguments(c, bench);
+          const CrossEntropyFwdArgs a = forward_arguments(c, bench);
           ISOBAR_RUN(bench.device(), cross_entropy_fwd, a);
           CHECK(std::isnan(bench.read({a.loss})[0]));
           const Values losses = bench.read({a.row_loss});
           for (int row = 0; row < 5; ++row) CHECK(std::isnan(losses[row]) == (row == 2));
           bench.check_equal("prediction", {a.prediction}, naive_prediction(c));
 
-          const CrossEntropyBwd b = backward_arguments(c, {bench.read({a.max}), bench.read({a.sum})}, bench);
+          const CrossEntropyBwdArgs b = backward_arguments(c, {bench.read({a.max}), bench.read({a.sum})}, bench);
           ISOBAR_RUN(bench.device(), cross_entropy_bwd, b);
           const Values dlogits = bench.read({b.dlogits});
           for (std::int64_t i = 0; i < dlogits.size(); ++i) REQUIRE(std::isnan(dlogits[i]) == (i / classes == 2));
@@ -291,13 +291,13 @@ TEST_CASE("cross_entropy: nothing to count is NaN, its gradient 0, and ignored l
       for (double& x : c.logits.v) x = kNaN;
       const Values zeros = constant_values(5, c.acc(), 0);
       on_devices(kDevices, {dtype}, [&](Workbench& bench) {
-        const CrossEntropyFwd a = forward_arguments(c, bench);
+        const CrossEntropyFwdArgs a = forward_arguments(c, bench);
         ISOBAR_RUN(bench.device(), cross_entropy_fwd, a);
         CHECK(std::isnan(bench.read({a.loss})[0]));
         bench.check_equal("counted", {a.counted}, constant_values(1, DType::i32, 0));
         for (void* zero : {a.max, a.sum, a.row_loss}) bench.check_equal("ignored", {zero}, zeros);
         bench.check_equal("prediction", {a.prediction}, constant_values(5, DType::i32, -1));
-        const CrossEntropyBwd b = backward_arguments(c, {zeros, zeros}, bench);
+        const CrossEntropyBwdArgs b = backward_arguments(c, {zeros, zeros}, bench);
         ISOBAR_RUN(bench.device(), cross_entropy_bwd, b);
         bench.check_equal("dlogits", {b.dlogits}, constant_values(5 * classes, dtype, 0));
       });
@@ -325,13 +325,13 @@ TEST_CASE("cross_entropy: logits that are not finite") {
         if (bad.prediction != -2) prediction[2] = bad.prediction;
         INFO(name_of_case(c) << ", " << bad.first << " among " << bad.others);
         on_devices(kDevices, {dtype}, [&](Workbench& bench) {
-          const CrossEntropyFwd a = forward_arguments(c, bench);
+          const CrossEntropyFwdArgs a = forward_arguments(c, bench);
           ISOBAR_RUN(bench.device(), cross_entropy_fwd, a);
           CHECK(std::isnan(bench.read({a.loss})[0]) == bad.loss_is_nan);
           CHECK(std::isfinite(bench.read({a.loss})[0]) == !bad.loss_is_nan);
           for (int i : {0, 1, 3, 4}) CHECK(std::isfinite(bench.read({a.row_loss})[i]));
           bench.check_equal("prediction", {a.prediction}, prediction);
-          const CrossEntropyBwd b = backward_arguments(c, {bench.read({a.max}), bench.read({a.sum})}, bench);
+          const CrossEntropyBwdArgs b = backward_arguments(c, {bench.read({a.max}), bench.read({a.sum})}, bench);
           ISOBAR_RUN(bench.device(), cross_entropy_bwd, b);
           const Values dlogits = bench.read({b.dlogits});
           for (std::int64_t i = 0; i < dlogits.size(); ++i)
@@ -349,7 +349,7 @@ TEST_CASE("cross_entropy: the lowest finite logit is still above -∞") {
       c.logits = constant_values(classes, dtype, -kInfinity);
       c.logits[4] = lowest;
       on_devices(kDevices, {dtype}, [&](Workbench& bench) {
-        const CrossEntropyFwd a = forward_arguments(c, bench);
+        const CrossEntropyFwdArgs a = forward_arguments(c, bench);
         ISOBAR_RUN(bench.device(), cross_entropy_fwd, a);
         bench.check_equal("prediction", {a.prediction}, values_of({4}, DType::i32));
         bench.check_equal("loss", {a.loss}, values_of({0}, accumulator_of(dtype)));
@@ -361,16 +361,16 @@ TEST_CASE("cross_entropy_bwd is the gradient of cross_entropy_fwd") {
   Case c = filled({7, 5, DType::fp64});
   c.logits = random_values(35, DType::fp64, 3, 2);
   Workbench bench({});
-  const CrossEntropyFwd forward = forward_arguments(c, bench);
+  const CrossEntropyFwdArgs forward = forward_arguments(c, bench);
   cpu::cross_entropy_fwd(forward);
-  CrossEntropyBwd backward = backward_arguments(c, {bench.read({forward.max}), bench.read({forward.sum})}, bench);
+  CrossEntropyBwdArgs backward = backward_arguments(c, {bench.read({forward.max}), bench.read({forward.sum})}, bench);
   backward.upstream = 1.7;
   cpu::cross_entropy_bwd(backward);
   check_gradient("dlogits", c.logits, bench.read({backward.dlogits}), [&](const Values& moved) {
     Case other = c;
     other.logits = moved;
     Workbench inner({});
-    const CrossEntropyFwd a = forward_arguments(other, inner);
+    const CrossEntropyFwdArgs a = forward_arguments(other, inner);
     cpu::cross_entropy_fwd(a);
     return 1.7 * inner.read({a.loss})[0];
   });

@@ -246,7 +246,7 @@ TEST_CASE("dropout refuses blocks that do not lie in the whole") {
     for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::emulator}) {
       if (kind == DeviceKind::emulator && !ISOBAR_HAS_EMULATOR) continue;
       Workbench bench({.kind = kind});
-      const Dropout a{
+      const DropoutArgs a{
           .n = n, .p = 0.5f, .window = window, .x = bench.output(n, DType::fp32), .y = bench.output(n, DType::fp32)};
       CHECK_THROWS_WITH(([&] { ISOBAR_RUN(bench.device(), dropout, a); }()), sentence);
     }

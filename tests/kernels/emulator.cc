@@ -1,6 +1,5 @@
 // The emulator itself: what its collectives, tensor-core instructions and asynchronous copies compute, against plain
 // loops, under every schedule; and that it finds what it promises to find.
-#include "kernels/common/device.h"
 #include "tests/harness/error_of.h"
 #include "tests/harness/testing.h"
 
@@ -351,47 +350,47 @@ struct Attention {
     for (Tokens& tokens : in)
       for (float& x : tokens.value) x = std::sin(static_cast<float>(&x - in[0].value));
   }
-  AttentionFwd fwd(bool tf32) {
-    const AttentionFwd arguments{.shape = {1, 1, kTokens, kTokens, kHead},
-                                 .dtype = DType::fp32,
-                                 .scale = 0.25,
-                                 .tf32 = tf32,
-                                 .dropout = {},
-                                 .q = &in[0],
-                                 .k = &in[1],
-                                 .v = &in[2],
-                                 .o = &out[0],
-                                 .lse = lse.data(),
-                                 .q_stride = kHead,
-                                 .k_stride = kHead,
-                                 .v_stride = kHead,
-                                 .o_stride = kHead};
+  AttentionFwdArgs fwd(bool tf32) {
+    const AttentionFwdArgs arguments{.shape = {1, 1, kTokens, kTokens, kHead},
+                                     .dtype = DType::fp32,
+                                     .scale = 0.25,
+                                     .tf32 = tf32,
+                                     .dropout = {},
+                                     .q = &in[0],
+                                     .k = &in[1],
+                                     .v = &in[2],
+                                     .o = &out[0],
+                                     .lse = lse.data(),
+                                     .q_stride = kHead,
+                                     .k_stride = kHead,
+                                     .v_stride = kHead,
+                                     .o_stride = kHead};
     return checked_attention(arguments);
   }
-  AttentionBwd bwd(bool tf32) {
-    const AttentionBwd arguments{.shape = {1, 1, kTokens, kTokens, kHead},
-                                 .dtype = DType::fp32,
-                                 .scale = 0.25,
-                                 .tf32 = tf32,
-                                 .dropout = {},
-                                 .q = &in[0],
-                                 .k = &in[1],
-                                 .v = &in[2],
-                                 .o = &out[0],
-                                 .lse = lse.data(),
-                                 .d_o = &in[3],
-                                 .dq = &out[1],
-                                 .dk = &out[2],
-                                 .dv = &out[3],
-                                 .q_stride = kHead,
-                                 .k_stride = kHead,
-                                 .v_stride = kHead,
-                                 .o_stride = kHead,
-                                 .do_stride = kHead,
-                                 .dq_stride = kHead,
-                                 .dk_stride = kHead,
-                                 .dv_stride = kHead,
-                                 .workspace = workspace.data()};
+  AttentionBwdArgs bwd(bool tf32) {
+    const AttentionBwdArgs arguments{.shape = {1, 1, kTokens, kTokens, kHead},
+                                     .dtype = DType::fp32,
+                                     .scale = 0.25,
+                                     .tf32 = tf32,
+                                     .dropout = {},
+                                     .q = &in[0],
+                                     .k = &in[1],
+                                     .v = &in[2],
+                                     .o = &out[0],
+                                     .lse = lse.data(),
+                                     .d_o = &in[3],
+                                     .dq = &out[1],
+                                     .dk = &out[2],
+                                     .dv = &out[3],
+                                     .q_stride = kHead,
+                                     .k_stride = kHead,
+                                     .v_stride = kHead,
+                                     .o_stride = kHead,
+                                     .do_stride = kHead,
+                                     .dq_stride = kHead,
+                                     .dk_stride = kHead,
+                                     .dv_stride = kHead,
+                                     .workspace = workspace.data()};
     return checked_attention(arguments);
   }
   std::vector<float> outputs() const {

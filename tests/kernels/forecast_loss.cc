@@ -105,7 +105,7 @@ std::array<std::vector<Real>, 1> naive_bwd(const Case& c, const Values& sums, Re
   return {in_place(c, dpred[0])};
 }
 
-ForecastLossSums sums_arguments(const Case& c, Workbench& bench) {
+ForecastLossSumsArgs sums_arguments(const Case& c, Workbench& bench) {
   return {.kind = c.kind,
           .batch = c.batch,
           .channels = c.channels,
@@ -121,7 +121,7 @@ ForecastLossSums sums_arguments(const Case& c, Workbench& bench) {
           .workspace = bench.workspace(forecast_loss_workspace(c.batch))};
 }
 
-ForecastLossFinish finish_arguments(const Case& c, const Values& sums, Workbench& bench) {
+ForecastLossFinishArgs finish_arguments(const Case& c, const Values& sums, Workbench& bench) {
   return {.kind = c.kind,
           .batch = c.batch,
           .sample_size = c.sample(),
@@ -130,7 +130,7 @@ ForecastLossFinish finish_arguments(const Case& c, const Values& sums, Workbench
           .loss = bench.output(1, c.acc())};
 }
 
-ForecastLossBwd backward_arguments(const Case& c, const Values& sums, Workbench& bench) {
+ForecastLossBwdArgs backward_arguments(const Case& c, const Values& sums, Workbench& bench) {
   return {.kind = c.kind,
           .batch = c.batch,
           .channels = c.channels,
@@ -212,10 +212,10 @@ TEST_CASE("forecast_loss_sums and forecast_loss_finish follow their formulas") {
     const Values whole = exact_sums(c);
     INFO(name_of_case(c));
     on_devices(kDevices, {c.dtype}, [&](Workbench& bench) {
-      const ForecastLossSums a = sums_arguments(c, bench);
+      const ForecastLossSumsArgs a = sums_arguments(c, bench);
       ISOBAR_RUN(bench.device(), forecast_loss_sums, a);
       bench.check("sums", {a.sums}, sums);
-      const ForecastLossFinish b = finish_arguments(c, whole, bench);
+      const ForecastLossFinishArgs b = finish_arguments(c, whole, bench);
       ISOBAR_RUN(bench.device(), forecast_loss_finish, b);
       bench.check("loss", {b.loss}, loss);
     });
@@ -227,12 +227,12 @@ TEST_CASE("forecast_loss of bands of rows, their sums added, is that of the whol
     const Values whole = exact_sums(c);
     // Within a row both add alike, so that rounding differs in fp64 only.
     on_devices(kDevices, {c.dtype}, [&](Workbench& bench) {
-      const ForecastLossSums all = sums_arguments(c, bench);
+      const ForecastLossSumsArgs all = sums_arguments(c, bench);
       ISOBAR_RUN(bench.device(), forecast_loss_sums, all);
       std::vector<double> added(static_cast<std::size_t>(2 * c.batch), 0.0);
       std::int64_t first = 0;
       for (const std::int64_t height : heights) {
-        const ForecastLossSums a = sums_arguments(band(c, first, height), bench);
+        const ForecastLossSumsArgs a = sums_arguments(band(c, first, height), bench);
         ISOBAR_RUN(bench.device(), forecast_loss_sums, a);
         const Values part = bench.read({a.sums});
         for (std::size_t i = 0; i < added.size(); ++i) added[i] += part.v[i];
@@ -244,12 +244,12 @@ TEST_CASE("forecast_loss of bands of rows, their sums added, is that of the whol
       for (std::size_t i = 0; i < added.size(); ++i)
         CHECK(std::fabs(added[i] - expected_sums.v[i]) <= 1e-14 * expected_sums.v[i]);
 
-      const ForecastLossBwd all_back = backward_arguments(c, whole, bench);
+      const ForecastLossBwdArgs all_back = backward_arguments(c, whole, bench);
       ISOBAR_RUN(bench.device(), forecast_loss_bwd, all_back);
       const Values dpred = bench.read({all_back.dpred});
       first = 0;
       for (const std::int64_t height : heights) {
-        ForecastLossBwd a = backward_arguments(band(c, first, height), whole, bench);
+        ForecastLossBwdArgs a = backward_arguments(band(c, first, height), whole, bench);
         a.sample_size = c.sample();
         ISOBAR_RUN(bench.device(), forecast_loss_bwd, a);
         Case gradient = c;
@@ -275,14 +275,14 @@ TEST_CASE("forecast_loss of rows of patches is that of the fields, its gradient 
       Case fields = c;
       fields.patch = 0;
       fields.dpred_dtype = c.dtype;
-      const ForecastLossSums of_fields = sums_arguments(fields, bench), of_rows = sums_arguments(c, bench);
+      const ForecastLossSumsArgs of_fields = sums_arguments(fields, bench), of_rows = sums_arguments(c, bench);
       ISOBAR_RUN(bench.device(), forecast_loss_sums, of_fields);
       ISOBAR_RUN(bench.device(), forecast_loss_sums, of_rows);
       const Values one = bench.read({of_fields.sums}), other = bench.read({of_rows.sums});
       for (std::int64_t i = 0; i < one.size(); ++i)
         CHECK(std::fabs(one[i] - other[i]) <= 4 * epsilon_of(c.acc()) * one[i]);
 
-      const ForecastLossBwd from_fields = backward_arguments(fields, sums, bench);
+      const ForecastLossBwdArgs from_fields = backward_arguments(fields, sums, bench);
       ISOBAR_RUN(bench.device(), forecast_loss_bwd, from_fields);
       const Pointer rows = bench.output(c.size(), c.dpred_dtype);
       ISOBAR_RUN(bench.device(), patchify,
@@ -296,7 +296,7 @@ TEST_CASE("forecast_loss of rows of patches is that of the fields, its gradient 
                   .token_dtype = c.dpred_dtype,
                   .image = from_fields.dpred,
                   .tokens = rows});
-      const ForecastLossBwd from_rows = backward_arguments(c, sums, bench);
+      const ForecastLossBwdArgs from_rows = backward_arguments(c, sums, bench);
       ISOBAR_RUN(bench.device(), forecast_loss_bwd, from_rows);
       bench.check_equal("dpred", {from_rows.dpred}, bench.read(rows));
     });
@@ -310,13 +310,13 @@ TEST_CASE("forecast_loss_bwd rounds the gradient of fields as well, and refuses 
     const auto [dpred] =
         expected(c.dtype, [&]<class Real>(Arithmetic<Real>) { return naive_bwd<Real>(c, sums, Real(1)); });
     on_devices(kDevices, {c.dtype}, [&](Workbench& bench) {
-      const ForecastLossBwd a = backward_arguments(c, sums, bench);
+      const ForecastLossBwdArgs a = backward_arguments(c, sums, bench);
       ISOBAR_RUN(bench.device(), forecast_loss_bwd, a);
       bench.check("dpred", {a.dpred}, dpred);
     });
     const Case wrong = filled({1, 1, 2, 2, LossKind::weighted_mse, dpred_dtype, true, true, 0, DType::fp32});
     on_devices(kDevices, {dpred_dtype}, [&](Workbench& bench) {
-      ForecastLossBwd a = backward_arguments(wrong, sums, bench);
+      ForecastLossBwdArgs a = backward_arguments(wrong, sums, bench);
       CHECK_THROWS_AS(([&] { ISOBAR_RUN(bench.device(), forecast_loss_bwd, a); }()), std::runtime_error);
       for (std::int64_t i = 0; i < wrong.size(); ++i) CHECK(std::isnan(bench.read({a.dpred})[i]));
     });
@@ -330,7 +330,7 @@ TEST_CASE("forecast_loss of rows of patches takes memory that no chunk of four i
       expected(c.dtype, [&]<class Real>(Arithmetic<Real>) { return naive_bwd<Real>(c, sums, Real(1)); });
   for (const bool shifts_pred : {true, false})
     on_devices(kDevices, {c.dtype}, [&](Workbench& bench) {
-      ForecastLossBwd a = backward_arguments(c, sums, bench);
+      ForecastLossBwdArgs a = backward_arguments(c, sums, bench);
       if (shifts_pred)
         a.pred = bench.input({c.dtype, in_place(c, c.pred.v)}, 1);
       else
@@ -350,7 +350,7 @@ TEST_CASE("forecast_loss_bwd follows its formula") {
       });
       INFO(name_of_case(c) << ", upstream given " << has_upstream);
       on_devices(kDevices, {c.dtype}, [&](Workbench& bench) {
-        ForecastLossBwd a = backward_arguments(c, sums, bench);
+        ForecastLossBwdArgs a = backward_arguments(c, sums, bench);
         if (has_upstream) a.upstream = bench.input(factor);
         ISOBAR_RUN(bench.device(), forecast_loss_bwd, a);
         bench.check("dpred", {a.dpred}, dpred);
@@ -370,7 +370,7 @@ TEST_CASE("forecast_loss_bwd gives zeros, not NaN, for a perfect sample") {
     const auto [dpred] =
         expected(dtype, [&]<class Real>(Arithmetic<Real>) { return naive_bwd<Real>(c, sums, Real(1)); });
     on_devices(kDevices, {dtype}, [&](Workbench& bench) {
-      const ForecastLossBwd a = backward_arguments(c, sums, bench);
+      const ForecastLossBwdArgs a = backward_arguments(c, sums, bench);
       ISOBAR_RUN(bench.device(), forecast_loss_bwd, a);
       bench.check("dpred", {a.dpred}, dpred);
     });
@@ -385,12 +385,12 @@ TEST_CASE("forecast_loss carries NaN and infinity into the loss") {
     Case c = filled({2, 3, 4, 6, kind, DType::fp32, true, true, patch});
     c.pred[c.size() - 1] = bad;
     on_devices(kDevices, {DType::fp32}, [&](Workbench& bench) {
-      const ForecastLossSums a = sums_arguments(c, bench);
+      const ForecastLossSumsArgs a = sums_arguments(c, bench);
       ISOBAR_RUN(bench.device(), forecast_loss_sums, a);
       const Values sums = bench.read({a.sums});
       CHECK(std::isfinite(sums[0]));
       CHECK(!std::isfinite(sums[2]));
-      const ForecastLossFinish b = finish_arguments(c, sums, bench);
+      const ForecastLossFinishArgs b = finish_arguments(c, sums, bench);
       ISOBAR_RUN(bench.device(), forecast_loss_finish, b);
       CHECK(!std::isfinite(bench.read({b.loss})[0]));
     });
@@ -404,9 +404,9 @@ TEST_CASE("forecast_loss_bwd is the gradient of the loss") {
   const auto check = [](LossKind kind, std::int64_t patch) {
     const Case c = filled({2, 3, 2, 4, kind, DType::fp64, true, true, patch});
     Workbench bench({});
-    const ForecastLossSums forward = sums_arguments(c, bench);
+    const ForecastLossSumsArgs forward = sums_arguments(c, bench);
     cpu::forecast_loss_sums(forward);
-    ForecastLossBwd backward = backward_arguments(c, bench.read({forward.sums}), bench);
+    ForecastLossBwdArgs backward = backward_arguments(c, bench.read({forward.sums}), bench);
     backward.upstream = bench.input(values_of({1.7}, DType::fp64));
     cpu::forecast_loss_bwd(backward);
     const Values placed = bench.read({backward.dpred});
@@ -416,9 +416,9 @@ TEST_CASE("forecast_loss_bwd is the gradient of the loss") {
       Case other = c;
       other.pred = moved;
       Workbench inner({});
-      const ForecastLossSums a = sums_arguments(other, inner);
+      const ForecastLossSumsArgs a = sums_arguments(other, inner);
       cpu::forecast_loss_sums(a);
-      const ForecastLossFinish b = finish_arguments(other, inner.read({a.sums}), inner);
+      const ForecastLossFinishArgs b = finish_arguments(other, inner.read({a.sums}), inner);
       cpu::forecast_loss_finish(b);
       return 1.7 * inner.read({b.loss})[0];
     });

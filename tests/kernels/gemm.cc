@@ -89,7 +89,7 @@ std::array<std::vector<Real>, 2> naive(Arithmetic<Real> math, const Case& g, con
   return out;
 }
 
-Gemm arguments_of(const Case& g, const Operands& x, Workbench& bench, Pointer c, Pointer pre) {
+GemmArgs arguments_of(const Case& g, const Operands& x, Workbench& bench, Pointer c, Pointer pre) {
   return {.m = g.m,
           .n = g.n,
           .k = g.k,
@@ -346,7 +346,7 @@ TEST_CASE("gemm on a GPU sums A on the way") {
         on_devices({DeviceKind::cuda}, {in}, [&](Workbench& bench) {
           const Pointer c = mode == Grad::accumulate ? bench.in_out(x.c) : bench.output(m * n, g.out);
           const Pointer a_sums = bench.output(m, DType::fp32);
-          Gemm arguments = arguments_of(g, x, bench, c, {});
+          GemmArgs arguments = arguments_of(g, x, bench, c, {});
           arguments.a_sums = a_sums;
           ISOBAR_RUN(bench.device(), gemm, arguments);
           bench.check("c", c, products[0]);
@@ -361,7 +361,7 @@ TEST_CASE("gemm without rows or columns does nothing") {
 
 TEST_CASE("gemm refuses what it cannot do") {
   float x = 1, c = 1;
-  Gemm g{.m = 1, .n = 1, .k = 1, .a = &x, .b = &x, .c = &c};
+  GemmArgs g{.m = 1, .n = 1, .k = 1, .a = &x, .b = &x, .c = &c};
   g.out_dtype = DType::bf16;
   CHECK_THROWS_WITH(cpu::gemm(g), "gemm: cannot multiply fp32 into bf16");
   g.out_dtype = DType::fp32;

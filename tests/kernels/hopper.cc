@@ -1,6 +1,5 @@
 // What the emulator has for compute capability 9.0: tiles by TMA, mbarriers, products of warpgroups, named barriers,
 // shares of registers, against plain loops under every schedule; and that it refuses what a GPU would not forgive.
-#include "kernels/common/device.h"
 #include "tests/harness/error_of.h"
 #include "tests/harness/testing.h"
 

@@ -7,6 +7,7 @@
 #include "comm/thread_ranks.h"
 #include "engine/storage.h"
 #include "models/classification/classifier.h"
+#include "models/vit/recipe.h"
 #include "tests/harness/findings.h"
 #include "tests/harness/layouts.h"
 #include "tests/harness/testing.h"
@@ -56,7 +57,8 @@ TEST_CASE("context parallel: what cannot be dealt is refused") {
                               [](const Communicator& world) {
                                 const Parallel parallel = Parallel::start(world, {.cp = 2}, "cp-dp");
                                 const VitOptions vit{.embed_dim = 16, .depth = 1, .num_heads = 2, .patch_size = 2};
-                                const Classifier classifier(vit, {}, {.height = 4, .width = 4, .classes = 2}, Device{},
+                                const Classifier classifier(std::make_shared<VitRecipe>(vit), {},
+                                                            {.height = 4, .width = 4, .classes = 2}, Device{},
                                                             parallel);
                               }),
                     ContainsSubstring("context parallel: a classifier's head reads every token of an image"));

@@ -43,12 +43,12 @@ Batch pairs_of(const Golden& golden, Device device) {
   return {{"input", load(golden, "input", device)}, {"target", load(golden, "target", device)}};
 }
 
-struct Pass {
+struct Outcome {
   std::vector<double> output, loss;
   NamedValues gradients;
 };
 
-Pass run(Forecaster& forecaster, const Tensor& input, const Tensor& target, double loss_scale = 1) {
+Outcome run(Forecaster& forecaster, const Tensor& input, const Tensor& target, double loss_scale = 1) {
   Tape tape;
   Tensor output, loss;
   {
@@ -59,8 +59,8 @@ Pass run(Forecaster& forecaster, const Tensor& input, const Tensor& target, doub
   return {output.to_vector(), loss.to_vector(), testing::gradients_of(forecaster.parameters(), tape, loss, loss_scale)};
 }
 
-Pass run_vit(const Golden& golden, Arithmetic arithmetic, const nlohmann::json& more = {},
-             const std::vector<double>& row_weights = {}) {
+Outcome run_vit(const Golden& golden, Arithmetic arithmetic, const nlohmann::json& more = {},
+                const std::vector<double>& row_weights = {}) {
   RunConfig config = config_of(golden, arithmetic, more);
   Forecaster forecaster = forecaster_of(config, plain_fields(config, row_weights), arithmetic.device);
   read_model(kGolden + "vit_weights.safetensors", forecaster);
@@ -84,7 +84,7 @@ testing::Training train(const Golden& golden, Arithmetic arithmetic, const std::
 
 TEST_CASE("a tiny ViT equals PyTorch in fp64: output, losses, every gradient") {
   const Golden golden("vit");
-  const Pass pass = run_vit(golden, kFp64);
+  const Outcome pass = run_vit(golden, kFp64);
   check_exact("output", pass.output, golden.values("output"));
   check_exact("loss", pass.loss, golden.values("loss.relative_l2"));
   REQUIRE(pass.gradients.size() == golden.parameters().size());
@@ -146,8 +146,8 @@ TEST_CASE("in training masks are drawn, whatever a forecast is put together from
     Forecaster forecaster = forecaster_of(config, plain_fields(config), Device{});
     read_model(kGolden + "vit_weights.safetensors", forecaster);
     const Batch batch = pairs_of(golden, Device{});
-    const auto loss = [&](const Context& context) { return forecaster.loss(batch, context).item(); };
-    const Context training{.training = true, .masks = {1, 0}}, other{.training = true, .masks = {2, 0}};
+    const auto loss = [&](const Pass& pass) { return forecaster.loss(batch, pass).item(); };
+    const Pass training = Pass::training({1, 0}), other = Pass::training({2, 0});
     CHECK(loss({}) == loss({}));
     CHECK(loss(training) == loss(training));
     CHECK(loss(training) != loss({}));
@@ -159,7 +159,7 @@ TEST_CASE("recomputed activations give the same bits") {
   const Golden golden("vit");
   for (const DType dtype : {DType::fp64, DType::bf16}) {
     const Arithmetic arithmetic{{DeviceKind::cpu}, dtype};
-    const Pass kept = run_vit(golden, arithmetic), again = run_vit(golden, arithmetic, {{"recompute", true}});
+    const Outcome kept = run_vit(golden, arithmetic), again = run_vit(golden, arithmetic, {{"recompute", true}});
     CHECK(kept.output == again.output);
     CHECK(kept.gradients == again.gradients);
     REQUIRE(testing::finite(kept.output));
@@ -173,10 +173,10 @@ TEST_CASE("streams: a pass and the updates on a stream of their own give the bit
     if (arithmetic.device.kind == DeviceKind::cpu) continue;
     INFO(name_of(arithmetic.dtype) << " on " << name_of(arithmetic.device.kind));
     const nlohmann::json more{{"recompute", arithmetic.dtype == DType::bf16}};
-    const Pass pass = run_vit(golden, arithmetic, more);
+    const Outcome pass = run_vit(golden, arithmetic, more);
     const testing::Training training = train(golden, arithmetic, "adam", more);
     const StreamScope scope(std::make_shared<gpu::OwnedStream>(arithmetic.device));
-    const Pass queued = run_vit(golden, arithmetic, more);
+    const Outcome queued = run_vit(golden, arithmetic, more);
     CHECK(queued.output == pass.output);
     CHECK(queued.gradients == pass.gradients);
     CHECK(train(golden, arithmetic, "adam", more).weights == training.weights);
@@ -212,7 +212,7 @@ TEST_CASE("the change is predicted from fields and time planes as by PyTorch in 
   Batch batch = pairs_of(golden, kFp64.device);
   CHECK_THROWS_WITH(forecaster.input().input_of(batch), testing::ContainsSubstring("gives no tensor time"));
   batch["time"] = load(golden, "planes", kFp64.device, DType::fp64);
-  const Pass pass = run(forecaster, forecaster.input().input_of(batch), forecaster.input().target_of(batch));
+  const Outcome pass = run(forecaster, forecaster.input().input_of(batch), forecaster.input().target_of(batch));
   check_exact("output", pass.output, golden.values("output"));
   check_exact("loss", pass.loss, golden.values("loss.relative_l2"));
   testing::check_exact_gradients(golden, pass.gradients);
@@ -282,7 +282,7 @@ TEST_CASE("lower precisions err at most twice as much as PyTorch in the same pre
   for (const Arithmetic arithmetic : testing::low_precisions()) {
     const std::string yardstick = std::string("yardstick.") + name_of(arithmetic.dtype) + ".";
     INFO(name_of(arithmetic.dtype) << " on " << name_of(arithmetic.device.kind));
-    const Pass pass = run_vit(golden, arithmetic);
+    const Outcome pass = run_vit(golden, arithmetic);
     check_budget("output", pass.output, golden.values("output"), golden.values(yardstick + "output")[0]);
     check_budget("loss", pass.loss, golden.values("loss.relative_l2"), golden.values(yardstick + "loss")[0]);
     testing::check_gradient_budgets(golden, pass.gradients, yardstick);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "engine/field_ops.h"
 #include "engine/tape.h"
 #include "models/vit/vit.h"
 #include "tests/harness/testing.h"
@@ -11,17 +12,18 @@
 namespace isobar {
 namespace {
 
-constexpr Context kTraining{.training = true, .masks = {7, 1 << 16}};
+const Pass kTraining = Pass::training({7, 1 << 16});
+const ComputeOptions kCompute;
 
 VitConfig small(std::int64_t depth) {
-  return {.trunk = {.height = 4,
-                    .width = 6,
-                    .patch = 2,
-                    .in_channels = 3,
-                    .embed = 16,
-                    .depth = depth,
-                    .heads = 2,
-                    .dropout = 0.25},
+  return {.height = 4,
+          .width = 6,
+          .patch = 2,
+          .in_channels = 3,
+          .embed = 16,
+          .depth = depth,
+          .heads = 2,
+          .dropout = 0.25,
           .out_channels = 2};
 }
 
@@ -35,7 +37,7 @@ Tensor waves(Shape shape, double phase = 0) {
 
 TEST_CASE("weights and biases of patches start as PyTorch's Conv2d, within one bound") {
   Parameters parameters;
-  const Vit vit(small(1), parameters);
+  const Vit vit(small(1), {parameters, kCompute});
   parameters.allocate(DType::fp64, Device{}, 1);
   const double bound = 1 / std::sqrt(3.0 * 2 * 2);  // of its inputs
   for (const NamedParameter& p : parameters.named()) {
@@ -54,7 +56,7 @@ TEST_CASE("weights and biases of patches start as PyTorch's Conv2d, within one b
 
 TEST_CASE("the network lists its parameters in this order, which is that of the flat buffers") {
   Parameters parameters;
-  const Vit vit(small(1), parameters);
+  const Vit vit(small(1), {parameters, kCompute});
   parameters.allocate(DType::fp64, Device{}, 1);
   std::vector<std::string> names;
   for (const NamedParameter& p : parameters.named()) names.push_back(p.name);
@@ -85,33 +87,33 @@ TEST_CASE("the network lists its parameters in this order, which is that of the 
 
 TEST_CASE("the stages run one by one give the network's output, masks included") {
   Parameters parameters;
-  const Vit vit(small(3), parameters);
+  const Vit vit(small(3), {parameters, kCompute});
   parameters.allocate(DType::fp64, Device{}, 1);
   const Tensor image = waves({2, 3, 4, 6});
   REQUIRE(vit.stages().size() == 6);
-  std::vector<Tensor> state{image};
-  for (const Stage& stage : vit.stages()) state = stage.forward(state, kTraining);
+  Tensors state{image};
+  for (std::size_t i = 0; i < vit.stages().size(); ++i)
+    state = vit.stages()[i].forward(state, kTraining.over(2).stage(static_cast<std::int64_t>(i)));
   REQUIRE(state.size() == 1);
-  CHECK(state[0].to_vector() == vit.patches(image, kTraining).to_vector());
-  const std::vector<double> whole = vit.forward(image, kTraining).to_vector();
-  CHECK(unpatchify(state[0], {2, vit.config().out_channels, 4, 6}, vit.config().trunk.patch, PatchOrder::channels_last)
+  CHECK(state[0].to_vector() == vit.in_patches(image, kTraining).to_vector());
+  const std::vector<double> whole = vit(image, kTraining).to_vector();
+  CHECK(unpatchify(state[0], {2, vit.config().out_channels, 4, 6}, vit.config().patch, PatchOrder::channels_last)
             .to_vector() == whole);
-  CHECK(vit.forward(image, {.training = false, .masks = kTraining.masks}).to_vector() != whole);
-  CHECK(vit.forward(image, kTraining.masks_from(1)).to_vector() != whole);
+  CHECK(vit(image, {}).to_vector() != whole);
+  CHECK(vit(image, Pass::training({7, (1 << 16) + 1})).to_vector() != whole);
 }
 
 TEST_CASE("the stages that recompute keep their inputs only, and these are the blocks") {
-  VitConfig config = small(3);
-  config.trunk.recompute = true;
+  const ComputeOptions compute{.recompute = true};
   Parameters parameters;
-  const Vit vit(config, parameters);
+  const Vit vit(small(3), {parameters, compute});
   parameters.allocate(DType::fp64, Device{}, 1);
   std::vector<bool> recomputed;
   for (const Stage& stage : vit.stages()) recomputed.push_back(stage.recompute);
   CHECK(recomputed == std::vector<bool>{false, true, true, true, false, false});
   Tape tape;
   const TapeScope recording(tape);
-  vit.forward(waves({2, 3, 4, 6}), kTraining);
+  vit(waves({2, 3, 4, 6}), kTraining);
   const std::string report = tape.report();
   std::size_t nodes = 0;
   for (std::size_t at = report.find("recompute"); at != std::string::npos; at = report.find("recompute", at + 1))
@@ -123,10 +125,9 @@ TEST_CASE("the stages that recompute keep their inputs only, and these are the b
 TEST_CASE("the backward pass tells every parameter once, complete, the last block's first, recomputed or not") {
   std::vector<double> gradients[2];
   for (const bool again : {false, true}) {
-    VitConfig config = small(3);
-    config.trunk.recompute = again;
+    const ComputeOptions compute{.recompute = again};
     Parameters parameters;
-    const Vit vit(config, parameters);
+    const Vit vit(small(3), {parameters, compute});
     parameters.allocate(DType::fp64, Device{}, 1);
     const auto name_of_leaf = [&](const Leaf& leaf) {
       for (const NamedParameter& p : parameters.named())
@@ -143,7 +144,7 @@ TEST_CASE("the backward pass tells every parameter once, complete, the last bloc
     Tensor y;
     {
       const TapeScope recording(tape);
-      y = vit.forward(waves({2, 3, 4, 6}), kTraining);
+      y = vit(waves({2, 3, 4, 6}), kTraining);
     }
     parameters.begin_step();
     tape.backward(y, waves(y.shape(), 1));
@@ -170,18 +171,19 @@ TEST_CASE("the backward pass tells every parameter once, complete, the last bloc
   CHECK(gradients[0] == gradients[1]);
 }
 
-TEST_CASE("a block's masks follow from its context, and other contexts give others") {
+TEST_CASE("a block's masks follow from its pass, and other passes give others") {
   Parameters parameters;
-  const TransformerOptions options{.width = 16, .heads = 2, .hidden = 24, .dropout = 0.5};
-  const TransformerBlock block(parameters, "block", options);
+  const TransformerBlock block({parameters, kCompute}, "block",
+                               {.width = 16, .heads = 2, .hidden = 24, .dropout = 0.5});
   parameters.allocate(DType::fp64, Device{}, 1);
   const Residual in{waves({6, 16}), waves({6, 16}, 1)};
   const auto output = [&](std::uint64_t first) {
-    const Residual out = block.forward(in, 2, kTraining.masks_from(first));
+    Pass pass = Pass::training({7, (1 << 16) + first}).over(2);
+    const Residual out = block(in, pass);
     return std::vector{out.x.to_vector(), out.branch.to_vector()};
   };
   CHECK(output(0) == output(0));
-  for (std::uint64_t shift = 1; shift < 2 * TransformerBlock::kMasks; ++shift) CHECK(output(shift) != output(0));
+  for (std::uint64_t shift = 1; shift < 2 * Pass::kMasksOfStage; ++shift) CHECK(output(shift) != output(0));
 }
 
 namespace {
@@ -206,112 +208,120 @@ double distance(const Tensor& a, const Tensor& b) {
 
 TEST_CASE("a rank's samples have the masks that they have in the whole batch") {
   Parameters parameters;
-  VitConfig config = small(3);
-  const Vit vit(config, parameters);
+  const Vit vit(small(3), {parameters, kCompute});
   parameters.allocate(DType::fp64, Device{}, 1);
-  const Tensor images = waves({5, 3, 4, 6}), whole = vit.forward(images, kTraining);
-  Context context = kTraining;
+  const Tensor images = waves({5, 3, 4, 6}), whole = vit(images, kTraining);
   for (const std::int64_t rank : {0, 1}) {
     const std::int64_t count = rank == 0 ? 3 : 2;  // samples 0, 2, 4; samples 1, 3
     std::vector<std::int64_t> samples;
     for (std::int64_t b = 0; b < count; ++b) samples.push_back(rank + 2 * b);
-    context.block.samples = {rank, 2};
+    const Pass pass = Pass::training({7, 1 << 16}, {rank, 2});
     const Tensor mine = rows_of(images.view({5, 72}), samples).view({count, 3, 4, 6});
-    CHECK(distance(vit.forward(mine, context), rows_of(whole.view({5, -1}), samples)) < 1e-14);
-    CHECK(distance(vit.forward(mine, kTraining), rows_of(whole.view({5, -1}), samples)) > (rank == 0 ? 1e-3 : 1e-2));
+    CHECK(distance(vit(mine, pass), rows_of(whole.view({5, -1}), samples)) < 1e-14);
+    CHECK(distance(vit(mine, kTraining), rows_of(whole.view({5, -1}), samples)) > (rank == 0 ? 1e-3 : 1e-2));
   }
 }
 
-TEST_CASE("bands of tokens, rows between the branches and hidden channels have the masks of the whole") {
-  constexpr std::int64_t kBatch = 3, kTokens = 7, kWidth = 16, kHidden = 24;
-  Parameters parameters;
-  const Mlp mlp(parameters, "mlp", {.width = kWidth, .hidden = kHidden, .dropout = 0.25});
-  parameters.allocate(DType::fp64, Device{}, 1);
-  const Tensor x = waves({kBatch * kTokens, kWidth}), whole = mlp.forward(x, kBatch, kTraining);
-  Context context = kTraining;
-  context.block.tokens = {2, kTokens};  // tokens 2 to 5
-  std::vector<std::int64_t> rows;
-  for (std::int64_t b = 0; b < kBatch; ++b)
-    for (std::int64_t t = 2; t < 6; ++t) rows.push_back(b * kTokens + t);
-  CHECK(distance(mlp.forward(rows_of(x, rows), kBatch, context), rows_of(whole, rows)) < 1e-14);
-
-  // Rows 3 to 9 of the band, the others being another rank's between the branches.
-  context.block.first_own = 3;
-  context.block.sample_rows = 4;
-  const std::vector<std::int64_t> own(rows.begin() + 3, rows.begin() + 10);
-  const Tensor ones = [] {
-    Tensor t = Tensor::zeros({7, kWidth}, DType::fp64, Device{});
-    t.set_values(std::vector<double>(7 * kWidth, 1));
+TEST_CASE("what a rank drops of the stream, and within a branch, is what one rank drops of the whole") {
+  constexpr std::int64_t kBatch = 3, kTokens = 14, kWidth = 6, kColumns = 10;
+  const auto ones = [](std::int64_t rows, std::int64_t columns) {
+    Tensor t = Tensor::empty({rows, columns}, DType::fp64, Device{});
+    t.set_values(std::vector<double>(static_cast<std::size_t>(rows * columns), 1));
     return t;
-  }();
-  Tensor all = Tensor::zeros(x.shape(), DType::fp64, Device{});
-  all.set_values(std::vector<double>(static_cast<std::size_t>(x.numel()), 1));
-  const DropoutKey key{3, 4};
-  const PassBlock& block = context.block;
-  CHECK(dropout(ones, 0.5f, key, block.elements(ones, kBatch, PassBlock::Rows::own)).to_vector() ==
-        rows_of(dropout(all, 0.5f, key), own).to_vector());
-  CHECK(drop_path(ones, 0.5f, key, block.rows(ones, kBatch, PassBlock::Rows::own)).to_vector() ==
-        rows_of(drop_path(all, 0.5f, key, {.tokens = kTokens}), own).to_vector());
-
-  // Hidden channels 5 to 20 of all rows of the band.
-  context.block.hidden = {5, kWidth + 9};
-  const Tensor part = rows_of(all, rows);
-  Tensor hidden = Tensor::zeros({kBatch * kTokens, kWidth + 9}, DType::fp64, Device{});
-  hidden.set_values(std::vector<double>(static_cast<std::size_t>(hidden.numel()), 1));
-  const std::vector<double> want = rows_of(dropout(hidden, 0.5f, key), rows).to_vector();
-  const std::vector<double> got =
-      dropout(part, 0.5f, key, block.elements(part, kBatch, PassBlock::Rows::all, block.hidden)).to_vector();
-  for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i] == want[i / kWidth * (kWidth + 9) + 5 + i % kWidth]);
+  };
+  Parameters none;
+  const ComputeOptions compute;
+  struct Dropped {
+    Tensor rows, paths, within;
+  };
+  // Of `samples` samples of the rank, the rows that it has of the stream, and the columns [first, end) within a branch.
+  const auto dropped = [&](const Parallel& parallel, std::int64_t samples, SampleWindow window, Part columns) {
+    const ResidualStream stream(Build{none, compute, parallel, kTokens, 2});
+    const std::int64_t within = samples * stream.tokens();
+    const std::int64_t rows = parallel.sequence ? parallel.over_tp(within).size() : within;
+    Pass pass = Pass::training({7, 1 << 16}, window).over(samples);
+    const Tensor a = stream.drop(ones(rows, kWidth), 0.5, pass), b = stream.drop_path(ones(rows, kWidth), 0.5, pass);
+    return Dropped{a, b, stream.drop_within(ones(within, columns.size()), 0.5, pass, {columns.begin, kColumns})};
+  };
+  const Dropped whole = dropped(Parallel::alone(), 2 * kBatch, {}, {0, kColumns});
+  const MeshSizes sizes{.dp = 2, .tp = 2, .cp = 3};
+  for (std::int64_t rank = 0; rank < 12; ++rank) {
+    Parallel parallel = Parallel::imagined(rank, sizes, "tp-cp-dp");
+    parallel.sequence = true;
+    INFO("rank " << rank);
+    const std::int64_t tp = rank % 2, cp = rank / 2 % 3, dp = rank / 6;
+    // 14 tokens in pairs over three ranks: 6, 4, 4.
+    const std::int64_t count = cp == 0 ? 6 : 4,
+                       first = std::array<std::int64_t, 3>{0, 6, 10}[static_cast<std::size_t>(cp)];
+    std::vector<std::int64_t> within;
+    for (std::int64_t b = 0; b < kBatch; ++b)
+      for (std::int64_t t = 0; t < count; ++t) within.push_back((dp + 2 * b) * kTokens + first + t);
+    const auto half = static_cast<std::ptrdiff_t>(within.size() / 2);
+    const std::vector<std::int64_t> rows =
+        tp == 0 ? std::vector(within.begin(), within.begin() + half) : std::vector(within.begin() + half, within.end());
+    const Part columns = tp == 0 ? Part{0, 4} : Part{4, 10};
+    const Dropped mine = dropped(parallel, kBatch, {dp, 2}, columns);
+    CHECK(mine.rows.to_vector() == rows_of(whole.rows, rows).to_vector());
+    CHECK(mine.paths.to_vector() == rows_of(whole.paths, rows).to_vector());
+    const std::vector<double> got = mine.within.to_vector(), want = rows_of(whole.within, within).to_vector();
+    const auto width = static_cast<std::size_t>(columns.size());
+    for (std::size_t i = 0; i < got.size(); ++i)
+      CHECK(got[i] == want[i / width * kColumns + static_cast<std::size_t>(columns.begin) + i % width]);
+  }
 }
 
-TEST_CASE("hidden channels of an MLP that is cut have the masks of the whole, and so have heads") {
-  const auto options = [](std::int64_t hidden) {
-    return MlpOptions{.width = 16, .hidden = hidden, .activation = Activation::none, .dropout = 0.25};
-  };
+TEST_CASE("the worked example of docs/learn/5_the_transformer.md") {
   Parameters parameters;
-  const Mlp mlp(parameters, "mlp", options(24));
+  const TransformerBlock block({parameters, kCompute}, "block", {.width = 8, .heads = 1, .hidden = 8});
+  const LayerNorm last({parameters, kCompute}, "last", 8, 1e-6);  // of the next block: it adds the second branch
   parameters.allocate(DType::fp64, Device{}, 1);
-  const Tensor x = waves({21, 16}), whole = mlp.forward(x, 3, kTraining);
-  // y is the same mask of a sum over all hidden channels (biases start at 0).
-  Tensor sum = Tensor::zeros({21, 16}, DType::fp64, Device{});
-  for (const auto& [first, count] : std::vector<std::array<std::int64_t, 2>>{{0, 10}, {10, 14}}) {
-    Parameters part_parameters;
-    const Mlp part(part_parameters, "mlp", options(count));
-    part_parameters.allocate(DType::fp64, Device{}, 1);
-    const auto weight = [](const Parameters& of, std::size_t i) { return of.weight(of.named()[i]).data_as<double>(); };
-    REQUIRE(parameters.named()[0].name == "mlp.fc1.weight");
-    REQUIRE(parameters.named()[2].name == "mlp.fc2.weight");
-    for (std::int64_t j = 0; j < count; ++j)
-      for (std::int64_t c = 0; c < 16; ++c) {
-        weight(part_parameters, 0)[j * 16 + c] = weight(parameters, 0)[(first + j) * 16 + c];
-        weight(part_parameters, 2)[c * count + j] = weight(parameters, 2)[c * 24 + first + j];
-      }
-    Context context = kTraining;
-    context.block.hidden = {first, 24};
-    sum = add(sum, part.forward(x, 3, context));
+  for (const NamedParameter& p : parameters.named()) {
+    if (p.shape.size() != 2) continue;  // norms start as ones and zeros, biases as zeros
+    std::vector<double> identity(64, 0.0);
+    for (std::size_t i = 0; i < 8; ++i) identity[9 * i] = 1;
+    parameters.weight(p).set_values(identity);
   }
-  CHECK(distance(sum, whole) < 1e-14);
+  Tensor x = Tensor::empty({2, 8}, DType::fp64, Device{});
+  x.set_values({1, 3, 1, 3, 1, 3, 1, 3, 0, 2, 2, 0, 0, 2, 2, 0});
+  Pass pass = Pass().over(1);
+  const Residual out = block({x, {}}, pass);
+  const std::vector<double> between = out.x.to_vector(), after = last(out).sum.to_vector();
+  const double want_between[2][4] = {{0, 4, 0.1116, 3.8884}, {-1, 3, 2.8884, -0.8884}};
+  const double want_after[2][4] = {{-0.1562, 4.8721, -0.0494, 4.6983}, {-1.1562, 3.8721, 3.6983, -1.0494}};
+  for (std::size_t i = 0; i < 16; ++i) {
+    CHECK(std::abs(between[i] - want_between[i / 8][i % 4]) < 6e-5);
+    CHECK(std::abs(after[i] - want_after[i / 8][i % 4]) < 6e-5);
+  }
+}
 
-  Parameters attention_parameters;
-  const Attention attention(attention_parameters, "attn", {.width = 16, .heads = 2, .dropout = 0.25});
-  attention_parameters.allocate(DType::fp64, Device{}, 1);
-  Context context = kTraining;
-  const std::vector<double> first_heads = attention.forward(x, 3, context).to_vector();
-  context.block.heads = {0, 2};
-  CHECK(attention.forward(x, 3, context).to_vector() == first_heads);
-  context.block.heads = {2, 4};
-  CHECK(attention.forward(x, 3, context).to_vector() != first_heads);
+TEST_CASE("masks of a pass: a stage has its own, in the order of drawing, and they come again") {
+  const Pass pass = Pass::training({7, 1 << 16});
+  const auto streams = [](Pass mine, int count) {
+    std::vector<std::uint64_t> drawn;
+    for (int i = 0; i < count; ++i) drawn.push_back(mine.next_mask().stream - (1 << 16));
+    return drawn;
+  };
+  CHECK(streams(pass.stage(0), 3) == std::vector<std::uint64_t>{0, 1, 2});
+  CHECK(streams(pass.stage(2), 3) == std::vector<std::uint64_t>{16, 17, 18});
+  CHECK(streams(pass.stage(2), 3) == streams(pass.stage(2), 3));
+  CHECK(streams(pass.stage(1), 8).back() == 15);
+  CHECK_THROWS_WITH(streams(pass.stage(1), 9), testing::ContainsSubstring("a stage draws more than 8 random masks"));
+  CHECK_THROWS_WITH(pass.samples(), testing::ContainsSubstring("does not know how many samples it has"));
+  CHECK(pass.over(3).stage(1).samples() == 3);
+  CHECK(pass.rate(0.25) == 0.25f);
+  CHECK(Pass().rate(0.25) == 0);
 }
 
 TEST_CASE("drop path leaves out whole branches of a sample, in training only") {
   Parameters parameters;
-  const TransformerOptions options{.width = 16, .heads = 2, .hidden = 24, .drop_path = 0.5};
-  const TransformerBlock block(parameters, "block", options);
+  const TransformerBlock block({parameters, kCompute}, "block",
+                               {.width = 16, .heads = 2, .hidden = 24, .drop_path = 0.5});
   parameters.allocate(DType::fp64, Device{}, 1);
   constexpr std::int64_t kBatch = 16, kTokens = 3, kSample = kTokens * 16;
   const Residual in{waves({kBatch * kTokens, 16}), {}};
-  const auto dropped = [&](const Context& context) {
-    const std::vector<double> branch = block.forward(in, kBatch, context).branch.to_vector();
+  const auto dropped = [&](const Pass& kind) {
+    Pass pass = kind.over(kBatch);
+    const std::vector<double> branch = block(in, pass).branch.to_vector();
     int zero = 0, partly = 0;
     for (std::int64_t b = 0; b < kBatch; ++b) {
       int zeros = 0;
@@ -322,7 +332,7 @@ TEST_CASE("drop path leaves out whole branches of a sample, in training only") {
     CHECK(partly == 0);
     return zero;
   };
-  CHECK(dropped({}) == 0);
+  CHECK(dropped(Pass()) == 0);
   const int samples = dropped(kTraining);
   CHECK(samples > 2);
   CHECK(samples < 14);
@@ -332,11 +342,13 @@ TEST_CASE("drop path leaves out whole branches of a sample, in training only") {
 TEST_CASE("attention's options say whether a GPU may round to TF32") {
   const auto output = [](DeviceKind kind, bool tf32) {
     Parameters parameters;
-    const Attention layer(parameters, "attn", {.width = 16, .heads = 2, .tf32 = tf32});
+    const ComputeOptions compute{.tf32 = tf32};
+    const Attention layer({parameters, compute}, "attn", {.width = 16, .heads = 2});
     parameters.allocate(DType::fp32, Device{.kind = kind}, 1);
     Tensor x = Tensor::empty({6, 16}, DType::fp32, Device{.kind = kind});
     x.set_values(waves({6, 16}).to_vector());
-    return layer.forward(x, 2, {}).to_vector();
+    Pass pass = Pass().over(2);
+    return layer(x, pass).to_vector();
   };
   // The other products of both devices are the CPU's.
   CHECK(output(DeviceKind::cpu, true) == output(DeviceKind::cpu, false));
@@ -346,7 +358,7 @@ TEST_CASE("attention's options say whether a GPU may round to TF32") {
 
 TEST_CASE("attention refuses channels that its heads do not divide") {
   Parameters parameters;
-  CHECK_THROWS_WITH(Attention(parameters, "attn", {.width = 16, .heads = 3}),
+  CHECK_THROWS_WITH(Attention({parameters, kCompute}, "attn", {.width = 16, .heads = 3}),
                     testing::ContainsSubstring("16 channels do not divide into 3 heads"));
 }
 

@@ -349,7 +349,9 @@ struct MlpPass {
 MlpPass mlp_pass(std::int64_t hidden, double dropout, const Parallel& parallel) {
   constexpr std::int64_t kBatch = 3, kTokens = 7, kWidth = 16;
   Parameters parameters;
-  const Mlp mlp(parameters, "mlp", {.width = kWidth, .hidden = hidden, .dropout = dropout}, parallel);
+  const ComputeOptions compute;
+  const Mlp mlp(Build{parameters, compute, parallel, kTokens}, "mlp",
+                {.width = kWidth, .hidden = hidden, .dropout = dropout});
   parameters.allocate(DType::fp64, Device{}, 1);
   testing::move_weights(parameters);
   const Part own = parallel.sequence ? parallel.over_tp(kBatch * kTokens) : Part{0, kBatch * kTokens};
@@ -359,14 +361,12 @@ MlpPass mlp_pass(std::int64_t hidden, double dropout, const Parallel& parallel) 
       x.data_as<double>()[i] = std::sin(phase + static_cast<double>(own.begin * kWidth + i));
     return x;
   };
-  Context context{.training = true, .masks = {7, 1 << 16}};
-  context.block.first_own = own.begin;
-  context.block.sample_rows = kTokens;
+  Pass pass = Pass::training({7, 1 << 16}).over(kBatch);
   Tape tape;
   Tensor y;
   {
     const TapeScope recording(tape);
-    y = mlp.forward(waves(0), kBatch, context);
+    y = mlp(waves(0), pass);
   }
   parameters.begin_step();
   tape.backward(y, waves(1));
@@ -405,22 +405,23 @@ TEST_CASE("parallel models: hidden channels that do not divide into eights, or e
 }
 
 TEST_CASE("parallel models: more ranks than heads or eights of hidden channels are refused") {
+  const ComputeOptions compute;
   const auto on_three = [](const std::function<void(Parameters&, const Parallel&)>& make) {
     run_ranks({.ranks = 3}, [&](const Communicator& world) {
       Parameters parameters;
       make(parameters, Parallel::start(world, {.tp = 3}, "tp"));
     });
   };
-  CHECK_THROWS_WITH(on_three([](Parameters& parameters, const Parallel& parallel) {
-                      const Attention attention(parameters, "attn", {.width = 16, .heads = 2}, parallel);
+  CHECK_THROWS_WITH(on_three([&compute](Parameters& parameters, const Parallel& parallel) {
+                      const Attention attention({parameters, compute, parallel}, "attn", {.width = 16, .heads = 2});
                     }),
                     ContainsSubstring("attention: 3 tensor-parallel ranks share 2 heads, and each needs one"));
-  CHECK_THROWS_WITH(on_three([](Parameters& parameters, const Parallel& parallel) {
-                      const Mlp mlp(parameters, "mlp", {.width = 16, .hidden = 16}, parallel);
+  CHECK_THROWS_WITH(on_three([&compute](Parameters& parameters, const Parallel& parallel) {
+                      const Mlp mlp({parameters, compute, parallel}, "mlp", {.width = 16, .hidden = 16});
                     }),
                     ContainsSubstring("mlp: 3 tensor-parallel ranks share 16 hidden channels in groups of 8"));
-  on_three([](Parameters& parameters, const Parallel& parallel) {
-    const Mlp mlp(parameters, "mlp", {.width = 16, .hidden = 17}, parallel);
+  on_three([&compute](Parameters& parameters, const Parallel& parallel) {
+    const Mlp mlp({parameters, compute, parallel}, "mlp", {.width = 16, .hidden = 17});
   });
 }
 

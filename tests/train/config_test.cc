@@ -74,9 +74,7 @@ std::vector<std::string> config_keys() {
 TEST_CASE("NVIDIA_TF32_OVERRIDE=0 keeps isobar's own kernels from TF32 too") {
   const auto uses_tf32 = [](const char* variable, bool key) {
     const isobar::testing::EnvironmentVariable forbidden("NVIDIA_TF32_OVERRIDE", variable);
-    const ComputeOptions compute{.tf32 = key};
-    const VitOptions vit{.patch_size = 4};
-    return vit.trunk(3, 8, 16, compute).tf32;
+    return ComputeOptions{.tf32 = key}.may_use_tf32();
   };
   CHECK(uses_tf32(nullptr, true));
   CHECK(uses_tf32("1", true));
@@ -121,6 +119,27 @@ TEST_CASE("a folder earlier in the search path wins") {
   const fs::path second = first.path() / "second";
   CHECK(load_config("a", {first.path(), second}).entries.at("depth").value == 1);
   CHECK(load_config("a", {second, first.path()}).entries.at("depth").value == 2);
+}
+
+TEST_CASE("of num_iters and num_epochs the one that is set last counts") {
+  const ConfigFolder folder;
+  folder.write("lengths.json", R"({"epochs": {"num_epochs": 3}, "iterations": {"extends": "epochs", "num_iters": 7},
+    "again": {"extends": "iterations", "num_epochs": 4}, "both": {"num_iters": 9, "num_epochs": 5}})");
+  const auto length = [&](const std::string& name, const std::vector<std::string>& assignments = {}) {
+    ConfigEntries entries = folder.load(name);
+    for (const std::string& assignment : assignments) set_from_assignment(entries, assignment);
+    const RunConfig config = read_config(entries);
+    return config.schedule.of_run(10).num_iters;
+  };
+  CHECK(length("epochs") == 30);
+  CHECK(length("iterations") == 7);  // extends it
+  CHECK(length("again") == 40);      // extends that
+  CHECK(length("both") == 50);       // in one config
+  CHECK(length("epochs", {"num_iters=8"}) == 8);
+  CHECK(length("iterations", {"num_epochs=2"}) == 20);
+  CHECK(length("epochs", {"num_epochs=2", "num_iters=8"}) == 8);
+  CHECK(length("epochs", {"num_iters=8", "num_epochs=2"}) == 20);
+  CHECK(length("epochs", {"num_epochs=null"}) == 30000);
 }
 
 TEST_CASE("a cycle of extends is an error that shows it") {
@@ -200,7 +219,8 @@ TEST_CASE("unknown names are told with the nearest one") {
 TEST_CASE("a suggestion is near, or what others call it, or none") {
   const auto [name, key] = GENERATE(table<std::string, std::string>({
       {"learning_rate", "lr"},
-      {"epochs", "num_iters"},
+      {"epochs", "num_epochs"},
+      {"iterations", "num_iters"},
       {"heads", "num_heads"},
       {"mixed_precision", "amp_mode"},
       {"batch_size", "global_batch_size"},
@@ -317,7 +337,7 @@ TEST_CASE("a value given by --set is JSON where it parses and a string elsewhere
   CHECK_FALSE(recipe.split.limit_nsamples_val);
   CHECK(config.optimizer.kind == OptimizerKind::adam);
   RunConfig twice = with({"depth=1", "depth=2"});
-  CHECK(forecast_of(twice).vit.depth == 2);
+  CHECK(testing::vit_of(twice).depth == 2);
   CHECK_THROWS_WITH(with({"lr=1e999"}), "--set lr: number 1e999 is too large");
   CHECK_THROWS_WITH(with({"lr=" + std::string(60000, '[')}), ContainsSubstring("--set lr: is not valid JSON"));
   CHECK_THROWS_WITH(with({"expdir=\xff"}), ContainsSubstring("config key expdir in --set must be a string in UTF-8"));
@@ -357,7 +377,7 @@ TEST_CASE("values that cannot be are refused with their key") {
       {"lr=-1", "lr"},
       {"num_iters=0", "num_iters"},
       {"global_batch_size=0", "global_batch_size"},
-      {"grad_accumulation=3", "global_batch_size"},
+      {"grad_accumulation=17", "global_batch_size"},
       {"log_every=0", "log_every"},
       {"seed=-1", "seed"},
   }));
@@ -440,6 +460,7 @@ TEST_CASE("every key survives config.json") {
                                              "channel_names=[\"a\",\"b\"]",
                                              "train_data_path=a",
                                              "valid_data_path=b",
+                                             "test_data_path=j",
                                              "inf_data_path=c",
                                              "global_means_path=d",
                                              "global_stds_path=e",
@@ -447,6 +468,7 @@ TEST_CASE("every key survives config.json") {
                                              "dt=2",
                                              "train_range=[0,7]",
                                              "valid_range=[7,9]",
+                                             "test_range=[1,4]",
                                              "allow_overlap=true",
                                              "limit_nsamples=5",
                                              "limit_nsamples_val=6",
@@ -467,11 +489,29 @@ TEST_CASE("every key survives config.json") {
                                              "eps=1e-7",
                                              "weight_decay=0.3",
                                              "grad_clip=1.5",
+                                             "ema=0.999",
+                                             "initial_loss_scale=4294967296",
+                                             "min_loss_scale=1",
+                                             "loss_scale_window=1000",
+                                             "loss_scale_growth=4",
+                                             "loss_scale_backoff=0.25",
+                                             "hysteresis=2",
                                              "global_batch_size=12",
                                              "grad_accumulation=3",
+                                             "incomplete_batch=keep",
                                              "num_iters=11",
+                                             "num_epochs=3",
                                              "lr=0.123456789012345678",
                                              "lr_schedule=constant",
+                                             "end_lr=0.001",
+                                             "lr_step=epoch",
+                                             "decay_iters=9",
+                                             "warmup_lr=0.002",
+                                             "warmup_rule=megatron",
+                                             "lr_gamma=0.3",
+                                             "lr_decay_every=2",
+                                             "wsd_iters=2",
+                                             "wsd_decay=cosine",
                                              "warmup=4",
                                              "batch_lr_scaling=linear",
                                              "reference_batch_size=8",
@@ -496,7 +536,7 @@ TEST_CASE("every key survives config.json") {
     if (value == defaults[key]) unchanged.insert(key);
   }
   CHECK(unchanged ==
-        std::set<std::string>{"task", config.compute.dtype == ArithmeticType::fp64 ? "amp_mode" : "dtype"});
+        std::set<std::string>{"task", "model", config.compute.dtype == ArithmeticType::fp64 ? "amp_mode" : "dtype"});
 
   const ConfigFolder folder;
   const std::string file = folder.write("config.json", written.dump(2));
@@ -583,12 +623,15 @@ TEST_CASE("a resumed run may change where files lie and how often, and nothing t
   CHECK(std::set<std::string>(free.begin(), free.end()) == std::set<std::string>{"expdir",
                                                                                  "train_data_path",
                                                                                  "valid_data_path",
+                                                                                 "test_data_path",
+                                                                                 "test_range",
                                                                                  "inf_data_path",
                                                                                  "global_means_path",
                                                                                  "global_stds_path",
                                                                                  "time_means_path",
                                                                                  "num_data_workers",
                                                                                  "num_iters",
+                                                                                 "num_epochs",
                                                                                  "log_every",
                                                                                  "validate_every",
                                                                                  "checkpoint_every",

@@ -51,7 +51,7 @@ struct GivenMetrics : Metrics {
   void begin() override {}
   std::vector<std::span<double>> sums() override { return {}; }
   double loss() const override { return 0.125; }
-  Report report() const override { return given_; }
+  Report report(DataSplit) const override { return given_; }
 
  private:
   Report given_;
@@ -89,6 +89,15 @@ TEST_CASE("journal: a line of training has the step's numbers, and no norm of a 
                                      {{"Iteration/gradient norm", 7}, 3.f},
                                      {{"Iteration/loss", 8}, 0.5f},
                                      {{"Iteration/learning rate", 8}, 0.25f}});
+}
+
+TEST_CASE("journal: samples a second are those that were there") {
+  Tally tally;
+  CHECK(tally.samples_per_second(8) == 0);
+  tally.add({.loss = 1, .missing = 0}, 0.5);
+  CHECK(tally.samples_per_second(8) == 16);
+  tally.add({.loss = 1, .missing = 6}, 0.5);  // an epoch's last batch has 2 of 8
+  CHECK(tally.samples_per_second(8) == 10);
 }
 
 TEST_CASE("journal: the loss scale is told where there is one") {

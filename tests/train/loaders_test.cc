@@ -39,7 +39,8 @@ class Numbers final : public Dataset {
   std::string name() const override { return "numbers"; }
   std::int64_t samples() const override { return 7; }
   std::vector<TensorSpec> layout() const override { return {{"x", {1}, DType::fp32}}; }
-  void read(std::int64_t sample, std::span<void* const> to) const override {
+  void read(const SampleKey& key, std::span<void* const> to) const override {
+    const std::int64_t sample = key.sample;
     ISOBAR_CHECK(!is_damaged_ || sample != 3, "sample 3 is damaged");
     *static_cast<float*>(to[0]) = static_cast<float>(10 + sample);
   }
@@ -80,10 +81,10 @@ TEST_CASE("loaders: a rank reads the bands of its own samples, and nothing else"
           bytes += own;
           if (c == 0) seen.insert(seen.end(), samples.begin(), samples.end());
 
-          const Batch first = loaders.first_valid_samples(1);
+          const Batch first = loaders.valid().first_samples(1);
           CHECK(first.at("input").shape() == Shape{1, kChannels, rows.count, kWidth});
           CHECK(first.at("input").data_as<float>()[0] == testing::field_value(0, 0, 0, rows.first, 0));
-          CHECK(loaders.valid().next()->tensors.at("target").size(2) == rows.count);
+          CHECK(loaders.valid().loader().next()->tensors.at("target").size(2) == rows.count);
         }
       std::ranges::sort(seen);
       CHECK(seen == all);
@@ -98,8 +99,39 @@ TEST_CASE("loaders: parts that do not make a whole batch at an epoch's end are i
   for (const std::int64_t epoch : {0, 1, 2}) {
     CHECK(loaders.next()->samples == std::vector<std::int64_t>{0, 1});
     CHECK(loaders.next()->samples == std::vector<std::int64_t>{2, 3});
-    CHECK(loaders.cursor().epoch == epoch);
+    CHECK(loaders.cursor() == Cursor{epoch + 1, 0});
   }
+}
+
+TEST_CASE("loaders: a set that is judged gives every sample once, in order, to all ranks together") {
+  const Numbers numbers;  // 7
+  for (const std::int64_t ranks : {1, 2, 3}) {
+    std::vector<std::vector<std::int64_t>> seen;
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      JudgedSet set(numbers, 3, {}, 5, Device{}, {rank, ranks});
+      CHECK(set.samples() == 7);
+      CHECK(set.loader().batches_per_epoch() == 3);
+      set.try_first_batch();  // goes back
+      for (std::size_t batch = 0; batch < 3; ++batch) {
+        if (rank == 0) seen.emplace_back();
+        const auto samples = set.loader().next()->samples;
+        seen[batch].insert(seen[batch].end(), samples.begin(), samples.end());
+      }
+    }
+    for (auto& batch : seen) std::ranges::sort(batch);
+    CHECK(seen == std::vector<std::vector<std::int64_t>>{{0, 1, 2}, {3, 4, 5}, {6}});
+  }
+  const Numbers damaged(true);
+  JudgedSet of_damaged(damaged, 4, {}, 5, Device{});
+  CHECK_THROWS_WITH(of_damaged.try_first_batch(), "sample 3 is damaged");
+}
+
+TEST_CASE("loaders: what one rank of a run computes at once") {
+  const BatchOptions batch{.global_batch_size = 130, .grad_accumulation = 2};
+  CHECK(batch.at_once() == 65);
+  CHECK(batch.at_once(64) == 2);
+  CHECK(batch.at_once(13) == 5);
+  CHECK(batch.at_once(1000) == 1);
 }
 
 #if ISOBAR_HAS_EMULATOR

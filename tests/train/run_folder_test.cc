@@ -476,6 +476,33 @@ TEST_CASE("keys of where, how long and how a run is computed may change when it 
   }
 }
 
+TEST_CASE("a run folder says over how many ranks its run is split") {
+  const Folder folder;
+  const RunFolder run = folder.prepared();
+  const auto layout = [&] {
+    const RankLayout said = layout_of_run(folder.path());
+    return std::vector<std::int64_t>{said.dp, said.tp, said.cp};
+  };
+  using Sizes = std::vector<std::int64_t>;
+  CHECK(layout() == Sizes{1, 1, 1});
+  run.keep_layout({.dp = 4, .tp = 2, .cp = 3});
+  CHECK(layout() == Sizes{4, 2, 3});
+  run.write_summary({{"layout", {{"dp", 9}}}});
+  CHECK(layout() == Sizes{4, 2, 3});
+  run.keep_layout({});  // one rank goes on
+  CHECK(layout() == Sizes{1, 1, 1});
+  fs::remove(folder.path() / "layout.json");
+  CHECK(layout() == Sizes{9, 1, 1});  // as runs of before say it
+  for (const char* damaged : {"[]", "{\"dp\": \"many\"}", "{\"dp\": -3}", "{"}) {
+    folder.put("layout.json", damaged);
+    folder.put("summary.json", damaged);
+    INFO(damaged);
+    CHECK(layout() == Sizes{1, 1, 1});
+  }
+  run.discard();
+  CHECK_FALSE(folder.has("layout.json"));
+}
+
 TEST_CASE("a summary is read back, a broken one is none") {
   const Folder folder;
   const RunFolder run = folder.prepared();

@@ -76,7 +76,7 @@ TEST_CASE("the tutorial's YAML is read with anchors, merges and its numbers") {
   CHECK(config.schedule.num_iters == 128);
   CHECK(config.compute.amp_mode == AmpMode::fp16);
   CHECK(config.tutorial.enable_jit);
-  CHECK(testing::forecast_of(config).vit.embed_dim == 384);
+  CHECK(testing::vit_of(config).embed_dim == 384);
 }
 
 TEST_CASE("quoted scalars are strings, plain ones what they read as") {

@@ -132,7 +132,7 @@ TEST_CASE("dataset: a user block before the HDF5 file shifts all that is stored"
   }
 }
 
-TEST_CASE("dataset: so many chunks that their addresses are not asked for") {
+TEST_CASE("dataset: chunks of one value each") {
   const testing::TemporaryFolder folder;
   const FieldsShape shape = {60, 2, 6, 6};
   write_fields(folder / "a.h5", shape, 0, {.chunk = {1, 1, 1, 1}});
@@ -162,6 +162,10 @@ TEST_CASE("dataset: of a band no more is read than its rows, or the compressed c
     write_fields(folder / name, shape, 0, storage);
     return (folder / name).string();
   };
+  const FieldsShape many = {5000, 1, 4, 8};  // 10,000 chunks
+  write_fields(folder / "many.h5", many, 0, {.chunk = {1, 1, 2, 8}});
+  CHECK(bytes_of_band((folder / "many.h5").string(), {1, 2}) == 2 * 8 * sizeof(float));
+
   const std::string contiguous = stored("a.h5", {}), one_chunk = stored("b.h5", {.chunk = {1, 2, 64, 32}}),
                     chunks = stored("c.h5", {.chunk = {1, 1, 16, 32}}),
                     deflate = stored("d.h5", {.chunk = {1, 2, 16, 32}, .deflate = 1});
@@ -499,10 +503,9 @@ TEST_CASE("dataset: damage within the fields is found when they are read") {
 TEST_CASE("era5: the processes of a host share the memory for decoded chunks") {
   const std::int64_t alone = default_cache_bytes();
   CHECK(alone > 4);
-  set_processes_on_host(4);
-  CHECK(default_cache_bytes() == alone / 4);
-  set_processes_on_host(1);
-  CHECK(default_cache_bytes() == alone);
+  CHECK(default_cache_bytes(1) == alone);
+  CHECK(default_cache_bytes(4) == alone / 4);
+  CHECK_THROWS_WITH(default_cache_bytes(0), "0 processes on a host");
 }
 
 TEST_CASE("hdf5: a file appears whole or not at all, and the same values make the same bytes") {

@@ -22,7 +22,7 @@ struct Sample {
 
 Sample read(const LabelledImages& data, std::int64_t sample) {
   Sample s{.image = std::vector<float>(static_cast<std::size_t>(data.height() * data.width()), -1)};
-  data.read(sample, std::array<void*, 2>{s.image.data(), &s.label});
+  data.read({.sample = sample}, std::array<void*, 2>{s.image.data(), &s.label});
   return s;
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -43,6 +44,18 @@ TEST_CASE("xxh64 has the published values", "[checksum]") {
   CHECK(xxh64(bytes_of_text("abc")) == 0x44bc2cf5ad770999u);
   // Longer than one stripe of 32 bytes: the four lanes take part.
   CHECK(xxh64(bytes_of_text("Nobody inspects the spammish repetition")) == 0xfbcea83c8a378bf1u);
+}
+
+// Made by python's xxhash. What is left behind the stripes goes in as words of 8 bytes, one of 4, and single bytes.
+TEST_CASE("xxh64 of every kind of tail is that of others", "[checksum]") {
+  const std::map<std::size_t, std::uint64_t> expected{
+      {3, 0xf919e068cb64d3c8u},  {4, 0xa49fb4c237d91555u},  {5, 0xa390bb666fedfacfu},  {7, 0xc1d014275dd36e28u},
+      {8, 0x116104dbad0dccadu},  {12, 0xa3dca37762fbcc0bu}, {13, 0x5a41ba1ed1d9931du}, {31, 0xe48876647adb77c5u},
+      {32, 0x048e142e2b522191u}, {36, 0x1c63f1349337a3c4u}, {44, 0x78126598815a06a6u}, {101, 0x78570bb1f31d8d82u}};
+  for (const auto& [length, value] : expected) {
+    INFO(length << " bytes");
+    CHECK(xxh64(bytes_of_text(sample(length))) == value);
+  }
 }
 
 TEST_CASE("xxh64 does not depend on how the bytes arrive", "[checksum]") {

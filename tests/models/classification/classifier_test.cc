@@ -34,9 +34,7 @@ class Digits {
     keys.update(
         {{"task", "classification"}, {"images_path", folder_.path().string()}, {"global_batch_size", shape[0]}});
     config_ = read_config(testing::golden_entries(golden, arithmetic, keys));
-    config_.complete_and_check();
-    config_.recipe->open({}, false);
-    task_ = config_.recipe->make_task(config_.compute, arithmetic.device);
+    task_ = config_.recipe->open(config_.origins, {})->make_task(config_.compute, arithmetic.device);
     for (const NamedParameter& p : parameters().named())
       parameters().weight(p).set_values(golden.values("weight." + p.name));
     parameters().round_to_compute();
@@ -57,12 +55,12 @@ Batch batch_of(const Golden& golden, Device device) {
           {"label", testing::load(golden, "labels", device, DType::i32)}};
 }
 
-struct Pass {
+struct Outcome {
   std::vector<double> logits, loss;
   NamedValues gradients;
 };
 
-Pass run(const Golden& golden, Arithmetic arithmetic, const nlohmann::json& keys = nlohmann::json::object()) {
+Outcome run(const Golden& golden, Arithmetic arithmetic, const nlohmann::json& keys = nlohmann::json::object()) {
   Digits digits(golden, arithmetic, keys);
   const Batch batch = batch_of(golden, arithmetic.device);
   Tape tape;
@@ -89,7 +87,7 @@ testing::Training train(const Golden& golden, Arithmetic arithmetic) {
 
 TEST_CASE("a tiny classifier equals PyTorch in fp64: logits, loss, every gradient") {
   const Golden golden("digits");
-  const Pass pass = run(golden, kFp64);
+  const Outcome pass = run(golden, kFp64);
   check_exact("logits", pass.logits, golden.values("output"));
   check_exact("loss", pass.loss, golden.values("loss"));
   REQUIRE(pass.gradients.size() == golden.parameters().size());
@@ -108,7 +106,7 @@ TEST_CASE("lower precisions of a classifier err at most twice as much as PyTorch
   for (const Arithmetic arithmetic : testing::low_precisions()) {
     const std::string yardstick = std::string("yardstick.") + name_of(arithmetic.dtype) + ".";
     INFO(name_of(arithmetic.dtype) << " on " << name_of(arithmetic.device.kind));
-    const Pass pass = run(golden, arithmetic);
+    const Outcome pass = run(golden, arithmetic);
     check_budget("logits", pass.logits, golden.values("output"), golden.values(yardstick + "output")[0]);
     check_budget("loss", pass.loss, golden.values("loss"), golden.values(yardstick + "loss")[0]);
     testing::check_gradient_budgets(golden, pass.gradients, yardstick);
@@ -119,7 +117,7 @@ TEST_CASE("lower precisions of a classifier err at most twice as much as PyTorch
 
 TEST_CASE("a classifier that recomputes its blocks gives the same bits") {
   const Golden golden("digits");
-  const Pass kept = run(golden, kFp64), again = run(golden, kFp64, {{"recompute", true}});
+  const Outcome kept = run(golden, kFp64), again = run(golden, kFp64, {{"recompute", true}});
   CHECK(kept.logits == again.logits);
   CHECK(kept.gradients == again.gradients);
 }
@@ -148,6 +146,20 @@ TEST_CASE("a classifier's score is that of its logits, and is not recorded") {
   const std::vector<Picture> pictures = digits.classifier().pictures(batch_of(golden, Device{}), 0);
   REQUIRE(pictures.size() == 1);
   CHECK(pictures[0].file == "wrong");
+}
+
+TEST_CASE("a batch is scored into metrics of its own task only") {
+  const Golden golden("digits");
+  Digits digits(golden, kFp64);
+  class Others : public Metrics {
+    void begin() override {}
+    std::vector<std::span<double>> sums() override { return {}; }
+    double loss() const override { return 0; }
+    Report report(DataSplit) const override { return {}; }
+  };
+  Others metrics;
+  CHECK_THROWS_WITH(digits.classifier().score(batch_of(golden, Device{}), metrics),
+                    "a batch is scored into metrics that another kind of task made");
 }
 
 TEST_CASE("a classifier's settings say what its images are") {

@@ -40,7 +40,7 @@ TEST_CASE("classification metrics: loss and accuracy are means over the samples"
   metrics.add(s.losses, s.predictions, s.labels);
   CHECK(metrics.loss() == 4.375 / 5);
   CHECK(metrics.accuracy() == 3.0 / 5);
-  const Report report = metrics.report();
+  const Report report = metrics.report(DataSplit::valid);
   REQUIRE(report.line.size() == 1);
   CHECK(report.line[0].name == "accuracy");
   CHECK(report.line[0].part.empty());
@@ -56,7 +56,7 @@ TEST_CASE("classification metrics: the table has a row for every class, seen or 
   ClassificationMetrics metrics(3);
   const Samples s;
   metrics.add(s.losses, s.predictions, s.labels);
-  CHECK(metrics.report().table ==
+  CHECK(metrics.report(DataSplit::valid).table ==
         "Accuracy on the validation set, and its loss\n"
         "   class  samples    right  accuracy\n"
         "       0        3        2   66.67 %\n"
@@ -82,7 +82,7 @@ TEST_CASE("classification metrics: the sums of two parts are those of the whole"
     CHECK(values_of(first) == values_of(whole));
     CHECK(values_of(batches) == values_of(whole));
     CHECK(first.loss() == whole.loss());
-    CHECK(first.report().table == whole.report().table);
+    CHECK(first.report(DataSplit::valid).table == whole.report(DataSplit::valid).table);
   }
 }
 

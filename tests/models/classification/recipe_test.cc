@@ -2,6 +2,7 @@
 #include "models/classification/recipe.h"
 
 #include <cmath>
+#include <memory>
 #include <string>
 
 #include "tests/data/images/idx_files.h"
@@ -21,6 +22,10 @@ ImageSet plain_images(std::uint32_t height, std::uint32_t width, std::size_t cou
   return set;
 }
 
+std::unique_ptr<OpenedRecipe> open(RunConfig& config) {
+  return config.recipe->open(config.origins, {});
+}
+
 // A folder of both sets, and a config that reads it.
 class Folder {
  public:
@@ -36,12 +41,9 @@ class Folder {
                                              "num_heads=2", "depth=1", "global_batch_size=2"});
     return read_config(entries_of(assignments));
   }
-  // Completed, checked and opened.
-  RunConfig opened(const std::vector<std::string>& assignments = {"patch_size=4"}) const {
+  std::unique_ptr<OpenedRecipe> opened(const std::vector<std::string>& assignments = {"patch_size=4"}) const {
     RunConfig config = this->config(assignments);
-    config.complete_and_check();
-    config.recipe->open({}, false);
-    return config;
+    return open(config);
   }
 
  private:
@@ -52,24 +54,25 @@ ClassificationRecipe& recipe_of(RunConfig& config) {
   return dynamic_cast<ClassificationRecipe&>(*config.recipe);
 }
 
-GivenWeights weights_of(RunConfig& config) {
-  return {"weights.safetensors", config.recipe->make_task(config.compute, Device{})->settings()};
+GivenWeights weights_of(const OpenedRecipe& data) {
+  return {"weights.safetensors", data.make_task({}, Device{})->settings()};
 }
 
 TEST_CASE("classification: patch and classes that are null come from the data, others stay") {
   const Folder folder(plain_images(28, 28, 6, 3), plain_images(28, 28, 4, 2));
   RunConfig config = folder.config({"patch_size=null", "classes=null"});
-  CHECK(config.complete_and_check() == std::vector<std::string>{"from the data: patch_size 2, classes 3"});
-  CHECK(recipe_of(config).vit.patch_size == 2);
+  CHECK(open(config)->sentences() == std::vector<std::string>{"from the data: classes 3, patch_size 2"});
+  CHECK(testing::vit_of(config).patch_size == 2);
   CHECK(recipe_of(config).images.classes == 3);
   CHECK(config.origins.where("classes") == "config key classes in the data");
-  CHECK(config.complete_and_check().empty());  // nothing is left
+  CHECK(open(config)->sentences().empty());  // nothing is left
+  CHECK(open(config)->found().empty());
 
   RunConfig some = folder.config({"patch_size=7"});
-  CHECK(some.complete_and_check() == std::vector<std::string>{"from the data: classes 3"});
-  CHECK(recipe_of(some).vit.patch_size == 7);
+  CHECK(open(some)->sentences() == std::vector<std::string>{"from the data: classes 3"});
+  CHECK(testing::vit_of(some).patch_size == 7);
   RunConfig none = folder.config({"patch_size=14", "classes=10"});
-  CHECK(none.complete_and_check().empty());
+  CHECK(open(none)->sentences().empty());
   CHECK(recipe_of(none).images.classes == 10);
 }
 
@@ -77,23 +80,58 @@ TEST_CASE("classification: a patch size that does not divide the images is refus
   const Folder folder(plain_images(8, 12, 4, 2), plain_images(8, 12, 4, 2));
   for (const int patch : {3, 8, 24}) {
     RunConfig config = folder.config({"patch_size=" + std::to_string(patch)});
-    CHECK_THROWS_WITH(config.complete_and_check(), "config key patch_size in --set is " + std::to_string(patch) +
-                                                       ", which does not divide the 8 x 12 points of " +
-                                                       folder.file("train-images-idx3-ubyte"));
+    CHECK_THROWS_WITH(open(config), folder.file("train-images-idx3-ubyte") +
+                                        ": the sides of its images must be a multiple of patch_size (" +
+                                        std::to_string(patch) + "), not " + (patch == 8 ? "12" : "8"));
   }
 }
 
 TEST_CASE("classification: statistics are those of all training pixels") {
   const Folder folder(plain_images(4, 8, 3, 2), plain_images(4, 8, 2, 2));  // values 0, 10, 20
-  RunConfig config = folder.opened();
-  const ImagesInfo info = images_info_from(weights_of(config).settings);
+  const auto data = folder.opened();
+  const ImagesInfo info = images_info_from(weights_of(*data).settings);
   CHECK(info.height == 4);
   CHECK(info.width == 8);
   CHECK(info.classes == 2);
   CHECK(info.mean == 10);
   CHECK(info.std == Approx(std::sqrt(200.0 / 3)).epsilon(1e-14));
-  CHECK(config.recipe->train().samples() == 3);
-  CHECK(config.recipe->valid().samples() == 2);
+  CHECK(data->train().samples() == 3);
+  CHECK(data->valid().samples() == 2);
+}
+
+TEST_CASE("classification: statistics are NumPy's, and keep a contrast of one grey level in a million pixels") {
+  ImageSet set{6, 7, "", std::string("\0\1\0\1\0", 5)};
+  for (int i = 0; i < 5 * 6 * 7; ++i) set.pixels += static_cast<char>((7 * i * i + 3 * i) % 251);
+  ImagesInfo info = images_info_from(weights_of(*Folder(set, set).opened({"patch_size=1"})).settings);
+  CHECK(info.mean == Approx(123.06190476190476).epsilon(1e-15));
+  CHECK(info.std == Approx(74.81514346447501).epsilon(1e-14));
+
+  ImageSet plain{100, 100, std::string(1'000'000, static_cast<char>(254)), ""};
+  plain.pixels[123'456] = static_cast<char>(255);
+  for (int i = 0; i < 100; ++i) plain.labels += static_cast<char>(i % 2);
+  info = images_info_from(weights_of(*Folder(plain, plain).opened()).settings);
+  CHECK(info.mean == Approx(254.000001).epsilon(1e-15));
+  CHECK(info.std == Approx(std::sqrt(1e-6 * (1 - 1e-6))).epsilon(1e-11));
+}
+
+TEST_CASE("classification: a run goes on with its own statistics, whose last digits may be others") {
+  const Folder folder(plain_images(8, 8, 6, 3), plain_images(8, 8, 4, 2));
+  RunConfig config = folder.config({"patch_size=4"});
+  const auto data = open(config);
+  const ImagesInfo now = images_info_from(weights_of(*data).settings);
+  const auto trained = [&](double mean, double std) {
+    ImagesInfo info = now;
+    info.mean = mean;
+    info.std = std;
+    return GivenWeights{"weights.safetensors", Classifier(config.network, config.compute, info, Device{}).settings()};
+  };
+  const GivenWeights earlier = trained(now.mean * (1 - 1e-12), now.std * (1 + 1e-11));
+  REQUIRE(earlier.settings != weights_of(*data).settings);
+  CHECK_NOTHROW(data->check_resume(earlier));
+  CHECK(data->make_trained_task(earlier, config.compute, Device{})->settings() == earlier.settings);
+
+  for (const GivenWeights& other : {trained(now.mean * (1 + 1e-8), now.std), trained(now.mean, now.std * (1 - 1e-8))})
+    CHECK_THROWS_WITH(data->check_resume(other), ContainsSubstring("these are not the images that"));
 }
 
 TEST_CASE("classification: validation images of another size are refused") {
@@ -123,30 +161,37 @@ TEST_CASE("classification: a run starts from weights for images of the same kind
   const Folder here(plain_images(8, 8, 6, 3), plain_images(8, 8, 4, 2));
   const Folder wide(plain_images(8, 12, 6, 3), plain_images(8, 12, 4, 2));
   const Folder brighter(plain_images(8, 8, 9, 3), plain_images(8, 8, 4, 2));
-  RunConfig config = here.opened();
-  const ClassificationRecipe& recipe = recipe_of(config);
-
-  RunConfig of_wide = wide.opened();
+  const auto data = here.opened(), of_wide = wide.opened();
   const std::string other = "weights.safetensors classifies images of 8 x 12 into 3 classes, but " +
                             here.file("train-images-idx3-ubyte") + " has images of 8 x 8 of 3 classes";
-  CHECK_THROWS_WITH(recipe.check_start(weights_of(of_wide)), other);
-  CHECK_THROWS_WITH(recipe.check_resume(weights_of(of_wide)), other);
-  RunConfig of_more = here.opened({"patch_size=4", "classes=4"});
-  CHECK_THROWS_WITH(recipe.check_start(weights_of(of_more)), ContainsSubstring("into 4 classes, but"));
+  CHECK_THROWS_WITH(data->check_start(weights_of(*of_wide)), other);
+  CHECK_THROWS_WITH(data->check_resume(weights_of(*of_wide)), other);
+  const auto of_more = here.opened({"patch_size=4", "classes=4"});
+  CHECK_THROWS_WITH(data->check_start(weights_of(*of_more)), ContainsSubstring("into 4 classes, but"));
 
   // Images of the same kind with other statistics: to start from, not to go on with.
-  RunConfig of_brighter = brighter.opened();
-  CHECK_NOTHROW(recipe.check_start(weights_of(of_brighter)));
-  CHECK_THROWS_WITH(recipe.check_resume(weights_of(of_brighter)),
+  const auto of_brighter = brighter.opened();
+  CHECK_NOTHROW(data->check_start(weights_of(*of_brighter)));
+  CHECK_THROWS_WITH(data->check_resume(weights_of(*of_brighter)),
                     ContainsSubstring(here.file("train-images-idx3-ubyte") +
                                       ": these are not the images that weights.safetensors was trained on: mean and "
                                       "deviation are 25 and ") &&
                         ContainsSubstring(", not 40 and "));
 
-  CHECK_NOTHROW(recipe.check_start(weights_of(config)));
-  CHECK_NOTHROW(recipe.check_resume(weights_of(config)));
-  CHECK_NOTHROW(recipe.check_start({"elsewhere.safetensors", {}}));
-  CHECK_NOTHROW(recipe.check_resume({"elsewhere.safetensors", {}}));
+  CHECK_NOTHROW(data->check_start(weights_of(*data)));
+  CHECK_NOTHROW(data->check_resume(weights_of(*data)));
+  CHECK_NOTHROW(data->check_start({"elsewhere.safetensors", {}}));
+  CHECK_NOTHROW(data->check_resume({"elsewhere.safetensors", {}}));
+}
+
+TEST_CASE("classification: what is opened needs neither the config nor its recipe any more") {
+  const Folder folder(plain_images(8, 8, 6, 3), plain_images(8, 8, 4, 2));
+  RunConfig config = folder.config({"patch_size=4"});
+  const auto data = open(config);
+  CHECK_THROWS_WITH(config.recipe->holding({}, Parallel::alone()), ContainsSubstring("are left to the data"));
+  CHECK(data->holding({}, Parallel::alone()).parameters > 0);
+  config = RunConfig();
+  CHECK(weights_of(*data).settings.size() > 0);
 }
 
 TEST_CASE("classification: a folder stands for its images, where it has them all") {

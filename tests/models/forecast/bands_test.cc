@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "comm/thread_ranks.h"
+#include "engine/field_ops.h"
 #include "engine/ops.h"
 #include "models/forecast/forecaster.h"
 #include "models/forecast/scores.h"
+#include "models/vit/recipe.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
@@ -110,7 +112,8 @@ TEST_CASE("bands: the sums of the scores of all bands give the whole picture's s
 
 TEST_CASE("bands: a rank weighs the rows of its own band") {
   constexpr std::int64_t kChannels = 2, kHeight = 8, kWidth = 4;
-  ForecasterOptions options{.vit = {.embed_dim = 8, .depth = 1, .num_heads = 2, .patch_size = 2}, .forecast = {}};
+  const VitOptions vit{.embed_dim = 8, .depth = 1, .num_heads = 2, .patch_size = 2};
+  ForecasterOptions options{.network = std::make_shared<VitRecipe>(vit), .forecast = {}};
   options.forecast.img_size = {kHeight, kWidth};
   options.forecast.n_in_channels = options.forecast.n_out_channels = kChannels;
   options.forecast.loss = LossKind::weighted_mse;

@@ -278,6 +278,14 @@ TEST_CASE("weights of hourly data do not forecast six-hourly data") {
               here.file("test/2003") + ": its steps are 6 hours apart, so that dt = 6 is 36 hours, but ");
 }
 
+TEST_CASE("a forecast from data that say no units has those of the weights") {
+  const Weather here;
+  check_done(here.train());
+  here.write("test/2003", 8, {kNames, {}, hours_every(6, 8)});
+  check_done(here.forecast());
+  CHECK(hdf5::File::open(here / "f.h5").strings("units") == kUnits);
+}
+
 TEST_CASE("weights of before units and lead time were kept work as they did") {
   const Weather here;
   check_done(here.train());

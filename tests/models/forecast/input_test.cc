@@ -21,20 +21,33 @@ Tensor counted(Shape shape, DType dtype) {
 
 }  // namespace
 
-TEST_CASE("input: a forecast is continued as an input is made, with each sample's own time") {
-  constexpr std::int64_t kSamples = 3, kChannels = 2, kHeight = 4, kWidth = 6;
+TEST_CASE("input: a forecast of fewer channels than go in is not continued") {
   ForecastOptions options;
-  options.img_size = {kHeight, kWidth};
-  options.n_in_channels = options.n_out_channels = kChannels;
-  options.time_features = true;
-  const RowBand rows{0, kHeight};
-  const FieldInput fields(options, {.means = {1, -2}, .stds = {0.5, 4}}, rows, DType::fp64, Device{});
-  Batch batch{{"input", counted({kSamples, kChannels, kHeight, kWidth}, DType::fp32)},
-              {"time", counted({kSamples, kTimeFeatures}, DType::fp64)}};
-  const Tensor input = fields.input_of(batch);
-  const std::vector<double> times = batch.at("time").to_vector();
-  CHECK(fields.input_after(fields.persistence_of(input), times).to_vector() == input.to_vector());
+  options.img_size = {2, 4};
+  options.n_in_channels = 3;
+  options.n_out_channels = 2;
+  options.time_features = false;
+  const FieldInput fields(options, {.means = {0, 0, 0}, .stds = {1, 1, 1}}, {0, 2}, DType::fp64, Device{});
+  CHECK_THROWS_WITH(fields.input_after(counted({1, 2, 2, 4}, DType::fp64), {}),
+                    "n_out_channels: a forecast of 2 channels cannot be continued by a model that needs 3");
+}
 
-  batch["input"] = counted({kSamples, kChannels, kWidth, kHeight}, DType::fp32);
-  CHECK_THROWS_WITH(fields.input_of(batch), testing::ContainsSubstring("the data set's input has the shape"));
+TEST_CASE("input: a forecast is continued as an input is made, with each sample's own time") {
+  constexpr std::int64_t kSamples = 3, kChannels = 2, kWidth = 6;
+  for (const std::int64_t kHeight : {2, 4}) {  // as many rows as channels, and others
+    ForecastOptions options;
+    options.img_size = {kHeight, kWidth};
+    options.n_in_channels = options.n_out_channels = kChannels;
+    options.time_features = true;
+    const RowBand rows{0, kHeight};
+    const FieldInput fields(options, {.means = {1, -2}, .stds = {0.5, 4}}, rows, DType::fp64, Device{});
+    Batch batch{{"input", counted({kSamples, kChannels, kHeight, kWidth}, DType::fp32)},
+                {"time", counted({kSamples, kTimeFeatures}, DType::fp64)}};
+    const Tensor input = fields.input_of(batch);
+    const std::vector<double> times = batch.at("time").to_vector();
+    CHECK(fields.input_after(fields.persistence_of(input), times).to_vector() == input.to_vector());
+
+    batch["input"] = counted({kSamples, kChannels, kWidth, kHeight}, DType::fp32);
+    CHECK_THROWS_WITH(fields.input_of(batch), testing::ContainsSubstring("the data set's input has the shape"));
+  }
 }

@@ -1,6 +1,11 @@
 // What a forecast's recipe leaves to the data: sizes that are null, names of channels, and the split of one folder.
 #include "models/forecast/recipe.h"
 
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
 #include "models/vit/options.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/forecast_config.h"
@@ -25,11 +30,11 @@ TEST_CASE("sizes that are null come from the data, others stay") {
   ForecastRecipe& all = forecast_of(config);
   CHECK(all.wants_sizes());
   CHECK(all.fill_sizes({.channels = 3, .height = 30, .width = 44, .tells_time = true}, config.origins) ==
-        "img_size [30,44], patch_size 2, n_in_channels 3, n_out_channels 3, time_features true");
+        "img_size [30,44], n_in_channels 3, n_out_channels 3, time_features true, patch_size 2");
   CHECK_FALSE(all.wants_sizes());
   config.check();
   CHECK(all.forecast.img_size == std::array<std::int64_t, 2>{30, 44});
-  CHECK(all.vit.patch_size == 2);
+  CHECK(testing::vit_of(config).patch_size == 2);
   CHECK(all.forecast.n_in_channels == 3);
   CHECK(all.forecast.n_out_channels == 3);
   CHECK(all.forecast.time_features == true);
@@ -37,7 +42,7 @@ TEST_CASE("sizes that are null come from the data, others stay") {
   RunConfig some =
       read_config(entries_of({"img_size=[24,40]", "patch_size=null", "n_in_channels=2", "n_out_channels=null"}));
   CHECK(forecast_of(some).fill_sizes({.channels = 3, .height = 30, .width = 44}, some.origins) ==
-        "patch_size 2, n_out_channels 2");
+        "n_out_channels 2, patch_size 2");
   RunConfig none = read_config(entries_of({"depth=2"}));
   CHECK_FALSE(forecast_of(none).wants_sizes());
   CHECK(forecast_of(none).fill_sizes({.channels = 3, .height = 30, .width = 44}, none.origins) == "");
@@ -54,6 +59,7 @@ TEST_CASE("one folder is split into what was asked for and the rest, else its la
       {{"depth=2"}, {0, 80}, {80, 100}},
       {{"train_range=[0,70]"}, {0, 70}, {70, 100}},
       {{"train_range=[40,100]"}, {40, 100}, {0, 40}},
+      {{"train_range=[20,70]"}, {20, 70}, {70, 100}},
       {{"valid_range=[60,90]"}, {0, 60}, {60, 90}},
       {{"valid_range=[0,30]"}, {30, 100}, {0, 30}},
       {{"train_range=[0,10]", "valid_range=[50,60]"}, {0, 10}, {50, 60}},
@@ -80,13 +86,115 @@ TEST_CASE("what is left to one folder of files is filled and told") {
   RunConfig config = read_config(
       entries_of({"train_data_path=" + path, "valid_data_path=" + path, "img_size=null", "patch_size=null",
                   "n_in_channels=null", "n_out_channels=null", "time_features=null", "valid_range=[8,10]"}));
-  const std::vector<std::string> told = config.complete_and_check();
+  ForecastRecipe& recipe = forecast_of(config);
+  const auto catalog = std::make_shared<FieldCatalog>();
+  const std::vector<std::string> told = recipe.fill_from_data(config.origins, catalog);
   REQUIRE(told.size() == 2);
   CHECK(told[0] ==
-        "from the data: img_size [30,44], patch_size 2, n_in_channels 2, n_out_channels 2, time_features false");
+        "from the data: img_size [30,44], n_in_channels 2, n_out_channels 2, time_features false, patch_size 2");
   CHECK(told[1] == "training and validation are parts of " + path + " (10 steps): train_range [0,8]");
-  CHECK(forecast_of(config).split.train_range == StepRange{0, 8});
-  CHECK(config.complete_and_check().empty());  // nothing is left
+  CHECK(recipe.split.train_range == StepRange{0, 8});
+  CHECK(config.origins.where("train_range") == "config key train_range in the data");
+  CHECK(recipe.fill_from_data(config.origins, catalog).empty());  // nothing is left
+}
+
+// Files of one variable called t to train and to validate on, and a config for them with the defaults of all paths.
+class FieldFolder {
+ public:
+  explicit FieldFolder(const FieldsShape& shape = {6, 1, 4, 8}) {
+    std::vector<float> values = field_values(shape);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(0.37F * static_cast<float>(i));
+    for (const char* part : {"train", "valid"}) {
+      std::filesystem::create_directories(folder_.path() / part);
+      write_labelled_fields(file(part), shape, {.names = {"t"}}, values);
+    }
+  }
+
+  std::string path() const { return folder_.path().string(); }
+  std::string file(const std::string& part) const { return path() + "/" + part + "/2001.h5"; }
+  RunConfig config(std::vector<std::string> assignments = {}) const {
+    for (const auto& [key, at] : ForecastRecipe().paths_in(folder_.path()))
+      assignments.insert(assignments.begin(), key + "=" + at.string());
+    assignments.insert(assignments.begin(), {"img_size=null", "patch_size=4", "n_in_channels=1", "n_out_channels=null",
+                                             "embed_dim=16", "num_heads=2", "depth=1"});
+    return read_config(entries_of(assignments));
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+TEST_CASE("opening fills what is null, and what it finds besides is its own: no other option changes") {
+  const FieldFolder folder;
+  RunConfig config = folder.config();
+  const nlohmann::ordered_json declared = to_json(config);
+  const auto data = config.recipe->open(config.origins, {.kept = "/nowhere/run/stats"});
+  CHECK(data->train().samples() == 5);
+  CHECK(data->valid().samples() == 5);
+
+  nlohmann::ordered_json filled = to_json(config);
+  CHECK(filled.at("img_size") == nlohmann::json{4, 8});
+  CHECK(filled.at("n_out_channels") == 1);
+  for (const char* key : {"img_size", "n_out_channels"}) filled[key] = declared.at(key);
+  CHECK(filled == declared);
+
+  // The config of the run, which config.json has.
+  nlohmann::ordered_json of_run = to_json(config, data->found());
+  CHECK(of_run.at("channel_names") == nlohmann::json{"t"});
+  for (const std::string name : {"global_means", "global_stds", "time_means"})
+    CHECK(of_run.at(name + "_path") == "/nowhere/run/stats/" + name + ".npy");
+  for (const char* key :
+       {"img_size", "n_out_channels", "channel_names", "global_means_path", "global_stds_path", "time_means_path"})
+    of_run[key] = declared.at(key);
+  CHECK(of_run == declared);
+  CHECK_THROWS_WITH(to_json(config, {FoundKey{"channels", "t"}}), ContainsSubstring("there is no such key"));
+
+  // What was opened needs neither the config nor its recipe any more.
+  config = RunConfig();
+  CHECK(data->make_task(ComputeOptions{}, Device{})->settings().at("isobar.grid").find("\"t\"") != std::string::npos);
+}
+
+TEST_CASE("statistics that files have stay where they are, and those that nobody keeps have no place") {
+  const FieldFolder folder;
+  RunConfig config = folder.config();
+  const auto unkept = config.recipe->open(config.origins, {});
+  CHECK(to_json(config, unkept->found()).at("global_means_path") == folder.path() + "/global_means.npy");
+  REQUIRE(unkept->sentences().size() >= 2);
+  CHECK(unkept->sentences()[1] == "no statistics in " + folder.path() + ": they are made from the training steps");
+
+  unkept->keep(folder.path());
+  RunConfig again = folder.config();
+  const auto kept = again.recipe->open(again.origins, {.kept = folder.path() + "/run/stats"});
+  CHECK(kept->found().size() == 1);  // the names
+  CHECK(to_json(again, kept->found()).at("global_means_path") == folder.path() + "/global_means.npy");
+}
+
+TEST_CASE("a process that goes by another's findings computes nothing of the data, and has the same") {
+  const FieldFolder folder;
+  RunConfig config = folder.config(), other = folder.config();
+  const auto first = config.recipe->open(config.origins, {.kept = "/nowhere"});
+  const auto second = other.recipe->open(other.origins, {.kept = "/nowhere", .findings = first->findings()});
+  CHECK(to_json(other, second->found()) == to_json(config, first->found()));
+  CHECK(second->make_task(other.compute, Device{})->settings() ==
+        first->make_task(config.compute, Device{})->settings());
+  RunConfig third = folder.config();
+  CHECK_THROWS_WITH(third.recipe->open(third.origins, {.findings = "?"}), ContainsSubstring("cannot be read: "));
+}
+
+TEST_CASE("what opened data refuse is the config's, by key, or the files', by name") {
+  const FieldFolder folder;
+  RunConfig pictures = folder.config({"picture_channels=[\"u\"]"});
+  CHECK_THROWS_WITH(pictures.recipe->open(pictures.origins, {}), ContainsSubstring("picture_channels names u"));
+  RunConfig patches = folder.config();
+  vit_of(patches).patch_size = 3;
+  CHECK_THROWS_WITH(patches.recipe->open(patches.origins, {}),
+                    ContainsSubstring("config key img_size in the data must be a multiple of patch_size (3)"));
+  RunConfig heads = folder.config();
+  vit_of(heads).num_heads = 3;
+  CHECK_THROWS_WITH(heads.recipe->open(heads.origins, {}), ContainsSubstring("num_heads"));
+  RunConfig holes = folder.config();
+  CHECK_THROWS_WITH(holes.recipe->holding(holes.compute, Parallel::alone()),
+                    ContainsSubstring("are left to the data: set img_size"));
 }
 
 TEST_CASE("names that a file gives its channels are believed, c0 to c19 too") {

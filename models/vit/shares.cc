@@ -1,4 +1,4 @@
-#include "models/vit/traffic.h"
+#include "models/vit/shares.h"
 
 #include "comm/context_attention.h"
 
@@ -6,14 +6,14 @@ namespace isobar {
 namespace {
 
 // One pass of one rank. Bytes are what Call::payload() counts.
-class Pass {
+class PassTraffic {
  public:
-  Pass(const VitTrunkConfig& config, const PassSizes& sizes, const Parallel& parallel, CommLedger& ledger)
+  PassTraffic(const VitConfig& config, const PassSizes& sizes, const Parallel& parallel, CommLedger& ledger)
       : config_(config),
         sizes_(sizes),
         parallel_(parallel),
         ledger_(ledger),
-        forwards_(config.recompute ? 2 : 1),
+        forwards_(sizes.recompute ? 2 : 1),
         rows_(parallel.cp.size(), config) {}
 
   void add() {
@@ -24,10 +24,10 @@ class Pass {
  private:
   // Tokens of a sample, by context rank.
   struct Tokens {
-    Tokens(int ranks, const VitTrunkConfig& config) : ranks(ranks), config(config) {}
+    Tokens(int ranks, const VitConfig& config) : ranks(ranks), config(config) {}
     std::int64_t of(int rank) const { return part_of(config.patch_rows(), rank, ranks).size() * config.row_tokens(); }
     int ranks;
-    const VitTrunkConfig& config;
+    const VitConfig& config;
   };
 
   std::int64_t activation() const { return static_cast<std::int64_t>(size_of(sizes_.activation)); }
@@ -92,7 +92,7 @@ class Pass {
     }
   }
 
-  const VitTrunkConfig& config_;
+  const VitConfig& config_;
   const PassSizes& sizes_;
   const Parallel& parallel_;
   CommLedger& ledger_;
@@ -102,9 +102,15 @@ class Pass {
 
 }  // namespace
 
-void add_traffic_of_pass(const VitTrunkConfig& config, const PassSizes& sizes, const Parallel& parallel,
+std::vector<Holding::Dealt> shares_of(const VitConfig& config, const Parallel& parallel) {
+  return {{"heads", parallel.over_tp(config.heads), config.heads},
+          {"hidden units", parallel.over_tp(config.hidden(), Mlp::kTogether), config.hidden()},
+          {"rows of patches", parallel.over_cp(config.patch_rows()), config.patch_rows()}};
+}
+
+void add_traffic_of_pass(const VitConfig& config, const PassSizes& sizes, const Parallel& parallel,
                          CommLedger& ledger) {
-  Pass(config, sizes, parallel, ledger).add();
+  PassTraffic(config, sizes, parallel, ledger).add();
 }
 
 }  // namespace isobar

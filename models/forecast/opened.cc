@@ -1,0 +1,275 @@
+#include "models/forecast/opened.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "data/era5/field_file.h"
+#include "data/era5/field_labels.h"
+#include "data/era5/first_step.h"
+#include "data/era5/latitude.h"
+#include "data/era5/layout.h"
+#include "data/era5/split.h"
+#include "kernels/common/check.h"
+#include "models/forecast/description.h"
+#include "models/forecast/fit.h"
+
+namespace isobar {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// "+6 h", or in steps where the data do not say when a step is.
+std::string lead_time(const Era5Dataset& dataset, std::int64_t step) {
+  if (dataset.file_without_time() != nullptr) return concat("+", dataset.dt(), dataset.dt() == 1 ? " step" : " steps");
+  const StepTime from = dataset.time_of(step), to = dataset.time_of(step + dataset.dt());
+  const double days = to.day_of_year - from.day_of_year + (to.year == from.year ? 0 : from.days_in_year);
+  return concat("+", std::round(days * 240) / 10, " h");
+}
+
+// What a user should know where files do not say when their steps are.
+std::optional<std::string> about_time(const Era5Dataset& train, const Era5Dataset& valid, bool time_features) {
+  const FieldFile* file = train.file_without_time();
+  if (file == nullptr) file = valid.file_without_time();
+  if (file == nullptr) return std::nullopt;
+  return concat(
+      file->path(), " has no 'time', and its name and its ", file->steps(), " steps are not those of a year: ",
+      time_features ? "for time_features the steps are spread evenly over the year in the name" : "no hours are known");
+}
+
+// "2013-01-01 06:00"; empty where the files have no times of their own.
+std::string valid_time(const Era5Dataset& dataset, std::int64_t step) {
+  if (!dataset.hours_since_1970(step)) return "";
+  std::string time = dataset.time_of(step).iso();
+  std::replace(time.begin(), time.end(), 'T', ' ');
+  return time;
+}
+
+void check_same_rows(const Era5Dataset& train, const Era5Dataset& valid) {
+  const bool known = !train.latitudes().empty() && !valid.latitudes().empty();
+  ISOBAR_CHECK(!known || train.latitudes() == valid.latitudes(), valid.file_name(0),
+               ": its latitudes are not those of ", train.file_name(0));
+}
+
+// Where nobody has made statistics, or the run's own are to be made anew, they are made from the training steps, and
+// kept in the run's folder, if there is one.
+StatisticsPlaces choose_statistics(const SplitOptions& split, const OpenRequest& request) {
+  StatisticsPlaces places{split.global_means_path, split.global_stds_path, split.time_means_path};
+  const std::array paths{&places.means, &places.stds, &places.time_means};
+  const fs::path looked_in = fs::path(places.means).parent_path();
+  const std::string none_there = concat("no statistics in ", looked_in.string(), ": ");
+  const bool missing = std::ranges::none_of(paths, [](const std::string* path) { return fs::exists(*path); });
+  if (request.kept.empty()) {
+    places.are_missing = missing;
+    if (missing) places.sentence = none_there + "they are made from the training steps";
+    return places;
+  }
+  const fs::path own = fs::absolute(request.kept).lexically_normal();
+  const bool anew = !request.resumed && looked_in == own;
+  if (!anew && !missing) return places;
+  bool taken = request.resumed;
+  for (std::string* path : paths) {
+    *path = (own / fs::path(*path).filename()).string();
+    taken = taken && fs::exists(*path);
+  }
+  places.are_own = true;
+  places.are_missing = !taken;
+  places.sentence = none_there +
+                    (taken ? "the run's own are taken, " : "they are made from the training steps and kept in ") +
+                    own.string();
+  return places;
+}
+
+}  // namespace
+
+OpenedForecast::OpenedForecast(ForecastRecipe recipe, const OpenRequest& request, ForecastFindings findings,
+                               std::vector<std::string> sentences)
+    : recipe_(std::move(recipe)),
+      findings_(std::move(findings)),
+      process_(request.process),
+      statistics_(choose_statistics(recipe_.split, request)),
+      train_(files_of(DataSplit::train), pairs_of(DataSplit::train)),
+      names_(named_channels()),
+      valid_(files_of(DataSplit::valid), pairs_of(DataSplit::valid)),
+      test_(open_test()),
+      info_(make_info()),
+      sentences_(std::move(sentences)) {
+  if (!statistics_.sentence.empty()) sentences_.push_back(statistics_.sentence);
+  if (const auto sentence = about_time(train_.steps, valid_.steps, *recipe_.forecast.time_features))
+    sentences_.push_back(*sentence);
+  if (findings_.of_another_process) return;
+  for (const OpenedPairs* set : sets())
+    check_first_step(set->steps, set->pairs.step_of(0), info_.channel_names, info_.statistics);
+}
+
+Era5Options OpenedForecast::files_of(DataSplit split) const {
+  const SplitSource source = recipe_.split.source(split);
+  Era5Options files = recipe_.fields_at(source.path);
+  files.range = source.range;
+  files.range_key = source.range_key;
+  files.catalog = findings_.catalog;
+  files.processes_on_host = process_.processes_on_host;
+  if (split != DataSplit::train) files.channels = names_;
+  return files;
+}
+
+PairOptions OpenedForecast::pairs_of(DataSplit split) const {
+  return recipe_.pairs_of(split);
+}
+
+// Throws Error for pictures of a variable that does not exist, before anything is read.
+std::vector<std::string> OpenedForecast::named_channels() const {
+  std::vector<std::string> names = recipe_.channel_names_of(train_.steps);
+  pictured_channels(recipe_.forecast, {names.begin(), names.begin() + *recipe_.forecast.n_out_channels});
+  return names;
+}
+
+std::unique_ptr<const OpenedPairs> OpenedForecast::open_test() const {
+  if (!recipe_.split.has_test()) return nullptr;
+  return std::make_unique<const OpenedPairs>(files_of(DataSplit::test), pairs_of(DataSplit::test));
+}
+
+std::vector<const OpenedPairs*> OpenedForecast::sets() const {
+  std::vector<const OpenedPairs*> sets{&train_, &valid_};
+  if (test_) sets.push_back(test_.get());
+  return sets;
+}
+
+// The best weights are chosen by the validation set: a test on its steps would flatter them too.
+void OpenedForecast::check_sets() const {
+  for (const OpenedPairs* set : sets()) {
+    const Era5Dataset& steps = set->steps;
+    check_same_rows(train_.steps, steps);
+    check_labels(steps.labels(), steps.file_name(0), train_.steps.labels(), train_.steps.file_name(0));
+  }
+  if (recipe_.split.allow_overlap) return;
+  const NamedSet train{train_.steps, "train_range", "trained"}, valid{valid_.steps, "valid_range", "validation"};
+  refuse_overlap(train, valid);
+  if (!test_) return;
+  const NamedSet test{test_->steps, "test_range", "the test"};
+  refuse_overlap(train, test);
+  refuse_overlap({valid_.steps, "valid_range", "validated"}, test);
+}
+
+FieldsInfo OpenedForecast::make_info() {
+  check_sets();
+  std::optional<ComputedStatistics>& made = findings_.statistics;
+  if (statistics_.are_missing && !made) made = compute_statistics(train_.steps);
+  if (made) check_deviations(made->stds, concat("the training steps of ", recipe_.split.train_data_path));
+  FieldsInfo info = recipe_.info_of(
+      train_.steps, made ? static_cast<const Statistics&>(*made)
+                         : load_statistics(statistics_.means, statistics_.stds, *recipe_.forecast.n_in_channels));
+  label_from_statistics(info, train_.steps, fs::path(statistics_.means).parent_path());
+  return info;
+}
+
+std::vector<FoundKey> OpenedForecast::found() const {
+  std::vector<FoundKey> found{{"channel_names", names_}};
+  if (statistics_.are_own)
+    found.insert(found.end(), {{"global_means_path", statistics_.means},
+                               {"global_stds_path", statistics_.stds},
+                               {"time_means_path", statistics_.time_means}});
+  return found;
+}
+
+void OpenedForecast::keep(const fs::path& kept) const {
+  if (findings_.statistics)
+    write_statistics(*findings_.statistics, train_.steps.height(), train_.steps.width(), kept.string());
+}
+
+std::vector<std::string> OpenedForecast::warnings() const {
+  return doubts_about_units({.units = info_.units}, info_.channel_names, info_.statistics.means);
+}
+
+std::vector<std::string> OpenedForecast::notes() const {
+  std::vector<std::string> notes;
+  for (const auto& [set, opened] :
+       {std::pair("training", &train_), std::pair("validation", &valid_), std::pair("test", test_.get())}) {
+    if (opened == nullptr) continue;
+    if (const std::string left_out = describe_left_out(opened->steps, recipe_.split.sampler); !left_out.empty())
+      notes.push_back(std::string(set) + ": " + left_out);
+  }
+  return notes;
+}
+
+void OpenedForecast::check_start(const GivenWeights& weights) const {
+  if (const auto trained = fields_info_of(weights, recipe_.forecast, recipe_.split.dt))
+    check_units(*trained, weights.file.string(), train_.steps, info_);
+}
+
+void OpenedForecast::check_resume(const GivenWeights& weights) const {
+  check_start(weights);
+  if (const auto trained = fields_info_of(weights, recipe_.forecast, recipe_.split.dt))
+    check_lead_time(*trained, recipe_.split.dt, weights.file.string(), train_.steps);
+}
+
+std::unique_ptr<Task> OpenedForecast::make_task(const ComputeOptions& compute, Device device,
+                                                const Parallel& parallel) const {
+  return make_task_of(info_, compute, device, parallel);
+}
+
+std::unique_ptr<Task> OpenedForecast::make_trained_task(const GivenWeights& weights, const ComputeOptions& compute,
+                                                        Device device, const Parallel& parallel) const {
+  FieldsInfo info = info_;
+  if (const auto trained = fields_info_of(weights, recipe_.forecast, recipe_.split.dt))
+    info.statistics = trained->statistics;
+  return make_task_of(info, compute, device, parallel);
+}
+
+std::unique_ptr<Task> OpenedForecast::make_task_of(const FieldsInfo& info, const ComputeOptions& compute, Device device,
+                                                   const Parallel& parallel) const {
+  ForecasterOptions options = recipe_.forecaster_options();
+  const std::int64_t drawn = valid_.pairs.step_of(0);
+  options.lead_time = lead_time(valid_.steps, drawn);
+  options.valid_time = valid_time(valid_.steps, drawn + recipe_.split.dt);
+  return std::make_unique<Forecaster>(options, compute, info, device, parallel);
+}
+
+OpenedForecastSplit::OpenedForecastSplit(ForecastRecipe recipe, DataSplit split, const GivenWeights& weights)
+    : recipe_(std::move(recipe)),
+      trained_(fields_info_of(weights, recipe_.forecast, recipe_.split.dt)),
+      set_(files_of(split), recipe_.pairs_of(split)),
+      info_(make_info(weights.file.string())) {
+  check_first_step(set_.steps, set_.pairs.step_of(0), info_.channel_names, info_.statistics);
+}
+
+Era5Options OpenedForecastSplit::files_of(DataSplit split) const {
+  const SplitSource source = recipe_.split.source(split);
+  Era5Options files = recipe_.fields_at(source.path);
+  files.range = source.range;
+  files.range_key = source.range_key;
+  if (trained_) files.channels = trained_->channel_names;
+  return files;
+}
+
+// Names, statistics and weights of the rows are those that the weights were trained with, so that a run's own set gives
+// the figures that the run gave. Rows of other latitudes have their own weights.
+FieldsInfo OpenedForecastSplit::make_info(const std::string& weights) const {
+  const Era5Dataset& steps = set_.steps;
+  const SplitOptions& split = recipe_.split;
+  if (!trained_) {
+    FieldsInfo info =
+        recipe_.info_of(steps, load_statistics(split.global_means_path, split.global_stds_path, steps.channels()));
+    label_from_statistics(info, steps, fs::path(split.global_means_path).parent_path());
+    return info;
+  }
+  check_orientation(*trained_, steps);
+  check_lead_time(*trained_, split.dt, weights, steps);
+  FieldsInfo info = *trained_;
+  const bool are_known = !trained_->latitudes.empty() && !steps.latitudes().empty();
+  if (are_known && trained_->latitudes != steps.latitudes()) {
+    info.row_weights = latitude_weights(steps);
+    info.latitudes = steps.latitudes();
+    info.longitudes = steps.longitudes();
+  }
+  label_from_weights(info, steps, *trained_, weights);
+  return info;
+}
+
+std::unique_ptr<Task> OpenedForecastSplit::make_task(const ComputeOptions& compute, Device device) const {
+  return std::make_unique<Forecaster>(recipe_.forecaster_options(), compute, info_, device);
+}
+
+}  // namespace isobar

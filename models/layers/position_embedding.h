@@ -1,0 +1,25 @@
+// A learned vector for every place of a sequence (Gehring et al. 2017), added to its tokens.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "models/layers/residual_stream.h"
+
+namespace isobar {
+
+class PositionEmbedding {
+ public:
+  // Lists `name` [1, T, C], N(0, 0.02); T is build.tokens.
+  PositionEmbedding(const Build& build, const std::string& name, std::int64_t width);
+
+  // x + embedding, [B·T, C] of all tokens that this rank has.
+  Tensor operator()(const Tensor& x) const;
+
+ private:
+  const Parameters& parameters_;
+  ResidualStream stream_;
+  int embedding_;
+};
+
+}  // namespace isobar

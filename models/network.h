@@ -1,0 +1,114 @@
+// A network, and what a config says of one. A run is made of two things, which two keys choose: a task (`task`,
+// models/recipe.h) and a network (`model`). They meet at ports: a task says what goes in and what has to come out, and
+// a network takes it or says in a sentence why not.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/ledger.h"
+#include "comm/parallel.h"
+#include "engine/keys.h"
+#include "models/build.h"
+#include "models/holding.h"
+#include "models/stage.h"
+
+namespace isobar {
+
+// Of one sample, in the parameters' dtype: fields [V, LAT, LON] to fields [V', LAT, LON], or to logits [classes].
+struct Ports {
+  Shape in, out;
+  bool starts_at_zero = false;  // the output: a task adds it to something that is a good guess already
+
+  bool are_fields() const { return out.size() == 3; }
+};
+
+class Network {
+ public:
+  virtual ~Network() = default;
+  Network(const Network&) = delete;  // its stages refer to it
+  Network& operator=(const Network&) = delete;
+
+  virtual std::string name() const = 0;  // for people: "ViT"
+  virtual std::span<const Stage> stages() const = 0;
+  const Ports& ports() const { return ports_; }
+
+  // [B, in] -> [B, out], in the parameters' dtype; recorded on the active tape, if there is one. Error where the input
+  // has another shape. Of fields, LAT counts the rows that are read here.
+  Tensor operator()(const Tensor& input, const Pass& pass) const;
+  // What the last stage gives: fields may come as rows of patches, [B·T, P·P·V'] (PatchOrder::channels_last). A loss
+  // that can read these saves three passes over the fields.
+  Tensor in_patches(const Tensor& input, const Pass& pass) const;
+  virtual std::int64_t patch() const { return 0; }  // P; 0: the last stage gives [B, out]
+
+  // Of fields, the rows that are read here, in multiples of row_unit().
+  virtual Part rows() const { return {0, ports_.in[1]}; }
+  virtual std::int64_t row_unit() const { return 1; }
+
+ protected:
+  explicit Network(Ports ports) : ports_(std::move(ports)) {}
+
+ private:
+  Ports ports_;
+};
+
+// What one training pass of a rank is counted for.
+struct PassSizes {
+  std::int64_t batch = 0;           // samples of this data rank
+  DType activation = DType::fp32;   // of what the branches compute
+  DType accumulator = DType::fp32;  // of the residual stream
+  bool recompute = false;           // a block's forward pass is made twice
+};
+
+// What a config says of a network: its keys, and the network of these sizes for any ports that suit it.
+class NetworkRecipe {
+ public:
+  virtual ~NetworkRecipe() = default;
+
+  // The table of its options, bound to this object.
+  virtual KeyTable keys() = 0;
+
+  // Whether a key is null, and left to the data; fill() gives it what suits these ports.
+  virtual bool wants_data() const { return false; }
+  virtual void fill(const Ports& ports, KeyFiller& filler) { static_cast<void>(ports), static_cast<void>(filler); }
+  // Throws Error where the ports do not suit the options. `sizes`: what says how large samples are, "config key
+  // img_size".
+  virtual void check(const Ports& ports, const std::string& sizes) const = 0;
+  // Makes it as small as it can be without leaving out a kind of layer, for a quick check.
+  virtual void shrink() {}
+
+  // The network. Lists its parameters, which must be allocated before it is used. Throws Error where these ports do not
+  // suit it, and where ranks cannot share it in the way asked for.
+  virtual std::unique_ptr<Network> make(const Ports& ports, const Build& build) const = 0;
+
+  // What the rank of these groups holds of what ranks share, and what it tells others in one forward and one backward
+  // pass, from sizes alone.
+  virtual std::vector<Holding::Dealt> shares(const Ports& ports, const Parallel& parallel) const = 0;
+  virtual void add_traffic(const Ports& ports, const PassSizes& sizes, const Parallel& parallel,
+                           CommLedger& ledger) const = 0;
+};
+
+// The names of a list of tasks or networks, for people: "forecast, classification".
+template <class Entry>
+std::string names_of(const std::vector<Entry>& list) {
+  std::string names;
+  for (const Entry& entry : list) names += (names.empty() ? "" : ", ") + std::string(entry.name);
+  return names;
+}
+
+struct NetworkEntry {
+  const char* name;  // the value of the config key `model`
+  std::shared_ptr<NetworkRecipe> (*make)();
+};
+
+// Every network; the first is the default.
+const std::vector<NetworkEntry>& network_list();
+
+// Throws Error, with the names that there are, for an unknown one. Without a name: the default.
+std::shared_ptr<NetworkRecipe> make_network_recipe(const std::string& name = network_list().front().name);
+
+}  // namespace isobar

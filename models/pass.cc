@@ -1,0 +1,38 @@
+#include "models/pass.h"
+
+#include "kernels/common/check.h"
+
+namespace isobar {
+
+Pass Pass::training(DropoutKey masks, SampleWindow samples) {
+  Pass pass;
+  pass.is_training_ = true;
+  pass.masks_ = masks;
+  pass.window_ = samples;
+  return pass;
+}
+
+Pass Pass::over(std::int64_t count) const {
+  Pass same = *this;
+  same.samples_ = count;
+  return same;
+}
+
+Pass Pass::stage(std::int64_t number) const {
+  Pass same = *this;
+  same.masks_.stream += static_cast<std::uint64_t>(number) * kMasksOfStage;
+  same.drawn_ = 0;
+  return same;
+}
+
+std::int64_t Pass::samples() const {
+  ISOBAR_CHECK(samples_ > 0, "a pass does not know how many samples it has (Pass::over)");
+  return samples_;
+}
+
+DropoutKey Pass::next_mask() {
+  ISOBAR_CHECK(drawn_ < kMasksOfStage, "a stage draws more than ", kMasksOfStage, " random masks: cut it in two");
+  return {masks_.seed, masks_.stream + drawn_++, masks_.more_stream};
+}
+
+}  // namespace isobar

@@ -1,0 +1,49 @@
+#include "models/vit/recipe.h"
+
+#include <algorithm>
+
+#include "kernels/common/check.h"
+#include "models/vit/shares.h"
+
+namespace isobar {
+namespace {
+
+constexpr std::int64_t kShrunkDepth = 2;
+
+}  // namespace
+
+std::shared_ptr<NetworkRecipe> make_vit_recipe() {
+  return std::make_shared<VitRecipe>();
+}
+
+void VitRecipe::fill(const Ports& ports, KeyFiller& filler) {
+  filler.fill("patch_size", vit.patch_size, default_patch_size(ports.in[1], ports.in[2]));
+}
+
+void VitRecipe::check(const Ports& ports, const std::string& sizes) const {
+  for (const std::int64_t extent : {ports.in[1], ports.in[2]})
+    ISOBAR_CHECK(extent >= *vit.patch_size && extent % *vit.patch_size == 0, sizes,
+                 " must be a multiple of patch_size (", *vit.patch_size, "), not ", extent);
+}
+
+void VitRecipe::shrink() {
+  vit.depth = std::min(vit.depth, kShrunkDepth);
+}
+
+std::unique_ptr<Network> VitRecipe::make(const Ports& ports, const Build& build) const {
+  ISOBAR_CHECK(ports.are_fields() || build.parallel.cp.size() == 1,
+               "context parallel: a classifier's head reads every ", "token of an image, and cannot be dealt over ",
+               build.parallel.cp.size(), " ranks");
+  return std::make_unique<Vit>(vit.config(ports), build);
+}
+
+std::vector<Holding::Dealt> VitRecipe::shares(const Ports& ports, const Parallel& parallel) const {
+  return shares_of(vit.config(ports), parallel);
+}
+
+void VitRecipe::add_traffic(const Ports& ports, const PassSizes& sizes, const Parallel& parallel,
+                            CommLedger& ledger) const {
+  add_traffic_of_pass(vit.config(ports), sizes, parallel, ledger);
+}
+
+}  // namespace isobar

@@ -1,0 +1,132 @@
+// How a validation is reported: every line, tag and column, of sums whose roots are known.
+#include "models/forecast/metrics.h"
+
+#include <array>
+#include <cmath>
+
+#include "tests/harness/testing.h"
+
+namespace isobar {
+namespace {
+
+using testing::Approx;
+using testing::ContainsSubstring;
+
+constexpr std::int64_t kPixels = 4;
+
+// Two samples of two forecast channels, of which a third one is only given. Errors of u10: 0.5 and 1.5 of a normalised
+// unit, of t2m: 1 and 1; persistence errs by 2 and by 0.5.
+ForecastMetrics metrics_of(const FieldsInfo& info) {
+  ForecastMetrics metrics(info, 2, kPixels);
+  metrics.begin();
+  metrics.add(std::array{1., 0., 0., 0., 4., 0., 0., 0.}, 0.2);
+  metrics.add(std::array{9., 0., 0., 0., 4., 0., 0., 0.}, 0.8);
+  for (int sample = 0; sample < 2; ++sample) metrics.add_persistence(std::array{16., 0., 0., 0., 1., 0., 0., 0.});
+  return metrics;
+}
+
+FieldsInfo fields() {
+  return {.channel_names = {"u10", "t2m", "orography"},
+          .statistics = {.means = {0, 280, 0}, .stds = {3, 10, 1}},
+          .row_weights = {1, 1},
+          .latitudes = {},
+          .longitudes = {},
+          .units = {"m s**-1", "K", "m"}};
+}
+
+void check_figures(const std::vector<Figure>& found, const std::vector<Figure>& expected) {
+  REQUIRE(found.size() == expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    INFO(i << ": " << found[i].name << ' ' << found[i].part);
+    CHECK(found[i].name == expected[i].name);
+    CHECK(found[i].part == expected[i].part);
+    CHECK(found[i].value == Approx(expected[i].value));
+  }
+}
+
+TEST_CASE("forecast metrics: what a validation reports") {
+  const FieldsInfo info = fields();
+  const ForecastMetrics metrics = metrics_of(info);
+  CHECK(metrics.loss() == Approx(0.5));
+  const Report report = metrics.report(DataSplit::valid);
+  const double u = std::sqrt(1.25);  // of both samples together; the mean of each one's root is 1
+  check_figures(
+      report.line,
+      {{"rmse", "u10", u}, {"rmse", "t2m", 1}, {"persistence_rmse", "u10", 2}, {"persistence_rmse", "t2m", 0.5}});
+  check_figures(report.summary, {{"val_rmse", "u10", u},
+                                 {"val_rmse", "t2m", 1},
+                                 {"persistence_rmse", "u10", 2},
+                                 {"persistence_rmse", "t2m", 0.5},
+                                 {"val_rmse_physical", "u10", 3 * u},
+                                 {"val_rmse_physical", "t2m", 10},
+                                 {"persistence_rmse_physical", "u10", 6},
+                                 {"persistence_rmse_physical", "t2m", 5}});
+  const std::vector<std::pair<std::string, double>> scalars{{"RMSE(u10m)/valid", 1}, {"RMSE(t2m)/valid", 1},
+                                                            {"RMSE/u10", u},         {"RMSE of persistence/u10", 2},
+                                                            {"RMSE/t2m", 1},         {"RMSE of persistence/t2m", 0.5}};
+  REQUIRE(report.scalars.size() == scalars.size());
+  for (std::size_t i = 0; i < scalars.size(); ++i) {
+    CHECK(report.scalars[i].first == scalars[i].first);
+    CHECK(report.scalars[i].second == Approx(scalars[i].second));
+  }
+  REQUIRE(report.charts.size() == 2);
+  CHECK(report.sentence == "RMSE (persistence): 128.0 % of it on average, u10 1.118 (2), t2m 1 (0.5)");
+  CHECK(report.table ==
+        "RMSE of the validation set: normalised, and in the variables' own units\n"
+        "variable  forecast  persistence  ratio      forecast  persistence  unit\n"
+        "u10         1.1180       2.0000    56%        3.3541       6.0000  m/s\n"
+        "t2m         1.0000       0.5000   200%        10.000        5.000  K\n"
+        "on average 128.0 % of persistence's RMSE");
+}
+
+TEST_CASE("forecast metrics: figures of a test set are not mistaken for those of a validation") {
+  const FieldsInfo info = fields();
+  const Report report = metrics_of(info).report(DataSplit::test);
+  std::vector<std::string> names;
+  for (const Figure& figure : report.summary) names.push_back(figure.name);
+  CHECK(names == std::vector<std::string>{"test_rmse", "test_rmse", "test_persistence_rmse", "test_persistence_rmse",
+                                          "test_rmse_physical", "test_rmse_physical", "test_persistence_rmse_physical",
+                                          "test_persistence_rmse_physical"});
+  CHECK_THAT(report.table, ContainsSubstring("RMSE of the test set: "));
+}
+
+TEST_CASE("forecast metrics: persistence is scored in one whole pass, and begun anew after one that was not") {
+  const FieldsInfo info = fields();
+  ForecastMetrics metrics = metrics_of(info);
+  CHECK(metrics.wants_persistence());
+  metrics.begin();  // the pass before has not come to its end
+  CHECK(metrics.sums().size() == 3);
+  metrics.add(std::array{4., 0., 0., 0., 4., 0., 0., 0.}, 0.3);
+  metrics.add_persistence(std::array{4., 0., 0., 0., 16., 0., 0., 0.});
+  metrics.end();
+  CHECK(metrics.loss() == Approx(0.3));
+  CHECK(metrics.persistence_rmse() == std::vector<double>{1, 2});
+  CHECK_FALSE(metrics.wants_persistence());
+  metrics.begin();
+  CHECK(metrics.sums().size() == 2);  // what ranks add up: the forecast's and the loss
+  CHECK(metrics.persistence_rmse() == std::vector<double>{1, 2});
+}
+
+TEST_CASE("forecast metrics: the console's sentence has four channels at most, the table all") {
+  FieldsInfo info = fields();
+  info.channel_names = {"u10", "v10", "t2m", "sp", "msl_of_a_long_name"};
+  info.statistics = {.means = std::vector<double>(5, 0), .stds = std::vector<double>(5, 1)};
+  info.units = {};
+  ForecastMetrics metrics(info, 5, kPixels);
+  const std::vector<double> ones = [] {
+    std::vector<double> sums(20, 0);
+    for (std::size_t i = 0; i < sums.size(); i += 4) sums[i] = 4;
+    return sums;
+  }();
+  metrics.begin();
+  metrics.add(ones, 1);
+  metrics.add_persistence(ones);
+  CHECK(metrics.report(DataSplit::valid).sentence ==
+        "RMSE (persistence): 100.0 % of it on average, u10 1 (1), v10 1 (1), t2m 1 (1), sp 1 (1), ...");
+  CHECK_THAT(metrics.report(DataSplit::valid).table,
+             ContainsSubstring("variable            forecast  persistence  ratio      forecast  persistence  unit\n") &&
+                 ContainsSubstring("\nmsl_of_a_long_name    1.0000       1.0000   100%        1.0000       1.0000\n"));
+}
+
+}  // namespace
+}  // namespace isobar

@@ -77,6 +77,16 @@ int Parameters::add(ParameterSpec spec) {
   return static_cast<int>(entries_.size()) - 1;
 }
 
+Weights joined(std::initializer_list<Weights> lists) {
+  Weights all;
+  for (const Weights& list : lists) all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+
+const std::string& Parameters::name_of(int handle) const {
+  return entries_[static_cast<std::size_t>(handle)].spec.names.front();
+}
+
 std::int64_t Parameters::held() const {
   std::int64_t sum = 0;
   for (const Entry& entry : entries_) sum += entry.numel();

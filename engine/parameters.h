@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -72,6 +73,11 @@ struct BucketPlan {
   std::array<std::int64_t, kSharings> slices = {1, 1, 1};  // by Sharing
 };
 
+// Handles of parameters (Parameters::add).
+using Weights = std::vector<int>;
+// One list behind the other.
+Weights joined(std::initializer_list<Weights> lists);
+
 class Parameters {
  public:
   // Lists a parameter; returns its handle for get(). All are listed before allocate().
@@ -84,6 +90,8 @@ class Parameters {
   // The tensor to compute with: a leaf, stacked parts as one, in the activation's dtype where it has a compute copy.
   const Tensor& get(int handle) const { return leaves_[static_cast<std::size_t>(handle)]; }
 
+  int handles() const { return static_cast<int>(entries_.size()); }  // of all parameters: 0 to handles() - 1
+  const std::string& name_of(int handle) const;                      // of stacked parameters, the first one's
   std::int64_t held() const;  // parameters that this rank holds, without padding; known before allocate()
   const std::vector<NamedParameter>& named() const { return named_; }
   std::int64_t count() const { return count_; }          // of parameters of the whole model, without padding

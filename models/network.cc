@@ -15,4 +15,10 @@ Tensor Network::operator()(const Tensor& input, const Pass& pass) const {
                     PatchOrder::channels_last);
 }
 
+std::unique_ptr<Network> make_network(const NetworkRecipe& recipe, const Ports& ports, const Build& build) {
+  std::unique_ptr<Network> network = recipe.make(ports, build);
+  check_stages(network->stages(), build.parameters);
+  return network;
+}
+
 }  // namespace isobar

@@ -92,6 +92,9 @@ class NetworkRecipe {
                            CommLedger& ledger) const = 0;
 };
 
+// The network of a recipe for these ports. Error too where its stages do not list all of its parameters.
+std::unique_ptr<Network> make_network(const NetworkRecipe& recipe, const Ports& ports, const Build& build);
+
 // The names of a list of tasks or networks, for people: "forecast, classification".
 template <class Entry>
 std::string names_of(const std::vector<Entry>& list) {

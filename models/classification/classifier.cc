@@ -36,7 +36,7 @@ Classifier::Classifier(std::shared_ptr<const NetworkRecipe> network, const Compu
       recomputes_(compute.recompute),
       parallel_(parallel),
       parameters_(std::make_unique<Parameters>()),
-      network_(recipe_->make(classifier_ports(info), {*parameters_, compute, parallel})),
+      network_(make_network(*recipe_, classifier_ports(info), {*parameters_, compute, parallel})),
       mean_(number_on(device, info.mean)),
       std_(number_on(device, info.std)) {
   compute.allocate(*parameters_, device, parallel.bucket_plan());

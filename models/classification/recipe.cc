@@ -154,7 +154,7 @@ void OpenedClassification::check_resume(const GivenWeights& weights) const {
 Holding OpenedClassification::holding(const ComputeOptions& compute, const Parallel& parallel) const {
   Parameters parameters;
   const Ports ports = classifier_ports(info_);
-  network_->make(ports, {parameters, compute, parallel});
+  make_network(*network_, ports, {parameters, compute, parallel});
   return {network_->shares(ports, parallel), parameters.held()};
 }
 

@@ -29,7 +29,7 @@ Forecaster::Forecaster(const ForecasterOptions& options, const ComputeOptions& c
   const ForecastOptions& forecast = options_.forecast;
   ISOBAR_CHECK(*forecast.n_out_channels <= *forecast.n_in_channels, "n_out_channels: ", *forecast.n_out_channels,
                " is more than n_in_channels, ", *forecast.n_in_channels);
-  network_ = options_.network->make(forecast_ports(forecast), {*parameters_, compute, parallel});
+  network_ = make_network(*options_.network, forecast_ports(forecast), {*parameters_, compute, parallel});
   compute.allocate(*parameters_, device, parallel.bucket_plan());
   const DType accumulator = parameters_->dtype();
   const Part rows = network_->rows();

@@ -131,7 +131,7 @@ Holding ForecastRecipe::holding(const ComputeOptions& compute, const Parallel& p
                "data: set img_size, n_in_channels, n_out_channels, patch_size and time_features");
   Parameters parameters;
   const Ports ports = forecast_ports(forecast);
-  network_->make(ports, {parameters, compute, parallel});
+  make_network(*network_, ports, {parameters, compute, parallel});
   return {network_->shares(ports, parallel), parameters.held()};
 }
 

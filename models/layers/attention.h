@@ -27,6 +27,7 @@ class Attention {
 
   // Rows of the stream, [B·T, C], to the same, in x's dtype, which is the activation's.
   Tensor operator()(const Tensor& x, Pass& pass) const;
+  Weights weights() const { return joined({qkv_.weights(), proj_.weights()}); }
 
  private:
   Tensor heads(const Tensor& qkv, Pass& pass) const;

@@ -41,6 +41,7 @@ class Linear {
 
   const Tensor& weight() const { return parameters_.get(weight_); }
   Tensor bias() const { return bias_ < 0 ? Tensor() : parameters_.get(bias_); }  // undefined in a layer without one
+  Weights weights() const { return bias_ < 0 ? Weights{weight_} : Weights{weight_, bias_}; }
   // Of the inputs or outputs that are split, what this rank has, and how many there are.
   Part part() const { return part_; }
   Span span() const { return {part_.begin, total_}; }

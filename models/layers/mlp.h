@@ -29,6 +29,7 @@ class Mlp {
 
   // Rows of the stream, [B·T, C], to the same, in x's dtype, which is the activation's.
   Tensor operator()(const Tensor& x, Pass& pass) const;
+  Weights weights() const { return joined({fc1_.weights(), fc2_.weights()}); }
 
  private:
   Tensor in_one_op(const Tensor& x, Pass& pass) const;

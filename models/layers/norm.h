@@ -16,6 +16,7 @@ class LayerNorm {
 
   // s = x + branch, y = norm(s): [B·T, C] each, s in x's dtype, y in the activation's. Without a branch s is x itself.
   LayernormResult operator()(const Residual& in) const;
+  Weights weights() const { return {weight_, bias_}; }
 
  private:
   const Parameters& parameters_;

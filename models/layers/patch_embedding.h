@@ -26,6 +26,7 @@ class PatchEmbedding {
   // [B, V, LAT, LON] in the parameters' dtype -> [B·T, C] in the same; patches in row-major order. LAT and T are those
   // of this rank. Error where an image has another shape, and where P does not divide LAT and LON.
   Tensor operator()(const Tensor& image) const;
+  Weights weights() const { return {weight_, bias_}; }
 
   Part rows() const { return rows_; }  // of the whole image, that this rank has
 

@@ -15,6 +15,7 @@ class PositionEmbedding {
 
   // x + embedding, [B·T, C] of all tokens that this rank has.
   Tensor operator()(const Tensor& x) const;
+  Weights weights() const { return {embedding_}; }
 
  private:
   const Parameters& parameters_;

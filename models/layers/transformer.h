@@ -32,6 +32,7 @@ class TransformerBlock {
   TransformerBlock(const Build& build, const std::string& name, const TransformerSpec& spec);
 
   Residual operator()(const Residual& in, Pass& pass) const;
+  Weights weights() const { return joined({norm1_.weights(), attention_.weights(), norm2_.weights(), mlp_.weights()}); }
 
  private:
   TransformerSpec spec_;

@@ -52,13 +52,15 @@ Tensor Vit::head(const Tensor& y, const Pass& pass) const {
 
 std::vector<Stage> Vit::cut(bool recompute) const {
   std::vector<Stage> stages;
-  stages.push_back({[this](const Tensors& in, Pass pass) { return Tensors{embed(in[0], pass)}; }});
+  stages.push_back({[this](const Tensors& in, Pass pass) { return Tensors{embed(in[0], pass)}; },
+                    joined({positions_.weights(), patches_.weights()})});
   for (const TransformerBlock& block : blocks_)
-    stages.push_back(
-        {[&block](const Tensors& in, Pass pass) { return block(Residual::of(in), pass).list(); }, recompute});
+    stages.push_back({[&block](const Tensors& in, Pass pass) { return block(Residual::of(in), pass).list(); },
+                      block.weights(), recompute});
   stages.push_back(
-      {[this](const Tensors& in, Pass pass) { return Tensors{stream_.end(norm_(Residual::of(in)).y, pass)}; }});
-  stages.push_back({[this](const Tensors& in, Pass pass) { return Tensors{head(in[0], pass)}; }});
+      {[this](const Tensors& in, Pass pass) { return Tensors{stream_.end(norm_(Residual::of(in)).y, pass)}; },
+       norm_.weights()});
+  stages.push_back({[this](const Tensors& in, Pass pass) { return Tensors{head(in[0], pass)}; }, head_.weights()});
   return stages;
 }
 

@@ -33,8 +33,10 @@ class Perceptron : public Network {
             {.channels = ports.in[0], .height = ports.in[1], .width = ports.in[2], .patch = kPatch, .embed = width}),
         norm_(build, "norm", width, 1e-6),
         head_(build, {"head"}, head_of(ports, width)),
-        stages_{{[this](const Tensors& in, const Pass&) { return Tensors{hidden(in[0])}; }},
-                {[this](const Tensors& in, const Pass& pass) { return Tensors{head(in[0], pass)}; }}} {}
+        stages_{{[this](const Tensors& in, const Pass&) { return Tensors{hidden(in[0])}; },
+                 joined({patches_.weights(), norm_.weights()})},
+                {[this](const Tensors& in, const Pass& pass) { return Tensors{head(in[0], pass)}; },
+                 head_.weights()}} {}
 
   std::string name() const override { return "perceptron"; }
   std::span<const Stage> stages() const override { return stages_; }

@@ -13,7 +13,7 @@
 #include "apps/train/journal.h"
 #include "apps/train/model_file.h"
 #include "apps/train/run_folder.h"
-#include "apps/train/trainer.h"
+#include "apps/train/scoring.h"
 #include "engine/files/atomic_file.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"

@@ -7,7 +7,7 @@ namespace isobar {
 namespace {
 
 constexpr std::uint64_t kNumbersOfAKey = std::uint64_t{1} << 32;
-// Apart from the streams of masks, which count iterations (apps/train/trainer.h).
+// Apart from the streams of masks, which count iterations (apps/train/passes.h).
 constexpr std::uint64_t kStreamsOfSamples = std::uint64_t{1} << 63;
 
 }  // namespace

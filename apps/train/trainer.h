@@ -11,11 +11,12 @@
 
 #include "apps/train/comm_report.h"
 #include "apps/train/loaders.h"
+#include "apps/train/passes.h"
+#include "apps/train/step_plan.h"
 #include "comm/gradients.h"
 #include "comm/parallel.h"
 #include "engine/files/flat_tensors.h"
 #include "engine/optimizer.h"
-#include "engine/readback.h"
 #include "engine/schedule.h"
 #include "models/compute_options.h"
 #include "models/task.h"
@@ -52,11 +53,6 @@ class Trainer {
   // ranks.
   Trainer(Task& task, const TrainerOptions& options, Parallel parallel = {});
   ~Trainer();
-
-  // Gives the batch of the next part; on the task's device, or on the host.
-  using NextBatch = std::function<std::shared_ptr<const LoadedBatch>()>;
-  // Reads the batch behind that one while the device works: of the next step, or of this one.
-  using ReadAhead = std::function<void(bool for_next_step)>;
 
   // One iteration: forward and backward over the grad_accumulation parts of a batch, then the update. A part counts by
   // its weight (Task::weight), and may be empty. A loss or gradient that is not finite is an error (fp16: the loss
@@ -126,26 +122,8 @@ class Trainer {
   void set_state(const nlohmann::ordered_json& state);
 
  private:
-  struct Capture;
-
-  // A part of a step's batch, before its pass.
-  struct QueuedPart {
-    std::shared_ptr<const LoadedBatch> loaded;
-    double weight = 0;
-  };
-  class StepParts;
-
+  bool is_captured() const;  // Error if a step cannot be captured as a graph
   double gradient_scale() const;
-  void set_share(std::int64_t part, double share);
-  DropoutKey masks_of(std::int64_t part) const;
-  std::uint64_t first_stream() const;  // of this iteration's masks
-  void set_captured_stream();
-  void accumulate(const Batch& batch, std::int64_t part, bool is_last);
-  void run_passes(const std::function<Batch(std::int64_t part)>& batch_of, bool all_ranks_have_last,
-                  const ReadAhead& read_ahead);
-  std::unique_ptr<Capture> capture_passes(StepParts& parts);
-  void replay_passes(StepParts& parts, const ReadAhead& read_ahead);
-  double sum_of_losses() const;
   void check_update(const StepResult& result);
   Optimizer make_optimizer();
   FlatBuffers moments() const;  // with the prefixes of their names
@@ -160,24 +138,9 @@ class Trainer {
   LearningRate lr_;
   LossScale loss_scale_;
   std::int64_t iteration_ = 0;
-  bool has_run_ = false;      // this process has made a step
   bool is_averaged_ = false;  // the model's weights are the averaged ones, and these lie in their place
-  Tensor losses_;             // [grad_accumulation]
-  Readback losses_read_;
-  // How often the weight of this rank's part goes into that of the whole batch; infinitely often where nothing counts.
-  std::vector<double> shares_;  // [grad_accumulation]
-  Tensor upstream_;             // [grad_accumulation]: dL/dL times the loss scale, by the part's share
-  // With cuda_graph alone: first_stream(), which a graph reads; [1], 8 bytes.
-  Tensor captured_stream_, stream_on_host_;
-  std::unique_ptr<Capture> capture_;
+  Passes passes_;
+  std::unique_ptr<StepPlan> plan_;
 };
-
-// One pass over the set from its start, every sample counted alike, into metrics that the task made. Every
-// rank of `ranks`, which read different samples, calls it and has the sums of all of them afterwards. False where
-// `stop` was true on one rank of `voters` between two batches. scored: as Trainer::validate has it.
-bool score_all(
-    const Task& task, JudgedSet& set, Metrics& metrics, const std::function<bool()>& stop,
-    const Communicator& ranks = {}, const Communicator& voters = {},
-    const std::function<void(std::int64_t samples)>& scored = [](std::int64_t) {});
 
 }  // namespace isobar

@@ -1,4 +1,4 @@
-// Stages (models/stage.h): that each lists exactly the weights that it reads, so that a network can be cut between them.
+// Stages (models/stage.h): each lists exactly the weights that it reads, so that a network can be cut between them.
 #include "models/stage.h"
 
 #include <algorithm>

@@ -35,8 +35,8 @@ class Perceptron : public Network {
         head_(build, {"head"}, head_of(ports, width)),
         stages_{{[this](const Tensors& in, const Pass&) { return Tensors{hidden(in[0])}; },
                  joined({patches_.weights(), norm_.weights()})},
-                {[this](const Tensors& in, const Pass& pass) { return Tensors{head(in[0], pass)}; },
-                 head_.weights()}} {}
+                {[this](const Tensors& in, const Pass& pass) { return Tensors{head(in[0], pass)}; }, head_.weights()}} {
+  }
 
   std::string name() const override { return "perceptron"; }
   std::span<const Stage> stages() const override { return stages_; }

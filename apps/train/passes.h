@@ -35,8 +35,8 @@ class Passes {
   void end_gradients(bool have_sums_begun);
 
   void begin_reading_losses() { losses_read_.begin(); }
-  // The losses of all parts by their shares, times the ranks of dp: the mean over these is the loss of the global batch.
-  // The host has waited for the device.
+  // The losses of all parts by their shares, times the ranks of dp: the mean over these ranks is the loss of the global
+  // batch. The host has waited for the device.
   double sum_of_losses() const;
 
   std::int64_t parts() const { return batch_.grad_accumulation; }

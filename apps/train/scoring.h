@@ -12,8 +12,8 @@ namespace isobar {
 
 // One pass over the set from its start, every sample counted alike, into metrics that the task made. Every rank of
 // `ranks`, which read different samples, calls it and has the sums of all of them afterwards. Returns false if `stop`
-// was true on one rank of `voters` between two batches. scored: called with the number of samples, about, that all ranks
-// have scored so far.
+// was true on one rank of `voters` between two batches. scored: called with the number of samples that all ranks have
+// scored so far, about.
 bool score_all(
     const Task& task, JudgedSet& set, Metrics& metrics, const std::function<bool()>& stop,
     const Communicator& ranks = {}, const Communicator& voters = {},

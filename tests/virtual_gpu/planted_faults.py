@@ -21,6 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FILES = {"runtime": "kernels/cuda/runtime.cc", "gemm": "kernels/gemm/gemm.cu", "elementwise": "kernels/elementwise.cu",
          "storage": "engine/storage.cc", "optimizer": "engine/optimizer.cc", "trainer": "apps/train/trainer.cc",
          "upload": "data/upload.cc", "linear": "engine/ops/linear.cc", "run": "apps/train/run.cc",
+         "plan": "apps/train/step_plan.cc", "passes": "apps/train/passes.cc",
          "algorithms": "apps/train/algorithms.cc", "session": "comm/nccl/session.cc", "stream": "engine/stream.cc"}
 
 # ---- Checks: each raises command.Failure ----------------------------------------------------------------------------
@@ -76,27 +77,26 @@ UNORDERED = "neither waits for the other|is freed outside of it|has not allocate
 FAULTS = {
     # What was wrong once: graphs, drivers, workspaces, alignments, the choice of algorithms.
     "a graph on the default stream": (
-        "trainer", "recording(current_stream());", "recording(PLANTED ? nullptr : current_stream());", GRAPH,
+        "plan", "recording(current_stream());", "recording(PLANTED ? nullptr : current_stream());", GRAPH,
         "cannot be captured on the default stream"),
     # Of a run that is not resumed, the first validation has made the workspace.
     "a graph of the first step after a resume": (
-        "trainer", "const gpu::Range range(\"step \" +", "has_run_ = has_run_ || (PLANTED && iteration_ > 0);\n"
-        "  const gpu::Range range(\"step \" +", resumes, "has no workspace yet"),
+        "plan", "if (has_run_ && parts", "if ((has_run_ || PLANTED) && parts", resumes, "has no workspace yet"),
     "an error leaves the stream captured": (
         "runtime", "if (!is_open_) return;", "if (!is_open_ || PLANTED) return;",
         keeps_rule("an error in a capture leaves the stream as it was"), "copy from ordinary memory"),
     "a graph beside the memory of earlier steps": (
-        "trainer", "gpu::trim_memory(task_.device().index);\n  gpu::Capture", "if (!PLANTED) gpu::trim_memory("
-        "task_.device().index);\n  gpu::Capture", command.check_counts, "a graph holds"),
+        "plan", "gpu::trim_memory(passes.device().index);\n    gpu::Capture", "if (!PLANTED) gpu::trim_memory("
+        "passes.device().index);\n    gpu::Capture", command.check_counts, "a graph holds"),
     "a graph beside the memory of a validation": (
-        "trainer", "    if (capture_) gpu::trim_memory(", "    if (capture_ && !PLANTED) gpu::trim_memory(",
+        "plan", "if (graph_) gpu::trim_memory(", "if (graph_ && !PLANTED) gpu::trim_memory(",
         command.check_held_after_validation, "after a validation"),
     "masks that a graph draws again and again": (
-        "trainer", "  set_captured_stream();\n", "  if (!(PLANTED && capture_)) set_captured_stream();\n", MASKS,
-        "other bits"),
+        "passes", "if (!stream_.defined()) return;", "if (!stream_.defined() || (PLANTED && iteration > 1)) return;",
+        MASKS, "other bits"),
     "a loss scale that a graph keeps": (
-        "trainer", "  set_upstream(gradient_scale()", "  if (!(PLANTED && capture_)) set_upstream(gradient_scale()",
-        command.check_loss_scale, "other bits"),
+        "passes", "gradient_scale_ = gradient_scale;",
+        "if (!(PLANTED && stream_.defined() && iteration > 1)) gradient_scale_ = gradient_scale;", command.check_loss_scale, "other bits"),
     "a driver that is too old is no GPU": (
         "runtime", "const int driver = driver_version();", "const int driver = PLANTED ? 0 : driver_version();",
         command.check_driver, "a driver that is too old: status 0"),
@@ -193,19 +193,19 @@ FAULTS = {
                                   GRAPH, "1 executable graphs are not destroyed"),
     # Graphs.
     "an upload in a capture": (
-        "trainer", "return capture->batches[static_cast<std::size_t>(part)];",
-        "return PLANTED ? to_device(next()->tensors, task_.device()) : capture->batches[static_cast<std::size_t>("
-        "part)];", GRAPH, "a thread that captures a graph looks at an event"),
+        "plan", "return batches[static_cast<std::size_t>(part)];",
+        "return PLANTED ? to_device(take_part(passes, parts, part)->tensors, passes.device())\n"
+        "                   : batches[static_cast<std::size_t>(part)];", GRAPH, "a thread that captures a graph looks at an event"),
     "the host reads in a capture": (
-        "trainer", "capture->graph = recording.end();", "if (PLANTED) losses_.to_vector();\n"
-        "  capture->graph = recording.end();", GRAPH, "copies to ordinary memory of the host"),
+        "plan", "graph_ = recording.end();", "if (PLANTED) batches.front().begin()->second.to_vector();\n"
+        "    graph_ = recording.end();", GRAPH, "copies to ordinary memory of the host"),
     "memory of a graph that it does not free": (
-        "trainer", "capture->graph = recording.end();", "[[maybe_unused]] static Tensor kept;\n"
-        "  if (PLANTED) kept = Tensor::empty({1}, DType::fp32, task_.device());\n  capture->graph = recording.end();",
+        "plan", "graph_ = recording.end();", "[[maybe_unused]] static Tensor kept;\n"
+        "    if (PLANTED) kept = Tensor::empty({1}, DType::fp32, passes.device());\n    graph_ = recording.end();",
         GRAPH, "launched again before the memory"),
     "a graph reads the first batches again": (
-        "trainer", "for (Batch& batch : capture_->batches) copy_into(",
-        "for (Batch& batch : capture_->batches) PLANTED && next() ? void() : copy_into(", GRAPH, "other bits"),
+        "plan", "copy_into(batches_[part],", "PLANTED ? void(take_part(passes, parts, static_cast<std::int64_t>("
+        "part))) : copy_into(batches_[part],", GRAPH, "other bits"),
     "a capture that other threads disturb": (
         "runtime", "native(stream), cudaStreamCaptureModeThreadLocal)",
         "native(stream), PLANTED ? cudaStreamCaptureModeGlobal : cudaStreamCaptureModeThreadLocal)", GRAPH,

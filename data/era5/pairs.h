@@ -1,8 +1,4 @@
 // Pairs of steps as samples: the fields of a step, and the fields dt steps later, which are the target of a forecast.
-// @1
-// all_pairs: every pair of the range, once.
-// tutorial: the NERSC tutorial's index rule. A file of n steps gives n samples; index i starts at
-//   j = i mod (n - dt), or at j + dt if j < dt. For dt = 1, step 0 is never an input and step 1 is one three times.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +15,7 @@ namespace isobar {
 
 // all_pairs: every pair of the range, once.
 // tutorial: the NERSC tutorial's index rule. A file of n steps gives n samples; index i starts at
-//   j = i mod (n - dt), and at j + dt where j < dt. For dt = 1 step 0 is never an input and step 1 is one three times.
+//   j = i mod (n - dt), or at j + dt if j < dt. For dt = 1, step 0 is never an input and step 1 is one three times.
 enum class SamplerKind : std::uint8_t { all_pairs, tutorial };
 
 // The first steps of an epoch's pairs in file order; `limit` > 0 keeps the first `limit`. A pair over a hole in time,

@@ -27,7 +27,7 @@ struct ConfigOptions {
   // Whether device_kind() is a GPU.
   bool wants_cuda() const;
 
-  // Threads of each of `ranks` ranks on this machine: the requested number, else an equal share, at least one.
+  // Threads of each of `ranks` ranks on this machine: the requested number, else an equal share, 1 or more.
   int threads_of(int ranks) const;
 };
 

@@ -99,7 +99,7 @@ void draw_frame(Image& image, const Rectangle& inside) {
   fill(image, {x + width, y, 1, height}, kFrame);
 }
 
-// The cells [first, end) of `cells` that pixel `pixel` of `pixels` shows: at least one.
+// The cells [first, end) of `cells` that pixel `pixel` of `pixels` shows: one or more.
 std::pair<int, int> cells_of(int pixel, int pixels, int cells) {
   const auto boundary = [&](int p) { return static_cast<int>(static_cast<std::int64_t>(p) * cells / pixels); };
   const int first = boundary(pixel);

@@ -23,7 +23,7 @@ using nlohmann::ordered_json;
 
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{16} << 20;  // size limit of the file; one product takes about 250
+constexpr std::size_t kMostBytes = std::size_t{16} << 20;  // size limit of the file; one product takes about 250 bytes
 
 // Keeps letters, digits and dots; each run of other characters becomes one dash.
 std::string file_name_of(const std::string& platform) {

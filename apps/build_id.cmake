@@ -1,5 +1,5 @@
-# cmake -DSOURCES=DIR -DBUILD=TEXT -DFILE=FILE -P apps/build_id.cmake: writes what tells this build from others, a hash
-# of the sources of the program and of how they are compiled (BUILD), where that has changed.
+# cmake -DSOURCES=DIR -DBUILD=TEXT -DFILE=FILE -P apps/build_id.cmake: writes the id of this build, a hash of the
+# program's sources and of the compiler options (BUILD), if it has changed.
 cmake_minimum_required(VERSION 3.25)
 set(all "${BUILD}")
 foreach(folder kernels engine comm data models apps)

@@ -1,5 +1,5 @@
-// isobar check: three steps of a layout of ranks beside one rank. It has the flags of train that decide how a step is
-// made.
+// isobar check: compares three steps of a layout of ranks with the same steps on one rank. It takes those flags of
+// train that decide how a step is computed.
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -19,10 +19,10 @@ namespace {
 
 struct CheckFlags {
   TrainFlags train;
-  bool full = false;  // the network and the batch as they are
+  bool full = false;  // the full network and batch size
 };
 
-// A small network, one sample a pass on each data rank, unless the whole is asked for.
+// Without --full: a small network, and one sample per pass on each data-parallel rank.
 RunConfig config_of(const CheckFlags& o) {
   RunConfig config = read_config(named_config(o.train).entries);
   if (!o.full) {
@@ -40,7 +40,7 @@ std::string title_of(const CheckFlags& o, const RunConfig& config, Device device
                 name_of(config.compute.activation()), " on ", name_of(device.kind));
 }
 
-// processes: all of them, one rank each; alone where ranks are threads. Returns whether the check has passed.
+// `processes`: all processes, one rank each; a single one if ranks are threads. Returns whether the check has passed.
 bool check_from(const CheckFlags& o, const Communicator& processes) {
   RunConfig config = config_of(o);
   const Device device = o.train.config.use_device(o.train.launch);

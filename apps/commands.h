@@ -1,5 +1,5 @@
-// The subcommands of `isobar`. Each register_x adds one to the parser; its callback runs once the command line has been
-// read. A callback that fails throws Error; one that ends with another exit status throws CLI::RuntimeError(status).
+// The subcommands of `isobar`. Each register_x adds one to the parser; its callback runs after the command line is
+// parsed. A callback throws Error on failure, and CLI::RuntimeError(status) to exit with another status.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -15,6 +15,7 @@ void register_check(CLI::App& app);
 void register_data(CLI::App& app);
 
 inline constexpr const char* kVersion = ISOBAR_VERSION;
-extern const char kBuildId[];  // differs between builds that may compute other numbers (apps/build_id.cmake)
+// Differs between builds that may compute different numbers (apps/build_id.cmake)
+extern const char kBuildId[];
 
 }  // namespace isobar

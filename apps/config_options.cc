@@ -13,8 +13,8 @@ namespace isobar {
 
 namespace {
 
-// OpenMP counts the cores that the process may use. Those are its own already where the launcher binds it to them, else
-// all of the host, which its other processes use too.
+// OpenMP counts the cores that the process may use. If the launcher binds the process to its cores, that count is
+// right. Otherwise it counts all cores of the host, which the host's processes share.
 int threads_of_process(const Launch& launch) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   if (launch.local_ranks == 1 || std::getenv("OMP_NUM_THREADS") != nullptr) return omp_get_max_threads();

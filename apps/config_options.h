@@ -1,4 +1,4 @@
-// The options that train and forecast share: which config, which keys, which device, how many threads.
+// The options that train and forecast share: config, keys, device, number of threads.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,30 +14,30 @@ namespace isobar {
 
 struct ConfigOptions {
   std::string config;                    // empty: not given
-  std::vector<std::string> assignments;  // of --set
+  std::vector<std::string> assignments;  // values of --set
   std::string device = "auto";
-  int threads = 0;  // 0: as many as the machine has
+  int threads = 0;  // 0: as many as the machine has cores
 
-  // The device asked for, with the number of threads set: of a process of a launcher the GPU of its number on this host
-  // (or the only one that it sees), and its share of the cores. Throws Error where there is no such device.
+  // Returns the requested device and sets the number of threads. A process of a launcher gets the GPU of its local rank
+  // (or the only GPU that it sees) and its share of the cores. Throws Error if the device does not exist.
   Device use_device(const Launch& launch = {}) const;
 
-  // Of the device that use_device would take, if all is well; nothing is touched.
+  // The kind of device that use_device would return if it succeeds; changes nothing.
   DeviceKind device_kind() const;
-  // Whether that is a GPU.
+  // Whether device_kind() is a GPU.
   bool wants_cuda() const;
 
-  // Threads of each of so many ranks on this machine: as asked for, else a fair share, at least one.
+  // Threads of each of `ranks` ranks on this machine: the requested number, else an equal share, 1 or more.
   int threads_of(int ranks) const;
 };
 
-// Every thread that computes on a device calls it: CUDA knows a current device per thread.
+// Every thread that computes on a device calls it: CUDA's current device is per thread.
 void use_in_this_thread(Device device);
 
-// For CLI11's check(): a whole number that is not below `least`.
+// For CLI11's check(): a whole number >= `least`.
 CLI::Validator whole_number_from(std::int64_t least);
 
-void add_config_options(CLI::App& command, ConfigOptions& options);  // --config, and the two below
+void add_config_options(CLI::App& command, ConfigOptions& options);  // --config, --set, --device and --threads
 void add_set_option(CLI::App& command, ConfigOptions& options);      // --set
 void add_device_options(CLI::App& command, ConfigOptions& options);  // --device, --threads
 

@@ -1,4 +1,4 @@
-// isobar data: make synthetic data, compute statistics, look at what there is.
+// isobar data: makes synthetic data, computes statistics, describes data.
 #include <charconv>
 #include <cstdint>
 #include <iostream>
@@ -87,7 +87,7 @@ void register_data_info(CLI::App& data) {
   });
 }
 
-// Not for people: what a process that may not be forked starts to see whether HDF5 survives a file.
+// Internal, hidden from the help: a process that must not fork starts it to test whether HDF5 crashes on a file.
 void register_trial(CLI::App& data) {
   auto file = std::make_shared<std::string>();
   CLI::App* trial = data.add_subcommand("trial", "")->group("");

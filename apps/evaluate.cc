@@ -1,5 +1,5 @@
-// isobar evaluate: a saved model on one of its data sets, whatever its task: the loss, and the task's own metrics. The
-// other sets are not opened.
+// isobar evaluate: scores a saved model of any task on one of its data sets: the loss and the task's metrics. The other
+// sets are not opened.
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -31,7 +31,7 @@ struct EvaluateFlags {
   std::optional<std::int64_t> batch_size;
 };
 
-// The config of the weights, with the paths of --data and what --set says.
+// The config stored with the weights, with the paths of --data and the values of --set.
 RunConfig config_of(const EvaluateFlags& o, ModelDescription& description) {
   ISOBAR_CHECK(description.config, o.weights, " does not say what model it is of");
   ConfigEntries entries = entries_from(to_json(*description.config), o.weights);
@@ -54,7 +54,7 @@ DataSplit split_named(const std::string& name) {
   return name == "train" ? DataSplit::train : name == "test" ? DataSplit::test : DataSplit::valid;
 }
 
-// As many samples as one rank of the run computed at once: what fitted there fits here.
+// The number of samples that one rank of the run computed at once: what fitted into memory there fits here.
 std::int64_t samples_at_once(const BatchOptions& batch, const fs::path& run) {
   return batch.at_once(run.empty() ? 1 : layout_of_run(run).dp);
 }

@@ -1,4 +1,5 @@
-// One check for the numbers of a command line: NaN passes every comparison with a bound, and infinity is none.
+// One check for the numbers of a command line: NaN passes every comparison with a bound, and infinity is not a number
+// that an option can use.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,8 +9,8 @@
 
 namespace isobar {
 
-// Makes NaN and infinities a ParseError of every option of the command and its subcommands that takes an fp32 or fp64
-// number. To be called when all of them have been added.
+// Makes NaN and infinities a ParseError for every option of the command and its subcommands that takes an fp32 or fp64
+// number. Call it after all options have been added.
 inline void want_finite_numbers(CLI::App& command) {
   const auto check = [](const std::string& text) {
     return std::isfinite(std::strtod(text.c_str(), nullptr)) ? "" : text + " is not a finite number";

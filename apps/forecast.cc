@@ -42,14 +42,14 @@ struct ForecastFlags {
   std::int64_t steps = 1;
 };
 
-// The starts first, first + step, ...; count of them, at least one.
+// The start steps first, first + step, ...; `count` of them, at least one.
 struct Starts {
   std::int64_t first = 0, step = 1, count = 1;
 
   std::int64_t at(std::int64_t i) const { return first + i * step; }
 };
 
-// "A:B:S" as Python's range(A, B, S); S may be left out.
+// "A:B:S" as Python's range(A, B, S); S is optional.
 Starts parse_range(const std::string& text) {
   std::smatch parts;
   const std::regex form(R"((\d{1,15}):(-?\d{1,15})(?::(-?\d{1,15}))?)");
@@ -69,7 +69,7 @@ Starts starts_of(const ForecastFlags& o) {
   return o.start ? Starts{.first = *o.start} : parse_range(o.starts);
 }
 
-// What a name promises is what is written.
+// Error if the file's extension names a format that isobar does not write.
 void check_format(const std::string& flag, const std::string& path) {
   static constexpr std::array kOthers{".nc", ".nc4", ".cdf", ".zarr", ".grib", ".grib2", ".grb"};
   const std::string extension = fs::path(path).extension().string();
@@ -77,7 +77,7 @@ void check_format(const std::string& flag, const std::string& path) {
                extension.substr(1), " yet: name it .h5; netCDF and xarray read that too");
 }
 
-// Nothing that the forecast is made from is to be lost to it, nor one result to the other.
+// Error if an output would overwrite an input of the forecast, or the other output.
 void check_outputs(const ForecastFlags& o, const fs::path& weights) {
   const auto same = [](const fs::path& a, const fs::path& b) {
     return fs::weakly_canonical(a) == fs::weakly_canonical(b);
@@ -99,7 +99,7 @@ fs::path statistics_folder(const ForecastFlags& o) {
   return o.stats.empty() ? statistics_beside(o.data) : fs::path(o.stats);
 }
 
-// Where time_means.npy is: with the statistics of --data, else with those that the weights' run made itself.
+// The folder of time_means.npy: the statistics folder of --data, else the statistics that the weights' run computed.
 fs::path climatology_folder(const ForecastFlags& o, const fs::path& weights) {
   const fs::path folder = statistics_folder(o), run = run_of(weights);
   const bool from_run = o.stats.empty() && !fs::exists(folder / kTimeMeansFile) && !run.empty() &&
@@ -107,13 +107,13 @@ fs::path climatology_folder(const ForecastFlags& o, const fs::path& weights) {
   return from_run ? run / "stats" : folder;
 }
 
-// The config of a forecast, and its recipe, which the config owns.
+// The config of a forecast, and its recipe (owned by the config).
 struct ForecastConfig {
   RunConfig run;
   ForecastRecipe& recipe;
 };
 
-// Of entries that a config file or the weights have. Error for another task.
+// From the entries of a config file or of the weights. Error for another task.
 ForecastConfig forecast_config(const ConfigEntries& entries, const std::string& weights) {
   const std::string task = task_of(entries), model = model_of(entries);
   ISOBAR_CHECK(task == kForecastTask, weights, " is a model of the task ", task, ", which forecasts nothing");
@@ -123,14 +123,14 @@ ForecastConfig forecast_config(const ConfigEntries& entries, const std::string& 
   return {read_config(entries, RunConfig(task, model, network, std::move(own))), recipe};
 }
 
-// What weights say that they are: the config that they were trained with, and their fields.
+// The description stored with the weights: the config that they were trained with, and their fields.
 struct TrainedForecast {
   ConfigEntries entries;
   FieldsInfo info;
   std::int64_t dt = 1;
 };
 
-// None for weights from elsewhere.
+// None for weights without a description.
 std::optional<TrainedForecast> trained_forecast(const ForecastFlags& o, ModelDescription& description) {
   if (!description.config) return std::nullopt;
   TrainedForecast trained{.entries = entries_from(to_json(*description.config), o.weights), .info = {}};
@@ -143,8 +143,8 @@ std::optional<TrainedForecast> trained_forecast(const ForecastFlags& o, ModelDes
   return trained;
 }
 
-// The config of the weights, where they are described, or the one that --config and --set make. The sizes that it
-// leaves to the data are filled in; the channels are those that the weights were trained on.
+// The config of the weights if they have a description, else the one that --config and --set make. Sizes that it leaves
+// to the data are filled in; the channels are those that the weights were trained on.
 ForecastConfig config_of(const ForecastFlags& o, const std::optional<TrainedForecast>& trained) {
   ISOBAR_CHECK(trained || !o.config.config.empty() || !o.config.assignments.empty(), o.weights,
                " does not say what model it is of: give --config or --set");
@@ -164,7 +164,7 @@ ForecastConfig config_of(const ForecastFlags& o, const std::optional<TrainedFore
   return config;
 }
 
-// Which weights these are, where a checkpoint's state.json lies beside them.
+// Prints which weights these are, if a checkpoint's state.json lies beside them.
 void tell_of_weights(const fs::path& file) {
   std::cout << "weights: " << file.string();
   const fs::path state_file = file.parent_path() / "state.json";
@@ -205,7 +205,7 @@ Tensor climatology_for(const ForecastFlags& o, const Forecaster& forecaster, con
     return {};
   }
   if (auto labels = load_labels(folder.string())) {
-    labels->step_hours = 0;  // means over time are the same for every time step
+    labels->step_hours = 0;  // a mean over time does not depend on the time step
     check_labels(dataset.labels(), dataset.file_name(0), *labels, (folder / kLabelsFile).string());
   }
   const ForecastOptions& options = forecaster.options();
@@ -221,7 +221,7 @@ void tell_of_forecast(const ForecastFlags& o, std::int64_t start, const Forecast
             << "], HDF5 that h5py, netCDF and xarray read\n";
 }
 
-// Runs every start; writes what --out and --scores ask for, and prints the table.
+// Runs every start, writes the files of --out and --scores, and prints the table.
 void forecast_all(const ForecastFlags& o, const Starts& starts, const Forecaster& forecaster,
                   const Era5Dataset& dataset, const fs::path& weights) {
   Rollout rollout(forecaster, dataset, o.steps, climatology_for(o, forecaster, dataset, weights));

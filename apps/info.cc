@@ -1,4 +1,4 @@
-// isobar info: version, build options, devices; of weights, what they say of themselves.
+// isobar info: version, build options, devices; for weights, their description.
 #include <omp.h>
 
 #include <cstdint>
@@ -60,7 +60,7 @@ ordered_json collect_info() {
   return info;
 }
 
-// Values as JSON where they are, else as text.
+// The value as JSON if it parses, else as text.
 ordered_json value_of(const std::string& text, const std::string& where) {
   return parse_json_if_valid<ordered_json>(text, where).value_or(ordered_json(text));
 }

@@ -1,4 +1,4 @@
-// isobar: the command. Reads the command line, hands over to a subcommand and turns errors into one line on stderr.
+// isobar: the command. Parses the command line, calls a subcommand and turns errors into one line on stderr.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,7 +27,7 @@
 
 namespace {
 
-// Flags are the same with dashes and underscores: "--run_num=00" becomes "--run-num=00".
+// Flags may be written with dashes or underscores: "--run_num=00" becomes "--run-num=00".
 std::string with_dashes(std::string argument) {
   if (argument.starts_with("--")) {
     const auto end_of_name =
@@ -42,7 +42,7 @@ std::string underscored(std::string flag) {
   return flag;
 }
 
-// CLI11 only says that a subcommand is missing.
+// CLI11's own message only says that a subcommand is missing.
 void refuse_unknown_subcommand(const CLI::App& app, const std::vector<std::string>& arguments) {
   if (arguments.front().starts_with('-')) return;
   std::vector<std::string> names;
@@ -51,7 +51,7 @@ void refuse_unknown_subcommand(const CLI::App& app, const std::vector<std::strin
                arguments.front(), isobar::did_you_mean(isobar::suggestion(arguments.front(), names)));
 }
 
-// The subcommand that the command line named, down to the last one.
+// The innermost subcommand that the command line names.
 CLI::App& chosen(CLI::App& app) {
   const std::vector<CLI::App*> subcommands = app.get_subcommands();
   return subcommands.empty() ? app : chosen(*subcommands.front());
@@ -63,7 +63,7 @@ std::string full_name(const CLI::App& command) {
   return (parent == nullptr ? "" : full_name(*parent) + " ") + command.get_name();
 }
 
-// What to say of the first argument that no option took, in the order they were given; "" where all were taken.
+// The message about the first argument, in command-line order, that no option took; "" if all were taken.
 std::string about_unknown_argument(CLI::App& app, const std::vector<std::string>& arguments) {
   const std::vector<std::string> left = app.remaining(/*recurse=*/true);
   const auto first = std::find_if(arguments.begin(), arguments.end(), [&](const std::string& argument) {
@@ -82,21 +82,22 @@ std::string about_unknown_argument(CLI::App& app, const std::vector<std::string>
   return "there is no flag --" + name + isobar::did_you_mean(meant);
 }
 
-// What is wrong before the processes of a launcher have met may be wrong on all (a flag, say), and is told once: the
-// first one tells at once, and its end is that of the job. Another one waits for that. True: it has come.
+// An error before the processes of a launcher are connected may occur on all of them (a wrong flag, say), and is
+// reported once: the first process reports it at once, and when it exits, the launcher ends the job. Another process
+// waits for that. Returns whether the launcher has asked this process to stop.
 bool is_ended_meanwhile() {
-  constexpr std::chrono::seconds kLongEnough(10);  // for a busy host
+  constexpr std::chrono::seconds kLongEnough(10);  // on a busy host
   const auto start = std::chrono::steady_clock::now();
   while (!isobar::stop_requested() && std::chrono::steady_clock::now() - start < kLongEnough)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   return isobar::stop_requested();
 }
 
-// Which process of a launcher this is; 0 without one.
+// The rank of this process under a launcher; 0 without one.
 int rank_of_process() {
   try {
     return isobar::find_launch().rank;
-  } catch (const isobar::Error&) {  // all of them tell
+  } catch (const isobar::Error&) {  // the rank is unknown, so every process reports
     return 0;
   }
 }
@@ -112,13 +113,13 @@ int report(std::string sentence) {
   return 1;
 }
 
-// Ignores SIGPIPE and SIGXFSZ, which would end a run: write() itself reports that it failed.
+// Ignores SIGPIPE and SIGXFSZ, which would end a run: write() reports the failure itself.
 void ignore_failed_write_signals() {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
 }
 
-// Ends the command where memory runs out, as if it were killed, which loses nothing. An exception would go through
+// Ends the process when memory runs out, as a kill would; no file is damaged. An exception would unwind through
 // libraries whose destructors need memory themselves.
 [[noreturn]] void end_without_memory() {
   constexpr std::string_view kSentence = "isobar: out of memory\n";
@@ -126,7 +127,7 @@ void ignore_failed_write_signals() {
   _exit(1);
 }
 
-// If descriptor 0, 1 or 2 is closed, open() would give it to the next file, and what is printed would go into that
+// If descriptor 0, 1 or 2 is closed, open() would return it for the next file, and printed text would go into that
 // file.
 void reserve_standard_streams() {
   int descriptor = 0;
@@ -134,7 +135,7 @@ void reserve_standard_streams() {
   if (descriptor > STDERR_FILENO) close(descriptor);
 }
 
-// Whether all that went to stdout has arrived, as far as somebody reads it.
+// Whether everything written to stdout has arrived. A reader that closed its pipe or socket is not a failure.
 bool output_is_whole() {
   const bool whole = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.flush().good();
   struct stat target = {};
@@ -145,7 +146,8 @@ int run_command(CLI::App& app, const std::vector<std::string>& arguments) {
   try {
     app.set_version_flag("--version", std::string("isobar ") + isobar::kVersion);
     app.require_subcommand(1);
-    // Scripts append their caller's flags to their own. Subcommands take this over, so it stands before them.
+    // A repeated option takes its last value: scripts append their caller's flags to their own. Subcommands inherit
+    // this default when they are added, so it is set first.
     app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     isobar::register_train(app);
     isobar::register_forecast(app);
@@ -157,7 +159,7 @@ int run_command(CLI::App& app, const std::vector<std::string>& arguments) {
     if (arguments.empty()) throw CLI::CallForHelp();
     refuse_unknown_subcommand(app, arguments);
     isobar::want_finite_numbers(app);
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 takes them from the back
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 expects the reverse order
     return output_is_whole() ? 0 : report("stdout cannot be written");
   } catch (const CLI::RuntimeError& stopped) {
     return stopped.get_exit_code();
@@ -194,6 +196,6 @@ int main(int argc, char** argv) {
   reserve_standard_streams();
   ignore_failed_write_signals();
   std::set_new_handler(end_without_memory);
-  if (argc > 1 && std::string_view(argv[1]) == "train") isobar::install_stop_handlers();  // as early as can be
+  if (argc > 1 && std::string_view(argv[1]) == "train") isobar::install_stop_handlers();  // as early as possible
   return run(argc, argv);
 }

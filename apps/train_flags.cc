@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kAllShards = "all";  // what --shard-optimizer says without a number
+constexpr const char* kAllShards = "all";  // the value of --shard-optimizer given without a number
 
 constexpr const char* kTutorial = "The tutorial's flags";
 
@@ -75,7 +75,7 @@ ContextForm form_named(const std::string& name) {
   return static_cast<ContextForm>(std::ranges::find(names, name) - names.begin());
 }
 
-// The config to start from. A run that is resumed brings its own.
+// The config to start from. A resumed run uses its own.
 NamedConfig base_config(const TrainFlags& o) {
   const std::string& name = o.config.config;
   if (!o.yaml_config.empty()) return load_yaml_config(o.yaml_config, name.empty() ? "base" : name);
@@ -143,7 +143,7 @@ void add_run_flags(CLI::App& command, TrainFlags& o) {
 
 namespace {
 
-// Error where flags contradict each other or the number of ranks.
+// Error if flags contradict each other or the number of ranks.
 void check_layout(const TrainFlags& o) {
   ISOBAR_CHECK(o.ranks >= 1, "--ranks ", o.ranks, ": at least one rank is needed");
   ISOBAR_CHECK(o.tensor_parallel >= 1, "--tensor-parallel ", o.tensor_parallel, ": at least one rank is needed");
@@ -187,8 +187,8 @@ void find_processes(TrainFlags& o) {
 
 void find_ranks(TrainFlags& o) {
   o.launch = find_launch();
-  // A kernel that is loaded at its first launch may wait for all that the GPU does: for NCCL's kernels too, which wait
-  // for other ranks. Before CUDA starts.
+  // With lazy loading, the first launch of a kernel may wait for all running work of the GPU: also for NCCL's kernels,
+  // which wait for other ranks. Set before CUDA starts.
   if (o.launch.ranks > 1) ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   try {
     find_processes(o);
@@ -227,7 +227,7 @@ NamedConfig named_config(const TrainFlags& o) {
   if (!o.amp_mode.empty()) set("amp_mode", "--amp-mode", o.amp_mode);
   if (!o.data_loader_config.empty()) set("data_loader_config", "--data-loader-config", o.data_loader_config);
   if (o.local_batch_size) {
-    const std::int64_t local = *o.local_batch_size;  // below 1: the key's own check refuses it
+    const std::int64_t local = *o.local_batch_size;  // if it is below 1, the key's own check reports it
     set("global_batch_size", "--local-batch-size",
         local > 0 ? checked_product({local, sizes_of(o).dp}, "--local-batch-size") : local);
   }
@@ -251,7 +251,7 @@ ProcessRanks process_ranks_of(const TrainFlags& o) {
                      o.by_nccl ? ", by NCCL" : ", by MPI");
   try {
     RunConfig config = read_config(named_config(o).entries);
-    // What is no part of the config and decides which calls a rank makes, or when it takes another one for late.
+    // Also everything outside the config that decides which calls a rank makes, or how long it waits for other ranks.
     // tests/apps/train_flags_test.cc has a table of all flags.
     const char* device = name_of(o.config.device_kind());
     const std::string text =

@@ -1,4 +1,4 @@
-// The command line of everything that trains: train, and check, which makes a few steps and no run.
+// The command line of the commands that train: train, and check, which computes a few steps without a run.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -19,19 +19,19 @@ struct TrainFlags {
   ConfigOptions config;
   std::string data, run_dir, init, run_num = "00";
   bool resume = false, overwrite = false, list_keys = false, list_configs = false;
-  int ranks = 1;  // threads of this process, or processes that a launcher started
+  int ranks = 1;  // number of ranks: threads of this process, or processes started by a launcher
   Launch launch;
   std::string backend = "auto";
   double comm_timeout = 600;
 
   bool are_processes() const { return launch.ranks > 1; }
-  bool by_nccl = false;  // processes exchange data by NCCL, else by MPI; find_ranks decides
+  bool by_nccl = false;  // processes exchange data by NCCL, else by MPI; set by find_ranks
 
-  // The tutorial's flags; an empty one was not given.
+  // The tutorial's flags; empty: not given.
   std::string amp_mode, data_loader_config, parallel_order = "tp-cp-dp", yaml_config;
   std::optional<std::int64_t> local_batch_size, num_iters, num_data_workers;
   bool enable_fused = false, enable_jit = false, noddp = false, disable_broadcast_buffers = false;
-  std::string shard_optimizer;  // ranks, or "all"; empty: the optimizer is not sharded
+  std::string shard_optimizer;  // number of ranks, or "all"; empty: the optimizer is not sharded
   bool comm_report = false, late_agreement = false;
   double bucket_cap_mb = 25;
   int tensor_parallel = 1, context_parallel = 1;
@@ -39,35 +39,37 @@ struct TrainFlags {
   std::string context_form = name_of_enum(ContextForm::automatic);
 };
 
-// What decides how a step is made: the config, the data, where to compute, the ranks.
+// Flags that decide how a step is computed: config, data, device, ranks.
 void add_train_flags(CLI::App& command, TrainFlags& flags);
-// What only a run needs besides: its folder, what it starts from, what it prints.
+// Flags that only a run needs: its folder, its initial weights, its output.
 void add_run_flags(CLI::App& command, TrainFlags& flags);
 
-// Whether ranks are threads or processes, how many, and how they exchange data. Throws where flags contradict each
-// other or the number of ranks. What is wrong here is so on every process: the first one throws Error, the others
+// Sets whether ranks are threads or processes, how many, and how they exchange data. Throws if flags contradict each
+// other or the number of ranks. Such an error occurs on every process alike: the first one throws Error, the others
 // ToldElsewhere.
 void find_ranks(TrainFlags& flags);
 
-// --shard-optimizer [N], and the ranks that it names: ExchangeOptions::shards. Error for what is no number of ranks.
+// --shard-optimizer [N], and the number of ranks in its value: ExchangeOptions::shards. Error if it is not a number of
+// ranks.
 void add_shard_option(CLI::App& command, std::string& value);
 std::int64_t shards_named(const std::string& value);
 
 MeshSizes sizes_of(const TrainFlags& flags);
 Parallel start_parallel(const Communicator& world, const TrainFlags& flags);
-ExchangeOptions exchange_of(const TrainFlags& flags);  // once find_ranks has looked at the flags
+ExchangeOptions exchange_of(const TrainFlags& flags);  // call it after find_ranks
 
-// The config with what flags and --set say. A run that is resumed brings its own. --set wins over the flags that set a
-// key, and these over the config.
+// The config with the values of flags and --set. A resumed run uses its own. --set wins over the flags that set a key,
+// and these win over the config.
 NamedConfig named_config(const TrainFlags& flags);
 
-// The ranks as processes. What this one says of itself to the others: all must be about to train the same.
+// The ranks as processes. Includes this process's description for comparison with the others: all must be about to
+// train the same.
 ProcessRanks process_ranks_of(const TrainFlags& flags);
 
-// What opening data has to know of this process, once its launcher has told all that it tells.
+// The facts about this process that opening the data needs. Call it after find_ranks.
 OpeningProcess opening_process_of(const TrainFlags& flags);
 
-// What other processes than the first would print is what the first one prints.
+// Processes other than the first discard their stdout: the first prints the same.
 void silence_stdout();
 
 }  // namespace isobar

@@ -1,5 +1,5 @@
-// How the order of an epoch is cut: into batches, each batch into parts that are computed one after the other, and each
-// part over ranks. None of them need divide the other: parts and ranks are as equal as they go.
+// How the order of an epoch is divided: into batches, each batch into parts that are computed one after the other, and
+// each part over ranks. The sizes need not divide each other: parts and ranks get shares as equal as possible.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +9,24 @@
 namespace isobar {
 
 struct BatchCut {
-  std::int64_t batch = 1;            // samples of a batch, over all its parts and ranks
-  std::int64_t parts = 1;            // of a batch
-  bool keeps_incomplete = false;     // an epoch's last batch may be smaller; else its samples are left out
-  std::int64_t rank = 0, ranks = 1;  // rank r of R has the samples r, r + R, ... of every part
+  std::int64_t batch = 1;            // samples of a batch, summed over its parts and ranks
+  std::int64_t parts = 1;            // number of parts of a batch
+  bool keeps_incomplete = false;     // whether an incomplete last batch of an epoch is kept or dropped
+  std::int64_t rank = 0, ranks = 1;  // rank r of R reads samples r, r + R, ... of every part
 
-  // Throws Error where a batch cannot be cut in that way at all.
+  // Throws Error if batch, parts, rank or ranks is out of range.
   void check() const;
 
-  std::int64_t batches(std::int64_t samples) const;  // of an epoch of so many samples
-  // Samples of batch `index` of an epoch: `batch`, or fewer in the last one.
+  std::int64_t batches(std::int64_t samples) const;  // number of batches of an epoch of `samples` samples
+  // Number of samples of batch `index` of an epoch: `batch`, or fewer in the last one.
   std::int64_t batch_size(std::int64_t samples, std::int64_t index) const;
-  // Positions in the epoch's order of part `index`, counted over the whole epoch, for all ranks together. It may be
-  // empty in a batch that is incomplete.
+  // The range of positions in the epoch's order of part `index` (counted over the whole epoch), for all ranks together.
+  // Parts of an incomplete batch may be empty.
   Part part(std::int64_t samples, std::int64_t index) const;
 
-  // Of `total` samples of a part, those of this rank.
+  // This rank's number of samples of a part with `total` samples.
   std::int64_t own(std::int64_t total) const;
-  // The most samples that this rank has in a part.
+  // Max number of samples of this rank in a part.
   std::int64_t largest_part() const { return own(part_of(batch, 0, parts).size()); }
 };
 

@@ -7,12 +7,12 @@ namespace isobar {
 namespace {
 
 constexpr std::uint64_t kNumbersOfAKey = std::uint64_t{1} << 32;
-// Apart from the streams of masks, which count iterations (apps/train/passes.h).
+// Disjoint from the streams of dropout masks, which are numbered by iteration (apps/train/passes.h).
 constexpr std::uint64_t kStreamsOfSamples = std::uint64_t{1} << 63;
 
 }  // namespace
 
-// An epoch is a stream, and every sample has a range of its own of the stream's numbers.
+// Each epoch is a stream of random numbers, and each sample has its own range of the stream.
 std::uint32_t SampleKey::random_bits(std::uint64_t index) const {
   ISOBAR_CHECK(index < kNumbersOfAKey, "a sample has 2^32 random numbers; number ", index, " is asked for");
   return isobar::random_bits(seed, kStreamsOfSamples + static_cast<std::uint64_t>(epoch),

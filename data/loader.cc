@@ -15,7 +15,7 @@ namespace isobar {
 
 namespace {
 
-// The leading rows of every tensor, in the same memory.
+// The first `rows` rows of every tensor, in the same memory.
 Batch leading_rows(const Batch& batch, std::int64_t rows) {
   Batch part;
   for (const auto& [name, tensor] : batch) {
@@ -26,12 +26,12 @@ Batch leading_rows(const Batch& batch, std::int64_t rows) {
   return part;
 }
 
-// A batch on its way: its samples are handed to readers one by one.
+// A batch in progress: its samples are given to readers one by one.
 struct Slot {
   Batch buffers;  // host tensors with room for a whole batch
   LoadedBatch batch;
-  std::int64_t begun = 0;     // samples handed out
-  std::int64_t finished = 0;  // samples read, or failed
+  std::int64_t begun = 0;     // samples given to readers
+  std::int64_t finished = 0;  // samples read or failed
   std::exception_ptr error;   // of the first sample that failed
   std::int64_t failed_row = 0;
 
@@ -52,7 +52,7 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
       : dataset_(dataset), sampler_(std::move(sampler)), options_(std::move(options)), batches_(count_batches()) {
     ISOBAR_CHECK(sampler_.samples() == dataset_.samples(), "a sampler of ", sampler_.samples(),
                  " samples is not for the ", dataset_.samples(), " of ", dataset_.name());
-    slots_.resize(static_cast<std::size_t>(options_.read_ahead) + 1);  // one more: the caller holds it
+    slots_.resize(static_cast<std::size_t>(options_.read_ahead) + 1);  // one more for the batch that the caller holds
     queue_.reserve(slots_.size());
     for (Slot& slot : slots_) {
       slot.buffers = empty_batch(dataset_.layout(), options_.cut.largest_part(), options_.allocator);
@@ -107,7 +107,8 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
     if (slot->error) {
       free_.push_back(slot);
       for_workers_.notify_one();
-      // Out of the slot, or a worker that fills it again would end what the caller may still read.
+      // Taken out of the slot: otherwise a worker that refills the slot would destroy an exception that the caller
+      // still uses.
       std::rethrow_exception(std::exchange(slot->error, nullptr));
     }
     return {&slot->batch, [state = shared_from_this(), slot](const LoadedBatch*) { state->take_back(slot); }};
@@ -128,7 +129,7 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
     return at.batch + 1 < batches_ ? Cursor{at.epoch, at.batch + 1} : Cursor{at.epoch + 1, 0};
   }
 
-  // Makes the slot the batch at `batch.at`.
+  // Sets the samples of the slot's batch at `batch.at`.
   void set_samples(Slot& slot) {
     LoadedBatch& batch = slot.batch;
     if (order_epoch_ != batch.at.epoch) {
@@ -145,8 +146,8 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
     batch.tensors = leading_rows(slot.buffers, slot.size());
   }
 
-  // Turns a free slot into the upcoming batch. The caller holds the mutex. A batch that cannot be begun (the order of
-  // so many samples finds no memory) is one of no samples, with the error that its caller gets.
+  // Turns a free slot into the upcoming batch. The caller holds the mutex. If that fails (no memory for the order of
+  // the samples), the batch has no samples and an error, which its caller gets.
   void begin_batch() {
     Slot& slot = *free_.back();
     slot.batch.at = upcoming_;
@@ -161,10 +162,10 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
     free_.pop_back();
     queue_.push_back(&slot);
     upcoming_ = after(upcoming_);
-    if (slot.whole()) for_caller_.notify_one();  // nothing is to be read
+    if (slot.whole()) for_caller_.notify_one();  // there is nothing to read
   }
 
-  // The next sample that nobody reads yet, of the earliest batch that has one. The caller holds the mutex.
+  // Claims the next unread sample of the earliest batch that has one. The caller holds the mutex.
   std::optional<SampleRead> claim() {
     while (true) {
       for (Slot* slot : queue_)
@@ -174,7 +175,7 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
     }
   }
 
-  // Reads one sample with the mutex released.
+  // Reads one sample; releases the mutex meanwhile.
   void carry_out(SampleRead task, std::unique_lock<std::mutex>& lock) {
     lock.unlock();
     std::exception_ptr error;
@@ -198,7 +199,7 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
     std::unique_lock lock(mutex_);
     while (!stopping_) {
       if (const auto task = claim()) {
-        for_workers_.notify_one();  // a batch that was begun here may have work for others
+        for_workers_.notify_one();  // claim() may have begun a batch, which has work for others
         carry_out(*task, lock);
         if (task->slot->whole()) for_caller_.notify_one();
       } else {
@@ -231,9 +232,10 @@ class Loader::State : public std::enable_shared_from_this<Loader::State> {
   std::vector<std::thread> workers_;
   bool stopping_ = false;
   std::vector<Slot> slots_;
-  std::vector<Slot*> free_, queue_;  // queue_: begun and not yet handed to the caller, in order
-  Cursor wanted_;                    // what next() returns next
-  Cursor upcoming_;                  // what begin_batch() begins next
+  // queue_: begun and not yet returned to the caller, in order
+  std::vector<Slot*> free_, queue_;
+  Cursor wanted_;    // what next() returns next
+  Cursor upcoming_;  // what begin_batch() begins next
   std::vector<std::int64_t> order_;
   std::int64_t order_epoch_ = -1;
 };
@@ -262,7 +264,7 @@ void Loader::seek(Cursor cursor) {
   state_->start(cursor);
 }
 
-// Batches that the caller holds keep the state that made them.
+// Batches that the caller holds keep the state that made them alive.
 void Loader::use(const Dataset& view) {
   auto state = std::make_shared<State>(view, state_->sampler(), state_->options());
   state_->stop();

@@ -1,5 +1,5 @@
-// Mean and standard deviation of values that come in parts: each part is summed in two passes, and parts are merged by
-// the rule of Chan, Golub & LeVeque (1983). No large squares are subtracted, as E[x²] - E[x]² would do.
+// Mean and standard deviation of values in parts: each part is summed in two passes, and parts are merged by the rule
+// of Chan, Golub & LeVeque (1983). This avoids the cancellation of E[x²] - E[x]².
 #pragma once
 
 #include <cmath>
@@ -7,7 +7,7 @@
 
 namespace isobar {
 
-// Count, mean and sum of squared deviations from it, in fp64.
+// Count, mean and sum of squared deviations from the mean, in fp64.
 struct Moments {
   double count = 0, mean = 0, deviations = 0;
 
@@ -20,7 +20,7 @@ struct Moments {
     return m;
   }
 
-  // The last digits depend on the order in which parts are merged.
+  // The last digits depend on the order of merging.
   void merge(const Moments& other) {
     const double total = count + other.count, distance = other.mean - mean;
     deviations += other.deviations + distance * distance * count * other.count / total;
@@ -28,7 +28,7 @@ struct Moments {
     count = total;
   }
 
-  double deviation() const { return std::sqrt(deviations / count); }  // the population's
+  double deviation() const { return std::sqrt(deviations / count); }  // of the population
 };
 
 }  // namespace isobar

@@ -1,5 +1,5 @@
-// Runs independent tasks on a few threads; for reading and making files, where parallel_for's ranges of equal length
-// and its OpenMP region, which no exception may leave, do not fit.
+// Runs independent tasks on several threads, for reading and creating files. parallel_for does not fit: it makes ranges
+// of equal length, and exceptions may not leave its OpenMP region.
 #pragma once
 
 #include <algorithm>
@@ -12,12 +12,12 @@
 
 namespace isobar {
 
-// The number of threads meant by `threads` (0: as many as the machine has).
+// Resolves a number of threads; 0: as many as the machine has cores.
 inline int thread_count(int threads) {
   return threads > 0 ? threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
-// Calls task(i) once for each i in [0, n). The exception of the lowest failing i is rethrown once all threads ended.
+// Calls task(i) once for each i in [0, n). After all threads have ended, rethrows the exception of the lowest i.
 template <class F>
 void parallel_tasks(std::int64_t n, int threads, const F& task) {
   std::atomic<std::int64_t> upcoming{0};

@@ -1,4 +1,4 @@
-// Permutations of 0 .. n-1, equal to those of PyTorch number by number.
+// Permutations of 0 .. n-1, identical to PyTorch's.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace isobar {
 
-// torch.randperm(n, generator=torch.Generator().manual_seed(seed)) on the CPU. The reference takes this way of drawing
-// for n < 2³²/20; larger n is an error.
+// torch.randperm(n, generator=torch.Generator().manual_seed(seed)) on the CPU. PyTorch uses this algorithm for
+// n < 2³²/20; Error for larger n.
 std::vector<std::int64_t> torch_randperm(std::int64_t n, std::uint64_t seed);
 
 }  // namespace isobar

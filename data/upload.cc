@@ -35,7 +35,7 @@ void Upload::start() {
 Upload::~Upload() {
   try {
     if (!copied_.is_reached()) copied_.synchronize();
-  } catch (...) {  // of the event; the copies may be on their way all the same
+  } catch (...) {  // the event failed; the copies may still be running
     wait_for_stream();
   }
 }

@@ -1,4 +1,4 @@
-// A batch on its way from the host to a device, beside what the current stream does.
+// A copy of a batch from the host to a device, concurrent with the current stream.
 #pragma once
 
 #include <memory>
@@ -11,15 +11,15 @@ namespace isobar {
 
 class Upload {
  public:
-  // Gives the copies to `stream`, which is not the current one; on the CPU, where it is null, they are made at once.
-  // The host does not wait where the batch lies in pinned memory.
+  // Issues the copies to `stream`, which must not be the current one; on the CPU `stream` is null and the copies are
+  // made at once. The host does not wait if the batch is in pinned memory.
   Upload(std::shared_ptr<const LoadedBatch> source, Device device,
          const std::shared_ptr<const gpu::OwnedStream>& stream);
-  ~Upload();  // waits until the source has been read
+  ~Upload();  // waits until the copies have read the source
   Upload(const Upload&) = delete;
   Upload& operator=(const Upload&) = delete;
 
-  // The batch on the device. What the current stream is given from now on runs behind the copies.
+  // The batch on the device. Work that the current stream is given from now on runs after the copies.
   std::shared_ptr<const LoadedBatch> batch() const;
 
  private:

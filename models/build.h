@@ -1,6 +1,6 @@
-// What a layer is made with: where it lists its parameters, how products are computed, and the ranks that share the
-// network. A network's page makes its layers with it and looks at none of these: how ranks share a layer is the layer's
-// affair.
+// The arguments that every layer is built with: where it registers its parameters, how products are computed, and the
+// ranks that share the network. A network's source file passes it on to its layers and reads none of it: how ranks
+// share a layer is decided in the layer.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace isobar {
 
-// Parameters and ranks must outlive the network; how products are computed is read while it is made.
+// Parameters and ranks must outlive the network; `compute` is read during construction only.
 struct Build {
   Parameters& parameters;
   const ComputeOptions& compute;
   const Parallel& parallel = Parallel::alone();
 
-  // Of layers that read sequences, [B·T, C]: the tokens T of a whole sample, and how many of them always lie on one
-  // rank (a row of patches). 0: as many as x has.
+  // For layers that read sequences, [B·T, C]: the number of tokens T of a whole sample, and the number of consecutive
+  // tokens that always stay on one rank (a row of patches). tokens 0: as many as x has.
   std::int64_t tokens = 0, token_unit = 1;
 
   Build with_tokens(std::int64_t count, std::int64_t unit = 1) const {

@@ -1,4 +1,4 @@
-// How a network is computed, whatever network it is: the dtype of its arithmetic, and the seed of its random numbers.
+// How any network is computed: the dtype of its arithmetic, and the seed of its random numbers.
 #pragma once
 
 #include <array>
@@ -32,12 +32,12 @@ struct ComputeOptions {
 
   KeyTable keys();
 
-  DType activation() const;  // the dtype that products work in
+  DType activation() const;  // the dtype of the inputs of matrix products
 
-  // tf32, unless NVIDIA_TF32_OVERRIDE=0 forbids it to all of NVIDIA's libraries, and so to isobar's own kernels.
+  // tf32, except if NVIDIA_TF32_OVERRIDE=0 disables it for NVIDIA's libraries, and so for isobar's own kernels.
   bool may_use_tf32() const;
 
-  // Allocates and fills a network's parameters. Error where fp64 is asked for on a GPU.
+  // Allocates and initialises a network's parameters. Error for fp64 on a GPU.
   void allocate(Parameters& parameters, Device device, const BucketPlan& plan = {}) const;
 };
 

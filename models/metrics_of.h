@@ -1,4 +1,4 @@
-// Metrics as the task that is to add to them made them.
+// Casts metrics to the type of the task that made them.
 #pragma once
 
 #include "kernels/common/check.h"
@@ -6,7 +6,7 @@
 
 namespace isobar {
 
-// Error where `metrics` are another kind of task's.
+// Error if `metrics` were made by a task of another type.
 template <class OwnMetrics>
 OwnMetrics& metrics_of(Metrics& metrics) {
   auto* own = dynamic_cast<OwnMetrics*>(&metrics);

@@ -1,4 +1,4 @@
-// One pass through a network: whether it trains, which samples it has, and where its random masks come from.
+// One pass through a network: whether it is training, its samples, and the keys of its random masks.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,20 @@
 
 namespace isobar {
 
-// Masks are numbered in the order in which the layers of a stage draw them, from a number that belongs to the stage. So
-// a stage that is computed again draws the same masks, and no layer says how many it has. Layers take a pass by
-// reference and draw from it; a stage has a copy of its own.
+// Masks are numbered in the order in which the layers of a stage draw them, starting from a number of the stage. So a
+// recomputed stage draws the same masks, and layers need not declare how many they draw. Layers take a pass by
+// reference and draw from it; each stage has its own copy.
 class Pass {
  public:
-  // Of an evaluation: no mask is drawn.
+  // An evaluation pass: no masks.
   Pass() = default;
-  // Of training. Mask n is drawn with the key {seed, stream + n}: passes need streams at least 2^16 apart. `samples`:
-  // where this rank's samples lie in the global batch.
+  // A training pass. Mask n has the key {seed, stream + n}: streams of different passes must be at least 2^16 apart.
+  // samples: the position of this rank's samples in the global batch.
   static Pass training(DropoutKey masks, SampleWindow samples = {});
 
-  // The same pass over `count` samples of this rank. run_stages and the layers need to know how many there are.
+  // The same pass over `count` samples of this rank. run_stages and the layers need this number.
   Pass over(std::int64_t count) const;
-  // The same pass as stage `number` of the network sees it, with kMasksOfStage masks of its own.
+  // The same pass for stage `number` of the network, with its own kMasksOfStage mask numbers.
   Pass stage(std::int64_t number) const;
 
   bool is_training() const { return is_training_; }
@@ -29,15 +29,15 @@ class Pass {
   std::int64_t samples() const;                                                    // of this rank; Error before over()
   SampleWindow window() const { return window_; }
 
-  // The key of the next mask. A layer draws it at every rate, 0 too: the masks behind it keep their numbers. Error
-  // where a stage draws more than kMasksOfStage.
+  // The key of the next mask. A layer calls it at every rate, also at 0: later masks then keep their numbers. Error if
+  // a stage draws more than kMasksOfStage.
   DropoutKey next_mask();
 
   static constexpr std::uint64_t kMasksOfStage = 8;
 
  private:
   bool is_training_ = false;
-  DropoutKey masks_ = {};  // of the stage: mask 0
+  DropoutKey masks_ = {};  // key of mask 0 of the stage
   std::uint64_t drawn_ = 0;
   std::int64_t samples_ = 0;
   SampleWindow window_ = {};

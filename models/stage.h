@@ -1,5 +1,5 @@
-// A network as a list of stages: embedding, blocks, head. Whatever crosses from one stage to the next is a tensor in
-// its list, so that the network can be cut between any two of them.
+// A network as a list of stages: embedding, blocks, head. Everything that passes from one stage to the next is in the
+// list of tensors between them, so the network can be cut between any two stages.
 #pragma once
 
 #include <functional>
@@ -14,16 +14,16 @@ namespace isobar {
 using Tensors = std::vector<Tensor>;
 
 struct Stage {
-  // What the stage before returned (the network's inputs for the first stage) -> what the next one gets. It must be a
-  // pure function of these tensors, the pass and parameters, and may not outlive its network.
+  // Maps the tensors of the previous stage (for the first stage: the network's inputs) to those of the next. It must be
+  // a pure function of these tensors, the pass and the parameters. It refers to its network, which must outlive it.
   std::function<Tensors(const Tensors& inputs, Pass pass)> forward;
-  // All parameters that it reads. One that several stages list is tied: its gradient is the sum of theirs.
+  // All parameters that it reads. A parameter listed by several stages is tied: its gradient is the sum over them.
   Weights weights;
-  // The backward pass runs the stage again: of its tensors only the inputs are kept until then (engine/recompute.cc).
+  // The backward pass runs the stage again; until then only its inputs are kept (engine/recompute.cc).
   bool recompute = false;
 };
 
-// Runs the stages in their order and returns what the last one returns.
+// Runs the stages in order and returns the result of the last one.
 Tensors run_stages(std::span<const Stage> stages, const Tensors& inputs, const Pass& pass);
 
 // Error naming a parameter that no stage lists.

@@ -23,9 +23,9 @@ using nlohmann::ordered_json;
 
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{16} << 20;  // of the file; a product takes 250
+constexpr std::size_t kMostBytes = std::size_t{16} << 20;  // size limit of the file; one product takes about 250 bytes
 
-// Letters, digits and dots; what is between becomes a dash.
+// Keeps letters, digits and dots; each run of other characters becomes one dash.
 std::string file_name_of(const std::string& platform) {
   std::string name = "algorithms-";
   for (const char letter : platform) {
@@ -39,7 +39,7 @@ std::string file_name_of(const std::string& platform) {
   return name + ".json";
 }
 
-// Where the specification of XDG wants it: a path that is not absolute counts as none.
+// Follows the XDG specification: a path that is not absolute is ignored.
 fs::path cache_folder() {
   const auto absolute = [](const char* variable) {
     const char* value = std::getenv(variable);
@@ -68,10 +68,10 @@ cuda::GemmAlgorithms choose_by_time(Device device, const std::function<void()>& 
   fail_not_built(device.kind);
 }
 
-// What the first rank knows before anything is timed.
+// What the first rank knows before timing.
 struct Start {
   ChosenAlgorithms known;
-  bool is_complete;  // the run goes on with them: nothing is timed
+  bool is_complete;  // the run resumes with these: nothing is timed
 };
 
 Start start_with(const ChosenAlgorithms& of_checkpoint, const std::string& platform, const fs::path& file,
@@ -89,8 +89,8 @@ Start start_with(const ChosenAlgorithms& of_checkpoint, const std::string& platf
   return start;
 }
 
-// Runs that end together add one after the other. A process that holds the lock too long loses it: what is at stake is
-// a choice that is made again.
+// Runs that end at the same time add their entries one after the other. After about 10 seconds of waiting the lock is
+// ignored: at worst a choice is lost and made again.
 FileLock lock_for_adding(const fs::path& folder) {
   constexpr int kMostTries = 500;
   constexpr std::chrono::milliseconds kBetween(20);
@@ -158,14 +158,14 @@ void add_algorithms(const fs::path& file, const ChosenAlgorithms& chosen) {
   std::error_code error;
   fs::create_directories(file.parent_path(), error);
   ISOBAR_CHECK(!error, file.parent_path().string(), ": cannot be made: ", error.message());
-  // Where others may write to the folder, a link would lead anywhere.
+  // In a folder that others may write to, a link could point anywhere.
   ISOBAR_CHECK(!fs::is_symlink(file), file.string(), " is a link; a file of its own is written here");
   const FileLock lock = lock_for_adding(file.parent_path());
   ChosenAlgorithms all = chosen;
   try {
-    all.of_products.merge(read_algorithms(file, chosen.platform).of_products);  // adds what is not there
+    all.of_products.merge(read_algorithms(file, chosen.platform).of_products);  // adds missing entries only
   } catch (const Error&) {
-    // Damaged: replaced.
+    // The file is damaged: it is replaced.
   }
   write_file_atomically(file, to_json(all).dump(2) + "\n");
 }
@@ -197,7 +197,7 @@ ChosenAlgorithms choose_algorithms(const ChosenAlgorithms& of_checkpoint, Device
       told_by_first(is_first ? start_with(of_checkpoint, platform, file, log) : Start{{}, false}, ranks);
   use(device, start.known.of_products);
   if (start.is_complete) return start.known;
-  ranks.barrier();  // ranks that are threads share a device: none forgets what another one has timed
+  ranks.barrier();  // ranks that are threads share a device: no rank may clear a choice that another rank has timed
   const ChosenAlgorithms chosen{start.known.platform, agree_on(choose_by_time(device, rehearse), ranks)};
   use(device, chosen.of_products);
   cuda::GemmAlgorithms timed = chosen.of_products;

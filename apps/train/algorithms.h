@@ -1,6 +1,6 @@
-// The algorithms that a run's products take on a GPU (kernels/gemm/algorithms.h): timed before the run's first number,
-// the same on all ranks, and not changed afterwards. They are kept in the run's checkpoints, with which it goes on, and
-// in a file for later runs.
+// The cuBLASLt algorithms of a run's matrix products on a GPU (kernels/gemm/algorithms.h). They are timed before the
+// run computes its first number, are the same on all ranks, and do not change afterwards. The run's checkpoints keep
+// them for a resumed run, and a file keeps them for later runs.
 #pragma once
 
 #include <filesystem>
@@ -14,38 +14,38 @@
 
 namespace isobar {
 
-// Those that were chosen on one kind of GPU, with one version of the library.
+// The algorithms chosen on one kind of GPU with one version of the library.
 struct ChosenAlgorithms {
   std::string platform = {};  // cuda::gemm_platform
   cuda::GemmAlgorithms of_products = {};
   friend bool operator==(const ChosenAlgorithms&, const ChosenAlgorithms&) = default;
 };
 
-// As state.json, the file for later runs, and other ranks have them.
+// The form in state.json, in the file for later runs, and in messages between ranks.
 nlohmann::ordered_json to_json(const ChosenAlgorithms& chosen);
-// Error where it is something else.
+// Error if the JSON is anything else.
 ChosenAlgorithms algorithms_from(const nlohmann::ordered_json& json);
 
-// The file for later runs, one a platform: in $XDG_CACHE_HOME/isobar, else in ~/.cache/isobar. Empty where neither is
-// known.
+// The file for later runs, one per platform: in $XDG_CACHE_HOME/isobar, else in ~/.cache/isobar. Empty if neither
+// folder is known.
 std::filesystem::path algorithms_file(const std::string& platform);
-// What it holds. Nothing where there is no such file; Error where it is damaged, or of another platform.
+// The content of the file; empty if it does not exist. Error if it is damaged or of another platform.
 ChosenAlgorithms read_algorithms(const std::filesystem::path& file, const std::string& platform);
-// Adds these to what the file holds by now. Error where it cannot be written; a damaged one is replaced.
+// Adds `chosen` to the current content of the file; replaces a damaged file. Error if it cannot be written.
 void add_algorithms(const std::filesystem::path& file, const ChosenAlgorithms& chosen);
 
-// Of every product that a rank knows, the algorithm that the lowest one of them has. All ranks call it and get the
-// same.
+// For every product that any rank knows, the algorithm of the lowest rank that knows it. Collective; all ranks get the
+// same result.
 cuda::GemmAlgorithms agree_on(const cuda::GemmAlgorithms& mine, const Communicator& ranks);
 
-// Products on the GPU take, from now on: those that the first rank's checkpoint holds, where they are of its platform;
-// else those in its file, and where that has none, the fastest, timed while `rehearse` multiplies what the run will.
-// Returns them, for the next checkpoint. All ranks call it. What cannot be read or written is told by `log` and does
-// without.
+// Sets the algorithms of later products on the GPU: those of the first rank's checkpoint, if they are of its platform;
+// else those of its file; products missing there get the fastest algorithm, timed while `rehearse` runs the products of
+// the run. Returns them, for the next checkpoint. Collective. Files that cannot be read or written are reported through
+// `log` and skipped.
 ChosenAlgorithms choose_algorithms(const ChosenAlgorithms& of_checkpoint, Device device, const Communicator& ranks,
                                    const std::function<void()>& rehearse,
                                    const std::function<void(const std::string& line)>& log);
-// They take the library's first guesses.
+// Products on the device use the library's first guess.
 void choose_no_algorithms(Device device);
 
 }  // namespace isobar

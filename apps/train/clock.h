@@ -1,4 +1,4 @@
-// The clock that durations of a run are measured with.
+// The clock that measures durations of a run.
 #pragma once
 
 #include <chrono>

@@ -23,7 +23,7 @@ KeyTable task_table(RunConfig& config) {
                .also_called({"network", "architecture", "arch"})}};
 }
 
-// Those of the whole run, in front of and behind the recipe's.
+// The tables that every run has, whatever its recipe.
 std::vector<KeyTable> run_tables(RunConfig& config) {
   return {config.reading.keys(),  config.compute.keys(), config.optimizer.keys(), config.loss_scale.keys(),
           config.schedule.keys(), config.batch.keys(),   config.run.keys(),       config.tutorial.keys()};
@@ -34,7 +34,7 @@ void check_fits_fp32(const char* name, double value, const KeyOrigins& origins) 
   ISOBAR_CHECK(fits, origins.where(name), " must be a number of fp32, not ", value);
 }
 
-// Task and network decide which other keys exist, so these two are read before the rest.
+// Task and network decide which other keys exist, so these two keys are read first.
 std::string name_in(const ConfigEntries& entries, const char* key, const char* otherwise) {
   const auto entry = entries.find(key);
   if (entry == entries.end()) return otherwise;
@@ -123,7 +123,7 @@ void RunConfig::check_before_data() {
   check_numbers();
 }
 
-// Of numbers that are computed with in fp32.
+// Checks numbers that are used in fp32 arithmetic.
 void RunConfig::check_numbers() const {
   if (compute.dtype != ArithmeticType::fp32) return;
   check_fits_fp32("eps", optimizer.eps, origins);
@@ -139,7 +139,7 @@ void RunConfig::make_paths_absolute() {
   for (const Key* key : all_keys(all)) {
     if (!key->is_path) continue;
     std::string& path = *std::get<std::string*>(key->place);
-    if (path.empty()) continue;  // there is no such file
+    if (path.empty()) continue;  // the file is not used
     path = std::filesystem::absolute(path).lexically_normal().string();
   }
 }
@@ -205,7 +205,7 @@ is a JSON file (`configs/`), or the tutorial's YAML; `--set KEY=VALUE` wins over
       for (const Key& key : table.keys) names.push_back(key.name);
       const auto [before, is_new] = described.try_emplace(table.heading, names);
       ISOBAR_CHECK(before->second == names, "two components have the heading \"", table.heading, "\"");
-      if (!is_new) continue;  // of a component that several tasks share
+      if (!is_new) continue;  // several tasks share this component
       page += concat("\n## ", table.heading, "\n\n");
       for (const Key& key : table.keys)
         page += concat("- `", key.name, "`: `", write_value(key).dump(), "` (", expected_value(key),

@@ -21,7 +21,7 @@ namespace {
 constexpr const char* kIterations = "num_iters";
 constexpr const char* kEpochs = "num_epochs";
 
-// One config as written: its own keys only.
+// One config as written, without inherited keys.
 struct Source {
   std::string name;
   fs::path file;
@@ -122,7 +122,7 @@ Source find_source(const std::string& text, const Source* extending, const std::
   return find_in_folders(reference.name, folders);
 }
 
-// A file may be spelled in several ways: "self.json", "./self.json".
+// One file can be spelled in several ways: "self.json", "./self.json".
 bool is_same(const Source& a, const Source& b) {
   std::error_code unknown;
   return a.name == b.name && fs::equivalent(a.file, b.file, unknown);
@@ -171,7 +171,7 @@ NamedConfig load_config(const std::string& reference, const std::vector<fs::path
   const std::vector<Source> chain = inheritance_chain(find_source(reference, nullptr, folders), folders);
   NamedConfig config{chain.front().name, {}};
   for (const Source& source : chain) {
-    const bool has_length = config.entries.contains(kIterations);  // by a config that extends this one
+    const bool has_length = config.entries.contains(kIterations);  // set by a config that extends this one
     for (const auto& [key, value] : source.values.items()) {
       if (key == "extends" || (key == kEpochs && has_length)) continue;
       config.entries.try_emplace(key, ConfigEntry{value, source.origin()});
@@ -183,7 +183,8 @@ NamedConfig load_config(const std::string& reference, const std::vector<fs::path
 std::vector<ListedConfig> list_configs(const std::vector<fs::path>& folders) {
   std::vector<ListedConfig> listed;
   for (const fs::path& folder : folders) {
-    std::error_code unreadable;  // passed over, as by load_config
+    // An unreadable folder is skipped, as in load_config
+    std::error_code unreadable;
     for (const Source& source : read_config_folder(folder, unreadable)) {
       const bool hidden = std::any_of(listed.begin(), listed.end(),
                                       [&](const ListedConfig& earlier) { return earlier.name == source.name; });

@@ -23,7 +23,7 @@ std::string padded(std::int64_t iteration) {
   return out.str();
 }
 
-// Of tensors on a GPU; of the whole process on the CPU.
+// On a GPU the peak of tensor memory; on the CPU the peak of the whole process.
 std::int64_t peak_memory(Device device) {
   if (device.kind == DeviceKind::cuda) return static_cast<std::int64_t>(peak_memory_bytes());
   rusage usage = {};

@@ -1,5 +1,5 @@
-// What a training run tells about itself, in four places at once: metrics.jsonl, out.log in the tutorial's words,
-// TensorBoard under the tutorial's tags, and summary.json with the table at the end.
+// The outputs of a training run, written to four places: metrics.jsonl; out.log with the tutorial's wording;
+// TensorBoard with the tutorial's tags; and summary.json with the table at the end.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,22 @@
 
 namespace isobar {
 
-// Iterations, what they took and what they lost: of an epoch, between two lines, or of a whole run.
+// Sums over some iterations: of an epoch, between two log lines, or of the whole run.
 struct Tally {
   std::int64_t iterations = 0;
-  double seconds = 0;        // of training: validation and checkpoints left out
-  double data_seconds = 0;   // of these, waiting for batches
-  double loss = 0;           // the sum
-  std::int64_t missing = 0;  // samples that incomplete batches lacked of whole ones
+  double seconds = 0;        // training time, without validation and checkpoints
+  double data_seconds = 0;   // part of `seconds`: waiting for batches
+  double loss = 0;           // sum over the iterations
+  std::int64_t missing = 0;  // number of samples that incomplete batches lack
 
   void add(const StepResult& result, double iteration_seconds);
   double mean_loss() const { return iterations > 0 ? loss / static_cast<double>(iterations) : 0; }
   double iterations_per_second() const { return seconds > 0 ? static_cast<double>(iterations) / seconds : 0; }
-  // Of iterations of whole batches of `batch` samples, but for what is missing.
+  // For batches of `batch` samples; samples in `missing` are not counted.
   double samples_per_second(double batch) const;
 };
 
-// What the journal tells of a run without being told each time.
+// Facts about the run that do not change.
 struct RunFacts {
   double samples_per_iteration = 0;
   bool has_loss_scale = false;  // fp16 training
@@ -43,33 +43,33 @@ void add_figures(nlohmann::ordered_json& object, const std::vector<Figure>& figu
 
 class Journal {
  public:
-  // purge_step: where a run goes on or starts over, the first step that TensorBoard is to forget; else null.
+  // purge_step: for a resumed or restarted run, the first step that TensorBoard must discard; else null.
   Journal(const RunFolder& folder, RunFacts facts, std::optional<std::int64_t> purge_step);
 
-  // For readers of TensorBoard. step: where this process begins.
+  // The config as a text in TensorBoard. step: the iteration at which this process begins.
   void config(const nlohmann::ordered_json& config, std::int64_t step);
-  // Iteration `iteration`, counted from 1. since_last: the tally since the last such line.
+  // `iteration` counts from 1. since_last: the tally since the last such line.
   void train(std::int64_t iteration, std::int64_t epoch, const StepResult& result, const Tally& since_last);
-  // The loss that the initial weights have: of iteration 1, before its update. A point at step 0.
+  // The loss of the initial weights: of iteration 1, before its update. Plotted at step 0.
   void initial_loss(double loss);
   void epoch_end(std::int64_t iteration, std::int64_t epoch, const Tally& tally, double next_lr);
   void valid(std::int64_t iteration, std::int64_t epoch, const Metrics& metrics, double seconds);
-  // TensorBoard's pictures and images/FILE_ITERATION.png. A file that cannot be written is told on stderr, and the run
-  // goes on.
+  // Pictures for TensorBoard, and images/FILE_ITERATION.png. A file that cannot be written is reported on stderr, and
+  // the run continues.
   void pictures(std::int64_t iteration, const std::vector<Picture>& pictures);
 
-  // What is known when a run ends; goes to summary.json, and the metrics' table to the log.
+  // The results at the end of a run: they go to summary.json, and the table of the metrics to the log.
   struct Result {
     std::int64_t iterations = 0;
     double train_loss = 0;
     double samples_per_second = 0;
-    double data_seconds = 0;  // that this process waited for batches
+    double data_seconds = 0;  // time this process waited for batches
     double wall_seconds = 0;
-    // Of tensors, on the rank that held most; none: of this process.
+    // Peak of tensor memory, max over ranks; none: use the peak of this process.
     std::optional<std::int64_t> largest_rank_bytes = std::nullopt;
     std::vector<std::pair<std::string, std::int64_t>> layout = {};  // {"dp", 2}, ...
-    const Metrics* test = nullptr;                                  // of the test set; null: there is none
-    std::int64_t test_iteration = -1;  // of the weights that it was scored with; -1: not known
+    const Metrics* test = nullptr;                                  // of the test set; null: no test set
+    std::int64_t test_iteration = -1;  // iteration of the weights scored on the test set; -1: unknown
   };
   void summary(const Result& result, const Metrics& metrics, const Task& task);
 

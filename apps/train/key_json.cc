@@ -13,8 +13,8 @@ using nlohmann::json;
 
 namespace {
 
-// How a C++ type is read from and written to JSON. `read` returns whether the value fits; `expected` completes "must be
-// ...".
+// How a C++ type is read from and written to JSON. `read` returns whether the value fits; `expected` completes the
+// sentence "must be ...".
 template <class T>
 struct JsonType;
 
@@ -46,7 +46,7 @@ struct JsonType<std::string> {
   static std::string expected() { return "a string in UTF-8"; }
 };
 
-// Enums: `value` is read and written by name, whatever case it is in.
+// Enums are read and written by name; case is ignored.
 template <>
 struct JsonType<Choice> {
   static bool read(const json& json, Choice& out) {
@@ -98,7 +98,7 @@ struct JsonType<std::array<T, N>> {
   static std::string expected() { return "a list of " + std::to_string(N) + ", each " + JsonType<T>::expected(); }
 };
 
-// null, or the string "None" of a YAML file, is no value.
+// null, or the string "None" of a YAML file, means no value.
 template <class T>
 struct JsonType<std::optional<T>> {
   static bool read(const json& json, std::optional<T>& out) {
@@ -140,7 +140,7 @@ bool JsonType<std::string>::read(const json& json, std::string& out) {
   return is_utf8(out);
 }
 
-// The value behind a place: what it points to, or the choice itself.
+// The value at a place: what the pointer points to, or the choice itself.
 template <class T>
 T& value_at(T* place) {
   return *place;

@@ -1,4 +1,4 @@
-// Config keys (engine/keys.h) as JSON: how each kind of value is read, written and described.
+// Config keys (engine/keys.h) in JSON: how each kind of value is read, written and described.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,10 +8,10 @@
 
 namespace isobar {
 
-// Sets the key's member; false, with the member as it may be, where the JSON does not fit.
+// Sets the key's member. Returns false if the JSON does not fit; the member's value is then unspecified.
 bool read_value(const Key& key, const nlohmann::json& json);
 nlohmann::json write_value(const Key& key);
-// Completes "must be ...": "an integer, or null".
+// Completes the sentence "must be ...": "an integer, or null".
 std::string expected_value(const Key& key);
 
 }  // namespace isobar

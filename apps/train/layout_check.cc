@@ -18,9 +18,10 @@ constexpr double kLeastEps = 1e-3;
 using Values = LayoutJudge::Values;
 using NamedValues = LayoutJudge::NamedValues;
 
-// What steps have made: whole tensors, on the first rank.
+// The results of some steps: whole tensors, on the first rank.
 struct Steps {
-  Values losses, norms;  // means over the global batch; of the gradients, before clipping
+  // losses: mean over the global batch. norms: of the gradients, before clipping.
+  Values losses, norms;
   NamedValues gradients, weights;
 };
 
@@ -52,7 +53,8 @@ Steps make_steps(const CheckedLayout& checked, const ComputeOptions& compute, De
     parallel.world.all_reduce({&result.loss, 1});
     steps.losses.push_back(result.loss / parallel.world.size());
     steps.norms.push_back(result.grad_norm);
-    if (step + 1 == kSteps)  // a head that starts at zero hides all gradients but its own at first
+    // A head that starts at zero gives all other parameters zero gradients in the first step
+    if (step + 1 == kSteps)
       steps.gradients =
           whole_tensors(task->parameters(), trainer.gradients(), parallel.world, 1 / result.gradient_scale);
   }

@@ -1,4 +1,4 @@
-// isobar check: three steps of a layout beside the same three on one rank.
+// isobar check: compares three steps of a layout with the same three steps on one rank.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,23 @@ struct CheckedLayout {
   Device device;
 };
 
-// How far the layout is from one rank.
+// The largest deviations of the layout from one rank.
 struct LayoutCheck {
-  Deviation loss, norm, gradients, weights;  // of three steps, of these too, of the third, after it
+  // loss and norm: over three steps. gradients: of the third step. weights: after it.
+  Deviation loss, norm, gradients, weights;
   bool passed() const {
     return loss.of_bound <= 1 && norm.of_bound <= 1 && gradients.of_bound <= 1 && weights.of_bound <= 1;
   }
 };
 
-// Every rank calls it; the first one makes the serial steps too, and has the result. Bound: in fp64 1e-12 of a tensor's
-// largest element. Otherwise the difference from three steps of one rank in fp64 on the CPU may be twice that of one
-// rank in the precision checked, and a rounding. The gradient of a bias of keys is rounding noise, since attention does
-// not change with it, and is judged by the size of the queries' one. Adam's eps is raised to 1e-3, or it would turn
-// noise into steps of full size.
+// Collective; the first rank also computes the serial steps, and has the result. The bound in fp64 is 1e-12 of a
+// tensor's largest element. In other precisions the reference is three steps of one rank in fp64 on the CPU: the layout
+// may differ from it by twice the difference of one rank in the checked precision, plus a rounding. The gradient of the
+// key bias is exactly zero in theory, so its tolerance is taken from the query bias. Adam's eps is raised to 1e-3;
+// otherwise Adam would turn rounding noise into steps of full size.
 LayoutCheck check_layout(const CheckedLayout& checked, const Parallel& parallel);
 
-// Four lines for people.
+// Four lines of text.
 std::string to_text(const LayoutCheck& check);
 
 }  // namespace isobar

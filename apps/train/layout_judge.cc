@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kExact = 1e-12;
 
-// NaN, which no comparison finds, is as far as can be.
+// A NaN, which no comparison detects, counts as infinitely far.
 double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
   double most = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -22,7 +22,7 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
   return most;
 }
 
-// The tensor whose size says how large a difference of this one is.
+// The tensor whose size sets the tolerance of tensor `name`.
 std::string yardstick_of(const std::string& name) {
   const std::string keys = ".k.bias";
   return name.ends_with(keys) ? name.substr(0, name.size() - keys.size()) + ".q.bias" : name;
@@ -43,7 +43,7 @@ Deviation LayoutJudge::of_values(const std::string& name, const Values& exact, c
                " of the layout cannot be compared");
   ISOBAR_CHECK(size != 0, name, ": all numbers of one rank are zero, so nothing was compared");
   const double difference = largest_difference(exact, parallel);
-  if (std::isinf(difference)) return {difference, difference, name, exact.size()};  // whatever one rank makes of it
+  if (std::isinf(difference)) return {difference, difference, name, exact.size()};  // fails whatever one rank computes
   const double bound = rounding_ == 0 ? kExact * size : 2 * largest_difference(exact, serial) + rounding_ * size;
   return {difference / size, difference == 0 ? 0 : difference / bound, name, exact.size()};
 }

@@ -11,7 +11,7 @@ namespace isobar {
 
 namespace {
 
-constexpr double kMostWorkers = 256;  // threads that read; more only wait for each other
+constexpr double kMostWorkers = 256;  // threads that read; more would only wait for each other
 
 LoaderOptions loader_options(const ReadingOptions& reading, const BatchCut& cut, Device device) {
   return {.cut = cut,
@@ -20,7 +20,7 @@ LoaderOptions loader_options(const ReadingOptions& reading, const BatchCut& cut,
           .allocator = [device](std::size_t bytes) { return transfer_memory(bytes, device); }};
 }
 
-// The samples as this rank reads them: the data set itself, or a band of it, which `band` then owns.
+// The samples that this rank reads: the data set itself, or a band of it. `band` then owns the band.
 const Dataset& read_by(const ReadingRank& rank, const Dataset& dataset, std::unique_ptr<Dataset>& band) {
   if (!rank.rows) return dataset;
   band = dataset.band(*rank.rows);

@@ -1,4 +1,4 @@
-// The loaders of a run: batches of the training set, endlessly, and of a set that is judged, in order.
+// The loaders of a run: of the training set, endless, and of a set that is evaluated, in order.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace isobar {
 
-// How samples are read, as a config gives it.
+// How samples are read: options of the config.
 struct ReadingOptions {
   bool shuffle = true;
   std::int64_t num_data_workers = 0;
@@ -22,7 +22,7 @@ struct ReadingOptions {
   KeyTable keys();
 };
 
-// What becomes of the samples of an epoch that make no whole batch.
+// What happens to the samples at the end of an epoch that do not fill a batch.
 enum class IncompleteBatch : std::uint8_t { drop, keep };
 
 template <>
@@ -30,7 +30,7 @@ struct EnumNames<IncompleteBatch> {
   static constexpr std::array names{"drop", "keep"};
 };
 
-// How many samples an update has, as a config gives it.
+// The number of samples of an update: options of the config.
 struct BatchOptions {
   std::int64_t global_batch_size = 16;
   std::int64_t grad_accumulation = 1;
@@ -38,27 +38,28 @@ struct BatchOptions {
 
   KeyTable keys();
 
-  // How the order of the training samples is cut, as rank `rank` of `ranks` data-parallel ones reads it. Throws Error
-  // where a part has fewer samples than there are ranks: some would have nothing to do.
+  // How the order of the training samples is split into batches and parts, for rank `rank` of `ranks` data-parallel
+  // ranks. Throws Error if a part has fewer samples than there are ranks: some ranks would have nothing to do.
   BatchCut cut(std::int64_t rank = 0, std::int64_t ranks = 1) const;
-  // Samples that one of so many data-parallel ranks computes at once, the most that one has; of all of them, with 1.
+  // Max number of samples that one of `ranks` data-parallel ranks computes at once; with 1, that of all ranks together.
   std::int64_t at_once(std::int64_t ranks = 1) const;
   std::int64_t iterations_per_epoch(std::int64_t samples) const { return cut().batches(samples); }
-  void check_fits(const Dataset& train) const;  // Error where the training set has fewer samples than a batch
+  // Error if the training set has fewer samples than a batch
+  void check_fits(const Dataset& train) const;
 };
 
-// Which of the data-parallel ranks this is (BatchCut); and the rows of every picture that it reads, where ranks hold
-// bands (Task::band).
+// Which data-parallel rank this is (BatchCut), and which rows of every picture it reads if ranks hold bands
+// (Task::band).
 struct ReadingRank {
   std::int64_t rank = 0, ranks = 1;
   std::optional<RowBand> rows = {};
 };
 
-// A set that is judged: every sample of this rank once, in order. All ranks have as many batches; the last one may be
-// empty on some.
+// A set that is evaluated: every sample of this rank once, in order. All ranks have the same number of batches; the
+// last batch may be empty on some ranks.
 class JudgedSet {
  public:
-  // at_once: samples of a batch, of all ranks together. `set` must outlive this. Host buffers are pinned where the
+  // at_once: samples of a batch, summed over all ranks. `set` must outlive this object. Host buffers are pinned if the
   // device is a GPU.
   JudgedSet(const Dataset& set, std::int64_t at_once, const ReadingOptions& reading, std::int64_t seed, Device device,
             const ReadingRank& rank = {});
@@ -66,13 +67,13 @@ class JudgedSet {
   Loader& loader() { return loader_; }
   std::int64_t samples() const { return set_.samples(); }  // of all ranks
 
-  // The first samples, as a batch on the host.
+  // The first samples of the set, as a batch on the host.
   Batch first_samples(std::int64_t count) const;
-  // Reads the first batch, which refuses NaN and damaged files, and goes back to the beginning.
+  // Reads the first batch, which detects NaN and damaged files, then seeks back to the start.
   void try_first_batch();
 
  private:
-  std::unique_ptr<Dataset> band_;  // where there is one
+  std::unique_ptr<Dataset> band_;  // null: the set is read whole
   const Dataset& set_;
   std::uint64_t seed_;
   Loader loader_;
@@ -80,36 +81,36 @@ class JudgedSet {
 
 class Loaders {
  public:
-  // The data sets must outlive this. Host buffers are pinned where the device is a GPU. Throws Error where a training
-  // set is smaller than a batch.
+  // The data sets must outlive this object. Host buffers are pinned if the device is a GPU. Throws Error if the
+  // training set has fewer samples than a batch.
   Loaders(const Dataset& train, const Dataset& valid, const ReadingOptions& reading, const BatchOptions& batch,
           std::int64_t seed, Device device, ReadingRank rank = {});
 
-  // In batches of a part of a training batch.
+  // A batch of it has as many samples as a part of a training batch.
   JudgedSet& valid() { return valid_; }
-  // Another set, in the same way. It must outlive what is returned.
+  // The same for another set, which must outlive the result.
   JudgedSet judged(const Dataset& set) const;
 
-  std::int64_t train_samples() const { return train_.samples(); }  // incomplete batches that are dropped included
+  std::int64_t train_samples() const { return train_.samples(); }  // includes samples of dropped incomplete batches
   std::int64_t iterations_per_epoch() const { return parts_per_epoch() / batch_.grad_accumulation; }
 
-  // Reads the first batch of each set, which refuses NaN and damaged files, and goes back to the beginning.
+  // Reads the first batch of each set, which detects NaN and damaged files, then seeks back to the start.
   void try_first_batches();
 
-  // The next part of a training batch, on the device: for what the current stream is given from now on.
+  // The next part of a training batch, on the device. Ready for work that the current stream is given after this call.
   std::shared_ptr<const LoadedBatch> next();
-  // Reads the part behind the one that next() gave, and begins to copy it to the device, beside what the current stream
-  // does: to be called when the device has work. An error is thrown by next(). On the CPU, which has no other hands,
-  // nothing happens.
+  // Reads the part after the one that next() returned, and starts its copy to the device on a stream of its own. Call
+  // it when the device is busy. next() throws its errors. Does nothing on the CPU: there is no copy engine to overlap
+  // with.
   void read_ahead();
 
-  // Of the training batches: what next() gives next.
+  // The position in the training set: what next() returns next.
   Cursor cursor() const { return ahead_ ? ahead_->at : train_loader_.cursor(); }
   void seek(Cursor cursor);
   std::int64_t parts_per_epoch() const { return train_loader_.batches_per_epoch(); }
 
  private:
-  // What read_ahead() has begun.
+  // The upload that read_ahead() has started.
   struct Ahead {
     Cursor at;
     std::unique_ptr<Upload> upload;
@@ -118,7 +119,7 @@ class Loaders {
 
   std::unique_ptr<Upload> upload_next();
 
-  std::unique_ptr<Dataset> train_band_;  // where there is one
+  std::unique_ptr<Dataset> train_band_;  // null: the set is read whole
   const Dataset& train_;
   ReadingOptions reading_;
   BatchOptions batch_;
@@ -129,7 +130,7 @@ class Loaders {
   JudgedSet valid_;
   std::shared_ptr<const gpu::OwnedStream> uploads_;  // null on the CPU
   std::optional<Ahead> ahead_;
-  std::unique_ptr<Upload> current_;  // its copies may still run
+  std::unique_ptr<Upload> current_;  // its copies may still be running
 };
 
 }  // namespace isobar

@@ -26,7 +26,7 @@ RunConfig config_from(const std::string& stored) {
 void write_model(const std::filesystem::path& path, const Task& task, const nlohmann::ordered_json& config,
                  const Communicator& world) {
   Metadata metadata = task.settings();
-  metadata["format"] = "pt";  // what other readers of safetensors look for
+  metadata["format"] = "pt";  // other readers of safetensors look for it
   metadata[kFormat] = "1";
   metadata[kConfig] = config.dump();
   write_whole(path, task.parameters(), {{"", task.parameters().weights(), {}}}, metadata, world);

@@ -1,5 +1,5 @@
-// model.safetensors: the weights under the names of the PyTorch model's state_dict and, as metadata, the config and the
-// task's settings: enough to build the model again.
+// model.safetensors: the weights under the names of the PyTorch model's state_dict, with the config and the task's
+// settings as metadata: enough to build the model again.
 #pragma once
 
 #include <filesystem>
@@ -12,19 +12,19 @@
 
 namespace isobar {
 
-// config: of the run, as config.json has it. Every rank of `world` calls it, and the first one writes.
+// config: of the run, see config.json. Collective over `world`; the first rank writes.
 void write_model(const std::filesystem::path& path, const Task& task, const nlohmann::ordered_json& config,
                  const Communicator& world = {});
 
-// Reads what this rank holds of every tensor. Error naming the tensor that is missing, unknown, misshaped or not
-// finite; the weights are then as they were.
+// Reads this rank's part of every tensor. Error naming a tensor that is missing, unknown, of a wrong shape or not
+// finite; the weights are then unchanged.
 void read_model(const std::filesystem::path& path, Task& task);
 
-// The config that write_model stored beside the weights, as it stands there; an empty object where there is none.
+// The config that write_model stored with the weights, unparsed; an empty object if there is none.
 nlohmann::ordered_json stored_config(const std::filesystem::path& path);
 
-// What write_model stored beside the weights. Without a config the weights are from elsewhere. Error naming the file
-// where the config is damaged or has keys or values that no config file may have.
+// What write_model stored with the weights; no config: another program wrote them. Error naming the file if the config
+// is damaged or has keys or values that a config file may not have.
 struct ModelDescription {
   GivenWeights weights;
   std::optional<RunConfig> config;

@@ -30,7 +30,7 @@ double fraction_of(const ProgressState& state) {
 }
 
 std::string percent(const ProgressState& state) {
-  // Rounded down: 100 % means that it is done.
+  // Rounded down: 100 % means done.
   return printed("%3d%%", static_cast<int>(100 * fraction_of(state)));
 }
 
@@ -42,10 +42,10 @@ std::string remaining(const ProgressState& state) {
   return format_duration(static_cast<double>(state.total - state.done) / state.per_second);
 }
 
-// Loss and rates, the most wanted first.
+// Loss and rates, the most important first.
 std::vector<std::string> figures(const ProgressState& state) {
   std::vector<std::string> list;
-  if (state.loss) list.push_back(printed("loss %#.4g", *state.loss));  // always as wide, so that nothing jumps
+  if (state.loss) list.push_back(printed("loss %#.4g", *state.loss));  // constant width, so that the line does not jump
   if (state.per_second > 0) {
     if (state.counts_samples)
       list.push_back(printed("%.3g samples/s", state.per_second));
@@ -69,12 +69,12 @@ std::string drawn_bar(double fraction, int columns, bool unicode) {
   return "|" + bar + "|";
 }
 
-// srun -u gives its tasks terminals whose bytes go to a file; srun --pty gives the user's own.
+// Under srun -u tasks have pseudo-terminals whose output goes to a file; under srun --pty the terminal is the user's.
 bool is_task_without_user() {
   return std::getenv("SLURM_PROCID") != nullptr && std::getenv("SLURM_PTY_PORT") == nullptr;
 }
 
-// Whether bars may be drawn there.
+// Whether bars may be drawn on this stream.
 bool is_terminal(std::FILE* stream) {
   if (const char* wanted = std::getenv("ISOBAR_PROGRESS")) return std::strcmp(wanted, "bar") == 0;
   if (is_task_without_user()) return false;
@@ -192,7 +192,7 @@ void Progress::update(std::int64_t done, double loss) {
 
 void Progress::show() {
   if (terminal_) {
-    // One column stays free: a full line would make some terminals wrap.
+    // One column stays free: some terminals wrap a full line.
     const std::string bar = format_bar(state(), columns_of(options_.stream) - 1, unicode_);
     std::fprintf(options_.stream, "%s%s", kClearLine, bar.c_str());
     bar_is_shown_ = true;
@@ -221,7 +221,7 @@ void Progress::print(std::string_view line, std::FILE* stream) {
 
 void Progress::begin_validation(std::int64_t samples, const std::string& label) {
   validation_ = Validation{.label = label, .samples = samples, .over_bar = bar_is_shown_, .shown_before = last_shown_};
-  last_shown_ = validation_->start;  // a short one needs no bar
+  last_shown_ = validation_->start;  // a short validation needs no bar
 }
 
 void Progress::validated(std::int64_t samples) {

@@ -1,4 +1,4 @@
-// How a run goes on, as a config gives it: where its files go, and how often it logs, validates and saves.
+// Options of the config for a run: its folder, and how often it logs, validates and saves.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What a run shows and leaves behind: its folder, checkpoints, journal and progress. Among several ranks the first one
-// has it, and the others have none: there is one run, not as many as ranks.
+// The outputs of a run: its folder, checkpoints, journal and progress. Only the first rank has one: there is one run,
+// not one per rank.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace isobar {
 
 struct RunRecord {
-  // Lines of the log go above the progress bar while this lives. purge_step: as Journal has it.
+  // While this object lives, lines of the log are printed above the progress bar. purge_step: see Journal.
   RunRecord(RunFolder& run_folder, std::int64_t keep_checkpoints, RunFacts facts,
             std::optional<std::int64_t> purge_step, Progress::Options progress_options);
   ~RunRecord();

@@ -1,4 +1,4 @@
-// The numbers of state.json, read as strictly as any input.
+// Reads the numbers of state.json, with the checks that any input gets.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,7 @@
 
 namespace isobar {
 
-// The number under `key`; Error naming the key where it is missing, of another kind, not finite or out of [least,
-// most].
+// The number under `key`; Error naming the key if it is missing, of another type, not finite or out of [least, most].
 std::int64_t whole_number_in(const nlohmann::ordered_json& object, const char* key, std::int64_t least,
                              std::int64_t most = std::numeric_limits<std::int64_t>::max());
 double number_in(const nlohmann::ordered_json& object, const char* key, double least,

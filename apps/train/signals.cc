@@ -7,7 +7,7 @@ namespace isobar {
 
 namespace {
 
-// Written by the handler in any thread, read by every rank.
+// Written by the handler in any thread; read by every rank.
 std::atomic<int> noted_signal = 0;
 static_assert(std::atomic<int>::is_always_lock_free);
 

@@ -1,17 +1,17 @@
-// Stopping a loop from outside: SIGTERM (schedulers), SIGINT (Ctrl-C) and SIGUSR1 (a job's last minutes) are noted, and
-// the loop looks between two iterations whether it should write a checkpoint and leave.
+// Stopping a loop from outside. SIGTERM (schedulers), SIGINT (Ctrl-C) and SIGUSR1 (the time limit of a job is near) set
+// a flag. Between two iterations the loop reads it, writes a checkpoint and leaves.
 #pragma once
 
 #include <string>
 
 namespace isobar {
 
-// From now on the three signals are noted instead of ending the process; a second SIGINT ends it at once.
+// From now on the three signals set the flag instead of ending the process; a second SIGINT ends it at once.
 void install_stop_handlers();
 
 bool stop_requested();
 
-// "SIGTERM"; empty when none has come.
+// "SIGTERM"; empty if no signal has arrived.
 std::string stop_signal_name();
 
 }  // namespace isobar

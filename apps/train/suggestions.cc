@@ -9,7 +9,7 @@ namespace isobar {
 
 namespace {
 
-// Insertions, deletions, substitutions and swaps of neighbours ("optimal string alignment").
+// Insertions, deletions, substitutions and swaps of adjacent letters ("optimal string alignment").
 std::size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> before_last, last(b.size() + 1), row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -44,7 +44,7 @@ std::string nearest_name(const std::string& name, const std::vector<std::string>
 
 std::string suggestion(const std::string& name, const std::vector<std::string>& names,
                        const std::map<std::string, std::string>& other_names) {
-  constexpr std::size_t kLeastPart = 4;  // letters; shorter ones are a part of too much
+  constexpr std::size_t kLeastPart = 4;  // letters; a shorter name is a substring of too many names
   const std::string letters = letters_of(name);
   if (const auto other = other_names.find(letters); other != other_names.end()) return other->second;
   if (names.empty()) return "";

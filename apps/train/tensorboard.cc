@@ -17,8 +17,8 @@
 namespace isobar {
 namespace {
 
-// Protobuf's wire format, as far as it is needed. A field is a key (number and kind) and a value; a field that holds
-// its default (zero, the empty string) is left out.
+// Protobuf's wire format, as far as it is needed here. A field is a key (number and type) and a value; a field with its
+// default value (zero, the empty string) is omitted.
 enum class Wire : unsigned { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 
 class Message {
@@ -33,7 +33,7 @@ class Message {
     key(field, Wire::fixed64);
     return raw(value);
   }
-  // A member of a oneof: there even when it is zero.
+  // A member of a oneof: written even if it is zero.
   Message& real(unsigned field, float value) {
     key(field, Wire::fixed32);
     return raw(value);
@@ -87,7 +87,7 @@ std::string summary_event(double wall_time, std::int64_t step, const Message& va
   return event(wall_time, step).bytes(field::kEventSummary, summary.encoded()).encoded();
 }
 
-// A tensor of one string, which the named plugin of TensorBoard shows.
+// A tensor of one string, displayed by the named plugin of TensorBoard.
 std::string string_event(double wall_time, std::int64_t step, std::string_view tag, std::string_view plugin,
                          std::string_view text) {
   const Message dim = Message().integer(field::kDimSize, 1);
@@ -105,7 +105,7 @@ std::string string_event(double wall_time, std::int64_t step, std::string_view t
                            .bytes(field::kValueMetadata, metadata.encoded()));
 }
 
-// A regular expression that nothing but the tag fits.
+// A regular expression that matches only the tag.
 std::string exactly(std::string_view tag) {
   std::string pattern = "^";
   for (const char c : tag) {
@@ -119,7 +119,7 @@ double seconds_since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// Names of one process differ by the counter, also when it opens several in a second.
+// The counter makes the names of one process unique, even if it opens several files in a second.
 std::string next_file_name() {
   static std::atomic<int> counter{0};
   char seconds[32];
@@ -175,7 +175,7 @@ std::string text_event(double wall_time, std::int64_t step, std::string_view tag
   return string_event(wall_time, step, tag, "text", markdown);
 }
 
-// One category a group: neighbours of one group stand together.
+// One category per group: adjacent charts of the same group.
 std::string charts_event(double wall_time, const std::vector<Chart>& charts) {
   Message layout;
   for (std::size_t first = 0; first < charts.size();) {
@@ -244,7 +244,8 @@ void TensorBoardWriter::write(std::string_view event) {
       written = 0;
       continue;
     }
-    // A reader stops at a torn record; what comes after it would be lost. The file ends where the record began.
+    // A reader stops at an incomplete record and would lose everything after it, so the file is cut back to the start
+    // of the record.
     const off_t end = ::lseek(descriptor_, 0, SEEK_END);
     const bool cut = ::ftruncate(descriptor_, end - static_cast<off_t>(done)) == 0;
     throw_error(path_.string(), ": cannot be written",

@@ -1,8 +1,8 @@
 // TensorBoard event files: scalars, images and texts, written without protobuf.
 //
 // A file is a sequence of records (TFRecord framing: length, CRC of the length, payload, CRC of the payload), each an
-// Event message of TensorFlow's event.proto. Every event reaches the file in one write, at once: TensorBoard shows it,
-// and kill -9 loses nothing. A record that could not be written whole (full disk) is cut off again.
+// Event message of TensorFlow's event.proto. Every event is written at once, in one write: TensorBoard can show it
+// immediately, and kill -9 loses nothing. A record that could not be written completely (full disk) is removed again.
 #pragma once
 
 #include <cstddef>
@@ -21,18 +21,19 @@ namespace isobar {
 
 class TensorBoardWriter {
  public:
-  // Opens a new file FOLDER/events.out.tfevents.<unix seconds>.<host>.<pid>.<counter>; makes the folder.
-  // purge_step: null for a new run; where a run goes on, TensorBoard hides what earlier files hold at this step and
-  // later. A run that resumes after iteration n passes n + 1.
+  // Opens a new file FOLDER/events.out.tfevents.<unix seconds>.<host>.<pid>.<counter>; creates the folder. purge_step:
+  // null for a new run; for a resumed run, TensorBoard hides the data of earlier files from this step on. A run that
+  // resumes after iteration n passes n + 1.
   TensorBoardWriter(const std::filesystem::path& folder, std::optional<std::int64_t> purge_step);
   ~TensorBoardWriter();
   TensorBoardWriter(const TensorBoardWriter&) = delete;
   TensorBoardWriter& operator=(const TensorBoardWriter&) = delete;
 
-  void scalar(std::string_view tag, double value, std::int64_t step);  // kept as fp32, as PyTorch's writer does
+  // Stored as fp32, as by PyTorch's writer
+  void scalar(std::string_view tag, double value, std::int64_t step);
   void image(std::string_view tag, const Image& image, std::int64_t step);
   void text(std::string_view tag, std::string_view markdown, std::int64_t step);
-  // Which scalars its page "Custom Scalars" draws together. A later call takes the place of an earlier one.
+  // Which scalars TensorBoard draws together on its page "Custom Scalars". A later call replaces an earlier one.
   void charts(const std::vector<Chart>& charts);
 
   const std::filesystem::path& path() const { return path_; }
@@ -45,7 +46,7 @@ class TensorBoardWriter {
   int descriptor_ = -1;
 };
 
-// The pieces a file is made of. wall_time: seconds since 1970.
+// The parts of a file. wall_time: seconds since 1970.
 namespace tensorboard {
 
 std::string record(std::string_view payload);

@@ -1,4 +1,4 @@
-// Keys of the NERSC tutorial's configs that are read and kept, and change nothing here.
+// Keys of the NERSC tutorial's configs that are read and stored, but have no effect.
 #pragma once
 
 #include <array>

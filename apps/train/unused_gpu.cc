@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// "nvidia0", ...; nvidiactl, nvidia-uvm and others come with the driver alone.
+// "nvidia0", ...; nvidiactl, nvidia-uvm and others exist with the driver alone.
 bool is_gpu(const std::string& name) {
   constexpr std::string_view kStart = "nvidia";
   return name.size() > kStart.size() && name.starts_with(kStart) &&

@@ -1,4 +1,4 @@
-// A GPU that a run could use and does not: people who have one should not train on the CPU without a word.
+// Detects a GPU that a run could use but does not, so that a user with a GPU does not train on the CPU unawares.
 #pragma once
 
 #include <filesystem>
@@ -6,8 +6,8 @@
 
 namespace isobar {
 
-// What to tell where the CPU was taken because there seems to be no GPU, and `devices` has the device file of one; else
-// "". Who hides GPUs (CUDA_VISIBLE_DEVICES is empty or -1) is told nothing.
+// A message if the CPU was chosen because no GPU was found, although `devices` has the device file of one; else "". No
+// message if GPUs are hidden on purpose (CUDA_VISIBLE_DEVICES is empty or -1).
 std::string about_unused_gpu(bool built_with_cuda, const std::filesystem::path& devices = "/dev");
 
 }  // namespace isobar

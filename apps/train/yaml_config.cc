@@ -19,7 +19,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{64} << 20;  // of the file
+constexpr std::size_t kMostBytes = std::size_t{64} << 20;  // size limit of the file
 
 struct Document {
   std::filesystem::path file;
@@ -35,8 +35,8 @@ std::string lower(std::string word) {
 
 enum class Form { text, integer, number };
 
-// [-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)? is a number; without point and exponent it is an integer. By hand: std::regex
-// recurses once a character.
+// [-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)? is a number; without point and exponent it is an integer. Parsed by hand:
+// std::regex recurses for every character.
 Form form_of(std::string_view word) {
   const auto skip_sign = [&] {
     if (word.starts_with('-') || word.starts_with('+')) word.remove_prefix(1);
@@ -90,7 +90,7 @@ json value_of(const YAML::Node& node, const std::string& key, const Document& do
   return list;
 }
 
-// The map's own keys, then those of the maps it merges, in their order: whoever comes first has set a key.
+// The map's own keys, then those of the maps it merges, in their order: the first value of a key wins.
 void collect(const YAML::Node& map, const Document& document, int& maps, ConfigEntries& entries) {
   constexpr int kMostMaps = 200;
   ISOBAR_CHECK(++maps <= kMostMaps, "config ", document.origin(), " merges itself, or more than ", kMostMaps, " maps");

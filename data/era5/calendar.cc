@@ -13,14 +13,14 @@ namespace isobar {
 namespace {
 
 constexpr double kSecondsPerDay = 86400;
-constexpr std::int64_t kFirstYear = 0, kLastYear = 9999;  // of reference dates and of times: four digits
+constexpr std::int64_t kFirstYear = 0, kLastYear = 9999;  // range of reference dates and times: four digits
 
 struct Date {
   std::int64_t year = 1970, month = 1, day = 1;
 };
 
-// Days since 1970-01-01 in the Gregorian calendar, and back. Years are counted from March so that the leap day is last;
-// 400 years have 146,097 days.
+// Days since 1970-01-01 in the Gregorian calendar, and back. Years start in March, so that the leap day is last; 400
+// years have 146,097 days.
 std::int64_t days_from_date(Date date) {
   const std::int64_t year = date.year - (date.month <= 2 ? 1 : 0);
   const std::int64_t era = (year >= 0 ? year : year - 399) / 400;
@@ -47,7 +47,7 @@ bool is_date(Date date, bool julian) {
   return date.day >= 1 && date.day <= kDays[static_cast<std::size_t>(date.month - 1)] + (leap_day ? 1 : 0);
 }
 
-// Days since 1970-01-01 of a date that is written in the Julian calendar.
+// Days since 1970-01-01 of a date in the Julian calendar.
 std::int64_t days_from_julian_date(Date date) {
   const std::int64_t year = date.year - (date.month <= 2 ? 1 : 0);
   const std::int64_t day_of_year = (153 * (date.month + (date.month > 2 ? -3 : 9)) + 2) / 5 + date.day - 1;
@@ -69,7 +69,7 @@ std::optional<double> seconds_in(const std::string& unit) {
   return std::nullopt;
 }
 
-// What may follow the reference time: nothing, or one of the ways to say UTC.
+// The text after the reference time is empty or one of the ways to write UTC.
 bool means_utc(std::string zone) {
   zone.erase(0, zone.find_first_not_of(' '));
   return zone.empty() || zone == "Z" || zone == "UTC" || zone == "utc" || zone == "+00:00" || zone == "-00:00" ||

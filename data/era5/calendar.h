@@ -1,4 +1,4 @@
-// When a step is: CF time axes ("hours since 1900-01-01 00:00:00"), or a year whose steps are spread evenly.
+// The times of steps: CF time axes ("hours since 1900-01-01 00:00:00"), or steps spread evenly over a year.
 #pragma once
 
 #include <array>
@@ -12,27 +12,28 @@ constexpr bool is_leap(std::int64_t year) {
   return (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
 }
 
-inline constexpr std::int64_t kTimeFeatures = 4;  // numbers that tell a network the time
+inline constexpr std::int64_t kTimeFeatures = 4;  // number of time features of a step
 
-// An instant of the Gregorian calendar. Days count from 0 on 1 January.
+// An instant in the Gregorian calendar. Days count from 0 on 1 January.
 struct StepTime {
   std::int64_t year = 0;
   double day_of_year = 0;  // whole days and fraction, in [0, days_in_year)
   double days_in_year = 365;
 
   double hour() const;  // of the day, in [0, 24)
-  // sin and cos of the hour of day, sin and cos of the day of year: angles 2π·hour/24 and 2π·day_of_year/days_in_year.
+  // sin and cos of the hour of day, sin and cos of the day of year, with the angles 2π·hour/24 and
+  // 2π·day_of_year/days_in_year.
   std::array<double, kTimeFeatures> features() const;
-  std::string iso() const;  // "2013-01-01T06:00", to the nearest minute
+  std::string iso() const;  // "2013-01-01T06:00", rounded to a minute
 };
 
 // A CF time axis: `value` units after the reference date.
 class TimeUnits {
  public:
   // units: "<seconds|minutes|hours|days> since <date>[ <time>]"; calendar: standard, gregorian, proleptic_gregorian or
-  // "". `where` begins the message of an error; a date that does not exist and a year beyond 0 to 9999 are errors.
+  // "". Error beginning with `where` for an invalid date and for a year outside 0 to 9999.
   TimeUnits(const std::string& units, const std::string& calendar, const std::string& where);
-  StepTime at(double value) const;  // an error where it is not within the years 0 to 9999
+  StepTime at(double value) const;  // Error outside the years 0 to 9999
   double hours_per_unit() const { return seconds_per_unit_ / 3600; }
   double hours_since_1970(double value) const { return (reference_seconds_ + value * seconds_per_unit_) / 3600; }
 
@@ -42,7 +43,7 @@ class TimeUnits {
   double seconds_per_unit_ = 1;
 };
 
-// Step `step` of `steps` that divide `year` evenly.
+// The time of step `step`, if `steps` steps divide `year` evenly.
 StepTime spread_over_year(std::int64_t year, std::int64_t step, std::int64_t steps);
 
 }  // namespace isobar

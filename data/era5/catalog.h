@@ -1,5 +1,5 @@
-// What was found out by looking at data: the files behind paths, and what each says of itself. One process looks, and
-// thousands can go by what it has found: a file system answers one question instead of one from each.
+// A cache of what opening data finds: the files at each path, and the facts of each file. One process looks, and
+// thousands use its catalog: the file system answers one request instead of one from each process.
 #pragma once
 
 #include <map>
@@ -13,20 +13,20 @@ namespace isobar {
 
 class FieldCatalog {
  public:
-  // As find_h5_files (data/era5/era5.h) returned it when the path was first asked for.
+  // The result of find_h5_files (data/era5/era5.h) at the first request for this path.
   const std::vector<std::string>& files_at(const std::string& path);
 
-  // Null where nobody has looked into the file.
+  // Null if the file is not in the catalog.
   std::shared_ptr<const FieldFacts> find(const std::string& file) const;
   void add(const std::string& file, std::shared_ptr<const FieldFacts> facts) { facts_[file] = std::move(facts); }
 
-  // All of it as bytes, for other processes.
+  // The whole catalog as bytes, for other processes.
   std::string pack() const;
-  // Of what pack() has made; Error for anything else.
+  // The inverse of pack(); Error for any other bytes.
   static FieldCatalog unpack(const std::string& packed);
 
  private:
-  std::map<std::string, std::vector<std::string>> files_;  // by the path that was asked for
+  std::map<std::string, std::vector<std::string>> files_;  // by the requested path
   std::map<std::string, std::shared_ptr<const FieldFacts>> facts_;
 };
 

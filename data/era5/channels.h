@@ -1,4 +1,4 @@
-// The names of variables.
+// Names of channels (variables).
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace isobar {
 
-// The tutorial's twenty, in its order: u10, v10, t2m, sp, msl, t850, ...
+// The 20 names of the tutorial in its order: u10, v10, t2m, sp, msl, t850, ...
 const std::vector<std::string>& tutorial_channel_names();
 
-// What channels are called where nobody says: the tutorial's names for twenty, else c0, c1, ...
+// The names of channels that have no given names: the tutorial's names for 20 channels, else c0, c1, ...
 std::vector<std::string> default_channel_names(std::int64_t channels);
 
 }  // namespace isobar

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The first and the last of an axis, or that it is missing.
+// The first and the last value of an axis, or that the axis is missing.
 std::string axis_text(const std::vector<double>& axis) {
   if (axis.empty()) return "not in the files";
   std::ostringstream out;
@@ -42,7 +42,7 @@ std::string storage_text(const FieldFile& file) {
   return std::string(file.how_it_is_read()) + (chunk.empty() ? "" : " " + shape_text(chunk));
 }
 
-// "2018.h5 after step 17, ...", the first few of each file.
+// "2018.h5 after step 17, ...", the first few holes of each file.
 std::string holes_text(const Era5Dataset& dataset) {
   constexpr std::size_t kShown = 3;
   std::string text;
@@ -57,7 +57,7 @@ std::string holes_text(const Era5Dataset& dataset) {
   return text;
 }
 
-// What one would have to know to be sure that data, statistics and weights fit, and the files do not say.
+// "units, time": the facts that the files do not give, and that therefore cannot be compared.
 std::string not_said(const Era5Dataset& dataset) {
   std::string text;
   const auto add = [&](const std::string& what) { text += (text.empty() ? "" : ", ") + what; };
@@ -90,7 +90,7 @@ void describe_labels(const Era5Dataset& dataset, std::ostream& out) {
   if (const std::string open = not_said(dataset); !open.empty()) out << "  says nothing of: " << open << '\n';
 }
 
-// "-9999, 1e+20" of all files together.
+// "-9999, 1e+20": the fill values of all files.
 std::string fill_values_text(const Era5Dataset& dataset) {
   std::set<float> values;
   for (std::size_t f = 0; f < dataset.file_count(); ++f)
@@ -100,7 +100,7 @@ std::string fill_values_text(const Era5Dataset& dataset) {
   return text;
 }
 
-// Error that names file, step and channel where there is a hole.
+// Error naming file, step and channel if there is a hole.
 void read_all_steps(const Era5Dataset& dataset) {
   parallel_tasks(dataset.steps(), /*threads=*/0, [&](std::int64_t step) {
     thread_local std::vector<float> fields;
@@ -135,7 +135,7 @@ FieldLabels said_by(const Era5Dataset& dataset, const Statistics& statistics) {
   return labels;
 }
 
-// A run with a cropped grid is content with time means of the crop.
+// Time means of a cropped grid are accepted: a run with the same crop can use them.
 void describe_time_means(const fs::path& file, const Era5Dataset& dataset, std::ostream& out) {
   const std::vector<std::int64_t> shape = read_npy(file.string()).shape;
   const bool is_cropped =

@@ -1,4 +1,4 @@
-// What the subcommands of `isobar data` print.
+// The text that the subcommands of `isobar data` print.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace isobar {
 
-// A few lines on the data at `path`: a folder in the tutorial's layout (train, valid, test, stats), a folder of .h5
-// files with or without statistics, or one file. Files and statistics are opened with every check of the data set.
-// all_steps: every value of the fields is read, and a hole is an Error that names file, step and channel.
+// A few lines about the data at `path`: a folder in the tutorial's layout (train, valid, test, stats), a folder of .h5
+// files with or without statistics, or one file. Files and statistics are opened with all checks of the data set.
+// all_steps: reads every value of the fields; Error naming file, step and channel if there is a hole.
 std::string describe_data(const std::string& path, bool all_steps = false);
 
-// One line a channel: name, mean, standard deviation.
+// One line per channel: name, mean, standard deviation.
 std::string describe_statistics(const Statistics& statistics, const std::vector<std::string>& channel_names);
 
 }  // namespace isobar

@@ -18,7 +18,7 @@
 namespace isobar {
 namespace {
 
-// Names to tell apart what two files hold in the same place.
+// Compares names in files that have the same number of channels.
 void check_names(const std::string& path, const std::vector<std::string>& held,
                  const std::vector<std::string>& expected, const char* whose) {
   for (std::size_t c = 0; c < expected.size(); ++c)
@@ -30,7 +30,7 @@ void check_channel_count(const FieldFile& file, std::int64_t expected) {
   ISOBAR_CHECK(file.channels() == expected, file.path(), " has ", file.channels(), " channels; expected ", expected);
 }
 
-// Sorted by name. A hidden file is one that is being written.
+// Sorted by name. Hidden files are skipped: they are being written.
 std::vector<std::string> h5_files_in(const std::string& folder) {
   std::vector<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
@@ -121,7 +121,7 @@ void Era5Dataset::check(const FieldFile& file, const Era5Options& options) const
                ": its latitudes or longitudes differ from those of ", first.path());
 }
 
-// Units and time step must be one in all files that say them.
+// All files that give units or a time step must agree.
 void Era5Dataset::set_labels(const Era5Options& options) {
   for (const auto& file : files_) {
     const FieldLabels said{channel_names_, file->units(), file->time() ? file->time()->step_hours() : 0};

@@ -1,9 +1,9 @@
-// ERA5 as the NERSC tutorial and FourCastNet store it: yearly HDF5 files, each with one dataset `fields` [T, C, H, W]
-// of fp32, opened as one long row of steps.
+// ERA5 in the format of the NERSC tutorial and FourCastNet: yearly HDF5 files, each with one dataset `fields`
+// [steps, V, LAT, LON] of fp32, opened as one sequence of steps.
 //
-// Steps are counted over the files in the order of their names. A pair of steps of one file, `dt` apart, is named by
+// Steps are numbered over the files in the order of their names. A pair of steps, `dt` apart in one file, is named by
 // the number of its first step; data/era5/pairs.h makes samples of pairs. Files may have different numbers of steps;
-// all are used. `lat`, `lon`, `channel`, `units` and `time` beside `fields` are believed where they are there
+// all steps are used. If `lat`, `lon`, `channel`, `units` and `time` exist beside `fields`, they are used
 // (docs/data.md).
 #pragma once
 
@@ -26,28 +26,27 @@ using StepRange = std::array<std::int64_t, 2>;  // [first, end)
 
 struct Era5Options {
   std::vector<std::string> paths = {};         // folders of *.h5 files, or files
-  std::vector<std::string> channels = {};      // the names expected, in order; empty: whatever the files say
+  std::vector<std::string> channels = {};      // the expected names, in order; empty: those of the files
   std::int64_t height = 0, width = 0;          // the crop [:height, :width]; 0: all of it
-  std::string grid_key = "";                   // the config key that the crop came from, for messages
+  std::string grid_key = "";                   // the config key of the crop, for messages
   std::int64_t dt = 1;                         // steps between input and target
-  std::optional<StepRange> range = {};         // only pairs that lie wholly within; none: all steps
-  std::string range_key = "range";             // the config key that `range` came from, for messages
-  std::int64_t cache_bytes = -1;               // decoded chunks kept in memory; -1: default_cache_bytes()
-  int processes_on_host = 1;                   // that open data sets: they share that memory
-  std::shared_ptr<FieldCatalog> catalog = {};  // knows files that need not be looked into, and learns of others
+  std::optional<StepRange> range = {};         // only pairs that lie within it; none: all steps
+  std::string range_key = "range";             // the config key of `range`, for messages
+  std::int64_t cache_bytes = -1;               // memory for decoded chunks; -1: default_cache_bytes()
+  int processes_on_host = 1;                   // processes that open data sets and share the memory
+  std::shared_ptr<FieldCatalog> catalog = {};  // its files need no inspection; other files are added
 };
 
-// The memory for decoded chunks of one of so many processes of this host: its share of 1 GiB, or of an eighth of the
-// memory where that is less.
+// The memory for decoded chunks of one process: its share of 1 GiB, or of an eighth of the memory if that is less.
 std::int64_t default_cache_bytes(int processes_on_host = 1);
 
-// The .h5 files at `path` (itself, if it is a file), sorted by name; an error if there are none.
+// The .h5 files at `path` (itself if it is a file), sorted by name; Error if there are none.
 std::vector<std::string> find_h5_files(const std::string& path);
 
-// Whether find_h5_files finds any there.
+// Whether find_h5_files finds any file.
 bool holds_h5_files(const std::string& path);
 
-// A run of consecutive steps of one file, within the range.
+// A range of consecutive steps of one file, within Era5Options::range.
 struct Segment {
   std::int64_t first = 0, count = 0;
 };
@@ -66,12 +65,12 @@ class Era5Dataset {
   std::int64_t values() const { return channels() * height_ * width_; }  // of one step
   std::int64_t dt() const { return dt_; }
   std::int64_t steps() const { return first_step_.back(); }  // of all files
-  // From the files, else the names expected, else the tutorial's for twenty channels, else c0, c1, ...
+  // Those of the files, else the expected names, else the tutorial's for 20 channels, else c0, c1, ...
   const std::vector<std::string>& channel_names() const { return channel_names_; }
-  const std::vector<double>& latitudes() const { return latitudes_; }    // [height], degrees; empty: not in the files
-  const std::vector<double>& longitudes() const { return longitudes_; }  // [width], degrees; empty: not in the files
+  const std::vector<double>& latitudes() const { return latitudes_; }    // [LAT], degrees; empty: not in the files
+  const std::vector<double>& longitudes() const { return longitudes_; }  // [LON], degrees; empty: not in the files
 
-  // What files and options say: names, units, and the time step that all files share. A made-up name is not said.
+  // Names, units and time step given by files and options. Default names are not included.
   const FieldLabels& labels() const { return labels_; }
 
   std::size_t file_count() const { return files_.size(); }
@@ -85,26 +84,26 @@ class Era5Dataset {
   std::vector<Segment> segments() const;
 
   RowBand all_rows() const { return {0, height_}; }
-  void check_band(RowBand rows) const;  // Error where the cropped grid has no such rows
+  void check_band(RowBand rows) const;  // Error if the cropped grid does not have these rows
 
-  // The cropped fields of one step, [C, H, W]. NaN and infinities are errors that name file and step. Thread-safe.
+  // The cropped fields of one step, [V, LAT, LON]. Error naming file and step for NaN and infinities. Thread-safe.
   void read_step(std::int64_t step, float* out) const { read_step(step, all_rows(), out); }
-  // The same of a band of the cropped grid's rows, [C, rows.count, W]: the rest of the step is not read.
+  // The same for a band of rows of the cropped grid, [V, rows.count, LON]; other rows are not read.
   void read_step(std::int64_t step, RowBand rows, float* out) const;
-  // Both halves of the pair `step`.
+  // Input and target of the pair `step`.
   void read_pair(std::int64_t step, float* input, float* target) const { read_pair(step, all_rows(), input, target); }
   void read_pair(std::int64_t step, RowBand rows, float* input, float* target) const;
 
-  // Whether `last` is last - first regular steps after `first`, of the same file; true where the file has no time axis.
+  // Whether `last` is last - first regular steps after `first`, in the same file; true if the file has no time axis.
   bool regular(std::int64_t first, std::int64_t last) const;
-  // The steps of a segment that a hole in time follows, within it.
+  // The steps of a segment that are followed by a hole in time within the segment.
   std::vector<std::int64_t> holes(const Segment& segment) const;
-  // Hours since 1970-01-01T00 of a step; none where its file has no time axis.
+  // Hours since 1970-01-01T00 of a step; none if its file has no time axis.
   std::optional<double> hours_since_1970(std::int64_t step) const;
-  // The first file whose name and number of steps are not those of a year, where it has no `time` either
-  // (FieldFile::tells_time); none: all tell when their steps are.
+  // The first file that has neither a `time` nor the name and number of steps of a year (FieldFile::tells_time); null:
+  // all steps have known times.
   const FieldFile* file_without_time() const;
-  // When a step is; an error if neither `time` nor the file's name tells.
+  // The time of a step; Error if neither `time` nor the file's name gives it.
   StepTime time_of(std::int64_t step) const;
 
  private:
@@ -113,7 +112,7 @@ class Era5Dataset {
   void set_labels(const Era5Options& options);
 
   std::vector<std::unique_ptr<FieldFile>> files_;
-  std::vector<std::int64_t> first_step_;  // of every file, and the total at the end
+  std::vector<std::int64_t> first_step_;  // [files + 1]; the last entry is the total
   std::vector<std::string> channel_names_;
   FieldLabels labels_;
   std::vector<double> latitudes_, longitudes_;

@@ -15,10 +15,10 @@
 namespace isobar {
 namespace {
 
-// Far beyond any real file: a damaged or sparse one must not make lists of 2^33 steps.
+// Far above any real file: a damaged or sparse file must not cause lists of 2^33 steps.
 constexpr std::array<std::int64_t, 4> kMostExtents = {1 << 24, 1 << 16, 1 << 20, 1 << 20};
 
-// "K, m/s": what stands between the commas, without the blanks around it.
+// "K, m/s": the parts between the commas, without surrounding blanks.
 std::vector<std::string> split_at_commas(const std::string& text) {
   std::vector<std::string> parts;
   std::istringstream stream(text);
@@ -29,7 +29,7 @@ std::vector<std::string> split_at_commas(const std::string& text) {
   return parts;
 }
 
-// What stands beside the fields of one file.
+// Reads what is stored beside the fields of one file.
 class Reader {
  public:
   Reader(const hdf5::File& file, const hdf5::DatasetInfo& info) : file_(file), shape_(info.shape) {}
@@ -50,9 +50,9 @@ class Reader {
     return names;
   }
 
-  // Beside the names, as `units` or `channel_units`; else as the attribute `units` of `channel` or `fields`, a list or
-  // a text with commas. A single unit of `fields` is that of every channel; one of `channel` says nothing of the
-  // fields.
+  // From the dataset `units` or `channel_units`; else from the attribute `units` of `channel` or `fields`, a list or a
+  // text with commas. A single unit of `fields` applies to every channel; a single unit of `channel` does not describe
+  // the fields and is ignored.
   std::vector<std::string> units() const {
     std::string where;
     std::vector<std::string> units;
@@ -89,7 +89,7 @@ class Reader {
                      file_.info("time").type == hdf5::Type::fp32};
   }
 
-  // As conventions of NetCDF have them. NaN is a hole anyway.
+  // The attributes follow NetCDF's conventions. NaN is a hole in any case.
   std::vector<float> fill_values() const {
     std::vector<float> values;
     for (const char* name : {"_FillValue", "missing_value"})

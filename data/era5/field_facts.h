@@ -1,5 +1,5 @@
-// What a file of fields says of itself: all that is asked of it before its first step is read. Reading this means
-// opening the file; whoever has been given it need not open the file before it reads a step.
+// The facts of a file of fields: all information that is needed before its first step is read. Reading them opens the
+// file; a process that receives them need not open the file before it reads a step.
 #pragma once
 
 #include <array>
@@ -16,38 +16,38 @@ namespace isobar {
 // The name of the dataset that holds the fields.
 inline constexpr const char* kFields = "fields";
 
-// A field's values are at most as large as this; fill values are larger: 9.96921e36, 1e20.
+// Max absolute value of a field; fill values are larger: 9.96921e36, 1e20.
 inline constexpr float kLargestOfFields = 1e15F;
 
-// The dataset `time`, as it is stored.
+// The dataset `time`, as stored.
 struct TimeFacts {
-  std::vector<double> values;   // [T]
-  std::string units, calendar;  // "hours since 1900-01-01"; "" where no calendar is named
+  std::vector<double> values;   // [steps]
+  std::string units, calendar;  // "hours since 1900-01-01"; calendar "": not given
   bool single_precision = false;
 
   bool operator==(const TimeFacts&) const = default;
 };
 
-// Lists are empty where the file does not say it.
+// A list is empty if the file does not have it.
 struct FieldFacts {
-  std::array<std::int64_t, 4> shape{};        // of `fields`: T, C, H, W
-  std::vector<std::string> channel_names;     // [C]
-  std::vector<std::string> units;             // [C], "" where one is not said
-  std::vector<double> latitudes, longitudes;  // [H], [W], degrees
-  std::optional<TimeFacts> time;              // none: no `time` with units
+  std::array<std::int64_t, 4> shape{};        // of `fields`: steps, V, LAT, LON
+  std::vector<std::string> channel_names;     // [V]
+  std::vector<std::string> units;             // [V], "" if one is not given
+  std::vector<double> latitudes, longitudes;  // [LAT], [LON], degrees
+  std::optional<TimeFacts> time;              // none: there is no `time` with units
   std::vector<float> fill_values;             // _FillValue and missing_value of `fields`
 
   bool operator==(const FieldFacts&) const = default;
 };
 
-// What the library says of `fields`. Error where there is none, or where this program cannot read it.
+// The stored form of `fields`. Error if there is none, or if this program cannot read it.
 hdf5::DatasetInfo info_of_fields(const hdf5::File& file);
 
-// info: as info_of_fields returns it. Error for lists that do not fit the fields, or that hold NaN.
+// info: the result of info_of_fields. Error for lists that do not match the fields or contain NaN.
 FieldFacts read_facts(const hdf5::File& file, const hdf5::DatasetInfo& info);
 
 nlohmann::json to_json(const FieldFacts& facts);
-// Of what to_json has made; else a JSON exception.
+// The inverse of to_json; throws a JSON exception for any other JSON.
 FieldFacts facts_from_json(const nlohmann::json& json);
 
 }  // namespace isobar

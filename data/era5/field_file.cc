@@ -21,7 +21,7 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// The year that the name ends with (without its extension): four digits, and no digit before them, as 201810 has.
+// The year at the end of the name (without extension): four digits without a digit before them, so not in 201810.
 std::optional<std::int64_t> year_in_name(const std::string& path) {
   const std::string stem = std::filesystem::path(path).stem().string();
   const auto digits = std::find_if_not(stem.rbegin(), stem.rend(), is_digit) - stem.rbegin();
@@ -30,14 +30,14 @@ std::optional<std::int64_t> year_in_name(const std::string& path) {
   return year >= kFirstYearOfData && year <= kLastYearOfData ? std::optional(year) : std::nullopt;
 }
 
-// A step a day, or every 6 or 3 hours or every hour. Without the leap day too, as climate models count.
+// Steps every day, every 6 or 3 hours, or every hour. Years may lack the leap day, as in climate models.
 bool fits_year(std::int64_t year, std::int64_t steps) {
   constexpr std::array<std::int64_t, 4> kStepsADay{1, 4, 8, 24};
   return std::ranges::any_of(
       kStepsADay, [&](std::int64_t a_day) { return steps == 365 * a_day || (is_leap(year) && steps == 366 * a_day); });
 }
 
-// On the bits, because a comparison of integers is vectorised on every CPU and the compiler cannot assume it away.
+// Compares bits: every CPU vectorises integer comparisons, and the compiler cannot assume that NaN does not occur.
 bool all_within(std::span<const float> values) {
   constexpr auto kLargestBits = std::bit_cast<std::int32_t>(kLargestOfFields);
   std::int32_t beyond = 0;
@@ -88,7 +88,7 @@ void FieldFile::set_time() {
   const TimeFacts& said = *facts_->time;
   const std::string where = path() + ": 'time'";
   const TimeUnits units(said.units, said.calendar, where);
-  for (double value : said.values) static_cast<void>(units.at(value));  // an error where it is no time
+  for (double value : said.values) static_cast<void>(units.at(value));  // Error if it is not a valid time
   time_.emplace(said.values, units, said.single_precision, where);
 }
 

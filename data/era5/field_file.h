@@ -1,4 +1,4 @@
-// One file of fields: the dataset `fields` [T, C, H, W], read as fp32, and what is stored beside it.
+// One file of fields: the dataset `fields` [steps, V, LAT, LON], read as fp32, and what is stored beside it.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,8 @@ namespace isobar {
 
 class FieldFile {
  public:
-  // Opens the file and checks it as far as that is possible without knowing what is wanted of it. catalog: where what
-  // it says is kept (null: nowhere). A file that the catalog knows is opened when its first step is read, and must then
-  // say the same.
+  // Opens the file and checks everything that does not depend on options. catalog: caches the file's facts (null: no
+  // cache). A file that the catalog knows is opened when its first step is read, and its facts must then be unchanged.
   FieldFile(const std::string& path, CacheBudget budget, FieldCatalog* catalog = nullptr);
   ~FieldFile();
 
@@ -34,23 +33,23 @@ class FieldFile {
   const hdf5::DatasetInfo& info() const { return opened().info; }
   const char* how_it_is_read() const { return opened().reader->name(); }
 
-  // What is beside the fields; empty where it is not.
+  // What is stored beside the fields; empty if it is missing.
   const std::vector<std::string>& channel_names() const { return facts_->channel_names; }
-  const std::vector<double>& latitudes() const { return facts_->latitudes; }    // [H], degrees
-  const std::vector<double>& longitudes() const { return facts_->longitudes; }  // [W], degrees
-  const std::vector<std::string>& units() const { return facts_->units; }       // [C], "" where one is not said
+  const std::vector<double>& latitudes() const { return facts_->latitudes; }    // [LAT], degrees
+  const std::vector<double>& longitudes() const { return facts_->longitudes; }  // [LON], degrees
+  const std::vector<std::string>& units() const { return facts_->units; }       // [V], "" if one is not given
   const std::optional<TimeAxis>& time() const { return time_; }
   const std::vector<float>& fill_values() const { return facts_->fill_values; }  // of `fields`
 
-  // From `time`, else the steps are spread evenly over the year at the end of the file's name; an error if there is
-  // none.
+  // From `time`; else the steps are spread evenly over the year at the end of the file's name; Error if there is no
+  // year.
   StepTime time_of(std::int64_t step) const;
-  // Whether that is when the steps are: there is `time`, or the file has as many steps as the year may have (a step
-  // every day, or every 6, 3 hours or every hour).
+  // Whether the times are known: there is a `time`, or the number of steps fits the year (a step every day, every 6 or
+  // 3 hours, or every hour).
   bool tells_time() const;
 
-  // [C, crop.height, crop.width]. A hole is an error that names file, step and channel: NaN, an infinity, a value
-  // beyond 1e15 (no field has such values, and fill values are), and what `fields` calls _FillValue or missing_value.
+  // [V, crop.height, crop.width]. A hole is an Error naming file, step and channel: NaN, an infinity, a value beyond
+  // 1e15 (no field has such values, but fill values are such), or a _FillValue or missing_value of `fields`.
   // Thread-safe.
   void read_step(std::int64_t step, Crop crop, float* out) const;
 
@@ -71,7 +70,7 @@ class FieldFile {
   const CacheBudget budget_;
   std::shared_ptr<const FieldFacts> facts_;
   std::optional<TimeAxis> time_;
-  std::optional<std::int64_t> year_;  // in the name
+  std::optional<std::int64_t> year_;  // at the end of the name
   mutable std::mutex opening_;
   mutable std::unique_ptr<Opened> opened_;
 };

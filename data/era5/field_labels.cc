@@ -12,7 +12,7 @@
 namespace isobar {
 namespace {
 
-// Steps that differ by less are the same one, written with few digits or rounded.
+// Relative; two time steps that differ by less are equal up to rounding.
 constexpr double kSameStep = 1e-3;
 
 const std::string& entry(const std::vector<std::string>& list, std::size_t channel) {
@@ -30,7 +30,7 @@ std::string name_of(const FieldLabels& labels, const FieldLabels& others, std::s
   return !name.empty() ? name : !other.empty() ? other : std::to_string(channel);
 }
 
-// The entries of `key`, null ones as "".
+// The entries of `key`; null becomes "".
 std::vector<std::string> list_from(const nlohmann::json& json, const char* key) {
   std::vector<std::string> list;
   if (!json.contains(key) || json.at(key).is_null()) return list;

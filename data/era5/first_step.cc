@@ -13,7 +13,7 @@ namespace {
 constexpr double kMostDeviations = 20;
 constexpr double kLevel = 8, kShareOfLevel = 0.75;
 
-// How many standard deviations a field may lie off on average.
+// Max distance of a field's values from the mean of the statistics, on average, in standard deviations.
 double bound(double mean, double std) {
   const double level = std::abs(mean) / std;
   return level > kLevel ? std::min(kMostDeviations, kShareOfLevel * level) : kMostDeviations;

@@ -1,5 +1,4 @@
-// Whether fields and statistics are of one kind, judged by the numbers: a first line of defence where nobody says
-// units.
+// Checks by their values that fields and statistics are of the same kind, even if no units are given.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +10,12 @@
 
 namespace isobar {
 
-// Throws Error, naming file, step and channel, where a (cropped) field of step `step` lies further from the statistics
-// than weather ever does: its values are on average
+// Throws Error, naming file, step and channel, if a (cropped) field of step `step` is further from the statistics than
+// any weather. Its values are on average
 //   - more than 20 standard deviations from the mean, or
-//   - more than three quarters of the way to zero, where the mean is more than 8 standard deviations from zero: a
+//   - more than three quarters of the way to zero, if the mean is more than 8 standard deviations from zero: a
 //     temperature in degrees Celsius where kelvin are expected, a pressure in hPa.
-// Precipitation and wind, whose mean is near zero, have the first bound only.
+// Only the first bound applies to precipitation and wind, whose mean is near zero.
 void check_first_step(const Era5Dataset& dataset, std::int64_t step, const std::vector<std::string>& channel_names,
                       const Statistics& statistics);
 

@@ -1,5 +1,5 @@
-// Where a data set's files lie: in the tutorial's layout (train/, valid/ and test/ with .h5 files, stats/ with the
-// statistics), or flat, all in one folder.
+// The folders of a data set: in the tutorial's layout (train/, valid/ and test/ with .h5 files, stats/ with the
+// statistics), or flat, with all files in one folder.
 #pragma once
 
 #include <filesystem>
@@ -12,17 +12,18 @@ inline constexpr const char* kTimeMeansFile = "time_means.npy";
 inline constexpr const char* kLabelsFile = "stats.json";
 
 struct DataLayout {
-  std::filesystem::path train, valid, test, statistics;  // folders; in a flat one the first three are the same
+  // folders; in a flat layout the first three are the same
+  std::filesystem::path train, valid, test, statistics;
 };
 
-// Of a folder to train on. Throws Error where it is none, or holds neither train/ nor .h5 files.
+// The layout of a folder to train on. Throws Error if it is not a folder, or holds neither train/ nor .h5 files.
 DataLayout layout_of(const std::filesystem::path& folder);
 
-// What to forecast from `data`, a folder or a file: its test/ or valid/ where there are fields in it, else itself.
+// The fields of `data`, a folder or a file, to forecast from: its test/ or valid/ if they hold fields, else `data`.
 std::filesystem::path fields_to_forecast(const std::filesystem::path& data);
 
-// The folder of the statistics of `data`, a folder or a file: its stats/, else itself; of a file, its folder's or those
-// of the layout around it. The first that holds means; where none does, the folder itself.
+// The statistics folder of `data`. For a folder: its stats/, else itself. For a file: its folder, else stats/ of the
+// layout around it. The first one that holds means; if none does, the folder itself.
 std::filesystem::path statistics_beside(const std::filesystem::path& data);
 
 }  // namespace isobar

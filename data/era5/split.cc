@@ -27,7 +27,7 @@ StepRange rest_beside(const StepRange& given, std::int64_t steps, bool before_fi
   return rest;
 }
 
-// A segment of one set within one file, in the file's own steps.
+// A segment of a set within one file; steps are counted within the file.
 struct FilePart {
   fs::path file;
   std::int64_t first = 0, end = 0;

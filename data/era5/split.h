@@ -1,4 +1,4 @@
-// Which files and which of their steps train and validate, and where their statistics lie, as a config gives it.
+// Which files and steps are for training, validation and test, and where their statistics are: options of the config.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ struct EnumNames<SamplerKind> {
   static constexpr std::array names{"all_pairs", "tutorial"};
 };
 
-// Which steps of which files one set is made of.
+// The files and steps of one set.
 struct SplitSource {
   std::string path;
   std::optional<StepRange> range;
   const char* range_key = "";              // the config key of the range
-  std::optional<std::int64_t> limit = {};  // of samples
+  std::optional<std::int64_t> limit = {};  // max number of samples
 };
 
 struct SplitOptions {
@@ -40,24 +40,24 @@ struct SplitOptions {
   KeyTable keys();
 
   bool has_test() const { return !test_data_path.empty(); }
-  // Error for a test set that does not exist.
+  // Error for a test set if there is none.
   SplitSource source(DataSplit split) const;
 
-  // Whether the first two sets are parts of one path, so that ranges have to tell them apart.
+  // Whether training and validation set share one path, so that ranges must separate them.
   bool is_one_path() const;
-  // Where one of the ranges is null: what the other leaves of `steps` steps, or the last fifth to validate with and the
-  // rest to train on. Throws Error where the other leaves nothing.
+  // Fills a null range of the two: with the rest of `steps` steps that the other range leaves; if both are null,
+  // validation gets the last fifth and training the rest. Throws Error if the other range leaves nothing.
   void complete_ranges(std::int64_t steps);
 };
 
-// A set, with the config key of its range and what it is called.
+// A set, the config key of its range and its name in messages.
 struct NamedSet {
   const Era5Dataset& steps;
   const char* range_key;
   const char* what;
 };
 
-// Throws Error where a step is both in the set that is judged and in an earlier one, naming both keys.
+// Throws Error naming both keys if a step is both in the evaluated set `judged` and in the earlier set.
 void refuse_overlap(const NamedSet& earlier, const NamedSet& judged);
 
 }  // namespace isobar

@@ -52,7 +52,7 @@ Statistics load_statistics(const std::string& means_path, const std::string& std
 }
 
 void check_deviations(const std::vector<double>& stds, const std::string& where) {
-  constexpr double kLeast = std::numeric_limits<float>::min();  // of smaller ones fp32 has no reciprocal
+  constexpr double kLeast = std::numeric_limits<float>::min();  // fp32 has no reciprocal of smaller ones
   for (std::size_t c = 0; c < stds.size(); ++c) {
     ISOBAR_CHECK(stds[c] > 0, where, ": the standard deviation of channel ", c, " is ", stds[c],
                  "; it must be positive");

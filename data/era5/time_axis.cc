@@ -11,14 +11,14 @@ namespace isobar {
 namespace {
 
 constexpr double kMillisecondsPerHour = 3.6e6;
-// What a step may be off, and many steps together, in regular steps: less than a hole or a jump of a clock makes.
+// Max error of one step and of many steps together, in regular steps: less than the effect of a hole or a clock jump.
 constexpr double kTolerance = 0.01, kLargestTolerance = 0.25;
 
 double to_whole_milliseconds(double hours) {
   return std::round(hours * kMillisecondsPerHour) / kMillisecondsPerHour;
 }
 
-// The value that most of `differences` have to the millisecond, the smallest of equals.
+// The most frequent value of `differences`, rounded to milliseconds; the smallest one of a tie.
 double most_common(std::vector<double> differences) {
   for (double& difference : differences) difference = to_whole_milliseconds(difference);
   std::ranges::sort(differences);
@@ -33,7 +33,7 @@ double most_common(std::vector<double> differences) {
   return common;
 }
 
-// The regular step: the mean of all that are the most common one, but for how they were rounded when stored.
+// The regular step: the mean of all differences that equal the most common one up to the rounding of stored values.
 double regular_step(const std::vector<double>& differences, double rounding) {
   const double common = most_common(differences);
   double sum = 0, count = 0;

@@ -1,4 +1,4 @@
-// The time axis of a file: when its steps are, how far apart they are, and where some are missing.
+// The time axis of a file: the times of its steps, the step length, and missing steps.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace isobar {
 
 class TimeAxis {
  public:
-  // values [T], finite, in `units`; single_precision: they were stored as fp32, and are only as exact as that.
-  // A time that repeats the one before it, or goes back, is an error that begins with `where`.
+  // values [steps], finite, in `units`; single_precision: they were stored as fp32 and have that precision. Error
+  // beginning with `where` for a time that repeats the one before it or goes back.
   TimeAxis(std::vector<double> values, const TimeUnits& units, bool single_precision, const std::string& where);
 
   StepTime at(std::int64_t step) const { return units_.at(values_[static_cast<std::size_t>(step)]); }
@@ -20,19 +20,21 @@ class TimeAxis {
     return units_.hours_since_1970(values_[static_cast<std::size_t>(step)]);
   }
 
-  // The most common difference of neighbouring steps, the smallest of equals; 0 where there is one step only.
+  // The most common difference of adjacent steps, the smallest one of a tie; 0 for a single step.
   double step_hours() const { return step_hours_; }
-  // Whether from step `first` to step `last` it takes last - first times step_hours, give or take 1 % of it.
+  // Whether step `last` is last - first times step_hours after step `first`. Tolerance: 1 % of step_hours per step, at
+  // most 25 %.
   bool regular(std::int64_t first, std::int64_t last) const;
-  // The steps whose next one is not step_hours later, in order: a hole follows them.
+  // The steps, in order, whose next one is not step_hours later: they are followed by a hole.
   const std::vector<std::int64_t>& holes() const { return holes_; }
 
  private:
   void check_order(const std::string& where) const;
 
-  std::vector<double> values_;  // [T]
+  std::vector<double> values_;  // [steps]
   TimeUnits units_;
-  double rounding_hours_;  // how far a difference of two values may be off because of how they are stored
+  // Max error of a difference of two values, from the rounding of stored values
+  double rounding_hours_;
   double step_hours_ = 0;
   std::vector<std::int64_t> holes_;
 };

@@ -19,9 +19,9 @@ namespace {
 
 constexpr rlim_t kSeconds = 10;
 constexpr rlim_t kMoreBytes = rlim_t{2} << 30;
-constexpr int kOutOfBounds = 3;  // exit status: the task came back, but asked for more than it was given
+constexpr int kOutOfBounds = 3;  // exit status: the task returned, but it failed or exceeded a limit
 
-// The address space of this process; 0 where the system does not tell.
+// The size of this process's address space; 0 if it is unknown.
 rlim_t bytes_held() {
   unsigned long pages = 0;
   if (std::FILE* file = std::fopen("/proc/self/statm", "re")) {
@@ -45,7 +45,8 @@ void limit(int resource, rlim_t most) {
     ::dup2(nowhere, STDOUT_FILENO);
     ::dup2(nowhere, STDERR_FILENO);
   }
-  std::set_new_handler(nullptr);  // lack of memory is thrown here, whatever the program does about it
+  // Allocation failure must throw in the child, whatever handler the program has installed
+  std::set_new_handler(nullptr);
   limit(RLIMIT_CORE, 0);
   limit(RLIMIT_CPU, kSeconds);
   if (held > 0) limit(RLIMIT_AS, held + kMoreBytes);
@@ -57,7 +58,7 @@ void limit(int resource, rlim_t most) {
   ::_exit(within_bounds ? 0 : kOutOfBounds);
 }
 
-// The status of a child that has ended; nothing where it has not within that time.
+// The exit status of a child; none if it has not ended within `seconds`.
 std::optional<int> status_within(pid_t child, double seconds) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point end =
@@ -67,7 +68,7 @@ std::optional<int> status_within(pid_t child, double seconds) {
     int status = 0;
     const pid_t ended = ::waitpid(child, &status, WNOHANG);
     if (ended == child) return status;
-    if (ended < 0 && errno != EINTR) return 0;  // somebody else has waited for it
+    if (ended < 0 && errno != EINTR) return 0;  // the child was already waited for elsewhere
     if (Clock::now() > end) return std::nullopt;
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, std::chrono::microseconds(10000));
@@ -79,7 +80,7 @@ std::optional<std::string> outcome_of(pid_t child, double seconds) {
   const std::optional<int> ended = status_within(child, seconds);
   if (!ended) {
     ::kill(child, SIGKILL);
-    status_within(child, kSecondsToDie);  // one that waits for a disk cannot even die
+    status_within(child, kSecondsToDie);  // a process that waits for a disk cannot be killed, so this wait is bounded
     return "does not come back";
   }
   const int status = *ended;

@@ -34,7 +34,7 @@ std::string found_in(const Words& words, const std::string& word) {
   return found == words.end() ? "" : found->second;
 }
 
-// Signs beyond ASCII, and the two ways to write a power.
+// Replaces characters beyond ASCII, and "**" by "^".
 std::string in_ascii(std::string text) {
   static const std::pair<const char*, const char*> signs[] = {
       {"°", "deg"}, {"¹", "1"}, {"²", "2"}, {"³", "3"}, {"⁴", "4"}, {"⁻", "-"}, {"·", " "}, {"⋅", " "}, {"**", "^"}};
@@ -44,7 +44,7 @@ std::string in_ascii(std::string text) {
   return text;
 }
 
-// Units that are words, not products; in small letters.
+// Units that are words, not products; in lower case.
 std::string whole_name(const std::string& text) {
   static const Words words = {{"c", "degC"},
                               {"degc", "degC"},
@@ -108,7 +108,7 @@ void multiply(Factors& product, const std::string& symbol, int power) {
   }
 }
 
-// Reads the power at text[at], as in "s-1", "s^-1", "m2"; 1 where there is none.
+// Reads the power at text[at], as in "s-1", "s^-1", "m2"; 1 if there is none.
 int read_power(const std::string& text, std::size_t& at) {
   std::size_t begin = at;
   if (begin < text.size() && text[begin] == '^') ++begin;
@@ -132,7 +132,7 @@ Factors factors_of(const std::string& text) {
     } else {
       while (at < text.size() && std::string(" \t*/.^+-0123456789").find(text[at]) == std::string::npos) ++at;
     }
-    if (at == begin) {  // between two factors
+    if (at == begin) {  // a separator between two factors
       if (text[at++] == '/') sign = -1;
       continue;
     }
@@ -149,7 +149,7 @@ Factors factors_of(const std::string& text) {
   return product;
 }
 
-// One spelling for every unit.
+// One spelling for each unit.
 std::string canonical(const std::string& unit) {
   const std::string text = trimmed(in_ascii(unit));
   if (const std::string name = whole_name(text); !name.empty()) return name;
@@ -160,7 +160,7 @@ std::string canonical(const std::string& unit) {
   return result.empty() ? "1" : result;
 }
 
-// Of z500 and its like, by the standard atmosphere; near the ground, where it may be anything, all is possible.
+// For z500 and its like, by the standard atmosphere; near the ground every mean is accepted.
 bool can_be_geopotential(const std::string& variable, double mean) {
   constexpr double kGravity = 9.80665, kSeaLevel = 1013.25, kNearGround = 800;  // hPa
   const double level = std::strtod(variable.substr(variable.find_last_not_of("0123456789") + 1).c_str(), nullptr);
@@ -213,7 +213,7 @@ std::string known_unit(const std::string& variable) {
                                {"relative_humidity_", "%"}};
   const std::string name = lower(variable);
   if (const std::string unit = found_in(surface, name); !unit.empty()) return unit;
-  const std::size_t level = name.find_last_not_of("0123456789") + 1;  // "t" and "850"
+  const std::size_t level = name.find_last_not_of("0123456789") + 1;  // splits "t" from "850"
   return level == 0 || level == name.size() ? "" : found_in(levels, name.substr(0, level));
 }
 

@@ -9,7 +9,7 @@
 namespace isobar {
 namespace {
 
-// The path of a file in a folder, plain or compressed; empty where neither exists.
+// The path of a file in a folder, plain or with .gz; empty if neither exists.
 std::string find_file(const std::filesystem::path& folder, const std::string& name) {
   for (const char* ending : {"", ".gz"}) {
     const std::filesystem::path path = folder / (name + ending);

@@ -8,7 +8,7 @@
 namespace isobar {
 namespace {
 
-// Every fifth of turbo's 256 colours; straight lines between them are right to one step of 255.
+// Every fifth of turbo's 256 colours; linear interpolation is exact to one step of 255.
 constexpr Rgb kTurbo[] = {
     {48, 18, 59},   {54, 33, 95},    {59, 47, 128},  {63, 62, 156},  {66, 75, 181},  {69, 89, 203},  {70, 102, 221},
     {71, 115, 235}, {70, 128, 246},  {69, 140, 253}, {64, 153, 255}, {56, 165, 251}, {47, 178, 244}, {39, 190, 233},

@@ -20,7 +20,7 @@ constexpr Rgb kFrame{90, 90, 90};
 constexpr Rgb kGraticule{0, 0, 0};
 constexpr double kGraticuleShare = 0.22;
 constexpr Rgb kMissing{160, 160, 160};
-constexpr int kTicks = 8;  // at most, on a colour bar
+constexpr int kTicks = 8;  // max number on a colour bar
 
 using ColorMap = Rgb (*)(double share);
 
@@ -32,7 +32,7 @@ struct Range {
   double low, high;
 };
 
-// The colours of a panel: which, and of which values.
+// The colour map of a panel, and the range of its values.
 struct Scale {
   ColorMap colors;
   Range range;
@@ -59,7 +59,7 @@ std::optional<Range> finite_range(const Field& field) {
   return range;
 }
 
-// A range that colours can be spread over, also where a field is constant or has no finite value.
+// A range of positive width for the colours, even if a field is constant or has no finite value.
 Range color_range(std::optional<Range> range) {
   const Range known = range.value_or(Range{0, 0});
   const double least = 1e-6 * std::max(std::abs(known.low), std::abs(known.high)) + 1e-30;
@@ -99,7 +99,7 @@ void draw_frame(Image& image, const Rectangle& inside) {
   fill(image, {x + width, y, 1, height}, kFrame);
 }
 
-// The cells [first, end) of `cells` that pixel `pixel` of `pixels` shows: at least one.
+// The cells [first, end) of `cells` that pixel `pixel` of `pixels` shows: one or more.
 std::pair<int, int> cells_of(int pixel, int pixels, int cells) {
   const auto boundary = [&](int p) { return static_cast<int>(static_cast<std::int64_t>(p) * cells / pixels); };
   const int first = boundary(pixel);
@@ -133,12 +133,12 @@ std::string number(double value, int decimals) {
   return buffer;
 }
 
-// Enough decimals to tell `parts` parts of a range from each other.
+// The number of decimals that distinguishes values `step` apart.
 int decimals_for(double step) {
   return std::clamp(static_cast<int>(std::ceil(-std::log10(step) - 1e-9)), 0, 9);
 }
 
-// Multiples of 1, 2, 2.5 or 5 times a power of ten within a range, `count` of them at most.
+// Multiples of 1, 2, 2.5 or 5 times a power of ten within a range, at most `count` of them.
 struct Ticks {
   std::vector<double> values;
   int decimals;
@@ -175,8 +175,8 @@ void draw_color_bar(Image& image, const Rectangle& area, const Scale& scale) {
   }
 }
 
-// Where a coordinate lies on an axis of cell centres, as a share of the axis; nothing where it lies outside or the axis
-// is not monotonic.
+// The position of a coordinate on an axis of cell centres, as a share of the axis; none if it is outside or the axis is
+// not monotonic.
 std::optional<double> place_on(std::span<const float> axis, double coordinate) {
   for (std::size_t i = 1; i < axis.size(); ++i) {
     const double a = axis[i - 1], b = axis[i];
@@ -192,7 +192,7 @@ struct GridLine {
   std::string label;
 };
 
-// Lines at round degrees, about five of them.
+// About five lines at round degrees.
 std::vector<GridLine> grid_lines(std::span<const float> axis, std::string (*label)(double degrees)) {
   std::vector<GridLine> lines;
   if (axis.size() < 2) return lines;

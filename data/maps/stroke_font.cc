@@ -13,10 +13,10 @@
 namespace isobar {
 namespace {
 
-// A glyph's strokes, on a grid where the baseline is 0, capitals are 12 high, small letters 8.5, descenders reach -4.
-// Strokes are divided by '|', points are "x,y". A stroke is a polyline; with '~' in front its points guide a curve that
-// begins and ends at the first and last of them; with 'o' the curve is closed. A curve touches the middle of each line
-// between two guiding points: the four corners of a box guide an oval.
+// The strokes of a glyph on a grid: the baseline is at 0, capitals are 12 high, small letters 8.5, descenders reach -4.
+// Strokes are separated by '|', points are "x,y". A stroke is a polyline. With a leading '~' its points are the control
+// points of a curve that begins at the first and ends at the last of them; with 'o' the curve is closed. A curve
+// touches the middle of each line between two control points: the four corners of a box give an oval.
 struct GlyphSource {
   double width;
   const char* strokes;
@@ -123,10 +123,10 @@ constexpr std::array<GlyphSource, kDegree + 1> kGlyphs{{
     {3.6, "o0,8.4 0,12.2 3.6,12.2 3.6,8.4"},                                                      // degree sign
 }};
 
-constexpr double kCapital = 12;   // grid units of a capital's height
-constexpr double kSpacing = 2.9;  // between two glyphs
-constexpr double kStroke = 1.35;  // width of a stroke of weight 1
-constexpr int kCurveSteps = 6;    // lines that stand for one piece of a curve
+constexpr double kCapital = 12;   // height of a capital, in grid units
+constexpr double kSpacing = 2.9;  // space between two glyphs
+constexpr double kStroke = 1.35;  // width of a stroke at weight 1
+constexpr int kCurveSteps = 6;    // line segments per piece of a curve
 
 struct Point {
   double x, y;
@@ -143,7 +143,7 @@ void add_polyline(const std::vector<Point>& points, std::vector<Segment>& out) {
   for (std::size_t i = 1; i < points.size(); ++i) out.push_back({points[i - 1], points[i]});
 }
 
-// The parabola from a to c whose tangents meet in b.
+// The parabola from a to c whose end tangents meet in b.
 void add_parabola(Point a, Point b, Point c, std::vector<Segment>& out) {
   Point before = a;
   for (int step = 1; step <= kCurveSteps; ++step) {
@@ -154,7 +154,7 @@ void add_parabola(Point a, Point b, Point c, std::vector<Segment>& out) {
   }
 }
 
-// A quadratic B-spline: parabolas between the middles of neighbouring guides.
+// A quadratic B-spline: parabolas between the midpoints of adjacent control points.
 void add_curve(const std::vector<Point>& guides, bool closed, std::vector<Segment>& out) {
   const std::size_t n = guides.size();
   if (closed) {
@@ -213,7 +213,7 @@ std::vector<std::size_t> glyphs_of(std::string_view text) {
   std::vector<std::size_t> indices;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    if ((c & 0xc0) == 0x80) continue;  // the rest of a character of several bytes
+    if ((c & 0xc0) == 0x80) continue;  // a continuation byte of UTF-8
     if (text.substr(i, 2) == "\u00b0") {
       indices.push_back(kDegree);
     } else {
@@ -231,7 +231,7 @@ double distance(Point p, const Segment& s) {
   return std::hypot(p.x - s.from.x - t * dx, p.y - s.from.y - t * dy);
 }
 
-// Draws a glyph whose origin lies at (x, y); one pixel is 1 / scale grid units.
+// Draws a glyph with its origin at (x, y); one pixel is 1 / scale grid units.
 void draw_glyph(Image& image, double x, double y, const Glyph& glyph, double scale, const TextStyle& style) {
   const double radius = std::max(kStroke * style.weight * scale, 1.0) / 2;
   const auto column = [&](double units) { return x + units * scale; };

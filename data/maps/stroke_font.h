@@ -20,10 +20,10 @@ struct TextStyle {
 // Width in pixels, without the space after the last letter.
 double text_width(std::string_view text, const TextStyle& style);
 
-// Draws on the baseline y, at x as the style's alignment says. What lies outside the picture is cut off.
+// Draws on the baseline y, aligned at x. Text outside the picture is clipped.
 void draw_text(Image& image, double x, double y, std::string_view text, const TextStyle& style);
 
-// Mixes a colour into a pixel: 0 leaves it, 1 replaces it.
+// Blends a colour into a pixel: 0 keeps it, 1 replaces it.
 void blend(Rgb& pixel, Rgb color, double share);
 
 }  // namespace isobar

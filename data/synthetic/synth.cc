@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kFirstYear = 1979;
 constexpr std::int64_t kMostYears = 1000;
-constexpr std::int64_t kMostValues = std::int64_t{1} << 28;  // of one step: 1 GiB, of which each thread holds one
+// Of one step: 1 GiB; each thread holds one step
+constexpr std::int64_t kMostValues = std::int64_t{1} << 28;
 constexpr std::int64_t kHoursPerStep = 6, kMostSteps = 1460;
 constexpr const char* kTimeUnits = "hours since 1979-01-01 00:00:00";
 
@@ -61,7 +62,7 @@ void write_year(const SyntheticAtmosphere& atmosphere, const SynthOptions& optio
   file.close();
 }
 
-// The files of out/train, out/valid and out/test: years that follow one another.
+// The files of one of out/train, out/valid and out/test: consecutive years.
 struct SetToWrite {
   const char* folder;
   std::int64_t first_year, years;
@@ -73,7 +74,7 @@ std::array<SetToWrite, 3> parts_of(const SynthOptions& options) {
            {"test", valid + options.valid_years, options.valid_years}}};
 }
 
-// A year left over from another data set would be read as part of this one.
+// Error for a year of another data set, which would be read as part of this one.
 void refuse_other_years(const fs::path& folder, const SetToWrite& part) {
   std::set<std::string> own;
   for (std::int64_t y = 0; y < part.years; ++y) own.insert(std::to_string(part.first_year + y) + ".h5");

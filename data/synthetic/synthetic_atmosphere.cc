@@ -25,7 +25,8 @@ constexpr int kFirstWave = 3, kLastWave = 7;  // zonal wave numbers
 constexpr std::array<double, 3> kBands = {-46 * kDegree, 4 * kDegree, 46 * kDegree};
 constexpr int kWavesPerBand = 7, kCyclones = 10;
 constexpr double kCycloneLife = 9 * kDay;
-constexpr double kJetSpeed = 12.5 * kDegree / 6;  // how far the westerlies carry things, radians an hour
+// Speed of advection by the westerlies, radians per hour
+constexpr double kJetSpeed = 12.5 * kDegree / 6;
 
 // The zonal index is 1 plus two slow oscillations.
 struct Oscillation {
@@ -49,9 +50,8 @@ double jet_at(double latitude) {
   return square(std::sin(2 * latitude)) - 0.45 * std::exp(-square(latitude / (16 * kDegree)));
 }
 
-// The levels of the tutorial's variables: how strong the eddies and the jet (m/s) are there, how far westward the
-// pattern leans against the surface, the mean geopotential (m²/s²), what it has more at the equator, and the mean
-// temperature (K).
+// The levels of the tutorial's variables: strength of the eddies and of the jet (m/s), westward tilt of the pattern
+// relative to the surface, mean geopotential (m²/s²), its excess at the equator, mean temperature (K).
 struct Level {
   double eddies, jet, tilt, geopotential, contrast, temperature;
 };
@@ -68,7 +68,7 @@ const std::map<std::string, Level>& levels() {
 
 enum class Kind : std::uint8_t { u, v, z, t, r, t2m, sp, msl, tcwv, tracer };
 
-// "u500" is the variable "u" at the level "500".
+// The channel "u500" is the variable "u" at the level "500".
 struct Variable {
   Kind kind;
   std::string level;
@@ -87,17 +87,17 @@ Variable variable(const std::string& name) {
   return {Kind::tracer, "850"};
 }
 
-// All that a value depends on at one point of one level.
+// The quantities that determine the values at one point of one level.
 struct Point {
   double sine, cosine;  // of the latitude
-  double jet;           // the zonal flow, 1 in the westerlies at their usual strength
+  double jet;           // the zonal flow; 1 in the westerlies at zonal index 1
   double psi, u, v;     // eddies
   double season;        // 1 in late July, -1 in late January
   double sun;           // of the local time: 1 at 14 h, -1 at 2 h
   double land;          // 0 to 1
 
   double geopotential() const { return 2 * kRotation * sine * kRadius * psi; }  // geostrophic: f ψ, m²/s²
-  // Warm over the tropics and in summer, in highs, and where the wind comes from the equator.
+  // Warm in the tropics, in summer, in highs, and in wind from the equator.
   double warmth() const {
     return 14 * (cosine * cosine - 2.0 / 3) + 5 * sine * season + 1.2 * sine * psi + sine * cosine * v;
   }
@@ -223,7 +223,7 @@ double SyntheticAtmosphere::carried_hours(double hours) const {
 std::vector<SyntheticAtmosphere::Cyclone> SyntheticAtmosphere::cyclones(double hours) const {
   std::vector<Cyclone> alive;
   for (std::uint64_t slot = 0; slot < kCyclones; ++slot) {
-    // Each slot produces one cyclone after another. The slots are staggered: some are always at full strength.
+    // Each slot produces one cyclone after another. The slots are staggered, so that some are always at full strength.
     const double lives = hours / kCycloneLife + static_cast<double>(slot) / kCyclones;
     const double life = std::floor(lives), age = lives - life;
     const double born = hours - age * kCycloneLife;
@@ -232,7 +232,7 @@ std::vector<SyntheticAtmosphere::Cyclone> SyntheticAtmosphere::cyclones(double h
     };
     Cyclone cyclone;
     const double hemisphere = slot % 2 ? 1 : -1;
-    // Away from the poles a cyclone drifts poleward as it ages.
+    // A cyclone drifts poleward as it ages; it stays away from the poles.
     cyclone.latitude = hemisphere * (30 + 18 * draw(0) + 10 * age) * kDegree;
     const double speed = kJetSpeed * (0.2 + 0.8 * jet_at(cyclone.latitude - hemisphere * 5 * age * kDegree));
     cyclone.longitude = 2 * kPi * draw(1) + speed * (carried_hours(hours) - carried_hours(born));
@@ -247,7 +247,7 @@ void SyntheticAtmosphere::add_waves(double hours, double tilt, Flow& flow) const
   const auto width = static_cast<std::size_t>(width_);
   for (std::size_t j = 0; j < latitude_.size(); ++j)
     for (int m = kFirstWave; m <= kLastWave; ++m) {
-      // The waves of one zonal number add up to one cosine and one sine a row, for ψ and for its slope.
+      // All waves of one zonal number sum to one cosine and one sine per row, for ψ and for its slope.
       double even = 0, odd = 0, slope_even = 0, slope_odd = 0;
       for (const Wave& wave : waves_) {
         if (wave.zonal_number != m) continue;
@@ -299,7 +299,7 @@ SyntheticAtmosphere::Flow SyntheticAtmosphere::flow(double hours, double tilt) c
 
 void SyntheticAtmosphere::fields(double hours, float* out) const {
   const double index = zonal_index(hours), season = std::cos(2 * kPi * (hours / kYear - 0.55));
-  std::map<double, Flow> flows;  // by tilt, which several levels may share
+  std::map<double, Flow> flows;  // by tilt; several levels may share one
   for (std::size_t channel = 0; channel < names_.size(); ++channel) {
     const Variable what = variable(names_[channel]);
     const Level& level = levels().at(what.level);
@@ -317,7 +317,7 @@ void SyntheticAtmosphere::fields(double hours, float* out) const {
                           .season = season,
                           .sun = std::cos(2 * kPi * (local_hour - 14) / 24),
                           .land = land_[at]};
-        // Tracers beyond the named variables differ in what they are made of.
+        // Channels beyond the named variables differ in their mixture.
         *out++ = static_cast<float>(value_of(what.kind, level, point, static_cast<double>(channel)));
       }
   }

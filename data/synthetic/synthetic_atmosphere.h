@@ -1,13 +1,13 @@
-// The equations behind `isobar data synth`: a made-up atmosphere in closed form, so that any instant can be evaluated
-// on its own. docs/data.md explains the terms.
+// The equations of `isobar data synth`: a synthetic atmosphere in closed form, so that any instant can be evaluated on
+// its own. docs/data.md explains the terms.
 //
-//   ψ(λ, φ, t)   waves on latitude bands and cyclones, all carried by a zonal flow that depends on latitude
+//   ψ(λ, φ, t)   waves on latitude bands and cyclones, all advected by a zonal flow that depends on latitude
 //   u, v         from the stream function ψ and the zonal flow itself        z, pressure   geostrophic: f ψ
-//   t            a meridional profile, the seasons, warm air ahead of troughs, and the sun's daily round
+//   t            a meridional profile, the seasons, warm air ahead of troughs, and the diurnal cycle
 //   r, tcwv      moist where air comes from the tropics, and with temperature
 //
-// The strength of the zonal flow (the zonal index) wanders over weeks, and with it the speed of all that it carries: a
-// forecaster that reads it off the wind knows how far the patterns will move.
+// The strength of the zonal flow (the zonal index) varies over weeks, and with it the speed of everything it advects: a
+// model that infers it from the wind knows how far the patterns will move.
 #pragma once
 
 #include <cstdint>
@@ -18,36 +18,37 @@ namespace isobar {
 
 class SyntheticAtmosphere {
  public:
-  // Rows run from 90 to -90 degrees with both poles, columns from 0 eastwards.
+  // Rows run from 90 to -90 degrees, both poles included; columns from 0 eastwards.
   SyntheticAtmosphere(std::int64_t height, std::int64_t width, std::int64_t channels, std::uint64_t seed);
 
   std::vector<double> latitudes() const;   // degrees
   std::vector<double> longitudes() const;  // degrees
-  // The tutorial's names in its order as far as they go, then c20, c21, ...
+  // The tutorial's names in its order; beyond 20 channels c20, c21, ...
   const std::vector<std::string>& channel_names() const { return names_; }
   std::vector<std::string> units() const;  // of the channels, in ERA5's units; mixtures are in m/s
 
-  // The strength of the zonal flow, about 1, and its integral since 1979-01-01T00: how far the patterns were carried.
+  // The strength of the zonal flow, about 1, and its integral since 1979-01-01T00: how far the patterns have moved.
   double zonal_index(double hours) const;
   double carried_hours(double hours) const;
 
-  // All fields [C, H, W] at `hours` after 1979-01-01T00, in the units of ERA5. Thread-safe.
+  // All fields [V, LAT, LON] at `hours` after 1979-01-01T00, in the units of ERA5. Thread-safe.
   void fields(double hours, float* out) const;
 
  private:
-  // A wave on a band of latitudes: ψ = amplitude · band(φ) · cos(m λ - phase(t)).
+  // A wave on a latitude band: ψ = amplitude · band(φ) · cos(m λ - phase(t)).
   struct Wave {
     int zonal_number = 1;
-    double amplitude = 0, phase = 0;           // of ψ in m/s (divided by the Earth's radius); radians
-    double advection = 0, retrogression = 0;   // radians an hour, of the phase: times the zonal index; against the flow
-    double swell_period = 1, swell_phase = 0;  // hours, radians: the amplitude comes and goes
-    std::vector<double> band, slope;           // [H] of band(φ) and its derivative
+    double amplitude = 0, phase = 0;  // of ψ in m/s (divided by the Earth's radius); radians
+    // Phase speeds in radians per hour: advection is multiplied by the zonal index; retrogression is against the flow.
+    double advection = 0, retrogression = 0;
+    double swell_period = 1, swell_phase = 0;  // hours, radians: slow oscillation of the amplitude
+    std::vector<double> band, slope;           // [LAT]: band(φ) and its derivative
   };
   // Each slot produces one cyclone after another.
   struct Cyclone {
     double strength = 0, latitude = 0, longitude = 0;
   };
-  // What the flow is at one level: [H, W] each, in m/s.
+  // The eddy flow at one level: [LAT, LON] each, in m/s.
   struct Flow {
     std::vector<double> psi, u, v;
   };
@@ -61,8 +62,8 @@ class SyntheticAtmosphere {
   std::uint64_t seed_;
   std::vector<std::string> names_;
   std::vector<double> latitude_, longitude_;  // radians
-  std::vector<double> jet_;                   // [H] the zonal flow, about 1 in the westerlies
-  std::vector<double> land_;                  // [H, W] 0 sea to 1 land
+  std::vector<double> jet_;                   // [LAT] the zonal flow, about 1 in the westerlies
+  std::vector<double> land_;                  // [LAT, LON] 0 sea to 1 land
   std::vector<Wave> waves_;
 };
 

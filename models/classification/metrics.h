@@ -1,4 +1,4 @@
-// How a classifier is judged: its loss, and the share of samples that it takes for what they are.
+// The metrics of a classifier: its loss, and the fraction of correct predictions.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ class ClassificationMetrics : public Metrics {
  public:
   explicit ClassificationMetrics(std::int64_t classes);
 
-  // Of a batch: the loss, prediction and label of every sample. A label beyond the classes is an error;
-  // one that is kIgnoredLabel counts nothing.
+  // Adds a batch: the loss, prediction and label of every sample. Error for a label that is not a class; samples with
+  // the label kIgnoredLabel are not counted.
   void add(const std::vector<double>& losses, const std::vector<std::int32_t>& predictions,
            const std::vector<std::int32_t>& labels);
 
@@ -33,7 +33,8 @@ class ClassificationMetrics : public Metrics {
   double all_seen() const;
 
   std::int64_t classes_;
-  std::vector<double> sums_;  // the losses, then of every class the samples that were read rightly, and all
+  // The losses, then per class the number of correct samples and of all samples.
+  std::vector<double> sums_;
 };
 
 // The values of an i32 tensor, on the host.

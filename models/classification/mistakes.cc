@@ -12,12 +12,12 @@ namespace isobar {
 namespace {
 
 constexpr int kColumns = 8, kRows = 4;
-constexpr int kTile = 84;    // pixels of an image
-constexpr int kLabel = 22;   // below it
-constexpr int kMargin = 12;  // around everything, and between images
+constexpr int kTile = 84;    // size of a drawn image, in pixels
+constexpr int kLabel = 22;   // height of the text below it
+constexpr int kMargin = 12;  // around the picture, and between images
 constexpr int kTitle = 32;
 
-// An image enlarged to a tile; the nearest pixel, so that what the classifier sees is seen.
+// Draws an enlarged image by nearest pixel, so that the picture shows exactly what the classifier reads.
 void draw_tile(Image& picture, int left, int top, std::span<const float> image, std::int64_t height,
                std::int64_t width) {
   for (int y = 0; y < kTile; ++y) {

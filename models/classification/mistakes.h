@@ -1,4 +1,4 @@
-// The picture of a classifier while training: what it reads wrongly.
+// The picture of a classifier during training: its wrong predictions.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace isobar {
 
-// The first images [N, height, width] of bytes whose prediction is not their label, with "label > prediction" below
-// each; how many of the N there are stands on top. A label that is kIgnoredLabel counts nothing.
+// The first of N images [N, height, width] with byte values whose prediction differs from the label, each above the
+// text "label > prediction"; the title gives their number. Images with the label kIgnoredLabel are skipped.
 Picture draw_mistakes(std::span<const float> images, std::int64_t height, std::int64_t width,
                       const std::vector<std::int32_t>& labels, const std::vector<std::int32_t>& predictions);
 

@@ -1,4 +1,4 @@
-// What images are classified, as a config gives it.
+// The images to classify: options of the config.
 #pragma once
 
 #include <cstdint>

@@ -25,10 +25,11 @@ Moments pixel_moments(const LabelledImages& set) {
   return all;
 }
 
-// Whether both may be of the same pixels. Earlier versions added the pixels up in another order, and took the mean's
-// square from that of the pixels: such a run goes on, though its last digits are others.
+// Whether both may describe the same pixels. Earlier versions summed pixels in another order and computed the variance
+// as the mean square minus the squared mean. Such a run can be resumed although the last digits differ.
 bool same_pixels(const ImagesInfo& a, const ImagesInfo& b) {
-  constexpr double kRounding = 1e-9;  // of the pixels' root mean square; one pixel of MNIST changes more
+  // Relative to the root mean square of the pixels; changing one pixel of MNIST exceeds it.
+  constexpr double kRounding = 1e-9;
   const double square = a.mean * a.mean + a.std * a.std;
   return std::abs(a.mean - b.mean) <= kRounding * std::sqrt(square) &&
          std::abs(a.std * a.std - b.std * b.std) <= kRounding * square;
@@ -53,7 +54,7 @@ ImagesInfo trained_info_of(const GivenWeights& weights) {
   return images_info_from(weights.settings);
 }
 
-// Error where the weights were not trained for images of this kind.
+// Error if the weights were trained for images of another kind.
 void check_kind(const GivenWeights& weights, const ImagesInfo& trained, const LabelledImages& set,
                 std::int64_t classes) {
   ISOBAR_CHECK(trained.height == set.height() && trained.width == set.width() && trained.classes == classes,
@@ -94,7 +95,7 @@ std::vector<std::pair<std::string, fs::path>> ClassificationRecipe::paths_in(con
   return {{"images_path", folder}};
 }
 
-// Returns "KEY VALUE, KEY VALUE" of what it set, as checked as it can be; empty where nothing was left to the data.
+// Returns "KEY VALUE, KEY VALUE" of the keys that it set, checked; empty if no key was left to the data.
 std::string ClassificationRecipe::fill(const LabelledImages& train, KeyOrigins& origins) {
   KeyFiller filler(origins);
   filler.fill("classes", images.classes, train.classes());

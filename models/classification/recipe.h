@@ -1,4 +1,4 @@
-// The recipe of classifying images: the IDX files of MNIST and its like, accuracy.
+// The recipe of image classification: IDX files (MNIST and data sets in its format), accuracy.
 #pragma once
 
 #include <filesystem>
@@ -27,7 +27,7 @@ class ClassificationRecipe : public Recipe {
       const std::filesystem::path& folder) const override;
   std::unique_ptr<OpenedRecipe> open(KeyOrigins& origins, const OpenRequest& request) override;
   std::unique_ptr<OpenedSplit> open_split(DataSplit split, const GivenWeights& weights) const override;
-  // Always an Error: the size of the images is the data's.
+  // Always an Error: only the data know the size of the images.
   Holding holding(const ComputeOptions& compute, const Parallel& parallel) const override;
 
  private:
@@ -57,7 +57,7 @@ class OpenedClassification : public OpenedRecipe {
  private:
   const std::shared_ptr<const NetworkRecipe> network_;
   const LabelledImages train_, valid_;
-  const std::optional<LabelledImages> test_;  // none: the config names none
+  const std::optional<LabelledImages> test_;  // none: the config has no test set
   const ImagesInfo info_;
   const std::vector<std::string> sentences_;
 };
@@ -73,7 +73,7 @@ class OpenedClassificationSplit : public OpenedSplit {
  private:
   const std::shared_ptr<const NetworkRecipe> network_;
   const LabelledImages images_;
-  const ImagesInfo info_;  // of the images that the weights were trained on
+  const ImagesInfo info_;  // of the training images of the weights
 };
 
 std::unique_ptr<Recipe> make_classification_recipe(std::shared_ptr<NetworkRecipe> network);

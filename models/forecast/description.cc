@@ -12,7 +12,7 @@ namespace isobar {
 namespace {
 
 constexpr const char* kGrid = "isobar.grid";
-constexpr const char* kUnits = "isobar.units";           // a list, one a channel
+constexpr const char* kUnits = "isobar.units";           // a list, one per channel
 constexpr const char* kLeadHours = "isobar.lead_hours";  // from input to forecast
 
 nlohmann::ordered_json to_json(const FieldsInfo& info) {
@@ -31,7 +31,7 @@ FieldsInfo info_from(const nlohmann::json& json) {
   return info;
 }
 
-// What they must be for this config; the sentence about the file is the caller's.
+// Checks the fields against this config; the caller adds the name of the file to the error.
 void check_info(const FieldsInfo& info, const ForecastOptions& options) {
   const auto count = [](const char* what, std::size_t found, std::int64_t wanted, const char* key) {
     ISOBAR_CHECK(static_cast<std::int64_t>(found) == wanted, what, " are ", found, " and not ", wanted, ", as ", key);
@@ -59,7 +59,7 @@ void check_info(const FieldsInfo& info, const ForecastOptions& options) {
   ISOBAR_CHECK(std::ranges::all_of(statistics.stds, [](double std) { return std > 0; }), "stds are not all above 0");
 }
 
-// What the settings say of units and time step; nothing in files of before they did.
+// Reads units and time step from the settings. Files of older versions lack them.
 void read_labels(const Settings& settings, std::int64_t dt, FieldsInfo& info) {
   if (const auto units = settings.find(kUnits); units != settings.end()) {
     parse_json<nlohmann::json>(units->second, kUnits).get_to(info.units);

@@ -1,4 +1,4 @@
-// What weights say of the fields that they were trained on: settings beside the tensors of model.safetensors.
+// The description of the fields that weights were trained on: settings beside the tensors of model.safetensors.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace isobar {
 
-// isobar.grid: channels, means, stds, row_weights, latitudes, longitudes. isobar.units, a list, and isobar.lead_hours,
-// from input to forecast, where they are known.
+// isobar.grid: channels, means, stds, row_weights, latitudes, longitudes. If known, also isobar.units, a list, and
+// isobar.lead_hours, from input to forecast.
 Settings settings_of(const FieldsInfo& info, std::int64_t dt);
 
-// None for weights from elsewhere. Checked as a data set is: Error naming the file, the entry and what is wrong with
-// it. options, dt: of the model that the weights are for, with its sizes filled in.
+// None for weights without a description. Checked like a data set: Error naming the file, the entry and the problem.
+// options, dt: of the model that the weights are for, with all sizes filled in.
 std::optional<FieldsInfo> fields_info_of(const GivenWeights& weights, const ForecastOptions& options, std::int64_t dt);
 
 }  // namespace isobar

@@ -1,4 +1,4 @@
-// What a forecast's data have told the process that looked at them, for the processes that go by it.
+// The results of one process's look at the data of a forecast, for the processes that use them without looking.
 #pragma once
 
 #include <memory>
@@ -12,12 +12,13 @@ namespace isobar {
 
 struct ForecastFindings {
   std::shared_ptr<FieldCatalog> catalog = std::make_shared<FieldCatalog>();  // grows as files are opened
-  std::optional<ComputedStatistics> statistics = {};  // of the training steps; none: files have them
-  bool of_another_process = false;                    // they were unpacked
+  std::optional<ComputedStatistics> statistics = {};  // of the training steps; none: they are in files
+  bool of_another_process = false;                    // unpacked from those of another process
 
-  // Statistics without their time means, which may be as large as all weights, and are for the process that keeps them.
+  // Omits the time means of the statistics: they may be as large as all weights, and only the process that stores them
+  // needs them.
   std::string pack() const;
-  // Of what pack() has made; Error for anything else. Of an empty text: nothing was found yet.
+  // The inverse of pack(); Error for any other text. An empty text gives empty findings.
   static ForecastFindings unpack(const std::string& packed);
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kSameLead = 1e-3;
 
-// What `others` do not say the table of known names may: it is compared with the data, and told to nobody.
+// Adds the likely units of the table of known names if `others` give no units. For comparison only, not for output.
 FieldLabels with_likely_units(FieldLabels others, const FieldsInfo& info) {
   complete_labels(others, {{}, likely_labels(info.channel_names, info.statistics.means).units, 0});
   return others;

@@ -1,5 +1,5 @@
-// What fits together: data with the statistics that normalise them, weights with the data that they are to go on with
-// or to forecast from. Everything that is said in two places is compared (data/era5/field_labels.h).
+// Checks that data match the statistics that normalise them, and that weights match the data for resuming or
+// forecasting. Everything stated in two places is compared (data/era5/field_labels.h).
 #pragma once
 
 #include <filesystem>
@@ -10,24 +10,24 @@
 
 namespace isobar {
 
-// Sets the units and time step: those of the data, else those of its statistics, whose files lie in `folder`. Throws
-// Error where they contradict each other; where there is no stats.json, the units of known names stand for it, of
-// channels whose means can be in them.
+// Sets units and time step: those of the data, else those of its statistics, whose files are in `folder`. Throws Error
+// if the two contradict each other. Without stats.json, the data's units are compared with those of the table of known
+// names, for channels whose means are possible in them.
 void label_from_statistics(FieldsInfo& info, const Era5Dataset& dataset, const std::filesystem::path& folder);
-// The same from the weights whose statistics `info` has.
+// The same with the weights that the statistics in `info` come from.
 void label_from_weights(FieldsInfo& info, const Era5Dataset& dataset, const FieldsInfo& trained,
                         const std::string& weights);
 
-// Throws Error where the channels or units of `info`, labelled for `dataset`, are not those that the weights were
-// trained on. What nobody says fits.
+// Throws Error if the channels or units of `info`, labelled for `dataset`, differ from those that the weights were
+// trained on. Unknown ones match anything.
 void check_units(const FieldsInfo& trained, const std::string& weights, const Era5Dataset& dataset,
                  const FieldsInfo& info);
-// Throws Error where dt steps of `dataset` are not the hours that the weights forecast ahead in trained_dt steps.
+// Throws Error if dt steps of `dataset` are not as many hours as trained_dt steps of the weights' data.
 void check_lead_time(const FieldsInfo& trained, std::int64_t trained_dt, const std::string& weights,
                      const Era5Dataset& dataset);
 
-// Throws Error where the rows of `dataset` run from north to south and those of the weights' data the other way, or the
-// other way round: upside down every number is believable, and the forecast worthless.
+// Throws Error if the rows of `dataset` and of the weights' data run in opposite directions (north to south, south to
+// north): the values of an upside-down grid are plausible, but the forecast is worthless.
 void check_orientation(const FieldsInfo& trained, const Era5Dataset& dataset);
 
 }  // namespace isobar

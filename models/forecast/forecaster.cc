@@ -65,7 +65,8 @@ Tensor Forecaster::loss(const Tensor& forecast, const Tensor& target) const {
   return loss_of(forecast, target, 0);
 }
 
-// In the order of the head's patches where nothing is to be done on fields: three passes over the forecast less.
+// If no op needs whole fields, the loss is computed in the order of the head's patches, which saves three passes over
+// the forecast.
 Tensor Forecaster::loss(const Batch& batch, const Pass& pass) const {
   const Tensor input = input_->input_of(batch);
   const bool on_fields = options().predict_change;
@@ -75,14 +76,14 @@ Tensor Forecaster::loss(const Batch& batch, const Pass& pass) const {
 
 std::vector<double> Forecaster::scores(const Tensor& forecast, const Tensor& target, const Tensor& climatology) const {
   const Tensor sums = score_sums(forecast, target, row_weights_, climatology);
-  parallel_.cp.all_reduce(sums);  // before anybody takes a root of them
+  parallel_.cp.all_reduce(sums);  // before a root of the sums is taken
   return sums.to_vector();
 }
 
 void Forecaster::add_traffic(std::int64_t samples, CommLedger& ledger) const {
   const PassSizes sizes{samples, parameters_->activation_dtype(), parameters_->dtype(), recomputes_};
   options_.network->add_traffic(network_->ports(), sizes, parallel_, ledger);
-  const auto sums = samples * 2 * static_cast<std::int64_t>(sizeof(double));  // of the loss
+  const auto sums = samples * 2 * static_cast<std::int64_t>(sizeof(double));  // the loss's sums
   if (parallel_.cp.size() > 1) ledger.add(parallel_.cp.name(), Verb::all_reduce, 1, sums);
 }
 
@@ -106,7 +107,7 @@ std::optional<RowBand> Forecaster::band() const {
   return RowBand{rows.begin, rows.size()};
 }
 
-// The bands of all ranks, [B, C, H, W] of each: [B, C, LAT, W].
+// Gathers the bands of all ranks, [B, V, rows, LON] each: [B, V, LAT, LON].
 Tensor Forecaster::whole_grid(const Tensor& band) const {
   if (parallel_.cp.size() == 1) return band;
   const std::int64_t planes = band.size(0) * band.size(1), width = band.size(3);

@@ -1,5 +1,5 @@
-// The task of forecasting fields: a network from normalised fields to normalised fields some steps ahead, "predict the
-// change", the loss and the scores.
+// The task of forecasting fields: a network from normalised fields to normalised fields some steps later, optionally
+// predicting the change; the loss and the scores.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +18,23 @@
 
 namespace isobar {
 
-// All that a forecaster is made of but the fields: sizes that a config left to the data are filled in.
+// All options of a forecaster. Sizes that a config left to the data are filled in.
 struct ForecasterOptions {
   std::shared_ptr<const NetworkRecipe> network;
   ForecastOptions forecast;
-  std::int64_t dt = 1;          // steps of the data from input to forecast
-  std::string lead_time = {};   // of the pictures, "+6 h"; empty: not shown
-  std::string valid_time = {};  // of their target, "2013-01-01 06:00"; empty: not shown
+  std::int64_t dt = 1;          // steps of the data from input to target
+  std::string lead_time = {};   // for pictures, "+6 h"; empty: not shown
+  std::string valid_time = {};  // of the target, for pictures, "2013-01-01 06:00"; empty: not shown
 };
 
 Ports forecast_ports(const ForecastOptions& options);
 
-// Context-parallel ranks have a band of rows of every field each, H of the whole grid's rows; losses and scores are the
-// whole grid's on all of them.
+// Each context-parallel rank has a band of rows of every field: there LAT counts the rows of the band. Losses and
+// scores are those of the whole grid, on all ranks.
 class Forecaster : public Task {
  public:
-  // Weights start from compute.seed. Error where fp64 is asked for on a GPU. All ranks of `parallel` call loss, score,
-  // scores and pictures alike.
+  // Weights are initialised from compute.seed. Error for fp64 on a GPU. loss, score, scores and pictures are collective
+  // over `parallel`.
   Forecaster(const ForecasterOptions& options, const ComputeOptions& compute, FieldsInfo info, Device device,
              const Parallel& parallel = Parallel::alone());
 
@@ -43,10 +43,10 @@ class Forecaster : public Task {
   const FieldInput& input() const { return *input_; }
   std::vector<std::string> output_names() const;
 
-  // [B, C + planes, H, W] -> [B, n_out, H, W], normalised (models/forecast/input.h).
+  // [B, V + planes, LAT, LON] -> [B, n_out, LAT, LON], normalised (models/forecast/input.h).
   Tensor forecast(const Tensor& input, const Pass& pass = {}) const;
   Tensor loss(const Tensor& forecast, const Tensor& target) const;  // [1], of the whole grid
-  // score_sums of the whole grid on the host, [B, n_out, 4]. climatology [n_out, H, W] normalised, or undefined.
+  // score_sums of the whole grid on the host, [B, n_out, 4]. climatology: [n_out, LAT, LON] normalised, or undefined.
   std::vector<double> scores(const Tensor& forecast, const Tensor& target, const Tensor& climatology = {}) const;
 
   std::string network() const override { return network_->name(); }
@@ -57,13 +57,13 @@ class Forecaster : public Task {
   std::unique_ptr<Metrics> metrics() const override;
   void score(const Batch& batch, Metrics& metrics) const override;
   std::optional<RowBand> band() const override;
-  // The maps of ForecastOptions::picture_channels: target, forecast and error of the first sample. On the first of the
-  // ranks that share a batch; none on the others, which compute their bands of it.
+  // The maps of ForecastOptions::picture_channels: target, forecast and error of the first sample. Only on the first of
+  // the ranks that share a batch; the others compute their bands and return none.
   std::vector<Picture> pictures(const Batch& batch, std::int64_t iteration) const override;
   Settings settings() const override;
 
  private:
-  Tensor loss_of(const Tensor& forecast, const Tensor& target, std::int64_t patch) const;  // as LossInputs has it
+  Tensor loss_of(const Tensor& forecast, const Tensor& target, std::int64_t patch) const;  // for `patch` see LossInputs
   Tensor whole_grid(const Tensor& band) const;
 
   ForecasterOptions options_;
@@ -73,7 +73,7 @@ class Forecaster : public Task {
   std::unique_ptr<Parameters> parameters_;  // the network refers to it
   std::unique_ptr<Network> network_;
   std::unique_ptr<FieldInput> input_;
-  Tensor row_weights_;      // [H], of this rank's rows
+  Tensor row_weights_;      // [LAT], of this rank's rows
   Tensor channel_weights_;  // [n_out], or undefined
 };
 

@@ -7,7 +7,7 @@
 namespace isobar {
 namespace {
 
-// The first `channels` of every sample; fields itself when it has no more.
+// The first `channels` channels of every sample; `fields` itself if it has no more.
 Tensor leading_channels(const Tensor& fields, std::int64_t channels) {
   if (fields.size(1) == channels) return fields;
   const std::int64_t batch = fields.size(0), from = fields.numel() / batch, to = from / fields.size(1) * channels;
@@ -38,7 +38,7 @@ std::int64_t FieldInput::planes() const {
   return *options_.n_in_channels + (*options_.time_features ? kTimeFeatures : 0);
 }
 
-// The tensor of a batch, whose samples must have that shape.
+// The tensor of a batch; Error if its samples have another shape.
 const Tensor& FieldInput::checked(const Batch& batch, const char* name, Shape sample) const {
   const Tensor& tensor = tensor_of(batch, name);
   sample.insert(sample.begin(), batch_size(batch));
@@ -47,7 +47,7 @@ const Tensor& FieldInput::checked(const Batch& batch, const char* name, Shape sa
   return tensor;
 }
 
-// The fields of that name and, where there is time, its planes behind them.
+// The normalised fields of that name, followed by the planes of `time` if it is defined.
 Tensor FieldInput::normalised(const Batch& batch, const char* name, const Tensor& time) const {
   const std::int64_t channels = *options_.n_in_channels, height = rows_.count, width = options_.width();
   const std::int64_t extra = time.defined() ? kTimeFeatures : 0;

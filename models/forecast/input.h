@@ -1,5 +1,5 @@
-// Between the fields of the files and the numbers that the network sees: normalisation, time planes, and back. Where
-// ranks hold bands of rows, H counts the rows of this one.
+// Conversion between the fields of the files and the numbers of the network: normalisation, time planes, and back. If
+// ranks hold bands of rows, LAT counts the rows of this rank.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,29 @@
 
 namespace isobar {
 
-// Batches have the tensors of data/era5/pairs.h: "input" and "target" [B, C, H, W] fp32 as the files hold them and,
-// with time features, "time" [B, 4] fp64.
+// Batches have the tensors of data/era5/pairs.h: "input" and "target" [B, V, LAT, LON] fp32 with the values of the
+// files and, with time features, "time" [B, 4] fp64.
 class FieldInput {
  public:
-  // dtype: of the normalised fields; fp32 or fp64. rows: of the grid, those that batches and forecasts hold.
+  // dtype: of the normalised fields; fp32 or fp64. rows: the rows of the grid in batches and forecasts.
   FieldInput(const ForecastOptions& options, const Statistics& statistics, RowBand rows, DType dtype, Device device);
 
-  std::int64_t planes() const;  // channels of an input, time planes included
+  std::int64_t planes() const;  // channels of an input, including time planes
 
-  // (x - mean) / std of every channel: [B, planes(), H, W] and [B, n_out, H, W]. Error naming the tensor that the batch
-  // lacks, or whose shape is not the model's.
+  // (x - mean) / std of every channel: [B, planes(), LAT, LON] and [B, n_out, LAT, LON]. Error naming a tensor that the
+  // batch does not have, or whose shape is not the model's.
   Tensor input_of(const Batch& batch) const;
   Tensor target_of(const Batch& batch) const;
   // The input of the next step of a rollout, from a normalised forecast of every channel. time_features: [B, 4] of that
-  // step; unused by a model without them. The forecast must not be recorded: no gradient passes here.
+  // step; unused by a model without them. The forecast must not be recorded on a tape: no gradient passes through here.
   Tensor input_after(const Tensor& forecast, std::span<const double> time_features) const;
 
-  // The forecast that nothing changes: an input's leading n_out channels, [B, n_out, H, W].
+  // The persistence forecast (no change): the first n_out channels of the input, [B, n_out, LAT, LON].
   Tensor persistence_of(const Tensor& input) const;
-  // time_means [C, LAT, W] of the whole grid in the data's units as the normalised climatology of scores,
-  // [n_out, H, W].
+  // The normalised climatology for scores, [n_out, LAT, LON], from time_means [V, LAT, LON] of the whole grid in the
+  // data's units.
   Tensor climatology_of(std::span<const double> time_means) const;
-  // A normalised [B, n_out, H, W] in the data's units, on the host.
+  // A normalised [B, n_out, LAT, LON] in the data's units, on the host.
   std::vector<float> to_physical(const Tensor& forecast) const;
 
  private:
@@ -46,7 +46,7 @@ class FieldInput {
   RowBand rows_;
   DType dtype_;
   Device device_;
-  Tensor means_, stds_;  // [C] fp64
+  Tensor means_, stds_;  // [V] fp64
 };
 
 // `values` as a tensor [n].

@@ -9,7 +9,7 @@
 namespace isobar {
 namespace {
 
-// The tutorial writes the wind at 10 m as u10m.
+// The tutorial calls the wind at 10 m u10m.
 std::string rmse_tag(const std::string& variable) {
   return "RMSE(" + (variable == "u10" ? "u10m" : variable) + ")/valid";
 }
@@ -62,7 +62,7 @@ Report ForecastMetrics::report(DataSplit split) const {
   };
   append(report.line, figures("rmse", rmse(), false));
   append(report.line, figures("persistence_rmse", persistence_rmse(), false));
-  // Persistence's of the validation set have the names that they always had.
+  // The names for the validation set are older and stay unchanged.
   const std::string of_persistence =
       split == DataSplit::valid ? "persistence_rmse" : figure_of(split, "persistence_rmse");
   append(report.summary, figures(figure_of(split, "rmse"), rmse(), false));
@@ -77,7 +77,7 @@ Report ForecastMetrics::report(DataSplit split) const {
   return report;
 }
 
-// What metrics.jsonl has, as one group, with persistence as a line to compare with.
+// The curves of metrics.jsonl as one group, each with persistence for comparison.
 void ForecastMetrics::add_curves(Report& report) const {
   const std::vector<double> rmse = this->rmse(), persistence = persistence_rmse();
   for (std::size_t c = 0; c < names_.size(); ++c) {

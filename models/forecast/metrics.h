@@ -1,4 +1,4 @@
-// How forecasts are judged while training: RMSE of every variable beside the persistence forecast's.
+// The metrics of forecasts during training: RMSE of every variable, beside that of the persistence forecast.
 #pragma once
 
 #include <string>
@@ -12,13 +12,14 @@ namespace isobar {
 
 class ForecastMetrics : public Metrics {
  public:
-  // Of the first `outputs` channels of the fields, on a grid of `pixels` points. `info` must outlive it.
+  // Scores the first `outputs` channels of the fields, on a grid of `pixels` points. `info` must outlive this object.
   ForecastMetrics(const FieldsInfo& info, std::int64_t outputs, std::int64_t pixels);
 
-  // Sums of a batch: [B, outputs, 4] of kernels/forecast_scores.h, and the mean of its samples' losses.
+  // Adds a batch: the sums [B, outputs, 4] of kernels/forecast_scores.h, and the mean loss of its samples.
   void add(std::span<const double> forecast_sums, double mean_loss);
   void add_persistence(std::span<const double> sums) { persistence_.add(sums); }
-  // Whether this pass still has to score the persistence forecast: it needs no model, so one whole pass is enough.
+  // Whether this pass must still score the persistence forecast: it does not depend on weights, so one complete pass is
+  // enough.
   bool wants_persistence() const { return !persistence_known_; }
 
   void begin() override;
@@ -26,8 +27,9 @@ class ForecastMetrics : public Metrics {
   std::vector<std::span<double>> sums() override;
   double loss() const override { return loss_sum_ / static_cast<double>(forecast_.samples()); }
   // In metrics.jsonl: rmse, persistence_rmse; normalised. In summary.json: val_rmse, persistence_rmse and both in the
-  // variables' units (..._physical); of a test set test_rmse, test_persistence_rmse and so on. TensorBoard: the
-  // tutorial's RMSE(NAME)/valid, the mean over samples; RMSE/NAME and RMSE of persistence/NAME as in metrics.jsonl.
+  // variables' units (..._physical); for a test set test_rmse, test_persistence_rmse and so on. TensorBoard: the
+  // tutorial's RMSE(NAME)/valid, the mean over samples; RMSE/NAME and RMSE of persistence/NAME with the values of
+  // metrics.jsonl.
   Report report(DataSplit split) const override;
 
   std::vector<double> rmse() const { return forecast_.rmse(); }                 // [outputs], normalised
@@ -41,7 +43,7 @@ class ForecastMetrics : public Metrics {
 
   const FieldsInfo& info_;
   std::vector<std::string> names_;  // [outputs]
-  ScoreTotals nothing_;             // what a pass begins with
+  ScoreTotals nothing_;             // the initial value of a pass
   ScoreTotals forecast_, persistence_;
   double loss_sum_ = 0;
   bool persistence_known_ = false;

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// "+6 h", or in steps where the data do not say when a step is.
+// "+6 h", or a number of steps if the times of steps are unknown.
 std::string lead_time(const Era5Dataset& dataset, std::int64_t step) {
   if (dataset.file_without_time() != nullptr) return concat("+", dataset.dt(), dataset.dt() == 1 ? " step" : " steps");
   const StepTime from = dataset.time_of(step), to = dataset.time_of(step + dataset.dt());
@@ -29,7 +29,7 @@ std::string lead_time(const Era5Dataset& dataset, std::int64_t step) {
   return concat("+", std::round(days * 240) / 10, " h");
 }
 
-// What a user should know where files do not say when their steps are.
+// A sentence for the user if the times of steps are not in the files.
 std::optional<std::string> about_time(const Era5Dataset& train, const Era5Dataset& valid, bool time_features) {
   const FieldFile* file = train.file_without_time();
   if (file == nullptr) file = valid.file_without_time();
@@ -39,7 +39,7 @@ std::optional<std::string> about_time(const Era5Dataset& train, const Era5Datase
       time_features ? "for time_features the steps are spread evenly over the year in the name" : "no hours are known");
 }
 
-// "2013-01-01 06:00"; empty where the files have no times of their own.
+// "2013-01-01 06:00"; empty if the files have no times of their own.
 std::string valid_time(const Era5Dataset& dataset, std::int64_t step) {
   if (!dataset.hours_since_1970(step)) return "";
   std::string time = dataset.time_of(step).iso();
@@ -53,8 +53,8 @@ void check_same_rows(const Era5Dataset& train, const Era5Dataset& valid) {
                ": its latitudes are not those of ", train.file_name(0));
 }
 
-// Where nobody has made statistics, or the run's own are to be made anew, they are made from the training steps, and
-// kept in the run's folder, if there is one.
+// If there are no statistics, or the run's own must be recomputed, they are computed from the training steps and kept
+// in the run's folder, if there is one.
 StatisticsPlaces choose_statistics(const SplitOptions& split, const OpenRequest& request) {
   StatisticsPlaces places{split.global_means_path, split.global_stds_path, split.time_means_path};
   const std::array paths{&places.means, &places.stds, &places.time_means};
@@ -119,7 +119,7 @@ PairOptions OpenedForecast::pairs_of(DataSplit split) const {
   return recipe_.pairs_of(split);
 }
 
-// Throws Error for pictures of a variable that does not exist, before anything is read.
+// Throws Error for pictures of an unknown variable, before any field is read.
 std::vector<std::string> OpenedForecast::named_channels() const {
   std::vector<std::string> names = recipe_.channel_names_of(train_.steps);
   pictured_channels(recipe_.forecast, {names.begin(), names.begin() + *recipe_.forecast.n_out_channels});
@@ -137,7 +137,8 @@ std::vector<const OpenedPairs*> OpenedForecast::sets() const {
   return sets;
 }
 
-// The best weights are chosen by the validation set: a test on its steps would flatter them too.
+// The test set is compared with the validation set too, which chooses the best weights: a test on its steps would be
+// biased.
 void OpenedForecast::check_sets() const {
   for (const OpenedPairs* set : sets()) {
     const Era5Dataset& steps = set->steps;
@@ -244,8 +245,8 @@ Era5Options OpenedForecastSplit::files_of(DataSplit split) const {
   return files;
 }
 
-// Names, statistics and weights of the rows are those that the weights were trained with, so that a run's own set gives
-// the figures that the run gave. Rows of other latitudes have their own weights.
+// Names, statistics and row weights are those of training, so that a set of the run gives the figures of the run. Only
+// rows at other latitudes get their own weights.
 FieldsInfo OpenedForecastSplit::make_info(const std::string& weights) const {
   const Era5Dataset& steps = set_.steps;
   const SplitOptions& split = recipe_.split;

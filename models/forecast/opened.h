@@ -1,4 +1,4 @@
-// The data of a forecast, opened: pairs of steps of ERA5 files, and the statistics that normalise them.
+// The opened data of a forecast: pairs of steps of ERA5 files, and the statistics that normalise them.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@
 
 namespace isobar {
 
-// A set's files, and the pairs of their steps, which refer to these.
+// The files of a set, and the pairs of their steps, which refer to the files.
 struct OpenedPairs {
   OpenedPairs(const Era5Options& files, const PairOptions& options) : steps(files), pairs(steps, options) {}
   OpenedPairs(const OpenedPairs&) = delete;
@@ -25,17 +25,17 @@ struct OpenedPairs {
   const PairDataset pairs;
 };
 
-// Where the statistics are that normalise a run's fields.
+// The files of the statistics that normalise a run's fields.
 struct StatisticsPlaces {
-  std::string means, stds, time_means;  // as the config names them, or in the run's own folder
-  bool are_own = false;                 // the run's own
-  bool are_missing = false;             // nobody has made them: they are made from the training steps
-  std::string sentence = {};            // for people, where they are own or missing
+  std::string means, stds, time_means;  // paths from the config, or in the run's folder
+  bool are_own = false;                 // they are in the run's folder
+  bool are_missing = false;             // they are computed from the training steps
+  std::string sentence = {};            // a line for the log if they are own or missing
 };
 
 class OpenedForecast : public OpenedRecipe {
  public:
-  // sentences: what was said before.
+  // sentences: lines for the log from before.
   OpenedForecast(ForecastRecipe recipe, const OpenRequest& request, ForecastFindings findings,
                  std::vector<std::string> sentences);
 
@@ -67,24 +67,25 @@ class OpenedForecast : public OpenedRecipe {
   std::unique_ptr<const OpenedPairs> open_test() const;
   FieldsInfo make_info();
   void check_sets() const;
-  std::vector<const OpenedPairs*> sets() const;  // those that there are
+  std::vector<const OpenedPairs*> sets() const;  // those that exist
   std::unique_ptr<Task> make_task_of(const FieldsInfo& info, const ComputeOptions& compute, Device device,
                                      const Parallel& parallel) const;
 
-  // In the order in which they are opened.
+  // In the order of opening.
   const ForecastRecipe recipe_;
   ForecastFindings findings_;
   const OpeningProcess process_;
   const StatisticsPlaces statistics_;
   const OpenedPairs train_;
-  const std::vector<std::string> names_;  // of the training set's channels; the other sets must have them too
+  // Channels of the training set; the other sets must have the same.
+  const std::vector<std::string> names_;
   const OpenedPairs valid_;
-  const std::unique_ptr<const OpenedPairs> test_;  // null: the config names none
+  const std::unique_ptr<const OpenedPairs> test_;  // null: the config has no test set
   const FieldsInfo info_;
   std::vector<std::string> sentences_;
 };
 
-// One set for weights that say what fields they were trained on, or else for the statistics that the config names.
+// One set, normalised with the statistics that the weights were trained with, else with those that the config names.
 class OpenedForecastSplit : public OpenedSplit {
  public:
   OpenedForecastSplit(ForecastRecipe recipe, DataSplit split, const GivenWeights& weights);
@@ -98,9 +99,9 @@ class OpenedForecastSplit : public OpenedSplit {
   Era5Options files_of(DataSplit split) const;
   FieldsInfo make_info(const std::string& weights) const;
 
-  // In the order in which they are opened.
+  // In the order of opening.
   const ForecastRecipe recipe_;
-  const std::optional<FieldsInfo> trained_;  // what the weights say
+  const std::optional<FieldsInfo> trained_;  // the description stored with the weights
   const OpenedPairs set_;
   const FieldsInfo info_;
 };

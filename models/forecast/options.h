@@ -1,4 +1,4 @@
-// What a forecast is made of and what it is trained for, as a config gives it.
+// The fields of a forecast and its training: options of the config.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ struct EnumNames<LossKind> {
   static constexpr std::array names{"relative_l2", "weighted_mse", "relative_l2_weighted"};
 };
 
-// Sizes without a value are the data's.
+// A size without a value is taken from the data.
 struct ForecastOptions {
   std::optional<std::array<std::int64_t, 2>> img_size = std::array<std::int64_t, 2>{360, 720};
   std::optional<std::int64_t> n_in_channels = 20, n_out_channels = 20;
@@ -35,8 +35,8 @@ struct ForecastOptions {
   std::int64_t pixels() const { return height() * width(); }
 };
 
-// The channels of `names`, the forecast's variables, that validations draw: those of picture_channels, else the third
-// one (the tutorial's choice, t2m) or the last where there are fewer. Throws Error for a name that is none of them.
+// The channels, among `names` (the forecast's variables), that validations draw: picture_channels, else the third one
+// (the tutorial's choice, t2m), or the last one if there are fewer. Throws Error for a name that is not among them.
 std::vector<std::size_t> pictured_channels(const ForecastOptions& options, const std::vector<std::string>& names);
 
 }  // namespace isobar

@@ -102,7 +102,7 @@ FieldsInfo ForecastRecipe::info_of(const Era5Dataset& dataset, const Statistics&
           .longitudes = dataset.longitudes()};
 }
 
-// KeyTable::check of the fields asks the network whether the grid suits it.
+// KeyTable::check of the fields asks the network whether it supports the grid.
 void ForecastRecipe::check_filled_keys(const KeyOrigins& origins) {
   std::vector<KeyTable> tables = keys();
   tables.push_back(network_->keys());

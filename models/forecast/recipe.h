@@ -1,4 +1,4 @@
-// The recipe of forecasts of fields, as it is declared. Its data, opened: models/forecast/opened.h.
+// The declared recipe of forecasts of fields. For its opened data see models/forecast/opened.h.
 #pragma once
 
 #include <filesystem>
@@ -17,12 +17,12 @@
 
 namespace isobar {
 
-inline constexpr const char* kForecastTask = "forecast";  // its name in the list
+inline constexpr const char* kForecastTask = "forecast";  // the name in the list of tasks
 
-// What a data set's files say of their sizes.
+// The sizes that a data set's files determine.
 struct DataSizes {
   std::int64_t channels = 0, height = 0, width = 0;
-  bool tells_time = false;  // every file says when its steps are
+  bool tells_time = false;  // whether the times of all steps are known
 };
 DataSizes sizes_of(const Era5Dataset& data);
 
@@ -43,23 +43,23 @@ class ForecastRecipe : public Recipe {
 
   // Whether sizes of grid, channels or network, or the time features, are left to the data.
   bool wants_sizes() const;
-  // Fills those. Returns "KEY VALUE, KEY VALUE" of what it set; empty where nothing was left to the data.
+  // Fills them. Returns "KEY VALUE, KEY VALUE" of the keys that it set; empty if no key was left to the data.
   std::string fill_sizes(const DataSizes& data, KeyOrigins& origins);
-  // Fills those, and the ranges that tell the sets of one path apart, from the training files. Returns a sentence for
-  // each; opens nothing where nothing is null.
+  // Fills them, and the ranges that separate sets in one path, from the training files. Returns one sentence for each;
+  // opens no file if no key is null.
   std::vector<std::string> fill_from_data(KeyOrigins& origins, const std::shared_ptr<FieldCatalog>& catalog);
 
-  // Below, the sizes must be known.
+  // The functions below need known sizes.
   //
-  // The forecaster of these options and fields.
+  // The forecaster for these options.
   ForecasterOptions forecaster_options() const;
-  // A data set with this recipe's grid, names and dt.
+  // A data set with the grid, names and dt of this recipe.
   Era5Options fields_at(const std::string& path) const;
   PairOptions pairs_of(DataSplit set) const;
-  // What a data set of these options says of its fields, not labelled yet (models/forecast/fit.h).
+  // The facts about the fields of a data set; models/forecast/fit.h adds units and time step.
   FieldsInfo info_of(const Era5Dataset& dataset, const Statistics& statistics) const;
-  // The names of a data set's channels: the config's, else the files', else the tutorial's twenty, else c0, c1, ...
-  // Throws Error where the files have another number of channels than n_in_channels.
+  // The names of a data set's channels: those of the config, else of the files, else the tutorial's 20, else c0, c1,
+  // ... Throws Error if the number of channels in the files is not n_in_channels.
   std::vector<std::string> channel_names_of(const Era5Dataset& dataset) const;
 
  private:

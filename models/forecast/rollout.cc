@@ -148,7 +148,7 @@ std::string Rollout::table() const {
 
 namespace {
 
-// A coordinate of the grid, or where the data have none the numbers of its rows or columns. Returns its name.
+// Writes a coordinate of the grid; if the data have none, the indices of its rows or columns. Returns its name.
 std::string write_axis(hdf5::File& file, const char* name, const char* units, const char* counted,
                        const std::vector<double>& degrees, std::int64_t count) {
   if (!degrees.empty()) {

@@ -35,7 +35,7 @@ Attention::Attention(const Build& build, const std::string& name, const Attentio
       heads_(heads_of_rank(spec, build.parallel)),
       qkv_(build, {name + ".q", name + ".k", name + ".v"}, square(spec, Split::outputs)),
       proj_(build, {name + ".proj"}, square(spec, Split::inputs)) {
-  // Every tensor-parallel rank asks for the fewest heads that one of them has, so that all refuse alike.
+  // Checks the smallest number of heads of a tensor-parallel rank, so that all ranks throw the same Error.
   if (parallel_.cp.size() > 1) form_of(parallel_.form, spec.heads / parallel_.tp.size(), parallel_.cp.size());
 }
 
@@ -45,7 +45,7 @@ Tensor Attention::operator()(const Tensor& x, Pass& pass) const {
   return stream_.drop(proj_(o, pass), spec_.dropout, pass);
 }
 
-// o of this rank's heads and tokens; of the window of a block only samples and heads have to be told.
+// o of this rank's heads and tokens. The window of dropout only needs samples and heads.
 Tensor Attention::heads(const Tensor& qkv, Pass& pass) const {
   const AttentionOptions options{
       .batch = pass.samples(),

@@ -1,10 +1,10 @@
-// Self-attention with several heads (Vaswani et al. 2017): every token of a sample reads all tokens of that sample.
+// Multi-head self-attention (Vaswani et al. 2017): every token of a sample attends to all tokens of that sample.
 //
 //   q, k, v = x·Wᵀ + b                                   per head: o = dropout(softmax(q·kᵀ / √HS))·v
 //   y = dropout(proj(o))                                 o: the heads side by side
 //
-// Tensor-parallel ranks have some of the heads each. Context-parallel ranks have some of the tokens; of this layer only
-// o needs those of others (comm/context_attention.h).
+// Each tensor-parallel rank has some of the heads. Each context-parallel rank has some of the tokens; only the
+// computation of o needs tokens of other ranks (comm/context_attention.h).
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ struct AttentionSpec {
 
 class Attention {
  public:
-  // Lists name.{q,k,v}.{weight,bias} and name.proj.{weight,bias}. Error where NH does not divide C, where there are
-  // more tensor-parallel ranks than heads, and where the context form asked for cannot share a rank's heads.
+  // Registers name.{q,k,v}.{weight,bias} and name.proj.{weight,bias}. Error if NH does not divide C, if there are more
+  // tensor-parallel ranks than heads, or if the requested context form cannot split a rank's heads.
   Attention(const Build& build, const std::string& name, const AttentionSpec& spec);
 
-  // Rows of the stream, [B·T, C], to the same, in x's dtype, which is the activation's.
+  // Rows of the stream, [B·T, C], to rows of the same shape, in x's dtype, which is the activation's.
   Tensor operator()(const Tensor& x, Pass& pass) const;
   Weights weights() const { return joined({qkv_.weights(), proj_.weights()}); }
 

@@ -44,7 +44,8 @@ Linear::Linear(const Build& build, const std::vector<std::string>& names, const 
   if (spec.split == Split::outputs) {
     bias.sharing = weight.sharing;
     bias.shard = weight.shard;
-  } else if (spec.split == Split::inputs) {  // every rank adds it to its rows of the stream
+    // Every rank adds it to its own rows of the stream.
+  } else if (spec.split == Split::inputs) {
     bias.sharing = build.parallel.sharing_between_branches();
   }
   weight_ = build.parameters.add(std::move(weight));

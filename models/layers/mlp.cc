@@ -32,7 +32,7 @@ Tensor Mlp::operator()(const Tensor& x, Pass& pass) const {
   return stream_.drop(fc2_(hidden, pass), spec_.dropout, pass);
 }
 
-// Nothing is dropped: the hidden channels are kept once instead of twice. The masks that are not drawn keep their
+// Without dropout the hidden channels are stored once instead of twice. The two skipped masks still advance the mask
 // numbers.
 Tensor Mlp::in_one_op(const Tensor& x, Pass& pass) const {
   for (int mask = 0; mask < 2; ++mask) pass.next_mask();

@@ -2,8 +2,8 @@
 
 namespace isobar {
 
-// Between the branches of blocks ranks may have different rows of the stream: then the gradients of weight and bias are
-// parts of a sum.
+// Between branches, ranks may have different rows of the stream: then each rank's gradients of weight and bias are
+// terms of a sum.
 LayerNorm::LayerNorm(const Build& build, const std::string& name, std::int64_t width, double eps)
     : parameters_(build.parameters),
       weight_(build.parameters.add({.names = {name + ".weight"},

@@ -1,4 +1,4 @@
-// Layer norm (Ba et al. 2016) of every token by itself, behind the addition of a branch to the residual stream.
+// Layer norm (Ba et al. 2016) of every token, after a branch is added to the residual stream.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace isobar {
 
 class LayerNorm {
  public:
-  // Lists name.weight (ones) and name.bias (zeros), [width].
+  // Registers name.weight (ones) and name.bias (zeros), [width].
   LayerNorm(const Build& build, const std::string& name, std::int64_t width, double eps);
 
   // s = x + branch, y = norm(s): [B·T, C] each, s in x's dtype, y in the activation's. Without a branch s is x itself.

@@ -1,7 +1,8 @@
 // Images as tokens (Dosovitskiy et al. 2020): each patch of P x P points, with all its variables, goes through one
-// linear layer. That is a convolution with a P x P kernel and stride P, and its weight is stored as one.
+// linear layer. That is a convolution with a P x P kernel and stride P, and its weight has the shape of a
+// convolution's.
 //
-// Context-parallel ranks hold a band of whole rows of patches each: for them the image is a smaller one.
+// Each context-parallel rank holds a band of whole rows of patches, which it treats as a smaller image.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +20,16 @@ struct PatchEmbeddingSpec {
 
 class PatchEmbedding {
  public:
-  // Lists name.proj.weight [C, V, P, P] and name.proj.bias [C]; both start as PyTorch's Conv2d. Error where a
-  // context-parallel rank would get no row of patches.
+  // Registers name.proj.weight [C, V, P, P] and name.proj.bias [C]; both are initialised as in PyTorch's Conv2d. Error
+  // if a context-parallel rank would get no row of patches.
   PatchEmbedding(const Build& build, const std::string& name, const PatchEmbeddingSpec& spec);
 
   // [B, V, LAT, LON] in the parameters' dtype -> [B·T, C] in the same; patches in row-major order. LAT and T are those
-  // of this rank. Error where an image has another shape, and where P does not divide LAT and LON.
+  // of this rank. Error if an image has another shape, or if P does not divide LAT and LON.
   Tensor operator()(const Tensor& image) const;
   Weights weights() const { return {weight_, bias_}; }
 
-  Part rows() const { return rows_; }  // of the whole image, that this rank has
+  Part rows() const { return rows_; }  // this rank's rows of the whole image
 
  private:
   const Parameters& parameters_;

@@ -1,4 +1,4 @@
-// A learned vector for every place of a sequence (Gehring et al. 2017), added to its tokens.
+// A learned vector for every position of a sequence (Gehring et al. 2017), added to its token.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@ namespace isobar {
 
 class PositionEmbedding {
  public:
-  // Lists `name` [1, T, C], N(0, 0.02); T is build.tokens.
+  // Registers `name` [1, T, C], initialised with N(0, 0.02); T is build.tokens.
   PositionEmbedding(const Build& build, const std::string& name, std::int64_t width);
 
-  // x + embedding, [B·T, C] of all tokens that this rank has.
+  // x + embedding; x: [B·T, C] of all tokens of this rank.
   Tensor operator()(const Tensor& x) const;
   Weights weights() const { return {embedding_}; }
 

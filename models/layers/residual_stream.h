@@ -1,13 +1,13 @@
-// The residual stream of a network of blocks: a matrix [B·T, C] to whose rows, the tokens of all samples, every branch
-// adds. This class knows which of the rows a rank has.
+// The residual stream of a network of blocks: a matrix [B·T, C] with one row per token; every branch adds to it. This
+// class knows which rows a rank has.
 //
 //   data parallel      some of the samples
-//   context parallel   of each sample a range of its tokens (Build::token_unit)
-//   sequence parallel  between the branches of the blocks a contiguous range of the rows that are left; all of them
-//                      within a branch, where tensor-parallel ranks have some of the heads or hidden channels
+//   context parallel   a range of the tokens of each sample (Build::token_unit)
+//   sequence parallel  between branches a contiguous range of the remaining rows; within a branch all of them, while
+//                      each tensor-parallel rank has some of the heads or hidden channels
 //
-// A random mask is drawn for the elements of the whole stream of the global batch (kernels/common/window.h), so that it
-// does not depend on how many ranks there are.
+// A random mask is a function of positions in the whole stream of the global batch (kernels/common/window.h), so it
+// does not depend on the number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -18,39 +18,39 @@
 
 namespace isobar {
 
-// What goes from block to block: the value of the stream is x + branch, which the next norm adds up, in the kernel that
-// reads the sum anyway. [B·T, C] both; x in the parameters' dtype, branch in the activation's. `branch` is undefined
-// before the first block.
+// The value passed between blocks: the stream is x + branch. The next norm adds them in its own kernel, which reads the
+// sum anyway. Both [B·T, C]; x in the parameters' dtype, branch in the activation's. `branch` is undefined before the
+// first block.
 struct Residual {
   Tensor x, branch;
 
-  // As it crosses from stage to stage.
+  // Conversion to and from the tensors that pass between stages.
   static Residual of(const Tensors& list) { return {list[0], list.size() > 1 ? list[1] : Tensor()}; }
   Tensors list() const { return {x, branch}; }
 };
 
 class ResidualStream {
  public:
-  // Of build.tokens tokens a sample, as build.parallel shares them. What is called below is an Error where a
-  // context-parallel rank gets none, and where samples are split whose tokens are not known.
+  // For build.tokens tokens per sample, split by build.parallel. Error in the functions below if a context-parallel
+  // rank has no tokens, or if samples are split but build.tokens is unknown.
   explicit ResidualStream(const Build& build);
 
-  // The stream begins: [B·T, C] of all tokens that the rank has -> those of its rows, dropped at rate p.
+  // Start of the stream: [B·T, C] of all tokens of this rank -> this rank's rows, with dropout at rate p.
   Tensor begin(const Tensor& tokens, double p, Pass& pass) const;
-  // It ends: back to all tokens that the rank has.
+  // End of the stream: back to all tokens of this rank.
   Tensor end(const Tensor& rows, const Pass& pass) const;
 
-  // Dropout of x [rows, C], and of whole samples of it.
+  // Dropout of elements of x [rows, C], and of whole samples.
   Tensor drop(const Tensor& x, double p, Pass& pass) const;
   Tensor drop_path(const Tensor& x, double p, Pass& pass) const;
-  // Dropout within a branch: of x [B·T, columns of this rank], of whose columns there are columns.total in all.
+  // Dropout within a branch: x [B·T, columns of this rank]; columns.total is the number of columns over all ranks.
   Tensor drop_within(const Tensor& x, double p, Pass& pass, const Span& columns) const;
 
-  // B·T: the rows that a branch computes.
+  // B·T: the number of rows that a branch computes.
   std::int64_t rows_within(const Tensor& x, const Pass& pass) const;
-  std::int64_t tokens() const { return own_.size(); }  // of a sample, on this rank; 0: not known
+  std::int64_t tokens() const { return own_.size(); }  // of a sample, on this rank; 0: unknown
   std::int64_t first_token() const { return own_.begin; }
-  // T of a whole sample, for x [rows, C].
+  // T of a whole sample and its split over ranks, for x [rows, C].
   DealtAxis axis(const Tensor& x, const Pass& pass) const;
 
  private:

@@ -11,7 +11,7 @@ TransformerBlock::TransformerBlock(const Build& build, const std::string& name, 
       mlp_(build, name + ".mlp",
            {.width = spec.width, .hidden = spec.hidden, .activation = spec.activation, .dropout = spec.dropout}) {}
 
-// The branches have no names of their own: each is freed as soon as its path has been drawn.
+// Branches are temporaries: each is freed as soon as drop path has been applied.
 Residual TransformerBlock::operator()(const Residual& in, Pass& pass) const {
   const LayernormResult first = norm1_(in);
   const Residual middle{first.sum, stream_.drop_path(attention_(first.y, pass), spec_.drop_path, pass)};

@@ -4,8 +4,8 @@
 //   x += drop_path(mlp(norm2(x)))
 //
 // Addition and norm are one kernel, which reads and writes the stream once instead of twice. A norm follows each
-// addition, but the norm after the last addition of a block belongs to the next block, or to whatever follows the last
-// one. So what goes from block to block is a Residual: the stream and the branch that the next norm will add to it.
+// addition; the norm after the last addition of a block belongs to the next block, or to the layer after the last
+// block. So blocks pass a Residual: the stream and the branch that the next norm will add to it.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,15 @@ struct TransformerSpec {
   std::int64_t width = 0, heads = 0;  // C, NH
   std::int64_t hidden = 0;            // channels within the MLP
   Activation activation = Activation::gelu_erf;
-  double eps = 1e-6;     // of the norms
-  double dropout = 0;    // of attention's probabilities, of the hidden channels and of both branches
-  double drop_path = 0;  // of a sample's whole branch
+  double eps = 1e-6;  // of the norms
+  // Of the attention probabilities, the hidden channels and both branches.
+  double dropout = 0;
+  double drop_path = 0;  // of the whole branch of a sample
 };
 
 class TransformerBlock {
  public:
-  // Lists name.norm1, name.attn, name.norm2 and name.mlp.
+  // Registers name.norm1, name.attn, name.norm2 and name.mlp.
   TransformerBlock(const Build& build, const std::string& name, const TransformerSpec& spec);
 
   Residual operator()(const Residual& in, Pass& pass) const;

@@ -7,7 +7,8 @@ namespace isobar {
 namespace {
 
 constexpr double kMostLayers =
-    8000;  // far above any model; a pass has numbers for the masks of 8190 stages (models/pass.h)
+    // Far above any model; a pass has mask numbers for 8190 stages (models/pass.h).
+    8000;
 
 }  // namespace
 

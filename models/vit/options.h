@@ -1,4 +1,4 @@
-// The size of a vision transformer, as a config gives it.
+// The size of a vision transformer: options of the config.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,21 @@
 
 namespace isobar {
 
-inline constexpr std::int64_t kLargestExtent = std::int64_t{1}
-                                               << 20;  // of any size in a config: products can be counted
+inline constexpr std::int64_t kLargestExtent =
+    std::int64_t{1}  // Max of any size in a config, so that products of sizes do not
+    // overflow.
+    << 20;
 
 struct VitOptions {
   std::int64_t embed_dim = 384;
   std::int64_t depth = 12;
   std::int64_t num_heads = 8;
-  std::optional<std::int64_t> patch_size = 8;  // null: the images' (default_patch_size)
+  std::optional<std::int64_t> patch_size = 8;  // null: derived from the image (default_patch_size)
   double dropout = 0.0;
 
   KeyTable keys();
 
-  // The network of this size for these ports; the patch size is known.
+  // The network of this size for these ports; the patch size must be known.
   VitConfig config(const Ports& ports) const;
 };
 

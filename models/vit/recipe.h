@@ -1,4 +1,4 @@
-// The vision transformer as the key `model` chooses it.
+// The vision transformer as a value of the key `model`.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace isobar {
 
-// For fields or images to fields, or to classes. Sides must be multiples of the patch.
+// From fields or images to fields or classes. Sides must be multiples of the patch size.
 class VitRecipe : public NetworkRecipe {
  public:
   explicit VitRecipe(const VitOptions& options = {}) : vit(options) {}

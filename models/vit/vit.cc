@@ -64,7 +64,7 @@ std::vector<Stage> Vit::cut(bool recompute) const {
   return stages;
 }
 
-// The members list their parameters in their order: it is the layout of the flat buffers.
+// The order of the members is the order of their parameters in the flat buffers.
 Vit::Vit(const VitConfig& c, const Build& build)
     : Network(ports_of(c)),
       config_(c),

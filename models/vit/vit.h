@@ -27,26 +27,27 @@ struct VitConfig {
   std::int64_t height = 0, width = 0, patch = 8;    // LAT, LON, P
   std::int64_t in_channels = 0;                     // V
   std::int64_t embed = 384, depth = 12, heads = 8;  // C, L, NH
-  double dropout = 0;             // of embeddings, attention, projections and the hidden layer; see also drop_path()
+  // Of embeddings, attention, projections and the hidden layer; see also drop_path().
+  double dropout = 0;
   std::int64_t out_channels = 0;  // of the fields; 0: none
-  std::int64_t classes = 0;       // of the logits, where there are no fields
+  std::int64_t classes = 0;       // number of logits, if out_channels is 0
   bool zero_head = false;         // the head of fields starts at zero instead of N(0, 0.02)
 
   static constexpr std::int64_t kHiddenPerChannel = 4;
   std::int64_t hidden() const { return kHiddenPerChannel * embed; }
   std::int64_t patch_rows() const { return height / patch; }
-  std::int64_t row_tokens() const { return width / patch; }            // of a row of patches
+  std::int64_t row_tokens() const { return width / patch; }            // tokens of a row of patches
   std::int64_t tokens() const { return patch_rows() * row_tokens(); }  // T
   double drop_path(std::int64_t block) const;  // rises from 0 in the first block to `dropout` in the last
 };
 
 class Vit : public Network {
  public:
-  // Lists its parameters; they must be allocated before it is used.
+  // Registers its parameters; they must be allocated before the first forward pass.
   Vit(const VitConfig& config, const Build& build);
 
   std::string name() const override { return "ViT"; }
-  // The embedding, one a block, the last norm, the head.
+  // The embedding, each block, the last norm, the head.
   std::span<const Stage> stages() const override { return stages_; }
   const VitConfig& config() const { return config_; }
   std::int64_t patch() const override { return config_.out_channels == 0 ? 0 : config_.patch; }

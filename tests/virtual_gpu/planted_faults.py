@@ -96,7 +96,8 @@ FAULTS = {
         MASKS, "other bits"),
     "a loss scale that a graph keeps": (
         "passes", "gradient_scale_ = gradient_scale;",
-        "if (!(PLANTED && stream_.defined() && iteration > 1)) gradient_scale_ = gradient_scale;", command.check_loss_scale, "other bits"),
+        "if (!(PLANTED && stream_.defined() && iteration > 1)) gradient_scale_ = gradient_scale;",
+        command.check_loss_scale, "other bits"),
     "a driver that is too old is no GPU": (
         "runtime", "const int driver = driver_version();", "const int driver = PLANTED ? 0 : driver_version();",
         command.check_driver, "a driver that is too old: status 0"),
@@ -195,7 +196,8 @@ FAULTS = {
     "an upload in a capture": (
         "plan", "return batches[static_cast<std::size_t>(part)];",
         "return PLANTED ? to_device(take_part(passes, parts, part)->tensors, passes.device())\n"
-        "                   : batches[static_cast<std::size_t>(part)];", GRAPH, "a thread that captures a graph looks at an event"),
+        "                   : batches[static_cast<std::size_t>(part)];", GRAPH,
+        "a thread that captures a graph looks at an event"),
     "the host reads in a capture": (
         "plan", "graph_ = recording.end();", "if (PLANTED) batches.front().begin()->second.to_vector();\n"
         "    graph_ = recording.end();", GRAPH, "copies to ordinary memory of the host"),

@@ -102,7 +102,7 @@ class Optimizer {
   const Tensor& v() const { return v_; }
 
   // The exponential moving average of the weights, if options.ema is not 0: in the layout of m(). After update t
-  // a += (1 - d)·(w - a),   d = min(ema, (1 + t)/(10 + t)),   a = w before the first update.
+  //   a += (1 - d)·(w - a),   d = min(ema, (1 + t)/(10 + t)),   a = w before the first update.
   const Tensor& average() const { return average_; }
   bool has_average() const { return average_.defined() && updates_ > 0; }
   // Sets the average to the weights: before the first update, or after weights were read from a file.

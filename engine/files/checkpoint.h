@@ -1,7 +1,6 @@
 // Checkpoints on disk: folders in a run's folder that are either whole or do not exist.
 //
 //   RUN/checkpoints/step_00000120/
-//   RUN/checkpoints/step_00000120/
 //     model.safetensors, optimizer.safetensors, state.json  the writer's files
 //     checksums.xxh64                                       a line "<xxh64>  <name>" a file; the last is of these
 //   RUN/best/                                               the same files

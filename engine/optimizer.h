@@ -2,7 +2,7 @@
 //
 // One update:
 //   the sums of the gradients' squares, one a range of the buffers
-//   -> their root, which is the gradient norm, and the factor that unscales and clips (0 where the norm is not finite:
+//   -> their root, which is the gradient norm, and the factor that unscales and clips (0 if the norm is not finite:
 //      the update is skipped)
 //   -> Adam in one launch a range.
 // The factor stays on the device, so that the host need not wait for it. A single process has one range: the whole

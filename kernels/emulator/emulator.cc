@@ -1,4 +1,4 @@
-// The scheduler behind kernels/emulator/emulator.h: fibers, barriers, warp collectives and asynchronous copies.
+// The scheduler of kernels/emulator/emulator.h: fibers, barriers, warp collectives and asynchronous copies.
 //
 // A fiber that has to wait switches directly to the next one that can run (pass_on). The launching thread gets control
 // back only at the end of a pass over a warp, or over the block in lockstep. ThreadSanitizer builds compile this file

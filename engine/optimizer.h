@@ -40,7 +40,7 @@ struct OptimizerOptions {
 // How the loss scale of fp16 training begins and changes; the defaults are those of PyTorch's GradScaler.
 struct LossScaleOptions {
   double initial_loss_scale = 65536;
-  double min_loss_scale = 0x1p-24;  // below it, gradients that overflow are large for another reason than the scale
+  double min_loss_scale = 0x1p-24;  // below it, overflow has another reason than the scale
   std::int64_t loss_scale_window = 2000;
   double loss_scale_growth = 2, loss_scale_backoff = 0.5;
   std::int64_t hysteresis = 1;

@@ -93,7 +93,7 @@ class Parameters {
   // copy.
   const Tensor& get(int handle) const { return leaves_[static_cast<std::size_t>(handle)]; }
 
-  // Number of parameters: handles are 0 to handles() - 1.
+  // Number of calls of add(): handles are 0 to handles() - 1.
   int handles() const { return static_cast<int>(entries_.size()); }
   // Of a stacked parameter: the first name.
   const std::string& name_of(int handle) const;

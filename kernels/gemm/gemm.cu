@@ -110,7 +110,7 @@ class Owned {
 
 // ---- A problem for the library --------------------------------------------------------------------------------------
 
-constexpr std::size_t kWorkspaceBytes = 32 << 20;  // as its Hopper kernels recommend
+constexpr std::size_t kWorkspaceBytes = 32 << 20;  // as NVIDIA recommends for Hopper
 
 // Everything that the choice of an algorithm may depend on.
 struct Problem {

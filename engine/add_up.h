@@ -1,4 +1,4 @@
-// How code that knows no ranks adds up over them.
+// A sum over ranks, as a function: the caller knows the ranks, the code that adds does not.
 #pragma once
 
 #include <functional>
@@ -7,8 +7,8 @@
 
 namespace isobar {
 
-// Adds up sums over all processes that hold a part of them, in place and in the order of the current stream. Empty:
-// this process holds everything.
+// Replaces `sums` by its sum over all processes that hold a part of the data: in place, in the order of the current
+// stream. Empty: this process holds all of it.
 using AddUp = std::function<void(const Tensor& sums)>;
 
 }  // namespace isobar

@@ -36,7 +36,7 @@ struct Numbers {
   }
 };
 
-// A bound as the key's own type writes it: 1048576, not 1.04858e+06.
+// A bound as text in the key's own type: 1048576, not 1.04858e+06.
 template <class T>
 T bound_as(double bound, T /*like*/) {
   return static_cast<T>(bound);

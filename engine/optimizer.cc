@@ -182,7 +182,7 @@ void Optimizer::begin_average() const {
   visit_average([](const Tensor& weights, Tensor average) { average.copy_from(weights); });
 }
 
-// Piece by piece, so that no third buffer is needed.
+// In pieces, so that no third buffer is needed.
 void Optimizer::swap_average() const {
   constexpr std::int64_t kPiece = std::int64_t{1} << 20;
   visit_average([&](const Tensor& weights, const Tensor& average) {

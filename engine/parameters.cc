@@ -15,15 +15,16 @@
 namespace isobar {
 namespace {
 
-constexpr std::int64_t kAlignment = 64;  // elements: 128 bytes of bf16, so that every parameter suits any vector load
+// In elements: 128 bytes of bf16, so that every parameter is aligned for any vector load.
+constexpr std::int64_t kAlignment = 64;
 
-constexpr std::int64_t kMostElements = std::int64_t{1} << 59;  // their bytes can be counted in any dtype
+constexpr std::int64_t kMostElements = std::int64_t{1} << 59;  // their number of bytes fits in any dtype
 
 std::int64_t aligned(std::int64_t n) {
   return round_up(n, kAlignment);
 }
 
-// FNV-1a: the random stream of a parameter follows from its name.
+// FNV-1a: a parameter's name selects its stream of random numbers.
 std::uint64_t hash_of(std::string_view name) {
   std::uint64_t hash = 0xcbf29ce484222325ull;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
@@ -118,7 +119,7 @@ void Parameters::lay_out_section(Sharing sharing, const std::vector<int>& handle
   for (auto handle = handles.rbegin(); handle != handles.rend(); ++handle) {
     Entry& entry = entries_[static_cast<std::size_t>(*handle)];
     entry.offset = total_;
-    if (entry.numel() == 0) continue;  // others' shards
+    if (entry.numel() == 0) continue;  // the shard is on other ranks
     if (is_full) {
       buckets.push_back({sharing, {}, {}});
       size = 0;
@@ -156,8 +157,8 @@ void Parameters::list_names() {
   }
 }
 
-// The system grants more memory than it has, and ends the process when the memory is written: what cannot fit is
-// refused here. fill() holds the weights of one tensor on the host, in fp64 and in their own dtype.
+// The system grants more memory than it has, and kills the process when it writes the memory, so buffers that are too
+// large are refused here. fill() holds the weights of one tensor on the host, in fp64 and in their own dtype.
 void Parameters::check_memory(DType dtype, DType activation, Device device) const {
   const bool on_host = device.kind != DeviceKind::cuda;
   const std::size_t buffers = size_of(dtype) * (on_host ? 2 : 1) + (on_host && is_16_bit(activation) ? 2 : 0);
@@ -193,13 +194,13 @@ void Parameters::allocate(DType activation, Device device, std::uint64_t seed, c
   }
 }
 
-// A part of a tensor starts as the whole one would: values follow from the index in the full tensor.
+// A part of a tensor gets the values of the whole one: they follow from the index in the full tensor.
 void Parameters::fill(std::uint64_t seed) {
   std::vector<double> values;
   for (const Entry& entry : entries_) {
     const ParameterSpec& spec = entry.spec;
     const Shard& shard = spec.shard;
-    // The tensor as [rows, columns] along the shard's axis: what lies behind that axis moves with it.
+    // The tensor as [rows, columns] along the shard's axis: the axes after it belong to the columns.
     const auto axis = spec.shape.begin() + shard.axis;
     const std::int64_t rows = std::accumulate(spec.shape.begin(), axis, std::int64_t{1}, std::multiplies());
     const std::int64_t inner = std::accumulate(axis + 1, spec.shape.end(), std::int64_t{1}, std::multiplies());

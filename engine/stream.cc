@@ -12,7 +12,7 @@ Pending::~Pending() noexcept(false) {
   try {
     wait();
   } catch (...) {
-    if (std::uncaught_exceptions() == 0) throw;  // else the error on its way is told
+    if (std::uncaught_exceptions() == 0) throw;  // otherwise the first error is the one to report
   }
 }
 

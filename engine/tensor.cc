@@ -120,7 +120,7 @@ void copy_runs(const Tensor& to, Runs to_runs, const Tensor& from, Runs from_run
                name_of(to.device().kind));
   if (count == 0 || length == 0) return;
   for (const auto& [tensor, runs] : {std::pair(&to, to_runs), std::pair(&from, from_runs)}) {
-    const std::int64_t behind = tensor->numel() - length - runs.first;  // what is left behind the first run
+    const std::int64_t behind = tensor->numel() - length - runs.first;  // number of elements after the first run
     const bool fits = length > 0 && count > 0 && length <= tensor->numel() && runs.first >= 0 && runs.stride >= 0 &&
                       behind >= 0 && (count == 1 || runs.stride <= behind / (count - 1));
     ISOBAR_CHECK(fits, count, " runs of ", length, " elements, every ", runs.stride, " from ", runs.first,

@@ -1,4 +1,4 @@
-// column_sum on the CPU: threads take blocks of rows and columns, whose partial sums are added in block order.
+// column_sum on the CPU: a thread takes a block of rows and columns; the partial sums are added in block order.
 #include "kernels/column_sum.h"
 
 #include "kernels/common/math.h"
@@ -9,7 +9,8 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr std::int64_t kColumnChunk = 2048;  // columns at a time, so that their sums stay in the first-level cache
+// Columns at a time, so that their sums stay in the first-level cache.
+constexpr std::int64_t kColumnChunk = 2048;
 
 constexpr std::int64_t kMostBlocks = 128;  // of rows
 static_assert(kMostBlocks <= kColumnSumBlocks);

@@ -1,4 +1,4 @@
-// grad_norm on the CPU: fp64 sums of blocks whose size depends on n alone, added in order.
+// grad_norm on the CPU: fp64 sums of blocks whose size depends on n only, added in order.
 #include "kernels/grad_norm.h"
 
 #include "kernels/common/math.h"

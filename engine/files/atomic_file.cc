@@ -26,7 +26,7 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
-// ".NAME.writing" and a suffix of the writer's own; a name near the system's limit is cut.
+// ".NAME.writing" and a suffix that is unique to the writer; a name near the system's limit is shortened.
 std::string temporary_prefix(const std::filesystem::path& path) {
   constexpr std::size_t kLongest = 200;
   return "." + path.filename().string().substr(0, kLongest) + ".writing";
@@ -39,8 +39,8 @@ std::string random_suffix() {
   return digits;
 }
 
-// Takes the lock that a temporary file's writer holds as long as it lives, on whatever machine; false where somebody
-// else holds it. Byte 0 alone, and not with flock(): that is what HDF5 locks a whole file with.
+// Takes the lock that a temporary file's writer holds as long as it lives, on any machine; false if another process
+// holds it. It locks byte 0, and not with flock(): HDF5 locks a whole file with flock().
 bool lock_file(int descriptor) {
   struct flock lock {};
   lock.l_type = F_WRLCK;
@@ -49,15 +49,15 @@ bool lock_file(int descriptor) {
   return ::fcntl(descriptor, F_OFD_SETLK, &lock) == 0;
 }
 
-// Locks a temporary file that was made just now; false where a cleaner took it for a leftover in that moment. A file
-// system without locks keeps leftovers, and needs none.
+// Locks a temporary file that was just made; false if a cleaner removed it as a leftover in that moment. On a file
+// system without locks, leftovers stay and no lock is needed.
 bool keep_alive(int descriptor) {
   const bool locked = lock_file(descriptor) || (errno != EAGAIN && errno != EACCES);
   struct stat status {};
   return locked && ::fstat(descriptor, &status) == 0 && status.st_nlink > 0;
 }
 
-// Removes the temporary files of writers that were killed: those that nobody holds the lock of.
+// Removes the temporary files of killed writers: those that no process holds the lock of.
 void remove_leftovers(const std::filesystem::path& folder, const std::string& prefix) {
   std::error_code ignored;
   for (const std::filesystem::path& entry : entries_of(folder, ignored)) {
@@ -78,7 +78,7 @@ void remove_leftovers(const std::filesystem::path& folder, const std::string& pr
 void flush_to_disk(const std::filesystem::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) fail_with_errno(path, "opened");
-  // Some file systems cannot flush a folder (EINVAL) and need not.
+  // Some file systems cannot flush a folder (EINVAL); these do not need it.
   const bool flushed = ::fsync(descriptor) == 0 || errno == EINVAL;
   const int error = errno;
   ::close(descriptor);
@@ -100,7 +100,7 @@ Replacement::Replacement(const std::filesystem::path& path) : path_(replaced_by_
   remove_leftovers(folder_of(path_), prefix);
   struct stat replaced {};
   const bool replaces = ::stat(path_.c_str(), &replaced) == 0;
-  // Nobody else may look into the file before it has the permissions of the one that it replaces.
+  // No other user may read the file before it has the permissions of the one that it replaces.
   const mode_t mode = replaces ? 0600 : 0666;
   do {
     temporary_ = folder_of(path_) / (prefix + random_suffix());
@@ -131,7 +131,7 @@ void Replacement::discard() noexcept {
 void Replacement::put_in_place() {
   ISOBAR_CHECK(!temporary_.empty(), path_.string(), ": put in place twice");
   if (::fsync(descriptor_) != 0) fail_with_errno(path_, "flushed to the disk");
-  // Closed after the rename: the lock keeps others from taking the file for a leftover.
+  // Closed after the rename: until then the lock protects the file from cleaners.
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_with_errno(path_, "put in place");
   temporary_.clear();
   ::close(std::exchange(descriptor_, -1));

@@ -27,7 +27,7 @@ static_assert(std::endian::native == std::endian::little, "safetensors files hol
 
 constexpr const char* kMetadataKey = "__metadata__";
 constexpr std::size_t kLengthBytes = sizeof(std::uint64_t);
-constexpr std::uint64_t kLongestHeader = 100'000'000;  // as the reference implementation
+constexpr std::uint64_t kLongestHeader = 100'000'000;  // as in the reference implementation
 
 constexpr std::pair<DType, const char*> kDtypeNames[] = {
     {DType::fp32, "F32"}, {DType::fp64, "F64"}, {DType::bf16, "BF16"}, {DType::fp16, "F16"}, {DType::i32, "I32"}};
@@ -78,7 +78,7 @@ std::vector<std::uint64_t> parse_numbers(const Json& list, const std::string& wh
   return numbers;
 }
 
-// A tensor's bytes within the data part.
+// The position of a tensor's bytes in the data.
 struct Place {
   TensorInfo info;
   std::size_t begin = 0, end = 0;
@@ -110,7 +110,7 @@ Place parse_tensor(const std::string& file, const std::string& name, const Json&
   return {info, offsets[0], offsets[1]};
 }
 
-// Tensors in the order of their bytes must follow each other without gap or overlap, to the end of the file.
+// Tensors, in the order of their bytes, must follow each other without gap or overlap to the end of the file.
 void check_tiling(const std::string& file, std::span<const Place> places, std::size_t data_bytes) {
   std::size_t end = 0;
   for (const Place& place : places) {
@@ -123,8 +123,8 @@ void check_tiling(const std::string& file, std::span<const Place> places, std::s
 
 }  // namespace
 
-// The bytes of a file, checked piece by piece. A mapping would be cheaper, but ends the process (SIGBUS) where somebody
-// cuts the file off.
+// The bytes of a file, with a check of every piece. A mapping would be cheaper, but the process gets SIGBUS if another
+// one truncates the file.
 class FileBytes {
  public:
   explicit FileBytes(const std::filesystem::path& path) : path_(path), descriptor_(open_regular_file(path)) {
@@ -164,7 +164,7 @@ std::string make_header(const std::string& file, std::span<const TensorInfo> ten
     ISOBAR_CHECK(!header.contains(info.name) && info.name != kMetadataKey, file, ": tensor ", in_quotes(info.name),
                  " is given twice, or has a name that is not free");
     const std::uint64_t end = begin + bytes_of(info);
-    // Not from initializer lists: the library copies those in functions that may not throw, and memory may run out.
+    // Not from initializer lists: the library copies those in noexcept functions, and memory may run out.
     nlohmann::ordered_json& entry = header[info.name];
     entry["dtype"] = file_name_of(info.dtype);
     entry["shape"] = info.shape;

@@ -1,6 +1,6 @@
-// Both passes work on blocks of scores that stay in the caches. This file holds the order of the blocks and how threads
-// share them. The matrix products are an `Arithmetic`: a class of kernels/attention/cpu_vectors.h, or, for bf16 on a
-// CPU with AMX or AVX512_BF16, of kernels/attention/cpu_bf16.h.
+// Both passes work on blocks of scores that stay in the caches. This file has the order of the blocks and their
+// distribution over threads. The matrix products are in an `Arithmetic`: a class of kernels/attention/cpu_vectors.h,
+// or, for bf16 on a CPU with AMX or AVX512_BF16, of kernels/attention/cpu_bf16.h.
 #include "kernels/attention/attention.h"
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace {
 
 // ---- forward --------------------------------------------------------------------------------------------------------
 
-// Of scores [keys, lanes].
+// The maximum per lane of scores [keys, lanes].
 template <class T>
 void find_maxima(const T* scores, int64_t keys, PanelVector<T>& row_max) {
   for (Vector<T>& m : row_max) m = broadcast(-static_cast<T>(__builtin_inf()));
@@ -26,7 +26,7 @@ void find_maxima(const T* scores, int64_t keys, PanelVector<T>& row_max) {
       row_max[v] = max<T>(load(scores + i * kPanel<T> + v * kLanes<T>), row_max[v]);
 }
 
-// One block of keys, [key, key + count), for one panel of queries, the first of which is `query`.
+// One block of keys, [key, key + count), for one panel of queries from `query` on.
 template <class Arithmetic>
 __attribute__((noinline)) void attend(Arithmetic& arithmetic, typename Arithmetic::Panel& panel, int64_t query,
                                       int64_t key, int64_t count, typename Arithmetic::T log2_scale, const Sight& sight,
@@ -42,15 +42,16 @@ __attribute__((noinline)) void attend(Arithmetic& arithmetic, typename Arithmeti
   for (Vector<T>& m : row_max) m *= log2_scale;
   const bool rescales = rescale_running_max(row_max, key == 0, panel.softmax, rescale);
   exponentiate(arithmetic.scores(), count, log2_scale, panel.softmax);
-  // Keys that are not seen may weigh 2^-126 by now (exp2_of), and NaN for a query that sees none: -inf - -inf. Its sum
-  // stays NaN, but is not read, and rescales nothing: the panel of such a query sees one block of keys at most.
+  // After exp2_of, a hidden key may have the weight 2^-126, and NaN for a query that sees no key: -inf - -inf. The sum
+  // of such a query stays NaN, but nothing reads it or rescales with it: the panel of such a query sees at most one
+  // block of keys.
   static_assert(kPanel<T> <= kKeyBlock);
   if (hides) hide(sight, query, key, count, T{0}, arithmetic.scores());
   if (dropout.dropout.p != 0) drop(dropout, count, arithmetic.scores());
   arithmetic.add_output(panel, key, count, rescales, rescale);
 }
 
-// Queries [query, query + kQueryPanels panels) of a (batch, head), whose keys `arithmetic` holds.
+// Queries [query, query + kQueryPanels panels) of a (sample, head); `arithmetic` holds its keys.
 template <class Arithmetic>
 void forward_block(const AttentionFwdArgs& a, int64_t head_index, int64_t query, Arithmetic& arithmetic) {
   using In = typename Arithmetic::In;
@@ -106,7 +107,7 @@ void forward(const AttentionFwdArgs& a) {
       const int64_t head_index = item / blocks, block = item % blocks;
       if (head_index != loaded) arithmetic.load_keys(head_index);
       loaded = head_index;
-      // From both ends, so that any run of blocks has as many keys to see.
+      // From both ends, so that any run of blocks sees the same number of keys.
       const int64_t turn = !a.causal ? block : block % 2 == 0 ? block / 2 : blocks - 1 - block / 2;
       forward_block(a, head_index, turn * kQueries, arithmetic);
     }
@@ -122,8 +123,9 @@ class Backward {
     const Backward backward(a);
     const int64_t head_count = a.shape.batch * a.shape.heads, items = head_count * backward.groups_;
     const int64_t parts = min(omp_get_max_threads(), items);
-    // A part is a run of key groups. Where it covers a (batch, head) only in part, its dQ goes to a slot of `partial`:
-    // slot 2·part for the first head of the part, 2·part + 1 for the last. They are then summed in the order of parts.
+    // A part is a run of key groups. If a part has only some groups of a (sample, head), its dQ goes to a slot of
+    // `partial`: slot 2·part for the first head of the part, 2·part + 1 for the last. The slots are then summed in the
+    // order of parts.
     T* partial = nullptr;
     if (head_count % parts != 0)
       partial = static_cast<T*>(scratch(Scratch::attention_shared, 2 * parts * backward.dq_size() * sizeof(T)));
@@ -158,7 +160,8 @@ class Backward {
 
   int64_t dq_size() const { return round_up(a_.shape.q_tokens, kQueryBlock) * dq_step_; }
 
-  // Key groups [begin, end) of one (batch, head): writes their dk and dv; dq goes to `partial_dq`, or out when null.
+  // Key groups [begin, end) of one (sample, head): writes their dk and dv; dq goes to `partial_dq`, or to the output if
+  // null.
   void run_head(int64_t head_index, int64_t begin, int64_t end, T* partial_dq) const {
     Arithmetic arithmetic(a_, partial_dq);
     arithmetic.load_queries(head_index);
@@ -166,7 +169,7 @@ class Backward {
     if (partial_dq == nullptr) write_dq(head_index, arithmetic.dq());
   }
 
-  // All queries against keys [key, key + kGroup).
+  // All queries with keys [key, key + kGroup).
   void run_group(int64_t head_index, int64_t key, Arithmetic& arithmetic) const {
     const AttentionShape& s = a_.shape;
     const int64_t count = min(kGroup, s.kv_tokens - key);
@@ -193,7 +196,7 @@ class Backward {
     });
   }
 
-  // Adds the partial dq of a head that several parts share, in the order of the parts.
+  // Adds the partial dq of a head that several parts have, in the order of the parts.
   void sum_partial(int64_t head_index, int64_t items, int64_t parts, T* partial) const {
     T* total = nullptr;
     for (int64_t part = 0; part < parts; ++part) {
@@ -217,7 +220,7 @@ class Backward {
 
 // ---- choice of the arithmetic ---------------------------------------------------------------------------------------
 
-// Calls f with the smallest step between rows that holds a head.
+// Calls f with the smallest row step that fits a head.
 template <int kValue>
 struct Step {
   static constexpr int value = kValue;
@@ -234,7 +237,7 @@ void with_step(int64_t head_size, const F& f) {
 bool adds_pairs(DType dtype) {
   return dtype == DType::bf16 && bf16_products() != Bf16Products::widened;
 }
-// Calls f with the class that makes the products of bf16.
+// Calls f with the class for products of bf16.
 template <class F>
 void with_products(const F& f) {
   switch (bf16_products()) {

@@ -1,4 +1,5 @@
-// Attention backward, first: delta and the log-sum-exp of every query, as the two halves want them (backward.cuh).
+// Attention backward, first part: delta and log-sum-exp of every query, in the form that the two halves need
+// (backward.cuh).
 #include "kernels/attention/heads.cuh"
 #include "kernels/common/math.h"
 #include "kernels/cuda/array.h"
@@ -12,8 +13,7 @@ namespace {
 
 constexpr int kDeltaThreads = 128, kRowsEach = 2;
 
-// kLanes neighbouring threads take a query, and kRowsEach of them one after the other, all of whose loads come first.
-// O is in T or in fp32.
+// kLanes neighbouring threads take kRowsEach queries, one after the other; all loads come first. O is in T or in fp32.
 template <class T, class O, int kLanes>
 __global__ void __launch_bounds__(kDeltaThreads, 8) delta_kernel(const AttentionBwdArgs a) {
   constexpr int kGroups = kDeltaThreads / kLanes;
@@ -25,7 +25,8 @@ __global__ void __launch_bounds__(kDeltaThreads, 8) delta_kernel(const Attention
   const T* d_o = static_cast<const T*>(a.d_o) + token * a.do_stride + in_token;
   const O* o = static_cast<const O*>(a.o) + token * a.o_stride + in_token;
   const float* lse_of_first = static_cast<const float*>(a.lse) + head * s.q_tokens + first;
-  const int queries = static_cast<int>(min(s.q_tokens - first, std::int64_t{kRowsEach} * kGroups));  // that are left
+  // queries that are left
+  const int queries = static_cast<int>(min(s.q_tokens - first, std::int64_t{kRowsEach} * kGroups));
   Pack<T> y[kRowsEach] = {};
   Pack<O> x[kRowsEach][Pack<T>::kSize / Pack<O>::kSize] = {};
   float lse[kRowsEach];

@@ -1,4 +1,5 @@
-// Merging two attentions: a thread has four elements of a head, which share their log-sum-exp, at token after token.
+// Merging two attentions: a thread has four elements of a head, which have one log-sum-exp, and takes token after
+// token.
 #include "kernels/attention/merge.h"
 
 #include "kernels/common/math.h"
@@ -21,8 +22,8 @@ __device__ __forceinline__ Merged merge(float lse, float other_lse) {
   return {own / sum, other / sum, most + logf(sum)};
 }
 
-// The grid: packs of a token, tokens, samples. Whoever has the first pack of a head also writes its log-sum-exp, so
-// that all of a head must lie in one turn of one block: heads are dealt out whole.
+// The grid: packs of a token, tokens, samples. The thread with the first pack of a head also writes its log-sum-exp. So
+// one turn of one block must have all packs of a head: blocks take whole heads.
 __global__ void __launch_bounds__(kMergeThreads) merge_kernel(const AttentionMergeArgs a, int heads_per_block) {
   const int packs = static_cast<int>(a.head_size) / kPack;
   const int head_in_block = static_cast<int>(threadIdx.x) / packs, pack = static_cast<int>(threadIdx.x) % packs;

@@ -7,9 +7,9 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr double kEmpty = -__builtin_inf();  // the log-sum-exp of no keys
+constexpr double kEmpty = -__builtin_inf();  // the log-sum-exp of an empty set of keys
 
-// What the two sides of a row are multiplied by, and their common log-sum-exp.
+// The weights of the two sets in a row, and their common log-sum-exp.
 struct Merged {
   double weight, other_weight, lse;
 };
@@ -20,7 +20,7 @@ Merged merge(double lse, double other_lse) {
   return {own / sum, other / sum, most + __builtin_log(sum)};
 }
 
-// Row o of head_size elements; a side without keys may hold anything.
+// A row o of head_size elements; a set without keys may hold any values.
 template <class T>
 void merge_row(const Merged& merged, bool is_empty, bool other_is_empty, std::int64_t head_size, const T* other, T* o) {
   const T weight = static_cast<T>(merged.weight), other_weight = static_cast<T>(merged.other_weight);

@@ -19,9 +19,10 @@ struct SumsTogether {
   PartialSums sums[kSums];
 };
 
-inline constexpr int kPartialColumns = 32, kPartialGroups = 16;  // a block: 32 columns, groups of interleaved rows
+// A block has 32 columns, and groups of interleaved rows.
+inline constexpr int kPartialColumns = 32, kPartialGroups = 16;
 
-// The grid's y runs over the sums.
+// The grid's y is over the sums.
 template <int kSums, bool kAccumulate>
 __global__ void __launch_bounds__(kPartialColumns* kPartialGroups)
     partial_sums_kernel(SumsTogether<kSums> together, int blocks, std::int64_t cols) {

@@ -15,15 +15,15 @@ namespace {
 
 constexpr std::int64_t kNoPhase = -2;
 constexpr std::uint64_t kMbarrierMark = 0x6d62617272000000u, kMapMark = 0xa54d6170u;
-constexpr int kMostBytes = (1 << 20) - 1;  // that an mbarrier can expect
+constexpr int kMostBytes = (1 << 20) - 1;  // max bytes that an mbarrier can expect
 
 struct Mbarrier {
-  Barrier barrier;  // its generation counts the phases that have ended
+  Barrier barrier;  // its generation counts the ended phases
   const void* at = nullptr;
-  int arrivals = 0;        // that end a phase
+  int arrivals = 0;        // per phase
   std::int64_t bytes = 0;  // expected and not landed
   int maker = 0;
-  bool is_known = false;                 // to others than its maker
+  bool is_known = false;                 // visible to other threads than its maker
   std::vector<std::int64_t> waited_for;  // the last phase, by thread
 
   bool is_complete() const { return barrier.arrived == arrivals && bytes == 0; }
@@ -75,8 +75,8 @@ std::size_t bytes_of_box(const TensorMapShape& shape) {
   return bytes;
 }
 
-// Words of a map: the base; a mark; the rest packed. The virtual GPU looks for addresses among a kernel's parameters,
-// and must find the base alone.
+// Words of a map: the base; a mark; the rest packed. The virtual GPU searches a kernel's parameters for addresses, and
+// must find the base only.
 constexpr std::uint64_t kNoAddress = std::uint64_t{1} << 63;
 
 void put(void* map, const TensorMapShape& shape) {
@@ -107,7 +107,7 @@ bool get(const void* map, TensorMapShape& shape) {
   return true;
 }
 
-// The memory of a row of the box, or null where the row lies outside the tensor.
+// The memory of a row of the box, or null if the row is outside the tensor.
 const std::byte* row_of(const TileCopy& copy, std::size_t row) {
   const TensorMapShape& shape = copy.shape;
   std::int64_t offset = 0;
@@ -120,14 +120,15 @@ const std::byte* row_of(const TileCopy& copy, std::size_t row) {
   return static_cast<const std::byte*>(shape.base) + offset;
 }
 
-// Writes for the asynchronous proxy: what it writes it knows. ThreadSanitizer sees a memcpy whose size is not constant.
+// A write by the asynchronous proxy: visible to that proxy at once. ThreadSanitizer sees a memcpy whose size is not
+// constant.
 void write_shared(std::byte* to, const void* from, std::size_t bytes) {
   std::memcpy(to, from, bytes);
   const Unseen bookkeeping;
   std::memcpy(proxy().known.data() + (to - shared()), from, bytes);
 }
 
-// Sixteen bytes of a row, from byte `first` of the box on; zeros where they lie outside the tensor.
+// Sixteen bytes of a row, from byte `first` of the box on; bytes outside the tensor are zero.
 Bytes16 chunk_of(const TileCopy& copy, const std::byte* row, std::size_t first) {
   Bytes16 chunk = {};
   const auto begin = std::int64_t{copy.at[0]} * copy.shape.element_bytes + static_cast<std::int64_t>(first);
@@ -152,7 +153,7 @@ void land(const TileCopy& copy) {
   release(copy.mbarrier->token());
 }
 
-// Notes a copy, whose place in shared memory is NaN until it lands.
+// Records a copy; its destination in shared memory is NaN until it lands.
 void start(const TileCopy& copy, const char* what, std::size_t alignment, const Site& site) {
   if (!is_shared(copy.to, copy.bytes))
     fail_with(site, what, " of ", copy.bytes, " bytes leaves the block's dynamic shared memory");
@@ -160,7 +161,7 @@ void start(const TileCopy& copy, const char* what, std::size_t alignment, const 
     fail_with(site, what, " that is not ", alignment, "-byte aligned");
   const std::vector<std::byte> nothing(copy.bytes, std::byte{0xff});
   write_shared(copy.to, nothing.data(), copy.bytes);
-  release(copy.mbarrier->token());  // the landing follows
+  release(copy.mbarrier->token());  // the landing happens after this
   const Unseen bookkeeping;
   proxy().in_flight.push_back(copy);
 }
@@ -304,7 +305,7 @@ void check_async_read(const void* from, std::size_t bytes, const Site& site) {
     fail_with(site, "a product reads shared memory that a thread has written, with no fence_async_proxy between");
 }
 
-// ---- What the scheduler calls ---------------------------------------------------------------------------------------
+// ---- Called by the scheduler ----------------------------------------------------------------------------------------
 
 void reset_async_proxy() {
   AsyncProxy& p = proxy();

@@ -41,7 +41,7 @@ struct Launch {
   std::string why_no_address = {};      // the reason, for a message
   int port = 0, ports = 1;              // rank 0 listens at the first free one of `ports` ports from `port` on
   std::string key = {};                 // of the job; processes with another key are rejected
-  bool is_key_secret = false;           // false: whoever can see the job can derive the key
+  bool is_key_secret = false;           // false: anyone who can see the job can derive the key
 };
 
 // The value of an environment variable; none if it is unset.

@@ -60,7 +60,7 @@ void MeetingGuest::send(const Message& message) {
   if (neighbours_) neighbours_->tell();
 }
 
-// ---- Until it is welcome --------------------------------------------------------------------------------------------
+// ---- Until the welcome ----------------------------------------------------------------------------------------------
 
 // Exponential backoff with random factors: thousands of ranks may wait for rank 0.
 void MeetingGuest::pause() {

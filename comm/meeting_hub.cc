@@ -94,7 +94,7 @@ std::vector<std::uint64_t> MeetingHub::wait(int milliseconds) const {
   return ids;
 }
 
-// ---- Until all have come --------------------------------------------------------------------------------------------
+// ---- Until all have connected ---------------------------------------------------------------------------------------
 
 void MeetingHub::collect(const MeetingPort& port) {
   MeetingClock::time_point until = MeetingClock::now() + duration_of(options.timeout_seconds);
@@ -472,7 +472,7 @@ void MeetingHub::wait_on(const Inquiry& asked, const std::vector<int>& excused) 
   tell_all({.type = kWaitOn});
 }
 
-// ---- The door -------------------------------------------------------------------------------------------------------
+// ---- The listening socket -------------------------------------------------------------------------------------------
 
 namespace {
 

@@ -39,7 +39,7 @@ Tensor all_rows(const Tensor& x, std::int64_t rows, const Communicator& group);
 // are whole on every rank, or with parallel.sequence its own rows (Korthikanti et al. 2022).
 //
 //   column_linear   y_r = act(x·W_rᵀ + b_r)          W_r: this rank's rows of W [N, K], b_r [N_r]
-//                   x through copy_to, or gather_rows: [M, N_r] comes of x [M, K] or of its own rows
+//                   x through copy_to, or gather_rows: [M, N_r] from x [M, K] or from its own rows
 //   row_linear      y = Σ_s x_s·W_sᵀ + b             W_s: rank s's columns of W, x_s [M, K_s], b [N]
 //                   through sum_over, or scatter_rows: [M, N] or its own rows
 //   parallel_mlp    y = fc2(act(fc1 x)), both of them in one: w1 [H_r, K], b1 [H_r], w2 [N, H_r], b2 [N]

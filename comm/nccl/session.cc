@@ -123,7 +123,7 @@ std::string Session::sentence(Comm comm, Result result, const std::string& what)
   return concat(what, ": NCCL: ", cause, detail == nullptr || *detail == '\0' ? "" : concat(": ", detail));
 }
 
-// ---- What the rank asks for -----------------------------------------------------------------------------------------
+// ---- Calls of the rank ----------------------------------------------------------------------------------------------
 
 // Waits until a nonblocking communicator has completed its operation, and leaves the call.
 void Session::finish(Calling& calling, Result result, const std::string& what) {

@@ -43,7 +43,7 @@ class Session {
 
   Device device() const { return device_; }
   int most_grouped() const { return options_.most_grouped; }
-  // For an emulator whose null stream is current: work there runs at the call, and NCCL's never does.
+  // Used if the emulator's null stream is current: that stream runs work at the call, which NCCL never does.
   const std::shared_ptr<const gpu::OwnedStream>& own_stream() const { return own_stream_; }
 
   // Creates the world. Nonblocking, so that a rank that never joins does not block the others for ever. Calls use a

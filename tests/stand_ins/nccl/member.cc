@@ -70,7 +70,7 @@ std::shared_ptr<DeviceState> DeviceState::of(const std::string& name) {
   return device;
 }
 
-// ---- How it comes to be, and ends -----------------------------------------------------------------------------------
+// ---- Creation and end -----------------------------------------------------------------------------------------------
 
 Member::Member(const Place& place)
     : place_(place),
@@ -167,7 +167,7 @@ void Member::fail_device(const std::string& sentence) const {
   fail(sentence);
 }
 
-// ---- What is under way ----------------------------------------------------------------------------------------------
+// ---- The operation in progress --------------------------------------------------------------------------------------
 
 // Every third call of a nonblocking communicator answers ncclInProgress twice before anything happens. With
 // ISOBAR_NCCL_STAND_IN_PROGRESS=MICROSECONDS each does, and a separate thread ends it after that time, as NCCL's

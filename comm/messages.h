@@ -3,8 +3,7 @@
 //   u32 bytes that follow | u8 type | { u32 bytes | the text } ...
 //
 // With a seal (comm/challenge.h) everything after the first number is sealed, and that number includes the seal's
-// bytes. Bytes from outside are not trusted: a message of more than kMostMessageBytes is refused, whatever its length
-// says.
+// bytes. Bytes from outside are not trusted: a message with a length of more than kMostMessageBytes is refused.
 #pragma once
 
 #include <cstdint>

@@ -17,8 +17,8 @@ struct ProcessRanks {
   Device device{};               // of this rank; for NCCL
   double timeout_seconds = 600;  // for which a rank waits for the others, at the meeting and in a call
   Attendee me = {};              // rank, number of ranks, host and process id are filled in
-  // Returns this rank's device; then the one above gives only its kind. Called after the meeting if the launcher does
-  // not set the local rank.
+  // Called after the meeting if the launcher does not set the local rank. Returns this rank's device; `device` above
+  // then gives only the kind.
   std::function<Device(const Launch& launch)> find_device{};
 };
 

@@ -199,7 +199,7 @@ class ThreadGroup {
     return calls_;
   }
 
-  // Waits until all ranks of the meeting have done their share, which never blocks.
+  // Waits until all ranks of the meeting have done their share. This wait always ends.
   void part(int rank) {
     std::unique_lock lock(world_->mutex);
     world_->works[static_cast<std::size_t>(members_[static_cast<std::size_t>(rank)])].note_call(false);

@@ -1,4 +1,4 @@
-// A sum over ranks of a few numbers of the host, that is begun now and asked for later: nobody waits in between.
+// An asynchronous sum over ranks of a few numbers of the host: begin() starts it, values() returns it later.
 #pragma once
 
 #include <span>
@@ -12,13 +12,14 @@ namespace isobar {
 
 class BegunSum {
  public:
-  // Of `count` numbers. device: where ranks exchange tensors; on the CPU begin() itself waits for the others.
+  // Sums `count` numbers. device: the one on which the ranks exchange tensors. On the CPU begin() waits for the others.
   BegunSum(Communicator ranks, std::int64_t count, Device device);
 
-  // Puts the sum into the current stream. All ranks call it. The host has waited for the stream since the last one.
+  // Enqueues the sum in the current stream. All ranks call it. The host must wait for the stream before the next
+  // begin().
   void begin(std::span<const double> values);
-  // The sums, once the host has waited for that stream (gpu::synchronize). In the order of ranks, as
-  // Communicator::all_reduce of the same numbers has them: the same bits.
+  // The sums; valid after gpu::synchronize of that stream. They are added in the same order as by
+  // Communicator::all_reduce of the same numbers: the bits are the same.
   std::vector<double> values() const { return read_.values(); }
 
  private:

@@ -6,7 +6,7 @@
 namespace isobar {
 namespace {
 
-// Elements of [A·n, K] that lie at one index of each of the A groups: A·K.
+// Elements of [A·n, K] at one index of the axis, over all A groups: A·K.
 std::int64_t width_of(const Tensor& x, std::int64_t groups, std::int64_t count) {
   ISOBAR_CHECK(x.shape().size() == 2 && x.size(0) == groups * count, "a dealt axis: ", to_string(x.shape()),
                " are not ", groups, " groups of ", count, " rows");

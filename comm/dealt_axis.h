@@ -1,9 +1,9 @@
-// An axis whose indices are dealt over a group of ranks, in order: tokens of a sample, or rows of a picture. Of a
-// tensor [A, N, K] whose middle axis is dealt, rank r holds [A, n_r, K]; A is samples or channels, K what lies at one
-// index.
+// An axis that is sharded over a group of ranks in contiguous parts: tokens of a sample, or rows of a picture. If the
+// middle axis of a tensor [A, N, K] is sharded, rank r holds [A, n_r, K]. A counts samples or channels, K the elements
+// at one index.
 //
-// A collective puts whole parts one behind the other, [r][A][n_r][K], while kernels need [A][N][K]. What lies between
-// the two are copies: part by part, A runs each.
+// A collective concatenates whole parts, [r][A][n_r][K]; kernels need [A][N][K]. Copies convert between the two: A
+// contiguous blocks for each part.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace isobar {
 
 class DealtAxis {
  public:
-  // `total` indices that `ranks` ranks hold as part_of (comm/mesh.h) deals them, in whole units of `unit` of them.
-  // Error where the unit does not divide the total.
+  // Splits `total` indices over `ranks` ranks as part_of does (comm/mesh.h), in multiples of `unit`. Error if `unit`
+  // does not divide `total`.
   DealtAxis(std::int64_t total, int ranks, std::int64_t unit = 1);
 
   int ranks() const { return static_cast<int>(counts_.size()); }
@@ -26,7 +26,7 @@ class DealtAxis {
   std::int64_t first(int rank) const { return firsts_[static_cast<std::size_t>(rank)]; }
   Span span(int rank) const { return {first(rank), total_}; }
 
-  // What each rank holds where every index has `width` elements: counts of a collective.
+  // Elements of each rank if every index has `width` elements: the counts of a collective.
   std::vector<std::int64_t> elements(std::int64_t width) const;
 
  private:
@@ -34,11 +34,10 @@ class DealtAxis {
   std::vector<std::int64_t> counts_, firsts_;  // by rank
 };
 
-// All ranks' parts: from [A·n_r, K] of each to [A·N, K] on all; A is `groups`. Outside the graph. One all_gather.
+// Gathers all ranks' parts: [A·n_r, K] of each rank to [A·N, K] on all; A is `groups`. Not recorded. One all_gather.
 Tensor gather_axis(const Tensor& mine, std::int64_t groups, const DealtAxis& axis, const Communicator& ranks);
 
-// The sum over the ranks, of which each gets its part: from [A·N, K] to [A·n_r, K]. Outside the graph. One
-// reduce_scatter.
+// Sums over the ranks, and gives each rank its part: [A·N, K] to [A·n_r, K]. Not recorded. One reduce_scatter.
 Tensor reduce_scatter_axis(const Tensor& all, std::int64_t groups, const DealtAxis& axis, const Communicator& ranks);
 
 }  // namespace isobar

@@ -8,7 +8,7 @@
 namespace isobar {
 namespace {
 
-constexpr double kMostSeconds = 1e6;  // a clock counts them in nanoseconds
+constexpr double kMostSeconds = 1e6;  // a clock's 64-bit count of nanoseconds holds them
 
 template <class T>
 T number_in(const std::string& text, const std::string& all) {

@@ -91,7 +91,7 @@ SignalsBlocked::~SignalsBlocked() {
 // ---- One rank's end -------------------------------------------------------------------------------------------------
 
 void Meeting::Member::receive(const Message& message) {
-  constexpr double kSecondsToBeEnded = 2;  // by the one that has told, while rank 0 was stopped
+  constexpr double kSecondsToBeEnded = 2;  // by the rank that reported while rank 0 was stopped
   std::unique_lock lock(mutex);
   switch (message.type) {
     case kFailed:
@@ -171,7 +171,7 @@ void Meeting::Member::look_at_clock() {
   std::string sentence;
   {
     const std::lock_guard lock(mutex);
-    const double grace = options.grace_seconds * (is_teller ? 1 : 1.5);  // the teller first
+    const double grace = options.grace_seconds * (is_teller ? 1 : 1.5);  // the reporting rank first
     if (Seconds(MeetingClock::now() - failed_at).count() < grace) return;
     if (is_teller && !is_told) sentence = failure;
   }
@@ -238,7 +238,7 @@ bool Meeting::has_to_tell(double seconds) const {
 }
 
 std::string Meeting::fail(const std::string& sentence, Cause cause) {
-  constexpr double kSecondsEach = 3, kMostSeconds = 9;  // in which the one that tells ends the job
+  constexpr double kSecondsEach = 3, kMostSeconds = 9;  // for the reporting rank to end the job
   const int rank = member_->me.rank;
   const bool asks = cause == Cause::perhaps_another;
   if (!has_failed())
@@ -267,7 +267,7 @@ void Meeting::end_work() {
 }
 
 std::string Meeting::time_is_over(std::span<const int> members, double seconds) {
-  constexpr double kSecondsEach = 3, kMostSeconds = 9;  // in which the one that tells ends the job
+  constexpr double kSecondsEach = 3, kMostSeconds = 9;  // for the reporting rank to end the job
   std::string place;
   std::int64_t waited_on = 0;
   {
@@ -276,7 +276,7 @@ std::string Meeting::time_is_over(std::span<const int> members, double seconds) 
     waited_on = member_->times_to_wait_on;
   }
   member_->send({.type = kOver, .texts = {place, encoded_ranks(members), concat(seconds)}});
-  // If rank 0 itself is the one that does not answer, the next rank says so, and the others if it cannot.
+  // If rank 0 itself does not answer, the next rank reports that; if it cannot, a later one does.
   const int rank = member_->me.rank;
   const Member::Answer answer =
       member_->wait_for_answer(kSecondsToAnswer + std::min(kMostSeconds, kSecondsEach * rank), waited_on);

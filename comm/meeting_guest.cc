@@ -29,7 +29,7 @@ MeetingGuest::MeetingGuest(Attendee me, const MeetingPlace& place, MeetingOption
   const MeetingClock::duration time = duration_of(options.timeout_seconds);
   const MeetingClock::time_point until = MeetingClock::now() + time;
   std::string why = "nobody listens";
-  while (!try_all(place, until + time, why)) {  // rank 0's time may have begun when this rank's ends
+  while (!try_all(place, until + time, why)) {  // rank 0's timeout may begin when this rank's ends
     if (MeetingClock::now() >= until) {
       if (!options.tells_unreachable) throw ToldElsewhere();
       throw_error("rank ", this->me.rank, ": no meeting at ", text_of(place), " within ", options.timeout_seconds,
@@ -56,13 +56,13 @@ void MeetingGuest::send(const Message& message) {
     send_all(socket_.get(), to_wire(message, &seal_));
   }
   if (message.type != kTold) return;
-  receive(message);  // in any thread: the mutex guards what it changes. Rank 0 may be gone
+  receive(message);  // may run in any thread, under the mutex; rank 0 may be gone
   if (neighbours_) neighbours_->tell();
 }
 
-// ---- Until it is welcome --------------------------------------------------------------------------------------------
+// ---- Until the welcome ----------------------------------------------------------------------------------------------
 
-// Longer each time, and not as long as the others': thousands of ranks may wait for rank 0.
+// Exponential backoff with random factors: thousands of ranks may wait for rank 0.
 void MeetingGuest::pause() {
   constexpr double kMostSeconds = 1;
   const double factor = std::uniform_real_distribution<double>(0.5, 1)(random_);
@@ -70,7 +70,7 @@ void MeetingGuest::pause() {
   pause_seconds_ = std::min(kMostSeconds, 1.5 * pause_seconds_);
 }
 
-// False where nobody of this job is there (yet).
+// False if rank 0 of this job is not there (yet).
 bool MeetingGuest::try_all(const MeetingPlace& place, MeetingClock::time_point until, std::string& why) {
   for (const std::string& address : place.addresses)
     for (int i = 0; i < place.ports; ++i)
@@ -97,7 +97,7 @@ bool MeetingGuest::meet(const addrinfo* addresses, int port, MeetingClock::time_
   return show_key() && take_answer(until);
 }
 
-// Rank 0 shows first that it knows the key. Who listens there and says nothing is left soon.
+// Rank 0 proves first that it knows the key. A listener that does not answer soon is given up.
 bool MeetingGuest::show_key() {
   const std::string mine = random_bytes(kRandomBytes);
   if (!send_all(socket_.get(), concat(kGreeting, mine))) return false;
@@ -149,7 +149,7 @@ bool MeetingGuest::take_answer(MeetingClock::time_point until) {
 
 void MeetingGuest::listen() {
   constexpr int kMilliseconds = 1000, kMillisecondsOfFailed = 100;
-  bool is_open = take_messages();  // the first may have come with the welcome
+  bool is_open = take_messages();  // the first one may have arrived with the welcome
   if (!is_open) lose();
   while (!stop_) {
     pollfd polled[2] = {{is_open ? socket_.get() : -1, POLLIN, 0},
@@ -164,7 +164,7 @@ void MeetingGuest::listen() {
   }
 }
 
-// False where rank 0 is gone.
+// False if rank 0 is gone.
 bool MeetingGuest::serve() {
   std::string bytes;
   const Received received = receive_some(socket_.get(), bytes);
@@ -182,7 +182,7 @@ bool MeetingGuest::take_messages() {
   }
 }
 
-// The next rank tells it, or what rank 0 itself was to tell. If it is dead too, a later one does.
+// Rank 0 is gone: the next rank reports that, or what rank 0 had to report. If it is dead too, a later rank does.
 void MeetingGuest::lose() {
   {
     const std::lock_guard lock(mutex);
@@ -193,8 +193,9 @@ void MeetingGuest::lose() {
   if (seconds) succeed_teller(*seconds);
 }
 
-// In which a rank before this one tells, if it lives. Where the teller ends all others, that is known by the end. Else
-// those of a host hear of it, and a launcher ends the other hosts; some do not, and then a few tell.
+// Time for the ranks before this one to report, if they live. If the reporting rank ends all others, this process ends
+// in that time. Otherwise ranks of the same host learn of the report, and a launcher ends the other hosts. Some
+// launchers do not, and then a few ranks report.
 std::optional<double> MeetingGuest::seconds_to_succeed() const {
   constexpr double kSecondsEach = 3, kMostSeconds = 9;
   if (options.teller_ends_all) return std::min(kMostSeconds, kSecondsEach * (me.rank - 1));

@@ -1,4 +1,4 @@
-// A rank's end of the meeting (comm/meeting.h), of all but rank 0.
+// The end of the meeting (comm/meeting.h) of every rank but rank 0.
 #pragma once
 
 #include <atomic>
@@ -52,7 +52,7 @@ class MeetingGuest : public Meeting::Member {
   Seal seal_;
   MessageStream stream_;
   bool is_unreachable_ = false;           // rank 0's host does not answer any more
-  std::optional<Neighbours> neighbours_;  // where no launcher is asked to end them
+  std::optional<Neighbours> neighbours_;  // if the reporting rank does not end the others
   std::atomic<bool> stop_ = false;
   std::thread thread_;
 };

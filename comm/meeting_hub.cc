@@ -23,15 +23,15 @@
 namespace isobar {
 namespace {
 
-constexpr double kSecondsOfAnAnswer = 0.5;  // for whose time was over when the others' was, but a little later
+constexpr double kSecondsOfAnAnswer = 0.5;  // an answer holds this long for ranks whose timeouts expire a little later
 constexpr std::size_t kMostStrangers = 512;
 constexpr double kSecondsToSpeak = 0.05;
 constexpr int kMostAdmittedAtOnce = 4096;
 
-// Of descriptors that epoll watches: ranks have their number.
+// Ids of the descriptors that epoll watches; a rank's id is its number.
 constexpr std::uint64_t kDoor = std::uint64_t{1} << 32, kWake = kDoor + 1, kFirstGuest = kDoor + 2;
 
-// The lesser of two names of instruction sets.
+// The lower of two instruction sets, by name.
 std::string lesser(const std::string& a, const std::string& b) {
   for (const cpu::Isa isa : {cpu::Isa::generic, cpu::Isa::avx2, cpu::Isa::avx512})
     if (a == cpu::name_of(isa) || b == cpu::name_of(isa)) return cpu::name_of(isa);
@@ -94,7 +94,7 @@ std::vector<std::uint64_t> MeetingHub::wait(int milliseconds) const {
   return ids;
 }
 
-// ---- Until all have come --------------------------------------------------------------------------------------------
+// ---- Until all have connected ---------------------------------------------------------------------------------------
 
 void MeetingHub::collect(const MeetingPort& port) {
   MeetingClock::time_point until = MeetingClock::now() + duration_of(options.timeout_seconds);
@@ -102,7 +102,7 @@ void MeetingHub::collect(const MeetingPort& port) {
   while (absent_ > 0 && MeetingClock::now() < until) {
     const std::string complaint = serve_guests(port);
     if (complaint.empty() || !wrong.empty()) continue;
-    wrong = complaint;  // those who come a little later are told too
+    wrong = complaint;  // ranks that connect a little later are answered too
     until = std::min(until, MeetingClock::now() + duration_of(options.late_seconds));
   }
   if (wrong.empty() && absent_ > 0)
@@ -131,7 +131,7 @@ std::vector<int> MeetingHub::missing() const {
   return ranks;
 }
 
-// Waits a little for guests and what they say. Returns what is wrong with one of them, or nothing.
+// Waits briefly for guests and their messages. Returns what is wrong with one of them, or nothing.
 std::string MeetingHub::serve_guests(const MeetingPort& port) {
   std::string wrong;
   for (const std::uint64_t id : wait(100)) {
@@ -151,10 +151,10 @@ std::string MeetingHub::serve_guests(const MeetingPort& port) {
   return wrong;
 }
 
-// Those who wait at the door. Where there is no room, the oldest guest goes, but none that has had no time to speak:
-// then the others wait, so that a flood of strangers keeps no rank out.
+// Accepts waiting connections. If there is no room, the oldest guest is dropped. A guest that has had no time to speak
+// is kept: then new connections wait, so that a flood of unknown ones keeps no rank out.
 void MeetingHub::admit(const MeetingPort& port) {
-  // All ranks may stand at the door at once.
+  // All ranks may connect at once.
   const std::size_t most = kMostStrangers + static_cast<std::size_t>(absent_);
   for (int i = 0; i < kMostAdmittedAtOnce; ++i) {
     if (guests_.size() >= most) {
@@ -177,7 +177,8 @@ void MeetingHub::admit(const MeetingPort& port) {
   }
 }
 
-// Reads what a guest says; false where it goes: as a rank that is known now, or as a stranger. wrong: of a rank.
+// Reads a guest's bytes. False if it is removed: it is a known rank now, or is rejected. wrong: what is wrong with a
+// rank.
 bool MeetingHub::serve(Guest& guest, std::string& wrong) {
   if (!guest.is_known) {
     const std::size_t awaited = guest.challenge ? kProofBytes : kOpeningBytes;
@@ -219,7 +220,7 @@ bool MeetingHub::receive_part(Guest& guest, std::size_t awaited) {
   return received != Received::end;
 }
 
-// Takes a guest for the rank that it says it is, or returns what is wrong with that.
+// Accepts a guest as the rank that it claims to be, or returns what is wrong with that.
 std::string MeetingHub::seat(Attendee who, Guest& guest) {
   if (who.ranks != me.ranks)
     return concat("rank ", who.rank, " (", place_of(who), ") counts ", who.ranks, " ranks, rank 0 ", me.ranks);
@@ -237,7 +238,7 @@ std::string MeetingHub::seat(Attendee who, Guest& guest) {
   return "";
 }
 
-// What does not fit, of ranks that have all come; empty where all does.
+// The first mismatch between ranks that have all connected; empty if there is none.
 std::string MeetingHub::misfit() const {
   for (const Peer& peer : peers_)
     if (!peer.who->failure.empty()) return concat("rank ", peer.who->rank, ": ", peer.who->failure);
@@ -302,7 +303,7 @@ void MeetingHub::serve_posted() {
   }
 }
 
-// Reads what a rank says, and takes the whole messages of it.
+// Reads a rank's bytes and handles its complete messages.
 void MeetingHub::serve_peer(int rank) {
   Peer& peer = peers_[static_cast<std::size_t>(rank)];
   if (peer.socket.get() < 0) return;
@@ -320,7 +321,7 @@ void MeetingHub::serve_peer(int rank) {
   }
 }
 
-// Throws Error for a message that is none.
+// Throws Error for an invalid message.
 void MeetingHub::handle(int rank, const Message& message) {
   switch (message.type) {
     case kFailed:
@@ -353,7 +354,7 @@ bool MeetingHub::send_to(int rank, const Message& message) {
 }
 
 void MeetingHub::tell_all(const Message& message) {
-  for (std::size_t r = peers_.size(); r-- > 0;) send_to(static_cast<int>(r), message);  // this one last
+  for (std::size_t r = peers_.size(); r-- > 0;) send_to(static_cast<int>(r), message);  // this rank last
 }
 
 void MeetingHub::lose(const std::string& sentence) {
@@ -385,7 +386,7 @@ void MeetingHub::take_suspicion(int asker, const Message& message) {
   if (is_over_) return;
   if (!inquiry_) return ask_everybody({.asker = asker, .suspicion = message.text(0)});
   if (!inquiry_->suspicion.empty()) return;
-  inquiry_->asker = asker;  // it ends the run, whatever the answers are
+  inquiry_->asker = asker;  // this asker ends the run, whatever the answers are
   inquiry_->suspicion = message.text(0);
 }
 
@@ -398,7 +399,7 @@ void MeetingHub::ask_everybody(Inquiry inquiry) {
 
 void MeetingHub::take_place(int rank, const Message& message) {
   const Place place{message.text(1), work_in(message, 2)};
-  if (!inquiry_ || message.number(0, 0, inquiries_) != inquiries_) return;  // too late for an earlier one
+  if (!inquiry_ || message.number(0, 0, inquiries_) != inquiries_) return;  // answers an earlier inquiry
   std::optional<Place>& known = inquiry_->places[static_cast<std::size_t>(rank)];
   inquiry_->answers += known ? 0 : 1;
   known = place;
@@ -415,8 +416,8 @@ void MeetingHub::conclude_suspicion(const Inquiry& asked) {
                   place_of(*peers_[static_cast<std::size_t>(silent.front())].who), "); ", its));
 }
 
-// Names who has not come: first those who do not even answer, then those who are in no call, then the others. These
-// may wait in another group themselves: for somebody who is in no call.
+// Names the ranks that have not joined: first those that do not answer, else those that are in no call, else the
+// others. The latter may themselves wait in another group for a rank that is in no call.
 void MeetingHub::conclude() {
   const Inquiry asked = *std::exchange(inquiry_, std::nullopt);
   if (!asked.suspicion.empty()) return conclude_suspicion(asked);
@@ -457,7 +458,7 @@ void MeetingHub::conclude() {
   fail_all(sentence + works);
 }
 
-// Somebody works alone, and lives.
+// Some rank works alone, and is alive.
 void MeetingHub::wait_on(const Inquiry& asked, const std::vector<int>& excused) {
   for (const int rank : excused) {
     const Work& work = asked.places[static_cast<std::size_t>(rank)]->work;
@@ -471,7 +472,7 @@ void MeetingHub::wait_on(const Inquiry& asked, const std::vector<int>& excused) 
   tell_all({.type = kWaitOn});
 }
 
-// ---- The door -------------------------------------------------------------------------------------------------------
+// ---- The listening socket -------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -483,7 +484,7 @@ int port_of(int socket) {
                                            : reinterpret_cast<const sockaddr_in&>(bound).sin_port);
 }
 
-// Listens there; 0, or the error.
+// Listens at this address and port. Returns 0, or errno.
 int listen_at(Socket& socket, sockaddr_storage address, socklen_t size, int port) {
   const auto number = htons(static_cast<std::uint16_t>(port));
   const int on = 1, off = 0;
@@ -495,13 +496,13 @@ int listen_at(Socket& socket, sockaddr_storage address, socklen_t size, int port
   if (socket.get() < 0) return errno;
   setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (address.ss_family == AF_INET6) setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  constexpr int kWaiting = 65535;  // the system takes as many as it allows
+  constexpr int kWaiting = 65535;  // the system reduces it to its own maximum
   const bool is_well = ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0 &&
                        ::listen(socket.get(), kWaiting) == 0;
   return is_well ? 0 : errno;
 }
 
-// IPv4 too; or IPv4 alone where there is no IPv6.
+// On IPv6 and IPv4, or on IPv4 alone if there is no IPv6.
 int listen_everywhere(Socket& socket, int port) {
   sockaddr_storage any = {};
   any.ss_family = AF_INET6;

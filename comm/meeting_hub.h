@@ -1,4 +1,4 @@
-// The middle of the star of the meeting (comm/meeting.h): rank 0's own end, and the other ranks' connections.
+// The center of the meeting's star (comm/meeting.h): rank 0's own end, and the connections of the other ranks.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ class MeetingHub : public Meeting::Member {
   MeetingHub(Attendee me, MeetingPort port, MeetingOptions given);
   ~MeetingHub() override;
 
-  void send(const Message& message) override;  // from rank 0 to itself, in the thread that has the connections
+  void send(const Message& message) override;  // from rank 0 to itself, in the thread that owns the connections
   void say_told() override { tell_all({.type = kTold}); }
 
  private:
@@ -33,20 +33,20 @@ class MeetingHub : public Meeting::Member {
     std::optional<Attendee> who;
     bool has_left = false;
   };
-  // Who has not yet shown that it knows the key, or not yet said who it is.
+  // A connection that has not yet proved that it knows the key, or not yet described itself.
   struct Guest {
     Socket socket;
     MeetingClock::time_point since = MeetingClock::now();
-    std::string received = {};                // of the part that is awaited, never more than that
-    std::optional<Challenge> challenge = {};  // from its opening on
-    bool is_known = false;                    // it knows the key
+    std::string received = {};                // of the part that is awaited, never more
+    std::optional<Challenge> challenge = {};  // from the opening on
+    bool is_known = false;                    // has proved that it knows the key
     MessageStream stream{};
   };
   struct Place {
     std::string call;
     Work work;
   };
-  // Somebody's time is over in a call: everybody is asked where they are.
+  // A rank's timeout in a call has expired: all ranks are asked where they are.
   struct Inquiry {
     int asker = 0;
     std::string call = {};
@@ -55,15 +55,15 @@ class MeetingHub : public Meeting::Member {
     std::vector<std::optional<Place>> places = {};  // by rank; none: no answer yet
     std::size_t answers = 0;
     MeetingClock::time_point until = {};
-    std::string suspicion = {};  // of the asker; empty: its time is over
+    std::string suspicion = {};  // the asker's error; empty: its timeout has expired
   };
 
   void wake() const;
   void watch(int socket, std::uint64_t id) const;
-  // The ids of what has something to say, in the order in which it came.
+  // The ids of the descriptors with events, in the order of arrival.
   std::vector<std::uint64_t> wait(int milliseconds) const;
 
-  // Until all have come.
+  // Until all have connected.
   void collect(const MeetingPort& port);
   std::vector<int> missing() const;
   std::string serve_guests(const MeetingPort& port);
@@ -92,20 +92,20 @@ class MeetingHub : public Meeting::Member {
   void wait_on(const Inquiry& asked, const std::vector<int>& excused);
 
   Socket events_;                          // epoll
-  std::vector<Peer> peers_;                // by rank; the first is this one, without a connection
+  std::vector<Peer> peers_;                // by rank; the first is this rank, without a connection
   std::map<std::uint64_t, Guest> guests_;  // by id, the oldest first
   std::uint64_t next_guest_;
   std::optional<Inquiry> inquiry_;
   std::int64_t inquiries_ = 0;
-  MeetingClock::time_point waited_on_ = {};  // when an inquiry has found that somebody works alone
-  std::map<int, std::int64_t> told_works_;   // by rank, the last that the user was told of
+  MeetingClock::time_point waited_on_ = {};  // when an inquiry last found a rank that works alone
+  std::map<int, std::int64_t> told_works_;   // by rank, the last one that was reported to the user
   MeetingClock::time_point beaten_ = MeetingClock::now();
   bool is_over_ = false, all_have_left_ = false;
   int absent_ = 0, left_ = 0;  // ranks
 
   Socket wake_;
   std::mutex posted_mutex_;
-  std::deque<Message> posted_;  // of rank 0 itself
+  std::deque<Message> posted_;  // by rank 0 itself
   std::atomic<bool> stop_ = false;
   std::thread thread_;
 };

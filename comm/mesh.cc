@@ -89,9 +89,9 @@ std::vector<std::vector<std::int64_t>> Mesh::groups(const std::string& axes) con
 namespace {
 
 constexpr std::int64_t kMostInTable = 32;
-constexpr std::size_t kMostGroups = 8, kShownGroups = 3;  // of more, so many are shown, and the last one
+constexpr std::size_t kMostGroups = 8, kShownGroups = 3;  // with more groups only that many are shown, and the last one
 
-// From place `first` on, how many numbers follow each other in equal steps.
+// Length of the longest run with equal steps that begins at place `first`.
 std::size_t steps_from(std::span<const std::int64_t> ranks, std::size_t first) {
   std::size_t end = first + 1;
   while (end < ranks.size() && ranks[end] - ranks[end - 1] == ranks[first + 1] - ranks[first]) ++end;

@@ -7,7 +7,7 @@
 namespace isobar {
 namespace {
 
-// One text: the members of a group that lie anyhow among 8,192 ranks, and whatever a user's paths make of a sentence.
+// Of one text. The longest are the members of an irregular group among 8,192 ranks, and sentences with long paths.
 constexpr std::size_t kMostTextBytes = std::size_t{48} << 10;
 
 void add_number(std::string& to, std::uint32_t number) {

@@ -14,7 +14,7 @@
 namespace isobar {
 namespace {
 
-// An abstract one: a first byte of zero, and no file.
+// An abstract address: its first byte is zero, and it has no file.
 struct Address {
   explicit Address(const std::string& name) {
     unix_.sun_family = AF_UNIX;

@@ -8,7 +8,7 @@
 namespace isobar {
 namespace {
 
-// How the rows of a matrix [rows, cols] are dealt to the ranks of a group.
+// How the rows of a matrix [rows, cols] are split over the ranks of a group.
 struct Deal {
   std::int64_t rows, cols;
   Part own;
@@ -26,7 +26,7 @@ struct Deal {
   }
   Tensor like(const Tensor& x, std::int64_t count) const { return Tensor::empty({count, cols}, x.dtype(), x.device()); }
 
-  // This rank's rows of x, in memory of their own: the others' can be freed.
+  // A copy of this rank's rows of x: the memory of the others can be freed.
   Tensor cut(const Tensor& x) const {
     const std::int64_t n = own.size() * cols;
     Tensor mine = like(x, own.size());
@@ -50,7 +50,7 @@ void check_own(const char* op, const Tensor& x, const Deal& deal) {
                " rows, and its part of them is ", deal.own.size());
 }
 
-// Σ_s x_s into `sum`, a buffer with x's values that nobody reads as such.
+// Σ_s x_s into `sum`, a buffer that holds x's values and that nothing else reads.
 Tensor sum_into(const Tensor& x, Tensor sum, const Communicator& group) {
   group.all_reduce(sum);
   Tape::record("sum_over", {&x}, {}, {&sum},
@@ -62,7 +62,8 @@ Tensor enter_branch(const Tensor& x, std::int64_t rows, const Parallel& parallel
   return parallel.sequence ? gather_rows(x, rows, parallel.tp) : copy_to(x, parallel.tp);
 }
 
-// `product`: this rank's part of the sum, fresh from a product, which keeps nothing of it: its buffer takes the sum.
+// `product`: this rank's term of the sum. It is the fresh output of a product that saves nothing of it, so that its
+// buffer may take the sum.
 Tensor leave_branch(const Tensor& product, const Tensor& bias, const Parallel& parallel) {
   const Tensor sum = parallel.sequence ? scatter_rows(product, parallel.tp) : sum_into(product, product, parallel.tp);
   return bias.defined() ? add_row(sum, bias) : sum;

@@ -33,7 +33,7 @@
 namespace isobar {
 namespace {
 
-// The meeting of this process, and its MPI where it has one, from run_process until the process ends.
+// The meeting of this process, and its MPI if it has one, from run_process to the end of the process.
 struct RunningProcess {
   const MpiPlugin* mpi;
   std::unique_ptr<Meeting> meeting;
@@ -41,11 +41,11 @@ struct RunningProcess {
 std::optional<RunningProcess> running;
 std::string met_at;  // of rank 0
 
-// ---- Where to meet, told over MPI -----------------------------------------------------------------------------------
+// ---- Where to meet, sent over MPI -----------------------------------------------------------------------------------
 
-// As it travels.
+// As it is sent.
 struct ToldPlace {
-  std::array<char, 1024> addresses = {};  // with commas between
+  std::array<char, 1024> addresses = {};  // separated by commas
   std::array<char, 80> key = {};
   int port = 0;
 };
@@ -62,7 +62,7 @@ std::string random_key() {
   return key;
 }
 
-// A call among all processes while there is no meeting yet.
+// A call among all processes, before there is a meeting.
 void call_all(const MpiPlugin& mpi, const Call& call, double seconds) {
   MpiRequest* request = nullptr;
   const char* wrong = mpi.begin(mpi.world(), &call, &request);
@@ -125,14 +125,15 @@ std::unique_ptr<Meeting> meet_over_mpi(const MpiPlugin& mpi, Attendee me, Meetin
       std::move(me), MeetingPlace{.addresses = split(place.addresses.data()), .port = place.port}, std::move(options));
 }
 
-// ---- Where to meet, as the launcher says it -------------------------------------------------------------------------
+// ---- Where to meet, from the launcher -------------------------------------------------------------------------------
 
 bool is_loopback(const std::string& address) {
   return address == "localhost" || address == "::1" || address.starts_with("127.");
 }
 
-// Where rank 0 listens. The name that the others know it by may stand for an address that only this host knows (Debian
-// writes 127.0.1.1 into /etc/hosts), and other names and networks may lead to it: it listens at all.
+// The address at which rank 0 listens; empty: all. The name by which the others know this host may resolve here to an
+// address that only this host knows (Debian puts 127.0.1.1 into /etc/hosts), and other names and networks may lead here
+// too. So rank 0 listens at all addresses.
 std::string own_address(const Launch& launch) {
   if (is_loopback(launch.address)) return launch.address;
   return std::getenv("ISOBAR_INTERFACE") != nullptr ? reachable_addresses().front() : "";
@@ -147,7 +148,7 @@ std::unique_ptr<Meeting> meet_at(const Launch& launch, Attendee me, MeetingOptio
   MeetingPort port(own_address(launch), launch.port, launch.ports);
   try {
     const MeetingPort probe(launch.address, 0);
-  } catch (const Error& error) {  // the others may know that name for another address
+  } catch (const Error& error) {  // the name may resolve differently on other hosts
     options.why_absent = error.what();
   }
   met_at = port.text();
@@ -158,7 +159,7 @@ std::unique_ptr<Meeting> meet_at(const Launch& launch, Attendee me, MeetingOptio
   return meeting;
 }
 
-// mpirun says nothing of where rank 0 is; MPI does. NCCL needs no MPI where the variables say it.
+// mpirun does not set rank 0's address, but MPI can send it. NCCL needs no MPI if the variables have the address.
 bool is_met_over_mpi(const Launch& launch, bool by_nccl) {
   const bool is_of_mpi = launch.launcher == Launcher::pmi || launch.launcher == Launcher::flux;
   return !by_nccl || launch.launcher == Launcher::open_mpi || (is_of_mpi && launch.address.empty());
@@ -166,7 +167,7 @@ bool is_met_over_mpi(const Launch& launch, bool by_nccl) {
 
 // ---- NCCL -----------------------------------------------------------------------------------------------------------
 
-// Rank 0's id, which the others get at the meeting. What is wrong with this rank's NCCL is told to all there.
+// Rank 0's id, which the others receive at the meeting. An error of this rank's NCCL is sent to all there.
 std::string id_for_meeting(const ProcessRanks& options, Attendee& me) {
   try {
     check_nccl(options.device);
@@ -179,7 +180,7 @@ std::string id_for_meeting(const ProcessRanks& options, Attendee& me) {
 }
 
 NcclWorld start_nccl_at(Meeting& meeting, const ProcessRanks& options, const Attendee& me) {
-  // NCCL may find out that a rank is gone before the meeting has told which one, and why.
+  // NCCL may notice that a rank is gone before the meeting has reported which one, and why.
   const auto fail_after_others = [&meeting](const std::string& why) {
     constexpr int kLooks = 300;
     for (int i = 0; i < kLooks && !meeting.has_failed(); ++i)
@@ -208,13 +209,13 @@ NcclWorld start_nccl_at(Meeting& meeting, const ProcessRanks& options, const Att
 
 // ---- The run --------------------------------------------------------------------------------------------------------
 
-// Where a rank of a run that has failed does not end of itself: it may wait for a disk, or be stopped.
+// For a rank of a failed run that does not end by itself: it may wait for a disk, or be stopped.
 void end_at_once(const std::string& sentence) {
   if (!sentence.empty()) tell(sentence);
   _exit(1);
 }
 
-// Ends the process when the time is over, unless the thread is destroyed before.
+// Ends the process after `seconds`, unless the thread is destroyed before.
 std::jthread end_after(double seconds, std::string sentence) {
   return std::jthread([seconds, sentence = std::move(sentence)](const std::stop_token& stop) {
     std::mutex mutex;
@@ -225,8 +226,8 @@ std::jthread end_after(double seconds, std::string sentence) {
   });
 }
 
-// MPI_Init, which waits for all ranks and knows no end. When the time is over the first rank says so, and ends the
-// others; where it has not come itself the next does.
+// MPI_Init waits for all ranks, without a timeout. At the timeout the first rank reports that, and ends the others; if
+// rank 0 itself has not started, the next rank does.
 void start_in_time(const MpiPlugin& mpi, int rank, double seconds) {
   constexpr double kLater = 5;
   const std::jthread deadline =
@@ -272,7 +273,7 @@ WorkListener listener_of(Meeting& meeting) {
       .end = [&meeting] { meeting.end_work(); }};
 }
 
-// The others hear of an error before this rank's communicators are gone.
+// Sends an error to the other ranks before this rank's communicators are gone.
 void call_and_tell(const RankBody& body, const Communicator& world, const Launch& launch, Meeting& meeting) {
   try {
     body(world, launch);
@@ -342,8 +343,9 @@ bool has_met() {
 
 void end_process(int status, bool has_told) {
   if (!running) return;
-  // The one that tells ends the others, when the sentence is out. Without MPI each ends itself, and the launcher may
-  // end all when the first has. A signal to end is obeyed from here on, whatever the program does with it else.
+  // The reporting rank ends the others after its sentence is written. Without MPI each rank ends itself, and the
+  // launcher may end all when the first has ended. From here on SIGTERM ends the process, whatever the program does
+  // with it otherwise.
   constexpr double kSecondsToBeEnded = 15, kSecondsToTell = 12, kSecondsWithoutMeeting = 2;
   constexpr double kSecondsToPassOn = 2, kSecondsToAbort = 1;
   const bool has_mpi = running->mpi != nullptr;

@@ -14,7 +14,7 @@ struct Range {
   int count() const { return (last - first) / step + 1; }
 };
 
-// At least `least` ranks make a range; the others are ranges of one.
+// A range has at least `least` ranks; all other ranks are ranges of one.
 std::vector<Range> ranges_of(std::span<const int> ranks, std::size_t least) {
   std::vector<Range> ranges;
   for (std::size_t i = 0; i < ranks.size();) {

@@ -46,7 +46,7 @@ nccl::Type type_of(const std::optional<DType>& dtype) {
   throw_error("NCCL has no type for ", name_of(*dtype));
 }
 
-// One call of ours as calls of NCCL's.
+// Translates one call of isobar to calls of NCCL.
 class Translation {
  public:
   Translation(const Call& call, int rank, int size, int most_grouped, Comm comm)
@@ -76,8 +76,8 @@ class Translation {
   }
 
  private:
-  // Calls of NCCL's by step, `each` at most in one, as few groups of them as may be. All ranks have the same steps, and
-  // what one sends in a step another one receives in it.
+  // Makes NCCL's calls of all steps, at most `each` per step, in as few groups as possible. All ranks have the same
+  // steps: what one sends in a step another receives in the same step.
   template <class F>
   Result in_groups(int steps, int each, const F& calls) const {
     Result result = nccl::kSuccess;
@@ -90,7 +90,7 @@ class Translation {
     return result;
   }
 
-  // The first result that is neither of the good ones, else that of the last call.
+  // The first result that is an error, else the result of the last call.
   static Result first_error(std::initializer_list<Result> results) {
     for (const Result result : results)
       if (result != nccl::kSuccess && result != nccl::kInProgress) return result;
@@ -104,7 +104,7 @@ class Translation {
     return static_cast<std::byte*>(call_.receive) + element * static_cast<std::int64_t>(call_.element_size());
   }
 
-  // To the rank that is `step` further on, and from the one that is `step` behind.
+  // Step by step: to the rank `step` places after this one, from the rank `step` places before it.
   Result exchange_parts() const {
     const auto size = static_cast<std::size_t>(size_);
     std::vector<std::int64_t> sent(size), received(size);
@@ -125,7 +125,7 @@ class Translation {
     return first_error({sent, received});
   }
 
-  // Parts without elements take no message: sender and receiver know of them.
+  // No message is sent for a part without elements: sender and receiver both know that.
   Result send(const void* data, std::int64_t n, int peer) const {
     if (n == 0) return nccl::kSuccess;
     return api_.Send(data, static_cast<std::size_t>(n), type_, peer, comm_, call_.stream);
@@ -152,7 +152,7 @@ class NcclBackend : public Backend {
   ~NcclBackend() override {
     try {
       if (std::uncaught_exceptions() == 0) session_->wait_for_operations();
-    } catch (const Error&) {  // all are aborted
+    } catch (const Error&) {  // all are aborted already
     }
     session_->destroy(handle_);
   }
@@ -161,7 +161,7 @@ class NcclBackend : public Backend {
   int size() const override { return size_; }
   bool has_failed() const override { return session_->has_failed(); }
   bool may_overlap() const override { return nccl::api().orders_launches; }
-  bool wants_equal_parts() const override { return true; }  // else a group of n broadcasts or reductions, n rings
+  bool wants_equal_parts() const override { return true; }  // unequal ones take n broadcasts or reductions, n rings
 
   void run(const Call& call, const std::string& what) override {
     const bool is_reduced = call.verb == Verb::all_reduce || call.verb == Verb::reduce_scatter;
@@ -179,7 +179,7 @@ class NcclBackend : public Backend {
         launch(call, to_text(call), what);
       if (waits) gpu::synchronize(session_->device(), current_stream());
     } catch (const Error&) {
-      session_->throw_if_failed();  // which is why work in the stream has failed
+      session_->throw_if_failed();  // the reason why work in the stream has failed
       throw;
     }
     if (waits) session_->throw_if_failed();
@@ -193,7 +193,7 @@ class NcclBackend : public Backend {
   }
 
  private:
-  // The world's numbers of the ranks that give the same color, by their keys.
+  // The ranks that pass the same color, as numbers in the world, ordered by their keys.
   std::vector<int> members_of(int color, int key) {
     const std::array<std::int64_t, 2> mine{color, key};
     std::vector<std::array<std::int64_t, 2>> all(static_cast<std::size_t>(size_));
@@ -219,13 +219,13 @@ class NcclBackend : public Backend {
                       [&](Comm comm) { return Translation(call, rank_, size_, session_->most_grouped(), comm).put(); });
   }
 
-  // By way of device memory. Returns when it has happened.
+  // Through device memory. Returns when the call is complete.
   void run_for_host(const Call& call, const std::string& text, const std::string& what) {
     const Device device = session_->device();
     const std::size_t size = call.element_size();
     const std::size_t sent = static_cast<std::size_t>(call.sent()) * size;
     const std::size_t received = static_cast<std::size_t>(call.received()) * size;
-    // A part at the beginning of the whole, in place, is not the whole (comm/host_copies.h).
+    // An equal address is not enough: in place, a part may begin where the whole does (comm/host_copies.h).
     const bool in_place = call.send == call.receive && sent == received;
     const Storage send(sent, device), receive(in_place ? 0 : received, device);
     Call staged = call;
@@ -276,7 +276,7 @@ std::string nccl_version() {
 
 namespace {
 
-// NCCL_DEBUG_FILE of this process: %h is the host, %p the process.
+// NCCL_DEBUG_FILE of this process: %h is the host, %p the process id.
 std::string log_file() {
   const char* pattern = std::getenv("NCCL_DEBUG_FILE");
   std::string file;
@@ -288,7 +288,7 @@ std::string log_file() {
   return file;
 }
 
-// Of the line "... NCCL INFO Using network NAME".
+// From the line "... NCCL INFO Using network NAME".
 std::string network_in_log() {
   const std::string file = log_file();
   if (!std::filesystem::is_regular_file(file)) return "";
@@ -313,7 +313,7 @@ std::string describe_nccl() {
 
 void keep_nccl_log(const std::string& folder) {
   if (std::getenv("NCCL_DEBUG") == nullptr || std::getenv("NCCL_DEBUG_FILE") != nullptr) return;
-  std::error_code ignored;  // who cannot write there is told so by whoever must
+  std::error_code ignored;  // code that must write there reports it
   std::filesystem::create_directories(folder, ignored);
   ::setenv("NCCL_DEBUG_FILE", concat(folder, "/nccl.%h.%p").c_str(), 0);
 }

@@ -1,8 +1,9 @@
-// One rank's use of NCCL: its communicators, the threads that look at them, and the first error, which ends them all.
+// One rank's use of NCCL: its communicators, the threads that watch them, and the first error, which ends all.
 //
-// Three threads. The rank's own one calls the library and gives work to streams. The looker asks events how far streams
-// are; of a GPU that is stuck it may never get an answer. The watcher asks neither: it hears of failures, here and
-// elsewhere, and it alone aborts. The mutex guards what they share and is held in no call that may wait.
+// There are three threads. The rank's own thread calls the library and enqueues work in streams. The looker queries
+// events for the progress of streams; if the GPU is stuck, it may never get an answer. The watcher does neither: it is
+// notified of failures, on this rank and elsewhere, and only it aborts. The mutex guards shared state and is not held
+// in any call that may block.
 #pragma once
 
 #include <chrono>
@@ -25,10 +26,10 @@ namespace isobar::nccl {
 
 // A communicator of the library.
 struct Handle {
-  Comm comm = nullptr;       // null before it exists, and from its end on
-  Comm written = nullptr;    // by the library, in the call that makes it or later, from any thread
+  Comm comm = nullptr;       // null before it exists, and after its end
+  Comm written = nullptr;    // by the library, in the call that creates it or later, from any thread
   std::vector<int> members;  // its ranks' numbers in the world
-  bool is_watched = false;   // all its ranks have come, and no call of it is in progress when it has returned
+  bool is_watched = false;   // all its ranks have joined, and a call has ended when it returns
 };
 
 class Session {
@@ -42,24 +43,24 @@ class Session {
 
   Device device() const { return device_; }
   int most_grouped() const { return options_.most_grouped; }
-  // Where the emulator's null stream is the current one: that one runs everything at the call, which NCCL never does.
+  // Used if the emulator's null stream is current: that stream runs work at the call, which NCCL never does.
   const std::shared_ptr<const gpu::OwnedStream>& own_stream() const { return own_stream_; }
 
-  // The world. It is made without blocking, so that nobody waits for ever for a rank that does not come; what works is
-  // a split of it, whose calls return when their work is in the stream.
+  // Creates the world. Nonblocking, so that a rank that never joins does not block the others for ever. Calls use a
+  // split of it, and return when their work is in the stream.
   std::shared_ptr<Handle> create_world(const UniqueId& id);
   std::shared_ptr<Handle> split(const std::shared_ptr<Handle>& parent, int color, int key, std::vector<int> members,
                                 const std::string& what);
-  // After all that it was given. Where there has been an error, or one is on its way through this thread, all is
-  // aborted.
+  // Called after all its operations. After an error, or if this thread throws one, everything is aborted.
   void destroy(const std::shared_ptr<Handle>& handle) noexcept;
 
-  // Lets `operation` put work into the stream. `what` names it for messages. Returns when the work is in the stream.
+  // Runs `operation`, which enqueues work in the stream, and returns when that is enqueued. `what` names it in
+  // messages.
   void enqueue(const std::shared_ptr<Handle>& handle, Stream stream, const std::string& what,
                const Operation& operation);
-  void wait_for_operations();  // the host waits for all that were enqueued
+  void wait_for_operations();  // the host waits for all enqueued operations
 
-  // Ends all communication, soon. `own`: this rank has found it out, and on_failure hears of it.
+  // Ends all communication soon. `own`: this rank has found the error, and on_failure is called with it.
   void fail(const std::string& why, bool own) noexcept;
   bool has_failed() const;
   void throw_if_failed() const;
@@ -108,17 +109,17 @@ class Session {
   const std::chrono::duration<double> timeout_;
   int version_ = 0;  // of the library
   std::shared_ptr<const gpu::OwnedStream> own_stream_;
-  std::shared_ptr<Handle> root_;  // that the world is split from
+  std::shared_ptr<Handle> root_;  // the world is a split of it
 
   mutable std::mutex mutex_;
   mutable std::condition_variable wake_;
   std::vector<std::shared_ptr<Handle>> handles_;
   std::list<std::shared_ptr<Operated>> operated_;
-  std::vector<std::shared_ptr<Operated>> free_;  // whose events may be recorded again
-  std::optional<Call> call_;                     // that the rank's thread is in
+  std::vector<std::shared_ptr<Operated>> free_;  // with events that may be recorded again
+  std::optional<Call> call_;                     // the call that the rank's thread is in
   std::optional<Clock::time_point> asked_;       // since when the looker waits for an answer
   std::string failure_;                          // the first; empty: none
-  bool tells_ = false;                           // on_failure hears of it
+  bool tells_ = false;                           // on_failure is called with it
   bool is_told_ = false, is_aborted_ = false;
   bool is_over_ = false;
   std::thread looker_, watcher_;

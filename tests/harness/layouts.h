@@ -1,5 +1,5 @@
-// A forecaster trained by the ranks of a layout, as a run trains it, beside the same training on one rank: each rank
-// makes its part of the model and of every batch, and gives back what it then holds. Ranks are threads.
+// Trains a forecaster on the ranks of a layout, as a run does, and on one rank, to compare the two. Each rank makes its
+// part of the model and of every batch, and returns what it holds afterwards. Ranks are threads.
 #pragma once
 
 #include <algorithm>
@@ -34,8 +34,8 @@ struct Layout {
   int dp = 1, tp = 1, cp = 1;
   ContextForm form = ContextForm::automatic;
   bool sequence = false, shard_optimizer = false;
-  std::size_t bucket_bytes = 40'000;  // of 100 000 parameters
-  int shards = 0;                     // with a sharded optimizer: ranks that deal it out; 0: all of dp x cp
+  std::size_t bucket_bytes = 40'000;  // for 100 000 parameters
+  int shards = 0;                     // with a sharded optimizer: ranks that share its state; 0: all of dp x cp
   std::string order = "tp-cp-dp";
 
   int ranks() const { return dp * tp * cp; }
@@ -52,7 +52,7 @@ inline std::string to_text(const Layout& layout) {
                 ", order ", layout.order);
 }
 
-// dp, tp and cp in every context form, and where tp ranks could be sequence parallel without it and with it.
+// dp, tp and cp with every context form; with tp > 1 each without and with sequence parallel.
 inline std::vector<Layout> forms_of(int dp, int tp, int cp) {
   std::vector<Layout> all;
   for (const bool sequence : {false, true})
@@ -72,24 +72,24 @@ inline std::vector<Layout> layouts_of(int most) {
   return all;
 }
 
-// What is trained, and how: by default 8 heads of 8 on 9 x 5 patches, whose rows and tokens no number of ranks above 1
-// divides but 3 and 9, 5 and 15; two parts an update, and clipping that bites.
+// The model and its training. Default: 8 heads of 8 on 9 x 5 patches. The only numbers of ranks above 1 that divide the
+// rows are 3 and 9; for the tokens also 5 and 15. Two passes per update, and clipping that takes effect.
 struct TrainingSetup {
   std::int64_t embed = 64, heads = 8, patch = 2, height = 18, width = 10, inputs = 3, outputs = 2;
   LossKind loss = LossKind::relative_l2;
-  double dropout = 0.1;  // and drop-path
+  double dropout = 0.1;  // also the drop-path rate
   bool recompute = false;
-  bool predicts_change = true;  // else the loss is taken in rows of patches
+  bool predicts_change = true;  // false: the loss is computed on rows of patches
   DType dtype = DType::fp64;    // of the activations
   Device device = {};
-  std::int64_t samples = 4, parts = 2;  // of a data-parallel rank in a pass; passes of an update
+  std::int64_t samples = 4, parts = 2;  // of a data-parallel rank per pass; passes per update
   int updates = 3;
   double grad_clip = 0.05;
   bool is_scored = false;                              // before the first update
-  std::optional<int> infinity_on_rank = std::nullopt;  // in the gradient of its output in the second update
+  std::optional<int> infinity_on_rank = std::nullopt;  // in its output's gradient, in the second update
 };
 
-// A named tensor as a rank holds it.
+// A named tensor as one rank holds it.
 struct Held {
   Shape full_shape;
   Shard shard;
@@ -101,8 +101,8 @@ using HeldTensors = std::map<std::string, Held>;
 struct RankValues {
   std::int64_t dp_rank = 0;
   Part rows = {};      // of the picture
-  Values losses = {};  // of the updates; means over the rank's samples
-  Values norms = {};   // of the updates, before clipping
+  Values losses = {};  // per update; means over the rank's samples
+  Values norms = {};   // per update, before clipping
   std::vector<bool> applied = {};
   double loss_scale = 1;                                   // after the last update
   Values output = {};                                      // [B, outputs, rows, width], of the first pass
@@ -149,7 +149,7 @@ inline FieldsInfo fields_info(const TrainingSetup& o) {
   return info;
 }
 
-// Samples first, first + step, ... of an endless data set, and of each a band of rows.
+// Samples first, first + step, ... of an endless data set; of each one a band of rows.
 inline Batch batch_of(const TrainingSetup& o, std::int64_t first, std::int64_t step, std::int64_t count, Part rows) {
   const auto fields = [&](std::int64_t channels, double phase) {
     Values values;
@@ -174,7 +174,7 @@ inline Batch batch_of(const TrainingSetup& o, std::int64_t first, std::int64_t s
   return to_device({{"input", fields(o.inputs, 0)}, {"target", fields(o.inputs, 0.4)}, {"time", time}}, o.device);
 }
 
-// Calls body(i, j) for every element i of what a rank holds: it is element j of the whole tensor.
+// Calls body(i, j) for every element i of a rank's shard; it is element j of the whole tensor.
 template <class F>
 void for_each_held(const Shape& full_shape, const Shard& shard, const F& body) {
   std::int64_t outer = 1, inner = 1;
@@ -189,7 +189,7 @@ void for_each_held(const Shape& full_shape, const Shard& shard, const F& body) {
       body(i++, static_cast<std::size_t>(o * extent * inner + k));
 }
 
-// Biases and the head start at zero, which would hide that something is added twice or not at all.
+// Biases and the head start at zero, which would hide terms that are added twice or not at all.
 inline void move_weights(Parameters& parameters) {
   for (const NamedParameter& p : parameters.named()) {
     Tensor weight = parameters.weight(p);
@@ -216,8 +216,8 @@ inline HeldTensors held(const Parameters& parameters, const Tensor& flat, double
   return all;
 }
 
-// A forecaster that keeps the output of its first training pass. An infinity can be planted in the gradient of a later
-// one.
+// A forecaster that keeps the output of its first training pass. A test can plant an infinity in the gradient of a
+// later pass.
 class ObservedForecaster : public Forecaster {
  public:
   ObservedForecaster(const TrainingSetup& setup, const Parallel& parallel)
@@ -251,7 +251,7 @@ class ObservedForecaster : public Forecaster {
   bool is_infinite_ = false;
 };
 
-// One rank of a layout, with its part of the model and of the batches: `samples` samples of all ranks in a pass.
+// One rank of a layout, with its part of the model and of the batches. `samples`: of all ranks per pass.
 class RankTraining {
  public:
   RankTraining(const TrainingSetup& setup, const Layout& layout, std::int64_t samples, const Communicator& world)
@@ -320,7 +320,7 @@ class RankTraining {
     return parallel;
   }
 
-  // Of what a rank holds; with a sharded optimizer, where it has the sums of some only, whole on the first rank.
+  // The rank's gradients. A sharded optimizer has only some of the sums: then whole tensors, on the first rank.
   HeldTensors gradients(double factor) {
     const Parameters& parameters = task_.parameters();
     if (!is_sharded_) return held(parameters, parameters.grads(), factor);
@@ -332,7 +332,7 @@ class RankTraining {
     return all;
   }
 
-  // Of all passes the which-th.
+  // The batch of pass `which`, counted over all updates.
   Batch batch(std::int64_t which) {
     const std::int64_t ranks = parallel_.dp.size();
     const RowBand band = task_.band().value_or(RowBand{0, setup_.height});
@@ -364,7 +364,7 @@ class RankTraining {
   std::int64_t next_part_ = 0;
 };
 
-// The training on every rank of the layout, in the order of ranks; `samples` samples of all ranks in a pass.
+// Trains on every rank of the layout; results in rank order. `samples`: of all ranks per pass.
 inline std::vector<RankValues> run_training(const TrainingSetup& setup, const Layout& layout, std::int64_t samples) {
   std::vector<RankValues> values(static_cast<std::size_t>(layout.ranks()));
   run_ranks({.ranks = layout.ranks()}, [&](const Communicator& world) {
@@ -373,7 +373,7 @@ inline std::vector<RankValues> run_training(const TrainingSetup& setup, const La
   return values;
 }
 
-// The elements of a whole tensor that a rank holds.
+// A rank's elements of a whole tensor.
 inline Values part_held(const Held& whole, const Held& mine) {
   REQUIRE(whole.full_shape == mine.full_shape);
   Values part(mine.values.size());
@@ -381,7 +381,7 @@ inline Values part_held(const Held& whole, const Held& mine) {
   return part;
 }
 
-// What of the whole batch's output a rank computes.
+// A rank's part of the whole batch's output.
 inline Values output_held(const TrainingSetup& o, const Layout& layout, const RankValues& whole,
                           const RankValues& mine) {
   Values part;
@@ -395,7 +395,7 @@ inline Values output_held(const TrainingSetup& o, const Layout& layout, const Ra
   return part;
 }
 
-// Names each differing number of a rank's by what it is of, where two runs or two replicas must be equal.
+// Checks that two runs or two replicas are equal; names each tensor that differs.
 inline void check_same_bits(const HeldTensors& a, const HeldTensors& b) {
   REQUIRE(a.size() == b.size());
   for (const auto& [name, mine] : a) {

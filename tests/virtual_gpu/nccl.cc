@@ -1,5 +1,5 @@
-// NCCL's backend on several devices of the virtual GPU, over the library that stands in for NCCL: whose device each
-// thread uses, what CUDA's streams and events order, and what happens to a GPU that fails.
+// NCCL's backend on several devices of the virtual GPU, with the library that stands in for NCCL: the device that each
+// thread uses, the order by CUDA's streams and events, and a GPU that fails.
 #include <sys/resource.h>
 
 #include <dlfcn.h>
@@ -86,7 +86,7 @@ TEST_CASE("virtual GPU: no thread of a rank makes a context on another rank's de
           const Tensor x = ones_on(world, 4);
           for (int i = 0; i < 4; ++i) {
             world.all_reduce(x);
-            sleep_for(0.03);  // the looker looks
+            sleep_for(0.03);  // the looker queries
           }
           (void)x.to_vector();
         }) == "no error");
@@ -99,11 +99,11 @@ TEST_CASE("virtual GPU: no thread of a rank makes a context on another rank's de
   }
   CHECK(threads_of.size() == kRanks);
   for (const auto& [device, threads] : threads_of) CHECK(threads.size() == threads_of[0].size());
-  CHECK(threads_of[1].size() == 3);  // the rank's own, its looker and its watcher
+  CHECK(threads_of[1].size() == 3);  // the rank's own thread, its looker and its watcher
 }
 
 TEST_CASE("virtual GPU: a GPU that fails for good is one sentence on all ranks") {
-  // In a call of the rank's thread or of its looker, whose questions begin some time later.
+  // In a call of the rank's thread, or in one of its looker, whose queries begin some time later.
   for (const char* call : {"cudaEventRecord:9", "cudaEventQuery:3", "cudaMemcpyAsync:3", "any:60"}) {
     INFO(call);
     const WholeContexts whole;
@@ -179,7 +179,7 @@ TEST_CASE("virtual GPU: a collective takes of the host no thread, no question an
   CHECK(counts.calls >= kRanks * kCalls);
   CHECK(counts.in_progress == 0);
   CHECK(counts.threads == 0);
-  CHECK(sleeps < kCalls / 2);  // where threads meet at a mutex; a sleep a call would be one each
+  CHECK(sleeps < kCalls / 2);  // only where threads contend for a mutex; a sleep per call would be one each
 }
 
 TEST_CASE("virtual GPU: what a side stream sums follows its input, and what reads it follows the sum") {

@@ -1,4 +1,4 @@
-// The virtual GPU (tests/stand_ins/cuda): what it computes, and that every misuse is an error that names call and site.
+// The virtual GPU (tests/stand_ins/cuda): its results, and that every misuse is an error that names call and site.
 #define ISOBAR_EMULATE
 #define ISOBAR_VIRTUAL_GPU
 #include <sys/wait.h>
@@ -50,7 +50,7 @@ constexpr Device kGpu{DeviceKind::cuda};
 constexpr int kN = 100;
 constexpr std::size_t kBytes = kN * sizeof(float);
 
-// A misuse breaks the context, as on a GPU: each case begins and ends with a whole one.
+// A misuse breaks the context, as on a GPU: each case begins and ends with a fresh one.
 struct WholeContext {
   WholeContext() { cudaDeviceReset(); }
   ~WholeContext() { cudaDeviceReset(); }
@@ -387,7 +387,7 @@ TEST_CASE("virtual GPU: misuse is an error that names the call and what is wrong
          float* x = allocate(s);
          gpu::Event event(kGpu);
          event.record(s);
-         event.synchronize();  // the host's wait orders what follows: this one is right
+         event.synchronize();  // the host's wait orders later work: this is allowed
          set(x, 1, other);
          gpu::synchronize(kGpu, other);
          float* y = allocate(s);
@@ -406,7 +406,7 @@ TEST_CASE("virtual GPU: misuse is an error that names the call and what is wrong
          gpu::copy(y, x, kBytes, kGpu, other);
          gpu::Event event(kGpu);
          event.record(other);
-         while (!event.is_reached()) gpu::synchronize(kGpu, other);  // the host has waited: right
+         while (!event.is_reached()) gpu::synchronize(kGpu, other);  // the host has waited: allowed
          gpu::free(y, s);
          gpu::copy(x, x, kBytes, kGpu, other);
          gpu::free(x, s);
@@ -445,7 +445,7 @@ TEST_CASE("virtual GPU: misuse is an error that names the call and what is wrong
     const WholeContext whole;
     const gpu::OwnedStream stream(kGpu), other(kGpu);
     CHECK_THROWS_WITH(c.act(stream.get(), other.get()), ContainsSubstring(c.sentence) && ContainsSubstring(c.call));
-    // Whatever is asked for next fails too, with the same sentence.
+    // Any later call fails too, with the same sentence.
     CHECK_THROWS_WITH(gpu::free_memory(), ContainsSubstring(c.sentence));
   }
 }
@@ -520,7 +520,7 @@ TEST_CASE("virtual GPU: the n-th call of a function can be made to fail") {
   gpu::free_memory();
   CHECK_THROWS_WITH(gpu::free_memory(),
                     ContainsSubstring("cudaMemGetInfo") && ContainsSubstring("busy or unavailable"));
-  gpu::free_memory();  // no misuse: the context is whole
+  gpu::free_memory();  // no misuse: the context is intact
 }
 
 TEST_CASE("virtual GPU: memory runs out where it says") {
@@ -570,7 +570,7 @@ TEST_CASE("virtual GPU: a thread that has chosen no device makes a context on th
   gpu::free_memory();
   CHECK(virtual_gpu::context_uses().size() == 1);
   CHECK(virtual_gpu::context_uses().front().device == 1);
-  in_thread([] { gpu::device_count(); });  // asks only
+  in_thread([] { gpu::device_count(); });  // only a query
   CHECK(virtual_gpu::context_uses().size() == 1);
   in_thread([] { gpu::free_memory(); });
   REQUIRE(virtual_gpu::context_uses().size() == 2);
@@ -582,7 +582,7 @@ TEST_CASE("virtual GPU: what belongs to another device than the thread's is refu
   constexpr Device kThird{DeviceKind::cuda, 2};
   struct Case {
     const char* name;
-    std::function<void(Stream, gpu::Event&, float*)> act;  // all of device 2, by a thread of device 0
+    std::function<void(Stream, gpu::Event&, float*)> act;  // objects of device 2, used by a thread of device 0
     const char* sentence;
   };
   const Case cases[] = {
@@ -602,7 +602,7 @@ TEST_CASE("virtual GPU: what belongs to another device than the thread's is refu
     INFO(c.name);
     const WholeContext whole;
     const Setting three("ISOBAR_VIRTUAL_GPU_DEVICES", "3");
-    cudaSetDevice(2);  // and not gpu::set_device, which would let devices use each other's memory
+    cudaSetDevice(2);  // not gpu::set_device, which would let devices use each other's memory
     const gpu::OwnedStream stream(kThird);
     gpu::Event event(kThird);
     event.record(stream.get());
@@ -755,7 +755,7 @@ TEST_CASE(
       const Setting fail("ISOBAR_VIRTUAL_GPU_FAIL", call);
       x.reset();
     }
-    gpu::synchronize(kGpu, own->get());  // the memory is free by now, and nobody's
+    gpu::synchronize(kGpu, own->get());  // the memory is free now, and unowned
     CHECK(read(y, other->get()) == std::vector<float>(kN, 3));
     gpu::free(y, other->get());
     gpu::synchronize(kGpu, other->get());
@@ -794,7 +794,7 @@ TEST_CASE("virtual GPU: an algorithm serves what it was chosen for, and is asked
   };
   {
     const Setting fail("ISOBAR_VIRTUAL_GPU_FAIL", "cublasLtMatmulAlgoGetHeuristic:1");
-    CHECK_THROWS_WITH(multiply(0), ContainsSubstring("cuBLASLt could not choose an algorithm"));  // and is asked again
+    CHECK_THROWS_WITH(multiply(0), ContainsSubstring("cuBLASLt could not choose an algorithm"));  // then asked again
   }
   for (const int shift : {0, 1}) {
     multiply(shift);
@@ -806,7 +806,7 @@ TEST_CASE("virtual GPU: an algorithm serves what it was chosen for, and is asked
 
 namespace {
 
-// Products of small matrices on a stream, whose sums depend on the order: 2^24 + 1 is 2^24 in fp32.
+// Products of small matrices on a stream. Their sums depend on the order: 2^24 + 1 is 2^24 in fp32.
 class Products {
  public:
   Products() {
@@ -846,7 +846,7 @@ class Products {
   float *a_ = nullptr, *b_ = nullptr, *c_ = nullptr;
 };
 
-// Where the stand-in keeps the number of an algorithm among its candidates: the last digit of the sixth word.
+// The digit in which the stand-in stores an algorithm's number among its candidates: the last of the sixth word.
 char& variant_in(std::string& algorithm) {
   return algorithm.at(6 * 16 - 1);
 }
@@ -900,10 +900,10 @@ TEST_CASE("virtual GPU: a candidate that cannot be run is passed over, and canno
   }
   const Setting fails("ISOBAR_VIRTUAL_GPU_BAD_CANDIDATE", "0");
   cuda::use_gemm_algorithms(kGpu, {});
-  CHECK_THROWS_AS(products.multiply(), Error);  // the first guess, where nothing is timed
+  CHECK_THROWS_AS(products.multiply(), Error);  // the first guess, if nothing is timed
 }
 
-// dW = dyᵀ·x of ones, and the gradient of the bias: whichever way, 32 everywhere.
+// dW = dyᵀ·x of ones, and the gradient of the bias: 32 everywhere, in every variant.
 class SummedProducts {
  public:
   SummedProducts() {
@@ -942,7 +942,7 @@ class SummedProducts {
     multiply(Grad::overwrite);
     return timer.stop(stream_.get());
   }
-  // All numbers of dw and of db are these.
+  // Whether all elements of dw and of db have these values.
   bool holds(float dw, float db) const {
     const auto all_are = [&](const float* data, std::size_t count, float value) {
       std::vector<float> values(count);
@@ -962,7 +962,7 @@ class SummedProducts {
 TEST_CASE("virtual GPU: sums of A are made by the product or apart, whichever is faster, and as was given") {
   const WholeContext whole;
   const SummedProducts products;
-  const auto summed = [] {  // what is in use of the product that can make the sums
+  const auto summed = [] {  // the algorithm in use for the product that can compute the sums
     for (const auto& [words, algorithm] : cuda::gemm_algorithms_in_use(kGpu))
       if (words.find("epilogue 512") != std::string::npos && words.find("added") == std::string::npos)
         return std::pair(words, algorithm);
@@ -1025,7 +1025,7 @@ TEST_CASE("virtual GPU: a product for which an algorithm is given that does not 
   CHECK(cuda::gemm_algorithms_in_use(kGpu).empty());
   {
     const cuda::GemmTiming timing(kGpu);
-    products.multiply();  // a guess once more when candidates may be timed
+    products.multiply();  // a new guess when candidates may be timed
   }
   const auto [product, algorithm] = *cuda::gemm_algorithms_in_use(kGpu).begin();
   std::string for_another_shape = algorithm, unknown = algorithm;

@@ -1,4 +1,4 @@
-// The devices: which one a thread uses, and on which ones it has made a context.
+// The current device of each thread, and the devices on which it has created a context.
 #include <unistd.h>
 
 #include <atomic>

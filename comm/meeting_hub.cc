@@ -151,14 +151,17 @@ std::string MeetingHub::serve_guests(const MeetingPort& port) {
   return wrong;
 }
 
-// Accepts waiting connections. If there is no room, the oldest guest is dropped. A guest that has had no time to speak
-// is kept: then new connections wait, so that a flood of unknown ones keeps no rank out.
+// Accepts waiting connections. If there is no room, the oldest guest is dropped. A guest that has had no time to speak,
+// or whose bytes were not read yet, is kept: then new connections wait, so that a flood of unknown ones keeps no rank
+// out.
 void MeetingHub::admit(const MeetingPort& port) {
   // All ranks may connect at once.
   const std::size_t most = kMostStrangers + static_cast<std::size_t>(absent_);
   for (int i = 0; i < kMostAdmittedAtOnce; ++i) {
     if (guests_.size() >= most) {
-      if (Seconds(MeetingClock::now() - guests_.begin()->second.since).count() < kSecondsToSpeak) return;
+      const Guest& oldest = guests_.begin()->second;
+      if (has_input(oldest.socket.get())) return;
+      if (Seconds(MeetingClock::now() - oldest.since).count() < kSecondsToSpeak) return;
       guests_.erase(guests_.begin());
     }
     Socket socket(::accept4(port.socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -169,6 +172,7 @@ void MeetingHub::admit(const MeetingPort& port) {
       if (!is_out) return;
       ISOBAR_CHECK(!guests_.empty(), "the meeting: no more connections can be taken: ", std::strerror(error),
                    "; raise the limit of open files (ulimit -n)");
+      if (has_input(guests_.begin()->second.socket.get())) return;
       guests_.erase(guests_.begin());
       continue;
     }

@@ -68,6 +68,11 @@ Received receive_some(int socket, std::string& bytes, std::size_t most) {
   return received > 0 ? Received::some : Received::end;
 }
 
+bool has_input(int socket) {
+  pollfd polled{.fd = socket, .events = POLLIN, .revents = 0};
+  return ::poll(&polled, 1, 0) > 0;
+}
+
 bool is_error_of_unreachable(int error) {
   return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
 }

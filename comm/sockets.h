@@ -34,6 +34,9 @@ enum class Received : std::uint8_t { some, nothing, end };
 // The bytes that have arrived, at most `most`. At the end errno has the reason; it is 0 if the other end has closed.
 Received receive_some(int socket, std::string& bytes, std::size_t most = 4096);
 
+// Whether bytes have arrived that were not received yet, or the other end has closed.
+bool has_input(int socket);
+
 // Whether this error of a connection means that the other host cannot be reached (any more).
 bool is_error_of_unreachable(int error);
 

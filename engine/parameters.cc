@@ -149,6 +149,7 @@ void Parameters::list_names() {
 // The system grants more memory than it has, and ends the process when the memory is written: what cannot fit is
 // refused here. fill() holds the weights of one tensor on the host, in fp64 and in their own dtype.
 void Parameters::check_memory(DType dtype, DType activation, Device device) const {
+  if (!holds_values(device)) return;
   const bool on_host = device.kind != DeviceKind::cuda;
   const std::size_t buffers = size_of(dtype) * (on_host ? 2 : 1) + (on_host && is_16_bit(activation) ? 2 : 0);
   std::int64_t largest = 0;
@@ -185,6 +186,7 @@ void Parameters::allocate(DType activation, Device device, std::uint64_t seed, c
 
 // A part of a tensor starts as the whole one would: values follow from the index in the full tensor.
 void Parameters::fill(std::uint64_t seed) {
+  if (!holds_values(device())) return;
   std::vector<double> values;
   for (const Entry& entry : entries_) {
     const ParameterSpec& spec = entry.spec;

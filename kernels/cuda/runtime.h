@@ -49,7 +49,7 @@ void* allocate_pinned(std::size_t bytes);  // host memory that copies reach with
 void free_pinned(void* data) noexcept;
 
 // Any direction between the host and that device, or within it; asynchronous: it happens in the order of the stream.
-// On the CPU at once.
+// On the CPU at once. The device meta has nothing to copy.
 void copy(void* to, const void* from, std::size_t bytes, Device device, Stream stream);
 
 // The host waits for all that the stream was given. Throws an Error of that work. On the CPU nothing waits.

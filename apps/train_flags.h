@@ -8,6 +8,7 @@
 
 #include "apps/config_options.h"
 #include "apps/train/config_file.h"
+#include "apps/train/dry_run.h"
 #include "comm/launch.h"
 #include "comm/parallel.h"
 #include "comm/process_ranks.h"
@@ -55,7 +56,8 @@ std::int64_t shards_named(const std::string& value);
 
 MeshSizes sizes_of(const TrainFlags& flags);
 Parallel start_parallel(const Communicator& world, const TrainFlags& flags);
-ExchangeOptions exchange_of(const TrainFlags& flags);  // once find_ranks has looked at the flags
+PlannedRank planned_rank(const TrainFlags& flags, std::int64_t rank = 0);  // of the layout that they describe
+ExchangeOptions exchange_of(const TrainFlags& flags);                      // once find_ranks has looked at the flags
 
 // The config with what flags and --set say. A run that is resumed brings its own. --set wins over the flags that set a
 // key, and these over the config.

@@ -29,6 +29,9 @@ class Backend {
   // Whether parts that are not equal cost it much more than equal ones: callers make them equal then, by padding.
   virtual bool wants_equal_parts() const { return false; }
 
+  // Whether the ranks are imagined: calls are counted, and none is made to fail (comm/imagined.h).
+  virtual bool is_imagined() const { return false; }
+
   // Whether calls of several groups may be under way at once, in several streams of a device.
   virtual bool may_overlap() const { return true; }
 };

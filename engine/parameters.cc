@@ -6,6 +6,7 @@
 #include <numbers>
 #include <numeric>
 #include <string_view>
+#include <utility>
 
 #include "kernels/common/checked_size.h"
 #include "kernels/common/math.h"
@@ -75,6 +76,10 @@ int Parameters::add(ParameterSpec spec) {
   shape[axis] = shard.end - shard.begin;
   entries_.push_back({std::move(spec), std::move(shape), 0});
   return static_cast<int>(entries_.size()) - 1;
+}
+
+void Parameters::note_dealt(Dealt dealt) {
+  if (std::ranges::find(dealt_, dealt.what, &Dealt::what) == dealt_.end()) dealt_.push_back(std::move(dealt));
 }
 
 std::int64_t Parameters::held() const {

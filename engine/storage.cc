@@ -302,8 +302,9 @@ std::size_t control_group_limit() {
     std::string group = line.substr(second + 1);
     for (;;) {
       if (const auto number = number_in(root + group + file)) limit = std::min(limit, *number);
-      if (group.empty() || group == "/") break;
-      group.erase(group.rfind('/'));
+      const std::size_t parent = group.rfind('/');
+      if (parent == std::string::npos || group == "/") break;
+      group.erase(parent);
     }
   }
   return limit;
@@ -317,9 +318,12 @@ std::size_t resource_limit(decltype(RLIMIT_AS) resource) {
 
 }  // namespace
 
-std::size_t memory_limit_bytes() {
-  return std::min(
-      {machine_memory_bytes(), control_group_limit(), resource_limit(RLIMIT_AS), resource_limit(RLIMIT_DATA)});
+std::size_t shared_memory_bytes() {
+  return std::min(machine_memory_bytes(), control_group_limit());
+}
+
+std::size_t process_memory_bytes() {
+  return std::min(resource_limit(RLIMIT_AS), resource_limit(RLIMIT_DATA));
 }
 
 std::string memory_report() {

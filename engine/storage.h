@@ -106,10 +106,9 @@ std::size_t peak_memory_bytes();      // most ever held at once
 std::size_t pooled_memory_bytes();    // freed blocks of the host that wait for their next use
 std::size_t largest_new_block();      // of those that were counted since this was last asked
 std::size_t machine_memory_bytes();   // of the host, in use or not
-// What this process can have at most: of the machine's memory what its control groups and limits (RLIMIT_AS,
-// RLIMIT_DATA) leave.
-std::size_t memory_limit_bytes();
-std::string memory_report();  // a table of the above, for people
+std::size_t shared_memory_bytes();    // of the host, as far as the control groups allow that this process is in
+std::size_t process_memory_bytes();   // that its own limits allow (RLIMIT_AS, RLIMIT_DATA); the largest number: none
+std::string memory_report();          // a table of the above, for people
 
 // The stream that kernels and copies of this thread go to on CUDA and the emulator: that of the innermost StreamScope,
 // or null, the default stream. The CPU ignores it.

@@ -33,6 +33,9 @@ struct PairOptions {
   std::optional<RowBand> rows = {};  // of the grid, which the samples hold; none: all
 };
 
+// The tensors of a sample of PairDataset whose fields are [C, H, W].
+std::vector<TensorSpec> pair_layout(const Shape& fields, bool time_features);
+
 // The pairs of list_samples. Tensors of a sample, fields as the files hold them:
 //   "input", "target"   [C, H, W] fp32; H counts the rows of PairOptions::rows
 //   "time"              [kTimeFeatures] fp64, StepTime::features of the input step; only with time_features

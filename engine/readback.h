@@ -8,8 +8,8 @@
 namespace isobar {
 
 // begin() copies the tensor's values as they are when the current stream gets there; values() has them once the host
-// has waited for that stream (gpu::synchronize), which one wait does for many. Of a tensor on the device meta, which has
-// no values, it has zeros: what goes on by them (a step of training) takes its usual way.
+// has waited for that stream (gpu::synchronize), which one wait does for many. Of a tensor on the device meta, which
+// has no values, it has zeros: what goes on by them (a step of training) takes its usual way.
 class Readback {
  public:
   Readback() = default;

@@ -70,8 +70,8 @@ class OpenedRecipe : public TaskSource {  // is not copied: samples refer to the
   virtual void check_start(const GivenWeights& weights) const = 0;
   virtual void check_resume(const GivenWeights& weights) const = 0;
 
-  // TaskSource::make_task for weights that are to be read into it, of a run that goes on: the data are normalised as these weights
-  // were trained, whatever the data's own statistics say.
+  // TaskSource::make_task for weights that are to be read into it, of a run that goes on: the data are normalised as
+  // these weights were trained, whatever the data's own statistics say.
   virtual std::unique_ptr<Task> make_trained_task(const GivenWeights& weights, const ComputeOptions& compute,
                                                   Device device,
                                                   const Parallel& parallel = Parallel::alone()) const = 0;

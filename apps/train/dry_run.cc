@@ -13,8 +13,8 @@
 namespace isobar {
 namespace {
 
-// Gives the parts of a step's batch on the device meta, as Loaders does it on the device that is meant: the CPU has them
-// in memory of the loader, which no ledger counts; others have a copy, and the next part's beside it.
+// Gives the parts of a step's batch on the device meta, as Loaders does it on the device that is meant: the CPU has
+// them in memory of the loader, which no ledger counts; others have a copy, and the next part's beside it.
 class ShapedParts {
  public:
   ShapedParts(std::vector<TensorSpec> layout, const BatchCut& cut, Device device)

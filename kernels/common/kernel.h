@@ -12,8 +12,9 @@ namespace isobar {
 
 }  // namespace isobar
 
-// Declares `void name(const Arguments&, Stream)` in namespaces cpu, cuda and emulator, and defines the one of meta, which
-// adds name_cost(arguments). The arguments of kernel x_y are the struct XYArgs, so that they share no name with an op.
+// Declares `void name(const Arguments&, Stream)` in namespaces cpu, cuda and emulator, and defines the one of meta,
+// which adds name_cost(arguments) to the account. The arguments of kernel x_y are the struct XYArgs, so that they share
+// no name with an op.
 #define ISOBAR_KERNEL(name, Arguments)                                   \
   namespace cpu {                                                        \
   void name(const Arguments& arguments, Stream stream = {});             \

@@ -26,7 +26,7 @@ Cost CostAccount::total() const {
   return sum;
 }
 
-void CostAccount::add(const char* kernel, const Cost& cost) {
+void account_for(const char* kernel, const Cost& cost) {
   if (innermost == nullptr) return;
   KernelUse& use = innermost->kernels_[kernel];
   ++use.calls;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kernels/common/cost.h"
+#include "kernels/common/kernel.h"
 
 namespace isobar {
 
@@ -26,10 +27,9 @@ class CostAccount {
   const std::map<std::string, KernelUse>& kernels() const { return kernels_; }  // by name
   Cost total() const;
 
-  // To the innermost account of this thread, if there is one.
-  static void add(const char* kernel, const Cost& cost);
-
  private:
+  friend void account_for(const char* kernel, const Cost& cost);
+
   CostAccount* const previous_;
   std::map<std::string, KernelUse> kernels_;
 };

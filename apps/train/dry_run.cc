@@ -1,10 +1,8 @@
 #include "apps/train/dry_run.h"
 
 #include <algorithm>
-#include <array>
 #include <iomanip>
 #include <memory>
-#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -13,8 +11,8 @@
 namespace isobar {
 namespace {
 
-// Gives the parts of a step's batch on the device meta, as Loaders does it on the device that is meant: the CPU has
-// them in memory of the loader, which no ledger counts; others have a copy, and the next part's beside it.
+// Gives the parts of a step's batch on the device meta, as Loaders gives them on the device that is meant: a GPU has the
+// next part beside the current one. What the host reads into is counted by no ledger.
 class ShapedParts {
  public:
   ShapedParts(std::vector<TensorSpec> layout, const BatchCut& cut, Device device)
@@ -30,8 +28,6 @@ class ShapedParts {
 
  private:
   std::shared_ptr<const LoadedBatch> make() {
-    std::optional<OwnMemoryLedger> apart;
-    if (device_.like == DeviceKind::cpu) apart.emplace();
     const std::int64_t part = made_++ % cut_.parts;
     const std::int64_t samples = cut_.own(part_of(cut_.batch, part, cut_.parts).size());
     auto loaded = std::make_shared<LoadedBatch>();

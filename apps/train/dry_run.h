@@ -36,9 +36,9 @@ struct PlannedRank {
 struct StepPrediction {
   std::int64_t parameters = 0, held = 0;  // of the model, and of this rank; without padding
   RankHolds holds = {};
-  std::size_t peak_bytes = 0;          // of the task, the trainer and one step; with its batch, but on the CPU
-  std::vector<MemoryUse> memory = {};  // by purpose; activations and workspaces are in it
-  std::vector<StageUse> stages = {};   // of the network
+  std::size_t peak_bytes = 0;                     // of the task, the trainer and one step, its batch included
+  std::vector<MemoryUse> memory = {};             // by purpose; activations and workspaces are in it
+  std::vector<StageUse> stages = {};              // of the network
   std::map<std::string, KernelUse> kernels = {};  // of the step, by name
   Cost cost = {};                                 // of all of them
   CommLedger traffic = {};                        // of the step, as this rank's ledger will count it

@@ -116,7 +116,7 @@ struct RankValues {
   StepPrediction predicted = {};         // of an update, on shapes
   CommLedger by_formulas = {};           // of an update
   std::vector<CommLedger> counted = {};  // by update
-  std::size_t peak_bytes = 0;            // of the first update, batches apart
+  std::size_t peak_bytes = 0;            // of the first update
   RankHolds holds = {};
 };
 
@@ -309,10 +309,8 @@ class RankTraining {
 
   StepResult step() {
     return trainer_->step([&] {
-      const OwnMemoryLedger of_loaders;  // which no ledger counts
-      auto loaded = std::make_shared<LoadedBatch>();
-      loaded->tensors = batch(next_part_++);
-      return loaded;
+      current_ = loaded(next_part_++);
+      return current_;
     });
   }
 
@@ -377,8 +375,20 @@ class RankTraining {
     return all;
   }
 
+  // As Loaders has it: what is read is counted by no ledger, its copy on the device is.
+  std::shared_ptr<const LoadedBatch> loaded(std::int64_t which) const {
+    Batch read;
+    {
+      const OwnMemoryLedger apart;
+      read = batch(which);
+    }
+    auto loaded = std::make_shared<LoadedBatch>();
+    loaded->tensors = to_device(read, setup_.device);
+    return loaded;
+  }
+
   // Of all passes the which-th.
-  Batch batch(std::int64_t which) {
+  Batch batch(std::int64_t which) const {
     const std::int64_t ranks = parallel_.dp.size();
     const RowBand band = task_.band().value_or(RowBand{0, setup_.height});
     return batch_of(setup_, which * samples_ + parallel_.dp.rank(), ranks, samples_ / ranks,
@@ -407,6 +417,7 @@ class RankTraining {
   const HeldTensors initial_;
   std::unique_ptr<Trainer> trainer_;
   std::int64_t next_part_ = 0;
+  std::shared_ptr<const LoadedBatch> current_;
 };
 
 // The training on every rank of the layout, in the order of ranks; `samples` samples of all ranks in a pass.

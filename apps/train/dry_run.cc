@@ -11,8 +11,8 @@
 namespace isobar {
 namespace {
 
-// Gives the parts of a step's batch on the device meta, as Loaders gives them on the device that is meant: a GPU has the
-// next part beside the current one. What the host reads into is counted by no ledger.
+// Gives the parts of a step's batch on the device meta, as Loaders gives them on the device that is meant: a GPU has
+// the next part beside the current one. What the host reads into is counted by no ledger.
 class ShapedParts {
  public:
   ShapedParts(std::vector<TensorSpec> layout, const BatchCut& cut, Device device)

@@ -9,6 +9,7 @@
 #include "apps/train/fit.h"
 #include "comm/thread_ranks.h"
 #include "engine/storage.h"
+#include "kernels/cuda/runtime.h"
 #include "tests/harness/findings.h"
 #include "tests/harness/layouts.h"
 #include "tests/harness/testing.h"
@@ -74,6 +75,26 @@ TEST_CASE("on shapes: a classifier's step is the one that is made, uneven parts 
       findings.expect(step.held == rank.task().parameters().held(), name + ": parameters");
     });
   CHECK(findings.wrong() == "");
+}
+
+TEST_CASE("on shapes: a step on a device with streams, to the byte") {
+  std::vector<Device> devices;
+  if (ISOBAR_HAS_EMULATOR) devices.push_back({DeviceKind::emulator});
+  if (gpu::device_count() > 0) devices.push_back({DeviceKind::cuda});
+  const TinyClassifier classifier(std::string({0, 9, 1, 2, 1, 0, 2, 1}), {"dtype=fp32", "amp_mode=bf16"});
+  const RunConfig& config = classifier.config();
+  TrainerOptions options = trainer_options(config);
+  options.batch.grad_accumulation = 2;
+  for (const Device device : devices) {
+    INFO(name_of(device.kind));
+    const StreamScope stream(std::make_shared<gpu::OwnedStream>(device));  // as a run has
+    const OwnMemoryLedger memory;
+    const std::unique_ptr<Task> task = classifier.data().make_task(config.compute, device);
+    Trainer trainer(*task, options);
+    Loaders loaders(classifier.data().train(), classifier.data().valid(), config.reading, options.batch, 3, device);
+    trainer.step([&] { return loaders.next(); }, [&](bool) { loaders.read_ahead(); });
+    CHECK(predict_step(classifier.data(), options, {}, device.kind).peak_bytes == peak_memory_bytes());
+  }
 }
 
 TEST_CASE("on shapes: nothing of the run's own is touched") {

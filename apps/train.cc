@@ -8,6 +8,7 @@
 
 #include "apps/commands.h"
 #include "apps/train/config.h"
+#include "apps/train/fit.h"
 #include "apps/train/model_file.h"
 #include "apps/train/rank_map.h"
 #include "apps/train/run.h"
@@ -160,11 +161,8 @@ std::unique_ptr<OpenedRecipe> open_first(const Communicator& processes, const Op
 
 // Error where the model cannot be split in that way: before any rank is made.
 std::string ranks_of(const RunConfig& config, const OpenedRecipe& data, const TrainFlags& o) {
-  const auto holding_of = [&](const ComputeOptions& compute, const Parallel& parallel) {
-    return data.holding(compute, parallel);
-  };
-  std::string map = describe_ranks(holding_of, config.compute, config.optimizer, sizes_of(o), o.parallel_order,
-                                   exchange_of(o).shards);
+  std::string map =
+      describe_ranks(data, config.compute, config.optimizer, sizes_of(o), o.parallel_order, exchange_of(o).shards);
   map.pop_back();
   return map;
 }
@@ -243,6 +241,22 @@ std::unique_ptr<Task> make_task(const OpenedRun& run, const Parallel& parallel) 
                      : run.data.make_task(compute, run.device, parallel);
 }
 
+TrainerOptions trainer_options(const OpenedRun& run) {
+  const RunConfig& config = run.config;
+  const std::int64_t per_epoch = config.batch.iterations_per_epoch(run.data.train().samples());
+  return {config.batch, config.optimizer, run.schedule, config.compute, per_epoch, config.loss_scale};
+}
+
+// What the ranks of this process, or of all processes of this host, may take.
+Room room_of(const TrainFlags& o, Device device) {
+  const std::int64_t threads = o.are_processes() ? 1 : o.ranks;
+  if (device.kind == DeviceKind::cuda) return {gpu::free_memory(), concat("GPU ", device.index), threads};
+  const Room machine{shared_memory_bytes(), "this machine", o.are_processes() ? o.launch.local_ranks : o.ranks};
+  const Room process{process_memory_bytes(), "this process", threads};
+  const auto of_rank = [](const Room& room) { return room.bytes / static_cast<std::size_t>(room.ranks); };
+  return of_rank(process) < of_rank(machine) ? process : machine;
+}
+
 // The part of one rank in a run. outcome: of the process; null on all its ranks but the first.
 void train_as_rank(const Communicator& world, const TrainFlags& o, OpenedRun& run, Outcome* outcome) {
   const Parallel parallel = start_parallel(world, o);
@@ -254,9 +268,7 @@ void train_as_rank(const Communicator& world, const TrainFlags& o, OpenedRun& ru
   const std::unique_ptr<Task> task = make_task(run, parallel);
   check_agreement(world, findings_of(*task));
   if (!run.init.empty()) read_model(run.init, *task);
-  const std::int64_t per_epoch = config.batch.iterations_per_epoch(run.data.train().samples());
-  Trainer trainer(*task, {config.batch, config.optimizer, run.schedule, config.compute, per_epoch, config.loss_scale},
-                  parallel);
+  Trainer trainer(*task, trainer_options(run), parallel);
   Loaders loaders(run.data.train(), run.data.valid(), config.reading, config.batch, config.compute.seed, run.device,
                   {parallel.dp.rank(), parallel.dp.size(), task->band()});
   if (!run.found.is_resumed) loaders.try_first_batches();
@@ -271,7 +283,12 @@ void train_as_rank(const Communicator& world, const TrainFlags& o, OpenedRun& ru
     run.data.keep(folder->statistics());
   }
   try {
-    TrainingRun training(folder, run.setup, parallel, loaders, run.data.test(), *task, trainer, run.found.checkpoint);
+    RunSetup setup = run.setup;
+    if (setup.comm_report)
+      setup.traffic_of_step =
+          predict_step(run.data, trainer_options(run), planned_rank(o, world.rank()), run.device.kind).traffic;
+    TrainingRun training(folder, std::move(setup), parallel, loaders, run.data.test(), *task, trainer,
+                         run.found.checkpoint);
     work.reset();
     const TrainingRun::End end = training.train();
     if (outcome != nullptr) outcome->end = end;
@@ -353,6 +370,7 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
                 .init = init,
                 .setup = setup_of(config, *data, schedule, o, path, device),
                 .device = device};
+  check_room(run.data, trainer_options(run), planned_rank(o), device.kind, room_of(o, device));
   return train_in(run, o, processes);
 }
 

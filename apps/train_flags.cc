@@ -210,6 +210,15 @@ Parallel start_parallel(const Communicator& world, const TrainFlags& o) {
   return parallel;
 }
 
+PlannedRank planned_rank(const TrainFlags& o, std::int64_t rank) {
+  return {.sizes = sizes_of(o),
+          .order = o.parallel_order,
+          .exchange = exchange_of(o),
+          .sequence = o.sequence_parallel,
+          .form = form_named(o.context_form),
+          .rank = rank};
+}
+
 ExchangeOptions exchange_of(const TrainFlags& o) {
   return {.bucket_bytes = static_cast<std::size_t>(o.bucket_cap_mb * (1 << 20)),
           .off = o.noddp,

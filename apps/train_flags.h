@@ -8,6 +8,7 @@
 
 #include "apps/config_options.h"
 #include "apps/train/config_file.h"
+#include "apps/train/dry_run.h"
 #include "comm/launch.h"
 #include "comm/parallel.h"
 #include "comm/process_ranks.h"
@@ -56,7 +57,8 @@ std::int64_t shards_named(const std::string& value);
 
 MeshSizes sizes_of(const TrainFlags& flags);
 Parallel start_parallel(const Communicator& world, const TrainFlags& flags);
-ExchangeOptions exchange_of(const TrainFlags& flags);  // call it after find_ranks
+PlannedRank planned_rank(const TrainFlags& flags, std::int64_t rank = 0);  // of the layout that they describe
+ExchangeOptions exchange_of(const TrainFlags& flags);                      // call it after find_ranks
 
 // The config with the values of flags and --set. A resumed run uses its own. --set wins over the flags that set a key,
 // and these win over the config.

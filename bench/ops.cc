@@ -508,8 +508,7 @@ ISOBAR_BENCH(denormalize, .dims = "batch channels height width", .base_shape = f
                                      .mean = static_cast<const double*>(memory.uniform(d[1], DType::fp64)),
                                      .std = static_cast<const double*>(memory.uniform(d[1], DType::fp64, 1, 2)),
                                      .y = static_cast<float*>(memory.allocate(bytes_of(n, DType::fp32)))};
-  const Cost cost = {.bytes = static_cast<double>(n) * (size_of(dtype) + 4.0), .flops = 2.0 * n};
-  return {cost, [arguments, device = memory.device()] { ISOBAR_RUN(device, denormalize, arguments); }};
+  return ISOBAR_BENCH_CALL(denormalize);
 }
 
 // Of a forecast in rows of patches, as steps of training read it.
@@ -665,8 +664,7 @@ ISOBAR_BENCH(clip_coefficient, .dims = "n", .base_shape = scalar, .small_shape =
                                          .max_norm = 1,
                                          .norm = static_cast<double*>(memory.allocate(sizeof(double))),
                                          .grad_scale = static_cast<double*>(memory.allocate(sizeof(double)))};
-  return {{.bytes = static_cast<double>((d[0] + 2) * static_cast<std::int64_t>(sizeof(double)))},
-          [arguments, device = memory.device()] { ISOBAR_RUN(device, clip_coefficient, arguments); }};
+  return ISOBAR_BENCH_CALL(clip_coefficient);
 }
 
 // ---- what a step costs beside its kernels --------------------------------------------------------------------------

@@ -30,6 +30,9 @@ class Backend {
   // Whether parts of unequal size cost much more than equal ones. If so, callers pad the parts to equal sizes.
   virtual bool wants_equal_parts() const { return false; }
 
+  // Whether the ranks are imagined: calls are counted, and none is made to fail (comm/imagined.h).
+  virtual bool is_imagined() const { return false; }
+
   // Whether calls of several groups may be in flight at once, in several streams of one device.
   virtual bool may_overlap() const { return true; }
 };

@@ -104,7 +104,7 @@ void copy_to_self(const Call& call) {
 Communicator::Communicator(std::unique_ptr<Backend> world)
     : backend_(std::move(world)), state_(std::make_shared<RankState>()), name_("world") {
   state_->world_rank = backend_->rank();
-  state_->fault = Fault::from_environment();
+  if (!backend_->is_imagined()) state_->fault = Fault::from_environment();
   if (state_->fault && state_->fault->rank != state_->world_rank) state_->fault.reset();
   calls_ = std::make_shared<std::int64_t>(0);
 }
@@ -320,13 +320,19 @@ std::string Communicator::broadcast_text(std::string text, int root) const {
 }
 
 Communicator Communicator::split(int color, int key, std::string name) const {
+  if (size() > 1) return group_of(backend_->split(color, key), std::move(name));
   Communicator part;
   part.name_ = std::move(name);
   part.state_ = state_;
-  if (size() == 1) return part;
-  std::unique_ptr<Backend> backend = backend_->split(color, key);
+  return part;
+}
+
+Communicator Communicator::group_of(std::unique_ptr<Backend> members, std::string name) const {
+  Communicator part;
+  part.name_ = std::move(name);
+  part.state_ = state_;
   ++state_->formed;
-  if (backend->size() > 1) part.backend_ = std::move(backend);
+  if (members->size() > 1) part.backend_ = std::move(members);
   part.calls_ = std::make_shared<std::int64_t>(0);
   return part;
 }

@@ -49,6 +49,8 @@ class Communicator {
 
   // The group of the ranks that give the same color, ordered by key. All ranks of this group call it.
   Communicator split(int color, int key, std::string name) const;
+  // The group of these members of this one, of which the caller knows. Its calls are counted with this rank's.
+  Communicator group_of(std::unique_ptr<Backend> members, std::string name) const;
   // This group by another name, which its calls from there are counted under.
   Communicator named(std::string name) const;
   // Groups that the backend has formed for this rank beside its world.

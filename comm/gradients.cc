@@ -146,19 +146,4 @@ std::int64_t GradientReducer::fair_share() const {
   return elements;
 }
 
-void GradientReducer::add_traffic(CommLedger& ledger) const {
-  const auto element = static_cast<std::int64_t>(size_of(parameters_.dtype()));
-  const auto add = [&](const Communicator& group, Verb verb, std::int64_t elements) {
-    if (group.size() > 1) ledger.add(group.name(), verb, 1, elements * element);
-  };
-  for (const Bucket& bucket : buckets_) {
-    const auto [scattered, summed] = parallel_.gradient_groups(bucket.sharing);
-    add(scattered, Verb::reduce_scatter, bucket.range.size());
-    add(summed, Verb::all_reduce, bucket.own.size());
-    add(scattered, Verb::all_gather, bucket.range.size());
-  }
-  if (add_up() && parallel_.world.size() > 1)
-    ledger.add(parallel_.world.name(), Verb::all_reduce, 1, static_cast<std::int64_t>(owned_.size() * sizeof(double)));
-}
-
 }  // namespace isobar

@@ -56,9 +56,6 @@ class GradientReducer {
   // Parameters that this rank updates, were every slice as large as the other ranks'; without padding.
   std::int64_t fair_share() const;
 
-  // Adds what this rank tells others in one step: gradients, sums of squares, weights.
-  void add_traffic(CommLedger& ledger) const;
-
   std::size_t buckets() const { return buckets_.size(); }
   // Buckets that the last backward pass started before it ended.
   std::size_t started_early() const { return started_early_; }

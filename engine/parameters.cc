@@ -6,6 +6,7 @@
 #include <numbers>
 #include <numeric>
 #include <string_view>
+#include <utility>
 
 #include "kernels/common/checked_size.h"
 #include "kernels/common/math.h"
@@ -88,6 +89,10 @@ const std::string& Parameters::name_of(int handle) const {
   return entries_[static_cast<std::size_t>(handle)].spec.names.front();
 }
 
+void Parameters::note_dealt(Dealt dealt) {
+  if (std::ranges::find(dealt_, dealt.what, &Dealt::what) == dealt_.end()) dealt_.push_back(std::move(dealt));
+}
+
 std::int64_t Parameters::held() const {
   std::int64_t sum = 0;
   for (const Entry& entry : entries_) sum += entry.numel();
@@ -160,6 +165,7 @@ void Parameters::list_names() {
 // The system grants more memory than it has, and kills the process when it writes the memory, so buffers that are too
 // large are refused here. fill() holds the weights of one tensor on the host, in fp64 and in their own dtype.
 void Parameters::check_memory(DType dtype, DType activation, Device device) const {
+  if (!holds_values(device)) return;
   const bool on_host = device.kind != DeviceKind::cuda;
   const std::size_t buffers = size_of(dtype) * (on_host ? 2 : 1) + (on_host && is_16_bit(activation) ? 2 : 0);
   std::int64_t largest = 0;
@@ -196,6 +202,7 @@ void Parameters::allocate(DType activation, Device device, std::uint64_t seed, c
 
 // A part of a tensor gets the values of the whole one: they follow from the index in the full tensor.
 void Parameters::fill(std::uint64_t seed) {
+  if (!holds_values(device())) return;
   std::vector<double> values;
   for (const Entry& entry : entries_) {
     const ParameterSpec& spec = entry.spec;

@@ -62,6 +62,13 @@ struct NamedParameter {
   std::int64_t numel() const { return numel_of(shape); }
 };
 
+// Indices [begin, end) of `total` that this rank has of something that ranks share: heads 0 to 3 of 8.
+struct Dealt {
+  std::string what;   // "heads"
+  std::string group;  // of ranks that share them: "tp"
+  std::int64_t begin = 0, end = 0, total = 0;
+};
+
 // Elements [first, end) of the flat buffers.
 struct FlatRange {
   std::int64_t first = 0, end = 0;
@@ -84,6 +91,10 @@ class Parameters {
  public:
   // Adds a parameter to the list; returns its handle for get(). All calls come before allocate().
   int add(ParameterSpec spec);
+
+  // For people: what ranks share, each once (`what`), in the order in which layers note it.
+  void note_dealt(Dealt dealt);
+  const std::vector<Dealt>& dealt() const { return dealt_; }
 
   // Makes the buffers and fills the weights. `activation` is the dtype of products: fp32, bf16, fp16 or fp64. Error if
   // the buffers are larger than this machine's memory.
@@ -148,6 +159,7 @@ class Parameters {
   void fill(std::uint64_t seed);
 
   std::vector<Entry> entries_;  // in the order of add()
+  std::vector<Dealt> dealt_;
   std::vector<NamedParameter> named_;
   std::vector<Section> sections_;
   std::vector<Bucket> buckets_;

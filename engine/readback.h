@@ -8,7 +8,8 @@
 namespace isobar {
 
 // begin() copies the values that the tensor has at that point of the current stream. After the host has waited for that
-// stream (gpu::synchronize), values() returns them. One wait is enough for many Readbacks.
+// stream (gpu::synchronize), values() returns them. One wait is enough for many Readbacks. A tensor on the device meta
+// has no values: values() returns zeros, and code that depends on them (a step of training) takes its usual way.
 class Readback {
  public:
   Readback() = default;

@@ -22,8 +22,9 @@ void Pending::wait() {
 }
 
 SideStream::SideStream(Device device)
-    : stream_(device.kind == DeviceKind::cpu ? nullptr
-                                             : std::make_shared<gpu::OwnedStream>(device, gpu::Priority::highest)) {}
+    : stream_(device.kind == DeviceKind::cpu || !holds_values(device)
+                  ? nullptr
+                  : std::make_shared<gpu::OwnedStream>(device, gpu::Priority::highest)) {}
 
 void SideStream::fork() const {
   if (stream_ == nullptr) return;

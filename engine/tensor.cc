@@ -157,6 +157,7 @@ std::vector<double> Tensor::to_vector() const {
 void Tensor::set_values(const std::vector<double>& values) {
   ISOBAR_CHECK(static_cast<std::int64_t>(values.size()) == numel_, values.size(), " values for a tensor of shape ",
                to_string(shape_));
+  if (!holds_values(device())) return;
   Tensor host = device() == Device{} ? detach() : empty(shape_, dtype_, Device{});
   visit_any(dtype_, [&]<class T>(Type<T>) {
     T* x = static_cast<T*>(host.data());

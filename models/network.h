@@ -10,11 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "comm/ledger.h"
 #include "comm/parallel.h"
 #include "engine/keys.h"
 #include "models/build.h"
-#include "models/holding.h"
 #include "models/stage.h"
 
 namespace isobar {
@@ -56,14 +54,6 @@ class Network {
   Ports ports_;
 };
 
-// What one training pass of a rank is counted for.
-struct PassSizes {
-  std::int64_t batch = 0;           // samples of this data rank
-  DType activation = DType::fp32;   // of what the branches compute
-  DType accumulator = DType::fp32;  // of the residual stream
-  bool recompute = false;           // a block's forward pass is made twice
-};
-
 // What a config says of a network: its keys, and the network of these sizes for any ports that suit it.
 class NetworkRecipe {
  public:
@@ -84,12 +74,6 @@ class NetworkRecipe {
   // The network. Lists its parameters, which must be allocated before it is used. Throws Error where these ports do not
   // suit it, and where ranks cannot share it in the way asked for.
   virtual std::unique_ptr<Network> make(const Ports& ports, const Build& build) const = 0;
-
-  // What the rank of these groups holds of what ranks share, and what it tells others in one forward and one backward
-  // pass, from sizes alone.
-  virtual std::vector<Holding::Dealt> shares(const Ports& ports, const Parallel& parallel) const = 0;
-  virtual void add_traffic(const Ports& ports, const PassSizes& sizes, const Parallel& parallel,
-                           CommLedger& ledger) const = 0;
 };
 
 // The network of a recipe for these ports. Error too where its stages do not list all of its parameters.

@@ -220,7 +220,7 @@ void TrainingRun::note(const Step& step) {
 
 // All ranks have their part in it.
 void TrainingRun::report_communication() const {
-  CommLedger predicted = trainer_.predicted_traffic();
+  CommLedger predicted = setup_.traffic_of_step;
   if (parallel_.world.size() > 1) predicted.add("world", Verb::all_reduce, 1, 2 * sizeof(double));  // agree()
   log(report_traffic(predicted, traffic_, trainer_.iteration() - first_iteration_, trainer_.holds(), parallel_.world));
 }

@@ -39,6 +39,7 @@ struct RunSetup {
   nlohmann::ordered_json config;   // as config.json has it; kept with the weights
   bool autotune = false;           // a GPU chooses the algorithms of its products by time
   bool comm_report = false;        // at the end: what ranks told each other, predicted beside counted
+  CommLedger traffic_of_step{};    // with comm_report: as predicted for this rank (apps/train/dry_run.h)
   bool ranks_differ = false;       // replicas are not kept equal: gradients are not exchanged
   bool agrees_late = false;        // on losses and stopping, an iteration later, where nobody needs it at once
 };

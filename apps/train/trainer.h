@@ -65,9 +65,7 @@ class Trainer {
   // libraries do when they are first asked. Nothing that a run will need is changed.
   void rehearse(Loaders& loaders);
 
-  // What this rank tells others in one step, and what it holds of weights, gradients and moments: from sizes alone,
-  // and as it is.
-  CommLedger predicted_traffic() const;
+  // What this rank holds of weights, gradients and moments: as numbers, and as it is.
   RankHolds holds() const;
 
   // The gradients of the last step, summed over the ranks and before clipping, times its gradient_scale; as optimizers

@@ -24,7 +24,7 @@ void check_linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 
 // The bias as the product adds it: a GPU's library takes only `out_dtype`, and would round the bias for each product.
 const Tensor& bias_for(DType out_dtype, const Tensor& bias) {
-  if (!bias.leaf() || bias.device().kind != DeviceKind::cuda) return bias;
+  if (!bias.leaf() || behaviour_of(bias.device()) != DeviceKind::cuda) return bias;
   const Tensor& rounded = bias.leaf()->rounded;
   return rounded.defined() && rounded.dtype() == out_dtype ? rounded : bias;
 }
@@ -70,7 +70,7 @@ void linear_backward(Gradients& gradients, Tensor dy, const Target& x_target, co
                      const Tensor& bias, bool tf32) {
   const auto db = bias.defined() ? gradients.slot(bias) : Gradients::Slot{};
   const auto dw = gradients.slot(weight);
-  const bool sums_on_the_way = db && dw && x.device().kind == DeviceKind::cuda && db.mode == Grad::overwrite &&
+  const bool sums_on_the_way = db && dw && behaviour_of(x.device()) == DeviceKind::cuda && db.mode == Grad::overwrite &&
                                dy.dtype() == x.dtype() && dw.tensor.dtype() == DType::fp32;
   if (db && !sums_on_the_way) add_column_sum(dy, bias.numel(), db);
   dy = dy.to(x.dtype());
@@ -142,7 +142,7 @@ Tensor mlp(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2
   Tensor y = linear_forward(h.y, w2, b2, {.out_dtype = options.out_dtype, .tf32 = options.tf32}, false).y;
   // A GPU keeps the hidden layer: computing it again from `pre` needs a pass that reads and writes it. (In 16 bits on a
   // CPU, the second result may differ in the last bit.)
-  const Tensor kept = x.device().kind == DeviceKind::cuda ? h.y : Tensor();
+  const Tensor kept = behaviour_of(x.device()) == DeviceKind::cuda ? h.y : Tensor();
   Tape::record("mlp", {&x, &w1, &b1, &w2, &b2}, {x, h.pre, kept}, {&y},
                [x, w1, b1, w2, b2, kept, pre = h.pre, options](Gradients& gradients, const std::vector<Tensor>& dy) {
                  const Tensor dhidden = gradient_like(pre);

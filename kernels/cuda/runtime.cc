@@ -48,6 +48,7 @@ struct EmulatedEvent : Event::Native {
 }  // namespace
 
 void copy(void* to, const void* from, std::size_t bytes, Device device, Stream stream) {
+  if (!holds_values(device)) return;
   if (device.kind == DeviceKind::cuda) return copy_on_cuda(to, from, bytes, stream);
   if constexpr (ISOBAR_HAS_EMULATOR)
     if (device.kind == DeviceKind::emulator) return emulator::copy(to, from, bytes, stream);

@@ -48,7 +48,7 @@ void* allocate_pinned(std::size_t bytes);  // host memory that copies reach with
 void free_pinned(void* data) noexcept;
 
 // In any direction between the host and that device, or within it; asynchronous, in the order of the stream. On the CPU
-// it copies at once.
+// it copies at once. The device meta has nothing to copy.
 void copy(void* to, const void* from, std::size_t bytes, Device device, Stream stream);
 
 // The host waits for all earlier work of the stream. Throws the Error of that work. On the CPU there is nothing to wait

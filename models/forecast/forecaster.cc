@@ -21,11 +21,7 @@ Ports forecast_ports(const ForecastOptions& o) {
 
 Forecaster::Forecaster(const ForecasterOptions& options, const ComputeOptions& compute, FieldsInfo info, Device device,
                        const Parallel& parallel)
-    : options_(options),
-      info_(std::move(info)),
-      recomputes_(compute.recompute),
-      parallel_(parallel),
-      parameters_(std::make_unique<Parameters>()) {
+    : options_(options), info_(std::move(info)), parallel_(parallel), parameters_(std::make_unique<Parameters>()) {
   const ForecastOptions& forecast = options_.forecast;
   ISOBAR_CHECK(*forecast.n_out_channels <= *forecast.n_in_channels, "n_out_channels: ", *forecast.n_out_channels,
                " is more than n_in_channels, ", *forecast.n_in_channels);
@@ -78,13 +74,6 @@ std::vector<double> Forecaster::scores(const Tensor& forecast, const Tensor& tar
   const Tensor sums = score_sums(forecast, target, row_weights_, climatology);
   parallel_.cp.all_reduce(sums);  // before a root of the sums is taken
   return sums.to_vector();
-}
-
-void Forecaster::add_traffic(std::int64_t samples, CommLedger& ledger) const {
-  const PassSizes sizes{samples, parameters_->activation_dtype(), parameters_->dtype(), recomputes_};
-  options_.network->add_traffic(network_->ports(), sizes, parallel_, ledger);
-  const auto sums = samples * 2 * static_cast<std::int64_t>(sizeof(double));  // the loss's sums
-  if (parallel_.cp.size() > 1) ledger.add(parallel_.cp.name(), Verb::all_reduce, 1, sums);
 }
 
 std::unique_ptr<Metrics> Forecaster::metrics() const {

@@ -16,6 +16,35 @@ std::unique_ptr<Recipe> make_forecast_recipe(std::shared_ptr<NetworkRecipe> netw
   return std::make_unique<ForecastRecipe>(std::move(network));
 }
 
+namespace {
+
+// A forecast of fields of which only the sizes are known.
+class ForecastOnShapes : public TaskSource {
+ public:
+  explicit ForecastOnShapes(ForecasterOptions options) : options_(std::move(options)) {}
+
+  std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device,
+                                  const Parallel& parallel) const override {
+    const auto channels = static_cast<std::size_t>(*options_.forecast.n_in_channels);
+    const auto rows = static_cast<std::size_t>(options_.forecast.height());
+    FieldsInfo info;
+    info.channel_names.assign(channels, "");
+    info.statistics = {.means = std::vector<double>(channels, 0.0), .stds = std::vector<double>(channels, 1.0)};
+    info.row_weights.assign(rows, 1.0);
+    return std::make_unique<Forecaster>(options_, compute, std::move(info), device, parallel);
+  }
+  std::vector<TensorSpec> sample_layout(const std::optional<RowBand>& rows) const override {
+    const ForecastOptions& forecast = options_.forecast;
+    return pair_layout({*forecast.n_in_channels, rows ? rows->count : forecast.height(), forecast.width()},
+                       *forecast.time_features);
+  }
+
+ private:
+  const ForecasterOptions options_;
+};
+
+}  // namespace
+
 DataSizes sizes_of(const Era5Dataset& data) {
   return {data.channels(), data.height(), data.width(), data.file_without_time() == nullptr};
 }
@@ -125,14 +154,11 @@ ForecasterOptions ForecastRecipe::forecaster_options() const {
   return {.network = network_, .forecast = forecast, .dt = split.dt};
 }
 
-Holding ForecastRecipe::holding(const ComputeOptions& compute, const Parallel& parallel) const {
+std::unique_ptr<TaskSource> ForecastRecipe::on_shapes() const {
   ISOBAR_CHECK(!wants_sizes(),
                "the sizes of the grid, the channels, the patches or the time features are left to the "
                "data: set img_size, n_in_channels, n_out_channels, patch_size and time_features");
-  Parameters parameters;
-  const Ports ports = forecast_ports(forecast);
-  make_network(*network_, ports, {parameters, compute, parallel});
-  return {network_->shares(ports, parallel), parameters.held()};
+  return std::make_unique<ForecastOnShapes>(forecaster_options());
 }
 
 }  // namespace isobar

@@ -39,7 +39,7 @@ class ForecastRecipe : public Recipe {
       const std::filesystem::path& folder) const override;
   std::unique_ptr<OpenedRecipe> open(KeyOrigins& origins, const OpenRequest& request) override;
   std::unique_ptr<OpenedSplit> open_split(DataSplit set, const GivenWeights& weights) const override;
-  Holding holding(const ComputeOptions& compute, const Parallel& parallel) const override;
+  std::unique_ptr<TaskSource> on_shapes() const override;
 
   // Whether sizes of grid, channels or network, or the time features, are left to the data.
   bool wants_sizes() const;

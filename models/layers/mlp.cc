@@ -23,7 +23,9 @@ Mlp::Mlp(const Build& build, const std::string& name, const MlpSpec& spec)
       fc1_(build, {name + ".fc1"},
            {.in = spec.width, .out = spec.hidden, .split = Split::outputs, .together = kTogether}),
       fc2_(build, {name + ".fc2"},
-           {.in = spec.hidden, .out = spec.width, .split = Split::inputs, .together = kTogether}) {}
+           {.in = spec.hidden, .out = spec.width, .split = Split::inputs, .together = kTogether}) {
+  build.note_over_tp("hidden units", parallel_.over_tp(spec.hidden, kTogether), spec.hidden);
+}
 
 Tensor Mlp::operator()(const Tensor& x, Pass& pass) const {
   if (pass.rate(spec_.dropout) == 0) return in_one_op(x, pass);

@@ -23,9 +23,6 @@ class VitRecipe : public NetworkRecipe {
   void check(const Ports& ports, const std::string& sizes) const override;
   void shrink() override;
   std::unique_ptr<Network> make(const Ports& ports, const Build& build) const override;
-  std::vector<Holding::Dealt> shares(const Ports& ports, const Parallel& parallel) const override;
-  void add_traffic(const Ports& ports, const PassSizes& sizes, const Parallel& parallel,
-                   CommLedger& ledger) const override;
 };
 
 std::shared_ptr<NetworkRecipe> make_vit_recipe();

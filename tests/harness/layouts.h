@@ -14,17 +14,20 @@
 #include <utility>
 #include <vector>
 
+#include "apps/train/dry_run.h"
 #include "apps/train/trainer.h"
 #include "comm/parallel.h"
 #include "comm/thread_ranks.h"
 #include "comm/whole_tensors.h"
 #include "data/era5/calendar.h"
+#include "data/era5/pairs.h"
 #include "engine/storage.h"
 #include "engine/tape.h"
 #include "kernels/cuda/runtime.h"
 #include "models/forecast/forecaster.h"
 #include "models/vit/recipe.h"
 #include "tests/harness/testing.h"
+#include "tests/harness/traffic_formulas.h"
 
 namespace isobar::testing {
 
@@ -110,8 +113,10 @@ struct RankValues {
   Values scores = {};                                      // sums over the batch of all ranks
   double score_loss = 0;
   std::size_t pictures = 0;
-  CommLedger predicted = {}, pass = {};  // of an update; of its passes
+  StepPrediction predicted = {};         // of an update, on shapes
+  CommLedger by_formulas = {};           // of an update
   std::vector<CommLedger> counted = {};  // by update
+  std::size_t peak_bytes = 0;            // of the first update
   RankHolds holds = {};
 };
 
@@ -220,13 +225,13 @@ inline HeldTensors held(const Parameters& parameters, const Tensor& flat, double
 // later pass.
 class ObservedForecaster : public Forecaster {
  public:
-  ObservedForecaster(const TrainingSetup& setup, const Parallel& parallel)
-      : Forecaster(forecaster_options(setup), compute_of(setup), fields_info(setup), setup.device, parallel) {}
+  ObservedForecaster(const TrainingSetup& setup, Device device, const Parallel& parallel)
+      : Forecaster(forecaster_options(setup), compute_of(setup), fields_info(setup), device, parallel) {}
 
   using Forecaster::loss;
   Tensor loss(const Batch& batch, const Pass& pass) const override {
     Tensor output = forecast(input().input_of(batch), pass);
-    if (first_output_.empty()) first_output_ = output.to_vector();
+    if (first_output_.empty() && holds_values(output.device())) first_output_ = output.to_vector();
     if (is_infinite_) output = with_infinite_gradient(output);
     return loss(output, input().target_of(batch));
   }
@@ -251,26 +256,51 @@ class ObservedForecaster : public Forecaster {
   bool is_infinite_ = false;
 };
 
+// The same on shapes.
+class ObservedSource : public TaskSource {
+ public:
+  explicit ObservedSource(const TrainingSetup& setup) : setup_(setup) {}
+  std::unique_ptr<Task> make_task(const ComputeOptions&, Device device, const Parallel& parallel) const override {
+    return std::make_unique<ObservedForecaster>(setup_, device, parallel);
+  }
+  std::vector<TensorSpec> sample_layout(const std::optional<RowBand>& rows) const override {
+    return pair_layout({setup_.inputs, rows ? rows->count : setup_.height, setup_.width}, /*time_features=*/true);
+  }
+
+ private:
+  const TrainingSetup setup_;
+};
+
+// `samples` samples of all ranks in a pass.
+inline TrainerOptions trainer_options(const TrainingSetup& setup, std::int64_t samples) {
+  return {.batch = {.global_batch_size = samples * setup.parts, .grad_accumulation = setup.parts},
+          .optimizer = {.kind = OptimizerKind::adamw, .eps = 1e-3, .weight_decay = 0.1, .grad_clip = setup.grad_clip},
+          .schedule = {.lr = 0.01},
+          .compute = compute_of(setup)};
+}
+
+inline PlannedRank planned(const Layout& layout, std::int64_t rank) {
+  return {.sizes = {.dp = layout.dp, .tp = layout.tp, .cp = layout.cp},
+          .order = layout.order,
+          .exchange = layout.exchange(),
+          .sequence = layout.sequence,
+          .form = layout.form,
+          .rank = rank};
+}
+
 // One rank of a layout, with its part of the model and of the batches. `samples`: of all ranks per pass.
 class RankTraining {
  public:
   RankTraining(const TrainingSetup& setup, const Layout& layout, std::int64_t samples, const Communicator& world)
       : setup_(setup),
+        layout_(layout),
         samples_(samples),
-        is_sharded_(layout.shard_optimizer),
         stream_(std::make_shared<gpu::OwnedStream>(setup.device)),  // as a run has
         parallel_(start(layout, world)),
-        task_(setup, parallel_),
+        task_(setup, setup.device, parallel_),
         initial_(held(task_.parameters(), task_.parameters().weights(), 1)) {
     move_weights(task_.parameters());
-    trainer_ = std::make_unique<Trainer>(
-        task_,
-        TrainerOptions{
-            .batch = {.global_batch_size = samples * setup.parts, .grad_accumulation = setup.parts},
-            .optimizer = {.kind = OptimizerKind::adamw, .eps = 1e-3, .weight_decay = 0.1, .grad_clip = setup.grad_clip},
-            .schedule = {.lr = 0.01},
-            .compute = compute_of(setup)},
-        parallel_);
+    trainer_ = std::make_unique<Trainer>(task_, trainer_options(setup, samples), parallel_);
   }
 
   const Parallel& parallel() const { return parallel_; }
@@ -279,9 +309,8 @@ class RankTraining {
 
   StepResult step() {
     return trainer_->step([&] {
-      auto loaded = std::make_shared<LoadedBatch>();
-      loaded->tensors = batch(next_part_++);
-      return loaded;
+      current_ = loaded(next_part_++);
+      return current_;
     });
   }
 
@@ -298,6 +327,7 @@ class RankTraining {
       values.losses.push_back(step.loss);
       values.norms.push_back(step.grad_norm);
       values.applied.push_back(step.applied);
+      if (update == 0) values.peak_bytes = peak_memory_bytes();
       const Parameters& parameters = task_.parameters();
       if (update == 0) values.gradients = gradients(1 / step.gradient_scale);
       if (update + 1 == setup_.updates) values.weights = held(parameters, parameters.weights(), 1);
@@ -305,8 +335,9 @@ class RankTraining {
     trainer_->check_replicas();
     values.output = task_.first_output();
     values.loss_scale = trainer_->state()["loss_scale"];
-    values.predicted = trainer_->predicted_traffic();
-    task_.add_traffic(samples_ / parallel_.dp.size(), values.pass);
+    values.predicted = predict_step(ObservedSource(setup_), trainer_options(setup_, samples_),
+                                    planned(layout_, parallel_.world.rank()), setup_.device.kind);
+    values.by_formulas = by_formulas();
     values.holds = trainer_->holds();
     return values;
   }
@@ -320,10 +351,22 @@ class RankTraining {
     return parallel;
   }
 
+  CommLedger by_formulas() const {
+    const VitConfig config{.height = setup_.height,
+                           .width = setup_.width,
+                           .patch = setup_.patch,
+                           .embed = setup_.embed,
+                           .depth = 2,
+                           .heads = setup_.heads};
+    const std::vector<std::int64_t> samples(static_cast<std::size_t>(setup_.parts), samples_ / parallel_.dp.size());
+    return traffic_by_formulas(config, task_.parameters(), parallel_, samples, setup_.recompute,
+                               trainer_->gradients().held.size());
+  }
+
   // The rank's gradients. A sharded optimizer has only some of the sums: then whole tensors, on the first rank.
   HeldTensors gradients(double factor) {
     const Parameters& parameters = task_.parameters();
-    if (!is_sharded_) return held(parameters, parameters.grads(), factor);
+    if (!layout_.shard_optimizer) return held(parameters, parameters.grads(), factor);
     HeldTensors all;
     visit_whole(parameters, trainer_->gradients(), parallel_.world, [&](const NamedParameter& p, const Tensor& whole) {
       Held& one = all[p.name] = {p.full_shape, {0, 0, p.full_shape[0]}, Sharing::copy, whole.to_vector()};
@@ -332,8 +375,20 @@ class RankTraining {
     return all;
   }
 
+  // As Loaders has it: what is read is counted by no ledger, its copy on the device is.
+  std::shared_ptr<const LoadedBatch> loaded(std::int64_t which) const {
+    Batch read;
+    {
+      const OwnMemoryLedger apart;
+      read = batch(which);
+    }
+    auto loaded = std::make_shared<LoadedBatch>();
+    loaded->tensors = to_device(read, setup_.device);
+    return loaded;
+  }
+
   // The batch of pass `which`, counted over all updates.
-  Batch batch(std::int64_t which) {
+  Batch batch(std::int64_t which) const {
     const std::int64_t ranks = parallel_.dp.size();
     const RowBand band = task_.band().value_or(RowBand{0, setup_.height});
     return batch_of(setup_, which * samples_ + parallel_.dp.rank(), ranks, samples_ / ranks,
@@ -354,20 +409,22 @@ class RankTraining {
   }
 
   const TrainingSetup setup_;
+  const Layout layout_;
   const std::int64_t samples_;
-  const bool is_sharded_;
   const StreamScope stream_;
   const Parallel parallel_;
   ObservedForecaster task_;
   const HeldTensors initial_;
   std::unique_ptr<Trainer> trainer_;
   std::int64_t next_part_ = 0;
+  std::shared_ptr<const LoadedBatch> current_;
 };
 
 // Trains on every rank of the layout; results in rank order. `samples`: of all ranks per pass.
 inline std::vector<RankValues> run_training(const TrainingSetup& setup, const Layout& layout, std::int64_t samples) {
   std::vector<RankValues> values(static_cast<std::size_t>(layout.ranks()));
   run_ranks({.ranks = layout.ranks()}, [&](const Communicator& world) {
+    const OwnMemoryLedger memory;
     values[static_cast<std::size_t>(world.rank())] = RankTraining(setup, layout, samples, world).train();
   });
   return values;

@@ -67,6 +67,7 @@ class TinyRank {
   Trainer& trainer() { return *trainer_; }
   Loaders& loaders() { return *loaders_; }
   const Parallel& parallel() const { return parallel_; }
+  const TrainerOptions& options() const { return options_; }
 
   // Its loss is that of the global batch.
   StepResult step() {

@@ -193,8 +193,7 @@ TEST_CASE("what opened data refuse is the config's, by key, or the files', by na
   vit_of(heads).num_heads = 3;
   CHECK_THROWS_WITH(heads.recipe->open(heads.origins, {}), ContainsSubstring("num_heads"));
   RunConfig holes = folder.config();
-  CHECK_THROWS_WITH(holes.recipe->holding(holes.compute, Parallel::alone()),
-                    ContainsSubstring("are left to the data: set img_size"));
+  CHECK_THROWS_WITH(holes.recipe->on_shapes(), ContainsSubstring("are left to the data: set img_size"));
 }
 
 TEST_CASE("names that a file gives its channels are believed, c0 to c19 too") {

@@ -1,9 +1,26 @@
-#include "models/vit/shares.h"
+// What the ranks of a vision transformer tell each other in one step, by formulas (docs/parallelism.md has them,
+// collective by collective): a second source beside the step on shapes (apps/train/dry_run.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #include "comm/context_attention.h"
+#include "comm/ledger.h"
+#include "comm/parallel.h"
+#include "engine/parameters.h"
+#include "models/vit/vit.h"
 
-namespace isobar {
-namespace {
+namespace isobar::testing {
+
+// What one training pass of a rank is counted for.
+struct PassSizes {
+  std::int64_t batch = 0;           // samples of this data rank
+  DType activation = DType::fp32;   // of what the branches compute
+  DType accumulator = DType::fp32;  // of the residual stream
+  bool recompute = false;           // a block's forward pass is made twice
+};
 
 // One pass of one rank. Bytes are what Call::payload() counts.
 class PassTraffic {
@@ -92,25 +109,47 @@ class PassTraffic {
     }
   }
 
-  const VitConfig& config_;
-  const PassSizes& sizes_;
+  const VitConfig config_;
+  const PassSizes sizes_;
   const Parallel& parallel_;
   CommLedger& ledger_;
   std::int64_t forwards_;  // of a block
   Tokens rows_;
 };
 
-}  // namespace
-
-std::vector<Holding::Dealt> shares_of(const VitConfig& config, const Parallel& parallel) {
-  return {{"heads", parallel.over_tp(config.heads), config.heads},
-          {"hidden units", parallel.over_tp(config.hidden(), Mlp::kTogether), config.hidden()},
-          {"rows of patches", parallel.over_cp(config.patch_rows()), config.patch_rows()}};
+// Gradients, weights of a sharded optimizer, and the sums of squares of `ranges` ranges.
+inline void add_traffic_of_gradients(const Parameters& parameters, const Parallel& parallel, std::size_t ranges,
+                                     CommLedger& ledger) {
+  const auto element = static_cast<std::int64_t>(size_of(parameters.dtype()));
+  const auto add = [&](const Communicator& group, Verb verb, std::int64_t elements) {
+    if (group.size() > 1) ledger.add(group.name(), verb, 1, elements * element);
+  };
+  if (parallel.world.size() == 1) return;
+  if (!parallel.exchange.off)
+    for (const Parameters::Bucket& bucket : parameters.buckets()) {
+      const auto [scattered, summed] = parallel.gradient_groups(bucket.sharing);
+      const std::int64_t all = bucket.range.size();
+      add(scattered, Verb::reduce_scatter, all);
+      add(summed, Verb::all_reduce, all / scattered.size());
+      add(scattered, Verb::all_gather, all);
+    }
+  if (parallel.exchange.shards_optimizer() || parallel.tp.size() > 1)
+    ledger.add(parallel.world.name(), Verb::all_reduce, 1, static_cast<std::int64_t>(ranges * sizeof(double)));
 }
 
-void add_traffic_of_pass(const VitConfig& config, const PassSizes& sizes, const Parallel& parallel,
-                         CommLedger& ledger) {
-  PassTraffic(config, sizes, parallel, ledger).add();
+// A step of a forecaster, whose passes have so many samples each of this rank.
+inline CommLedger traffic_by_formulas(const VitConfig& config, const Parameters& parameters, const Parallel& parallel,
+                                      const std::vector<std::int64_t>& samples, bool recompute, std::size_t ranges) {
+  CommLedger ledger;
+  for (const std::int64_t batch : samples) {
+    if (batch == 0) continue;
+    PassTraffic(config, {batch, parameters.activation_dtype(), parameters.dtype(), recompute}, parallel, ledger).add();
+    // The sums of the loss over the bands.
+    if (parallel.cp.size() > 1)
+      ledger.add(parallel.cp.name(), Verb::all_reduce, 1, batch * 2 * static_cast<std::int64_t>(sizeof(double)));
+  }
+  add_traffic_of_gradients(parameters, parallel, ranges, ledger);
+  return ledger;
 }
 
-}  // namespace isobar
+}  // namespace isobar::testing

@@ -1,3 +1,4 @@
+// The case of adam. See kernels/cases/operands.h.
 #pragma once
 
 #include "kernels/adam.h"

@@ -1,4 +1,5 @@
-// more_stream of dropout is an option: the arguments have it or not.
+// The cases of attention_fwd, attention_bwd and attention_merge. See kernels/cases/operands.h. more_stream of dropout
+// counts as an option: who wants it sets it in the arguments.
 #pragma once
 
 #include <cmath>

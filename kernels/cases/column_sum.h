@@ -1,3 +1,4 @@
+// The case of column_sum. See kernels/cases/operands.h.
 #pragma once
 
 #include "kernels/cases/operands.h"

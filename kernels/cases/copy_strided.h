@@ -1,3 +1,4 @@
+// The case of copy_strided. See kernels/cases/operands.h.
 #pragma once
 
 #include "kernels/cases/operands.h"

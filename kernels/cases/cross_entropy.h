@@ -1,3 +1,4 @@
+// The cases of cross_entropy_fwd and cross_entropy_bwd. See kernels/cases/operands.h.
 #pragma once
 
 #include "kernels/cases/operands.h"

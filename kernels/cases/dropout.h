@@ -1,4 +1,5 @@
-// more_stream is an option: the arguments have it or not.
+// The cases of dropout and drop_path. See kernels/cases/operands.h. more_stream counts as an option: who wants it sets it
+// in the arguments.
 #pragma once
 
 #include "kernels/cases/operands.h"

@@ -1,3 +1,4 @@
+// The cases of cast, fill, add and add_row. See kernels/cases/operands.h.
 #pragma once
 
 #include "kernels/cases/operands.h"

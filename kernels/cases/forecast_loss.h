@@ -1,3 +1,4 @@
+// The cases of forecast_loss_sums, forecast_loss_finish and forecast_loss_bwd. See kernels/cases/operands.h.
 #pragma once
 
 #include "kernels/cases/operands.h"

@@ -1,3 +1,4 @@
+// The cases of gelu_fwd and gelu_bwd. See kernels/cases/operands.h.
 #pragma once
 
 #include "kernels/cases/operands.h"

@@ -1,3 +1,4 @@
+// The cases of sum_of_squares and clip_coefficient. See kernels/cases/operands.h.
 #pragma once
 
 #include "kernels/cases/operands.h"

@@ -1,3 +1,4 @@
+// The cases of layernorm_fwd and layernorm_bwd. See kernels/cases/operands.h.
 #pragma once
 
 #include "kernels/cases/operands.h"

@@ -1,3 +1,4 @@
+// The cases of normalize and denormalize. See kernels/cases/operands.h.
 #pragma once
 
 #include "kernels/cases/operands.h"

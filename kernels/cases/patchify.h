@@ -1,3 +1,4 @@
+// The cases of patchify and unpatchify. See kernels/cases/operands.h.
 #pragma once
 
 #include "kernels/cases/operands.h"

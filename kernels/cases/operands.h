@@ -63,7 +63,7 @@ struct Given {
   void* memory = nullptr;  // null: memory of the kind that the Operands have
 };
 
-// The memory of one case's operands.
+// The memory of one case's operands; each case has an object of its own.
 class Operands {
  public:
   explicit Operands(std::vector<Given> given) : given_(std::move(given)) {}

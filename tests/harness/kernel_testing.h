@@ -239,7 +239,10 @@ class Workbench {
   Pointer output(std::int64_t n, DType dtype, std::int64_t shift = 0);
   Pointer workspace(std::size_t bytes);
   // For one case, in the expression that the values live in: cases::gelu_fwd({.n = 3}, bench.operands({{"x", x}})).
-  TestOperands operands(std::vector<Given> given = {}) { return {*this, std::move(given)}; }
+  TestOperands operands(std::vector<Given> given = {}, const std::vector<Given>& more = {}) {
+    given.insert(given.end(), more.begin(), more.end());
+    return {*this, std::move(given)};
+  }
 
   Values read(Pointer pointer) const;
   void check(const std::string& name, Pointer pointer, const Expected& expected, Norm norm = Norm::tensor) const;

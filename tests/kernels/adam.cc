@@ -55,10 +55,6 @@ std::array<std::vector<Real>, 3> naive_step(const Case& c) {
 }
 
 AdamArgs arguments(const Case& c, Workbench& bench, const std::vector<Given>& more = {}) {
-  const Values grad_scale = values_of({c.grad_scale}, DType::fp64);
-  std::vector<Given> given = {
-      {"grad_scale", grad_scale}, {"grad", c.grad}, {"weight", c.weight}, {"m", c.m}, {"v", c.v}};
-  given.insert(given.end(), more.begin(), more.end());
   return cases::adam({.n = c.n,
                       .decay_end = c.decay_end,
                       .dtype = c.dtype,
@@ -72,7 +68,12 @@ AdamArgs arguments(const Case& c, Workbench& bench, const std::vector<Given>& mo
                       .weight_decay = c.weight_decay,
                       .decoupled = c.decoupled,
                       .average_rate = c.average_rate},
-                     bench.operands(given));
+                     bench.operands({{"grad_scale", values_of({c.grad_scale}, DType::fp64)},
+                                     {"grad", c.grad},
+                                     {"weight", c.weight},
+                                     {"m", c.m},
+                                     {"v", c.v}},
+                                    more));
 }
 
 }  // namespace

@@ -240,28 +240,27 @@ AttentionFwdArgs forward_arguments(const Case& a, const Inputs& x, Workbench& be
 AttentionBwdArgs backward_arguments(const Case& a, const Inputs& x, const Values& o, const Values& lse,
                                     Workbench& bench, const std::vector<Given>& gradients = {}) {
   const Grad mode = a.adds ? Grad::accumulate : Grad::overwrite;
-  std::vector<Given> given = {{"q", x.q}, {"k", x.k}, {"v", x.v}, {"o", o}, {"lse", lse}, {"d_o", x.d_o}};
-  given.insert(given.end(), gradients.begin(), gradients.end());
-  return cases::attention_bwd({.shape = a.shape,
-                               .dtype = a.dtype,
-                               .o_dtype = a.out_dtype(),
-                               .grad_dtype = a.out_dtype(),
-                               .scale = a.scale(),
-                               .causal = a.causal,
-                               .tf32 = a.tf32,
-                               .window = a.window,
-                               .dropout = a.dropout,
-                               .q_stride = a.stride(),
-                               .k_stride = a.stride(),
-                               .v_stride = a.stride(),
-                               .o_stride = a.stride(),
-                               .do_stride = a.stride(),
-                               .dq_stride = a.stride(),
-                               .dk_stride = a.stride(),
-                               .dv_stride = a.stride(),
-                               .dq_mode = mode,
-                               .dkv_mode = mode},
-                              bench.operands(given));
+  return cases::attention_bwd(
+      {.shape = a.shape,
+       .dtype = a.dtype,
+       .o_dtype = a.out_dtype(),
+       .grad_dtype = a.out_dtype(),
+       .scale = a.scale(),
+       .causal = a.causal,
+       .tf32 = a.tf32,
+       .window = a.window,
+       .dropout = a.dropout,
+       .q_stride = a.stride(),
+       .k_stride = a.stride(),
+       .v_stride = a.stride(),
+       .o_stride = a.stride(),
+       .do_stride = a.stride(),
+       .dq_stride = a.stride(),
+       .dk_stride = a.stride(),
+       .dv_stride = a.stride(),
+       .dq_mode = mode,
+       .dkv_mode = mode},
+      bench.operands({{"q", x.q}, {"k", x.k}, {"v", x.v}, {"o", o}, {"lse", lse}, {"d_o", x.d_o}}, gradients));
 }
 
 struct Outputs {

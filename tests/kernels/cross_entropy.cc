@@ -130,22 +130,22 @@ CrossEntropyFwdArgs forward_arguments(const Case& c, Workbench& bench, std::int6
       bench.operands({{"logits", c.logits, shift}, {"labels", c.label_values()}, {"prediction", c.has_prediction}}));
 }
 
-// In place, where dlogits shall lie over the logits.
+// in_place: dlogits lies over the logits.
 CrossEntropyBwdArgs backward_arguments(const Case& c, const Statistics& s, Workbench& bench, double upstream = 1,
                                        const Values* device_upstream = nullptr, bool in_place = false) {
-  std::vector<Given> given = {{"max", s.max}, {"sum", s.sum}, {"device_upstream", device_upstream}};
-  const Values labels = c.label_values();
-  const Values counted = constant_values(1, DType::i32, static_cast<double>(c.counted()));
-  given.insert(given.end(), {{"labels", labels}, {"counted", counted}});
+  std::vector<Given> logits = {{"logits", c.logits}};
   if (in_place) {
-    const Pointer logits = bench.in_out(c.logits);
-    given.insert(given.end(), {{"logits", logits}, {"dlogits", logits}});
-  } else {
-    given.emplace_back("logits", c.logits);
+    const Pointer both = bench.in_out(c.logits);
+    logits = {{"logits", both}, {"dlogits", both}};
   }
   return cases::cross_entropy_bwd(
       {.rows = c.rows, .classes = c.classes, .dtype = c.dtype, .ignore = c.ignore, .upstream = upstream},
-      bench.operands(given));
+      bench.operands({{"labels", c.label_values()},
+                      {"max", s.max},
+                      {"sum", s.sum},
+                      {"counted", constant_values(1, DType::i32, static_cast<double>(c.counted()))},
+                      {"device_upstream", device_upstream}},
+                     logits));
 }
 
 void check_forward(const Case& c, std::int64_t shift = 0) {

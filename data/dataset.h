@@ -25,7 +25,7 @@ enum class DataSplit : std::uint8_t { train, valid, test };
 // What opening data has to know of the process that does it.
 struct OpeningProcess {
   int processes_on_host = 1;  // that open the same data, and share the host's memory
-  // The command of this program that tries a file (data/era5/trial.h) in a process of its own, where this one must not
+  // The command of this program that tries a file (data/files/trial.h) in a process of its own, where this one must not
   // fork, since MPI or NCCL run in it; empty: it may.
   std::vector<std::string> trial = {};
 };

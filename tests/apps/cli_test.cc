@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "data/era5/hdf5.h"
+#include "data/files/hdf5.h"
 #include "engine/files/atomic_file.h"
 #include "kernels/cpu/isa.h"
 #include "tests/harness/data_files.h"

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "data/npy.h"
+#include "data/files/npy.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/isobar_command.h"
 #include "tests/harness/places.h"

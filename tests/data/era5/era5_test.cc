@@ -15,7 +15,7 @@
 #include "data/era5/catalog.h"
 #include "data/era5/era5.h"
 #include "data/era5/field_file.h"
-#include "data/era5/hdf5.h"
+#include "data/files/hdf5.h"
 #include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
 #include "tests/harness/bytes_read.h"

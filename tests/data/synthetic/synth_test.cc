@@ -11,7 +11,7 @@
 #include "data/era5/era5.h"
 #include "data/era5/field_file.h"
 #include "data/era5/statistics.h"
-#include "data/npy.h"
+#include "data/files/npy.h"
 #include "data/synthetic/synth.h"
 #include "data/synthetic/synthetic_atmosphere.h"
 #include "engine/files/atomic_file.h"

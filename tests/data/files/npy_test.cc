@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/npy.h"
+#include "data/files/npy.h"
 #include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
 #include "tests/harness/data_files.h"

@@ -1,4 +1,4 @@
-#include "data/npy.h"
+#include "data/files/npy.h"
 
 #include <bit>
 #include <cstddef>

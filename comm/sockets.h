@@ -5,27 +5,14 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
+
+#include "engine/files/descriptor.h"
 
 struct addrinfo;
 
 namespace isobar {
 
-// A descriptor that is closed with its object.
-class Socket {
- public:
-  explicit Socket(int descriptor = -1) : descriptor_(descriptor) {}
-  ~Socket();
-  Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
-  int get() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
+using Socket = Descriptor;
 
 // False where the other end is gone, or has not read for so long that its buffer is full.
 bool send_all(int socket, std::string_view bytes);

@@ -25,6 +25,7 @@
 #include "engine/files/atomic_file.h"
 #include "engine/files/checkpoint.h"
 #include "engine/files/json.h"
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 
 namespace isobar {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "data/files/gzip.h"
-#include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "engine/storage.h"
 #include "engine/tensor.h"
 #include "kernels/common/check.h"

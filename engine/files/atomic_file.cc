@@ -164,40 +164,6 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
   file.commit();
 }
 
-int open_regular_file(const std::filesystem::path& path) {
-  // Without O_NONBLOCK, opening a pipe waits for its writer.
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  if (descriptor < 0) fail_with_errno(path, "opened");
-  struct stat status {};
-  if (::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) return descriptor;
-  ::close(descriptor);
-  throw_error(path.string(), ": is not a file but a folder, a pipe or a device");
-}
-
-void read_file_in_pieces(const std::filesystem::path& path,
-                         const std::function<void(std::span<const std::byte> piece)>& take) {
-  std::vector<std::byte> piece(std::size_t{1} << 18);
-  const int descriptor = open_regular_file(path);
-  const std::unique_ptr<const int, void (*)(const int*)> closed_at_end(&descriptor, [](const int* d) { ::close(*d); });
-  for (;;) {
-    const ssize_t got = ::read(descriptor, piece.data(), piece.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail_with_errno(path, "read");
-    if (got == 0) return;
-    take(std::span(piece).first(static_cast<std::size_t>(got)));
-  }
-}
-
-std::string read_file(const std::filesystem::path& path, std::size_t most_bytes) {
-  std::string contents;
-  read_file_in_pieces(path, [&](std::span<const std::byte> piece) {
-    contents.append(reinterpret_cast<const char*>(piece.data()), piece.size());
-    ISOBAR_CHECK(contents.size() <= most_bytes, path.string(), ": has more than ", most_bytes,
-                 " bytes, too many for what it should be");
-  });
-  return contents;
-}
-
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder, std::error_code& error) {
   std::vector<std::filesystem::path> entries;
   error.clear();

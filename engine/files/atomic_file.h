@@ -9,9 +9,7 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -64,17 +62,6 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 // The file that is replaced by writing to `path`: itself, or what a symbolic link leads to. Error where its folder does
 // not exist, or where something is there that is no regular file.
 std::filesystem::path replaced_by_writing(const std::filesystem::path& path);
-
-// The whole of a regular file as text; Error where it cannot be read, is a device or a pipe (which need not end), or
-// has more than `most_bytes`.
-std::string read_file(const std::filesystem::path& path, std::size_t most_bytes = SIZE_MAX);
-
-// The same in pieces, from the first byte on.
-void read_file_in_pieces(const std::filesystem::path& path,
-                         const std::function<void(std::span<const std::byte> piece)>& take);
-
-// Opens a regular file for reading and returns its descriptor; an Error as read_file's.
-int open_regular_file(const std::filesystem::path& path);
 
 // What lies in a folder, in the order of the names; nothing, and `error` set, where it cannot be read.
 // std::filesystem's iterators end the process where memory runs out.

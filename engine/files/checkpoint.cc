@@ -18,6 +18,7 @@
 
 #include "engine/files/atomic_file.h"
 #include "engine/files/checksum.h"
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 
 namespace isobar {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "tests/data/files/idx_files.h"
 #include "tests/harness/isobar_command.h"
 #include "tests/harness/tensorboard_events.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "data/files/hdf5.h"
-#include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "kernels/cpu/isa.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/places.h"

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/files/npy.h"
+#include "engine/files/reader.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/isobar_command.h"
 #include "tests/harness/places.h"

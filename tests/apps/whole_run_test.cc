@@ -17,6 +17,7 @@
 #include "data/files/hdf5.h"
 #include "data/files/npy.h"
 #include "data/maps/map_image.h"
+#include "engine/files/reader.h"
 #include "models/forecast/forecaster.h"
 #include "tests/harness/forecast_config.h"
 #include "tests/harness/golden_file.h"

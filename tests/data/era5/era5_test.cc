@@ -16,7 +16,7 @@
 #include "data/era5/era5.h"
 #include "data/era5/field_file.h"
 #include "data/files/hdf5.h"
-#include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 #include "tests/harness/bytes_read.h"
 #include "tests/harness/data_files.h"

@@ -14,7 +14,7 @@
 #include "data/files/npy.h"
 #include "data/synthetic/synth.h"
 #include "data/synthetic/synthetic_atmosphere.h"
-#include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/temporary_folder.h"

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 #include "tests/harness/file_size_limit.h"
 #include "tests/harness/temporary_folder.h"

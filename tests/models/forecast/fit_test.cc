@@ -18,7 +18,7 @@
 #include "data/era5/statistics.h"
 #include "data/files/hdf5.h"
 #include "data/files/npy.h"
-#include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "engine/files/safetensors.h"
 #include "kernels/common/check.h"
 #include "tests/harness/data_files.h"

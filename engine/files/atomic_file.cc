@@ -39,22 +39,11 @@ std::string random_suffix() {
   return digits;
 }
 
-// Takes the lock that a temporary file's writer holds as long as it lives, on whatever machine; false where somebody
-// else holds it. Byte 0 alone, and not with flock(): that is what HDF5 locks a whole file with.
-bool lock_file(int descriptor) {
-  struct flock lock {};
-  lock.l_type = F_WRLCK;
-  lock.l_whence = SEEK_SET;
-  lock.l_len = 1;
-  return ::fcntl(descriptor, F_OFD_SETLK, &lock) == 0;
-}
-
-// Locks a temporary file that was made just now; false where a cleaner took it for a leftover in that moment. A file
-// system without locks keeps leftovers, and needs none.
-bool keep_alive(int descriptor) {
-  const bool locked = lock_file(descriptor) || (errno != EAGAIN && errno != EACCES);
+// Whether a temporary file that was made just now is this writer's: false where a cleaner took it for a leftover in
+// that moment. A file system without locks keeps leftovers, and needs none.
+bool is_kept_alive(const FileLock& lock) {
   struct stat status {};
-  return locked && ::fstat(descriptor, &status) == 0 && status.st_nlink > 0;
+  return lock.descriptor() >= 0 && ::fstat(lock.descriptor(), &status) == 0 && status.st_nlink > 0;
 }
 
 // Removes the temporary files of writers that were killed: those that nobody holds the lock of.
@@ -64,26 +53,22 @@ void remove_leftovers(const std::filesystem::path& folder, const std::string& pr
     const std::string name = entry.filename().string();
     const bool is_temporary = name.starts_with(prefix) && (name.size() == prefix.size() || name[prefix.size()] == '.');
     if (!is_temporary) continue;
-    const int descriptor = ::open(entry.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (descriptor < 0) continue;
+    Descriptor file(::open(entry.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     struct stat status {};
-    const bool leftover = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink > 0;
-    if (leftover && lock_file(descriptor)) ::unlink(entry.c_str());
-    ::close(descriptor);
+    const bool is_file = file && ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink > 0;
+    if (!is_file) continue;
+    const FileLock lock = FileLock::of_file(std::move(file));
+    if (lock.state() == FileLock::State::taken) ::unlink(entry.c_str());
   }
 }
 
 }  // namespace
 
 void flush_to_disk(const std::filesystem::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) fail_with_errno(path, "opened");
+  const Descriptor opened(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!opened) fail_with_errno(path, "opened");
   // Some file systems cannot flush a folder (EINVAL) and need not.
-  const bool flushed = ::fsync(descriptor) == 0 || errno == EINVAL;
-  const int error = errno;
-  ::close(descriptor);
-  errno = error;
-  if (!flushed) fail_with_errno(path, "flushed to the disk");
+  if (::fsync(opened.get()) != 0 && errno != EINVAL) fail_with_errno(path, "flushed to the disk");
 }
 
 std::filesystem::path replaced_by_writing(const std::filesystem::path& path) {
@@ -104,14 +89,14 @@ Replacement::Replacement(const std::filesystem::path& path) : path_(replaced_by_
   const mode_t mode = replaces ? 0600 : 0666;
   do {
     temporary_ = folder_of(path_) / (prefix + random_suffix());
-    if (descriptor_ >= 0) ::close(descriptor_);
-    descriptor_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
-    if (descriptor_ < 0 && errno != EEXIST) {
+    Descriptor created(::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
+    if (!created && errno != EEXIST) {
       temporary_.clear();
       fail_with_errno(path_, "created");
     }
-  } while (descriptor_ < 0 || !keep_alive(descriptor_));
-  if (replaces && ::fchmod(descriptor_, replaced.st_mode & 0777) != 0) {
+    lock_ = FileLock::of_file(std::move(created));
+  } while (!is_kept_alive(lock_));
+  if (replaces && ::fchmod(descriptor(), replaced.st_mode & 0777) != 0) {
     const int error = errno;
     discard();
     errno = error;
@@ -125,16 +110,16 @@ Replacement::~Replacement() {
 
 void Replacement::discard() noexcept {
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
-  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+  lock_ = FileLock();
 }
 
 void Replacement::put_in_place() {
   ISOBAR_CHECK(!temporary_.empty(), path_.string(), ": put in place twice");
-  if (::fsync(descriptor_) != 0) fail_with_errno(path_, "flushed to the disk");
-  // Closed after the rename: the lock keeps others from taking the file for a leftover.
+  if (::fsync(descriptor()) != 0) fail_with_errno(path_, "flushed to the disk");
+  // Given back after the rename: the lock keeps others from taking the file for a leftover.
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_with_errno(path_, "put in place");
   temporary_.clear();
-  ::close(std::exchange(descriptor_, -1));
+  lock_ = FileLock();
   flush_to_disk(folder_of(path_));
 }
 

@@ -16,6 +16,8 @@
 #include <system_error>
 #include <vector>
 
+#include "engine/files/file_lock.h"
+
 namespace isobar {
 
 // A new file that is to take the place of `path`: for writers that open it by its name, such as libraries.
@@ -29,7 +31,7 @@ class Replacement {
 
   const std::filesystem::path& path() const { return path_; }  // the final name, symbolic links followed
   const std::filesystem::path& temporary() const { return temporary_; }
-  int descriptor() const { return descriptor_; }  // of the temporary file, for writing
+  int descriptor() const { return lock_.descriptor(); }  // of the temporary file, for writing
 
   void put_in_place();  // flushes and renames it; once
 
@@ -38,7 +40,7 @@ class Replacement {
 
   std::filesystem::path path_;
   std::filesystem::path temporary_;  // empty: in place
-  int descriptor_ = -1;              // holds the lock that tells a living writer from a killed one
+  FileLock lock_;                    // of the temporary file: tells a living writer from a killed one
 };
 
 class AtomicFile {

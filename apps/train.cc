@@ -118,7 +118,7 @@ RunSetup setup_of(RunConfig& config, const OpenedRecipe& data, const ScheduleOpt
           .agrees_late = o.late_agreement};
 }
 
-// The part of a rank, with what it computes on.
+// One rank, on its device and its stream.
 void train_on_device(const Communicator& world, const TrainFlags& o, OpenedRun& run, Outcome* outcome) {
   const Parallel parallel = start_parallel(world, o);
   use_in_this_thread(run.device);

@@ -23,7 +23,7 @@ std::optional<Checkpoint> checkpoint_to_resume(const RunFolder& folder,
   return found.checkpoint;
 }
 
-// The iterations that the run's summary is of, where it is that of the last checkpoint; 0: it has to go on, or begin.
+// The iterations of the run's summary, if it is of this checkpoint; 0: the run has to continue, or to start.
 std::int64_t summed_up(const RunFolder& folder, const std::optional<Checkpoint>& checkpoint) {
   const ordered_json summary = folder.read_summary();
   const bool is_last =

@@ -1,4 +1,4 @@
-// What the folder of a run holds when the run starts. The first process alone looks there, and tells the others.
+// What the run's folder holds when the run starts. Only the first process looks there; it sends the others the result.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@
 namespace isobar {
 
 struct FoundRun {
-  bool is_resumed = false;               // it holds a run, which is to go on
-  std::optional<Checkpoint> checkpoint;  // to go on from; none: the run begins
-  std::int64_t summed_up = 0;            // iterations of its summary, where that is of the checkpoint; 0: not finished
+  bool is_resumed = false;               // the folder holds a run that is to continue
+  std::optional<Checkpoint> checkpoint;  // to continue from; none: the run starts
+  std::int64_t summed_up = 0;            // iterations of its summary, if that is of this checkpoint; else 0
 };
 
-// Every process calls it. folder: null in all but the first, which says on stdout and stderr what it does not find and
-// what it passes over. resumes: the newest whole checkpoint is looked for. Error on the first process where that, or
-// best/, is another run's; free_on_resume: the config keys that may differ.
+// Every process calls it. folder: null in all but the first, which prints what it does not find and what it skips.
+// resumes: looks for the newest whole checkpoint; Error on the first process if that, or best/, is of another run.
+// free_on_resume: config keys that may differ.
 FoundRun find_run(const RunFolder* folder, const std::filesystem::path& path, bool resumes,
                   const std::vector<std::string>& free_on_resume, const Communicator& processes);
 

@@ -12,7 +12,7 @@
 namespace isobar {
 namespace {
 
-// The data are opened, and the weights are compared with them.
+// In one process.
 std::unique_ptr<OpenedRecipe> open_data(RunConfig& config, const OpenRequest& request, const FirstWeights& weights) {
   std::unique_ptr<OpenedRecipe> data = config.recipe->open(config.origins, request);
   for (const std::string& sentence : data->sentences()) std::cout << sentence << std::endl;
@@ -30,7 +30,7 @@ FirstWeights first_weights(const FoundRun& found, const std::filesystem::path& i
   return weights;
 }
 
-// A file system would not answer thousands of processes at once.
+// A file system could not serve thousands of processes at once.
 std::unique_ptr<OpenedRecipe> open_data_of_run(RunConfig& config, const OpenRequest& request,
                                                const FirstWeights& weights, const Communicator& processes) {
   if (processes.size() == 1) return open_data(config, request, weights);

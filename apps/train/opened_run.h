@@ -1,4 +1,4 @@
-// A run whose data are open, and compared with the weights that it begins with.
+// A run whose data are open and compared with its first weights.
 #pragma once
 
 #include <filesystem>
@@ -14,31 +14,31 @@
 
 namespace isobar {
 
-// Weights that the run goes on from, or starts from.
+// Weights that the run continues from (trained) or starts from (init).
 struct FirstWeights {
   std::optional<GivenWeights> trained, init;
 };
 
-// init: a file; empty: weights are drawn.
+// init: a file; empty: weights are drawn at random.
 FirstWeights first_weights(const FoundRun& found, const std::filesystem::path& init);
 
-// Opens the data on every process and compares them with the weights; says on stdout what opening has filled and made.
-// The first process looks at the data, and the others go by what it has found.
+// Opens the data on every process, compares them with the weights, and prints what opening has filled and made. Only
+// the first process examines the data; the others use its findings.
 std::unique_ptr<OpenedRecipe> open_data_of_run(RunConfig& config, const OpenRequest& request,
                                                const FirstWeights& weights, const Communicator& processes);
 
-// The config as config.json has it: with what the data say in the place of what is declared.
+// The config as config.json has it: keys that were left to the data have the values that the data gave.
 nlohmann::ordered_json config_of_run(RunConfig& config, const OpenedRecipe& data, const ScheduleOptions& schedule);
 
-// What all ranks of this process share: all of it is only read, but for the folder, which is the first rank's.
+// What all ranks of this process share. It is only read, except the folder, which the first rank uses.
 struct OpenedRun {
   RunConfig& config;
   const OpenedRecipe& data;
   ScheduleOptions schedule;  // of so many updates an epoch
   RunFolder* folder;         // null in all processes but the first
   FoundRun found;
-  std::optional<GivenWeights> trained;  // weights that the run goes on from
-  std::filesystem::path init;           // weights to start from; empty: drawn
+  std::optional<GivenWeights> trained;  // weights that the run continues from
+  std::filesystem::path init;           // weights to start from; empty: drawn at random
   RunSetup setup;
   Device device;
 };

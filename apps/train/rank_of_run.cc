@@ -15,7 +15,7 @@
 namespace isobar {
 namespace {
 
-// What each process has found out of its own files, before and when the model is made.
+// What each process has found in its own files, before the model is made and after.
 std::vector<Finding> findings_of(const OpenedRun& run) {
   std::string layout;
   for (const TensorSpec& tensor : run.data.train().layout())
@@ -55,7 +55,7 @@ void train_as_rank(const Parallel& parallel, OpenedRun& run, Outcome* outcome) {
                   {parallel.dp.rank(), parallel.dp.size(), task->band()});
   if (!run.found.is_resumed) loaders.try_first_batches();
   if (run.data.test() != nullptr) loaders.judged(*run.data.test()).try_first_batch();
-  world.barrier();  // nobody has found an error: an existing run may be overwritten
+  world.barrier();  // no rank has found an error: an existing run may be overwritten
   RunFolder* const folder = world.rank() == 0 ? run.folder : nullptr;
   std::optional<Working> work;
   if (folder != nullptr) {

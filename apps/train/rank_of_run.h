@@ -9,15 +9,15 @@
 
 namespace isobar {
 
-// How far the first rank has come, for whoever cleans up after an error.
+// The progress of the first rank, for cleaning up after an error.
 struct Outcome {
-  bool prepared = false;  // the folder is this run's
+  bool prepared = false;  // the folder belongs to this run
   std::int64_t iterations = 0;
   TrainingRun::End end = TrainingRun::End::finished;
 };
 
-// Every rank calls it, on the stream and the device that it computes on. All ranks compare what they have found before
-// the first of them changes the folder. outcome: of the process; null on all its ranks but the first.
+// Every rank calls it, with its device and its stream as the current ones. All ranks compare their findings before the
+// first one changes the folder. outcome: of the process; null on all its ranks but the first.
 void train_as_rank(const Parallel& parallel, OpenedRun& run, Outcome* outcome);
 
 }  // namespace isobar

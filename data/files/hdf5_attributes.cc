@@ -1,4 +1,4 @@
-// What stands beside a dataset in an HDF5 file: its attributes, and what its dimensions are.
+// Attributes of a dataset in an HDF5 file, and the scales of its dimensions.
 #include <hdf5_hl.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What all of data/files/hdf5*.cc say to the HDF5 library: its objects, its lock, its errors. For them only, since this
+// What data/files/hdf5*.cc share: objects of the HDF5 library, its lock and its errors. For them only, since this
 // includes the library's header.
 #pragma once
 
@@ -47,22 +47,22 @@ class Lock {
   std::lock_guard<std::mutex> guard_;
 };
 
-// The end of a sentence about something that could not be written: what the system said to the library's last call.
+// The end of a sentence about a failed write: ": " and the system's message to the library's last call.
 std::string because();
 
-// Whether the library's last call that failed wanted more memory than there is.
+// Whether the library's last failed call ran out of memory.
 bool lacked_memory();
 
-// Read-only, without locking the file; no handle where the library refuses it.
+// Read-only, without locking the file. An empty handle if the library refuses it.
 Handle open_for_reading(const std::string& path);
 
-// The size of a regular file; nothing where there is none.
+// The size of a regular file in bytes; nothing if there is none.
 std::optional<std::uint64_t> size_of(const std::string& path);
 
-std::vector<hsize_t> sizes(std::span<const std::int64_t> extents);  // as the library wants them
+std::vector<hsize_t> sizes(std::span<const std::int64_t> extents);  // in the library's type
 std::vector<std::int64_t> shape_of(const Handle& dataset);
 
-// Selects a box of a dataset's space; returns the space of as many values in memory.
+// Selects a box of a dataset's space; returns a space for the same number of values in memory.
 Handle box(hid_t space, std::span<const std::int64_t> start, std::span<const std::int64_t> count);
 
 }  // namespace isobar::hdf5

@@ -1,4 +1,4 @@
-// How a dataset lies in its HDF5 file, and the chunks that it is cut into. The caller holds the library's lock.
+// How a dataset is stored in its HDF5 file, and its chunks. The caller holds the library's lock.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,13 @@ namespace isobar::hdf5 {
 // `where` begins the message of an error; the file has `file_bytes`.
 Layout layout_of(const std::string& where, const Handle& dataset, hid_t type, std::uint64_t file_bytes);
 
-// How many chunks cover the dataset, in each dimension.
+// The number of chunks that cover the dataset, in each dimension.
 std::vector<std::int64_t> chunk_grid(std::span<const std::int64_t> shape, std::span<const std::int64_t> chunk);
 
-// How many of them were ever written.
+// The number of chunks that were written.
 std::int64_t stored_chunks(const Handle& dataset);
 
-// Calls visit(start) for the place of every chunk, row-major over the grid of chunks.
+// Calls visit(start) for the first element of every chunk, row-major over the grid of chunks.
 template <class Visit>
 void for_each_chunk(std::span<const std::int64_t> shape, std::span<const std::int64_t> chunk, const Visit& visit) {
   std::vector<hsize_t> start(shape.size());

@@ -24,10 +24,10 @@ struct File::Handles {
 
   ~Handles();
 
-  // The caller holds the lock, here and below.
+  // The caller of these holds the lock.
   const Handle& dataset(const std::string& path, const std::string& name) const;
 
-  // To be called after each read: what lies beyond the end of a file the library makes up as zeros.
+  // Called after each read: beyond the end of a file the library returns zeros without an error.
   void check_length(const std::string& path) const;
 
   void create(const std::string& path, const std::string& name, hid_t type, std::span<const std::int64_t> shape,

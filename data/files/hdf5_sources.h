@@ -1,5 +1,5 @@
-// Other files that a dataset of an HDF5 file reads from: the parts of external and of virtual datasets. The library
-// makes up what it does not find there. The caller holds its lock.
+// Other files that a dataset of an HDF5 file reads from: the parts of external and virtual datasets. If a part is
+// missing, the library returns the fill value without an error. The caller holds the library's lock.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ struct Source {
   std::uint64_t bytes = 0;
 };
 
-// Whether a link has not led from `file` into another one.
+// Whether the object is stored in `file` itself, and not in another file behind a link.
 bool lies_in(const Handle& file, const Handle& object);
 
-// Every file but its own that an opened dataset reads from; an error where one is missing or too short. `path` is that
-// of its own file, and `where` begins the message of an error.
+// All other files that an opened dataset reads from. Error if one is missing or too short. path: of the dataset's own
+// file. where: begins the message of an error.
 std::vector<Source> sources_of(const std::string& path, const std::string& where, const Handle& dataset);
 
 }  // namespace isobar::hdf5

@@ -10,12 +10,12 @@
 
 namespace isobar::hdf5 {
 
-// All texts of a dataset or an attribute, by the function of the library that reads it; an error, before memory is
-// taken, where they have more than 2^28 bytes. `where` names file and dataset for the message of an error.
+// All texts of a dataset or an attribute, which `read` (H5Dread, H5Aread) reads. Error, before memory is allocated, if
+// they have more than 2^28 bytes. where: names file and dataset for the message of an error.
 std::vector<std::string> read_text(const std::string& where, hid_t object, hid_t type, std::size_t count,
                                    herr_t (*read)(hid_t object, hid_t type, void* buffer));
 
-// Texts of equal width beside one another, as the library wants them.
+// Texts of equal width one after another, as the library expects them.
 struct TextTable {
   std::size_t width = 1;
   std::string bytes;

@@ -1,4 +1,4 @@
-// What the HDF5 library does with a file whose structure is damaged, found out before this process asks it.
+// Tests in a child process whether the HDF5 library survives a file: some damaged files crash it.
 #pragma once
 
 #include <optional>
@@ -6,8 +6,8 @@
 
 namespace isobar::hdf5 {
 
-// Lets a child process ask the library for whatever isobar will ask it (data/files/trial.h). Returns what became of it,
-// for the end of a sentence; nothing where all is well. The caller holds the library's lock.
+// A child process makes all calls of the library that isobar will make (data/files/trial.h). Returns what happened to
+// the child, for the end of a sentence; nothing if all is well. The caller holds the library's lock.
 std::optional<std::string> try_to_walk(const std::string& path);
 
 }  // namespace isobar::hdf5

@@ -15,7 +15,7 @@ namespace isobar {
 
 FileReader::FileReader(const std::filesystem::path& path, std::string name)
     : name_(name.empty() ? path.string() + ":" : std::move(name)),
-      // Without O_NONBLOCK, opening a pipe waits for its writer.
+      // Without O_NONBLOCK, opening a pipe would wait for its writer.
       descriptor_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
   ISOBAR_CHECK(descriptor_, name_, " cannot be opened: ", std::strerror(errno));
   struct stat status {};

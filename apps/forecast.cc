@@ -20,6 +20,7 @@
 #include "data/era5/layout.h"
 #include "engine/files/atomic_file.h"
 #include "engine/files/json.h"
+#include "engine/files/reader.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
 #include "kernels/common/printable.h"

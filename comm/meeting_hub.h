@@ -26,6 +26,9 @@ class MeetingHub : public Meeting::Member {
   void say_told() override { tell_all({.type = kTold}); }
 
  private:
+  // Of descriptors that epoll watches: ranks have their number.
+  static constexpr std::uint64_t kDoor = std::uint64_t{1} << 32, kWake = kDoor + 1, kFirstGuest = kDoor + 2;
+
   struct Peer {
     Socket socket;
     Seal seal;

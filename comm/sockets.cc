@@ -45,10 +45,6 @@ bool is_connected_to_itself(int socket) {
 
 }  // namespace
 
-Socket::~Socket() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
 bool send_all(int socket, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);

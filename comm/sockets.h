@@ -5,27 +5,14 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
+
+#include "engine/files/descriptor.h"
 
 struct addrinfo;
 
 namespace isobar {
 
-// A file descriptor that is closed by the destructor.
-class Socket {
- public:
-  explicit Socket(int descriptor = -1) : descriptor_(descriptor) {}
-  ~Socket();
-  Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
-  int get() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
+using Socket = Descriptor;
 
 // False if the other end is gone, or has not read for so long that the buffer is full.
 bool send_all(int socket, std::string_view bytes);

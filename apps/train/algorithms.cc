@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "apps/train/run_folder.h"
 #include "engine/files/atomic_file.h"
+#include "engine/files/file_lock.h"
 #include "engine/files/json.h"
 #include "kernels/common/check.h"
 #include "kernels/common/kernel.h"
@@ -94,8 +94,11 @@ Start start_with(const ChosenAlgorithms& of_checkpoint, const std::string& platf
 FileLock lock_for_adding(const fs::path& folder) {
   constexpr int kMostTries = 500;
   constexpr std::chrono::milliseconds kBetween(20);
-  FileLock lock;
-  for (int tries = 0; !lock.take(folder) && tries < kMostTries; ++tries) std::this_thread::sleep_for(kBetween);
+  FileLock lock = FileLock::of_folder(folder);
+  for (int tries = 0; lock.state() == FileLock::State::elsewhere && tries < kMostTries; ++tries) {
+    std::this_thread::sleep_for(kBetween);
+    lock = FileLock::of_folder(folder);
+  }
   return lock;
 }
 

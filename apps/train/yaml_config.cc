@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "apps/train/suggestions.h"
-#include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 
 namespace isobar {

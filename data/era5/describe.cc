@@ -14,7 +14,7 @@
 #include "data/era5/era5.h"
 #include "data/era5/field_file.h"
 #include "data/era5/layout.h"
-#include "data/npy.h"
+#include "data/files/npy.h"
 #include "data/parallel_tasks.h"
 #include "kernels/common/check.h"
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "data/npy.h"
+#include "data/files/npy.h"
 #include "kernels/common/check.h"
 #include "kernels/common/checked_size.h"
 

@@ -12,9 +12,9 @@
 #include "data/era5/calendar.h"
 #include "data/era5/catalog.h"
 #include "data/era5/field_facts.h"
-#include "data/era5/hdf5.h"
 #include "data/era5/step_reader.h"
 #include "data/era5/time_axis.h"
+#include "data/files/hdf5.h"
 
 namespace isobar {
 

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "data/era5/layout.h"
+#include "data/files/npy.h"
 #include "data/moments.h"
-#include "data/npy.h"
 #include "data/parallel_tasks.h"
 #include "engine/files/atomic_file.h"
 #include "engine/files/json.h"

@@ -9,8 +9,8 @@
 
 #include "data/era5/calendar.h"
 #include "data/era5/era5.h"
-#include "data/era5/hdf5.h"
 #include "data/era5/statistics.h"
+#include "data/files/hdf5.h"
 #include "data/parallel_tasks.h"
 #include "data/synthetic/synthetic_atmosphere.h"
 #include "kernels/common/check.h"

@@ -9,14 +9,14 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
+
+#include "engine/files/file_lock.h"
 
 namespace isobar {
 
@@ -31,7 +31,7 @@ class Replacement {
 
   const std::filesystem::path& path() const { return path_; }  // the final name, symbolic links resolved
   const std::filesystem::path& temporary() const { return temporary_; }
-  int descriptor() const { return descriptor_; }  // of the temporary file, for writing
+  int descriptor() const { return lock_.descriptor(); }  // of the temporary file, for writing
 
   void put_in_place();  // flushes and renames it; call it once
 
@@ -40,7 +40,7 @@ class Replacement {
 
   std::filesystem::path path_;
   std::filesystem::path temporary_;  // empty: it is in place
-  int descriptor_ = -1;              // its lock says that the writer is alive
+  FileLock lock_;                    // of the temporary file: says that the writer is alive
 };
 
 class AtomicFile {
@@ -64,17 +64,6 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 // The file that writing to `path` replaces: itself, or the target of a symbolic link. Error if its folder does not
 // exist, or if something exists there that is not a regular file.
 std::filesystem::path replaced_by_writing(const std::filesystem::path& path);
-
-// The whole of a regular file as text. Error if it cannot be read, is a device or a pipe (these may never end), or has
-// more than `most_bytes`.
-std::string read_file(const std::filesystem::path& path, std::size_t most_bytes = SIZE_MAX);
-
-// The same in pieces, from the first byte on.
-void read_file_in_pieces(const std::filesystem::path& path,
-                         const std::function<void(std::span<const std::byte> piece)>& take);
-
-// Opens a regular file for reading and returns its descriptor; errors as in read_file.
-int open_regular_file(const std::filesystem::path& path);
 
 // The entries of a folder, sorted by name; empty, and `error` set, if it cannot be read. std::filesystem's iterators
 // end the process if memory runs out.

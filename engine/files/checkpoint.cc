@@ -18,6 +18,7 @@
 
 #include "engine/files/atomic_file.h"
 #include "engine/files/checksum.h"
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -251,34 +252,26 @@ void CheckpointStore::write_whole(const fs::path& folder, const WriteFiles& writ
   remove_hidden(written);
   try {
     make_folder(written);
-    call_test_hook("folder made");
     write_files(written);
-    call_test_hook("files written");
     write_file_atomically(written / kChecksums, checksums_of(written));
-    call_test_hook("checksums written");
     flush_folder(written);
-    call_test_hook("flushed");
     put_in_place(written, folder);
   } catch (...) {
     remove_hidden(written);
     throw;
   }
-  call_test_hook("in place");
 }
 
 void CheckpointStore::put_in_place(const fs::path& written, const fs::path& folder) {
   if (!path_exists(folder)) {
     rename_folder(written, folder);
-  } else if (can_exchange && exchange(written, folder)) {
-    call_test_hook("exchanged");
+  } else if (exchange(written, folder)) {
     remove_hidden(written);  // the old one
   } else {
     const fs::path aside = hidden(folder, kAside);
     remove_hidden(aside);
     rename_folder(folder, aside);
-    call_test_hook("moved aside");
     rename_folder(written, folder);
-    call_test_hook("moved in");
     remove_hidden(aside);
   }
   flush_to_disk(folder.parent_path());
@@ -289,14 +282,8 @@ void CheckpointStore::remove_old(std::int64_t newest_step) {
   for (const std::int64_t step : steps_of(run_)) {
     if (step > newest_step || kept++ < keep_ || keep_ == 0) continue;
     const fs::path to_delete = hide_for_deletion(checkpoint_folder(run_, step));
-    call_test_hook("old one hidden");
     remove_hidden(to_delete);
-    call_test_hook("old one removed");
   }
-}
-
-void CheckpointStore::call_test_hook(const char* point) const {
-  if (test_hook) test_hook(point);
 }
 
 }  // namespace isobar

@@ -74,15 +74,9 @@ class CheckpointStore {
   // Replaces RUN/best.
   void save_best(const WriteFiles& write_files);
 
-  // For tests. test_hook is called between two changes on the disk, with the name of that point. can_exchange = false:
-  // as on a file system that cannot exchange two folders.
-  std::function<void(const char* point)> test_hook;
-  bool can_exchange = true;
-
  private:
   void write_whole(const std::filesystem::path& folder, const WriteFiles& write_files);
   void put_in_place(const std::filesystem::path& written, const std::filesystem::path& folder);
-  void call_test_hook(const char* point) const;
 
   std::filesystem::path run_;
   std::int64_t keep_;

@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 
 namespace isobar {

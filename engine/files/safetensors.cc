@@ -1,12 +1,8 @@
 #include "engine/files/safetensors.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -121,41 +117,6 @@ void check_tiling(const std::string& file, std::span<const Place> places, std::s
   ISOBAR_CHECK(end == data_bytes, file, ": there are unused bytes after the last tensor");
 }
 
-}  // namespace
-
-// The bytes of a file, with a check of every piece. A mapping would be cheaper, but the process gets SIGBUS if another
-// one truncates the file.
-class FileBytes {
- public:
-  explicit FileBytes(const std::filesystem::path& path) : path_(path), descriptor_(open_regular_file(path)) {
-    struct stat status {};
-    if (::fstat(descriptor_, &status) == 0) size_ = static_cast<std::size_t>(status.st_size);
-  }
-  ~FileBytes() { ::close(descriptor_); }
-  FileBytes(const FileBytes&) = delete;
-  FileBytes& operator=(const FileBytes&) = delete;
-
-  std::size_t size() const { return size_; }
-
-  void read(std::size_t offset, std::span<std::byte> out) const {
-    while (!out.empty()) {
-      const ssize_t got = ::pread(descriptor_, out.data(), out.size(), static_cast<off_t>(offset));
-      if (got < 0 && errno == EINTR) continue;
-      ISOBAR_CHECK(got >= 0, path_.string(), ": cannot be read: ", std::strerror(errno));
-      ISOBAR_CHECK(got > 0, path_.string(), ": is being cut off while it is read");
-      offset += static_cast<std::size_t>(got);
-      out = out.subspan(static_cast<std::size_t>(got));
-    }
-  }
-
- private:
-  std::filesystem::path path_;
-  int descriptor_;
-  std::size_t size_ = 0;
-};
-
-namespace {
-
 std::string make_header(const std::string& file, std::span<const TensorInfo> tensors, const Metadata& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header[kMetadataKey] = metadata;
@@ -205,7 +166,7 @@ std::size_t bytes_of(const TensorInfo& info) {
 }
 
 SafetensorsReader::SafetensorsReader(const std::filesystem::path& path)
-    : path_(path), bytes_(std::make_shared<const FileBytes>(path)) {
+    : path_(path), bytes_(std::make_shared<const FileReader>(path)) {
   const std::string file = path_.string();
   ISOBAR_CHECK(bytes_->size() >= kLengthBytes, file, ": is no safetensors file: it has only ", bytes_->size(),
                " bytes");

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "kernels/common/dtype.h"
 
 namespace isobar {
@@ -43,8 +44,6 @@ struct TensorBytes {
 
 using Metadata = std::map<std::string, std::string>;
 
-class FileBytes;  // safetensors.cc
-
 // A file whose tensors are read from the disk one piece at a time.
 class SafetensorsReader {
  public:
@@ -66,7 +65,7 @@ class SafetensorsReader {
   void parse(std::string_view header);
 
   std::filesystem::path path_;
-  std::shared_ptr<const FileBytes> bytes_;
+  std::shared_ptr<const FileReader> bytes_;
   std::size_t data_begin_ = 0, data_bytes_ = 0;  // in the file
   std::vector<TensorInfo> tensors_;
   std::vector<std::size_t> begins_;  // of the tensors, in the data

@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "data/era5/hdf5.h"
 #include "data/era5/latitude.h"
 #include "data/era5/layout.h"
+#include "data/files/hdf5.h"
 #include "kernels/common/check.h"
 #include "models/forecast/opened.h"
 

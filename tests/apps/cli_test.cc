@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "data/era5/hdf5.h"
-#include "engine/files/atomic_file.h"
+#include "data/files/hdf5.h"
+#include "engine/files/reader.h"
 #include "kernels/cpu/isa.h"
 #include "tests/data/images/idx_files.h"
 #include "tests/harness/data_files.h"

@@ -12,7 +12,7 @@
 #include "comm/gradients.h"
 #include "comm/thread_ranks.h"
 #include "comm/whole_tensors.h"
-#include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "engine/tape.h"
 #include "tests/harness/file_size_limit.h"
 #include "tests/harness/findings.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "data/era5/hdf5.h"
+#include "data/files/hdf5.h"
 #include "tests/harness/temporary_folder.h"
 
 namespace isobar::testing {

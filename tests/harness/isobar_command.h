@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "tests/harness/places.h"
 
 namespace isobar::testing {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 
 namespace isobar::testing {

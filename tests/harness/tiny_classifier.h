@@ -13,7 +13,7 @@
 #include "apps/train/trainer.h"
 #include "comm/whole_tensors.h"
 #include "models/task.h"
-#include "tests/data/images/idx_files.h"
+#include "tests/data/files/idx_files.h"
 #include "tests/harness/forecast_config.h"
 #include "tests/harness/temporary_folder.h"
 

@@ -10,7 +10,7 @@
 
 #include "apps/train/model_file.h"
 #include "comm/ops.h"
-#include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "models/layers/attention.h"
 #include "models/layers/mlp.h"
 #include "tests/harness/golden_comparison.h"

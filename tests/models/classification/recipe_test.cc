@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "tests/data/images/idx_files.h"
+#include "tests/data/files/idx_files.h"
 #include "tests/harness/forecast_config.h"
 #include "tests/harness/testing.h"
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "data/era5/hdf5_handle.h"
+#include "data/files/hdf5_handle.h"
 
 namespace isobar::hdf5 {
 

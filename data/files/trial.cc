@@ -1,4 +1,4 @@
-#include "data/era5/trial.h"
+#include "data/files/trial.h"
 
 #include <fcntl.h>
 #include <spawn.h>

@@ -1,4 +1,4 @@
-#include "data/npy.h"
+#include "data/files/npy.h"
 
 #include <bit>
 #include <cstddef>
@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 #include "kernels/common/checked_size.h"
 

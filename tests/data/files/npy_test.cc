@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "data/npy.h"
-#include "engine/files/atomic_file.h"
+#include "data/files/npy.h"
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/testing.h"

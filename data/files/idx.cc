@@ -1,4 +1,4 @@
-#include "data/images/idx.h"
+#include "data/files/idx.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -6,8 +6,8 @@
 #include <string_view>
 #include <utility>
 
-#include "data/gzip.h"
-#include "engine/files/atomic_file.h"
+#include "data/files/gzip.h"
+#include "engine/files/reader.h"
 #include "engine/storage.h"
 #include "engine/tensor.h"
 #include "kernels/common/check.h"

@@ -1,12 +1,12 @@
 // IDX files, plain and compressed: what is written is read, and what is wrong with a file is named.
-#include "data/images/idx.h"
+#include "data/files/idx.h"
 
 #include <sys/resource.h>
 
 #include <string>
 
-#include "data/gzip.h"
-#include "tests/data/images/idx_files.h"
+#include "data/files/gzip.h"
+#include "tests/data/files/idx_files.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/testing.h"
 

@@ -1,4 +1,4 @@
-#include "data/era5/hdf5_places.h"
+#include "data/files/hdf5_places.h"
 
 #if H5_VERSION_GE(1, 13, 0)
 #include <H5FDdevelop.h>

@@ -28,9 +28,9 @@
 
 #include "data/era5/era5.h"
 #include "data/era5/field_file.h"
-#include "data/era5/hdf5.h"
-#include "data/era5/trial.h"
-#include "engine/files/atomic_file.h"
+#include "data/files/hdf5.h"
+#include "data/files/trial.h"
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/file_size_limit.h"

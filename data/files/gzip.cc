@@ -1,4 +1,4 @@
-#include "data/gzip.h"
+#include "data/files/gzip.h"
 
 #include <zlib.h>
 

@@ -29,6 +29,7 @@ def arguments(words=None):
     parser.add_argument("--tests", metavar="SPEC")
     parser.add_argument("--old", type=pathlib.Path, metavar="PROGRAM")
     parser.add_argument("--dtype", default="fp32", choices=("fp32", "bf16", "fp16"))
+    parser.add_argument("--preset", default="cpu", choices=("cpu", "release"))
     options = parser.parse_args(words)
     options.arch = options.arch or ["sm_90"]
     return options

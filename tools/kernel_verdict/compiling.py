@@ -1,5 +1,6 @@
 """Compiles one .cu file into machine code alone, as the project would, and its CPU twin of older sources; what was
 compiled once is kept by the hash of all that went into it."""
+import concurrent.futures
 import dataclasses
 import hashlib
 import json
@@ -7,6 +8,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,20 +30,27 @@ class Failed(Exception):
 # ---- the project's own commands -------------------------------------------------------------------------------------
 
 
-def configured(preset, folder):
-    """The build folder of a preset, which CMake writes where it is not there."""
-    if not (folder / "build.ninja").is_file():
-        run = subprocess.run(["cmake", "--preset", preset], cwd=ROOT, capture_output=True, text=True, check=False)
-        if run.returncode:
-            raise NotHere(f"cmake --preset {preset} fails: {(run.stderr.strip() or run.stdout.strip())[-300:]}")
-    return folder
+def folder_of(preset):
+    return ROOT / ("build" if preset == "release" else f"build-{preset}")
+
+
+def configured(preset, source=None):
+    """Lets CMake write the build folder of a preset, where it is not there or knows nothing of a source."""
+    folder = folder_of(preset)
+    if (folder / "build.ninja").is_file() and (source is None or commands_of(folder, source)):
+        return
+    if not shutil.which("cmake"):
+        raise NotHere("no cmake")
+    ran = subprocess.run(["cmake", "--preset", preset], cwd=ROOT, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise NotHere(f"cmake --preset {preset} fails: {(ran.stderr.strip() or ran.stdout.strip())[-300:]}")
 
 
 def commands_of(folder, source):
     """The commands, in words, by which a build folder compiles a source of the project, without a compiler cache."""
     listed = json.loads((folder / "compile_commands.json").read_text(encoding="utf-8"))
-    words = [shlex.split(entry["command"]) for entry in listed if entry["file"] == str(ROOT / source)]
-    return [[word for word in command if pathlib.PurePath(word).name != "ccache"] for command in words]
+    commands = [shlex.split(entry["command"]) for entry in listed if entry["file"] == str(ROOT / source)]
+    return [[word for word in command if pathlib.PurePath(word).name != "ccache"] for command in commands]
 
 
 def nvcc_command(folder, source):
@@ -49,6 +58,8 @@ def nvcc_command(folder, source):
     found = [command for command in commands_of(folder, source) if "nvcc" in pathlib.PurePath(command[0]).name]
     if not found:
         raise NotHere(f"no nvcc: {folder.name}/ is configured without CUDA")
+    if not shutil.which(found[0][0]):
+        raise NotHere(f"no nvcc: {found[0][0]}, of which {folder.name}/ knows, is gone")
     return found[0]
 
 
@@ -118,8 +129,8 @@ class Usage:
     shared: int = 0
 
 
-_SAID_OF_ALL = re.compile(r"ptxas info\s+: (?:\d+ bytes gmem.*|Function properties for .*|Compile time = .*)$"
-                          r"|ptxas info\s+: (?:Compiling entry function|Used \d+ registers).*|\s+\d+ bytes stack frame.*")
+_SAID_OF_ALL = re.compile(r"ptxas info\s+: (?:\d+ bytes gmem|Function properties for |Compile time = |Used \d+ registers"
+                          r"|Compiling entry function)|\s+\d+ bytes stack frame")
 
 
 def usage_in(log):
@@ -170,7 +181,7 @@ def compile_kernel(folder, tree, source, arch):
 # ---- the CPU twin ---------------------------------------------------------------------------------------------------
 
 
-def compile_twin(folder, tree, twin, pool):
+def compile_twin(folder, tree, twin):
     """Objects of the sources of a CPU twin in a tree, for each instruction set."""
     def compile_one(source, words):
         texts = closure(tree, [source])
@@ -180,7 +191,8 @@ def compile_twin(folder, tree, twin, pool):
 
     jobs = [(source, words) for source in twin for words in commands_of(folder, source)
             if "/kernels_cpu_" in words[words.index("-o") + 1]]
-    return list(pool.map(lambda job: compile_one(*job), jobs))
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(lambda job: compile_one(*job), jobs))
 
 
 def link_with(folder, objects):

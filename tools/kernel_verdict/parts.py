@@ -1,6 +1,7 @@
 """The parts of a verdict on one kernel. Each prints a heading and its figures, and returns a Finding."""
 import concurrent.futures
 import json
+import multiprocessing
 import os
 import pathlib
 import re
@@ -23,7 +24,7 @@ from judging import Finding
 from sources import ROOT
 
 MOST_ROWS = 12  # of a table: a file may have hundreds of kernels
-CUDA, CPU = ROOT / "build", ROOT / "build-cpu"  # the folders of the presets release and cpu
+CUDA = compiling.folder_of("release")
 
 
 def heading(text):
@@ -43,9 +44,9 @@ def shown(head, rows, is_news):
     return counting.aligned(head, chosen) + ([more] if left else [])
 
 
-def build(folder, preset, target):
+def build(preset, target):
     """Builds a target; Failed with the end of what was said."""
-    compiling.configured(preset, folder)
+    compiling.configured(preset)
     ran = subprocess.run(["cmake", "--build", "--preset", preset, "--target", target], cwd=ROOT, capture_output=True,
                          text=True, check=False)
     if ran.returncode:
@@ -72,21 +73,22 @@ def gpu_here():
 class Parts:
     def __init__(self, options, kernel, commit):
         self.options, self.kernel, self.commit = options, kernel, commit
+        self.cpu = compiling.folder_of(options.preset)
         self.tree = None  # of the older commit
         self.new, self.old = {}, {}  # Compiled, by architecture
+        self.predicted = []  # of the new one, as predictions() gives it
 
     def run(self):
-        """The Findings of all parts."""
+        """The Findings of all parts, in their order."""
         named = {"compiling": self.compile, "instructions": self.count, "prediction": self.predict,
                  "tests": self.test, "CPU twin": self.time_twin, "GPU": self.measure}
         findings = []
-        with tempfile.TemporaryDirectory(prefix="isobar_kernel_") as folder, \
-                concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        with tempfile.TemporaryDirectory(prefix="isobar_kernel_") as folder:
             if self.commit and sources.extract(ROOT, self.commit.name, folder):
                 self.tree = pathlib.Path(folder)
             for name, part in named.items():
                 try:
-                    findings.append(part(pool))
+                    findings.append(part())
                 except NotHere as reason:
                     print(f"skipped: {reason}")
                     findings.append(Finding(judging.SKIPPED, f"{name}: skipped"))
@@ -97,13 +99,14 @@ class Parts:
 
     # ---- the GPU's machine code -------------------------------------------------------------------------------------
 
-    def compile(self, pool):
+    def compile(self):
         heading(f"compiling {self.kernel.name} for {' and '.join(self.options.arch)}")
-        compiling.configured("release", CUDA)
+        compiling.configured("release", self.kernel.source)
         begin = time.monotonic()
         older = self.tree if self.tree and (self.tree / self.kernel.source).is_file() else None
-        jobs = {(tree, arch): pool.submit(compiling.compile_kernel, CUDA, tree, self.kernel.source, arch)
-                for tree in filter(None, (ROOT, older)) for arch in self.options.arch}
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            jobs = {(tree, arch): pool.submit(compiling.compile_kernel, CUDA, tree, self.kernel.source, arch)
+                    for tree in filter(None, (ROOT, older)) for arch in self.options.arch}
         self.new = {arch: jobs[ROOT, arch].result() for arch in self.options.arch}
         try:
             self.old = {arch: jobs[older, arch].result() for arch in self.options.arch} if older else {}
@@ -120,7 +123,7 @@ class Parts:
         say([f"{toolkit.compiler()}, {took:.1f} s", *other_files(self.kernel, self.options.kernel)])
         return judging.of_usage(before, usage)
 
-    def count(self, _):
+    def count(self):
         heading("instructions" + (f", beside {self.commit.words}" if self.old else ""))
         self.need_machine_code()
         new, old = counts_of(self.new), counts_of(self.old)
@@ -133,7 +136,8 @@ class Parts:
             return Finding(judging.SAME, f"{totals[1]} instructions")
         if gone := sorted(set(old) - set(new)):
             print(f"no longer there: {', '.join(gone)}")
-        return Finding(judging.SAME, "the same instructions" if new == old else f"{totals[0]} → {totals[1]} instructions")
+        return Finding(judging.SAME, "the same instructions" if new == old else
+                       f"{counting.change(*totals)} instructions")
 
     def need_machine_code(self):
         if not self.new:
@@ -143,29 +147,26 @@ class Parts:
         except toolkit.MissingTool as reason:
             raise NotHere(f"it {reason}") from reason
 
-    def predictions(self, compiled):
-        """[(kernel of the table, Gpu, Resources, Prediction, ends)] of all architectures."""
-        name = self.kernel.name
-        of = [kernel for kernel in kernels.KERNELS if kernel.source == name]
-        return [row for arch, one in compiled.items()
-                for row in report.predicted(report.compiled_in(one.cubin, name, of), of,
-                                            [gpu for gpu in gpus.GPUS if gpu.code == arch])]
-
-    def predict(self, _):
+    def predict(self):
         heading("predicted, with the floor: the time of its bytes, or of its products")
         self.need_machine_code()
+        name = self.kernel.name
+        # Seconds of a processor each: old and new beside each other.
+        with concurrent.futures.ProcessPoolExecutor(2, multiprocessing.get_context("fork")) as pool:
+            now, before = pool.submit(predictions, name, self.new), pool.submit(predictions, name, self.old)
         try:
-            new = self.predictions(self.new)
+            new = now.result()
         except ValueError as error:
             raise Failed(str(error)) from error
         if not new:
-            raise NotHere(f"tools/kernel_report/kernels.py has no launch of a kernel of {self.kernel.name} on a GPU "
-                          f"that runs code for {' or '.join(self.options.arch)}")
+            raise NotHere(f"tools/kernel_report/kernels.py has no launch of a kernel of {name} on a GPU that runs code "
+                          f"for {' or '.join(self.options.arch)}")
         try:
-            old = {(row[0].name, row[1].name): row for row in self.predictions(self.old)}
+            old = {(row[0].name, row[1].name): row for row in before.result()}
         except ValueError as error:
             print(f"the older version cannot be predicted: {error}")
             old = {}
+        self.predicted = new
         rows, pairs = [], []
         for kernel, gpu, _, predicted, ends in new:
             before, floor = old.get((kernel.name, gpu.name)), report.floor_of(gpu, kernel)
@@ -182,21 +183,21 @@ class Parts:
 
     # ---- tests, and the CPU -----------------------------------------------------------------------------------------
 
-    def test(self, _):
+    def test(self):
         heading(f"its tests, in the emulator and on the CPU: {self.kernel.tests or 'none'}")
         if not self.kernel.tests:
             raise NotHere(f"there is no file of tests/kernels/ for {self.kernel.name}")
-        build(CPU, "cpu", "kernel_tests")
+        build(self.options.preset, "kernel_tests")
         only = self.options.tests or f"[#{pathlib.PurePath(self.kernel.tests).stem}]"
         begin = time.monotonic()
-        ran = subprocess.run([CPU / "tests" / "kernel_tests", "--filenames-as-tags", only], capture_output=True,
+        ran = subprocess.run([self.cpu / "tests" / "kernel_tests", "--filenames-as-tags", only], capture_output=True,
                              text=True, check=False, env=os.environ | devices_of(self.kernel))
         said = ran.stdout.strip() or ran.stderr.strip() or "they say nothing"
         last = said.splitlines()[-1]
         say([said if ran.returncode else last, f"{time.monotonic() - begin:.1f} s"])
         return judging.of_tests(ran.returncode, last)
 
-    def time_twin(self, pool):
+    def time_twin(self):
         twin = " and ".join(self.kernel.twin)
         heading(f"the CPU twin, timed: {twin or 'none'}")
         if not twin or not self.kernel.ops:
@@ -205,12 +206,12 @@ class Parts:
                 sources.closure(ROOT, self.kernel.twin) == sources.closure(self.tree, self.kernel.twin):
             print(f"{twin} and what it includes are as in {self.commit.words}")
             return Finding(judging.SKIPPED, "the CPU twin is the same")
-        compiling.configured("cpu", CPU)
-        program, name = self.old_program(pool)
-        build(CPU, "cpu", "isobar-bench")
+        compiling.configured(self.options.preset)
+        program, name = self.old_program()
+        build(self.options.preset, "isobar-bench")
         ops = [word for op in self.kernel.ops for word in ("--op", op)]
         begin = time.monotonic()
-        lines = bench(CPU / "bench" / "isobar-bench", ["--against", program, "--dtype", self.options.dtype,
+        lines = bench(self.cpu / "bench" / "isobar-bench", ["--against", program, "--dtype", self.options.dtype,
                                                        "--seconds", "0", *ops])
         print(f"{self.options.dtype}, beside {name}, {time.monotonic() - begin:.1f} s")
         if "verdict" not in lines[0]:  # of a file of results
@@ -224,7 +225,7 @@ class Parts:
               line["verdict"]] for line in lines]))
         return judging.of_timings(lines, "the CPU twin is")
 
-    def old_program(self, pool):
+    def old_program(self):
         """(an isobar-bench with the older twin, or what --old gives; what to call it)"""
         if self.options.old:
             return self.options.old, self.options.old
@@ -233,24 +234,19 @@ class Parts:
         if sources.closure(ROOT, [self.kernel.header]) != sources.closure(self.tree, [self.kernel.header]):
             raise NotHere(f"{self.kernel.header}, or what it includes, is another in {self.commit.words}: today's "
                           "isobar-bench cannot call that twin. Build isobar-bench there, and give it by --old")
-        return compiling.link_with(CPU, compiling.compile_twin(CPU, self.tree, self.kernel.twin, pool)), \
-            self.commit.words
+        objects = compiling.compile_twin(self.cpu, self.tree, self.kernel.twin)
+        return compiling.link_with(self.cpu, objects), self.commit.words
 
     # ---- a GPU ------------------------------------------------------------------------------------------------------
 
-    def measure(self, _):
+    def measure(self):
         heading("measured on a GPU")
         name = gpu_here()
         if not name:
             print("no GPU here: not measured")
             return Finding(judging.SKIPPED, "no GPU here: not measured")
-        build(CUDA, "release", "isobar-bench")
-        try:
-            self.need_machine_code()
-            predicted = self.predictions(self.new)
-        except (NotHere, ValueError):
-            predicted = []
-        rows = measured(self.kernel.ops, self.options.dtype, name, predicted,
+        build("release", "isobar-bench")
+        rows = measured(self.kernel.ops, self.options.dtype, name, self.predicted,
                         lambda words: bench(CUDA / "bench" / "isobar-bench", words))
         print(name)
         say(counting.aligned(["op", "shape", "dtype", "µs", "predicted", "of the floor", "µs / copy"], rows))
@@ -265,6 +261,14 @@ def usage_of(compiled):
         found |= {f"{counting.short(name)} ({arch})": of_it
                   for name, of_it in zip(toolkit.demangled(list(usage)), usage.values())}
     return found
+
+
+def predictions(name, compiled):
+    """[(kernel of the table, Gpu, Resources, Prediction, ends)] of a source, of {arch: Compiled}"""
+    of = [kernel for kernel in kernels.KERNELS if kernel.source == name]
+    return [row for arch, one in compiled.items()
+            for row in report.predicted(report.compiled_in(one.cubin, name, of), of,
+                                        [gpu for gpu in gpus.GPUS if gpu.code == arch])]
 
 
 def counts_of(compiled):

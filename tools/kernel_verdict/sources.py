@@ -46,12 +46,13 @@ def kernel_of(source, root=ROOT):
 
 def find(name, root=ROOT):
     """The Kernel of a path, or of the name of a file or of an op; NoKernel with a sentence where there is none."""
+    sources = sorted((root / "kernels").rglob("*.cu"))
     if name.endswith(".cu"):
-        for path in (pathlib.Path(name), root / name, root / "kernels" / name, *(root / "kernels").rglob(name)):
+        anywhere = [path for path in sources if path.name == name]
+        for path in (pathlib.Path(name), root / name, root / "kernels" / name, *anywhere):
             if path.is_file() and path.resolve().is_relative_to((root / "kernels").resolve()):
                 return kernel_of(path.resolve().relative_to(root.resolve()).as_posix(), root)
         raise NoKernel(f"there is no {name} in kernels/")
-    sources = sorted((root / "kernels").rglob("*.cu"))
     kernels = [kernel_of(path.relative_to(root).as_posix(), root) for path in sources]
     named = [one for one in kernels if pathlib.PurePosixPath(one.source).stem == name]
     of_contract = [one for one in kernels if one.header and name in one.ops

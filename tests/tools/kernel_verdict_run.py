@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kernel_verdict_run.py --build BUILD: scripts/kernel as a user calls it, on gelu.cu beside HEAD, with the tests of BUILD.
+"""kernel_verdict_run.py --build BUILD: scripts/kernel as a user calls it, on gelu.cu beside HEAD, with BUILD's tests.
 Exit status 77 (skipped) where BUILD is not the folder of the preset release, which the command builds in."""
 import argparse
 import pathlib
@@ -25,10 +25,12 @@ def main():
     has_cuobjdump = "needs cuobjdump" not in run.stdout
     expected = [r"^== compiling gelu\.cu for sm_90$", r"^gelu_bwd_kernel \(sm_90\) +\d+", r"^nvcc [\d.]+, ",
                 r"^== instructions", r"^== predicted", r"^== its tests, .*: tests/kernels/gelu\.cc$",
-                r"^All tests passed \(\d+ assertions in 1 test case\)$", r"^== the CPU twin, timed: kernels/gelu_cpu\.cc$",
-                r"^== measured on a GPU$", r"^verdict: (right|faster|slower): 2 kernels compile, none spills; .*1 tests pass"]
+                r"^All tests passed \(\d+ assertions in 1 test case\)$",
+                r"^== the CPU twin, timed: kernels/gelu_cpu\.cc$", r"^== measured on a GPU$",
+                r"^verdict: (right|faster|slower): 2 kernels compile, none spills; .*1 tests pass"]
     if has_cuobjdump:
-        expected += [r"^kernel +total +tensor +fp ", r"^gelu_fwd_kernel \(sm_90\) +\d+ ", r"^gelu_fwd \(base\) +H100 +\w+"]
+        expected += [r"^kernel +total +tensor +fp ", r"^gelu_fwd_kernel \(sm_90\) +\d+ ",
+                     r"^gelu_fwd \(base\) +H100 +\w+"]
     missing = [words for words in expected if not re.search(words, run.stdout, re.MULTILINE)]
     if missing:
         print("not said:", *missing, sep="\n  ")

@@ -79,12 +79,13 @@ class Sources(Folder):
                 sources.find(name)
 
     def test_closure(self):
-        self.write("kernels/x.cu", '#include "kernels/x.h"\n#include <vector>\n')
+        self.write("kernels/x.cu", '#include "kernels/x.h"\n#include "kernels/w.h"\n#include <vector>\n')
+        self.write("kernels/w.h")
         self.write("kernels/x.h", '#include "kernels/y.h"\n')
         self.write("kernels/y.h", '  #  include "kernels/x.h"\n#include "kernels/made_by_the_build.h"\n')
         self.write("kernels/z.h")
         self.assertEqual(set(sources.closure(self.root, ["kernels/x.cu"])),
-                         {"kernels/x.cu", "kernels/x.h", "kernels/y.h"})
+                         {"kernels/x.cu", "kernels/x.h", "kernels/y.h", "kernels/w.h"})
 
 
 class Git(Folder):

@@ -129,8 +129,8 @@ class Usage:
     shared: int = 0
 
 
-_SAID_OF_ALL = re.compile(r"ptxas info\s+: (?:\d+ bytes gmem|Function properties for |Compile time = |Used \d+ registers"
-                          r"|Compiling entry function)|\s+\d+ bytes stack frame")
+_SAID_OF_ALL = re.compile(r"ptxas info\s+: (?:\d+ bytes gmem|Compiling entry function|Function properties for "
+                          r"|Used \d+ registers|Compile time = )|\s+\d+ bytes stack frame")
 
 
 def usage_in(log):

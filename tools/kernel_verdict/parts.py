@@ -126,7 +126,7 @@ class Parts:
     def count(self):
         heading("instructions" + (f", beside {self.commit.words}" if self.old else ""))
         self.need_machine_code()
-        new, old = counts_of(self.new), counts_of(self.old)
+        new, old = (future.result() for future in self.of_both(counts_of))
         rows = [[name, *(counting.change(old[name][key] if name in old else None, counts[key])
                          for key in ("total", *counting.CLASSES))] for name, counts in new.items()]
         say(shown(["kernel", "total", *counting.CLASSES], rows, lambda row: new[row[0]] != old.get(row[0])))
@@ -147,13 +147,17 @@ class Parts:
         except toolkit.MissingTool as reason:
             raise NotHere(f"it {reason}") from reason
 
+    def of_both(self, function, *arguments):
+        """Futures of a function of the new and of the old machine code, each in a process: they take seconds."""
+        with concurrent.futures.ProcessPoolExecutor(2, multiprocessing.get_context("fork")) as pool:
+            new = pool.submit(function, *arguments, self.new)
+            return new, new if self.old == self.new else pool.submit(function, *arguments, self.old)
+
     def predict(self):
         heading("predicted, with the floor: the time of its bytes, or of its products")
         self.need_machine_code()
         name = self.kernel.name
-        # Seconds of a processor each: old and new beside each other.
-        with concurrent.futures.ProcessPoolExecutor(2, multiprocessing.get_context("fork")) as pool:
-            now, before = pool.submit(predictions, name, self.new), pool.submit(predictions, name, self.old)
+        now, before = self.of_both(predictions, name)
         try:
             new = now.result()
         except ValueError as error:
@@ -266,7 +270,7 @@ def usage_of(compiled):
 def predictions(name, compiled):
     """[(kernel of the table, Gpu, Resources, Prediction, ends)] of a source, of {arch: Compiled}"""
     of = [kernel for kernel in kernels.KERNELS if kernel.source == name]
-    return [row for arch, one in compiled.items()
+    return [row for arch, one in (compiled.items() if of else ())
             for row in report.predicted(report.compiled_in(one.cubin, name, of), of,
                                         [gpu for gpu in gpus.GPUS if gpu.code == arch])]
 

@@ -67,7 +67,8 @@ void train_as_rank(const Parallel& parallel, const PlannedRank& planned, OpenedR
     RunSetup setup = run.setup;
     if (setup.comm_report)
       setup.traffic_of_step = predict_step(run.data, trainer_options(run), planned, run.device.kind).traffic;
-    TrainingRun training(folder, std::move(setup), parallel, loaders, run.data.test(), *task, trainer, run.found.checkpoint);
+    TrainingRun training(folder, std::move(setup), parallel, loaders, run.data.test(), *task, trainer,
+                         run.found.checkpoint);
     work.reset();
     const TrainingRun::End end = training.train();
     if (outcome != nullptr) outcome->end = end;

@@ -19,7 +19,7 @@
 #include "data/files/hdf5.h"
 #include "engine/files/reader.h"
 #include "kernels/cpu/isa.h"
-#include "tests/data/images/idx_files.h"
+#include "tests/data/files/idx_files.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/places.h"
 #include "tests/harness/testing.h"

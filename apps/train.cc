@@ -187,9 +187,9 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
   const ScheduleOptions schedule = config.schedule.of_run(config.batch.iterations_per_epoch(data->train().samples()));
   if (found.summed_up >= schedule.num_iters) return end_finished();
   if (folder)
-    for (const std::string& warning : data->warnings()) tell("warning: " + warning);
+    for (const std::string& warning : data->warnings()) print_line("warning: " + warning);
   if (folder && o.config.device == "auto" && device.kind == DeviceKind::cpu)
-    if (const std::string warning = about_unused_gpu(ISOBAR_HAS_CUDA); !warning.empty()) tell(warning);
+    if (const std::string warning = about_unused_gpu(ISOBAR_HAS_CUDA); !warning.empty()) print_line(warning);
   OpenedRun run{.config = config,
                 .data = *data,
                 .schedule = schedule,

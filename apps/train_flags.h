@@ -47,7 +47,7 @@ void add_run_flags(CLI::App& command, TrainFlags& flags);
 
 // Sets whether ranks are threads or processes, how many, and how they exchange data. Throws if flags contradict each
 // other or the number of ranks. Such an error occurs on every process alike: the first one throws Error, the others
-// ToldElsewhere.
+// ErrorReportedByAnotherRank.
 void find_ranks(TrainFlags& flags);
 
 // --shard-optimizer [N], and the number of ranks in its value: ExchangeOptions::shards. Error if it is not a number of

@@ -485,7 +485,7 @@ int main(int argc, char** argv) {
   app.add_option("--mean", options.mean, "With --ladder layernorm: the mean of x, whose elements lie within 1 of it")
       ->capture_default_str();
   try {
-    isobar::want_finite_numbers(app);
+    isobar::require_finite_numbers(app);
     app.parse(argc, argv);
     if (ladder->count() > 0) return isobar::bench::run_ladders(options) ? 0 : 1;
     isobar::bench::run(options);

@@ -28,7 +28,7 @@ class Backend {
   virtual bool has_failed() const = 0;
 
   // Whether parts of unequal size cost much more than equal ones. If so, callers pad the parts to equal sizes.
-  virtual bool wants_equal_parts() const { return false; }
+  virtual bool prefers_equal_parts() const { return false; }
 
   // Whether the ranks are imagined: calls are counted, and none is made to fail (comm/imagined.h).
   virtual bool is_imagined() const { return false; }

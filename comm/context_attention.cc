@@ -15,7 +15,7 @@ namespace {
 // What the three forms share, apart from the tensors.
 struct Shared {
   AttentionOptions options;
-  DealtAxis tokens;
+  ShardedAxis tokens;
   Communicator ranks;
 
   std::int64_t batch() const { return options.batch; }
@@ -48,12 +48,12 @@ Tensor empty_like(const Tensor& x, Shape shape) {
 Tensor keys_and_values(const Tensor& qkv) {
   const std::int64_t rows = qkv.size(0), width = qkv.size(1), embed = width / 3;
   const Tensor kv = empty_like(qkv, {rows, 2 * embed});
-  copy_runs(kv, {0, 2 * embed}, qkv, {embed, width}, rows, 2 * embed);
+  copy_strided(kv, {0, 2 * embed}, qkv, {embed, width}, rows, 2 * embed);
   return kv;
 }
 void put_keys_and_values(const Tensor& qkv, const Tensor& kv) {
   const std::int64_t rows = qkv.size(0), width = qkv.size(1), embed = width / 3;
-  copy_runs(qkv, {embed, width}, kv, {0, 2 * embed}, rows, 2 * embed);
+  copy_strided(qkv, {embed, width}, kv, {0, 2 * embed}, rows, 2 * embed);
 }
 
 // ---- Tokens exchanged for heads: all_to_all -------------------------------------------------------------------------
@@ -103,28 +103,28 @@ class HeadExchange {
   void copy_columns(const Tensor& packed, const Tensor& x, std::int64_t parts, int r, bool pack) const {
     const std::int64_t rows = x.size(0), own = heads_.count(r) * head_size_, all = heads_.total() * head_size_;
     for (std::int64_t part = 0; part < parts; ++part) {
-      const Runs wide{part * all + heads_.first(r) * head_size_, parts * all};
-      const Runs narrow{rows * parts * heads_.first(r) * head_size_ + part * own, parts * own};
+      const StridedBlocks wide{part * all + heads_.first(r) * head_size_, parts * all};
+      const StridedBlocks narrow{rows * parts * heads_.first(r) * head_size_ + part * own, parts * own};
       if (pack)
-        copy_runs(packed, narrow, x, wide, rows, own);
+        copy_strided(packed, narrow, x, wide, rows, own);
       else
-        copy_runs(x, wide, packed, narrow, rows, own);
+        copy_strided(x, wide, packed, narrow, rows, own);
     }
   }
   // Copies between x, in the layout "heads", and `packed`, where rank r's tokens of all samples lie. pack: from x.
   void copy_tokens(const Tensor& x, const Tensor& packed, std::int64_t width, int r, bool pack) const {
-    const DealtAxis& tokens = shared_.tokens;
+    const ShardedAxis& tokens = shared_.tokens;
     const std::int64_t run = tokens.count(r) * width;
-    const Runs of_x{tokens.first(r) * width, tokens.total() * width};
-    const Runs of_packed{shared_.batch() * tokens.first(r) * width, run};
+    const StridedBlocks of_x{tokens.first(r) * width, tokens.total() * width};
+    const StridedBlocks of_packed{shared_.batch() * tokens.first(r) * width, run};
     if (pack)
-      copy_runs(packed, of_packed, x, of_x, shared_.batch(), run);
+      copy_strided(packed, of_packed, x, of_x, shared_.batch(), run);
     else
-      copy_runs(x, of_x, packed, of_packed, shared_.batch(), run);
+      copy_strided(x, of_x, packed, of_packed, shared_.batch(), run);
   }
 
   const Shared& shared_;
-  DealtAxis heads_;
+  ShardedAxis heads_;
   std::int64_t head_size_;
 };
 
@@ -200,15 +200,15 @@ void visit_blocks(const Shared& shared, Tensor kv, const Visit& visit) {
   for (int step = 0; step < shared.ranks.size(); ++step) {
     const bool is_last = step + 1 == shared.ranks.size();
     Tensor next;
-    std::optional<Pending> travelling;  // declared after `next`: the transfer ends before its memory is freed
+    std::optional<Pending> transfer;  // declared after `next`: the transfer ends before its memory is freed
     if (!is_last) {
       const std::int64_t rows = shared.batch() * shared.tokens.count(shared.neighbour(-step - 1));
       next = empty_like(kv, {rows, kv.size(1)});
-      travelling.emplace(
+      transfer.emplace(
           side.run([&] { shared.ranks.send_receive(kv, shared.neighbour(1), next, shared.neighbour(-1)); }));
     }
     visit(shared.neighbour(-step), kv);
-    if (travelling) travelling->wait();
+    if (transfer) transfer->wait();
     kv = next;
   }
 }
@@ -233,14 +233,14 @@ void merge(const AttentionBlock& block, const Tensor& o, const Tensor& lse, cons
 
 // The gradient of a block's keys and values as it passes around the ring: every rank adds its term and sends the sum
 // on.
-class TravellingGradient {
+class RingGradient {
  public:
-  explicit TravellingGradient(const Shared& shared) : shared_(shared) {}
+  explicit RingGradient(const Shared& shared) : shared_(shared) {}
 
   // `term`: this rank's gradient of rank `of`'s keys and values; may be modified. It is sent while the next is
   // computed.
-  void add_and_pass_on(int of, const Tensor& term) {
-    if (on_its_way_) {
+  void add_and_send(int of, const Tensor& term) {
+    if (transfer_) {
       arrive();
       ISOBAR_RUN(term.device(), add,
                  {.n = term.numel(),
@@ -248,32 +248,32 @@ class TravellingGradient {
                   .b_dtype = term.dtype(),
                   .y_dtype = term.dtype(),
                   .a = term.data(),
-                  .b = coming_.data(),
+                  .b = received_.data(),
                   .y = term.data()},
                  current_stream());
     }
-    leaving_ = term;
+    sent_ = term;
     const int before = (of - 1 + shared_.ranks.size()) % shared_.ranks.size();  // whose block the previous rank has
-    coming_ = empty_like(term, {shared_.batch() * shared_.tokens.count(before), term.size(1)});
-    on_its_way_.emplace(ring_stream(shared_.ranks, term.device()).run([&] {
-      shared_.ranks.send_receive(leaving_, shared_.neighbour(1), coming_, shared_.neighbour(-1));
+    received_ = empty_like(term, {shared_.batch() * shared_.tokens.count(before), term.size(1)});
+    transfer_.emplace(ring_stream(shared_.ranks, term.device()).run([&] {
+      shared_.ranks.send_receive(sent_, shared_.neighbour(1), received_, shared_.neighbour(-1));
     }));
   }
   // After the last block: the gradient of this rank's own keys and values, summed over all ranks.
-  const Tensor& come_home() {
+  const Tensor& result() {
     arrive();
-    return coming_;
+    return received_;
   }
 
  private:
   void arrive() {
-    on_its_way_->wait();
-    on_its_way_.reset();
+    transfer_->wait();
+    transfer_.reset();
   }
 
   const Shared& shared_;
-  Tensor leaving_, coming_;
-  std::optional<Pending> on_its_way_;  // declared after the two tensors that it uses
+  Tensor sent_, received_;
+  std::optional<Pending> transfer_;  // declared after the two tensors that it uses
 };
 
 Tensor ring_forward(const Tensor& qkv, const Shared& shared, const Tensor& lse) {
@@ -296,16 +296,16 @@ Tensor ring_backward(const Tensor& qkv, const Shared& shared, const Tensor& o, c
   const DType accumulator = accumulator_of(qkv.dtype());
   const MemoryScope memory("gradients");
   const Tensor dqkv = Tensor::empty(qkv.shape(), accumulator, qkv.device());
-  TravellingGradient dkv(shared);
+  RingGradient dkv(shared);
   visit_blocks(shared, keys_and_values(qkv), [&](int of, const Tensor& kv) {
     const Tensor term = Tensor::empty(kv.shape(), accumulator, kv.device());
     const Grad dq_mode = of == shared.rank() ? Grad::overwrite : Grad::accumulate;
     run_attention_backward(
         shared.block(third_of(qkv, 0), half_of(kv, 0), half_of(kv, 1), shared.tokens.span(of)), o, lse, d_o,
         {.dq = third_of(dqkv, 0), .dk = half_of(term, 0), .dv = half_of(term, 1), .dq_mode = dq_mode});
-    dkv.add_and_pass_on(of, term);
+    dkv.add_and_send(of, term);
   });
-  put_keys_and_values(dqkv, dkv.come_home());
+  put_keys_and_values(dqkv, dkv.result());
   return dqkv;
 }
 
@@ -330,7 +330,7 @@ ContextForm form_of(ContextForm asked, std::int64_t heads, int ranks) {
   return asked;
 }
 
-Tensor context_attention(const Tensor& qkv, const AttentionOptions& options, const DealtAxis& tokens,
+Tensor context_attention(const Tensor& qkv, const AttentionOptions& options, const ShardedAxis& tokens,
                          const Communicator& ranks, ContextForm form) {
   if (ranks.size() == 1) return attention(qkv, options);
   ISOBAR_CHECK(tokens.ranks() == ranks.size(), "context attention: tokens dealt over ", tokens.ranks(), " ranks, and ",

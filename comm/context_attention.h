@@ -13,8 +13,8 @@
 // blocks are added; gather sums its dk and dv over the ranks in the operands' dtype.
 #pragma once
 
-#include "comm/dealt_axis.h"
 #include "comm/parallel.h"
+#include "comm/sharded_axis.h"
 #include "engine/ops.h"
 
 namespace isobar {
@@ -26,7 +26,7 @@ ContextForm form_of(ContextForm asked, std::int64_t heads, int ranks);
 // qkv [B·n_r, 3·C], the queries, keys and values of this rank's tokens -> [B·n_r, C]. `tokens`: how the tokens of a
 // sample are split over `ranks`. The options are those of the serial op; only samples and heads of their window are
 // read. With one rank this is the serial op.
-Tensor context_attention(const Tensor& qkv, const AttentionOptions& options, const DealtAxis& tokens,
+Tensor context_attention(const Tensor& qkv, const AttentionOptions& options, const ShardedAxis& tokens,
                          const Communicator& ranks, ContextForm form);
 
 }  // namespace isobar

@@ -10,12 +10,12 @@ namespace isobar {
 
 struct Fault {
   enum class Kind : std::uint8_t {
-    die,     // SIGKILL to this process
-    fail,    // "throw": an Error
-    hang,    // blocks until another rank has failed
-    slow,    // joins the call later
-    garble,  // passes one element less
-    skew     // multiplies the first element by 1.01: a wrong number, which the call does not detect
+    die,          // SIGKILL to this process
+    fail,         // "throw": an Error
+    hang,         // blocks until another rank has failed
+    slow,         // joins the call later
+    wrong_count,  // passes one element less
+    skew          // multiplies the first element by 1.01: a wrong number, which the call does not detect
   };
 
   int rank = 0;

@@ -25,7 +25,8 @@ std::pair<std::int64_t, std::int64_t> sent_and_expected(const Call& sender, int 
 
 }  // namespace
 
-std::string misfit(const std::vector<const Call*>& calls, const std::vector<int>& members, const std::string& what) {
+std::string find_mismatch(const std::vector<const Call*>& calls, const std::vector<int>& members,
+                          const std::string& what) {
   const auto n = static_cast<int>(calls.size());
   for (int r = 1; r < n; ++r) {
     if (!alike(*calls[0], *calls[r]))

@@ -67,7 +67,7 @@ void GradientReducer::list_owned() {
 
 // Over the world, though fewer ranks may make up the model: groups of different ranks may add the same numbers in
 // different orders, and replicas would clip by factors that differ in their last bit.
-AddUp GradientReducer::add_up() const {
+SumOverRanks GradientReducer::add_up() const {
   if (!parallel_.exchange.shards_optimizer() && parallel_.tp.size() == 1) return {};
   return [ranks = parallel_.world](const Tensor& sums) { ranks.all_reduce(sums); };
 }

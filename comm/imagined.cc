@@ -18,7 +18,7 @@ class ImaginedBackend : public Backend {
   int size() const override { return size_; }
   bool has_failed() const override { return false; }
   bool is_imagined() const override { return true; }
-  bool wants_equal_parts() const override { return world_->like == DeviceKind::cuda; }
+  bool prefers_equal_parts() const override { return world_->like == DeviceKind::cuda; }
 
   void run(const Call& call, const std::string& what) override {
     if (!holds_values(call.device)) return;

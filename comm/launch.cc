@@ -136,7 +136,7 @@ std::optional<std::int64_t> tasks_of_this_node(const Reader& read) {
 void find_address(const Reader& read, const Resolves& resolves, Launch& launch) {
   launch.address = read.text("MASTER_ADDR");
   if (!launch.address.empty()) return;
-  const bool is_one_host = launch.is_local_rank_told && launch.local_ranks == launch.ranks;
+  const bool is_one_host = launch.is_local_rank_known && launch.local_ranks == launch.ranks;
   // Without a job id all jobs of this host would meet at one port.
   if (is_one_host && !launch.key.empty()) {
     launch.address = "127.0.0.1";
@@ -247,7 +247,7 @@ Launch find_launch(const Environment& environment, const Resolves& resolves) {
   launch.launcher = found->launcher;
   launch.size_variable = found->size;
   const std::int64_t ranks = *read.number(found->size);
-  ISOBAR_CHECK(ranks >= 1 && ranks <= kMostRanks, found->size, " is ", ranks, ", which is no number of ranks");
+  ISOBAR_CHECK(ranks >= 1 && ranks <= kMaxRanks, found->size, " is ", ranks, ", which is no number of ranks");
   const std::optional<std::int64_t> rank = ranks == 1 ? 0 : read.number(found->rank);
   ISOBAR_CHECK(rank, found->size, " is ", ranks, ", but ", found->rank, " says no rank");
   ISOBAR_CHECK(*rank >= 0 && *rank < ranks, found->rank, " is ", *rank, ", but ", found->size, " is ", ranks);
@@ -257,7 +257,7 @@ Launch find_launch(const Environment& environment, const Resolves& resolves) {
   if (is_srun) check_step_is_whole(read, ranks);
   const std::optional<std::int64_t> local_ranks = is_srun ? tasks_of_this_node(read) : read.number(found->local_size);
   const std::optional<std::int64_t> local_rank = read.number(found->local_rank);
-  launch.is_local_rank_told = local_rank && local_ranks;
+  launch.is_local_rank_known = local_rank && local_ranks;
   launch.local_ranks = static_cast<int>(std::clamp<std::int64_t>(local_ranks.value_or(1), 1, ranks));
   launch.local_rank = static_cast<int>(std::clamp<std::int64_t>(local_rank.value_or(0), 0, ranks - 1));
   launch.key = secret_in(read);
@@ -287,7 +287,7 @@ std::vector<int> tasks_in(const std::string& tasks_per_node) {
     std::optional<std::int64_t> times = 1;
     if (open != std::string_view::npos)
       times = item.ends_with(')') ? whole_number(item.substr(open + 2, item.size() - open - 3)) : std::nullopt;
-    if (!count || !times || *count < 1 || *count > kMostRanks || *times < 1 || *times > kMostRanks) return {};
+    if (!count || !times || *count < 1 || *count > kMaxRanks || *times < 1 || *times > kMaxRanks) return {};
     tasks.insert(tasks.end(), static_cast<std::size_t>(*times), static_cast<int>(*count));
   }
   return tasks;
@@ -315,7 +315,7 @@ std::vector<std::string> hosts_in(const std::string& node_list) {
       const std::string_view low = range.substr(0, range.find('-'));
       const std::string_view high = low.size() == range.size() ? low : range.substr(low.size() + 1);
       const std::optional<std::int64_t> first = whole_number(low), last = whole_number(high);
-      if (!first || !last || *last - *first > kMostRanks) return {node_list};
+      if (!first || !last || *last - *first > kMaxRanks) return {node_list};
       for (std::int64_t number = *first; number <= *last; ++number) {
         std::string digits = std::to_string(number);
         if (digits.size() < low.size()) digits.insert(0, low.size() - digits.size(), '0');

@@ -34,7 +34,7 @@ struct Launch {
   Launcher launcher = Launcher::none;
   int rank = 0, ranks = 1;
   int local_rank = 0, local_ranks = 1;  // among those of this host
-  bool is_local_rank_told = false;      // false: local_rank and local_ranks are not known
+  bool is_local_rank_known = false;     // false: local_rank and local_ranks are not known
   bool has_pmix = false;                // srun --mpi=pmix: Open MPI can start
   std::string size_variable = {};       // the variable that `ranks` is from: "WORLD_SIZE"; empty for Launcher::none
   std::string address = {};             // of rank 0; empty: not known

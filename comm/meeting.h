@@ -2,8 +2,8 @@
 // around rank 0.
 //
 // Rank 0 listens at a port. Every other rank connects. Both prove that they know the job's key (comm/challenge.h), and
-// the rank describes itself (Attendee). When all have connected, rank 0 compares the descriptions. It answers each
-// rank: welcome, with a payload of rank 0 (such as NCCL's id), or the one sentence that says what is wrong. A
+// the rank describes itself (RankDescription). When all have connected, rank 0 compares the descriptions. It answers
+// each rank: welcome, with a payload of rank 0 (such as NCCL's id), or the one sentence that says what is wrong. A
 // connection that does not prove the key is dropped. Each costs a few bytes, and there are never more than some hundred
 // of them.
 //
@@ -30,7 +30,7 @@
 namespace isobar {
 
 // How a rank describes itself.
-struct Attendee {
+struct RankDescription {
   int rank = 0, ranks = 1;
   std::string host = {};
   std::string host_identity = {};                      // comm/hosts.h; empty: its name identifies the host
@@ -72,20 +72,20 @@ struct MeetingOptions {
   std::string payload = {};      // of rank 0
   // Called in a thread of the meeting if the run has failed and this process has not ended within `grace_seconds`. It
   // ends the process. The sentence is the error if this rank must report it, else empty.
-  std::function<void(const std::string& sentence)> last_resort = {};
+  std::function<void(const std::string& sentence)> force_exit = {};
   double grace_seconds = 10;
   // Called in rank 0's thread of the meeting as soon as another rank has died, with the sentence: some launchers kill
   // all other ranks within 0.2 s. No rank has to report the error after that.
-  std::function<void(const std::string& sentence)> tell_death = {};
+  std::function<void(const std::string& sentence)> report_death = {};
   // Called in rank 0's thread of the meeting, once for each work (comm/work.h) for which others have waited until their
   // timeout, with a sentence: "rank 0 is writing a checkpoint since 600 s: the others wait for it".
-  std::function<void(const std::string& sentence)> tell_work = {};
-  double answer_seconds = 2;      // for a rank to answer where it is
-  double identify_seconds = 5;    // for the other end of a connection to prove that it is of this job
-  double late_seconds = 2;        // for later ranks to connect after something was found wrong
-  std::string why_absent = {};    // why ranks may not connect, if known; rank 0 adds it to the error
-  bool teller_ends_all = false;   // the rank that reports a failure also ends the other processes
-  bool tells_unreachable = true;  // this rank reports that it cannot reach rank 0: one rank per host does
+  std::function<void(const std::string& sentence)> report_work = {};
+  double answer_seconds = 2;        // for a rank to answer where it is
+  double identify_seconds = 5;      // for the other end of a connection to prove that it is of this job
+  double late_seconds = 2;          // for later ranks to connect after something was found wrong
+  std::string why_absent = {};      // why ranks may not connect, if known; rank 0 adds it to the error
+  bool reporter_ends_all = false;   // the rank that reports a failure also ends the other processes
+  bool reports_unreachable = true;  // this rank reports that it cannot reach rank 0: one rank per host does
   // Resolves names; tests count the calls.
   std::function<Addresses(const std::string& host)> resolve = addresses_of;
   double beat_seconds = 30;         // maximum time between messages of rank 0
@@ -93,7 +93,7 @@ struct MeetingOptions {
 };
 
 // Thrown if the run has failed and another process reports why.
-struct ToldElsewhere : std::exception {
+struct ErrorReportedByAnotherRank : std::exception {
   const char* what() const noexcept override { return "another process says why the run has failed"; }
 };
 
@@ -101,10 +101,10 @@ class Meeting {
  public:
   // For rank 0. Returns when all ranks have connected. Throws Error if they do not match, or if some do not connect
   // within the timeout; the error names them.
-  Meeting(Attendee me, MeetingPort port, MeetingOptions options);
-  // For any other rank; connects to rank 0. Throws ToldElsewhere if rank 0 reports what is wrong, and Error if rank 0
-  // cannot be reached.
-  Meeting(Attendee me, const MeetingPlace& place, MeetingOptions options);
+  Meeting(RankDescription me, MeetingPort port, MeetingOptions options);
+  // For any other rank; connects to rank 0. Throws ErrorReportedByAnotherRank if rank 0 reports what is wrong, and
+  // Error if rank 0 cannot be reached.
+  Meeting(RankDescription me, const MeetingPlace& place, MeetingOptions options);
   // Without leave() the other ranks treat this as the death of the rank.
   ~Meeting();
   Meeting(const Meeting&) = delete;
@@ -114,19 +114,19 @@ class Meeting {
   PlaceOnHost place_on_host() const;   // of this rank
   int hosts() const;                   // of the run
 
-  // Whether the run has failed, and the first error of any rank: "rank 3: the disk is full". is_teller(): whether this
-  // rank must report it (the first rank that still can); waits while another rank may be reporting it.
+  // Whether the run has failed, and the first error of any rank: "rank 3: the disk is full". reports_error(): whether
+  // this rank must report it (the first rank that still can); waits while another rank may be reporting it.
   bool has_failed() const;
   std::string failure() const;
-  bool is_teller() const;
+  bool reports_error() const;
 
-  // note_told: this rank has reported the error, so that no other rank must. is_told: this rank learns of a report
-  // within `seconds`.
-  void note_told();
-  bool is_told(double seconds) const;
+  // note_reported: this rank has reported the error, so that no other rank must. is_reported: this rank learns of a
+  // report within `seconds`.
+  void note_reported();
+  bool is_reported(double seconds) const;
   // Waits at most `seconds` for the error to be reported. True: the rank that had to report it is gone, and this one
   // must.
-  bool has_to_tell(double seconds) const;
+  bool must_report(double seconds) const;
 
   // Sends an error of this rank to all ranks. Returns the first error of any rank. perhaps_another: a library reports
   // an error whose cause may be another rank. All ranks are then asked where they are, and one that does not answer is
@@ -137,12 +137,12 @@ class Meeting {
   // Sets where this rank is: "all_reduce of 4 fp32, call 2 of group dp"; empty: in no call.
   void set_place(const std::string& call);
   // Begin and end of a work that this rank does alone (comm/work.h).
-  void begin_work(const std::string& what, double most_timeouts);
+  void begin_work(const std::string& what, double max_timeouts);
   void end_work();
   // This rank has waited for `seconds` in its current call, for other ranks of `members`. Fails the run and returns its
   // error, which names the ranks that have not joined. Empty if a rank works alone, or did so a moment ago: this rank
   // must then wait as long again.
-  std::string time_is_over(std::span<const int> members, double seconds);
+  std::string report_timeout(std::span<const int> members, double seconds);
 
   // Ends a run without errors: returns when all ranks have called it. Throws Error if one has failed instead.
   void leave();

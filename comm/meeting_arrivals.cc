@@ -16,9 +16,9 @@
 namespace isobar {
 namespace {
 
-constexpr std::size_t kMostStrangers = 512;
+constexpr std::size_t kMaxUnknownConnections = 512;
 constexpr double kSecondsToSpeak = 0.05;
-constexpr int kMostAdmittedAtOnce = 4096;
+constexpr int kMaxAcceptsAtOnce = 4096;
 
 // The lesser of two names of instruction sets.
 std::string lesser(const std::string& a, const std::string& b) {
@@ -27,7 +27,7 @@ std::string lesser(const std::string& a, const std::string& b) {
   return a;
 }
 
-std::string identity_of(const Attendee& who) {
+std::string identity_of(const RankDescription& who) {
   return who.host_identity.empty() ? who.host : who.host_identity;
 }
 
@@ -37,7 +37,7 @@ void MeetingHub::collect(const MeetingPort& port) {
   MeetingClock::time_point until = MeetingClock::now() + duration_of(options.timeout_seconds);
   std::string wrong;
   while (absent_ > 0 && MeetingClock::now() < until) {
-    const std::string complaint = serve_guests(port);
+    const std::string complaint = serve_pending(port);
     if (complaint.empty() || !wrong.empty()) continue;
     wrong = complaint;  // those who come a little later are told too
     until = std::min(until, MeetingClock::now() + duration_of(options.late_seconds));
@@ -46,8 +46,8 @@ void MeetingHub::collect(const MeetingPort& port) {
     wrong =
         concat(ranks_text(missing()), absent_ == 1 ? " has" : " have", " not come to the meeting at ", port.text(),
                " within ", options.timeout_seconds, " s", options.why_absent.empty() ? "" : "; ", options.why_absent);
-  if (wrong.empty()) wrong = misfit();
-  guests_.clear();
+  if (wrong.empty()) wrong = find_mismatch();
+  pending_.clear();
   std::vector<std::string> identities;
   for (const Peer& peer : peers_) identities.push_back(peer.who ? identity_of(*peer.who) : "");
   const std::vector<PlaceOnHost> places = places_on_hosts(identities);
@@ -69,22 +69,22 @@ std::vector<int> MeetingHub::missing() const {
 }
 
 // Waits a little for guests and what they say. Returns what is wrong with one of them, or nothing.
-std::string MeetingHub::serve_guests(const MeetingPort& port) {
+std::string MeetingHub::serve_pending(const MeetingPort& port) {
   std::string wrong;
   for (const std::uint64_t id : wait(100)) {
-    if (id == kDoor) {
+    if (id == kListener) {
       admit(port);
-    } else if (id < kDoor) {
+    } else if (id < kListener) {
       const Peer& peer = peers_[id];
       std::string bytes;
       if (receive_some(peer.socket.get(), bytes) == Received::end)
         return concat("rank ", id, ": it died before all had met (", place_of(*peer.who), ")");
-    } else if (const auto guest = guests_.find(id); guest != guests_.end() && !serve(guest->second, wrong)) {
-      guests_.erase(guest);
+    } else if (const auto guest = pending_.find(id); guest != pending_.end() && !serve(guest->second, wrong)) {
+      pending_.erase(guest);
     }
   }
   const MeetingClock::time_point late = MeetingClock::now() - duration_of(options.identify_seconds);
-  while (!guests_.empty() && guests_.begin()->second.since < late) guests_.erase(guests_.begin());
+  while (!pending_.empty() && pending_.begin()->second.since < late) pending_.erase(pending_.begin());
   return wrong;
 }
 
@@ -92,13 +92,13 @@ std::string MeetingHub::serve_guests(const MeetingPort& port) {
 // then the others wait, so that a flood of strangers keeps no rank out.
 void MeetingHub::admit(const MeetingPort& port) {
   // All ranks may stand at the door at once.
-  const std::size_t most = kMostStrangers + static_cast<std::size_t>(absent_);
-  for (int i = 0; i < kMostAdmittedAtOnce; ++i) {
-    if (guests_.size() >= most) {
-      const Guest& oldest = guests_.begin()->second;
+  const std::size_t max_pending = kMaxUnknownConnections + static_cast<std::size_t>(absent_);
+  for (int i = 0; i < kMaxAcceptsAtOnce; ++i) {
+    if (pending_.size() >= max_pending) {
+      const PendingConnection& oldest = pending_.begin()->second;
       if (has_input(oldest.socket.get())) return;
       if (Seconds(MeetingClock::now() - oldest.since).count() < kSecondsToSpeak) return;
-      guests_.erase(guests_.begin());
+      pending_.erase(pending_.begin());
     }
     Socket socket(::accept4(port.socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket.get() < 0) {
@@ -106,19 +106,19 @@ void MeetingHub::admit(const MeetingPort& port) {
       if (error == EINTR || error == ECONNABORTED) continue;
       const bool is_out = error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
       if (!is_out) return;
-      ISOBAR_CHECK(!guests_.empty(), "the meeting: no more connections can be taken: ", std::strerror(error),
+      ISOBAR_CHECK(!pending_.empty(), "the meeting: no more connections can be taken: ", std::strerror(error),
                    "; raise the limit of open files (ulimit -n)");
-      if (has_input(guests_.begin()->second.socket.get())) return;
-      guests_.erase(guests_.begin());
+      if (has_input(pending_.begin()->second.socket.get())) return;
+      pending_.erase(pending_.begin());
       continue;
     }
-    watch(socket.get(), next_guest_);
-    guests_.emplace(next_guest_++, Guest{.socket = std::move(socket)});
+    watch(socket.get(), next_pending_);
+    pending_.emplace(next_pending_++, PendingConnection{.socket = std::move(socket)});
   }
 }
 
 // Reads what a guest says; false where it goes: as a rank that is known now, or as a stranger. wrong: of a rank.
-bool MeetingHub::serve(Guest& guest, std::string& wrong) {
+bool MeetingHub::serve(PendingConnection& guest, std::string& wrong) {
   if (!guest.is_known) {
     const std::size_t awaited = guest.challenge ? kProofBytes : kOpeningBytes;
     if (!receive_part(guest, awaited)) return false;
@@ -143,7 +143,7 @@ bool MeetingHub::serve(Guest& guest, std::string& wrong) {
     guest.stream.add(bytes);
     const std::optional<Message> message = guest.stream.next();
     if (!message) return true;
-    const std::string complaint = seat(attendee_in(*message), guest);
+    const std::string complaint = seat(description_in(*message), guest);
     Seal seal = guest.challenge->to_rank();
     if (!complaint.empty()) send_all(guest.socket.get(), to_wire({.type = kFailed, .texts = {complaint}}, &seal));
     if (wrong.empty()) wrong = complaint;
@@ -152,7 +152,7 @@ bool MeetingHub::serve(Guest& guest, std::string& wrong) {
   return false;
 }
 
-bool MeetingHub::receive_part(Guest& guest, std::size_t awaited) {
+bool MeetingHub::receive_part(PendingConnection& guest, std::size_t awaited) {
   std::string bytes;
   const Received received = receive_some(guest.socket.get(), bytes, awaited - guest.received.size());
   guest.received += bytes;
@@ -160,7 +160,7 @@ bool MeetingHub::receive_part(Guest& guest, std::size_t awaited) {
 }
 
 // Takes a guest for the rank that it says it is, or returns what is wrong with that.
-std::string MeetingHub::seat(Attendee who, Guest& guest) {
+std::string MeetingHub::seat(RankDescription who, PendingConnection& guest) {
   if (who.ranks != me.ranks)
     return concat("rank ", who.rank, " (", place_of(who), ") counts ", who.ranks, " ranks, rank 0 ", me.ranks);
   if (who.rank >= me.ranks) return concat(place_of(who), " says that it is rank ", who.rank, " of ", me.ranks);
@@ -178,16 +178,17 @@ std::string MeetingHub::seat(Attendee who, Guest& guest) {
 }
 
 // What does not fit, of ranks that have all come; empty where all does.
-std::string MeetingHub::misfit() const {
+std::string MeetingHub::find_mismatch() const {
   for (const Peer& peer : peers_)
     if (!peer.who->failure.empty()) return concat("rank ", peer.who->rank, ": ", peer.who->failure);
-  const Attendee& first = me;
-  const auto differs = [&](const Attendee& who, const char* has, const std::string& its, const std::string& firsts) {
+  const RankDescription& first = me;
+  const auto differs = [&](const RankDescription& who, const char* has, const std::string& its,
+                           const std::string& firsts) {
     return concat("rank ", who.rank, " (", place_of(who), ") ", has, ' ', its, ", rank 0 ", firsts);
   };
   std::map<std::string, int> devices;
   for (const Peer& peer : peers_) {
-    const Attendee& who = *peer.who;
+    const RankDescription& who = *peer.who;
     if (who.version != first.version) return differs(who, "is isobar", who.version, first.version);
     if (who.layout != first.layout) return differs(who, "has the layout", who.layout, first.layout);
     if (who.config != first.config)

@@ -20,10 +20,10 @@ constexpr double kSecondsOfAnAnswer = 0.5;  // an answer holds this long for ran
 
 }  // namespace
 
-MeetingHub::MeetingHub(Attendee me, MeetingPort port, MeetingOptions given)
+MeetingHub::MeetingHub(RankDescription me, MeetingPort port, MeetingOptions given)
     : Member(std::move(me), std::move(given)),
       events_(epoll_create1(EPOLL_CLOEXEC)),
-      next_guest_(kFirstGuest),
+      next_pending_(kFirstPending),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   payload = options.payload;
   peers_.resize(static_cast<std::size_t>(this->me.ranks));
@@ -31,7 +31,7 @@ MeetingHub::MeetingHub(Attendee me, MeetingPort port, MeetingOptions given)
   absent_ = this->me.ranks - 1;
   allow_open_files(this->me.ranks, concat("the meeting of ", this->me.ranks, " ranks"));
   watch(wake_.get(), kWake);
-  watch(port.socket_.get(), kDoor);
+  watch(port.socket_.get(), kListener);
   collect(port);
   const SignalsBlocked blocked;
   thread_ = std::thread([this] { listen(); });
@@ -78,7 +78,7 @@ void MeetingHub::listen() {
     static_cast<void>(!::read(wake_.get(), &count, sizeof count));
     serve_posted();
     for (const std::uint64_t id : ids)
-      if (id < kDoor) serve_peer(static_cast<int>(id));
+      if (id < kListener) serve_peer(static_cast<int>(id));
     if (inquiry_ && MeetingClock::now() > inquiry_->until) conclude();
     beat();
     look_at_clock();
@@ -127,19 +127,19 @@ void MeetingHub::handle(int rank, const Message& message) {
   switch (message.type) {
     case kFailed:
       return fail_all(concat("rank ", rank, ": ", message.text(0)));
-    case kOver:
-      return take_over(rank, message);
+    case kTimedOut:
+      return take_timeout(rank, message);
     case kSuspects:
       return take_suspicion(rank, message);
     case kPlace:
       return take_place(rank, message);
-    case kTold:
-      return say_told();
+    case kReported:
+      return announce_report();
     case kLeft:
       left_ += std::exchange(peers_[static_cast<std::size_t>(rank)].has_left, true) ? 0 : 1;
       if (left_ < me.ranks) return;
       all_have_left_ = true;
-      return tell_all({.type = kDone});
+      return send_to_all({.type = kDone});
     default:
       throw_error("it has sent a message of type ", static_cast<int>(message.type));
   }
@@ -154,30 +154,30 @@ bool MeetingHub::send_to(int rank, const Message& message) {
   return peer.socket.get() >= 0 && send_all(peer.socket.get(), to_wire(message, &peer.seal));
 }
 
-void MeetingHub::tell_all(const Message& message) {
+void MeetingHub::send_to_all(const Message& message) {
   for (std::size_t r = peers_.size(); r-- > 0;) send_to(static_cast<int>(r), message);  // this rank last
 }
 
 void MeetingHub::lose(const std::string& sentence) {
   if (is_over_) return;
-  has_told = options.tell_death && !has_just_woken();
-  if (has_told) options.tell_death(sentence);
+  has_reported = options.report_death && !has_just_woken();
+  if (has_reported) options.report_death(sentence);
   fail_all(sentence);
-  if (has_told) say_told();
+  if (has_reported) announce_report();
 }
 
 void MeetingHub::fail_all(const std::string& sentence) {
   if (std::exchange(is_over_, true)) return;
-  tell_all({.type = kFailed, .texts = {sentence}});
+  send_to_all({.type = kFailed, .texts = {sentence}});
 }
 
-void MeetingHub::take_over(int asker, const Message& message) {
+void MeetingHub::take_timeout(int asker, const Message& message) {
   if (inquiry_ || is_over_) return;
   if (Seconds(MeetingClock::now() - waited_on_).count() < kSecondsOfAnAnswer) {
     send_to(asker, {.type = kWaitOn});
     return;
   }
-  ask_everybody({.asker = asker,
+  ask_all_ranks({.asker = asker,
                  .call = message.text(0),
                  .members = decoded_ranks(message.text(1), me.ranks),
                  .seconds = seconds_in(message, 2)});
@@ -185,17 +185,17 @@ void MeetingHub::take_over(int asker, const Message& message) {
 
 void MeetingHub::take_suspicion(int asker, const Message& message) {
   if (is_over_) return;
-  if (!inquiry_) return ask_everybody({.asker = asker, .suspicion = message.text(0)});
+  if (!inquiry_) return ask_all_ranks({.asker = asker, .suspicion = message.text(0)});
   if (!inquiry_->suspicion.empty()) return;
   inquiry_->asker = asker;  // this asker ends the run, whatever the answers are
   inquiry_->suspicion = message.text(0);
 }
 
-void MeetingHub::ask_everybody(Inquiry inquiry) {
+void MeetingHub::ask_all_ranks(Inquiry inquiry) {
   inquiry.places.resize(peers_.size());
   inquiry.until = MeetingClock::now() + duration_of(options.answer_seconds);
   inquiry_ = std::move(inquiry);
-  tell_all({.type = kWhere, .texts = {std::to_string(++inquiries_)}});
+  send_to_all({.type = kWhere, .texts = {std::to_string(++inquiries_)}});
 }
 
 void MeetingHub::take_place(int rank, const Message& message) {
@@ -263,14 +263,14 @@ void MeetingHub::conclude() {
 void MeetingHub::wait_on(const Inquiry& asked, const std::vector<int>& excused) {
   for (const int rank : excused) {
     const Work& work = asked.places[static_cast<std::size_t>(rank)]->work;
-    std::int64_t& told = told_works_[rank];
-    if (work.what.empty() || work.number == told || !options.tell_work) continue;
-    told = work.number;
-    options.tell_work(
+    std::int64_t& reported = reported_works_[rank];
+    if (work.what.empty() || work.number == reported || !options.report_work) continue;
+    reported = work.number;
+    options.report_work(
         concat("rank ", rank, " is ", work.what, " since ", std::lround(work.seconds), " s: the others wait for it"));
   }
   waited_on_ = MeetingClock::now();
-  tell_all({.type = kWaitOn});
+  send_to_all({.type = kWaitOn});
 }
 
 }  // namespace isobar

@@ -19,25 +19,25 @@ namespace isobar {
 
 class MeetingHub : public Meeting::Member {
  public:
-  MeetingHub(Attendee me, MeetingPort port, MeetingOptions given);
+  MeetingHub(RankDescription me, MeetingPort port, MeetingOptions given);
   ~MeetingHub() override;
 
   void send(const Message& message) override;  // from rank 0 to itself, in the thread that owns the connections
-  void say_told() override { tell_all({.type = kTold}); }
+  void announce_report() override { send_to_all({.type = kReported}); }
 
  private:
   // Of descriptors that epoll watches: ranks have their number.
-  static constexpr std::uint64_t kDoor = std::uint64_t{1} << 32, kWake = kDoor + 1, kFirstGuest = kDoor + 2;
+  static constexpr std::uint64_t kListener = std::uint64_t{1} << 32, kWake = kListener + 1, kFirstPending = kListener + 2;
 
   struct Peer {
     Socket socket;
     Seal seal;
     MessageStream stream;
-    std::optional<Attendee> who;
+    std::optional<RankDescription> who;
     bool has_left = false;
   };
   // A connection that has not yet proved that it knows the key, or not yet described itself.
-  struct Guest {
+  struct PendingConnection {
     Socket socket;
     MeetingClock::time_point since = MeetingClock::now();
     std::string received = {};                // of the part that is awaited, never more
@@ -69,12 +69,12 @@ class MeetingHub : public Meeting::Member {
   // Until all have connected.
   void collect(const MeetingPort& port);
   std::vector<int> missing() const;
-  std::string serve_guests(const MeetingPort& port);
+  std::string serve_pending(const MeetingPort& port);
   void admit(const MeetingPort& port);
-  bool serve(Guest& guest, std::string& wrong);
-  bool receive_part(Guest& guest, std::size_t bytes);
-  std::string seat(Attendee who, Guest& guest);
-  std::string misfit() const;
+  bool serve(PendingConnection& guest, std::string& wrong);
+  bool receive_part(PendingConnection& guest, std::size_t bytes);
+  std::string seat(RankDescription who, PendingConnection& guest);
+  std::string find_mismatch() const;
 
   // Afterwards.
   void listen();
@@ -83,25 +83,25 @@ class MeetingHub : public Meeting::Member {
   void serve_peer(int rank);
   void handle(int rank, const Message& message);
   bool send_to(int rank, const Message& message);
-  void tell_all(const Message& message);
+  void send_to_all(const Message& message);
   void lose(const std::string& sentence);
   void fail_all(const std::string& sentence);
-  void take_over(int asker, const Message& message);
+  void take_timeout(int asker, const Message& message);
   void take_suspicion(int asker, const Message& message);
-  void ask_everybody(Inquiry inquiry);
+  void ask_all_ranks(Inquiry inquiry);
   void take_place(int rank, const Message& message);
   void conclude();
   void conclude_suspicion(const Inquiry& asked);
   void wait_on(const Inquiry& asked, const std::vector<int>& excused);
 
-  Socket events_;                          // epoll
-  std::vector<Peer> peers_;                // by rank; the first is this rank, without a connection
-  std::map<std::uint64_t, Guest> guests_;  // by id, the oldest first
-  std::uint64_t next_guest_;
+  Socket events_;                                       // epoll
+  std::vector<Peer> peers_;                             // by rank; the first is this rank, without a connection
+  std::map<std::uint64_t, PendingConnection> pending_;  // by id, the oldest first
+  std::uint64_t next_pending_;
   std::optional<Inquiry> inquiry_;
   std::int64_t inquiries_ = 0;
-  MeetingClock::time_point waited_on_ = {};  // when an inquiry last found a rank that works alone
-  std::map<int, std::int64_t> told_works_;   // by rank, the last one that was reported to the user
+  MeetingClock::time_point waited_on_ = {};     // when an inquiry last found a rank that works alone
+  std::map<int, std::int64_t> reported_works_;  // by rank, the last one that was reported to the user
   MeetingClock::time_point beaten_ = MeetingClock::now();
   bool is_over_ = false, all_have_left_ = false;
   int absent_ = 0, left_ = 0;  // ranks

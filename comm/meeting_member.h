@@ -21,26 +21,26 @@ using Seconds = std::chrono::duration<double>;
 MeetingClock::duration duration_of(double seconds);
 
 enum MeetingMessage : std::uint8_t {
-  kHello = 1,  // an Attendee
+  kHello = 1,  // an RankDescription
   kWelcome,    // payload, place on the host, number of hosts, of the host
   kFailed,     // to rank 0: a sentence; from rank 0: the run's first error
   kWhere,      // number of the inquiry: where are you?
   kPlace,      // number of the inquiry, call, work
-  kOver,       // call, members, seconds: this rank's timeout there has expired
+  kTimedOut,   // call, members, seconds: this rank's timeout there has expired
   kLeft,       // this rank has finished without an error
   kDone,       // so have all ranks
   kWaitOn,     // a rank works alone
-  kTold,       // the failure has been reported to the user
+  kReported,   // the failure has been reported to the user
   kBeat,       // empty: keeps the connection in use
   kSuspects    // to rank 0: a sentence, whose cause may be a rank that does not answer
 };
 
 inline constexpr double kSecondsToAnswer = 5;  // for rank 0, when a rank's timeout has expired; then that rank decides
 
-std::string place_of(const Attendee& who);  // "process 4711 on node1"
+std::string place_of(const RankDescription& who);  // "process 4711 on node1"
 
-Message hello(const Attendee& me);
-Attendee attendee_in(const Message& hello);
+Message hello(const RankDescription& me);
+RankDescription description_in(const Message& hello);
 Message welcome(const std::string& payload, PlaceOnHost place, int hosts);
 Message place_message(const std::string& inquiry, const std::string& place, const Work& work);
 double seconds_in(const Message& message, std::size_t index);
@@ -60,18 +60,18 @@ class SignalsBlocked {
 
 // A rank's state of the meeting. `receive` is called in the meeting's thread, everything else in the rank's.
 struct Meeting::Member {
-  Member(Attendee attendee, MeetingOptions given) : me(std::move(attendee)), options(std::move(given)) {}
+  Member(RankDescription attendee, MeetingOptions given) : me(std::move(attendee)), options(std::move(given)) {}
   virtual ~Member() = default;
   virtual void send(const Message& message) = 0;  // to rank 0
-  virtual void say_told() = 0;                    // to all, in the meeting's thread: the failure has been reported
+  virtual void announce_report() = 0;             // to all, in the meeting's thread: the failure has been reported
 
   void receive(const Message& message);
   void take_welcome(const Message& message);
-  // tell_after: seconds that another rank has to report it; this rank reports if nothing has ended it by then.
-  void note_failure(const std::string& sentence, bool tells, double tell_after = 0);
+  // report_after: seconds that another rank has to report it; this rank reports if nothing has ended it by then.
+  void note_failure(const std::string& sentence, bool tells, double report_after = 0);
   // The run has failed, and the rank that had to report may be gone: this rank reports after that time, if no other
   // has.
-  void succeed_teller(double tell_after);
+  void become_reporter(double report_after);
   bool wait_for_failure(double seconds);
 
   enum class Answer : std::uint8_t { failed, wait_on, none };
@@ -82,18 +82,18 @@ struct Meeting::Member {
   void note_turn();      // by rank 0's thread, ten times a second
   void look_at_clock();  // by the meeting's thread, now and then
 
-  const Attendee me;
+  const RankDescription me;
   const MeetingOptions options;
   std::string payload;
   PlaceOnHost place_on_host;
   int hosts = 1;
 
   std::mutex mutex;
-  std::condition_variable bell;
+  std::condition_variable changed;
   std::atomic<bool> failed = false;
   std::string failure;
-  bool is_teller = false, is_told = false;
-  MeetingClock::time_point failed_at, tell_at;
+  bool reports_error = false, is_reported = false;
+  MeetingClock::time_point failed_at, report_at;
   bool is_done = false;
   std::string place;
   WorkAccount work;
@@ -101,7 +101,7 @@ struct Meeting::Member {
 
   // Used by the meeting's thread alone.
   MeetingClock::time_point last_turn = MeetingClock::now(), woken_at = {};
-  bool has_told = false;
+  bool has_reported = false;
 };
 
 }  // namespace isobar

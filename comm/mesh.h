@@ -10,7 +10,7 @@
 
 namespace isobar {
 
-inline constexpr std::int64_t kMostRanks = 1 << 20;  // of a run; a larger number must be a mistake
+inline constexpr std::int64_t kMaxRanks = 1 << 20;  // of a run; a larger number must be a mistake
 
 struct MeshSizes {
   std::int64_t dp = 1, tp = 1, cp = 1;

@@ -3,7 +3,7 @@
 //   u32 bytes that follow | u8 type | { u32 bytes | the text } ...
 //
 // With a seal (comm/challenge.h) everything after the first number is sealed, and that number includes the seal's
-// bytes. Bytes from outside are not trusted: a message with a length of more than kMostMessageBytes is refused.
+// bytes. Bytes from outside are not trusted: a message with a length of more than kMaxMessageBytes is refused.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace isobar {
 
-inline constexpr std::size_t kMostMessageBytes = std::size_t{1} << 16;
+inline constexpr std::size_t kMaxMessageBytes = std::size_t{1} << 16;
 
 struct Message {
   std::uint8_t type = 0;
@@ -25,7 +25,7 @@ struct Message {
 
   // Throw Error if there is no such text, or if it is no whole number from `least` to `most`.
   const std::string& text(std::size_t index) const;
-  std::int64_t number(std::size_t index, std::int64_t least, std::int64_t most) const;
+  std::int64_t number(std::size_t index, std::int64_t min, std::int64_t max) const;
 };
 
 // The bytes of a message. Texts are cut if they are too long together.

@@ -131,7 +131,7 @@ class MpiBackend : public Backend {
       return std::chrono::duration<double>(Clock::now() - start).count() > world_.timeout_seconds;
     };
     while (!poll_until(test, seconds_without_pause(call), look)) {
-      const std::string sentence = world_.meeting.time_is_over(members_, world_.timeout_seconds);
+      const std::string sentence = world_.meeting.report_timeout(members_, world_.timeout_seconds);
       ISOBAR_CHECK(sentence.empty(), sentence);
       start = Clock::now();
     }
@@ -174,7 +174,7 @@ class MpiBackend : public Backend {
       calls.push_back(call_in(std::span(all).subspan(at, mine.size()), size(), members_[at / mine.size()]));
     std::vector<const Call*> pointers;
     for (const Call& its : calls) pointers.push_back(&its);
-    const std::string wrong = misfit(pointers, members_, what);
+    const std::string wrong = find_mismatch(pointers, members_, what);
     ISOBAR_CHECK(wrong.empty(), wrong);
   }
 

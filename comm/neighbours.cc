@@ -62,7 +62,7 @@ void Neighbours::tell() const {
   }
 }
 
-bool Neighbours::has_been_told() const {
+bool Neighbours::has_been_notified() const {
   std::array<char, 64> buffer = {};
   bool is_told = false;
   for (ssize_t got = 0; (got = ::recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT)) >= 0;)

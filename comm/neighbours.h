@@ -18,7 +18,7 @@ class Neighbours {
 
   void tell() const;  // notifies all that the failure has been reported
   int descriptor() const { return socket_.get(); }
-  bool has_been_told() const;  // reads the datagrams that have arrived
+  bool has_been_notified() const;  // reads the datagrams that have arrived
 
  private:
   std::string name_of(int local_rank) const;

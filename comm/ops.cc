@@ -9,12 +9,12 @@ namespace isobar {
 namespace {
 
 // How the rows of a matrix [rows, cols] are split over the ranks of a group.
-struct Deal {
+struct RowSplit {
   std::int64_t rows, cols;
   Part own;
   std::vector<std::int64_t> counts;  // elements, by rank
 
-  Deal(const char* op, std::int64_t rows, const Tensor& x, const Communicator& group)
+  RowSplit(const char* op, std::int64_t rows, const Tensor& x, const Communicator& group)
       : rows(rows), cols(columns(op, x)), own(part_of(rows, group.rank(), group.size())) {
     ISOBAR_CHECK(rows >= group.size(), op, ": ", rows, " rows are fewer than the ", group.size(), " ranks of group ",
                  group.name());
@@ -30,7 +30,7 @@ struct Deal {
   Tensor cut(const Tensor& x) const {
     const std::int64_t n = own.size() * cols;
     Tensor mine = like(x, own.size());
-    copy_runs(mine, {}, x, {.first = own.begin * cols}, 1, n);
+    copy_strided(mine, {}, x, {.first = own.begin * cols}, 1, n);
     return mine;
   }
   Tensor gather(const Tensor& mine, const Communicator& group) const {
@@ -45,7 +45,7 @@ struct Deal {
   }
 };
 
-void check_own(const char* op, const Tensor& x, const Deal& deal) {
+void check_own(const char* op, const Tensor& x, const RowSplit& deal) {
   ISOBAR_CHECK(x.size(0) == deal.own.size(), op, ": this rank has ", x.size(0), " of ", deal.rows,
                " rows, and its part of them is ", deal.own.size());
 }
@@ -84,13 +84,13 @@ Tensor copy_to(const Tensor& x, const Communicator& group) {
 Tensor sum_over(const Tensor& x, const Communicator& group) {
   if (group.size() == 1) return x;
   Tensor sum = Tensor::empty(x.shape(), x.dtype(), x.device());
-  copy_runs(sum, {}, x, {}, 1, x.numel());
+  copy_strided(sum, {}, x, {}, 1, x.numel());
   return sum_into(x, sum, group);
 }
 
 Tensor gather_rows(const Tensor& x, std::int64_t rows, const Communicator& group) {
   if (group.size() == 1) return x;
-  const Deal deal("gather_rows", rows, x, group);
+  const RowSplit deal("gather_rows", rows, x, group);
   check_own("gather_rows", x, deal);
   Tensor y = deal.gather(x, group);
   Tape::record("gather_rows", {&x}, {}, {&y},
@@ -102,7 +102,7 @@ Tensor gather_rows(const Tensor& x, std::int64_t rows, const Communicator& group
 
 Tensor scatter_rows(const Tensor& x, const Communicator& group) {
   if (group.size() == 1) return x;
-  const Deal deal("scatter_rows", x.size(0), x, group);
+  const RowSplit deal("scatter_rows", x.size(0), x, group);
   Tensor y = deal.sum_and_scatter(x, group);
   Tape::record("scatter_rows", {&x}, {}, {&y},
                [x = Target(x), deal, group](Gradients& gradients, const std::vector<Tensor>& dy) {
@@ -113,7 +113,7 @@ Tensor scatter_rows(const Tensor& x, const Communicator& group) {
 
 Tensor own_rows(const Tensor& x, const Communicator& group) {
   if (group.size() == 1) return x;
-  const Deal deal("own_rows", x.size(0), x, group);
+  const RowSplit deal("own_rows", x.size(0), x, group);
   Tensor y = deal.cut(x);
   Tape::record("own_rows", {&x}, {}, {&y},
                [x = Target(x), deal, group](Gradients& gradients, const std::vector<Tensor>& dy) {
@@ -124,7 +124,7 @@ Tensor own_rows(const Tensor& x, const Communicator& group) {
 
 Tensor all_rows(const Tensor& x, std::int64_t rows, const Communicator& group) {
   if (group.size() == 1) return x;
-  const Deal deal("all_rows", rows, x, group);
+  const RowSplit deal("all_rows", rows, x, group);
   check_own("all_rows", x, deal);
   Tensor y = deal.gather(x, group);
   Tape::record("all_rows", {&x}, {}, {&y}, [x = Target(x), deal](Gradients& gradients, const std::vector<Tensor>& dy) {

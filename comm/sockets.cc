@@ -55,9 +55,9 @@ bool send_all(int socket, std::string_view bytes) {
   return true;
 }
 
-Received receive_some(int socket, std::string& bytes, std::size_t most) {
+Received receive_some(int socket, std::string& bytes, std::size_t max_bytes) {
   char buffer[4096];
-  const ssize_t received = ::recv(socket, buffer, std::min(most, sizeof buffer), MSG_DONTWAIT);
+  const ssize_t received = ::recv(socket, buffer, std::min(max_bytes, sizeof buffer), MSG_DONTWAIT);
   if (received == 0) errno = 0;
   if (received > 0) bytes.assign(buffer, static_cast<std::size_t>(received));
   if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return Received::nothing;

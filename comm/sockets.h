@@ -19,7 +19,7 @@ bool send_all(int socket, std::string_view bytes);
 
 enum class Received : std::uint8_t { some, nothing, end };
 // The bytes that have arrived, at most `most`. At the end errno has the reason; it is 0 if the other end has closed.
-Received receive_some(int socket, std::string& bytes, std::size_t most = 4096);
+Received receive_some(int socket, std::string& bytes, std::size_t max_bytes = 4096);
 
 // Whether bytes have arrived that were not received yet, or the other end has closed.
 bool has_input(int socket);

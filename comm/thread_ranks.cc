@@ -32,7 +32,7 @@ namespace {
 // Shared by the ranks of one process: the first failure, and one mutex and condition variable for all groups.
 struct ThreadWorld {
   std::mutex mutex;
-  std::condition_variable bell;
+  std::condition_variable changed;
   double timeout_seconds = 600;
   bool turns_sums = false;
   std::vector<WorkAccount> works;  // by rank
@@ -51,9 +51,9 @@ struct ThreadWorld {
     if (failed_rank >= 0) return;
     failed_rank = rank;
     failure = std::move(error);
-    bell.notify_all();
+    changed.notify_all();
   }
-  bool somebody_works() const {  // with the mutex held
+  bool any_rank_works() const {  // with the mutex held
     return std::ranges::any_of(works, [&](const WorkAccount& work) { return work.now().excuses(timeout_seconds); });
   }
 };
@@ -142,7 +142,7 @@ void do_share(const std::vector<const Call*>& calls, int rank, std::size_t begin
                       at(calls[r]->send, offset_of(calls[r]->sends, rank), size), mine.receives[r], size);
       return;
     case Verb::send_receive:
-      if (mine.from != Call::kNobody) copy_elements(mine.receive, calls[mine.from]->send, mine.receives[0], size);
+      if (mine.from != Call::kNoRank) copy_elements(mine.receive, calls[mine.from]->send, mine.receives[0], size);
       return;
     case Verb::barrier:
       return;
@@ -180,22 +180,22 @@ class ThreadGroup {
     world_->works[static_cast<std::size_t>(members_[static_cast<std::size_t>(rank)])].note_call(true);
     calls_[rank] = &call;
     if (++arrived_ == size()) {
-      misfit_ = misfit(calls_, members_, what);
-      if (!misfit_.empty()) std::fill(calls_.begin(), calls_.end(), nullptr);
+      mismatch_ = find_mismatch(calls_, members_, what);
+      if (!mismatch_.empty()) std::fill(calls_.begin(), calls_.end(), nullptr);
       arrived_ = 0;
       ++meetings_;
-      world_->bell.notify_all();
+      world_->changed.notify_all();
     } else {
       const std::uint64_t before = meetings_;
       const auto is_over = [&] { return meetings_ != before || world_->failed_rank >= 0; };
       const std::chrono::duration<double> timeout(world_->timeout_seconds);
-      while (!world_->bell.wait_until(lock, std::chrono::steady_clock::now() + timeout, is_over) &&
-             world_->somebody_works())
+      while (!world_->changed.wait_until(lock, std::chrono::steady_clock::now() + timeout, is_over) &&
+             world_->any_rank_works())
         continue;
       // If the meeting has taken place, every rank finishes the call: others already use this rank's buffers.
       if (meetings_ == before) leave(rank, call, what);
     }
-    ISOBAR_CHECK(misfit_.empty(), misfit_);
+    ISOBAR_CHECK(mismatch_.empty(), mismatch_);
     return calls_;
   }
 
@@ -207,11 +207,11 @@ class ThreadGroup {
       done_ = 0;
       std::fill(calls_.begin(), calls_.end(), nullptr);
       ++partings_;
-      world_->bell.notify_all();
+      world_->changed.notify_all();
       return;
     }
     const std::uint64_t before = partings_;
-    world_->bell.wait(lock, [&] { return partings_ != before; });
+    world_->changed.wait(lock, [&] { return partings_ != before; });
   }
 
   // The group of a color, created by the first rank that asks. Called between two meetings of all ranks.
@@ -268,7 +268,7 @@ class ThreadGroup {
   std::vector<int> members_;  // the ranks' numbers in the world
   std::size_t first_summand_ = 0;
   std::vector<const Call*> calls_;
-  std::string misfit_;
+  std::string mismatch_;
   int arrived_ = 0, done_ = 0;
   std::uint64_t meetings_ = 0, partings_ = 0;
   std::map<int, std::shared_ptr<ThreadGroup>> parts_;
@@ -367,9 +367,9 @@ class ThreadBackend : public Backend {
 WorkListener listener_of(ThreadWorld& world, int rank) {
   WorkAccount& account = world.works[static_cast<std::size_t>(rank)];
   return {.begin =
-              [&](const std::string& what, double most_timeouts) {
+              [&](const std::string& what, double max_timeouts) {
                 const std::lock_guard lock(world.mutex);
-                account.begin(what, most_timeouts);
+                account.begin(what, max_timeouts);
               },
           .end =
               [&] {

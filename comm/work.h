@@ -13,12 +13,12 @@ namespace isobar {
 
 // How long a rank may work alone, in multiples of the timeout of a call. This bounds work that can hang (a disk that
 // does not answer). Computation always ends, and may take any time.
-inline constexpr double kMostTimeoutsOfWork = 12;
+inline constexpr double kMaxTimeoutsOfWork = 12;
 inline constexpr double kAnyTime = std::numeric_limits<double>::infinity();
 
 // Called at the begin and the end of a rank's work. Both may be empty.
 struct WorkListener {
-  std::function<void(const std::string& what, double most_timeouts)> begin{};
+  std::function<void(const std::string& what, double max_timeouts)> begin{};
   std::function<void()> end{};
 };
 
@@ -27,7 +27,7 @@ struct Work {
   std::string what{};       // "writing a checkpoint"; empty: none, or the rank is in a call
   std::int64_t number = 0;  // differs between the works of a rank
   double seconds = 0;       // since it began, or since the rank's last call within it
-  double most_timeouts = kAnyTime;
+  double max_timeouts = kAnyTime;
   double seconds_since_last = kAnyTime;  // since the rank last worked alone
 
   // Whether a rank that has waited for `timeout` seconds must go on waiting.
@@ -43,7 +43,7 @@ class WorkAccount {
   using Clock = std::chrono::steady_clock;
 
   // Works may be nested: the innermost one is reported.
-  void begin(const std::string& what, double most_timeouts);
+  void begin(const std::string& what, double max_timeouts);
   void end();
   void note_call(bool is_in_call);  // may be repeated
 
@@ -52,7 +52,7 @@ class WorkAccount {
  private:
   struct Begun {
     std::string what;
-    double most_timeouts;
+    double max_timeouts;
     std::int64_t number;
     Clock::time_point since;
   };

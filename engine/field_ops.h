@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "engine/add_up.h"
+#include "engine/sum_over_ranks.h"
 #include "engine/tensor.h"
 #include "kernels/forecast_loss.h"
 #include "kernels/patchify.h"
@@ -17,7 +17,7 @@ struct LossInputs {
   // LAT of the whole picture, if the fields are a band of its rows; 0: the fields are the whole picture.
   std::int64_t whole_height = 0;
   // Adds the sums [B, 2] of all bands; empty: there is one band.
-  AddUp add_up = {};
+  SumOverRanks add_up = {};
   // P, if the forecast is rows of patches (PatchOrder::channels_last); 0: the forecast is fields.
   std::int64_t patch = 0;
 };

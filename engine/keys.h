@@ -50,7 +50,7 @@ struct Key {
   std::string sentence;  // what the key does, for the page of keys
 
   // Bounds of every number in the value.
-  std::optional<double> least = {}, most = {}, above = {}, below = {};
+  std::optional<double> min = {}, max = {}, above = {}, below = {};
   bool may_change_on_resume = false;
   bool is_path = false;  // made absolute, so that a run can be repeated from any folder
   // JSON: the value that runs made before this key existed had; empty: the default.
@@ -102,7 +102,7 @@ class KeyFiller {
     note(key, shown(from_data));
   }
   // "img_size [30,44], patch_size 2"; empty if no key was null.
-  const std::string& told() const { return told_; }
+  const std::string& summary() const { return summary_; }
 
  private:
   static std::string shown(bool value) { return value ? "true" : "false"; }
@@ -111,7 +111,7 @@ class KeyFiller {
   void note(const char* key, const std::string& value);
 
   KeyOrigins& origins_;
-  std::string told_;
+  std::string summary_;
 };
 
 // A value that opened data give to a key. The options stay as they were declared.

@@ -13,11 +13,11 @@
 
 namespace isobar {
 
-// The key of a random mask: the same key gives the same mask on every device. In a captured step, `more_stream` points
-// to a number in device memory, which is added to `stream`; the caller keeps that memory.
+// The key of a random mask: the same key gives the same mask on every device. In a captured step `stream_offset`
+// points to a number in device memory, which is added to `stream`; the caller keeps that memory.
 struct DropoutKey {
   std::uint64_t seed = 0, stream = 0;
-  const std::uint64_t* more_stream = nullptr;
+  const std::uint64_t* stream_offset = nullptr;
 };
 
 struct LinearOptions {

@@ -13,10 +13,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/add_up.h"
 #include "engine/keys.h"
 #include "engine/parameters.h"
 #include "engine/readback.h"
+#include "engine/sum_over_ranks.h"
 
 namespace isobar {
 
@@ -83,7 +83,7 @@ class Optimizer {
   // in order and do not overlap; a range may be empty. In every update `add_up` gets the sums of squares [ranges],
   // fp64, multiplied by the ranges' factors, and adds those of the other processes. All processes together own the
   // whole model. The gradient norm is that of the whole model, so that all processes clip or skip alike.
-  Optimizer(Parameters& parameters, OptimizerOptions options, std::vector<OwnedRange> ranges, AddUp add_up = {});
+  Optimizer(Parameters& parameters, OptimizerOptions options, std::vector<OwnedRange> ranges, SumOverRanks add_up = {});
 
   // Update number updates() + 1 with rate lr, from gradients that are multiplied by loss_scale. launch() only queues
   // the work on the device. result() waits for it, and for all earlier work of the current stream.
@@ -119,7 +119,7 @@ class Optimizer {
   Parameters& parameters_;
   OptimizerOptions options_;
   std::vector<OwnedRange> ranges_;
-  AddUp add_up_;
+  SumOverRanks add_up_;
   std::int64_t updates_ = 0;
   Tensor m_, v_;
   Tensor average_;     // undefined: no average is kept

@@ -19,7 +19,7 @@ namespace {
 // In elements: 128 bytes of bf16, so that every parameter is aligned for any vector load.
 constexpr std::int64_t kAlignment = 64;
 
-constexpr std::int64_t kMostElements = std::int64_t{1} << 59;  // their number of bytes fits in any dtype
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 59;  // their number of bytes fits in any dtype
 
 std::int64_t aligned(std::int64_t n) {
   return round_up(n, kAlignment);
@@ -129,7 +129,7 @@ void Parameters::lay_out_section(Sharing sharing, const std::vector<int>& handle
       buckets.push_back({sharing, {}, {}});
       size = 0;
     }
-    ISOBAR_CHECK(entry.numel() <= kMostElements - size, "parameter ", entry.spec.names[0], " of shape ",
+    ISOBAR_CHECK(entry.numel() <= kMaxElements - size, "parameter ", entry.spec.names[0], " of shape ",
                  to_string(entry.shape), " makes the model too large for any machine");
     buckets.back().handles.push_back(*handle);
     size += aligned(entry.numel());
@@ -141,7 +141,7 @@ void Parameters::lay_out_section(Sharing sharing, const std::vector<int>& handle
     for (auto handle = bucket->handles.rbegin(); handle != bucket->handles.rend(); ++handle) {
       Entry& entry = entries_[static_cast<std::size_t>(*handle)];
       entry.offset = offset;
-      ISOBAR_CHECK(entry.numel() <= kMostElements - offset, "parameter ", entry.spec.names[0], " of shape ",
+      ISOBAR_CHECK(entry.numel() <= kMaxElements - offset, "parameter ", entry.spec.names[0], " of shape ",
                    to_string(entry.shape), " makes the model too large for any machine");
       offset += aligned(entry.numel());
     }

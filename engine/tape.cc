@@ -76,16 +76,16 @@ void Gradients::give(const Target& x, Tensor gradient) {
   }
   const auto [entry, inserted] = arrived_.try_emplace(x.id);
   if (inserted) {
-    entry->second = gradient.dtype() == read_in(x) ? std::move(gradient) : gradient.to(x.dtype);
+    entry->second = gradient.dtype() == dtype_wanted_for(x) ? std::move(gradient) : gradient.to(x.dtype);
   } else {
     widen(x);
     add_into(entry->second, gradient);
   }
 }
 
-DType Gradients::read_in(const Target& x) const {
-  const auto found = read_in_.find(x.id);
-  return found == read_in_.end() ? x.dtype : found->second;
+DType Gradients::dtype_wanted_for(const Target& x) const {
+  const auto found = dtypes_wanted_.find(x.id);
+  return found == dtypes_wanted_.end() ? x.dtype : found->second;
 }
 
 void Gradients::widen(const Target& x) {
@@ -105,10 +105,10 @@ static void list_reads(std::span<const Tensor* const> inputs) {
 }
 
 void Tape::record(const char* name, std::span<const Tensor* const> inputs, std::vector<Tensor> saved,
-                  std::span<Tensor* const> outputs, Backward backward, std::optional<DType> reads_in) {
+                  std::span<Tensor* const> outputs, Backward backward, std::optional<DType> gradient_dtype) {
   if (listed_reads != nullptr) list_reads(inputs);
   if (active_tape == nullptr || !any_tracked(inputs)) return;
-  Node node{name, {}, std::move(saved), {}, std::move(backward), reads_in};
+  Node node{name, {}, std::move(saved), {}, std::move(backward), gradient_dtype};
   for (const Tensor* input : inputs)
     if (input->tracked()) node.inputs.emplace_back(*input);
   for (Tensor* output : outputs) {
@@ -191,8 +191,8 @@ void Tape::backward(const std::vector<Tensor>& outputs, const std::vector<Tensor
 
   Gradients gradients;
   for (const Node& node : nodes_)
-    if (node.reads_in)
-      for (const Target& output : node.outputs) gradients.read_in_[output.id] = *node.reads_in;
+    if (node.gradient_dtype)
+      for (const Target& output : node.outputs) gradients.dtypes_wanted_[output.id] = *node.gradient_dtype;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     ISOBAR_CHECK(outputs[i].tracked(), "backward() from a tensor that no recorded op has made");
     if (upstream[i].defined()) gradients.give(outputs[i], upstream[i]);

@@ -53,14 +53,14 @@ class Gradients {
   void give(const Target& x, Tensor gradient);
   // The dtype that x's producer wants its gradient in: x's dtype, or a narrower one. A gradient in the narrower dtype
   // saves the rounding pass and changes no bits of the others.
-  DType read_in(const Target& x) const;
+  DType dtype_wanted_for(const Target& x) const;
 
  private:
   friend class Tape;
   Tensor take(const Target& y);  // removes and returns y's gradient; undefined if none has arrived
   void widen(const Target& x);   // gives x's gradient so far x's own dtype, to add to it
   std::unordered_map<std::uint64_t, Tensor> arrived_;
-  std::unordered_map<std::uint64_t, DType> read_in_;  // only if it is not the tensor's own
+  std::unordered_map<std::uint64_t, DType> dtypes_wanted_;  // only if it is not the tensor's own
 };
 
 // Turns the gradients of a node's outputs (undefined if none has arrived; at least one has) into those of its inputs.
@@ -73,7 +73,7 @@ struct Node {
   std::vector<Target> outputs;
   Backward backward;
   // The dtype that `backward` rounds the gradients of all outputs to first.
-  std::optional<DType> reads_in;
+  std::optional<DType> gradient_dtype;
 };
 
 class Tape {
@@ -81,15 +81,16 @@ class Tape {
   // Every op calls this after it has run. It appends a node to the active tape and makes the outputs tracked; without
   // an active tape or a tracked input it does nothing. `inputs` are all tensors that `backward` may give a gradient to.
   // `backward` captures what it needs by value. If it needs only the gradient's destination it captures a Target, not a
-  // Tensor, so that no activation lives too long. An op with `reads_in` takes gradients in the outputs' dtype and in
-  // this one.
+  // Tensor, so that no activation lives too long. An op with `gradient_dtype` takes gradients in the outputs' dtype and
+  // in this one.
   static void record(const char* name, std::initializer_list<const Tensor*> inputs, std::vector<Tensor> saved,
-                     std::initializer_list<Tensor*> outputs, Backward backward, std::optional<DType> reads_in = {}) {
+                     std::initializer_list<Tensor*> outputs, Backward backward,
+                     std::optional<DType> gradient_dtype = {}) {
     record(name, std::span(inputs.begin(), inputs.size()), std::move(saved), std::span(outputs.begin(), outputs.size()),
-           std::move(backward), reads_in);
+           std::move(backward), gradient_dtype);
   }
   static void record(const char* name, std::span<const Tensor* const> inputs, std::vector<Tensor> saved,
-                     std::span<Tensor* const> outputs, Backward backward, std::optional<DType> reads_in = {});
+                     std::span<Tensor* const> outputs, Backward backward, std::optional<DType> gradient_dtype = {});
 
   // During backward(), `hook` is called once for every leaf that this pass gives a gradient to, when the gradient is
   // complete: no node that is left has that leaf among its inputs. On a GPU the kernels that write it are then launched

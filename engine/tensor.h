@@ -103,14 +103,14 @@ class Tensor {
 };
 
 // Runs of elements in a tensor: run i begins at element first + i·stride.
-struct Runs {
+struct StridedBlocks {
   std::int64_t first = 0, stride = 0;
 };
 
 // Copies `count` runs of `length` elements between two tensors of one dtype on one device. Error if a run is outside
 // its tensor, or if runs overlap in `to`. The memory of the two tensors must not overlap.
-void copy_runs(const Tensor& to, Runs to_runs, const Tensor& from, Runs from_runs, std::int64_t count,
-               std::int64_t length);
+void copy_strided(const Tensor& to, StridedBlocks to_runs, const Tensor& from, StridedBlocks from_runs,
+                  std::int64_t count, std::int64_t length);
 
 // The gradient buffer of a leaf.
 struct Leaf {

@@ -53,23 +53,24 @@ template <class T, int kLanes>
 __global__ void __launch_bounds__(kThreads, kResident)
     column_sum_kernel(std::int64_t rows, std::int64_t cols, std::int64_t rows_per_block, const T* x, float* out,
                       bool accumulate) {
-  constexpr int kChunk = 16 / sizeof(T), kTogether = 8;
+  constexpr int kChunk = 16 / sizeof(T), kRowsAtOnce = 8;
   using Mine = Share<kChunk, kLanes>;
   const Mine mine(rows, rows_per_block);
   float sum[kChunk] = {};
   if (mine.column < cols) {
     const std::int64_t step = Mine::kGroups * cols;  // elements to the next row
     const T* from = x + mine.row * cols + mine.column;
-    for (std::int64_t row = mine.row; row < mine.end_row; row += kTogether * Mine::kGroups, from += kTogether * step) {
-      const int left = static_cast<int>(min(mine.end_row - row, std::int64_t{kTogether} * Mine::kGroups));
-      Chunk<T, kChunk> chunk[kTogether];
+    for (std::int64_t row = mine.row; row < mine.end_row;
+         row += kRowsAtOnce * Mine::kGroups, from += kRowsAtOnce * step) {
+      const int left = static_cast<int>(min(mine.end_row - row, std::int64_t{kRowsAtOnce} * Mine::kGroups));
+      Chunk<T, kChunk> chunk[kRowsAtOnce];
 #pragma unroll
-      for (int i = 0; i < kTogether; ++i) {
+      for (int i = 0; i < kRowsAtOnce; ++i) {
         chunk[i] = {};
         if (i * Mine::kGroups < left) chunk[i] = load_chunk<kChunk>(from + i * step);
       }
 #pragma unroll
-      for (int i = 0; i < kTogether; ++i) {
+      for (int i = 0; i < kRowsAtOnce; ++i) {
         for (int k = 0; k < kChunk; ++k) sum[k] += to_float(chunk[i].value[k]);
       }
     }

@@ -13,17 +13,17 @@ constexpr int kChunk = 8;
 
 struct Mask {
   std::uint64_t seed, first_stream;
-  const std::uint64_t* more_stream;
+  const std::uint64_t* stream_offset;
   std::uint32_t threshold;  // smaller random bits: the element is dropped
   float keep_scale;         // 1/(1-p)
 
-  __device__ std::uint64_t stream() const { return mask_stream(first_stream, more_stream); }
+  __device__ std::uint64_t stream() const { return mask_stream(first_stream, stream_offset); }
 };
 
 template <class Arguments>
 Mask mask(const char* kernel, const Arguments& a) {
   ISOBAR_CHECK(a.p >= 0 && a.p < 1, kernel, ": the probability ", a.p, " is not in [0, 1)");
-  return {a.seed, a.stream, a.more_stream, drop_threshold(a.p), 1.0f / (1.0f - a.p)};
+  return {a.seed, a.stream, a.stream_offset, drop_threshold(a.p), 1.0f / (1.0f - a.p)};
 }
 
 __global__ void __launch_bounds__(kMapThreads) dropout_kernel(std::int64_t n, Mask mask, Input x, Output y) {

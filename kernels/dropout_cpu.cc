@@ -41,7 +41,7 @@ void dropout(const DropoutArgs& a) {
     using Acc = accumulator_t<T>;
     const Acc scale = static_cast<Acc>(1 / (1 - static_cast<double>(a.p)));
     const std::uint32_t threshold = drop_threshold(a.p);
-    const std::uint64_t stream = mask_stream(a.stream, a.more_stream);
+    const std::uint64_t stream = mask_stream(a.stream, a.stream_offset);
     parallel_for(ceil_div(a.n, kChunk), kGrain / 4 / kChunk, [&](std::int64_t begin, std::int64_t end) {
       alignas(64) std::uint32_t bits[kChunk + 4];
       const std::int64_t last = end * kChunk < a.n ? end * kChunk : a.n;
@@ -68,7 +68,7 @@ void drop_path(const DropPathArgs& a) {
     using Acc = accumulator_t<T>;
     const Acc scale = static_cast<Acc>(1 / (1 - static_cast<double>(a.p)));
     const std::uint32_t threshold = drop_threshold(a.p);
-    const std::uint64_t stream = mask_stream(a.stream, a.more_stream);
+    const std::uint64_t stream = mask_stream(a.stream, a.stream_offset);
     parallel_for_elements(a.rows * a.cols, kGrain / 4, [&](std::int64_t begin, std::int64_t end) {
       while (begin < end) {  // up to the end of begin's sample
         const std::int64_t sample = window.sample_of(begin / a.cols);

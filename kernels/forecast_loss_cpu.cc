@@ -33,10 +33,11 @@ double line_weight(const Arguments& a, std::int64_t c, std::int64_t h) {
 // Calls f(piece) for all pixels of latitude row h of sample b; for images a piece is a whole line.
 template <class Acc, class Arguments, class F>
 ISOBAR_INLINE void for_each_piece(const Arguments& a, std::int64_t b, std::int64_t h, const F& f) {
-  const std::int64_t p = a.patch, most = p == 0 ? a.width : kPiece;
+  const std::int64_t p = a.patch, max_count = p == 0 ? a.width : kPiece;
   const std::int64_t row = p == 0 ? 0 : ((b * (a.height / p) + h / p) * a.width + h % p) * p * a.channels;
-  for (std::int64_t first = 0; first < a.width; first += most) {
-    const std::int64_t count = a.width - first < most ? a.width - first : most, patch = p == 0 ? 0 : first / p;
+  for (std::int64_t first = 0; first < a.width; first += max_count) {
+    const std::int64_t count = a.width - first < max_count ? a.width - first : max_count,
+                       patch = p == 0 ? 0 : first / p;
     for (std::int64_t c = 0; c < a.channels; ++c)
       f(Piece{b, c, h, first, count, line_weight<Acc>(a, c, h), row, patch});
   }

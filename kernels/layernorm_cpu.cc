@@ -9,9 +9,9 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr std::int64_t kLeastRows = 32;    // of a block with its own partial sums
-constexpr std::int64_t kMostBlocks = 264;  // of rows
-static_assert(kMostBlocks <= kLayernormBlocks);
+constexpr std::int64_t kMinRows = 32;     // of a block with its own partial sums
+constexpr std::int64_t kMaxBlocks = 264;  // of rows
+static_assert(kMaxBlocks <= kLayernormBlocks);
 
 // s = x + branch, rounded when it is stored.
 template <bool kHasBranch, class S, class T>
@@ -113,8 +113,8 @@ void backward_row(std::int64_t cols, Statistics<Acc> s, const T* dy, const S* x,
 template <class S, class T>
 void backward(const LayernormBwdArgs& a) {
   using Acc = accumulator_t<S>;
-  std::int64_t block_rows = ceil_div(a.rows, kMostBlocks);
-  if (block_rows < kLeastRows) block_rows = kLeastRows;
+  std::int64_t block_rows = ceil_div(a.rows, kMaxBlocks);
+  if (block_rows < kMinRows) block_rows = kMinRows;
   const std::int64_t blocks = ceil_div(a.rows, block_rows);
   auto* partial = static_cast<Acc*>(a.workspace);  // [blocks, 2, cols]: dweight, dbias
   const std::int64_t stride = 2 * a.cols;

@@ -43,9 +43,9 @@ class Network {
   Tensor in_patches(const Tensor& input, const Pass& pass) const;
   virtual std::int64_t patch() const { return 0; }  // P; 0: the last stage gives [B, out]
 
-  // Of fields, the rows that are read here, in multiples of row_unit().
+  // Of fields, the rows that are read here, in multiples of row_multiple().
   virtual Part rows() const { return {0, ports_.in[1]}; }
-  virtual std::int64_t row_unit() const { return 1; }
+  virtual std::int64_t row_multiple() const { return 1; }
 
  protected:
   explicit Network(Ports ports) : ports_(std::move(ports)) {}
@@ -63,7 +63,7 @@ class NetworkRecipe {
   virtual KeyTable keys() = 0;
 
   // Whether a key is null, and left to the data; fill() gives it what suits these ports.
-  virtual bool wants_data() const { return false; }
+  virtual bool needs_data() const { return false; }
   virtual void fill(const Ports& ports, KeyFiller& filler) { static_cast<void>(ports), static_cast<void>(filler); }
   // Throws Error where the ports do not suit the options. `sizes`: what says how large samples are, "config key
   // img_size".

@@ -16,7 +16,7 @@ namespace {
 std::optional<Checkpoint> checkpoint_to_resume(const RunFolder& folder,
                                                const std::vector<std::string>& free_on_resume) {
   const FoundCheckpoint found = find_newest_whole(folder.path());
-  for (const std::string& damaged : found.skipped) tell("passed over: " + damaged);
+  for (const std::string& damaged : found.skipped) print_line("passed over: " + damaged);
   if (found.checkpoint) folder.check_own(found.checkpoint->folder, free_on_resume);
   folder.check_best(free_on_resume);
   if (!found.checkpoint) std::cout << "no checkpoint in " << folder.path().string() << ": starting" << std::endl;

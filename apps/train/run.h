@@ -21,7 +21,7 @@
 #include "apps/train/run_options.h"
 #include "apps/train/run_record.h"
 #include "apps/train/trainer.h"
-#include "comm/begun_sum.h"
+#include "comm/async_sum.h"
 #include "comm/parallel.h"
 #include "models/task.h"
 
@@ -79,7 +79,7 @@ class TrainingRun {
   bool finish();
   bool score_test();
   using Judging = decltype(&Trainer::judge);
-  bool judge(JudgedSet& set, Metrics& metrics, const std::string& label, Judging by);
+  bool judge(EvaluationSet& set, Metrics& metrics, const std::string& label, Judging by);
   bool run_validation();
   void show_validation(double seconds);
   void log(const std::string& line, bool show = true) const;
@@ -117,7 +117,7 @@ class TrainingRun {
   CommLedger traffic_;  // of its steps
   std::int64_t saved_iteration_ = -1;
   std::optional<Step> step_;           // the last one, until the ranks have agreed on it
-  std::optional<BegunSum> agreement_;  // on it: sum of losses, number of ranks that are to stop
+  std::optional<AsyncSum> agreement_;  // on it: sum of losses, number of ranks that are to stop
   std::unique_ptr<Metrics> metrics_;   // of the validation set
   std::unique_ptr<Metrics> tested_;    // of the test set, once it is scored
   bool is_validated_ = false;          // metrics_ are those of the current iteration

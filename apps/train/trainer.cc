@@ -167,7 +167,7 @@ void Trainer::check_update(const StepResult& result) {
                ": fp16 gradients overflow at every loss scale; use amp_mode bf16");
 }
 
-bool Trainer::judge(JudgedSet& set, Metrics& metrics, const std::function<bool()>& stop,
+bool Trainer::judge(EvaluationSet& set, Metrics& metrics, const std::function<bool()>& stop,
                     const std::function<void(std::int64_t samples)>& scored) const {
   plan_->trim(task_.device());
   const bool is_whole = score_all(task_, set, metrics, stop, parallel_.dp, parallel_.world, scored);
@@ -175,7 +175,7 @@ bool Trainer::judge(JudgedSet& set, Metrics& metrics, const std::function<bool()
   return is_whole;
 }
 
-bool Trainer::validate(JudgedSet& set, Metrics& metrics, const std::function<bool()>& stop,
+bool Trainer::validate(EvaluationSet& set, Metrics& metrics, const std::function<bool()>& stop,
                        const std::function<void(std::int64_t samples)>& scored) const {
   if (!judge(set, metrics, stop, scored)) return false;
   const double loss = metrics.loss();

@@ -29,7 +29,7 @@ namespace {
 
 constexpr int kTag = 1;  // all ranks make the calls of a group in one order, so messages need no other tag
 
-std::int64_t most_elements = INT_MAX;
+std::int64_t max_elements = INT_MAX;
 MPI_Op largest_double = MPI_OP_NULL, largest_float = MPI_OP_NULL;
 std::deque<MpiGroup> groups;  // until the end; the first is the world
 
@@ -110,8 +110,8 @@ class Beginning {
   template <class Begin>
   int in_pieces(std::int64_t total, const Begin& begin_piece) {
     // MPI keeps no pointer to a request after it has begun: the vector may grow.
-    for (std::int64_t first = 0; first < total; first += most_elements) {
-      const int code = begin_piece(first, static_cast<int>(std::min(most_elements, total - first)));
+    for (std::int64_t first = 0; first < total; first += max_elements) {
+      const int code = begin_piece(first, static_cast<int>(std::min(max_elements, total - first)));
       if (code != MPI_SUCCESS) return code;
     }
     return MPI_SUCCESS;
@@ -130,7 +130,7 @@ class Beginning {
       request_.counts.push_back(static_cast<int>(count));
       request_.offsets.push_back(static_cast<int>(offset));
       offset += count;
-      if (offset > most_elements) return false;
+      if (offset > max_elements) return false;
     }
     return true;
   }
@@ -181,13 +181,13 @@ class Beginning {
       if (sends > 0) std::memmove(received(receive_at), sent(send_at), static_cast<std::size_t>(sends * size_));
       return MPI_SUCCESS;
     }
-    if (from != Call::kNobody) {
+    if (from != Call::kNoRank) {
       const int code = in_pieces(receives, [&](std::int64_t first, int n) {
         return MPI_Irecv(received(receive_at + first), n, type_of(call_), from, kTag, group_.comm, next());
       });
       if (code != MPI_SUCCESS) return code;
     }
-    if (to == Call::kNobody) return MPI_SUCCESS;
+    if (to == Call::kNoRank) return MPI_SUCCESS;
     return in_pieces(sends, [&](std::int64_t first, int n) {
       return MPI_Isend(sent(send_at + first), n, type_of(call_), to, kTag, group_.comm, next());
     });
@@ -270,7 +270,7 @@ constexpr MpiPlugin kPlugin{.version = kMpiPluginVersion,
                             .split = split,
                             .begin = begin,
                             .test = test,
-                            .set_most_elements = [](std::int64_t most) { most_elements = most; }};
+                            .set_max_elements = [](std::int64_t most) { max_elements = most; }};
 
 }  // namespace
 }  // namespace isobar

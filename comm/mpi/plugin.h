@@ -29,7 +29,7 @@ struct MpiPlugin {
   const char* (*begin)(const MpiGroup* group, const Call* call, MpiRequest** request);
   const char* (*test)(MpiRequest* request, bool* is_done);  // done: the request is freed
   // For tests: MPI counts elements in an int, and larger calls are cut. Sets a smaller limit.
-  void (*set_most_elements)(std::int64_t most);
+  void (*set_max_elements)(std::int64_t max_elements);
 };
 
 inline constexpr std::uint32_t kMpiPluginVersion = 1;

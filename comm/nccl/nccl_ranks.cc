@@ -49,8 +49,8 @@ nccl::Type type_of(const std::optional<DType>& dtype) {
 // Translates one call of isobar to calls of NCCL.
 class Translation {
  public:
-  Translation(const Call& call, int rank, int size, int most_grouped, Comm comm)
-      : call_(call), rank_(rank), size_(size), most_grouped_(most_grouped), comm_(comm), type_(type_of(call.dtype)) {}
+  Translation(const Call& call, int rank, int size, int max_grouped, Comm comm)
+      : call_(call), rank_(rank), size_(size), max_grouped_(max_grouped), comm_(comm), type_(type_of(call.dtype)) {}
 
   Result put() const {
     const auto n = static_cast<std::size_t>(call_.sends.empty() ? 0 : call_.sends[0]);
@@ -81,8 +81,8 @@ class Translation {
   template <class F>
   Result in_groups(int steps, int each, const F& calls) const {
     Result result = nccl::kSuccess;
-    for (int first = 0; first < steps; first += std::max(most_grouped_ / each, 1)) {
-      const int end = std::min(steps, first + std::max(most_grouped_ / each, 1));
+    for (int first = 0; first < steps; first += std::max(max_grouped_ / each, 1)) {
+      const int end = std::min(steps, first + std::max(max_grouped_ / each, 1));
       result = first_error({result, api_.GroupStart()});
       for (int step = first; step < end; ++step) result = first_error({result, calls(step)});
       result = first_error({result, api_.GroupEnd()});
@@ -119,9 +119,9 @@ class Translation {
   }
 
   Result send_and_receive() const {
-    const Result sent = call_.to == Call::kNobody ? nccl::kSuccess : send(call_.send, call_.sends[0], call_.to);
+    const Result sent = call_.to == Call::kNoRank ? nccl::kSuccess : send(call_.send, call_.sends[0], call_.to);
     const Result received =
-        call_.from == Call::kNobody ? nccl::kSuccess : receive(call_.receive, call_.receives[0], call_.from);
+        call_.from == Call::kNoRank ? nccl::kSuccess : receive(call_.receive, call_.receives[0], call_.from);
     return first_error({sent, received});
   }
 
@@ -137,7 +137,7 @@ class Translation {
 
   const Api& api_ = nccl::api();
   const Call& call_;
-  int rank_, size_, most_grouped_;
+  int rank_, size_, max_grouped_;
   Comm comm_;
   nccl::Type type_;
 };
@@ -161,12 +161,12 @@ class NcclBackend : public Backend {
   int size() const override { return size_; }
   bool has_failed() const override { return session_->has_failed(); }
   bool may_overlap() const override { return nccl::api().orders_launches; }
-  bool wants_equal_parts() const override { return true; }  // unequal ones take n broadcasts or reductions, n rings
+  bool prefers_equal_parts() const override { return true; }  // unequal ones take n broadcasts or reductions, n rings
 
   void run(const Call& call, const std::string& what) override {
     const bool is_reduced = call.verb == Verb::all_reduce || call.verb == Verb::reduce_scatter;
     ISOBAR_CHECK(!is_reduced || call.dtype, to_text(call), ": bytes have no sum");
-    if (call.verb == Verb::send_receive && call.to == Call::kNobody && call.from == Call::kNobody) return;
+    if (call.verb == Verb::send_receive && call.to == Call::kNoRank && call.from == Call::kNoRank) return;
     session_->throw_if_failed();
     const bool waits = session_->own_stream() != nullptr && current_stream() == nullptr;
     const StreamScope scope(waits ? session_->own_stream() : share_current_stream());
@@ -216,7 +216,7 @@ class NcclBackend : public Backend {
                  name_of(session_->device().kind), ' ', session_->device().index);
     call.stream = current_stream();
     session_->enqueue(handle_, call.stream, concat(text, ", ", what),
-                      [&](Comm comm) { return Translation(call, rank_, size_, session_->most_grouped(), comm).put(); });
+                      [&](Comm comm) { return Translation(call, rank_, size_, session_->max_grouped(), comm).put(); });
   }
 
   // Through device memory. Returns when the call is complete.

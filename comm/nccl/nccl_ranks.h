@@ -29,7 +29,7 @@ struct NcclRanks {
   std::string device_name{};     // emulator: identifies this rank's device, as host and rank do
   double timeout_seconds = 600;  // for a call, from when its stream has reached it
   std::string id{};              // from make_nccl_id() of rank 0
-  int most_grouped = 2048;       // maximum number of NCCL's calls between its GroupStart and GroupEnd
+  int max_grouped = 2048;        // maximum number of NCCL's calls between its GroupStart and GroupEnd
 
   // A thread of the rank calls the three below. They must not throw, nor call stop() of this rank.
 

@@ -92,7 +92,7 @@ void Session::make_current() const {
 void Session::note(const Lock&, const std::string& why, bool own) {
   if (!failure_.empty()) return;
   failure_ = why;
-  tells_ = own;
+  reports_ = own;
   wake_.notify_all();
 }
 
@@ -108,7 +108,7 @@ bool Session::has_failed() const {
 // Throws after the other ranks have been notified, so that the first cause is reported first.
 void Session::check(Lock& lock) const {
   if (failure_.empty()) return;
-  wake_.wait(lock, [this] { return is_told_; });
+  wake_.wait(lock, [this] { return is_reported_; });
   throw Error(failure_);
 }
 
@@ -221,21 +221,21 @@ void Session::destroy(const std::shared_ptr<Handle>& handle) noexcept {
   std::erase(handles_, handle);
 }
 
-std::shared_ptr<Session::Operated> Session::take_events() {
+std::shared_ptr<Session::StreamOperation> Session::take_events() {
   {
     const std::lock_guard lock(mutex_);
     if (!free_.empty()) {
-      std::shared_ptr<Operated> taken = std::move(free_.back());
+      std::shared_ptr<StreamOperation> taken = std::move(free_.back());
       free_.pop_back();
       return taken;
     }
   }
-  return std::make_shared<Operated>(device_);
+  return std::make_shared<StreamOperation>(device_);
 }
 
 void Session::enqueue(const std::shared_ptr<Handle>& handle, Stream stream, const std::string& what,
                       const Operation& operation) {
-  const std::shared_ptr<Operated> operated = take_events();
+  const std::shared_ptr<StreamOperation> operated = take_events();
   operated->what = what;
   operated->members = handle->members;
   operated->seen.reset();
@@ -246,17 +246,17 @@ void Session::enqueue(const std::shared_ptr<Handle>& handle, Stream stream, cons
   }
   operated->end.record(stream);
   const std::lock_guard lock(mutex_);
-  operated_.push_back(operated);
+  in_flight_.push_back(operated);
 }
 
 void Session::wait_for_operations() {
-  std::list<std::shared_ptr<Operated>> open;
+  std::list<std::shared_ptr<StreamOperation>> open;
   {
     Lock lock(mutex_);
     check(lock);
-    open = operated_;
+    open = in_flight_;
   }
-  for (const std::shared_ptr<Operated>& operated : open) operated->end.synchronize();
+  for (const std::shared_ptr<StreamOperation>& operated : open) operated->end.synchronize();
   throw_if_failed();
 }
 
@@ -283,31 +283,31 @@ void Session::run_thread(bool aborts, const F& turn) noexcept {
       const std::string why = sentence_of_current_exception();
       is_on_device = true;  // tried once
       if (!lock.owns_lock()) lock.lock();
-      if (!aborts) asked_.reset();
-      note(lock, operated_.empty() ? why : concat(operated_.front()->what, ": ", why), true);
+      if (!aborts) queried_at_.reset();
+      note(lock, in_flight_.empty() ? why : concat(in_flight_.front()->what, ": ", why), true);
     }
   }
 }
 
 // The looker: queries which operations streams have reached, and which have ended.
 void Session::look(Lock& lock) {
-  if (!failure_.empty() || operated_.empty()) return;
-  const std::vector<std::shared_ptr<Operated>> asked(operated_.begin(), operated_.end());
+  if (!failure_.empty() || in_flight_.empty()) return;
+  const std::vector<std::shared_ptr<StreamOperation>> asked(in_flight_.begin(), in_flight_.end());
   std::vector<bool> has_begun, has_ended;
-  asked_ = Clock::now();
+  queried_at_ = Clock::now();
   lock.unlock();
-  for (const std::shared_ptr<Operated>& operated : asked) {
+  for (const std::shared_ptr<StreamOperation>& operated : asked) {
     has_ended.push_back(operated->end.is_reached());
     has_begun.push_back(has_ended.back() || operated->seen || operated->begin.is_reached());
   }
   lock.lock();
-  asked_.reset();
-  auto at = operated_.begin();  // other threads only append
+  queried_at_.reset();
+  auto at = in_flight_.begin();  // other threads only append
   for (std::size_t i = 0; i < asked.size(); ++i) {
     if (has_begun[i] && !asked[i]->seen) asked[i]->seen = Clock::now();
     if (has_ended[i]) {
       free_.push_back(asked[i]);
-      at = operated_.erase(at);
+      at = in_flight_.erase(at);
     } else {
       ++at;
     }
@@ -318,7 +318,7 @@ void Session::look(Lock& lock) {
 void Session::watch(Lock& lock) {
   if (failure_.empty() && watch_outside(lock)) watch_times(lock);
   if (failure_.empty()) {
-    const std::string what = operated_.empty() ? "between two calls" : operated_.front()->what;
+    const std::string what = in_flight_.empty() ? "between two calls" : in_flight_.front()->what;
     for (const std::shared_ptr<Handle>& handle : handles_) {
       Result result = kSuccess;
       if (!handle->is_watched || handle->comm == nullptr) continue;
@@ -346,7 +346,7 @@ auto first_begun(const List& operated) -> typename List::value_type {
 // Passes the streams' current call to `watch`, which returns failures elsewhere. False: there is one.
 bool Session::watch_outside(Lock& lock) {
   if (!options_.watch) return true;
-  const auto first = first_begun(operated_);
+  const auto first = first_begun(in_flight_);
   const std::string place = first == nullptr ? "" : first->what;
   lock.unlock();
   const std::string why = options_.watch(place);
@@ -357,24 +357,24 @@ bool Session::watch_outside(Lock& lock) {
 
 void Session::watch_times(Lock& lock) {
   const auto is_late = [&](Clock::time_point since) { return Clock::now() - since > timeout_; };
-  const auto first = first_begun(operated_);
+  const auto first = first_begun(in_flight_);
   if (call_ && call_->makes_group && is_late(call_->since)) {
     note(lock, concat(call_->what, ": a rank has not come within ", timeout_.count(), " s"), true);
-  } else if (asked_ && Clock::now() - *asked_ > kBlind) {  // the known progress of streams is out of date
-    if (!is_late(*asked_)) return;
-    const std::string what = operated_.empty() ? "between two calls" : operated_.front()->what;
+  } else if (queried_at_ && Clock::now() - *queried_at_ > kBlind) {  // the known progress of streams is out of date
+    if (!is_late(*queried_at_)) return;
+    const std::string what = in_flight_.empty() ? "between two calls" : in_flight_.front()->what;
     note(lock, concat(what, ": the GPU has not answered within ", timeout_.count(), " s"), true);
   } else if (first != nullptr && is_late(*first->seen)) {
-    const bool is_excused = ask_who_is_late(lock, std::string(first->what), std::vector(first->members));
-    if (is_excused && std::ranges::find(operated_, first) != operated_.end()) first->seen = Clock::now();
+    const bool is_excused = find_late_ranks(lock, std::string(first->what), std::vector(first->members));
+    if (is_excused && std::ranges::find(in_flight_, first) != in_flight_.end()) first->seen = Clock::now();
   } else if (call_ && !call_->makes_group && is_late(call_->since)) {
-    if (ask_who_is_late(lock, std::string(call_->what), std::vector(call_->members)) && call_)
+    if (find_late_ranks(lock, std::string(call_->what), std::vector(call_->members)) && call_)
       call_->since = Clock::now();
   }
 }
 
 // True: a rank that has not joined works alone, and the call may take as long again.
-bool Session::ask_who_is_late(Lock& lock, const std::string& what, const std::vector<int>& members) {
+bool Session::find_late_ranks(Lock& lock, const std::string& what, const std::vector<int>& members) {
   if (!options_.on_late) {
     note(lock, concat(what, " has not ended within ", timeout_.count(), " s: a rank has not come to it"), true);
     return false;
@@ -399,7 +399,7 @@ std::vector<Comm> Session::take_communicators(const Lock&) {
   return taken;
 }
 
-bool Session::wait_until_nobody_calls(Lock& lock) {
+bool Session::wait_until_no_call(Lock& lock) {
   return wake_.wait_for(lock, kLeave, [this] { return !call_; });
 }
 
@@ -409,10 +409,10 @@ bool Session::wait_until_nobody_calls(Lock& lock) {
 void Session::abort(Lock& lock) {
   const std::string why = failure_;
   lock.unlock();
-  if (tells_ && options_.on_failure)
+  if (reports_ && options_.on_failure)
     gpu::quietly([&] { options_.on_failure(why); });  // before other ranks can see the abort
   lock.lock();
-  is_told_ = true;
+  is_reported_ = true;
   wake_.notify_all();
   std::vector<Comm> comms = take_communicators(lock);
   lock.unlock();
@@ -420,7 +420,7 @@ void Session::abort(Lock& lock) {
     api_.GroupStart();
     for (const Comm comm : comms) api_.CommAbort(comm);
     lock.lock();
-    const bool may_free = wait_until_nobody_calls(lock);
+    const bool may_free = wait_until_no_call(lock);
     comms = take_communicators(lock);  // made by the call that has returned
     lock.unlock();
     for (const Comm comm : comms) api_.CommAbort(comm);

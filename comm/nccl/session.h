@@ -42,7 +42,7 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   Device device() const { return device_; }
-  int most_grouped() const { return options_.most_grouped; }
+  int max_grouped() const { return options_.max_grouped; }
   // Used if the emulator's null stream is current: that stream runs work at the call, which NCCL never does.
   const std::shared_ptr<const gpu::OwnedStream>& own_stream() const { return own_stream_; }
 
@@ -68,8 +68,8 @@ class Session {
  private:
   using Clock = std::chrono::steady_clock;
   using Lock = std::unique_lock<std::mutex>;
-  struct Operated {  // an operation in a stream
-    explicit Operated(Device device) : begin(device), end(device) {}
+  struct StreamOperation {  // an operation in a stream
+    explicit StreamOperation(Device device) : begin(device), end(device) {}
     std::string what;
     std::vector<int> members;
     gpu::Event begin, end;
@@ -90,7 +90,7 @@ class Session {
   void check(Lock& lock) const;
   void finish(Calling& calling, Result result, const std::string& what);
   std::string sentence(Comm comm, Result result, const std::string& what) const;
-  std::shared_ptr<Operated> take_events();
+  std::shared_ptr<StreamOperation> take_events();
 
   template <class F>
   void run_thread(bool aborts, const F& turn) noexcept;
@@ -98,10 +98,10 @@ class Session {
   void watch(Lock& lock);
   bool watch_outside(Lock& lock);
   void watch_times(Lock& lock);
-  bool ask_who_is_late(Lock& lock, const std::string& what, const std::vector<int>& members);
+  bool find_late_ranks(Lock& lock, const std::string& what, const std::vector<int>& members);
   void abort(Lock& lock);
   std::vector<Comm> take_communicators(const Lock& lock);
-  bool wait_until_nobody_calls(Lock& lock);
+  bool wait_until_no_call(Lock& lock);
 
   const Api& api_;
   const NcclRanks options_;
@@ -114,13 +114,13 @@ class Session {
   mutable std::mutex mutex_;
   mutable std::condition_variable wake_;
   std::vector<std::shared_ptr<Handle>> handles_;
-  std::list<std::shared_ptr<Operated>> operated_;
-  std::vector<std::shared_ptr<Operated>> free_;  // with events that may be recorded again
-  std::optional<Call> call_;                     // the call that the rank's thread is in
-  std::optional<Clock::time_point> asked_;       // since when the looker waits for an answer
-  std::string failure_;                          // the first; empty: none
-  bool tells_ = false;                           // on_failure is called with it
-  bool is_told_ = false, is_aborted_ = false;
+  std::list<std::shared_ptr<StreamOperation>> in_flight_;
+  std::vector<std::shared_ptr<StreamOperation>> free_;  // with events that may be recorded again
+  std::optional<Call> call_;                            // the call that the rank's thread is in
+  std::optional<Clock::time_point> queried_at_;         // since when the looker waits for an answer
+  std::string failure_;                                 // the first; empty: none
+  bool reports_ = false;                                // on_failure is called with it
+  bool is_reported_ = false, is_aborted_ = false;
   bool is_over_ = false;
   std::thread looker_, watcher_;
 };

@@ -31,17 +31,17 @@ bool is_gzip(std::string_view contents) {
   return contents.starts_with("\x1f\x8b");
 }
 
-std::vector<std::uint8_t> gunzip(std::string_view contents, std::size_t most_bytes, const std::string& path) {
+std::vector<std::uint8_t> gunzip(std::string_view contents, std::size_t max_bytes, const std::string& path) {
   Inflater inflater(path);
   z_stream& stream = inflater.stream;
   std::vector<std::uint8_t> found;
-  found.reserve(std::min(most_bytes, kMostGzipRatio * contents.size()));  // growing would hold it twice
+  found.reserve(std::min(max_bytes, kMaxGzipRatio * contents.size()));  // growing would hold it twice
   std::array<std::uint8_t, kPiece> piece;
   std::size_t taken = 0;  // of the contents
   bool is_at_end = false;
-  while (found.size() < most_bytes && !is_at_end) {
+  while (found.size() < max_bytes && !is_at_end) {
     const std::size_t offered = std::min(kPiece, contents.size() - taken);
-    const std::size_t wanted = std::min(kPiece, most_bytes - found.size());
+    const std::size_t wanted = std::min(kPiece, max_bytes - found.size());
     stream.next_in = reinterpret_cast<const Bytef*>(contents.data() + taken);
     stream.avail_in = static_cast<uInt>(offered);
     stream.next_out = piece.data();

@@ -17,7 +17,7 @@ namespace isobar::hdf5 {
 namespace {
 
 // Of a dataset beside the fields, which is read whole.
-constexpr std::int64_t kMostValues = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxValues = std::int64_t{1} << 24;
 
 // Without times of creation, so that the same values make the same bytes.
 Handle creation_list() {
@@ -29,7 +29,7 @@ Handle creation_list() {
 // How many values a dataset beside the fields has, before memory is taken for them.
 std::size_t bounded_count(const std::string& path, const std::string& dataset, std::span<const std::int64_t> shape) {
   const std::optional<std::int64_t> count = product_of(shape);
-  ISOBAR_CHECK(count && *count <= kMostValues, path, ": '", dataset, "' has more than ", kMostValues,
+  ISOBAR_CHECK(count && *count <= kMaxValues, path, ": '", dataset, "' has more than ", kMaxValues,
                " values, the most that isobar reads of what lies beside the fields");
   return static_cast<std::size_t>(*count);
 }

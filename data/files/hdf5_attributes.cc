@@ -12,7 +12,7 @@ namespace isobar::hdf5 {
 namespace {
 
 // A longer list in an attribute is not believed.
-constexpr std::int64_t kMostAttributeEntries = 1 << 16;
+constexpr std::int64_t kMaxAttributeEntries = 1 << 16;
 
 }  // namespace
 
@@ -32,7 +32,7 @@ std::vector<std::string> File::attribute_list(const std::string& dataset, const 
   const Handle type(H5Aget_type(attribute.get()), H5Tclose), space(H5Aget_space(attribute.get()), H5Sclose);
   const std::int64_t count = H5Sget_simple_extent_npoints(space.get());
   if (H5Tget_class(type.get()) != H5T_STRING || count <= 0) return {};
-  ISOBAR_CHECK(count <= kMostAttributeEntries, path_, ": the attribute '", name, "' of '", dataset, "' has ", count,
+  ISOBAR_CHECK(count <= kMaxAttributeEntries, path_, ": the attribute '", name, "' of '", dataset, "' has ", count,
                " entries, which are too many");
   return read_text(path_ + ": '" + dataset + "'", attribute.get(), type.get(), static_cast<std::size_t>(count),
                    H5Aread);
@@ -49,7 +49,7 @@ std::vector<double> File::attribute_numbers(const std::string& dataset, const st
   const std::int64_t count = H5Sget_simple_extent_npoints(space.get());
   const H5T_class_t kind = H5Tget_class(type.get());
   if ((kind != H5T_FLOAT && kind != H5T_INTEGER) || count <= 0) return {};
-  ISOBAR_CHECK(count <= kMostAttributeEntries, where, " has ", count, " entries, which are too many");
+  ISOBAR_CHECK(count <= kMaxAttributeEntries, where, " has ", count, " entries, which are too many");
   std::vector<double> values(static_cast<std::size_t>(count));
   ISOBAR_CHECK(H5Aread(attribute.get(), H5T_NATIVE_DOUBLE, values.data()) >= 0, where, " cannot be read");
   return values;

@@ -11,7 +11,7 @@
 namespace isobar::hdf5 {
 namespace {
 
-constexpr std::int64_t kMostTextBytes = std::int64_t{1} << 28;
+constexpr std::int64_t kMaxTextBytes = std::int64_t{1} << 28;
 
 }  // namespace
 
@@ -30,7 +30,7 @@ std::vector<std::string> read_text(const std::string& where, hid_t object, hid_t
   }
   const std::size_t width = H5Tget_size(type);
   const auto bytes = product_of(std::array{static_cast<std::int64_t>(count), static_cast<std::int64_t>(width)});
-  ISOBAR_CHECK(bytes && *bytes <= kMostTextBytes, where, ": ", count, " texts of ", width, " bytes are too many");
+  ISOBAR_CHECK(bytes && *bytes <= kMaxTextBytes, where, ": ", count, " texts of ", width, " bytes are too many");
   std::string buffer(static_cast<std::size_t>(*bytes), '\0');
   ISOBAR_CHECK(read(object, type, buffer.data()) >= 0, where, ": its text cannot be read");
   for (std::size_t i = 0; i < count; ++i) {

@@ -16,8 +16,8 @@
 namespace isobar::hdf5 {
 namespace {
 
-constexpr std::int64_t kMostChunksTried = 1 << 20;  // takes a second
-constexpr std::int64_t kMostBytesWalked = 1 << 24;  // of a dataset or attribute that walk() reads whole
+constexpr std::int64_t kMaxChunksTried = 1 << 20;  // takes a second
+constexpr std::int64_t kMaxBytesWalked = 1 << 24;  // of a dataset or attribute that walk() reads whole
 
 // Reads a small text or a small numeric object whole. False where memory was lacking.
 bool walk_values(hid_t object, const Handle& space, const Handle& type,
@@ -28,7 +28,7 @@ bool walk_values(hid_t object, const Handle& space, const Handle& type,
   const std::size_t width = is_text ? H5Tget_size(type.get()) : sizeof(double);
   const auto bytes = product_of(
       std::array<std::int64_t, 2>{H5Sget_simple_extent_npoints(space.get()), static_cast<std::int64_t>(width)});
-  if (!bytes || *bytes > kMostBytesWalked) return true;
+  if (!bytes || *bytes > kMaxBytesWalked) return true;
   std::vector<char> buffer(static_cast<std::size_t>(*bytes));
   return read(object, is_text ? type.get() : H5T_NATIVE_DOUBLE, buffer.data()) >= 0 || !lacked_memory();
 }
@@ -82,7 +82,7 @@ bool walk_dataset(const Handle& dataset) {
                                     of_chunk(chunk.begin(), chunk.begin() + std::ssize(shape));
     const bool divides = std::ranges::none_of(of_chunk, [](std::int64_t extent) { return extent <= 0; });
     const std::int64_t stored = stored_chunks(dataset);
-    if (divides && stored <= kMostChunksTried && product_of(chunk_grid(shape, of_chunk)) == stored)
+    if (divides && stored <= kMaxChunksTried && product_of(chunk_grid(shape, of_chunk)) == stored)
       for_each_chunk(shape, of_chunk, [&](const std::vector<hsize_t>& start) {
         hsize_t bytes = 0;
         H5Dget_chunk_storage_size(dataset.get(), start.data(), &bytes);

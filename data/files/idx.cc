@@ -20,15 +20,15 @@ constexpr std::size_t kMagicBytes = 4, kSizeBytes = 4;
 constexpr std::uint8_t kUnsignedByte = 0x08;
 
 // The first bytes of what a file holds, decompressed; fewer where it ends before.
-std::vector<std::uint8_t> first_bytes(std::string_view contents, std::size_t most_bytes, const std::string& path) {
-  if (is_gzip(contents)) return gunzip(contents, most_bytes, path);
-  const std::string_view first = contents.substr(0, most_bytes);
+std::vector<std::uint8_t> first_bytes(std::string_view contents, std::size_t max_bytes, const std::string& path) {
+  if (is_gzip(contents)) return gunzip(contents, max_bytes, path);
+  const std::string_view first = contents.substr(0, max_bytes);
   return {first.begin(), first.end()};
 }
 
 // How many bytes can come out of a file's contents at most.
 std::size_t most_held_by(std::string_view contents) {
-  return (is_gzip(contents) ? kMostGzipRatio : 1) * contents.size();
+  return (is_gzip(contents) ? kMaxGzipRatio : 1) * contents.size();
 }
 
 std::string hexadecimal(std::uint8_t byte) {

@@ -31,11 +31,11 @@ rlim_t bytes_held() {
   return pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
 }
 
-void limit(int resource, rlim_t most) {
+void limit(int resource, rlim_t max) {
   rlimit value{};
   ::getrlimit(resource, &value);
-  if (most < value.rlim_max) value.rlim_max = most;
-  if (most < value.rlim_cur) value.rlim_cur = most;
+  if (max < value.rlim_max) value.rlim_max = max;
+  if (max < value.rlim_cur) value.rlim_cur = max;
   ::setrlimit(resource, &value);
 }
 

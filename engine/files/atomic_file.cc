@@ -28,8 +28,8 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
 
 // ".NAME.writing" and a suffix that is unique to the writer; a name near the system's limit is shortened.
 std::string temporary_prefix(const std::filesystem::path& path) {
-  constexpr std::size_t kLongest = 200;
-  return "." + path.filename().string().substr(0, kLongest) + ".writing";
+  constexpr std::size_t kMaxLength = 200;
+  return "." + path.filename().string().substr(0, kMaxLength) + ".writing";
 }
 
 std::string random_suffix() {

@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kChecksums = "checksums.xxh64";
-constexpr std::size_t kLongestChecksums = std::size_t{1} << 20;  // bytes
+constexpr std::size_t kMaxChecksumsBytes = std::size_t{1} << 20;  // bytes
 constexpr std::string_view kStepPrefix = "step_";
 
 // Prefixes of hidden names: of a folder that is being written, of one that is moved aside while its successor takes its
@@ -180,7 +180,7 @@ std::optional<std::string> damage_of(const fs::path& folder) {
     std::error_code ignored;
     if (!fs::is_directory(folder, ignored)) return "it is not a folder";
     if (!path_exists(folder / kChecksums)) return std::string(kChecksums) + " is missing";
-    const std::string contents = read_file(folder / kChecksums, kLongestChecksums);
+    const std::string contents = read_file(folder / kChecksums, kMaxChecksumsBytes);
     const std::size_t last_line = contents.rfind("# ");
     const std::string lines = contents.substr(0, last_line);
     if (last_line == std::string::npos || contents != lines + last_line_of_checksums(lines)) {

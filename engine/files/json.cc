@@ -14,12 +14,12 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr std::size_t kLongestShown = 200;
+constexpr std::size_t kMaxShownLength = 200;
 constexpr int kNumberTooLarge = 406;  // the library's number of this error
 
 std::string cut(std::string text) {
-  if (text.size() <= kLongestShown) return text;
-  std::size_t end = kLongestShown;
+  if (text.size() <= kMaxShownLength) return text;
+  std::size_t end = kMaxShownLength;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // only whole UTF-8 characters
   return text.substr(0, end) + " ...";
 }
@@ -68,8 +68,8 @@ class Checker : public nlohmann::json_sax<json> {
   };
 
   bool open() {
-    if (levels_.size() == kDeepestJson)
-      return found(concat("is not valid JSON: nested deeper than ", kDeepestJson, " levels", at_key()));
+    if (levels_.size() == kMaxJsonDepth)
+      return found(concat("is not valid JSON: nested deeper than ", kMaxJsonDepth, " levels", at_key()));
     levels_.emplace_back();
     return true;
   }
@@ -125,8 +125,8 @@ Json parse_json(std::string_view text, const std::string& where, JsonComments co
 }
 
 template <class Json>
-Json read_json(const std::filesystem::path& file, JsonComments comments, std::size_t most_bytes) {
-  return parse_json<Json>(read_file(file, most_bytes), file.string(), comments);
+Json read_json(const std::filesystem::path& file, JsonComments comments, std::size_t max_bytes) {
+  return parse_json<Json>(read_file(file, max_bytes), file.string(), comments);
 }
 
 template <class Json>

@@ -2,7 +2,7 @@
 //
 // Every Error names the file (or flag) and what to correct: line and column if the text is not JSON, and the key at
 // fault. Errors beyond the grammar: a key twice in an object, numbers too large for fp64, and values nested deeper than
-// kDeepestJson, because the library copies, writes and compares values by recursion.
+// kMaxJsonDepth, because the library copies, writes and compares values by recursion.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@
 
 namespace isobar {
 
-inline constexpr int kDeepestJson = 64;
+inline constexpr int kMaxJsonDepth = 64;
 
 enum class JsonComments : bool { refused, allowed };  // of the forms // and /* */
 
@@ -22,10 +22,10 @@ enum class JsonComments : bool { refused, allowed };  // of the forms // and /* 
 template <class Json>
 Json parse_json(std::string_view text, const std::string& where, JsonComments comments = JsonComments::refused);
 
-// The same for a file, which is read whole; Error if it cannot be read, or has more than `most_bytes`.
+// The same for a file, which is read whole; Error if it cannot be read, or has more than `max_bytes`.
 template <class Json>
 Json read_json(const std::filesystem::path& file, JsonComments comments = JsonComments::refused,
-               std::size_t most_bytes = std::size_t{64} << 20);
+               std::size_t max_bytes = std::size_t{64} << 20);
 
 // The same, but nothing if the text is not JSON by its grammar.
 template <class Json>

@@ -52,11 +52,11 @@ void read_file_in_pieces(const std::filesystem::path& path,
   }
 }
 
-std::string read_file(const std::filesystem::path& path, std::size_t most_bytes) {
+std::string read_file(const std::filesystem::path& path, std::size_t max_bytes) {
   std::string contents;
   read_file_in_pieces(path, [&](std::span<const std::byte> piece) {
     contents.append(reinterpret_cast<const char*>(piece.data()), piece.size());
-    ISOBAR_CHECK(contents.size() <= most_bytes, path.string(), ": has more than ", most_bytes,
+    ISOBAR_CHECK(contents.size() <= max_bytes, path.string(), ": has more than ", max_bytes,
                  " bytes, too many for what it should be");
   });
   return contents;

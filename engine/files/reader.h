@@ -36,8 +36,8 @@ class FileReader {
   std::size_t size_ = 0;
 };
 
-// The whole of a file as text. Error if it has more than `most_bytes`.
-std::string read_file(const std::filesystem::path& path, std::size_t most_bytes = SIZE_MAX);
+// The whole of a file as text. Error if it has more than `max_bytes`.
+std::string read_file(const std::filesystem::path& path, std::size_t max_bytes = SIZE_MAX);
 
 // The same in pieces, from the first byte on.
 void read_file_in_pieces(const std::filesystem::path& path,

@@ -23,7 +23,7 @@ static_assert(std::endian::native == std::endian::little, "safetensors files hol
 
 constexpr const char* kMetadataKey = "__metadata__";
 constexpr std::size_t kLengthBytes = sizeof(std::uint64_t);
-constexpr std::uint64_t kLongestHeader = 100'000'000;  // as in the reference implementation
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // as in the reference implementation
 
 constexpr std::pair<DType, const char*> kDtypeNames[] = {
     {DType::fp32, "F32"}, {DType::fp64, "F64"}, {DType::bf16, "BF16"}, {DType::fp16, "F16"}, {DType::i32, "I32"}};
@@ -172,7 +172,7 @@ SafetensorsReader::SafetensorsReader(const std::filesystem::path& path)
                " bytes");
   std::uint64_t header_length = 0;
   bytes_->read(0, std::as_writable_bytes(std::span(&header_length, 1)));
-  ISOBAR_CHECK(header_length <= kLongestHeader && header_length <= bytes_->size() - kLengthBytes, file,
+  ISOBAR_CHECK(header_length <= kMaxHeaderBytes && header_length <= bytes_->size() - kLengthBytes, file,
                ": is no safetensors file, or is cut off: it has ", bytes_->size(), " bytes and names a header of ",
                header_length);
   std::string header(header_length, ' ');

@@ -86,7 +86,7 @@ AttentionBlock::AttentionBlock(const Columns& queries, const Columns& keys, cons
       dropout{.p = options.dropout,
               .seed = options.key.seed,
               .stream = options.key.stream,
-              .more_stream = options.key.more_stream} {}
+              .stream_offset = options.key.stream_offset} {}
 
 Tensor AttentionBlock::empty_lse() const {
   return Tensor::empty({shape.batch, shape.heads, shape.q_tokens}, accumulator_of(dtype()), device());

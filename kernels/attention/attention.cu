@@ -8,8 +8,8 @@ namespace {
 
 // Checks beyond those of both implementations.
 void check_for_cuda(const char* kernel, const AttentionShape& s, const AttentionWindow& w, DType dtype) {
-  constexpr std::int64_t kMost = 1 << 29;
-  ISOBAR_CHECK(s.batch <= 65535 && s.heads <= 65535 && w.queries.total <= kMost && w.keys.total <= kMost, kernel,
+  constexpr std::int64_t kMax = 1 << 29;
+  ISOBAR_CHECK(s.batch <= 65535 && s.heads <= 65535 && w.queries.total <= kMax && w.keys.total <= kMax, kernel,
                ": bad shape for a GPU: batch ", s.batch, ", ", s.heads, " heads, ", w.queries.total, " queries, ",
                w.keys.total, " keys");
   ISOBAR_CHECK(dtype == DType::fp32 || is_16_bit(dtype), kernel, ": a GPU has no ", name_of(dtype), " attention");

@@ -66,7 +66,8 @@ struct AttentionWindow {
 struct AttentionDropout {
   float p = 0;  // 0: no dropout
   std::uint64_t seed = 0, stream = 0;
-  const std::uint64_t* more_stream = nullptr;  // [1], on the device, or null: is added to stream (kernels/common/rng.h)
+  const std::uint64_t* stream_offset =
+      nullptr;  // [1], on the device, or null: is added to stream (kernels/common/rng.h)
 };
 
 struct AttentionFwdArgs {

@@ -29,14 +29,14 @@ void find_maxima(const T* scores, int64_t keys, PanelVector<T>& row_max) {
 // One block of keys, [key, key + count), for one panel of queries from `query` on.
 template <class Arithmetic>
 __attribute__((noinline)) void attend(Arithmetic& arithmetic, typename Arithmetic::Panel& panel, int64_t query,
-                                      int64_t key, int64_t count, typename Arithmetic::T log2_scale, const Sight& sight,
-                                      const PanelDropout& dropout) {
+                                      int64_t key, int64_t count, typename Arithmetic::T log2_scale,
+                                      const CausalMask& causal_mask, const PanelDropout& dropout) {
   using T = typename Arithmetic::T;
-  const bool hides = sight.keys_of(query) < key + count;
+  const bool hides = causal_mask.keys_of(query) < key + count;
   PanelVector<T> row_max, rescale;
   arithmetic.find_scores(panel, key, count, row_max);
   if (hides) {
-    hide(sight, query, key, count, -static_cast<T>(__builtin_inf()), arithmetic.scores());
+    apply_mask(causal_mask, query, key, count, -static_cast<T>(__builtin_inf()), arithmetic.scores());
     find_maxima(arithmetic.scores(), count, row_max);
   }
   for (Vector<T>& m : row_max) m *= log2_scale;
@@ -46,7 +46,7 @@ __attribute__((noinline)) void attend(Arithmetic& arithmetic, typename Arithmeti
   // of such a query stays NaN, but nothing reads it or rescales with it: the panel of such a query sees at most one
   // block of keys.
   static_assert(kPanel<T> <= kKeyBlock);
-  if (hides) hide(sight, query, key, count, T{0}, arithmetic.scores());
+  if (hides) apply_mask(causal_mask, query, key, count, T{0}, arithmetic.scores());
   if (dropout.dropout.p != 0) drop(dropout, count, arithmetic.scores());
   arithmetic.add_output(panel, key, count, rescales, rescale);
 }
@@ -61,7 +61,7 @@ void forward_block(const AttentionFwdArgs& a, int64_t head_index, int64_t query,
   const auto q = head_rows<In>(a.q, a.q_stride, s, queries, head_index);
   T* lse = static_cast<T*>(a.lse) + head_index * queries;
   const T log2_scale = static_cast<T>(a.scale * kLog2E);
-  const Sight sight(a);
+  const CausalMask causal_mask(a);
   const int64_t panels = min(kQueryPanels, ceil_div(queries - query, kPanel<T>));
   const auto first_of = [&](int64_t p) { return query + p * kPanel<T>; };
   const auto lanes_of = [&](int64_t p) { return min(kPanel<T>, queries - first_of(p)); };
@@ -72,8 +72,8 @@ void forward_block(const AttentionFwdArgs& a, int64_t head_index, int64_t query,
   }
   for (int64_t key = 0; key < keys; key += kKeyBlock)
     for (int64_t p = 0; p < panels; ++p) {
-      if (key > 0 && key >= sight.keys_of(first_of(p) + lanes_of(p) - 1)) continue;
-      attend(arithmetic, arithmetic.panel(p), first_of(p), key, min(kKeyBlock, keys - key), log2_scale, sight,
+      if (key > 0 && key >= causal_mask.keys_of(first_of(p) + lanes_of(p) - 1)) continue;
+      attend(arithmetic, arithmetic.panel(p), first_of(p), key, min(kKeyBlock, keys - key), log2_scale, causal_mask,
              {.dropout = a.dropout,
               .first = score_index(s, a.window, head_index, first_of(p), key),
               .row = a.window.keys.total,
@@ -84,7 +84,7 @@ void forward_block(const AttentionFwdArgs& a, int64_t head_index, int64_t query,
     for (int64_t lane = 0; lane < lanes_of(p); ++lane) {
       const T sum = panel.softmax.sum[lane / kLanes<T>][lane % kLanes<T>];
       const T running_max = panel.softmax.running_max[lane / kLanes<T>][lane % kLanes<T>];
-      const bool sees = sight.keys_of(first_of(p) + lane) > 0;
+      const bool sees = causal_mask.keys_of(first_of(p) + lane) > 0;
       visit_output<In, T>(a.o_dtype, [&]<class Out>(Type<Out>) {
         const auto o = head_rows<Out>(a.o, a.o_stride, s, queries, head_index);
         write_lane<kPanel<T>>(panel.o, lane, s.head_size, sees ? T{1} / sum : T{0}, Grad::overwrite,
@@ -174,7 +174,7 @@ class Backward {
     const AttentionShape& s = a_.shape;
     const int64_t count = min(kGroup, s.kv_tokens - key);
     arithmetic.load_keys(head_index, key, count);
-    const int64_t first = Sight(a_).first_query(key) / kQueryBlock * kQueryBlock;
+    const int64_t first = CausalMask(a_).first_query(key) / kQueryBlock * kQueryBlock;
     for (int64_t query = first; query < s.q_tokens; query += kQueryBlock)
       arithmetic.add_block(head_index, query, key, count);
     visit_output<In, T>(a_.grad_dtype, [&]<class Out>(Type<Out>) {

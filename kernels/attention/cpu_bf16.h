@@ -312,8 +312,8 @@ class Bf16Backward {
   template <bool kDrops>
   void differentiate_strip(int64_t query, int64_t strip, int64_t rows, int64_t key, int64_t keys) {
     const float log2_scale = static_cast<float>(a_.scale * kLog2E);
-    const Sight sight(a_);
-    const auto seen = [&](int64_t r) { return min(keys, sight.keys_of(query + strip + r) - key); };
+    const CausalMask causal_mask(a_);
+    const auto seen = [&](int64_t r) { return min(keys, causal_mask.keys_of(query + strip + r) - key); };
     for (int64_t r = 0; r < kStrip; r += 2)
       for (int64_t lane = 0; lane < kGroup; lane += kTile) {
         const Row even = differentiate_row<kDrops>(query + strip, r, lane, rows, seen(r), log2_scale);

@@ -70,26 +70,26 @@ void write_lane(const T* __restrict__ transposed, int64_t lane, int64_t head_siz
 // ---- which keys a query sees ---------------------------------------------------------------------------------------
 
 // Query i of a call sees its first keys_of(i) keys; key j is seen by queries from first_query(j) on.
-struct Sight {
+struct CausalMask {
   int64_t diagonal, queries, keys;
 
   template <class Attention>
-  explicit Sight(const Attention& a)
+  explicit CausalMask(const Attention& a)
       : diagonal(attention_diagonal(a)), queries(a.shape.q_tokens), keys(a.shape.kv_tokens) {}
 
   int64_t keys_of(int64_t query) const { return clamp(query + diagonal + 1, keys); }
   int64_t first_query(int64_t key) const { return clamp(key - diagonal, queries); }
 
  private:
-  static int64_t clamp(int64_t count, int64_t most) { return count < 0 ? 0 : min(count, most); }
+  static int64_t clamp(int64_t count, int64_t max) { return count < 0 ? 0 : min(count, max); }
 };
 
 // x [keys, lanes] for keys from `key` on and queries from `query` on: writes `hidden` if the query does not see the
 // key.
 template <class T>
-void hide(const Sight& sight, int64_t query, int64_t key, int64_t keys, T hidden, T* x) {
+void apply_mask(const CausalMask& causal_mask, int64_t query, int64_t key, int64_t keys, T hidden, T* x) {
   for (int64_t lane = 0; lane < kPanel<T>; ++lane) {
-    const int64_t seen = sight.keys_of(query + lane) - key;
+    const int64_t seen = causal_mask.keys_of(query + lane) - key;
     for (int64_t j = seen < 0 ? 0 : seen; j < keys; ++j) x[j * kPanel<T> + lane] = hidden;
   }
 }
@@ -110,7 +110,7 @@ __attribute__((flatten)) void draw_dropout(const AttentionDropout& dropout, std:
                                            T* __restrict__ factors) {
   const std::uint32_t threshold = drop_threshold(dropout.p);
   const T kept = T{1} / (T{1} - static_cast<T>(dropout.p));
-  const std::uint64_t stream = mask_stream(dropout.stream, dropout.more_stream);
+  const std::uint64_t stream = mask_stream(dropout.stream, dropout.stream_offset);
   for (int64_t i = 0; i < count;) {
     const std::uint64_t index = first + static_cast<std::uint64_t>(i);
     const Philox4 bits = philox4x32(dropout.seed, stream, index / 4);

@@ -257,9 +257,9 @@ class VectorBackward {
 
   // Sets P and dS of keys from `key` on to 0 if a query does not see them.
   void clear_hidden(int64_t query, int64_t count, int64_t key) {
-    const Sight sight(a_);
+    const CausalMask causal_mask(a_);
     for (int64_t r = 0; r < count; ++r) {
-      const int64_t seen = sight.keys_of(query + r) - key;
+      const int64_t seen = causal_mask.keys_of(query + r) - key;
       for (int64_t j = seen < 0 ? 0 : seen; j < kGroup; ++j)
         work_->p[r * kGroup + j] = work_->ds[r * kGroup + j] = T{0};
     }

@@ -14,7 +14,7 @@ struct DkdvTiles {
   static constexpr int kRowTiles = kOnTensorCores<T> && kHead <= 64 ? 2 : 1, kWarpRows = kTileRows * kRowTiles;
   static constexpr int kTermBytes = 2 * sizeof(float);
   static constexpr int kOwned = kWarps * kWarpRows, kRows = rows_of_stage<T, kHead>(2 * kOwned, kTermBytes);
-  static constexpr int kMost = kDropout && kRowTiles == 2 ? 16 : 32, kColumns = std::min(kRows, kMost);
+  static constexpr int kMax = kDropout && kRowTiles == 2 ? 16 : 32, kColumns = std::min(kRows, kMax);
   static constexpr int kAllRows = 2 * kOwned + 4 * kRows;  // keys, values; two stages of queries and of dO
   static constexpr std::size_t kTileBytes = kAllRows * kPitch<T, kHead> * sizeof(T);
   static constexpr std::size_t kBytes = kTileBytes + 2 * kRows * kTermBytes;

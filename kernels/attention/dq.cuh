@@ -13,7 +13,7 @@ struct DqTiles {
   static constexpr int kLargest = sizeof(T) == 2 ? 96 : 64;  // the largest head that leaves registers for two
   static constexpr int kRowTiles = kOnTensorCores<T> && kHead <= kLargest ? 2 : 1, kWarpRows = kTileRows * kRowTiles;
   static constexpr int kOwned = kWarps * kWarpRows, kRows = rows_of_stage<T, kHead>(2 * kOwned);
-  static constexpr int kMost = kDropout && sizeof(T) == 2 && kHead > 80 ? 16 : 32, kColumns = std::min(kRows, kMost);
+  static constexpr int kMax = kDropout && sizeof(T) == 2 && kHead > 80 ? 16 : 32, kColumns = std::min(kRows, kMax);
   static constexpr int kAllRows = 2 * kOwned + 4 * kRows;  // queries, dO; two stages of keys and of values
   static constexpr std::size_t kBytes = kAllRows * kPitch<T, kHead> * sizeof(T);
 };

@@ -15,8 +15,8 @@ struct ForwardTiles {
   static constexpr int kRowTiles = sizeof(T) == 2 || (kIsTf32<T> && kHead <= 64) ? 2 : 1;
   static constexpr int kWarpRows = kTileRows * kRowTiles;
   static constexpr int kOwned = kWarps * kWarpRows, kOfLarge = sizeof(T) == 2 && kHead > 96 ? 16 : 32;
-  static constexpr int kMost = kDropout && kHead > 80 ? kOfLarge : 64;
-  static constexpr int kRows = std::min(kMost, rows_of_stage<T, kHead>(kOwned));
+  static constexpr int kMax = kDropout && kHead > 80 ? kOfLarge : 64;
+  static constexpr int kRows = std::min(kMax, rows_of_stage<T, kHead>(kOwned));
   static constexpr int kAllRows = kOwned + 4 * kRows;  // queries; two stages of keys and of values
   static constexpr std::size_t kBytes = kAllRows * kPitch<T, kHead> * sizeof(T);
 };

@@ -16,10 +16,10 @@ struct Merged {
   float weight, other_weight, lse;
 };
 __device__ __forceinline__ Merged merge(float lse, float other_lse) {
-  const float most = lse < other_lse ? other_lse : lse;
-  if (most == -INFINITY && other_lse == -INFINITY) return {0, 0, -INFINITY};
-  const float own = expf(lse - most), other = expf(other_lse - most), sum = own + other;
-  return {own / sum, other / sum, most + logf(sum)};
+  const float max_lse = lse < other_lse ? other_lse : lse;
+  if (max_lse == -INFINITY && other_lse == -INFINITY) return {0, 0, -INFINITY};
+  const float own = expf(lse - max_lse), other = expf(other_lse - max_lse), sum = own + other;
+  return {own / sum, other / sum, max_lse + logf(sum)};
 }
 
 // The grid: packs of a token, tokens, samples. The thread with the first pack of a head also writes its log-sum-exp. So

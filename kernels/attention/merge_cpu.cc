@@ -14,10 +14,10 @@ struct Merged {
   double weight, other_weight, lse;
 };
 Merged merge(double lse, double other_lse) {
-  const double most = lse < other_lse ? other_lse : lse;
-  if (most == kEmpty && other_lse == kEmpty) return {0, 0, kEmpty};
-  const double own = __builtin_exp(lse - most), other = __builtin_exp(other_lse - most), sum = own + other;
-  return {own / sum, other / sum, most + __builtin_log(sum)};
+  const double max_lse = lse < other_lse ? other_lse : lse;
+  if (max_lse == kEmpty && other_lse == kEmpty) return {0, 0, kEmpty};
+  const double own = __builtin_exp(lse - max_lse), other = __builtin_exp(other_lse - max_lse), sum = own + other;
+  return {own / sum, other / sum, max_lse + __builtin_log(sum)};
 }
 
 // A row o of head_size elements; a set without keys may hold any values.

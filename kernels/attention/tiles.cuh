@@ -440,7 +440,7 @@ struct KeepMask {
 
   __device__ __forceinline__ KeepMask(const AttentionDropout& d, const AttentionWindow& w)
       : seed(d.seed),
-        stream(mask_stream(d.stream, d.more_stream)),
+        stream(mask_stream(d.stream, d.stream_offset)),
         first(first_of(w)),
         keys(static_cast<std::uint64_t>(w.keys.total)),
         threshold(drop_threshold(d.p)),
@@ -475,12 +475,12 @@ struct KeepMask {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const unsigned upper = (lane & ~3u) + 2 * half;
-      const std::uint32_t behind = is_shifted ? __shfl_sync(kAllLanes, next, static_cast<int>(upper)) : 0;
+      const std::uint32_t next_bits = is_shifted ? __shfl_sync(kAllLanes, next, static_cast<int>(upper)) : 0;
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const unsigned place = 2 * t + i + skipped;
         const std::uint32_t here = __shfl_sync(kAllLanes, drawn, static_cast<int>(upper + place / 4 % 2));
-        kept |= ((place >= 8 ? behind : here) >> place % 4 & 0x11111111u) << (2 * half + i);
+        kept |= ((place >= 8 ? next_bits : here) >> place % 4 & 0x11111111u) << (2 * half + i);
       }
     }
     return kept;
@@ -495,27 +495,27 @@ struct KeepMask {
     const std::uint64_t corner = first + static_cast<std::uint64_t>(query) * keys + key;
     const unsigned lane = lane_id(), quarter = lane / 8;
     const std::uint64_t begin = corner + lane % 8 * keys;
-    std::uint32_t drawn = 0, behind = 0;
+    std::uint32_t drawn = 0, next_bits = 0;
     const int draws = kTiles + (begin % 4 != 0 ? (kTiles + 3) / 4 : 0);
 #pragma unroll 1
     for (int e = 0; e < draws; ++e) {
-      const bool is_behind = e >= kTiles;
-      const unsigned n = is_behind ? 4 * (e - kTiles) + quarter : e;
-      const std::uint32_t bits = kept_of(begin / 4 + (is_behind ? 4 : quarter) + n * 2 * keys) << 4 * n;
-      drawn |= is_behind ? 0 : bits;
-      behind |= is_behind ? bits : 0;
+      const bool is_next = e >= kTiles;
+      const unsigned n = is_next ? 4 * (e - kTiles) + quarter : e;
+      const std::uint32_t bits = kept_of(begin / 4 + (is_next ? 4 : quarter) + n * 2 * keys) << 4 * n;
+      drawn |= is_next ? 0 : bits;
+      next_bits |= is_next ? bits : 0;
     }
     const bool is_shifted = (corner % 4 | keys % 4) != 0;  // begin % 4 != 0 in some lane
     if (is_shifted) {
-      behind |= __shfl_xor_sync(kAllLanes, behind, 8);
-      behind |= __shfl_xor_sync(kAllLanes, behind, 16);
+      next_bits |= __shfl_xor_sync(kAllLanes, next_bits, 8);
+      next_bits |= __shfl_xor_sync(kAllLanes, next_bits, 16);
     }
     std::uint32_t kept = 0;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const unsigned column = column_of(0, i);
       const unsigned skipped = (corner + column * keys) % 4;
-      const std::uint32_t last = is_shifted ? __shfl_sync(kAllLanes, behind, static_cast<int>(column)) : 0;
+      const std::uint32_t last = is_shifted ? __shfl_sync(kAllLanes, next_bits, static_cast<int>(column)) : 0;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const unsigned place = row_of(2 * half) + skipped;

@@ -31,7 +31,7 @@ inline std::string printable(std::string_view text) {
 
 // Writes "isobar: SENTENCE" as one line to standard error, in one call, so that output of other processes (such as
 // mpirun's at the end of a run) cannot come in between.
-inline void tell(std::string_view sentence) {
+inline void print_line(std::string_view sentence) {
   const std::string line = "isobar: " + printable(sentence) + "\n";
   static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
 }

@@ -42,8 +42,8 @@ Level allowed_level() {
 }
 
 Isa detect_isa() {
-  const auto most = static_cast<Isa>(std::min(allowed_level(), Level::avx512));
-  return std::min(most, best_of_machine());
+  const auto max_isa = static_cast<Isa>(std::min(allowed_level(), Level::avx512));
+  return std::min(max_isa, best_of_machine());
 }
 
 // Whether the CPU has AMX for bf16, and the system saves its registers and lets this process use them.

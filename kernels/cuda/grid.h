@@ -25,10 +25,10 @@ inline int multiprocessors() {
 #endif
 }
 
-// The number of blocks for `pieces` of work, if a multiprocessor holds `a_multiprocessor` of them; max `most`.
-inline int resident_blocks(std::int64_t pieces, int a_multiprocessor, std::int64_t most = 1 << 16) {
-  const std::int64_t resident = std::int64_t{multiprocessors()} * a_multiprocessor;
-  return blocks_for(pieces, 1, grid_limit(resident < most ? resident : most));
+// The number of blocks for `pieces` of work, if a multiprocessor holds `per_multiprocessor` of them; max `most`.
+inline int resident_blocks(std::int64_t pieces, int per_multiprocessor, std::int64_t max_blocks = 1 << 16) {
+  const std::int64_t resident = std::int64_t{multiprocessors()} * per_multiprocessor;
+  return blocks_for(pieces, 1, grid_limit(resident < max_blocks ? resident : max_blocks));
 }
 
 }  // namespace isobar::ISOBAR_CUDA_NAMESPACE

@@ -25,7 +25,7 @@ struct Mbarrier {
 
 #if defined(ISOBAR_EMULATE)
   void init(int arrivals, ISOBAR_SITE) {
-    number() = make_mbarrier(this, arrivals, site);
+    number() = init_mbarrier(this, arrivals, site);
   }
   void arrive(ISOBAR_SITE) {
     arrive_at_mbarrier(number(), 0, site);

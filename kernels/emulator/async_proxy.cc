@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kNoPhase = -2;
 constexpr std::uint64_t kMbarrierMark = 0x6d62617272000000u, kMapMark = 0xa54d6170u;
-constexpr int kMostBytes = (1 << 20) - 1;  // max bytes that an mbarrier can expect
+constexpr int kMaxBytes = (1 << 20) - 1;  // max bytes that an mbarrier can expect
 
 struct Mbarrier {
   Barrier barrier;  // its generation counts the ended phases
@@ -23,7 +23,7 @@ struct Mbarrier {
   int arrivals = 0;        // per phase
   std::int64_t bytes = 0;  // expected and not landed
   int maker = 0;
-  bool is_known = false;                 // visible to other threads than its maker
+  bool is_published = false;             // visible to other threads than its maker
   std::vector<std::int64_t> waited_for;  // the last phase, by thread
 
   bool is_complete() const { return barrier.arrived == arrivals && bytes == 0; }
@@ -33,7 +33,7 @@ struct Mbarrier {
 struct TileCopy {
   std::byte* to;
   TensorMapShape shape;
-  int at[kMostDimensions];
+  int at[kMaxDimensions];
   std::size_t bytes;
   Mbarrier* mbarrier;
 };
@@ -63,7 +63,7 @@ Mbarrier& mbarrier_of(std::uint64_t word, const Site& site) {
   const std::uint64_t index = word - kMbarrierMark;
   if (index >= proxy().mbarriers.size()) fail_with(site, "an mbarrier is used before it is made");
   Mbarrier& mbarrier = proxy().mbarriers[index];
-  if (!mbarrier.is_known) fail_with(site, "an mbarrier is used before mbarrier_init_fence has made it known");
+  if (!mbarrier.is_published) fail_with(site, "an mbarrier is used before mbarrier_init_fence has made it known");
   return mbarrier;
 }
 
@@ -84,9 +84,9 @@ void put(void* map, const TensorMapShape& shape) {
   words.word[0] = reinterpret_cast<std::uintptr_t>(shape.base);
   words.word[1] = kMapMark << 32 | static_cast<std::uint64_t>(shape.element_bytes) << 16 |
                   static_cast<std::uint64_t>(shape.dimensions) << 8 | (shape.swizzle ? 1 : 0);
-  for (int i = 0; i < kMostDimensions; ++i) {
+  for (int i = 0; i < kMaxDimensions; ++i) {
     words.word[2 + i] = kNoAddress | shape.size[i] << 16 | shape.box[i];
-    if (i + 1 < kMostDimensions) words.word[7 + i] = kNoAddress | shape.stride[i] << 16;
+    if (i + 1 < kMaxDimensions) words.word[7 + i] = kNoAddress | shape.stride[i] << 16;
   }
   std::memcpy(map, &words, sizeof words);
 }
@@ -99,10 +99,10 @@ bool get(const void* map, TensorMapShape& shape) {
   shape.element_bytes = static_cast<int>(words.word[1] >> 16 & 0xff);
   shape.dimensions = static_cast<int>(words.word[1] >> 8 & 0xff);
   shape.swizzle = (words.word[1] & 1) != 0;
-  for (int i = 0; i < kMostDimensions; ++i) {
+  for (int i = 0; i < kMaxDimensions; ++i) {
     shape.size[i] = (words.word[2 + i] & ~kNoAddress) >> 16;
     shape.box[i] = static_cast<std::uint32_t>(words.word[2 + i] & 0xffff);
-    if (i + 1 < kMostDimensions) shape.stride[i] = (words.word[7 + i] & ~kNoAddress) >> 16;
+    if (i + 1 < kMaxDimensions) shape.stride[i] = (words.word[7 + i] & ~kNoAddress) >> 16;
   }
   return true;
 }
@@ -170,7 +170,7 @@ void start(const TileCopy& copy, const char* what, std::size_t alignment, const 
 
 // ---- mbarriers ------------------------------------------------------------------------------------------------------
 
-std::uint64_t make_mbarrier(const void* at, int arrivals, const Site& site) {
+std::uint64_t init_mbarrier(const void* at, int arrivals, const Site& site) {
   check_hopper("an mbarrier", site);
   if (!is_shared(at, sizeof(std::uint64_t))) fail_with(site, "an mbarrier outside the block's dynamic shared memory");
   if (arrivals < 1) fail_with(site, "an mbarrier of ", arrivals, " arrivals");
@@ -187,14 +187,14 @@ std::uint64_t make_mbarrier(const void* at, int arrivals, const Site& site) {
 
 void publish_mbarriers() {
   for (Mbarrier& mbarrier : proxy().mbarriers)
-    if (mbarrier.maker == thread_number()) mbarrier.is_known = true;
+    if (mbarrier.maker == thread_number()) mbarrier.is_published = true;
 }
 
 void arrive_at_mbarrier(std::uint64_t word, int bytes, const Site& site) {
   Mbarrier& mbarrier = mbarrier_of(word, site);
   if (mbarrier.barrier.arrived == mbarrier.arrivals)
     fail_with(site, "more than ", mbarrier.arrivals, " arrivals in one phase of an mbarrier");
-  if (bytes < 0 || mbarrier.bytes + bytes > kMostBytes) fail_with(site, "an mbarrier cannot expect so many bytes");
+  if (bytes < 0 || mbarrier.bytes + bytes > kMaxBytes) fail_with(site, "an mbarrier cannot expect so many bytes");
   release(mbarrier.token());
   mbarrier.bytes += bytes;
   ++mbarrier.barrier.arrived;
@@ -230,7 +230,7 @@ std::string describe_mbarrier(const Barrier& barrier) {
 const char* encode_tensor_map(void* map, const TensorMapShape& shape) {
   constexpr std::uint64_t kLargestSize = std::uint64_t{1} << 32, kLargestStride = std::uint64_t{1} << 40;
   if (reinterpret_cast<std::uintptr_t>(shape.base) % 16 != 0) return "a tensor of a map is not 16-byte aligned";
-  if (shape.dimensions < 1 || shape.dimensions > kMostDimensions) return "a tensor map has 1 to 5 dimensions";
+  if (shape.dimensions < 1 || shape.dimensions > kMaxDimensions) return "a tensor map has 1 to 5 dimensions";
   for (int i = 0; i < shape.dimensions; ++i) {
     if (shape.size[i] < 1 || shape.size[i] > kLargestSize) return "a size in a tensor map is 0 or above 2^32";
     if (shape.box[i] < 1 || shape.box[i] > 256) return "a size of a tensor map's box is 0 or above 256";
@@ -315,7 +315,7 @@ void reset_async_proxy() {
   p.random.seed(machine->schedule.seed);
 }
 
-const char* left_by_copies() {
+const char* error_of_copies() {
   return proxy().in_flight.empty() ? nullptr : "the block ends while a tile is in flight";
 }
 

@@ -19,7 +19,7 @@ struct Barrier;
 // ---- mbarriers ------------------------------------------------------------------------------------------------------
 
 // Initialises an mbarrier in shared memory; returns the contents of its eight bytes.
-std::uint64_t make_mbarrier(const void* at, int arrivals, const std::source_location& site);
+std::uint64_t init_mbarrier(const void* at, int arrivals, const std::source_location& site);
 // The mbarriers that the running thread has made may be used from now on.
 void publish_mbarriers();
 // One arrival; the phase expects `bytes` more.
@@ -30,16 +30,16 @@ void wait_for_mbarrier(std::uint64_t word, int parity, const std::source_locatio
 
 // ---- Tensor maps ----------------------------------------------------------------------------------------------------
 
-inline constexpr int kMostDimensions = 5;
+inline constexpr int kMaxDimensions = 5;
 
 struct TensorMapShape {
   const void* base = nullptr;
   int element_bytes = 2;
   int dimensions = 0;
-  std::uint64_t size[kMostDimensions] = {};        // in elements, the innermost first
-  std::uint64_t stride[kMostDimensions - 1] = {};  // in bytes, of dimensions 1 and up
-  std::uint32_t box[kMostDimensions] = {};         // of a tile, in elements
-  std::uint32_t element_step[kMostDimensions] = {1, 1, 1, 1, 1};
+  std::uint64_t size[kMaxDimensions] = {};        // in elements, the innermost first
+  std::uint64_t stride[kMaxDimensions - 1] = {};  // in bytes, of dimensions 1 and up
+  std::uint32_t box[kMaxDimensions] = {};         // of a tile, in elements
+  std::uint32_t element_step[kMaxDimensions] = {1, 1, 1, 1, 1};
   bool swizzle = false;  // 128 bytes; else none
 };
 struct alignas(16) TensorMap {
@@ -76,7 +76,7 @@ constexpr std::size_t swizzled(std::size_t address) {
 
 void reset_async_proxy();                               // at the beginning of a block
 bool land_a_copy();                                     // false if none is in flight
-const char* left_by_copies();                           // the error of a block that has ended, else null
+const char* error_of_copies();                          // the error of a block that has ended, else null
 std::string describe_mbarrier(const Barrier& barrier);  // "" for other barriers
 
 }  // namespace isobar::emulator

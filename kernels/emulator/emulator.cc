@@ -237,7 +237,7 @@ void leave(Fiber& fiber) {
     if (group.barrier.arrived > 0 && group.barrier.arrived >= std::popcount(group.mask & warp.alive))
       group.barrier.open();
   }
-  if (const char* left = left_by_thread(fiber)) record_failure(left);
+  if (const char* left = error_of_thread(fiber)) record_failure(left);
 }
 
 void run_thread() {
@@ -401,7 +401,7 @@ void run_block() {
     }
   }
   acquire(&m.end_token);
-  for (const char* left : {left_by_copies(), left_by_warpgroups()})
+  for (const char* left : {error_of_copies(), error_of_warpgroups()})
     if (left != nullptr) throw_error(in_kernel(left));
 }
 
@@ -548,14 +548,14 @@ void check_limits(const char* kernel, const dim3& grid, const dim3& size, std::s
   ISOBAR_CHECK(grid.x <= 0x7fffffffu && grid.y <= 65535 && grid.z <= 65535, "kernel ", kernel, ": a grid of ", grid.x,
                " x ", grid.y, " x ", grid.z, " blocks cannot be launched");
   if (capability() == kHopper) {
-    constexpr std::size_t kMost = 227 << 10;
-    ISOBAR_CHECK(dynamic_shared <= kMost, "kernel ", kernel, ": ", dynamic_shared,
-                 " bytes of dynamic shared memory are more than a GPU of compute capability 9.0 has (", kMost, ")");
+    constexpr std::size_t kMax = 227 << 10;
+    ISOBAR_CHECK(dynamic_shared <= kMax, "kernel ", kernel, ": ", dynamic_shared,
+                 " bytes of dynamic shared memory are more than a GPU of compute capability 9.0 has (", kMax, ")");
     return;
   }
-  constexpr std::size_t kMost = 99 << 10;
-  ISOBAR_CHECK(dynamic_shared <= kMost, "kernel ", kernel, ": ", dynamic_shared,
-               " bytes of dynamic shared memory are more than every GPU since Ampere has (", kMost, ")");
+  constexpr std::size_t kMax = 99 << 10;
+  ISOBAR_CHECK(dynamic_shared <= kMax, "kernel ", kernel, ": ", dynamic_shared,
+               " bytes of dynamic shared memory are more than every GPU since Ampere has (", kMax, ")");
 }
 
 void run_grid(const char* kernel, const dim3& grid, const dim3& size, std::size_t dynamic_shared,

@@ -15,7 +15,7 @@
 namespace isobar::emulator {
 namespace {
 
-constexpr int kRows = 64, kDepth = 16, kMostColumns = 256, kChunk = 8;  // kChunk: sixteen bytes of elements
+constexpr int kRows = 64, kDepth = 16, kMaxColumns = 256, kChunk = 8;  // kChunk: sixteen bytes of elements
 constexpr int kWarpgroups = kMaxThreads / kWarpgroup;
 // the address on a GPU of the block's shared memory: the system uses the first part
 constexpr std::size_t kSharedBegin = 1024;
@@ -301,7 +301,7 @@ void issue_product(const Product& form, const Site& site) {
   warpgroups().is_used = true;
   if (thread_number() / kWarpgroup * kWarpgroup + kWarpgroup > machine->threads)
     fail_with(site, "wgmma in a warpgroup of less than 128 threads");
-  if (form.columns % 8 != 0 || form.columns < 8 || form.columns > kMostColumns)
+  if (form.columns % 8 != 0 || form.columns < 8 || form.columns > kMaxColumns)
     fail_with(site, "wgmma has no products of ", form.columns, " columns");
   Pipeline& mine = pipeline();
   Warpgroup& group = warpgroup();
@@ -379,12 +379,12 @@ void reset_warpgroups() {
   for (Pipeline& pipeline : all.pipelines) pipeline = {};
 }
 
-const char* left_by_thread(const Fiber& fiber) {
+const char* error_of_thread(const Fiber& fiber) {
   const Pipeline& its = warpgroups().pipelines[static_cast<std::size_t>(fiber.warp * kLanes + fiber.lane)];
   return its.pending.empty() ? nullptr : "a thread ends before it has waited for its products";
 }
 
-const char* left_by_warpgroups() {
+const char* error_of_warpgroups() {
   const Warpgroups& all = warpgroups();
   for (int warp = 0; warp < machine->threads / kLanes; ++warp)
     if (all.registers[static_cast<std::size_t>(warp)] != all.registers[static_cast<std::size_t>(warp / 4 * 4)])

@@ -52,7 +52,7 @@ void set_registers(int count, bool more, const std::source_location& site);
 
 void reset_warpgroups();  // at the beginning of a block
 // The error of a thread that ends, or of the warpgroups of a block that has ended; else null.
-const char* left_by_thread(const Fiber& fiber);
-const char* left_by_warpgroups();
+const char* error_of_thread(const Fiber& fiber);
+const char* error_of_warpgroups();
 
 }  // namespace isobar::emulator

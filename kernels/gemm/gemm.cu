@@ -224,7 +224,7 @@ constexpr int kCandidates = 16;  // max number that is timed
 constexpr int kBurst = 10;       // calls in a row: the host is ahead of the device, and does not add to their time
 constexpr int kBursts = 2;       // per candidate, after an untimed call
 // Max time for timing; then the remaining candidates are skipped.
-constexpr double kMostMilliseconds = 100;
+constexpr double kMaxMilliseconds = 100;
 // In GemmAlgorithms, instead of an algorithm.
 constexpr const char* kSumsApart = "sums apart";
 
@@ -249,7 +249,7 @@ std::optional<cublasLtMatmulAlgo_t> from_hex(const std::string& text) {
 }
 
 // The library's candidates, its first guess first. It reads the alignment of the bias and of `pre` from the descriptor.
-std::vector<Algorithm> ask_heuristic(const Problem& p, const Descriptors& d, int most) {
+std::vector<Algorithm> ask_heuristic(const Problem& p, const Descriptors& d, int max_candidates) {
   Owned<cublasLtMatmulPreference_t> preference{lt().MatmulPreferenceDestroy};
   check(lt().MatmulPreferenceCreate(preference.out()), "state a preference");
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
@@ -267,7 +267,7 @@ std::vector<Algorithm> ask_heuristic(const Problem& p, const Descriptors& d, int
   int found = 0;
   const cublasStatus_t status =
       lt().MatmulAlgoGetHeuristic(handle_of(p.device), d.product.get(), d.first.get(), d.second.get(), d.result.get(),
-                                  d.result.get(), preference.get(), most, results.data(), &found);
+                                  d.result.get(), preference.get(), max_candidates, results.data(), &found);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
   check(status, "choose an algorithm");
   std::vector<Algorithm> candidates;
@@ -323,10 +323,10 @@ class Stopwatch {
 
   // The minimum of kBursts bursts after an untimed call; infinite if the call fails, or, without any burst, if that
   // call took much longer than `least`.
-  double best_of(const std::function<bool()>& call, double least = std::numeric_limits<double>::infinity()) {
-    constexpr double kOfHost = 0.05;  // milliseconds of a single call that may be the host's
+  double best_of(const std::function<bool()>& call, double min_so_far = std::numeric_limits<double>::infinity()) {
+    constexpr double kHostMilliseconds = 0.05;  // milliseconds of a single call that may be the host's
     double best = std::numeric_limits<double>::infinity();
-    if (time(1, call) > 2 * least + kOfHost) return best;
+    if (time(1, call) > 2 * min_so_far + kHostMilliseconds) return best;
     for (int burst = 0; burst < kBursts; ++burst) best = std::min(best, time(kBurst, call));
     return best;
   }
@@ -441,14 +441,14 @@ auto with_an_output(const Product& product, const F& f) {
 // The candidate with the shortest burst; the first one of a tie. A candidate that cannot run is skipped.
 Algorithm fastest_of(const std::vector<Algorithm>& candidates, const Product& product, void* c) {
   Stopwatch stopwatch(product.stream);
-  double least = std::numeric_limits<double>::infinity();
+  double min_so_far = std::numeric_limits<double>::infinity();
   Algorithm fastest;
   for (const Algorithm& candidate : candidates) {
-    if (stopwatch.spent() > kMostMilliseconds && fastest.found) break;
+    if (stopwatch.spent() > kMaxMilliseconds && fastest.found) break;
     const double milliseconds =
-        stopwatch.best_of([&] { return product.start(candidate, c) == CUBLAS_STATUS_SUCCESS; }, least);
-    if (milliseconds >= least) continue;
-    least = milliseconds;
+        stopwatch.best_of([&] { return product.start(candidate, c) == CUBLAS_STATUS_SUCCESS; }, min_so_far);
+    if (milliseconds >= min_so_far) continue;
+    min_so_far = milliseconds;
     fastest = candidate;
   }
   fastest.is_chosen = fastest.found;

@@ -103,7 +103,7 @@ std::string ClassificationRecipe::fill(const LabelledImages& train, KeyOrigins& 
   network_->fill(ports, filler);
   network_->check(ports, train.name() + ": the sides of its images");
   check_keys({images.keys(), network_->keys()}, origins);
-  return filler.told();
+  return filler.summary();
 }
 
 std::unique_ptr<OpenedRecipe> ClassificationRecipe::open(KeyOrigins& origins, const OpenRequest&) {

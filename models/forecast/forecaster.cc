@@ -1,6 +1,6 @@
 #include "models/forecast/forecaster.h"
 
-#include "comm/dealt_axis.h"
+#include "comm/sharded_axis.h"
 #include "engine/field_ops.h"
 #include "engine/ops.h"
 #include "engine/tape.h"
@@ -87,7 +87,7 @@ void Forecaster::score(const Batch& batch, Metrics& metrics) const {
   const Tensor output = forecast(input);
   const double mean_loss = loss(output, target).item();
   totals.add(scores(output, target), mean_loss);
-  if (totals.wants_persistence()) totals.add_persistence(scores(input_->persistence_of(input), target));
+  if (totals.needs_persistence()) totals.add_persistence(scores(input_->persistence_of(input), target));
 }
 
 std::optional<RowBand> Forecaster::band() const {
@@ -100,7 +100,7 @@ std::optional<RowBand> Forecaster::band() const {
 Tensor Forecaster::whole_grid(const Tensor& band) const {
   if (parallel_.cp.size() == 1) return band;
   const std::int64_t planes = band.size(0) * band.size(1), width = band.size(3);
-  const DealtAxis rows(options().height(), parallel_.cp.size(), network_->row_unit());
+  const ShardedAxis rows(options().height(), parallel_.cp.size(), network_->row_multiple());
   return gather_axis(band.view({planes * band.size(2), width}), planes, rows, parallel_.cp)
       .view({band.size(0), band.size(1), options().height(), width});
 }

@@ -46,7 +46,7 @@ class ForecastOnShapes : public TaskSource {
 }  // namespace
 
 DataSizes sizes_of(const Era5Dataset& data) {
-  return {data.channels(), data.height(), data.width(), data.file_without_time() == nullptr};
+  return {data.channels(), data.height(), data.width(), data.file_without_times() == nullptr};
 }
 
 std::vector<KeyTable> ForecastRecipe::keys() {
@@ -68,8 +68,8 @@ std::vector<std::pair<std::string, fs::path>> ForecastRecipe::paths_in(const fs:
           {"time_means_path", layout.statistics / kTimeMeansFile}};
 }
 
-bool ForecastRecipe::wants_sizes() const {
-  return !forecast.img_size || !forecast.n_in_channels || !forecast.n_out_channels || network_->wants_data() ||
+bool ForecastRecipe::needs_sizes() const {
+  return !forecast.img_size || !forecast.n_in_channels || !forecast.n_out_channels || network_->needs_data() ||
          !forecast.time_features;
 }
 
@@ -78,15 +78,15 @@ std::string ForecastRecipe::fill_sizes(const DataSizes& data, KeyOrigins& origin
   filler.fill("img_size", forecast.img_size, {data.height, data.width});
   filler.fill("n_in_channels", forecast.n_in_channels, data.channels);
   filler.fill("n_out_channels", forecast.n_out_channels, *forecast.n_in_channels);
-  filler.fill("time_features", forecast.time_features, data.tells_time);
+  filler.fill("time_features", forecast.time_features, data.has_times);
   network_->fill(forecast_ports(forecast), filler);
-  return filler.told();
+  return filler.summary();
 }
 
 std::vector<std::string> ForecastRecipe::fill_from_data(KeyOrigins& origins,
                                                         const std::shared_ptr<FieldCatalog>& catalog) {
   const bool wants_ranges = split.is_one_path() && !split.allow_overlap && !(split.train_range && split.valid_range);
-  if (!wants_ranges && !wants_sizes()) return {};
+  if (!wants_ranges && !needs_sizes()) return {};
 
   const Era5Dataset data({.paths = {split.train_data_path}, .catalog = catalog});
   std::vector<std::string> sentences;
@@ -99,7 +99,7 @@ std::vector<std::string> ForecastRecipe::fill_from_data(KeyOrigins& origins,
   ranges.fill("train_range", split.train_range, *completed.train_range);
   ranges.fill("valid_range", split.valid_range, *completed.valid_range);
   sentences.push_back(concat("training and validation are parts of ", split.train_data_path, " (", data.steps(),
-                             " steps): ", ranges.told()));
+                             " steps): ", ranges.summary()));
   return sentences;
 }
 
@@ -155,7 +155,7 @@ ForecasterOptions ForecastRecipe::forecaster_options() const {
 }
 
 std::unique_ptr<TaskSource> ForecastRecipe::on_shapes() const {
-  ISOBAR_CHECK(!wants_sizes(),
+  ISOBAR_CHECK(!needs_sizes(),
                "the sizes of the grid, the channels, the patches or the time features are left to the "
                "data: set img_size, n_in_channels, n_out_channels, patch_size and time_features");
   return std::make_unique<ForecastOnShapes>(forecaster_options());

@@ -21,7 +21,7 @@ Part heads_of_rank(const AttentionSpec& spec, const Parallel& parallel) {
 }
 
 LinearSpec square(const AttentionSpec& spec, Split split) {
-  return {.in = spec.width, .out = spec.width, .split = split, .together = head_size(spec)};
+  return {.in = spec.width, .out = spec.width, .split = split, .multiple = head_size(spec)};
 }
 
 }  // namespace

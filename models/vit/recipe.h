@@ -18,7 +18,7 @@ class VitRecipe : public NetworkRecipe {
   VitOptions vit;
 
   KeyTable keys() override { return vit.keys(); }
-  bool wants_data() const override { return !vit.patch_size; }
+  bool needs_data() const override { return !vit.patch_size; }
   void fill(const Ports& ports, KeyFiller& filler) override;
   void check(const Ports& ports, const std::string& sizes) const override;
   void shrink() override;

@@ -125,12 +125,12 @@ template <class Naive>
 auto expected(DType dtype, const Naive& naive) {
   constexpr std::size_t kOutputs = std::tuple_size_v<decltype(naive(Arithmetic<double>{}))>;
   std::array<Expected, kOutputs> all;
-  std::size_t least_elements = 64;
+  std::size_t min_elements = 64;
   const auto add_oracle = [&](const auto& exact) {
     for (std::size_t i = 0; i < kOutputs; ++i) {
       all[i].computed_in = accumulator_of(dtype);
       all[i].exact.assign(exact[i].begin(), exact[i].end());
-      least_elements = std::min(least_elements, exact[i].size());
+      min_elements = std::min(min_elements, exact[i].size());
     }
   };
   const auto add_yardstick = [&](const auto& outputs) {
@@ -139,7 +139,7 @@ auto expected(DType dtype, const Naive& naive) {
   const auto run = [&](auto oracle, auto yardstick) {
     add_oracle(naive(oracle));
     add_yardstick(naive(yardstick));
-    const std::uint64_t noisy_runs = least_elements < 64 ? 4 : 1;
+    const std::uint64_t noisy_runs = min_elements < 64 ? 4 : 1;
     for (std::uint64_t seed = 1; seed <= noisy_runs; ++seed) {
       const OneUlpNoise noise(accumulator_of(dtype), seed);
       add_yardstick(naive(yardstick));
@@ -263,8 +263,8 @@ class Workbench {
 };
 
 // An offset that masks add to their stream number, 2^62, in the memory of the bench's device: the bits of 2.0.
-inline constexpr auto kMoreStream = std::bit_cast<std::uint64_t>(2.0);
-inline Pointer more_stream(Workbench& bench) {
+inline constexpr auto kStreamOffset = std::bit_cast<std::uint64_t>(2.0);
+inline Pointer stream_offset(Workbench& bench) {
   return bench.input(values_of({2.0}, DType::fp64));
 }
 

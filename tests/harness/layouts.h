@@ -66,11 +66,11 @@ inline std::vector<Layout> forms_of(int dp, int tp, int cp) {
 }
 
 // All layouts of at most `most` ranks.
-inline std::vector<Layout> layouts_of(int most) {
+inline std::vector<Layout> layouts_of(int max_ranks) {
   std::vector<Layout> all;
-  for (int dp = 1; dp <= most; ++dp)
-    for (int tp = 1; dp * tp <= most; ++tp)
-      for (int cp = 1; dp * tp * cp <= most; ++cp)
+  for (int dp = 1; dp <= max_ranks; ++dp)
+    for (int tp = 1; dp * tp <= max_ranks; ++tp)
+      for (int cp = 1; dp * tp * cp <= max_ranks; ++cp)
         for (const Layout& layout : forms_of(dp, tp, cp)) all.push_back(layout);
   return all;
 }

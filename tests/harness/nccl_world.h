@@ -21,7 +21,7 @@ namespace isobar::testing {
 struct NcclThreads {
   int ranks = 1;
   double timeout_seconds = 60;
-  int most_grouped = NcclRanks{}.most_grouped;
+  int max_grouped = NcclRanks{}.max_grouped;
   DeviceKind kind = DeviceKind::emulator;
   bool own_streams = true;  // each rank works on its own stream; false: on the null stream
   std::function<void(const std::string& why)> on_failure{};
@@ -69,21 +69,22 @@ class NcclThreadWorld {
                                    .device_name = concat("test rank ", rank),
                                    .timeout_seconds = options_.timeout_seconds,
                                    .id = id_,
-                                   .most_grouped = options_.most_grouped,
-                                   .on_failure = [&, rank](const std::string& why) { hear(rank, why); }});
+                                   .max_grouped = options_.max_grouped,
+                                   .on_failure = [&, rank](const std::string& why) { note_failure(rank, why); }});
       {
         const std::lock_guard lock(mutex_);
         stops_[static_cast<std::size_t>(rank)] = nccl.stop;
       }
       const StreamScope scope(options_.own_streams ? std::make_shared<gpu::OwnedStream>(device_of(rank)) : nullptr);
-      call_and_tell(rank, body, nccl.world);
+      call_and_report(rank, body, nccl.world);
     } catch (...) {
       fail(rank, std::current_exception());
     }
   }
 
   // The first cause is known before this rank's communicators are destroyed, which the others see.
-  void call_and_tell(int rank, const std::function<void(const Communicator& world)>& body, const Communicator& world) {
+  void call_and_report(int rank, const std::function<void(const Communicator& world)>& body,
+                       const Communicator& world) {
     try {
       body(world);
     } catch (...) {
@@ -93,7 +94,7 @@ class NcclThreadWorld {
   }
 
   // What the meeting does for processes: records the first cause, and stops all others.
-  void hear(int rank, const std::string& why) {
+  void note_failure(int rank, const std::string& why) {
     if (options_.on_failure) options_.on_failure(why);
     fail(rank, std::make_exception_ptr(Error(why)));
   }

@@ -30,9 +30,9 @@ using testing::Findings;
 
 constexpr int kRanks = 3;
 
-struct WholeContexts {
-  WholeContexts() { cudaDeviceReset(); }
-  ~WholeContexts() { cudaDeviceReset(); }
+struct FreshContexts {
+  FreshContexts() { cudaDeviceReset(); }
+  ~FreshContexts() { cudaDeviceReset(); }
   const EnvironmentVariable devices{"ISOBAR_VIRTUAL_GPU_DEVICES", "3"};
 };
 
@@ -73,7 +73,7 @@ void sleep_for(double seconds) {
 }  // namespace
 
 TEST_CASE("virtual GPU: every verb of NCCL, between ranks with a device each") {
-  const WholeContexts whole;
+  const FreshContexts whole;
   Findings findings;
   CHECK(error_of(on_gpus(), [&](const Communicator& world) { testing::check_verbs(world, gpu_of(world), findings); }) ==
         "no error");
@@ -81,7 +81,7 @@ TEST_CASE("virtual GPU: every verb of NCCL, between ranks with a device each") {
 }
 
 TEST_CASE("virtual GPU: no thread of a rank makes a context on another rank's device") {
-  const WholeContexts whole;
+  const FreshContexts whole;
   CHECK(error_of(on_gpus(), [&](const Communicator& world) {
           const Tensor x = ones_on(world, 4);
           for (int i = 0; i < 4; ++i) {
@@ -106,7 +106,7 @@ TEST_CASE("virtual GPU: a GPU that fails for good is one sentence on all ranks")
   // In a call of the rank's thread, or in one of its looker, whose queries begin some time later.
   for (const char* call : {"cudaEventRecord:9", "cudaEventQuery:3", "cudaMemcpyAsync:3", "any:60"}) {
     INFO(call);
-    const WholeContexts whole;
+    const FreshContexts whole;
     const std::string fail = std::string(call) + ":700:on:1";
     const EnvironmentVariable set("ISOBAR_VIRTUAL_GPU_FAIL", fail.c_str());
     std::atomic<int> woken = 0;
@@ -134,7 +134,7 @@ TEST_CASE("virtual GPU: a GPU that fails for good is one sentence on all ranks")
 TEST_CASE("virtual GPU: a group is aborted while another one waits for ever") {
   for (const char* version : {"22809", "21805"}) {
     INFO(version);
-    const WholeContexts whole;
+    const FreshContexts whole;
     const EnvironmentVariable set("ISOBAR_NCCL_STAND_IN_VERSION", version);
     std::atomic<bool> has_ended = false;
     const std::string error = error_of(on_gpus(1), [&](const Communicator& world) {
@@ -157,7 +157,7 @@ TEST_CASE("virtual GPU: a group is aborted while another one waits for ever") {
 }
 
 TEST_CASE("virtual GPU: a collective takes of the host no thread, no question and no sleep") {
-  const WholeContexts whole;
+  const FreshContexts whole;
   const EnvironmentVariable slow("ISOBAR_NCCL_STAND_IN_PROGRESS", "30");
   constexpr int kCalls = 200;
   nccl::stand_in::HostCounts counts{};
@@ -183,7 +183,7 @@ TEST_CASE("virtual GPU: a collective takes of the host no thread, no question an
 }
 
 TEST_CASE("virtual GPU: what a side stream sums follows its input, and what reads it follows the sum") {
-  const WholeContexts whole;
+  const FreshContexts whole;
   Findings findings;
   CHECK(error_of(on_gpus(), [&](const Communicator& world) {
           const Tensor ones = ones_on(world, 4096), x = Tensor::zeros({4096}, DType::fp32, gpu_of(world));

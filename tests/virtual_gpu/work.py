@@ -21,7 +21,7 @@ RECORDED = 16  # samples
 COPIES = 128  # threads of a block that only copy; kernels.py does not count them
 
 
-def unlike_on_hopper(isobar, folder):
+def differences_on_hopper(isobar, folder):
     """A sentence for each kernel of `base` that a GPU of 9.0 launches differently from kernels.py."""
     works = work.condensed(work.record(isobar, work.STEPS["base"], 1, folder, 90), work.symbols(isobar))
     for kernel in kernels.KERNELS:
@@ -34,7 +34,7 @@ def unlike_on_hopper(isobar, folder):
             yield f"{kernel.name}: launched with (blocks, threads, bytes shared) {launched}, kernels.py says {said}"
 
 
-def unlike_the_record(isobar, name, folder):
+def differs_from_record(isobar, name, folder):
     """Whether a step differs from the recorded one. Prints the differences, and the number of pieces of work."""
     works = work.condensed(work.record(isobar, work.STEPS[name], 1, folder), work.symbols(isobar))
     today, recorded = work.without_batch(works, 1), work.without_batch(work.read(name, RECORDED), RECORDED)
@@ -51,13 +51,13 @@ def main():
     isobar = parser.parse_args().isobar.resolve()
     for name in ("base", "base_tf32"):
         with tempfile.TemporaryDirectory(prefix="isobar_work_") as folder:
-            is_unlike = unlike_the_record(isobar, name, pathlib.Path(folder))
+            is_unlike = differs_from_record(isobar, name, pathlib.Path(folder))
         if is_unlike:
             print("FAILED: of each step: python3 tools/kernel_report record --isobar build-virtual-gpu/apps/isobar "
                   f"--of {name} --batch {RECORDED}; then its `table --write`")
             return 1
     with tempfile.TemporaryDirectory(prefix="isobar_work_") as folder:
-        unlike = list(unlike_on_hopper(isobar, pathlib.Path(folder)))
+        unlike = list(differences_on_hopper(isobar, pathlib.Path(folder)))
     if unlike:
         print("FAILED: " + "\n".join(unlike))
         return 1

@@ -195,7 +195,7 @@ TEST_CASE("labels: time steps are the same within a thousandth") {
   CHECK(known.units == std::vector<std::string>{"K", "", "m2/s2"});
   CHECK(known.step_hours == 0);
   CHECK(likely_labels({"t2m", "z500"}, {15, 54000}).units == std::vector<std::string>{"", "m2/s2"});
-  const auto doubts = [](const FieldLabels& labels) { return doubts_about_units(labels, {"t2m", "sp"}, {15, 965}); };
+  const auto doubts = [](const FieldLabels& labels) { return unit_warnings(labels, {"t2m", "sp"}, {15, 965}); };
   REQUIRE(doubts({}).size() == 2);
   CHECK_THAT(doubts({})[1],
              ContainsSubstring("channel sp is said to be in no unit, and its mean of 965 cannot be in Pa"));

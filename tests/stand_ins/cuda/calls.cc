@@ -28,7 +28,7 @@ void check_at_end();
 struct Broken {
   cudaError_t code;
   std::string why;
-  bool is_told = false;  // the program has queried the sentence
+  bool is_queried = false;  // the program has queried the sentence
 };
 
 struct Calls {
@@ -64,7 +64,7 @@ void check_at_end() {
   const Calls& calls = Calls::instance();
   std::string why;
   for (const auto& [device, broken] : calls.broken)
-    if (!broken.is_told) why = broken.why;
+    if (!broken.is_queried) why = broken.why;
   if (calls.broken.empty() && !calls.may_leak && number_setting("ISOBAR_VIRTUAL_GPU_MAY_LEAK", 0) == 0)
     why = leaked_memory().empty() ? leaked_handles() : leaked_memory();
   if (why.empty()) return;
@@ -261,7 +261,7 @@ std::string explain(cudaError_t error) {
   if (error != cudaSuccess) {
     Calls& calls = Calls::instance();
     const std::lock_guard lock(calls.mutex);
-    if (Broken* broken = calls.broken_here()) broken->is_told = true;
+    if (Broken* broken = calls.broken_here()) broken->is_queried = true;
   }
   return sentence_of_thread.empty() || error == cudaSuccess ? generic_sentence(error) : sentence_of_thread;
 }

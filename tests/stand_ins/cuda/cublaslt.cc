@@ -41,8 +41,8 @@ namespace {
 using Product = cublasLtMatmulDescOpaque_t;
 using Layout = cublasLtMatrixLayoutOpaque_t;
 
-constexpr std::uint32_t kMostAlignment = 16;  // required by a kernel
-constexpr int kVariants = 3;                  // of an algorithm: the number of partial sums over k
+constexpr std::uint32_t kMaxAlignment = 16;  // required by a kernel
+constexpr int kVariants = 3;                 // of an algorithm: the number of partial sums over k
 
 // The driver of the program.
 Driver& loaded_driver() {
@@ -104,7 +104,7 @@ std::uint64_t shape_of(const Product& product, const Layout& a, const Layout& b,
 }
 
 std::uint32_t alignment_of(const void* data) {
-  std::uint32_t bytes = kMostAlignment;
+  std::uint32_t bytes = kMaxAlignment;
   while (reinterpret_cast<std::uintptr_t>(data) % bytes != 0) bytes /= 2;
   return bytes;
 }
@@ -285,10 +285,10 @@ void take(Value& to, const void* value, std::size_t bytes, const char* name) {
 void check_algorithm(const Algorithm& algorithm, const Task& t, const Layout& c, std::size_t workspace_bytes) {
   if (algorithm.shape != shape_of(t.product, t.a, t.b, c, t.d))
     misuse(cudaErrorNotSupported, "an algorithm is used for another product than it was chosen for");
-  const auto check = [](const char* name, const void* data, std::uint32_t least) {
-    if (alignment_of(data) < least)
+  const auto check = [](const char* name, const void* data, std::uint32_t min_alignment) {
+    if (alignment_of(data) < min_alignment)
       misuse(cudaErrorNotSupported, "an algorithm is used with ", name, " aligned to ", alignment_of(data),
-             " bytes that was chosen for ", least);
+             " bytes that was chosen for ", min_alignment);
   };
   check("A", t.a_data, algorithm.a);
   check("B", t.b_data, algorithm.b);
@@ -439,12 +439,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     check_product(*product, *a, *b, *c, *d);
     if (wanted < 1) misuse(cudaErrorInvalidValue, "no result is asked for");
     if (!is_supported(*product, *a, *d)) refuse(cudaErrorNotSupported, "cuBLASLt has no such product");
-    const auto least = [](std::uint32_t alignment) { return std::min(alignment, kMostAlignment); };
+    const auto min_alignment = [](std::uint32_t alignment) { return std::min(alignment, kMaxAlignment); };
     const Algorithm algorithm{.shape = shape_of(*product, *a, *b, *c, *d),
-                              .a = least(preference->alignment_a),
-                              .b = least(preference->alignment_b),
-                              .c = least(preference->alignment_c),
-                              .d = least(preference->alignment_d),
+                              .a = min_alignment(preference->alignment_a),
+                              .b = min_alignment(preference->alignment_b),
+                              .c = min_alignment(preference->alignment_c),
+                              .d = min_alignment(preference->alignment_d),
                               .bias = alignment_of(product->bias),
                               .aux = alignment_of(product->aux),
                               .workspace = preference->workspace,

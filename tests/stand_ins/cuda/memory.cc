@@ -127,9 +127,9 @@ bool is_device_address(const void* data) {
 
 bool is_host_memory(const void* data) {
   Memory& memory = Memory::instance();
-  constexpr std::uintptr_t kLeast = 1 << 20, kMost = std::uintptr_t{1} << 47;  // where programs have memory
+  constexpr std::uintptr_t kLowest = 1 << 20, kHighest = std::uintptr_t{1} << 47;  // where programs have memory
   const auto address = reinterpret_cast<std::uintptr_t>(data);
-  if (address < kLeast || address >= kMost || is_pinned(data, 1)) return false;
+  if (address < kLowest || address >= kHighest || is_pinned(data, 1)) return false;
   if (is_device_address(data) || is_within(memory.bytes, kAddresses, data)) return false;
   unsigned char present = 0;
   return mincore(reinterpret_cast<void*>(address / kPage * kPage), kPage, &present) == 0;
@@ -300,7 +300,7 @@ std::string describe_touched(const void* data) {
 }
 
 // Reports a fault of the host itself before it ends the program.
-void tell_fault_of_host(const void* data) {
+void report_host_fault(const void* data) {
   const std::string sentence = concat("virtual GPU: the host ",
                                       is_device_address(data) ? "touches memory of the device" : "touches the address ",
                                       is_device_address(data) ? std::string() : concat(data), " in ", site(), "\n");
@@ -333,7 +333,7 @@ bool note_touch(const void* data, bool writes) {
 }
 
 void on_fault(int, siginfo_t* info, void* context) {
-  if (!runs_kernel) return tell_fault_of_host(info->si_addr);
+  if (!runs_kernel) return report_host_fault(info->si_addr);
   constexpr greg_t kWrite = 2;  // in the processor's code of a page fault
   const greg_t code = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR];
   if (note_touch(info->si_addr, (code & kWrite) != 0)) return;

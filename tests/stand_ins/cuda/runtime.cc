@@ -19,7 +19,7 @@ namespace isobar::virtual_gpu {
 namespace {
 
 constexpr int kVersion = 13000;
-constexpr std::size_t kMostParameterBytes = 4096;
+constexpr std::size_t kMaxParameterBytes = 4096;
 
 int compute_capability() {
   return static_cast<int>(number_setting("ISOBAR_VIRTUAL_GPU_CAPABILITY", emulator::kAmpere));
@@ -232,8 +232,8 @@ struct LocalDriver final : Driver {
 cudaError_t launch(const cudaLaunchConfig_t& config, void (*body)(const void*), Parameters parameters) {
   return call("cudaLaunchKernelExC", [&] {
     const std::string name = innermost_range();
-    if (parameters.bytes.size() > kMostParameterBytes)
-      misuse(cudaErrorInvalidValue, "kernel ", name, " has more than ", kMostParameterBytes, " bytes of parameters");
+    if (parameters.bytes.size() > kMaxParameterBytes)
+      misuse(cudaErrorInvalidValue, "kernel ", name, " has more than ", kMaxParameterBytes, " bytes of parameters");
     const emulator::dim3 grid = emulated(config.gridDim), size = emulated(config.blockDim);
     emulator::set_capability(compute_capability() == emulator::kHopper ? emulator::kHopper : emulator::kAmpere);
     const std::size_t shared = config.dynamicSmemBytes;
@@ -411,7 +411,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuui
   call("cuTensorMapEncodeTiled", [&] {
     if (compute_capability() < emulator::kHopper)
       misuse(cudaErrorNotSupported, "tensor maps need compute capability 9.0");
-    const bool is_known = rank >= 1 && rank <= emulator::kMostDimensions && fill == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE &&
+    const bool is_known = rank >= 1 && rank <= emulator::kMaxDimensions && fill == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE &&
                           interleave == CU_TENSOR_MAP_INTERLEAVE_NONE &&
                           (type == CU_TENSOR_MAP_DATA_TYPE_UINT16 || type == CU_TENSOR_MAP_DATA_TYPE_FLOAT16 ||
                            type == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16) &&

@@ -21,8 +21,8 @@ struct Node {
 };
 struct Recording {
   std::vector<Node> nodes;
-  NodeOrder order = {};             // filled in when the capture ends
-  std::size_t most_bytes_held = 0;  // maximum held by its own allocations, with nodes in the order of the calls
+  NodeOrder order = {};            // filled in when the capture ends
+  std::size_t max_bytes_held = 0;  // maximum held by its own allocations, with nodes in the order of the calls
 };
 struct Capture {
   cudaStream_t origin;
@@ -232,7 +232,7 @@ void complete(Recording& recording) {
     const Operation& operation = recording.nodes[i].operation;
     if (operation.allocates != nullptr) held += operation.allocates->bytes;
     if (operation.frees != nullptr) held -= std::min(held, operation.frees->bytes);
-    recording.most_bytes_held = std::max(recording.most_bytes_held, held);
+    recording.max_bytes_held = std::max(recording.max_bytes_held, held);
   }
 }
 
@@ -628,7 +628,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
     refuse_in_capture("launches a graph");
     count(Count::graphs);
     refuse_elsewhere(executable->device, "a graph");
-    if (!executable->holds_memory) hold_for_graph(executable->device, executable->recording->most_bytes_held);
+    if (!executable->holds_memory) hold_for_graph(executable->device, executable->recording->max_bytes_held);
     executable->holds_memory = true;
     ++*executable->launches;
     submit(state_of(stream), "graph",
@@ -650,7 +650,7 @@ cudaError_t cudaDeviceGraphMemTrim(int device) {
     for (const cudaGraphExec_t executable : handles.executables) {
       if (executable->device != device || !executable->holds_memory) continue;
       executable->holds_memory = *executable->launches > 0;
-      if (executable->holds_memory) in_use += executable->recording->most_bytes_held;
+      if (executable->holds_memory) in_use += executable->recording->max_bytes_held;
     }
     trim_graphs(device, in_use);
   });

@@ -172,7 +172,7 @@ void reclaim(Comm comm) {
 }
 
 Result abort(Comm comm) {
-  member_of(comm)->tell_abort();
+  member_of(comm)->signal_abort();
   if (group.depth > 0 && library_version() >= kGroupsAbortsFrom)
     group.aborted.push_back(comm);
   else

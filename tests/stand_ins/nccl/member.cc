@@ -128,7 +128,7 @@ Member::~Member() {
   if (slot().state == State::here) leave(State::aborted);
 }
 
-void Member::tell_abort() noexcept {
+void Member::signal_abort() noexcept {
   aborted_ = true;
   slot().state = State::aborted;
   segment_.ring_all();
@@ -212,7 +212,7 @@ Result Member::look() {
   if (!place_.blocking) return poll();
   if (aborted_) return kInternalError;
   if (segment_.has_failed()) return note({kInvalidUsage, segment_.failure()});
-  look_for_the_dead();
+  find_dead_ranks();
   const std::lock_guard lock(mutex_);
   return result_;
 }
@@ -228,7 +228,7 @@ Result Member::poll() {
 Result Member::step() {
   if (aborted_) return kInternalError;
   if (segment_.has_failed()) return note({kInvalidUsage, segment_.failure()});
-  look_for_the_dead();
+  find_dead_ranks();
   Task task;
   {
     const std::lock_guard lock(mutex_);
@@ -273,7 +273,7 @@ std::string Member::error() {
 }
 
 // Finds ranks whose process has ended, or that aborted the communicator. Operations keep waiting, as NCCL's do.
-void Member::look_for_the_dead() {
+void Member::find_dead_ranks() {
   const auto now = std::chrono::steady_clock::now();
   {
     const std::lock_guard lock(mutex_);

@@ -116,7 +116,7 @@ class Member : public std::enable_shared_from_this<Member> {
 
   void finalize() { is_finalized_ = true; }
   bool is_finalized() const { return is_finalized_; }
-  void tell_abort() noexcept;      // ends everything that waits in it
+  void signal_abort() noexcept;    // ends everything that waits in it
   void leave(State how) noexcept;  // left or aborted; returns when no operation runs: if aborted, none of the device
 
   struct Batch;
@@ -144,8 +144,8 @@ class Member : public std::enable_shared_from_this<Member> {
   // Waits until `waits_for` returns no rank. False: the operation must end, with sentence_ or without.
   bool wait(const std::function<std::uint64_t()>& waits_for);
   bool rest(std::uint32_t seen, std::uint64_t needed, std::uint64_t left);
-  void look_for_the_dead();
-  void look_for_deadlock();
+  void find_dead_ranks();
+  void find_deadlock();
   std::uint64_t edges_of(int rank) const;
 
   void run_collective(const Operation& operation, std::size_t trace);
@@ -179,8 +179,8 @@ class Member : public std::enable_shared_from_this<Member> {
   std::uint64_t round_ = 0;
   std::uint64_t began_ = 0;  // its messages, at the latest time among the devices that send to this one
   std::string sentence_, operation_;
-  std::uint64_t still_steps_ = 0;
-  std::chrono::steady_clock::time_point still_since_{};
+  std::uint64_t idle_steps_ = 0;
+  std::chrono::steady_clock::time_point idle_since_{};
 };
 
 struct Member::Batch {

@@ -14,7 +14,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kStill{1500};  // ranks that make no progress for this long may wait for each other
+constexpr std::chrono::milliseconds kMaxIdle{
+    1500};  // ranks that make no progress for this long may wait for each other
 
 std::uint64_t bit(int rank) {
   return std::uint64_t{1} << rank;
@@ -80,7 +81,7 @@ std::size_t size_of_type(Type type) {
 // ---- Waiting --------------------------------------------------------------------------------------------------------
 
 bool Member::wait(const std::function<std::uint64_t()>& waits_for) {
-  still_since_ = Clock::now();
+  idle_since_ = Clock::now();
   for (;;) {
     const std::uint32_t seen = slot().bell;
     std::uint64_t left = 0;  // read first: what they did before leaving counts
@@ -101,8 +102,8 @@ bool Member::rest(std::uint32_t seen, std::uint64_t needed, std::uint64_t left) 
     sentence_ = segment_.failure();
     return false;
   }
-  look_for_the_dead();
-  look_for_deadlock();
+  find_dead_ranks();
+  find_deadlock();
   segment_.sleep(place_.rank, seen);
   return true;
 }
@@ -124,12 +125,12 @@ std::uint64_t Member::edges_of(int rank) const {
 }
 
 // Fails if ranks wait for each other in a cycle and make no progress.
-void Member::look_for_deadlock() {
+void Member::find_deadlock() {
   std::uint64_t steps = 0;
   for (int r = 0; r < place_.size; ++r) steps += segment_.rank(r).steps;
-  if (steps != still_steps_) still_since_ = Clock::now();
-  still_steps_ = steps;
-  if (Clock::now() - still_since_ < kStill) return;
+  if (steps != idle_steps_) idle_since_ = Clock::now();
+  idle_steps_ = steps;
+  if (Clock::now() - idle_since_ < kMaxIdle) return;
   // All ranks reachable from this one; if it is among them, there is a cycle.
   std::uint64_t reached = edges_of(place_.rank), before = 0;
   while (reached != before) {

@@ -9,6 +9,6 @@ namespace isobar {
 
 // Replaces `sums` by its sum over all processes that hold a part of the data: in place, in the order of the current
 // stream. Empty: this process holds all of it.
-using AddUp = std::function<void(const Tensor& sums)>;
+using SumOverRanks = std::function<void(const Tensor& sums)>;
 
 }  // namespace isobar

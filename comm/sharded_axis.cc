@@ -1,4 +1,4 @@
-#include "comm/dealt_axis.h"
+#include "comm/sharded_axis.h"
 
 #include "comm/mesh.h"
 #include "kernels/common/check.h"
@@ -15,7 +15,7 @@ std::int64_t width_of(const Tensor& x, std::int64_t groups, std::int64_t count) 
 
 }  // namespace
 
-DealtAxis::DealtAxis(std::int64_t total, int ranks, std::int64_t unit) : total_(total) {
+ShardedAxis::ShardedAxis(std::int64_t total, int ranks, std::int64_t unit) : total_(total) {
   ISOBAR_CHECK(unit >= 1 && total % unit == 0, "a dealt axis: ", total, " indices are no whole units of ", unit);
   for (int r = 0; r < ranks; ++r) {
     const Part part = part_of(total / unit, r, ranks);
@@ -24,13 +24,13 @@ DealtAxis::DealtAxis(std::int64_t total, int ranks, std::int64_t unit) : total_(
   }
 }
 
-std::vector<std::int64_t> DealtAxis::elements(std::int64_t width) const {
+std::vector<std::int64_t> ShardedAxis::elements(std::int64_t width) const {
   std::vector<std::int64_t> elements;
   for (const std::int64_t count : counts_) elements.push_back(count * width);
   return elements;
 }
 
-Tensor gather_axis(const Tensor& mine, std::int64_t groups, const DealtAxis& axis, const Communicator& ranks) {
+Tensor gather_axis(const Tensor& mine, std::int64_t groups, const ShardedAxis& axis, const Communicator& ranks) {
   const std::int64_t width = width_of(mine, groups, axis.count(ranks.rank())), k = mine.size(1);
   if (axis.ranks() == 1) return mine.detach();
   const Tensor parts = Tensor::empty({groups * axis.total(), k}, mine.dtype(), mine.device());
@@ -38,18 +38,18 @@ Tensor gather_axis(const Tensor& mine, std::int64_t groups, const DealtAxis& axi
   const Tensor all = Tensor::empty(parts.shape(), mine.dtype(), mine.device());
   for (int r = 0; r < axis.ranks(); ++r) {
     const std::int64_t run = axis.count(r) * k;
-    copy_runs(all, {axis.first(r) * k, axis.total() * k}, parts, {axis.first(r) * width, run}, groups, run);
+    copy_strided(all, {axis.first(r) * k, axis.total() * k}, parts, {axis.first(r) * width, run}, groups, run);
   }
   return all;
 }
 
-Tensor reduce_scatter_axis(const Tensor& all, std::int64_t groups, const DealtAxis& axis, const Communicator& ranks) {
+Tensor reduce_scatter_axis(const Tensor& all, std::int64_t groups, const ShardedAxis& axis, const Communicator& ranks) {
   const std::int64_t width = width_of(all, groups, axis.total()), k = all.size(1);
   if (axis.ranks() == 1) return all.detach();
   const Tensor parts = Tensor::empty(all.shape(), all.dtype(), all.device());
   for (int r = 0; r < axis.ranks(); ++r) {
     const std::int64_t run = axis.count(r) * k;
-    copy_runs(parts, {axis.first(r) * width, run}, all, {axis.first(r) * k, axis.total() * k}, groups, run);
+    copy_strided(parts, {axis.first(r) * width, run}, all, {axis.first(r) * k, axis.total() * k}, groups, run);
   }
   const Tensor mine = Tensor::empty({groups * axis.count(ranks.rank()), k}, all.dtype(), all.device());
   ranks.reduce_scatter(parts, mine, axis.elements(width));

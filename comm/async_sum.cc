@@ -1,4 +1,4 @@
-#include "comm/begun_sum.h"
+#include "comm/async_sum.h"
 
 #include <algorithm>
 #include <utility>
@@ -9,14 +9,14 @@
 
 namespace isobar {
 
-BegunSum::BegunSum(Communicator ranks, std::int64_t count, Device device)
+AsyncSum::AsyncSum(Communicator ranks, std::int64_t count, Device device)
     : ranks_(std::move(ranks)),
       on_host_(Tensor::over(transfer_memory(static_cast<std::size_t>(count) * sizeof(double), device), {count},
                             DType::fp64)),
       sums_(Tensor::empty({count}, DType::fp64, device)),
       read_(sums_) {}
 
-void BegunSum::begin(std::span<const double> values) {
+void AsyncSum::begin(std::span<const double> values) {
   ISOBAR_CHECK(static_cast<std::int64_t>(values.size()) == sums_.numel(), "a sum of ", sums_.numel(),
                " numbers is given ", values.size());
   std::ranges::copy(values, on_host_.data_as<double>());

@@ -10,10 +10,10 @@
 
 namespace isobar {
 
-class BegunSum {
+class AsyncSum {
  public:
   // Sums `count` numbers. device: the one on which the ranks exchange tensors. On the CPU begin() waits for the others.
-  BegunSum(Communicator ranks, std::int64_t count, Device device);
+  AsyncSum(Communicator ranks, std::int64_t count, Device device);
 
   // Enqueues the sum in the current stream. All ranks call it. The host must wait for the stream before the next
   // begin().

@@ -15,13 +15,13 @@
 
 namespace isobar {
 
-class MeetingGuest : public Meeting::Member {
+class MeetingClient : public Meeting::Member {
  public:
-  MeetingGuest(Attendee me, const MeetingPlace& place, MeetingOptions given);
-  ~MeetingGuest() override;
+  MeetingClient(RankDescription me, const MeetingPlace& place, MeetingOptions given);
+  ~MeetingClient() override;
 
   void send(const Message& message) override;
-  void say_told() override { send({.type = kTold}); }
+  void announce_report() override { send({.type = kReported}); }
 
  private:
   bool try_all(const MeetingPlace& place, MeetingClock::time_point until, std::string& why);
@@ -36,7 +36,7 @@ class MeetingGuest : public Meeting::Member {
   bool serve();
   bool take_messages();
   void lose();
-  std::optional<double> seconds_to_succeed() const;
+  std::optional<double> seconds_to_report() const;
 
   struct Resolved {
     Addresses addresses;

@@ -14,11 +14,11 @@
 
 namespace isobar {
 
-class DealtAxis {
+class ShardedAxis {
  public:
   // Splits `total` indices over `ranks` ranks as part_of does (comm/mesh.h), in multiples of `unit`. Error if `unit`
   // does not divide `total`.
-  DealtAxis(std::int64_t total, int ranks, std::int64_t unit = 1);
+  ShardedAxis(std::int64_t total, int ranks, std::int64_t unit = 1);
 
   int ranks() const { return static_cast<int>(counts_.size()); }
   std::int64_t total() const { return total_; }
@@ -35,9 +35,9 @@ class DealtAxis {
 };
 
 // Gathers all ranks' parts: [A·n_r, K] of each rank to [A·N, K] on all; A is `groups`. Not recorded. One all_gather.
-Tensor gather_axis(const Tensor& mine, std::int64_t groups, const DealtAxis& axis, const Communicator& ranks);
+Tensor gather_axis(const Tensor& mine, std::int64_t groups, const ShardedAxis& axis, const Communicator& ranks);
 
 // Sums over the ranks, and gives each rank its part: [A·N, K] to [A·n_r, K]. Not recorded. One reduce_scatter.
-Tensor reduce_scatter_axis(const Tensor& all, std::int64_t groups, const DealtAxis& axis, const Communicator& ranks);
+Tensor reduce_scatter_axis(const Tensor& all, std::int64_t groups, const ShardedAxis& axis, const Communicator& ranks);
 
 }  // namespace isobar

@@ -268,6 +268,7 @@ class Judging(unittest.TestCase):
         for status, last, found in (
                 (0, "All tests passed (7 assertions in 5 test cases)", Finding(SAME, "5 tests pass")),
                 (0, "All tests passed (7 assertions in 1 test case)", Finding(SAME, "1 tests pass")),
+                (77, "All tests passed (1 assertion in 1 test case)", Finding(SKIPPED, "no test can run here")),
                 (0, "No tests ran", Finding(WRONG, "no tests have run")),
                 (1, "test cases: 5 | 1 failed", Finding(WRONG, "tests fail: test cases: 5 | 1 failed"))):
             self.assertEqual(judging.of_tests(status, last), found)

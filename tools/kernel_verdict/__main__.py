@@ -2,6 +2,7 @@
 calls it, and says how."""
 import argparse
 import pathlib
+import signal
 import sys
 import time
 
@@ -55,6 +56,8 @@ def parts_of(options):
 
 
 def main():
+    for number in (signal.SIGPIPE, signal.SIGINT):  # `| head` and Ctrl-C end it without a word
+        signal.signal(number, signal.SIG_DFL)
     begin = time.monotonic()
     findings = parts_of(arguments()).run()
     print(f"\n{judging.line_of(findings, time.monotonic() - begin)}")

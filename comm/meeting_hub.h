@@ -27,7 +27,8 @@ class MeetingHub : public Meeting::Member {
 
  private:
   // Of descriptors that epoll watches: ranks have their number.
-  static constexpr std::uint64_t kListener = std::uint64_t{1} << 32, kWake = kListener + 1, kFirstPending = kListener + 2;
+  static constexpr std::uint64_t kListener = std::uint64_t{1} << 32, kWake = kListener + 1,
+                                 kFirstPending = kListener + 2;
 
   struct Peer {
     Socket socket;

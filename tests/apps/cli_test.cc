@@ -429,7 +429,7 @@ TEST_CASE("a run that cannot fit is refused before its first step, with the larg
   const std::int64_t largest = std::stoll(refused.err.substr(refused.err.find(before) + before.size()));
   CHECK((largest > 0 && largest < 64));
   check_error(train(largest + 1), "the largest batch that fits is " + std::to_string(largest));
-  check_error(train(64, "--set embed_dim=2048"), "; no batch fits");
+  check_error(train(64, "--set embed_dim=2048 --set num_heads=16"), "; no batch fits");
   check_error(train(64, "--ranks 2"), " of memory on each of 2 ranks, and this process has 2.9 GiB; ");
 }
 #endif

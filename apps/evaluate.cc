@@ -65,6 +65,8 @@ void evaluate(const EvaluateFlags& o) {
   const fs::path file = weights_at(o.weights);
   ISOBAR_CHECK(o.scores.empty() || fs::weakly_canonical(replaced_by_writing(o.scores)) != fs::weakly_canonical(file),
                "--scores ", o.scores, " would replace the weights");
+  ISOBAR_CHECK(o.scores.empty() || !is_file_of_run(o.scores, run_of(file)), "--scores ", o.scores,
+               " would replace a file of the run");
   ModelDescription description = describe_model(file);
   RunConfig config = config_of(o, description);
   const DataSplit split = split_named(o.split);

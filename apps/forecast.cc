@@ -78,26 +78,33 @@ void check_format(const std::string& flag, const std::string& path) {
                extension.substr(1), " yet: name it .h5; netCDF and xarray read that too");
 }
 
-// Error if an output would overwrite an input of the forecast, or the other output.
+fs::path statistics_folder(const ForecastFlags& o) {
+  return o.stats.empty() ? statistics_beside(o.data) : fs::path(o.stats);
+}
+
+// Error if an output would overwrite an input of the forecast, another file of its data or its run, or the other output.
 void check_outputs(const ForecastFlags& o, const fs::path& weights) {
   const auto same = [](const fs::path& a, const fs::path& b) {
     return fs::weakly_canonical(a) == fs::weakly_canonical(b);
   };
   const fs::path data = fields_to_forecast(o.data);
+  const auto holds = [](const fs::path& folder, const fs::path& file) {
+    const fs::path below = fs::weakly_canonical(file).lexically_relative(fs::weakly_canonical(folder));
+    return !below.empty() && *below.begin() != "..";
+  };
   for (const auto& [flag, path] : {std::pair("--out", o.out), std::pair("--scores", o.scores)}) {
     if (path.empty()) continue;
     check_format(flag, path);
     const fs::path target = replaced_by_writing(path);
     ISOBAR_CHECK(!same(target, weights), flag, " ", path, " would replace the weights");
-    const bool is_data = same(target, data) || (target.extension() == ".h5" && fs::exists(target) &&
-                                                same(fs::absolute(target).parent_path(), data));
+    const bool is_data =
+        same(target, data) || (target.extension() == ".h5" && fs::exists(target) && holds(o.data, target));
     ISOBAR_CHECK(!is_data, flag, " ", path, " would replace the data");
+    for (const char* name : {kMeansFile, kStdsFile, kTimeMeansFile, kLabelsFile})
+      ISOBAR_CHECK(!same(target, statistics_folder(o) / name), flag, " ", path, " would replace the statistics");
+    ISOBAR_CHECK(!is_file_of_run(target, run_of(weights)), flag, " ", path, " would replace a file of the run");
   }
   ISOBAR_CHECK(o.out.empty() || o.scores.empty() || !same(o.out, o.scores), "--out and --scores are both ", o.out);
-}
-
-fs::path statistics_folder(const ForecastFlags& o) {
-  return o.stats.empty() ? statistics_beside(o.data) : fs::path(o.stats);
 }
 
 // The folder of time_means.npy: the statistics folder of --data, else the statistics that the weights' run computed.

@@ -217,6 +217,30 @@ bool can_be_resolved(const std::string& host) {
   return true;
 }
 
+// The names that one item of a node list stands for: "r[1-2]n[3-4]" for four. Empty if it is no such item, or too long.
+std::vector<std::string> expanded(const std::string& item) {
+  const std::size_t open = item.find('['), close = item.find(']');
+  if (open == std::string::npos || close == std::string::npos || close < open) return {item};
+  const std::vector<std::string> tails = expanded(item.substr(close + 1));
+  if (tails.empty()) return {};
+  std::vector<std::string> names;
+  std::string_view ranges = std::string_view(item).substr(open + 1, close - open - 1);
+  while (!ranges.empty()) {
+    const std::string_view range = ranges.substr(0, ranges.find(','));
+    ranges.remove_prefix(std::min(ranges.size(), range.size() + 1));
+    const std::string_view low = range.substr(0, range.find('-'));
+    const std::string_view high = low.size() == range.size() ? low : range.substr(low.size() + 1);
+    const std::optional<std::int64_t> first = whole_number(low), last = whole_number(high);
+    if (!first || !last || *last - *first > kMaxRanks / std::ssize(tails)) return {};
+    for (std::int64_t number = *first; number <= *last; ++number) {
+      std::string digits = std::to_string(number);
+      if (digits.size() < low.size()) digits.insert(0, low.size() - digits.size(), '0');
+      for (const std::string& tail : tails) names.push_back(item.substr(0, open) + digits + tail);
+    }
+  }
+  return names;
+}
+
 }  // namespace
 
 const char* name_of(Launcher launcher) {
@@ -300,28 +324,10 @@ std::vector<std::string> hosts_in(const std::string& node_list) {
     std::size_t end = at;
     for (int depth = 0; end < node_list.size() && (node_list[end] != ',' || depth > 0); ++end)
       depth += node_list[end] == '[' ? 1 : node_list[end] == ']' ? -1 : 0;
-    const std::string item = node_list.substr(at, end - at);
+    const std::vector<std::string> names = expanded(node_list.substr(at, end - at));
+    if (names.empty()) return {node_list};
+    hosts.insert(hosts.end(), names.begin(), names.end());
     at = end + 1;
-    const std::size_t open = item.find('['), close = item.find(']');
-    if (open == std::string::npos || close == std::string::npos || close < open) {
-      hosts.push_back(item);
-      continue;
-    }
-    const std::string prefix = item.substr(0, open), suffix = item.substr(close + 1);
-    std::string_view ranges = std::string_view(item).substr(open + 1, close - open - 1);
-    while (!ranges.empty()) {
-      const std::string_view range = ranges.substr(0, ranges.find(','));
-      ranges.remove_prefix(std::min(ranges.size(), range.size() + 1));
-      const std::string_view low = range.substr(0, range.find('-'));
-      const std::string_view high = low.size() == range.size() ? low : range.substr(low.size() + 1);
-      const std::optional<std::int64_t> first = whole_number(low), last = whole_number(high);
-      if (!first || !last || *last - *first > kMaxRanks) return {node_list};
-      for (std::int64_t number = *first; number <= *last; ++number) {
-        std::string digits = std::to_string(number);
-        if (digits.size() < low.size()) digits.insert(0, low.size() - digits.size(), '0');
-        hosts.push_back(prefix + digits + suffix);
-      }
-    }
   }
   return hosts;
 }

@@ -354,4 +354,10 @@ fs::path run_of(const fs::path& weights) {
   return in_run && fs::exists(run / "config.json") ? run : fs::path();
 }
 
+bool is_file_of_run(const fs::path& file, const fs::path& run) {
+  return !run.empty() && std::ranges::any_of(kFiles, [&](const char* name) {
+    return fs::weakly_canonical(file) == fs::weakly_canonical(run / name);
+  });
+}
+
 }  // namespace isobar

@@ -120,4 +120,8 @@ RankLayout layout_of_run(const std::filesystem::path& run_folder);
 // The run that weights at RUN/best/FILE or RUN/checkpoints/step_N/FILE are of; empty for weights from elsewhere.
 std::filesystem::path run_of(const std::filesystem::path& weights);
 
+// Whether a file is one that a run in `run` keeps beside its folders (config.json, summary.json, ...). false if `run`
+// is empty.
+bool is_file_of_run(const std::filesystem::path& file, const std::filesystem::path& run);
+
 }  // namespace isobar

@@ -1,7 +1,5 @@
 #include "data/era5/layout.h"
 
-#include <algorithm>
-
 #include "data/era5/era5.h"
 #include "kernels/common/check.h"
 
@@ -20,11 +18,9 @@ DataLayout layout_of(const fs::path& folder) {
 }
 
 fs::path fields_to_forecast(const fs::path& data) {
-  const auto is_h5 = [](const fs::directory_entry& entry) { return entry.path().extension() == ".h5"; };
   for (const char* part : {"test", "valid"}) {
     const fs::path folder = data / part;
-    if (fs::is_directory(folder) && std::any_of(fs::directory_iterator(folder), fs::directory_iterator(), is_h5))
-      return folder;
+    if (fs::is_directory(folder) && has_h5_files(folder.string())) return folder;
   }
   return data;
 }

@@ -25,6 +25,11 @@ struct Inflater {
   Inflater& operator=(const Inflater&) = delete;
 };
 
+// What is behind the last member of a stream that a tape or a disk has filled up, as gzip takes it.
+bool is_padding(std::string_view rest) {
+  return rest.find_first_not_of('\0') == std::string_view::npos;
+}
+
 }  // namespace
 
 bool is_gzip(std::string_view contents) {
@@ -54,7 +59,7 @@ std::vector<std::uint8_t> gunzip(std::string_view contents, std::size_t max_byte
     ISOBAR_CHECK(status != Z_BUF_ERROR, path, " is truncated: its gzip stream has no end");
     ISOBAR_CHECK(status == Z_OK || status == Z_STREAM_END, path, " is damaged: its gzip stream cannot be decompressed",
                  stream.msg != nullptr ? concat(" (", stream.msg, ")") : "");
-    is_at_end = status == Z_STREAM_END && taken == contents.size();
+    is_at_end = status == Z_STREAM_END && is_padding(contents.substr(taken));
     if (status == Z_STREAM_END && !is_at_end) inflateReset(&stream);
   }
   return found;

@@ -113,6 +113,8 @@ TEST_CASE("evaluate follows --data and --set, and refuses what it cannot judge")
   refused(run.evaluate(" --set lr=-1"), "config key lr in --set must be at least 0");
   refused(run.evaluate(" --set depth=2"), "is missing");
   refused(run.run("evaluate --weights " + run.last() + " --scores " + run.last()), "would replace the weights");
+  refused(run.run("evaluate --weights " + run.last() + " --scores " + run / "run/config.json"),
+          "would replace a file of the run");
   refused(run.run("evaluate --weights " + source_path("tests/golden/vit_weights.safetensors")),
           "does not say what model it is of");
 }

@@ -919,6 +919,12 @@ TEST_CASE("a forecast replaces neither what it is made from nor what is no file"
   fs::create_symlink(data, here / "link.h5");
   check_error(isobar_command(here, base + " --out " + weights), "would replace the weights");
   check_error(isobar_command(here, base + " --out " + here / "link.h5"), "would replace the data");
+  const std::string in_folder =
+      "forecast --threads 1 --device cpu --start 0 --weights " + weights + " --data " + here / "data";
+  check_error(isobar_command(here, in_folder + " --out " + here / "data/train/2001.h5"), "would replace the data");
+  check_error(isobar_command(here, base + " --scores " + here / "data/stats/stats.json"),
+              "would replace the statistics");
+  check_error(isobar_command(here, base + " --scores " + here / "run/config.json"), "would replace a file of the run");
   check_error(isobar_command(here, base + " --out " + here / "f" + " --scores " + here / "f"), "both");
   check_error(isobar_command(here, base + " --out " + here / "run"), "is a folder");
   check_error(isobar_command(here, base + " --scores /dev/null"), "not a regular file");

@@ -276,6 +276,7 @@ TEST_CASE("launch: Slurm's lists of nodes and tasks") {
   CHECK(hosts_in("node[8-12]") == Hosts{"node8", "node9", "node10", "node11", "node12"});
   CHECK(hosts_in("n[9-11,100]") == Hosts{"n9", "n10", "n11", "n100"});
   CHECK(hosts_in("n[099-101]") == Hosts{"n099", "n100", "n101"});
+  CHECK(hosts_in("r[1-2]n[3-4],x") == Hosts{"r1n3", "r1n4", "r2n3", "r2n4", "x"});
   CHECK(hosts_in("one") == Hosts{"one"});
   CHECK(hosts_in("").empty());
   CHECK(hosts_in("node[x-y]") == Hosts{"node[x-y]"});

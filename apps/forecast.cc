@@ -82,7 +82,7 @@ fs::path statistics_folder(const ForecastFlags& o) {
   return o.stats.empty() ? statistics_beside(o.data) : fs::path(o.stats);
 }
 
-// Error if an output would overwrite an input of the forecast, another file of its data or its run, or the other output.
+// Error if an output would overwrite an input of the forecast, a file of its data or of its run, or the other output.
 void check_outputs(const ForecastFlags& o, const fs::path& weights) {
   const auto same = [](const fs::path& a, const fs::path& b) {
     return fs::weakly_canonical(a) == fs::weakly_canonical(b);

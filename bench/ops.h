@@ -5,20 +5,35 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/arithmetic.h"
 #include "bench/memory.h"
+#include "kernels/cases/operands.h"
 #include "kernels/common/cost.h"
 
 namespace isobar::bench {
 
 using Shape = std::vector<std::int64_t>;
 
+// The operands of a kernel's case: numbers of their ranges, always the same; contents of outputs are undefined.
+class BenchOperands final : public cases::Operands {
+ public:
+  BenchOperands(Memory& memory, std::vector<cases::Given> given) : Operands(std::move(given)), memory_(memory) {}
+
+ private:
+  void* allocate(const cases::Operand& operand) override;
+
+  Memory& memory_;
+};
+
 struct Problem {
   Memory& memory;  // owns the operands
   Arithmetic dtype;
   Shape shape;
+
+  BenchOperands operands(std::vector<cases::Given> given = {}) const { return {memory, std::move(given)}; }
 };
 
 // A kernel to time, and its cost.

@@ -49,6 +49,9 @@ struct ClipCoefficientArgs {
 constexpr Cost sum_of_squares_cost(const SumOfSquaresArgs& a) {
   return {.bytes = 1.0 * a.n * size_of(a.dtype), .flops = 2.0 * a.n};
 }
+constexpr Cost clip_coefficient_cost(const ClipCoefficientArgs& a) {
+  return {.bytes = (a.count + 2.0) * sizeof(double)};
+}
 
 ISOBAR_KERNEL(sum_of_squares, SumOfSquaresArgs)
 ISOBAR_KERNEL(clip_coefficient, ClipCoefficientArgs)

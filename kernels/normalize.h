@@ -47,6 +47,10 @@ constexpr Cost normalize_cost(const NormalizeArgs& a) {
   return {.bytes = pixels * (a.channels * 4.0 + (a.channels + a.extra) * static_cast<double>(size_of(a.dtype))),
           .flops = 2 * pixels * a.channels};
 }
+constexpr Cost denormalize_cost(const DenormalizeArgs& a) {
+  const double n = static_cast<double>(a.batch) * a.channels * a.height * a.width;
+  return {.bytes = n * (size_of(a.dtype) + 4.0), .flops = 2 * n};
+}
 
 ISOBAR_KERNEL(normalize, NormalizeArgs)
 ISOBAR_KERNEL(denormalize, DenormalizeArgs)

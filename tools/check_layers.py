@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Fails when an include points right in the folder order or is not spelled from the root, when what trains knows a kind
-of data or a task, or when a kernel is launched past the launch function.
+of data or a task, when the product includes a case of a kernel, or when a kernel is launched past the launch function.
 """
 import pathlib
 import re
@@ -12,6 +12,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
 # What trains, whatever it is: it goes by the lists of tasks and networks (models/list.cc), and names none of them.
 FOR_ANY_TASK = re.compile(r"apps/(train/.*|train\.cc|train_flags\..*|check\.cc|evaluate\.cc|mesh\.cc)")
+# What tests, benchmarks and the counter of accesses run a kernel on.
+CASES = "kernels/cases/"
 ONE_KIND = re.compile(r"(data/(?!maps/)|models/(?!layers/))\w+/.*")
 
 
@@ -28,6 +30,8 @@ def problems(path):
         target = match.group(1).split("/")[0]
         if FOR_ANY_TASK.fullmatch(relative.as_posix()) and ONE_KIND.fullmatch(match.group(1)):
             yield f"{where}: {match.group(1)} is of one kind of data, task or network, and this is for any"
+        if match.group(1).startswith(CASES) and folder in ORDER and not relative.as_posix().startswith(CASES):
+            yield f"{where}: {match.group(1)} is for tests/ and bench/ only"
         if not (ROOT / match.group(1)).is_file():
             yield f'{where}: "{match.group(1)}" is not spelled from the root of the project'
         elif folder in MAY_INCLUDE_ALL:

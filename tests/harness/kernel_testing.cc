@@ -399,6 +399,22 @@ Pointer Workbench::workspace(std::size_t bytes) {
   return add(std::vector<std::byte>(bytes, kUnwritten), DType::fp32, 0, Role::scratch);
 }
 
+void* TestOperands::allocate(const cases::Operand& operand) {
+  using cases::Role;
+  const Values* values = nullptr;
+  std::int64_t shift = 0;
+  for (const Given& given : given_)
+    if (given.name == operand.name) values = given.values, shift = given.shift;
+  ISOBAR_CHECK(values != nullptr || !operand.is_read(), "a test gives no ", operand.name, " to a kernel that reads it");
+  ISOBAR_CHECK(values == nullptr || (values->size() == operand.n && values->dtype == operand.dtype), "a test gives ",
+               values->size(), " elements of ", name_of(values->dtype), " as ", operand.name, ", whose case has ",
+               operand.n, " of ", name_of(operand.dtype));
+  if (operand.role == Role::input) return bench_.input(*values, shift).raw;
+  if (operand.role == Role::in_out) return bench_.in_out(*values, shift).raw;
+  if (operand.role == Role::output) return bench_.output(operand.n, operand.dtype, shift).raw;
+  return bench_.workspace(operand.bytes()).raw;
+}
+
 const Workbench::Buffer& Workbench::buffer(Pointer pointer) const {
   for (const auto& candidate : buffers_)
     if (candidate->data() == pointer.raw) return *candidate;

@@ -7,12 +7,15 @@
 //       const Values x = random_values(n, dtype, 1);
 //       const auto [y] = expected(dtype, [&](auto math) { return naive_gelu_fwd(math, x); });
 //       on_devices(all_devices(), {dtype}, [&](Workbench& bench) {
-//         auto out = bench.output(n, dtype);
-//         ISOBAR_RUN(bench.device(), gelu_fwd, {.n = n, .dtype = dtype, .x = bench.input(x), .y = out});
-//         bench.check("y", out, y);
+//         const GeluFwdArgs a = cases::gelu_fwd({.n = n, .dtype = dtype}, bench.operands({{"x", x}}));
+//         ISOBAR_RUN(bench.device(), gelu_fwd, a);
+//         bench.check("y", {a.y}, y);
 //       });
 //     }
 //   }
+//
+// The case, kernels/cases/gelu.h, says of every operand how many elements of which dtype it has; isobar-bench times the
+// same one.
 //
 // The naive implementation is written once, `template <class Real>` with `Arithmetic<Real> math` as its first argument,
 // and returns std::array<std::vector<Real>, outputs>. It runs twice: in double (long double for fp64) it is the oracle,
@@ -40,6 +43,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cases/operands.h"
 #include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
 #include "kernels/common/rng.h"
@@ -186,13 +190,36 @@ std::vector<DeviceKind> cpu_only();
 std::vector<DeviceKind> wanted_devices(const std::vector<DeviceKind>& kinds);  // those that on_devices runs
 bool gpu_is_present();
 
-// A device pointer that converts to the pointer type the argument wants.
-struct Pointer {
-  void* raw = nullptr;
-  template <class T>
-  operator T*() const {
-    return static_cast<T*>(raw);
-  }
+using cases::Pointer;
+
+class Workbench;
+
+// What a test says of an operand of a case: its values, to which the kernel may add; or where it lies; or, of one that
+// the kernel can do without, whether it is wanted.
+struct Given : cases::Given {
+  using cases::Given::Given;
+  // `shift` moves it by that many elements off its 256-byte alignment.
+  Given(const char* operand, const Values& its, std::int64_t its_shift = 0)
+      : cases::Given(operand), values(&its), shift(its_shift) {}
+  Given(const char* operand, const Values* its)
+      : cases::Given(operand, its != nullptr), values(its) {}  // null: not wanted
+
+  const Values* values = nullptr;
+  std::int64_t shift = 0;
+};
+
+// The operands of a case on a workbench. Throws Error where an input is not given, or with another size or dtype than
+// the case says. An output starts as NaN, whatever values are given, unless the kernel adds to it.
+class TestOperands final : public cases::Operands {
+ public:
+  TestOperands(Workbench& bench, std::vector<Given> given)
+      : Operands({given.begin(), given.end()}), bench_(bench), given_(std::move(given)) {}
+
+ private:
+  void* allocate(const cases::Operand& operand) override;
+
+  Workbench& bench_;
+  std::vector<Given> given_;
 };
 
 // The device memory of one run. Every buffer lies between guard bytes (poisoned for AddressSanitizer), inputs must stay
@@ -211,6 +238,11 @@ class Workbench {
   Pointer in_out(const Values& values, std::int64_t shift = 0);
   Pointer output(std::int64_t n, DType dtype, std::int64_t shift = 0);
   Pointer workspace(std::size_t bytes);
+  // For one case, in the expression that the values live in: cases::gelu_fwd({.n = 3}, bench.operands({{"x", x}})).
+  TestOperands operands(std::vector<Given> given = {}, const std::vector<Given>& more = {}) {
+    given.insert(given.end(), more.begin(), more.end());
+    return {*this, std::move(given)};
+  }
 
   Values read(Pointer pointer) const;
   void check(const std::string& name, Pointer pointer, const Expected& expected, Norm norm = Norm::tensor) const;

@@ -1,5 +1,5 @@
 // adam: Adam with L2 and AdamW over several steps, the decay boundary, the compute copy, the skipped step.
-#include "kernels/adam.h"
+#include "kernels/cases/adam.h"
 
 #include <limits>
 
@@ -16,7 +16,8 @@ struct Case {
   bool decoupled;
   double weight_decay;
   int step = 3;
-  double lr = 5e-3, grad_scale = 0.5;
+  double lr = 5e-3, grad_scale = 0.5, average_rate = 0;
+  DType compute_dtype = DType::bf16;
   Values grad = {}, weight = {}, m = {}, v = {};
 
   double bias1() const { return 1 - std::pow(0.9, step); }
@@ -53,23 +54,26 @@ std::array<std::vector<Real>, 3> naive_step(const Case& c) {
   return out;
 }
 
-AdamArgs arguments(const Case& c, Workbench& bench) {
-  return {.n = c.n,
-          .decay_end = c.decay_end,
-          .dtype = c.dtype,
-          .lr = c.lr,
-          .bias1 = c.bias1(),
-          .bias2 = c.bias2(),
-          .beta1 = 0.9,
-          .beta2 = 0.95,
-          .eps = 1e-8,
-          .weight_decay = c.weight_decay,
-          .decoupled = c.decoupled,
-          .grad_scale = bench.input(values_of({c.grad_scale}, DType::fp64)),
-          .grad = bench.input(c.grad),
-          .weight = bench.in_out(c.weight),
-          .m = bench.in_out(c.m),
-          .v = bench.in_out(c.v)};
+AdamArgs arguments(const Case& c, Workbench& bench, const std::vector<Given>& more = {}) {
+  return cases::adam({.n = c.n,
+                      .decay_end = c.decay_end,
+                      .dtype = c.dtype,
+                      .compute_dtype = c.compute_dtype,
+                      .lr = c.lr,
+                      .bias1 = c.bias1(),
+                      .bias2 = c.bias2(),
+                      .beta1 = 0.9,
+                      .beta2 = 0.95,
+                      .eps = 1e-8,
+                      .weight_decay = c.weight_decay,
+                      .decoupled = c.decoupled,
+                      .average_rate = c.average_rate},
+                     bench.operands({{"grad_scale", values_of({c.grad_scale}, DType::fp64)},
+                                     {"grad", c.grad},
+                                     {"weight", c.weight},
+                                     {"m", c.m},
+                                     {"v", c.v}},
+                                    more));
 }
 
 }  // namespace
@@ -99,12 +103,11 @@ TEST_CASE("adam follows its formula") {
 TEST_CASE("adam writes the weights once more in the compute type") {
   for (DType compute : {DType::bf16, DType::fp16})
     for (std::int64_t n : {0, 1, 33, 4099, 40001}) {
-      const Case c = filled({n, n / 2, DType::fp32, true, 0.1});
+      Case c = filled({n, n / 2, DType::fp32, true, 0.1});
+      c.compute_dtype = compute;
       INFO(name_of(compute) << ", n = " << n);
       on_devices(kDevices, {compute}, [&](Workbench& bench) {
-        AdamArgs a = arguments(c, bench);
-        a.compute_dtype = compute;
-        a.compute = bench.output(n, compute);
+        const AdamArgs a = arguments(c, bench, {{"compute"}});
         ISOBAR_RUN(bench.device(), adam, a);
         bench.check_equal("compute", {a.compute}, values_of(bench.read({a.weight}).v, compute));
       });
@@ -117,14 +120,14 @@ TEST_CASE("adam lets an average follow the new weights, and gives the bits of a 
       for (const double rate : {9.0 / 11, 1e-4}) {
         const Case c = filled({n, n / 3, dtype, true, 0.1});
         const Values old = random_values(n, dtype, 7);
+        Case averaged = c;
+        averaged.average_rate = rate;
         INFO(name_of(dtype) << ", n = " << n << ", rate " << rate);
         on_devices(kDevices, {dtype}, [&](Workbench& bench) {
           const AdamArgs without = arguments(c, bench);
           ISOBAR_RUN(bench.device(), adam, without);
           const Values alone = bench.read({without.weight});
-          AdamArgs a = arguments(c, bench);
-          a.average = bench.in_out(old);
-          a.average_rate = rate;
+          const AdamArgs a = arguments(averaged, bench, {{"average", old}});
           ISOBAR_RUN(bench.device(), adam, a);
           bench.check_equal("weight", {a.weight}, alone);
           const auto followed = expected(dtype, [&]<class Real>(Arithmetic<Real>) {
@@ -143,14 +146,11 @@ TEST_CASE("adam lets an average follow the new weights, and gives the bits of a 
 TEST_CASE("adam with grad_scale 0 changes nothing, NaN gradients included") {
   Case c = filled({1000, 500, DType::fp32, true, 0.1});
   c.grad_scale = 0;
+  c.average_rate = 0.5;
   c.grad[17] = std::nan("");
   on_devices(kDevices, {DType::fp32}, [&](Workbench& bench) {
-    AdamArgs a = arguments(c, bench);
-    const Values compute = random_values(1000, DType::bf16, 9);
-    a.compute = bench.in_out(compute);
-    const Values average = random_values(1000, DType::fp32, 10);
-    a.average = bench.in_out(average);
-    a.average_rate = 0.5;
+    const Values compute = random_values(1000, DType::bf16, 9), average = random_values(1000, DType::fp32, 10);
+    const AdamArgs a = arguments(c, bench, {{"compute", bench.in_out(compute)}, {"average", average}});
     ISOBAR_RUN(bench.device(), adam, a);
     bench.check_equal("average", {a.average}, average);
     bench.check_equal("weight", {a.weight}, c.weight);

@@ -2,14 +2,13 @@
 // strides, dropout, scores that grow or lie far from zero, and NaN; gradients by finite differences. Blocks of a whole:
 // their masks, and keys that come in parts. Causal, with queries that see no key of a block. In TF32 where that is
 // asked for, and nowhere else.
-#include "kernels/attention/attention.h"
+#include "kernels/cases/attention.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
 
-#include "kernels/attention/merge.h"
 #include "kernels/common/check.h"
 #include "kernels/common/rng.h"
 #include "kernels/cpu/isa.h"
@@ -33,7 +32,7 @@ struct Case {
   std::int64_t stride() const { return shape.heads * shape.head_size + gap; }
   std::int64_t pairs() const { return shape.batch * shape.heads; }
   DType out_dtype() const { return wide ? accumulator_of(dtype) : dtype; }
-  double scale() const { return 1 / std::sqrt(static_cast<double>(shape.head_size)); }
+  double scale() const { return cases::attention_scale(shape); }
 };
 
 // The tokens [B, T, NH, HS] of an operand, at the case's stride.
@@ -221,58 +220,47 @@ std::array<std::vector<Real>, 3> naive_bwd(Arithmetic<Real> math, const Case& a,
   return out;
 }
 
-AttentionFwdArgs forward_arguments(const Case& a, const Inputs& x, Workbench& bench, Pointer o, Pointer lse) {
-  return {.shape = a.shape,
-          .dtype = a.dtype,
-          .o_dtype = a.out_dtype(),
-          .scale = a.scale(),
-          .causal = a.causal,
-          .tf32 = a.tf32,
-          .window = a.window,
-          .dropout = a.dropout,
-          .q = bench.input(x.q),
-          .k = bench.input(x.k),
-          .v = bench.input(x.v),
-          .o = o,
-          .lse = lse,
-          .q_stride = a.stride(),
-          .k_stride = a.stride(),
-          .v_stride = a.stride(),
-          .o_stride = a.stride()};
+AttentionFwdArgs forward_arguments(const Case& a, const Inputs& x, Workbench& bench) {
+  return cases::attention_fwd({.shape = a.shape,
+                               .dtype = a.dtype,
+                               .o_dtype = a.out_dtype(),
+                               .scale = a.scale(),
+                               .causal = a.causal,
+                               .tf32 = a.tf32,
+                               .window = a.window,
+                               .dropout = a.dropout,
+                               .q_stride = a.stride(),
+                               .k_stride = a.stride(),
+                               .v_stride = a.stride(),
+                               .o_stride = a.stride()},
+                              bench.operands({{"q", x.q}, {"k", x.k}, {"v", x.v}}));
 }
 
+// `gradients`: what dq, dk and dv are added to, or where they lie.
 AttentionBwdArgs backward_arguments(const Case& a, const Inputs& x, const Values& o, const Values& lse,
-                                    Workbench& bench, Pointer dq, Pointer dk, Pointer dv) {
+                                    Workbench& bench, const std::vector<Given>& gradients = {}) {
   const Grad mode = a.adds ? Grad::accumulate : Grad::overwrite;
-  return {.shape = a.shape,
-          .dtype = a.dtype,
-          .o_dtype = a.out_dtype(),
-          .grad_dtype = a.out_dtype(),
-          .scale = a.scale(),
-          .causal = a.causal,
-          .tf32 = a.tf32,
-          .window = a.window,
-          .dropout = a.dropout,
-          .q = bench.input(x.q),
-          .k = bench.input(x.k),
-          .v = bench.input(x.v),
-          .o = bench.input(o),
-          .lse = bench.input(lse),
-          .d_o = bench.input(x.d_o),
-          .dq = dq,
-          .dk = dk,
-          .dv = dv,
-          .q_stride = a.stride(),
-          .k_stride = a.stride(),
-          .v_stride = a.stride(),
-          .o_stride = a.stride(),
-          .do_stride = a.stride(),
-          .dq_stride = a.stride(),
-          .dk_stride = a.stride(),
-          .dv_stride = a.stride(),
-          .dq_mode = mode,
-          .dkv_mode = mode,
-          .workspace = bench.workspace(attention_bwd_workspace(a.shape, a.dtype))};
+  return cases::attention_bwd(
+      {.shape = a.shape,
+       .dtype = a.dtype,
+       .o_dtype = a.out_dtype(),
+       .grad_dtype = a.out_dtype(),
+       .scale = a.scale(),
+       .causal = a.causal,
+       .tf32 = a.tf32,
+       .window = a.window,
+       .dropout = a.dropout,
+       .q_stride = a.stride(),
+       .k_stride = a.stride(),
+       .v_stride = a.stride(),
+       .o_stride = a.stride(),
+       .do_stride = a.stride(),
+       .dq_stride = a.stride(),
+       .dk_stride = a.stride(),
+       .dv_stride = a.stride(),
+       .dq_mode = mode,
+       .dkv_mode = mode},
+      bench.operands({{"q", x.q}, {"k", x.k}, {"v", x.v}, {"o", o}, {"lse", lse}, {"d_o", x.d_o}}, gradients));
 }
 
 struct Outputs {
@@ -302,12 +290,11 @@ void run(const Case& a, const Inputs& x, const std::vector<DeviceKind>& devices 
   const auto& exact = fwd[device_rounds_p(a, {.kind = here.front()})];
   const Outputs out{rounded_values(exact[0], a.out_dtype()), rounded_values(exact[1], accumulator_of(a.dtype))};
   const auto check_forward = [&](Workbench& bench) {
-    const auto o = bench.output(queries(a).size(), a.out_dtype());
-    const auto lse = bench.output(out.lse.size(), out.lse.dtype);
-    ISOBAR_RUN(bench.device(), attention_fwd, forward_arguments(a, x, bench, o, lse));
+    const AttentionFwdArgs arguments = forward_arguments(a, x, bench);
+    ISOBAR_RUN(bench.device(), attention_fwd, arguments);
     const auto& want = fwd[device_rounds_p(a, bench.device())];
-    bench.check("o", o, want[0]);
-    bench.check("lse", lse, want[1]);
+    bench.check("o", {arguments.o}, want[0]);
+    bench.check("lse", {arguments.lse}, want[1]);
   };
   on_devices(devices, {a.dtype}, check_forward, {.multiplies = true});
 
@@ -323,15 +310,13 @@ void run(const Case& a, const Inputs& x, const std::vector<DeviceKind>& devices 
     });
   });
   const auto check_backward = [&](Workbench& bench) {
-    const auto gradient = [&](const Values& was) {
-      return a.adds ? bench.in_out(was) : bench.output(was.size(), was.dtype);
-    };
-    const auto dq = gradient(before[0]), dk = gradient(before[1]), dv = gradient(before[2]);
-    ISOBAR_RUN(bench.device(), attention_bwd, backward_arguments(a, x, out.o, out.lse, bench, dq, dk, dv));
+    const AttentionBwdArgs arguments =
+        backward_arguments(a, x, out.o, out.lse, bench, {{"dq", before[0]}, {"dk", before[1]}, {"dv", before[2]}});
+    ISOBAR_RUN(bench.device(), attention_bwd, arguments);
     const auto& want = bwd[device_rounds_p(a, bench.device())];
-    bench.check("dq", dq, want[0]);
-    bench.check("dk", dk, want[1]);
-    bench.check("dv", dv, want[2]);
+    bench.check("dq", {arguments.dq}, want[0]);
+    bench.check("dk", {arguments.dk}, want[1]);
+    bench.check("dv", {arguments.dv}, want[2]);
   };
   on_devices(devices, {a.dtype}, check_backward, {.any_thread_count = false, .multiplies = true});
 }
@@ -482,13 +467,11 @@ void read_masks(const Case& a, Workbench& bench, std::array<std::vector<int>, 4>
   ones.v = constant_values(keys(a).size(), a.dtype, 1);
   const Values no_o = constant_values(queries(a).size(), a.dtype, 0);
   const Values no_lse = constant_values(a.pairs() * a.shape.q_tokens, accumulator_of(a.dtype), 0);
-  const auto o = bench.output(queries(a).size(), a.dtype);
-  const auto lse = bench.output(a.pairs() * a.shape.q_tokens, accumulator_of(a.dtype));
-  const auto dq = bench.output(queries(a).size(), a.dtype), dk = bench.output(keys(a).size(), a.dtype);
-  const auto dv = bench.output(keys(a).size(), a.dtype);
-  ISOBAR_RUN(bench.device(), attention_fwd, forward_arguments(a, units, bench, o, lse));
-  ISOBAR_RUN(bench.device(), attention_bwd, backward_arguments(a, ones, no_o, no_lse, bench, dq, dk, dv));
-  const Values outputs[] = {bench.read(o), bench.read(dq), bench.read(dk), bench.read(dv)};
+  const AttentionFwdArgs fwd = forward_arguments(a, units, bench);
+  const AttentionBwdArgs bwd = backward_arguments(a, ones, no_o, no_lse, bench);
+  ISOBAR_RUN(bench.device(), attention_fwd, fwd);
+  ISOBAR_RUN(bench.device(), attention_bwd, bwd);
+  const Values outputs[] = {bench.read({fwd.o}), bench.read({bwd.dq}), bench.read({bwd.dk}), bench.read({bwd.dv})};
   for (std::int64_t pair = 0; pair < a.pairs(); ++pair)
     for (std::int64_t i = 0; i < a.shape.q_tokens; ++i)
       for (std::int64_t j = 0; j < a.shape.kv_tokens; ++j)
@@ -577,31 +560,27 @@ struct Parts {
   Workbench& bench;
   std::vector<Range> ranges;
 
-  std::array<Pointer, 2> forward() const {
-    const DType type = a.out_dtype();
-    const auto o = bench.output(queries(a).size(), type), lse = bench.output(a.pairs() * a.shape.q_tokens, type);
+  AttentionFwdArgs forward() const {
+    AttentionFwdArgs merged;
     for (const Range& range : ranges) {
-      const bool first = range.first == 0;
-      const auto other_o = first ? o : bench.output(queries(a).size(), type);
-      const auto other_lse = first ? lse : bench.output(a.pairs() * a.shape.q_tokens, type);
-      const Case part = with_keys(a, range);
-      ISOBAR_RUN(bench.device(), attention_fwd,
-                 forward_arguments(part, with_keys(a, x, range), bench, other_o, other_lse));
-      if (first) continue;
-      ISOBAR_RUN(bench.device(), attention_merge,
-                 {.batch = a.shape.batch,
-                  .heads = a.shape.heads,
-                  .tokens = a.shape.q_tokens,
-                  .head_size = a.shape.head_size,
-                  .dtype = type,
-                  .o = o,
-                  .lse = lse,
-                  .other_o = other_o,
-                  .other_lse = other_lse,
-                  .o_stride = a.stride(),
-                  .other_stride = a.stride()});
+      const AttentionFwdArgs part = forward_arguments(with_keys(a, range), with_keys(a, x, range), bench);
+      ISOBAR_RUN(bench.device(), attention_fwd, part);
+      if (range.first == 0) {
+        merged = part;
+        continue;
+      }
+      const AttentionMergeArgs merge = cases::attention_merge(
+          {.batch = a.shape.batch,
+           .heads = a.shape.heads,
+           .tokens = a.shape.q_tokens,
+           .head_size = a.shape.head_size,
+           .dtype = a.out_dtype(),
+           .o_stride = a.stride(),
+           .other_stride = a.stride()},
+          bench.operands({{"o", merged.o}, {"lse", merged.lse}, {"other_o", part.o}, {"other_lse", part.lse}}));
+      ISOBAR_RUN(bench.device(), attention_merge, merge);
     }
-    return {o, lse};
+    return merged;
   }
 
   // dq where it lies; dk and dv as values of all keys.
@@ -615,12 +594,10 @@ struct Parts {
                   constant_values(keys(a).size(), a.out_dtype(), kUnwritten)};
     for (const Range& range : ranges) {
       const Case part = with_keys(a, range);
-      const auto dk = bench.output(keys(part).size(), a.out_dtype()),
-                 dv = bench.output(keys(part).size(), a.out_dtype());
-      AttentionBwdArgs bwd = backward_arguments(part, with_keys(a, x, range), o, lse, bench, all.dq, dk, dv);
+      AttentionBwdArgs bwd = backward_arguments(part, with_keys(a, x, range), o, lse, bench, {{"dq", all.dq}});
       bwd.dq_mode = range.first == 0 ? Grad::overwrite : Grad::accumulate;
       ISOBAR_RUN(bench.device(), attention_bwd, bwd);
-      const Values dk_part = bench.read(dk), dv_part = bench.read(dv);
+      const Values dk_part = bench.read({bwd.dk}), dv_part = bench.read({bwd.dv});
       for (std::int64_t pair = 0; pair < a.pairs(); ++pair)
         for (std::int64_t t = 0; t < range.count; ++t)
           for (std::int64_t c = 0; c < a.shape.head_size; ++c) {
@@ -686,26 +663,25 @@ TEST_CASE("attention over keys in three parts, merged, is that over all keys, an
                [&](Workbench& bench) {
                  const bool rounds = device_rounds_p(a, bench.device());
                  const Parts parts{a, x, bench, ranges({0, 37, 101, 150})};
-                 const auto [o, lse] = parts.forward();
-                 bench.check("o", o, fwd[rounds][0]);
-                 bench.check("lse", lse, fwd[rounds][1]);
-                 const Parts::Gradients of_merged = parts.backward(bench.read(o), bench.read(lse));
+                 const AttentionFwdArgs merged = parts.forward();
+                 const Values o = bench.read({merged.o}), lse = bench.read({merged.lse});
+                 check_values("o", o, fwd[rounds][0]);
+                 check_values("lse", lse, fwd[rounds][1]);
+                 const Parts::Gradients of_merged = parts.backward(o, lse);
                  bench.check("dq", of_merged.dq, bwd[rounds][0]);
                  check_values("dk", of_merged.dk, bwd[rounds][1]);
                  check_values("dv", of_merged.dv, bwd[rounds][2]);
                  if (dtype != DType::fp64) return;
-                 const auto whole_o = bench.output(queries(a).size(), dtype),
-                            whole_lse = bench.output(a.pairs() * a.shape.q_tokens, dtype);
-                 ISOBAR_RUN(bench.device(), attention_fwd, forward_arguments(a, x, bench, whole_o, whole_lse));
-                 const auto dq = bench.output(queries(a).size(), dtype), dk = bench.output(keys(a).size(), dtype);
-                 const auto dv = bench.output(keys(a).size(), dtype);
-                 ISOBAR_RUN(bench.device(), attention_bwd,
-                            backward_arguments(a, x, bench.read(whole_o), bench.read(whole_lse), bench, dq, dk, dv));
-                 CHECK(distance(bench.read(o), bench.read(whole_o)) < 1e-13);
-                 CHECK(distance(bench.read(lse), bench.read(whole_lse)) < 1e-13);
-                 CHECK(distance(bench.read(of_merged.dq), bench.read(dq)) < 1e-13);
-                 CHECK(distance(of_merged.dk, bench.read(dk)) < 1e-13);
-                 CHECK(distance(of_merged.dv, bench.read(dv)) < 1e-13);
+                 const AttentionFwdArgs whole = forward_arguments(a, x, bench);
+                 ISOBAR_RUN(bench.device(), attention_fwd, whole);
+                 const Values whole_o = bench.read({whole.o}), whole_lse = bench.read({whole.lse});
+                 const AttentionBwdArgs back = backward_arguments(a, x, whole_o, whole_lse, bench);
+                 ISOBAR_RUN(bench.device(), attention_bwd, back);
+                 CHECK(distance(o, whole_o) < 1e-13);
+                 CHECK(distance(lse, whole_lse) < 1e-13);
+                 CHECK(distance(bench.read(of_merged.dq), bench.read({back.dq})) < 1e-13);
+                 CHECK(distance(of_merged.dk, bench.read({back.dk})) < 1e-13);
+                 CHECK(distance(of_merged.dv, bench.read({back.dv})) < 1e-13);
                },
                {.any_thread_count = false, .multiplies = true});
   }
@@ -717,9 +693,7 @@ TEST_CASE("attention refuses blocks that do not lie in the whole, and outputs in
   for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::emulator}) {
     if (kind == DeviceKind::emulator && !ISOBAR_HAS_EMULATOR) continue;
     Workbench bench({.kind = kind});
-    const auto o = bench.output(queries(a).size(), a.dtype), lse = bench.output(10, DType::fp32);
-    const auto dk = bench.output(keys(a).size(), a.dtype), dv = bench.output(keys(a).size(), a.dtype);
-    const AttentionFwdArgs fwd = forward_arguments(a, x, bench, o, lse);
+    const AttentionFwdArgs fwd = forward_arguments(a, x, bench);
     const auto refuses = [&](const AttentionWindow& window, const std::string& sentence) {
       AttentionFwdArgs moved = fwd;
       moved.window = window;
@@ -744,7 +718,7 @@ TEST_CASE("attention refuses blocks that do not lie in the whole, and outputs in
     CHECK_THROWS_WITH(([&] { ISOBAR_RUN(bench.device(), attention_fwd, other); }()),
                       "attention_fwd: o of bf16 operands can be in bf16 or in fp32, not in fp16");
     AttentionBwdArgs bwd = backward_arguments(a, x, constant_values(queries(a).size(), a.dtype, 0),
-                                              constant_values(10, DType::fp32, 0), bench, o, dk, dv);
+                                              constant_values(10, DType::fp32, 0), bench);
     AttentionBwdArgs narrow_bwd = bwd;
     narrow_bwd.dv_stride = 20;
     CHECK_THROWS_WITH(([&] { ISOBAR_RUN(bench.device(), attention_bwd, narrow_bwd); }()),
@@ -809,44 +783,42 @@ TEST_CASE("attention reads and writes q, k and v interleaved in one buffer") {
         qkv[(3 * t + 1) * width + c] = x.k[t * width + c];
         qkv[(3 * t + 2) * width + c] = x.v[t * width + c];
       }
-    on_devices(
-        all_devices(), {a.dtype},
-        [&](Workbench& bench) {
-          const auto part = [&](Pointer whole, std::int64_t i) {
-            return static_cast<char*>(whole) + i * width * static_cast<std::int64_t>(size_of(dtype));
-          };
-          const auto o = bench.output(tokens * width, a.dtype), lse = bench.output(tokens * 2, accumulator_of(dtype));
-          AttentionFwdArgs apart = forward_arguments(a, x, bench, o, lse);
-          ISOBAR_RUN(bench.device(), attention_fwd, apart);
-          const Values o_values = bench.read(o), lse_values = bench.read(lse);
-          const auto dq = bench.output(tokens * width, a.dtype), dk = bench.output(tokens * width, a.dtype);
-          const auto dv = bench.output(tokens * width, a.dtype);
-          ISOBAR_RUN(bench.device(), attention_bwd, backward_arguments(a, x, o_values, lse_values, bench, dq, dk, dv));
+    on_devices(all_devices(), {a.dtype},
+               [&](Workbench& bench) {
+                 const auto part = [&](Pointer whole, std::int64_t i) {
+                   return static_cast<char*>(whole) + i * width * static_cast<std::int64_t>(size_of(dtype));
+                 };
+                 const AttentionFwdArgs apart = forward_arguments(a, x, bench);
+                 ISOBAR_RUN(bench.device(), attention_fwd, apart);
+                 const Values o_values = bench.read({apart.o}), lse_values = bench.read({apart.lse});
+                 const AttentionBwdArgs apart_bwd = backward_arguments(a, x, o_values, lse_values, bench);
+                 ISOBAR_RUN(bench.device(), attention_bwd, apart_bwd);
 
-          AttentionFwdArgs fwd = apart;
-          const auto packed = bench.input(qkv), packed_o = bench.output(tokens * width, a.dtype);
-          fwd.q = part(packed, 0), fwd.k = part(packed, 1), fwd.v = part(packed, 2), fwd.o = packed_o;
-          fwd.q_stride = fwd.k_stride = fwd.v_stride = 3 * width;
-          ISOBAR_RUN(bench.device(), attention_fwd, fwd);
-          bench.check_equal("o", packed_o, o_values);
+                 AttentionFwdArgs fwd = apart;
+                 const auto packed = bench.input(qkv), packed_o = bench.output(tokens * width, a.dtype);
+                 fwd.q = part(packed, 0), fwd.k = part(packed, 1), fwd.v = part(packed, 2), fwd.o = packed_o;
+                 fwd.q_stride = fwd.k_stride = fwd.v_stride = 3 * width;
+                 ISOBAR_RUN(bench.device(), attention_fwd, fwd);
+                 bench.check_equal("o", packed_o, o_values);
 
-          const auto gradient = bench.output(tokens * 3 * width, a.dtype);
-          AttentionBwdArgs bwd = backward_arguments(a, x, o_values, lse_values, bench, dq, dk, dv);
-          bwd.q = fwd.q, bwd.k = fwd.k, bwd.v = fwd.v;
-          bwd.dq = part(gradient, 0), bwd.dk = part(gradient, 1), bwd.dv = part(gradient, 2);
-          bwd.q_stride = bwd.k_stride = bwd.v_stride = bwd.dq_stride = bwd.dk_stride = bwd.dv_stride = 3 * width;
-          ISOBAR_RUN(bench.device(), attention_bwd, bwd);
-          Values want = qkv;
-          const Values dq_values = bench.read(dq), dk_values = bench.read(dk), dv_values = bench.read(dv);
-          for (std::int64_t t = 0; t < tokens; ++t)
-            for (std::int64_t c = 0; c < width; ++c) {
-              want[(3 * t + 0) * width + c] = dq_values[t * width + c];
-              want[(3 * t + 1) * width + c] = dk_values[t * width + c];
-              want[(3 * t + 2) * width + c] = dv_values[t * width + c];
-            }
-          bench.check_equal("dq, dk, dv", gradient, want);
-        },
-        {.any_thread_count = false, .multiplies = true});
+                 const auto gradient = bench.output(tokens * 3 * width, a.dtype);
+                 AttentionBwdArgs bwd = apart_bwd;
+                 bwd.q = fwd.q, bwd.k = fwd.k, bwd.v = fwd.v;
+                 bwd.dq = part(gradient, 0), bwd.dk = part(gradient, 1), bwd.dv = part(gradient, 2);
+                 bwd.q_stride = bwd.k_stride = bwd.v_stride = bwd.dq_stride = bwd.dk_stride = bwd.dv_stride = 3 * width;
+                 ISOBAR_RUN(bench.device(), attention_bwd, bwd);
+                 Values want = qkv;
+                 const Values dq_values = bench.read({apart_bwd.dq}), dk_values = bench.read({apart_bwd.dk}),
+                              dv_values = bench.read({apart_bwd.dv});
+                 for (std::int64_t t = 0; t < tokens; ++t)
+                   for (std::int64_t c = 0; c < width; ++c) {
+                     want[(3 * t + 0) * width + c] = dq_values[t * width + c];
+                     want[(3 * t + 1) * width + c] = dk_values[t * width + c];
+                     want[(3 * t + 2) * width + c] = dv_values[t * width + c];
+                   }
+                 bench.check_equal("dq, dk, dv", gradient, want);
+               },
+               {.any_thread_count = false, .multiplies = true});
   }
 }
 
@@ -863,15 +835,12 @@ TEST_CASE("attention takes a stride of its own for every operand") {
     };
     on_devices(all_devices(), {a.dtype},
                [&](Workbench& bench) {
-                 const auto o = bench.output(x.q.size(), a.dtype),
-                            lse = bench.output(a.pairs() * 5, accumulator_of(dtype));
-                 AttentionFwdArgs fwd = forward_arguments(a, x, bench, o, lse);
+                 AttentionFwdArgs fwd = forward_arguments(a, x, bench);
                  ISOBAR_RUN(bench.device(), attention_fwd, fwd);
-                 const Values o_values = bench.read(o), lse_values = bench.read(lse);
-                 const auto dq = bench.output(x.q.size(), a.dtype), dk = bench.output(x.k.size(), a.dtype);
-                 const auto dv = bench.output(x.v.size(), a.dtype);
-                 AttentionBwdArgs bwd = backward_arguments(a, x, o_values, lse_values, bench, dq, dk, dv);
+                 const Values o_values = bench.read({fwd.o}), lse_values = bench.read({fwd.lse});
+                 AttentionBwdArgs bwd = backward_arguments(a, x, o_values, lse_values, bench);
                  ISOBAR_RUN(bench.device(), attention_bwd, bwd);
+                 const Values dq = bench.read({bwd.dq}), dk = bench.read({bwd.dk}), dv = bench.read({bwd.dv});
 
                  const auto input = [&](const Values& packed, std::int64_t gap, std::int64_t& stride) {
                    stride = width + gap;
@@ -898,9 +867,9 @@ TEST_CASE("attention takes a stride of its own for every operand") {
                  bwd.o = input(o_values, 32, bwd.o_stride);
                  bwd.d_o = input(x.d_o, 40, bwd.do_stride);
                  ISOBAR_RUN(bench.device(), attention_bwd, bwd);
-                 bench.check_equal("dq", apart_dq, spread(bench.read(dq), 48));
-                 bench.check_equal("dk", apart_dk, spread(bench.read(dk), 56));
-                 bench.check_equal("dv", apart_dv, spread(bench.read(dv), 64));
+                 bench.check_equal("dq", apart_dq, spread(dq, 48));
+                 bench.check_equal("dk", apart_dk, spread(dk, 56));
+                 bench.check_equal("dv", apart_dv, spread(dv, 64));
                },
                {.any_thread_count = false, .multiplies = true});
   }
@@ -916,12 +885,12 @@ TEST_CASE("attention in tf32 errs more than fp32 can, on a GPU, in fp32, and now
     const Values o_in = rounded_values(fwd[0], dtype), lse_in = rounded_values(fwd[1], accumulator_of(dtype));
     const auto bwd = expected(dtype, [&](auto math) { return naive_bwd(math, exact, x, o_in, lse_in, false); });
     const auto outputs = [&](const Case& a, Workbench& bench) {
-      const auto o = bench.output(x.q.size(), dtype), lse = bench.output(lse_in.size(), lse_in.dtype);
-      const auto dq = bench.output(x.q.size(), dtype), dk = bench.output(x.k.size(), dtype);
-      const auto dv = bench.output(x.v.size(), dtype);
-      ISOBAR_RUN(bench.device(), attention_fwd, forward_arguments(a, x, bench, o, lse));
-      ISOBAR_RUN(bench.device(), attention_bwd, backward_arguments(a, x, o_in, lse_in, bench, dq, dk, dv));
-      return std::array{bench.read(o), bench.read(lse), bench.read(dq), bench.read(dk), bench.read(dv)};
+      const AttentionFwdArgs there = forward_arguments(a, x, bench);
+      const AttentionBwdArgs back = backward_arguments(a, x, o_in, lse_in, bench);
+      ISOBAR_RUN(bench.device(), attention_fwd, there);
+      ISOBAR_RUN(bench.device(), attention_bwd, back);
+      return std::array{bench.read({there.o}), bench.read({there.lse}), bench.read({back.dq}), bench.read({back.dk}),
+                        bench.read({back.dv})};
     };
     const std::array wants{fwd[0], fwd[1], bwd[0], bwd[1], bwd[2]};
     constexpr const char* kOutputs[] = {"o", "lse", "dq", "dk", "dv"};
@@ -959,15 +928,14 @@ TEST_CASE("attention_bwd is the gradient of attention_fwd") {
   const Inputs x = inputs_of(a);
   const auto forward = [&](const Inputs& in) {
     Workbench bench({});
-    const auto o = bench.output(queries(a).size(), a.dtype), lse = bench.output(2 * 5, a.dtype);
-    cpu::attention_fwd(forward_arguments(a, in, bench, o, lse));
-    return Outputs{bench.read(o), bench.read(lse)};
+    const AttentionFwdArgs arguments = forward_arguments(a, in, bench);
+    cpu::attention_fwd(arguments);
+    return Outputs{bench.read({arguments.o}), bench.read({arguments.lse})};
   };
   const Outputs out = forward(x);
   Workbench bench({});
-  const auto dq = bench.output(x.q.size(), a.dtype), dk = bench.output(x.k.size(), a.dtype);
-  const auto dv = bench.output(x.v.size(), a.dtype);
-  cpu::attention_bwd(backward_arguments(a, x, out.o, out.lse, bench, dq, dk, dv));
+  const AttentionBwdArgs back = backward_arguments(a, x, out.o, out.lse, bench);
+  cpu::attention_bwd(back);
   const auto loss_with = [&](Values Inputs::*moved) {
     return [&, moved](const Values& values) {
       Inputs in = x;
@@ -975,9 +943,9 @@ TEST_CASE("attention_bwd is the gradient of attention_fwd") {
       return dot(forward(in).o, x.d_o);
     };
   };
-  check_gradient("dq", x.q, bench.read(dq), loss_with(&Inputs::q));
-  check_gradient("dk", x.k, bench.read(dk), loss_with(&Inputs::k));
-  check_gradient("dv", x.v, bench.read(dv), loss_with(&Inputs::v));
+  check_gradient("dq", x.q, bench.read({back.dq}), loss_with(&Inputs::q));
+  check_gradient("dk", x.k, bench.read({back.dk}), loss_with(&Inputs::k));
+  check_gradient("dv", x.v, bench.read({back.dv}), loss_with(&Inputs::v));
 }
 
 }  // namespace isobar::testing

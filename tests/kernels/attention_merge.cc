@@ -1,5 +1,5 @@
 // attention_merge: two attentions over different keys become one; sides without keys, weights that differ by much, NaN.
-#include "kernels/attention/merge.h"
+#include "kernels/cases/attention.h"
 
 #include <limits>
 
@@ -60,29 +60,25 @@ std::array<std::vector<Real>, 2> naive(Arithmetic<Real>, const Case& a, const Si
   return out;
 }
 
-AttentionMergeArgs arguments_of(const Case& a, Pointer o, Pointer lse, Pointer other_o, Pointer other_lse) {
-  return {.batch = a.batch,
-          .heads = a.heads,
-          .tokens = a.tokens,
-          .head_size = a.head_size,
-          .dtype = a.dtype,
-          .o = o,
-          .lse = lse,
-          .other_o = other_o,
-          .other_lse = other_lse,
-          .o_stride = a.stride(a.gap),
-          .other_stride = a.stride(a.other_gap)};
+AttentionMergeArgs arguments_of(const Case& a, const Side& x, const Side& y, Workbench& bench) {
+  return cases::attention_merge({.batch = a.batch,
+                                 .heads = a.heads,
+                                 .tokens = a.tokens,
+                                 .head_size = a.head_size,
+                                 .dtype = a.dtype,
+                                 .o_stride = a.stride(a.gap),
+                                 .other_stride = a.stride(a.other_gap)},
+                                bench.operands({{"o", x.o}, {"lse", x.lse}, {"other_o", y.o}, {"other_lse", y.lse}}));
 }
 
 void run(const Case& a, const Side& x, const Side& y) {
   INFO(name_of(a.dtype) << " B " << a.batch << " NH " << a.heads << " T " << a.tokens << " HS " << a.head_size);
   const auto [o, lse] = expected(a.dtype, [&](auto math) { return naive(math, a, x, y); });
   on_devices(all_devices(), {a.dtype}, [&](Workbench& bench) {
-    const auto merged_o = bench.in_out(x.o), merged_lse = bench.in_out(x.lse);
-    ISOBAR_RUN(bench.device(), attention_merge,
-               arguments_of(a, merged_o, merged_lse, bench.input(y.o), bench.input(y.lse)));
-    bench.check("o", merged_o, o);
-    bench.check("lse", merged_lse, lse);
+    const AttentionMergeArgs merge = arguments_of(a, x, y, bench);
+    ISOBAR_RUN(bench.device(), attention_merge, merge);
+    bench.check("o", {merge.o}, o);
+    bench.check("lse", {merge.lse}, lse);
   });
 }
 
@@ -132,14 +128,13 @@ TEST_CASE("attention_merge passes NaN on") {
 TEST_CASE("attention_merge refuses what it does not merge") {
   Case a{1, 2, 5, 8, 0, 0};
   Workbench bench({});
-  const auto o = bench.output(a.size(0), a.dtype), lse = bench.output(a.rows(), a.dtype);
+  const auto merge = [&] { cpu::attention_merge(arguments_of(a, random_side(a, 0, 1), random_side(a, 0, 2), bench)); };
   a.dtype = DType::bf16;
-  CHECK_THROWS_WITH(cpu::attention_merge(arguments_of(a, o, lse, o, lse)),
+  CHECK_THROWS_WITH(merge(),
                     "attention_merge: outputs are merged in fp32 or fp64, the accumulator's type, not in bf16");
   a.dtype = DType::fp32;
   a.head_size = 6;
-  CHECK_THROWS_WITH(cpu::attention_merge(arguments_of(a, o, lse, o, lse)),
-                    "attention_merge: bad shape: batch 1, 2 heads of 6, 5 tokens");
+  CHECK_THROWS_WITH(merge(), "attention_merge: bad shape: batch 1, 2 heads of 6, 5 tokens");
 }
 
 }  // namespace isobar::testing

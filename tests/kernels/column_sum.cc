@@ -1,5 +1,5 @@
 // column_sum: every dtype, ragged shapes, written or added to.
-#include "kernels/column_sum.h"
+#include "kernels/cases/column_sum.h"
 
 #include <limits>
 
@@ -30,16 +30,11 @@ TEST_CASE("column_sum adds the rows") {
           });
           INFO(name_of(dtype) << ", " << rows << " x " << cols << ", accumulate " << accumulate);
           on_devices(kDevices, {dtype}, [&](Workbench& bench) {
-            auto out = accumulate ? bench.in_out(before) : bench.output(cols, acc);
-            ISOBAR_RUN(bench.device(), column_sum,
-                       {.rows = rows,
-                        .cols = cols,
-                        .dtype = dtype,
-                        .x = bench.input(x, rows % 2),
-                        .out = out,
-                        .mode = accumulate ? Grad::accumulate : Grad::overwrite,
-                        .workspace = bench.workspace(column_sum_workspace(rows, cols, dtype))});
-            bench.check("out", out, sum);
+            const Grad mode = accumulate ? Grad::accumulate : Grad::overwrite;
+            const ColumnSumArgs a = cases::column_sum({.rows = rows, .cols = cols, .dtype = dtype, .mode = mode},
+                                                      bench.operands({{"x", x, rows % 2}, {"out", before}}));
+            ISOBAR_RUN(bench.device(), column_sum, a);
+            bench.check("out", {a.out}, sum);
           });
         }
 }
@@ -52,15 +47,10 @@ TEST_CASE("column_sum adds integers exactly, however many rows") {
   Values sum = constant_values(cols, DType::fp32, 0);
   for (std::int64_t i = 0; i < rows * cols; ++i) sum[i % cols] += x[i];
   on_devices(kDevices, {DType::bf16}, [&](Workbench& bench) {
-    auto out = bench.output(cols, DType::fp32);
-    ISOBAR_RUN(bench.device(), column_sum,
-               {.rows = rows,
-                .cols = cols,
-                .dtype = DType::bf16,
-                .x = bench.input(x),
-                .out = out,
-                .workspace = bench.workspace(column_sum_workspace(rows, cols, DType::bf16))});
-    bench.check_equal("out", out, sum);
+    const ColumnSumArgs a =
+        cases::column_sum({.rows = rows, .cols = cols, .dtype = DType::bf16}, bench.operands({{"x", x}}));
+    ISOBAR_RUN(bench.device(), column_sum, a);
+    bench.check_equal("out", {a.out}, sum);
   });
 }
 

@@ -1,5 +1,5 @@
 // copy_strided: every word that a GPU may take, gaps that stay as they are, one block, no block, and a broadcast.
-#include "kernels/copy_strided.h"
+#include "kernels/cases/copy_strided.h"
 
 #include "tests/harness/kernel_testing.h"
 
@@ -55,14 +55,14 @@ TEST_CASE("copy_strided copies blocks and nothing between them") {
                           << c.destination_stride << ", shifts " << c.source_shift << " and " << c.destination_shift);
       on_devices(kDevices, {}, [&](Workbench& bench) {
         const Pointer out = bench.in_out(before, c.destination_shift);
-        ISOBAR_RUN(bench.device(), copy_strided,
-                   {.blocks = c.blocks,
-                    .length = c.length,
-                    .source_stride = c.source_stride,
-                    .destination_stride = c.destination_stride,
-                    .dtype = dtype,
-                    .source = bench.input(source, c.source_shift),
-                    .destination = out});
+        const CopyStridedArgs a =
+            cases::copy_strided({.blocks = c.blocks,
+                                 .length = c.length,
+                                 .source_stride = c.source_stride,
+                                 .destination_stride = c.destination_stride,
+                                 .dtype = dtype},
+                                bench.operands({{"source", source, c.source_shift}, {"destination", out}}));
+        ISOBAR_RUN(bench.device(), copy_strided, a);
         bench.check_equal("destination", out, after);
       });
     }

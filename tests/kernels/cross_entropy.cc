@@ -1,6 +1,6 @@
 // cross_entropy: the loss, its statistics, the predictions and the gradient against the formula and against PyTorch;
 // rows that do not count, bad labels, logits that are not finite, finite differences.
-#include "kernels/cross_entropy.h"
+#include "kernels/cases/cross_entropy.h"
 
 #include <limits>
 
@@ -125,31 +125,27 @@ std::array<std::vector<Real>, 1> naive_bwd(const Case& c, const Statistics& s, R
 }
 
 CrossEntropyFwdArgs forward_arguments(const Case& c, Workbench& bench, std::int64_t shift = 0) {
-  return {.rows = c.rows,
-          .classes = c.classes,
-          .dtype = c.dtype,
-          .ignore = c.ignore,
-          .logits = bench.input(c.logits, shift),
-          .labels = bench.input(c.label_values()),
-          .max = bench.output(c.rows, c.acc()),
-          .sum = bench.output(c.rows, c.acc()),
-          .row_loss = bench.output(c.rows, c.acc()),
-          .prediction = c.has_prediction ? bench.output(c.rows, DType::i32) : Pointer{},
-          .loss = bench.output(1, c.acc()),
-          .counted = bench.output(1, DType::i32)};
+  return cases::cross_entropy_fwd(
+      {.rows = c.rows, .classes = c.classes, .dtype = c.dtype, .ignore = c.ignore},
+      bench.operands({{"logits", c.logits, shift}, {"labels", c.label_values()}, {"prediction", c.has_prediction}}));
 }
 
-CrossEntropyBwdArgs backward_arguments(const Case& c, const Statistics& s, Workbench& bench) {
-  return {.rows = c.rows,
-          .classes = c.classes,
-          .dtype = c.dtype,
-          .ignore = c.ignore,
-          .logits = bench.input(c.logits),
-          .labels = bench.input(c.label_values()),
-          .max = bench.input(s.max),
-          .sum = bench.input(s.sum),
-          .counted = bench.input(constant_values(1, DType::i32, static_cast<double>(c.counted()))),
-          .dlogits = bench.output(c.rows * c.classes, c.dtype)};
+// in_place: dlogits lies over the logits.
+CrossEntropyBwdArgs backward_arguments(const Case& c, const Statistics& s, Workbench& bench, double upstream = 1,
+                                       const Values* device_upstream = nullptr, bool in_place = false) {
+  std::vector<Given> logits = {{"logits", c.logits}};
+  if (in_place) {
+    const Pointer both = bench.in_out(c.logits);
+    logits = {{"logits", both}, {"dlogits", both}};
+  }
+  return cases::cross_entropy_bwd(
+      {.rows = c.rows, .classes = c.classes, .dtype = c.dtype, .ignore = c.ignore, .upstream = upstream},
+      bench.operands({{"labels", c.label_values()},
+                      {"max", s.max},
+                      {"sum", s.sum},
+                      {"counted", constant_values(1, DType::i32, static_cast<double>(c.counted()))},
+                      {"device_upstream", device_upstream}},
+                     logits));
 }
 
 void check_forward(const Case& c, std::int64_t shift = 0) {
@@ -197,12 +193,7 @@ TEST_CASE("cross_entropy_bwd follows its formula") {
       });
       INFO(name_of_case(c) << ", upstream on the device " << on_device);
       on_devices(kDevices, {c.dtype}, [&](Workbench& bench) {
-        CrossEntropyBwdArgs a = backward_arguments(c, s, bench);
-        a.upstream = 64;
-        if (on_device) {
-          a.device_upstream = bench.input(factor);
-          a.logits = a.dlogits = bench.in_out(c.logits);  // in place
-        }
+        const CrossEntropyBwdArgs a = backward_arguments(c, s, bench, 64, on_device ? &factor : nullptr, on_device);
         ISOBAR_RUN(bench.device(), cross_entropy_bwd, a);
         bench.check("dlogits", {a.dlogits}, dlogits);
       });
@@ -363,8 +354,8 @@ TEST_CASE("cross_entropy_bwd is the gradient of cross_entropy_fwd") {
   Workbench bench({});
   const CrossEntropyFwdArgs forward = forward_arguments(c, bench);
   cpu::cross_entropy_fwd(forward);
-  CrossEntropyBwdArgs backward = backward_arguments(c, {bench.read({forward.max}), bench.read({forward.sum})}, bench);
-  backward.upstream = 1.7;
+  const Statistics s{bench.read({forward.max}), bench.read({forward.sum})};
+  const CrossEntropyBwdArgs backward = backward_arguments(c, s, bench, 1.7);
   cpu::cross_entropy_bwd(backward);
   check_gradient("dlogits", c.logits, bench.read({backward.dlogits}), [&](const Values& moved) {
     Case other = c;

@@ -1,6 +1,6 @@
 // dropout and drop_path: the mask of the contract, element by element; its rate; the same mask again on dy; the
 // masks of blocks of a whole.
-#include "kernels/dropout.h"
+#include "kernels/cases/dropout.h"
 
 #include <algorithm>
 #include <limits>
@@ -41,13 +41,13 @@ TEST_CASE("dropout keeps what the mask says and scales it") {
         const auto [y] = expected(dtype, [&]<class Real>(Arithmetic<Real>) { return naive<Real>(x, p, 1); });
         INFO(name_of(dtype) << ", p = " << p << ", n = " << n);
         on_devices(kDevices, {dtype}, [&](Workbench& bench) {
-          auto in = bench.input(x, n % 2);
-          auto out = bench.output(n, dtype), over = bench.in_out(x);
-          ISOBAR_RUN(bench.device(), dropout,
-                     {.n = n, .dtype = dtype, .p = p, .seed = kSeed, .stream = kStream, .x = in, .y = out});
-          ISOBAR_RUN(bench.device(), dropout,
-                     {.n = n, .dtype = dtype, .p = p, .seed = kSeed, .stream = kStream, .x = over, .y = over});
-          bench.check("y", out, y, Norm::ulps);
+          const DropoutArgs sizes = {.n = n, .dtype = dtype, .p = p, .seed = kSeed, .stream = kStream};
+          const DropoutArgs a = cases::dropout(sizes, bench.operands({{"x", x, n % 2}}));
+          ISOBAR_RUN(bench.device(), dropout, a);
+          bench.check("y", {a.y}, y, Norm::ulps);
+          const Pointer over = bench.in_out(x);
+          const DropoutArgs in_place = cases::dropout(sizes, bench.operands({{"x", over}, {"y", over}}));
+          ISOBAR_RUN(bench.device(), dropout, in_place);
           bench.check("y over x", over, y, Norm::ulps);
         });
       }
@@ -62,26 +62,14 @@ TEST_CASE("drop_path keeps or drops whole samples") {
             dtype, [&]<class Real>(Arithmetic<Real>) { return naive<Real>(x, 0.4f, std::max<std::int64_t>(n, 1)); });
         INFO(name_of(dtype) << ", " << batch << " x " << n);
         on_devices(kDevices, {dtype}, [&](Workbench& bench) {
-          auto out = bench.output(batch * n, dtype), over = bench.in_out(x);
-          ISOBAR_RUN(bench.device(), drop_path,
-                     {.rows = batch,
-                      .cols = n,
-                      .dtype = dtype,
-                      .p = 0.4f,
-                      .seed = kSeed,
-                      .stream = kStream,
-                      .x = bench.input(x, n % 2),
-                      .y = out});
-          ISOBAR_RUN(bench.device(), drop_path,
-                     {.rows = batch,
-                      .cols = n,
-                      .dtype = dtype,
-                      .p = 0.4f,
-                      .seed = kSeed,
-                      .stream = kStream,
-                      .x = over,
-                      .y = over});
-          bench.check("y", out, y, Norm::ulps);
+          const DropPathArgs sizes = {
+              .rows = batch, .cols = n, .dtype = dtype, .p = 0.4f, .seed = kSeed, .stream = kStream};
+          const DropPathArgs a = cases::drop_path(sizes, bench.operands({{"x", x, n % 2}}));
+          ISOBAR_RUN(bench.device(), drop_path, a);
+          bench.check("y", {a.y}, y, Norm::ulps);
+          const Pointer over = bench.in_out(x);
+          const DropPathArgs in_place = cases::drop_path(sizes, bench.operands({{"x", over}, {"y", over}}));
+          ISOBAR_RUN(bench.device(), drop_path, in_place);
           bench.check("y over x", over, y, Norm::ulps);
         });
       }
@@ -148,9 +136,9 @@ void check_pieces(const std::vector<Piece>& pieces, DType dtype, const Mask& mas
       for (std::int64_t i = 0; i < piece.size(); ++i)
         want[i] =
             random_bits(kSeed, kStream, static_cast<std::uint64_t>(index(piece, i))) >= drop_threshold(0.5f) ? 2 : 0;
-      const auto x = bench.input(constant_values(piece.size(), dtype, 1), piece.begin % 2);
-      const auto y = bench.output(piece.size(), dtype, piece.begin % 2);
-      mask(bench, piece, x, y);
+      const Values ones = constant_values(piece.size(), dtype, 1);
+      const Pointer y = bench.output(piece.size(), dtype, piece.begin % 2);
+      mask(bench, piece, {{"x", ones, piece.begin % 2}, {"y", y}});
       INFO("samples from " << piece.samples.first << ", tokens from " << piece.token << ", rows from " << piece.begin
                            << ", columns from " << piece.col);
       bench.check_equal("y", y, want);
@@ -162,16 +150,16 @@ void check_pieces(const std::vector<Piece>& pieces, DType dtype, const Mask& mas
 
 TEST_CASE("dropout draws the masks of blocks as those of the whole, element by element") {
   const auto mask = [](DType dtype) {
-    return [dtype](Workbench& bench, const Piece& piece, Pointer x, Pointer y) {
-      ISOBAR_RUN(bench.device(), dropout,
-                 {.n = piece.size(),
-                  .dtype = dtype,
-                  .p = 0.5f,
-                  .seed = kSeed,
-                  .stream = kStream,
-                  .window = {.cols = piece.col_count, .columns = {piece.col, piece.cols}, .rows = piece.rows()},
-                  .x = x,
-                  .y = y});
+    return [dtype](Workbench& bench, const Piece& piece, const std::vector<Given>& operands) {
+      const DropoutArgs a = cases::dropout(
+          {.n = piece.size(),
+           .dtype = dtype,
+           .p = 0.5f,
+           .seed = kSeed,
+           .stream = kStream,
+           .window = {.cols = piece.col_count, .columns = {piece.col, piece.cols}, .rows = piece.rows()}},
+          bench.operands(operands));
+      ISOBAR_RUN(bench.device(), dropout, a);
     };
   };
   const auto element = [](const Piece& piece, std::int64_t i) { return piece.element(i); };
@@ -185,17 +173,16 @@ TEST_CASE("dropout draws the masks of blocks as those of the whole, element by e
 
 TEST_CASE("drop_path draws the masks of blocks as those of the whole") {
   const auto mask = [](DType dtype) {
-    return [dtype](Workbench& bench, const Piece& piece, Pointer x, Pointer y) {
-      ISOBAR_RUN(bench.device(), drop_path,
-                 {.rows = piece.end - piece.begin,
-                  .cols = piece.col_count,
-                  .dtype = dtype,
-                  .p = 0.5f,
-                  .seed = kSeed,
-                  .stream = kStream,
-                  .window = piece.rows(),
-                  .x = x,
-                  .y = y});
+    return [dtype](Workbench& bench, const Piece& piece, const std::vector<Given>& operands) {
+      const DropPathArgs a = cases::drop_path({.rows = piece.end - piece.begin,
+                                               .cols = piece.col_count,
+                                               .dtype = dtype,
+                                               .p = 0.5f,
+                                               .seed = kSeed,
+                                               .stream = kStream,
+                                               .window = piece.rows()},
+                                              bench.operands(operands));
+      ISOBAR_RUN(bench.device(), drop_path, a);
     };
   };
   const auto sample = [](const Piece& piece, std::int64_t i) { return piece.sample(i); };
@@ -218,26 +205,23 @@ TEST_CASE("dropout and drop_path add a number in memory to the stream") {
     rows[i] = kept(i / kCols);
   }
   on_devices(kDevices, {DType::fp32}, [&](Workbench& bench) {
-    const auto y = bench.output(kRows * kCols, DType::fp32), z = bench.output(kRows * kCols, DType::fp32);
-    ISOBAR_RUN(bench.device(), dropout,
-               {.n = kRows * kCols,
-                .p = 0.5f,
-                .seed = kSeed,
-                .stream = kStream - kMoreStream,
-                .more_stream = more_stream(bench),
-                .x = bench.input(x),
-                .y = y});
-    bench.check_equal("dropout", y, elements);
-    ISOBAR_RUN(bench.device(), drop_path,
-               {.rows = kRows,
-                .cols = kCols,
-                .p = 0.5f,
-                .seed = kSeed,
-                .stream = kStream - kMoreStream,
-                .more_stream = more_stream(bench),
-                .x = bench.input(x),
-                .y = z});
-    bench.check_equal("drop_path", z, rows);
+    const DropoutArgs of_elements = cases::dropout({.n = kRows * kCols,
+                                                    .p = 0.5f,
+                                                    .seed = kSeed,
+                                                    .stream = kStream - kMoreStream,
+                                                    .more_stream = more_stream(bench)},
+                                                   bench.operands({{"x", x}}));
+    ISOBAR_RUN(bench.device(), dropout, of_elements);
+    bench.check_equal("dropout", {of_elements.y}, elements);
+    const DropPathArgs of_rows = cases::drop_path({.rows = kRows,
+                                                   .cols = kCols,
+                                                   .p = 0.5f,
+                                                   .seed = kSeed,
+                                                   .stream = kStream - kMoreStream,
+                                                   .more_stream = more_stream(bench)},
+                                                  bench.operands({{"x", x}}));
+    ISOBAR_RUN(bench.device(), drop_path, of_rows);
+    bench.check_equal("drop_path", {of_rows.y}, rows);
   });
 }
 
@@ -246,8 +230,8 @@ TEST_CASE("dropout refuses blocks that do not lie in the whole") {
     for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::emulator}) {
       if (kind == DeviceKind::emulator && !ISOBAR_HAS_EMULATOR) continue;
       Workbench bench({.kind = kind});
-      const DropoutArgs a{
-          .n = n, .p = 0.5f, .window = window, .x = bench.output(n, DType::fp32), .y = bench.output(n, DType::fp32)};
+      const DropoutArgs a = cases::dropout({.n = n, .p = 0.5f, .window = window},
+                                           bench.operands({{"x", constant_values(n, DType::fp32, 1)}}));
       CHECK_THROWS_WITH(([&] { ISOBAR_RUN(bench.device(), dropout, a); }()), sentence);
     }
   };
@@ -264,11 +248,13 @@ TEST_CASE("dropout drops the share that was asked for, differently for every str
   const Values ones = constant_values(n, DType::fp32, 1);
   on_devices(kDevices, {DType::fp32}, [&](Workbench& bench) {
     std::int64_t dropped = 0, both = 0;
-    auto first = bench.output(n, DType::fp32), second = bench.output(n, DType::fp32);
-    auto in = bench.input(ones);
-    ISOBAR_RUN(bench.device(), dropout, {.n = n, .p = 0.3f, .seed = 1, .stream = 5, .x = in, .y = first});
-    ISOBAR_RUN(bench.device(), dropout, {.n = n, .p = 0.3f, .seed = 1, .stream = 6, .x = in, .y = second});
-    const Values a = bench.read(first), b = bench.read(second);
+    const auto dropped_by = [&](std::uint64_t stream) {
+      const DropoutArgs a =
+          cases::dropout({.n = n, .p = 0.3f, .seed = 1, .stream = stream}, bench.operands({{"x", ones}}));
+      ISOBAR_RUN(bench.device(), dropout, a);
+      return bench.read({a.y});
+    };
+    const Values a = dropped_by(5), b = dropped_by(6);
     for (std::int64_t i = 0; i < n; ++i) dropped += a[i] == 0, both += a[i] == 0 && b[i] == 0;
     CHECK(std::fabs(static_cast<double>(dropped) / n - 0.3) <
           5 * std::sqrt(0.3 * 0.7 / n));  // five standard deviations

@@ -1,5 +1,5 @@
 // elementwise: cast, fill, add, add_row against their formulas, for every combination of dtypes.
-#include "kernels/elementwise.h"
+#include "kernels/cases/elementwise.h"
 
 #include <limits>
 
@@ -39,10 +39,10 @@ TEST_CASE("cast rounds once, between all dtypes") {
         for (std::size_t i = 0; i < kSpecial.size() && n > 100; ++i) x.v[i * 7] = round_to(kSpecial[i], from);
         INFO(name_of(from) << " -> " << name_of(to) << ", n = " << n);
         on_devices(kDevices, {from, to}, [&](Workbench& bench) {
-          auto y = bench.output(n, to, n % 3);
-          ISOBAR_RUN(bench.device(), cast,
-                     {.n = n, .x_dtype = from, .y_dtype = to, .x = bench.input(x, n % 2), .y = y});
-          bench.check_equal("y", y, values_of(x.v, to));
+          const CastArgs a = cases::cast({.n = n, .x_dtype = from, .y_dtype = to},
+                                         bench.operands({{"x", x, n % 2}, {"y", bench.output(n, to, n % 3)}}));
+          ISOBAR_RUN(bench.device(), cast, a);
+          bench.check_equal("y", {a.y}, values_of(x.v, to));
         });
       }
 }
@@ -51,9 +51,10 @@ TEST_CASE("fill writes n elements and no more") {
   for (DType dtype : kFloating)
     for (std::int64_t n : kRaggedLengths)
       on_devices(kDevices, {dtype}, [&](Workbench& bench) {
-        auto y = bench.output(n, dtype, n % 3);
-        ISOBAR_RUN(bench.device(), fill, {.n = n, .dtype = dtype, .value = 1.0 / 3, .y = y});
-        bench.check_equal("y", y, constant_values(n, dtype, 1.0 / 3));
+        const FillArgs a = cases::fill({.n = n, .dtype = dtype, .value = 1.0 / 3},
+                                       bench.operands({{"y", bench.output(n, dtype, n % 3)}}));
+        ISOBAR_RUN(bench.device(), fill, a);
+        bench.check_equal("y", {a.y}, constant_values(n, dtype, 1.0 / 3));
       });
 }
 
@@ -69,16 +70,10 @@ TEST_CASE("add takes operands of any dtypes") {
                                     [&]<class Real>(Arithmetic<Real>) { return naive_add_row<Real>(a, b); });
           INFO(name_of(a_dtype) << " + " << name_of(b_dtype) << " -> " << name_of(y_dtype) << ", n = " << n);
           on_devices(kDevices, {a_dtype, b_dtype, y_dtype}, [&](Workbench& bench) {
-            auto out = bench.output(n, y_dtype);
-            ISOBAR_RUN(bench.device(), add,
-                       {.n = n,
-                        .a_dtype = a_dtype,
-                        .b_dtype = b_dtype,
-                        .y_dtype = y_dtype,
-                        .a = bench.input(a),
-                        .b = bench.input(b, n % 2),
-                        .y = out});
-            bench.check("y", out, y, Norm::ulps);
+            const AddArgs args = cases::add({.n = n, .a_dtype = a_dtype, .b_dtype = b_dtype, .y_dtype = y_dtype},
+                                            bench.operands({{"a", a}, {"b", b, n % 2}}));
+            ISOBAR_RUN(bench.device(), add, args);
+            bench.check("y", {args.y}, y, Norm::ulps);
           });
         }
 }
@@ -92,12 +87,12 @@ TEST_CASE("add may write over either operand") {
       on_devices(kDevices, {dtype}, [&](Workbench& bench) {
         auto first = bench.in_out(a), second = bench.in_out(a);
         auto other = bench.input(b);
-        ISOBAR_RUN(
-            bench.device(), add,
-            {.n = n, .a_dtype = dtype, .b_dtype = DType::fp32, .y_dtype = dtype, .a = first, .b = other, .y = first});
-        ISOBAR_RUN(
-            bench.device(), add,
-            {.n = n, .a_dtype = DType::fp32, .b_dtype = dtype, .y_dtype = dtype, .a = other, .b = second, .y = second});
+        const AddArgs over_a = cases::add({.n = n, .a_dtype = dtype, .b_dtype = DType::fp32, .y_dtype = dtype},
+                                          bench.operands({{"a", first}, {"b", other}, {"y", first}}));
+        ISOBAR_RUN(bench.device(), add, over_a);
+        const AddArgs over_b = cases::add({.n = n, .a_dtype = DType::fp32, .b_dtype = dtype, .y_dtype = dtype},
+                                          bench.operands({{"a", other}, {"b", second}, {"y", second}}));
+        ISOBAR_RUN(bench.device(), add, over_b);
         bench.check("a over a", first, y, Norm::ulps);
         bench.check("b over b", second, y, Norm::ulps);
       });
@@ -118,15 +113,10 @@ TEST_CASE("add_row adds one row to every group") {
               const bool in_place = x_dtype == y_dtype;
               auto from = in_place ? bench.in_out(x) : bench.input(x);
               auto out = in_place ? from : bench.output(groups * n, y_dtype);
-              ISOBAR_RUN(bench.device(), add_row,
-                         {.groups = groups,
-                          .n = n,
-                          .x_dtype = x_dtype,
-                          .row_dtype = row_dtype,
-                          .y_dtype = y_dtype,
-                          .x = from,
-                          .row = bench.input(row),
-                          .y = out});
+              const AddRowArgs a = cases::add_row(
+                  {.groups = groups, .n = n, .x_dtype = x_dtype, .row_dtype = row_dtype, .y_dtype = y_dtype},
+                  bench.operands({{"x", from}, {"row", row}, {"y", out}}));
+              ISOBAR_RUN(bench.device(), add_row, a);
               bench.check("y", out, y, Norm::ulps);
             });
           }

@@ -1,11 +1,11 @@
 // forecast_loss: the three losses and their gradients against the formulas, with and without weights, of fields and of
 // rows of patches. All values are kept in the order of fields and rearranged on their way to the kernel.
-#include "kernels/forecast_loss.h"
+#include "kernels/cases/forecast_loss.h"
 
 #include <limits>
 #include <stdexcept>
 
-#include "kernels/patchify.h"
+#include "kernels/cases/patchify.h"
 #include "tests/harness/kernel_testing.h"
 
 namespace isobar::testing {
@@ -41,6 +41,7 @@ struct Case {
     const std::int64_t token = (b * (height / patch) + h / patch) * (width / patch) + w / patch;
     return ((token * patch + h % patch) * patch + w % patch) * channels + c;
   }
+  Values placed_pred() const;
 };
 
 template <class T>
@@ -49,6 +50,10 @@ std::vector<T> in_place(const Case& c, const std::vector<T>& fields) {
   for (std::size_t i = 0; i < fields.size(); ++i)
     placed[static_cast<std::size_t>(c.place(static_cast<std::int64_t>(i)))] = fields[i];
   return placed;
+}
+
+Values Case::placed_pred() const {
+  return {dtype, in_place(*this, pred.v)};
 }
 
 Case filled(Case c) {
@@ -106,46 +111,43 @@ std::array<std::vector<Real>, 1> naive_bwd(const Case& c, const Values& sums, Re
 }
 
 ForecastLossSumsArgs sums_arguments(const Case& c, Workbench& bench) {
-  return {.kind = c.kind,
-          .batch = c.batch,
-          .channels = c.channels,
-          .height = c.height,
-          .width = c.width,
-          .patch = c.patch,
-          .dtype = c.dtype,
-          .pred = bench.input({c.dtype, in_place(c, c.pred.v)}),
-          .target = bench.input(c.target),
-          .row_weights = c.has_rows ? bench.input(c.rows) : Pointer{},
-          .channel_weights = c.has_channels ? bench.input(c.cols) : Pointer{},
-          .sums = bench.output(2 * c.batch, DType::fp64),
-          .workspace = bench.workspace(forecast_loss_workspace(c.batch))};
+  return cases::forecast_loss_sums({.kind = c.kind,
+                                    .batch = c.batch,
+                                    .channels = c.channels,
+                                    .height = c.height,
+                                    .width = c.width,
+                                    .patch = c.patch,
+                                    .dtype = c.dtype},
+                                   bench.operands({{"pred", c.placed_pred()},
+                                                   {"target", c.target},
+                                                   {"row_weights", c.has_rows ? &c.rows : nullptr},
+                                                   {"channel_weights", c.has_channels ? &c.cols : nullptr}}));
 }
 
 ForecastLossFinishArgs finish_arguments(const Case& c, const Values& sums, Workbench& bench) {
-  return {.kind = c.kind,
-          .batch = c.batch,
-          .sample_size = c.sample(),
-          .dtype = c.dtype,
-          .sums = bench.input(sums),
-          .loss = bench.output(1, c.acc())};
+  return cases::forecast_loss_finish({.kind = c.kind, .batch = c.batch, .sample_size = c.sample(), .dtype = c.dtype},
+                                     bench.operands({{"sums", sums}}));
 }
 
-ForecastLossBwdArgs backward_arguments(const Case& c, const Values& sums, Workbench& bench) {
-  return {.kind = c.kind,
-          .batch = c.batch,
-          .channels = c.channels,
-          .height = c.height,
-          .width = c.width,
-          .sample_size = c.sample(),
-          .patch = c.patch,
-          .dtype = c.dtype,
-          .dpred_dtype = c.dpred_dtype,
-          .pred = bench.input({c.dtype, in_place(c, c.pred.v)}),
-          .target = bench.input(c.target),
-          .row_weights = c.has_rows ? bench.input(c.rows) : Pointer{},
-          .channel_weights = c.has_channels ? bench.input(c.cols) : Pointer{},
-          .sums = bench.input(sums),
-          .dpred = bench.output(c.size(), c.dpred_dtype)};
+ForecastLossBwdArgs backward_arguments(const Case& c, const Values& sums, Workbench& bench,
+                                       const Values* upstream = nullptr, std::int64_t pred_shift = 0,
+                                       std::int64_t dpred_shift = 0) {
+  return cases::forecast_loss_bwd({.kind = c.kind,
+                                   .batch = c.batch,
+                                   .channels = c.channels,
+                                   .height = c.height,
+                                   .width = c.width,
+                                   .sample_size = c.sample(),
+                                   .patch = c.patch,
+                                   .dtype = c.dtype,
+                                   .dpred_dtype = c.dpred_dtype},
+                                  bench.operands({{"pred", c.placed_pred(), pred_shift},
+                                                  {"target", c.target},
+                                                  {"row_weights", c.has_rows ? &c.rows : nullptr},
+                                                  {"channel_weights", c.has_channels ? &c.cols : nullptr},
+                                                  {"sums", sums},
+                                                  {"upstream", upstream},
+                                                  {"dpred", bench.output(c.size(), c.dpred_dtype, dpred_shift)}}));
 }
 
 // The sums as fp64 holds them.
@@ -284,21 +286,19 @@ TEST_CASE("forecast_loss of rows of patches is that of the fields, its gradient 
 
       const ForecastLossBwdArgs from_fields = backward_arguments(fields, sums, bench);
       ISOBAR_RUN(bench.device(), forecast_loss_bwd, from_fields);
-      const Pointer rows = bench.output(c.size(), c.dpred_dtype);
-      ISOBAR_RUN(bench.device(), patchify,
-                 {.batch = c.batch,
-                  .channels = c.channels,
-                  .height = c.height,
-                  .width = c.width,
-                  .patch = c.patch,
-                  .order = PatchOrder::channels_last,
-                  .image_dtype = c.dtype,
-                  .token_dtype = c.dpred_dtype,
-                  .image = from_fields.dpred,
-                  .tokens = rows});
+      const PatchifyArgs rows = cases::patchify({.batch = c.batch,
+                                                 .channels = c.channels,
+                                                 .height = c.height,
+                                                 .width = c.width,
+                                                 .patch = c.patch,
+                                                 .order = PatchOrder::channels_last,
+                                                 .image_dtype = c.dtype,
+                                                 .token_dtype = c.dpred_dtype},
+                                                bench.operands({{"image", from_fields.dpred}}));
+      ISOBAR_RUN(bench.device(), patchify, rows);
       const ForecastLossBwdArgs from_rows = backward_arguments(c, sums, bench);
       ISOBAR_RUN(bench.device(), forecast_loss_bwd, from_rows);
-      bench.check_equal("dpred", {from_rows.dpred}, bench.read(rows));
+      bench.check_equal("dpred", {from_rows.dpred}, bench.read({rows.tokens}));
     });
   }
 }
@@ -316,7 +316,7 @@ TEST_CASE("forecast_loss_bwd rounds the gradient of fields as well, and refuses 
     });
     const Case wrong = filled({1, 1, 2, 2, LossKind::weighted_mse, dpred_dtype, true, true, 0, DType::fp32});
     on_devices(kDevices, {dpred_dtype}, [&](Workbench& bench) {
-      ForecastLossBwdArgs a = backward_arguments(wrong, sums, bench);
+      const ForecastLossBwdArgs a = backward_arguments(wrong, exact_sums(wrong), bench);
       CHECK_THROWS_AS(([&] { ISOBAR_RUN(bench.device(), forecast_loss_bwd, a); }()), std::runtime_error);
       for (std::int64_t i = 0; i < wrong.size(); ++i) CHECK(std::isnan(bench.read({a.dpred})[i]));
     });
@@ -330,14 +330,9 @@ TEST_CASE("forecast_loss of rows of patches takes memory that no chunk of four i
       expected(c.dtype, [&]<class Real>(Arithmetic<Real>) { return naive_bwd<Real>(c, sums, Real(1)); });
   for (const bool shifts_pred : {true, false})
     on_devices(kDevices, {c.dtype}, [&](Workbench& bench) {
-      ForecastLossBwdArgs a = backward_arguments(c, sums, bench);
-      if (shifts_pred)
-        a.pred = bench.input({c.dtype, in_place(c, c.pred.v)}, 1);
-      else
-        a.dpred = bench.output(c.size(), c.dpred_dtype, 1);
-      const Pointer dpred{a.dpred};
+      const ForecastLossBwdArgs a = backward_arguments(c, sums, bench, nullptr, shifts_pred, !shifts_pred);
       ISOBAR_RUN(bench.device(), forecast_loss_bwd, a);
-      bench.check("dpred", dpred, exact);
+      bench.check("dpred", {a.dpred}, exact);
     });
 }
 
@@ -350,8 +345,7 @@ TEST_CASE("forecast_loss_bwd follows its formula") {
       });
       INFO(name_of_case(c) << ", upstream given " << has_upstream);
       on_devices(kDevices, {c.dtype}, [&](Workbench& bench) {
-        ForecastLossBwdArgs a = backward_arguments(c, sums, bench);
-        if (has_upstream) a.upstream = bench.input(factor);
+        const ForecastLossBwdArgs a = backward_arguments(c, sums, bench, has_upstream ? &factor : nullptr);
         ISOBAR_RUN(bench.device(), forecast_loss_bwd, a);
         bench.check("dpred", {a.dpred}, dpred);
       });
@@ -406,8 +400,8 @@ TEST_CASE("forecast_loss_bwd is the gradient of the loss") {
     Workbench bench({});
     const ForecastLossSumsArgs forward = sums_arguments(c, bench);
     cpu::forecast_loss_sums(forward);
-    ForecastLossBwdArgs backward = backward_arguments(c, bench.read({forward.sums}), bench);
-    backward.upstream = bench.input(values_of({1.7}, DType::fp64));
+    const Values upstream = values_of({1.7}, DType::fp64);
+    const ForecastLossBwdArgs backward = backward_arguments(c, bench.read({forward.sums}), bench, &upstream);
     cpu::forecast_loss_bwd(backward);
     const Values placed = bench.read({backward.dpred});
     Values dpred = placed;

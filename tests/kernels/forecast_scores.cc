@@ -1,5 +1,5 @@
 // forecast_scores: the four weighted sums of every sample and channel, with and without a climatology.
-#include "kernels/forecast_scores.h"
+#include "kernels/cases/forecast_scores.h"
 
 #include <limits>
 
@@ -44,19 +44,14 @@ TEST_CASE("forecast_scores are the weighted sums behind RMSE and ACC") {
         INFO(name_of(dtype) << ", " << s.batch << " x " << s.channels << " x " << s.height << " x " << s.width
                             << ", climatology " << has_climatology);
         on_devices(kDevices, {dtype}, [&](Workbench& bench) {
-          auto sums = bench.output(4 * planes, DType::fp64);
-          ISOBAR_RUN(bench.device(), forecast_scores,
-                     {.batch = s.batch,
-                      .channels = s.channels,
-                      .height = s.height,
-                      .width = s.width,
-                      .dtype = dtype,
-                      .pred = bench.input(pred),
-                      .target = bench.input(target),
-                      .row_weights = bench.input(weights),
-                      .climatology = has_climatology ? bench.input(climatology) : Pointer{},
-                      .out = sums});
-          bench.check("out", sums, out);
+          const ForecastScoresArgs a = cases::forecast_scores(
+              {.batch = s.batch, .channels = s.channels, .height = s.height, .width = s.width, .dtype = dtype},
+              bench.operands({{"pred", pred},
+                              {"target", target},
+                              {"row_weights", weights},
+                              {"climatology", has_climatology ? &climatology : nullptr}}));
+          ISOBAR_RUN(bench.device(), forecast_scores, a);
+          bench.check("out", {a.out}, out);
         });
       }
 }

@@ -1,5 +1,5 @@
 // gelu: both kinds, forward and backward, against libm; finite differences.
-#include "kernels/gelu.h"
+#include "kernels/cases/gelu.h"
 
 #include <algorithm>
 #include <limits>
@@ -71,11 +71,13 @@ TEST_CASE("gelu_fwd follows its formula") {
         const auto [y] = expected(dtype, [&]<class Real>(Arithmetic<Real>) { return naive_fwd<Real>(kind, x); });
         INFO(name_of_kind(kind) << ", " << name_of(dtype) << ", n = " << n);
         on_devices(kDevices, {dtype}, [&](Workbench& bench) {
-          auto in = bench.input(x, n % 2);
-          auto out = bench.output(n, dtype), over = bench.in_out(x);
-          ISOBAR_RUN(bench.device(), gelu_fwd, {.n = n, .dtype = dtype, .kind = kind, .x = in, .y = out});
-          ISOBAR_RUN(bench.device(), gelu_fwd, {.n = n, .dtype = dtype, .kind = kind, .x = over, .y = over});
-          bench.check("y", out, y);
+          const GeluFwdArgs sizes = {.n = n, .dtype = dtype, .kind = kind};
+          const GeluFwdArgs a = cases::gelu_fwd(sizes, bench.operands({{"x", x, n % 2}}));
+          ISOBAR_RUN(bench.device(), gelu_fwd, a);
+          bench.check("y", {a.y}, y);
+          const Pointer over = bench.in_out(x);
+          const GeluFwdArgs in_place = cases::gelu_fwd(sizes, bench.operands({{"x", over}, {"y", over}}));
+          ISOBAR_RUN(bench.device(), gelu_fwd, in_place);
           bench.check("y over x", over, y);
         });
       }
@@ -87,10 +89,9 @@ TEST_CASE("gelu_fwd in fp32 keeps its relative accuracy in the bulk and in the n
   const Values x = values_of(points, DType::fp32);
   for (Activation kind : kKinds)
     on_devices(cpu_only(), {DType::fp32}, [&](Workbench& bench) {  // CUDA's erff is accurate to absolute ulps only
-      auto out = bench.output(x.size(), DType::fp32);
-      ISOBAR_RUN(bench.device(), gelu_fwd,
-                 {.n = x.size(), .dtype = DType::fp32, .kind = kind, .x = bench.input(x), .y = out});
-      const Values y = bench.read(out);
+      const GeluFwdArgs a = cases::gelu_fwd({.n = x.size(), .kind = kind}, bench.operands({{"x", x}}));
+      ISOBAR_RUN(bench.device(), gelu_fwd, a);
+      const Values y = bench.read({a.y});
       double worst = 0, where = 0;
       for (std::int64_t i = 0; i < x.size(); ++i) {
         const double exponent = kind == Activation::gelu_erf ? x[i] * x[i] / 2 : -2 * naive_tanh_argument(x[i]);
@@ -115,9 +116,9 @@ TEST_CASE("gelu_fwd is the identity far above zero and vanishes far below") {
       const Values x = values_of({60000, 1000, 30, -30, -1000, -60000}, dtype);
       const Values y = values_of({60000, 1000, 30, 0, 0, 0}, dtype);
       on_devices(kDevices, {dtype}, [&](Workbench& bench) {
-        auto out = bench.output(6, dtype);
-        ISOBAR_RUN(bench.device(), gelu_fwd, {.n = 6, .dtype = dtype, .kind = kind, .x = bench.input(x), .y = out});
-        const Values actual = bench.read(out);
+        const GeluFwdArgs a = cases::gelu_fwd({.n = 6, .dtype = dtype, .kind = kind}, bench.operands({{"x", x}}));
+        ISOBAR_RUN(bench.device(), gelu_fwd, a);
+        const Values actual = bench.read({a.y});
         for (std::int64_t i = 0; i < 6; ++i) CHECK(std::fabs(actual[i] - y[i]) <= 1e-150);
       });
     }
@@ -131,11 +132,13 @@ TEST_CASE("gelu_bwd follows its formula") {
         const auto [dx] = expected(dtype, [&]<class Real>(Arithmetic<Real>) { return naive_bwd<Real>(kind, dy, x); });
         INFO(name_of_kind(kind) << ", " << name_of(dtype) << ", n = " << n);
         on_devices(kDevices, {dtype}, [&](Workbench& bench) {
-          auto in = bench.input(x), dy_in = bench.input(dy, n % 2);
-          auto out = bench.output(n, dtype), over = bench.in_out(dy);
-          ISOBAR_RUN(bench.device(), gelu_bwd, {.n = n, .dtype = dtype, .kind = kind, .dy = dy_in, .x = in, .dx = out});
-          ISOBAR_RUN(bench.device(), gelu_bwd, {.n = n, .dtype = dtype, .kind = kind, .dy = over, .x = in, .dx = over});
-          bench.check("dx", out, dx);
+          const GeluBwdArgs sizes = {.n = n, .dtype = dtype, .kind = kind};
+          const GeluBwdArgs a = cases::gelu_bwd(sizes, bench.operands({{"dy", dy, n % 2}, {"x", x}}));
+          ISOBAR_RUN(bench.device(), gelu_bwd, a);
+          bench.check("dx", {a.dx}, dx);
+          const Pointer over = bench.in_out(dy);
+          const GeluBwdArgs in_place = cases::gelu_bwd(sizes, bench.operands({{"dy", over}, {"x", x}, {"dx", over}}));
+          ISOBAR_RUN(bench.device(), gelu_bwd, in_place);
           bench.check("dx over dy", over, dx);
         });
       }
@@ -146,13 +149,15 @@ TEST_CASE("gelu_bwd is the gradient of gelu_fwd") {
   const Values x = random_values(n, DType::fp64, 3, 2), dy = random_values(n, DType::fp64, 4);
   for (Activation kind : kKinds) {
     Workbench bench({});
-    auto dx = bench.output(n, DType::fp64);
-    cpu::gelu_bwd({.n = n, .dtype = DType::fp64, .kind = kind, .dy = bench.input(dy), .x = bench.input(x), .dx = dx});
-    check_gradient(name_of_kind(kind), x, bench.read(dx), [&](const Values& moved) {
+    const GeluBwdArgs back =
+        cases::gelu_bwd({.n = n, .dtype = DType::fp64, .kind = kind}, bench.operands({{"dy", dy}, {"x", x}}));
+    cpu::gelu_bwd(back);
+    check_gradient(name_of_kind(kind), x, bench.read({back.dx}), [&](const Values& moved) {
       Workbench forward({});
-      auto y = forward.output(n, DType::fp64);
-      cpu::gelu_fwd({.n = n, .dtype = DType::fp64, .kind = kind, .x = forward.input(moved), .y = y});
-      return dot(forward.read(y), dy);
+      const GeluFwdArgs a =
+          cases::gelu_fwd({.n = n, .dtype = DType::fp64, .kind = kind}, forward.operands({{"x", moved}}));
+      cpu::gelu_fwd(a);
+      return dot(forward.read({a.y}), dy);
     });
   }
 }

@@ -1,5 +1,5 @@
 // gemm: every layout, dtype and epilogue against the formula, at sizes around the tiles of rows, columns and terms.
-#include "kernels/gemm/gemm.h"
+#include "kernels/cases/gemm.h"
 
 #include <cmath>
 #include <limits>
@@ -89,22 +89,23 @@ std::array<std::vector<Real>, 2> naive(Arithmetic<Real> math, const Case& g, con
   return out;
 }
 
-GemmArgs arguments_of(const Case& g, const Operands& x, Workbench& bench, Pointer c, Pointer pre) {
-  return {.m = g.m,
-          .n = g.n,
-          .k = g.k,
-          .transpose_a = g.transpose_a,
-          .transpose_b = g.transpose_b,
-          .in_dtype = g.in,
-          .out_dtype = g.out,
-          .bias_dtype = g.bias,
-          .a = bench.input(x.a),
-          .b = bench.input(x.b),
-          .bias = g.has_bias ? bench.input(x.bias) : Pointer{},
-          .c = c,
-          .pre = g.has_pre ? pre : Pointer{},
-          .activation = g.activation,
-          .mode = g.mode};
+GemmArgs arguments_of(const Case& g, const Operands& x, Workbench& bench, bool has_a_sums = false) {
+  return cases::gemm({.m = g.m,
+                      .n = g.n,
+                      .k = g.k,
+                      .transpose_a = g.transpose_a,
+                      .transpose_b = g.transpose_b,
+                      .in_dtype = g.in,
+                      .out_dtype = g.out,
+                      .bias_dtype = g.bias,
+                      .activation = g.activation,
+                      .mode = g.mode},
+                     bench.operands({{"a", x.a},
+                                     {"b", x.b},
+                                     {"bias", g.has_bias ? &x.bias : nullptr},
+                                     {"c", x.c},
+                                     {"pre", g.has_pre},
+                                     {"a_sums", has_a_sums}}));
 }
 
 // How a device makes this product (kernels/gemm/gemm.h), the CPU with the kernels that it uses now.
@@ -126,11 +127,10 @@ void run(const Case& g, const Operands& x, const std::vector<DeviceKind>& device
       [&](Manner manner) { return expected(g.in, [&](auto math) { return naive(math, g, x, manner); }); });
   const auto check = [&](Workbench& bench) {
     const auto& [c_expected, pre_expected] = want[manner_of(bench.device().kind, g)];
-    const Pointer c = g.mode == Grad::accumulate ? bench.in_out(x.c) : bench.output(g.m * g.n, g.out);
-    const Pointer pre = bench.output(g.has_pre ? g.m * g.n : 0, g.out);
-    ISOBAR_RUN(bench.device(), gemm, arguments_of(g, x, bench, c, pre));
-    bench.check("c", c, c_expected);
-    if (g.has_pre) bench.check("pre", pre, pre_expected);
+    const GemmArgs a = arguments_of(g, x, bench);
+    ISOBAR_RUN(bench.device(), gemm, a);
+    bench.check("c", {a.c}, c_expected);
+    if (g.has_pre) bench.check("pre", {a.pre}, pre_expected);
   };
   on_devices(devices, {g.in, g.out}, check, {.multiplies = true});
 }
@@ -238,11 +238,10 @@ TEST_CASE("gemm through oneDNN") {
               const auto [c_expected, pre_expected] =
                   expected(g.in, [&](auto math) { return naive(math, g, x, {.rounds_pre = true}); });
               on_devices(cpu_only(), {g.in, g.out}, [&](Workbench& bench) {
-                const Pointer c = mode == Grad::accumulate ? bench.in_out(x.c) : bench.output(g.m * g.n, g.out);
-                const Pointer pre = bench.output(has_pre ? g.m * g.n : 0, g.out);
-                cpu::gemm_onednn(arguments_of(g, x, bench, c, pre));
-                bench.check("c", c, c_expected);
-                if (has_pre) bench.check("pre", pre, pre_expected);
+                const GemmArgs a = arguments_of(g, x, bench);
+                cpu::gemm_onednn(a);
+                bench.check("c", {a.c}, c_expected);
+                if (has_pre) bench.check("pre", {a.pre}, pre_expected);
               });
             }
 }
@@ -253,16 +252,11 @@ namespace {
 float sum_of_products(const std::vector<double>& a, const std::vector<double>& b) {
   const auto k = static_cast<std::int64_t>(a.size());
   Workbench bench({.kind = DeviceKind::cpu});
-  const Pointer c = bench.output(1, DType::fp32);
-  cpu::gemm({.m = 1,
-             .n = 1,
-             .k = k,
-             .in_dtype = DType::bf16,
-             .out_dtype = DType::fp32,
-             .a = bench.input(values_of(a, DType::bf16)),
-             .b = bench.input(values_of(b, DType::bf16)),
-             .c = c});
-  const auto sum = static_cast<float>(bench.read(c)[0]);
+  const GemmArgs product =
+      cases::gemm({.m = 1, .n = 1, .k = k, .in_dtype = DType::bf16},
+                  bench.operands({{"a", values_of(a, DType::bf16)}, {"b", values_of(b, DType::bf16)}}));
+  cpu::gemm(product);
+  const auto sum = static_cast<float>(bench.read({product.c})[0]);
   bench.finish();
   return sum;
 }
@@ -304,8 +298,7 @@ TEST_CASE("gemm and its emulation in pairs give the same bits") {
     for (const cpu::Bf16Products products : ways_in_pairs()) {
       const UsedKernels used({cpu::Isa::avx512, products});
       Workbench bench({.kind = DeviceKind::cpu});
-      const Pointer c = bench.output(g.m * g.n, g.out);
-      cpu::gemm(arguments_of(g, x, bench, c, {}));
+      cpu::gemm(arguments_of(g, x, bench));
       bits.push_back(bench.finish());
     }
     CHECK(bits.at(0) == bits.at(1));
@@ -344,13 +337,10 @@ TEST_CASE("gemm on a GPU sums A on the way") {
           return sums;
         });
         on_devices({DeviceKind::cuda}, {in}, [&](Workbench& bench) {
-          const Pointer c = mode == Grad::accumulate ? bench.in_out(x.c) : bench.output(m * n, g.out);
-          const Pointer a_sums = bench.output(m, DType::fp32);
-          GemmArgs arguments = arguments_of(g, x, bench, c, {});
-          arguments.a_sums = a_sums;
-          ISOBAR_RUN(bench.device(), gemm, arguments);
-          bench.check("c", c, products[0]);
-          bench.check("the sums of A", a_sums, sums[0]);
+          const GemmArgs a = arguments_of(g, x, bench, true);
+          ISOBAR_RUN(bench.device(), gemm, a);
+          bench.check("c", {a.c}, products[0]);
+          bench.check("the sums of A", {a.a_sums}, sums[0]);
         });
       }
 }

@@ -1,5 +1,5 @@
 // sum_of_squares and clip_coefficient: sums of any length and range, overflow, NaN, and every branch of the clip.
-#include "kernels/grad_norm.h"
+#include "kernels/cases/grad_norm.h"
 
 #include <limits>
 
@@ -12,15 +12,10 @@ const std::vector<DeviceKind> kDevices = all_devices();
 const double kInfinity = std::numeric_limits<double>::infinity();
 
 double sum_on(Workbench& bench, const Values& x, double factor = 1) {
-  auto sum = bench.output(1, DType::fp64);
-  ISOBAR_RUN(bench.device(), sum_of_squares,
-             {.n = x.size(),
-              .dtype = x.dtype,
-              .factor = factor,
-              .x = bench.input(x, x.size() % 3),
-              .sum = sum,
-              .workspace = bench.workspace(kSumOfSquaresBlocks * sizeof(double))});
-  return bench.read(sum)[0];
+  const SumOfSquaresArgs a = cases::sum_of_squares({.n = x.size(), .dtype = x.dtype, .factor = factor},
+                                                   bench.operands({{"x", x, x.size() % 3}}));
+  ISOBAR_RUN(bench.device(), sum_of_squares, a);
+  return bench.read({a.sum})[0];
 }
 
 }  // namespace
@@ -105,18 +100,14 @@ TEST_CASE("clip_coefficient unscales, clips and marks a step to skip") {
   };
   for (const Known& k : known)
     on_devices(kDevices, {}, [&](Workbench& bench) {
-      auto grad_scale = bench.output(1, DType::fp64), norm = bench.output(1, DType::fp64);
-      ISOBAR_RUN(bench.device(), clip_coefficient,
-                 {.count = std::ssize(k.sums),
-                  .sums = bench.input(values_of(k.sums, DType::fp64)),
-                  .unscale = k.unscale,
-                  .max_norm = k.max_norm,
-                  .norm = norm,
-                  .grad_scale = grad_scale});
-      const double actual = bench.read(grad_scale)[0];
+      const ClipCoefficientArgs a =
+          cases::clip_coefficient({.count = std::ssize(k.sums), .unscale = k.unscale, .max_norm = k.max_norm},
+                                  bench.operands({{"sums", values_of(k.sums, DType::fp64)}}));
+      ISOBAR_RUN(bench.device(), clip_coefficient, a);
+      const double actual = bench.read({a.grad_scale})[0];
       INFO("norm " << k.norm << ", unscale " << k.unscale << ", max_norm " << k.max_norm << ": " << actual);
       CHECK(std::fabs(actual - k.grad_scale) <= 4e-16 * k.grad_scale);
-      bench.check_equal("norm", norm, values_of({k.norm}, DType::fp64));
+      bench.check_equal("norm", {a.norm}, values_of({k.norm}, DType::fp64));
     });
 }
 

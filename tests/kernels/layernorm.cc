@@ -1,5 +1,5 @@
 // layernorm: forward and backward against their formulas, with and without the residual branch; finite differences.
-#include "kernels/layernorm.h"
+#include "kernels/cases/layernorm.h"
 
 #include <limits>
 
@@ -134,6 +134,10 @@ Backward backward_case(Shape shape, Pair pair, bool has_dsum, bool accumulate) {
   return b;
 }
 
+LayernormFwdArgs forward_sizes(Shape shape, Pair pair) {
+  return {.rows = shape.rows, .cols = shape.cols, .stream_dtype = pair.stream, .dtype = pair.dtype, .eps = kEps};
+}
+
 }  // namespace
 
 TEST_CASE("layernorm_fwd follows its formula") {
@@ -152,28 +156,17 @@ TEST_CASE("layernorm_fwd follows its formula") {
           INFO(name_of(pair.stream) << "/" << name_of(pair.dtype) << ", " << shape.rows << " x " << shape.cols
                                     << ", branch " << has_branch << ", sum " << has_sum);
           on_devices(kDevices, {pair.stream}, [&](Workbench& bench) {
-            auto out = bench.output(n, pair.dtype);
-            auto mean_out = bench.output(shape.rows, acc), rstd_out = bench.output(shape.rows, acc);
-            const Pointer sum_out = has_sum ? bench.output(n, pair.stream) : Pointer{};
-            const Pointer branch_in = has_branch ? bench.input(branch) : Pointer{};
-            ISOBAR_RUN(bench.device(), layernorm_fwd,
-                       {.rows = shape.rows,
-                        .cols = shape.cols,
-                        .stream_dtype = pair.stream,
-                        .dtype = pair.dtype,
-                        .eps = kEps,
-                        .x = bench.input(x),
-                        .branch = branch_in,
-                        .weight = bench.input(weight),
-                        .bias = bench.input(bias),
-                        .sum = sum_out,
-                        .y = out,
-                        .mean = mean_out,
-                        .rstd = rstd_out});
-            bench.check("y", out, y);
-            bench.check("mean", mean_out, mean);
-            bench.check("rstd", rstd_out, rstd);
-            if (has_sum) bench.check("sum", sum_out, sum, Norm::ulps);
+            const LayernormFwdArgs a = cases::layernorm_fwd(forward_sizes(shape, pair),
+                                                            bench.operands({{"x", x},
+                                                                            {"branch", has_branch ? &branch : nullptr},
+                                                                            {"weight", weight},
+                                                                            {"bias", bias},
+                                                                            {"sum", has_sum}}));
+            ISOBAR_RUN(bench.device(), layernorm_fwd, a);
+            bench.check("y", {a.y}, y);
+            bench.check("mean", {a.mean}, mean);
+            bench.check("rstd", {a.rstd}, rstd);
+            if (has_sum) bench.check("sum", {a.sum}, sum, Norm::ulps);
           });
         }
 }
@@ -190,22 +183,12 @@ TEST_CASE("layernorm_fwd may write the sum over x") {
     });
     INFO(name_of(pair.stream) << "/" << name_of(pair.dtype));
     on_devices(kDevices, {pair.stream}, [&](Workbench& bench) {
-      auto over = bench.in_out(x), out = bench.output(n, pair.dtype);
-      ISOBAR_RUN(bench.device(), layernorm_fwd,
-                 {.rows = shape.rows,
-                  .cols = shape.cols,
-                  .stream_dtype = pair.stream,
-                  .dtype = pair.dtype,
-                  .eps = kEps,
-                  .x = over,
-                  .branch = bench.input(branch),
-                  .weight = bench.input(weight),
-                  .bias = bench.input(bias),
-                  .sum = over,
-                  .y = out,
-                  .mean = bench.output(shape.rows, acc),
-                  .rstd = bench.output(shape.rows, acc)});
-      bench.check("y", out, y);
+      const Pointer over = bench.in_out(x);
+      const LayernormFwdArgs a = cases::layernorm_fwd(
+          forward_sizes(shape, pair),
+          bench.operands({{"x", over}, {"branch", branch}, {"weight", weight}, {"bias", bias}, {"sum", over}}));
+      ISOBAR_RUN(bench.device(), layernorm_fwd, a);
+      bench.check("y", {a.y}, y);
       bench.check("sum", over, sum, Norm::ulps);
     });
   }
@@ -223,20 +206,10 @@ TEST_CASE("layernorm_fwd keeps NaN and infinity within their rows") {
       return naive_fwd<Real>(shape, pair.stream, x, nullptr, weight, bias);
     });
     on_devices(kDevices, {pair.stream}, [&](Workbench& bench) {
-      auto out = bench.output(200, pair.dtype);
-      ISOBAR_RUN(bench.device(), layernorm_fwd,
-                 {.rows = shape.rows,
-                  .cols = shape.cols,
-                  .stream_dtype = pair.stream,
-                  .dtype = pair.dtype,
-                  .eps = kEps,
-                  .x = bench.input(x),
-                  .weight = bench.input(weight),
-                  .bias = bench.input(bias),
-                  .y = out,
-                  .mean = bench.output(5, acc),
-                  .rstd = bench.output(5, acc)});
-      bench.check("y", out, y);
+      const LayernormFwdArgs a = cases::layernorm_fwd(forward_sizes(shape, pair),
+                                                      bench.operands({{"x", x}, {"weight", weight}, {"bias", bias}}));
+      ISOBAR_RUN(bench.device(), layernorm_fwd, a);
+      bench.check("y", {a.y}, y);
     });
   }
 }
@@ -254,34 +227,29 @@ TEST_CASE("layernorm_bwd follows its formula") {
         INFO(name_of(pair.stream) << "/" << name_of(pair.dtype) << ", " << shape.rows << " x " << shape.cols
                                   << ", dsum " << has_dsum << ", accumulate " << accumulate);
         on_devices(kDevices, {pair.stream}, [&](Workbench& bench) {
-          const DType acc = accumulator_of(pair.stream);
-          auto dweight_out = accumulate ? bench.in_out(b.dweight) : bench.output(shape.cols, acc);
-          auto dbias_out = accumulate ? bench.in_out(b.dbias) : bench.output(shape.cols, acc);
           // In place over dsum where there is one; with the copy for the branch, but not always.
           const bool has_dbranch = !has_dsum || shape.cols % 2 == 1;
           const Pointer dx_out = has_dsum ? bench.in_out(b.dsum) : bench.output(n, pair.stream);
-          const Pointer dbranch_out = has_dbranch ? bench.output(n, pair.dtype) : Pointer{};
-          ISOBAR_RUN(bench.device(), layernorm_bwd,
-                     {.rows = shape.rows,
-                      .cols = shape.cols,
-                      .stream_dtype = pair.stream,
-                      .dtype = pair.dtype,
-                      .dy = bench.input(b.dy),
-                      .x = bench.input(b.x),
-                      .weight = bench.input(b.weight),
-                      .mean = bench.input(b.mean),
-                      .rstd = bench.input(b.rstd),
-                      .dsum = has_dsum ? dx_out.raw : nullptr,
-                      .dx = dx_out,
-                      .dbranch = dbranch_out,
-                      .dweight = dweight_out,
-                      .dbias = dbias_out,
-                      .mode = accumulate ? Grad::accumulate : Grad::overwrite,
-                      .workspace = bench.workspace(layernorm_bwd_workspace(shape.cols, pair.stream))});
-          bench.check("dx", dx_out, dx);
-          bench.check("dweight", dweight_out, dweight);
-          bench.check("dbias", dbias_out, dbias);
-          if (has_dbranch) bench.check_equal("dbranch", dbranch_out, values_of(bench.read(dx_out).v, pair.dtype));
+          const LayernormBwdArgs a = cases::layernorm_bwd({.rows = shape.rows,
+                                                           .cols = shape.cols,
+                                                           .stream_dtype = pair.stream,
+                                                           .dtype = pair.dtype,
+                                                           .mode = accumulate ? Grad::accumulate : Grad::overwrite},
+                                                          bench.operands({{"dy", b.dy},
+                                                                          {"x", b.x},
+                                                                          {"weight", b.weight},
+                                                                          {"mean", b.mean},
+                                                                          {"rstd", b.rstd},
+                                                                          {"dsum", has_dsum ? dx_out : Pointer{}},
+                                                                          {"dx", dx_out},
+                                                                          {"dbranch", has_dbranch},
+                                                                          {"dweight", b.dweight},
+                                                                          {"dbias", b.dbias}}));
+          ISOBAR_RUN(bench.device(), layernorm_bwd, a);
+          bench.check("dx", {a.dx}, dx);
+          bench.check("dweight", {a.dweight}, dweight);
+          bench.check("dbias", {a.dbias}, dbias);
+          if (has_dbranch) bench.check_equal("dbranch", {a.dbranch}, values_of(bench.read({a.dx}).v, pair.dtype));
         });
       }
 }
@@ -298,50 +266,31 @@ TEST_CASE("layernorm_bwd is the gradient of layernorm_fwd") {
   };
   const auto forward = [&](const Values& x_, const Values& branch_, const Values& weight_, const Values& bias_) {
     Workbench bench({});
-    auto y = bench.output(n, DType::fp64), sum = bench.output(n, DType::fp64);
-    auto mean = bench.output(5, DType::fp64), rstd = bench.output(5, DType::fp64);
-    cpu::layernorm_fwd({.rows = 5,
-                        .cols = 9,
-                        .stream_dtype = DType::fp64,
-                        .dtype = DType::fp64,
-                        .eps = kEps,
-                        .x = bench.input(x_),
-                        .branch = bench.input(branch_),
-                        .weight = bench.input(weight_),
-                        .bias = bench.input(bias_),
-                        .sum = sum,
-                        .y = y,
-                        .mean = mean,
-                        .rstd = rstd});
-    return Forward{bench.read(y), bench.read(sum), bench.read(mean), bench.read(rstd)};
+    const LayernormFwdArgs a = cases::layernorm_fwd(
+        forward_sizes(shape, {DType::fp64, DType::fp64}),
+        bench.operands({{"x", x_}, {"branch", branch_}, {"weight", weight_}, {"bias", bias_}, {"sum"}}));
+    cpu::layernorm_fwd(a);
+    return Forward{bench.read({a.y}), bench.read({a.sum}), bench.read({a.mean}), bench.read({a.rstd})};
   };
   const auto loss = [&](const Forward& f) { return dot(f.y, dy) + dot(f.sum, dsum); };
 
   const Forward f = forward(x, branch, weight, bias);
   Workbench bench({});
-  auto dx = bench.output(n, DType::fp64), dbranch = bench.output(n, DType::fp64);
-  auto dweight = bench.output(9, DType::fp64), dbias = bench.output(9, DType::fp64);
-  cpu::layernorm_bwd({.rows = 5,
-                      .cols = 9,
-                      .stream_dtype = DType::fp64,
-                      .dtype = DType::fp64,
-                      .dy = bench.input(dy),
-                      .x = bench.input(f.sum),
-                      .weight = bench.input(weight),
-                      .mean = bench.input(f.mean),
-                      .rstd = bench.input(f.rstd),
-                      .dsum = bench.input(dsum),
-                      .dx = dx,
-                      .dbranch = dbranch,
-                      .dweight = dweight,
-                      .dbias = dbias,
-                      .workspace = bench.workspace(layernorm_bwd_workspace(9, DType::fp64))});
-  check_gradient("dx", x, bench.read(dx), [&](const Values& v) { return loss(forward(v, branch, weight, bias)); });
-  check_gradient("dbranch", branch, bench.read(dbranch),
+  const LayernormBwdArgs a = cases::layernorm_bwd(
+      {.rows = 5, .cols = 9, .stream_dtype = DType::fp64, .dtype = DType::fp64}, bench.operands({{"dy", dy},
+                                                                                                 {"x", f.sum},
+                                                                                                 {"weight", weight},
+                                                                                                 {"mean", f.mean},
+                                                                                                 {"rstd", f.rstd},
+                                                                                                 {"dsum", dsum},
+                                                                                                 {"dbranch"}}));
+  cpu::layernorm_bwd(a);
+  check_gradient("dx", x, bench.read({a.dx}), [&](const Values& v) { return loss(forward(v, branch, weight, bias)); });
+  check_gradient("dbranch", branch, bench.read({a.dbranch}),
                  [&](const Values& v) { return loss(forward(x, v, weight, bias)); });
-  check_gradient("dweight", weight, bench.read(dweight),
+  check_gradient("dweight", weight, bench.read({a.dweight}),
                  [&](const Values& v) { return loss(forward(x, branch, v, bias)); });
-  check_gradient("dbias", bias, bench.read(dbias),
+  check_gradient("dbias", bias, bench.read({a.dbias}),
                  [&](const Values& v) { return loss(forward(x, branch, weight, v)); });
 }
 

@@ -1,5 +1,5 @@
 // normalize and denormalize: every channel with its own statistics, the extra planes, fp32 and fp64.
-#include "kernels/normalize.h"
+#include "kernels/cases/normalize.h"
 
 #include <limits>
 
@@ -61,20 +61,16 @@ TEST_CASE("normalize uses each channel's statistics and appends the planes") {
       });
       INFO(name_of(dtype) << ", " << name_of_shape(s));
       on_devices(kDevices, {dtype}, [&](Workbench& bench) {
-        auto out = bench.output(s.batch * (s.channels + s.extra) * s.pixels(), dtype);
-        ISOBAR_RUN(bench.device(), normalize,
-                   {.batch = s.batch,
-                    .channels = s.channels,
-                    .extra = s.extra,
-                    .height = s.height,
-                    .width = s.width,
-                    .dtype = dtype,
-                    .x = bench.input(x),
-                    .mean = bench.input(mean),
-                    .std = bench.input(std),
-                    .planes = bench.input(planes),
-                    .y = out});
-        bench.check("y", out, y);
+        const NormalizeArgs a =
+            cases::normalize({.batch = s.batch,
+                              .channels = s.channels,
+                              .extra = s.extra,
+                              .height = s.height,
+                              .width = s.width,
+                              .dtype = dtype},
+                             bench.operands({{"x", x}, {"mean", mean}, {"std", std}, {"planes", planes}}));
+        ISOBAR_RUN(bench.device(), normalize, a);
+        bench.check("y", {a.y}, y);
       });
     }
 }
@@ -93,18 +89,11 @@ TEST_CASE("denormalize is the way back") {
       });
       INFO(name_of(dtype) << ", " << name_of_shape(s));
       on_devices(kDevices, {dtype}, [&](Workbench& bench) {
-        auto out = bench.output(x.size(), DType::fp32);
-        ISOBAR_RUN(bench.device(), denormalize,
-                   {.batch = s.batch,
-                    .channels = s.channels,
-                    .height = s.height,
-                    .width = s.width,
-                    .dtype = dtype,
-                    .x = bench.input(x),
-                    .mean = bench.input(mean),
-                    .std = bench.input(std),
-                    .y = out});
-        bench.check("y", out, y);
+        const DenormalizeArgs a = cases::denormalize(
+            {.batch = s.batch, .channels = s.channels, .height = s.height, .width = s.width, .dtype = dtype},
+            bench.operands({{"x", x}, {"mean", mean}, {"std", std}}));
+        ISOBAR_RUN(bench.device(), denormalize, a);
+        bench.check("y", {a.y}, y);
       });
     }
 }
@@ -112,34 +101,15 @@ TEST_CASE("denormalize is the way back") {
 TEST_CASE("normalize and denormalize refuse 16 bits, on every device") {
   for (DType dtype : {DType::bf16, DType::fp16})
     on_devices(kDevices, {dtype}, [&](Workbench& bench) {
-      auto statistic = bench.input(constant_values(1, DType::fp64, 1));
-      auto x = bench.input(constant_values(8, DType::fp32, 1)), narrow = bench.in_out(constant_values(8, dtype, 1));
-      auto y = bench.output(8, dtype);
-      const auto normalized = [&] {
-        ISOBAR_RUN(bench.device(), normalize,
-                   {.batch = 1,
-                    .channels = 1,
-                    .height = 1,
-                    .width = 8,
-                    .dtype = dtype,
-                    .x = x,
-                    .mean = statistic,
-                    .std = statistic,
-                    .y = y});
-      };
-      auto wide = bench.output(8, DType::fp32);
-      const auto denormalized = [&] {
-        ISOBAR_RUN(bench.device(), denormalize,
-                   {.batch = 1,
-                    .channels = 1,
-                    .height = 1,
-                    .width = 8,
-                    .dtype = dtype,
-                    .x = narrow,
-                    .mean = statistic,
-                    .std = statistic,
-                    .y = wide});
-      };
+      const Values one = constant_values(1, DType::fp64, 1), x = constant_values(8, DType::fp32, 1);
+      const NormalizeArgs there = cases::normalize({.batch = 1, .channels = 1, .height = 1, .width = 8, .dtype = dtype},
+                                                   bench.operands({{"x", x}, {"mean", one}, {"std", one}}));
+      const auto normalized = [&] { ISOBAR_RUN(bench.device(), normalize, there); };
+      const Pointer narrow = bench.in_out(constant_values(8, dtype, 1));
+      const DenormalizeArgs back =
+          cases::denormalize({.batch = 1, .channels = 1, .height = 1, .width = 8, .dtype = dtype},
+                             bench.operands({{"x", narrow}, {"mean", one}, {"std", one}}));
+      const auto denormalized = [&] { ISOBAR_RUN(bench.device(), denormalize, back); };
       CHECK_THROWS_AS(normalized(), Error);
       CHECK_THROWS_AS(denormalized(), Error);
     });

@@ -1,5 +1,5 @@
 // patchify and unpatchify: the index map of the contract, both orders, every pair of dtypes.
-#include "kernels/patchify.h"
+#include "kernels/cases/patchify.h"
 
 #include "tests/harness/kernel_testing.h"
 
@@ -58,19 +58,17 @@ TEST_CASE("patchify puts every pixel in its place") {
   for_each_case([](Shape s, PatchOrder order, DType image_dtype, DType token_dtype) {
     const Values image = random_values(s.size(), image_dtype, 1);
     on_devices(kDevices, {image_dtype, token_dtype}, [&](Workbench& bench) {
-      auto tokens = bench.output(s.size(), token_dtype);
-      ISOBAR_RUN(bench.device(), patchify,
-                 {.batch = s.batch,
-                  .channels = s.channels,
-                  .height = s.height,
-                  .width = s.width,
-                  .patch = s.patch,
-                  .order = order,
-                  .image_dtype = image_dtype,
-                  .token_dtype = token_dtype,
-                  .image = bench.input(image),
-                  .tokens = tokens});
-      bench.check_equal("tokens", tokens, tokens_of(image, s, order, token_dtype));
+      const PatchifyArgs a = cases::patchify({.batch = s.batch,
+                                              .channels = s.channels,
+                                              .height = s.height,
+                                              .width = s.width,
+                                              .patch = s.patch,
+                                              .order = order,
+                                              .image_dtype = image_dtype,
+                                              .token_dtype = token_dtype},
+                                             bench.operands({{"image", image}}));
+      ISOBAR_RUN(bench.device(), patchify, a);
+      bench.check_equal("tokens", {a.tokens}, tokens_of(image, s, order, token_dtype));
     });
   });
 }
@@ -81,19 +79,18 @@ TEST_CASE("unpatchify brings every pixel back") {
     const Values pixels = values_of(random_values(s.size(), token_dtype, 2).v, image_dtype);
     const Values image = values_of(values_of(pixels.v, token_dtype).v, image_dtype);
     on_devices(kDevices, {image_dtype, token_dtype}, [&](Workbench& bench) {
-      auto out = bench.output(s.size(), image_dtype);
-      ISOBAR_RUN(bench.device(), unpatchify,
-                 {.batch = s.batch,
-                  .channels = s.channels,
-                  .height = s.height,
-                  .width = s.width,
-                  .patch = s.patch,
-                  .order = order,
-                  .image_dtype = image_dtype,
-                  .token_dtype = token_dtype,
-                  .tokens = bench.input(tokens_of(pixels, s, order, token_dtype)),
-                  .image = out});
-      bench.check_equal("image", out, image);
+      const UnpatchifyArgs a =
+          cases::unpatchify({.batch = s.batch,
+                             .channels = s.channels,
+                             .height = s.height,
+                             .width = s.width,
+                             .patch = s.patch,
+                             .order = order,
+                             .image_dtype = image_dtype,
+                             .token_dtype = token_dtype},
+                            bench.operands({{"tokens", tokens_of(pixels, s, order, token_dtype)}}));
+      ISOBAR_RUN(bench.device(), unpatchify, a);
+      bench.check_equal("image", {a.image}, image);
     });
   });
 }

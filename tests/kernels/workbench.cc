@@ -2,9 +2,13 @@
 // AddressSanitizer, and a case runs with all kernels that the CPU has for it.
 #include <omp.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
+#include "kernels/cases/column_sum.h"
+#include "kernels/cases/elementwise.h"
+#include "kernels/cases/layernorm.h"
 #include "kernels/cpu/isa.h"
 #include "tests/harness/hidden_cases.h"
 #include "tests/harness/kernel_testing.h"
@@ -178,6 +182,50 @@ TEST_CASE("kernel tests fail where a kernel does what none may") {
 #if !defined(ISOBAR_SANITIZED_THREAD)  // runs with one thread only
   if (!wanted_devices(cpu_only()).empty()) CHECK(fails("a kernel whose bits depend on the threads"));
 #endif
+}
+
+TEST_CASE("a test that gives a case's operands wrongly is told so") {
+  Workbench bench({.kind = DeviceKind::cpu});
+  const AddArgs sizes{.n = 3, .b_dtype = DType::bf16};
+  const Values a = constant_values(3, DType::fp32, 1), b = constant_values(3, DType::bf16, 1);
+  CHECK_NOTHROW(cases::add(sizes, bench.operands({{"a", a}, {"b", b}})));
+  CHECK_THROWS_WITH(cases::add(sizes, bench.operands({{"a", a}})), "a test gives no b to a kernel that reads it");
+  CHECK_THROWS_WITH(cases::add(sizes, bench.operands({{"a", a}, {"b", a}})),
+                    "a test gives 3 elements of fp32 as b, whose case has 3 of bf16");
+  CHECK_THROWS_WITH(cases::add(sizes, bench.operands({{"a", a}, {"b", constant_values(4, DType::bf16, 1)}})),
+                    "a test gives 4 elements of bf16 as b, whose case has 3 of bf16");
+  CHECK_THROWS_WITH(cases::add(sizes, bench.operands({{"a", a}, {"b", b}, {"c", b}})),
+                    "a case is given c, and its kernel has no such operand");
+}
+
+TEST_CASE("operands of a case that its kernel can do without are there where they are given") {
+  Workbench bench({.kind = DeviceKind::cpu});
+  const LayernormFwdArgs sizes{.rows = 1, .cols = 3};
+  const Values x = constant_values(3, DType::fp32, 1);
+  const auto with = [&](const Values* branch, bool sum) {
+    return cases::layernorm_fwd(
+        sizes, bench.operands({{"x", x}, {"branch", branch}, {"weight", x}, {"bias", x}, {"sum", sum}}));
+  };
+  CHECK(with(nullptr, false).branch == nullptr);
+  CHECK(with(nullptr, false).sum == nullptr);
+  const LayernormFwdArgs both = with(&x, true);
+  bench.check_equal("branch", {const_cast<void*>(both.branch)}, x);
+  CHECK(std::isnan(bench.read({both.sum})[0]));
+  const Pointer over = bench.in_out(x);
+  const LayernormFwdArgs in_place =
+      cases::layernorm_fwd(sizes, bench.operands({{"x", over}, {"weight", x}, {"bias", x}, {"sum", over}}));
+  CHECK(in_place.x == over.raw);
+  CHECK(in_place.sum == over.raw);
+}
+
+TEST_CASE("a case's output starts as NaN, and where its kernel adds to it, with the values that are given") {
+  Workbench bench({.kind = DeviceKind::cpu});
+  const Values x = constant_values(3, DType::fp32, 1), before = constant_values(3, DType::fp32, 5);
+  for (const Grad mode : {Grad::overwrite, Grad::accumulate}) {
+    const ColumnSumArgs a =
+        cases::column_sum({.rows = 1, .cols = 3, .mode = mode}, bench.operands({{"x", x}, {"out", before}}));
+    bench.check_equal("out", {a.out}, mode == Grad::accumulate ? before : constant_values(3, DType::fp32, NAN));
+  }
 }
 
 TEST_CASE("kernels that the CPU does not have are refused") {

@@ -34,7 +34,7 @@ int gpu_of(const Launch& launch) {
 Device ConfigOptions::use_device(const Launch& launch) const {
   omp_set_num_threads(threads > 0 ? threads : threads_of_process(launch));
   if (device == "emulator") return {DeviceKind::emulator, 0};
-  if (!wants_cuda()) return {DeviceKind::cpu, 0};
+  if (!uses_cuda()) return {DeviceKind::cpu, 0};
   ISOBAR_CHECK(ISOBAR_HAS_CUDA, "--device cuda: this isobar was built without CUDA");
   ISOBAR_CHECK(gpu::device_count() > 0, "--device cuda: there is no NVIDIA GPU, or no driver for it");
   const Device chosen{DeviceKind::cuda, gpu_of(launch)};
@@ -43,10 +43,10 @@ Device ConfigOptions::use_device(const Launch& launch) const {
 }
 
 DeviceKind ConfigOptions::device_kind() const {
-  return device == "emulator" ? DeviceKind::emulator : wants_cuda() ? DeviceKind::cuda : DeviceKind::cpu;
+  return device == "emulator" ? DeviceKind::emulator : uses_cuda() ? DeviceKind::cuda : DeviceKind::cpu;
 }
 
-bool ConfigOptions::wants_cuda() const {
+bool ConfigOptions::uses_cuda() const {
   return device == "cuda" || (device == "auto" && gpu::device_count() > 0);
 }
 
@@ -58,11 +58,11 @@ void use_in_this_thread(Device device) {
   if (device.kind == DeviceKind::cuda) gpu::set_device(device.index);
 }
 
-CLI::Validator whole_number_from(std::int64_t least) {
-  const auto check = [least](const std::string& value) {
+CLI::Validator whole_number_from(std::int64_t min) {
+  const auto check = [min](const std::string& value) {
     std::int64_t number = 0;
-    const bool fits = CLI::detail::lexical_cast(value, number) && number >= least;
-    return fits ? std::string() : concat(value, " is not a whole number from ", least, " on");
+    const bool fits = CLI::detail::lexical_cast(value, number) && number >= min;
+    return fits ? std::string() : concat(value, " is not a whole number from ", min, " on");
   };
   return {check, ""};
 }

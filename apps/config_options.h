@@ -25,7 +25,7 @@ struct ConfigOptions {
   // The kind of device that use_device would return if it succeeds; changes nothing.
   DeviceKind device_kind() const;
   // Whether device_kind() is a GPU.
-  bool wants_cuda() const;
+  bool uses_cuda() const;
 
   // Threads of each of `ranks` ranks on this machine: the requested number, else an equal share, 1 or more.
   int threads_of(int ranks) const;
@@ -35,7 +35,7 @@ struct ConfigOptions {
 void use_in_this_thread(Device device);
 
 // For CLI11's check(): a whole number >= `least`.
-CLI::Validator whole_number_from(std::int64_t least);
+CLI::Validator whole_number_from(std::int64_t min);
 
 void add_config_options(CLI::App& command, ConfigOptions& options);  // --config, --set, --device and --threads
 void add_set_option(CLI::App& command, ConfigOptions& options);      // --set

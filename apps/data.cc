@@ -10,8 +10,8 @@
 #include "apps/commands.h"
 #include "data/era5/describe.h"
 #include "data/era5/era5.h"
-#include "data/era5/hdf5.h"
 #include "data/era5/statistics.h"
+#include "data/files/hdf5.h"
 #include "data/synthetic/synth.h"
 #include "kernels/common/check.h"
 

@@ -72,8 +72,8 @@ void evaluate(const EvaluateFlags& o) {
 
   const std::unique_ptr<Task> task = data->make_task(config.compute, device);
   read_model(file, *task);
-  JudgedSet set(data->samples(), o.batch_size.value_or(samples_at_once(config.batch, run_of(file))), config.reading,
-                config.compute.seed, device);
+  EvaluationSet set(data->samples(), o.batch_size.value_or(samples_at_once(config.batch, run_of(file))), config.reading,
+                    config.compute.seed, device);
   const std::unique_ptr<Metrics> metrics = task->metrics();
   score_all(*task, set, *metrics, [] { return false; });
   const Report report = metrics->report(split);

@@ -20,6 +20,7 @@
 #include "data/era5/layout.h"
 #include "engine/files/atomic_file.h"
 #include "engine/files/json.h"
+#include "engine/files/reader.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
 #include "kernels/common/printable.h"
@@ -155,7 +156,7 @@ ForecastConfig config_of(const ForecastFlags& o, const std::optional<TrainedFore
     entries = load_config(o.config.config.empty() ? "base" : o.config.config, config_search_path()).entries;
   for (const std::string& assignment : o.config.assignments) set_from_assignment(entries, assignment);
   ForecastConfig config = forecast_config(entries, o.weights);
-  if (config.recipe.wants_sizes()) {
+  if (config.recipe.needs_sizes()) {
     const Era5Dataset data({.paths = {fields_to_forecast(o.data).string()}});
     std::cout << "from the data: " << config.recipe.fill_sizes(sizes_of(data), config.run.origins) << '\n';
   }
@@ -165,7 +166,7 @@ ForecastConfig config_of(const ForecastFlags& o, const std::optional<TrainedFore
 }
 
 // Prints which weights these are, if a checkpoint's state.json lies beside them.
-void tell_of_weights(const fs::path& file) {
+void print_weights_origin(const fs::path& file) {
   std::cout << "weights: " << file.string();
   const fs::path state_file = file.parent_path() / "state.json";
   nlohmann::json state;
@@ -179,7 +180,7 @@ void tell_of_weights(const fs::path& file) {
   const bool is_best = !file.parent_path().filename().string().starts_with("step_");
   if (loss.is_number() && is_best) std::cout << ", validation loss " << loss.get<double>();
   std::cout << std::endl;
-  if (iteration == 0) tell("warning: " + file.string() + " is of iteration 0: these weights were never trained");
+  if (iteration == 0) print_line("warning: " + file.string() + " is of iteration 0: these weights were never trained");
 }
 
 FieldsInfo info_for(const ForecastFlags& o, const ForecastRecipe& recipe, const Era5Dataset& dataset,
@@ -255,7 +256,7 @@ void forecast(const ForecastFlags& o) {
   Forecaster forecaster(config.recipe.forecaster_options(), config.run.compute,
                         info_for(o, config.recipe, dataset, trained ? &trained->info : nullptr, file), device);
   read_model(file, forecaster);
-  tell_of_weights(file);
+  print_weights_origin(file);
   forecast_all(o, starts, forecaster, dataset, file);
 }
 

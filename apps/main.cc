@@ -85,7 +85,7 @@ std::string about_unknown_argument(CLI::App& app, const std::vector<std::string>
 // An error before the processes of a launcher are connected may occur on all of them (a wrong flag, say), and is
 // reported once: the first process reports it at once, and when it exits, the launcher ends the job. Another process
 // waits for that. Returns whether the launcher has asked this process to stop.
-bool is_ended_meanwhile() {
+bool wait_for_stop() {
   constexpr std::chrono::seconds kLongEnough(10);  // on a busy host
   const auto start = std::chrono::steady_clock::now();
   while (!isobar::stop_requested() && std::chrono::steady_clock::now() - start < kLongEnough)
@@ -103,13 +103,13 @@ int rank_of_process() {
 }
 
 int report(std::string sentence) {
-  if (const int rank = isobar::has_met() ? 0 : rank_of_process(); rank > 0) {
-    if (is_ended_meanwhile()) return 1;
+  if (const int rank = isobar::is_running() ? 0 : rank_of_process(); rank > 0) {
+    if (wait_for_stop()) return 1;
     sentence = isobar::concat("rank ", rank, ": ", sentence);
   }
   std::replace(sentence.begin(), sentence.end(), '\n', ' ');
   std::cout.flush();
-  isobar::tell(sentence);
+  isobar::print_line(sentence);
   return 1;
 }
 
@@ -158,7 +158,7 @@ int run_command(CLI::App& app, const std::vector<std::string>& arguments) {
     isobar::register_data(app);
     if (arguments.empty()) throw CLI::CallForHelp();
     refuse_unknown_subcommand(app, arguments);
-    isobar::want_finite_numbers(app);
+    isobar::require_finite_numbers(app);
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // CLI11 expects the reverse order
     return output_is_whole() ? 0 : report("stdout cannot be written");
   } catch (const CLI::RuntimeError& stopped) {
@@ -179,13 +179,13 @@ int run(int argc, char** argv) {
     std::vector<std::string> arguments(argv + 1, argv + argc);
     std::transform(arguments.begin(), arguments.end(), arguments.begin(), with_dashes);
     return run_command(app, arguments);
-  } catch (const isobar::ToldElsewhere&) {
-    if (!isobar::has_met()) is_ended_meanwhile();
-    isobar::end_process(1, /*has_told=*/false);
+  } catch (const isobar::ErrorReportedByAnotherRank&) {
+    if (!isobar::is_running()) wait_for_stop();
+    isobar::end_process(1, /*has_reported=*/false);
     return 1;
   } catch (...) {
     report(isobar::sentence_of_current_exception());
-    isobar::end_process(1, /*has_told=*/true);
+    isobar::end_process(1, /*has_reported=*/true);
     return 1;
   }
 }

@@ -1,4 +1,5 @@
-// isobar train: command line -> config -> data, model, run folder -> the loop (apps/train/run.h).
+// isobar train: command line -> config -> what run there is (apps/train/found_run.h) -> data (opened_run.h) -> each
+// rank's model, folder and loop (rank_of_run.h).
 #include <filesystem>
 #include <iomanip>
 #include <iostream>
@@ -8,19 +9,20 @@
 
 #include "apps/commands.h"
 #include "apps/train/config.h"
-#include "apps/train/model_file.h"
+#include "apps/train/fit.h"
+#include "apps/train/found_run.h"
+#include "apps/train/opened_run.h"
 #include "apps/train/rank_map.h"
+#include "apps/train/rank_of_run.h"
 #include "apps/train/run.h"
 #include "apps/train/run_folder.h"
 #include "apps/train/signals.h"
 #include "apps/train/unused_gpu.h"
 #include "apps/train_flags.h"
-#include "comm/agreement.h"
 #include "comm/nccl/nccl_ranks.h"
 #include "comm/process_ranks.h"
 #include "comm/thread_ranks.h"
 #include "engine/files/checkpoint.h"
-#include "engine/files/json.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
 #include "kernels/common/printable.h"
@@ -57,42 +59,6 @@ fs::path run_folder_of(const TrainFlags& o, const std::string& config_name, cons
   return fs::path(expdir) / config_name / devices / o.run_num;
 }
 
-std::optional<Checkpoint> checkpoint_to_resume(const RunFolder& folder, RunConfig& config) {
-  const FoundCheckpoint found = find_newest_whole(folder.path());
-  for (const std::string& damaged : found.skipped) tell("passed over: " + damaged);
-  if (found.checkpoint) folder.check_own(found.checkpoint->folder, config.keys_free_on_resume());
-  folder.check_best(config.keys_free_on_resume());
-  if (!found.checkpoint) std::cout << "no checkpoint in " << folder.path().string() << ": starting" << std::endl;
-  return found.checkpoint;
-}
-
-// The iterations that the run's summary is of, where it is that of the last checkpoint; 0: it has to go on, or begin.
-std::int64_t summed_up(const RunFolder& folder, const std::optional<Checkpoint>& checkpoint) {
-  const nlohmann::ordered_json summary = folder.read_summary();
-  const bool is_last =
-      checkpoint && summary.is_object() && summary.value("iterations", nlohmann::ordered_json()) == checkpoint->step;
-  return is_last ? checkpoint->step : 0;
-}
-
-// What the first process finds in the run's folder, and tells the others: it alone looks there.
-struct FoundRun {
-  bool is_resumed = false;
-  std::optional<Checkpoint> checkpoint;
-  std::int64_t summed_up = 0;
-};
-
-FoundRun tell_found_run(const FoundRun& found, const fs::path& folder, const Communicator& processes) {
-  if (processes.size() == 1) return found;
-  const nlohmann::ordered_json mine{{"resumed", found.is_resumed},
-                                    {"step", found.checkpoint ? found.checkpoint->step : -1},
-                                    {"summed_up", found.summed_up}};
-  const auto told = parse_json<nlohmann::ordered_json>(processes.broadcast_text(mine.dump(), 0), "the first rank");
-  FoundRun all{.is_resumed = told.at("resumed"), .checkpoint = {}, .summed_up = told.at("summed_up")};
-  const std::int64_t step = told.at("step");
-  if (step >= 0) all.checkpoint = Checkpoint{step, checkpoint_folder(folder, step)};
-  return all;
-}
-
 std::string precision_of(const ComputeOptions& compute, Device device) {
   if (compute.amp_mode != AmpMode::none) return name_of_enum(compute.amp_mode);
   const bool tf32 = compute.dtype == ArithmeticType::fp32 && compute.may_use_tf32() && device.kind == DeviceKind::cuda;
@@ -119,52 +85,10 @@ void print_configs() {
     std::cout << std::left << std::setw(12) << listed.name << ' ' << listed.file.string() << '\n';
 }
 
-void print_lines(const std::vector<std::string>& lines) {
-  for (const std::string& line : lines) std::cout << line << std::endl;
-}
-
-// Weights that the run goes on from, or starts from.
-struct FirstWeights {
-  std::optional<GivenWeights> trained, init;
-};
-
-FirstWeights first_weights(const FoundRun& found, const fs::path& init) {
-  FirstWeights weights;
-  if (found.checkpoint) weights.trained = describe_model(found.checkpoint->folder / kModelFile).weights;
-  if (!init.empty()) weights.init = describe_model(init).weights;
-  return weights;
-}
-
-// The data are opened, and the weights are compared with them.
-std::unique_ptr<OpenedRecipe> open_data(RunConfig& config, const OpenRequest& request, const FirstWeights& weights) {
-  std::unique_ptr<OpenedRecipe> data = config.recipe->open(config.origins, request);
-  print_lines(data->sentences());
-  if (weights.trained) data->check_resume(*weights.trained);
-  if (weights.init) data->check_start(*weights.init);
-  return data;
-}
-
-// The first process looks at the data, and the others go by what it has found: a file system would not answer thousands
-// of them at once. open_by: opens them with the findings of another process, or none.
-template <class OpenBy>
-std::unique_ptr<OpenedRecipe> open_first(const Communicator& processes, const OpenBy& open_by) {
-  if (processes.size() == 1) return open_by("");
-  std::unique_ptr<OpenedRecipe> data;
-  {
-    const Working work(processes, "looking at the data", kAnyTime);  // may compute statistics of all of them
-    if (processes.rank() == 0) data = open_by("");
-  }
-  const std::string findings = processes.broadcast_text(data ? data->findings() : "", 0);
-  return data ? std::move(data) : open_by(findings);
-}
-
 // Error where the model cannot be split in that way: before any rank is made.
 std::string ranks_of(const RunConfig& config, const OpenedRecipe& data, const TrainFlags& o) {
-  const auto holding_of = [&](const ComputeOptions& compute, const Parallel& parallel) {
-    return data.holding(compute, parallel);
-  };
-  std::string map = describe_ranks(holding_of, config.compute, config.optimizer, sizes_of(o), o.parallel_order,
-                                   exchange_of(o).shards);
+  std::string map =
+      describe_ranks(data, config.compute, config.optimizer, sizes_of(o), o.parallel_order, exchange_of(o).shards);
   map.pop_back();
   return map;
 }
@@ -174,13 +98,6 @@ std::vector<std::string> notes_of(const OpenedRecipe& data) {
   std::vector<std::string> notes = data.notes();
   if (const std::string meeting = describe_meeting(); !meeting.empty()) notes.push_back(meeting);
   return notes;
-}
-
-// The config as config.json has it: with what the data say in the place of what is declared.
-nlohmann::ordered_json config_of_run(RunConfig& config, const OpenedRecipe& data, const ScheduleOptions& schedule) {
-  std::vector<FoundKey> found = data.found();
-  if (config.schedule.num_epochs) found.push_back({"num_iters", schedule.num_iters});
-  return to_json(config, found);
 }
 
 RunSetup setup_of(RunConfig& config, const OpenedRecipe& data, const ScheduleOptions& schedule, const TrainFlags& o,
@@ -199,86 +116,23 @@ RunSetup setup_of(RunConfig& config, const OpenedRecipe& data, const ScheduleOpt
           .agrees_late = o.late_agreement};
 }
 
-// What all ranks of this process share: all of it is only read, but for the folder, which is the first rank's.
-struct OpenedRun {
-  RunConfig& config;
-  const OpenedRecipe& data;
-  ScheduleOptions schedule;  // of so many updates an epoch
-  RunFolder* folder;         // null in all processes but the first
-  FoundRun found;
-  std::optional<GivenWeights> trained;  // weights that the run goes on from
-  fs::path init;                        // weights to start from; empty: drawn
-  RunSetup setup;
-  Device device;
-};
-
-// How far the first rank has come, for whoever cleans up after an error.
-struct Outcome {
-  bool prepared = false;  // the folder is this run's
-  std::int64_t iterations = 0;
-  TrainingRun::End end = TrainingRun::End::finished;
-};
-
-// What each process has found out of its own files, before and when the model is made.
-std::vector<Finding> findings_of(const OpenedRun& run) {
-  std::string layout;
-  for (const TensorSpec& tensor : run.data.train().layout())
-    layout += concat(tensor.name, ' ', to_string(tensor.shape), ';');
-  return {{"a config, completed by its data,", run.setup.config.dump()},
-          {"a number of training samples", concat(run.data.train().samples())},
-          {"a number of validation samples", concat(run.data.valid().samples())},
-          {"a number of test samples", run.data.test() == nullptr ? "none" : concat(run.data.test()->samples())},
-          {"a shape of samples", layout}};
+// The memory that the ranks of this process, or of all processes of this host, may use.
+Room room_of(const TrainFlags& o, Device device) {
+  const std::int64_t threads = o.are_processes() ? 1 : o.ranks;
+  if (device.kind == DeviceKind::cuda) return {gpu::free_memory(), concat("GPU ", device.index), threads};
+  const Room machine{shared_memory_bytes(), "this machine", o.are_processes() ? o.launch.local_ranks : o.ranks};
+  const Room process{process_memory_bytes(), "this process", threads};
+  const auto of_rank = [](const Room& room) { return room.bytes / static_cast<std::size_t>(room.ranks); };
+  return of_rank(process) < of_rank(machine) ? process : machine;
 }
 
-std::vector<Finding> findings_of(const Task& task) {
-  std::string all;
-  for (const auto& [name, value] : task.settings()) all += concat(name, '=', value, '\n');
-  return {{"statistics or names of the data", all}};
-}
-
-std::unique_ptr<Task> make_task(const OpenedRun& run, const Parallel& parallel) {
-  const ComputeOptions& compute = run.config.compute;
-  return run.trained ? run.data.make_trained_task(*run.trained, compute, run.device, parallel)
-                     : run.data.make_task(compute, run.device, parallel);
-}
-
-// The part of one rank in a run. outcome: of the process; null on all its ranks but the first.
-void train_as_rank(const Communicator& world, const TrainFlags& o, OpenedRun& run, Outcome* outcome) {
+// One rank, on its device and its stream.
+void train_on_device(const Communicator& world, const TrainFlags& o, OpenedRun& run, Outcome* outcome) {
   const Parallel parallel = start_parallel(world, o);
   use_in_this_thread(run.device);
   // A stream of its own: the default one cannot be captured in a graph, and other streams may be kept waiting by it.
   const StreamScope stream(std::make_shared<gpu::OwnedStream>(run.device));
-  const RunConfig& config = run.config;
-  check_agreement(world, findings_of(run));
-  const std::unique_ptr<Task> task = make_task(run, parallel);
-  check_agreement(world, findings_of(*task));
-  if (!run.init.empty()) read_model(run.init, *task);
-  const std::int64_t per_epoch = config.batch.iterations_per_epoch(run.data.train().samples());
-  Trainer trainer(*task, {config.batch, config.optimizer, run.schedule, config.compute, per_epoch, config.loss_scale},
-                  parallel);
-  Loaders loaders(run.data.train(), run.data.valid(), config.reading, config.batch, config.compute.seed, run.device,
-                  {parallel.dp.rank(), parallel.dp.size(), task->band()});
-  if (!run.found.is_resumed) loaders.try_first_batches();
-  if (run.data.test() != nullptr) loaders.judged(*run.data.test()).try_first_batch();
-  world.barrier();  // nobody has found an error: an existing run may be overwritten
-  RunFolder* const folder = world.rank() == 0 ? run.folder : nullptr;
-  std::optional<Working> work;
-  if (folder != nullptr) {
-    work.emplace(world, "preparing the run's folder");
-    folder->prepare(run.setup.config, run.config.keys_free_on_resume());
-    outcome->prepared = true;
-    run.data.keep(folder->statistics());
-  }
-  try {
-    TrainingRun training(folder, run.setup, parallel, loaders, run.data.test(), *task, trainer, run.found.checkpoint);
-    work.reset();
-    const TrainingRun::End end = training.train();
-    if (outcome != nullptr) outcome->end = end;
-  } catch (...) {
-    if (outcome != nullptr) outcome->iterations = trainer.iteration();
-    throw;
-  }
+  train_as_rank(parallel, planned_rank(o, world.rank()), run, outcome);
 }
 
 // Trains on all ranks of this process. A run that fails before its first iteration leaves nothing that the next start
@@ -289,10 +143,10 @@ TrainingRun::End train_in(OpenedRun& run, const TrainFlags& o, const Communicato
       .ranks = o.ranks, .threads_per_rank = o.config.threads_of(o.ranks), .timeout_seconds = o.comm_timeout};
   try {
     if (o.are_processes())
-      train_as_rank(processes, o, run, &outcome);
+      train_on_device(processes, o, run, &outcome);
     else
       run_ranks(ranks, [&](const Communicator& world) {
-        train_as_rank(world, o, run, world.rank() == 0 ? &outcome : nullptr);
+        train_on_device(world, o, run, world.rank() == 0 ? &outcome : nullptr);
       });
   } catch (...) {
     if (outcome.prepared && outcome.iterations == 0 && !run.found.is_resumed) run.folder->discard();
@@ -315,14 +169,7 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
   config.make_paths_absolute();
   explain_flags(o, config.tutorial);
 
-  FoundRun found;
-  if (folder) {
-    const Working work(processes, "looking for the newest whole checkpoint");
-    found.is_resumed = folder->is_resumed();
-    if (o.resume) found.checkpoint = checkpoint_to_resume(*folder, config);
-    found.summed_up = summed_up(*folder, found.checkpoint);
-  }
-  found = tell_found_run(found, path, processes);
+  const FoundRun found = find_run(folder ? &*folder : nullptr, path, o.resume, config.keys_free_on_resume(), processes);
   const auto end_finished = [&] {
     // What a run that failed at its very end could not remove any more.
     if (folder) CheckpointStore(path, config.run.keep_checkpoints).remove_old(found.checkpoint->step);
@@ -334,16 +181,15 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
   fs::path init;
   if (!o.init.empty()) init = weights_at(o.init);
   const FirstWeights weights = first_weights(found, init);
-  const std::unique_ptr<OpenedRecipe> data = open_first(processes, [&](const std::string& findings) {
-    return open_data(config, {statistics_of(path), found.is_resumed, findings, opening_process_of(o)}, weights);
-  });
+  const OpenRequest request{.kept = statistics_of(path), .resumed = found.is_resumed, .process = opening_process_of(o)};
+  const std::unique_ptr<OpenedRecipe> data = open_data_of_run(config, request, weights, processes);
   config.batch.check_fits(data->train());  // this too
   const ScheduleOptions schedule = config.schedule.of_run(config.batch.iterations_per_epoch(data->train().samples()));
   if (found.summed_up >= schedule.num_iters) return end_finished();
   if (folder)
-    for (const std::string& warning : data->warnings()) tell("warning: " + warning);
+    for (const std::string& warning : data->warnings()) print_line("warning: " + warning);
   if (folder && o.config.device == "auto" && device.kind == DeviceKind::cpu)
-    if (const std::string warning = about_unused_gpu(ISOBAR_HAS_CUDA); !warning.empty()) tell(warning);
+    if (const std::string warning = about_unused_gpu(ISOBAR_HAS_CUDA); !warning.empty()) print_line(warning);
   OpenedRun run{.config = config,
                 .data = *data,
                 .schedule = schedule,
@@ -353,6 +199,7 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
                 .init = init,
                 .setup = setup_of(config, *data, schedule, o, path, device),
                 .device = device};
+  check_room(run.data, trainer_options(run), planned_rank(o), device.kind, room_of(o, device));
   return train_in(run, o, processes);
 }
 

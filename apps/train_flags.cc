@@ -178,7 +178,7 @@ void find_processes(TrainFlags& o) {
                ": ranks are threads of one process, or processes, not both");
   ISOBAR_CHECK(backend != "thread", "--backend thread: ", launch.size_variable, " is ", launch.ranks,
                ", and processes are no threads");
-  o.by_nccl = backend == "nccl" || (backend == "auto" && o.config.wants_cuda());
+  o.by_nccl = backend == "nccl" || (backend == "auto" && o.config.uses_cuda());
   check_can_start(launch, o.by_nccl);
   o.ranks = launch.ranks;
 }
@@ -195,7 +195,7 @@ void find_ranks(TrainFlags& o) {
     check_layout(o);
   } catch (const Error&) {
     if (o.launch.rank == 0) throw;
-    throw ToldElsewhere();
+    throw ErrorReportedByAnotherRank();
   }
 }
 
@@ -208,6 +208,15 @@ Parallel start_parallel(const Communicator& world, const TrainFlags& o) {
   parallel.sequence = o.sequence_parallel;
   parallel.form = form_named(o.context_form);
   return parallel;
+}
+
+PlannedRank planned_rank(const TrainFlags& o, std::int64_t rank) {
+  return {.sizes = sizes_of(o),
+          .order = o.parallel_order,
+          .exchange = exchange_of(o),
+          .sequence = o.sequence_parallel,
+          .form = form_named(o.context_form),
+          .rank = rank};
 }
 
 ExchangeOptions exchange_of(const TrainFlags& o) {
@@ -242,7 +251,7 @@ NamedConfig named_config(const TrainFlags& o) {
 ProcessRanks process_ranks_of(const TrainFlags& o) {
   const MeshSizes sizes = sizes_of(o);
   ProcessRanks ranks{.launch = o.launch, .by_nccl = o.by_nccl, .timeout_seconds = o.comm_timeout};
-  Attendee& me = ranks.me;
+  RankDescription& me = ranks.me;
   me.version = concat(kVersion, " (build ", kBuildId, ")");
   me.compares_calls = compares_calls();
   me.layout = concat("dp ", sizes.dp, " x tp ", sizes.tp, " x cp ", sizes.cp, " in order ", o.parallel_order,
@@ -259,9 +268,9 @@ ProcessRanks process_ranks_of(const TrainFlags& o) {
                o.noddp, o.comm_report, o.late_agreement, ' ', o.bucket_cap_mb, ' ', o.comm_timeout, ' ', device);
     me.config = concat(std::hex, xxh64(std::as_bytes(std::span(text))));
     ranks.find_device = [options = o.config](const Launch& launch) { return options.use_device(launch); };
-    ranks.device = o.launch.is_local_rank_told ? o.config.use_device(o.launch) : Device{o.config.device_kind(), 0};
+    ranks.device = o.launch.is_local_rank_known ? o.config.use_device(o.launch) : Device{o.config.device_kind(), 0};
     if (ranks.device.kind != DeviceKind::cuda) me.instructions = cpu::name_of(cpu::best_isa());
-    if (ranks.device.kind == DeviceKind::cuda && o.launch.is_local_rank_told)
+    if (ranks.device.kind == DeviceKind::cuda && o.launch.is_local_rank_known)
       me.device = gpu::uuid_of(ranks.device.index);
     if (ranks.device.kind == DeviceKind::emulator) me.device = concat("emulator of rank ", o.launch.rank);
   } catch (...) {

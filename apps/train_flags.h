@@ -8,6 +8,7 @@
 
 #include "apps/config_options.h"
 #include "apps/train/config_file.h"
+#include "apps/train/dry_run.h"
 #include "comm/launch.h"
 #include "comm/parallel.h"
 #include "comm/process_ranks.h"
@@ -46,7 +47,7 @@ void add_run_flags(CLI::App& command, TrainFlags& flags);
 
 // Sets whether ranks are threads or processes, how many, and how they exchange data. Throws if flags contradict each
 // other or the number of ranks. Such an error occurs on every process alike: the first one throws Error, the others
-// ToldElsewhere.
+// ErrorReportedByAnotherRank.
 void find_ranks(TrainFlags& flags);
 
 // --shard-optimizer [N], and the number of ranks in its value: ExchangeOptions::shards. Error if it is not a number of
@@ -56,7 +57,8 @@ std::int64_t shards_named(const std::string& value);
 
 MeshSizes sizes_of(const TrainFlags& flags);
 Parallel start_parallel(const Communicator& world, const TrainFlags& flags);
-ExchangeOptions exchange_of(const TrainFlags& flags);  // call it after find_ranks
+PlannedRank planned_rank(const TrainFlags& flags, std::int64_t rank = 0);  // of the layout that they describe
+ExchangeOptions exchange_of(const TrainFlags& flags);                      // call it after find_ranks
 
 // The config with the values of flags and --set. A resumed run uses its own. --set wins over the flags that set a key,
 // and these win over the config.

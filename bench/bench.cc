@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "apps/finite_numbers.h"
+#include "bench/against.h"
 #include "bench/ladder/show.h"
 #include "bench/machine.h"
 #include "bench/ops.h"
@@ -36,7 +37,7 @@ struct Options {
   std::string dtype = "fp32";
   std::string device = "cpu";
   std::string baseline;
-  std::string against;  // a file of an earlier run's JSON lines; empty: none
+  std::string against;  // an older isobar-bench, or a file of an earlier run's JSON lines; empty: none
   int threads = 0;
   double seconds = 0.5;
   bool json = false;
@@ -378,14 +379,59 @@ bool run_ladders(const Options& options) {
   return show_ladders(ladder);
 }
 
+void print_json(const Comparison& c, const Machine& machine) {
+  std::cout << nlohmann::ordered_json{{"op", c.timed.op},
+                                      {"shape", c.timed.shape},
+                                      {"dtype", c.timed.dtype},
+                                      {"device", c.timed.device},
+                                      {"microseconds_min", c.seconds * 1e6},
+                                      {"old_microseconds_min", c.old_seconds * 1e6},
+                                      {"ratio_to_old", c.ratio.median},
+                                      {"ratio_to_old_low", c.ratio.low},
+                                      {"ratio_to_old_high", c.ratio.high},
+                                      {"rounds", kRounds},
+                                      {"verdict", name_of(verdict_of(c.ratio))},
+                                      {"cpu", machine.cpu},
+                                      {"instruction_set", machine.instruction_set},
+                                      {"threads", machine.threads},
+                                      {"commit", machine.commit}}
+                   .dump()
+            << std::endl;
+}
+
+// This program beside an older one, in turn.
+void compare_programs(const Options& options, const std::vector<Task>& tasks) {
+  ISOBAR_CHECK(options.baseline.empty(), "--against a program times no --baseline");
+  std::vector<Timed> timed;
+  for (const Task& task : tasks)
+    timed.push_back({task.op->name, to_text(task.shape), task.dtype.name(), options.device});
+  const std::vector<Comparison> compared = compare(options.against, timed, options.seconds, options.threads);
+  const Machine machine = this_machine();
+  if (!options.json) {
+    std::printf("%s, %s, %d threads; %d rounds in turn, least times\n", machine.cpu.c_str(),
+                machine.instruction_set.c_str(), machine.threads, kRounds);
+    std::printf("%-18s %-24s %-5s %12s %12s %9s %14s\n", "op", "shape", "dtype", "us", "old us", "us / old", "between");
+  }
+  for (const Comparison& c : compared) {
+    if (options.json)
+      print_json(c, machine);
+    else
+      std::printf("%-18s %-24s %-5s %12.1f %12.1f %9.3f %6.3f, %6.3f  %s\n", c.timed.op.c_str(), c.timed.shape.c_str(),
+                  c.timed.dtype.c_str(), c.seconds * 1e6, c.old_seconds * 1e6, c.ratio.median, c.ratio.low,
+                  c.ratio.high, name_of(verdict_of(c.ratio)));
+  }
+}
+
 void run(const Options& options) {
   if (options.list) return print_list();
   const Device device = parse_device(options.device);
   const Arithmetic dtype = parse_dtype(options.dtype, device);
   const std::vector<Task> tasks = tasks_of(options, dtype, device);
-  const OldResults old(options.against);
+  const bool is_against_program = is_program(options.against);
+  const OldResults old(is_against_program ? "" : options.against);
   require_device(device);
   if (options.threads > 0) omp_set_num_threads(options.threads);
+  if (is_against_program) return compare_programs(options, tasks);
 
   Stopwatch stopwatch(device, options.seconds, /*brief=*/options.small);
   const Machine machine = this_machine();
@@ -423,7 +469,8 @@ int main(int argc, char** argv) {
   app.add_option("--device", options.device, "cpu or cuda")->capture_default_str();
   app.add_option("--baseline", options.baseline, "Also time this and print the ratio: memcpy, and what --list names");
   app.add_option("--against", options.against,
-                 "JSON lines of an earlier run of the same ops and shapes: also print the ratio of the minima");
+                 "An older isobar-bench: time both in turn and say which is faster; or JSON lines of an earlier run of "
+                 "the same ops and shapes: also print the ratio of the minima");
   app.add_option("--threads", options.threads, "CPU threads; default: all")->check(CLI::PositiveNumber);
   app.add_option("--seconds", options.seconds, "Time to spend on each measurement")
       ->check(CLI::NonNegativeNumber)
@@ -438,7 +485,7 @@ int main(int argc, char** argv) {
   app.add_option("--mean", options.mean, "With --ladder layernorm: the mean of x, whose elements lie within 1 of it")
       ->capture_default_str();
   try {
-    isobar::want_finite_numbers(app);
+    isobar::require_finite_numbers(app);
     app.parse(argc, argv);
     if (ladder->count() > 0) return isobar::bench::run_ladders(options) ? 0 : 1;
     isobar::bench::run(options);

@@ -29,7 +29,7 @@ class TrainingStep {
   // Weights of the tutorial's state_dict instead, from a safetensors file.
   void read_weights(const std::string& file);
 
-  // input, target [B, C, H, W], normalised, on the host; B is the config's batch.
+  // input, target [B, V, LAT, LON], normalised, on the host; B is the config's batch.
   StepResult run(const std::vector<float>& input, const std::vector<float>& target);
   std::int64_t values() const;  // B C H W
 

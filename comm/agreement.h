@@ -1,4 +1,4 @@
-// Whether ranks see the same: data behind a path, for one, which may lie on disks of their own hosts.
+// Checks that all ranks see the same, such as the data at a path: each host may have a disk of its own there.
 #pragma once
 
 #include <span>
@@ -8,13 +8,13 @@
 
 namespace isobar {
 
-// What a rank has found out: "statistics of the data", and what stands for them.
+// One thing that a rank has found: its name, "statistics of the data", and a value that identifies it.
 struct Finding {
   std::string what, value;
 };
 
-// Throws Error on all ranks where one has found something else than rank 0, with the first such rank and finding. All
-// give the same findings, in one order. Only hashes travel.
+// Throws Error on all ranks if a finding of some rank differs from rank 0's; the error names the first such finding and
+// rank. All ranks pass the same findings in the same order. Only hashes are sent.
 void check_agreement(const Communicator& world, std::span<const Finding> findings);
 
 }  // namespace isobar

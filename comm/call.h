@@ -38,7 +38,7 @@ inline std::int64_t offset_of(Counts counts, int rank) {
 }
 
 struct Call {
-  static constexpr int kNobody = -1;
+  static constexpr int kNoRank = -1;
 
   Verb verb = Verb::barrier;
   std::optional<DType> dtype = std::nullopt;  // of the elements; none: bytes, which cannot be reduced
@@ -47,7 +47,7 @@ struct Call {
   void* receive = nullptr;           // equals `send` in place
   Counts sends, receives;            // one entry where the table says n elements or "its part", else one a rank
   int root = 0;                      // broadcast
-  int to = kNobody, from = kNobody;  // send_receive
+  int to = kNoRank, from = kNoRank;  // send_receive
   Device device = {};                // where both buffers lie
   Stream stream = nullptr;           // what the call follows, and what may use its result
 

@@ -9,7 +9,7 @@ namespace {
 
 enum Place : std::size_t { kVerb, kType, kReduce, kRoot, kTo, kFrom, kSends, kReceives, kCounts };
 
-constexpr std::int64_t kMostElements = std::int64_t{1} << 48;  // their sums stay far from the largest number
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 48;  // their sums stay far from the largest number
 
 std::size_t length_for(int ranks) {
   return kCounts + 2 * static_cast<std::size_t>(ranks);
@@ -56,12 +56,12 @@ Call call_in(std::span<const std::int64_t> numbers, int ranks, int rank) {
   check_within(kType, -1, static_cast<std::int64_t>(DType::fp64));
   check_within(kReduce, 0, static_cast<std::int64_t>(Reduce::max));
   check_within(kRoot, 0, ranks - 1);
-  for (const std::size_t peer : {kTo, kFrom}) check_within(peer, Call::kNobody, ranks - 1);
+  for (const std::size_t peer : {kTo, kFrom}) check_within(peer, Call::kNoRank, ranks - 1);
   Call call;
   call.verb = static_cast<Verb>(numbers[kVerb]);
   check(numbers[kSends] == counts_of(call.verb, sends_a_part_each(call.verb), ranks));
   check(numbers[kReceives] == counts_of(call.verb, receives_a_part_each(call.verb), ranks));
-  for (std::size_t i = kCounts; i < numbers.size(); ++i) check_within(i, 0, kMostElements);
+  for (std::size_t i = kCounts; i < numbers.size(); ++i) check_within(i, 0, kMaxElements);
   call.reduce = static_cast<Reduce>(numbers[kReduce]);
   call.root = static_cast<int>(numbers[kRoot]);
   call.to = static_cast<int>(numbers[kTo]);

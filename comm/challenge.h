@@ -1,12 +1,12 @@
-// How rank 0 and another rank show each other that they are of one job. Both know the job's key, and neither sends it:
-// each answers the other's random number with a keyed hash (HMAC-SHA256) over both.
+// Rank 0 and another rank prove to each other that they belong to one job. Both know the job's key, and neither sends
+// it: each answers the other's random number with a keyed hash (HMAC-SHA256) over both numbers.
 //
 //   rank  -> rank 0   kGreeting, random number of the rank
 //   rank 0 -> rank    random number of rank 0, its proof
 //   rank  -> rank 0   its proof, then sealed messages (comm/messages.h)
 //
-// The parts have fixed lengths: nobody is judged by less than the whole. What a connection carries afterwards is
-// sealed with keys of this one connection, so that who stands between two ranks can neither read nor change it.
+// Each part has a fixed length and is checked only when it is complete. Later messages are sealed with keys of this one
+// connection: a third party between the two ranks can neither read nor change them.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ namespace isobar {
 inline constexpr std::string_view kGreeting = "isobar meeting 2\n";
 inline constexpr std::size_t kRandomBytes = 16;
 inline constexpr std::size_t kProofBytes = 32;
-inline constexpr std::size_t kOpeningBytes = kGreeting.size() + kRandomBytes;  // what a rank begins with
-inline constexpr std::size_t kAnswerBytes = kRandomBytes + kProofBytes;        // what rank 0 answers
+inline constexpr std::size_t kOpeningBytes = kGreeting.size() + kRandomBytes;  // first part of the rank
+inline constexpr std::size_t kAnswerBytes = kRandomBytes + kProofBytes;        // answer of rank 0
 inline constexpr std::size_t kSealBytes = 16;
 
 // One direction of a connection. Messages are opened in the order in which they were sealed.
@@ -27,18 +27,18 @@ class Seal {
  public:
   explicit Seal(std::string key = {}) : key_(std::move(key)) {}
   std::string close(std::string_view bytes);  // kSealBytes longer
-  // Throws Error where these are not the bytes that were sealed, or not the next ones.
+  // Throws Error if these bytes were changed, or are not the next message.
   std::string open(std::string_view sealed);
 
  private:
-  std::string mask(std::string_view bytes) const;  // with a key stream; twice is the bytes again
+  std::string mask(std::string_view bytes) const;  // XOR with a key stream; twice restores the bytes
   std::string proof_of(std::string_view bytes) const;
 
   std::string key_;
   std::uint64_t number_ = 0;
 };
 
-// What the two ends have agreed on.
+// What both ends know: the job's key and the two random numbers.
 class Challenge {
  public:
   Challenge(std::string key, std::string random_of_rank, std::string random_of_first);

@@ -104,7 +104,7 @@ void copy_to_self(const Call& call) {
 Communicator::Communicator(std::unique_ptr<Backend> world)
     : backend_(std::move(world)), state_(std::make_shared<RankState>()), name_("world") {
   state_->world_rank = backend_->rank();
-  state_->fault = Fault::from_environment();
+  if (!backend_->is_imagined()) state_->fault = Fault::from_environment();
   if (state_->fault && state_->fault->rank != state_->world_rank) state_->fault.reset();
   calls_ = std::make_shared<std::int64_t>(0);
 }
@@ -118,8 +118,8 @@ void Communicator::perform(Call call) const {
   ++*calls_;
   std::vector<std::int64_t> fewer;
   if (state_->fault && ++state_->calls == state_->fault->call) {
-    happen(*state_->fault, call);
-    if (state_->fault->kind == Fault::Kind::garble) {
+    inject(*state_->fault, call);
+    if (state_->fault->kind == Fault::Kind::wrong_count) {
       fewer.assign(call.sends.begin(), call.sends.end());
       const auto count = std::ranges::find_if(fewer, [](std::int64_t n) { return n > 0; });
       if (count != fewer.end()) --*count;
@@ -127,7 +127,7 @@ void Communicator::perform(Call call) const {
     }
   }
   const std::string what = concat("call ", *calls_, " of group ", name_);
-  if (backend_->wants_equal_parts() && has_unequal_parts(call)) return run_padded(call, what);
+  if (backend_->prefers_equal_parts() && has_unequal_parts(call)) return run_padded(call, what);
   backend_->run(call, what);
 }
 
@@ -171,7 +171,7 @@ void Communicator::run_padded(const Call& call, const std::string& what) const {
   }
 }
 
-void Communicator::happen(const Fault& fault, const Call& call) const {
+void Communicator::inject(const Fault& fault, const Call& call) const {
   const std::string which = concat(to_text(call), ", call ", state_->calls, " of this rank");
   switch (fault.kind) {
     case Fault::Kind::die:
@@ -185,7 +185,7 @@ void Communicator::happen(const Fault& fault, const Call& call) const {
     case Fault::Kind::slow:
       std::this_thread::sleep_for(std::chrono::duration<double>(fault.seconds));
       break;
-    case Fault::Kind::garble:
+    case Fault::Kind::wrong_count:
       break;
     case Fault::Kind::skew:
       skew_first(call);
@@ -260,9 +260,9 @@ void Communicator::all_to_all(const Tensor& send, Counts to, const Tensor& recei
 }
 
 void Communicator::send_receive(const Tensor& send, int to, const Tensor& receive, int from) const {
-  ISOBAR_CHECK(send.defined() == (to != Call::kNobody) && receive.defined() == (from != Call::kNobody),
+  ISOBAR_CHECK(send.defined() == (to != Call::kNoRank) && receive.defined() == (from != Call::kNoRank),
                "send_receive: a tensor without a rank, or a rank without a tensor");
-  ISOBAR_CHECK(to >= Call::kNobody && to < size() && from >= Call::kNobody && from < size(), "send_receive: to rank ",
+  ISOBAR_CHECK(to >= Call::kNoRank && to < size() && from >= Call::kNoRank && from < size(), "send_receive: to rank ",
                to, " and from rank ", from, " of ", size());
   if (send.defined() && receive.defined()) check_alike(send, receive, "send_receive");
   const Tensor& any = send.defined() ? send : receive;
@@ -320,13 +320,19 @@ std::string Communicator::broadcast_text(std::string text, int root) const {
 }
 
 Communicator Communicator::split(int color, int key, std::string name) const {
+  if (size() > 1) return group_of(backend_->split(color, key), std::move(name));
   Communicator part;
   part.name_ = std::move(name);
   part.state_ = state_;
-  if (size() == 1) return part;
-  std::unique_ptr<Backend> backend = backend_->split(color, key);
+  return part;
+}
+
+Communicator Communicator::group_of(std::unique_ptr<Backend> members, std::string name) const {
+  Communicator part;
+  part.name_ = std::move(name);
+  part.state_ = state_;
   ++state_->formed;
-  if (backend->size() > 1) part.backend_ = std::move(backend);
+  if (members->size() > 1) part.backend_ = std::move(members);
   part.calls_ = std::make_shared<std::int64_t>(0);
   return part;
 }
@@ -346,8 +352,8 @@ void Communicator::set_work_listener(WorkListener listener) const {
   if (state_) state_->work = std::move(listener);
 }
 
-Working::Working(const Communicator& ranks, const std::string& what, double most_timeouts) : rank_(ranks.state_) {
-  if (rank_ && rank_->work.begin) rank_->work.begin(what, most_timeouts);
+Working::Working(const Communicator& ranks, const std::string& what, double max_timeouts) : rank_(ranks.state_) {
+  if (rank_ && rank_->work.begin) rank_->work.begin(what, max_timeouts);
 }
 
 Working::~Working() {

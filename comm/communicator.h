@@ -37,7 +37,7 @@ class Communicator {
   void reduce_scatter(const Tensor& all, const Tensor& mine, Counts counts = {}) const;  // sums
   void broadcast(const Tensor& x, int root) const;
   void all_to_all(const Tensor& send, Counts to, const Tensor& receive, Counts from) const;
-  // Either tensor may be undefined, and its rank is then Call::kNobody.
+  // Either tensor may be undefined, and its rank is then Call::kNoRank.
   void send_receive(const Tensor& send, int to, const Tensor& receive, int from) const;
   void barrier() const;
 
@@ -49,6 +49,8 @@ class Communicator {
 
   // The group of the ranks that give the same color, ordered by key. All ranks of this group call it.
   Communicator split(int color, int key, std::string name) const;
+  // The group of these members of this one, of which the caller knows. Its calls are counted with this rank's.
+  Communicator group_of(std::unique_ptr<Backend> members, std::string name) const;
   // This group by another name, which its calls from there are counted under.
   Communicator named(std::string name) const;
   // Groups that the backend has formed for this rank beside its world.
@@ -73,7 +75,7 @@ class Communicator {
 
   void perform(Call call) const;
   void run_padded(const Call& call, const std::string& what) const;
-  void happen(const Fault& fault, const Call& call) const;
+  void inject(const Fault& fault, const Call& call) const;
 
   std::shared_ptr<Backend> backend_;  // null: one rank
   std::shared_ptr<RankState> state_;
@@ -86,7 +88,7 @@ class Communicator {
 //   const Working alone(parallel.world, "writing a checkpoint");
 class Working {
  public:
-  Working(const Communicator& ranks, const std::string& what, double most_timeouts = kMostTimeoutsOfWork);
+  Working(const Communicator& ranks, const std::string& what, double max_timeouts = kMaxTimeoutsOfWork);
   ~Working();
   Working(const Working&) = delete;
   Working& operator=(const Working&) = delete;

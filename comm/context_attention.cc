@@ -12,17 +12,17 @@
 namespace isobar {
 namespace {
 
-// What the three forms need to know beside the values.
+// What the three forms share, apart from the tensors.
 struct Shared {
   AttentionOptions options;
-  DealtAxis tokens;
+  ShardedAxis tokens;
   Communicator ranks;
 
   std::int64_t batch() const { return options.batch; }
   int rank() const { return ranks.rank(); }
   int neighbour(int steps) const { return (ranks.rank() + steps + ranks.size()) % ranks.size(); }
 
-  // This rank's queries over the keys that `keys` tells the place of.
+  // Attention of this rank's queries to one block of keys. `keys`: where the block lies in the sample.
   AttentionBlock block(const Columns& q, const Columns& k, const Columns& v, const Span& keys) const {
     AttentionOptions own = options;
     own.window.queries = tokens.span(rank());
@@ -44,19 +44,19 @@ Tensor empty_like(const Tensor& x, Shape shape) {
   return Tensor::empty(std::move(shape), x.dtype(), x.device());
 }
 
-// Columns [E, 3·E) of qkv as a tensor of their own, and back.
+// Columns [C, 3·C) of qkv as a separate tensor, and back.
 Tensor keys_and_values(const Tensor& qkv) {
   const std::int64_t rows = qkv.size(0), width = qkv.size(1), embed = width / 3;
   const Tensor kv = empty_like(qkv, {rows, 2 * embed});
-  copy_runs(kv, {0, 2 * embed}, qkv, {embed, width}, rows, 2 * embed);
+  copy_strided(kv, {0, 2 * embed}, qkv, {embed, width}, rows, 2 * embed);
   return kv;
 }
 void put_keys_and_values(const Tensor& qkv, const Tensor& kv) {
   const std::int64_t rows = qkv.size(0), width = qkv.size(1), embed = width / 3;
-  copy_runs(qkv, {embed, width}, kv, {0, 2 * embed}, rows, 2 * embed);
+  copy_strided(qkv, {embed, width}, kv, {0, 2 * embed}, rows, 2 * embed);
 }
 
-// ---- Heads for tokens: all_to_all -----------------------------------------------------------------------------------
+// ---- Tokens exchanged for heads: all_to_all -------------------------------------------------------------------------
 
 // Matrices [rows, parts·heads·HS] change between two layouts: rows are this rank's tokens and columns all heads
 // ("tokens"), or rows are all tokens and columns this rank's heads ("heads"). parts: 3 for qkv, 1 for o.
@@ -66,7 +66,7 @@ class HeadExchange {
       : shared_(shared), heads_(shared.options.heads, shared.ranks.size()), head_size_(head_size) {}
 
   std::int64_t own_heads() const { return heads_.count(shared_.rank()); }
-  // The own heads among all that the mask is drawn for.
+  // This rank's heads, among all the heads that the dropout mask covers.
   Span window() const {
     const Span& all = shared_.options.window.heads;
     return {all.first + heads_.first(shared_.rank()), all.total != 0 ? all.total : heads_.total()};
@@ -99,32 +99,32 @@ class HeadExchange {
   }
 
  private:
-  // Between x in the layout "tokens" and, in `packed`, rank r's heads of it as rows of their own.
+  // Copies between x, in the layout "tokens", and `packed`, where rank r's heads have their own rows. pack: from x.
   void copy_columns(const Tensor& packed, const Tensor& x, std::int64_t parts, int r, bool pack) const {
     const std::int64_t rows = x.size(0), own = heads_.count(r) * head_size_, all = heads_.total() * head_size_;
     for (std::int64_t part = 0; part < parts; ++part) {
-      const Runs wide{part * all + heads_.first(r) * head_size_, parts * all};
-      const Runs narrow{rows * parts * heads_.first(r) * head_size_ + part * own, parts * own};
+      const StridedBlocks wide{part * all + heads_.first(r) * head_size_, parts * all};
+      const StridedBlocks narrow{rows * parts * heads_.first(r) * head_size_ + part * own, parts * own};
       if (pack)
-        copy_runs(packed, narrow, x, wide, rows, own);
+        copy_strided(packed, narrow, x, wide, rows, own);
       else
-        copy_runs(x, wide, packed, narrow, rows, own);
+        copy_strided(x, wide, packed, narrow, rows, own);
     }
   }
-  // Between x in the layout "heads" and, in `packed`, rank r's tokens of all samples.
+  // Copies between x, in the layout "heads", and `packed`, where rank r's tokens of all samples lie. pack: from x.
   void copy_tokens(const Tensor& x, const Tensor& packed, std::int64_t width, int r, bool pack) const {
-    const DealtAxis& tokens = shared_.tokens;
+    const ShardedAxis& tokens = shared_.tokens;
     const std::int64_t run = tokens.count(r) * width;
-    const Runs of_x{tokens.first(r) * width, tokens.total() * width};
-    const Runs of_packed{shared_.batch() * tokens.first(r) * width, run};
+    const StridedBlocks of_x{tokens.first(r) * width, tokens.total() * width};
+    const StridedBlocks of_packed{shared_.batch() * tokens.first(r) * width, run};
     if (pack)
-      copy_runs(packed, of_packed, x, of_x, shared_.batch(), run);
+      copy_strided(packed, of_packed, x, of_x, shared_.batch(), run);
     else
-      copy_runs(x, of_x, packed, of_packed, shared_.batch(), run);
+      copy_strided(x, of_x, packed, of_packed, shared_.batch(), run);
   }
 
   const Shared& shared_;
-  DealtAxis heads_;
+  ShardedAxis heads_;
   std::int64_t head_size_;
 };
 
@@ -181,10 +181,10 @@ Tensor attend_to_gathered(const Tensor& qkv, const Shared& shared) {
   return o;
 }
 
-// ---- Blocks of keys that go round: ring -----------------------------------------------------------------------------
+// ---- Blocks of keys around a ring: ring -----------------------------------------------------------------------------
 
-// What travels does so beside the current stream, where other groups may have calls under way there; else in it. A rank
-// is a thread: each has its own.
+// The stream of the transfers: a side stream if calls of other groups may be in flight meanwhile, else the current one.
+// It is thread-local because each rank is a thread.
 SideStream& ring_stream(const Communicator& ranks, Device of_blocks) {
   const Device device = ranks.may_overlap() ? of_blocks : Device{};  // the CPU has no stream but the current one
   static thread_local std::optional<std::pair<Device, SideStream>> kept;
@@ -192,28 +192,28 @@ SideStream& ring_stream(const Communicator& ranks, Device of_blocks) {
   return kept->second;
 }
 
-// Calls visit(r, keys and values of rank r) for this rank's own, and then for those of the ranks before it, one after
-// the other. While a block is visited it goes on to the next rank, and the next one comes.
+// Calls visit(r, keys and values of rank r): first for this rank's block, then for those of the preceding ranks in
+// turn. During a visit the block is sent to the next rank, and the following block is received.
 template <class Visit>
 void visit_blocks(const Shared& shared, Tensor kv, const Visit& visit) {
   SideStream& side = ring_stream(shared.ranks, kv.device());
   for (int step = 0; step < shared.ranks.size(); ++step) {
     const bool is_last = step + 1 == shared.ranks.size();
     Tensor next;
-    std::optional<Pending> travelling;  // behind `next`: it must have come before its memory goes
+    std::optional<Pending> transfer;  // declared after `next`: the transfer ends before its memory is freed
     if (!is_last) {
       const std::int64_t rows = shared.batch() * shared.tokens.count(shared.neighbour(-step - 1));
       next = empty_like(kv, {rows, kv.size(1)});
-      travelling.emplace(
+      transfer.emplace(
           side.run([&] { shared.ranks.send_receive(kv, shared.neighbour(1), next, shared.neighbour(-1)); }));
     }
     visit(shared.neighbour(-step), kv);
-    if (travelling) travelling->wait();
+    if (transfer) transfer->wait();
     kv = next;
   }
 }
 
-// o and lse over all keys so far become those over these keys too.
+// Merges the output of one more block into o and lse, which cover all keys so far.
 void merge(const AttentionBlock& block, const Tensor& o, const Tensor& lse, const Tensor& other_o,
            const Tensor& other_lse) {
   ISOBAR_RUN(o.device(), attention_merge,
@@ -231,14 +231,16 @@ void merge(const AttentionBlock& block, const Tensor& o, const Tensor& lse, cons
              current_stream());
 }
 
-// The gradient of a block's keys and values on its way round: every rank adds its term and hands the sum on.
-class TravellingGradient {
+// The gradient of a block's keys and values as it passes around the ring: every rank adds its term and sends the sum
+// on.
+class RingGradient {
  public:
-  explicit TravellingGradient(const Shared& shared) : shared_(shared) {}
+  explicit RingGradient(const Shared& shared) : shared_(shared) {}
 
-  // `term` is this rank's, of the keys and values of rank `of`; it may be changed. Goes on while the next is computed.
-  void add_and_pass_on(int of, const Tensor& term) {
-    if (on_its_way_) {
+  // `term`: this rank's gradient of rank `of`'s keys and values; may be modified. It is sent while the next is
+  // computed.
+  void add_and_send(int of, const Tensor& term) {
+    if (transfer_) {
       arrive();
       ISOBAR_RUN(term.device(), add,
                  {.n = term.numel(),
@@ -246,32 +248,32 @@ class TravellingGradient {
                   .b_dtype = term.dtype(),
                   .y_dtype = term.dtype(),
                   .a = term.data(),
-                  .b = coming_.data(),
+                  .b = received_.data(),
                   .y = term.data()},
                  current_stream());
     }
-    leaving_ = term;
-    const int before = (of - 1 + shared_.ranks.size()) % shared_.ranks.size();  // whose keys the rank before has done
-    coming_ = empty_like(term, {shared_.batch() * shared_.tokens.count(before), term.size(1)});
-    on_its_way_.emplace(ring_stream(shared_.ranks, term.device()).run([&] {
-      shared_.ranks.send_receive(leaving_, shared_.neighbour(1), coming_, shared_.neighbour(-1));
+    sent_ = term;
+    const int before = (of - 1 + shared_.ranks.size()) % shared_.ranks.size();  // whose block the previous rank has
+    received_ = empty_like(term, {shared_.batch() * shared_.tokens.count(before), term.size(1)});
+    transfer_.emplace(ring_stream(shared_.ranks, term.device()).run([&] {
+      shared_.ranks.send_receive(sent_, shared_.neighbour(1), received_, shared_.neighbour(-1));
     }));
   }
-  // After the last block: the sum of all ranks' terms of this rank's own keys and values.
-  const Tensor& come_home() {
+  // After the last block: the gradient of this rank's own keys and values, summed over all ranks.
+  const Tensor& result() {
     arrive();
-    return coming_;
+    return received_;
   }
 
  private:
   void arrive() {
-    on_its_way_->wait();
-    on_its_way_.reset();
+    transfer_->wait();
+    transfer_.reset();
   }
 
   const Shared& shared_;
-  Tensor leaving_, coming_;
-  std::optional<Pending> on_its_way_;  // behind the two tensors that it uses
+  Tensor sent_, received_;
+  std::optional<Pending> transfer_;  // declared after the two tensors that it uses
 };
 
 Tensor ring_forward(const Tensor& qkv, const Shared& shared, const Tensor& lse) {
@@ -283,7 +285,7 @@ Tensor ring_forward(const Tensor& qkv, const Shared& shared, const Tensor& lse) 
   const Tensor some_lse = Tensor::empty(lse.shape(), accumulator, qkv.device());
   visit_blocks(shared, keys_and_values(qkv), [&](int of, const Tensor& kv) {
     const AttentionBlock block = shared.block(third_of(qkv, 0), half_of(kv, 0), half_of(kv, 1), shared.tokens.span(of));
-    const bool is_own = of == shared.rank();  // the first
+    const bool is_own = of == shared.rank();  // the first block
     run_attention(block, is_own ? o : some_o, is_own ? lse : some_lse);
     if (!is_own) merge(block, o, lse, some_o, some_lse);
   });
@@ -294,16 +296,16 @@ Tensor ring_backward(const Tensor& qkv, const Shared& shared, const Tensor& o, c
   const DType accumulator = accumulator_of(qkv.dtype());
   const MemoryScope memory("gradients");
   const Tensor dqkv = Tensor::empty(qkv.shape(), accumulator, qkv.device());
-  TravellingGradient dkv(shared);
+  RingGradient dkv(shared);
   visit_blocks(shared, keys_and_values(qkv), [&](int of, const Tensor& kv) {
     const Tensor term = Tensor::empty(kv.shape(), accumulator, kv.device());
     const Grad dq_mode = of == shared.rank() ? Grad::overwrite : Grad::accumulate;
     run_attention_backward(
         shared.block(third_of(qkv, 0), half_of(kv, 0), half_of(kv, 1), shared.tokens.span(of)), o, lse, d_o,
         {.dq = third_of(dqkv, 0), .dk = half_of(term, 0), .dv = half_of(term, 1), .dq_mode = dq_mode});
-    dkv.add_and_pass_on(of, term);
+    dkv.add_and_send(of, term);
   });
-  put_keys_and_values(dqkv, dkv.come_home());
+  put_keys_and_values(dqkv, dkv.result());
   return dqkv;
 }
 
@@ -328,7 +330,7 @@ ContextForm form_of(ContextForm asked, std::int64_t heads, int ranks) {
   return asked;
 }
 
-Tensor context_attention(const Tensor& qkv, const AttentionOptions& options, const DealtAxis& tokens,
+Tensor context_attention(const Tensor& qkv, const AttentionOptions& options, const ShardedAxis& tokens,
                          const Communicator& ranks, ContextForm form) {
   if (ranks.size() == 1) return attention(qkv, options);
   ISOBAR_CHECK(tokens.ranks() == ranks.size(), "context attention: tokens dealt over ", tokens.ranks(), " ranks, and ",

@@ -8,7 +8,7 @@
 namespace isobar {
 namespace {
 
-constexpr double kMostSeconds = 1e6;  // a clock counts them in nanoseconds
+constexpr double kMaxSeconds = 1e6;  // a clock's 64-bit count of nanoseconds holds them
 
 template <class T>
 T number_in(const std::string& text, const std::string& all) {
@@ -23,7 +23,7 @@ Fault::Kind kind_of(const std::string& name, const std::string& all) {
   if (name == "throw") return Fault::Kind::fail;
   if (name == "hang") return Fault::Kind::hang;
   if (name == "slow") return Fault::Kind::slow;
-  if (name == "garble") return Fault::Kind::garble;
+  if (name == "garble") return Fault::Kind::wrong_count;
   if (name == "skew") return Fault::Kind::skew;
   throw_error("ISOBAR_FAULT=\"", all, "\": '", name, "' is not one of die, throw, hang, slow:SECONDS, garble, skew");
 }
@@ -47,7 +47,7 @@ Fault Fault::parse(const std::string& text) {
       const std::size_t colon = value.find(':');
       fault.kind = kind_of(value.substr(0, colon), text);
       if (colon != std::string::npos) fault.seconds = number_in<double>(value.substr(colon + 1), text);
-      ISOBAR_CHECK(fault.seconds <= kMostSeconds, "ISOBAR_FAULT=\"", text, "\": at most slow:", kMostSeconds);
+      ISOBAR_CHECK(fault.seconds <= kMaxSeconds, "ISOBAR_FAULT=\"", text, "\": at most slow:", kMaxSeconds);
       has_kind = true;
     } else {
       throw_error("ISOBAR_FAULT=\"", text, "\": '", key, "' is not one of rank, call, do");

@@ -1,5 +1,5 @@
-// A fault planted for tests: ISOBAR_FAULT="rank=3 call=17 do=die|throw|hang|slow:SECONDS|garble|skew". It happens at
-// the call-th collective of that rank of the world, whatever the group, counted from 1.
+// A fault planted for tests: ISOBAR_FAULT="rank=3 call=17 do=die|throw|hang|slow:SECONDS|garble|skew". It happens in
+// the call-th collective of that rank of the world, counted from 1 over all groups.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@ namespace isobar {
 
 struct Fault {
   enum class Kind : std::uint8_t {
-    die,     // SIGKILL to this process
-    fail,    // "throw": an Error
-    hang,    // does not come back until another rank has failed
-    slow,    // comes later
-    garble,  // hands in one element less
-    skew     // hands in 1.01 times the first element: a wrong number, which nobody notices in the call
+    die,          // SIGKILL to this process
+    fail,         // "throw": an Error
+    hang,         // blocks until another rank has failed
+    slow,         // joins the call later
+    wrong_count,  // passes one element less
+    skew          // multiplies the first element by 1.01: a wrong number, which the call does not detect
   };
 
   int rank = 0;
@@ -23,9 +23,9 @@ struct Fault {
   Kind kind = Kind::die;
   double seconds = 0;  // slow
 
-  // Throws Error for text that is none of the above.
+  // Throws Error for any other text.
   static Fault parse(const std::string& text);
-  // Of ISOBAR_FAULT; none where it is not set or empty.
+  // From ISOBAR_FAULT; none if it is unset or empty.
   static std::optional<Fault> from_environment();
 };
 

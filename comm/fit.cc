@@ -10,14 +10,14 @@ namespace {
 
 bool alike(const Call& a, const Call& b) {
   if (a.verb != b.verb) return false;
-  if (a.verb == Verb::send_receive) return true;  // each pair for itself
+  if (a.verb == Verb::send_receive) return true;  // each pair is compared on its own
   if (a.dtype != b.dtype || a.reduce != b.reduce || a.root != b.root) return false;
   if (a.verb == Verb::all_to_all) return true;
-  // Everybody must mean the same parts; of all_gather and reduce_scatter the list of all parts tells them.
+  // All ranks must use the same parts. all_gather and reduce_scatter list all parts on every rank.
   return a.verb == Verb::all_gather ? std::ranges::equal(a.receives, b.receives) : std::ranges::equal(a.sends, b.sends);
 }
 
-// What rank `from` sends to rank `to`, in elements, as the sender and as the receiver have it.
+// Elements from rank `from` to rank `to`: as the sender sends them, and as the receiver expects them.
 std::pair<std::int64_t, std::int64_t> sent_and_expected(const Call& sender, int from, const Call& receiver, int to) {
   if (sender.verb == Verb::all_to_all) return {sender.sends[to], receiver.receives[from]};
   return {sender.to == to ? sender.sends[0] : 0, receiver.from == from ? receiver.receives[0] : 0};
@@ -25,7 +25,8 @@ std::pair<std::int64_t, std::int64_t> sent_and_expected(const Call& sender, int 
 
 }  // namespace
 
-std::string misfit(const std::vector<const Call*>& calls, const std::vector<int>& members, const std::string& what) {
+std::string find_mismatch(const std::vector<const Call*>& calls, const std::vector<int>& members,
+                          const std::string& what) {
   const auto n = static_cast<int>(calls.size());
   for (int r = 1; r < n; ++r) {
     if (!alike(*calls[0], *calls[r]))

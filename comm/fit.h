@@ -1,4 +1,4 @@
-// Whether the calls that the ranks of a group come with fit together.
+// Checks that the calls of a group's ranks match.
 #pragma once
 
 #include <string>
@@ -8,8 +8,9 @@
 
 namespace isobar {
 
-// The first thing that does not fit, or nothing. members: the ranks' numbers in the world, as messages name them. what:
-// names the call, "call 17 of group tp".
-std::string misfit(const std::vector<const Call*>& calls, const std::vector<int>& members, const std::string& what);
+// The first mismatch as a sentence; empty if there is none. members: the ranks' numbers in the world, for the sentence.
+// what: names the call, "call 17 of group tp".
+std::string find_mismatch(const std::vector<const Call*>& calls, const std::vector<int>& members,
+                          const std::string& what);
 
 }  // namespace isobar

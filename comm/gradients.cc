@@ -67,7 +67,7 @@ void GradientReducer::list_owned() {
 
 // Over the world, though fewer ranks may make up the model: groups of different ranks may add the same numbers in
 // different orders, and replicas would clip by factors that differ in their last bit.
-AddUp GradientReducer::add_up() const {
+SumOverRanks GradientReducer::add_up() const {
   if (!parallel_.exchange.shards_optimizer() && parallel_.tp.size() == 1) return {};
   return [ranks = parallel_.world](const Tensor& sums) { ranks.all_reduce(sums); };
 }
@@ -144,21 +144,6 @@ std::int64_t GradientReducer::fair_share() const {
     elements += ceil_div(held, parallel_.gradient_groups(sharing).scattered.size());
   }
   return elements;
-}
-
-void GradientReducer::add_traffic(CommLedger& ledger) const {
-  const auto element = static_cast<std::int64_t>(size_of(parameters_.dtype()));
-  const auto add = [&](const Communicator& group, Verb verb, std::int64_t elements) {
-    if (group.size() > 1) ledger.add(group.name(), verb, 1, elements * element);
-  };
-  for (const Bucket& bucket : buckets_) {
-    const auto [scattered, summed] = parallel_.gradient_groups(bucket.sharing);
-    add(scattered, Verb::reduce_scatter, bucket.range.size());
-    add(summed, Verb::all_reduce, bucket.own.size());
-    add(scattered, Verb::all_gather, bucket.range.size());
-  }
-  if (add_up() && parallel_.world.size() > 1)
-    ledger.add(parallel_.world.name(), Verb::all_reduce, 1, static_cast<std::int64_t>(owned_.size() * sizeof(double)));
 }
 
 }  // namespace isobar

@@ -47,7 +47,7 @@ class GradientReducer {
   // For the optimizer of this rank: what it updates, and what adds up the sums of squares over the ranks, so that every
   // rank has the norm of the whole model. As many ranges on every rank; some may be empty.
   const std::vector<OwnedRange>& owned() const { return owned_; }
-  AddUp add_up() const;
+  SumOverRanks add_up() const;
 
   // After an update, in the order of the current stream: every rank has the weights, and their 16-bit copies, that
   // others have updated. Nothing to do where the optimizer is not sharded.
@@ -55,9 +55,6 @@ class GradientReducer {
 
   // Parameters that this rank updates, were every slice as large as the other ranks'; without padding.
   std::int64_t fair_share() const;
-
-  // Adds what this rank tells others in one step: gradients, sums of squares, weights.
-  void add_traffic(CommLedger& ledger) const;
 
   std::size_t buckets() const { return buckets_.size(); }
   // Buckets that the last backward pass started before it ended.

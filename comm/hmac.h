@@ -1,4 +1,4 @@
-// HMAC-SHA256 (RFC 2104, FIPS 180-4): who knows a key shows it without telling it.
+// HMAC-SHA256 (RFC 2104, FIPS 180-4): proves the knowledge of a key without sending it.
 #pragma once
 
 #include <array>
@@ -13,10 +13,10 @@ inline constexpr std::size_t kDigestBytes = 32;
 std::string sha256(std::string_view bytes);                             // kDigestBytes
 std::string hmac_sha256(std::string_view key, std::string_view bytes);  // kDigestBytes
 
-// Takes as long whether the texts are equal or not: how much of a guess is right cannot be measured.
+// Takes the same time for equal and different texts, so that timing does not show how much of a guess is right.
 bool are_equal_in_constant_time(std::string_view a, std::string_view b);
 
-// Bytes that nobody can guess, of the system.
+// Random bytes of the system that cannot be predicted.
 std::string random_bytes(std::size_t count);
 
 }  // namespace isobar

@@ -1,4 +1,4 @@
-// For backends that move data between hosts' memories: a call whose buffers lie on a GPU.
+// For backends that communicate between hosts' memories: stages a call whose buffers are on a GPU.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,12 @@
 
 namespace isobar {
 
-// A GPU's buffers, on the host while a call is carried out.
+// Host copies of a GPU's buffers, for the time of one call.
 class HostCopies {
  public:
   explicit HostCopies(const Call& call) : original_(call), copy_(call) {
     copy_.send = stage(send_, call.send, call.sent());
-    // A part at the beginning of the whole, in place, is not the whole.
+    // An equal address is not enough: in place, a part may begin where the whole does.
     const bool is_same = call.receive == call.send && call.received() == call.sent();
     copy_.receive = is_same ? send_.data() : stage(receive_, call.receive, call.received());
     copy_.device = {};

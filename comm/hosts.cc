@@ -29,7 +29,7 @@ bool is_link_local(std::string_view address) {
   return address.starts_with("169.254.") || address.starts_with("fe80:");
 }
 
-// By one item of NCCL_SOCKET_IFNAME's list, or all but these.
+// Whether the list, written as NCCL_SOCKET_IFNAME, selects the interface: by one of its items, or by none after '^'.
 bool is_chosen(std::string_view interface, std::string_view list) {
   if (list.empty()) return true;
   const bool is_exclusion = list.starts_with('^');
@@ -104,7 +104,7 @@ std::vector<Interface> interfaces_of_this_host() {
 
 std::vector<std::string> reachable_addresses(std::span<const Interface> interfaces, const std::string& own,
                                              const std::string& chosen) {
-  const bool is_named = !chosen.empty() && !chosen.starts_with('^');  // a bridge that is named is meant
+  const bool is_named = !chosen.empty() && !chosen.starts_with('^');  // a bridge that is named is used
   std::vector<std::string> addresses;
   for (const Interface& each : interfaces) {
     if (!is_chosen(each.name, chosen) || is_link_local(each.address)) continue;

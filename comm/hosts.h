@@ -1,4 +1,4 @@
-// Which host a process is on, and under which addresses others reach it.
+// The host of a process, and the addresses at which other hosts reach it.
 #pragma once
 
 #include <span>
@@ -7,19 +7,19 @@
 
 namespace isobar {
 
-// Tells this host from all others, whatever they are called: what the kernel drew at its start, and the network
-// namespace. Processes with the same one reach each other at 127.0.0.1.
+// Identifies this host, whatever its name: the boot id of the kernel, and the network namespace. Processes with the
+// same identity reach each other at 127.0.0.1.
 std::string host_identity();
 
-// Whether all are of one host.
+// Whether all are on one host.
 bool are_on_one_host(std::span<const std::string> identities);
 
 // A process's place among those of its host, in the order of their ranks.
 struct PlaceOnHost {
   int local_rank = 0, local_ranks = 1;
-  int host = 0;  // of all hosts, in the order of their first ranks
+  int host = 0;  // number of the host, in the order of the hosts' first ranks
 };
-// Of each rank, from their hosts.
+// The place of each rank, from the identities of the ranks' hosts.
 std::vector<PlaceOnHost> places_on_hosts(std::span<const std::string> identities);
 
 // A network interface with one of its addresses.
@@ -30,15 +30,15 @@ struct Interface {
 
 std::vector<Interface> interfaces_of_this_host();
 
-// The addresses at which other hosts may reach this one, the likeliest first: `own` (what its name stands for) if that
-// is one of them, then IPv4, then IPv6. Loopback, link-local addresses, bridges of containers and interfaces without a
-// cable are none. `chosen` picks interfaces as NCCL_SOCKET_IFNAME does: "ib,eth" by the beginnings of their names,
-// "=eth0" by the name, "^docker" all but these; empty: any.
+// The addresses at which other hosts may reach this one, the most likely first: `own` (the address of its name) if it
+// is among them, then IPv4, then IPv6. Loopback, link-local addresses, container bridges and interfaces that are not
+// running are left out. `chosen` selects interfaces as NCCL_SOCKET_IFNAME does: "ib,eth" by the beginnings of their
+// names, "=eth0" by the name, "^docker" all except these; empty: any.
 std::vector<std::string> reachable_addresses(std::span<const Interface> interfaces, const std::string& own,
                                              const std::string& chosen);
 
-// The same of this host. ISOBAR_INTERFACE chooses, else NCCL_SOCKET_IFNAME. Throws Error where ISOBAR_INTERFACE leaves
-// none. 127.0.0.1 where there is no other.
+// The same for this host, selected by ISOBAR_INTERFACE, else by NCCL_SOCKET_IFNAME. Throws Error if ISOBAR_INTERFACE
+// selects none. 127.0.0.1 if there is no other.
 std::vector<std::string> reachable_addresses();
 
 }  // namespace isobar

@@ -22,7 +22,7 @@
 namespace isobar {
 namespace {
 
-constexpr int kFirstPort = 15000, kPorts = 10000;  // below those that systems hand out
+constexpr int kFirstPort = 15000, kPorts = 10000;  // below the ephemeral ports
 
 std::optional<std::int64_t> whole_number(std::string_view text) {
   std::int64_t number = 0;
@@ -40,7 +40,7 @@ class Reader {
     const std::optional<std::string> value = environment_(name);
     return value ? whole_number(*value) : std::nullopt;
   }
-  // Of the first that is a number.
+  // The first of these variables that is a number.
   std::optional<std::int64_t> number(std::span<const char* const> names) const {
     for (const char* name : names)
       if (const std::optional<std::int64_t> value = number(name)) return value;
@@ -51,8 +51,8 @@ class Reader {
   const Environment& environment_;
 };
 
-// Whether this is a task of srun. Steps have numbers; those of a batch script, an interactive shell and the like lie
-// above these.
+// Whether this process belongs to a step of srun. Slurm gives higher ids to the steps of batch scripts, interactive
+// shells and the like.
 bool is_in_numbered_step(const Reader& read) {
   constexpr std::int64_t kFirstSpecialStep = 0xfffffff0;
   const std::optional<std::int64_t> step = read.number("SLURM_STEP_ID");
@@ -63,23 +63,23 @@ bool is_torchrun(const Reader& read) {
   return read.has("TORCHELASTIC_RUN_ID");
 }
 
-// Of MPICH and its kin, which start a daemon on each node, by srun where Slurm is.
+// Whether MPICH's own mpirun, or a relative's, started this. It starts a daemon on each node, under Slurm by srun.
 bool is_own_mpirun(const Reader& read) {
   return read.has("MPI_LOCALRANKID");
 }
 
-// Whether this is a task of srun, and not of another launcher that speaks PMI within it.
+// Whether this is a task of srun, and not of another PMI launcher that runs within the step.
 bool is_task_of_srun(const Reader& read) {
   const std::optional<std::int64_t> pmi_size = read.number("PMI_SIZE");
   return is_in_numbered_step(read) && (!pmi_size || pmi_size == read.number("SLURM_STEP_NUM_TASKS"));
 }
 
-// The variables of one launcher. Of several names the first that is set counts.
+// The variables of one launcher. Of several names the first that is set is used.
 struct Variables {
   Launcher launcher;
   const char *rank, *size;
   std::vector<const char*> local_rank, local_size;
-  bool (*are_meant)(const Reader&) = nullptr;  // where the size alone does not say so
+  bool (*are_meant)(const Reader&) = nullptr;  // if the size alone does not prove it
 };
 
 Variables only_if(bool (*are_meant)(const Reader&), Variables variables) {
@@ -87,7 +87,7 @@ Variables only_if(bool (*are_meant)(const Reader&), Variables variables) {
   return variables;
 }
 
-// The launcher whose size is told, with the variables that tell it.
+// The first launcher whose size is set, with its variables.
 std::optional<Variables> launcher_in(const Reader& read) {
   const std::vector<const char*> pmi_local_rank{"MPI_LOCALRANKID", "PMI_LOCAL_RANK", "PALS_LOCAL_RANKID"};
   const std::vector<const char*> pmi_local_size{"MPI_LOCALNRANKS", "PMI_LOCAL_SIZE", "PALS_LOCAL_SIZE"};
@@ -115,7 +115,7 @@ std::optional<Variables> launcher_in(const Reader& read) {
   return std::nullopt;
 }
 
-// Launchers that tell a rank, but not in these variables how many there are: one rank each would be wrong.
+// Some launchers set a rank, but none of these sizes. To run each process as a single rank would be wrong.
 void check_is_alone(const Reader& read) {
   for (const char* name : {"PMIX_RANK", "PALS_RANKID"}) {
     const std::optional<std::int64_t> rank = read.number(name);
@@ -124,7 +124,7 @@ void check_is_alone(const Reader& read) {
   }
 }
 
-// Ranks of this host, as srun says it for all nodes.
+// Number of ranks on this host, from srun's list for all nodes.
 std::optional<std::int64_t> tasks_of_this_node(const Reader& read) {
   const std::vector<int> tasks = tasks_in(read.text("SLURM_STEP_TASKS_PER_NODE"));
   const std::optional<std::int64_t> node = read.number("SLURM_NODEID");
@@ -136,8 +136,8 @@ std::optional<std::int64_t> tasks_of_this_node(const Reader& read) {
 void find_address(const Reader& read, const Resolves& resolves, Launch& launch) {
   launch.address = read.text("MASTER_ADDR");
   if (!launch.address.empty()) return;
-  const bool is_one_host = launch.is_local_rank_told && launch.local_ranks == launch.ranks;
-  // Without a job's id all jobs of this host would meet at one port.
+  const bool is_one_host = launch.is_local_rank_known && launch.local_ranks == launch.ranks;
+  // Without a job id all jobs of this host would meet at one port.
   if (is_one_host && !launch.key.empty()) {
     launch.address = "127.0.0.1";
     return;
@@ -146,17 +146,16 @@ void find_address(const Reader& read, const Resolves& resolves, Launch& launch) 
     launch.why_no_address = "SLURM_DISTRIBUTION is arbitrary, so that the list of nodes does not say where rank 0 is";
     return;
   }
-  // An mpirun within Slurm may order the nodes as it likes.
+  // An mpirun within Slurm may order the nodes differently.
   if (launch.launcher == Launcher::slurm || launch.launcher == Launcher::torchrun) {
     const std::vector<std::string> hosts = hosts_in(read.text("SLURM_STEP_NODELIST"));
-    // Where srun runs, which is rank 0's host if that is the only one.
+    // The host of srun itself, which is rank 0's host if there is only one.
     launch.address = !hosts.empty() && resolves(hosts.front()) ? hosts.front() : read.text("SLURM_LAUNCH_NODE_IPADDR");
   }
   if (launch.address.empty()) launch.why_no_address = "where rank 0 is is not known";
 }
 
-// What no other job of this host has; empty where nothing says it.
-// A key that others can read is none.
+// The key in a file. Error if others can read the file: the key is no secret then.
 std::string key_in_file(const std::string& file) {
   struct stat status = {};
   ISOBAR_CHECK(::stat(file.c_str(), &status) == 0, "ISOBAR_JOB_KEY_FILE: ", file, ": ", std::strerror(errno));
@@ -167,17 +166,17 @@ std::string key_in_file(const std::string& file) {
   return key;
 }
 
-// That nobody else knows; empty where the user gives none.
+// A key that nobody else knows; empty if the user gives none.
 std::string secret_in(const Reader& read) {
-  for (const char* variable : {"ISOBAR_JOB_KEY", "ISOBAR_MEETING_KEY"})  // the second is its older name
+  for (const char* variable : {"ISOBAR_JOB_KEY", "ISOBAR_MEETING_KEY"})  // the older name
     if (const std::string chosen = read.text(variable); !chosen.empty()) return chosen;
   const std::string file = read.text("ISOBAR_JOB_KEY_FILE");
   return file.empty() ? "" : key_in_file(file);
 }
 
-// What tells jobs from each other.
+// An id that no other job of this host has; empty if no variable gives one.
 std::string public_key_in(const Reader& read) {
-  // torchrun's agent has made sure that nobody else of this host has its port.
+  // torchrun's agent has made sure that its port is unique on this host.
   if (is_torchrun(read))
     return concat("torchrun.", read.text("TORCHELASTIC_RUN_ID"), ".", read.text("MASTER_ADDR"), ".",
                   read.text("MASTER_PORT"));
@@ -188,19 +187,19 @@ std::string public_key_in(const Reader& read) {
   return "";
 }
 
-// The port, and how many there are to choose from.
+// The first port, and the number of ports to choose from.
 std::pair<int, int> ports_in(const Reader& read, const std::string& key) {
-  constexpr int kChoice = 3;  // another job, or whoever, may have one
+  constexpr int kChoice = 3;  // other processes may have taken some
   const std::optional<std::int64_t> port = read.number("MASTER_PORT");
   ISOBAR_CHECK(!read.has("MASTER_PORT") || port, "MASTER_PORT is '", read.text("MASTER_PORT"), "', which is no port");
   ISOBAR_CHECK(!port || (*port >= 1 && *port <= 65535), "MASTER_PORT is ", *port, ", which is no port");
-  // At that port torchrun itself may listen, for whoever uses PyTorch.
+  // If its agent's store is in use, torchrun itself listens at that port.
   if (port && read.text("TORCHELASTIC_USE_AGENT_STORE") != "True") return {static_cast<int>(*port), 1};
-  // Jobs on one host meet at ports of their own.
+  // The port depends on the key, so that jobs on one host meet at different ports.
   return {kFirstPort + static_cast<int>(xxh64(std::as_bytes(std::span(key))) % kPorts), kChoice};
 }
 
-// Of a heterogeneous job, whose components have node lists of their own: Slurm must have told this step's as a whole.
+// The components of a heterogeneous job have separate node lists. Slurm's variables must cover the whole step.
 void check_step_is_whole(const Reader& read, std::int64_t ranks) {
   const std::optional<std::int64_t> components = read.number("SLURM_HET_SIZE");
   if (!components || *components < 2) return;
@@ -248,7 +247,7 @@ Launch find_launch(const Environment& environment, const Resolves& resolves) {
   launch.launcher = found->launcher;
   launch.size_variable = found->size;
   const std::int64_t ranks = *read.number(found->size);
-  ISOBAR_CHECK(ranks >= 1 && ranks <= kMostRanks, found->size, " is ", ranks, ", which is no number of ranks");
+  ISOBAR_CHECK(ranks >= 1 && ranks <= kMaxRanks, found->size, " is ", ranks, ", which is no number of ranks");
   const std::optional<std::int64_t> rank = ranks == 1 ? 0 : read.number(found->rank);
   ISOBAR_CHECK(rank, found->size, " is ", ranks, ", but ", found->rank, " says no rank");
   ISOBAR_CHECK(*rank >= 0 && *rank < ranks, found->rank, " is ", *rank, ", but ", found->size, " is ", ranks);
@@ -258,7 +257,7 @@ Launch find_launch(const Environment& environment, const Resolves& resolves) {
   if (is_srun) check_step_is_whole(read, ranks);
   const std::optional<std::int64_t> local_ranks = is_srun ? tasks_of_this_node(read) : read.number(found->local_size);
   const std::optional<std::int64_t> local_rank = read.number(found->local_rank);
-  launch.is_local_rank_told = local_rank && local_ranks;
+  launch.is_local_rank_known = local_rank && local_ranks;
   launch.local_ranks = static_cast<int>(std::clamp<std::int64_t>(local_ranks.value_or(1), 1, ranks));
   launch.local_rank = static_cast<int>(std::clamp<std::int64_t>(local_rank.value_or(0), 0, ranks - 1));
   launch.key = secret_in(read);
@@ -288,7 +287,7 @@ std::vector<int> tasks_in(const std::string& tasks_per_node) {
     std::optional<std::int64_t> times = 1;
     if (open != std::string_view::npos)
       times = item.ends_with(')') ? whole_number(item.substr(open + 2, item.size() - open - 3)) : std::nullopt;
-    if (!count || !times || *count < 1 || *count > kMostRanks || *times < 1 || *times > kMostRanks) return {};
+    if (!count || !times || *count < 1 || *count > kMaxRanks || *times < 1 || *times > kMaxRanks) return {};
     tasks.insert(tasks.end(), static_cast<std::size_t>(*times), static_cast<int>(*count));
   }
   return tasks;
@@ -316,7 +315,7 @@ std::vector<std::string> hosts_in(const std::string& node_list) {
       const std::string_view low = range.substr(0, range.find('-'));
       const std::string_view high = low.size() == range.size() ? low : range.substr(low.size() + 1);
       const std::optional<std::int64_t> first = whole_number(low), last = whole_number(high);
-      if (!first || !last || *last - *first > kMostRanks) return {node_list};
+      if (!first || !last || *last - *first > kMaxRanks) return {node_list};
       for (std::int64_t number = *first; number <= *last; ++number) {
         std::string digits = std::to_string(number);
         if (digits.size() < low.size()) digits.insert(0, low.size() - digits.size(), '0');

@@ -21,6 +21,16 @@ Traffic CommLedger::of(const std::string& group, Verb verb) const {
   return found == groups_.end() ? Traffic{} : found->second[static_cast<std::size_t>(verb)];
 }
 
+Traffic CommLedger::total() const {
+  Traffic total;
+  for (const auto& [group, verbs] : groups_)
+    for (const Traffic& traffic : verbs) {
+      total.calls += traffic.calls;
+      total.bytes += traffic.bytes;
+    }
+  return total;
+}
+
 CommLedger CommLedger::since(const CommLedger& before) const {
   CommLedger difference = *this;
   for (const auto& [group, verbs] : before.groups_)
@@ -63,6 +73,19 @@ std::string compare(const CommLedger& predicted, const CommLedger& counted) {
       out << (p == c ? "" : "   differs") << '\n';
     }
   }
+  return out.str();
+}
+
+std::string to_text(const CommLedger& ledger) {
+  if (ledger.is_empty()) return "";
+  std::ostringstream out;
+  out << std::left << std::setw(kNameWidth) << "group" << std::setw(16) << "verb" << std::right << std::setw(10)
+      << "calls" << std::setw(18) << "bytes" << '\n';
+  for (const auto& [group, verbs] : ledger.groups_)
+    for (std::size_t v = 0; v < kVerbs; ++v)
+      if (!(verbs[v] == Traffic{}))
+        out << std::left << std::setw(kNameWidth) << group << std::setw(16) << name_of(static_cast<Verb>(v))
+            << std::right << std::setw(10) << verbs[v].calls << std::setw(18) << verbs[v].bytes << '\n';
   return out.str();
 }
 

@@ -20,6 +20,7 @@ class CommLedger {
   void count(const std::string& group, const Call& call) { add(group, call.verb, 1, call.payload()); }
   void add(const std::string& group, Verb verb, std::int64_t calls, std::int64_t bytes);
   Traffic of(const std::string& group, Verb verb) const;
+  Traffic total() const;  // of all groups and verbs
   void clear() { groups_.clear(); }
 
   // What has come since the ledger was as `before` is.
@@ -34,10 +35,13 @@ class CommLedger {
 
  private:
   friend std::string compare(const CommLedger& predicted, const CommLedger& counted);
+  friend std::string to_text(const CommLedger& ledger);
   std::map<std::string, std::array<Traffic, kVerbs>> groups_;
 };
 
 // A table for people: calls and bytes of every verb of every group, predicted beside counted.
 std::string compare(const CommLedger& predicted, const CommLedger& counted);
+// The same of one ledger; empty where there was no call.
+std::string to_text(const CommLedger& ledger);
 
 }  // namespace isobar

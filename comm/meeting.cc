@@ -8,7 +8,7 @@
 #include <numeric>
 #include <utility>
 
-#include "comm/meeting_guest.h"
+#include "comm/meeting_client.h"
 #include "comm/meeting_hub.h"
 #include "comm/meeting_member.h"
 #include "comm/mesh.h"
@@ -23,21 +23,21 @@ MeetingClock::duration duration_of(double seconds) {
   return std::chrono::duration_cast<MeetingClock::duration>(Seconds(seconds));
 }
 
-std::string place_of(const Attendee& who) {
+std::string place_of(const RankDescription& who) {
   return concat("process ", who.process, " on ", who.host);
 }
 
-Message hello(const Attendee& me) {
+Message hello(const RankDescription& me) {
   return {.type = kHello,
           .texts = {std::to_string(me.rank), std::to_string(me.ranks), me.host, me.host_identity,
                     std::to_string(me.process), me.version, me.config, me.layout, me.instructions,
                     me.compares_calls ? "1" : "0", me.device, me.failure}};
 }
 
-Attendee attendee_in(const Message& hello) {
+RankDescription description_in(const Message& hello) {
   ISOBAR_CHECK(hello.type == kHello && hello.texts.size() == 12, "no rank says so of itself");
-  return {.rank = static_cast<int>(hello.number(0, 0, kMostRanks)),
-          .ranks = static_cast<int>(hello.number(1, 1, kMostRanks)),
+  return {.rank = static_cast<int>(hello.number(0, 0, kMaxRanks)),
+          .ranks = static_cast<int>(hello.number(1, 1, kMaxRanks)),
           .host = hello.text(2),
           .host_identity = hello.text(3),
           .process = hello.number(4, 0, std::numeric_limits<std::int64_t>::max()),
@@ -67,14 +67,14 @@ double seconds_in(const Message& message, std::size_t index) {
 Message place_message(const std::string& inquiry, const std::string& place, const Work& work) {
   return {.type = kPlace,
           .texts = {inquiry, place, work.what, std::to_string(work.number), concat(work.seconds),
-                    concat(work.most_timeouts), concat(work.seconds_since_last)}};
+                    concat(work.max_timeouts), concat(work.seconds_since_last)}};
 }
 
 Work work_in(const Message& message, std::size_t index) {
   return {.what = message.text(index),
           .number = message.number(index + 1, 0, std::numeric_limits<std::int64_t>::max()),
           .seconds = seconds_in(message, index + 2),
-          .most_timeouts = seconds_in(message, index + 3),
+          .max_timeouts = seconds_in(message, index + 3),
           .seconds_since_last = seconds_in(message, index + 4)};
 }
 
@@ -91,12 +91,12 @@ SignalsBlocked::~SignalsBlocked() {
 // ---- One rank's end -------------------------------------------------------------------------------------------------
 
 void Meeting::Member::receive(const Message& message) {
-  constexpr double kSecondsToBeEnded = 2;  // by the one that has told, while rank 0 was stopped
+  constexpr double kSecondsToBeEnded = 2;  // by the rank that reported while rank 0 was stopped
   std::unique_lock lock(mutex);
   switch (message.type) {
     case kFailed:
       lock.unlock();
-      note_failure(message.text(0), me.rank == 0 && !has_told, has_just_woken() ? kSecondsToBeEnded : 0);
+      note_failure(message.text(0), me.rank == 0 && !has_reported, has_just_woken() ? kSecondsToBeEnded : 0);
       return;
     case kWhere: {
       const Message answer = place_message(message.text(0), place, work.now());
@@ -106,8 +106,8 @@ void Meeting::Member::receive(const Message& message) {
     case kWaitOn:
       ++times_to_wait_on;
       break;
-    case kTold:
-      is_told = true;
+    case kReported:
+      is_reported = true;
       break;
     case kDone:
       is_done = true;
@@ -115,7 +115,7 @@ void Meeting::Member::receive(const Message& message) {
     default:
       return;
   }
-  bell.notify_all();
+  changed.notify_all();
 }
 
 void Meeting::Member::take_welcome(const Message& message) {
@@ -126,33 +126,33 @@ void Meeting::Member::take_welcome(const Message& message) {
   place_on_host.host = static_cast<int>(message.number(4, 0, hosts - 1));
 }
 
-void Meeting::Member::note_failure(const std::string& sentence, bool tells, double tell_after) {
+void Meeting::Member::note_failure(const std::string& sentence, bool tells, double report_after) {
   const std::lock_guard lock(mutex);
   if (failed) return;
   failure = sentence;
-  is_teller = tells;
+  reports_error = tells;
   failed_at = MeetingClock::now();
-  tell_at = failed_at + duration_of(tell_after);
+  report_at = failed_at + duration_of(report_after);
   failed = true;
-  bell.notify_all();
+  changed.notify_all();
 }
 
-void Meeting::Member::succeed_teller(double tell_after) {
+void Meeting::Member::become_reporter(double report_after) {
   const std::lock_guard lock(mutex);
-  if (is_teller || is_told) return;
-  is_teller = true;
-  tell_at = MeetingClock::now() + duration_of(tell_after);
-  bell.notify_all();
+  if (reports_error || is_reported) return;
+  reports_error = true;
+  report_at = MeetingClock::now() + duration_of(report_after);
+  changed.notify_all();
 }
 
 bool Meeting::Member::wait_for_failure(double seconds) {
   std::unique_lock lock(mutex);
-  return bell.wait_for(lock, Seconds(seconds), [&] { return failed.load(); });
+  return changed.wait_for(lock, Seconds(seconds), [&] { return failed.load(); });
 }
 
 Meeting::Member::Answer Meeting::Member::wait_for_answer(double seconds, std::int64_t waited_on) {
   std::unique_lock lock(mutex);
-  bell.wait_for(lock, Seconds(seconds), [&] { return failed || times_to_wait_on != waited_on; });
+  changed.wait_for(lock, Seconds(seconds), [&] { return failed || times_to_wait_on != waited_on; });
   return failed ? Answer::failed : times_to_wait_on != waited_on ? Answer::wait_on : Answer::none;
 }
 
@@ -167,25 +167,25 @@ void Meeting::Member::note_turn() {
 }
 
 void Meeting::Member::look_at_clock() {
-  if (!failed || !options.last_resort) return;
+  if (!failed || !options.force_exit) return;
   std::string sentence;
   {
     const std::lock_guard lock(mutex);
-    const double grace = options.grace_seconds * (is_teller ? 1 : 1.5);  // the teller first
+    const double grace = options.grace_seconds * (reports_error ? 1 : 1.5);  // the reporting rank first
     if (Seconds(MeetingClock::now() - failed_at).count() < grace) return;
-    if (is_teller && !is_told) sentence = failure;
+    if (reports_error && !is_reported) sentence = failure;
   }
-  if (!sentence.empty()) say_told();
-  options.last_resort(sentence);
+  if (!sentence.empty()) announce_report();
+  options.force_exit(sentence);
 }
 
 // ---- Meeting --------------------------------------------------------------------------------------------------------
 
-Meeting::Meeting(Attendee me, MeetingPort port, MeetingOptions options)
+Meeting::Meeting(RankDescription me, MeetingPort port, MeetingOptions options)
     : member_(std::make_shared<MeetingHub>(std::move(me), std::move(port), std::move(options))) {}
 
-Meeting::Meeting(Attendee me, const MeetingPlace& place, MeetingOptions options)
-    : member_(std::make_shared<MeetingGuest>(std::move(me), place, std::move(options))) {}
+Meeting::Meeting(RankDescription me, const MeetingPlace& place, MeetingOptions options)
+    : member_(std::make_shared<MeetingClient>(std::move(me), place, std::move(options))) {}
 
 Meeting::~Meeting() = default;
 
@@ -210,40 +210,41 @@ std::string Meeting::failure() const {
   return member_->failure;
 }
 
-bool Meeting::is_teller() const {
+bool Meeting::reports_error() const {
   std::unique_lock lock(member_->mutex);
-  if (member_->is_teller) member_->bell.wait_until(lock, member_->tell_at, [&] { return member_->is_told; });
-  return member_->is_teller && !member_->is_told;
+  if (member_->reports_error)
+    member_->changed.wait_until(lock, member_->report_at, [&] { return member_->is_reported; });
+  return member_->reports_error && !member_->is_reported;
 }
 
-void Meeting::note_told() {
-  member_->send({.type = kTold});
+void Meeting::note_reported() {
+  member_->send({.type = kReported});
 }
 
-bool Meeting::is_told(double seconds) const {
+bool Meeting::is_reported(double seconds) const {
   std::unique_lock lock(member_->mutex);
-  return member_->bell.wait_for(lock, Seconds(seconds), [&] { return member_->is_told; });
+  return member_->changed.wait_for(lock, Seconds(seconds), [&] { return member_->is_reported; });
 }
 
-bool Meeting::has_to_tell(double seconds) const {
+bool Meeting::must_report(double seconds) const {
   const MeetingClock::time_point end = MeetingClock::now() + duration_of(seconds);
   std::unique_lock lock(member_->mutex);
-  while (!member_->is_told) {
+  while (!member_->is_reported) {
     const MeetingClock::time_point now = MeetingClock::now();
-    if (member_->is_teller && now >= member_->tell_at) return true;
+    if (member_->reports_error && now >= member_->report_at) return true;
     if (now >= end) return false;
-    member_->bell.wait_until(lock, member_->is_teller ? std::min(end, member_->tell_at) : end);
+    member_->changed.wait_until(lock, member_->reports_error ? std::min(end, member_->report_at) : end);
   }
   return false;
 }
 
 std::string Meeting::fail(const std::string& sentence, Cause cause) {
-  constexpr double kSecondsEach = 3, kMostSeconds = 9;  // in which the one that tells ends the job
+  constexpr double kSecondsEach = 3, kMaxSeconds = 9;  // for the reporting rank to end the job
   const int rank = member_->me.rank;
   const bool asks = cause == Cause::perhaps_another;
   if (!has_failed())
     member_->send({.type = static_cast<std::uint8_t>(asks ? kSuspects : kFailed), .texts = {sentence}});
-  const double seconds = kSecondsToAnswer + (asks ? std::clamp(kSecondsEach * (rank - 1), 0.0, kMostSeconds) : 0);
+  const double seconds = kSecondsToAnswer + (asks ? std::clamp(kSecondsEach * (rank - 1), 0.0, kMaxSeconds) : 0);
   if (!member_->wait_for_failure(seconds))
     member_->note_failure(concat("rank ", rank, ": ", asks && rank > 0 ? "rank 0 does not answer; " : "", sentence),
                           /*tells=*/true);
@@ -256,9 +257,9 @@ void Meeting::set_place(const std::string& call) {
   member_->work.note_call(!call.empty());
 }
 
-void Meeting::begin_work(const std::string& what, double most_timeouts) {
+void Meeting::begin_work(const std::string& what, double max_timeouts) {
   const std::lock_guard lock(member_->mutex);
-  member_->work.begin(what, most_timeouts);
+  member_->work.begin(what, max_timeouts);
 }
 
 void Meeting::end_work() {
@@ -266,8 +267,8 @@ void Meeting::end_work() {
   member_->work.end();
 }
 
-std::string Meeting::time_is_over(std::span<const int> members, double seconds) {
-  constexpr double kSecondsEach = 3, kMostSeconds = 9;  // in which the one that tells ends the job
+std::string Meeting::report_timeout(std::span<const int> members, double seconds) {
+  constexpr double kSecondsEach = 3, kMaxSeconds = 9;  // for the reporting rank to end the job
   std::string place;
   std::int64_t waited_on = 0;
   {
@@ -275,11 +276,11 @@ std::string Meeting::time_is_over(std::span<const int> members, double seconds) 
     place = member_->place;
     waited_on = member_->times_to_wait_on;
   }
-  member_->send({.type = kOver, .texts = {place, encoded_ranks(members), concat(seconds)}});
-  // If rank 0 itself is the one that does not answer, the next rank says so, and the others if it cannot.
+  member_->send({.type = kTimedOut, .texts = {place, encoded_ranks(members), concat(seconds)}});
+  // If rank 0 itself does not answer, the next rank reports that; if it cannot, a later one does.
   const int rank = member_->me.rank;
   const Member::Answer answer =
-      member_->wait_for_answer(kSecondsToAnswer + std::min(kMostSeconds, kSecondsEach * rank), waited_on);
+      member_->wait_for_answer(kSecondsToAnswer + std::min(kMaxSeconds, kSecondsEach * rank), waited_on);
   if (answer == Member::Answer::wait_on) return "";
   if (answer == Member::Answer::none)
     member_->note_failure(
@@ -295,13 +296,13 @@ void Meeting::leave() {
   std::iota(all.begin(), all.end(), 0);
   while (true) {
     std::unique_lock lock(member_->mutex);
-    member_->bell.wait_for(lock, Seconds(member_->options.timeout_seconds),
-                           [&] { return member_->is_done || member_->failed; });
+    member_->changed.wait_for(lock, Seconds(member_->options.timeout_seconds),
+                              [&] { return member_->is_done || member_->failed; });
     const bool is_done = member_->is_done, failed = member_->failed;
     lock.unlock();
     if (is_done) return;
     if (failed) throw_error(failure());
-    const std::string sentence = time_is_over(all, member_->options.timeout_seconds);
+    const std::string sentence = report_timeout(all, member_->options.timeout_seconds);
     if (!sentence.empty()) throw_error(sentence);
   }
 }

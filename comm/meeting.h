@@ -1,15 +1,17 @@
-// Where the processes of a run meet, and what stays open between them: a star of TCP connections around rank 0.
+// The rendezvous of a run's processes, and the connections that stay open between them: a star of TCP connections
+// around rank 0.
 //
-// Rank 0 listens at a port. Every other rank connects; both show that they know the job's key (comm/challenge.h), and
-// the rank says who it is (Attendee). When all have come, rank 0 compares them and answers each: welcome, with a
-// payload of rank 0 (NCCL's id, say), or the one sentence that says what is wrong. Those who do not know the key are
-// dropped, whatever they send: they cost a few bytes each, and there are never more than some hundred of them.
+// Rank 0 listens at a port. Every other rank connects. Both prove that they know the job's key (comm/challenge.h), and
+// the rank describes itself (RankDescription). When all have connected, rank 0 compares the descriptions. It answers
+// each rank: welcome, with a payload of rank 0 (such as NCCL's id), or the one sentence that says what is wrong. A
+// connection that does not prove the key is dropped. Each costs a few bytes, and there are never more than some hundred
+// of them.
 //
-// No data travel here. The connections stay open for what else would leave the others waiting: a closed one is a dead
-// rank, the first error of any rank is told to all, and when a rank's time is over in a collective, rank 0 asks
-// everybody where they are and names who has not come. A thread of each process listens, so that it answers while its
-// rank computes. Rank 0 says something now and then, so that nothing on the way takes the connections for unused, and a
-// host that has lost its power is found by the system, which gets no answer.
+// No tensors are sent here. The connections report what would otherwise leave ranks waiting. A closed connection is a
+// dead rank. The first error of any rank is sent to all. When a rank's timeout in a collective has expired, rank 0 asks
+// all ranks where they are, and names those that have not joined. A thread of each process listens, so that it answers
+// while its rank computes. Rank 0 sends heartbeats, so that no router drops an idle connection. The system detects a
+// host that has lost power, because the host does not answer.
 #pragma once
 
 #include <atomic>
@@ -27,25 +29,25 @@
 
 namespace isobar {
 
-// What a rank says of itself.
-struct Attendee {
+// How a rank describes itself.
+struct RankDescription {
   int rank = 0, ranks = 1;
   std::string host = {};
-  std::string host_identity = {};                      // comm/hosts.h; empty: told by its name
-  std::int64_t process = 0;                            // its id there
-  std::string version = {}, config = {}, layout = {};  // which must be the same on all ranks
-  std::string instructions = {};                       // of the CPU that it computes with; the same on all, or empty
-  bool compares_calls = false;                         // ISOBAR_COMM_CHECK; the same on all
-  std::string device = {};   // which no other rank may have; empty: any number may, as of a CPU
-  std::string failure = {};  // a sentence: it has come only to say why it cannot go on
+  std::string host_identity = {};                      // comm/hosts.h; empty: its name identifies the host
+  std::int64_t process = 0;                            // process id on that host
+  std::string version = {}, config = {}, layout = {};  // must be equal on all ranks
+  std::string instructions = {};                       // instruction set in use; equal on all ranks, or empty
+  bool compares_calls = false;                         // ISOBAR_COMM_CHECK; equal on all ranks
+  std::string device = {};                             // that no other rank may use; empty: may be shared, as a CPU
+  std::string failure = {};                            // a sentence: it connects only to report why it cannot go on
 };
 
-// Rank 0's port, open from here on; nobody is answered before the meeting.
+// Rank 0's port. It is open from the constructor on; connections are answered from the meeting on.
 class MeetingPort {
  public:
-  // address: of this host, by name or number; empty: every address that it has, IPv4 and IPv6. port 0: any that is
-  // free; else the first of `port` to `port + ports - 1` that is. Throws Error where the address is not this host's,
-  // and where these ports are taken.
+  // address: of this host, by name or number; empty: all its addresses, IPv4 and IPv6. port 0: any free one; else the
+  // first free one of `port` to `port + ports - 1`. Throws Error if the address is not this host's, or if all these
+  // ports are taken.
   MeetingPort(std::string address, int port, int ports = 1);
 
   int port() const { return port_; }
@@ -58,7 +60,7 @@ class MeetingPort {
   Socket socket_;
 };
 
-// Where the other ranks look for it.
+// Where the other ranks look for rank 0.
 struct MeetingPlace {
   std::vector<std::string> addresses = {};  // each is tried
   int port = 0, ports = 1;                  // and each of these
@@ -66,80 +68,83 @@ struct MeetingPlace {
 
 struct MeetingOptions {
   std::string key = {};          // of the job
-  double timeout_seconds = 600;  // that all have to come
-  std::string payload = {};      // rank 0's
-  // Called in a thread of the meeting where the run has failed and this process has not ended of itself within
-  // `grace_seconds`; with the sentence if this rank is the one that tells it, else with an empty one. Ends the process.
-  std::function<void(const std::string& sentence)> last_resort = {};
+  double timeout_seconds = 600;  // for all ranks to connect
+  std::string payload = {};      // of rank 0
+  // Called in a thread of the meeting if the run has failed and this process has not ended within `grace_seconds`. It
+  // ends the process. The sentence is the error if this rank must report it, else empty.
+  std::function<void(const std::string& sentence)> force_exit = {};
   double grace_seconds = 10;
   // Called in rank 0's thread of the meeting as soon as another rank has died, with the sentence: some launchers kill
-  // all the others within a fifth of a second. No rank is the teller then.
-  std::function<void(const std::string& sentence)> tell_death = {};
-  // Called in rank 0's thread of the meeting, once for a work that others have waited for in vain, with a sentence:
-  // "rank 0 is writing a checkpoint since 600 s: the others wait for it".
-  std::function<void(const std::string& sentence)> tell_work = {};
-  double answer_seconds = 2;      // in which a rank that is asked where it is must answer
-  double identify_seconds = 5;    // in which who comes, or listens, must show that it is of this job
-  double late_seconds = 2;        // that those have to come who come later than what is wrong
-  std::string why_absent = {};    // what may keep ranks from coming, if anything: rank 0 says so where some have not
-  bool teller_ends_all = false;   // who tells a failure ends the processes of the others too
-  bool tells_unreachable = true;  // this rank says so where it cannot reach rank 0: one a host does
-  // How names become addresses; tests count the questions.
+  // all other ranks within 0.2 s. No rank has to report the error after that.
+  std::function<void(const std::string& sentence)> report_death = {};
+  // Called in rank 0's thread of the meeting, once for each work (comm/work.h) for which others have waited until their
+  // timeout, with a sentence: "rank 0 is writing a checkpoint since 600 s: the others wait for it".
+  std::function<void(const std::string& sentence)> report_work = {};
+  double answer_seconds = 2;        // for a rank to answer where it is
+  double identify_seconds = 5;      // for the other end of a connection to prove that it is of this job
+  double late_seconds = 2;          // for later ranks to connect after something was found wrong
+  std::string why_absent = {};      // why ranks may not connect, if known; rank 0 adds it to the error
+  bool reporter_ends_all = false;   // the rank that reports a failure also ends the other processes
+  bool reports_unreachable = true;  // this rank reports that it cannot reach rank 0: one rank per host does
+  // Resolves names; tests count the calls.
   std::function<Addresses(const std::string& host)> resolve = addresses_of;
-  double beat_seconds = 30;         // rank 0 says something at least so often
-  double unreachable_seconds = 60;  // without an answer of its system: a host is gone
+  double beat_seconds = 30;         // maximum time between messages of rank 0
+  double unreachable_seconds = 60;  // without an answer of its system: the host is gone
 };
 
-// Thrown where the run has failed, and another process tells the user why.
-struct ToldElsewhere : std::exception {
+// Thrown if the run has failed and another process reports why.
+struct ErrorReportedByAnotherRank : std::exception {
   const char* what() const noexcept override { return "another process says why the run has failed"; }
 };
 
 class Meeting {
  public:
-  // Rank 0. Returns when all have come. Throws Error where they do not fit together, and where some have not come
-  // within the time, naming them.
-  Meeting(Attendee me, MeetingPort port, MeetingOptions options);
-  // Another rank, which goes to where rank 0 is. Throws ToldElsewhere where rank 0 knows what is wrong, and Error where
-  // it cannot be reached.
-  Meeting(Attendee me, const MeetingPlace& place, MeetingOptions options);
-  // Without leave() the other ranks take it for a death.
+  // For rank 0. Returns when all ranks have connected. Throws Error if they do not match, or if some do not connect
+  // within the timeout; the error names them.
+  Meeting(RankDescription me, MeetingPort port, MeetingOptions options);
+  // For any other rank; connects to rank 0. Throws ErrorReportedByAnotherRank if rank 0 reports what is wrong, and
+  // Error if rank 0 cannot be reached.
+  Meeting(RankDescription me, const MeetingPlace& place, MeetingOptions options);
+  // Without leave() the other ranks treat this as the death of the rank.
   ~Meeting();
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
 
   const std::string& payload() const;  // rank 0's
   PlaceOnHost place_on_host() const;   // of this rank
-  int hosts() const;                   // of all ranks
+  int hosts() const;                   // of the run
 
-  // Whether the run has failed: the first error of any rank, "rank 3: the disk is full", and whether this rank is the
-  // one to tell it (the first one that still can). is_teller() waits where another one may be telling it just now.
+  // Whether the run has failed, and the first error of any rank: "rank 3: the disk is full". reports_error(): whether
+  // this rank must report it (the first rank that still can); waits while another rank may be reporting it.
   bool has_failed() const;
   std::string failure() const;
-  bool is_teller() const;
+  bool reports_error() const;
 
-  // The user has been told: nobody has to wait for that any more. And whether this rank knows it within the seconds.
-  void note_told();
-  bool is_told(double seconds) const;
-  // Waits until the user has been told, so long at most. True: whoever was to tell is gone, and it is this rank's turn.
-  bool has_to_tell(double seconds) const;
+  // note_reported: this rank has reported the error, so that no other rank must. is_reported: this rank learns of a
+  // report within `seconds`.
+  void note_reported();
+  bool is_reported(double seconds) const;
+  // Waits at most `seconds` for the error to be reported. True: the rank that had to report it is gone, and this one
+  // must.
+  bool must_report(double seconds) const;
 
-  // Tells all ranks of an error of this one. Returns the first error of all. Another rank may be the cause of it, where
-  // a library says so: all are asked where they are then, and who does not answer is named first.
+  // Sends an error of this rank to all ranks. Returns the first error of any rank. perhaps_another: a library reports
+  // an error whose cause may be another rank. All ranks are then asked where they are, and one that does not answer is
+  // named first.
   enum class Cause : std::uint8_t { own, perhaps_another };
   std::string fail(const std::string& sentence, Cause cause = Cause::own);
 
-  // Where this rank is, from here on: "all_reduce of 4 fp32, call 2 of group dp"; empty: in no call.
+  // Sets where this rank is: "all_reduce of 4 fp32, call 2 of group dp"; empty: in no call.
   void set_place(const std::string& call);
-  // This rank works alone (comm/work.h), from begin to end.
-  void begin_work(const std::string& what, double most_timeouts);
+  // Begin and end of a work that this rank does alone (comm/work.h).
+  void begin_work(const std::string& what, double max_timeouts);
   void end_work();
-  // This rank has waited for `seconds` in the call that is its place, for others of `members` (ranks). The run has
-  // failed then: returns its sentence, which names who has not come. Empty where a rank works alone, or has done so a
-  // moment ago: this one has to wait as long again.
-  std::string time_is_over(std::span<const int> members, double seconds);
+  // This rank has waited for `seconds` in its current call, for other ranks of `members`. Fails the run and returns its
+  // error, which names the ranks that have not joined. Empty if a rank works alone, or did so a moment ago: this rank
+  // must then wait as long again.
+  std::string report_timeout(std::span<const int> members, double seconds);
 
-  // All ranks' work is done well: returns when all have called it. Throws Error where one has failed instead.
+  // Ends a run without errors: returns when all ranks have called it. Throws Error if one has failed instead.
   void leave();
 
   struct Member;  // comm/meeting_member.h

@@ -1,53 +1,29 @@
 #include "comm/meeting_hub.h"
 
-#include <netdb.h>
-#include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <utility>
 
-#include "comm/hmac.h"
 #include "comm/rank_list.h"
 #include "kernels/common/check.h"
-#include "kernels/common/host_name.h"
-#include "kernels/cpu/isa.h"
 
 namespace isobar {
 namespace {
 
-constexpr double kSecondsOfAnAnswer = 0.5;  // for whose time was over when the others' was, but a little later
-constexpr std::size_t kMostStrangers = 512;
-constexpr double kSecondsToSpeak = 0.05;
-constexpr int kMostAdmittedAtOnce = 4096;
-
-// Of descriptors that epoll watches: ranks have their number.
-constexpr std::uint64_t kDoor = std::uint64_t{1} << 32, kWake = kDoor + 1, kFirstGuest = kDoor + 2;
-
-// The lesser of two names of instruction sets.
-std::string lesser(const std::string& a, const std::string& b) {
-  for (const cpu::Isa isa : {cpu::Isa::generic, cpu::Isa::avx2, cpu::Isa::avx512})
-    if (a == cpu::name_of(isa) || b == cpu::name_of(isa)) return cpu::name_of(isa);
-  return a;
-}
-
-std::string identity_of(const Attendee& who) {
-  return who.host_identity.empty() ? who.host : who.host_identity;
-}
+constexpr double kSecondsOfAnAnswer = 0.5;  // an answer holds this long for ranks whose timeouts expire a little later
 
 }  // namespace
 
-MeetingHub::MeetingHub(Attendee me, MeetingPort port, MeetingOptions given)
+MeetingHub::MeetingHub(RankDescription me, MeetingPort port, MeetingOptions given)
     : Member(std::move(me), std::move(given)),
       events_(epoll_create1(EPOLL_CLOEXEC)),
-      next_guest_(kFirstGuest),
+      next_pending_(kFirstPending),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   payload = options.payload;
   peers_.resize(static_cast<std::size_t>(this->me.ranks));
@@ -55,7 +31,7 @@ MeetingHub::MeetingHub(Attendee me, MeetingPort port, MeetingOptions given)
   absent_ = this->me.ranks - 1;
   allow_open_files(this->me.ranks, concat("the meeting of ", this->me.ranks, " ranks"));
   watch(wake_.get(), kWake);
-  watch(port.socket_.get(), kDoor);
+  watch(port.socket_.get(), kListener);
   collect(port);
   const SignalsBlocked blocked;
   thread_ = std::thread([this] { listen(); });
@@ -94,180 +70,6 @@ std::vector<std::uint64_t> MeetingHub::wait(int milliseconds) const {
   return ids;
 }
 
-// ---- Until all have come --------------------------------------------------------------------------------------------
-
-void MeetingHub::collect(const MeetingPort& port) {
-  MeetingClock::time_point until = MeetingClock::now() + duration_of(options.timeout_seconds);
-  std::string wrong;
-  while (absent_ > 0 && MeetingClock::now() < until) {
-    const std::string complaint = serve_guests(port);
-    if (complaint.empty() || !wrong.empty()) continue;
-    wrong = complaint;  // those who come a little later are told too
-    until = std::min(until, MeetingClock::now() + duration_of(options.late_seconds));
-  }
-  if (wrong.empty() && absent_ > 0)
-    wrong =
-        concat(ranks_text(missing()), absent_ == 1 ? " has" : " have", " not come to the meeting at ", port.text(),
-               " within ", options.timeout_seconds, " s", options.why_absent.empty() ? "" : "; ", options.why_absent);
-  if (wrong.empty()) wrong = misfit();
-  guests_.clear();
-  std::vector<std::string> identities;
-  for (const Peer& peer : peers_) identities.push_back(peer.who ? identity_of(*peer.who) : "");
-  const std::vector<PlaceOnHost> places = places_on_hosts(identities);
-  place_on_host = places[0];
-  std::ranges::sort(identities);
-  hosts = static_cast<int>(std::ranges::unique(identities).begin() - identities.begin());
-  for (std::size_t r = 1; r < peers_.size(); ++r)
-    if (peers_[r].who)
-      send_to(static_cast<int>(r),
-              wrong.empty() ? welcome(payload, places[r], hosts) : Message{.type = kFailed, .texts = {wrong}});
-  ISOBAR_CHECK(wrong.empty(), wrong);
-}
-
-std::vector<int> MeetingHub::missing() const {
-  std::vector<int> ranks;
-  for (std::size_t r = 0; r < peers_.size(); ++r)
-    if (!peers_[r].who) ranks.push_back(static_cast<int>(r));
-  return ranks;
-}
-
-// Waits a little for guests and what they say. Returns what is wrong with one of them, or nothing.
-std::string MeetingHub::serve_guests(const MeetingPort& port) {
-  std::string wrong;
-  for (const std::uint64_t id : wait(100)) {
-    if (id == kDoor) {
-      admit(port);
-    } else if (id < kDoor) {
-      const Peer& peer = peers_[id];
-      std::string bytes;
-      if (receive_some(peer.socket.get(), bytes) == Received::end)
-        return concat("rank ", id, ": it died before all had met (", place_of(*peer.who), ")");
-    } else if (const auto guest = guests_.find(id); guest != guests_.end() && !serve(guest->second, wrong)) {
-      guests_.erase(guest);
-    }
-  }
-  const MeetingClock::time_point late = MeetingClock::now() - duration_of(options.identify_seconds);
-  while (!guests_.empty() && guests_.begin()->second.since < late) guests_.erase(guests_.begin());
-  return wrong;
-}
-
-// Those who wait at the door. Where there is no room, the oldest guest goes, but none that has had no time to speak:
-// then the others wait, so that a flood of strangers keeps no rank out.
-void MeetingHub::admit(const MeetingPort& port) {
-  // All ranks may stand at the door at once.
-  const std::size_t most = kMostStrangers + static_cast<std::size_t>(absent_);
-  for (int i = 0; i < kMostAdmittedAtOnce; ++i) {
-    if (guests_.size() >= most) {
-      if (Seconds(MeetingClock::now() - guests_.begin()->second.since).count() < kSecondsToSpeak) return;
-      guests_.erase(guests_.begin());
-    }
-    Socket socket(::accept4(port.socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (socket.get() < 0) {
-      const int error = errno;
-      if (error == EINTR || error == ECONNABORTED) continue;
-      const bool is_out = error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-      if (!is_out) return;
-      ISOBAR_CHECK(!guests_.empty(), "the meeting: no more connections can be taken: ", std::strerror(error),
-                   "; raise the limit of open files (ulimit -n)");
-      guests_.erase(guests_.begin());
-      continue;
-    }
-    watch(socket.get(), next_guest_);
-    guests_.emplace(next_guest_++, Guest{.socket = std::move(socket)});
-  }
-}
-
-// Reads what a guest says; false where it goes: as a rank that is known now, or as a stranger. wrong: of a rank.
-bool MeetingHub::serve(Guest& guest, std::string& wrong) {
-  if (!guest.is_known) {
-    const std::size_t awaited = guest.challenge ? kProofBytes : kOpeningBytes;
-    if (!receive_part(guest, awaited)) return false;
-    if (guest.received.size() < awaited) return true;
-    const std::string part = std::exchange(guest.received, "");
-    if (!guest.challenge) {
-      if (!part.starts_with(kGreeting)) return false;
-      const std::string mine = random_bytes(kRandomBytes);
-      guest.challenge.emplace(options.key, part.substr(kGreeting.size()), mine);
-      return send_all(guest.socket.get(), mine + guest.challenge->proof_of_first());
-    }
-    if (!are_equal_in_constant_time(part, guest.challenge->proof_of_rank())) return false;
-    guest.is_known = true;
-    keep_alive(guest.socket.get(), options.unreachable_seconds);
-    guest.stream = MessageStream(guest.challenge->to_first());
-    return true;
-  }
-  std::string bytes;
-  const Received received = receive_some(guest.socket.get(), bytes);
-  if (received != Received::some) return received == Received::nothing;
-  try {
-    guest.stream.add(bytes);
-    const std::optional<Message> message = guest.stream.next();
-    if (!message) return true;
-    const std::string complaint = seat(attendee_in(*message), guest);
-    Seal seal = guest.challenge->to_rank();
-    if (!complaint.empty()) send_all(guest.socket.get(), to_wire({.type = kFailed, .texts = {complaint}}, &seal));
-    if (wrong.empty()) wrong = complaint;
-  } catch (const Error&) {  // no message
-  }
-  return false;
-}
-
-bool MeetingHub::receive_part(Guest& guest, std::size_t awaited) {
-  std::string bytes;
-  const Received received = receive_some(guest.socket.get(), bytes, awaited - guest.received.size());
-  guest.received += bytes;
-  return received != Received::end;
-}
-
-// Takes a guest for the rank that it says it is, or returns what is wrong with that.
-std::string MeetingHub::seat(Attendee who, Guest& guest) {
-  if (who.ranks != me.ranks)
-    return concat("rank ", who.rank, " (", place_of(who), ") counts ", who.ranks, " ranks, rank 0 ", me.ranks);
-  if (who.rank >= me.ranks) return concat(place_of(who), " says that it is rank ", who.rank, " of ", me.ranks);
-  Peer& peer = peers_[static_cast<std::size_t>(who.rank)];
-  if (peer.who)
-    return concat("two processes say that they are rank ", who.rank, ": ", place_of(*peer.who), " and ", place_of(who));
-  epoll_event event = {.events = EPOLLIN, .data = {.u64 = static_cast<std::uint64_t>(who.rank)}};
-  epoll_ctl(events_.get(), EPOLL_CTL_MOD, guest.socket.get(), &event);
-  peer.who = std::move(who);
-  --absent_;
-  peer.socket = std::move(guest.socket);
-  peer.seal = guest.challenge->to_rank();
-  peer.stream = std::move(guest.stream);
-  return "";
-}
-
-// What does not fit, of ranks that have all come; empty where all does.
-std::string MeetingHub::misfit() const {
-  for (const Peer& peer : peers_)
-    if (!peer.who->failure.empty()) return concat("rank ", peer.who->rank, ": ", peer.who->failure);
-  const Attendee& first = me;
-  const auto differs = [&](const Attendee& who, const char* has, const std::string& its, const std::string& firsts) {
-    return concat("rank ", who.rank, " (", place_of(who), ") ", has, ' ', its, ", rank 0 ", firsts);
-  };
-  std::map<std::string, int> devices;
-  for (const Peer& peer : peers_) {
-    const Attendee& who = *peer.who;
-    if (who.version != first.version) return differs(who, "is isobar", who.version, first.version);
-    if (who.layout != first.layout) return differs(who, "has the layout", who.layout, first.layout);
-    if (who.config != first.config)
-      return concat("rank ", who.rank, " (", place_of(who),
-                    ") has another config than rank 0: give all the same flags");
-    if (who.instructions != first.instructions)
-      return concat(differs(who, "computes with", who.instructions, "with " + first.instructions),
-                    ": set ISOBAR_MAX_ISA=", lesser(who.instructions, first.instructions), " on all");
-    if (who.compares_calls != first.compares_calls)
-      return concat("ISOBAR_COMM_CHECK=1 is set on ", first.compares_calls ? "rank 0" : concat("rank ", who.rank),
-                    " and not on ", first.compares_calls ? concat("rank ", who.rank) : "rank 0", ": set it on all");
-    if (who.device.empty()) continue;
-    const auto [other, is_new] = devices.emplace(who.device, who.rank);
-    if (!is_new) return concat("ranks ", other->second, " and ", who.rank, " use the same GPU, ", who.device);
-  }
-  return "";
-}
-
-// ---- Afterwards -----------------------------------------------------------------------------------------------------
-
 void MeetingHub::listen() {
   while (!stop_) {
     const std::vector<std::uint64_t> ids = wait(100);
@@ -276,7 +78,7 @@ void MeetingHub::listen() {
     static_cast<void>(!::read(wake_.get(), &count, sizeof count));
     serve_posted();
     for (const std::uint64_t id : ids)
-      if (id < kDoor) serve_peer(static_cast<int>(id));
+      if (id < kListener) serve_peer(static_cast<int>(id));
     if (inquiry_ && MeetingClock::now() > inquiry_->until) conclude();
     beat();
     look_at_clock();
@@ -302,7 +104,7 @@ void MeetingHub::serve_posted() {
   }
 }
 
-// Reads what a rank says, and takes the whole messages of it.
+// Reads a rank's bytes and handles its complete messages.
 void MeetingHub::serve_peer(int rank) {
   Peer& peer = peers_[static_cast<std::size_t>(rank)];
   if (peer.socket.get() < 0) return;
@@ -320,24 +122,24 @@ void MeetingHub::serve_peer(int rank) {
   }
 }
 
-// Throws Error for a message that is none.
+// Throws Error for an invalid message.
 void MeetingHub::handle(int rank, const Message& message) {
   switch (message.type) {
     case kFailed:
       return fail_all(concat("rank ", rank, ": ", message.text(0)));
-    case kOver:
-      return take_over(rank, message);
+    case kTimedOut:
+      return take_timeout(rank, message);
     case kSuspects:
       return take_suspicion(rank, message);
     case kPlace:
       return take_place(rank, message);
-    case kTold:
-      return say_told();
+    case kReported:
+      return announce_report();
     case kLeft:
       left_ += std::exchange(peers_[static_cast<std::size_t>(rank)].has_left, true) ? 0 : 1;
       if (left_ < me.ranks) return;
       all_have_left_ = true;
-      return tell_all({.type = kDone});
+      return send_to_all({.type = kDone});
     default:
       throw_error("it has sent a message of type ", static_cast<int>(message.type));
   }
@@ -352,30 +154,30 @@ bool MeetingHub::send_to(int rank, const Message& message) {
   return peer.socket.get() >= 0 && send_all(peer.socket.get(), to_wire(message, &peer.seal));
 }
 
-void MeetingHub::tell_all(const Message& message) {
-  for (std::size_t r = peers_.size(); r-- > 0;) send_to(static_cast<int>(r), message);  // this one last
+void MeetingHub::send_to_all(const Message& message) {
+  for (std::size_t r = peers_.size(); r-- > 0;) send_to(static_cast<int>(r), message);  // this rank last
 }
 
 void MeetingHub::lose(const std::string& sentence) {
   if (is_over_) return;
-  has_told = options.tell_death && !has_just_woken();
-  if (has_told) options.tell_death(sentence);
+  has_reported = options.report_death && !has_just_woken();
+  if (has_reported) options.report_death(sentence);
   fail_all(sentence);
-  if (has_told) say_told();
+  if (has_reported) announce_report();
 }
 
 void MeetingHub::fail_all(const std::string& sentence) {
   if (std::exchange(is_over_, true)) return;
-  tell_all({.type = kFailed, .texts = {sentence}});
+  send_to_all({.type = kFailed, .texts = {sentence}});
 }
 
-void MeetingHub::take_over(int asker, const Message& message) {
+void MeetingHub::take_timeout(int asker, const Message& message) {
   if (inquiry_ || is_over_) return;
   if (Seconds(MeetingClock::now() - waited_on_).count() < kSecondsOfAnAnswer) {
     send_to(asker, {.type = kWaitOn});
     return;
   }
-  ask_everybody({.asker = asker,
+  ask_all_ranks({.asker = asker,
                  .call = message.text(0),
                  .members = decoded_ranks(message.text(1), me.ranks),
                  .seconds = seconds_in(message, 2)});
@@ -383,22 +185,22 @@ void MeetingHub::take_over(int asker, const Message& message) {
 
 void MeetingHub::take_suspicion(int asker, const Message& message) {
   if (is_over_) return;
-  if (!inquiry_) return ask_everybody({.asker = asker, .suspicion = message.text(0)});
+  if (!inquiry_) return ask_all_ranks({.asker = asker, .suspicion = message.text(0)});
   if (!inquiry_->suspicion.empty()) return;
-  inquiry_->asker = asker;  // it ends the run, whatever the answers are
+  inquiry_->asker = asker;  // this asker ends the run, whatever the answers are
   inquiry_->suspicion = message.text(0);
 }
 
-void MeetingHub::ask_everybody(Inquiry inquiry) {
+void MeetingHub::ask_all_ranks(Inquiry inquiry) {
   inquiry.places.resize(peers_.size());
   inquiry.until = MeetingClock::now() + duration_of(options.answer_seconds);
   inquiry_ = std::move(inquiry);
-  tell_all({.type = kWhere, .texts = {std::to_string(++inquiries_)}});
+  send_to_all({.type = kWhere, .texts = {std::to_string(++inquiries_)}});
 }
 
 void MeetingHub::take_place(int rank, const Message& message) {
   const Place place{message.text(1), work_in(message, 2)};
-  if (!inquiry_ || message.number(0, 0, inquiries_) != inquiries_) return;  // too late for an earlier one
+  if (!inquiry_ || message.number(0, 0, inquiries_) != inquiries_) return;  // answers an earlier inquiry
   std::optional<Place>& known = inquiry_->places[static_cast<std::size_t>(rank)];
   inquiry_->answers += known ? 0 : 1;
   known = place;
@@ -415,8 +217,8 @@ void MeetingHub::conclude_suspicion(const Inquiry& asked) {
                   place_of(*peers_[static_cast<std::size_t>(silent.front())].who), "); ", its));
 }
 
-// Names who has not come: first those who do not even answer, then those who are in no call, then the others. These
-// may wait in another group themselves: for somebody who is in no call.
+// Names the ranks that have not joined: first those that do not answer, else those that are in no call, else the
+// others. The latter may themselves wait in another group for a rank that is in no call.
 void MeetingHub::conclude() {
   const Inquiry asked = *std::exchange(inquiry_, std::nullopt);
   if (!asked.suspicion.empty()) return conclude_suspicion(asked);
@@ -457,87 +259,18 @@ void MeetingHub::conclude() {
   fail_all(sentence + works);
 }
 
-// Somebody works alone, and lives.
+// Some rank works alone, and is alive.
 void MeetingHub::wait_on(const Inquiry& asked, const std::vector<int>& excused) {
   for (const int rank : excused) {
     const Work& work = asked.places[static_cast<std::size_t>(rank)]->work;
-    std::int64_t& told = told_works_[rank];
-    if (work.what.empty() || work.number == told || !options.tell_work) continue;
-    told = work.number;
-    options.tell_work(
+    std::int64_t& reported = reported_works_[rank];
+    if (work.what.empty() || work.number == reported || !options.report_work) continue;
+    reported = work.number;
+    options.report_work(
         concat("rank ", rank, " is ", work.what, " since ", std::lround(work.seconds), " s: the others wait for it"));
   }
   waited_on_ = MeetingClock::now();
-  tell_all({.type = kWaitOn});
-}
-
-// ---- The door -------------------------------------------------------------------------------------------------------
-
-namespace {
-
-int port_of(int socket) {
-  sockaddr_storage bound = {};
-  socklen_t size = sizeof bound;
-  getsockname(socket, reinterpret_cast<sockaddr*>(&bound), &size);
-  return ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
-                                           : reinterpret_cast<const sockaddr_in&>(bound).sin_port);
-}
-
-// Listens there; 0, or the error.
-int listen_at(Socket& socket, sockaddr_storage address, socklen_t size, int port) {
-  const auto number = htons(static_cast<std::uint16_t>(port));
-  const int on = 1, off = 0;
-  if (address.ss_family == AF_INET6)
-    reinterpret_cast<sockaddr_in6&>(address).sin6_port = number;
-  else
-    reinterpret_cast<sockaddr_in&>(address).sin_port = number;
-  socket = Socket(::socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (socket.get() < 0) return errno;
-  setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (address.ss_family == AF_INET6) setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  constexpr int kWaiting = 65535;  // the system takes as many as it allows
-  const bool is_well = ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0 &&
-                       ::listen(socket.get(), kWaiting) == 0;
-  return is_well ? 0 : errno;
-}
-
-// IPv4 too; or IPv4 alone where there is no IPv6.
-int listen_everywhere(Socket& socket, int port) {
-  sockaddr_storage any = {};
-  any.ss_family = AF_INET6;
-  const int error = listen_at(socket, any, sizeof(sockaddr_in6), port);
-  if (error == 0 || error == EADDRINUSE) return error;
-  any.ss_family = AF_INET;
-  return listen_at(socket, any, sizeof(sockaddr_in), port);
-}
-
-}  // namespace
-
-MeetingPort::MeetingPort(std::string address, int port, int ports) : address_(std::move(address)) {
-  const Addresses addresses = address_.empty() ? nullptr : addresses_of(address_);
-  ISOBAR_CHECK(address_.empty() || addresses != nullptr, "the meeting: the address of rank 0, ", address_,
-               ", cannot be resolved");
-  sockaddr_storage own = {};
-  if (addresses != nullptr) std::memcpy(&own, addresses->ai_addr, addresses->ai_addrlen);
-  int error = 0;
-  for (int i = 0; i < ports; ++i) {
-    error = addresses == nullptr ? listen_everywhere(socket_, port + i)
-                                 : listen_at(socket_, own, addresses->ai_addrlen, port + i);
-    if (error != EADDRINUSE) break;
-  }
-  const std::string where = address_.empty() ? host_name() : address_;
-  const std::string range = ports > 1 ? concat("ports ", port, " to ", port + ports - 1) : concat("port ", port);
-  ISOBAR_CHECK(error != EADDRINUSE, "the meeting: ", range, " of ", where, ports > 1 ? " are" : " is",
-               " taken by another process; set MASTER_PORT to a free one");
-  ISOBAR_CHECK(error != EADDRNOTAVAIL, "the meeting: ", where, " is no address of ", host_name(),
-               ", where rank 0 is; set MASTER_ADDR to one");
-  ISOBAR_CHECK(error == 0, "the meeting: cannot listen at ", range, " of ", where, ": ", std::strerror(error));
-  port_ = port_of(socket_.get());
-}
-
-std::string MeetingPort::text() const {
-  return address_.empty() ? concat("port ", port_, " of ", host_name(), " (all its addresses)")
-                          : concat(address_, ':', port_);
+  send_to_all({.type = kWaitOn});
 }
 
 }  // namespace isobar

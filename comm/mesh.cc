@@ -36,7 +36,7 @@ Mesh::Mesh(const MeshSizes& sizes, const std::string& order) {
   for (const std::string& name : split_at_dashes(order)) {
     const auto axis = std::find_if(known.begin(), known.end(), [&](const Axis& a) { return a.name == name; });
     ISOBAR_CHECK(axis != known.end(), "order ", order, ": '", name, "' is not one of tp, cp, dp, or is named twice");
-    ISOBAR_CHECK(axis->size <= kMostRanks / stride, "more than ", kMostRanks, " ranks");
+    ISOBAR_CHECK(axis->size <= kMaxRanks / stride, "more than ", kMaxRanks, " ranks");
     axes_.push_back({name, axis->size, stride});
     stride *= axis->size;
     known.erase(axis);
@@ -88,10 +88,10 @@ std::vector<std::vector<std::int64_t>> Mesh::groups(const std::string& axes) con
 
 namespace {
 
-constexpr std::int64_t kMostInTable = 32;
-constexpr std::size_t kMostGroups = 8, kShownGroups = 3;  // of more, so many are shown, and the last one
+constexpr std::int64_t kMaxInTable = 32;
+constexpr std::size_t kMaxGroups = 8, kShownGroups = 3;  // with more groups only that many are shown, and the last one
 
-// From place `first` on, how many numbers follow each other in equal steps.
+// Length of the longest run with equal steps that begins at place `first`.
 std::size_t steps_from(std::span<const std::int64_t> ranks, std::size_t first) {
   std::size_t end = first + 1;
   while (end < ranks.size() && ranks[end] - ranks[end - 1] == ranks[first + 1] - ranks[first]) ++end;
@@ -132,10 +132,10 @@ std::string to_text(std::span<const std::int64_t> ranks) {
 
 std::string to_text(const Mesh& mesh) {
   std::ostringstream out;
-  if (mesh.world_size() <= kMostInTable) add_table(mesh, out);
+  if (mesh.world_size() <= kMaxInTable) add_table(mesh, out);
   for (const auto& axis : mesh.axes()) {
     const auto groups = mesh.groups(axis.name);
-    const bool is_cut = groups.size() > kMostGroups;
+    const bool is_cut = groups.size() > kMaxGroups;
     out << axis.name;
     if (is_cut) out << ": " << groups.size();
     out << " groups";

@@ -10,20 +10,20 @@
 
 namespace isobar {
 
-inline constexpr std::int64_t kMostRanks = 1 << 20;  // of a run: what is said to be more is a mistake
+inline constexpr std::int64_t kMaxRanks = 1 << 20;  // of a run; a larger number must be a mistake
 
 struct MeshSizes {
   std::int64_t dp = 1, tp = 1, cp = 1;
 };
 
-// What one of several holds of something that is dealt out in order: heads, hidden units, rows of patches.
+// One rank's contiguous part of heads, hidden units or rows of patches: [begin, end).
 struct Part {
   std::int64_t begin = 0, end = 0;
   std::int64_t size() const { return end - begin; }
   friend bool operator==(const Part&, const Part&) = default;
 };
-// The part of place `place` of `places` when `total` is dealt as evenly as it goes, the first ones getting one more:
-// 45 over 4 are 12, 11, 11, 11.
+// The part of place `place` of `places` if `total` is split as evenly as possible and the first places get one more: 45
+// over 4 are 12, 11, 11, 11.
 Part part_of(std::int64_t total, std::int64_t place, std::int64_t places);
 
 class Mesh {
@@ -34,7 +34,7 @@ class Mesh {
     std::int64_t stride;  // between neighbouring ranks of a group
   };
 
-  // order: axis names joined by '-', each at most once; one that is left out must have size 1. "pp" may be named and
+  // order: axis names joined by '-', each at most once. An axis that is left out must have size 1. "pp" is allowed and
   // has size 1. Throws Error for sizes below 1 and unknown or repeated names.
   Mesh(const MeshSizes& sizes, const std::string& order);
 
@@ -45,20 +45,20 @@ class Mesh {
   const std::vector<Axis>& axes() const { return axes_; }  // fastest first
   static std::int64_t coordinate(const Axis& axis, std::int64_t rank) { return rank / axis.stride % axis.size; }
   std::int64_t coordinate(const std::string& axis, std::int64_t rank) const;  // 0 for an axis that was left out
-  // The ranks that share all coordinates with `rank` but those along `axes`, "dp" or "dp-cp"; ascending.
+  // The ranks whose coordinates equal those of `rank` on all axes except `axes` ("dp", "dp-cp"); ascending.
   std::vector<std::int64_t> group_of(std::int64_t rank, const std::string& axes) const;
-  // All such groups, by their first rank.
+  // All such groups, ordered by their first rank.
   std::vector<std::vector<std::int64_t>> groups(const std::string& axes) const;
 
  private:
   std::vector<Axis> axes_;
 };
 
-// "rank 3", "ranks 0, 1, 5", "ranks 0-7, 9", "ranks 0, 4, ... 4092": of ascending numbers.
+// Ascending numbers as "rank 3", "ranks 0, 1, 5", "ranks 0-7, 9", "ranks 0, 4, ... 4092".
 std::string to_text(std::span<const std::int64_t> ranks);
 
-// The groups of every axis, of many the first and the last ones; before them, of up to 32 ranks, a table of the ranks'
-// coordinates.
+// The groups of every axis; of many groups only the first ones and the last one. Up to 32 ranks: first a table of the
+// ranks' coordinates.
 std::string to_text(const Mesh& mesh);
 
 }  // namespace isobar

@@ -7,8 +7,8 @@
 namespace isobar {
 namespace {
 
-// One text: the members of a group that lie anyhow among 8,192 ranks, and whatever a user's paths make of a sentence.
-constexpr std::size_t kMostTextBytes = std::size_t{48} << 10;
+// Of one text. The longest are the members of an irregular group among 8,192 ranks, and sentences with long paths.
+constexpr std::size_t kMaxTextBytes = std::size_t{48} << 10;
 
 void add_number(std::string& to, std::uint32_t number) {
   for (int shift = 0; shift < 32; shift += 8) to += static_cast<char>(number >> shift & 0xff);
@@ -29,20 +29,20 @@ const std::string& Message::text(std::size_t index) const {
   return texts[index];
 }
 
-std::int64_t Message::number(std::size_t index, std::int64_t least, std::int64_t most) const {
+std::int64_t Message::number(std::size_t index, std::int64_t min, std::int64_t max) const {
   const std::string& digits = text(index);
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  ISOBAR_CHECK(error == std::errc() && end == digits.data() + digits.size() && number >= least && number <= most,
-               "a message of type ", static_cast<int>(type), " has no number from ", least, " to ", most);
+  ISOBAR_CHECK(error == std::errc() && end == digits.data() + digits.size() && number >= min && number <= max,
+               "a message of type ", static_cast<int>(type), " has no number from ", min, " to ", max);
   return number;
 }
 
 std::string to_wire(const Message& message, Seal* seal) {
   std::string body(1, static_cast<char>(message.type));
   for (const std::string& text : message.texts) {
-    const std::string_view sent = std::string_view(text).substr(0, kMostTextBytes);
-    if (body.size() + 4 + sent.size() + kSealBytes > kMostMessageBytes) break;
+    const std::string_view sent = std::string_view(text).substr(0, kMaxTextBytes);
+    if (body.size() + 4 + sent.size() + kSealBytes > kMaxMessageBytes) break;
     add_number(body, static_cast<std::uint32_t>(sent.size()));
     body += sent;
   }
@@ -55,7 +55,7 @@ std::string to_wire(const Message& message, Seal* seal) {
 std::optional<Message> MessageStream::next() {
   if (bytes_.size() < 4) return std::nullopt;
   const std::uint32_t length = number_at(bytes_);
-  ISOBAR_CHECK(length >= 1 && length <= kMostMessageBytes, "a message of ", length, " bytes");
+  ISOBAR_CHECK(length >= 1 && length <= kMaxMessageBytes, "a message of ", length, " bytes");
   if (bytes_.size() < 4 + static_cast<std::size_t>(length)) return std::nullopt;
   std::string content = bytes_.substr(4, length);
   bytes_.erase(0, 4 + static_cast<std::size_t>(length));

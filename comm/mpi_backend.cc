@@ -33,14 +33,14 @@ void check(const char* wrong) {
   ISOBAR_CHECK(wrong == nullptr, wrong);
 }
 
-// How long a call is polled without a pause, which keeps a core busy: small ones are soon over, and a large one goes on
-// only while it is polled.
+// Time in which a call is polled without pauses, which keeps a core busy. A small call ends soon, and a large one makes
+// progress only while it is polled.
 double seconds_without_pause(const Call& call) {
   constexpr double kAtLeast = 2e-3, kBytesPerSecond = 2e8;
   return kAtLeast + static_cast<double>(call.payload()) / kBytesPerSecond;
 }
 
-// Polls until is_done() or look(), which is called now and then, says so.
+// Polls until is_done(), or until look(), which is called now and then, returns true. Returns is_done().
 bool poll_until(const std::function<bool()>& is_done, double seconds_without_pause, const std::function<bool()>& look) {
   constexpr int kPollsPerLook = 64;
   const Clock::time_point start = Clock::now();
@@ -58,12 +58,12 @@ bool poll_until(const std::function<bool()>& is_done, double seconds_without_pau
   }
 }
 
-// What all groups of a process share.
+// Shared by all groups of a process.
 struct MpiWorld {
   const MpiPlugin& mpi;
   Meeting& meeting;
   double timeout_seconds;
-  bool compares;  // the ranks' calls
+  bool compares;  // compares the ranks' calls
 };
 
 class MpiBackend : public Backend {
@@ -118,7 +118,7 @@ class MpiBackend : public Backend {
 
   void throw_if_failed() const { ISOBAR_CHECK(!has_failed(), world_.meeting.failure()); }
 
-  // A request that does not come to its end is left alone: the process ends.
+  // A request that does not finish is not freed: the process ends.
   void wait(MpiRequest* request, const Call& call) {
     bool is_done = false;
     const auto test = [&] {
@@ -131,13 +131,13 @@ class MpiBackend : public Backend {
       return std::chrono::duration<double>(Clock::now() - start).count() > world_.timeout_seconds;
     };
     while (!poll_until(test, seconds_without_pause(call), look)) {
-      const std::string sentence = world_.meeting.time_is_over(members_, world_.timeout_seconds);
+      const std::string sentence = world_.meeting.report_timeout(members_, world_.timeout_seconds);
       ISOBAR_CHECK(sentence.empty(), sentence);
       start = Clock::now();
     }
   }
 
-  // Sums of 16-bit elements are made in fp32 and rounded once, as the kernels do.
+  // Sums of 16-bit elements are computed in fp32 and rounded once, as by the kernels.
   void run_in_fp32(const Call& call, const std::string& what) {
     std::vector<float> send(static_cast<std::size_t>(call.sent())), receive;
     visit_any(*call.dtype, [&]<class T>(Type<T>) {
@@ -158,7 +158,7 @@ class MpiBackend : public Backend {
     });
   }
 
-  // Bytes of every rank.
+  // Gathers bytes of every rank.
   void gather(const void* mine, void* all, std::int64_t bytes, const std::string& what) {
     const std::vector<std::int64_t> parts(static_cast<std::size_t>(size()), bytes);
     run_on_host({.verb = Verb::all_gather, .send = mine, .receive = all, .sends = {&bytes, 1}, .receives = parts},
@@ -174,7 +174,7 @@ class MpiBackend : public Backend {
       calls.push_back(call_in(std::span(all).subspan(at, mine.size()), size(), members_[at / mine.size()]));
     std::vector<const Call*> pointers;
     for (const Call& its : calls) pointers.push_back(&its);
-    const std::string wrong = misfit(pointers, members_, what);
+    const std::string wrong = find_mismatch(pointers, members_, what);
     ISOBAR_CHECK(wrong.empty(), wrong);
   }
 
@@ -194,7 +194,7 @@ void* open_plugin() {
   for (const fs::path& folder : {program, program / ".." / "lib"}) {
     const fs::path file = folder / kMpiPluginFile;
     if (!fs::exists(file, ignored)) continue;
-    // Global, because MPI loads parts of itself that look for the rest among what is loaded.
+    // Global, because MPI loads parts of itself that look up symbols in the libraries already loaded.
     void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
     ISOBAR_CHECK(handle != nullptr, "MPI cannot be loaded: ", dlerror());
     return handle;

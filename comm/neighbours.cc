@@ -14,7 +14,7 @@
 namespace isobar {
 namespace {
 
-// An abstract one: a first byte of zero, and no file.
+// An abstract address: its first byte is zero, and it has no file.
 struct Address {
   explicit Address(const std::string& name) {
     unix_.sun_family = AF_UNIX;
@@ -62,7 +62,7 @@ void Neighbours::tell() const {
   }
 }
 
-bool Neighbours::has_been_told() const {
+bool Neighbours::has_been_notified() const {
   std::array<char, 64> buffer = {};
   bool is_told = false;
   for (ssize_t got = 0; (got = ::recv(socket_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT)) >= 0;)

@@ -1,6 +1,7 @@
-// The processes of one run on one host, where the middle of the meeting (comm/meeting.h) is gone: who has told the user
-// of it says so to the others, so that they do not tell it again. A datagram each, at names in the network namespace
-// that no file stands for. Who does not know the job's key cannot tell these names, nor say anything there.
+// The processes of one run on one host, for the case that rank 0 of the meeting (comm/meeting.h) is gone. A process
+// that has reported the failure notifies the others, so that they do not report it again. It sends each a datagram, at
+// abstract names in the network namespace. A process that does not know the job's key can neither derive these names
+// nor send a valid datagram.
 #pragma once
 
 #include <string>
@@ -12,12 +13,12 @@ namespace isobar {
 
 class Neighbours {
  public:
-  // port: that of the meeting. Where the system gives no such socket, nothing is heard.
+  // port: that of the meeting. If the system provides no such socket, nothing is received.
   Neighbours(const std::string& key, const std::string& host_identity, int port, PlaceOnHost mine);
 
-  void tell() const;  // to all that the user has been told
+  void tell() const;  // notifies all that the failure has been reported
   int descriptor() const { return socket_.get(); }
-  bool has_been_told() const;  // reads what has come
+  bool has_been_notified() const;  // reads the datagrams that have arrived
 
  private:
   std::string name_of(int local_rank) const;

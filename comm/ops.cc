@@ -8,13 +8,13 @@
 namespace isobar {
 namespace {
 
-// How the rows of a matrix [rows, cols] are dealt to the ranks of a group.
-struct Deal {
+// How the rows of a matrix [rows, cols] are split over the ranks of a group.
+struct RowSplit {
   std::int64_t rows, cols;
   Part own;
   std::vector<std::int64_t> counts;  // elements, by rank
 
-  Deal(const char* op, std::int64_t rows, const Tensor& x, const Communicator& group)
+  RowSplit(const char* op, std::int64_t rows, const Tensor& x, const Communicator& group)
       : rows(rows), cols(columns(op, x)), own(part_of(rows, group.rank(), group.size())) {
     ISOBAR_CHECK(rows >= group.size(), op, ": ", rows, " rows are fewer than the ", group.size(), " ranks of group ",
                  group.name());
@@ -26,11 +26,11 @@ struct Deal {
   }
   Tensor like(const Tensor& x, std::int64_t count) const { return Tensor::empty({count, cols}, x.dtype(), x.device()); }
 
-  // This rank's rows of x, in memory of their own: the others' can be freed.
+  // A copy of this rank's rows of x: the memory of the others can be freed.
   Tensor cut(const Tensor& x) const {
     const std::int64_t n = own.size() * cols;
     Tensor mine = like(x, own.size());
-    copy_runs(mine, {}, x, {.first = own.begin * cols}, 1, n);
+    copy_strided(mine, {}, x, {.first = own.begin * cols}, 1, n);
     return mine;
   }
   Tensor gather(const Tensor& mine, const Communicator& group) const {
@@ -45,12 +45,12 @@ struct Deal {
   }
 };
 
-void check_own(const char* op, const Tensor& x, const Deal& deal) {
+void check_own(const char* op, const Tensor& x, const RowSplit& deal) {
   ISOBAR_CHECK(x.size(0) == deal.own.size(), op, ": this rank has ", x.size(0), " of ", deal.rows,
                " rows, and its part of them is ", deal.own.size());
 }
 
-// Σ_s x_s into `sum`, a buffer with x's values that nobody reads as such.
+// Σ_s x_s into `sum`, a buffer that holds x's values and that nothing else reads.
 Tensor sum_into(const Tensor& x, Tensor sum, const Communicator& group) {
   group.all_reduce(sum);
   Tape::record("sum_over", {&x}, {}, {&sum},
@@ -62,7 +62,8 @@ Tensor enter_branch(const Tensor& x, std::int64_t rows, const Parallel& parallel
   return parallel.sequence ? gather_rows(x, rows, parallel.tp) : copy_to(x, parallel.tp);
 }
 
-// `product`: this rank's part of the sum, fresh from a product, which keeps nothing of it: its buffer takes the sum.
+// `product`: this rank's term of the sum. It is the fresh output of a product that saves nothing of it, so that its
+// buffer may take the sum.
 Tensor leave_branch(const Tensor& product, const Tensor& bias, const Parallel& parallel) {
   const Tensor sum = parallel.sequence ? scatter_rows(product, parallel.tp) : sum_into(product, product, parallel.tp);
   return bias.defined() ? add_row(sum, bias) : sum;
@@ -83,13 +84,13 @@ Tensor copy_to(const Tensor& x, const Communicator& group) {
 Tensor sum_over(const Tensor& x, const Communicator& group) {
   if (group.size() == 1) return x;
   Tensor sum = Tensor::empty(x.shape(), x.dtype(), x.device());
-  copy_runs(sum, {}, x, {}, 1, x.numel());
+  copy_strided(sum, {}, x, {}, 1, x.numel());
   return sum_into(x, sum, group);
 }
 
 Tensor gather_rows(const Tensor& x, std::int64_t rows, const Communicator& group) {
   if (group.size() == 1) return x;
-  const Deal deal("gather_rows", rows, x, group);
+  const RowSplit deal("gather_rows", rows, x, group);
   check_own("gather_rows", x, deal);
   Tensor y = deal.gather(x, group);
   Tape::record("gather_rows", {&x}, {}, {&y},
@@ -101,7 +102,7 @@ Tensor gather_rows(const Tensor& x, std::int64_t rows, const Communicator& group
 
 Tensor scatter_rows(const Tensor& x, const Communicator& group) {
   if (group.size() == 1) return x;
-  const Deal deal("scatter_rows", x.size(0), x, group);
+  const RowSplit deal("scatter_rows", x.size(0), x, group);
   Tensor y = deal.sum_and_scatter(x, group);
   Tape::record("scatter_rows", {&x}, {}, {&y},
                [x = Target(x), deal, group](Gradients& gradients, const std::vector<Tensor>& dy) {
@@ -112,7 +113,7 @@ Tensor scatter_rows(const Tensor& x, const Communicator& group) {
 
 Tensor own_rows(const Tensor& x, const Communicator& group) {
   if (group.size() == 1) return x;
-  const Deal deal("own_rows", x.size(0), x, group);
+  const RowSplit deal("own_rows", x.size(0), x, group);
   Tensor y = deal.cut(x);
   Tape::record("own_rows", {&x}, {}, {&y},
                [x = Target(x), deal, group](Gradients& gradients, const std::vector<Tensor>& dy) {
@@ -123,7 +124,7 @@ Tensor own_rows(const Tensor& x, const Communicator& group) {
 
 Tensor all_rows(const Tensor& x, std::int64_t rows, const Communicator& group) {
   if (group.size() == 1) return x;
-  const Deal deal("all_rows", rows, x, group);
+  const RowSplit deal("all_rows", rows, x, group);
   check_own("all_rows", x, deal);
   Tensor y = deal.gather(x, group);
   Tape::record("all_rows", {&x}, {}, {&y}, [x = Target(x), deal](Gradients& gradients, const std::vector<Tensor>& dy) {

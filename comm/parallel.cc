@@ -13,22 +13,6 @@
 namespace isobar {
 namespace {
 
-// A place in a group that nobody has formed.
-class Place : public Backend {
- public:
-  Place(int rank, int size) : rank_(rank), size_(size) {}
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
-  void run(const Call& call, const std::string& what) override {
-    throw_error(what, ", ", to_text(call), ": these ranks are imagined");
-  }
-  std::unique_ptr<Backend> split(int, int) override { throw_error("imagined ranks form no groups"); }
-  bool has_failed() const override { return false; }
-
- private:
-  int rank_, size_;
-};
-
 // Members of a group, in the order of their ranks in the world.
 using Members = std::vector<std::int64_t>;
 
@@ -121,16 +105,19 @@ Parallel Parallel::start(const Communicator& world, const MeshSizes& sizes, cons
 }
 
 Parallel Parallel::imagined(std::int64_t rank, const MeshSizes& sizes, const std::string& order,
-                            const ExchangeOptions& exchange) {
+                            const ExchangeOptions& exchange, std::shared_ptr<ImaginedWorld> world) {
   Parallel parallel{.mesh = Mesh(sizes, order), .exchange = exchange};
-  const auto place = [&](const Members& members, const std::string& name) {
-    const auto own = std::ranges::find(members, rank) - members.begin();
-    return Communicator(std::make_unique<Place>(static_cast<int>(own), static_cast<int>(members.size()))).named(name);
+  if (world == nullptr) world = std::make_shared<ImaginedWorld>();
+  const auto place = [&](std::int64_t own, std::int64_t ranks) {
+    return make_imagined_backend(world, static_cast<int>(own), static_cast<int>(ranks));
   };
   const std::int64_t ranks = parallel.mesh.world_size();
-  if (ranks > 1)
-    parallel.world = Communicator(std::make_unique<Place>(static_cast<int>(rank), static_cast<int>(ranks)));
-  form_groups(parallel, Groups(parallel.world, parallel.mesh, rank, place));
+  if (ranks > 1) parallel.world = Communicator(place(rank, ranks));
+  const auto group = [&](const Members& members, const std::string& name) {
+    return parallel.world.group_of(place(std::ranges::find(members, rank) - members.begin(), std::ssize(members)),
+                                   name);
+  };
+  form_groups(parallel, Groups(parallel.world, parallel.mesh, rank, group));
   return parallel;
 }
 

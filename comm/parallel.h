@@ -3,9 +3,11 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "comm/communicator.h"
+#include "comm/imagined.h"
 #include "comm/mesh.h"
 #include "engine/keys.h"
 #include "engine/parameters.h"
@@ -58,9 +60,10 @@ struct Parallel {
   // The parallel of one rank, for a model that is not split.
   static const Parallel& alone();
 
-  // One rank as it would stand in a run, for what can be told without one. No call can be made.
+  // One rank as it would stand in a run, for what can be told without one: its calls are counted, and exchange nothing
+  // (comm/imagined.h). world: that of the other ranks that are imagined; null: one of its own.
   static Parallel imagined(std::int64_t rank, const MeshSizes& sizes, const std::string& order,
-                           const ExchangeOptions& exchange = {});
+                           const ExchangeOptions& exchange = {}, std::shared_ptr<ImaginedWorld> world = nullptr);
 
   // A gradient is summed in two steps: over `scattered`, where each rank gets the sum of an equal slice, and that slice
   // over `summed`. A group of one rank leaves out its step.

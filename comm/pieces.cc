@@ -22,7 +22,7 @@ std::vector<Piece> pieces_of_all(const std::vector<Piece>& mine, const Communica
   return all;
 }
 
-// The numbers of a piece, well mixed.
+// A hash of a piece's numbers.
 std::uint64_t hash_of(const Piece& piece) {
   std::uint64_t hash = 0;
   for (const std::int64_t number : {piece.axis, piece.begin, piece.end, piece.first, piece.last}) {
@@ -42,7 +42,7 @@ Pieces::Pieces(std::vector<Piece> pieces, std::size_t tensors)
   find_first_holders();
 }
 
-// A table of the ranks that are the first to hold a piece, by the piece's hash: one look for each rank and tensor.
+// Uses a hash table of the ranks that are first to hold a piece: one look-up for each rank and tensor.
 void Pieces::find_first_holders() {
   first_.resize(pieces_.size());
   std::vector<std::uint32_t> table(std::bit_ceil(2 * ranks_ + 1));  // rank + 1; 0: free

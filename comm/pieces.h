@@ -1,4 +1,4 @@
-// What every rank of a run holds of every tensor of a buffer, as ranks tell it to each other.
+// Which parts of every tensor of a buffer each rank of a run holds. The ranks exchange this.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace isobar {
 
-// What one rank holds of one tensor.
+// The part of one tensor that one rank holds.
 struct Piece {
   std::int64_t axis = 0, begin = 0, end = 0;  // the shard
   std::int64_t first = 0, last = 0;           // elements [first, last) of it
@@ -22,18 +22,18 @@ struct Piece {
 
 class Pieces {
  public:
-  // Every rank of `world` calls it with its own.
+  // All ranks of `world` call it, each with its own buffer.
   Pieces(const Parameters& parameters, const FlatBuffer& buffer, const Communicator& world);
-  // pieces: of the first rank a piece of each tensor, of the next rank, ...
+  // pieces: the first rank's piece of each tensor, then the next rank's, ...
   Pieces(std::vector<Piece> pieces, std::size_t tensors);
 
   const Piece& of(std::size_t rank, std::size_t tensor) const { return pieces_[rank * tensors_ + tensor]; }
   std::size_t ranks() const { return ranks_; }
 
-  // The lowest rank that holds what this rank holds.
+  // The lowest rank that holds the same piece as this rank.
   std::size_t first_holder(std::size_t rank, std::size_t tensor) const { return first_[rank * tensors_ + tensor]; }
 
-  // Elements that each rank has to give for the whole tensor.
+  // The number of elements that each rank contributes to the whole tensor.
   std::vector<std::int64_t> givers(std::size_t tensor) const;
 
  private:
@@ -41,7 +41,7 @@ class Pieces {
 
   std::size_t tensors_ = 0, ranks_ = 0;
   std::vector<Piece> pieces_;
-  std::vector<std::uint32_t> first_;  // as pieces_
+  std::vector<std::uint32_t> first_;  // indexed as pieces_
 };
 
 }  // namespace isobar

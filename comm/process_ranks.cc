@@ -33,7 +33,7 @@
 namespace isobar {
 namespace {
 
-// The meeting of this process, and its MPI where it has one, from run_process until the process ends.
+// The meeting of this process, and its MPI if it has one, from run_process to the end of the process.
 struct RunningProcess {
   const MpiPlugin* mpi;
   std::unique_ptr<Meeting> meeting;
@@ -41,11 +41,11 @@ struct RunningProcess {
 std::optional<RunningProcess> running;
 std::string met_at;  // of rank 0
 
-// ---- Where to meet, told over MPI -----------------------------------------------------------------------------------
+// ---- Where to meet, sent over MPI -----------------------------------------------------------------------------------
 
-// As it travels.
-struct ToldPlace {
-  std::array<char, 1024> addresses = {};  // with commas between
+// As it is sent.
+struct PlaceMessage {
+  std::array<char, 1024> addresses = {};  // separated by commas
   std::array<char, 80> key = {};
   int port = 0;
 };
@@ -62,7 +62,7 @@ std::string random_key() {
   return key;
 }
 
-// A call among all processes while there is no meeting yet.
+// A call among all processes, before there is a meeting.
 void call_all(const MpiPlugin& mpi, const Call& call, double seconds) {
   MpiRequest* request = nullptr;
   const char* wrong = mpi.begin(mpi.world(), &call, &request);
@@ -99,9 +99,9 @@ std::vector<std::string> split(const std::string& text) {
   return words;
 }
 
-std::unique_ptr<Meeting> meet_over_mpi(const MpiPlugin& mpi, Attendee me, MeetingOptions options) {
+std::unique_ptr<Meeting> meet_over_mpi(const MpiPlugin& mpi, RankDescription me, MeetingOptions options) {
   const bool is_local = are_on_one_host(mpi, options.timeout_seconds);
-  ToldPlace place;
+  PlaceMessage place;
   std::optional<MeetingPort> port;
   if (me.rank == 0) {
     const char* chosen = std::getenv("MASTER_ADDR");
@@ -119,26 +119,27 @@ std::unique_ptr<Meeting> meet_over_mpi(const MpiPlugin& mpi, Attendee me, Meetin
            {.verb = Verb::broadcast, .send = &place, .receive = &place, .sends = {&bytes, 1}, .receives = {&bytes, 1}},
            options.timeout_seconds);
   options.key = place.key.data();
-  options.teller_ends_all = true;
+  options.reporter_ends_all = true;
   if (port) return std::make_unique<Meeting>(std::move(me), std::move(*port), std::move(options));
   return std::make_unique<Meeting>(
       std::move(me), MeetingPlace{.addresses = split(place.addresses.data()), .port = place.port}, std::move(options));
 }
 
-// ---- Where to meet, as the launcher says it -------------------------------------------------------------------------
+// ---- Where to meet, from the launcher -------------------------------------------------------------------------------
 
 bool is_loopback(const std::string& address) {
   return address == "localhost" || address == "::1" || address.starts_with("127.");
 }
 
-// Where rank 0 listens. The name that the others know it by may stand for an address that only this host knows (Debian
-// writes 127.0.1.1 into /etc/hosts), and other names and networks may lead to it: it listens at all.
+// The address at which rank 0 listens; empty: all. The name by which the others know this host may resolve here to an
+// address that only this host knows (Debian puts 127.0.1.1 into /etc/hosts), and other names and networks may lead here
+// too. So rank 0 listens at all addresses.
 std::string own_address(const Launch& launch) {
   if (is_loopback(launch.address)) return launch.address;
   return std::getenv("ISOBAR_INTERFACE") != nullptr ? reachable_addresses().front() : "";
 }
 
-std::unique_ptr<Meeting> meet_at(const Launch& launch, Attendee me, MeetingOptions options) {
+std::unique_ptr<Meeting> meet_at(const Launch& launch, RankDescription me, MeetingOptions options) {
   options.key = launch.key;
   if (me.rank > 0) {
     const MeetingPlace place{.addresses = {launch.address}, .port = launch.port, .ports = launch.ports};
@@ -147,18 +148,18 @@ std::unique_ptr<Meeting> meet_at(const Launch& launch, Attendee me, MeetingOptio
   MeetingPort port(own_address(launch), launch.port, launch.ports);
   try {
     const MeetingPort probe(launch.address, 0);
-  } catch (const Error& error) {  // the others may know that name for another address
+  } catch (const Error& error) {  // the name may resolve differently on other hosts
     options.why_absent = error.what();
   }
   met_at = port.text();
   auto meeting = std::make_unique<Meeting>(std::move(me), std::move(port), std::move(options));
   if (meeting->hosts() > 1 && !launch.is_key_secret)
-    tell("the job's key is no secret: who can reach " + met_at +
-         " could have taken a rank's place; set ISOBAR_JOB_KEY (docs/parallelism.md)");
+    print_line("the job's key is no secret: who can reach " + met_at +
+               " could have taken a rank's place; set ISOBAR_JOB_KEY (docs/parallelism.md)");
   return meeting;
 }
 
-// mpirun says nothing of where rank 0 is; MPI does. NCCL needs no MPI where the variables say it.
+// mpirun does not set rank 0's address, but MPI can send it. NCCL needs no MPI if the variables have the address.
 bool is_met_over_mpi(const Launch& launch, bool by_nccl) {
   const bool is_of_mpi = launch.launcher == Launcher::pmi || launch.launcher == Launcher::flux;
   return !by_nccl || launch.launcher == Launcher::open_mpi || (is_of_mpi && launch.address.empty());
@@ -166,8 +167,8 @@ bool is_met_over_mpi(const Launch& launch, bool by_nccl) {
 
 // ---- NCCL -----------------------------------------------------------------------------------------------------------
 
-// Rank 0's id, which the others get at the meeting. What is wrong with this rank's NCCL is told to all there.
-std::string id_for_meeting(const ProcessRanks& options, Attendee& me) {
+// Rank 0's id, which the others receive at the meeting. An error of this rank's NCCL is sent to all there.
+std::string id_for_meeting(const ProcessRanks& options, RankDescription& me) {
   try {
     check_nccl(options.device);
     me.version += " with NCCL " + nccl_version();
@@ -178,8 +179,8 @@ std::string id_for_meeting(const ProcessRanks& options, Attendee& me) {
   }
 }
 
-NcclWorld start_nccl_at(Meeting& meeting, const ProcessRanks& options, const Attendee& me) {
-  // NCCL may find out that a rank is gone before the meeting has told which one, and why.
+NcclWorld start_nccl_at(Meeting& meeting, const ProcessRanks& options, const RankDescription& me) {
+  // NCCL may notice that a rank is gone before the meeting has reported which one, and why.
   const auto fail_after_others = [&meeting](const std::string& why) {
     constexpr int kLooks = 300;
     for (int i = 0; i < kLooks && !meeting.has_failed(); ++i)
@@ -193,7 +194,7 @@ NcclWorld start_nccl_at(Meeting& meeting, const ProcessRanks& options, const Att
   const auto on_late = [&meeting, seconds = options.timeout_seconds](const std::string& call,
                                                                      std::span<const int> members) {
     meeting.set_place(call);
-    return meeting.time_is_over(members, seconds);
+    return meeting.report_timeout(members, seconds);
   };
   return start_nccl({.rank = me.rank,
                      .ranks = me.ranks,
@@ -208,13 +209,13 @@ NcclWorld start_nccl_at(Meeting& meeting, const ProcessRanks& options, const Att
 
 // ---- The run --------------------------------------------------------------------------------------------------------
 
-// Where a rank of a run that has failed does not end of itself: it may wait for a disk, or be stopped.
+// For a rank of a failed run that does not end by itself: it may wait for a disk, or be stopped.
 void end_at_once(const std::string& sentence) {
-  if (!sentence.empty()) tell(sentence);
+  if (!sentence.empty()) print_line(sentence);
   _exit(1);
 }
 
-// Ends the process when the time is over, unless the thread is destroyed before.
+// Ends the process after `seconds`, unless the thread is destroyed before.
 std::jthread end_after(double seconds, std::string sentence) {
   return std::jthread([seconds, sentence = std::move(sentence)](const std::stop_token& stop) {
     std::mutex mutex;
@@ -225,8 +226,8 @@ std::jthread end_after(double seconds, std::string sentence) {
   });
 }
 
-// MPI_Init, which waits for all ranks and knows no end. When the time is over the first rank says so, and ends the
-// others; where it has not come itself the next does.
+// MPI_Init waits for all ranks, without a timeout. At the timeout the first rank reports that, and ends the others; if
+// rank 0 itself has not started, the next rank does.
 void start_in_time(const MpiPlugin& mpi, int rank, double seconds) {
   constexpr double kLater = 5;
   const std::jthread deadline =
@@ -267,13 +268,12 @@ const MpiPlugin& start_mpi(const Launch& launch, double seconds) {
 }
 
 WorkListener listener_of(Meeting& meeting) {
-  return {
-      .begin = [&meeting](const std::string& what, double most_timeouts) { meeting.begin_work(what, most_timeouts); },
-      .end = [&meeting] { meeting.end_work(); }};
+  return {.begin = [&meeting](const std::string& what, double max_timeouts) { meeting.begin_work(what, max_timeouts); },
+          .end = [&meeting] { meeting.end_work(); }};
 }
 
-// The others hear of an error before this rank's communicators are gone.
-void call_and_tell(const RankBody& body, const Communicator& world, const Launch& launch, Meeting& meeting) {
+// Sends an error to the other ranks before this rank's communicators are gone.
+void call_and_report(const RankBody& body, const Communicator& world, const Launch& launch, Meeting& meeting) {
   try {
     body(world, launch);
   } catch (...) {
@@ -290,23 +290,23 @@ void run_process(const ProcessRanks& given, const RankBody& body) {
   check_can_start(launch, options.by_nccl);
   const MpiPlugin* mpi =
       is_met_over_mpi(launch, options.by_nccl) ? &start_mpi(launch, options.timeout_seconds) : nullptr;
-  Attendee me = options.me;
+  RankDescription me = options.me;
   me.rank = mpi != nullptr ? mpi->rank(mpi->world()) : launch.rank;
   me.ranks = launch.ranks;
   me.host = host_name();
   me.host_identity = host_identity();
   me.process = getpid();
   MeetingOptions meet{.timeout_seconds = options.timeout_seconds,
-                      .last_resort = end_at_once,
-                      .tell_death = tell,
-                      .tell_work = tell,
-                      .tells_unreachable = !launch.is_local_rank_told || launch.local_rank == 0};
+                      .force_exit = end_at_once,
+                      .report_death = print_line,
+                      .report_work = print_line,
+                      .reports_unreachable = !launch.is_local_rank_known || launch.local_rank == 0};
   if (options.by_nccl) meet.payload = id_for_meeting(options, me);
   if (!running) running.emplace(RunningProcess{nullptr, nullptr});
   running->meeting = mpi != nullptr ? meet_over_mpi(*mpi, me, meet) : meet_at(launch, me, meet);
   Meeting& meeting = *running->meeting;
   try {
-    if (!launch.is_local_rank_told) {
+    if (!launch.is_local_rank_known) {
       launch.local_rank = meeting.place_on_host().local_rank;
       launch.local_ranks = meeting.place_on_host().local_ranks;
       if (options.find_device) options.device = options.find_device(launch);
@@ -314,7 +314,7 @@ void run_process(const ProcessRanks& given, const RankBody& body) {
     if (options.by_nccl) {
       const Communicator world = start_nccl_at(meeting, options, me).world;
       world.set_work_listener(listener_of(meeting));
-      call_and_tell(body, world, launch, meeting);
+      call_and_report(body, world, launch, meeting);
     } else {
       const Communicator world(make_mpi_world(*mpi, meeting, options.timeout_seconds));
       world.set_work_listener(listener_of(meeting));
@@ -323,8 +323,8 @@ void run_process(const ProcessRanks& given, const RankBody& body) {
     meeting.leave();
   } catch (...) {
     const std::string first = meeting.fail(sentence_of_current_exception());
-    if (meeting.is_teller()) throw_error(first);
-    throw ToldElsewhere();
+    if (meeting.reports_error()) throw_error(first);
+    throw ErrorReportedByAnotherRank();
   }
   running.reset();
   if (mpi != nullptr) mpi->finish();
@@ -336,29 +336,30 @@ std::string describe_meeting() {
   return concat("the ranks, on ", hosts, hosts == 1 ? " host" : " hosts", ", met at ", met_at);
 }
 
-bool has_met() {
+bool is_running() {
   return running.has_value();
 }
 
-void end_process(int status, bool has_told) {
+void end_process(int status, bool has_reported) {
   if (!running) return;
-  // The one that tells ends the others, when the sentence is out. Without MPI each ends itself, and the launcher may
-  // end all when the first has. A signal to end is obeyed from here on, whatever the program does with it else.
+  // The reporting rank ends the others after its sentence is written. Without MPI each rank ends itself, and the
+  // launcher may end all when the first has ended. From here on SIGTERM ends the process, whatever the program does
+  // with it otherwise.
   constexpr double kSecondsToBeEnded = 15, kSecondsToTell = 12, kSecondsWithoutMeeting = 2;
   constexpr double kSecondsToPassOn = 2, kSecondsToAbort = 1;
   const bool has_mpi = running->mpi != nullptr;
   Meeting* meeting = running->meeting.get();
   const auto pause = [](double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); };
   std::signal(SIGTERM, SIG_DFL);
-  if (meeting == nullptr && !has_told) pause(has_mpi ? kSecondsToBeEnded : kSecondsWithoutMeeting);
-  if (meeting != nullptr && !has_told && meeting->has_to_tell(has_mpi ? kSecondsToBeEnded : kSecondsToTell)) {
-    tell(meeting->failure());
-    has_told = true;
+  if (meeting == nullptr && !has_reported) pause(has_mpi ? kSecondsToBeEnded : kSecondsWithoutMeeting);
+  if (meeting != nullptr && !has_reported && meeting->must_report(has_mpi ? kSecondsToBeEnded : kSecondsToTell)) {
+    print_line(meeting->failure());
+    has_reported = true;
   }
-  if (meeting != nullptr && has_told) {
-    meeting->note_told();
-    meeting->is_told(kSecondsToPassOn);  // through rank 0's thread, if this is rank 0
-  } else if (meeting != nullptr && has_mpi && meeting->is_told(0)) {
+  if (meeting != nullptr && has_reported) {
+    meeting->note_reported();
+    meeting->is_reported(kSecondsToPassOn);  // through rank 0's thread, if this is rank 0
+  } else if (meeting != nullptr && has_mpi && meeting->is_reported(0)) {
     pause(kSecondsToAbort);
   }
   if (has_mpi) running->mpi->abort(status);

@@ -14,14 +14,14 @@ struct Range {
   int count() const { return (last - first) / step + 1; }
 };
 
-// At least `least` ranks make a range; the others are ranges of one.
-std::vector<Range> ranges_of(std::span<const int> ranks, std::size_t least) {
+// A range has at least `least` ranks; all other ranks are ranges of one.
+std::vector<Range> ranges_of(std::span<const int> ranks, std::size_t min_length) {
   std::vector<Range> ranges;
   for (std::size_t i = 0; i < ranks.size();) {
     std::size_t n = 1;
     const int step = i + 1 < ranks.size() ? ranks[i + 1] - ranks[i] : 0;
     while (step > 0 && i + n < ranks.size() && ranks[i + n] - ranks[i + n - 1] == step) ++n;
-    if (n < least) n = 1;
+    if (n < min_length) n = 1;
     ranges.push_back({ranks[i], ranks[i + n - 1], n > 1 ? step : 1});
     i += n;
   }
@@ -47,12 +47,12 @@ int number_in(std::string_view& text, char end, int below) {
 }  // namespace
 
 std::string ranks_text(std::span<const int> ranks) {
-  constexpr std::size_t kMostRanges = 16, kLeast = 4;
+  constexpr std::size_t kMaxRanges = 16, kMinLength = 4;
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  const std::vector<Range> ranges = ranges_of(ranks, kLeast);
-  for (std::size_t i = 0; i < std::min(ranges.size(), kMostRanges); ++i)
+  const std::vector<Range> ranges = ranges_of(ranks, kMinLength);
+  for (std::size_t i = 0; i < std::min(ranges.size(), kMaxRanges); ++i)
     text += (i > 0 ? ", " : "") + text_of(ranges[i]);
-  return ranges.size() > kMostRanges ? concat(text, ", ... (", ranks.size(), " ranks)") : text;
+  return ranges.size() > kMaxRanges ? concat(text, ", ... (", ranks.size(), " ranks)") : text;
 }
 
 std::string encoded_ranks(std::span<const int> ranks) {

@@ -1,4 +1,4 @@
-// Lists of ranks as people and messages say them: those at equal distances are one range.
+// Lists of ranks as text, for users and for messages. Ranks at equal distances are one range.
 #pragma once
 
 #include <span>
@@ -7,11 +7,11 @@
 
 namespace isobar {
 
-// "rank 3", "ranks 1, 2, 5", "ranks 0 to 6, 9", "ranks 0, 4, ... 4092"; of very many ranges the first, and the number
-// of ranks.
+// "rank 3", "ranks 1, 2, 5", "ranks 0 to 6, 9", "ranks 0, 4, ... 4092". If there are many ranges: only the first ones,
+// and the number of ranks.
 std::string ranks_text(std::span<const int> ranks);
 
-// "0-6/1,9-9/1" and back. Throws Error for what is no list of at most `below` ranks, each below that.
+// "0-6/1,9-9/1" and back. Throws Error if the text is no list of at most `below` ranks, each less than `below`.
 std::string encoded_ranks(std::span<const int> ranks);
 std::vector<int> decoded_ranks(const std::string& text, int below);
 

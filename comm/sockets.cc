@@ -22,7 +22,7 @@ void set(int socket, int level, int option, int value) {
   setsockopt(socket, level, option, &value, sizeof value);
 }
 
-// One address. 0, or what is wrong.
+// Tries one address. Returns 0, or errno.
 int connect_once(int socket, const sockaddr* address, socklen_t size) {
   constexpr int kMilliseconds = 2000;
   if (::connect(socket, address, size) == 0) return 0;
@@ -34,7 +34,7 @@ int connect_once(int socket, const sockaddr* address, socklen_t size) {
   return error;
 }
 
-// A port nobody listens at may be given to the very socket that tries to reach it.
+// If no process listens at a port, the system may assign that port to the very socket that connects to it.
 bool is_connected_to_itself(int socket) {
   sockaddr_storage own = {}, other = {};
   socklen_t own_size = sizeof own, other_size = sizeof other;
@@ -44,10 +44,6 @@ bool is_connected_to_itself(int socket) {
 }
 
 }  // namespace
-
-Socket::~Socket() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
 
 bool send_all(int socket, std::string_view bytes) {
   while (!bytes.empty()) {
@@ -59,13 +55,18 @@ bool send_all(int socket, std::string_view bytes) {
   return true;
 }
 
-Received receive_some(int socket, std::string& bytes, std::size_t most) {
+Received receive_some(int socket, std::string& bytes, std::size_t max_bytes) {
   char buffer[4096];
-  const ssize_t received = ::recv(socket, buffer, std::min(most, sizeof buffer), MSG_DONTWAIT);
+  const ssize_t received = ::recv(socket, buffer, std::min(max_bytes, sizeof buffer), MSG_DONTWAIT);
   if (received == 0) errno = 0;
   if (received > 0) bytes.assign(buffer, static_cast<std::size_t>(received));
   if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return Received::nothing;
   return received > 0 ? Received::some : Received::end;
+}
+
+bool has_input(int socket) {
+  pollfd polled{.fd = socket, .events = POLLIN, .revents = 0};
+  return ::poll(&polled, 1, 0) > 0;
 }
 
 bool is_error_of_unreachable(int error) {
@@ -113,7 +114,7 @@ Socket connect_to(const addrinfo* addresses, int port, std::string& why) {
 }
 
 void allow_open_files(int needed, const std::string& for_whom) {
-  constexpr int kOthers = 1024;  // of this process: data, libraries, devices, strangers at the meeting
+  constexpr int kOthers = 1024;  // of this process: data, libraries, devices, unknown connections
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   const auto wanted = static_cast<rlim_t>(needed) + kOthers;

@@ -1,57 +1,47 @@
-// Sockets of the meeting (comm/meeting.h): opening, connecting, sending and receiving without waiting.
+// Sockets of the meeting (comm/meeting.h): nonblocking open, connect, send and receive.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
+
+#include "engine/files/descriptor.h"
 
 struct addrinfo;
 
 namespace isobar {
 
-// A descriptor that is closed with its object.
-class Socket {
- public:
-  explicit Socket(int descriptor = -1) : descriptor_(descriptor) {}
-  ~Socket();
-  Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
-  int get() const { return descriptor_; }
+using Socket = Descriptor;
 
- private:
-  int descriptor_;
-};
-
-// False where the other end is gone, or has not read for so long that its buffer is full.
+// False if the other end is gone, or has not read for so long that the buffer is full.
 bool send_all(int socket, std::string_view bytes);
 
 enum class Received : std::uint8_t { some, nothing, end };
-// What has come, at most `most` bytes of it. At the end errno says why, 0 where the other end has closed.
-Received receive_some(int socket, std::string& bytes, std::size_t most = 4096);
+// The bytes that have arrived, at most `most`. At the end errno has the reason; it is 0 if the other end has closed.
+Received receive_some(int socket, std::string& bytes, std::size_t max_bytes = 4096);
 
-// Whether such an error of a connection says that the other host cannot be reached (any more).
+// Whether bytes have arrived that were not received yet, or the other end has closed.
+bool has_input(int socket);
+
+// Whether this error of a connection means that the other host cannot be reached (any more).
 bool is_error_of_unreachable(int error);
 
-// Messages go at once. A host that does not answer for `seconds_unreachable` is found by the system, also where nothing
-// is sent: the connection then ends with an error.
+// Turns off delays of small messages. The system detects a host that does not answer for `seconds_unreachable`, even if
+// nothing is sent: the connection then ends with an error.
 void keep_alive(int socket, double seconds_unreachable);
 
 struct AddressesDeleter {
   void operator()(addrinfo* addresses) const;
 };
 using Addresses = std::unique_ptr<addrinfo, AddressesDeleter>;
-Addresses addresses_of(const std::string& host);  // null where they are not known
+Addresses addresses_of(const std::string& host);  // null if the name cannot be resolved
 
-// A connection, or none with what the system says. Tries all addresses for two seconds each.
+// A connection, or none with the reason in `why`. Tries all addresses, each for two seconds.
 Socket connect_to(const addrinfo* addresses, int port, std::string& why);
 
-// Raises the soft limit of open files where `needed` are to be open beside those that are. Throws Error where the host
-// does not allow so many.
+// Raises the soft limit of open files so that `needed` more can be opened. Throws Error if the host does not allow that
+// many.
 void allow_open_files(int needed, const std::string& for_whom);
 
 }  // namespace isobar

@@ -29,10 +29,10 @@
 namespace isobar {
 namespace {
 
-// What the ranks of one process share: the first failure, and the one lock and bell of all groups.
+// Shared by the ranks of one process: the first failure, and one mutex and condition variable for all groups.
 struct ThreadWorld {
   std::mutex mutex;
-  std::condition_variable bell;
+  std::condition_variable changed;
   double timeout_seconds = 600;
   bool turns_sums = false;
   std::vector<WorkAccount> works;  // by rank
@@ -51,14 +51,14 @@ struct ThreadWorld {
     if (failed_rank >= 0) return;
     failed_rank = rank;
     failure = std::move(error);
-    bell.notify_all();
+    changed.notify_all();
   }
-  bool somebody_works() const {  // with the mutex held
+  bool any_rank_works() const {  // with the mutex held
     return std::ranges::any_of(works, [&](const WorkAccount& work) { return work.now().excuses(timeout_seconds); });
   }
 };
 
-// ---- Moving and adding ----------------------------------------------------------------------------------------------
+// ---- Copies and reductions ------------------------------------------------------------------------------------------
 
 const std::byte* at(const void* data, std::int64_t element, std::size_t size) {
   return static_cast<const std::byte*>(data) + element * static_cast<std::int64_t>(size);
@@ -67,13 +67,13 @@ std::byte* at(void* data, std::int64_t element, std::size_t size) {
   return static_cast<std::byte*>(data) + element * static_cast<std::int64_t>(size);
 }
 
-// NaN in, NaN out, which std::max does not promise.
+// The maximum, with NaN for a NaN input. std::max does not promise that.
 template <class A>
 A larger(A a, A b) {
   return b > a || b != b ? b : a;
 }
 
-// to[...][i] = from[0][i] + from[1][i] + ..., or the largest, for n elements: added in that order, rounded once. Every
+// to[...][i] = from[0][i] + from[1][i] + ..., or the maximum, for n elements: added in that order, rounded once. Every
 // `to` may be one of `from`.
 template <class T>
 void reduce_elements(const std::vector<const T*>& from, const std::vector<T*>& to, std::int64_t n, Reduce reduce) {
@@ -95,7 +95,7 @@ void reduce_elements(const std::vector<const T*>& from, const std::vector<T*>& t
   }
 }
 
-// Reduces elements [first, first + n) of what all ranks send into `to`, from rank `begin` on.
+// Reduces elements [first, first + n) of all ranks' send buffers into `to`, beginning with rank `begin`.
 void reduce_range(const std::vector<const Call*>& calls, std::size_t begin, std::int64_t first, std::int64_t n,
                   const std::vector<void*>& to) {
   visit_any(*calls[0]->dtype, [&]<class T>(Type<T>) {
@@ -112,13 +112,13 @@ void copy_elements(void* to, const void* from, std::int64_t n, std::size_t size)
   if (n > 0 && to != from) std::memcpy(to, from, static_cast<std::size_t>(n) * size);
 }
 
-// This rank's share of a call; sums begin at rank `begin`. No other rank writes what it reads or reads what it writes.
+// This rank's share of a call; sums begin at rank `begin`. No other rank writes what it reads, or reads what it writes.
 void do_share(const std::vector<const Call*>& calls, int rank, std::size_t begin) noexcept {
   const auto n = static_cast<int>(calls.size());
   const Call& mine = *calls[rank];
   const std::size_t size = mine.element_size();
   switch (mine.verb) {
-    case Verb::all_reduce: {  // a slice for each rank, written to all of them
+    case Verb::all_reduce: {  // one slice per rank, written to all ranks
       const std::int64_t slice = ceil_div(mine.sends[0], n);
       const std::int64_t first = std::min(rank * slice, mine.sends[0]);
       std::vector<void*> to;
@@ -142,7 +142,7 @@ void do_share(const std::vector<const Call*>& calls, int rank, std::size_t begin
                       at(calls[r]->send, offset_of(calls[r]->sends, rank), size), mine.receives[r], size);
       return;
     case Verb::send_receive:
-      if (mine.from != Call::kNobody) copy_elements(mine.receive, calls[mine.from]->send, mine.receives[0], size);
+      if (mine.from != Call::kNoRank) copy_elements(mine.receive, calls[mine.from]->send, mine.receives[0], size);
       return;
     case Verb::barrier:
       return;
@@ -158,7 +158,7 @@ std::size_t hash_of(const std::vector<int>& members) {
   return hash ^ (hash >> 32);
 }
 
-// The meeting place of one group.
+// The state that the ranks of one group share.
 class ThreadGroup {
  public:
   ThreadGroup(std::shared_ptr<ThreadWorld> world, std::vector<int> members)
@@ -172,34 +172,34 @@ class ThreadGroup {
   int size() const { return static_cast<int>(members_.size()); }
   std::size_t first_summand() const { return first_summand_; }
 
-  // Hands in a call and waits until all ranks have. Throws where a rank has failed or does not come, and where the
-  // calls do not fit.
+  // Passes a call and waits for the calls of all ranks. Throws if a rank has failed or does not join, or if the calls
+  // do not match.
   const std::vector<const Call*>& meet(int rank, const Call& call, const std::string& what) {
     std::unique_lock lock(world_->mutex);
     throw_if_failed();
     world_->works[static_cast<std::size_t>(members_[static_cast<std::size_t>(rank)])].note_call(true);
     calls_[rank] = &call;
     if (++arrived_ == size()) {
-      misfit_ = misfit(calls_, members_, what);
-      if (!misfit_.empty()) std::fill(calls_.begin(), calls_.end(), nullptr);
+      mismatch_ = find_mismatch(calls_, members_, what);
+      if (!mismatch_.empty()) std::fill(calls_.begin(), calls_.end(), nullptr);
       arrived_ = 0;
       ++meetings_;
-      world_->bell.notify_all();
+      world_->changed.notify_all();
     } else {
       const std::uint64_t before = meetings_;
       const auto is_over = [&] { return meetings_ != before || world_->failed_rank >= 0; };
       const std::chrono::duration<double> timeout(world_->timeout_seconds);
-      while (!world_->bell.wait_until(lock, std::chrono::steady_clock::now() + timeout, is_over) &&
-             world_->somebody_works())
+      while (!world_->changed.wait_until(lock, std::chrono::steady_clock::now() + timeout, is_over) &&
+             world_->any_rank_works())
         continue;
-      // A meeting that took place is finished by everybody: others are at this rank's buffers already.
+      // If the meeting has taken place, every rank finishes the call: others already use this rank's buffers.
       if (meetings_ == before) leave(rank, call, what);
     }
-    ISOBAR_CHECK(misfit_.empty(), misfit_);
+    ISOBAR_CHECK(mismatch_.empty(), mismatch_);
     return calls_;
   }
 
-  // Waits until all ranks of the meeting have done their share; it always ends.
+  // Waits until all ranks of the meeting have done their share. This wait always ends.
   void part(int rank) {
     std::unique_lock lock(world_->mutex);
     world_->works[static_cast<std::size_t>(members_[static_cast<std::size_t>(rank)])].note_call(false);
@@ -207,14 +207,14 @@ class ThreadGroup {
       done_ = 0;
       std::fill(calls_.begin(), calls_.end(), nullptr);
       ++partings_;
-      world_->bell.notify_all();
+      world_->changed.notify_all();
       return;
     }
     const std::uint64_t before = partings_;
-    world_->bell.wait(lock, [&] { return partings_ != before; });
+    world_->changed.wait(lock, [&] { return partings_ != before; });
   }
 
-  // The group of a color, made by the first rank that asks for it. Between two meetings of all ranks.
+  // The group of a color, created by the first rank that asks. Called between two meetings of all ranks.
   std::shared_ptr<ThreadGroup> part_of_color(int color, const std::vector<int>& members) {
     const std::lock_guard lock(world_->mutex);
     std::shared_ptr<ThreadGroup>& group = parts_[color];
@@ -231,13 +231,13 @@ class ThreadGroup {
     if (world_->failed_rank >= 0) throw_error("rank ", world_->failed_rank, " has failed");
   }
 
-  // Before the others have come.
+  // Leaves before the others have joined.
   [[noreturn]] void leave(int rank, const Call& call, const std::string& what) {
     const std::string absent = missing();
     calls_[rank] = nullptr;
     --arrived_;
     throw_if_failed();
-    // The world learns of it at once: others whose time is over now would count this rank among those who are absent.
+    // The world must know at once: other ranks whose timeout expires now would count this rank as absent.
     const Error error(
         concat(absent, to_text(call), ", ", what, ", within ", world_->timeout_seconds, " s", works_of_missing()));
     world_->note_failure(members_[static_cast<std::size_t>(rank)], std::make_exception_ptr(error));
@@ -268,21 +268,21 @@ class ThreadGroup {
   std::vector<int> members_;  // the ranks' numbers in the world
   std::size_t first_summand_ = 0;
   std::vector<const Call*> calls_;
-  std::string misfit_;
+  std::string mismatch_;
   int arrived_ = 0, done_ = 0;
   std::uint64_t meetings_ = 0, partings_ = 0;
   std::map<int, std::shared_ptr<ThreadGroup>> parts_;
 };
 
-// On a stream of the emulator the result of a call comes when the stream gets there, as from a GPU's communication
-// library: whoever forgets to wait for the stream reads what was there before.
+// On a stream of the emulator the result of a call is written when the stream reaches it, as by a GPU's communication
+// library. A program that forgets to wait for the stream reads the old values.
 class LateResult {
  public:
   explicit LateResult(const Call& call) : original_(call), copy_(call), result_(bytes(), call.device) {
     copy_.receive = result_.data();
-    // In place: the sums are made where the result is. A part within the whole stays where it is.
+    // In place: sums are computed in the result's buffer. A part within the whole stays where it is.
     if (call.send != call.receive || call.sent() != call.received()) return;
-    gpu::synchronize(call.device, call.stream);  // what is handed in is there
+    gpu::synchronize(call.device, call.stream);  // the input has been written
     std::memcpy(result_.data(), call.send, bytes());
     copy_.send = result_.data();
   }
@@ -342,9 +342,9 @@ class ThreadBackend : public Backend {
       members.push_back(group_->members()[r]);
     }
     std::shared_ptr<ThreadGroup> part = group_->part_of_color(color, members);
-    run({}, kSplit);  // everybody has got its part
+    run({}, kSplit);  // every rank has its part
     group_->forget_parts();
-    run({}, kSplit);  // nobody asks for parts of the next split before these are forgotten
+    run({}, kSplit);  // no rank asks for parts of the next split before these are forgotten
     return std::make_unique<ThreadBackend>(std::move(part), place);
   }
 
@@ -367,9 +367,9 @@ class ThreadBackend : public Backend {
 WorkListener listener_of(ThreadWorld& world, int rank) {
   WorkAccount& account = world.works[static_cast<std::size_t>(rank)];
   return {.begin =
-              [&](const std::string& what, double most_timeouts) {
+              [&](const std::string& what, double max_timeouts) {
                 const std::lock_guard lock(world.mutex);
-                account.begin(what, most_timeouts);
+                account.begin(what, max_timeouts);
               },
           .end =
               [&] {
@@ -405,7 +405,7 @@ void run_ranks(const ThreadRanks& options, const std::function<void(const Commun
   std::vector<std::thread> threads;
   try {
     for (int rank = 1; rank < options.ranks; ++rank) threads.emplace_back(run_rank, rank);
-  } catch (const std::system_error&) {  // no more threads; those that run are woken
+  } catch (const std::system_error&) {  // no more threads; the running ones are woken
     world->fail(static_cast<int>(threads.size()) + 1, std::current_exception());
   }
   run_rank(0);

@@ -20,7 +20,7 @@ std::vector<T> gather_all(const std::vector<T>& mine, const Communicator& world)
   return all;
 }
 
-// The pieces, one behind the other in the order of the ranks, as the whole tensor on the host.
+// Assembles the pieces, concatenated in the order of the ranks, to the whole tensor on the host.
 Tensor put_together(const Tensor& received, const std::vector<std::int64_t>& counts, const Pieces& pieces,
                     std::size_t tensor, const Shape& full_shape) {
   const Tensor host = received.to(Device{});
@@ -42,7 +42,7 @@ Tensor put_together(const Tensor& received, const std::vector<std::int64_t>& cou
   return whole;
 }
 
-// The whole tensor on the first rank, an undefined one on the others.
+// The whole tensor on the first rank; an undefined one on the others.
 Tensor gather(const FlatBuffer& buffer, const NamedParameter& p, const Pieces& pieces, std::size_t tensor,
               const Communicator& world) {
   const auto rank = static_cast<std::size_t>(world.rank());

@@ -15,7 +15,7 @@ double seconds_between(WorkAccount::Clock::time_point from, WorkAccount::Clock::
 }  // namespace
 
 bool Work::excuses(double timeout) const {
-  return what.empty() ? seconds_since_last < timeout : seconds < most_timeouts * timeout;
+  return what.empty() ? seconds_since_last < timeout : seconds < max_timeouts * timeout;
 }
 
 std::string text_of_work(int rank, const Work& work) {
@@ -23,8 +23,8 @@ std::string text_of_work(int rank, const Work& work) {
   return concat("; rank ", rank, " is ", work.what, " since ", std::lround(work.seconds), " s");
 }
 
-void WorkAccount::begin(const std::string& what, double most_timeouts) {
-  works_.push_back({what, most_timeouts, ++begun_, Clock::now()});
+void WorkAccount::begin(const std::string& what, double max_timeouts) {
+  works_.push_back({what, max_timeouts, ++begun_, Clock::now()});
 }
 
 void WorkAccount::end() {
@@ -51,7 +51,7 @@ Work WorkAccount::now() const {
   const Begun& innermost = works_.back();
   work.what = innermost.what;
   work.number = innermost.number;
-  work.most_timeouts = innermost.most_timeouts;
+  work.max_timeouts = innermost.max_timeouts;
   work.seconds = seconds_between(std::max(innermost.since, out_of_call_), now);
   return work;
 }

@@ -1,5 +1,5 @@
-// What one rank does alone, while the others wait for it in a call: it writes a checkpoint, or computes what the others
-// do not. It says so (Working), and the others' clocks stand still for it as long as its process lives.
+// What one rank does alone while the others wait for it in a call, such as writing a checkpoint. The rank announces it
+// (Working), and the timeouts of the others are suspended as long as its process lives.
 #pragma once
 
 #include <chrono>
@@ -11,48 +11,48 @@
 
 namespace isobar {
 
-// How long a rank may work alone, in units of the time that the others wait without a word. What hangs (a disk that
-// does not answer) ends so; what computes comes to its end, and may take any time.
-inline constexpr double kMostTimeoutsOfWork = 12;
+// How long a rank may work alone, in multiples of the timeout of a call. This bounds work that can hang (a disk that
+// does not answer). Computation always ends, and may take any time.
+inline constexpr double kMaxTimeoutsOfWork = 12;
 inline constexpr double kAnyTime = std::numeric_limits<double>::infinity();
 
-// Whom a rank tells of its work. Both may be empty.
+// Called at the begin and the end of a rank's work. Both may be empty.
 struct WorkListener {
-  std::function<void(const std::string& what, double most_timeouts)> begin{};
+  std::function<void(const std::string& what, double max_timeouts)> begin{};
   std::function<void()> end{};
 };
 
-// The work of one rank at one moment, as it is told to others.
+// The work of one rank at one moment, as it is sent to others.
 struct Work {
   std::string what{};       // "writing a checkpoint"; empty: none, or the rank is in a call
-  std::int64_t number = 0;  // tells one work of the rank from another
+  std::int64_t number = 0;  // differs between the works of a rank
   double seconds = 0;       // since it began, or since the rank's last call within it
-  double most_timeouts = kAnyTime;
-  double seconds_since_last = kAnyTime;  // since there was any
+  double max_timeouts = kAnyTime;
+  double seconds_since_last = kAnyTime;  // since the rank last worked alone
 
-  // Whether a rank that has waited for `timeout` seconds has to wait on.
+  // Whether a rank that has waited for `timeout` seconds must go on waiting.
   bool excuses(double timeout) const;
 };
 
-// "; rank 0 is writing a checkpoint since 61 s"; nothing where it does not work.
+// "; rank 0 is writing a checkpoint since 61 s"; empty if the rank does not work.
 std::string text_of_work(int rank, const Work& work);
 
-// Keeps the account of one rank's works and calls. Not safe for threads by itself.
+// Records one rank's works and calls. Not thread-safe.
 class WorkAccount {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Works may lie within each other: the innermost counts.
-  void begin(const std::string& what, double most_timeouts);
+  // Works may be nested: the innermost one is reported.
+  void begin(const std::string& what, double max_timeouts);
   void end();
-  void note_call(bool is_in_call);  // may be said again and again
+  void note_call(bool is_in_call);  // may be repeated
 
   Work now() const;
 
  private:
   struct Begun {
     std::string what;
-    double most_timeouts;
+    double max_timeouts;
     std::int64_t number;
     Clock::time_point since;
   };

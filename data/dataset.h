@@ -26,7 +26,7 @@ enum class DataSplit : std::uint8_t { train, valid, test };
 struct OpeningProcess {
   // Processes that open the same data and share the memory of this host
   int processes_on_host = 1;
-  // The command of this program that tries a file (data/era5/trial.h) in a new process, for a process that must not
+  // The command of this program that tries a file (data/files/trial.h) in a new process, for a process that must not
   // fork because MPI or NCCL run in it. Empty: this process may fork.
   std::vector<std::string> trial = {};
 };

@@ -1,10 +1,10 @@
-// The index of differentiable operations on fields, [B,C,H,W]: a second part of engine/ops.h, for what is cut into
-// patches and forecast.
+// The index of differentiable operations on fields [B, V, LAT, LON]: they cut them into patches, and compare forecasts.
+// All others are in engine/ops.h.
 #pragma once
 
 #include <cstdint>
 
-#include "engine/add_up.h"
+#include "engine/sum_over_ranks.h"
 #include "engine/tensor.h"
 #include "kernels/forecast_loss.h"
 #include "kernels/patchify.h"
@@ -13,19 +13,22 @@ namespace isobar {
 
 struct LossInputs {
   LossKind kind = LossKind::relative_l2;
-  Tensor row_weights = {}, channel_weights = {};  // [H] of the rows given, [C]; may be undefined
-  std::int64_t whole_height = 0;  // of the picture that the fields are a band of rows of; 0: they are all of it
-  AddUp add_up = {};              // of the sums [B, 2] of the bands; empty: there is one
-  std::int64_t patch = 0;         // of a forecast in rows of patches, PatchOrder::channels_last; 0: it is fields
+  Tensor row_weights = {}, channel_weights = {};  // [LAT] of the rows given, [V]; may be undefined
+  // LAT of the whole picture, if the fields are a band of its rows; 0: the fields are the whole picture.
+  std::int64_t whole_height = 0;
+  // Adds the sums [B, 2] of all bands; empty: there is one band.
+  SumOverRanks add_up = {};
+  // P, if the forecast is rows of patches (PatchOrder::channels_last); 0: the forecast is fields.
+  std::int64_t patch = 0;
 };
 
-// [B,C,H,W] -> [B·N,C·p·p], N = H/p · W/p.
+// [B, V, LAT, LON] -> [B·T, V·P·P], T = LAT/P · LON/P.
 Tensor patchify(const Tensor& image, std::int64_t patch, PatchOrder order, DType out_dtype);
-// [B·N,C·p·p] -> [B,C,H,W].
+// [B·T, V·P·P] -> [B, V, LAT, LON].
 Tensor unpatchify(const Tensor& tokens, Shape image_shape, std::int64_t patch, PatchOrder order);
-// [B,C,H,W] + [B,C+k,H,W](:, :C); no gradient to fields.
+// [B, V, LAT, LON] + [B, V+k, LAT, LON](:, :V); no gradient to fields.
 Tensor add_leading_channels(const Tensor& x, const Tensor& fields);
-// [B,C,H,W] or [B·N,p·p·C], [B,C,H,W] -> [1]; no gradient to target.
+// [B, V, LAT, LON] or [B·T, P·P·V], [B, V, LAT, LON] -> [1]; no gradient to target.
 Tensor forecast_loss(const Tensor& pred, const Tensor& target, const LossInputs& inputs);
 
 }  // namespace isobar

@@ -36,7 +36,7 @@ struct Numbers {
   }
 };
 
-// A bound as the key's own type writes it: 1048576, not 1.04858e+06.
+// A bound as text in the key's own type: 1048576, not 1.04858e+06.
 template <class T>
 T bound_as(double bound, T /*like*/) {
   return static_cast<T>(bound);
@@ -45,12 +45,12 @@ T bound_as(double bound, T /*like*/) {
 }  // namespace
 
 Key& Key::at_least(double bound) {
-  least = bound;
+  min = bound;
   return *this;
 }
 Key& Key::within(double lowest, double highest) {
-  least = lowest;
-  most = highest;
+  min = lowest;
+  max = highest;
   return *this;
 }
 Key& Key::greater_than(double bound) {
@@ -58,7 +58,7 @@ Key& Key::greater_than(double bound) {
   return *this;
 }
 Key& Key::fraction() {
-  least = 0;
+  min = 0;
   below = 1;
   return *this;
 }
@@ -90,7 +90,7 @@ std::string KeyFiller::shown(const std::array<std::int64_t, 2>& value) {
 
 void KeyFiller::note(const char* key, const std::string& value) {
   origins_.set(key, "the data");
-  told_ += concat(told_.empty() ? "" : ", ", key, " ", value);
+  summary_ += concat(summary_.empty() ? "" : ", ", key, " ", value);
 }
 
 void check_filled(const char* key, bool has_value, const KeyOrigins& origins) {
@@ -100,15 +100,15 @@ void check_filled(const char* key, bool has_value, const KeyOrigins& origins) {
 void check_bounds(const Key& key, const KeyOrigins& origins) {
   const auto check = [&](auto value) {
     const auto number = static_cast<double>(value);
-    if (key.least && key.below) {
-      ISOBAR_CHECK(number >= *key.least && number < *key.below, origins.where(key.name), " must be at least ",
-                   *key.least, " and below ", *key.below, ", not ", value);
+    if (key.min && key.below) {
+      ISOBAR_CHECK(number >= *key.min && number < *key.below, origins.where(key.name), " must be at least ", *key.min,
+                   " and below ", *key.below, ", not ", value);
       return;
     }
-    ISOBAR_CHECK(!key.least || number >= *key.least, origins.where(key.name), " must be at least ",
-                 bound_as(*key.least, value), ", not ", value);
-    ISOBAR_CHECK(!key.most || number <= *key.most, origins.where(key.name), " must be at most ",
-                 bound_as(*key.most, value), ", not ", value);
+    ISOBAR_CHECK(!key.min || number >= *key.min, origins.where(key.name), " must be at least ",
+                 bound_as(*key.min, value), ", not ", value);
+    ISOBAR_CHECK(!key.max || number <= *key.max, origins.where(key.name), " must be at most ",
+                 bound_as(*key.max, value), ", not ", value);
     ISOBAR_CHECK(!key.above || number > *key.above, origins.where(key.name), " must be above ", *key.above, ", not ",
                  value);
   };

@@ -1,11 +1,11 @@
-// Config keys: the options that people set by name. A component declares its own beside its options, each once: name,
-// member (whose initialiser is the default), one sentence, bounds, and whether a resumed run may change it.
+// Config keys: the options that people set by name. A component declares its keys beside its options, each once: name,
+// member (its initialiser is the default), one sentence, bounds, and whether a resumed run may change it.
 //
 //     KeyTable ScheduleOptions::keys() {
 //       return {"The learning rate", {key("lr", lr, "largest learning rate").at_least(0), ...}};
 //     }
 //
-// Reading, writing, the checks, the list of keys and its page come from these tables (apps/train/config.h). No JSON
+// apps/train/config.h reads and writes configs from these tables, checks them, and lists the keys for people. No JSON
 // here.
 #pragma once
 
@@ -31,14 +31,14 @@ const char* name_of_enum(E value) {
   return EnumNames<E>::names[static_cast<std::size_t>(value)];
 }
 
-// An enum's member, by the names of its values.
+// A member of an enum type, with the names of its values.
 struct Choice {
   std::vector<const char*> names;
   std::function<std::size_t()> get;
   std::function<void(std::size_t)> set;
 };
 
-// Where a key's value lives. An optional without a value is null.
+// Where a key's value is stored. An optional without a value is null.
 using KeyPlace = std::variant<bool*, std::int64_t*, double*, std::string*, Choice, std::array<std::int64_t, 2>*,
                               std::array<double, 2>*, std::optional<bool>*, std::optional<std::int64_t>*,
                               std::optional<std::array<std::int64_t, 2>>*, std::optional<std::vector<std::string>>*,
@@ -47,14 +47,16 @@ using KeyPlace = std::variant<bool*, std::int64_t*, double*, std::string*, Choic
 struct Key {
   std::string name;
   KeyPlace place;
-  std::string sentence;  // what it does, for the page of keys
+  std::string sentence;  // what the key does, for the page of keys
 
   // Bounds of every number in the value.
-  std::optional<double> least = {}, most = {}, above = {}, below = {};
+  std::optional<double> min = {}, max = {}, above = {}, below = {};
   bool may_change_on_resume = false;
-  bool is_path = false;                       // made absolute, so that a run can be repeated from any folder
-  std::string older_value = {};               // JSON: what runs did before there was this key; empty: its default
-  std::vector<std::string> other_names = {};  // what other programs call it: letters and digits alone, in lower case
+  bool is_path = false;  // made absolute, so that a run can be repeated from any folder
+  // JSON: the value that runs made before this key existed had; empty: the default.
+  std::string older_value = {};
+  // The key's names in other programs: letters and digits only, in lower case.
+  std::vector<std::string> other_names = {};
 
   Key& at_least(double bound);
   Key& within(double lowest, double highest);
@@ -88,7 +90,7 @@ class KeyOrigins {
   std::map<std::string, std::string> origins_;
 };
 
-// Gives keys that are null the values that the data say, and remembers what it gave.
+// Gives null keys their values, which follow from the data, and remembers them.
 class KeyFiller {
  public:
   explicit KeyFiller(KeyOrigins& origins) : origins_(origins) {}
@@ -99,8 +101,8 @@ class KeyFiller {
     value = from_data;
     note(key, shown(from_data));
   }
-  // "img_size [30,44], patch_size 2"; empty where no key was null.
-  const std::string& told() const { return told_; }
+  // "img_size [30,44], patch_size 2"; empty if no key was null.
+  const std::string& summary() const { return summary_; }
 
  private:
   static std::string shown(bool value) { return value ? "true" : "false"; }
@@ -109,10 +111,10 @@ class KeyFiller {
   void note(const char* key, const std::string& value);
 
   KeyOrigins& origins_;
-  std::string told_;
+  std::string summary_;
 };
 
-// What opened data say that a key stands for; the options stay as they were declared.
+// A value that opened data give to a key. The options stay as they were declared.
 struct FoundKey {
   std::string key;
   std::variant<std::int64_t, std::string, std::vector<std::string>> value;
@@ -122,22 +124,21 @@ struct FoundKey {
 struct KeyTable {
   std::string heading;
   std::vector<Key> keys;
-  // Throws Error for values that contradict each other, which no key's own bounds can say.
+  // Throws Error for values that contradict each other. The bounds of single keys cannot find these.
   std::function<void(const KeyOrigins&)> check = nullptr;
 };
 
-// Throws Error where a number of the key's value is beyond its bounds: "config key lr in --set must be above 0, not
-// -1".
+// Throws Error if a number of the key's value is out of bounds: "config key lr in --set must be above 0, not -1".
 void check_bounds(const Key& key, const KeyOrigins& origins);
 
-// Throws Error where a key whose null the data fill has no value: "config key patch_size in X is null where no data can
-// fill it".
+// Throws Error if a key that the data fill when it is null has no value: "config key patch_size in X is null where no
+// data can fill it".
 void check_filled(const char* key, bool has_value, const KeyOrigins& origins);
 
-// check_bounds of every key, then the tables' own checks.
+// Calls check_bounds for every key, then the check of every table.
 void check_keys(const std::vector<KeyTable>& tables, const KeyOrigins& origins);
 
-// Every key of the tables. Throws Error where two of them claim one name.
+// Every key of the tables. Throws Error if two keys have the same name.
 std::vector<const Key*> all_keys(const std::vector<KeyTable>& tables);
 
 }  // namespace isobar

@@ -30,7 +30,7 @@ void LossScale::update(bool finite) {
 }
 
 KeyTable LossScaleOptions::keys() {
-  constexpr double kMostGrowth = 65536;
+  constexpr double kMaxGrowth = 65536;
   return {
       "The loss scale of fp16",
       {key("initial_loss_scale", initial_loss_scale, "the scale that a run begins with")
@@ -43,7 +43,7 @@ KeyTable LossScaleOptions::keys() {
            .at_least(1)
            .also_called({"growthinterval"}),
        key("loss_scale_growth", loss_scale_growth, "the factor by which it grows; 1: never")
-           .within(1, kMostGrowth)
+           .within(1, kMaxGrowth)
            .also_called({"growthfactor"}),
        key("loss_scale_backoff", loss_scale_backoff, "the factor by which an overflow lowers it")
            .greater_than(0)
@@ -80,7 +80,8 @@ KeyTable OptimizerOptions::keys() {
 Optimizer::Optimizer(Parameters& parameters, OptimizerOptions options)
     : Optimizer(parameters, options, {{{0, parameters.weights().numel()}}}) {}
 
-Optimizer::Optimizer(Parameters& parameters, OptimizerOptions options, std::vector<OwnedRange> ranges, AddUp add_up)
+Optimizer::Optimizer(Parameters& parameters, OptimizerOptions options, std::vector<OwnedRange> ranges,
+                     SumOverRanks add_up)
     : parameters_(parameters), options_(options), ranges_(std::move(ranges)), add_up_(std::move(add_up)) {
   const MemoryScope scope("optimizer");
   const Tensor& weights = parameters.weights();
@@ -182,7 +183,7 @@ void Optimizer::begin_average() const {
   visit_average([](const Tensor& weights, Tensor average) { average.copy_from(weights); });
 }
 
-// Piece by piece, so that no third buffer is needed.
+// In pieces, so that no third buffer is needed.
 void Optimizer::swap_average() const {
   constexpr std::int64_t kPiece = std::int64_t{1} << 20;
   visit_average([&](const Tensor& weights, const Tensor& average) {

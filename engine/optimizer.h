@@ -2,20 +2,21 @@
 //
 // One update:
 //   the sums of the gradients' squares, one a range of the buffers
-//   -> their root, which is the gradient norm, and the factor that unscales and clips (0 where the norm is not finite:
+//   -> their root, which is the gradient norm, and the factor that unscales and clips (0 if the norm is not finite:
 //      the update is skipped)
 //   -> Adam in one launch a range.
-// The factor stays on the device, so that nobody waits for it. One process has one range, all of it.
+// The factor stays on the device, so that the host need not wait for it. A single process has one range: the whole
+// buffer.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <vector>
 
-#include "engine/add_up.h"
 #include "engine/keys.h"
 #include "engine/parameters.h"
 #include "engine/readback.h"
+#include "engine/sum_over_ranks.h"
 
 namespace isobar {
 
@@ -30,16 +31,16 @@ struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::adam;
   std::array<double, 2> betas{0.9, 0.95};
   double eps = 1e-8, weight_decay = 0;
-  double grad_clip = 0;  // largest gradient norm; 0: none
+  double grad_clip = 0;  // max gradient norm; 0: no clipping
   double ema = 0;        // d below; 0: no average is kept
 
   KeyTable keys();
 };
 
-// How the loss scale of fp16 training begins and moves; by default as PyTorch's GradScaler.
+// How the loss scale of fp16 training begins and changes; the defaults are those of PyTorch's GradScaler.
 struct LossScaleOptions {
   double initial_loss_scale = 65536;
-  double min_loss_scale = 0x1p-24;  // below it every gradient overflows for another reason
+  double min_loss_scale = 0x1p-24;  // below it, overflow has another reason than the scale
   std::int64_t loss_scale_window = 2000;
   double loss_scale_growth = 2, loss_scale_backoff = 0.5;
   std::int64_t hysteresis = 1;
@@ -47,17 +48,17 @@ struct LossScaleOptions {
   KeyTable keys();
 };
 
-// The loss scale of fp16 training: multiplied by `growth` after `window` clean updates in a row, by `backoff` when a
-// gradient is not finite, from the `hysteresis`-th time on since it grew (as Megatron-LM counts). A scale of 1 that
-// stays for every other precision.
+// The loss scale of fp16 training. After `window` updates in a row without overflow it is multiplied by `growth`. When
+// a gradient is not finite, it is multiplied by `backoff`: from the `hysteresis`-th time since it last grew
+// (Megatron-LM's rule). For every other precision it is 1 and never changes.
 struct LossScale {
-  static constexpr double kMin = 0x1p-126, kMax = 0x1p+127;  // numbers that fp32 holds
+  static constexpr double kMin = 0x1p-126, kMax = 0x1p+127;  // representable in fp32
 
   double scale = 1;
   bool dynamic = false;
   LossScaleOptions options = {};
   std::int64_t clean_updates = 0;
-  std::int64_t overflows_left = 1;  // up to the one that lowers the scale
+  std::int64_t overflows_left = 1;  // overflows until the scale shrinks
 
   static LossScale for_dtype(DType activation, const LossScaleOptions& options = {});
   void update(bool finite);
@@ -69,23 +70,23 @@ struct UpdateResult {
   double grad_norm = 0;  // unscaled, before clipping
 };
 
-// What one of several processes updates of the flat buffers.
+// The part of the flat buffers that one of several processes updates.
 struct OwnedRange {
   FlatRange range;
-  double factor = 1;  // of its sum of squares: 1/k where k processes own the same, so that it counts once
+  double factor = 1;  // of its sum of squares: 1/k if k processes own the same range, so that it counts once
 };
 
 class Optimizer {
  public:
   Optimizer(Parameters& parameters, OptimizerOptions options);
-  // Owns parts of the flat buffers only: it updates no other weights, and has moments for no others. The ranges follow
-  // each other without overlap; one may be empty. `add_up` is given the sums of squares [ranges], fp64, of every
-  // update, times the ranges' factors, and adds what other processes have: together they make up the whole model. The
-  // gradient norm is of the whole model, so that all of them clip or skip alike.
-  Optimizer(Parameters& parameters, OptimizerOptions options, std::vector<OwnedRange> ranges, AddUp add_up = {});
+  // Owns only parts of the flat buffers: it updates these weights only, and has moments for these only. The ranges are
+  // in order and do not overlap; a range may be empty. In every update `add_up` gets the sums of squares [ranges],
+  // fp64, multiplied by the ranges' factors, and adds those of the other processes. All processes together own the
+  // whole model. The gradient norm is that of the whole model, so that all processes clip or skip alike.
+  Optimizer(Parameters& parameters, OptimizerOptions options, std::vector<OwnedRange> ranges, SumOverRanks add_up = {});
 
-  // Update number updates() + 1 with this rate, from gradients that carry the factor loss_scale. launch() gives the
-  // device its work; result() waits for that, and for all that the current stream was given before.
+  // Update number updates() + 1 with rate lr, from gradients that are multiplied by loss_scale. launch() only queues
+  // the work on the device. result() waits for it, and for all earlier work of the current stream.
   void launch(double lr, double loss_scale);
   UpdateResult result(double loss_scale);
   UpdateResult step(double lr, double loss_scale = 1) {
@@ -96,16 +97,17 @@ class Optimizer {
   std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t updates) { updates_ = updates; }
   std::vector<FlatRange> ranges() const;
-  const Tensor& m() const { return m_; }  // the ranges one behind the other; [n], laid out as the parameters, if all
+  // The ranges one after the other; if the optimizer owns everything: [n], in the layout of the parameters.
+  const Tensor& m() const { return m_; }
   const Tensor& v() const { return v_; }
 
-  // The exponential moving average of the weights, where options.ema is not 0: laid out as m(). After update t
-  //   a += (1 - d)·(w - a),   d = min(ema, (1 + t)/(10 + t)),   a = w before the first one.
+  // The exponential moving average of the weights, if options.ema is not 0: in the layout of m(). After update t
+  //   a += (1 - d)·(w - a),   d = min(ema, (1 + t)/(10 + t)),   a = w before the first update.
   const Tensor& average() const { return average_; }
   bool has_average() const { return average_.defined() && updates_ > 0; }
-  // The average becomes what the weights are: of the first update, or of weights that were read from a file.
+  // Sets the average to the weights: before the first update, or after weights were read from a file.
   void begin_average() const;
-  // Every weight of the owned ranges and its average change places. The 16-bit copies stay as they are.
+  // Swaps every weight of the owned ranges with its average. The 16-bit copies do not change.
   void swap_average() const;
 
  private:
@@ -117,14 +119,14 @@ class Optimizer {
   Parameters& parameters_;
   OptimizerOptions options_;
   std::vector<OwnedRange> ranges_;
-  AddUp add_up_;
+  SumOverRanks add_up_;
   std::int64_t updates_ = 0;
   Tensor m_, v_;
-  Tensor average_;     // undefined: none is kept
+  Tensor average_;     // undefined: no average is kept
   Tensor sums_;        // [ranges] fp64, of squares
   Tensor norm_;        // [1] fp64
   Tensor grad_scale_;  // [1] fp64
-  Tensor workspace_;   // of sum_of_squares
+  Tensor workspace_;   // for sum_of_squares
   Readback norm_read_;
 };
 

@@ -6,6 +6,7 @@
 #include <numbers>
 #include <numeric>
 #include <string_view>
+#include <utility>
 
 #include "kernels/common/checked_size.h"
 #include "kernels/common/math.h"
@@ -15,15 +16,16 @@
 namespace isobar {
 namespace {
 
-constexpr std::int64_t kAlignment = 64;  // elements: 128 bytes of bf16, so that every parameter suits any vector load
+// In elements: 128 bytes of bf16, so that every parameter is aligned for any vector load.
+constexpr std::int64_t kAlignment = 64;
 
-constexpr std::int64_t kMostElements = std::int64_t{1} << 59;  // their bytes can be counted in any dtype
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 59;  // their number of bytes fits in any dtype
 
 std::int64_t aligned(std::int64_t n) {
   return round_up(n, kAlignment);
 }
 
-// FNV-1a: the random stream of a parameter follows from its name.
+// FNV-1a: a parameter's name selects its stream of random numbers.
 std::uint64_t hash_of(std::string_view name) {
   std::uint64_t hash = 0xcbf29ce484222325ull;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
@@ -87,6 +89,10 @@ const std::string& Parameters::name_of(int handle) const {
   return entries_[static_cast<std::size_t>(handle)].spec.names.front();
 }
 
+void Parameters::note_dealt(Dealt dealt) {
+  if (std::ranges::find(dealt_, dealt.what, &Dealt::what) == dealt_.end()) dealt_.push_back(std::move(dealt));
+}
+
 std::int64_t Parameters::held() const {
   std::int64_t sum = 0;
   for (const Entry& entry : entries_) sum += entry.numel();
@@ -118,12 +124,12 @@ void Parameters::lay_out_section(Sharing sharing, const std::vector<int>& handle
   for (auto handle = handles.rbegin(); handle != handles.rend(); ++handle) {
     Entry& entry = entries_[static_cast<std::size_t>(*handle)];
     entry.offset = total_;
-    if (entry.numel() == 0) continue;  // others' shards
+    if (entry.numel() == 0) continue;  // the shard is on other ranks
     if (is_full) {
       buckets.push_back({sharing, {}, {}});
       size = 0;
     }
-    ISOBAR_CHECK(entry.numel() <= kMostElements - size, "parameter ", entry.spec.names[0], " of shape ",
+    ISOBAR_CHECK(entry.numel() <= kMaxElements - size, "parameter ", entry.spec.names[0], " of shape ",
                  to_string(entry.shape), " makes the model too large for any machine");
     buckets.back().handles.push_back(*handle);
     size += aligned(entry.numel());
@@ -135,7 +141,7 @@ void Parameters::lay_out_section(Sharing sharing, const std::vector<int>& handle
     for (auto handle = bucket->handles.rbegin(); handle != bucket->handles.rend(); ++handle) {
       Entry& entry = entries_[static_cast<std::size_t>(*handle)];
       entry.offset = offset;
-      ISOBAR_CHECK(entry.numel() <= kMostElements - offset, "parameter ", entry.spec.names[0], " of shape ",
+      ISOBAR_CHECK(entry.numel() <= kMaxElements - offset, "parameter ", entry.spec.names[0], " of shape ",
                    to_string(entry.shape), " makes the model too large for any machine");
       offset += aligned(entry.numel());
     }
@@ -156,9 +162,10 @@ void Parameters::list_names() {
   }
 }
 
-// The system grants more memory than it has, and ends the process when the memory is written: what cannot fit is
-// refused here. fill() holds the weights of one tensor on the host, in fp64 and in their own dtype.
+// The system grants more memory than it has, and kills the process when it writes the memory, so buffers that are too
+// large are refused here. fill() holds the weights of one tensor on the host, in fp64 and in their own dtype.
 void Parameters::check_memory(DType dtype, DType activation, Device device) const {
+  if (!holds_values(device)) return;
   const bool on_host = device.kind != DeviceKind::cuda;
   const std::size_t buffers = size_of(dtype) * (on_host ? 2 : 1) + (on_host && is_16_bit(activation) ? 2 : 0);
   std::int64_t largest = 0;
@@ -193,13 +200,14 @@ void Parameters::allocate(DType activation, Device device, std::uint64_t seed, c
   }
 }
 
-// A part of a tensor starts as the whole one would: values follow from the index in the full tensor.
+// A part of a tensor gets the values of the whole one: they follow from the index in the full tensor.
 void Parameters::fill(std::uint64_t seed) {
+  if (!holds_values(device())) return;
   std::vector<double> values;
   for (const Entry& entry : entries_) {
     const ParameterSpec& spec = entry.spec;
     const Shard& shard = spec.shard;
-    // The tensor as [rows, columns] along the shard's axis: what lies behind that axis moves with it.
+    // The tensor as [rows, columns] along the shard's axis: the axes after it belong to the columns.
     const auto axis = spec.shape.begin() + shard.axis;
     const std::int64_t rows = std::accumulate(spec.shape.begin(), axis, std::int64_t{1}, std::multiplies());
     const std::int64_t inner = std::accumulate(axis + 1, spec.shape.end(), std::int64_t{1}, std::multiplies());

@@ -1,10 +1,11 @@
-// The parameters of a model: one flat buffer each for weights, gradients and (16-bit training) the rounded copy that
-// the products read, and a list that names every tensor in them.
+// The parameters of a model: one flat buffer for the weights, one for the gradients, one (16-bit training) for the
+// rounded copy that the products read, and a list of the named tensors in them.
 //
-// Matrices come first, so that weight decay is a prefix of the buffer; within matrices and within the rest, what ranks
-// share in the same way lies together (Sharing). A section is cut into buckets, which ranks exchange as one.
-// A stacked parameter is several named tensors one behind the other, used as one: the fused query, key and value
-// projection is written to checkpoints as three.
+// Matrices come first, so that weight decay applies to a prefix of the buffer. Within the matrices, and within the
+// rest, parameters with the same Sharing are contiguous: a section. A section is cut into buckets; ranks exchange a
+// bucket as one.
+// A stacked parameter is several named tensors one after the other, used as one. The fused query, key and value
+// projection is an example: a checkpoint has three tensors.
 #pragma once
 
 #include <array>
@@ -19,23 +20,23 @@
 
 namespace isobar {
 
-// How a parameter starts. Values depend on (seed, name) alone.
+// The initial values of a parameter. They depend on (seed, name) only.
 struct Init {
   enum class Kind : std::uint8_t { constant, normal, uniform } kind = Kind::constant;
   double value = 0;  // the constant, the standard deviation, or the bound of U(-value, value)
 };
 
-// How the ranks that split a model among them (tensor parallel) hold a parameter. It decides over which ranks its
-// gradient is summed, and how often its norm counts.
+// How the ranks that split a model (tensor parallel) hold a parameter. It decides over which ranks its gradient is
+// summed, and how often its norm counts.
 enum class Sharing : std::uint8_t {
-  copy,             // each holds all of it, and computes its whole gradient
-  copy_of_partial,  // each holds all of it, and computes the gradient of its own rows of the activations only
-  shard             // each holds a part of it
+  copy,             // every rank holds all of it, and computes its whole gradient
+  copy_of_partial,  // every rank holds all of it; its gradient comes from the rank's own rows of the activations only
+  shard             // every rank holds a part of it
 };
 inline constexpr std::size_t kSharings = 3;
 
-// The part of a tensor that this rank holds: elements [begin, end) along one axis, 0 (rows) or 1 (columns). By default
-// all of it.
+// The part of a tensor that this rank holds: elements [begin, end) along one axis, 0 (rows) or 1 (columns). Default:
+// the whole tensor.
 struct Shard {
   int axis = 0;
   std::int64_t begin = 0, end = -1;  // end -1: the whole axis
@@ -46,7 +47,7 @@ struct ParameterSpec {
   Shape shape;                     // of each of them, in full
   Init init;
   bool decay = false;         // weight decay applies (weight matrices)
-  bool compute_copy = false;  // products read it in the activation's dtype
+  bool compute_copy = false;  // products read it in the activations' dtype
   Sharing sharing = Sharing::copy;
   Shard shard = {};  // of each of them: the same heads of q, k and v
 };
@@ -54,11 +55,18 @@ struct ParameterSpec {
 // One named tensor within the flat buffers.
 struct NamedParameter {
   std::string name;
-  Shape shape;              // of what this rank holds
+  Shape shape;              // of the part that this rank holds
   std::int64_t offset = 0;  // elements
   Shape full_shape;
-  Shard shard;  // begin and end are known
+  Shard shard;  // begin and end are set
   std::int64_t numel() const { return numel_of(shape); }
+};
+
+// Indices [begin, end) of `total` that this rank has of something that ranks share: heads 0 to 3 of 8.
+struct Dealt {
+  std::string what;   // "heads"
+  std::string group;  // of ranks that share them: "tp"
+  std::int64_t begin = 0, end = 0, total = 0;
 };
 
 // Elements [first, end) of the flat buffers.
@@ -67,34 +75,43 @@ struct FlatRange {
   std::int64_t size() const { return end - first; }
 };
 
-// How the buffers are cut into buckets, and into how many equal slices each bucket of a section is to be cut.
+// How the buffers are cut into buckets, and each bucket of a section into equal slices.
 struct BucketPlan {
-  std::size_t bytes = std::size_t{25} << 20;  // least size of a bucket; the last of a section: what is left
-  std::array<std::int64_t, kSharings> slices = {1, 1, 1};  // by Sharing
+  // Min size of a bucket. The last bucket of a section holds the rest.
+  std::size_t bytes = std::size_t{25} << 20;
+  std::array<std::int64_t, kSharings> slices = {1, 1, 1};  // number of slices, by Sharing
 };
 
 // Handles of parameters (Parameters::add).
 using Weights = std::vector<int>;
-// One list behind the other.
+// Concatenates lists.
 Weights joined(std::initializer_list<Weights> lists);
 
 class Parameters {
  public:
-  // Lists a parameter; returns its handle for get(). All are listed before allocate().
+  // Adds a parameter to the list; returns its handle for get(). All calls come before allocate().
   int add(ParameterSpec spec);
 
-  // Makes the buffers and fills the weights. `activation` is the dtype products work in: fp32, bf16, fp16 or fp64.
-  // Error where they are more than this machine's memory holds.
+  // For people: what ranks share, each once (`what`), in the order in which layers note it.
+  void note_dealt(Dealt dealt);
+  const std::vector<Dealt>& dealt() const { return dealt_; }
+
+  // Makes the buffers and fills the weights. `activation` is the dtype of products: fp32, bf16, fp16 or fp64. Error if
+  // the buffers are larger than this machine's memory.
   void allocate(DType activation, Device device, std::uint64_t seed, const BucketPlan& plan = {});
 
-  // The tensor to compute with: a leaf, stacked parts as one, in the activation's dtype where it has a compute copy.
+  // The tensor to compute with: a leaf; stacked parts are one tensor; in the activations' dtype if it has a compute
+  // copy.
   const Tensor& get(int handle) const { return leaves_[static_cast<std::size_t>(handle)]; }
 
-  int handles() const { return static_cast<int>(entries_.size()); }  // of all parameters: 0 to handles() - 1
-  const std::string& name_of(int handle) const;                      // of stacked parameters, the first one's
-  std::int64_t held() const;  // parameters that this rank holds, without padding; known before allocate()
+  // Number of calls of add(): handles are 0 to handles() - 1.
+  int handles() const { return static_cast<int>(entries_.size()); }
+  // Of a stacked parameter: the first name.
+  const std::string& name_of(int handle) const;
+  // Number of elements that this rank holds, without padding; known before allocate().
+  std::int64_t held() const;
   const std::vector<NamedParameter>& named() const { return named_; }
-  std::int64_t count() const { return count_; }          // of parameters of the whole model, without padding
+  std::int64_t count() const { return count_; }          // elements of the whole model, without padding
   std::int64_t decay_end() const { return decay_end_; }  // elements [0, decay_end) decay
   DType dtype() const { return weights_.dtype(); }
   DType activation_dtype() const { return activation_; }
@@ -106,30 +123,31 @@ class Parameters {
   Tensor weight(const NamedParameter& p) const { return weights_.slice(p.offset, p.shape); }
   Tensor grad(const NamedParameter& p) const { return grads_.slice(p.offset, p.shape); }
 
-  // The buffers in order, padding included, as ranges of parameters that are shared alike.
+  // The buffers in order, padding included, as ranges of parameters with the same Sharing.
   struct Section {
     Sharing sharing = Sharing::copy;
     FlatRange range;
   };
   const std::vector<Section>& sections() const { return sections_; }
 
-  // The buffers in order as buckets of whole leaves, and of what this rank has elements of. A bucket's size is a
-  // multiple of 64 times the plan's slices, by padding at its end: its slices are equal, and suit any vector load.
+  // The buffers in order as buckets of whole leaves, for those leaves of which this rank holds elements. Padding at its
+  // end makes a bucket's size a multiple of 64 times the plan's slices: all slices are equal and aligned for any vector
+  // load.
   struct Bucket {
     Sharing sharing = Sharing::copy;
     FlatRange range;
-    std::vector<int> handles;  // of its leaves, the last ones first
+    std::vector<int> handles;  // of its leaves, in reverse order
   };
   const std::vector<Bucket>& buckets() const { return buckets_; }
 
-  void begin_step();        // gradients are overwritten by what comes next
-  void finish_gradients();  // gradients that nothing has touched become zero
-  void round_to_compute();  // after the weights were changed from outside
+  void begin_step();        // the next gradients overwrite
+  void finish_gradients();  // sets gradients to zero that this step has not touched
+  void round_to_compute();  // call it after the weights were changed from outside
 
  private:
   struct Entry {
     ParameterSpec spec;
-    Shape shape;  // of what this rank holds of each name
+    Shape shape;  // of the part that this rank holds of each name
     std::int64_t offset = 0;
     std::int64_t numel() const;
   };
@@ -140,7 +158,8 @@ class Parameters {
   void check_memory(DType dtype, DType activation, Device device) const;
   void fill(std::uint64_t seed);
 
-  std::vector<Entry> entries_;  // in the order they were added
+  std::vector<Entry> entries_;  // in the order of add()
+  std::vector<Dealt> dealt_;
   std::vector<NamedParameter> named_;
   std::vector<Section> sections_;
   std::vector<Bucket> buckets_;

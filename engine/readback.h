@@ -1,4 +1,4 @@
-// Numbers that a device hands to the host without a wait of their own.
+// Copies of device values for the host, without a wait for each.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,9 @@
 
 namespace isobar {
 
-// begin() copies the tensor's values as they are when the current stream gets there; values() has them once the host
-// has waited for that stream (gpu::synchronize), which one wait does for many.
+// begin() copies the values that the tensor has at that point of the current stream. After the host has waited for that
+// stream (gpu::synchronize), values() returns them. One wait is enough for many Readbacks. A tensor on the device meta
+// has no values: values() returns zeros, and code that depends on them (a step of training) takes its usual way.
 class Readback {
  public:
   Readback() = default;

@@ -10,15 +10,15 @@ std::vector<Tensor> recompute(const std::function<std::vector<Tensor>(const std:
                               const std::vector<Tensor>& inputs) {
   if (Tape::active() == nullptr) return body(inputs);
 
-  // The node's inputs are those of `body` and the parameters that it reads. The run without a tape tells which these
-  // are, so that nobody has to list them, and the outer tape counts this node among those that add to their gradients.
+  // The node's inputs are those of `body` and the parameters that it reads. The run without a tape finds these, so that
+  // nobody has to list them. The outer tape then counts this node among those that add to their gradients.
   std::vector<Tensor> read, outputs;
   {
     const TapeScope off(nullptr);
     const ReadScope list(read);
     outputs = body(inputs);
   }
-  for (const Tensor& output : outputs)  // handed through as it is: no op has read it
+  for (const Tensor& output : outputs)  // returned unchanged: no op has read it
     if (output.tracked()) read.push_back(output);
   std::vector<const Tensor*> node_inputs;
   for (const Tensor& input : inputs) node_inputs.push_back(&input);
@@ -32,7 +32,7 @@ std::vector<Tensor> recompute(const std::function<std::vector<Tensor>(const std:
   std::vector<Tensor*> node_outputs;
   for (Tensor& output : outputs) node_outputs.push_back(&output);
   Backward backward = [body, inputs](Gradients& gradients, const std::vector<Tensor>& dy) {
-    // Private leaves stand for the inputs, so that the inner backward pass ends at them.
+    // Private leaves replace the inputs, so that the inner backward pass ends at them.
     std::vector<Tensor> stand_ins;
     for (const Tensor& input : inputs)
       stand_ins.push_back(input.tracked() && !input.leaf()

@@ -32,7 +32,7 @@ bool warms_up_apart(WarmupRule rule) {
   return rule != WarmupRule::tutorial;
 }
 
-// A warmup that takes its iterations from the decay's.
+// A warmup whose iterations are a part of the decay's.
 bool shortens_decay(WarmupRule rule) {
   return rule == WarmupRule::megatron || rule == WarmupRule::nanogpt;
 }
@@ -62,7 +62,7 @@ double LearningRate::at(std::int64_t t) const {
   throw_error("no such warmup");
 }
 
-// What the rate would be without a warmup.
+// The rate without a warmup.
 double LearningRate::decayed(std::int64_t t) const {
   const std::int64_t held = t - t % interval, n = rule == WarmupRule::unet ? held + 1 : held;
   const std::int64_t first = warms_up_apart(rule) ? warmup : 0;
@@ -152,7 +152,7 @@ KeyTable ScheduleOptions::keys() {
        key("reference_batch_size", reference_batch_size, "see batch_lr_scaling").at_least(1)},
       [this](const KeyOrigins& origins) {
         ISOBAR_CHECK(end_lr <= lr, origins.where("end_lr"), " must be at most lr (", lr, "), not ", end_lr);
-        if (num_epochs && !decay_iters) return;  // how long that is the data say: of_run() checks the rest
+        if (num_epochs && !decay_iters) return;  // the length follows from the data: of_run() checks the rest
         const std::int64_t steps = decay_iters.value_or(num_iters);
         ISOBAR_CHECK(!shortens_decay(warmup_rule) || warmup < steps, origins.where("warmup"), " must be below ",
                      decay_iters ? "decay_iters (" : "num_iters (", steps, ") with warmup_rule ",

@@ -1,26 +1,26 @@
-// Learning-rate schedules, one family, and the rules that scale a rate with the batch.
+// Learning-rate schedules, as one family, and the rules that scale a rate with the batch.
 //
-// A decay, of lr0 to `end`, has reached position d of its length L, r = d / L from 0 to 1:
+// A decay goes from lr0 to `end`. It is at position d of its length L; r = d / L is 0 to 1:
 //
 //   cosine               end + (lr0 - end) · ½(1 + cos πr)
 //   linear               end + (lr0 - end) · (1 - r)
 //   constant             lr0
 //   inverse_square_root  max(end, lr0 · √max(W, 1) / √max(n, 1))
-//   wsd                  end + (lr0 - end) · s(q): 1 up to the last `wsd_iters` iterations, of which q is the part that
-//                        is done; s is 1 - q, ½(1 + cos πq), 2 · 0.5^q - 1 or 1 - √q
+//   wsd                  end + (lr0 - end) · s(q): s is 1 before the last `wsd_iters` iterations; q is the part of
+//                        these that is done; s is 1 - q, ½(1 + cos πq), 2 · 0.5^q - 1 or 1 - √q
 //   step                 max(end, lr0 · gamma^⌊d / every⌋)
 //
-// Before it a warmup of W iterations leads from `warmup_lr` to lr0. With t updates done, and T = decay_iters:
+// Before it, a warmup of W iterations goes from `warmup_lr` to lr0. After t updates, and with T = decay_iters:
 //
 //   rule       n      warmup                               d      L
-//   tutorial   t      (t + 1)/W while that is the lesser   n      T        NERSC's weather tutorial (LambdaLR)
-//   unet       t + 1  n/W while n < W                      n - W  T        NERSC's U-Net tutorial: never gets to `end`
+//   tutorial   t      (t + 1)/W while that is smaller      n      T        NERSC's weather tutorial (LambdaLR)
+//   unet       t + 1  n/W while n < W                      n - W  T        NERSC's U-Net tutorial: never reaches `end`
 //   megatron   t      n/W while n <= W                     n - W  T - W    Megatron-LM: update 1 has warmup_lr
 //   nanogpt    t      (n + 1)/(W + 1) while n < W          n - W  T - W    nanoGPT
 //
-// Behind its length a decay stays at `end` (constant and step: go on). Where lr_step is `epoch` the decay sees the t of
-// the epoch's beginning; the warmup goes by iterations. As PyTorch's CosineAnnealingLR (closed form), LinearLR, StepLR
-// and ExponentialLR. Megatron does not count updates that were skipped, the others do.
+// After its length a decay stays at `end` (constant and step continue). If lr_step is `epoch`, the decay uses the t of
+// the epoch's beginning; the warmup counts iterations. The formulas are those of PyTorch's CosineAnnealingLR (closed
+// form), LinearLR, StepLR and ExponentialLR. Megatron does not count skipped updates, the others do.
 #pragma once
 
 #include <array>
@@ -45,15 +45,15 @@ struct LearningRate {
   std::int64_t warmup = 0;  // W
   double warmup_lr = 0;
   std::int64_t steps = 1;     // T
-  std::int64_t interval = 1;  // iterations in which the decay does not move: 1, or those of an epoch
-  double gamma = 0.1;         // of step
-  std::int64_t every = 1;     // of step, in iterations
+  std::int64_t interval = 1;  // iterations in which the decay is constant: 1, or those of an epoch
+  double gamma = 0.1;         // for step
+  std::int64_t every = 1;     // for step, in iterations
   WsdDecay wsd = WsdDecay::exponential;
   std::int64_t wsd_iters = 1;
 
-  // The rate used by update t + 1, when t updates are done.
+  // The rate of update t + 1, after t updates.
   double at(std::int64_t t) const;
-  // Whether t counts updates that were skipped because a gradient of fp16 overflowed.
+  // Whether t counts updates that were skipped because a gradient overflowed in fp16.
   bool counts_skipped() const { return rule != WarmupRule::megatron; }
 
  private:
@@ -62,7 +62,7 @@ struct LearningRate {
 
 enum class BatchScaling : std::uint8_t { none, sqrt, linear };
 
-// lr · 1, √(batch/reference) or batch/reference.
+// lr · 1, lr · √(batch/reference) or lr · batch/reference.
 double scaled_rate(double lr, BatchScaling rule, std::int64_t batch, std::int64_t reference_batch);
 
 template <>
@@ -88,7 +88,7 @@ struct EnumNames<BatchScaling> {
 
 struct ScheduleOptions {
   std::int64_t num_iters = 30000;
-  std::optional<std::int64_t> num_epochs = {};  // null: num_iters counts
+  std::optional<std::int64_t> num_epochs = {};  // null: num_iters is used
   double lr = 5e-4;
   ScheduleKind lr_schedule = ScheduleKind::cosine;
   double end_lr = 0;
@@ -98,7 +98,7 @@ struct ScheduleOptions {
   double warmup_lr = 0;
   WarmupRule warmup_rule = WarmupRule::tutorial;
   double lr_gamma = 0.1;
-  std::int64_t lr_decay_every = 1;  // iterations or epochs, as lr_step has it
+  std::int64_t lr_decay_every = 1;  // in iterations or epochs: see lr_step
   std::int64_t wsd_iters = 1;
   WsdDecay wsd_decay = WsdDecay::exponential;
   BatchScaling batch_lr_scaling = BatchScaling::none;
@@ -106,11 +106,11 @@ struct ScheduleOptions {
 
   KeyTable keys();
 
-  // The same for a run with this many updates an epoch: num_iters are those of num_epochs, which is null. Throws Error
-  // where they are too many, and where other keys do not fit that length.
+  // The same options for a run with this number of updates an epoch: num_iters follows from num_epochs, which becomes
+  // null. Throws Error if there are too many iterations, or if other keys do not fit that length.
   ScheduleOptions of_run(std::int64_t iterations_per_epoch) const;
 
-  // Of a run with this many samples an update and this many updates an epoch.
+  // For a run with this number of samples an update, and this number of updates an epoch.
   LearningRate learning_rate(std::int64_t global_batch_size, std::int64_t iterations_per_epoch = 1) const;
 };
 

@@ -1,14 +1,19 @@
 #include "engine/storage.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <iomanip>
+#include <limits>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -24,7 +29,7 @@ namespace isobar {
 struct MemoryLedger {
   std::mutex mutex;
   std::vector<MemoryUse> uses{{"other", 0, 0}};
-  std::size_t held = 0, peak = 0;
+  std::size_t held = 0, peak = 0, largest = 0;
 
   int tag_index(const char* tag) {
     const std::lock_guard lock(mutex);
@@ -39,6 +44,7 @@ struct MemoryLedger {
     uses[tag].peak_bytes = std::max(uses[tag].peak_bytes, uses[tag].bytes);
     held += bytes;
     peak = std::max(peak, held);
+    largest = std::max(largest, bytes);
   }
   void remove(int tag, std::size_t bytes) {
     const std::lock_guard lock(mutex);
@@ -137,11 +143,22 @@ thread_local std::shared_ptr<const gpu::OwnedStream> stream_of_thread;
 
 // The current stream, for memory or a copy of that device.
 std::shared_ptr<const gpu::OwnedStream> stream_for(Device device) {
-  if (device.kind == DeviceKind::cpu || stream_of_thread == nullptr) return nullptr;
+  if (device.kind == DeviceKind::cpu || !holds_values(device) || stream_of_thread == nullptr) return nullptr;
   const Device own = stream_of_thread->device();
   ISOBAR_CHECK(own == device, "the current stream belongs to ", name_of(own.kind), " ", own.index,
                " and cannot be used for memory of ", name_of(device.kind), " ", device.index);
   return stream_of_thread;
+}
+
+// What a block counts as.
+std::size_t counted_bytes(std::size_t bytes, DeviceKind kind) {
+  return kind == DeviceKind::cuda ? bytes : round_up(std::max<std::size_t>(bytes, 1), kStorageAlignment);
+}
+
+// An address for a block that has no memory: no other block has it, and no process can have memory there.
+void* address_of_nothing(std::size_t bytes) {
+  static std::atomic<std::uintptr_t> next{std::uintptr_t{1} << 60};
+  return reinterpret_cast<void*>(next.fetch_add(round_up(bytes + 1, kStorageAlignment)));  // NOLINT: never read
 }
 
 Stream handle_of(const std::shared_ptr<const gpu::OwnedStream>& stream) {
@@ -161,10 +178,17 @@ class ReturnToPool final : public emulator::Work {
 }  // namespace
 
 Storage::Storage(std::size_t bytes, Device device)
-    : bytes_(bytes), device_(device), ledger_(ledger()), tag_(current_tag), stream_(stream_for(device)) {
+    : bytes_(bytes),
+      device_(device),
+      ledger_(ledger()),
+      counted_(counted_bytes(bytes, behaviour_of(device))),
+      tag_(current_tag),
+      stream_(stream_for(device)) {
   if (device.kind == DeviceKind::emulator && stream_ != nullptr) return_ = std::make_unique<ReturnToPool>();
   if (device.kind == DeviceKind::cuda)
     data_ = gpu::allocate(bytes, device.index, handle_of(stream_));
+  else if (!holds_values(device))
+    data_ = address_of_nothing(bytes);
   else
     host_block_ = host_pool().allocate(std::max<std::size_t>(bytes, 1));
   if (host_block_) {
@@ -173,7 +197,7 @@ Storage::Storage(std::size_t bytes, Device device)
   }
   if constexpr (ISOBAR_HAS_EMULATOR)
     if (device.kind == DeviceKind::emulator) emulator::note_memory(device.index, data_, bytes_);
-  ledger_->add(tag_, bytes_);
+  ledger_->add(tag_, counted_);
 }
 
 Storage::Storage(std::shared_ptr<void> memory, std::size_t bytes)
@@ -183,7 +207,8 @@ Storage::Storage(std::shared_ptr<void> memory, std::size_t bytes)
 
 Storage::~Storage() {
   if (adopted_) return;
-  ledger_->remove(tag_, bytes_);
+  ledger_->remove(tag_, counted_);
+  if (!holds_values(device_)) return;
   if constexpr (ISOBAR_HAS_EMULATOR)
     if (device_.kind == DeviceKind::emulator) emulator::forget_memory(data_);
   if (device_.kind == DeviceKind::cpu)
@@ -241,12 +266,64 @@ std::size_t peak_memory_bytes() {
   return ledger()->peak;
 }
 
+std::size_t largest_new_block() {
+  const std::lock_guard lock(ledger()->mutex);
+  return std::exchange(ledger()->largest, 0);
+}
+
 std::size_t pooled_memory_bytes() {
   return host_pool().spare();
 }
 
 std::size_t machine_memory_bytes() {
   return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+namespace {
+
+// The number in a file of the system, or none: there is no such file, or it says "max".
+std::optional<std::size_t> number_in(const std::string& path) {
+  std::ifstream file(path);
+  std::size_t number = 0;
+  return file >> number ? std::optional(number) : std::nullopt;
+}
+
+// Of the control groups that the process is in, version 2 and 1: a limit of any that contains it counts.
+std::size_t control_group_limit() {
+  std::size_t limit = std::numeric_limits<std::size_t>::max();
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {  // "0::/user.slice/job", "9:memory:/job"
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    if (!controllers.empty() && controllers != "memory") continue;
+    const std::string root = controllers.empty() ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    const std::string file = controllers.empty() ? "/memory.max" : "/memory.limit_in_bytes";
+    std::string group = line.substr(second + 1);
+    for (;;) {
+      if (const auto number = number_in(root + group + file)) limit = std::min(limit, *number);
+      const std::size_t parent = group.rfind('/');
+      if (parent == std::string::npos || group == "/") break;
+      group.erase(parent);
+    }
+  }
+  return limit;
+}
+
+std::size_t resource_limit(decltype(RLIMIT_AS) resource) {
+  rlimit limit = {};
+  const bool is_known = ::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return is_known ? static_cast<std::size_t>(limit.rlim_cur) : std::numeric_limits<std::size_t>::max();
+}
+
+}  // namespace
+
+std::size_t shared_memory_bytes() {
+  return std::min(machine_memory_bytes(), control_group_limit());
+}
+
+std::size_t process_memory_bytes() {
+  return std::min(resource_limit(RLIMIT_AS), resource_limit(RLIMIT_DATA));
 }
 
 std::string memory_report() {
@@ -284,7 +361,8 @@ std::shared_ptr<void> transfer_memory(std::size_t bytes, Device device) {
 }
 
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes) {
-  if (bytes == 0) return;
+  if (bytes == 0 || !holds_values(to_device)) return;
+  ISOBAR_CHECK(holds_values(from_device), "values were asked of a tensor on the device meta, which has shapes alone");
   const bool to_host = to_device.kind == DeviceKind::cpu, from_host = from_device.kind == DeviceKind::cpu;
   const Device device = to_host ? from_device : to_device;
   ISOBAR_CHECK(to_host || from_host || to_device.kind == from_device.kind, "memory of ", name_of(from_device.kind),

@@ -1,7 +1,10 @@
 // Memory: reference-counted blocks of bytes on a device, from a pool that keeps freed blocks for the next step.
 //
 // Every block is counted under the tag of the innermost MemoryScope, so that a report can say what holds how much
-// (parameters, optimizer, activations, gradients, workspace).
+// (parameters, optimizer, activations, gradients, workspace). On the host a block counts as what was asked for, rounded
+// up to kStorageAlignment, though a freed block that serves it may be up to a quarter larger: so what a program holds
+// does not depend on what ran before it. On the device meta it is counted as on the device that it stands for, and
+// that is all: its address is nobody's memory.
 #pragma once
 
 #include <cstddef>
@@ -58,6 +61,7 @@ class Storage {
   std::size_t bytes_ = 0;
   Device device_;
   std::shared_ptr<MemoryLedger> ledger_;  // that counts it: another thread may free it
+  std::size_t counted_ = 0;               // there
   int tag_ = 0;
   std::shared_ptr<const gpu::OwnedStream> stream_;  // that it belongs to; null: the default stream
   std::unique_ptr<emulator::Work> return_;          // on a stream of the emulator: gives the block back to the pool
@@ -100,7 +104,10 @@ std::vector<MemoryUse> memory_use();  // by tag, in order of first use
 std::size_t memory_bytes();           // held now, all tags
 std::size_t peak_memory_bytes();      // most ever held at once
 std::size_t pooled_memory_bytes();    // freed blocks of the host that wait for their next use
+std::size_t largest_new_block();      // of those that were counted since this was last asked
 std::size_t machine_memory_bytes();   // of the host, in use or not
+std::size_t shared_memory_bytes();    // of the host, as far as the control groups allow that this process is in
+std::size_t process_memory_bytes();   // that its own limits allow (RLIMIT_AS, RLIMIT_DATA); the largest number: none
 std::string memory_report();          // a table of the above, for people
 
 // The stream that kernels and copies of this thread go to on CUDA and the emulator: that of the innermost StreamScope,
@@ -130,7 +137,8 @@ std::shared_ptr<void> transfer_memory(std::size_t bytes, Device device);
 
 // Copies between two buffers of one device, or between a device and the host, in the order of the current stream.
 // Returns when the host may touch both buffers: if one of them is the host's, the host waits for the stream, and an
-// Error of work that the stream was given before is thrown here.
+// Error of work that the stream was given before is thrown here. To the device meta nothing is copied; values of it are
+// an Error.
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, std::size_t bytes);
 
 }  // namespace isobar

@@ -12,7 +12,7 @@ Pending::~Pending() noexcept(false) {
   try {
     wait();
   } catch (...) {
-    if (std::uncaught_exceptions() == 0) throw;  // else the error on its way is told
+    if (std::uncaught_exceptions() == 0) throw;  // otherwise the first error is the one to report
   }
 }
 
@@ -22,8 +22,9 @@ void Pending::wait() {
 }
 
 SideStream::SideStream(Device device)
-    : stream_(device.kind == DeviceKind::cpu ? nullptr
-                                             : std::make_shared<gpu::OwnedStream>(device, gpu::Priority::highest)) {}
+    : stream_(device.kind == DeviceKind::cpu || !holds_values(device)
+                  ? nullptr
+                  : std::make_shared<gpu::OwnedStream>(device, gpu::Priority::highest)) {}
 
 void SideStream::fork() const {
   if (stream_ == nullptr) return;

@@ -1,9 +1,9 @@
-// Work beside the current stream: what does not depend on it runs while it goes on.
+// Work on a second stream, at the same time as work on the current stream that does not depend on it.
 //
 //     SideStream side(device);
-//     Pending sums = side.run([&] { ... });  // follows all that the current stream was given so far
-//     ...                                    // the current stream goes on
-//     sums.wait();                           // from here on it follows the work of the body
+//     Pending sums = side.run([&] { ... });  // runs after all earlier work of the current stream
+//     ...                                    // the current stream continues
+//     sums.wait();                           // later work of the current stream runs after the body
 #pragma once
 
 #include <memory>
@@ -13,17 +13,17 @@
 
 namespace isobar {
 
-// Work of a side stream that a stream has yet to wait for. Until it does, that stream must not write what the body
-// reads, nor touch what it writes, and all tensors that the body uses must live.
+// Work of a side stream that another stream has not waited for yet. Before wait(), that stream must not write what the
+// body reads, nor touch what it writes, and all tensors that the body uses must stay alive.
 class [[nodiscard]] Pending {
  public:
   Pending(Pending&& other) noexcept = default;
   Pending& operator=(Pending&&) = delete;
-  // Waits, if nobody has. Throws what wait() does, but not while another error is on its way.
+  // Waits if wait() was not called. Throws what wait() throws, but not during stack unwinding.
   ~Pending() noexcept(false);
 
-  // Makes the stream that was current at SideStream::run wait for the work. The host does not wait, but where that
-  // stream is the emulator's default one, which runs everything at the call. Later calls do nothing.
+  // The stream that was current at SideStream::run waits for the work. The host does not wait, except for the
+  // emulator's default stream, which runs work at the call. Later calls do nothing.
   void wait();
 
  private:
@@ -32,18 +32,18 @@ class [[nodiscard]] Pending {
   Pending() = default;
   Pending(std::unique_ptr<gpu::Event> done, SharedStream waiting);
 
-  std::unique_ptr<gpu::Event> done_;  // null: nothing is left to wait for
+  std::unique_ptr<gpu::Event> done_;  // null: nothing to wait for
   SharedStream waiting_;
 };
 
-// A stream beside the current one, on a device, of the highest priority: what is small and has to be in time goes
-// there. On the CPU, where there are no streams, the body simply runs.
+// A stream beside the current one, on a device, with the highest priority: for small work that must be in time. The CPU
+// has no streams; there the body runs at once.
 class SideStream {
  public:
   explicit SideStream(Device device);
 
-  // Calls body(), with the side stream as the current one: its launches and allocations go there, behind all that the
-  // stream that is current now was given. When it throws, the current stream waits for what it launched.
+  // Calls body() with the side stream as the current one: its launches and allocations go there, after all earlier work
+  // of the stream that is current now. If it throws, the current stream waits for what it launched.
   template <class F>
   Pending run(const F& body) {
     fork();
@@ -59,7 +59,7 @@ class SideStream {
 
  private:
   void fork() const;     // the side stream waits for the current one
-  Pending join() const;  // for which the current stream is to wait
+  Pending join() const;  // the current stream waits for it
 
   std::shared_ptr<const gpu::OwnedStream> stream_;  // null on the CPU
 };

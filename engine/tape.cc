@@ -12,7 +12,7 @@
 namespace isobar {
 
 static thread_local Tape* active_tape = nullptr;
-static thread_local std::vector<Tensor>* listed_reads = nullptr;  // of the ReadScope that lives
+static thread_local std::vector<Tensor>* listed_reads = nullptr;  // of the living ReadScope
 
 // y += x, both on y's device.
 static void add_into(const Tensor& y, const Tensor& x) {
@@ -76,16 +76,16 @@ void Gradients::give(const Target& x, Tensor gradient) {
   }
   const auto [entry, inserted] = arrived_.try_emplace(x.id);
   if (inserted) {
-    entry->second = gradient.dtype() == read_in(x) ? std::move(gradient) : gradient.to(x.dtype);
+    entry->second = gradient.dtype() == dtype_wanted_for(x) ? std::move(gradient) : gradient.to(x.dtype);
   } else {
     widen(x);
     add_into(entry->second, gradient);
   }
 }
 
-DType Gradients::read_in(const Target& x) const {
-  const auto found = read_in_.find(x.id);
-  return found == read_in_.end() ? x.dtype : found->second;
+DType Gradients::dtype_wanted_for(const Target& x) const {
+  const auto found = dtypes_wanted_.find(x.id);
+  return found == dtypes_wanted_.end() ? x.dtype : found->second;
 }
 
 void Gradients::widen(const Target& x) {
@@ -105,10 +105,10 @@ static void list_reads(std::span<const Tensor* const> inputs) {
 }
 
 void Tape::record(const char* name, std::span<const Tensor* const> inputs, std::vector<Tensor> saved,
-                  std::span<Tensor* const> outputs, Backward backward, std::optional<DType> reads_in) {
+                  std::span<Tensor* const> outputs, Backward backward, std::optional<DType> gradient_dtype) {
   if (listed_reads != nullptr) list_reads(inputs);
   if (active_tape == nullptr || !any_tracked(inputs)) return;
-  Node node{name, {}, std::move(saved), {}, std::move(backward), reads_in};
+  Node node{name, {}, std::move(saved), {}, std::move(backward), gradient_dtype};
   for (const Tensor* input : inputs)
     if (input->tracked()) node.inputs.emplace_back(*input);
   for (Tensor* output : outputs) {
@@ -121,13 +121,13 @@ void Tape::record(const char* name, std::span<const Tensor* const> inputs, std::
 
 namespace {
 
-// Counts for each leaf the nodes that may still add to its gradient, and tells when none is left. Nodes that are
-// skipped, because no gradient has reached them, count down as well. Without a hook nothing is counted.
+// Counts for each leaf the nodes that may still add to its gradient, and calls the hook when none is left. Nodes that
+// are skipped, because no gradient has reached them, count too. Without a hook nothing is counted.
 class LeafWatch {
  public:
   explicit LeafWatch(const std::function<void(const Leaf&)>& on_ready) : on_ready_(on_ready) {}
 
-  // x is among the inputs of a node that will run or be skipped.
+  // x is an input of a node that will run or be skipped.
   void expect(const Target& x) {
     if (!on_ready_ || !x.leaf) return;
     Uses& uses = uses_.try_emplace(x.leaf.get(), Uses{0, x.leaf->arrivals}).first->second;
@@ -149,8 +149,8 @@ class LeafWatch {
   std::unordered_map<const Leaf*, Uses> uses_;
 };
 
-// A pass that ends in an error leaves gradients of which nobody knows what has been added: as long as this lives, an
-// error makes the leaves that the pass may have added to hold nothing. So whoever catches it can go on.
+// An error in a pass leaves gradients to which an unknown part was added. While this object lives, an error resets the
+// leaves that the pass may have added to: they hold nothing. So a caller that catches the error can continue.
 class ForgetOnError {
  public:
   void expect(const Target& x) {
@@ -191,14 +191,14 @@ void Tape::backward(const std::vector<Tensor>& outputs, const std::vector<Tensor
 
   Gradients gradients;
   for (const Node& node : nodes_)
-    if (node.reads_in)
-      for (const Target& output : node.outputs) gradients.read_in_[output.id] = *node.reads_in;
+    if (node.gradient_dtype)
+      for (const Target& output : node.outputs) gradients.dtypes_wanted_[output.id] = *node.gradient_dtype;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     ISOBAR_CHECK(outputs[i].tracked(), "backward() from a tensor that no recorded op has made");
     if (upstream[i].defined()) gradients.give(outputs[i], upstream[i]);
     leaves.done(outputs[i]);
   }
-  // Out of the tape: an error leaves none behind that have run in part.
+  // The nodes leave the tape first: after an error it has no node that ran in part.
   std::vector<Node> nodes = std::exchange(nodes_, {});
   while (!nodes.empty()) {
     const Node node = std::move(nodes.back());

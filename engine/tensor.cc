@@ -113,16 +113,16 @@ void Tensor::copy_from(const Tensor& other) {
   copy_bytes(data(), device(), other.data(), other.device(), bytes());
 }
 
-void copy_runs(const Tensor& to, Runs to_runs, const Tensor& from, Runs from_runs, std::int64_t count,
-               std::int64_t length) {
+void copy_strided(const Tensor& to, StridedBlocks to_runs, const Tensor& from, StridedBlocks from_runs,
+                  std::int64_t count, std::int64_t length) {
   ISOBAR_CHECK(to.dtype() == from.dtype() && to.device() == from.device(), "runs of ", name_of(from.dtype()), " on ",
                name_of(from.device().kind), " cannot be copied to ", name_of(to.dtype()), " on ",
                name_of(to.device().kind));
   if (count == 0 || length == 0) return;
   for (const auto& [tensor, runs] : {std::pair(&to, to_runs), std::pair(&from, from_runs)}) {
-    const std::int64_t behind = tensor->numel() - length - runs.first;  // what is left behind the first run
+    const std::int64_t remaining = tensor->numel() - length - runs.first;  // number of elements after the first run
     const bool fits = length > 0 && count > 0 && length <= tensor->numel() && runs.first >= 0 && runs.stride >= 0 &&
-                      behind >= 0 && (count == 1 || runs.stride <= behind / (count - 1));
+                      remaining >= 0 && (count == 1 || runs.stride <= remaining / (count - 1));
     ISOBAR_CHECK(fits, count, " runs of ", length, " elements, every ", runs.stride, " from ", runs.first,
                  ", lie outside a tensor of shape ", to_string(tensor->shape()));
   }
@@ -157,6 +157,7 @@ std::vector<double> Tensor::to_vector() const {
 void Tensor::set_values(const std::vector<double>& values) {
   ISOBAR_CHECK(static_cast<std::int64_t>(values.size()) == numel_, values.size(), " values for a tensor of shape ",
                to_string(shape_));
+  if (!holds_values(device())) return;
   Tensor host = device() == Device{} ? detach() : empty(shape_, dtype_, Device{});
   visit_any(dtype_, [&]<class T>(Type<T>) {
     T* x = static_cast<T*>(host.data());

@@ -1,7 +1,7 @@
 // Tensor: a contiguous, row-major array on a device; a handle that shares its storage when copied.
 //
-// A tensor takes part in differentiation when it has an id: leaves (parameters) carry the buffer that their gradient
-// goes to, results of recorded ops get a fresh id (engine/tape.h).
+// A tensor with an id takes part in differentiation. Leaves (parameters) have a buffer for their gradient; results of
+// recorded ops get a new id (engine/tape.h).
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ std::string to_string(const Shape& shape);  // "[3, 24]"
 
 struct Leaf;
 
-std::uint64_t next_tensor_id();  // never 0, never the same twice in a process
+std::uint64_t next_tensor_id();  // never 0, unique in a process
 
 class Tensor {
  public:
@@ -34,12 +34,12 @@ class Tensor {
   // Uninitialised / zeroed memory.
   static Tensor empty(Shape shape, DType dtype, Device device);
   static Tensor zeros(Shape shape, DType dtype, Device device);
-  // Over host memory of another owner, at least as large, which `memory` keeps alive (engine/storage.h).
+  // Uses host memory of another owner, large enough for the shape; `memory` keeps it alive (engine/storage.h).
   static Tensor over(std::shared_ptr<void> memory, Shape shape, DType dtype);
 
   bool defined() const { return storage_ != nullptr; }
   const Shape& shape() const { return shape_; }
-  // Of a dimension; -1 is the last one. Error where there is no such dimension.
+  // Of a dimension; -1 is the last one. Error if it does not exist.
   std::int64_t size(int axis) const {
     const auto rank = static_cast<int>(shape_.size());
     ISOBAR_CHECK(axis >= -rank && axis < rank, "a tensor of shape ", to_string(shape_), " has no dimension ", axis);
@@ -63,21 +63,21 @@ class Tensor {
     return static_cast<T*>(data());
   }
 
-  // The same elements (and the same place in the graph) under another shape; one size may be -1.
+  // The same elements (and the same place in the graph) with another shape; one size may be -1.
   Tensor view(Shape shape) const;
-  // Elements [first, first + numel(shape)) as a tensor of their own. It would be outside the graph, where what is
-  // computed from it learns nothing: of a tracked tensor that is an Error, and detach().slice() says that it is meant.
+  // Elements [first, first + numel(shape)) as a tensor that shares the memory. It is outside the graph: what is
+  // computed from it gives no gradient. So a tracked tensor is an Error; detach().slice() says that this is meant.
   Tensor slice(std::int64_t first, Shape shape) const;
   // The same values outside the graph.
   Tensor detach() const;
 
-  // A copy, or itself when it is there already, or has that dtype. A copy is outside the graph: as for slice, that of a
-  // tracked tensor is an Error.
+  // A copy, or the tensor itself if it is already there, or already has that dtype. A copy is outside the graph: as
+  // with slice, a tracked tensor is an Error.
   Tensor to(Device device) const;
   Tensor to(DType dtype) const;
   void copy_from(const Tensor& other);  // same numel and dtype, any device
 
-  // Host values as doubles, and back (casting): for tests, checkpoints and logs, not for hot paths.
+  // Host values as doubles, and back (with conversion): for tests, checkpoints and logs, not for hot paths.
   std::vector<double> to_vector() const;
   void set_values(const std::vector<double>& values);
   double item() const;  // of a tensor of one element
@@ -102,25 +102,26 @@ class Tensor {
   std::shared_ptr<Leaf> leaf_;
 };
 
-// Runs of elements within a tensor: run i begins at element first + i·stride.
-struct Runs {
+// Runs of elements in a tensor: run i begins at element first + i·stride.
+struct StridedBlocks {
   std::int64_t first = 0, stride = 0;
 };
 
-// Copies `count` runs of `length` elements between two tensors of one dtype on one device. Error where a run lies
-// outside its tensor, or where runs overlap in `to`. The memory of the two must not overlap.
-void copy_runs(const Tensor& to, Runs to_runs, const Tensor& from, Runs from_runs, std::int64_t count,
-               std::int64_t length);
+// Copies `count` runs of `length` elements between two tensors of one dtype on one device. Error if a run is outside
+// its tensor, or if runs overlap in `to`. The memory of the two tensors must not overlap.
+void copy_strided(const Tensor& to, StridedBlocks to_runs, const Tensor& from, StridedBlocks from_runs,
+                  std::int64_t count, std::int64_t length);
 
-// Where the gradient of a leaf is gathered.
+// The gradient buffer of a leaf.
 struct Leaf {
   Tensor grad;
-  Tensor rounded = {};         // of a parameter: the same values in the activation's dtype, where they are kept in it
-  bool touched = false;        // the buffer holds something of this step already
-  std::uint64_t arrivals = 0;  // gradients that have come since the leaf was made
+  // For a parameter: the same values in the activations' dtype, if they are kept in it.
+  Tensor rounded = {};
+  bool touched = false;        // the buffer already holds something of this step
+  std::uint64_t arrivals = 0;  // number of gradients since the leaf was made
 };
 
-// A tensor that gradients flow into: `grad` has the same numel, in the dtype gradients are accumulated in.
+// A tensor that gradients flow to. `grad` has the same numel, in the dtype in which gradients are accumulated.
 Tensor make_leaf(Tensor value, Tensor grad);
 
 }  // namespace isobar

@@ -1,4 +1,5 @@
-// adam on CUDA: one launch over the flat buffers, four elements (16 bytes of each fp32 buffer) a thread and turn.
+// adam on CUDA: one launch over the flat buffers; a thread takes four elements (16 bytes of each fp32 buffer) at a
+// time.
 #include "kernels/adam.h"
 
 #include <cmath>
@@ -26,10 +27,10 @@ struct Buffers {
 struct Average {
   float rate;
   Input old;
-  Output updated;  // old again
+  Output updated;  // the same buffer as old
 };
 
-// after(i, count, w): what becomes of the new weights beside their own place.
+// after(i, count, w): what else is done with the new weights.
 template <class After>
 __device__ void update(std::int64_t n, const Hyperparameters& h, const double* grad_scale_of_step,
                        const Buffers& buffers, const After& after) {

@@ -5,14 +5,14 @@
 //   else:       g += weight_decay·w      for elements below decay_end      (Adam with L2)
 //   m = beta1·m + (1-beta1)·g;   v = beta2·v + (1-beta2)·g²
 //   w -= lr / bias1 · m / (√v/√bias2 + eps),     bias1 = 1 - beta1ᵗ, bias2 = 1 - beta2ᵗ     (PyTorch's order)
-//   compute[i] = w[i] in compute_dtype           (compute may be null: weights are used as they are)
-//   a += average_rate·(w - a)                    (average may be null: none is kept) an exponential moving average
+//   compute[i] = w[i] in compute_dtype           (compute may be null: products then read the weights)
+//   a += average_rate·(w - a)                    an exponential moving average (average may be null: none is kept)
 //
 //   weight, grad, m, v  [n]   dtype: fp32 or fp64 (CPU)          compute  [n]  bf16 or fp16, or null
 //   average             [n]   dtype, or null
-//   grad_scale          [1]   fp64, on the device, which computed it (grad_norm.h). 0 means skip: nothing is changed
+//   grad_scale          [1]   fp64, computed on the device (grad_norm.h). 0: the step is skipped, nothing changes
 //
-//   numerics      fp32 arithmetic (fp64 for fp64); lr / bias1, √bias2, grad_scale and average_rate are rounded to that
+//   numerics      fp32 arithmetic (fp64 for fp64); lr / bias1, √bias2, grad_scale and average_rate are rounded to this
 //                 type
 //   deterministic yes
 //   aliasing      none

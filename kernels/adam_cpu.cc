@@ -1,4 +1,4 @@
-// adam on the CPU: one pass over the buffers, which moves no byte twice.
+// adam on the CPU: one pass over the buffers; every byte moves once.
 #include "kernels/adam.h"
 
 #include "kernels/cpu/isa.h"
@@ -76,7 +76,7 @@ void run(const AdamArgs& a) {
   parallel_for_elements(a.n, kGrain, [&](std::int64_t begin, std::int64_t end) {
     while (begin < end) {
       const bool decays = begin < a.decay_end;
-      // Blocks, so that the average and the compute copy read the weights from the cache.
+      // In blocks, so that the average and the compute copy read the weights from the cache.
       std::int64_t next = (begin / kElementBlock + 1) * kElementBlock;
       if (next > end) next = end;
       if (decays && next > a.decay_end) next = a.decay_end;

@@ -1,6 +1,6 @@
-// column_sum on CUDA. A thread adds the same few columns, 16 bytes of a row, of several rows that it loads together. Of
-// many rows sixteen neighbouring threads take a row; blocks of rows write partial sums, which are then added in a fixed
-// order. Of few rows all threads of a block take the same one, and nothing is left to add.
+// column_sum on CUDA. A thread adds the same few columns, 16 bytes of a row, of several rows that it loads together. If
+// there are many rows, sixteen neighbouring threads take a row; blocks of rows write partial sums, which are then added
+// in a fixed order. If there are few rows, all threads of a block take the same row, and there are no partial sums.
 #include "kernels/column_sum.h"
 
 #include <algorithm>
@@ -15,10 +15,11 @@
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 namespace {
 
-constexpr int kThreads = 256, kResident = 3;  // blocks a multiprocessor
-constexpr int kManyRows = 64;                 // of which sixteen threads take one; worth a block of their own
+constexpr int kThreads = 256, kResident = 3;  // kResident: blocks per multiprocessor
+// Min rows for sixteen threads per row, and for a block of its own.
+constexpr int kManyRows = 64;
 
-// Which rows and columns fall to this thread of block (x, y): every kGroups-th of the block's rows from `row` on.
+// The rows and columns of this thread of block (x, y): every kGroups-th of the block's rows from `row` on.
 template <int kChunk, int kLanes>
 struct Share {
   static constexpr int kGroups = kThreads / kLanes, kTile = kLanes * kChunk;
@@ -52,23 +53,24 @@ template <class T, int kLanes>
 __global__ void __launch_bounds__(kThreads, kResident)
     column_sum_kernel(std::int64_t rows, std::int64_t cols, std::int64_t rows_per_block, const T* x, float* out,
                       bool accumulate) {
-  constexpr int kChunk = 16 / sizeof(T), kTogether = 8;
+  constexpr int kChunk = 16 / sizeof(T), kRowsAtOnce = 8;
   using Mine = Share<kChunk, kLanes>;
   const Mine mine(rows, rows_per_block);
   float sum[kChunk] = {};
   if (mine.column < cols) {
     const std::int64_t step = Mine::kGroups * cols;  // elements to the next row
     const T* from = x + mine.row * cols + mine.column;
-    for (std::int64_t row = mine.row; row < mine.end_row; row += kTogether * Mine::kGroups, from += kTogether * step) {
-      const int left = static_cast<int>(min(mine.end_row - row, std::int64_t{kTogether} * Mine::kGroups));
-      Chunk<T, kChunk> chunk[kTogether];
+    for (std::int64_t row = mine.row; row < mine.end_row;
+         row += kRowsAtOnce * Mine::kGroups, from += kRowsAtOnce * step) {
+      const int left = static_cast<int>(min(mine.end_row - row, std::int64_t{kRowsAtOnce} * Mine::kGroups));
+      Chunk<T, kChunk> chunk[kRowsAtOnce];
 #pragma unroll
-      for (int i = 0; i < kTogether; ++i) {
+      for (int i = 0; i < kRowsAtOnce; ++i) {
         chunk[i] = {};
         if (i * Mine::kGroups < left) chunk[i] = load_chunk<kChunk>(from + i * step);
       }
 #pragma unroll
-      for (int i = 0; i < kTogether; ++i) {
+      for (int i = 0; i < kRowsAtOnce; ++i) {
         for (int k = 0; k < kChunk; ++k) sum[k] += to_float(chunk[i].value[k]);
       }
     }
@@ -76,7 +78,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
   write_sums(mine, cols, sum, out, accumulate);
 }
 
-// Rows that are not aligned.
+// For rows that are not aligned.
 __global__ void __launch_bounds__(kThreads)
     any_column_sum_kernel(std::int64_t rows, std::int64_t cols, std::int64_t rows_per_block, Input x, float* out,
                           bool accumulate) {
@@ -95,7 +97,7 @@ __global__ void __launch_bounds__(kThreads)
   write_sums(mine, cols, sum, out, accumulate);
 }
 
-// Blocks of rows that fill the device beside so many blocks of columns.
+// The number of row blocks that fills the device, for a number of column blocks.
 int row_blocks_for(std::int64_t rows, int column_blocks) {
   const std::int64_t resident = std::int64_t{multiprocessors()} * kResident;
   const std::int64_t wanted = std::max<std::int64_t>(1, resident / column_blocks);

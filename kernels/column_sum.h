@@ -4,8 +4,8 @@
 //   workspace          column_sum_workspace(rows, cols, dtype) bytes, contents undefined before and after
 //
 //   numerics      partial sums in fp32 (fp64 for fp64) over blocks of rows, added in block order
-//   deterministic yes: no atomics (a GPU's size says how many blocks)
-//   limits        rows, cols >= 0; rows == 0 gives zeros (or leaves out as it is when accumulating)
+//   deterministic yes: no atomics (the number of blocks depends on the GPU)
+//   limits        rows, cols >= 0; rows == 0 gives zeros (Grad::accumulate: out does not change)
 //   aliasing      none
 #pragma once
 

@@ -1,4 +1,4 @@
-// column_sum on the CPU: threads take blocks of rows and columns, whose partial sums are added in block order.
+// column_sum on the CPU: a thread takes a block of rows and columns; the partial sums are added in block order.
 #include "kernels/column_sum.h"
 
 #include "kernels/common/math.h"
@@ -9,10 +9,11 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr std::int64_t kColumnChunk = 2048;  // columns at a time, so that their sums stay in the first-level cache
+// Columns at a time, so that their sums stay in the first-level cache.
+constexpr std::int64_t kColumnChunk = 2048;
 
-constexpr std::int64_t kMostBlocks = 128;  // of rows
-static_assert(kMostBlocks <= kColumnSumBlocks);
+constexpr std::int64_t kMaxBlocks = 128;  // of rows
+static_assert(kMaxBlocks <= kColumnSumBlocks);
 
 // partial[c] = Σ x[r, c] over `rows` rows, in row order, for columns [first, last).
 template <class T, class Acc>
@@ -31,7 +32,7 @@ void sum(const ColumnSumArgs& a) {
   const T* x = static_cast<const T*>(a.x);
   Acc* out = static_cast<Acc*>(a.out);
   Acc* partial = static_cast<Acc*>(a.workspace);
-  std::int64_t block_rows = ceil_div(a.rows, kMostBlocks);
+  std::int64_t block_rows = ceil_div(a.rows, kMaxBlocks);
   if (block_rows < kColumnSumRows) block_rows = kColumnSumRows;
   const std::int64_t blocks = ceil_div(a.rows, block_rows);
   const std::int64_t chunks = ceil_div(a.cols, kColumnChunk);

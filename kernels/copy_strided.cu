@@ -1,4 +1,4 @@
-// copy_strided on CUDA: elements are moved as the widest words, up to 16 bytes, that beginnings and strides allow.
+// copy_strided on CUDA: it moves the widest words, up to 16 bytes, for which starts and strides are aligned.
 #include "kernels/copy_strided.h"
 
 #include "kernels/cuda/array.h"
@@ -7,11 +7,11 @@
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 namespace {
 
-// N · 2 bytes, aligned as a whole.
+// N · 2 bytes, aligned to their size.
 template <int N>
 using Word = Chunk<std::uint16_t, N>;
 
-// The words of all blocks are dealt to the threads in turn; a thread divides once and then only adds.
+// The words of all blocks are assigned to the threads cyclically; a thread divides once, and then only adds.
 template <int N>
 __global__ void __launch_bounds__(kMapThreads)
     copy_strided_kernel(std::int64_t blocks, std::int64_t words, std::int64_t source_stride,
@@ -53,7 +53,7 @@ void copy_strided(const CopyStridedArgs& a, Stream stream) {
   const std::int64_t strides = a.blocks > 1 ? a.source_stride | a.destination_stride : 0;
   const std::uint64_t sizes = static_cast<std::uint64_t>(a.length | strides) * size_of(a.dtype);
   const std::uint64_t lowest = sizes | reinterpret_cast<std::uintptr_t>(a.source) |
-                               reinterpret_cast<std::uintptr_t>(a.destination);  // its zero bits are zero in all
+                               reinterpret_cast<std::uintptr_t>(a.destination);  // low zero bits: zero in all
   if (lowest % 16 == 0) return run<8>(a, stream);
   if (lowest % 8 == 0) return run<4>(a, stream);
   if (lowest % 4 == 0) return run<2>(a, stream);

@@ -1,15 +1,15 @@
-// copy_strided - blocks of elements whose beginnings lie at even distances, copied to other distances
+// copy_strided - copies equally spaced blocks of elements to equally spaced places
 //
 //   destination[i·destination_stride + j] = source[i·source_stride + j],  i < blocks, j < length
 //
-//   Columns [c, c + length) of a matrix [blocks, C] are such blocks of stride C; so are a band of rows of every channel
-//   of a batch of fields, or its leading channels.
+//   Columns [c, c + length) of a matrix [blocks, C] are such blocks, with stride C. Other examples: a band of rows of
+//   every variable of a batch of fields; the leading variables of every sample.
 //
 //   source, destination  any dtype, the same for both; strides and length in elements
 //
 //   numerics      copies
 //   deterministic yes
-//   limits        blocks, length, source_stride >= 0; destination_stride >= length where there are several blocks
+//   limits        blocks, length, source_stride >= 0; destination_stride >= length if there is more than one block
 //   aliasing      none
 #pragma once
 

@@ -12,7 +12,7 @@ void copy_strided(const CopyStridedArgs& a) {
   const auto* source = static_cast<const char*>(a.source);
   auto* destination = static_cast<char*>(a.destination);
   parallel_for_elements(a.blocks * a.length, kGrain, [&](std::int64_t begin, std::int64_t end) {
-    while (begin < end) {  // up to the end of the block that begin lies in
+    while (begin < end) {  // up to the end of begin's block
       const std::int64_t block = begin / a.length, at = begin % a.length;
       const std::int64_t n = a.length - at < end - begin ? a.length - at : end - begin;
       __builtin_memcpy(destination + (block * a.destination_stride + at) * size,

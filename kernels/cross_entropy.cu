@@ -1,4 +1,4 @@
-// cross_entropy on CUDA. A row belongs to a group of threads: a warp up to 1024 classes, a block beyond. The forward
+// cross_entropy on CUDA. A group of threads takes a row: a warp for up to 1024 classes, a block for more. The forward
 // reads the logits once; its second stage is one block that adds the rows' losses in order.
 #include "kernels/cross_entropy.h"
 
@@ -32,14 +32,14 @@ struct BlockGroup {
   __device__ static int min(int x) { return block_min(x); }
 };
 
-// Calls f(row) for the rows that this thread's group takes.
+// Calls f(row) for the rows of this thread's group.
 template <class Group, class F>
 __device__ __forceinline__ void for_each_row(std::int64_t rows, const F& f) {
   const std::int64_t step = std::int64_t{gridDim.x} * Group::kPerBlock;
   for (std::int64_t row = std::int64_t{blockIdx.x} * Group::kPerBlock + Group::index(); row < rows; row += step) f(row);
 }
 
-// Calls f(first class, count) for the chunks of a row that this thread owns, in their order.
+// Calls f(first class, count) for this thread's chunks of a row, in order.
 template <class Group, class F>
 __device__ __forceinline__ void for_each_owned(std::int64_t classes, const F& f) {
   for (std::int64_t c = Group::rank() * kChunk; c < classes; c += Group::kSize * kChunk) {
@@ -60,8 +60,8 @@ struct Forward {
 
 constexpr int kNoClass = std::numeric_limits<int>::max();
 
-// What is known of the logits seen so far. The maximum begins at the lowest finite number, since -∞ - -∞ would be NaN;
-// a NaN is no maximum, it meets the sum.
+// The state after some logits of a row. The maximum begins at the lowest finite number, since -∞ - -∞ would be NaN. A
+// NaN never becomes the maximum; it makes the sum NaN.
 struct Running {
   float max = std::numeric_limits<float>::lowest();
   float sum = 0;        // of exp(x - max)
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_bwd_kernel(Backward a)
 
 // ---- launch ---------------------------------------------------------------------------------------------------------
 
-// Calls f(Group{}) with the group that takes a row.
+// Calls f(Group{}) with the group for a row.
 template <class F>
 void with_group(std::int64_t classes, const F& f) {
   if (classes <= kMaxWarpClasses) {

@@ -2,32 +2,32 @@
 //
 //   Row r counts if labels[r] != ignore; R is the number of rows that count. With x = logits[r, :], y = labels[r]:
 //     max[r] = max_c x[c]      sum[r] = Σ_c exp(x[c] - max[r])      row_loss[r] = log(sum[r]) + max[r] - x[y]
-//     loss   = Σ_r row_loss[r] / R           prediction[r] = the c of the greatest x[c], the lowest of several
+//     loss   = Σ_r row_loss[r] / R           prediction[r] = the c with the largest x[c]; the smallest c of a tie
 //   bwd   dlogits[r, c] = upstream / R · (exp(x[c] - max[r]) / sum[r] - [c = y])
-//   as torch.nn.functional.cross_entropy(logits, labels, ignore_index=ignore, reduction="mean") of PyTorch.
+//   The same as PyTorch's torch.nn.functional.cross_entropy(logits, labels, ignore_index=ignore, reduction="mean").
 //
 //   logits, dlogits     [rows, classes]  dtype: fp32, bf16, fp16, fp64 (CPU)
 //   labels              [rows]           i32
 //   max, sum            [rows]           accumulator_of(dtype), written by the forward, read by the backward. Both are
-//                                        kept, not their log-sum-exp: where logits are large its rounding would be
-//                                        a relative error of every probability
+//                                        kept, not their log-sum-exp: for large logits its rounding error would be a
+//                                        relative error of every probability
 //   row_loss            [rows]           accumulator_of(dtype)
-//   prediction          [rows]           i32; null: not wanted
+//   prediction          [rows]           i32; null: not computed
 //   loss                [1]              accumulator_of(dtype)
 //   counted             [1]              i32: R, written by the forward, read by the backward
 //   upstream            a host number (1, a loss scale, 1/micro-batches) times *device_upstream (accumulator; null: 1)
 //
 //   a row that does not count    its logits are not read: max, sum and row_loss are 0, prediction is -1, dlogits is 0
 //   a label outside [0, classes) that is not `ignore`: row_loss, loss and the row of dlogits are NaN
-//   R = 0                        loss is NaN, as PyTorch's; dlogits is 0
-//   a logit of NaN or +∞         sum, row_loss and loss are NaN, prediction is -1: such a row is never right
-//   logits of -∞                 have probability 0; a row of nothing else has the loss NaN and the prediction 0
+//   R = 0                        loss is NaN, as in PyTorch; dlogits is 0
+//   a logit of NaN or +∞         sum, row_loss and loss are NaN, prediction is -1: such a row never counts as right
+//   logits of -∞                 have probability 0; if all logits of a row are -∞, loss is NaN and prediction is 0
 //
 //   numerics      fp32 arithmetic (fp64 for fp64); rows are added up in fp64; one rounding an output
 //   deterministic yes: no atomics, fixed order
-//   memory        the forward needs the logits once. On the GPU it is one pass: each thread keeps a maximum and
-//                 rescales its sum when that grows (Milakov and Gimelshein 2018, arXiv:1805.02867). On the CPU it is
-//                 two passes over a row, which the cache holds between them, because loops without that test are
+//   memory        the forward reads the logits once. On the GPU it is one pass: each thread keeps a maximum, and
+//                 rescales its sum when the maximum grows (Milakov and Gimelshein 2018, arXiv:1805.02867). On the CPU
+//                 it is two passes over a row, which stays in the cache between them: loops without that branch are
 //                 vectorised
 //   limits        rows >= 0 and classes >= 1, both below 2^31
 //   aliasing      dlogits may be logits
@@ -52,7 +52,7 @@ struct CrossEntropyFwdArgs {
   void* max = nullptr;
   void* sum = nullptr;
   void* row_loss = nullptr;
-  std::int32_t* prediction = nullptr;  // null: not wanted
+  std::int32_t* prediction = nullptr;  // null: not computed
   void* loss = nullptr;
   std::int32_t* counted = nullptr;
 };

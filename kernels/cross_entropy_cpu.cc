@@ -1,4 +1,4 @@
-// cross_entropy on the CPU: a thread takes a row at a time, and the caches hold the row between its passes.
+// cross_entropy on the CPU: a thread takes one row at a time, which stays in the cache between its passes.
 #include "kernels/cross_entropy.h"
 
 #include <limits>
@@ -16,7 +16,7 @@ struct RowResult {
   std::int32_t prediction;
 };
 
-// The first class with this logit; 0 where none has it.
+// The first class with this logit; 0 if there is none.
 template <class T, class Acc>
 std::int32_t first_of(const T* x, std::int64_t classes, Acc value) {
   for (std::int64_t c = 0; c < classes; ++c)
@@ -26,7 +26,7 @@ std::int32_t first_of(const T* x, std::int64_t classes, Acc value) {
 
 template <class T, class Acc>
 RowResult<Acc> forward_row(const T* x, std::int64_t classes, std::int32_t label, bool has_prediction) {
-  // The lowest finite number to begin with, since -∞ - -∞ would be NaN; a NaN is passed over here and meets the sum.
+  // Begins with the lowest finite number, since -∞ - -∞ would be NaN. A NaN is ignored here, and makes the sum NaN.
   Acc max = std::numeric_limits<Acc>::lowest();
 #pragma omp simd reduction(max : max)
   for (std::int64_t c = 0; c < classes; ++c) {

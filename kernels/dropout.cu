@@ -1,4 +1,4 @@
-// dropout on CUDA: eight elements a thread and turn are two blocks of Philox; the mask is never stored.
+// dropout on CUDA: a thread takes eight elements, two Philox blocks, at a time; the mask is never stored.
 #include "kernels/dropout.h"
 
 #include "kernels/common/math.h"
@@ -13,17 +13,17 @@ constexpr int kChunk = 8;
 
 struct Mask {
   std::uint64_t seed, first_stream;
-  const std::uint64_t* more_stream;
-  std::uint32_t threshold;  // what has smaller random bits is dropped
+  const std::uint64_t* stream_offset;
+  std::uint32_t threshold;  // smaller random bits: the element is dropped
   float keep_scale;         // 1/(1-p)
 
-  __device__ std::uint64_t stream() const { return mask_stream(first_stream, more_stream); }
+  __device__ std::uint64_t stream() const { return mask_stream(first_stream, stream_offset); }
 };
 
 template <class Arguments>
 Mask mask(const char* kernel, const Arguments& a) {
   ISOBAR_CHECK(a.p >= 0 && a.p < 1, kernel, ": the probability ", a.p, " is not in [0, 1)");
-  return {a.seed, a.stream, a.more_stream, drop_threshold(a.p), 1.0f / (1.0f - a.p)};
+  return {a.seed, a.stream, a.stream_offset, drop_threshold(a.p), 1.0f / (1.0f - a.p)};
 }
 
 __global__ void __launch_bounds__(kMapThreads) dropout_kernel(std::int64_t n, Mask mask, Input x, Output y) {
@@ -42,19 +42,20 @@ __global__ void __launch_bounds__(kMapThreads) dropout_kernel(std::int64_t n, Ma
   });
 }
 
-// Of a block that is not the whole: a row of the block is a run of elements of the whole that begins anywhere among the
-// four words of a Philox block.
+// For a block that is not the whole: a row of the block is a run of elements of the whole, which may begin at any of
+// the four words of a Philox block.
 __global__ void __launch_bounds__(kMapThreads)
     dropout_window_kernel(std::int64_t rows, ElementWindow window, Mask mask, Input x, Output y) {
   const std::uint64_t stream = mask.stream();
-  const auto tokens = static_cast<std::uint32_t>(window.rows.tokens);  // the rows fit 32 bits: a shorter division
+  // The rows fit 32 bits: a shorter division.
+  const auto tokens = static_cast<std::uint32_t>(window.rows.tokens);
   for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
     const auto at = static_cast<std::uint32_t>(window.rows.before + row);
     const auto begin = static_cast<std::uint64_t>(window.row_begin(at / tokens, at % tokens));
     for_each_chunk<kChunk>(window.cols, [&](std::int64_t i, int count) {
       const std::uint64_t first = begin + static_cast<std::uint64_t>(i);
       const auto skipped = static_cast<unsigned>(first % 4);
-      std::uint32_t kept = 0;  // a bit a word of the blocks that the chunk meets
+      std::uint32_t kept = 0;  // a bit per word of the blocks that overlap the chunk
 #pragma unroll
       for (int block = 0; block < kChunk / 4 + 1; ++block) {
         if (block == kChunk / 4 && skipped == 0) break;
@@ -70,7 +71,7 @@ __global__ void __launch_bounds__(kMapThreads)
   }
 }
 
-// The samples that a range of rows meets. The first and the last may be there in part.
+// The samples that overlap a range of rows. Only a part of the first and the last may be in the range.
 struct SampleRange {
   std::int64_t elements, before;  // of the range, and before it since sample 0 of the block
   std::int64_t per_sample;        // elements
@@ -127,7 +128,7 @@ void drop_path(const DropPathArgs& a, Stream stream) {
                           .first = window.sample_of(0),
                           .samples = window.samples};
   const std::int64_t samples = window.sample_of(a.rows - 1) - range.first + 1;
-  // Within the range samples begin at multiples of this, as far as chunks are concerned.
+  // In the range, samples begin at multiples of this, as far as chunks are concerned.
   const std::int64_t row_length = range.before % kChunk == 0 ? range.per_sample : 1;
   launch("drop_path", drop_path_kernel,
          dim3(map_blocks<kChunk>(range.per_sample), blocks_for(samples, 1, grid_limit(1024))), dim3(kMapThreads), 0,

@@ -5,15 +5,15 @@
 //               keep(g) = random_bits(seed, stream, g) >= drop_threshold(p)
 //
 //   x, y          [n] / [rows, cols]   dtype: fp32, bf16, fp16, fp64 (CPU)
-//   more_stream   [1], on the device, or null: is added to stream (kernels/common/rng.h)
-//   window        where the block lies in the tensor of the global batch (kernels/common/window.h). g(i) is the index
-//                 of element i in that whole tensor, and i itself where the block is the whole; b(r) is the sample of
-//                 row r in the global batch, and r itself by default. A mask does not depend on how the whole is cut
+//   stream_offset   [1], on the device, or null: is added to stream (kernels/common/rng.h)
+//   window        the position of the block in the tensor of the global batch (kernels/common/window.h). g(i) is the
+//                 index of element i in that whole tensor; if the block is the whole: i. b(r) is the sample of row r in
+//                 the global batch; by default: r. So a mask does not depend on how the whole is cut
 //   gradient      the same call on dy: the mask is drawn again from (seed, stream), nothing is stored
 //   numerics      one multiplication in fp32 (fp64 for fp64), one rounding
 //   deterministic yes, and the same mask on every device
-//   limits        0 <= p < 1; the block lies in the whole; on CUDA the rows of dropout's block, if that is not the
-//                 whole, end before row 2^31
+//   limits        0 <= p < 1; the block lies in the whole; on CUDA: if dropout's block is not the whole, its rows end
+//                 before row 2^31
 //   aliasing      y may be x
 #pragma once
 
@@ -31,7 +31,7 @@ struct DropoutArgs {
   DType dtype = DType::fp32;
   float p = 0;
   std::uint64_t seed = 0, stream = 0;
-  const std::uint64_t* more_stream = nullptr;
+  const std::uint64_t* stream_offset = nullptr;
   ElementWindow window = {};
   const void* x = nullptr;
   void* y = nullptr;
@@ -42,7 +42,7 @@ struct DropPathArgs {
   DType dtype = DType::fp32;
   float p = 0;
   std::uint64_t seed = 0, stream = 0;
-  const std::uint64_t* more_stream = nullptr;
+  const std::uint64_t* stream_offset = nullptr;
   RowWindow window = {};
   const void* x = nullptr;
   void* y = nullptr;

@@ -1,4 +1,4 @@
-// dropout and drop_path on the CPU. The random words of a chunk are drawn first, many Philox blocks side by side.
+// dropout and drop_path on the CPU. The random words of a chunk are drawn first, from many Philox blocks at once.
 #include "kernels/dropout.h"
 
 #include "kernels/common/math.h"
@@ -21,11 +21,11 @@ void draw(std::uint64_t seed, std::uint64_t stream, std::int64_t block, std::int
   }
 }
 
-// Neighbouring elements of the block that are neighbours in the whole.
+// Elements that are contiguous in the block and in the whole.
 struct Run {
-  std::int64_t first, count;  // the first one's index in the whole
+  std::int64_t first, count;  // first: the index of the first one in the whole
 };
-// The run that begins with element i of the block, up to `end`.
+// The run from element i of the block on, up to `end`.
 Run run_from(const ElementWindow& window, std::int64_t i, std::int64_t end) {
   if (window.cols == 0) return {i, end - i};
   const std::int64_t row = i / window.cols, col = i % window.cols, left = window.cols - col;
@@ -41,7 +41,7 @@ void dropout(const DropoutArgs& a) {
     using Acc = accumulator_t<T>;
     const Acc scale = static_cast<Acc>(1 / (1 - static_cast<double>(a.p)));
     const std::uint32_t threshold = drop_threshold(a.p);
-    const std::uint64_t stream = mask_stream(a.stream, a.more_stream);
+    const std::uint64_t stream = mask_stream(a.stream, a.stream_offset);
     parallel_for(ceil_div(a.n, kChunk), kGrain / 4 / kChunk, [&](std::int64_t begin, std::int64_t end) {
       alignas(64) std::uint32_t bits[kChunk + 4];
       const std::int64_t last = end * kChunk < a.n ? end * kChunk : a.n;
@@ -68,9 +68,9 @@ void drop_path(const DropPathArgs& a) {
     using Acc = accumulator_t<T>;
     const Acc scale = static_cast<Acc>(1 / (1 - static_cast<double>(a.p)));
     const std::uint32_t threshold = drop_threshold(a.p);
-    const std::uint64_t stream = mask_stream(a.stream, a.more_stream);
+    const std::uint64_t stream = mask_stream(a.stream, a.stream_offset);
     parallel_for_elements(a.rows * a.cols, kGrain / 4, [&](std::int64_t begin, std::int64_t end) {
-      while (begin < end) {  // up to the end of the sample that begin lies in
+      while (begin < end) {  // up to the end of begin's sample
         const std::int64_t sample = window.sample_of(begin / a.cols);
         const std::int64_t next = ((sample + 1) * window.tokens - window.before) * a.cols;
         const std::int64_t last = next < end ? next : end;

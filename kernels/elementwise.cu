@@ -1,4 +1,4 @@
-// elementwise on CUDA: one chunk of eight elements a thread and turn; the types are read at run time (device/array.h).
+// elementwise on CUDA: a thread takes a chunk of eight elements at a time; types are run-time values (cuda/array.h).
 #include "kernels/elementwise.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kMapThreads) add_kernel(std::int64_t n, Input 
   });
 }
 
-// The grid's y runs over groups, so that a thread reads its chunk of the row once for many groups.
+// The grid's y is over groups, so that a thread reads its chunk of the row once for many groups.
 __global__ void __launch_bounds__(kMapThreads)
     add_row_kernel(std::int64_t groups, std::int64_t n, Input x, Input row, Output y) {
   for_each_chunk<kChunk>(n, [&](std::int64_t i, int count) {

@@ -1,8 +1,8 @@
-// elementwise - the small pieces: cast, fill, add, add a row to every group
+// elementwise - the simplest ops: cast, fill, add, and add a row to every group
 //
 //   cast      y[i] = x[i] in y's dtype                                  any floating dtype to any (fp64: CPU)
 //   fill      y[i] = value
-//   add       y[i] = a[i] + b[i]                                        each with its own dtype; y may be a or b
+//   add       y[i] = a[i] + b[i]                                        three dtypes; y may be a or b
 //   add_row   y[g, i] = x[g, i] + row[i],  g < groups, i < n            row in row_dtype; a position embedding
 //
 //   numerics      computed in fp32 (fp64 if any operand is fp64), one rounding at the store

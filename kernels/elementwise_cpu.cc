@@ -1,5 +1,5 @@
-// elementwise on the CPU. Operands of mixed dtypes pass through chunks in the arithmetic's type that stay in the
-// first-level cache, so that three dtypes an op need no 64 loops.
+// elementwise on the CPU. Operands of mixed dtypes are converted in chunks to the arithmetic's type, which stay in the
+// first-level cache, so that three dtypes an op do not need 64 loops.
 #include "kernels/elementwise.h"
 
 #include "kernels/cpu/isa.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kChunk = 1024;
 
-// x[begin, begin + n) -> y[y_begin, ...), in other dtypes.
+// x[begin, begin + n) -> y[y_begin, ...), with conversion.
 using Convert = void (*)(const void* x, std::int64_t begin, void* y, std::int64_t y_begin, std::int64_t n);
 
 template <class From, class To>
@@ -28,7 +28,7 @@ Convert converter(DType from, DType to) {
   });
 }
 
-// The type that computes with these three: fp64 if any of them is.
+// The type in which an op on these three computes: fp64 if any of them is.
 DType accumulator_of(DType a, DType b, DType c) {
   return a == DType::fp64 || b == DType::fp64 || c == DType::fp64 ? DType::fp64 : DType::fp32;
 }
@@ -101,7 +101,7 @@ void add_row(const AddRowArgs& a) {
   visit_accumulator(acc, [&]<class Acc>(Type<Acc>) {
     const Adder<Acc> adder(a.x_dtype, a.row_dtype, a.y_dtype);
     parallel_for_elements(a.groups * a.n, kGrain, [&](std::int64_t begin, std::int64_t end) {
-      while (begin < end) {  // up to the end of the group that begin lies in
+      while (begin < end) {  // up to the end of begin's group
         const std::int64_t in_row = begin % a.n;
         const std::int64_t size = a.n - in_row < end - begin ? a.n - in_row : end - begin;
         adder.run(a.x, a.row, a.y, begin, in_row, size);

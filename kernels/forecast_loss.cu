@@ -1,7 +1,7 @@
-// forecast_loss on CUDA. Of images a warp takes a latitude row at a time, so that the weight is one number a row. Of
-// rows of patches a block takes a tile of the target to shared memory, and reads it there in the tokens' order
+// forecast_loss on CUDA. For images a warp takes one latitude row at a time, so that a row has one weight. For rows of
+// patches a block copies a tile of the target to shared memory, and reads it there in the tokens' order
 // (kernels/cuda/patch_tiles.h). The sums have two stages: up to kForecastLossBlocks blocks a sample write fp64 partial
-// sums, one block adds them in order.
+// sums, then one block adds them in order.
 #include "kernels/forecast_loss.h"
 
 #include "kernels/common/math.h"
@@ -14,11 +14,11 @@ namespace isobar::ISOBAR_CUDA_NAMESPACE {
 namespace {
 
 constexpr int kChunk = 4, kThreads = 256, kWarps = kThreads / 32;
-constexpr std::int64_t kMinRows = 4 * kWarps;  // rows worth a block of their own
-constexpr std::int64_t kMinTiles = 4;          // tiles, the same
-constexpr int kTileBlocks = 10;  // a multiprocessor; the compiler, left alone, spills to make room for more
+constexpr std::int64_t kMinRows = 4 * kWarps;  // min rows for a block
+constexpr std::int64_t kMinTiles = 4;          // min tiles for a block
+constexpr int kTileBlocks = 10;  // per multiprocessor; by default the compiler spills registers to fit more
 
-// Null: 1.
+// A null pointer means weights of 1.
 struct Weights {
   const float* rows;      // [height]
   const float* channels;  // [channels]
@@ -29,7 +29,7 @@ struct Weights {
   }
 };
 
-// A batch of fields, and the weight of each of their rows.
+// A batch of fields, and the weights of their rows.
 struct Fields {
   std::int64_t batch, channels, height, width;
   Input pred, target;
@@ -42,10 +42,10 @@ struct Fields {
 };
 
 struct LossSums {
-  double error, target;  // E and T of the contract, or a part of them; an entry of `sums`
+  double error, target;  // E and T (kernels/forecast_loss.h), or a part of them; an entry of `sums`
 };
 
-// Calls f(column, count) for the chunks of a row that this lane owns.
+// Calls f(column, count) for this lane's chunks of a row.
 template <class F>
 __device__ __forceinline__ void for_each_in_row(std::int64_t width, const F& f) {
   for (std::int64_t column = (threadIdx.x % 32) * kChunk; column < width; column += 32 * kChunk) {
@@ -53,7 +53,7 @@ __device__ __forceinline__ void for_each_in_row(std::int64_t width, const F& f) 
   }
 }
 
-// Block (x, b) adds up the rows of sample b that fall to it: partial[b, x] = (E, T).
+// Block (x, b) adds up its rows of sample b: partial[b, x] = (E, T).
 __global__ void __launch_bounds__(kThreads)
     partial_sums_kernel(Fields a, std::int64_t rows_per_block, LossSums* partial) {
   const std::int64_t first = blockIdx.x * rows_per_block, end = min(a.rows(), first + rows_per_block);
@@ -81,11 +81,11 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Whether the element type says that all chunks are whole.
+// Whether the element type guarantees that all chunks are whole.
 template <class T>
 constexpr bool kAllWhole = !std::is_same_v<T, AnyType>;
 
-// A batch of fields whose forecast, and its gradient, are rows of patches.
+// A batch of fields whose forecast and gradient are rows of patches.
 template <class T>  // float: of the forecast, all chunks whole; or AnyType
 struct PatchedFields {
   Patches patches;
@@ -95,7 +95,7 @@ struct PatchedFields {
   Weights weights;
 };
 
-// Calls f(tile) for those tiles of sample b that fall to this block, with the target's pixels in shared memory.
+// Calls f(tile) for this block's tiles of sample b, with the target's pixels in shared memory.
 template <class T, class F>
 __device__ __forceinline__ void for_each_tile(const PatchedFields<T>& a, std::int64_t b, float* shared, const F& f) {
   for (int index = static_cast<int>(blockIdx.x); index < a.sample_tiles; index += static_cast<int>(gridDim.x)) {
@@ -107,7 +107,8 @@ __device__ __forceinline__ void for_each_tile(const PatchedFields<T>& a, std::in
   }
 }
 
-// Calls f(chunk, pred, target, weight) for all chunks of a tile in the tokens' order; past a ragged end all are 0.
+// Calls f(chunk, pred, target, weight) for all chunks of a tile in the tokens' order; past a ragged end all values are
+// 0.
 template <class T, class F>
 __device__ __forceinline__ void for_each_chunk_of(const PatchedFields<T>& a, const Tile& tile, const float* shared,
                                                   const F& f) {
@@ -124,7 +125,7 @@ __device__ __forceinline__ void for_each_chunk_of(const PatchedFields<T>& a, con
   });
 }
 
-// partial_sums_kernel of rows of patches.
+// partial_sums_kernel for rows of patches.
 template <class T>
 __global__ void __launch_bounds__(kTileThreads, kTileBlocks) patch_sums_kernel(PatchedFields<T> a, LossSums* partial) {
   ISOBAR_DYNAMIC_SHARED(float, shared);
@@ -148,7 +149,7 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks) patch_sums_kernel(P
   }
 }
 
-// One block: a warp adds the partial sums of a sample.
+// One block: each warp adds the partial sums of a sample.
 __global__ void __launch_bounds__(kThreads)
     loss_sums_kernel(std::int64_t batch, int blocks, const LossSums* partial, LossSums* sums) {
   for (std::int64_t b = threadIdx.x / 32; b < batch; b += kWarps) {
@@ -163,7 +164,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// One block: all threads turn the sums into the loss.
+// One block: all threads compute the loss from the sums.
 __global__ void __launch_bounds__(kThreads)
     loss_kernel(bool squared, std::int64_t batch, double sample_size, const LossSums* sums, float* loss) {
   double total = 0;
@@ -175,7 +176,7 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) *loss = static_cast<float>(total / static_cast<double>(batch));
 }
 
-// What the gradients of a sample have in common: dL/dpred = coefficient(b) · weight · (pred - target)
+// The common factors of a sample's gradients: dL/dpred = coefficient(b) · weight · (pred - target)
 struct Slope {
   bool squared;
   double batch, sample_size;
@@ -209,7 +210,7 @@ __global__ void __launch_bounds__(kThreads, 4) loss_bwd_kernel(Fields a, Slope s
   }
 }
 
-// loss_bwd_kernel of rows of patches; G is the element type of the gradient.
+// loss_bwd_kernel for rows of patches; G is the element type of the gradient.
 template <class T, class G>
 __global__ void __launch_bounds__(kTileThreads, kTileBlocks)
     patch_bwd_kernel(PatchedFields<T> a, Slope slope, Writer<G, kTileChunk> dpred) {
@@ -254,7 +255,7 @@ Slope slope(const ForecastLossBwdArgs& a) {
           .sums = reinterpret_cast<const LossSums*>(a.sums)};
 }
 
-// Calls f(PatchedFields<float>) where all chunks of an fp32 forecast, and those of `output` if any, are whole, else
+// Calls f(PatchedFields<float>) if all chunks of an fp32 forecast, and of `output` if it exists, are whole; else
 // f(PatchedFields<AnyType>).
 template <class Arguments, class F>
 void with_patched_fields(const char* kernel, const Arguments& a, const void* output, DType output_dtype, const F& f) {
@@ -275,7 +276,7 @@ void with_patched_fields(const char* kernel, const Arguments& a, const void* out
     call(Type<AnyType>{});
 }
 
-// Partial sums of `blocks` blocks a sample, of which there are at most kForecastLossBlocks.
+// Launches the partial sums with `blocks` blocks a sample, at most kForecastLossBlocks.
 int launch_image_sums(const ForecastLossSumsArgs& a, unsigned samples, LossSums* partial, Stream stream) {
   const std::int64_t rows = a.channels * a.height;
   const int blocks = blocks_for(rows, kMinRows, grid_limit(kForecastLossBlocks));
@@ -293,7 +294,7 @@ int launch_patch_sums(const ForecastLossSumsArgs& a, unsigned samples, LossSums*
   return blocks;
 }
 
-// G: AnyType where T is.
+// G is AnyType if T is.
 template <class G, class T>
 void launch_patch_bwd(const ForecastLossBwdArgs& a, const PatchedFields<T>& fields, unsigned samples, Stream stream) {
   const Output dpred = output<kTileChunk>(a.dpred, a.dpred_dtype, token_run(fields.patches));

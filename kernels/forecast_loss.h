@@ -1,33 +1,33 @@
 // forecast_loss - the losses of a forecast and their gradients
 //
-//   With e = pred - target, r[h] the row (latitude) weights and a[c] the channel weights (null: all 1), per sample b
-//     E[b] = Σ_chw a·r·e²          T[b] = Σ_chw a·r·target²
+//   Indices: sample b, variable v, row i of the grid (a latitude), column j. e = pred - target; r[i] is the weight of a
+//   row, a[v] that of a variable (null: all 1). Per sample
+//     E[b] = Σ_vij a[v]·r[i]·e²          T[b] = Σ_vij a[v]·r[i]·target²
 //     relative_l2           L = mean_b √E / √T     with r = a = 1, whatever is passed   (the NERSC tutorial's)
-//     weighted_mse          L = Σ_b E[b] / (B·C·H·W)
+//     weighted_mse          L = Σ_b E[b] / (B·V·LAT·LON)
 //     relative_l2_weighted  L = mean_b √E / √T
-//   The fields may be a band of rows of a larger picture. So there are two steps forward, between which the caller adds
-//   up the sums of all bands:
-//     sums    E and T of the fields given
-//     finish  L from E and T of whole samples; C·H·W of the formula is sample_size, the elements of a whole sample
-//     bwd     dpred = *upstream · dL/dpred, from E and T of whole samples; where E[b] is 0 the gradient of the norms is
-//             taken as 0
+//   The fields may be a band of rows of a larger picture. So the forward pass has two steps; between them the caller
+//   adds up the sums of all bands:
+//     sums    E and T of the given fields
+//     finish  L from E and T of whole samples; sample_size is V·LAT·LON of a whole sample
+//     bwd     dpred = *upstream · dL/dpred, from E and T of whole samples; if E[b] is 0, the gradient of the norms is 0
 //
-//   pred, dpred   [B, C, H, W]                    where patch is 0
-//                 [B·(H/p)·(W/p), p·p·C]          where patch is p: rows of patches in the order (r, s, c), as
-//                                                 kernels/patchify.h has them with channels last
-//   target        [B, C, H, W]  accumulator_of(dtype)
-//   dtypes        pred: dtype, one of fp32, bf16, fp16, fp64 (CPU). dpred: dpred_dtype, the same; or 16 bits of an fp32
-//                 pred, for products that read it in 16 bits
-//   row_weights   [H], channel_weights [C]  accumulator_of(dtype) or null; of the rows and channels given
+//   pred, dpred   [B, V, LAT, LON]       if patch is 0
+//                 [B·T, P·P·V]           if patch is P, T = LAT/P · LON/P: rows of patches in the order (r, s, v), see
+//                                        kernels/patchify.h, channels last
+//   target        [B, V, LAT, LON]  accumulator_of(dtype)
+//   dtypes        pred: dtype, one of fp32, bf16, fp16, fp64 (CPU). dpred: dpred_dtype, the same; or 16 bits if pred
+//                 is fp32, for products that read it in 16 bits
+//   row_weights   [LAT], channel_weights [V]  accumulator_of(dtype) or null; for the given rows and variables
 //   sums          [B, 2]  (E, T)  fp64
 //   loss          [1]             accumulator_of(dtype)
-//   upstream      [1]             accumulator_of(dtype) or null (1): dL/dL, times a loss scale, over micro-batches
+//   upstream      [1]             accumulator_of(dtype) or null (1): the factor on dL, as loss scale / micro-batches
 //   workspace     (sums) forecast_loss_workspace(batch) bytes
 //
-//   numerics      fp32 products; sums in fp32 within a row, in fp64 across rows (fp64 throughout for fp64); dpred is
-//                 rounded once, from fp32
+//   numerics      fp32 products; sums in fp32 within a row, in fp64 across rows (fp64 only for fp64); dpred is rounded
+//                 once, from fp32
 //   deterministic yes: no atomics, blocks added in order
-//   limits        H and W multiples of patch
+//   limits        LAT and LON are multiples of P
 //   aliasing      none
 #pragma once
 
@@ -42,7 +42,7 @@ namespace isobar {
 
 enum class LossKind : std::uint8_t { relative_l2, weighted_mse, relative_l2_weighted };
 
-inline constexpr std::int64_t kForecastLossBlocks = 128;  // partial sums a sample, at most
+inline constexpr std::int64_t kForecastLossBlocks = 128;  // max partial sums a sample
 
 struct ForecastLossSumsArgs {
   LossKind kind = LossKind::relative_l2;

@@ -1,6 +1,6 @@
-// forecast_loss on the CPU, a latitude row of all channels after the other. Lines of the grid are summed in the
-// arithmetic's type, lines and blocks of rows in fp64. Of rows of patches the pixels of a piece of a line are gathered
-// first.
+// forecast_loss on the CPU, one latitude row of all variables after the other. Sums within a line of the grid are in
+// the arithmetic's type, sums of lines and blocks of rows in fp64. If the forecast is rows of patches, the pixels of a
+// piece of a line are gathered first.
 #include "kernels/forecast_loss.h"
 
 #include "kernels/cpu/isa.h"
@@ -10,10 +10,11 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr std::int64_t kPiece = 128;  // pixels of a line; those of all channels stay in the first-level cache
+// Pixels of a line; those of all variables stay in the first-level cache.
+constexpr std::int64_t kPiece = 128;
 
-// `count` pixels of a line, from pixel (b, c, h, first), and the line's weight. In rows of patches pixel 0 of latitude
-// row h begins at `row`, and the first pixel lies in this patch of it.
+// `count` pixels of a line, from pixel (b, c, h, first) on, and the line's weight. In rows of patches, pixel 0 of
+// latitude row h begins at `row`, and the first pixel lies in this patch of the row.
 struct Piece {
   std::int64_t b, c, h, first, count;
   double weight;
@@ -29,25 +30,27 @@ double line_weight(const Arguments& a, std::int64_t c, std::int64_t h) {
          (channels != nullptr ? static_cast<double>(channels[c]) : 1.0);
 }
 
-// Calls f(piece) for all pixels of latitude row h of sample b: of images for whole lines.
+// Calls f(piece) for all pixels of latitude row h of sample b; for images a piece is a whole line.
 template <class Acc, class Arguments, class F>
 ISOBAR_INLINE void for_each_piece(const Arguments& a, std::int64_t b, std::int64_t h, const F& f) {
-  const std::int64_t p = a.patch, most = p == 0 ? a.width : kPiece;
+  const std::int64_t p = a.patch, max_count = p == 0 ? a.width : kPiece;
   const std::int64_t row = p == 0 ? 0 : ((b * (a.height / p) + h / p) * a.width + h % p) * p * a.channels;
-  for (std::int64_t first = 0; first < a.width; first += most) {
-    const std::int64_t count = a.width - first < most ? a.width - first : most, patch = p == 0 ? 0 : first / p;
+  for (std::int64_t first = 0; first < a.width; first += max_count) {
+    const std::int64_t count = a.width - first < max_count ? a.width - first : max_count,
+                       patch = p == 0 ? 0 : first / p;
     for (std::int64_t c = 0; c < a.channels; ++c)
       f(Piece{b, c, h, first, count, line_weight<Acc>(a, c, h), row, patch});
   }
 }
 
-// Where a piece begins in an image.
+// The beginning of a piece in an image.
 template <class Arguments>
 ISOBAR_INLINE std::int64_t in_image(const Arguments& a, const Piece& at) {
   return ((at.b * a.channels + at.c) * a.height + at.h) * a.width + at.first;
 }
 
-// Calls f(pixel, element) for every pixel of a piece, counted from its begin, and its place in the rows of patches.
+// Calls f(pixel, element) for every pixel of a piece, counted from its beginning, and its element in the rows of
+// patches.
 template <class Arguments, class F>
 ISOBAR_INLINE void for_each_in_patches(const Arguments& a, const Piece& at, const F& f) {
   const std::int64_t p = a.patch, end = at.first + at.count;
@@ -129,7 +132,7 @@ void finish(const ForecastLossFinishArgs& a) {
   *static_cast<Acc*>(a.loss) = static_cast<Acc>(loss / static_cast<double>(a.batch));
 }
 
-// dL/dpred = coefficient · weight · (pred - target) within sample b.
+// dL/dpred = coefficient · weight · (pred - target) in sample b.
 template <class Acc>
 double coefficient(const ForecastLossBwdArgs& a, std::int64_t b) {
   const double upstream = a.upstream != nullptr ? static_cast<double>(*static_cast<const Acc*>(a.upstream)) : 1.0;

@@ -1,4 +1,4 @@
-// forecast_scores on CUDA: a block a field (sample and channel), a warp a latitude row; sums across rows in fp64.
+// forecast_scores on CUDA: a block per field (sample and variable), a warp per latitude row; sums across rows in fp64.
 #include "kernels/forecast_scores.h"
 
 #include "kernels/cuda/array.h"
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kThreads, 2) forecast_scores_kernel(Fields a, 
         load(a.pred, start + column, count, p);
         load(a.target, start + column, count, t);
         if (a.climatology.data != nullptr) load(a.climatology, climatology_start + column, count, climate);
-        for (int k = 0; k < kChunk; ++k) {  // beyond the end all three are zero
+        for (int k = 0; k < kChunk; ++k) {  // past the end all three are zero
           const float error = p[k] - t[k], p_anomaly = p[k] - climate[k], t_anomaly = t[k] - climate[k];
           row_sums[0] += error * error;
           row_sums[1] += p_anomaly * t_anomaly;

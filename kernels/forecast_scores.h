@@ -1,12 +1,13 @@
-// forecast_scores - the latitude-weighted sums behind RMSE and ACC, per sample and channel
+// forecast_scores - the latitude-weighted sums for RMSE and ACC, per sample and variable
 //
-//   out[b, c, 0] = Σ_h w[h] Σ_w (p - t)²          RMSE = √(out0 / (H·W)) when the weights have mean 1
-//   out[b, c, 1] = Σ_h w[h] Σ_w p'·t'             p' = p - clim, t' = t - clim   (clim null: 0)
-//   out[b, c, 2] = Σ_h w[h] Σ_w p'²               ACC = out1 / √(out2·out3), uncentred
-//   out[b, c, 3] = Σ_h w[h] Σ_w t'²
+//   Row i of the grid (a latitude) has the weight w[i]; the sum over j is over its columns.
+//   out[b, v, 0] = Σ_i w[i] Σ_j (p - t)²          RMSE = √(out0 / (LAT·LON)) if the weights have mean 1
+//   out[b, v, 1] = Σ_i w[i] Σ_j p'·t'             p' = p - clim, t' = t - clim   (clim null: 0)
+//   out[b, v, 2] = Σ_i w[i] Σ_j p'²               ACC = out1 / √(out2·out3), uncentred
+//   out[b, v, 3] = Σ_i w[i] Σ_j t'²
 //
-//   pred    [B, C, H, W]  dtype: fp32, bf16, fp16, fp64 (CPU)        target  [B, C, H, W]  accumulator_of(dtype)
-//   row_weights [H], climatology [C, H, W]  accumulator_of(dtype)    out  [B, C, 4]  fp64
+//   pred [B, V, LAT, LON]  dtype: fp32, bf16, fp16, fp64 (CPU)           target [B, V, LAT, LON]  accumulator_of(dtype)
+//   row_weights [LAT], climatology [V, LAT, LON]  accumulator_of(dtype)  out    [B, V, 4]  fp64
 //
 //   numerics      fp32 products (fp64 for fp64), summed in fp32 within a row, in fp64 across rows
 //   deterministic yes

@@ -1,4 +1,4 @@
-// forecast_scores on the CPU: a channel of a sample at a time, lines in the arithmetic's type, their sums in fp64.
+// forecast_scores on the CPU: a variable of a sample at a time; a line in the arithmetic's type, sums of lines in fp64.
 #include "kernels/forecast_scores.h"
 
 #include "kernels/cpu/isa.h"

@@ -1,4 +1,4 @@
-// gelu on CUDA: one chunk of eight elements a thread and turn, computed in fp32 with the device library's erf and tanh.
+// gelu on CUDA: a thread takes eight elements at a time, and computes in fp32 with the device library's erf and tanh.
 #include "kernels/gelu.h"
 
 #include "kernels/cuda/array.h"

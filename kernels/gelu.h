@@ -3,8 +3,8 @@
 //   fwd   y = gelu(x)              bwd   dx = dy · gelu'(x)          x, y, dy, dx  [n]  dtype
 //
 //   kinds         gelu_erf: x·Φ(x);  gelu_tanh: 0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))
-//   numerics      computed in fp32 (fp64 for fp64); one rounding, at the store. The CPU's erf and tanh are
-//                 polynomials of fp32 accuracy (a few ulp); fp64 uses libm
+//   numerics      computed in fp32 (fp64 for fp64); one rounding, at the store. On the CPU erf and tanh are polynomials
+//                 of fp32 accuracy (a few ulp); fp64 uses libm
 //   deterministic yes
 //   aliasing      y may be x; dx may be dy
 #pragma once

@@ -1,4 +1,4 @@
-// gelu on the CPU: both kinds through a formula that keeps its relative accuracy for large negative x.
+// gelu on the CPU: both kinds, with a formula that keeps its relative accuracy for large negative x.
 #include "kernels/gelu.h"
 
 #include "kernels/cpu/gelu_gate.h"

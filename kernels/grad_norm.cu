@@ -1,5 +1,5 @@
-// grad_norm on CUDA. A sum of squares has two stages: a fixed number of blocks write fp64 partial sums, one block adds
-// them.
+// grad_norm on CUDA. A sum of squares has two stages: a fixed number of blocks write fp64 partial sums, then one block
+// adds them.
 #include "kernels/grad_norm.h"
 
 #include "kernels/cuda/array.h"
@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(kMapThreads) square_sums_kernel(std::int64_t n
   double sum = 0;
   for_each_chunk<kChunk>(n, [&](std::int64_t i, int count) {
     float v[kChunk];
-    load(x, i, count, v);  // zeros beyond the end
+    load(x, i, count, v);  // zeros past the end
     for (const float element : v) sum += static_cast<double>(element) * element;
   });
   const double total = block_sum(sum);
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kMapThreads)
   if (threadIdx.x == 0) *out = factor * total;
 }
 
-// One thread: the sums are as many as the ranges of a buffer.
+// One thread: there is one sum per range of a buffer, so there are few.
 __global__ void clip_coefficient_kernel(std::int64_t count, const double* sums, double unscale, double max_norm,
                                         double* norm, double* grad_scale) {
   double sum = 0;

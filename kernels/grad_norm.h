@@ -1,20 +1,20 @@
 // grad_norm - Euclidean norm of flat buffers, and the factor that clips and unscales them
 //
-//   sum_of_squares:   *sum = factor · Σ x²      (NaN or Inf wherever an element is NaN or Inf)
+//   sum_of_squares:   *sum = factor · Σ x²      (NaN or Inf if an element is NaN or Inf)
 //   clip_coefficient: *norm = √Σ_i sums[i];  with n = *norm · unscale:
 //                     *grad_scale = 0                                    if n is not finite
 //                     *grad_scale = unscale · min(1, max_norm/(n+1e-6))  else
-//                     max_norm 0: no clip
+//                     max_norm 0: no clipping
 //
-//   A buffer may be cut into ranges, a sum each, and a process may hold some of them only: the caller adds up the sums
-//   of all in between. Where k processes hold the same range, each takes 1/k of its sum: the range counts once, and
-//   what is not finite in one of them makes the sum of all not finite.
+//   A buffer may be cut into ranges with one sum each, and a process may hold only some of them: the caller adds up the
+//   sums of all processes between the two kernels. If k processes hold the same range, each takes 1/k of its sum: the
+//   range counts once, and a NaN or Inf in one process makes the total NaN or Inf.
 //
 //   x  [n]  fp32 or fp64 (CPU)         sum  [1], sums  [count], norm, grad_scale  [1]: fp64 on the device
 //   workspace  kSumOfSquaresBlocks doubles
 //
 //   numerics      squares and sums in fp64
-//   deterministic yes: one partial sum a block, added in block order; sums added in their order
+//   deterministic yes: one partial sum per block, added in block order; sums added in their order
 //   aliasing      none
 #pragma once
 
@@ -50,7 +50,7 @@ constexpr Cost sum_of_squares_cost(const SumOfSquaresArgs& a) {
   return {.bytes = 1.0 * a.n * size_of(a.dtype), .flops = 2.0 * a.n};
 }
 constexpr Cost clip_coefficient_cost(const ClipCoefficientArgs& a) {
-  return {.bytes = (a.count + 2.0) * sizeof(double)};
+  return {.bytes = (static_cast<double>(a.count) + 2) * sizeof(double)};
 }
 
 ISOBAR_KERNEL(sum_of_squares, SumOfSquaresArgs)

@@ -1,4 +1,4 @@
-// grad_norm on the CPU: fp64 sums of blocks whose size depends on n alone, added in order.
+// grad_norm on the CPU: fp64 sums of blocks whose size depends on n only, added in order.
 #include "kernels/grad_norm.h"
 
 #include "kernels/common/math.h"
@@ -9,7 +9,7 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr std::int64_t kLeastBlock = 1 << 13;  // elements of a block
+constexpr std::int64_t kMinBlock = 1 << 13;  // elements of a block
 
 template <class Real>
 double add_squares(const Real* x, std::int64_t n) {
@@ -26,7 +26,7 @@ double add_squares(const Real* x, std::int64_t n) {
 
 void sum_of_squares(const SumOfSquaresArgs& a) {
   std::int64_t block_size = ceil_div(a.n, kSumOfSquaresBlocks);
-  if (block_size < kLeastBlock) block_size = kLeastBlock;
+  if (block_size < kMinBlock) block_size = kMinBlock;
   const std::int64_t blocks = ceil_div(a.n, block_size);
   visit_accumulator(a.dtype, [&]<class Acc>(Type<Acc>) {
     const Acc* x = static_cast<const Acc*>(a.x);

@@ -1,7 +1,7 @@
-// layernorm on CUDA. Up to 4096 columns, where rows are aligned, a row belongs to a group of warps that keeps it in
-// registers: all of a row is loaded before the first use, and a thread owns the same columns of every row, whose
-// weights it loads once. The backward keeps its part of dweight and dbias in registers too; each block writes it once,
-// and a second stage adds the parts in order. Any other row is read again by a block for each of its passes.
+// layernorm on CUDA. Rows of up to 4096 columns, if they are aligned, are kept in registers by a group of warps: all of
+// a row is loaded before the first use. A thread has the same columns of every row, and loads their weights once. The
+// backward keeps its part of dweight and dbias in registers too; each block writes it once, and a second stage adds the
+// parts in order. For all other rows, a block reads a row again in each of its passes.
 #include "kernels/layernorm.h"
 
 #include <type_traits>
@@ -21,7 +21,7 @@ constexpr int kChunk = 4, kThreads = 256, kWarps = kThreads / kWarpSize;
 
 using ChunkValues = float[kChunk];
 
-// Blocks that a multiprocessor holds at once, of kernels that keep rows in registers.
+// Resident blocks per multiprocessor, for kernels that keep rows in registers.
 constexpr int kFwdBlocks = 3;
 template <class G>
 constexpr int kBwdBlocks = G::kSlots <= 2   ? 3
@@ -30,7 +30,7 @@ constexpr int kBwdBlocks = G::kSlots <= 2   ? 3
 
 // ---- rows in registers ----------------------------------------------------------------------------------------------
 
-// The threads that share a row. Each owns up to kSlots chunks of it, whose first columns are column(slot).
+// The threads that share a row. Each has up to kSlots chunks of it; column(slot) is the first column of a chunk.
 template <int kWarpsOfGroup, int kSlotsOfThread>
 struct Group {
   static constexpr int kSize = kWarpsOfGroup * kWarpSize, kPerBlock = kThreads / kSize;
@@ -40,8 +40,8 @@ struct Group {
   __device__ static int rank() { return static_cast<int>(threadIdx.x) % kSize; }
   __device__ static int column(int slot) { return (rank() + slot * kSize) * kChunk; }
 
-  // Each value becomes its sum over the group. All threads of a block call it together. Of two calls in a row one must
-  // be `odd` and the other not: they use different memory, which spares a barrier.
+  // Replaces each value by its sum over the group. All threads of a block call it together. Consecutive calls alternate
+  // between `odd` and not `odd`: they use different memory, which saves a barrier.
   template <int kValues>
   __device__ static void sum(float (&value)[kValues], bool odd) {
     for (float& v : value) v = warp_sum(v);
@@ -63,7 +63,7 @@ struct Group {
 template <class T>
 using Raw = Chunk<T, kChunk>;
 
-// This thread's chunks of a row as they lie in memory; zeros beyond the end.
+// This thread's chunks of a row, as in memory; zeros past the end.
 template <class G, class T>
 __device__ __forceinline__ void load_row(const T* row, int cols, Raw<T> (&to)[G::kSlots]) {
 #pragma unroll
@@ -73,7 +73,7 @@ __device__ __forceinline__ void load_row(const T* row, int cols, Raw<T> (&to)[G:
   }
 }
 
-// Calls f(slot, column) for the chunks of a row that this thread owns.
+// Calls f(slot, column) for this thread's chunks of a row.
 template <class G, class F>
 __device__ __forceinline__ void for_each_owned(int cols, const F& f) {
 #pragma unroll
@@ -82,7 +82,7 @@ __device__ __forceinline__ void for_each_owned(int cols, const F& f) {
   }
 }
 
-// Calls f(row, columns) for all rows, one a group and turn; columns is 0 where a group has none left in the last.
+// Calls f(row, columns) for all rows, one per group at a time. In the last turn columns is 0 for a group without a row.
 template <class G, class F>
 __device__ __forceinline__ void for_each_row(std::int64_t rows, int cols, const F& f) {
   const std::int64_t step = std::int64_t{gridDim.x} * G::kPerBlock;
@@ -92,7 +92,7 @@ __device__ __forceinline__ void for_each_row(std::int64_t rows, int cols, const 
   }
 }
 
-// S is the type of the stream, T that of the branches.
+// S is the type of the residual stream, T that of the branches.
 template <class S, class T>
 struct Forward {
   std::int64_t rows;
@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(kThreads, kBwdBlocks<G>) layernorm_bwd_kernel(
     const float mean = cols > 0 ? a.mean[row] : 0.0f, rstd = cols > 0 ? a.rstd[row] : 0.0f;
 
     const auto h = [&](int slot, int k) { return (to_float(x[slot].value[k]) - mean) * rstd; };
-    float means[2] = {0, 0};  // of g and of g·h; dy and weight are zero beyond the end
+    float means[2] = {0, 0};  // of g and of g·h; dy and weight are zero past the end
 #pragma unroll
     for (int slot = 0; slot < G::kSlots; ++slot) {
       for (int k = 0; k < kChunk; ++k) {
@@ -248,7 +248,7 @@ struct AnyForward {
   float* rstd;
 };
 
-// Calls f(column, count) for the chunks of a row that this thread of a block owns.
+// Calls f(column, count) for the chunks of a row that this thread of a block has.
 template <class F>
 __device__ __forceinline__ void for_each_in_row(std::int64_t cols, const F& f) {
   for (std::int64_t column = threadIdx.x * kChunk; column < cols; column += blockDim.x * kChunk) {
@@ -256,7 +256,7 @@ __device__ __forceinline__ void for_each_in_row(std::int64_t cols, const F& f) {
   }
 }
 
-// One chunk of s, rounded as memory would hold it.
+// One chunk of s, rounded as if it were stored.
 __device__ __forceinline__ void load_sum(const AnyForward& a, std::int64_t i, int count, ChunkValues& s) {
   load(a.x, i, count, s);
   if (a.branch.data == nullptr) return;
@@ -358,7 +358,7 @@ __global__ void __launch_bounds__(kThreads) any_layernorm_bwd_kernel(AnyBackward
 
 constexpr std::int64_t kMaxGroupCols = 4096;
 
-// Threads of a block that takes any row: a chunk each where the row is short.
+// The number of threads for a block that takes any row: one chunk each if the row is short.
 int any_threads(std::int64_t cols) {
   const std::int64_t wanted = round_up(ceil_div(cols, kChunk), kWarpSize);
   return static_cast<int>(wanted < kThreads ? wanted : kThreads);
@@ -378,7 +378,7 @@ void with_group(std::int64_t cols, const F& f) {
   }
 }
 
-// Calls f(Type<S>{}, Type<T>{}) with the types of the stream and of the branches.
+// Calls f(Type<S>{}, Type<T>{}) with the types of the residual stream and of the branches.
 template <class F>
 void with_types(DType stream_dtype, DType dtype, const F& f) {
   visit_cuda_floating(dtype, [&]<class T>(Type<T> type) {
@@ -449,7 +449,7 @@ void layernorm_bwd(const LayernormBwdArgs& a, Stream stream) {
                            .rstd = static_cast<const float*>(a.rstd),
                            .dweight = dweight_parts,
                            .dbias = dbias_parts};
-  int blocks = 0;  // that write parts
+  int blocks = 0;  // number of blocks that write parts
   if (a.cols > kMaxGroupCols || !all_packed(any.dy, any.x, any.weight, any.dsum, any.dx, any.dbranch)) {
     blocks = resident_blocks(a.rows, 4, kLayernormBlocks);
     launch("layernorm_bwd", any_layernorm_bwd_kernel, dim3(blocks), dim3(any_threads(a.cols)), 0, stream, any);

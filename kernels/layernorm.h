@@ -11,10 +11,10 @@
 //   mean, rstd                    [rows]        accumulator_of(stream_dtype), saved by the forward
 //   workspace (bwd)               layernorm_bwd_workspace(cols, stream_dtype) bytes
 //
-//   numerics      fp32 arithmetic (fp64 for fp64); two-pass variance; s is rounded to stream_dtype where it is stored
-//                 and normalised from the unrounded value only if stream_dtype is fp32 or fp64 (else from the rounded
-//                 one, so that forward and backward see the same s)
-//   deterministic yes: partial sums over blocks of rows, added in block order (a GPU's size says how many)
+//   numerics      fp32 arithmetic (fp64 for fp64); two-pass variance. s is stored in stream_dtype. If that is fp32 or
+//                 fp64, the unrounded s is normalised; else the rounded one, so that forward and backward see the same
+//                 s
+//   deterministic yes: partial sums over blocks of rows, added in block order (their number depends on the GPU)
 //   dtype pairs   (stream, dtype): equal, or stream fp32 with dtype bf16 or fp16
 //   limits        rows >= 0, cols >= 1
 //   aliasing      sum may be x; dx may be dsum
@@ -30,7 +30,8 @@
 
 namespace isobar {
 
-inline constexpr std::int64_t kLayernormBlocks = 528;  // most blocks of rows with partial dweight and dbias
+// Max number of row blocks that have partial dweight and dbias.
+inline constexpr std::int64_t kLayernormBlocks = 528;
 
 struct LayernormFwdArgs {
   std::int64_t rows = 0, cols = 0;
@@ -54,12 +55,12 @@ struct LayernormBwdArgs {
   const void* weight = nullptr;
   const void* mean = nullptr;
   const void* rstd = nullptr;
-  const void* dsum = nullptr;  // gradient that reaches s past the norm; null: none
+  const void* dsum = nullptr;  // gradient of s from the residual path; null: none
   void* dx = nullptr;
-  void* dbranch = nullptr;  // null: not wanted
+  void* dbranch = nullptr;  // null: not computed
   void* dweight = nullptr;
   void* dbias = nullptr;
-  Grad mode = Grad::overwrite;  // of dweight and dbias
+  Grad mode = Grad::overwrite;  // for dweight and dbias
   void* workspace = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// layernorm on the CPU: a row at a time, which the first-level cache holds, so that its passes cost no bandwidth.
+// layernorm on the CPU: one row at a time; it stays in the first-level cache, so only the first pass reads memory.
 #include "kernels/layernorm.h"
 
 #include "kernels/common/math.h"
@@ -9,11 +9,11 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr std::int64_t kLeastRows = 32;    // of a block with partial sums of its own
-constexpr std::int64_t kMostBlocks = 264;  // of rows
-static_assert(kMostBlocks <= kLayernormBlocks);
+constexpr std::int64_t kMinRows = 32;     // of a block with its own partial sums
+constexpr std::int64_t kMaxBlocks = 264;  // of rows
+static_assert(kMaxBlocks <= kLayernormBlocks);
 
-// s = x + branch, rounded as it is stored.
+// s = x + branch, rounded when it is stored.
 template <bool kHasBranch, class S, class T>
 ISOBAR_INLINE accumulator_t<S> stream_value(const S* x, const T* branch, std::int64_t i) {
   using Acc = accumulator_t<S>;
@@ -79,7 +79,7 @@ void forward(const LayernormFwdArgs& a) {
   });
 }
 
-// One row: dx and dbranch written, dweight and dbias added to a block's partial sums.
+// One row: writes dx and dbranch, adds dweight and dbias to a block's partial sums.
 template <class S, class T, class Acc>
 void backward_row(std::int64_t cols, Statistics<Acc> s, const T* dy, const S* x, const Acc* weight, const S* dsum,
                   S* dx, T* dbranch, Acc* dweight, Acc* dbias) {
@@ -113,8 +113,8 @@ void backward_row(std::int64_t cols, Statistics<Acc> s, const T* dy, const S* x,
 template <class S, class T>
 void backward(const LayernormBwdArgs& a) {
   using Acc = accumulator_t<S>;
-  std::int64_t block_rows = ceil_div(a.rows, kMostBlocks);
-  if (block_rows < kLeastRows) block_rows = kLeastRows;
+  std::int64_t block_rows = ceil_div(a.rows, kMaxBlocks);
+  if (block_rows < kMinRows) block_rows = kMinRows;
   const std::int64_t blocks = ceil_div(a.rows, block_rows);
   auto* partial = static_cast<Acc*>(a.workspace);  // [blocks, 2, cols]: dweight, dbias
   const std::int64_t stride = 2 * a.cols;
@@ -140,7 +140,7 @@ void backward(const LayernormBwdArgs& a) {
   });
 }
 
-// Calls f(Type<S>{}, Type<T>{}) for the dtype pairs of the contract.
+// Calls f(Type<S>{}, Type<T>{}) for the dtype pairs of kernels/layernorm.h.
 template <class F>
 void visit_pair(DType stream_dtype, DType dtype, const F& f) {
   if (stream_dtype == DType::fp32)

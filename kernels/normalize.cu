@@ -1,4 +1,4 @@
-// normalize on CUDA: the grid's y runs over the planes of the output, its x over chunks of a plane.
+// normalize on CUDA: the grid's y is over the planes of the output, its x over chunks of a plane.
 #include "kernels/normalize.h"
 
 #include "kernels/cuda/array.h"
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kMapThreads)
   }
 }
 
-// The contract's, as on the CPU, which has no 16-bit instances.
+// Throws the Error of kernels/normalize.h. The CPU throws it too, for its 16-bit dtypes.
 void require_fp32(const char* kernel, DType dtype) {
   require_cuda_dtypes(kernel, dtype);
   ISOBAR_CHECK(dtype == DType::fp32, kernel, ": ", name_of(dtype), " is not a dtype of this kernel; use fp32");

@@ -1,16 +1,16 @@
 // normalize - raw fields to network input, and back
 //
-//   normalize     y[b, c] = (x[b, c] - mean[c]) / std[c]   for c < channels;  y[b, channels + e] = planes[b, e]
-//   denormalize   y[b, c] = x[b, c] · std[c] + mean[c]
+//   normalize     y[b, v] = (x[b, v] - mean[v]) / std[v]   for v < channels;  y[b, channels + e] = planes[b, e]
+//   denormalize   y[b, v] = x[b, v] · std[v] + mean[v]
 //
-//   x (normalize), y (denormalize)   [B, C, H, W]          fp32: as the files hold them
-//   y (normalize)                    [B, C + extra, H, W]  dtype: fp32 or fp64 (CPU)
-//   x (denormalize)                  [B, C, H, W]          dtype: fp32 or fp64 (CPU)
-//   mean, std [C], planes [B, extra]                       fp64, on the device
+//   x (normalize), y (denormalize)   [B, V, LAT, LON]          fp32, as in the files
+//   y (normalize)                    [B, V + extra, LAT, LON]  dtype: fp32 or fp64 (CPU)
+//   x (denormalize)                  [B, V, LAT, LON]          dtype: fp32 or fp64 (CPU)
+//   mean, std [V], planes [B, extra]                           fp64, on the device
 //
-//   numerics      fp32: mean and std are rounded to fp32, then one subtraction and one division, as NumPy does it on
-//                 fp32 arrays; fp64: all in fp64
-//   errors        a dtype other than these
+//   numerics      fp32: mean and std are rounded to fp32, then one subtraction and one division, as in NumPy on fp32
+//                 arrays; fp64: all in fp64
+//   errors        any other dtype
 //   deterministic yes
 //   aliasing      none
 #pragma once
@@ -48,8 +48,8 @@ constexpr Cost normalize_cost(const NormalizeArgs& a) {
           .flops = 2 * pixels * a.channels};
 }
 constexpr Cost denormalize_cost(const DenormalizeArgs& a) {
-  const double n = static_cast<double>(a.batch) * a.channels * a.height * a.width;
-  return {.bytes = n * (size_of(a.dtype) + 4.0), .flops = 2 * n};
+  const double elements = static_cast<double>(a.batch) * a.channels * a.height * a.width;
+  return {.bytes = elements * (size_of(a.dtype) + 4.0), .flops = 2 * elements};
 }
 
 ISOBAR_KERNEL(normalize, NormalizeArgs)

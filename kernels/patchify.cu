@@ -1,4 +1,4 @@
-// patchify on CUDA. A block moves a tile through shared memory, see kernels/cuda/patch_tiles.h.
+// patchify on CUDA. A block moves a tile through shared memory (kernels/cuda/patch_tiles.h).
 #include "kernels/patchify.h"
 
 #include <type_traits>
@@ -9,7 +9,7 @@
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 namespace {
 
-// Whether the element types say that all chunks are whole.
+// Whether the element types guarantee that all chunks are whole.
 template <class I, class T>
 constexpr bool kWhole = !std::is_same_v<I, AnyType> && !std::is_same_v<T, AnyType>;
 
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kTileThreads)
   }
 }
 
-// Calls f(Type<I>{}, Type<T>{}): instances of their own have images in fp32 whose chunks, and the tokens', are aligned.
+// Calls f(Type<I>{}, Type<T>{}). Images in fp32 with aligned chunks (tokens too) have their own instances.
 template <class F>
 void with_types(const Input& from, const Output& to, DType image_dtype, DType token_dtype, const F& f) {
   if (image_dtype != DType::fp32 || !all_packed(from, to)) return f(Type<AnyType>{}, Type<AnyType>{});

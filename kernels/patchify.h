@@ -1,14 +1,14 @@
-// patchify / unpatchify - images to rows of patch pixels and back; each is the other's inverse, hence its gradient
+// patchify / unpatchify - images to rows of patch pixels and back; each is the other's inverse and its gradient
 //
-//   image  [B, C, H, W]  image_dtype            tokens  [B·(H/p)·(W/p), C·p·p]  token_dtype
-//   token (b, i, j) holds the pixels (c, i·p + r, j·p + s), in the order
-//     channels_first:  (c, r, s)   the patch embedding: a row times a Conv2d weight [E, C, p, p] of stride p
-//     channels_last:   (r, s, c)   the head's output: the channel is the fastest index
+//   image  [B, V, LAT, LON]  image_dtype            tokens  [B·T, V·P·P]  token_dtype,  T = LAT/P · LON/P
+//   token (b, i, j) holds the pixels (v, i·P + r, j·P + s), in the order
+//     channels_first:  (v, r, s)   the patch embedding: a row times a Conv2d weight [C, V, P, P] of stride P
+//     channels_last:   (r, s, v)   the head's output: the channel is the fastest index
 //
 //   dtypes        fp32, bf16, fp16, fp64 (CPU) on either side
-//   numerics      copies; one rounding where the destination is narrower
+//   numerics      copies; one rounding if the destination is narrower
 //   deterministic yes
-//   limits        H and W multiples of p >= 1
+//   limits        LAT and LON are multiples of P >= 1
 //   aliasing      none
 #pragma once
 

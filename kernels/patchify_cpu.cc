@@ -1,4 +1,4 @@
-// patchify and unpatchify on the CPU: one index map, walked in either direction, a row of patches at a time.
+// patchify and unpatchify on the CPU: one index map for both directions, one row of patches at a time.
 #include "kernels/patchify.h"
 
 #include "kernels/cpu/isa.h"
@@ -8,8 +8,8 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-// Calls copy(image_begin, token_begin, token_step) for every run of p neighbouring image pixels within a patch; their
-// places in the tokens are token_begin + s·token_step.
+// Calls copy(image_begin, token_begin, token_step) for every run of P contiguous image pixels in a patch. Their
+// elements in the tokens are token_begin + s·token_step.
 template <class Arguments, class F>
 void for_each_run(const Arguments& a, const F& copy) {
   const std::int64_t p = a.patch, rows = a.height / p, cols = a.width / p, features = a.channels * p * p;
@@ -17,7 +17,7 @@ void for_each_run(const Arguments& a, const F& copy) {
   const std::int64_t token_step = channels_first ? 1 : a.channels;
   const std::int64_t channel_step = channels_first ? p * p : 1;
   const std::int64_t line_step = channels_first ? p : p * a.channels;
-  // One part: the patches of one row of one image.
+  // One part: the patches in one row of one image.
   parallel_for(a.batch * rows, kGrain / (cols * features + 1) + 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t part = begin; part < end; ++part) {
       const std::int64_t b = part / rows, i = part % rows;

@@ -19,7 +19,15 @@ struct Build {
 
   // For layers that read sequences, [B·T, C]: the number of tokens T of a whole sample, and the number of consecutive
   // tokens that always stay on one rank (a row of patches). tokens 0: as many as x has.
-  std::int64_t tokens = 0, token_unit = 1;
+  std::int64_t tokens = 0, token_multiple = 1;
+
+  // A layer notes what it has of `what`, of which there are `total` (Parameters::dealt).
+  void note_over_tp(const char* what, const Part& part, std::int64_t total) const {
+    parameters.note_dealt({what, "tp", part.begin, part.end, total});
+  }
+  void note_over_cp(const char* what, const Part& part, std::int64_t total) const {
+    parameters.note_dealt({what, "cp", part.begin, part.end, total});
+  }
 
   Build with_tokens(std::int64_t count, std::int64_t unit = 1) const {
     return {parameters, compute, parallel, count, unit};

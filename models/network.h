@@ -10,11 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "comm/ledger.h"
 #include "comm/parallel.h"
 #include "engine/keys.h"
 #include "models/build.h"
-#include "models/holding.h"
 #include "models/stage.h"
 
 namespace isobar {
@@ -45,23 +43,15 @@ class Network {
   Tensor in_patches(const Tensor& input, const Pass& pass) const;
   virtual std::int64_t patch() const { return 0; }  // P; 0: the last stage gives [B, out]
 
-  // Of fields, the rows that are read here, in multiples of row_unit().
+  // Of fields, the rows that are read here, in multiples of row_multiple().
   virtual Part rows() const { return {0, ports_.in[1]}; }
-  virtual std::int64_t row_unit() const { return 1; }
+  virtual std::int64_t row_multiple() const { return 1; }
 
  protected:
   explicit Network(Ports ports) : ports_(std::move(ports)) {}
 
  private:
   Ports ports_;
-};
-
-// What one training pass of a rank is counted for.
-struct PassSizes {
-  std::int64_t batch = 0;           // samples of this data rank
-  DType activation = DType::fp32;   // of what the branches compute
-  DType accumulator = DType::fp32;  // of the residual stream
-  bool recompute = false;           // a block's forward pass is made twice
 };
 
 // What a config says of a network: its keys, and the network of these sizes for any ports that suit it.
@@ -73,7 +63,7 @@ class NetworkRecipe {
   virtual KeyTable keys() = 0;
 
   // Whether a key is null, and left to the data; fill() gives it what suits these ports.
-  virtual bool wants_data() const { return false; }
+  virtual bool needs_data() const { return false; }
   virtual void fill(const Ports& ports, KeyFiller& filler) { static_cast<void>(ports), static_cast<void>(filler); }
   // Throws Error where the ports do not suit the options. `sizes`: what says how large samples are, "config key
   // img_size".
@@ -84,12 +74,6 @@ class NetworkRecipe {
   // The network. Lists its parameters, which must be allocated before it is used. Throws Error where these ports do not
   // suit it, and where ranks cannot share it in the way asked for.
   virtual std::unique_ptr<Network> make(const Ports& ports, const Build& build) const = 0;
-
-  // What the rank of these groups holds of what ranks share, and what it tells others in one forward and one backward
-  // pass, from sizes alone.
-  virtual std::vector<Holding::Dealt> shares(const Ports& ports, const Parallel& parallel) const = 0;
-  virtual void add_traffic(const Ports& ports, const PassSizes& sizes, const Parallel& parallel,
-                           CommLedger& ledger) const = 0;
 };
 
 // The network of a recipe for these ports. Error too where its stages do not list all of its parameters.

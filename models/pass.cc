@@ -32,7 +32,7 @@ std::int64_t Pass::samples() const {
 
 DropoutKey Pass::next_mask() {
   ISOBAR_CHECK(drawn_ < kMasksOfStage, "a stage draws more than ", kMasksOfStage, " random masks: cut it in two");
-  return {masks_.seed, masks_.stream + drawn_++, masks_.more_stream};
+  return {masks_.seed, masks_.stream + drawn_++, masks_.stream_offset};
 }
 
 }  // namespace isobar

@@ -9,6 +9,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,7 +18,6 @@
 #include "data/dataset.h"
 #include "engine/keys.h"
 #include "models/compute_options.h"
-#include "models/holding.h"
 #include "models/network.h"
 #include "models/task.h"
 
@@ -40,13 +40,8 @@ struct OpenRequest {
 };
 
 // A recipe whose data are open. It keeps what it needs of the recipe, and may outlive it.
-class OpenedRecipe {
+class OpenedRecipe : public TaskSource {  // is not copied: samples refer to the files
  public:
-  OpenedRecipe() = default;
-  virtual ~OpenedRecipe() = default;
-  OpenedRecipe(const OpenedRecipe&) = delete;  // samples refer to the files
-  OpenedRecipe& operator=(const OpenedRecipe&) = delete;
-
   virtual const Dataset& train() const = 0;
   virtual const Dataset& valid() const = 0;
   virtual const Dataset* test() const = 0;  // scored once, at the end; null: the config names none
@@ -66,21 +61,17 @@ class OpenedRecipe {
   virtual std::vector<std::string> warnings() const { return {}; }
   virtual std::vector<std::string> notes() const { return {}; }
 
-  // What the rank that stands in these groups holds of the model; nothing is computed. Throws Error where the model
-  // cannot be split in that way.
-  virtual Holding holding(const ComputeOptions& compute, const Parallel& parallel) const = 0;
+  std::vector<TensorSpec> sample_layout(const std::optional<RowBand>& rows) const override {
+    return rows ? train().band(*rows)->layout() : train().layout();
+  }
 
   // Throw Error where the data are not what the weights were trained on: in kind (check_start), and in every respect
   // that a run which goes on has to keep (check_resume).
   virtual void check_start(const GivenWeights& weights) const = 0;
   virtual void check_resume(const GivenWeights& weights) const = 0;
 
-  // The task for these data, with initial weights: this rank's part of it. `parallel` must outlive it. Throws Error
-  // where the model cannot be split in that way.
-  virtual std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device,
-                                          const Parallel& parallel = Parallel::alone()) const = 0;
-  // The same for weights that are to be read into it, of a run that goes on: the data are normalised as these weights
-  // were trained, whatever the data's own statistics say.
+  // TaskSource::make_task for weights that are to be read into it, of a run that goes on: the data are normalised as
+  // these weights were trained, whatever the data's own statistics say.
   virtual std::unique_ptr<Task> make_trained_task(const GivenWeights& weights, const ComputeOptions& compute,
                                                   Device device,
                                                   const Parallel& parallel = Parallel::alone()) const = 0;
@@ -120,8 +111,9 @@ class Recipe {
   // weights were trained for.
   virtual std::unique_ptr<OpenedSplit> open_split(DataSplit split, const GivenWeights& weights) const = 0;
 
-  // As OpenedRecipe::holding. Throws Error too where sizes are left to the data.
-  virtual Holding holding(const ComputeOptions& compute, const Parallel& parallel) const = 0;
+  // The task of these sizes without data: to be run on shapes, on the device meta. Throws Error where sizes are left to
+  // the data.
+  virtual std::unique_ptr<TaskSource> on_shapes() const = 0;
 };
 
 struct RecipeEntry {

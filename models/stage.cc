@@ -1,22 +1,53 @@
 #include "models/stage.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <set>
 
+#include "engine/storage.h"
 #include "engine/tape.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
+namespace {
+
+thread_local StageWatch* watch = nullptr;
+
+Tensors run_stage(const Stage& stage, const Tensors& inputs, const Pass& pass) {
+  if (!stage.recompute) return stage.forward(inputs, pass);
+  return recompute([forward = stage.forward, pass](const Tensors& in) { return forward(in, pass); }, inputs);
+}
+
+}  // namespace
+
+StageWatch::StageWatch() : previous_(watch) {
+  watch = this;
+}
+
+StageWatch::~StageWatch() {
+  watch = previous_;
+}
+
+void StageWatch::note(std::size_t number, const StageUse& use) {
+  if (number >= stages_.size()) stages_.resize(number + 1);
+  StageUse& most = stages_[number];
+  most.kept = std::max(most.kept, use.kept);
+  most.largest = std::max(most.largest, use.largest);
+}
 
 Tensors run_stages(std::span<const Stage> stages, const Tensors& inputs, const Pass& pass) {
   Tensors state = inputs;
-  std::int64_t number = 0;
-  for (const Stage& stage : stages) {
-    const Pass mine = pass.stage(number++);
-    if (stage.recompute)
-      state = recompute([forward = stage.forward, mine](const Tensors& in) { return forward(in, mine); }, state);
-    else
-      state = stage.forward(state, mine);
+  for (std::size_t number = 0; number < stages.size(); ++number) {
+    const Pass mine = pass.stage(static_cast<std::int64_t>(number));
+    if (watch == nullptr) {
+      state = run_stage(stages[number], state, mine);
+      continue;
+    }
+    const std::size_t before = memory_bytes();
+    largest_new_block();  // what others have made is forgotten
+    state = run_stage(stages[number], state, mine);
+    const std::size_t behind = memory_bytes();
+    watch->note(number, {.kept = std::max(behind, before) - before, .largest = largest_new_block()});
   }
   return state;
 }

@@ -2,6 +2,7 @@
 // list of tensors between them, so the network can be cut between any two stages.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <span>
 #include <vector>
@@ -21,6 +22,30 @@ struct Stage {
   Weights weights;
   // The backward pass runs the stage again; until then only its inputs are kept (engine/recompute.cc).
   bool recompute = false;
+};
+
+// The memory that a stage of a forward pass needs; the max over several passes.
+struct StageUse {
+  std::size_t kept = 0;     // bytes more than before the stage that are held after it, mostly for the backward pass
+  std::size_t largest = 0;  // bytes of its largest tensor
+};
+
+// While it lives, the passes of this thread note the memory of their stages.
+class StageWatch {
+ public:
+  StageWatch();
+  ~StageWatch();
+  StageWatch(const StageWatch&) = delete;
+  StageWatch& operator=(const StageWatch&) = delete;
+
+  const std::vector<StageUse>& stages() const { return stages_; }
+
+ private:
+  friend Tensors run_stages(std::span<const Stage> stages, const Tensors& inputs, const Pass& pass);
+  void note(std::size_t number, const StageUse& use);
+
+  StageWatch* const previous_;
+  std::vector<StageUse> stages_;
 };
 
 // Runs the stages in order and returns the result of the last one.

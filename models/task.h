@@ -11,11 +11,12 @@
 #include <utility>
 #include <vector>
 
-#include "comm/ledger.h"
+#include "comm/parallel.h"
 #include "data/batch.h"
 #include "data/dataset.h"
 #include "data/maps/png.h"
 #include "engine/parameters.h"
+#include "models/compute_options.h"
 #include "models/pass.h"
 
 namespace isobar {
@@ -101,10 +102,6 @@ class Task {
   // Whether weight() is the number of samples. Then it is known everywhere without a look at other parts and ranks.
   virtual bool counts_samples() const { return true; }
 
-  // Adds what this rank tells others in one training pass over so many of its samples, from sizes alone: a forward and
-  // a backward pass, gradients of parameters left out.
-  virtual void add_traffic(std::int64_t samples, CommLedger& ledger) const = 0;
-
   virtual std::unique_ptr<Metrics> metrics() const = 0;
   // Adds the batch to metrics that this task made. Nothing is recorded.
   virtual void score(const Batch& batch, Metrics& metrics) const = 0;
@@ -120,6 +117,22 @@ class Task {
   virtual Settings settings() const = 0;
 
   Device device() const { return parameters().device(); }
+};
+
+// Makes a task, on any device, of data that are open or of sizes alone.
+class TaskSource {
+ public:
+  TaskSource() = default;
+  virtual ~TaskSource() = default;
+  TaskSource(const TaskSource&) = delete;
+  TaskSource& operator=(const TaskSource&) = delete;
+
+  // With initial weights: this rank's part of it. `parallel` must outlive it. Throws Error where the model cannot be
+  // split in that way. On the device meta it costs next to nothing.
+  virtual std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device,
+                                          const Parallel& parallel = Parallel::alone()) const = 0;
+  // The tensors of a training sample; rows: of its pictures, as a rank reads them that has a band (Task::band).
+  virtual std::vector<TensorSpec> sample_layout(const std::optional<RowBand>& rows) const = 0;
 };
 
 }  // namespace isobar

@@ -7,6 +7,8 @@ import re
 import sys
 
 ORDER = ["kernels", "engine", "comm", "data", "models", "apps"]
+# The same within a folder, whose own files are "". Folders of it that are not named stand to the right of these.
+ORDER_WITHIN = {"data": ["files", "", "maps", "images", "era5", "synthetic"]}
 MAY_INCLUDE_ALL = ["tests", "bench"]
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
@@ -14,7 +16,15 @@ SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
 FOR_ANY_TASK = re.compile(r"apps/(train/.*|train\.cc|train_flags\..*|check\.cc|evaluate\.cc|mesh\.cc)")
 # What tests, benchmarks and the counter of accesses run a kernel on.
 CASES = "kernels/cases/"
-ONE_KIND = re.compile(r"(data/(?!maps/)|models/(?!layers/))\w+/.*")
+ONE_KIND = re.compile(r"(data/(?!files/|maps/)|models/(?!layers/))\w+/.*")
+
+
+def place_within(file):
+    """Where a file stands in the order of its folder's folders."""
+    folder, *below = pathlib.PurePath(file).parts[:-1]
+    order = ORDER_WITHIN.get(folder, [])
+    name = below[0] if below else ""
+    return order.index(name) if name in order else len(order)
 
 
 def problems(path):
@@ -40,6 +50,8 @@ def problems(path):
                 yield f"{where}: {folder}/ includes {target}/"
         elif target not in ORDER or ORDER.index(target) > ORDER.index(folder):
             yield f"{where}: {folder}/ includes {target}/, which stands to its right"
+        elif target == folder and place_within(match.group(1)) > place_within(relative):
+            yield f"{where}: includes {match.group(1)}, which stands to its right within {folder}/"
 
 
 def main():

@@ -107,7 +107,8 @@ def hangs_in(cubin):
 
 def output_of(command):
     """What a command compiles to; None where it does not compile."""
-    return pathlib.Path(command[command.index("-o") + 1]) if "-c" in command and "-o" in command else None
+    compiles = "-c" in command or "-cubin" in command
+    return pathlib.Path(command[command.index("-o") + 1]) if compiles and "-o" in command else None
 
 
 def main():
@@ -120,8 +121,9 @@ def main():
                 "be settled before wgmma_fence() (kernels/cuda/wgmma.h)"] if messages_in(run.stderr) else []
     output = output_of(command)
     if output and output.is_file():
-        cubins = fatbin.cubins_in(output.read_bytes())
-        problems += [problem for _, cubin in cubins for problem in hangs_in(cubin)]
+        made = output.read_bytes()
+        cubins = [made] if "-cubin" in command else [cubin for _, cubin in fatbin.cubins_in(made)]
+        problems += [problem for cubin in cubins for problem in hangs_in(cubin)]
         if not cubins and any("sm_90a" in argument for argument in command):
             problems.append("its registers cannot be read: it holds no kernel that is not compressed")
     if problems and output:

@@ -217,7 +217,7 @@ def vit_case(generator, model):
 
 
 def change_case(generator):
-    """predict_change with the four time planes: fields [B, C, H, W] and planes [B, 4], constant over the grid."""
+    """predict_change with the four time planes: fields [B, V, LAT, LON] and planes [B, 4], constant over the grid."""
     model = make_model(generator, 1, 1, CHANNELS + TIME_PLANES, True)  # depth 1, one head
     x, target = make_fields(generator, BATCH), make_fields(generator, BATCH)
     planes = fp32_exact(torch.rand(BATCH, TIME_PLANES, generator=generator, dtype=torch.float64) * 2 - 1)
@@ -262,7 +262,7 @@ IMAGES, IMAGE_SIZE, IMAGE_PATCH, CLASSES = 40, (8, 12), 4, 5  # 2 x 3 tokens
 
 
 def make_images(generator):
-    """Bytes [N, 1, H, W] and their classes."""
+    """Bytes [B, 1, rows, columns] and their classes."""
     return (torch.randint(256, (IMAGES, 1, *IMAGE_SIZE), generator=generator, dtype=torch.uint8),
             torch.randint(CLASSES, (IMAGES,), generator=generator))
 

@@ -156,7 +156,7 @@ def clip(config, model):
 
 
 class Scores:
-    """Pools squared errors and anomaly products [B, C, H, W] over samples."""
+    """Pools squared errors and anomaly products [B, V, LAT, LON] over samples."""
 
     def __init__(self, row_weights):
         self.rows = row_weights[:, None]
@@ -216,7 +216,7 @@ class Run:
         return cosine / cosine.mean()
 
     def _fields(self, file, step):
-        """Normalised [C, H, W], of the cropped grid."""
+        """Normalised [V, LAT, LON], of the cropped grid."""
         raw = file.fields[step, :, :self.height, :self.width].to(self.dtype)
         return (raw - self.means[:, None, None]) / self.stds[:, None, None]
 
@@ -323,13 +323,13 @@ class Run:
         return fields * self.stds[:channels, None, None] + self.means[:channels, None, None]
 
     def picture(self):
-        """The forecast of the first validation sample, physical [C, H, W], and its target."""
+        """The forecast of the first validation sample, physical [V, LAT, LON], and its target."""
         image, target = self._load(self.data.valid, self.valid_samples[:1])
         with torch.no_grad():
             return {"forecast": self._physical(self._forecast(image))[0], "target": self._physical(target)[0]}
 
     def roll_out(self, starts, steps):
-        """Forecasts [K, C, H, W] from the first start in physical units, and the scores over all starts."""
+        """Forecasts [K, V, LAT, LON] from the first start in physical units, and the scores over all starts."""
         dt, file, channels = self.config["dt"], self.data.test[0], len(self.names)
         climatology = self.data.time_means[:, :self.height, :self.width].to(self.dtype)
         climatology = ((climatology - self.means[:, None, None]) / self.stds[:, None, None])[:channels]

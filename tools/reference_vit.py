@@ -61,7 +61,7 @@ class NoDrops:
 
 
 class PatchEmbed(nn.Module):
-    """[B, C, H, W] -> [B, N, E], patches in row-major order."""
+    """[B, V, LAT, LON] -> [B, T, C], patches in row-major order."""
 
     def __init__(self, channels, embed_dim, patch_size):
         super().__init__()
@@ -78,7 +78,7 @@ class Attention(nn.Module):
         self.q, self.k, self.v, self.proj = (nn.Linear(embed_dim, embed_dim) for _ in range(4))
 
     def forward(self, x, drops=NoDrops(), block=0):
-        def heads(t):  # [B, N, E] -> [B, heads, N, E / heads]
+        def heads(t):  # [B, T, C] -> [B, NH, T, HS]
             return t.unflatten(2, (self.num_heads, -1)).transpose(1, 2)
 
         q, k, v = heads(self.q(x)), heads(self.k(x)), heads(self.v(x))
@@ -115,7 +115,7 @@ class Block(nn.Module):
 
 
 class ViT(nn.Module):
-    """Fields [B, C, H, W] to the next fields [B, out_channels, H, W].
+    """Fields [B, V, LAT, LON] to the next fields [B, out_channels, LAT, LON].
 
     predict_change adds the first out_channels planes of the input to the output (isobar's option, not the tutorial's).
     """
@@ -170,7 +170,7 @@ class Classifier(nn.Module):
 
 
 def relative_l2(pred, target, row_weights=None, channel_weights=None):
-    """mean_b √(Σ w·a·(pred - target)²) / √(Σ w·a·target²); row_weights [H], channel_weights [C], both 1 if absent."""
+    """mean_b √(Σ w·a·(pred - target)²) / √(Σ w·a·target²); row_weights [LAT], channel_weights [V], both 1 if absent."""
     weight = _weight(target, row_weights, channel_weights)
     error = (weight * (pred.to(target.dtype) - target)**2).flatten(1).sum(1)
     return (error.sqrt() / (weight * target**2).flatten(1).sum(1).sqrt()).mean()

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "apps/train/run_folder.h"
 #include "engine/files/atomic_file.h"
+#include "engine/files/file_lock.h"
 #include "engine/files/json.h"
 #include "kernels/common/check.h"
 #include "kernels/common/kernel.h"
@@ -23,7 +23,7 @@ using nlohmann::ordered_json;
 
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{16} << 20;  // size limit of the file; one product takes about 250 bytes
+constexpr std::size_t kMaxBytes = std::size_t{16} << 20;  // size limit of the file; one product takes about 250 bytes
 
 // Keeps letters, digits and dots; each run of other characters becomes one dash.
 std::string file_name_of(const std::string& platform) {
@@ -92,14 +92,17 @@ Start start_with(const ChosenAlgorithms& of_checkpoint, const std::string& platf
 // Runs that end at the same time add their entries one after the other. After about 10 seconds of waiting the lock is
 // ignored: at worst a choice is lost and made again.
 FileLock lock_for_adding(const fs::path& folder) {
-  constexpr int kMostTries = 500;
+  constexpr int kMaxTries = 500;
   constexpr std::chrono::milliseconds kBetween(20);
-  FileLock lock;
-  for (int tries = 0; !lock.take(folder) && tries < kMostTries; ++tries) std::this_thread::sleep_for(kBetween);
+  FileLock lock = FileLock::of_folder(folder);
+  for (int tries = 0; lock.state() == FileLock::State::elsewhere && tries < kMaxTries; ++tries) {
+    std::this_thread::sleep_for(kBetween);
+    lock = FileLock::of_folder(folder);
+  }
   return lock;
 }
 
-Start told_by_first(const Start& mine, const Communicator& ranks) {
+Start broadcast_from_first(const Start& mine, const Communicator& ranks) {
   if (ranks.size() == 1) return mine;
   const ordered_json json{{"known", to_json(mine.known)}, {"is_complete", mine.is_complete}};
   const auto told = parse_json<ordered_json>(ranks.broadcast_text(json.dump(), 0), "the first rank");
@@ -143,7 +146,7 @@ fs::path algorithms_file(const std::string& platform) {
 ChosenAlgorithms read_algorithms(const fs::path& file, const std::string& platform) {
   std::error_code ignored;
   if (!fs::exists(file, ignored)) return {platform, {}};
-  const auto json = read_json<ordered_json>(file, JsonComments::refused, kMostBytes);
+  const auto json = read_json<ordered_json>(file, JsonComments::refused, kMaxBytes);
   ChosenAlgorithms chosen;
   try {
     chosen = algorithms_from(json);
@@ -173,9 +176,9 @@ void add_algorithms(const fs::path& file, const ChosenAlgorithms& chosen) {
 cuda::GemmAlgorithms agree_on(const cuda::GemmAlgorithms& mine, const Communicator& ranks) {
   if (ranks.size() == 1) return mine;
   const std::string text = ordered_json(mine).dump();
-  auto most = static_cast<double>(text.size());
-  ranks.all_reduce({&most, 1}, Reduce::max);
-  const auto bytes = static_cast<std::size_t>(most);
+  auto max_bytes = static_cast<double>(text.size());
+  ranks.all_reduce({&max_bytes, 1}, Reduce::max);
+  const auto bytes = static_cast<std::size_t>(max_bytes);
   std::string padded = text, all(bytes * static_cast<std::size_t>(ranks.size()), ' ');
   padded.resize(bytes, ' ');
   ranks.all_gather_bytes(std::as_bytes(std::span(padded)), std::as_writable_bytes(std::span(all)));
@@ -194,7 +197,7 @@ ChosenAlgorithms choose_algorithms(const ChosenAlgorithms& of_checkpoint, Device
   const std::string platform = platform_of(device);
   const fs::path file = algorithms_file(platform);
   const Start start =
-      told_by_first(is_first ? start_with(of_checkpoint, platform, file, log) : Start{{}, false}, ranks);
+      broadcast_from_first(is_first ? start_with(of_checkpoint, platform, file, log) : Start{{}, false}, ranks);
   use(device, start.known.of_products);
   if (start.is_complete) return start.known;
   ranks.barrier();  // ranks that are threads share a device: no rank may clear a choice that another rank has timed

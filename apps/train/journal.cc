@@ -112,8 +112,8 @@ void Journal::valid(std::int64_t iteration, std::int64_t epoch, const Metrics& m
   folder_.log(concat("  Total validation time: ", seconds, " sec"));
   board_.scalar("Loss/valid", metrics.loss(), iteration);
   for (const auto& [tag, value] : report.scalars) board_.scalar(tag, value, iteration);
-  if (!charts_are_told_ && !report.charts.empty()) board_.charts(report.charts);
-  charts_are_told_ = true;
+  if (!charts_are_written_ && !report.charts.empty()) board_.charts(report.charts);
+  charts_are_written_ = true;
 }
 
 void Journal::pictures(std::int64_t iteration, const std::vector<Picture>& pictures) {
@@ -122,7 +122,7 @@ void Journal::pictures(std::int64_t iteration, const std::vector<Picture>& pictu
     try {
       write_png(folder_.images() / (picture.file + "_" + padded(iteration) + ".png"), picture.image);
     } catch (const Error& error) {
-      tell(concat("warning: ", error.what(), "; the run goes on without this picture"));
+      print_line(concat("warning: ", error.what(), "; the run goes on without this picture"));
     }
   }
 }

@@ -77,7 +77,7 @@ class Journal {
   const RunFolder& folder_;
   const RunFacts facts_;
   TensorBoardWriter board_;
-  bool charts_are_told_ = false;
+  bool charts_are_written_ = false;
 };
 
 }  // namespace isobar

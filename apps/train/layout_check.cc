@@ -13,7 +13,7 @@ namespace isobar {
 namespace {
 
 constexpr int kSteps = 3;
-constexpr double kLeastEps = 1e-3;
+constexpr double kMinEps = 1e-3;
 
 using Values = LayoutJudge::Values;
 using NamedValues = LayoutJudge::NamedValues;
@@ -40,7 +40,7 @@ Steps make_steps(const CheckedLayout& checked, const ComputeOptions& compute, De
   const OpenedRecipe& data = checked.data;
   const std::unique_ptr<Task> task = data.make_task(compute, device, parallel);
   OptimizerOptions optimizer = config.optimizer;
-  optimizer.eps = std::max(optimizer.eps, kLeastEps);
+  optimizer.eps = std::max(optimizer.eps, kMinEps);
   const std::int64_t per_epoch = config.batch.iterations_per_epoch(data.train().samples());
   Trainer trainer(*task,
                   {config.batch, optimizer, config.schedule.of_run(per_epoch), compute, per_epoch, config.loss_scale},

@@ -13,13 +13,13 @@ constexpr double kExact = 1e-12;
 
 // A NaN, which no comparison detects, counts as infinitely far.
 double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  double most = 0;
+  double max = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     const double difference = std::abs(a[i] - b[i]);
     if (std::isnan(difference)) return std::numeric_limits<double>::infinity();
-    most = std::max(most, difference);
+    max = std::max(max, difference);
   }
-  return most;
+  return max;
 }
 
 // The tensor whose size sets the tolerance of tensor `name`.
@@ -31,9 +31,9 @@ std::string yardstick_of(const std::string& name) {
 }  // namespace
 
 double largest(const std::vector<double>& x) {
-  double most = 0;
-  for (const double value : x) most = std::max(most, std::abs(value));
-  return most;
+  double max = 0;
+  for (const double value : x) max = std::max(max, std::abs(value));
+  return max;
 }
 
 Deviation LayoutJudge::of_values(const std::string& name, const Values& exact, const Values& serial,

@@ -11,7 +11,7 @@ namespace isobar {
 
 namespace {
 
-constexpr double kMostWorkers = 256;  // threads that read; more would only wait for each other
+constexpr double kMaxWorkers = 256;  // threads that read; more would only wait for each other
 
 LoaderOptions loader_options(const ReadingOptions& reading, const BatchCut& cut, Device device) {
   return {.cut = cut,
@@ -21,7 +21,7 @@ LoaderOptions loader_options(const ReadingOptions& reading, const BatchCut& cut,
 }
 
 // The samples that this rank reads: the data set itself, or a band of it. `band` then owns the band.
-const Dataset& read_by(const ReadingRank& rank, const Dataset& dataset, std::unique_ptr<Dataset>& band) {
+const Dataset& samples_of(const ReadingRank& rank, const Dataset& dataset, std::unique_ptr<Dataset>& band) {
   if (!rank.rows) return dataset;
   band = dataset.band(*rank.rows);
   return *band;
@@ -44,7 +44,7 @@ KeyTable ReadingOptions::keys() {
   return {"Reading",
           {key("shuffle", shuffle, "the order of the training samples is random, by seed and epoch"),
            key("num_data_workers", num_data_workers, "threads that read ahead; 0: the training thread reads")
-               .within(0, kMostWorkers)
+               .within(0, kMaxWorkers)
                .free_on_resume()
                .also_called({"workers", "numworkers"})}};
 }
@@ -90,28 +90,28 @@ void BatchOptions::check_fits(const Dataset& train) const {
                ", but the training set, ", train.name(), ", has ", train.samples(), " samples only");
 }
 
-JudgedSet::JudgedSet(const Dataset& set, std::int64_t at_once, const ReadingOptions& reading, std::int64_t seed,
-                     Device device, const ReadingRank& rank)
-    : set_(read_by(rank, set, band_)),
+EvaluationSet::EvaluationSet(const Dataset& set, std::int64_t at_once, const ReadingOptions& reading, std::int64_t seed,
+                             Device device, const ReadingRank& rank)
+    : set_(samples_of(rank, set, band_)),
       seed_(static_cast<std::uint64_t>(seed)),
       loader_(
           set_, Sampler(set.samples(), /*shuffle=*/false, seed_),
           loader_options(reading, {.batch = at_once, .keeps_incomplete = true, .rank = rank.rank, .ranks = rank.ranks},
                          device)) {}
 
-Batch JudgedSet::first_samples(std::int64_t count) const {
+Batch EvaluationSet::first_samples(std::int64_t count) const {
   std::vector<std::int64_t> samples(static_cast<std::size_t>(std::min(count, set_.samples())));
   std::iota(samples.begin(), samples.end(), 0);
   return read_batch(set_, samples, seed_);
 }
 
-void JudgedSet::try_first_batch() {
+void EvaluationSet::try_first_batch() {
   try_first_batch_of(loader_);
 }
 
 Loaders::Loaders(const Dataset& train, const Dataset& valid, const ReadingOptions& reading, const BatchOptions& batch,
                  std::int64_t seed, Device device, ReadingRank rank)
-    : train_(holding_a_batch(read_by(rank, train, train_band_), batch)),
+    : train_(holding_a_batch(samples_of(rank, train, train_band_), batch)),
       reading_(reading),
       batch_(batch),
       seed_(seed),
@@ -122,7 +122,7 @@ Loaders::Loaders(const Dataset& train, const Dataset& valid, const ReadingOption
       valid_(judged(valid)),
       uploads_(device.kind == DeviceKind::cpu ? nullptr : std::make_shared<gpu::OwnedStream>(device)) {}
 
-JudgedSet Loaders::judged(const Dataset& set) const {
+EvaluationSet Loaders::judged(const Dataset& set) const {
   return {set, batch_.at_once(), reading_, seed_, device_, rank_};
 }
 

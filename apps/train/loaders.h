@@ -57,12 +57,12 @@ struct ReadingRank {
 
 // A set that is evaluated: every sample of this rank once, in order. All ranks have the same number of batches; the
 // last batch may be empty on some ranks.
-class JudgedSet {
+class EvaluationSet {
  public:
   // at_once: samples of a batch, summed over all ranks. `set` must outlive this object. Host buffers are pinned if the
   // device is a GPU.
-  JudgedSet(const Dataset& set, std::int64_t at_once, const ReadingOptions& reading, std::int64_t seed, Device device,
-            const ReadingRank& rank = {});
+  EvaluationSet(const Dataset& set, std::int64_t at_once, const ReadingOptions& reading, std::int64_t seed,
+                Device device, const ReadingRank& rank = {});
 
   Loader& loader() { return loader_; }
   std::int64_t samples() const { return set_.samples(); }  // of all ranks
@@ -87,9 +87,9 @@ class Loaders {
           std::int64_t seed, Device device, ReadingRank rank = {});
 
   // A batch of it has as many samples as a part of a training batch.
-  JudgedSet& valid() { return valid_; }
+  EvaluationSet& valid() { return valid_; }
   // The same for another set, which must outlive the result.
-  JudgedSet judged(const Dataset& set) const;
+  EvaluationSet judged(const Dataset& set) const;
 
   std::int64_t train_samples() const { return train_.samples(); }  // includes samples of dropped incomplete batches
   std::int64_t iterations_per_epoch() const { return parts_per_epoch() / batch_.grad_accumulation; }
@@ -127,7 +127,7 @@ class Loaders {
   Device device_;
   ReadingRank rank_;
   Loader train_loader_;
-  JudgedSet valid_;
+  EvaluationSet valid_;
   std::shared_ptr<const gpu::OwnedStream> uploads_;  // null on the CPU
   std::optional<Ahead> ahead_;
   std::unique_ptr<Upload> current_;  // its copies may still be running

@@ -1,6 +1,7 @@
 #include "apps/train/rank_map.h"
 
 #include <iomanip>
+#include <memory>
 #include <sstream>
 
 #include "comm/parallel.h"
@@ -10,11 +11,11 @@ namespace isobar {
 namespace {
 
 // "heads 0-3 of 8"
-std::string text_of(const Holding::Dealt& dealt) {
-  const Part& part = dealt.part;
-  if (part.size() == 0) return concat("no ", dealt.what);
-  const std::string last = part.size() > 1 ? concat("-", part.end - 1) : "";
-  return concat(dealt.what, " ", part.begin, last, " of ", dealt.total);
+std::string text_of(const Dealt& dealt) {
+  const std::int64_t count = dealt.end - dealt.begin;
+  if (count == 0) return concat("no ", dealt.what);
+  const std::string last = count > 1 ? concat("-", dealt.end - 1) : "";
+  return concat(dealt.what, " ", dealt.begin, last, " of ", dealt.total);
 }
 
 std::string mebibytes(std::size_t bytes) {
@@ -24,12 +25,14 @@ std::string mebibytes(std::size_t bytes) {
 }
 
 // sharing: ranks that deal out the moments, and the average, of what they hold.
-std::string text_of(const Holding& holding, const ComputeOptions& compute, const OptimizerOptions& optimizer,
+std::string text_of(const Parameters& parameters, const ComputeOptions& compute, const OptimizerOptions& optimizer,
                     std::size_t sharing) {
   std::string text;
-  for (const Holding::Dealt& dealt : holding.dealt) text += text_of(dealt) + ", ";
+  for (const char* group : {"tp", "cp"})
+    for (const Dealt& dealt : parameters.dealt())
+      if (dealt.group == group) text += text_of(dealt) + ", ";
   const DType activation = compute.activation();
-  const auto count = static_cast<std::size_t>(holding.parameters);
+  const auto count = static_cast<std::size_t>(parameters.held());
   const std::size_t numbers = count * size_of(accumulator_of(activation));
   text += concat(count, " parameters: ", mebibytes(numbers), " of weights");
   if (is_16_bit(activation)) text += concat(" and ", mebibytes(count * size_of(activation)), " rounded");
@@ -39,17 +42,18 @@ std::string text_of(const Holding& holding, const ComputeOptions& compute, const
 
 }  // namespace
 
-std::string describe_ranks(const HoldingOf& holding_of, const ComputeOptions& compute,
-                           const OptimizerOptions& optimizer, const MeshSizes& sizes, const std::string& order,
-                           std::int64_t shards) {
+std::string describe_ranks(const TaskSource& source, const ComputeOptions& compute, const OptimizerOptions& optimizer,
+                           const MeshSizes& sizes, const std::string& order, std::int64_t shards) {
   const Mesh mesh(sizes, order);
   const auto sharing = static_cast<std::size_t>(shards == ExchangeOptions::kAll ? sizes.dp * sizes.cp : shards);
   std::ostringstream out;
   out << to_text(mesh);
   // Data ranks hold the same.
   for (const std::int64_t first : mesh.group_of(0, "tp-cp")) {
-    const Holding holding = holding_of(compute, Parallel::imagined(first, sizes, order));
-    out << to_text(mesh.group_of(first, "dp")) << ": " << text_of(holding, compute, optimizer, sharing) << '\n';
+    const Parallel parallel = Parallel::imagined(first, sizes, order);
+    const std::unique_ptr<Task> task = source.make_task(compute, meta_like(DeviceKind::cpu), parallel);
+    out << to_text(mesh.group_of(first, "dp")) << ": " << text_of(task->parameters(), compute, optimizer, sharing)
+        << '\n';
   }
   return out.str();
 }

@@ -1,24 +1,22 @@
 // The map of ranks, for people: where each stands, and what it holds.
 #pragma once
 
-#include <functional>
+#include <cstdint>
 #include <string>
 
 #include "comm/mesh.h"
 #include "comm/parallel.h"
 #include "engine/optimizer.h"
 #include "models/compute_options.h"
-#include "models/holding.h"
+#include "models/task.h"
 
 namespace isobar {
 
 // to_text(mesh) with a line for all ranks that hold the same: their part of heads, hidden units and rows of patches,
 // and the bytes of weights, gradients, moments and, where one is kept, the average (with a sharded optimizer: the share
-// that one of `shards` ranks has, ExchangeOptions). holding_of: what a rank holds; it throws Error where the model
+// that one of `shards` ranks has, ExchangeOptions). Tasks are made on the device meta. Throws Error where the model
 // cannot be split in that way.
-using HoldingOf = std::function<Holding(const ComputeOptions& compute, const Parallel& parallel)>;
-std::string describe_ranks(const HoldingOf& holding_of, const ComputeOptions& compute,
-                           const OptimizerOptions& optimizer, const MeshSizes& sizes, const std::string& order,
-                           std::int64_t shards = 1);
+std::string describe_ranks(const TaskSource& source, const ComputeOptions& compute, const OptimizerOptions& optimizer,
+                           const MeshSizes& sizes, const std::string& order, std::int64_t shards = 1);
 
 }  // namespace isobar

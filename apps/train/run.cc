@@ -23,7 +23,7 @@ using nlohmann::ordered_json;
 namespace {
 
 constexpr std::int64_t kProfiledEpoch = 4;  // as the tutorial: the fourth
-constexpr std::int64_t kMostEpochs = std::int64_t{1} << 53;
+constexpr std::int64_t kMaxEpochs = std::int64_t{1} << 53;
 constexpr double kLargest = std::numeric_limits<double>::max();
 
 std::string memory_line(const char* when) {
@@ -110,7 +110,7 @@ void TrainingRun::restore(const Checkpoint& checkpoint) {
     ISOBAR_CHECK(samples == loaders_.train_samples(), "the training set had ", samples, " samples, and now has ",
                  loaders_.train_samples());
     const ordered_json& cursor = state.at("cursor");
-    loaders_.seek({whole_number_in(cursor, "epoch", 0, kMostEpochs),
+    loaders_.seek({whole_number_in(cursor, "epoch", 0, kMaxEpochs),
                    whole_number_in(cursor, "batch", 0, loaders_.parts_per_epoch())});
     epoch_ = tally_from(state.at("epoch"));
     if (!state.at("best_loss").is_null()) best_loss_ = number_in(state, "best_loss", -kLargest);
@@ -220,7 +220,7 @@ void TrainingRun::note(const Step& step) {
 
 // All ranks have their part in it.
 void TrainingRun::report_communication() const {
-  CommLedger predicted = trainer_.predicted_traffic();
+  CommLedger predicted = setup_.traffic_of_step;
   if (parallel_.world.size() > 1) predicted.add("world", Verb::all_reduce, 1, 2 * sizeof(double));  // agree()
   log(report_traffic(predicted, traffic_, trainer_.iteration() - first_iteration_, trainer_.holds(), parallel_.world));
 }
@@ -232,7 +232,7 @@ void TrainingRun::make_up_for_validation() {
 }
 
 // By one of the trainer's two functions, and shows how far it is. False where a stop signal interrupted it.
-bool TrainingRun::judge(JudgedSet& set, Metrics& metrics, const std::string& label, Judging by) {
+bool TrainingRun::judge(EvaluationSet& set, Metrics& metrics, const std::string& label, Judging by) {
   if (record_) record_->progress.begin_validation(set.samples(), label);
   const bool is_whole = (trainer_.*by)(set, metrics, stop_requested, [this](std::int64_t samples) {
     if (record_) record_->progress.validated(samples);
@@ -308,7 +308,7 @@ std::unique_ptr<Working> TrainingRun::work_of_first(const char* what) const {
 bool TrainingRun::score_test() {
   parallel_.world.barrier();  // the first rank has put the best weights in their place
   read_model(setup_.folder / "best" / kModelFile, task_);
-  JudgedSet set = loaders_.judged(*test_);
+  EvaluationSet set = loaders_.judged(*test_);
   tested_ = task_.metrics();
   return judge(set, *tested_, "test", &Trainer::judge);
 }

@@ -21,7 +21,7 @@
 #include "apps/train/run_options.h"
 #include "apps/train/run_record.h"
 #include "apps/train/trainer.h"
-#include "comm/begun_sum.h"
+#include "comm/async_sum.h"
 #include "comm/parallel.h"
 #include "models/task.h"
 
@@ -39,6 +39,7 @@ struct RunSetup {
   nlohmann::ordered_json config;   // as config.json has it; kept with the weights
   bool autotune = false;           // a GPU chooses the algorithms of its products by time
   bool comm_report = false;        // at the end: what ranks told each other, predicted beside counted
+  CommLedger traffic_of_step{};    // with comm_report: as predicted for this rank (apps/train/dry_run.h)
   bool ranks_differ = false;       // replicas are not kept equal: gradients are not exchanged
   bool agrees_late = false;        // on losses and stopping, an iteration later, where nobody needs it at once
 };
@@ -78,7 +79,7 @@ class TrainingRun {
   bool finish();
   bool score_test();
   using Judging = decltype(&Trainer::judge);
-  bool judge(JudgedSet& set, Metrics& metrics, const std::string& label, Judging by);
+  bool judge(EvaluationSet& set, Metrics& metrics, const std::string& label, Judging by);
   bool run_validation();
   void show_validation(double seconds);
   void log(const std::string& line, bool show = true) const;
@@ -116,7 +117,7 @@ class TrainingRun {
   CommLedger traffic_;  // of its steps
   std::int64_t saved_iteration_ = -1;
   std::optional<Step> step_;           // the last one, until the ranks have agreed on it
-  std::optional<BegunSum> agreement_;  // on it: sum of losses, number of ranks that are to stop
+  std::optional<AsyncSum> agreement_;  // on it: sum of losses, number of ranks that are to stop
   std::unique_ptr<Metrics> metrics_;   // of the validation set
   std::unique_ptr<Metrics> tested_;    // of the test set, once it is scored
   bool is_validated_ = false;          // metrics_ are those of the current iteration

@@ -1,7 +1,6 @@
 #include "apps/train/run_folder.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +24,7 @@
 #include "engine/files/atomic_file.h"
 #include "engine/files/checkpoint.h"
 #include "engine/files/json.h"
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -157,25 +157,6 @@ std::string log_line(std::string_view message) {
 
 }  // namespace
 
-FileLock::~FileLock() {
-  if (folder_ >= 0) close(folder_);
-}
-
-FileLock::FileLock(FileLock&& other) noexcept : folder_(std::exchange(other.folder_, -1)) {}
-
-FileLock& FileLock::operator=(FileLock&& other) noexcept {
-  std::swap(folder_, other.folder_);
-  return *this;
-}
-
-bool FileLock::take(const fs::path& folder) {
-  FileLock opened;
-  opened.folder_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (opened.is_taken() && flock(opened.folder_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
-  *this = std::move(opened);
-  return true;
-}
-
 RunFolder::RunFolder(fs::path path, ExistingRun existing) : path_(std::move(path)), existing_(existing) {
   ISOBAR_CHECK(!fs::exists(path_) || fs::is_directory(path_), "run folder ", path_.string(), " is not a folder");
   check_best_can_be_replaced(path_);
@@ -193,7 +174,7 @@ void RunFolder::prepare(const ordered_json& config, const std::vector<std::strin
   folder_is_new_ = fs::create_directories(path_, error);
   ISOBAR_CHECK(!error, "cannot make run folder ", path_.string(), ": ", error.message(),
                "; say where it goes with --run-dir DIR or --set expdir=DIR");
-  if (!lock_.is_taken()) lock();
+  if (lock_.state() == FileLock::State::none) lock();
   ISOBAR_CHECK(run_there_ || !is_run(), "run folder ", path_.string(), " got a run from another process just now");
   if (run_there_ && existing_ == ExistingRun::overwrite) remove_run(Links::emptied);
   fs::create_directories(images(), error);
@@ -211,7 +192,10 @@ void RunFolder::prepare(const ordered_json& config, const std::vector<std::strin
 
 // Two processes that trained into one folder would mix their files.
 void RunFolder::lock() {
-  ISOBAR_CHECK(lock_.take(path_), "run folder ", path_.string(), " is in use: another process trains into it");
+  FileLock taken = FileLock::of_folder(path_);
+  ISOBAR_CHECK(taken.state() != FileLock::State::elsewhere, "run folder ", path_.string(),
+               " is in use: another process trains into it");
+  lock_ = std::move(taken);
 }
 
 // config.json is the first thing that a run writes.

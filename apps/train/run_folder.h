@@ -18,6 +18,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/files/file_lock.h"
+
 namespace isobar {
 
 // Sizes of groups of ranks: data, tensor and context parallel.
@@ -27,23 +29,6 @@ struct RankLayout {
 
 // What to do where the folder holds a run already.
 enum class ExistingRun { refuse, resume, overwrite };
-
-// The lock of a folder. The system holds it, and frees it when the process ends.
-class FileLock {
- public:
-  FileLock() = default;  // holds nothing
-  ~FileLock();
-  FileLock(FileLock&& other) noexcept;
-  FileLock& operator=(FileLock&& other) noexcept;
-
-  // False if another process holds the folder's lock. Where a folder cannot be locked, as on some network file systems,
-  // this is true for everybody.
-  bool take(const std::filesystem::path& folder);
-  bool is_taken() const { return folder_ >= 0; }
-
- private:
-  int folder_ = -1;  // its descriptor
-};
 
 // Where a run keeps the statistics of its own making.
 inline std::filesystem::path statistics_of(const std::filesystem::path& run_folder) {

@@ -10,11 +10,10 @@ namespace {
 using nlohmann::ordered_json;
 
 template <class T>
-T bounded(const ordered_json& value, const char* key, bool is_kind, T least, T most) {
+T bounded(const ordered_json& value, const char* key, bool is_kind, T min, T max) {
   ISOBAR_CHECK(is_kind, key, " is ", value.dump(), ", which is no number of this kind");
   const T number = value.get<T>();
-  ISOBAR_CHECK(number >= least && number <= most, key, " is ", value.dump(), ", which is not from ", least, " to ",
-               most);
+  ISOBAR_CHECK(number >= min && number <= max, key, " is ", value.dump(), ", which is not from ", min, " to ", max);
   return number;
 }
 
@@ -25,14 +24,14 @@ const ordered_json& value_of(const ordered_json& object, const char* key) {
 
 }  // namespace
 
-std::int64_t whole_number_in(const ordered_json& object, const char* key, std::int64_t least, std::int64_t most) {
+std::int64_t whole_number_in(const ordered_json& object, const char* key, std::int64_t min, std::int64_t max) {
   const ordered_json& value = value_of(object, key);
-  return bounded<std::int64_t>(value, key, value.is_number_integer(), least, most);
+  return bounded<std::int64_t>(value, key, value.is_number_integer(), min, max);
 }
 
-double number_in(const ordered_json& object, const char* key, double least, double most) {
+double number_in(const ordered_json& object, const char* key, double min, double max) {
   const ordered_json& value = value_of(object, key);
-  return bounded<double>(value, key, value.is_number(), least, most);
+  return bounded<double>(value, key, value.is_number(), min, max);
 }
 
 }  // namespace isobar

@@ -16,7 +16,7 @@ void score_batch(const Task& task, const LoadedBatch& batch, Metrics& metrics) {
 
 }  // namespace
 
-bool score_all(const Task& task, JudgedSet& set, Metrics& metrics, const std::function<bool()>& stop,
+bool score_all(const Task& task, EvaluationSet& set, Metrics& metrics, const std::function<bool()>& stop,
                const Communicator& ranks, const Communicator& voters,
                const std::function<void(std::int64_t samples)>& scored) {
   const TapeScope off(nullptr);
@@ -35,7 +35,7 @@ bool score_all(const Task& task, JudgedSet& set, Metrics& metrics, const std::fu
   return true;
 }
 
-void rehearse_scoring(const Task& task, JudgedSet& set) {
+void rehearse_scoring(const Task& task, EvaluationSet& set) {
   const TapeScope off(nullptr);
   Loader& loader = set.loader();
   const std::int64_t batches = loader.batches_per_epoch();

@@ -15,12 +15,12 @@ namespace isobar {
 // was true on one rank of `voters` between two batches. scored: called with the number of samples that all ranks have
 // scored so far, about.
 bool score_all(
-    const Task& task, JudgedSet& set, Metrics& metrics, const std::function<bool()>& stop,
+    const Task& task, EvaluationSet& set, Metrics& metrics, const std::function<bool()>& stop,
     const Communicator& ranks = {}, const Communicator& voters = {},
     const std::function<void(std::int64_t samples)>& scored = [](std::int64_t) {});
 
 // Scores the first and the last batch, for what libraries do when they are first asked: only the last one can be of
 // another size. All ranks that score together have as many batches.
-void rehearse_scoring(const Task& task, JudgedSet& set);
+void rehearse_scoring(const Task& task, EvaluationSet& set);
 
 }  // namespace isobar

@@ -44,7 +44,7 @@ std::string nearest_name(const std::string& name, const std::vector<std::string>
 
 std::string suggestion(const std::string& name, const std::vector<std::string>& names,
                        const std::map<std::string, std::string>& other_names) {
-  constexpr std::size_t kLeastPart = 4;  // letters; a shorter name is a substring of too many names
+  constexpr std::size_t kMinPart = 4;  // letters; a shorter name is a substring of too many names
   const std::string letters = letters_of(name);
   if (const auto other = other_names.find(letters); other != other_names.end()) return other->second;
   if (names.empty()) return "";
@@ -52,7 +52,7 @@ std::string suggestion(const std::string& name, const std::vector<std::string>& 
   const auto whole = std::find_if(names.begin(), names.end(), [&](const std::string& candidate) {
     return letters_of(candidate).find(letters) != std::string::npos;
   });
-  return letters.size() >= kLeastPart && whole != names.end() ? *whole : "";
+  return letters.size() >= kMinPart && whole != names.end() ? *whole : "";
 }
 
 std::string did_you_mean(const std::string& suggested) {

@@ -100,18 +100,6 @@ void Trainer::rehearse(Loaders& loaders) {
   loaders.seek(cursor);
 }
 
-CommLedger Trainer::predicted_traffic() const {
-  CommLedger ledger;
-  const BatchCut cut = options_.batch.cut(parallel_.dp.rank(), parallel_.dp.size());
-  for (std::int64_t part = 0; part < cut.parts; ++part)
-    if (const std::int64_t samples = cut.own(part_of(cut.batch, part, cut.parts).size()); samples > 0)
-      task_.add_traffic(samples, ledger);
-  if (!task_.counts_samples() && parallel_.dp.size() > 1)
-    ledger.add(parallel_.dp.name(), Verb::all_reduce, 1, sizeof(double));  // StepParts
-  if (reducer_) reducer_->add_traffic(ledger);
-  return ledger;
-}
-
 RankHolds Trainer::holds() const {
   const Parameters& parameters = task_.parameters();
   const auto number = static_cast<std::int64_t>(size_of(parameters.dtype()));
@@ -179,7 +167,7 @@ void Trainer::check_update(const StepResult& result) {
                ": fp16 gradients overflow at every loss scale; use amp_mode bf16");
 }
 
-bool Trainer::judge(JudgedSet& set, Metrics& metrics, const std::function<bool()>& stop,
+bool Trainer::judge(EvaluationSet& set, Metrics& metrics, const std::function<bool()>& stop,
                     const std::function<void(std::int64_t samples)>& scored) const {
   plan_->trim(task_.device());
   const bool is_whole = score_all(task_, set, metrics, stop, parallel_.dp, parallel_.world, scored);
@@ -187,7 +175,7 @@ bool Trainer::judge(JudgedSet& set, Metrics& metrics, const std::function<bool()
   return is_whole;
 }
 
-bool Trainer::validate(JudgedSet& set, Metrics& metrics, const std::function<bool()>& stop,
+bool Trainer::validate(EvaluationSet& set, Metrics& metrics, const std::function<bool()>& stop,
                        const std::function<void(std::int64_t samples)>& scored) const {
   if (!judge(set, metrics, stop, scored)) return false;
   const double loss = metrics.loss();

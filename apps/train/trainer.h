@@ -65,9 +65,7 @@ class Trainer {
   // libraries do when they are first asked. Nothing that a run will need is changed.
   void rehearse(Loaders& loaders);
 
-  // What this rank tells others in one step, and what it holds of weights, gradients and moments: from sizes alone,
-  // and as it is.
-  CommLedger predicted_traffic() const;
+  // What this rank holds of weights, gradients and moments: as numbers, and as it is.
   RankHolds holds() const;
 
   // The gradients of the last step, summed over the ranks and before clipping, times its gradient_scale; as optimizers
@@ -77,11 +75,11 @@ class Trainer {
   // Scores a set, every sample once, on all ranks together. False where `stop` was true on one of them between two
   // batches. scored: called with the samples that all ranks have scored so far, about.
   bool judge(
-      JudgedSet& set, Metrics& metrics, const std::function<bool()>& stop,
+      EvaluationSet& set, Metrics& metrics, const std::function<bool()>& stop,
       const std::function<void(std::int64_t samples)>& scored = [](std::int64_t) {}) const;
   // The same of the validation set, whose loss is an error where it is not finite.
   bool validate(
-      JudgedSet& set, Metrics& metrics, const std::function<bool()>& stop,
+      EvaluationSet& set, Metrics& metrics, const std::function<bool()>& stop,
       const std::function<void(std::int64_t samples)>& scored = [](std::int64_t) {}) const;
 
   // While one lives the averaged weights (OptimizerOptions::ema) are the model's, and a step is an Error; one within

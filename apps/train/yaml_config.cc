@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "apps/train/suggestions.h"
-#include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -19,7 +19,7 @@ using nlohmann::json;
 
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{64} << 20;  // size limit of the file
+constexpr std::size_t kMaxBytes = std::size_t{64} << 20;  // size limit of the file
 
 struct Document {
   std::filesystem::path file;
@@ -92,8 +92,8 @@ json value_of(const YAML::Node& node, const std::string& key, const Document& do
 
 // The map's own keys, then those of the maps it merges, in their order: the first value of a key wins.
 void collect(const YAML::Node& map, const Document& document, int& maps, ConfigEntries& entries) {
-  constexpr int kMostMaps = 200;
-  ISOBAR_CHECK(++maps <= kMostMaps, "config ", document.origin(), " merges itself, or more than ", kMostMaps, " maps");
+  constexpr int kMaxMaps = 200;
+  ISOBAR_CHECK(++maps <= kMaxMaps, "config ", document.origin(), " merges itself, or more than ", kMaxMaps, " maps");
   ISOBAR_CHECK(map.IsMap(), "config ", document.origin(),
                " must be a map of keys and values, and so must what it merges");
   std::set<std::string> own;
@@ -114,7 +114,7 @@ void collect(const YAML::Node& map, const Document& document, int& maps, ConfigE
 NamedConfig load_yaml_config(const std::filesystem::path& file, const std::string& name) {
   std::error_code ignored;
   ISOBAR_CHECK(std::filesystem::is_regular_file(file, ignored), "cannot open config file ", file.string());
-  const std::string contents = read_file(file, kMostBytes);
+  const std::string contents = read_file(file, kMaxBytes);
   const Document document{file, name};
   NamedConfig config{name, {}};
   try {

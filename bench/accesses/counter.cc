@@ -94,7 +94,7 @@ struct Window {
   const void* code = nullptr;
   bool counts = true;
 };
-constexpr std::size_t kMostBytes = 64;
+constexpr std::size_t kMaxBytes = 64;
 using Windows = std::array<Window, 2>;  // the latest first: a copy has two ends
 
 // The requests of a place in the running block.
@@ -249,7 +249,7 @@ namespace isobar::emulator {
 void one_access(const void* pointer, std::size_t bytes, bool counts) {
   using namespace accesses;  // NOLINT: of this file
   if (!is_in_kernel(__builtin_frame_address(0))) return;
-  if (bytes > kMostBytes) fail_in_kernel("counting: an access of more bytes than it has room for");
+  if (bytes > kMaxBytes) fail_in_kernel("counting: an access of more bytes than it has room for");
   note_block(*in_progress);
   Windows& windows = in_progress->windows[static_cast<std::size_t>(thread_number())];
   windows[1] = windows[0].bytes.begin == reinterpret_cast<std::uintptr_t>(pointer) ? Window{} : windows[0];

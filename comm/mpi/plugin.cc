@@ -17,21 +17,21 @@ struct MpiGroup {
   int rank = 0, size = 1;
 };
 
-// One call as MPI's operations: several where it had to be cut.
+// One call as operations of MPI: several if it had to be cut.
 struct MpiRequest {
   std::vector<MPI_Request> operations;
-  std::vector<int> counts, offsets;  // MPI reads them until the end
-  std::vector<std::byte> result;     // of what could not be made in place
+  std::vector<int> counts, offsets;  // MPI reads them until the operation ends
+  std::vector<std::byte> result;     // if it could not be computed in place
   void* result_to = nullptr;
 };
 
 namespace {
 
-constexpr int kTag = 1;  // calls of a group come in one order on all ranks, and so do their messages
+constexpr int kTag = 1;  // all ranks make the calls of a group in one order, so messages need no other tag
 
-std::int64_t most_elements = INT_MAX;
+std::int64_t max_elements = INT_MAX;
 MPI_Op largest_double = MPI_OP_NULL, largest_float = MPI_OP_NULL;
-std::deque<MpiGroup> groups;  // until the end: the first is the world
+std::deque<MpiGroup> groups;  // until the end; the first is the world
 
 const char* sentence_of(int code) {
   static thread_local std::string sentence;
@@ -43,7 +43,7 @@ const char* sentence_of(int code) {
   return sentence.c_str();
 }
 
-// MPI_MAX may lose a NaN.
+// MPI_MAX may drop a NaN.
 template <class T>
 void keep_largest(void* from, void* to, int* n, MPI_Datatype* /*type*/) {
   const T* x = static_cast<const T*>(from);
@@ -109,9 +109,9 @@ class Beginning {
 
   template <class Begin>
   int in_pieces(std::int64_t total, const Begin& begin_piece) {
-    // MPI keeps no pointer to a request after it has begun: the list may grow.
-    for (std::int64_t first = 0; first < total; first += most_elements) {
-      const int code = begin_piece(first, static_cast<int>(std::min(most_elements, total - first)));
+    // MPI keeps no pointer to a request after it has begun: the vector may grow.
+    for (std::int64_t first = 0; first < total; first += max_elements) {
+      const int code = begin_piece(first, static_cast<int>(std::min(max_elements, total - first)));
       if (code != MPI_SUCCESS) return code;
     }
     return MPI_SUCCESS;
@@ -123,14 +123,14 @@ class Beginning {
     });
   }
 
-  // Fills the lists of counts and offsets; false where MPI could not count so far.
+  // Fills the lists of counts and offsets; false if an int of MPI cannot hold them.
   bool fits(Counts counts) {
     std::int64_t offset = 0;
     for (const std::int64_t count : counts) {
       request_.counts.push_back(static_cast<int>(count));
       request_.offsets.push_back(static_cast<int>(offset));
       offset += count;
-      if (offset > most_elements) return false;
+      if (offset > max_elements) return false;
     }
     return true;
   }
@@ -153,7 +153,7 @@ class Beginning {
   }
 
   int reduce_scatter() {
-    // In place the result lies within what is sent, which MPI has no way to say.
+    // In place the result lies within the input, which MPI cannot express.
     request_.result.resize(static_cast<std::size_t>(call_.received() * size_));
     request_.result_to = call_.receive;
     std::byte* result = request_.result.data();
@@ -181,13 +181,13 @@ class Beginning {
       if (sends > 0) std::memmove(received(receive_at), sent(send_at), static_cast<std::size_t>(sends * size_));
       return MPI_SUCCESS;
     }
-    if (from != Call::kNobody) {
+    if (from != Call::kNoRank) {
       const int code = in_pieces(receives, [&](std::int64_t first, int n) {
         return MPI_Irecv(received(receive_at + first), n, type_of(call_), from, kTag, group_.comm, next());
       });
       if (code != MPI_SUCCESS) return code;
     }
-    if (to == Call::kNobody) return MPI_SUCCESS;
+    if (to == Call::kNoRank) return MPI_SUCCESS;
     return in_pieces(sends, [&](std::int64_t first, int n) {
       return MPI_Isend(sent(send_at + first), n, type_of(call_), to, kTag, group_.comm, next());
     });
@@ -223,7 +223,7 @@ MpiGroup* add_group(MPI_Comm comm) {
 
 const char* start() {
   int given = 0;
-  // One thread of the process calls MPI.
+  // Only one thread of the process calls MPI.
   if (const char* wrong = sentence_of(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &given))) return wrong;
   add_group(MPI_COMM_WORLD);
   MPI_Op_create(keep_largest<double>, 1, &largest_double);
@@ -270,7 +270,7 @@ constexpr MpiPlugin kPlugin{.version = kMpiPluginVersion,
                             .split = split,
                             .begin = begin,
                             .test = test,
-                            .set_most_elements = [](std::int64_t most) { most_elements = most; }};
+                            .set_max_elements = [](std::int64_t most) { max_elements = most; }};
 
 }  // namespace
 }  // namespace isobar

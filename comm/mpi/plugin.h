@@ -1,7 +1,7 @@
-// What isobar needs of MPI, as a table of functions that isobar_mpi.so hands out. The program itself knows nothing of
-// MPI: it starts where there is none, and a cluster's own MPI is taken by building this one file against it.
+// The part of MPI that isobar needs, as a table of functions that isobar_mpi.so provides. The program itself does not
+// depend on MPI: it starts without one. To use a cluster's own MPI, this one file is built against it.
 //
-// Every operation is begun and then tested until it is done, so that waiting has a deadline (comm/mpi_backend.cc).
+// Every operation is started and then tested until it is done, so that waits have a timeout (comm/mpi_backend.cc).
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 namespace isobar {
 
 struct MpiGroup;    // a communicator
-struct MpiRequest;  // an operation that was begun
+struct MpiRequest;  // an operation in progress
 
-// Functions that can fail return null, or a sentence that stays valid until the next one of this thread.
+// Functions that can fail return null, or a sentence that is valid until the next call of this thread.
 struct MpiPlugin {
   std::uint32_t version;   // kMpiPluginVersion
-  bool is_open_mpi;        // which cannot start under srun without --mpi=pmix
+  bool is_open_mpi;        // it cannot start under srun without --mpi=pmix
   const char* (*start)();  // MPI_Init
   void (*finish)();        // MPI_Finalize
   void (*abort)(int status);
@@ -24,11 +24,12 @@ struct MpiPlugin {
   int (*rank)(const MpiGroup* group);
   int (*size)(const MpiGroup* group);
   const char* (*split)(const MpiGroup* group, int color, int key, MpiGroup** part);
-  // Host memory; reductions of fp64, fp32 and i32 only. What the call points to must stay until the request is done.
+  // Host memory only; reductions only of fp64, fp32 and i32. The call's buffers must stay valid until the request is
+  // done.
   const char* (*begin)(const MpiGroup* group, const Call* call, MpiRequest** request);
-  const char* (*test)(MpiRequest* request, bool* is_done);  // done: the request exists no more
-  // For tests: MPI counts elements in an int; calls of more are cut into several. This many instead.
-  void (*set_most_elements)(std::int64_t most);
+  const char* (*test)(MpiRequest* request, bool* is_done);  // done: the request is freed
+  // For tests: MPI counts elements in an int, and larger calls are cut. Sets a smaller limit.
+  void (*set_max_elements)(std::int64_t max_elements);
 };
 
 inline constexpr std::uint32_t kMpiPluginVersion = 1;

@@ -26,7 +26,7 @@ std::string file_of(const void* function) {
   return ::dladdr(function, &found) != 0 && found.dli_fname != nullptr ? found.dli_fname : "libnccl.so.2";
 }
 
-// A library that stands in for NCCL is given the emulator.
+// Passes the emulator's table to a library that stands in for NCCL.
 void attach(const gpu::Library& library, Api& api) {
   const auto attach = library.get_optional<emulator::AttachFunction>(emulator::kAttachName);
   if (attach == nullptr) return;

@@ -1,6 +1,6 @@
-// The part of NCCL's interface that isobar uses, in declarations of our own: every build compiles it, and the library
-// is loaded when it is asked for. Values and layouts are those of libnccl.so.2 since 2.18, which later versions keep;
-// tests/comm/nccl_api_test.cc compares them with nccl.h where that header exists.
+// The part of NCCL's interface that isobar uses, in its own declarations: every build compiles it, and the library is
+// loaded at first use. Values and layouts are those of libnccl.so.2 since 2.18, which later versions keep;
+// tests/comm/nccl_api_test.cc compares them with nccl.h if that header exists.
 #pragma once
 
 #include <climits>
@@ -46,8 +46,8 @@ enum Op : int { kSum = 0, kProd = 1, kMax = 2, kMin = 3, kAvg = 4 };
 
 inline constexpr int kNoColor = -1;
 
-// ncclConfig_t as of 2.18. Later versions append fields, and take what an older one lacks as not set: `size` and
-// `version` tell them.
+// ncclConfig_t as of 2.18. Later versions append fields, and treat the missing fields of an older one as not set:
+// `size` and `version` identify it.
 struct Config {
   std::size_t size = sizeof(Config);
   unsigned int magic = 0xcafebeef;
@@ -88,14 +88,13 @@ struct Api {
 
   int version = 0;               // 22809 for 2.28.9
   std::string file{};            // of the library
-  bool is_stand_in = false;      // a library for tests, which works on the emulator's streams
-  bool serves_gpus = true;       // false: a stand-in, in a program whose device cuda is none
-  bool orders_launches = false;  // operations of several communicators on one device keep the host's order
+  bool is_stand_in = false;      // a library for tests, which uses the emulator's streams
+  bool serves_gpus = true;       // false: a stand-in, in a program that has no device cuda
+  bool orders_launches = false;  // operations of several communicators on one device run in the host's order
 };
 
-// The library libnccl.so.2, loaded at the first call (kernels/cuda/library.h says from where). Sets
-// NCCL_LAUNCH_ORDER_IMPLICIT=1 before that, unless the user has set it. Error where it is not found or is older than
-// 2.18.
+// The library libnccl.so.2, loaded at the first call (kernels/cuda/library.h lists the folders). Sets
+// NCCL_LAUNCH_ORDER_IMPLICIT=1 before that, unless the user has set it. Error if it is not found or is older than 2.18.
 const Api& api();
 
 std::string name_of_version(int version);  // "2.28.9"

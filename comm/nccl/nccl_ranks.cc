@@ -46,11 +46,11 @@ nccl::Type type_of(const std::optional<DType>& dtype) {
   throw_error("NCCL has no type for ", name_of(*dtype));
 }
 
-// One call of ours as calls of NCCL's.
+// Translates one call of isobar to calls of NCCL.
 class Translation {
  public:
-  Translation(const Call& call, int rank, int size, int most_grouped, Comm comm)
-      : call_(call), rank_(rank), size_(size), most_grouped_(most_grouped), comm_(comm), type_(type_of(call.dtype)) {}
+  Translation(const Call& call, int rank, int size, int max_grouped, Comm comm)
+      : call_(call), rank_(rank), size_(size), max_grouped_(max_grouped), comm_(comm), type_(type_of(call.dtype)) {}
 
   Result put() const {
     const auto n = static_cast<std::size_t>(call_.sends.empty() ? 0 : call_.sends[0]);
@@ -76,13 +76,13 @@ class Translation {
   }
 
  private:
-  // Calls of NCCL's by step, `each` at most in one, as few groups of them as may be. All ranks have the same steps, and
-  // what one sends in a step another one receives in it.
+  // Makes NCCL's calls of all steps, at most `each` per step, in as few groups as possible. All ranks have the same
+  // steps: what one sends in a step another receives in the same step.
   template <class F>
   Result in_groups(int steps, int each, const F& calls) const {
     Result result = nccl::kSuccess;
-    for (int first = 0; first < steps; first += std::max(most_grouped_ / each, 1)) {
-      const int end = std::min(steps, first + std::max(most_grouped_ / each, 1));
+    for (int first = 0; first < steps; first += std::max(max_grouped_ / each, 1)) {
+      const int end = std::min(steps, first + std::max(max_grouped_ / each, 1));
       result = first_error({result, api_.GroupStart()});
       for (int step = first; step < end; ++step) result = first_error({result, calls(step)});
       result = first_error({result, api_.GroupEnd()});
@@ -90,7 +90,7 @@ class Translation {
     return result;
   }
 
-  // The first result that is neither of the good ones, else that of the last call.
+  // The first result that is an error, else the result of the last call.
   static Result first_error(std::initializer_list<Result> results) {
     for (const Result result : results)
       if (result != nccl::kSuccess && result != nccl::kInProgress) return result;
@@ -104,7 +104,7 @@ class Translation {
     return static_cast<std::byte*>(call_.receive) + element * static_cast<std::int64_t>(call_.element_size());
   }
 
-  // To the rank that is `step` further on, and from the one that is `step` behind.
+  // Step by step: to the rank `step` places after this one, from the rank `step` places before it.
   Result exchange_parts() const {
     const auto size = static_cast<std::size_t>(size_);
     std::vector<std::int64_t> sent(size), received(size);
@@ -119,13 +119,13 @@ class Translation {
   }
 
   Result send_and_receive() const {
-    const Result sent = call_.to == Call::kNobody ? nccl::kSuccess : send(call_.send, call_.sends[0], call_.to);
+    const Result sent = call_.to == Call::kNoRank ? nccl::kSuccess : send(call_.send, call_.sends[0], call_.to);
     const Result received =
-        call_.from == Call::kNobody ? nccl::kSuccess : receive(call_.receive, call_.receives[0], call_.from);
+        call_.from == Call::kNoRank ? nccl::kSuccess : receive(call_.receive, call_.receives[0], call_.from);
     return first_error({sent, received});
   }
 
-  // Parts without elements take no message: sender and receiver know of them.
+  // No message is sent for a part without elements: sender and receiver both know that.
   Result send(const void* data, std::int64_t n, int peer) const {
     if (n == 0) return nccl::kSuccess;
     return api_.Send(data, static_cast<std::size_t>(n), type_, peer, comm_, call_.stream);
@@ -137,7 +137,7 @@ class Translation {
 
   const Api& api_ = nccl::api();
   const Call& call_;
-  int rank_, size_, most_grouped_;
+  int rank_, size_, max_grouped_;
   Comm comm_;
   nccl::Type type_;
 };
@@ -152,7 +152,7 @@ class NcclBackend : public Backend {
   ~NcclBackend() override {
     try {
       if (std::uncaught_exceptions() == 0) session_->wait_for_operations();
-    } catch (const Error&) {  // all are aborted
+    } catch (const Error&) {  // all are aborted already
     }
     session_->destroy(handle_);
   }
@@ -161,12 +161,12 @@ class NcclBackend : public Backend {
   int size() const override { return size_; }
   bool has_failed() const override { return session_->has_failed(); }
   bool may_overlap() const override { return nccl::api().orders_launches; }
-  bool wants_equal_parts() const override { return true; }  // else a group of n broadcasts or reductions, n rings
+  bool prefers_equal_parts() const override { return true; }  // unequal ones take n broadcasts or reductions, n rings
 
   void run(const Call& call, const std::string& what) override {
     const bool is_reduced = call.verb == Verb::all_reduce || call.verb == Verb::reduce_scatter;
     ISOBAR_CHECK(!is_reduced || call.dtype, to_text(call), ": bytes have no sum");
-    if (call.verb == Verb::send_receive && call.to == Call::kNobody && call.from == Call::kNobody) return;
+    if (call.verb == Verb::send_receive && call.to == Call::kNoRank && call.from == Call::kNoRank) return;
     session_->throw_if_failed();
     const bool waits = session_->own_stream() != nullptr && current_stream() == nullptr;
     const StreamScope scope(waits ? session_->own_stream() : share_current_stream());
@@ -179,7 +179,7 @@ class NcclBackend : public Backend {
         launch(call, to_text(call), what);
       if (waits) gpu::synchronize(session_->device(), current_stream());
     } catch (const Error&) {
-      session_->throw_if_failed();  // which is why work in the stream has failed
+      session_->throw_if_failed();  // the reason why work in the stream has failed
       throw;
     }
     if (waits) session_->throw_if_failed();
@@ -193,7 +193,7 @@ class NcclBackend : public Backend {
   }
 
  private:
-  // The world's numbers of the ranks that give the same color, by their keys.
+  // The ranks that pass the same color, as numbers in the world, ordered by their keys.
   std::vector<int> members_of(int color, int key) {
     const std::array<std::int64_t, 2> mine{color, key};
     std::vector<std::array<std::int64_t, 2>> all(static_cast<std::size_t>(size_));
@@ -216,16 +216,16 @@ class NcclBackend : public Backend {
                  name_of(session_->device().kind), ' ', session_->device().index);
     call.stream = current_stream();
     session_->enqueue(handle_, call.stream, concat(text, ", ", what),
-                      [&](Comm comm) { return Translation(call, rank_, size_, session_->most_grouped(), comm).put(); });
+                      [&](Comm comm) { return Translation(call, rank_, size_, session_->max_grouped(), comm).put(); });
   }
 
-  // By way of device memory. Returns when it has happened.
+  // Through device memory. Returns when the call is complete.
   void run_for_host(const Call& call, const std::string& text, const std::string& what) {
     const Device device = session_->device();
     const std::size_t size = call.element_size();
     const std::size_t sent = static_cast<std::size_t>(call.sent()) * size;
     const std::size_t received = static_cast<std::size_t>(call.received()) * size;
-    // A part at the beginning of the whole, in place, is not the whole (comm/host_copies.h).
+    // An equal address is not enough: in place, a part may begin where the whole does (comm/host_copies.h).
     const bool in_place = call.send == call.receive && sent == received;
     const Storage send(sent, device), receive(in_place ? 0 : received, device);
     Call staged = call;
@@ -276,7 +276,7 @@ std::string nccl_version() {
 
 namespace {
 
-// NCCL_DEBUG_FILE of this process: %h is the host, %p the process.
+// NCCL_DEBUG_FILE of this process: %h is the host, %p the process id.
 std::string log_file() {
   const char* pattern = std::getenv("NCCL_DEBUG_FILE");
   std::string file;
@@ -288,7 +288,7 @@ std::string log_file() {
   return file;
 }
 
-// Of the line "... NCCL INFO Using network NAME".
+// From the line "... NCCL INFO Using network NAME".
 std::string network_in_log() {
   const std::string file = log_file();
   if (!std::filesystem::is_regular_file(file)) return "";
@@ -313,7 +313,7 @@ std::string describe_nccl() {
 
 void keep_nccl_log(const std::string& folder) {
   if (std::getenv("NCCL_DEBUG") == nullptr || std::getenv("NCCL_DEBUG_FILE") != nullptr) return;
-  std::error_code ignored;  // who cannot write there is told so by whoever must
+  std::error_code ignored;  // code that must write there reports it
   std::filesystem::create_directories(folder, ignored);
   ::setenv("NCCL_DEBUG_FILE", concat(folder, "/nccl.%h.%p").c_str(), 0);
 }

@@ -13,12 +13,12 @@
 namespace isobar::nccl {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{20};    // between two looks of a thread
-constexpr std::chrono::microseconds kSpin{50};    // that a call in progress is waited for without sleeping
-constexpr std::chrono::microseconds kPoll{200};   // between two questions after that
-constexpr std::chrono::seconds kLeave{5};         // that the rank's thread may take to leave a call that is aborted
+constexpr std::chrono::milliseconds kLook{20};    // period of a thread
+constexpr std::chrono::microseconds kSpin{50};    // busy waiting for a call in progress
+constexpr std::chrono::microseconds kPoll{200};   // between two queries after that
+constexpr std::chrono::seconds kLeave{5};         // for the rank's thread to leave a call that is aborted
 constexpr std::chrono::milliseconds kBlind{500};  // without an answer of the GPU
-constexpr int kGroupsAbortsFrom = 22200;          // before, ncclCommAbort in a group waits at once
+constexpr int kGroupsAbortsFrom = 22200;          // in older versions ncclCommAbort in a group waits at once
 
 void pause() {
 #if defined(__x86_64__)
@@ -28,7 +28,7 @@ void pause() {
 
 }  // namespace
 
-// While it lives, the rank's thread is in calls of the library: no communicator that it uses is freed meanwhile.
+// While it lives, the rank's thread is in calls of the library, and no communicator that it uses is freed.
 class Session::Calling {
  public:
   Calling(Session& session, const std::shared_ptr<Handle>& handle, const std::string& what, bool makes_group)
@@ -41,7 +41,7 @@ class Session::Calling {
   ~Calling() { leave(); }
   Calling(const Calling&) = delete;
   Calling& operator=(const Calling&) = delete;
-  // Null where the library has not written it yet.
+  // Null if the library has not written it yet.
   Comm comm() {
     if (comm_ == nullptr) comm_ = std::atomic_ref(handle_->written).load();
     return comm_;
@@ -80,7 +80,7 @@ Session::~Session() {
   watcher_.join();
 }
 
-// The current device is a thread's own: a thread that has none would open a context on the first GPU.
+// The current device is per thread: a thread without one would create a context on the first GPU.
 void Session::make_current() const {
   if (device_.kind == DeviceKind::cuda) gpu::set_device(device_.index);
   if constexpr (ISOBAR_HAS_EMULATOR)
@@ -92,7 +92,7 @@ void Session::make_current() const {
 void Session::note(const Lock&, const std::string& why, bool own) {
   if (!failure_.empty()) return;
   failure_ = why;
-  tells_ = own;
+  reports_ = own;
   wake_.notify_all();
 }
 
@@ -105,10 +105,10 @@ bool Session::has_failed() const {
   return !failure_.empty();
 }
 
-// Throws when the others know, so that the first cause is told first.
+// Throws after the other ranks have been notified, so that the first cause is reported first.
 void Session::check(Lock& lock) const {
   if (failure_.empty()) return;
-  wake_.wait(lock, [this] { return is_told_; });
+  wake_.wait(lock, [this] { return is_reported_; });
   throw Error(failure_);
 }
 
@@ -123,9 +123,9 @@ std::string Session::sentence(Comm comm, Result result, const std::string& what)
   return concat(what, ": NCCL: ", cause, detail == nullptr || *detail == '\0' ? "" : concat(": ", detail));
 }
 
-// ---- What the rank asks for -----------------------------------------------------------------------------------------
+// ---- Calls of the rank ----------------------------------------------------------------------------------------------
 
-// Waits until a communicator that is not blocking has done what it was asked for, and leaves the call.
+// Waits until a nonblocking communicator has completed its operation, and leaves the call.
 void Session::finish(Calling& calling, Result result, const std::string& what) {
   const Clock::time_point begin = Clock::now();
   while (result == kInProgress) {
@@ -178,7 +178,7 @@ std::shared_ptr<Handle> Session::create_world(const UniqueId& id) {
   root_ = create(nullptr, all, what, [&](Comm, Comm* made) {
     Config config;
     config.blocking = 0;
-    config.split_share = 1;  // the split has the same ranks, and takes no memory of its own
+    config.split_share = 1;  // the split has the same ranks and takes no memory of its own
     return api_.CommInitRankConfig(made, options_.ranks, id, options_.rank, &config);
   });
   return split(root_, 0, options_.rank, std::move(all), what);
@@ -221,21 +221,21 @@ void Session::destroy(const std::shared_ptr<Handle>& handle) noexcept {
   std::erase(handles_, handle);
 }
 
-std::shared_ptr<Session::Operated> Session::take_events() {
+std::shared_ptr<Session::StreamOperation> Session::take_events() {
   {
     const std::lock_guard lock(mutex_);
     if (!free_.empty()) {
-      std::shared_ptr<Operated> taken = std::move(free_.back());
+      std::shared_ptr<StreamOperation> taken = std::move(free_.back());
       free_.pop_back();
       return taken;
     }
   }
-  return std::make_shared<Operated>(device_);
+  return std::make_shared<StreamOperation>(device_);
 }
 
 void Session::enqueue(const std::shared_ptr<Handle>& handle, Stream stream, const std::string& what,
                       const Operation& operation) {
-  const std::shared_ptr<Operated> operated = take_events();
+  const std::shared_ptr<StreamOperation> operated = take_events();
   operated->what = what;
   operated->members = handle->members;
   operated->seen.reset();
@@ -246,17 +246,17 @@ void Session::enqueue(const std::shared_ptr<Handle>& handle, Stream stream, cons
   }
   operated->end.record(stream);
   const std::lock_guard lock(mutex_);
-  operated_.push_back(operated);
+  in_flight_.push_back(operated);
 }
 
 void Session::wait_for_operations() {
-  std::list<std::shared_ptr<Operated>> open;
+  std::list<std::shared_ptr<StreamOperation>> open;
   {
     Lock lock(mutex_);
     check(lock);
-    open = operated_;
+    open = in_flight_;
   }
-  for (const std::shared_ptr<Operated>& operated : open) operated->end.synchronize();
+  for (const std::shared_ptr<StreamOperation>& operated : open) operated->end.synchronize();
   throw_if_failed();
 }
 
@@ -283,31 +283,31 @@ void Session::run_thread(bool aborts, const F& turn) noexcept {
       const std::string why = sentence_of_current_exception();
       is_on_device = true;  // tried once
       if (!lock.owns_lock()) lock.lock();
-      if (!aborts) asked_.reset();
-      note(lock, operated_.empty() ? why : concat(operated_.front()->what, ": ", why), true);
+      if (!aborts) queried_at_.reset();
+      note(lock, in_flight_.empty() ? why : concat(in_flight_.front()->what, ": ", why), true);
     }
   }
 }
 
-// The looker: finds out which operations streams have come to, and which have ended.
+// The looker: queries which operations streams have reached, and which have ended.
 void Session::look(Lock& lock) {
-  if (!failure_.empty() || operated_.empty()) return;
-  const std::vector<std::shared_ptr<Operated>> asked(operated_.begin(), operated_.end());
+  if (!failure_.empty() || in_flight_.empty()) return;
+  const std::vector<std::shared_ptr<StreamOperation>> asked(in_flight_.begin(), in_flight_.end());
   std::vector<bool> has_begun, has_ended;
-  asked_ = Clock::now();
+  queried_at_ = Clock::now();
   lock.unlock();
-  for (const std::shared_ptr<Operated>& operated : asked) {
+  for (const std::shared_ptr<StreamOperation>& operated : asked) {
     has_ended.push_back(operated->end.is_reached());
     has_begun.push_back(has_ended.back() || operated->seen || operated->begin.is_reached());
   }
   lock.lock();
-  asked_.reset();
-  auto at = operated_.begin();  // others add at the end only
+  queried_at_.reset();
+  auto at = in_flight_.begin();  // other threads only append
   for (std::size_t i = 0; i < asked.size(); ++i) {
     if (has_begun[i] && !asked[i]->seen) asked[i]->seen = Clock::now();
     if (has_ended[i]) {
       free_.push_back(asked[i]);
-      at = operated_.erase(at);
+      at = in_flight_.erase(at);
     } else {
       ++at;
     }
@@ -318,7 +318,7 @@ void Session::look(Lock& lock) {
 void Session::watch(Lock& lock) {
   if (failure_.empty() && watch_outside(lock)) watch_times(lock);
   if (failure_.empty()) {
-    const std::string what = operated_.empty() ? "between two calls" : operated_.front()->what;
+    const std::string what = in_flight_.empty() ? "between two calls" : in_flight_.front()->what;
     for (const std::shared_ptr<Handle>& handle : handles_) {
       Result result = kSuccess;
       if (!handle->is_watched || handle->comm == nullptr) continue;
@@ -332,7 +332,7 @@ void Session::watch(Lock& lock) {
 
 namespace {
 
-// Of the operations that a stream has come to, the one that it came to first.
+// The operation that was seen to begin first; null if none has begun.
 template <class List>
 auto first_begun(const List& operated) -> typename List::value_type {
   typename List::value_type first = nullptr;
@@ -343,10 +343,10 @@ auto first_begun(const List& operated) -> typename List::value_type {
 
 }  // namespace
 
-// Tells where the streams are, and hears what has failed elsewhere. False: so it has.
+// Passes the streams' current call to `watch`, which returns failures elsewhere. False: there is one.
 bool Session::watch_outside(Lock& lock) {
   if (!options_.watch) return true;
-  const auto first = first_begun(operated_);
+  const auto first = first_begun(in_flight_);
   const std::string place = first == nullptr ? "" : first->what;
   lock.unlock();
   const std::string why = options_.watch(place);
@@ -357,29 +357,29 @@ bool Session::watch_outside(Lock& lock) {
 
 void Session::watch_times(Lock& lock) {
   const auto is_late = [&](Clock::time_point since) { return Clock::now() - since > timeout_; };
-  const auto first = first_begun(operated_);
+  const auto first = first_begun(in_flight_);
   if (call_ && call_->makes_group && is_late(call_->since)) {
     note(lock, concat(call_->what, ": a rank has not come within ", timeout_.count(), " s"), true);
-  } else if (asked_ && Clock::now() - *asked_ > kBlind) {  // what is known of streams is old
-    if (!is_late(*asked_)) return;
-    const std::string what = operated_.empty() ? "between two calls" : operated_.front()->what;
+  } else if (queried_at_ && Clock::now() - *queried_at_ > kBlind) {  // the known progress of streams is out of date
+    if (!is_late(*queried_at_)) return;
+    const std::string what = in_flight_.empty() ? "between two calls" : in_flight_.front()->what;
     note(lock, concat(what, ": the GPU has not answered within ", timeout_.count(), " s"), true);
   } else if (first != nullptr && is_late(*first->seen)) {
-    const bool is_excused = ask_who_is_late(lock, std::string(first->what), std::vector(first->members));
-    if (is_excused && std::ranges::find(operated_, first) != operated_.end()) first->seen = Clock::now();
+    const bool is_excused = find_late_ranks(lock, std::string(first->what), std::vector(first->members));
+    if (is_excused && std::ranges::find(in_flight_, first) != in_flight_.end()) first->seen = Clock::now();
   } else if (call_ && !call_->makes_group && is_late(call_->since)) {
-    if (ask_who_is_late(lock, std::string(call_->what), std::vector(call_->members)) && call_)
+    if (find_late_ranks(lock, std::string(call_->what), std::vector(call_->members)) && call_)
       call_->since = Clock::now();
   }
 }
 
-// True: who has not come works alone, and the call may take as long again.
-bool Session::ask_who_is_late(Lock& lock, const std::string& what, const std::vector<int>& members) {
+// True: a rank that has not joined works alone, and the call may take as long again.
+bool Session::find_late_ranks(Lock& lock, const std::string& what, const std::vector<int>& members) {
   if (!options_.on_late) {
     note(lock, concat(what, " has not ended within ", timeout_.count(), " s: a rank has not come to it"), true);
     return false;
   }
-  lock.unlock();  // the others are asked, which takes a while
+  lock.unlock();  // asking the others takes a while
   const std::string sentence = options_.on_late(what, members);
   lock.lock();
   if (!sentence.empty()) note(lock, sentence, false);
@@ -399,20 +399,20 @@ std::vector<Comm> Session::take_communicators(const Lock&) {
   return taken;
 }
 
-bool Session::wait_until_nobody_calls(Lock& lock) {
+bool Session::wait_until_no_call(Lock& lock) {
   return wake_.wait_for(lock, kLeave, [this] { return !call_; });
 }
 
-// ncclCommAbort tells the communicator's kernels and calls to end, and then waits until the device has nothing to do:
-// for ever, where another communicator's kernel waits for a rank that does not come. In a group all are told before
-// anything is waited for or freed; before NCCL 2.22, by a thread for each.
+// ncclCommAbort signals the communicator's kernels and calls to end, and then waits until the device is idle. That
+// never happens if another communicator's kernel waits for a rank that does not join. In a group all are signalled
+// before anything is waited for or freed; before NCCL 2.22 there is a thread for each instead.
 void Session::abort(Lock& lock) {
   const std::string why = failure_;
   lock.unlock();
-  if (tells_ && options_.on_failure)
+  if (reports_ && options_.on_failure)
     gpu::quietly([&] { options_.on_failure(why); });  // before other ranks can see the abort
   lock.lock();
-  is_told_ = true;
+  is_reported_ = true;
   wake_.notify_all();
   std::vector<Comm> comms = take_communicators(lock);
   lock.unlock();
@@ -420,17 +420,17 @@ void Session::abort(Lock& lock) {
     api_.GroupStart();
     for (const Comm comm : comms) api_.CommAbort(comm);
     lock.lock();
-    const bool may_free = wait_until_nobody_calls(lock);
+    const bool may_free = wait_until_no_call(lock);
     comms = take_communicators(lock);  // made by the call that has returned
     lock.unlock();
     for (const Comm comm : comms) api_.CommAbort(comm);
-    // Without the end of the group nothing is freed: a call that does not return still uses it.
+    // If the group is not ended, nothing is freed: a call that has not returned still uses the memory.
     if (may_free) api_.GroupEnd();
   } else {
     std::vector<std::thread> threads;
     for (const Comm comm : comms)
       threads.emplace_back([this, comm] {
-        gpu::quietly([this] { make_current(); });  // a GPU that has failed says so at every call
+        gpu::quietly([this] { make_current(); });  // a GPU that has failed returns an error at every call
         api_.CommAbort(comm);
       });
     for (std::thread& thread : threads) thread.join();

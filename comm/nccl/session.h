@@ -1,8 +1,9 @@
-// One rank's use of NCCL: its communicators, the threads that look at them, and the first error, which ends them all.
+// One rank's use of NCCL: its communicators, the threads that watch them, and the first error, which ends all.
 //
-// Three threads. The rank's own one calls the library and gives work to streams. The looker asks events how far streams
-// are; of a GPU that is stuck it may never get an answer. The watcher asks neither: it hears of failures, here and
-// elsewhere, and it alone aborts. The mutex guards what they share and is held in no call that may wait.
+// There are three threads. The rank's own thread calls the library and enqueues work in streams. The looker queries
+// events for the progress of streams; if the GPU is stuck, it may never get an answer. The watcher does neither: it is
+// notified of failures, on this rank and elsewhere, and only it aborts. The mutex guards shared state and is not held
+// in any call that may block.
 #pragma once
 
 #include <chrono>
@@ -25,10 +26,10 @@ namespace isobar::nccl {
 
 // A communicator of the library.
 struct Handle {
-  Comm comm = nullptr;       // null before it exists, and from its end on
-  Comm written = nullptr;    // by the library, in the call that makes it or later, from any thread
+  Comm comm = nullptr;       // null before it exists, and after its end
+  Comm written = nullptr;    // by the library, in the call that creates it or later, from any thread
   std::vector<int> members;  // its ranks' numbers in the world
-  bool is_watched = false;   // all its ranks have come, and no call of it is in progress when it has returned
+  bool is_watched = false;   // all its ranks have joined, and a call has ended when it returns
 };
 
 class Session {
@@ -41,25 +42,25 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   Device device() const { return device_; }
-  int most_grouped() const { return options_.most_grouped; }
-  // Where the emulator's null stream is the current one: that one runs everything at the call, which NCCL never does.
+  int max_grouped() const { return options_.max_grouped; }
+  // Used if the emulator's null stream is current: that stream runs work at the call, which NCCL never does.
   const std::shared_ptr<const gpu::OwnedStream>& own_stream() const { return own_stream_; }
 
-  // The world. It is made without blocking, so that nobody waits for ever for a rank that does not come; what works is
-  // a split of it, whose calls return when their work is in the stream.
+  // Creates the world. Nonblocking, so that a rank that never joins does not block the others for ever. Calls use a
+  // split of it, and return when their work is in the stream.
   std::shared_ptr<Handle> create_world(const UniqueId& id);
   std::shared_ptr<Handle> split(const std::shared_ptr<Handle>& parent, int color, int key, std::vector<int> members,
                                 const std::string& what);
-  // After all that it was given. Where there has been an error, or one is on its way through this thread, all is
-  // aborted.
+  // Called after all its operations. After an error, or if this thread throws one, everything is aborted.
   void destroy(const std::shared_ptr<Handle>& handle) noexcept;
 
-  // Lets `operation` put work into the stream. `what` names it for messages. Returns when the work is in the stream.
+  // Runs `operation`, which enqueues work in the stream, and returns when that is enqueued. `what` names it in
+  // messages.
   void enqueue(const std::shared_ptr<Handle>& handle, Stream stream, const std::string& what,
                const Operation& operation);
-  void wait_for_operations();  // the host waits for all that were enqueued
+  void wait_for_operations();  // the host waits for all enqueued operations
 
-  // Ends all communication, soon. `own`: this rank has found it out, and on_failure hears of it.
+  // Ends all communication soon. `own`: this rank has found the error, and on_failure is called with it.
   void fail(const std::string& why, bool own) noexcept;
   bool has_failed() const;
   void throw_if_failed() const;
@@ -67,8 +68,8 @@ class Session {
  private:
   using Clock = std::chrono::steady_clock;
   using Lock = std::unique_lock<std::mutex>;
-  struct Operated {  // an operation in a stream
-    explicit Operated(Device device) : begin(device), end(device) {}
+  struct StreamOperation {  // an operation in a stream
+    explicit StreamOperation(Device device) : begin(device), end(device) {}
     std::string what;
     std::vector<int> members;
     gpu::Event begin, end;
@@ -89,7 +90,7 @@ class Session {
   void check(Lock& lock) const;
   void finish(Calling& calling, Result result, const std::string& what);
   std::string sentence(Comm comm, Result result, const std::string& what) const;
-  std::shared_ptr<Operated> take_events();
+  std::shared_ptr<StreamOperation> take_events();
 
   template <class F>
   void run_thread(bool aborts, const F& turn) noexcept;
@@ -97,10 +98,10 @@ class Session {
   void watch(Lock& lock);
   bool watch_outside(Lock& lock);
   void watch_times(Lock& lock);
-  bool ask_who_is_late(Lock& lock, const std::string& what, const std::vector<int>& members);
+  bool find_late_ranks(Lock& lock, const std::string& what, const std::vector<int>& members);
   void abort(Lock& lock);
   std::vector<Comm> take_communicators(const Lock& lock);
-  bool wait_until_nobody_calls(Lock& lock);
+  bool wait_until_no_call(Lock& lock);
 
   const Api& api_;
   const NcclRanks options_;
@@ -108,18 +109,18 @@ class Session {
   const std::chrono::duration<double> timeout_;
   int version_ = 0;  // of the library
   std::shared_ptr<const gpu::OwnedStream> own_stream_;
-  std::shared_ptr<Handle> root_;  // that the world is split from
+  std::shared_ptr<Handle> root_;  // the world is a split of it
 
   mutable std::mutex mutex_;
   mutable std::condition_variable wake_;
   std::vector<std::shared_ptr<Handle>> handles_;
-  std::list<std::shared_ptr<Operated>> operated_;
-  std::vector<std::shared_ptr<Operated>> free_;  // whose events may be recorded again
-  std::optional<Call> call_;                     // that the rank's thread is in
-  std::optional<Clock::time_point> asked_;       // since when the looker waits for an answer
-  std::string failure_;                          // the first; empty: none
-  bool tells_ = false;                           // on_failure hears of it
-  bool is_told_ = false, is_aborted_ = false;
+  std::list<std::shared_ptr<StreamOperation>> in_flight_;
+  std::vector<std::shared_ptr<StreamOperation>> free_;  // with events that may be recorded again
+  std::optional<Call> call_;                            // the call that the rank's thread is in
+  std::optional<Clock::time_point> queried_at_;         // since when the looker waits for an answer
+  std::string failure_;                                 // the first; empty: none
+  bool reports_ = false;                                // on_failure is called with it
+  bool is_reported_ = false, is_aborted_ = false;
   bool is_over_ = false;
   std::thread looker_, watcher_;
 };

@@ -56,7 +56,7 @@ std::int64_t days_from_julian_date(Date date) {
 }
 
 // CF's standard calendar changes from Julian to Gregorian on 15 October 1582.
-bool before_the_reform(Date date) {
+bool is_julian(Date date) {
   return date.year < 1582 || (date.year == 1582 && (date.month < 10 || (date.month == 10 && date.day < 15)));
 }
 
@@ -126,7 +126,7 @@ TimeUnits::TimeUnits(const std::string& units, const std::string& calendar, cons
     }
   }
   const Date date{year, month, day};
-  const bool julian = standard && before_the_reform(date);
+  const bool julian = standard && is_julian(date);
   const bool sensible =
       is_date(date, julian) && hours >= 0 && hours < 24 && minutes >= 0 && minutes < 60 && seconds >= 0 && seconds < 61;
   ISOBAR_CHECK(has_date && scale && sensible && means_utc(rest), where, ": cannot read the time units \"", units,

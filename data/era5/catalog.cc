@@ -21,7 +21,7 @@ std::shared_ptr<const FieldFacts> FieldCatalog::find(const std::string& file) co
 // CBOR keeps every bit of a number, and names in any encoding.
 std::string FieldCatalog::pack() const {
   nlohmann::json facts = nlohmann::json::object();
-  for (const auto& [file, said] : facts_) facts[file] = to_json(*said);
+  for (const auto& [file, file_facts] : facts_) facts[file] = to_json(*file_facts);
   std::string packed;
   nlohmann::json::to_cbor(nlohmann::json{{"files", files_}, {"facts", std::move(facts)}}, packed);
   return packed;

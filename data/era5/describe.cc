@@ -14,7 +14,7 @@
 #include "data/era5/era5.h"
 #include "data/era5/field_file.h"
 #include "data/era5/layout.h"
-#include "data/npy.h"
+#include "data/files/npy.h"
 #include "data/parallel_tasks.h"
 #include "kernels/common/check.h"
 
@@ -32,7 +32,7 @@ std::string axis_text(const std::vector<double>& axis) {
 }
 
 std::string time_text(const FieldFile& file) {
-  if (!file.tells_time()) return "time unknown";
+  if (!file.has_times()) return "time unknown";
   return file.time_of(0).iso() + " to " + file.time_of(file.steps() - 1).iso() +
          (file.time() ? "" : " (from the file's name)");
 }
@@ -58,7 +58,7 @@ std::string holes_text(const Era5Dataset& dataset) {
 }
 
 // "units, time": the facts that the files do not give, and that therefore cannot be compared.
-std::string not_said(const Era5Dataset& dataset) {
+std::string facts_not_given(const Era5Dataset& dataset) {
   std::string text;
   const auto add = [&](const std::string& what) { text += (text.empty() ? "" : ", ") + what; };
   const auto has_time = [&](std::size_t f) { return dataset.file(f).time().has_value(); };
@@ -87,7 +87,7 @@ void describe_labels(const Era5Dataset& dataset, std::ostream& out) {
   }
   if (labels.step_hours > 0) out << "  time step: " << hours_text(labels.step_hours) << '\n';
   if (const std::string holes = holes_text(dataset); !holes.empty()) out << "  holes in time: " << holes << '\n';
-  if (const std::string open = not_said(dataset); !open.empty()) out << "  says nothing of: " << open << '\n';
+  if (const std::string open = facts_not_given(dataset); !open.empty()) out << "  says nothing of: " << open << '\n';
 }
 
 // "-9999, 1e+20": the fill values of all files.
@@ -159,7 +159,7 @@ void describe_statistics_files(const fs::path& folder, const Era5Dataset& datase
     check_labels(dataset.labels(), dataset.file_name(0), *statistics.labels, (folder / kLabelsFile).string());
   out << "statistics: " << folder.string() << '\n' << describe_statistics(statistics, dataset.channel_names());
   for (const std::string& doubt :
-       doubts_about_units(said_by(dataset, statistics), dataset.channel_names(), statistics.means))
+       unit_warnings(said_by(dataset, statistics), dataset.channel_names(), statistics.means))
     out << "  warning: " << doubt << '\n';
   if (fs::exists(time_means)) describe_time_means(time_means, dataset, out);
 }

@@ -50,7 +50,7 @@ std::int64_t default_cache_bytes(int processes_on_host) {
   return std::min(std::int64_t{1} << 30, memory / 8) / processes_on_host;
 }
 
-bool holds_h5_files(const std::string& path) {
+bool has_h5_files(const std::string& path) {
   return !h5_files_in(path).empty();
 }
 
@@ -124,9 +124,9 @@ void Era5Dataset::check(const FieldFile& file, const Era5Options& options) const
 // All files that give units or a time step must agree.
 void Era5Dataset::set_labels(const Era5Options& options) {
   for (const auto& file : files_) {
-    const FieldLabels said{channel_names_, file->units(), file->time() ? file->time()->step_hours() : 0};
-    check_labels(said, file->path(), labels_, "the files before it");
-    complete_labels(labels_, said);
+    const FieldLabels file_labels{channel_names_, file->units(), file->time() ? file->time()->step_hours() : 0};
+    check_labels(file_labels, file->path(), labels_, "the files before it");
+    complete_labels(labels_, file_labels);
   }
   labels_.channel_names = !options.channels.empty() ? options.channels : files_.front()->channel_names();
 }
@@ -204,8 +204,8 @@ std::optional<double> Era5Dataset::hours_since_1970(std::int64_t step) const {
   return time ? std::optional(time->hours_since_1970(step - first_step_[f])) : std::nullopt;
 }
 
-const FieldFile* Era5Dataset::file_without_time() const {
-  const auto found = std::ranges::find_if_not(files_, [](const auto& file) { return file->tells_time(); });
+const FieldFile* Era5Dataset::file_without_times() const {
+  const auto found = std::ranges::find_if_not(files_, [](const auto& file) { return file->has_times(); });
   return found == files_.end() ? nullptr : found->get();
 }
 

@@ -44,7 +44,7 @@ std::int64_t default_cache_bytes(int processes_on_host = 1);
 std::vector<std::string> find_h5_files(const std::string& path);
 
 // Whether find_h5_files finds any file.
-bool holds_h5_files(const std::string& path);
+bool has_h5_files(const std::string& path);
 
 // A range of consecutive steps of one file, within Era5Options::range.
 struct Segment {
@@ -100,9 +100,9 @@ class Era5Dataset {
   std::vector<std::int64_t> holes(const Segment& segment) const;
   // Hours since 1970-01-01T00 of a step; none if its file has no time axis.
   std::optional<double> hours_since_1970(std::int64_t step) const;
-  // The first file that has neither a `time` nor the name and number of steps of a year (FieldFile::tells_time); null:
+  // The first file that has neither a `time` nor the name and number of steps of a year (FieldFile::has_times); null:
   // all steps have known times.
-  const FieldFile* file_without_time() const;
+  const FieldFile* file_without_times() const;
   // The time of a step; Error if neither `time` nor the file's name gives it.
   StepTime time_of(std::int64_t step) const;
 

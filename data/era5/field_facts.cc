@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "data/npy.h"
+#include "data/files/npy.h"
 #include "kernels/common/check.h"
 #include "kernels/common/checked_size.h"
 
@@ -16,7 +16,7 @@ namespace isobar {
 namespace {
 
 // Far above any real file: a damaged or sparse file must not cause lists of 2^33 steps.
-constexpr std::array<std::int64_t, 4> kMostExtents = {1 << 24, 1 << 16, 1 << 20, 1 << 20};
+constexpr std::array<std::int64_t, 4> kMaxExtents = {1 << 24, 1 << 16, 1 << 20, 1 << 20};
 
 // "K, m/s": the parts between the commas, without surrounding blanks.
 std::vector<std::string> split_at_commas(const std::string& text) {
@@ -130,9 +130,9 @@ hdf5::DatasetInfo info_of_fields(const hdf5::File& file) {
                ": 'fields' is empty, its shape is ", shape_text(info.shape));
   checked_product({info.shape[0], info.shape[1], info.shape[2], info.shape[3], sizeof(float)},
                   file.path() + ": 'fields'");
-  for (std::size_t d = 0; d < kMostExtents.size(); ++d)
-    ISOBAR_CHECK(info.shape[d] <= kMostExtents[d], file.path(), ": 'fields' has shape ", shape_text(info.shape),
-                 "; at most ", shape_text(kMostExtents), " is read");
+  for (std::size_t d = 0; d < kMaxExtents.size(); ++d)
+    ISOBAR_CHECK(info.shape[d] <= kMaxExtents[d], file.path(), ": 'fields' has shape ", shape_text(info.shape),
+                 "; at most ", shape_text(kMaxExtents), " is read");
   return info;
 }
 

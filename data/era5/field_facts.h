@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "data/era5/hdf5.h"
+#include "data/files/hdf5.h"
 
 namespace isobar {
 

@@ -85,14 +85,14 @@ FieldFile::Opened& FieldFile::opened() const {
 
 void FieldFile::set_time() {
   if (!facts_->time) return;
-  const TimeFacts& said = *facts_->time;
+  const TimeFacts& time_facts = *facts_->time;
   const std::string where = path() + ": 'time'";
-  const TimeUnits units(said.units, said.calendar, where);
-  for (double value : said.values) static_cast<void>(units.at(value));  // Error if it is not a valid time
-  time_.emplace(said.values, units, said.single_precision, where);
+  const TimeUnits units(time_facts.units, time_facts.calendar, where);
+  for (double value : time_facts.values) static_cast<void>(units.at(value));  // Error if it is not a valid time
+  time_.emplace(time_facts.values, units, time_facts.single_precision, where);
 }
 
-bool FieldFile::tells_time() const {
+bool FieldFile::has_times() const {
   return time_ || (year_ && fits_year(*year_, steps()));
 }
 

@@ -12,9 +12,9 @@
 #include "data/era5/calendar.h"
 #include "data/era5/catalog.h"
 #include "data/era5/field_facts.h"
-#include "data/era5/hdf5.h"
 #include "data/era5/step_reader.h"
 #include "data/era5/time_axis.h"
+#include "data/files/hdf5.h"
 
 namespace isobar {
 
@@ -46,7 +46,7 @@ class FieldFile {
   StepTime time_of(std::int64_t step) const;
   // Whether the times are known: there is a `time`, or the number of steps fits the year (a step every day, every 6 or
   // 3 hours, or every hour).
-  bool tells_time() const;
+  bool has_times() const;
 
   // [V, crop.height, crop.width]. A hole is an Error naming file, step and channel: NaN, an infinity, a value beyond
   // 1e15 (no field has such values, but fill values are such), or a _FillValue or missing_value of `fields`.

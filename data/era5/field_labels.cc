@@ -83,8 +83,8 @@ FieldLabels likely_labels(const std::vector<std::string>& channel_names, const s
   return labels;
 }
 
-std::vector<std::string> doubts_about_units(const FieldLabels& labels, const std::vector<std::string>& channel_names,
-                                            const std::vector<double>& means) {
+std::vector<std::string> unit_warnings(const FieldLabels& labels, const std::vector<std::string>& channel_names,
+                                       const std::vector<double>& means) {
   std::vector<std::string> sentences;
   for (std::size_t c = 0; c < std::min(channel_names.size(), means.size()); ++c)
     if (entry(labels.units, c).empty() && !can_be_in_known_unit(channel_names[c], means[c]))

@@ -26,8 +26,8 @@ void complete_labels(FieldLabels& labels, const FieldLabels& others);
 // `means` [V]) is possible in that unit. Use them for comparison, not as facts.
 FieldLabels likely_labels(const std::vector<std::string>& channel_names, const std::vector<double>& means);
 // A sentence for each channel without a unit whose mean is impossible in the unit of the table of known names.
-std::vector<std::string> doubts_about_units(const FieldLabels& labels, const std::vector<std::string>& channel_names,
-                                            const std::vector<double>& means);
+std::vector<std::string> unit_warnings(const FieldLabels& labels, const std::vector<std::string>& channel_names,
+                                       const std::vector<double>& means);
 
 // {"channels": [...], "units": [...], "step_hours": 6}; what is not given is null.
 nlohmann::ordered_json to_json(const FieldLabels& labels);

@@ -10,13 +10,13 @@
 namespace isobar {
 namespace {
 
-constexpr double kMostDeviations = 20;
+constexpr double kMaxDeviations = 20;
 constexpr double kLevel = 8, kShareOfLevel = 0.75;
 
 // Max distance of a field's values from the mean of the statistics, on average, in standard deviations.
 double bound(double mean, double std) {
   const double level = std::abs(mean) / std;
-  return level > kLevel ? std::min(kMostDeviations, kShareOfLevel * level) : kMostDeviations;
+  return level > kLevel ? std::min(kMaxDeviations, kShareOfLevel * level) : kMaxDeviations;
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 DataLayout layout_of(const fs::path& folder) {
   ISOBAR_CHECK(fs::is_directory(folder), "--data ", folder.string(), " is not a folder");
   const bool flat = !fs::is_directory(folder / "train");
-  ISOBAR_CHECK(!flat || holds_h5_files(folder.string()), "--data ", folder.string(),
+  ISOBAR_CHECK(!flat || has_h5_files(folder.string()), "--data ", folder.string(),
                " holds neither train/ and valid/, as the tutorial's data, nor .h5 files");
   const fs::path statistics = fs::is_directory(folder / "stats") ? folder / "stats" : folder;
   if (flat) return {folder, folder, folder, statistics};

@@ -77,11 +77,14 @@ std::string PairDataset::name() const {
   return steps_.file_name(0) + (steps_.file_count() > 1 ? " and the files beside it" : "");
 }
 
-std::vector<TensorSpec> PairDataset::layout() const {
-  const Shape fields{steps_.channels(), rows_.count, steps_.width()};
+std::vector<TensorSpec> pair_layout(const Shape& fields, bool time_features) {
   std::vector<TensorSpec> layout{{"input", fields, DType::fp32}, {"target", fields, DType::fp32}};
-  if (time_features_) layout.push_back({"time", {kTimeFeatures}, DType::fp64});
+  if (time_features) layout.push_back({"time", {kTimeFeatures}, DType::fp64});
   return layout;
+}
+
+std::vector<TensorSpec> PairDataset::layout() const {
+  return pair_layout({steps_.channels(), rows_.count, steps_.width()}, time_features_);
 }
 
 void PairDataset::read(const SampleKey& key, std::span<void* const> to) const {

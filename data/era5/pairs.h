@@ -32,6 +32,9 @@ struct PairOptions {
   std::optional<RowBand> rows = {};  // rows of the grid in the samples; none: all
 };
 
+// The tensors of a sample of PairDataset whose fields are [V, LAT, LON].
+std::vector<TensorSpec> pair_layout(const Shape& fields, bool time_features);
+
 // The pairs of list_samples. Tensors of a sample, with the values of the files:
 //   "input", "target"   [V, LAT, LON] fp32; LAT counts the rows of PairOptions::rows
 //   "time"              [kTimeFeatures] fp64, StepTime::features of the input step; only with time_features

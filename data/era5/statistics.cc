@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "data/era5/layout.h"
+#include "data/files/npy.h"
 #include "data/moments.h"
-#include "data/npy.h"
 #include "data/parallel_tasks.h"
 #include "engine/files/atomic_file.h"
 #include "engine/files/json.h"
@@ -52,11 +52,11 @@ Statistics load_statistics(const std::string& means_path, const std::string& std
 }
 
 void check_deviations(const std::vector<double>& stds, const std::string& where) {
-  constexpr double kLeast = std::numeric_limits<float>::min();  // fp32 has no reciprocal of smaller ones
+  constexpr double kMinDeviation = std::numeric_limits<float>::min();  // fp32 has no reciprocal of smaller ones
   for (std::size_t c = 0; c < stds.size(); ++c) {
     ISOBAR_CHECK(stds[c] > 0, where, ": the standard deviation of channel ", c, " is ", stds[c],
                  "; it must be positive");
-    ISOBAR_CHECK(stds[c] >= kLeast, where, ": the standard deviation of channel ", c, " is ", stds[c],
+    ISOBAR_CHECK(stds[c] >= kMinDeviation, where, ": the standard deviation of channel ", c, " is ", stds[c],
                  "; nothing can be divided by that in fp32");
   }
 }

@@ -1,12 +1,9 @@
 #include "data/era5/step_reader.h"
 
-#include <fcntl.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <mutex>
@@ -15,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 #include "kernels/common/checked_size.h"
 
@@ -23,33 +21,12 @@ namespace {
 
 using Box = std::array<std::int64_t, 4>;  // one entry each for step, channel, row, column
 
-// A file read at given offsets, from any thread.
-class RawFile {
- public:
-  explicit RawFile(const std::string& path) : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    ISOBAR_CHECK(descriptor_ >= 0, path, " cannot be opened: ", std::strerror(errno));
-  }
-  ~RawFile() { ::close(descriptor_); }
-  RawFile(const RawFile&) = delete;
-  RawFile& operator=(const RawFile&) = delete;
+constexpr const char* kFileEnds = "is truncated: it ends before its fields do";
 
-  void read(std::uint64_t offset, std::size_t bytes, void* out) const {
-    auto* to = static_cast<char*>(out);
-    while (bytes > 0) {
-      const ssize_t got = ::pread(descriptor_, to, bytes, static_cast<off_t>(offset));
-      if (got < 0 && errno == EINTR) continue;
-      ISOBAR_CHECK(got >= 0, path_, " cannot be read: ", std::strerror(errno));
-      ISOBAR_CHECK(got > 0, path_, " is truncated: it ends before its fields do");
-      to += got;
-      offset += static_cast<std::uint64_t>(got);
-      bytes -= static_cast<std::size_t>(got);
-    }
-  }
-
- private:
-  std::string path_;
-  int descriptor_;
-};
+// Values of `fields`, as they lie in the file.
+void read_values(const FileReader& file, std::uint64_t offset, std::span<float> out) {
+  file.read(offset, std::as_writable_bytes(out), kFileEnds);
+}
 
 // A buffer that each thread keeps.
 float* scratch(std::size_t values) {
@@ -61,7 +38,9 @@ float* scratch(std::size_t values) {
 class ContiguousReader : public StepReader {
  public:
   ContiguousReader(const std::string& path, const hdf5::DatasetInfo& info)
-      : file_(path), offset_(info.layout.offset), shape_{info.shape[0], info.shape[1], info.shape[2], info.shape[3]} {}
+      : file_(path, path),
+        offset_(info.layout.offset),
+        shape_{info.shape[0], info.shape[1], info.shape[2], info.shape[3]} {}
 
   const char* name() const override { return "contiguous, pread"; }
 
@@ -84,11 +63,11 @@ class ContiguousReader : public StepReader {
 
  private:
   void pull(std::int64_t at, std::int64_t count, float* out) const {
-    file_.read(offset_ + static_cast<std::uint64_t>(at) * sizeof(float),
-               static_cast<std::size_t>(count) * sizeof(float), out);
+    read_values(file_, offset_ + static_cast<std::uint64_t>(at) * sizeof(float),
+                {out, static_cast<std::size_t>(count)});
   }
 
-  RawFile file_;
+  FileReader file_;
   std::uint64_t offset_;
   Box shape_;
 };
@@ -105,7 +84,7 @@ class ChunkReader : public StepReader {
  public:
   ChunkReader(const hdf5::File& file, std::string name, const hdf5::DatasetInfo& info, CacheBudget budget)
       : file_(file),
-        raw_file_(file.path()),
+        raw_file_(file.path(), file.path()),
         name_(std::move(name)),
         filters_(info.layout.filters),
         budget_(std::move(budget)) {
@@ -177,9 +156,9 @@ class ChunkReader : public StepReader {
                          std::int64_t end) const {
     float* slab = scratch(static_cast<std::size_t>(slab_values()));
     const auto pull = [&](std::int64_t from, std::int64_t count) {  // values of the step
-      raw_file_.read(addresses_[index_of(at)].offset +
-                         static_cast<std::uint64_t>(step_in_chunk * slab_values() + from) * sizeof(float),
-                     static_cast<std::size_t>(count) * sizeof(float), slab + from);
+      const auto value = static_cast<std::uint64_t>(step_in_chunk * slab_values() + from);
+      read_values(raw_file_, addresses_[index_of(at)].offset + value * sizeof(float),
+                  {slab + from, static_cast<std::size_t>(count)});
     };
     if (end - first == chunk_[2]) {
       pull(0, channels * chunk_[2] * chunk_[3]);
@@ -212,7 +191,7 @@ class ChunkReader : public StepReader {
   Decoded decode(const Box& at) const {
     const hdf5::ChunkAddress& address = addresses_[index_of(at)];
     std::vector<unsigned char> bytes(address.bytes), other;
-    raw_file_.read(address.offset, bytes.size(), bytes.data());
+    raw_file_.read(address.offset, std::as_writable_bytes(std::span(bytes)), kFileEnds);
     for (std::size_t i = filters_.size(); i-- > 0;) {
       if (address.skipped_filters >> i & 1) continue;
       if (filters_[i] == hdf5::Filter::shuffle) {
@@ -235,7 +214,7 @@ class ChunkReader : public StepReader {
   }
 
   const hdf5::File& file_;
-  RawFile raw_file_;
+  FileReader raw_file_;
   std::string name_;
   std::vector<hdf5::Filter> filters_;
   Box shape_{}, chunk_{}, grid_{};

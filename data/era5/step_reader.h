@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "data/era5/hdf5.h"
+#include "data/files/hdf5.h"
 
 namespace isobar {
 

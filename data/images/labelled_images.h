@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/dataset.h"
-#include "data/images/idx.h"
+#include "data/files/idx.h"
 
 namespace isobar {
 

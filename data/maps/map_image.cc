@@ -62,8 +62,8 @@ std::optional<Range> finite_range(const Field& field) {
 // A range of positive width for the colours, even if a field is constant or has no finite value.
 Range color_range(std::optional<Range> range) {
   const Range known = range.value_or(Range{0, 0});
-  const double least = 1e-6 * std::max(std::abs(known.low), std::abs(known.high)) + 1e-30;
-  if (known.high - known.low >= least) return known;
+  const double min_width = 1e-6 * std::max(std::abs(known.low), std::abs(known.high)) + 1e-30;
+  if (known.high - known.low >= min_width) return known;
   return {known.low - 0.5, known.high + 0.5};
 }
 

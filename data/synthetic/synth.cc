@@ -9,8 +9,8 @@
 
 #include "data/era5/calendar.h"
 #include "data/era5/era5.h"
-#include "data/era5/hdf5.h"
 #include "data/era5/statistics.h"
+#include "data/files/hdf5.h"
 #include "data/parallel_tasks.h"
 #include "data/synthetic/synthetic_atmosphere.h"
 #include "kernels/common/check.h"
@@ -22,10 +22,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kFirstYear = 1979;
-constexpr std::int64_t kMostYears = 1000;
+constexpr std::int64_t kMaxYears = 1000;
 // Of one step: 1 GiB; each thread holds one step
-constexpr std::int64_t kMostValues = std::int64_t{1} << 28;
-constexpr std::int64_t kHoursPerStep = 6, kMostSteps = 1460;
+constexpr std::int64_t kMaxValues = std::int64_t{1} << 28;
+constexpr std::int64_t kHoursPerStep = 6, kMaxSteps = 1460;
 constexpr const char* kTimeUnits = "hours since 1979-01-01 00:00:00";
 
 std::int64_t first_hour_of(std::int64_t year) {
@@ -88,17 +88,17 @@ void check(const SynthOptions& options) {
   ISOBAR_CHECK(options.train_years >= 1 && options.valid_years >= 1,
                "data synth needs at least one year to train and one"
                " to validate with");
-  ISOBAR_CHECK(options.steps_per_year >= 2 && options.steps_per_year <= kMostSteps, "--steps-per-year ",
-               options.steps_per_year, " is not between 2 and ", kMostSteps, " (six-hourly)");
-  ISOBAR_CHECK(options.train_years <= kMostYears && options.valid_years <= kMostYears, "data synth makes at most ",
-               kMostYears, " years to train and ", kMostYears, " to validate with, not ", options.train_years, " and ",
+  ISOBAR_CHECK(options.steps_per_year >= 2 && options.steps_per_year <= kMaxSteps, "--steps-per-year ",
+               options.steps_per_year, " is not between 2 and ", kMaxSteps, " (six-hourly)");
+  ISOBAR_CHECK(options.train_years <= kMaxYears && options.valid_years <= kMaxYears, "data synth makes at most ",
+               kMaxYears, " years to train and ", kMaxYears, " to validate with, not ", options.train_years, " and ",
                options.valid_years);
   ISOBAR_CHECK(options.height >= 2 && options.width >= 2, "--grid ", options.height, "x", options.width,
                " needs at least two rows and two columns");
   ISOBAR_CHECK(options.channels >= 1, "--channels ", options.channels, " is less than one");
   const auto values = product_of(std::array{options.channels, options.height, options.width});
-  ISOBAR_CHECK(values && *values <= kMostValues, "--channels ", options.channels, " on --grid ", options.height, "x",
-               options.width, " make a step of more than the ", kMostValues, " values that data synth writes at most");
+  ISOBAR_CHECK(values && *values <= kMaxValues, "--channels ", options.channels, " on --grid ", options.height, "x",
+               options.width, " make a step of more than the ", kMaxValues, " values that data synth writes at most");
 }
 
 }  // namespace

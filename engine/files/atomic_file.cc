@@ -26,10 +26,10 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
-// ".NAME.writing" and a suffix of the writer's own; a name near the system's limit is cut.
+// ".NAME.writing" and a suffix that is unique to the writer; a name near the system's limit is shortened.
 std::string temporary_prefix(const std::filesystem::path& path) {
-  constexpr std::size_t kLongest = 200;
-  return "." + path.filename().string().substr(0, kLongest) + ".writing";
+  constexpr std::size_t kMaxLength = 200;
+  return "." + path.filename().string().substr(0, kMaxLength) + ".writing";
 }
 
 std::string random_suffix() {
@@ -39,51 +39,36 @@ std::string random_suffix() {
   return digits;
 }
 
-// Takes the lock that a temporary file's writer holds as long as it lives, on whatever machine; false where somebody
-// else holds it. Byte 0 alone, and not with flock(): that is what HDF5 locks a whole file with.
-bool lock_file(int descriptor) {
-  struct flock lock {};
-  lock.l_type = F_WRLCK;
-  lock.l_whence = SEEK_SET;
-  lock.l_len = 1;
-  return ::fcntl(descriptor, F_OFD_SETLK, &lock) == 0;
-}
-
-// Locks a temporary file that was made just now; false where a cleaner took it for a leftover in that moment. A file
-// system without locks keeps leftovers, and needs none.
-bool keep_alive(int descriptor) {
-  const bool locked = lock_file(descriptor) || (errno != EAGAIN && errno != EACCES);
+// Whether a temporary file that was just made is locked by this writer: false if a cleaner removed it as a leftover in
+// that moment. On a file system without locks, leftovers stay and no lock is needed.
+bool is_kept_alive(const FileLock& lock) {
   struct stat status {};
-  return locked && ::fstat(descriptor, &status) == 0 && status.st_nlink > 0;
+  return lock.descriptor() >= 0 && ::fstat(lock.descriptor(), &status) == 0 && status.st_nlink > 0;
 }
 
-// Removes the temporary files of writers that were killed: those that nobody holds the lock of.
+// Removes the temporary files of killed writers: those that no process holds the lock of.
 void remove_leftovers(const std::filesystem::path& folder, const std::string& prefix) {
   std::error_code ignored;
   for (const std::filesystem::path& entry : entries_of(folder, ignored)) {
     const std::string name = entry.filename().string();
     const bool is_temporary = name.starts_with(prefix) && (name.size() == prefix.size() || name[prefix.size()] == '.');
     if (!is_temporary) continue;
-    const int descriptor = ::open(entry.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (descriptor < 0) continue;
+    Descriptor file(::open(entry.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     struct stat status {};
-    const bool leftover = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink > 0;
-    if (leftover && lock_file(descriptor)) ::unlink(entry.c_str());
-    ::close(descriptor);
+    const bool is_file = file && ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink > 0;
+    if (!is_file) continue;
+    const FileLock lock = FileLock::of_file(std::move(file));
+    if (lock.state() == FileLock::State::taken) ::unlink(entry.c_str());
   }
 }
 
 }  // namespace
 
 void flush_to_disk(const std::filesystem::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) fail_with_errno(path, "opened");
+  const Descriptor opened(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!opened) fail_with_errno(path, "opened");
   // Some file systems cannot flush a folder (EINVAL) and need not.
-  const bool flushed = ::fsync(descriptor) == 0 || errno == EINVAL;
-  const int error = errno;
-  ::close(descriptor);
-  errno = error;
-  if (!flushed) fail_with_errno(path, "flushed to the disk");
+  if (::fsync(opened.get()) != 0 && errno != EINVAL) fail_with_errno(path, "flushed to the disk");
 }
 
 std::filesystem::path replaced_by_writing(const std::filesystem::path& path) {
@@ -100,18 +85,18 @@ Replacement::Replacement(const std::filesystem::path& path) : path_(replaced_by_
   remove_leftovers(folder_of(path_), prefix);
   struct stat replaced {};
   const bool replaces = ::stat(path_.c_str(), &replaced) == 0;
-  // Nobody else may look into the file before it has the permissions of the one that it replaces.
+  // No other user may read the file before it has the permissions of the one that it replaces.
   const mode_t mode = replaces ? 0600 : 0666;
   do {
     temporary_ = folder_of(path_) / (prefix + random_suffix());
-    if (descriptor_ >= 0) ::close(descriptor_);
-    descriptor_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
-    if (descriptor_ < 0 && errno != EEXIST) {
+    Descriptor created(::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
+    if (!created && errno != EEXIST) {
       temporary_.clear();
       fail_with_errno(path_, "created");
     }
-  } while (descriptor_ < 0 || !keep_alive(descriptor_));
-  if (replaces && ::fchmod(descriptor_, replaced.st_mode & 0777) != 0) {
+    lock_ = FileLock::of_file(std::move(created));
+  } while (!is_kept_alive(lock_));
+  if (replaces && ::fchmod(descriptor(), replaced.st_mode & 0777) != 0) {
     const int error = errno;
     discard();
     errno = error;
@@ -125,16 +110,16 @@ Replacement::~Replacement() {
 
 void Replacement::discard() noexcept {
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
-  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
+  lock_ = FileLock();
 }
 
 void Replacement::put_in_place() {
   ISOBAR_CHECK(!temporary_.empty(), path_.string(), ": put in place twice");
-  if (::fsync(descriptor_) != 0) fail_with_errno(path_, "flushed to the disk");
-  // Closed after the rename: the lock keeps others from taking the file for a leftover.
+  if (::fsync(descriptor()) != 0) fail_with_errno(path_, "flushed to the disk");
+  // Unlocked after the rename: until then the lock protects the file from cleaners.
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_with_errno(path_, "put in place");
   temporary_.clear();
-  ::close(std::exchange(descriptor_, -1));
+  lock_ = FileLock();
   flush_to_disk(folder_of(path_));
 }
 
@@ -162,40 +147,6 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
   AtomicFile file(path);
   file.write(contents);
   file.commit();
-}
-
-int open_regular_file(const std::filesystem::path& path) {
-  // Without O_NONBLOCK, opening a pipe waits for its writer.
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  if (descriptor < 0) fail_with_errno(path, "opened");
-  struct stat status {};
-  if (::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)) return descriptor;
-  ::close(descriptor);
-  throw_error(path.string(), ": is not a file but a folder, a pipe or a device");
-}
-
-void read_file_in_pieces(const std::filesystem::path& path,
-                         const std::function<void(std::span<const std::byte> piece)>& take) {
-  std::vector<std::byte> piece(std::size_t{1} << 18);
-  const int descriptor = open_regular_file(path);
-  const std::unique_ptr<const int, void (*)(const int*)> closed_at_end(&descriptor, [](const int* d) { ::close(*d); });
-  for (;;) {
-    const ssize_t got = ::read(descriptor, piece.data(), piece.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail_with_errno(path, "read");
-    if (got == 0) return;
-    take(std::span(piece).first(static_cast<std::size_t>(got)));
-  }
-}
-
-std::string read_file(const std::filesystem::path& path, std::size_t most_bytes) {
-  std::string contents;
-  read_file_in_pieces(path, [&](std::span<const std::byte> piece) {
-    contents.append(reinterpret_cast<const char*>(piece.data()), piece.size());
-    ISOBAR_CHECK(contents.size() <= most_bytes, path.string(), ": has more than ", most_bytes,
-                 " bytes, too many for what it should be");
-  });
-  return contents;
 }
 
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder, std::error_code& error) {

@@ -1,46 +1,46 @@
-// Files that appear under their name whole or not at all.
+// Files that are written whole or not at all.
 //
-// AtomicFile writes to a hidden neighbour of the final name; commit() flushes it to the disk, renames it over the final
-// name and flushes the folder. Whatever happens before the rename (an error, a full disk, kill -9) leaves the final
-// name as it was. An AtomicFile that is destroyed without commit() removes its temporary file. Every failure throws an
-// Error that names the final path and says what the system said. A symbolic link stays, and what it leads to is
-// replaced; a folder, a device or a pipe is refused. A file that is replaced hands its permissions on. Any number of
-// writers may write the same file at once: each has a temporary file of its own, and the last commit() stays.
+// AtomicFile writes to a hidden file beside the final name. commit() flushes it to the disk, renames it to the final
+// name and flushes the folder. An end before the rename (an error, a full disk, kill -9) leaves the file under the
+// final name as it was. The destructor of an AtomicFile without commit() removes the temporary file. Every failure
+// throws an Error with the final path and the system's message. If the path is a symbolic link, the link stays and its
+// target is replaced. A folder, a device or a pipe is refused. The new file gets the permissions of the old one. Any
+// number of writers may write the same file at once: each has its own temporary file, and the last commit() stays.
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
+#include "engine/files/file_lock.h"
+
 namespace isobar {
 
-// A new file that is to take the place of `path`: for writers that open it by its name, such as libraries.
+// A new file that will replace `path`: for writers that open a file by its name, such as libraries.
 class Replacement {
  public:
-  // Creates the temporary file, and removes what writers of the same path left that were killed. The folder must exist.
+  // Creates the temporary file, and removes those of killed writers of the same path. The folder must exist.
   explicit Replacement(const std::filesystem::path& path);
-  ~Replacement();  // removes the temporary file, if it is not in place
+  ~Replacement();  // removes the temporary file, unless it is in place
   Replacement(const Replacement&) = delete;
   Replacement& operator=(const Replacement&) = delete;
 
-  const std::filesystem::path& path() const { return path_; }  // the final name, symbolic links followed
+  const std::filesystem::path& path() const { return path_; }  // the final name, symbolic links resolved
   const std::filesystem::path& temporary() const { return temporary_; }
-  int descriptor() const { return descriptor_; }  // of the temporary file, for writing
+  int descriptor() const { return lock_.descriptor(); }  // of the temporary file, for writing
 
-  void put_in_place();  // flushes and renames it; once
+  void put_in_place();  // flushes and renames it; call it once
 
  private:
   void discard() noexcept;
 
   std::filesystem::path path_;
-  std::filesystem::path temporary_;  // empty: in place
-  int descriptor_ = -1;              // holds the lock that tells a living writer from a killed one
+  std::filesystem::path temporary_;  // empty: it is in place
+  FileLock lock_;                    // of the temporary file: says that the writer is alive
 };
 
 class AtomicFile {
@@ -50,7 +50,7 @@ class AtomicFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
-  void commit();  // once, and nothing after it
+  void commit();  // call it once, as the last call
 
   const std::filesystem::path& path() const { return file_.path(); }
 
@@ -61,23 +61,12 @@ class AtomicFile {
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view contents);
 
-// The file that is replaced by writing to `path`: itself, or what a symbolic link leads to. Error where its folder does
-// not exist, or where something is there that is no regular file.
+// The file that writing to `path` replaces: itself, or the target of a symbolic link. Error if its folder does not
+// exist, or if something exists there that is not a regular file.
 std::filesystem::path replaced_by_writing(const std::filesystem::path& path);
 
-// The whole of a regular file as text; Error where it cannot be read, is a device or a pipe (which need not end), or
-// has more than `most_bytes`.
-std::string read_file(const std::filesystem::path& path, std::size_t most_bytes = SIZE_MAX);
-
-// The same in pieces, from the first byte on.
-void read_file_in_pieces(const std::filesystem::path& path,
-                         const std::function<void(std::span<const std::byte> piece)>& take);
-
-// Opens a regular file for reading and returns its descriptor; an Error as read_file's.
-int open_regular_file(const std::filesystem::path& path);
-
-// What lies in a folder, in the order of the names; nothing, and `error` set, where it cannot be read.
-// std::filesystem's iterators end the process where memory runs out.
+// The entries of a folder, sorted by name; empty, and `error` set, if it cannot be read. std::filesystem's iterators
+// end the process if memory runs out.
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder, std::error_code& error);
 
 // Flushes a file's contents, or a folder's list of names, to the disk.

@@ -18,6 +18,7 @@
 
 #include "engine/files/atomic_file.h"
 #include "engine/files/checksum.h"
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -26,11 +27,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kChecksums = "checksums.xxh64";
-constexpr std::size_t kLongestChecksums = std::size_t{1} << 20;  // bytes
+constexpr std::size_t kMaxChecksumsBytes = std::size_t{1} << 20;  // bytes
 constexpr std::string_view kStepPrefix = "step_";
 
-// Hidden names that a folder bears on its way: being written, moved aside while its successor takes its place, and
-// being deleted. They lie beside the folder, so that renames stay within one file system.
+// Prefixes of hidden names: of a folder that is being written, of one that is moved aside while its successor takes its
+// place, and of one that is being deleted. They lie beside the folder, so that renames stay in one file system.
 constexpr std::string_view kWriting = ".writing_";
 constexpr std::string_view kAside = ".aside_";
 constexpr std::string_view kDeleting = ".deleting_";
@@ -50,15 +51,15 @@ void rename_folder(const fs::path& from, const fs::path& to) {
   ISOBAR_CHECK(!error, from.string(), ": cannot be renamed to ", to.string(), ": ", error.message());
 }
 
-// Takes a folder's name away before it is deleted: whoever reads never sees half of its files. Returns the hidden name.
+// Renames a folder before it is deleted: no reader sees a part of its files. Returns the hidden name.
 fs::path hide_for_deletion(const fs::path& folder) {
   fs::path to_delete = hidden(folder, kDeleting);
   rename_folder(folder, to_delete);
   return to_delete;
 }
 
-// Deletes a folder with a hidden name. What cannot be deleted now (a file that is still open, on a network file system)
-// goes when the store is next opened. A symbolic link goes itself, not what it leads to.
+// Deletes a folder with a hidden name. If something cannot be deleted now (a file that is still open, on a network file
+// system), the store deletes it when it is next opened. Of a symbolic link only the link is removed.
 void remove_hidden(const fs::path& path) {
   if (::unlink(path.c_str()) == 0 || errno != EISDIR) return;
   std::error_code ignored;
@@ -72,7 +73,7 @@ void make_folder(const fs::path& folder) {
   ISOBAR_CHECK(!error, folder.string(), ": cannot be made: ", error.message());
 }
 
-// The entries of a folder; none where it does not exist.
+// The entries of a folder; empty if it does not exist.
 std::vector<fs::path> contents_of(const fs::path& folder) {
   std::error_code error;
   std::vector<fs::path> entries = entries_of(folder, error);
@@ -81,14 +82,14 @@ std::vector<fs::path> contents_of(const fs::path& folder) {
   return entries;
 }
 
-// Finishes or undoes what a killed writer left unfinished beside the folder of this name.
+// Completes or undoes what a killed writer left unfinished beside this folder.
 void recover(const fs::path& folder) {
   const fs::path aside = hidden(folder, kAside);
   if (path_exists(aside) && !path_exists(folder)) rename_folder(aside, folder);
   for (const std::string_view prefix : {kAside, kWriting, kDeleting}) remove_hidden(hidden(folder, prefix));
 }
 
-// Where a reader finds the folder of this name: in its place, or aside, where a writer was killed while replacing it.
+// Where a reader finds this folder: in its place, or aside, if a writer was killed while replacing it.
 std::optional<fs::path> where_is(const fs::path& folder) {
   for (const fs::path& place : {folder, hidden(folder, kAside)}) {
     if (path_exists(place)) return place;
@@ -120,7 +121,7 @@ void flush_folder(const fs::path& folder) {
   flush_to_disk(folder);
 }
 
-// Exchanges two folders in one step; false where the file system cannot.
+// Exchanges two folders in one step; false if the file system cannot.
 bool exchange(const fs::path& a, const fs::path& b) {
   if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return true;
   ISOBAR_CHECK(errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP, a.string(), ": cannot be exchanged with ",
@@ -133,7 +134,7 @@ bool is_mount_point(const fs::path& path) {
   if (::statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, STATX_TYPE, &found) != 0) return false;
   if ((found.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) != 0)
     return (found.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
-  struct stat own = {}, above = {};  // a kernel before 5.8
+  struct stat own = {}, above = {};  // a Linux kernel older than 5.8
   return S_ISDIR(found.stx_mode) && ::stat(path.c_str(), &own) == 0 && ::stat((path / "..").c_str(), &above) == 0 &&
          own.st_dev != above.st_dev;
 }
@@ -142,7 +143,7 @@ fs::path checkpoints_of(const fs::path& run_folder) {
   return run_folder / "checkpoints";
 }
 
-// The step whose folder bears this name, or a hidden name of it; nothing for names that no store makes.
+// The step of a checkpoint's folder, from its name or its hidden name; nothing for names that no store makes.
 std::optional<std::int64_t> step_of(std::string_view name) {
   for (const std::string_view prefix : {kAside, kWriting, kDeleting})
     if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
@@ -179,7 +180,7 @@ std::optional<std::string> damage_of(const fs::path& folder) {
     std::error_code ignored;
     if (!fs::is_directory(folder, ignored)) return "it is not a folder";
     if (!path_exists(folder / kChecksums)) return std::string(kChecksums) + " is missing";
-    const std::string contents = read_file(folder / kChecksums, kLongestChecksums);
+    const std::string contents = read_file(folder / kChecksums, kMaxChecksumsBytes);
     const std::size_t last_line = contents.rfind("# ");
     const std::string lines = contents.substr(0, last_line);
     if (last_line == std::string::npos || contents != lines + last_line_of_checksums(lines)) {
@@ -251,34 +252,26 @@ void CheckpointStore::write_whole(const fs::path& folder, const WriteFiles& writ
   remove_hidden(written);
   try {
     make_folder(written);
-    call_test_hook("folder made");
     write_files(written);
-    call_test_hook("files written");
     write_file_atomically(written / kChecksums, checksums_of(written));
-    call_test_hook("checksums written");
     flush_folder(written);
-    call_test_hook("flushed");
     put_in_place(written, folder);
   } catch (...) {
     remove_hidden(written);
     throw;
   }
-  call_test_hook("in place");
 }
 
 void CheckpointStore::put_in_place(const fs::path& written, const fs::path& folder) {
   if (!path_exists(folder)) {
     rename_folder(written, folder);
-  } else if (can_exchange && exchange(written, folder)) {
-    call_test_hook("exchanged");
+  } else if (exchange(written, folder)) {
     remove_hidden(written);  // the old one
   } else {
     const fs::path aside = hidden(folder, kAside);
     remove_hidden(aside);
     rename_folder(folder, aside);
-    call_test_hook("moved aside");
     rename_folder(written, folder);
-    call_test_hook("moved in");
     remove_hidden(aside);
   }
   flush_to_disk(folder.parent_path());
@@ -289,14 +282,8 @@ void CheckpointStore::remove_old(std::int64_t newest_step) {
   for (const std::int64_t step : steps_of(run_)) {
     if (step > newest_step || kept++ < keep_ || keep_ == 0) continue;
     const fs::path to_delete = hide_for_deletion(checkpoint_folder(run_, step));
-    call_test_hook("old one hidden");
     remove_hidden(to_delete);
-    call_test_hook("old one removed");
   }
-}
-
-void CheckpointStore::call_test_hook(const char* point) const {
-  if (test_hook) test_hook(point);
 }
 
 }  // namespace isobar

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 
 namespace isobar {
 namespace {

@@ -26,7 +26,7 @@ std::int64_t product(Shape::const_iterator first, Shape::const_iterator end) {
   return std::accumulate(first, end, std::int64_t{1}, std::multiplies());
 }
 
-// What a buffer holds of a tensor of the file, in the dtype of the buffer, on the host.
+// The part of a file's tensor that a buffer holds, in the dtype of the buffer, on the host.
 Tensor read_part(const SafetensorsReader& file, const TensorInfo& info, const FlatBuffer& buffer,
                  const NamedParameter& parameter) {
   const HeldPart part = held_part(buffer, parameter);
@@ -68,13 +68,13 @@ Tensor values_of(const FlatBuffer& buffer, const HeldPart& part) {
 }
 
 void for_each_run(const Shape& full_shape, const Shard& shard, FlatRange elements, const CopyRun& copy) {
-  // The tensor as [rows, axis, inner]: what lies behind the shard's axis moves with it.
+  // The tensor as [rows, axis, inner]: the axes after the shard's one are `inner`.
   const auto axis = full_shape.begin() + shard.axis;
   const std::int64_t inner = product(axis + 1, full_shape.end());
   const std::int64_t full_row = *axis * inner, part_row = (shard.end - shard.begin) * inner;
   for (std::int64_t i = elements.first; i < elements.end;) {
     const std::int64_t row = i / part_row, column = i % part_row;
-    // A part that has the whole axis is the whole tensor, in one run.
+    // A part with the whole axis is the whole tensor, in one run.
     const std::int64_t left = part_row == full_row ? elements.end - i : part_row - column;
     const std::int64_t length = std::min(left, elements.end - i);
     copy(row * full_row + shard.begin * inner + column, i - elements.first, length);

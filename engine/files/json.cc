@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -14,24 +14,24 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr std::size_t kLongestShown = 200;
+constexpr std::size_t kMaxShownLength = 200;
 constexpr int kNumberTooLarge = 406;  // the library's number of this error
 
 std::string cut(std::string text) {
-  if (text.size() <= kLongestShown) return text;
-  std::size_t end = kLongestShown;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // whole characters of UTF-8
+  if (text.size() <= kMaxShownLength) return text;
+  std::size_t end = kMaxShownLength;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // only whole UTF-8 characters
   return text.substr(0, end) + " ...";
 }
 
-// Looks at a text without building anything, and keeps the first fault. The library's own parser makes no recursion, so
-// a text of any depth is safe here.
+// Checks a text without building anything, and keeps the first error. The library's parser does not recurse, so a text
+// of any depth is safe here.
 class Checker : public nlohmann::json_sax<json> {
  public:
   explicit Checker(std::string_view text) : text_(text) {}
 
   bool is_grammatical() const { return grammatical_; }
-  const std::string& fault() const { return fault_; }  // empty: none
+  const std::string& fault() const { return fault_; }  // empty: no error
 
   bool null() override { return true; }
   bool boolean(bool) override { return true; }
@@ -56,7 +56,7 @@ class Checker : public nlohmann::json_sax<json> {
     grammatical_ = false;
     if (position > text_.size()) return found(concat("is not valid JSON: it ends too early", at_key()));
     const std::string_view before = text_.substr(0, position > 0 ? position - 1 : 0);
-    const std::size_t line_start = before.rfind('\n') + 1;  // 0 where there is none
+    const std::size_t line_start = before.rfind('\n') + 1;  // 0 if there is none
     return found(concat("is not valid JSON at line ", 1 + std::count(before.begin(), before.end(), '\n'), ", column ",
                         before.size() - line_start + 1, at_key()));
   }
@@ -68,8 +68,8 @@ class Checker : public nlohmann::json_sax<json> {
   };
 
   bool open() {
-    if (levels_.size() == kDeepestJson)
-      return found(concat("is not valid JSON: nested deeper than ", kDeepestJson, " levels", at_key()));
+    if (levels_.size() == kMaxJsonDepth)
+      return found(concat("is not valid JSON: nested deeper than ", kMaxJsonDepth, " levels", at_key()));
     levels_.emplace_back();
     return true;
   }
@@ -81,7 +81,7 @@ class Checker : public nlohmann::json_sax<json> {
     fault_ = std::move(fault);
     return false;
   }
-  // "blocks.weights" in quotes: the innermost key with those around it.
+  // "blocks.weights" in quotes: the innermost key and those that contain it.
   std::string path() const {
     std::string keys;
     for (const Level& level : levels_) keys += (keys.empty() || level.key.empty() ? "" : ".") + level.key;
@@ -125,8 +125,8 @@ Json parse_json(std::string_view text, const std::string& where, JsonComments co
 }
 
 template <class Json>
-Json read_json(const std::filesystem::path& file, JsonComments comments, std::size_t most_bytes) {
-  return parse_json<Json>(read_file(file, most_bytes), file.string(), comments);
+Json read_json(const std::filesystem::path& file, JsonComments comments, std::size_t max_bytes) {
+  return parse_json<Json>(read_file(file, max_bytes), file.string(), comments);
 }
 
 template <class Json>

@@ -1,12 +1,8 @@
 #include "engine/files/safetensors.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -27,7 +23,7 @@ static_assert(std::endian::native == std::endian::little, "safetensors files hol
 
 constexpr const char* kMetadataKey = "__metadata__";
 constexpr std::size_t kLengthBytes = sizeof(std::uint64_t);
-constexpr std::uint64_t kLongestHeader = 100'000'000;  // as the reference implementation
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // as in the reference implementation
 
 constexpr std::pair<DType, const char*> kDtypeNames[] = {
     {DType::fp32, "F32"}, {DType::fp64, "F64"}, {DType::bf16, "BF16"}, {DType::fp16, "F16"}, {DType::i32, "I32"}};
@@ -78,7 +74,7 @@ std::vector<std::uint64_t> parse_numbers(const Json& list, const std::string& wh
   return numbers;
 }
 
-// A tensor's bytes within the data part.
+// The position of a tensor's bytes in the data.
 struct Place {
   TensorInfo info;
   std::size_t begin = 0, end = 0;
@@ -110,7 +106,7 @@ Place parse_tensor(const std::string& file, const std::string& name, const Json&
   return {info, offsets[0], offsets[1]};
 }
 
-// Tensors in the order of their bytes must follow each other without gap or overlap, to the end of the file.
+// Tensors, in the order of their bytes, must follow each other without gap or overlap to the end of the file.
 void check_tiling(const std::string& file, std::span<const Place> places, std::size_t data_bytes) {
   std::size_t end = 0;
   for (const Place& place : places) {
@@ -121,41 +117,6 @@ void check_tiling(const std::string& file, std::span<const Place> places, std::s
   ISOBAR_CHECK(end == data_bytes, file, ": there are unused bytes after the last tensor");
 }
 
-}  // namespace
-
-// The bytes of a file, checked piece by piece. A mapping would be cheaper, but ends the process (SIGBUS) where somebody
-// cuts the file off.
-class FileBytes {
- public:
-  explicit FileBytes(const std::filesystem::path& path) : path_(path), descriptor_(open_regular_file(path)) {
-    struct stat status {};
-    if (::fstat(descriptor_, &status) == 0) size_ = static_cast<std::size_t>(status.st_size);
-  }
-  ~FileBytes() { ::close(descriptor_); }
-  FileBytes(const FileBytes&) = delete;
-  FileBytes& operator=(const FileBytes&) = delete;
-
-  std::size_t size() const { return size_; }
-
-  void read(std::size_t offset, std::span<std::byte> out) const {
-    while (!out.empty()) {
-      const ssize_t got = ::pread(descriptor_, out.data(), out.size(), static_cast<off_t>(offset));
-      if (got < 0 && errno == EINTR) continue;
-      ISOBAR_CHECK(got >= 0, path_.string(), ": cannot be read: ", std::strerror(errno));
-      ISOBAR_CHECK(got > 0, path_.string(), ": is being cut off while it is read");
-      offset += static_cast<std::size_t>(got);
-      out = out.subspan(static_cast<std::size_t>(got));
-    }
-  }
-
- private:
-  std::filesystem::path path_;
-  int descriptor_;
-  std::size_t size_ = 0;
-};
-
-namespace {
-
 std::string make_header(const std::string& file, std::span<const TensorInfo> tensors, const Metadata& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header[kMetadataKey] = metadata;
@@ -164,7 +125,7 @@ std::string make_header(const std::string& file, std::span<const TensorInfo> ten
     ISOBAR_CHECK(!header.contains(info.name) && info.name != kMetadataKey, file, ": tensor ", in_quotes(info.name),
                  " is given twice, or has a name that is not free");
     const std::uint64_t end = begin + bytes_of(info);
-    // Not from initializer lists: the library copies those in functions that may not throw, and memory may run out.
+    // Not from initializer lists: the library copies those in noexcept functions, and memory may run out.
     nlohmann::ordered_json& entry = header[info.name];
     entry["dtype"] = file_name_of(info.dtype);
     entry["shape"] = info.shape;
@@ -205,13 +166,13 @@ std::size_t bytes_of(const TensorInfo& info) {
 }
 
 SafetensorsReader::SafetensorsReader(const std::filesystem::path& path)
-    : path_(path), bytes_(std::make_shared<const FileBytes>(path)) {
+    : path_(path), bytes_(std::make_shared<const FileReader>(path)) {
   const std::string file = path_.string();
   ISOBAR_CHECK(bytes_->size() >= kLengthBytes, file, ": is no safetensors file: it has only ", bytes_->size(),
                " bytes");
   std::uint64_t header_length = 0;
   bytes_->read(0, std::as_writable_bytes(std::span(&header_length, 1)));
-  ISOBAR_CHECK(header_length <= kLongestHeader && header_length <= bytes_->size() - kLengthBytes, file,
+  ISOBAR_CHECK(header_length <= kMaxHeaderBytes && header_length <= bytes_->size() - kLengthBytes, file,
                ": is no safetensors file, or is cut off: it has ", bytes_->size(), " bytes and names a header of ",
                header_length);
   std::string header(header_length, ' ');

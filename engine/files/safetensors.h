@@ -3,10 +3,10 @@
 //   u64 (little-endian) length N of the header | N bytes of JSON | the tensors' bytes, little-endian, row-major
 //   header: {"__metadata__": {string: string}, NAME: {"dtype": "F32", "shape": [..], "data_offsets": [begin, end)}, ..}
 //
-// Reading checks everything that it then relies on: lengths, JSON, dtypes, shapes, and that the tensors tile the data
-// without gap or overlap. SafetensorsFile copies the whole file to memory, SafetensorsReader what it is asked for. A
-// file that fails gives one Error that names the file and the tensor. Writing streams: the header is known from names
-// and shapes, the tensors follow one by one, nothing is held in memory. dtypes: F32, F64, BF16, F16, I32.
+// Reading first checks all that it relies on: lengths, JSON, dtypes, shapes, and that the tensors fill the data without
+// gap or overlap. A wrong file gives one Error, which names the file and the tensor. SafetensorsFile copies the whole
+// file to memory, SafetensorsReader only what is requested. Writing streams: the header follows from names and shapes,
+// the tensors come one by one, and nothing is held in memory. dtypes: F32, F64, BF16, F16, I32.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "kernels/common/dtype.h"
 
 namespace isobar {
@@ -30,21 +31,20 @@ struct TensorInfo {
   std::vector<std::int64_t> shape;  // empty: a scalar
 };
 
-// Number of elements, and of bytes, of a tensor.
+// Number of elements or bytes of a tensor.
 std::int64_t elements_of(const TensorInfo& info);
 std::size_t bytes_of(const TensorInfo& info);
 
-// A tensor whose bytes lie elsewhere: in a file that was read, or in the memory of whoever writes one.
+// A tensor whose bytes are elsewhere: in a file that was read, or in the writer's memory.
 struct TensorBytes {
   TensorInfo info;
-  std::span<const std::byte> bytes;  // of a file: valid while the SafetensorsFile lives, and not always aligned
+  // In a file: valid while the SafetensorsFile lives, and not always aligned.
+  std::span<const std::byte> bytes;
 };
 
 using Metadata = std::map<std::string, std::string>;
 
-class FileBytes;  // safetensors.cc
-
-// A file whose tensors are read piece by piece, from the disk.
+// A file whose tensors are read from the disk one piece at a time.
 class SafetensorsReader {
  public:
   explicit SafetensorsReader(const std::filesystem::path& path);
@@ -54,18 +54,18 @@ class SafetensorsReader {
   const Metadata& metadata() const { return metadata_; }
   std::size_t data_bytes() const { return data_bytes_; }  // of all tensors
 
-  const TensorInfo* find(const std::string& name) const;  // null where there is none
+  const TensorInfo* find(const std::string& name) const;  // null if there is none
 
-  // Elements [first, first + count) of one of the tensors to `out`, converted as copy_elements does.
+  // Reads elements [first, first + count) of one of the tensors to `out`; converts as copy_elements does.
   void read(const TensorInfo& tensor, std::int64_t first, std::int64_t count, DType to, std::byte* out) const;
-  // Byte `first` of the tensors' data and what follows it.
+  // Reads out.size() bytes from byte `first` of the tensors' data on.
   void read_bytes(std::size_t first, std::span<std::byte> out) const;
 
  private:
   void parse(std::string_view header);
 
   std::filesystem::path path_;
-  std::shared_ptr<const FileBytes> bytes_;
+  std::shared_ptr<const FileReader> bytes_;
   std::size_t data_begin_ = 0, data_bytes_ = 0;  // in the file
   std::vector<TensorInfo> tensors_;
   std::vector<std::size_t> begins_;  // of the tensors, in the data
@@ -81,8 +81,8 @@ class SafetensorsFile {
   const std::vector<TensorBytes>& tensors() const { return tensors_; }  // in the order of their bytes
   const Metadata& metadata() const { return reader_.metadata(); }
 
-  const TensorBytes* find(const std::string& name) const;  // null where there is none
-  const TensorBytes& at(const std::string& name) const;    // Error where there is none
+  const TensorBytes* find(const std::string& name) const;  // null if there is none
+  const TensorBytes& at(const std::string& name) const;    // Error if there is none
 
  private:
   SafetensorsReader reader_;
@@ -90,24 +90,24 @@ class SafetensorsFile {
   std::vector<TensorBytes> tensors_;
 };
 
-// Copies a tensor's elements to `out`, bytes_of({.dtype = to, .shape}) of them, converting between floating dtypes
-// (through fp64: each value is rounded once). i32 converts to nothing but itself: an Error.
+// Copies a tensor's elements to `out`, bytes_of({.dtype = to, .shape}) of them. Converts between floating dtypes
+// through fp64: each value is rounded once. i32 converts only to itself, else an Error.
 void copy_elements(const TensorBytes& from, DType to, std::byte* out);
 
-// Writes a file tensor by tensor, atomically: it is there after commit(), and not before.
+// Writes a file tensor by tensor, atomically: the file exists after commit(), and not before.
 class SafetensorsWriter {
  public:
   SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorInfo> tensors, const Metadata& metadata = {});
 
-  // The bytes of the next tensor in the order given, whole or in pieces; a piece never spans two tensors.
+  // The bytes of the next tensor in the given order, whole or in pieces; a piece never spans two tensors.
   void append(const std::string& name, std::span<const std::byte> bytes);
-  void commit();  // Error where a tensor's bytes are missing
+  void commit();  // Error if a tensor's bytes are missing
 
  private:
   AtomicFile file_;
   std::vector<TensorInfo> tensors_;
-  std::size_t current_ = 0;  // the tensor being appended to
-  std::size_t filled_ = 0;   // its bytes so far
+  std::size_t current_ = 0;  // the tensor that append() fills
+  std::size_t filled_ = 0;   // number of its bytes so far
 };
 
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorBytes> tensors,

@@ -1,4 +1,4 @@
-// attention over queries, keys and values that are tensors of their own, or columns of one.
+// attention over queries, keys and values that are separate tensors, or columns of one.
 #include "kernels/attention/attention.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ void* data_of(const Columns& x) {
 std::int64_t stride_of(const Columns& x) {
   return x.tensor.size(1);
 }
-// One tensor, and not two that share memory, as a tensor and itself outside the graph do: those get a gradient each.
+// One tensor. Two tensors that share memory (a tensor and its detach()) are not one: each gets its own gradient.
 bool are_one(const Tensor& a, const Tensor& b) {
   return a.data() == b.data() && a.id() == b.id() && a.shape() == b.shape();
 }
@@ -46,7 +46,7 @@ AttentionShape shape_of(const Columns& q, const Columns& k, const Columns& v, st
   return {batch, heads, q.tensor.size(0) / batch, k.tensor.size(0) / batch, q.cols / heads};
 }
 
-// The tensors that the operands lie in, each once, and the gradient of each: zero where no operand covers it.
+// The tensors that hold the operands, each once, and the gradient of each: zero in columns that no operand uses.
 struct TensorGradients {
   std::vector<Tensor> tensors, gradients;
 
@@ -86,7 +86,7 @@ AttentionBlock::AttentionBlock(const Columns& queries, const Columns& keys, cons
       dropout{.p = options.dropout,
               .seed = options.key.seed,
               .stream = options.key.stream,
-              .more_stream = options.key.more_stream} {}
+              .stream_offset = options.key.stream_offset} {}
 
 Tensor AttentionBlock::empty_lse() const {
   return Tensor::empty({shape.batch, shape.heads, shape.q_tokens}, accumulator_of(dtype()), device());

@@ -1,4 +1,4 @@
-// What a classifier's logits say of labelled samples; outside the graph.
+// Loss and predicted class of labelled samples, from a classifier's logits; outside the graph.
 #include "kernels/cross_entropy.h"
 
 #include "engine/ops.h"

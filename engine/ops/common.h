@@ -1,4 +1,4 @@
-// What the files of engine/ops/ share.
+// Helpers that the files of engine/ops/ share.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@
 
 namespace isobar {
 
-// Scratch memory of a kernel call, given back to the pool when it goes out of scope (in stream order).
+// Memory for one kernel call, returned to the pool when it goes out of scope (in stream order).
 inline Tensor workspace(std::size_t bytes, Device device) {
   const MemoryScope scope("workspace");
   return Tensor::empty({static_cast<std::int64_t>((bytes + 3) / 4)}, DType::i32, device);
 }
 
-// A buffer like x for a gradient on its way.
+// A buffer of x's shape for a gradient in the backward pass.
 inline Tensor gradient_like(const Tensor& x, DType dtype) {
   const MemoryScope scope("gradients");
   return Tensor::empty(x.shape(), dtype, x.device());
@@ -26,7 +26,7 @@ inline Tensor gradient_like(const Tensor& x) {
   return gradient_like(x, x.dtype());
 }
 
-// A buffer of its own with x's values: a gradient handed to two tensors must not be shared, since ops change it in
+// A new buffer with x's values. Two tensors must not get the same buffer as their gradient, since ops change it in
 // place.
 inline Tensor copy_of(const Tensor& x, DType dtype) {
   Tensor y = Tensor::empty(x.shape(), dtype, x.device());

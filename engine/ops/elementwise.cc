@@ -16,7 +16,7 @@ void run_add(const void* a, DType a_dtype, const void* b, DType b_dtype, void* y
              current_stream());
 }
 
-// y = mask(x). The gradient goes through the same mask, drawn anew from its key: no mask is kept.
+// y = mask(x). The backward pass draws the same mask again from its key: no mask is kept.
 template <class Mask>
 Tensor apply_mask(const char* op, const Tensor& x, float p, const Mask& mask) {
   check_operands(op, {{"the input", x}});
@@ -51,7 +51,7 @@ Tensor add_part_of_row(const Tensor& x, const Tensor& row, std::int64_t first, s
   Tape::record("add_row", {&x, &row}, {}, {&y},
                [x = Target(x), row = Target(row), first, n](Gradients& gradients, const std::vector<Tensor>& dy) {
                  if (const auto drow = gradients.slot(row)) {
-                   if (drow.mode == Grad::overwrite) {  // the slot holds nothing yet: neither do its other elements
+                   if (drow.mode == Grad::overwrite) {  // an empty slot: its other elements must become zero
                      const std::int64_t end = first + n;
                      fill_with_zeros(drow.tensor.slice(0, {first}));
                      fill_with_zeros(drow.tensor.slice(end, {drow.tensor.numel() - end}));
@@ -121,7 +121,7 @@ Tensor dropout(const Tensor& x, float p, DropoutKey key, const ElementWindow& wi
                 .p = p,
                 .seed = key.seed,
                 .stream = key.stream,
-                .more_stream = key.more_stream,
+                .stream_offset = key.stream_offset,
                 .window = window,
                 .x = from.data(),
                 .y = to.data()},
@@ -140,7 +140,7 @@ Tensor drop_path(const Tensor& x, float p, DropoutKey key, const RowWindow& rows
                 .p = p,
                 .seed = key.seed,
                 .stream = key.stream,
-                .more_stream = key.more_stream,
+                .stream_offset = key.stream_offset,
                 .window = rows,
                 .x = from.data(),
                 .y = to.data()},

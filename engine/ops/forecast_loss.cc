@@ -80,7 +80,7 @@ Tensor forecast_loss(const Tensor& pred, const Tensor& target, const LossInputs&
   Tape::record("forecast_loss", {&pred}, {pred, target, sums}, {&loss},
                [=, kind = inputs.kind, patch = inputs.patch, rows = inputs.row_weights,
                 channels = inputs.channel_weights](Gradients& gradients, const std::vector<Tensor>& dy) {
-                 const Tensor dpred = gradient_like(pred, gradients.read_in(pred));
+                 const Tensor dpred = gradient_like(pred, gradients.dtype_wanted_for(pred));
                  ISOBAR_RUN(pred.device(), forecast_loss_bwd,
                             {.kind = kind,
                              .batch = target.size(0),

@@ -57,7 +57,7 @@ struct LayernormSaved {
   DType dtype;  // of y and branch
 };
 
-// dsum is the gradient that reaches the sum past the norm (or undefined); its buffer becomes that of x's gradient.
+// dsum is the gradient of the sum from the residual path (or undefined); its buffer becomes that of x's gradient.
 void layernorm_backward(Gradients& gradients, const LayernormSaved& s, const Target& x, const Target* branch,
                         const Tensor& dsum, const Tensor& dy) {
   const std::int64_t cols = s.sum.size(-1), rows = s.sum.numel() / cols;

@@ -7,7 +7,7 @@ namespace isobar {
 namespace {
 
 struct Product {
-  Tensor y, pre;  // pre: the value before the activation, where it is kept
+  Tensor y, pre;  // pre: the value before the activation, if it is kept
 };
 
 void check_linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
@@ -22,9 +22,9 @@ void check_linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
                name_of(weight.dtype()));
 }
 
-// What is added in `out_dtype`: a GPU's library takes no other, so that it would have to be rounded for each product.
+// The bias as the product adds it: a GPU's library takes only `out_dtype`, and would round the bias for each product.
 const Tensor& bias_for(DType out_dtype, const Tensor& bias) {
-  if (!bias.leaf() || bias.device().kind != DeviceKind::cuda) return bias;
+  if (!bias.leaf() || behaviour_of(bias.device()) != DeviceKind::cuda) return bias;
   const Tensor& rounded = bias.leaf()->rounded;
   return rounded.defined() && rounded.dtype() == out_dtype ? rounded : bias;
 }
@@ -56,7 +56,7 @@ Product linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias
   return p;
 }
 
-// What the backward pass rounds dy to before it does anything else. The sums of a bias are made before.
+// The dtype to which the backward pass rounds dy first. The sums of a bias come before the rounding.
 std::optional<DType> reads_gradient_in(const Tensor& x, const Tensor& bias, const LinearOptions& options) {
   const bool rounds = options.out_dtype == DType::fp32 && is_16_bit(x.dtype());
   if (!rounds || bias.defined() || options.activation != Activation::none) return {};
@@ -64,13 +64,13 @@ std::optional<DType> reads_gradient_in(const Tensor& x, const Tensor& bias, cons
 }
 
 // dx (+)= dy·w;  dw (+)= dyᵀ·x;  db (+)= column sums of dy. A dy wider than x is rounded to x's dtype before the
-// products, as tensor cores need it. A GPU makes the sums of the dy that it reads for dw, where nothing is added to
-// them: a pass over dy less.
+// products, since tensor cores need it. On a GPU the product dw also gives the sums, if nothing is added to them: one
+// pass over dy less.
 void linear_backward(Gradients& gradients, Tensor dy, const Target& x_target, const Tensor& x, const Tensor& weight,
                      const Tensor& bias, bool tf32) {
   const auto db = bias.defined() ? gradients.slot(bias) : Gradients::Slot{};
   const auto dw = gradients.slot(weight);
-  const bool sums_on_the_way = db && dw && x.device().kind == DeviceKind::cuda && db.mode == Grad::overwrite &&
+  const bool sums_on_the_way = db && dw && behaviour_of(x.device()) == DeviceKind::cuda && db.mode == Grad::overwrite &&
                                dy.dtype() == x.dtype() && dw.tensor.dtype() == DType::fp32;
   if (db && !sums_on_the_way) add_column_sum(dy, bias.numel(), db);
   dy = dy.to(x.dtype());
@@ -140,9 +140,9 @@ Tensor mlp(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2
   const LinearOptions hidden{.activation = options.activation, .out_dtype = x.dtype(), .tf32 = options.tf32};
   const Product h = linear_forward(x, w1, b1, hidden, recording({&x, &w1, &b1, &w2, &b2}));
   Tensor y = linear_forward(h.y, w2, b2, {.out_dtype = options.out_dtype, .tf32 = options.tf32}, false).y;
-  // A GPU keeps the hidden layer: to compute it again from `pre` takes a pass of two over it. (On a CPU the value that
-  // is computed again is not always the same one to the last bit, in 16 bits.)
-  const Tensor kept = x.device().kind == DeviceKind::cuda ? h.y : Tensor();
+  // A GPU keeps the hidden layer: computing it again from `pre` needs a pass that reads and writes it. (In 16 bits on a
+  // CPU, the second result may differ in the last bit.)
+  const Tensor kept = behaviour_of(x.device()) == DeviceKind::cuda ? h.y : Tensor();
   Tape::record("mlp", {&x, &w1, &b1, &w2, &b2}, {x, h.pre, kept}, {&y},
                [x, w1, b1, w2, b2, kept, pre = h.pre, options](Gradients& gradients, const std::vector<Tensor>& dy) {
                  const Tensor dhidden = gradient_like(pre);

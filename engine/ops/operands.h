@@ -1,5 +1,5 @@
-// What every op asks of its operands before it computes anything from them: that they are there, have the dimensions
-// that the op counts in, and lie on one device. A tensor of the host in a kernel of a GPU would be a wild pointer.
+// The checks of operands that every op makes first: that they are defined, have the number of dimensions that the op
+// needs, and lie on one device. In a GPU's kernel the address of a tensor of the host would be invalid.
 #pragma once
 
 #include <initializer_list>
@@ -13,11 +13,11 @@ struct Operand {
 
   const char* name;  // for messages: "the weight"
   const Tensor& tensor;
-  int rank = kAnyRank;       // dimensions that it must have
+  int rank = kAnyRank;       // required number of dimensions
   bool is_optional = false;  // it may be undefined
 };
 
-// Throws Error, "OP: the weight [3] has 1 dimension, not 2", for the first operand that is not as it must be.
+// Throws Error, "OP: the weight [3] has 1 dimension, not 2", for the first operand that is wrong.
 void check_operands(const char* op, std::initializer_list<Operand> operands);
 
 }  // namespace isobar

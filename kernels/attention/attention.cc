@@ -1,4 +1,4 @@
-// What both implementations of attention ask of their arguments.
+// The checks of arguments that both implementations of attention make.
 #include "kernels/attention/attention.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Attention on a GPU: what it asks of its arguments, and the kernels of the head's size.
+// Attention on a GPU: checks of arguments, and the kernels for the head's size.
 #include "kernels/attention/heads.cuh"
 #include "kernels/common/check.h"
 #include "kernels/cuda/capability.h"
@@ -6,16 +6,16 @@
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 namespace {
 
-// What a GPU asks of checked arguments besides.
+// Checks beyond those of both implementations.
 void check_for_cuda(const char* kernel, const AttentionShape& s, const AttentionWindow& w, DType dtype) {
-  constexpr std::int64_t kMost = 1 << 29;
-  ISOBAR_CHECK(s.batch <= 65535 && s.heads <= 65535 && w.queries.total <= kMost && w.keys.total <= kMost, kernel,
+  constexpr std::int64_t kMax = 1 << 29;
+  ISOBAR_CHECK(s.batch <= 65535 && s.heads <= 65535 && w.queries.total <= kMax && w.keys.total <= kMax, kernel,
                ": bad shape for a GPU: batch ", s.batch, ", ", s.heads, " heads, ", w.queries.total, " queries, ",
                w.keys.total, " keys");
   ISOBAR_CHECK(dtype == DType::fp32 || is_16_bit(dtype), kernel, ": a GPU has no ", name_of(dtype), " attention");
 }
 
-// Calls f with the kernels that this GPU has for the type and size of a head.
+// Calls f with this GPU's kernels for the type and size of a head.
 template <class F>
 void visit_head(DType dtype, bool tf32, std::int64_t head_size, const F& f) {
   attention::visit_operands(dtype, tf32, [&]<class T>(Type<T>) {

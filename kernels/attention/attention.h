@@ -1,4 +1,4 @@
-// attention - scaled dot-product attention without stored scores (Dao et al. 2022, 2023: FlashAttention)
+// attention - scaled dot-product attention that does not store scores (Dao et al. 2022, 2023: FlashAttention)
 //
 //   fwd   S = scale·Q·Kᵀ;  P = softmax(S) over the keys a query sees;  O = dropout(P)·V;
 //         lse[b,h,i] = log Σ_j exp(S_ij)
@@ -9,35 +9,35 @@
 //   q, dO         [B, Tq, NH, HS]    k, v  [B, Tk, NH, HS]    dtype: fp32, bf16, fp16, fp64 (CPU)
 //   o             [B, Tq, NH, HS]    o_dtype: dtype or accumulator_of(dtype)
 //   dq            [B, Tq, NH, HS]    dk, dv  [B, Tk, NH, HS]    grad_dtype: dtype or accumulator_of(dtype)
-//     token t of batch b starts at pointer + (b·T + t)·stride elements; head h at + h·HS. Strides let q, k and v lie
-//     interleaved in one [B, T, 3, NH, HS] buffer. Every stride is a multiple of 8, pointers are 16-byte aligned
+//     token t of sample b starts at pointer + (b·T + t)·stride elements; head h at + h·HS. With strides, q, k and v may
+//     be interleaved in one [B, T, 3, NH, HS] buffer. Every stride is a multiple of 8, pointers are 16-byte aligned
 //   lse           [B, NH, Tq]        accumulator_of(dtype), natural logarithm
 //   workspace     (bwd) attention_bwd_workspace(...) bytes, 16-byte aligned, contents undefined before and after
 //
-//   split keys    keys may come in parts, a call each (ring attention: Liu et al. 2023). Forward: attention_merge
-//                 (kernels/attention/merge.h) makes one (o, lse) of those of the parts. Backward: with the merged o and
-//                 lse, dk and dv of a part are right as they are, and its dq is one term of a sum. What is merged or
-//                 summed is kept in the accumulator's type and rounded once, at the end
-//   window        b, h, i, j and NH, Tq, Tk of the rules below are those of the whole P of the global batch: it says
-//                 where the block lies
-//   causal        query i sees the keys j <= i; by default all. P of the others is 0; what is NaN or infinite in their
-//                 k and v may reach o and the gradients all the same, as 0·NaN. A query that sees no key of the call:
-//                 o = 0, lse = -inf, and it adds nothing to dq, dk and dv. So a part of the keys that lies behind all
-//                 queries costs next to nothing. With other counts of queries and keys and no window the first query
-//                 sees the first key only, as PyTorch's is_causal has it
-//   tf32          lets a GPU round fp32 operands, P and dS to 10 mantissa bits before they enter a product, as its
-//                 tensor cores need it; scores, and lse with them, then err by what the rounding of q and k makes. The
-//                 CPU ignores it, and other dtypes do
+//   split keys    keys may come in parts, with one call for each (ring attention: Liu et al. 2023). Forward:
+//                 attention_merge (kernels/attention/merge.h) makes one (o, lse) from those of the parts. Backward:
+//                 with the merged o and lse, dk and dv of a part are final, and its dq is one term of a sum. Merged and
+//                 summed values are in the accumulator's type, and rounded once, at the end
+//   window        the position of the block in the whole P of the global batch. In the rules below b, h, i, j and NH,
+//                 Tq, Tk are those of the whole P
+//   causal        query i sees the keys j <= i; by default all. P of the others is 0; but NaN or infinity in their k
+//                 and v may reach o and the gradients, as 0·NaN. A query that sees no key of the call: o = 0, lse =
+//                 -inf, and it adds nothing to dq, dk and dv. A call whose keys all come after its queries does almost
+//                 no work. If Tq and Tk differ and there is no window, query 0 sees only key 0, as with PyTorch's
+//                 is_causal
+//   tf32          lets a GPU round fp32 operands, P and dS to 10 mantissa bits before they enter a product, since its
+//                 tensor cores need it. The rounding of q and k is then an error of the scores and of lse. The CPU and
+//                 other dtypes ignore it
 //   numerics      scores, softmax and accumulators in fp32 (fp64 for fp64). With 16-bit dtypes P and dS are rounded to
-//                 dtype before they enter a product, as tensor cores, AMX and AVX512_BF16 need it (else the CPU does
-//                 not). AVX512_BF16 takes bf16 operands below 2^-126 for zero, and such sums. Where a gradient is added
-//                 to, the sum is rounded
-//   dropout       element (b, h, i, j) of P is dropped when random_bits(seed, stream, ((b·NH + h)·Tq + i)·Tk + j) is
-//                 below drop_threshold(p); what is kept is scaled by 1/(1 - p). lse is that of the undropped P
+//                 dtype before they enter a product, since tensor cores, AMX and AVX512_BF16 need it; other CPU code
+//                 does not round them. AVX512_BF16 takes bf16 operands and sums below 2^-126 for zero. If a gradient is
+//                 added to, the sum is rounded
+//   dropout       element (b, h, i, j) of P is dropped if random_bits(seed, stream, ((b·NH + h)·Tq + i)·Tk + j) is
+//                 below drop_threshold(p); other elements are scaled by 1/(1 - p). lse is that of P before dropout
 //   deterministic yes: no atomics; dq on the CPU for a fixed number of threads
-//   limits        scale > 0 and finite; HS a multiple of 8, 8 <= HS <= 128; B, NH, Tq, Tk >= 1, no multiple of
-//                 anything; strides as above; the block lies in the whole; on CUDA B and NH at most 65535, and at most
-//                 2^29 queries and keys in the whole
+//   limits        scale > 0 and finite; HS a multiple of 8, 8 <= HS <= 128; B, NH, Tq, Tk >= 1, of any size; strides as
+//                 above; the block lies in the whole; on CUDA B and NH are at most 65535, and the whole has at most
+//                 2^29 queries and keys
 //   aliasing      none
 #pragma once
 
@@ -57,7 +57,7 @@ struct AttentionShape {
   std::int64_t batch = 0, heads = 0, q_tokens = 0, kv_tokens = 0, head_size = 0;
 };
 
-// Where the block of P that a call computes lies in all of P.
+// The position of a call's block of P in the whole P.
 struct AttentionWindow {
   SampleWindow samples = {};
   Span heads = {}, queries = {}, keys = {};
@@ -66,7 +66,8 @@ struct AttentionWindow {
 struct AttentionDropout {
   float p = 0;  // 0: no dropout
   std::uint64_t seed = 0, stream = 0;
-  const std::uint64_t* more_stream = nullptr;  // [1], on the device, or null: is added to stream (kernels/common/rng.h)
+  const std::uint64_t* stream_offset =
+      nullptr;  // [1], on the device, or null: is added to stream (kernels/common/rng.h)
 };
 
 struct AttentionFwdArgs {
@@ -106,7 +107,7 @@ struct AttentionBwdArgs {
   void* workspace = nullptr;
 };
 
-// Query i of the call sees key j of it where j <= i + diagonal. Of checked arguments.
+// Query i of the call sees its key j if j <= i + diagonal. The arguments must be checked.
 template <class Attention>
 ISOBAR_HD inline __attribute__((always_inline)) constexpr std::int64_t attention_diagonal(const Attention& a) {
   return a.causal ? a.window.queries.first - a.window.keys.first : a.shape.kv_tokens - 1;
@@ -116,18 +117,17 @@ ISOBAR_HD inline __attribute__((always_inline)) constexpr std::int64_t attention
 constexpr std::int64_t attention_padded_queries(std::int64_t q_tokens) {
   return (q_tokens + 127) / 128 * 128;
 }
-// Room for two numbers a padded query, [2, B, NH, Tq], in the accumulator's type. What an implementation needs per
-// thread it keeps itself.
+// Space for two numbers per padded query, [2, B, NH, Tq], in the accumulator's type. An implementation has its own
+// memory per thread.
 constexpr std::size_t attention_bwd_workspace(const AttentionShape& s, DType dtype) {
   return static_cast<std::size_t>(2 * s.batch * s.heads * attention_padded_queries(s.q_tokens)) *
          size_of(accumulator_of(dtype));
 }
-// The arguments with the totals of their window filled in; throw an Error where they break a limit that both
-// implementations have.
+// The arguments with the totals of their window set. They throw an Error for a limit that both implementations have.
 AttentionFwdArgs checked_attention(const AttentionFwdArgs& a);
 AttentionBwdArgs checked_attention(const AttentionBwdArgs& a);
 
-// Pairs of a query and a key that it sees.
+// The number of pairs of a query and a key that it sees.
 template <class Attention>
 constexpr double attention_pairs(const Attention& a) {
   const AttentionShape& s = a.shape;

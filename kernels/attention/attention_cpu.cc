@@ -1,6 +1,6 @@
-// Both passes work on blocks of scores that stay in the caches. This file holds the order of the blocks and how threads
-// share them. The matrix products are an `Arithmetic`: a class of kernels/attention/cpu_vectors.h, or, for bf16 on a
-// CPU with AMX or AVX512_BF16, of kernels/attention/cpu_bf16.h.
+// Both passes work on blocks of scores that stay in the caches. This file has the order of the blocks and their
+// distribution over threads. The matrix products are in an `Arithmetic`: a class of kernels/attention/cpu_vectors.h,
+// or, for bf16 on a CPU with AMX or AVX512_BF16, of kernels/attention/cpu_bf16.h.
 #include "kernels/attention/attention.h"
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace {
 
 // ---- forward --------------------------------------------------------------------------------------------------------
 
-// Of scores [keys, lanes].
+// The maximum per lane of scores [keys, lanes].
 template <class T>
 void find_maxima(const T* scores, int64_t keys, PanelVector<T>& row_max) {
   for (Vector<T>& m : row_max) m = broadcast(-static_cast<T>(__builtin_inf()));
@@ -26,31 +26,32 @@ void find_maxima(const T* scores, int64_t keys, PanelVector<T>& row_max) {
       row_max[v] = max<T>(load(scores + i * kPanel<T> + v * kLanes<T>), row_max[v]);
 }
 
-// One block of keys, [key, key + count), for one panel of queries, the first of which is `query`.
+// One block of keys, [key, key + count), for one panel of queries from `query` on.
 template <class Arithmetic>
 __attribute__((noinline)) void attend(Arithmetic& arithmetic, typename Arithmetic::Panel& panel, int64_t query,
-                                      int64_t key, int64_t count, typename Arithmetic::T log2_scale, const Sight& sight,
-                                      const PanelDropout& dropout) {
+                                      int64_t key, int64_t count, typename Arithmetic::T log2_scale,
+                                      const CausalMask& causal_mask, const PanelDropout& dropout) {
   using T = typename Arithmetic::T;
-  const bool hides = sight.keys_of(query) < key + count;
+  const bool hides = causal_mask.keys_of(query) < key + count;
   PanelVector<T> row_max, rescale;
   arithmetic.find_scores(panel, key, count, row_max);
   if (hides) {
-    hide(sight, query, key, count, -static_cast<T>(__builtin_inf()), arithmetic.scores());
+    apply_mask(causal_mask, query, key, count, -static_cast<T>(__builtin_inf()), arithmetic.scores());
     find_maxima(arithmetic.scores(), count, row_max);
   }
   for (Vector<T>& m : row_max) m *= log2_scale;
   const bool rescales = rescale_running_max(row_max, key == 0, panel.softmax, rescale);
   exponentiate(arithmetic.scores(), count, log2_scale, panel.softmax);
-  // Keys that are not seen may weigh 2^-126 by now (exp2_of), and NaN for a query that sees none: -inf - -inf. Its sum
-  // stays NaN, but is not read, and rescales nothing: the panel of such a query sees one block of keys at most.
+  // After exp2_of, a hidden key may have the weight 2^-126, and NaN for a query that sees no key: -inf - -inf. The sum
+  // of such a query stays NaN, but nothing reads it or rescales with it: the panel of such a query sees at most one
+  // block of keys.
   static_assert(kPanel<T> <= kKeyBlock);
-  if (hides) hide(sight, query, key, count, T{0}, arithmetic.scores());
+  if (hides) apply_mask(causal_mask, query, key, count, T{0}, arithmetic.scores());
   if (dropout.dropout.p != 0) drop(dropout, count, arithmetic.scores());
   arithmetic.add_output(panel, key, count, rescales, rescale);
 }
 
-// Queries [query, query + kQueryPanels panels) of a (batch, head), whose keys `arithmetic` holds.
+// Queries [query, query + kQueryPanels panels) of a (sample, head); `arithmetic` holds its keys.
 template <class Arithmetic>
 void forward_block(const AttentionFwdArgs& a, int64_t head_index, int64_t query, Arithmetic& arithmetic) {
   using In = typename Arithmetic::In;
@@ -60,7 +61,7 @@ void forward_block(const AttentionFwdArgs& a, int64_t head_index, int64_t query,
   const auto q = head_rows<In>(a.q, a.q_stride, s, queries, head_index);
   T* lse = static_cast<T*>(a.lse) + head_index * queries;
   const T log2_scale = static_cast<T>(a.scale * kLog2E);
-  const Sight sight(a);
+  const CausalMask causal_mask(a);
   const int64_t panels = min(kQueryPanels, ceil_div(queries - query, kPanel<T>));
   const auto first_of = [&](int64_t p) { return query + p * kPanel<T>; };
   const auto lanes_of = [&](int64_t p) { return min(kPanel<T>, queries - first_of(p)); };
@@ -71,8 +72,8 @@ void forward_block(const AttentionFwdArgs& a, int64_t head_index, int64_t query,
   }
   for (int64_t key = 0; key < keys; key += kKeyBlock)
     for (int64_t p = 0; p < panels; ++p) {
-      if (key > 0 && key >= sight.keys_of(first_of(p) + lanes_of(p) - 1)) continue;
-      attend(arithmetic, arithmetic.panel(p), first_of(p), key, min(kKeyBlock, keys - key), log2_scale, sight,
+      if (key > 0 && key >= causal_mask.keys_of(first_of(p) + lanes_of(p) - 1)) continue;
+      attend(arithmetic, arithmetic.panel(p), first_of(p), key, min(kKeyBlock, keys - key), log2_scale, causal_mask,
              {.dropout = a.dropout,
               .first = score_index(s, a.window, head_index, first_of(p), key),
               .row = a.window.keys.total,
@@ -83,7 +84,7 @@ void forward_block(const AttentionFwdArgs& a, int64_t head_index, int64_t query,
     for (int64_t lane = 0; lane < lanes_of(p); ++lane) {
       const T sum = panel.softmax.sum[lane / kLanes<T>][lane % kLanes<T>];
       const T running_max = panel.softmax.running_max[lane / kLanes<T>][lane % kLanes<T>];
-      const bool sees = sight.keys_of(first_of(p) + lane) > 0;
+      const bool sees = causal_mask.keys_of(first_of(p) + lane) > 0;
       visit_output<In, T>(a.o_dtype, [&]<class Out>(Type<Out>) {
         const auto o = head_rows<Out>(a.o, a.o_stride, s, queries, head_index);
         write_lane<kPanel<T>>(panel.o, lane, s.head_size, sees ? T{1} / sum : T{0}, Grad::overwrite,
@@ -106,7 +107,7 @@ void forward(const AttentionFwdArgs& a) {
       const int64_t head_index = item / blocks, block = item % blocks;
       if (head_index != loaded) arithmetic.load_keys(head_index);
       loaded = head_index;
-      // From both ends, so that any run of blocks has as many keys to see.
+      // From both ends, so that any run of blocks sees the same number of keys.
       const int64_t turn = !a.causal ? block : block % 2 == 0 ? block / 2 : blocks - 1 - block / 2;
       forward_block(a, head_index, turn * kQueries, arithmetic);
     }
@@ -122,8 +123,9 @@ class Backward {
     const Backward backward(a);
     const int64_t head_count = a.shape.batch * a.shape.heads, items = head_count * backward.groups_;
     const int64_t parts = min(omp_get_max_threads(), items);
-    // A part is a run of key groups. Where it covers a (batch, head) only in part, its dQ goes to a slot of `partial`:
-    // slot 2·part for the first head of the part, 2·part + 1 for the last. They are then summed in the order of parts.
+    // A part is a run of key groups. If a part has only some groups of a (sample, head), its dQ goes to a slot of
+    // `partial`: slot 2·part for the first head of the part, 2·part + 1 for the last. The slots are then summed in the
+    // order of parts.
     T* partial = nullptr;
     if (head_count % parts != 0)
       partial = static_cast<T*>(scratch(Scratch::attention_shared, 2 * parts * backward.dq_size() * sizeof(T)));
@@ -158,7 +160,8 @@ class Backward {
 
   int64_t dq_size() const { return round_up(a_.shape.q_tokens, kQueryBlock) * dq_step_; }
 
-  // Key groups [begin, end) of one (batch, head): writes their dk and dv; dq goes to `partial_dq`, or out when null.
+  // Key groups [begin, end) of one (sample, head): writes their dk and dv; dq goes to `partial_dq`, or to the output if
+  // null.
   void run_head(int64_t head_index, int64_t begin, int64_t end, T* partial_dq) const {
     Arithmetic arithmetic(a_, partial_dq);
     arithmetic.load_queries(head_index);
@@ -166,12 +169,12 @@ class Backward {
     if (partial_dq == nullptr) write_dq(head_index, arithmetic.dq());
   }
 
-  // All queries against keys [key, key + kGroup).
+  // All queries with keys [key, key + kGroup).
   void run_group(int64_t head_index, int64_t key, Arithmetic& arithmetic) const {
     const AttentionShape& s = a_.shape;
     const int64_t count = min(kGroup, s.kv_tokens - key);
     arithmetic.load_keys(head_index, key, count);
-    const int64_t first = Sight(a_).first_query(key) / kQueryBlock * kQueryBlock;
+    const int64_t first = CausalMask(a_).first_query(key) / kQueryBlock * kQueryBlock;
     for (int64_t query = first; query < s.q_tokens; query += kQueryBlock)
       arithmetic.add_block(head_index, query, key, count);
     visit_output<In, T>(a_.grad_dtype, [&]<class Out>(Type<Out>) {
@@ -193,7 +196,7 @@ class Backward {
     });
   }
 
-  // Adds the partial dq of a head that several parts share, in the order of the parts.
+  // Adds the partial dq of a head that several parts have, in the order of the parts.
   void sum_partial(int64_t head_index, int64_t items, int64_t parts, T* partial) const {
     T* total = nullptr;
     for (int64_t part = 0; part < parts; ++part) {
@@ -217,7 +220,7 @@ class Backward {
 
 // ---- choice of the arithmetic ---------------------------------------------------------------------------------------
 
-// Calls f with the smallest step between rows that holds a head.
+// Calls f with the smallest row step that fits a head.
 template <int kValue>
 struct Step {
   static constexpr int value = kValue;
@@ -234,7 +237,7 @@ void with_step(int64_t head_size, const F& f) {
 bool adds_pairs(DType dtype) {
   return dtype == DType::bf16 && bf16_products() != Bf16Products::widened;
 }
-// Calls f with the class that makes the products of bf16.
+// Calls f with the class for products of bf16.
 template <class F>
 void with_products(const F& f) {
   switch (bf16_products()) {

@@ -1,13 +1,13 @@
-// What the two halves of the backward pass share. Both compute P and dS; in return nothing is added across blocks, so
-// there are no atomics and no scratch beyond two numbers a query (delta.cu).
+// Shared by the two halves of the backward pass. Both compute P and dS. This costs time, but no block adds to another
+// one's result: there are no atomics, and the only scratch is two numbers a query (delta.cu).
 #pragma once
 
 #include "kernels/attention/tiles.cuh"
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 
-// The workspace: -log2(sum of exp of scores) of every query, then -delta of every query. The queries of a head are
-// padded with (-inf, 0), so that P = 2^-inf = 0 there; the former is -inf, too, for a query that sees no key.
+// The workspace: -log2(sum of exp of scores) of every query, then -delta of every query. A query that sees no key has
+// -inf for the first. The queries of a head are padded with (-inf, 0), so that P = 2^-inf = 0 there.
 struct QueryTerms {
   const float *minus_lse, *minus_delta;  // of this block's head
 
@@ -18,7 +18,7 @@ struct QueryTerms {
   }
 };
 
-// The threads that copy the terms of the next kRows queries into shared memory: those of -lse, then those of -delta.
+// The threads that copy the terms of the next kRows queries into shared memory: first -lse, then -delta.
 template <int kRows>
 struct TermsCopy {
   static constexpr int kChunk = Pack<float>::kSize, kCopies = 2 * kRows / kChunk;
@@ -37,11 +37,11 @@ struct TermsCopy {
   }
 };
 
-// The queries that see keys [first, first + count), which a block owns: from `all` on each sees all of them, in
-// [begin, all) some see some. `begin` begins a stage of kRows queries, the last one where no query sees a key.
+// The queries that see the block's keys [first, first + count): from `all` on a query sees all of them, in [begin, all)
+// it may see some. `begin` is the start of a stage of kRows queries; if no query sees a key, of the last stage.
 template <int kRows>
 struct SeeingQueries {
-  int diagonal, begin, all;  // query i sees key j where j <= i + diagonal (attention_diagonal)
+  int diagonal, begin, all;  // query i sees key j if j <= i + diagonal (attention_diagonal)
 
   __device__ __forceinline__ SeeingQueries(const AttentionBwdArgs& a, int first, int count)
       : diagonal(static_cast<int>(attention_diagonal(a))) {
@@ -50,7 +50,7 @@ struct SeeingQueries {
     all = min(min(first + count, keys) - 1 - diagonal, queries);
   }
 
-  // As SeenKeys::mask, of a warp's keys from `key` on and queries from `query` on.
+  // The same as SeenKeys::mask, for a warp's keys from `key` on and queries from `query` on.
   template <int kRowTiles, int kTiles>
   __device__ __forceinline__ void mask(float (&scores)[kRowTiles][kTiles][4], int key, int query) const {
 #pragma unroll
@@ -63,8 +63,8 @@ struct SeeingQueries {
   }
 };
 
-// From a score and the product dO·V to dropout(P) and dS, in place. Without dropout that product began with -delta, so
-// that it is the difference already.
+// From a score and the product dO·V to dropout(P) and dS, in place. Without dropout the product started with -delta, so
+// it already is dP - delta.
 template <class T, bool kDropout>
 __device__ __forceinline__ void differentiate(float& score, float& dp, float score_scale, float minus_lse,
                                               float minus_delta, bool kept, float keep_scale) {

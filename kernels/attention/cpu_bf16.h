@@ -1,10 +1,10 @@
-// The products of attention in bf16 by instructions that add pairs of terms: on AMX's tiles (kernels/cpu/amx.h), or
-// with AVX512_BF16 (kernels/cpu/pairs.h). Scores, softmax and sums are fp32 vectors as elsewhere; P and dS are rounded
-// to bf16 before they enter a product. Both want the second operand with pairs of rows interleaved, which the block of
-// scores provides lane by lane: no product needs a transpose of what another wrote.
+// The products of attention in bf16, with instructions that add pairs of terms: AMX tiles (kernels/cpu/amx.h), or
+// AVX512_BF16 (kernels/cpu/pairs.h). Scores, softmax and sums are fp32 vectors, as elsewhere; P and dS are rounded to
+// bf16 before they enter a product. Both kinds of instruction need pairs of rows of the second operand interleaved. The
+// block of scores is interleaved lane by lane, so no product needs a transpose of another one's result.
 //
-// Tokens are copied to rows of a size that blocks of a product divide (zeros beyond the head's), once a (batch, head)
-// and thread.
+// Tokens are copied to padded rows, so that blocks of a product divide the row size (zeros past the head). A thread
+// does this once per (sample, head).
 #pragma once
 
 #include "kernels/attention/cpu_blocks.h"
@@ -18,7 +18,7 @@ namespace isobar::cpu::ISOBAR_ISA {
 
 inline constexpr int kMaxHead = 128;
 
-// The first `count` rows at a step of `width` elements; zeros beyond the head and beyond count, up to `rows`.
+// The first `count` rows at a step of `width` elements; zeros past the head and past count, up to `rows`.
 inline void copy_padded(const HeadRows<const bf16>& from, int64_t count, int64_t rows, int64_t head_size, int64_t width,
                         bf16* to) {
   for (int64_t t = 0; t < rows; ++t, to += width) {
@@ -51,8 +51,8 @@ inline void interleave_padded(const HeadRows<const bf16>& from, int64_t count, i
 
 // ---- forward --------------------------------------------------------------------------------------------------------
 
-// One thread's share: all keys of a (batch, head), and kQueryPanels panels of its queries
-// (kernels/attention/cpu_vectors.h has the same class for vectors).
+// One thread's part: all keys of a (sample, head), and kQueryPanels panels of its queries.
+// kernels/attention/cpu_vectors.h has the same class for vectors.
 template <class Products>
 class Bf16Forward {
  public:
@@ -95,7 +95,7 @@ class Bf16Forward {
     for (int64_t i = 0; i < height_ * kLanesOfPanel; ++i) panel.o[i] = 0;
   }
 
-  // The panel's scores of keys [key, key + count), and their maxima.
+  // The panel's scores of keys [key, key + count), and the maximum per query.
   ISOBAR_INLINE void find_scores(const Panel& panel, int64_t key, int64_t count, PanelVector<float>& row_max) {
     multiply(products_, {.a = k_ + key * depth_,
                          .a_step = depth_,
@@ -112,7 +112,7 @@ class Bf16Forward {
       for (int v = 0; v < kTileVectors; ++v)
         row_max[v] = max<float>(load(scores() + i * kLanesOfPanel + v * kLanes<float>), row_max[v]);
   }
-  // O = O · rescale + P · V over the same keys; P is where the scores were.
+  // O = O · rescale + P · V over the same keys; P has replaced the scores.
   ISOBAR_INLINE void add_output(Panel& panel, int64_t key, int64_t count, bool rescales,
                                 const PanelVector<float>& rescale) {
     if (rescales)
@@ -142,7 +142,7 @@ class Bf16Forward {
     Panel panels[kQueryPanels];
   };
 
-  // P in bf16, pairs of keys interleaved; zeros for keys [count, depth).
+  // P in bf16, with pairs of keys interleaved; zeros for keys [count, depth).
   void round_p(int64_t count, int64_t depth) {
     for (int64_t key = 0; key < depth; key += 2)
 #pragma GCC unroll 4
@@ -164,13 +164,13 @@ class Bf16Forward {
 
 // ---- backward -------------------------------------------------------------------------------------------------------
 
-// One thread's share: all queries of a (batch, head), and one group of its keys at a time.
+// One thread's part: all queries of a (sample, head), and one group of its keys at a time.
 template <class Products>
 class Bf16Backward {
  public:
   using In = bf16;
   using T = float;
-  static constexpr int kGroup = 96;  // keys that go through all queries together
+  static constexpr int kGroup = 96;  // keys that all queries are multiplied with at a time
   static constexpr int64_t dq_step(int64_t head_size) { return round_up(head_size, kTile); }
   static_assert(kGroup % kTileDepth == 0 && kQueryBlock % kTileDepth == 0);
 
@@ -221,7 +221,7 @@ class Bf16Backward {
     for (int64_t i = 0; i < height_ * kGroup; ++i) work_->dk[i] = work_->dv[i] = 0;
   }
 
-  // Queries [query, query + kQueryBlock) against the keys [key, key + keys) that were taken.
+  // Queries [query, query + kQueryBlock) with the keys [key, key + keys) of the current group.
   __attribute__((noinline)) void add_block(int64_t head_index, int64_t query, int64_t key, int64_t keys) {
     Work& work = *work_;
     const int64_t count = min(kQueryBlock, a_.shape.q_tokens - query), depth = round_up(count, kTileDepth);
@@ -245,7 +245,7 @@ class Bf16Backward {
   }
 
  private:
-  static constexpr int kStrip = 32;  // queries whose scores exist in fp32 at a time
+  static constexpr int kStrip = 32;  // queries whose scores are in fp32 at a time
   static_assert(kStrip % kTileDepth == 0);
 
   struct Work {
@@ -291,8 +291,8 @@ class Bf16Backward {
   struct Row {
     LaneBits p, ds;
   };
-  // 16 keys of row r of the strip, of which it sees the first `keys`: dropout(P) and dS = P∘(dropout'(dP) - delta),
-  // zero for the others and for queries that are not there.
+  // 16 keys of row r of the strip, which sees the first `keys` of them: dropout(P) and dS = P∘(dropout'(dP) - delta);
+  // zero for the others and for padding queries.
   template <bool kDrops>
   ISOBAR_INLINE Row differentiate_row(int64_t query, int64_t r, int64_t lane, int64_t rows, int64_t keys,
                                       float log2_scale) {
@@ -312,8 +312,8 @@ class Bf16Backward {
   template <bool kDrops>
   void differentiate_strip(int64_t query, int64_t strip, int64_t rows, int64_t key, int64_t keys) {
     const float log2_scale = static_cast<float>(a_.scale * kLog2E);
-    const Sight sight(a_);
-    const auto seen = [&](int64_t r) { return min(keys, sight.keys_of(query + strip + r) - key); };
+    const CausalMask causal_mask(a_);
+    const auto seen = [&](int64_t r) { return min(keys, causal_mask.keys_of(query + strip + r) - key); };
     for (int64_t r = 0; r < kStrip; r += 2)
       for (int64_t lane = 0; lane < kGroup; lane += kTile) {
         const Row even = differentiate_row<kDrops>(query + strip, r, lane, rows, seen(r), log2_scale);
@@ -325,7 +325,7 @@ class Bf16Backward {
         store_row(work_->ds_rows + i + kGroup + lane, odd.ds);
       }
   }
-  // Scores and dP of the first `rows` queries of a strip to P and dS.
+  // Turns scores and dP of the first `rows` queries of a strip into P and dS.
   void differentiate(int64_t head_index, int64_t query, int64_t strip, int64_t rows, int64_t key, int64_t keys) {
     if (a_.dropout.p == 0) return differentiate_strip<false>(query, strip, rows, key, keys);
     for (int64_t r = 0; r < rows; ++r)

@@ -1,9 +1,9 @@
-// What both ways of computing attention on the CPU share (kernels/attention/cpu_vectors.h and
-// kernels/attention/cpu_bf16.h): where the tokens of a head lie, and the arithmetic between the matrix products, which
-// is the softmax and the dropout of a block of scores.
+// Shared by the two implementations of attention on the CPU (kernels/attention/cpu_vectors.h and
+// kernels/attention/cpu_bf16.h): the position of a head's tokens, and the work between the matrix products: softmax and
+// dropout of a block of scores.
 //
-// The lanes of a block are queries in the forward pass, so that the softmax of a query is elementwise along its lane,
-// and keys in the backward pass. A score times `log2_scale`, scale · log2(e), is the logarithm of P to base 2.
+// In the forward pass the lanes of a block are queries, so that the softmax of a query is elementwise along its lane;
+// in the backward pass they are keys. A score times `log2_scale`, scale · log2(e), is the logarithm of P to base 2.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ inline constexpr int kKeyBlock = 64;    // keys at a time in the forward pass
 inline constexpr int kQueryPanels = 4;  // panels of queries that share a block of keys in the forward pass
 inline constexpr int kQueryBlock = 64;  // queries at a time in the backward pass
 
-// The tokens of one head of one batch item. head_index = batch item · NH + head.
+// The tokens of one head of one sample. head_index = sample · NH + head.
 template <class In>
 struct HeadRows {
   In* data;
@@ -47,7 +47,7 @@ HeadRows<In> head_rows(void* base, int64_t stride, const AttentionShape& s, int6
   return {static_cast<In*>(base), stride, s, tokens, head_index};
 }
 
-// Calls f(Type<Out>{}) with the type of an output, the operands' or the accumulator's.
+// Calls f(Type<Out>{}) with the type of an output: the operands' or the accumulator's.
 template <class In, class T, class F>
 ISOBAR_INLINE void visit_output(DType dtype, const F& f) {
   if constexpr (sizeof(In) != sizeof(T)) {
@@ -70,32 +70,33 @@ void write_lane(const T* __restrict__ transposed, int64_t lane, int64_t head_siz
 // ---- which keys a query sees ---------------------------------------------------------------------------------------
 
 // Query i of a call sees its first keys_of(i) keys; key j is seen by queries from first_query(j) on.
-struct Sight {
+struct CausalMask {
   int64_t diagonal, queries, keys;
 
   template <class Attention>
-  explicit Sight(const Attention& a)
+  explicit CausalMask(const Attention& a)
       : diagonal(attention_diagonal(a)), queries(a.shape.q_tokens), keys(a.shape.kv_tokens) {}
 
   int64_t keys_of(int64_t query) const { return clamp(query + diagonal + 1, keys); }
   int64_t first_query(int64_t key) const { return clamp(key - diagonal, queries); }
 
  private:
-  static int64_t clamp(int64_t count, int64_t most) { return count < 0 ? 0 : min(count, most); }
+  static int64_t clamp(int64_t count, int64_t max) { return count < 0 ? 0 : min(count, max); }
 };
 
-// x [keys, lanes] of keys from `key` on and of queries from `query` on: `hidden` where the query does not see the key.
+// x [keys, lanes] for keys from `key` on and queries from `query` on: writes `hidden` if the query does not see the
+// key.
 template <class T>
-void hide(const Sight& sight, int64_t query, int64_t key, int64_t keys, T hidden, T* x) {
+void apply_mask(const CausalMask& causal_mask, int64_t query, int64_t key, int64_t keys, T hidden, T* x) {
   for (int64_t lane = 0; lane < kPanel<T>; ++lane) {
-    const int64_t seen = sight.keys_of(query + lane) - key;
+    const int64_t seen = causal_mask.keys_of(query + lane) - key;
     for (int64_t j = seen < 0 ? 0 : seen; j < keys; ++j) x[j * kPanel<T> + lane] = hidden;
   }
 }
 
 // ---- dropout --------------------------------------------------------------------------------------------------------
 
-// The place of a score among all those of the global batch, which decides whether it is dropped.
+// The index of a score in the whole P of the global batch, which decides whether it is dropped.
 inline std::uint64_t score_index(const AttentionShape& s, const AttentionWindow& w, int64_t head_index, int64_t query,
                                  int64_t key) {
   const int64_t sample = w.samples.at(head_index / s.heads), head = w.heads.first + head_index % s.heads;
@@ -103,13 +104,13 @@ inline std::uint64_t score_index(const AttentionShape& s, const AttentionWindow&
   return static_cast<std::uint64_t>(row * w.keys.total + w.keys.first + key);
 }
 
-// What each of `count` scores from element `first` on is multiplied by: 0, or 1/(1 - p).
+// The factors of `count` scores from element `first` on: 0, or 1/(1 - p).
 template <class T>
 __attribute__((flatten)) void draw_dropout(const AttentionDropout& dropout, std::uint64_t first, int64_t count,
                                            T* __restrict__ factors) {
   const std::uint32_t threshold = drop_threshold(dropout.p);
   const T kept = T{1} / (T{1} - static_cast<T>(dropout.p));
-  const std::uint64_t stream = mask_stream(dropout.stream, dropout.more_stream);
+  const std::uint64_t stream = mask_stream(dropout.stream, dropout.stream_offset);
   for (int64_t i = 0; i < count;) {
     const std::uint64_t index = first + static_cast<std::uint64_t>(i);
     const Philox4 bits = philox4x32(dropout.seed, stream, index / 4);
@@ -118,7 +119,7 @@ __attribute__((flatten)) void draw_dropout(const AttentionDropout& dropout, std:
   }
 }
 
-// Which elements of all scores a panel of queries meets: lane i, key j of a block is first + i · row + j.
+// The elements of the whole P for a panel of queries: lane i, key j of a block is first + i · row + j.
 struct PanelDropout {
   const AttentionDropout& dropout;
   std::uint64_t first;
@@ -136,18 +137,18 @@ void drop(const PanelDropout& d, int64_t keys, T* __restrict__ p) {
 
 // ---- softmax of the forward pass ------------------------------------------------------------------------------------
 
-// One vector for each of the vectors of a panel.
+// One vector for each vector of a panel.
 template <class T>
 using PanelVector = Vector<T>[kTileVectors];
 
 // The softmax of a panel's queries over the keys so far.
 template <class T>
 struct RunningSoftmax {
-  PanelVector<T> running_max;  // what is subtracted from the scores: their maximum so far, or up to kSlack less
+  PanelVector<T> running_max;  // subtracted from the scores: their maximum so far, or up to kSlack less
   PanelVector<T> sum;          // Σ 2^(score - running_max)
 };
 
-// Scores of a panel may exceed the running maximum by this much (a factor 2^8 in P) before it is raised.
+// Scores of a panel may exceed the running maximum by this much (a factor 2^8 in P); then it is raised.
 inline constexpr int kSlack = 8;
 
 template <class T>
@@ -158,9 +159,9 @@ bool any_above(const PanelVector<T>& a, const PanelVector<T>& limit, T slack) {
   return above;
 }
 
-// Online softmax: raises the running maximum where a new score exceeds it by more than kSlack, and rescales the sums.
-// row_max: the maxima of the new scores. The caller multiplies the output so far by `rescale`, which is 1 everywhere if
-// this returns false.
+// Online softmax: raises the running maximum if a new score exceeds it by more than kSlack, and rescales the sums.
+// row_max: the maxima of the new scores. The caller multiplies the previous output by `rescale`, which is 1 everywhere
+// if this returns false.
 template <class T>
 ISOBAR_INLINE bool rescale_running_max(const PanelVector<T>& row_max, bool first, RunningSoftmax<T>& softmax,
                                        PanelVector<T>& rescale) {
@@ -179,7 +180,7 @@ ISOBAR_INLINE bool rescale_running_max(const PanelVector<T>& row_max, bool first
   return true;
 }
 
-// scores [keys, lanes] to 2^(score · log2_scale - running_max), in place; adds them to the sums.
+// Turns scores [keys, lanes] into 2^(score · log2_scale - running_max), in place; adds them to the sums.
 template <class T>
 ISOBAR_INLINE void exponentiate(T* __restrict__ scores, int64_t keys, T log2_scale, RunningSoftmax<T>& softmax) {
   PanelVector<T> total, running_max;
@@ -201,7 +202,7 @@ ISOBAR_INLINE void exponentiate(T* __restrict__ scores, int64_t keys, T log2_sca
 
 // ---- backward -------------------------------------------------------------------------------------------------------
 
-// What the backward pass needs of a query besides its rows, for `padded` queries: those beyond the last repeat it.
+// Two numbers per query that the backward pass needs, for `padded` queries: those past the last one repeat it.
 template <class T>
 struct QueryTerms {
   T* neg_lse;    // -lse · log2(e)

@@ -1,7 +1,7 @@
-// The products of attention as register tiles of vectors (kernels/cpu/simd.h), for every type and instruction set.
-// The long ones have the form  acc[c, lane] += Σ x[·, c] · y[·, lane],  which reads rows of q, k, v and dO as they are.
-// Rows are first copied, 16-bit ones converted, to a fixed step of kHead elements: constant addresses, no cache
-// aliasing.
+// The products of attention as register tiles of vectors (kernels/cpu/simd.h), for every type and instruction set. The
+// long ones have the form  acc[c, lane] += Σ x[·, c] · y[·, lane],  which reads rows of q, k, v and dO without a
+// transpose. Rows are first copied (16-bit ones are converted) to a fixed step of kHead elements: constant addresses,
+// no cache aliasing.
 #pragma once
 
 #include "kernels/attention/cpu_blocks.h"
@@ -10,7 +10,7 @@
 
 namespace isobar::cpu::ISOBAR_ISA {
 
-// Rows [0, tokens) at a step of kHead elements, zeros up to kHead; `padding` more rows repeat the last.
+// Rows [0, tokens) at a step of kHead elements, zeros up to kHead; `padding` more rows repeat the last one.
 template <int kHead, class In, class T>
 void copy_rows(const HeadRows<const In>& rows, int64_t tokens, int64_t padding, int64_t head_size, T* __restrict__ to) {
   for (int64_t t = 0; t < tokens + padding; ++t, to += kHead) {
@@ -20,7 +20,7 @@ void copy_rows(const HeadRows<const In>& rows, int64_t tokens, int64_t padding, 
   }
 }
 
-// The first `count` tokens as [head_size, kPanel]; lanes beyond count are zero.
+// The first `count` tokens as [head_size, kPanel]; lanes past count are zero.
 template <class In, class T>
 void transpose_rows(const HeadRows<const In>& rows, int64_t count, int64_t head_size, T* __restrict__ to) {
   for (int64_t lane = 0; lane < kPanel<T>; ++lane) {
@@ -50,7 +50,7 @@ void add_outer(const T* x, const T* y, int64_t count, int64_t head_size, const P
 
 // ---- forward --------------------------------------------------------------------------------------------------------
 
-// One thread's share: all keys of a (batch, head), and kQueryPanels panels of its queries.
+// One thread's part: all keys of a (sample, head), and kQueryPanels panels of its queries.
 template <class In_, class T_, int kHead>
 class VectorForward {
  public:
@@ -91,7 +91,7 @@ class VectorForward {
     for (T& value : panel.o) value = T{0};
   }
 
-  // The panel's scores of keys [key, key + count), and their maxima.
+  // The panel's scores of keys [key, key + count), and the maximum per query.
   ISOBAR_INLINE void find_scores(const Panel& panel, int64_t key, int64_t count, PanelVector<T>& row_max) {
     for (Vector<T>& m : row_max) m = broadcast(-static_cast<T>(__builtin_inf()));
     for (int64_t i = 0; i < count; i += kTileRows) {
@@ -105,7 +105,7 @@ class VectorForward {
         for (int v = 0; v < kTileVectors; ++v) row_max[v] = max<T>(tile.c[r][v], row_max[v]);
     }
   }
-  // O = O · rescale + P · V over the same keys; P is where the scores were.
+  // O = O · rescale + P · V over the same keys; P has replaced the scores.
   ISOBAR_INLINE void add_output(Panel& panel, int64_t key, int64_t count, bool, const PanelVector<T>& rescale) {
     add_outer<kHead>(v_ + key * kHead, scores(), count, a_.shape.head_size, rescale, panel.o);
   }
@@ -151,13 +151,13 @@ void product_rows(const T* x, const T* y, int64_t rows, int64_t head_size, T* ou
   }
 }
 
-// One thread's share: all queries of a (batch, head), and one group of its keys at a time.
+// One thread's part: all queries of a (sample, head), and one group of its keys at a time.
 template <class In_, class T_, int kHead>
 class VectorBackward {
  public:
   using In = In_;
   using T = T_;
-  static constexpr int kGroup = kPanel<T>;  // keys that go through all queries together
+  static constexpr int kGroup = kPanel<T>;  // keys that all queries are multiplied with at a time
   static constexpr int64_t dq_step(int64_t) { return kHead; }
   static_assert(kQueryBlock % kTileRows == 0);
 
@@ -195,7 +195,7 @@ class VectorBackward {
     for (T& value : work_->dv) value = T{0};
   }
 
-  // Queries [query, query + kQueryBlock) against the keys [key, key + keys) that were taken.
+  // Queries [query, query + kQueryBlock) with the keys [key, key + keys) of the current group.
   __attribute__((noinline)) void add_block(int64_t head_index, int64_t query, int64_t key, int64_t keys) {
     Work& work = *work_;
     const int64_t head_size = a_.shape.head_size, count = min(kQueryBlock, a_.shape.q_tokens - query);
@@ -226,7 +226,7 @@ class VectorBackward {
     T dv[kHead * kGroup];
   };
 
-  // p: scores to P, ds: dP to dS = P∘(dP - delta).
+  // p: from scores to P; ds: from dP to dS = P∘(dP - delta).
   void differentiate(int64_t query, int64_t count) {
     const T log2_scale = static_cast<T>(a_.scale * kLog2E);
     const T* neg_lse = terms_.neg_lse + query;
@@ -239,7 +239,7 @@ class VectorBackward {
       }
   }
 
-  // The same with dropout: p becomes dropout(P), ds P∘(dropout'(dP) - delta).
+  // The same with dropout: p becomes dropout(P), ds becomes P∘(dropout'(dP) - delta).
   void differentiate_dropped(int64_t head_index, int64_t query, int64_t count, int64_t key, int64_t keys) {
     const T log2_scale = static_cast<T>(a_.scale * kLog2E);
     T factors[kGroup] = {};
@@ -255,18 +255,18 @@ class VectorBackward {
     }
   }
 
-  // P and dS of keys from `key` on are 0 where a query does not see them.
+  // Sets P and dS of keys from `key` on to 0 if a query does not see them.
   void clear_hidden(int64_t query, int64_t count, int64_t key) {
-    const Sight sight(a_);
+    const CausalMask causal_mask(a_);
     for (int64_t r = 0; r < count; ++r) {
-      const int64_t seen = sight.keys_of(query + r) - key;
+      const int64_t seen = causal_mask.keys_of(query + r) - key;
       for (int64_t j = seen < 0 ? 0 : seen; j < kGroup; ++j)
         work_->p[r * kGroup + j] = work_->ds[r * kGroup + j] = T{0};
     }
   }
 
   const AttentionBwdArgs& a_;
-  int64_t padded_;  // queries, rounded up to whole blocks; rows beyond the last repeat it
+  int64_t padded_;  // queries, rounded up to whole blocks; rows past the last one repeat it
   Work* work_;
   T* q_;  // [padded, kHead]
   T* d_o_;

@@ -1,4 +1,5 @@
-// Attention backward, first: delta and the log-sum-exp of every query, as the two halves want them (backward.cuh).
+// Attention backward, first part: delta and log-sum-exp of every query, in the form that the two halves need
+// (backward.cuh).
 #include "kernels/attention/heads.cuh"
 #include "kernels/common/math.h"
 #include "kernels/cuda/array.h"
@@ -10,27 +11,27 @@
 namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 namespace {
 
-constexpr int kDeltaThreads = 128, kRowsEach = 2;
+constexpr int kDeltaThreads = 128, kRowsPerGroup = 2;
 
-// kLanes neighbouring threads take a query, and kRowsEach of them one after the other, all of whose loads come first.
-// O is in T or in fp32.
+// kLanes neighbouring threads take kRowsPerGroup queries in turn; all loads come first. O is in T or in fp32.
 template <class T, class O, int kLanes>
 __global__ void __launch_bounds__(kDeltaThreads, 8) delta_kernel(const AttentionBwdArgs a) {
   constexpr int kGroups = kDeltaThreads / kLanes;
   const AttentionShape& s = a.shape;
   const int lane = static_cast<int>(threadIdx.x) % kLanes, column = lane * Pack<T>::kSize;
-  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kGroups * kRowsEach + threadIdx.x / kLanes;
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kGroups * kRowsPerGroup + threadIdx.x / kLanes;
   const std::int64_t head = blockIdx.z * s.heads + blockIdx.y;
   const std::int64_t token = blockIdx.z * s.q_tokens + first, in_token = blockIdx.y * s.head_size + column;
   const T* d_o = static_cast<const T*>(a.d_o) + token * a.do_stride + in_token;
   const O* o = static_cast<const O*>(a.o) + token * a.o_stride + in_token;
   const float* lse_of_first = static_cast<const float*>(a.lse) + head * s.q_tokens + first;
-  const int queries = static_cast<int>(min(s.q_tokens - first, std::int64_t{kRowsEach} * kGroups));  // that are left
-  Pack<T> y[kRowsEach] = {};
-  Pack<O> x[kRowsEach][Pack<T>::kSize / Pack<O>::kSize] = {};
-  float lse[kRowsEach];
+  // queries that are left
+  const int queries = static_cast<int>(min(s.q_tokens - first, std::int64_t{kRowsPerGroup} * kGroups));
+  Pack<T> y[kRowsPerGroup] = {};
+  Pack<O> x[kRowsPerGroup][Pack<T>::kSize / Pack<O>::kSize] = {};
+  float lse[kRowsPerGroup];
 #pragma unroll
-  for (int i = 0; i < kRowsEach; ++i) {
+  for (int i = 0; i < kRowsPerGroup; ++i) {
     lse[i] = INFINITY;
     if (i * kGroups >= queries) continue;
     if (lane == 0) lse[i] = lse_of_first[i * kGroups];
@@ -44,7 +45,7 @@ __global__ void __launch_bounds__(kDeltaThreads, 8) delta_kernel(const Attention
   float* minus_lse = static_cast<float*>(a.workspace);
   float* minus_delta = minus_lse + s.batch * s.heads * padded;
 #pragma unroll
-  for (int i = 0; i < kRowsEach; ++i) {
+  for (int i = 0; i < kRowsPerGroup; ++i) {
     float sum = 0;
 #pragma unroll
     for (int c = 0; c < Pack<T>::kSize; ++c)
@@ -61,7 +62,7 @@ __global__ void __launch_bounds__(kDeltaThreads, 8) delta_kernel(const Attention
 template <class T, class O>
 void launch_delta_in(const AttentionBwdArgs& a, Stream stream) {
   const auto launch_with = [&](auto lanes) {
-    constexpr int kRows = kDeltaThreads / lanes() * kRowsEach;
+    constexpr int kRows = kDeltaThreads / lanes() * kRowsPerGroup;
     const auto blocks = static_cast<unsigned>(attention_padded_queries(a.shape.q_tokens) / kRows);
     launch("attention_delta", delta_kernel<T, O, lanes()>,
            dim3(blocks, static_cast<unsigned>(a.shape.heads), static_cast<unsigned>(a.shape.batch)),

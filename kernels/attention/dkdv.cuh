@@ -1,5 +1,5 @@
 // Attention backward, the keys' half: a block owns keys and streams the queries. Scores are computed transposed, keys
-// by queries, so that a warp's dropout(P)ᵀ and dSᵀ are already where the products with dO and Q want them.
+// by queries, so that a warp's dropout(P)ᵀ and dSᵀ are already in the layout for the products with dO and Q.
 #pragma once
 
 #include <algorithm>
@@ -8,13 +8,13 @@
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 
-// As DqTiles, with the queries' terms behind the tiles. The generator of the dropout mask needs registers, too.
+// Like DqTiles, with the queries' terms after the tiles. The generator of the dropout mask needs registers, too.
 template <class T, int kHead, bool kDropout>
 struct DkdvTiles {
   static constexpr int kRowTiles = kOnTensorCores<T> && kHead <= 64 ? 2 : 1, kWarpRows = kTileRows * kRowTiles;
   static constexpr int kTermBytes = 2 * sizeof(float);
   static constexpr int kOwned = kWarps * kWarpRows, kRows = rows_of_stage<T, kHead>(2 * kOwned, kTermBytes);
-  static constexpr int kMost = kDropout && kRowTiles == 2 ? 16 : 32, kColumns = std::min(kRows, kMost);
+  static constexpr int kMax = kDropout && kRowTiles == 2 ? 16 : 32, kColumns = std::min(kRows, kMax);
   static constexpr int kAllRows = 2 * kOwned + 4 * kRows;  // keys, values; two stages of queries and of dO
   static constexpr std::size_t kTileBytes = kAllRows * kPitch<T, kHead> * sizeof(T);
   static constexpr std::size_t kBytes = kTileBytes + 2 * kRows * kTermBytes;
@@ -83,18 +83,18 @@ __global__ void __launch_bounds__(kThreads, 2) dkdv_kernel(const AttentionBwdArg
     add_weighted_rows<kHead>(dv, scores, do_rows);
     add_weighted_rows<kHead>(dk, dp, q_rows);
   };
-  int stage = 0, terms_stage = 0;  // where the current queries begin, and their terms
+  int stage = 0, terms_stage = 0;  // offset of the current queries and of their terms
   if constexpr (kIsTf32<T>) {
     cp_async_wait<0>();
     k_copy.round(k_tile);
     v_copy.round(v_tile);
   }
-  // The next kRows queries, from `query` on. Only the first turns have queries that do not see all keys of the block.
+  // The next kRows queries, from `query` on. Only in the first turns queries may not see all keys of the block.
   const auto turn = [&](int query, auto is_masked) {
     cp_async_wait<0>();
     q_copy.round(streamed + stage);
     do_copy.round(streamed + stage + kTile);
-    __syncthreads();  // this stage has landed, and nobody reads the other one any more
+    __syncthreads();  // this stage is loaded, and no thread reads the other one any more
     const T* q_tile = streamed + stage;
     const float* terms = streamed_terms + terms_stage;
     stage ^= 2 * kTile;

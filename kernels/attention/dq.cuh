@@ -7,13 +7,13 @@
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 
-// As ForwardTiles; a turn takes the keys of a stage kColumns at a time, fewer where there is a generator, too.
+// Like ForwardTiles; a turn takes the keys of a stage kColumns at a time: fewer if there is a dropout generator.
 template <class T, int kHead, bool kDropout>
 struct DqTiles {
-  static constexpr int kLargest = sizeof(T) == 2 ? 96 : 64;  // of the heads that leave registers for two
+  static constexpr int kLargest = sizeof(T) == 2 ? 96 : 64;  // the largest head that leaves registers for two
   static constexpr int kRowTiles = kOnTensorCores<T> && kHead <= kLargest ? 2 : 1, kWarpRows = kTileRows * kRowTiles;
   static constexpr int kOwned = kWarps * kWarpRows, kRows = rows_of_stage<T, kHead>(2 * kOwned);
-  static constexpr int kMost = kDropout && sizeof(T) == 2 && kHead > 80 ? 16 : 32, kColumns = std::min(kRows, kMost);
+  static constexpr int kMax = kDropout && sizeof(T) == 2 && kHead > 80 ? 16 : 32, kColumns = std::min(kRows, kMax);
   static constexpr int kAllRows = 2 * kOwned + 4 * kRows;  // queries, dO; two stages of keys and of values
   static constexpr std::size_t kBytes = kAllRows * kPitch<T, kHead> * sizeof(T);
 };
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwdArgs 
       minus_delta[m][r] = terms.minus_delta[row];
     }
   clear(dq);
-  int stage = 0;  // where the current keys begin
+  int stage = 0;  // offset of the current keys
   if constexpr (kIsTf32<T>) {
     cp_async_wait<0>();
     q_copy.round(q_tile);
@@ -83,13 +83,13 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwdArgs 
     }
     add_weighted_rows<kHead>(dq, dp, k_rows);
   };
-  // The next kRows keys, from `key` on. Only the last turns have keys that are not seen: the others need not look, and
-  // copy on even where nothing follows.
+  // The next kRows keys, from `key` on. Only in the last turns keys may be hidden. The other turns need no check, and
+  // start the next copy even if nothing follows.
   const auto turn = [&](int key, auto is_masked) {
     cp_async_wait<0>();
     k_copy.round(streamed + stage);
     v_copy.round(streamed + stage + kTile);
-    __syncthreads();  // this stage has landed, and nobody reads the other one any more
+    __syncthreads();  // this stage is loaded, and no thread reads the other one any more
     const T* k_tile = streamed + stage;
     stage ^= 2 * kTile;
     if (!is_masked() || key + kRows < seen.end) {
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwdArgs 
 
 template <class T, int kHead>
 void launch_dq(const AttentionBwdArgs& a, Stream stream) {
-  // In TF32 registers do not suffice for the largest heads where the compiler has no generator between two products.
+  // In TF32 the largest heads need too many registers if no dropout generator is between two products.
   constexpr bool kOneKernel = !kOnTensorCores<T> || (kIsTf32<T> && kHead > 64);
   visit_dropout<T, kOneKernel>(a.dropout, [&](auto dropout) {
     using Tiles = DqTiles<T, kHead, dropout()>;

@@ -1,5 +1,5 @@
-// Attention forward: a block owns queries and streams the keys and values, keeping a running maximum and sum of each
-// row's exponentials (Milakov & Gimelshein 2018) and rescaling the output when the maximum grows.
+// Attention forward: a block owns queries and streams the keys and values. It keeps a running maximum and sum of each
+// row's exponentials (Milakov & Gimelshein 2018), and rescales the output when the maximum grows.
 #pragma once
 
 #include <algorithm>
@@ -8,15 +8,15 @@
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 
-// 16-row tiles a warp: as many as registers allow. Tokens a block owns and a stage has: large heads leave fewer
-// registers for scores where there is a generator of the dropout mask, too.
+// 16-row tiles a warp: as many as registers allow. Tokens that a block owns, and tokens of a stage. Large heads with a
+// dropout generator leave fewer registers for scores.
 template <class T, int kHead, bool kDropout>
 struct ForwardTiles {
   static constexpr int kRowTiles = sizeof(T) == 2 || (kIsTf32<T> && kHead <= 64) ? 2 : 1;
   static constexpr int kWarpRows = kTileRows * kRowTiles;
   static constexpr int kOwned = kWarps * kWarpRows, kOfLarge = sizeof(T) == 2 && kHead > 96 ? 16 : 32;
-  static constexpr int kMost = kDropout && kHead > 80 ? kOfLarge : 64;
-  static constexpr int kRows = std::min(kMost, rows_of_stage<T, kHead>(kOwned));
+  static constexpr int kMax = kDropout && kHead > 80 ? kOfLarge : 64;
+  static constexpr int kRows = std::min(kMax, rows_of_stage<T, kHead>(kOwned));
   static constexpr int kAllRows = kOwned + 4 * kRows;  // queries; two stages of keys and of values
   static constexpr std::size_t kBytes = kAllRows * kPitch<T, kHead> * sizeof(T);
 };
@@ -47,19 +47,19 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const AttentionFwd
   clear(out);
 #pragma unroll
   for (int m = 0; m < kRowTiles; ++m) softmax[m].start(seen, block_row + warp_row + m * kTileRows);
-  int stage = 0;  // where the current keys begin
+  int stage = 0;  // offset of the current keys
   if constexpr (kIsTf32<T>) {
     cp_async_wait<0>();
     q_copy.round(q_tile);
   }
 
-  // The next kRows keys, from `key` on. Only the last turns have keys that are not seen: the others need not look, and
-  // copy on even where nothing follows.
+  // The next kRows keys, from `key` on. Only in the last turns keys may be hidden. The other turns need no check, and
+  // start the next copy even if nothing follows.
   const auto turn = [&](int key, auto is_masked) {
     cp_async_wait<0>();
     k_copy.round(streamed + stage);
     v_copy.round(streamed + stage + kTile);
-    __syncthreads();  // this stage has landed, and nobody reads the other one any more
+    __syncthreads();  // this stage is loaded, and no thread reads the other one any more
     const T* k_tile = streamed + stage;
     stage ^= 2 * kTile;
     const auto copy_next = [&] {
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const AttentionFwd
       cp_async_commit();
     };
 
-    // 16 bits: copies start while tensor cores end the product. TF32 has no registers left then.
+    // 16 bits: copies start while tensor cores finish the product. TF32 has no registers left for that.
     float scores[kRowTiles][kTiles][4];
     if constexpr (sizeof(T) != 2) copy_next();
     multiply_rows<kHead>(scores, q_tile + warp_row * kPitch<T, kHead>, k_tile, Zero());

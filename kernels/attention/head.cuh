@@ -1,4 +1,4 @@
-// What a head's file compiles.
+// The instances that a head's file compiles.
 #pragma once
 
 #include "kernels/attention/dkdv.cuh"

@@ -1,5 +1,5 @@
-// The kernels by type and size of a head, compiled a file each (head_48.cu, fp32_head_64.cu, tf32_head_64.cu, ...).
-// Heads of other sizes are padded with zeros to the next of these.
+// The kernels by type and size of a head, one file each (head_48.cu, fp32_head_64.cu, tf32_head_64.cu, ...). Heads of
+// other sizes are padded with zeros to the next larger one.
 #pragma once
 
 #include "kernels/attention/attention.h"
@@ -11,10 +11,10 @@ namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 template <class T, int kHead>
 struct Head {
   static void forward(const AttentionFwdArgs& a, Stream stream);
-  static void backward(const AttentionBwdArgs& a, Stream stream);  // the workspace filled
+  static void backward(const AttentionBwdArgs& a, Stream stream);  // after the workspace was filled
 };
 
-// As visit_cuda_floating; with tf32, fp32 operands are Tf32.
+// Like visit_cuda_floating; with tf32, fp32 operands are Tf32.
 template <class F>
 void visit_operands(DType dtype, bool tf32, F&& f) {
   if (dtype == DType::fp32 && tf32) return f(Type<Tf32>{});
@@ -35,11 +35,11 @@ void visit_head_size(std::int64_t head_size, F&& f) {
   f(Head<T, 128>());
 }
 
-// The same on compute capability 9.0, 16 bits.
+// The same for compute capability 9.0, 16 bits.
 template <class T, int kHead>
 struct Sm90Head {
   static void forward(const AttentionFwdArgs& a, Stream stream);
-  static void backward(const AttentionBwdArgs& a, Stream stream);  // the workspace filled
+  static void backward(const AttentionBwdArgs& a, Stream stream);  // after the workspace was filled
 };
 
 template <class T, class F>

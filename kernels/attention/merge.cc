@@ -1,4 +1,4 @@
-// What both implementations of attention_merge ask of their arguments.
+// The checks of arguments that both implementations of attention_merge make.
 #include "kernels/attention/merge.h"
 
 #include "kernels/common/check.h"

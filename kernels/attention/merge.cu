@@ -1,4 +1,5 @@
-// Merging two attentions: a thread has four elements of a head, which share their log-sum-exp, at token after token.
+// Merging two attentions: a thread has four elements of a head, which have one log-sum-exp, and takes token after
+// token.
 #include "kernels/attention/merge.h"
 
 #include "kernels/common/math.h"
@@ -15,14 +16,14 @@ struct Merged {
   float weight, other_weight, lse;
 };
 __device__ __forceinline__ Merged merge(float lse, float other_lse) {
-  const float most = lse < other_lse ? other_lse : lse;
-  if (most == -INFINITY && other_lse == -INFINITY) return {0, 0, -INFINITY};
-  const float own = expf(lse - most), other = expf(other_lse - most), sum = own + other;
-  return {own / sum, other / sum, most + logf(sum)};
+  const float max_lse = lse < other_lse ? other_lse : lse;
+  if (max_lse == -INFINITY && other_lse == -INFINITY) return {0, 0, -INFINITY};
+  const float own = expf(lse - max_lse), other = expf(other_lse - max_lse), sum = own + other;
+  return {own / sum, other / sum, max_lse + logf(sum)};
 }
 
-// The grid: packs of a token, tokens, samples. Whoever has the first pack of a head also writes its log-sum-exp, so
-// that all of a head must lie in one turn of one block: heads are dealt out whole.
+// The grid: packs of a token, tokens, samples. The thread with the first pack of a head also writes its log-sum-exp. So
+// one turn of one block must have all packs of a head: blocks take whole heads.
 __global__ void __launch_bounds__(kMergeThreads) merge_kernel(const AttentionMergeArgs a, int heads_per_block) {
   const int packs = static_cast<int>(a.head_size) / kPack;
   const int head_in_block = static_cast<int>(threadIdx.x) / packs, pack = static_cast<int>(threadIdx.x) % packs;

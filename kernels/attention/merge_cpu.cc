@@ -7,20 +7,20 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-constexpr double kEmpty = -__builtin_inf();  // the log-sum-exp of no keys
+constexpr double kEmpty = -__builtin_inf();  // the log-sum-exp of an empty set of keys
 
-// What the two sides of a row are multiplied by, and their common log-sum-exp.
+// The weights of the two sets in a row, and their common log-sum-exp.
 struct Merged {
   double weight, other_weight, lse;
 };
 Merged merge(double lse, double other_lse) {
-  const double most = lse < other_lse ? other_lse : lse;
-  if (most == kEmpty && other_lse == kEmpty) return {0, 0, kEmpty};
-  const double own = __builtin_exp(lse - most), other = __builtin_exp(other_lse - most), sum = own + other;
-  return {own / sum, other / sum, most + __builtin_log(sum)};
+  const double max_lse = lse < other_lse ? other_lse : lse;
+  if (max_lse == kEmpty && other_lse == kEmpty) return {0, 0, kEmpty};
+  const double own = __builtin_exp(lse - max_lse), other = __builtin_exp(other_lse - max_lse), sum = own + other;
+  return {own / sum, other / sum, max_lse + __builtin_log(sum)};
 }
 
-// Row o of head_size elements; a side without keys may hold anything.
+// A row o of head_size elements; a set without keys may hold any values.
 template <class T>
 void merge_row(const Merged& merged, bool is_empty, bool other_is_empty, std::int64_t head_size, const T* other, T* o) {
   const T weight = static_cast<T>(merged.weight), other_weight = static_cast<T>(merged.other_weight);

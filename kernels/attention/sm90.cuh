@@ -1,5 +1,5 @@
-// What the attention kernels for compute capability 9.0 share. They are compiled a file a head size (sm90_head_48.cu,
-// ...), for that capability alone.
+// Shared by the attention kernels for compute capability 9.0. They are compiled one file per head size
+// (sm90_head_48.cu, ...), for that capability only.
 #pragma once
 
 #include "kernels/attention/tiles.cuh"
@@ -7,12 +7,12 @@
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 
-// Registers a thread, of the 64 Ki of a block: of the warpgroup that copies, and of those that compute.
+// Registers per thread, of the 64 Ki of a block: of the warpgroup that copies, and of those that compute.
 inline constexpr int kCopyRegisters = 24;
 template <int kConsumers>
 inline constexpr int kComputeRegisters = kConsumers == 2 ? 240 : 160;
 
-// One of q, k, v and dO, by tiles of `rows` tokens and 64 channels of a head; what a head lacks to them is zero.
+// One of q, k, v and dO, in tiles of `rows` tokens and 64 channels of a head; missing channels are zero.
 inline TensorMap tiles_of(const void* tensor, std::int64_t stride, std::int64_t tokens, const AttentionShape& s,
                           int rows) {
   constexpr std::uint64_t kBytes = 2;
@@ -23,25 +23,26 @@ inline TensorMap tiles_of(const void* tensor, std::int64_t stride, std::int64_t 
                         .box = {64, 1, static_cast<std::uint32_t>(rows), 1}});
 }
 
-// By a shuffle, so that the compiler knows that it is one number a warp: what follows from it, descriptors above all,
-// takes uniform registers.
+// With a shuffle, so that the compiler knows that the number is the same in a warp: values that depend on it,
+// especially descriptors, then use uniform registers.
 __device__ __forceinline__ int warpgroup_id() {
   return __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kWarpgroupSize, 0);
 }
 
 // ---- A ring of tiles ------------------------------------------------------------------------------------------------
 
-// A tile of tokens lies in parts of 64 channels, one behind the other; a token's row of a part has 128 bytes.
+// A tile of tokens is stored in parts of 64 channels, one after the other; a token's row of a part has 128 bytes.
 template <int kHead>
 inline constexpr int kParts = (kHead + 63) / 64;
 
-// Of a block: the tiles that it owns have landed, as those of a slot have; all consumers' warps have done with a slot.
+// Barriers of a block: the owned tiles are loaded; the tiles of a slot are loaded; all consumer warps are done with a
+// slot.
 template <int kSlots, int kConsumers>
 struct RingBarriers {
   Mbarrier owned;
   Mbarrier full[kSlots], empty[kSlots];
 
-  // By one thread, before the block meets.
+  // Called by one thread, before the block synchronises.
   __device__ __forceinline__ void make() {
     constexpr int kReaders = kConsumers * kWarpgroupSize / kWarpSize;
     owned.init(1);
@@ -53,7 +54,7 @@ struct RingBarriers {
   }
 };
 
-// A place in the ring. Slots are filled and read in their order.
+// A position in the ring. Slots are filled and read in order.
 template <int kSlots>
 struct RingPlace {
   int slot = 0, parity = 0;
@@ -63,13 +64,13 @@ struct RingPlace {
     slot = 0;
     parity ^= 1;
   }
-  // The slot, when all warps have done with what it held.
+  // Waits until all warps are done with the slot; returns it.
   template <class Barriers>
   __device__ __forceinline__ int wait_for_room(Barriers& barriers) const {
     barriers.empty[slot].wait(parity ^ 1);
     return slot;
   }
-  // The slot, when it is full; this place is the next one then.
+  // Waits until the slot is full; returns it, and moves to the next position.
   template <class Barriers>
   __device__ __forceinline__ int take(Barriers& barriers) {
     const int taken = slot;
@@ -79,14 +80,14 @@ struct RingPlace {
   }
 };
 
-// A warp has done with a slot.
+// A warp is done with a slot.
 template <class Barriers>
 __device__ __forceinline__ void release(Barriers& barriers, int slot) {
   if (lane_id() == 0) barriers.empty[slot].arrive();
 }
 
-// A kernel of roles. Of the first warpgroup one thread calls copy(); each of the others calls compute(number, row): its
-// number among them, and the first row of this warp among those that the block owns, 64 a warpgroup.
+// A kernel of roles. One thread of the first warpgroup calls copy(). Each other warpgroup calls compute(number, row):
+// its number among those, and the first row of this warp among the block's rows, 64 per warpgroup.
 template <class Block, class Copy, class Compute>
 __device__ __forceinline__ void divide_work(const Block& block, const Copy& copy, const Compute& compute) {
   if (threadIdx.x == 0) block.barriers().make();
@@ -101,7 +102,7 @@ __device__ __forceinline__ void divide_work(const Block& block, const Copy& copy
   compute(warpgroup - 1, (warpgroup - 1) * 64 + warp_id() % 4 * kTileRows);
 }
 
-// Starts the copy of the block's head of the tokens from `token` on. By one thread.
+// Starts the copy of this head's tokens from `token` on. Called by one thread.
 template <int kHead>
 __device__ __forceinline__ void copy_tile(unsigned char* tile, int part_bytes, const TensorMap& map, Mbarrier& landed,
                                           int token) {
@@ -112,7 +113,7 @@ __device__ __forceinline__ void copy_tile(unsigned char* tile, int part_bytes, c
 
 // ---- Products -------------------------------------------------------------------------------------------------------
 
-// Of a warpgroup, between wgmma_fence() and wgmma_commit(): sum = A·Bᵀ, or sum += A·Bᵀ, of 64 rows of one tile and all
+// For a warpgroup, between wgmma_fence() and wgmma_commit(): sum = A·Bᵀ, or sum += A·Bᵀ, of 64 rows of one tile and all
 // rows of another.
 template <class T, int kHead, bool kAdds, int kTiles>
 __device__ __forceinline__ void multiply_tiles(float (&sum)[kTiles][4], const unsigned char* a_tile, int a_part,
@@ -130,7 +131,7 @@ __device__ __forceinline__ void multiply_tiles(float (&sum)[kTiles][4], const un
   }
 }
 
-// The same: sum += weights·B, of weights in registers and a tile of as many rows as they have columns.
+// The same for sum += weights·B: weights are in registers; the tile has as many rows as they have columns.
 template <class T, int kTiles, int kSteps>
 __device__ __forceinline__ void add_weighted_tile(float (&sum)[kTiles][4], const std::uint32_t (&weights)[kSteps][4],
                                                   const unsigned char* b_tile, int b_part) {

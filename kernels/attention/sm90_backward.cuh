@@ -1,8 +1,8 @@
-// What the two halves of the backward pass for compute capability 9.0 share. Roles are those of the forward pass
+// Shared by the two halves of the backward pass for compute capability 9.0. Roles are those of the forward pass
 // (sm90_forward.cuh). Both halves multiply tiles in pairs: S is the product of rows of Q and K, dP that of rows of dO
-// and V. A block owns one pair, Q and dO or K and V, 64 tokens a warpgroup, and streams the other through a ring.
+// and V. A block owns one pair (Q and dO, or K and V), 64 tokens a warpgroup, and streams the other through a ring.
 //
-// A warpgroup waits for its own products at once: while it computes exponentials the others' products run.
+// A warpgroup waits for its own products at once: while it computes exponentials, the products of other warpgroups run.
 #pragma once
 
 #include "kernels/attention/backward.cuh"
@@ -10,7 +10,7 @@
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 
-// Of a pair: the tile that is multiplied for S (of Q or K), and the one for dP (of dO or V).
+// The tiles of a pair: the one for S (Q or K), and the one for dP (dO or V).
 enum Operand { kOfScores, kOfDp };
 
 struct PairMaps {
@@ -29,8 +29,8 @@ inline PairMaps tiles_of_keys(const AttentionBwdArgs& a, int rows) {
   return {{tiles_of(a.k, a.k_stride, count, a.shape, rows), tiles_of(a.v, a.v_stride, count, a.shape, rows)}};
 }
 
-// What a block holds in shared memory: the owned pair; a pair a slot; with kHasTerms the terms of a slot's queries, of
-// -lse and then of -delta; barriers.
+// The shared memory of a block: the owned pair; one pair per slot; with kHasTerms the terms of a slot's queries, first
+// -lse, then -delta; barriers.
 template <int kHead, int kConsumers_, int kStreamed_, bool kHasTerms>
 struct BackwardBlock {
   static constexpr int kConsumers = kConsumers_, kOwned = 64 * kConsumers, kStreamed = kStreamed_, kSlots = 4;
@@ -38,7 +38,7 @@ struct BackwardBlock {
   static constexpr int kOwnedPart = kOwned * 128, kStreamedPart = kStreamed * 128;
   static constexpr int kOwnedBytes = kParts<kHead> * kOwnedPart, kStreamedBytes = kParts<kHead> * kStreamedPart;
   static constexpr int kTermBytes = kHasTerms ? 2 * kStreamed * static_cast<int>(sizeof(float)) : 0;
-  static constexpr int kSlotBytes = 2 * kStreamedBytes + kTermBytes;  // that land in a slot
+  static constexpr int kSlotBytes = 2 * kStreamedBytes + kTermBytes;  // bytes copied to a slot
   using Barriers = RingBarriers<kSlots, kConsumers>;
   static constexpr int kBytes = 2 * kOwnedBytes + kSlots * kSlotBytes + static_cast<int>(sizeof(Barriers));
 
@@ -54,7 +54,7 @@ struct BackwardBlock {
   __device__ __forceinline__ Barriers& barriers() const { return *reinterpret_cast<Barriers*>(terms(kSlots)); }
 };
 
-// The thread that copies: the owned pair from token `own` on, then pairs from `begin` on, until `end` is copied.
+// The thread that copies: the owned pair from token `own` on, then pairs from `begin` on, up to `end`.
 template <int kHead, class Block>
 __device__ __forceinline__ void copy_pairs(const Block& block, const BackwardMaps& maps, const QueryTerms& terms,
                                            int own, int begin, int end) {
@@ -85,8 +85,9 @@ struct BackwardProducts {
   Block block;
   int number;  // of the warpgroup, among those that compute
 
-  // Starts scores = (owned)·(streamed)ᵀ for S, and the same for dP: added to `dp`, or written to it. What `dp` holds is
-  // there before the fence: the compiler would move it behind, and then part the products by a fence of its own.
+  // Starts scores = (owned)·(streamed)ᵀ for S, and the same for dP: added to `dp`, or written to it. The values of `dp`
+  // are set before the fence: the compiler would move them after it, and then separate the products by a fence of its
+  // own.
   template <bool kAddsDp>
   __device__ __forceinline__ void start_scores(float (&scores)[kTiles][4], float (&dp)[kTiles][4], int slot) const {
     if constexpr (kAddsDp) settle(dp);

@@ -6,7 +6,7 @@
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 
-// Three warpgroups compute where 160 registers a thread are enough. Dropout needs some, too.
+// Three warpgroups compute if 160 registers a thread are enough. Dropout needs some, too.
 template <int kHead, bool kDropout>
 inline constexpr int kDkdvConsumers = kHead <= 64 && !kDropout ? 3 : 2;
 template <int kHead, bool kDropout>
@@ -23,14 +23,14 @@ struct DkdvConsumer {
 
   const AttentionBwdArgs& a;
   Products products;
-  SeeingQueries<Block::kStreamed> seeing;  // keys of the block
+  SeeingQueries<Block::kStreamed> seeing;  // for the keys of the block
   int row0;                                // the first key of this warp
   float score_scale;
   RingPlace<Block::kSlots> place = {};
   float scores[1][kTiles][4] = {}, dp[1][kTiles][4] = {};
   float dk[kHead / 8][4] = {}, dv[kHead / 8][4] = {};
 
-  // One of the two terms of the queries of this lane's columns.
+  // Loads one of the two terms of the queries, for this lane's columns.
   static __device__ __forceinline__ void load_terms(float (&of_columns)[kTiles][4], const float* terms) {
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
@@ -40,13 +40,13 @@ struct DkdvConsumer {
     }
   }
 
-  // Before the scores are computed, when there are registers for the generator.
+  // Called before the scores are computed: at that point there are registers for the generator.
   __device__ __forceinline__ std::uint32_t kept_of(int query) const {
     if constexpr (!kDropout) return 0;
     return KeepMask(a.dropout, a.window).template of_keys<kTiles>(row0, query);
   }
 
-  // From S and dP to dropout(P) and dS. Terms that wait in registers for the products would be too many.
+  // From S and dP to dropout(P) and dS. Loading the terms before the products would need too many registers.
   template <bool kMasked>
   __device__ __forceinline__ void differentiate_scores(int query, const float* terms, std::uint32_t kept) {
     float minus_lse[kTiles][4], minus_delta[kTiles][4];
@@ -81,7 +81,7 @@ struct DkdvConsumer {
     products.add_weighted(dk, ds, slot, kOfScores);
     wgmma_commit();
     wgmma_wait<0>(dv, dk, weights, ds);
-    fence_async_proxy();  // the terms are read, before a copy of TMA's writes the next ones
+    fence_async_proxy();  // the terms are read before TMA writes the next ones
     __syncwarp();
     release(barriers, slot);
   }

@@ -6,7 +6,7 @@
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 
-// Three warpgroups compute where 160 registers a thread are enough.
+// Three warpgroups compute if 160 registers a thread are enough.
 template <int kHead>
 using Sm90DqBlock = BackwardBlock<kHead, kHead <= 64 ? 3 : 2, 64, false>;
 
@@ -19,7 +19,7 @@ struct DqConsumer {
 
   const AttentionBwdArgs& a;
   Products products;
-  SeenKeys seen;  // by the block
+  SeenKeys seen;  // for the queries of the block
   int row0;       // the first query of this warp
   float score_scale;
   RingPlace<Block::kSlots> place = {};
@@ -27,7 +27,7 @@ struct DqConsumer {
   float scores[1][kTiles][4] = {}, dp[1][kTiles][4] = {};
   float dq[kHead / 8][4] = {};
 
-  // The workspace may end before the block's queries do: those keep (-inf, 0).
+  // The workspace may end before the block's queries: the missing ones keep (-inf, 0).
   __device__ __forceinline__ void load_terms() {
     const QueryTerms terms(a);
 #pragma unroll

@@ -1,9 +1,9 @@
-// Attention forward for compute capability 9.0: FlashAttention-3's division of work (Shah et al. 2024).
+// Attention forward for compute capability 9.0, with the division of work of FlashAttention-3 (Shah et al. 2024).
 //
-// One warpgroup has a single thread that copies: by TMA the block's queries, then tiles of keys and values through a
-// ring of shared memory. The others own 64 queries each. Their products are wgmma: the scores of the next keys are
-// multiplied while the softmax of these is still to come, and the warpgroups take turns, so that one's exponentials run
-// beside another's products. Weights stay in registers.
+// In one warpgroup a single thread copies with TMA: the block's queries, then tiles of keys and values through a ring
+// in shared memory. Each other warpgroup owns 64 queries. Products are wgmma: the scores of the next keys are
+// multiplied before the softmax of the current ones, and the warpgroups take turns, so that the exponentials of one run
+// at the same time as the products of another. Weights stay in registers.
 #pragma once
 
 #include "kernels/attention/sm90.cuh"
@@ -16,8 +16,8 @@ struct QkvMaps {
   TensorMap q, k, v;
 };
 
-// What a block holds in shared memory. Three warpgroups compute where 160 registers a thread are enough. Large heads
-// leave fewer registers for scores where there is a generator of the dropout mask, too.
+// The shared memory of a block. Three warpgroups compute if 160 registers a thread are enough. Large heads with a
+// dropout generator leave fewer registers for scores.
 template <int kHead, bool kDropout>
 struct ForwardBlock {
   static constexpr int kConsumers = kHead <= 64 && !kDropout ? 3 : 2, kQueries = 64 * kConsumers;
@@ -27,7 +27,7 @@ struct ForwardBlock {
   static constexpr int kQueryBytes = kParts<kHead> * kQueryPart, kTileBytes = kParts<kHead> * kTilePart;
   static constexpr int kSlots = kHead <= 64 ? 8 : 4;
 
-  using Barriers = RingBarriers<kSlots, kConsumers>;  // behind the tiles
+  using Barriers = RingBarriers<kSlots, kConsumers>;  // after the tiles
   static constexpr int kBytes = kQueryBytes + kSlots * kTileBytes + static_cast<int>(sizeof(Barriers));
 
   unsigned char* shared;
@@ -36,8 +36,7 @@ struct ForwardBlock {
   __device__ __forceinline__ Barriers& barriers() const { return *reinterpret_cast<Barriers*>(slot(kSlots)); }
 };
 
-// The thread that copies: tiles in the order in which they are used, the keys of a turn, then the values of the turn
-// before.
+// The thread that copies. The tiles are in the order of use: the keys of a turn, then the values of the previous turn.
 template <int kHead, class Block>
 struct ForwardProducer {
   Block block;
@@ -51,7 +50,7 @@ struct ForwardProducer {
     place.advance();
   }
 
-  // Of keys, the first `end`, which the block's queries see.
+  // `end`: number of leading keys that the block's queries see.
   __device__ __forceinline__ void run(const QkvMaps& maps, int block_row, int end) {
     Mbarrier& queries = block.barriers().owned;
     queries.arrive_and_expect(Block::kQueryBytes);
@@ -73,14 +72,14 @@ struct ForwardConsumer {
 
   const AttentionFwdArgs& a;
   Block block;
-  SeenKeys seen;     // by the block
-  int number, row0;  // of the consumer; of its warp, the first query
+  SeenKeys seen;     // for the queries of the block
+  int number, row0;  // number: of the consumer; row0: the first query of its warp
   float score_scale;
   RingPlace<Block::kSlots> place = {};
-  int tile = 0;  // the slot of the next turn's first one, which has landed
+  int tile = 0;  // the slot of the next turn's first tile, which is loaded
   RunningSoftmax<T> softmax = {};
   float scores[1][kTiles][4] = {};
-  std::uint32_t weights[kSteps][4] = {};  // of the turn before, as operands
+  std::uint32_t weights[kSteps][4] = {};  // of the previous turn, as operands
   float out[kHead / 8][4] = {};
 
   __device__ __forceinline__ int wait_for_tile() { return place.take(block.barriers()); }
@@ -105,10 +104,11 @@ struct ForwardConsumer {
     wgmma_commit();
   }
 
-  // Scores of keys from `key` on to exponentials, dropout included; returns by what each row shrinks.
+  // Turns scores of keys from `key` on into exponentials, dropout included; returns the factor by which each row
+  // shrinks.
   template <bool kMasked>
   __device__ __forceinline__ void exponentiate(int key, float (&shrink)[2]) {
-    // As SeenKeys::mask, which would make the loop longer: here registers are not few.
+    // The same as SeenKeys::mask, which would make the loop longer: here registers are not scarce.
     if constexpr (kMasked) {
 #pragma unroll
       for (int n = 0; n < kTiles; ++n)
@@ -133,7 +133,7 @@ struct ForwardConsumer {
     }
   }
 
-  // Scores of the first keys; what is left of a turn is that of the next one.
+  // Scores of the first keys; the rest of this turn is done in the next one.
   __device__ __forceinline__ void first_turn() {
     block.barriers().owned.wait(0);
     const int keys = wait_for_tile();
@@ -148,8 +148,8 @@ struct ForwardConsumer {
     tile = wait_for_tile();
   }
 
-  // The compiler puts a wait for products as early as it can: it stays behind the exponentials because there is a loop
-  // between, that of the wait for the next tile.
+  // The compiler moves a wait for products up as far as it can. It stays after the exponentials because the loop that
+  // waits for the next tile is in between.
   template <bool kMasked>
   __device__ __forceinline__ void turn(int key) {
     const int keys = tile;

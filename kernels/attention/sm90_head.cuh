@@ -1,4 +1,4 @@
-// What a head's file compiles for compute capability 9.0.
+// The instances that a head's file compiles for compute capability 9.0.
 #pragma once
 
 #include "kernels/attention/heads.cuh"

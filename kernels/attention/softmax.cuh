@@ -6,20 +6,21 @@
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 
-// The softmax of one lane's two rows so far, in powers of 2. The sum is of this lane's columns only until total().
+// The softmax state of one lane's two rows, in powers of 2. Before total(), the sum is over this lane's columns only.
 template <class T>
 struct RunningSoftmax {
   float largest[2] = {-INFINITY, -INFINITY};
   float sum[2] = {0, 0};
 
-  // The first row of the tile is query row0. One that sees no key begins with a finite number, which leaves its sum 0.
+  // The first row of the tile is query row0. A query that sees no key starts with a finite maximum, so that its sum
+  // stays 0.
   __device__ __forceinline__ void start(const SeenKeys& seen, int row0) {
 #pragma unroll
     for (int half = 0; half < 2; ++half)
       if (seen.none_of(row0 + row_of(2 * half))) largest[half] = 0;
   }
 
-  // Turns scores into exponentials relative to the largest so far; returns by what each row shrinks.
+  // Turns scores into exponentials relative to the running maximum; returns the factor by which each row shrinks.
   template <int kTiles>
   __device__ __forceinline__ void update(float (&scores)[kTiles][4], float score_scale, float (&shrink)[2]) {
 #pragma unroll
@@ -50,8 +51,8 @@ struct RunningSoftmax {
   }
 };
 
-// Ends a lane's two rows, the first of the tile being token row0: writes their log-sum-exp and tells by what their
-// outputs are multiplied.
+// Ends a lane's two rows; the tile's first row is token row0. Writes their log-sum-exp, and returns the factors for
+// their outputs.
 template <class T>
 __device__ __forceinline__ void finish_rows(const AttentionFwdArgs& a, const RunningSoftmax<T>& softmax, int row0,
                                             float keep_scale, float (&factor)[2]) {

@@ -1,12 +1,11 @@
-// What the attention kernels share: tiles of tokens in shared memory, the two products a warp makes with them, the
-// dropout mask.
+// Shared by the attention kernels: tiles of tokens in shared memory, the two products of a warp, and the dropout mask.
 //
-// A block has four warps. It owns some tokens, 16 or 32 a warp, and streams the tokens it meets through shared memory
-// in two stages. A warp's scores are tiles of 16 of its rows by the streamed columns, spread over its lanes as tensor
-// cores spread them (kernels/cuda/mma.h): with g = lane / 4 and t = lane % 4, element [n][r] of a lane is row
-// g + 8·(r / 2), column 8n + 2t + r % 2. In 16 bits and in TF32 the products are mma.sync; in fp32 they are plain fused
-// multiply-adds with the same layout. What is loaded for a product meets all rows of a warp, so that it has as many as
-// registers allow. Operands in TF32 are rounded once, where they lie in shared memory, by the thread that copied them.
+// A block has four warps. It owns some tokens, 16 or 32 a warp, and streams other tokens through shared memory in two
+// stages. A warp's scores are tiles of 16 of its rows by the streamed columns, in the lane layout of tensor cores
+// (kernels/cuda/mma.h): with g = lane / 4 and t = lane % 4, element [n][r] of a lane is row g + 8·(r / 2), column 8n +
+// 2t + r % 2. In 16 bits and TF32 the products are mma.sync; in fp32 they are plain fused multiply-adds with the same
+// layout. A loaded operand is used for all rows of a warp, so a warp has as many rows as registers allow. Operands in
+// TF32 are rounded once, in shared memory, by the thread that copied them.
 #pragma once
 
 #include <numbers>
@@ -33,8 +32,8 @@ inline constexpr bool kOnTensorCores = sizeof(T) == 2 || kIsTf32<T>;
 template <class T, int kHead>
 inline constexpr int kPitch = kHead + Pack<T>::kSize;
 
-// Tokens a stage: as many as fit, so that there are two blocks a multiprocessor of an A100 (164 KiB, 1 of them the
-// system's a block) in 16 bits, and that every GPU since Ampere has room for one (99 KiB) in fp32.
+// Max tokens of a stage such that, in 16 bits, a multiprocessor of an A100 holds two blocks (164 KiB; the system uses 1
+// KiB a block), and, in fp32, every GPU since Ampere holds one (99 KiB).
 template <class T, int kHead>
 constexpr int rows_of_stage(int owned_rows, int more_bytes_a_row = 0) {
   constexpr int kRowBytes = kPitch<T, kHead> * static_cast<int>(sizeof(T));
@@ -50,13 +49,13 @@ inline dim3 grid_of(const AttentionShape& s, std::int64_t tokens, int owned_rows
               static_cast<unsigned>(s.batch));
 }
 
-// The tile of queries that a block owns. Blocks start in the order of their numbers: those with most to do first.
+// The tile of queries that a block owns. Blocks start in the order of their numbers: those with the most work first.
 __device__ __forceinline__ int tile_of_queries(bool causal) {
   return static_cast<int>(causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
 }
 
-// Calls f with whether there is dropout, as a constant. With kOneKernel the kernel for dropout serves both, as in fp32,
-// whose products take most of the time.
+// Calls f with whether there is dropout, as a constant. With kOneKernel the kernel for dropout is used in both cases,
+// as in fp32, where products take most of the time.
 template <class T, bool kOneKernel = !kOnTensorCores<T>, class F>
 void visit_dropout(const AttentionDropout& dropout, F&& f) {
   if constexpr (!kOneKernel) {
@@ -111,8 +110,8 @@ __device__ __forceinline__ void clear(float (&x)[kRowTiles][kTiles][4]) {
       for (int r = 0; r < 4; ++r) x[m][n][r] = 0;
 }
 
-// This thread's part in copying one tile of kRows tokens after another. Neighbouring threads copy whole 32-byte sectors
-// of a row. A thread's rows are equally far apart, so that one pointer moves over them all.
+// This thread's part in copying tiles of kRows tokens, one after another. Neighbouring threads copy whole 32-byte
+// sectors of a row. A thread's rows are equally spaced, so that one pointer moves over all of them.
 template <class T, int kHead, int kRows>
 struct TileCopy {
   static constexpr int kChunk = Pack<T>::kSize, kLanes = kHead / kChunk % 4 == 0 ? 4 : 2;
@@ -131,7 +130,7 @@ struct TileCopy {
         step(kRowsAtOnce * tokens.stride),
         from(tokens.first + (row0 + row) * tokens.stride + column) {}
 
-  // Starts copying the next tokens into a tile. Beyond the last one are zeros; beyond the head nothing is written.
+  // Starts copying the next tokens into a tile. Rows past the last token are zero; nothing is written past the head.
   __device__ __forceinline__ void start(T* tile) {
     if (kRowsAtOnce * kLanes < kThreads && row >= kRowsAtOnce) return;
     T* to = tile + row * kPitch<T, kHead> + column;
@@ -146,7 +145,7 @@ struct TileCopy {
     }
   }
 
-  // Rounds what this thread has copied into a tile, when it has landed, as products in TF32 want it.
+  // Rounds this thread's part of a loaded tile, for products in TF32.
   __device__ __forceinline__ void round(T* tile) const {
     if constexpr (kIsTf32<T>) {
       if (kRowsAtOnce * kLanes < kThreads && row >= kRowsAtOnce) return;
@@ -165,7 +164,7 @@ struct TileCopy {
   }
 };
 
-// Zeros for the channels of a padded head, in tiles of `rows` rows altogether.
+// Zeros for the channels of a padded head, in tiles with `rows` rows in total.
 template <class T, int kHead>
 __device__ __forceinline__ void clear_padding(T* tiles, int rows, int head_size) {
   if (head_size == kHead) return;
@@ -195,10 +194,10 @@ template <int kHead, int kRowTiles, int kTiles, class T, class Start>
 requires(kOnTensorCores<T>) __device__ __forceinline__
     void multiply_rows(float (&scores)[kRowTiles][kTiles][4], const T* a, const T* b, const Start& start) {
   constexpr int kHalf = Pack<T>::kSize, kDepth = 2 * kHalf;
-  // A load of B is of two tiles of 8 rows, or, where there is one, of two steps.
+  // One load of B gives two tiles of 8 rows; if there is only one tile, two steps of it.
   constexpr int kAcross = kTiles > 1 ? 2 : 1, kSteps = 2 / kAcross;
   const int lane = lane_id();
-  // Where this lane points ldmatrix: the quarters of A are ordered down, then right; those of B right, then down.
+  // The row that this lane passes to ldmatrix. Order of the quarters: A down, then right; B right, then down.
   const T* a_row = a + lane % 16 * kPitch<T, kHead> + lane / 16 * kHalf;
   const int b_quarter = lane / 8;
   const T* b_row = b + (b_quarter / (2 * kSteps) * 8 + lane % 8) * kPitch<T, kHead> + b_quarter % (2 * kSteps) * kHalf;
@@ -314,8 +313,8 @@ __device__ __forceinline__ void add_weighted_rows(float (&sum)[kRowTiles][kHead 
   }
 }
 
-// The order of a sum over j is free: the first four of eight are those of even columns of `weights` here, which each
-// lane has already where A wants them.
+// The order of a sum over j is free. Here the first four of eight are the even columns of `weights`, which each lane
+// already has in the layout of A.
 template <int kHead, int kRowTiles, int kTiles>
 __device__ __forceinline__ void add_weighted_rows(float (&sum)[kRowTiles][kHead / 8][4],
                                                   const float (&weights)[kRowTiles][kTiles][4], const Tf32* b) {
@@ -339,7 +338,7 @@ __device__ __forceinline__ void add_weighted_rows(float (&sum)[kRowTiles][kHead 
   }
 }
 
-// Where rows go: a [B, T, NH, HS] tensor in the operands' type or in fp32, written or added to.
+// The destination of rows: a [B, T, NH, HS] tensor in the operands' type or in fp32, written or added to.
 struct Destination {
   void* tensor;
   std::int64_t stride, count;  // elements between tokens; T
@@ -370,7 +369,7 @@ __device__ __forceinline__ void store_rows_as(const Destination& to, int row0, i
   }
 }
 
-// Stores a warp's 16 rows, the first being token row0, those of g times factor[0] and those of g + 8 times factor[1].
+// Stores a warp's 16 rows, from token row0 on: rows g times factor[0] and rows g + 8 times factor[1].
 template <class T, int kHead>
 __device__ __forceinline__ void store_rows(const Destination& to, int row0, int head_size,
                                            const float (&rows)[kHead / 8][4], const float (&factor)[2]) {
@@ -382,7 +381,7 @@ __device__ __forceinline__ void store_rows(const Destination& to, int row0, int 
 
 // ---- Softmax and dropout --------------------------------------------------------------------------------------------
 
-// 2^x. On tensor cores its error is rounded away by what follows; in fp32 it must be good.
+// 2^x. With tensor cores its error is smaller than the rounding that follows; in fp32 it must be accurate.
 template <class T>
 __device__ __forceinline__ float exponential(float x) {
   if constexpr (kOnTensorCores<T>)
@@ -391,10 +390,10 @@ __device__ __forceinline__ float exponential(float x) {
     return exp2f(x);
 }
 
-// The keys that a block's queries [first, first + count) see: [0, all) each of them does, [all, end) some do. There is
-// a key to begin with even where none is seen.
+// The keys that a block's queries [first, first + count) see: each query sees all of [0, all), some see a part of [all,
+// end). There is always a first key, even if no query sees one.
 struct SeenKeys {
-  int diagonal, tokens;  // query i sees key j where j <= i + diagonal (attention_diagonal) and j < tokens
+  int diagonal, tokens;  // query i sees key j if j <= i + diagonal (attention_diagonal) and j < tokens
   int all, end;
 
   template <class Attention>
@@ -405,11 +404,11 @@ struct SeenKeys {
         end(max(min(min(first + count, static_cast<int>(a.shape.q_tokens)) + diagonal, tokens), 1)) {}
 
   __device__ __forceinline__ bool sees(int query, int key) const { return key < min(query + diagonal + 1, tokens); }
-  // Whether a query sees none.
+  // Whether a query sees no key.
   __device__ __forceinline__ bool none_of(int query) const { return query + diagonal < 0; }
 
-  // Scores of a warp's queries from `query` on and keys from `key` on become those of padding where the key is not
-  // seen: no weight, whatever the others are. All limits follow from two numbers a lane: registers are few here.
+  // For a warp's queries from `query` on and keys from `key` on: a hidden key gets the score of padding, which has no
+  // weight for any other scores. All limits follow from two numbers a lane: registers are scarce here.
   template <int kRowTiles, int kTiles>
   __device__ __forceinline__ void mask(float (&scores)[kRowTiles][kTiles][4], int query, int key) const {
     const int column0 = key + column_of(0, 0), left = tokens - column0;
@@ -428,20 +427,20 @@ struct SeenKeys {
   }
 };
 
-// Which elements of one head's P are kept. An element is known by its index in P of the global batch.
+// The elements of one head's P that are kept. An element is known by its index in P of the global batch.
 //
-// The elements of a lane lie in other blocks of Philox than each other, and a block's four elements in two lanes or
-// four. So lanes draw whole blocks, a block once a warp, and then exchange what they have found: a bit an element, by
-// blocks of four bits. The first key of a tile may be any word of its block: the last keys are in one block more then.
+// A lane's elements are in different Philox blocks, and the four elements of a block are in two or four lanes. So each
+// block is drawn once per warp, by one lane; then the lanes exchange the results: a bit per element, four bits per
+// block. The first key of a tile may be any word of its block; then the last keys are in one more block.
 struct KeepMask {
   std::uint64_t seed, stream, first;  // index of the block's P[0][0]
   std::uint64_t keys;                 // of the whole: elements between rows of P
   std::uint32_t threshold;
-  float scale;  // of what is kept
+  float scale;  // of kept elements
 
   __device__ __forceinline__ KeepMask(const AttentionDropout& d, const AttentionWindow& w)
       : seed(d.seed),
-        stream(mask_stream(d.stream, d.more_stream)),
+        stream(mask_stream(d.stream, d.stream_offset)),
         first(first_of(w)),
         keys(static_cast<std::uint64_t>(w.keys.total)),
         threshold(drop_threshold(d.p)),
@@ -452,14 +451,15 @@ struct KeepMask {
     return static_cast<std::uint64_t>((head * w.queries.total + w.queries.first) * w.keys.total + w.keys.first);
   }
 
-  // Bit 4n + r for this lane's elements of a tile: its rows are queries from `query` on, its columns keys from `key`
-  // on. Of the four lanes that share two rows, two draw the blocks of the upper one, in turn, and two the lower's.
+  // Bit 4n + r is for this lane's element [n][r] of a tile: rows are queries from `query` on, columns are keys from
+  // `key` on. Of the four lanes that share two rows, two draw the blocks of the upper row, alternately, and two those
+  // of the lower row.
   template <int kTiles>
   __device__ __forceinline__ std::uint32_t of_queries(int query, int key) const {
     static_assert(4 * kTiles <= 32);
     if (threshold == 0) return ~0u;
     const std::uint64_t begin = first + static_cast<std::uint64_t>(query + row_of(0)) * keys + key;
-    const unsigned lane = lane_id(), t = lane % 4, skipped = begin % 4;  // the same of the lower row, 8 below
+    const unsigned lane = lane_id(), t = lane % 4, skipped = begin % 4;  // the same for the lower row, 8 below
     std::uint64_t block = begin / 4 + t / 2 * 2 * keys + t % 2;
     std::uint32_t drawn = 0, last = 0;
 #pragma unroll 1
@@ -467,7 +467,7 @@ struct KeepMask {
       last = kept_of(block);
       drawn |= n < 8 ? last << 4 * n : 0;
     }
-    // Of the blocks that are the first of eight keys each lane has one more: what they are to the eight keys before.
+    // The first block of eight keys also continues the eight keys before it: hence one more draw.
     std::uint32_t next = drawn >> 4;
     if constexpr (kTiles == 8) next |= last << 28;
     const bool is_shifted = __any_sync(kAllLanes, skipped != 0);
@@ -475,19 +475,19 @@ struct KeepMask {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const unsigned upper = (lane & ~3u) + 2 * half;
-      const std::uint32_t behind = is_shifted ? __shfl_sync(kAllLanes, next, static_cast<int>(upper)) : 0;
+      const std::uint32_t next_bits = is_shifted ? __shfl_sync(kAllLanes, next, static_cast<int>(upper)) : 0;
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const unsigned place = 2 * t + i + skipped;
         const std::uint32_t here = __shfl_sync(kAllLanes, drawn, static_cast<int>(upper + place / 4 % 2));
-        kept |= ((place >= 8 ? behind : here) >> place % 4 & 0x11111111u) << (2 * half + i);
+        kept |= ((place >= 8 ? next_bits : here) >> place % 4 & 0x11111111u) << (2 * half + i);
       }
     }
     return kept;
   }
 
-  // The same of a tile whose rows are keys and whose columns are queries. Lane 8q + c draws block q of column c of each
-  // eight; the blocks more, of 16 keys and their shift, are shared among the four lanes of a column.
+  // The same for a tile whose rows are keys and whose columns are queries. Lane 8q + c draws block q of column c of
+  // each eight. The additional blocks, for 16 keys and their shift, are shared among the four lanes of a column.
   template <int kTiles>
   __device__ __forceinline__ std::uint32_t of_keys(int key, int query) const {
     static_assert(4 * kTiles <= 32);
@@ -495,27 +495,27 @@ struct KeepMask {
     const std::uint64_t corner = first + static_cast<std::uint64_t>(query) * keys + key;
     const unsigned lane = lane_id(), quarter = lane / 8;
     const std::uint64_t begin = corner + lane % 8 * keys;
-    std::uint32_t drawn = 0, behind = 0;
+    std::uint32_t drawn = 0, next_bits = 0;
     const int draws = kTiles + (begin % 4 != 0 ? (kTiles + 3) / 4 : 0);
 #pragma unroll 1
     for (int e = 0; e < draws; ++e) {
-      const bool is_behind = e >= kTiles;
-      const unsigned n = is_behind ? 4 * (e - kTiles) + quarter : e;
-      const std::uint32_t bits = kept_of(begin / 4 + (is_behind ? 4 : quarter) + n * 2 * keys) << 4 * n;
-      drawn |= is_behind ? 0 : bits;
-      behind |= is_behind ? bits : 0;
+      const bool is_next = e >= kTiles;
+      const unsigned n = is_next ? 4 * (e - kTiles) + quarter : e;
+      const std::uint32_t bits = kept_of(begin / 4 + (is_next ? 4 : quarter) + n * 2 * keys) << 4 * n;
+      drawn |= is_next ? 0 : bits;
+      next_bits |= is_next ? bits : 0;
     }
     const bool is_shifted = (corner % 4 | keys % 4) != 0;  // begin % 4 != 0 in some lane
     if (is_shifted) {
-      behind |= __shfl_xor_sync(kAllLanes, behind, 8);
-      behind |= __shfl_xor_sync(kAllLanes, behind, 16);
+      next_bits |= __shfl_xor_sync(kAllLanes, next_bits, 8);
+      next_bits |= __shfl_xor_sync(kAllLanes, next_bits, 16);
     }
     std::uint32_t kept = 0;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const unsigned column = column_of(0, i);
       const unsigned skipped = (corner + column * keys) % 4;
-      const std::uint32_t last = is_shifted ? __shfl_sync(kAllLanes, behind, static_cast<int>(column)) : 0;
+      const std::uint32_t last = is_shifted ? __shfl_sync(kAllLanes, next_bits, static_cast<int>(column)) : 0;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const unsigned place = row_of(2 * half) + skipped;
@@ -532,7 +532,8 @@ struct KeepMask {
     std::uint32_t kept = 0;
 #pragma unroll
     for (int word = 0; word < 4; ++word) {
-      const std::uint32_t drawn = bits.word[word];  // g++ 12 mistakes the index where UBSan checks a shift by it too
+      // g++ 12 mistakes the index if UBSan checks a shift by it too.
+      const std::uint32_t drawn = bits.word[word];
       kept |= (drawn >= threshold ? 1u : 0u) << word;
     }
     return kept;

@@ -1,5 +1,5 @@
 // The cases of attention_fwd, attention_bwd and attention_merge. See kernels/cases/operands.h. more_stream of dropout
-// counts as an option: who wants it sets it in the arguments.
+// counts as an option, which the caller sets.
 #pragma once
 
 #include <cmath>

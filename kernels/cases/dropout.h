@@ -1,5 +1,5 @@
-// The cases of dropout and drop_path. See kernels/cases/operands.h. more_stream counts as an option: who wants it sets
-// it in the arguments.
+// The cases of dropout and drop_path. See kernels/cases/operands.h. more_stream counts as an option, which the
+// caller sets.
 #pragma once
 
 #include "kernels/cases/operands.h"

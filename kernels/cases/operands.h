@@ -50,7 +50,7 @@ struct Operand {
   std::size_t bytes() const { return static_cast<std::size_t>(n) * (role == Role::workspace ? 1 : size_of(dtype)); }
 };
 
-// What the user of a case says of one operand, by its name: that he wants it although the kernel can do without it, or
+// What the user of a case says of one operand, by its name: whether it is wanted, if the kernel can do without it, or
 // where it lies.
 struct Given {
   Given(const char* operand, bool wanted = true) : name(operand), is_wanted(wanted) {}  // NOLINT: a name is enough

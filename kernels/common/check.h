@@ -1,8 +1,8 @@
 // The one error type of isobar and the checks that throw it.
 //
 // Error carries one sentence for the user: the command prints it as "isobar: <sentence>" and exits with status 1.
-// ISOBAR_CHECK(condition, parts...) throws it with the parts streamed together; the sentence must name the file, key,
-// tensor or rank that is at fault. There is no stack trace: a reader should know from the sentence what to mend.
+// ISOBAR_CHECK(condition, parts...) throws it with the parts streamed together. The sentence must name the file, key,
+// tensor or rank at fault. There is no stack trace: the sentence must say what to correct.
 #pragma once
 
 #include <sstream>

@@ -1,4 +1,4 @@
-// Products of sizes that come from files or users: what does not fit in 63 bits is refused, never wrapped around.
+// Products of sizes that come from files or users: a product beyond 63 bits is refused, and never wraps around.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 namespace isobar {
 
-// The product of the extents, 1 of none; nothing where an extent is negative or the product overflows. An extent of 0
-// hides no overflow of the others, so that the answer does not depend on their order.
+// The product of the extents (1 if there are none); nothing if an extent is negative or the product overflows. An
+// overflow counts even if another extent is 0, so that the result does not depend on their order.
 inline std::optional<std::int64_t> product_of(std::span<const std::int64_t> extents) {
   std::int64_t product = 1;
   bool empty = false;
@@ -24,8 +24,8 @@ inline std::optional<std::int64_t> product_of(std::span<const std::int64_t> exte
   return empty ? 0 : product;
 }
 
-// The same, or an Error that begins with `what` ("FILE: dataset fields") and tells the extents. Bytes are counted by
-// passing the size of an element as one more extent.
+// The same, or an Error that begins with `what` ("FILE: dataset fields") and lists the extents. To count bytes, pass
+// the size of an element as one more extent.
 inline std::int64_t checked_product(std::span<const std::int64_t> extents, std::string_view what) {
   const std::optional<std::int64_t> product = product_of(extents);
   if (product) return *product;

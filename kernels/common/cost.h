@@ -1,4 +1,4 @@
-// The cost model of a kernel as code: what must move and what must be computed, whatever the implementation.
+// The cost model of a kernel as code: the bytes and operations that any implementation needs.
 #pragma once
 
 #include <cstdint>
@@ -6,10 +6,10 @@
 namespace isobar {
 
 struct Cost {
-  double bytes = 0;  // read and written at least once, caches assumed perfect
-  double flops = 0;  // multiply and add counted as two
+  double bytes = 0;  // read and written at least once, with perfect caches
+  double flops = 0;  // a multiply-add counts as two
 
-  // The least seconds at a given bandwidth [bytes/s] and arithmetic peak [flop/s].
+  // The min seconds at a given bandwidth [bytes/s] and arithmetic peak [flop/s].
   constexpr double floor_seconds(double bandwidth, double peak) const {
     const double memory = bytes / bandwidth;
     const double compute = peak > 0 ? flops / peak : 0;

@@ -1,5 +1,5 @@
-// Element types: bf16 and fp16 as plain 16-bit structs that convert on host and device alike, and DType, their run-time
-// name. All conversions from float round to nearest, ties to even, keep infinities and quieten NaNs.
+// Element types. bf16 and fp16 are plain 16-bit structs, with conversions for host and device; DType is the run-time
+// name of a type. All conversions from float round to nearest, ties to even, keep infinities and quieten NaNs.
 #pragma once
 
 #include <bit>
@@ -32,7 +32,7 @@ struct bf16 {
   }
 };
 
-// IEEE 754 half precision (1 sign, 5 exponent, 10 mantissa bits). Branch-light so that loops over it vectorise.
+// IEEE 754 half precision (1 sign, 5 exponent, 10 mantissa bits). Few branches, so that loops over it vectorise.
 struct fp16 {
   std::uint16_t bits;
 
@@ -41,8 +41,8 @@ struct fp16 {
   ISOBAR_HD constexpr explicit operator float() const { return to_float(bits); }
 
   ISOBAR_HD static constexpr float to_float(std::uint16_t half) {
-    // Exponent and mantissa move into a float's place, and the exponent's bias is made up for. Subnormal numbers are a
-    // multiple of 2^-24; going through denormal floats instead would cost a CPU a hundred cycles each.
+    // Exponent and mantissa move to their places in a float; then the exponent's bias is corrected. A subnormal number
+    // is a multiple of 2^-24: going through subnormal floats instead would cost a CPU a hundred cycles each.
     const std::uint32_t magnitude = half & 0x7fffu;
     const std::uint32_t rebias = magnitude < 0x7c00u ? 112u << 23 : 0x7f800000u - (0x7c00u << 13);  // infinity, NaN
     const float subnormal = static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1p-24f;
@@ -55,7 +55,7 @@ struct fp16 {
     const auto u = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t sign = (u >> 16) & 0x8000u;
     const std::uint32_t magnitude = u & 0x7fffffffu;
-    // Below 2^-14 the result is subnormal: adding 0.5 (ulp 2^-24) makes the float unit round to the right place.
+    // Below 2^-14 the result is subnormal: adding 0.5 (ulp 2^-24) makes the float unit round at the right bit.
     const float aligned = std::bit_cast<float>(magnitude) + 0.5f;
     const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(aligned) - 0x3f000000u;
     const std::uint32_t normal = (magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;
@@ -95,7 +95,7 @@ constexpr bool is_16_bit(DType dtype) {
   return size_of(dtype) == 2;
 }
 
-// The type in which an op on elements of this type computes and keeps statistics, biases and parameters.
+// The type in which an op on elements of this type computes and stores statistics, biases and parameters.
 constexpr DType accumulator_of(DType dtype) {
   return dtype == DType::fp64 ? DType::fp64 : DType::fp32;
 }
@@ -106,7 +106,7 @@ struct Type {
 };
 
 template <class T>
-struct DTypeOf;  // of the five element types, and of no other
+struct DTypeOf;  // defined for the five element types only
 template <>
 struct DTypeOf<float> {
   static constexpr DType value = DType::fp32;
@@ -142,7 +142,7 @@ struct AccumulatorOf<double> {
 template <class T>
 using accumulator_t = typename AccumulatorOf<T>::type;
 
-// Throws an Error: a kernel or a conversion was asked for a dtype that it does not have.
+// Throws an Error: a kernel or a conversion does not support this dtype.
 [[noreturn]] void fail_unsupported(DType dtype);
 
 // Calls f(Type<T>{}) with the C++ type of a floating dtype: visit(dtype, [&]<class T>(Type<T>) { ... }). i32 is an

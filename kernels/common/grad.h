@@ -5,8 +5,8 @@
 
 namespace isobar {
 
-// Whether an output is written or added to. Gradients accumulate when a tensor has several consumers or a batch is
-// split into micro-batches.
+// Whether a kernel writes an output or adds to it. Gradients accumulate if a tensor has several consumers, or if a
+// batch is split into micro-batches.
 enum class Grad : std::uint8_t { overwrite, accumulate };
 
 }  // namespace isobar

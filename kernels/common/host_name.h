@@ -1,4 +1,4 @@
-// The name of this machine, as its network knows it.
+// The network name of this machine.
 #pragma once
 
 #include <unistd.h>

@@ -1,6 +1,7 @@
 // How a kernel is declared, one implementation for each kind of device, and how the one for a device is called.
 #pragma once
 
+#include "kernels/common/cost.h"
 #include "kernels/common/device.h"
 #include "kernels/common/stream.h"
 
@@ -9,19 +10,28 @@ namespace isobar {
 // Throws an Error: this build has no kernels for that device.
 [[noreturn]] void fail_not_built(DeviceKind kind);
 
+// Adds a call of a kernel on the device meta to the account of this thread (kernels/common/cost_account.h).
+void account_for(const char* kernel, const Cost& cost);
+
 }  // namespace isobar
 
-// Declares `void name(const Arguments&, Stream)` in namespaces cpu, cuda and emulator. The arguments of kernel x_y are
-// the struct XYArgs, so that they share no name with an op.
-#define ISOBAR_KERNEL(name, Arguments)                       \
-  namespace cpu {                                            \
-  void name(const Arguments& arguments, Stream stream = {}); \
-  }                                                          \
-  namespace cuda {                                           \
-  void name(const Arguments& arguments, Stream stream = {}); \
-  }                                                          \
-  namespace emulator {                                       \
-  void name(const Arguments& arguments, Stream stream = {}); \
+// Declares `void name(const Arguments&, Stream)` in namespaces cpu, cuda and emulator, and defines the one of meta,
+// which adds name_cost(arguments) to the account. The arguments of kernel x_y are the struct XYArgs, so that they share
+// no name with an op.
+#define ISOBAR_KERNEL(name, Arguments)                              \
+  namespace cpu {                                                   \
+  void name(const Arguments& arguments, Stream stream = {});        \
+  }                                                                 \
+  namespace cuda {                                                  \
+  void name(const Arguments& arguments, Stream stream = {});        \
+  }                                                                 \
+  namespace emulator {                                              \
+  void name(const Arguments& arguments, Stream stream = {});        \
+  }                                                                 \
+  namespace meta {                                                  \
+  inline void name(const Arguments& arguments, Stream = {}) {       \
+    ::isobar::account_for(#name, ::isobar::name##_cost(arguments)); \
+  }                                                                 \
   }
 
 // Calls the implementation of `name` for a device. Without CUDA (or the emulator) that branch is discarded, so the
@@ -42,6 +52,9 @@ namespace isobar {
           ::isobar::emulator::name(__VA_ARGS__);   \
         else                                       \
           ::isobar::fail_not_built((device).kind); \
+        break;                                     \
+      case ::isobar::DeviceKind::meta:             \
+        ::isobar::meta::name(__VA_ARGS__);         \
         break;                                     \
       default:                                     \
         ::isobar::cpu::name(__VA_ARGS__);          \

@@ -1,4 +1,4 @@
-// Division and rounding of counts: of blocks in a grid, tiles in a matrix, bytes in a buffer.
+// Division and rounding of numbers of things: blocks of a grid, tiles of a matrix, bytes of a buffer.
 #pragma once
 
 #include <concepts>
@@ -8,10 +8,10 @@
 
 namespace isobar {
 
-// Both are always inline: the CPU kernels are compiled once an instruction set, and the linker would keep one copy of a
+// Always inline: the CPU kernels are compiled once per instruction set, and the linker would keep one copy of a
 // function for all of them (tools/check_isa_symbols.py).
 
-// ⌈n / divisor⌉ for n >= 0 and divisor >= 1, in n's type, into which n + divisor must fit.
+// ⌈n / divisor⌉ for n >= 0 and divisor >= 1, in n's type; n + divisor must not overflow it.
 template <std::integral T>
 ISOBAR_HD inline __attribute__((always_inline)) constexpr T ceil_div(T n, std::type_identity_t<T> divisor) {
   return (n + divisor - 1) / divisor;

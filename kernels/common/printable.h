@@ -1,4 +1,4 @@
-// Text for the user, fit for a terminal.
+// Text for the user that is safe to print on a terminal.
 #pragma once
 
 #include <unistd.h>
@@ -9,8 +9,8 @@
 
 namespace isobar {
 
-// The text with its control characters written as \xNN, so that no name out of a file moves the cursor, changes colours
-// or begins a line. Bytes of UTF-8 stay, but for the control characters U+0080 to U+009F.
+// The text with control characters written as \xNN, so that a name from a file cannot move the cursor, change colours
+// or begin a line. Bytes of UTF-8 stay, except for the control characters U+0080 to U+009F.
 inline std::string printable(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -29,9 +29,9 @@ inline std::string printable(std::string_view text) {
   return out;
 }
 
-// "isobar: SENTENCE" as one line of standard error, in one call: nothing that another process writes there (mpirun
-// says when it ends a run) comes in between.
-inline void tell(std::string_view sentence) {
+// Writes "isobar: SENTENCE" as one line to standard error, in one call, so that output of other processes (such as
+// mpirun's at the end of a run) cannot come in between.
+inline void print_line(std::string_view sentence) {
   const std::string line = "isobar: " + printable(sentence) + "\n";
   static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
 }

@@ -1,6 +1,6 @@
 // Counter-based random numbers: Philox 4x32 with 10 rounds (Salmon et al., SC 2011, "Parallel random numbers: as easy
-// as 1, 2, 3"). The number of an element depends on (seed, stream, index) alone, so a mask can be drawn again in the
-// backward pass and is the same on CPU and GPU whatever the launch shape.
+// as 1, 2, 3"). An element's number depends on (seed, stream, index) only. So the backward pass can draw a mask again,
+// and a mask is the same on CPU and GPU for any launch shape.
 #pragma once
 
 #include <cstdint>
@@ -37,13 +37,13 @@ ISOBAR_HD constexpr std::uint32_t random_bits(std::uint64_t seed, std::uint64_t 
   return philox4x32(seed, stream, index / 4).word[index % 4];
 }
 
-// The stream of a mask: `more`, a number in memory of the device, is added where it is given. A step that was captured
-// finds its own number there whenever it is replayed, and draws other masks.
+// The stream of a mask. `more` is null, or points to a number in device memory that is added. A captured step reads a
+// new number there at every replay, and draws other masks.
 ISOBAR_HD constexpr std::uint64_t mask_stream(std::uint64_t stream, const std::uint64_t* more) {
   return more != nullptr ? stream + *more : stream;
 }
 
-// An element is dropped when its bits fall below this: probability p in steps of 2^-32.
+// An element is dropped if its bits are smaller than this: probability p in steps of 2^-32.
 ISOBAR_HD constexpr std::uint32_t drop_threshold(float p) {
   const double t = static_cast<double>(p) * 4294967296.0;
   return t >= 4294967295.0 ? 0xffffffffu : static_cast<std::uint32_t>(t);

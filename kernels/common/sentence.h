@@ -1,4 +1,4 @@
-// What is told of an error, whatever its type.
+// The message of an error of any type.
 #pragma once
 
 #include <exception>
@@ -8,7 +8,7 @@
 
 namespace isobar {
 
-// One sentence for the user. To be called while an exception is handled.
+// One sentence for the user. Call it while an exception is handled.
 inline std::string sentence_of_current_exception() {
   try {
     throw;

@@ -1,11 +1,11 @@
-// Where a block of a tensor lies in the whole one. Ranks that train one model together hold blocks of the tensors that
-// one rank alone would hold. A random mask is keyed by the element of the whole (of the global batch), so that it does
-// not depend on how many ranks share the work; the default of everything here is a block that is the whole.
+// The position of a block of a tensor in the whole tensor. Ranks that train one model together hold blocks of the
+// tensors that a single rank would hold. A random mask is keyed by the element of the whole (of the global batch), so
+// that it does not depend on the number of ranks. By default the block is the whole.
 //
 //   samples   rank r of R holds samples r, r + R, r + 2R, ... of a batch
-//   tokens    a band [first, first + count) of each sample's `total` tokens
+//   tokens    a band [first, first + count) of the `total` tokens of each sample
 //   heads, columns   a range of them
-//   rows      of a matrix [B·T, C], B samples of T tokens each: some of the rows, in their order, see RowWindow
+//   rows      of a matrix [B·T, C], B samples of T tokens each: a range of the rows, in order, see RowWindow
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 namespace isobar {
 
-// Always inline, as kernels/common/math.h tells why.
+// Always inline, see kernels/common/math.h.
 #define ISOBAR_WINDOW_FUNCTION ISOBAR_HD inline __attribute__((always_inline)) constexpr
 
-// Indices [first, first + count) of one dimension, whose size in the whole is `total`. The kernel's arguments know the
-// count. total 0: the block has all of them.
+// Indices [first, first + count) of one dimension, whose size in the whole is `total`. The kernel's arguments give the
+// count. total 0: the block is the whole.
 struct Span {
   std::int64_t first = 0, total = 0;
 };
@@ -30,42 +30,42 @@ struct SampleWindow {
   ISOBAR_WINDOW_FUNCTION std::int64_t at(std::int64_t b) const { return first + b * step; }
 };
 
-// A contiguous range of the rows of [B·tokens, C], where B samples have `tokens` tokens each, which are themselves a
-// band of the tokens of whole samples. The range need not begin or end with a sample: `before` rows of the matrix come
-// before it. With one token a sample, the default, a row is a sample.
+// A contiguous range of the rows of [B·tokens, C]: B samples of `tokens` tokens each, which are a band of the tokens of
+// whole samples. The range may begin and end within a sample: `before` rows of the matrix come before it. By default a
+// sample has one token, so a row is a sample.
 struct RowWindow {
   std::int64_t before = 0;
   std::int64_t tokens = 1;
   SampleWindow samples = {};
   Span band = {};  // of a sample's tokens
 
-  // Of row `row` of the range: the sample and the token within [B, tokens].
+  // For row `row` of the range: its sample and its token in [B, tokens].
   ISOBAR_WINDOW_FUNCTION std::int64_t sample_of(std::int64_t row) const { return (before + row) / tokens; }
   ISOBAR_WINDOW_FUNCTION std::int64_t token_of(std::int64_t row) const { return (before + row) % tokens; }
-  // The row of the whole matrix that holds that token of that sample; once band.total is known.
+  // The row of the whole matrix with this token of this sample. band.total must be set.
   ISOBAR_WINDOW_FUNCTION std::int64_t row_at(std::int64_t sample, std::int64_t token) const {
     return samples.at(sample) * band.total + band.first + token;
   }
 };
 
-// Elements of a matrix: some rows of it, and of these the columns [columns.first, columns.first + cols). cols 0: the
-// block is the whole, of whatever shape.
+// Elements of a matrix: some of its rows, and their columns [columns.first, columns.first + cols). cols 0: the block is
+// the whole, of any shape.
 struct ElementWindow {
   std::int64_t cols = 0;
   Span columns = {};
   RowWindow rows = {};
 
-  // Element (row, 0) of the block as an element of the whole; once the totals are known.
+  // Element (row, 0) of the block as an element of the whole. The totals must be set.
   ISOBAR_WINDOW_FUNCTION std::int64_t row_begin(std::int64_t sample, std::int64_t token) const {
     return rows.row_at(sample, token) * columns.total + columns.first;
   }
 };
 
-// These fill in the totals that are 0, and throw an Error naming the kernel where the block does not lie in the whole.
+// These set totals that are 0, and throw an Error with the kernel's name if the block does not lie in the whole.
 Span checked_window(const char* kernel, const char* dimension, const Span& span, std::int64_t count);
 SampleWindow checked_window(const char* kernel, const SampleWindow& samples);
 RowWindow checked_window(const char* kernel, const RowWindow& rows);
-// Of a block of n elements. Where the elements of the block are those of the whole, in their order, cols is 0.
+// For a block of n elements. cols is 0 if the elements of the block are those of the whole, in the same order.
 ElementWindow checked_window(const char* kernel, const ElementWindow& window, std::int64_t n);
 
 #undef ISOBAR_WINDOW_FUNCTION

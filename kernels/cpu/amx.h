@@ -1,5 +1,5 @@
-// Products of blocks on the tiles of AMX (kernels/cpu/amx_tiles.h), and the tiles' double in plain vectors, which runs
-// on any machine with AVX-512, so that what is built on tiles can be tested there.
+// Products of blocks on AMX tiles (kernels/cpu/amx_tiles.h), and an emulation of the tiles in plain vectors. The
+// emulation runs on any machine with AVX-512, so that code on tiles can be tested there.
 #pragma once
 
 #include "kernels/cpu/amx_tiles.h"
@@ -9,7 +9,7 @@
 
 namespace isobar::cpu::ISOBAR_ISA {
 
-// AmxTiles without AMX.
+// The interface of AmxTiles, without AMX.
 class EmulatedTiles {
  public:
   static constexpr int kDepth = AmxTiles::kDepth;
@@ -52,7 +52,7 @@ class EmulatedTiles {
   alignas(64) std::uint32_t tiles_[8][kTile][kTile];
 };
 
-// kRows x kCols tiles of C, at most 2 x 2: tiles 0 to 3; those of A and B are 4, 5 and 6, 7.
+// kRows x kCols tiles of C, max 2 x 2: C is in tiles 0 to 3, A in 4 and 5, B in 6 and 7.
 template <int kRows, int kCols, class Tiles>
 ISOBAR_INLINE void multiply_tiles(Tiles& tiles, const Bf16Product& p, std::int64_t row, std::int64_t col) {
   const bf16* a = p.a + row * p.a_step;

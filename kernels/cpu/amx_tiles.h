@@ -1,6 +1,7 @@
-// The tile registers of AMX: eight tiles of 16 rows of 64 bytes, and a product of two bf16 tiles added to an fp32 one
-// (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2: LDTILECFG, TILELOADD, TDPBF16PS). As
-// assembly: a compiler needs no flags for it. To be used where cpu::bf16_products() is Bf16Products::tiles only.
+// The tile registers of AMX: eight tiles of 16 rows of 64 bytes, and an instruction that adds the product of two bf16
+// tiles to an fp32 tile (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2: LDTILECFG, TILELOADD,
+// TDPBF16PS). As assembly, so that no compiler flags are needed. Use it only if cpu::bf16_products() is
+// Bf16Products::tiles.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@ inline constexpr int kTile = 16;       // rows of a tile, and columns of an fp32
 inline constexpr int kTileDepth = 32;  // columns of a tile of A
 inline constexpr int kTileBytes = 64;  // of a row
 
-// Makes the tiles usable on this thread while it lives, every one of them 16 x 64 bytes. Two of them may not nest.
+// While it lives, this thread can use the tiles, all of size 16 x 64 bytes. Two of these objects may not nest.
 class AmxTiles {
  public:
   static constexpr int kDepth = kTileDepth;  // the depth of a product is a multiple of it

@@ -1,20 +1,20 @@
-// Threads of OpenMP that wait for work or for each other spin for a fraction of a millisecond, and then sleep.
+// OpenMP threads that wait for work or for each other spin for a fraction of a millisecond, and then sleep.
 //
-// By itself libgomp spins 300,000 times, which is milliseconds. A thread that spins takes a core from the one that it
-// waits for wherever something else computes on the machine: training was ten times slower than need be. A short spin
-// costs an idle machine its speed: what separates two parallel regions of a small model, or the work of two threads
-// within one, is often some hundreds of microseconds, and to wake a thread costs a virtual machine tens of them. On two
-// cores `tiny` was 14 to 20 % slower with 1000 pauses, and 3 to 6 % without any; from 20,000 on it was as fast as with
-// 300,000.
+// libgomp's default is 300,000 spins, which takes milliseconds. If something else computes on the machine, a spinning
+// thread takes the core that the thread it waits for needs: training was ten times slower than necessary. But an idle
+// machine needs a short spin: the time between two parallel regions of a small model, or between two threads in a
+// region, is often some hundreds of microseconds, and waking a thread on a virtual machine costs tens of them. On two
+// cores `tiny` was 14 to 20 % slower with 1000 pauses, and 3 to 6 % slower without any; from 20,000 on it was as fast
+// as with 300,000.
 //
-// Where other processes compute, every spin takes a core from somebody, and the threads sleep at once. What is busy is
-// seen at the start and not later: in several looks in a row more threads want to run than there are CPUs.
+// If other processes compute, every spin takes a core from one of them, so threads sleep at once. This is decided once,
+// at the start: the machine is busy if, in several looks in a row, more threads want to run than there are CPUs.
 //
 // libgomp reads the count, GOMP_SPINCOUNT, from the environment before main and before every constructor of the
-// program, and offers no call for it. So the program starts itself once more with the variable set, in the same
-// process, before any library is initialised. It goes on as it is where the user has said how threads shall wait, where
-// its own file cannot be found or started, and under a debugger or Valgrind, which would follow the wrong program.
-// Builds with sanitizers leave it out.
+// program, and has no call for it. So the program starts itself again with the variable set, in the same process,
+// before any library is initialised. It does not restart if the user has set how threads wait, if its own file cannot
+// be found or started, or under a debugger or Valgrind, which would follow the wrong program. Builds with sanitizers
+// leave it out.
 #include "kernels/cpu/brief_spin.h"
 
 #include <fcntl.h>
@@ -45,7 +45,7 @@ namespace {
 char brief_spin[] = "GOMP_SPINCOUNT=20000";
 char no_spin[] = "GOMP_SPINCOUNT=0";
 
-// Of a variable in an environment; null where it is not set. getenv does not work yet.
+// The value of a variable in an environment; null if it is not set. getenv does not work yet.
 const char* value_of(const char* name, char** environment) {
   const std::size_t length = std::strlen(name);
   for (; *environment != nullptr; ++environment)
@@ -58,7 +58,7 @@ bool user_decides(char** environment) {
   return value_of("GOMP_SPINCOUNT", environment) != nullptr || value_of("OMP_WAIT_POLICY", environment) != nullptr;
 }
 
-// The beginning of a file of /proc; empty where it cannot be read.
+// The beginning of a file of /proc; empty if it cannot be read.
 template <std::size_t kSize>
 const char* read_text(const char* path, char (&text)[kSize]) {
   const int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -68,7 +68,7 @@ const char* read_text(const char* path, char (&text)[kSize]) {
   return text;
 }
 
-// By ptrace, as debuggers do.
+// With ptrace, as debuggers do.
 bool is_traced() {
   char text[4096];
   const char* status = read_text("/proc/self/status", text);
@@ -81,7 +81,7 @@ bool is_under_valgrind(char** environment) {
   return preloaded != nullptr && std::strstr(preloaded, "vgpreload") != nullptr;
 }
 
-// The threads that OpenMP will start.
+// The number of threads that OpenMP will start.
 long thread_count(char** environment) {
   const char* wanted = value_of("OMP_NUM_THREADS", environment);
   if (wanted != nullptr && std::atol(wanted) > 0) return std::atol(wanted);
@@ -89,7 +89,7 @@ long thread_count(char** environment) {
   return sched_getaffinity(0, sizeof mine, &mine) == 0 ? CPU_COUNT(&mine) : 1;
 }
 
-// A process that comes and goes is not among those of every look.
+// A process that runs only briefly is not seen in every look.
 bool machine_is_busy(char** environment) {
   const long threads = thread_count(environment), cpus = sysconf(_SC_NPROCESSORS_ONLN);
   constexpr int kLooks = 5;
@@ -115,14 +115,14 @@ void start_again(int, char** arguments, char** environment) {
   std::memcpy(extended, environment, count * sizeof(char*));
   extended[count] = machine_is_busy(environment) ? no_spin : brief_spin;
   extended[count + 1] = nullptr;
-  execve(program, arguments, extended);  // returns where that is impossible
+  execve(program, arguments, extended);  // returns only if it fails
   std::free(extended);
 }
 
 }  // namespace
 
-// The loader calls the functions of this section before it initialises any library. The name makes the linker take this
-// file into every program (kernels/CMakeLists.txt).
+// The loader calls the functions of this section before it initialises any library. The name makes the linker add this
+// file to every program (kernels/CMakeLists.txt).
 extern "C" {
 __attribute__((section(".preinit_array"), used)) void (*isobar_brief_spin)(int, char**, char**) = start_again;
 }

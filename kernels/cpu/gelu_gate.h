@@ -1,5 +1,5 @@
-// The two GELUs as x·gate(x), for the CPU kernels that apply them: gelu itself and what follows a matrix product.
-// Only for files compiled once an instruction set (kernels/cpu/isa.h).
+// The two GELUs as x·gate(x), for the CPU kernels that apply them: gelu, and matrix products with a GELU.
+// Only for files compiled once per instruction set (kernels/cpu/isa.h).
 #pragma once
 
 #include "kernels/cpu/vector_math.h"

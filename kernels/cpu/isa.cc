@@ -27,11 +27,11 @@ Isa best_of_machine() {
   return best;
 }
 
-// The levels in their order, by the names that ISOBAR_MAX_ISA takes.
+// The levels in order, with the names that ISOBAR_MAX_ISA takes.
 enum class Level : std::uint8_t { generic, avx2, avx512, avx512_bf16, amx };
 constexpr const char* kLevelNames[] = {"generic", "avx2", "avx512", "avx512_bf16", "amx"};
 
-// What ISOBAR_MAX_ISA allows at most.
+// The max level that ISOBAR_MAX_ISA allows.
 Level allowed_level() {
   const char* limit = std::getenv("ISOBAR_MAX_ISA");
   if (limit == nullptr || *limit == '\0') return Level::amx;
@@ -42,11 +42,11 @@ Level allowed_level() {
 }
 
 Isa detect_isa() {
-  const auto most = static_cast<Isa>(std::min(allowed_level(), Level::avx512));
-  return std::min(most, best_of_machine());
+  const auto max_isa = static_cast<Isa>(std::min(allowed_level(), Level::avx512));
+  return std::min(max_isa, best_of_machine());
 }
 
-// The CPU has AMX for bf16, and the system saves its registers and lets this process use them.
+// Whether the CPU has AMX for bf16, and the system saves its registers and lets this process use them.
 bool may_use_amx() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned kTiles = 1u << 24, kBf16 = 1u << 22;
@@ -56,7 +56,7 @@ bool may_use_amx() {
 }
 
 // Whether vdpbf16ps, two multiply-adds a lane, takes less time than two FMAs. On Intel's cores with AVX512_FP16 (since
-// Sapphire Rapids) it takes twice as long as they do; on AMD's Zen 4 half as long.
+// Sapphire Rapids) it takes twice the time of two FMAs; on AMD's Zen 4 half of it.
 bool pairs_are_quick() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned kFp16 = 1u << 23;

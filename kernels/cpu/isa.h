@@ -1,11 +1,11 @@
-// One source, three instruction sets. Every kernels/*_cpu.cc that says ISOBAR_CPU_KERNEL is compiled three times, for
-// plain x86-64, for AVX2 and for AVX-512, each time into its own namespace (ISOBAR_ISA); the public function picks the
-// best that this machine has. Products of bf16 have two levels more, AVX512_BF16 and AMX.
+// One source, three instruction sets. Every kernels/*_cpu.cc with ISOBAR_CPU_KERNEL is compiled three times, for plain
+// x86-64, for AVX2 and for AVX-512, each time in its own namespace (ISOBAR_ISA). The public function calls the best one
+// that this machine supports. Products of bf16 have two more levels, AVX512_BF16 and AMX.
 // ISOBAR_MAX_ISA=generic|avx2|avx512|avx512_bf16|amx lowers the level.
 //
-// Rules for such a file: everything lives in namespace isobar::cpu::ISOBAR_ISA (or an anonymous namespace inside it),
-// and nothing from the standard library that is not always inlined may be instantiated there: the linker keeps one copy
-// of an inline function, and it could be the AVX-512 one. tools/check_isa_symbols.py looks for offenders.
+// Rules for such a file. All its code is in namespace isobar::cpu::ISOBAR_ISA (or an anonymous namespace inside it).
+// Functions from the standard library must not be instantiated there unless they are always inlined: the linker keeps
+// one copy of an inline function, and it could be the AVX-512 one. tools/check_isa_symbols.py finds violations.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ namespace isobar::cpu {
 
 enum class Isa { generic, avx2, avx512 };
 
-Isa best_isa();  // of this machine, lowered by ISOBAR_MAX_ISA; decided once, unless a test calls use()
+// Of this machine, lowered by ISOBAR_MAX_ISA; decided once, unless a test calls use().
+Isa best_isa();
 const char* name_of(Isa);
 
-// How AVX-512 multiplies bf16: widened to fp32; in pairs, with AVX512_BF16's vdpbf16ps (kernels/cpu/pairs.h), where
-// that is quicker or ISOBAR_MAX_ISA=avx512_bf16 asks for it; on the tile registers of AMX (kernels/cpu/amx.h).
-// ISOBAR_EMULATE_AMX=1 or ISOBAR_EMULATE_AVX512_BF16=1 makes a machine with AVX-512 compute as if it had these
-// instructions: slowly, for tests.
+// How AVX-512 multiplies bf16: widened to fp32; in pairs, with AVX512_BF16's vdpbf16ps (kernels/cpu/pairs.h), if that
+// is faster or ISOBAR_MAX_ISA=avx512_bf16 is set; on the tile registers of AMX (kernels/cpu/amx.h). For tests,
+// ISOBAR_EMULATE_AMX=1 or ISOBAR_EMULATE_AVX512_BF16=1 makes a machine with AVX-512 emulate these instructions, slowly.
 enum class Bf16Products : std::uint8_t { widened, emulated_pairs, pairs, emulated_tiles, tiles };
 
-// Decided as the instruction set is. Throws where ISOBAR_EMULATE_* asks for what the machine cannot do.
+// Decided at the same time as the instruction set. Throws if the machine cannot do what ISOBAR_EMULATE_* sets.
 Bf16Products bf16_products();
 const char* name_of(Bf16Products);  // "fp32", "avx512_bf16", "emulated amx" ...
 
@@ -36,12 +36,12 @@ constexpr bool are_on_tiles(Bf16Products products) {
   return products >= Bf16Products::emulated_tiles;
 }
 
-// The level of both together, "generic" to "amx": processes of the same level compute the same bits.
+// The level of both together, "generic" to "amx". Processes with the same level compute the same bits.
 const char* name_of_level();
 
 bool has_pairs();  // whether the CPU has AVX512_BF16
 
-// For tests, while no kernel runs: what the functions above answer from now on. Throws where the machine has no such
+// For tests, while no kernel runs: sets the results of the functions above. Throws if the machine cannot run these
 // kernels.
 void use(Isa, Bf16Products);
 

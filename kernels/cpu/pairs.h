@@ -1,5 +1,5 @@
-// Products of bf16 in pairs: AVX512_BF16's vdpbf16ps, its double in plain vectors, which runs on any machine with
-// AVX-512, and what products of pairs read: pairs of terms that lie side by side.
+// Products of bf16 in pairs of neighbouring terms: AVX512_BF16's vdpbf16ps, an emulation of it in plain vectors that
+// runs on any machine with AVX-512, and the layout of the operands.
 //
 // vdpbf16ps (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2) adds the two products of a pair to
 // an fp32 lane, the odd one first, each by an FMA that rounds to nearest, ties to even. Numbers below 2^-126 count as
@@ -12,12 +12,12 @@
 
 namespace isobar::cpu::ISOBAR_ISA {
 
-// The bits of fp32 lanes, or a pair of bf16 in each: the one of even index in the lower half.
+// The bits of fp32 lanes, or a pair of bf16 in each: the one with the even index in the lower half.
 typedef std::uint32_t LaneBits __attribute__((vector_size(kVectorBytes)));
-// Two bf16 that lie side by side.
+// Two neighbouring bf16.
 typedef std::uint32_t Pair __attribute__((may_alias));
 
-// As assembly: a compiler needs no flags for it. To be used where cpu::bf16_products() is Bf16Products::pairs only.
+// As assembly, so that no compiler flags are needed. Use it only if cpu::bf16_products() is Bf16Products::pairs.
 struct Pairs {
   static constexpr int kDepth = 2;  // the depth of a product is a multiple of it
 
@@ -44,8 +44,8 @@ struct EmulatedPairs {
   }
 };
 
-// tile += Σ_k A(i, k) · B(k, :), where A(i, k) = a[i·row_step + k·step] and the lanes of B(k, :) = b + k·b_step are
-// pairs; the steps are in pairs, and the sum of both products of a pair goes to a lane.
+// tile += Σ_k A(i, k) · B(k, :), with A(i, k) = a[i·row_step + k·step]. The lanes of B(k, :) = b + k·b_step are pairs.
+// The steps are in pairs. The sum of both products of a pair goes to a lane.
 template <class Products, int kRows, int kVectors>
 ISOBAR_INLINE void multiply_pairs(Tile<float, kRows, kVectors>& tile, const Pair* __restrict__ a, std::int64_t row_step,
                                   std::int64_t step, const Pair* __restrict__ b, std::int64_t b_step,
@@ -61,15 +61,16 @@ ISOBAR_INLINE void multiply_pairs(Tile<float, kRows, kVectors>& tile, const Pair
       for (int v = 0; v < kVectors; ++v) Products::add(tile.c[i][v], factor, row[v]);
     }
   }
-  // Nothing, but the sums are in registers here. Else GCC 12 copies them in every turn, to registers or to memory.
+  // Does nothing, but here the sums are in registers. Without it GCC 12 copies them in every turn, to registers or
+  // memory.
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) asm("" : "+v"(tile.c[i][v]));
 }
 
-// C [rows, cols] fp32 = A [rows, depth] bf16 · B [depth, cols] bf16, or added to C. rows and cols are multiples of 16,
-// and depth is one of Products::kDepth.
+// C [rows, cols] fp32 = A [rows, depth] bf16 · B [depth, cols] bf16, or added to C. rows and cols are multiples of 16;
+// depth is a multiple of Products::kDepth.
 struct Bf16Product {
   const bf16* a;
   std::int64_t a_step;  // elements between rows
@@ -81,7 +82,7 @@ struct Bf16Product {
   bool adds = false;
 };
 
-// kAdds is p.adds.
+// kAdds is the same as p.adds.
 template <class Products, int kVectors, bool kAdds>
 void multiply_columns(const Bf16Product& p, std::int64_t col) {
   const auto* b = reinterpret_cast<const Pair*>(p.b) + col;
@@ -98,7 +99,7 @@ void multiply_columns(const Bf16Product& p, std::int64_t col) {
   }
 }
 
-// The pairs' double of what kernels/cpu/amx.h has for tiles. All lanes of a row of C in registers: few loads.
+// For pairs what kernels/cpu/amx.h has for tiles. All lanes of a row of C are in registers: few loads.
 template <class Products, bool kAdds>
 void multiply_in_pairs(const Bf16Product& p) {
   std::int64_t col = 0;
@@ -120,16 +121,16 @@ ISOBAR_INLINE LaneBits rounded_to_bf16(Vector<float> x) {
   const auto bits = (LaneBits)x;
   return bits + 0x7fff + ((bits >> 16) & 1);
 }
-// The first `count` lanes, zeros in the others.
+// The first `count` lanes, with zeros in the others.
 ISOBAR_INLINE LaneBits first_lanes(LaneBits x, std::int64_t count) {
   return (LaneBits)_mm512_maskz_mov_epi32(static_cast<__mmask16>((1u << count) - 1), (__m512i)x);
 }
-// Two rows as B wants them: [cols, 2].
+// Two rows in the layout of B: [cols, 2].
 ISOBAR_INLINE void store_interleaved(bf16* to, LaneBits even, LaneBits odd) {
   const LaneBits pair = (even >> 16) | (odd & 0xffff0000u);
   __builtin_memcpy(to, &pair, sizeof pair);
 }
-// One row as A wants it.
+// One row in the layout of A.
 ISOBAR_INLINE void store_row(bf16* to, LaneBits row) {
   const auto half = (__m256i)_mm512_maskz_cvtepi32_epi16(kEvery, (__m512i)(row >> 16));
   __builtin_memcpy(to, &half, sizeof half);

@@ -1,5 +1,5 @@
-// The one way CPU kernels use threads. parallel_for splits [0, n) into contiguous ranges, one a thread, at least
-// `grain` long; the split depends on n, grain and the number of threads only, never on timing.
+// The only way in which CPU kernels use threads. parallel_for splits [0, n) into contiguous ranges of at least `grain`,
+// one per thread. The split depends on n, grain and the number of threads only, never on timing.
 #pragma once
 
 #include <omp.h>
@@ -10,11 +10,11 @@
 
 namespace isobar {
 
-// Elements that are worth starting a thread for, where a kernel does little more than read and write them. A kernel
-// that computes more for each takes a part of it.
+// The number of elements that is worth a thread, in a kernel that does little more than read and write them. A kernel
+// that computes more for each element divides it.
 inline constexpr std::int64_t kGrain = 1 << 14;
 
-// One copy of the body's code for one thread and for many: two copies could round differently.
+// One thread and many run the same copy of the body's code: two copies could round differently.
 template <class F>
 __attribute__((noinline, noclone)) void run_range(const F& body, std::int64_t begin, std::int64_t end) {
   body(begin, end);
@@ -34,8 +34,8 @@ inline __attribute__((always_inline)) void parallel_for(std::int64_t n, std::int
   for (std::int64_t part = 0; part < parts; ++part) run_range(body, n * part / parts, n * (part + 1) / parts);
 }
 
-// The same for element-by-element loops: ranges begin at multiples of 1024, so that an element falls into the vector
-// part or into the tail of a loop, which may round differently, whatever the number of threads.
+// The same for element-by-element loops. The vector part and the tail of a loop may round differently, so ranges begin
+// at multiples of 1024: which part an element is in does not depend on the number of threads.
 inline constexpr std::int64_t kElementBlock = 1024;
 
 template <class F>

@@ -1,5 +1,5 @@
-// Vectors of the instruction set a file is compiled for (kernels/cpu/isa.h), and the register tile on which GEMM
-// and attention are built: C += A · B with all of C in registers.
+// Vectors of the instruction set that a file is compiled for (kernels/cpu/isa.h), and the register tile of GEMM and
+// attention: C += A · B with all of C in registers.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,13 @@
 
 namespace isobar::cpu::ISOBAR_ISA {
 
-// Of counts. std::min is a template that the linker keeps once for all instruction sets (tools/check_isa_symbols.py).
+// For sizes. std::min is a template of which the linker keeps one copy for all sets (tools/check_isa_symbols.py).
 constexpr std::int64_t min(std::int64_t a, std::int64_t b) {
   return a < b ? a : b;
 }
 
 // The shape of a register tile: kTileRows rows of kTileVectors vectors. Wide tiles need fewer loads for each product:
-// 8 x 3 vectors reach 97 % of the peak from the first-level cache, 14 x 2 only 89 %.
+// with data in the first-level cache 8 x 3 vectors reach 97 % of the peak, 14 x 2 only 89 %.
 #if defined(ISOBAR_ISA_IS_avx512)
 inline constexpr int kVectorBytes = 64;
 inline constexpr int kTileRows = 8;
@@ -61,11 +61,11 @@ ISOBAR_INLINE Vector<T> broadcast(T value) {
 }
 
 #if defined(ISOBAR_ISA_IS_avx512)
-// All lanes: the forms of the intrinsics without a mask make GCC 12 warn of its own uninitialised variable.
+// All lanes. The intrinsics without a mask make GCC 12 warn of its own uninitialised variable.
 inline constexpr __mmask16 kEvery = 0xffff;
 #endif
 
-// The larger one in every lane; b where either is NaN.
+// The larger one in every lane; b if either is NaN.
 template <class T>
 ISOBAR_INLINE Vector<T> max(Vector<T> a, Vector<T> b) {
 #if defined(ISOBAR_ISA_IS_avx512)
@@ -120,7 +120,7 @@ struct Tile {
       for (int v = 0; v < kVectors; ++v) c[i][v] = Vector<T>{};
   }
 
-  // C += Σ_k A(i, k) · B(k, :) with A(i, k) = a[i·kRowStep + k·kStep], B(k, :) = b + k·kBStep. The steps are constants
+  // C += Σ_k A(i, k) · B(k, :) with A(i, k) = a[i·kRowStep + k·kStep], B(k, :) = b + k·kBStep. The steps are constants,
   // so that every address is one register plus an immediate.
   template <int kRowStep, int kStep, int kBStep>
   ISOBAR_INLINE void multiply(const T* __restrict__ a, const T* __restrict__ b, std::int64_t count) {

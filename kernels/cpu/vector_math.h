@@ -1,6 +1,6 @@
-// What the loops of the CPU kernels are made of: conversions, and elementary functions that the compiler turns into
-// vector instructions when they are called in a loop (`#pragma omp simd`). fp32 is polynomial, fp64 is libm.
-// Only for files compiled once an instruction set (kernels/cpu/isa.h): everything lives in that namespace.
+// Building blocks of the CPU kernels' loops: conversions, and elementary functions that the compiler vectorises when
+// they are called in a loop (`#pragma omp simd`). fp32 is polynomial, fp64 is libm.
+// Only for files compiled once per instruction set (kernels/cpu/isa.h): all is in that namespace.
 // tools/fit_polynomials.py makes the coefficients.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace isobar::cpu::ISOBAR_ISA {
 
 #define ISOBAR_INLINE inline __attribute__((always_inline))
 
-// Between any two floating types, rounded once (fp64 to a 16-bit type: through fp32).
+// Between any two floating types, with one rounding (fp64 to a 16-bit type: through fp32).
 template <class To, class From>
 ISOBAR_INLINE To convert(From x) {
   if constexpr (sizeof(To) == 2 || sizeof(From) == 2)
@@ -23,8 +23,8 @@ ISOBAR_INLINE To convert(From x) {
     return static_cast<To>(x);
 }
 
-// Calls f(Type<float>{}) or f(Type<double>{}), for arrays of fp32 or fp64. An error for any other dtype: f would reach
-// beyond an array of 16-bit elements.
+// Calls f(Type<float>{}) or f(Type<double>{}), for arrays of fp32 or fp64. Any other dtype is an Error: f would access
+// memory past an array of 16-bit elements.
 template <class F>
 ISOBAR_INLINE void visit_accumulator(DType dtype, const F& f) {
   if (dtype == DType::fp64)
@@ -43,14 +43,14 @@ ISOBAR_INLINE float exp(float x) {
   constexpr float kRound = 0x1.8p23f;  // adding it leaves the nearest integer in the low bits
   const float shifted = x * 1.44269504f + kRound;
   const float n = shifted - kRound;
-  const float r = (x - n * 0x1.62e4p-1f) - n * 1.42860677e-6f;  // ln 2 in two parts, the first short
+  const float r = (x - n * 0x1.62e4p-1f) - n * 1.42860677e-6f;  // ln 2 in two parts, the first one short
   float p = 0.0013948019f;
   p = p * r + 0.008367773f;
   p = p * r + 0.041666254f;
   p = p * r + 0.16666532f;
   p = p * r + 0.5f;
   p = p * (r * r) + r + 1.0f;
-  // 2ⁿ as two factors, since n reaches from -151 to 130.
+  // 2ⁿ as two factors, since n is -151 to 130.
   const std::int32_t whole = __builtin_bit_cast(std::int32_t, shifted) - __builtin_bit_cast(std::int32_t, kRound);
   const std::int32_t half = whole >> 1;
   return p * __builtin_bit_cast(float, (half + 127) << 23) * __builtin_bit_cast(float, (whole - half + 127) << 23);

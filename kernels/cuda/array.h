@@ -1,9 +1,8 @@
-// Arrays whose element type is known at run time. The memory-bound kernels read and write through them instead of being
-// instantiated for every combination of dtypes: the branch on the type is the same for all threads and hides behind
-// the memory.
+// Arrays whose element type is known at run time. Memory-bound kernels use them, so that they need no instance for
+// every combination of dtypes: the branch on the type is the same for all threads, and memory latency hides it.
 //
-// Elements move in chunks of N that start at a multiple of N. A chunk is one or two 16-byte accesses where pointer and
-// row length allow it (the emulator checks); elsewhere, and at the ragged end of a row, it is moved element by element.
+// Elements move in chunks of N that start at a multiple of N. A chunk is one or two 16-byte accesses if pointer and row
+// length allow it (the emulator checks); otherwise, and at the ragged end of a row, it is moved element by element.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 
 struct Input {
-  const void* data;  // may be null where the kernel says so
+  const void* data;  // may be null if the kernel allows it
   DType dtype;
   bool packed;  // every whole chunk is aligned
 };
@@ -33,7 +32,7 @@ struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Chunk {
   T value[N];
 };
 
-// A whole chunk's address is aligned; in the emulator it is an error if not.
+// The address of a whole chunk must be aligned; in the emulator it is an error if not.
 template <class T, int N>
 __device__ __forceinline__ void require_aligned([[maybe_unused]] const T* chunk) {
 #if defined(ISOBAR_EMULATE)
@@ -42,7 +41,7 @@ __device__ __forceinline__ void require_aligned([[maybe_unused]] const T* chunk)
 #endif
 }
 
-// Whether chunks of N that start at a multiple of N within rows of this length (0: one row) are aligned.
+// Whether chunks of N that start at a multiple of N in rows of this length (0: one row) are aligned.
 template <int N>
 bool chunks_are_aligned(const void* data, DType dtype, std::int64_t row_length) {
   const std::size_t alignment = N * size_of(dtype) < 16 ? N * size_of(dtype) : 16;
@@ -59,7 +58,7 @@ Output output(void* data, DType dtype, std::int64_t row_length = 0) {
   return {data, dtype, chunks_are_aligned<N>(data, dtype, row_length)};
 }
 
-// fp64 lives on the CPU only.
+// fp64 exists on the CPU only.
 template <class... Types>
 void require_cuda_dtypes(const char* kernel, Types... dtypes) {
   for (const DType dtype : {dtypes...}) {
@@ -80,7 +79,7 @@ __device__ __forceinline__ void load_as(const void* data, std::int64_t i, bool w
   }
 }
 
-// Elements i .. i+count-1 of a, and zeros up to N.
+// Elements i to i + count - 1 of a, and zeros up to N.
 template <int N>
 __device__ __forceinline__ void load(const Input& a, std::int64_t i, int count, float (&to)[N]) {
   const bool whole = a.packed && count == N;
@@ -126,7 +125,7 @@ __device__ __forceinline__ float round_to(DType dtype, float x) {
   return x;
 }
 
-// Calls f(i, count) for every chunk of [0, n), spread over all threads of the grid.
+// Calls f(i, count) for every chunk of [0, n), distributed over all threads of the grid.
 template <int N, class F>
 __device__ __forceinline__ void for_each_chunk(std::int64_t n, const F& f) {
   for (std::int64_t i = global_thread() * N; i < n; i += global_threads() * N) {
@@ -134,7 +133,7 @@ __device__ __forceinline__ void for_each_chunk(std::int64_t n, const F& f) {
   }
 }
 
-// The most blocks of a kernel that strides over its grid. The emulator takes few, so that small tests go around the
+// The max number of blocks of a kernel with a grid-stride loop. The emulator uses few, so that small tests repeat the
 // loop, unless ISOBAR_EMULATOR_WHOLE_GRIDS is set.
 inline int grid_limit(std::int64_t blocks) {
 #if defined(ISOBAR_EMULATE)
@@ -146,7 +145,8 @@ inline int grid_limit(std::int64_t blocks) {
 
 inline constexpr int kMapThreads = 256;
 
-// The grid of a kernel that is one for_each_chunk<N>: enough blocks to fill any GPU, then each thread takes several.
+// The grid of a kernel that is one for_each_chunk<N>: enough blocks to fill any GPU; then each thread takes several
+// chunks.
 template <int N>
 int map_blocks(std::int64_t n) {
   return blocks_for(n, std::int64_t{kMapThreads} * N, grid_limit(1 << 14));

@@ -1,4 +1,4 @@
-// The compute capability by which host code chooses kernels.
+// The compute capability, by which host code chooses kernels.
 #pragma once
 
 #include "kernels/cuda/platform.h"
@@ -11,7 +11,7 @@
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 
-// Of the current device, times ten: 80 for an A100, 90 for an H100.
+// For the current device, times ten: 80 for an A100, 90 for an H100.
 inline int compute_capability() {
 #if defined(ISOBAR_EMULATE) && !defined(ISOBAR_VIRTUAL_GPU)
   return capability();

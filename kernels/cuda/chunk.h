@@ -1,6 +1,6 @@
-// Chunks of arrays whose type a kernel knows when it is compiled (those of array.h learn it when they run), moved in
-// one or two accesses of up to 16 bytes. A kernel that must not wait for one load before the next loads several chunks
-// as they lie in memory, and converts them after.
+// Chunks of arrays whose type is known at compile time (in array.h it is known at run time), moved in one or two
+// accesses of up to 16 bytes. A kernel that must not wait for each load first loads several chunks as they are in
+// memory, and then converts them.
 #pragma once
 
 #include "kernels/cuda/array.h"
@@ -21,12 +21,12 @@ __device__ __forceinline__ void store_chunk(T* to, const float (&from)[N]) {
   *reinterpret_cast<Chunk<T, N>*>(to) = chunk;
 }
 
-// ---- one kernel for arrays that are packed, and for all others ------------------------------------------------------
+// ---- one kernel for packed arrays, and for all others ---------------------------------------------------------------
 
-// In the place of an element type: any type, any alignment, as array.h has it.
+// Used instead of an element type: any type, any alignment, see array.h.
 struct AnyType {};
 
-// Chunks of a T, always whole and aligned; of AnyType the first `count` elements.
+// A chunk of T is always whole and aligned; of AnyType it is the first `count` elements.
 template <class T, int N>
 struct Reader {
   const T* data;

@@ -1,5 +1,5 @@
-// Conversions between float and the 16-bit types by the device's own instructions. Both round to nearest, ties to even,
-// like those of kernels/common/dtype.h, which host code and the emulator use.
+// Conversions between float and the 16-bit types with the device's instructions. Both directions round to nearest, ties
+// to even, like those of kernels/common/dtype.h, which host code and the emulator use.
 #pragma once
 
 #include "kernels/common/dtype.h"
@@ -49,7 +49,7 @@ __device__ __forceinline__ fp16 from_float<fp16>(float x) {
 #endif
 }
 
-// Two 16-bit elements in one register, the first in the low half, as mma fragments and 4-byte stores want them.
+// Two 16-bit elements in one register, the first in the low half: the layout of mma fragments and of 4-byte stores.
 template <class T>
 __device__ __forceinline__ std::uint32_t pack_two(float first, float second) {
   return static_cast<std::uint32_t>(from_float<T>(first).bits) | static_cast<std::uint32_t>(from_float<T>(second).bits)

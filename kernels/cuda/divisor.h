@@ -1,6 +1,7 @@
-// Division by a number that the host knows and the compiler does not, without a division: the numerator times the
-// rounded-up reciprocal (Granlund & Montgomery 1994, section 4). With b = ⌈log2 d⌉ and m = ⌈2^(31+b) / d⌉ < 2^32 the
-// quotient ⌊n·m / 2^(31+b)⌋ is exact for 0 <= n < 2^31: m is too large by less than 1, the quotient by less than 1/d.
+// Division by a number that the host knows and the compiler does not, without a division instruction: the numerator
+// times the rounded-up reciprocal (Granlund & Montgomery 1994, section 4). With b = ⌈log2 d⌉ and m = ⌈2^(31+b) / d⌉ <
+// 2^32 the quotient ⌊n·m / 2^(31+b)⌋ is exact for 0 <= n < 2^31: m is too large by less than 1, the quotient by less
+// than 1/d.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,4 @@
-// The exponential of the softmax, in base 2: with the scale of the scores times log2(e) folded into one multiplication.
+// The exponential of the softmax, in base 2: one multiplication applies both the scale of the scores and log2(e).
 #pragma once
 
 #include <cfloat>
@@ -7,7 +7,7 @@
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 
-// 2^x to within 2 ulp, one instruction; 0 where that is subnormal.
+// 2^x to within 2 ulp, one instruction; 0 if that is subnormal.
 __device__ __forceinline__ float exp2_approx(float x) {
 #if defined(ISOBAR_EMULATE)
   const float y = exp2f(x);

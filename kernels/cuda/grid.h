@@ -1,5 +1,5 @@
-// Grids that follow the size of the device: as many blocks as its multiprocessors hold at once, each of which takes
-// several pieces of the work.
+// Grids of the size of the device: as many blocks as its multiprocessors hold at once. Each block takes several pieces
+// of the work.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 
-// Of the current device; of the emulator a few.
+// Of the current device; a small number in the emulator.
 inline int multiprocessors() {
 #if defined(ISOBAR_EMULATE) && !defined(ISOBAR_VIRTUAL_GPU)
   return 4;
@@ -25,10 +25,10 @@ inline int multiprocessors() {
 #endif
 }
 
-// Blocks for `pieces` of work where a multiprocessor holds so many of them, at most `most`.
-inline int resident_blocks(std::int64_t pieces, int a_multiprocessor, std::int64_t most = 1 << 16) {
-  const std::int64_t resident = std::int64_t{multiprocessors()} * a_multiprocessor;
-  return blocks_for(pieces, 1, grid_limit(resident < most ? resident : most));
+// The number of blocks for `pieces` of work, if a multiprocessor holds `per_multiprocessor` of them; max `most`.
+inline int resident_blocks(std::int64_t pieces, int per_multiprocessor, std::int64_t max_blocks = 1 << 16) {
+  const std::int64_t resident = std::int64_t{multiprocessors()} * per_multiprocessor;
+  return blocks_for(pieces, 1, grid_limit(resident < max_blocks ? resident : max_blocks));
 }
 
 }  // namespace isobar::ISOBAR_CUDA_NAMESPACE

@@ -1,10 +1,10 @@
-// The one way to start a kernel, and what kernels need to find their work.
+// The only way to start a kernel, and the helpers by which a kernel finds its work.
 //
 //   launch("layernorm_fwd", layernorm_fwd_kernel<T>, grid, block, dynamic_shared_bytes, stream, arguments...);
 //
-// An empty grid launches nothing. A failure throws Error naming the kernel: at the call where the launch itself is at
-// fault, else where somebody waits for the stream. With ISOBAR_SYNC=1 in the environment every launch is waited for,
-// but for those that a graph records.
+// An empty grid launches nothing. A failure throws an Error with the kernel's name: at the call if the launch itself
+// fails, else at the next wait for the stream. With ISOBAR_SYNC=1 in the environment the host waits for every launch,
+// except for those that a graph records.
 // Each launch opens an NVTX range.
 #pragma once
 
@@ -93,7 +93,7 @@ void launch(const char* name, void (*kernel)(Parameters...), dim3 grid, dim3 siz
 
 #endif
 
-// This thread's number in a one-dimensional grid, and how many there are: the 64-bit grid-stride loop is
+// This thread's number in a one-dimensional grid, and the number of threads. The 64-bit grid-stride loop is
 // for (std::int64_t i = global_thread(); i < n; i += global_threads()).
 __device__ __forceinline__ std::int64_t global_thread() {
   return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -102,7 +102,7 @@ __device__ __forceinline__ std::int64_t global_threads() {
   return static_cast<std::int64_t>(gridDim.x) * blockDim.x;
 }
 
-// Blocks that cover n items, each taking per_block of them at a time, but no more than max_blocks.
+// The number of blocks that cover n items if each takes per_block of them at a time; at most max_blocks.
 inline int blocks_for(std::int64_t n, std::int64_t per_block, int max_blocks = 2048) {
   const std::int64_t blocks = ceil_div(n, per_block);
   return static_cast<int>(blocks < max_blocks ? blocks : max_blocks);

@@ -13,8 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// NVIDIA's wheels below a Python installation: CUDA 13 keeps its libraries in one folder, CUDA 12 one folder a library,
-// and NCCL has one of its own.
+// The folders of NVIDIA's wheels in a Python installation: CUDA 13 has all libraries in one folder, CUDA 12 one folder
+// per library, and NCCL its own folder.
 void add_python_packages(std::vector<fs::path>& folders, const fs::path& prefix) {
   std::error_code ignored;
   for (const fs::directory_entry& python : fs::directory_iterator(prefix / "lib", ignored)) {

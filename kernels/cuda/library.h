@@ -1,4 +1,4 @@
-// NVIDIA's libraries, loaded when they are first needed: a build with CUDA starts on a machine that has none of them.
+// NVIDIA's libraries, loaded at first use: a build with CUDA also starts on a machine without them.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@ namespace isobar::gpu {
 
 class Library {
  public:
-  // `file` as the loader spells it, "libcublasLt.so.13". Looked for in $ISOBAR_CUDA_LIBS (a folder), by the loader
-  // itself, in ../lib beside the program, in NVIDIA's Python packages ($VIRTUAL_ENV, the user's, the system's), in
-  // $CUDA_HOME/lib64 and in /usr/local/cuda/lib64. Throws Error when it is in none of them.
+  // `file` is the name for the loader, "libcublasLt.so.13". It is searched in $ISOBAR_CUDA_LIBS (a folder), by the
+  // loader itself, in ../lib beside the program, in NVIDIA's Python packages ($VIRTUAL_ENV, the user's, the system's),
+  // in $CUDA_HOME/lib64 and in /usr/local/cuda/lib64. Throws Error if it is in none of them.
   explicit Library(const std::string& file);
 
   // The function of that name: library.get<decltype(&cublasLtCreate)>("cublasLtCreate").
@@ -19,7 +19,7 @@ class Library {
   Function get(const char* name) const {
     return reinterpret_cast<Function>(symbol(name));
   }
-  // The same, or null where the library has no function of that name.
+  // The same, or null if the library has no function of that name.
   template <class Function>
   Function get_optional(const char* name) const {
     return reinterpret_cast<Function>(find(name));
@@ -30,7 +30,7 @@ class Library {
   void* symbol(const char* name) const;  // Error: it has none
 
   std::string file_;
-  void* handle_ = nullptr;  // never closed: what it registered lives as long as the program
+  void* handle_ = nullptr;  // never closed: objects that it registered live as long as the program
 };
 
 }  // namespace isobar::gpu

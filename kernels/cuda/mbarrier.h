@@ -1,11 +1,11 @@
 // Barriers in shared memory that count arrivals of threads and bytes of copies (compute capability 9.0 and later),
-// named barriers of a part of a block, and what a kernel of different roles needs besides.
+// named barriers of a part of a block, and other instructions for kernels with different roles.
 //
-//   Mbarrier       phases 0, 1, 2, ...: one ends when `arrivals` threads have arrived and all bytes that they announced
-//                  have landed. wait(parity) waits for the end of the current phase, if it has that parity; else for
-//                  nothing. A thread that waits for one phase after the other passes 0, 1, 0, ...; one that first wants
-//                  the barrier free, for which phase -1 counts as ended, passes 1, 0, 1, ...
-//   memory         what a thread did before it arrives happens before what another does after its wait
+//   Mbarrier       phases 0, 1, 2, ...: a phase ends when `arrivals` threads have arrived and all expected bytes have
+//                  landed. wait(parity) waits for the end of the current phase if it has that parity; else it returns
+//                  at once. A thread that waits for one phase after the other passes 0, 1, 0, ... A thread that first
+//                  waits for the barrier to be free passes 1, 0, 1, ...: phase -1 counts as ended
+//   memory         what a thread did before it arrives happens before what another one does after its wait
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 
-// Lies in dynamic shared memory. One thread makes them, calls mbarrier_init_fence(), and then the block meets.
+// Must be in dynamic shared memory. One thread makes them and calls mbarrier_init_fence(); then the block synchronises.
 struct Mbarrier {
   std::uint64_t word;
 
 #if defined(ISOBAR_EMULATE)
   void init(int arrivals, ISOBAR_SITE) {
-    number() = make_mbarrier(this, arrivals, site);
+    number() = init_mbarrier(this, arrivals, site);
   }
   void arrive(ISOBAR_SITE) {
     arrive_at_mbarrier(number(), 0, site);
@@ -36,7 +36,7 @@ struct Mbarrier {
   void wait(int parity, ISOBAR_SITE) {
     wait_for_mbarrier(number(), parity, site);
   }
-  // The word, which is no memory that the thread accesses: the instructions of mbarriers do.
+  // The word. The thread does not access it as memory: only the instructions of mbarriers do.
   std::uint64_t& number() {
     one_access(&word, sizeof word, false);
     return word;
@@ -51,7 +51,7 @@ struct Mbarrier {
   __device__ __forceinline__ void arrive() {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
   }
-  // Announces bytes that copies will bring, and arrives.
+  // Arrives, and adds the bytes of future copies to those that the phase expects.
   __device__ __forceinline__ void arrive_and_expect(int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
   }
@@ -104,8 +104,8 @@ __device__ __forceinline__ void mbarrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// Named barriers 1 to 15 of a block (0 is that of __syncthreads) open when so many threads have come, whole warps.
-// Those that arrive do not wait.
+// Named barriers 1 to 15 of a block (0 is __syncthreads) open when this number of threads, in whole warps, has arrived.
+// bar_arrive does not wait.
 __device__ __forceinline__ void bar_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
@@ -113,7 +113,7 @@ __device__ __forceinline__ void bar_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// Changes how many registers each thread of this warpgroup has: a multiple of 8, 24 to 256. Called by all of them.
+// Sets the number of registers of each thread of this warpgroup: a multiple of 8, 24 to 256. All its threads call it.
 template <int kCount>
 __device__ __forceinline__ void fewer_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
@@ -136,8 +136,8 @@ __device__ __forceinline__ bool elect_one() {
   return is_elected != 0;
 }
 
-// What this thread has written to shared memory can be read by TMA and wgmma, and what it has read can be written by
-// them, after a barrier with those that start them.
+// After a barrier with the threads that start TMA and wgmma, these can read what this thread has written to shared
+// memory, and overwrite what it has read.
 __device__ __forceinline__ void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

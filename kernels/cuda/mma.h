@@ -1,4 +1,4 @@
-// The tensor-core product of a warp and the loads that feed it (sm_80 and later). With g = lane / 4, t = lane % 4:
+// The tensor-core product of a warp and the loads for it (sm_80 and later). With g = lane / 4, t = lane % 4:
 //
 //   D[16, 8] = A[16, 16] · B[16, 8] + C[16, 8]; without c, D += A · B; d and c may be the same
 //   a[i]  rows g + 8·(i % 2), columns 2t + 8·(i / 2) and the next     b[i]  rows 2t + 8·i and the next, column g
@@ -12,7 +12,7 @@
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 
-// A number in fp32, of whose fraction a product takes 10 of the 23 bits.
+// A number in fp32; a product uses 10 of the 23 bits of its fraction.
 struct Tf32 {
   float value;
 };
@@ -34,7 +34,7 @@ void mma_16816(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (
   combine_fragments(std::is_same_v<T, bf16> ? combine_mma_bf16 : combine_mma_fp16, d, a, b, c, site);
 }
 
-// Of the 32 bits of x, 13 are rounded away: halfway numbers away from zero, NaN to the one that CUDA makes.
+// Rounds away 13 of the 32 bits of x: ties away from zero; NaN becomes the NaN that CUDA makes.
 inline std::uint32_t to_tf32(float x) {
   constexpr std::uint32_t kNan = 0x7fffffffu, kHalf = 0x1000u, kLost = 0x1fffu;
   if (std::isnan(x)) return kNan;
@@ -42,7 +42,7 @@ inline std::uint32_t to_tf32(float x) {
   return (std::isinf(x) ? bits : bits + kHalf) & ~kLost;
 }
 
-// Operands that to_tf32 has not made are an error. A GPU would take them, and round them towards zero.
+// Operands that to_tf32 has not made are an error. A GPU would accept them, and round them towards zero.
 inline void mma_1688(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2], const float (&c)[4],
                      ISOBAR_SITE) {
   for (const std::uint32_t word : {a[0], a[1], a[2], a[3], b[0], b[1]})
@@ -59,7 +59,7 @@ struct MatrixRow {
   std::uint16_t element[8];
 };
 
-// Every lane reads the row whose address it gives, so that the sanitizers see the access where it is made.
+// Every lane reads the row whose address it passes, so that the sanitizers see the access at its place.
 inline const MatrixRow* exchange_rows(const void* row, const std::source_location& site) {
   check_aligned(row, 16, site);
   return exchange(kAllLanes, std::bit_cast<MatrixRow>(load_bytes(row)), site);
@@ -117,16 +117,16 @@ __device__ __forceinline__ void mma_1688(float (&d)[4], const std::uint32_t (&a)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 }
 
-// x with 10 bits of its fraction, to nearest, ties away from zero.
+// x with 10 bits of its fraction, rounded to nearest, ties away from zero.
 __device__ __forceinline__ std::uint32_t to_tf32(float x) {
   std::uint32_t y;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
   return y;
 }
 
-// Four 8x8 matrices of 16-bit elements from shared memory: lane l gives the address of row l % 8 of matrix l / 8,
-// 16-byte aligned; r[i] becomes row g, columns 2t and 2t + 1 of matrix i. Of 32-bit elements they are 8x4, and r[i]
-// becomes row g, column t.
+// Four 8x8 matrices of 16-bit elements from shared memory: lane l passes the address of row l % 8 of matrix l / 8,
+// 16-byte aligned; r[i] becomes row g, columns 2t and 2t + 1 of matrix i. With 32-bit elements the matrices are 8x4,
+// and r[i] becomes row g, column t.
 __device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"

@@ -55,7 +55,7 @@ template <class T>
 __device__ __forceinline__ void store_pack(T* to, const Pack<T>& pack) {
   *reinterpret_cast<uint4*>(to) = std::bit_cast<uint4>(pack);
 }
-// Two neighbouring elements, the pointer aligned to both of them.
+// Two neighbouring elements; the pointer is aligned to their total size.
 template <class T>
 __device__ __forceinline__ TwoFloats load_two(const T* from) {
   if constexpr (sizeof(T) == 2) {

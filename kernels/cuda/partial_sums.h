@@ -15,16 +15,17 @@ struct PartialSums {
 };
 
 template <int kSums>
-struct SumsTogether {
+struct PartialSumsArgs {
   PartialSums sums[kSums];
 };
 
-inline constexpr int kPartialColumns = 32, kPartialGroups = 16;  // a block: 32 columns, groups of interleaved rows
+// A block has 32 columns, and groups of interleaved rows.
+inline constexpr int kPartialColumns = 32, kPartialGroups = 16;
 
-// The grid's y runs over the sums.
+// The grid's y is over the sums.
 template <int kSums, bool kAccumulate>
 __global__ void __launch_bounds__(kPartialColumns* kPartialGroups)
-    partial_sums_kernel(SumsTogether<kSums> together, int blocks, std::int64_t cols) {
+    partial_sums_kernel(PartialSumsArgs<kSums> together, int blocks, std::int64_t cols) {
   __shared__ float group_sum[kPartialGroups][kPartialColumns];
   const auto [partial, out] = together.sums[blockIdx.y];
   const int lane = threadIdx.x % kPartialColumns, group = threadIdx.x / kPartialColumns;
@@ -52,7 +53,7 @@ void partial_sums(const char* name, int blocks, std::int64_t cols, Grad mode, St
   constexpr int kSums = 1 + sizeof...(More);
   const auto kernel = mode == Grad::accumulate ? partial_sums_kernel<kSums, true> : partial_sums_kernel<kSums, false>;
   launch(name, kernel, dim3(blocks_for(cols, kPartialColumns, 1 << 30), kSums), dim3(kPartialColumns * kPartialGroups),
-         0, stream, SumsTogether<kSums>{{first, more...}}, blocks, cols);
+         0, stream, PartialSumsArgs<kSums>{{first, more...}}, blocks, cols);
 }
 
 }  // namespace isobar::ISOBAR_CUDA_NAMESPACE

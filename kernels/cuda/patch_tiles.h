@@ -1,7 +1,7 @@
-// Tiles of images and of rows of patches: how a block takes a part of the one through shared memory to the other, where
-// both sides move whole lines. A tile is one pixel row of some patches side by side, for some channels. On the image's
-// side it runs along the pixels of each channel, on the tokens' side along whichever of pixel and channel is contiguous
-// there. The layout of the tokens is that of kernels/patchify.h.
+// Tiles of images and of rows of patches. A block moves a tile from one layout to the other through shared memory, so
+// that both sides move whole lines. A tile is one pixel row of some neighbouring patches, for some channels. In the
+// image it runs along the pixels of each channel; in the tokens along pixels or channels, whichever is contiguous. The
+// layout of the tokens is that of kernels/patchify.h.
 #pragma once
 
 #include <algorithm>
@@ -15,24 +15,24 @@
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 
-inline constexpr int kTileChunk = 4, kTileThreads = 128;  // of all kernels that work on tiles
-inline constexpr int kTilePixels = 128;                   // side by side, at most, or one patch
-inline constexpr int kTileFloats = 6144;                  // 24 KB of shared memory at most, whatever the shape
+inline constexpr int kTileChunk = 4, kTileThreads = 128;  // for all kernels that work on tiles
+inline constexpr int kTilePixels = 128;                   // max neighbouring pixels, or one patch
+inline constexpr int kTileFloats = 6144;                  // max 24 KB of shared memory, for any shape
 
-// How a batch of images is cut into tiles. A thread has few elements of a tile and divides for each chunk of them, by
-// Divisors, since divisions would take longer than the copies.
+// How a batch of images is cut into tiles. A thread has few elements of a tile and divides for each of its chunks.
+// Divisors do that: real divisions would take longer than the copies.
 struct Patches {
   std::int64_t channels, width, plane, token_size;  // elements of a plane and of a token
   bool channels_last;
   int tiles;                            // of all images
   Divisor height, patch;                // in pixels
   Divisor channel_tiles, column_tiles;  // of an image
-  Divisor tile_channels;                // of a tile, at most
-  int tile_patches;                     // the same
+  Divisor tile_channels;                // max per tile
+  int tile_patches;                     // max per tile
   Divisor row_chunks, run_chunks;       // of a channel of the tile; of a run of a token
 };
 
-// What one block works on: pixels [0, pixels) x channels [0, channels) of a tile that starts at these elements.
+// The work of one block: pixels [0, pixels) x channels [0, channels) of a tile that starts at these elements.
 struct Tile {
   std::int64_t image_start, token_start;
   std::int64_t first_channel;
@@ -40,24 +40,25 @@ struct Tile {
   int channels, pixels;
 };
 
-// Up to kTileChunk elements of a tile that lie side by side in the image or in the tokens.
+// Up to kTileChunk elements of a tile that are contiguous in the image or in the tokens.
 struct TileChunk {
-  std::int64_t element;  // the first one's place in that array
-  int shared, stride;    // the k-th one's place in shared memory is shared + k·stride
+  std::int64_t element;  // index of the first one in that array
+  int shared, stride;    // the k-th one's index in shared memory is shared + k·stride
   int count;
-  std::int64_t channel;  // of the first one; side by side in tokens with channels last are channels, else pixels
+  // Of the first one. In tokens with channels last, neighbours are channels; else they are pixels.
+  std::int64_t channel;
 };
 
 __device__ __forceinline__ Tile tile_at(const Patches& a, int index) {
   const auto [above, channel_tile] = a.channel_tiles.divide(index);
   const auto [row, column_tile] = a.column_tiles.divide(above);
   const auto [b, h] = a.height.divide(row);
-  const auto [patch_row, r] = a.patch.divide(row);  // the first counted over all images
+  const auto [patch_row, r] = a.patch.divide(row);  // counted over all images
   const int p = a.patch.divisor();
   const std::int64_t channel = std::int64_t{channel_tile} * a.tile_channels.divisor();
   const std::int64_t first_pixel = std::int64_t{column_tile} * a.tile_patches * p;
   const std::int64_t in_tokens = a.channels_last ? r * p * a.channels + channel : (channel * p + r) * p;
-  // A row of patches takes as many tokens as the image has columns of patches, p · p · channels elements each.
+  // A row of patches has as many tokens as the image has columns of patches, P·P·channels elements each.
   return {.image_start = (b * a.channels + channel) * a.plane + h * a.width + first_pixel,
           .token_start = (patch_row * a.width + first_pixel) * p * a.channels + in_tokens,
           .first_channel = channel,
@@ -66,8 +67,8 @@ __device__ __forceinline__ Tile tile_at(const Patches& a, int index) {
           .pixels = static_cast<int>(min(std::int64_t{a.tile_patches} * p, a.width - first_pixel))};
 }
 
-// Calls f(TileChunk) for chunks of the tile as the image holds it. Shared memory is laid out [channel][pixel] with one
-// float of padding a channel. kIsWhole: every chunk is.
+// Calls f(TileChunk) for chunks of the tile in the image's order. Shared memory is [channel][pixel], with one float of
+// padding per channel. kIsWhole: every chunk is whole.
 template <bool kIsWhole, class F>
 __device__ __forceinline__ void for_each_image_chunk(const Patches& a, const Tile& tile, const F& f) {
 #pragma unroll 1  // a thread has two or three turns
@@ -83,7 +84,7 @@ __device__ __forceinline__ void for_each_image_chunk(const Patches& a, const Til
   }
 }
 
-// The same as the tokens hold it: runs of channels at every pixel, or of a patch's pixels at every channel.
+// The same in the tokens' order: runs of channels at every pixel, or of a patch's pixels at every channel.
 template <bool kIsWhole, class F>
 __device__ __forceinline__ void for_each_token_chunk(const Patches& a, const Tile& tile, const F& f) {
   const int p = a.patch.divisor(), pitch = tile.pixels + 1;
@@ -113,7 +114,7 @@ __device__ __forceinline__ void for_each_token_chunk(const Patches& a, const Til
   }
 }
 
-// Brings a chunk into shared memory.
+// Copies a chunk into shared memory.
 template <class T>
 struct TileLoader {
   Reader<T, kTileChunk> from;
@@ -127,7 +128,7 @@ struct TileLoader {
   }
 };
 
-// How a shape is cut into tiles: as many channels as fit beside kTilePixels or one patch, then patches up to the room.
+// How a shape is cut into tiles: as many channels as fit beside kTilePixels or one patch, then as many patches as fit.
 template <class Arguments>
 Patches patches(const char* kernel, const Arguments& a, PatchOrder order) {
   ISOBAR_CHECK(a.patch >= 1 && a.height % a.patch == 0 && a.width % a.patch == 0, kernel, ": an image of ", a.height,
@@ -165,7 +166,7 @@ inline std::size_t shared_bytes(const Patches& a) {
   return sizeof(float) * a.tile_channels.divisor() * (a.tile_patches * a.patch.divisor() + 1);
 }
 
-// Chunks on the image's side start anywhere a patch does; on the tokens' side anywhere a run does.
+// In the image a chunk starts where a patch starts; in the tokens where a run starts.
 inline std::int64_t image_run(const Patches& a) {
   return a.patch.divisor() % kTileChunk == 0 ? a.width : 1;
 }

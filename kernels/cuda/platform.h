@@ -1,10 +1,10 @@
-// What a .cu file is written against: CUDA itself under nvcc, the emulator (kernels/emulator/emulator.h) under the host
-// compiler with -DISOBAR_EMULATE. With -DISOBAR_VIRTUAL_GPU too it is launched as on a GPU, through functions with the
-// names of CUDA's runtime (docs/cuda_on_the_cpu.md). Everything on the device side lives in namespace
+// The device API of a .cu file: CUDA itself under nvcc, the emulator (kernels/emulator/emulator.h) under the host
+// compiler with -DISOBAR_EMULATE. With -DISOBAR_VIRTUAL_GPU in addition, kernels are launched as on a GPU, through
+// functions with the names of CUDA's runtime (docs/cuda_on_the_cpu.md). All device code is in namespace
 // isobar::ISOBAR_CUDA_NAMESPACE, so that the two builds of one kernel never share a symbol.
 //
-// Rules for kernel sources: launch only through launch() (kernels/cuda/launch.h), declare dynamic shared memory only
-// with ISOBAR_DYNAMIC_SHARED, write inline PTX only in wrappers in kernels/cuda/, spell alignment of shared arrays
+// Rules for kernel sources: launch only with launch() (kernels/cuda/launch.h); declare dynamic shared memory only with
+// ISOBAR_DYNAMIC_SHARED; write inline PTX only in wrappers in kernels/cuda/; write the alignment of shared arrays as
 // __align__(n).
 #pragma once
 

@@ -1,6 +1,6 @@
-// Sums, maxima and minima over a warp or a block, in a fixed order; the result is the same in every thread. The block
-// versions are for one-dimensional blocks of whole warps; every thread calls them. They own their scratch and the
-// barrier after it, so that two calls in a row are safe.
+// Sums, maxima and minima over a warp or a block, in a fixed order; every thread gets the result. The block versions
+// are for one-dimensional blocks of whole warps; every thread calls them. They have their own scratch and a barrier
+// after it, so that two calls in a row are safe.
 #pragma once
 
 #include <limits>
@@ -16,7 +16,7 @@ __device__ __forceinline__ T warp_sum(T value) {
   return value;
 }
 
-// A NaN is passed over, as max() does, unless all are NaN.
+// A NaN is ignored, as in max(), unless all are NaN.
 template <class T>
 __device__ __forceinline__ T warp_max(T value) {
 #pragma unroll
@@ -33,7 +33,7 @@ __device__ __forceinline__ T warp_min(T value) {
 
 namespace reduce_internal {
 
-// `warp_reduce` over the warps' results; `neutral` stands for warps that do not exist.
+// `warp_reduce` over the warps' results; `neutral` replaces those of missing warps.
 template <class T, class WarpReduce>
 __device__ __forceinline__ T over_block(T value, T neutral, WarpReduce warp_reduce) {
   __shared__ T of_warp[kWarpSize];
@@ -59,7 +59,7 @@ __device__ __forceinline__ T block_max(T value) {
   return reduce_internal::over_block(value, -std::numeric_limits<T>::infinity(), [](T x) { return warp_max(x); });
 }
 
-// Of integers.
+// For integers.
 template <class T>
 __device__ __forceinline__ T block_min(T value) {
   static_assert(std::numeric_limits<T>::is_integer);

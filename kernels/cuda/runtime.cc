@@ -30,7 +30,7 @@ struct Event::Native {
 
 namespace {
 
-// What only CUDA can do; defined twice below.
+// Functions that only CUDA can do; defined twice below.
 Stream create_cuda_stream(Priority priority);
 void destroy_cuda_stream(Device device, Stream stream) noexcept;
 void copy_on_cuda(void* to, const void* from, std::size_t bytes, Stream stream);
@@ -48,6 +48,7 @@ struct EmulatedEvent : Event::Native {
 }  // namespace
 
 void copy(void* to, const void* from, std::size_t bytes, Device device, Stream stream) {
+  if (!holds_values(device)) return;
   if (device.kind == DeviceKind::cuda) return copy_on_cuda(to, from, bytes, stream);
   if constexpr (ISOBAR_HAS_EMULATOR)
     if (device.kind == DeviceKind::emulator) return emulator::copy(to, from, bytes, stream);
@@ -126,18 +127,19 @@ cudaMemPool_t default_pool(int index) {
   return pool;
 }
 
-// The default pool gives freed memory back at every synchronisation; a step would then ask the driver for it again.
+// By default the pool returns freed memory at every synchronisation, and the next step must ask the driver for it
+// again.
 void keep_freed_memory(int index) {
   std::uint64_t everything = ~std::uint64_t{0};
   check(cudaMemPoolSetAttribute(default_pool(index), cudaMemPoolAttrReleaseThreshold, &everything),
         "cudaMemPoolSetAttribute");
 }
 
-// A pool's memory is that of its own GPU alone until it is told of another one.
+// By default only the pool's own GPU may use its memory; this adds another GPU.
 void let_use_memory(int owner, int user) {
   int can = 0;
   check(cudaDeviceCanAccessPeer(&can, user, owner), "cudaDeviceCanAccessPeer");
-  if (can == 0) return;  // NCCL goes by way of the host then
+  if (can == 0) return;  // NCCL then goes through the host
   cudaMemAccessDesc access{};
   access.location.type = cudaMemLocationTypeDevice;
   access.location.id = user;
@@ -145,7 +147,7 @@ void let_use_memory(int owner, int user) {
   check(cudaMemPoolSetAccess(default_pool(owner), &access, 1), "cudaMemPoolSetAccess");
 }
 
-// Between the GPUs that threads of this process have. A process that has one GPU, as ranks have, touches no other one.
+// Between the GPUs of this process's threads. A process with one GPU, as ranks have, touches no other one.
 void share_memory_within_process(int index) {
   static std::mutex mutex;
   static auto* used = new std::set<int>;
@@ -175,7 +177,7 @@ Stream create_cuda_stream(Priority priority) {
   return stream;
 }
 
-// Of each device and stream.
+// By device and stream.
 struct Workspaces {
   std::mutex mutex;
   std::map<std::pair<int, Stream>, void*> memory;
@@ -224,7 +226,7 @@ class CudaEvent final : public Event::Native {
   }
 
  private:
-  // CUDA takes such an event for one that has been reached.
+  // CUDA treats such an event as reached.
   void check_recorded() const { ISOBAR_CHECK(is_recorded_, "somebody waits for an event that was never recorded"); }
   cudaEvent_t event_ = nullptr;
   bool is_recorded_ = false;

@@ -1,4 +1,4 @@
-// The host's side of TMA: the driver makes tensor maps, and the emulator its own.
+// The host's side of TMA: the driver makes CUDA's tensor maps, and the emulator its own.
 #include "kernels/cuda/tensor_map.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 namespace {
 
-// g++ 12 builds a result where its caller has room, aligned or not; a member of something else it does not.
+// g++ 12 may build a result at an unaligned address of the caller, but aligns it if it is a member of a struct.
 struct AlignedMap {
   alignas(128) TensorMap map;
 };
@@ -32,7 +32,7 @@ TensorMap tensor_map_of(const TiledTensor& tensor) {
 
 namespace {
 
-// The driver's function, which a program that also runs without a driver cannot be linked with.
+// The driver's function. It is not linked, because the program also runs without a driver.
 decltype(&cuTensorMapEncodeTiled) find_encoder() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;

@@ -1,10 +1,10 @@
-// Tiles of tensors by TMA, the copy engine of a multiprocessor (compute capability 9.0 and later). The host describes a
-// tensor and the box of a tile; one thread starts the copy of a tile; an mbarrier tells when it has landed.
+// Tiles of tensors with TMA, the copy engine of a multiprocessor (compute capability 9.0 and later). The host describes
+// a tensor and the box of a tile; one thread starts the copy of a tile; an mbarrier reports its end.
 //
-// In a swizzled tile, whose rows are 128 bytes, the sixteen-byte chunks of row r are permuted: chunk c lies at c ^ r %
-// 8. So wgmma wants it (kernels/cuda/wgmma.h). What a box has outside its tensor becomes zeros.
+// In a swizzled tile, whose rows are 128 bytes, the 16-byte chunks of row r are permuted: chunk c is at c ^ r % 8, as
+// wgmma requires (kernels/cuda/wgmma.h). Elements of a box that are outside its tensor become zeros.
 //
-// Bytes that lie one behind the other need no map.
+// A copy of contiguous bytes needs no map.
 #pragma once
 
 #include "kernels/cuda/mbarrier.h"
@@ -15,7 +15,7 @@
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 
-// A tensor [size[3], size[2], size[1], size[0]] of 16-bit elements, 16-byte aligned; strides of all dimensions but the
+// A tensor [size[3], size[2], size[1], size[0]] of 16-bit elements, 16-byte aligned. Strides of all dimensions but the
 // innermost, in bytes, are multiples of 16. The box has at most 256 elements a side and is swizzled: 64 elements a row.
 struct TiledTensor {
   const void* base;
@@ -30,10 +30,10 @@ using emulator::TensorMap;
 using TensorMap = CUtensorMap;
 #endif
 
-// What a kernel takes, as `const __grid_constant__ TensorMap`. Throws Error where TMA cannot read such a tensor.
+// The argument of a kernel, as `const __grid_constant__ TensorMap`. Throws Error if TMA cannot read such a tensor.
 TensorMap tensor_map_of(const TiledTensor& tensor);
 
-// Dynamic shared memory of bytes, aligned for swizzled tiles.
+// Dynamic shared memory as bytes, aligned for swizzled tiles.
 #if defined(ISOBAR_EMULATE)
 #define __grid_constant__
 #define ISOBAR_SWIZZLED_SHARED(name) unsigned char* name = ::isobar::emulator::block.dynamic_shared
@@ -56,8 +56,8 @@ inline void bulk_load(void* to, const void* from, int bytes, Mbarrier& mbarrier,
 
 #else
 
-// Starts the copy of the box whose first element has these coordinates; the mbarrier must be told its bytes, with
-// zeros. Called by one thread.
+// Starts the copy of the box whose first element has these coordinates. The mbarrier must expect its bytes, zeros
+// included. Called by one thread.
 __device__ __forceinline__ void tma_load(void* tile, const TensorMap& map, Mbarrier& mbarrier, int c0, int c1, int c2,
                                          int c3) {
   asm volatile(
@@ -67,8 +67,8 @@ __device__ __forceinline__ void tma_load(void* tile, const TensorMap& map, Mbarr
       : "memory");
 }
 
-// Starts the copy of bytes from global to shared memory, both 16-byte aligned, as many as a multiple of 16; the
-// mbarrier must be told them. Called by one thread.
+// Starts the copy of bytes from global to shared memory, both 16-byte aligned; the number is a multiple of 16. The
+// mbarrier must expect them. Called by one thread.
 __device__ __forceinline__ void bulk_load(void* to, const void* from, int bytes, Mbarrier& mbarrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                    static_cast<std::uint32_t>(__cvta_generic_to_shared(to))),

@@ -1,20 +1,20 @@
 // The tensor-core product of a warpgroup, four warps (compute capability 9.0 and later).
 //
 //   D[64, 8·kTiles] = A[64, 16] · B[16, 8·kTiles], or D += A · B
-//   D   warp w of the four holds rows 16w to 16w + 15, as mma.sync holds its own (kernels/cuda/mma.h): with
+//   D   warp w of the four holds rows 16w to 16w + 15, in the layout of mma.sync (kernels/cuda/mma.h): with
 //       g = lane / 4, t = lane % 4, d[n][r] is row 16w + g + 8·(r / 2), column 8n + 2t + r % 2
-//   A   in registers, as mma.sync's A of those rows; or a tile in shared memory whose rows are A's
+//   A   in registers, like mma.sync's A of those rows; or a tile in shared memory whose rows are A's
 //   B   a tile in shared memory: its rows are the columns of B, or, transposed, the rows of B
 //
-// A tile is one that TMA has swizzled (kernels/cuda/tensor_map.h): rows of 64 elements, 1024-byte aligned. More than 64
-// elements a row: so many tiles one behind the other.
+// A tile is one that TMA has swizzled (kernels/cuda/tensor_map.h): rows of 64 elements, 1024-byte aligned. With more
+// than 64 elements a row, it is several such tiles one after the other.
 //
-// Products run beside the warpgroup that issues them. Around them:
-//     wgmma_fence();                  registers written before are seen by the products that follow
+// Products run asynchronously to the warpgroup that issues them. Around them:
+//     wgmma_fence();                  registers written before are visible to the products that follow
 //     wgmma(...); wgmma(...);
 //     wgmma_commit();                 they are a group
-//     wgmma_wait<kInFlight>(d, ...);  but for so many groups all are done; d, ... are the registers that they used
-// Until then neither D nor an A in registers may be read or written, nor the tiles be written.
+//     wgmma_wait<kInFlight>(d, ...);  all but the last kInFlight groups are done; d, ... are the registers they used
+// Before the wait, D and an A in registers must not be read or written, and the tiles must not be written.
 #pragma once
 
 #include "kernels/cuda/convert.h"
@@ -24,8 +24,9 @@ namespace isobar::ISOBAR_CUDA_NAMESPACE {
 
 inline constexpr int kWarpgroupSize = 128;
 
-// The descriptor of a tile, from a row on that is a multiple of 8 (PTX ISA, "Matrix descriptor"): address, the distance
-// of tiles one behind the other (of a transposed B), that of every eighth row, the swizzle of 128 bytes; in 16 bytes.
+// The descriptor of a tile, from a row on that is a multiple of 8 (PTX ISA, "Matrix descriptor"): address, distance of
+// consecutive tiles (for a transposed B), distance of every eighth row, swizzle of 128 bytes. Addresses are in 16
+// bytes.
 __device__ __forceinline__ std::uint64_t tile_descriptor(const void* tile, int bytes_between_tiles) {
 #if defined(ISOBAR_EMULATE)
   const std::uint64_t address = shared_address(tile);
@@ -36,7 +37,7 @@ __device__ __forceinline__ std::uint64_t tile_descriptor(const void* tile, int b
   return (address & 0x3ffff) >> 4 | static_cast<std::uint64_t>(bytes_between_tiles / 16) << 16 | kEightRows << 32 |
          kSwizzle128 << 62;
 }
-// The same, so many bytes further: 32 for the next 16 elements of rows, 2048 for the next 16 rows.
+// The same, advanced by `bytes`: 32 for the next 16 elements of rows, 2048 for the next 16 rows.
 __device__ __forceinline__ std::uint64_t advanced(std::uint64_t descriptor, int bytes) {
   return descriptor + static_cast<std::uint64_t>(bytes / 16);
 }
@@ -57,7 +58,7 @@ inline void wgmma_fence() {
 inline void wgmma_commit() {
   commit_products();
 }
-// The registers are named for the compiler only.
+// The registers are arguments only for the compiler.
 template <class Registers>
 void settle(const Registers&) {}
 template <int kInFlight, class... Registers>
@@ -149,8 +150,8 @@ __device__ __forceinline__ void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// The compiler does not know that products change registers behind its back, and moves waits to and fro: what is named
-// here is computed before this point, and not read or used for others before it.
+// The compiler does not know that products change registers asynchronously, and may move waits. The named registers are
+// computed before this point, and not read or reused before it.
 template <int kTiles>
 __device__ __forceinline__ void settle(float (&d)[kTiles][4]) {
 #pragma unroll

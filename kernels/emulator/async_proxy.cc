@@ -15,15 +15,15 @@ namespace {
 
 constexpr std::int64_t kNoPhase = -2;
 constexpr std::uint64_t kMbarrierMark = 0x6d62617272000000u, kMapMark = 0xa54d6170u;
-constexpr int kMostBytes = (1 << 20) - 1;  // that an mbarrier can expect
+constexpr int kMaxBytes = (1 << 20) - 1;  // max bytes that an mbarrier can expect
 
 struct Mbarrier {
-  Barrier barrier;  // its generation counts the phases that have ended
+  Barrier barrier;  // its generation counts the ended phases
   const void* at = nullptr;
-  int arrivals = 0;        // that end a phase
+  int arrivals = 0;        // per phase
   std::int64_t bytes = 0;  // expected and not landed
   int maker = 0;
-  bool is_known = false;                 // to others than its maker
+  bool is_published = false;             // visible to other threads than its maker
   std::vector<std::int64_t> waited_for;  // the last phase, by thread
 
   bool is_complete() const { return barrier.arrived == arrivals && bytes == 0; }
@@ -33,7 +33,7 @@ struct Mbarrier {
 struct TileCopy {
   std::byte* to;
   TensorMapShape shape;
-  int at[kMostDimensions];
+  int at[kMaxDimensions];
   std::size_t bytes;
   Mbarrier* mbarrier;
 };
@@ -63,7 +63,7 @@ Mbarrier& mbarrier_of(std::uint64_t word, const Site& site) {
   const std::uint64_t index = word - kMbarrierMark;
   if (index >= proxy().mbarriers.size()) fail_with(site, "an mbarrier is used before it is made");
   Mbarrier& mbarrier = proxy().mbarriers[index];
-  if (!mbarrier.is_known) fail_with(site, "an mbarrier is used before mbarrier_init_fence has made it known");
+  if (!mbarrier.is_published) fail_with(site, "an mbarrier is used before mbarrier_init_fence has made it known");
   return mbarrier;
 }
 
@@ -75,8 +75,8 @@ std::size_t bytes_of_box(const TensorMapShape& shape) {
   return bytes;
 }
 
-// Words of a map: the base; a mark; the rest packed. The virtual GPU looks for addresses among a kernel's parameters,
-// and must find the base alone.
+// Words of a map: the base; a mark; the rest packed. The virtual GPU searches a kernel's parameters for addresses, and
+// must find the base only.
 constexpr std::uint64_t kNoAddress = std::uint64_t{1} << 63;
 
 void put(void* map, const TensorMapShape& shape) {
@@ -84,9 +84,9 @@ void put(void* map, const TensorMapShape& shape) {
   words.word[0] = reinterpret_cast<std::uintptr_t>(shape.base);
   words.word[1] = kMapMark << 32 | static_cast<std::uint64_t>(shape.element_bytes) << 16 |
                   static_cast<std::uint64_t>(shape.dimensions) << 8 | (shape.swizzle ? 1 : 0);
-  for (int i = 0; i < kMostDimensions; ++i) {
+  for (int i = 0; i < kMaxDimensions; ++i) {
     words.word[2 + i] = kNoAddress | shape.size[i] << 16 | shape.box[i];
-    if (i + 1 < kMostDimensions) words.word[7 + i] = kNoAddress | shape.stride[i] << 16;
+    if (i + 1 < kMaxDimensions) words.word[7 + i] = kNoAddress | shape.stride[i] << 16;
   }
   std::memcpy(map, &words, sizeof words);
 }
@@ -99,15 +99,15 @@ bool get(const void* map, TensorMapShape& shape) {
   shape.element_bytes = static_cast<int>(words.word[1] >> 16 & 0xff);
   shape.dimensions = static_cast<int>(words.word[1] >> 8 & 0xff);
   shape.swizzle = (words.word[1] & 1) != 0;
-  for (int i = 0; i < kMostDimensions; ++i) {
+  for (int i = 0; i < kMaxDimensions; ++i) {
     shape.size[i] = (words.word[2 + i] & ~kNoAddress) >> 16;
     shape.box[i] = static_cast<std::uint32_t>(words.word[2 + i] & 0xffff);
-    if (i + 1 < kMostDimensions) shape.stride[i] = (words.word[7 + i] & ~kNoAddress) >> 16;
+    if (i + 1 < kMaxDimensions) shape.stride[i] = (words.word[7 + i] & ~kNoAddress) >> 16;
   }
   return true;
 }
 
-// The memory of a row of the box, or null where the row lies outside the tensor.
+// The memory of a row of the box, or null if the row is outside the tensor.
 const std::byte* row_of(const TileCopy& copy, std::size_t row) {
   const TensorMapShape& shape = copy.shape;
   std::int64_t offset = 0;
@@ -120,14 +120,15 @@ const std::byte* row_of(const TileCopy& copy, std::size_t row) {
   return static_cast<const std::byte*>(shape.base) + offset;
 }
 
-// Writes for the asynchronous proxy: what it writes it knows. ThreadSanitizer sees a memcpy whose size is not constant.
+// A write by the asynchronous proxy: visible to that proxy at once. ThreadSanitizer sees a memcpy whose size is not
+// constant.
 void write_shared(std::byte* to, const void* from, std::size_t bytes) {
   std::memcpy(to, from, bytes);
   const Unseen bookkeeping;
   std::memcpy(proxy().known.data() + (to - shared()), from, bytes);
 }
 
-// Sixteen bytes of a row, from byte `first` of the box on; zeros where they lie outside the tensor.
+// Sixteen bytes of a row, from byte `first` of the box on; bytes outside the tensor are zero.
 Bytes16 chunk_of(const TileCopy& copy, const std::byte* row, std::size_t first) {
   Bytes16 chunk = {};
   const auto begin = std::int64_t{copy.at[0]} * copy.shape.element_bytes + static_cast<std::int64_t>(first);
@@ -152,7 +153,7 @@ void land(const TileCopy& copy) {
   release(copy.mbarrier->token());
 }
 
-// Notes a copy, whose place in shared memory is NaN until it lands.
+// Records a copy; its destination in shared memory is NaN until it lands.
 void start(const TileCopy& copy, const char* what, std::size_t alignment, const Site& site) {
   if (!is_shared(copy.to, copy.bytes))
     fail_with(site, what, " of ", copy.bytes, " bytes leaves the block's dynamic shared memory");
@@ -160,7 +161,7 @@ void start(const TileCopy& copy, const char* what, std::size_t alignment, const 
     fail_with(site, what, " that is not ", alignment, "-byte aligned");
   const std::vector<std::byte> nothing(copy.bytes, std::byte{0xff});
   write_shared(copy.to, nothing.data(), copy.bytes);
-  release(copy.mbarrier->token());  // the landing follows
+  release(copy.mbarrier->token());  // the landing happens after this
   const Unseen bookkeeping;
   proxy().in_flight.push_back(copy);
 }
@@ -169,7 +170,7 @@ void start(const TileCopy& copy, const char* what, std::size_t alignment, const 
 
 // ---- mbarriers ------------------------------------------------------------------------------------------------------
 
-std::uint64_t make_mbarrier(const void* at, int arrivals, const Site& site) {
+std::uint64_t init_mbarrier(const void* at, int arrivals, const Site& site) {
   check_hopper("an mbarrier", site);
   if (!is_shared(at, sizeof(std::uint64_t))) fail_with(site, "an mbarrier outside the block's dynamic shared memory");
   if (arrivals < 1) fail_with(site, "an mbarrier of ", arrivals, " arrivals");
@@ -186,14 +187,14 @@ std::uint64_t make_mbarrier(const void* at, int arrivals, const Site& site) {
 
 void publish_mbarriers() {
   for (Mbarrier& mbarrier : proxy().mbarriers)
-    if (mbarrier.maker == thread_number()) mbarrier.is_known = true;
+    if (mbarrier.maker == thread_number()) mbarrier.is_published = true;
 }
 
 void arrive_at_mbarrier(std::uint64_t word, int bytes, const Site& site) {
   Mbarrier& mbarrier = mbarrier_of(word, site);
   if (mbarrier.barrier.arrived == mbarrier.arrivals)
     fail_with(site, "more than ", mbarrier.arrivals, " arrivals in one phase of an mbarrier");
-  if (bytes < 0 || mbarrier.bytes + bytes > kMostBytes) fail_with(site, "an mbarrier cannot expect so many bytes");
+  if (bytes < 0 || mbarrier.bytes + bytes > kMaxBytes) fail_with(site, "an mbarrier cannot expect so many bytes");
   release(mbarrier.token());
   mbarrier.bytes += bytes;
   ++mbarrier.barrier.arrived;
@@ -229,7 +230,7 @@ std::string describe_mbarrier(const Barrier& barrier) {
 const char* encode_tensor_map(void* map, const TensorMapShape& shape) {
   constexpr std::uint64_t kLargestSize = std::uint64_t{1} << 32, kLargestStride = std::uint64_t{1} << 40;
   if (reinterpret_cast<std::uintptr_t>(shape.base) % 16 != 0) return "a tensor of a map is not 16-byte aligned";
-  if (shape.dimensions < 1 || shape.dimensions > kMostDimensions) return "a tensor map has 1 to 5 dimensions";
+  if (shape.dimensions < 1 || shape.dimensions > kMaxDimensions) return "a tensor map has 1 to 5 dimensions";
   for (int i = 0; i < shape.dimensions; ++i) {
     if (shape.size[i] < 1 || shape.size[i] > kLargestSize) return "a size in a tensor map is 0 or above 2^32";
     if (shape.box[i] < 1 || shape.box[i] > 256) return "a size of a tensor map's box is 0 or above 256";
@@ -304,7 +305,7 @@ void check_async_read(const void* from, std::size_t bytes, const Site& site) {
     fail_with(site, "a product reads shared memory that a thread has written, with no fence_async_proxy between");
 }
 
-// ---- What the scheduler calls ---------------------------------------------------------------------------------------
+// ---- Called by the scheduler ----------------------------------------------------------------------------------------
 
 void reset_async_proxy() {
   AsyncProxy& p = proxy();
@@ -314,7 +315,7 @@ void reset_async_proxy() {
   p.random.seed(machine->schedule.seed);
 }
 
-const char* left_by_copies() {
+const char* error_of_copies() {
   return proxy().in_flight.empty() ? nullptr : "the block ends while a tile is in flight";
 }
 

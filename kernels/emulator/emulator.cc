@@ -1,8 +1,8 @@
-// The scheduler behind kernels/emulator/emulator.h: fibers, barriers, warp collectives and asynchronous copies.
+// The scheduler of kernels/emulator/emulator.h: fibers, barriers, warp collectives and asynchronous copies.
 //
-// A fiber that has to wait switches straight to the next one that can run (pass_on); the launching thread only gets
-// control back at the end of a pass over a warp, or over the block in lockstep. ThreadSanitizer builds compile this
-// file uninstrumented: every CUDA thread is a TSan fiber, and only barriers make happens-before edges between them.
+// A fiber that has to wait switches directly to the next one that can run (pass_on). The launching thread gets control
+// back only at the end of a pass over a warp, or over the block in lockstep. ThreadSanitizer builds compile this file
+// uninstrumented: every CUDA thread is a TSan fiber, and only barriers make happens-before edges between them.
 #include "kernels/emulator/emulator.h"
 
 #include <sys/mman.h>
@@ -37,7 +37,7 @@ void __tsan_switch_to_fiber(void* fiber, unsigned flags);
 #error "the emulator switches fibers with x86-64 assembly: configure with -DISOBAR_EMULATOR=OFF"
 #endif
 
-// Saves the callee-saved registers on this stack, its pointer in *save, and continues on the other stack.
+// Saves the callee-saved registers on this stack, stores its pointer in *save, and continues on the other stack.
 extern "C" void isobar_switch_stack(void** save, void* to);
 asm(R"(
 .text
@@ -74,7 +74,7 @@ namespace {
 
 constexpr std::size_t kGuardBytes = 4096;
 
-// ---- What the sanitizers must be told -------------------------------------------------------------------------------
+// ---- Annotations for the sanitizers ---------------------------------------------------------------------------------
 
 #if defined(__SANITIZE_ADDRESS__)
 void before_switch(void** from_stack, const void* stack, std::size_t bytes) {
@@ -140,7 +140,7 @@ void to_fiber(void** save, void** asan_stack, Fiber& fiber) {
   isobar_switch_stack(save, fiber.stack_pointer);
 }
 
-// From a fiber that cannot go on to the next of this pass that can, or to the launcher.
+// Switches from a fiber that cannot continue to the next one of this pass that can, or to the launcher.
 void pass_on(Fiber& from) {
   Emulator& m = *machine;
   while (++m.cursor < m.pass_end) {
@@ -180,7 +180,7 @@ int arrive(Barrier& barrier, int needed, bool orders_memory, const Site& site) {
 namespace {
 
 bool same_place(const Site& a, const Site& b) {
-  if (std::memcmp(&a, &b, sizeof a) == 0) return true;  // the same constant of the program, as nearly always
+  if (std::memcmp(&a, &b, sizeof a) == 0) return true;  // the same constant of the program, the usual case
   return a.line() == b.line() && a.column() == b.column() &&
          (a.file_name() == b.file_name() || std::strcmp(a.file_name(), b.file_name()) == 0);
 }
@@ -221,7 +221,7 @@ void check_same_place(const Barrier& barrier, const char* what, const Site& site
   stop_launch();
 }
 
-// An exit can be what the others wait for.
+// Other threads may wait for an exit.
 void leave(Fiber& fiber) {
   Emulator& m = *machine;
   Warp& warp = m.warps[fiber.warp];
@@ -237,14 +237,15 @@ void leave(Fiber& fiber) {
     if (group.barrier.arrived > 0 && group.barrier.arrived >= std::popcount(group.mask & warp.alive))
       group.barrier.open();
   }
-  if (const char* left = left_by_thread(fiber)) record_failure(left);
+  if (const char* left = error_of_thread(fiber)) record_failure(left);
 }
 
 void run_thread() {
   const void* previous = nullptr;
   std::size_t bytes = 0;
   after_switch(nullptr, &previous, &bytes);
-  if (machine->stack == nullptr) {  // the first thread of a launch comes from the launcher, others perhaps from a fiber
+  // The first thread of a launch comes from the launcher, others may come from a fiber.
+  if (machine->stack == nullptr) {
     machine->stack = previous;
     machine->stack_bytes = bytes;
   }
@@ -312,7 +313,7 @@ void reset_block(std::size_t dynamic_bytes) {
   reset_warpgroups();
 }
 
-// After a failure: the stacks hold frames that will never return.
+// After a failure: the stacks hold frames that never return.
 void abandon_fibers() {
   for (Fiber& fiber : machine->fibers) {
     forget_frames(fiber.stack);
@@ -340,7 +341,7 @@ std::vector<int> order_of_threads(const Schedule& schedule, int threads) {
   return order;
 }
 
-// The i-th block to run. A shuffle steps through the blocks with a stride that shares no factor with their number.
+// The i-th block to run. A shuffle steps through the blocks with a stride that is coprime to their number.
 std::uint64_t block_in_order(const Schedule& schedule, std::uint64_t i, std::uint64_t blocks) {
   if (schedule.order == Schedule::Order::forward) return i;
   if (schedule.order == Schedule::Order::reverse) return blocks - 1 - i;
@@ -349,7 +350,7 @@ std::uint64_t block_in_order(const Schedule& schedule, std::uint64_t i, std::uin
   return (i * stride + schedule.seed) % blocks;
 }
 
-// One pass over order[first, last): every fiber that can run does so once. False when none could.
+// One pass over order[first, last): every fiber that can run does so once. False if none could.
 bool run_pass(std::size_t first, std::size_t last) {
   Emulator& m = *machine;
   m.pass_end = last;
@@ -365,7 +366,7 @@ bool run_pass(std::size_t first, std::size_t last) {
   return moved;
 }
 
-// The threads that wait, one for each place, barrier and warpgroup.
+// The waiting threads, one for each place, barrier and warpgroup.
 std::string describe_deadlock() {
   std::string threads;
   int shown = 0;
@@ -400,11 +401,11 @@ void run_block() {
     }
   }
   acquire(&m.end_token);
-  for (const char* left : {left_by_copies(), left_by_warpgroups()})
+  for (const char* left : {error_of_copies(), error_of_warpgroups()})
     if (left != nullptr) throw_error(in_kernel(left));
 }
 
-// Exactly as large as asked, so that AddressSanitizer sees an access past its end.
+// Exactly as large as requested, so that AddressSanitizer finds an access past its end.
 struct DynamicShared {
   explicit DynamicShared(std::size_t bytes) {
     ISOBAR_CHECK(posix_memalign(&memory, kSharedAlignment, std::max<std::size_t>(bytes, 1)) == 0, "out of memory");
@@ -438,7 +439,7 @@ int live_lanes(unsigned mask) {
 
 }  // namespace
 
-// ---- What kernels call ----------------------------------------------------------------------------------------------
+// ---- Called by kernels ----------------------------------------------------------------------------------------------
 
 void fail_in_kernel(const char* what, const Site& site) {
   record_failure(what, site);
@@ -460,7 +461,7 @@ int block_barrier(bool vote, const Site& site) {
 
 namespace {
 
-// The barrier of that number, the running thread counted in but for its arrival.
+// The barrier of that number; the running thread is registered, but has not arrived.
 Barrier& enter_named_barrier(int id, int threads, const Site& site) {
   if (id < 1 || id >= kNamedBarriers) fail_with(site, "there is no named barrier ", id);
   if (threads < kLanes || threads % kLanes != 0) fail_with(site, "a named barrier of ", threads, " threads");
@@ -538,7 +539,7 @@ std::span<const Copy> landing_copies(std::size_t groups_in_flight) {
   return me.landing;
 }
 
-// ---- What launch() and the tests call -------------------------------------------------------------------------------
+// ---- Called by launch() and the tests -------------------------------------------------------------------------------
 
 void check_limits(const char* kernel, const dim3& grid, const dim3& size, std::size_t dynamic_shared) {
   const std::uint64_t threads = std::uint64_t{size.x} * size.y * size.z;
@@ -547,14 +548,14 @@ void check_limits(const char* kernel, const dim3& grid, const dim3& size, std::s
   ISOBAR_CHECK(grid.x <= 0x7fffffffu && grid.y <= 65535 && grid.z <= 65535, "kernel ", kernel, ": a grid of ", grid.x,
                " x ", grid.y, " x ", grid.z, " blocks cannot be launched");
   if (capability() == kHopper) {
-    constexpr std::size_t kMost = 227 << 10;
-    ISOBAR_CHECK(dynamic_shared <= kMost, "kernel ", kernel, ": ", dynamic_shared,
-                 " bytes of dynamic shared memory are more than a GPU of compute capability 9.0 has (", kMost, ")");
+    constexpr std::size_t kMax = 227 << 10;
+    ISOBAR_CHECK(dynamic_shared <= kMax, "kernel ", kernel, ": ", dynamic_shared,
+                 " bytes of dynamic shared memory are more than a GPU of compute capability 9.0 has (", kMax, ")");
     return;
   }
-  constexpr std::size_t kMost = 99 << 10;
-  ISOBAR_CHECK(dynamic_shared <= kMost, "kernel ", kernel, ": ", dynamic_shared,
-               " bytes of dynamic shared memory are more than every GPU since Ampere has (", kMost, ")");
+  constexpr std::size_t kMax = 99 << 10;
+  ISOBAR_CHECK(dynamic_shared <= kMax, "kernel ", kernel, ": ", dynamic_shared,
+               " bytes of dynamic shared memory are more than every GPU since Ampere has (", kMax, ")");
 }
 
 void run_grid(const char* kernel, const dim3& grid, const dim3& size, std::size_t dynamic_shared,

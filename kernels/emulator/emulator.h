@@ -1,14 +1,14 @@
 // A small emulator of the CUDA execution model, for kernels compiled by the host compiler: docs/cuda_on_the_cpu.md.
 //
 // One fiber per CUDA thread, one block after another, all on the OS thread that launches or waits. A fiber runs until
-// it meets a barrier or a warp collective that others have not reached; which fiber runs next is the schedule's choice
-// (kernels/emulator/schedule.h). Everything here spells CUDA's own names, so that a .cu file needs no second version.
+// it reaches a barrier or a warp collective that others have not reached; the schedule chooses the next fiber
+// (kernels/emulator/schedule.h). All names are CUDA's own, so that a .cu file needs no second version.
 //
-// Stricter than a GPU on purpose: dynamic shared memory starts as NaN, asynchronous copies land only at their wait,
-// lanes that are absent from a shuffle deliver NaN, threads of a block that meet at different barriers, and lanes of a
-// warp that meet at different collectives, are errors, as are misaligned 16-byte accesses. Errors become isobar::Error,
-// naming the kernel, the block, the threads and the source lines: from launch(), or on a stream from whoever waits for
-// it (kernels/emulator/streams.h).
+// It is stricter than a GPU on purpose. Dynamic shared memory starts as NaN. Asynchronous copies land only at their
+// wait. A shuffle reads NaN from absent lanes. Errors are: threads of a block at different barriers, lanes of a warp at
+// different collectives, and misaligned 16-byte accesses. An error becomes an isobar::Error with the kernel, the block,
+// the threads and the source lines: launch() throws it, or, on a stream, the wait for that stream
+// (kernels/emulator/streams.h).
 #pragma once
 
 #include <atomic>
@@ -28,15 +28,15 @@
 #define __forceinline__ inline
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
-// Blocks run one after another, so a plain static is shared by exactly the threads of a block, and AddressSanitizer
-// puts red zones around it.
+// Blocks run one after another, so a plain static is shared by exactly the threads of a block. AddressSanitizer puts
+// red zones around it.
 #define __shared__ static
 
 #define threadIdx (::isobar::emulator::self->index)
 
 #define ISOBAR_DYNAMIC_SHARED(T, name) T* name = reinterpret_cast<T*>(::isobar::emulator::block.dynamic_shared)
 
-// The last parameter of everything that can wait: where the kernel calls it from.
+// The last parameter of every function that can wait: the place of the call in the kernel.
 #define ISOBAR_SITE const std::source_location& site = std::source_location::current()
 
 namespace isobar::emulator {
@@ -86,19 +86,19 @@ extern BlockState block;         // and its block
 inline constexpr const uint3& blockIdx = block.index;
 inline constexpr const dim3 &blockDim = block.size, &gridDim = block.grid;
 
-// Stops the launch with an Error that says what is wrong, in which thread, and where.
+// Stops the launch with an Error: what is wrong, in which thread, and where.
 [[noreturn]] void fail_in_kernel(const char* what, const std::source_location& site);
-[[noreturn]] void fail_in_kernel(const char* what);  // where nobody knows from which line
+[[noreturn]] void fail_in_kernel(const char* what);  // if the source line is not known
 
-// A build that counts memory accesses (bench/accesses) is told which of them are one on a GPU, though several here:
-// what the running thread next reads or writes of these bytes, in steps of 16. With `counts` false they are none.
+// For a build that counts memory accesses (bench/accesses): the next accesses of the running thread to these bytes, in
+// steps of 16, are one access on a GPU. With `counts` false they are none.
 #if defined(ISOBAR_COUNT_ACCESSES)
 void one_access(const void* pointer, std::size_t bytes, bool counts = true);
 #else
 inline void one_access(const void*, std::size_t, bool = true) {}
 #endif
 
-// Of an access of so many bytes.
+// For an access of this number of bytes.
 inline void check_aligned(const void* pointer, std::size_t bytes, const std::source_location& site) {
   if (reinterpret_cast<std::uintptr_t>(pointer) % bytes != 0) fail_in_kernel("misaligned access", site);
   one_access(pointer, bytes);
@@ -112,7 +112,7 @@ int block_barrier(bool vote, const std::source_location& site);
 // Waits for all live lanes of the mask.
 void warp_barrier(unsigned mask, const std::source_location& site);
 
-// What the lanes of a warp brought to a meeting: deposits[lane], and what `combine` made of them (once for all lanes).
+// The exchange of a warp's lanes: deposits[lane], and the result of `combine` (called once for all lanes).
 using Combine = void (*)(const void* deposits, void* result);
 struct Exchange {
   const void* deposits;
@@ -290,7 +290,7 @@ constexpr unsigned __umulhi(unsigned a, unsigned b) {
   return static_cast<unsigned>((static_cast<std::uint64_t>(a) * b) >> 32);
 }
 
-// ---- Instructions behind the wrappers of mma.h and async_copy.h -----------------------------------------------------
+// ---- Instructions of the wrappers in mma.h and async_copy.h ---------------------------------------------------------
 
 // 16x8 products of fragments; `deposits` are the lanes' {a[4], b[2]} words, `result` is float[16][8].
 void combine_mma_bf16(const void* deposits, void* result);
@@ -320,15 +320,15 @@ struct Copy {
 };
 void start_copy(const Copy& copy);
 void commit_copies();
-// Takes the copies of all groups but the youngest `groups_in_flight`; they are valid until the next call.
+// Takes the copies of all groups but the last `groups_in_flight`; they are valid until the next call.
 std::span<const Copy> landing_copies(std::size_t groups_in_flight);
 
 // ---- The launch -----------------------------------------------------------------------------------------------------
 
-// Throws Error where no GPU since Ampere can launch such a grid.
+// Throws Error if no GPU since Ampere can launch such a grid.
 void check_limits(const char* kernel, const dim3& grid, const dim3& size, std::size_t dynamic_shared);
 
-// Calls body(arguments) as every thread of a grid within those limits. Throws Error when the kernel breaks a rule.
+// Calls body(arguments) as every thread of a grid within those limits. Throws Error if the kernel breaks a rule.
 void run_grid(const char* kernel, const dim3& grid, const dim3& size, std::size_t dynamic_shared,
               void (*body)(const void*), const void* arguments);
 

@@ -1,6 +1,6 @@
-// What the parts of the emulator share: the fibers of a block, the barriers at which they wait, and what
-// ThreadSanitizer is told. emulator.cc schedules the fibers; async_proxy.cc has mbarriers and TMA, warpgroup.cc what
-// 128 threads do together.
+// Shared by the parts of the emulator: the fibers of a block, the barriers at which they wait, and the annotations for
+// ThreadSanitizer. emulator.cc schedules the fibers; async_proxy.cc has mbarriers and TMA; warpgroup.cc has the
+// operations of 128 threads.
 #pragma once
 
 #include <bitset>
@@ -35,17 +35,18 @@ inline constexpr std::size_t kStackBytes = 256 << 10;  // of a thread
 #else
 inline constexpr std::size_t kStackBytes = 64 << 10;
 #endif
-inline constexpr int kMaxMasks = 8;        // different masks of collectives that a warp may use in a block
-inline constexpr int kNamedBarriers = 16;  // of a block; the first is that of __syncthreads
+inline constexpr int kMaxMasks = 8;        // max number of different masks of collectives of a warp in a block
+inline constexpr int kNamedBarriers = 16;  // of a block; the first is __syncthreads
 inline constexpr int kWarpgroup = 4 * kLanes;
 
-// Threads arrive; when enough have, the generation moves on and all of them continue.
+// Threads arrive; when there are enough, the generation advances and all of them continue.
 struct Barrier {
   std::uint32_t generation = 0;
   int arrived = 0;
-  Site site;      // of the first arrival
-  char token[2];  // what TSan synchronises on, one a parity: a fast thread may be in the next generation already
-  int votes[2];   // likewise
+  Site site;  // of the first arrival
+  // The objects on which TSan synchronises, one per parity: a fast thread may already be in the next generation.
+  char token[2];
+  int votes[2];  // one per parity, too
 
   void open() {
     arrived = 0;
@@ -53,24 +54,24 @@ struct Barrier {
   }
 };
 
-// What the lanes of one mask exchange at one meeting.
+// One exchange between the lanes of one mask.
 struct Meeting {
   bool combined = false;
   alignas(16) unsigned char deposits[kLanes * kDepositBytes];
   alignas(16) unsigned char result[kResultBytes];
 };
 
-// The lanes of one mask. Two meetings: some lanes still read the results of one while the first arrive at the next.
+// The lanes of one mask. Two meetings: some lanes may still read the results of one while others arrive at the next.
 struct LaneGroup {
   unsigned mask = 0;
-  bool needs_all = false;  // the meeting in progress is an instruction of all 32 lanes
+  bool needs_all = false;  // the current meeting is an instruction of all 32 lanes
   Barrier barrier;
   Meeting meetings[2];
 };
 
 struct Warp {
   unsigned alive = 0;  // a bit a lane
-  int live = 0;        // how many those are
+  int live = 0;        // the number of these bits
   LaneGroup groups[kMaxMasks];
 };
 
@@ -81,19 +82,19 @@ struct Fiber : ThreadState {
   const Barrier* waits_for = nullptr;
   std::uint32_t generation = 0;  // of that barrier, when the fiber arrived
   Site site;
-  std::vector<Copy> copies, landing;     // in flight; and those just handed out to be stored
-  std::vector<std::size_t> copy_groups;  // how many of the copies in flight belong to the groups up to each
+  std::vector<Copy> copies, landing;     // in flight; and those that were just returned to be stored
+  std::vector<std::size_t> copy_groups;  // number of copies in flight up to the end of each group
   void* asan_stack = nullptr;
   void* tsan_fiber = nullptr;
 
   bool can_run() const { return !done && (waits_for == nullptr || waits_for->generation != generation); }
 };
 
-// A barrier with a count of its own: some of its threads may arrive without waiting.
+// A barrier with its own count: some of its threads may arrive without waiting.
 struct NamedBarrier {
   Barrier barrier;
-  int threads = 0;                // for which all that use it must agree while it is closed
-  std::bitset<kMaxThreads> here;  // who has arrived since it last opened
+  int threads = 0;                // number; all threads that use it must agree on it while it is closed
+  std::bitset<kMaxThreads> here;  // the threads that have arrived since it last opened
 };
 
 // One launch at a time; fibers and their stacks are kept for the next one.
@@ -110,7 +111,7 @@ struct Emulator {
   std::string kernel, failure;
   char start_token = 0, end_token = 0;
 
-  // The pass in progress: fibers order[cursor] up to order[pass_end].
+  // The current pass: fibers order[cursor] up to order[pass_end].
   std::vector<int> order;
   std::size_t cursor = 0, pass_end = 0;
 
@@ -122,8 +123,8 @@ struct Emulator {
   void* tsan_fiber = nullptr;
 
   Emulator() {
-    // ThreadSanitizer does not see in the scheduler's own code that a thread made this before another uses it: it sees
-    // it by the lock, which every launch takes.
+    // In the scheduler's own code ThreadSanitizer does not see that one thread made this before another one uses it. It
+    // sees it by the lock, which every launch takes.
     const std::lock_guard lock(one_launch);
     const char* text = std::getenv("ISOBAR_EMULATOR_ORDER");
     if (text != nullptr) schedule = parse_schedule(text);
@@ -145,15 +146,15 @@ inline int thread_number() {
 // The running thread waits until the barrier opens next.
 void wait_for_opening(const Barrier& barrier, const Site& site);
 
-// Counts the running thread in and waits until `needed` have arrived. With `orders_memory`, what any of them did before
-// happens before what any of them does afterwards. Returns the parity of the generation.
+// Counts the running thread and waits until `needed` threads have arrived. With `orders_memory`, all that any of them
+// did before happens before all that any of them does afterwards. Returns the parity of the generation.
 int arrive(Barrier& barrier, int needed, bool orders_memory, const Site& site);
 
 std::string place_of(const Site& site);
 std::string in_kernel(const std::string& what);  // with the kernel's name and the block
 
-// Notes what is wrong with the running thread, and leaves the kernel for good: nothing on the thread's stack is
-// destroyed any more, so that no object that owns memory may live there.
+// Records an error of the running thread, and leaves the kernel. Destructors of objects on the thread's stack do not
+// run, so no object that owns memory may be there.
 void record_failure(const char* what, const Site& site);
 [[noreturn]] void stop_launch();
 
@@ -164,7 +165,7 @@ template <class... Parts>
   stop_launch();
 }
 
-// ---- What ThreadSanitizer is told -----------------------------------------------------------------------------------
+// ---- Annotations for ThreadSanitizer --------------------------------------------------------------------------------
 
 #if defined(ISOBAR_EMULATE_TSAN)
 inline void acquire(void* token) {
@@ -173,7 +174,7 @@ inline void acquire(void* token) {
 inline void release(void* token) {
   __tsan_release(token);
 }
-// memcpy and memset are seen by TSan even from here; the emulator's own bookkeeping is not the kernel's race.
+// TSan sees memcpy and memset even from here. The emulator's own data must not count as races of the kernel.
 struct Unseen {
   Unseen() {
     AnnotateIgnoreReadsBegin(__FILE__, __LINE__);

@@ -1,7 +1,7 @@
-// The tensor-core products of the emulator. Fragments are laid out as the PTX manual draws them for m16n8k16: with
-// g = lane / 4 and t = lane % 4, word i of A holds row g + 8·(i % 2), columns 2t + 8·(i / 2) and the next; word i of B
-// holds rows 2t + 8·i and the next of column g; the product's words are rows g, g, g + 8, g + 8 and columns 2t, 2t + 1.
-// For m16n8k8 of TF32 word i of A holds row g + 8·(i % 2), column t + 4·(i / 2); word i of B row t + 4·i, column g.
+// The tensor-core products of the emulator. Fragments have the layout of the PTX manual for m16n8k16: with g = lane / 4
+// and t = lane % 4, word i of A holds row g + 8·(i % 2), columns 2t + 8·(i / 2) and the next; word i of B holds rows 2t
+// + 8·i and the next of column g; the product's words are rows g, g, g + 8, g + 8 and columns 2t, 2t + 1. For m16n8k8
+// of TF32 word i of A holds row g + 8·(i % 2), column t + 4·(i / 2); word i of B row t + 4·i, column g.
 #include <bit>
 
 #include "kernels/common/dtype.h"

@@ -1,5 +1,5 @@
-// How the emulator interleaves the threads of a block. A right kernel gives the same result under every schedule; a
-// missing barrier shows up in some. Plain C++: tests choose a schedule without seeing the device API.
+// How the emulator interleaves the threads of a block. A correct kernel gives the same result under every schedule;
+// some schedules show a missing barrier. Plain C++: tests choose a schedule without the device API.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 namespace isobar::emulator {
 
 struct Schedule {
-  enum class Order : std::uint8_t { forward, reverse, shuffled };  // of blocks, of warps and of the lanes of a warp
+  // Of blocks, of warps and of the lanes of a warp.
+  enum class Order : std::uint8_t { forward, reverse, shuffled };
 
   Order order = Order::forward;
   std::uint32_t seed = 0;  // of the shuffle
@@ -17,17 +18,17 @@ struct Schedule {
   bool lockstep = false;
 };
 
-// What a kernel test should run through.
+// The schedules that a kernel test should use.
 inline constexpr Schedule kTestSchedules[] = {{.order = Schedule::Order::forward},
                                               {.order = Schedule::Order::reverse},
                                               {.order = Schedule::Order::shuffled, .seed = 7},
                                               {.order = Schedule::Order::shuffled, .seed = 11, .lockstep = true}};
 
-// For all launches from now on. The first one is taken from ISOBAR_EMULATOR_ORDER, or is forward.
+// For all launches from now on. Initially ISOBAR_EMULATOR_ORDER, or forward.
 void set_schedule(const Schedule& schedule);
 Schedule current_schedule();
 
-// "forward", "reverse" or a number (the seed of a shuffle), then perhaps ",lockstep". Throws Error on anything else.
+// "forward", "reverse" or a number (the seed of a shuffle), and optionally ",lockstep". Throws Error on anything else.
 Schedule parse_schedule(const std::string& text);
 std::string name_of(const Schedule& schedule);
 

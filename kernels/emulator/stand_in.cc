@@ -43,7 +43,7 @@ void* record_event(Stream stream) {
 void run_up_to(void* event) {
   try {
     event_of(event).synchronize();
-  } catch (const std::exception&) {  // thrown again to everybody who waits for that stream
+  } catch (const std::exception&) {  // thrown again at every wait for that stream
   }
 }
 

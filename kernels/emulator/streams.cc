@@ -1,4 +1,4 @@
-// The queues behind kernels/emulator/streams.h, and the order in which their work runs.
+// The queues of kernels/emulator/streams.h, and the order in which their work runs.
 #include "kernels/emulator/streams.h"
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace isobar::emulator {
 
-// The work of one stream, oldest first. The oldest stays in its place while it runs.
+// The work of one stream, oldest first. The oldest stays in the queue while it runs.
 struct Queue {
   std::unique_ptr<Work> first;
   Work* last = nullptr;
@@ -32,7 +32,7 @@ struct Queue {
   }
 };
 
-// A point in the work of a queue: just behind the work of that number.
+// A point in the work of a queue: just after the work of that number.
 struct Mark {
   std::shared_ptr<Queue> queue;  // null: of the null stream
   std::uint64_t number = 0;
@@ -84,7 +84,7 @@ class Streams {
     return find(stream);
   }
 
-  // Runs all that the queue was given; its error.
+  // Runs all work of the queue; returns its error.
   std::exception_ptr run_all(const std::shared_ptr<Queue>& queue) {
     std::unique_lock lock(mutex_);
     if (queue->last != nullptr) run_needed(lock, queue, queue->last->number_);
@@ -146,8 +146,8 @@ class Streams {
       if (work->number_ > before && is_blocked(*work)) add_need(needs, work->awaited()->queue, work->awaited()->number);
   }
 
-  // What was queued last comes first, or what has the greatest of numbers that look random (Steele et al. 2014,
-  // SplitMix).
+  // By default the work that was queued last has the highest priority; with a seed the numbers look random (Steele et
+  // al. 2014, SplitMix).
   std::uint64_t priority_of(const Work& work) const {
     if (seed_ == 0) return work.number_;
     std::uint64_t x = work.number_ + seed_ * 0x9e3779b97f4a7c15u;
@@ -156,7 +156,7 @@ class Streams {
     return x ^ (x >> 31);
   }
 
-  // Of the work that is needed and may run, that of the highest priority. False where nothing is left to do.
+  // Chooses, of the needed work that may run, the one with the highest priority. False if nothing is left to do.
   bool choose(const Needs& needs, Queue*& chosen) const {
     bool left = false;
     chosen = nullptr;
@@ -170,7 +170,7 @@ class Streams {
     return left;
   }
 
-  // Ends: an event is recorded before anybody can wait for it, so no two streams wait for each other.
+  // It terminates: an event is recorded before a stream can wait for it, so no two streams wait for each other.
   void run_needed(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Queue>& queue, std::uint64_t number) {
     Needs needs;
     add_need(needs, queue, number);
@@ -178,7 +178,7 @@ class Streams {
       if (chosen != nullptr)
         run_first(lock, *chosen);
       else
-        changed_.wait(lock);  // another thread runs what is needed
+        changed_.wait(lock);  // another thread runs the needed work
     }
   }
 
@@ -193,7 +193,7 @@ class Streams {
     queue.busy = false;
     changed_.notify_all();
     lock.unlock();
-    done.reset();  // what it holds may give work to streams when it is destroyed
+    done.reset();  // its destructor may give work to streams
     lock.lock();
   }
 

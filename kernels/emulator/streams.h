@@ -1,19 +1,19 @@
-// Streams and events of the emulator device. Plain C++: whoever queues work need not see the device API.
+// Streams and events of the emulator device. Plain C++: code that queues work does not need the device API.
 //
-// A stream is a queue. Launches and copies are put into it with their arguments by value, and nothing runs at the call.
-// Work runs when somebody waits: for a stream (synchronize, destroy_stream) or for an event. Then
+// A stream is a queue. Launches and copies are queued with their arguments by value, and nothing runs at the call. Work
+// runs at a wait: for a stream (synchronize, destroy_stream) or for an event. Then
 //
-//   - only what the wait needs runs: the stream up to that point, and what events make it wait for;
-//   - of the work that is needed and may run, that which was queued last goes first; or the choice is drawn, where
-//     draw_order() was given a seed.
+//   - only what the wait needs runs: the stream up to that point, and the work before events that it waits for;
+//   - of the needed work that may run, the work that was queued last runs first; after draw_order() with a seed the
+//     choice is random.
 //
-// So work runs as late as waits and events allow, and in the order of the program only where a stream or an event
-// demands it: a forgotten event is a wrong number, always the same one. The null stream runs everything at the call.
+// So work runs as late as waits and events allow, and in program order only if a stream or an event requires it: a
+// missing event gives a wrong number, the same one every time. The null stream runs everything at the call.
 //
-// Work that throws ends its stream: what follows in it, and in streams that wait for it, is dropped, and every later
-// wait for it throws the same error. An error that nobody waits for is lost when the stream is destroyed.
+// An error ends its stream: later work in it, and in streams that wait for it, is dropped, and every later wait for it
+// throws the same error. An error without a later wait is lost when the stream is destroyed.
 //
-// Any thread may give work to any stream and wait for it; the thread that waits runs the work, and holds no lock
+// Any thread may queue work on any stream and wait for it. The waiting thread runs the work, and holds no lock
 // meanwhile.
 #pragma once
 
@@ -29,7 +29,7 @@ namespace isobar::emulator {
 
 struct Mark;  // streams.cc
 
-// One thing that a stream was given.
+// One piece of work of a stream.
 class Work {
  public:
   Work() = default;
@@ -37,27 +37,27 @@ class Work {
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
 
-  // failure: of earlier work of the stream, or null. Work that fails sets it; where it is set, only what must happen
-  // in any case is done.
+  // failure: the error of earlier work of the stream, or null. Work that fails sets it. If it is set already, run()
+  // does only what must always be done.
   virtual void run(std::exception_ptr& failure) noexcept = 0;
 
  private:
   friend struct Queue;
   friend class Streams;
-  virtual const Mark* awaited() const { return nullptr; }  // what must be reached before it runs
+  virtual const Mark* awaited() const { return nullptr; }  // the point that must be reached before it runs
   std::unique_ptr<Work> next_;
   std::uint64_t number_ = 0;  // in the order of the calls, over all streams
 };
 
-// Draws the order in which work of different streams runs, from now on; 0: what was queued last goes first.
+// From now on, draws the order in which work of different streams runs; 0: what was queued last runs first.
 void draw_order(std::uint64_t seed);
 
 Stream create_stream();
-void destroy_stream(Stream stream) noexcept;  // runs what is left
-void synchronize(Stream stream);              // runs all that the stream was given. Throws its error
-bool is_idle(Stream stream);                  // whether all that the stream was given has run
+void destroy_stream(Stream stream) noexcept;  // runs the remaining work
+void synchronize(Stream stream);              // runs all its work. Throws its error
+bool is_idle(Stream stream);                  // whether all its work has run
 
-// Gives work to a stream. Needs no memory. Error where the stream is none of the emulator's.
+// Queues work on a stream. Needs no memory. Error if the stream is not one of the emulator's.
 void queue_work(Stream stream, std::unique_ptr<Work> work);
 
 // The same for a function without arguments, which is kept by value.
@@ -90,10 +90,10 @@ void copy(void* to, const void* from, std::size_t bytes, Stream stream);
 class Event {
  public:
   void record(Stream stream);
-  void make_wait(Stream stream) const;  // what the stream is given from now on runs when the point is reached
-  void synchronize() const;             // runs what leads to the point. Throws the error of that work
+  void make_wait(Stream stream) const;  // later work of the stream runs after the point is reached
+  void synchronize() const;             // runs the work up to the point. Throws its error
   bool is_reached() const;              // runs nothing
-  // Whether what the stream is given from now on runs after the point because streams and events say so.
+  // Whether streams and events guarantee that later work of the stream runs after the point.
   bool is_before(Stream stream) const;
 
  private:

@@ -15,10 +15,12 @@
 namespace isobar::emulator {
 namespace {
 
-constexpr int kRows = 64, kDepth = 16, kMostColumns = 256, kChunk = 8;  // a chunk: sixteen bytes of elements
+constexpr int kRows = 64, kDepth = 16, kMaxColumns = 256, kChunk = 8;  // kChunk: sixteen bytes of elements
 constexpr int kWarpgroups = kMaxThreads / kWarpgroup;
-constexpr std::size_t kSharedBegin = 1024;       // where a GPU has the block's shared memory: the first is the system's
-constexpr std::uint32_t kPending = 0xffffffffu;  // the bits of an accumulator, NaN, until somebody has waited for it
+// the address on a GPU of the block's shared memory: the system uses the first part
+constexpr std::size_t kSharedBegin = 1024;
+// The bits of an accumulator, NaN, from the issue of the product until a wait.
+constexpr std::uint32_t kPending = 0xffffffffu;
 constexpr int kRegisters = 64 << 10;
 
 // ---- Operands in shared memory --------------------------------------------------------------------------------------
@@ -36,8 +38,8 @@ struct Descriptor {
         layout(static_cast<int>(bits >> 62)) {}
 };
 
-// The sixteen-byte chunks of an operand of `lines` rows of A or columns of B, each once. A chunk holds eight elements
-// of k of one line, or, transposed, eight lines at one k.
+// The 16-byte chunks of an operand of `lines` rows of A or columns of B, each once. A chunk holds eight elements of k
+// of one line, or, transposed, eight lines at one k.
 struct Operand {
   std::uint64_t bits = 0;
   int lines = 0;
@@ -55,7 +57,7 @@ struct Operand {
     const auto k = static_cast<std::size_t>(chunk % kDepth), eight = static_cast<std::size_t>(chunk / kDepth);
     return swizzled(d.start + eight % 8 * 16 + eight / 8 * d.leading + k % 8 * 128 + k / 8 * d.stride);
   }
-  // Where a chunk lies in this program.
+  // The address of a chunk in this program.
   const std::byte* at(int chunk) const {
     return reinterpret_cast<const std::byte*>(block.dynamic_shared) + (address(chunk) - kSharedBegin);
   }
@@ -80,7 +82,7 @@ void check_descriptor(std::uint64_t bits, const Site& site) {
   if (d.stride % 1024 != 0) fail_with(site, "a descriptor whose stride is no multiple of the swizzle's 1024 bytes");
 }
 
-// Reads the operand; ThreadSanitizer sees that this thread does.
+// Reads the operand; ThreadSanitizer sees the access of this thread.
 void read(Operand& operand, const Site& site) {
   std::size_t bytes = sizeof(Bytes16);
   for (int i = 0; i < operand.count(); ++i) {
@@ -105,29 +107,29 @@ using Fragment = std::array<std::uint32_t, 4>;
 struct SharedProduct {
   Product form;  // of the thread that came first
   Operand a, b;
-  std::vector<Fragment> a_words;  // by thread of the warpgroup, where A is in registers
+  std::vector<Fragment> a_words;  // by thread of the warpgroup, if A is in registers
   Barrier issued;
   int waited = 0;
-  std::vector<float> result;  // [64, columns], when somebody needs it
+  std::vector<float> result;  // [64, columns], computed at the first use
 };
 
 struct Accumulators {
   float* d;
   std::vector<float> values;
-  std::uint64_t last;  // the product that writes them last
+  std::uint64_t last;  // the last product that writes them
 };
 // A product that a thread has issued and not waited for.
 struct Issued {
   float* d;
-  const std::uint32_t* a;  // null where A is in shared memory
-  Fragment words;          // of A, as they were
+  const std::uint32_t* a;  // null if A is in shared memory
+  Fragment words;          // of A, when it was issued
 };
 
 // Of a thread.
 struct Pipeline {
-  std::uint64_t completed = 0;  // products; those behind them are pending
+  std::uint64_t completed = 0;  // products; later ones are pending
   std::deque<Issued> pending;
-  std::deque<std::uint64_t> groups;  // how many products there were at the end of each
+  std::deque<std::uint64_t> groups;  // number of products up to the end of each
   bool is_fenced = false;
   std::vector<Accumulators> accumulators;
 
@@ -142,9 +144,9 @@ struct Warpgroup {
 struct Warpgroups {
   std::array<Warpgroup, kWarpgroups> groups;
   std::vector<Pipeline> pipelines = std::vector<Pipeline>(kMaxThreads);
-  std::array<int, kMaxWarps> registers;  // a thread
+  std::array<int, kMaxWarps> registers;  // per thread
   int free_registers = 0;                // of the block
-  Barrier released;                      // opens when some are
+  Barrier released;                      // opens when registers are released
   bool is_used = true;                   // by this block
 };
 
@@ -162,7 +164,7 @@ float half_of(std::uint32_t word, int half) {
   return static_cast<float>(std::bit_cast<T>(static_cast<std::uint16_t>(word >> (16 * half))));
 }
 
-// Row `row` of A from the registers of the threads that hold it: those of mma.sync's A, sixteen rows a warp.
+// Row `row` of A from the registers of the threads that hold it, in the layout of mma.sync's A, sixteen rows a warp.
 template <class T>
 void row_from_registers(const SharedProduct& product, int row, float (&a)[kDepth]) {
   for (int t = 0; t < 4; ++t) {
@@ -202,7 +204,7 @@ void check_agreement(const Product& mine, const Product& first, const Site& site
   if (!agree) fail_with(site, "the threads of a warpgroup issue different products");
 }
 
-// The first thread of the warpgroup has come: the product begins.
+// Called for the first thread of the warpgroup: the product begins.
 void begin(Warpgroup& group, const Product& form, const Site& site) {
   SharedProduct* product = nullptr;
   {
@@ -220,7 +222,7 @@ void begin(Warpgroup& group, const Product& form, const Site& site) {
     check_descriptor(operand->bits, site);
     read(*operand, site);
   }
-  release(product->issued.token);  // whoever waits for the product knows that the tiles have been read
+  release(product->issued.token);  // a thread that waits for the product then knows that the tiles have been read
 }
 
 // Accumulators in flight hold NaN; their values are kept here.
@@ -299,7 +301,7 @@ void issue_product(const Product& form, const Site& site) {
   warpgroups().is_used = true;
   if (thread_number() / kWarpgroup * kWarpgroup + kWarpgroup > machine->threads)
     fail_with(site, "wgmma in a warpgroup of less than 128 threads");
-  if (form.columns % 8 != 0 || form.columns < 8 || form.columns > kMostColumns)
+  if (form.columns % 8 != 0 || form.columns < 8 || form.columns > kMaxColumns)
     fail_with(site, "wgmma has no products of ", form.columns, " columns");
   Pipeline& mine = pipeline();
   Warpgroup& group = warpgroup();
@@ -360,15 +362,15 @@ void set_registers(int count, bool more, const Site& site) {
   }
 }
 
-// ---- What the scheduler calls ---------------------------------------------------------------------------------------
+// ---- Called by the scheduler ----------------------------------------------------------------------------------------
 
 void reset_warpgroups() {
   Warpgroups& all = warpgroups();
-  const int each = std::min(kRegisters / machine->threads / 8 * 8, 248);  // what a kernel of one block an SM is given
+  const int each = std::min(kRegisters / machine->threads / 8 * 8, 248);  // as for a kernel with one block an SM
   all.registers.fill(each);
   all.free_registers = kRegisters - each * machine->threads;
   all.released = {};
-  if (!all.is_used) return;  // which most kernels spare themselves
+  if (!all.is_used) return;  // most kernels do not use it
   all.is_used = false;
   for (Warpgroup& group : all.groups) {
     group.products.clear();
@@ -377,12 +379,12 @@ void reset_warpgroups() {
   for (Pipeline& pipeline : all.pipelines) pipeline = {};
 }
 
-const char* left_by_thread(const Fiber& fiber) {
+const char* error_of_thread(const Fiber& fiber) {
   const Pipeline& its = warpgroups().pipelines[static_cast<std::size_t>(fiber.warp * kLanes + fiber.lane)];
   return its.pending.empty() ? nullptr : "a thread ends before it has waited for its products";
 }
 
-const char* left_by_warpgroups() {
+const char* error_of_warpgroups() {
   const Warpgroups& all = warpgroups();
   for (int warp = 0; warp < machine->threads / kLanes; ++warp)
     if (all.registers[static_cast<std::size_t>(warp)] != all.registers[static_cast<std::size_t>(warp / 4 * 4)])

@@ -1,10 +1,10 @@
-// What the four warps of a warpgroup do together since compute capability 9.0: products by wgmma, named barriers,
-// shares of the registers. kernels/cuda/wgmma.h and warpgroup.h are what kernels call.
+// Operations of the four warps of a warpgroup since compute capability 9.0: products with wgmma, named barriers,
+// redistribution of registers. Kernels call kernels/cuda/wgmma.h and mbarrier.h.
 //
-// Stricter than a GPU on purpose. A product is made when somebody waits for it. Its accumulators are NaN until then,
+// It is stricter than a GPU on purpose. A product is computed at a wait for it. Its accumulators are NaN until then,
 // and it is an error if they, its operands in registers or its tiles in shared memory have changed since it was issued.
-// Descriptors are decoded as the hardware has them. Errors too: products without a fence before them, threads of a
-// warpgroup that disagree, an end of a thread whose products nobody has waited for.
+// Descriptors are decoded like in the hardware. Errors are also: products without a fence before them, threads of a
+// warpgroup that disagree, and a thread that ends without a wait for its products.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace isobar::emulator {
 
 struct Fiber;
 
-// An error where the emulated GPU is older than 9.0.
+// An error if the emulated GPU is older than 9.0.
 void check_hopper(const char* what, const std::source_location& site);
 
 // ---- Products -------------------------------------------------------------------------------------------------------
@@ -24,11 +24,12 @@ void check_hopper(const char* what, const std::source_location& site);
 struct Product {
   float* d;  // columns / 2 accumulators
   int columns;
-  bool adds;                              // to d; else d is overwritten
-  bool is_bf16;                           // else fp16
-  const std::uint32_t* a;                 // four words of A; null where A is in shared memory
-  std::uint64_t a_tile, b_tile;           // descriptors
-  bool a_is_transposed, b_is_transposed;  // in shared memory: rows of k, instead of rows of A or columns of B
+  bool adds;                     // to d; else d is overwritten
+  bool is_bf16;                  // else fp16
+  const std::uint32_t* a;        // four words of A; null if A is in shared memory
+  std::uint64_t a_tile, b_tile;  // descriptors
+  // In shared memory: rows of k, instead of rows of A or columns of B.
+  bool a_is_transposed, b_is_transposed;
 };
 
 void fence_products();
@@ -36,7 +37,7 @@ void issue_product(const Product& product, const std::source_location& site);
 void commit_products();
 void wait_for_products(std::size_t groups_in_flight, const std::source_location& site);
 
-// Where a byte lies as descriptors have it; 0 is no tile.
+// The address of a byte as descriptors encode it; 0 means no tile.
 std::uint64_t shared_address(const void* data);
 
 // ---- Named barriers, registers --------------------------------------------------------------------------------------
@@ -44,14 +45,14 @@ std::uint64_t shared_address(const void* data);
 void sync_named_barrier(int id, int threads, const std::source_location& site);
 void arrive_at_named_barrier(int id, int threads, const std::source_location& site);  // does not wait
 
-// This warpgroup has so many registers a thread from now on.
+// From now on this warpgroup has this number of registers a thread.
 void set_registers(int count, bool more, const std::source_location& site);
 
-// ---- What the scheduler calls ---------------------------------------------------------------------------------------
+// ---- Called by the scheduler ----------------------------------------------------------------------------------------
 
-void reset_warpgroups();  // a block begins
-// What is wrong with a thread that ends, or with the warpgroups of a block that has ended; else null.
-const char* left_by_thread(const Fiber& fiber);
-const char* left_by_warpgroups();
+void reset_warpgroups();  // at the beginning of a block
+// The error of a thread that ends, or of the warpgroups of a block that has ended; else null.
+const char* error_of_thread(const Fiber& fiber);
+const char* error_of_warpgroups();
 
 }  // namespace isobar::emulator

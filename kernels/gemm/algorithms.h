@@ -1,9 +1,9 @@
-// Which of cuBLASLt's algorithms products take on a GPU.
+// The choice of cuBLASLt's algorithms for products on a GPU.
 //
-// The library guesses from the sizes. Its first guess is rarely the fastest, so its candidates can be timed, once for
-// each product (sizes, types, epilogue, alignments), and what was chosen can be kept and given to another process. Sums
-// are added in another order by another algorithm: whoever wants the same bits needs the same algorithms. Everything
-// here holds for all threads of the process that use the device.
+// The library guesses from the sizes, and its first guess is rarely the fastest. So its candidates can be timed, once
+// per product (sizes, types, epilogue, alignments), and the choices can be saved and passed to another process.
+// Algorithms add in different orders: the same bits need the same algorithms. All of this applies to all threads of the
+// process that use the device.
 #pragma once
 
 #include <map>
@@ -13,20 +13,21 @@
 
 namespace isobar::cuda {
 
-// A product in words, and the 64 bytes of its algorithm in hexadecimal digits; or, of one that can make the sums of A
-// on the way, that these are made apart: "sums apart". The plain product then has an entry of its own.
+// Key: a product in words. Value: the 64 bytes of its algorithm in hexadecimal digits. If the product could also
+// compute the sums of A, but a separate pass does it, the value is "sums apart", and the plain product has its own
+// entry.
 using GemmAlgorithms = std::map<std::string, std::string>;
 
-// What algorithms and the words for products hold for: "NVIDIA H100 80GB HBM3, cuBLASLt 130001, form 1".
+// The platform for which algorithms and keys are valid: "NVIDIA H100 80GB HBM3, cuBLASLt 130001, form 1".
 std::string gemm_platform(Device device);
 
-// From now on products take these, and where there is none, or one that the library refuses for the product, the
-// library's first guess. What was timed before is forgotten.
+// From now on products use these algorithms. A product without one, or whose algorithm the library refuses, uses the
+// library's first guess. Earlier timings are forgotten.
 void use_gemm_algorithms(Device device, GemmAlgorithms algorithms);
 
-// While one lives, a product for which use_gemm_algorithms has given none takes the fastest of the library's
-// candidates, which are timed when it is met for the first time, in bursts: some tens of milliseconds. A candidate that
-// cannot be run is passed over. Its result is right too.
+// While one lives, a product without an algorithm from use_gemm_algorithms uses the fastest of the library's
+// candidates. They are timed in bursts when the product first occurs: some tens of milliseconds. A candidate that
+// cannot run is skipped. The product's result is correct then, too.
 // Nothing is timed while a graph is being captured.
 class GemmTiming {
  public:
@@ -39,7 +40,7 @@ class GemmTiming {
   Device device_;
 };
 
-// What products have taken, given or timed, since the last use_gemm_algorithms.
+// The algorithms, given or timed, that products have used since the last use_gemm_algorithms.
 GemmAlgorithms gemm_algorithms_in_use(Device device);
 
 }  // namespace isobar::cuda

@@ -1,4 +1,4 @@
-// gemm on the CPU: checks, and the choice between isobar's packed product and oneDNN's.
+// gemm on the CPU: checks, and the choice between isobar's packed product and oneDNN.
 #include "kernels/gemm/gemm.h"
 
 #include "kernels/common/check.h"

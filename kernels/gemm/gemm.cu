@@ -1,11 +1,11 @@
-// gemm on a GPU goes through cuBLASLt; the emulator uses the CPU's, since there is no kernel of ours to run.
+// gemm on a GPU uses cuBLASLt. The emulator uses the CPU's gemm, since there is no CUDA kernel of our own.
 //
-// cuBLASLt is column-major. A row-major matrix is the transpose of a column-major one, so C = A·B is computed as
-// Cᵀ = Bᵀ·Aᵀ: B comes first, m and n change places, and a bias along n runs along rows, as its epilogue wants it.
+// cuBLASLt is column-major. A row-major matrix is the transpose of a column-major one, so C = A·B is computed as Cᵀ =
+// Bᵀ·Aᵀ: B comes first, m and n are exchanged, and a bias along n is along rows, as its epilogue requires.
 //
-// The algorithm of a product is one that was given, else the fastest of the library's candidates, where they may be
-// timed, else its first guess (algorithms.h). Sums of A (a_sums) are made by the product or by a kernel behind it: that
-// is part of the choice.
+// The algorithm of a product is the given one, else the fastest of the library's candidates if timing is allowed, else
+// its first guess (algorithms.h). Sums of A (a_sums) are computed by the product, or by a separate kernel after it:
+// this is part of the choice.
 #include "kernels/gemm/gemm.h"
 
 #if defined(ISOBAR_EMULATE) && !defined(ISOBAR_VIRTUAL_GPU)
@@ -108,9 +108,9 @@ class Owned {
   Handle handle_ = nullptr;
 };
 
-// ---- What is asked of it --------------------------------------------------------------------------------------------
+// ---- A problem for the library --------------------------------------------------------------------------------------
 
-constexpr std::size_t kWorkspaceBytes = 32 << 20;  // what its Hopper kernels want
+constexpr std::size_t kWorkspaceBytes = 32 << 20;  // as NVIDIA recommends for Hopper
 
 // Everything that the choice of an algorithm may depend on.
 struct Problem {
@@ -124,7 +124,7 @@ struct Problem {
   auto operator<=>(const Problem&) const = default;
 };
 
-// As files have it, for any device: whoever changes it changes kForm too.
+// The text of a problem in files, for any device. If you change it, change kForm too.
 constexpr int kForm = 1;
 std::string in_words(const Problem& p) {
   return concat(p.m, " x ", p.n, " x ", p.k, p.transpose_a ? ", A transposed" : "",
@@ -175,29 +175,30 @@ struct Descriptors {
   }
 };
 
-// ---- What is kept between calls -------------------------------------------------------------------------------------
+// ---- State between calls --------------------------------------------------------------------------------------------
 
 struct Algorithm {
   bool found = false;      // false: cuBLASLt has none for the problem
   bool is_chosen = false;  // given or timed; else it is the library's first guess
-  // Of a product with the epilogue BGRADB: the sums are made apart (`choice` is nothing then); that was given or timed.
+  // For a product with the epilogue BGRADB: sums_apart: a separate pass makes the sums (`choice` is empty then);
+  // sums_are_chosen: this was given or timed.
   bool sums_apart = false, sums_are_chosen = false;
   cublasLtMatmulAlgo_t choice = {};
 };
 
-// Of one device.
+// State of one device.
 struct Algorithms {
   std::map<Problem, Algorithm> met;
   GemmAlgorithms given;
-  int timings = 0;      // GemmTiming that live
-  std::mutex choosing;  // one thread at a time chooses an algorithm: all take the same
+  int timings = 0;      // living GemmTiming objects
+  std::mutex choosing;  // one thread at a time chooses an algorithm: all threads use the same one
 };
 
-// Nobody waits for the device while holding the mutex, or launches.
+// No thread waits for the device, or launches, while it holds the mutex.
 struct Cache {
   std::mutex mutex;
-  std::map<int, cublasLtHandle_t> handles;  // of each device
-  std::map<int, Algorithms> algorithms;     // entries stay where they are
+  std::map<int, cublasLtHandle_t> handles;  // by device
+  std::map<int, Algorithms> algorithms;     // by device; elements never move
 
   Algorithms& of(int device) {
     const std::lock_guard lock(mutex);
@@ -219,11 +220,13 @@ cublasLtHandle_t handle_of(int device) {
 
 // ---- The choice of an algorithm -------------------------------------------------------------------------------------
 
-constexpr int kCandidates = 16;            // that are timed at most
-constexpr int kBurst = 10;                 // calls in a row: the host is ahead of the device, and not in their time
-constexpr int kBursts = 2;                 // of each candidate, behind a call that nobody counts
-constexpr double kMostMilliseconds = 100;  // that timing takes; then the rest of the candidates are left out
-constexpr const char* kSumsApart = "sums apart";  // of a product in GemmAlgorithms, instead of an algorithm
+constexpr int kCandidates = 16;  // max number that is timed
+constexpr int kBurst = 10;       // calls in a row: the host is ahead of the device, and does not add to their time
+constexpr int kBursts = 2;       // per candidate, after an untimed call
+// Max time for timing; then the remaining candidates are skipped.
+constexpr double kMaxMilliseconds = 100;
+// In GemmAlgorithms, instead of an algorithm.
+constexpr const char* kSumsApart = "sums apart";
 
 std::string to_hex(const cublasLtMatmulAlgo_t& algorithm) {
   std::string text;
@@ -245,9 +248,8 @@ std::optional<cublasLtMatmulAlgo_t> from_hex(const std::string& text) {
   return algorithm;
 }
 
-// The library's candidates, its first guess first. It looks at the alignment of the bias and of `pre` in the
-// descriptor.
-std::vector<Algorithm> ask_heuristic(const Problem& p, const Descriptors& d, int most) {
+// The library's candidates, its first guess first. It reads the alignment of the bias and of `pre` from the descriptor.
+std::vector<Algorithm> ask_heuristic(const Problem& p, const Descriptors& d, int max_candidates) {
   Owned<cublasLtMatmulPreference_t> preference{lt().MatmulPreferenceDestroy};
   check(lt().MatmulPreferenceCreate(preference.out()), "state a preference");
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
@@ -260,11 +262,12 @@ std::vector<Algorithm> ask_heuristic(const Problem& p, const Descriptors& d, int
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.a_alignment);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.c_alignment);
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.c_alignment);
-  std::array<cublasLtMatmulHeuristicResult_t, kCandidates> results = {};  // no vector: nvcc 13 cannot compile one
+  // No vector: nvcc 13 cannot compile one.
+  std::array<cublasLtMatmulHeuristicResult_t, kCandidates> results = {};
   int found = 0;
   const cublasStatus_t status =
       lt().MatmulAlgoGetHeuristic(handle_of(p.device), d.product.get(), d.first.get(), d.second.get(), d.result.get(),
-                                  d.result.get(), preference.get(), most, results.data(), &found);
+                                  d.result.get(), preference.get(), max_candidates, results.data(), &found);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
   check(status, "choose an algorithm");
   std::vector<Algorithm> candidates;
@@ -283,8 +286,8 @@ std::string given_for(const Problem& p) {
   return found == given.end() ? "" : found->second;
 }
 
-// One that was given for the problem; not found where none was, or where the library refuses it: it may come from
-// anybody's file.
+// The algorithm given for the problem; not found if there is none, or if the library refuses it: it may come from any
+// file.
 Algorithm ask_given(const Problem& p, const Descriptors& d) {
   const std::string given = given_for(p);
   if (given == kSumsApart && p.epilogue == CUBLASLT_EPILOGUE_BGRADB)
@@ -303,12 +306,12 @@ Algorithm ask_given(const Problem& p, const Descriptors& d) {
           .choice = *choice};
 }
 
-// Milliseconds of the device, as a clock for calls that it is given.
+// A timer for calls, in milliseconds of the device.
 class Stopwatch {
  public:
   explicit Stopwatch(Stream stream) : stream_(stream) {}
 
-  // Of one of `count` calls in a row; infinite where one fails, which is no failure here.
+  // The time of one of `count` calls in a row; infinite if one fails, which is no error here.
   double time(int count, const std::function<bool()>& call) {
     timer_.start(stream_);
     bool has_run = true;
@@ -318,12 +321,12 @@ class Stopwatch {
     return has_run ? milliseconds / count : std::numeric_limits<double>::infinity();
   }
 
-  // The least of kBursts bursts, behind a call that nobody counts; infinite, too, without a burst, where that call took
-  // much longer than `least`.
-  double best_of(const std::function<bool()>& call, double least = std::numeric_limits<double>::infinity()) {
-    constexpr double kOfHost = 0.05;  // milliseconds of a single call that may be the host's
+  // The minimum of kBursts bursts after an untimed call; infinite if the call fails, or, without any burst, if that
+  // call took much longer than `least`.
+  double best_of(const std::function<bool()>& call, double min_so_far = std::numeric_limits<double>::infinity()) {
+    constexpr double kHostMilliseconds = 0.05;  // milliseconds of a single call that may be the host's
     double best = std::numeric_limits<double>::infinity();
-    if (time(1, call) > 2 * least + kOfHost) return best;
+    if (time(1, call) > 2 * min_so_far + kHostMilliseconds) return best;
     for (int burst = 0; burst < kBursts; ++burst) best = std::min(best, time(kBurst, call));
     return best;
   }
@@ -336,7 +339,7 @@ class Stopwatch {
   double spent_ = 0;
 };
 
-// Memory that is allocated and freed in the order of a stream.
+// Memory that is allocated and freed in stream order.
 class Scratch {
  public:
   Scratch(std::size_t bytes, int device, Stream stream)
@@ -355,8 +358,9 @@ class Scratch {
 
 struct Outputs {
   void* c;
-  void* pre;         // for an epilogue that stores it
-  const void* bias;  // in out_dtype; with the epilogue BGRADB it is written: a_sums
+  void* pre;  // for an epilogue that stores it
+  // In out_dtype. With the epilogue BGRADB it is an output: a_sums.
+  const void* bias;
 };
 
 struct Workspace {
@@ -385,7 +389,7 @@ Problem problem_of(const GemmArgs& g, int device, cublasLtEpilogue_t epilogue, c
           .workspace_bytes = workspace_bytes};
 }
 
-// A product as cuBLASLt is asked for it.
+// A product as a call of cuBLASLt.
 class Product {
  public:
   Product(const GemmArgs& g, int device, cublasLtEpilogue_t epilogue, const Outputs& out, const Workspace& workspace,
@@ -404,7 +408,7 @@ class Product {
     }
   }
 
-  // Into `to`, which is C or as it is.
+  // Writes to `to`, which is C or has C's layout.
   cublasStatus_t start(const Algorithm& algorithm, void* to) const {
     const float alpha = 1, beta = problem.accumulate ? 1 : 0;
     return lt().Matmul(handle_of(problem.device), descriptors.product.get(), &alpha, b_, descriptors.first.get(), a_,
@@ -423,7 +427,7 @@ class Product {
   char* workspace_;
 };
 
-// What is timed writes to C, which the product writes again. Only where it adds to C there is a copy of it.
+// A timed product writes to C, which the real product overwrites. If that adds to C, timing writes to a copy.
 template <class F>
 auto with_an_output(const Product& product, const F& f) {
   const Problem& p = product.problem;
@@ -434,17 +438,17 @@ auto with_an_output(const Product& product, const F& f) {
   return f(copy.data());
 }
 
-// The candidate whose fastest burst is the shortest; of equal ones the first. One that cannot be run is passed over.
+// The candidate with the shortest burst; the first one of a tie. A candidate that cannot run is skipped.
 Algorithm fastest_of(const std::vector<Algorithm>& candidates, const Product& product, void* c) {
   Stopwatch stopwatch(product.stream);
-  double least = std::numeric_limits<double>::infinity();
+  double min_so_far = std::numeric_limits<double>::infinity();
   Algorithm fastest;
   for (const Algorithm& candidate : candidates) {
-    if (stopwatch.spent() > kMostMilliseconds && fastest.found) break;
+    if (stopwatch.spent() > kMaxMilliseconds && fastest.found) break;
     const double milliseconds =
-        stopwatch.best_of([&] { return product.start(candidate, c) == CUBLAS_STATUS_SUCCESS; }, least);
-    if (milliseconds >= least) continue;
-    least = milliseconds;
+        stopwatch.best_of([&] { return product.start(candidate, c) == CUBLAS_STATUS_SUCCESS; }, min_so_far);
+    if (milliseconds >= min_so_far) continue;
+    min_so_far = milliseconds;
     fastest = candidate;
   }
   fastest.is_chosen = fastest.found;
@@ -478,8 +482,8 @@ Algorithm remember(const Problem& p, const Algorithm& algorithm) {
   return cache().algorithms[p.device].met[p] = algorithm;
 }
 
-// Chosen when the problem is met for the first time; a first guess once more when candidates may be timed. The caller
-// holds `choosing`.
+// Chosen when the problem first occurs; a first guess is chosen again once candidates may be timed. The caller holds
+// `choosing`.
 Algorithm algorithm_for(const Product& product) {
   const auto known = met(product.problem);
   const bool is_guess = !known || (known->found && !known->is_chosen);
@@ -488,7 +492,7 @@ Algorithm algorithm_for(const Product& product) {
   return remember(product.problem, choose(product, times));
 }
 
-// False when cuBLASLt has no algorithm for the problem, with this epilogue.
+// False if cuBLASLt has no algorithm for the problem with this epilogue.
 bool multiply(const GemmArgs& g, int device, cublasLtEpilogue_t epilogue, const Outputs& out,
               const Workspace& workspace, Stream stream) {
   const Product product(g, device, epilogue, out, workspace, stream);
@@ -505,7 +509,7 @@ void require(bool has_multiplied, const GemmArgs& g) {
                name_of(g.in_dtype));
 }
 
-// The bias in the type of the output, the only one cuBLASLt adds; a 16-bit copy is made at the start of the workspace.
+// The bias in the output's type, the only one that cuBLASLt adds; a 16-bit copy is made at the start of the workspace.
 const void* bias_for(const GemmArgs& g, Workspace& workspace, Stream stream) {
   if (g.bias == nullptr || g.bias_dtype == g.out_dtype) return g.bias;
   constexpr std::size_t kAlignment = 256;
@@ -539,8 +543,8 @@ void sum_apart(const GemmArgs& g, const Workspace& workspace, Stream stream) {
              stream);
 }
 
-// Whether the product that makes the sums takes longer than a plain one and a pass for the sums. There are other
-// algorithms for a plain one: such as split k, without which few tiles leave most of the GPU idle.
+// Whether the product with sums is slower than a plain one and a pass for the sums. A plain product has more
+// algorithms, such as split k, without which a product of few tiles leaves most of the GPU idle.
 bool is_slower(const Product& with_sums, const Algorithm& of_sums, const Product& plain, const Algorithm& of_plain,
                const std::function<void()>& sum) {
   return with_an_output(plain, [&](void* c) {
@@ -555,7 +559,7 @@ bool is_slower(const Product& with_sums, const Algorithm& of_sums, const Product
   });
 }
 
-// The product makes the sums, where it can and where that is not slower; else they take a pass of their own.
+// The product computes the sums if it can and is not slower; else they have their own pass.
 void multiply_and_sum(const GemmArgs& g, int device, const Workspace& workspace, Stream stream) {
   const Product with_sums(g, device, CUBLASLT_EPILOGUE_BGRADB, {g.c, nullptr, g.a_sums}, workspace, stream);
   const Product plain(g, device, CUBLASLT_EPILOGUE_DEFAULT, {g.c, nullptr, nullptr}, workspace, stream);
@@ -613,12 +617,12 @@ void gemm(const GemmArgs& g, Stream stream) {
   if (g.m == 0 || g.n == 0) return;
   int device = 0;
   check(cudaGetDevice(&device), "name the current device");
-  // Products on one stream follow each other, so they can share it.
+  // Products on one stream run one after another, so they can share it.
   Workspace workspace{static_cast<char*>(gpu::workspace(kWorkspaceBytes, device, stream)), kWorkspaceBytes};
   if (g.a_sums != nullptr) return multiply_and_sum(g, device, workspace, stream);
   const void* bias = bias_for(g, workspace, stream);
 
-  // tanh GELU is an epilogue; it stores `pre` only when its rows are 16-byte multiples.
+  // tanh GELU is an epilogue; it stores `pre` only if its rows are multiples of 16 bytes.
   constexpr std::int64_t kAuxAlignment = 8;
   if (g.activation == Activation::gelu_tanh && (g.pre == nullptr || g.n % kAuxAlignment == 0)) {
     const auto epilogue = g.pre != nullptr
@@ -627,7 +631,7 @@ void gemm(const GemmArgs& g, Stream stream) {
     if (multiply(g, device, epilogue, {g.c, g.pre, bias}, workspace, stream)) return;
   }
 
-  // Otherwise the product goes to `pre`, or to C where nobody wants `pre`, and the activation follows.
+  // Otherwise the product goes to `pre`, or to C if `pre` is not wanted, and the activation follows.
   void* product = g.pre != nullptr ? g.pre : g.c;
   const auto epilogue = bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
   require(multiply(g, device, epilogue, {product, nullptr, bias}, workspace, stream), g);

@@ -1,25 +1,24 @@
 // gemm - matrix product with optional bias and GELU:  C = act(op(A) · op(B) + bias)
 //
-//   A     [m, k], or stored [k, m] when transpose_a   in_dtype, row-major, rows contiguous
-//   B     [k, n], or stored [n, k] when transpose_b   in_dtype (a PyTorch Linear weight [out, in] is transpose_b)
-//   C     [m, n]                                      out_dtype, written, or added to when mode is accumulate
+//   A     [m, k], or stored [k, m] if transpose_a     in_dtype, row-major, rows contiguous
+//   B     [k, n], or stored [n, k] if transpose_b     in_dtype (a PyTorch Linear weight [out, in] is transpose_b)
+//   C     [m, n]                                      out_dtype, written, or added to if mode is accumulate
 //   bias  [n]                                         bias_dtype, or null: accumulator_of(in_dtype); on a GPU also
-//                                                     out_dtype, in which its library adds it
+//                                                     out_dtype, which cuBLASLt needs
 //   pre   [m, n]                                      out_dtype, or null: op(A)·op(B) + bias before the activation
 //   a_sums [m]                                        accumulator_of(in_dtype), or null: written, the sum over k of
-//                                                     op(A)'s rows; of dyᵀ it is the gradient of a bias
+//                                                     op(A)'s rows; if op(A) is dyᵀ, the gradient of a bias
 //
 //   dtypes        in: fp32, bf16, fp16, fp64 (CPU);  out: the same as in, or fp32
 //   numerics      products accumulate in fp32 (fp64 for fp64); bias and activation are applied before the one rounding
-//                 of each output, except on CUDA: there an erf GELU follows the rounding of `pre`, and the bias of a
-//                 16-bit output is rounded to that type first; and except for bf16 on a CPU with AMX, where a GELU
-//                 follows the rounding to out_dtype. A CPU that multiplies bf16 with AVX512_BF16 takes bf16
-//                 operands and sums below 2^-126 for zero. tf32 lets the GPU round fp32 inputs to 10 mantissa bits;
-//                 the CPU ignores it
-//   deterministic yes, for a fixed number of threads; on a GPU for the same algorithm of its library (algorithms.h),
-//                 which gives the same one again, or is told to
+//                 of each output. Exceptions. CUDA: an erf GELU follows the rounding of `pre`, and the bias of a 16-bit
+//                 output is first rounded to that type. bf16 on a CPU with AMX: a GELU follows the rounding to
+//                 out_dtype. bf16 with AVX512_BF16: operands and sums below 2^-126 count as zero. tf32 lets the GPU
+//                 round fp32 inputs to 10 mantissa bits; the CPU ignores it
+//   deterministic yes, for a fixed number of threads. On a GPU: yes, if cuBLASLt uses the same algorithm. Its first
+//                 guess is repeatable; algorithms.h can also fix the choice
 //   limits        m, n >= 0; k >= 1; bias and activation need mode overwrite; a_sums: on a GPU only, with transpose_a,
-//                 an output in fp32, and no bias and no activation
+//                 an fp32 output, and no bias and no activation
 //   aliasing      none
 #pragma once
 

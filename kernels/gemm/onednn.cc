@@ -28,8 +28,7 @@ dnnl::memory::desc matrix(std::int64_t rows, std::int64_t cols, bool transposed,
                     : dnnl::memory::desc({rows, cols}, type, dnnl::memory::dims{cols, 1});
 }
 
-// What oneDNN computes in one call: the product, bias, and the sum with what is there. Its GELU is not used: some
-// versions make NaN of infinity.
+// One call of oneDNN: the product, bias, and addition to C. Its GELU is not used: some versions make NaN of infinity.
 struct Product {
   dnnl::memory::desc a, b, bias, c, scratchpad;
   dnnl::matmul primitive;
@@ -46,7 +45,7 @@ Product make_product(const GemmArgs& g) {
   if (g.mode == Grad::accumulate) after.append_sum(1.0f);
   dnnl::primitive_attr attributes;
   attributes.set_post_ops(after);
-  // A scratchpad of the caller's lets several threads run one primitive.
+  // With a scratchpad from the caller, several threads can run one primitive.
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
 #if DNNL_VERSION_MAJOR >= 3
   const dnnl::matmul::primitive_desc description(engine(), product.a, product.b, product.bias, product.c, attributes);
@@ -59,8 +58,8 @@ Product make_product(const GemmArgs& g) {
   return product;
 }
 
-// Products are made once a shape and number of threads (which ranks of one process may choose apart): making one
-// compiles its kernel, and deals out its work.
+// Products are made once per shape and number of threads (ranks in one process may have different numbers): making one
+// compiles its kernel and splits its work.
 const Product& product_for(const GemmArgs& g) {
   using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, DType, bool, Grad, int>;
   static std::mutex mutex;
@@ -70,7 +69,7 @@ const Product& product_for(const GemmArgs& g) {
   const std::lock_guard lock(mutex);
   auto found = products.find(key);
   if (found == products.end()) found = products.emplace(key, make_product(g)).first;
-  return found->second;  // a map's elements stay where they are
+  return found->second;  // elements of a map never move
 }
 
 }  // namespace

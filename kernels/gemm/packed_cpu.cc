@@ -15,10 +15,11 @@ namespace {
 
 using std::int64_t;
 
-constexpr int64_t kSerialFlops = 200'000;  // less work than this is not worth a second thread
-constexpr int64_t kBlockTiles = 14;        // tiles of rows whose A is packed at a time; they share the L2 cache with B
+constexpr int64_t kSerialFlops = 200'000;  // less work is not worth a second thread
+// Tiles of rows whose A is packed at a time; they share the L2 cache with B.
+constexpr int64_t kBlockTiles = 14;
 
-// Where rows of the packed A begin: not a power of two, or all rows of a tile would meet in a few cache sets.
+// The step between rows of the packed A. Not a power of two: all rows of a tile would fall into a few cache sets.
 constexpr int kRowStep = kGemmDepth + 16;
 
 template <class In, class T>
@@ -27,7 +28,7 @@ ISOBAR_INLINE void convert_run(const In* __restrict__ from, T* __restrict__ to, 
   for (int64_t i = 0; i < n; ++i) to[i] = convert<T>(from[i]);
 }
 
-// The same for a number of elements that is known beforehand: inline, whatever the types.
+// The same for a constant number of elements: inline for all types.
 template <int kCount, class In, class T>
 ISOBAR_INLINE void convert_fixed(const In* __restrict__ from, T* __restrict__ to) {
   if constexpr (std::is_same_v<In, T>) {
@@ -38,7 +39,7 @@ ISOBAR_INLINE void convert_fixed(const In* __restrict__ from, T* __restrict__ to
   }
 }
 
-// How terms are packed, and multiplied: each by itself, converted to the type of the sums.
+// Packing and multiplication of single terms, converted to the type of the sums.
 template <class In_>
 struct Single {
   using In = In_;
@@ -46,12 +47,12 @@ struct Single {
   using Packed = Sum;  // an element of a packed panel
   static constexpr int kTerms = 1;
 
-  // `count` elements whose terms lie side by side.
+  // Packs `count` elements whose terms are contiguous.
   static ISOBAR_INLINE void pack_along(const In* __restrict__ from, int64_t count, int64_t, Packed* __restrict__ to) {
     convert_run(from, to, count);
   }
   static ISOBAR_INLINE Packed pack_one(const In* from, int64_t) { return static_cast<Packed>(*from); }
-  // `count` elements side by side; further terms of each would lie `step` beyond.
+  // Packs `count` contiguous elements; further terms of each would be at distance `step`.
   static ISOBAR_INLINE void pack_across(const In* __restrict__ from, int64_t, int64_t, int64_t count,
                                         Packed* __restrict__ to) {
     convert_run(from, to, count);
@@ -68,7 +69,7 @@ struct Single {
 };
 
 #if defined(ISOBAR_ISA_IS_avx512)
-// Two terms an element, as vdpbf16ps reads them (kernels/cpu/pairs.h). Where only one is left, `terms` or `terms_left`
+// Two terms an element, as vdpbf16ps reads them (kernels/cpu/pairs.h). If only one is left, `terms` or `terms_left`
 // says so, and the other is zero.
 template <class Products>
 struct InPairs {
@@ -127,13 +128,13 @@ struct InPairs {
 };
 #endif
 
-// The terms that a run of packed elements holds.
+// The terms in a run of packed elements.
 struct Depth {
   int64_t begin, terms, elements;
 };
 
-// Rows [row, row + rows) of op(A), terms of `depth`. A tile of the packed A is [kTileRows, kRowStep] when the rows lie
-// contiguous in memory, and [elements, kTileRows] when the columns do: either way packing copies runs.
+// Rows [row, row + rows) of op(A), terms of `depth`. A tile of the packed A is [kTileRows, kRowStep] if rows are
+// contiguous in memory, and [elements, kTileRows] if columns are: in both cases packing copies runs.
 template <bool kTransposed, class Format>
 void pack_a(const GemmArgs& g, int64_t row, int64_t rows, const Depth& depth,
             typename Format::Packed* __restrict__ packed) {
@@ -167,7 +168,7 @@ void pack_a(const GemmArgs& g, int64_t row, int64_t rows, const Depth& depth,
   }
 }
 
-// Columns [column, column + kPanel) of op(B), terms of `depth`, as [elements, kPanel]; zeros beyond n.
+// Columns [column, column + kPanel) of op(B), terms of `depth`, as [elements, kPanel]; zeros past n.
 template <class Format>
 void pack_b(const GemmArgs& g, int64_t column, const Depth& depth, typename Format::Packed* __restrict__ packed) {
   using In = typename Format::In;
@@ -176,7 +177,8 @@ void pack_b(const GemmArgs& g, int64_t column, const Depth& depth, typename Form
   const auto* b = static_cast<const In*>(g.b);
   const int64_t width = min(kWidth, g.n - column);
   if (g.transpose_b) {
-    constexpr int64_t kRun = 16;  // elements of all columns that stay in the first-level cache while transposed
+    // Elements of all columns that stay in the first-level cache while they are transposed.
+    constexpr int64_t kRun = 16;
     for (int64_t first = 0; first < depth.elements; first += kRun) {
       const int64_t last = min(first + kRun, depth.elements);
       for (int64_t j = 0; j < kWidth; ++j) {
@@ -204,13 +206,13 @@ void pack_b(const GemmArgs& g, int64_t column, const Depth& depth, typename Form
   }
 }
 
-// What is done with the sums of one tile. Sums over earlier terms are in `partial` (which is C itself when C has the
-// accumulator's type).
+// The operations on the sums of one tile. Sums over earlier terms are in `partial`, which is C itself if C has the
+// accumulator's type.
 template <class Out, class T>
 struct Epilogue {
   const GemmArgs& g;
   T* partial;
-  bool first, last;  // are these the first, the last terms of the sums?
+  bool first, last;  // whether these are the first or the last terms of the sums
 
   // One row of a tile. `width` is a constant for all but the last tile, so that the loops are straight vector code.
   ISOBAR_INLINE void row(T* __restrict__ sums, int64_t at, int64_t column, int64_t width) const {
@@ -245,7 +247,7 @@ struct Epilogue {
       convert_run(sums, c, width);
   }
 
-  // Asks for the lines of C that a tile will need, so that they come while it is being computed.
+  // Prefetches the lines of C for a tile, so that they arrive while it is computed.
   ISOBAR_INLINE void prefetch(int64_t row_begin, int64_t column) const {
     const auto* c = static_cast<const char*>(g.c);
     const int64_t rows = min(kTileRows, g.m - row_begin);
@@ -274,7 +276,7 @@ void block(const GemmArgs& g, const typename Format::Packed* packed_b, int64_t r
   using T = typename Format::Sum;
   using Packed = typename Format::Packed;
   constexpr int64_t kTileSize = kTileRows * kRowStep;
-  // Not ceil_div: GCC 12 would give the loops below other registers, and more moves between them.
+  // Not ceil_div: with it GCC 12 allocates registers worse in the loops below.
   const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
   auto* packed_a = static_cast<Packed*>(scratch(Scratch::gemm_a, kBlockTiles * kTileSize * sizeof(Packed)));
   pack_a<kTransposed, Format>(g, row, rows, depth, packed_a);
@@ -309,7 +311,8 @@ void multiply(const GemmArgs& g) {
   else if (chunks > 1)
     partial = static_cast<T*>(scratch(Scratch::gemm_partial, g.m * g.n * sizeof(T)));
 
-  // Rows are dealt to the threads in blocks of up to kBlockTiles tiles; when there are too few rows, columns are too.
+  // Rows are split among threads in blocks of up to kBlockTiles tiles; if there are too few rows, columns are split
+  // too.
   const int64_t threads = omp_get_max_threads();
   const int64_t rounds = ceil_div(tiles, kBlockTiles * threads);
   const int64_t block_tiles = ceil_div(tiles, rounds * threads);

@@ -29,14 +29,11 @@ Ports classifier_ports(const ImagesInfo& info) {
   return {.in = {1, info.height, info.width}, .out = {info.classes}};
 }
 
-Classifier::Classifier(std::shared_ptr<const NetworkRecipe> network, const ComputeOptions& compute,
+Classifier::Classifier(const std::shared_ptr<const NetworkRecipe>& network, const ComputeOptions& compute,
                        const ImagesInfo& info, Device device, const Parallel& parallel)
-    : recipe_(std::move(network)),
-      info_(info),
-      recomputes_(compute.recompute),
-      parallel_(parallel),
+    : info_(info),
       parameters_(std::make_unique<Parameters>()),
-      network_(make_network(*recipe_, classifier_ports(info), {*parameters_, compute, parallel})),
+      network_(make_network(*network, classifier_ports(info), {*parameters_, compute, parallel})),
       mean_(number_on(device, info.mean)),
       std_(number_on(device, info.std)) {
   compute.allocate(*parameters_, device, parallel.bucket_plan());
@@ -69,14 +66,10 @@ Tensor Classifier::loss(const Batch& batch, const Pass& pass) const {
 }
 
 double Classifier::weight(const Batch& batch) const {
-  if (counts_samples()) return Task::weight(batch);
-  const std::vector<std::int32_t> labels = int_values(tensor_of(batch, "label"));
+  const Tensor& label = tensor_of(batch, "label");
+  if (counts_samples() || !holds_values(label.device())) return Task::weight(batch);
+  const std::vector<std::int32_t> labels = int_values(label);
   return static_cast<double>(std::ssize(labels) - std::ranges::count(labels, kIgnoredLabel));
-}
-
-void Classifier::add_traffic(std::int64_t samples, CommLedger& ledger) const {
-  const PassSizes sizes{samples, parameters_->activation_dtype(), parameters_->dtype(), recomputes_};
-  recipe_->add_traffic(network_->ports(), sizes, parallel_, ledger);
 }
 
 std::unique_ptr<Metrics> Classifier::metrics() const {

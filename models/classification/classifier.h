@@ -25,7 +25,7 @@ Ports classifier_ports(const ImagesInfo& info);
 class Classifier : public Task {
  public:
   // Weights are initialised from compute.seed. Error for fp64 on a GPU, and if ranks share an image.
-  Classifier(std::shared_ptr<const NetworkRecipe> network, const ComputeOptions& compute, const ImagesInfo& info,
+  Classifier(const std::shared_ptr<const NetworkRecipe>& network, const ComputeOptions& compute, const ImagesInfo& info,
              Device device, const Parallel& parallel = Parallel::alone());
 
   // A batch has "image" [B, 1, height, width] fp32 with the values of the files, and "label" [B] i32. Returns the
@@ -36,10 +36,9 @@ class Classifier : public Task {
   Parameters& parameters() override { return *parameters_; }
   const Parameters& parameters() const override { return *parameters_; }
   Tensor loss(const Batch& batch, const Pass& pass) const override;
-  // The number of images whose label is not ignored.
+  // The number of images whose label is not ignored; on the device meta, where labels have no values, all images.
   double weight(const Batch& batch) const override;
   bool counts_samples() const override { return !info_.ignores_labels; }
-  void add_traffic(std::int64_t samples, CommLedger& ledger) const override;
   std::unique_ptr<Metrics> metrics() const override;
   void score(const Batch& batch, Metrics& metrics) const override;
   std::int64_t picture_samples() const override { return 1000; }
@@ -48,10 +47,7 @@ class Classifier : public Task {
   Settings settings() const override;
 
  private:
-  std::shared_ptr<const NetworkRecipe> recipe_;
   ImagesInfo info_;
-  bool recomputes_;
-  const Parallel& parallel_;
   std::unique_ptr<Parameters> parameters_;  // the network refers to it
   std::unique_ptr<Network> network_;
   Tensor mean_, std_;  // [1] fp64

@@ -3,7 +3,7 @@
 namespace isobar {
 
 KeyTable ClassificationOptions::keys() {
-  constexpr double kMostClasses = 256;  // labels are bytes
+  constexpr double kMaxClasses = 256;  // labels are bytes
   return {
       "The images",
       {key("images_path", images_path,
@@ -17,11 +17,11 @@ KeyTable ClassificationOptions::keys() {
            .path()
            .free_on_resume(),
        key("classes", classes, "how many kinds of images there are; null: the largest label of the data + 1")
-           .within(2, kMostClasses)
+           .within(2, kMaxClasses)
            .also_called({"numclasses", "nclasses"}),
        key("ignored_label", ignored_label,
            "images of this label are neither trained on nor judged: the loss is the mean over the others; null: none")
-           .within(0, kMostClasses - 1)
+           .within(0, kMaxClasses - 1)
            .also_called({"ignoreindex", "ignorelabel"})},
       [this](const KeyOrigins& origins) { check_filled("classes", classes.has_value(), origins); }};
 }

@@ -103,7 +103,7 @@ std::string ClassificationRecipe::fill(const LabelledImages& train, KeyOrigins& 
   network_->fill(ports, filler);
   network_->check(ports, train.name() + ": the sides of its images");
   check_keys({images.keys(), network_->keys()}, origins);
-  return filler.told();
+  return filler.summary();
 }
 
 std::unique_ptr<OpenedRecipe> ClassificationRecipe::open(KeyOrigins& origins, const OpenRequest&) {
@@ -117,7 +117,7 @@ std::unique_ptr<OpenedSplit> ClassificationRecipe::open_split(DataSplit split, c
   return std::make_unique<OpenedClassificationSplit>(network_, images, split, weights);
 }
 
-Holding ClassificationRecipe::holding(const ComputeOptions&, const Parallel&) const {
+std::unique_ptr<TaskSource> ClassificationRecipe::on_shapes() const {
   throw_error("the size of the images and the classes are left to the data");
 }
 
@@ -150,13 +150,6 @@ void OpenedClassification::check_resume(const GivenWeights& weights) const {
   ISOBAR_CHECK(same_pixels(trained, info_), train_.name(), ": these are not the images that ", weights.file.string(),
                " was trained on: mean and deviation are ", info_.mean, " and ", info_.std, ", not ", trained.mean,
                " and ", trained.std);
-}
-
-Holding OpenedClassification::holding(const ComputeOptions& compute, const Parallel& parallel) const {
-  Parameters parameters;
-  const Ports ports = classifier_ports(info_);
-  make_network(*network_, ports, {parameters, compute, parallel});
-  return {network_->shares(ports, parallel), parameters.held()};
 }
 
 std::unique_ptr<Task> OpenedClassification::make_task(const ComputeOptions& compute, Device device,

@@ -28,7 +28,7 @@ class ClassificationRecipe : public Recipe {
   std::unique_ptr<OpenedRecipe> open(KeyOrigins& origins, const OpenRequest& request) override;
   std::unique_ptr<OpenedSplit> open_split(DataSplit split, const GivenWeights& weights) const override;
   // Always an Error: only the data know the size of the images.
-  Holding holding(const ComputeOptions& compute, const Parallel& parallel) const override;
+  std::unique_ptr<TaskSource> on_shapes() const override;
 
  private:
   std::string fill(const LabelledImages& train, KeyOrigins& origins);
@@ -46,7 +46,6 @@ class OpenedClassification : public OpenedRecipe {
   const Dataset& valid() const override { return valid_; }
   const Dataset* test() const override { return test_ ? &*test_ : nullptr; }
   std::vector<std::string> sentences() const override { return sentences_; }
-  Holding holding(const ComputeOptions& compute, const Parallel& parallel) const override;
   void check_start(const GivenWeights& weights) const override;
   void check_resume(const GivenWeights& weights) const override;
   std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device,

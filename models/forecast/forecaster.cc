@@ -1,6 +1,6 @@
 #include "models/forecast/forecaster.h"
 
-#include "comm/dealt_axis.h"
+#include "comm/sharded_axis.h"
 #include "engine/field_ops.h"
 #include "engine/ops.h"
 #include "engine/tape.h"
@@ -21,11 +21,7 @@ Ports forecast_ports(const ForecastOptions& o) {
 
 Forecaster::Forecaster(const ForecasterOptions& options, const ComputeOptions& compute, FieldsInfo info, Device device,
                        const Parallel& parallel)
-    : options_(options),
-      info_(std::move(info)),
-      recomputes_(compute.recompute),
-      parallel_(parallel),
-      parameters_(std::make_unique<Parameters>()) {
+    : options_(options), info_(std::move(info)), parallel_(parallel), parameters_(std::make_unique<Parameters>()) {
   const ForecastOptions& forecast = options_.forecast;
   ISOBAR_CHECK(*forecast.n_out_channels <= *forecast.n_in_channels, "n_out_channels: ", *forecast.n_out_channels,
                " is more than n_in_channels, ", *forecast.n_in_channels);
@@ -80,13 +76,6 @@ std::vector<double> Forecaster::scores(const Tensor& forecast, const Tensor& tar
   return sums.to_vector();
 }
 
-void Forecaster::add_traffic(std::int64_t samples, CommLedger& ledger) const {
-  const PassSizes sizes{samples, parameters_->activation_dtype(), parameters_->dtype(), recomputes_};
-  options_.network->add_traffic(network_->ports(), sizes, parallel_, ledger);
-  const auto sums = samples * 2 * static_cast<std::int64_t>(sizeof(double));  // the loss's sums
-  if (parallel_.cp.size() > 1) ledger.add(parallel_.cp.name(), Verb::all_reduce, 1, sums);
-}
-
 std::unique_ptr<Metrics> Forecaster::metrics() const {
   return std::make_unique<ForecastMetrics>(info_, *options().n_out_channels, options().pixels());
 }
@@ -98,7 +87,7 @@ void Forecaster::score(const Batch& batch, Metrics& metrics) const {
   const Tensor output = forecast(input);
   const double mean_loss = loss(output, target).item();
   totals.add(scores(output, target), mean_loss);
-  if (totals.wants_persistence()) totals.add_persistence(scores(input_->persistence_of(input), target));
+  if (totals.needs_persistence()) totals.add_persistence(scores(input_->persistence_of(input), target));
 }
 
 std::optional<RowBand> Forecaster::band() const {
@@ -111,7 +100,7 @@ std::optional<RowBand> Forecaster::band() const {
 Tensor Forecaster::whole_grid(const Tensor& band) const {
   if (parallel_.cp.size() == 1) return band;
   const std::int64_t planes = band.size(0) * band.size(1), width = band.size(3);
-  const DealtAxis rows(options().height(), parallel_.cp.size(), network_->row_unit());
+  const ShardedAxis rows(options().height(), parallel_.cp.size(), network_->row_multiple());
   return gather_axis(band.view({planes * band.size(2), width}), planes, rows, parallel_.cp)
       .view({band.size(0), band.size(1), options().height(), width});
 }

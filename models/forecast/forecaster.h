@@ -53,7 +53,6 @@ class Forecaster : public Task {
   Parameters& parameters() override { return *parameters_; }
   const Parameters& parameters() const override { return *parameters_; }
   Tensor loss(const Batch& batch, const Pass& pass) const override;
-  void add_traffic(std::int64_t samples, CommLedger& ledger) const override;
   std::unique_ptr<Metrics> metrics() const override;
   void score(const Batch& batch, Metrics& metrics) const override;
   std::optional<RowBand> band() const override;
@@ -68,7 +67,6 @@ class Forecaster : public Task {
 
   ForecasterOptions options_;
   FieldsInfo info_;
-  bool recomputes_;
   const Parallel& parallel_;
   std::unique_ptr<Parameters> parameters_;  // the network refers to it
   std::unique_ptr<Network> network_;

@@ -12,7 +12,7 @@ Tensor leading_channels(const Tensor& fields, std::int64_t channels) {
   if (fields.size(1) == channels) return fields;
   const std::int64_t batch = fields.size(0), from = fields.numel() / batch, to = from / fields.size(1) * channels;
   const Tensor out = Tensor::empty({batch, channels, fields.size(2), fields.size(3)}, fields.dtype(), fields.device());
-  copy_runs(out, {0, to}, fields, {0, from}, batch, to);
+  copy_strided(out, {0, to}, fields, {0, from}, batch, to);
   return out;
 }
 
@@ -87,7 +87,7 @@ Tensor FieldInput::input_after(const Tensor& forecast, std::span<const double> t
   const std::int64_t plane = rows_.count * options_.width();
   const Tensor input = Tensor::empty({batch, planes(), forecast.size(2), forecast.size(3)}, forecast.dtype(), device_);
   const std::int64_t to = input.numel() / batch;
-  copy_runs(input, {0, to}, forecast, {0, from}, batch, from);
+  copy_strided(input, {0, to}, forecast, {0, from}, batch, from);
   for (std::int64_t b = 0; b < batch; ++b) {
     for (std::int64_t e = 0; e < kTimeFeatures; ++e) {
       const Tensor where = input.slice(b * to + from + e * plane, {plane});

@@ -25,9 +25,9 @@ double mean_ratio(const std::vector<double>& rmse, const std::vector<double>& pe
 ForecastMetrics::ForecastMetrics(const FieldsInfo& info, std::int64_t outputs, std::int64_t pixels)
     : info_(info),
       names_(info.channel_names.begin(), info.channel_names.begin() + outputs),
-      nothing_(outputs, pixels),
-      forecast_(nothing_),
-      persistence_(nothing_) {}
+      initial_(outputs, pixels),
+      forecast_(initial_),
+      persistence_(initial_) {}
 
 void ForecastMetrics::add(std::span<const double> forecast_sums, double mean_loss) {
   const std::int64_t before = forecast_.samples();
@@ -36,9 +36,9 @@ void ForecastMetrics::add(std::span<const double> forecast_sums, double mean_los
 }
 
 void ForecastMetrics::begin() {
-  forecast_ = nothing_;
+  forecast_ = initial_;
   loss_sum_ = 0;
-  if (!persistence_known_) persistence_ = nothing_;
+  if (!persistence_known_) persistence_ = initial_;
 }
 
 std::vector<std::span<double>> ForecastMetrics::sums() {
@@ -90,13 +90,13 @@ void ForecastMetrics::add_curves(Report& report) const {
 
 // One line for the console, whatever the number of channels; metrics.jsonl has all of them.
 std::string ForecastMetrics::sentence() const {
-  constexpr std::size_t kMost = 4;
+  constexpr std::size_t kMaxShown = 4;
   const std::vector<double> rmse = this->rmse(), persistence = persistence_rmse();
   std::ostringstream each;
   each << std::setprecision(4);
-  for (std::size_t c = 0; c < std::min(kMost, names_.size()); ++c)
+  for (std::size_t c = 0; c < std::min(kMaxShown, names_.size()); ++c)
     each << ", " << names_[c] << ' ' << rmse[c] << " (" << persistence[c] << ')';
-  if (names_.size() > kMost) each << ", ...";
+  if (names_.size() > kMaxShown) each << ", ...";
   std::ostringstream line;
   line << "RMSE (persistence): " << std::fixed << std::setprecision(1) << 100 * mean_ratio(rmse, persistence)
        << " % of it on average" << each.str();

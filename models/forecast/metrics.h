@@ -20,7 +20,7 @@ class ForecastMetrics : public Metrics {
   void add_persistence(std::span<const double> sums) { persistence_.add(sums); }
   // Whether this pass must still score the persistence forecast: it does not depend on weights, so one complete pass is
   // enough.
-  bool wants_persistence() const { return !persistence_known_; }
+  bool needs_persistence() const { return !persistence_known_; }
 
   void begin() override;
   void end() override { persistence_known_ = true; }
@@ -43,7 +43,7 @@ class ForecastMetrics : public Metrics {
 
   const FieldsInfo& info_;
   std::vector<std::string> names_;  // [outputs]
-  ScoreTotals nothing_;             // the initial value of a pass
+  ScoreTotals initial_;             // the initial value of a pass
   ScoreTotals forecast_, persistence_;
   double loss_sum_ = 0;
   bool persistence_known_ = false;

@@ -23,7 +23,7 @@ namespace {
 
 // "+6 h", or a number of steps if the times of steps are unknown.
 std::string lead_time(const Era5Dataset& dataset, std::int64_t step) {
-  if (dataset.file_without_time() != nullptr) return concat("+", dataset.dt(), dataset.dt() == 1 ? " step" : " steps");
+  if (dataset.file_without_times() != nullptr) return concat("+", dataset.dt(), dataset.dt() == 1 ? " step" : " steps");
   const StepTime from = dataset.time_of(step), to = dataset.time_of(step + dataset.dt());
   const double days = to.day_of_year - from.day_of_year + (to.year == from.year ? 0 : from.days_in_year);
   return concat("+", std::round(days * 240) / 10, " h");
@@ -31,8 +31,8 @@ std::string lead_time(const Era5Dataset& dataset, std::int64_t step) {
 
 // A sentence for the user if the times of steps are not in the files.
 std::optional<std::string> about_time(const Era5Dataset& train, const Era5Dataset& valid, bool time_features) {
-  const FieldFile* file = train.file_without_time();
-  if (file == nullptr) file = valid.file_without_time();
+  const FieldFile* file = train.file_without_times();
+  if (file == nullptr) file = valid.file_without_times();
   if (file == nullptr) return std::nullopt;
   return concat(
       file->path(), " has no 'time', and its name and its ", file->steps(), " steps are not those of a year: ",
@@ -181,7 +181,7 @@ void OpenedForecast::keep(const fs::path& kept) const {
 }
 
 std::vector<std::string> OpenedForecast::warnings() const {
-  return doubts_about_units({.units = info_.units}, info_.channel_names, info_.statistics.means);
+  return unit_warnings({.units = info_.units}, info_.channel_names, info_.statistics.means);
 }
 
 std::vector<std::string> OpenedForecast::notes() const {

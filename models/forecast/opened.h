@@ -48,9 +48,6 @@ class OpenedForecast : public OpenedRecipe {
   std::string findings() const override { return findings_.pack(); }
   std::vector<std::string> warnings() const override;
   std::vector<std::string> notes() const override;
-  Holding holding(const ComputeOptions& compute, const Parallel& parallel) const override {
-    return recipe_.holding(compute, parallel);
-  }
   void check_start(const GivenWeights& weights) const override;
   void check_resume(const GivenWeights& weights) const override;
   std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device,

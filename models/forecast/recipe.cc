@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "data/era5/hdf5.h"
 #include "data/era5/latitude.h"
 #include "data/era5/layout.h"
+#include "data/files/hdf5.h"
 #include "kernels/common/check.h"
 #include "models/forecast/opened.h"
 
@@ -16,8 +16,37 @@ std::unique_ptr<Recipe> make_forecast_recipe(std::shared_ptr<NetworkRecipe> netw
   return std::make_unique<ForecastRecipe>(std::move(network));
 }
 
+namespace {
+
+// A forecast of fields of which only the sizes are known.
+class ForecastOnShapes : public TaskSource {
+ public:
+  explicit ForecastOnShapes(ForecasterOptions options) : options_(std::move(options)) {}
+
+  std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device,
+                                  const Parallel& parallel) const override {
+    const auto channels = static_cast<std::size_t>(*options_.forecast.n_in_channels);
+    const auto rows = static_cast<std::size_t>(options_.forecast.height());
+    FieldsInfo info;
+    info.channel_names.assign(channels, "");
+    info.statistics = {.means = std::vector<double>(channels, 0.0), .stds = std::vector<double>(channels, 1.0)};
+    info.row_weights.assign(rows, 1.0);
+    return std::make_unique<Forecaster>(options_, compute, std::move(info), device, parallel);
+  }
+  std::vector<TensorSpec> sample_layout(const std::optional<RowBand>& rows) const override {
+    const ForecastOptions& forecast = options_.forecast;
+    return pair_layout({*forecast.n_in_channels, rows ? rows->count : forecast.height(), forecast.width()},
+                       *forecast.time_features);
+  }
+
+ private:
+  const ForecasterOptions options_;
+};
+
+}  // namespace
+
 DataSizes sizes_of(const Era5Dataset& data) {
-  return {data.channels(), data.height(), data.width(), data.file_without_time() == nullptr};
+  return {data.channels(), data.height(), data.width(), data.file_without_times() == nullptr};
 }
 
 std::vector<KeyTable> ForecastRecipe::keys() {
@@ -39,8 +68,8 @@ std::vector<std::pair<std::string, fs::path>> ForecastRecipe::paths_in(const fs:
           {"time_means_path", layout.statistics / kTimeMeansFile}};
 }
 
-bool ForecastRecipe::wants_sizes() const {
-  return !forecast.img_size || !forecast.n_in_channels || !forecast.n_out_channels || network_->wants_data() ||
+bool ForecastRecipe::needs_sizes() const {
+  return !forecast.img_size || !forecast.n_in_channels || !forecast.n_out_channels || network_->needs_data() ||
          !forecast.time_features;
 }
 
@@ -49,15 +78,15 @@ std::string ForecastRecipe::fill_sizes(const DataSizes& data, KeyOrigins& origin
   filler.fill("img_size", forecast.img_size, {data.height, data.width});
   filler.fill("n_in_channels", forecast.n_in_channels, data.channels);
   filler.fill("n_out_channels", forecast.n_out_channels, *forecast.n_in_channels);
-  filler.fill("time_features", forecast.time_features, data.tells_time);
+  filler.fill("time_features", forecast.time_features, data.has_times);
   network_->fill(forecast_ports(forecast), filler);
-  return filler.told();
+  return filler.summary();
 }
 
 std::vector<std::string> ForecastRecipe::fill_from_data(KeyOrigins& origins,
                                                         const std::shared_ptr<FieldCatalog>& catalog) {
   const bool wants_ranges = split.is_one_path() && !split.allow_overlap && !(split.train_range && split.valid_range);
-  if (!wants_ranges && !wants_sizes()) return {};
+  if (!wants_ranges && !needs_sizes()) return {};
 
   const Era5Dataset data({.paths = {split.train_data_path}, .catalog = catalog});
   std::vector<std::string> sentences;
@@ -70,7 +99,7 @@ std::vector<std::string> ForecastRecipe::fill_from_data(KeyOrigins& origins,
   ranges.fill("train_range", split.train_range, *completed.train_range);
   ranges.fill("valid_range", split.valid_range, *completed.valid_range);
   sentences.push_back(concat("training and validation are parts of ", split.train_data_path, " (", data.steps(),
-                             " steps): ", ranges.told()));
+                             " steps): ", ranges.summary()));
   return sentences;
 }
 
@@ -125,14 +154,11 @@ ForecasterOptions ForecastRecipe::forecaster_options() const {
   return {.network = network_, .forecast = forecast, .dt = split.dt};
 }
 
-Holding ForecastRecipe::holding(const ComputeOptions& compute, const Parallel& parallel) const {
-  ISOBAR_CHECK(!wants_sizes(),
+std::unique_ptr<TaskSource> ForecastRecipe::on_shapes() const {
+  ISOBAR_CHECK(!needs_sizes(),
                "the sizes of the grid, the channels, the patches or the time features are left to the "
                "data: set img_size, n_in_channels, n_out_channels, patch_size and time_features");
-  Parameters parameters;
-  const Ports ports = forecast_ports(forecast);
-  make_network(*network_, ports, {parameters, compute, parallel});
-  return {network_->shares(ports, parallel), parameters.held()};
+  return std::make_unique<ForecastOnShapes>(forecaster_options());
 }
 
 }  // namespace isobar

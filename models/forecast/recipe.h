@@ -22,7 +22,7 @@ inline constexpr const char* kForecastTask = "forecast";  // the name in the lis
 // The sizes that a data set's files determine.
 struct DataSizes {
   std::int64_t channels = 0, height = 0, width = 0;
-  bool tells_time = false;  // whether the times of all steps are known
+  bool has_times = false;  // whether the times of all steps are known
 };
 DataSizes sizes_of(const Era5Dataset& data);
 
@@ -39,10 +39,10 @@ class ForecastRecipe : public Recipe {
       const std::filesystem::path& folder) const override;
   std::unique_ptr<OpenedRecipe> open(KeyOrigins& origins, const OpenRequest& request) override;
   std::unique_ptr<OpenedSplit> open_split(DataSplit set, const GivenWeights& weights) const override;
-  Holding holding(const ComputeOptions& compute, const Parallel& parallel) const override;
+  std::unique_ptr<TaskSource> on_shapes() const override;
 
   // Whether sizes of grid, channels or network, or the time features, are left to the data.
-  bool wants_sizes() const;
+  bool needs_sizes() const;
   // Fills them. Returns "KEY VALUE, KEY VALUE" of the keys that it set; empty if no key was left to the data.
   std::string fill_sizes(const DataSizes& data, KeyOrigins& origins);
   // Fills them, and the ranges that separate sets in one path, from the training files. Returns one sentence for each;

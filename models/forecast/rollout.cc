@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "data/era5/first_step.h"
-#include "data/era5/hdf5.h"
 #include "data/era5/units.h"
+#include "data/files/hdf5.h"
 #include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
 

@@ -21,7 +21,7 @@ Part heads_of_rank(const AttentionSpec& spec, const Parallel& parallel) {
 }
 
 LinearSpec square(const AttentionSpec& spec, Split split) {
-  return {.in = spec.width, .out = spec.width, .split = split, .together = head_size(spec)};
+  return {.in = spec.width, .out = spec.width, .split = split, .multiple = head_size(spec)};
 }
 
 }  // namespace
@@ -35,6 +35,7 @@ Attention::Attention(const Build& build, const std::string& name, const Attentio
       heads_(heads_of_rank(spec, build.parallel)),
       qkv_(build, {name + ".q", name + ".k", name + ".v"}, square(spec, Split::outputs)),
       proj_(build, {name + ".proj"}, square(spec, Split::inputs)) {
+  build.note_over_tp("heads", heads_, spec.heads);
   // Checks the smallest number of heads of a tensor-parallel rank, so that all ranks throw the same Error.
   if (parallel_.cp.size() > 1) form_of(parallel_.form, spec.heads / parallel_.tp.size(), parallel_.cp.size());
 }

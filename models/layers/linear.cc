@@ -18,7 +18,7 @@ std::int64_t shared_extent(const LinearSpec& spec) {
 
 Part part_of_rank(const LinearSpec& spec, const Parallel& parallel) {
   const std::int64_t total = shared_extent(spec);
-  return spec.split == Split::none ? Part{0, total} : parallel.over_tp(total, spec.together);
+  return spec.split == Split::none ? Part{0, total} : parallel.over_tp(total, spec.multiple);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ struct LinearSpec {
   // Std of the normal distribution that initialises the weights; biases start at 0
   double init_std = 0.02;
   Split split = Split::none;
-  std::int64_t together = 1;  // inputs or outputs are split in multiples of it
+  std::int64_t multiple = 1;  // inputs or outputs are split in multiples of it
   // y has the parameters' dtype instead of x's: for a loss, or for the residual stream.
   bool wide = false;
 };

@@ -7,8 +7,8 @@ namespace isobar {
 namespace {
 
 MlpSpec checked(const MlpSpec& spec, const Parallel& parallel) {
-  ISOBAR_CHECK(spec.hidden > Mlp::kTogether * (parallel.tp.size() - 1), "mlp: ", parallel.tp.size(),
-               " tensor-parallel ranks share ", spec.hidden, " hidden channels in groups of ", Mlp::kTogether,
+  ISOBAR_CHECK(spec.hidden > Mlp::kChannelMultiple * (parallel.tp.size() - 1), "mlp: ", parallel.tp.size(),
+               " tensor-parallel ranks share ", spec.hidden, " hidden channels in groups of ", Mlp::kChannelMultiple,
                ", and each needs one group");
   return spec;
 }
@@ -21,12 +21,14 @@ Mlp::Mlp(const Build& build, const std::string& name, const MlpSpec& spec)
       tf32_(build.compute.may_use_tf32()),
       stream_(build),
       fc1_(build, {name + ".fc1"},
-           {.in = spec.width, .out = spec.hidden, .split = Split::outputs, .together = kTogether}),
+           {.in = spec.width, .out = spec.hidden, .split = Split::outputs, .multiple = kChannelMultiple}),
       fc2_(build, {name + ".fc2"},
-           {.in = spec.hidden, .out = spec.width, .split = Split::inputs, .together = kTogether}) {}
+           {.in = spec.hidden, .out = spec.width, .split = Split::inputs, .multiple = kChannelMultiple}) {
+  build.note_over_tp("hidden units", parallel_.over_tp(spec.hidden, kChannelMultiple), spec.hidden);
+}
 
 Tensor Mlp::operator()(const Tensor& x, Pass& pass) const {
-  if (pass.rate(spec_.dropout) == 0) return in_one_op(x, pass);
+  if (pass.rate(spec_.dropout) == 0) return fused(x, pass);
   Tensor hidden = fc1_(x, pass, spec_.activation);
   hidden = stream_.drop_within(hidden, spec_.dropout, pass, fc1_.span());
   return stream_.drop(fc2_(hidden, pass), spec_.dropout, pass);
@@ -34,7 +36,7 @@ Tensor Mlp::operator()(const Tensor& x, Pass& pass) const {
 
 // Without dropout the hidden channels are stored once instead of twice. The two skipped masks still advance the mask
 // numbers.
-Tensor Mlp::in_one_op(const Tensor& x, Pass& pass) const {
+Tensor Mlp::fused(const Tensor& x, Pass& pass) const {
   for (int mask = 0; mask < 2; ++mask) pass.next_mask();
   const LinearOptions first{.activation = spec_.activation, .out_dtype = x.dtype(), .tf32 = tf32_};
   return parallel_mlp(x, stream_.rows_within(x, pass), fc1_.weight(), fc1_.bias(), fc2_.weight(), fc2_.bias(), first,

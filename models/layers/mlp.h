@@ -20,7 +20,7 @@ struct MlpSpec {
 
 class Mlp {
  public:
-  static constexpr std::int64_t kTogether = 8;  // hidden channels are split in multiples of it
+  static constexpr std::int64_t kChannelMultiple = 8;  // hidden channels are split in multiples of it
 
   // Registers name.fc1.{weight,bias} and name.fc2.{weight,bias}. Error if there are more tensor-parallel ranks than
   // groups of hidden channels.
@@ -31,7 +31,7 @@ class Mlp {
   Weights weights() const { return joined({fc1_.weights(), fc2_.weights()}); }
 
  private:
-  Tensor in_one_op(const Tensor& x, Pass& pass) const;
+  Tensor fused(const Tensor& x, Pass& pass) const;
 
   const Parallel& parallel_;
   MlpSpec spec_;

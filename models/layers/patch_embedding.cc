@@ -24,6 +24,8 @@ PatchEmbedding::PatchEmbedding(const Build& build, const std::string& name, cons
       spec_(spec),
       tf32_(build.compute.may_use_tf32()),
       rows_(rows_of_rank(spec, build.parallel)) {
+  const std::int64_t patch_rows = spec.height / spec.patch;
+  build.note_over_cp("rows of patches", build.parallel.over_cp(patch_rows), patch_rows);
   const std::int64_t inputs = spec.channels * spec.patch * spec.patch;
   const Init init{Init::Kind::uniform, 1 / std::sqrt(static_cast<double>(inputs))};  // PyTorch's default for a Conv2d
   weight_ = build.parameters.add({.names = {name + ".proj.weight"},

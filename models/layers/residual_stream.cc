@@ -7,14 +7,14 @@ namespace isobar {
 namespace {
 
 Part tokens_of_rank(const Build& build) {
-  const Part units = build.parallel.over_cp(build.tokens / build.token_unit);
-  return {units.begin * build.token_unit, units.end * build.token_unit};
+  const Part units = build.parallel.over_cp(build.tokens / build.token_multiple);
+  return {units.begin * build.token_multiple, units.end * build.token_multiple};
 }
 
 }  // namespace
 
 ResidualStream::ResidualStream(const Build& build)
-    : parallel_(build.parallel), total_(build.tokens), unit_(build.token_unit), own_(tokens_of_rank(build)) {}
+    : parallel_(build.parallel), total_(build.tokens), unit_(build.token_multiple), own_(tokens_of_rank(build)) {}
 
 Tensor ResidualStream::begin(const Tensor& tokens, double p, Pass& pass) const {
   return drop(parallel_.sequence ? own_rows(tokens, parallel_.tp) : tokens, p, pass);
@@ -33,7 +33,7 @@ std::int64_t ResidualStream::rows_within(const Tensor& x, const Pass& pass) cons
   return total_ > 0 ? pass.samples() * tokens() : x.size(0);
 }
 
-DealtAxis ResidualStream::axis(const Tensor& x, const Pass& pass) const {
+ShardedAxis ResidualStream::axis(const Tensor& x, const Pass& pass) const {
   return {total_ > 0 ? total_ : x.size(0) / pass.samples(), parallel_.cp.size(), unit_};
 }
 

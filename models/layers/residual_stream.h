@@ -2,7 +2,7 @@
 // class knows which rows a rank has.
 //
 //   data parallel      some of the samples
-//   context parallel   a range of the tokens of each sample (Build::token_unit)
+//   context parallel   a range of the tokens of each sample (Build::token_multiple)
 //   sequence parallel  between branches a contiguous range of the remaining rows; within a branch all of them, while
 //                      each tensor-parallel rank has some of the heads or hidden channels
 //
@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "comm/dealt_axis.h"
+#include "comm/sharded_axis.h"
 #include "models/build.h"
 #include "models/stage.h"
 
@@ -51,7 +51,7 @@ class ResidualStream {
   std::int64_t tokens() const { return own_.size(); }  // of a sample, on this rank; 0: unknown
   std::int64_t first_token() const { return own_.begin; }
   // T of a whole sample and its split over ranks, for x [rows, C].
-  DealtAxis axis(const Tensor& x, const Pass& pass) const;
+  ShardedAxis axis(const Tensor& x, const Pass& pass) const;
 
  private:
   RowWindow window(const Tensor& x, const Pass& pass, bool within) const;

@@ -6,7 +6,7 @@ namespace isobar {
 
 namespace {
 
-constexpr double kMostLayers =
+constexpr double kMaxLayers =
     // Far above any model; a pass has mask numbers for 8190 stages (models/pass.h).
     8000;
 
@@ -18,7 +18,7 @@ KeyTable VitOptions::keys() {
                .within(1, kLargestExtent)
                .also_called({"hiddensize", "hiddendim", "dmodel", "width"}),
            key("depth", depth, "number of transformer blocks")
-               .within(1, kMostLayers)
+               .within(1, kMaxLayers)
                .also_called({"layers", "numlayers", "nlayers", "blocks"}),
            key("num_heads", num_heads, "attention heads; embed_dim / num_heads must be a multiple of 8, at most 128")
                .within(1, kLargestExtent)
@@ -56,10 +56,10 @@ VitConfig VitOptions::config(const Ports& ports) const {
 }
 
 std::int64_t default_patch_size(std::int64_t height, std::int64_t width) {
-  constexpr std::int64_t kLeastTokens = 100;
+  constexpr std::int64_t kMinTokens = 100;
   for (const std::int64_t patch : {8, 4, 2}) {
     const bool divides = height % patch == 0 && width % patch == 0;
-    if (divides && (height / patch) * (width / patch) >= kLeastTokens) return patch;
+    if (divides && (height / patch) * (width / patch) >= kMinTokens) return patch;
   }
   return 1;
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "kernels/common/check.h"
-#include "models/vit/shares.h"
 
 namespace isobar {
 namespace {
@@ -35,15 +34,6 @@ std::unique_ptr<Network> VitRecipe::make(const Ports& ports, const Build& build)
                "context parallel: a classifier's head reads every ", "token of an image, and cannot be dealt over ",
                build.parallel.cp.size(), " ranks");
   return std::make_unique<Vit>(vit.config(ports), build);
-}
-
-std::vector<Holding::Dealt> VitRecipe::shares(const Ports& ports, const Parallel& parallel) const {
-  return shares_of(vit.config(ports), parallel);
-}
-
-void VitRecipe::add_traffic(const Ports& ports, const PassSizes& sizes, const Parallel& parallel,
-                            CommLedger& ledger) const {
-  add_traffic_of_pass(vit.config(ports), sizes, parallel, ledger);
 }
 
 }  // namespace isobar

@@ -18,14 +18,11 @@ class VitRecipe : public NetworkRecipe {
   VitOptions vit;
 
   KeyTable keys() override { return vit.keys(); }
-  bool wants_data() const override { return !vit.patch_size; }
+  bool needs_data() const override { return !vit.patch_size; }
   void fill(const Ports& ports, KeyFiller& filler) override;
   void check(const Ports& ports, const std::string& sizes) const override;
   void shrink() override;
   std::unique_ptr<Network> make(const Ports& ports, const Build& build) const override;
-  std::vector<Holding::Dealt> shares(const Ports& ports, const Parallel& parallel) const override;
-  void add_traffic(const Ports& ports, const PassSizes& sizes, const Parallel& parallel,
-                   CommLedger& ledger) const override;
 };
 
 std::shared_ptr<NetworkRecipe> make_vit_recipe();

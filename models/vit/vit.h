@@ -52,7 +52,7 @@ class Vit : public Network {
   const VitConfig& config() const { return config_; }
   std::int64_t patch() const override { return config_.out_channels == 0 ? 0 : config_.patch; }
   Part rows() const override { return patches_.rows(); }
-  std::int64_t row_unit() const override { return config_.patch; }
+  std::int64_t row_multiple() const override { return config_.patch; }
 
  private:
   Tensor embed(const Tensor& image, Pass& pass) const;

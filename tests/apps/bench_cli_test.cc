@@ -12,6 +12,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -203,6 +204,75 @@ TEST_CASE("isobar-bench compares with an earlier run") {
   std::ofstream(old) << "op\n";
   CHECK_THAT(bench("--op fill --shape 4001 --against " + old).err, ContainsSubstring("is not what isobar-bench"));
   CHECK_THAT(bench("--op fill --shape 4001 --against " + old + ".none").err, ContainsSubstring("cannot be read"));
+}
+
+// A program that runs isobar-bench, with times `factor` times as long in what it prints.
+std::string scaled_bench(const TemporaryFolder& folder, const std::string& factor) {
+  const std::string program = (folder / ("times_" + factor)).string();
+  std::ofstream(program) << "#!/bin/sh\n"
+                         << kIsobarBench << " \"$@\" | awk -F'\"microseconds_min\":' "
+                         << "'{ rest = $2; sub(/^[0-9.e+-]*/, \"\", rest); "
+                         << "print $1 FS ($2 + 0) * " << factor << " rest; fflush() }'\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  return program;
+}
+
+TEST_CASE("isobar-bench takes turns with an older program and says which is faster") {
+  const TemporaryFolder folder;
+  const std::string ops = "--op fill --op gelu_fwd --shape 4000 --shape 7000 --against ";
+  for (const auto& [factor, verdict] : {std::pair{"1000", "faster"}, {"0.001", "slower"}}) {
+    const Outcome outcome = bench("--json " + ops + scaled_bench(folder, factor));
+    INFO(outcome.out << outcome.err);
+    REQUIRE(outcome.status == 0);
+    const std::vector<std::string> lines = lines_of(outcome.out);
+    REQUIRE(lines.size() == 2);
+    for (const auto& [text, op, shape] : {std::tuple{lines[0], "fill", "4000"}, {lines[1], "gelu_fwd", "7000"}}) {
+      const nlohmann::json line = nlohmann::json::parse(text);
+      CHECK(line["op"] == op);
+      CHECK(line["shape"] == shape);
+      CHECK(line["dtype"] == "fp32");
+      CHECK(line["device"] == "cpu");
+      CHECK(line["rounds"] == 9);
+      CHECK(line["threads"] == 2);
+      CHECK(line["verdict"] == verdict);
+      CHECK(line["microseconds_min"].get<double>() > 0);
+      CHECK(line["ratio_to_old_low"].get<double>() <= line["ratio_to_old"].get<double>());
+      CHECK(line["ratio_to_old"].get<double>() <= line["ratio_to_old_high"].get<double>());
+      CHECK((line["old_microseconds_min"] > line["microseconds_min"]) == (std::string(verdict) == "faster"));
+    }
+  }
+  // Beside itself: whatever the machine does meanwhile, neither is a hundred times as quick.
+  const Outcome same = bench(ops + kIsobarBench);
+  INFO(same.out << same.err);
+  REQUIRE(same.status == 0);
+  std::smatch row;
+  REQUIRE(std::regex_search(same.out, row, std::regex("\ngelu_fwd +7000 +fp32 +[0-9.]+ +[0-9.]+ +([0-9.]+) ")));
+  CHECK(std::stod(row[1]) > 0.01);
+  CHECK(std::stod(row[1]) < 100);
+}
+
+TEST_CASE("isobar-bench refuses a program that it cannot take turns with") {
+  const TemporaryFolder folder;
+  const auto program = [&](const std::string& name, const std::string& text) {
+    std::ofstream(folder / name) << "#!/bin/sh\n" << text << '\n';
+    std::filesystem::permissions(folder / name, std::filesystem::perms::owner_all);
+    return (folder / name).string();
+  };
+  for (const auto& [old, words] :
+       {std::pair{program("fails", "echo 'old: there is no op \"fill\"' >&2; exit 1"),
+                  "ended without a result: old: there is no op \"fill\""},
+        {program("silent", "exit 0"), "ended without a result: it says nothing"},
+        {program("talks", "echo hello; sleep 100"), "is no isobar-bench: it prints hello"},
+        {program("another", "echo '{\"op\":\"cast\",\"shape\":\"5\",\"microseconds_min\":1}'"),
+         "has timed cast 5 instead of fill 4000"}}) {
+    const Outcome outcome = bench("--op fill --shape 4000 --against " + old);
+    INFO(outcome.out << outcome.err);
+    CHECK(outcome.status == 1);
+    CHECK(lines_of(outcome.err).size() == 1);
+    CHECK_THAT(outcome.err, ContainsSubstring(words));
+  }
+  CHECK_THAT(bench(std::string("--op fill --baseline memcpy --against ") + kIsobarBench).err,
+             ContainsSubstring("--against a program times no --baseline"));
 }
 
 TEST_CASE("isobar-bench-step times a training step, too") {

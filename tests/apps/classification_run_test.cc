@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/files/atomic_file.h"
-#include "tests/data/images/idx_files.h"
+#include "engine/files/reader.h"
+#include "tests/data/files/idx_files.h"
 #include "tests/harness/isobar_command.h"
 #include "tests/harness/tensorboard_events.h"
 #include "tests/harness/testing.h"

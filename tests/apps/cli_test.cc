@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -14,9 +16,10 @@
 #include <string>
 #include <vector>
 
-#include "data/era5/hdf5.h"
-#include "engine/files/atomic_file.h"
+#include "data/files/hdf5.h"
+#include "engine/files/reader.h"
 #include "kernels/cpu/isa.h"
+#include "tests/data/files/idx_files.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/places.h"
 #include "tests/harness/testing.h"
@@ -366,6 +369,69 @@ TEST_CASE("mesh --config tells what each rank holds") {
   CHECK(isobar_command("mesh --dp 2 --cp 2 --shard-optimizer 4").status == 0);  // both share the optimizer
   check_error(isobar_command("mesh --dp 2 --tp 2 --shard-optimizer 4"), "the 2 ranks that share the optimizer");
 }
+
+TEST_CASE("mesh --config tells what a step needs") {
+  const std::string step = isobar_command("mesh --dp 2 --tp 2 --config mp").out;
+  CHECK_THAT(step, ContainsSubstring("A step of rank 0 on cuda, predicted:\n") && ContainsSubstring(" at the peak") &&
+                       ContainsSubstring("  stages 1-12: ") && ContainsSubstring(" Tflop, ") &&
+                       ContainsSubstring("\ntp        all_reduce "));
+  const std::string alone = isobar_command("mesh --config mp --device cpu").out;
+  CHECK_THAT(alone, ContainsSubstring("on cpu, predicted:") && ContainsSubstring("nothing is exchanged\n"));
+  CHECK_THAT(isobar_command("mesh --dp 128 --config mp").out,
+             ContainsSubstring("No step on cuda: global_batch_size (64) must be at least"));
+  const std::string rows = isobar_command("mesh --tp 2 --config mp --sequence-parallel").out;
+  CHECK_THAT(rows, ContainsSubstring("\ntp        reduce_scatter "));
+}
+
+TEST_CASE("mesh --fit lists the layouts that fit, by what they exchange") {
+  const auto start = std::chrono::steady_clock::now();
+  const Outcome fit = isobar_command("mesh --config mp --fit 40GiB --ranks 8");
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  CHECK(fit.status == 0);
+  std::printf("mesh --config mp --fit 40GiB --ranks 8: %.2f s\n", seconds.count());
+#ifndef ISOBAR_SANITIZED
+  CHECK(seconds.count() <= 2);
+#endif
+  CHECK_THAT(fit.out, ContainsSubstring("Layouts of 8 ranks that fit 40.0 GiB on cuda, by the bytes") &&
+                          ContainsSubstring("dp 2    tp 2    cp 2 "));
+  CHECK_THAT(fit.out, ContainsSubstring("--tensor-parallel 4") && ContainsSubstring("--shard-optimizer"));
+  check_error(isobar_command("mesh --config mp --fit 1MiB --ranks 8"), "no layout of 8 ranks fits 1.0 MiB on cuda");
+  check_error(isobar_command("mesh --fit 1MiB --ranks 8"), "--fit: goes with --config");
+  check_error(isobar_command("mesh --config mp --fit 1MiB"), "--fit: goes with --ranks");
+  check_error(isobar_command("mesh --config mp --ranks 8"), "--ranks: goes with --fit");
+  check_error(isobar_command("mesh --config mp --fit much --ranks 8"), "--fit");
+}
+
+#ifndef ISOBAR_SANITIZED
+TEST_CASE("a run that cannot fit is refused before its first step, with the largest batch that fits") {
+  const Scratch scratch;
+  std::filesystem::create_directories(scratch / "data");
+  for (const char* prefix : {"train", "t10k"}) {
+    isobar::testing::ImageSet set{8, 12, std::string(64 * 8 * 12, 'a'), ""};
+    for (int image = 0; image < 64; ++image) set.labels += static_cast<char>(image % 2);
+    isobar::testing::write_images(scratch / "data", prefix, set);
+  }
+  const auto train = [&](std::int64_t batch, const std::string& more = "") {
+    return isobar_command("train --device cpu --threads 1 --config mnist --data " + scratch / "data" + " --run-dir " +
+                              scratch / "run" +
+                              " --set embed_dim=512 --set depth=12 --set patch_size=1 --set num_heads=8 --set "
+                              "num_iters=1 --set global_batch_size=" +
+                              std::to_string(batch) + " " + more,
+                          "ulimit -v 3000000;");
+  };
+  const Outcome refused = train(64);
+  check_error(refused, "global_batch_size 64: a step needs ");
+  CHECK_THAT(refused.err,
+             ContainsSubstring(" of memory, and this process has 2.9 GiB; the largest batch that fits is "));
+  CHECK_FALSE(std::filesystem::exists(scratch / "run/config.json"));
+  const std::string before = "that fits is ";
+  const std::int64_t largest = std::stoll(refused.err.substr(refused.err.find(before) + before.size()));
+  CHECK((largest > 0 && largest < 64));
+  check_error(train(largest + 1), "the largest batch that fits is " + std::to_string(largest));
+  check_error(train(64, "--set embed_dim=2048"), "; no batch fits");
+  check_error(train(64, "--ranks 2"), " of memory on each of 2 ranks, and this process has 2.9 GiB; ");
+}
+#endif
 
 TEST_CASE("one rank holds the whole model") {
   // The base ViT by hand: embedding 1280·384 + 384, positions 4050·384... on 45 x 90 patches; twelve blocks of

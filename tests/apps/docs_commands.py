@@ -26,6 +26,8 @@ ELSEWHERE = {
     r"scripts/(quickstart|install)$": "tried in a bare system",
     r"git clone ": "these sources are one",
     r"(ISOBAR_TEST_DEVICES=(emulator|cuda) )?scripts/test\b": "this is one of its tests; .ci/run builds for sanitizers",
+    r"scripts/kernel ": "tests/tools/kernel_verdict_run.py",
+    r"build/bench/isobar-bench .*--against ": "tests/apps/bench_cli_test.cc",
     r"\.ci/run$": "this is one of its tests",
     r"cmake --(preset|build)": "scripts/test builds",
     r"ISOBAR_TEST_DEVICES=emulator gdb": "tests/apps/gdb_session.py",

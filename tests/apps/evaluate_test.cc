@@ -4,7 +4,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "data/npy.h"
+#include "data/files/npy.h"
+#include "engine/files/reader.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/isobar_command.h"
 #include "tests/harness/places.h"

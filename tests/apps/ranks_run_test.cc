@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "engine/files/reader.h"
 #include "engine/files/safetensors.h"
 #include "tests/harness/isobar_command.h"
 #include "tests/harness/temporary_folder.h"

@@ -66,14 +66,14 @@ void add_flags(CLI::App& app, TrainFlags& flags) {
 }
 
 // Rank 1 of four processes with this command line.
-Attendee attendee_of(std::vector<std::string> arguments) {
+RankDescription attendee_of(std::vector<std::string> arguments) {
   CLI::App app("train", "isobar");
   TrainFlags flags;
   add_flags(app, flags);
   std::reverse(arguments.begin(), arguments.end());
   app.parse(arguments);
   flags.launch = {.launcher = Launcher::open_mpi, .rank = 1, .ranks = 4, .local_rank = 1, .local_ranks = 4};
-  flags.launch.is_local_rank_told = true;
+  flags.launch.is_local_rank_known = true;
   flags.ranks = 4;
   return process_ranks_of(flags).me;
 }
@@ -84,7 +84,7 @@ TEST_CASE("train flags: processes that differ in one are told apart at their mee
   for (const Case& each : kCases) {
     if (!each.may_differ.empty()) continue;
     INFO(each.flag);
-    const Attendee one = attendee_of(each.one), other = attendee_of(each.other);
+    const RankDescription one = attendee_of(each.one), other = attendee_of(each.other);
     CHECK(one.failure == "");
     CHECK(other.failure == "");
     CHECK((one.config != other.config || one.layout != other.layout));
@@ -96,7 +96,7 @@ TEST_CASE("train flags: no two of them do the same") {
   std::map<std::pair<std::string, std::string>, std::string> flag_of;
   for (const Case& each : kCases) {
     if (!each.may_differ.empty()) continue;
-    const Attendee one = attendee_of(each.one);
+    const RankDescription one = attendee_of(each.one);
     const auto [known, is_new] = flag_of.try_emplace({one.config, one.layout}, each.flag);
     INFO(each.flag << " and " << known->second);
     CHECK(is_new);

@@ -23,11 +23,11 @@
 #include <vector>
 
 #include "data/era5/era5.h"
-#include "data/era5/hdf5.h"
 #include "data/era5/statistics.h"
-#include "data/npy.h"
-#include "engine/files/atomic_file.h"
+#include "data/files/hdf5.h"
+#include "data/files/npy.h"
 #include "engine/files/checksum.h"
+#include "engine/files/reader.h"
 #include "engine/files/safetensors.h"
 #include "kernels/cuda/runtime.h"
 #include "tests/harness/isobar_command.h"

@@ -14,9 +14,10 @@
 #include <fstream>
 #include <sstream>
 
-#include "data/era5/hdf5.h"
+#include "data/files/hdf5.h"
+#include "data/files/npy.h"
 #include "data/maps/map_image.h"
-#include "data/npy.h"
+#include "engine/files/reader.h"
 #include "models/forecast/forecaster.h"
 #include "tests/harness/forecast_config.h"
 #include "tests/harness/golden_file.h"

@@ -33,7 +33,7 @@ std::vector<Call> all_calls() {
 // Of three ranks that come to the same call, where the second one has sent these numbers.
 void compare(const Call& right, const std::vector<std::int64_t>& numbers) {
   const Call theirs = call_in(numbers, kRanks, 1);
-  misfit({&right, &theirs, &right}, {0, 1, 2}, "call 1 of group world");
+  find_mismatch({&right, &theirs, &right}, {0, 1, 2}, "call 1 of group world");
 }
 
 }  // namespace

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "comm/async_sum.h"
 #include "comm/backend.h"
-#include "comm/begun_sum.h"
 #include "comm/communicator.h"
 #include "comm/fault.h"
 #include "comm/mpi_backend.h"
@@ -122,7 +122,7 @@ TEST_CASE("collectives: a sum that was begun is the sum that is waited for") {
     const Device device{kind};
     run_ranks({.ranks = 3}, [&](const Communicator& world) {
       const StreamScope stream(std::make_shared<gpu::OwnedStream>(device));
-      BegunSum begun(world, 2, device);
+      AsyncSum begun(world, 2, device);
       for (int turn = 1; turn <= 3; ++turn) {
         const std::array<double, 2> mine{0.1 * turn / (1 + 3 * world.rank()), world.rank() == turn ? 1.0 : 0.0};
         std::array<double, 2> sums = mine;
@@ -228,14 +228,14 @@ TEST_CASE("collectives: calls that do not fit together are an error that names b
              ContainsSubstring("rank 1 sends 1 elements to rank 0, which expects 2"));
   CHECK_THAT(error_of(2,
                       [&](const Communicator& w) {
-                        w.rank() == 0 ? w.send_receive(zeros(4), 1, {}, Call::kNobody)
-                                      : w.send_receive({}, Call::kNobody, zeros(3), 0);
+                        w.rank() == 0 ? w.send_receive(zeros(4), 1, {}, Call::kNoRank)
+                                      : w.send_receive({}, Call::kNoRank, zeros(3), 0);
                       }),
              ContainsSubstring("rank 0 sends 4 elements to rank 1, which expects 3"));
   CHECK_THAT(error_of(2,
                       [&](const Communicator& w) {
-                        w.rank() == 0 ? w.send_receive(zeros(4), 1, {}, Call::kNobody)
-                                      : w.send_receive({}, Call::kNobody, zeros(4, DType::bf16), 0);
+                        w.rank() == 0 ? w.send_receive(zeros(4), 1, {}, Call::kNoRank)
+                                      : w.send_receive({}, Call::kNoRank, zeros(4, DType::bf16), 0);
                       }),
              ContainsSubstring("rank 0 sends 4 elements to rank 1, which expects 4 of another dtype"));
 }
@@ -256,9 +256,9 @@ TEST_CASE("collectives: buffers and counts that do not fit are refused by this r
   const auto refused = [&](const std::function<void(const Communicator&)>& call) { return error_of(2, call); };
   for (const int nobody : {-2, 2}) {
     // Either of the two ranks may be the first to say so.
-    CHECK_THAT(refused([&](const Communicator& w) { w.send_receive(x, nobody, {}, Call::kNobody); }),
+    CHECK_THAT(refused([&](const Communicator& w) { w.send_receive(x, nobody, {}, Call::kNoRank); }),
                ContainsSubstring(concat(": send_receive: to rank ", nobody, " and from rank -1 of 2")));
-    CHECK_THAT(refused([&](const Communicator& w) { w.send_receive({}, Call::kNobody, x, nobody); }),
+    CHECK_THAT(refused([&](const Communicator& w) { w.send_receive({}, Call::kNoRank, x, nobody); }),
                ContainsSubstring(concat(": send_receive: to rank -1 and from rank ", nobody, " of 2")));
   }
   CHECK_THAT(refused([&](const Communicator& w) { w.all_gather(x.slice(1, {4}), x.slice(0, {8})); }),

@@ -31,7 +31,7 @@ struct Problem {
 
   std::int64_t embed() const { return heads * head_size; }
   std::int64_t tokens() const { return rows * row; }
-  DealtAxis axis(int ranks) const { return {tokens(), ranks, row}; }
+  ShardedAxis axis(int ranks) const { return {tokens(), ranks, row}; }
   // Of a rank that has the third of four parts of a batch, and heads 2 to 9 of 12.
   AttentionOptions options() const {
     return {.batch = batch,
@@ -52,7 +52,7 @@ Values waves(std::int64_t n, double frequency) {
 }
 
 // Tokens [first, first + count) of every sample of [batch, tokens, width].
-Values band_of(const Values& whole, std::int64_t batch, const DealtAxis& axis, int rank) {
+Values band_of(const Values& whole, std::int64_t batch, const ShardedAxis& axis, int rank) {
   const std::int64_t width = std::ssize(whole) / batch / axis.total();
   Values band;
   for (std::int64_t b = 0; b < batch; ++b) {
@@ -74,7 +74,7 @@ struct Pass {
 
 // Forward and backward over this rank's tokens, from the whole's values.
 Pass run(const Problem& problem, ContextForm form, const Communicator& ranks, bool again = false) {
-  const DealtAxis axis = problem.axis(ranks.size());
+  const ShardedAxis axis = problem.axis(ranks.size());
   const std::int64_t e = problem.embed(), rows = problem.batch * axis.count(ranks.rank());
   const std::int64_t all = problem.batch * problem.tokens();
   const auto own = [&](std::int64_t width, double frequency) {
@@ -114,7 +114,7 @@ double distance(const Values& a, const Values& b) {
 // Whether a rank's part of the pass is the serial pass's, to `tolerance` of its largest element.
 void compare(const Problem& problem, const Pass& serial, const Pass& pass, const Communicator& ranks, double tolerance,
              const std::string& what, Findings& findings) {
-  const DealtAxis axis = problem.axis(ranks.size());
+  const ShardedAxis axis = problem.axis(ranks.size());
   for (const auto& [name, whole, mine] :
        {std::tuple("o", &serial.o, &pass.o), std::tuple("dqkv", &serial.dqkv, &pass.dqkv)}) {
     const double error = distance(*mine, band_of(*whole, problem.batch, axis, ranks.rank())) / largest(*whole);
@@ -186,7 +186,7 @@ TEST_CASE("context attention: which form runs, and what is refused", "[context]"
   CHECK(form_of(ContextForm::ring, 8, 2) == ContextForm::ring);
   CHECK_THROWS_WITH(form_of(ContextForm::all_to_all, 2, 3),
                     "context form all-to-all deals 2 heads over 3 ranks, of which each needs one; use gather or ring");
-  CHECK_THROWS_WITH(DealtAxis(45, 4, 2), "a dealt axis: 45 indices are no whole units of 2");
+  CHECK_THROWS_WITH(ShardedAxis(45, 4, 2), "a dealt axis: 45 indices are no whole units of 2");
   CHECK_THROWS_WITH(run_ranks({.ranks = 2},
                               [](const Communicator& world) {
                                 const Tensor qkv = Tensor::zeros({4, 48}, DType::fp64, Device{});
@@ -236,7 +236,7 @@ TEST_CASE("context attention: in 16 bits no form errs more than twice as much as
     for (const int ranks : {2, 3, 8}) {
       Findings findings;
       run_ranks({.ranks = ranks}, [&](const Communicator& world) {
-        const DealtAxis axis = problem.axis(ranks);
+        const ShardedAxis axis = problem.axis(ranks);
         for (const ContextForm form : kForms) {
           const Pass pass = run(problem, form, world);
           const auto check = [&](const char* name, const Values& mine, const Values& one, const Values& right) {
@@ -263,7 +263,7 @@ TEST_CASE("context attention: calls and bytes of every form are those that docs/
   };
   Findings findings;
   run_ranks({.ranks = 4}, [&](const Communicator& world) {
-    const DealtAxis axis = problem.axis(4);
+    const ShardedAxis axis = problem.axis(4);
     const std::int64_t own = axis.count(world.rank()), all = axis.total();
     // What is sent in a ring: the blocks of all ranks but the next one's; its own comes back to it at the end.
     const std::int64_t passed_on = all - axis.count((world.rank() + 1) % 4);

@@ -46,7 +46,6 @@ class Layers : public Task {
       x = linear(x, parameters_.get(weights_[i]), parameters_.get(biases_[i]), {.out_dtype = parameters_.dtype()});
     return forecast_loss(x.view({rows, kOut, 1, 1}), batch.at("target"), {});
   }
-  void add_traffic(std::int64_t, CommLedger&) const override {}
   std::unique_ptr<Metrics> metrics() const override { return nullptr; }
   void score(const Batch&, Metrics&) const override {}
   std::vector<Picture> pictures(const Batch&, std::int64_t) const override { return {}; }

@@ -117,9 +117,9 @@ TEST_CASE("launch: a local rank without the number of those of its host is kept,
   check_is(launch_of(unreadable), Launcher::slurm, 4, 6, 1, 1);
   const Variables bare{{"PMI_RANK", "2"}, {"PMI_SIZE", "3"}};
   check_is(launch_of(bare), Launcher::pmi, 2, 3, 0, 1);
-  for (const Variables& half : {torchrun, unreadable, bare, kFlux}) CHECK(!launch_of(half).is_local_rank_told);
+  for (const Variables& half : {torchrun, unreadable, bare, kFlux}) CHECK(!launch_of(half).is_local_rank_known);
   for (const Variables& whole : {kMpirun, kSrun, kTorchrun, kPals, kMvapich, kHydra})
-    CHECK(launch_of(whole).is_local_rank_told);
+    CHECK(launch_of(whole).is_local_rank_known);
 }
 
 TEST_CASE("launch: srun's variables count beside those that each --mpi adds") {

@@ -12,7 +12,7 @@
 #include "comm/gradients.h"
 #include "comm/thread_ranks.h"
 #include "comm/whole_tensors.h"
-#include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "engine/tape.h"
 #include "tests/harness/file_size_limit.h"
 #include "tests/harness/findings.h"
@@ -97,7 +97,6 @@ class Shared : public Task {
       if (handles_[i].handle != unread_) y = add_term(y, handles_[i], samples);
     return y;
   }
-  void add_traffic(std::int64_t, CommLedger&) const override {}
   std::unique_ptr<Metrics> metrics() const override { return nullptr; }
   void score(const Batch&, Metrics&) const override {}
   std::vector<Picture> pictures(const Batch&, std::int64_t) const override { return {}; }

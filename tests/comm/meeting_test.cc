@@ -40,7 +40,7 @@ namespace {
 constexpr const char* kHere = "127.0.0.1";
 constexpr double kLong = 60;  // seconds: what a busy machine may take
 
-Attendee attendee(int rank, int ranks) {
+RankDescription attendee(int rank, int ranks) {
   return {.rank = rank,
           .ranks = ranks,
           .host = "node" + std::to_string(rank),
@@ -63,17 +63,17 @@ using Ends = std::vector<std::string>;
 
 // Starts ranks in threads; those that `come` says. Each calls `body` with its meeting.
 Ends meet(int ranks, const std::function<void(Meeting&, int rank)>& body,
-          const std::function<void(Attendee&)>& change = {}, double seconds = kLong,
-          const std::function<bool(int)>& comes = {}, bool teller_ends_all = false) {
+          const std::function<void(RankDescription&)>& change = {}, double seconds = kLong,
+          const std::function<bool(int)>& comes = {}, bool reporter_ends_all = false) {
   MeetingPort port(kHere, 0);
   const int number = port.port();
   Ends ends(static_cast<std::size_t>(ranks));
   const auto take_part = [&](int rank) {
     try {
-      Attendee me = attendee(rank, ranks);
+      RankDescription me = attendee(rank, ranks);
       if (change) change(me);
       MeetingOptions mine = options(seconds);
-      mine.teller_ends_all = teller_ends_all;
+      mine.reporter_ends_all = reporter_ends_all;
       if (rank == 0) {
         Meeting meeting(me, std::move(port), mine);
         body(meeting, rank);
@@ -81,7 +81,7 @@ Ends meet(int ranks, const std::function<void(Meeting&, int rank)>& body,
         Meeting meeting(me, at(number), mine);
         body(meeting, rank);
       }
-    } catch (const ToldElsewhere&) {
+    } catch (const ErrorReportedByAnotherRank&) {
       ends[static_cast<std::size_t>(rank)] = "told elsewhere";
     } catch (const Error& error) {
       ends[static_cast<std::size_t>(rank)] = error.what();
@@ -244,31 +244,32 @@ TEST_CASE("meeting: all come, in any order, get rank 0's payload, and leave toge
 }
 
 TEST_CASE("meeting: what does not fit is told once, by the first rank") {
-  const auto changed = [](int rank, const std::function<void(Attendee&)>& change) {
-    return meet(4, leave, [&](Attendee& me) {
+  const auto changed = [](int rank, const std::function<void(RankDescription&)>& change) {
+    return meet(4, leave, [&](RankDescription& me) {
       if (me.rank == rank) change(me);
     });
   };
-  CHECK(changed(2, [](Attendee& me) { me.version = "2"; }) ==
+  CHECK(changed(2, [](RankDescription& me) { me.version = "2"; }) ==
         told_by_the_first(4, "rank 2 (process 102 on node2) is isobar 2, rank 0 1"));
-  CHECK(changed(3, [](Attendee& me) { me.layout = "dp 2 x tp 2"; }) ==
+  CHECK(changed(3, [](RankDescription& me) { me.layout = "dp 2 x tp 2"; }) ==
         told_by_the_first(4, "rank 3 (process 103 on node3) has the layout dp 2 x tp 2, rank 0 dp 4"));
-  CHECK(changed(1, [](Attendee& me) { me.config = "decaf"; }) ==
+  CHECK(changed(1, [](RankDescription& me) { me.config = "decaf"; }) ==
         told_by_the_first(4, "rank 1 (process 101 on node1) has another config than rank 0: give all the same flags"));
-  CHECK(changed(2, [](Attendee& me) { me.failure = "no key learning_rat"; }) ==
+  CHECK(changed(2, [](RankDescription& me) { me.failure = "no key learning_rat"; }) ==
         told_by_the_first(4, "rank 2: no key learning_rat"));
-  CHECK(meet(4, leave, [](Attendee& me) { me.device = me.rank % 2 == 0 ? "" : "GPU-5c"; }) ==
+  CHECK(meet(4, leave, [](RankDescription& me) { me.device = me.rank % 2 == 0 ? "" : "GPU-5c"; }) ==
         told_by_the_first(4, "ranks 1 and 3 use the same GPU, GPU-5c"));
-  CHECK(changed(2, [](Attendee& me) { me.ranks = 8; })[0] == "rank 2 (process 102 on node2) counts 8 ranks, rank 0 4");
-  CHECK(meet(2, leave, [](Attendee& me) { me.instructions = me.rank == 1 ? "avx2" : "avx512"; }) ==
+  CHECK(changed(2, [](RankDescription& me) { me.ranks = 8; })[0] ==
+        "rank 2 (process 102 on node2) counts 8 ranks, rank 0 4");
+  CHECK(meet(2, leave, [](RankDescription& me) { me.instructions = me.rank == 1 ? "avx2" : "avx512"; }) ==
         told_by_the_first(2,
                           "rank 1 (process 101 on node1) computes with avx2, rank 0 with avx512: set "
                           "ISOBAR_MAX_ISA=avx2 on all"));
-  CHECK(changed(2, [](Attendee& me) { me.compares_calls = true; }) ==
+  CHECK(changed(2, [](RankDescription& me) { me.compares_calls = true; }) ==
         told_by_the_first(4, "ISOBAR_COMM_CHECK=1 is set on rank 2 and not on rank 0: set it on all"));
-  const std::string twice = changed(2, [](Attendee& me) { me.rank = 1; })[0];
+  const std::string twice = changed(2, [](RankDescription& me) { me.rank = 1; })[0];
   CHECK_THAT(twice, ContainsSubstring("two processes say that they are rank 1: process 10"));
-  CHECK_THAT(changed(2, [](Attendee& me) { me.rank = 4; })[0],
+  CHECK_THAT(changed(2, [](RankDescription& me) { me.rank = 4; })[0],
              ContainsSubstring("on node2 says that it is rank 4 of 4"));
 }
 
@@ -322,13 +323,13 @@ TEST_CASE("meeting: the first error of any rank reaches all, and one tells it") 
       {
         const std::lock_guard lock(mutex);
         heard[static_cast<std::size_t>(rank)] = first;
-        tellers += meeting.is_teller() ? 1 : 0;
-        CHECK(meeting.is_teller() == (rank == 0));
+        tellers += meeting.reports_error() ? 1 : 0;
+        CHECK(meeting.reports_error() == (rank == 0));
       }
       ++asked;
       while (asked < 4) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      if (rank == 0) meeting.note_told();
-      CHECK(meeting.is_told(kLong));
+      if (rank == 0) meeting.note_reported();
+      CHECK(meeting.is_reported(kLong));
     });
     CHECK(heard == std::vector<std::string>(4, concat("rank ", failing, ": the disk is full")));
     CHECK(tellers == 1);
@@ -359,7 +360,7 @@ TEST_CASE("meeting: when a rank's time is over, the one that has not come is nam
       meeting.set_place(places[static_cast<std::size_t>(rank)]);
       ++there;
       while (there < 4) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      if (rank == asker) meeting.time_is_over(members, 3);
+      if (rank == asker) meeting.report_timeout(members, 3);
       while (!meeting.has_failed()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
       const std::lock_guard lock(mutex);
       sentence = meeting.failure();
@@ -395,7 +396,7 @@ TEST_CASE("meeting: a rank that does not even answer is named first") {
   SECTION("when a rank's time is over") {
     meeting.set_place("barrier");
     const std::vector<int> both{0, 1};
-    CHECK(meeting.time_is_over(both, 9) ==
+    CHECK(meeting.report_timeout(both, 9) ==
           "rank 0: rank 1 has not come to barrier, within 9 s; no answer from process 7 on node");
   }
   SECTION("when a library says that another one has failed") {
@@ -421,7 +422,7 @@ TEST_CASE("meeting: of all that is asked at once, the first doubt ends the run, 
     if (is_doubted_before)
       meeting.fail("NCCL: the first doubt", Meeting::Cause::perhaps_another);
     else
-      static_cast<void>(meeting.time_is_over(all, 9));
+      static_cast<void>(meeting.report_timeout(all, 9));
     while (!meeting.has_failed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     heard = meeting.failure();
   });
@@ -482,11 +483,11 @@ std::vector<std::string> told_without_the_first(const std::function<void(Meeting
         if (rank == 0) return;
         while (!meeting.has_failed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         if (rank == 1) return;
-        if (!meeting.has_to_tell(kLong)) return;
+        if (!meeting.must_report(kLong)) return;
         told[static_cast<std::size_t>(rank)] = meeting.failure();
-        meeting.note_told();
+        meeting.note_reported();
       },
-      [](Attendee& me) { me.host_identity = "boot"; });
+      [](RankDescription& me) { me.host_identity = "boot"; });
   return told;
 }
 
@@ -512,22 +513,22 @@ TEST_CASE("meeting: neighbours hear that the user has been told, and from nobody
   const Neighbours first = neighbour("job", 0), second = neighbour("job", 1), third = neighbour("job", 2);
   const Neighbours stranger = neighbour("another job", 0);
   stranger.tell();
-  CHECK(!second.has_been_told());
+  CHECK(!second.has_been_notified());
   second.tell();
-  CHECK(first.has_been_told());
-  CHECK(third.has_been_told());
-  CHECK(!second.has_been_told());
-  CHECK(!stranger.has_been_told());
-  CHECK(!third.has_been_told());  // it has been read
-  sockaddr_storage name = {};     // which everybody on the host can see
+  CHECK(first.has_been_notified());
+  CHECK(third.has_been_notified());
+  CHECK(!second.has_been_notified());
+  CHECK(!stranger.has_been_notified());
+  CHECK(!third.has_been_notified());  // it has been read
+  sockaddr_storage name = {};         // which everybody on the host can see
   socklen_t size = sizeof name;
   getsockname(second.descriptor(), reinterpret_cast<sockaddr*>(&name), &size);
   REQUIRE(::sendto(stranger.descriptor(), "told", 4, 0, reinterpret_cast<const sockaddr*>(&name), size) == 4);
-  CHECK(!second.has_been_told());
+  CHECK(!second.has_been_notified());
   const Neighbours twice = neighbour("job", 1);  // hears nothing, and harms nobody
-  CHECK(!twice.has_been_told());
+  CHECK(!twice.has_been_notified());
   third.tell();
-  CHECK(second.has_been_told());
+  CHECK(second.has_been_notified());
 }
 
 TEST_CASE("meeting: who works alone is waited for, as long as that may last") {
@@ -537,7 +538,7 @@ TEST_CASE("meeting: who works alone is waited for, as long as that may last") {
   MeetingPort port(kHere, 0);
   const int number = port.port();
   MeetingOptions mine = options();
-  mine.tell_work = [&](const std::string& sentence) {
+  mine.report_work = [&](const std::string& sentence) {
     const std::lock_guard lock(mutex);
     told.push_back(sentence);
   };
@@ -550,7 +551,7 @@ TEST_CASE("meeting: who works alone is waited for, as long as that may last") {
   meeting.set_place("barrier");
   while (answers.size() < 100 && (answers.empty() || answers.back().empty())) {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    answers.push_back(meeting.time_is_over(both, 0.3));
+    answers.push_back(meeting.report_timeout(both, 0.3));
   }
   worker.join();
   CHECK(answers.size() >= 3);  // 0.9 s
@@ -579,7 +580,7 @@ std::optional<std::vector<std::string>> answers_within(double seconds) {
   meeting.set_place("barrier");
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::string> answers;
-  for (const double asked : {10.0, 1e-9}) answers.push_back(meeting.time_is_over(both, asked));
+  for (const double asked : {10.0, 1e-9}) answers.push_back(meeting.report_timeout(both, asked));
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
   is_over = true;
   worker.join();
@@ -603,7 +604,7 @@ TEST_CASE("meeting: a process that does not end of itself is ended, the teller w
   const auto take_part = [&](int rank) {
     MeetingOptions mine = options();
     mine.grace_seconds = 0.2;
-    mine.last_resort = [&, rank](const std::string& sentence) {
+    mine.force_exit = [&, rank](const std::string& sentence) {
       const std::lock_guard lock(mutex);
       std::optional<std::string>& first = resorts[static_cast<std::size_t>(rank)];  // it would have ended the process
       if (!first) first = sentence;
@@ -640,7 +641,7 @@ TEST_CASE("meeting: messages are cut out of a stream, and what is too long or da
   CHECK(messages[0].texts == std::vector<std::string>{"a", "", std::string("\0b", 2)});
   CHECK(messages[1].texts.empty());
   CHECK(to_wire({.type = 3, .texts = std::vector<std::string>(100, std::string(10000, 'x'))}).size() <=
-        kMostMessageBytes + 4);
+        kMaxMessageBytes + 4);
   const auto refused = [](const std::string& bytes) {
     MessageStream damaged;
     damaged.add(bytes);
@@ -691,12 +692,12 @@ TEST_CASE("meeting: a rank that says what no rank says has failed, and is named"
 TEST_CASE("meeting: a rank whose hello comes in pieces is a rank all the same") {
   MeetingPort port(kHere, 0);
   const int number = port.port();
-  bool has_met = false;
+  bool is_running = false;
   std::thread rank_0([&] {
     try {
       const Meeting meeting(attendee(0, 2), std::move(port), options());
-      has_met = true;
-    } catch (const Error&) {  // has_met tells
+      is_running = true;
+    } catch (const Error&) {  // is_running tells
     }
   });
   {
@@ -709,7 +710,7 @@ TEST_CASE("meeting: a rank whose hello comes in pieces is a rank all the same") 
     CHECK(rank_1.hear(1).size() == 1);  // the welcome
   }
   rank_0.join();
-  CHECK(has_met);
+  CHECK(is_running);
 }
 
 TEST_CASE("meeting: a key is not found by guessing, and all wrong ones end alike") {
@@ -799,27 +800,27 @@ TEST_CASE("meeting: each rank hears which one of its host it is") {
         }
         meeting.leave();
       },
-      [](Attendee& me) { me.host_identity = me.rank < 3 ? "boot1" : "boot2"; });
+      [](RankDescription& me) { me.host_identity = me.rank < 3 ? "boot1" : "boot2"; });
   CHECK(local == std::vector<int>{0, 1, 2, 0});
   CHECK(of == std::vector<int>{3, 3, 3, 1});
 }
 
 TEST_CASE("meeting: only one rank of a host says that rank 0 cannot be reached") {
   MeetingOptions mine = options(0.1);
-  mine.tells_unreachable = false;
-  CHECK_THROWS_AS(Meeting(attendee(3, 4), at(1), mine), ToldElsewhere);
+  mine.reports_unreachable = false;
+  CHECK_THROWS_AS(Meeting(attendee(3, 4), at(1), mine), ErrorReportedByAnotherRank);
 }
 
 TEST_CASE("meeting: who waits for the user to be told hears when that is so") {
   meet(3, [&](Meeting& meeting, int rank) {
     if (rank == 2) meeting.fail("the disk is full");
     while (!meeting.has_failed()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    CHECK(!meeting.is_told(0));
+    CHECK(!meeting.is_reported(0));
     static std::atomic<int> asked = 0;
     ++asked;
     while (asked < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    if (meeting.is_teller()) meeting.note_told();
-    CHECK(meeting.is_told(kLong));
+    if (meeting.reports_error()) meeting.note_reported();
+    CHECK(meeting.is_reported(kLong));
   });
 }
 
@@ -930,9 +931,9 @@ TEST_CASE("meeting: many ranks meet at once") {
     }
     meeting.leave();
   };
-  const auto of_eight = [](Attendee& me) { me.host_identity = "host " + std::to_string(me.rank / 8); };
+  const auto of_eight = [](RankDescription& me) { me.host_identity = "host " + std::to_string(me.rank / 8); };
   // As over MPI: the hosts' own sockets would all be of this process.
-  const Ends ends = meet(ranks, wait_for_all, of_eight, kLong, {}, /*teller_ends_all=*/true);
+  const Ends ends = meet(ranks, wait_for_all, of_eight, kLong, {}, /*reporter_ends_all=*/true);
   CHECK(ends == Ends(static_cast<std::size_t>(ranks)));
   if (count != nullptr) std::printf("%d ranks have met after %.2f s\n", ranks, seconds);
   CHECK(seconds < kLong);
@@ -1054,7 +1055,7 @@ TEST_CASE("meeting: random messages at the port do no harm") {
         mad.enter("job");
         mad.say(hello(1, 2));
       });
-      Attendee me = attendee(0, 2);
+      RankDescription me = attendee(0, 2);
       Meeting meeting(me, std::move(port), options());
       entering.join();
       for (int more = 0; more < 100; ++more) {

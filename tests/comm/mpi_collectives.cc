@@ -33,7 +33,7 @@ void run_case(const std::string& name, const Communicator& world) {
   const Tensor x = Tensor::zeros({4}, DType::fp32, Device{});
   if (name == "verbs") {
     check_all(world);
-    load_mpi().set_most_elements(7);
+    load_mpi().set_max_elements(7);
     check_all(world);
   } else if (name == "misfit") {
     world.all_reduce(is_last ? x.slice(0, {3}) : x);
@@ -57,11 +57,11 @@ int main(int argc, char** argv) {
     run_process({.launch = find_launch(), .timeout_seconds = name == "absent" ? 2.0 : 120.0},
                 [&](const Communicator& world, const Launch&) { run_case(name, world); });
     return 0;
-  } catch (const ToldElsewhere&) {
-    end_process(1, /*has_told=*/false);
+  } catch (const ErrorReportedByAnotherRank&) {
+    end_process(1, /*has_reported=*/false);
   } catch (...) {
-    tell(sentence_of_current_exception());
-    end_process(1, /*has_told=*/true);
+    print_line(sentence_of_current_exception());
+    end_process(1, /*has_reported=*/true);
   }
   return 1;
 }

@@ -22,7 +22,7 @@ constexpr std::int64_t kTokens = 6, kHeads = 2, kEmbed = 16;
 TEST_CASE("nccl ring: keys and values travel before the block is computed that they hide behind") {
   Findings findings;
   testing::run_nccl({.ranks = 2}, [&](const Communicator& world) {
-    const DealtAxis axis{kTokens, world.size(), 1};
+    const ShardedAxis axis{kTokens, world.size(), 1};
     Tensor qkv = Tensor::empty({axis.count(world.rank()), 3 * kEmbed}, DType::fp32, testing::emulator_of(world.rank()));
     std::vector<double> values(static_cast<std::size_t>(qkv.numel()));
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(0.7 * static_cast<double>(i));

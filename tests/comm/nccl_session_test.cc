@@ -131,17 +131,17 @@ TEST_CASE("nccl: an error is thrown when the others have been told of it") {
     const bool is_it = is_of_session && emulator::current_device().name == "test rank 1";
     return is_it && ++asked > 3 ? kFallen : nullptr;
   });
-  std::atomic<bool> is_told = false;
+  std::atomic<bool> is_reported = false;
   std::atomic<int> thrown = 0, early = 0;
   const auto tell = [&](const std::string&) {
     sleep_for(0.3);
-    is_told = true;
+    is_reported = true;
   };
   const std::string error = error_of({.ranks = 2, .on_failure = tell}, [&](const Communicator& world) {
     try {
       exchange_for_long(world);
     } catch (const Error&) {
-      early += is_told ? 0 : 1;
+      early += is_reported ? 0 : 1;
       ++thrown;
       throw;
     }

@@ -47,9 +47,9 @@ class Rank {
     if (!options.null_stream) stream = stream_.get();
     Config config;
     config.blocking = options.blocking ? 1 : 0;
-    const bool is_told = rank == 1;
-    const int told_ranks = is_told && options.told_ranks > 0 ? options.told_ranks : ranks;
-    const int told_rank = is_told && options.told_rank >= 0 ? options.told_rank : rank;
+    const bool is_reported = rank == 1;
+    const int told_ranks = is_reported && options.told_ranks > 0 ? options.told_ranks : ranks;
+    const int told_rank = is_reported && options.told_rank >= 0 ? options.told_rank : rank;
     try {
       finish(api().CommInitRankConfig(&comm, told_ranks, id, told_rank, &config));
     } catch (const Error&) {

@@ -70,7 +70,7 @@ TEST_CASE("nccl: a part in place at the beginning of the whole, on the host") {
 
 TEST_CASE("nccl: verbs that need more calls of NCCL's than a group may hold take several groups") {
   Findings findings;
-  run_nccl({.ranks = 3, .most_grouped = 2}, [&](const Communicator& world) {
+  run_nccl({.ranks = 3, .max_grouped = 2}, [&](const Communicator& world) {
     testing::check_verbs(world, testing::emulator_of(world.rank()), findings);
   });
   CHECK(findings.wrong() == "");

@@ -113,8 +113,8 @@ void check_send_receive(const Communicator& g, Device device, DType dtype, Findi
   if (g.size() < 2) return;  // from the last rank to the first only
   const bool sends = g.rank() == g.size() - 1, receives = g.rank() == 0;
   const Tensor got = receives ? unwritten(5, dtype, device) : Tensor();
-  g.send_receive(sends ? tensor_of(values(3, 5), dtype, device) : Tensor(), sends ? 0 : Call::kNobody, got,
-                 receives ? g.size() - 1 : Call::kNobody);
+  g.send_receive(sends ? tensor_of(values(3, 5), dtype, device) : Tensor(), sends ? 0 : Call::kNoRank, got,
+                 receives ? g.size() - 1 : Call::kNoRank);
   if (receives) findings.expect_values(got, values(3, 5), "send_receive to one");
 }
 

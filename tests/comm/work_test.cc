@@ -62,11 +62,11 @@ TEST_CASE("work: ranks wait longer than their time for one that works alone") {
 }
 
 TEST_CASE("work: without a word, and beyond its limit, a rank has not come") {
-  const auto ended_by = [](double most_timeouts) -> std::string {
+  const auto ended_by = [](double max_timeouts) -> std::string {
     try {
       run_ranks({.ranks = 2, .timeout_seconds = 0.1}, [&](const Communicator& world) {
         std::optional<Working> work;
-        if (world.rank() == 0 && most_timeouts > 0) work.emplace(world, "writing a checkpoint", most_timeouts);
+        if (world.rank() == 0 && max_timeouts > 0) work.emplace(world, "writing a checkpoint", max_timeouts);
         if (world.rank() == 0) pause(0.8);
         world.barrier();
       });

@@ -326,7 +326,7 @@ TEST_CASE("optimizers that own ranges of the parameters make the update of one t
     Optimizer serial(whole, options);
     std::vector<std::unique_ptr<Optimizer>> optimizers;
     for (std::size_t i = 0; i < owned.size(); ++i) {
-      const AddUp add_up = [&, i](const Tensor& sums) {
+      const SumOverRanks add_up = [&, i](const Tensor& sums) {
         CHECK(sums.dtype() == DType::fp64);
         std::vector<double> added = sums.to_vector();
         REQUIRE(added.size() == owned[i].size());

@@ -316,7 +316,7 @@ namespace {
 Tensor band_of(const Tensor& x, std::int64_t first, std::int64_t count) {
   const std::int64_t planes = x.size(0) * x.size(1), plane = x.size(2) * x.size(3), n = count * x.size(3);
   const Tensor part = Tensor::empty({x.size(0), x.size(1), count, x.size(3)}, x.dtype(), x.device());
-  copy_runs(part, {0, n}, x, {first * x.size(3), plane}, planes, n);
+  copy_strided(part, {0, n}, x, {first * x.size(3), plane}, planes, n);
   return part;
 }
 
@@ -354,7 +354,7 @@ TEST_CASE("every band of a picture has the whole picture's loss, and its part of
     for (const bool collecting : {true, false})
       for (const auto& [first, count] : {std::pair<std::int64_t, std::int64_t>{0, 3}, {3, 1}, {4, 3}}) {
         INFO("loss " << static_cast<int>(kind) << ", rows " << first << " to " << first + count - 1);
-        const AddUp add_up = [&](const Tensor& sums) {
+        const SumOverRanks add_up = [&](const Tensor& sums) {
           CHECK(sums.dtype() == DType::fp64);
           CHECK(sums.shape() == Shape{2, 2});
           const std::vector<double> own = sums.to_vector();
@@ -418,7 +418,7 @@ std::vector<double> gradient_of_bias(DType dtype, bool within) {
 }
 
 // What arrives at an op that says that it reads its gradient in 16 bits, or does not, from the consumers of y [4, 12].
-Tensor gradient_that_arrives(std::optional<DType> reads_in, const std::function<Tensor(const Tensor&)>& loss_of) {
+Tensor gradient_that_arrives(std::optional<DType> gradient_dtype, const std::function<Tensor(const Tensor&)>& loss_of) {
   const Tensor x = make_leaf(random_tensor({4, 12}, 1).to(DType::fp32), Tensor::empty({4, 12}, DType::fp32, Device{}));
   Tensor arrived;
   Tape tape;
@@ -427,7 +427,7 @@ Tensor gradient_that_arrives(std::optional<DType> reads_in, const std::function<
     const TapeScope recording(tape);
     Tensor y = x.detach();
     Tape::record(
-        "probe", {&x}, {}, {&y}, [&](Gradients&, const std::vector<Tensor>& dy) { arrived = dy[0]; }, reads_in);
+        "probe", {&x}, {}, {&y}, [&](Gradients&, const std::vector<Tensor>& dy) { arrived = dy[0]; }, gradient_dtype);
     loss = loss_of(y);
   }
   tape.backward(loss);

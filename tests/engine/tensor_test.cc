@@ -61,21 +61,21 @@ TEST_CASE("runs of elements are copied between tensors, and nothing beside them"
   Tensor from = Tensor::empty({3, 4}, DType::i32, Device{}), to = Tensor::empty({2, 5}, DType::i32, Device{});
   to.set_values(std::vector<double>(10, 0.0));
   from.set_values({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
-  copy_runs(to, {1, 5}, from, {2, 4}, 2, 2);
+  copy_strided(to, {1, 5}, from, {2, 4}, 2, 2);
   CHECK(to.to_vector() == std::vector<double>{0, 2, 3, 0, 0, 0, 6, 7, 0, 0});
-  copy_runs(to, {0, 3}, from, {11, 0}, 3, 1);
+  copy_strided(to, {0, 3}, from, {11, 0}, 3, 1);
   CHECK(to.to_vector() == std::vector<double>{11, 2, 3, 11, 0, 0, 11, 7, 0, 0});
-  copy_runs(to, {8, 0}, from, {0, 0}, 1, 2);
+  copy_strided(to, {8, 0}, from, {0, 0}, 1, 2);
   CHECK(to.to_vector() == std::vector<double>{11, 2, 3, 11, 0, 0, 11, 7, 0, 1});
-  copy_runs(to, {99, 1}, from, {99, 1}, 0, 7);  // nothing
-  CHECK_THROWS_WITH(copy_runs(to, {1, 5}, from, {3, 4}, 3, 2),
+  copy_strided(to, {99, 1}, from, {99, 1}, 0, 7);  // nothing
+  CHECK_THROWS_WITH(copy_strided(to, {1, 5}, from, {3, 4}, 3, 2),
                     "3 runs of 2 elements, every 5 from 1, lie outside a tensor of shape [2, 5]");
-  CHECK_THROWS_WITH(copy_runs(to, {0, 2}, from, {3, 4}, 3, 2),
+  CHECK_THROWS_WITH(copy_strided(to, {0, 2}, from, {3, 4}, 3, 2),
                     "3 runs of 2 elements, every 4 from 3, lie outside a tensor of shape [3, 4]");
-  CHECK_THROWS_WITH(copy_runs(to, {-1, 2}, from, {0, 4}, 1, 2), testing::ContainsSubstring("every 2 from -1"));
-  CHECK_THROWS_WITH(copy_runs(to, {0, 1}, from, {0, 4}, 2, 2),
+  CHECK_THROWS_WITH(copy_strided(to, {-1, 2}, from, {0, 4}, 1, 2), testing::ContainsSubstring("every 2 from -1"));
+  CHECK_THROWS_WITH(copy_strided(to, {0, 1}, from, {0, 4}, 2, 2),
                     "runs of 2 elements, every 1, overlap where they are copied to");
-  CHECK_THROWS_WITH(copy_runs(to, {0, 2}, Tensor::zeros({3, 4}, DType::fp32, Device{}), {0, 2}, 2, 2),
+  CHECK_THROWS_WITH(copy_strided(to, {0, 2}, Tensor::zeros({3, 4}, DType::fp32, Device{}), {0, 2}, 2, 2),
                     "runs of fp32 on cpu cannot be copied to i32 on cpu");
 }
 

@@ -9,11 +9,11 @@
 
 namespace {
 
-constexpr std::int64_t kMostValues = 1 << 20;  // of a step: the memory is the caller's, not the parser's
+constexpr std::int64_t kMaxValues = 1 << 20;  // of a step: the memory is the caller's, not the parser's
 
 void read_first_and_last(const isobar::Era5Options& options) {
   const isobar::Era5Dataset dataset(options);
-  if (dataset.values() > kMostValues) return;
+  if (dataset.values() > kMaxValues) return;
   std::vector<float> step(static_cast<std::size_t>(dataset.values()));
   for (std::int64_t at : {std::int64_t{0}, dataset.steps() - 1}) {
     try {

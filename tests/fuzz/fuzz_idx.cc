@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "data/images/idx.h"
+#include "data/files/idx.h"
 #include "kernels/common/check.h"
 #include "tests/fuzz/input_file.h"
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "data/npy.h"
+#include "data/files/npy.h"
 #include "kernels/common/check.h"
 #include "tests/fuzz/input_file.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 

@@ -1,4 +1,4 @@
-// How much this process has read from files, as the system counts it.
+// The bytes that this process has read from files, as counted by the system.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace isobar::testing {
 
-// So far; none where the system does not tell.
+// So far; none if the system does not report it.
 inline std::optional<std::int64_t> bytes_read() {
   std::ifstream file("/proc/self/io");
   for (std::string word; file >> word;) {
@@ -19,7 +19,7 @@ inline std::optional<std::int64_t> bytes_read() {
   return std::nullopt;
 }
 
-// By `body`, without what asking reads itself.
+// By `body`, without the bytes that the measurement itself reads.
 inline std::int64_t bytes_read_by(const std::function<void()>& body) {
   const std::int64_t asked = *bytes_read(), before = *bytes_read();
   body();

@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "data/era5/hdf5.h"
+#include "data/files/hdf5.h"
 #include "tests/harness/temporary_folder.h"
 
 namespace isobar::testing {
 
-using FieldsShape = std::array<std::int64_t, 4>;  // [T, C, H, W]
+using FieldsShape = std::array<std::int64_t, 4>;  // [time steps, V, LAT, LON]
 
-// Every value tells where it is: year tag, step, channel, row and column.
+// Every value encodes its position: tag of the year, step, variable, row and column.
 inline float field_value(float tag, std::int64_t t, std::int64_t c, std::int64_t h, std::int64_t w) {
   return tag + 100.0f * static_cast<float>(t) + 10.0f * static_cast<float>(c) + static_cast<float>(h) +
          0.01f * static_cast<float>(w);
@@ -42,11 +42,11 @@ inline void write_fields(const std::string& path, const FieldsShape& shape, floa
   write_fields(path, shape, field_values(shape, tag), storage);
 }
 
-// What is written beside the fields; what is empty is not.
+// Written beside the fields; empty members are not written.
 struct Labels {
-  std::vector<std::string> names = {}, units = {};  // [C]
-  std::vector<double> hours = {};                   // [T] since 2001-01-01
-  std::vector<double> latitudes = {};               // [H]
+  std::vector<std::string> names = {}, units = {};  // [V]
+  std::vector<double> hours = {};                   // [time steps], since 2001-01-01
+  std::vector<double> latitudes = {};               // [LAT]
 };
 
 inline void write_labelled_fields(const std::string& path, const FieldsShape& shape, const Labels& labels,

@@ -1,4 +1,4 @@
-// A variable of the environment that a test sets, and leaves as it was.
+// An environment variable that a test sets and afterwards restores.
 #pragma once
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 namespace isobar::testing {
 
-// As long as it lives; value null: not set.
+// Sets it while this object lives; value null: unset.
 class EnvironmentVariable {
  public:
   EnvironmentVariable(const char* name, const char* value) : name_(name) {

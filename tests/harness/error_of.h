@@ -1,4 +1,4 @@
-// The sentence of an error, for tests that compare it.
+// The message of an error, for tests that compare it.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace isobar::testing {
 
-// What `body` is refused with; `otherwise` where it is not.
+// The message of the Error that `body` throws; `otherwise` if it throws none.
 inline std::string error_of(const std::function<void()>& body, const std::string& otherwise = "") {
   try {
     body();

@@ -1,4 +1,4 @@
-// A stand-in for a full disk: while it lives, this process can write no file beyond `bytes`.
+// Simulates a full disk: while it lives, this process can write no file beyond `bytes`.
 #pragma once
 
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
-// What ranks that are threads find wrong. Catch's assertions may be used in one thread at a time only: ranks gather,
-// and the test looks at it afterwards.
+// Failed checks of ranks that are threads. Catch2's assertions may be used in only one thread at a time: ranks collect
+// their findings, and the test asserts on them afterwards.
 #pragma once
 
 #include <mutex>

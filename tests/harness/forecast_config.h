@@ -1,4 +1,4 @@
-// A run config of the task "forecast" in tests, and what is made of it.
+// A run config of the task "forecast" for tests, and objects made from it.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ inline VitOptions& vit_of(RunConfig& config) {
   return dynamic_cast<VitRecipe&>(*config.network).vit;
 }
 
-// As a config file with these entries would give it; sizes that are null stay so.
+// The config that a file with these entries gives; sizes that are null stay null.
 inline RunConfig checked_config(const ConfigEntries& entries) {
   RunConfig config = read_config(entries);
   config.check();

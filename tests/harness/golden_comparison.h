@@ -1,5 +1,5 @@
-// A model beside what PyTorch computed for it (tests/golden/README.md): in fp64 to 1e-10, in lower precisions by the 2x
-// rule, on every device that this machine has.
+// Compares a model with PyTorch's results for it (tests/golden/README.md): in fp64 to 1e-10, in lower precisions by the
+// 2x rule, on every device of this machine.
 #pragma once
 
 #include <algorithm>
@@ -32,12 +32,12 @@ struct Arithmetic {
 
 inline constexpr Arithmetic kFp64{{DeviceKind::cpu}, DType::fp64};
 
-// What can run here: fp32, bf16 and fp16 on the CPU, through the emulated CUDA kernels and on a GPU.
+// The precisions that can run here: fp32, bf16 and fp16, on the CPU, with the emulated CUDA kernels, and on a GPU.
 inline std::vector<Arithmetic> low_precisions() {
   std::vector<Arithmetic> all;
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
     all.push_back({{DeviceKind::cpu}, dtype});
-    // Where the CPU's instructions are emulated, the CPU is what is asked about.
+    // If the CPU's instructions are emulated, only the CPU is under test.
     if (ISOBAR_HAS_EMULATOR && !cpu::is_emulated(cpu::bf16_products())) all.push_back({{DeviceKind::emulator}, dtype});
     if (gpu::device_count() > 0) all.push_back({{DeviceKind::cuda}, dtype});
   }
@@ -54,7 +54,7 @@ inline ConfigEntries golden_entries(const Golden& golden, Arithmetic arithmetic,
   return entries_from(all, "golden");
 }
 
-// The keys of the golden training's updates; plain Adam neither decays, warms up nor clips.
+// The config keys for the golden training's updates; plain Adam has no decay, warmup or clipping.
 inline nlohmann::json training_keys(const Golden& golden, const std::string& optimizer) {
   const nlohmann::json training = golden.metadata("training");
   nlohmann::json keys{{"optimizer", optimizer}};
@@ -64,12 +64,12 @@ inline nlohmann::json training_keys(const Golden& golden, const std::string& opt
   return keys;
 }
 
-// fp16 gradients carry a factor; isobar is given PyTorch's.
+// fp16 gradients carry a factor; isobar uses PyTorch's.
 inline double loss_scale_of(const Golden& golden, Arithmetic arithmetic) {
   return arithmetic.dtype == DType::fp16 ? golden.metadata("training")["loss_scale"].get<double>() : 1;
 }
 
-// A tensor of the golden file on the device.
+// A tensor of the golden file, on the device.
 inline Tensor load(const Golden& golden, const std::string& name, Device device, DType dtype = DType::fp32) {
   Tensor tensor = Tensor::empty(golden.shape(name), dtype, device);
   tensor.set_values(golden.values(name));
@@ -120,8 +120,8 @@ inline void check_budget(const std::string& what, const std::vector<double>& got
   CHECK(error <= budget);
 }
 
-// The gradient of a key bias is 0 in exact arithmetic: its error is measured by the query bias's gradient. Adam divides
-// a gradient that is all rounding noise by its own size: a key bias's update has no exact value.
+// In exact arithmetic the gradient of a key bias is 0, so its error is measured relative to the query bias's gradient.
+// Adam divides such a gradient of rounding noise by its own size: the update of a key bias has no exact value.
 inline bool is_key_bias(const std::string& name) {
   return name.ends_with("attn.k.bias");
 }
@@ -131,7 +131,7 @@ inline std::string scale_name(const std::string& name) {
 
 using NamedValues = std::map<std::string, std::vector<double>>;
 
-// The gradients of a recorded loss, of every parameter.
+// The gradients of a recorded loss, for every parameter.
 inline NamedValues gradients_of(Parameters& parameters, Tape& tape, const Tensor& loss, double loss_scale = 1) {
   parameters.begin_step();
   Tensor upstream = Tensor::empty({1}, loss.dtype(), loss.device());
@@ -153,12 +153,13 @@ inline void check_exact_gradients(const Golden& golden, const NamedValues& gradi
                 largest(golden.values("gradient." + scale_name(name))));
 }
 
-// The yardstick's name begins like yardstick.bf16.; its gradients stand in the order of `parameters` of the metadata.
+// `yardstick` is a prefix such as yardstick.bf16.; its gradients are in the order of `parameters` in the metadata.
 inline void check_gradient_budgets(const Golden& golden, const NamedValues& gradients, const std::string& yardstick) {
   const std::vector<std::string> names = golden.parameters();
   const std::vector<double> yard = golden.values(yardstick + "gradients");
   REQUIRE(names.size() == gradients.size());
-  // PyTorch's error of a tensor. That of a key bias is one draw of noise: the query bias's error tells how large it is.
+  // PyTorch's error of a tensor. A key bias's error is one draw of noise; the query bias's error gives its typical
+  // size.
   const auto yard_of = [&](const std::string& name) {
     return yard[2 * static_cast<std::size_t>(std::ranges::find(names, name) - names.begin())];
   };
@@ -168,7 +169,7 @@ inline void check_gradient_budgets(const Golden& golden, const NamedValues& grad
                  norm(golden.values("gradient." + scale_name(name))));
 }
 
-// num_iters updates on one batch: the weights afterwards, and the numbers logged on the way.
+// num_iters updates on one batch: the final weights, and the logged numbers.
 struct Training {
   NamedValues weights;
   std::vector<double> losses, grad_norms, rates;
@@ -200,7 +201,7 @@ inline void check_exact_training(const Golden& golden, const Training& training,
       check_exact(optimizer + " " + name, training.weights.at(name), golden.values(optimizer + "." + name));
 }
 
-// Adam divides a gradient by its own size, so that a rounding error can turn a single small update around: the updates
+// Adam divides a gradient by its own size, so that a rounding error can reverse a single small update. So the updates
 // are compared as one vector over all parameters. start: the initial weights.
 inline void check_update_budget(const Golden& golden, const Training& training, const NamedValues& start,
                                 const std::string& optimizer, const std::string& yardstick) {

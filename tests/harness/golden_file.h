@@ -1,4 +1,4 @@
-// A file of tests/golden/ (tests/golden/README.md says what is in it).
+// A file of tests/golden/ (tests/golden/README.md describes its contents).
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Runs the command as a user does, and keeps what it says.
+// Runs the command as a user does, and keeps its output.
 #pragma once
 
 #include <sys/wait.h>
@@ -11,18 +11,18 @@
 #include <string>
 #include <vector>
 
-#include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "tests/harness/places.h"
 
 namespace isobar::testing {
 
 struct Outcome {
-  int status = 0;  // minus the signal that ended it
+  int status = 0;  // negative: the signal that ended it
   std::string out, err;
 };
 
-// Starts `isobar ARGUMENTS` and waits for it; `meanwhile` runs beside it with its process id. Its output goes through
-// the files out and err of `folder`. It sees no GPU: what these tests expect is what a CPU computes.
+// Starts `isobar ARGUMENTS` and waits for it; `meanwhile` runs concurrently and gets its process id. The output is in
+// the files out and err of `folder`. No GPU is visible: the tests expect a CPU's results.
 inline Outcome isobar_command(const std::filesystem::path& folder, const std::string& arguments,
                               const std::function<void(pid_t)>& meanwhile = {}) {
   const std::string out = folder / "out", err = folder / "err";
@@ -39,7 +39,7 @@ inline Outcome isobar_command(const std::filesystem::path& folder, const std::st
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), read_file(out), read_file(err)};
 }
 
-// The lines of a run's metrics.jsonl, without what was timed.
+// The lines of a run's metrics.jsonl, without measured times.
 inline std::vector<nlohmann::json> metrics_of(const std::filesystem::path& run) {
   std::istringstream lines(read_file(run / "metrics.jsonl"));
   std::vector<nlohmann::json> metrics;

@@ -1,4 +1,4 @@
-// What tests judge by says no where it must: Findings, and the budgets of golden comparisons.
+// The checks that tests rely on fail when they must: Findings, and the budgets of golden comparisons.
 #include "tests/harness/findings.h"
 #include "tests/harness/golden_comparison.h"
 #include "tests/harness/hidden_cases.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kYardstick = 1e-3;
 
-// 100 numbers, each off by that much of itself.
+// 100 numbers, each with this relative error.
 void check_numbers_off_by(double share) {
   std::vector<double> expected, got;
   for (int i = 1; i <= 100; ++i) {

@@ -1,4 +1,4 @@
-// The harness behind tests/harness/kernel_testing.h: values, guarded memory, the 2x rule, the device loop.
+// The implementation of tests/harness/kernel_testing.h: values, guarded memory, the 2x rule, the device loop.
 #include "tests/harness/kernel_testing.h"
 
 #include <omp.h>
@@ -67,7 +67,7 @@ OneUlpNoise::~OneUlpNoise() {
 }
 
 double OneUlpNoise::apply(double value) {
-  // A block of random_bits once for its four words: naive implementations read their inputs again and again.
+  // One block of random_bits serves four words: naive implementations read their inputs many times.
   if (drawn_ % 4 == 0) block_ = philox4x32(seed_, 3, drawn_ / 4);
   const std::uint32_t bits = block_.word[drawn_++ % 4];
   return bits % 4 != 0 ? value : bits & 0x10 ? value * (1 + size) : value * (1 - size);
@@ -151,15 +151,15 @@ bool same_class(double a, double b) {
   return std::isinf(a) || std::isinf(b) ? a == b : true;
 }
 
-// Half the distance of neighbours of `value` in a dtype: the error of one rounding. Of zero that of numbers from 1/2
-// on, for sums whose terms cancel.
+// Half the distance between `value` and its neighbour in a dtype: the error of one rounding. For zero that of numbers
+// from 1/2 on, for sums whose terms cancel.
 long double rounding_of(long double value, DType dtype) {
   const auto bits = std::bit_cast<std::uint64_t>(static_cast<double>(value));
   const auto power_of_two = std::bit_cast<double>(bits & 0x7ff0'0000'0000'0000);  // the largest one that is not larger
   return std::max((value == 0 ? 0.5 : power_of_two) * epsilon_of(dtype), smallest_of(dtype)) / 2.0L;
 }
 
-constexpr long double kFewErrors = 16;  // if fewer dominate the yardstick's error, it varies a lot
+constexpr long double kFewErrors = 16;  // if fewer dominate the yardstick's error, that error varies a lot
 
 struct Errors {
   long double greatest = 0, squares = 0, fourth_powers = 0, ulps = 0;
@@ -263,7 +263,7 @@ std::vector<DeviceKind> all_devices() {
   return kinds;
 }
 
-// Memory of a device, and the only place of the tests that knows how to copy to it.
+// Memory of a device. Only this part of the tests copies to it.
 namespace {
 
 std::byte* allocate(DeviceKind kind, std::size_t bytes) {
@@ -303,10 +303,10 @@ void copy(DeviceKind kind, std::byte* to, const std::byte* from, std::size_t byt
 
 constexpr std::size_t kGuard = 512;      // bytes before and after every buffer; a multiple of 256 keeps it aligned
 constexpr std::byte kUnwritten{0xFF};    // NaN in every floating dtype
-constexpr std::byte kOutputGuard{0xA5};  // not what a kernel that writes a NaN too many leaves there
-constexpr std::byte kInputGuard = kUnwritten;  // so that what is read beyond an input spoils the result
+constexpr std::byte kOutputGuard{0xA5};  // differs from the value that a kernel leaves if it writes a NaN too many
+constexpr std::byte kInputGuard = kUnwritten;  // a read beyond an input spoils the result
 
-// What AddressSanitizer is told: by its functions, since its macros are empty in a file that it does not look at.
+// Calls AddressSanitizer's functions, because its macros are empty in a file that is not instrumented.
 #if defined(ISOBAR_SANITIZED_ADDRESS)
 void poison(const void* memory, std::size_t bytes) {
   __asan_poison_memory_region(memory, bytes);
@@ -325,8 +325,8 @@ struct Workbench::Buffer {
   DeviceKind kind;
   DType dtype;
   Role role;
-  std::size_t size, before, total;  // bytes: of the contents, in front of them, and all
-  std::vector<std::byte> initial;   // contents; of scratch memory, which may be large, they are not kept
+  std::size_t size, before, total;  // bytes: of the contents, before them, and in total
+  std::vector<std::byte> initial;   // contents; not kept for scratch memory, which may be large
   std::byte* memory;
 
   Buffer(DeviceKind where, DType type, std::vector<std::byte> bytes, std::size_t shift, Role use)
@@ -481,14 +481,14 @@ constexpr bool kIsSanitized = true;
 constexpr bool kIsSanitized = false;
 #endif
 
-// One way of running a case on a device: with so many threads, in this order, or once more.
+// One way to run a case on a device: number of threads, schedule, or a repetition.
 struct Way {
   std::string name;
-  int threads = 0;                   // CPU; 0: as many as there are
+  int threads = 0;                   // CPU; 0: all threads
   emulator::Schedule schedule = {};  // emulator
 };
 
-// The kernels that a CPU has for a case. A sanitizer looks at those of one instruction set only.
+// The kernels that this CPU can run for a case. With a sanitizer only those of one instruction set.
 std::vector<CpuKernels> cpu_kernels(bool multiplies_bf16) {
   using cpu::Bf16Products;
   const CpuKernels here{cpu::best_isa(), cpu::bf16_products()};
@@ -509,7 +509,7 @@ std::vector<Way> emulator_ways() {
   if constexpr (ISOBAR_HAS_EMULATOR) {
     for (const emulator::Schedule& schedule : emulator::kTestSchedules)
       ways.push_back({concat("emulator, schedule ", emulator::name_of(schedule)), 0, schedule});
-    // What a sanitizer looks for does not depend on the order, and takes it long enough.
+    // A sanitizer's findings do not depend on the order, and it is slow.
     if (kIsSanitized) ways.resize(1);
   }
   return ways;
@@ -540,7 +540,7 @@ class ThreadCount {
   int saved_;
 };
 
-// Runs body in every way, each of which must give the same bits.
+// Runs body in every way; all must give the same bits.
 void run_in(const std::vector<Way>& ways, DeviceKind kind, const std::function<void(Workbench&)>& body) {
   std::vector<std::byte> first;
   bool is_first = true;
@@ -604,7 +604,7 @@ void check_gradient(const std::string& name, const Values& x, const Values& grad
     const double h = 1e-3 * std::max(1.0, std::fabs(x[i]));
     const double far = at(i, 2 * h) - at(i, -2 * h), middle = at(i, h) - at(i, -h), near = at(i, h / 2) - at(i, -h / 2);
     const double coarse = (8 * middle - far) / (12 * h), fine = (8 * near - middle) / (6 * h);
-    // The two estimates differ by the error of the coarse one, 16 times that of the fine one; plus cancellation.
+    // The two estimates differ by the error of the coarse one, 16 times that of the fine one, plus cancellation.
     const double budget = std::fabs(coarse - fine) + 64 * 0x1p-52 * (std::fabs(loss(x)) + std::fabs(near)) / h;
     const double share = std::fabs(gradient[i] - fine) / budget;
     if (!(share <= worst)) {

@@ -1,6 +1,6 @@
-// What every kernel test shares: inputs, guarded memory on every device, and the comparison by the 2x rule.
+// Shared by all kernel tests: inputs, guarded memory on every device, and the comparison by the 2x rule.
 //
-// A case reads
+// A case looks like this:
 //
 //   TEST_CASE("gelu_fwd") {
 //     for (DType dtype : kFloating) for (std::int64_t n : {1, 31, 1000}) {
@@ -14,18 +14,18 @@
 //     }
 //   }
 //
-// The case, kernels/cases/gelu.h, says of every operand how many elements of which dtype it has; isobar-bench times the
-// same one.
+// The case, kernels/cases/gelu.h, states the number of elements and the dtype of every operand. isobar-bench times the
+// same case.
 //
-// The naive implementation is written once, `template <class Real>` with `Arithmetic<Real> math` as its first argument,
-// and returns std::array<std::vector<Real>, outputs>. It runs twice: in double (long double for fp64) it is the oracle,
-// in float (double for fp64) it is the yardstick, a straightforward implementation in the kernel's own precision. The
-// 2x rule:
+// The naive implementation is written once, as `template <class Real>` with `Arithmetic<Real> math` as its first
+// argument, and returns std::array<std::vector<Real>, outputs>. It runs twice. In double (long double for fp64) it is
+// the oracle. In float (double for fp64) it is the yardstick: a straightforward implementation in the kernel's own
+// precision. The 2x rule:
 //
 //   err(kernel) <= 2 · err(yardstick) + one rounding of the output
 //
-// The factor is 4 if fewer than 16 elements dominate the yardstick's error, whose size then varies a lot.
-// An unwritten output is NaN and a NaN is never within a tolerance, so what a kernel forgets to write is found.
+// The factor is 4 if fewer than 16 elements dominate the yardstick's error, which then varies a lot. An unwritten
+// output is NaN, and a NaN is never within a tolerance: elements that a kernel forgets to write are found.
 #pragma once
 
 #include <algorithm>
@@ -54,8 +54,8 @@ namespace isobar::testing {
 
 // ---- values ---------------------------------------------------------------------------------------------------------
 
-// While one lives, reading a Values perturbs some elements by one ulp of the kernel's arithmetic. It shows how much the
-// yardstick's error varies.
+// While one lives, reading a Values perturbs some elements by one ulp of the kernel's arithmetic. This shows how much
+// the yardstick's error varies.
 class OneUlpNoise {
  public:
   OneUlpNoise(DType dtype, std::uint64_t seed);
@@ -71,7 +71,7 @@ class OneUlpNoise {
   static inline Philox4 block_;
 };
 
-// Elements of a dtype, each held exactly in a double.
+// Elements of a dtype, each stored exactly in a double.
 struct Values {
   DType dtype = DType::fp32;
   std::vector<double> v;
@@ -84,9 +84,9 @@ struct Values {
   double& operator[](std::int64_t i) { return v[static_cast<std::size_t>(i)]; }
 };
 
-// A value as a dtype would hold it.
+// A value rounded to a dtype.
 double round_to(double value, DType dtype);
-// Relative distance of neighbouring numbers of a dtype (2^-23 for fp32), and its smallest positive number.
+// Relative distance between neighbouring numbers of a dtype (2^-23 for fp32), and its smallest positive number.
 double epsilon_of(DType dtype);
 double smallest_of(DType dtype);
 
@@ -96,19 +96,19 @@ Values random_values(std::int64_t n, DType dtype, std::uint64_t seed, double sca
 Values uniform_values(std::int64_t n, DType dtype, std::uint64_t seed, double low, double high);
 
 inline const std::vector<DType> kFloating = {DType::fp32, DType::bf16, DType::fp16, DType::fp64};
-// Row lengths around the widths of vectors, warps and blocks, and row counts around thread and block splits.
+// Row lengths near the widths of vectors, warps and blocks, and row counts near the splits of threads and blocks.
 inline const std::vector<std::int64_t> kRaggedCols = {1, 31, 32, 33, 384, 1000};
 inline const std::vector<std::int64_t> kRaggedRows = {0, 1, 7, 67};
 inline const std::vector<std::int64_t> kRaggedLengths = {0, 1, 7, 8, 9, 31, 33, 1000, 4099, 70001};
 
 // ---- oracle and yardstick -------------------------------------------------------------------------------------------
 
-// The arithmetic a naive implementation computes in.
+// The arithmetic in which a naive implementation computes.
 template <class Real>
 struct Arithmetic {
   bool is_oracle = true;
 
-  // An intermediate value that a kernel keeps in memory in this dtype; the oracle keeps it exactly.
+  // An intermediate value that a kernel stores in this dtype; the oracle keeps it exact.
   Real stored(Real value, DType dtype) const {
     return is_oracle ? value : static_cast<Real>(round_to(static_cast<double>(value), dtype));
   }
@@ -125,12 +125,12 @@ template <class Naive>
 auto expected(DType dtype, const Naive& naive) {
   constexpr std::size_t kOutputs = std::tuple_size_v<decltype(naive(Arithmetic<double>{}))>;
   std::array<Expected, kOutputs> all;
-  std::size_t least_elements = 64;
+  std::size_t min_elements = 64;
   const auto add_oracle = [&](const auto& exact) {
     for (std::size_t i = 0; i < kOutputs; ++i) {
       all[i].computed_in = accumulator_of(dtype);
       all[i].exact.assign(exact[i].begin(), exact[i].end());
-      least_elements = std::min(least_elements, exact[i].size());
+      min_elements = std::min(min_elements, exact[i].size());
     }
   };
   const auto add_yardstick = [&](const auto& outputs) {
@@ -139,7 +139,7 @@ auto expected(DType dtype, const Naive& naive) {
   const auto run = [&](auto oracle, auto yardstick) {
     add_oracle(naive(oracle));
     add_yardstick(naive(yardstick));
-    const std::uint64_t noisy_runs = least_elements < 64 ? 4 : 1;
+    const std::uint64_t noisy_runs = min_elements < 64 ? 4 : 1;
     for (std::uint64_t seed = 1; seed <= noisy_runs; ++seed) {
       const OneUlpNoise noise(accumulator_of(dtype), seed);
       add_yardstick(naive(yardstick));
@@ -152,8 +152,8 @@ auto expected(DType dtype, const Naive& naive) {
   return all;
 }
 
-// The same of several manners in which devices compute, a type that can be ordered: `make(manner)` returns what
-// expected() does, and runs when a device first asks for that manner.
+// The same for several manners in which devices compute. Manner: an ordered type. `make(manner)` returns the result of
+// expected(); it runs when a device first asks for that manner.
 template <class Manner, class Make>
 class ExpectedBy {
  public:
@@ -172,19 +172,19 @@ ExpectedBy<Manner, Make> expected_by(Make make) {
   return ExpectedBy<Manner, Make>(std::move(make));
 }
 
-// How errors are measured. tensor: by the greatest and by the root-mean-square error of the whole output, for sums that
-// cancel. ulps: by the greatest error in units of each element's own last place, for elementwise formulas.
+// How errors are measured. tensor: by the maximum and the root-mean-square error of the whole output, for sums that
+// cancel. ulps: by the maximum error in units of each element's own last place, for elementwise formulas.
 enum class Norm { tensor, ulps };
 
 struct Verdict {
   bool ok = false;
-  std::string text;  // "y: 41 % of budget", or what is wrong
+  std::string text;  // "y: 41 % of budget", or the error
 };
 Verdict compare(const std::string& name, const Values& actual, const Expected& expected, Norm norm = Norm::tensor);
 
 // ---- devices and memory ---------------------------------------------------------------------------------------------
 
-// Where a case can run: the CPU always, the emulator and CUDA where they are built.
+// The devices of a case: the CPU always, the emulator and CUDA if they are built.
 std::vector<DeviceKind> all_devices();
 std::vector<DeviceKind> cpu_only();
 std::vector<DeviceKind> wanted_devices(const std::vector<DeviceKind>& kinds);  // those that on_devices runs
@@ -222,8 +222,8 @@ class TestOperands final : public cases::Operands {
   std::vector<Given> given_;
 };
 
-// The device memory of one run. Every buffer lies between guard bytes (poisoned for AddressSanitizer), inputs must stay
-// as they were and lie between NaN, outputs and workspaces start as NaN.
+// The device memory of one run. Every buffer lies between guard bytes (poisoned for AddressSanitizer). Inputs must stay
+// unchanged and lie between NaNs; outputs and workspaces start as NaN.
 class Workbench {
  public:
   explicit Workbench(Device device);
@@ -246,10 +246,10 @@ class Workbench {
 
   Values read(Pointer pointer) const;
   void check(const std::string& name, Pointer pointer, const Expected& expected, Norm norm = Norm::tensor) const;
-  // The output holds exactly these numbers (NaN where they are NaN).
+  // Checks that the output has exactly these numbers (NaN for NaN).
   void check_equal(const std::string& name, Pointer pointer, const Values& values) const;
 
-  // Guards are whole and inputs unchanged; returns the bytes of all outputs, for comparing runs.
+  // Checks that guards and inputs are unchanged; returns the bytes of all outputs, to compare runs.
   std::vector<std::byte> finish() const;
 
  private:
@@ -262,9 +262,9 @@ class Workbench {
   std::vector<std::unique_ptr<Buffer>> buffers_;
 };
 
-// A number for what masks add to their stream, 2^62, in the memory of the bench's device: the bits of 2.0.
-inline constexpr auto kMoreStream = std::bit_cast<std::uint64_t>(2.0);
-inline Pointer more_stream(Workbench& bench) {
+// An offset that masks add to their stream number, 2^62, in the memory of the bench's device: the bits of 2.0.
+inline constexpr auto kStreamOffset = std::bit_cast<std::uint64_t>(2.0);
+inline Pointer stream_offset(Workbench& bench) {
   return bench.input(values_of({2.0}, DType::fp64));
 }
 
@@ -272,7 +272,7 @@ struct CpuKernels {
   cpu::Isa isa;
   cpu::Bf16Products products;
 };
-// They are used while one lives.
+// Selects these kernels while it lives.
 class UsedKernels {
  public:
   explicit UsedKernels(const CpuKernels& kernels) : saved_{cpu::best_isa(), cpu::bf16_products()} {
@@ -288,21 +288,21 @@ class UsedKernels {
 
 struct DeviceOptions {
   bool any_thread_count = true;  // the contract promises the same bits for any number of CPU threads
-  bool multiplies = false;       // the kernel has products, which AVX512_BF16 and AMX compute where they are bf16
+  bool multiplies = false;       // the kernel has products, which AVX512_BF16 and AMX compute for bf16
 };
 
-// Runs body on each device several times (with one and with three threads on the CPU, with every schedule in the
-// emulator) and requires the same bits each time. The CPU does all of it with each instruction set that it has, and
-// with AVX512_BF16 and AMX, emulated where it has none. A case on fp64 among `dtypes` runs on the CPU only.
-// ISOBAR_TEST_DEVICES=cpu,emulator,cuda narrows the choice; a GPU that was asked for and is not there makes the test
-// count as skipped.
+// Runs body on each device several times (on the CPU with one and with three threads, in the emulator with every
+// schedule) and requires the same bits each time. The CPU repeats this with each of its instruction sets, and with
+// AVX512_BF16 and AMX, emulated if it lacks them. A case with fp64 among `dtypes` runs only on the CPU.
+// ISOBAR_TEST_DEVICES=cpu,emulator,cuda restricts the devices. If it names a GPU that does not exist, the test counts
+// as skipped.
 void on_devices(const std::vector<DeviceKind>& kinds, std::initializer_list<DType> dtypes,
                 const std::function<void(Workbench&)>& body, DeviceOptions options = {});
 
 // ---- gradients ------------------------------------------------------------------------------------------------------
 
 // Checks gradient[i] = d loss / d x[i] by fourth-order central differences. `loss` must contract the output with a
-// random cotangent and be computed in fp64.
+// random cotangent, and compute in fp64.
 void check_gradient(const std::string& name, const Values& x, const Values& gradient,
                     const std::function<double(const Values&)>& loss);
 double dot(const Values& a, const Values& b);

@@ -1,5 +1,5 @@
-// A forecaster trained by the ranks of a layout, as a run trains it, beside the same training on one rank: each rank
-// makes its part of the model and of every batch, and gives back what it then holds. Ranks are threads.
+// Trains a forecaster on the ranks of a layout, as a run does, and on one rank, to compare the two. Each rank makes its
+// part of the model and of every batch, and returns what it holds afterwards. Ranks are threads.
 #pragma once
 
 #include <algorithm>
@@ -14,17 +14,20 @@
 #include <utility>
 #include <vector>
 
+#include "apps/train/dry_run.h"
 #include "apps/train/trainer.h"
 #include "comm/parallel.h"
 #include "comm/thread_ranks.h"
 #include "comm/whole_tensors.h"
 #include "data/era5/calendar.h"
+#include "data/era5/pairs.h"
 #include "engine/storage.h"
 #include "engine/tape.h"
 #include "kernels/cuda/runtime.h"
 #include "models/forecast/forecaster.h"
 #include "models/vit/recipe.h"
 #include "tests/harness/testing.h"
+#include "tests/harness/traffic_formulas.h"
 
 namespace isobar::testing {
 
@@ -34,8 +37,8 @@ struct Layout {
   int dp = 1, tp = 1, cp = 1;
   ContextForm form = ContextForm::automatic;
   bool sequence = false, shard_optimizer = false;
-  std::size_t bucket_bytes = 40'000;  // of 100 000 parameters
-  int shards = 0;                     // with a sharded optimizer: ranks that deal it out; 0: all of dp x cp
+  std::size_t bucket_bytes = 40'000;  // for 100 000 parameters
+  int shards = 0;                     // with a sharded optimizer: ranks that share its state; 0: all of dp x cp
   std::string order = "tp-cp-dp";
 
   int ranks() const { return dp * tp * cp; }
@@ -52,7 +55,7 @@ inline std::string to_text(const Layout& layout) {
                 ", order ", layout.order);
 }
 
-// dp, tp and cp in every context form, and where tp ranks could be sequence parallel without it and with it.
+// dp, tp and cp with every context form; with tp > 1 each without and with sequence parallel.
 inline std::vector<Layout> forms_of(int dp, int tp, int cp) {
   std::vector<Layout> all;
   for (const bool sequence : {false, true})
@@ -63,33 +66,33 @@ inline std::vector<Layout> forms_of(int dp, int tp, int cp) {
 }
 
 // All layouts of at most `most` ranks.
-inline std::vector<Layout> layouts_of(int most) {
+inline std::vector<Layout> layouts_of(int max_ranks) {
   std::vector<Layout> all;
-  for (int dp = 1; dp <= most; ++dp)
-    for (int tp = 1; dp * tp <= most; ++tp)
-      for (int cp = 1; dp * tp * cp <= most; ++cp)
+  for (int dp = 1; dp <= max_ranks; ++dp)
+    for (int tp = 1; dp * tp <= max_ranks; ++tp)
+      for (int cp = 1; dp * tp * cp <= max_ranks; ++cp)
         for (const Layout& layout : forms_of(dp, tp, cp)) all.push_back(layout);
   return all;
 }
 
-// What is trained, and how: by default 8 heads of 8 on 9 x 5 patches, whose rows and tokens no number of ranks above 1
-// divides but 3 and 9, 5 and 15; two parts an update, and clipping that bites.
+// The model and its training. Default: 8 heads of 8 on 9 x 5 patches. The only numbers of ranks above 1 that divide the
+// rows are 3 and 9; for the tokens also 5 and 15. Two passes per update, and clipping that takes effect.
 struct TrainingSetup {
   std::int64_t embed = 64, heads = 8, patch = 2, height = 18, width = 10, inputs = 3, outputs = 2;
   LossKind loss = LossKind::relative_l2;
-  double dropout = 0.1;  // and drop-path
+  double dropout = 0.1;  // also the drop-path rate
   bool recompute = false;
-  bool predicts_change = true;  // else the loss is taken in rows of patches
+  bool predicts_change = true;  // false: the loss is computed on rows of patches
   DType dtype = DType::fp64;    // of the activations
   Device device = {};
-  std::int64_t samples = 4, parts = 2;  // of a data-parallel rank in a pass; passes of an update
+  std::int64_t samples = 4, parts = 2;  // of a data-parallel rank per pass; passes per update
   int updates = 3;
   double grad_clip = 0.05;
   bool is_scored = false;                              // before the first update
-  std::optional<int> infinity_on_rank = std::nullopt;  // in the gradient of its output in the second update
+  std::optional<int> infinity_on_rank = std::nullopt;  // in its output's gradient, in the second update
 };
 
-// A named tensor as a rank holds it.
+// A named tensor as one rank holds it.
 struct Held {
   Shape full_shape;
   Shard shard;
@@ -101,8 +104,8 @@ using HeldTensors = std::map<std::string, Held>;
 struct RankValues {
   std::int64_t dp_rank = 0;
   Part rows = {};      // of the picture
-  Values losses = {};  // of the updates; means over the rank's samples
-  Values norms = {};   // of the updates, before clipping
+  Values losses = {};  // per update; means over the rank's samples
+  Values norms = {};   // per update, before clipping
   std::vector<bool> applied = {};
   double loss_scale = 1;                                   // after the last update
   Values output = {};                                      // [B, outputs, rows, width], of the first pass
@@ -110,8 +113,10 @@ struct RankValues {
   Values scores = {};                                      // sums over the batch of all ranks
   double score_loss = 0;
   std::size_t pictures = 0;
-  CommLedger predicted = {}, pass = {};  // of an update; of its passes
+  StepPrediction predicted = {};         // of an update, on shapes
+  CommLedger by_formulas = {};           // of an update
   std::vector<CommLedger> counted = {};  // by update
+  std::size_t peak_bytes = 0;            // of the first update
   RankHolds holds = {};
 };
 
@@ -149,7 +154,7 @@ inline FieldsInfo fields_info(const TrainingSetup& o) {
   return info;
 }
 
-// Samples first, first + step, ... of an endless data set, and of each a band of rows.
+// Samples first, first + step, ... of an endless data set; of each one a band of rows.
 inline Batch batch_of(const TrainingSetup& o, std::int64_t first, std::int64_t step, std::int64_t count, Part rows) {
   const auto fields = [&](std::int64_t channels, double phase) {
     Values values;
@@ -174,7 +179,7 @@ inline Batch batch_of(const TrainingSetup& o, std::int64_t first, std::int64_t s
   return to_device({{"input", fields(o.inputs, 0)}, {"target", fields(o.inputs, 0.4)}, {"time", time}}, o.device);
 }
 
-// Calls body(i, j) for every element i of what a rank holds: it is element j of the whole tensor.
+// Calls body(i, j) for every element i of a rank's shard; it is element j of the whole tensor.
 template <class F>
 void for_each_held(const Shape& full_shape, const Shard& shard, const F& body) {
   std::int64_t outer = 1, inner = 1;
@@ -189,7 +194,7 @@ void for_each_held(const Shape& full_shape, const Shard& shard, const F& body) {
       body(i++, static_cast<std::size_t>(o * extent * inner + k));
 }
 
-// Biases and the head start at zero, which would hide that something is added twice or not at all.
+// Biases and the head start at zero, which would hide terms that are added twice or not at all.
 inline void move_weights(Parameters& parameters) {
   for (const NamedParameter& p : parameters.named()) {
     Tensor weight = parameters.weight(p);
@@ -216,17 +221,17 @@ inline HeldTensors held(const Parameters& parameters, const Tensor& flat, double
   return all;
 }
 
-// A forecaster that keeps the output of its first training pass. An infinity can be planted in the gradient of a later
-// one.
+// A forecaster that keeps the output of its first training pass. A test can plant an infinity in the gradient of a
+// later pass.
 class ObservedForecaster : public Forecaster {
  public:
-  ObservedForecaster(const TrainingSetup& setup, const Parallel& parallel)
-      : Forecaster(forecaster_options(setup), compute_of(setup), fields_info(setup), setup.device, parallel) {}
+  ObservedForecaster(const TrainingSetup& setup, Device device, const Parallel& parallel)
+      : Forecaster(forecaster_options(setup), compute_of(setup), fields_info(setup), device, parallel) {}
 
   using Forecaster::loss;
   Tensor loss(const Batch& batch, const Pass& pass) const override {
     Tensor output = forecast(input().input_of(batch), pass);
-    if (first_output_.empty()) first_output_ = output.to_vector();
+    if (first_output_.empty() && holds_values(output.device())) first_output_ = output.to_vector();
     if (is_infinite_) output = with_infinite_gradient(output);
     return loss(output, input().target_of(batch));
   }
@@ -251,26 +256,51 @@ class ObservedForecaster : public Forecaster {
   bool is_infinite_ = false;
 };
 
-// One rank of a layout, with its part of the model and of the batches: `samples` samples of all ranks in a pass.
+// The same on shapes.
+class ObservedSource : public TaskSource {
+ public:
+  explicit ObservedSource(const TrainingSetup& setup) : setup_(setup) {}
+  std::unique_ptr<Task> make_task(const ComputeOptions&, Device device, const Parallel& parallel) const override {
+    return std::make_unique<ObservedForecaster>(setup_, device, parallel);
+  }
+  std::vector<TensorSpec> sample_layout(const std::optional<RowBand>& rows) const override {
+    return pair_layout({setup_.inputs, rows ? rows->count : setup_.height, setup_.width}, /*time_features=*/true);
+  }
+
+ private:
+  const TrainingSetup setup_;
+};
+
+// `samples` samples of all ranks in a pass.
+inline TrainerOptions trainer_options(const TrainingSetup& setup, std::int64_t samples) {
+  return {.batch = {.global_batch_size = samples * setup.parts, .grad_accumulation = setup.parts},
+          .optimizer = {.kind = OptimizerKind::adamw, .eps = 1e-3, .weight_decay = 0.1, .grad_clip = setup.grad_clip},
+          .schedule = {.lr = 0.01},
+          .compute = compute_of(setup)};
+}
+
+inline PlannedRank planned(const Layout& layout, std::int64_t rank) {
+  return {.sizes = {.dp = layout.dp, .tp = layout.tp, .cp = layout.cp},
+          .order = layout.order,
+          .exchange = layout.exchange(),
+          .sequence = layout.sequence,
+          .form = layout.form,
+          .rank = rank};
+}
+
+// One rank of a layout, with its part of the model and of the batches. `samples`: of all ranks per pass.
 class RankTraining {
  public:
   RankTraining(const TrainingSetup& setup, const Layout& layout, std::int64_t samples, const Communicator& world)
       : setup_(setup),
+        layout_(layout),
         samples_(samples),
-        is_sharded_(layout.shard_optimizer),
         stream_(std::make_shared<gpu::OwnedStream>(setup.device)),  // as a run has
         parallel_(start(layout, world)),
-        task_(setup, parallel_),
+        task_(setup, setup.device, parallel_),
         initial_(held(task_.parameters(), task_.parameters().weights(), 1)) {
     move_weights(task_.parameters());
-    trainer_ = std::make_unique<Trainer>(
-        task_,
-        TrainerOptions{
-            .batch = {.global_batch_size = samples * setup.parts, .grad_accumulation = setup.parts},
-            .optimizer = {.kind = OptimizerKind::adamw, .eps = 1e-3, .weight_decay = 0.1, .grad_clip = setup.grad_clip},
-            .schedule = {.lr = 0.01},
-            .compute = compute_of(setup)},
-        parallel_);
+    trainer_ = std::make_unique<Trainer>(task_, trainer_options(setup, samples), parallel_);
   }
 
   const Parallel& parallel() const { return parallel_; }
@@ -279,9 +309,8 @@ class RankTraining {
 
   StepResult step() {
     return trainer_->step([&] {
-      auto loaded = std::make_shared<LoadedBatch>();
-      loaded->tensors = batch(next_part_++);
-      return loaded;
+      current_ = loaded(next_part_++);
+      return current_;
     });
   }
 
@@ -298,6 +327,7 @@ class RankTraining {
       values.losses.push_back(step.loss);
       values.norms.push_back(step.grad_norm);
       values.applied.push_back(step.applied);
+      if (update == 0) values.peak_bytes = peak_memory_bytes();
       const Parameters& parameters = task_.parameters();
       if (update == 0) values.gradients = gradients(1 / step.gradient_scale);
       if (update + 1 == setup_.updates) values.weights = held(parameters, parameters.weights(), 1);
@@ -305,8 +335,9 @@ class RankTraining {
     trainer_->check_replicas();
     values.output = task_.first_output();
     values.loss_scale = trainer_->state()["loss_scale"];
-    values.predicted = trainer_->predicted_traffic();
-    task_.add_traffic(samples_ / parallel_.dp.size(), values.pass);
+    values.predicted = predict_step(ObservedSource(setup_), trainer_options(setup_, samples_),
+                                    planned(layout_, parallel_.world.rank()), setup_.device.kind);
+    values.by_formulas = by_formulas();
     values.holds = trainer_->holds();
     return values;
   }
@@ -320,10 +351,22 @@ class RankTraining {
     return parallel;
   }
 
-  // Of what a rank holds; with a sharded optimizer, where it has the sums of some only, whole on the first rank.
+  CommLedger by_formulas() const {
+    const VitConfig config{.height = setup_.height,
+                           .width = setup_.width,
+                           .patch = setup_.patch,
+                           .embed = setup_.embed,
+                           .depth = 2,
+                           .heads = setup_.heads};
+    const std::vector<std::int64_t> samples(static_cast<std::size_t>(setup_.parts), samples_ / parallel_.dp.size());
+    return traffic_by_formulas(config, task_.parameters(), parallel_, samples, setup_.recompute,
+                               trainer_->gradients().held.size());
+  }
+
+  // The rank's gradients. A sharded optimizer has only some of the sums: then whole tensors, on the first rank.
   HeldTensors gradients(double factor) {
     const Parameters& parameters = task_.parameters();
-    if (!is_sharded_) return held(parameters, parameters.grads(), factor);
+    if (!layout_.shard_optimizer) return held(parameters, parameters.grads(), factor);
     HeldTensors all;
     visit_whole(parameters, trainer_->gradients(), parallel_.world, [&](const NamedParameter& p, const Tensor& whole) {
       Held& one = all[p.name] = {p.full_shape, {0, 0, p.full_shape[0]}, Sharing::copy, whole.to_vector()};
@@ -332,8 +375,20 @@ class RankTraining {
     return all;
   }
 
-  // Of all passes the which-th.
-  Batch batch(std::int64_t which) {
+  // As Loaders has it: what is read is counted by no ledger, its copy on the device is.
+  std::shared_ptr<const LoadedBatch> loaded(std::int64_t which) const {
+    Batch read;
+    {
+      const OwnMemoryLedger apart;
+      read = batch(which);
+    }
+    auto loaded = std::make_shared<LoadedBatch>();
+    loaded->tensors = to_device(read, setup_.device);
+    return loaded;
+  }
+
+  // The batch of pass `which`, counted over all updates.
+  Batch batch(std::int64_t which) const {
     const std::int64_t ranks = parallel_.dp.size();
     const RowBand band = task_.band().value_or(RowBand{0, setup_.height});
     return batch_of(setup_, which * samples_ + parallel_.dp.rank(), ranks, samples_ / ranks,
@@ -354,26 +409,28 @@ class RankTraining {
   }
 
   const TrainingSetup setup_;
+  const Layout layout_;
   const std::int64_t samples_;
-  const bool is_sharded_;
   const StreamScope stream_;
   const Parallel parallel_;
   ObservedForecaster task_;
   const HeldTensors initial_;
   std::unique_ptr<Trainer> trainer_;
   std::int64_t next_part_ = 0;
+  std::shared_ptr<const LoadedBatch> current_;
 };
 
-// The training on every rank of the layout, in the order of ranks; `samples` samples of all ranks in a pass.
+// Trains on every rank of the layout; results in rank order. `samples`: of all ranks per pass.
 inline std::vector<RankValues> run_training(const TrainingSetup& setup, const Layout& layout, std::int64_t samples) {
   std::vector<RankValues> values(static_cast<std::size_t>(layout.ranks()));
   run_ranks({.ranks = layout.ranks()}, [&](const Communicator& world) {
+    const OwnMemoryLedger memory;
     values[static_cast<std::size_t>(world.rank())] = RankTraining(setup, layout, samples, world).train();
   });
   return values;
 }
 
-// The elements of a whole tensor that a rank holds.
+// A rank's elements of a whole tensor.
 inline Values part_held(const Held& whole, const Held& mine) {
   REQUIRE(whole.full_shape == mine.full_shape);
   Values part(mine.values.size());
@@ -381,7 +438,7 @@ inline Values part_held(const Held& whole, const Held& mine) {
   return part;
 }
 
-// What of the whole batch's output a rank computes.
+// A rank's part of the whole batch's output.
 inline Values output_held(const TrainingSetup& o, const Layout& layout, const RankValues& whole,
                           const RankValues& mine) {
   Values part;
@@ -395,7 +452,7 @@ inline Values output_held(const TrainingSetup& o, const Layout& layout, const Ra
   return part;
 }
 
-// Names each differing number of a rank's by what it is of, where two runs or two replicas must be equal.
+// Checks that two runs or two replicas are equal; names each tensor that differs.
 inline void check_same_bits(const HeldTensors& a, const HeldTensors& b) {
   REQUIRE(a.size() == b.size());
   for (const auto& [name, mine] : a) {

@@ -1,7 +1,7 @@
-// The main program of the tests. Its exit status is that of Catch2, except that kSkippedStatus says that test cases
-// were skipped, none failed and none ran to its end: ctest then counts the test as skipped. Words in the output say
-// nothing. A name that no test case has is a failure: ctest asks for a name it has misread (of one with a semicolon it
-// reads the half).
+// The main program of the tests. Its exit status is that of Catch2, with one exception: kSkippedStatus if test cases
+// were skipped, none failed and none ran to its end. ctest then counts the test as skipped. Words in the output have no
+// effect. A name that matches no test case is a failure: ctest may pass a name that it has misread (it cuts a name at a
+// semicolon).
 #define CATCH_CONFIG_RUNNER  // Catch2 2: this file holds the library
 #include <algorithm>
 #include <cstdlib>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr int kSkippedStatus = 77;  // SKIP_RETURN_CODE in tests/CMakeLists.txt
 
-bool is_skipped = false;  // the test case that runs
+bool is_skipped = false;  // the running test case
 int cases = 0, skipped_cases = 0;
 
 struct SkipCounter : EventListenerBase {
@@ -39,7 +39,7 @@ struct SkipCounter : EventListenerBase {
 };
 CATCH_REGISTER_LISTENER(SkipCounter)
 
-// Whether this CPU can do what ISOBAR_EMULATE_* asks for.
+// Whether this CPU supports the instructions that ISOBAR_EMULATE_* requests.
 bool products_can_be_emulated() {
   try {
     cpu::bf16_products();
@@ -50,7 +50,7 @@ bool products_can_be_emulated() {
   }
 }
 
-// Whether the GPU is here that ISOBAR_TEST_DEVICES asks for.
+// Whether the GPU that ISOBAR_TEST_DEVICES requests exists.
 bool wanted_gpu_is_here() {
   const char* wanted = std::getenv("ISOBAR_TEST_DEVICES");
   const bool is_here = wanted == nullptr || std::strstr(wanted, "cuda") == nullptr || gpu::device_count() > 0;
@@ -66,7 +66,7 @@ void note_skip() {
 
 }  // namespace isobar::testing
 
-// AddressSanitizer asks for this: what asks for more memory than any machine has gets none, as without it.
+// AddressSanitizer calls this: an allocation larger than any machine's memory returns null, as without it.
 extern "C" const char* __asan_default_options();
 extern "C" const char* __asan_default_options() {
   return "allocator_may_return_null=1";

@@ -1,5 +1,5 @@
-// Ranks that are threads of the test and communicate by NCCL's backend, over the library that stands in for NCCL. Each
-// has a device of its own, the emulator's or, on the virtual GPU, of kind cuda.
+// Ranks that are threads of the test and communicate by the NCCL backend, with the stand-in for NCCL. Each rank has its
+// own device: the emulator's, or of kind cuda on the virtual GPU.
 #pragma once
 
 #include <cstdlib>
@@ -21,9 +21,9 @@ namespace isobar::testing {
 struct NcclThreads {
   int ranks = 1;
   double timeout_seconds = 60;
-  int most_grouped = NcclRanks{}.most_grouped;
+  int max_grouped = NcclRanks{}.max_grouped;
   DeviceKind kind = DeviceKind::emulator;
-  bool own_streams = true;  // each rank works on a stream of its own; else on the null stream
+  bool own_streams = true;  // each rank works on its own stream; false: on the null stream
   std::function<void(const std::string& why)> on_failure{};
 };
 
@@ -69,21 +69,22 @@ class NcclThreadWorld {
                                    .device_name = concat("test rank ", rank),
                                    .timeout_seconds = options_.timeout_seconds,
                                    .id = id_,
-                                   .most_grouped = options_.most_grouped,
-                                   .on_failure = [&, rank](const std::string& why) { hear(rank, why); }});
+                                   .max_grouped = options_.max_grouped,
+                                   .on_failure = [&, rank](const std::string& why) { note_failure(rank, why); }});
       {
         const std::lock_guard lock(mutex_);
         stops_[static_cast<std::size_t>(rank)] = nccl.stop;
       }
       const StreamScope scope(options_.own_streams ? std::make_shared<gpu::OwnedStream>(device_of(rank)) : nullptr);
-      call_and_tell(rank, body, nccl.world);
+      call_and_report(rank, body, nccl.world);
     } catch (...) {
       fail(rank, std::current_exception());
     }
   }
 
-  // The first cause is known before this rank's communicators are gone, which the others see.
-  void call_and_tell(int rank, const std::function<void(const Communicator& world)>& body, const Communicator& world) {
+  // The first cause is known before this rank's communicators are destroyed, which the others see.
+  void call_and_report(int rank, const std::function<void(const Communicator& world)>& body,
+                       const Communicator& world) {
     try {
       body(world);
     } catch (...) {
@@ -92,8 +93,8 @@ class NcclThreadWorld {
     }
   }
 
-  // What the meeting does for processes: the first cause is known, and all others are stopped.
-  void hear(int rank, const std::string& why) {
+  // What the meeting does for processes: records the first cause, and stops all others.
+  void note_failure(int rank, const std::string& why) {
     if (options_.on_failure) options_.on_failure(why);
     fail(rank, std::make_exception_ptr(Error(why)));
   }
@@ -106,7 +107,7 @@ class NcclThreadWorld {
       failure_ = std::move(error);
       failed_ = rank;
       stops = stops_;
-      stops[static_cast<std::size_t>(rank)] = {};  // it knows
+      stops[static_cast<std::size_t>(rank)] = {};  // it knows already
     }
     for (const auto& stop : stops)
       if (stop) stop(concat("rank ", rank, " has failed"));

@@ -1,5 +1,5 @@
-// Where the sources and the programs lie that tests read and run. One file alone is compiled with these paths, so that
-// all others come from the compiler cache in whatever folder the sources lie.
+// The folders of the sources and programs that tests read and run. Only one file is compiled with these paths, so that
+// all others come from the compiler cache whatever the folder of the sources.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ extern const char* const kIsobar;        // the programs
 extern const char* const kIsobarBench;
 extern const char* const kIsobarBenchStep;
 
-// Below $ISOBAR_TEST_SOURCES, where tests run on a machine without the sources.
+// Below $ISOBAR_TEST_SOURCES if that is set, for a machine without the sources.
 std::string source_path(const std::string& path);
 
 }  // namespace isobar::testing

@@ -1,4 +1,4 @@
-// An empty folder of a test's own, removed with all it holds when the test ends.
+// An empty folder for one test, removed with its contents when the test ends.
 #pragma once
 
 #include <stdlib.h>

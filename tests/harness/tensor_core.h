@@ -1,11 +1,11 @@
-// How tensor cores add: they cut where ordinary arithmetic rounds.
+// The addition of tensor cores: they truncate where ordinary arithmetic rounds.
 //
-// The products of a few pairs of operands are exact. They and the sum so far are shifted to the exponent of the
-// greatest of them, what lies below the last bit kept is cut off, and the sum is cut to fp32 as well (Fasi, Higham,
-// Mikaitis and Pranesh 2021, "Numerical behavior of NVIDIA tensor cores"; Khattak and Mikaitis 2025, arXiv 2512.07004).
-// The errors of a long sum have one sign then and do not cancel: those of 1531 products are about five times those of
-// a sum in fp32 that rounds. Here as an A100 does it, the roughest of the GPUs that isobar is for: eight products at
-// once, and one bit more than fp32 has.
+// The products of a few pairs of operands are exact. They and the sum so far are shifted to the exponent of the largest
+// of them. Bits below the last kept bit are truncated, and the sum is truncated to fp32 as well (Fasi, Higham, Mikaitis
+// and Pranesh 2021, "Numerical behavior of NVIDIA tensor cores"; Khattak and Mikaitis 2025, arXiv 2512.07004). The
+// errors of a long sum then have one sign and do not cancel: those of 1531 products are about five times those of a
+// rounded fp32 sum. This models an A100, the least accurate of the GPUs that isobar is for: eight products at once, and
+// one bit more than fp32.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace isobar::testing {
 
 class TensorCoreSum {
  public:
-  // Operands are of at most 11 bits: bf16, fp16 or TF32.
+  // Operands have at most 11 bits: bf16, fp16 or TF32.
   void add_product(float a, float b) {
     products_[static_cast<std::size_t>(count_++)] = static_cast<double>(a) * b;
     if (count_ == kProducts) add_up();
@@ -28,7 +28,7 @@ class TensorCoreSum {
   }
 
  private:
-  static constexpr int kProducts = 8, kBits = 23 + 1;  // behind the leading one
+  static constexpr int kProducts = 8, kBits = 23 + 1;  // after the leading one
 
   void add_up() {
     double greatest = std::fabs(sum_), plain = sum_;
@@ -41,7 +41,7 @@ class TensorCoreSum {
     count_ = 0;
   }
 
-  // Of whole multiples of `unit`, which doubles hold exactly.
+  // Of whole multiples of `unit`, which doubles represent exactly.
   double cut_sum(double unit) const {
     double sum = std::trunc(sum_ / unit);
     for (int i = 0; i < count_; ++i) sum += std::trunc(products_[static_cast<std::size_t>(i)] / unit);
@@ -51,7 +51,7 @@ class TensorCoreSum {
 
   std::array<double, kProducts> products_{};
   int count_ = 0;
-  double sum_ = 0;  // a number of fp32
+  double sum_ = 0;  // an fp32 number
 };
 
 }  // namespace isobar::testing

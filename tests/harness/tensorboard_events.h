@@ -1,4 +1,5 @@
-// What a TensorBoard event file holds: scalars and pictures by tag and step, and what it hides of earlier files.
+// The contents of a TensorBoard event file: scalars and pictures by tag and step, and which steps of earlier files it
+// hides.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +10,17 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 
 namespace isobar::testing {
 
-// One field after another of a protobuf message; strings are cut out of `message`.
+// Iterates over the fields of a protobuf message; strings are views into `message`.
 class ProtobufFields {
  public:
   explicit ProtobufFields(std::string_view message) : rest_(message) {}
 
-  // The next field: its number, and its bytes (numbers: its value too). False at the end.
+  // The next field: its number and its bytes (for numbers also the value). False at the end.
   bool next() {
     if (rest_.empty()) return false;
     const std::uint64_t key = varint();
@@ -70,7 +71,7 @@ struct TensorBoardEvents {
   using Key = std::pair<std::string, std::int64_t>;  // tag, step
   std::map<Key, float> scalars;
   std::map<Key, std::string> images;  // PNG
-  std::int64_t purge_step = -1;       // what earlier files hold from this step on is hidden; -1: nothing
+  std::int64_t purge_step = -1;       // steps of earlier files from this one on are hidden; -1: none
 
   explicit TensorBoardEvents(const std::filesystem::path& path) {
     const std::string file = read_file(path);

@@ -1,4 +1,4 @@
-// Catch2 2 (Debian 12) or 3 (Debian 13), and the one way to say that a test cannot run here.
+// Catch2 2 (Debian 12) or 3 (Debian 13), and the one way to skip a test that cannot run here.
 #pragma once
 
 #if __has_include(<catch2/catch_all.hpp>)
@@ -21,7 +21,7 @@ inline auto ContainsSubstring(const std::string& text) {
 #endif
 
 namespace isobar::testing {
-void note_skip();  // tests/harness/main.cc: the test case that runs cannot run here
+void note_skip();  // tests/harness/main.cc: the running test case cannot run here
 }
 
 // Ends the test case, and makes ctest count it as skipped if none of its checks has failed.

@@ -1,4 +1,4 @@
-// A classifier of tiny images whose training, in fp64, tests cut and deal in every way.
+// A classifier of tiny images, whose training in fp64 tests split in every way.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 #include "apps/train/trainer.h"
 #include "comm/whole_tensors.h"
 #include "models/task.h"
-#include "tests/data/images/idx_files.h"
+#include "tests/data/files/idx_files.h"
 #include "tests/harness/forecast_config.h"
 #include "tests/harness/temporary_folder.h"
 
@@ -25,7 +25,7 @@ class TinyClassifier {
  public:
   static constexpr std::int64_t kIgnored = 9;  // the label that is ignored, unless the keys say otherwise
 
-  // Images with these labels, of three classes, in files; read in the order of the files.
+  // Image files with these labels, of three classes; read in the order of the files.
   explicit TinyClassifier(const std::string& labels, std::vector<std::string> keys = {})
       : config_(read_config(entries(labels, std::move(keys)))), data_(config_.recipe->open(config_.origins, {})) {}
 
@@ -67,8 +67,9 @@ class TinyRank {
   Trainer& trainer() { return *trainer_; }
   Loaders& loaders() { return *loaders_; }
   const Parallel& parallel() const { return parallel_; }
+  const TrainerOptions& options() const { return options_; }
 
-  // With the loss of the global batch.
+  // Its loss is that of the global batch.
   StepResult step() {
     StepResult result = trainer_->step([this] { return loaders_->next(); });
     parallel_.world.all_reduce({&result.loss, 1});
@@ -92,8 +93,8 @@ class TinyRank {
   std::unique_ptr<Loaders> loaders_;
 };
 
-// The largest difference of two lists, of the largest number of the first one; 1 where they do not compare. Biases of
-// keys are rounding noise, since attention does not change with them: nothing is measured by a number below 1e-3.
+// The maximum difference of two lists, relative to the maximum of the first one; 1 if they cannot be compared.
+// Attention does not depend on key biases, whose gradients are rounding noise: the divisor is at least 1e-3.
 inline double relative_difference(const std::vector<double>& a, const std::vector<double>& b) {
   if (a.size() != b.size()) return 1;
   double worst = 0, largest = 1e-3;

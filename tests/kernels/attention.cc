@@ -506,8 +506,8 @@ TEST_CASE("attention draws the masks of blocks as those of the whole, element by
                        for (const Range& k : ranges({0, 7, 72})) {
                          Case block = whole;
                          block.shape = {2 - sample, heads.count, q.count, k.count, 72};
-                         block.dropout.stream = whole.dropout.stream - kMoreStream;
-                         block.dropout.more_stream = more_stream(bench);
+                         block.dropout.stream = whole.dropout.stream - kStreamOffset;
+                         block.dropout.stream_offset = stream_offset(bench);
                          block.window = {.samples = {sample, 2},
                                          .heads = {heads.first, 2},
                                          .queries = {q.first, 70},

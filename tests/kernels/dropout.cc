@@ -208,8 +208,8 @@ TEST_CASE("dropout and drop_path add a number in memory to the stream") {
     const DropoutArgs of_elements = cases::dropout({.n = kRows * kCols,
                                                     .p = 0.5f,
                                                     .seed = kSeed,
-                                                    .stream = kStream - kMoreStream,
-                                                    .more_stream = more_stream(bench)},
+                                                    .stream = kStream - kStreamOffset,
+                                                    .stream_offset = stream_offset(bench)},
                                                    bench.operands({{"x", x}}));
     ISOBAR_RUN(bench.device(), dropout, of_elements);
     bench.check_equal("dropout", {of_elements.y}, elements);
@@ -217,8 +217,8 @@ TEST_CASE("dropout and drop_path add a number in memory to the stream") {
                                                    .cols = kCols,
                                                    .p = 0.5f,
                                                    .seed = kSeed,
-                                                   .stream = kStream - kMoreStream,
-                                                   .more_stream = more_stream(bench)},
+                                                   .stream = kStream - kStreamOffset,
+                                                   .stream_offset = stream_offset(bench)},
                                                   bench.operands({{"x", x}}));
     ISOBAR_RUN(bench.device(), drop_path, of_rows);
     bench.check_equal("drop_path", {of_rows.y}, rows);

@@ -198,7 +198,7 @@ TEST_CASE("a test that gives a case's operands wrongly is told so") {
                     "a case is given c, and its kernel has no such operand");
 }
 
-TEST_CASE("operands of a case that its kernel can do without are there where they are given") {
+TEST_CASE("operands that a kernel can do without are null in its case unless they are given") {
   Workbench bench({.kind = DeviceKind::cpu});
   const LayernormFwdArgs sizes{.rows = 1, .cols = 3};
   const Values x = constant_values(3, DType::fp32, 1);

@@ -10,7 +10,7 @@
 
 #include "apps/train/model_file.h"
 #include "comm/ops.h"
-#include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "models/layers/attention.h"
 #include "models/layers/mlp.h"
 #include "tests/harness/golden_comparison.h"
@@ -123,13 +123,31 @@ void check_same_bits(const std::vector<RankValues>& a, const std::vector<RankVal
   }
 }
 
-// What was predicted from sizes alone is what was counted, on every rank in every update.
+// What was predicted by a step on shapes, and by formulas, is what was counted, on every rank in every update.
 void check_traffic(const std::vector<RankValues>& ranks) {
-  for (std::size_t r = 0; r < ranks.size(); ++r)
-    for (const CommLedger& counted : ranks[r].counted) {
-      INFO("rank " << r << "\n" << compare(ranks[r].predicted, counted));
-      CHECK(ranks[r].predicted == counted);
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const CommLedger& predicted = ranks[r].predicted.traffic;
+    {
+      INFO("rank " << r << ", by formulas\n" << compare(ranks[r].by_formulas, predicted));
+      CHECK(ranks[r].by_formulas == predicted);
     }
+    for (const CommLedger& counted : ranks[r].counted) {
+      INFO("rank " << r << "\n" << compare(predicted, counted));
+      CHECK(predicted == counted);
+    }
+  }
+}
+
+// To the byte: the ledger's peak, and what weights, gradients and moments hold.
+void check_memory(const TrainingSetup& setup, const std::vector<RankValues>& ranks) {
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    INFO("rank " << r);
+    const RankValues& rank = ranks[r];
+    if (!setup.is_scored) CHECK(rank.predicted.peak_bytes == rank.peak_bytes);
+    CHECK(rank.predicted.holds.weights.counted == rank.holds.weights.counted);
+    CHECK(rank.predicted.holds.gradients.counted == rank.holds.gradients.counted);
+    CHECK(rank.predicted.holds.moments.counted == rank.holds.moments.counted);
+  }
 }
 
 // Numbers of a rank: those of tensors that tp ranks split, and of the others; how many of each begin at a multiple of
@@ -196,6 +214,7 @@ void check_layout(const TrainingSetup& setup, const Layout& layout, Serial& seri
   if (!layout.shard_optimizer) check_replicas(ranks, &RankValues::gradients);
   check_replicas(ranks, &RankValues::weights);
   check_traffic(ranks);
+  check_memory(setup, ranks);
   check_bytes_held(setup, layout, ranks);
   if (again) check_same_bits(ranks, train_on(setup, layout));
 }

@@ -74,8 +74,6 @@ class PerceptronRecipe : public NetworkRecipe {
     ISOBAR_CHECK(build.parallel.model.size() == 1, "a perceptron cannot be split over ranks");
     return std::make_unique<Perceptron>(ports, width, build);
   }
-  std::vector<Holding::Dealt> shares(const Ports&, const Parallel&) const override { return {}; }
-  void add_traffic(const Ports&, const PassSizes&, const Parallel&, CommLedger&) const override {}
 };
 
 Tensor random_fields(const Shape& shape, double phase) {

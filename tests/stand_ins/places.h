@@ -1,4 +1,4 @@
-// Where the libraries that stand in for NVIDIA's were built.
+// The folder in which the libraries that stand in for NVIDIA's were built.
 #pragma once
 
 namespace isobar::testing {

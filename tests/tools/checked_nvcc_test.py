@@ -52,12 +52,13 @@ class CheckCuda(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name)
 
-    def run_check(self, code, message="", status=0):
+    def run_check(self, code, message="", status=0, kind="-c"):
         """The check, of a compiler that writes such an object, prints such a message and ends so."""
         (self.folder / "made").write_bytes(code)
         self.output = self.folder / "kernel.cu.o"
-        compiler = f"cp {self.folder / 'made'} {self.output}; echo '{message}' >&2; exit {status}"
-        return subprocess.run([sys.executable, CHECK, "sh", "-c", compiler, "code=[sm_90a]", "-c", "-o", self.output],
+        compiler = self.folder / "nvcc"
+        compiler.write_text(f"cp {self.folder / 'made'} {self.output}; echo '{message}' >&2; exit {status}")
+        return subprocess.run([sys.executable, CHECK, "sh", compiler, "code=[sm_90a]", kind, "-o", self.output],
                               capture_output=True, text=True, check=False)
 
     def fails(self, run, *words):
@@ -75,6 +76,10 @@ class CheckCuda(unittest.TestCase):
     def test_too_few_registers_to_share(self):
         self.fails(self.run_check(object_of(cubin(120, 512))), KERNEL, "would hang", "120 registers", "504 in all")
         self.fails(self.run_check(object_of(cubin(160, 384, more=240))), "would hang", "504 in all", "168.0 a thread")
+
+    def test_a_cubin_alone(self):
+        self.assertEqual(self.run_check(cubin(128, 512), kind="-cubin").returncode, 0)
+        self.fails(self.run_check(cubin(120, 512), kind="-cubin"), KERNEL, "would hang", "120 registers")
 
     def test_a_kernel_without_launch_bounds(self):
         self.fails(self.run_check(object_of(cubin(168, 0))), "no __launch_bounds__")

@@ -10,6 +10,7 @@
 #include "apps/train/algorithms.h"
 #include "comm/thread_ranks.h"
 #include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 #include "tests/harness/environment_variable.h"
 #include "tests/harness/findings.h"

@@ -10,6 +10,7 @@
 #include "apps/train/config.h"
 #include "apps/train/suggestions.h"
 #include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "models/vit/options.h"
 #include "tests/harness/environment_variable.h"
 #include "tests/harness/forecast_config.h"
@@ -48,7 +49,7 @@ const std::vector<fs::path> kShipped{testing::source_path("configs")};
 // What a config leaves to the data is filled in as for the built-in data set.
 RunConfig shipped(const std::string& name) {
   RunConfig config = read_config(load_config(name, kShipped).entries);
-  forecast_of(config).fill_sizes({.channels = 4, .height = 32, .width = 64, .tells_time = true}, config.origins);
+  forecast_of(config).fill_sizes({.channels = 4, .height = 32, .width = 64, .has_times = true}, config.origins);
   config.check();
   return config;
 }

@@ -102,10 +102,8 @@ TEST_CASE("ema: ranks have the average of one rank, whoever holds what of the op
 TEST_CASE("ema: the map of ranks tells what it takes") {
   const auto told = [](const TinyClassifier& classifier) {
     const RunConfig& config = classifier.config();
-    const auto holding_of = [&](const ComputeOptions& compute, const Parallel& parallel) {
-      return classifier.data().holding(compute, parallel);
-    };
-    return describe_ranks(holding_of, config.compute, config.optimizer, {.dp = 2}, "tp-cp-dp", ExchangeOptions::kAll);
+    return describe_ranks(classifier.data(), config.compute, config.optimizer, {.dp = 2}, "tp-cp-dp",
+                          ExchangeOptions::kAll);
   };
   const std::string with = told(with_average()), without = told(with_average("ema=0"));
   CHECK_THAT(without, ContainsSubstring("of moments\n"));

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "apps/train/config.h"
-#include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/tensorboard_events.h"
 #include "tests/harness/testing.h"

@@ -108,7 +108,7 @@ TEST_CASE("loaders: a set that is judged gives every sample once, in order, to a
   for (const std::int64_t ranks : {1, 2, 3}) {
     std::vector<std::vector<std::int64_t>> seen;
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
-      JudgedSet set(numbers, 3, {}, 5, Device{}, {rank, ranks});
+      EvaluationSet set(numbers, 3, {}, 5, Device{}, {rank, ranks});
       CHECK(set.samples() == 7);
       CHECK(set.loader().batches_per_epoch() == 3);
       set.try_first_batch();  // goes back
@@ -122,7 +122,7 @@ TEST_CASE("loaders: a set that is judged gives every sample once, in order, to a
     CHECK(seen == std::vector<std::vector<std::int64_t>>{{0, 1, 2}, {3, 4, 5}, {6}});
   }
   const Numbers damaged(true);
-  JudgedSet of_damaged(damaged, 4, {}, 5, Device{});
+  EvaluationSet of_damaged(damaged, 4, {}, 5, Device{});
   CHECK_THROWS_WITH(of_damaged.try_first_batch(), "sample 3 is damaged");
 }
 

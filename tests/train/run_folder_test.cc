@@ -15,6 +15,7 @@
 #include "apps/train/config.h"
 #include "engine/files/atomic_file.h"
 #include "engine/files/checkpoint.h"
+#include "engine/files/reader.h"
 #include "engine/files/safetensors.h"
 #include "tests/harness/testing.h"
 

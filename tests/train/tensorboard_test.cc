@@ -8,8 +8,8 @@
 #include <regex>
 #include <vector>
 
-#include "engine/files/atomic_file.h"
 #include "engine/files/checksum.h"
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 #include "tests/harness/file_size_limit.h"
 #include "tests/harness/temporary_folder.h"

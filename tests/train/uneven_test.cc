@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/train/dry_run.h"
 #include "comm/thread_ranks.h"
 #include "kernels/cross_entropy.h"
 #include "tests/harness/findings.h"
@@ -27,11 +28,13 @@ struct Steps {
 Steps train(const TinyClassifier& classifier, std::int64_t parts, const Communicator& world = {},
             const MeshSizes& sizes = {}, const ExchangeOptions& exchange = {}) {
   TinyRank rank(classifier, world, sizes, parts, exchange);
+  const StepPrediction predicted = predict_step(
+      classifier.data(), rank.options(), {.sizes = sizes, .exchange = exchange, .rank = world.rank()}, DeviceKind::cpu);
   Steps made;
   for (int step = 0; step < kSteps; ++step) {
     const CommLedger before = world.ledger();
     StepResult result = rank.trainer().step([&] { return rank.loaders().next(); });
-    if (step == 0) made.is_predicted = world.ledger().since(before) == rank.trainer().predicted_traffic();
+    if (step == 0) made.is_predicted = world.ledger().since(before) == predicted.traffic;
     world.all_reduce({&result.loss, 1});
     made.losses.push_back(result.loss / world.size());
     made.norms.push_back(result.grad_norm);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Whether the values in the headers of the virtual GPU are NVIDIA's: compiled beside NVIDIA's own headers, where a
-toolkit is installed. Status 77 where none is.
+"""Checks that the values in the virtual GPU's headers are NVIDIA's: compiles them with NVIDIA's own headers, if a
+toolkit is installed. Status 77 if none is.
 """
 import pathlib
 import re
@@ -14,7 +14,7 @@ HEADERS = ("cuda_runtime_api.h", "cuda.h", "cublasLt.h")
 LISTED = ("cudaMemcpyHostToHost cudaMemcpyHostToDevice cudaMemcpyDeviceToHost cudaMemcpyDeviceToDevice "
           "cudaMemcpyDefault", "cudaStreamCaptureModeGlobal cudaStreamCaptureModeThreadLocal "
           "cudaStreamCaptureModeRelaxed", "cudaStreamCaptureStatusNone cudaStreamCaptureStatusActive "
-          "cudaStreamCaptureStatusInvalidated")  # enumerators that count from 0 there too
+          "cudaStreamCaptureStatusInvalidated")  # enumerators, which count from 0 in NVIDIA's too
 
 
 def main():

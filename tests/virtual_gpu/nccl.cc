@@ -1,5 +1,5 @@
-// NCCL's backend on several devices of the virtual GPU, over the library that stands in for NCCL: whose device each
-// thread uses, what CUDA's streams and events order, and what happens to a GPU that fails.
+// NCCL's backend on several devices of the virtual GPU, with the library that stands in for NCCL: the device that each
+// thread uses, the order by CUDA's streams and events, and a GPU that fails.
 #include <sys/resource.h>
 
 #include <dlfcn.h>
@@ -30,9 +30,9 @@ using testing::Findings;
 
 constexpr int kRanks = 3;
 
-struct WholeContexts {
-  WholeContexts() { cudaDeviceReset(); }
-  ~WholeContexts() { cudaDeviceReset(); }
+struct FreshContexts {
+  FreshContexts() { cudaDeviceReset(); }
+  ~FreshContexts() { cudaDeviceReset(); }
   const EnvironmentVariable devices{"ISOBAR_VIRTUAL_GPU_DEVICES", "3"};
 };
 
@@ -73,7 +73,7 @@ void sleep_for(double seconds) {
 }  // namespace
 
 TEST_CASE("virtual GPU: every verb of NCCL, between ranks with a device each") {
-  const WholeContexts whole;
+  const FreshContexts whole;
   Findings findings;
   CHECK(error_of(on_gpus(), [&](const Communicator& world) { testing::check_verbs(world, gpu_of(world), findings); }) ==
         "no error");
@@ -81,12 +81,12 @@ TEST_CASE("virtual GPU: every verb of NCCL, between ranks with a device each") {
 }
 
 TEST_CASE("virtual GPU: no thread of a rank makes a context on another rank's device") {
-  const WholeContexts whole;
+  const FreshContexts whole;
   CHECK(error_of(on_gpus(), [&](const Communicator& world) {
           const Tensor x = ones_on(world, 4);
           for (int i = 0; i < 4; ++i) {
             world.all_reduce(x);
-            sleep_for(0.03);  // the looker looks
+            sleep_for(0.03);  // the looker queries
           }
           (void)x.to_vector();
         }) == "no error");
@@ -99,14 +99,14 @@ TEST_CASE("virtual GPU: no thread of a rank makes a context on another rank's de
   }
   CHECK(threads_of.size() == kRanks);
   for (const auto& [device, threads] : threads_of) CHECK(threads.size() == threads_of[0].size());
-  CHECK(threads_of[1].size() == 3);  // the rank's own, its looker and its watcher
+  CHECK(threads_of[1].size() == 3);  // the rank's own thread, its looker and its watcher
 }
 
 TEST_CASE("virtual GPU: a GPU that fails for good is one sentence on all ranks") {
-  // In a call of the rank's thread or of its looker, whose questions begin some time later.
+  // In a call of the rank's thread, or in one of its looker, whose queries begin some time later.
   for (const char* call : {"cudaEventRecord:9", "cudaEventQuery:3", "cudaMemcpyAsync:3", "any:60"}) {
     INFO(call);
-    const WholeContexts whole;
+    const FreshContexts whole;
     const std::string fail = std::string(call) + ":700:on:1";
     const EnvironmentVariable set("ISOBAR_VIRTUAL_GPU_FAIL", fail.c_str());
     std::atomic<int> woken = 0;
@@ -134,7 +134,7 @@ TEST_CASE("virtual GPU: a GPU that fails for good is one sentence on all ranks")
 TEST_CASE("virtual GPU: a group is aborted while another one waits for ever") {
   for (const char* version : {"22809", "21805"}) {
     INFO(version);
-    const WholeContexts whole;
+    const FreshContexts whole;
     const EnvironmentVariable set("ISOBAR_NCCL_STAND_IN_VERSION", version);
     std::atomic<bool> has_ended = false;
     const std::string error = error_of(on_gpus(1), [&](const Communicator& world) {
@@ -157,7 +157,7 @@ TEST_CASE("virtual GPU: a group is aborted while another one waits for ever") {
 }
 
 TEST_CASE("virtual GPU: a collective takes of the host no thread, no question and no sleep") {
-  const WholeContexts whole;
+  const FreshContexts whole;
   const EnvironmentVariable slow("ISOBAR_NCCL_STAND_IN_PROGRESS", "30");
   constexpr int kCalls = 200;
   nccl::stand_in::HostCounts counts{};
@@ -179,11 +179,11 @@ TEST_CASE("virtual GPU: a collective takes of the host no thread, no question an
   CHECK(counts.calls >= kRanks * kCalls);
   CHECK(counts.in_progress == 0);
   CHECK(counts.threads == 0);
-  CHECK(sleeps < kCalls / 2);  // where threads meet at a mutex; a sleep a call would be one each
+  CHECK(sleeps < kCalls / 2);  // only where threads contend for a mutex; a sleep per call would be one each
 }
 
 TEST_CASE("virtual GPU: what a side stream sums follows its input, and what reads it follows the sum") {
-  const WholeContexts whole;
+  const FreshContexts whole;
   Findings findings;
   CHECK(error_of(on_gpus(), [&](const Communicator& world) {
           const Tensor ones = ones_on(world, 4096), x = Tensor::zeros({4096}, DType::fp32, gpu_of(world));

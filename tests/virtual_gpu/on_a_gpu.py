@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""bench/on_a_gpu, rehearsed on the virtual GPU: staged from a build folder, moved, and run whole, with small sizes.
-What it does with checks that fail is tested in tests/bench/on_a_gpu_test.py.
+"""Rehearses bench/on_a_gpu on the virtual GPU: staged from a build folder, moved, and run in full with small sizes.
+tests/bench/on_a_gpu_test.py tests how it handles checks that fail.
 
     on_a_gpu.py --build build-virtual-gpu
 """
@@ -35,7 +35,7 @@ def stage(build, folder):
 
 
 def rehearse(tree, results):
-    """(what it printed, its JSON, its page)"""
+    """Returns (its output, its JSON, its page)."""
     done = run(tree / "on_a_gpu", "run", "--rehearse", "--predictions-for", "H100", "--results", results,
                "--limit", 500)
     (found,) = results.glob("*.json")

@@ -1,4 +1,4 @@
-// Which fault of tests/virtual_gpu/planted_faults.py this process has.
+// The fault of tests/virtual_gpu/planted_faults.py that this process has.
 #pragma once
 
 #include <cstdlib>

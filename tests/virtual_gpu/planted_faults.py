@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Faults in the host code for GPUs, each of which must be seen on the virtual GPU.
+"""Faults in the host code for GPUs; each one must be detected on the virtual GPU.
 
-    planted_faults.py write OUT                            copies of the sources that can have any one of them
+    planted_faults.py write OUT                            copies of the sources that can have each of them
     planted_faults.py run --isobar BIN --rules BIN --nccl-rules BIN [--only REGEX]
 
-The table says what is changed in which file, which check must fail then, and what it must say. All faults are compiled
-into one program, which has the one that ISOBAR_PLANTED_FAULT names; without one, every check must pass.
+The table has what is changed in which file, the check that must fail, and its message. All faults are compiled into
+one program. It has the fault that ISOBAR_PLANTED_FAULT names; without one, every check must pass.
 """
 import argparse
 import os
@@ -28,7 +28,7 @@ FILES = {"runtime": "kernels/cuda/runtime.cc", "gemm": "kernels/gemm/gemm.cu", "
 
 
 def trains(settings):
-    """To the bits of the program without a fault."""
+    """Trains to the same bits as the program without a fault."""
     def check(runs):
         result = command.result_of(runs.train("cuda", {**settings, "num_iters": 3, "checkpoint_every": 3}), 3)
         command.check(result == runs.references.setdefault(str(settings), result), "it gives other bits")
@@ -65,7 +65,7 @@ PRIORITY = keeps_rule("a side stream has the highest priority")
 TRIMMED = keeps_rule("what a graph holds is given back between two launches, and when it is dropped")
 OWN_DEVICES = keeps_nccl_rule("no thread of a rank makes a context on another rank's device")
 FAILED_GPU = keeps_nccl_rule("a GPU that fails for good is one sentence on all ranks")
-ABORTED = keeps_nccl_rule("a group is aborted while another one waits for ever", 12)  # of two
+ABORTED = keeps_nccl_rule("a group is aborted while another one waits for ever", 12)  # seconds, of which it needs two
 HOST = keeps_nccl_rule("a collective takes of the host no thread, no question and no sleep")
 SIDE = keeps_nccl_rule("what a side stream sums follows its input, and what reads it follows the sum")
 VERBS = keeps_nccl_rule("every verb of NCCL, between ranks with a device each")
@@ -73,13 +73,13 @@ UNORDERED = "neither waits for the other|is freed outside of it|has not allocate
 
 # ---- Faults ---------------------------------------------------------------------------------------------------------
 
-# Name: file, its text, the text with the fault (which it has where PLANTED is true), the check, what that must say.
+# Name: file, its text, the text with the fault (if PLANTED is true), the check, and the pattern of its message.
 FAULTS = {
-    # What was wrong once: graphs, drivers, workspaces, alignments, the choice of algorithms.
+    # Former bugs: graphs, drivers, workspaces, alignments, the choice of algorithms.
     "a graph on the default stream": (
         "plan", "recording(current_stream());", "recording(PLANTED ? nullptr : current_stream());", GRAPH,
         "cannot be captured on the default stream"),
-    # Of a run that is not resumed, the first validation has made the workspace.
+    # In a run that is not resumed, the first validation has made the workspace.
     "a graph of the first step after a resume": (
         "plan", "if (has_run_ && parts", "if ((has_run_ || PLANTED) && parts", resumes, "has no workspace yet"),
     "an error leaves the stream captured": (
@@ -121,7 +121,7 @@ FAULTS = {
     "memory is freed on the default stream": (
         "runtime", "cudaFreeAsync(data, native(stream))", "cudaFreeAsync(data, PLANTED ? nullptr : native(stream))",
         GRAPH, UNORDERED),
-    # Uploads and what comes back, beside the kernels.
+    # Uploads and results, concurrent with the kernels.
     "an upload that nobody waits for": (
         "upload", "copied_.make_wait(current_stream());", "if (!PLANTED) copied_.make_wait(current_stream());", NONE,
         UNORDERED + "|is -?nan"),
@@ -145,11 +145,11 @@ FAULTS = {
     "products on the default stream": (
         "gemm", "problem.workspace_bytes, static_cast<cudaStream_t>(stream));",
         "problem.workspace_bytes, PLANTED ? nullptr : static_cast<cudaStream_t>(stream));", NONE,
-        UNORDERED + "|is -?nan"),  # what reads first finds NaN
+        UNORDERED + "|is -?nan"),  # the first reader finds NaN
     "kernels on the default stream": (
         "elementwise", "dim3(kMapThreads), 0, stream, a.n,\n         static_cast<float>(a.value)",
         "dim3(kMapThreads), 0, PLANTED ? nullptr : stream, a.n,\n         static_cast<float>(a.value)",
-        NONE, UNORDERED + "|is not finite"),  # what reads first finds NaN
+        NONE, UNORDERED + "|is not finite"),  # the first reader finds NaN
     "a stream that waits for the default one": (
         "runtime", "&stream, cudaStreamNonBlocking,", "&stream, PLANTED ? 0 : cudaStreamNonBlocking,", NONE,
         "only streams that do not wait"),
@@ -276,7 +276,7 @@ FAULTS = {
         "algorithms", "if (ranks.size() == 1) return mine;\n  const std::string text",
         "if (ranks.size() == 1 || PLANTED) return mine;\n  const std::string text", command.check_ranks,
         "holds other|differ|other bits"),
-    # Several GPUs, and NCCL between them.
+    # Several GPUs, with NCCL between them.
     "a looker and a watcher without a device": (
         "session", "        make_current();\n        is_on_device", "        if (!PLANTED) make_current();\n"
         "        is_on_device", OWN_DEVICES, "of device [12] is used by a thread whose device is 0"),
@@ -326,7 +326,7 @@ def write(out):
             command.check(text.count(right) == 1, f"{path} has {text.count(right)} times what \"{name}\" changes")
             text = text.replace(right, wrong.replace("PLANTED", f'planted("{name}")'))
         text, copy = '#include "tests/virtual_gpu/planted.h"\n' + text, out / pathlib.Path(path).name
-        if not copy.exists() or copy.read_text() != text:  # what has not changed is not built again
+        if not copy.exists() or copy.read_text() != text:  # an unchanged file is not rebuilt
             copy.write_text(text)
 
 
@@ -344,7 +344,7 @@ def find_all(runs, names):
         if FAULTS[name][3] not in proven:
             os.environ.pop("ISOBAR_PLANTED_FAULT", None)
             try:
-                FAULTS[name][3](runs)  # and what it trains is the reference
+                FAULTS[name][3](runs)  # what it trains is also the reference
             except command.Skipped as reason:
                 print(f"left out: {name}: {reason}")
                 continue

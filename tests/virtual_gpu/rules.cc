@@ -1,4 +1,4 @@
-// The virtual GPU (tests/stand_ins/cuda): what it computes, and that every misuse is an error that names call and site.
+// The virtual GPU (tests/stand_ins/cuda): its results, and that every misuse is an error that names call and site.
 #define ISOBAR_EMULATE
 #define ISOBAR_VIRTUAL_GPU
 #include <sys/wait.h>
@@ -50,10 +50,10 @@ constexpr Device kGpu{DeviceKind::cuda};
 constexpr int kN = 100;
 constexpr std::size_t kBytes = kN * sizeof(float);
 
-// A misuse breaks the context, as on a GPU: each case begins and ends with a whole one.
-struct WholeContext {
-  WholeContext() { cudaDeviceReset(); }
-  ~WholeContext() { cudaDeviceReset(); }
+// A misuse breaks the context, as on a GPU: each case begins and ends with a fresh one.
+struct FreshContext {
+  FreshContext() { cudaDeviceReset(); }
+  ~FreshContext() { cudaDeviceReset(); }
 };
 
 float* allocate(Stream stream = nullptr) {
@@ -80,7 +80,7 @@ struct Setting {
 }  // namespace
 
 TEST_CASE("virtual GPU: kernels and copies, in the order of a stream") {
-  const WholeContext whole;
+  const FreshContext whole;
   const gpu::OwnedStream stream(kGpu);
   float *x = allocate(stream.get()), *y = allocate(stream.get());
   set(x, 1, stream.get());
@@ -92,7 +92,7 @@ TEST_CASE("virtual GPU: kernels and copies, in the order of a stream") {
 }
 
 TEST_CASE("virtual GPU: nothing runs before it must, and memory is NaN until it is written") {
-  const WholeContext whole;
+  const FreshContext whole;
   const gpu::OwnedStream stream(kGpu);
   float* y = allocate(stream.get());
   auto* host = static_cast<float*>(gpu::allocate_pinned(kBytes));
@@ -109,7 +109,7 @@ TEST_CASE("virtual GPU: nothing runs before it must, and memory is NaN until it 
 }
 
 TEST_CASE("virtual GPU: a graph with a fork runs as often as it is launched") {
-  const WholeContext whole;
+  const FreshContext whole;
   const gpu::OwnedStream stream(kGpu), side(kGpu);
   float *x = allocate(stream.get()), *y = allocate(stream.get());
   set(x, 1, stream.get());
@@ -387,7 +387,7 @@ TEST_CASE("virtual GPU: misuse is an error that names the call and what is wrong
          float* x = allocate(s);
          gpu::Event event(kGpu);
          event.record(s);
-         event.synchronize();  // the host's wait orders what follows: this one is right
+         event.synchronize();  // the host's wait orders later work: this is allowed
          set(x, 1, other);
          gpu::synchronize(kGpu, other);
          float* y = allocate(s);
@@ -406,7 +406,7 @@ TEST_CASE("virtual GPU: misuse is an error that names the call and what is wrong
          gpu::copy(y, x, kBytes, kGpu, other);
          gpu::Event event(kGpu);
          event.record(other);
-         while (!event.is_reached()) gpu::synchronize(kGpu, other);  // the host has waited: right
+         while (!event.is_reached()) gpu::synchronize(kGpu, other);  // the host has waited: allowed
          gpu::free(y, s);
          gpu::copy(x, x, kBytes, kGpu, other);
          gpu::free(x, s);
@@ -442,16 +442,16 @@ TEST_CASE("virtual GPU: misuse is an error that names the call and what is wrong
   };
   for (const Case& c : cases) {
     INFO(c.name);
-    const WholeContext whole;
+    const FreshContext whole;
     const gpu::OwnedStream stream(kGpu), other(kGpu);
     CHECK_THROWS_WITH(c.act(stream.get(), other.get()), ContainsSubstring(c.sentence) && ContainsSubstring(c.call));
-    // Whatever is asked for next fails too, with the same sentence.
+    // Any later call fails too, with the same sentence.
     CHECK_THROWS_WITH(gpu::free_memory(), ContainsSubstring(c.sentence));
   }
 }
 
 TEST_CASE("virtual GPU: what two streams only read, or what an event orders, is no misuse") {
-  const WholeContext whole;
+  const FreshContext whole;
   const gpu::OwnedStream stream(kGpu), side(kGpu);
   float *x = allocate(stream.get()), *y = allocate(stream.get()), *z = allocate(stream.get());
   for (float* data : {x, y, z}) set(data, 1, stream.get());
@@ -469,7 +469,7 @@ TEST_CASE("virtual GPU: what two streams only read, or what an event orders, is 
 
 TEST_CASE("virtual GPU: a program that has not freed everything ends with status 70") {
   const auto status_of = [](const std::function<void()>& body) {
-    const WholeContext whole;
+    const FreshContext whole;
     const pid_t child = fork();
     if (child == 0) {
       body();
@@ -487,7 +487,7 @@ TEST_CASE("virtual GPU: a program that has not freed everything ends with status
 }
 
 TEST_CASE("virtual GPU: a pool keeps what is freed until it is trimmed, where it was told so") {
-  const WholeContext whole;
+  const FreshContext whole;
   gpu::set_device(0);
   const std::size_t free = gpu::free_memory();
   gpu::free(gpu::allocate(free, 0, nullptr), nullptr);
@@ -498,7 +498,7 @@ TEST_CASE("virtual GPU: a pool keeps what is freed until it is trimmed, where it
 }
 
 TEST_CASE("virtual GPU: the host that touches the device's memory ends there") {
-  const WholeContext whole;
+  const FreshContext whole;
   const gpu::OwnedStream stream(kGpu);
   const float* x = allocate(stream.get());
   gpu::synchronize(kGpu, stream.get());
@@ -515,16 +515,16 @@ TEST_CASE("virtual GPU: the host that touches the device's memory ends there") {
 }
 
 TEST_CASE("virtual GPU: the n-th call of a function can be made to fail") {
-  const WholeContext whole;
+  const FreshContext whole;
   const Setting fail("ISOBAR_VIRTUAL_GPU_FAIL", "cudaMemGetInfo:2:46");
   gpu::free_memory();
   CHECK_THROWS_WITH(gpu::free_memory(),
                     ContainsSubstring("cudaMemGetInfo") && ContainsSubstring("busy or unavailable"));
-  gpu::free_memory();  // no misuse: the context is whole
+  gpu::free_memory();  // no misuse: the context is intact
 }
 
 TEST_CASE("virtual GPU: memory runs out where it says") {
-  const WholeContext whole;
+  const FreshContext whole;
   const std::size_t free = gpu::free_memory();
   CHECK_THROWS_WITH(gpu::allocate(free + 1, 0, nullptr), ContainsSubstring("out of memory on GPU 0"));
   void* all = gpu::allocate(free, 0, nullptr);
@@ -545,7 +545,7 @@ void in_thread(const std::function<void()>& body) {
 }  // namespace
 
 TEST_CASE("virtual GPU: the current device is a thread's own, and each has memory of its own") {
-  const WholeContext whole;
+  const FreshContext whole;
   const Setting two("ISOBAR_VIRTUAL_GPU_DEVICES", "2");
   CHECK(gpu::device_count() == 2);
   gpu::set_device(1);
@@ -564,13 +564,13 @@ TEST_CASE("virtual GPU: the current device is a thread's own, and each has memor
 }
 
 TEST_CASE("virtual GPU: a thread that has chosen no device makes a context on the first one, as is told") {
-  const WholeContext whole;
+  const FreshContext whole;
   const Setting two("ISOBAR_VIRTUAL_GPU_DEVICES", "2");
   gpu::set_device(1);
   gpu::free_memory();
   CHECK(virtual_gpu::context_uses().size() == 1);
   CHECK(virtual_gpu::context_uses().front().device == 1);
-  in_thread([] { gpu::device_count(); });  // asks only
+  in_thread([] { gpu::device_count(); });  // only a query
   CHECK(virtual_gpu::context_uses().size() == 1);
   in_thread([] { gpu::free_memory(); });
   REQUIRE(virtual_gpu::context_uses().size() == 2);
@@ -582,7 +582,7 @@ TEST_CASE("virtual GPU: what belongs to another device than the thread's is refu
   constexpr Device kThird{DeviceKind::cuda, 2};
   struct Case {
     const char* name;
-    std::function<void(Stream, gpu::Event&, float*)> act;  // all of device 2, by a thread of device 0
+    std::function<void(Stream, gpu::Event&, float*)> act;  // objects of device 2, used by a thread of device 0
     const char* sentence;
   };
   const Case cases[] = {
@@ -600,9 +600,9 @@ TEST_CASE("virtual GPU: what belongs to another device than the thread's is refu
        "memory of device 2, which device 0 may not use"}};
   for (const Case& c : cases) {
     INFO(c.name);
-    const WholeContext whole;
+    const FreshContext whole;
     const Setting three("ISOBAR_VIRTUAL_GPU_DEVICES", "3");
-    cudaSetDevice(2);  // and not gpu::set_device, which would let devices use each other's memory
+    cudaSetDevice(2);  // not gpu::set_device, which would let devices use each other's memory
     const gpu::OwnedStream stream(kThird);
     gpu::Event event(kThird);
     event.record(stream.get());
@@ -614,7 +614,7 @@ TEST_CASE("virtual GPU: what belongs to another device than the thread's is refu
 }
 
 TEST_CASE("virtual GPU: devices that threads of one process have may use each other's memory") {
-  const WholeContext whole;
+  const FreshContext whole;
   const Setting two("ISOBAR_VIRTUAL_GPU_DEVICES", "2");
   constexpr Device kSecond{DeviceKind::cuda, 1};
   gpu::set_device(0);
@@ -636,7 +636,7 @@ TEST_CASE("virtual GPU: devices that threads of one process have may use each ot
 }
 
 TEST_CASE("virtual GPU: from a call on, every call of a device can be made to fail") {
-  const WholeContext whole;
+  const FreshContext whole;
   const Setting two("ISOBAR_VIRTUAL_GPU_DEVICES", "2");
   const Setting fail("ISOBAR_VIRTUAL_GPU_FAIL", "cudaMemGetInfo:2:700:on:1");
   gpu::set_device(1);
@@ -655,7 +655,7 @@ TEST_CASE("virtual GPU: from a call on, every call of a device can be made to fa
 }
 
 TEST_CASE("virtual GPU: a side stream has the highest priority") {
-  const WholeContext whole;
+  const FreshContext whole;
   const auto priority_of = [](Stream stream) {
     int priority = 1;
     cudaStreamGetPriority(static_cast<cudaStream_t>(stream), &priority);
@@ -671,7 +671,7 @@ TEST_CASE("virtual GPU: a side stream has the highest priority") {
 }
 
 TEST_CASE("virtual GPU: what a graph holds is given back between two launches, and when it is dropped") {
-  const WholeContext whole;
+  const FreshContext whole;
   gpu::set_device(0);
   const gpu::OwnedStream stream(kGpu);
   constexpr std::size_t kMuch = std::size_t{1} << 20;
@@ -702,7 +702,7 @@ TEST_CASE("virtual GPU: what a graph holds is given back between two launches, a
 // ---- Host code ------------------------------------------------------------------------------------------------------
 
 TEST_CASE("virtual GPU: a driver and a GPU that are too old, and a GPU that cannot be used, are named") {
-  const WholeContext whole;
+  const FreshContext whole;
   CHECK(gpu::device_count() == 1);
   {
     const Setting driver("ISOBAR_VIRTUAL_GPU_DRIVER", "0");
@@ -738,7 +738,7 @@ TEST_CASE(
   const auto stream_of = [] { return std::make_shared<gpu::OwnedStream>(kGpu); };
   for (const char* call : {"cudaEventCreateWithFlags:1", "cudaEventRecord:1", "cudaStreamWaitEvent:1"}) {
     INFO(call);
-    const WholeContext whole;
+    const FreshContext whole;
     const auto own = stream_of(), other = stream_of();
     float* y = allocate(other->get());
     set(y, 1, other->get());
@@ -755,7 +755,7 @@ TEST_CASE(
       const Setting fail("ISOBAR_VIRTUAL_GPU_FAIL", call);
       x.reset();
     }
-    gpu::synchronize(kGpu, own->get());  // the memory is free by now, and nobody's
+    gpu::synchronize(kGpu, own->get());  // the memory is free now, and unowned
     CHECK(read(y, other->get()) == std::vector<float>(kN, 3));
     gpu::free(y, other->get());
     gpu::synchronize(kGpu, other->get());
@@ -763,7 +763,7 @@ TEST_CASE(
 }
 
 TEST_CASE("virtual GPU: an error in a capture leaves the stream as it was") {
-  const WholeContext whole;
+  const FreshContext whole;
   const gpu::OwnedStream stream(kGpu);
   float* x = allocate(stream.get());
   CHECK_THROWS_WITH(
@@ -779,7 +779,7 @@ TEST_CASE("virtual GPU: an error in a capture leaves the stream as it was") {
 }
 
 TEST_CASE("virtual GPU: an algorithm serves what it was chosen for, and is asked for again where it failed") {
-  const WholeContext whole;
+  const FreshContext whole;
   constexpr std::int64_t kSize = 16;
   const gpu::OwnedStream stream(kGpu);
   const auto matrix = [&](std::int64_t n) {
@@ -794,7 +794,7 @@ TEST_CASE("virtual GPU: an algorithm serves what it was chosen for, and is asked
   };
   {
     const Setting fail("ISOBAR_VIRTUAL_GPU_FAIL", "cublasLtMatmulAlgoGetHeuristic:1");
-    CHECK_THROWS_WITH(multiply(0), ContainsSubstring("cuBLASLt could not choose an algorithm"));  // and is asked again
+    CHECK_THROWS_WITH(multiply(0), ContainsSubstring("cuBLASLt could not choose an algorithm"));  // then asked again
   }
   for (const int shift : {0, 1}) {
     multiply(shift);
@@ -806,7 +806,7 @@ TEST_CASE("virtual GPU: an algorithm serves what it was chosen for, and is asked
 
 namespace {
 
-// Products of small matrices on a stream, whose sums depend on the order: 2^24 + 1 is 2^24 in fp32.
+// Products of small matrices on a stream. Their sums depend on the order: 2^24 + 1 is 2^24 in fp32.
 class Products {
  public:
   Products() {
@@ -846,7 +846,7 @@ class Products {
   float *a_ = nullptr, *b_ = nullptr, *c_ = nullptr;
 };
 
-// Where the stand-in keeps the number of an algorithm among its candidates: the last digit of the sixth word.
+// The digit in which the stand-in stores an algorithm's number among its candidates: the last of the sixth word.
 char& variant_in(std::string& algorithm) {
   return algorithm.at(6 * 16 - 1);
 }
@@ -854,7 +854,7 @@ char& variant_in(std::string& algorithm) {
 }  // namespace
 
 TEST_CASE("virtual GPU: a product takes the fastest candidate, the same one when it is given, and no other") {
-  const WholeContext whole;
+  const FreshContext whole;
   const Products products;
   std::set<std::string> taken;
   for (const int seed : {0, 1, 2, 3, 4, 5}) {
@@ -884,7 +884,7 @@ TEST_CASE("virtual GPU: a product takes the fastest candidate, the same one when
 }
 
 TEST_CASE("virtual GPU: a candidate that cannot be run is passed over, and cannot be taken without a sentence") {
-  const WholeContext whole;
+  const FreshContext whole;
   const Products products;
   for (const int seed : {0, 1, 2, 3}) {
     const Setting durations("ISOBAR_VIRTUAL_GPU_DURATIONS", std::to_string(seed));
@@ -900,10 +900,10 @@ TEST_CASE("virtual GPU: a candidate that cannot be run is passed over, and canno
   }
   const Setting fails("ISOBAR_VIRTUAL_GPU_BAD_CANDIDATE", "0");
   cuda::use_gemm_algorithms(kGpu, {});
-  CHECK_THROWS_AS(products.multiply(), Error);  // the first guess, where nothing is timed
+  CHECK_THROWS_AS(products.multiply(), Error);  // the first guess, if nothing is timed
 }
 
-// dW = dyᵀ·x of ones, and the gradient of the bias: whichever way, 32 everywhere.
+// dW = dyᵀ·x of ones, and the gradient of the bias: 32 everywhere, in every variant.
 class SummedProducts {
  public:
   SummedProducts() {
@@ -942,7 +942,7 @@ class SummedProducts {
     multiply(Grad::overwrite);
     return timer.stop(stream_.get());
   }
-  // All numbers of dw and of db are these.
+  // Whether all elements of dw and of db have these values.
   bool holds(float dw, float db) const {
     const auto all_are = [&](const float* data, std::size_t count, float value) {
       std::vector<float> values(count);
@@ -960,9 +960,9 @@ class SummedProducts {
 };
 
 TEST_CASE("virtual GPU: sums of A are made by the product or apart, whichever is faster, and as was given") {
-  const WholeContext whole;
+  const FreshContext whole;
   const SummedProducts products;
-  const auto summed = [] {  // what is in use of the product that can make the sums
+  const auto summed = [] {  // the algorithm in use for the product that can compute the sums
     for (const auto& [words, algorithm] : cuda::gemm_algorithms_in_use(kGpu))
       if (words.find("epilogue 512") != std::string::npos && words.find("added") == std::string::npos)
         return std::pair(words, algorithm);
@@ -998,7 +998,7 @@ TEST_CASE("virtual GPU: sums of A are made by the product or apart, whichever is
 }
 
 TEST_CASE("virtual GPU: timing adds to a product no more than once") {
-  const WholeContext whole;
+  const FreshContext whole;
   const Products products;
   products.multiply();
   const std::vector<float> before = products.result();
@@ -1018,14 +1018,14 @@ TEST_CASE("virtual GPU: timing adds to a product no more than once") {
 }
 
 TEST_CASE("virtual GPU: a product for which an algorithm is given that does not fit takes the library's first guess") {
-  const WholeContext whole;
+  const FreshContext whole;
   const Products products;
   products.multiply();
   const std::vector<float> guessed = products.result();
   CHECK(cuda::gemm_algorithms_in_use(kGpu).empty());
   {
     const cuda::GemmTiming timing(kGpu);
-    products.multiply();  // a guess once more when candidates may be timed
+    products.multiply();  // a new guess when candidates may be timed
   }
   const auto [product, algorithm] = *cuda::gemm_algorithms_in_use(kGpu).begin();
   std::string for_another_shape = algorithm, unknown = algorithm;
@@ -1046,7 +1046,7 @@ TEST_CASE("virtual GPU: a product for which an algorithm is given that does not 
 }
 
 TEST_CASE("virtual GPU: nothing is timed while a graph is being captured") {
-  const WholeContext whole;
+  const FreshContext whole;
   const Products products;
   products.multiply();
   const std::vector<float> guessed = products.result();

@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""`isobar train --device cuda` on the virtual GPU: right, the same bits in every order that streams allow, and with one
-sentence where a call fails.
+"""`isobar train --device cuda` on the virtual GPU: correct results, the same bits in every order that streams allow,
+and one sentence if a call fails.
 
     runs.py --isobar build-virtual-gpu/apps/isobar [--all] [--every N] [--jobs N] [--precisions bf16 ...]
 
-On data that it makes, with a very small model:
-- fp32, tf32, bf16 and fp16, with and without dropout, accumulation and recompute: weights that err at most twice as
-  much as the CPU's in the same precision, against the CPU's in fp64; the same bits in three schedules, with a CUDA
-  graph, and after a stop in the middle. --all: every combination, and four more, 36; else four;
+It uses generated data and a very small model:
+- fp32, tf32, bf16 and fp16, with and without dropout, accumulation and recompute. The error of the weights, against
+  the CPU's in fp64, is at most twice the CPU's in the same precision. The bits are the same in three schedules, with a
+  CUDA graph, and after a stop in the middle. --all: every combination, and four more, 36; else four;
 - a loss scale of fp16 that changes under a graph;
-- every N-th call failing in turn, and a driver that is too old: status 1 and one sentence, nothing leaked, and the run
-  folder resumes to the same bits;
-- what one step does: launches, synchronisations, allocations, memory;
-- the algorithms of products: timed once, kept for other runs and in checkpoints, and left alone with autotune=false;
-- ranks as processes, which have the first one's. Exit status 77 where there is no mpirun;
-- ranks as processes with a GPU each, by NCCL: the bits of ranks that are threads, contexts on their own GPU alone, and
-  one sentence where a GPU fails for good.
+- every N-th call fails in turn, and a driver is too old: status 1 and one sentence, no leak, and the run folder resumes
+  to the same bits;
+- one step's launches, synchronisations, allocations and memory;
+- the algorithms of products: timed once, kept for other runs and in checkpoints, and unchanged with autotune=false;
+- ranks as processes, which use the first one's algorithms. Exit status 77 if there is no mpirun;
+- ranks as processes with a GPU each, by NCCL: the bits of ranks that are threads, contexts only on their own GPU, and
+  one sentence if a GPU fails for good.
 """
 import argparse
 import array
@@ -36,20 +36,20 @@ MODEL = {"img_size": [8, 16], "patch_size": 2, "embed_dim": 16, "depth": 2, "num
          "n_out_channels": 3, "loss": "weighted_mse", "lr": 3e-3, "lr_schedule": "constant", "warmup": 2,
          "global_batch_size": 4, "num_iters": 4, "log_every": 1, "checkpoint_every": 2, "validate_every": 4,
          "limit_nsamples_val": 2, "seed": 5, "predict_change": False}
-# What the same precision is called on the CPU: tensor cores take 10 bits of mantissa of an fp32 operand, as fp16 has.
+# The CPU's counterpart of a precision: tensor cores use 10 bits of mantissa of an fp32 operand, as many as fp16 has.
 PRECISIONS = {"fp32": ({"tf32": False}, {}), "tf32": ({"tf32": True}, {"amp_mode": "fp16"}),
               "bf16": ({"amp_mode": "bf16"}, {"amp_mode": "bf16"}),
               "fp16": ({"amp_mode": "fp16"}, {"amp_mode": "fp16"})}
 DROPOUT, PARTS, RECOMPUTE = {"dropout": 0.1}, {"grad_accumulation": 2}, {"recompute": True}
-CHANGE = {"predict_change": True}  # the loss is of fields then, else of rows of patches
+CHANGE = {"predict_change": True}  # then the loss is computed on fields, else on rows of patches
 SAMPLE = [("fp32", PARTS), ("tf32", RECOMPUTE), ("bf16", DROPOUT | PARTS | RECOMPUTE),
           ("fp16", PARTS | RECOMPUTE | CHANGE)]
 SKIPPED = 77
 ROUNDING = 2.0**-24  # of a weight in fp32
 SPAWN = pathlib.Path(__file__).resolve().parents[1] / "apps/nccl_runs.py"
-SECONDS_TO_END = 15  # of all ranks, once a GPU has failed, beside what the whole run would have taken
-# On each of these calls a failure may be survived: what they destroy or look at is not needed any more. Memory that
-# another stream used is freed behind an event, and a buffer is filled again behind one, or when the host has waited.
+SECONDS_TO_END = 15  # for all ranks, after a GPU has failed, in addition to the time of the whole run
+# A failure of these calls may be survived: they destroy or query objects that are not needed any more. Memory used by
+# another stream is freed after an event, and a buffer is refilled after one, or when the host has waited.
 MAY_BE_SURVIVED = re.compile(
     r"Destroy|Free|ProfilerSt|GetVersion|GetLastError|EventCreateWithFlags|EventRecord|EventQuery|"
     r"StreamWaitEvent")
@@ -69,7 +69,7 @@ def check(condition, sentence):
 
 
 def tensors(path):
-    """Where tensors lie, and their bytes, without the metadata that tell of the config."""
+    """The positions of tensors, and their bytes, without the metadata, which contain the config."""
     data = path.read_bytes()
     header = int.from_bytes(data[:8], "little")
     names = {name: value for name, value in json.loads(data[8:8 + header]).items() if name != "__metadata__"}
@@ -91,7 +91,7 @@ class Runs:
                 "--device", device, *flags, *more]
 
     def start(self, run, device, settings, environment=None, resume=False):
-        """Status and stderr. What one run has timed, the next one takes from a file."""
+        """Returns status and stderr. The times measured by one run are used by the next one, from a file."""
         command = self.command(run, device, settings, *(["--resume"] if resume else []))
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                               env={**os.environ, "XDG_CACHE_HOME": str(self.work / "cache"), **(environment or {})})
@@ -166,7 +166,7 @@ def check_cases(runs, cases, precisions):
 
 
 def xxh64(data):
-    """Of a short file, with seed 0 (xxHash's specification)."""
+    """The hash of a short file, with seed 0 (xxHash's specification)."""
     p1, p2, p3, p4, p5 = (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63,
                           0x27D4EB2F165667C5)
     mask = 2**64 - 1
@@ -200,7 +200,7 @@ def xxh64(data):
 
 
 def set_loss_scale(run, scale):
-    """In the checkpoint after two iterations."""
+    """Sets it in the checkpoint after two iterations."""
     folder = run / "checkpoints/step_00000002"
     state = json.loads((folder / "state.json").read_text())
     state["trainer"]["loss_scale"] = scale
@@ -211,7 +211,7 @@ def set_loss_scale(run, scale):
 
 
 def check_loss_scale(runs):
-    """It is halved in every iteration in which a gradient overflows; a graph is captured before that ends."""
+    """It is halved in every iteration in which a gradient overflows; a graph is captured before the halving ends."""
     results = {}
     for graph in (False, True):
         settings, run = {"amp_mode": "fp16", "cuda_graph": graph}, runs.folder()
@@ -219,7 +219,7 @@ def check_loss_scale(runs):
             status, err = runs.start(run, "cuda", {**settings, "num_iters": iterations}, resume=iterations > 2)
             check(status == 0, f"a changing loss scale, graph {graph}: status {status}: {err}")
             if iterations == 2:
-                set_loss_scale(run, 2.0**26)  # fits from 2 to the 23 on
+                set_loss_scale(run, 2.0**26)  # overflows until it is 2 to the 23
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         scales = [math.log2(line["loss_scale"]) for line in lines if line["event"] == "train"]
         results[graph] = scales, result_of(run, 8)
@@ -242,11 +242,11 @@ def check_driver(runs):
 
 
 def check_failing_call(runs, settings, number, name, reference):
-    """True: the run went on."""
+    """Returns True if the run went on."""
     run = runs.folder()
     status, err = runs.start(run, "cuda", settings, {"ISOBAR_VIRTUAL_GPU_FAIL": f"any:{number}",
                                                      "XDG_CACHE_HOME": str(run) + "_cache"})
-    if status == 0 and name == "cublasLtMatmul":  # a candidate is passed over, and another one may give other bits
+    if status == 0 and name == "cublasLtMatmul":  # the candidate is skipped, and another one may give other bits
         return True
     if status == 0 and MAY_BE_SURVIVED.search(name):
         check(result_of(run, 3) == reference, f"survived call {number}, {name}: other bits")
@@ -261,14 +261,14 @@ def check_failing_call(runs, settings, number, name, reference):
 
 
 def check_failing_calls(runs, every, jobs):
-    """Of a run of two steps after the first, one of them replayed."""
+    """In a run of two steps after the first, one of them replayed."""
     settings = {"cuda_graph": True, "num_iters": 3, "checkpoint_every": 2, "validate_every": 2}
     run, names = runs.folder(), runs.work / "calls"
     status, err = runs.start(run, "cuda", settings, {"ISOBAR_VIRTUAL_GPU_CALLS": str(names),
                                                      "XDG_CACHE_HOME": str(run) + "_cache"})
     check(status == 0, f"failing calls, undisturbed: {err}")
     calls, reference = names.read_text().split(), result_of(run, 3)
-    uploading = calls.index("cudaEventCreateWithFlags") + 1  # by then the trainer has given host memory to be copied
+    uploading = calls.index("cudaEventCreateWithFlags") + 1  # by then the trainer has passed host memory to a copy
     numbers = sorted({*range(1, len(calls) + 1, every), uploading})
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         survived = list(pool.map(lambda n: check_failing_call(runs, settings, n, calls[n - 1], reference), numbers))
@@ -281,7 +281,7 @@ def one_sentence(status, err):
 
 
 def check_failed_for_good(runs, points):
-    """From a call on, every call says that a kernel has followed a wrong address."""
+    """From one call on, every call returns the error of a kernel with an illegal address."""
     settings = {"cuda_graph": True, "num_iters": 3, "checkpoint_every": 2, "validate_every": 2}
     run, names = runs.folder(), runs.work / "calls"
     status, err = runs.start(run, "cuda", settings, {"ISOBAR_VIRTUAL_GPU_CALLS": str(names)})
@@ -290,7 +290,7 @@ def check_failed_for_good(runs, points):
     for number in sorted({1, 2, *(len(calls) * point // points for point in range(1, points))}):
         run = runs.folder()
         status, err = runs.start(run, "cuda", settings, {"ISOBAR_VIRTUAL_GPU_FAIL": f"any:{number}:700:on"})
-        if status == 0:  # all that was left was to free and to destroy
+        if status == 0:  # the remaining calls only freed and destroyed
             check(result_of(run, 3) == reference, f"survived call {number}, {calls[number - 1]}, and later: other bits")
             check((run / "summary.json").is_file(), f"survived call {number} and later: the run has not ended")
             continue
@@ -302,7 +302,7 @@ def check_failed_for_good(runs, points):
 
 
 def check_counts(runs):
-    """What isobar does today; fewer are welcome, and change these lines."""
+    """The present counts; if they fall, update these lines."""
     last = {}
     for graph, launches in ((False, 68), (True, 5)):
         trace = runs.work / f"trace{graph}"
@@ -316,7 +316,7 @@ def check_counts(runs):
 
 
 def check_held_after_validation(runs):
-    """What a validation has left in the pool is not kept beside what a graph holds."""
+    """The memory that a validation leaves in the pool is not kept in addition to a graph's."""
     held = {}
     for every in (0, 1):
         trace = runs.work / f"held{every}"
@@ -329,7 +329,7 @@ def check_held_after_validation(runs):
 
 
 class Choosing:
-    """A run with a cache of its own, in which algorithms take other times with another `durations`."""
+    """A run with its own cache. A different `durations` gives the algorithms different times."""
 
     def __init__(self, runs, durations, cache, settings=None, run=None, version=None):
         self.cache = runs.work / cache
@@ -353,14 +353,14 @@ class Choosing:
 
 
 def first_choice(runs):
-    """Once; its cache stays."""
+    """Chosen once; its cache is kept."""
     if not hasattr(runs, "choice"):
         runs.choice = Choosing(runs, 1, "choice")
     return runs.choice
 
 
 def check_choice(runs):
-    """Other times, other algorithms, other bits; what was timed once is not timed again."""
+    """Other times, other algorithms, other bits; a product that was timed once is not timed again."""
     first, other = first_choice(runs), Choosing(runs, 2, "other")
     count = len(first.algorithms()["of_products"])
     print(f"{count} products, {first.timed} timings")
@@ -374,7 +374,7 @@ def check_choice(runs):
 
 
 def check_choice_resumed(runs):
-    """With the checkpoint's algorithms, whatever the file and the clock say."""
+    """Uses the checkpoint's algorithms, whatever the file and the times are."""
     first, run = first_choice(runs), runs.folder()
     shutil.rmtree(runs.work / "elsewhere", ignore_errors=True)
     Choosing(runs, 1, "stopped", {"num_iters": 2}, run=run)
@@ -392,7 +392,7 @@ def check_choice_resumed(runs):
 
 
 def check_choice_unusable(runs):
-    """A file that is damaged, of another GPU, or cannot be written."""
+    """The file is damaged, of another GPU, or cannot be written."""
     first = first_choice(runs)
     file, = first.files()
     whole = file.read_text()
@@ -423,8 +423,8 @@ def check_first_guess(runs):
 
 
 def check_ranks(runs):
-    """Two processes that share the heads, of which each finds others fastest, have the first one's algorithms. What
-    both hold is compared when they save."""
+    """Two processes share the heads, and time different algorithms as fastest. Both use the first one's. The state
+    that both hold is compared when they save."""
     if shutil.which("mpirun") is None:
         raise Skipped("no mpirun: ranks as processes are left out")
     results = []
@@ -445,7 +445,7 @@ def check_ranks(runs):
 
 
 def by_nccl(runs, run, settings, flags, environment=None, timeout=120):
-    """Two ranks; status, stderr and seconds."""
+    """Runs two ranks; returns status, stderr and seconds."""
     command = [sys.executable, SPAWN, "spawn", "2",
                *runs.command(run, "cuda", settings, *flags, "--backend", "nccl", "--comm-timeout", "60")]
     begin = time.monotonic()
@@ -457,7 +457,7 @@ def by_nccl(runs, run, settings, flags, environment=None, timeout=120):
 
 
 def check_nccl_runs(runs):
-    """The bits of two ranks that are threads and share a GPU; sums of two have one order."""
+    """The bits equal those of two ranks that are threads and share a GPU: sums of two have only one order."""
     for flags in (["--bucket-cap-mb", "0.001"], ["--tensor-parallel", "2"],
                   ["--context-parallel", "2", "--context-form", "ring"]):
         run, contexts = runs.folder(), runs.work / "contexts"

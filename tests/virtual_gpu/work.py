@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What a training step of `base`, in bf16 and in TF32, gives the GPU to do is what tools/kernel_report/steps says, from
-which the time of a step is predicted. Recorded with one sample, whose launches differ in grids and bytes alone. What a
-GPU of compute capability 9.0 chooses instead of a recorded kernel is launched as tools/kernel_report/kernels.py says.
+"""Checks that the GPU's work in a training step of `base`, in bf16 and in TF32, is what tools/kernel_report/steps has:
+the time of a step is predicted from that. It is recorded with one sample; only grids and bytes of its launches differ.
+Kernels that a GPU of compute capability 9.0 chooses instead are launched as tools/kernel_report/kernels.py has them.
 
     work.py --isobar build-virtual-gpu/apps/isobar
 """
@@ -18,11 +18,11 @@ import kernels  # pylint: disable=wrong-import-position
 import work  # pylint: disable=wrong-import-position
 
 RECORDED = 16  # samples
-COPIES = 128  # threads of a block that only copy, which kernels.py does not count
+COPIES = 128  # threads of a block that only copy; kernels.py does not count them
 
 
-def unlike_on_hopper(isobar, folder):
-    """A sentence for each kernel of `base` that a GPU of 9.0 does not launch as kernels.py says."""
+def differences_on_hopper(isobar, folder):
+    """A sentence for each kernel of `base` that a GPU of 9.0 launches differently from kernels.py."""
     works = work.condensed(work.record(isobar, work.STEPS["base"], 1, folder, 90), work.symbols(isobar))
     for kernel in kernels.KERNELS:
         if not kernel.instead or kernel.step != "base":
@@ -34,8 +34,8 @@ def unlike_on_hopper(isobar, folder):
             yield f"{kernel.name}: launched with (blocks, threads, bytes shared) {launched}, kernels.py says {said}"
 
 
-def unlike_the_record(isobar, name, folder):
-    """Whether a step is not the recorded one. Prints what differs, and how many pieces of work it has."""
+def differs_from_record(isobar, name, folder):
+    """Whether a step differs from the recorded one. Prints the differences, and the number of pieces of work."""
     works = work.condensed(work.record(isobar, work.STEPS[name], 1, folder), work.symbols(isobar))
     today, recorded = work.without_batch(works, 1), work.without_batch(work.read(name, RECORDED), RECORDED)
     for sign, here, there in (("now", today, recorded), ("recorded", recorded, today)):
@@ -51,13 +51,13 @@ def main():
     isobar = parser.parse_args().isobar.resolve()
     for name in ("base", "base_tf32"):
         with tempfile.TemporaryDirectory(prefix="isobar_work_") as folder:
-            is_unlike = unlike_the_record(isobar, name, pathlib.Path(folder))
+            is_unlike = differs_from_record(isobar, name, pathlib.Path(folder))
         if is_unlike:
             print("FAILED: of each step: python3 tools/kernel_report record --isobar build-virtual-gpu/apps/isobar "
                   f"--of {name} --batch {RECORDED}; then its `table --write`")
             return 1
     with tempfile.TemporaryDirectory(prefix="isobar_work_") as folder:
-        unlike = list(unlike_on_hopper(isobar, pathlib.Path(folder)))
+        unlike = list(differences_on_hopper(isobar, pathlib.Path(folder)))
     if unlike:
         print("FAILED: " + "\n".join(unlike))
         return 1

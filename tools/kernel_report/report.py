@@ -30,25 +30,30 @@ def chosen(pattern):
     return of
 
 
+def compiled_in(path, source, of=kernels.KERNELS):
+    """{(source, pattern, arch): (Function, Resources)} of those kernels of the table that are a source's, in what was
+    compiled of it."""
+    names = toolkit.names_of(path)
+    shown = dict(zip(toolkit.demangled(names), names))
+    wanted = {}
+    for pattern in sorted({kernel.pattern for kernel in of if kernel.source == source}):
+        matches = [mangled for name, mangled in shown.items() if re.search(pattern, name)]
+        if len(matches) != 1:
+            raise ValueError(f"{source}: {len(matches)} kernels match {pattern} (tools/kernel_report/kernels.py)")
+        wanted[matches[0]] = pattern
+    return {(source, wanted[function.name], function.arch): (function, resources)
+            for function, resources in toolkit.kernels_of(path, tuple(wanted))}
+
+
 def compiled(build, of=kernels.KERNELS):
-    """{(source, pattern, arch): (Function, Resources)} of kernels; ValueError where one is not built."""
+    """The same of kernels of any sources; ValueError where one is not built."""
     found = {}
     for source in sorted({kernel.source for kernel in of}):
         path = object_of(build, source)
         if not path.is_file():
             raise ValueError(f"{path} is missing: `cmake --build {build} --target kernels` compiles it, in a build "
                              "folder with CUDA")
-        names = toolkit.names_of(path)
-        shown = dict(zip(toolkit.demangled(names), names))
-        patterns = sorted({kernel.pattern for kernel in of if kernel.source == source})
-        wanted = {}
-        for pattern in patterns:
-            matches = [mangled for name, mangled in shown.items() if re.search(pattern, name)]
-            if len(matches) != 1:
-                raise ValueError(f"{source}: {len(matches)} kernels match {pattern} (tools/kernel_report/kernels.py)")
-            wanted[matches[0]] = pattern
-        for function, resources in toolkit.kernels_of(path, tuple(wanted)):
-            found[source, wanted[function.name], function.arch] = function, resources
+        found |= compiled_in(path, source, of)
     return found
 
 
@@ -58,16 +63,20 @@ def floor_of(gpu, kernel):
     return max(kernel.launch.bytes / gpu.copy_rate * 1e-9, kernel.flops / peak)
 
 
-def rows(build, of=kernels.KERNELS):
-    """[(kernel, Gpu, Resources, Prediction, (the least, the most) seconds of other schedulers)]"""
-    code = compiled(build, of)
+def predicted(code, of=kernels.KERNELS, on=gpus.GPUS):
+    """[(kernel, Gpu, Resources, Prediction, (the least, the most) seconds of other schedulers)] of compiled code"""
     for kernel in of:
-        for gpu in gpus.GPUS:
+        for gpu in on:
             if gpu.name not in kernel.gpus:
                 continue
             function, resources = code[kernel.source, kernel.pattern, gpu.code]
             yield (kernel, gpu, resources, prediction.predict(gpu, function, resources, kernel.launch),
                    prediction.range_of(gpu, function, resources, kernel.launch))
+
+
+def rows(build, of=kernels.KERNELS):
+    """What is predicted of kernels of a build folder, for all GPUs."""
+    return predicted(compiled(build, of), of)
 
 
 def micros(least, most):

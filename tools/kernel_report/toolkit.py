@@ -13,12 +13,15 @@ HOW_TO_GET_IT = ("needs cuobjdump and nvdisasm: from a CUDA toolkit, or by `pyth
                  "nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm`")
 
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
 class MissingTool(Exception):
     pass
 
 
 def folders():
-    """Where the two programs may lie: $PATH, beside nvcc, in Python packages."""
+    """Where the two programs may lie: $PATH, beside nvcc, in Python packages, where .ci/run puts these."""
     yield from map(pathlib.Path, os.environ.get("PATH", "").split(os.pathsep))
     nvcc = shutil.which("nvcc")
     yield pathlib.Path(nvcc).resolve().parent if nvcc else pathlib.Path("/usr/local/cuda/bin")
@@ -26,6 +29,7 @@ def folders():
         found = importlib.util.find_spec(package)
         for place in (found.submodule_search_locations or []) if found else []:
             yield from sorted(pathlib.Path(place).glob(below), reverse=True)
+    yield from sorted(ROOT.glob("build/disassemblers/nvidia/*/bin"), reverse=True)
 
 
 @functools.cache

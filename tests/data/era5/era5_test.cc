@@ -15,8 +15,8 @@
 #include "data/era5/catalog.h"
 #include "data/era5/era5.h"
 #include "data/era5/field_file.h"
-#include "data/era5/hdf5.h"
-#include "engine/files/atomic_file.h"
+#include "data/files/hdf5.h"
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 #include "tests/harness/bytes_read.h"
 #include "tests/harness/data_files.h"
@@ -327,7 +327,7 @@ TEST_CASE("dataset: a year is a name of four digits, and as many steps as a year
   const auto tells = [&](const std::string& name, std::int64_t steps) {
     write_fields(folder / name, {steps, 1, 1, 1});
     const Era5Dataset dataset({.paths = {folder / name}});
-    return dataset.file_without_time() == nullptr;
+    return dataset.file_without_times() == nullptr;
   };
   for (const std::int64_t steps : {365, 366, 4 * 365, 4 * 366, 8 * 366, 24 * 365}) CHECK(tells("2012.h5", steps));
   CHECK(tells("era_2011.h5", 365));

@@ -13,9 +13,9 @@
 #include "data/era5/era5.h"
 #include "data/era5/field_file.h"
 #include "data/era5/field_labels.h"
-#include "data/era5/hdf5.h"
 #include "data/era5/layout.h"
 #include "data/era5/statistics.h"
+#include "data/files/hdf5.h"
 #include "kernels/common/check.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/temporary_folder.h"
@@ -195,7 +195,7 @@ TEST_CASE("labels: time steps are the same within a thousandth") {
   CHECK(known.units == std::vector<std::string>{"K", "", "m2/s2"});
   CHECK(known.step_hours == 0);
   CHECK(likely_labels({"t2m", "z500"}, {15, 54000}).units == std::vector<std::string>{"", "m2/s2"});
-  const auto doubts = [](const FieldLabels& labels) { return doubts_about_units(labels, {"t2m", "sp"}, {15, 965}); };
+  const auto doubts = [](const FieldLabels& labels) { return unit_warnings(labels, {"t2m", "sp"}, {15, 965}); };
   REQUIRE(doubts({}).size() == 2);
   CHECK_THAT(doubts({})[1],
              ContainsSubstring("channel sp is said to be in no unit, and its mean of 965 cannot be in Pa"));

@@ -11,7 +11,7 @@
 #include "data/era5/era5.h"
 #include "data/era5/latitude.h"
 #include "data/era5/statistics.h"
-#include "data/npy.h"
+#include "data/files/npy.h"
 #include "kernels/common/check.h"
 #include "models/forecast/scores.h"
 #include "tests/harness/data_files.h"

@@ -5,7 +5,7 @@
 #include <array>
 #include <filesystem>
 
-#include "tests/data/images/idx_files.h"
+#include "tests/data/files/idx_files.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/places.h"
 #include "tests/harness/testing.h"

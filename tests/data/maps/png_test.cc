@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"

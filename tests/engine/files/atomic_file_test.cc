@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/files/checksum.h"
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 #include "tests/harness/file_size_limit.h"
 #include "tests/harness/temporary_folder.h"
@@ -147,28 +147,6 @@ TEST_CASE("a link in the place of a temporary file is never written through", "[
   write_file_atomically(folder / "result", "new");
   CHECK(read_file(folder / "victim") == "untouched");
   CHECK_FALSE(std::filesystem::is_symlink(folder / "result"));
-}
-
-TEST_CASE("only regular files are read, and no more of them than asked for", "[atomic_file]") {
-  const TemporaryFolder folder;
-  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
-  for (const std::filesystem::path& path : {folder / "pipe", std::filesystem::path("/dev/zero"), folder.path()}) {
-    CHECK_THROWS_WITH(read_file(path), path.string() + ": is not a file but a folder, a pipe or a device");
-    CHECK_THROWS_WITH(xxh64_of_file(path), path.string() + ": is not a file but a folder, a pipe or a device");
-  }
-  write_file_atomically(folder / "result", "12345");
-  CHECK(read_file(folder / "result", 5) == "12345");
-  CHECK_THROWS_WITH(read_file(folder / "result", 4), ContainsSubstring("more than 4 bytes"));
-}
-
-TEST_CASE("a file is read whole", "[atomic_file]") {
-  const TemporaryFolder folder;
-  for (const std::size_t length : {0u, 1u, 16383u, 16384u, 16385u, 40000u}) {
-    std::string contents(length, 'x');
-    for (std::size_t i = 0; i < length; ++i) contents[i] = static_cast<char>(i % 251);
-    write_file_atomically(folder / "result", contents);
-    CHECK(read_file(folder / "result") == contents);
-  }
 }
 
 TEST_CASE("names as long as the system takes are written, and through links", "[atomic_file]") {

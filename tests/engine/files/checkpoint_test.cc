@@ -17,17 +17,21 @@
 #include <vector>
 
 #include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 #include "tests/harness/file_size_limit.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
+#include "tests/harness/watched_disk.h"
 
 namespace isobar {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::ContainsSubstring;
+using testing::DiskCall;
 using testing::TemporaryFolder;
+using testing::WatchedDisk;
 
 const std::vector<std::string> kFiles{"model.safetensors", "optimizer.safetensors", "state.json"};
 
@@ -100,7 +104,8 @@ TEST_CASE("the newest checkpoints are kept and found", "[checkpoint]") {
 TEST_CASE("a checkpoint of the same step and the best one are replaced", "[checkpoint]") {
   const TemporaryFolder run;
   CheckpointStore store(run.path(), 3);
-  store.can_exchange = GENERATE(true, false);
+  WatchedDisk disk;
+  disk.can_exchange = GENERATE(true, false);
   for (const int save : {1, 2, 3}) {
     store.save(7, files_of(save));
     store.save_best(files_of(save + 10));
@@ -196,7 +201,7 @@ TEST_CASE("a writer that fails leaves what was there", "[checkpoint]") {
   check_untouched();
 }
 
-TEST_CASE("a writer killed between any two steps loses nothing", "[checkpoint]") {
+TEST_CASE("a writer killed between any two changes on the disk loses nothing", "[checkpoint]") {
   const bool exchange = GENERATE(true, false);
   const bool same_step = GENERATE(true, false);
   std::set<std::string> seen;
@@ -207,24 +212,26 @@ TEST_CASE("a writer killed between any two steps loses nothing", "[checkpoint]")
       store.save(1, files_of(1));
       store.save_best(files_of(1));
     }
-    // The child saves step 2 (or step 1 again) and the best, and is killed at the kill_at-th moment of these.
-    const fs::path log = run / "moments";
+    // The child saves step 2 (or step 1 again) and the best, and is killed after the kill_at-th change of these.
+    const fs::path log = run / "changes";
     const int status = in_child([&] {
       CheckpointStore store(run.path(), 1);
-      store.can_exchange = exchange;
-      int moment = 0;
-      store.test_hook = [&](const char* name) {
-        std::ofstream(log, std::ios::app) << name << '\n';
-        if (moment++ == kill_at) ::kill(::getpid(), SIGKILL);
+      WatchedDisk disk;
+      disk.can_exchange = exchange;
+      int changes = 0;
+      disk.after = [&](const DiskCall& call) {
+        if (!call.has_changed) return;
+        std::ofstream(log, std::ios::app) << call.text() << '\n';
+        if (changes++ == kill_at) ::kill(::getpid(), SIGKILL);
       };
       store.save(same_step ? 1 : 2, files_of(2));
       store.save_best(files_of(2));
     });
-    std::ifstream moments(log);
-    std::string last_moment;
-    for (std::string name; std::getline(moments, name); last_moment = name) seen.insert(name);
+    std::ifstream changes(log);
+    std::string last;
+    for (std::string text; std::getline(changes, text); last = text) seen.insert(text);
     fs::remove(log);
-    if (last_moment == "old one hidden") CHECK_FALSE(fs::exists(run / "checkpoints/step_00000001"));
+    if (last == "rename .deleting_step_00000001") CHECK_FALSE(fs::exists(run / "checkpoints/step_00000001"));
 
     const FoundCheckpoint found = find_newest_whole(run.path());
     REQUIRE(found.checkpoint);
@@ -247,10 +254,10 @@ TEST_CASE("a writer killed between any two steps loses nothing", "[checkpoint]")
       break;
     }
   }
-  CHECK(seen.count("flushed") == 1);
-  CHECK(seen.count("exchanged") == (exchange ? 1 : 0));
-  CHECK(seen.count("moved aside") == (exchange ? 0 : 1));
-  CHECK(seen.count("old one hidden") == (same_step ? 0 : 1));
+  for (const std::string text : {"mkdir .writing_best", "fsync", "unlink state.json"}) CHECK(seen.count(text) == 1);
+  CHECK(seen.count("renameat2 best") == (exchange ? 1 : 0));
+  CHECK(seen.count("rename .aside_best") == (exchange ? 0 : 1));
+  CHECK(seen.count("rename .deleting_step_00000001") == (same_step ? 0 : 1));
 }
 
 TEST_CASE("only what a store makes is removed from a run's folder", "[checkpoint]") {
@@ -358,7 +365,8 @@ TEST_CASE("a writer killed at any time leaves a whole checkpoint", "[checkpoint]
     const pid_t child = ::fork();
     if (child == 0) {
       CheckpointStore store(run.path(), 2);
-      store.can_exchange = round % 2 == 0;
+      WatchedDisk disk;
+      disk.can_exchange = round % 2 == 0;
       for (int step = last + 1;; ++step) {
         store.save(step, files_of(step));
         store.save_best(files_of(step));

@@ -9,6 +9,7 @@
 #include <limits>
 #include <random>
 
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 #include "tests/harness/file_size_limit.h"
 #include "tests/harness/temporary_folder.h"

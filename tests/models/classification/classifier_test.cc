@@ -7,7 +7,7 @@
 
 #include "engine/tape.h"
 #include "models/classification/metrics.h"
-#include "tests/data/images/idx_files.h"
+#include "tests/data/files/idx_files.h"
 #include "tests/harness/forecast_config.h"
 #include "tests/harness/golden_comparison.h"
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "tests/data/images/idx_files.h"
+#include "tests/data/files/idx_files.h"
 #include "tests/harness/forecast_config.h"
 #include "tests/harness/testing.h"
 
@@ -188,8 +188,8 @@ TEST_CASE("classification: what is opened needs neither the config nor its recip
   const Folder folder(plain_images(8, 8, 6, 3), plain_images(8, 8, 4, 2));
   RunConfig config = folder.config({"patch_size=4"});
   const auto data = open(config);
-  CHECK_THROWS_WITH(config.recipe->holding({}, Parallel::alone()), ContainsSubstring("are left to the data"));
-  CHECK(data->holding({}, Parallel::alone()).parameters > 0);
+  CHECK_THROWS_WITH(config.recipe->on_shapes(), ContainsSubstring("are left to the data"));
+  CHECK(data->make_task({}, meta_like(DeviceKind::cpu))->parameters().held() > 0);
   config = RunConfig();
   CHECK(weights_of(*data).settings.size() > 0);
 }

@@ -35,7 +35,7 @@ Tensor rows_of(const Tensor& x, std::int64_t first, std::int64_t count) {
   const std::int64_t width = x.size(-1), plane = x.size(-2) * width;
   shape[shape.size() - 2] = count;
   const Tensor part = Tensor::empty(std::move(shape), x.dtype(), x.device());
-  copy_runs(part, {0, count * width}, x, {first * width, plane}, x.numel() / plane, count * width);
+  copy_strided(part, {0, count * width}, x, {first * width, plane}, x.numel() / plane, count * width);
   return part;
 }
 

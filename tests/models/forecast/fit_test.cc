@@ -15,10 +15,10 @@
 
 #include "data/era5/era5.h"
 #include "data/era5/first_step.h"
-#include "data/era5/hdf5.h"
 #include "data/era5/statistics.h"
-#include "data/npy.h"
-#include "engine/files/atomic_file.h"
+#include "data/files/hdf5.h"
+#include "data/files/npy.h"
+#include "engine/files/reader.h"
 #include "engine/files/safetensors.h"
 #include "kernels/common/check.h"
 #include "tests/harness/data_files.h"

@@ -93,7 +93,7 @@ TEST_CASE("forecast metrics: figures of a test set are not mistaken for those of
 TEST_CASE("forecast metrics: persistence is scored in one whole pass, and begun anew after one that was not") {
   const FieldsInfo info = fields();
   ForecastMetrics metrics = metrics_of(info);
-  CHECK(metrics.wants_persistence());
+  CHECK(metrics.needs_persistence());
   metrics.begin();  // the pass before has not come to its end
   CHECK(metrics.sums().size() == 3);
   metrics.add(std::array{4., 0., 0., 0., 4., 0., 0., 0.}, 0.3);
@@ -101,7 +101,7 @@ TEST_CASE("forecast metrics: persistence is scored in one whole pass, and begun 
   metrics.end();
   CHECK(metrics.loss() == Approx(0.3));
   CHECK(metrics.persistence_rmse() == std::vector<double>{1, 2});
-  CHECK_FALSE(metrics.wants_persistence());
+  CHECK_FALSE(metrics.needs_persistence());
   metrics.begin();
   CHECK(metrics.sums().size() == 2);  // what ranks add up: the forecast's and the loss
   CHECK(metrics.persistence_rmse() == std::vector<double>{1, 2});

@@ -28,10 +28,10 @@ TEST_CASE("sizes that are null come from the data, others stay") {
   RunConfig config = read_config(entries_of({"img_size=null", "patch_size=None", "n_in_channels=null",
                                              "n_out_channels=null", "time_features=null", "depth=2"}));
   ForecastRecipe& all = forecast_of(config);
-  CHECK(all.wants_sizes());
-  CHECK(all.fill_sizes({.channels = 3, .height = 30, .width = 44, .tells_time = true}, config.origins) ==
+  CHECK(all.needs_sizes());
+  CHECK(all.fill_sizes({.channels = 3, .height = 30, .width = 44, .has_times = true}, config.origins) ==
         "img_size [30,44], n_in_channels 3, n_out_channels 3, time_features true, patch_size 2");
-  CHECK_FALSE(all.wants_sizes());
+  CHECK_FALSE(all.needs_sizes());
   config.check();
   CHECK(all.forecast.img_size == std::array<std::int64_t, 2>{30, 44});
   CHECK(testing::vit_of(config).patch_size == 2);
@@ -44,7 +44,7 @@ TEST_CASE("sizes that are null come from the data, others stay") {
   CHECK(forecast_of(some).fill_sizes({.channels = 3, .height = 30, .width = 44}, some.origins) ==
         "n_out_channels 2, patch_size 2");
   RunConfig none = read_config(entries_of({"depth=2"}));
-  CHECK_FALSE(forecast_of(none).wants_sizes());
+  CHECK_FALSE(forecast_of(none).needs_sizes());
   CHECK(forecast_of(none).fill_sizes({.channels = 3, .height = 30, .width = 44}, none.origins) == "");
   CHECK(forecast_of(none).forecast.img_size == std::array<std::int64_t, 2>{360, 720});
 
@@ -193,8 +193,7 @@ TEST_CASE("what opened data refuse is the config's, by key, or the files', by na
   vit_of(heads).num_heads = 3;
   CHECK_THROWS_WITH(heads.recipe->open(heads.origins, {}), ContainsSubstring("num_heads"));
   RunConfig holes = folder.config();
-  CHECK_THROWS_WITH(holes.recipe->holding(holes.compute, Parallel::alone()),
-                    ContainsSubstring("are left to the data: set img_size"));
+  CHECK_THROWS_WITH(holes.recipe->on_shapes(), ContainsSubstring("are left to the data: set img_size"));
 }
 
 TEST_CASE("names that a file gives its channels are believed, c0 to c19 too") {

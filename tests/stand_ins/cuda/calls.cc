@@ -1,4 +1,4 @@
-// How every call of the virtual GPU begins and ends: counts, failures on demand, errors that stay.
+// The begin and end of every call of the virtual GPU: counts, failures on demand, persistent errors.
 #include <unistd.h>
 
 #include <array>
@@ -21,19 +21,19 @@ constexpr std::array kCountNames{"launches",    "products",        "graphs", "sy
                                  "allocations", "allocated_bytes", "copies", "copied_bytes"};
 using Counts = std::array<std::size_t, kCountNames.size()>;
 
-// Misuse that the program has not noticed, as in a destructor that looks at no status; and what it has not freed.
+// Reports misuse that the program has not noticed, as in a destructor that ignores the status; and leaks.
 void check_at_end();
 
-// What every call returns from now on.
+// Returned by every call from now on.
 struct Broken {
   cudaError_t code;
   std::string why;
-  bool is_told = false;  // the program has asked for a sentence
+  bool is_queried = false;  // the program has queried the sentence
 };
 
 struct Calls {
   std::mutex mutex;
-  std::map<std::string, std::size_t> made;  // of each function, and of "any"; and with "@1" of device 1
+  std::map<std::string, std::size_t> made;  // by function, and "any"; with "@1" for device 1
   std::map<int, Broken> broken;             // by device, or kAllDevices
   bool may_leak = false;
   Counts counts{};
@@ -48,7 +48,7 @@ struct Calls {
     return nullptr;
   }
   void break_device(int device, cudaError_t code, const std::string& sentence) {
-    broken.emplace(device, Broken{code, sentence});  // the first one stays
+    broken.emplace(device, Broken{code, sentence});  // the first one is kept
   }
 };
 
@@ -64,7 +64,7 @@ void check_at_end() {
   const Calls& calls = Calls::instance();
   std::string why;
   for (const auto& [device, broken] : calls.broken)
-    if (!broken.is_told) why = broken.why;
+    if (!broken.is_queried) why = broken.why;
   if (calls.broken.empty() && !calls.may_leak && number_setting("ISOBAR_VIRTUAL_GPU_MAY_LEAK", 0) == 0)
     why = leaked_memory().empty() ? leaked_handles() : leaked_memory();
   if (why.empty()) return;
@@ -102,13 +102,13 @@ const char* generic_sentence(cudaError_t error) {
   }
 }
 
-// What ISOBAR_VIRTUAL_GPU_FAIL says about this call: the error that it ends with, or success.
+// What ISOBAR_VIRTUAL_GPU_FAIL defines for this call: its error, or success.
 struct Failure {
   cudaError_t code = cudaSuccess;
   bool stays = false;
 };
 
-// `count` of a function, or of "any", on a device where one is given.
+// `count`: the calls of a function, or of "any", so far; on one device if the setting names one.
 Failure failure_of(const std::string& function, const std::function<std::size_t(const std::string&)>& count) {
   const char* text = setting("ISOBAR_VIRTUAL_GPU_FAIL");
   if (text == nullptr) return {};
@@ -122,7 +122,7 @@ Failure failure_of(const std::string& function, const std::function<std::size_t(
   return {function.find("Malloc") != std::string::npos ? cudaErrorMemoryAllocation : cudaErrorUnknown};
 }
 
-// Functions that make no context: those that only ask, those for a device that they name, and those of descriptors.
+// Functions that create no context: queries, those for a device that they name, and those of descriptors.
 bool makes_context(const std::string& function) {
   static const std::set<std::string> none{
       "cudaRuntimeGetVersion", "cudaDriverGetVersion",        "cudaGetDeviceCount",      "cudaGetDevice",
@@ -149,7 +149,7 @@ void write_name(const char* function) {
   *out << function << std::endl;
 }
 
-// How many bytes of its allocation lie behind an operand's begin, or those that it is known to take.
+// The operand's known size, or else the bytes of its allocation from the operand's begin on.
 std::size_t reach_of(const Operand& operand) {
   if (operand.bytes != 0) return operand.bytes;
   const SharedAllocation allocation = find_allocation(operand.data);
@@ -250,7 +250,7 @@ cudaError_t call(const char* function, const std::function<void()>& body) {
     const std::string sentence = concat(what, " (", function, " in ", site(), ")");
     if (refusal.is_misuse) break_context(kAllDevices, refusal.code, sentence);
     return note_error(refusal.code, sentence);
-  } catch (const Error& error) {  // of work that a stream was given: break_context has been told
+  } catch (const Error& error) {  // from work in a stream: break_context has been called
     const std::lock_guard lock(calls.mutex);
     const Broken* broken = calls.broken_here();
     return note_error(broken == nullptr ? cudaErrorUnknown : broken->code, error.what());
@@ -261,7 +261,7 @@ std::string explain(cudaError_t error) {
   if (error != cudaSuccess) {
     Calls& calls = Calls::instance();
     const std::lock_guard lock(calls.mutex);
-    if (Broken* broken = calls.broken_here()) broken->is_told = true;
+    if (Broken* broken = calls.broken_here()) broken->is_queried = true;
   }
   return sentence_of_thread.empty() || error == cudaSuccess ? generic_sentence(error) : sentence_of_thread;
 }

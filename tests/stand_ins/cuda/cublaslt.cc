@@ -1,5 +1,6 @@
-// libcublasLt.so.13 for the virtual GPU: products by plain loops, and refusals where cuBLASLt would refuse, or would
-// compute something else than was meant. The rules are those of the comments in NVIDIA's cublasLt.h.
+// libcublasLt.so.13 for the virtual GPU: products by plain loops. It refuses what cuBLASLt would refuse, and calls by
+// which cuBLASLt would compute something other than intended. The rules are those in the comments of NVIDIA's
+// cublasLt.h.
 #include <cublasLt.h>
 
 #include <dlfcn.h>
@@ -40,10 +41,10 @@ namespace {
 using Product = cublasLtMatmulDescOpaque_t;
 using Layout = cublasLtMatrixLayoutOpaque_t;
 
-constexpr std::uint32_t kMostAlignment = 16;  // that a kernel asks for
-constexpr int kVariants = 3;                  // of an algorithm: as many partial sums over k
+constexpr std::uint32_t kMaxAlignment = 16;  // required by a kernel
+constexpr int kVariants = 3;                 // of an algorithm: the number of partial sums over k
 
-// The program's.
+// The driver of the program.
 Driver& loaded_driver() {
   static Driver* const driver = [] {
     const auto get = reinterpret_cast<DriverFunction>(dlsym(RTLD_DEFAULT, kDriverName));
@@ -74,7 +75,7 @@ cublasStatus_t answer_to(const char* function, const std::function<void()>& body
   return status_of(loaded_driver().call(function, body));
 }
 
-// ---- What an algorithm was chosen for -------------------------------------------------------------------------------
+// ---- The product that an algorithm was chosen for -------------------------------------------------------------------
 
 bool has_bias(cublasLtEpilogue_t epilogue) {
   return (epilogue & CUBLASLT_EPILOGUE_BIAS) == CUBLASLT_EPILOGUE_BIAS;
@@ -82,7 +83,7 @@ bool has_bias(cublasLtEpilogue_t epilogue) {
 bool has_gelu(cublasLtEpilogue_t epilogue) {
   return (epilogue & CUBLASLT_EPILOGUE_GELU) != 0;
 }
-// The bias is an output then: the sums over k of op(B)'s columns.
+// The bias is then an output: the sums over k of op(B)'s columns.
 bool has_bias_gradient(cublasLtEpilogue_t epilogue) {
   return epilogue == CUBLASLT_EPILOGUE_BGRADB;
 }
@@ -94,7 +95,7 @@ std::uint64_t mix(std::uint64_t sum, std::uint64_t value) {
   return (sum ^ value) * 0x100000001b3u + 1;
 }
 
-// The shapes and types of a product.
+// Hashes the shapes and types of a product.
 std::uint64_t shape_of(const Product& product, const Layout& a, const Layout& b, const Layout& c, const Layout& d) {
   std::uint64_t sum = mix(mix(mix(product.compute, product.transpose_a), product.transpose_b), product.epilogue);
   for (const Layout* layout : {&a, &b, &c, &d})
@@ -103,17 +104,17 @@ std::uint64_t shape_of(const Product& product, const Layout& a, const Layout& b,
 }
 
 std::uint32_t alignment_of(const void* data) {
-  std::uint32_t bytes = kMostAlignment;
+  std::uint32_t bytes = kMaxAlignment;
   while (reinterpret_cast<std::uintptr_t>(data) % bytes != 0) bytes /= 2;
   return bytes;
 }
 
-// What cublasLtMatmulAlgo_t::data holds: nobody else looks into it.
+// The contents of cublasLtMatmulAlgo_t::data, which is opaque to the program.
 struct Algorithm {
   std::uint64_t shape;
-  std::uint32_t a, b, c, d, bias, aux;  // least alignments
+  std::uint32_t a, b, c, d, bias, aux;  // minimum alignments
   std::uint64_t workspace;
-  std::uint64_t variant;  // k is summed in variant + 1 interleaved parts, which are added in the end
+  std::uint64_t variant;  // k is summed in variant + 1 interleaved parts, which are added at the end
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
@@ -122,14 +123,14 @@ std::uint64_t environment_number(const char* name, std::uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-// Made up, from 10 microseconds on.
+// Simulated: at least 10 microseconds.
 double milliseconds_of(const Algorithm& algorithm) {
   const std::uint64_t seed = environment_number("ISOBAR_VIRTUAL_GPU_DURATIONS", 0);
   const std::uint64_t drawn = mix(mix(mix(seed, algorithm.shape), algorithm.variant), 0) >> 40;
   return 0.01 * static_cast<double>(1 + drawn % 100);
 }
 
-// ---- What may be asked for ------------------------------------------------------------------------------------------
+// ---- Which products are allowed -------------------------------------------------------------------------------------
 
 std::size_t size_of(cudaDataType_t type) {
   return type == CUDA_R_32F ? 4 : 2;
@@ -163,8 +164,8 @@ void check_product(const Product& product, const Layout& a, const Layout& b, con
     wrong("the epilogue writes to a buffer that nobody has given");
 }
 
-// Whether cuBLASLt has kernels for it. (It has the gradient of a bias in fp32 too: that it can be missing is tested by
-// saying that it is.)
+// Whether cuBLASLt has kernels for it. (The real one has the gradient of a bias in fp32 too. It is missing here to test
+// that case.)
 bool is_supported(const Product& product, const Layout& a, const Layout& d) {
   if (has_bias_gradient(product.epilogue)) return a.type != CUDA_R_32F;
   if (!has_aux(product.epilogue)) return true;
@@ -188,14 +189,14 @@ void store(std::byte* data, std::uint64_t i, cudaDataType_t type, float value) {
     reinterpret_cast<fp16*>(data)[i] = fp16(value);
 }
 
-// To the 10 bits of mantissa that tensor cores take of a float.
+// Rounds to the 10 bits of mantissa that tensor cores use of a float.
 float round_to_tf32(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7f800000u) == 0x7f800000u) return value;
   return std::bit_cast<float>((bits + 0x0fffu + ((bits >> 13) & 1u)) & ~0x1fffu);
 }
 
-// Row i, column j of op(matrix) at [i * columns + j].
+// op(matrix) as an array: row i, column j is at [i * columns + j].
 std::vector<float> read(const std::byte* data, const Layout& layout, bool transpose, bool tf32) {
   const std::uint64_t rows = transpose ? layout.columns : layout.rows,
                       columns = transpose ? layout.rows : layout.columns;
@@ -214,7 +215,7 @@ float gelu_tanh(float x) {
   return 0.5f * x * (1 + std::tanh(kRootOf2ByPi * (x + 0.044715f * x * x * x)));
 }
 
-// What a product works on, by value: the descriptors are destroyed before it runs.
+// The operands of a product, by value: the descriptors are destroyed before it runs.
 struct Task {
   Product product;
   Layout a, b, d;
@@ -224,7 +225,7 @@ struct Task {
   std::uint64_t variant = 0;
 };
 
-// Row i of op(A) times column j of op(B), k ascending in parts of their own: every parts-th term from `first` on.
+// Row i of op(A) times column j of op(B), over a part of k in ascending order: every parts-th term from `first` on.
 struct Dot {
   const std::vector<float>&a, &b;
   std::uint64_t n, k, parts;
@@ -280,14 +281,14 @@ void take(Value& to, const void* value, std::size_t bytes, const char* name) {
   std::memcpy(&to, value, sizeof to);
 }
 
-// An algorithm may be used where everything is at least as it was when it was asked for.
+// An algorithm may be used if everything is at least as it was when the algorithm was requested.
 void check_algorithm(const Algorithm& algorithm, const Task& t, const Layout& c, std::size_t workspace_bytes) {
   if (algorithm.shape != shape_of(t.product, t.a, t.b, c, t.d))
     misuse(cudaErrorNotSupported, "an algorithm is used for another product than it was chosen for");
-  const auto check = [](const char* name, const void* data, std::uint32_t least) {
-    if (alignment_of(data) < least)
+  const auto check = [](const char* name, const void* data, std::uint32_t min_alignment) {
+    if (alignment_of(data) < min_alignment)
       misuse(cudaErrorNotSupported, "an algorithm is used with ", name, " aligned to ", alignment_of(data),
-             " bytes that was chosen for ", least);
+             " bytes that was chosen for ", min_alignment);
   };
   check("A", t.a_data, algorithm.a);
   check("B", t.b_data, algorithm.b);
@@ -329,7 +330,7 @@ cublasLtMatmulHeuristicResult_t result_of(Algorithm algorithm, int variant) {
   return result;
 }
 
-// Of D = op(A) op(B): m x n numbers, each a sum over k; row-major programs call cuBLASLt with A and B exchanged.
+// For D = op(A) op(B): m x n elements, each a sum over k. Row-major programs call cuBLASLt with A and B exchanged.
 std::string facts_of(const Task& t) {
   const bool transposes_a = t.product.transpose_a == CUBLAS_OP_T;
   return concat("\"m\": ", t.d.rows, ", \"n\": ", t.d.columns, ", \"k\": ", transposes_a ? t.a.rows : t.a.columns,
@@ -438,12 +439,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     check_product(*product, *a, *b, *c, *d);
     if (wanted < 1) misuse(cudaErrorInvalidValue, "no result is asked for");
     if (!is_supported(*product, *a, *d)) refuse(cudaErrorNotSupported, "cuBLASLt has no such product");
-    const auto least = [](std::uint32_t alignment) { return std::min(alignment, kMostAlignment); };
+    const auto min_alignment = [](std::uint32_t alignment) { return std::min(alignment, kMaxAlignment); };
     const Algorithm algorithm{.shape = shape_of(*product, *a, *b, *c, *d),
-                              .a = least(preference->alignment_a),
-                              .b = least(preference->alignment_b),
-                              .c = least(preference->alignment_c),
-                              .d = least(preference->alignment_d),
+                              .a = min_alignment(preference->alignment_a),
+                              .b = min_alignment(preference->alignment_b),
+                              .c = min_alignment(preference->alignment_c),
+                              .d = min_alignment(preference->alignment_d),
                               .bias = alignment_of(product->bias),
                               .aux = alignment_of(product->aux),
                               .workspace = preference->workspace,

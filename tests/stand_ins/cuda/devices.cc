@@ -1,4 +1,4 @@
-// The devices: which one a thread uses, and on which ones it has made a context.
+// The current device of each thread, and the devices on which it has created a context.
 #include <unistd.h>
 
 #include <atomic>
@@ -12,7 +12,7 @@
 namespace isobar::virtual_gpu {
 namespace {
 
-constexpr std::size_t kMostDevices = 16;
+constexpr std::size_t kMaxDevices = 16;
 
 struct Uses {
   std::mutex mutex;
@@ -26,7 +26,7 @@ struct Uses {
 struct Thread {
   int device = 0;
   bool has_chosen = false;
-  std::bitset<kMostDevices> has_context;
+  std::bitset<kMaxDevices> has_context;
   int number = ++threads;
   static std::atomic<int> threads;
 };
@@ -44,7 +44,7 @@ void write_use(const ContextUse& use) {
 
 int device_count() {
   const std::size_t count = number_setting("ISOBAR_VIRTUAL_GPU_DEVICES", 1);
-  ISOBAR_CHECK(count >= 1 && count <= kMostDevices, "ISOBAR_VIRTUAL_GPU_DEVICES is ", count, ": 1 to ", kMostDevices);
+  ISOBAR_CHECK(count >= 1 && count <= kMaxDevices, "ISOBAR_VIRTUAL_GPU_DEVICES is ", count, ": 1 to ", kMaxDevices);
   return static_cast<int>(count);
 }
 

@@ -1,4 +1,4 @@
-// The memory of the virtual GPU: addresses that only work for the device may follow.
+// The memory of the virtual GPU: its addresses are valid only for work of the device.
 #include <signal.h>
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -30,19 +30,19 @@ std::byte* reserve_addresses() {
 
 struct Pool {
   std::size_t used = 0;
-  std::size_t held = 0;       // used or not
-  std::size_t of_graphs = 0;  // held for graphs that are launched, or were
+  std::size_t held = 0;       // in use or kept
+  std::size_t of_graphs = 0;  // held for graphs that are or were launched
   bool keeps_freed = false;
 };
 
 struct Memory {
   std::mutex mutex;
-  std::byte* device = reserve_addresses();                   // never touched
-  std::byte* bytes = reserve_addresses();                    // where the bytes lie
-  std::size_t next = kPage;                                  // of the addresses that nobody has had yet
+  std::byte* device = reserve_addresses();                   // never accessed
+  std::byte* bytes = reserve_addresses();                    // the actual bytes
+  std::size_t next = kPage;                                  // offset of the first address that was never used
   std::map<int, Pool> pools;                                 // by device
   std::set<std::pair<int, int>> access;                      // owner, user
-  std::map<const std::byte*, SharedAllocation> allocations;  // all that ever were
+  std::map<const std::byte*, SharedAllocation> allocations;  // all that ever existed
   std::map<const std::byte*, std::size_t> pinned;
   static Memory& instance() {
     static auto* memory = new Memory;
@@ -84,7 +84,7 @@ SharedAllocation reserve(std::size_t bytes, const void* graph) {
     refuse(cudaErrorMemoryAllocation, "out of memory: ", bytes, " bytes were asked for, ", pool.used, " of ",
            total_memory(), " are used, ", pool.held - pool.used, " kept by the pool, ", pool.of_graphs,
            " held by graphs");
-  const std::size_t span = pages_of(bytes) + kPage;  // a page between two allocations is nobody's
+  const std::size_t span = pages_of(bytes) + kPage;  // an unused page between two allocations
   ISOBAR_CHECK(memory.next + span <= kAddresses, "the virtual GPU has given out all its addresses");
   auto allocation = std::make_shared<Allocation>();
   allocation->address = memory.device + memory.next;
@@ -127,9 +127,9 @@ bool is_device_address(const void* data) {
 
 bool is_host_memory(const void* data) {
   Memory& memory = Memory::instance();
-  constexpr std::uintptr_t kLeast = 1 << 20, kMost = std::uintptr_t{1} << 47;  // where programs have memory
+  constexpr std::uintptr_t kLowest = 1 << 20, kHighest = std::uintptr_t{1} << 47;  // where programs have memory
   const auto address = reinterpret_cast<std::uintptr_t>(data);
-  if (address < kLeast || address >= kMost || is_pinned(data, 1)) return false;
+  if (address < kLowest || address >= kHighest || is_pinned(data, 1)) return false;
   if (is_device_address(data) || is_within(memory.bytes, kAddresses, data)) return false;
   unsigned char present = 0;
   return mincore(reinterpret_cast<void*>(address / kPage * kPage), kPage, &present) == 0;
@@ -276,7 +276,7 @@ bool is_pinned(const void* data, std::size_t bytes) {
 
 namespace {
 
-thread_local const void* touched = nullptr;  // by the kernel that faulted
+thread_local const void* touched = nullptr;  // the address that the kernel faulted on
 thread_local bool runs_kernel = false;
 
 std::string describe_touched(const void* data) {
@@ -292,15 +292,15 @@ std::string describe_touched(const void* data) {
   return concat("touches the address ", data);
 }
 
-// Where a kernel goes on that has faulted: on its own stack, out of the signal handler.
+// Execution continues here after a kernel's fault: on the kernel's own stack, outside of the signal handler.
 [[noreturn]] void fail_after_fault() {
   static std::string sentence;  // no temporary may live on this stack
   sentence = describe_touched(touched);
   emulator::fail_in_kernel(sentence.c_str());
 }
 
-// The host's own fault is told before the program ends by it.
-void tell_fault_of_host(const void* data) {
+// Reports a fault of the host itself before it ends the program.
+void report_host_fault(const void* data) {
   const std::string sentence = concat("virtual GPU: the host ",
                                       is_device_address(data) ? "touches memory of the device" : "touches the address ",
                                       is_device_address(data) ? std::string() : concat(data), " in ", site(), "\n");
@@ -308,7 +308,7 @@ void tell_fault_of_host(const void* data) {
   signal(SIGSEGV, SIG_DFL);  // the instruction faults again
 }
 
-// What the kernel that runs may touch, and what it has touched so far. The handler of its faults allocates nothing.
+// The allocations that the running kernel may access, and its accesses so far. The fault handler allocates nothing.
 struct Watched {
   std::vector<SharedAllocation> allocations;
   std::vector<Touch> touches;
@@ -319,7 +319,7 @@ std::byte* page_at(const Allocation& allocation, std::size_t page) {
   return view(allocation.address) + page * kPage;
 }
 
-// The first access to a page of its operands: it may go on, to read only if it reads.
+// The first access to a page of the operands: unprotects it, for reads only if it is a read.
 bool note_touch(const void* data, bool writes) {
   for (const SharedAllocation& allocation : watched->allocations) {
     const std::byte* begin = view(allocation->address);
@@ -333,7 +333,7 @@ bool note_touch(const void* data, bool writes) {
 }
 
 void on_fault(int, siginfo_t* info, void* context) {
-  if (!runs_kernel) return tell_fault_of_host(info->si_addr);
+  if (!runs_kernel) return report_host_fault(info->si_addr);
   constexpr greg_t kWrite = 2;  // in the processor's code of a page fault
   const greg_t code = static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR];
   if (note_touch(info->si_addr, (code & kWrite) != 0)) return;
@@ -344,7 +344,7 @@ void on_fault(int, siginfo_t* info, void* context) {
   registers[REG_RIP] = reinterpret_cast<greg_t>(fail_after_fault);
 }
 
-// While it lives, faults come here; without a kernel only where nobody else wants them.
+// While it lives, it handles faults; outside of a kernel only if no other handler is installed.
 class FaultHandler {
  public:
   FaultHandler() {
@@ -366,7 +366,7 @@ class FaultHandler {
   struct sigaction previous_ = {};
 };
 
-// While it lives, whoever touches the memory of a kernel's operands for the first time faults.
+// While it lives, the first access to a page of a kernel's operands faults.
 class Watch {
  public:
   explicit Watch(const Operation& kernel) {
@@ -439,7 +439,7 @@ std::vector<Touch> run_alone(const Operation& operation) {
   return touches_of(operation);
 }
 
-// Others may use the rest of a page meanwhile.
+// Other work may use the rest of a page meanwhile.
 std::vector<Touch> whole_pages_of(const Operation& operation) {
   std::vector<Touch> touches;
   for (const Operand& operand : operation.operands) {

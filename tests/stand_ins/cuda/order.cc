@@ -1,4 +1,4 @@
-// Order between streams: work that touches the same memory must be ordered by a stream, an event or the host's wait.
+// Order between streams: work on the same memory must be ordered by a stream, an event or a wait of the host.
 #include <algorithm>
 
 #include "tests/stand_ins/cuda/driver.h"

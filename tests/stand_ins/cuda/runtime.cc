@@ -13,13 +13,13 @@
 #include "kernels/emulator/emulator.h"
 #include "tests/stand_ins/cuda/driver.h"
 
-extern "C" const char __executable_start;  // of the linker
+extern "C" const char __executable_start;  // defined by the linker
 
 namespace isobar::virtual_gpu {
 namespace {
 
 constexpr int kVersion = 13000;
-constexpr std::size_t kMostParameterBytes = 4096;
+constexpr std::size_t kMaxParameterBytes = 4096;
 
 int compute_capability() {
   return static_cast<int>(number_setting("ISOBAR_VIRTUAL_GPU_CAPABILITY", emulator::kAmpere));
@@ -39,7 +39,7 @@ struct CUmemPoolHandle_st {
 namespace isobar::virtual_gpu {
 namespace {
 
-// The default pool.
+// The default pool of a device.
 cudaMemPool_t pool_of(int device) {
   static auto* pools = new std::map<int, CUmemPoolHandle_st>;
   static std::mutex mutex;
@@ -49,7 +49,7 @@ cudaMemPool_t pool_of(int device) {
 
 // ---- Copies ---------------------------------------------------------------------------------------------------------
 
-// Fowler, Noll, Vo: tells changed bytes.
+// FNV-1a (Fowler, Noll, Vo): detects changed bytes.
 std::uint64_t checksum(const std::byte* data, std::size_t bytes) {
   std::uint64_t sum = 0xcbf29ce484222325u;
   for (std::size_t i = 0; i < bytes; ++i) sum = (sum ^ static_cast<std::uint64_t>(data[i])) * 0x100000001b3u;
@@ -63,12 +63,12 @@ void copy_within_device(void* to, const void* from, std::size_t bytes, cudaStrea
                  .handles_numbers = true});
 }
 
-// When the stream comes to the copy.
+// Checked when the stream reaches the copy.
 void check_still_pinned(const void* data, std::size_t bytes, const char* which) {
   ISOBAR_CHECK(is_pinned(data, bytes), which, " was freed before the copy was made");
 }
 
-// Ordinary memory is read at the call. Pinned memory is read when the stream comes to the copy.
+// Ordinary memory is read at the call. Pinned memory is read when the stream reaches the copy.
 void copy_to_device(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
   const auto* source = static_cast<const std::byte*>(from);
   const bool pinned = is_pinned(from, bytes);
@@ -99,7 +99,7 @@ void copy_to_device(void* to, const void* from, std::size_t bytes, cudaStream_t 
   queue(stream, std::move(copy));
 }
 
-// Into pinned memory: until the stream comes to the copy there is NaN. Into ordinary memory: the host waits.
+// Pinned memory holds NaN until the stream reaches the copy. For ordinary memory the host waits.
 void copy_to_host(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
   const bool pinned = is_pinned(to, bytes);
   if (!pinned) refuse_in_capture("copies to ordinary memory of the host");
@@ -174,7 +174,7 @@ void free(void* data, cudaStream_t stream) {
 
 // ---- Kernels --------------------------------------------------------------------------------------------------------
 
-// The places among the parameters where an address of the device stands. Error where memory of it is freed.
+// The offsets of device addresses among the parameters. Error if an address points to freed memory.
 std::vector<std::size_t> addresses_in(const std::vector<std::byte>& bytes, std::vector<Operand>& operands) {
   std::vector<std::size_t> places;
   for (std::size_t at = 0; at + sizeof(void*) <= bytes.size(); at += sizeof(void*)) {
@@ -197,7 +197,7 @@ void use_views(Parameters& parameters, const std::vector<std::size_t>& places) {
   }
 }
 
-// `function` is where the kernel begins, counted from the begin of the program, as nm prints it.
+// `function`: the kernel's offset from the beginning of the program, as printed by nm.
 std::string facts_of(const cudaLaunchConfig_t& config, const Parameters& parameters) {
   const auto at = static_cast<const char*>(parameters.kernel) - &__executable_start;
   const dim3 &grid = config.gridDim, &block = config.blockDim;
@@ -232,8 +232,8 @@ struct LocalDriver final : Driver {
 cudaError_t launch(const cudaLaunchConfig_t& config, void (*body)(const void*), Parameters parameters) {
   return call("cudaLaunchKernelExC", [&] {
     const std::string name = innermost_range();
-    if (parameters.bytes.size() > kMostParameterBytes)
-      misuse(cudaErrorInvalidValue, "kernel ", name, " has more than ", kMostParameterBytes, " bytes of parameters");
+    if (parameters.bytes.size() > kMaxParameterBytes)
+      misuse(cudaErrorInvalidValue, "kernel ", name, " has more than ", kMaxParameterBytes, " bytes of parameters");
     const emulator::dim3 grid = emulated(config.gridDim), size = emulated(config.blockDim);
     emulator::set_capability(compute_capability() == emulator::kHopper ? emulator::kHopper : emulator::kAmpere);
     const std::size_t shared = config.dynamicSmemBytes;
@@ -267,7 +267,7 @@ Driver& driver() {
 namespace emulator = isobar::emulator;
 using namespace isobar::virtual_gpu;
 
-// Found by cublaslt.cc, a library of its own.
+// cublaslt.cc, a separate library, finds it.
 extern "C" [[gnu::visibility("default")]] Driver* isobar_virtual_gpu_driver() {
   return &driver();
 }
@@ -333,7 +333,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   });
 }
 
-// Forgets errors, how often functions were called, and all that the program has not freed or destroyed.
+// Resets errors, call counts, and everything that the program has not freed or destroyed.
 cudaError_t cudaDeviceReset() {
   reset_calls();
   return call("cudaDeviceReset", [&] {
@@ -402,7 +402,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function
   });
 }
 
-// The emulator's map, of an address of the device: a kernel's launch finds it among the parameters.
+// The emulator's tensor map of a device address: a kernel's launch finds the address among the parameters.
 CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* base,
                                 const cuuint64_t* size, const cuuint64_t* stride, const cuuint32_t* box,
                                 const cuuint32_t* element_step, CUtensorMapInterleave interleave,
@@ -411,7 +411,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuui
   call("cuTensorMapEncodeTiled", [&] {
     if (compute_capability() < emulator::kHopper)
       misuse(cudaErrorNotSupported, "tensor maps need compute capability 9.0");
-    const bool is_known = rank >= 1 && rank <= emulator::kMostDimensions && fill == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE &&
+    const bool is_known = rank >= 1 && rank <= emulator::kMaxDimensions && fill == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE &&
                           interleave == CU_TENSOR_MAP_INTERLEAVE_NONE &&
                           (type == CU_TENSOR_MAP_DATA_TYPE_UINT16 || type == CU_TENSOR_MAP_DATA_TYPE_FLOAT16 ||
                            type == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16) &&

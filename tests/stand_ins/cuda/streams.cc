@@ -1,4 +1,4 @@
-// Streams, events and graphs of the virtual GPU, over the emulator's queues. Nothing runs at a call.
+// Streams, events and graphs of the virtual GPU, on the emulator's queues. No work runs at the call.
 #include "kernels/emulator/streams.h"
 
 #include <algorithm>
@@ -14,41 +14,41 @@
 
 namespace isobar::virtual_gpu {
 
-// One operation of a graph, and which ones come before it.
+// One operation of a graph, and the nodes that precede it.
 struct Node {
   Operation operation;
   std::vector<std::size_t> after;
 };
 struct Recording {
   std::vector<Node> nodes;
-  NodeOrder order = {};             // filled in when the capture ends
-  std::size_t most_bytes_held = 0;  // by its own allocations, where nodes run in the order of the calls
+  NodeOrder order = {};            // filled in when the capture ends
+  std::size_t max_bytes_held = 0;  // maximum held by its own allocations, with nodes in the order of the calls
 };
 struct Capture {
   cudaStream_t origin;
   std::thread::id thread;
   std::shared_ptr<Recording> recording = std::make_shared<Recording>();
-  std::map<cudaStream_t, std::vector<std::size_t>> tails = {};  // of each stream in it: what the next node follows
+  std::map<cudaStream_t, std::vector<std::size_t>> tails = {};  // by stream in it: predecessors of its next node
 };
 
 }  // namespace isobar::virtual_gpu
 
 struct CUstream_st {
-  std::uint64_t id;  // no other stream ever has it
+  std::uint64_t id;  // unique: never used for another stream
   int device = isobar::virtual_gpu::current_device();
-  int priority = 0;  // the lower, the sooner
+  int priority = 0;  // a lower number is a higher priority
   isobar::Stream queue = isobar::emulator::create_stream();
   std::shared_ptr<isobar::virtual_gpu::Capture> capture = nullptr;
-  isobar::virtual_gpu::Clock clock = {};                               // of what it is given next
-  std::shared_ptr<double> milliseconds = std::make_shared<double>(0);  // that its work has taken so far
+  isobar::virtual_gpu::Clock clock = {};                               // of the next work
+  std::shared_ptr<double> milliseconds = std::make_shared<double>(0);  // used by its work so far
 };
 struct CUevent_st {
   int device = isobar::virtual_gpu::current_device();
   bool has_time = true, is_recorded = false;
   isobar::emulator::Event event = {};
   isobar::virtual_gpu::Clock clock = {};
-  std::shared_ptr<double> milliseconds = nullptr;            // of its stream, when it was reached
-  std::weak_ptr<isobar::virtual_gpu::Capture> capture = {};  // that it was recorded in
+  std::shared_ptr<double> milliseconds = nullptr;            // of its stream, when the event was reached
+  std::weak_ptr<isobar::virtual_gpu::Capture> capture = {};  // in which it was recorded
   bool is_captured = false;
   std::vector<std::size_t> nodes = {};
 };
@@ -59,7 +59,7 @@ struct CUgraphExec_st {
   std::shared_ptr<isobar::virtual_gpu::Recording> recording;
   int device = isobar::virtual_gpu::current_device();
   bool holds_memory = false;  // from its first launch until it is trimmed
-  std::shared_ptr<std::atomic<int>> launches = std::make_shared<std::atomic<int>>(0);  // that have not run
+  std::shared_ptr<std::atomic<int>> launches = std::make_shared<std::atomic<int>>(0);  // not run yet
 };
 
 namespace isobar::virtual_gpu {
@@ -74,11 +74,11 @@ struct Handles {
   std::set<cudaEvent_t> events;
   std::set<cudaGraph_t> graphs;
   std::set<cudaGraphExec_t> executables;
-  std::map<int, std::unique_ptr<CUstream_st>> default_streams;  // of each device
+  std::map<int, std::unique_ptr<CUstream_st>> default_streams;  // by device
   std::uint64_t seed = number_setting("ISOBAR_VIRTUAL_GPU_SCHEDULE", 0);
   std::uint64_t drawn = 0;
   std::uint64_t streams_made = 0;
-  Clock host;  // what the host has waited for; whatever it starts from now on comes later
+  Clock host;  // everything that the host has waited for; what it starts later comes after
   Handles() { emulator::draw_order(seed); }
   static Handles& instance() {
     static auto* handles = new Handles;
@@ -136,7 +136,7 @@ void run_operation(int device, const Operation& operation, const std::shared_ptr
   }
 }
 
-// A GPU does not wait until it must: some of the drawn schedules run work at once.
+// A GPU may run work before the host waits for it: with a seed, some work is run at once.
 bool draws_progress() {
   Handles& handles = Handles::instance();
   const std::lock_guard lock(handles.mutex);
@@ -144,7 +144,7 @@ bool draws_progress() {
   return ((++handles.drawn * 0x9e3779b97f4a7c15u ^ handles.seed * 0xbf58476d1ce4e5b9u) >> 61) == 0;
 }
 
-// At the call.
+// Checks made at the call.
 void check_operands(int device, const Operation& operation) {
   for (const Operand& operand : operation.operands) {
     const SharedAllocation allocation = find_allocation(operand.data);
@@ -173,8 +173,8 @@ void add_node(Capture& capture, cudaStream_t stream, Operation operation) {
   tail = {capture.recording->nodes.size() - 1};
 }
 
-// Runs the nodes of a graph in an order that is drawn among those that their edges allow: last ones first without a
-// seed. Returns how many milliseconds they take.
+// Runs the nodes of a graph in an order drawn among those that its edges allow; without a seed the last nodes first.
+// Returns the milliseconds that they take.
 double run_graph(int device, const Recording& recording, const Moment& launch) {
   const std::uint64_t seed = Handles::instance().seed;
   std::vector<std::size_t> missing(recording.nodes.size());
@@ -206,7 +206,7 @@ double run_graph(int device, const Recording& recording, const Moment& launch) {
   return milliseconds;
 }
 
-// All nodes from which one can come to these.
+// All nodes from which a path leads to these.
 std::set<std::size_t> ancestors(const Recording& recording, std::vector<std::size_t> nodes) {
   std::set<std::size_t> found;
   while (!nodes.empty()) {
@@ -232,7 +232,7 @@ void complete(Recording& recording) {
     const Operation& operation = recording.nodes[i].operation;
     if (operation.allocates != nullptr) held += operation.allocates->bytes;
     if (operation.frees != nullptr) held -= std::min(held, operation.frees->bytes);
-    recording.most_bytes_held = std::max(recording.most_bytes_held, held);
+    recording.max_bytes_held = std::max(recording.max_bytes_held, held);
   }
 }
 
@@ -266,7 +266,7 @@ Moment next_moment(CUstream_st& state, std::string what) {
   return when;
 }
 
-// Gives the stream work, which is told when it runs, and tells how many milliseconds it takes.
+// Enqueues work in the stream. `run` receives its moment and returns the milliseconds that it takes.
 void submit(CUstream_st& state, std::string what, std::function<double(const Moment&)> run) {
   Moment when = next_moment(state, std::move(what));
   emulator::submit(state.queue,
@@ -278,7 +278,7 @@ void submit(CUstream_st& state, std::string what, std::function<double(const Mom
   }
 }
 
-// Work that lasts. What ends it ends the stream, and breaks the context only where the program is wrong.
+// Work that lasts. A failure ends the stream; it breaks the context only if the program is wrong.
 class Lasting final : public emulator::Work {
  public:
   Lasting(int device, Moment when, LastingOperation work)
@@ -303,7 +303,7 @@ class Lasting final : public emulator::Work {
   LastingOperation work_;
 };
 
-// The host has waited for what comes before.
+// Records that the host has waited for everything in `clock`.
 void note_wait(const Clock& clock) {
   Handles& handles = Handles::instance();
   const std::lock_guard lock(handles.mutex);
@@ -443,7 +443,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
     if (flags != cudaStreamNonBlocking)
       misuse(cudaErrorNotSupported, "the virtual GPU has only streams that do not wait for the default one");
     if (priority > 0 || priority < kHighestPriority)
-      misuse(cudaErrorInvalidValue, "the priority ", priority, ", which no stream can have");  // CUDA takes the nearest
+      misuse(cudaErrorInvalidValue, "the priority ", priority, ", which no stream can have");  // CUDA clamps it
     Handles& handles = Handles::instance();
     const std::lock_guard lock(handles.mutex);
     *stream = keep(handles.streams, new CUstream_st{.id = ++handles.streams_made, .priority = priority});
@@ -614,7 +614,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
   return call("cudaGraphExecDestroy", [&] {
     forget(Handles::instance().executables, executable, "graph");
-    delete executable;  // its memory stays with the device until it is trimmed
+    delete executable;  // its memory stays with the device until a trim
   });
 }
 
@@ -628,7 +628,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
     refuse_in_capture("launches a graph");
     count(Count::graphs);
     refuse_elsewhere(executable->device, "a graph");
-    if (!executable->holds_memory) hold_for_graph(executable->device, executable->recording->most_bytes_held);
+    if (!executable->holds_memory) hold_for_graph(executable->device, executable->recording->max_bytes_held);
     executable->holds_memory = true;
     ++*executable->launches;
     submit(state_of(stream), "graph",
@@ -640,7 +640,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   });
 }
 
-// What graphs hold that are destroyed, or have nothing to do.
+// Frees the memory of graphs that are destroyed or not running.
 cudaError_t cudaDeviceGraphMemTrim(int device) {
   return call("cudaDeviceGraphMemTrim", [&] {
     check_device(device);
@@ -650,7 +650,7 @@ cudaError_t cudaDeviceGraphMemTrim(int device) {
     for (const cudaGraphExec_t executable : handles.executables) {
       if (executable->device != device || !executable->holds_memory) continue;
       executable->holds_memory = *executable->launches > 0;
-      if (executable->holds_memory) in_use += executable->recording->most_bytes_held;
+      if (executable->holds_memory) in_use += executable->recording->max_bytes_held;
     }
     trim_graphs(device, in_use);
   });

@@ -10,12 +10,12 @@ namespace isobar::virtual_gpu {
 namespace {
 
 using emulator::StandInBuffer;
-constexpr const char* kDeviceName = " virtual GPU ";  // after its host's
+constexpr const char* kDeviceName = " virtual GPU ";  // after its host's name
 using Run = const char* (*)(void* data, bool dropped);
 
 const emulator::StandInTable* emulated = nullptr;
 
-// What is refused must not leave the library as something that it does not know.
+// A Refusal must not leave the library: others do not know that type.
 template <class F>
 auto translated(const F& f) {
   try {
@@ -30,7 +30,7 @@ cudaStream_t native(Stream stream) {
   return static_cast<cudaStream_t>(stream);
 }
 
-// The null stream is that of the device which the thread has chosen last, a GPU's or the emulator's.
+// The null stream belongs to the device that the thread selected last, a GPU's or the emulator's.
 bool is_of_gpu(Stream stream) {
   return stream == nullptr ? has_chosen_device() : is_stream(native(stream));
 }
@@ -51,11 +51,11 @@ void queue_run(Stream stream, void* data, Run run, const StandInBuffer* buffers,
   });
 }
 
-bool is_idle(Stream stream) {  // what a stream of the virtual GPU was given may have to wait for other streams
+bool is_idle(Stream stream) {  // work on a stream of the virtual GPU may have to wait for other streams
   return !is_of_gpu(stream) && emulated->is_idle(stream);
 }
 
-// An event of either kind.
+// An event of the virtual GPU or of the emulator.
 struct AnyEvent {
   std::unique_ptr<Point> point;
   void* other = nullptr;

@@ -1,6 +1,6 @@
-// How a library that works on the emulator's streams (kernels/emulator/stand_in.h) finds the virtual GPU, where the
-// program has one: by the symbol kTableName. Of streams, events and memory of the virtual GPU its table takes care
-// itself, all others it leaves to the one that it is given.
+// How a library that uses the emulator's streams (kernels/emulator/stand_in.h) finds the virtual GPU, if the program
+// has one: by the symbol kTableName. The table handles streams, events and memory of the virtual GPU itself, and passes
+// all others to the emulator's table.
 #pragma once
 
 #include "kernels/emulator/stand_in.h"

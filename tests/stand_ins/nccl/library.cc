@@ -1,5 +1,5 @@
-// libnccl.so.2 for tests: NCCL's functions over the emulator's streams and shared memory, stricter than NCCL. What NCCL
-// forbids and does not notice is refused with a sentence (ncclGetLastError) that names communicator, call and ranks.
+// libnccl.so.2 for tests: NCCL's functions on the emulator's streams and shared memory, stricter than NCCL. What NCCL
+// forbids without checking is refused, with a sentence (ncclGetLastError) that names communicator, call and ranks.
 #include <dlfcn.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@
 
 namespace isobar::nccl {
 
-// A handle. Never freed, so that one that is used after its end is known.
+// A handle. It is never freed, so that a use after its end is detected.
 struct Communicator {
   std::shared_ptr<stand_in::Member> member;  // null: ended
   std::string ended;                         // how
@@ -40,7 +40,7 @@ const emulator::StandInTable* table = nullptr;
 
 struct Library {
   std::mutex mutex;
-  std::set<Communicator*> handles;               // all that ever were
+  std::set<Communicator*> handles;               // all that ever existed
   std::set<std::pair<std::uint64_t, int>> used;  // id, rank
   static Library& instance() {
     static auto* library = new Library;
@@ -50,7 +50,7 @@ struct Library {
 
 thread_local std::string last_error;
 
-// What a thread has put between ncclGroupStart and ncclGroupEnd.
+// The calls of a thread between ncclGroupStart and ncclGroupEnd.
 struct Group {
   int depth = 0;
   std::vector<std::pair<Comm, std::vector<Operation>>> operations;  // by communicator, in the order of first use
@@ -61,7 +61,7 @@ struct Group {
 };
 thread_local Group group;
 
-// Keeps other threads out of a communicator for the time of a call.
+// Locks other threads out of a communicator during a call.
 class InUse {
  public:
   explicit InUse(Comm comm) : comm_(comm) {
@@ -89,7 +89,7 @@ std::shared_ptr<Member> member_of(Comm comm) {
   return comm->member;
 }
 
-// For calls that need a communicator at rest.
+// For calls that require an idle communicator.
 std::shared_ptr<Member> idle_member_of(Comm comm, const char* call) {
   std::shared_ptr<Member> member = member_of(comm);
   const std::string name = concat(member->place().name, ", rank ", member->place().rank);
@@ -139,7 +139,7 @@ Result answer(const F& f) {
   }
 }
 
-// Every function of the library passes here.
+// Every function of the library is called through this.
 template <class F>
 Result call(const F& f) {
   const auto begin = std::chrono::steady_clock::now();
@@ -163,7 +163,7 @@ Result launch(Comm comm, const std::vector<Operation>& operations) {
   return told(member, member->begin([raw = member.get(), operations] { return raw->launch(operations); }));
 }
 
-// Frees what was told to abort, when the device has nothing to do. NCCL would free it under a call as well.
+// Frees aborted communicators when the device is idle. NCCL would free one even during a call.
 void reclaim(Comm comm) {
   for (int i = 0; i < 1000 && comm->in_use && library_version() < kGroupsAbortsFrom; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -172,7 +172,7 @@ void reclaim(Comm comm) {
 }
 
 Result abort(Comm comm) {
-  member_of(comm)->tell_abort();
+  member_of(comm)->signal_abort();
   if (group.depth > 0 && library_version() >= kGroupsAbortsFrom)
     group.aborted.push_back(comm);
   else
@@ -189,7 +189,7 @@ Result finish_group() {
   const auto note = [&](Result next) {
     if (result == kSuccess || (result == kInProgress && next != kSuccess)) result = next;
   };
-  for (const Comm comm : ended.made) {  // their ranks come one after another, maybe in this very group
+  for (const Comm comm : ended.made) {  // their ranks join one after another, maybe in this same group
     const std::shared_ptr<Member> member = member_of(comm);
     while (member->place().blocking && member->is_busy() && member->poll() == kInProgress)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -249,7 +249,7 @@ Place place_of(int ranks, const UniqueId& id, int rank, const Config* config) {
   return place;
 }
 
-// What NCCL_DEBUG=INFO makes NCCL say, on stdout or in NCCL_DEBUG_FILE.
+// Writes what NCCL logs with NCCL_DEBUG=INFO, to stdout or to NCCL_DEBUG_FILE.
 void log_network() {
   const char* level = std::getenv("NCCL_DEBUG");
   if (level == nullptr || std::strcmp(level, "INFO") != 0) return;
@@ -316,7 +316,7 @@ Result destroy(Comm comm) {
   return kSuccess;
 }
 
-// What tests would never notice otherwise.
+// Reports communicators that are left at the end, which tests would not notice otherwise.
 struct LeakCheck {
   ~LeakCheck() {
     std::string leaks;
@@ -333,10 +333,10 @@ const LeakCheck leak_check;
 
 // ---- A GPU that fails -----------------------------------------------------------------------------------------------
 
-// ISOBAR_NCCL_STAND_IN_GPU=RANK:fail:N or RANK:stuck:N, for ranks that are processes: the N-th question about work on
-// that rank's device, and every later one, is answered with an error or never.
+// ISOBAR_NCCL_STAND_IN_GPU=RANK:fail:N or RANK:stuck:N, for ranks that are processes: from the N-th query about work on
+// that rank's device on, every query returns an error, or never returns.
 struct GpuFault {
-  std::string device;  // the end of its name
+  std::string device;  // suffix of its name
   bool is_stuck = false;
   long questions = 0;
   static GpuFault& instance() {
@@ -369,7 +369,7 @@ const char* answer_as_gpu() {
 struct Trace {
   std::mutex mutex;
   std::vector<TraceEntry> entries;
-  std::size_t cleared = 0;  // entries before the first one here
+  std::size_t cleared = 0;  // number of entries before the first one here
   std::uint64_t clock = 0;
   static Trace& instance() {
     static auto* trace = new Trace;

@@ -13,7 +13,7 @@
 namespace isobar::nccl::stand_in {
 namespace {
 
-// The names of communicators in this process, for sentences about several of them.
+// The names of this process's communicators, for sentences about several of them.
 std::string name_of(std::uint64_t id, const std::string& name = "") {
   static std::mutex mutex;
   static auto* names = new std::map<std::uint64_t, std::string>;
@@ -36,7 +36,7 @@ int progress_time() {
   return text == nullptr ? 0 : std::atoi(text);
 }
 
-// Whether sums of each communicator begin at a rank of its own, as they do where NCCL finds rings of another order.
+// Whether each communicator's sums begin at another rank, as if NCCL had found rings in another order.
 bool turns_sums() {
   const char* text = std::getenv("ISOBAR_NCCL_STAND_IN_TURN");
   return text != nullptr && std::strcmp(text, "1") == 0;
@@ -70,7 +70,7 @@ std::shared_ptr<DeviceState> DeviceState::of(const std::string& name) {
   return device;
 }
 
-// ---- How it comes to be, and ends -----------------------------------------------------------------------------------
+// ---- Creation and end -----------------------------------------------------------------------------------------------
 
 Member::Member(const Place& place)
     : place_(place),
@@ -94,8 +94,8 @@ Member::Member(const Place& place)
   if (++segment_.header().opened == static_cast<std::uint32_t>(place.size)) segment_.remove_name();
 }
 
-// What a network card may reach stays in memory: as much as the system lets a process lock. With
-// ISOBAR_NCCL_STAND_IN_REGISTERED=BYTES a communicator's boxes count, unless they are another one's.
+// Memory that a network card may access is locked, up to the limit of the process. With
+// ISOBAR_NCCL_STAND_IN_REGISTERED=BYTES a communicator's boxes count towards the limit, unless it shares another one's.
 void Member::register_memory() {
   const char* limit = std::getenv("ISOBAR_NCCL_STAND_IN_REGISTERED");
   if (limit == nullptr || place_.shares) return;
@@ -128,7 +128,7 @@ Member::~Member() {
   if (slot().state == State::here) leave(State::aborted);
 }
 
-void Member::tell_abort() noexcept {
+void Member::signal_abort() noexcept {
   aborted_ = true;
   slot().state = State::aborted;
   segment_.ring_all();
@@ -137,7 +137,7 @@ void Member::tell_abort() noexcept {
 void Member::leave(State how) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    task_ = nullptr;  // it may hold a part that is being made
+    task_ = nullptr;  // it may hold a part that is being created
   }
   if (how == State::aborted) aborted_ = true;
   slot().state = how;
@@ -147,7 +147,7 @@ void Member::leave(State how) noexcept {
   while (running_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const std::lock_guard lock(device_->mutex);
   std::erase(device_->members, this);
-  if (how == State::aborted && device_->last_communicator == place_.id) device_->last = nullptr;  // nobody follows it
+  if (how == State::aborted && device_->last_communicator == place_.id) device_->last = nullptr;  // none follows it
 }
 
 std::string Member::call_name(std::uint64_t call) const {
@@ -167,10 +167,11 @@ void Member::fail_device(const std::string& sentence) const {
   fail(sentence);
 }
 
-// ---- What is under way ----------------------------------------------------------------------------------------------
+// ---- The operation in progress --------------------------------------------------------------------------------------
 
-// One call in three of a communicator that is not blocking answers ncclInProgress twice before anything happens; with
-// ISOBAR_NCCL_STAND_IN_PROGRESS=MICROSECONDS each does, and a thread of its own ends it after that time, as NCCL's do.
+// Every third call of a nonblocking communicator answers ncclInProgress twice before anything happens. With
+// ISOBAR_NCCL_STAND_IN_PROGRESS=MICROSECONDS each does, and a separate thread ends it after that time, as NCCL's
+// threads do.
 void Member::prepare(Task task) {
   const std::lock_guard lock(mutex_);
   task_ = std::move(task);
@@ -211,7 +212,7 @@ Result Member::look() {
   if (!place_.blocking) return poll();
   if (aborted_) return kInternalError;
   if (segment_.has_failed()) return note({kInvalidUsage, segment_.failure()});
-  look_for_the_dead();
+  find_dead_ranks();
   const std::lock_guard lock(mutex_);
   return result_;
 }
@@ -227,7 +228,7 @@ Result Member::poll() {
 Result Member::step() {
   if (aborted_) return kInternalError;
   if (segment_.has_failed()) return note({kInvalidUsage, segment_.failure()});
-  look_for_the_dead();
+  find_dead_ranks();
   Task task;
   {
     const std::lock_guard lock(mutex_);
@@ -271,8 +272,8 @@ std::string Member::error() {
   return error_;
 }
 
-// Ranks whose process has ended, or who have aborted the communicator. Operations wait on: NCCL's never end either.
-void Member::look_for_the_dead() {
+// Finds ranks whose process has ended, or that aborted the communicator. Operations keep waiting, as NCCL's do.
+void Member::find_dead_ranks() {
   const auto now = std::chrono::steady_clock::now();
   {
     const std::lock_guard lock(mutex_);
@@ -292,8 +293,8 @@ void Member::look_for_the_dead() {
 
 // ---- Describing and comparing calls ---------------------------------------------------------------------------------
 
-// How often the device's other communicators have been called before: the same on all ranks that share two of them, or
-// the ranks call in different orders.
+// The number of earlier calls of the device's other communicators. It is equal on all ranks that share two of them, or
+// the ranks call them in different orders.
 std::uint64_t Member::communicators_before(Description& description) const {
   const std::lock_guard lock(device_->mutex);
   description.others = 0;
@@ -317,7 +318,7 @@ Description Member::describe(const Operation& operation) const {
 
 namespace {
 
-// A sentence about the communicators that two ranks have called in different orders, or nothing.
+// A sentence on communicators that two ranks have called in different orders, or an empty one.
 std::string misorder(const Description& a, int rank_a, const Description& b, int rank_b) {
   for (std::uint32_t i = 0; i < a.others; ++i) {
     for (std::uint32_t j = 0; j < b.others; ++j) {
@@ -439,7 +440,7 @@ const void* at(const void* data, std::size_t bytes) {
   return static_cast<const std::byte*>(data) + bytes;
 }
 
-// What a rank hands in, and what it gets: no bytes where a buffer is not looked at.
+// A rank's input and output: no bytes for a buffer that is not used.
 std::pair<Bytes, Bytes> buffers_of(const Operation& o, int rank, int size) {
   const std::size_t n = o.count * size_of_type(o.type), all = n * static_cast<std::size_t>(size);
   switch (o.verb) {
@@ -495,7 +496,7 @@ void Member::check(const Operation& o) const {
     refuse(kInvalidArgument, name, ": what is sent and what is received overlap, and not as in place");
 }
 
-// Ranks of one process use each other's buffers directly.
+// Ranks of one process access each other's buffers directly.
 void Member::check_reached(const std::string& name, const void* data) const {
   for (int r = 0; data != nullptr && r < place_.size; ++r) {
     const RankSlot& other = segment_.rank(r);
@@ -514,14 +515,14 @@ void Member::finish_work() {
   if (last_ != nullptr) last_->run_up_to();
 }
 
-// Later readers of what has not been received yet get NaN. The stream may have work that still reads it.
+// Fills the outputs with NaN, in the stream: it may have work that still reads them.
 void Member::clear_outputs(const Operation& o) const {
   const auto [send, receive] = buffers_of(o, place_.rank, place_.size);
   const bool keeps = o.verb == Verb::broadcast ? place_.rank == o.root : is_in_place(o, place_.rank);
   if (receive.bytes == 0 || (keeps && o.verb != Verb::all_gather)) return;
   struct Fill {
     void* data;
-    std::size_t before, own, bytes;  // the own part stays where it is in place
+    std::size_t before, own, bytes;  // in place the rank's own part stays
   };
   const bool has_own = keeps;
   const std::size_t part = o.count * size_of_type(o.type);
@@ -544,8 +545,8 @@ void Member::clear_outputs(const Operation& o) const {
     program().queue(o.stream, fill, run, parts, std::size(parts));
 }
 
-// Operations of one communicator follow each other, whatever their streams. Those of several communicators on a device
-// do only where streams and events order them, or with the launch order.
+// Operations of one communicator follow each other, on any streams. Those of several communicators on a device do so
+// only if streams and events order them, or with the launch order.
 void Member::order_after_others(Stream stream) {
   if (last_ != nullptr && last_->stream != stream && !last_->is_reached()) last_->make_wait(stream);
   const std::lock_guard lock(device_->mutex);
@@ -556,8 +557,8 @@ void Member::order_after_others(Stream stream) {
   device_->last->make_wait(stream);
 }
 
-// With ISOBAR_NCCL_STAND_IN_CONNECTS=1 the first call that reaches all ranks returns when all are in it, as NCCL's
-// does where it makes its connections. True: they are.
+// With ISOBAR_NCCL_STAND_IN_CONNECTS=1 the first call that reaches all ranks returns when all are in it, as with NCCL
+// when it makes connections. Returns true then.
 bool Member::connect() {
   const char* text = std::getenv("ISOBAR_NCCL_STAND_IN_CONNECTS");
   if (text == nullptr || std::strcmp(text, "1") != 0) return true;

@@ -1,4 +1,4 @@
-// One rank's end of a communicator of the stand-in: how it comes to be, what it checks, and how its operations run.
+// One rank's end of a communicator of the stand-in: its creation, its checks, and how its operations run.
 #pragma once
 
 #include <atomic>
@@ -15,10 +15,10 @@
 
 namespace isobar::nccl::stand_in {
 
-// The program's emulator; refuses where no program has handed it over.
+// The program's emulator; refuses if no program has passed it.
 const emulator::StandInTable& program();
 int library_version();
-bool has_launch_order();  // NCCL_LAUNCH_ORDER_IMPLICIT=1, and a version that knows it
+bool has_launch_order();  // NCCL_LAUNCH_ORDER_IMPLICIT=1, and a version that supports it
 
 std::uint64_t tick();
 void count_thread();
@@ -30,7 +30,7 @@ struct Operation {
   Verb verb;
   const void* send = nullptr;
   void* receive = nullptr;
-  std::size_t count = 0;  // as NCCL has it: of one part for all_gather and reduce_scatter
+  std::size_t count = 0;  // as in NCCL: of one part for all_gather and reduce_scatter
   Type type = kInt8;
   Op op = kSum;
   int root = 0;  // or the peer of a message
@@ -61,7 +61,7 @@ class Event {
 
 class Member;
 
-// What this process knows of a device: its communicators, and the last operation of any of them.
+// This process's state of a device: its communicators, and the last operation of any of them.
 struct DeviceState {
   std::mutex mutex;
   std::vector<Member*> members;
@@ -80,44 +80,44 @@ struct Place {
   int device = 0;
   std::string device_name;
   bool blocking = true;
-  bool splits_share = false;  // its memory with what is split from it
-  bool shares = false;        // the memory of the communicator that it was split from
-  std::uint64_t turn = 0;     // at which rank sums begin
+  bool splits_share = false;  // its memory with the communicators split from it
+  bool shares = false;        // uses the memory of the communicator it was split from
+  std::uint64_t turn = 0;     // the rank at which sums begin
 };
 
 class Member : public std::enable_shared_from_this<Member> {
  public:
   explicit Member(const Place& place);  // opens the communicator; refuses a place that is taken
-  ~Member();                            // leaves nothing, whatever has happened
+  ~Member();                            // never leaves anything behind
   const Place& place() const { return place_; }
   std::string call_name(std::uint64_t call) const;  // "comm 3f2a, call 17"
 
-  // ---- What is under way. A task is asked until it says that it is done; nothing else may begin meanwhile.
+  // ---- The operation in progress. A task is polled until it returns true; until then nothing else may begin.
   using Task = std::function<bool()>;
   Result begin(Task task);
   void prepare(Task task);  // begin() without the first step
   Result poll();
-  Result look();  // as poll(), for another thread than the one that calls: gets nothing on
+  Result look();  // as poll(), for a thread other than the caller's: makes no progress
   bool is_busy();
-  Result note(const Refusal& refusal);  // stays the communicator's error
+  Result note(const Refusal& refusal);  // the communicator keeps this error
   std::string error();
 
-  void register_memory();  // refuses what is beyond the limit
-  bool has_all_ranks();    // of a communicator that is being made; refuses what does not fit
-  // Of a split: describes the call, and then waits for the others'. Null and true: no part for this rank.
+  void register_memory();  // refuses more than the limit
+  bool has_all_ranks();    // of a communicator in creation; refuses mismatches
+  // A split: describes the call, then waits for the others' calls. Null and true: no part for this rank.
   void describe_split(int color, int key);
   bool make_part(int color, bool blocking, bool splits_share, std::shared_ptr<Member>& part);
   bool launch(const std::vector<Operation>& operations);
 
-  void check(const Operation& operation) const;  // refuses what this rank alone can know to be wrong
+  void check(const Operation& operation) const;  // refuses errors that this rank can detect alone
   void check_reached(const std::string& name, const void* data) const;
   bool has_outstanding_work();
   void finish_work();  // the host waits
 
   void finalize() { is_finalized_ = true; }
   bool is_finalized() const { return is_finalized_; }
-  void tell_abort() noexcept;      // all that waits in it ends
-  void leave(State how) noexcept;  // left or aborted; returns when no operation runs: aborted, none of the device's
+  void signal_abort() noexcept;    // ends everything that waits in it
+  void leave(State how) noexcept;  // left or aborted; returns when no operation runs: if aborted, none of the device
 
   struct Batch;
   std::string run(const Batch& batch, bool dropped);
@@ -138,18 +138,18 @@ class Member : public std::enable_shared_from_this<Member> {
   void order_after_others(Stream stream);
   void clear_outputs(const Operation& operation) const;
   [[noreturn]] void fail(const std::string& sentence) const;
-  // Of all communicators of the device: other ranks may wait in any of them.
+  // On all communicators of the device: other ranks may wait in any of them.
   [[noreturn]] void fail_device(const std::string& sentence) const;
 
-  // Waits until `waits_for` gives no rank any more. False: the operation is to end, with sentence_ or without.
+  // Waits until `waits_for` returns no rank. False: the operation must end, with sentence_ or without.
   bool wait(const std::function<std::uint64_t()>& waits_for);
   bool rest(std::uint32_t seen, std::uint64_t needed, std::uint64_t left);
-  void look_for_the_dead();
-  void look_for_deadlock();
+  void find_dead_ranks();
+  void find_deadlock();
   std::uint64_t edges_of(int rank) const;
 
   void run_collective(const Operation& operation, std::size_t trace);
-  bool show(const void* data, std::size_t bytes);  // one round; the boxes of all can be read when it returns true
+  bool show(const void* data, std::size_t bytes);  // one round; if true, the boxes of all ranks can be read
   std::uint64_t latest_arrival() const;            // of the ranks, in the round that was shown
   void take();
   void run_messages(const Batch& batch);
@@ -160,7 +160,7 @@ class Member : public std::enable_shared_from_this<Member> {
   Segment segment_;
   std::shared_ptr<DeviceState> device_;
 
-  std::mutex mutex_;  // of the following
+  std::mutex mutex_;  // guards the following
   Task task_;
   bool stepping_ = false, has_thread_ = false;
   int delay_ = 0, begun_ = 0;
@@ -175,12 +175,12 @@ class Member : public std::enable_shared_from_this<Member> {
   std::atomic<int> running_{0};
   std::size_t registered_ = 0;  // bytes, of this process's limit
 
-  // Of the operation that runs.
+  // State of the running operation.
   std::uint64_t round_ = 0;
-  std::uint64_t began_ = 0;  // its messages, on the latest of the devices that send to this one
+  std::uint64_t began_ = 0;  // its messages, at the latest time among the devices that send to this one
   std::string sentence_, operation_;
-  std::uint64_t still_steps_ = 0;
-  std::chrono::steady_clock::time_point still_since_{};
+  std::uint64_t idle_steps_ = 0;
+  std::chrono::steady_clock::time_point idle_since_{};
 };
 
 struct Member::Batch {

@@ -1,10 +1,10 @@
-// How long operations take, made up: a clock of each device that goes on by what a ring of equal links would need. It
-// says what a way of communicating costs beside another one, whatever the machine of the test does meanwhile.
+// Simulated durations of operations: each device has a clock that advances by the time that a ring of equal links would
+// need. It shows the relative costs of ways to communicate, independent of the load of the test's machine.
 //
 // A ring of n ranks passes slices on: all_reduce in 2 (n - 1) turns, all_gather and reduce_scatter in n - 1, each of
-// one slice. broadcast and reduce send everything once round, piece behind piece. Operations of a group follow each
-// other, each a ring of its own: a group of n broadcasts takes n times as long as one. Messages of a group travel
-// together, in both directions at once. Work between operations takes no time here.
+// one slice. broadcast and reduce send everything once around, piece by piece. Operations of a group follow each other,
+// each with its own ring: a group of n broadcasts takes n times as long as one. Messages of a group are sent together,
+// in both directions at once. Work between operations takes no time here.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace isobar::nccl::stand_in {
 
-// ISOBAR_NCCL_STAND_IN_LINK=NANOSECONDS:BYTES, of latency a turn and the bytes that a link moves in a microsecond.
+// ISOBAR_NCCL_STAND_IN_LINK=NANOSECONDS:BYTES: the latency of a turn, and the bytes that a link moves in a microsecond.
 struct Link {
   double nanoseconds = 5000;
   double bytes_per_microsecond = 20000;
@@ -31,7 +31,7 @@ struct Link {
   double of(double bytes) const { return bytes / bytes_per_microsecond * 1000; }
 };
 
-// Of an operation in nanoseconds; `bytes` is what NCCL's count says: of one part for all_gather and reduce_scatter.
+// The duration of an operation. `bytes`: from NCCL's count, which is of one part for all_gather and reduce_scatter.
 inline std::uint64_t nanoseconds_of(Verb verb, std::size_t bytes, int ranks, const Link& link) {
   const auto n = static_cast<double>(ranks), all = static_cast<double>(bytes);
   double time = 0;

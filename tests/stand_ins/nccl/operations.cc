@@ -1,4 +1,4 @@
-// How operations run when their streams get to them: collectives in rounds, in which every rank shows a piece of its
+// How operations run when their streams reach them: collectives in rounds, in which every rank shows a piece of its
 // data to all; messages through the box of their pair.
 #include <algorithm>
 #include <bit>
@@ -14,7 +14,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kStill{1500};  // ranks that do not move for so long may wait for each other
+constexpr std::chrono::milliseconds kMaxIdle{
+    1500};  // ranks that make no progress for this long may wait for each other
 
 std::uint64_t bit(int rank) {
   return std::uint64_t{1} << rank;
@@ -23,7 +24,7 @@ std::uint64_t bit(int rank) {
 template <class T>
 T combined(T a, T b, Op op) {
   if constexpr (std::is_same_v<T, bf16> || std::is_same_v<T, fp16>) {
-    return T(combined(static_cast<float>(a), static_cast<float>(b), op));  // rounded at every step, as a ring does
+    return T(combined(static_cast<float>(a), static_cast<float>(b), op));  // rounded at every step, as in a ring
   } else {
     if (op == kSum) return static_cast<T>(a + b);
     if (op == kProd) return static_cast<T>(a * b);
@@ -32,7 +33,7 @@ T combined(T a, T b, Op op) {
   }
 }
 
-// to[i] over all ranks, which begins with rank `first` and goes round.
+// to[i]: reduced over all ranks, from rank `first` on, cyclically.
 template <class T>
 void reduce_as(void* to, const std::vector<const std::byte*>& parts, std::size_t first, std::size_t n, Op op) {
   auto* result = static_cast<T*>(to);
@@ -80,10 +81,10 @@ std::size_t size_of_type(Type type) {
 // ---- Waiting --------------------------------------------------------------------------------------------------------
 
 bool Member::wait(const std::function<std::uint64_t()>& waits_for) {
-  still_since_ = Clock::now();
+  idle_since_ = Clock::now();
   for (;;) {
     const std::uint32_t seen = slot().bell;
-    std::uint64_t left = 0;  // looked at first: what they have done before leaving counts
+    std::uint64_t left = 0;  // read first: what they did before leaving counts
     for (int r = 0; r < place_.size; ++r)
       if (segment_.rank(r).state == State::left) left |= bit(r);
     const std::uint64_t needed = waits_for();
@@ -101,13 +102,13 @@ bool Member::rest(std::uint32_t seen, std::uint64_t needed, std::uint64_t left) 
     sentence_ = segment_.failure();
     return false;
   }
-  look_for_the_dead();
-  look_for_deadlock();
+  find_dead_ranks();
+  find_deadlock();
   segment_.sleep(place_.rank, seen);
   return true;
 }
 
-// The ranks that a rank's running operation waits for and that do not come to it while they do what they do.
+// The ranks that the running operation of `rank` waits for, and that are in other operations.
 std::uint64_t Member::edges_of(int rank) const {
   const RankSlot& own = segment_.rank(rank);
   std::uint64_t edges = 0;
@@ -123,14 +124,14 @@ std::uint64_t Member::edges_of(int rank) const {
   return edges;
 }
 
-// Ranks that wait for each other in a circle, and do not move.
-void Member::look_for_deadlock() {
+// Fails if ranks wait for each other in a cycle and make no progress.
+void Member::find_deadlock() {
   std::uint64_t steps = 0;
   for (int r = 0; r < place_.size; ++r) steps += segment_.rank(r).steps;
-  if (steps != still_steps_) still_since_ = Clock::now();
-  still_steps_ = steps;
-  if (Clock::now() - still_since_ < kStill) return;
-  // Every rank that can be reached from this one; if this one is among them, there is a circle.
+  if (steps != idle_steps_) idle_since_ = Clock::now();
+  idle_steps_ = steps;
+  if (Clock::now() - idle_since_ < kMaxIdle) return;
+  // All ranks reachable from this one; if it is among them, there is a cycle.
   std::uint64_t reached = edges_of(place_.rank), before = 0;
   while (reached != before) {
     before = reached;
@@ -180,12 +181,12 @@ void Member::run_collective(const Operation& o, std::size_t trace) {
   const std::size_t size = size_of_type(o.type), piece = kBox / size, ranks = static_cast<std::size_t>(place_.size);
   const std::size_t total = o.verb == Verb::reduce_scatter ? o.count * ranks : o.count;
   const bool shows = o.verb != Verb::broadcast || place_.rank == o.root;
-  const std::size_t slice = (total + ranks - 1) / ranks;  // of a ring: its sum begins at the rank after its own
+  const std::size_t slice = (total + ranks - 1) / ranks;  // of a ring: its sum begins at the next rank
   auto* to = static_cast<std::byte*>(o.receive);
   std::vector<std::byte> sum(kBox);
   std::size_t first = 0;
   std::uint64_t began = 0;
-  do {  // at least one round, so that an operation without elements has its place in the stream too
+  do {  // at least one round: an operation without elements also has its place in the stream
     const std::size_t n = std::min(piece, total - first);
     if (!show(static_cast<const std::byte*>(o.send) + (shows ? first * size : 0), shows ? n * size : 0)) return;
     if (first == 0) began = latest_arrival();
@@ -205,7 +206,7 @@ void Member::run_collective(const Operation& o, std::size_t trace) {
         reduce_bytes(sum.data() + i * size, parts, (at_slice + 1 + place_.turn) % ranks, count, o.type, o.op);
         i += count;
       }
-      // Of reduce_scatter the part that is this rank's.
+      // For reduce_scatter only this rank's part.
       const std::size_t own = o.verb == Verb::reduce_scatter ? static_cast<std::size_t>(place_.rank) * o.count : 0;
       const std::size_t begin = std::max(first, own), end = std::min(first + n, own + o.count);
       if (begin < end)
@@ -223,17 +224,17 @@ void Member::run_collective(const Operation& o, std::size_t trace) {
 struct Member::Transfer {
   const Operation* operation;
   std::size_t bytes = 0, done = 0;
-  bool begun = false, finished = false;  // a message without elements fills the box once too
+  bool begun = false, finished = false;  // a message without elements also fills the box once
 };
 
-// Fills or empties the box of the pair, if it can. True: something has happened.
+// Fills or empties the pair's box if possible. True: it has made progress.
 bool Member::step(Transfer& t) {
   const Operation& o = *t.operation;
   const bool sends = o.verb == Verb::send;
   PairSlot& pair = sends ? segment_.pair(place_.rank, o.root) : segment_.pair(o.root, place_.rank);
   const bool is_full = pair.filled != pair.emptied;
   const std::size_t n = std::min(kPairBox, t.bytes - t.done);
-  if (sends && t.begun && t.done == t.bytes) {  // done when the receiver has it all
+  if (sends && t.begun && t.done == t.bytes) {  // done when the receiver has everything
     t.finished = !is_full;
     return t.finished;
   }
@@ -250,14 +251,14 @@ bool Member::step(Transfer& t) {
   return true;
 }
 
-// Lets every transfer get as far as it can; the ranks that are still needed.
+// Advances every transfer as far as possible; returns the ranks that are still needed.
 std::uint64_t Member::advance(std::vector<Transfer>& transfers) {
   for (bool moved = true; moved;) {
     moved = false;
     std::uint64_t sends = 0, receives = 0;
     for (Transfer& t : transfers) {
       std::uint64_t& open = t.operation->verb == Verb::send ? sends : receives;
-      if (t.finished || (open & bit(t.operation->root)) != 0) continue;  // one after another with each rank
+      if (t.finished || (open & bit(t.operation->root)) != 0) continue;  // one at a time with each rank
       if (step(t)) moved = true;
       if (!t.finished) open |= bit(t.operation->root);
     }

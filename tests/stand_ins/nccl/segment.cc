@@ -28,7 +28,7 @@ int open_file(const std::string& path, std::size_t bytes) {
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (file < 0) refuse(kSystemError, path, " cannot be opened: ", std::strerror(errno));
   struct stat status {};
-  ::fstat(file, &status);  // never shorter: another rank may have made it longer
+  ::fstat(file, &status);  // never shrinks: another rank may have extended it
   const auto size = std::max<off_t>(status.st_size, static_cast<off_t>(bytes));
   if (::ftruncate(file, size) != 0) refuse(kSystemError, path, " cannot be made long enough: ", std::strerror(errno));
   return file;
@@ -102,7 +102,7 @@ void Segment::remove_name() const noexcept {
 
 namespace {
 
-// Fields 3 (state) and 22 (start time) of /proc/PID/stat; the name in field 2 may hold anything but ends with ")".
+// Fields 3 (state) and 22 (start time) of /proc/PID/stat; the name in field 2 may contain anything and ends with ")".
 bool read_status(std::int32_t process, char& state, std::uint64_t& start_time) {
   std::ifstream in(concat("/proc/", process, "/stat"));
   std::string text;

@@ -1,6 +1,6 @@
-// The shared memory of one communicator: a file in /dev/shm that every rank maps, thread or process alike, and whose
-// name goes when the last rank has opened it. Ranks wait by futex, for a short time each: a rank that is killed leaves
-// no lock behind, and its mates notice.
+// The shared memory of one communicator: a file in /dev/shm that every rank maps, whether thread or process. Its name
+// is removed when the last rank has opened it. Ranks wait by futex, with a short timeout: a rank that is killed leaves
+// no lock behind, and the others notice.
 #pragma once
 
 #include <atomic>
@@ -15,13 +15,13 @@
 namespace isobar::nccl::stand_in {
 
 constexpr int kMaxRanks = 64;
-constexpr std::size_t kCalls = 4096;        // calls of a communicator that a rank can be ahead of another
+constexpr std::size_t kCalls = 4096;        // calls of a communicator by which a rank can be ahead of another
 constexpr std::size_t kMessages = 256;      // the same for messages of a pair
 constexpr std::size_t kBox = 32 << 10;      // bytes that a rank shows to all others at once
-constexpr std::size_t kPairBox = 16 << 10;  // bytes on their way from one rank to another
+constexpr std::size_t kPairBox = 16 << 10;  // bytes in flight from one rank to another
 constexpr std::size_t kOthers = 16;         // communicators of one device that are compared
 
-// What a function of the library refuses: its result, and the sentence that ncclGetLastError gives.
+// A refusal by a function of the library: its result, and the sentence that ncclGetLastError returns.
 struct Refusal {
   Result result;
   std::string sentence;
@@ -42,7 +42,7 @@ struct Description {
   struct Order {
     std::uint64_t communicator, calls;
   };
-  std::uint32_t others;  // of the same device, and how often they had been called before
+  std::uint32_t others;  // other communicators of the device, and the number of their earlier calls
   Order order[kOthers];
 };
 
@@ -51,18 +51,18 @@ enum class Activity : std::uint32_t { none, collective, messages };
 
 struct alignas(64) RankSlot {
   std::atomic<State> state;
-  std::atomic<std::uint32_t> bell, sleepers;  // rung whenever something changes that this rank may wait for
+  std::atomic<std::uint32_t> bell, sleepers;  // rung at every change that this rank may wait for
   std::int32_t process, device_index;
-  std::uint64_t start_time;  // of the process: its number may be given to another one
+  std::uint64_t start_time;  // of the process, since its id may be reused
   char device[128];
 
   std::atomic<std::uint64_t> issued;           // calls described
   std::atomic<std::uint64_t> posted, taken;    // rounds of collectives: shown to others, read from others
-  std::atomic<Activity> activity;              // what runs in a stream now,
+  std::atomic<Activity> activity;              // of the stream's current operation,
   std::atomic<std::uint64_t> sends, receives;  // and the ranks that its messages still wait for
-  std::atomic<std::uint32_t> connects;         // it is in the first call that reaches all
-  std::atomic<std::uint64_t> steps;            // grows with everything it does
-  std::atomic<std::uint64_t> times[2];         // of its device (model.h), when it came to what it shows in the box
+  std::atomic<std::uint32_t> connects;         // it is in its first call that reaches all ranks
+  std::atomic<std::uint64_t> steps;            // increases with everything it does
+  std::atomic<std::uint64_t> times[2];         // of its device (model.h), when it reached what the box shows
   Description calls[kCalls];
   std::byte box[2][kBox];
 };
@@ -70,7 +70,7 @@ struct alignas(64) RankSlot {
 // Messages from one rank to another.
 struct alignas(64) PairSlot {
   std::atomic<std::uint64_t> sent, expected;   // messages described by the sender, by the receiver
-  std::atomic<std::uint64_t> filled, emptied;  // times that the box was
+  std::atomic<std::uint64_t> filled, emptied;  // how often the box was
   Description sends[kMessages], expects[kMessages];
   std::atomic<std::uint64_t> time;  // of the sender's device
   std::byte box[kPairBox];
@@ -78,13 +78,13 @@ struct alignas(64) PairSlot {
 
 struct Header {
   std::atomic<std::uint32_t> ranks, opened;
-  std::atomic<std::uint32_t> failed;  // 1: the sentence is being written, 2: it stands
+  std::atomic<std::uint32_t> failed;  // 1: the sentence is being written, 2: it is complete
   char failure[1024];
 };
 
 class Segment {
  public:
-  // Refuses where another rank has opened it for another number of ranks.
+  // Refuses if another rank has opened it with another number of ranks.
   Segment(std::uint64_t id, int ranks);
   ~Segment();
   Segment(const Segment&) = delete;
@@ -101,7 +101,7 @@ class Segment {
 
   void ring(int r) const;
   void ring_all() const;
-  void sleep(int r, std::uint32_t seen) const;  // while the bell of rank r is at `seen`, 20 ms at most
+  void sleep(int r, std::uint32_t seen) const;  // while the bell of rank r is at `seen`, at most 20 ms
   void remove_name() const noexcept;
 
  private:
@@ -111,7 +111,7 @@ class Segment {
   std::size_t bytes_ = 0;
 };
 
-// Whether a process runs; one that waits for its parent to notice its end does not.
+// Whether a process runs; a zombie does not.
 bool is_alive(std::int32_t process, std::uint64_t start_time);
 std::uint64_t start_time_of(std::int32_t process);
 

@@ -1,4 +1,4 @@
-// cuBLASLt as far as isobar calls it, for builds without CUDA. NVIDIA's names and values.
+// The part of cuBLASLt that isobar calls, for builds without CUDA. Names and values are NVIDIA's.
 #pragma once
 
 #include <cstddef>
@@ -72,7 +72,7 @@ extern "C" {
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle);
 std::size_t cublasLtGetVersion();                            // 130001 for 13.0.1
-const char* cublasLtGetStatusString(cublasStatus_t status);  // until this thread's next call
+const char* cublasLtGetStatusString(cublasStatus_t status);  // valid until this thread's next call
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* product, cublasComputeType_t compute,
                                         cudaDataType_t scale);
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t product);

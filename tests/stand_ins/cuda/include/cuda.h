@@ -1,5 +1,5 @@
-// The driver's side of CUDA as far as isobar calls it, for builds without CUDA (preset virtual-gpu): tensor maps.
-// NVIDIA's names and values.
+// The part of the CUDA driver API that isobar calls, for builds without CUDA (preset virtual-gpu): tensor maps. Names
+// and values are NVIDIA's.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct alignas(128) CUtensorMap {
   cuuint64_t opaque[16];
 };
 
-// Found by cudaGetDriverEntryPointByVersion, as the driver's functions are.
+// Found by cudaGetDriverEntryPointByVersion, as functions of the driver are.
 extern "C" CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* base,
                                            const cuuint64_t* size, const cuuint64_t* stride, const cuuint32_t* box,
                                            const cuuint32_t* element_step, CUtensorMapInterleave interleave,

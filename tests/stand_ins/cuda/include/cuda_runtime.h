@@ -1,4 +1,4 @@
-// The part of the CUDA runtime that is C++: launching a kernel of any parameters.
+// The C++ part of the CUDA runtime: launching kernels with any parameters.
 #pragma once
 
 #include <array>
@@ -12,20 +12,20 @@
 
 namespace isobar::virtual_gpu {
 
-// What a kernel is called with, as bytes: the driver finds the device's addresses among them.
+// A kernel's parameters as bytes: the driver finds the device addresses among them.
 struct Parameters {
   const void* kernel;
   std::vector<std::byte> bytes;
 };
 
-// Queues a grid whose every thread calls body(&parameters).
+// Queues a grid in which every thread calls body(&parameters).
 cudaError_t launch(const cudaLaunchConfig_t& config, void (*body)(const void*), Parameters parameters);
 
 template <class... Types>
 struct Signature {
   static_assert((std::is_trivially_copyable_v<Types> && ...), "a kernel's parameters are copied as bytes");
 
-  // Where each parameter begins, and where the last one ends.
+  // The begin of each parameter, and the end of the last one.
   static constexpr std::array<std::size_t, sizeof...(Types) + 1> offsets() {
     std::array<std::size_t, sizeof...(Types) + 1> begins{};
     const std::size_t sizes[] = {sizeof(Types)..., 0}, alignments[] = {alignof(Types)..., 1};
@@ -39,7 +39,7 @@ struct Signature {
 
   template <class Type>
   static void put(std::byte* to, Type value) {
-    __builtin_clear_padding(&value);  // which may hold what looks like an address
+    __builtin_clear_padding(&value);  // padding may hold bytes that look like an address
     std::memcpy(to, &value, sizeof value);
   }
   template <class Type>

@@ -1,5 +1,5 @@
-// The CUDA runtime as far as isobar calls it, for builds without CUDA (preset virtual-gpu). NVIDIA's names and values;
-// what stands behind them is in tests/stand_ins/cuda/.
+// The part of the CUDA runtime that isobar calls, for builds without CUDA (preset virtual-gpu). Names and values are
+// NVIDIA's; the implementation is in tests/stand_ins/cuda/.
 #pragma once
 
 #include <cstddef>
@@ -112,7 +112,7 @@ struct cudaLaunchConfig_t {
 extern "C" {
 
 cudaError_t cudaGetLastError();
-const char* cudaGetErrorString(cudaError_t error);  // until this thread's next call
+const char* cudaGetErrorString(cudaError_t error);  // valid until this thread's next call
 
 cudaError_t cudaRuntimeGetVersion(int* version);
 cudaError_t cudaDriverGetVersion(int* version);

@@ -1,4 +1,4 @@
-// NVTX's ranges: the virtual GPU tells by them where in the program a call was made.
+// NVTX's ranges: the virtual GPU uses them to name the place of a call in the program.
 #pragma once
 
 extern "C" int nvtxRangePushA(const char* name);

@@ -1,0 +1,59 @@
+#include "apps/train/opened_run.h"
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/train/model_file.h"
+#include "engine/files/checkpoint.h"
+
+namespace isobar {
+namespace {
+
+// In one process.
+std::unique_ptr<OpenedRecipe> open_data(RunConfig& config, const OpenRequest& request, const FirstWeights& weights) {
+  std::unique_ptr<OpenedRecipe> data = config.recipe->open(config.origins, request);
+  for (const std::string& sentence : data->sentences()) std::cout << sentence << std::endl;
+  if (weights.trained) data->check_resume(*weights.trained);
+  if (weights.init) data->check_start(*weights.init);
+  return data;
+}
+
+}  // namespace
+
+FirstWeights first_weights(const FoundRun& found, const std::filesystem::path& init) {
+  FirstWeights weights;
+  if (found.checkpoint) weights.trained = describe_model(found.checkpoint->folder / kModelFile).weights;
+  if (!init.empty()) weights.init = describe_model(init).weights;
+  return weights;
+}
+
+// A file system could not serve thousands of processes at once.
+std::unique_ptr<OpenedRecipe> open_data_of_run(RunConfig& config, const OpenRequest& request,
+                                               const FirstWeights& weights, const Communicator& processes) {
+  if (processes.size() == 1) return open_data(config, request, weights);
+  std::unique_ptr<OpenedRecipe> data;
+  {
+    const Working work(processes, "looking at the data", kAnyTime);  // may compute statistics of all of them
+    if (processes.rank() == 0) data = open_data(config, request, weights);
+  }
+  OpenRequest of_others = request;
+  of_others.findings = processes.broadcast_text(data ? data->findings() : "", 0);
+  return data ? std::move(data) : open_data(config, of_others, weights);
+}
+
+nlohmann::ordered_json config_of_run(RunConfig& config, const OpenedRecipe& data, const ScheduleOptions& schedule) {
+  std::vector<FoundKey> found = data.found();
+  if (config.schedule.num_epochs) found.push_back({"num_iters", schedule.num_iters});
+  return to_json(config, found);
+}
+
+TrainerOptions trainer_options(const OpenedRun& run) {
+  const RunConfig& config = run.config;
+  const std::int64_t per_epoch = config.batch.iterations_per_epoch(run.data.train().samples());
+  return {config.batch, config.optimizer, run.schedule, config.compute, per_epoch, config.loss_scale};
+}
+
+}  // namespace isobar

@@ -1,0 +1,49 @@
+// A run whose data are open and compared with its first weights.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+
+#include "apps/train/config.h"
+#include "apps/train/found_run.h"
+#include "apps/train/run.h"
+#include "apps/train/trainer.h"
+#include "comm/communicator.h"
+#include "models/recipe.h"
+
+namespace isobar {
+
+// Weights that the run continues from (trained) or starts from (init).
+struct FirstWeights {
+  std::optional<GivenWeights> trained, init;
+};
+
+// init: a file; empty: weights are drawn at random.
+FirstWeights first_weights(const FoundRun& found, const std::filesystem::path& init);
+
+// Opens the data on every process, compares them with the weights, and prints what opening has filled and made. Only
+// the first process examines the data; the others use its findings.
+std::unique_ptr<OpenedRecipe> open_data_of_run(RunConfig& config, const OpenRequest& request,
+                                               const FirstWeights& weights, const Communicator& processes);
+
+// The config as config.json has it: keys that were left to the data have the values that the data gave.
+nlohmann::ordered_json config_of_run(RunConfig& config, const OpenedRecipe& data, const ScheduleOptions& schedule);
+
+// What all ranks of this process share. It is only read, except the folder, which the first rank uses.
+struct OpenedRun {
+  RunConfig& config;
+  const OpenedRecipe& data;
+  ScheduleOptions schedule;  // of so many updates an epoch
+  RunFolder* folder;         // null in all processes but the first
+  FoundRun found;
+  std::optional<GivenWeights> trained;  // weights that the run continues from
+  std::filesystem::path init;           // weights to start from; empty: drawn at random
+  RunSetup setup;
+  Device device;
+};
+
+TrainerOptions trainer_options(const OpenedRun& run);
+
+}  // namespace isobar

@@ -1,0 +1,121 @@
+#include "data/files/npy.h"
+
+#include <bit>
+#include <cstddef>
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+#include "engine/files/atomic_file.h"
+#include "engine/files/reader.h"
+#include "kernels/common/check.h"
+#include "kernels/common/checked_size.h"
+
+namespace isobar {
+namespace {
+
+constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::size_t kAlignment = 64;  // NumPy pads the header so that the data begins at a multiple of this
+
+static_assert(std::endian::native == std::endian::little, "the files hold little-endian numbers");
+
+// What follows 'key': in the header's Python dictionary, up to the end of the text.
+std::optional<std::string_view> after_key(std::string_view header, const std::string& key) {
+  const std::size_t at = header.find("'" + key + "'");
+  if (at == header.npos) return std::nullopt;
+  const std::size_t colon = header.find(':', at);
+  if (colon == header.npos) return std::nullopt;
+  const std::size_t value = header.find_first_not_of(' ', colon + 1);
+  if (value == header.npos) return std::nullopt;
+  return header.substr(value);
+}
+
+// "(1, 20, 1, 1)" or "(5,)" or "()".
+std::optional<std::vector<std::int64_t>> parse_shape(std::string_view text) {
+  if (text.empty() || text[0] != '(' || text.find(')') == text.npos) return std::nullopt;
+  std::vector<std::int64_t> shape;
+  std::int64_t extent = -1;
+  for (char c : text.substr(1, text.find(')'))) {
+    if (c >= '0' && c <= '9') {
+      extent = (extent < 0 ? 0 : extent) * 10 + (c - '0');
+      if (extent > (std::int64_t{1} << 48)) return std::nullopt;
+    } else if (c == ',' || c == ')') {
+      if (extent >= 0) shape.push_back(extent);
+      extent = -1;
+    } else if (c != ' ' && c != 'L') {
+      return std::nullopt;
+    }
+  }
+  return shape;
+}
+
+template <class T>
+std::vector<double> widen(std::string_view bytes, std::size_t count) {
+  std::vector<T> values(count);
+  if (count > 0) std::memcpy(values.data(), bytes.data(), count * sizeof(T));
+  return {values.begin(), values.end()};
+}
+
+void write(const std::string& path, std::span<const std::int64_t> shape, std::string_view descr,
+           std::span<const std::byte> data) {
+  std::string header =
+      "{'descr': '" + std::string(descr) + "', 'fortran_order': False, 'shape': " + shape_text(shape) + ", }";
+  const std::size_t prefix = kMagic.size() + 4;  // and version, and the header's length
+  const std::size_t unpadded = prefix + header.size() + 1;
+  header.append((kAlignment - unpadded % kAlignment) % kAlignment, ' ');
+  header += '\n';
+  std::string head(kMagic);
+  head += {'\x01', '\x00', static_cast<char>(header.size() & 0xff), static_cast<char>(header.size() >> 8)};
+  AtomicFile file(path);
+  file.write(head + header);
+  file.write(data);
+  file.commit();
+}
+
+}  // namespace
+
+std::string shape_text(std::span<const std::int64_t> shape) {
+  std::string result = "(";
+  for (std::size_t i = 0; i < shape.size(); ++i) result += (i ? ", " : "") + std::to_string(shape[i]);
+  return result + (shape.size() == 1 ? ",)" : ")");
+}
+
+NpyArray read_npy(const std::string& path) {
+  const std::string file = read_file(path);
+  const std::string_view bytes = file;
+  ISOBAR_CHECK(bytes.size() >= 12 && bytes.starts_with(kMagic), path, " is not a .npy file");
+  const int version = bytes[6];
+  const std::size_t length_bytes = version == 1 ? 2 : 4;
+  std::size_t header_length = 0;
+  for (std::size_t i = 0; i < length_bytes; ++i)
+    header_length |= std::size_t{static_cast<unsigned char>(bytes[8 + i])} << (8 * i);
+  const std::size_t data_at = 8 + length_bytes + header_length;
+  ISOBAR_CHECK(version >= 1 && version <= 3 && data_at <= bytes.size(), path, " has a damaged .npy header");
+  const std::string_view header = bytes.substr(8 + length_bytes, header_length);
+
+  const auto descr = after_key(header, "descr"), order = after_key(header, "fortran_order"),
+             shape_at = after_key(header, "shape");
+  const auto shape = shape_at ? parse_shape(*shape_at) : std::nullopt;
+  ISOBAR_CHECK(descr && order && shape, path, " has a damaged .npy header");
+  const bool is_fp32 = descr->starts_with("'<f4'"), is_fp64 = descr->starts_with("'<f8'");
+  ISOBAR_CHECK(is_fp32 || is_fp64, path, " holds elements of type ", descr->substr(0, descr->find(',')),
+               "; expected '<f4' or '<f8' (fp32 or fp64)");
+  ISOBAR_CHECK(order->starts_with("False"), path, " is stored in Fortran order; expected C order");
+
+  const std::size_t size = is_fp32 ? 4 : 8, held = bytes.size() - data_at;
+  const auto count = static_cast<std::size_t>(checked_product(*shape, path));
+  ISOBAR_CHECK(held % size == 0 && held / size == count, path, " is truncated or damaged: ", shape_text(*shape),
+               " numbers of ", size, " bytes each, but the file has ", held, " bytes for them");
+  const std::string_view data = bytes.substr(data_at);
+  return {*shape, is_fp32 ? widen<float>(data, count) : widen<double>(data, count)};
+}
+
+void write_npy(const std::string& path, std::span<const std::int64_t> shape, std::span<const float> values) {
+  write(path, shape, "<f4", std::as_bytes(values));
+}
+
+void write_npy(const std::string& path, std::span<const std::int64_t> shape, std::span<const double> values) {
+  write(path, shape, "<f8", std::as_bytes(values));
+}
+
+}  // namespace isobar

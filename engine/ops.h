@@ -1,6 +1,6 @@
-// The index of differentiable operations, a line each; those on fields are in engine/field_ops.h. kernels/x.h has the
-// formula and the contract of op x. engine/ops/x.cc checks shapes, allocates, runs the kernel for the device and
-// records the backward.
+// The index of differentiable operations, a line each; those on fields are in engine/field_ops.h, convolutions
+// in engine/conv_ops.h. kernels/x.h has the formula and the contract of op x. engine/ops/x.cc checks shapes, allocates,
+// runs the kernel for the device and records the backward.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,7 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 VitConfig small_vit(bool gives_fields) {
-  VitConfig config{.height = 4, .width = 6, .patch = 2, .in_channels = 3, .embed = 8, .depth = 2, .heads = 2};
+  VitConfig config{.height = 4, .width = 6, .patch = 2, .in_channels = 3, .embed = 16, .depth = 2, .heads = 2};
   (gives_fields ? config.out_channels : config.classes) = 5;
   return config;
 }
@@ -48,16 +48,18 @@ Weights weights_read_by(const Stage& stage, const Tensors& inputs, const Pass& p
   return read;
 }
 
+constexpr LinearOptions kWide{.out_dtype = DType::fp64};
+
 // y = gelu(x·Wᵀ)·Wᵀ with one W, the toy of a tied weight.
 struct Tied {
   Parameters parameters;
   int weight = parameters.add({.names = {"weight"}, .shape = {3, 3}, .init = {Init::Kind::normal, 1}});
   std::vector<Stage> stages = {
       {[this](const Tensors& in, const Pass&) {
-         return Tensors{gelu(linear(in[0], parameters.get(weight), {}, {}), Activation::gelu_erf)};
+         return Tensors{gelu(linear(in[0], parameters.get(weight), {}, kWide), Activation::gelu_erf)};
        },
        {weight}},
-      {[this](const Tensors& in, const Pass&) { return Tensors{linear(in[0], parameters.get(weight), {}, {})}; },
+      {[this](const Tensors& in, const Pass&) { return Tensors{linear(in[0], parameters.get(weight), {}, kWide)}; },
        {weight}}};
 };
 

@@ -101,7 +101,7 @@ TEST_CASE("on shapes: nothing of the run's own is touched") {
   const std::size_t held = memory_bytes(), peak = peak_memory_bytes();
   TrainingSetup large = kSetup;
   large.samples = 1 << 20;
-  CHECK(predicted(large).peak_bytes > std::size_t{1} << 40);
+  CHECK(predicted(large).peak_bytes > std::size_t{1} << 38);  // 256 GiB
   CHECK(memory_bytes() == held);
   CHECK(peak_memory_bytes() == peak);
 }

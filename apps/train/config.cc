@@ -58,6 +58,23 @@ const Key* find_key(const std::vector<const Key*>& keys, const std::string& name
   return found == keys.end() ? nullptr : *found;
 }
 
+bool is_key_of_any_config(const std::string& name) {
+  bool is_known = false;
+  for_all_configs([&](RunConfig& config) {
+    const std::vector<KeyTable> tables = config.tables();
+    is_known |= find_key(all_keys(tables), name) != nullptr;
+  });
+  return is_known;
+}
+
+// The layer of the source that chose task and network.
+int layer_of_choice(const ConfigEntries& entries) {
+  int layer = std::numeric_limits<int>::min();
+  for (const char* key : {"task", "model"})
+    if (const auto entry = entries.find(key); entry != entries.end()) layer = std::max(layer, entry->second.layer);
+  return layer;
+}
+
 }  // namespace
 
 std::string task_of(const ConfigEntries& entries) {
@@ -95,15 +112,20 @@ RunConfig read_config(const ConfigEntries& entries) {
 RunConfig read_config(const ConfigEntries& entries, RunConfig config) {
   const std::vector<KeyTable> tables = config.tables();
   const std::vector<const Key*> keys = all_keys(tables);
+  const int choice = layer_of_choice(entries);
   for (const auto& [name, entry] : entries) {
     const Key* key = find_key(keys, name);
+    if (key == nullptr && entry.layer < choice && is_key_of_any_config(name)) {
+      config.left_out.push_back(name);
+      continue;
+    }
     ISOBAR_CHECK(key != nullptr, "unknown config key ", name, " in ", entry.origin,
                  did_you_mean(suggested_key(name, tables)), " (isobar train --list-keys names all)");
   }
   for (const Key* key : keys) {
     const auto entry = entries.find(key->name);
     if (entry == entries.end()) continue;
-    const auto& [value, origin] = entry->second;
+    const auto& [value, origin, layer] = entry->second;
     config.origins.set(key->name, origin);
     ISOBAR_CHECK(read_value(*key, value), config.origins.where(key->name), " must be ", expected_value(*key), ", not ",
                  shown(value));

@@ -38,6 +38,9 @@ struct RunConfig {
   RunOptions run;
   TutorialKeys tutorial;
   KeyOrigins origins;
+  // Keys of another task or network that a config sets, and that were left out because a later source (a config that
+  // extends it, --set) chose this task and this network.
+  std::vector<std::string> left_out;
 
   std::vector<KeyTable> tables();
 

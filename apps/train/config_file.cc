@@ -170,12 +170,14 @@ std::vector<fs::path> config_search_path() {
 NamedConfig load_config(const std::string& reference, const std::vector<fs::path>& folders) {
   const std::vector<Source> chain = inheritance_chain(find_source(reference, nullptr, folders), folders);
   NamedConfig config{chain.front().name, {}};
+  int layer = 0;
   for (const Source& source : chain) {
     const bool has_length = config.entries.contains(kIterations);  // set by a config that extends this one
     for (const auto& [key, value] : source.values.items()) {
       if (key == "extends" || (key == kEpochs && has_length)) continue;
-      config.entries.try_emplace(key, ConfigEntry{value, source.origin()});
+      config.entries.try_emplace(key, ConfigEntry{value, source.origin(), layer});
     }
+    --layer;
   }
   return config;
 }
@@ -199,17 +201,18 @@ void set_from_assignment(ConfigEntries& entries, const std::string& assignment) 
   ISOBAR_CHECK(equals != std::string::npos && equals > 0, "--set ", assignment, " is not of the form KEY=VALUE");
   const std::string key = assignment.substr(0, equals), value = assignment.substr(equals + 1);
   std::optional<json> parsed = parse_json_if_valid<json>(value, "--set " + key);
-  set_entry(entries, key, {parsed ? std::move(*parsed) : json(value), "--set"});
+  set_entry(entries, key, {.value = parsed ? std::move(*parsed) : json(value), .origin = "--set"});
 }
 
 void set_entry(ConfigEntries& entries, const std::string& key, ConfigEntry entry) {
   if (key == kIterations) entries.erase(kEpochs);
+  entry.layer = kLayerOfFlags;
   entries[key] = std::move(entry);
 }
 
 ConfigEntries entries_from(const nlohmann::ordered_json& object, const std::string& origin) {
   ConfigEntries entries;
-  for (const auto& [key, value] : object.items()) entries[key] = {value, origin};
+  for (const auto& [key, value] : object.items()) entries[key] = {.value = value, .origin = origin};
   return entries;
 }
 

@@ -17,7 +17,10 @@ namespace isobar {
 struct ConfigEntry {
   nlohmann::json value;
   std::string origin;  // "configs/vit.json (short)", "--set", "--num-iters"
+  // Which of two sources decides: 0 for a config, less for those that it extends, kLayerOfFlags for flags and --set.
+  int layer = 0;
 };
+inline constexpr int kLayerOfFlags = 1;
 using ConfigEntries = std::map<std::string, ConfigEntry>;
 
 struct NamedConfig {
@@ -43,8 +46,8 @@ struct ListedConfig {
 };
 std::vector<ListedConfig> list_configs(const std::vector<std::filesystem::path>& folders);
 
-// Sets a key. num_iters and num_epochs both set the length of a run; the last one set wins: setting num_iters removes
-// an earlier num_epochs.
+// Sets a key by a flag. num_iters and num_epochs both set the length of a run, and the last one set wins: setting
+// num_iters removes an earlier num_epochs.
 void set_entry(ConfigEntries& entries, const std::string& key, ConfigEntry entry);
 
 // The entries of a flat object such as config.json; error messages name `origin`.

@@ -593,6 +593,34 @@ TEST_CASE("a task that nobody knows is refused with those that exist") {
   CHECK_THROWS_WITH(with({"task=3"}), ContainsSubstring("config key task in --set must be a string, not 3"));
 }
 
+TEST_CASE("a later choice of task or network leaves out the keys that only the earlier one has") {
+  const ConfigFolder folder;
+  folder.write("base.json", R"({"img_size": [8, 16], "n_in_channels": 4, "batch_size": 3})");
+  folder.write("child.json", R"({"extends": "base", "task": "classification"})");
+  folder.write("same.json", R"({"task": "classification", "img_size": [8, 16]})");
+  folder.write("own.json", R"({"task": "classification"})");
+  const std::vector<std::string> keys{"img_size", "n_in_channels"};
+
+  ConfigEntries entries = folder.load("base");
+  entries.erase("batch_size");
+  CHECK(read_config(entries).left_out.empty());
+  set_from_assignment(entries, "task=classification");
+  CHECK(read_config(entries).left_out == keys);
+  RunConfig config = read_config(entries);
+  CHECK_FALSE(to_json(config).contains("img_size"));
+
+  entries = folder.load("child");
+  CHECK_THROWS_WITH(read_config(entries), ContainsSubstring("unknown config key batch_size in "));  // of no task
+  entries.erase("batch_size");
+  CHECK(read_config(entries).left_out == keys);
+
+  // Set by the source that chose the task, or by a later one: a mistake.
+  CHECK_THROWS_WITH(read_config(folder.load("same")), ContainsSubstring("unknown config key img_size in "));
+  entries = folder.load("own");
+  set_from_assignment(entries, "img_size=[8,16]");
+  CHECK_THROWS_WITH(read_config(entries), ContainsSubstring("unknown config key img_size in --set"));
+}
+
 TEST_CASE("a number may lie on its bounds and not beyond them, whatever its type") {
   const auto accepts = [](auto&& set_bounds, auto value) {
     Key bounded = key("k", value, "");

@@ -249,7 +249,7 @@ FAULTS = {
         "for another product than it was chosen for"),
     # The choice of algorithms.
     "the slowest algorithm": (
-        "gemm", "milliseconds >= least)", "(milliseconds >= least && !PLANTED))", FASTEST,
+        "gemm", "milliseconds >= min_so_far)", "(milliseconds >= min_so_far && !PLANTED))", FASTEST,
         "milliseconds\\(\\) >= least"),
     "timing adds to a product": (
         "gemm", "if (!p.accumulate) return f(", "if (!p.accumulate || PLANTED) return f(",

@@ -12,6 +12,7 @@
 #include "kernels/cases/adam.h"
 #include "kernels/cases/attention.h"
 #include "kernels/cases/column_sum.h"
+#include "kernels/cases/conv.h"
 #include "kernels/cases/copy_strided.h"
 #include "kernels/cases/cross_entropy.h"
 #include "kernels/cases/dropout.h"
@@ -24,6 +25,7 @@
 #include "kernels/cases/layernorm.h"
 #include "kernels/cases/normalize.h"
 #include "kernels/cases/patchify.h"
+#include "kernels/cases/pointwise.h"
 #include "kernels/common/check.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/gemm/onednn.h"
@@ -88,6 +90,10 @@ Shape vocabulary(std::int64_t batch) {
 Shape samples_only(std::int64_t batch) {
   return {batch};
 }
+// A middle layer of the U-Net of volumes: B samples of 16^3 points, kernel 4, stride 2, 128 channels to 256.
+Shape unet_layer(std::int64_t batch) {
+  return {batch, 128, 256, 16, 16, 16, 4, 2, 1};
+}
 // The queries of the fused product: columns [0, C) of its rows [B·T, 3·C].
 Shape queries(std::int64_t batch) {
   return {batch * kTokens, kEmbed, 3 * kEmbed};
@@ -138,6 +144,14 @@ ISOBAR_BENCH(gelu_fwd, .dims = "n", .base_shape = hidden, .small_shape = {1001},
 ISOBAR_BENCH(gelu_bwd, .dims = "n", .base_shape = hidden, .small_shape = {1001},
              .baselines = {memcpy_baseline(), {"onednn", onednn_gelu_bwd}}) {
   return ISOBAR_BENCH_CALL(gelu_bwd, p.operands(), {.n = p.shape[0], .dtype = p.dtype});
+}
+
+ISOBAR_BENCH(pointwise_fwd, .dims = "n", .base_shape = hidden, .small_shape = {1001}) {
+  return ISOBAR_BENCH_CALL(pointwise_fwd, p.operands(), {.n = p.shape[0], .dtype = p.dtype, .kind = Pointwise::tanh});
+}
+
+ISOBAR_BENCH(pointwise_bwd, .dims = "n", .base_shape = hidden, .small_shape = {1001}) {
+  return ISOBAR_BENCH_CALL(pointwise_bwd, p.operands(), {.n = p.shape[0], .dtype = p.dtype, .kind = Pointwise::tanh});
 }
 
 ISOBAR_BENCH(dropout, .dims = "n", .base_shape = activations, .small_shape = {1001}) {
@@ -271,6 +285,34 @@ ISOBAR_BENCH(attention_merge, .dims = "batch heads tokens head_size", .base_shap
   ISOBAR_CHECK(d[3] % 4 == 0, "attention_merge needs a head_size that is a multiple of 4, not ", d[3]);
   return ISOBAR_BENCH_CALL(attention_merge, p.operands(),
                            {.batch = d[0], .heads = d[1], .tokens = d[2], .head_size = d[3]});
+}
+
+// ---- convolution ----------------------------------------------------------------------------------------------------
+
+constexpr const char* kConvDims = "batch in_channels out_channels depth height width kernel stride pad";
+
+ConvShape conv_shape(const Shape& d) {
+  ConvShape shape{d[0], d[1], d[2], {}};
+  for (int a = 0; a < 3; ++a) {
+    const std::int64_t in = d[static_cast<std::size_t>(3 + a)], kernel = d[6], stride = d[7], pad = d[8];
+    shape.axes[a] = {in, (in + 2 * pad - kernel) / stride + 1, kernel, stride, pad, Edge::zeros};
+  }
+  return shape;
+}
+
+ISOBAR_BENCH(conv_fwd, .dims = kConvDims, .base_shape = unet_layer, .small_shape = {1, 3, 5, 4, 5, 6, 3, 1, 1}) {
+  return ISOBAR_BENCH_CALL(
+      conv_fwd, p.operands({"bias"}),
+      {.shape = conv_shape(p.shape), .dtype = p.dtype, .out_dtype = p.dtype, .activation = Pointwise::leaky_relu});
+}
+
+ISOBAR_BENCH(conv_bwd_data, .dims = kConvDims, .base_shape = unet_layer, .small_shape = {1, 3, 5, 4, 5, 6, 3, 1, 1}) {
+  return ISOBAR_BENCH_CALL(conv_bwd_data, p.operands(),
+                           {.shape = conv_shape(p.shape), .dtype = p.dtype, .out_dtype = p.dtype});
+}
+
+ISOBAR_BENCH(conv_bwd_weight, .dims = kConvDims, .base_shape = unet_layer, .small_shape = {1, 3, 5, 4, 5, 6, 3, 1, 1}) {
+  return ISOBAR_BENCH_CALL(conv_bwd_weight, p.operands(), {.shape = conv_shape(p.shape), .dtype = p.dtype});
 }
 
 // ---- patches, normalisation, losses ---------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-// The index of differentiable operations, a line each; those on fields are in engine/field_ops.h. kernels/x.h has the
-// formula and the contract of op x. engine/ops/x.cc checks shapes, allocates, runs the kernel for the device and
-// records the backward.
+// The index of differentiable operations, a line each; those on fields are in engine/field_ops.h, convolutions
+// in engine/conv_ops.h. kernels/x.h has the formula and the contract of op x. engine/ops/x.cc checks shapes, allocates,
+// runs the kernel for the device and records the backward.
 #pragma once
 
 #include <cstdint>
@@ -66,6 +66,9 @@ Tensor mlp(const Tensor& x, const Tensor& w1, const Tensor& b1, const Tensor& w2
 
 // Any shape.
 Tensor gelu(const Tensor& x, Activation kind);
+Tensor relu(const Tensor& x);
+Tensor leaky_relu(const Tensor& x);  // 0.01·x below 0
+Tensor tanh(const Tensor& x);
 // [B·T,C] -> [B·T,C].
 Tensor layernorm(const Tensor& x, const Tensor& w, const Tensor& b, double eps, DType out_dtype);
 // s = x + branch; y = layernorm(s); all [B·T,C].

@@ -3,6 +3,7 @@
 
 exp      (eʳ - 1 - r)/r² on |r| <= ln 2 / 2
 normal   Φ(-a)/(φ(a)·√2π·t) as a polynomial in t = 1/(1 + 0.35·a), 0 <= a <= 14.5; 0.35 gave the smallest error
+tanh     (tanh(x)/x - 1)/x² as a polynomial in x², |x| <= 0.6
 """
 import mpmath as mp
 
@@ -57,6 +58,13 @@ def main():
         return mp.erfc(a / mp.sqrt(2)) / 2 * mp.exp(a * a / 2) / t
 
     show("normal", remez(normal, lambda t: 1 / normal(t), 1 / (1 + slope * mp.mpf("14.5")), mp.mpf(1), 8))
+
+    def tanh_over_x(square):
+        x = mp.sqrt(square)
+        return mp.tanh(x) / x if square else mp.mpf(1)
+
+    show("tanh", remez(lambda u: (tanh_over_x(u) - 1) / u if u else -mp.mpf(1) / 3,
+                       lambda u: u / tanh_over_x(u) + mp.mpf("0.002"), mp.mpf(0), mp.mpf("0.6")**2, 4))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 #include "engine/tape.h"
 #include "kernels/column_sum.h"
 #include "kernels/elementwise.h"
+#include "kernels/pointwise.h"
 
 namespace isobar {
 
@@ -46,6 +47,14 @@ inline void add_column_sum(const Tensor& dy, std::int64_t cols, const Gradients:
               .out = slot.tensor.data(),
               .mode = slot.mode,
               .workspace = scratch.data()},
+             current_stream());
+}
+
+// dy becomes dy·f'(x), from y = f(x).
+inline void backward_in_place(Pointwise kind, const Tensor& dy, const Tensor& y) {
+  if (kind == Pointwise::none) return;
+  ISOBAR_RUN(y.device(), pointwise_bwd,
+             {.n = y.numel(), .dtype = y.dtype(), .kind = kind, .dy = dy.data(), .y = y.data(), .dx = dy.data()},
              current_stream());
 }
 

@@ -8,8 +8,8 @@
 namespace isobar::cpu {
 
 // The use of the memory. Two uses at the same time on one thread must have different slots.
-enum class Scratch : std::uint8_t { gemm_b, gemm_partial, gemm_a, attention_shared, attention };
-inline constexpr int kScratchSlots = 5;
+enum class Scratch : std::uint8_t { gemm_b, gemm_partial, gemm_a, conv_taps, attention_shared, attention };
+inline constexpr int kScratchSlots = 6;
 
 // At least `bytes` bytes at a 64-byte boundary, contents undefined. Valid until this thread requests the same slot
 // again or ends. Other threads may use the memory meanwhile.

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/conv_ops.h"
 #include "engine/field_ops.h"
 #include "engine/ops.h"
 #include "engine/tape.h"
@@ -85,6 +86,18 @@ std::vector<Call> calls() {
          forecast_loss(zeros({1, 2, 2, 2}, on[0]), zeros({1, 2, 2, 2}, on[1]),
                        {.row_weights = zeros({2}, on[2]), .channel_weights = zeros({2}, on[3])});
        }},
+      {"conv", 3,
+       [](const auto& on) {
+         conv(zeros({1, 4, 2}, on[0]), zeros({3, 3, 2}, on[1]), zeros({3}, on[2]), {});
+       }},
+      {"conv_transpose", 3,
+       [](const auto& on) {
+         conv_transpose(zeros({1, 4, 2}, on[0]), zeros({2, 3, 3}, on[1]), zeros({3}, on[2]), {});
+       }},
+      {"concat_channels", 3,
+       [](const auto& on) {
+         concat_channels({zeros({1, 4, 2}, on[0]), zeros({1, 4, 3}, on[1]), zeros({1, 4, 1}, on[2])});
+       }},
       {"cross_entropy", 2,
        [](const auto& on) {
          cross_entropy(zeros({4, 3}, on[0]), labels(on[1]));
@@ -155,6 +168,42 @@ TEST_CASE("operands: options that were not set, and empty tensors, are errors") 
   }
   CHECK_THAT(refusal([&] { layernorm(matrix, zeros({24}, kHost, DType::bf16), zeros({24}), 1e-5, DType::fp32); }),
              ContainsSubstring("layernorm: weight and bias are bf16 and fp32, not fp32"));
+}
+
+TEST_CASE("operands: a convolution names both shapes, and what does not fit") {
+  const Tensor x = zeros({2, 5, 4, 3}), weight = zeros({6, 3, 3, 3}), bias = zeros({6});
+  const auto of = [&](const ConvOptions& options) { return refusal([&] { conv(x, weight, bias, options); }); };
+  CHECK(of({}) == "accepted");
+  CHECK(of({.stride = {1, 0}}) ==
+        "conv: weight [6, 3, 3, 3] on input [2, 5, 4, 3], axis 1 has a stride of 0 and paddings of 0 and 0");
+  CHECK(of({.stride = {1, 2, 1}}) == "conv: stride has 3 entries for 2 axes");
+  CHECK(refusal([&] {
+          conv(zeros({2, 5, 2, 3}), weight, bias, {});
+        }) == "conv: axis 1 of input [2, 5, 2, 3] and weight [6, 3, 3, 3], padded by 0 and 0, gives no output");
+  CHECK(refusal([&] {
+          conv_transpose(x, zeros({3, 1, 1, 6}), bias, {.pad = {0, 2}});
+        }) ==
+        "conv_transpose: axis 1 of input [2, 5, 4, 3] and weight [3, 1, 1, 6], padded by 2 and 2, gives no output");
+  CHECK(refusal([&] {
+          conv(zeros({2, 5, 4, 4}), weight, bias, {});
+        }) == "conv: input [2, 5, 4, 4] does not fit weight [6, 3, 3, 3]");
+  CHECK(refusal([&] { conv_transpose(x, weight, bias, {}); }) ==
+        "conv_transpose: input [2, 5, 4, 3] does not fit weight [6, 3, 3, 3]");
+  CHECK(refusal([&] { conv(x, weight, zeros({3}), {}); }) == "conv: bias [3] of fp32 does not fit weight [6, 3, 3, 3]");
+  CHECK(refusal([&] {
+          conv(x, zeros({6, 3, 3, 3}, kHost, DType::bf16), bias, {});
+        }) == "conv: input is fp32, weight is bf16");
+  CHECK(refusal([&] {
+          conv(zeros({5, 3}), weight, bias, {});
+        }) == "conv: the input [5, 3] has 2 dimensions, not 3 to 5");
+  CHECK(refusal([&] { conv(x, zeros({6, 3, 3}), bias, {}); }) == "conv: the weight [6, 3, 3] has 3 dimensions, not 4");
+  CHECK(refusal([&] {
+          concat_channels({x, zeros({2, 5, 5, 3})});
+        }) == "concat_channels: [2, 5, 4, 3] of fp32 and [2, 5, 5, 3] of fp32 differ in more than their channels");
+  CHECK(refusal([&] { concat_channels({}); }) == "concat_channels: there are no tensors");
+  CHECK(refusal([&] {
+          to_channels_last(zeros({5, 3}), DType::fp32);
+        }) == "to_channels_last: the input [5, 3] has 2 dimensions, not 3 to 5");
 }
 
 TEST_CASE("tensor: a dimension that it does not have is an error, and so is what is not there") {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <random>
 
+#include "engine/conv_ops.h"
 #include "engine/field_ops.h"
 #include "engine/ops.h"
 #include "tests/harness/testing.h"
@@ -133,6 +134,51 @@ TEST_CASE("gradients of every op equal finite differences") {
   SECTION("gelu") {
     check_gradients([](const auto& in) { return std::vector{gelu(in[0], Activation::gelu_erf)}; },
                     {random_tensor({9}, 1)});
+  }
+  SECTION("relu, leaky_relu and tanh") {
+    for (Tensor (*const op)(const Tensor&) : {relu, leaky_relu, tanh})
+      check_gradients([op](const auto& in) { return std::vector{op(in[0])}; }, {random_tensor({3, 3}, 1)});
+  }
+  SECTION("conv and conv_transpose") {
+    for (const Pointwise activation : {Pointwise::none, Pointwise::relu, Pointwise::leaky_relu, Pointwise::tanh}) {
+      const ConvOptions options{
+          .stride = {2, 1}, .pad = {1, 0}, .pad_behind = {0, 1}, .activation = activation, .out_dtype = DType::fp64};
+      check_gradients([&](const auto& in) { return std::vector{conv(in[0], in[1], in[2], options)}; },
+                      {random_tensor({2, 4, 3, 2}, 1), random_tensor({3, 3, 2, 2}, 2), random_tensor({3}, 3)});
+      check_gradients([&](const auto& in) { return std::vector{conv_transpose(in[0], in[1], in[2], options)}; },
+                      {random_tensor({2, 3, 3, 2}, 1), random_tensor({2, 3, 2, 3}, 2), random_tensor({3}, 3)});
+    }
+  }
+  SECTION("conv and conv_transpose in one and in three dimensions, without bias") {
+    const ConvOptions options{.pad = {1}, .edge = {Edge::wrap}, .out_dtype = DType::fp64};
+    check_gradients([&](const auto& in) { return std::vector{conv(in[0], in[1], {}, options)}; },
+                    {random_tensor({2, 5, 2}, 1), random_tensor({3, 3, 2}, 2)});
+    const ConvOptions halves{.stride = {2}, .pad = {1}, .out_dtype = DType::fp64};
+    check_gradients([&](const auto& in) { return std::vector{conv(in[0], in[1], {}, halves)}; },
+                    {random_tensor({1, 2, 4, 2, 2}, 1), random_tensor({1, 4, 4, 4, 2}, 2)});
+    check_gradients([&](const auto& in) { return std::vector{conv_transpose(in[0], in[1], {}, halves)}; },
+                    {random_tensor({1, 1, 2, 1, 2}, 1), random_tensor({2, 4, 4, 4, 1}, 2)});
+  }
+  SECTION("conv, an input that is read twice, and a weight that is computed") {
+    const ConvOptions options{.pad = {1}, .out_dtype = DType::fp64};
+    check_gradients(
+        [&](const auto& in) {
+          const Tensor y = conv(in[0], add(in[1], in[1]), {}, options);
+          return std::vector{add(y, conv_transpose(in[0], in[1], {}, options))};
+        },
+        {random_tensor({1, 4, 2}, 1), random_tensor({2, 3, 2}, 2)});
+  }
+  SECTION("concat_channels, to_channels_last and to_channels_first") {
+    check_gradients(
+        [](const auto& in) {
+          return std::vector{concat_channels({in[0], in[1], in[0]})};
+        },
+        {random_tensor({2, 3, 2}, 1), random_tensor({2, 3, 1}, 2)});
+    for (const Shape& shape : {Shape{2, 3, 4}, Shape{2, 3, 2, 4}, Shape{2, 3, 2, 1, 4}}) {
+      check_gradients([](const auto& in) { return std::vector{to_channels_last(in[0], DType::fp64)}; },
+                      {random_tensor(shape, 1)});
+      check_gradients([](const auto& in) { return std::vector{to_channels_first(in[0])}; }, {random_tensor(shape, 1)});
+    }
   }
   SECTION("layernorm") {
     check_gradients([](const auto& in) { return std::vector{layernorm(in[0], in[1], in[2], 1e-6, DType::fp64)}; },

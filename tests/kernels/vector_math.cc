@@ -1,4 +1,4 @@
-// kernels/cpu/vector_math.h: exp, the normal distribution and the sigmoid against libm over their whole range.
+// kernels/cpu/vector_math.h: exp, the normal distribution, the sigmoid and tanh against libm over their whole range.
 #define ISOBAR_ISA of_the_test  // the header belongs to files compiled once an instruction set
 
 #include "kernels/cpu/vector_math.h"
@@ -80,6 +80,19 @@ TEST_CASE("vector_math: convert widens every fp16 as its definition says") {
     wrong += std::isnan(plain) ? !std::isnan(fast) : fast != plain || std::signbit(fast) != std::signbit(plain);
   }
   CHECK(wrong == 0);
+}
+
+TEST_CASE("vector_math: tanh errs by less than three ulp and keeps its special values") {
+  const auto exact = [](double x) { return std::tanh(x); };
+  const auto fast = [](float x) { return math::tanh(x); };
+  CHECK(worst_error(1e-30, 0.7, fast, exact) <= 6);
+  CHECK(worst_error(-10, -1e-4, fast, exact) <= 6);
+  CHECK(worst_error(0.5, 100, fast, exact) <= 6);
+  CHECK(math::tanh(0.0f) == 0.0f);
+  CHECK(std::signbit(math::tanh(-0.0f)));
+  CHECK(math::tanh(kInfinity) == 1.0f);
+  CHECK(math::tanh(-kInfinity) == -1.0f);
+  CHECK(std::isnan(math::tanh(std::numeric_limits<float>::quiet_NaN())));
 }
 
 }  // namespace isobar::testing

@@ -1,0 +1,342 @@
+// The blocked matrix product on the CPU, C[i, j] = Σ_k A[i, k]·B[k, j]: computed tile by tile in registers
+// (kernels/cpu/simd.h) from packed panels of A and B. gemm packs matrices; a convolution gathers.
+// Only for files compiled once an instruction set (kernels/cpu/isa.h).
+//
+// multiply() below asks three things of its caller, for a Format that is Single<T> or InPairs:
+//
+//   A         kTransposed; pack(row, rows, depth, packed): rows [row, row + rows), terms of `depth`, zeros up to whole
+//             tiles. A tile of the packed A is [kTileRows, kRowStep] if the terms of a row are contiguous in
+//             memory, and [elements, kTileRows], kTransposed, if the rows are: in both cases packing copies runs
+//   B         pack(column, depth, packed): columns [column, column + kPanel), terms of `depth`, as [elements, kPanel],
+//             zeros beyond the last column
+//   Epilogue  row(sums, row, column, width): the operations on the sums of one row of a tile. Its `first` and `last`
+//             say whether these are the first and the last terms of the sums
+//             prefetch(row, column): prefetches the lines of C for a tile, so that they arrive while it is computed
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/common/math.h"
+#include "kernels/cpu/pairs.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/cpu/scratch.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/gemm/packed.h"
+
+namespace isobar::cpu::ISOBAR_ISA {
+
+using std::int64_t;
+
+inline constexpr int64_t kSerialFlops = 200'000;  // less work is not worth a second thread
+// Tiles of rows whose A is packed at a time; they share the L2 cache with B.
+inline constexpr int64_t kBlockTiles = 14;
+
+// The step between rows of the packed A. Not a power of two: all rows of a tile would fall into a few cache sets.
+inline constexpr int kRowStep = kGemmDepth + 16;
+
+template <class In, class T>
+ISOBAR_INLINE void convert_run(const In* __restrict__ from, T* __restrict__ to, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) to[i] = convert<T>(from[i]);
+}
+
+// The same for a constant number of elements: inline for all types.
+template <int kCount, class In, class T>
+ISOBAR_INLINE void convert_fixed(const In* __restrict__ from, T* __restrict__ to) {
+  if constexpr (std::is_same_v<In, T>) {
+    __builtin_memcpy(to, from, kCount * sizeof(T));
+  } else {
+#pragma omp simd
+    for (int i = 0; i < kCount; ++i) to[i] = convert<T>(from[i]);
+  }
+}
+
+// Packing and multiplication of single terms, converted to the type of the sums.
+template <class In_>
+struct Single {
+  using In = In_;
+  using Sum = accumulator_t<In>;
+  using Packed = Sum;  // an element of a packed panel
+  static constexpr int kTerms = 1;
+
+  // Packs `count` elements whose terms are contiguous.
+  static ISOBAR_INLINE void pack_along(const In* __restrict__ from, int64_t count, int64_t, Packed* __restrict__ to) {
+    convert_run(from, to, count);
+  }
+  // The same from put(to), which writes `terms` terms side by side, of type Term.
+  using Term = Packed;
+  template <class Put>
+  static ISOBAR_INLINE void pack_gathered(const Put& put, int64_t, Packed* to) {
+    put(to);
+  }
+  static ISOBAR_INLINE Packed pack_one(const In* from, int64_t) { return static_cast<Packed>(*from); }
+  // Packs `count` contiguous elements; further terms of each would be at distance `step`.
+  static ISOBAR_INLINE void pack_across(const In* __restrict__ from, int64_t, int64_t, int64_t count,
+                                        Packed* __restrict__ to) {
+    convert_run(from, to, count);
+  }
+  template <int kCount>
+  static ISOBAR_INLINE void pack_across(const In* __restrict__ from, int64_t, int64_t, Packed* __restrict__ to) {
+    convert_fixed<kCount>(from, to);
+  }
+
+  template <int kRowStep, int kStep, int kBStep, class SumTile>
+  static ISOBAR_INLINE void multiply(SumTile& tile, const Packed* a, const Packed* b, int64_t count) {
+    tile.template multiply<kRowStep, kStep, kBStep>(a, b, count);
+  }
+};
+
+#if defined(ISOBAR_ISA_IS_avx512)
+// Two terms an element, as vdpbf16ps reads them (kernels/cpu/pairs.h). If only one is left, `terms` or `terms_left`
+// says so, and the other is zero.
+template <class Products>
+struct InPairs {
+  using In = bf16;
+  using Sum = float;
+  using Packed = std::uint32_t;
+  static constexpr int kTerms = 2;
+
+  static ISOBAR_INLINE void pack_along(const In* __restrict__ from, int64_t count, int64_t terms,
+                                       Packed* __restrict__ to) {
+    const int64_t whole = terms / 2;
+    __builtin_memcpy(to, from, static_cast<std::size_t>(whole) * sizeof(Packed));
+    if (whole < count) to[whole] = bits_of(from[terms - 1]);
+  }
+  using Term = In;
+  template <class Put>
+  static ISOBAR_INLINE void pack_gathered(const Put& put, int64_t terms, Packed* to) {
+    if (terms % 2 == 1) to[terms / 2] = 0;
+    put(reinterpret_cast<In*>(to));
+  }
+  static ISOBAR_INLINE Packed pack_one(const In* from, int64_t terms_left) {
+    if (terms_left == 1) return bits_of(*from);
+    Packed pair;
+    __builtin_memcpy(&pair, from, sizeof pair);
+    return pair;
+  }
+  static ISOBAR_INLINE void pack_across(const In* __restrict__ from, int64_t step, int64_t terms_left, int64_t count,
+                                        Packed* __restrict__ to) {
+    if (terms_left == 1) {
+      for (int64_t i = 0; i < count; ++i) to[i] = bits_of(from[i]);
+    } else {
+#pragma omp simd
+      for (int64_t i = 0; i < count; ++i) to[i] = bits_of(from[i]) | bits_of(from[step + i]) << 16;
+    }
+  }
+  template <int kCount>
+  static ISOBAR_INLINE void pack_across(const In* __restrict__ from, int64_t step, int64_t terms_left,
+                                        Packed* __restrict__ to) {
+    static_assert(kCount % 8 == 0);
+    if (terms_left == 1) return pack_across(from, step, terms_left, kCount, to);
+    typedef std::uint16_t Eight __attribute__((vector_size(16)));
+    for (int i = 0; i < kCount; i += 8, to += 8) {
+      Eight even, odd;
+      __builtin_memcpy(&even, from + i, sizeof even);
+      __builtin_memcpy(&odd, from + step + i, sizeof odd);
+      const Eight low = __builtin_shufflevector(even, odd, 0, 8, 1, 9, 2, 10, 3, 11);
+      const Eight high = __builtin_shufflevector(even, odd, 4, 12, 5, 13, 6, 14, 7, 15);
+      __builtin_memcpy(to, &low, sizeof low);
+      __builtin_memcpy(to + 4, &high, sizeof high);
+    }
+  }
+
+  template <int kRowStep, int kStep, int kBStep, class SumTile>
+  static ISOBAR_INLINE void multiply(SumTile& tile, const Packed* a, const Packed* b, int64_t count) {
+    multiply_pairs<Products>(tile, a, kRowStep, kStep, b, kBStep, count);
+  }
+
+ private:
+  static ISOBAR_INLINE Packed bits_of(bf16 x) {
+    return __builtin_bit_cast(std::uint16_t, x);
+  }
+};
+#endif
+
+// The terms in a run of packed elements.
+struct Depth {
+  int64_t begin, terms, elements;
+};
+
+// One row of a panel: `width` elements side by side and zeros up to kPanel; further terms of each lie `step` beyond.
+template <class Format>
+ISOBAR_INLINE void pack_row(const typename Format::In* __restrict__ from, int64_t step, int64_t terms_left,
+                            int64_t width, typename Format::Packed* __restrict__ to) {
+  constexpr int64_t kWidth = kPanel<typename Format::Sum>;
+  if (width == kWidth) {
+    Format::template pack_across<kWidth>(from, step, terms_left, to);
+  } else {
+    Format::pack_across(from, step, terms_left, width, to);
+    for (int64_t j = width; j < kWidth; ++j) to[j] = typename Format::Packed{0};
+  }
+}
+
+// A matrix that A is: [m, k], or stored [k, m]. `step` is from one row in memory to the next.
+template <class Format, bool kTransposed_>
+struct MatrixA {
+  using In = typename Format::In;
+  using T = typename Format::Packed;
+  static constexpr bool kTransposed = kTransposed_;
+
+  const In* a;
+  int64_t step;
+
+  void pack(int64_t row, int64_t rows, const Depth& depth, T* __restrict__ packed) const {
+    constexpr int64_t kTileSize = kTileRows * kRowStep;
+    if constexpr (kTransposed) {
+      for (int64_t k = 0; k < depth.elements; ++k) {
+        const int64_t term = k * Format::kTerms, left = depth.terms - term;
+        const In* from = a + (depth.begin + term) * step + row;
+        for (int64_t i = 0; i < rows; i += kTileRows) {
+          T* to = packed + i / kTileRows * kTileSize + k * kTileRows;
+          if (rows - i >= kTileRows) {
+            Format::template pack_across<kTileRows>(from + i, step, left, to);
+          } else {
+            Format::pack_across(from + i, step, left, rows - i, to);
+            for (int64_t j = rows - i; j < kTileRows; ++j) to[j] = T{0};
+          }
+        }
+      }
+    } else {
+      for (int64_t i = 0; i < round_up(rows, kTileRows); ++i) {
+        T* to = packed + i * kRowStep;
+        if (i < rows) {
+          Format::pack_along(a + (row + i) * step + depth.begin, depth.elements, depth.terms, to);
+        } else {
+          for (int64_t k = 0; k < depth.elements; ++k) to[k] = T{0};
+        }
+      }
+    }
+  }
+};
+
+// A matrix that B is: [k, n], or stored [n, k]. `step` is from one row in memory to the next.
+template <class Format>
+struct MatrixB {
+  using In = typename Format::In;
+  using T = typename Format::Packed;
+  static constexpr int64_t kWidth = kPanel<typename Format::Sum>;
+
+  const In* b;
+  int64_t n, step;
+  bool transposed;
+
+  void pack(int64_t column, const Depth& depth, T* __restrict__ packed) const {
+    const int64_t width = min(kWidth, n - column);
+    if (transposed) {
+      // Elements of all columns that stay in the first-level cache while they are transposed.
+      constexpr int64_t kRun = 16;
+      for (int64_t first = 0; first < depth.elements; first += kRun) {
+        const int64_t last = min(first + kRun, depth.elements);
+        for (int64_t j = 0; j < kWidth; ++j) {
+          if (j < width) {
+            const In* from = b + (column + j) * step + depth.begin;
+            for (int64_t k = first; k < last; ++k)
+              packed[k * kWidth + j] = Format::pack_one(from + k * Format::kTerms, depth.terms - k * Format::kTerms);
+          } else {
+            for (int64_t k = first; k < last; ++k) packed[k * kWidth + j] = T{0};
+          }
+        }
+      }
+    } else {
+      for (int64_t k = 0; k < depth.elements; ++k) {
+        const int64_t term = k * Format::kTerms;
+        pack_row<Format>(b + (depth.begin + term) * step + column, step, depth.terms - term, width,
+                         packed + k * kWidth);
+      }
+    }
+  }
+};
+
+// The sums of one tile, row by row. `width` is a constant for all but the last columns, so that what is done with a row
+// is straight vector code.
+template <class T, class Epilogue>
+void finish_tile(const Epilogue& epilogue, T* __restrict__ sums, int64_t row, int64_t column, int64_t m, int64_t n) {
+  const int64_t rows = min(kTileRows, m - row), width = min(kPanel<T>, n - column);
+  for (int64_t i = 0; i < rows; ++i) {
+    if (width == kPanel<T>)
+      epilogue.row(sums + i * kPanel<T>, row + i, column, kPanel<T>);
+    else
+      epilogue.row(sums + i * kPanel<T>, row + i, column, width);
+  }
+}
+
+// The size of a product.
+struct Extents {
+  int64_t m, n, k;
+};
+
+// Rows [row, row + rows) times panels [panel_begin, panel_end), terms of `depth`.
+template <class Format, class A, class Epilogue>
+void block(const A& a, const Extents& e, const typename Format::Packed* packed_b, int64_t row, int64_t rows,
+           int64_t panel_begin, int64_t panel_end, const Depth& depth, const Epilogue& epilogue) {
+  using T = typename Format::Sum;
+  using Packed = typename Format::Packed;
+  constexpr int64_t kTileSize = kTileRows * kRowStep;
+  // Not ceil_div: with it GCC 12 allocates registers worse in the loops below.
+  const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
+  auto* packed_a = static_cast<Packed*>(scratch(Scratch::gemm_a, kBlockTiles * kTileSize * sizeof(Packed)));
+  a.pack(row, rows, depth, packed_a);
+  for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      epilogue.prefetch(row + tile * kTileRows, panel * kPanel<T>);
+      alignas(64) T sums[kTileRows * kPanel<T>];
+      {
+        Tile<T, kTileRows, kTileVectors> c;
+        c.clear();
+        Format::template multiply<A::kTransposed ? 1 : kRowStep, A::kTransposed ? kTileRows : 1, kPanel<T>>(
+            c, packed_a + tile * kTileSize, packed_b + panel * depth.elements * kPanel<T>, depth.elements);
+        c.template store_to<kPanel<T>>(sums);
+      }
+      finish_tile(epilogue, sums, row + tile * kTileRows, panel * kPanel<T>, e.m, e.n);
+    }
+  }
+}
+
+// The passes over C that a product's terms take.
+template <class Format>
+int64_t passes_of(int64_t k) {
+  return ceil_div(ceil_div(k, Format::kTerms), kGemmDepth);
+}
+
+// k >= 1.
+template <class Format, class A, class B, class Epilogue>
+void multiply(const A& a, const B& b, Epilogue epilogue, const Extents& e) {
+  using T = typename Format::Sum;
+  using Packed = typename Format::Packed;
+  const int64_t panels = ceil_div(e.n, kPanel<T>), tiles = ceil_div(e.m, kTileRows);
+  const int64_t elements = ceil_div(e.k, Format::kTerms);
+  const int64_t max_elements = min(kGemmDepth, round_up(ceil_div(elements, passes_of<Format>(e.k)), 8));
+  const int64_t max_terms = max_elements * Format::kTerms;
+  auto* packed_b = static_cast<Packed*>(scratch(Scratch::gemm_b, panels * kPanel<T> * max_elements * sizeof(Packed)));
+
+  // Rows are split among threads in blocks of up to kBlockTiles tiles; if there are too few rows, columns are split
+  // too.
+  const int64_t threads = omp_get_max_threads();
+  const int64_t rounds = ceil_div(tiles, kBlockTiles * threads);
+  const int64_t block_tiles = ceil_div(tiles, rounds * threads);
+  const int64_t row_blocks = ceil_div(tiles, block_tiles);
+  const int64_t column_blocks = row_blocks >= threads ? 1 : min(panels, ceil_div(threads, row_blocks));
+  const int64_t tasks = row_blocks * column_blocks;
+
+  for (int64_t begin = 0; begin < e.k; begin += max_terms) {
+    const int64_t terms = min(max_terms, e.k - begin);
+    const Depth depth{begin, terms, ceil_div(terms, Format::kTerms)};
+    parallel_for(panels, kSerialFlops / (kPanel<T> * terms) + 1, [&](int64_t first, int64_t last) {
+      for (int64_t p = first; p < last; ++p) b.pack(p * kPanel<T>, depth, packed_b + p * depth.elements * kPanel<T>);
+    });
+    epilogue.first = begin == 0;
+    epilogue.last = begin + terms == e.k;
+    const int64_t task_flops = 2 * e.m * e.n * terms / tasks;
+    parallel_for(tasks, kSerialFlops / (task_flops + 1) + 1, [&](int64_t first, int64_t last) {
+      for (int64_t task = first; task < last; ++task) {
+        const int64_t row = task / column_blocks * block_tiles * kTileRows, part = task % column_blocks;
+        const int64_t rows = min(block_tiles * kTileRows, e.m - row);
+        const int64_t panel_begin = panels * part / column_blocks, panel_end = panels * (part + 1) / column_blocks;
+        block<Format>(a, e, packed_b, row, rows, panel_begin, panel_end, depth, epilogue);
+      }
+    });
+  }
+}
+
+}  // namespace isobar::cpu::ISOBAR_ISA

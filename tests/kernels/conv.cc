@@ -1,0 +1,481 @@
+// conv: the three kernels against the sums of their contract as nested loops, at shapes around everything that is done
+// apart: strides, paddings, edges, few channels, several passes over the terms.
+#include "kernels/cases/conv.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/common/check.h"
+#include "kernels/conv/window.h"
+#include "tests/harness/kernel_testing.h"
+
+namespace isobar::testing {
+namespace {
+
+// ---- the oracle -----------------------------------------------------------------------------------------------------
+
+// Which element of x the kernel's element k meets at output o; -1: none.
+std::int64_t met(const ConvAxis& axis, std::int64_t o, std::int64_t k) {
+  const std::int64_t at = o * axis.stride - axis.pad + k;
+  if (at >= 0 && at < axis.in) return at;
+  return axis.edge == Edge::zeros ? -1 : (at + 2 * axis.in) % axis.in;
+}
+
+// Calls f(element of y, element of the weight, element of x) for every product of the convolution, where elements are
+// counted without y's channel, the weight's channels and x's.
+template <class F>
+void for_each_tap(const ConvShape& s, const F& f) {
+  const ConvAxis &d = s.axes[0], &h = s.axes[1], &w = s.axes[2];
+  for (std::int64_t b = 0; b < s.batch; ++b)
+    for (std::int64_t o0 = 0; o0 < d.out; ++o0)
+      for (std::int64_t o1 = 0; o1 < h.out; ++o1)
+        for (std::int64_t o2 = 0; o2 < w.out; ++o2)
+          for (std::int64_t k0 = 0; k0 < d.kernel; ++k0)
+            for (std::int64_t k1 = 0; k1 < h.kernel; ++k1)
+              for (std::int64_t k2 = 0; k2 < w.kernel; ++k2) {
+                const std::int64_t i0 = met(d, o0, k0), i1 = met(h, o1, k1), i2 = met(w, o2, k2);
+                if (i0 < 0 || i1 < 0 || i2 < 0) continue;
+                f(((b * d.out + o0) * h.out + o1) * w.out + o2, (k0 * h.kernel + k1) * w.kernel + k2,
+                  ((b * d.in + i0) * h.in + i1) * w.in + i2);
+              }
+}
+
+// Calls f(index into y, into the weight, into x) for every product.
+template <class F>
+void for_each_product(const ConvShape& s, const F& f) {
+  for_each_tap(s, [&](std::int64_t y, std::int64_t tap, std::int64_t x) {
+    for (std::int64_t co = 0; co < s.out_channels; ++co)
+      for (std::int64_t ci = 0; ci < s.in_channels; ++ci)
+        f(y * s.out_channels + co, (co * s.taps() + tap) * s.in_channels + ci, x * s.in_channels + ci);
+  });
+}
+
+template <class Real>
+Real activate(Pointwise kind, Real x) {
+  if (kind == Pointwise::tanh) return std::tanh(x);
+  if (kind == Pointwise::none || x > 0) return x;
+  return kind == Pointwise::relu ? Real(0) : static_cast<Real>(0.01L) * x;
+}
+
+// ---- cases ----------------------------------------------------------------------------------------------------------
+
+struct Case {
+  std::string name;
+  ConvShape shape;
+  DType dtype = DType::fp32, out_dtype = DType::fp32;
+  bool has_bias = false;
+  Pointwise activation = Pointwise::none;
+  Grad mode = Grad::overwrite;
+};
+
+std::string describe(const Case& c) {
+  std::string text =
+      concat(c.name, ": ", c.shape.batch, " samples, ", c.shape.in_channels, " -> ", c.shape.out_channels,
+             " channels, ", name_of(c.dtype), " -> ", name_of(c.out_dtype), ", bias ", c.has_bias, ", ",
+             name_of(c.activation), ", accumulate ", c.mode == Grad::accumulate);
+  for (const ConvAxis& a : c.shape.axes)
+    text += concat("; ", a.in, " -> ", a.out, " k", a.kernel, " s", a.stride, " p", a.pad,
+                   a.edge == Edge::wrap ? " wrapped" : "");
+  return text;
+}
+
+Values random_of(std::int64_t n, DType dtype, std::uint64_t seed, std::int64_t terms = 1) {
+  return random_values(n, dtype, seed, 1 / std::sqrt(static_cast<double>(terms)));
+}
+
+// What follows the sums.
+template <class Real>
+std::array<std::vector<Real>, 1> finished(const Case& c, std::vector<Real> sums, const Values& before,
+                                          const Values& bias) {
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(sums.size()); ++i) {
+    Real& sum = sums[static_cast<std::size_t>(i)];
+    if (c.mode == Grad::accumulate) sum += static_cast<Real>(before[i]);
+    if (c.has_bias) sum += static_cast<Real>(bias[i % bias.size()]);
+    sum = activate(c.activation, sum);
+  }
+  return {std::move(sums)};
+}
+
+constexpr DeviceOptions kMultiplies = {.multiplies = true};
+
+void run_fwd(const Case& c) {
+  INFO("conv_fwd " << describe(c));
+  const ConvShape& s = c.shape;
+  const Values x = random_of(s.x(), c.dtype, 1), bias = random_of(s.out_channels, accumulator_of(c.dtype), 3);
+  const Values weight = random_of(s.weight(), c.dtype, 2, s.taps() * s.in_channels);
+  const auto [y] = expected(c.dtype, [&]<class Real>(Arithmetic<Real>) {
+    std::vector<Real> sums(static_cast<std::size_t>(s.y()));
+    for_each_product(s, [&](std::int64_t i, std::int64_t k, std::int64_t j) {
+      sums[static_cast<std::size_t>(i)] += static_cast<Real>(weight[k]) * static_cast<Real>(x[j]);
+    });
+    return finished(c, std::move(sums), {}, bias);
+  });
+  const auto check = [&](Workbench& bench) {
+    const ConvFwdArgs a =
+        cases::conv_fwd({.shape = s, .dtype = c.dtype, .out_dtype = c.out_dtype, .activation = c.activation},
+                        bench.operands({{"x", x}, {"weight", weight}, {"bias", c.has_bias ? &bias : nullptr}}));
+    ISOBAR_RUN(bench.device(), conv_fwd, a);
+    bench.check("y", {a.y}, y);
+  };
+  on_devices(all_devices(), {c.dtype, c.out_dtype}, check, kMultiplies);
+}
+
+void run_bwd_data(const Case& c) {
+  INFO("conv_bwd_data " << describe(c));
+  const ConvShape& s = c.shape;
+  const Values dy = random_of(s.y(), c.dtype, 1), bias = random_of(s.in_channels, accumulator_of(c.dtype), 3);
+  const Values weight = random_of(s.weight(), c.dtype, 2, s.taps() * s.out_channels);
+  const Values before = random_of(s.x(), c.out_dtype, 4);
+  const auto [dx] = expected(c.dtype, [&]<class Real>(Arithmetic<Real>) {
+    std::vector<Real> sums(static_cast<std::size_t>(s.x()));
+    for_each_product(s, [&](std::int64_t i, std::int64_t k, std::int64_t j) {
+      sums[static_cast<std::size_t>(j)] += static_cast<Real>(weight[k]) * static_cast<Real>(dy[i]);
+    });
+    return finished(c, std::move(sums), before, bias);
+  });
+  const auto check = [&](Workbench& bench) {
+    const ConvBwdDataArgs a = cases::conv_bwd_data(
+        {.shape = s, .dtype = c.dtype, .out_dtype = c.out_dtype, .activation = c.activation, .mode = c.mode},
+        bench.operands({{"dy", dy}, {"weight", weight}, {"bias", c.has_bias ? &bias : nullptr}, {"dx", before}}));
+    ISOBAR_RUN(bench.device(), conv_bwd_data, a);
+    bench.check("dx", {a.dx}, dx);
+  };
+  on_devices(all_devices(), {c.dtype, c.out_dtype}, check, kMultiplies);
+}
+
+void run_bwd_weight(const Case& c) {
+  INFO("conv_bwd_weight " << describe(c));
+  const ConvShape& s = c.shape;
+  const Values x = random_of(s.x(), c.dtype, 1);
+  const Values dy = random_of(s.y(), c.dtype, 2, s.batch * s.out_points() + 1);
+  const Values before = random_of(s.weight(), accumulator_of(c.dtype), 4);
+  const auto [dweight] = expected(c.dtype, [&]<class Real>(Arithmetic<Real>) {
+    std::vector<Real> sums(static_cast<std::size_t>(s.weight()));
+    for_each_product(s, [&](std::int64_t i, std::int64_t k, std::int64_t j) {
+      sums[static_cast<std::size_t>(k)] += static_cast<Real>(dy[i]) * static_cast<Real>(x[j]);
+    });
+    return finished(Case{c.name, s, c.dtype, c.out_dtype, false, Pointwise::none, c.mode}, std::move(sums), before, {});
+  });
+  const auto check = [&](Workbench& bench) {
+    const ConvBwdWeightArgs a = cases::conv_bwd_weight({.shape = s, .dtype = c.dtype, .mode = c.mode},
+                                                       bench.operands({{"x", x}, {"dy", dy}, {"dweight", before}}));
+    ISOBAR_RUN(bench.device(), conv_bwd_weight, a);
+    bench.check("dweight", {a.dweight}, dweight);
+  };
+  on_devices(all_devices(), {c.dtype}, check, kMultiplies);
+}
+
+void run_all(const Case& c) {
+  run_fwd(c);
+  run_bwd_data(c);
+  run_bwd_weight(c);
+}
+
+// An axis whose windows fit with `behind` elements of padding behind.
+ConvAxis axis(std::int64_t in, std::int64_t kernel, std::int64_t stride, std::int64_t pad, std::int64_t behind,
+              Edge edge = Edge::zeros) {
+  return {in, (in + pad + behind - kernel) / stride + 1, kernel, stride, pad, edge};
+}
+
+struct Types {
+  DType in, out;
+};
+const std::vector<Types> kTypes = {{DType::fp32, DType::fp32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::fp32},
+                                   {DType::fp16, DType::fp16}, {DType::fp16, DType::fp32}, {DType::fp64, DType::fp64}};
+
+// Every kernel, stride and padding is here, in 1 to 3 dimensions, with extents that do and do not divide.
+const std::vector<Case> kShapes = {
+    {"pointwise", {2, 5, 3, {{}, {}, axis(7, 1, 1, 0, 0)}}},
+    {"1-D, kernel 3", {3, 3, 8, {{}, {}, axis(9, 3, 1, 1, 1)}}},
+    {"1-D, kernel 5, stride 3, unequal padding", {1, 1, 5, {{}, {}, axis(11, 5, 3, 2, 0)}}},
+    {"1-D, kernel 1, stride 2", {2, 3, 2, {{}, {}, axis(7, 1, 2, 0, 0)}}},
+    {"1-D, wrapped", {2, 3, 4, {{}, {}, axis(6, 3, 1, 1, 1, Edge::wrap)}}},
+    {"1-D, wrapped, stride 2", {2, 3, 4, {{}, {}, axis(8, 4, 2, 1, 1, Edge::wrap)}}},
+    {"1-D, wrapped, an odd length and stride 2", {1, 2, 3, {{}, {}, axis(7, 4, 2, 2, 1, Edge::wrap)}}},
+    {"1-D, wrapped, a kernel longer than the axis", {1, 2, 3, {{}, {}, axis(3, 5, 1, 2, 2, Edge::wrap)}}},
+    {"2-D, kernel 3", {2, 8, 5, {{}, axis(6, 3, 1, 1, 1), axis(5, 3, 1, 1, 1)}}},
+    {"2-D, kernel 3 x 5, strides 2 x 1", {1, 5, 8, {{}, axis(7, 3, 2, 0, 1), axis(6, 5, 1, 2, 2)}}},
+    {"2-D, zeros x wrap", {2, 4, 6, {{}, axis(4, 3, 1, 1, 1), axis(6, 3, 1, 1, 1, Edge::wrap)}}},
+    {"2-D, no padding", {1, 6, 7, {{}, axis(5, 3, 1, 0, 0), axis(8, 3, 2, 0, 0)}}},
+    {"3-D, kernel 4, stride 2", {2, 4, 9, {axis(4, 4, 2, 1, 1), axis(6, 4, 2, 1, 1), axis(4, 4, 2, 1, 1)}}},
+    {"3-D, extents that do not divide", {1, 3, 5, {axis(5, 3, 2, 1, 1), axis(3, 4, 3, 1, 2), axis(7, 3, 2, 1, 0)}}},
+    {"3-D, one voxel", {3, 5, 7, {axis(1, 3, 1, 1, 1), axis(1, 3, 1, 1, 1), axis(1, 3, 1, 1, 1)}}},
+    {"3-D, to one voxel", {3, 9, 5, {axis(2, 4, 2, 1, 1), axis(2, 4, 2, 1, 1), axis(2, 4, 2, 1, 1)}}},
+    {"padding beyond the kernel", {1, 2, 2, {{}, axis(3, 1, 1, 2, 1), axis(4, 2, 1, 3, 3)}}},
+};
+
+std::vector<Case> all_of(const std::vector<Case>& shapes) {
+  std::vector<Case> all;
+  for (const Types types : kTypes)
+    for (const Case& shape : shapes) {
+      Case c = shape;
+      c.dtype = types.in;
+      c.out_dtype = types.out;
+      all.push_back(c);
+    }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("conv: windows hold each product of an axis once, and each result") {
+  using Products = std::map<std::array<std::int64_t, 3>, int>;  // of (i, o, k)
+  for (const Edge edge : {Edge::zeros, Edge::wrap})
+    for (std::int64_t in = 1; in <= 7; ++in)
+      for (std::int64_t kernel = 1; kernel <= 5; ++kernel)
+        for (std::int64_t stride = 1; stride <= 3; ++stride)
+          for (std::int64_t pad = 0; pad <= 3; ++pad)
+            for (std::int64_t behind = 0; behind <= 2; ++behind) {
+              if (in + pad + behind < kernel) continue;
+              const ConvAxis a = axis(in, kernel, stride, pad, behind, edge);
+              if (edge == Edge::wrap && (pad > in || a.reach() > 2 * in)) continue;
+              Products wanted, of_fwd, of_bwd_data;
+              for (std::int64_t o = 0; o < a.out; ++o)
+                for (std::int64_t k = 0; k < kernel; ++k)
+                  if (const std::int64_t i = met(a, o, k); i >= 0) ++wanted[{i, o, k}];
+              const ConvWindowAxis fwd = conv_fwd_window({1, 1, 1, {{}, {}, a}}).axes[2];
+              for (std::int64_t o = 0; o < fwd.results; ++o)
+                for (std::int64_t t = 0; t < fwd.taps; ++t)
+                  if (const std::int64_t i = fwd.position(o, t); i >= 0)
+                    ++of_fwd[{i, fwd.result_at(o), fwd.kernel_of(t)}];
+              std::vector<int> made(static_cast<std::size_t>(in));
+              for (std::int64_t c = 0; c < stride; ++c) {
+                const ConvWindowAxis w = conv_bwd_data_axis(a, c);
+                for (std::int64_t j = 0; j < w.results; ++j) {
+                  ++made.at(static_cast<std::size_t>(w.result_at(j)));
+                  for (std::int64_t t = 0; t < w.taps; ++t)
+                    if (const std::int64_t o = w.position(j, t); o >= 0)
+                      ++of_bwd_data[{w.result_at(j), o, w.kernel_of(t)}];
+                }
+              }
+              INFO(in << " -> " << a.out << ", k" << kernel << " s" << stride << " p" << pad << ", " << behind
+                      << (edge == Edge::wrap ? " wrapped" : ""));
+              REQUIRE(of_fwd == wanted);
+              REQUIRE(of_bwd_data == wanted);
+              REQUIRE(made == std::vector<int>(static_cast<std::size_t>(in), 1));
+            }
+}
+
+TEST_CASE("conv: products of every shape and dtype") {
+  for (const Case& c : all_of(kShapes)) run_all(c);
+}
+
+TEST_CASE("conv applies bias and activation, and adds to gradients") {
+  for (const Types types : kTypes)
+    for (const Pointwise activation : {Pointwise::none, Pointwise::relu, Pointwise::leaky_relu, Pointwise::tanh})
+      for (const bool has_bias : {false, true})
+        for (const std::int64_t channels : {2, 49}) {
+          Case c{
+              "epilogue", {2, channels, channels, {{}, axis(3, 3, 1, 1, 1), axis(4, 3, 2, 1, 1)}}, types.in, types.out};
+          c.has_bias = has_bias;
+          c.activation = activation;
+          run_fwd(c);
+          run_bwd_data(c);
+          if (activation != Pointwise::none || has_bias) continue;
+          c.mode = Grad::accumulate;
+          run_bwd_data(c);
+          run_bwd_weight(c);
+        }
+}
+
+TEST_CASE("conv adds to the gradient of a class of elements that no tap reaches, and clears it") {
+  for (const Types types : kTypes)
+    for (const Grad mode : {Grad::overwrite, Grad::accumulate})
+      for (const std::int64_t channels : {1, 50}) {
+        Case c{"no taps", {2, channels, 3, {{}, {}, axis(7, 2, 3, 0, 0)}}, types.in, types.out};
+        c.mode = mode;
+        c.has_bias = mode == Grad::overwrite;
+        run_bwd_data(c);
+      }
+}
+
+TEST_CASE("conv: channels around the panels, and few of them") {
+  for (const std::int64_t in : {1, 8, 48, 65})
+    for (const std::int64_t out : {1, 5, 48, 64})
+      for (const DType dtype : {DType::fp32, DType::bf16, DType::fp64})
+        run_all({"channels", {1, in, out, {{}, axis(3, 3, 1, 1, 1), axis(4, 3, 1, 1, 1)}}, dtype, dtype});
+}
+
+TEST_CASE("conv sums in several passes over the terms") {
+  // More terms than a pass of the CPU takes, and than a part of the GPU; odd, so that pairs cross from tap to tap.
+  for (const Types types : kTypes) {
+    run_all({"deep", {1, 131, 67, {{}, axis(2, 3, 1, 1, 1), axis(3, 3, 1, 1, 1)}}, types.in, types.out});
+    run_bwd_weight({"long", {3, 3, 2, {{}, {}, axis(700, 3, 1, 1, 1)}}, types.in, types.out});
+  }
+}
+
+TEST_CASE("conv splits many rows and many columns over threads") {
+  run_all({"rows", {4, 6, 20, {{}, axis(12, 3, 1, 1, 1), axis(12, 3, 1, 1, 1)}}});
+  run_all({"columns", {1, 6, 300, {{}, {}, axis(4, 3, 1, 1, 1)}}});
+}
+
+TEST_CASE("conv without samples") {
+  for (const Types types : kTypes)
+    for (const Grad mode : {Grad::overwrite, Grad::accumulate}) {
+      Case c{"empty", {0, 3, 5, {{}, axis(4, 3, 1, 1, 1), axis(4, 3, 2, 1, 1)}}, types.in, types.out};
+      c.mode = mode;
+      run_all(c);
+    }
+}
+
+TEST_CASE("conv_bwd_data and conv_bwd_weight are the gradients of conv_fwd") {
+  const ConvShape s{2, 3, 4, {axis(3, 2, 1, 0, 1), axis(4, 3, 2, 1, 1), axis(4, 3, 1, 1, 1, Edge::wrap)}};
+  const Values x = random_of(s.x(), DType::fp64, 1), weight = random_of(s.weight(), DType::fp64, 2);
+  const Values dy = random_of(s.y(), DType::fp64, 3);
+  const auto loss = [&](const Values& x_moved, const Values& weight_moved) {
+    Workbench bench({});
+    const ConvFwdArgs a = cases::conv_fwd({.shape = s, .dtype = DType::fp64, .out_dtype = DType::fp64},
+                                          bench.operands({{"x", x_moved}, {"weight", weight_moved}}));
+    cpu::conv_fwd(a);
+    return dot(bench.read({a.y}), dy);
+  };
+  Workbench bench({});
+  const ConvBwdDataArgs data = cases::conv_bwd_data({.shape = s, .dtype = DType::fp64, .out_dtype = DType::fp64},
+                                                    bench.operands({{"dy", dy}, {"weight", weight}}));
+  cpu::conv_bwd_data(data);
+  check_gradient("dx", x, bench.read({data.dx}), [&](const Values& moved) { return loss(moved, weight); });
+  const ConvBwdWeightArgs of_weight =
+      cases::conv_bwd_weight({.shape = s, .dtype = DType::fp64}, bench.operands({{"x", x}, {"dy", dy}}));
+  cpu::conv_bwd_weight(of_weight);
+  check_gradient("dweight", weight, bench.read({of_weight.dweight}),
+                 [&](const Values& moved) { return loss(x, moved); });
+}
+
+namespace {
+
+// Rows [first, first + count) of the first axis of [rows, row].
+Values rows_of(const Values& all, std::int64_t rows, std::int64_t first, std::int64_t count) {
+  const std::int64_t row = all.size() / rows;
+  return {all.dtype, {all.v.begin() + first * row, all.v.begin() + (first + count) * row}};
+}
+
+Values fwd_of(Workbench& bench, const ConvShape& s, DType dtype, const Values& x, const Values& weight,
+              const Values& bias) {
+  const ConvFwdArgs a =
+      cases::conv_fwd({.shape = s, .dtype = dtype, .out_dtype = dtype, .activation = Pointwise::leaky_relu},
+                      bench.operands({{"x", x}, {"weight", weight}, {"bias", bias}}));
+  ISOBAR_RUN(bench.device(), conv_fwd, a);
+  return bench.read({a.y});
+}
+
+Values bwd_data_of(Workbench& bench, const ConvShape& s, DType dtype, const Values& dy, const Values& weight) {
+  const ConvBwdDataArgs a = cases::conv_bwd_data({.shape = s, .dtype = dtype, .out_dtype = dtype},
+                                                 bench.operands({{"dy", dy}, {"weight", weight}}));
+  ISOBAR_RUN(bench.device(), conv_bwd_data, a);
+  return bench.read({a.dx});
+}
+
+}  // namespace
+
+// All that is asked of the kernels where a volume is divided: what splits it brings the halo.
+TEST_CASE("conv of a slab with its halo gives the rows of the whole, bit for bit") {
+  struct Slab {
+    ConvAxis cut;  // the axis that is cut
+    std::int64_t first, count;
+  };
+  const std::vector<Slab> slabs = {{axis(9, 3, 1, 1, 1), 0, 4},
+                                   {axis(9, 3, 1, 1, 1), 3, 4},
+                                   {axis(9, 3, 1, 1, 1), 5, 4},
+                                   {axis(10, 4, 2, 1, 1), 0, 2},
+                                   {axis(10, 4, 2, 1, 1), 2, 3}};
+  for (const DType dtype : kFloating)
+    for (const auto& [in, out] : {std::pair<std::int64_t, std::int64_t>{5, 7}, {60, 50}, {150, 3}})
+      for (const Slab& slab : slabs) {
+        const ConvShape whole{1, in, out, {slab.cut, axis(3, 3, 1, 1, 1), axis(4, 3, 1, 1, 1)}};
+        const ConvAxis& cut = slab.cut;
+        INFO(name_of(dtype) << ", " << in << " -> " << out << " channels, rows " << slab.first << " to "
+                            << slab.first + slab.count - 1 << ", stride " << cut.stride);
+        const Values x = random_of(whole.x(), dtype, 1), weight = random_of(whole.weight(), dtype, 2, in);
+        const Values bias = random_of(out, accumulator_of(dtype), 3), dy = random_of(whole.y(), dtype, 4);
+        // What the slab's windows read of x, and the padding that is left at its beginning.
+        const std::int64_t begin = slab.first * cut.stride - cut.pad, first = std::max<std::int64_t>(begin, 0);
+        const std::int64_t end = std::min(begin + (slab.count - 1) * cut.stride + cut.kernel, cut.in);
+        ConvShape part = whole;
+        part.axes[0] = {end - first, slab.count, cut.kernel, cut.stride, first - begin};
+        on_devices(
+            all_devices(), {dtype},
+            [&](Workbench& bench) {
+              const Values y = fwd_of(bench, whole, dtype, x, weight, bias);
+              const Values y_part = fwd_of(bench, part, dtype, rows_of(x, cut.in, first, end - first), weight, bias);
+              CHECK(y_part.v == rows_of(y, cut.out, slab.first, slab.count).v);
+            },
+            kMultiplies);
+        if (cut.stride > 1) continue;
+        // Rows [first, end) of dx need those of dy that read them.
+        const std::int64_t o_first = std::max<std::int64_t>(first + cut.pad - cut.kernel + 1, 0);
+        const std::int64_t o_end = std::min(end + cut.pad, cut.out);
+        part.axes[0] = {end - first, o_end - o_first, cut.kernel, 1, first + cut.pad - o_first};
+        on_devices(
+            all_devices(), {dtype},
+            [&](Workbench& bench) {
+              const Values dx = bwd_data_of(bench, whole, dtype, dy, weight);
+              const Values dx_part =
+                  bwd_data_of(bench, part, dtype, rows_of(dy, cut.out, o_first, o_end - o_first), weight);
+              CHECK(dx_part.v == rows_of(dx, cut.in, first, end - first).v);
+            },
+            kMultiplies);
+      }
+}
+
+TEST_CASE("conv gives a sample the same bits in every batch") {
+  const ConvShape all{3, 20, 50, {{}, axis(5, 3, 1, 1, 1), axis(4, 3, 2, 1, 1)}};
+  ConvShape one = all;
+  one.batch = 1;
+  for (const DType dtype : kFloating) {
+    const Values x = random_of(all.x(), dtype, 1), weight = random_of(all.weight(), dtype, 2, 20);
+    const Values bias = random_of(50, accumulator_of(dtype), 3);
+    on_devices(
+        all_devices(), {dtype},
+        [&](Workbench& bench) {
+          const Values y = fwd_of(bench, all, dtype, x, weight, bias);
+          CHECK(fwd_of(bench, one, dtype, rows_of(x, 3, 1, 1), weight, bias).v == rows_of(y, 3, 1, 1).v);
+        },
+        kMultiplies);
+  }
+}
+
+TEST_CASE("conv refuses what it cannot do") {
+  const ConvShape good{1, 2, 3, {{}, {}, axis(5, 3, 1, 1, 1)}};
+  const auto with = [&](auto change) {
+    ConvFwdArgs a{.shape = good};
+    change(a);
+    return a;
+  };
+  std::vector<float> room(1000);
+  for (const DeviceKind kind : wanted_devices(all_devices())) {
+    const Device device{kind};
+    const auto fwd = [&](const ConvFwdArgs& a) { ISOBAR_RUN(device, conv_fwd, a); };
+    INFO(name_of(kind));
+    CHECK_THROWS_WITH(fwd(with([](auto& a) { a.shape.axes[1].stride = 0; })),
+                      "conv_fwd: no axis has 1 elements in, 1 out, a kernel of 1, a stride of 0 and a padding of 0");
+    CHECK_THROWS_WITH(fwd(with([](auto& a) { a.shape.axes[2].out = 0; })),
+                      "conv_fwd: no axis has 5 elements in, 0 out, a kernel of 3, a stride of 1 and a padding of 1");
+    CHECK_THROWS_WITH(fwd(with([](auto& a) { a.shape.in_channels = 0; })),
+                      "conv_fwd: bad sizes, 1 samples of 0 channels in and 3 out");
+    CHECK_THROWS_WITH(
+        fwd(with([](auto& a) { a.shape.axes[2] = {.in = 3, .out = 9, .kernel = 3, .pad = 4, .edge = Edge::wrap}; })),
+        "conv_fwd: a wrapped axis of 3 elements is read from -4 to 6, more than its own length beyond an end");
+    CHECK_THROWS_WITH(fwd(with([](auto& a) { a.shape.axes[0].in = std::int64_t{1} << 30; })),
+                      "conv_fwd: a sample of x of 1073741824 x 1 x 5 x 2 elements has 2^31 or more");
+    CHECK_THROWS_WITH(fwd(with([](auto& a) { a.shape.in_channels = a.shape.out_channels = 30000; })),
+                      "conv_fwd: the weight of 1 x 1 x 3 x 900000000 elements has 2^31 or more");
+    CHECK_THROWS_WITH(fwd(with([](auto& a) { a.out_dtype = DType::bf16; })),
+                      "conv_fwd: cannot convolve fp32 into bf16");
+    const ConvBwdDataArgs adds{.shape = good, .bias = room.data(), .mode = Grad::accumulate};
+    CHECK_THROWS_WITH([&] { ISOBAR_RUN(device, conv_bwd_data, adds); }(),
+                      "conv_bwd_data: bias and activation cannot be combined with accumulation");
+    const ConvBwdWeightArgs integers{.shape = good, .dtype = DType::i32};
+    CHECK_THROWS_WITH([&] { ISOBAR_RUN(device, conv_bwd_weight, integers); }(),
+                      "conv_bwd_weight: cannot convolve i32 into fp32");
+    if (kind == DeviceKind::cpu) continue;
+    const ConvFwdArgs wide{.shape = good, .dtype = DType::fp64, .out_dtype = DType::fp64};
+    CHECK_THROWS_WITH(fwd(wide), "conv_fwd: fp64 is not a CUDA dtype; use fp32, bf16 or fp16, or the CPU");
+  }
+}
+
+}  // namespace isobar::testing

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "bench/accesses/counter.h"
+#include "lab/accesses/counter.h"
 #include "kernels/common/check.h"
 
 namespace isobar {

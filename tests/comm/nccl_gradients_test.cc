@@ -16,7 +16,7 @@
 #include "tests/harness/findings.h"
 #include "tests/harness/nccl_world.h"
 #include "tests/harness/testing.h"
-#include "tests/stand_ins/nccl/trace.h"
+#include "lab/stand_ins/nccl/trace.h"
 
 namespace isobar {
 namespace {

@@ -17,7 +17,7 @@
 #include "tests/harness/environment_variable.h"
 #include "tests/harness/nccl_world.h"
 #include "tests/harness/testing.h"
-#include "tests/stand_ins/nccl/trace.h"
+#include "lab/stand_ins/nccl/trace.h"
 
 namespace isobar::nccl {
 namespace {

@@ -2,13 +2,13 @@
 // that it is there to find.
 #include <vector>
 
-#include "lab/accesses/counter.h"
 #include "kernels/cuda/array.h"
 #include "kernels/cuda/async_copy.h"
 #include "kernels/cuda/chunk.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/mma.h"
 #include "kernels/cuda/pack.h"
+#include "lab/accesses/counter.h"
 #include "tests/harness/testing.h"
 
 namespace isobar::emulator {

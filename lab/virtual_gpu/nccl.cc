@@ -14,12 +14,12 @@
 #include "comm/nccl/api.h"
 #include "engine/storage.h"
 #include "engine/stream.h"
+#include "lab/stand_ins/cuda/driver.h"
+#include "lab/stand_ins/nccl/trace.h"
 #include "tests/comm/verb_cases.h"
 #include "tests/harness/environment_variable.h"
 #include "tests/harness/nccl_world.h"
 #include "tests/harness/testing.h"
-#include "lab/stand_ins/cuda/driver.h"
-#include "lab/stand_ins/nccl/trace.h"
 
 namespace isobar {
 namespace {

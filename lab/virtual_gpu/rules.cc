@@ -22,9 +22,9 @@
 #include "kernels/emulator/streams.h"
 #include "kernels/gemm/algorithms.h"
 #include "kernels/gemm/gemm.h"
+#include "lab/stand_ins/cuda/driver.h"
 #include "tests/harness/error_of.h"
 #include "tests/harness/testing.h"
-#include "lab/stand_ins/cuda/driver.h"
 
 namespace isobar::cuda {
 namespace {

@@ -11,8 +11,8 @@
 #include <map>
 
 #include "kernels/common/dtype.h"
-#include "tests/harness/tensor_core.h"
 #include "lab/stand_ins/cuda/driver.h"
+#include "tests/harness/tensor_core.h"
 
 struct cublasLtContext {};
 struct cublasLtMatmulDescOpaque_t {

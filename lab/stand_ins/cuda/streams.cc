@@ -9,8 +9,8 @@
 #include <set>
 #include <thread>
 
-#include "tests/harness/error_of.h"
 #include "lab/stand_ins/cuda/driver.h"
+#include "tests/harness/error_of.h"
 
 namespace isobar::virtual_gpu {
 

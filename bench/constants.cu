@@ -1,4 +1,4 @@
-// isobar-constants: what the predictions of tools/kernel_report assume of a GPU of compute capability 9.0, measured.
+// isobar-constants: what the predictions of lab/kernel_report assume of a GPU of compute capability 9.0, measured.
 // The rate and latency of wgmma, exponentials beside products, a round trip over mbarriers, what a block costs that
 // does next to nothing, and which of several warps that can go on a scheduler prefers. A line of JSON for each:
 //

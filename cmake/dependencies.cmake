@@ -50,9 +50,11 @@ if(NOT ISOBAR_HAS_MPI)
   message(STATUS "isobar: MPI is off: ranks are threads of one process")
 endif()
 
+# Where the libraries are built that stand in for NVIDIA's: they are loaded at run time.
+set(ISOBAR_STAND_INS ${PROJECT_BINARY_DIR}/lab/stand_ins)
 # What .cu files and the host code around them are compiled with and linked to: CUDA, or what stands in for it.
 if(ISOBAR_VIRTUAL_GPU)
-  set(ISOBAR_CUDA_INCLUDE ${PROJECT_SOURCE_DIR}/tests/stand_ins/cuda/include)
+  set(ISOBAR_CUDA_INCLUDE ${PROJECT_SOURCE_DIR}/lab/stand_ins/cuda/include)
   set(ISOBAR_CUDA_RUNTIME virtual_gpu)
 elseif(ISOBAR_HAS_CUDA)
   find_package(CUDAToolkit 12 REQUIRED)

@@ -1,7 +1,7 @@
 # What a build can be told, and the flags every target gets.
 
 set(ISOBAR_CUDA AUTO CACHE STRING
-    "CUDA kernels: AUTO (on when nvcc is found), ON, OFF, VIRTUAL (tests/stand_ins/cuda in place of CUDA)")
+    "CUDA kernels: AUTO (on when nvcc is found), ON, OFF, VIRTUAL (lab/stand_ins/cuda in place of CUDA)")
 set(ISOBAR_MPI AUTO CACHE STRING "Ranks as processes, over MPI: AUTO (on when it is found), ON, OFF")
 option(ISOBAR_EMULATOR "Build the CUDA kernels for the CPU emulator too (tests, --device emulator)" ON)
 option(ISOBAR_TESTS "Build the tests" ON)
@@ -135,7 +135,7 @@ set(ISOBAR_SANITIZED_ISA "")
 if(ISOBAR_SANITIZE)
   set(ISOBAR_SANITIZED_ISA avx2)
 endif()
-# The counter of memory accesses has ThreadSanitizer's functions as g++ calls them (bench/accesses).
+# The counter of memory accesses has ThreadSanitizer's functions as g++ calls them (lab/accesses).
 set(ISOBAR_COUNTS_ACCESSES OFF)
 if(ISOBAR_EMULATOR AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT ISOBAR_SANITIZE AND NOT ISOBAR_VIRTUAL_GPU)
   set(ISOBAR_COUNTS_ACCESSES ON)
@@ -160,7 +160,7 @@ function(isobar_sanitize_together target files)
 endfunction()
 
 # For emulated kernels whose memory accesses are counted: each calls a function of ThreadSanitizer's names, which
-# bench/accesses/counter.cc has. To be called after the target's other options.
+# lab/accesses/counter.cc has. To be called after the target's other options.
 function(isobar_count_accesses target)
   target_compile_definitions(${target} PRIVATE ISOBAR_EMULATE ISOBAR_COUNT_ACCESSES)
   target_compile_options(${target} PRIVATE -fsanitize=thread --param=tsan-instrument-func-entry-exit=0 -O1

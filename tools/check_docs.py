@@ -16,8 +16,8 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CODE_FOLDERS = ["kernels", "engine", "comm", "data", "models", "apps", "tests", "bench", "tools", "scripts", "cmake",
-                "configs"]
+CODE_FOLDERS = ["kernels", "engine", "comm", "data", "models", "apps", "tests", "bench", "lab", "tools", "scripts",
+                "cmake", "configs"]
 SOURCE_SUFFIXES = {".h", ".cc", ".cu", ".cuh", ".py", ".cmake", ".txt", ".json", ""}
 FILE_SUFFIXES = (".h", ".cc", ".cu", ".cuh", ".py", ".md", ".cmake")  # a bare word with one of these is a file's name
 

@@ -13,7 +13,7 @@ import sys
 VERSION = "14"
 SKIPPED = 77
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FOLDERS = ["kernels", "engine", "comm", "data", "models", "apps", "tests", "bench"]
+FOLDERS = ["kernels", "engine", "comm", "data", "models", "apps", "tests", "bench", "lab"]
 SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
 LONGEST_LINE = 120  # characters
 LINE_SUFFIXES = SUFFIXES | {".py", ".cmake", ".sh"}

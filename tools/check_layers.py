@@ -9,7 +9,8 @@ import sys
 ORDER = ["kernels", "engine", "comm", "data", "models", "apps"]
 # The same within a folder, whose own files are "". Folders of it that are not named stand to the right of these.
 ORDER_WITHIN = {"data": ["files", "", "maps", "images", "era5", "synthetic"]}
-MAY_INCLUDE_ALL = ["tests", "bench"]
+# Beside the order: what may include all of it, and is included by none of it. Each may also include what stands here.
+BESIDE = {"tests": ["lab"], "bench": ["lab"], "lab": ["tests"]}
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
 # What trains, whatever it is: it goes by the lists of tasks and networks (models/list.cc), and names none of them.
@@ -41,12 +42,12 @@ def problems(path):
         if FOR_ANY_TASK.fullmatch(relative.as_posix()) and ONE_KIND.fullmatch(match.group(1)):
             yield f"{where}: {match.group(1)} is of one kind of data, task or network, and this is for any"
         if match.group(1).startswith(CASES) and folder in ORDER and not relative.as_posix().startswith(CASES):
-            yield f"{where}: {match.group(1)} is for tests/ and bench/ only"
+            yield f"{where}: {match.group(1)} is for tests/, bench/ and lab/ only"
         if not (ROOT / match.group(1)).is_file():
             yield f'{where}: "{match.group(1)}" is not spelled from the root of the project'
-        elif folder in MAY_INCLUDE_ALL:
+        elif folder in BESIDE:
             tests_it = relative.parts[:2] == ("tests", target)  # tests/bench/ tests bench/
-            if target in MAY_INCLUDE_ALL and target != folder and not tests_it and folder != "bench":
+            if target in BESIDE and target != folder and target not in BESIDE[folder] and not tests_it:
                 yield f"{where}: {folder}/ includes {target}/"
         elif target not in ORDER or ORDER.index(target) > ORDER.index(folder):
             yield f"{where}: {folder}/ includes {target}/, which stands to its right"
@@ -55,7 +56,7 @@ def problems(path):
 
 
 def main():
-    found = [p for folder in ORDER + MAY_INCLUDE_ALL if (ROOT / folder).is_dir()
+    found = [p for folder in [*ORDER, *BESIDE] if (ROOT / folder).is_dir()
              for path in sorted((ROOT / folder).rglob("*")) if path.suffix in SUFFIXES for p in problems(path)]
     print("\n".join(found) or "includes: all point left")
     return 1 if found else 0

@@ -16,7 +16,7 @@ import struct
 import subprocess
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "kernel_report"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lab" / "kernel_report"))
 import fatbin  # noqa: E402
 
 WARPGROUP = 128  # threads

@@ -79,9 +79,10 @@ def folder_order():
         if i > 0:
             picture.line(x, top + 17, x - gap + 2, top + 17, arrow=True)
     picture.text(20, 30, "An include points left, over one folder or several. Nothing points right.", 14, "start")
-    above = " and ".join(name + "/" for name in check_layers.MAY_INCLUDE_ALL)
+    *names, last = (name + "/" for name in check_layers.BESIDE)
     picture.rect(20, top + 96, len(order) * (width + gap) - gap, 30, "white", GREY)
-    picture.text(20 + (len(order) * (width + gap) - gap) / 2, top + 116, above + " may include all of them", 13)
+    picture.text(20 + (len(order) * (width + gap) - gap) / 2, top + 116,
+                 f"{', '.join(names)} and {last} may include all of them", 13)
     return picture
 
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "bench/accesses/counter.h"
 #include "kernels/common/check.h"
+#include "lab/accesses/counter.h"
 
 namespace isobar {
 

@@ -6,7 +6,7 @@
 
 namespace isobar {
 
-// Whether this build counts memory accesses (bench/accesses/counter.h): it has the emulator, and g++ compiled it.
+// Whether this build counts memory accesses (lab/accesses/counter.h): it has the emulator, and g++ compiled it.
 inline constexpr bool kCountsAccesses = ISOBAR_LADDER_COUNTS;
 
 // Of all launches of one call. One wavefront moves 128 bytes between a multiprocessor's threads and its shared memory

@@ -60,7 +60,7 @@ __global__ void product_shared_kernel(ProductArgs p) {
 // that memory has 1/64 of the work of rung 1.
 //
 // Rows of the tiles are longer than what they hold. A row of A begins 20 banks behind the row before, one of B 8 banks:
-// then the lanes of rungs 3 to 5 find their numbers in different banks (bench/accesses counts it).
+// then the lanes of rungs 3 to 5 find their numbers in different banks (lab/accesses counts it).
 //
 // kTileBlocks is for ptxas: with at least two blocks a multiprocessor a thread may have 128 registers. Without a word
 // it saves registers, and spills one of rung 4's.

@@ -1,5 +1,5 @@
 // Ranks that communicate by NCCL: each has a process (or thread) and a device. On the emulator device the same code
-// uses a stand-in for the library (tests/stand_ins/nccl).
+// uses a stand-in for the library (lab/stand_ins/nccl).
 //
 // A call returns when NCCL has enqueued it in the current stream. Values on the host are staged in device memory, and
 // such a call returns when it is complete. Tensors may be freed as soon as a call has returned: memory is freed in the

@@ -90,7 +90,7 @@ inline constexpr const dim3 &blockDim = block.size, &gridDim = block.grid;
 [[noreturn]] void fail_in_kernel(const char* what, const std::source_location& site);
 [[noreturn]] void fail_in_kernel(const char* what);  // if the source line is not known
 
-// For a build that counts memory accesses (bench/accesses): the next accesses of the running thread to these bytes, in
+// For a build that counts memory accesses (lab/accesses): the next accesses of the running thread to these bytes, in
 // steps of 16, are one access on a GPU. With `counts` false they are none.
 #if defined(ISOBAR_COUNT_ACCESSES)
 void one_access(const void* pointer, std::size_t bytes, bool counts = true);

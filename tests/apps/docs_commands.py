@@ -26,16 +26,16 @@ ELSEWHERE = {
     r"scripts/(quickstart|install)$": "tried in a bare system",
     r"git clone ": "these sources are one",
     r"(ISOBAR_TEST_DEVICES=(emulator|cuda) )?scripts/test\b": "this is one of its tests; .ci/run builds for sanitizers",
-    r"scripts/kernel ": "tests/tools/kernel_verdict_run.py",
+    r"scripts/kernel ": "lab/kernel_verdict/kernel_verdict_run.py",
     r"build/bench/isobar-bench .*--against ": "tests/apps/bench_cli_test.cc",
     r"\.ci/run$": "this is one of its tests",
     r"cmake --(preset|build)": "scripts/test builds",
     r"ISOBAR_TEST_DEVICES=emulator gdb": "tests/apps/gdb_session.py",
     r"python3 tools/check_format.py --fix$": "it changes the sources",
-    r"python3 (bench|gpu)/on_a_gpu ": "needs a GPU; tests/virtual_gpu/on_a_gpu.py rehearses it",
-    r"python3 tools/planted_faults ": "takes half an hour; tests/tools/planted_faults_test.py tests it",
-    r"python3 tools/kernel_report accesses ": "tests/CMakeLists.txt has it as a test",
-    r"python3 tools/kernel_report ": "needs nvcc, or wheels of 1.2 GB; tests/tools/kernel_report_test.py tests it",
+    r"python3 (lab|gpu)/on_a_gpu ": "needs a GPU; lab/on_a_gpu/rehearsal.py rehearses it",
+    r"python3 lab/planted_faults ": "takes half an hour; lab/planted_faults/planted_faults_test.py tests it",
+    r"python3 lab/kernel_report accesses ": "lab/CMakeLists.txt has it as a test",
+    r"python3 lab/kernel_report ": "needs nvcc, or wheels of 1.2 GB; lab/kernel_report/kernel_report_test.py tests it",
 }
 # What docs/data.md makes a file of.
 NETCDF = """

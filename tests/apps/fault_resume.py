@@ -6,7 +6,7 @@ has the same bits as one that was not disturbed. So does one in which any one al
                     [--allocations 100]
 
 Trains a very small model on data it makes, and counts the system calls about files that this takes. Then, for every
-`--every`-th of them from a random one on (1: all), it trains once more while that call fails (tests/faults/
+`--every`-th of them from a random one on (1: all), it trains once more while that call fails (lab/faults/
 failing_calls.cc), which must end with status 0, or with status 1 and one line on stderr, resumes to the end and
 compares weights, optimizer, state.json and metrics.jsonl with the undisturbed run's, as kill_resume.py does. Then the
 same for `--allocations` of the program's allocations, drawn at random.

@@ -3,7 +3,7 @@
 else would: info, data synth, train, forecast and bench by another user (where this runs as root), with every file of
 the sources and of BUILD out of reach.
 
-The preloaded library (tests/faults/failing_calls.cc) makes each call fail that names a path in the sources, and the
+The preloaded library (lab/faults/failing_calls.cc) makes each call fail that names a path in the sources, and the
 loader of programs is asked whether it takes a library from there.
 """
 import argparse

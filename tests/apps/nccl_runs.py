@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Ranks as processes that exchange data by NCCL: `isobar train --backend nccl` on the emulator device, with the
-stand-in for NCCL (tests/stand_ins/nccl).
+stand-in for NCCL (lab/stand_ins/nccl).
 
-    nccl_runs.py CASE --isobar build-cpu/apps/isobar --stand-ins build-cpu/tests/stand_ins
+    nccl_runs.py CASE --isobar build-cpu/apps/isobar --stand-ins build-cpu/lab/stand_ins
                  [--ranks 4] [--kills 3]
 
     layouts    runs of 8 and fewer processes err at most twice as much as the run of one, with and without launch order

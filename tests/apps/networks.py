@@ -2,7 +2,7 @@
 """Two hosts on one machine: ranks as processes in network namespaces of their own, with a cable between, whose data
 travel by the stand-in for NCCL.
 
-    networks.py CASE --isobar build/apps/isobar --stand-ins build/tests/stand_ins
+    networks.py CASE --isobar build/apps/isobar --stand-ins build/lab/stand_ins
 
     names      rank 0's host writes 127.0.1.1 for its own name into /etc/hosts, as Debian does; the other one has its
                address

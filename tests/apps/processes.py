@@ -848,7 +848,7 @@ def main():
     parser.add_argument("--isobar", type=pathlib.Path, required=True)
     parser.add_argument("--verbs", type=pathlib.Path, required=True)
     parser.add_argument("--plugin", type=pathlib.Path, required=True)
-    parser.add_argument("--library", type=pathlib.Path, required=True, help="tests/faults/failing_calls.cc")
+    parser.add_argument("--library", type=pathlib.Path, required=True, help="lab/faults/failing_calls.cc")
     parser.add_argument("--kills", type=int, default=3)
     options = parser.parse_args()
     options.isobar, options.verbs = options.isobar.resolve(), options.verbs.resolve()

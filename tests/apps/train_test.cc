@@ -141,7 +141,7 @@ void check_same_end(const std::string& run, const std::string& other) {
 }
 
 #ifdef ISOBAR_FAILING_CALLS
-// What commands meet while this lives: a plan of tests/faults/failing_calls.cc.
+// What commands meet while this lives: a plan of lab/faults/failing_calls.cc.
 class Fault {
  public:
   explicit Fault(std::map<std::string, std::string> plan) : plan_(std::move(plan)) {

@@ -13,10 +13,10 @@
 #include "comm/ops.h"
 #include "engine/field_ops.h"
 #include "engine/ops.h"
+#include "lab/stand_ins/nccl/trace.h"
 #include "tests/harness/findings.h"
 #include "tests/harness/nccl_world.h"
 #include "tests/harness/testing.h"
-#include "tests/stand_ins/nccl/trace.h"
 
 namespace isobar {
 namespace {

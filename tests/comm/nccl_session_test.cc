@@ -15,10 +15,10 @@
 #include "engine/stream.h"
 #include "kernels/emulator/devices.h"
 #include "kernels/emulator/questions.h"
+#include "lab/stand_ins/nccl/trace.h"
 #include "tests/harness/environment_variable.h"
 #include "tests/harness/nccl_world.h"
 #include "tests/harness/testing.h"
-#include "tests/stand_ins/nccl/trace.h"
 
 namespace isobar {
 namespace {

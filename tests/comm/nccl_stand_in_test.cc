@@ -14,10 +14,10 @@
 #include "engine/tensor.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/emulator/devices.h"
+#include "lab/stand_ins/nccl/trace.h"
 #include "tests/harness/environment_variable.h"
 #include "tests/harness/nccl_world.h"
 #include "tests/harness/testing.h"
-#include "tests/stand_ins/nccl/trace.h"
 
 namespace isobar::nccl {
 namespace {

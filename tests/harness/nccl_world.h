@@ -14,7 +14,7 @@
 
 #include "comm/nccl/nccl_ranks.h"
 #include "kernels/cuda/runtime.h"
-#include "tests/stand_ins/places.h"
+#include "lab/stand_ins/places.h"
 
 namespace isobar::testing {
 

@@ -494,7 +494,7 @@ TEST_CASE("emulator: dynamic shared memory starts as NaN in every block") {
   for (const float value : out) CHECK(std::isnan(value));
 }
 
-#if !defined(__SANITIZE_THREAD__)  // it reports the race: tests/faults/emulator_faults.cc
+#if !defined(__SANITIZE_THREAD__)  // it reports the race: lab/faults/emulator_faults.cc
 
 // Hands each value to the thread at the other end of the block.
 template <bool kBarrier>

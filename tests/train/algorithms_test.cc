@@ -1,4 +1,4 @@
-// What a run does with the algorithms of its products, but for the GPU's part (tests/virtual_gpu).
+// What a run does with the algorithms of its products, but for the GPU's part (lab/virtual_gpu).
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>

@@ -1,0 +1,121 @@
+"""What must be right before anything is measured: the tests that run on a GPU, and runs of the command."""
+import dataclasses
+import os
+import shutil
+import sys
+
+# Names of kernel_tests' cases by family. One by one where a whole run has failed, so that the rest can be measured.
+FAMILIES = {
+    "attention": "attention*",
+    "products": "gemm*",
+    "layer norm": "layernorm*",
+    "sums": "column_sum*,sum_of_squares*,clip_coefficient*",
+    "GELU": "gelu*",
+    "Adam": "adam*",
+    "elementwise": "cast*,fill*,add*",
+    "fields": "normalize*,denormalize*,patchify*,unpatchify*,forecast_loss*",
+}
+KERNELS, TRAINING = "kernel_tests", "isobar train beside the CPU"
+# A case of each kind of kernel for compute-sanitizer, which makes them ten to fifty times slower; racecheck looks at
+# those that share memory among threads.
+SANITIZED = {
+    "attention": "attention with dropout*", "layer norm": "layernorm_*follow*", "sums": "column_sum adds the rows",
+    "norm": "clip_coefficient*", "GELU": "gelu_fwd follows*", "Adam": "adam follows*", "cast": "cast rounds*",
+    "patches": "patchify*", "loss": "forecast_loss_bwd follows*", "dropout": "dropout keeps*",
+    "cross entropy": "cross_entropy_fwd follows*",
+}
+SHARING = ("attention", "layer norm", "sums", "norm", "patches", "loss", "cross entropy")
+SANITIZERS = {"memcheck": tuple(SANITIZED), "synccheck": SHARING, "racecheck": SHARING}
+OTHER_STATUS = 97  # of compute-sanitizer where it has found something
+
+
+@dataclasses.dataclass
+class Check:
+    name: str
+    result: str  # passed, failed, time limit, or not run
+    seconds: float = 0
+    said: str = ""
+
+
+class Checks:
+    """Runs checks and keeps what became of them. `limit`: seconds of one."""
+
+    def __init__(self, runner, limit, show):
+        self.runner, self.limit, self.show = runner, limit, show
+        self.done = []
+
+    def note(self, check):
+        self.done.append(check)
+        self.show(f"{check.result:10} {check.seconds:6.1f} s  {check.name}{': ' if check.said else ''}{check.said}")
+
+    def leave_out(self, name, reason):
+        self.note(Check(name, "not run", said=reason))
+
+    def run(self, name, command, **variables):
+        if self.runner.time_is_up():
+            return self.leave_out(name, "the time is up")
+        outcome = self.runner.run(command, self.limit, **variables)
+        result = "passed" if outcome.passed else "time limit" if outcome.status is None else "failed"
+        return self.note(Check(name, result, outcome.seconds, outcome.sentence()))
+
+    def has_passed(self, name):
+        return any(check.name == name and check.result == "passed" for check in self.done)
+
+    def family_is_right(self, family):
+        return self.has_passed(KERNELS) or self.has_passed(f"{KERNELS}: {family}")
+
+
+def check_all(checks, tree, work, rehearsal):
+    check_kernels(checks, tree, rehearsal)
+    check_programs(checks, tree, work, rehearsal)
+    check_with_sanitizers(checks, tree, rehearsal)
+
+
+def check_kernels(checks, tree, rehearsal):
+    program = tree / "bin" / "kernel_tests"
+    specs = {"GELU": FAMILIES["GELU"]} if rehearsal else FAMILIES
+    checks.run(KERNELS, [program, *specs.values()] if rehearsal else [program], ISOBAR_TEST_DEVICES="cuda")
+    if not checks.has_passed(KERNELS):
+        for family, spec in specs.items():
+            checks.run(f"{KERNELS}: {family}", [program, spec], ISOBAR_TEST_DEVICES="cuda")
+
+
+def check_programs(checks, tree, work, rehearsal):
+    """unit_tests that run on every device; layouts of ranks on the one GPU; training."""
+    isobar, units = tree / "bin" / "isobar", tree / "bin" / "unit_tests"
+    if units.exists():
+        checks.run("unit_tests on the GPU", [units, "lower precisions*,parallel models: lower precisions*"])
+    else:
+        checks.leave_out("unit_tests on the GPU", "unit_tests is not in the tree")
+    data = work / "small"
+    checks.run("isobar data synth", [isobar, "data", "synth", "--out", data, "--train-years", "1", "--valid-years", "1",
+                                     "--steps-per-year", "40", "--grid", "8x16", "--channels", "3"])
+    tiny = ["--config", "tiny", "--data", data, "--device", "cuda"]
+    checks.run("isobar check, two ranks as threads", [isobar, "check", *tiny, "--ranks", "2"])
+    check_nccl(checks, [isobar, "train", *tiny, "--backend", "nccl", "--run-dir", work / "nccl", "--set", "num_iters=4",
+                        "--set", "global_batch_size=2"], rehearsal)
+    # In fp32, tf32, bf16 and fp16 by the 2x rule; again, with a graph, stopped and resumed: the same bits.
+    cases = ["--precisions", "bf16"] if rehearsal else []
+    checks.run(TRAINING, [sys.executable, tree / "lab" / "virtual_gpu" / "runs.py", "--isobar", isobar, "--only",
+                          "cases" if rehearsal else "cases|loss scale|synchronous", *cases])
+
+
+def check_nccl(checks, command, rehearsal):
+    """One rank as a process, which takes its GPU through NCCL."""
+    name = "NCCL with one rank"
+    if rehearsal:
+        return checks.leave_out(name, "the virtual GPU has no NCCL")
+    return checks.run(name, command, RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1",
+                      MASTER_ADDR="127.0.0.1", MASTER_PORT=str(20000 + os.getpid() % 10000))
+
+
+def check_with_sanitizers(checks, tree, rehearsal):
+    program = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
+    for tool, kinds in SANITIZERS.items():
+        name = f"compute-sanitizer {tool}"
+        if rehearsal or not program:
+            checks.leave_out(name, "the virtual GPU has its own rules" if rehearsal else "it is not installed")
+            continue
+        for kind in kinds:
+            checks.run(f"{name}: {kind}", [program, "--tool", tool, "--error-exitcode", OTHER_STATUS,
+                                           tree / "bin" / "kernel_tests", SANITIZED[kind]], ISOBAR_TEST_DEVICES="cuda")

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Tests of how lab/planted_faults draws faults. No compiler is needed."""
+import unittest
+
+import drawing
+
+SOURCE = """#include <vector>
+
+namespace isobar {
+
+// A comment with a < b; and a brace {
+constexpr int kMost = 4;
+static const char* const kName = "first_name";
+
+int smaller(int a, int b) {
+  if (a < b && !is_odd(a)) return a + 1;
+  for (int i = 0; i < b; ++i) {
+    const auto add = [&](int x) { sum += x; };
+    add(i);
+  }
+  copy(a, b);
+  while (true) {
+    throw_error("a sentence, with a < in it");
+  }
+  return b;
+}
+
+}  // namespace isobar
+"""
+
+
+def wrongs(line):
+    return {fault.wrong.strip() for fault in drawing.faults_of("x.cc", SOURCE) if fault.line == line}
+
+
+class Drawing(unittest.TestCase):
+    def test_what_can_be_wrong(self):
+        self.assertIn("constexpr int kMost = 5;", wrongs(6))
+        self.assertIn('static const char* const kName = "first_name_";', wrongs(7))
+        condition = wrongs(10)
+        for wrong in ("if (a <= b && !is_odd(a)) return a + 1;", "if (a < b || !is_odd(a)) return a + 1;",
+                      "if (a < b && is_odd(a)) return a + 1;", "if (true) return a + 1;", "if (false) return a + 1;",
+                      "if (a < b && !is_odd(a)) return a - 1;", "if (a < b && !is_odd(a)) return a + 2;"):
+            self.assertIn(wrong, condition)
+        self.assertIn("for (int i = 0; i <= b; ++i)", wrongs(11))
+        self.assertEqual(wrongs(12), {"", "sum -= x;", "sum = x;"})
+        self.assertEqual(wrongs(13), {""})
+        self.assertEqual(wrongs(15), {"", "copy(b, a);"})
+        self.assertEqual(wrongs(17), {""})  # nothing within a sentence
+        self.assertEqual(wrongs(19), set())
+
+    def test_faults_that_somebody_wrote(self):
+        one = {"path": "x.cc", "original": "copy(a, b);", "wrong": "copy(b, a);",
+               "written": "if (isobar_fault(@)) { copy(b, a); } else { copy(a, b); }"}
+        (fault,) = drawing.written({"x.cc": SOURCE}, [one])
+        self.assertEqual(fault.line, 15)
+        text, spans = drawing.planted(SOURCE, {7: fault})
+        self.assertIn("  if (isobar_fault(7)) { copy(b, a); } else { copy(a, b); }\n", text)
+        self.assertEqual(spans, {7: (15, 15)})
+        for wrong in ([one, one], [dict(one, original="int")], [dict(one, original="not there")]):
+            with self.assertRaises(ValueError):
+                drawing.written({"x.cc": SOURCE}, wrong)
+
+    def test_an_empty_statement_has_none(self):
+        self.assertEqual(drawing.faults_of("x.cc", "struct X {\n  void f() {}\n};\n"), [])
+
+    def test_nothing_in_comments_and_directives(self):
+        self.assertEqual({f.line for f in drawing.faults_of("x.cc", SOURCE)} & {1, 3, 5, 9, 21}, set())
+
+    def test_the_original_stays_and_lines_are_told(self):
+        faults = drawing.draw({"x.cc": SOURCE}, 100, 1)
+        numbered = dict(enumerate(faults))
+        text, spans = drawing.planted(SOURCE, numbered)
+        lines = text.splitlines()
+        for number, (first, last) in spans.items():
+            self.assertIn(f"isobar_fault({number})", "\n".join(lines[first - 1:last]))
+        self.assertEqual(text.count("isobar_fault("), len(faults))
+
+    def test_a_seed_draws_the_same_and_one_fault_a_statement(self):
+        one, same, other = (drawing.draw({"x.cc": SOURCE}, 5, seed) for seed in (3, 3, 4))
+        self.assertEqual(one, same)
+        self.assertNotEqual(one, other)
+        for fault in one:
+            self.assertFalse(drawing.overlaps(fault, [o for o in one if o is not fault]))
+
+    def test_lines_are_drawn_evenly(self):
+        counts = {}
+        for seed in range(2000):
+            fault = drawing.draw({"x.cc": SOURCE}, 1, seed)[0]
+            counts[fault.line] = counts.get(fault.line, 0) + 1
+        expected = 2000 / len(counts)
+        for line, count in counts.items():  # five standard deviations
+            self.assertLess(abs(count - expected), 5 * expected ** 0.5, line)
+
+
+if __name__ == "__main__":
+    unittest.main()

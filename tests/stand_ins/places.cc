@@ -1,7 +1,0 @@
-#include "tests/stand_ins/places.h"
-
-namespace isobar::testing {
-
-const char* const kStandIns = ISOBAR_STAND_INS;
-
-}  // namespace isobar::testing

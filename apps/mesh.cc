@@ -14,6 +14,7 @@
 #include "apps/train/rank_map.h"
 #include "apps/train_flags.h"
 #include "comm/mesh.h"
+#include "engine/storage.h"
 
 namespace isobar {
 

@@ -326,6 +326,15 @@ std::size_t process_memory_bytes() {
   return std::min(resource_limit(RLIMIT_AS), resource_limit(RLIMIT_DATA));
 }
 
+std::string text_of_bytes(std::size_t bytes) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20, kGiB = kMiB << 10;
+  const bool in_gib = bytes >= kGiB - kMiB / 20;  // with one digit: 1024.0 MiB
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(1) << static_cast<double>(bytes) / static_cast<double>(in_gib ? kGiB : kMiB)
+      << (in_gib ? " GiB" : " MiB");
+  return out.str();
+}
+
 std::string memory_report() {
   const auto mib = [](std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   std::ostringstream out;

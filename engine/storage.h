@@ -110,6 +110,9 @@ std::size_t shared_memory_bytes();    // of the host, as far as the control grou
 std::size_t process_memory_bytes();   // that its own limits allow (RLIMIT_AS, RLIMIT_DATA); the largest number: none
 std::string memory_report();          // a table of the above, for people
 
+// "310.0 MiB"; "61.2 GiB" from 1024.0 MiB on.
+std::string text_of_bytes(std::size_t bytes);
+
 // The stream that kernels and copies of this thread go to on CUDA and the emulator: that of the innermost StreamScope,
 // or null, the default stream. The CPU ignores it.
 Stream current_stream();

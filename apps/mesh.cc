@@ -37,6 +37,7 @@ struct ShapedConfig {
     NamedConfig named = load_config(options.config, config_search_path());
     for (const std::string& assignment : options.assignments) set_from_assignment(named.entries, assignment);
     RunConfig config = read_config(named.entries);
+    print_left_out(config);
     config.check();
     return config;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iostream>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -131,6 +132,13 @@ RunConfig read_config(const ConfigEntries& entries, RunConfig config) {
                  shown(value));
   }
   return config;
+}
+
+void print_left_out(const RunConfig& config) {
+  if (config.left_out.empty()) return;
+  std::cout << "left out, since " << config.model << " for " << config.task << " has no such keys:";
+  for (const std::string& key : config.left_out) std::cout << ' ' << key;
+  std::cout << std::endl;
 }
 
 void RunConfig::check() {

@@ -193,7 +193,6 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
     if (const std::string warning = about_unused_gpu(ISOBAR_HAS_CUDA); !warning.empty()) print_line(warning);
   OpenedRun run{.config = config,
                 .data = *data,
-                .schedule = schedule,
                 .folder = folder ? &*folder : nullptr,
                 .found = found,
                 .trained = weights.trained,

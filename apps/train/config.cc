@@ -174,6 +174,17 @@ void RunConfig::make_paths_absolute() {
   }
 }
 
+TrainerOptions RunConfig::trainer_options() const {
+  return {.batch = batch, .optimizer = optimizer, .schedule = schedule, .compute = compute, .loss_scale = loss_scale};
+}
+
+TrainerOptions RunConfig::trainer_options(std::int64_t iterations_per_epoch) const {
+  TrainerOptions options = trainer_options();
+  options.schedule = schedule.of_run(iterations_per_epoch);
+  options.iterations_per_epoch = iterations_per_epoch;
+  return options;
+}
+
 std::vector<std::string> RunConfig::keys_free_on_resume() {
   std::vector<std::string> names;
   const std::vector<KeyTable> all = tables();

@@ -2,6 +2,7 @@
 // and flags, and written as config.json.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -52,6 +53,10 @@ struct RunConfig {
 
   // Makes paths absolute, so that config.json repeats the run from any folder.
   void make_paths_absolute();
+  // What a Trainer of this run needs. Without a data set: the schedule as the config has it, and rates by epoch change
+  // with every iteration.
+  TrainerOptions trainer_options() const;
+  TrainerOptions trainer_options(std::int64_t iterations_per_epoch) const;
   // The keys that a resumed run may change.
   std::vector<std::string> keys_free_on_resume();
 

@@ -43,6 +43,7 @@ std::string title_of(const CheckFlags& o, const RunConfig& config, Device device
 // `processes`: all processes, one rank each; a single one if ranks are threads. Returns whether the check has passed.
 bool check_from(const CheckFlags& o, const Communicator& processes) {
   RunConfig config = config_of(o);
+  print_left_out(config);
   const Device device = o.train.config.use_device(o.train.launch);
   const std::unique_ptr<OpenedRecipe> data =
       config.recipe->open(config.origins, {.process = opening_process_of(o.train)});

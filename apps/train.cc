@@ -155,13 +155,6 @@ TrainingRun::End train_in(OpenedRun& run, const TrainFlags& o, const Communicato
   return outcome.end;
 }
 
-void explain_left_out(const RunConfig& config) {
-  if (config.left_out.empty()) return;
-  std::cout << "left out, since " << config.model << " for " << config.task << " has no such keys:";
-  for (const std::string& key : config.left_out) std::cout << ' ' << key;
-  std::cout << std::endl;
-}
-
 // The run, from the config on, in one process. processes: all of them, one rank each; alone where ranks are threads.
 TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) {
   const NamedConfig named = named_config(o);
@@ -175,7 +168,7 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
   config.batch.cut(0, sizes_of(o).dp);  // before so many ranks are made
   config.make_paths_absolute();
   explain_flags(o, config.tutorial);
-  explain_left_out(config);
+  print_left_out(config);
 
   const FoundRun found = find_run(folder ? &*folder : nullptr, path, o.resume, config.keys_free_on_resume(), processes);
   const auto end_finished = [&] {
@@ -200,7 +193,6 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
     if (const std::string warning = about_unused_gpu(ISOBAR_HAS_CUDA); !warning.empty()) print_line(warning);
   OpenedRun run{.config = config,
                 .data = *data,
-                .schedule = schedule,
                 .folder = folder ? &*folder : nullptr,
                 .found = found,
                 .trained = weights.trained,

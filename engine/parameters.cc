@@ -177,7 +177,7 @@ void Parameters::check_memory(DType dtype, DType activation, Device device) cons
   const std::size_t needed = static_cast<std::size_t>(total_) * buffers +
                              static_cast<std::size_t>(largest) * (sizeof(double) + size_of(dtype));
   ISOBAR_CHECK(needed <= machine_memory_bytes(), "the model is too large: its ", count_, " parameters need ",
-               needed >> 30, " GiB of memory, and this machine has ", machine_memory_bytes() >> 30, " GiB");
+               text_of_bytes(needed), " of memory, and this machine has ", text_of_bytes(machine_memory_bytes()));
 }
 
 void Parameters::allocate(DType activation, Device device, std::uint64_t seed, const BucketPlan& plan) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iostream>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -133,6 +134,13 @@ RunConfig read_config(const ConfigEntries& entries, RunConfig config) {
   return config;
 }
 
+void print_left_out(const RunConfig& config) {
+  if (config.left_out.empty()) return;
+  std::cout << "left out, since " << config.model << " for " << config.task << " has no such keys:";
+  for (const std::string& key : config.left_out) std::cout << ' ' << key;
+  std::cout << std::endl;
+}
+
 void RunConfig::check() {
   check_keys(tables(), origins);
   check_numbers();
@@ -164,6 +172,17 @@ void RunConfig::make_paths_absolute() {
     if (path.empty()) continue;  // the file is not used
     path = std::filesystem::absolute(path).lexically_normal().string();
   }
+}
+
+TrainerOptions RunConfig::trainer_options() const {
+  return {.batch = batch, .optimizer = optimizer, .schedule = schedule, .compute = compute, .loss_scale = loss_scale};
+}
+
+TrainerOptions RunConfig::trainer_options(std::int64_t iterations_per_epoch) const {
+  TrainerOptions options = trainer_options();
+  options.schedule = schedule.of_run(iterations_per_epoch);
+  options.iterations_per_epoch = iterations_per_epoch;
+  return options;
 }
 
 std::vector<std::string> RunConfig::keys_free_on_resume() {

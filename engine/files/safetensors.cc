@@ -228,8 +228,8 @@ void SafetensorsReader::read_bytes(std::size_t first, std::span<std::byte> out) 
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : reader_(path) {
   const std::size_t size = reader_.data_bytes();
-  ISOBAR_CHECK(size <= machine_memory_bytes(), path.string(), ": its ", size >> 30,
-               " GiB are more than this machine's memory");
+  ISOBAR_CHECK(size <= machine_memory_bytes(), path.string(), ": its ", text_of_bytes(size),
+               " are more than this machine's memory");
   data_.reset(new std::byte[size]);
   std::span<const std::byte> data(data_.get(), size);
   for (const TensorInfo& info : reader_.tensors()) {

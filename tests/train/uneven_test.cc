@@ -116,6 +116,19 @@ TEST_CASE("uneven: an incomplete batch that is kept is the mean over its own sam
   }
 }
 
+TEST_CASE("uneven: an incomplete batch counts as one that is exactly as large") {
+  for (const char* ignored : {"ignored_label=9", "ignored_label=null"}) {
+    const TinyClassifier incomplete({0, 2, 1}, {"incomplete_batch=keep", ignored});  // three of seven
+    const TinyClassifier whole({0, 2, 1}, {"global_batch_size=3", ignored});
+    const Steps expected = train(whole, 1);
+    Findings findings;
+    for (const std::int64_t parts : {1, 2})
+      compare(expected, train(incomplete, parts), concat(parts, " parts"), findings);
+    INFO(ignored);
+    CHECK(findings.wrong() == "");
+  }
+}
+
 TEST_CASE("uneven: a batch in which nothing counts ends the run, with its iteration") {
   std::string labels = kLabels;
   std::fill(labels.begin() + 7, labels.begin() + 14, static_cast<char>(TinyClassifier::kIgnored));

@@ -1,6 +1,6 @@
 // The algorithms of libraries for a run's matrix products (cuBLASLt: kernels/gemm/algorithms.h) and convolutions on a
-// GPU. They are timed before the run computes its first number, are the same on all ranks, and do not change afterwards.
-// The run's checkpoints keep them for a resumed run, and a file keeps them for later runs.
+// GPU. They are timed before the run computes its first number, are the same on all ranks, and do not change
+// afterwards. The run's checkpoints keep them for a resumed run, and a file keeps them for later runs.
 #pragma once
 
 #include <filesystem>

@@ -42,7 +42,7 @@ Tensor put_together(const Tensor& received, const std::vector<std::int64_t>& cou
   return whole;
 }
 
-// The whole tensor on the first rank; an undefined one on the others.
+// The whole tensor in the order of files on the first rank; an undefined one on the others.
 Tensor gather(const FlatBuffer& buffer, const NamedParameter& p, const Pieces& pieces, std::size_t tensor,
               const Communicator& world) {
   const auto rank = static_cast<std::size_t>(world.rank());
@@ -62,7 +62,9 @@ Tensor gather(const FlatBuffer& buffer, const NamedParameter& p, const Pieces& p
     received = Tensor::empty({rank == 0 ? total : 0}, mine.dtype(), mine.device());
     world.all_to_all(mine, to, received, from);
   }
-  return rank == 0 ? put_together(received, counts, pieces, tensor, p.full_shape) : Tensor();
+  if (rank != 0) return {};
+  const Tensor whole = put_together(received, counts, pieces, tensor, shape_in_memory(p.full_shape, p.order));
+  return to_file_order(whole, p.full_shape, p.order).view(p.full_shape);
 }
 
 }  // namespace

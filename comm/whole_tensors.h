@@ -16,13 +16,13 @@ namespace isobar {
 
 // Writes the whole tensors as write_flat does: the file does not depend on how they are distributed. All ranks call it
 // with the same buffers; `path` and `metadata` are used on the first one. In addition to its parts a rank holds one
-// tensor at a time (the first rank: two). If several ranks hold a part, the lowest rank's is written. Error naming the
-// tensor if some of its elements are on no rank.
+// tensor at a time (the first rank: two, or three where files have another order). If several ranks hold a part, the
+// lowest rank's is written. Error naming the tensor if some of its elements are on no rank.
 void write_whole(const std::filesystem::path& path, const Parameters& parameters, const FlatBuffers& buffers,
                  const Metadata& metadata, const Communicator& world);
 
-// Calls visit on the first rank with every whole tensor of a buffer, on the host. All ranks call it with the same
-// buffer.
+// Calls visit on the first rank with every whole tensor of a buffer, in the order of files, on the host. All ranks call
+// it with the same buffer.
 using VisitTensor = std::function<void(const NamedParameter& parameter, const Tensor& whole)>;
 void visit_whole(const Parameters& parameters, const FlatBuffer& buffer, const Communicator& world,
                  const VisitTensor& visit);

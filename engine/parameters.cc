@@ -70,8 +70,12 @@ int Parameters::add(ParameterSpec spec) {
   ISOBAR_CHECK(shard.begin >= 0 && shard.begin <= shard.end && shard.end <= spec.shape[axis], "parameter ",
                spec.names[0], " of shape ", to_string(spec.shape), " has no elements [", shard.begin, ", ", shard.end,
                ") along axis ", shard.axis);
+  ISOBAR_CHECK(spec.order == MemoryOrder::as_in_files || (shard.axis == 0 && spec.shape.size() >= 2), "parameter ",
+               spec.names[0], " of shape ", to_string(spec.shape), " cannot lie channels-last, with parts along axis ",
+               shard.axis);
   Shape shape = spec.shape;
   shape[axis] = shard.end - shard.begin;
+  shape = shape_in_memory(shape, spec.order);
   entries_.push_back({std::move(spec), std::move(shape), 0});
   return static_cast<int>(entries_.size()) - 1;
 }
@@ -152,7 +156,7 @@ void Parameters::list_names() {
   for (const Entry& entry : entries_) {
     std::int64_t part = entry.offset;
     for (const std::string& name : entry.spec.names) {
-      named_.push_back({name, entry.shape, part, entry.spec.shape, entry.spec.shard});
+      named_.push_back({name, entry.shape, part, entry.spec.shape, entry.spec.shard, entry.spec.order});
       part += numel_of(entry.shape);
       count_ += numel_of(entry.spec.shape);
     }
@@ -197,7 +201,7 @@ void Parameters::allocate(DType activation, Device device, std::uint64_t seed, c
   }
 }
 
-// A part of a tensor gets the values of the whole one: they follow from the index in the full tensor.
+// A part of a tensor gets the values of the whole one: they follow from the index in the full tensor of a file.
 void Parameters::fill(std::uint64_t seed) {
   if (!holds_values(device())) return;
   std::vector<double> values;
@@ -215,7 +219,8 @@ void Parameters::fill(std::uint64_t seed) {
       values.reserve(static_cast<std::size_t>(numel_of(entry.shape)));
       for (std::int64_t row = 0; row < rows; ++row)
         for (std::int64_t i = shard.begin * inner; i < shard.end * inner; ++i)
-          values.push_back(initial_value(spec.init, seed, stream, row * *axis * inner + i));
+          values.push_back(initial_value(spec.init, seed, stream,
+                                         position_in_file(spec.shape, spec.order, row * *axis * inner + i)));
       weights_.slice(at, entry.shape).set_values(values);
       at += numel_of(entry.shape);
     }

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/memory_order.h"
 #include "engine/tensor.h"
 
 namespace isobar {
@@ -35,8 +36,8 @@ enum class Sharing : std::uint8_t {
 };
 inline constexpr std::size_t kSharings = 3;
 
-// The part of a tensor that this rank holds: elements [begin, end) along one axis, 0 (rows) or 1 (columns). Default:
-// the whole tensor.
+// The part of a tensor that this rank holds: elements [begin, end) along one axis of its shape in files, 0 (rows) or 1
+// (columns). Default: the whole tensor.
 struct Shard {
   int axis = 0;
   std::int64_t begin = 0, end = -1;  // end -1: the whole axis
@@ -44,21 +45,24 @@ struct Shard {
 
 struct ParameterSpec {
   std::vector<std::string> names;  // more than one: stacked along the first axis
-  Shape shape;                     // of each of them, in full
+  Shape shape;                     // of each of them, in full, as in files
   Init init;
   bool decay = false;         // weight decay applies (weight matrices)
   bool compute_copy = false;  // products read it in the activations' dtype
   Sharing sharing = Sharing::copy;
   Shard shard = {};  // of each of them: the same heads of q, k and v
+  // Of the axes in memory. Initial values do not depend on it. With channels_last a shard is of rows.
+  MemoryOrder order = MemoryOrder::as_in_files;
 };
 
 // One named tensor within the flat buffers.
 struct NamedParameter {
   std::string name;
-  Shape shape;              // of the part that this rank holds
+  Shape shape;              // of the part that this rank holds, in memory
   std::int64_t offset = 0;  // elements
-  Shape full_shape;
-  Shard shard;  // begin and end are set
+  Shape full_shape;         // in files
+  Shard shard;              // begin and end are set
+  MemoryOrder order = MemoryOrder::as_in_files;
   std::int64_t numel() const { return numel_of(shape); }
 };
 
@@ -147,7 +151,7 @@ class Parameters {
  private:
   struct Entry {
     ParameterSpec spec;
-    Shape shape;  // of the part that this rank holds of each name
+    Shape shape;  // of the part that this rank holds of each name, in memory
     std::int64_t offset = 0;
     std::int64_t numel() const;
   };

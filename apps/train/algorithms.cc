@@ -55,17 +55,33 @@ std::string platform_of(Device device) {
   if constexpr (ISOBAR_HAS_CUDA) return cuda::gemm_platform(device);
   fail_not_built(device.kind);
 }
-void use(Device device, const cuda::GemmAlgorithms& algorithms) {
-  if constexpr (ISOBAR_HAS_CUDA) return cuda::use_gemm_algorithms(device, algorithms);
+void use(Device device, const ChosenAlgorithms& chosen) {
+  if constexpr (ISOBAR_HAS_CUDA) return cuda::use_gemm_algorithms(device, chosen.of_products);
   fail_not_built(device.kind);
 }
-cuda::GemmAlgorithms choose_by_time(Device device, const std::function<void()>& rehearse) {
+// Returns what was used; what is known of convolutions stays as it is.
+ChosenAlgorithms choose_by_time(Device device, const ChosenAlgorithms& known, const std::function<void()>& rehearse) {
   if constexpr (ISOBAR_HAS_CUDA) {
     const cuda::GemmTiming timing(device);
     rehearse();
-    return cuda::gemm_algorithms_in_use(device);
+    return {known.platform, cuda::gemm_algorithms_in_use(device), known.of_convolutions};
   }
   fail_not_built(device.kind);
+}
+
+// Adds the entries whose keys are missing.
+void add_missing(ChosenAlgorithms& to, ChosenAlgorithms from) {
+  to.of_products.merge(from.of_products);
+  to.of_convolutions.merge(from.of_convolutions);
+}
+
+// The entries of `all` that `known` has not, or has otherwise.
+ChosenAlgorithms::Texts new_entries(ChosenAlgorithms::Texts all, const ChosenAlgorithms::Texts& known) {
+  std::erase_if(all, [&](const auto& entry) {
+    const auto found = known.find(entry.first);
+    return found != known.end() && found->second == entry.second;
+  });
+  return all;
 }
 
 // What the first rank knows before timing.
@@ -122,19 +138,26 @@ void keep(const fs::path& file, const ChosenAlgorithms& chosen,
 }  // namespace
 
 ordered_json to_json(const ChosenAlgorithms& chosen) {
-  return {{"platform", chosen.platform}, {"of_products", chosen.of_products}};
+  ordered_json json{{"platform", chosen.platform}, {"of_products", chosen.of_products}};
+  if (!chosen.of_convolutions.empty()) json["of_convolutions"] = chosen.of_convolutions;
+  return json;
 }
 
 ChosenAlgorithms algorithms_from(const ordered_json& json) {
   const auto is_text = [](const ordered_json& value) { return value.is_string(); };
   const auto has = [&](const char* key) { return json.is_object() && json.contains(key); };
   ISOBAR_CHECK(has("platform") && is_text(json.at("platform")), "platform is missing, or no text");
-  ISOBAR_CHECK(has("of_products") && json.at("of_products").is_object(), "of_products is missing, or no object");
-  ChosenAlgorithms chosen{json.at("platform").get<std::string>(), {}};
-  for (const auto& [product, algorithm] : json.at("of_products").items()) {
-    ISOBAR_CHECK(is_text(algorithm), "the algorithm of ", in_quotes(product), " is no text");
-    chosen.of_products[product] = algorithm.get<std::string>();
-  }
+  const auto texts = [&](const char* key) {
+    ISOBAR_CHECK(has(key) && json.at(key).is_object(), key, " is missing, or no object");
+    ChosenAlgorithms::Texts found;
+    for (const auto& [words, algorithm] : json.at(key).items()) {
+      ISOBAR_CHECK(is_text(algorithm), "the algorithm of ", in_quotes(words), " is no text");
+      found[words] = algorithm.get<std::string>();
+    }
+    return found;
+  };
+  ChosenAlgorithms chosen{.platform = json.at("platform").get<std::string>(), .of_products = texts("of_products")};
+  if (has("of_convolutions")) chosen.of_convolutions = texts("of_convolutions");
   return chosen;
 }
 
@@ -166,26 +189,28 @@ void add_algorithms(const fs::path& file, const ChosenAlgorithms& chosen) {
   const FileLock lock = lock_for_adding(file.parent_path());
   ChosenAlgorithms all = chosen;
   try {
-    all.of_products.merge(read_algorithms(file, chosen.platform).of_products);  // adds missing entries only
+    add_missing(all, read_algorithms(file, chosen.platform));
   } catch (const Error&) {
     // The file is damaged: it is replaced.
   }
   write_file_atomically(file, to_json(all).dump(2) + "\n");
 }
 
-cuda::GemmAlgorithms agree_on(const cuda::GemmAlgorithms& mine, const Communicator& ranks) {
+ChosenAlgorithms agree_on(const ChosenAlgorithms& mine, const Communicator& ranks) {
   if (ranks.size() == 1) return mine;
-  const std::string text = ordered_json(mine).dump();
+  const std::string text = to_json(mine).dump();
   auto max_bytes = static_cast<double>(text.size());
   ranks.all_reduce({&max_bytes, 1}, Reduce::max);
   const auto bytes = static_cast<std::size_t>(max_bytes);
   std::string padded = text, all(bytes * static_cast<std::size_t>(ranks.size()), ' ');
   padded.resize(bytes, ' ');
   ranks.all_gather_bytes(std::as_bytes(std::span(padded)), std::as_writable_bytes(std::span(all)));
-  cuda::GemmAlgorithms agreed;
+  ChosenAlgorithms agreed;
   for (int rank = 0; rank < ranks.size(); ++rank) {
     const std::string told = all.substr(static_cast<std::size_t>(rank) * bytes, bytes);
-    agreed.merge(parse_json<ordered_json>(told, concat("rank ", rank)).get<cuda::GemmAlgorithms>());
+    const ChosenAlgorithms theirs = algorithms_from(parse_json<ordered_json>(told, concat("rank ", rank)));
+    if (rank == 0) agreed.platform = theirs.platform;
+    add_missing(agreed, theirs);
   }
   return agreed;
 }
@@ -198,18 +223,16 @@ ChosenAlgorithms choose_algorithms(const ChosenAlgorithms& of_checkpoint, Device
   const fs::path file = algorithms_file(platform);
   const Start start =
       broadcast_from_first(is_first ? start_with(of_checkpoint, platform, file, log) : Start{{}, false}, ranks);
-  use(device, start.known.of_products);
+  use(device, start.known);
   if (start.is_complete) return start.known;
   ranks.barrier();  // ranks that are threads share a device: no rank may clear a choice that another rank has timed
-  const ChosenAlgorithms chosen{start.known.platform, agree_on(choose_by_time(device, rehearse), ranks)};
-  use(device, chosen.of_products);
-  cuda::GemmAlgorithms timed = chosen.of_products;
-  std::erase_if(timed, [&](const auto& product) {
-    const auto known = start.known.of_products.find(product.first);
-    return known != start.known.of_products.end() && known->second == product.second;
-  });
+  const ChosenAlgorithms chosen = agree_on(choose_by_time(device, start.known, rehearse), ranks);
+  use(device, chosen);
+  const ChosenAlgorithms timed{chosen.platform, new_entries(chosen.of_products, start.known.of_products),
+                               new_entries(chosen.of_convolutions, start.known.of_convolutions)};
   if (is_first && !timed.empty()) keep(file, chosen, log);
-  log(concat("algorithms of ", chosen.of_products.size(), " products, ", timed.size(), " of them chosen by time"));
+  log(concat("algorithms of ", chosen.of_products.size(), " products, ", timed.of_products.size(),
+             " of them chosen by time"));
   return chosen;
 }
 

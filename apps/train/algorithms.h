@@ -1,6 +1,6 @@
-// The cuBLASLt algorithms of a run's matrix products on a GPU (kernels/gemm/algorithms.h). They are timed before the
-// run computes its first number, are the same on all ranks, and do not change afterwards. The run's checkpoints keep
-// them for a resumed run, and a file keeps them for later runs.
+// The algorithms that libraries offer for a run's matrix products (cuBLASLt: kernels/gemm/algorithms.h) and convolutions
+// on a GPU. They are timed before the run computes its first number, are the same on all ranks, and do not change
+// afterwards. The run's checkpoints keep them for a resumed run, and a file keeps them for later runs.
 #pragma once
 
 #include <filesystem>
@@ -14,10 +14,17 @@
 
 namespace isobar {
 
-// The algorithms chosen on one kind of GPU with one version of the library.
+// The algorithms chosen on one kind of GPU with one version of the library. Key: what it computes, in words that the
+// library's user defines, sizes and types included. Value: the algorithm as text, which means something to that user
+// only. JSON that was written before there were convolutions is read as having none, and JSON without any is the same
+// as then.
 struct ChosenAlgorithms {
+  using Texts = cuda::GemmAlgorithms;
   std::string platform = {};  // cuda::gemm_platform
-  cuda::GemmAlgorithms of_products = {};
+  Texts of_products = {};
+  Texts of_convolutions = {};
+
+  bool empty() const { return of_products.empty() && of_convolutions.empty(); }
   friend bool operator==(const ChosenAlgorithms&, const ChosenAlgorithms&) = default;
 };
 
@@ -31,12 +38,12 @@ ChosenAlgorithms algorithms_from(const nlohmann::ordered_json& json);
 std::filesystem::path algorithms_file(const std::string& platform);
 // The content of the file; empty if it does not exist. Error if it is damaged or of another platform.
 ChosenAlgorithms read_algorithms(const std::filesystem::path& file, const std::string& platform);
-// Adds `chosen` to the current content of the file; replaces a damaged file. Error if it cannot be written.
+// Adds `chosen`, whose entries win, to the current content of the file; replaces a damaged file. Error if it cannot be written.
 void add_algorithms(const std::filesystem::path& file, const ChosenAlgorithms& chosen);
 
-// For every product that any rank knows, the algorithm of the lowest rank that knows it. Collective; all ranks get the
-// same result.
-cuda::GemmAlgorithms agree_on(const cuda::GemmAlgorithms& mine, const Communicator& ranks);
+// For every key that any rank knows, the algorithm of the lowest rank that knows it; the platform of the first rank.
+// Collective; all ranks get the same result.
+ChosenAlgorithms agree_on(const ChosenAlgorithms& mine, const Communicator& ranks);
 
 // Sets the algorithms of later products on the GPU: those of the first rank's checkpoint, if they are of its platform;
 // else those of its file; products missing there get the fastest algorithm, timed while `rehearse` runs the products of

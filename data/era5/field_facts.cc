@@ -122,8 +122,7 @@ hdf5::DatasetInfo info_of_fields(const hdf5::File& file) {
   hdf5::DatasetInfo info = file.info(kFields);
   const bool is_float = info.type == hdf5::Type::fp32 || info.type == hdf5::Type::fp64 || info.type == hdf5::Type::fp16;
   ISOBAR_CHECK(is_float, file.path(), ": 'fields' holds ", info.type_name, "; expected 32-bit, 64-bit or 16-bit float");
-  ISOBAR_CHECK(info.layout.missing_filter.empty(), file.path(), ": 'fields' is compressed with '",
-               info.layout.missing_filter, "', which this build of HDF5 cannot undo");
+  hdf5::check_filters(file.path() + ": 'fields'", info.layout);
   ISOBAR_CHECK(info.shape.size() == 4, file.path(), ": 'fields' has shape ", shape_text(info.shape),
                "; expected four dimensions (time, channel, latitude, longitude)");
   ISOBAR_CHECK(std::ranges::all_of(info.shape, [](std::int64_t extent) { return extent > 0; }), file.path(),

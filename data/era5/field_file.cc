@@ -56,7 +56,8 @@ bool holds(std::span<const float> values, float fill) {
 FieldFile::Opened::Opened(const std::string& path, CacheBudget budget)
     : file(hdf5::File::open(path)),
       info(info_of_fields(file)),
-      reader(make_step_reader(file, kFields, info, std::move(budget))) {}
+      reader(make_box_reader(file, kFields, info, {.budget = std::move(budget), .rows = "steps", .values = "fields"})) {
+}
 
 FieldFile::FieldFile(const std::string& path, CacheBudget budget, FieldCatalog* catalog)
     : path_(path), budget_(std::move(budget)), year_(year_in_name(path)) {
@@ -112,7 +113,8 @@ bool FieldFile::has_holes(std::span<const float> values) const {
 }
 
 void FieldFile::read_step(std::int64_t step, Crop crop, float* out) const {
-  opened().reader->read(step, crop, out);
+  opened().reader->read(std::array<std::int64_t, 4>{step, 0, crop.row, 0},
+                        std::array<std::int64_t, 4>{1, channels(), crop.height, crop.width}, out);
   const auto pixels = static_cast<std::size_t>(crop.height * crop.width);
   const auto count = static_cast<std::size_t>(channels());
   if (!has_holes({out, count * pixels})) return;

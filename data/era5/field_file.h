@@ -12,11 +12,16 @@
 #include "data/era5/calendar.h"
 #include "data/era5/catalog.h"
 #include "data/era5/field_facts.h"
-#include "data/era5/step_reader.h"
 #include "data/era5/time_axis.h"
+#include "data/files/box_reader.h"
 #include "data/files/hdf5.h"
 
 namespace isobar {
+
+// Rows [row, row + height) and columns [0, width) of a grid.
+struct Crop {
+  std::int64_t row = 0, height = 0, width = 0;
+};
 
 class FieldFile {
  public:
@@ -58,7 +63,7 @@ class FieldFile {
     explicit Opened(const std::string& path, CacheBudget budget);
     hdf5::File file;
     hdf5::DatasetInfo info;
-    std::unique_ptr<StepReader> reader;  // refers to the file
+    std::unique_ptr<BoxReader> reader;  // refers to the file
   };
 
   Opened& opened() const;

@@ -67,6 +67,16 @@ void File::Handles::check_length(const std::string& path) const {
   for (const Source& source : sources) check_length_of(source.path, size_of(source.path).value_or(0), source.bytes);
 }
 
+void File::Handles::read(const std::string& path, const std::string& name, std::span<const std::int64_t> start,
+                         std::span<const std::int64_t> count, hid_t memory_type, void* out) const {
+  const Handle& handle = dataset(path, name);
+  const Handle space(H5Dget_space(handle.get()), H5Sclose);
+  const Handle memory = box(space.get(), start, count);
+  ISOBAR_CHECK(H5Dread(handle.get(), memory_type, memory.get(), space.get(), H5P_DEFAULT, out) >= 0, path,
+               ": cannot read '", name, "': the file is truncated or damaged");
+  check_length(path);
+}
+
 void File::Handles::create(const std::string& path, const std::string& name, hid_t type,
                            std::span<const std::int64_t> shape, hid_t creation) {
   const Handle space(H5Screate_simple(static_cast<int>(shape.size()), sizes(shape).data(), nullptr), H5Sclose);
@@ -158,12 +168,13 @@ std::vector<std::string> File::names() const {
 void File::read(const std::string& dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
                 float* out) const {
   const Lock lock;
-  const Handle& handle = handles_->dataset(path_, dataset);
-  const Handle space(H5Dget_space(handle.get()), H5Sclose);
-  const Handle memory = box(space.get(), start, count);
-  ISOBAR_CHECK(H5Dread(handle.get(), H5T_NATIVE_FLOAT, memory.get(), space.get(), H5P_DEFAULT, out) >= 0, path_,
-               ": cannot read '", dataset, "': the file is truncated or damaged");
-  handles_->check_length(path_);
+  handles_->read(path_, dataset, start, count, H5T_NATIVE_FLOAT, out);
+}
+
+void File::read(const std::string& dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
+                double* out) const {
+  const Lock lock;
+  handles_->read(path_, dataset, start, count, H5T_NATIVE_DOUBLE, out);
 }
 
 std::vector<double> File::numbers(const std::string& dataset) const {

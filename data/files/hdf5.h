@@ -1,7 +1,7 @@
 // HDF5 files as this project meets them. hdf5*.cc alone include the library's header.
 //
 // The library has one global lock, so everything here may be called from any thread and runs one call at a time. What
-// should run in parallel (data/era5/field_file.h) asks only for the layout and the raw chunks, and does the rest
+// should run in parallel (data/files/box_reader.h) asks only for the layout and the raw chunks, and does the rest
 // itself. Every failure is one isobar::Error that names the file; the library's own error printing is silenced.
 //
 // Files are not trusted. open() lets a child process read the structure first, since some damaged files crash the
@@ -17,6 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "data/files/number_format.h"
+
 namespace isobar::hdf5 {
 
 enum class Type : std::uint8_t { fp16, fp32, fp64, integer, text, other };
@@ -30,13 +32,20 @@ struct Layout {
   std::vector<std::int64_t> chunk;  // chunked: its shape, one extent a dimension
   std::vector<Filter> filters;      // chunked: in the order they were applied when writing
   std::string missing_filter;       // the name of a filter that this build of the library cannot undo; else empty
-  bool native = false;              // elements are little-endian IEEE fp32, so that bytes can be used as they are
 };
+
+// Error if the dataset is compressed with what this build of the library cannot undo. `where` begins the message.
+void check_filters(const std::string& where, const Layout& layout);
+
+// How many chunks cover a dataset, in each dimension.
+std::vector<std::int64_t> chunk_grid(std::span<const std::int64_t> shape, std::span<const std::int64_t> chunk);
 
 struct DatasetInfo {
   std::vector<std::int64_t> shape;
   Type type = Type::other;
   std::string type_name;  // for messages: "32-bit float", "16-bit integer", "text", ...
+  // How its numbers lie in the file; nothing for what is no number, and for numbers that only the library converts.
+  std::optional<NumberFormat> format;
   Layout layout;
 };
 
@@ -72,9 +81,11 @@ class File {
   std::vector<std::string> names() const;  // of what is in the root group, sorted
   DatasetInfo info(const std::string& dataset) const;
 
-  // A box of a dataset, converted to fp32. `start` and `count` have one entry a dimension.
+  // A box of a dataset, converted to fp32 or fp64. `start` and `count` have one entry a dimension.
   void read(const std::string& dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
             float* out) const;
+  void read(const std::string& dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
+            double* out) const;
   // A whole numeric dataset, and a whole text dataset of fixed or variable length; an error, before memory is taken,
   // where it has more than 2^24 values or 2^28 bytes of text.
   std::vector<double> numbers(const std::string& dataset) const;

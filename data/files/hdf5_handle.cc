@@ -81,7 +81,8 @@ std::vector<std::int64_t> shape_of(const Handle& dataset) {
 }
 
 Handle box(hid_t space, std::span<const std::int64_t> start, std::span<const std::int64_t> count) {
-  H5Sselect_hyperslab(space, H5S_SELECT_SET, sizes(start).data(), nullptr, sizes(count).data(), nullptr);
+  if (!count.empty())  // a dataset without axes is a single value
+    H5Sselect_hyperslab(space, H5S_SELECT_SET, sizes(start).data(), nullptr, sizes(count).data(), nullptr);
   return {H5Screate_simple(static_cast<int>(count.size()), sizes(count).data(), nullptr), H5Sclose};
 }
 

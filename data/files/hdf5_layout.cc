@@ -1,6 +1,9 @@
 #include "data/files/hdf5_layout.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <optional>
 
 #include "data/files/hdf5_open_file.h"
 #include "data/files/hdf5_places.h"
@@ -23,7 +26,44 @@ Type float_type(std::size_t bytes) {
   }
 }
 
+// IEEE fp16, which the library has no name for before 1.14.4.
+Handle half_type(std::endian order) {
+  Handle type(H5Tcopy(order == std::endian::little ? H5T_IEEE_F32LE : H5T_IEEE_F32BE), H5Tclose);
+  H5Tset_fields(type.get(), 15, 10, 5, 0, 10);
+  H5Tset_size(type.get(), 2);
+  H5Tset_ebias(type.get(), 15);
+  return type;
+}
+
+// The format of a type that is a plain number of a usual width, without unused bits.
+std::optional<NumberFormat> format_of(hid_t type) {
+  using Kind = NumberFormat::Kind;
+  struct Known {
+    Kind kind;
+    std::size_t bytes;
+    hid_t little, big;
+  };
+  const Handle little_half = half_type(std::endian::little), big_half = half_type(std::endian::big);
+  const Known all[] = {{Kind::signed_integer, 1, H5T_STD_I8LE, H5T_STD_I8BE},
+                       {Kind::signed_integer, 2, H5T_STD_I16LE, H5T_STD_I16BE},
+                       {Kind::signed_integer, 4, H5T_STD_I32LE, H5T_STD_I32BE},
+                       {Kind::signed_integer, 8, H5T_STD_I64LE, H5T_STD_I64BE},
+                       {Kind::unsigned_integer, 1, H5T_STD_U8LE, H5T_STD_U8BE},
+                       {Kind::unsigned_integer, 2, H5T_STD_U16LE, H5T_STD_U16BE},
+                       {Kind::unsigned_integer, 4, H5T_STD_U32LE, H5T_STD_U32BE},
+                       {Kind::unsigned_integer, 8, H5T_STD_U64LE, H5T_STD_U64BE},
+                       {Kind::floating, 2, little_half.get(), big_half.get()},
+                       {Kind::floating, 4, H5T_IEEE_F32LE, H5T_IEEE_F32BE},
+                       {Kind::floating, 8, H5T_IEEE_F64LE, H5T_IEEE_F64BE}};
+  for (const Known& known : all) {
+    if (H5Tequal(type, known.little) > 0) return NumberFormat{known.kind, known.bytes, std::endian::little};
+    if (H5Tequal(type, known.big) > 0) return NumberFormat{known.kind, known.bytes, std::endian::big};
+  }
+  return std::nullopt;
+}
+
 void describe_type(hid_t type, DatasetInfo& info) {
+  info.format = format_of(type);
   const std::string bits = std::to_string(8 * H5Tget_size(type)) + "-bit ";
   switch (H5Tget_class(type)) {
     case H5T_FLOAT:
@@ -45,6 +85,11 @@ void describe_type(hid_t type, DatasetInfo& info) {
 
 }  // namespace
 
+void check_filters(const std::string& where, const Layout& layout) {
+  ISOBAR_CHECK(layout.missing_filter.empty(), where, " is compressed with '", layout.missing_filter,
+               "', which this build of HDF5 cannot undo");
+}
+
 std::vector<std::int64_t> chunk_grid(std::span<const std::int64_t> shape, std::span<const std::int64_t> chunk) {
   std::vector<std::int64_t> grid;
   for (std::size_t d = 0; d < shape.size(); ++d) grid.push_back(shape[d] / chunk[d] + (shape[d] % chunk[d] ? 1 : 0));
@@ -58,10 +103,9 @@ std::int64_t stored_chunks(const Handle& dataset) {
   return static_cast<std::int64_t>(stored);
 }
 
-Layout layout_of(const std::string& where, const Handle& dataset, hid_t type, std::uint64_t file_bytes) {
+Layout layout_of(const std::string& where, const Handle& dataset, std::uint64_t file_bytes) {
   const Handle creation(H5Dget_create_plist(dataset.get()), H5Pclose);
   Layout layout;
-  layout.native = H5Tequal(type, H5T_IEEE_F32LE) > 0;
   if (H5Pget_external_count(creation.get()) > 0) return layout;
   const H5D_layout_t kind = H5Pget_layout(creation.get());
   if (kind == H5D_CONTIGUOUS) {
@@ -106,7 +150,7 @@ DatasetInfo File::info(const std::string& dataset) const {
   DatasetInfo info;
   info.shape = shape_of(handle);
   describe_type(type.get(), info);
-  info.layout = layout_of(path_ + ": '" + dataset + "'", handle, type.get(), handles_->bytes);
+  info.layout = layout_of(path_ + ": '" + dataset + "'", handle, handles_->bytes);
   return info;
 }
 

@@ -13,10 +13,7 @@
 namespace isobar::hdf5 {
 
 // `where` begins the message of an error; the file has `file_bytes`.
-Layout layout_of(const std::string& where, const Handle& dataset, hid_t type, std::uint64_t file_bytes);
-
-// The number of chunks that cover the dataset, in each dimension.
-std::vector<std::int64_t> chunk_grid(std::span<const std::int64_t> shape, std::span<const std::int64_t> chunk);
+Layout layout_of(const std::string& where, const Handle& dataset, std::uint64_t file_bytes);
 
 // The number of chunks that were written.
 std::int64_t stored_chunks(const Handle& dataset);

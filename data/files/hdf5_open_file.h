@@ -30,6 +30,10 @@ struct File::Handles {
   // Called after each read: beyond the end of a file the library returns zeros without an error.
   void check_length(const std::string& path) const;
 
+  // A box of a dataset; the library converts to the type in memory.
+  void read(const std::string& path, const std::string& name, std::span<const std::int64_t> start,
+            std::span<const std::int64_t> count, hid_t memory_type, void* out) const;
+
   void create(const std::string& path, const std::string& name, hid_t type, std::span<const std::int64_t> shape,
               hid_t creation);
   // Creates a dataset and writes all of it; the library converts from the type in memory to that in the file.

@@ -43,7 +43,8 @@ bool walk_attributes(hid_t object) {
   return H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, visit, nullptr) >= 0 || !lacked_memory();
 }
 
-// Reads the first and the last value of a dataset where the library has to (all but what StepReader reads by itself).
+// Reads the first and the last value of a dataset where the library may have to: of all but little-endian fp32 in the
+// layouts that BoxReader reads by itself.
 bool walk_ends(const Handle& dataset, const Handle& space, const Handle& type, const Handle& creation) {
   const H5D_layout_t layout = H5Pget_layout(creation.get());
   bool by_library = (layout != H5D_CONTIGUOUS && layout != H5D_CHUNKED) || H5Tequal(type.get(), H5T_IEEE_F32LE) <= 0;

@@ -9,6 +9,7 @@
 
 #include "engine/files/json.h"
 #include "kernels/common/check.h"
+#include "kernels/common/math.h"
 
 namespace isobar {
 namespace {
@@ -26,17 +27,32 @@ std::int64_t product(Shape::const_iterator first, Shape::const_iterator end) {
   return std::accumulate(first, end, std::int64_t{1}, std::multiplies());
 }
 
+// Elements of a shard of a file's tensor, as they lie there, on the host.
+Tensor read_elements(const SafetensorsReader& file, const TensorInfo& info, const Shard& shard, FlatRange elements,
+                     DType dtype) {
+  Tensor host = Tensor::empty({elements.size()}, dtype, Device{});
+  const auto read = [&](std::int64_t in_full, std::int64_t in_part, std::int64_t length) {
+    file.read(info, in_full, length, dtype, static_cast<std::byte*>(host.slice(in_part, {length}).data()));
+  };
+  for_each_run(info.shape, shard, elements, read);
+  return host;
+}
+
+// The elements to read for a part: the part itself, or the rows that it touches where files have another order.
+FlatRange elements_to_read(const NamedParameter& parameter, const HeldPart& part) {
+  if (parameter.order == MemoryOrder::as_in_files || part.size() == 0) return {part.first, part.end};
+  const std::int64_t row = product(parameter.full_shape.begin() + 1, parameter.full_shape.end());
+  return {part.first / row * row, round_up(part.end, row)};
+}
+
 // The part of a file's tensor that a buffer holds, in the dtype of the buffer, on the host.
 Tensor read_part(const SafetensorsReader& file, const TensorInfo& info, const FlatBuffer& buffer,
                  const NamedParameter& parameter) {
   const HeldPart part = held_part(buffer, parameter);
-  const DType dtype = buffer.values.dtype();
-  Tensor host = Tensor::empty({part.size()}, dtype, Device{});
-  const auto read = [&](std::int64_t in_full, std::int64_t in_part, std::int64_t length) {
-    file.read(info, in_full, length, dtype, static_cast<std::byte*>(host.slice(in_part, {length}).data()));
-  };
-  for_each_run(parameter.full_shape, parameter.shard, {part.first, part.end}, read);
-  return host;
+  const FlatRange elements = elements_to_read(parameter, part);
+  const Tensor in_file = read_elements(file, info, parameter.shard, elements, buffer.values.dtype());
+  return from_file_order(in_file, parameter.full_shape, parameter.order)
+      .slice(part.first - elements.first, {part.size()});
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ struct FlatBuffer {
 using FlatBuffers = std::vector<FlatBuffer>;
 
 // The part of a named tensor in a buffer: elements [first, end) of this process's part of the tensor
-// (NamedParameter::shape, row-major), at element `at` of the buffer. Error if they are not one range.
+// (NamedParameter::shape, row-major as in memory), at element `at` of the buffer. Error if they are not one range.
 struct HeldPart {
   std::int64_t first = 0, end = 0, at = 0;
   std::int64_t size() const { return end - first; }
@@ -35,15 +35,15 @@ Tensor values_of(const FlatBuffer& buffer, const HeldPart& part);  // [part.size
 using CopyRun = std::function<void(std::int64_t in_full, std::int64_t in_part, std::int64_t length)>;
 void for_each_run(const Shape& full_shape, const Shard& shard, FlatRange elements, const CopyRun& copy);
 
-// Writes a file of whole tensors. `whole` returns each in its full shape, on the host. It is called for every tensor of
-// every buffer, in the order of the file.
+// Writes a file of whole tensors. `whole` returns each in its full shape, in the order of files, on the host. It is
+// called for every tensor of every buffer, one after the other as in the file.
 using WholeTensor = std::function<Tensor(const FlatBuffer& buffer, const NamedParameter& parameter)>;
 void write_flat(const std::filesystem::path& path, const Parameters& parameters, const FlatBuffers& buffers,
                 const Metadata& metadata, const WholeTensor& whole);
 
 // Reads the elements that the buffers hold, and converts them from the file's floating dtype. Error for a tensor that
 // is missing, unknown, of a wrong shape, or has a number that is not finite; the Error names it, and the buffers do not
-// change. Reads no other part of the file.
+// change. Reads no other part of the file, but for the rest of a row where memory has another order.
 void read_flat(const std::filesystem::path& path, const Parameters& parameters, const FlatBuffers& buffers);
 
 // Whether every number of a tensor of fp32 or fp64 is finite.

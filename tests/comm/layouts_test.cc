@@ -55,7 +55,9 @@ Parallel start(const Communicator& world, const Layout& layout) {
 // every way there is, some of them unevenly.
 class Shared : public Task {
  public:
-  Shared(const Parallel& parallel, DType activation) : parallel_(parallel) {
+  // conv_order: in memory, of the weights of convolutions.
+  Shared(const Parallel& parallel, DType activation, MemoryOrder conv_order = MemoryOrder::channels_last)
+      : parallel_(parallel) {
     const auto part = [&](std::int64_t total, std::int64_t unit = 1) {
       const Part mine = part_of(total / unit, parallel.tp.rank(), parallel.tp.size());
       return std::pair(mine.begin * unit, mine.end * unit);
@@ -74,6 +76,8 @@ class Shared : public Task {
     add({"deep"}, {2, 7, 3}, kDecays, Sharing::shard, columns(part(7)));
     add({"few"}, {2, 4}, false, Sharing::shard, rows(part(2)));  // of three ranks one has none
     add({"head"}, {9}, false, Sharing::copy);
+    add({"conv.weight"}, {6, 5, 3, 2}, kDecays, Sharing::copy, {}, conv_order);
+    add({"up.weight"}, {7, 3, 4}, kDecays, Sharing::shard, rows(part(7)), conv_order);
     unread_ = add({"unread"}, {5}, kDecays, Sharing::copy);
     parameters_.allocate(activation, Device{}, 3, parallel.bucket_plan());
   }
@@ -109,7 +113,8 @@ class Shared : public Task {
     Sharing sharing = Sharing::copy;
   };
 
-  int add(std::vector<std::string> names, Shape shape, bool decay, Sharing sharing, Shard shard = {}) {
+  int add(std::vector<std::string> names, Shape shape, bool decay, Sharing sharing, Shard shard = {},
+          MemoryOrder order = MemoryOrder::as_in_files) {
     handles_.push_back({0, named_, names.size(), sharing});
     named_ += names.size();
     return handles_.back().handle = parameters_.add({.names = std::move(names),
@@ -118,7 +123,8 @@ class Shared : public Task {
                                                      .decay = decay,
                                                      .compute_copy = decay,
                                                      .sharing = sharing,
-                                                     .shard = shard});
+                                                     .shard = shard,
+                                                     .order = order});
   }
 
   // The tokens that this rank computes the gradient of.
@@ -129,15 +135,17 @@ class Shared : public Task {
     return {band.begin + own.begin, band.begin + own.end};
   }
 
+  // In the whole tensor of a file.
   static std::int64_t index_in_full(const NamedParameter& p, std::int64_t i) {
+    const Shape whole = shape_in_memory(p.full_shape, p.order);
     std::int64_t index = 0, factor = 1;
     for (std::size_t axis = p.shape.size(); axis-- > 0;) {
       const bool is_cut = static_cast<int>(axis) == p.shard.axis;
       index += (i % p.shape[axis] + (is_cut ? p.shard.begin : 0)) * factor;
       i /= p.shape[axis];
-      factor *= p.full_shape[axis];
+      factor *= whole[axis];
     }
-    return index;
+    return position_in_file(p.full_shape, p.order, index);
   }
 
   // Of the mean over the samples.
@@ -196,13 +204,14 @@ class Shared : public Task {
 struct Setting {
   double grad_clip = 0.05;
   DType activation = DType::fp64;
+  MemoryOrder conv_order = MemoryOrder::channels_last;
 };
 
 // One rank of a layout, with its part of a model.
 struct Rank {
   Rank(const Communicator& world, const Layout& layout, const Setting& setting = {})
       : parallel(start(world, layout)),
-        task(parallel, setting.activation),
+        task(parallel, setting.activation, setting.conv_order),
         trainer(task,
                 {.batch = {.global_batch_size = kBatch, .grad_accumulation = kParts},
                  .optimizer =
@@ -374,6 +383,32 @@ TEST_CASE("layouts: checkpoints are the same files, whichever layout writes and 
         INFO(file << " of " << layouts[from].text() << ", by " << layouts[i].text());
         CHECK((read_file(folder / concat("again", i, from) / file) == read_file(folder / name(from) / file)));
       }
+    }
+  }
+}
+
+TEST_CASE("layouts: the order of a weight in memory changes no file") {
+  const TemporaryFolder folder;
+  const Setting as_in_files{.grad_clip = 0, .conv_order = MemoryOrder::as_in_files}, last{.grad_clip = 0};
+  for (const Layout& layout : {Layout{}, Layout{.dp = 2, .tp = 2}, Layout{.dp = 3, .shard_optimizer = true},
+                               Layout{.dp = 2, .tp = 3, .shard_optimizer = true, .bucket_bytes = 1}}) {
+    INFO(layout.text());
+    run_ranks({.ranks = layout.ranks()}, [&](const Communicator& world) {
+      three_steps(world, layout, as_in_files, folder / "as_in_files");
+      three_steps(world, layout, last, folder / "last");
+    });
+    // Each goes on from the files of the other.
+    run_ranks({.ranks = 2}, [&](const Communicator& world) {
+      for (const auto& [setting, from] : {std::pair(as_in_files, "last"), std::pair(last, "as_in_files")}) {
+        Rank rank(world, {.dp = 2, .shard_optimizer = true}, setting);
+        rank.read(folder / from);
+        rank.step();
+        rank.write(folder / concat("after_", from));
+      }
+    });
+    for (const char* file : {"model", "optimizer"}) {
+      CHECK((read_file(folder / "as_in_files" / file) == read_file(folder / "last" / file)));
+      CHECK((read_file(folder / "after_as_in_files" / file) == read_file(folder / "after_last" / file)));
     }
   }
 }

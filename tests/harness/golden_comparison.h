@@ -131,6 +131,11 @@ inline std::string scale_name(const std::string& name) {
 
 using NamedValues = std::map<std::string, std::vector<double>>;
 
+// Of a whole parameter, in the order of files.
+inline std::vector<double> values_in_files(const NamedParameter& p, const Tensor& values) {
+  return to_file_order(values.to(Device{}), p.full_shape, p.order).to_vector();
+}
+
 // The gradients of a recorded loss, for every parameter.
 inline NamedValues gradients_of(Parameters& parameters, Tape& tape, const Tensor& loss, double loss_scale = 1) {
   parameters.begin_step();
@@ -140,7 +145,7 @@ inline NamedValues gradients_of(Parameters& parameters, Tape& tape, const Tensor
   parameters.finish_gradients();
   NamedValues gradients;
   for (const NamedParameter& p : parameters.named()) {
-    std::vector<double> gradient = parameters.grad(p).to_vector();
+    std::vector<double> gradient = values_in_files(p, parameters.grad(p));
     for (double& value : gradient) value /= loss_scale;
     gradients[p.name] = std::move(gradient);
   }
@@ -188,7 +193,7 @@ inline Training train(Task& task, const TrainerOptions& options, const Batch& ba
     result.rates.push_back(step.lr);
   }
   for (const NamedParameter& p : task.parameters().named())
-    result.weights[p.name] = task.parameters().weight(p).to_vector();
+    result.weights[p.name] = values_in_files(p, task.parameters().weight(p));
   return result;
 }
 

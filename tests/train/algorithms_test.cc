@@ -34,6 +34,8 @@ TEST_CASE("algorithms: as JSON and back, and what is something else is an error 
   const ChosenAlgorithms chosen{kPlatform, {{"2 x 3 x 4", "00ff"}, {"5 x 6 x 7", "0a"}}};
   CHECK(algorithms_from(to_json(chosen)) == chosen);
   CHECK(algorithms_from(to_json({kPlatform, {}})) == ChosenAlgorithms{kPlatform, {}});
+  const ChosenAlgorithms both{kPlatform, {{"2 x 3 x 4", "00ff"}}, {{"conv_fwd 3-D", "engine 38: 2=1"}}};
+  CHECK(algorithms_from(to_json(both)) == both);
   const auto read = [](const char* text) { algorithms_from(nlohmann::ordered_json::parse(text)); };
   CHECK_THROWS_WITH(read("[]"), ContainsSubstring("platform is missing"));
   CHECK_THROWS_WITH(read(R"({"platform": 3, "of_products": {}})"),
@@ -41,6 +43,17 @@ TEST_CASE("algorithms: as JSON and back, and what is something else is an error 
   CHECK_THROWS_WITH(read(R"({"platform": "x"})"), ContainsSubstring("of_products is missing"));
   CHECK_THROWS_WITH(read(R"({"platform": "x", "of_products": {"p": 1}})"),
                     ContainsSubstring("the algorithm of \"p\" is no text"));
+  CHECK_THROWS_WITH(read(R"({"platform": "x", "of_products": {}, "of_convolutions": 3})"),
+                    ContainsSubstring("of_convolutions is missing, or no object"));
+  CHECK_THROWS_WITH(read(R"({"platform": "x", "of_products": {}, "of_convolutions": {"c": 1}})"),
+                    ContainsSubstring("the algorithm of \"c\" is no text"));
+}
+
+TEST_CASE("algorithms: without convolutions the JSON is what it was before there were any") {
+  const char* before = R"({"platform":"a GPU, cuBLASLt 1, form 1","of_products":{"2 x 3 x 4":"00ff"}})";
+  const ChosenAlgorithms read = algorithms_from(nlohmann::ordered_json::parse(before));
+  CHECK(read == ChosenAlgorithms{kPlatform, {{"2 x 3 x 4", "00ff"}}});
+  CHECK(to_json(read).dump() == before);
 }
 
 TEST_CASE("algorithms: the file lies in XDG_CACHE_HOME, else in HOME, one for each platform") {
@@ -65,6 +78,10 @@ TEST_CASE("algorithms: what several processes add to the file is all kept, and t
   add_algorithms(file, {kPlatform, {{"p", "1"}, {"q", "2"}}});
   add_algorithms(file, {kPlatform, {{"q", "3"}, {"r", "4"}}});
   CHECK(read_algorithms(file, kPlatform).of_products == cuda::GemmAlgorithms{{"p", "1"}, {"q", "3"}, {"r", "4"}});
+  add_algorithms(file, {kPlatform, {}, {{"c", "own"}, {"p", "own"}}});  // the keys of the two are apart
+  add_algorithms(file, {kPlatform, {{"r", "5"}}, {{"c", "engine 1:"}}});
+  CHECK(read_algorithms(file, kPlatform) ==
+        ChosenAlgorithms{kPlatform, {{"p", "1"}, {"q", "3"}, {"r", "5"}}, {{"c", "engine 1:"}, {"p", "own"}}});
 }
 
 TEST_CASE("algorithms: what runs that end together add is all kept") {
@@ -106,11 +123,17 @@ TEST_CASE("algorithms: a file of another platform or a damaged one is refused, a
 
 TEST_CASE("algorithms: of each product the lowest rank's that knows it") {
   testing::Findings findings;
-  const std::vector<cuda::GemmAlgorithms> known{{{"p", "0"}}, {}, {{"p", "2"}, {"a long product", "2"}}, {{"q", "3"}}};
+  const std::vector<ChosenAlgorithms> known{
+      {kPlatform, {{"p", "0"}}},
+      {kPlatform, {}, {{"c", "1"}}},
+      {kPlatform, {{"p", "2"}, {"a long product", "2"}}, {{"c", "2"}, {"p", "2"}}},
+      {kPlatform, {{"q", "3"}}}};
   run_ranks({.ranks = 4}, [&](const Communicator& world) {
-    const cuda::GemmAlgorithms agreed = agree_on(known[static_cast<std::size_t>(world.rank())], world);
-    findings.expect(agreed == cuda::GemmAlgorithms{{"p", "0"}, {"a long product", "2"}, {"q", "3"}},
-                    concat("rank ", world.rank(), " has others"));
+    const ChosenAlgorithms agreed = agree_on(known[static_cast<std::size_t>(world.rank())], world);
+    findings.expect(
+        agreed ==
+            ChosenAlgorithms{kPlatform, {{"p", "0"}, {"a long product", "2"}, {"q", "3"}}, {{"c", "1"}, {"p", "2"}}},
+        concat("rank ", world.rank(), " has others"));
   });
   CHECK(findings.wrong() == "");
   CHECK(agree_on(known[2], Communicator()) == known[2]);

@@ -422,7 +422,7 @@ TEST_CASE("hdf5: the layout of a dataset is told as it is") {
   CHECK(plain.type == hdf5::Type::fp32);
   CHECK(plain.type_name == "32-bit float");
   CHECK(plain.layout.kind == Layout::Kind::contiguous);
-  CHECK(plain.layout.native);
+  CHECK(plain.format == NumberFormat{});
   CHECK(plain.layout.chunk.empty());
   float first = -1;
   std::memcpy(&first, read_file(path).data() + plain.layout.offset + 4 * 50, 4);
@@ -451,7 +451,7 @@ TEST_CASE("hdf5: the layout of a dataset is told as it is") {
   CHECK_FALSE(open.has("fields"));
   CHECK(open.info("lat").type == hdf5::Type::fp64);
   CHECK(open.info("lat").type_name == "64-bit float");
-  CHECK_FALSE(open.info("lat").layout.native);
+  CHECK(open.info("lat").format == NumberFormat{.bytes = 8});
   CHECK(open.info("time").type == hdf5::Type::integer);
   CHECK(open.info("time").type_name == "64-bit integer");
   CHECK(open.info("channel").type == hdf5::Type::text);

@@ -107,9 +107,8 @@ ISOBAR_INLINE float tanh(float x) {
   p = p * square - 0.0537867149f;
   p = p * square + 0.133319629f;
   p = p * square - 0.333332997f;
-  const float small = x + x * (square * p);
-  const float a = x < 0 ? -x : x, e = exp(-2.0f * a), large = (1.0f - e) / (1.0f + e);
-  return a < 0.6f ? small : x < 0 ? -large : large;
+  const float a = std::fabs(x), e = exp(-2.0f * a), small = a + a * (square * p), large = (1.0f - e) / (1.0f + e);
+  return std::copysign(a < 0.6f ? small : large, x);
 }
 ISOBAR_INLINE double tanh(double x) {
   return std::tanh(x);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <utility>
@@ -16,6 +17,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::array<const char*, 2> kDatasets{"input", "target"};
+constexpr std::int64_t kCachedBytes = std::int64_t{256} << 20;  // of decoded chunks, which hold several pictures
 
 // Sets of a run differ in their random numbers: each has sample numbers of its own.
 SampleKey key_within(DataSplit split, SampleKey key) {
@@ -102,6 +104,7 @@ StoredPairs::StoredPairs(const std::string& path, std::vector<Part> parts, std::
 std::vector<StoredPairs::Part> StoredPairs::open(const std::string& path) {
   std::vector<Part> parts;
   std::int64_t first = 0;
+  const auto budget = std::make_shared<std::atomic<std::int64_t>>(kCachedBytes);
   for (const fs::path& name : files_at(path)) {
     auto file = std::make_unique<const hdf5::File>(hdf5::File::open(name.string()));
     const FileSizes sizes = sizes_in(*file), before = sizes_in(parts.empty() ? *file : *parts.front().file);
@@ -109,7 +112,11 @@ std::vector<StoredPairs::Part> StoredPairs::open(const std::string& path) {
                  ": its pairs are ", to_string(sizes.pair.input()), " to ", to_string(sizes.pair.target()),
                  ", but those of ", parts.front().file->path(), " are ", to_string(before.pair.input()), " to ",
                  to_string(before.pair.target()));
-    parts.push_back({std::move(file), first, sizes.samples});
+    parts.push_back({std::move(file), {}, first, sizes.samples});
+    Part& part = parts.back();
+    for (std::size_t t = 0; t < kDatasets.size(); ++t)
+      part.readers[t] = make_box_reader(*part.file, kDatasets[t], part.file->info(kDatasets[t]),
+                                        {.budget = budget, .rows = "pictures"});
     first += sizes.samples;
   }
   ISOBAR_CHECK(first > 0, path, " holds no samples");
@@ -125,7 +132,7 @@ void StoredPairs::read(const SampleKey& key, std::span<void* const> to) const {
     const Shape& shape = tensors[t].shape;
     const std::array<std::int64_t, 4> start{key.sample - part.first, 0, 0, 0}, count{1, shape[0], shape[1], shape[2]};
     const std::span values(static_cast<float*>(to[t]), static_cast<std::size_t>(numel_of(shape)));
-    part.file->read(kDatasets[t], start, count, values.data());
+    part.readers[t]->read(start, count, values.data());
     const auto bad = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
     ISOBAR_CHECK(bad == values.end(), part.file->path(), ": dataset '", kDatasets[t], "', sample ", start[0],
                  ", channel ", (bad - values.begin()) / (shape[1] * shape[2]), ": a value is ", *bad);

@@ -5,6 +5,7 @@
 // every epoch, a validation set has the same ones.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/files/box_reader.h"
 #include "data/files/hdf5.h"
 #include "data/files/idx.h"
 
@@ -71,6 +73,7 @@ class StoredPairs : public ImagePairs {
  private:
   struct Part {
     std::unique_ptr<const hdf5::File> file;
+    std::array<std::unique_ptr<BoxReader>, 2> readers;  // of `input` and `target`
     std::int64_t first = 0, samples = 0;
   };
   StoredPairs(const std::string& path, std::vector<Part> parts, std::optional<std::int64_t> limit);

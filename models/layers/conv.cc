@@ -10,14 +10,17 @@ Conv::Conv(const Build& build, const std::string& name, const ConvSpec& spec)
   shape.insert(shape.end(), spec.kernel.begin(), spec.kernel.end());
   const std::int64_t inputs = numel_of(shape) / spec.out;
   const Init init = spec.zero ? Init{} : Init{Init::Kind::uniform, 1 / std::sqrt(static_cast<double>(inputs))};
-  weight_ = build.parameters.add({.names = {name + ".weight"}, .shape = shape, .init = init, .decay = true});
+  weight_ = build.parameters.add({.names = {name + ".weight"},
+                                  .shape = shape,
+                                  .init = init,
+                                  .decay = true,
+                                  .compute_copy = true,
+                                  .order = MemoryOrder::channels_last});
   bias_ = build.parameters.add({.names = {name + ".bias"}, .shape = {spec.out}, .init = init});
 }
 
 Tensor Conv::operator()(const Tensor& x) const {
-  // Files and PyTorch have the input's channels before the kernel's axes.
-  const Tensor weight = to_channels_last(parameters_.get(weight_), parameters_.activation_dtype());
-  return conv(x, weight, parameters_.get(bias_),
+  return conv(x, parameters_.get(weight_), parameters_.get(bias_),
               {.stride = spec_.stride,
                .pad = spec_.pad,
                .edge = spec_.edge,

@@ -26,7 +26,7 @@ struct ConvSpec {
 
 class Conv {
  public:
-  // Registers name.weight [out, in, K] and name.bias [out].
+  // Registers name.weight [out, in, K], which lies in memory as [out, K, in], and name.bias [out].
   Conv(const Build& build, const std::string& name, const ConvSpec& spec);
 
   // [B, S, in] in the activation's dtype -> [B, O, out].

@@ -140,7 +140,9 @@ TEST_CASE("image regression: ranks make the run of one, with and without a shard
   const std::vector<json> serial = testing::metrics_of(here.path("serial"));
   for (const char* ranks : {"--ranks 2", "--ranks 4", "--ranks 2 --shard-optimizer", "--ranks 4 --shard-optimizer"}) {
     INFO(ranks);
-    here.done(here.train("ranks", fp64 + ranks + " --overwrite --comm-report"));
+    const Outcome run = here.train("ranks", fp64 + ranks + " --overwrite --comm-report");
+    here.done(run);
+    CHECK_THAT(run.out, ContainsSubstring("on every rank the prediction is what was counted"));
     CHECK(testing::difference(serial, testing::metrics_of(here.path("ranks"))) < 1e-12);
   }
   here.done(here.train("parts", fp64 + "--set num_epochs=1 --ranks 4 --shard-optimizer"));

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/train/dry_run.h"
 #include "apps/train/model_file.h"
 #include "comm/thread_ranks.h"
 #include "engine/schedule.h"
@@ -108,6 +109,20 @@ TEST_CASE("cnn: the network of the course has 112,001 parameters, with PyTorch's
   CHECK(std::is_permutation(names.begin(), names.end(), expected.begin(), expected.end()));
   names_of_parameters({"task=image_regression", "n_in_channels=3", "n_out_channels=2", "depth=2", "width=4"}, count);
   CHECK(count == 4 * 3 * 9 + 4 + 2 * 4 * 9 + 2);
+}
+
+TEST_CASE("cnn: on shapes, the convolutions of a step by hand") {
+  RunConfig config = read_config(
+      testing::entries_of({"task=image_regression", "img_size=[8,9]", "n_in_channels=3", "width=5", "depth=4"}));
+  config.batch.global_batch_size = 2;
+  const StepPrediction step =
+      predict_step(*config.recipe->on_shapes(), testing::trainer_options(config), {}, DeviceKind::cpu);
+  constexpr double kPoints = 2 * 8 * 9, kTap = 2 * 9 * kPoints;
+  constexpr double kFirst = kTap * 3 * 5, kHidden = kTap * 5 * 5, kLast = kTap * 5 * 1;
+  CHECK(step.kernels.at("conv_fwd").calls == 4);
+  CHECK(step.kernels.at("conv_fwd").cost.flops == kFirst + 2 * kHidden + kLast);
+  CHECK(step.kernels.at("conv_bwd_weight").cost.flops == kFirst + 2 * kHidden + kLast);
+  CHECK(step.kernels.at("conv_bwd_data").cost.flops == 2 * kHidden + kLast);  // images have no gradient
 }
 
 TEST_CASE("cnn: output, loss and every gradient equal PyTorch's in fp64") {

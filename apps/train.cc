@@ -162,6 +162,15 @@ void explain_left_out(const RunConfig& config) {
   std::cout << std::endl;
 }
 
+bool resumes(const TrainFlags& o, const RunConfig& config) {
+  return o.resume || (config.run.resume == Resuming::automatic && !o.overwrite);
+}
+
+ExistingRun existing_run(const TrainFlags& o, const RunConfig& config) {
+  if (o.overwrite) return ExistingRun::overwrite;
+  return resumes(o, config) ? ExistingRun::resume : ExistingRun::refuse;
+}
+
 // The run, from the config on, in one process. processes: all of them, one rank each; alone where ranks are threads.
 TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) {
   const NamedConfig named = named_config(o);
@@ -169,15 +178,16 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
   const Device device = o.config.use_device(o.launch);
   const fs::path path = run_folder_of(o, named.name, config.run.expdir, device);
   std::optional<RunFolder> folder;
-  if (processes.rank() == 0)
-    folder.emplace(path, o.resume ? ExistingRun::resume : (o.overwrite ? ExistingRun::overwrite : ExistingRun::refuse));
+  if (processes.rank() == 0) folder.emplace(path, existing_run(o, config));
   config.check_before_data();
   config.batch.cut(0, sizes_of(o).dp);  // before so many ranks are made
   config.make_paths_absolute();
   explain_flags(o, config.tutorial);
   explain_left_out(config);
+  for (const std::string& note : named.notes) std::cout << note << std::endl;
 
-  const FoundRun found = find_run(folder ? &*folder : nullptr, path, o.resume, config.keys_free_on_resume(), processes);
+  const FoundRun found =
+      find_run(folder ? &*folder : nullptr, path, resumes(o, config), config.keys_free_on_resume(), processes);
   const auto end_finished = [&] {
     // What a run that failed at its very end could not remove any more.
     if (folder) CheckpointStore(path, config.run.keep_checkpoints).remove_old(found.checkpoint->step);

@@ -12,6 +12,7 @@
 
 #include "apps/commands.h"
 #include "apps/train/config.h"
+#include "apps/train/reference_names.h"
 #include "apps/train/yaml_config.h"
 #include "comm/mpi_backend.h"
 #include "comm/process_ranks.h"
@@ -64,6 +65,7 @@ void add_tutorial_run_flags(CLI::App& command, TrainFlags& o) {
   command.add_option("--run-num", o.run_num, "names the run's folder within expdir/config/devices")
       ->group(kTutorial)
       ->capture_default_str();
+  command.add_option("--root-dir", o.root_dir, "sets expdir")->group(kTutorial);
   flag("--enable-fused", o.enable_fused, "nothing to switch on: Adam is always fused");
   flag("--enable-jit", o.enable_jit, "nothing to switch on: kernels are compiled ahead");
   flag("--noddp", o.noddp, "gradients are not exchanged: each rank trains for itself");
@@ -78,7 +80,8 @@ ContextForm form_named(const std::string& name) {
 // The config to start from. A resumed run uses its own.
 NamedConfig base_config(const TrainFlags& o) {
   const std::string& name = o.config.config;
-  if (!o.yaml_config.empty()) return load_yaml_config(o.yaml_config, name.empty() ? "base" : name);
+  if (!o.yaml_config.empty())
+    return read_reference_names(load_yaml_config(o.yaml_config, name.empty() ? "base" : name), config_search_path());
   const fs::path kept = fs::path(o.run_dir) / "config.json";
   const bool own = o.resume && name.empty() && !o.run_dir.empty() && fs::exists(kept);
   NamedConfig named = load_config(own ? kept.string() : name.empty() ? "base" : name, config_search_path());
@@ -234,6 +237,7 @@ NamedConfig named_config(const TrainFlags& o) {
     for (const auto& [key, path] : RunConfig(task_of(named.entries), model_of(named.entries)).recipe->paths_in(o.data))
       set(key.c_str(), "--data", fs::absolute(path).lexically_normal().string());
   if (!o.amp_mode.empty()) set("amp_mode", "--amp-mode", o.amp_mode);
+  if (!o.root_dir.empty()) set("expdir", "--root-dir", o.root_dir);
   if (!o.data_loader_config.empty()) set("data_loader_config", "--data-loader-config", o.data_loader_config);
   if (o.local_batch_size) {
     const std::int64_t local = *o.local_batch_size;  // if it is below 1, the key's own check reports it

@@ -29,7 +29,7 @@ struct TrainFlags {
   bool by_nccl = false;  // processes exchange data by NCCL, else by MPI; set by find_ranks
 
   // The tutorial's flags; empty: not given.
-  std::string amp_mode, data_loader_config, parallel_order = "tp-cp-dp", yaml_config;
+  std::string amp_mode, data_loader_config, parallel_order = "tp-cp-dp", yaml_config, root_dir;
   std::optional<std::int64_t> local_batch_size, num_iters, num_data_workers;
   bool enable_fused = false, enable_jit = false, noddp = false, disable_broadcast_buffers = false;
   std::string shard_optimizer;  // number of ranks, or "all"; empty: the optimizer is not sharded

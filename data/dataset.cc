@@ -24,6 +24,14 @@ std::int64_t SampleKey::random_below(std::int64_t count, std::uint64_t index) co
   return static_cast<std::int64_t>((random_bits(index) * static_cast<std::uint64_t>(count)) >> 32);
 }
 
+float SampleKey::random_uniform(std::uint64_t index) const {
+  return to_uniform(random_bits(index));
+}
+
+double SampleKey::random_normal(std::uint64_t index) const {
+  return to_normal(random_bits(2 * index), random_bits(2 * index + 1));
+}
+
 std::unique_ptr<Dataset> Dataset::band(RowBand rows) const {
   throw_error(name(), ": samples are read whole, and not rows [", rows.first, ", ", rows.first + rows.count,
               ") of them");

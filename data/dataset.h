@@ -47,6 +47,10 @@ struct SampleKey {
   std::uint32_t random_bits(std::uint64_t index) const;
   // The same, scaled to 0 ... count - 1. Throws Error unless 1 <= count <= 2^32.
   std::int64_t random_below(std::int64_t count, std::uint64_t index) const;
+  // Uniform in [0, 1) with 24 bits, of number `index`.
+  float random_uniform(std::uint64_t index) const;
+  // A standard normal number, of numbers 2·index and 2·index + 1.
+  double random_normal(std::uint64_t index) const;
 };
 
 class Dataset {

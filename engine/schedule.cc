@@ -116,7 +116,8 @@ KeyTable ScheduleOptions::keys() {
            "the config, by a flag, by --set; null: num_iters")
            .at_least(1)
            .free_on_resume()
-           .also_called({"epochs", "maxepochs"}),
+           .also_called({"epochs", "maxepochs"})
+           .in_yaml({"max_epochs"}),
        key("lr", lr, "largest learning rate").at_least(0).also_called({"learningrate", "maxlr", "startlr"}),
        key("lr_schedule", lr_schedule,
            "how the rate goes on after the warmup: cosine and linear fall to end_lr at decay_iters, wsd does so in its "
@@ -130,6 +131,11 @@ KeyTable ScheduleOptions::keys() {
        key("decay_iters", decay_iters, "iterations after which the rate has fallen to end_lr; null: num_iters")
            .at_least(1)
            .also_called({"lrdecayiters", "lrdecaysteps", "tmax"}),
+       key("decay_epochs", decay_epochs,
+           "the same in passes over the training samples, in the place of decay_iters; null: decay_iters")
+           .at_least(1)
+           .also_called({"lrdecayepochs"})
+           .in_yaml({"max_cosine_lr_epochs"}),
        key("warmup", warmup, "iterations over which the rate grows from warmup_lr")
            .at_least(0)
            .also_called({"warmupsteps", "warmupiters", "lrwarmupiters"}),
@@ -152,7 +158,8 @@ KeyTable ScheduleOptions::keys() {
        key("reference_batch_size", reference_batch_size, "see batch_lr_scaling").at_least(1)},
       [this](const KeyOrigins& origins) {
         ISOBAR_CHECK(end_lr <= lr, origins.where("end_lr"), " must be at most lr (", lr, "), not ", end_lr);
-        if (num_epochs && !decay_iters) return;  // the length follows from the data: of_run() checks the rest
+        const bool depends_on_data = decay_epochs || (num_epochs && !decay_iters);
+        if (depends_on_data) return;  // of_run() checks the rest
         const std::int64_t steps = decay_iters.value_or(num_iters);
         ISOBAR_CHECK(!shortens_decay(warmup_rule) || warmup < steps, origins.where("warmup"), " must be below ",
                      decay_iters ? "decay_iters (" : "num_iters (", steps, ") with warmup_rule ",
@@ -164,10 +171,14 @@ KeyTable ScheduleOptions::keys() {
 }
 
 ScheduleOptions ScheduleOptions::of_run(std::int64_t iterations_per_epoch) const {
-  if (!num_epochs) return *this;
+  if (!num_epochs && !decay_epochs) return *this;
   ScheduleOptions schedule = *this;
-  schedule.num_epochs.reset();
-  schedule.num_iters = checked_product({*num_epochs, iterations_per_epoch}, "config key num_epochs");
+  const auto take = [&](const char* key, std::optional<std::int64_t>& epochs, auto& iterations) {
+    if (epochs) iterations = checked_product({*epochs, iterations_per_epoch}, key);
+    epochs.reset();
+  };
+  take("config key num_epochs", schedule.num_epochs, schedule.num_iters);
+  take("config key decay_epochs", schedule.decay_epochs, schedule.decay_iters);
   schedule.keys().check({});
   return schedule;
 }

@@ -93,7 +93,8 @@ struct ScheduleOptions {
   ScheduleKind lr_schedule = ScheduleKind::cosine;
   double end_lr = 0;
   RateStep lr_step = RateStep::iteration;
-  std::optional<std::int64_t> decay_iters = {};  // null: num_iters
+  std::optional<std::int64_t> decay_iters = {};   // null: num_iters
+  std::optional<std::int64_t> decay_epochs = {};  // null: decay_iters is used
   std::int64_t warmup = 0;
   double warmup_lr = 0;
   WarmupRule warmup_rule = WarmupRule::tutorial;
@@ -106,8 +107,9 @@ struct ScheduleOptions {
 
   KeyTable keys();
 
-  // The same options for a run with this number of updates an epoch: num_iters follows from num_epochs, which becomes
-  // null. Throws Error if there are too many iterations, or if other keys do not fit that length.
+  // The same options for a run with this number of updates an epoch: num_iters follows from num_epochs, and decay_iters
+  // from decay_epochs, which become null. Throws Error if there are too many iterations, or if other keys do not fit
+  // that length.
   ScheduleOptions of_run(std::int64_t iterations_per_epoch) const;
 
   // For a run with this number of samples an update, and this number of updates an epoch.

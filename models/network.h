@@ -92,7 +92,7 @@ struct NetworkEntry {
   std::shared_ptr<NetworkRecipe> (*make)();
 };
 
-// Every network; the first is the default.
+// Every network. The default depends on the task (RecipeEntry::network).
 const std::vector<NetworkEntry>& network_list();
 
 // Throws Error, with the names that there are, for an unknown one. Without a name: the default.

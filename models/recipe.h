@@ -119,10 +119,15 @@ class Recipe {
 struct RecipeEntry {
   const char* name;  // the value of the config key `task`
   std::unique_ptr<Recipe> (*make)(std::shared_ptr<NetworkRecipe> network);
+  const char* network = "vit";  // the default of the key `model` with this task
 };
 
 // Every recipe; the first is the default.
 const std::vector<RecipeEntry>& recipe_list();
+
+// The network that a task has where the config names none. Throws Error, with the names that there are, for an unknown
+// task.
+const char* network_of_task(const std::string& task);
 
 // The task of this name, to be done by that network. Throws Error, with the names that there are, for an unknown one.
 std::unique_ptr<Recipe> make_recipe(const std::string& name,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes tests/golden/*.safetensors: what PyTorch computes in fp64 for two tiny ViTs, one that forecasts and one that
-classifies, for causal attention and for whole small runs, and how far PyTorch itself strays from that in fp32, bf16 and
-fp16. The tests read the files; nobody needs PyTorch to run them.
+classifies, for a tiny CNN, for causal attention and for whole small runs, and how far PyTorch itself strays from that
+in fp32, bf16 and fp16. The tests read the files; nobody needs PyTorch to run them.
 
     pip install torch numpy                    (made with 2.15; any PyTorch 2 gives the same numbers to ~1e-15)
     python3 tools/make_golden.py               writes tests/golden/
@@ -19,6 +19,7 @@ import pathlib
 import torch
 import torch.nn.functional as F
 
+import reference_cnn
 import reference_digits
 import reference_run
 import reference_vit as reference
@@ -91,7 +92,7 @@ def forward_backward(model, x, target, precision="fp64"):
     scale = LOSS_SCALE if precision == "fp16" else 1.0
     with torch.autocast("cpu", DTYPES.get(precision), enabled=precision in ("bf16", "fp16")):
         output = model(x)
-    loss = loss_of(output, target)
+    loss = getattr(model, "loss", loss_of)(output, target)
     (loss * scale).backward()
     return output.detach(), loss.detach(), {name: g / scale for name, g in gradients(model).items()}
 
@@ -299,6 +300,48 @@ def digits_case(generator):
     return tensors, {"config": config, "training": settings, "parameters": names, "mean": mean, "std": std}
 
 
+CNN_SIZE = {"in": 2, "out": 3, "depth": 4, "width": 6}
+CNN_HEIGHT, CNN_WIDTH = 7, 9
+
+
+def cnn_case(generator):
+    """A regression of pictures and one batch: everything about one training setup; see tests/golden/README.md."""
+    def draw():
+        values = lambda channels: fp32_exact(
+            torch.randn(BATCH, channels, CNN_HEIGHT, CNN_WIDTH, generator=generator, dtype=torch.float64))
+        return values(CNN_SIZE["in"]), values(CNN_SIZE["out"])
+
+    def fit(trained, x, target, precision="fp64"):
+        return train(trained, x, target, adam(trained), lambda step: cosine_rate(base_rate, step), precision=precision)
+
+    model = draw_parameters(generator, reference_cnn.CNN(CNN_SIZE["in"], CNN_SIZE["out"], CNN_SIZE["depth"],
+                                                         CNN_SIZE["width"]))
+    base_rate = 5e-3
+    x, target = draw()
+    output, loss, grads = forward_backward(clone(model), x, target)
+    trained = clone(model)
+    log = fit(trained, x, target)
+    tensors = {"input": x.float(), "target": target.float(), "output": output, "loss": loss.reshape(1)}
+    tensors |= {f"gradient.{name}": g for name, g in grads.items()}
+    tensors |= {f"adam.{name}": p.detach() for name, p in trained.named_parameters()}
+    tensors |= {f"adam.{key}": torch.tensor(v, dtype=torch.float64) for key, v in log.items()}
+    tensors |= yardsticks(model, draw, fit)
+    settings = {"lr": base_rate, "num_iters": STEPS, "betas": [0.9, 0.95], "eps": 1e-8, "loss_scale": LOSS_SCALE}
+    config = {"task": "image_regression", "model": "cnn", "img_size": [CNN_HEIGHT, CNN_WIDTH],
+              "n_in_channels": CNN_SIZE["in"], "n_out_channels": CNN_SIZE["out"], "depth": CNN_SIZE["depth"],
+              "width": CNN_SIZE["width"], "activate_output": True}
+    weights = {name: p.detach().float() for name, p in model.state_dict().items()}
+    # The schedule of the course: one rate an epoch.
+    optimizer = torch.optim.Adam([torch.zeros(1, requires_grad=True)], lr=1e-3)
+    schedule, rates = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=25), []
+    for _ in range(25):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    tensors["course_rates"] = torch.tensor(rates, dtype=torch.float64)
+    return weights, tensors, {"config": config, "training": settings, "parameters": list(grads)}
+
+
 # Whole runs. Stored fields are larger than the grid that the model sees; steps are six hours apart.
 FULL_HEIGHT, FULL_WIDTH = HEIGHT + 1, WIDTH + 1
 NAMES = ["u10", "v10", "t2m"]
@@ -474,6 +517,10 @@ def main():
 
     tensors, metadata = digits_case(generator)
     write(tensors, out / "digits.safetensors", **metadata)
+
+    weights, tensors, metadata = cnn_case(torch.Generator().manual_seed(22))
+    write(weights, out / "cnn_weights.safetensors")
+    write(tensors, out / "cnn.safetensors", **metadata)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-// The convolution as a layer (PyTorch's Conv1d, Conv2d and Conv3d): y = act(x * W + b), one to three axes. Activations
-// have their channels last.
+// The convolution and the transposed convolution as layers (PyTorch's Conv1d, Conv2d and Conv3d, ConvTranspose1d, ...):
+// y = act(x * W + b), one to three axes. Activations have their channels last.
 //
-// Ranks do not share it: every rank has the whole layer.
+// Ranks do not share them: every rank has the whole layer.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,11 @@
 
 namespace isobar {
 
+// Initial weights from N(0, scale²), and a constant bias.
+struct ConvInit {
+  double scale = 0.02, bias = 0;
+};
+
 struct ConvSpec {
   std::int64_t in = 0, out = 0;               // channels
   std::vector<std::int64_t> kernel = {3, 3};  // K: one extent for each axis
@@ -20,7 +26,9 @@ struct ConvSpec {
   std::vector<std::int64_t> stride = {1}, pad = {0};
   std::vector<Edge> edge = {Edge::zeros};
   Pointwise activation = Pointwise::none;
-  bool zero = false;  // weights and bias start at zero instead of U(±1/√(in·K)), PyTorch's default
+  // Null: U(±1/√n) for weights and bias, PyTorch's default; n is K times the second extent of the weight.
+  std::optional<ConvInit> init = {};
+  bool zero = false;  // weights and bias start at zero
   bool wide = false;  // y has the parameters' dtype instead of x's: for a loss
 };
 
@@ -30,6 +38,22 @@ class Conv {
   Conv(const Build& build, const std::string& name, const ConvSpec& spec);
 
   // [B, S, in] in the activation's dtype -> [B, O, out].
+  Tensor operator()(const Tensor& x) const;
+  Weights weights() const { return {weight_, bias_}; }
+
+ private:
+  const Parameters& parameters_;
+  ConvSpec spec_;
+  bool tf32_;
+  int weight_, bias_;
+};
+
+class ConvTranspose {
+ public:
+  // Registers name.weight [in, out, K], which lies in memory as [in, K, out], and name.bias [out].
+  ConvTranspose(const Build& build, const std::string& name, const ConvSpec& spec);
+
+  // [B, S, in] in the activation's dtype -> [B, O, out], O = (S - 1)·stride - 2·pad + K.
   Tensor operator()(const Tensor& x) const;
   Weights weights() const { return {weight_, bias_}; }
 

@@ -7,6 +7,7 @@
 #include "models/forecast/recipe.h"
 #include "models/image_regression/recipe.h"
 #include "models/recipe.h"
+#include "models/unet/recipe.h"
 #include "models/vit/recipe.h"
 
 namespace isobar {
@@ -24,6 +25,7 @@ const std::vector<NetworkEntry>& network_list() {
   static const std::vector<NetworkEntry> list{
       {"vit", make_vit_recipe},
       {"cnn", make_cnn_recipe},
+      {"unet", make_unet_recipe},
   };
   return list;
 }

@@ -2,19 +2,17 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "engine/keys.h"
 #include "models/cnn/cnn.h"
+#include "models/convolutional.h"
 
 namespace isobar {
 
 struct CnnOptions {
   std::int64_t width = 64;
   std::int64_t depth = 5;
-  std::optional<std::vector<std::string>> edge;  // null: zeros everywhere
+  EdgeWords edge;
   bool activate_output = false;
 
   KeyTable keys();

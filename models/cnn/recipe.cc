@@ -2,24 +2,10 @@
 
 #include <algorithm>
 
-#include "kernels/common/check.h"
-
 namespace isobar {
 namespace {
 
 constexpr std::int64_t kShrunkDepth = 3;  // one hidden layer
-
-void check_ports(const Ports& ports, const CnnOptions& options) {
-  const std::size_t axes = ports.in.size() - 1;
-  const bool are_alike = std::equal(ports.in.begin() + 1, ports.in.end(), ports.out.begin() + 1, ports.out.end());
-  ISOBAR_CHECK(are_alike, "config key model: a CNN computes fields on the grid of its input, and cannot make ",
-               to_string(ports.out), " of ", to_string(ports.in));
-  ISOBAR_CHECK(axes >= 1 && axes <= 3, "config key model: a CNN has one to three axes, and the samples ",
-               to_string(ports.in), " have ", axes);
-  ISOBAR_CHECK(!options.edge || options.edge->size() == 1 || options.edge->size() == axes,
-               "config key edge: there are ", options.edge ? options.edge->size() : 0, " words for the ", axes,
-               " axes of ", to_string(ports.in));
-}
 
 }  // namespace
 
@@ -28,7 +14,7 @@ std::shared_ptr<NetworkRecipe> make_cnn_recipe() {
 }
 
 void CnnRecipe::check(const Ports& ports, const std::string&) const {
-  check_ports(ports, cnn);
+  check_field_ports("a CNN", ports, cnn.edge);
 }
 
 void CnnRecipe::shrink() {
@@ -36,9 +22,8 @@ void CnnRecipe::shrink() {
 }
 
 std::unique_ptr<Network> CnnRecipe::make(const Ports& ports, const Build& build) const {
-  ISOBAR_CHECK(build.parallel.model.size() == 1,
-               "tensor and context parallel: ranks cannot share a CNN; use data parallel alone");
-  check_ports(ports, cnn);
+  check_not_shared("a CNN", build);
+  check_field_ports("a CNN", ports, cnn.edge);
   return std::make_unique<Cnn>(ports, cnn.config(), build);
 }
 

@@ -12,6 +12,14 @@ constexpr std::uint64_t kStreamsOfSamples = std::uint64_t{1} << 63;
 
 }  // namespace
 
+SampleKey SampleKey::of(DataSplit split) const {
+  constexpr int kBitsOfSamples = 30;
+  ISOBAR_CHECK(sample < std::int64_t{1} << kBitsOfSamples, "a set of random samples has at most 2^30 of them");
+  SampleKey key = *this;
+  key.sample += static_cast<std::int64_t>(split) << kBitsOfSamples;
+  return key;
+}
+
 // Each epoch is a stream of random numbers, and each sample has its own range of the stream.
 std::uint32_t SampleKey::random_bits(std::uint64_t index) const {
   ISOBAR_CHECK(index < kNumbersOfAKey, "a sample has 2^32 random numbers; number ", index, " is asked for");

@@ -19,14 +19,6 @@ namespace {
 constexpr std::array<const char*, 2> kDatasets{"input", "target"};
 constexpr std::int64_t kCachedBytes = std::int64_t{256} << 20;  // of decoded chunks, which hold several pictures
 
-// Sets of a run differ in their random numbers: each has sample numbers of its own.
-SampleKey key_within(DataSplit split, SampleKey key) {
-  constexpr int kBitsOfSamples = 30;
-  ISOBAR_CHECK(key.sample < std::int64_t{1} << kBitsOfSamples, "a set of random pictures has at most 2^30 samples");
-  key.sample += static_cast<std::int64_t>(split) << kBitsOfSamples;
-  return key;
-}
-
 std::int64_t first_of(std::int64_t samples, std::optional<std::int64_t> limit, const std::string& name) {
   ISOBAR_CHECK(!limit || *limit <= samples, name, " has ", samples, " samples, but ", limit.value_or(0),
                " are asked for");
@@ -84,7 +76,7 @@ RandomPairs::RandomPairs(const PairSizes& sizes, std::int64_t samples, DataSplit
 
 void RandomPairs::read(const SampleKey& key, std::span<void* const> to) const {
   check_request(key, to.size());
-  const SampleKey own = key_within(split_, key);
+  const SampleKey own = key.of(split_);
   std::uint64_t number = 0;
   const std::vector<TensorSpec> tensors = layout();
   for (std::size_t t = 0; t < tensors.size(); ++t)
@@ -153,7 +145,7 @@ NoisyPairs::NoisyPairs(const std::string& path, IdxArray images, double sigma, D
 
 void NoisyPairs::read(const SampleKey& key, std::span<void* const> to) const {
   check_request(key, to.size());
-  const SampleKey own = key_within(split_, key);
+  const SampleKey own = key.of(split_);
   const std::int64_t pixels = numel_of(sizes().target());
   auto *input = static_cast<float*>(to[0]), *target = static_cast<float*>(to[1]);
   for (std::int64_t i = 0; i < pixels; ++i) {

@@ -199,7 +199,10 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
   fs::path init;
   if (!o.init.empty()) init = weights_at(o.init);
   const FirstWeights weights = first_weights(found, init);
-  const OpenRequest request{.kept = statistics_of(path), .resumed = found.is_resumed, .process = opening_process_of(o)};
+  const OpenRequest request{.kept = statistics_of(path),
+                            .resumed = found.is_resumed,
+                            .process = opening_process_of(o),
+                            .global_batch_size = config.batch.global_batch_size};
   const std::unique_ptr<OpenedRecipe> data = open_data_of_run(config, request, weights, processes);
   config.batch.check_fits(data->train());  // this too
   const ScheduleOptions schedule = config.schedule.of_run(config.batch.iterations_per_epoch(data->train().samples()));

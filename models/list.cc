@@ -9,6 +9,7 @@
 #include "models/recipe.h"
 #include "models/unet/recipe.h"
 #include "models/vit/recipe.h"
+#include "models/volume_regression/recipe.h"
 
 namespace isobar {
 
@@ -17,6 +18,7 @@ const std::vector<RecipeEntry>& recipe_list() {
       {kForecastTask, make_forecast_recipe},
       {"classification", make_classification_recipe},
       {"image_regression", make_image_regression_recipe, "cnn"},
+      {"volume_regression", make_volume_regression_recipe, "unet"},
   };
   return list;
 }

@@ -7,6 +7,7 @@
 // A new kind of data or of training is a new recipe, and one line in models/list.cc.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -37,6 +38,7 @@ struct OpenRequest {
   bool resumed = false;       // then it may hold that already
   std::string findings = {};  // OpenedRecipe::findings() of another process; empty: this one looks for itself
   OpeningProcess process = {};
+  std::int64_t global_batch_size = 1;  // samples of an update
 };
 
 // A recipe whose data are open. It keeps what it needs of the recipe, and may outlive it.

@@ -64,7 +64,11 @@ std::vector<Picture> Regressor::pictures(const Batch& batch, std::int64_t) const
 }
 
 Settings Regressor::settings() const {
-  return {{kPorts, nlohmann::ordered_json{{"in", ports_.in}, {"out", ports_.out}}.dump()}};
+  return regression_settings(ports_);
+}
+
+Settings regression_settings(const Ports& ports) {
+  return {{kPorts, nlohmann::ordered_json{{"in", ports.in}, {"out", ports.out}}.dump()}};
 }
 
 bool describes_regression(const Settings& settings) {

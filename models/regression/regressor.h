@@ -45,7 +45,9 @@ class Regressor : public Task {
   std::unique_ptr<Network> network_;
 };
 
-// Ports of the network that these settings are of (Regressor::settings); Error for any other settings.
+// What is kept beside the weights of a network with these ports.
+Settings regression_settings(const Ports& ports);
+// Ports of the network that these settings are of; Error for any other settings.
 Ports regression_ports_from(const Settings& settings);
 bool describes_regression(const Settings& settings);
 

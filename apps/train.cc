@@ -50,6 +50,8 @@ void explain_flags(const TrainFlags& o, const TutorialKeys& keys) {
       "--shard-optimizer: one data-parallel rank holds all moments of what it trains");
   say(o.sequence_parallel && o.tensor_parallel == 1,
       "--sequence-parallel: without --tensor-parallel every rank has all rows of its samples");
+  say(o.enable_apex, "--enable-apex: isobar's Adam is one fused kernel always");
+  say(o.enable_benchy, "--enable-benchy: isobar-bench times kernels; --set volumes=synthetic reads no data");
   say(o.disable_broadcast_buffers, "--disable-broadcast-buffers: the model has no buffers");
 }
 

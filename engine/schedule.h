@@ -18,6 +18,8 @@
 //   megatron   t      n/W while n <= W                     n - W  T - W    Megatron-LM: update 1 has warmup_lr
 //   nanogpt    t      (n + 1)/(W + 1) while n < W          n - W  T - W    nanoGPT
 //
+// With `unet` a run warms up only where its batch is larger than the reference's, and batch_lr_scaling is not none.
+//
 // After its length a decay stays at `end` (constant and step continue). If lr_step is `epoch`, the decay uses the t of
 // the epoch's beginning; the warmup counts iterations. The formulas are those of PyTorch's CosineAnnealingLR (closed
 // form), LinearLR, StepLR and ExponentialLR. Megatron does not count skipped updates, the others do.

@@ -12,7 +12,7 @@ namespace isobar {
 struct CnnOptions {
   std::int64_t width = 64;
   std::int64_t depth = 5;
-  EdgeWords edge;
+  EdgeWords edge = {};
   bool activate_output = false;
 
   KeyTable keys();

@@ -21,8 +21,8 @@ struct EnumNames<ConvInitKind> {
 struct UnetOptions {
   std::int64_t width = 64;
   bool full_scale = true;
-  std::optional<std::int64_t> levels;  // null: by full_scale
-  EdgeWords edge;
+  std::optional<std::int64_t> levels = {};  // null: by full_scale
+  EdgeWords edge = {};
   bool bounded = true;
   ConvInitKind conv_init = ConvInitKind::normal;
   double conv_scale = 0.02, conv_bias = 0;

@@ -107,7 +107,7 @@ TEST_CASE("nbody box: the gas does not follow from the matter at a point, but fr
   CHECK(unexplained < 0.95 * total);
 }
 
-TEST_CASE("nbody boxes: two files that are read as volumes, the same bytes again; what cannot be made is refused") {
+TEST_CASE("nbody boxes: two files that are read as volumes, the same bytes again, what cannot be made is refused") {
   const testing::TemporaryFolder folder;
   const auto make = [&](const char* name, int threads) {
     write_nbody_boxes({.out = (folder / name).string(), .box = 16, .seed = 3, .threads = threads});

@@ -1,5 +1,5 @@
-// Volumes and their crops: every source gives the same numbers, places and turns are functions of the key, the tutorial's
-// draws are NumPy's, and what is refused.
+// Volumes and their crops: every source gives the same numbers, places and turns are functions of the key, the
+// tutorial's draws are NumPy's, and what is refused.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -128,7 +128,7 @@ TEST_CASE("volumes: fp64 in a .npy file is read as fp32") {
   CHECK(box_of(*open_volumes(folder.path().string()).input, {1, 1, 0}, {1, 1, 2}) == std::vector<float>{6, 7.1f});
 }
 
-TEST_CASE("volumes: a folder has one file of them; what is no pair is refused by name") {
+TEST_CASE("volumes: a folder has one file of them, what is no pair is refused by name") {
   const testing::TemporaryFolder folder;
   CHECK_THROWS_WITH(open_volumes(folder.path().string()), ContainsSubstring("holds 0 files of volumes"));
   const std::string path = (folder / "v.h5").string();
@@ -163,7 +163,7 @@ TEST_CASE("volumes: a value that is not finite is told with its channel and poin
   CHECK_NOTHROW(box_of(*pair.input, {4, 0, 0}, {2, 7, 8}));
 }
 
-TEST_CASE("crops: a function of set, sample, epoch and seed; every place, the last one too, and every turn") {
+TEST_CASE("crops: a function of set, sample, epoch and seed, every place, the last one too, and every turn") {
   const CropOptions options{.size = 4, .samples = 2000};
   CropOptions of_valid = options;
   of_valid.split = DataSplit::valid;

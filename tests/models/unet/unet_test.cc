@@ -232,7 +232,7 @@ TEST_CASE("unet: the rates of the reference, of its base config and of a scaled 
 }
 
 TEST_CASE(
-    "unet: fields of one and two axes; where longitude wraps, a turned globe gives the turned output, to the bit") {
+    "unet: fields of one and two axes, where longitude wraps, a turned globe gives the turned output, to the bit") {
   UnetOptions globe{.width = 3, .levels = 2, .edge = std::vector<std::string>{"zeros", "wrap"}, .bounded = false};
   const Shape shape{2, 2, 4, 8};
   const Tensor input = hashed_tensor(shape, Device{}, 5);

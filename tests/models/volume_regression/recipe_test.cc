@@ -122,7 +122,7 @@ TEST_CASE("volume regression: input and target are turned alike, vectors only wh
   }
 }
 
-TEST_CASE("volume regression: metrics by hand; the input is scored once") {
+TEST_CASE("volume regression: metrics by hand, the input is scored once") {
   VolumeMetrics metrics(2, 3, 0.5);
   metrics.begin();
   CHECK(metrics.wants_input());

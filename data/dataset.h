@@ -43,8 +43,8 @@ struct SampleKey {
   std::int64_t epoch = 0;  // 0 in validation
   std::uint64_t seed = 0;  // of the run
 
-  // The key of this sample in one of a run's sets: each has random numbers of its own. Throws Error for a sample that is
-  // not below 2^30.
+  // The key of this sample in one of a run's sets: each has random numbers of its own. Throws Error for a sample that
+  // is not below 2^30.
   SampleKey of(DataSplit split) const;
 
   // Random number `index` of this key: 32 bits.

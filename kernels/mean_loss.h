@@ -2,7 +2,7 @@
 //
 //   pred    [points, >= C]  dtype, one of fp32, bf16, fp16, fp64 (CPU); a row has pred_stride elements
 //   target  [points, >= C]  accumulator_of(dtype); a row has target_stride elements
-//   e = pred - target; D[p] = |exp(14·pred[p, 0]) - exp(14·target[p, 0])|, since channel 0 may be a density's logarithm / 14
+//   e = pred - target; D[p] = |exp(14·pred[p, 0]) - exp(14·target[p, 0])|: channel 0 may be ln(density)/14
 //
 //   sums    sums[c] = Σ_p e² (squared) or Σ_p |e| (absolute); sums[C] = Σ_p D[p], 0 unless with_density
 //   finish  loss = Σ_c sums[c] / (points·C) + density_weight · sums[C] / points
@@ -14,7 +14,7 @@
 //   dpred     [points, C]     dpred_dtype: dtype; or 16 bits if pred is fp32, for products that read it in 16 bits
 //   workspace (sums) mean_loss_workspace(channels) bytes
 //
-//   numerics      fp32 differences and exponentials; sums in fp64 (fp64 only for fp64); dpred is rounded once, from fp32
+//   numerics      fp32 differences and exponentials; sums in fp64 (fp64 only for fp64); dpred is rounded once
 //   deterministic yes: no atomics, blocks added in order
 //   limits        1 <= C <= 128; strides >= C
 //   aliasing      none

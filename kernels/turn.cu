@@ -1,6 +1,6 @@
-// turn on CUDA. A block moves tiles through shared memory, so that both sides move whole lines: a tile is 32 points along
-// the last axis of y, times 32 along another axis, for some channels. The other axis is the one that x is contiguous
-// along; where that is the last axis itself, axis 1.
+// turn on CUDA. A block moves tiles through shared memory, so that both sides move whole lines: a tile is 32 points
+// along the last axis of y, times 32 along another axis, for some channels. The other axis is the one that x is
+// contiguous along; where that is the last axis itself, axis 1.
 #include "kernels/turn.h"
 
 #include "kernels/cuda/array.h"

@@ -4,21 +4,21 @@
 //   y      [B, D, H, W, C]  dtype
 //   turns  [B]              i32, the number of each sample's turn; null: 0, which leaves a volume as it is
 //
-//   A turn has an order of the axes, and a direction for each axis. Axis a of y is axis order[a] of x, and runs backwards
-//   where flip[a]: as NumPy's transpose(order) followed by flips.
+//   A turn has an order of the axes, and a direction for each axis. Axis a of y is axis order[a] of x, and runs
+//   backwards where flip[a]: as NumPy's transpose(order) followed by flips.
 //
 //     y[b, i, c] = sign(c) · x[b, source(c), j]     j[order[a]] = flip[a] ? extent[a] - 1 - i[a] : i[a]
 //
 //   vector  the first of three channels that are the components of a vector along the axes D, H and W; -1: there are
-//           none. Component a of y is component order[a] of x, and has the other sign where flip[a]. Every other channel
-//           has source(c) = c and sign(c) = 1.
+//           none. Component a of y is component order[a] of x, and has the other sign where flip[a]. Every other
+//           channel has source(c) = c and sign(c) = 1.
 //
 //   numbers       8·p + 4·flip[0] + 2·flip[1] + flip[2]; p is the place of the order among 012 021 102 120 201 210
 //   dtypes        y: fp32, bf16, fp16, fp64 (CPU)
 //   numerics      copies; one rounding if y is narrower
 //   deterministic yes
-//   limits        0 <= turn < 48; axes that a turn exchanges have the same extent: an error on a CPU, not looked at on a
-//                 GPU. Less than 2^31 elements in a channel
+//   limits        0 <= turn < 48; axes that a turn exchanges have the same extent: an error on a CPU, not looked at on
+//                 a GPU. Less than 2^31 elements in a channel
 //   aliasing      none
 #pragma once
 

@@ -17,8 +17,8 @@
 
 namespace isobar {
 
-// Of one sample, in the parameters' dtype: fields [V, LAT, LON] to fields [V', LAT, LON], or to logits [classes]. Fields
-// may also have one axis, or three.
+// Of one sample, in the parameters' dtype: fields [V, LAT, LON] to fields [V', LAT, LON], or to logits [classes].
+// Fields may also have one axis, or three.
 struct Ports {
   Shape in, out;
   bool starts_at_zero = false;  // the output: a task adds it to something that is a good guess already

@@ -15,8 +15,8 @@ namespace isobar {
 // that mean nothing here are left out, with a note. Throws Error for a key that stands there under both of its names.
 NamedConfig read_reference_names(NamedConfig config, const std::vector<std::filesystem::path>& folders);
 
-// The key, and its value, that a word for data_loader_config means: the words of the tutorial on volumes (lowmem, inmem,
-// dali-lowmem, synthetic) say where volumes come from.
+// The key, and its value, that a word for data_loader_config means: the words of the tutorial on volumes (lowmem,
+// inmem, dali-lowmem, synthetic) say where volumes come from.
 struct LoaderKey {
   const char* key;
   std::string value;

@@ -38,8 +38,8 @@ constexpr std::array<Rotation, kTutorialTurns> kTutorialRotations{{
     {{1, 1, -1}, 120}, {{1, 1, -1}, 240}, {{1, -1, 1}, 120}, {{1, -1, 1}, 240}, {{-1, 1, 1}, 120}, {{-1, 1, 1}, 240},
 }};
 
-// Rodrigues' formula: R = cos·I + sin·[u]ₓ + (1 - cos)·u uᵀ, whose entries are -1, 0 and 1 here. A volume that is turned
-// by R has at the point q what it had at Rᵀ q.
+// Rodrigues' formula: R = cos·I + sin·[u]ₓ + (1 - cos)·u uᵀ, whose entries are -1, 0 and 1 here. A volume that is
+// turned by R has at the point q what it had at Rᵀ q.
 Turn turn_by(const Rotation& rotation) {
   const double radians = rotation.angle * 3.14159265358979323846 / 180;
   const double length = std::hypot(rotation.axis[0], rotation.axis[1], rotation.axis[2]);

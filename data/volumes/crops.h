@@ -1,7 +1,8 @@
 // Samples of volumes: the same small box of both volumes of a pair, somewhere, to be turned by a symmetry of the cube.
 //
-// Where the box begins and how it is turned are functions of the sample's key, so that they are the same on all ranks and
-// after every resume, and other ones in every epoch. Nobody turns it here: the sample says by which turn (kernels/turn.h).
+// Where the box begins and how it is turned are functions of the sample's key, so that they are the same on all ranks
+// and after every resume, and other ones in every epoch. Nobody turns it here: the sample says by which turn
+// (kernels/turn.h).
 #pragma once
 
 #include <array>
@@ -50,8 +51,8 @@ int tutorial_rotation(int index);
 // The crops of the tutorial's loader with DALI. NumPy's RandomState(12345) draws for batch after batch: first
 // randint(0, L - S, (B, 3)), the starts, which leaves out the last one; then randint(0, 24, B), the rotations. Samples
 // are in their order, and the last batch of an epoch is whole even if it has fewer samples. Unlike there, the batch is
-// the one of all ranks, so that ranks have other crops. The tutorial's flips come from a generator of DALI's and are left
-// out.
+// the one of all ranks, so that ranks have other crops. The tutorial's flips come from a generator of DALI's and are
+// left out.
 class TutorialCrops {
  public:
   // extent: L, of each axis; size: S; batch: B; samples: of an epoch.
@@ -82,8 +83,8 @@ struct CropOptions {
 // "input" [C, S, S, S] and "target" [C', S, S, S], fp32; "turn" [] i32.
 class CropDataset : public Dataset {
  public:
-  // Error, with the volume's name and both sizes, where the box is larger than the volumes; and for the tutorial's crops
-  // of a box that is no cube.
+  // Error, with the volume's name and both sizes, where the box is larger than the volumes; and for the tutorial's
+  // crops of a box that is no cube.
   CropDataset(VolumePair volumes, const CropOptions& options);
 
   std::string name() const override { return volumes_.input->name(); }

@@ -1,5 +1,5 @@
-// Volumes: fields on a box of points, [C, D, H, W], of which smaller boxes are read. From HDF5 datasets, from .npy files,
-// and in memory.
+// Volumes: fields on a box of points, [C, D, H, W], of which smaller boxes are read. From HDF5 datasets, from .npy
+// files, and in memory.
 //
 // The reference's data are a pair of volumes on one box, from N-body simulations to hydrodynamic ones: the datasets
 // `Nbody` [4, L, L, L] (density, three components of the velocity) and `Hydro` [5, L, L, L] (the same, and temperature)
@@ -29,8 +29,8 @@ class Volume {
   Point extent() const { return {shape_[1], shape_[2], shape_[3]}; }
   const Shape& shape() const { return shape_; }
 
-  // Writes the box [start, start + size) of all channels as [C, size]. Thread-safe. Error, with name, channel and point,
-  // where a value is not finite, and where the box is not within the volume.
+  // Writes the box [start, start + size) of all channels as [C, size]. Thread-safe. Error, with name, channel and
+  // point, where a value is not finite, and where the box is not within the volume.
   void read(const Point& start, const Point& size, float* out) const;
 
  protected:
@@ -51,15 +51,15 @@ struct VolumePair {
   Point extent() const { return input->extent(); }
 };
 
-// path: an HDF5 file, a file X_data.npy beside X_label.npy, or a folder with one such file. Error, with the file and both
-// shapes, for datasets that are missing, have other dimensions, or are not of one box.
+// path: an HDF5 file, a file X_data.npy beside X_label.npy, or a folder with one such file. Error, with the file and
+// both shapes, for datasets that are missing, have other dimensions, or are not of one box.
 VolumePair open_volumes(const std::string& path);
 
 // The same pair, read once.
 VolumePair in_memory(const VolumePair& stored);
 
-// A pair that no file has, in memory: the input is uniform in [-1, 1), a function of the seed; channel c of the target is
-// half of the input's channel c, whose channels repeat. So there is something to learn.
+// A pair that no file has, in memory: the input is uniform in [-1, 1), a function of the seed; channel c of the target
+// is half of the input's channel c, whose channels repeat. So there is something to learn.
 VolumePair synthetic_volumes(const Point& extent, std::int64_t in_channels, std::int64_t out_channels,
                              std::uint64_t seed);
 

@@ -1,6 +1,6 @@
 // The task of computing volumes from volumes: a network from fields to fields on one box, with the mean absolute error,
-// to which that of the densities may be added. Each sample is turned by a symmetry of the cube on its way to the network.
-// Values are those of the files, which are normalised.
+// to which that of the densities may be added. Each sample is turned by a symmetry of the cube on its way to the
+// network. Values are those of the files, which are normalised.
 #pragma once
 
 #include <cstdint>

@@ -6,8 +6,8 @@
 //
 // down is a convolution, up and last are transposed convolutions: 4 wide on each axis, with stride 2 and padding 1. The
 // brackets join channels. Level i has width · min(2^(i-1), 8) channels: 64, 128, 256, 512, 512, 512. With 6 levels and
-// 3 axes it is NERSC's network from N-body to hydrodynamic simulations (`full_scale`), with 5 the smaller one. Parameter
-// names and layouts are those of its PyTorch model.
+// 3 axes it is NERSC's network from N-body to hydrodynamic simulations (`full_scale`), with 5 the smaller one.
+// Parameter names and layouts are those of its PyTorch model.
 #pragma once
 
 #include <cstdint>

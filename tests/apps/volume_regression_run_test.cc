@@ -92,7 +92,7 @@ TEST_CASE("volume regression: a run that was stopped and resumed has the bits of
     INFO(kind);
     const Runs here;
     const std::string settings = "--set lr_schedule=constant " + kind;
-    here.done(here.train("whole", settings + " --num_epochs 4"));
+    here.done(here.train("whole", settings + " --num_iters 8"));
     here.done(here.train("broken", settings + " --num_iters 5"));
     here.done(here.command("train --resume --num-iters 8 --run-dir " + here.path("broken").string()));
     for (const char* part : {"model.safetensors", "optimizer.safetensors"})

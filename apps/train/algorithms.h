@@ -1,5 +1,5 @@
-// The algorithms that libraries offer for a run's matrix products (cuBLASLt: kernels/gemm/algorithms.h) and convolutions
-// on a GPU. They are timed before the run computes its first number, are the same on all ranks, and do not change
+// The algorithms of libraries for a run's matrix products (cuBLASLt: kernels/gemm/algorithms.h) and convolutions on a
+// GPU. They are timed before the run computes its first number, are the same on all ranks, and do not change
 // afterwards. The run's checkpoints keep them for a resumed run, and a file keeps them for later runs.
 #pragma once
 
@@ -38,7 +38,8 @@ ChosenAlgorithms algorithms_from(const nlohmann::ordered_json& json);
 std::filesystem::path algorithms_file(const std::string& platform);
 // The content of the file; empty if it does not exist. Error if it is damaged or of another platform.
 ChosenAlgorithms read_algorithms(const std::filesystem::path& file, const std::string& platform);
-// Adds `chosen`, whose entries win, to the current content of the file; replaces a damaged file. Error if it cannot be written.
+// Adds `chosen`, whose entries win, to the current content of the file; replaces a damaged file. Error if it cannot be
+// written.
 void add_algorithms(const std::filesystem::path& file, const ChosenAlgorithms& chosen);
 
 // For every key that any rank knows, the algorithm of the lowest rank that knows it; the platform of the first rank.

@@ -413,6 +413,30 @@ TEST_CASE("layouts: the order of a weight in memory changes no file") {
   }
 }
 
+TEST_CASE("layouts: a run that goes on from its files has the bits of one that did not stop") {
+  const TemporaryFolder folder;
+  for (const Layout& layout : {Layout{}, Layout{.dp = 3, .shard_optimizer = true},
+                               Layout{.dp = 2, .tp = 2, .cp = 2, .sequence = true, .shard_optimizer = true}}) {
+    INFO(layout.text());
+    run_ranks({.ranks = layout.ranks()}, [&](const Communicator& world) {
+      Rank whole(world, layout), resumed(world, layout);
+      for (int i = 0; i < 2; ++i) whole.step();
+      whole.write(folder / "stop");
+      resumed.read(folder / "stop");
+      resumed.trainer.set_state(whole.trainer.state());
+      resumed.part = whole.part;
+      for (int i = 0; i < 2; ++i) {
+        whole.step();
+        resumed.step();
+      }
+      whole.write(folder / "whole");
+      resumed.write(folder / "resumed");
+    });
+    for (const char* file : {"model", "optimizer"})
+      CHECK((read_file(folder / "whole" / file) == read_file(folder / "resumed" / file)));
+  }
+}
+
 TEST_CASE("layouts: an infinity in one rank's gradient makes all skip that update, and halves the loss scale once") {
   for (Layout layout : {Layout{.dp = 2, .tp = 2, .cp = 2, .sequence = true}, Layout{.dp = 2, .tp = 2}}) {
     for (const bool is_sharded : {false, true}) {

@@ -45,6 +45,7 @@ const std::vector<Case> kCases{
     {"--late-agreement", {"--late-agreement"}, {}},
     {"--run-dir", {"--run-dir", "a"}, {"--run-dir", "b"}},
     {"--run-num", {"--run-num", "1"}, {"--run-num", "2"}},
+    {"--root-dir", {"--root-dir", "a"}, {"--root-dir", "b"}},
     {"--init", {"--init", "a.safetensors"}, {}},
     {"--resume", {"--resume"}, {}},
     {"--overwrite", {"--overwrite"}, {}},

@@ -87,7 +87,7 @@ class Net {
 
   VolumeRegressor& task() { return dynamic_cast<VolumeRegressor&>(*task_); }
   Parameters& parameters() { return task_->parameters(); }
-  TrainerOptions options() const { return testing::trainer_options(config_); }
+  TrainerOptions options() const { return config_.trainer_options(); }
 
  private:
   RunConfig config_;

@@ -179,7 +179,11 @@ short: &short
 
 TEST_CASE("volume regression: the U-Net takes images and forecasts fields, the CNN takes volumes") {
   const Runs here;
-  here.done(here.train("cnn", "--set model=cnn --set depth=2 --set num_epochs=1"));
+  here.done(
+      here.command("train --config unet_cpu --set model=cnn --set depth=2 --set width=2 --set volumes=synthetic"
+                   " --set data_size=4 --set nsamples=16 --set nsamples_val=5 --set global_batch_size=8"
+                   " --set num_epochs=1 --threads 1 --device cpu --run-dir " +
+                   here.path("cnn").string()));
   CHECK_THAT(here.file("cnn/out.log"), ContainsSubstring("CNN with "));
   here.done(
       here.command("train --config cnn --set model=unet --set levels=2 --set width=2 --set img_size=[8,12]"

@@ -108,7 +108,7 @@ std::vector<Call> calls() {
        }},
       {"turn", 2,
        [](const auto& on) {
-         turn(zeros({2, 3, 4, 4, 4}, on[0]), zeros({2}, on[1], DType::i32), 0, DType::fp32);
+         turn(zeros({4, 3, 2, 2, 2}, on[0]), labels(on[1]), 0, DType::fp32);
        }},
       {"cross_entropy", 2,
        [](const auto& on) {

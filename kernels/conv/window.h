@@ -36,7 +36,8 @@ struct ConvWindowAxis {
     const ConvRun& r = run_of(tap);
     const std::int64_t at = j * step + r.offset + (tap - r.first);
     if (at >= 0 && at < extent) return at;
-    return wraps ? (at % extent + extent) % extent : -1;
+    if (!wraps) return -1;
+    return at < 0 ? at + extent : at - extent;  // an axis reaches at most its own length beyond either end
   }
   ISOBAR_CONV_FUNCTION std::int64_t kernel_of(std::int64_t tap) const {
     const ConvRun& r = run_of(tap);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/conv/window.h"
 #include "kernels/cuda/array.h"
@@ -128,6 +129,11 @@ struct BwdWeightOperands {
   __device__ __forceinline__ float b(int k, const Column& column) const { return x.read(x.row(k), column); }
   __device__ __forceinline__ std::int64_t result_row(int i) const { return i; }
 };
+
+// Without padding: the virtual GPU looks for addresses among the bytes of a kernel's parameters.
+static_assert(std::has_unique_object_representations_v<FwdOperands> &&
+              std::has_unique_object_representations_v<BwdDataOperands> &&
+              std::has_unique_object_representations_v<BwdWeightOperands>);
 
 // What is done with a sum of all terms.
 struct ConvResult {

@@ -18,7 +18,8 @@ namespace isobar::ISOBAR_CUDA_NAMESPACE {
 struct Input {
   const void* data;  // may be null if the kernel allows it
   DType dtype;
-  bool packed;  // every whole chunk is aligned
+  bool packed;                  // every whole chunk is aligned
+  std::uint8_t unused[6] = {};  // in place of padding
 };
 
 struct Output {

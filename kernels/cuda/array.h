@@ -18,8 +18,7 @@ namespace isobar::ISOBAR_CUDA_NAMESPACE {
 struct Input {
   const void* data;  // may be null if the kernel allows it
   DType dtype;
-  bool packed;                  // every whole chunk is aligned
-  std::uint8_t unused[6] = {};  // in place of padding
+  bool packed;  // every whole chunk is aligned
 };
 
 struct Output {

@@ -40,7 +40,6 @@ class Divisor {
  private:
   int divisor_ = 1, shift_ = 0;
   std::uint32_t factor_ = std::uint32_t{1} << 31;
-  std::uint32_t unused_ = 0;  // in place of padding
 };
 
 }  // namespace isobar::ISOBAR_CUDA_NAMESPACE

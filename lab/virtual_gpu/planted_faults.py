@@ -176,7 +176,8 @@ FAULTS = {
         NONE, "a pointer among its parameters is memory of the host"),
     "the host reads memory of the device": (
         "optimizer", "norm_read_.values()[0] / loss_scale",
-        "(PLANTED ? *norm_.data_as<double>() : norm_read_.values()[0]) / loss_scale", NONE,
+        "(PLANTED && norm_.device().kind == DeviceKind::cuda ? *norm_.data_as<double>()\n"
+        "                                                        : norm_read_.values()[0]) / loss_scale", NONE,
         "the host touches memory of the device"),
     "a copy in the wrong direction": (
         "runtime", "bytes, cudaMemcpyDefault,", "bytes, PLANTED ? cudaMemcpyDeviceToDevice : cudaMemcpyDefault,",

@@ -17,10 +17,20 @@ namespace isobar {
 
 namespace {
 
+// "vit; with image_regression cnn"
+std::string default_networks() {
+  const std::string usual = network_of_task(recipe_list().front().name);
+  std::string text = usual;
+  for (const RecipeEntry& task : recipe_list())
+    if (task.network != usual) text += concat("; with ", task.name, " ", task.network);
+  return text;
+}
+
 KeyTable task_table(RunConfig& config) {
   return {"The task",
           {key("task", config.task, "what is trained: " + names_of(recipe_list())),
-           key("model", config.model, "the network that is trained: " + names_of(network_list()))
+           key("model", config.model,
+               "the network that is trained: " + names_of(network_list()) + "; default: " + default_networks())
                .also_called({"network", "architecture", "arch"})}};
 }
 
@@ -83,8 +93,10 @@ std::string task_of(const ConfigEntries& entries) {
 }
 
 std::string model_of(const ConfigEntries& entries) {
-  return name_in(entries, "model", network_list().front().name);
+  return name_in(entries, "model", network_of_task(task_of(entries)));
 }
+
+RunConfig::RunConfig(const std::string& task_name) : RunConfig(task_name, network_of_task(task_name)) {}
 
 RunConfig::RunConfig(const std::string& task_name, const std::string& model_name)
     : task(task_name),

@@ -19,9 +19,9 @@ namespace isobar {
 
 // Tables point into the object: do not copy it, and move it only while no table exists.
 struct RunConfig {
-  // The defaults of this task and this network.
-  explicit RunConfig(const std::string& task_name = recipe_list().front().name,
-                     const std::string& model_name = network_list().front().name);
+  // The defaults of this task and this network, or the task's own.
+  explicit RunConfig(const std::string& task_name = recipe_list().front().name);
+  RunConfig(const std::string& task_name, const std::string& model_name);
 
   // The same for a recipe that the caller has made, and the network that it was made with.
   RunConfig(std::string task_name, std::string model_name, std::shared_ptr<NetworkRecipe> its_network,

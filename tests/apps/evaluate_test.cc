@@ -69,12 +69,12 @@ TEST_CASE("every command that reads a config names the keys that a later choice 
   const std::string forecast = "left out, since vit for forecast has no such keys: ignored_label\n";
   std::ofstream(run / "images.json") << R"({"task": "classification", "ignored_label": 3, "embed_dim": 16, "depth": 1,
     "num_heads": 2, "patch_size": 4, "global_batch_size": 2, "num_iters": 2})";
-  const std::string config = " --config " + run / "images.json" + " --set task=forecast";
-  const std::string sizes = " --set img_size=[4,8] --set n_in_channels=2 --set n_out_channels=2";
+  const std::string config = " --config " + run / "images.json" +
+                             " --set task=forecast --set img_size=[4,8] --set n_in_channels=2 --set n_out_channels=2";
   const std::string here = " --threads 1 --device cpu --data " + run / "data";
   for (const std::string& command :
-       {"train --run-dir " + run / "other" + config + here, "check" + config + here, "mesh" + config + sizes,
-        "forecast --start 0 --out " + run / "out.h5" + " --weights " + run.last() + config + sizes + here}) {
+       {"train --run-dir " + run / "other" + config + here, "check" + config + here, "mesh" + config,
+        "forecast --start 0 --out " + run / "out.h5" + " --weights " + run.last() + config + here}) {
     const Outcome outcome = run.run(command);
     INFO(command << '\n' << outcome.err);
     CHECK(outcome.status == 0);

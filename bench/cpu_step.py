@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""One training step on the CPU, isobar beside PyTorch: forward, loss, backward and Adam on the same weights and the same
-batch, in fp32 and in bf16 (autocast). Two processes take turns, so that both meet the same machine; each one's peak
-resident memory is its own. With --old, this build beside an older one instead. --config: `base`, the ViT; `cnn`, the
-course's network; `unet`, the 3-D U-Net of 117 million parameters.
+"""One training step on the CPU, isobar beside PyTorch: forward, loss, backward and Adam on the same weights and the
+same batch, in fp32 and in bf16 (autocast). Two processes take turns, so that both meet the same machine; each one's
+peak resident memory is its own. With --old, this build beside an older one instead. --config: `base`, the ViT; `cnn`,
+the course's network; `unet`, the 3-D U-Net of 117 million parameters.
 
     cmake --build --preset release --target isobar-train-step
     pip install torch numpy

@@ -1,6 +1,6 @@
-// isobar-train-step WEIGHTS BATCH DTYPE THREADS [CONFIG [KEY=VALUE...]]: training steps of a config's task and network on
-// the CPU, one for every line on stdin. bench/cpu_step.py drives it, so that its steps alternate with PyTorch's on the
-// same weights and the same batch.
+// isobar-train-step WEIGHTS BATCH DTYPE THREADS [CONFIG [KEY=VALUE...]]: training steps of a config's task and network
+// on the CPU, one for every line on stdin. bench/cpu_step.py drives it, so that its steps alternate with PyTorch's on
+// the same weights and the same batch.
 //
 //   WEIGHTS  safetensors of the model's state_dict          DTYPE    fp32 or bf16
 //   BATCH    safetensors of a batch's tensors by name       CONFIG   as of isobar train --config; `base` if not given

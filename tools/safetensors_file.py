@@ -1,5 +1,5 @@
-"""safetensors files of PyTorch tensors, F32, F64 and I32: u64 length of the header, the header as JSON, the bytes. Written
-by hand in the order given, because the order of the usual library varies and generated files should not.
+"""safetensors files of PyTorch tensors, F32, F64 and I32: u64 length of the header, the header as JSON, the bytes.
+Written by hand in the order given, because the order of the usual library varies and generated files should not.
 """
 import json
 

@@ -47,8 +47,8 @@ struct ListedConfig {
 };
 std::vector<ListedConfig> list_configs(const std::vector<std::filesystem::path>& folders);
 
-// num_iters and num_epochs both set the length of a run, decay_iters and decay_epochs that of the decay. The one set last
-// wins; of two in one config it is the one in epochs.
+// num_iters and num_epochs both set the length of a run, decay_iters and decay_epochs that of the decay. The one set
+// last wins; of two in one config it is the one in epochs.
 
 // Gives a config what it lacks of one that it extends.
 void extend(ConfigEntries& entries, const ConfigEntries& inherited);

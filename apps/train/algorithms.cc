@@ -15,6 +15,7 @@
 #include "kernels/common/check.h"
 #include "kernels/common/kernel.h"
 #include "kernels/common/sentence.h"
+#include "kernels/cuda/timing.h"
 
 namespace isobar {
 
@@ -62,7 +63,7 @@ void use(Device device, const ChosenAlgorithms& chosen) {
 // Returns what was used; what is known of convolutions stays as it is.
 ChosenAlgorithms choose_by_time(Device device, const ChosenAlgorithms& known, const std::function<void()>& rehearse) {
   if constexpr (ISOBAR_HAS_CUDA) {
-    const cuda::GemmTiming timing(device);
+    const cuda::AlgorithmTiming timing(device);
     rehearse();
     return {known.platform, cuda::gemm_algorithms_in_use(device), known.of_convolutions};
   }

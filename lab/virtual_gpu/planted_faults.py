@@ -18,7 +18,8 @@ import tempfile
 import runs as command
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FILES = {"runtime": "kernels/cuda/runtime.cc", "gemm": "kernels/gemm/gemm.cu", "elementwise": "kernels/elementwise.cu",
+FILES = {"runtime": "kernels/cuda/runtime.cc", "gemm": "kernels/gemm/gemm.cu", "timing": "kernels/cuda/timing.cc",
+         "elementwise": "kernels/elementwise.cu",
          "storage": "engine/storage.cc", "optimizer": "engine/optimizer.cc", "trainer": "apps/train/trainer.cc",
          "upload": "data/upload.cc", "linear": "engine/ops/linear.cc", "run": "apps/train/run.cc",
          "plan": "apps/train/step_plan.cc", "passes": "apps/train/passes.cc",
@@ -259,8 +260,7 @@ FAULTS = {
         "const cublasStatus_t status = PLANTED ? CUBLAS_STATUS_SUCCESS : lt().MatmulAlgoCheck(", UNFIT,
         "for another product than it was chosen for"),
     "candidates are timed in a capture": (
-        "gemm", "if (gpu::is_captured(product.stream)) return",
-        "if (!PLANTED && gpu::is_captured(product.stream)) return",
+        "timing", "return !gpu::is_captured(stream) &&", "return (PLANTED || !gpu::is_captured(stream)) &&",
         keeps_rule("nothing is timed while a graph is being captured"), "waits for an event of a graph"),
     "a checkpoint without the algorithms": (
         "run", "if (!algorithms_.platform.empty())", "if (!algorithms_.platform.empty() && !PLANTED)",

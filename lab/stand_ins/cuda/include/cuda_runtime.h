@@ -38,9 +38,11 @@ struct Signature {
   }
 
   template <class Type>
-  static void put(std::byte* to, Type value) {
-    __builtin_clear_padding(&value);  // padding may hold bytes that look like an address
+  static void put(std::byte* to, const Type& value) {
     std::memcpy(to, &value, sizeof value);
+    // Padding may hold bytes that look like an address. It is cleared in the copy: of a local variable GCC 12 may copy
+    // the members alone afterwards.
+    __builtin_clear_padding(reinterpret_cast<Type*>(to));
   }
   template <class Type>
   static Type get(const std::byte* from) {

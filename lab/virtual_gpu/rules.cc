@@ -24,6 +24,7 @@
 #include "kernels/gemm/algorithms.h"
 #include "kernels/gemm/gemm.h"
 #include "lab/stand_ins/cuda/driver.h"
+#include "lab/virtual_gpu/fresh_context.h"
 #include "tests/harness/error_of.h"
 #include "tests/harness/testing.h"
 
@@ -47,15 +48,8 @@ namespace {
 
 using testing::ContainsSubstring;
 
-constexpr Device kGpu{DeviceKind::cuda};
 constexpr int kN = 100;
 constexpr std::size_t kBytes = kN * sizeof(float);
-
-// A misuse breaks the context, as on a GPU: each case begins and ends with a fresh one.
-struct FreshContext {
-  FreshContext() { cudaDeviceReset(); }
-  ~FreshContext() { cudaDeviceReset(); }
-};
 
 float* allocate(Stream stream = nullptr) {
   return static_cast<float*>(gpu::allocate(kBytes, 0, stream));

@@ -12,6 +12,7 @@
 #include "data/era5/era5.h"
 #include "data/era5/statistics.h"
 #include "data/files/hdf5.h"
+#include "data/synthetic/nbody_box.h"
 #include "data/synthetic/synth.h"
 #include "kernels/common/check.h"
 
@@ -30,24 +31,42 @@ void parse_grid(const std::string& grid, SynthOptions& options) {
 
 void register_synth(CLI::App& data) {
   struct Settings {
-    SynthOptions options;
-    std::string grid = "32x64";
+    SynthOptions planet;
+    NbodyOptions nbody;
+    std::string kind = "planet", out, grid = "32x64";
+    std::uint64_t seed = 0;
+    int threads = 0;
   };
   auto settings = std::make_shared<Settings>();
-  SynthOptions& options = settings->options;
-  CLI::App* synth = data.add_subcommand("synth", "Make a synthetic global data set, with statistics");
-  synth->add_option("--out", options.out, "folder; gets train, valid, test and stats")->required();
-  synth->add_option("--train-years", options.train_years, "files in train")->capture_default_str();
-  synth->add_option("--valid-years", options.valid_years, "files in valid, and in test")->capture_default_str();
-  synth->add_option("--steps-per-year", options.steps_per_year, "six-hourly steps in a file")->capture_default_str();
-  synth->add_option("--grid", settings->grid, "rows x columns")->capture_default_str();
-  synth->add_option("--channels", options.channels, "variables; the tutorial's first ones")->capture_default_str();
-  synth->add_option("--seed", options.seed, "another seed, other weather")->capture_default_str();
-  synth->add_option("--threads", options.threads, "0: as many as there are")->capture_default_str();
-  synth->callback([settings] {
-    parse_grid(settings->grid, settings->options);
-    write_synthetic_data(settings->options);
-    std::cout << describe_data(settings->options.out);
+  SynthOptions& planet = settings->planet;
+  CLI::App* synth = data.add_subcommand("synth", "Make synthetic data: a planet's weather, or a universe");
+  synth->add_option("--kind", settings->kind, "planet: a global data set with statistics; nbody: volumes")
+      ->check(CLI::IsMember({"planet", "nbody"}))
+      ->capture_default_str();
+  synth->add_option("--out", settings->out, "folder; gets train, valid, and of a planet test and stats")->required();
+  synth->add_option("--seed", settings->seed, "another seed, other weather")->capture_default_str();
+  synth->add_option("--threads", settings->threads, "0: as many as there are")->capture_default_str();
+  std::vector<CLI::Option*> of_planet, of_nbody;
+  const auto option = [&](std::vector<CLI::Option*>& kind, const char* name, auto& value, const char* help) {
+    kind.push_back(synth->add_option(name, value, help)->capture_default_str());
+  };
+  option(of_planet, "--train-years", planet.train_years, "of a planet: files in train");
+  option(of_planet, "--valid-years", planet.valid_years, "of a planet: files in valid, and in test");
+  option(of_planet, "--steps-per-year", planet.steps_per_year, "of a planet: six-hourly steps in a file");
+  option(of_planet, "--grid", settings->grid, "of a planet: rows x columns");
+  option(of_planet, "--channels", planet.channels, "of a planet: variables; the tutorial's first ones");
+  option(of_nbody, "--box", settings->nbody.box, "of nbody: points along each axis, a power of two");
+  synth->callback([settings, of_planet, of_nbody] {
+    const bool is_planet = settings->kind == "planet";
+    for (const CLI::Option* other : is_planet ? of_nbody : of_planet)
+      ISOBAR_CHECK(other->count() == 0, other->get_name(), " is no option of --kind ", settings->kind);
+    settings->planet.out = settings->nbody.out = settings->out;
+    settings->planet.seed = settings->nbody.seed = settings->seed;
+    settings->planet.threads = settings->nbody.threads = settings->threads;
+    if (!is_planet) return write_nbody_boxes(settings->nbody);
+    parse_grid(settings->grid, settings->planet);
+    write_synthetic_data(settings->planet);
+    std::cout << describe_data(settings->out);
   });
 }
 

@@ -40,6 +40,7 @@ RunConfig config_of(const EvaluateFlags& o, ModelDescription& description) {
       entries[key] = {fs::absolute(path).lexically_normal().string(), "--data"};
   for (const std::string& assignment : o.config.assignments) set_from_assignment(entries, assignment);
   RunConfig config = read_config(entries);
+  print_left_out(config);
   config.check();
   return config;
 }

@@ -163,6 +163,7 @@ ForecastConfig config_of(const ForecastFlags& o, const std::optional<TrainedFore
     entries = load_config(o.config.config.empty() ? "base" : o.config.config, config_search_path()).entries;
   for (const std::string& assignment : o.config.assignments) set_from_assignment(entries, assignment);
   ForecastConfig config = forecast_config(entries, o.weights);
+  print_left_out(config.run);
   if (config.recipe.needs_sizes()) {
     const Era5Dataset data({.paths = {fields_to_forecast(o.data).string()}});
     std::cout << "from the data: " << config.recipe.fill_sizes(sizes_of(data), config.run.origins) << '\n';

@@ -14,6 +14,7 @@
 #include "apps/train/rank_map.h"
 #include "apps/train_flags.h"
 #include "comm/mesh.h"
+#include "engine/storage.h"
 
 namespace isobar {
 
@@ -36,14 +37,9 @@ struct ShapedConfig {
     NamedConfig named = load_config(options.config, config_search_path());
     for (const std::string& assignment : options.assignments) set_from_assignment(named.entries, assignment);
     RunConfig config = read_config(named.entries);
+    print_left_out(config);
     config.check();
     return config;
-  }
-  TrainerOptions trainer() const {
-    return {.batch = config.batch,
-            .optimizer = config.optimizer,
-            .compute = config.compute,
-            .loss_scale = config.loss_scale};
   }
 
   const RunConfig config;
@@ -58,7 +54,8 @@ DeviceKind device_of(const MeshOptions& options) {
 // samples than there are ranks.
 std::string text_of_step(const ShapedConfig& shaped, const MeshOptions& options) {
   try {
-    const StepPrediction step = predict_step(*shaped.source, shaped.trainer(), options.layout, device_of(options));
+    const StepPrediction step =
+        predict_step(*shaped.source, shaped.config.trainer_options(), options.layout, device_of(options));
     return concat("A step of rank 0 on ", options.device, ", predicted:\n", to_text(step));
   } catch (const Error& error) {
     return concat("No step on ", options.device, ": ", error.what(), "\n");
@@ -75,8 +72,8 @@ std::string text_with_holdings(const MeshOptions& options) {
 
 std::string text_of_fitting(const MeshOptions& options) {
   const ShapedConfig shaped(options.config);
-  const std::vector<FittingLayout> layouts =
-      fitting_layouts(*shaped.source, shaped.trainer(), options.ranks, options.fit_bytes, device_of(options));
+  const std::vector<FittingLayout> layouts = fitting_layouts(*shaped.source, shaped.config.trainer_options(),
+                                                             options.ranks, options.fit_bytes, device_of(options));
   const std::string room = text_of_bytes(options.fit_bytes);
   ISOBAR_CHECK(!layouts.empty(), "--fit: no layout of ", options.ranks, options.ranks == 1 ? " rank" : " ranks",
                " fits ", room, " on ", options.device);

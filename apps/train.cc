@@ -50,6 +50,8 @@ void explain_flags(const TrainFlags& o, const TutorialKeys& keys) {
       "--shard-optimizer: one data-parallel rank holds all moments of what it trains");
   say(o.sequence_parallel && o.tensor_parallel == 1,
       "--sequence-parallel: without --tensor-parallel every rank has all rows of its samples");
+  say(o.enable_apex, "--enable-apex: isobar's Adam is one fused kernel always");
+  say(o.enable_benchy, "--enable-benchy: isobar-bench times kernels; --set volumes=synthetic reads no data");
   say(o.disable_broadcast_buffers, "--disable-broadcast-buffers: the model has no buffers");
 }
 
@@ -155,11 +157,13 @@ TrainingRun::End train_in(OpenedRun& run, const TrainFlags& o, const Communicato
   return outcome.end;
 }
 
-void explain_left_out(const RunConfig& config) {
-  if (config.left_out.empty()) return;
-  std::cout << "left out, since " << config.model << " for " << config.task << " has no such keys:";
-  for (const std::string& key : config.left_out) std::cout << ' ' << key;
-  std::cout << std::endl;
+bool resumes(const TrainFlags& o, const RunConfig& config) {
+  return o.resume || (config.run.resume == Resuming::automatic && !o.overwrite);
+}
+
+ExistingRun existing_run(const TrainFlags& o, const RunConfig& config) {
+  if (o.overwrite) return ExistingRun::overwrite;
+  return resumes(o, config) ? ExistingRun::resume : ExistingRun::refuse;
 }
 
 // The run, from the config on, in one process. processes: all of them, one rank each; alone where ranks are threads.
@@ -169,15 +173,16 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
   const Device device = o.config.use_device(o.launch);
   const fs::path path = run_folder_of(o, named.name, config.run.expdir, device);
   std::optional<RunFolder> folder;
-  if (processes.rank() == 0)
-    folder.emplace(path, o.resume ? ExistingRun::resume : (o.overwrite ? ExistingRun::overwrite : ExistingRun::refuse));
+  if (processes.rank() == 0) folder.emplace(path, existing_run(o, config));
   config.check_before_data();
   config.batch.cut(0, sizes_of(o).dp);  // before so many ranks are made
   config.make_paths_absolute();
   explain_flags(o, config.tutorial);
-  explain_left_out(config);
+  print_left_out(config);
+  for (const std::string& note : named.notes) std::cout << note << std::endl;
 
-  const FoundRun found = find_run(folder ? &*folder : nullptr, path, o.resume, config.keys_free_on_resume(), processes);
+  const FoundRun found =
+      find_run(folder ? &*folder : nullptr, path, resumes(o, config), config.keys_free_on_resume(), processes);
   const auto end_finished = [&] {
     // What a run that failed at its very end could not remove any more.
     if (folder) CheckpointStore(path, config.run.keep_checkpoints).remove_old(found.checkpoint->step);
@@ -189,7 +194,10 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
   fs::path init;
   if (!o.init.empty()) init = weights_at(o.init);
   const FirstWeights weights = first_weights(found, init);
-  const OpenRequest request{.kept = statistics_of(path), .resumed = found.is_resumed, .process = opening_process_of(o)};
+  const OpenRequest request{.kept = statistics_of(path),
+                            .resumed = found.is_resumed,
+                            .process = opening_process_of(o),
+                            .global_batch_size = config.batch.global_batch_size};
   const std::unique_ptr<OpenedRecipe> data = open_data_of_run(config, request, weights, processes);
   config.batch.check_fits(data->train());  // this too
   const ScheduleOptions schedule = config.schedule.of_run(config.batch.iterations_per_epoch(data->train().samples()));
@@ -200,7 +208,6 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
     if (const std::string warning = about_unused_gpu(ISOBAR_HAS_CUDA); !warning.empty()) print_line(warning);
   OpenedRun run{.config = config,
                 .data = *data,
-                .schedule = schedule,
                 .folder = folder ? &*folder : nullptr,
                 .found = found,
                 .trained = weights.trained,

@@ -12,6 +12,7 @@
 
 #include "apps/commands.h"
 #include "apps/train/config.h"
+#include "apps/train/reference_names.h"
 #include "apps/train/yaml_config.h"
 #include "comm/mpi_backend.h"
 #include "comm/process_ranks.h"
@@ -39,8 +40,10 @@ void add_tutorial_flags(CLI::App& command, TrainFlags& o) {
   option("--amp-mode", o.amp_mode, "sets amp_mode: none, bf16, fp16");
   option("--local-batch-size", o.local_batch_size, "samples a batch on each data-parallel rank");
   option("--num-iters", o.num_iters, "sets num_iters");
+  option("--num-epochs", o.num_epochs, "sets num_epochs");
   option("--num-data-workers", o.num_data_workers, "sets num_data_workers");
-  option("--data-loader-config", o.data_loader_config, "sets data_loader_config: pytorch, dali (one loader here)");
+  option("--data-loader-config", o.data_loader_config,
+         "pytorch, dali (one loader here); of volumes: synthetic, inmem, lowmem, dali-lowmem");
   option("--tensor-parallel", o.tensor_parallel, "ranks that share each block's heads and hidden channels")
       ->capture_default_str();
   option("--context-parallel", o.context_parallel, "ranks that hold bands of rows of the same samples")
@@ -64,7 +67,11 @@ void add_tutorial_run_flags(CLI::App& command, TrainFlags& o) {
   command.add_option("--run-num", o.run_num, "names the run's folder within expdir/config/devices")
       ->group(kTutorial)
       ->capture_default_str();
+  command.add_option("--root-dir", o.root_dir, "sets expdir")->group(kTutorial);
   flag("--enable-fused", o.enable_fused, "nothing to switch on: Adam is always fused");
+  flag("--enable-amp", o.enable_amp, "sets amp_mode=fp16");
+  flag("--enable-apex", o.enable_apex, "nothing to switch on: Adam is always fused");
+  flag("--enable-benchy", o.enable_benchy, "nothing to switch on: isobar-bench times kernels");
   flag("--enable-jit", o.enable_jit, "nothing to switch on: kernels are compiled ahead");
   flag("--noddp", o.noddp, "gradients are not exchanged: each rank trains for itself");
   flag("--disable-broadcast-buffers", o.disable_broadcast_buffers, "the model has no buffers to broadcast");
@@ -78,7 +85,8 @@ ContextForm form_named(const std::string& name) {
 // The config to start from. A resumed run uses its own.
 NamedConfig base_config(const TrainFlags& o) {
   const std::string& name = o.config.config;
-  if (!o.yaml_config.empty()) return load_yaml_config(o.yaml_config, name.empty() ? "base" : name);
+  if (!o.yaml_config.empty())
+    return read_reference_names(load_yaml_config(o.yaml_config, name.empty() ? "base" : name), config_search_path());
   const fs::path kept = fs::path(o.run_dir) / "config.json";
   const bool own = o.resume && name.empty() && !o.run_dir.empty() && fs::exists(kept);
   NamedConfig named = load_config(own ? kept.string() : name.empty() ? "base" : name, config_search_path());
@@ -234,13 +242,19 @@ NamedConfig named_config(const TrainFlags& o) {
     for (const auto& [key, path] : RunConfig(task_of(named.entries), model_of(named.entries)).recipe->paths_in(o.data))
       set(key.c_str(), "--data", fs::absolute(path).lexically_normal().string());
   if (!o.amp_mode.empty()) set("amp_mode", "--amp-mode", o.amp_mode);
-  if (!o.data_loader_config.empty()) set("data_loader_config", "--data-loader-config", o.data_loader_config);
+  if (!o.root_dir.empty()) set("expdir", "--root-dir", o.root_dir);
+  if (!o.data_loader_config.empty()) {
+    const LoaderKey loader = loader_key(o.data_loader_config);
+    set(loader.key, "--data-loader-config", loader.value);
+  }
   if (o.local_batch_size) {
     const std::int64_t local = *o.local_batch_size;  // if it is below 1, the key's own check reports it
     set("global_batch_size", "--local-batch-size",
         local > 0 ? checked_product({local, sizes_of(o).dp}, "--local-batch-size") : local);
   }
   if (o.num_iters) set("num_iters", "--num-iters", *o.num_iters);
+  if (o.num_epochs) set("num_epochs", "--num-epochs", *o.num_epochs);
+  if (o.enable_amp) set("amp_mode", "--enable-amp", "fp16");
   if (o.num_data_workers) set("num_data_workers", "--num-data-workers", *o.num_data_workers);
   if (o.enable_fused) set("enable_fused", "--enable-fused", true);
   if (o.enable_jit) set("enable_jit", "--enable-jit", true);

@@ -29,9 +29,10 @@ struct TrainFlags {
   bool by_nccl = false;  // processes exchange data by NCCL, else by MPI; set by find_ranks
 
   // The tutorial's flags; empty: not given.
-  std::string amp_mode, data_loader_config, parallel_order = "tp-cp-dp", yaml_config;
-  std::optional<std::int64_t> local_batch_size, num_iters, num_data_workers;
+  std::string amp_mode, data_loader_config, parallel_order = "tp-cp-dp", yaml_config, root_dir;
+  std::optional<std::int64_t> local_batch_size, num_iters, num_epochs, num_data_workers;
   bool enable_fused = false, enable_jit = false, noddp = false, disable_broadcast_buffers = false;
+  bool enable_amp = false, enable_apex = false, enable_benchy = false;
   std::string shard_optimizer;  // number of ranks, or "all"; empty: the optimizer is not sharded
   bool comm_report = false, late_agreement = false;
   double bucket_cap_mb = 25;

@@ -23,9 +23,11 @@
 #include "kernels/cases/gemm.h"
 #include "kernels/cases/grad_norm.h"
 #include "kernels/cases/layernorm.h"
+#include "kernels/cases/mean_loss.h"
 #include "kernels/cases/normalize.h"
 #include "kernels/cases/patchify.h"
 #include "kernels/cases/pointwise.h"
+#include "kernels/cases/turn.h"
 #include "kernels/common/check.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/gemm/onednn.h"
@@ -93,6 +95,16 @@ Shape samples_only(std::int64_t batch) {
 // A middle layer of the U-Net of volumes: B samples of 16^3 points, kernel 4, stride 2, 128 channels to 256.
 Shape unet_layer(std::int64_t batch) {
   return {batch, 128, 256, 16, 16, 16, 4, 2, 1};
+}
+// What the U-Net of volumes computes, 5 channels of B samples of 64^3 points.
+Shape volumes(std::int64_t batch) {
+  return {batch, 5, 64, 64, 64};
+}
+Shape volume_points(std::int64_t batch) {
+  return {batch * 64 * 64 * 64, 5};
+}
+Shape volume_channels(std::int64_t) {
+  return {5};
 }
 // The queries of the fused product: columns [0, C) of its rows [B·T, 3·C].
 Shape queries(std::int64_t batch) {
@@ -313,6 +325,43 @@ ISOBAR_BENCH(conv_bwd_data, .dims = kConvDims, .base_shape = unet_layer, .small_
 
 ISOBAR_BENCH(conv_bwd_weight, .dims = kConvDims, .base_shape = unet_layer, .small_shape = {1, 3, 5, 4, 5, 6, 3, 1, 1}) {
   return ISOBAR_BENCH_CALL(conv_bwd_weight, p.operands(), {.shape = conv_shape(p.shape), .dtype = p.dtype});
+}
+
+// ---- volumes --------------------------------------------------------------------------------------------------------
+
+// The cases have one turn for all samples: the first one, which leaves them as they are.
+ISOBAR_BENCH(turn, .dims = "batch channels depth height width", .base_shape = volumes, .small_shape = {2, 4, 5, 6, 7}) {
+  const Shape& d = p.shape;
+  return ISOBAR_BENCH_CALL(
+      turn, p.operands(),
+      {.batch = d[0], .channels = d[1], .extent = {d[2], d[3], d[4]}, .vector = d[1] >= 4 ? 1 : -1, .dtype = p.dtype});
+}
+
+ISOBAR_BENCH(mean_loss_sums, .dims = "points channels", .base_shape = volume_points, .small_shape = {1001, 5}) {
+  const Shape& d = p.shape;
+  return ISOBAR_BENCH_CALL(mean_loss_sums, p.operands(),
+                           {.kind = ErrorKind::absolute,
+                            .with_density = true,
+                            .points = d[0],
+                            .channels = d[1],
+                            .pred_stride = d[1],
+                            .target_stride = d[1],
+                            .dtype = p.dtype});
+}
+
+ISOBAR_BENCH(mean_loss_finish, .dims = "channels", .base_shape = volume_channels, .small_shape = {3}) {
+  return ISOBAR_BENCH_CALL(mean_loss_finish, p.operands(),
+                           {.points = 64 * 64 * 64, .channels = p.shape[0], .density_weight = 1, .dtype = p.dtype});
+}
+
+// The prediction is fp32, and its gradient of the dtype.
+ISOBAR_BENCH(mean_loss_bwd, .dims = "points channels", .base_shape = volume_points, .small_shape = {1001, 5}) {
+  return ISOBAR_BENCH_CALL(mean_loss_bwd, p.operands(),
+                           {.kind = ErrorKind::absolute,
+                            .points = p.shape[0],
+                            .channels = p.shape[1],
+                            .density_weight = 1,
+                            .dpred_dtype = p.dtype});
 }
 
 // ---- patches, normalisation, losses ---------------------------------------------------------------------------------

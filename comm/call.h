@@ -1,6 +1,6 @@
-// A collective as data: what the ledger counts, faults are injected into, and a backend carries out.
+// A collective as data: the ledger counts it, faults are injected into it, and a backend executes it.
 //
-//   verb            this rank hands in (send)            and receives
+//   verb            this rank's input (send)             its output (receive)
 //   all_reduce      n elements                           the same n, reduced over the ranks; in place
 //   all_gather      its part                             all parts, in rank order
 //   reduce_scatter  all parts, in rank order             its part, reduced over the ranks
@@ -30,9 +30,9 @@ enum class Reduce : std::uint8_t { sum, max };
 
 const char* name_of(Verb verb);
 
-using Counts = std::span<const std::int64_t>;  // elements, by rank of the group; ragged and zero are allowed
+using Counts = std::span<const std::int64_t>;  // elements, by rank of the group; may be unequal or 0
 
-// Elements of the ranks before `rank`: where its part begins.
+// The offset of the part of `rank`: the sum of the counts of the ranks before it.
 inline std::int64_t offset_of(Counts counts, int rank) {
   return std::reduce(counts.begin(), counts.begin() + rank, std::int64_t{0});
 }
@@ -45,21 +45,21 @@ struct Call {
   Reduce reduce = Reduce::sum;
   const void* send = nullptr;
   void* receive = nullptr;           // equals `send` in place
-  Counts sends, receives;            // one entry where the table says n elements or "its part", else one a rank
+  Counts sends, receives;            // one entry for "n elements" or "its part" in the table above, else one a rank
   int root = 0;                      // broadcast
   int to = kNoRank, from = kNoRank;  // send_receive
   Device device = {};                // where both buffers lie
-  Stream stream = nullptr;           // what the call follows, and what may use its result
+  Stream stream = nullptr;           // the call runs in the order of this stream
 
   std::size_t element_size() const { return dtype ? size_of(*dtype) : 1; }
   std::int64_t sent() const { return std::reduce(sends.begin(), sends.end(), std::int64_t{0}); }
   std::int64_t received() const { return std::reduce(receives.begin(), receives.end(), std::int64_t{0}); }
-  // What nccl-tests calls the size of an operation: of the whole for all_gather and reduce_scatter, else what this rank
-  // hands in. Bytes.
+  // Bytes; what nccl-tests calls the size of an operation: of the whole for all_gather and reduce_scatter, else of this
+  // rank's input.
   std::int64_t payload() const;
 };
 
-// "all_reduce of 512 fp32", for messages.
+// For messages: "all_reduce of 512 fp32".
 std::string to_text(const Call& call);
 
 }  // namespace isobar

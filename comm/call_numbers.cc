@@ -9,13 +9,13 @@ namespace {
 
 enum Place : std::size_t { kVerb, kType, kReduce, kRoot, kTo, kFrom, kSends, kReceives, kCounts };
 
-constexpr std::int64_t kMaxElements = std::int64_t{1} << 48;  // their sums stay far from the largest number
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 48;  // so that sums cannot overflow
 
 std::size_t length_for(int ranks) {
   return kCounts + 2 * static_cast<std::size_t>(ranks);
 }
 
-// Whether a verb has a count a rank on this side, or one for all (comm/call.h).
+// Whether a verb has one count a rank on this side, or a single count (comm/call.h).
 bool sends_a_part_each(Verb verb) {
   return verb == Verb::reduce_scatter || verb == Verb::all_to_all;
 }

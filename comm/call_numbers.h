@@ -1,5 +1,5 @@
-// A call as numbers, for other ranks to compare with theirs (ISOBAR_COMM_CHECK). What comes may be anything: where one
-// rank compares and another one does not, its elements come instead.
+// A call as numbers, which other ranks compare with their own call (ISOBAR_COMM_CHECK). The numbers received may be
+// anything: a rank without the check sends its elements instead.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace isobar {
 
-// As many for every call among so many ranks.
+// For a given number of ranks, the length is the same for every call.
 std::vector<std::int64_t> numbers_of(const Call& call, int ranks);
 
-// The call, whose counts lie in `numbers`. `rank` is where they come from, for the sentence. Throws Error for what is
-// no call: no verb, type, rank or count of the result is outside of what the verb allows.
+// The reverse. The counts of the result point into `numbers`. rank: the sender, for the sentence. Throws Error if the
+// numbers are no call: verb, type, ranks and counts of the result are within what the verb allows.
 Call call_in(std::span<const std::int64_t> numbers, int ranks, int rank);
 
 }  // namespace isobar

@@ -28,7 +28,7 @@ bool overlap(Bytes a, Bytes b) {
   return !a.empty() && !b.empty() && before(a.data(), b.data() + b.size()) && before(b.data(), a.data() + a.size());
 }
 
-// Buffers may be the same in the one way that means "in place", or must lie apart.
+// Error if the buffers overlap in another way than in place.
 void check_overlap(const Call& call, int rank) {
   const std::size_t size = call.element_size();
   const Bytes send = bytes_of(call.send, call.sent(), size), receive = bytes_of(call.receive, call.received(), size);
@@ -42,7 +42,7 @@ void check_overlap(const Call& call, int rank) {
   ISOBAR_CHECK(in_place || !overlap(send, receive), to_text(call), ": what is sent and what is received overlap");
 }
 
-// Equal parts of `total` elements, where no counts are given.
+// The counts, checked; without counts, equal parts of `total` elements.
 std::vector<std::int64_t> parts_of(Counts counts, std::int64_t total, int ranks, const char* verb) {
   if (counts.empty()) {
     ISOBAR_CHECK(total % ranks == 0, verb, ": ", total, " elements are not equal parts for ", ranks, " ranks");
@@ -68,7 +68,7 @@ void check_part(const Tensor& mine, std::int64_t count, const char* verb) {
   ISOBAR_CHECK(mine.numel() == count, verb, ": this rank's part has ", mine.numel(), " elements, not ", count);
 }
 
-// In the buffer itself, whoever else may read it.
+// Changes the first element, in the buffer itself.
 void skew_first(const Call& call) {
   if (!call.dtype || call.sent() == 0) return;
   visit_any(*call.dtype, [&]<class T>(Type<T>) {
@@ -89,7 +89,7 @@ bool has_unequal_parts(const Call& call) {
   return std::ranges::any_of(counts, [&](std::int64_t count) { return count != counts[0]; });
 }
 
-// A call among one rank: what it sends is what it receives.
+// A call of a group of one rank: copies input to output.
 void copy_to_self(const Call& call) {
   if (call.send == call.receive || call.verb == Verb::barrier) return;
   ISOBAR_CHECK(call.sent() == call.received(), to_text(call), ": one rank sends ", call.sent(),
@@ -109,7 +109,7 @@ Communicator::Communicator(std::unique_ptr<Backend> world)
   calls_ = std::make_shared<std::int64_t>(0);
 }
 
-// Every call of every group passes here.
+// Every call of every group goes through here.
 void Communicator::perform(Call call) const {
   check_overlap(call, rank());
   call.stream = current_stream();
@@ -131,7 +131,7 @@ void Communicator::perform(Call call) const {
   backend_->run(call, what);
 }
 
-// As a call of equal parts, each as large as the largest. The ledger has counted the parts without padding.
+// Runs the call with equal parts, all as large as the largest. The ledger has counted the parts without padding.
 void Communicator::run_padded(const Call& call, const std::string& what) const {
   const bool is_gather = call.verb == Verb::all_gather;
   const Counts counts = is_gather ? call.receives : call.sends;
@@ -139,7 +139,7 @@ void Communicator::run_padded(const Call& call, const std::string& what) const {
   const std::vector<std::int64_t> equal(counts.size(), most);
   const std::size_t part = static_cast<std::size_t>(most) * call.element_size();
   const Storage all(part * counts.size(), call.device), mine(part, call.device);
-  // Of the parts one behind the other, without padding: part r begins where it would be padded.
+  // For each part: its offset without padding, its offset with padding, and its size, in bytes.
   const auto each_part = [&](const auto& copy) {
     for (std::size_t r = 0; r < counts.size(); ++r)
       copy(static_cast<std::size_t>(offset_of(counts, static_cast<int>(r))) * call.element_size(), r * part,

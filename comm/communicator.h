@@ -1,11 +1,11 @@
-// A group of ranks, and the verbs that all its ranks call in the same order. Copies are the same group; a default one
-// is a group of one rank, whose verbs copy what has to be copied and do nothing else.
+// A group of ranks, and its collectives. All ranks of the group call the same collectives in the same order. Copies are
+// the same group. A default Communicator is a group of one rank: its collectives only copy input to output.
 //
-// Verbs go to the current stream: what was launched there before has happened when another rank sees the values, and
-// what is launched there afterwards sees the result. Tensors are whole buffers on one device; `counts` are the ranks'
-// parts in elements, empty for equal parts. Buffers are equal (in place: a rank's own part within the whole) or apart:
-// others are an Error. Throws Error too where the ranks' calls do not fit together, naming both ranks, where a rank has
-// not come within the time allowed, and where a rank has failed.
+// Collectives run in the order of the current stream. Earlier work of the stream finishes before another rank sees the
+// values; later work of the stream sees the result. Tensors are whole buffers on one device. `counts`: elements of each
+// rank's part; empty: equal parts. Input and output may be the same buffer or must not overlap; in place, a rank's part
+// lies at its own offset in the whole. Errors: buffers that overlap otherwise; calls of two ranks that do not match (it
+// names both); a rank that does not arrive within the time limit; a rank that has failed.
 #pragma once
 
 #include <memory>
@@ -23,12 +23,12 @@ namespace isobar {
 class Communicator {
  public:
   Communicator() = default;
-  // All ranks: the group that others are split from.
+  // The group of all ranks; other groups are split from it.
   explicit Communicator(std::unique_ptr<Backend> world);
 
   int rank() const { return backend_ ? backend_->rank() : 0; }
   int size() const { return backend_ ? backend_->size() : 1; }
-  // Whether calls of several groups of the rank may be under way at once, in several streams of a device.
+  // Whether calls of several groups of this rank may run at the same time, in several streams of a device.
   bool may_overlap() const { return !backend_ || backend_->may_overlap(); }
   const std::string& name() const { return name_; }
 
@@ -37,29 +37,29 @@ class Communicator {
   void reduce_scatter(const Tensor& all, const Tensor& mine, Counts counts = {}) const;  // sums
   void broadcast(const Tensor& x, int root) const;
   void all_to_all(const Tensor& send, Counts to, const Tensor& receive, Counts from) const;
-  // Either tensor may be undefined, and its rank is then Call::kNoRank.
+  // Either tensor may be undefined; its rank is then Call::kNoRank.
   void send_receive(const Tensor& send, int to, const Tensor& receive, int from) const;
   void barrier() const;
 
-  // The same for what lies on the host.
+  // The same for data on the host.
   void all_reduce(std::span<double> values, Reduce reduce = Reduce::sum) const;
   void all_gather_bytes(std::span<const std::byte> mine, std::span<std::byte> all) const;  // equal parts
   void broadcast_bytes(std::span<std::byte> bytes, int root) const;
-  std::string broadcast_text(std::string text, int root) const;  // of any length; the root's
+  std::string broadcast_text(std::string text, int root) const;  // of any length; returns the root's
 
-  // The group of the ranks that give the same color, ordered by key. All ranks of this group call it.
+  // The group of the ranks with the same color, ordered by key (as MPI_Comm_split). All ranks of this group call it.
   Communicator split(int color, int key, std::string name) const;
-  // The group of these members of this one, of which the caller knows. Its calls are counted with this rank's.
+  // The group of these members, which the caller has formed. Its calls are counted in this rank's ledger.
   Communicator group_of(std::unique_ptr<Backend> members, std::string name) const;
-  // This group by another name, which its calls from there are counted under.
+  // This group under another name. Calls through the result are counted under that name.
   Communicator named(std::string name) const;
-  // Groups that the backend has formed for this rank beside its world.
+  // The number of groups that the backend has formed for this rank, its world not included.
   std::int64_t formed() const { return state_ ? state_->formed : 0; }
 
-  // Of this rank, all its groups together.
+  // The ledger of this rank: of all its groups.
   const CommLedger& ledger() const;
 
-  // Of this rank: whom Working tells, from here on. For who makes the world.
+  // What Working of this rank calls from now on. Set by the code that makes the world.
   void set_work_listener(WorkListener listener) const;
 
  private:
@@ -83,7 +83,7 @@ class Communicator {
   std::shared_ptr<std::int64_t> calls_;  // of this group
 };
 
-// As long as it lives, what this rank does between its calls is work that the others wait for (comm/work.h):
+// While it lives, this rank does work that the others wait for (comm/work.h):
 //
 //   const Working alone(parallel.world, "writing a checkpoint");
 class Working {
@@ -97,7 +97,7 @@ class Working {
   std::shared_ptr<Communicator::RankState> rank_;
 };
 
-// Whether `holds` on at least one rank; all ranks get the same answer.
+// Whether `holds` is true on any rank. All ranks call it, and get the same answer.
 bool is_true_on_any(const Communicator& ranks, bool holds);
 
 }  // namespace isobar

@@ -15,8 +15,8 @@ GradientReducer::GradientReducer(Parameters& parameters, const Parallel& paralle
   list_owned();
 }
 
-// Where the backward pass itself makes calls, which sums may not overlap with, they go to its stream: there is no other
-// one on the CPU.
+// If the backward pass makes calls itself, and calls must not overlap, the sums go to the stream of the pass: the CPU's
+// side stream is the current one.
 Device GradientReducer::side_device() const {
   return parallel_.model.size() == 1 || parallel_.world.may_overlap() ? parameters_.device() : Device{};
 }
@@ -36,8 +36,8 @@ void GradientReducer::list_buckets() {
   }
 }
 
-// Among the ranks whose sums of squares are added up (add_up), how many have the same: each gives its share. Where none
-// is sharded, the ranks of dp x cp all have the same, and the first one's count.
+// A factor for the sums of squares (add_up): if n ranks add the same numbers, it is 1/n. If the optimizer is not
+// sharded, all ranks of dp x cp have the same sums, and only those of the first one count.
 double GradientReducer::factor_of(Sharing sharing) const {
   const int tp = parallel_.tp.size(), parts = sharing == Sharing::shard ? tp : 1;
   if (!parallel_.exchange.shards_optimizer()) return parallel_.tokens.rank() == 0 || tp == 1 ? 1.0 * parts / tp : 0;
@@ -58,15 +58,15 @@ void GradientReducer::list_owned() {
   else
     for (const auto& [sharing, range] : parameters_.sections()) own(sharing, range);
   if (!add_up()) return;
-  // Sums are added range by range. Shards of a model need not have equally many.
+  // Sums are added range by range, and the parts of a model may have different numbers of ranges.
   auto most = static_cast<double>(owned_.size());
   parallel_.world.all_reduce({&most, 1}, Reduce::max);
   const std::int64_t end = parameters_.grads().numel();
   owned_.resize(static_cast<std::size_t>(most), {{end, end}});
 }
 
-// Over the world, though fewer ranks may make up the model: groups of different ranks may add the same numbers in
-// different orders, and replicas would clip by factors that differ in their last bit.
+// Adds over the world, although fewer ranks may hold the whole model: different groups may add the same numbers in
+// different orders, and replicas would clip by factors that differ in the last bit.
 SumOverRanks GradientReducer::add_up() const {
   if (!parallel_.exchange.shards_optimizer() && parallel_.tp.size() == 1) return {};
   return [ranks = parallel_.world](const Tensor& sums) { ranks.all_reduce(sums); };
@@ -109,7 +109,7 @@ void GradientReducer::start(const Bucket& bucket) {
   const Tensor& grads = parameters_.grads();
   const Tensor all = grads.slice(bucket.range.first, {bucket.range.size()});
   const Tensor own = grads.slice(bucket.own.first, {bucket.own.size()});
-  // -0, which changes no number that it is added to, a zero's sign included.
+  // Adding -0 changes no number, not even the sign of a zero.
   const bool is_left_out =
       parallel_.is_copy(bucket.sharing) && scattered.size() * summed.size() > parallel_.tokens.size();
   pending_.push_back(side_.run([&] {
@@ -121,8 +121,8 @@ void GradientReducer::start(const Bucket& bucket) {
   }));
 }
 
-// The weights travel in the dtype that they are updated in, and every rank rounds them all: a pass over its own memory
-// takes less time than to send the rounded copies as well, and gives the same bits.
+// Weights are sent in the dtype in which they are updated, and every rank rounds all of them. That takes less time than
+// sending the rounded copies too, and gives the same bits.
 void GradientReducer::share_weights() const {
   if (!parallel_.exchange.shards_optimizer()) return;
   const Tensor& weights = parameters_.weights();

@@ -1,20 +1,20 @@
-// Gradients among ranks: summed in buckets that start while the backward pass still runs, and, where the optimizer is
-// sharded (ZeRO-1), only as far as each rank updates.
+// Sums gradients over the ranks, in buckets, while the backward pass still runs. With a sharded optimizer (ZeRO-1) a
+// rank gets the sums of its own slices only.
 //
-// A bucket (Parameters::buckets) is a contiguous range of the flat gradients, within one section of the parameters
-// (Sharing), the last parameters first, because their gradients are final first. It starts when all gradients in it
-// are, on a stream beside the current one. What it is summed over:
+// A bucket (Parameters::buckets) is a contiguous range of the flat gradients within one section of the parameters
+// (Sharing). The last parameters come first, because their gradients are final first. The sum of a bucket starts when
+// all its gradients are final, on a stream beside the current one. The ranks that it is summed over:
 //
-//   shard             the ranks that see other samples or tokens: dp x cp
-//   copy              the same and tp, in one call for all ranks that hold it; only the first tp rank's gradient counts
-//   copy_of_partial   the same; with sequence parallel, where a rank computes the gradient of its own rows, all count
+//   shard             dp x cp: the ranks that see other samples or tokens
+//   copy              dp x cp x tp, in one call; only the first tp rank's gradient counts
+//   copy_of_partial   the same; with sequence parallel a rank has the gradient of its own rows, and all count
 //
-// The seed of the backward pass carries the share that its part's weight has of the whole batch's, so that sums are
+// The seed of the backward pass is the weight of the rank's part divided by that of the whole batch, so that sums are
 // means (docs/parallelism.md).
 //
-// With a sharded optimizer the ranks of a bucket deal it out: each gets the sums of its slice only (reduce_scatter),
-// has moments for it, updates it, and then the weights are put together again (all_gather). Slices are equal. Where
-// only some of the ranks deal it out, their sums are added over the replicas of a slice in between (all_reduce).
+// With a sharded optimizer each rank of a bucket has an equal slice of it: it gets the sums of the slice
+// (reduce_scatter), holds its moments and updates it; then all ranks gather the weights (all_gather). If only some of
+// the ranks shard the optimizer, the sums are added over the replicas of a slice in between (all_reduce).
 #pragma once
 
 #include <cstddef>
@@ -32,41 +32,42 @@ namespace isobar {
 
 class GradientReducer {
  public:
-  // Every rank of the world makes one. The parameters must outlive it, and are laid out by parallel.bucket_plan().
+  // Every rank of the world makes one. The parameters must outlive it, and must be laid out by parallel.bucket_plan().
   GradientReducer(Parameters& parameters, const Parallel& parallel);
 
-  // Before the last backward pass of a step: earlier parts of a batch only accumulate.
+  // Call it before the last backward pass of a step; the passes of earlier parts only accumulate.
   void begin(Tape& tape);
-  // Instead of begin(), where some of the ranks have nothing to compute last: finish() starts all buckets.
+  // Call it instead of begin() if the last part is empty on some ranks: finish() then starts all buckets.
   void begin_after_backward();
-  // After it, when every gradient holds something (Parameters::finish_gradients): starts the buckets that have not
-  // started, in the order of the buffer. What follows on the current stream sees the sums: all of them, or with a
-  // sharded optimizer those of owned().
+  // Call it after the backward pass, when every gradient has a value (Parameters::finish_gradients). Starts the
+  // remaining buckets, in the order of the buffer. Later work on the current stream sees the sums: all of them, or with
+  // a sharded optimizer those of owned().
   void finish();
 
-  // For the optimizer of this rank: what it updates, and what adds up the sums of squares over the ranks, so that every
-  // rank has the norm of the whole model. As many ranges on every rank; some may be empty.
+  // For the optimizer of this rank. owned(): the ranges that it updates; their number is the same on all ranks, and
+  // some may be empty. add_up(): adds the sums of squares over the ranks, so that every rank has the norm of the whole
+  // model.
   const std::vector<OwnedRange>& owned() const { return owned_; }
   SumOverRanks add_up() const;
 
-  // After an update, in the order of the current stream: every rank has the weights, and their 16-bit copies, that
-  // others have updated. Nothing to do where the optimizer is not sharded.
+  // Call it after an update. In the order of the current stream, every rank gets the weights that others have updated,
+  // and rounds their 16-bit copies. Does nothing if the optimizer is not sharded.
   void share_weights() const;
 
-  // Parameters that this rank updates, were every slice as large as the other ranks'; without padding.
+  // The number of parameters that a rank updates if all slices are equal; without padding.
   std::int64_t fair_share() const;
 
   std::size_t buckets() const { return buckets_.size(); }
-  // Buckets that the last backward pass started before it ended.
+  // Buckets that were started before the last backward pass ended.
   std::size_t started_early() const { return started_early_; }
 
  private:
   struct Bucket {
     Sharing sharing = Sharing::copy;
     FlatRange range = {};
-    FlatRange own = {};  // this rank's slice, or all of it
+    FlatRange own = {};  // this rank's slice; the whole bucket if it is not sharded
     int leaves = 0;      // parameters in it
-    int waiting = 0;     // of these, those whose gradient is not final
+    int waiting = 0;     // those whose gradient is not final yet
     bool started = false;
   };
 
@@ -84,7 +85,7 @@ class GradientReducer {
   std::vector<OwnedRange> owned_;
   std::size_t started_early_ = 0;
   SideStream side_;
-  std::vector<Pending> pending_;  // sums under way
+  std::vector<Pending> pending_;  // sums that run
 };
 
 }  // namespace isobar

@@ -1,4 +1,4 @@
-// What a rank has communicated: calls and payload bytes of every verb of every group. A prediction is one too.
+// The communication of a rank, counted or predicted: calls and payload bytes of every verb of every group.
 #pragma once
 
 #include <array>
@@ -23,11 +23,11 @@ class CommLedger {
   Traffic total() const;  // of all groups and verbs
   void clear() { groups_.clear(); }
 
-  // What has come since the ledger was as `before` is.
+  // The difference: what was added since the copy `before` was made.
   CommLedger since(const CommLedger& before) const;
   CommLedger& operator+=(const CommLedger& other);
 
-  // A verb of which there was no call is as one that was never named.
+  // A verb without calls equals a verb without an entry.
   friend bool operator==(const CommLedger& a, const CommLedger& b) {
     return a.since(b).is_empty() && b.since(a).is_empty();
   }
@@ -41,7 +41,7 @@ class CommLedger {
 
 // A table for people: calls and bytes of every verb of every group, predicted beside counted.
 std::string compare(const CommLedger& predicted, const CommLedger& counted);
-// The same of one ledger; empty where there was no call.
+// The same of one ledger; empty if it has no calls.
 std::string to_text(const CommLedger& ledger);
 
 }  // namespace isobar

@@ -16,10 +16,10 @@ namespace {
 // Members of a group, in the order of their ranks in the world.
 using Members = std::vector<std::int64_t>;
 
-// The groups of one rank: each is formed once for the same members, and for the same use.
+// The groups of one rank. A group with the same members and the same use is formed once.
 class Groups {
  public:
-  // form: makes the group of these members. All ranks ask for groups in the same order.
+  // form: makes the group of these members. All ranks request groups in the same order.
   using Form = std::function<Communicator(const Members& members, const std::string& name)>;
   Groups(const Communicator& world, const Mesh& mesh, std::int64_t rank, Form form)
       : mesh_(mesh), rank_(rank), form_(std::move(form)) {
@@ -40,7 +40,8 @@ class Groups {
     return of(mesh_.group_of(rank_, axes), axes, use);
   }
 
-  // Of the ranks of dp x cp, in their order: each `shards` neighbours are a group, and one rank of each group is too.
+  // Of the ranks of dp x cp, in their order: `shards` neighbours are a group, and so are the ranks at the same place of
+  // each such group.
   void deal_out(Parallel& parallel, std::int64_t shards) {
     const Members tokens = mesh_.group_of(rank_, "dp-cp");
     const auto count = std::ssize(tokens), place = std::ranges::find(tokens, rank_) - tokens.begin();
@@ -121,9 +122,9 @@ Parallel Parallel::imagined(std::int64_t rank, const MeshSizes& sizes, const std
   return parallel;
 }
 
-// What several tp ranks hold whole is summed over them too, in one call for all of them: calls of different groups may
-// add the same numbers in different orders, and copies would drift apart by rounding. Where ranks of dp x cp are one,
-// nobody adds, and each tp rank has the same numbers.
+// The gradient of a parameter that several tp ranks hold whole is summed over these ranks too, in a single call: calls
+// of different groups may add in different orders, and the copies would drift apart by rounding. If dp x cp is one
+// rank, nothing is summed, and all tp ranks have the same numbers.
 Parallel::GradientGroups Parallel::gradient_groups(Sharing sharing) const {
   static const Communicator nobody;
   if (exchange.off) return {nobody, nobody};

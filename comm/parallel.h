@@ -1,4 +1,4 @@
-// The groups that one rank of a run stands in. A default one is the single rank of a serial run.
+// The groups of ranks that one rank of a run belongs to. A default Parallel is the single rank of a serial run.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace isobar {
 
-// How ranks that hold parts of one sample's tokens compute its attention (docs/parallelism.md).
+// How context-parallel ranks, each with a part of a sample's tokens, compute attention (docs/parallelism.md).
 enum class ContextForm : std::uint8_t { automatic, all_to_all, gather, ring };
 
 template <>
@@ -26,10 +26,10 @@ struct EnumNames<ContextForm> {
 struct ExchangeOptions {
   static constexpr std::int64_t kAll = 0;
 
-  std::size_t bucket_bytes = std::size_t{25} << 20;  // least size of a bucket; the last of a section: what is left
-  bool off = false;                                  // each rank trains for itself: to see what the exchange costs
-  // Ranks of dp x cp that deal out the optimizer among them (ZeRO-1), neighbours in the order of ranks; beyond them are
-  // replicas. 1: every rank has all of it. kAll: all of dp x cp.
+  std::size_t bucket_bytes = std::size_t{25} << 20;  // min size of a bucket; the last of a section may be smaller
+  bool off = false;                                  // each rank trains alone: measures what the exchange costs
+  // Size of a group of ranks that shards the optimizer (ZeRO-1). A group is neighbours among the ranks of dp x cp, in
+  // rank order; the groups are replicas of each other. 1: not sharded. kAll: one group, all of dp x cp.
   std::int64_t shards = 1;
 
   bool shards_optimizer() const { return shards != 1; }
@@ -39,50 +39,50 @@ struct Parallel {
   Mesh mesh = Mesh::single();
   Communicator world{};
   Communicator dp{}, tp{}, cp{};
-  Communicator tokens{};       // dp x cp: ranks that see different parts of the batch through the same weights
+  Communicator tokens{};       // dp x cp: ranks with the same weights and different parts of the batch
   Communicator model{};        // tp x cp: ranks that work on the same samples
-  Communicator shards{};       // of `tokens`: those that deal out the optimizer; by default this rank alone
+  Communicator shards{};       // of `tokens`: those that shard the optimizer; by default this rank alone
   Communicator wide_shards{};  // shards x tp
-  Communicator replicas{};     // of `tokens`: those that have the same slices, one a group of `shards`
-  bool sequence = false;  // between the branches of a block each tp rank holds some of the rows (sequence parallel)
+  Communicator replicas{};     // of `tokens`: those with the same slice, one of each group `shards`
+  bool sequence = false;       // sequence parallel: between the branches of a block each tp rank holds some of the rows
   ContextForm form = ContextForm::automatic;
   ExchangeOptions exchange = {};
 
-  // Every rank of `world` calls it. Throws Error where the sizes do not multiply to the number of ranks, and where the
-  // optimizer cannot be dealt out in that way.
+  // Every rank of `world` calls it. Throws Error if the product of the sizes is not the number of ranks, or if the
+  // optimizer cannot be sharded in that way.
   //
-  // Groups of the same members are one group of the backend, by several names, and one of a single rank is none. But
-  // what the passes call (tp, cp, tp-cp) is another one than what is called beside them, or sums of gradients could not
-  // be under way while a pass exchanges.
+  // Groups with the same members share one group of the backend, under several names. A group of one rank needs none.
+  // Exception: the groups that passes use (tp, cp, tp-cp) are not shared with the groups for gradients, so that
+  // gradients can be summed while a pass exchanges.
   static Parallel start(const Communicator& world, const MeshSizes& sizes, const std::string& order,
                         const ExchangeOptions& exchange = {});
 
-  // The parallel of one rank, for a model that is not split.
+  // One rank only, for a model that is not split.
   static const Parallel& alone();
 
-  // One rank as it would stand in a run, for what can be told without one: its calls are counted, and exchange nothing
-  // (comm/imagined.h). world: that of the other ranks that are imagined; null: one of its own.
+  // One rank of a run that does not exist, for predictions: its calls are counted and exchange nothing
+  // (comm/imagined.h). world: shared by the imagined ranks of one run; null: a new one.
   static Parallel imagined(std::int64_t rank, const MeshSizes& sizes, const std::string& order,
                            const ExchangeOptions& exchange = {}, std::shared_ptr<ImaginedWorld> world = nullptr);
 
-  // A gradient is summed in two steps: over `scattered`, where each rank gets the sum of an equal slice, and that slice
-  // over `summed`. A group of one rank leaves out its step.
+  // A gradient is summed in two steps. Over `scattered`, each rank gets the sum of one slice; slices are equal. Over
+  // `summed`, the slice is summed further. The step of a group of one rank is skipped.
   struct GradientGroups {
     const Communicator &scattered, &summed;
   };
   GradientGroups gradient_groups(Sharing sharing) const;
-  // How parameters are laid out for that.
+  // The layout of the parameters that these two steps need.
   BucketPlan bucket_plan() const;
-  // Whether the gradient that this rank has of such a parameter is another rank's as well, and only that one's counts.
+  // Whether another rank computes the same gradient of such a parameter, and only that rank's copy counts.
   bool is_copy(Sharing sharing) const;
 
-  // What this rank holds of heads or hidden units dealt over tp, in whole units of `unit` (the last one may be
-  // shorter), and of rows of patches dealt over cp.
+  // This rank's part of heads or hidden units, split over tp in multiples of `unit` (the last multiple may be
+  // incomplete); and of rows of patches, split over cp.
   Part over_tp(std::int64_t total, std::int64_t unit = 1) const;
   Part over_cp(std::int64_t total) const { return part_of(total, cp.rank(), cp.size()); }
 
-  // Of a parameter that every tp rank holds and applies to the rows between the branches of blocks: norms, and the
-  // biases of products that end a branch.
+  // Of a parameter that every tp rank holds whole and applies to the rows between the branches of a block: norms, and
+  // the biases of products that end a branch.
   Sharing sharing_between_branches() const {
     return sequence && tp.size() > 1 ? Sharing::copy_of_partial : Sharing::copy;
   }

@@ -43,10 +43,18 @@ struct SampleKey {
   std::int64_t epoch = 0;  // 0 in validation
   std::uint64_t seed = 0;  // of the run
 
+  // The key of this sample in one of a run's sets: each has random numbers of its own. Throws Error for a sample that
+  // is not below 2^30.
+  SampleKey of(DataSplit split) const;
+
   // Random number `index` of this key: 32 bits.
   std::uint32_t random_bits(std::uint64_t index) const;
   // The same, scaled to 0 ... count - 1. Throws Error unless 1 <= count <= 2^32.
   std::int64_t random_below(std::int64_t count, std::uint64_t index) const;
+  // Uniform in [0, 1) with 24 bits, of number `index`.
+  float random_uniform(std::uint64_t index) const;
+  // A standard normal number, of numbers 2·index and 2·index + 1.
+  double random_normal(std::uint64_t index) const;
 };
 
 class Dataset {

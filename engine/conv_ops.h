@@ -1,5 +1,5 @@
-// The index of differentiable operations of networks of convolutions: a third part of engine/ops.h. Activations and
-// weights have their channels last; S stands for one to three axes.
+// The index of operations of networks of convolutions: a third part of engine/ops.h. Activations and weights have their
+// channels last; S stands for one to three axes.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 
 #include "engine/tensor.h"
 #include "kernels/conv/conv.h"
+#include "kernels/mean_loss.h"
 
 namespace isobar {
 
@@ -20,6 +21,11 @@ struct ConvOptions {
   bool tf32 = false;
 };
 
+struct MeanLossOptions {
+  ErrorKind kind = ErrorKind::squared;
+  double density_weight = 0;  // of channel 0 (kernels/mean_loss.h)
+};
+
 // [B,S,Ci], [Co,K,Ci], [Co] -> [B,O,Co], O = (S + pad + pad_behind - K)/stride + 1; the bias may be undefined.
 Tensor conv(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& options);
 // [B,S,Ci], [Ci,K,Co], [Co] -> [B,O,Co], O = (S - 1)·stride - pad - pad_behind + K; the bias may be undefined.
@@ -30,5 +36,15 @@ Tensor concat_channels(const std::vector<Tensor>& parts);
 Tensor to_channels_last(const Tensor& x, DType out_dtype);
 // [B,S,C] -> [B,C,S], in the accumulator's dtype.
 Tensor to_channels_first(const Tensor& x);
+// [B,S,C], [B,S,C] -> [1], a mean over points and channels; the target is in the accumulator's dtype.
+Tensor mean_loss(const Tensor& pred, const Tensor& target, const MeanLossOptions& options);
+
+// Without a gradient:
+
+// [B,S,C], [B,S,C'] -> [n + 1] fp64 of the n channels that both have: what mean_loss makes its mean of.
+Tensor error_sums(const Tensor& pred, const Tensor& target, ErrorKind kind, bool with_density);
+// [B,C,D,H,W] fp32, [B] i32 -> [B,D,H,W,C]; without turns the volumes stay as they are. vector: the first channel of
+// three that are the components of one, or -1 (kernels/turn.h).
+Tensor turn(const Tensor& x, const Tensor& turns, std::int64_t vector, DType out_dtype);
 
 }  // namespace isobar

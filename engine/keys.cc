@@ -79,6 +79,11 @@ Key& Key::also_called(std::vector<std::string> names) {
   return *this;
 }
 
+Key& Key::in_yaml(std::vector<std::string> names) {
+  yaml_names = std::move(names);
+  return *this;
+}
+
 std::string KeyOrigins::where(const std::string& key) const {
   const auto origin = origins_.find(key);
   return "config key " + key + (origin == origins_.end() ? "" : " in " + origin->second);

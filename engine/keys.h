@@ -57,6 +57,8 @@ struct Key {
   std::string older_value = {};
   // The key's names in other programs: letters and digits only, in lower case.
   std::vector<std::string> other_names = {};
+  // The key's names in the YAML files of the reference programs, as they are spelled there. They are read in YAML only.
+  std::vector<std::string> yaml_names = {};
 
   Key& at_least(double bound);
   Key& within(double lowest, double highest);
@@ -66,6 +68,7 @@ struct Key {
   Key& in_older_runs(std::string json);
   Key& path();
   Key& also_called(std::vector<std::string> names);
+  Key& in_yaml(std::vector<std::string> names);
 };
 
 template <class T>

@@ -1,9 +1,7 @@
 #include "engine/parameters.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
-#include <numbers>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -32,15 +30,14 @@ std::uint64_t hash_of(std::string_view name) {
   return hash;
 }
 
-// Uniform in (0, 1] with 32 bits, and a standard normal by Box and Muller (1958), one Philox block each.
+// Uniform in (0, 1] with 32 bits, and a standard normal, one Philox block each.
 double uniform(std::uint64_t seed, std::uint64_t stream, std::uint64_t index) {
   return (random_bits(seed, stream, index) + 1.0) * 0x1p-32;
 }
 
 double normal(std::uint64_t seed, std::uint64_t stream, std::uint64_t index) {
   const Philox4 bits = philox4x32(seed, stream, index);
-  const double radius = std::sqrt(-2 * std::log((bits.word[0] + 1.0) * 0x1p-32));
-  return radius * std::cos(2 * std::numbers::pi * (bits.word[1] * 0x1p-32));
+  return to_normal(bits.word[0], bits.word[1]);
 }
 
 double initial_value(const Init& init, std::uint64_t seed, std::uint64_t stream, std::int64_t index) {
@@ -177,7 +174,7 @@ void Parameters::check_memory(DType dtype, DType activation, Device device) cons
   const std::size_t needed = static_cast<std::size_t>(total_) * buffers +
                              static_cast<std::size_t>(largest) * (sizeof(double) + size_of(dtype));
   ISOBAR_CHECK(needed <= machine_memory_bytes(), "the model is too large: its ", count_, " parameters need ",
-               needed >> 30, " GiB of memory, and this machine has ", machine_memory_bytes() >> 30, " GiB");
+               text_of_bytes(needed), " of memory, and this machine has ", text_of_bytes(machine_memory_bytes()));
 }
 
 void Parameters::allocate(DType activation, Device device, std::uint64_t seed, const BucketPlan& plan) {

@@ -116,27 +116,39 @@ KeyTable ScheduleOptions::keys() {
            "the config, by a flag, by --set; null: num_iters")
            .at_least(1)
            .free_on_resume()
-           .also_called({"epochs", "maxepochs"}),
-       key("lr", lr, "largest learning rate").at_least(0).also_called({"learningrate", "maxlr", "startlr"}),
+           .also_called({"epochs", "maxepochs"})
+           .in_yaml({"max_epochs"}),
+       key("lr", lr, "largest learning rate")
+           .at_least(0)
+           .also_called({"learningrate", "maxlr", "startlr"})
+           .in_yaml({"lr_schedule.start_lr"}),
        key("lr_schedule", lr_schedule,
            "how the rate goes on after the warmup: cosine and linear fall to end_lr at decay_iters, wsd does so in its "
            "last wsd_iters, step multiplies by lr_gamma every lr_decay_every")
            .also_called({"lrscheduler", "scheduler", "lrdecaystyle"}),
        key("end_lr", end_lr, "the rate at the end of the decay; no schedule falls below it")
            .at_least(0)
-           .also_called({"minlr", "etamin"}),
+           .also_called({"minlr", "etamin"})
+           .in_yaml({"lr_schedule.end_lr"}),
        key("lr_step", lr_step,
            "when the decay goes on: with every iteration, or at epoch ends; a warmup always goes by iterations"),
        key("decay_iters", decay_iters, "iterations after which the rate has fallen to end_lr; null: num_iters")
            .at_least(1)
            .also_called({"lrdecayiters", "lrdecaysteps", "tmax"}),
+       key("decay_epochs", decay_epochs,
+           "the same in passes over the training samples, in the place of decay_iters; null: decay_iters")
+           .at_least(1)
+           .also_called({"lrdecayepochs"})
+           .in_yaml({"max_cosine_lr_epochs"}),
        key("warmup", warmup, "iterations over which the rate grows from warmup_lr")
            .at_least(0)
-           .also_called({"warmupsteps", "warmupiters", "lrwarmupiters"}),
+           .also_called({"warmupsteps", "warmupiters", "lrwarmupiters"})
+           .in_yaml({"lr_schedule.warmup_steps"}),
        key("warmup_lr", warmup_lr, "the rate that the warmup begins at").at_least(0).also_called({"lrwarmupinit"}),
        key("warmup_rule", warmup_rule,
            "tutorial: the decay begins with the run, and the lesser of warmup and decay counts; unet: it begins after "
-           "the warmup and takes as long; megatron, nanogpt: after the warmup, and ends at decay_iters; with megatron "
+           "the warmup and takes as long, and only a batch above reference_batch_size has a warmup; megatron, nanogpt: "
+           "after the warmup, and ends at decay_iters; with megatron "
            "update 1 has warmup_lr, and updates that fp16 skips are not counted")
            .also_called({"lrwarmuprule"}),
        key("lr_gamma", lr_gamma, "of lr_schedule step").within(0, 1).also_called({"gamma"}),
@@ -148,11 +160,15 @@ KeyTable ScheduleOptions::keys() {
            .also_called({"lrwsddecayiters"}),
        key("wsd_decay", wsd_decay, "of lr_schedule wsd: how it falls").also_called({"lrwsddecaystyle"}),
        key("batch_lr_scaling", batch_lr_scaling,
-           "multiplies lr by (the root of) global_batch_size / reference_batch_size"),
-       key("reference_batch_size", reference_batch_size, "see batch_lr_scaling").at_least(1)},
+           "multiplies lr by (the root of) global_batch_size / reference_batch_size")
+           .in_yaml({"lr_schedule.scaling"}),
+       key("reference_batch_size", reference_batch_size, "see batch_lr_scaling")
+           .at_least(1)
+           .in_yaml({"base_batch_size"})},
       [this](const KeyOrigins& origins) {
         ISOBAR_CHECK(end_lr <= lr, origins.where("end_lr"), " must be at most lr (", lr, "), not ", end_lr);
-        if (num_epochs && !decay_iters) return;  // the length follows from the data: of_run() checks the rest
+        const bool depends_on_data = decay_epochs || (num_epochs && !decay_iters);
+        if (depends_on_data) return;  // of_run() checks the rest
         const std::int64_t steps = decay_iters.value_or(num_iters);
         ISOBAR_CHECK(!shortens_decay(warmup_rule) || warmup < steps, origins.where("warmup"), " must be below ",
                      decay_iters ? "decay_iters (" : "num_iters (", steps, ") with warmup_rule ",
@@ -164,21 +180,26 @@ KeyTable ScheduleOptions::keys() {
 }
 
 ScheduleOptions ScheduleOptions::of_run(std::int64_t iterations_per_epoch) const {
-  if (!num_epochs) return *this;
+  if (!num_epochs && !decay_epochs) return *this;
   ScheduleOptions schedule = *this;
-  schedule.num_epochs.reset();
-  schedule.num_iters = checked_product({*num_epochs, iterations_per_epoch}, "config key num_epochs");
+  const auto take = [&](const char* key, std::optional<std::int64_t>& epochs, auto& iterations) {
+    if (epochs) iterations = checked_product({*epochs, iterations_per_epoch}, key);
+    epochs.reset();
+  };
+  take("config key num_epochs", schedule.num_epochs, schedule.num_iters);
+  take("config key decay_epochs", schedule.decay_epochs, schedule.decay_iters);
   schedule.keys().check({});
   return schedule;
 }
 
 LearningRate ScheduleOptions::learning_rate(std::int64_t global_batch_size, std::int64_t iterations_per_epoch) const {
   const std::int64_t interval = lr_step == RateStep::epoch ? iterations_per_epoch : 1;
+  const bool is_scaled = batch_lr_scaling != BatchScaling::none && global_batch_size > reference_batch_size;
   return {.kind = lr_schedule,
           .base = scaled_rate(lr, batch_lr_scaling, global_batch_size, reference_batch_size),
           .end = end_lr,
           .rule = warmup_rule,
-          .warmup = warmup,
+          .warmup = warmup_rule == WarmupRule::unet && !is_scaled ? 0 : warmup,
           .warmup_lr = warmup_lr,
           .steps = decay_iters.value_or(num_iters),
           .interval = interval,

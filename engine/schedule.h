@@ -18,6 +18,8 @@
 //   megatron   t      n/W while n <= W                     n - W  T - W    Megatron-LM: update 1 has warmup_lr
 //   nanogpt    t      (n + 1)/(W + 1) while n < W          n - W  T - W    nanoGPT
 //
+// With `unet` a run warms up only where its batch is larger than the reference's, and batch_lr_scaling is not none.
+//
 // After its length a decay stays at `end` (constant and step continue). If lr_step is `epoch`, the decay uses the t of
 // the epoch's beginning; the warmup counts iterations. The formulas are those of PyTorch's CosineAnnealingLR (closed
 // form), LinearLR, StepLR and ExponentialLR. Megatron does not count skipped updates, the others do.
@@ -93,7 +95,8 @@ struct ScheduleOptions {
   ScheduleKind lr_schedule = ScheduleKind::cosine;
   double end_lr = 0;
   RateStep lr_step = RateStep::iteration;
-  std::optional<std::int64_t> decay_iters = {};  // null: num_iters
+  std::optional<std::int64_t> decay_iters = {};   // null: num_iters
+  std::optional<std::int64_t> decay_epochs = {};  // null: decay_iters is used
   std::int64_t warmup = 0;
   double warmup_lr = 0;
   WarmupRule warmup_rule = WarmupRule::tutorial;
@@ -106,8 +109,9 @@ struct ScheduleOptions {
 
   KeyTable keys();
 
-  // The same options for a run with this number of updates an epoch: num_iters follows from num_epochs, which becomes
-  // null. Throws Error if there are too many iterations, or if other keys do not fit that length.
+  // The same options for a run with this number of updates an epoch: num_iters follows from num_epochs, and decay_iters
+  // from decay_epochs, which become null. Throws Error if there are too many iterations, or if other keys do not fit
+  // that length.
   ScheduleOptions of_run(std::int64_t iterations_per_epoch) const;
 
   // For a run with this number of samples an update, and this number of updates an epoch.

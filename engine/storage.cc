@@ -25,7 +25,7 @@
 
 namespace isobar {
 
-// What is held under every tag. Threads that free each other's blocks share it.
+// The bytes held under every tag. Threads may share one, and a block may be freed by another thread than made it.
 struct MemoryLedger {
   std::mutex mutex;
   std::vector<MemoryUse> uses{{"other", 0, 0}};
@@ -55,8 +55,9 @@ struct MemoryLedger {
 
 namespace {
 
-// Freed host blocks, by size, kept for the next step: their pages are mapped already. If none fits a request, a new
-// block is made. Memory goes back to the system only above 1.25 times the most that was ever in use at once.
+// Freed host blocks, by size. They are kept for the next step, since their pages are already mapped. If none fits a
+// request, a new block is made. Blocks are returned to the system only if the pool and the blocks in use exceed 1.25
+// times the max that was ever in use at once.
 class HostPool {
  public:
   HostBlock allocate(std::size_t bytes) {
@@ -78,7 +79,7 @@ class HostPool {
     return block;
   }
 
-  // Needs no memory: destructors come here.
+  // Allocates nothing: destructors call it.
   void free(HostBlock block) noexcept {
     const std::lock_guard lock(mutex_);
     used_ -= block.key();
@@ -124,7 +125,7 @@ class HostPool {
 
   std::mutex mutex_;
   std::multimap<std::size_t, void*> free_;
-  std::size_t used_ = 0, spare_ = 0, peak_ = 0;  // bytes in use, bytes in free_, most bytes ever in use at once
+  std::size_t used_ = 0, spare_ = 0, peak_ = 0;  // bytes in use, bytes in free_, max of used_ so far
 };
 
 HostPool& host_pool() {
@@ -141,7 +142,7 @@ std::shared_ptr<MemoryLedger>& ledger() {
 thread_local int current_tag = 0;
 thread_local std::shared_ptr<const gpu::OwnedStream> stream_of_thread;
 
-// The current stream, for memory or a copy of that device.
+// The current stream if that device has streams, else null. Error if it belongs to another device.
 std::shared_ptr<const gpu::OwnedStream> stream_for(Device device) {
   if (device.kind == DeviceKind::cpu || !holds_values(device) || stream_of_thread == nullptr) return nullptr;
   const Device own = stream_of_thread->device();
@@ -150,12 +151,12 @@ std::shared_ptr<const gpu::OwnedStream> stream_for(Device device) {
   return stream_of_thread;
 }
 
-// What a block counts as.
+// The size that the ledger counts for a block.
 std::size_t counted_bytes(std::size_t bytes, DeviceKind kind) {
   return kind == DeviceKind::cuda ? bytes : round_up(std::max<std::size_t>(bytes, 1), kStorageAlignment);
 }
 
-// An address for a block that has no memory: no other block has it, and no process can have memory there.
+// A unique address for a block without memory, outside of the addresses that a process can have.
 void* address_of_nothing(std::size_t bytes) {
   static std::atomic<std::uintptr_t> next{std::uintptr_t{1} << 60};
   return reinterpret_cast<void*>(next.fetch_add(round_up(bytes + 1, kStorageAlignment)));  // NOLINT: never read
@@ -165,7 +166,7 @@ Stream handle_of(const std::shared_ptr<const gpu::OwnedStream>& stream) {
   return stream == nullptr ? nullptr : stream->get();
 }
 
-// The last work that a stream of the emulator does on a block. Later readers get NaN.
+// The last work of a stream of the emulator on a block. Later reads of the block get NaN.
 class ReturnToPool final : public emulator::Work {
  public:
   void run(std::exception_ptr&) noexcept override {
@@ -225,7 +226,8 @@ void Storage::free_in_order() noexcept {
       gpu::Event used(device_);
       used.record(current_stream());
       used.make_wait(own);
-    } catch (...) {  // the host waits instead. Where that fails, too, the device has, as whoever uses it next will see
+    } catch (...) {
+      // The host waits instead. If that fails too, the device has failed, and the next call on it throws.
       gpu::quietly([this] { gpu::synchronize(device_, current_stream()); });
     }
   }
@@ -281,14 +283,14 @@ std::size_t machine_memory_bytes() {
 
 namespace {
 
-// The number in a file of the system, or none: there is no such file, or it says "max".
+// The number in a file of the system; none if there is no such file or it holds "max".
 std::optional<std::size_t> number_in(const std::string& path) {
   std::ifstream file(path);
   std::size_t number = 0;
   return file >> number ? std::optional(number) : std::nullopt;
 }
 
-// Of the control groups that the process is in, version 2 and 1: a limit of any that contains it counts.
+// The min of the limits of the control groups that contain this process, of version 2 and 1.
 std::size_t control_group_limit() {
   std::size_t limit = std::numeric_limits<std::size_t>::max();
   std::ifstream groups("/proc/self/cgroup");
@@ -326,6 +328,15 @@ std::size_t process_memory_bytes() {
   return std::min(resource_limit(RLIMIT_AS), resource_limit(RLIMIT_DATA));
 }
 
+std::string text_of_bytes(std::size_t bytes) {
+  constexpr std::size_t kMiB = std::size_t{1} << 20, kGiB = kMiB << 10;
+  const bool in_gib = bytes >= kGiB - kMiB / 20;  // with one digit: 1024.0 MiB
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(1) << static_cast<double>(bytes) / static_cast<double>(in_gib ? kGiB : kMiB)
+      << (in_gib ? " GiB" : " MiB");
+  return out.str();
+}
+
 std::string memory_report() {
   const auto mib = [](std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   std::ostringstream out;
@@ -348,7 +359,7 @@ std::shared_ptr<const gpu::OwnedStream> share_current_stream() {
 }
 
 StreamScope::StreamScope(std::shared_ptr<const gpu::OwnedStream> stream) : previous_(stream_of_thread) {
-  if (stream != nullptr && stream->get() == nullptr) stream = nullptr;  // of the CPU
+  if (stream != nullptr && stream->get() == nullptr) stream = nullptr;  // a stream of the CPU
   stream_of_thread = std::move(stream);
 }
 StreamScope::~StreamScope() {

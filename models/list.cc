@@ -3,9 +3,13 @@
 
 #include "kernels/common/check.h"
 #include "models/classification/recipe.h"
+#include "models/cnn/recipe.h"
 #include "models/forecast/recipe.h"
+#include "models/image_regression/recipe.h"
 #include "models/recipe.h"
+#include "models/unet/recipe.h"
 #include "models/vit/recipe.h"
+#include "models/volume_regression/recipe.h"
 
 namespace isobar {
 
@@ -13,6 +17,8 @@ const std::vector<RecipeEntry>& recipe_list() {
   static const std::vector<RecipeEntry> list{
       {kForecastTask, make_forecast_recipe},
       {"classification", make_classification_recipe},
+      {"image_regression", make_image_regression_recipe, "cnn"},
+      {"volume_regression", make_volume_regression_recipe, "unet"},
   };
   return list;
 }
@@ -20,6 +26,8 @@ const std::vector<RecipeEntry>& recipe_list() {
 const std::vector<NetworkEntry>& network_list() {
   static const std::vector<NetworkEntry> list{
       {"vit", make_vit_recipe},
+      {"cnn", make_cnn_recipe},
+      {"unet", make_unet_recipe},
   };
   return list;
 }
@@ -37,6 +45,10 @@ const Entry& entry_of(const std::vector<Entry>& list, const char* key, const std
 
 std::unique_ptr<Recipe> make_recipe(const std::string& name, std::shared_ptr<NetworkRecipe> network) {
   return entry_of(recipe_list(), "task", name).make(std::move(network));
+}
+
+const char* network_of_task(const std::string& task) {
+  return entry_of(recipe_list(), "task", task).network;
 }
 
 std::shared_ptr<NetworkRecipe> make_network_recipe(const std::string& name) {

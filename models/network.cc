@@ -1,11 +1,23 @@
 #include "models/network.h"
 
+#include "engine/conv_ops.h"
 #include "engine/field_ops.h"
 
 namespace isobar {
 
-Tensor Network::in_patches(const Tensor& input, const Pass& pass) const {
+Tensor Network::run(const Tensor& input, const Pass& pass) const {
   return run_stages(stages(), {input}, pass.over(input.size(0)))[0];
+}
+
+Tensor Network::in_patches(const Tensor& input, const Pass& pass) const {
+  if (!has_channels_last()) return run(input, pass);
+  return to_channels_first(run(to_channels_last(input, input.dtype()), pass));
+}
+
+Tensor Network::in_channels_last(const Tensor& input, const Pass& pass) const {
+  if (has_channels_last()) return run(input, pass);
+  const Tensor output = (*this)(to_channels_first(input), pass);
+  return to_channels_last(output, output.dtype());
 }
 
 Tensor Network::operator()(const Tensor& input, const Pass& pass) const {

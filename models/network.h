@@ -18,6 +18,7 @@
 namespace isobar {
 
 // Of one sample, in the parameters' dtype: fields [V, LAT, LON] to fields [V', LAT, LON], or to logits [classes].
+// Fields may also have one axis, or three.
 struct Ports {
   Shape in, out;
   bool starts_at_zero = false;  // the output: a task adds it to something that is a good guess already
@@ -43,6 +44,12 @@ class Network {
   Tensor in_patches(const Tensor& input, const Pass& pass) const;
   virtual std::int64_t patch() const { return 0; }  // P; 0: the last stage gives [B, out]
 
+  // Whether the stages take and give fields with their channels last, [B, S, V]: those of some networks of convolutions
+  // do. S stands for the axes. The input may then be in the dtype that products read.
+  virtual bool has_channels_last() const { return false; }
+  // [B, S, V] -> [B, S, V'], whatever the stages take.
+  Tensor in_channels_last(const Tensor& input, const Pass& pass) const;
+
   // Of fields, the rows that are read here, in multiples of row_multiple().
   virtual Part rows() const { return {0, ports_.in[1]}; }
   virtual std::int64_t row_multiple() const { return 1; }
@@ -51,6 +58,8 @@ class Network {
   explicit Network(Ports ports) : ports_(std::move(ports)) {}
 
  private:
+  Tensor run(const Tensor& input, const Pass& pass) const;
+
   Ports ports_;
 };
 
@@ -92,7 +101,7 @@ struct NetworkEntry {
   std::shared_ptr<NetworkRecipe> (*make)();
 };
 
-// Every network; the first is the default.
+// Every network. The default depends on the task (RecipeEntry::network).
 const std::vector<NetworkEntry>& network_list();
 
 // Throws Error, with the names that there are, for an unknown one. Without a name: the default.

@@ -7,6 +7,7 @@
 // A new kind of data or of training is a new recipe, and one line in models/list.cc.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -37,6 +38,7 @@ struct OpenRequest {
   bool resumed = false;       // then it may hold that already
   std::string findings = {};  // OpenedRecipe::findings() of another process; empty: this one looks for itself
   OpeningProcess process = {};
+  std::int64_t global_batch_size = 1;  // samples of an update
 };
 
 // A recipe whose data are open. It keeps what it needs of the recipe, and may outlive it.
@@ -119,10 +121,15 @@ class Recipe {
 struct RecipeEntry {
   const char* name;  // the value of the config key `task`
   std::unique_ptr<Recipe> (*make)(std::shared_ptr<NetworkRecipe> network);
+  const char* network = "vit";  // the default of the key `model` with this task
 };
 
 // Every recipe; the first is the default.
 const std::vector<RecipeEntry>& recipe_list();
+
+// The network that a task has where the config names none. Throws Error, with the names that there are, for an unknown
+// task.
+const char* network_of_task(const std::string& task);
 
 // The task of this name, to be done by that network. Throws Error, with the names that there are, for an unknown one.
 std::unique_ptr<Recipe> make_recipe(const std::string& name,

@@ -54,6 +54,12 @@ struct Report {
   std::string table;                                    // lines of the log, at the end of the run
 };
 
+// Whose words the log of a run has: those of the program that did this task before, for people and scripts who know it.
+enum class LogStyle : std::uint8_t {
+  weather,  // NERSC's tutorial on training at scale
+  course    // NERSC's course on training with several GPUs
+};
+
 // The judgement of one data set: sums that add up over its batches (and over ranks).
 class Metrics {
  public:
@@ -115,6 +121,8 @@ class Task {
   virtual std::vector<Picture> pictures(const Batch& batch, std::int64_t iteration) const = 0;
 
   virtual Settings settings() const = 0;
+
+  virtual LogStyle log_style() const { return LogStyle::weather; }
 
   Device device() const { return parameters().device(); }
 };

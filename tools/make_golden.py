@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Makes tests/golden/*.safetensors: what PyTorch computes in fp64 for two tiny ViTs, one that forecasts and one that
-classifies, for causal attention and for whole small runs, and how far PyTorch itself strays from that in fp32, bf16 and
-fp16. The tests read the files; nobody needs PyTorch to run them.
+classifies, for a tiny CNN, for thin
+U-Nets, for causal attention and for whole small runs, and how far PyTorch itself strays from that
+in fp32, bf16 and fp16. The tests read the files; nobody needs PyTorch to run them.
 
     pip install torch numpy                    (made with 2.15; any PyTorch 2 gives the same numbers to ~1e-15)
     python3 tools/make_golden.py               writes tests/golden/
@@ -19,8 +20,10 @@ import pathlib
 import torch
 import torch.nn.functional as F
 
+import reference_cnn
 import reference_digits
 import reference_run
+import reference_unet
 import reference_vit as reference
 import safetensors_file
 
@@ -91,7 +94,7 @@ def forward_backward(model, x, target, precision="fp64"):
     scale = LOSS_SCALE if precision == "fp16" else 1.0
     with torch.autocast("cpu", DTYPES.get(precision), enabled=precision in ("bf16", "fp16")):
         output = model(x)
-    loss = loss_of(output, target)
+    loss = getattr(model, "loss", loss_of)(output, target)
     (loss * scale).backward()
     return output.detach(), loss.detach(), {name: g / scale for name, g in gradients(model).items()}
 
@@ -299,6 +302,123 @@ def digits_case(generator):
     return tensors, {"config": config, "training": settings, "parameters": names, "mean": mean, "std": std}
 
 
+CNN_SIZE = {"in": 2, "out": 3, "depth": 4, "width": 6}
+CNN_HEIGHT, CNN_WIDTH = 7, 9
+
+
+def cnn_case(generator):
+    """A regression of pictures and one batch: everything about one training setup; see tests/golden/README.md."""
+    def draw():
+        values = lambda channels: fp32_exact(
+            torch.randn(BATCH, channels, CNN_HEIGHT, CNN_WIDTH, generator=generator, dtype=torch.float64))
+        return values(CNN_SIZE["in"]), values(CNN_SIZE["out"])
+
+    def fit(trained, x, target, precision="fp64"):
+        return train(trained, x, target, adam(trained), lambda step: cosine_rate(base_rate, step), precision=precision)
+
+    model = draw_parameters(generator, reference_cnn.CNN(CNN_SIZE["in"], CNN_SIZE["out"], CNN_SIZE["depth"],
+                                                         CNN_SIZE["width"]))
+    base_rate = 5e-3
+    x, target = draw()
+    output, loss, grads = forward_backward(clone(model), x, target)
+    trained = clone(model)
+    log = fit(trained, x, target)
+    tensors = {"input": x.float(), "target": target.float(), "output": output, "loss": loss.reshape(1)}
+    tensors |= {f"gradient.{name}": g for name, g in grads.items()}
+    tensors |= {f"adam.{name}": p.detach() for name, p in trained.named_parameters()}
+    tensors |= {f"adam.{key}": torch.tensor(v, dtype=torch.float64) for key, v in log.items()}
+    tensors |= yardsticks(model, draw, fit)
+    settings = {"lr": base_rate, "num_iters": STEPS, "betas": [0.9, 0.95], "eps": 1e-8, "loss_scale": LOSS_SCALE}
+    config = {"task": "image_regression", "model": "cnn", "img_size": [CNN_HEIGHT, CNN_WIDTH],
+              "n_in_channels": CNN_SIZE["in"], "n_out_channels": CNN_SIZE["out"], "depth": CNN_SIZE["depth"],
+              "width": CNN_SIZE["width"], "activate_output": True}
+    weights = {name: p.detach().float() for name, p in model.state_dict().items()}
+    # The schedule of the course: one rate an epoch.
+    optimizer = torch.optim.Adam([torch.zeros(1, requires_grad=True)], lr=1e-3)
+    schedule, rates = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=25), []
+    for _ in range(25):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    tensors["course_rates"] = torch.tensor(rates, dtype=torch.float64)
+    return weights, tensors, {"config": config, "training": settings, "parameters": list(grads)}
+
+
+UNETS = {
+    "unet": {"batch": 1, "size": 64, "full_scale": True, "lambda_rho": 0.0},
+    "unet_half": {"batch": 2, "size": 32, "full_scale": False, "lambda_rho": 2.0**-16},
+}
+UNET_WIDTH, UNET_IN, UNET_OUT = 4, 4, 5
+SAMPLES_OF_A_SUMMARY = 48
+
+
+def hashed(shape, seed, scale=1.0, offset=0.0):
+    """Numbers in [offset - scale, offset + scale) that are made again from their formula, in C++ too: the files of a
+    U-Net would be large. Exact in fp32 where scale and offset are powers of two of similar size."""
+    n = math.prod(shape)
+    mask = 0xFFFFFFFF
+    bits = ((torch.arange(n, dtype=torch.int64) + 1) * 2654435761 + seed * 40503) & mask
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        bits = ((bits ^ (bits >> shift)) * factor) & mask
+    bits ^= bits >> 16
+    values = (bits >> 8).double() / 2**23 - 1
+    return (offset + scale * values).reshape(shape)
+
+
+def summary(tensor):
+    """A large tensor in a few numbers: its norm and a sum with signs, each over the root of its size, and elements at
+    equal distances."""
+    values = tensor.detach().double().reshape(-1)
+    n = values.numel()
+    signs = torch.sign(hashed((n,), 0))
+    root = n**0.5
+    picked = values[(torch.arange(SAMPLES_OF_A_SUMMARY) * n) // SAMPLES_OF_A_SUMMARY]
+    return torch.cat([torch.stack([values.norm() / root, (values * signs).sum() / root]), picked])
+
+
+def unet_case(batch, size, full_scale, lambda_rho):
+    """A regression of volumes and one batch. Inputs and weights are those of hashed(), results are summaries."""
+    def draw(seed):
+        box = (size, size, size)
+        x = hashed((batch, UNET_IN, *box), 2 * seed + 1)
+        return x, hashed((batch, UNET_OUT, *box), 2 * seed + 2, 0.5, -0.25)
+
+    def fit(trained, x, target, precision="fp64"):
+        return train(trained, x, target, adam(trained), lambda step: cosine_rate(base_rate, step), precision=precision)
+
+    model = reference_unet.UNet(UNET_IN, UNET_OUT, UNET_WIDTH, full_scale, lambda_rho).double()
+    scales = {}  # of the weights: powers of two
+    for name, p in model.named_parameters():
+        if p.dim() == 1:
+            scales[name] = 2.0**-4
+            continue
+        terms = 64 * p.shape[1] if "down" in name else 8 * p.shape[0]  # of an output
+        scales[name] = 2.0**round(math.log2((6 / terms)**0.5))
+    with torch.no_grad():
+        for seed, (name, p) in enumerate(model.named_parameters()):
+            p.copy_(hashed(p.shape, 1000 + seed, scales[name]))
+    base_rate = 2.0**-9
+    x, target = draw(0)
+    output, loss, grads = forward_backward(clone(model), x, target)
+    trained = clone(model)
+    log = fit(trained, x, target)
+    tensors = {"output": summary(output), "loss": loss.reshape(1)}
+    tensors |= {f"gradient.{name}": summary(g) for name, g in grads.items()}
+    tensors |= {f"adam.{name}": summary(p) for name, p in trained.named_parameters()}
+    tensors |= {f"adam.{key}": torch.tensor(v, dtype=torch.float64) for key, v in log.items()}
+    seeds = iter(range(1, 1 + REPEATS))
+    if not full_scale:
+        tensors |= yardsticks(model, lambda: draw(next(seeds)), fit)
+    tensors["rates"] = torch.tensor([reference_unet.rate(i, 2e-4, 0.0, 512, 64, "sqrt", 128, 40 * 128)
+                                     for i in (1, 127, 128, 129, 1024, 5120)], dtype=torch.float64)
+    settings = {"lr": base_rate, "num_iters": STEPS, "betas": [0.9, 0.95], "eps": 1e-8, "loss_scale": LOSS_SCALE}
+    config = {"task": "volume_regression", "model": "unet", "volumes": "synthetic", "augment": "none",
+              "data_size": size, "n_in_channels": UNET_IN, "n_out_channels": UNET_OUT, "width": UNET_WIDTH,
+              "full_scale": full_scale, "lambda_rho": lambda_rho}
+    return tensors, {"config": config, "training": settings, "parameters": list(grads), "batch": batch,
+                     "scales": scales}
+
+
 # Whole runs. Stored fields are larger than the grid that the model sees; steps are six hours apart.
 FULL_HEIGHT, FULL_WIDTH = HEIGHT + 1, WIDTH + 1
 NAMES = ["u10", "v10", "t2m"]
@@ -474,6 +594,14 @@ def main():
 
     tensors, metadata = digits_case(generator)
     write(tensors, out / "digits.safetensors", **metadata)
+
+    weights, tensors, metadata = cnn_case(torch.Generator().manual_seed(22))
+    write(weights, out / "cnn_weights.safetensors")
+    write(tensors, out / "cnn.safetensors", **metadata)
+
+    for name, sizes in UNETS.items():
+        tensors, metadata = unet_case(**sizes)
+        write(tensors, out / f"{name}.safetensors", **metadata)
 
 
 if __name__ == "__main__":

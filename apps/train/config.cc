@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iostream>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -16,10 +17,20 @@ namespace isobar {
 
 namespace {
 
+// "vit; with image_regression cnn"
+std::string default_networks() {
+  const std::string usual = network_of_task(recipe_list().front().name);
+  std::string text = usual;
+  for (const RecipeEntry& task : recipe_list())
+    if (task.network != usual) text += concat("; with ", task.name, " ", task.network);
+  return text;
+}
+
 KeyTable task_table(RunConfig& config) {
   return {"The task",
           {key("task", config.task, "what is trained: " + names_of(recipe_list())),
-           key("model", config.model, "the network that is trained: " + names_of(network_list()))
+           key("model", config.model,
+               "the network that is trained: " + names_of(network_list()) + "; default: " + default_networks())
                .also_called({"network", "architecture", "arch"})}};
 }
 
@@ -82,8 +93,10 @@ std::string task_of(const ConfigEntries& entries) {
 }
 
 std::string model_of(const ConfigEntries& entries) {
-  return name_in(entries, "model", network_list().front().name);
+  return name_in(entries, "model", network_of_task(task_of(entries)));
 }
+
+RunConfig::RunConfig(const std::string& task_name) : RunConfig(task_name, network_of_task(task_name)) {}
 
 RunConfig::RunConfig(const std::string& task_name, const std::string& model_name)
     : task(task_name),
@@ -133,6 +146,13 @@ RunConfig read_config(const ConfigEntries& entries, RunConfig config) {
   return config;
 }
 
+void print_left_out(const RunConfig& config) {
+  if (config.left_out.empty()) return;
+  std::cout << "left out, since " << config.model << " for " << config.task << " has no such keys:";
+  for (const std::string& key : config.left_out) std::cout << ' ' << key;
+  std::cout << std::endl;
+}
+
 void RunConfig::check() {
   check_keys(tables(), origins);
   check_numbers();
@@ -164,6 +184,17 @@ void RunConfig::make_paths_absolute() {
     if (path.empty()) continue;  // the file is not used
     path = std::filesystem::absolute(path).lexically_normal().string();
   }
+}
+
+TrainerOptions RunConfig::trainer_options() const {
+  return {.batch = batch, .optimizer = optimizer, .schedule = schedule, .compute = compute, .loss_scale = loss_scale};
+}
+
+TrainerOptions RunConfig::trainer_options(std::int64_t iterations_per_epoch) const {
+  TrainerOptions options = trainer_options();
+  options.schedule = schedule.of_run(iterations_per_epoch);
+  options.iterations_per_epoch = iterations_per_epoch;
+  return options;
 }
 
 std::vector<std::string> RunConfig::keys_free_on_resume() {

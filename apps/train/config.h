@@ -2,6 +2,7 @@
 // and flags, and written as config.json.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -18,9 +19,9 @@ namespace isobar {
 
 // Tables point into the object: do not copy it, and move it only while no table exists.
 struct RunConfig {
-  // The defaults of this task and this network.
-  explicit RunConfig(const std::string& task_name = recipe_list().front().name,
-                     const std::string& model_name = network_list().front().name);
+  // The defaults of this task and this network, or the task's own.
+  explicit RunConfig(const std::string& task_name = recipe_list().front().name);
+  RunConfig(const std::string& task_name, const std::string& model_name);
 
   // The same for a recipe that the caller has made, and the network that it was made with.
   RunConfig(std::string task_name, std::string model_name, std::shared_ptr<NetworkRecipe> its_network,
@@ -52,6 +53,10 @@ struct RunConfig {
 
   // Makes paths absolute, so that config.json repeats the run from any folder.
   void make_paths_absolute();
+  // What a Trainer of this run needs. Without a data set: the schedule as the config has it, and rates by epoch change
+  // with every iteration.
+  TrainerOptions trainer_options() const;
+  TrainerOptions trainer_options(std::int64_t iterations_per_epoch) const;
   // The keys that a resumed run may change.
   std::vector<std::string> keys_free_on_resume();
 
@@ -67,6 +72,9 @@ std::string model_of(const ConfigEntries& entries);
 // come later. defaults: of the task and the network that the entries name.
 RunConfig read_config(const ConfigEntries& entries);
 RunConfig read_config(const ConfigEntries& entries, RunConfig defaults);
+
+// Names the keys that were left out on stdout, in one line; prints nothing if there are none.
+void print_left_out(const RunConfig& config);
 
 // Every key in the order of the tables; read_config of the result gives the same config. found: values that the data
 // determined (OpenedRecipe::found); they replace the declared values.

@@ -25,7 +25,8 @@ using ConfigEntries = std::map<std::string, ConfigEntry>;
 
 struct NamedConfig {
   std::string name;
-  ConfigEntries entries;  // including inherited ones
+  ConfigEntries entries;                // including inherited ones
+  std::vector<std::string> notes = {};  // sentences for the user, on what was left out
 };
 
 // Folders in which configs are searched by name: those of ISOBAR_CONFIG_PATH (separated by ':'), then

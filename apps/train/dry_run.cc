@@ -108,17 +108,6 @@ StepPrediction predict_step(const TaskSource& source, const TrainerOptions& give
           .traffic = rank.parallel.world.ledger().since(before)};
 }
 
-std::string text_of_bytes(std::size_t bytes) {
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(1);
-  constexpr std::size_t kGiB = std::size_t{1} << 30, kMiB = std::size_t{1} << 20;
-  if (bytes >= kGiB)
-    out << static_cast<double>(bytes) / kGiB << " GiB";
-  else
-    out << static_cast<double>(bytes) / kMiB << " MiB";
-  return out.str();
-}
-
 namespace {
 
 // "stages 1-12" where neighbours need the same.

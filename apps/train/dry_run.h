@@ -52,7 +52,4 @@ StepPrediction predict_step(const TaskSource& source, const TrainerOptions& opti
 // Lines for people.
 std::string to_text(const StepPrediction& prediction);
 
-// "61.2 GiB", "310.0 MiB".
-std::string text_of_bytes(std::size_t bytes);
-
 }  // namespace isobar

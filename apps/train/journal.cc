@@ -56,7 +56,14 @@ double Tally::samples_per_second(double batch) const {
 }
 
 Journal::Journal(const RunFolder& folder, RunFacts facts, std::optional<std::int64_t> purge_step)
-    : folder_(folder), facts_(std::move(facts)), board_(folder.logs(), purge_step) {}
+    : folder_(folder),
+      facts_(std::move(facts)),
+      lines_(make_log_lines(facts_.log_style)),
+      board_(folder.logs(), purge_step) {}
+
+void Journal::log(const Lines& lines) const {
+  for (const std::string& line : lines) folder_.log(line);
+}
 
 void Journal::config(const ordered_json& config, std::int64_t step) {
   std::string table = "| key | value |\n|---|---|\n";
@@ -88,13 +95,11 @@ void Journal::initial_loss(double loss) {
 void Journal::epoch_end(std::int64_t iteration, std::int64_t epoch, const Tally& tally, double next_lr) {
   const double rate = tally.iterations_per_second();
   const double samples_rate = tally.samples_per_second(facts_.samples_per_iteration);
-  std::ostringstream time, loss;
-  time << std::fixed << "Time taken for epoch " << epoch << " is " << tally.seconds << " sec, avg " << samples_rate
-       << " samples/sec";
-  loss << std::fixed << "  Avg train loss=" << tally.mean_loss();
-  folder_.log(time.str());
-  folder_.log(loss.str());
-  folder_.log(concat("  Waited for data: ", tally.data_seconds, " sec"));
+  log(lines_->epoch_end({.epoch = epoch,
+                         .seconds = tally.seconds,
+                         .data_seconds = tally.data_seconds,
+                         .samples_per_second = samples_rate,
+                         .loss = tally.mean_loss()}));
   board_.scalar("Loss/train", tally.mean_loss(), iteration);
   board_.scalar("Learning Rate", next_lr, iteration);
   board_.scalar("Avg iters per sec", rate, iteration);
@@ -107,9 +112,7 @@ void Journal::valid(std::int64_t iteration, std::int64_t epoch, const Metrics& m
   ordered_json line{{"event", "valid"}, {"iteration", iteration}, {"epoch", epoch}, {"loss", metrics.loss()}};
   add_figures(line, report.line);
   folder_.append_metrics(line);
-  folder_.log(concat("  Avg val loss=", metrics.loss()));
-  folder_.log("  " + report.sentence);
-  folder_.log(concat("  Total validation time: ", seconds, " sec"));
+  log(lines_->validated({.loss = metrics.loss(), .seconds = seconds, .sentence = report.sentence}));
   board_.scalar("Loss/valid", metrics.loss(), iteration);
   for (const auto& [tag, value] : report.scalars) board_.scalar(tag, value, iteration);
   if (!charts_are_written_ && !report.charts.empty()) board_.charts(report.charts);

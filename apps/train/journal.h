@@ -1,14 +1,16 @@
-// The outputs of a training run, written to four places: metrics.jsonl; out.log with the tutorial's wording;
-// TensorBoard with the tutorial's tags; and summary.json with the table at the end.
+// The outputs of a training run, written to four places: metrics.jsonl; out.log with the task's wording
+// (apps/train/log_lines.h); TensorBoard with the tutorial's tags; and summary.json with the table at the end.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "apps/train/log_lines.h"
 #include "apps/train/run_folder.h"
 #include "apps/train/tensorboard.h"
 #include "apps/train/trainer.h"
@@ -36,6 +38,7 @@ struct RunFacts {
   double samples_per_iteration = 0;
   bool has_loss_scale = false;  // fp16 training
   std::string precision;        // "fp32", "tf32", "bf16", ...
+  LogStyle log_style = LogStyle::weather;
 };
 
 // {"rmse", "t2m", 0.5} becomes "rmse": {"t2m": 0.5}.
@@ -74,8 +77,11 @@ class Journal {
   void summary(const Result& result, const Metrics& metrics, const Task& task);
 
  private:
+  void log(const Lines& lines) const;
+
   const RunFolder& folder_;
   const RunFacts facts_;
+  const std::unique_ptr<LogLines> lines_;
   TensorBoardWriter board_;
   bool charts_are_written_ = false;
 };

@@ -46,12 +46,12 @@ struct JsonType<std::string> {
   static std::string expected() { return "a string in UTF-8"; }
 };
 
-// Enums are read and written by name; case is ignored.
+// Enums are read and written by name; case is ignored. true and false may be among the names.
 template <>
 struct JsonType<Choice> {
   static bool read(const json& json, Choice& out) {
-    std::string name;
-    if (!JsonType<std::string>::read(json, name)) return false;
+    std::string name = json.is_boolean() ? json.dump() : "";
+    if (name.empty() && !JsonType<std::string>::read(json, name)) return false;
     std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
     const auto found = std::ranges::find(out.names, name);
     if (found == out.names.end()) return false;

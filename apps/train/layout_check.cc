@@ -39,12 +39,10 @@ Steps make_steps(const CheckedLayout& checked, const ComputeOptions& compute, De
   const RunConfig& config = checked.config;
   const OpenedRecipe& data = checked.data;
   const std::unique_ptr<Task> task = data.make_task(compute, device, parallel);
-  OptimizerOptions optimizer = config.optimizer;
-  optimizer.eps = std::max(optimizer.eps, kMinEps);
-  const std::int64_t per_epoch = config.batch.iterations_per_epoch(data.train().samples());
-  Trainer trainer(*task,
-                  {config.batch, optimizer, config.schedule.of_run(per_epoch), compute, per_epoch, config.loss_scale},
-                  parallel);
+  TrainerOptions options = config.trainer_options(config.batch.iterations_per_epoch(data.train().samples()));
+  options.compute = compute;
+  options.optimizer.eps = std::max(options.optimizer.eps, kMinEps);
+  Trainer trainer(*task, options, parallel);
   Loaders loaders(data.train(), data.valid(), config.reading, config.batch, compute.seed, device,
                   {parallel.dp.rank(), parallel.dp.size(), task->band()});
   Steps steps;

@@ -54,7 +54,8 @@ KeyTable BatchOptions::keys() {
       "The batch",
       {key("global_batch_size", global_batch_size, "samples of one update")
            .at_least(1)
-           .also_called({"batchsize", "bs", "batch"}),
+           .also_called({"batchsize", "bs", "batch"})
+           .in_yaml({"batch_size"}),
        key("grad_accumulation", grad_accumulation,
            "parts that global_batch_size is split into, one after the other, to save memory")
            .at_least(1)

@@ -51,9 +51,7 @@ nlohmann::ordered_json config_of_run(RunConfig& config, const OpenedRecipe& data
 }
 
 TrainerOptions trainer_options(const OpenedRun& run) {
-  const RunConfig& config = run.config;
-  const std::int64_t per_epoch = config.batch.iterations_per_epoch(run.data.train().samples());
-  return {config.batch, config.optimizer, run.schedule, config.compute, per_epoch, config.loss_scale};
+  return run.config.trainer_options(run.config.batch.iterations_per_epoch(run.data.train().samples()));
 }
 
 }  // namespace isobar

@@ -35,8 +35,7 @@ nlohmann::ordered_json config_of_run(RunConfig& config, const OpenedRecipe& data
 struct OpenedRun {
   RunConfig& config;
   const OpenedRecipe& data;
-  ScheduleOptions schedule;  // of so many updates an epoch
-  RunFolder* folder;         // null in all processes but the first
+  RunFolder* folder;  // null in all processes but the first
   FoundRun found;
   std::optional<GivenWeights> trained;  // weights that the run continues from
   std::filesystem::path init;           // weights to start from; empty: drawn at random

@@ -1,10 +1,10 @@
 #include "apps/train/rank_map.h"
 
-#include <iomanip>
 #include <memory>
 #include <sstream>
 
 #include "comm/parallel.h"
+#include "engine/storage.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -18,12 +18,6 @@ std::string text_of(const Dealt& dealt) {
   return concat(dealt.what, " ", dealt.begin, last, " of ", dealt.total);
 }
 
-std::string mebibytes(std::size_t bytes) {
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(1) << static_cast<double>(bytes) / (1 << 20) << " MiB";
-  return out.str();
-}
-
 // sharing: ranks that deal out the moments, and the average, of what they hold.
 std::string text_of(const Parameters& parameters, const ComputeOptions& compute, const OptimizerOptions& optimizer,
                     std::size_t sharing) {
@@ -34,10 +28,10 @@ std::string text_of(const Parameters& parameters, const ComputeOptions& compute,
   const DType activation = compute.activation();
   const auto count = static_cast<std::size_t>(parameters.held());
   const std::size_t numbers = count * size_of(accumulator_of(activation));
-  text += concat(count, " parameters: ", mebibytes(numbers), " of weights");
-  if (is_16_bit(activation)) text += concat(" and ", mebibytes(count * size_of(activation)), " rounded");
-  text += concat(", ", mebibytes(numbers), " of gradients, ", mebibytes(2 * numbers / sharing), " of moments");
-  return optimizer.ema > 0 ? text + concat(", ", mebibytes(numbers / sharing), " of the average") : text;
+  text += concat(count, " parameters: ", text_of_bytes(numbers), " of weights");
+  if (is_16_bit(activation)) text += concat(" and ", text_of_bytes(count * size_of(activation)), " rounded");
+  text += concat(", ", text_of_bytes(numbers), " of gradients, ", text_of_bytes(2 * numbers / sharing), " of moments");
+  return optimizer.ema > 0 ? text + concat(", ", text_of_bytes(numbers / sharing), " of the average") : text;
 }
 
 }  // namespace

@@ -56,6 +56,7 @@ TrainingRun::TrainingRun(RunFolder* folder, RunSetup setup, const Parallel& para
       test_(test),
       task_(task),
       trainer_(trainer),
+      lines_(make_log_lines(task.log_style())),
       first_iteration_(checkpoint ? checkpoint->step : 0),
       metrics_(task.metrics()) {
   if (setup_.agrees_late) agreement_.emplace(parallel_.world, 2, task_.device());
@@ -78,12 +79,14 @@ void TrainingRun::begin_record(RunFolder& folder, const std::optional<Checkpoint
       folder, setup_.options.keep_checkpoints,
       RunFacts{.samples_per_iteration = samples,
                .has_loss_scale = task_.parameters().activation_dtype() == DType::fp16,
-               .precision = setup_.precision},
+               .precision = setup_.precision,
+               .log_style = task_.log_style()},
       purge_step,
       Progress::Options{.first = first_iteration_, .total = setup_.num_iters, .samples_per_iteration = samples});
   folder.keep_layout({parallel_.dp.size(), parallel_.tp.size(), parallel_.cp.size()});
   log("Configuration: " + setup_.config.dump(), /*show=*/false);
   record_->journal.config(setup_.config, first_iteration_);
+  if (const std::string ranks = lines_->ranks(parallel_.world.size()); !ranks.empty()) log(ranks);
   if (parallel_.world.size() > 1) {
     const auto size = [&](const Communicator& group) { return group.size(); };
     log(concat("Setting DP = ", size(parallel_.dp), ", TP = ", size(parallel_.tp), ", CP = ", size(parallel_.cp),
@@ -125,13 +128,13 @@ void TrainingRun::restore(const Checkpoint& checkpoint) {
     throw_error(file.string(), " is not the state of this run: a key is missing, or of another kind");
   }
   saved_iteration_ = trainer_.iteration();
-  log(concat("resumed from ", checkpoint.folder.string(), ", after iteration ", trainer_.iteration()));
+  log(lines_->resumed(checkpoint.folder.string(), trainer_.iteration()));
 }
 
 TrainingRun::End TrainingRun::train() {
   take_notices();  // on all ranks: from now on they wait for the log of the first one
   choose_algorithms();
-  log("Starting Training Loop...");
+  log(lines_->loop_begins());
   stop_ = is_true_on_any(parallel_.world, stop_requested());
   if (validation_pending_) {
     make_up_for_validation();
@@ -348,7 +351,7 @@ bool TrainingRun::finish() {
     log(concat("best validation loss ", *best_loss_,
                best_iteration_ < 0 ? "" : concat(", of iteration ", best_iteration_), ": ",
                (std::filesystem::absolute(setup_.folder).lexically_normal() / "best").string()));
-  log("DONE ---- rank 0");
+  log(lines_->run_ends());
   return true;
 }
 

@@ -18,6 +18,7 @@
 #include "apps/train/algorithms.h"
 #include "apps/train/clock.h"
 #include "apps/train/loaders.h"
+#include "apps/train/log_lines.h"
 #include "apps/train/run_options.h"
 #include "apps/train/run_record.h"
 #include "apps/train/trainer.h"
@@ -101,6 +102,7 @@ class TrainingRun {
   const Dataset* const test_;
   Task& task_;
   Trainer& trainer_;
+  const std::unique_ptr<LogLines> lines_;
 
   // Of the run, so far; kept in checkpoints.
   Tally epoch_;  // of the current or just ended epoch

@@ -19,7 +19,9 @@ KeyTable RunOptions::keys() {
                .at_least(0)
                .free_on_resume()
                .also_called({"saveinterval"}),
-           key("keep_checkpoints", keep_checkpoints, "the newest that are kept; 0: all").at_least(0).free_on_resume()}};
+           key("keep_checkpoints", keep_checkpoints, "the newest that are kept; 0: all").at_least(0).free_on_resume(),
+           key("resume", resume, "auto: a run goes on where its folder holds one, as with --resume; false: only then")
+               .free_on_resume()}};
 }
 
 }  // namespace isobar

@@ -90,6 +90,21 @@ json value_of(const YAML::Node& node, const std::string& key, const Document& do
   return list;
 }
 
+// A map within the map becomes the keys KEY.SUBKEY.
+void take(const YAML::Node& node, const std::string& key, const Document& document, ConfigEntries& entries) {
+  if (!node.IsMap()) {
+    entries.try_emplace(key, ConfigEntry{value_of(node, key, document), document.origin()});
+    return;
+  }
+  std::set<std::string> own;
+  for (const auto& entry : node) {
+    ISOBAR_CHECK(entry.first.IsScalar(), "config key ", key, " in ", document.origin(), " has a key that is no word");
+    const std::string name = key + "." + entry.first.Scalar();
+    ISOBAR_CHECK(own.insert(name).second, "config key ", name, " stands twice in ", document.origin());
+    entries.try_emplace(name, ConfigEntry{value_of(entry.second, name, document), document.origin()});
+  }
+}
+
 // The map's own keys, then those of the maps it merges, in their order: the first value of a key wins.
 void collect(const YAML::Node& map, const Document& document, int& maps, ConfigEntries& entries) {
   constexpr int kMaxMaps = 200;
@@ -101,7 +116,7 @@ void collect(const YAML::Node& map, const Document& document, int& maps, ConfigE
     ISOBAR_CHECK(entry.first.IsScalar(), "config ", document.origin(), " has a key that is no word");
     const std::string& key = entry.first.Scalar();
     ISOBAR_CHECK(own.insert(key).second, "config key ", key, " stands twice in ", document.origin());
-    if (key != "<<") entries.try_emplace(key, ConfigEntry{value_of(entry.second, key, document), document.origin()});
+    if (key != "<<") take(entry.second, key, document, entries);
   }
   if (own.count("<<") == 0) return;
   const YAML::Node merged = map["<<"];

@@ -87,7 +87,7 @@ void describe_labels(const Era5Dataset& dataset, std::ostream& out) {
   }
   if (labels.step_hours > 0) out << "  time step: " << hours_text(labels.step_hours) << '\n';
   if (const std::string holes = holes_text(dataset); !holes.empty()) out << "  holes in time: " << holes << '\n';
-  if (const std::string open = facts_not_given(dataset); !open.empty()) out << "  says nothing of: " << open << '\n';
+  if (const std::string open = facts_not_given(dataset); !open.empty()) out << "  not given: " << open << '\n';
 }
 
 // "-9999, 1e+20": the fill values of all files.

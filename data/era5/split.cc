@@ -63,14 +63,15 @@ KeyTable SplitOptions::keys() {
            .free_on_resume()
            .also_called({"testdata"}),
        key("global_means_path", global_means_path,
-           "mean of each variable, .npy of shape (1, C, 1, 1); where none of the three files exists, they are made "
+           "mean of each variable, .npy of shape (1, V, 1, 1); where none of the three files exists, they are made "
            "from the training steps and kept in the run folder")
            .path()
            .free_on_resume(),
        key("global_stds_path", global_stds_path, "standard deviation of each variable, likewise")
            .path()
            .free_on_resume(),
-       key("time_means_path", time_means_path, "mean over time, (1, C, H, W), for the anomaly correlation of forecasts")
+       key("time_means_path", time_means_path,
+           "mean over time, (1, V, LAT, LON), for the anomaly correlation of forecasts")
            .path()
            .free_on_resume(),
        key("dt", dt, "steps from input to target").at_least(1).also_called({"leadtime", "timestep"}),

@@ -1,8 +1,8 @@
 #include "data/files/npy.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
-#include <cstring>
 #include <optional>
 #include <string_view>
 
@@ -49,11 +49,44 @@ std::optional<std::vector<std::int64_t>> parse_shape(std::string_view text) {
   return shape;
 }
 
-template <class T>
-std::vector<double> widen(std::string_view bytes, std::size_t count) {
-  std::vector<T> values(count);
-  if (count > 0) std::memcpy(values.data(), bytes.data(), count * sizeof(T));
-  return {values.begin(), values.end()};
+// What the header says.
+struct Header {
+  std::vector<std::int64_t> shape;
+  bool is_fp32 = true;
+  std::size_t data_at = 0;
+
+  std::size_t element() const { return is_fp32 ? 4 : 8; }
+  NumberFormat format() const { return {.bytes = element()}; }
+};
+
+// start: the first bytes of the file, with all of the header; size: bytes of the file.
+Header header_of(std::string_view start, std::size_t size, const std::string& path) {
+  ISOBAR_CHECK(start.size() >= 12 && start.starts_with(kMagic), path, " is not a .npy file");
+  const int version = start[6];
+  const std::size_t length_bytes = version == 1 ? 2 : 4;
+  std::size_t header_length = 0;
+  for (std::size_t i = 0; i < length_bytes; ++i)
+    header_length |= std::size_t{static_cast<unsigned char>(start[8 + i])} << (8 * i);
+  const std::size_t data_at = 8 + length_bytes + header_length;
+  ISOBAR_CHECK(version >= 1 && version <= 3 && data_at <= start.size(), path, " has a damaged .npy header");
+  const std::string_view header = start.substr(8 + length_bytes, header_length);
+
+  const auto descr = after_key(header, "descr"), order = after_key(header, "fortran_order"),
+             shape_at = after_key(header, "shape");
+  const auto shape = shape_at ? parse_shape(*shape_at) : std::nullopt;
+  ISOBAR_CHECK(descr && order && shape, path, " has a damaged .npy header");
+  const bool is_fp32 = descr->starts_with("'<f4'"), is_fp64 = descr->starts_with("'<f8'");
+  ISOBAR_CHECK(is_fp32 || is_fp64, path, " holds elements of type ", descr->substr(0, descr->find(',')),
+               "; expected '<f4' or '<f8' (fp32 or fp64)");
+  ISOBAR_CHECK(order->starts_with("False"), path, " is stored in Fortran order; expected C order");
+
+  const Header result{*shape, is_fp32, data_at};
+  const std::size_t held = size - data_at;
+  const auto count = static_cast<std::size_t>(checked_product(*shape, path));
+  ISOBAR_CHECK(held % result.element() == 0 && held / result.element() == count, path,
+               " is truncated or damaged: ", shape_text(*shape), " numbers of ", result.element(),
+               " bytes each, but the file has ", held, " bytes for them");
+  return result;
 }
 
 void write(const std::string& path, std::span<const std::int64_t> shape, std::string_view descr,
@@ -82,32 +115,33 @@ std::string shape_text(std::span<const std::int64_t> shape) {
 
 NpyArray read_npy(const std::string& path) {
   const std::string file = read_file(path);
-  const std::string_view bytes = file;
-  ISOBAR_CHECK(bytes.size() >= 12 && bytes.starts_with(kMagic), path, " is not a .npy file");
-  const int version = bytes[6];
-  const std::size_t length_bytes = version == 1 ? 2 : 4;
-  std::size_t header_length = 0;
-  for (std::size_t i = 0; i < length_bytes; ++i)
-    header_length |= std::size_t{static_cast<unsigned char>(bytes[8 + i])} << (8 * i);
-  const std::size_t data_at = 8 + length_bytes + header_length;
-  ISOBAR_CHECK(version >= 1 && version <= 3 && data_at <= bytes.size(), path, " has a damaged .npy header");
-  const std::string_view header = bytes.substr(8 + length_bytes, header_length);
+  const Header header = header_of(file, file.size(), path);
+  NpyArray array{header.shape, std::vector<double>(static_cast<std::size_t>(checked_product(header.shape, path)))};
+  convert(header.format(), std::as_bytes(std::span(file)).subspan(header.data_at).data(),
+          static_cast<std::int64_t>(array.values.size()), DType::fp64, array.values.data());
+  return array;
+}
 
-  const auto descr = after_key(header, "descr"), order = after_key(header, "fortran_order"),
-             shape_at = after_key(header, "shape");
-  const auto shape = shape_at ? parse_shape(*shape_at) : std::nullopt;
-  ISOBAR_CHECK(descr && order && shape, path, " has a damaged .npy header");
-  const bool is_fp32 = descr->starts_with("'<f4'"), is_fp64 = descr->starts_with("'<f8'");
-  ISOBAR_CHECK(is_fp32 || is_fp64, path, " holds elements of type ", descr->substr(0, descr->find(',')),
-               "; expected '<f4' or '<f8' (fp32 or fp64)");
-  ISOBAR_CHECK(order->starts_with("False"), path, " is stored in Fortran order; expected C order");
+NpyFile::NpyFile(const std::string& path) : file_(path) {
+  constexpr std::size_t kMaxHeader = 1 << 16;  // far more than any program writes
+  std::string start(std::min(file_.size(), kMaxHeader), '\0');
+  file_.read(0, std::as_writable_bytes(std::span(start)));
+  const Header header = header_of(start, file_.size(), path);
+  shape_ = header.shape;
+  format_ = header.format();
+  data_at_ = header.data_at;
+}
 
-  const std::size_t size = is_fp32 ? 4 : 8, held = bytes.size() - data_at;
-  const auto count = static_cast<std::size_t>(checked_product(*shape, path));
-  ISOBAR_CHECK(held % size == 0 && held / size == count, path, " is truncated or damaged: ", shape_text(*shape),
-               " numbers of ", size, " bytes each, but the file has ", held, " bytes for them");
-  const std::string_view data = bytes.substr(data_at);
-  return {*shape, is_fp32 ? widen<float>(data, count) : widen<double>(data, count)};
+void NpyFile::read(std::int64_t first, std::int64_t count, float* out) const {
+  const auto bytes = static_cast<std::size_t>(count) * format_.bytes;
+  const std::uint64_t offset = data_at_ + static_cast<std::uint64_t>(first) * format_.bytes;
+  if (same_bytes(format_, DType::fp32)) {
+    file_.read(offset, std::as_writable_bytes(std::span(out, static_cast<std::size_t>(count))));
+    return;
+  }
+  std::vector<std::byte> stored(bytes);
+  file_.read(offset, stored);
+  convert(format_, stored.data(), count, DType::fp32, out);
 }
 
 void write_npy(const std::string& path, std::span<const std::int64_t> shape, std::span<const float> values) {

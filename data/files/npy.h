@@ -8,6 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "data/files/number_format.h"
+#include "engine/files/reader.h"
+
 namespace isobar {
 
 struct NpyArray {
@@ -16,6 +19,22 @@ struct NpyArray {
 };
 
 NpyArray read_npy(const std::string& path);
+
+// An open file, of which parts are read.
+class NpyFile {
+ public:
+  explicit NpyFile(const std::string& path);
+
+  const std::vector<std::int64_t>& shape() const { return shape_; }
+  // Writes `count` elements from the first one on, row-major. Thread-safe.
+  void read(std::int64_t first, std::int64_t count, float* out) const;
+
+ private:
+  FileReader file_;
+  std::vector<std::int64_t> shape_;
+  NumberFormat format_;
+  std::uint64_t data_at_ = 0;
+};
 
 // Writes under a temporary name and renames: the file is whole or not there.
 void write_npy(const std::string& path, std::span<const std::int64_t> shape, std::span<const float> values);

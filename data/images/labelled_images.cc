@@ -25,11 +25,18 @@ IdxArray read_array(const std::string& path, std::size_t dimensions, const char*
   return array;
 }
 
+std::string name_of_file(bool train, const char* what) {
+  return std::string(train ? "train" : "t10k") + what;
+}
+
+std::string images_name_of(bool train) {
+  return name_of_file(train, "-images-idx3-ubyte");
+}
+
 }  // namespace
 
 IdxFiles find_idx_files(const std::string& folder, bool train) {
-  const std::string prefix = train ? "train" : "t10k";
-  const std::string images_name = prefix + "-images-idx3-ubyte", labels_name = prefix + "-labels-idx1-ubyte";
+  const std::string images_name = images_name_of(train), labels_name = name_of_file(train, "-labels-idx1-ubyte");
   IdxFiles files{.images = find_file(folder, images_name), .labels = find_file(folder, labels_name)};
   std::string missing;
   if (files.images.empty()) missing = images_name;
@@ -38,9 +45,19 @@ IdxFiles find_idx_files(const std::string& folder, bool train) {
   return files;
 }
 
+std::string find_idx_images(const std::string& folder, bool train) {
+  const std::string path = find_file(folder, images_name_of(train));
+  ISOBAR_CHECK(!path.empty(), folder, " lacks ", images_name_of(train), " (looked for with and without .gz)");
+  return path;
+}
+
+IdxArray read_idx_images(const std::string& path) {
+  return read_array(path, 3, "images have three dimensions: number, height, width");
+}
+
 LabelledImages::LabelledImages(const IdxFiles& files, std::optional<std::int64_t> ignored)
     : name_(files.images),
-      images_(read_array(files.images, 3, "images have three dimensions: number, height, width")),
+      images_(read_idx_images(files.images)),
       labels_(read_array(files.labels, 1, "labels have one dimension")),
       ignored_(ignored) {
   for (const std::int64_t label : labels_.values)

@@ -20,6 +20,12 @@ struct IdxFiles {
 // each plain or, if that does not exist, with .gz. Error naming what is missing.
 IdxFiles find_idx_files(const std::string& folder, bool train);
 
+// The images of these files alone; Error if there are none.
+std::string find_idx_images(const std::string& folder, bool train);
+
+// Images [N, height, width] of an IDX file; Error if it has other dimensions.
+IdxArray read_idx_images(const std::string& path);
+
 // All images are in memory, one byte per pixel.
 class LabelledImages : public Dataset {
  public:

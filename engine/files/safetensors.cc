@@ -142,6 +142,13 @@ std::string make_header(const std::string& file, std::span<const TensorInfo> ten
   return text;
 }
 
+// Of the first eight bytes of a file, which are the length of a header, or else: whether they begin a ZIP archive, in
+// which torch.save puts its pickle.
+bool begins_archive(std::uint64_t bytes) {
+  constexpr std::uint64_t kSignature = 0x04034b50;  // PK, 3, 4
+  return (bytes & 0xffffffff) == kSignature;
+}
+
 template <class To, class From>
 To convert_to(From value) {
   if constexpr (sizeof(To) == 2 && sizeof(From) > 2) {
@@ -172,9 +179,12 @@ SafetensorsReader::SafetensorsReader(const std::filesystem::path& path)
                " bytes");
   std::uint64_t header_length = 0;
   bytes_->read(0, std::as_writable_bytes(std::span(&header_length, 1)));
-  ISOBAR_CHECK(header_length <= kMaxHeaderBytes && header_length <= bytes_->size() - kLengthBytes, file,
-               ": is no safetensors file, or is cut off: it has ", bytes_->size(), " bytes and names a header of ",
-               header_length);
+  const bool has_header = header_length <= kMaxHeaderBytes && header_length <= bytes_->size() - kLengthBytes;
+  ISOBAR_CHECK(has_header || !begins_archive(header_length), file,
+               ": is a pickle, as torch.save writes them, and no safetensors file; tools/ckpt_tar.py converts a "
+               "ckpt.tar where PyTorch is");
+  ISOBAR_CHECK(has_header, file, ": is no safetensors file, or is cut off: it has ", bytes_->size(),
+               " bytes and names a header of ", header_length);
   std::string header(header_length, ' ');
   bytes_->read(kLengthBytes, std::as_writable_bytes(std::span(header)));
   data_begin_ = kLengthBytes + header_length;
@@ -228,8 +238,8 @@ void SafetensorsReader::read_bytes(std::size_t first, std::span<std::byte> out) 
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : reader_(path) {
   const std::size_t size = reader_.data_bytes();
-  ISOBAR_CHECK(size <= machine_memory_bytes(), path.string(), ": its ", size >> 30,
-               " GiB are more than this machine's memory");
+  ISOBAR_CHECK(size <= machine_memory_bytes(), path.string(), ": its ", text_of_bytes(size),
+               " are more than this machine's memory");
   data_.reset(new std::byte[size]);
   std::span<const std::byte> data(data_.get(), size);
   for (const TensorInfo& info : reader_.tensors()) {

@@ -3,7 +3,9 @@
 // and a mask is the same on CPU and GPU for any launch shape.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <numbers>
 
 #include "kernels/common/dtype.h"
 
@@ -52,6 +54,12 @@ ISOBAR_HD constexpr std::uint32_t drop_threshold(float p) {
 // Uniform in [0, 1) with 24 bits.
 ISOBAR_HD constexpr float to_uniform(std::uint32_t bits) {
   return static_cast<float>(bits >> 8) * 0x1p-24f;
+}
+
+// A standard normal number from two random words (Box and Muller 1958), on the host.
+inline double to_normal(std::uint32_t a, std::uint32_t b) {
+  const double radius = std::sqrt(-2 * std::log((a + 1.0) * 0x1p-32));
+  return radius * std::cos(2 * std::numbers::pi * (b * 0x1p-32));
 }
 
 }  // namespace isobar

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "data/maps/grey_tile.h"
 #include "data/maps/stroke_font.h"
 #include "kernels/common/check.h"
 #include "kernels/cross_entropy.h"
@@ -16,19 +17,6 @@ constexpr int kTile = 84;    // size of a drawn image, in pixels
 constexpr int kLabel = 22;   // height of the text below it
 constexpr int kMargin = 12;  // around the picture, and between images
 constexpr int kTitle = 32;
-
-// Draws an enlarged image by nearest pixel, so that the picture shows exactly what the classifier reads.
-void draw_tile(Image& picture, int left, int top, std::span<const float> image, std::int64_t height,
-               std::int64_t width) {
-  for (int y = 0; y < kTile; ++y) {
-    for (int x = 0; x < kTile; ++x) {
-      const std::int64_t row = y * height / kTile, column = x * width / kTile;
-      const float value = image[static_cast<std::size_t>(row * width + column)];
-      const auto grey = static_cast<std::uint8_t>(255.f - std::clamp(value, 0.f, 255.f));
-      picture.at(left + x, top + y) = {grey, grey, grey};
-    }
-  }
-}
 
 }  // namespace
 
@@ -45,7 +33,7 @@ Picture draw_mistakes(std::span<const float> images, std::int64_t height, std::i
   for (std::size_t k = 0; k < std::min<std::size_t>(wrong.size(), kColumns * kRows); ++k) {
     const int left = kMargin + static_cast<int>(k % kColumns) * (kTile + kMargin);
     const int top = kTitle + static_cast<int>(k / kColumns) * (kTile + kLabel + kMargin);
-    draw_tile(picture, left, top, images.subspan(wrong[k] * pixels, pixels), height, width);
+    draw_grey_tile(picture, {left, top, kTile}, images.subspan(wrong[k] * pixels, pixels), height, width);
     draw_text(picture, left + kTile / 2, top + kTile + 16, concat(labels[wrong[k]], " > ", predictions[wrong[k]]),
               {.size = 11, .align = Align::centre});
   }

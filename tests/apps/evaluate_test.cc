@@ -62,6 +62,27 @@ TEST_CASE("evaluate finds the loss and the metrics that the run's summary has") 
                               ContainsSubstring("of persistence's RMSE"));
 }
 
+TEST_CASE("every command that reads a config names the keys that a later choice of task leaves out") {
+  const SmallRun run;
+  const std::string forecast = "left out, since vit for forecast has no such keys: ignored_label\n";
+  std::ofstream(run / "images.json") << R"({"task": "classification", "ignored_label": 3, "embed_dim": 16, "depth": 1,
+    "num_heads": 2, "patch_size": 4, "global_batch_size": 2, "num_iters": 2})";
+  const std::string config = " --config " + run / "images.json" + " --set task=forecast";
+  const std::string sizes = " --set img_size=[4,8] --set n_in_channels=2 --set n_out_channels=2";
+  const std::string here = " --threads 1 --device cpu --data " + run / "data";
+  for (const std::string& command :
+       {"train --run-dir " + run / "other" + config + here, "check" + config + here, "mesh" + config + sizes,
+        "forecast --start 0 --out " + run / "out.h5" + " --weights " + run.last() + config + sizes + here}) {
+    const Outcome outcome = run.run(command);
+    INFO(command << '\n' << outcome.err);
+    CHECK(outcome.status == 0);
+    CHECK_THAT(outcome.out, ContainsSubstring(forecast));
+  }
+  CHECK_THAT(run.evaluate(" --set task=classification").out,
+             ContainsSubstring("left out, since vit for classification has no such keys: allow_overlap "));
+  CHECK_THAT(run.evaluate().out, !ContainsSubstring("left out"));
+}
+
 TEST_CASE("evaluate normalises with the statistics that the weights were trained with, not with the data's own") {
   const SmallRun run;
   REQUIRE(run.evaluate().status == 0);

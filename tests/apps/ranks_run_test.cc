@@ -8,6 +8,7 @@
 #include "engine/files/reader.h"
 #include "engine/files/safetensors.h"
 #include "tests/harness/isobar_command.h"
+#include "tests/harness/metrics_difference.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
 
@@ -16,6 +17,7 @@ namespace {
 
 using nlohmann::json;
 using testing::ContainsSubstring;
+using testing::difference;
 using testing::isobar_command;
 using testing::Outcome;
 namespace fs = std::filesystem;
@@ -53,24 +55,6 @@ class RanksRun {
  private:
   testing::TemporaryFolder folder_;
 };
-
-// Every number of the two runs' metrics.jsonl: the largest relative difference.
-double difference(const std::vector<json>& a, const std::vector<json>& b) {
-  REQUIRE(a.size() == b.size());
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const json x = a[i].flatten(), y = b[i].flatten();
-    REQUIRE(x.size() == y.size());
-    for (const auto& [key, value] : x.items()) {
-      INFO(key);
-      REQUIRE(y.contains(key));
-      if (!value.is_number()) continue;
-      const double p = value, q = y[key];
-      largest = std::max(largest, std::abs(p - q) / std::max(std::abs(p), 1e-300));
-    }
-  }
-  return largest;
-}
 
 void set_fault(const char* fault) {
   fault != nullptr ? setenv("ISOBAR_FAULT", fault, 1) : unsetenv("ISOBAR_FAULT");

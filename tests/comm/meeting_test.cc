@@ -1003,6 +1003,46 @@ TEST_CASE("meeting: too few open files are an error of their own") {
                        ContainsSubstring(" allows 64: raise its hard limit (ulimit -Hn)"));
 }
 
+// Without the error it would try again at once, for ever: the connection stays at the port.
+TEST_CASE("meeting: a connection that finds no free descriptor ends the meeting with a sentence") {
+  MeetingPort port(kHere, 0);
+  const int number = port.port();
+  int from_child[2] = {}, to_child[2] = {};
+  REQUIRE((::pipe(from_child) == 0 && ::pipe(to_child) == 0));
+  const pid_t child = fork();
+  if (child == 0) {
+    std::thread([&] {
+      char byte = 0;
+      static_cast<void>(!::read(to_child[0], &byte, 1));
+      const rlimit none{.rlim_cur = 3, .rlim_max = 3};
+      setrlimit(RLIMIT_NOFILE, &none);
+      static_cast<void>(!::write(from_child[1], &byte, 1));
+    }).detach();
+    std::string said = "nothing";
+    try {
+      const Meeting meeting(attendee(0, 2), std::move(port), options(20));
+    } catch (const Error& error) {
+      said = error.what();
+    }
+    static_cast<void>(!::write(from_child[1], said.data(), said.size()));
+    _exit(0);
+  }
+  ::close(from_child[1]);
+  const Stranger first(number);
+  first.say(std::string(kGreeting) + std::string(kRandomBytes, 'r'));
+  CHECK(first.hear(kAnswerBytes).size() == kAnswerBytes);  // the meeting has begun
+  char byte = 'x';
+  REQUIRE(::write(to_child[1], &byte, 1) == 1);
+  REQUIRE(::read(from_child[0], &byte, 1) == 1);  // no descriptor is free any more
+  const Stranger second(number);
+  char said[512] = "";
+  REQUIRE(::read(from_child[0], said, sizeof said - 1) > 0);
+  for (const int end : {from_child[0], to_child[0], to_child[1]}) ::close(end);
+  ::waitpid(child, nullptr, 0);
+  CHECK_THAT(said, ContainsSubstring("the meeting: no more connections can be taken: ") &&
+                       ContainsSubstring("raise the limit of open files (ulimit -n)"));
+}
+
 TEST_CASE("meeting: random messages at the port do no harm") {
   std::mt19937 random(7);
   const int messages = messages_to_try();

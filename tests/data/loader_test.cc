@@ -341,9 +341,9 @@ class Crops : public Dataset {
 
 using CropOf = std::map<std::pair<std::int64_t, std::int64_t>, double>;  // (epoch, sample) -> where its crop begins
 
-// What `ranks` ranks read from `from` up to the end of epoch 1.
-CropOf crops_of(std::int64_t ranks, std::int64_t parts, std::int64_t workers, std::uint64_t seed = 3,
-                Cursor from = {}) {
+// What `ranks` ranks read from `from` up to `to`, whose batches are whole ones; by default to the end of epoch 1.
+CropOf crops_of(std::int64_t ranks, std::int64_t parts, std::int64_t workers, std::uint64_t seed = 3, Cursor from = {},
+                Cursor to = {2, 0}) {
   const Crops crops(4);
   CropOf begin;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
@@ -351,7 +351,7 @@ CropOf crops_of(std::int64_t ranks, std::int64_t parts, std::int64_t workers, st
                   {.cut = {.batch = 6, .parts = parts, .keeps_incomplete = true, .rank = rank, .ranks = ranks},
                    .workers = workers});
     loader.seek({from.epoch, from.batch * parts});
-    while (loader.cursor().epoch < 2) {
+    while (std::pair(loader.cursor().epoch, loader.cursor().batch) < std::pair(to.epoch, to.batch * parts)) {
       const auto batch = loader.next();
       const std::vector<double> values = tensor_of(batch->tensors, "crop").to_vector();
       for (std::size_t i = 0; i < batch->samples.size(); ++i) {
@@ -375,6 +375,13 @@ TEST_CASE("loader: random crops are the same on any ranks, parts and workers, an
   const CropOf rest = crops_of(2, 2, 3, 3, {1, 1});  // the second batch of epoch 1
   CHECK(rest.size() == 23 - 6);
   for (const auto& [key, first] : rest) CHECK(alone.at(key) == first);
+  for (const Cursor stop : {Cursor{0, 3}, Cursor{1, 1}})  // a run that goes on with other ranks
+    for (const std::int64_t before : {1, 3})
+      for (const std::int64_t after : {2, 4}) {
+        CropOf both = crops_of(before, 2, 3, 3, {}, stop);
+        both.merge(crops_of(after, 1, 0, 3, stop));
+        CHECK(both == alone);
+      }
 
   int moved = 0;
   for (std::int64_t sample = 0; sample < 23; ++sample) moved += alone.at({0, sample}) != alone.at({1, sample});

@@ -98,6 +98,18 @@ std::vector<Call> calls() {
        [](const auto& on) {
          concat_channels({zeros({1, 4, 2}, on[0]), zeros({1, 4, 3}, on[1]), zeros({1, 4, 1}, on[2])});
        }},
+      {"mean_loss", 2,
+       [](const auto& on) {
+         mean_loss(zeros({1, 4, 2}, on[0]), zeros({1, 4, 2}, on[1]), {});
+       }},
+      {"error_sums", 2,
+       [](const auto& on) {
+         error_sums(zeros({1, 4, 2}, on[0]), zeros({1, 4, 3}, on[1]), ErrorKind::absolute, true);
+       }},
+      {"turn", 2,
+       [](const auto& on) {
+         turn(zeros({2, 3, 4, 4, 4}, on[0]), zeros({2}, on[1], DType::i32), 0, DType::fp32);
+       }},
       {"cross_entropy", 2,
        [](const auto& on) {
          cross_entropy(zeros({4, 3}, on[0]), labels(on[1]));
@@ -200,6 +212,22 @@ TEST_CASE("operands: a convolution names both shapes, and what does not fit") {
   CHECK(refusal([&] {
           concat_channels({x, zeros({2, 5, 5, 3})});
         }) == "concat_channels: [2, 5, 4, 3] of fp32 and [2, 5, 5, 3] of fp32 differ in more than their channels");
+  CHECK(refusal([&] {
+          mean_loss(x, zeros({2, 5, 4, 2}), {});
+        }) == "mean_loss: prediction [2, 5, 4, 3] and target [2, 5, 4, 2] differ");
+  CHECK(refusal([&] {
+          error_sums(x, zeros({2, 4, 5, 3}), ErrorKind::squared, false);
+        }) == "error_sums: prediction [2, 5, 4, 3] and target [2, 4, 5, 3] have other points");
+  CHECK(refusal([&] {
+          mean_loss(x, zeros({2, 5, 4, 3}, kHost, DType::bf16), {});
+        }) == "mean_loss: the target is bf16, not fp32");
+  const Tensor volumes = zeros({2, 3, 4, 4, 4});
+  CHECK(refusal([&] { turn(volumes, zeros({3}, kHost, DType::i32), -1, DType::fp32); }) ==
+        "turn: 3 turns for 2 volumes");
+  CHECK(refusal([&] {
+          turn(zeros({2, 3, 4, 4, 4}, kHost, DType::bf16), {}, -1, DType::fp32);
+        }) == "turn: the volumes are bf16, not fp32");
+  CHECK(refusal([&] { turn(volumes, {}, 1, DType::fp32); }) == "turn: channels 1 to 3 are no vector of 3 channels");
   CHECK(refusal([&] { concat_channels({}); }) == "concat_channels: there are no tensors");
   CHECK(refusal([&] {
           to_channels_last(zeros({5, 3}), DType::fp32);

@@ -90,6 +90,19 @@ TEST_CASE("the report of memory is a table by purpose", "[storage]") {
   CHECK(reinterpret_cast<std::uintptr_t>(Storage(1000, Device{}).data()) % kStorageAlignment == 0);
 }
 
+TEST_CASE("a size in words has one digit, and GiB from where MiB would read 1024.0", "[storage]") {
+  constexpr std::size_t kGiB = kMiB << 10, kShown = kMiB / 20;  // kShown: half of the last digit
+  CHECK(text_of_bytes(0) == "0.0 MiB");
+  CHECK(text_of_bytes(kShown) == "0.0 MiB");
+  CHECK(text_of_bytes(kShown + 1) == "0.1 MiB");
+  CHECK(text_of_bytes(310 * kMiB) == "310.0 MiB");
+  CHECK(text_of_bytes(kGiB - kShown - 1) == "1023.9 MiB");
+  CHECK(text_of_bytes(kGiB - kShown) == "1.0 GiB");
+  CHECK(text_of_bytes(kGiB) == "1.0 GiB");
+  CHECK(text_of_bytes(61 * kGiB + kGiB / 5) == "61.2 GiB");
+  CHECK(text_of_bytes(2000 * kGiB) == "2000.0 GiB");
+}
+
 TEST_CASE("behind a ledger of its own a thread goes on counting where it was", "[storage]") {
   const auto held = [] {
     std::size_t bytes = 0;

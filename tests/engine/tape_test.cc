@@ -180,6 +180,14 @@ TEST_CASE("gradients of every op equal finite differences") {
       check_gradients([](const auto& in) { return std::vector{to_channels_first(in[0])}; }, {random_tensor(shape, 1)});
     }
   }
+  SECTION("mean_loss") {
+    for (const ErrorKind kind : {ErrorKind::squared, ErrorKind::absolute})
+      check_gradients(
+          [kind, target = random_tensor({2, 3, 4, 2}, 2)](const auto& in) {
+            return std::vector{mean_loss(in[0], target, {.kind = kind, .density_weight = 1e-3})};
+          },
+          {random_tensor({2, 3, 4, 2}, 1)});
+  }
   SECTION("layernorm") {
     check_gradients([](const auto& in) { return std::vector{layernorm(in[0], in[1], in[2], 1e-6, DType::fp64)}; },
                     {random_tensor({3, 5}, 1), random_tensor({5}, 2), random_tensor({5}, 3)});

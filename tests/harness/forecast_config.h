@@ -36,8 +36,4 @@ inline Forecaster forecaster_of(RunConfig& config, FieldsInfo info, Device devic
   return {forecast_of(config).forecaster_options(), config.compute, std::move(info), device};
 }
 
-inline TrainerOptions trainer_options(const RunConfig& config) {
-  return {config.batch, config.optimizer, config.schedule, config.compute, 1, config.loss_scale};
-}
-
 }  // namespace isobar::testing

@@ -56,7 +56,7 @@ class TinyRank {
                     std::int64_t parts = 1, const ExchangeOptions& exchange = {})
       : parallel_(Parallel::start(world, sizes, "tp-cp-dp", exchange)),
         task_(of.data().make_task(of.config().compute, Device{}, parallel_)),
-        options_(trainer_options(of.config())) {
+        options_(of.config().trainer_options()) {
     options_.batch.grad_accumulation = parts;
     trainer_ = std::make_unique<Trainer>(*task_, options_, parallel_);
     loaders_ = std::make_unique<Loaders>(of.data().train(), of.data().valid(), of.config().reading, options_.batch, 3,

@@ -77,7 +77,7 @@ testing::Training train(const Golden& golden, Arithmetic arithmetic, const std::
   RunConfig config = config_of(golden, arithmetic, keys);
   Forecaster forecaster = forecaster_of(config, plain_fields(config), arithmetic.device);
   read_model(kGolden + "vit_weights.safetensors", forecaster);
-  return testing::train(forecaster, testing::trainer_options(config), pairs_of(golden, Device{}));
+  return testing::train(forecaster, config.trainer_options(), pairs_of(golden, Device{}));
 }
 
 }  // namespace

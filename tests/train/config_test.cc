@@ -507,6 +507,7 @@ TEST_CASE("every key survives config.json") {
                                              "end_lr=0.001",
                                              "lr_step=epoch",
                                              "decay_iters=9",
+                                             "decay_epochs=2",
                                              "warmup_lr=0.002",
                                              "warmup_rule=megatron",
                                              "lr_gamma=0.3",
@@ -521,6 +522,7 @@ TEST_CASE("every key survives config.json") {
                                              "validate_every=2",
                                              "checkpoint_every=3",
                                              "keep_checkpoints=4",
+                                             "resume=auto",
                                              "enable_fused=true",
                                              "enable_jit=true",
                                              "data_loader_config=dali",
@@ -591,6 +593,26 @@ TEST_CASE("a task that nobody knows is refused with those that exist") {
   CHECK_THROWS_WITH(with({"task=weather"}),
                     ContainsSubstring("config key task must be one of forecast") && ContainsSubstring("not weather"));
   CHECK_THROWS_WITH(with({"task=3"}), ContainsSubstring("config key task in --set must be a string, not 3"));
+}
+
+TEST_CASE(
+    "the options of a trainer are those of the config, and its data set gives the iterations of a run of epochs") {
+  const RunConfig config = with({"global_batch_size=6", "optimizer=adamw", "lr=0.25", "dtype=fp64",
+                                 "loss_scale_window=8", "num_epochs=3", "warmup=4", "warmup_rule=nanogpt"});
+  const TrainerOptions shapes = config.trainer_options(), run = config.trainer_options(5);
+  for (const TrainerOptions& options : {shapes, run}) {
+    CHECK(options.batch.global_batch_size == 6);
+    CHECK(options.optimizer.kind == OptimizerKind::adamw);
+    CHECK(options.schedule.lr == 0.25);
+    CHECK(options.compute.dtype == ArithmeticType::fp64);
+    CHECK(options.loss_scale.loss_scale_window == 8);
+  }
+  CHECK(shapes.schedule.num_epochs == 3);
+  CHECK(shapes.iterations_per_epoch == 1);
+  CHECK_FALSE(run.schedule.num_epochs);
+  CHECK(run.schedule.num_iters == 15);
+  CHECK(run.iterations_per_epoch == 5);
+  CHECK_THROWS_WITH(config.trainer_options(1), ContainsSubstring("warmup"));
 }
 
 TEST_CASE("a later choice of task or network leaves out the keys that only the earlier one has") {
@@ -665,6 +687,7 @@ TEST_CASE("a resumed run may change where files lie and how often, and nothing t
                                                                                  "validate_every",
                                                                                  "checkpoint_every",
                                                                                  "keep_checkpoints",
+                                                                                 "resume",
                                                                                  "enable_fused",
                                                                                  "enable_jit",
                                                                                  "data_loader_config",

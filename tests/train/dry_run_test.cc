@@ -83,7 +83,7 @@ TEST_CASE("on shapes: a step on a device with streams, to the byte") {
   if (gpu::device_count() > 0) devices.push_back({DeviceKind::cuda});
   const TinyClassifier classifier(std::string({0, 9, 1, 2, 1, 0, 2, 1}), {"dtype=fp32", "amp_mode=bf16"});
   const RunConfig& config = classifier.config();
-  TrainerOptions options = trainer_options(config);
+  TrainerOptions options = config.trainer_options();
   options.batch.grad_accumulation = 2;
   for (const Device device : devices) {
     INFO(name_of(device.kind));

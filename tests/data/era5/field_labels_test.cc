@@ -216,7 +216,7 @@ TEST_CASE("data info: what a file does not say is listed") {
             "    storm.h5  4 steps  time unknown  compressed chunks, inflated in parallel (1, 2, 2, 2)\n"
             "  channels: c0 c1 (not named in the files)\n"
             "  latitudes: not in the files, longitudes: not in the files\n"
-            "  says nothing of: channel names, units, time, latitudes, longitudes\n"
+            "  not given: channel names, units, time, latitudes, longitudes\n"
             "statistics: none; isobar data stats PATH --out DIR makes them\n");
   write_labelled_fields(
       folder / "2001.h5", {9, 2, 2, 2},
@@ -225,7 +225,7 @@ TEST_CASE("data info: what a file does not say is listed") {
   const std::string text = describe_data(folder.path().string());
   CHECK_THAT(text, ContainsSubstring("  units: K, ?\n  time step: 24 hours\n"
                                      "  holes in time: 2001.h5 after step 0, 1, 6 and 1 more\n"
-                                     "  says nothing of: the unit of u10, longitudes\n"));
+                                     "  not given: the unit of u10, longitudes\n"));
   CHECK_THAT(text, ContainsSubstring("    2001.h5  9 steps  2001-01-01T00:00 to 2001-01-06T12:00  contiguous, pread\n"
                                      "  channels: t2m u10\n  latitudes: 45 to -45, longitudes: not in the files\n"));
 }
@@ -305,9 +305,9 @@ TEST_CASE("data info: tells units, time step and holes, and what is not said") {
   CHECK_THAT(text, ContainsSubstring("  units: K, ?\n"));
   CHECK_THAT(text, ContainsSubstring("  time step: 6 hours\n"));
   CHECK_THAT(text, ContainsSubstring("  holes in time: 2001.h5 after step 2\n"));
-  CHECK_THAT(text, ContainsSubstring("  says nothing of: the unit of u10, longitudes\n"));
+  CHECK_THAT(text, ContainsSubstring("  not given: the unit of u10, longitudes\n"));
   write_labelled_fields(path, kShape, {});
-  const std::string nothing = "  says nothing of: channel names, units, time, latitudes, longitudes\n";
+  const std::string nothing = "  not given: channel names, units, time, latitudes, longitudes\n";
   CHECK_THAT(describe_data(path), ContainsSubstring(nothing));
   write_labelled_fields(folder / "2002.h5", kShape, {.hours = {0, 6, 12, 18}});  // one of two files says its time
   CHECK_THAT(describe_data(folder.path().string()), ContainsSubstring(nothing));

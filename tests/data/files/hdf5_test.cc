@@ -166,6 +166,7 @@ TEST_CASE("hdf5: every chunk of a file of very many is found by its place on all
   const FieldsShape shape = {600, 2, 3, 5};
   testing::write_fields(path, shape, 0, {.chunk = {2, 1, 2, 3}});  // 2400 chunks
   const Era5Dataset dataset({.paths = {path}});
+  CHECK(dataset.file(0).how_it_is_read() == std::string("chunks, pread"));  // not one at a time, by the library
   std::vector<float> step(30);
   for (const std::int64_t at : {0, 301, 599}) {
     dataset.read_step(at, step.data());

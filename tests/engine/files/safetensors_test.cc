@@ -183,6 +183,7 @@ TEST_CASE("malformed safetensors are refused by name", "[safetensors]") {
   const std::string good = R"({"dtype":"F32","shape":[4],"data_offsets":[0,16]})";
   CHECK_NOTHROW(SafetensorsFile(written(folder, one(good))));
   CHECK_NOTHROW(SafetensorsFile(written(folder, file_of("{}", ""))));
+  refused(std::string("PK\x03\x04\0\0\b\b\0\0\0\0", 12), "is a pickle, as torch.save writes them");
 
   refused("", "0 bytes");
   refused("1234567", "7 bytes");

@@ -42,7 +42,7 @@ class Digits {
 
   Classifier& classifier() { return dynamic_cast<Classifier&>(*task_); }
   Parameters& parameters() { return task_->parameters(); }
-  TrainerOptions options() const { return testing::trainer_options(config_); }
+  TrainerOptions options() const { return config_.trainer_options(); }
 
  private:
   testing::TemporaryFolder folder_;

@@ -1,0 +1,66 @@
+// Volumes: fields on a box of points, [C, D, H, W], of which smaller boxes are read. From HDF5 datasets, from .npy
+// files, and in memory.
+//
+// The reference's data are a pair of volumes on one box, from N-body simulations to hydrodynamic ones: the datasets
+// `Nbody` [4, L, L, L] (density, three components of the velocity) and `Hydro` [5, L, L, L] (the same, and temperature)
+// of an HDF5 file; or X_data.npy and X_label.npy, [L, L, L, 4] and [L, L, L, 5].
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/tensor.h"
+
+namespace isobar {
+
+using Point = std::array<std::int64_t, 3>;  // along D, H and W
+
+class Volume {
+ public:
+  virtual ~Volume() = default;
+  Volume(const Volume&) = delete;
+  Volume& operator=(const Volume&) = delete;
+
+  const std::string& name() const { return name_; }  // "FILE: 'Nbody'"
+  std::int64_t channels() const { return shape_[0]; }
+  Point extent() const { return {shape_[1], shape_[2], shape_[3]}; }
+  const Shape& shape() const { return shape_; }
+
+  // Writes the box [start, start + size) of all channels as [C, size]. Thread-safe. Error, with name, channel and
+  // point, where a value is not finite, and where the box is not within the volume.
+  void read(const Point& start, const Point& size, float* out) const;
+
+ protected:
+  // shape: [C, D, H, W]
+  Volume(std::string name, Shape shape);
+
+ private:
+  virtual void pull(const Point& start, const Point& size, float* out) const = 0;
+
+  const std::string name_;
+  const Shape shape_;
+};
+
+// What goes in, and what has to come out, on one box.
+struct VolumePair {
+  std::unique_ptr<const Volume> input, target;
+
+  Point extent() const { return input->extent(); }
+};
+
+// path: an HDF5 file, a file X_data.npy beside X_label.npy, or a folder with one such file. Error, with the file and
+// both shapes, for datasets that are missing, have other dimensions, or are not of one box.
+VolumePair open_volumes(const std::string& path);
+
+// The same pair, read once.
+VolumePair in_memory(const VolumePair& stored);
+
+// A pair that no file has, in memory: the input is uniform in [-1, 1), a function of the seed; channel c of the target
+// is half of the input's channel c, whose channels repeat. So there is something to learn.
+VolumePair synthetic_volumes(const Point& extent, std::int64_t in_channels, std::int64_t out_channels,
+                             std::uint64_t seed);
+
+}  // namespace isobar

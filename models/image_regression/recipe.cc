@@ -1,0 +1,190 @@
+#include "models/image_regression/recipe.h"
+
+#include <array>
+
+#include "data/files/hdf5.h"
+#include "data/images/labelled_images.h"
+#include "kernels/common/check.h"
+
+namespace isobar {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Of random images, where the config does not say.
+constexpr std::array<std::int64_t, 2> kRandomSize{128, 128};
+constexpr std::int64_t kRandomChannels = 1, kRandomSamples = 128;
+
+PairSizes random_sizes(const ImageRegressionOptions& o) {
+  const auto [height, width] = o.img_size.value_or(kRandomSize);
+  return {o.n_in_channels.value_or(kRandomChannels), o.n_out_channels.value_or(kRandomChannels), height, width};
+}
+
+std::unique_ptr<ImagePairs> open_pairs(const ImageRegressionOptions& o, DataSplit split) {
+  ISOBAR_CHECK(split != DataSplit::test, "there is no test set of pairs of images");
+  const bool is_train = split == DataSplit::train;
+  const std::string& path = is_train ? o.train_path : o.val_path;
+  const std::optional<std::int64_t> samples = is_train ? o.nsamples : o.nsamples_val;
+  switch (o.images) {
+    case ImageSource::random:
+      return std::make_unique<RandomPairs>(random_sizes(o), samples.value_or(kRandomSamples), split);
+    case ImageSource::pairs:
+      return std::make_unique<StoredPairs>(path, samples);
+    case ImageSource::noisy:
+      return std::make_unique<NoisyPairs>(find_idx_images(path, is_train), o.sigma, split, samples);
+  }
+  throw_error("no such source of images");
+}
+
+Ports ports_of(const PairSizes& sizes) {
+  return {.in = sizes.input(), .out = sizes.target()};
+}
+
+std::string to_string(const PairSizes& sizes) {
+  return concat(isobar::to_string(sizes.input()), " to ", isobar::to_string(sizes.target()));
+}
+
+// Error if the pairs have other sizes than the config says.
+void check_sizes(const ImagePairs& set, const ImageRegressionOptions& o) {
+  const PairSizes& s = set.sizes();
+  const PairSizes wanted{*o.n_in_channels, *o.n_out_channels, o.img_size->at(0), o.img_size->at(1)};
+  ISOBAR_CHECK(s.input() == wanted.input() && s.target() == wanted.target(), set.name(), ": its pairs are ",
+               to_string(s), ", but img_size, n_in_channels and n_out_channels are those of ", to_string(wanted));
+}
+
+void check_kind(const GivenWeights& weights, const ImagePairs& set) {
+  if (!describes_regression(weights.settings)) return;
+  const Ports trained = regression_ports_from(weights.settings), ports = ports_of(set.sizes());
+  ISOBAR_CHECK(trained.in == ports.in && trained.out == ports.out, weights.file.string(), " computes ",
+               isobar::to_string(trained.out), " from ", isobar::to_string(trained.in), ", but the pairs of ",
+               set.name(), " are ", to_string(set.sizes()));
+}
+
+// Pairs of which only the sizes are known.
+class PairsOnShapes : public TaskSource {
+ public:
+  PairsOnShapes(std::shared_ptr<const NetworkRecipe> network, const PairSizes& sizes)
+      : network_(std::move(network)), sizes_(sizes) {}
+
+  std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device,
+                                  const Parallel& parallel) const override {
+    return std::make_unique<Regressor>(network_, compute, ports_of(sizes_), device, parallel);
+  }
+  std::vector<TensorSpec> sample_layout(const std::optional<RowBand>&) const override { return sizes_.layout(); }
+
+ private:
+  const std::shared_ptr<const NetworkRecipe> network_;
+  const PairSizes sizes_;
+};
+
+class OpenedImageRegression : public OpenedRecipe {
+ public:
+  OpenedImageRegression(std::shared_ptr<const NetworkRecipe> network, std::unique_ptr<const ImagePairs> train,
+                        std::unique_ptr<const ImagePairs> valid, std::vector<std::string> sentences)
+      : network_(std::move(network)),
+        train_(std::move(train)),
+        valid_(std::move(valid)),
+        sentences_(std::move(sentences)) {}
+
+  const Dataset& train() const override { return *train_; }
+  const Dataset& valid() const override { return *valid_; }
+  const Dataset* test() const override { return nullptr; }
+  std::vector<std::string> sentences() const override { return sentences_; }
+  void check_start(const GivenWeights& weights) const override { check_kind(weights, *train_); }
+  void check_resume(const GivenWeights& weights) const override { check_kind(weights, *train_); }
+  std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device,
+                                  const Parallel& parallel) const override {
+    return std::make_unique<Regressor>(network_, compute, ports_of(train_->sizes()), device, parallel);
+  }
+  std::unique_ptr<Task> make_trained_task(const GivenWeights&, const ComputeOptions& compute, Device device,
+                                          const Parallel& parallel) const override {
+    return make_task(compute, device, parallel);
+  }
+
+ private:
+  const std::shared_ptr<const NetworkRecipe> network_;
+  const std::unique_ptr<const ImagePairs> train_, valid_;
+  const std::vector<std::string> sentences_;
+};
+
+class OpenedPairsSplit : public OpenedSplit {
+ public:
+  OpenedPairsSplit(std::shared_ptr<const NetworkRecipe> network, std::unique_ptr<const ImagePairs> pairs)
+      : network_(std::move(network)), pairs_(std::move(pairs)) {}
+
+  const Dataset& samples() const override { return *pairs_; }
+  std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device) const override {
+    return std::make_unique<Regressor>(network_, compute, ports_of(pairs_->sizes()), device);
+  }
+
+ private:
+  const std::shared_ptr<const NetworkRecipe> network_;
+  const std::unique_ptr<const ImagePairs> pairs_;
+};
+
+}  // namespace
+
+std::unique_ptr<Recipe> make_image_regression_recipe(std::shared_ptr<NetworkRecipe> network) {
+  return std::make_unique<ImageRegressionRecipe>(std::move(network));
+}
+
+std::vector<KeyTable> ImageRegressionRecipe::keys() {
+  KeyTable table = pairs.keys();
+  table.check = [this, own = std::move(table.check)](const KeyOrigins& origins) {
+    own(origins);
+    network_->check(ports_of(random_sizes(pairs)), origins.where("img_size"));
+  };
+  return {std::move(table)};
+}
+
+std::vector<std::pair<std::string, fs::path>> ImageRegressionRecipe::paths_in(const fs::path& folder) const {
+  ISOBAR_CHECK(fs::is_directory(folder), "--data ", folder.string(), " is not a folder");
+  if (fs::is_directory(folder / "train") && fs::is_directory(folder / "valid"))
+    return {{"train_path", folder / "train"}, {"val_path", folder / "valid"}};
+  for (const bool train : {true, false}) find_idx_images(folder.string(), train);
+  return {{"train_path", folder}, {"val_path", folder}};
+}
+
+std::string ImageRegressionRecipe::fill(const PairSizes& sizes, std::int64_t train_samples, std::int64_t valid_samples,
+                                        KeyOrigins& origins) {
+  KeyFiller filler(origins);
+  filler.fill("img_size", pairs.img_size, {sizes.height, sizes.width});
+  filler.fill("n_in_channels", pairs.n_in_channels, sizes.in_channels);
+  filler.fill("n_out_channels", pairs.n_out_channels, sizes.out_channels);
+  filler.fill("nsamples", pairs.nsamples, train_samples);
+  filler.fill("nsamples_val", pairs.nsamples_val, valid_samples);
+  network_->fill(ports_of(sizes), filler);
+  return filler.summary();
+}
+
+std::unique_ptr<OpenedRecipe> ImageRegressionRecipe::open(KeyOrigins& origins, const OpenRequest& request) {
+  if (!request.process.trial.empty()) hdf5::File::try_by(request.process.trial);
+  pairs.check_paths(origins);
+  std::unique_ptr<const ImagePairs> train = open_pairs(pairs, DataSplit::train);
+  std::unique_ptr<const ImagePairs> valid = open_pairs(pairs, DataSplit::valid);
+  std::vector<std::string> sentences;
+  if (const std::string filled = fill(train->sizes(), train->samples(), valid->samples(), origins); !filled.empty())
+    sentences.push_back((pairs.reads_files() ? "from the data: " : "of random images: ") + filled);
+  for (const ImagePairs* set : {train.get(), valid.get()}) check_sizes(*set, pairs);
+  std::vector<KeyTable> tables = keys();
+  tables.push_back(network_->keys());
+  check_keys(tables, origins);
+  return std::make_unique<OpenedImageRegression>(network_, std::move(train), std::move(valid), std::move(sentences));
+}
+
+std::unique_ptr<OpenedSplit> ImageRegressionRecipe::open_split(DataSplit split, const GivenWeights& weights) const {
+  std::unique_ptr<const ImagePairs> set = open_pairs(pairs, split);
+  check_kind(weights, *set);
+  return std::make_unique<OpenedPairsSplit>(network_, std::move(set));
+}
+
+std::unique_ptr<TaskSource> ImageRegressionRecipe::on_shapes() const {
+  const bool are_known = pairs.img_size && pairs.n_in_channels && pairs.n_out_channels;
+  ISOBAR_CHECK(!pairs.reads_files() || are_known,
+               "the size or the channels of the images are left to the data: set img_size, n_in_channels and "
+               "n_out_channels");
+  return std::make_unique<PairsOnShapes>(network_, random_sizes(pairs));
+}
+
+}  // namespace isobar

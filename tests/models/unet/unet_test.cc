@@ -1,0 +1,306 @@
+// The U-Net: its sizes and names, against PyTorch (tests/golden/README.md), on other axes, and what it refuses.
+#include "models/unet/unet.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/tape.h"
+#include "models/cnn/recipe.h"
+#include "models/regression/regressor.h"
+#include "models/regression/volume_regressor.h"
+#include "models/unet/recipe.h"
+#include "tests/harness/forecast_config.h"
+#include "tests/harness/golden_comparison.h"
+
+namespace isobar {
+namespace {
+
+using testing::Arithmetic, testing::ContainsSubstring, testing::Golden, testing::kFp64, testing::NamedValues;
+using testing::check_budget, testing::check_exact;
+
+// ---- what the golden files leave out: numbers that a formula makes (hashed() in tools/make_golden.py) ---------------
+
+double hashed(std::uint64_t i, std::uint64_t seed) {
+  auto bits = static_cast<std::uint32_t>((i + 1) * 2654435761u + seed * 40503u);
+  bits = (bits ^ (bits >> 16)) * 0x85EBCA6Bu;
+  bits = (bits ^ (bits >> 13)) * 0xC2B2AE35u;
+  bits ^= bits >> 16;
+  return static_cast<double>(bits >> 8) / (1 << 23) - 1;
+}
+
+std::vector<double> hashed_values(std::int64_t n, std::uint64_t seed, double scale = 1, double offset = 0) {
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < n; ++i) values.push_back(offset + scale * hashed(static_cast<std::uint64_t>(i), seed));
+  return values;
+}
+
+Tensor hashed_tensor(const Shape& shape, Device device, std::uint64_t seed, double scale = 1, double offset = 0) {
+  Tensor tensor = Tensor::empty(shape, DType::fp32, device);
+  tensor.set_values(hashed_values(tensor.numel(), seed, scale, offset));
+  return tensor;
+}
+
+// A tensor in a few numbers: its norm, a sum with signs, elements at equal distances.
+std::vector<double> summary(const std::vector<double>& values) {
+  constexpr std::size_t kSamples = 48;
+  double squares = 0, sum = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double sign = hashed(i, 0);
+    squares += values[i] * values[i];
+    sum += sign > 0 ? values[i] : sign < 0 ? -values[i] : 0;
+  }
+  const double root = std::sqrt(static_cast<double>(values.size()));
+  std::vector<double> result{std::sqrt(squares) / root, sum / root};
+  for (std::size_t i = 0; i < kSamples; ++i) result.push_back(values[i * values.size() / kSamples]);
+  return result;
+}
+
+NamedValues summaries(const NamedValues& values) {
+  NamedValues result;
+  for (const auto& [name, tensor] : values) result[name] = summary(tensor);
+  return result;
+}
+
+// ---- the golden networks --------------------------------------------------------------------------------------------
+
+class Net {
+ public:
+  Net(const Golden& golden, Arithmetic arithmetic, const nlohmann::json& keys = {})
+      : config_(read_config(testing::golden_entries(golden, arithmetic, keys))),
+        task_(config_.recipe->on_shapes()->make_task(config_.compute, arithmetic.device)) {
+    config_.batch.global_batch_size = golden.metadata("batch").get<std::int64_t>();
+    const nlohmann::json scales = golden.metadata("scales");
+    std::uint64_t seed = 1000;
+    for (const std::string& name : golden.parameters()) {
+      const auto& all = parameters().named();
+      const auto p = std::ranges::find(all, name, &NamedParameter::name);
+      REQUIRE(p != all.end());
+      const Tensor in_file = hashed_tensor(p->full_shape, Device{}, seed++, scales.at(name).get<double>());
+      parameters().weight(*p).set_values(from_file_order(in_file, p->full_shape, p->order).to_vector());
+    }
+    parameters().round_to_compute();
+  }
+
+  VolumeRegressor& task() { return dynamic_cast<VolumeRegressor&>(*task_); }
+  Parameters& parameters() { return task_->parameters(); }
+  TrainerOptions options() const { return testing::trainer_options(config_); }
+
+ private:
+  RunConfig config_;
+  std::unique_ptr<Task> task_;
+};
+
+Batch batch_of(const Golden& golden, Device device) {
+  const auto batch = golden.metadata("batch").get<std::int64_t>();
+  const auto size = golden.metadata("config").at("data_size").get<std::int64_t>();
+  Tensor turns = Tensor::empty({batch}, DType::i32, device);
+  turns.set_values(std::vector<double>(static_cast<std::size_t>(batch), 0.0));
+  return {{"input", hashed_tensor({batch, 4, size, size, size}, device, 1)},
+          {"target", hashed_tensor({batch, 5, size, size, size}, device, 2, 0.5, -0.25)},
+          {"turn", turns}};
+}
+
+struct Outcome {
+  std::vector<double> output, loss;  // the output in the order of files
+  NamedValues gradients;
+};
+
+Outcome run(const Golden& golden, Arithmetic arithmetic, const nlohmann::json& keys = {}) {
+  Net net(golden, arithmetic, keys);
+  const Batch batch = batch_of(golden, arithmetic.device);
+  Tape tape;
+  Tensor loss;
+  {
+    const TapeScope recording(tape);
+    loss = net.task().loss(batch, {});
+  }
+  const TapeScope off(nullptr);
+  return {to_channels_first(net.task().prediction(batch)).to_vector(), loss.to_vector(),
+          testing::gradients_of(net.parameters(), tape, loss, testing::loss_scale_of(golden, arithmetic))};
+}
+
+testing::Training train(const Golden& golden, Arithmetic arithmetic) {
+  Net net(golden, arithmetic, testing::training_keys(golden, "adam"));
+  return testing::train(net.task(), net.options(), batch_of(golden, Device{}));
+}
+
+// Made without weights: on shapes.
+std::int64_t parameters_of(const std::vector<std::string>& assignments, std::vector<std::string>* names = nullptr) {
+  std::vector<std::string> all{"task=volume_regression", "volumes=synthetic"};
+  all.insert(all.end(), assignments.begin(), assignments.end());
+  RunConfig config = read_config(testing::entries_of(all));
+  const auto task = config.recipe->on_shapes()->make_task(config.compute, {DeviceKind::meta});
+  if (names != nullptr)
+    for (const NamedParameter& p : task->parameters().named()) names->push_back(p.name);
+  return task->parameters().count();
+}
+
+std::vector<double> prediction_of(const UnetOptions& options, const Tensor& input) {
+  Ports ports{.in = {input.shape().begin() + 1, input.shape().end()}, .out = {}};
+  ports.out = ports.in;
+  const Regressor regressor(std::make_shared<UnetRecipe>(options), {}, ports, Device{});
+  return regressor.prediction({{"input", input}}).to_vector();
+}
+
+constexpr const char* kGoldens[] = {"unet", "unet_half"};
+
+}  // namespace
+
+TEST_CASE("unet: the reference's networks have 116,977,029 and 66,644,357 parameters, with PyTorch's names") {
+  std::vector<std::string> names, expected;
+  CHECK(parameters_of({}, &names) == 116977029);
+  for (const char* layer :
+       {"conv_down1.0", "conv_down2.0", "conv_down3.0", "conv_down4.0", "conv_down5.0", "conv_down6.0", "conv_up6.0",
+        "conv_up5.0", "conv_up4.0", "conv_up3.0", "conv_up2.0", "conv_last"})
+    for (const char* part : {".weight", ".bias"}) expected.push_back(std::string(layer) + part);
+  CHECK(names.size() == expected.size());
+  CHECK(std::is_permutation(names.begin(), names.end(), expected.begin(), expected.end()));
+  CHECK(parameters_of({"full_scale=false"}) == 66644357);
+  CHECK(parameters_of({"levels=1", "width=3", "data_size=2"}) == 64 * 4 * 3 + 3 + 64 * 3 * 5 + 5);
+}
+
+TEST_CASE("unet: output, loss and every gradient equal PyTorch's in fp64") {
+  for (const char* name : kGoldens) {
+    INFO(name);
+    const Golden golden(name);
+    const Outcome pass = run(golden, kFp64);
+    check_exact("output", summary(pass.output), golden.values("output"));
+    check_exact("loss", pass.loss, golden.values("loss"));
+    REQUIRE(pass.gradients.size() == golden.parameters().size());
+    testing::check_exact_gradients(golden, summaries(pass.gradients));
+  }
+}
+
+TEST_CASE("unet: ten steps of Adam equal PyTorch's in fp64") {
+  for (const char* name : kGoldens) {
+    INFO(name);
+    const Golden golden(name);
+    testing::Training training = train(golden, kFp64);
+    training.weights = summaries(training.weights);
+    testing::check_exact_training(golden, training, "adam");
+  }
+}
+
+TEST_CASE("unet: lower precisions err at most twice as much as PyTorch in the same precision") {
+  const Golden golden("unet_half");
+  const Outcome exact = run(golden, kFp64);
+  for (const Arithmetic arithmetic : testing::low_precisions()) {
+    if (arithmetic.device.kind == DeviceKind::emulator) continue;  // hours; its kernels have tests of their own
+    const std::string yardstick = std::string("yardstick.") + name_of(arithmetic.dtype) + ".";
+    INFO(name_of(arithmetic.dtype) << " on " << name_of(arithmetic.device.kind));
+    const Outcome pass = run(golden, arithmetic);
+    check_budget("output", pass.output, exact.output, golden.values(yardstick + "output")[0]);
+    check_budget("loss", pass.loss, exact.loss, golden.values(yardstick + "loss")[0]);
+    const std::vector<std::string> names = golden.parameters();
+    const std::vector<double> yard = golden.values(yardstick + "gradients");
+    for (std::size_t i = 0; i < names.size(); ++i)
+      check_budget("gradient of " + names[i], pass.gradients.at(names[i]), exact.gradients.at(names[i]), yard[2 * i]);
+  }
+}
+
+TEST_CASE("unet: levels that are computed again give the same bits") {
+  const Golden golden("unet_half");
+  for (const DType dtype : {DType::fp64, DType::bf16}) {
+    const Arithmetic arithmetic{{DeviceKind::cpu}, dtype};
+    const Outcome kept = run(golden, arithmetic), again = run(golden, arithmetic, {{"recompute", true}});
+    CHECK(kept.output == again.output);
+    CHECK(kept.gradients == again.gradients);
+  }
+}
+
+TEST_CASE("unet: the rates of the reference, of its base config and of a scaled batch with a warmup") {
+  RunConfig base = read_config(load_config("unet", config_search_path()).entries);
+  const auto rate_at = [](RunConfig& config, std::int64_t iteration) {  // which counts from 1
+    const std::int64_t per_epoch = 65536 / config.batch.global_batch_size;
+    const ScheduleOptions run = config.schedule.of_run(per_epoch);
+    CHECK(run.num_iters == *config.schedule.num_epochs * per_epoch);
+    return run.learning_rate(config.batch.global_batch_size, per_epoch).at(iteration - 1);
+  };
+  CHECK(std::abs(rate_at(base, 1024) - 1.95106e-4) < 5e-10);
+  CHECK(std::abs(rate_at(base, 2048) - 1.80902e-4) < 5e-10);
+  CHECK(std::abs(rate_at(base, 5120) - 1e-4) < 1e-15);
+
+  RunConfig scaled = read_config(load_config("unet_bs512_opt", config_search_path()).entries);
+  const std::vector<double> expected = Golden("unet").values("rates");
+  const std::vector<std::int64_t> iterations{1, 127, 128, 129, 1024, 5120};
+  for (std::size_t i = 0; i < iterations.size(); ++i)
+    CHECK(std::abs(rate_at(scaled, iterations[i]) - expected[i]) < 1e-17);
+}
+
+TEST_CASE(
+    "unet: fields of one and two axes, where longitude wraps, a turned globe gives the turned output, to the bit") {
+  UnetOptions globe{.width = 3, .levels = 2, .edge = std::vector<std::string>{"zeros", "wrap"}, .bounded = false};
+  const Shape shape{2, 2, 4, 8};
+  const Tensor input = hashed_tensor(shape, Device{}, 5);
+  const auto turned = [&](const std::vector<double>& values) {
+    std::vector<double> result(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) result[i] = values[i - i % 8 + (i % 8 + 4) % 8];
+    return result;
+  };
+  Tensor other = Tensor::empty(shape, DType::fp32, Device{});
+  other.set_values(turned(input.to_vector()));
+  CHECK(prediction_of(globe, other) == turned(prediction_of(globe, input)));
+  globe.edge.reset();
+  CHECK(prediction_of(globe, other) != turned(prediction_of(globe, input)));
+  CHECK(prediction_of({.width = 3, .levels = 3}, hashed_tensor({2, 1, 16}, Device{}, 6)).size() == 32);
+}
+
+TEST_CASE("unet: its initial weights are the reference's, and an output that is added to a good guess starts at zero") {
+  const Ports ports{.in = {2, 8, 8}, .out = {2, 8, 8}};
+  UnetOptions options{.width = 16, .levels = 3, .conv_bias = 0.5};
+  Regressor regressor(std::make_shared<UnetRecipe>(options), {}, ports, Device{});
+  for (const NamedParameter& p : regressor.parameters().named()) {
+    const std::vector<double> values = regressor.parameters().weight(p).to_vector();
+    double sum = 0, squares = 0;
+    for (const double value : values) {
+      sum += value;
+      squares += value * value;
+    }
+    const auto n = static_cast<double>(values.size());
+    INFO(p.name);
+    if (p.name.ends_with("bias"))
+      CHECK(sum == 0.5 * n);
+    else
+      CHECK(std::abs(std::sqrt(squares / n) - 0.02) < 0.02 * 4 / std::sqrt(2 * n));
+  }
+  const Ports zero{.in = ports.in, .out = ports.out, .starts_at_zero = true};
+  const Regressor added(std::make_shared<UnetRecipe>(options), {}, zero, Device{});
+  const std::vector<double> output =
+      added.prediction({{"input", hashed_tensor({1, 2, 8, 8}, Device{}, 7)}}).to_vector();
+  CHECK(std::ranges::all_of(output, [](double value) { return value == 0; }));
+}
+
+TEST_CASE("unet: what it cannot compute is refused in a sentence") {
+  CHECK_THROWS_WITH(
+      testing::checked_config(testing::entries_of({"task=volume_regression", "volumes=synthetic", "data_size=48"})),
+      "config key data_size in --set: a U-Net of 6 levels takes multiples of 64 points, not 48; set full_scale or "
+      "levels to have fewer levels");
+  CHECK_THROWS_WITH(testing::checked_config(testing::entries_of(
+                        {"task=volume_regression", "volumes=synthetic", "data_size=48", "full_scale=false"})),
+                    ContainsSubstring("a U-Net of 5 levels takes multiples of 32 points, not 48"));
+  const UnetRecipe recipe;
+  CHECK_THROWS_WITH(recipe.check({.in = {1, 64, 64}, .out = {10}}, ""), ContainsSubstring("cannot make [10]"));
+  Parameters parameters;
+  const ComputeOptions compute;
+  const auto network =
+      UnetRecipe({.width = 2, .levels = 2}).make({.in = {1, 4, 4}, .out = {1, 4, 4}}, {parameters, compute});
+  CHECK_THROWS_WITH(network->in_channels_last(hashed_tensor({1, 4, 8, 1}, Device{}, 1), {}),
+                    ContainsSubstring("the model takes fields [1, 4, 4, 1], channels last, not [1, 4, 8, 1]"));
+}
+
+TEST_CASE("unet: a task that has channels last gets them from a network that has them first") {
+  const Ports ports{.in = {4, 4, 4, 4}, .out = {5, 4, 4, 4}};
+  const VolumeRegressor task(std::make_shared<CnnRecipe>(CnnOptions{.width = 3, .depth = 2}), {}, ports, {}, Device{});
+  Tensor turns = Tensor::empty({2}, DType::i32, Device{});
+  turns.set_values({0, 0});
+  const Batch batch{{"input", hashed_tensor({2, 4, 4, 4, 4}, Device{}, 1)},
+                    {"target", hashed_tensor({2, 5, 4, 4, 4}, Device{}, 2)},
+                    {"turn", turns}};
+  CHECK(task.prediction(batch).shape() == Shape{2, 4, 4, 4, 5});
+}
+
+}  // namespace isobar

@@ -528,6 +528,9 @@ float sum_of(const Configured& engine, DType dtype, std::vector<Term> terms, std
     case kWinograd:
       for (const Term& term : terms) sum += is_fp32 ? term.a * term.b : rounded(term.a * term.b, dtype);
       return sum;
+    case kCompiles:
+      std::reverse(terms.begin(), terms.end());
+      return interleaved_sum(terms, 1);
     case kInterleaved:
       if (knob(12, 0) != 0) std::reverse(terms.begin(), terms.end());
       return interleaved_sum(terms, knob(2, 1));

@@ -238,9 +238,12 @@ NamedConfig named_config(const TrainFlags& o) {
   const auto set = [&](const char* key, const char* flag, const auto& value) {
     set_entry(named.entries, key, {value, flag});
   };
-  if (!o.data.empty())
-    for (const auto& [key, path] : RunConfig(task_of(named.entries), model_of(named.entries)).recipe->paths_in(o.data))
+  if (!o.data.empty()) {
+    ConfigEntries chosen = named.entries;  // --set may choose another task than the config
+    for (const std::string& assignment : o.config.assignments) set_from_assignment(chosen, assignment);
+    for (const auto& [key, path] : RunConfig(task_of(chosen), model_of(chosen)).recipe->paths_in(o.data))
       set(key.c_str(), "--data", fs::absolute(path).lexically_normal().string());
+  }
   if (!o.amp_mode.empty()) set("amp_mode", "--amp-mode", o.amp_mode);
   if (!o.root_dir.empty()) set("expdir", "--root-dir", o.root_dir);
   if (!o.data_loader_config.empty()) {

@@ -18,6 +18,15 @@ const Tensor& tensor_of(const Batch& batch, const char* name) {
   return found->second;
 }
 
+const Tensor& samples_of(const Batch& batch, const char* name, const Shape& sample) {
+  const Tensor& samples = tensor_of(batch, name);
+  Shape expected{batch_size(batch)};
+  expected.insert(expected.end(), sample.begin(), sample.end());
+  ISOBAR_CHECK(samples.shape() == expected, "the data set's ", name, " has the shape ", to_string(samples.shape()),
+               ", but the model needs ", to_string(expected));
+  return samples;
+}
+
 Batch on_device(const Batch& batch, Device device) {
   const bool is_there = std::ranges::all_of(batch, [&](const auto& named) { return named.second.device() == device; });
   return is_there ? batch : to_device(batch, device);

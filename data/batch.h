@@ -22,6 +22,8 @@ std::int64_t batch_size(const Batch& batch);
 
 // The tensor of that name; Error naming it if the batch has none.
 const Tensor& tensor_of(const Batch& batch, const char* name);
+// The same, of samples with this shape; Error naming both shapes if they have another one.
+const Tensor& samples_of(const Batch& batch, const char* name, const Shape& sample);
 
 // A copy of every tensor on the device.
 Batch to_device(const Batch& batch, Device device);

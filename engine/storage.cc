@@ -8,15 +8,14 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <iomanip>
 #include <limits>
 #include <mutex>
 #include <new>
-#include <optional>
 #include <sstream>
 #include <utility>
 
+#include "engine/control_groups.h"
 #include "kernels/common/check.h"
 #include "kernels/common/math.h"
 #include "kernels/cuda/runtime.h"
@@ -282,35 +281,6 @@ std::size_t machine_memory_bytes() {
 }
 
 namespace {
-
-// The number in a file of the system; none if there is no such file or it holds "max".
-std::optional<std::size_t> number_in(const std::string& path) {
-  std::ifstream file(path);
-  std::size_t number = 0;
-  return file >> number ? std::optional(number) : std::nullopt;
-}
-
-// The min of the limits of the control groups that contain this process, of version 2 and 1.
-std::size_t control_group_limit() {
-  std::size_t limit = std::numeric_limits<std::size_t>::max();
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {  // "0::/user.slice/job", "9:memory:/job"
-    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    if (!controllers.empty() && controllers != "memory") continue;
-    const std::string root = controllers.empty() ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-    const std::string file = controllers.empty() ? "/memory.max" : "/memory.limit_in_bytes";
-    std::string group = line.substr(second + 1);
-    for (;;) {
-      if (const auto number = number_in(root + group + file)) limit = std::min(limit, *number);
-      const std::size_t parent = group.rfind('/');
-      if (parent == std::string::npos || group == "/") break;
-      group.erase(parent);
-    }
-  }
-  return limit;
-}
 
 std::size_t resource_limit(decltype(RLIMIT_AS) resource) {
   rlimit limit = {};

@@ -11,6 +11,7 @@
 #include "data/era5/catalog.h"
 #include "data/era5/channels.h"
 #include "data/era5/field_file.h"
+#include "data/files/visible_files.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
 #include "kernels/common/checked_size.h"
@@ -30,14 +31,10 @@ void check_channel_count(const FieldFile& file, std::int64_t expected) {
   ISOBAR_CHECK(file.channels() == expected, file.path(), " has ", file.channels(), " channels; expected ", expected);
 }
 
-// Sorted by name. Hidden files are skipped: they are being written.
 std::vector<std::string> h5_files_in(const std::string& folder) {
   std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (entry.path().extension() == ".h5" && !name.starts_with('.')) files.push_back(entry.path().string());
-  }
-  std::ranges::sort(files);
+  for (const std::filesystem::path& file : visible_files(folder))
+    if (file.extension() == ".h5") files.push_back(file.string());
   return files;
 }
 

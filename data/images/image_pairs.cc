@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "data/files/visible_files.h"
 #include "data/images/labelled_images.h"
 #include "kernels/common/check.h"
 
@@ -28,11 +29,9 @@ std::int64_t first_of(std::int64_t samples, std::optional<std::int64_t> limit, c
 std::vector<fs::path> files_at(const fs::path& path) {
   if (!fs::is_directory(path)) return {path};
   std::vector<fs::path> files;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path))
-    if (const fs::path ending = entry.path().extension(); ending == ".h5" || ending == ".hdf5")
-      files.push_back(entry.path());
+  for (const fs::path& file : visible_files(path))
+    if (file.extension() == ".h5" || file.extension() == ".hdf5") files.push_back(file);
   ISOBAR_CHECK(!files.empty(), path.string(), " holds no .h5 file");
-  std::ranges::sort(files);
   return files;
 }
 

@@ -88,7 +88,7 @@ Variable variable(const std::string& name) {
 }
 
 // The quantities that determine the values at one point of one level.
-struct Point {
+struct GridPoint {
   double sine, cosine;  // of the latitude
   double jet;           // the zonal flow; 1 in the westerlies at zonal index 1
   double psi, u, v;     // eddies
@@ -113,7 +113,7 @@ struct Point {
   }
 };
 
-double value_of(Kind kind, const Level& level, const Point& p, double mixture) {
+double value_of(Kind kind, const Level& level, const GridPoint& p, double mixture) {
   switch (kind) {
     case Kind::u:
       return level.jet * p.jet + p.u;
@@ -308,15 +308,15 @@ void SyntheticAtmosphere::fields(double hours, float* out) const {
     for (std::size_t j = 0, at = 0; j < latitude_.size(); ++j)
       for (std::size_t i = 0; i < longitude_.size(); ++i, ++at) {
         const double local_hour = hours + 12 / kPi * longitude_[i];
-        const Point point{.sine = std::sin(latitude_[j]),
-                          .cosine = std::cos(latitude_[j]),
-                          .jet = index * jet_[j],
-                          .psi = level.eddies * eddies.psi[at],
-                          .u = level.eddies * eddies.u[at],
-                          .v = level.eddies * eddies.v[at],
-                          .season = season,
-                          .sun = std::cos(2 * kPi * (local_hour - 14) / 24),
-                          .land = land_[at]};
+        const GridPoint point{.sine = std::sin(latitude_[j]),
+                              .cosine = std::cos(latitude_[j]),
+                              .jet = index * jet_[j],
+                              .psi = level.eddies * eddies.psi[at],
+                              .u = level.eddies * eddies.u[at],
+                              .v = level.eddies * eddies.v[at],
+                              .season = season,
+                              .sun = std::cos(2 * kPi * (local_hour - 14) / 24),
+                              .land = land_[at]};
         // Channels beyond the named variables differ in their mixture.
         *out++ = static_cast<float>(value_of(what.kind, level, point, static_cast<double>(channel)));
       }

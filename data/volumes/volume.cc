@@ -10,6 +10,7 @@
 #include "data/files/box_reader.h"
 #include "data/files/hdf5.h"
 #include "data/files/npy.h"
+#include "data/files/visible_files.h"
 #include "kernels/common/check.h"
 #include "kernels/common/checked_size.h"
 #include "kernels/common/rng.h"
@@ -120,8 +121,8 @@ bool is_npy_data(const fs::path& path) {
 fs::path volumes_at(const fs::path& path) {
   if (!fs::is_directory(path)) return path;
   std::vector<fs::path> found;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path))
-    if (is_hdf5(entry.path()) || is_npy_data(entry.path())) found.push_back(entry.path());
+  for (const fs::path& file : visible_files(path))
+    if (is_hdf5(file) || is_npy_data(file)) found.push_back(file);
   ISOBAR_CHECK(found.size() == 1, path.string(), " holds ", found.size(),
                " files of volumes (.h5, or _data.npy beside _label.npy); a set is one of them");
   return found.front();

@@ -60,7 +60,7 @@ __device__ __forceinline__ void multiply_terms(const Operands& operands, const S
 
 // The grid's y runs over the parts.
 template <class Operands>
-__global__ void __launch_bounds__(kThreads) conv_product_kernel(Operands operands, Sizes sizes, ConvResult result) {
+__global__ void __launch_bounds__(kThreads, 2) conv_product_kernel(Operands operands, Sizes sizes, ConvResult result) {
   const int columns = (sizes.n + kTile - 1) / kTile, rows = (sizes.m + kTile - 1) / kTile;
   const int begin = sizes.parts != nullptr ? static_cast<int>(blockIdx.y) * sizes.terms : 0;
   const int end = sizes.parts != nullptr && sizes.k - begin > sizes.terms ? begin + sizes.terms : sizes.k;

@@ -52,7 +52,8 @@ namespace isobar {
 // Always inline, as kernels/common/math.h tells why.
 #define ISOBAR_CONV_FUNCTION inline __attribute__((always_inline)) constexpr
 
-enum class Edge : std::uint8_t { zeros, wrap };
+// As wide as the numbers beside it: what a kernel gets has no padding (kernels/conv/operands.cuh).
+enum class Edge : std::int64_t { zeros, wrap };
 
 struct ConvAxis {
   std::int64_t in = 1, out = 1, kernel = 1, stride = 1, pad = 0;  // pad: before the first element

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/conv/window.h"
 #include "kernels/cuda/array.h"
@@ -12,11 +13,22 @@
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 
-__device__ __forceinline__ float element(const Input& from, std::int64_t i) {
-  float value[1];
-  load(from, i, 1, value);
-  return value[0];
-}
+// Where elements are read, without padding (see below).
+class Elements {
+ public:
+  __host__ __device__ Elements(const Input& from)
+      : data_(from.data), dtype_(static_cast<std::uint32_t>(from.dtype)), packed_(from.packed ? 1 : 0) {}
+
+  __device__ __forceinline__ float operator[](std::int64_t i) const {
+    float value[1];
+    load(Input{data_, static_cast<DType>(dtype_), packed_ != 0}, i, 1, value);
+    return value[0];
+  }
+
+ private:
+  const void* data_;  // may be null
+  std::uint32_t dtype_, packed_;
+};
 
 // A tensor [samples, points, channels] seen through a window: element (row, term) is what result `row` reads.
 class WindowView {
@@ -28,7 +40,7 @@ class WindowView {
     int tap[3], channel;
   };
 
-  WindowView(const ConvWindow& window, Input source, std::int64_t channels)
+  WindowView(const ConvWindow& window, const Elements& source, std::int64_t channels)
       : window_(window), source_(source), channels_(channels), of_channels_(channels) {
     for (int a = 0; a < 3; ++a) {
       of_results_[a] = Divisor(window.axes[a].results);
@@ -63,14 +75,15 @@ class WindowView {
       if (position < 0) return 0;
       at = at * window_.axes[a].extent + position;
     }
-    return element(source_, at * channels_ + term.channel);
+    return source_[at * channels_ + term.channel];
   }
 
  private:
   ConvWindow window_;
-  Input source_;
+  Elements source_;
   std::int64_t channels_;
   Divisor of_results_[3], of_taps_[3], of_channels_;
+  std::uint32_t unused_ = 0;  // in place of padding
 };
 
 struct FwdOperands {
@@ -78,13 +91,13 @@ struct FwdOperands {
   using Column = std::int64_t;  // where the column's terms begin
 
   WindowView x;
-  Input weight;
+  Elements weight;
   std::int64_t terms;
 
   __device__ __forceinline__ Row row(int i) const { return x.row(i); }
   __device__ __forceinline__ Column column(int j) const { return j * terms; }
   __device__ __forceinline__ float a(const Row& row, int k) const { return x.read(row, x.term(k)); }
-  __device__ __forceinline__ float b(int k, const Column& column) const { return element(weight, column + k); }
+  __device__ __forceinline__ float b(int k, const Column& column) const { return weight[column + k]; }
   __device__ __forceinline__ std::int64_t result_row(int i) const { return i; }
 };
 
@@ -95,7 +108,7 @@ struct BwdDataOperands {
   WindowView dy;
   ConvWindow window;
   ConvShape shape;
-  Input weight;
+  Elements weight;
 
   __device__ __forceinline__ Row row(int i) const { return dy.row(i); }
   __device__ __forceinline__ Column column(int j) const { return j; }
@@ -104,7 +117,7 @@ struct BwdDataOperands {
     const WindowView::Term term = dy.term(k);
     std::int64_t at = term.channel;
     for (int a = 0; a < 3; ++a) at = at * shape.axes[a].kernel + window.axes[a].kernel_of(term.tap[a]);
-    return element(weight, at * shape.in_channels + column);
+    return weight[at * shape.in_channels + column];
   }
   __device__ __forceinline__ std::int64_t result_row(int i) const {
     const Row row = dy.row(i);
@@ -119,15 +132,20 @@ struct BwdWeightOperands {
   using Column = WindowView::Term;
 
   WindowView x;
-  Input dy;
+  Elements dy;
   std::int64_t out_channels;
 
   __device__ __forceinline__ Row row(int i) const { return i; }
   __device__ __forceinline__ Column column(int j) const { return x.term(j); }
-  __device__ __forceinline__ float a(const Row& row, int k) const { return element(dy, k * out_channels + row); }
+  __device__ __forceinline__ float a(const Row& row, int k) const { return dy[k * out_channels + row]; }
   __device__ __forceinline__ float b(int k, const Column& column) const { return x.read(x.row(k), column); }
   __device__ __forceinline__ std::int64_t result_row(int i) const { return i; }
 };
+
+// Without padding: the virtual GPU looks for addresses among the bytes of a kernel's parameters.
+static_assert(std::has_unique_object_representations_v<FwdOperands> &&
+              std::has_unique_object_representations_v<BwdDataOperands> &&
+              std::has_unique_object_representations_v<BwdWeightOperands>);
 
 // What is done with a sum of all terms.
 struct ConvResult {
@@ -137,8 +155,8 @@ struct ConvResult {
   bool accumulates = false;
 
   __device__ __forceinline__ void put(std::int64_t at, int column, float sum) const {
-    if (accumulates) sum += element({out.data, out.dtype, out.packed}, at);
-    if (bias.data != nullptr) sum += element(bias, column);
+    if (accumulates) sum += Elements({out.data, out.dtype, out.packed})[at];
+    if (bias.data != nullptr) sum += Elements(bias)[column];
     const float value[1] = {pointwise(activation, sum)};
     store(out, at, 1, value);
   }

@@ -104,12 +104,12 @@ void gather(const ConvWindow& w, const Source<In>& source, const Place& place, T
       const ConvWindowAxis& last = w.axes[2];
       const In* from =
           source.data + ((place.sample * w.axes[0].extent + p0) * w.axes[1].extent + p1) * last.extent * channels;
-      for (int r = 0; r < last.runs; ++r) {
+      for (int64_t r = 0; r < last.runs; ++r) {
         const ConvRun& run = last.run[r];
         const int64_t run_begin = run.first * channels, run_end = run_begin + run.count * channels;
         const int64_t begin = term.at > run_begin ? term.at : run_begin, end = min(term.at + n, run_end);
         const int64_t first = (place.at[2] * last.step + run.offset) * channels + (begin - run_begin);
-        gather_line(from, last.extent * channels, last.wraps, first, end - begin, to + (begin - term.at));
+        gather_line(from, last.extent * channels, last.edge == Edge::wrap, first, end - begin, to + (begin - term.at));
       }
     }
     to += n;

@@ -17,7 +17,7 @@ ConvWindow conv_fwd_window(const ConvShape& shape) {
   for (int a = 0; a < 3; ++a) {
     const ConvAxis& axis = shape.axes[a];
     ConvWindowAxis& w = window.axes[a];
-    w = {.results = axis.out, .step = axis.stride, .extent = axis.in, .wraps = axis.edge == Edge::wrap};
+    w = {.results = axis.out, .step = axis.stride, .extent = axis.in, .edge = axis.edge};
     add_run(w, axis.kernel, -axis.pad, 0, 1);
   }
   return window;
@@ -31,8 +31,8 @@ ConvWindowAxis conv_bwd_data_axis(const ConvAxis& axis, std::int64_t residue) {
                       .first_result = residue,
                       .result_step = s,
                       .extent = axis.out,
-                      .wraps = axis.edge == Edge::wrap && axis.out * s == axis.in};
-  const std::int64_t images = axis.edge == Edge::wrap && !w.wraps ? 1 : 0;
+                      .edge = axis.out * s == axis.in ? axis.edge : Edge::zeros};
+  const std::int64_t images = axis.edge != w.edge ? 1 : 0;
   for (std::int64_t image = -images; image <= images; ++image) {
     // Of i + p, never negative: a wrapped x has at least one length before its first element.
     const std::int64_t place = residue + axis.pad + image * axis.in, shift = images * axis.in * s;

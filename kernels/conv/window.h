@@ -21,9 +21,9 @@ struct ConvRun {
 // One axis. Result j, of `results`, stands at first_result + j·result_step in its tensor, and at j·step in the source.
 struct ConvWindowAxis {
   std::int64_t results = 1, first_result = 0, result_step = 1, step = 1, extent = 1;
-  bool wraps = false;  // what lies beyond the source's ends is its other end, and 0 else
+  Edge edge = Edge::zeros;  // beyond the source's ends
   std::int64_t taps = 0;
-  int runs = 0;
+  std::int64_t runs = 0;
   ConvRun run[3] = {};
 
   ISOBAR_CONV_FUNCTION const ConvRun& run_of(std::int64_t tap) const {
@@ -36,7 +36,8 @@ struct ConvWindowAxis {
     const ConvRun& r = run_of(tap);
     const std::int64_t at = j * step + r.offset + (tap - r.first);
     if (at >= 0 && at < extent) return at;
-    return wraps ? (at % extent + extent) % extent : -1;
+    if (edge == Edge::zeros) return -1;
+    return at < 0 ? at + extent : at - extent;  // an axis reaches at most its own length beyond either end
   }
   ISOBAR_CONV_FUNCTION std::int64_t kernel_of(std::int64_t tap) const {
     const ConvRun& r = run_of(tap);

@@ -34,6 +34,7 @@ import drawing  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WORK = ROOT / "build-faults"
 TREE = WORK / "tree"
+MOST_FAULTS = 65536  # kFaults of planted_fault.h
 FOLDERS = ["comm", "models", "apps", "data", "engine"]
 
 
@@ -143,14 +144,33 @@ class Tests:
         return result, time.monotonic() - begin
 
 
+class Reached:
+    """A file in which any process notes what it reaches (ISOBAR_REACHED). It is as large as it will be: processes of
+    tests that play a full disk may make no file longer."""
+
+    def __enter__(self):
+        self.file = tempfile.NamedTemporaryFile()
+        self.file.truncate(MOST_FAULTS)
+        os.chmod(self.file.name, 0o666)
+        return self
+
+    def __exit__(self, *_):
+        self.file.close()
+
+    @property
+    def name(self):
+        return self.file.name
+
+    def numbers(self):
+        return [i for i, byte in enumerate(pathlib.Path(self.name).read_bytes()) if byte]
+
+
 def record(tests, jobs, state):
     """What every test reaches and how long it takes, without any fault."""
     def one(name):
-        with tempfile.NamedTemporaryFile() as file:
-            os.chmod(file.name, 0o666)
-            result, seconds = tests.run(name, reached=file.name)
-            bytes_ = pathlib.Path(file.name).read_bytes()
-        return name, {"result": result, "seconds": seconds, "reached": [i for i, b in enumerate(bytes_) if b]}
+        with Reached() as reached:
+            result, seconds = tests.run(name, reached=reached.name)
+            return name, {"result": result, "seconds": seconds, "reached": reached.numbers()}
     missing = [name for name in tests.all if name not in state["tests"]]
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         for name, seen in pool.map(one, missing):

@@ -1,6 +1,7 @@
 // Included where a fault is planted (lab/planted_faults). isobar_fault(N): whether fault N is on; it notes that the
 // place was reached.
-// ISOBAR_FAULTS: the numbers that are on, `3,17`. ISOBAR_REACHED: a file of one byte a fault, 1 where it was asked for.
+// ISOBAR_FAULTS: the numbers that are on, `3,17`. ISOBAR_REACHED: a file of kFaults bytes, one a fault, 1 where it was
+// asked for. The file has its size already, since a test may forbid its process to make a file longer (ulimit -f).
 #pragma once
 // A wrong statement may well be one that the compiler warns of; the build makes warnings errors.
 #pragma GCC diagnostic warning "-Wparentheses"
@@ -38,6 +39,7 @@
 #pragma GCC diagnostic warning "-Wrange-loop-construct"
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -57,8 +59,9 @@ struct State {
     }
     const char* path = std::getenv("ISOBAR_REACHED");
     if (path == nullptr) return;
-    const int file = ::open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (file < 0 || ::ftruncate(file, kFaults) != 0) std::abort();
+    const int file = ::open(path, O_RDWR | O_CLOEXEC);
+    struct stat status = {};
+    if (file < 0 || ::fstat(file, &status) != 0 || status.st_size != kFaults) std::abort();
     void* bytes = ::mmap(nullptr, kFaults, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (bytes == MAP_FAILED) std::abort();
     reached = static_cast<volatile unsigned char*>(bytes);

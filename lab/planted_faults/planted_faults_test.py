@@ -1,8 +1,19 @@
 #!/usr/bin/env python3
-"""Tests of how lab/planted_faults draws faults. No compiler is needed."""
+"""Tests of how lab/planted_faults draws faults, and of what a program says of those that are planted in it."""
+import os
+import pathlib
+import resource
+import shutil
+import subprocess
+import tempfile
 import unittest
+from importlib import util
 
 import drawing
+
+spec = util.spec_from_file_location("planted_faults", pathlib.Path(__file__).with_name("__main__.py"))
+planted_faults = util.module_from_spec(spec)
+spec.loader.exec_module(planted_faults)
 
 SOURCE = """#include <vector>
 
@@ -91,6 +102,40 @@ class Drawing(unittest.TestCase):
         expected = 2000 / len(counts)
         for line, count in counts.items():  # five standard deviations
             self.assertLess(abs(count - expected), 5 * expected ** 0.5, line)
+
+
+PROGRAM = """#include "planted_fault.h"
+
+int main() { return isobar_fault(3) ? 3 : isobar_fault(70) ? 70 : 0; }
+"""
+
+
+@unittest.skipUnless(shutil.which("c++"), "no compiler")
+class Planted(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.program = os.path.join(folder.name, "program")
+        subprocess.run(["c++", "-std=c++20", "-x", "c++", "-", "-o", self.program, "-I",
+                        pathlib.Path(__file__).parent], check=True, text=True, input=PROGRAM)
+
+    def run_program(self, faults="", most_bytes=resource.RLIM_INFINITY):
+        """Its status, and the numbers that it has reached."""
+        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        with planted_faults.Reached() as reached:
+            done = subprocess.run(
+                [self.program], env=dict(os.environ, ISOBAR_FAULTS=faults, ISOBAR_REACHED=reached.name),
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, hard)))
+            return done.returncode, reached.numbers()
+
+    def test_a_fault_is_on_where_its_number_is_given(self):
+        self.assertEqual(self.run_program(), (0, [3, 70]))
+        self.assertEqual(self.run_program("3"), (3, [3]))
+        self.assertEqual(self.run_program("5,70"), (70, [3, 70]))
+
+    def test_a_program_that_may_write_no_file_notes_what_it_reaches(self):
+        """As in tests of a full disk."""
+        self.assertEqual(self.run_program(most_bytes=0), (0, [3, 70]))
 
 
 if __name__ == "__main__":

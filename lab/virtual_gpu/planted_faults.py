@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Faults in the host code for GPUs; each one must be detected on the virtual GPU.
 
-    planted_faults.py write OUT                            copies of the sources that can have each of them
+    planted_faults.py files                                the sources that can have one
+    planted_faults.py write OUT                            copies of them that can have each fault
     planted_faults.py run --isobar BIN --rules BIN --nccl-rules BIN [--only REGEX]
 
 The table has what is changed in which file, the check that must fail, and its message. All faults are compiled into
@@ -190,7 +191,8 @@ FAULTS = {
         NONE, "a pointer among its parameters is memory of the host"),
     "the host reads memory of the device": (
         "optimizer", "norm_read_.values()[0] / loss_scale",
-        "(PLANTED ? *norm_.data_as<double>() : norm_read_.values()[0]) / loss_scale", NONE,
+        "(PLANTED && norm_.device().kind == DeviceKind::cuda ? *norm_.data_as<double>()\n"
+        "                                                        : norm_read_.values()[0]) / loss_scale", NONE,
         "the host touches memory of the device"),
     "a copy in the wrong direction": (
         "runtime", "bytes, cudaMemcpyDefault,", "bytes, PLANTED ? cudaMemcpyDeviceToDevice : cudaMemcpyDefault,",
@@ -455,6 +457,7 @@ def find_all(runs, names):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("files")
     commands.add_parser("write").add_argument("out", type=pathlib.Path)
     run = commands.add_parser("run")
     run.add_argument("--isobar", type=pathlib.Path, required=True)
@@ -463,6 +466,9 @@ def main():
     run.add_argument("--only", default="", help="only the faults whose names match")
     arguments = parser.parse_args()
     try:
+        if arguments.command == "files":
+            print("\n".join(FILES.values()))
+            return 0
         if arguments.command == "write":
             write(arguments.out)
             return 0

@@ -40,10 +40,7 @@ Classifier::Classifier(const std::shared_ptr<const NetworkRecipe>& network, cons
 }
 
 Tensor Classifier::logits(const Batch& batch, const Pass& pass) const {
-  const Tensor& pixels = tensor_of(batch, "image");
-  const Shape expected{batch_size(batch), 1, info_.height, info_.width};
-  ISOBAR_CHECK(pixels.shape() == expected, "the data set's image has the shape ", to_string(pixels.shape()),
-               ", but the model needs ", to_string(expected));
+  const Tensor& pixels = samples_of(batch, "image", {1, info_.height, info_.width});
   const Tensor image = Tensor::empty(pixels.shape(), parameters_->dtype(), device());
   ISOBAR_RUN(device(), normalize,
              {.batch = pixels.size(0),

@@ -38,20 +38,11 @@ std::int64_t FieldInput::planes() const {
   return *options_.n_in_channels + (*options_.time_features ? kTimeFeatures : 0);
 }
 
-// The tensor of a batch; Error if its samples have another shape.
-const Tensor& FieldInput::checked(const Batch& batch, const char* name, Shape sample) const {
-  const Tensor& tensor = tensor_of(batch, name);
-  sample.insert(sample.begin(), batch_size(batch));
-  ISOBAR_CHECK(tensor.shape() == sample, "the data set's ", name, " has the shape ", to_string(tensor.shape()),
-               ", but the model needs ", to_string(sample));
-  return tensor;
-}
-
 // The normalised fields of that name, followed by the planes of `time` if it is defined.
 Tensor FieldInput::normalised(const Batch& batch, const char* name, const Tensor& time) const {
   const std::int64_t channels = *options_.n_in_channels, height = rows_.count, width = options_.width();
   const std::int64_t extra = time.defined() ? kTimeFeatures : 0;
-  const Tensor& fields = checked(batch, name, {channels, height, width});
+  const Tensor& fields = samples_of(batch, name, {channels, height, width});
   const Tensor y = Tensor::empty({fields.size(0), channels + extra, height, width}, dtype_, device_);
   ISOBAR_RUN(device_, normalize,
              {.batch = fields.size(0),
@@ -70,7 +61,7 @@ Tensor FieldInput::normalised(const Batch& batch, const char* name, const Tensor
 }
 
 Tensor FieldInput::input_of(const Batch& batch) const {
-  return normalised(batch, "input", *options_.time_features ? checked(batch, "time", {kTimeFeatures}) : Tensor());
+  return normalised(batch, "input", *options_.time_features ? samples_of(batch, "time", {kTimeFeatures}) : Tensor());
 }
 
 Tensor FieldInput::target_of(const Batch& batch) const {

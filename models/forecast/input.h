@@ -38,7 +38,6 @@ class FieldInput {
   std::vector<float> to_physical(const Tensor& forecast) const;
 
  private:
-  const Tensor& checked(const Batch& batch, const char* name, Shape sample) const;
   Tensor normalised(const Batch& batch, const char* name, const Tensor& time) const;
 
   ForecastOptions options_;

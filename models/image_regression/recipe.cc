@@ -5,6 +5,7 @@
 #include "data/files/hdf5.h"
 #include "data/images/labelled_images.h"
 #include "kernels/common/check.h"
+#include "models/regression/opened.h"
 
 namespace isobar {
 
@@ -61,10 +62,10 @@ void check_kind(const GivenWeights& weights, const ImagePairs& set) {
                set.name(), " are ", to_string(set.sizes()));
 }
 
-// Pairs of which only the sizes are known.
-class PairsOnShapes : public TaskSource {
+// The task, of which the sizes of the pairs tell all.
+class PairsSource : public TaskSource {
  public:
-  PairsOnShapes(std::shared_ptr<const NetworkRecipe> network, const PairSizes& sizes)
+  PairsSource(std::shared_ptr<const NetworkRecipe> network, const PairSizes& sizes)
       : network_(std::move(network)), sizes_(sizes) {}
 
   std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device,
@@ -76,51 +77,6 @@ class PairsOnShapes : public TaskSource {
  private:
   const std::shared_ptr<const NetworkRecipe> network_;
   const PairSizes sizes_;
-};
-
-class OpenedImageRegression : public OpenedRecipe {
- public:
-  OpenedImageRegression(std::shared_ptr<const NetworkRecipe> network, std::unique_ptr<const ImagePairs> train,
-                        std::unique_ptr<const ImagePairs> valid, std::vector<std::string> sentences)
-      : network_(std::move(network)),
-        train_(std::move(train)),
-        valid_(std::move(valid)),
-        sentences_(std::move(sentences)) {}
-
-  const Dataset& train() const override { return *train_; }
-  const Dataset& valid() const override { return *valid_; }
-  const Dataset* test() const override { return nullptr; }
-  std::vector<std::string> sentences() const override { return sentences_; }
-  void check_start(const GivenWeights& weights) const override { check_kind(weights, *train_); }
-  void check_resume(const GivenWeights& weights) const override { check_kind(weights, *train_); }
-  std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device,
-                                  const Parallel& parallel) const override {
-    return std::make_unique<Regressor>(network_, compute, ports_of(train_->sizes()), device, parallel);
-  }
-  std::unique_ptr<Task> make_trained_task(const GivenWeights&, const ComputeOptions& compute, Device device,
-                                          const Parallel& parallel) const override {
-    return make_task(compute, device, parallel);
-  }
-
- private:
-  const std::shared_ptr<const NetworkRecipe> network_;
-  const std::unique_ptr<const ImagePairs> train_, valid_;
-  const std::vector<std::string> sentences_;
-};
-
-class OpenedPairsSplit : public OpenedSplit {
- public:
-  OpenedPairsSplit(std::shared_ptr<const NetworkRecipe> network, std::unique_ptr<const ImagePairs> pairs)
-      : network_(std::move(network)), pairs_(std::move(pairs)) {}
-
-  const Dataset& samples() const override { return *pairs_; }
-  std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device) const override {
-    return std::make_unique<Regressor>(network_, compute, ports_of(pairs_->sizes()), device);
-  }
-
- private:
-  const std::shared_ptr<const NetworkRecipe> network_;
-  const std::unique_ptr<const ImagePairs> pairs_;
 };
 
 }  // namespace
@@ -170,13 +126,17 @@ std::unique_ptr<OpenedRecipe> ImageRegressionRecipe::open(KeyOrigins& origins, c
   std::vector<KeyTable> tables = keys();
   tables.push_back(network_->keys());
   check_keys(tables, origins);
-  return std::make_unique<OpenedImageRegression>(network_, std::move(train), std::move(valid), std::move(sentences));
+  auto task = std::make_unique<PairsSource>(network_, train->sizes());
+  const auto check = [set = train.get()](const GivenWeights& weights) { check_kind(weights, *set); };
+  return std::make_unique<OpenedRegression>(std::move(task), std::move(train), std::move(valid), std::move(sentences),
+                                            check);
 }
 
 std::unique_ptr<OpenedSplit> ImageRegressionRecipe::open_split(DataSplit split, const GivenWeights& weights) const {
   std::unique_ptr<const ImagePairs> set = open_pairs(pairs, split);
   check_kind(weights, *set);
-  return std::make_unique<OpenedPairsSplit>(network_, std::move(set));
+  auto task = std::make_unique<PairsSource>(network_, set->sizes());
+  return std::make_unique<OpenedRegressionSplit>(std::move(task), std::move(set));
 }
 
 std::unique_ptr<TaskSource> ImageRegressionRecipe::on_shapes() const {
@@ -184,7 +144,7 @@ std::unique_ptr<TaskSource> ImageRegressionRecipe::on_shapes() const {
   ISOBAR_CHECK(!pairs.reads_files() || are_known,
                "the size or the channels of the images are left to the data: set img_size, n_in_channels and "
                "n_out_channels");
-  return std::make_unique<PairsOnShapes>(network_, random_sizes(pairs));
+  return std::make_unique<PairsSource>(network_, random_sizes(pairs));
 }
 
 }  // namespace isobar

@@ -29,12 +29,7 @@ Regressor::Regressor(const std::shared_ptr<const NetworkRecipe>& network, const 
 
 // In the parameters' dtype.
 Tensor Regressor::values_of(const Batch& batch, const char* name, const Shape& sample) const {
-  const Tensor& values = tensor_of(batch, name);
-  Shape expected{batch_size(batch)};
-  expected.insert(expected.end(), sample.begin(), sample.end());
-  ISOBAR_CHECK(values.shape() == expected, "the data set's ", name, " has the shape ", to_string(values.shape()),
-               ", but the model needs ", to_string(expected));
-  return values.to(parameters_->dtype());
+  return samples_of(batch, name, sample).to(parameters_->dtype());
 }
 
 Tensor Regressor::prediction(const Batch& batch, const Pass& pass) const {

@@ -42,11 +42,7 @@ VolumeRegressor::VolumeRegressor(const std::shared_ptr<const NetworkRecipe>& net
 }
 
 Tensor VolumeRegressor::turned(const Batch& batch, const char* name, const Shape& sample, DType dtype) const {
-  const Tensor& values = tensor_of(batch, name);
-  Shape expected{batch_size(batch)};
-  expected.insert(expected.end(), sample.begin(), sample.end());
-  ISOBAR_CHECK(values.shape() == expected, "the data set's ", name, " has the shape ", to_string(values.shape()),
-               ", but the model needs ", to_string(expected));
+  const Tensor& values = samples_of(batch, name, sample);
   const bool has_vector = objective_.vectors_turn && sample[0] >= kVelocity + 3;
   return turn(values, tensor_of(batch, "turn"), has_vector ? kVelocity : -1, dtype);
 }

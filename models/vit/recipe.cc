@@ -9,6 +9,11 @@ namespace {
 
 constexpr std::int64_t kShrunkDepth = 2;
 
+void check_axes(const Ports& ports) {
+  ISOBAR_CHECK(ports.in.size() == 3, "config key model: a ViT has two axes, and the samples ", to_string(ports.in),
+               " have ", ports.in.size() - 1);
+}
+
 }  // namespace
 
 std::shared_ptr<NetworkRecipe> make_vit_recipe() {
@@ -16,10 +21,12 @@ std::shared_ptr<NetworkRecipe> make_vit_recipe() {
 }
 
 void VitRecipe::fill(const Ports& ports, KeyFiller& filler) {
+  check_axes(ports);
   filler.fill("patch_size", vit.patch_size, default_patch_size(ports.in[1], ports.in[2]));
 }
 
 void VitRecipe::check(const Ports& ports, const std::string& sizes) const {
+  check_axes(ports);
   for (const std::int64_t extent : {ports.in[1], ports.in[2]})
     ISOBAR_CHECK(extent >= *vit.patch_size && extent % *vit.patch_size == 0, sizes,
                  " must be a multiple of patch_size (", *vit.patch_size, "), not ", extent);
@@ -30,6 +37,7 @@ void VitRecipe::shrink() {
 }
 
 std::unique_ptr<Network> VitRecipe::make(const Ports& ports, const Build& build) const {
+  check_axes(ports);
   ISOBAR_CHECK(ports.are_fields() || build.parallel.cp.size() == 1,
                "context parallel: a classifier's head reads every ", "token of an image, and cannot be dealt over ",
                build.parallel.cp.size(), " ranks");

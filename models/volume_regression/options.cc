@@ -31,8 +31,7 @@ KeyTable VolumeRegressionOptions::keys() {
            "random: anywhere; tutorial: where NERSC's tutorial with DALI has them, from NumPy's RandomState(12345)"),
        key("augment", augment,
            "how a crop is turned: physical: by one of the 48 symmetries of a cube, vectors with it; tutorial: by one "
-           "of "
-           "24, vectors stay; none"),
+           "of 24, vectors stay; none"),
        key("n_in_channels", n_in_channels, "channels of the input; null: the data's, of synthetic volumes 4")
            .within(1, kMeanLossChannels)
            .also_called({"inchannels", "inchans"}),

@@ -2,6 +2,7 @@
 
 #include "data/files/hdf5.h"
 #include "kernels/common/check.h"
+#include "models/regression/opened.h"
 #include "models/regression/regressor.h"
 #include "models/regression/volume_regressor.h"
 
@@ -85,10 +86,10 @@ void check_kind(const GivenWeights& weights, const CropDataset& set) {
                set.name(), " has ", channels.in, " channels in and ", channels.out, " out");
 }
 
-// Crops of which only the sizes are known.
-class CropsOnShapes : public TaskSource {
+// The task, of which the options tell all.
+class CropsSource : public TaskSource {
  public:
-  CropsOnShapes(std::shared_ptr<const NetworkRecipe> network, const Options& options)
+  CropsSource(std::shared_ptr<const NetworkRecipe> network, const Options& options)
       : network_(std::move(network)),
         ports_(ports_of(options, channels_of(options))),
         objective_(objective_of(options)) {}
@@ -107,53 +108,6 @@ class CropsOnShapes : public TaskSource {
   const std::shared_ptr<const NetworkRecipe> network_;
   const Ports ports_;
   const VolumeObjective objective_;
-};
-
-class OpenedVolumeRegression : public OpenedRecipe {
- public:
-  OpenedVolumeRegression(std::shared_ptr<const NetworkRecipe> network, const Options& options,
-                         std::unique_ptr<const CropDataset> train, std::unique_ptr<const CropDataset> valid,
-                         std::vector<std::string> sentences)
-      : task_(std::move(network), options),
-        train_(std::move(train)),
-        valid_(std::move(valid)),
-        sentences_(std::move(sentences)) {}
-
-  const Dataset& train() const override { return *train_; }
-  const Dataset& valid() const override { return *valid_; }
-  const Dataset* test() const override { return nullptr; }
-  std::vector<std::string> sentences() const override { return sentences_; }
-  void check_start(const GivenWeights& weights) const override { check_kind(weights, *train_); }
-  void check_resume(const GivenWeights& weights) const override { check_kind(weights, *train_); }
-  std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device,
-                                  const Parallel& parallel) const override {
-    return task_.make_task(compute, device, parallel);
-  }
-  std::unique_ptr<Task> make_trained_task(const GivenWeights&, const ComputeOptions& compute, Device device,
-                                          const Parallel& parallel) const override {
-    return make_task(compute, device, parallel);
-  }
-
- private:
-  const CropsOnShapes task_;
-  const std::unique_ptr<const CropDataset> train_, valid_;
-  const std::vector<std::string> sentences_;
-};
-
-class OpenedCrops : public OpenedSplit {
- public:
-  OpenedCrops(std::shared_ptr<const NetworkRecipe> network, const Options& options,
-              std::unique_ptr<const CropDataset> crops)
-      : task_(std::move(network), options), crops_(std::move(crops)) {}
-
-  const Dataset& samples() const override { return *crops_; }
-  std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device) const override {
-    return task_.make_task(compute, device, Parallel::alone());
-  }
-
- private:
-  const CropsOnShapes task_;
-  const std::unique_ptr<const CropDataset> crops_;
 };
 
 }  // namespace
@@ -194,21 +148,22 @@ std::unique_ptr<OpenedRecipe> VolumeRegressionRecipe::open(KeyOrigins& origins, 
   std::vector<KeyTable> tables = keys();
   tables.push_back(network_->keys());
   check_keys(tables, origins);
-  return std::make_unique<OpenedVolumeRegression>(network_, volumes, std::move(train), std::move(valid),
-                                                  std::move(sentences));
+  const auto check = [set = train.get()](const GivenWeights& weights) { check_kind(weights, *set); };
+  return std::make_unique<OpenedRegression>(std::make_unique<CropsSource>(network_, volumes), std::move(train),
+                                            std::move(valid), std::move(sentences), check);
 }
 
 std::unique_ptr<OpenedSplit> VolumeRegressionRecipe::open_split(DataSplit split, const GivenWeights& weights) const {
   std::unique_ptr<const CropDataset> set =
       split == DataSplit::valid ? open_valid(volumes) : open_crops(volumes, split, 1);
   check_kind(weights, *set);
-  return std::make_unique<OpenedCrops>(network_, volumes, std::move(set));
+  return std::make_unique<OpenedRegressionSplit>(std::make_unique<CropsSource>(network_, volumes), std::move(set));
 }
 
 std::unique_ptr<TaskSource> VolumeRegressionRecipe::on_shapes() const {
   ISOBAR_CHECK(!volumes.reads_files() || (volumes.n_in_channels && volumes.n_out_channels),
                "the channels of the volumes are left to the data: set n_in_channels and n_out_channels");
-  return std::make_unique<CropsOnShapes>(network_, volumes);
+  return std::make_unique<CropsSource>(network_, volumes);
 }
 
 }  // namespace isobar

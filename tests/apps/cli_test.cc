@@ -80,7 +80,7 @@ TEST_CASE("a wrong command line is one line on stderr and status 1") {
       {"train --config tiny more", "no use for the argument more"},
       {"train --config tiny --set num_iters=1 lr=2", "no use for the argument lr=2"},
       {"train --lr 1e-3", "no flag --lr; did you mean --set lr=VALUE?"},
-      {"train --epochs 3", "no flag --epochs; did you mean --set num_epochs=VALUE?"},
+      {"train --epochs 3", "no flag --epochs; did you mean --num-epochs?"},
       {"forecast --wieghts w --data d", "no flag --wieghts; did you mean --weights?"},
       {"mesh --lr 3", "no flag --lr; did you mean --set lr=VALUE?"},
       {"info --lr 3", "no flag --lr (see isobar info --help)"},

@@ -16,22 +16,24 @@ namespace {
 
 using nlohmann::json;
 
-// A run of two iterations on made-up waves; its last checkpoint.
+// A run of two iterations on made-up waves; its last checkpoint. latitudes: of the data's four rows; empty: not told.
+// more: flags of the training.
 class SmallRun {
  public:
-  SmallRun() {
+  explicit SmallRun(const std::vector<double>& latitudes = {}, const std::string& more = "") {
     const FieldsShape shape{8, 2, 4, 8};
     for (const std::string part : {"train", "valid"}) {
       std::filesystem::create_directories(folder_ / ("data/" + part));
       std::vector<float> values(field_values(shape));
       for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(0.37f * static_cast<float>(i));
-      write_labelled_fields(*this / ("data/" + part + "/2001.h5"), shape, {.names = {"a", "b"}}, values);
+      write_labelled_fields(*this / ("data/" + part + "/2001.h5"), shape, {.names = {"a", "b"}, .latitudes = latitudes},
+                            values);
     }
     std::ofstream(folder_ / "small.json") << R"({
       "embed_dim": 16, "depth": 1, "num_heads": 2, "patch_size": 4, "img_size": [4, 8], "n_in_channels": 2,
       "n_out_channels": 2, "global_batch_size": 2, "num_iters": 2, "lr": 1e-2})";
     const Outcome trained = run("train --config " + *this / "small.json" + " --data " + *this / "data" + " --run-dir " +
-                                *this / "run" + kHere);
+                                *this / "run " + more + kHere);
     INFO(trained.err);
     REQUIRE(trained.status == 0);
   }
@@ -67,12 +69,12 @@ TEST_CASE("every command that reads a config names the keys that a later choice 
   const std::string forecast = "left out, since vit for forecast has no such keys: ignored_label\n";
   std::ofstream(run / "images.json") << R"({"task": "classification", "ignored_label": 3, "embed_dim": 16, "depth": 1,
     "num_heads": 2, "patch_size": 4, "global_batch_size": 2, "num_iters": 2})";
-  const std::string config = " --config " + run / "images.json" + " --set task=forecast";
-  const std::string sizes = " --set img_size=[4,8] --set n_in_channels=2 --set n_out_channels=2";
+  const std::string config = " --config " + run / "images.json" +
+                             " --set task=forecast --set img_size=[4,8] --set n_in_channels=2 --set n_out_channels=2";
   const std::string here = " --threads 1 --device cpu --data " + run / "data";
   for (const std::string& command :
-       {"train --run-dir " + run / "other" + config + here, "check" + config + here, "mesh" + config + sizes,
-        "forecast --start 0 --out " + run / "out.h5" + " --weights " + run.last() + config + sizes + here}) {
+       {"train --run-dir " + run / "other" + config + here, "check" + config + here, "mesh" + config,
+        "forecast --start 0 --out " + run / "out.h5" + " --weights " + run.last() + config + here}) {
     const Outcome outcome = run.run(command);
     INFO(command << '\n' << outcome.err);
     CHECK(outcome.status == 0);
@@ -180,7 +182,27 @@ TEST_CASE("evaluate: other samples at once give the same figures, but for roundi
   CHECK_THAT(run.evaluate(" --batch-size 0").err, ContainsSubstring("--batch-size"));
 }
 
-TEST_CASE("evaluate weighs rows as the weights were trained, and those of another grid by their own latitudes") {
+// With a learning rate of 0 both runs have the weights that they began with.
+TEST_CASE("evaluate weighs the rows of a grid at other latitudes by these, as a run there does") {
+  const SmallRun tropics({15, 5, -5, -15}, "--set lr=0 --set loss=weighted_mse"),
+      arctic({89, 80, 70, 60}, "--set lr=0 --set loss=weighted_mse");
+  const auto scores_on = [&](const SmallRun& data) {
+    const Outcome outcome = tropics.evaluate(" --set valid_data_path=" + data / "data/valid");
+    INFO(outcome.err);
+    REQUIRE(outcome.status == 0);
+    return tropics.read("scores.json");
+  };
+  REQUIRE(arctic.evaluate().status == 0);
+  const json there = arctic.read("scores.json"), own = scores_on(tropics);
+  for (const auto& [name, score] : own.items()) CHECK(score == tropics.read("run/summary.json").at(name));
+  CHECK(scores_on(arctic) == there);
+  for (const auto& [name, score] : there.items()) {
+    INFO(name);
+    CHECK(score != own.at(name));
+  }
+}
+
+TEST_CASE("evaluate weighs rows by the formula where the weights know no latitudes, whatever the data tell") {
   const SmallRun run;
   REQUIRE(run.evaluate().status == 0);
   const json own = run.read("scores.json");

@@ -8,11 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/files/reader.h"
 #include "tests/data/files/idx_files.h"
-#include "tests/harness/isobar_command.h"
 #include "tests/harness/metrics_difference.h"
-#include "tests/harness/temporary_folder.h"
+#include "tests/harness/small_runs.h"
 #include "tests/harness/testing.h"
 
 namespace isobar {
@@ -20,32 +18,14 @@ namespace {
 
 using nlohmann::json;
 using testing::ContainsSubstring;
-using testing::isobar_command;
 using testing::Outcome;
+using testing::SmallRuns;
 namespace fs = std::filesystem;
 
 // The course's config on small images: 2 updates an epoch.
 constexpr const char* kSmall =
     " --config cnn --set width=6 --set depth=3 --set img_size=[8,9] --set nsamples=24 --set nsamples_val=13"
     " --set global_batch_size=12 --set log_every=1 --threads 1 --device cpu ";
-
-class Runs {
- public:
-  Outcome command(const std::string& arguments) const { return isobar_command(folder_.path(), arguments); }
-  Outcome train(const std::string& run, const std::string& more = "") const {
-    return command("train" + std::string(kSmall) + "--run-dir " + (folder_ / run).string() + " " + more);
-  }
-  void done(const Outcome& outcome) const {
-    INFO(outcome.err);
-    CHECK(outcome.err == "");
-    REQUIRE(outcome.status == 0);
-  }
-  fs::path path(const std::string& name = "") const { return folder_ / name; }
-  std::string file(const std::string& name) const { return read_file(path(name)); }
-
- private:
-  testing::TemporaryFolder folder_;
-};
 
 bool has_line(const std::string& log, const std::string& pattern) {
   return std::regex_search(log, std::regex(pattern));
@@ -56,7 +36,7 @@ constexpr const char* kNumber = "[0-9.e+-]+";
 }  // namespace
 
 TEST_CASE("image regression: the course's command line and YAML as they are, its lines, and a best model") {
-  const Runs here;
+  const SmallRuns here(kSmall);
   std::ofstream(here.path("course.yaml")) << R"(
 default: &default
   num_data_workers: 1
@@ -115,7 +95,7 @@ test:
 }
 
 TEST_CASE("image regression: a run goes on by itself, with the same bits as one that was not stopped") {
-  const Runs here;
+  const SmallRuns here(kSmall);
   here.done(here.train("whole", "--set num_epochs=4"));
   here.done(here.train("broken", "--set num_epochs=2"));
   const Outcome again = here.train("broken", "--set num_epochs=4");
@@ -134,7 +114,7 @@ TEST_CASE("image regression: a run goes on by itself, with the same bits as one 
 }
 
 TEST_CASE("image regression: ranks make the run of one, with and without a sharded optimizer") {
-  const Runs here;
+  const SmallRuns here(kSmall);
   const std::string fp64 = "--set dtype=fp64 --set num_epochs=3 ";
   here.done(here.train("serial", fp64));
   const std::vector<json> serial = testing::metrics_of(here.path("serial"));
@@ -161,7 +141,7 @@ TEST_CASE("image regression: ranks make the run of one, with and without a shard
 }
 
 TEST_CASE("image regression: noise is learnt away, and the weights are judged by evaluate") {
-  const Runs here;
+  const SmallRuns here(kSmall);
   // Bright and dark rows, in one of two phases.
   for (const auto& [prefix, count] : {std::pair("train", 48), std::pair("t10k", 13)}) {
     testing::ImageSet set{8, 8, "", std::string(static_cast<std::size_t>(count), '\0')};
@@ -190,7 +170,7 @@ TEST_CASE("image regression: noise is learnt away, and the weights are judged by
 }
 
 TEST_CASE("image regression: a vision transformer takes the images, and the CNN forecasts fields") {
-  const Runs here;
+  const SmallRuns here(kSmall);
   here.done(
       here.command("train --config cnn --set model=vit --set embed_dim=16 --set num_heads=2 --set depth=1"
                    " --set patch_size=4 --set img_size=[8,12] --set nsamples=24 --set nsamples_val=5"

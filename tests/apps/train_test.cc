@@ -31,6 +31,7 @@
 #include "engine/files/safetensors.h"
 #include "kernels/cuda/runtime.h"
 #include "tests/harness/isobar_command.h"
+#include "tests/harness/resource_limit.h"
 #include "tests/harness/tensorboard_events.h"
 #include "tests/harness/testing.h"
 
@@ -644,6 +645,18 @@ TEST_CASE("data that tell no time train without it") {
   write_year(here / "own/x.h5", 27, kNames);
   check_done(isobar_command(here, train_on(here, "own", "run")));
   CHECK(json::parse(read_file(here / "run/config.json")).at("time_features") == false);
+}
+
+// What stays open after a line, a checkpoint, a validation, a picture or an epoch ends a long run.
+TEST_CASE("a run needs no more open files the longer it is") {
+  constexpr rlim_t kOpenFiles = 32;  // it needs less than half of them
+  const Playground here;
+  const isobar::testing::ResourceLimit limit(RLIMIT_NOFILE, kOpenFiles);
+  // Every iteration is an epoch with all of these.
+  const std::string each = "--set train_range=[0,5] --set log_every=1 --set checkpoint_every=1 --set validate_every=1 ";
+  check_done(isobar_command(here, here.train("run", each + "--set keep_checkpoints=2 --num-iters 40")));
+  CHECK(std::distance(fs::directory_iterator(here / "run/checkpoints"), fs::directory_iterator()) == 2);
+  CHECK(fs::exists(here / "run/images/map_t2m_00000040.png"));
 }
 
 TEST_CASE("validation on training steps is refused unless it is asked for") {

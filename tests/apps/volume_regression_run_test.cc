@@ -8,10 +8,8 @@
 #include <vector>
 
 #include "data/files/hdf5.h"
-#include "engine/files/reader.h"
-#include "tests/harness/isobar_command.h"
 #include "tests/harness/metrics_difference.h"
-#include "tests/harness/temporary_folder.h"
+#include "tests/harness/small_runs.h"
 #include "tests/harness/testing.h"
 
 namespace isobar {
@@ -19,32 +17,14 @@ namespace {
 
 using nlohmann::json;
 using testing::ContainsSubstring;
-using testing::isobar_command;
 using testing::Outcome;
+using testing::SmallRuns;
 namespace fs = std::filesystem;
 
 // 2 updates an epoch.
 constexpr const char* kSmall =
     " --config unet_cpu --set volumes=synthetic --set width=2 --set levels=2 --set data_size=4 --set nsamples=16"
     " --set nsamples_val=5 --set global_batch_size=8 --set log_every=1 --threads 1 --device cpu ";
-
-class Runs {
- public:
-  Outcome command(const std::string& arguments) const { return isobar_command(folder_.path(), arguments); }
-  Outcome train(const std::string& run, const std::string& more = "") const {
-    return command("train" + std::string(kSmall) + "--run-dir " + (folder_ / run).string() + " " + more);
-  }
-  void done(const Outcome& outcome) const {
-    INFO(outcome.err);
-    CHECK(outcome.err == "");
-    REQUIRE(outcome.status == 0);
-  }
-  fs::path path(const std::string& name = "") const { return folder_ / name; }
-  std::string file(const std::string& name) const { return read_file(path(name)); }
-
- private:
-  testing::TemporaryFolder folder_;
-};
 
 // Smooth fields, of which the target is a function.
 void write_volumes(const fs::path& folder, float phase) {
@@ -67,7 +47,7 @@ void write_volumes(const fs::path& folder, float phase) {
 }  // namespace
 
 TEST_CASE("volume regression: a run has the tutorial's lines, falls below the input's error, and is judged again") {
-  const Runs here;
+  const SmallRuns here(kSmall);
   here.done(here.train("run", "--set num_epochs=30 --set lr=2e-2 --set augment=none"));
   const std::string log = here.file("run/out.log");
   for (const char* line : {"Starting Training Loop...", "Time taken for epoch 30 is ",
@@ -90,7 +70,7 @@ TEST_CASE("volume regression: a run has the tutorial's lines, falls below the in
 TEST_CASE("volume regression: a run that was stopped and resumed has the bits of one that was not") {
   for (const std::string kind : {"", "--set crops=tutorial --set augment=tutorial --set shuffle=false"}) {
     INFO(kind);
-    const Runs here;
+    const SmallRuns here(kSmall);
     const std::string settings = "--set lr_schedule=constant " + kind;
     here.done(here.train("whole", settings + " --num_iters 8"));
     here.done(here.train("broken", settings + " --num_iters 5"));
@@ -102,7 +82,7 @@ TEST_CASE("volume regression: a run that was stopped and resumed has the bits of
 }
 
 TEST_CASE("volume regression: ranks make the run of one, with and without a sharded optimizer") {
-  const Runs here;
+  const SmallRuns here(kSmall);
   const std::string fp64 = "--set dtype=fp64 --set num_epochs=3 --set lambda_rho=1e-3 ";
   here.done(here.train("serial", fp64));
   const std::vector<json> serial = testing::metrics_of(here.path("serial"));
@@ -126,7 +106,7 @@ TEST_CASE("volume regression: ranks make the run of one, with and without a shar
 
 TEST_CASE(
     "volume regression: the tutorial's YAML and flags as they are, on files read and in memory with the same bits") {
-  const Runs here;
+  const SmallRuns here(kSmall);
   write_volumes(here.path("data/train"), 0);
   write_volumes(here.path("data/valid"), 1);
   std::ofstream(here.path("UNet.yaml")) << R"(
@@ -178,8 +158,12 @@ short: &short
 }
 
 TEST_CASE("volume regression: the U-Net takes images and forecasts fields, the CNN takes volumes") {
-  const Runs here;
-  here.done(here.train("cnn", "--set model=cnn --set depth=2 --set num_epochs=1"));
+  const SmallRuns here(kSmall);
+  here.done(
+      here.command("train --config unet_cpu --set model=cnn --set depth=2 --set width=2 --set volumes=synthetic"
+                   " --set data_size=4 --set nsamples=16 --set nsamples_val=5 --set global_batch_size=8"
+                   " --set num_epochs=1 --threads 1 --device cpu --run-dir " +
+                   here.path("cnn").string()));
   CHECK_THAT(here.file("cnn/out.log"), ContainsSubstring("CNN with "));
   here.done(
       here.command("train --config cnn --set model=unet --set levels=2 --set width=2 --set img_size=[8,12]"

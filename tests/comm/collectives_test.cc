@@ -48,16 +48,17 @@ std::string error_of(int ranks, const Body& body, double timeout = 60) {
   return "no error";
 }
 
-// Rank 1 of 3, who writes down the counts of each call, as "sends -> receives".
+// Rank 1 of 3, who writes down the counts of each call, as "sends -> receives", and what sentences call it.
 class Written : public Backend {
  public:
-  explicit Written(std::vector<std::string>& calls) : calls_(calls) {}
+  explicit Written(std::vector<std::string>& calls, std::vector<std::string>& names) : calls_(calls), names_(names) {}
   int rank() const override { return 1; }
   int size() const override { return 3; }
-  void run(const Call& call, const std::string&) override {
+  void run(const Call& call, const std::string& what) override {
     calls_.push_back(name_of(call.verb) + text_of(call.sends) + " ->" + text_of(call.receives));
+    names_.push_back(what);
   }
-  std::unique_ptr<Backend> split(int, int) override { return std::make_unique<Written>(calls_); }
+  std::unique_ptr<Backend> split(int, int) override { return std::make_unique<Written>(calls_, names_); }
   bool has_failed() const override { return false; }
 
  private:
@@ -66,14 +67,14 @@ class Written : public Backend {
     for (const std::int64_t count : counts) text += " " + std::to_string(count);
     return text;
   }
-  std::vector<std::string>& calls_;
+  std::vector<std::string>&calls_, &names_;
 };
 
 }  // namespace
 
 TEST_CASE("collectives: a backend is handed what the rank sends and what it receives, and no more") {
-  std::vector<std::string> calls;
-  const Communicator ranks(std::make_unique<Written>(calls));
+  std::vector<std::string> calls, names;
+  const Communicator ranks(std::make_unique<Written>(calls, names));
   const auto tensor = [](std::int64_t n) { return Tensor::zeros({n}, DType::fp32, Device{}); };
   const std::vector<std::int64_t> parts{2, 3, 1};
   std::vector<std::byte> own(5), all(15);
@@ -87,6 +88,25 @@ TEST_CASE("collectives: a backend is handed what the rank sends and what it rece
   CHECK(calls == std::vector<std::string>{"all_reduce 7 -> 7", "all_gather 3 -> 2 3 1", "reduce_scatter 2 3 1 -> 3",
                                           "broadcast 4 -> 4", "all_to_all 2 3 1 -> 3 3 3", "all_gather 5 -> 5 5 5",
                                           "broadcast 5 -> 5"});
+}
+
+TEST_CASE("collectives: every group counts its own calls, whoever it was split from") {
+  std::vector<std::string> calls, names;
+  const Communicator world(std::make_unique<Written>(calls, names));
+  world.barrier();
+  world.barrier();
+  const Communicator pair = world.split(0, 0, "pair"), other = world.split(0, 0, "other");
+  pair.barrier();
+  const Communicator part = pair.split(0, 0, "part");
+  part.barrier();
+  other.barrier();
+  pair.barrier();
+  world.barrier();
+  pair.named("same").barrier();
+  const std::vector<std::string> expected{"call 1 of group world", "call 2 of group world", "call 1 of group pair",
+                                          "call 1 of group part",  "call 1 of group other", "call 2 of group pair",
+                                          "call 3 of group world", "call 3 of group same"};
+  CHECK(names == expected);
 }
 
 TEST_CASE("collectives: who waits hears of another rank's error at once, not when its time is over") {

@@ -422,6 +422,7 @@ TEST_CASE("layouts: a run that goes on from its files has the bits of one that d
       Rank whole(world, layout), resumed(world, layout);
       for (int i = 0; i < 2; ++i) whole.step();
       whole.write(folder / "stop");
+      world.barrier();  // the first rank's file is whole
       resumed.read(folder / "stop");
       resumed.trainer.set_state(whole.trainer.state());
       resumed.part = whole.part;

@@ -29,10 +29,12 @@
 #include "comm/messages.h"
 #include "comm/neighbours.h"
 #include "kernels/common/check.h"
+#include "tests/harness/error_of.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
 using isobar::testing::ContainsSubstring;
+using isobar::testing::error_of;
 using isobar::testing::Matches;
 
 namespace {
@@ -784,6 +786,23 @@ TEST_CASE("meeting: rank 0 takes the first free one of some ports, and the other
   CHECK(meeting.place_on_host().local_ranks == 1);
   meeting.leave();
   rank_0.join();
+}
+
+TEST_CASE("meeting: rank 0 is found at the first of several ports, in the middle and at the last") {
+  constexpr int kPorts = 3;
+  for (int before = 0; before < kPorts; ++before) {
+    MeetingPort port(kHere, 0);
+    const MeetingPlace place{.addresses = {kHere}, .port = port.port() - before, .ports = kPorts};
+    MeetingOptions mine = options(10);
+    mine.identify_seconds = 0.5;  // another process may listen at a port beside
+    std::string of_first, of_second;
+    std::thread rank_0([&] { of_first = error_of([&] { Meeting(attendee(0, 2), std::move(port), mine).leave(); }); });
+    of_second = error_of([&] { Meeting(attendee(1, 2), place, mine).leave(); });
+    rank_0.join();
+    INFO("ports before it: " << before);
+    CHECK(of_first == "");
+    CHECK(of_second == "");
+  }
 }
 
 TEST_CASE("meeting: each rank hears which one of its host it is") {

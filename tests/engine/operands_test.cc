@@ -108,7 +108,7 @@ std::vector<Call> calls() {
        }},
       {"turn", 2,
        [](const auto& on) {
-         turn(zeros({2, 3, 4, 4, 4}, on[0]), zeros({2}, on[1], DType::i32), 0, DType::fp32);
+         turn(zeros({4, 3, 2, 2, 2}, on[0]), labels(on[1]), 0, DType::fp32);
        }},
       {"cross_entropy", 2,
        [](const auto& on) {
@@ -222,7 +222,7 @@ TEST_CASE("operands: a convolution names both shapes, and what does not fit") {
           mean_loss(x, zeros({2, 5, 4, 3}, kHost, DType::bf16), {});
         }) == "mean_loss: the target is bf16, not fp32");
   const Tensor volumes = zeros({2, 3, 4, 4, 4});
-  CHECK(refusal([&] { turn(volumes, zeros({3}, kHost, DType::i32), -1, DType::fp32); }) ==
+  CHECK(refusal([&] { turn(volumes, Tensor::empty({3}, DType::i32, kHost), -1, DType::fp32); }) ==
         "turn: 3 turns for 2 volumes");
   CHECK(refusal([&] {
           turn(zeros({2, 3, 4, 4, 4}, kHost, DType::bf16), {}, -1, DType::fp32);

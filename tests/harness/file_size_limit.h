@@ -1,30 +1,23 @@
 // Simulates a full disk: while it lives, this process can write no file beyond `bytes`.
 #pragma once
 
-#include <sys/resource.h>
-
 #include <csignal>
+
+#include "tests/harness/resource_limit.h"
 
 namespace isobar::testing {
 
 class FileSizeLimit {
  public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    rlimit limit = before_;
-    limit.rlim_cur = bytes;
-    ::setrlimit(RLIMIT_FSIZE, &limit);
+  explicit FileSizeLimit(rlim_t bytes) : limit_(RLIMIT_FSIZE, bytes) {
     handler_ = std::signal(SIGXFSZ, SIG_IGN);  // write() then fails with EFBIG
   }
-  ~FileSizeLimit() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
+  ~FileSizeLimit() { std::signal(SIGXFSZ, handler_); }
   FileSizeLimit(const FileSizeLimit&) = delete;
   FileSizeLimit& operator=(const FileSizeLimit&) = delete;
 
  private:
-  rlimit before_{};
+  ResourceLimit limit_;
   void (*handler_)(int) = SIG_DFL;
 };
 

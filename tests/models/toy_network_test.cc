@@ -143,7 +143,7 @@ TEST_CASE("a network that cannot be split over ranks says so") {
 }
 
 TEST_CASE("the list of networks refuses a name that it does not have") {
-  CHECK_THROWS_WITH(make_network_recipe("resnet"), "config key model must be one of vit, cnn, not resnet");
+  CHECK_THROWS_WITH(make_network_recipe("resnet"), "config key model must be one of vit, cnn, unet, not resnet");
   CHECK(make_network_recipe("vit") != nullptr);
 }
 

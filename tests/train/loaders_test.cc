@@ -20,7 +20,8 @@
 namespace isobar {
 namespace {
 
-constexpr std::int64_t kSamples = 12, kChannels = 2, kRows = 18, kWidth = 10, kPatch = 2;
+// So wide that the rows between two bands are more bytes than a reader would read with them.
+constexpr std::int64_t kSamples = 12, kChannels = 2, kRows = 18, kWidth = 130, kPatch = 2;
 constexpr std::int64_t kBatch = 6;  // of all ranks
 
 std::vector<std::int64_t> read_epoch(Loaders& loaders) {

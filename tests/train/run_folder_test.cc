@@ -17,6 +17,7 @@
 #include "engine/files/checkpoint.h"
 #include "engine/files/reader.h"
 #include "engine/files/safetensors.h"
+#include "tests/harness/file_size_limit.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
@@ -405,6 +406,31 @@ TEST_CASE("a run resumes with its own config only") {
   CHECK_THROWS_WITH(folder.open(ExistingRun::resume).prepare(other, free),
                     ContainsSubstring("config key seed is 1, but 0 in the run to resume"));
   CHECK(ordered_json::parse(folder.read("config.json")) == config);
+}
+
+TEST_CASE("lines of a run's files leave none of them open, written or refused") {
+  const auto open_files = [] {
+    return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
+  };
+  const Folder folder;
+  RunFolder run = folder.prepared();
+  const auto write_all = [&] {
+    run.log("a line");
+    run.append_metrics({{"iteration", 1}});
+    run.write_summary({{"iterations", 1}});
+    run.keep_layout({});
+    run.cut_metrics(1);
+  };
+  write_all();
+  const auto before = open_files();
+  for (int i = 0; i < 10; ++i) write_all();
+  CHECK(open_files() == before);
+  {
+    const testing::FileSizeLimit full(0);
+    CHECK_THROWS_WITH(run.log("a line"), ContainsSubstring("cannot write to "));
+    CHECK_THROWS_WITH(run.append_metrics({{"iteration", 1}}), ContainsSubstring("cannot write to "));
+  }
+  CHECK(open_files() == before);
 }
 
 TEST_CASE("log lines are the tutorial's") {

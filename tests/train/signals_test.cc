@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <string>
+#include <vector>
 
 #include "tests/harness/testing.h"
 
@@ -20,6 +22,31 @@ namespace {
   if (::write(ready, &byte, 1) != 1) ::_exit(1);
   const bool has_read = ::read(from, &byte, 1) == 1;
   ::_exit(!has_read ? 2 : stop_requested() && stop_signal_name() == "SIGUSR1" ? 0 : 3);
+}
+
+// What a child process is left with to which these signals come, one after another: "ended by 2" by one of them, or the
+// name of the signal that is noted at the end.
+std::string after_signals(const std::vector<int>& signals) {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    for (const int signal : {SIGTERM, SIGUSR1, SIGINT}) std::signal(signal, SIG_DFL);
+    install_stop_handlers();
+    for (const int signal : signals) ::raise(signal);
+    const std::string noted = stop_requested() ? stop_signal_name() : "none";
+    ::_exit(::write(ends[1], noted.data(), noted.size()) > 0 ? 0 : 1);
+  }
+  ::close(ends[1]);
+  char noted[20] = "";
+  const ssize_t count = ::read(ends[0], noted, sizeof noted - 1);
+  ::close(ends[0]);
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  if (WIFSIGNALED(status)) return "ended by " + std::to_string(WTERMSIG(status));
+  CHECK((WEXITSTATUS(status) == 0 && count > 0));
+  return noted;
 }
 
 }  // namespace
@@ -41,4 +68,21 @@ TEST_CASE("signals: one that asks to stop interrupts no system call") {
   REQUIRE(::waitpid(child, &status, 0) == child);
   CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
   for (const int end : {bytes[0], bytes[1], ready[0], ready[1]}) ::close(end);
+}
+
+// A scheduler may send its signal again and again; who presses Ctrl-C twice does not want to wait.
+TEST_CASE("signals: a second Ctrl-C ends the process at once, a second one of the others does not") {
+  const std::string ended = "ended by " + std::to_string(SIGINT);
+  CHECK(after_signals({}) == "none");
+  CHECK(after_signals({SIGINT}) == "SIGINT");
+  CHECK(after_signals({SIGINT, SIGINT}) == ended);
+  for (const int other : {SIGTERM, SIGUSR1}) {
+    const std::string name = other == SIGTERM ? "SIGTERM" : "SIGUSR1";
+    CHECK(after_signals({other}) == name);
+    CHECK(after_signals({other, other, other}) == name);
+    CHECK(after_signals({other, SIGINT}) == "SIGINT");
+    CHECK(after_signals({SIGINT, other}) == name);
+    CHECK(after_signals({SIGINT, other, SIGINT}) == ended);
+    CHECK(after_signals({other, SIGINT, SIGINT}) == ended);
+  }
 }

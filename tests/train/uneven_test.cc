@@ -116,6 +116,27 @@ TEST_CASE("uneven: an incomplete batch that is kept is the mean over its own sam
   }
 }
 
+// Nothing is learned, so that the third batch of three and the second, incomplete one of six are the same samples with
+// the same weights.
+TEST_CASE("uneven: an incomplete batch counts as one that is exactly as large") {
+  const std::string labels = {0, 9, 2, 1, 1, 9, /**/ 0, 9, 1};
+  for (const char* ignored : {"ignored_label=9", "ignored_label=null"}) {
+    INFO(ignored);
+    const std::vector<std::string> keys{"incomplete_batch=keep", "lr=0", "classes=10", ignored};
+    const auto with_batches_of = [&](int samples) {
+      std::vector<std::string> all(keys);
+      all.push_back(concat("global_batch_size=", samples));
+      return TinyClassifier(labels, all);
+    };
+    const Steps whole = train(with_batches_of(3), 1);
+    for (const std::int64_t parts : {1, 2}) {
+      const Steps incomplete = train(with_batches_of(6), parts);
+      CHECK(incomplete.losses[1] == Approx(whole.losses[2]).epsilon(1e-13));
+      CHECK(incomplete.norms[1] == Approx(whole.norms[2]).epsilon(1e-12));
+    }
+  }
+}
+
 TEST_CASE("uneven: a batch in which nothing counts ends the run, with its iteration") {
   std::string labels = kLabels;
   std::fill(labels.begin() + 7, labels.begin() + 14, static_cast<char>(TinyClassifier::kIgnored));

@@ -122,6 +122,17 @@ TEST_CASE("a pipe in the place of a YAML file is an error, not a wait") {
   CHECK_THROWS_WITH(load_yaml_config(pipe, "base"), ContainsSubstring("cannot open config file " + pipe));
 }
 
+TEST_CASE("YAML: a map within a config gives keys with a point") {
+  const TemporaryFolder folder;
+  const std::string file = written(folder, "base: {lr_schedule: {scaling: sqrt, start_lr: 2.E-4}, lr: 1}");
+  const ConfigEntries entries = load_yaml_config(file, "base").entries;
+  CHECK(entries.size() == 3);
+  CHECK(entries.at("lr_schedule.scaling").value == "sqrt");
+  CHECK(entries.at("lr_schedule.start_lr").value == 2e-4);
+  CHECK_THROWS_WITH(testing::checked_config(load_yaml_config(written(folder, "base: {lr: {a: 1}}"), "base").entries),
+                    ContainsSubstring("unknown config key lr.a"));
+}
+
 TEST_CASE("YAML that cannot be a config is refused with file and key") {
   const TemporaryFolder folder;
   const auto [content, words] = GENERATE(table<std::string, std::string>({
@@ -131,7 +142,8 @@ TEST_CASE("YAML that cannot be a config is refused with file and key") {
       {"", "must hold configs by name"},
       {"bose: {lr: 1}", "holds no config 'base'; did you mean bose?"},
       {"base: 3", "(base) must be a map"},
-      {"base: {lr: {a: 1}}", "config key lr in "},
+      {"base: {lr: {a: {b: 1}}}", "config key lr.a in "},
+      {"base: {lr: {a: 1, a: 2}}", "config key lr.a stands twice in "},
       {"base: {lr: [[1]]}", "config key lr in "},
       {"base: {lr: 1, lr: 2}", "config key lr stands twice in "},
       {"base: {lr: 1}\nbase: {lr: 2}", "config base stands twice in "},

@@ -180,7 +180,8 @@ std::vector<std::size_t> addresses_in(const std::vector<std::byte>& bytes, std::
   for (std::size_t at = 0; at + sizeof(void*) <= bytes.size(); at += sizeof(void*)) {
     const void* word = nullptr;
     std::memcpy(&word, bytes.data() + at, sizeof word);
-    if (is_host_memory(word)) misuse(cudaErrorInvalidValue, "a pointer among its parameters is memory of the host");
+    if (is_host_memory(word))
+      misuse(cudaErrorInvalidValue, "a pointer among its parameters is memory of the host, at byte ", at);
     if (!is_device_address(word)) continue;
     places.push_back(at);
     operands.push_back({word, 0, "a pointer among its parameters"});

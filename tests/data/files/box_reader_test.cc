@@ -152,13 +152,13 @@ std::string refusal(const Open& open, const Box& box) {
 void check_box(const Open& open, const Box& box) {
   INFO(shape_text(box.start) << " + " << shape_text(box.count));
   const std::vector<double> expected = form_of(box);
-  CHECK(open.read<double>(box) == expected);
+  CHECK((open.read<double>(box) == expected));  // in brackets: a failure does not print millions of values
   const std::vector<float> narrow = open.read<float>(box);
   CHECK(std::ranges::equal(narrow, expected));
   if (product(box.count) == 0) return;
   std::vector<float> by_library(narrow.size());
   open.file.read("x", box.start, box.count, by_library.data());
-  CHECK(narrow == by_library);
+  CHECK((narrow == by_library));
 }
 
 // NumPy's float16.

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <string>
 #include <vector>
@@ -118,6 +119,8 @@ TEST_CASE("stored pairs: files of a folder follow each other by name, whatever t
   CHECK(read(set, {.sample = 4}).target[0] == 106.5);
   CHECK(StoredPairs(folder.path(), 4).samples() == 4);
   CHECK(StoredPairs(folder / "b.h5").samples() == 2);
+  std::ofstream(folder / "._b.h5") << "what another system writes beside a file";
+  CHECK(StoredPairs(folder.path(), 4).samples() == 4);
 
   hdf5::File whole = hdf5::File::create(folder / "whole.hdf5");
   const std::vector<std::int64_t> shape{1, 1, 1, 2}, values{3, 4};

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <set>
 #include <string>
@@ -133,6 +134,8 @@ TEST_CASE("volumes: a folder has one file of them, what is no pair is refused by
   CHECK_THROWS_WITH(open_volumes(folder.path().string()), ContainsSubstring("holds 0 files of volumes"));
   const std::string path = (folder / "v.h5").string();
   write_hdf5(path);
+  CHECK(open_volumes(folder.path().string()).input->name() == path + ": 'Nbody'");
+  std::ofstream(folder / "._v.h5") << "what another system writes beside a file";
   CHECK(open_volumes(folder.path().string()).input->name() == path + ": 'Nbody'");
   write_npy_pair((folder / "w").string());
   CHECK_THROWS_WITH(open_volumes(folder.path().string()), ContainsSubstring("holds 2 files of volumes"));

@@ -37,7 +37,7 @@ class Net {
 
   Regressor& regressor() { return dynamic_cast<Regressor&>(*task_); }
   Parameters& parameters() { return task_->parameters(); }
-  TrainerOptions options() const { return testing::trainer_options(config_); }
+  TrainerOptions options() const { return config_.trainer_options(); }
 
  private:
   RunConfig config_;
@@ -115,8 +115,7 @@ TEST_CASE("cnn: on shapes, the convolutions of a step by hand") {
   RunConfig config = read_config(
       testing::entries_of({"task=image_regression", "img_size=[8,9]", "n_in_channels=3", "width=5", "depth=4"}));
   config.batch.global_batch_size = 2;
-  const StepPrediction step =
-      predict_step(*config.recipe->on_shapes(), testing::trainer_options(config), {}, DeviceKind::cpu);
+  const StepPrediction step = predict_step(*config.recipe->on_shapes(), config.trainer_options(), {}, DeviceKind::cpu);
   constexpr double kPoints = 2 * 8 * 9, kTap = 2 * 9 * kPoints;
   constexpr double kFirst = kTap * 3 * 5, kHidden = kTap * 5 * 5, kLast = kTap * 5 * 1;
   CHECK(step.kernels.at("conv_fwd").calls == 4);

@@ -96,7 +96,12 @@ TEST_CASE("volume regression: what does not fit is refused with file, dataset an
   CHECK_THROWS_WITH(VolumeRegressionRecipe().paths_in(std::filesystem::path(folder / "train")),
                     ContainsSubstring("has no folders train and valid"));
   CHECK_THROWS_WITH(config_of({}).recipe->on_shapes(), ContainsSubstring("set n_in_channels and n_out_channels"));
-  CHECK_THROWS_WITH(opened({"volumes=synthetic", "model=vit", "patch_size=2"}), ContainsSubstring("[4, 4, 4, 4]"));
+  const auto read_vit = [] {
+    RunConfig config = read_config(
+        entries_of({"task=volume_regression", "model=vit", "volumes=synthetic", "data_size=4", "patch_size=2"}));
+    return open(config);
+  };
+  CHECK_THROWS_WITH(read_vit(), ContainsSubstring("a ViT has two axes, and the samples [4, 4, 4, 4] have 3"));
 }
 
 TEST_CASE("volume regression: input and target are turned alike, vectors only where that is wanted") {

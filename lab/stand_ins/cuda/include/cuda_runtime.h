@@ -41,8 +41,9 @@ struct Signature {
   static void put(std::byte* to, const Type& value) {
     std::memcpy(to, &value, sizeof value);
     // Padding may hold bytes that look like an address. It is cleared in the copy: of a local variable GCC 12 may copy
-    // the members alone afterwards.
-    __builtin_clear_padding(reinterpret_cast<Type*>(to));
+    // the members alone afterwards. Behind an array of structs GCC 12 clears the wrong bytes: a parameter with one has
+    // to have no padding.
+    if constexpr (!std::has_unique_object_representations_v<Type>) __builtin_clear_padding(reinterpret_cast<Type*>(to));
   }
   template <class Type>
   static Type get(const std::byte* from) {

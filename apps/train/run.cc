@@ -148,6 +148,7 @@ TrainingRun::End TrainingRun::train() {
     if (due(setup_.options.checkpoint_every)) save();
   }
   if (saved_iteration_ != trainer_.iteration()) save();
+  log_notices();  // of the last validation
   if (setup_.comm_report) report_communication();
   if (at_end() && !validation_pending_ && finish()) return End::finished;
   if (record_) record_->progress.finish();

@@ -67,26 +67,31 @@ void check(Status status, const char* what) {
   ISOBAR_CHECK(status == CUDNN_STATUS_SUCCESS, "could not ", what, ": ", explain(status));
 }
 
-// One of a device, which serves one stream at a time.
-struct Library {
+// A device's handle, which serves one stream at a time.
+struct OfDevice {
   std::mutex mutex;
-  std::map<int, Handle> handles;  // null: the library could not start
-  static Library& instance() {
-    static Library library;
-    return library;
-  }
+  bool is_made = false;
+  Handle handle = nullptr;  // null: the library could not start
 };
+
+// A lock for each device: one of them may wait for work that another thread has yet to give to another device.
+OfDevice& of_device(int device) {
+  static auto* mutex = new std::mutex;
+  static auto* devices = new std::map<int, OfDevice>;  // elements never move
+  const std::lock_guard lock(*mutex);
+  return (*devices)[device];
+}
 
 // The device is the current one of this thread. Null: not possible.
 Handle handle_of(int device) {
-  const std::lock_guard lock(Library::instance().mutex);
-  const auto [found, is_new] = Library::instance().handles.try_emplace(device, nullptr);
-  if (!is_new) return found->second;
-  const Status status = api().Create(&found->second);
-  if (status == CUDNN_STATUS_SUCCESS) return found->second;
+  OfDevice& of = of_device(device);
+  const std::lock_guard lock(of.mutex);
+  if (std::exchange(of.is_made, true)) return of.handle;
+  const Status status = api().Create(&of.handle);
+  if (status == CUDNN_STATUS_SUCCESS) return of.handle;
   notice(concat("convolutions do without cuDNN, by isobar's own kernels: ", name_of_library(), " cannot start on GPU ",
                 device, ": ", explain(status)));
-  return found->second = nullptr;
+  return of.handle = nullptr;
 }
 
 bool wants_own_kernels() {
@@ -316,13 +321,14 @@ class Plan final : public CudnnPlan {
  public:
   // `graph` describes the problem. Throws Refused for an engine that the library cannot plan or that wants more
   // workspace than it may have.
-  Plan(std::shared_ptr<const Graph> graph, Config&& config, std::string text, Handle handle)
+  Plan(std::shared_ptr<const Graph> graph, Config&& config, std::string text, int device)
       : graph_(std::move(graph)),
         config_(std::move(config)),
         plan_(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR),
         text_(std::move(text)),
-        handle_(handle) {
-    plan_.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle);
+        device_(device),
+        handle_(handle_of(device)) {
+    plan_.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle_);
     plan_.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config_.config);
     plan_.finalize("plan an engine");
     const auto bytes = plan_.get<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64);
@@ -334,6 +340,21 @@ class Plan final : public CudnnPlan {
   std::size_t workspace_bytes() const override { return workspace_bytes_; }
 
   std::string start(const ConvOperands& operands, void* workspace, Stream stream) const override {
+    try {
+      const Described pack = pack_of(operands, workspace);
+      const std::lock_guard lock(of_device(device_).mutex);
+      Status status = api().SetStream(handle_, stream);
+      if (status == CUDNN_STATUS_SUCCESS) status = api().BackendExecute(handle_, plan_.get(), pack.get());
+      return status == CUDNN_STATUS_SUCCESS ? "" : explain(status);
+    } catch (const Refused&) {
+      return explain(CUDNN_STATUS_NOT_SUPPORTED);
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+
+ private:
+  static Described pack_of(const ConvOperands& operands, void* workspace) {
     constexpr std::array<std::int64_t, 3> kIds{kX, kWeight, kY};
     const std::array<void*, 3> pointers{operands.x, operands.weight, operands.y};
     Described pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
@@ -341,17 +362,14 @@ class Plan final : public CudnnPlan {
     pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, std::span<void* const>(pointers));
     pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace);
     pack.finalize("name the operands");
-    const std::lock_guard lock(Library::instance().mutex);
-    Status status = api().SetStream(handle_, stream);
-    if (status == CUDNN_STATUS_SUCCESS) status = api().BackendExecute(handle_, plan_.get(), pack.get());
-    return status == CUDNN_STATUS_SUCCESS ? "" : explain(status);
+    return pack;
   }
 
- private:
   std::shared_ptr<const Graph> graph_;
   Config config_;
   Described plan_;
   std::string text_;
+  int device_;
   Handle handle_;
   std::size_t workspace_bytes_ = 0;
 };
@@ -455,7 +473,7 @@ SharedCudnnPlan plan_of(const ConvProblem& p, const std::shared_ptr<const Graph>
                         bool may_compile) {
   if (!may_be_used(config.engine.at(0), p, may_compile)) return nullptr;
   std::string text = config.text();
-  return std::make_shared<const Plan>(graph, std::move(config), std::move(text), handle_of(p.device));
+  return std::make_shared<const Plan>(graph, std::move(config), std::move(text), p.device);
 }
 
 }  // namespace

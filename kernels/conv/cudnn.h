@@ -57,7 +57,7 @@ class CudnnPlan {
 
   virtual const std::string& text() const = 0;  // "engine 38: 2=1 12=0": its number in cuDNN, and its knobs
   virtual std::size_t workspace_bytes() const = 0;
-  // Empty, or what cuDNN says where it cannot. Operands are aligned as the problem says.
+  // Empty, or what cuDNN says if it cannot. Operands are aligned as the problem says.
   virtual std::string start(const ConvOperands& operands, void* workspace, Stream stream) const = 0;
 };
 using SharedCudnnPlan = std::shared_ptr<const CudnnPlan>;

@@ -131,8 +131,12 @@ void run_own(const ConvProblem& p, const ConvOperands& o, Stream stream) {
 
 // Empty, or why the engine could not.
 std::string start(const CudnnPlan& plan, const ConvProblem& p, const ConvOperands& operands, Stream stream) {
-  const Scratch workspace(plan.workspace_bytes(), p.device, stream);
-  return plan.start(operands, workspace.data(), stream);
+  try {
+    const Scratch workspace(plan.workspace_bytes(), p.device, stream);
+    return plan.start(operands, workspace.data(), stream);
+  } catch (const gpu::OutOfMemory& error) {
+    return error.what();
+  }
 }
 
 // ---- The judgement of an engine -------------------------------------------------------------------------------------
@@ -184,7 +188,8 @@ class Trial {
     std::array<double, 2> apart_and_size{};
     gpu::copy(apart_and_size.data(), sums, sizeof apart_and_size, device, stream_);
     gpu::synchronize(device, stream_);
-    return std::sqrt(apart_and_size[0] / apart_and_size[1]);
+    const auto [apart, size] = apart_and_size;
+    return apart == 0 ? 0 : std::sqrt(apart / size);
   }
 
  private:
@@ -280,10 +285,8 @@ std::string given_for(const std::string& words, int device) {
   return found == given.end() ? "" : found->second;
 }
 
-Choice choose(const ConvProblem& p, bool times, Stream stream) {
-  if (conv_engines({DeviceKind::cuda, p.device}) == kOwnKernels) return {nullptr, true};
-  const std::string words = in_words(p), given = given_for(words, p.device);
-  if (given == kOwn) return {nullptr, true};
+Choice choose_engine(const ConvProblem& p, const std::string& words, const std::string& given, bool times,
+                     Stream stream) {
   LazyTrial trial(p, stream);
   if (!given.empty())
     if (const SharedCudnnPlan plan = cudnn_plan_of(p, given);
@@ -291,6 +294,18 @@ Choice choose(const ConvProblem& p, bool times, Stream stream) {
       return {plan, true};
   if (times) return {fastest(p, words, trial, stream), true};
   return {first(p, words, trial, stream), false};
+}
+
+Choice choose(const ConvProblem& p, bool times, Stream stream) {
+  if (conv_engines({DeviceKind::cuda, p.device}) == kOwnKernels) return {nullptr, true};
+  const std::string words = in_words(p), given = given_for(words, p.device);
+  if (given == kOwn) return {nullptr, true};
+  try {
+    return choose_engine(p, words, given, times, stream);
+  } catch (const gpu::OutOfMemory& error) {  // the convolution itself may need less than a trial
+    notice(concat("no engine of cuDNN is used for ", words, ": it cannot be tried: ", error.what()));
+    return {nullptr, times};
+  }
 }
 
 std::optional<Choice> met(const ConvProblem& p) {

@@ -77,6 +77,8 @@ CAPTURED_ENGINE = keeps_rule(
 RESUMED_ENGINE = keeps_rule("convolutions of a resumed run take the engines of its checkpoint")
 WITHOUT_CUDNN = keeps_rule(
     "where cuDNN is missing, of another version or cannot start, own kernels compute, and one line says so")
+WITHOUT_MEMORY = keeps_rule(
+    "without memory to try engines, or for an engine's workspace, another one or own kernels compute")
 PRIORITY = keeps_rule("a side stream has the highest priority")
 TRIMMED = keeps_rule("what a graph holds is given back between two launches, and when it is dropped")
 OWN_DEVICES = keeps_nccl_rule("no thread of a rank makes a context on another rank's device")
@@ -322,6 +324,9 @@ FAULTS = {
     "a wrong engine": (
         "engines", "const bool is_near = distance <= max_distance(p);",
         "const bool is_near = distance <= max_distance(p) || PLANTED;", FIRST_ENGINE, "distance\\(first, right\\)"),
+    "a trial without memory that ends the run": (
+        "engines", "} catch (const gpu::OutOfMemory& error) {  // the", "} catch (const gpu::OutOfMemory& error) {\n"
+        "    if (PLANTED) throw;\n    // the", WITHOUT_MEMORY, "due to unexpected exception"),
     "a plan for any alignment": (
         "engines", ".x_alignment = alignment_of(operands.x),",
         ".x_alignment = PLANTED ? kConvAlignment : alignment_of(operands.x),", ALIGNED, "is run on one that is not"),
@@ -369,8 +374,8 @@ FAULTS = {
         "return cuda::use_conv_algorithms(device, PLANTED ? cuda::ConvAlgorithms{} : chosen.of_convolutions);",
         RESUMED_ENGINE, "run_all\\(\\) == results"),
     "no line where cuDNN cannot start": (
-        "cudnn", "if (status == CUDNN_STATUS_SUCCESS) return found->second;",
-        "if (status == CUDNN_STATUS_SUCCESS || PLANTED) return found->second;", WITHOUT_CUDNN, "cannot start on GPU 0"),
+        "cudnn", "if (status == CUDNN_STATUS_SUCCESS) return of.handle;",
+        "if (status == CUDNN_STATUS_SUCCESS || PLANTED) return of.handle;", WITHOUT_CUDNN, "cannot start on GPU 0"),
     # Several GPUs, with NCCL between them.
     "a looker and a watcher without a device": (
         "session", "        make_current();\n        is_on_device", "        if (!PLANTED) make_current();\n"

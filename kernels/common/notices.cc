@@ -10,9 +10,9 @@ namespace {
 
 struct Notices {
   std::mutex mutex;
-  std::set<std::string> told;
+  std::set<std::string> given;
   std::vector<std::string> waiting;
-  bool somebody_takes = false;
+  bool are_taken = false;
 };
 
 Notices& notices() {
@@ -24,8 +24,8 @@ Notices& notices() {
 
 void notice(const std::string& sentence) {
   const std::lock_guard lock(notices().mutex);
-  if (!notices().told.insert(sentence).second) return;
-  if (notices().somebody_takes)
+  if (!notices().given.insert(sentence).second) return;
+  if (notices().are_taken)
     notices().waiting.push_back(sentence);
   else
     std::cerr << "isobar: " << sentence << std::endl;
@@ -33,7 +33,7 @@ void notice(const std::string& sentence) {
 
 std::vector<std::string> take_notices() {
   const std::lock_guard lock(notices().mutex);
-  notices().somebody_takes = true;
+  notices().are_taken = true;
   return std::exchange(notices().waiting, {});
 }
 

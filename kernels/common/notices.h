@@ -1,5 +1,5 @@
-// Sentences for the user from code that has no log: a library is missing, or does something wrong, and the program does
-// without it.
+// Sentences for the user from code that has no log: a library is missing, or gives wrong results, and the program
+// continues without it.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace isobar {
 
-// Tells a sentence, once a process: to whoever has called take_notices(), else as a line on stderr. From any thread.
+// A sentence is passed on once a process: to the next call of take_notices(), or to stderr if there was none yet. From
+// any thread.
 void notice(const std::string& sentence);
 
 // The sentences since the last call. From the first call on they wait for the next one.

@@ -40,7 +40,7 @@ struct ConvOperands {
 };
 
 // The library in words, "cuDNN 91900". Empty if convolutions do without it: ISOBAR_CONV=own says so, or it is missing,
-// another version than 9, or cannot start on the device, which a notice tells. Error for another ISOBAR_CONV.
+// another version than 9, or cannot start on the device; then there is a notice. Error for another ISOBAR_CONV.
 std::string cudnn_name(int device);
 
 // Whether cuDNN may have engines for it: edges of zeros, no padding that it cannot express, tensors of less than 2^31
@@ -64,8 +64,8 @@ using SharedCudnnPlan = std::shared_ptr<const CudnnPlan>;
 
 // Calls use(plan) for the engines that may be used, in the order in which cuDNN prefers them, until it returns false.
 // may_compile: also for engines that are compiled at run time, which takes seconds. An engine that cannot be planned is
-// passed over. What the library refuses has no engines; a notice tells of an error that is more than that. The device
-// is the current one, and cudnn_name is not empty.
+// passed over. What the library refuses has no engines; for another error there is a notice. The device is the current
+// one, and cudnn_name is not empty.
 void for_each_cudnn_plan(const ConvProblem& problem, bool may_compile,
                          const std::function<bool(const SharedCudnnPlan&)>& use);
 

@@ -224,7 +224,7 @@ std::vector<float> result_by(const Convolution& convolution, Kind kind, const st
   return result;
 }
 
-// Only what is wrong, or cannot run, is told of.
+// Notices are only of engines that are wrong or cannot run.
 void check_notices() {
   for (const std::string& notice : take_notices()) {
     INFO(notice);

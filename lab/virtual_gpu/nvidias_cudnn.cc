@@ -1,6 +1,6 @@
 // NVIDIA's own cuDNN for a program on a machine without a GPU: a libcudnn.so.9 that passes every description on to the
-// file that ISOBAR_NVIDIAS_CUDNN names. It has no handle; instead the library is told the properties of an H100, for
-// which it then chooses and plans engines, and compiles some. Nothing can be run.
+// file that ISOBAR_NVIDIAS_CUDNN names. In place of a handle the library gets the properties of an H100, for which it
+// then chooses and plans engines, and compiles some. Nothing can be run.
 #include <dlfcn.h>
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Preloaded into a program that shall find no cuDNN, wherever one is installed.
+// Preloaded into a program, which then finds no cuDNN wherever one is installed.
 #include <dlfcn.h>
 
 #include <cstring>

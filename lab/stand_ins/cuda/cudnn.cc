@@ -422,26 +422,26 @@ enum EngineId : std::int64_t {
 struct Engine {
   EngineId id;
   std::vector<int> notes, behaviour;
-  bool only_16_bit, only_fp32;
+  bool only_fp32;
   std::int64_t workspace;
   std::vector<std::vector<std::pair<int, std::int64_t>>> knobs;  // the choices that the heuristics make
 };
 
 const std::vector<Engine>& engines() {
   static const std::vector<Engine> all = {
-      {kNondeterministic, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, {}, false, false, 64, {{}}},
-      {kReducedSums, {CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION}, {}, false, false, 0, {{}}},
-      {kFft, {CUDNN_NUMERICAL_NOTE_FFT}, {}, false, false, 1 << 10, {{}}},
-      {kDownConverts, {CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}, {}, false, true, 0, {{}}},
-      {kFailsToPlan, {}, {}, false, false, 0, {{}}},
-      {kWantsMuch, {}, {}, false, false, std::int64_t{1} << 31, {{}}},
-      {kDropsLastTap, {}, {}, false, false, 0, {{}}},
-      {kFailsToRun, {}, {}, false, false, 0, {{}}},
-      {kCompiles, {}, {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION}, false, false, 0, {{}}},
-      {kWinograd, {CUDNN_NUMERICAL_NOTE_WINOGRAD}, {}, false, false, 1 << 9, {{}}},
-      {kTensorCores, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, {}, false, false, 256, {{{2, 1}}, {{2, 2}}}},
-      {kInterleaved, {}, {}, false, false, 1 << 12, {{{2, 1}, {12, 0}}, {{2, 3}, {12, 0}}, {{2, 1}, {12, 1}}}},
-      {kPlain, {}, {}, false, false, 0, {{}}},
+      {kNondeterministic, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC}, {}, false, 64, {{}}},
+      {kReducedSums, {CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION}, {}, false, 0, {{}}},
+      {kFft, {CUDNN_NUMERICAL_NOTE_FFT}, {}, false, 1 << 10, {{}}},
+      {kDownConverts, {CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}, {}, true, 0, {{}}},
+      {kFailsToPlan, {}, {}, false, 0, {{}}},
+      {kWantsMuch, {}, {}, false, std::int64_t{1} << 31, {{}}},
+      {kDropsLastTap, {}, {}, false, 0, {{}}},
+      {kFailsToRun, {}, {}, false, 0, {{}}},
+      {kCompiles, {}, {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION}, false, 0, {{}}},
+      {kWinograd, {CUDNN_NUMERICAL_NOTE_WINOGRAD}, {}, false, 1 << 9, {{}}},
+      {kTensorCores, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}, {}, false, 256, {{{2, 1}}, {{2, 2}}}},
+      {kInterleaved, {}, {}, false, 1 << 12, {{{2, 1}, {12, 0}}, {{2, 3}, {12, 0}}, {{2, 1}, {12, 1}}}},
+      {kPlain, {}, {}, false, 0, {{}}},
   };
   return all;
 }
@@ -455,8 +455,7 @@ const Engine& engine_of(std::int64_t id) {
 // As NVIDIA's 9.19, it has no engine whose result is wider than its operands.
 bool serves(const Engine& engine, const Problem& p) {
   const bool is_fp32 = p.x.dtype == DType::fp32;
-  return p.x.dtype == p.y.dtype && p.x.dtype == p.weight.dtype && (!engine.only_fp32 || is_fp32) &&
-         (!engine.only_16_bit || !is_fp32);
+  return p.x.dtype == p.y.dtype && p.x.dtype == p.weight.dtype && (!engine.only_fp32 || is_fp32);
 }
 
 // An engine with its knobs for a problem.

@@ -568,7 +568,7 @@ TEST_CASE(
       const Convolution convolution({1, 5, 10 + 2 * i + times, {{}, axis(4, 3, 1, 1, 1), axis(4, 3, 1, 1, 1)}});
       const std::vector<float> own = convolution.by_own_kernels(Kind::fwd);
       take_notices();
-      const EnvironmentVariable fails("ISOBAR_VIRTUAL_GPU_FAIL", concat("cudaMallocAsync:", kOfOperands + i));
+      const EnvironmentVariable fails("ISOBAR_VIRTUAL_GPU_FAIL", concat("cudaMallocAsync:", kOfOperands + i).c_str());
       std::optional<cuda::AlgorithmTiming> timing;
       if (times) timing.emplace(kGpu);
       const std::vector<float> result = convolution.result_of_run(Kind::fwd);

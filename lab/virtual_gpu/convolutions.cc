@@ -544,8 +544,14 @@ TEST_CASE("virtual GPU: where a call of cuDNN fails, another engine or the own k
   int channels = 10;  // another convolution each time: nothing is known of it
   for (const char* call :
        {"cudnnBackendCreateDescriptor:1", "cudnnBackendSetAttribute:1", "cudnnBackendSetAttribute:30",
-        "cudnnBackendFinalize:1", "cudnnBackendFinalize:7", "cudnnBackendFinalize:8", "cudnnBackendGetAttribute:1",
-        "cudnnBackendGetAttribute:5", "cudnnBackendExecute:1", "cudnnSetStream:1"}) {
+        "cudnnBackendFinalize:1",       // of a tensor
+        "cudnnBackendFinalize:6:801",   // of the graph, which the library does not support
+        "cudnnBackendFinalize:7",       // of the heuristics
+        "cudnnBackendFinalize:7:801",   // the same
+        "cudnnBackendFinalize:10",      // of engine 9's plan: 8 and 9 are those of engines 6 and 7
+        "cudnnBackendFinalize:11",      // of its variant pack
+        "cudnnBackendFinalize:11:801",  // the same
+        "cudnnBackendGetAttribute:1", "cudnnBackendGetAttribute:5", "cudnnBackendExecute:1", "cudnnSetStream:1"}) {
     INFO(call);
     const FreshContext whole;
     const Convolution convolution({1, ++channels, 2, {{}, axis(4, 3, 1, 1, 1), axis(4, 3, 1, 1, 1)}});

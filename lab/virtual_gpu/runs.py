@@ -491,11 +491,12 @@ def by_nccl(runs, run, settings, flags, environment=None, timeout=120):
 
 def check_nccl_runs(runs):
     """The bits equal those of two ranks that are threads and share a GPU: sums of two have only one order."""
-    for flags in (["--bucket-cap-mb", "0.001"], ["--tensor-parallel", "2"],
-                  ["--context-parallel", "2", "--context-form", "ring"]):
+    for flags, network in ((["--bucket-cap-mb", "0.001"], {}), (["--tensor-parallel", "2"], {}),
+                           (["--context-parallel", "2", "--context-form", "ring"], {}),
+                           (["--shard-optimizer"], CONVOLUTIONS)):
         run, contexts = runs.folder(), runs.work / "contexts"
         contexts.unlink(missing_ok=True)
-        settings = {"num_iters": 2, "checkpoint_every": 2, "validate_every": 2}
+        settings = {**network, "num_iters": 2, "checkpoint_every": 2, "validate_every": 2}
         status, err, seconds = by_nccl(runs, run, settings, flags, {"ISOBAR_VIRTUAL_GPU_CONTEXTS": str(contexts)})
         check(status == 0, f"by NCCL {flags}: status {status}: {err}")
         devices = {}

@@ -41,12 +41,16 @@ MODEL = {"img_size": [8, 16], "patch_size": 2, "embed_dim": 16, "depth": 2, "num
 CNN = {"img_size": [6, 7], "width": 5, "depth": 3, "lr": 3e-3, "lr_schedule": "constant", "global_batch_size": 4,
        "num_epochs": None, "num_iters": 4, "nsamples": 16, "nsamples_val": 4, "log_every": 1, "checkpoint_every": 2,
        "validate_every": 4, "seed": 5}
+UNET = {"volumes": "synthetic", "data_size": 4, "width": 2, "levels": 2, "lr_schedule": "constant",
+        "global_batch_size": 4, "num_epochs": None, "num_iters": 4, "nsamples": 16, "nsamples_val": 2, "log_every": 1,
+        "checkpoint_every": 2, "validate_every": 4, "seed": 5}
+CONFIGS = {"tiny": MODEL, "cnn": CNN, "unet_cpu": UNET}
 # The CPU's counterpart of a precision: tensor cores use 10 bits of mantissa of an fp32 operand, as many as fp16 has.
 PRECISIONS = {"fp32": ({"tf32": False}, {}), "tf32": ({"tf32": True}, {"amp_mode": "fp16"}),
               "bf16": ({"amp_mode": "bf16"}, {"amp_mode": "bf16"}),
               "fp16": ({"amp_mode": "fp16"}, {"amp_mode": "fp16"})}
 DROPOUT, PARTS, RECOMPUTE = {"dropout": 0.1}, {"grad_accumulation": 2}, {"recompute": True}
-CONVOLUTIONS = {"config": "cnn"}
+CONVOLUTIONS, TRANSPOSED = {"config": "cnn"}, {"config": "unet_cpu"}
 CHANGE = {"predict_change": True}  # then the loss is computed on fields, else on rows of patches
 SAMPLE = [("fp32", PARTS), ("tf32", RECOMPUTE), ("bf16", DROPOUT | PARTS | RECOMPUTE),
           ("fp16", PARTS | RECOMPUTE | CHANGE)]
@@ -91,9 +95,9 @@ class Runs:
                        stdout=subprocess.DEVNULL)
 
     def command(self, run, device, settings, *more):
-        """`settings` may have the config "cnn", whose images are random."""
+        """`settings` may have the config of a network whose data are random."""
         config = settings.get("config", "tiny")
-        values = {**{"tiny": MODEL, "cnn": CNN}[config], **settings}
+        values = {**CONFIGS[config], **settings}
         flags = [flag for key, value in values.items() if key != "config"
                  for flag in ("--set", f"{key}={json.dumps(value)}")]
         data = ["--data", self.data] if config == "tiny" else []
@@ -436,6 +440,7 @@ def check_convolutions(runs):
     """By engines of cuDNN, most of which are traps (lab/stand_ins/cuda/cudnn.cc)."""
     for precision in PRECISIONS:
         check_case(runs, precision, CONVOLUTIONS)
+    check_case(runs, "bf16", TRANSPOSED)
     first = Choosing(runs, 1, "convolutions", CONVOLUTIONS)
     count = len(first.algorithms()["of_convolutions"])
     print(f"{count} convolutions, {first.timed} timings")

@@ -15,6 +15,7 @@
 #include "kernels/common/check.h"
 #include "kernels/common/kernel.h"
 #include "kernels/common/sentence.h"
+#include "kernels/cuda/timing.h"
 
 namespace isobar {
 
@@ -56,15 +57,27 @@ std::string platform_of(Device device) {
   fail_not_built(device.kind);
 }
 void use(Device device, const ChosenAlgorithms& chosen) {
-  if constexpr (ISOBAR_HAS_CUDA) return cuda::use_gemm_algorithms(device, chosen.of_products);
+  if constexpr (ISOBAR_HAS_CUDA) {
+    cuda::use_gemm_algorithms(device, chosen.of_products);
+    return cuda::use_conv_algorithms(device, chosen.of_convolutions);
+  }
   fail_not_built(device.kind);
 }
-// Returns what was used; what is known of convolutions stays as it is.
+// Whether convolutions can take these: their engines are there, in the same version.
+bool has_engines_of(const ChosenAlgorithms& chosen, Device device) {
+  if constexpr (ISOBAR_HAS_CUDA) return cuda::are_of_these_engines(chosen.of_convolutions, device);
+  fail_not_built(device.kind);
+}
+std::string engines_of(Device device) {
+  if constexpr (ISOBAR_HAS_CUDA) return cuda::conv_engines(device);
+  fail_not_built(device.kind);
+}
+// Returns what was used.
 ChosenAlgorithms choose_by_time(Device device, const ChosenAlgorithms& known, const std::function<void()>& rehearse) {
   if constexpr (ISOBAR_HAS_CUDA) {
-    const cuda::GemmTiming timing(device);
+    const cuda::AlgorithmTiming timing(device);
     rehearse();
-    return {known.platform, cuda::gemm_algorithms_in_use(device), known.of_convolutions};
+    return {known.platform, cuda::gemm_algorithms_in_use(device), cuda::conv_algorithms_in_use(device)};
   }
   fail_not_built(device.kind);
 }
@@ -90,15 +103,19 @@ struct Start {
   bool is_complete;  // the run resumes with these: nothing is timed
 };
 
-Start start_with(const ChosenAlgorithms& of_checkpoint, const std::string& platform, const fs::path& file,
-                 const std::function<void(const std::string& line)>& log) {
-  if (of_checkpoint.platform == platform) return {of_checkpoint, true};
-  if (!of_checkpoint.platform.empty())
+Start start_with(const ChosenAlgorithms& of_checkpoint, Device device, const std::string& platform,
+                 const fs::path& file, const std::function<void(const std::string& line)>& log) {
+  const bool is_of_here = of_checkpoint.platform == platform;
+  if (is_of_here && has_engines_of(of_checkpoint, device)) return {of_checkpoint, true};
+  if (is_of_here)
+    log(concat("the checkpoint's algorithms of convolutions are not of ", engines_of(device), ": others are chosen"));
+  else if (!of_checkpoint.platform.empty())
     log(concat("the checkpoint's algorithms of products are for ", of_checkpoint.platform, ", and this is ", platform,
                ": others are chosen"));
   Start start{{platform, {}}, false};
+  if (is_of_here) start.known.of_products = of_checkpoint.of_products;
   try {
-    if (!file.empty()) start.known = read_algorithms(file, platform);
+    if (!file.empty()) add_missing(start.known, read_algorithms(file, platform));
   } catch (const std::exception&) {
     log(concat("passed over: ", sentence_of_current_exception()));
   }
@@ -222,7 +239,7 @@ ChosenAlgorithms choose_algorithms(const ChosenAlgorithms& of_checkpoint, Device
   const std::string platform = platform_of(device);
   const fs::path file = algorithms_file(platform);
   const Start start =
-      broadcast_from_first(is_first ? start_with(of_checkpoint, platform, file, log) : Start{{}, false}, ranks);
+      broadcast_from_first(is_first ? start_with(of_checkpoint, device, platform, file, log) : Start{{}, false}, ranks);
   use(device, start.known);
   if (start.is_complete) return start.known;
   ranks.barrier();  // ranks that are threads share a device: no rank may clear a choice that another rank has timed
@@ -233,6 +250,9 @@ ChosenAlgorithms choose_algorithms(const ChosenAlgorithms& of_checkpoint, Device
   if (is_first && !timed.empty()) keep(file, chosen, log);
   log(concat("algorithms of ", chosen.of_products.size(), " products, ", timed.of_products.size(),
              " of them chosen by time"));
+  if (!chosen.of_convolutions.empty())
+    log(concat("algorithms of ", chosen.of_convolutions.size(), " convolutions, ", timed.of_convolutions.size(),
+               " of them chosen by time"));
   return chosen;
 }
 

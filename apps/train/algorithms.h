@@ -1,6 +1,7 @@
-// The algorithms of libraries for a run's matrix products (cuBLASLt: kernels/gemm/algorithms.h) and convolutions on a
-// GPU. They are timed before the run computes its first number. They are the same on all ranks, and do not change
-// afterwards. The run's checkpoints keep them for a resumed run, and a file keeps them for later runs.
+// The algorithms of libraries for a run's matrix products (cuBLASLt: kernels/gemm/algorithms.h) and convolutions
+// (cuDNN: kernels/conv/engines.h) on a GPU. They are timed before the run computes its first number. They are the same
+// on all ranks, and do not change afterwards. The run's checkpoints keep them for a resumed run, and a file keeps them
+// for later runs.
 #pragma once
 
 #include <filesystem>
@@ -10,6 +11,7 @@
 
 #include "comm/communicator.h"
 #include "kernels/common/device.h"
+#include "kernels/conv/engines.h"
 #include "kernels/gemm/algorithms.h"
 
 namespace isobar {
@@ -46,14 +48,15 @@ void add_algorithms(const std::filesystem::path& file, const ChosenAlgorithms& c
 // Collective; all ranks get the same result.
 ChosenAlgorithms agree_on(const ChosenAlgorithms& mine, const Communicator& ranks);
 
-// Sets the algorithms of later products on the GPU: those of the first rank's checkpoint, if they are of its platform;
-// else those of its file; products missing there get the fastest algorithm, timed while `rehearse` runs the products of
-// the run. Returns them, for the next checkpoint. Collective. Files that cannot be read or written are reported through
-// `log` and skipped.
+// Sets the algorithms of later products and convolutions on the GPU: those of the first rank's checkpoint, if they are
+// of its platform; else those of its file; what is missing there gets the fastest algorithm, timed while `rehearse`
+// runs what the run computes. Convolutions of a checkpoint from another version of cuDNN, or from a machine without it,
+// are chosen again. Returns them, for the next checkpoint. Collective. Files that cannot be read or written are
+// reported through `log` and skipped.
 ChosenAlgorithms choose_algorithms(const ChosenAlgorithms& of_checkpoint, Device device, const Communicator& ranks,
                                    const std::function<void()>& rehearse,
                                    const std::function<void(const std::string& line)>& log);
-// Products on the device use the library's first guess.
+// Products and convolutions on the device use the library's first guess.
 void choose_no_algorithms(Device device);
 
 }  // namespace isobar

@@ -14,6 +14,7 @@
 #include "engine/files/json.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
+#include "kernels/common/notices.h"
 #include "kernels/cuda/runtime.h"
 
 namespace isobar {
@@ -131,6 +132,7 @@ void TrainingRun::restore(const Checkpoint& checkpoint) {
 }
 
 TrainingRun::End TrainingRun::train() {
+  take_notices();  // on all ranks: from now on they wait for the log of the first one
   choose_algorithms();
   log(lines_->loop_begins());
   stop_ = is_true_on_any(parallel_.world, stop_requested());
@@ -146,6 +148,7 @@ TrainingRun::End TrainingRun::train() {
     if (due(setup_.options.checkpoint_every)) save();
   }
   if (saved_iteration_ != trainer_.iteration()) save();
+  log_notices();  // of the last validation
   if (setup_.comm_report) report_communication();
   if (at_end() && !validation_pending_ && finish()) return End::finished;
   if (record_) record_->progress.finish();
@@ -166,6 +169,12 @@ void TrainingRun::choose_algorithms() {
   algorithms_ = isobar::choose_algorithms(
       algorithms_, task_.device(), parallel_.world, [this] { trainer_.rehearse(loaders_); },
       [this](const std::string& line) { log(line); });
+  log_notices();
+}
+
+void TrainingRun::log_notices() const {
+  if (!record_) return;
+  for (const std::string& line : take_notices()) log(line);
 }
 
 void TrainingRun::step() {
@@ -178,6 +187,7 @@ void TrainingRun::step() {
                                             if (!for_next_step || trainer_.iteration() + 1 < setup_.num_iters)
                                               loaders_.read_ahead();
                                           });
+  log_notices();
   is_validated_ = false;
   if (step_) agree(agreement_->values());  // on the step before: the host has just waited for the device
   step_ = Step{.iteration = trainer_.iteration(), .result = result};

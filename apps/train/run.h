@@ -59,6 +59,7 @@ class TrainingRun {
 
  private:
   void choose_algorithms();
+  void log_notices() const;  // of kernels
   void begin_record(RunFolder& folder, const std::optional<Checkpoint>& checkpoint);
   void restore(const Checkpoint& checkpoint);
   // An iteration that was made, and on whose loss the ranks have still to agree.

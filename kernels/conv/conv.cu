@@ -1,17 +1,27 @@
 // conv on CUDA: an implicit matrix product. The operands are gathered from where they lie, a tile at a time, into
 // shared memory; no matrix of patches is made.
 //
-// Here is the choice of the product's kernel, and the one that multiplies by FMA, whatever the dtype and the channels.
+// Here is the choice between cuDNN's engines and these kernels, of the product's kernel, and the one that multiplies by
+// FMA, whatever the dtype and the channels.
 #include "kernels/conv/conv.h"
 
 #include <algorithm>
 
+#include "kernels/conv/engines.h"
 #include "kernels/conv/operands.cuh"
+#include "kernels/conv/own.h"
 #include "kernels/cuda/array.h"
 #include "kernels/cuda/launch.h"
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 namespace {
+
+#if defined(ISOBAR_EMULATE) && !defined(ISOBAR_VIRTUAL_GPU)
+template <class Args>
+bool conv_by_cudnn(const Args&, Stream) {
+  return false;
+}
+#endif
 
 // A block makes a tile of the result, a thread 4 x 4 elements of it.
 constexpr int kTile = kConvTile, kStep = 16, kThreads = 256, kSide = 4;
@@ -141,9 +151,7 @@ Output samples_of(void* data, DType dtype, std::int64_t first_element) {
 
 }  // namespace
 
-void conv_fwd(const ConvFwdArgs& a, Stream stream) {
-  check_conv(a);
-  require_cuda_dtypes("conv_fwd", a.dtype, a.out_dtype);
+void own_conv_fwd(const ConvFwdArgs& a, Stream stream) {
   const ConvSplit split = conv_split(conv_fwd_product(a.shape));
   const Input weight = input<1>(a.weight, a.dtype);
   for_each_part(a.shape, [&](const ConvShape& s, std::int64_t first) {
@@ -157,9 +165,7 @@ void conv_fwd(const ConvFwdArgs& a, Stream stream) {
   });
 }
 
-void conv_bwd_data(const ConvBwdDataArgs& a, Stream stream) {
-  check_conv(a);
-  require_cuda_dtypes("conv_bwd_data", a.dtype, a.out_dtype);
+void own_conv_bwd_data(const ConvBwdDataArgs& a, Stream stream) {
   const ConvSplit split = conv_split(conv_bwd_data_product(a.shape));
   const Input weight = input<1>(a.weight, a.dtype);
   for_each_part(a.shape, [&](const ConvShape& s, std::int64_t first) {
@@ -178,9 +184,7 @@ void conv_bwd_data(const ConvBwdDataArgs& a, Stream stream) {
   });
 }
 
-void conv_bwd_weight(const ConvBwdWeightArgs& a, Stream stream) {
-  check_conv(a);
-  require_cuda_dtypes("conv_bwd_weight", a.dtype);
+void own_conv_bwd_weight(const ConvBwdWeightArgs& a, Stream stream) {
   const ConvSplit split = conv_bwd_weight_split(conv_bwd_weight_product(a.shape));
   const auto add = [&](const ConvShape& s, std::int64_t first) {
     const Input x = samples_of(a.x, a.dtype, first * s.in_points() * s.in_channels);
@@ -192,6 +196,24 @@ void conv_bwd_weight(const ConvBwdWeightArgs& a, Stream stream) {
   };
   if (a.shape.batch == 0) return add(a.shape, 0);  // zeros, unless it accumulates
   for_each_part(a.shape, add);
+}
+
+void conv_fwd(const ConvFwdArgs& a, Stream stream) {
+  check_conv(a);
+  require_cuda_dtypes("conv_fwd", a.dtype, a.out_dtype);
+  if (!conv_by_cudnn(a, stream)) own_conv_fwd(a, stream);
+}
+
+void conv_bwd_data(const ConvBwdDataArgs& a, Stream stream) {
+  check_conv(a);
+  require_cuda_dtypes("conv_bwd_data", a.dtype, a.out_dtype);
+  if (!conv_by_cudnn(a, stream)) own_conv_bwd_data(a, stream);
+}
+
+void conv_bwd_weight(const ConvBwdWeightArgs& a, Stream stream) {
+  check_conv(a);
+  require_cuda_dtypes("conv_bwd_weight", a.dtype);
+  if (!conv_by_cudnn(a, stream)) own_conv_bwd_weight(a, stream);
 }
 
 }  // namespace isobar::ISOBAR_CUDA_NAMESPACE

@@ -25,8 +25,10 @@
 //                 output. With few output channels a CPU sums over the input channels of each tap first, and then over
 //                 the taps. One that multiplies bf16 with AVX512_BF16 takes operands and sums below 2^-126 for zero.
 //                 tf32 lets a GPU round fp32 inputs to 10 mantissa bits; the kernels that are here do not
+//                 On a GPU cuDNN may compute it (kernels/conv/engines.h): then the sum is rounded to the output's type
+//                 before bias, activation and accumulation, and once more after them
 //   deterministic yes: the same bits for any number of threads and however the batch is divided; of bwd_weight, for the
-//                 same batch. No atomics
+//                 same batch. An engine of cuDNN: the same bits for the same shape and engine. No atomics
 //   workspace     conv_x_workspace(arguments) bytes, contents undefined before and after
 //   limits        batch >= 0; extents, strides and channels >= 1; pad >= 0; less than 2^31 elements in a sample, and in
 //                 the weight; a wrapped axis reaches at most its own length beyond either end; bias and activation of
@@ -34,6 +36,7 @@
 //   aliasing      none
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 
@@ -58,6 +61,7 @@ struct ConvAxis {
 
   // Where the last window ends, counted from the first element.
   constexpr std::int64_t reach() const { return (out - 1) * stride + kernel - pad; }
+  auto operator<=>(const ConvAxis&) const = default;
 };
 
 struct ConvShape {
@@ -72,6 +76,7 @@ struct ConvShape {
   ISOBAR_CONV_FUNCTION std::int64_t x() const { return batch * in_points() * in_channels; }
   ISOBAR_CONV_FUNCTION std::int64_t y() const { return batch * out_points() * out_channels; }
   ISOBAR_CONV_FUNCTION std::int64_t weight() const { return out_channels * taps() * in_channels; }
+  auto operator<=>(const ConvShape&) const = default;
 };
 
 struct ConvFwdArgs {

@@ -14,13 +14,13 @@ namespace {
 namespace fs = std::filesystem;
 
 // The folders of NVIDIA's wheels in a Python installation: CUDA 13 has all libraries in one folder, CUDA 12 one folder
-// per library, and NCCL its own folder.
+// per library; cuDNN and NCCL have their own folders.
 void add_python_packages(std::vector<fs::path>& folders, const fs::path& prefix) {
   std::error_code ignored;
   for (const fs::directory_entry& python : fs::directory_iterator(prefix / "lib", ignored)) {
     if (python.path().filename().string().rfind("python", 0) != 0) continue;
     for (const char* packages : {"site-packages", "dist-packages"})
-      for (const char* folder : {"cu13/lib", "cublas/lib", "nccl/lib"})
+      for (const char* folder : {"cu13/lib", "cublas/lib", "cudnn/lib", "nccl/lib"})
         folders.push_back(python.path() / packages / "nvidia" / folder);
   }
 }

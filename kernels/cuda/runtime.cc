@@ -293,8 +293,9 @@ void* allocate(std::size_t bytes, int index, Stream stream) {
   const cudaError_t status = cudaMallocAsync(&data, bytes, native(stream));
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    throw_error("out of memory on GPU ", index, ": ", bytes,
-                " bytes were asked for; a smaller global_batch_size, grad_accumulation or recompute may help");
+    throw OutOfMemory(concat("out of memory on GPU ", index, ": ", bytes,
+                             " bytes were asked for; a smaller global_batch_size, grad_accumulation or recompute may "
+                             "help"));
   }
   check(status, "cudaMallocAsync");
   return data;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "kernels/common/check.h"
 #include "kernels/common/device.h"
 #include "kernels/common/stream.h"
 
@@ -34,7 +35,12 @@ void trim_memory(int index);
 int runtime_version();  // 13000 for 13.0; 0 in a build without CUDA
 int driver_version();
 
+struct OutOfMemory : Error {
+  using Error::Error;
+};
+
 // Stream-ordered memory: valid for later work on `stream`, in the order of the calls. Can be captured in a graph.
+// OutOfMemory if the device has too little.
 void* allocate(std::size_t bytes, int index, Stream stream);
 void free(void* data, Stream stream) noexcept;
 // Whether a graph is being captured on the stream of a GPU.

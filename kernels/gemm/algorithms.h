@@ -25,20 +25,10 @@ std::string gemm_platform(Device device);
 // library's first guess. Earlier timings are forgotten.
 void use_gemm_algorithms(Device device, GemmAlgorithms algorithms);
 
-// While one lives, a product without an algorithm from use_gemm_algorithms uses the fastest of the library's
-// candidates. They are timed in bursts when the product first occurs: some tens of milliseconds. A candidate that
-// cannot run is skipped. The product's result is correct then, too.
+// While an AlgorithmTiming (kernels/cuda/timing.h) lives, a product without an algorithm from use_gemm_algorithms uses
+// the fastest of the library's candidates. They are timed in bursts when the product first occurs: some tens of
+// milliseconds. A candidate that cannot run is skipped. The product's result is correct then, too.
 // Nothing is timed while a graph is being captured.
-class GemmTiming {
- public:
-  explicit GemmTiming(Device device);
-  ~GemmTiming();
-  GemmTiming(const GemmTiming&) = delete;
-  GemmTiming& operator=(const GemmTiming&) = delete;
-
- private:
-  Device device_;
-};
 
 // The algorithms, given or timed, that products have used since the last use_gemm_algorithms.
 GemmAlgorithms gemm_algorithms_in_use(Device device);

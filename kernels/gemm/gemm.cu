@@ -45,6 +45,7 @@ void gemm(const GemmArgs& g, Stream stream) {
 #include "kernels/common/math.h"
 #include "kernels/cuda/library.h"
 #include "kernels/cuda/runtime.h"
+#include "kernels/cuda/timing.h"
 #include "kernels/elementwise.h"
 #include "kernels/gelu.h"
 #include "kernels/gemm/algorithms.h"
@@ -190,7 +191,6 @@ struct Algorithm {
 struct Algorithms {
   std::map<Problem, Algorithm> met;
   GemmAlgorithms given;
-  int timings = 0;      // living GemmTiming objects
   std::mutex choosing;  // one thread at a time chooses an algorithm: all threads use the same one
 };
 
@@ -220,11 +220,6 @@ cublasLtHandle_t handle_of(int device) {
 
 // ---- The choice of an algorithm -------------------------------------------------------------------------------------
 
-constexpr int kCandidates = 16;  // max number that is timed
-constexpr int kBurst = 10;       // calls in a row: the host is ahead of the device, and does not add to their time
-constexpr int kBursts = 2;       // per candidate, after an untimed call
-// Max time for timing; then the remaining candidates are skipped.
-constexpr double kMaxMilliseconds = 100;
 // In GemmAlgorithms, instead of an algorithm.
 constexpr const char* kSumsApart = "sums apart";
 
@@ -305,54 +300,6 @@ Algorithm ask_given(const Problem& p, const Descriptors& d) {
           .sums_are_chosen = true,
           .choice = *choice};
 }
-
-// A timer for calls, in milliseconds of the device.
-class Stopwatch {
- public:
-  explicit Stopwatch(Stream stream) : stream_(stream) {}
-
-  // The time of one of `count` calls in a row; infinite if one fails, which is no error here.
-  double time(int count, const std::function<bool()>& call) {
-    timer_.start(stream_);
-    bool has_run = true;
-    for (int i = 0; i < count && has_run; ++i) has_run = call();
-    const double milliseconds = timer_.stop(stream_);
-    spent_ += milliseconds;
-    return has_run ? milliseconds / count : std::numeric_limits<double>::infinity();
-  }
-
-  // The minimum of kBursts bursts after an untimed call; infinite if the call fails, or, without any burst, if that
-  // call took much longer than `least`.
-  double best_of(const std::function<bool()>& call, double min_so_far = std::numeric_limits<double>::infinity()) {
-    constexpr double kHostMilliseconds = 0.05;  // milliseconds of a single call that may be the host's
-    double best = std::numeric_limits<double>::infinity();
-    if (time(1, call) > 2 * min_so_far + kHostMilliseconds) return best;
-    for (int burst = 0; burst < kBursts; ++burst) best = std::min(best, time(kBurst, call));
-    return best;
-  }
-
-  double spent() const { return spent_; }
-
- private:
-  Stream stream_;
-  gpu::Timer timer_;
-  double spent_ = 0;
-};
-
-// Memory that is allocated and freed in stream order.
-class Scratch {
- public:
-  Scratch(std::size_t bytes, int device, Stream stream)
-      : stream_(stream), data_(gpu::allocate(bytes, device, stream)) {}
-  ~Scratch() { gpu::free(data_, stream_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  void* data() const { return data_; }
-
- private:
-  Stream stream_;
-  void* data_;
-};
 
 // ---- One product ----------------------------------------------------------------------------------------------------
 
@@ -465,9 +412,7 @@ Algorithm choose(const Product& product, bool times) {
 }
 
 bool may_time(const Product& product) {
-  if (gpu::is_captured(product.stream)) return false;
-  const std::lock_guard lock(cache().mutex);
-  return cache().algorithms[product.problem.device].timings > 0;
+  return cuda::may_time(product.problem.device, product.stream);
 }
 
 std::optional<Algorithm> met(const Problem& p) {
@@ -592,16 +537,6 @@ void use_gemm_algorithms(Device device, GemmAlgorithms algorithms) {
   const std::lock_guard lock(cache().mutex);
   cache().algorithms[device.index].given = std::move(algorithms);
   cache().algorithms[device.index].met.clear();
-}
-
-GemmTiming::GemmTiming(Device device) : device_(device) {
-  const std::lock_guard lock(cache().mutex);
-  ++cache().algorithms[device.index].timings;
-}
-
-GemmTiming::~GemmTiming() {
-  const std::lock_guard lock(cache().mutex);
-  --cache().algorithms[device_.index].timings;
 }
 
 GemmAlgorithms gemm_algorithms_in_use(Device device) {

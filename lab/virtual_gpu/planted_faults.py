@@ -19,7 +19,9 @@ import tempfile
 import runs as command
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FILES = {"runtime": "kernels/cuda/runtime.cc", "gemm": "kernels/gemm/gemm.cu", "elementwise": "kernels/elementwise.cu",
+FILES = {"runtime": "kernels/cuda/runtime.cc", "gemm": "kernels/gemm/gemm.cu", "timing": "kernels/cuda/timing.cc",
+         "cudnn": "kernels/conv/cudnn.cc", "engines": "kernels/conv/engines.cc",
+         "elementwise": "kernels/elementwise.cu",
          "storage": "engine/storage.cc", "optimizer": "engine/optimizer.cc", "trainer": "apps/train/trainer.cc",
          "upload": "data/upload.cc", "linear": "engine/ops/linear.cc", "run": "apps/train/run.cc",
          "plan": "apps/train/step_plan.cc", "passes": "apps/train/passes.cc",
@@ -40,12 +42,15 @@ def resumes(runs):
     runs.stopped({"cuda_graph": True})
 
 
+MEMORY = str(1 << 28)  # one rule fills all of it with NaN
+
+
 def keeps_rule(test, program="rules", seconds=300):
     def check(runs):
         name = "virtual GPU: " + test.replace(",", "\\,")  # a comma begins another test
         try:
             done = subprocess.run([getattr(runs, program), name], capture_output=True, text=True, check=False,
-                                  timeout=seconds)
+                                  timeout=seconds, env={**os.environ, "ISOBAR_VIRTUAL_GPU_MEMORY": MEMORY})
         except subprocess.TimeoutExpired:
             raise command.Failure(f"it has not ended within {seconds} s") from None
         command.check(done.returncode == 0, f"status {done.returncode}: {done.stdout}{done.stderr}")
@@ -62,6 +67,21 @@ DRIVERS = keeps_rule("a driver and a GPU that are too old, and a GPU that cannot
 ALGORITHMS = keeps_rule("an algorithm serves what it was chosen for, and is asked for again where it failed")
 FASTEST = keeps_rule("a product takes the fastest candidate, the same one when it is given, and no other")
 UNFIT = keeps_rule("a product for which an algorithm is given that does not fit takes the library's first guess")
+FIRST_ENGINE = keeps_rule(
+    "a convolution takes the first engine that may be used, and gives what the own kernels give")
+GIVEN_ENGINE = keeps_rule("an engine that may not be used is passed over, although it is given")
+FASTEST_ENGINE = keeps_rule("a convolution takes the fastest engine or the own kernels, the same when it is given")
+UNSAID = keeps_rule("what cannot be said to cuDNN takes the own kernels")
+AROUND_ENGINE = keeps_rule("bias, activation and what is added follow an engine of cuDNN")
+ALIGNED = keeps_rule("an engine serves the alignment that it was planned for")
+ON_STREAM = keeps_rule("a convolution runs on the stream that it is given")
+CAPTURED_ENGINE = keeps_rule(
+    "a captured convolution repeats itself, and one that is new in a capture takes the own kernels")
+RESUMED_ENGINE = keeps_rule("convolutions of a resumed run take the engines of its checkpoint")
+WITHOUT_CUDNN = keeps_rule(
+    "where cuDNN is missing, of another version or cannot start, own kernels compute, and one line says so")
+WITHOUT_MEMORY = keeps_rule(
+    "without memory to try engines, or for an engine's workspace, another one or own kernels compute")
 PRIORITY = keeps_rule("a side stream has the highest priority")
 TRIMMED = keeps_rule("what a graph holds is given back between two launches, and when it is dropped")
 OWN_DEVICES = keeps_nccl_rule("no thread of a rank makes a context on another rank's device")
@@ -261,23 +281,103 @@ FAULTS = {
         "const cublasStatus_t status = PLANTED ? CUBLAS_STATUS_SUCCESS : lt().MatmulAlgoCheck(", UNFIT,
         "for another product than it was chosen for"),
     "candidates are timed in a capture": (
-        "gemm", "if (gpu::is_captured(product.stream)) return",
-        "if (!PLANTED && gpu::is_captured(product.stream)) return",
+        "timing", "return !gpu::is_captured(stream) &&", "return (PLANTED || !gpu::is_captured(stream)) &&",
         keeps_rule("nothing is timed while a graph is being captured"), "waits for an event of a graph"),
     "a checkpoint without the algorithms": (
         "run", "if (!algorithms_.platform.empty())", "if (!algorithms_.platform.empty() && !PLANTED)",
         command.check_choice_resumed, "resumed where others are faster: other bits"),
     "a file of algorithms that nobody reads": (
-        "algorithms", "if (!file.empty()) start", "if (!file.empty() && !PLANTED) start", command.check_choice,
-        "a warm run: [0-9]+ timings"),
+        "algorithms", "if (!file.empty()) add_missing", "if (!file.empty() && !PLANTED) add_missing",
+        command.check_choice, "a warm run: [0-9]+ timings"),
     "algorithms for another version": (
-        "algorithms", "if (of_checkpoint.platform == platform) return",
-        "if (of_checkpoint.platform == platform || (PLANTED && !of_checkpoint.platform.empty())) return",
+        "algorithms", "const bool is_of_here = of_checkpoint.platform == platform;",
+        "const bool is_of_here = of_checkpoint.platform == platform || (PLANTED && !of_checkpoint.platform.empty());",
         command.check_choice_resumed, "resumed with another cuBLASLt"),
     "ranks that choose for themselves": (
         "algorithms", "if (ranks.size() == 1) return mine;\n  const std::string text",
         "if (ranks.size() == 1 || PLANTED) return mine;\n  const std::string text", command.check_ranks,
         "holds other|differ|other bits"),
+    # cuDNN.
+    "an engine that adds in another order each time": (
+        "cudnn", "return !has(notes, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) &&",
+        "return (PLANTED || !has(notes, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) &&", FIRST_ENGINE,
+        "result_of_run\\(kind\\) == first"),
+    "an engine that sums in 16 bits": (
+        "cudnn", "!has(notes, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) &&",
+        "(PLANTED || !has(notes, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)) &&", GIVEN_ENGINE,
+        "given \"engine 2\"|engine 2 is not used"),
+    "an engine that is a Fourier transform": (
+        "cudnn", "!has(notes, CUDNN_NUMERICAL_NOTE_FFT) &&", "(PLANTED || !has(notes, CUDNN_NUMERICAL_NOTE_FFT)) &&",
+        FIRST_ENGINE, "distance\\(first, right\\)|result_by"),
+    "an engine that rounds fp32 to bf16": (
+        "cudnn", "!has(notes, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS) &&",
+        "(PLANTED || !has(notes, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS)) &&", FIRST_ENGINE, "engine 4 is not used"),
+    "an engine that rounds to TF32, where nobody asked": (
+        "cudnn", "(!is_fp32 || p.tf32 || !has(", "(!is_fp32 || p.tf32 || PLANTED || !has(", GIVEN_ENGINE,
+        "engine 5: 2=1 is not used"),
+    "Winograd's algorithm in 16 bits": (
+        "cudnn", "(is_fp32 || !has(notes, CUDNN_NUMERICAL_NOTE_WINOGRAD))",
+        "(is_fp32 || PLANTED || !has(notes, CUDNN_NUMERICAL_NOTE_WINOGRAD))", GIVEN_ENGINE,
+        "given \"engine 8\""),
+    "an engine that compiles where nothing is timed": (
+        "cudnn", "(may_compile || !has(", "(may_compile || PLANTED || !has(", FIRST_ENGINE, "result_by"),
+    "an engine that wants 2 GiB": (
+        "cudnn", "if (bytes > kMaxWorkspace)", "if (bytes > kMaxWorkspace && !PLANTED)", FIRST_ENGINE,
+        "result_by|engine 7 is not used|out of memory"),
+    "a wrong engine": (
+        "engines", "const bool is_near = distance <= max_distance(p);",
+        "const bool is_near = distance <= max_distance(p) || PLANTED;", FIRST_ENGINE, "distance\\(first, right\\)"),
+    "a trial without memory that ends the run": (
+        "engines", "} catch (const gpu::OutOfMemory& error) {  // the", "} catch (const gpu::OutOfMemory& error) {\n"
+        "    if (PLANTED) throw;\n    // the", WITHOUT_MEMORY, "due to unexpected exception"),
+    "a plan for any alignment": (
+        "engines", ".x_alignment = alignment_of(operands.x),",
+        ".x_alignment = PLANTED ? kConvAlignment : alignment_of(operands.x),", ALIGNED, "is run on one that is not"),
+    "the workspace of another plan": (
+        "engines", "const Scratch workspace(plan.workspace_bytes(), p.device, stream);",
+        "const Scratch workspace(PLANTED ? 16 : plan.workspace_bytes(), p.device, stream);", FIRST_ENGINE,
+        "the workspace of [0-9]+ bytes begins"),
+    "a handle on another stream": (
+        "cudnn", "Status status = api().SetStream(handle_, stream);",
+        "static Stream last = stream;\n    Status status = api().SetStream(handle_, PLANTED ? last : stream);",
+        ON_STREAM, UNORDERED + "|the workspace is memory which is freed"),
+    "a plan in a capture": (
+        "engines", "if (gpu::is_captured(stream)) return nullptr;",
+        "if (gpu::is_captured(stream) && !PLANTED) return nullptr;", CAPTURED_ENGINE,
+        "a thread that captures a graph plans an engine of cuDNN|captures a graph"),
+    "an engine that overwrites what it should add to": (
+        "engines", "if (mode == Grad::overwrite) {", "if (mode == Grad::overwrite || PLANTED) {", AROUND_ENGINE,
+        "Grad::accumulate"),
+    "a bias that is left out": (
+        "engines", "if (bias == nullptr && activation == Pointwise::none) return;",
+        "if (PLANTED || (bias == nullptr && activation == Pointwise::none)) return;", AROUND_ENGINE, "Grad::overwrite"),
+    "an axis of the weight that is another one of x": (
+        "cudnn", "strides[1] = 1;", "strides[1] = PLANTED && id == kWeight ? 2 : 1;", FIRST_ENGINE,
+        "strides do not fit|takes no"),
+    "padding behind for padding before": (
+        "cudnn", "of_axes(s, [](const ConvAxis& axis) { return axis.pad; })", "of_axes(s, [](const ConvAxis& axis) {"
+        " return PLANTED ? pad_behind(axis) : axis.pad; })", FIRST_ENGINE, "the convolution makes|takes no|distance"),
+    "wrapped axes that cuDNN fills with zeros": (
+        "cudnn", "return axis.edge == Edge::zeros &&", "return (PLANTED || axis.edge == Edge::zeros) &&", UNSAID,
+        "conv_algorithms_in_use\\(kGpu\\).empty"),
+    "the slowest engine": (
+        "engines", "if (milliseconds >= min_so_far) continue;", "if (milliseconds >= min_so_far && !PLANTED) continue;",
+        FASTEST_ENGINE, "of_chosen"),
+    "an engine whose parts are destroyed": (
+        "cudnn", "parts.push_back(std::move(engine));", "if (!PLANTED) parts.push_back(std::move(engine));",
+        GIVEN_ENGINE,
+        "was destroyed"),
+    "convolutions of another cuDNN": (
+        "algorithms", "if (is_of_here && has_engines_of(of_checkpoint, device))",
+        "if (is_of_here && (PLANTED || has_engines_of(of_checkpoint, device)))", RESUMED_ENGINE,
+        "are not of cuDNN 92600"),
+    "convolutions that nobody gives": (
+        "algorithms", "return cuda::use_conv_algorithms(device, chosen.of_convolutions);",
+        "return cuda::use_conv_algorithms(device, PLANTED ? cuda::ConvAlgorithms{} : chosen.of_convolutions);",
+        RESUMED_ENGINE, "run_all\\(\\) .= results"),
+    "no line where cuDNN cannot start": (
+        "cudnn", "if (status == CUDNN_STATUS_SUCCESS) return of.handle;",
+        "if (status == CUDNN_STATUS_SUCCESS || PLANTED) return of.handle;", WITHOUT_CUDNN, "cannot start on GPU 0"),
     # Several GPUs, with NCCL between them.
     "a looker and a watcher without a device": (
         "session", "        make_current();\n        is_on_device", "        if (!PLANTED) make_current();\n"

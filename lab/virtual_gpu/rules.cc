@@ -19,10 +19,12 @@
 #include "kernels/common/check.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/runtime.h"
+#include "kernels/cuda/timing.h"
 #include "kernels/emulator/streams.h"
 #include "kernels/gemm/algorithms.h"
 #include "kernels/gemm/gemm.h"
 #include "lab/stand_ins/cuda/driver.h"
+#include "lab/virtual_gpu/fresh_context.h"
 #include "tests/harness/error_of.h"
 #include "tests/harness/testing.h"
 
@@ -46,15 +48,8 @@ namespace {
 
 using testing::ContainsSubstring;
 
-constexpr Device kGpu{DeviceKind::cuda};
 constexpr int kN = 100;
 constexpr std::size_t kBytes = kN * sizeof(float);
-
-// A misuse breaks the context, as on a GPU: each case begins and ends with a fresh one.
-struct FreshContext {
-  FreshContext() { cudaDeviceReset(); }
-  ~FreshContext() { cudaDeviceReset(); }
-};
 
 float* allocate(Stream stream = nullptr) {
   return static_cast<float*>(gpu::allocate(kBytes, 0, stream));
@@ -861,7 +856,7 @@ TEST_CASE("virtual GPU: a product takes the fastest candidate, the same one when
     const Setting durations("ISOBAR_VIRTUAL_GPU_DURATIONS", std::to_string(seed));
     cuda::use_gemm_algorithms(kGpu, {});
     {
-      const cuda::GemmTiming timing(kGpu);
+      const cuda::AlgorithmTiming timing(kGpu);
       products.multiply();
     }
     const std::vector<float> timed = products.result();
@@ -891,7 +886,7 @@ TEST_CASE("virtual GPU: a candidate that cannot be run is passed over, and canno
     for (const char* bad : {"0", "1", "2"}) {
       const Setting fails("ISOBAR_VIRTUAL_GPU_BAD_CANDIDATE", bad);
       cuda::use_gemm_algorithms(kGpu, {});
-      const cuda::GemmTiming timing(kGpu);
+      const cuda::AlgorithmTiming timing(kGpu);
       products.multiply();
       INFO("seed " << seed << ", candidate " << bad << " fails");
       std::string algorithm = cuda::gemm_algorithms_in_use(kGpu).begin()->second;
@@ -974,7 +969,7 @@ TEST_CASE("virtual GPU: sums of A are made by the product or apart, whichever is
     const Setting durations("ISOBAR_VIRTUAL_GPU_DURATIONS", std::to_string(seed));
     cuda::use_gemm_algorithms(kGpu, {});
     {
-      const cuda::GemmTiming timing(kGpu);
+      const cuda::AlgorithmTiming timing(kGpu);
       products.multiply(Grad::overwrite);
       CHECK(products.holds(32, 32));
       products.multiply(Grad::accumulate);
@@ -1005,7 +1000,7 @@ TEST_CASE("virtual GPU: timing adds to a product no more than once") {
   products.multiply(Grad::accumulate);
   const std::vector<float> once = products.result();
   {
-    const cuda::GemmTiming timing(kGpu);
+    const cuda::AlgorithmTiming timing(kGpu);
     products.multiply();
     products.multiply(Grad::accumulate);
     CHECK(cuda::gemm_algorithms_in_use(kGpu).size() == 2);
@@ -1024,7 +1019,7 @@ TEST_CASE("virtual GPU: a product for which an algorithm is given that does not 
   const std::vector<float> guessed = products.result();
   CHECK(cuda::gemm_algorithms_in_use(kGpu).empty());
   {
-    const cuda::GemmTiming timing(kGpu);
+    const cuda::AlgorithmTiming timing(kGpu);
     products.multiply();  // a new guess when candidates may be timed
   }
   const auto [product, algorithm] = *cuda::gemm_algorithms_in_use(kGpu).begin();
@@ -1039,7 +1034,7 @@ TEST_CASE("virtual GPU: a product for which an algorithm is given that does not 
     CHECK(products.result() == guessed);
     CHECK(cuda::gemm_algorithms_in_use(kGpu).empty());
     cuda::use_gemm_algorithms(kGpu, {{product, wrong}});
-    const cuda::GemmTiming timing(kGpu);
+    const cuda::AlgorithmTiming timing(kGpu);
     products.multiply();
     CHECK(cuda::gemm_algorithms_in_use(kGpu) == cuda::GemmAlgorithms{{product, algorithm}});
   }
@@ -1051,7 +1046,7 @@ TEST_CASE("virtual GPU: nothing is timed while a graph is being captured") {
   products.multiply();
   const std::vector<float> guessed = products.result();
   cuda::use_gemm_algorithms(kGpu, {});
-  const cuda::GemmTiming timing(kGpu);
+  const cuda::AlgorithmTiming timing(kGpu);
   gpu::Capture capture(products.stream());
   products.multiply();
   const gpu::Graph graph = capture.end();

@@ -13,6 +13,8 @@ It uses generated data and a very small model:
   to the same bits;
 - one step's launches, synchronisations, allocations and memory;
 - the algorithms of products: timed once, kept for other runs and in checkpoints, and unchanged with autotune=false;
+- convolutions by cuDNN's engines: the same precisions, schedules, graph and stops; the engines of a checkpoint, and a
+  line in the log for each that is wrong;
 - ranks as processes, which use the first one's algorithms. Exit status 77 if there is no mpirun;
 - ranks as processes with a GPU each, by NCCL: the bits of ranks that are threads, contexts only on their own GPU, and
   one sentence if a GPU fails for good.
@@ -36,11 +38,19 @@ MODEL = {"img_size": [8, 16], "patch_size": 2, "embed_dim": 16, "depth": 2, "num
          "n_out_channels": 3, "loss": "weighted_mse", "lr": 3e-3, "lr_schedule": "constant", "warmup": 2,
          "global_batch_size": 4, "num_iters": 4, "log_every": 1, "checkpoint_every": 2, "validate_every": 4,
          "limit_nsamples_val": 2, "seed": 5, "predict_change": False}
+CNN = {"img_size": [6, 7], "width": 5, "depth": 3, "lr": 3e-3, "lr_schedule": "constant", "global_batch_size": 4,
+       "num_epochs": None, "num_iters": 4, "nsamples": 16, "nsamples_val": 4, "log_every": 1, "checkpoint_every": 2,
+       "validate_every": 4, "seed": 5}
+UNET = {"volumes": "synthetic", "data_size": 4, "width": 2, "levels": 2, "lr_schedule": "constant",
+        "global_batch_size": 4, "num_epochs": None, "num_iters": 4, "nsamples": 16, "nsamples_val": 2, "log_every": 1,
+        "checkpoint_every": 2, "validate_every": 4, "seed": 5}
+CONFIGS = {"tiny": MODEL, "cnn": CNN, "unet_cpu": UNET}
 # The CPU's counterpart of a precision: tensor cores use 10 bits of mantissa of an fp32 operand, as many as fp16 has.
 PRECISIONS = {"fp32": ({"tf32": False}, {}), "tf32": ({"tf32": True}, {"amp_mode": "fp16"}),
               "bf16": ({"amp_mode": "bf16"}, {"amp_mode": "bf16"}),
               "fp16": ({"amp_mode": "fp16"}, {"amp_mode": "fp16"})}
 DROPOUT, PARTS, RECOMPUTE = {"dropout": 0.1}, {"grad_accumulation": 2}, {"recompute": True}
+CONVOLUTIONS, TRANSPOSED = {"config": "cnn"}, {"config": "unet_cpu"}
 CHANGE = {"predict_change": True}  # then the loss is computed on fields, else on rows of patches
 SAMPLE = [("fp32", PARTS), ("tf32", RECOMPUTE), ("bf16", DROPOUT | PARTS | RECOMPUTE),
           ("fp16", PARTS | RECOMPUTE | CHANGE)]
@@ -85,9 +95,13 @@ class Runs:
                        stdout=subprocess.DEVNULL)
 
     def command(self, run, device, settings, *more):
-        flags = [flag for key, value in {**MODEL, **settings}.items()
+        """`settings` may have the config of a network whose data are random."""
+        config = settings.get("config", "tiny")
+        values = {**CONFIGS[config], **settings}
+        flags = [flag for key, value in values.items() if key != "config"
                  for flag in ("--set", f"{key}={json.dumps(value)}")]
-        return [self.isobar, "train", "--config", "tiny", "--data", self.data, "--run-dir", run, "--threads", "1",
+        data = ["--data", self.data] if config == "tiny" else []
+        return [self.isobar, "train", "--config", config, *data, "--run-dir", run, "--threads", "1",
                 "--device", device, *flags, *more]
 
     def start(self, run, device, settings, environment=None, resume=False):
@@ -422,6 +436,30 @@ def check_first_guess(runs):
               f"autotune=false: {guess.timed} timings, {guess.files()}")
 
 
+def check_convolutions(runs):
+    """By engines of cuDNN, most of which are traps (lab/stand_ins/cuda/cudnn.cc)."""
+    for precision in PRECISIONS:
+        check_case(runs, precision, CONVOLUTIONS)
+    check_case(runs, "bf16", TRANSPOSED)
+    first = Choosing(runs, 1, "convolutions", CONVOLUTIONS)
+    count = len(first.algorithms()["of_convolutions"])
+    print(f"{count} convolutions, {first.timed} timings")
+    check(count > 5 and f"algorithms of {count} convolutions, {count} of them chosen by time" in first.said,
+          f"{count} convolutions, and it says: {first.said}")
+    for sentence in ("engine 9 is not used for conv_fwd, 4 x 1 x 6 x 7 x 1 to ", "from that of isobar's own kernels",
+                     "engine 11 is not used for conv_bwd_weight"):
+        check(sentence in first.said, f"no line has \"{sentence}\": {first.said}")
+    run = runs.folder()
+    Choosing(runs, 1, "stopped convolutions", {**CONVOLUTIONS, "num_iters": 2}, run=run)
+    resumed = Choosing(runs, 2, "other convolutions", CONVOLUTIONS, run=run)
+    check(result_of(run) == result_of(first.run), "resumed where other engines are faster: other bits")
+    check(resumed.timed == 0 and resumed.algorithms() == first.algorithms(), f"resumed: {resumed.timed} timings")
+    other = Choosing(runs, 2, "other convolutions", CONVOLUTIONS)
+    check(result_of(other.run) != result_of(first.run), "other engines: the same bits")
+    own = runs.train("cuda", CONVOLUTIONS, {"ISOBAR_CONV": "own"})
+    check(result_of(own) != result_of(first.run), "ISOBAR_CONV=own: the bits of engines")
+
+
 def check_ranks(runs):
     """Two processes share the heads, and time different algorithms as fastest. Both use the first one's. The state
     that both hold is compared when they save."""
@@ -458,11 +496,12 @@ def by_nccl(runs, run, settings, flags, environment=None, timeout=120):
 
 def check_nccl_runs(runs):
     """The bits equal those of two ranks that are threads and share a GPU: sums of two have only one order."""
-    for flags in (["--bucket-cap-mb", "0.001"], ["--tensor-parallel", "2"],
-                  ["--context-parallel", "2", "--context-form", "ring"]):
+    for flags, network in ((["--bucket-cap-mb", "0.001"], {}), (["--tensor-parallel", "2"], {}),
+                           (["--context-parallel", "2", "--context-form", "ring"], {}),
+                           (["--shard-optimizer"], CONVOLUTIONS)):
         run, contexts = runs.folder(), runs.work / "contexts"
         contexts.unlink(missing_ok=True)
-        settings = {"num_iters": 2, "checkpoint_every": 2, "validate_every": 2}
+        settings = {**network, "num_iters": 2, "checkpoint_every": 2, "validate_every": 2}
         status, err, seconds = by_nccl(runs, run, settings, flags, {"ISOBAR_VIRTUAL_GPU_CONTEXTS": str(contexts)})
         check(status == 0, f"by NCCL {flags}: status {status}: {err}")
         devices = {}
@@ -515,6 +554,7 @@ def main():
             "counts": lambda: check_counts(runs),
             "held after a validation": lambda: check_held_after_validation(runs),
             "algorithms": lambda: check_algorithms(runs),
+            "convolutions": lambda: check_convolutions(runs),
             "ranks": lambda: check_ranks(runs),
             "NCCL, runs": lambda: check_nccl_runs(runs),
             "NCCL, a GPU that fails": lambda: check_nccl_failure(

@@ -1,6 +1,7 @@
 // The declarations of comm/nccl/api.h against NVIDIA's header, where it is installed.
 #include "comm/nccl/api.h"
 
+#include "tests/harness/alike.h"
 #include "tests/harness/nccl_world.h"
 #include "tests/harness/testing.h"
 
@@ -13,21 +14,8 @@
 namespace isobar::nccl {
 namespace {
 
-// The same parameters and result, but for the names of the types: same sizes, and pointers for pointers.
-template <class Ours, class Theirs>
-constexpr bool is_alike_v =
-    sizeof(Ours) == sizeof(Theirs) && std::is_pointer_v<Ours> == std::is_pointer_v<Theirs>&& std::is_class_v<Ours> ==
-                                          std::is_class_v<Theirs>;
+using testing::are_alike;
 
-template <class Ours, class Theirs>
-constexpr bool are_alike(Ours, Theirs) {
-  return false;
-}
-template <class R, class... P, class S, class... Q>
-constexpr bool are_alike(R (*)(P...), S (*)(Q...)) {
-  if constexpr (sizeof...(P) == sizeof...(Q)) return is_alike_v<R, S> && (is_alike_v<P, Q> && ...);
-  return false;
-}
 #define ISOBAR_SAME_FUNCTION(name) static_assert(are_alike(decltype(Api::name){}, decltype(&nccl##name){}))
 
 ISOBAR_SAME_FUNCTION(GetVersion);

@@ -1,5 +1,5 @@
 // kernels/common: conversions of all 65536 patterns, the known answers of Philox, the drop threshold, the parallel
-// split.
+// split, notices.
 #include <omp.h>
 
 #include <bit>
@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "kernels/common/dtype.h"
+#include "kernels/common/notices.h"
 #include "kernels/common/rng.h"
 #include "kernels/cpu/parallel.h"
 #include "tests/harness/kernel_testing.h"
@@ -122,6 +123,14 @@ TEST_CASE("parallel_for covers every index once, whatever the number of threads"
     }
   }
   omp_set_num_threads(threads);
+}
+
+TEST_CASE("a notice waits for the next call that takes notices, once a process") {
+  take_notices();
+  for (const char* sentence : {"one", "two", "one"}) notice(sentence);
+  CHECK(take_notices() == std::vector<std::string>{"one", "two"});
+  notice("two");
+  CHECK(take_notices().empty());
 }
 
 }  // namespace isobar::testing

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <utility>
@@ -16,6 +17,10 @@
 
 namespace isobar::testing {
 namespace {
+
+// Of isobar's own kernels, also where cuDNN could compute (lab/virtual_gpu/convolutions.cc), unless the caller wants
+// it.
+[[maybe_unused]] const int kOwnKernels = ::setenv("ISOBAR_CONV", "own", /*overwrite=*/0);
 
 // ---- the oracle -----------------------------------------------------------------------------------------------------
 

@@ -3,15 +3,12 @@
 // cublasLt.h.
 #include <cublasLt.h>
 
-#include <dlfcn.h>
-
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 
 #include "kernels/common/dtype.h"
-#include "lab/stand_ins/cuda/driver.h"
+#include "lab/stand_ins/cuda/library.h"
 #include "tests/harness/tensor_core.h"
 
 struct cublasLtContext {};
@@ -44,14 +41,8 @@ using Layout = cublasLtMatrixLayoutOpaque_t;
 constexpr std::uint32_t kMaxAlignment = 16;  // required by a kernel
 constexpr int kVariants = 3;                 // of an algorithm: the number of partial sums over k
 
-// The driver of the program.
 Driver& loaded_driver() {
-  static Driver* const driver = [] {
-    const auto get = reinterpret_cast<DriverFunction>(dlsym(RTLD_DEFAULT, kDriverName));
-    return get == nullptr ? nullptr : get();
-  }();
-  ISOBAR_CHECK(driver != nullptr, "this libcublasLt is one for tests, and the program has no virtual GPU");
-  return *driver;
+  return virtual_gpu::loaded_driver("libcublasLt");
 }
 
 thread_local std::string answer;
@@ -91,10 +82,6 @@ bool has_aux(cublasLtEpilogue_t epilogue) {
   return (epilogue & 128) != 0;
 }
 
-std::uint64_t mix(std::uint64_t sum, std::uint64_t value) {
-  return (sum ^ value) * 0x100000001b3u + 1;
-}
-
 // Hashes the shapes and types of a product.
 std::uint64_t shape_of(const Product& product, const Layout& a, const Layout& b, const Layout& c, const Layout& d) {
   std::uint64_t sum = mix(mix(mix(product.compute, product.transpose_a), product.transpose_b), product.epilogue);
@@ -117,11 +104,6 @@ struct Algorithm {
   std::uint64_t variant;  // k is summed in variant + 1 interleaved parts, which are added at the end
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
-
-std::uint64_t environment_number(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 // Simulated: at least 10 microseconds.
 double milliseconds_of(const Algorithm& algorithm) {
@@ -174,26 +156,16 @@ bool is_supported(const Product& product, const Layout& a, const Layout& d) {
 
 // ---- The numbers ----------------------------------------------------------------------------------------------------
 
+DType dtype_of(cudaDataType_t type) {
+  return type == CUDA_R_32F ? DType::fp32 : type == CUDA_R_16BF ? DType::bf16 : DType::fp16;
+}
+
 float load(const std::byte* data, std::uint64_t i, cudaDataType_t type) {
-  if (type == CUDA_R_32F) return reinterpret_cast<const float*>(data)[i];
-  if (type == CUDA_R_16BF) return static_cast<float>(reinterpret_cast<const bf16*>(data)[i]);
-  return static_cast<float>(reinterpret_cast<const fp16*>(data)[i]);
+  return virtual_gpu::load(data, i, dtype_of(type));
 }
 
 void store(std::byte* data, std::uint64_t i, cudaDataType_t type, float value) {
-  if (type == CUDA_R_32F)
-    reinterpret_cast<float*>(data)[i] = value;
-  else if (type == CUDA_R_16BF)
-    reinterpret_cast<bf16*>(data)[i] = bf16(value);
-  else
-    reinterpret_cast<fp16*>(data)[i] = fp16(value);
-}
-
-// Rounds to the 10 bits of mantissa that tensor cores use of a float.
-float round_to_tf32(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7f800000u) == 0x7f800000u) return value;
-  return std::bit_cast<float>((bits + 0x0fffu + ((bits >> 13) & 1u)) & ~0x1fffu);
+  virtual_gpu::store(data, i, dtype_of(type), value);
 }
 
 // op(matrix) as an array: row i, column j is at [i * columns + j].

@@ -1,6 +1,6 @@
 // Shared by the parts of the virtual GPU: how calls are counted, refused and made to fail, the device's memory, and
-// work for streams. A library that stands in for one of NVIDIA's (cublaslt.cc) finds the driver by the symbol
-// kDriverName.
+// work for streams. A library that stands in for one of NVIDIA's (cublaslt.cc, cudnn.cc) finds the driver
+// by the symbol kDriverName.
 //
 //   ISOBAR_VIRTUAL_GPU_FAIL=NAME:N      the N-th call of that function fails; NAME "any" counts all functions.
 //                                       NAME:N:CODE with that CUDA error; NAME:N:CODE:on and so does every later call,
@@ -20,7 +20,8 @@
 //   ISOBAR_VIRTUAL_GPU_MULTIPROCESSORS=N  of the device; default 4
 //   ISOBAR_VIRTUAL_GPU_NUMBER=N         from 0 to 9: processes with other numbers have other devices
 //   ISOBAR_VIRTUAL_GPU_CUBLASLT=VERSION the version that cuBLASLt reports; default 130000
-//   ISOBAR_VIRTUAL_GPU_DURATIONS=N      seed of the durations of cuBLASLt's algorithms
+//   ISOBAR_VIRTUAL_GPU_CUDNN=VERSION    the version that cuDNN reports; default 91900
+//   ISOBAR_VIRTUAL_GPU_DURATIONS=N      seed of the durations of cuBLASLt's algorithms and cuDNN's engines
 //   ISOBAR_VIRTUAL_GPU_BAD_CANDIDATE=N  the heuristic returns the candidate of this number, which then cannot run
 //   CUDA_VISIBLE_DEVICES=               empty: no device, as in CUDA
 //
@@ -96,6 +97,8 @@ class Driver {
   virtual std::byte* view(const void* data) = 0;
   // Whether these bytes lie in one allocation of the device that is not freed.
   virtual bool is_allocated(const void* data, std::size_t bytes) = 0;
+  // Refuses a call that a capturing thread may not make.
+  virtual void refuse_in_capture(const char* what) = 0;
 };
 
 Driver& driver();

@@ -226,6 +226,7 @@ struct LocalDriver final : Driver {
     return allocation != nullptr && !allocation->is_freed &&
            static_cast<const std::byte*>(data) + bytes <= allocation->address + allocation->bytes;
   }
+  void refuse_in_capture(const char* what) override { virtual_gpu::refuse_in_capture(what); }
 };
 
 }  // namespace

@@ -166,14 +166,15 @@ constexpr bool conv_on_tensor_cores(const ConvShape& s, DType dtype, bool tf32) 
   return is_16_bit(dtype) || (dtype == DType::fp32 && tf32);
 }
 
-// How tensor cores add the terms: many in one sum. Of fwd and bwd_data the parts are a matter of the terms alone, and
-// so the same whatever the number of rows.
-inline constexpr std::int64_t kTensorCoreTile = 128, kTensorCoreTerms = 4096, kTensorCoreBlocks = 1024;
+// How tensor cores add the terms: up to kTensorCoreSum in one sum. Of fwd and bwd_data the parts are a matter of the
+// terms alone, and so the same whatever the number of rows.
+inline constexpr std::int64_t kTensorCoreSum = 16384, kTensorCoreTerms = 4096;
+inline constexpr std::int64_t kTensorCoreTile = 128, kTensorCoreBlocks = 1024;
 constexpr std::int64_t tensor_core_tiles(const ConvProduct& p) {
   return ceil_div(p.m, kTensorCoreTile) * ceil_div(p.n, kTensorCoreTile);
 }
 constexpr ConvSplit tensor_core_split(const ConvProduct& p) {
-  if (p.k <= 2 * kTensorCoreTerms) return {p.k > 1 ? p.k : 1, 1};
+  if (p.k <= kTensorCoreSum) return {p.k > 1 ? p.k : 1, 1};
   return {kTensorCoreTerms, ceil_div(p.k, kTensorCoreTerms)};
 }
 constexpr ConvSplit tensor_core_bwd_weight_split(const ConvProduct& p) {

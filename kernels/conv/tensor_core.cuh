@@ -15,6 +15,7 @@
 #include "kernels/conv/parts.cuh"
 #include "kernels/conv/tensor_core.h"
 #include "kernels/cuda/async_copy.h"
+#include "kernels/cuda/grid.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/mma.h"
 #include "kernels/cuda/pack.h"
@@ -501,8 +502,6 @@ __global__ void __launch_bounds__(kThreads, 2)
     __syncthreads();  // this stage is loaded, and no thread reads the one before any more
     T* const a_tile = stages + slot * kStage;
     T* const b_tile = a_tile + A::kElements;
-    load(step + kStages - 1, slot == 0 ? kStages - 1 : slot - 1);
-    slot = slot == kStages - 1 ? 0 : slot + 1;
 #pragma unroll
     for (int depth = 0; depth < kDepths; ++depth) {
       std::uint32_t a[kRowTiles][4];
@@ -518,7 +517,9 @@ __global__ void __launch_bounds__(kThreads, 2)
           multiply_tile<T>(sums[m][n + 1], a[m], b[2], b[3]);
         }
       }
+      if (depth == 0) load(step + kStages - 1, slot == 0 ? kStages - 1 : slot - 1);  // while tensor cores multiply
     }
+    slot = slot == kStages - 1 ? 0 : slot + 1;
   }
   cp_async_wait<0>();
   __syncthreads();  // the stages are free
@@ -620,9 +621,11 @@ void multiply(const char* name, const Operands& operands, const ConvProduct& p, 
                          .taps = static_cast<int>(taps),
                          .terms = static_cast<int>(parts > 1 ? split.terms : p.k),
                          .parts = parts > 1 ? static_cast<float*>(workspace) : nullptr};
+    // Few blocks keep few multiprocessors busy; how wide they are does not change a bit.
+    const std::int64_t wide_blocks = ceil_div(sizes.end_row - sizes.first_row, kTileRows) * ceil_div(p.n, 128) * parts;
     if (!aligned)
       launch_rows<T, 64, false>(name, operands, sizes, parts, rows, result, stream);
-    else if (p.n > 64)
+    else if (p.n > 64 && wide_blocks >= multiprocessors())
       launch_rows<T, 128, true>(name, operands, sizes, parts, rows, result, stream);
     else
       launch_rows<T, 64, true>(name, operands, sizes, parts, rows, result, stream);

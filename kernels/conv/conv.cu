@@ -1,8 +1,8 @@
 // conv on CUDA: an implicit matrix product. The operands are gathered from where they lie, a tile at a time, into
 // shared memory; no matrix of patches is made.
 //
-// Here is the choice between cuDNN's engines and these kernels, of the product's kernel, and the one that multiplies by
-// FMA, whatever the dtype and the channels.
+// Here is the choice between cuDNN's engines and isobar's kernels, of the product's kernel, and the one that multiplies
+// by FMA, whatever the dtype and the shape.
 #include "kernels/conv/conv.h"
 
 #include <algorithm>
@@ -10,6 +10,8 @@
 #include "kernels/conv/engines.h"
 #include "kernels/conv/operands.cuh"
 #include "kernels/conv/own.h"
+#include "kernels/conv/parts.cuh"
+#include "kernels/conv/tensor_core.h"
 #include "kernels/cuda/array.h"
 #include "kernels/cuda/launch.h"
 
@@ -60,7 +62,8 @@ __device__ __forceinline__ void multiply_terms(const Operands& operands, const S
 
 // The grid's y runs over the parts.
 template <class Operands>
-__global__ void __launch_bounds__(kThreads, 2) conv_product_kernel(Operands operands, Sizes sizes, ConvResult result) {
+__global__ void __launch_bounds__(kThreads, 2)
+    conv_product_kernel(Operands operands, Sizes sizes, ResultRows rows_of_result, ConvResult result) {
   const int columns = (sizes.n + kTile - 1) / kTile, rows = (sizes.m + kTile - 1) / kTile;
   const int begin = sizes.parts != nullptr ? static_cast<int>(blockIdx.y) * sizes.terms : 0;
   const int end = sizes.parts != nullptr && sizes.k - begin > sizes.terms ? begin + sizes.terms : sizes.k;
@@ -82,76 +85,42 @@ __global__ void __launch_bounds__(kThreads, 2) conv_product_kernel(Operands oper
         float* const to = sizes.parts + (std::int64_t{blockIdx.y} * sizes.m + i) * sizes.n;
         for (int j = left; j < left + kSide && j < sizes.n; ++j) to[j] = total[i - top][j - left];
       } else {
-        const std::int64_t to = operands.result_row(i) * sizes.n;
-        for (int j = left; j < left + kSide && j < sizes.n; ++j) result.put(to + j, j, total[i - top][j - left]);
+        const std::int64_t to = rows_of_result[i] * sizes.n;
+        for (int j = left; j < left + kSide && j < sizes.n; ++j) {
+          float sum[1] = {total[i - top][j - left]};
+          result.put(to + j, j, 1, sum);
+        }
       }
     }
-  }
-}
-
-// Adds the parts in their order.
-template <class Operands>
-__global__ void __launch_bounds__(kMapThreads)
-    conv_parts_kernel(Operands operands, Sizes sizes, int parts, ConvResult result) {
-  const std::int64_t n = std::int64_t{sizes.m} * sizes.n;
-  for (std::int64_t i = global_thread(); i < n; i += global_threads()) {
-    float sum = 0;
-    for (int part = 0; part < parts; ++part) sum += sizes.parts[part * n + i];
-    const int row = static_cast<int>(i / sizes.n), column = static_cast<int>(i % sizes.n);
-    result.put(operands.result_row(row) * sizes.n + column, column, sum);
   }
 }
 
 // `split` is that of the whole batch, for which the workspace is large enough.
 template <class Operands>
 void multiply(const char* name, const Operands& operands, const ConvProduct& p, const ConvSplit& split,
-              const ConvResult& result, void* workspace, Stream stream) {
-  const int parts = split.parts > 1 ? static_cast<int>(ceil_div(p.k, split.terms)) : 1;
+              const ResultRows& rows, const ConvResult& result, void* workspace, Stream stream) {
+  const int parts = parts_of(p.k, split);
   const Sizes sizes = {.m = static_cast<int>(p.m),
                        .n = static_cast<int>(p.n),
                        .k = static_cast<int>(p.k),
                        .terms = static_cast<int>(split.terms),
                        .parts = parts > 1 ? static_cast<float*>(workspace) : nullptr};
   const dim3 grid(blocks_for(conv_tiles(p), 1, grid_limit(1 << 30)), parts);
-  launch(name, conv_product_kernel<Operands>, grid, dim3(kThreads), 0, stream, operands, sizes, result);
-  if (parts == 1) return;
-  launch("conv: sums of parts", conv_parts_kernel<Operands>, dim3(map_blocks<1>(p.m * p.n)), dim3(kMapThreads), 0,
-         stream, operands, sizes, parts, result);
-}
-
-// Samples whose tensors have less than 2^31 elements, so that rows and terms are counted in 32 bits. The emulator takes
-// few, so that small tests divide their batches.
-std::int64_t samples_at_a_time(const ConvShape& s) {
-#if defined(ISOBAR_EMULATE)
-  constexpr std::int64_t kElements = 1 << 12;
-#else
-  constexpr std::int64_t kElements = (std::int64_t{1} << 31) - 1;
-#endif
-  const std::int64_t sample = std::max(s.in_points() * s.in_channels, s.out_points() * s.out_channels);
-  return std::max<std::int64_t>(kElements / sample, 1);
-}
-
-// Calls f(shape, first) for the parts of the batch, where `shape` is that of samples [first, first + shape.batch).
-template <class F>
-void for_each_part(const ConvShape& whole, const F& f) {
-  const std::int64_t samples = samples_at_a_time(whole);
-  for (std::int64_t first = 0; first < whole.batch; first += samples) {
-    ConvShape part = whole;
-    part.batch = std::min(samples, whole.batch - first);
-    f(part, first);
-  }
+  launch(name, conv_product_kernel<Operands>, grid, dim3(kThreads), 0, stream, operands, sizes, rows, result);
+  if (parts > 1) add_parts({sizes.parts, parts, 0, sizes.m, sizes.n}, rows, result, stream);
 }
 
 Input samples_of(const void* data, DType dtype, std::int64_t first_element) {
-  return input<1>(static_cast<const char*>(data) + first_element * static_cast<std::int64_t>(size_of(dtype)), dtype);
+  return input<1>(from_element(data, dtype, first_element), dtype);
 }
 Output samples_of(void* data, DType dtype, std::int64_t first_element) {
-  return output<1>(static_cast<char*>(data) + first_element * static_cast<std::int64_t>(size_of(dtype)), dtype);
+  return output<1>(from_element(data, dtype, first_element), dtype);
 }
 
 }  // namespace
 
 void own_conv_fwd(const ConvFwdArgs& a, Stream stream) {
+  if (conv_on_tensor_cores(a.shape, a.dtype, a.tf32)) return tensor_core_conv(a, stream);
   const ConvSplit split = conv_split(conv_fwd_product(a.shape));
   const Input weight = input<1>(a.weight, a.dtype);
   for_each_part(a.shape, [&](const ConvShape& s, std::int64_t first) {
@@ -161,11 +130,12 @@ void own_conv_fwd(const ConvFwdArgs& a, Stream stream) {
     const ConvResult result{.out = samples_of(a.y, a.out_dtype, first * s.out_points() * s.out_channels),
                             .bias = input<1>(a.bias, DType::fp32),
                             .activation = a.activation};
-    multiply("conv_fwd", operands, product, split, result, a.workspace, stream);
+    multiply("conv_fwd", operands, product, split, {}, result, a.workspace, stream);
   });
 }
 
 void own_conv_bwd_data(const ConvBwdDataArgs& a, Stream stream) {
+  if (conv_on_tensor_cores(a.shape, a.dtype, a.tf32)) return tensor_core_conv(a, stream);
   const ConvSplit split = conv_split(conv_bwd_data_product(a.shape));
   const Input weight = input<1>(a.weight, a.dtype);
   for_each_part(a.shape, [&](const ConvShape& s, std::int64_t first) {
@@ -178,13 +148,14 @@ void own_conv_bwd_data(const ConvBwdDataArgs& a, Stream stream) {
       const ConvWindow window = conv_bwd_data_window(s, c);
       const ConvProduct product{s.batch * window.results(), s.in_channels, window.taps() * s.out_channels};
       if (product.m == 0) continue;
-      const BwdDataOperands operands{WindowView(window, dy, s.out_channels), window, s, weight};
-      multiply("conv_bwd_data", operands, product, split, result, a.workspace, stream);
+      const BwdDataOperands operands{WindowView(window, dy, s.out_channels), s, weight};
+      multiply("conv_bwd_data", operands, product, split, ResultRows(window, s), result, a.workspace, stream);
     }
   });
 }
 
 void own_conv_bwd_weight(const ConvBwdWeightArgs& a, Stream stream) {
+  if (conv_on_tensor_cores(a.shape, a.dtype, a.tf32)) return tensor_core_conv(a, stream);
   const ConvSplit split = conv_bwd_weight_split(conv_bwd_weight_product(a.shape));
   const auto add = [&](const ConvShape& s, std::int64_t first) {
     const Input x = samples_of(a.x, a.dtype, first * s.in_points() * s.in_channels);
@@ -192,7 +163,7 @@ void own_conv_bwd_weight(const ConvBwdWeightArgs& a, Stream stream) {
     const BwdWeightOperands operands{WindowView(conv_fwd_window(s), x, s.in_channels), dy, s.out_channels};
     const ConvResult result{.out = output<1>(a.dweight, DType::fp32),
                             .accumulates = first > 0 || a.mode == Grad::accumulate};
-    multiply("conv_bwd_weight", operands, conv_bwd_weight_product(s), split, result, a.workspace, stream);
+    multiply("conv_bwd_weight", operands, conv_bwd_weight_product(s), split, {}, result, a.workspace, stream);
   };
   if (a.shape.batch == 0) return add(a.shape, 0);  // zeros, unless it accumulates
   for_each_part(a.shape, add);

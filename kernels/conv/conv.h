@@ -24,9 +24,10 @@
 //   numerics      products accumulate in fp32 (fp64 for fp64); bias and activation come before the one rounding of each
 //                 output. With few output channels a CPU sums over the input channels of each tap first, and then over
 //                 the taps. One that multiplies bf16 with AVX512_BF16 takes operands and sums below 2^-126 for zero.
-//                 tf32 lets a GPU round fp32 inputs to 10 mantissa bits; the kernels that are here do not
-//                 On a GPU cuDNN may compute it (kernels/conv/engines.h): then the sum is rounded to the output's type
-//                 before bias, activation and accumulation, and once more after them
+//                 tf32 lets a GPU round fp32 inputs to 10 mantissa bits, to nearest. Tensor cores multiply 16 bits and
+//                 tf32 (conv_on_tensor_cores); they cut the sums in fp32 where others round them. On a GPU cuDNN may
+//                 compute it (kernels/conv/engines.h): then the sum is rounded to the output's type before bias,
+//                 activation and accumulation, and once more after them
 //   deterministic yes: the same bits for any number of threads and however the batch is divided; of bwd_weight, for the
 //                 same batch. An engine of cuDNN: the same bits for the same shape and engine. No atomics
 //   workspace     conv_x_workspace(arguments) bytes, contents undefined before and after
@@ -135,7 +136,7 @@ ISOBAR_CONV_FUNCTION ConvProduct conv_bwd_weight_product(const ConvShape& s) {
   return {s.out_channels, s.taps() * s.in_channels, s.batch * s.out_points()};
 }
 
-// How a GPU adds the terms of a product: in parts of `terms`, each by itself, whose sums are then added in their order.
+// How a GPU adds the terms of a product by FMA: in parts of `terms`, each by itself, whose sums are then added in their order.
 // parts > 1: each part has blocks of its own and leaves its sums in the workspace, since a small result alone would
 // keep few multiprocessors busy. Of fwd and bwd_data the parts are the same whatever the number of rows.
 struct ConvSplit {
@@ -155,20 +156,65 @@ constexpr ConvSplit conv_bwd_weight_split(const ConvProduct& p) {
   return parts > 1 ? ConvSplit{ceil_div(p.k, parts), parts} : ConvSplit{p.k > 1 ? p.k : 1, 1};
 }
 
-constexpr std::size_t conv_workspace(const ConvProduct& p, const ConvSplit& split) {
-  return split.parts == 1 ? 0 : static_cast<std::size_t>(split.parts * p.m * p.n) * sizeof(float);
+// Whether a GPU multiplies on its tensor cores (kernels/conv/tensor_core.cuh), else by FMA: 16 bits, and fp32 that may be
+// rounded to TF32. Windows of up to 1024 taps have a table of them there, and places are numbers of 32 bits.
+constexpr bool conv_on_tensor_cores(const ConvShape& s, DType dtype, bool tf32) {
+  constexpr std::int64_t kMaxTaps = 1024, kMaxPlace = 1 << 27;
+  std::int64_t taps = 1;  // of bwd_data's window, where a wrapped x is read up to three times
+  for (const ConvAxis& a : s.axes) {
+    if (a.kernel > kMaxTaps || a.stride > kMaxPlace || a.pad > kMaxPlace || a.in > kMaxPlace || a.out > kMaxPlace ||
+        a.reach() > kMaxPlace)
+      return false;
+    taps *= a.kernel * (a.edge == Edge::wrap && a.out * a.stride != a.in ? 3 : 1);
+    if (taps > kMaxTaps) return false;
+  }
+  return is_16_bit(dtype) || (dtype == DType::fp32 && tf32);
+}
+
+// How tensor cores add the terms: up to kTensorCoreSum in one sum. Of fwd and bwd_data the parts are a matter of the
+// terms alone, and so the same whatever the number of rows.
+inline constexpr std::int64_t kTensorCoreSum = 16384, kTensorCoreTerms = 4096;
+inline constexpr std::int64_t kTensorCoreTile = 128, kTensorCoreBlocks = 1024;
+constexpr std::int64_t tensor_core_tiles(const ConvProduct& p) {
+  return ceil_div(p.m, kTensorCoreTile) * ceil_div(p.n, kTensorCoreTile);
+}
+constexpr ConvSplit tensor_core_split(const ConvProduct& p) {
+  if (p.k <= kTensorCoreSum) return {p.k > 1 ? p.k : 1, 1};
+  return {kTensorCoreTerms, ceil_div(p.k, kTensorCoreTerms)};
+}
+constexpr ConvSplit tensor_core_bwd_weight_split(const ConvProduct& p) {
+  const std::int64_t by_terms = ceil_div(p.k, kConvTerms), by_tiles = kConvBlocks / tensor_core_tiles(p);
+  const std::int64_t parts = by_terms < by_tiles ? by_terms : by_tiles;
+  return parts > 1 ? ConvSplit{ceil_div(p.k, parts), parts} : ConvSplit{p.k > 1 ? p.k : 1, 1};
+}
+// Rows whose sums of parts the workspace holds. More rows are computed some at a time.
+constexpr std::int64_t tensor_core_rows(const ConvProduct& p, const ConvSplit& split) {
+  const std::int64_t blocks = ceil_div(p.n, kTensorCoreTile) * split.parts;  // of a tile of rows
+  const std::int64_t rows = kTensorCoreTile * (blocks < kTensorCoreBlocks ? kTensorCoreBlocks / blocks : 1);
+  return split.parts == 1 || p.m < rows ? p.m : rows;
+}
+
+constexpr std::size_t conv_workspace(std::int64_t rows, const ConvProduct& p, const ConvSplit& split) {
+  return split.parts == 1 ? 0 : static_cast<std::size_t>(split.parts * rows * p.n) * sizeof(float);
+}
+template <class Args>
+constexpr std::size_t conv_workspace(const Args& a, const ConvProduct& p, const ConvSplit& by_fma,
+                                     const ConvSplit& by_tensor_cores) {
+  return conv_on_tensor_cores(a.shape, a.dtype, a.tf32)
+             ? conv_workspace(tensor_core_rows(p, by_tensor_cores), p, by_tensor_cores)
+             : conv_workspace(p.m, p, by_fma);
 }
 constexpr std::size_t conv_fwd_workspace(const ConvFwdArgs& a) {
   const ConvProduct p = conv_fwd_product(a.shape);
-  return conv_workspace(p, conv_split(p));
+  return conv_workspace(a, p, conv_split(p), tensor_core_split(p));
 }
 constexpr std::size_t conv_bwd_data_workspace(const ConvBwdDataArgs& a) {
   const ConvProduct p = conv_bwd_data_product(a.shape);
-  return conv_workspace(p, conv_split(p));
+  return conv_workspace(a, p, conv_split(p), tensor_core_split(p));
 }
 constexpr std::size_t conv_bwd_weight_workspace(const ConvBwdWeightArgs& a) {
   const ConvProduct p = conv_bwd_weight_product(a.shape);
-  return conv_workspace(p, conv_bwd_weight_split(p));
+  return conv_workspace(a, p, conv_bwd_weight_split(p), tensor_core_bwd_weight_split(p));
 }
 
 constexpr Cost conv_cost(const ConvShape& s, std::size_t x_size, std::size_t weight_size, std::size_t y_size) {

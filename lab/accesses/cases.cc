@@ -8,6 +8,7 @@
 #include "kernels/cases/adam.h"
 #include "kernels/cases/attention.h"
 #include "kernels/cases/column_sum.h"
+#include "kernels/cases/conv.h"
 #include "kernels/cases/elementwise.h"
 #include "kernels/cases/forecast_loss.h"
 #include "kernels/cases/gelu.h"
@@ -241,6 +242,20 @@ void passes(Report& report) {
   ISOBAR_COUNT(sum_of_squares, "sum_of_squares (base)", arrays.operands(), {.n = n});
 }
 
+// ---- convolutions ---------------------------------------------------------------------------------------------------
+
+// Two tiles of columns or more, and a few of rows.
+void convolutions(Report& report) {
+  Arrays arrays;
+  const ConvShape shape{1, 128, 256, {{8, 8}, {8, 8, 3, 1, 1}, {8, 8, 3, 1, 1}}};
+  const auto title = [](const std::string& kernel) { return kernel + " (256 to 512 channels)"; };
+  ISOBAR_COUNT(conv_fwd, title("conv_fwd"), arrays.operands({"bias"}),
+               {.shape = shape, .dtype = kBf16, .out_dtype = kBf16, .activation = Pointwise::leaky_relu});
+  ISOBAR_COUNT(conv_bwd_data, title("conv_bwd_data"), arrays.operands(),
+               {.shape = shape, .dtype = kBf16, .out_dtype = kBf16});
+  ISOBAR_COUNT(conv_bwd_weight, title("conv_bwd_weight"), arrays.operands(), {.shape = shape, .dtype = kBf16});
+}
+
 }  // namespace
 
 std::vector<Counted> count_kernels() {
@@ -261,6 +276,7 @@ std::vector<Counted> count_kernels() {
   attention_backward(report, base, kFp32);
   fields(report);
   passes(report);
+  convolutions(report);
   return std::move(report.counted());
 }
 

@@ -1,6 +1,6 @@
-"""The kernels of a training step of `base` and `mp` (batch 16, bf16, residual stream in fp32), and attention of fp32
-operands in TF32: how each is launched, what it must move and multiply, and its budget. Bytes are those that no order of
-work can avoid."""
+"""The kernels of a training step of `base` and `mp` (batch 16, bf16, residual stream in fp32), attention of fp32 operands
+in TF32, and convolutions on tensor cores: how each is launched, what it must move and multiply, and its budget. Bytes
+are those that no order of work can avoid."""
 import dataclasses
 
 from prediction import Launch
@@ -12,7 +12,7 @@ BATCH, HEADS = 16, 8
 @dataclasses.dataclass(frozen=True)
 class Kernel:
     name: str
-    step: str  # of work.STEPS, that launches it
+    step: str  # of work.STEPS, that launches it; empty: none
     source: str  # in kernels/
     pattern: str  # of the demangled name
     launch: Launch
@@ -166,6 +166,22 @@ def fields(width, parameters, budgets):
     ]
 
 
+def convolutions(budgets):
+    """A layer of a U-Net in 3-D, in bf16: 256 to 512 channels, a kernel of 3³, 8³ points, batch 64."""
+    points, taps, inputs, outputs, tile = 64 * 8**3, 27, 256, 512, 128
+    x, y, weight = 2 * points * inputs, 2 * points * outputs, 2 * inputs * taps * outputs  # bytes
+    stages, table = 3 * 2 * tile * 64, 16 * taps  # bytes of shared memory
+    parts = 512 // (outputs // tile * (inputs * taps // tile))  # of the terms of bwd_weight
+    products = [("conv_fwd", "Fwd", points, outputs, taps * inputs, 1, x + weight + y),
+                ("conv_bwd_data", "BwdData", points, inputs, taps * outputs, 1, y + weight + x),
+                ("conv_bwd_weight", "BwdWeight", outputs, taps * inputs, points, parts, x + y + 2 * parts * weight)]
+    return [Kernel(f"{name} (256 to 512 channels)", "", "conv/tensor_core_bf16.cu",
+                   rf"::product_kernel<isobar::bf16, .*::{operands}Operands<isobar::bf16>, {tile}, true>",
+                   Launch(m // tile * (n // tile) * of_terms, 128, stages + table, k // of_terms // 32, moved),
+                   2 * m * n * k, of_it)
+            for (name, operands, m, n, k, of_terms, moved), of_it in zip(products, budgets)]
+
+
 def budget(a100, h100):
     """Microseconds; 2 % more than was predicted when the kernel was last worked on."""
     return {"A100": a100, "H100": h100}
@@ -189,6 +205,7 @@ KERNELS = [
     *streaming("mp", 1024, 157.93e6,
                [budget(479, 281), budget(638, 374), budget(639, 375), budget(957, 561), budget(2844, 1668),
                 budget(160, 94)]),
+    *convolutions([budget(960, 552), budget(893, 607), budget(1095, 658)]),
 ]
 
 

@@ -13,6 +13,7 @@ FAMILIES = {
     "GELU": "gelu*",
     "Adam": "adam*",
     "elementwise": "cast*,fill*,add*",
+    "convolution": "conv*",
     "fields": "normalize*,denormalize*,patchify*,unpatchify*,forecast_loss*",
 }
 KERNELS, TRAINING = "kernel_tests", "isobar train beside the CPU"
@@ -22,9 +23,9 @@ SANITIZED = {
     "attention": "attention with dropout*", "layer norm": "layernorm_*follow*", "sums": "column_sum adds the rows",
     "norm": "clip_coefficient*", "GELU": "gelu_fwd follows*", "Adam": "adam follows*", "cast": "cast rounds*",
     "patches": "patchify*", "loss": "forecast_loss_bwd follows*", "dropout": "dropout keeps*",
-    "cross entropy": "cross_entropy_fwd follows*",
+    "cross entropy": "cross_entropy_fwd follows*", "convolution": "conv over tiles, with bias*",
 }
-SHARING = ("attention", "layer norm", "sums", "norm", "patches", "loss", "cross entropy")
+SHARING = ("attention", "convolution", "layer norm", "sums", "norm", "patches", "loss", "cross entropy")
 SANITIZERS = {"memcheck": tuple(SANITIZED), "synccheck": SHARING, "racecheck": SHARING}
 OTHER_STATUS = 97  # of compute-sanitizer where it has found something
 

@@ -71,6 +71,8 @@ def kernels_measured():
     yield "add_row", f"16x{4050 * WIDTH['base']}", "fp32", "elementwise", ["add_row (base)"]
     yield "cast", str(ROWS * WIDTH["base"]), "bf16", "elementwise", ["cast (base)"]
     yield "sum_of_squares", str(PARAMETERS["base"]), "fp32", "sums", ["sum_of_squares (base)"]
+    for op in ("conv_fwd", "conv_bwd_data", "conv_bwd_weight"):
+        yield op, "64x256x512x8x8x8x3x1x1", "bf16", "convolution", [f"{op} (256 to 512 channels)"]
 
 
 def sum_of(predictions, names):

@@ -1,4 +1,4 @@
-// The addition of tensor cores: they truncate where ordinary arithmetic rounds.
+// The arithmetic of tensor cores. They round operands to TF32, and truncate sums where ordinary arithmetic rounds.
 //
 // The products of a few pairs of operands are exact. They and the sum so far are shifted to the exponent of the largest
 // of them. Bits below the last kept bit are truncated, and the sum is truncated to fp32 as well (Fasi, Higham, Mikaitis
@@ -14,6 +14,14 @@
 #include <cstdint>
 
 namespace isobar::testing {
+
+// A number as a product takes it that rounds its operands to TF32: to the nearest with 10 of the 23 bits of its
+// fraction, a half away from zero.
+inline float in_tf32(float value) {
+  constexpr std::uint32_t kDropped = (1u << 13) - 1, kHalf = 1u << 12;
+  if (!std::isfinite(value)) return value;
+  return std::bit_cast<float>((std::bit_cast<std::uint32_t>(value) + kHalf) & ~kDropped);
+}
 
 class TensorCoreSum {
  public:

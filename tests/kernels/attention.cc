@@ -5,7 +5,6 @@
 #include "kernels/cases/attention.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -13,6 +12,7 @@
 #include "kernels/common/rng.h"
 #include "kernels/cpu/isa.h"
 #include "tests/harness/kernel_testing.h"
+#include "tests/harness/tensor_core.h"
 
 namespace isobar::testing {
 namespace {
@@ -103,14 +103,10 @@ double keep_factor(const Case& a, std::int64_t pair, std::int64_t i, std::int64_
   return dropped ? 0 : 1 / (1 - static_cast<double>(a.dropout.p));
 }
 
-// A number as a product takes it that rounds its operands to tf32: to the nearest with 10 of the 23 bits of its
-// fraction, a half away from zero. The oracle's does not.
+// A number as a product takes it; the oracle's does not round it.
 template <class Real>
 Real in_tf32(Arithmetic<Real> math, Real value) {
-  if (math.is_oracle || !std::isfinite(value)) return value;
-  constexpr std::uint32_t kDropped = (1u << 13) - 1, kHalf = 1u << 12;
-  const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
-  return std::bit_cast<float>((bits + kHalf) & ~kDropped);
+  return math.is_oracle ? value : static_cast<Real>(testing::in_tf32(static_cast<float>(value)));
 }
 
 bool is_seen(const Case& a, std::int64_t i, std::int64_t j) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <compare>
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -14,6 +15,7 @@
 #include "kernels/common/check.h"
 #include "kernels/conv/window.h"
 #include "tests/harness/kernel_testing.h"
+#include "tests/harness/tensor_core.h"
 
 namespace isobar::testing {
 namespace {
@@ -76,13 +78,15 @@ struct Case {
   bool has_bias = false;
   Pointwise activation = Pointwise::none;
   Grad mode = Grad::overwrite;
+  bool tf32 = false;
+  std::int64_t shift = 0;  // of the operands of the product, elements off their alignment
 };
 
 std::string describe(const Case& c) {
   std::string text =
       concat(c.name, ": ", c.shape.batch, " samples, ", c.shape.in_channels, " -> ", c.shape.out_channels,
              " channels, ", name_of(c.dtype), " -> ", name_of(c.out_dtype), ", bias ", c.has_bias, ", ",
-             name_of(c.activation), ", accumulate ", c.mode == Grad::accumulate);
+             name_of(c.activation), ", accumulate ", c.mode == Grad::accumulate, c.tf32 ? ", tf32" : "");
   for (const ConvAxis& a : c.shape.axes)
     text += concat("; ", a.in, " -> ", a.out, " k", a.kernel, " s", a.stride, " p", a.pad,
                    a.edge == Edge::wrap ? " wrapped" : "");
@@ -91,6 +95,37 @@ std::string describe(const Case& c) {
 
 Values random_of(std::int64_t n, DType dtype, std::uint64_t seed, std::int64_t terms = 1) {
   return random_values(n, dtype, seed, 1 / std::sqrt(static_cast<double>(terms)));
+}
+
+// How a device multiplies: whether it rounds operands to TF32, and whether it adds as tensor cores do (the emulator's
+// are more accurate).
+struct Manner {
+  bool rounds = false, cuts = false;
+  auto operator<=>(const Manner&) const = default;
+};
+Manner manner_of(const Case& c, Device device) {
+  if (device.kind == DeviceKind::cpu || !conv_on_tensor_cores(c.shape, c.dtype, c.tf32)) return {};
+  return {.rounds = c.dtype == DType::fp32, .cuts = device.kind == DeviceKind::cuda};
+}
+
+// The `n` sums of a kernel: each(add) calls add(i, a, b) for every product a·b of sum i.
+template <class Real, class Each>
+std::vector<Real> sums_of(Arithmetic<Real> math, const Manner& manner, std::int64_t n, const Each& each) {
+  const auto operand = [&](double value) {
+    return manner.rounds ? static_cast<Real>(in_tf32(static_cast<float>(value))) : static_cast<Real>(value);
+  };
+  if (manner.cuts && !math.is_oracle) {
+    std::vector<TensorCoreSum> sums(static_cast<std::size_t>(n));
+    each([&](std::int64_t i, double a, double b) {
+      sums[static_cast<std::size_t>(i)].add_product(static_cast<float>(operand(a)), static_cast<float>(operand(b)));
+    });
+    std::vector<Real> all;
+    for (TensorCoreSum& sum : sums) all.push_back(static_cast<Real>(sum.sum()));
+    return all;
+  }
+  std::vector<Real> sums(static_cast<std::size_t>(n));
+  each([&](std::int64_t i, double a, double b) { sums[static_cast<std::size_t>(i)] += operand(a) * operand(b); });
+  return sums;
 }
 
 // What follows the sums.
@@ -113,19 +148,24 @@ void run_fwd(const Case& c) {
   const ConvShape& s = c.shape;
   const Values x = random_of(s.x(), c.dtype, 1), bias = random_of(s.out_channels, accumulator_of(c.dtype), 3);
   const Values weight = random_of(s.weight(), c.dtype, 2, s.taps() * s.in_channels);
-  const auto [y] = expected(c.dtype, [&]<class Real>(Arithmetic<Real>) {
-    std::vector<Real> sums(static_cast<std::size_t>(s.y()));
-    for_each_product(s, [&](std::int64_t i, std::int64_t k, std::int64_t j) {
-      sums[static_cast<std::size_t>(i)] += static_cast<Real>(weight[k]) * static_cast<Real>(x[j]);
+  auto y = expected_by<Manner>([&](const Manner& manner) {
+    return expected(c.dtype, [&]<class Real>(Arithmetic<Real> math) {
+      return finished(c,
+                      sums_of(math, manner, s.y(),
+                              [&](const auto& add) {
+                                for_each_product(s, [&](std::int64_t i, std::int64_t k, std::int64_t j) {
+                                  add(i, weight[k], x[j]);
+                                });
+                              }),
+                      {}, bias);
     });
-    return finished(c, std::move(sums), {}, bias);
   });
   const auto check = [&](Workbench& bench) {
-    const ConvFwdArgs a =
-        cases::conv_fwd({.shape = s, .dtype = c.dtype, .out_dtype = c.out_dtype, .activation = c.activation},
-                        bench.operands({{"x", x}, {"weight", weight}, {"bias", c.has_bias ? &bias : nullptr}}));
+    const ConvFwdArgs a = cases::conv_fwd(
+        {.shape = s, .dtype = c.dtype, .out_dtype = c.out_dtype, .activation = c.activation, .tf32 = c.tf32},
+        bench.operands({{"x", x, c.shift}, {"weight", weight, c.shift}, {"bias", c.has_bias ? &bias : nullptr}}));
     ISOBAR_RUN(bench.device(), conv_fwd, a);
-    bench.check("y", {a.y}, y);
+    bench.check("y", {a.y}, y[manner_of(c, bench.device())][0]);
   };
   on_devices(all_devices(), {c.dtype, c.out_dtype}, check, kMultiplies);
 }
@@ -136,19 +176,31 @@ void run_bwd_data(const Case& c) {
   const Values dy = random_of(s.y(), c.dtype, 1), bias = random_of(s.in_channels, accumulator_of(c.dtype), 3);
   const Values weight = random_of(s.weight(), c.dtype, 2, s.taps() * s.out_channels);
   const Values before = random_of(s.x(), c.out_dtype, 4);
-  const auto [dx] = expected(c.dtype, [&]<class Real>(Arithmetic<Real>) {
-    std::vector<Real> sums(static_cast<std::size_t>(s.x()));
-    for_each_product(s, [&](std::int64_t i, std::int64_t k, std::int64_t j) {
-      sums[static_cast<std::size_t>(j)] += static_cast<Real>(weight[k]) * static_cast<Real>(dy[i]);
+  auto dx = expected_by<Manner>([&](const Manner& manner) {
+    return expected(c.dtype, [&]<class Real>(Arithmetic<Real> math) {
+      return finished(c,
+                      sums_of(math, manner, s.x(),
+                              [&](const auto& add) {
+                                for_each_product(s, [&](std::int64_t i, std::int64_t k, std::int64_t j) {
+                                  add(j, weight[k], dy[i]);
+                                });
+                              }),
+                      before, bias);
     });
-    return finished(c, std::move(sums), before, bias);
   });
   const auto check = [&](Workbench& bench) {
-    const ConvBwdDataArgs a = cases::conv_bwd_data(
-        {.shape = s, .dtype = c.dtype, .out_dtype = c.out_dtype, .activation = c.activation, .mode = c.mode},
-        bench.operands({{"dy", dy}, {"weight", weight}, {"bias", c.has_bias ? &bias : nullptr}, {"dx", before}}));
+    const ConvBwdDataArgs a = cases::conv_bwd_data({.shape = s,
+                                                    .dtype = c.dtype,
+                                                    .out_dtype = c.out_dtype,
+                                                    .activation = c.activation,
+                                                    .mode = c.mode,
+                                                    .tf32 = c.tf32},
+                                                   bench.operands({{"dy", dy, c.shift},
+                                                                   {"weight", weight, c.shift},
+                                                                   {"bias", c.has_bias ? &bias : nullptr},
+                                                                   {"dx", before}}));
     ISOBAR_RUN(bench.device(), conv_bwd_data, a);
-    bench.check("dx", {a.dx}, dx);
+    bench.check("dx", {a.dx}, dx[manner_of(c, bench.device())][0]);
   };
   on_devices(all_devices(), {c.dtype, c.out_dtype}, check, kMultiplies);
 }
@@ -159,18 +211,26 @@ void run_bwd_weight(const Case& c) {
   const Values x = random_of(s.x(), c.dtype, 1);
   const Values dy = random_of(s.y(), c.dtype, 2, s.batch * s.out_points() + 1);
   const Values before = random_of(s.weight(), accumulator_of(c.dtype), 4);
-  const auto [dweight] = expected(c.dtype, [&]<class Real>(Arithmetic<Real>) {
-    std::vector<Real> sums(static_cast<std::size_t>(s.weight()));
-    for_each_product(s, [&](std::int64_t i, std::int64_t k, std::int64_t j) {
-      sums[static_cast<std::size_t>(k)] += static_cast<Real>(dy[i]) * static_cast<Real>(x[j]);
+  Case plain = c;  // without what only the others have
+  plain.has_bias = false;
+  plain.activation = Pointwise::none;
+  auto dweight = expected_by<Manner>([&](const Manner& manner) {
+    return expected(c.dtype, [&]<class Real>(Arithmetic<Real> math) {
+      return finished(plain,
+                      sums_of(math, manner, s.weight(),
+                              [&](const auto& add) {
+                                for_each_product(
+                                    s, [&](std::int64_t i, std::int64_t k, std::int64_t j) { add(k, dy[i], x[j]); });
+                              }),
+                      before, {});
     });
-    return finished(Case{c.name, s, c.dtype, c.out_dtype, false, Pointwise::none, c.mode}, std::move(sums), before, {});
   });
   const auto check = [&](Workbench& bench) {
-    const ConvBwdWeightArgs a = cases::conv_bwd_weight({.shape = s, .dtype = c.dtype, .mode = c.mode},
-                                                       bench.operands({{"x", x}, {"dy", dy}, {"dweight", before}}));
+    const ConvBwdWeightArgs a =
+        cases::conv_bwd_weight({.shape = s, .dtype = c.dtype, .mode = c.mode, .tf32 = c.tf32},
+                               bench.operands({{"x", x, c.shift}, {"dy", dy, c.shift}, {"dweight", before}}));
     ISOBAR_RUN(bench.device(), conv_bwd_weight, a);
-    bench.check("dweight", {a.dweight}, dweight);
+    bench.check("dweight", {a.dweight}, dweight[manner_of(c, bench.device())][0]);
   };
   on_devices(all_devices(), {c.dtype}, check, kMultiplies);
 }
@@ -189,9 +249,25 @@ ConvAxis axis(std::int64_t in, std::int64_t kernel, std::int64_t stride, std::in
 
 struct Types {
   DType in, out;
+  bool tf32 = false;
 };
-const std::vector<Types> kTypes = {{DType::fp32, DType::fp32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::fp32},
-                                   {DType::fp16, DType::fp16}, {DType::fp16, DType::fp32}, {DType::fp64, DType::fp64}};
+const std::vector<Types> kTypes = {{DType::fp32, DType::fp32}, {DType::fp32, DType::fp32, true},
+                                   {DType::bf16, DType::bf16}, {DType::bf16, DType::fp32},
+                                   {DType::fp16, DType::fp16}, {DType::fp16, DType::fp32},
+                                   {DType::fp64, DType::fp64}};
+// Operands of each type alone.
+const std::vector<Types> kOperands = {{DType::fp32, DType::fp32},
+                                      {DType::fp32, DType::fp32, true},
+                                      {DType::bf16, DType::bf16},
+                                      {DType::fp16, DType::fp16},
+                                      {DType::fp64, DType::fp64}};
+
+Case with_types(Case c, const Types& types) {
+  c.dtype = types.in;
+  c.out_dtype = types.out;
+  c.tf32 = types.tf32;
+  return c;
+}
 
 // Every kernel, stride and padding is here, in 1 to 3 dimensions, with extents that do and do not divide.
 const std::vector<Case> kShapes = {
@@ -217,12 +293,7 @@ const std::vector<Case> kShapes = {
 std::vector<Case> all_of(const std::vector<Case>& shapes) {
   std::vector<Case> all;
   for (const Types types : kTypes)
-    for (const Case& shape : shapes) {
-      Case c = shape;
-      c.dtype = types.in;
-      c.out_dtype = types.out;
-      all.push_back(c);
-    }
+    for (const Case& shape : shapes) all.push_back(with_types(shape, types));
   return all;
 }
 
@@ -275,8 +346,8 @@ TEST_CASE("conv applies bias and activation, and adds to gradients") {
     for (const Pointwise activation : {Pointwise::none, Pointwise::relu, Pointwise::leaky_relu, Pointwise::tanh})
       for (const bool has_bias : {false, true})
         for (const std::int64_t channels : {2, 49}) {
-          Case c{
-              "epilogue", {2, channels, channels, {{}, axis(3, 3, 1, 1, 1), axis(4, 3, 2, 1, 1)}}, types.in, types.out};
+          Case c =
+              with_types({"epilogue", {2, channels, channels, {{}, axis(3, 3, 1, 1, 1), axis(4, 3, 2, 1, 1)}}}, types);
           c.has_bias = has_bias;
           c.activation = activation;
           run_fwd(c);
@@ -292,9 +363,13 @@ TEST_CASE("conv adds to the gradient of a class of elements that no tap reaches,
   for (const Types types : kTypes)
     for (const Grad mode : {Grad::overwrite, Grad::accumulate})
       for (const std::int64_t channels : {1, 50}) {
-        Case c{"no taps", {2, channels, 3, {{}, {}, axis(7, 2, 3, 0, 0)}}, types.in, types.out};
+        Case c = with_types({"no taps", {2, channels, 3, {{}, {}, axis(7, 2, 3, 0, 0)}}}, types);
         c.mode = mode;
         c.has_bias = mode == Grad::overwrite;
+        run_bwd_data(c);
+        if (channels > 1) continue;
+        c.shape.out_channels =
+            types.in == DType::fp32 && !types.tf32 ? 1100 : 16400;  // where others have several parts
         run_bwd_data(c);
       }
 }
@@ -302,15 +377,15 @@ TEST_CASE("conv adds to the gradient of a class of elements that no tap reaches,
 TEST_CASE("conv: channels around the panels, and few of them") {
   for (const std::int64_t in : {1, 8, 48, 65})
     for (const std::int64_t out : {1, 5, 48, 64})
-      for (const DType dtype : {DType::fp32, DType::bf16, DType::fp64})
-        run_all({"channels", {1, in, out, {{}, axis(3, 3, 1, 1, 1), axis(4, 3, 1, 1, 1)}}, dtype, dtype});
+      for (const Types& types : kOperands)
+        run_all(with_types({"channels", {1, in, out, {{}, axis(3, 3, 1, 1, 1), axis(4, 3, 1, 1, 1)}}}, types));
 }
 
 TEST_CASE("conv sums in several passes over the terms") {
   // More terms than a pass of the CPU takes, and than a part of the GPU; odd, so that pairs cross from tap to tap.
   for (const Types types : kTypes) {
-    run_all({"deep", {1, 131, 67, {{}, axis(2, 3, 1, 1, 1), axis(3, 3, 1, 1, 1)}}, types.in, types.out});
-    run_bwd_weight({"long", {3, 3, 2, {{}, {}, axis(700, 3, 1, 1, 1)}}, types.in, types.out});
+    run_all(with_types({"deep", {1, 131, 67, {{}, axis(2, 3, 1, 1, 1), axis(3, 3, 1, 1, 1)}}}, types));
+    run_bwd_weight(with_types({"long", {3, 3, 2, {{}, {}, axis(700, 3, 1, 1, 1)}}}, types));
   }
 }
 
@@ -319,10 +394,69 @@ TEST_CASE("conv splits many rows and many columns over threads") {
   run_all({"columns", {1, 6, 300, {{}, {}, axis(4, 3, 1, 1, 1)}}});
 }
 
+// Shapes whose results and terms are several tiles and steps of the kernels that multiply by tensor cores, and which are
+// no multiples of them. Their tiles have 128 rows and 64 or 128 columns; steps have 32 terms, of tf32 16.
+const std::vector<Case> kTiled = {
+    {"three tiles of rows", {3, 16, 72, {{}, axis(9, 3, 1, 1, 1), axis(11, 3, 1, 1, 1)}}},
+    {"two by two tiles", {1, 24, 136, {axis(5, 3, 2, 1, 0), axis(9, 3, 1, 0, 1), axis(9, 2, 1, 1, 0)}}},
+    {"two by two tiles of dx", {1, 136, 40, {{}, axis(12, 3, 1, 1, 1), axis(12, 2, 1, 0, 1)}}},
+    {"several taps a step", {1, 8, 8, {{}, axis(7, 5, 2, 2, 3), axis(20, 3, 1, 1, 1)}}},
+    {"wrapped", {2, 40, 96, {{}, axis(5, 3, 1, 1, 1, Edge::wrap), axis(6, 4, 2, 1, 1, Edge::wrap)}}},
+    {"wrapped, an odd length and stride 2", {2, 16, 24, {{}, axis(7, 4, 2, 2, 1, Edge::wrap), axis(9, 3, 1, 2, 0)}}},
+    {"stride 3, padding behind", {1, 16, 72, {axis(5, 4, 3, 0, 2), axis(6, 1, 2, 0, 0), axis(7, 3, 3, 2, 1)}}},
+    {"four channels", {1, 4, 72, {axis(6, 4, 2, 1, 1), axis(6, 4, 2, 1, 1), axis(8, 4, 2, 1, 1)}}},
+    {"to five channels", {1, 72, 5, {{}, axis(6, 4, 2, 1, 1), axis(24, 4, 2, 1, 1)}}},
+    {"one channel", {1, 1, 130, {{}, axis(9, 3, 1, 1, 1), axis(16, 3, 1, 1, 1)}}},
+    {"a window beyond the table of taps", {1, 2, 3, {{}, {}, axis(1030, 1025, 1, 0, 2)}}},
+};
+
+TEST_CASE("conv over tiles and steps that do not divide") {
+  for (const Case& shape : kTiled)
+    for (const Types& types : kOperands)
+      if (types.in != DType::fp64) run_all(with_types(shape, types));
+}
+
+TEST_CASE("conv over tiles, with bias and activation, and added to gradients") {
+  for (const Types& types : kTypes) {
+    if (types.in == DType::fp64) continue;
+    Case c = with_types({"tiles", {1, 72, 136, {{}, axis(5, 3, 1, 1, 1), axis(27, 2, 1, 1, 0)}}}, types);
+    c.has_bias = true;
+    c.activation = Pointwise::tanh;
+    run_fwd(c);
+    run_bwd_data(c);
+    c.has_bias = false;
+    c.activation = Pointwise::none;
+    c.mode = Grad::accumulate;
+    run_bwd_data(c);
+    run_bwd_weight(c);
+  }
+}
+
+TEST_CASE("conv sums in parts of the terms by blocks of their own, some rows at a time") {
+  for (const Types& types : kOperands) {
+    if (types.in == DType::fp64) continue;
+    Case c = with_types({"parts", {1, 1832, 8, {{}, axis(12, 3, 1, 1, 1), axis(11, 3, 1, 1, 1)}}}, types);
+    c.has_bias = true;
+    c.activation = Pointwise::relu;
+    run_fwd(c);
+    std::swap(c.shape.in_channels, c.shape.out_channels);
+    run_bwd_data(c);
+    run_bwd_weight(with_types({"parts", {2, 8, 16, {{}, {}, axis(2100, 3, 1, 1, 1)}}}, types));
+  }
+}
+
+TEST_CASE("conv of operands that are not aligned") {
+  for (const Types& types : kOperands) {
+    Case c = with_types({"not aligned", {1, 16, 72, {{}, axis(9, 3, 1, 1, 1), axis(16, 3, 1, 1, 1)}}}, types);
+    c.shift = 1;
+    run_all(c);
+  }
+}
+
 TEST_CASE("conv without samples") {
   for (const Types types : kTypes)
     for (const Grad mode : {Grad::overwrite, Grad::accumulate}) {
-      Case c{"empty", {0, 3, 5, {{}, axis(4, 3, 1, 1, 1), axis(4, 3, 2, 1, 1)}}, types.in, types.out};
+      Case c = with_types({"empty", {0, 3, 5, {{}, axis(4, 3, 1, 1, 1), axis(4, 3, 2, 1, 1)}}}, types);
       c.mode = mode;
       run_all(c);
     }
@@ -359,18 +493,19 @@ Values rows_of(const Values& all, std::int64_t rows, std::int64_t first, std::in
   return {all.dtype, {all.v.begin() + first * row, all.v.begin() + (first + count) * row}};
 }
 
-Values fwd_of(Workbench& bench, const ConvShape& s, DType dtype, const Values& x, const Values& weight,
+Values fwd_of(Workbench& bench, const ConvShape& s, const Types& types, const Values& x, const Values& weight,
               const Values& bias) {
-  const ConvFwdArgs a =
-      cases::conv_fwd({.shape = s, .dtype = dtype, .out_dtype = dtype, .activation = Pointwise::leaky_relu},
-                      bench.operands({{"x", x}, {"weight", weight}, {"bias", bias}}));
+  const ConvFwdArgs a = cases::conv_fwd(
+      {.shape = s, .dtype = types.in, .out_dtype = types.out, .activation = Pointwise::leaky_relu, .tf32 = types.tf32},
+      bench.operands({{"x", x}, {"weight", weight}, {"bias", bias}}));
   ISOBAR_RUN(bench.device(), conv_fwd, a);
   return bench.read({a.y});
 }
 
-Values bwd_data_of(Workbench& bench, const ConvShape& s, DType dtype, const Values& dy, const Values& weight) {
-  const ConvBwdDataArgs a = cases::conv_bwd_data({.shape = s, .dtype = dtype, .out_dtype = dtype},
-                                                 bench.operands({{"dy", dy}, {"weight", weight}}));
+Values bwd_data_of(Workbench& bench, const ConvShape& s, const Types& types, const Values& dy, const Values& weight) {
+  const ConvBwdDataArgs a =
+      cases::conv_bwd_data({.shape = s, .dtype = types.in, .out_dtype = types.out, .tf32 = types.tf32},
+                           bench.operands({{"dy", dy}, {"weight", weight}}));
   ISOBAR_RUN(bench.device(), conv_bwd_data, a);
   return bench.read({a.dx});
 }
@@ -388,13 +523,15 @@ TEST_CASE("conv of a slab with its halo gives the rows of the whole, bit for bit
                                    {axis(9, 3, 1, 1, 1), 5, 4},
                                    {axis(10, 4, 2, 1, 1), 0, 2},
                                    {axis(10, 4, 2, 1, 1), 2, 3}};
-  for (const DType dtype : kFloating)
-    for (const auto& [in, out] : {std::pair<std::int64_t, std::int64_t>{5, 7}, {60, 50}, {150, 3}})
+  for (const Types& types : kOperands)
+    for (const auto& [in, out] : {std::pair<std::int64_t, std::int64_t>{5, 7}, {60, 50}, {150, 3}, {8, 72}, {926, 8}})
       for (const Slab& slab : slabs) {
+        if (in > 900 && (&slab != &slabs[1] || types.in == DType::fp64)) continue;  // for parts of the terms, once
+        const DType dtype = types.in;
         const ConvShape whole{1, in, out, {slab.cut, axis(3, 3, 1, 1, 1), axis(4, 3, 1, 1, 1)}};
         const ConvAxis& cut = slab.cut;
-        INFO(name_of(dtype) << ", " << in << " -> " << out << " channels, rows " << slab.first << " to "
-                            << slab.first + slab.count - 1 << ", stride " << cut.stride);
+        INFO(name_of(dtype) << (types.tf32 ? ", tf32, " : ", ") << in << " -> " << out << " channels, rows "
+                            << slab.first << " to " << slab.first + slab.count - 1 << ", stride " << cut.stride);
         const Values x = random_of(whole.x(), dtype, 1), weight = random_of(whole.weight(), dtype, 2, in);
         const Values bias = random_of(out, accumulator_of(dtype), 3), dy = random_of(whole.y(), dtype, 4);
         // What the slab's windows read of x, and the padding that is left at its beginning.
@@ -405,8 +542,8 @@ TEST_CASE("conv of a slab with its halo gives the rows of the whole, bit for bit
         on_devices(
             all_devices(), {dtype},
             [&](Workbench& bench) {
-              const Values y = fwd_of(bench, whole, dtype, x, weight, bias);
-              const Values y_part = fwd_of(bench, part, dtype, rows_of(x, cut.in, first, end - first), weight, bias);
+              const Values y = fwd_of(bench, whole, types, x, weight, bias);
+              const Values y_part = fwd_of(bench, part, types, rows_of(x, cut.in, first, end - first), weight, bias);
               CHECK(y_part.v == rows_of(y, cut.out, slab.first, slab.count).v);
             },
             kMultiplies);
@@ -418,9 +555,9 @@ TEST_CASE("conv of a slab with its halo gives the rows of the whole, bit for bit
         on_devices(
             all_devices(), {dtype},
             [&](Workbench& bench) {
-              const Values dx = bwd_data_of(bench, whole, dtype, dy, weight);
+              const Values dx = bwd_data_of(bench, whole, types, dy, weight);
               const Values dx_part =
-                  bwd_data_of(bench, part, dtype, rows_of(dy, cut.out, o_first, o_end - o_first), weight);
+                  bwd_data_of(bench, part, types, rows_of(dy, cut.out, o_first, o_end - o_first), weight);
               CHECK(dx_part.v == rows_of(dx, cut.in, first, end - first).v);
             },
             kMultiplies);
@@ -431,14 +568,40 @@ TEST_CASE("conv gives a sample the same bits in every batch") {
   const ConvShape all{3, 20, 50, {{}, axis(5, 3, 1, 1, 1), axis(4, 3, 2, 1, 1)}};
   ConvShape one = all;
   one.batch = 1;
-  for (const DType dtype : kFloating) {
+  for (const Types& types : kOperands) {
+    const DType dtype = types.in;
     const Values x = random_of(all.x(), dtype, 1), weight = random_of(all.weight(), dtype, 2, 20);
     const Values bias = random_of(50, accumulator_of(dtype), 3);
     on_devices(
         all_devices(), {dtype},
         [&](Workbench& bench) {
-          const Values y = fwd_of(bench, all, dtype, x, weight, bias);
-          CHECK(fwd_of(bench, one, dtype, rows_of(x, 3, 1, 1), weight, bias).v == rows_of(y, 3, 1, 1).v);
+          const Values y = fwd_of(bench, all, types, x, weight, bias);
+          CHECK(fwd_of(bench, one, types, rows_of(x, 3, 1, 1), weight, bias).v == rows_of(y, 3, 1, 1).v);
+        },
+        kMultiplies);
+  }
+}
+
+TEST_CASE("conv in tf32 rounds its operands on a GPU, in fp32, and nowhere else") {
+  const ConvShape s{1, 16, 24, {{}, {}, axis(20, 3, 1, 1, 1)}};
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    const Values x = random_of(s.x(), dtype, 1), weight = random_of(s.weight(), dtype, 2),
+                 dy = random_of(s.y(), dtype, 4);
+    const Values bias = random_of(24, DType::fp32, 3);
+    on_devices(
+        all_devices(), {dtype},
+        [&](Workbench& bench) {
+          const auto outputs = [&](bool tf32) {
+            const Types types{dtype, dtype, tf32};
+            const ConvBwdWeightArgs a = cases::conv_bwd_weight({.shape = s, .dtype = dtype, .tf32 = tf32},
+                                                               bench.operands({{"x", x}, {"dy", dy}}));
+            ISOBAR_RUN(bench.device(), conv_bwd_weight, a);
+            return std::array{fwd_of(bench, s, types, x, weight, bias).v, bwd_data_of(bench, s, types, dy, weight).v,
+                              bench.read({a.dweight}).v};
+          };
+          const bool rounds = dtype == DType::fp32 && bench.device().kind != DeviceKind::cpu;
+          const auto without = outputs(false), with = outputs(true);
+          for (std::size_t i = 0; i < with.size(); ++i) CHECK((with[i] != without[i]) == rounds);
         },
         kMultiplies);
   }

@@ -35,7 +35,10 @@ class StoredVolume : public Volume {
   StoredVolume(std::shared_ptr<const hdf5::File> file, const char* dataset, const CacheBudget& budget)
       : Volume(concat(file->path(), ": '", dataset, "'"), shape_in(*file, dataset)),
         file_(std::move(file)),
+        dataset_(dataset),
         reader_(make_box_reader(*file_, dataset, file_->info(dataset), {.budget = budget, .rows = "channels"})) {}
+
+  std::vector<std::string> units() const override { return file_->attribute_list(dataset_, "units"); }
 
  private:
   static Shape shape_in(const hdf5::File& file, const char* dataset) {
@@ -52,6 +55,7 @@ class StoredVolume : public Volume {
   }
 
   const std::shared_ptr<const hdf5::File> file_;
+  const std::string dataset_;
   const std::unique_ptr<BoxReader> reader_;
 };
 
@@ -133,6 +137,24 @@ void check_pair(const VolumePair& pair) {
                " and ", pair.target->name(), " ", to_string(pair.target->shape()), " are not of one box");
 }
 
+VolumePair open_pair(const std::string& path, bool needs_target) {
+  const fs::path file = volumes_at(path);
+  VolumePair pair;
+  if (is_npy_data(file)) {
+    std::string label = file.string();
+    label.replace(label.size() - std::string(kDataEnding).size(), std::string::npos, kLabelEnding);
+    pair.input = std::make_unique<NpyVolume>(file.string());
+    if (needs_target || fs::exists(label)) pair.target = std::make_unique<NpyVolume>(label);
+  } else {
+    const auto shared = std::make_shared<const hdf5::File>(hdf5::File::open(file.string()));
+    const auto budget = std::make_shared<std::atomic<std::int64_t>>(kCachedBytes);
+    pair.input = std::make_unique<StoredVolume>(shared, kInput, budget);
+    if (needs_target || shared->has(kTarget)) pair.target = std::make_unique<StoredVolume>(shared, kTarget, budget);
+  }
+  if (pair.target) check_pair(pair);
+  return pair;
+}
+
 }  // namespace
 
 Volume::Volume(std::string name, Shape shape) : name_(std::move(name)), shape_(std::move(shape)) {
@@ -156,21 +178,41 @@ void Volume::read(const Point& start, const Point& size, float* out) const {
               place[2], ") is ", *bad);
 }
 
-VolumePair open_volumes(const std::string& path) {
-  const fs::path file = volumes_at(path);
-  VolumePair pair;
-  if (is_npy_data(file)) {
-    std::string label = file.string();
-    label.replace(label.size() - std::string(kDataEnding).size(), std::string::npos, kLabelEnding);
-    pair = {std::make_unique<NpyVolume>(file.string()), std::make_unique<NpyVolume>(label)};
-  } else {
-    const auto shared = std::make_shared<const hdf5::File>(hdf5::File::open(file.string()));
-    const auto budget = std::make_shared<std::atomic<std::int64_t>>(kCachedBytes);
-    pair = {std::make_unique<StoredVolume>(shared, kInput, budget),
-            std::make_unique<StoredVolume>(shared, kTarget, budget)};
+void Volume::read_wrapped(const Point& start, const Point& size, float* out) const {
+  for (std::size_t axis = 0; axis < 3; ++axis)
+    ISOBAR_CHECK(start[axis] >= 0 && start[axis] < extent()[axis] && size[axis] <= extent()[axis], name_, ": ",
+                 size[axis], " points from point ", start[axis], " of axis ", axis, " are asked for, which has ",
+                 extent()[axis]);
+  // Along each axis the points before the end, and those from the beginning on.
+  Point before;
+  for (std::size_t axis = 0; axis < 3; ++axis) before[axis] = std::min(size[axis], extent()[axis] - start[axis]);
+  if (before == size) return read(start, size, out);
+  std::vector<float> part;
+  for (int corner = 0; corner < 8; ++corner) {
+    Point from = start, to{}, count = before;
+    for (std::size_t axis = 0; axis < 3; ++axis)
+      if ((corner >> axis & 1) != 0) {
+        from[axis] = 0;
+        to[axis] = before[axis];
+        count[axis] = size[axis] - before[axis];
+      }
+    if (points_of(count) == 0) continue;
+    part.resize(static_cast<std::size_t>(channels() * points_of(count)));
+    read(from, count, part.data());
+    const float* line = part.data();
+    for (std::int64_t c = 0; c < channels(); ++c)
+      for (std::int64_t i = 0; i < count[0]; ++i)
+        for (std::int64_t j = 0; j < count[1]; ++j, line += count[2])
+          std::copy_n(line, count[2], out + ((c * size[0] + to[0] + i) * size[1] + to[1] + j) * size[2] + to[2]);
   }
-  check_pair(pair);
-  return pair;
+}
+
+VolumePair open_volumes(const std::string& path) {
+  return open_pair(path, /*needs_target=*/true);
+}
+
+VolumePair open_volumes_to_predict(const std::string& path) {
+  return open_pair(path, /*needs_target=*/false);
 }
 
 VolumePair in_memory(const VolumePair& stored) {

@@ -33,6 +33,12 @@ class Volume {
   // point, where a value is not finite, and where the box is not within the volume.
   void read(const Point& start, const Point& size, float* out) const;
 
+  // The same of a periodic volume: after its last point along an axis comes the first one. Error if start is not within
+  // the volume, and if size is larger than it.
+  void read_wrapped(const Point& start, const Point& size, float* out) const;
+
+  virtual std::vector<std::string> units() const { return {}; }  // of all channels, or of each; none: not known
+
  protected:
   // shape: [C, D, H, W]
   Volume(std::string name, Shape shape);
@@ -54,6 +60,8 @@ struct VolumePair {
 // path: an HDF5 file, a file X_data.npy beside X_label.npy, or a folder with one such file. Error, with the file and
 // both shapes, for datasets that are missing, have other dimensions, or are not of one box.
 VolumePair open_volumes(const std::string& path);
+// The same, but there may be no target.
+VolumePair open_volumes_to_predict(const std::string& path);
 
 // The same pair, read once.
 VolumePair in_memory(const VolumePair& stored);

@@ -117,6 +117,13 @@ std::unique_ptr<OpenedSplit> ClassificationRecipe::open_split(DataSplit split, c
   return std::make_unique<OpenedClassificationSplit>(network_, images, split, weights);
 }
 
+std::unique_ptr<OpenedPrediction> ClassificationRecipe::open_prediction(const PredictionRequest&,
+                                                                        const GivenWeights& weights) const {
+  throw_error(weights.file.string(),
+              " is a model of the task classification, whose classes isobar predict does not "
+              "write: isobar evaluate scores them");
+}
+
 std::unique_ptr<TaskSource> ClassificationRecipe::on_shapes() const {
   throw_error("the size of the images and the classes are left to the data");
 }

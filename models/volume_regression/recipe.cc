@@ -5,6 +5,7 @@
 #include "models/regression/opened.h"
 #include "models/regression/regressor.h"
 #include "models/regression/volume_regressor.h"
+#include "models/volume_regression/prediction.h"
 
 namespace isobar {
 
@@ -158,6 +159,17 @@ std::unique_ptr<OpenedSplit> VolumeRegressionRecipe::open_split(DataSplit split,
       split == DataSplit::valid ? open_valid(volumes) : open_crops(volumes, split, 1);
   check_kind(weights, *set);
   return std::make_unique<OpenedRegressionSplit>(std::make_unique<CropsSource>(network_, volumes), std::move(set));
+}
+
+std::unique_ptr<OpenedPrediction> VolumeRegressionRecipe::open_prediction(const PredictionRequest& request,
+                                                                          const GivenWeights&) const {
+  const bool is_synthetic = request.input.empty() && !volumes.reads_files();
+  const std::string& path = request.input.empty() ? volumes.val_path : request.input;
+  ISOBAR_CHECK(is_synthetic || fs::exists(path), path, " does not exist");
+  VolumePair pair = is_synthetic ? volumes_of(volumes, DataSplit::valid) : open_volumes_to_predict(path);
+  return std::make_unique<VolumePrediction>(
+      VolumeNetwork{network_, ports_of(volumes, channels_of(volumes)), objective_of(volumes)}, std::move(pair),
+      request);
 }
 
 std::unique_ptr<TaskSource> VolumeRegressionRecipe::on_shapes() const {

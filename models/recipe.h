@@ -114,8 +114,8 @@ class Recipe {
   // weights were trained for.
   virtual std::unique_ptr<OpenedSplit> open_split(DataSplit split, const GivenWeights& weights) const = 0;
 
-  // Opens what these weights are to be applied to. Every key has a value. Throws Error if it is not what the weights were
-  // trained for, and for a task whose predictions are not written in this way (the default): with the command that
+  // Opens what these weights are to be applied to. Every key has a value. Throws Error if it is not what the weights
+  // were trained for, and for a task whose predictions are not written in this way (the default): with the command that
   // fits, if there is one.
   virtual std::unique_ptr<OpenedPrediction> open_prediction(const PredictionRequest& request,
                                                             const GivenWeights& weights) const;

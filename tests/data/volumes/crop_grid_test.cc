@@ -16,7 +16,7 @@ VolumePair box(const Point& extent) {
 }
 
 // How often each point of an axis is kept, by the crops of a grid that differ along it alone. Checks on the way that
-// what is kept lies at its place in the crop, `margin` points or more from the ends of the crop that are not ends of the
+// what is kept lies at its place in the crop, `margin` points or more from the ends of the crop that are no ends of the
 // box.
 std::vector<int> kept_along(std::int64_t length, std::int64_t size, std::int64_t overlap, bool wraps) {
   const VolumePair pair = box({length, 2, 2});

@@ -52,7 +52,7 @@ void check_differ(const std::string& out, const std::string& scores) {
 }
 
 void check_disk(const std::string& flag, const std::string& path, std::uintmax_t bytes) {
-  const std::uintmax_t free = fs::space(replaced_by_writing(path).parent_path()).available;
+  const std::uintmax_t free = fs::space(fs::absolute(replaced_by_writing(path)).parent_path()).available;
   ISOBAR_CHECK(bytes <= free, flag, " ", path, " needs ", bytes, " bytes, and the disk has ", free);
 }
 

@@ -46,7 +46,7 @@ void check_outputs(const PredictFlags& o, const fs::path& weights, RunConfig& co
   CommandInputs inputs{.weights = weights, .data = {}, .statistics = {}};
   if (!o.request.input.empty()) inputs.data.emplace_back(o.request.input);
   const nlohmann::ordered_json keys = to_json(config);
-  for (const char* key : {"train_path", "val_path"})
+  for (const char* key : {"train_path", "val_path", "images_path", "test_images_path"})
     if (const std::string path = keys.value(key, ""); !path.empty()) inputs.data.emplace_back(path);
   for (const auto& [flag, path] : {std::pair("--out", o.out), std::pair("--scores", o.scores)}) {
     if (path.empty()) continue;
@@ -95,8 +95,9 @@ void predict(const PredictFlags& o) {
   RunConfig config = config_of_weights(o.weights, description, "", o.config.assignments);
   check_outputs(o, weights, config);
   const std::unique_ptr<OpenedPrediction> prediction = config.recipe->open_prediction(o.request, description.weights);
-  ISOBAR_CHECK(o.scores.empty() || prediction->has_target(), "--scores ", o.scores, ": ", prediction->parts().name(),
-               " has no '", prediction->dataset(), "' beside it to score by");
+  const std::string missing = prediction->missing_target();
+  ISOBAR_CHECK(o.scores.empty() || missing.empty(), "--scores ", o.scores, ": ", prediction->parts().name(), " has no ",
+               missing, " beside it to score by");
   check_disk("--out", o.out, static_cast<std::uintmax_t>(numel_of(prediction->shape())) * sizeof(float));
 
   Task& task = prediction->make_task(config.compute, device);
@@ -107,7 +108,7 @@ void predict(const PredictFlags& o) {
 
   EvaluationSet parts(prediction->parts(), o.batch_size.value_or(samples_at_once(config.batch, weights)),
                       config.reading, config.compute.seed, device);
-  const std::unique_ptr<Metrics> metrics = prediction->has_target() ? task.metrics() : nullptr;
+  const std::unique_ptr<Metrics> metrics = missing.empty() ? task.metrics() : nullptr;
   if (metrics) metrics->begin();
   hdf5::File file = hdf5::File::create(o.out);
   file.reserve(prediction->dataset(), prediction->shape());

@@ -38,14 +38,15 @@ class OpenedPrediction {
   OpenedPrediction(const OpenedPrediction&) = delete;  // parts refer to the files
   OpenedPrediction& operator=(const OpenedPrediction&) = delete;
 
-  // The dataset of all predictions: the name that the target has in files of this task, its shape, and its units if
-  // they are known, one for all channels or one for each.
+  // The dataset of all predictions: its name, which is the target's in files of this task if there is one, its shape,
+  // and its units if they are known, one for all channels or one for each.
   virtual std::string dataset() const = 0;
   virtual Shape shape() const = 0;
   virtual std::vector<std::string> units() const = 0;
   // What the data are and how they are cut, for people: one line each.
   virtual std::vector<std::string> sentences() const = 0;
-  virtual bool has_target() const = 0;  // whether predictions can be scored
+  // What the data lack for predictions to be scored, for people: "'target'"; empty: nothing.
+  virtual std::string missing_target() const = 0;
 
   // The samples of this data set are the parts.
   virtual const Dataset& parts() const = 0;

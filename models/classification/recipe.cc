@@ -6,6 +6,7 @@
 
 #include "data/moments.h"
 #include "kernels/common/check.h"
+#include "models/classification/prediction.h"
 
 namespace isobar {
 
@@ -40,6 +41,15 @@ LabelledImages images_of(DataSplit split, const ClassificationOptions& options) 
   ISOBAR_CHECK(!is_test || options.has_test(), "there is no test set: name one by the config key test_images_path");
   const std::string& folder = is_test ? options.test_images_path : options.images_path;
   return LabelledImages(find_idx_files(folder, split == DataSplit::train), options.ignored_label);
+}
+
+// Those of `input`, a folder or a file of images without labels; else those of the validation set.
+LabelledImages images_to_predict(const std::string& input, const ClassificationOptions& options) {
+  if (input.empty()) return images_of(DataSplit::valid, options);
+  ISOBAR_CHECK(fs::exists(input), input, " does not exist");
+  const IdxFiles alone{.images = input, .labels = ""};
+  return LabelledImages(fs::is_directory(input) ? find_idx_files(input, /*train=*/false) : alone,
+                        options.ignored_label);
 }
 
 void check_labels(const LabelledImages& set, const ClassificationOptions& options, std::int64_t classes) {
@@ -117,11 +127,13 @@ std::unique_ptr<OpenedSplit> ClassificationRecipe::open_split(DataSplit split, c
   return std::make_unique<OpenedClassificationSplit>(network_, images, split, weights);
 }
 
-std::unique_ptr<OpenedPrediction> ClassificationRecipe::open_prediction(const PredictionRequest&,
+std::unique_ptr<OpenedPrediction> ClassificationRecipe::open_prediction(const PredictionRequest& request,
                                                                         const GivenWeights& weights) const {
-  throw_error(weights.file.string(),
-              " is a model of the task classification, whose classes isobar predict does not "
-              "write: isobar evaluate scores them");
+  LabelledImages set = images_to_predict(request.input, images);
+  const ImagesInfo trained = trained_info_of(weights);
+  check_kind(weights, trained, set, *images.classes);
+  if (set.has_labels()) check_labels(set, images, trained.classes);
+  return std::make_unique<ClassPrediction>(network_, trained, std::move(set));
 }
 
 std::unique_ptr<TaskSource> ClassificationRecipe::on_shapes() const {

@@ -24,7 +24,7 @@ class ImagePrediction : public OpenedPrediction {
   Shape shape() const override;
   std::vector<std::string> units() const override { return images_->target_units(); }
   std::vector<std::string> sentences() const override;
-  bool has_target() const override { return images_->sizes().out_channels > 0; }
+  std::string missing_target() const override { return images_->sizes().out_channels > 0 ? "" : "'target'"; }
   const Dataset& parts() const override { return *images_; }
   Task& make_task(const ComputeOptions& compute, Device device) override;
   std::vector<PredictedBox> compute(std::span<const std::int64_t> parts, const Batch& batch,

@@ -49,7 +49,7 @@ class VolumePrediction : public OpenedPrediction {
   Shape shape() const override;
   std::vector<std::string> units() const override;
   std::vector<std::string> sentences() const override;
-  bool has_target() const override { return volumes_.target != nullptr; }
+  std::string missing_target() const override { return volumes_.target ? "" : "'Hydro'"; }
   const Dataset& parts() const override { return crops_; }
   Task& make_task(const ComputeOptions& compute, Device device) override;
   std::vector<PredictedBox> compute(std::span<const std::int64_t> parts, const Batch& batch,

@@ -300,6 +300,40 @@ TEST_CASE("predict: volumes of .npy files and synthetic ones") {
         here.predicted("run", "Hydro", "--input " + here.at("box.h5")).values);
 }
 
+TEST_CASE("predict: the probabilities of classes, of images with labels and without") {
+  const Predictions here("");
+  fs::create_directories(here.path("digits"));
+  for (const char* prefix : {"train", "t10k"}) {
+    testing::ImageSet set{.height = 8, .width = 8, .pixels = "", .labels = ""};
+    for (int i = 0; i < 24; ++i) set.labels += static_cast<char>(i % 3);
+    for (int i = 0; i < 24 * 64; ++i) set.pixels += static_cast<char>(i / 64 % 3 * 80 + i * 37 % 41);
+    testing::write_images(here.path("digits"), prefix, set);
+  }
+  here.done(
+      here.command("train --config mnist --set embed_dim=16 --set depth=1 --set num_heads=2 --set num_iters=30"
+                   " --set lr=1e-2 --set patch_size=4 --set global_batch_size=12" +
+                   std::string(kHere) + "--data " + here.at("digits") + " --run-dir " + here.at("run")));
+  const Stored own = here.predicted("run", "probabilities", "--scores " + here.at("s.json"));
+  REQUIRE(own.shape == Shape{24, 3});
+  const json scores = here.json_of("s.json");
+  double right = 0, loss = 0;
+  for (std::size_t i = 0; i < 24; ++i) {
+    const float* row = &own.values[3 * i];
+    CHECK(std::abs(row[0] + row[1] + row[2] - 1) < 1e-6);
+    right += std::max_element(row, row + 3) - row == static_cast<std::ptrdiff_t>(i % 3) ? 1.0 / 24 : 0;
+    loss -= std::log(static_cast<double>(row[i % 3])) / 24;
+  }
+  CHECK(std::abs(scores.at("val_loss").get<double>() - loss) < 1e-6);
+  CHECK(std::abs(scores.at("val_accuracy").get<double>() - right) < 1e-9);
+  here.done(here.command("evaluate --weights " + here.at("run") + " --scores " + here.at("e.json") + kHere));
+  CHECK(here.json_of("e.json") == scores);
+  CHECK(here.predicted("run", "probabilities", "--batch-size 5 --input " + here.at("digits")).values == own.values);
+  const std::string alone = "--input " + here.at("digits/t10k-images-idx3-ubyte");
+  CHECK(here.predicted("run", "probabilities", alone).values == own.values);
+  here.refused(here.predict("run", "refused.h5", alone + " --scores " + here.at("s.json")),
+               "t10k-images-idx3-ubyte has no labels beside it to score by");
+}
+
 TEST_CASE("predict: what does not fit is refused before any work, with the file and the numbers") {
   const Predictions here(kVolumes);
   train_on_volumes(here);

@@ -138,7 +138,6 @@ void register_predict(CLI::App& app) {
   command->add_option("--overlap", options->request.overlap,
                       "points by which neighbouring crops of a volume overlap: half of them are cut off at each inner "
                       "end of a crop; default: half of a crop (config key data_size)");
-  command->add_flag("--wrap", options->request.wrap, "the volume is periodic: crops go on at the other end");
   command
       ->add_option("--batch-size", options->batch_size,
                    "images or crops that are computed at once; default: as many as one rank of the run had")

@@ -21,7 +21,6 @@ namespace isobar {
 struct PredictionRequest {
   std::string input = {};                    // a file, or a folder of files; empty: the validation set of the config
   std::optional<std::int64_t> overlap = {};  // of neighbouring crops, in points; none: half of a crop
-  bool wrap = false;                         // volumes are periodic along every axis
 };
 
 // A box of the dataset of all predictions, row-major: its first element, its extents, and its values.

@@ -60,31 +60,33 @@ std::vector<TensorSpec> GridCrops::layout() const {
 }
 
 void GridCrops::read(const SampleKey& key, std::span<void* const> to) const {
-  volume_.read_wrapped(grid_.crop(key.sample).start, grid_.options().size, static_cast<float*>(to[0]));
+  volume_.read_wrapped(box_of(key.sample), crop_of(key.sample).start, grid_.options().size, static_cast<float*>(to[0]));
   *static_cast<std::int32_t*>(to[1]) = 0;
 }
 
-VolumePrediction::VolumePrediction(VolumeNetwork network, VolumePair volumes, const PredictionRequest& request)
+VolumePrediction::VolumePrediction(VolumeNetwork network, VolumePair volumes)
     : network_(std::move(network)),
       volumes_(std::move(volumes)),
-      crops_(*checked(volumes_, network_.ports).input, grid_options(request)) {}
+      crops_(*checked(volumes_, network_.ports).input, grid_options()) {}
 
 // A network whose edges wrap needs no neighbours along an axis that a crop covers.
-CropGridOptions VolumePrediction::grid_options(const PredictionRequest& request) const {
+CropGridOptions VolumePrediction::grid_options() const {
   const std::optional<Reach> reach = network_.recipe->reach();
   CropGridOptions options{.size = size_in(network_.ports)};
   for (std::size_t axis = 0; axis < 3; ++axis) {
     const bool network_wraps = reach && reach->wraps_along(axis);
     const bool is_covered = network_wraps && options.size[axis] == volumes_.extent()[axis];
-    options.wraps[axis] = (request.wrap || network_wraps) && !is_covered;
-    options.overlap[axis] = request.overlap.value_or(options.size[axis] / 2);
+    options.wraps[axis] = (network_.wrap || network_wraps) && !is_covered;
+    options.overlap[axis] = network_.overlap.value_or(options.size[axis] / 2);
   }
   return options;
 }
 
 Shape VolumePrediction::shape() const {
   const auto& [depth, height, width] = volumes_.extent();
-  return {network_.ports.out[0], depth, height, width};
+  const Shape of_box{network_.ports.out[0], depth, height, width};
+  if (volumes_.boxes() == 1) return of_box;
+  return {volumes_.boxes(), of_box[0], depth, height, width};
 }
 
 std::vector<std::string> VolumePrediction::units() const {
@@ -111,8 +113,10 @@ std::vector<std::string> VolumePrediction::sentences() const {
   const Point& overlap = options.overlap;
   Point margin = overlap;
   for (std::int64_t& points : margin) points /= 2;
-  const bool is_whole = crops_.samples() == 1 && wraps.empty();
-  const std::string volume = concat(volumes_.input->name(), " ", isobar::to_string(volumes_.input->shape()), wraps);
+  const bool is_whole = crops_.grid().crops() == 1 && wraps.empty();
+  const std::string boxes = volumes_.boxes() == 1 ? "" : concat(volumes_.boxes(), " boxes ");
+  const std::string volume =
+      concat(volumes_.input->name(), " ", boxes, isobar::to_string(volumes_.input->shape()), wraps);
   if (is_whole) return {concat(volume, ": computed at once")};
   return {
       concat(volume, ": ", crops_.samples(), crops_.samples() == 1 ? " crop of " : " crops of ",
@@ -137,25 +141,30 @@ std::vector<PredictedBox> VolumePrediction::compute(std::span<const std::int64_t
   const double* output = values.data();
   std::vector<PredictedBox> boxes;
   for (const std::int64_t part : parts) {
-    const GridCrop crop = crops_.grid().crop(part);
+    const GridCrop crop = crops_.crop_of(part);
     const std::vector<double> kept = kept_of(output, channels, size, crop);
-    if (metrics != nullptr) add_to(*metrics, crop, kept, kept_of(input, channels_in, size, crop));
+    if (metrics != nullptr) add_to(*metrics, part, kept, kept_of(input, channels_in, size, crop));
     PredictedBox& box = boxes.emplace_back();
     box.start = {0, crop.first[0], crop.first[1], crop.first[2]};
     box.count = {channels, crop.count[0], crop.count[1], crop.count[2]};
     box.values.assign(kept.begin(), kept.end());
+    if (volumes_.boxes() > 1) {
+      box.start.insert(box.start.begin(), crops_.box_of(part));
+      box.count.insert(box.count.begin(), 1);
+    }
     input += channels_in * points;
     output += channels * points;
   }
   return boxes;
 }
 
-void VolumePrediction::add_to(Metrics& metrics, const GridCrop& crop, const std::vector<double>& kept,
+void VolumePrediction::add_to(Metrics& metrics, std::int64_t part, const std::vector<double>& kept,
                               const std::vector<double>& input) const {
   const DType dtype = task_->parameters().dtype();
   const std::int64_t channels = network_.ports.out[0];
+  const GridCrop crop = crops_.crop_of(part);
   std::vector<float> target(kept.size());
-  volumes_.target->read(crop.first, crop.count, target.data());
+  volumes_.target->read(crops_.box_of(part), crop.first, crop.count, target.data());
   task_->add_errors({.prediction = channels_last(kept, channels, crop.count, dtype),
                      .target = channels_last({target.begin(), target.end()}, channels, crop.count, dtype),
                      .input = channels_last(input, network_.ports.in[0], crop.count, dtype)},

@@ -260,7 +260,7 @@ TEST_CASE("predict: a volume is the same for any batch and any threads, and scor
   const std::string file = " --input " + here.at("data/valid/box.h5");
   CHECK(here.predicted("run", "Hydro", "--batch-size 1 --overlap 4" + file).values == own.values);
   CHECK(here.predicted("run", "Hydro", "--overlap 2" + file).values != own.values);
-  CHECK(here.predicted("run", "Hydro", "--wrap" + file).values != own.values);
+  CHECK(here.predicted("run", "Hydro", "--set wrap=true" + file).values != own.values);
   CHECK(here.predicted("run", "Hydro", "--set data_size=12" + file).values != own.values);
 }
 
@@ -284,6 +284,30 @@ TEST_CASE("predict: a periodic volume that is moved gives the prediction moved, 
   const Stored output = stored(here.path("out.h5"), "Hydro");
   CHECK(here.predicted("run", "Hydro", "--input " + here.at("moved.h5")).values == moved(output, 4).values);
   CHECK(output.values != moved(output, 4).values);
+}
+
+TEST_CASE("predict: several boxes are computed one by one") {
+  const Predictions here(kVolumes);
+  here.done(here.train("run", "--set volumes=synthetic --set data_size=[8,4,8]"));
+  const Stored boxes = hashed({2, 4, 12, 8, 8}, 4), targets = hashed({2, 5, 12, 8, 8}, 5);
+  store(here.path("boxes.h5"), {{"Nbody", boxes}, {"Hydro", targets}});
+  const Stored all = here.predicted("run", "Hydro",
+                                    "--batch-size 5 --input " + here.at("boxes.h5") + " --scores " + here.at("s.json"));
+  CHECK(all.shape == Shape{2, 5, 12, 8, 8});
+  double loss = 0;
+  for (const std::ptrdiff_t box : {0, 1}) {
+    const auto half = [&](const Stored& both) {
+      const std::ptrdiff_t size = std::ssize(both.values) / 2;
+      return Stored{{both.shape.begin() + 1, both.shape.end()},
+                    {both.values.begin() + box * size, both.values.begin() + (box + 1) * size}};
+    };
+    store(here.path("box.h5"), {{"Nbody", half(boxes)}, {"Hydro", half(targets)}});
+    const Stored one =
+        here.predicted("run", "Hydro", "--input " + here.at("box.h5") + " --scores " + here.at("one.json"));
+    CHECK(one.values == half(all).values);
+    loss += here.json_of("one.json").at("test_loss").get<double>() / 2;
+  }
+  CHECK(std::abs(here.json_of("s.json").at("test_loss").get<double>() - loss) < 1e-6);
 }
 
 TEST_CASE("predict: volumes of .npy files and synthetic ones") {
@@ -359,6 +383,24 @@ TEST_CASE("predict: what does not fit is refused before any work, with the file 
   here.refused(here.predict("run", "no/refused.h5"), "no");
   here.refused(here.command("predict --weights " + here.at("run")), "--out is required");
   here.refused(here.predict("run", "refused.nc"), "isobar writes no nc yet");
+}
+
+// The input is a file with holes that takes no room itself.
+TEST_CASE("predict: what the disk has no room for is refused before any work") {
+  const Predictions here(kVolumes);
+  here.done(here.train("run", "--set volumes=synthetic"));
+  constexpr std::int64_t kSide = 1024;
+  const auto free = static_cast<std::int64_t>(fs::space(here.path()).available);
+  const std::int64_t depth = free / (5 * 4 * kSide * kSide) + 1;
+  hdf5::File file = hdf5::File::create(here.at("large.h5"));
+  try {
+    file.reserve("Nbody", Shape{4, depth, kSide, kSide});
+    file.close();
+  } catch (const Error&) {
+    ISOBAR_SKIP("this file system has no file of that size");
+  }
+  here.refused(here.predict("run", "refused.h5", "--input " + here.at("large.h5")),
+               concat(" needs ", 5 * 4 * depth * kSide * kSide, " bytes, and the disk has "));
 }
 
 TEST_CASE("predict: a volume with a hole leaves nothing behind, and what was there") {

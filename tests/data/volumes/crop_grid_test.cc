@@ -1,4 +1,4 @@
-// Crops that cover a box: each point is kept once, far enough from the ends, and periodic volumes go on.
+// Crops that cover a box: each point is kept once, far enough from the ends.
 #include "data/volumes/crop_grid.h"
 
 #include <algorithm>
@@ -107,31 +107,6 @@ TEST_CASE("crop grid: crops that do not fit are refused with the volume and the 
                     "the synthetic input: crops of 4 points cannot overlap by 4; the overlap is from 0 to 3");
   CHECK_THROWS_WITH(CropGrid(*pair.input, {.size = {4, 4, 4}, .overlap = {-1, 0, 0}}),
                     ContainsSubstring("cannot overlap by -1"));
-}
-
-TEST_CASE("volumes: a periodic volume goes on at the other end of every axis") {
-  const Point extent{3, 4, 5};
-  const VolumePair pair = box(extent);
-  std::vector<float> all(2 * 3 * 4 * 5);
-  pair.input->read({}, extent, all.data());
-  for (const Point& start :
-       {Point{0, 0, 0}, Point{2, 0, 0}, Point{0, 3, 0}, Point{0, 0, 4}, Point{2, 3, 4}, Point{1, 2, 2}})
-    for (const Point& size : {Point{1, 1, 1}, Point{2, 3, 4}, Point{3, 4, 5}}) {
-      std::vector<float> read(static_cast<std::size_t>(2 * size[0] * size[1] * size[2])), expected;
-      pair.input->read_wrapped(start, size, read.data());
-      for (std::int64_t c = 0; c < 2; ++c)
-        for (std::int64_t i = 0; i < size[0]; ++i)
-          for (std::int64_t j = 0; j < size[1]; ++j)
-            for (std::int64_t k = 0; k < size[2]; ++k)
-              expected.push_back(all[static_cast<std::size_t>(
-                  ((c * 3 + (start[0] + i) % 3) * 4 + (start[1] + j) % 4) * 5 + (start[2] + k) % 5)]);
-      CHECK(read == expected);
-    }
-  float value = 0;
-  CHECK_THROWS_WITH(pair.input->read_wrapped({3, 0, 0}, {1, 1, 1}, &value),
-                    "the synthetic input: 1 points from point 3 of axis 0 are asked for, which has 3");
-  CHECK_THROWS_WITH(pair.input->read_wrapped({0, 0, 0}, {1, 1, 6}, &value),
-                    ContainsSubstring("6 points from point 0 of axis 2"));
 }
 
 }  // namespace isobar

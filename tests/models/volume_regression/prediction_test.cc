@@ -47,7 +47,7 @@ const ComputeOptions kFp64{.dtype = ArithmeticType::fp64};
 std::vector<float> whole(const std::shared_ptr<const NetworkRecipe>& network, const Point& extent) {
   const VolumeRegressor task(network, kFp64, ports_on(extent), {}, Device{});
   Tensor input = Tensor::empty({1, kIn, extent[0], extent[1], extent[2]}, DType::fp32, Device{});
-  volumes(extent).input->read({}, extent, input.data_as<float>());
+  volumes(extent).input->read(0, {}, extent, input.data_as<float>());
   Tensor turn = Tensor::empty({1}, DType::i32, Device{});
   turn.set_values(std::vector<double>{0});
   const std::vector<double> values = to_channels_first(task.prediction({{"input", input}, {"turn", turn}})).to_vector();
@@ -62,8 +62,12 @@ struct Crops {
 
 std::unique_ptr<VolumePrediction> predict(const std::shared_ptr<const NetworkRecipe>& network, const Point& extent,
                                           const Crops& crops) {
-  return std::make_unique<VolumePrediction>(VolumeNetwork{network, ports_on(crops.size), {}}, volumes(extent),
-                                            PredictionRequest{.overlap = crops.overlap, .wrap = crops.wrap});
+  return std::make_unique<VolumePrediction>(VolumeNetwork{.recipe = network,
+                                                          .ports = ports_on(crops.size),
+                                                          .objective = {},
+                                                          .wrap = crops.wrap,
+                                                          .overlap = crops.overlap},
+                                            volumes(extent));
 }
 
 // The volume that the boxes of all crops make, computed so many at once, in this order.
@@ -208,8 +212,8 @@ TEST_CASE("prediction: the scores are those of the volume that is written, each 
   metrics->end();
   const VolumePair pair = volumes(extent);
   std::vector<float> target(values.size()), input(values.size() / kOut * kIn);
-  pair.target->read({}, extent, target.data());
-  pair.input->read({}, extent, input.data());
+  pair.target->read(0, {}, extent, target.data());
+  pair.input->read(0, {}, extent, input.data());
   const Report report = metrics->report(DataSplit::test);
   const std::size_t points = values.size() / kOut;
   double all = 0;
@@ -250,7 +254,7 @@ TEST_CASE("prediction: it says how it cuts a volume, and what the seams are") {
 TEST_CASE("prediction: volumes of other channels are refused") {
   const auto make = [](std::int64_t in, std::int64_t out) {
     Ports ports{.in = {in, 4, 4, 4}, .out = {out, 4, 4, 4}};
-    return VolumePrediction(VolumeNetwork{unet(1), ports, {}}, volumes({8, 8, 8}), {});
+    return VolumePrediction(VolumeNetwork{.recipe = unet(1), .ports = ports, .objective = {}}, volumes({8, 8, 8}));
   };
   CHECK_THROWS_WITH(make(4, kOut), "the synthetic input [2, 8, 8, 8] has 2 channels, but the network takes 4");
   CHECK_THROWS_WITH(make(kIn, 5), "the synthetic target [3, 8, 8, 8] has 3 channels, but the network computes 5");

@@ -58,28 +58,25 @@ IdxArray read_idx_images(const std::string& path) {
 LabelledImages::LabelledImages(const IdxFiles& files, std::optional<std::int64_t> ignored)
     : name_(files.images),
       images_(read_idx_images(files.images)),
-      labels_(files.labels.empty() ? IdxArray{} : read_array(files.labels, 1, "labels have one dimension")),
+      labels_(read_array(files.labels, 1, "labels have one dimension")),
       ignored_(ignored) {
   for (const std::int64_t label : labels_.values)
     if (label != ignored_) classes_ = std::max(classes_, label + 1);
-  ISOBAR_CHECK(!has_labels() || images_.shape[0] == labels_.shape[0], files.images, " has ", images_.shape[0],
-               " images, but ", files.labels, " has ", labels_.shape[0], " labels");
+  ISOBAR_CHECK(images_.shape[0] == labels_.shape[0], files.images, " has ", images_.shape[0], " images, but ",
+               files.labels, " has ", labels_.shape[0], " labels");
 }
 
 std::vector<TensorSpec> LabelledImages::layout() const {
-  std::vector<TensorSpec> layout{{.name = "image", .shape = {1, height(), width()}}};
-  if (has_labels()) layout.push_back({.name = "label", .shape = {}, .dtype = DType::i32});
-  return layout;
+  return {{.name = "image", .shape = {1, height(), width()}, .dtype = DType::fp32},
+          {.name = "label", .shape = {}, .dtype = DType::i32}};
 }
 
 void LabelledImages::read(const SampleKey& key, std::span<void* const> to) const {
   const std::int64_t sample = key.sample;
   ISOBAR_CHECK(sample >= 0 && sample < samples(), name_, ": image ", sample, " of ", samples(), " is asked for");
-  ISOBAR_CHECK(to.size() == layout().size(), name_, ": a sample has ", layout().size(), " tensors, but ", to.size(),
-               " buffers are given");
+  ISOBAR_CHECK(to.size() == 2, name_, ": a sample has 2 tensors, but ", to.size(), " buffers are given");
   const std::int64_t pixels = height() * width();
   std::copy_n(images_.values.begin() + sample * pixels, pixels, static_cast<float*>(to[0]));
-  if (!has_labels()) return;
   const std::int32_t label = labels_.values[static_cast<std::size_t>(sample)];
   *static_cast<std::int32_t*>(to[1]) = label == ignored_ ? kIgnoredLabel : label;
 }

@@ -1,4 +1,4 @@
-// Small grey images, with one label each or without, from IDX files: MNIST and data sets in its format.
+// Small grey images with one label each, from two IDX files: MNIST and data sets in its format.
 #pragma once
 
 #include <cstdint>
@@ -30,19 +30,17 @@ IdxArray read_idx_images(const std::string& path);
 class LabelledImages : public Dataset {
  public:
   // Images [N, height, width] and labels [N]; Error if a file has other dimensions, or the counts differ. Samples with
-  // the label `ignored` get the label kIgnoredLabel (kernels/cross_entropy.h). files.labels may be empty: no labels.
+  // the label `ignored` get the label kIgnoredLabel (kernels/cross_entropy.h).
   explicit LabelledImages(const IdxFiles& files, std::optional<std::int64_t> ignored = {});
 
   std::string name() const override { return name_; }  // the path of the images
   std::int64_t samples() const override { return images_.shape[0]; }
-  // "image" [1, height, width] fp32, the byte values 0 to 255; "label" [] i32, 0 to 255 or kIgnoredLabel, if there are
-  // labels.
+  // "image" [1, height, width] fp32, the byte values 0 to 255; "label" [] i32, 0 to 255 or kIgnoredLabel.
   std::vector<TensorSpec> layout() const override;
   void read(const SampleKey& key, std::span<void* const> to) const override;
 
   std::int64_t height() const { return images_.shape[1]; }
   std::int64_t width() const { return images_.shape[2]; }
-  bool has_labels() const { return !labels_.shape.empty(); }
   std::int64_t classes() const { return classes_; }  // largest label that is not ignored + 1; 0 if there is none
 
  private:

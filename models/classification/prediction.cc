@@ -21,8 +21,17 @@ std::vector<float> probabilities_of(std::span<const double> logits) {
 
 }  // namespace
 
+std::vector<TensorSpec> UnlabelledImages::layout() const {
+  return {{.name = "image", .shape = {1, height(), width()}}};
+}
+
+void UnlabelledImages::read(const SampleKey& key, std::span<void* const> to) const {
+  const std::int64_t pixels = height() * width();
+  std::copy_n(images_.values.begin() + key.sample * pixels, pixels, static_cast<float*>(to[0]));
+}
+
 std::vector<std::string> ClassPrediction::sentences() const {
-  return {concat(images_.name(), ": ", images_.samples(), " images of ", images_.height(), " x ", images_.width(),
+  return {concat(images_->name(), ": ", images_->samples(), " images of ", trained_.height, " x ", trained_.width,
                  " to ", trained_.classes, " classes")};
 }
 

@@ -43,15 +43,6 @@ LabelledImages images_of(DataSplit split, const ClassificationOptions& options) 
   return LabelledImages(find_idx_files(folder, split == DataSplit::train), options.ignored_label);
 }
 
-// Those of `input`, a folder or a file of images without labels; else those of the validation set.
-LabelledImages images_to_predict(const std::string& input, const ClassificationOptions& options) {
-  if (input.empty()) return images_of(DataSplit::valid, options);
-  ISOBAR_CHECK(fs::exists(input), input, " does not exist");
-  const IdxFiles alone{.images = input, .labels = ""};
-  return LabelledImages(fs::is_directory(input) ? find_idx_files(input, /*train=*/false) : alone,
-                        options.ignored_label);
-}
-
 void check_labels(const LabelledImages& set, const ClassificationOptions& options, std::int64_t classes) {
   ISOBAR_CHECK(set.classes() > 0, set.name(), ": all its labels are ignored_label, ", *options.ignored_label);
   ISOBAR_CHECK(set.classes() <= classes, set.name(), ": its labels go up to ", set.classes() - 1, ", but classes is ",
@@ -65,8 +56,8 @@ ImagesInfo trained_info_of(const GivenWeights& weights) {
 }
 
 // Error if the weights were trained for images of another kind.
-void check_kind(const GivenWeights& weights, const ImagesInfo& trained, const LabelledImages& set,
-                std::int64_t classes) {
+template <class Images>
+void check_kind(const GivenWeights& weights, const ImagesInfo& trained, const Images& set, std::int64_t classes) {
   ISOBAR_CHECK(trained.height == set.height() && trained.width == set.width() && trained.classes == classes,
                weights.file.string(), " classifies images of ", trained.height, " x ", trained.width, " into ",
                trained.classes, " classes, but ", set.name(), " has images of ", set.height(), " x ", set.width(),
@@ -129,11 +120,20 @@ std::unique_ptr<OpenedSplit> ClassificationRecipe::open_split(DataSplit split, c
 
 std::unique_ptr<OpenedPrediction> ClassificationRecipe::open_prediction(const PredictionRequest& request,
                                                                         const GivenWeights& weights) const {
-  LabelledImages set = images_to_predict(request.input, images);
+  const std::string& input = request.input;
   const ImagesInfo trained = trained_info_of(weights);
-  check_kind(weights, trained, set, *images.classes);
-  if (set.has_labels()) check_labels(set, images, trained.classes);
-  return std::make_unique<ClassPrediction>(network_, trained, std::move(set));
+  if (!input.empty() && !fs::is_directory(input)) {
+    ISOBAR_CHECK(fs::exists(input), input, " does not exist");
+    auto alone = std::make_unique<UnlabelledImages>(input);
+    check_kind(weights, trained, *alone, *images.classes);
+    return std::make_unique<ClassPrediction>(network_, trained, std::move(alone), /*has_labels=*/false);
+  }
+  auto set = std::make_unique<LabelledImages>(
+      input.empty() ? images_of(DataSplit::valid, images)
+                    : LabelledImages(find_idx_files(input, /*train=*/false), images.ignored_label));
+  check_kind(weights, trained, *set, *images.classes);
+  check_labels(*set, images, trained.classes);
+  return std::make_unique<ClassPrediction>(network_, trained, std::move(set), /*has_labels=*/true);
 }
 
 std::unique_ptr<TaskSource> ClassificationRecipe::on_shapes() const {

@@ -1,6 +1,6 @@
 // What a regression computes of volumes: the dataset `Hydro` [C', D, H, W], or [boxes, C', D, H, W] of several boxes.
-// It is put together from the inner parts of crops that overlap (data/volumes/crop_grid.h). In memory are only the crops
-// of a batch.
+// It is put together from the inner parts of crops that overlap (data/volumes/crop_grid.h). In memory are only the
+// crops of a batch.
 #pragma once
 
 #include <memory>

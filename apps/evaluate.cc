@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -11,14 +10,12 @@
 #include "apps/config_options.h"
 #include "apps/given_weights.h"
 #include "apps/outputs.h"
+#include "apps/scores.h"
 #include "apps/train/config.h"
-#include "apps/train/journal.h"
 #include "apps/train/model_file.h"
 #include "apps/train/run_folder.h"
 #include "apps/train/scoring.h"
-#include "engine/files/atomic_file.h"
 #include "engine/storage.h"
-#include "kernels/common/check.h"
 #include "kernels/cuda/runtime.h"
 
 namespace isobar {
@@ -32,12 +29,6 @@ struct EvaluateFlags {
   std::string weights, data, scores, split = "valid";
   std::optional<std::int64_t> batch_size;
 };
-
-// "validation loss"
-std::string loss_of(DataSplit split) {
-  const std::string set = name_of_set(split);
-  return set.substr(0, set.find(' ')) + " loss";
-}
 
 DataSplit split_named(const std::string& name) {
   return name == "train" ? DataSplit::train : name == "test" ? DataSplit::test : DataSplit::valid;
@@ -59,15 +50,8 @@ void evaluate(const EvaluateFlags& o) {
                     config.compute.seed, device);
   const std::unique_ptr<Metrics> metrics = task->metrics();
   score_all(*task, set, *metrics, [] { return false; });
-  const Report report = metrics->report(split);
-
-  std::cout << "weights: " << file.string() << '\n'
-            << loss_of(split) << ' ' << metrics->loss() << '\n'
-            << report.table << std::endl;
-  if (o.scores.empty()) return;
-  nlohmann::ordered_json scores{{figure_of(split, "loss"), metrics->loss()}};
-  add_figures(scores, report.summary);
-  write_file_atomically(o.scores, scores.dump(2) + "\n");
+  std::cout << "weights: " << file.string() << '\n';
+  give_scores(split, *metrics, o.scores);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ bool holds(const fs::path& folder, const fs::path& file) {
 }
 
 bool is_file_of_data(const fs::path& file, const fs::path& data) {
-  static constexpr std::array kData{".h5", ".hdf5", ".npy"};
+  static constexpr std::array kData{".h5", ".hdf5", ".npy", ".gz", ""};  // IDX files have none
   if (are_same(file, data)) return true;
   return std::ranges::find(kData, file.extension().string()) != kData.end() && fs::exists(file) && holds(data, file);
 }

@@ -11,13 +11,12 @@
 #include "apps/config_options.h"
 #include "apps/given_weights.h"
 #include "apps/outputs.h"
+#include "apps/scores.h"
 #include "apps/train/config.h"
-#include "apps/train/journal.h"
 #include "apps/train/loaders.h"
 #include "apps/train/model_file.h"
 #include "apps/train/run_folder.h"
 #include "data/files/hdf5.h"
-#include "engine/files/atomic_file.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
 #include "kernels/cuda/runtime.h"
@@ -81,12 +80,6 @@ void write_prediction(const OpenedPrediction& prediction, EvaluationSet& parts, 
   }
 }
 
-void write_scores(const std::string& path, DataSplit split, const Metrics& metrics, const Report& report) {
-  nlohmann::ordered_json scores{{figure_of(split, "loss"), metrics.loss()}};
-  add_figures(scores, report.summary);
-  write_file_atomically(path, scores.dump(2) + "\n");
-}
-
 void predict(const PredictFlags& o) {
   const Device device = o.config.use_device();
   const StreamScope stream(std::make_shared<gpu::OwnedStream>(device));
@@ -119,9 +112,7 @@ void predict(const PredictFlags& o) {
             << ", HDF5 that h5py reads" << std::endl;
   if (!metrics) return;
   metrics->end();
-  const Report report = metrics->report(split_of(o));
-  std::cout << "loss " << metrics->loss() << '\n' << report.table << std::endl;
-  if (!o.scores.empty()) write_scores(o.scores, split_of(o), *metrics, report);
+  give_scores(split_of(o), *metrics, o.scores);
 }
 
 }  // namespace

@@ -32,6 +32,8 @@ constexpr const char* kVolumes =
     " --config unet_cpu --set width=2 --set levels=2 --set data_size=8 --set nsamples=8 --set nsamples_val=4"
     " --set global_batch_size=4 --set num_epochs=1 --threads 1 --device cpu ";
 
+constexpr const char* kLast = "run/checkpoints/step_00000002/model.safetensors";  // of both
+
 using Values = std::vector<float>;
 
 struct Stored {
@@ -58,6 +60,13 @@ void store(const fs::path& file, const std::vector<std::pair<std::string, Stored
 Stored hashed(const Shape& shape, std::uint64_t seed, double scale = 1, double offset = 0) {
   const std::vector<double> values = testing::hashed_values(numel_of(shape), seed, scale, offset);
   return {shape, {values.begin(), values.end()}};
+}
+
+// One of two boxes.
+Stored box_of(const Stored& both, std::ptrdiff_t box) {
+  const std::ptrdiff_t size = std::ssize(both.values) / 2;
+  return {{both.shape.begin() + 1, both.shape.end()},
+          {both.values.begin() + box * size, both.values.begin() + (box + 1) * size}};
 }
 
 // A command `isobar predict --weights WEIGHTS --out OUT` in the folder of small runs.
@@ -166,16 +175,18 @@ TEST_CASE("predict: volumes are PyTorch's") {
   const Predictions here("");
   const Golden golden("unet_half");
   write_golden(golden, here.path("unet.safetensors"));
-  const Stored input = hashed({2, 4, 32, 32, 32}, 1);
+  const Stored input = hashed({2, 4, 32, 32, 32}, 1), target = hashed({2, 5, 32, 32, 32}, 2, 0.5, -0.25);
   std::vector<double> output;
-  const std::size_t half = input.values.size() / 2;
-  for (const std::size_t first : {std::size_t{0}, half}) {
-    const auto from = input.values.begin() + static_cast<std::ptrdiff_t>(first);
-    store(here.path("box.h5"), {{"Nbody", {{4, 32, 32, 32}, {from, from + static_cast<std::ptrdiff_t>(half)}}}});
-    const Stored part = here.predicted("unet.safetensors", "Hydro", "--input " + here.at("box.h5"));
+  double loss = 0;
+  for (const std::ptrdiff_t box : {0, 1}) {
+    store(here.path("box.h5"), {{"Nbody", box_of(input, box)}, {"Hydro", box_of(target, box)}});
+    const Stored part =
+        here.predicted("unet.safetensors", "Hydro", "--input " + here.at("box.h5") + " --scores " + here.at("s.json"));
     CHECK(part.shape == Shape{5, 32, 32, 32});
     output.insert(output.end(), part.values.begin(), part.values.end());
+    loss += here.json_of("s.json").at("test_loss").get<double>() / 2;
   }
+  CHECK(std::abs(loss - golden.values("loss")[0]) < 1e-10);
   check_near(testing::summary(output), golden.values("output"));
 }
 
@@ -188,7 +199,7 @@ TEST_CASE("predict: without --input it is the validation set, with the scores of
   for (const char* words : {"weights: ", "of iteration 2, validation loss ",
                             "the random images: 13 images [1, 8, 9] to "
                             "[1, 8, 9]",
-                            "written to ", ": target [13, 1, 8, 9], HDF5", "loss "})
+                            "written to ", ": target [13, 1, 8, 9], HDF5", "\nvalidation loss "})
     CHECK_THAT(outcome.out, ContainsSubstring(words));
   CHECK(here.json_of("predicted.json") == here.json_of("evaluated.json"));
   const Values all = stored(here.path("all.h5"), "target").values;
@@ -239,6 +250,7 @@ TEST_CASE("predict: noisy images are the validation's, or those of a file, with 
   CHECK(std::equal(own.values.begin(), own.values.end(), all.values.begin()));
   CHECK(here.predicted("run", "target", "--input " + here.at("digits")).values == all.values);
   CHECK(here.predicted("run", "target", images + " --set sigma=0").values != all.values);
+  CHECK_THAT(here.predict("run", "digits/t10k-images-idx3-ubyte").err, ContainsSubstring("would replace the data"));
 }
 
 TEST_CASE("predict: a volume is the same for any batch and any threads, and scored as a whole") {
@@ -278,11 +290,11 @@ TEST_CASE("predict: a periodic volume that is moved gives the prediction moved, 
   const Stored input = hashed({4, 12, 8, 16}, 9);
   store(here.path("box.h5"), {{"Nbody", input}});
   store(here.path("moved.h5"), {{"Nbody", moved(input, 4)}});  // by the step from crop to crop
-  const Outcome outcome = here.predict("run", "out.h5", "--input " + here.at("box.h5"));
+  const Outcome outcome = here.predict(kLast, "out.h5", "--input " + here.at("box.h5"));
   here.done(outcome);
   CHECK_THAT(outcome.out, ContainsSubstring("box.h5: 'Nbody' [4, 12, 8, 16], periodic along axis 0, 2: 12 crops"));
   const Stored output = stored(here.path("out.h5"), "Hydro");
-  CHECK(here.predicted("run", "Hydro", "--input " + here.at("moved.h5")).values == moved(output, 4).values);
+  CHECK(here.predicted(kLast, "Hydro", "--input " + here.at("moved.h5")).values == moved(output, 4).values);
   CHECK(output.values != moved(output, 4).values);
 }
 
@@ -296,15 +308,10 @@ TEST_CASE("predict: several boxes are computed one by one") {
   CHECK(all.shape == Shape{2, 5, 12, 8, 8});
   double loss = 0;
   for (const std::ptrdiff_t box : {0, 1}) {
-    const auto half = [&](const Stored& both) {
-      const std::ptrdiff_t size = std::ssize(both.values) / 2;
-      return Stored{{both.shape.begin() + 1, both.shape.end()},
-                    {both.values.begin() + box * size, both.values.begin() + (box + 1) * size}};
-    };
-    store(here.path("box.h5"), {{"Nbody", half(boxes)}, {"Hydro", half(targets)}});
+    store(here.path("box.h5"), {{"Nbody", box_of(boxes, box)}, {"Hydro", box_of(targets, box)}});
     const Stored one =
         here.predicted("run", "Hydro", "--input " + here.at("box.h5") + " --scores " + here.at("one.json"));
-    CHECK(one.values == half(all).values);
+    CHECK(one.values == box_of(all, box).values);
     loss += here.json_of("one.json").at("test_loss").get<double>() / 2;
   }
   CHECK(std::abs(here.json_of("s.json").at("test_loss").get<double>() - loss) < 1e-6);
@@ -448,7 +455,7 @@ TEST_CASE("predict: networks of images that take no other extents, and other tas
   store(here.path("two.h5"), {{"input", hashed({1, 2, 8, 8}, 1)}});
   const std::string images = "--input " + here.at("images.h5");
   here.done(
-      here.command("train --config cnn --set model=vit --set img_size=[8,8] --set patch_size=4 --set embed_dim=8"
+      here.command("train --config cnn --set model=vit --set img_size=[8,8] --set patch_size=4 --set embed_dim=16"
                    " --set depth=1 --set num_heads=2" +
                    small + here.at("vit")));
   here.refused(here.predict("vit", "refused.h5", images),

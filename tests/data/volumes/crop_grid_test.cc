@@ -80,6 +80,12 @@ TEST_CASE("crop grid: the crops of a box that does not wrap, and of one that doe
   CHECK(periodic.crop(4).count == Point{2, 8, 8});
   CHECK_FALSE(periodic.begins_at_multiples_of(2));
 
+  // From the other end its starts are no multiples.
+  const CropGrid uneven(*pair.input, {.size = {4, 8, 8}, .overlap = {}, .wraps = {true, false, false}});
+  CHECK(uneven.crop(2).start == Point{8, 0, 0});
+  CHECK(uneven.begins_at_multiples_of(2));
+  CHECK_FALSE(uneven.begins_at_multiples_of(4));
+
   // The last axis is the fastest.
   const CropGrid both(*pair.input, {.size = {5, 8, 4}, .overlap = {}});
   CHECK(both.crops() == 4);

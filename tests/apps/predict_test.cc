@@ -257,7 +257,7 @@ TEST_CASE("predict: a volume is the same for any batch and any threads, and scor
   const Predictions here(kVolumes);
   train_on_volumes(here);
   const std::string scores = " --scores " + here.at("s.json");
-  const Stored own = here.predicted("run", "Hydro", scores);
+  const Stored own = here.predicted(kLast, "Hydro", scores);
   CHECK(own.shape == Shape{5, 20, 12, 16});
   const json figures = here.json_of("s.json");
   const Values target = stored(here.path("data/valid/box.h5"), "Hydro").values;
@@ -266,14 +266,14 @@ TEST_CASE("predict: a volume is the same for any batch and any threads, and scor
   CHECK(std::abs(figures.at("val_loss").get<double>() - l1 / static_cast<double>(target.size())) < 1e-6);
   CHECK(figures.at("val_l1").contains("rho"));
 
-  CHECK(here.predicted("run", "Hydro", "--batch-size 7 --threads 2 --set num_data_workers=2" + scores).values ==
+  CHECK(here.predicted(kLast, "Hydro", "--batch-size 7 --threads 2 --set num_data_workers=2" + scores).values ==
         own.values);
   CHECK(here.json_of("s.json") == figures);
   const std::string file = " --input " + here.at("data/valid/box.h5");
-  CHECK(here.predicted("run", "Hydro", "--batch-size 1 --overlap 4" + file).values == own.values);
-  CHECK(here.predicted("run", "Hydro", "--overlap 2" + file).values != own.values);
-  CHECK(here.predicted("run", "Hydro", "--set wrap=true" + file).values != own.values);
-  CHECK(here.predicted("run", "Hydro", "--set data_size=12" + file).values != own.values);
+  CHECK(here.predicted(kLast, "Hydro", "--batch-size 1 --overlap 4" + file).values == own.values);
+  CHECK(here.predicted(kLast, "Hydro", "--overlap 2" + file).values != own.values);
+  CHECK(here.predicted(kLast, "Hydro", "--set wrap=true" + file).values != own.values);
+  CHECK(here.predicted(kLast, "Hydro", "--set data_size=12" + file).values != own.values);
 }
 
 TEST_CASE("predict: a periodic volume that is moved gives the prediction moved, to the bit") {
@@ -303,14 +303,14 @@ TEST_CASE("predict: several boxes are computed one by one") {
   here.done(here.train("run", "--set volumes=synthetic --set data_size=[8,4,8]"));
   const Stored boxes = hashed({2, 4, 12, 8, 8}, 4), targets = hashed({2, 5, 12, 8, 8}, 5);
   store(here.path("boxes.h5"), {{"Nbody", boxes}, {"Hydro", targets}});
-  const Stored all = here.predicted("run", "Hydro",
+  const Stored all = here.predicted(kLast, "Hydro",
                                     "--batch-size 5 --input " + here.at("boxes.h5") + " --scores " + here.at("s.json"));
   CHECK(all.shape == Shape{2, 5, 12, 8, 8});
   double loss = 0;
   for (const std::ptrdiff_t box : {0, 1}) {
     store(here.path("box.h5"), {{"Nbody", box_of(boxes, box)}, {"Hydro", box_of(targets, box)}});
     const Stored one =
-        here.predicted("run", "Hydro", "--input " + here.at("box.h5") + " --scores " + here.at("one.json"));
+        here.predicted(kLast, "Hydro", "--input " + here.at("box.h5") + " --scores " + here.at("one.json"));
     CHECK(one.values == box_of(all, box).values);
     loss += here.json_of("one.json").at("test_loss").get<double>() / 2;
   }
@@ -320,15 +320,15 @@ TEST_CASE("predict: several boxes are computed one by one") {
 TEST_CASE("predict: volumes of .npy files and synthetic ones") {
   const Predictions here(kVolumes);
   here.done(here.train("run", "--set volumes=synthetic"));
-  CHECK(here.predicted("run", "Hydro").shape == Shape{5, 16, 16, 16});
+  CHECK(here.predicted(kLast, "Hydro").shape == Shape{5, 16, 16, 16});
   const Stored box = hashed({4, 8, 8, 12}, 2);
   store(here.path("box.h5"), {{"Nbody", box}});
   Values channels_last;
   for (std::size_t point = 0; point < 768; ++point)
     for (std::size_t c = 0; c < 4; ++c) channels_last.push_back(box.values[c * 768 + point]);
   write_npy(here.at("box_data.npy"), Shape{8, 8, 12, 4}, std::span<const float>(channels_last));
-  CHECK(here.predicted("run", "Hydro", "--input " + here.at("box_data.npy")).values ==
-        here.predicted("run", "Hydro", "--input " + here.at("box.h5")).values);
+  CHECK(here.predicted(kLast, "Hydro", "--input " + here.at("box_data.npy")).values ==
+        here.predicted(kLast, "Hydro", "--input " + here.at("box.h5")).values);
 }
 
 TEST_CASE("predict: the probabilities of classes, of images with labels and without") {
@@ -417,10 +417,10 @@ TEST_CASE("predict: a volume with a hole leaves nothing behind, and what was the
   box.values[static_cast<std::size_t>(((2 * 8 + 7) * 8 + 6) * 16 + 15)] = std::nanf("");
   store(here.path("hole.h5"), {{"Nbody", box}});
   const std::string words = "hole.h5: 'Nbody': the value of channel 2 at point (7, 6, 15) is nan";
-  here.refused(here.predict("run", "refused.h5", "--input " + here.at("hole.h5")), words);
-  here.done(here.predict("run", "kept.h5"));
+  here.refused(here.predict(kLast, "refused.h5", "--input " + here.at("hole.h5")), words);
+  here.done(here.predict(kLast, "kept.h5"));
   const Values before = stored(here.path("kept.h5"), "Hydro").values;
-  CHECK_THAT(here.predict("run", "kept.h5", "--input " + here.at("hole.h5")).err, ContainsSubstring(words));
+  CHECK_THAT(here.predict(kLast, "kept.h5", "--input " + here.at("hole.h5")).err, ContainsSubstring(words));
   CHECK(stored(here.path("kept.h5"), "Hydro").values == before);
   for (const auto& entry : fs::directory_iterator(here.path()))
     CHECK_FALSE(entry.path().filename().string().starts_with("."));

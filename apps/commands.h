@@ -9,6 +9,7 @@ namespace isobar {
 void register_train(CLI::App& app);
 void register_forecast(CLI::App& app);
 void register_evaluate(CLI::App& app);
+void register_predict(CLI::App& app);
 void register_info(CLI::App& app);
 void register_mesh(CLI::App& app);
 void register_check(CLI::App& app);

@@ -3,20 +3,19 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "apps/commands.h"
 #include "apps/config_options.h"
+#include "apps/given_weights.h"
+#include "apps/outputs.h"
+#include "apps/scores.h"
 #include "apps/train/config.h"
-#include "apps/train/journal.h"
 #include "apps/train/model_file.h"
 #include "apps/train/run_folder.h"
 #include "apps/train/scoring.h"
-#include "engine/files/atomic_file.h"
 #include "engine/storage.h"
-#include "kernels/common/check.h"
 #include "kernels/cuda/runtime.h"
 
 namespace isobar {
@@ -31,63 +30,28 @@ struct EvaluateFlags {
   std::optional<std::int64_t> batch_size;
 };
 
-// The config stored with the weights, with the paths of --data and the values of --set.
-RunConfig config_of(const EvaluateFlags& o, ModelDescription& description) {
-  ISOBAR_CHECK(description.config, o.weights, " does not say what model it is of");
-  ConfigEntries entries = entries_from(to_json(*description.config), o.weights);
-  if (!o.data.empty())
-    for (const auto& [key, path] : description.config->recipe->paths_in(o.data))
-      entries[key] = {fs::absolute(path).lexically_normal().string(), "--data"};
-  for (const std::string& assignment : o.config.assignments) set_from_assignment(entries, assignment);
-  RunConfig config = read_config(entries);
-  print_left_out(config);
-  config.check();
-  return config;
-}
-
-// "validation loss"
-std::string loss_of(DataSplit split) {
-  const std::string set = name_of_set(split);
-  return set.substr(0, set.find(' ')) + " loss";
-}
-
 DataSplit split_named(const std::string& name) {
   return name == "train" ? DataSplit::train : name == "test" ? DataSplit::test : DataSplit::valid;
-}
-
-// The number of samples that one rank of the run computed at once: what fitted into memory there fits here.
-std::int64_t samples_at_once(const BatchOptions& batch, const fs::path& run) {
-  return batch.at_once(run.empty() ? 1 : layout_of_run(run).dp);
 }
 
 void evaluate(const EvaluateFlags& o) {
   const Device device = o.config.use_device();
   const StreamScope stream(std::make_shared<gpu::OwnedStream>(device));
   const fs::path file = weights_at(o.weights);
-  ISOBAR_CHECK(o.scores.empty() || fs::weakly_canonical(replaced_by_writing(o.scores)) != fs::weakly_canonical(file),
-               "--scores ", o.scores, " would replace the weights");
-  ISOBAR_CHECK(o.scores.empty() || !is_file_of_run(o.scores, run_of(file)), "--scores ", o.scores,
-               " would replace a file of the run");
+  if (!o.scores.empty()) check_output("--scores", o.scores, {.weights = file, .data = {}, .statistics = {}});
   ModelDescription description = describe_model(file);
-  RunConfig config = config_of(o, description);
+  RunConfig config = config_of_weights(o.weights, description, o.data, o.config.assignments);
   const DataSplit split = split_named(o.split);
   const std::unique_ptr<OpenedSplit> data = config.recipe->open_split(split, description.weights);
 
   const std::unique_ptr<Task> task = data->make_task(config.compute, device);
   read_model(file, *task);
-  EvaluationSet set(data->samples(), o.batch_size.value_or(samples_at_once(config.batch, run_of(file))), config.reading,
+  EvaluationSet set(data->samples(), o.batch_size.value_or(samples_at_once(config.batch, file)), config.reading,
                     config.compute.seed, device);
   const std::unique_ptr<Metrics> metrics = task->metrics();
   score_all(*task, set, *metrics, [] { return false; });
-  const Report report = metrics->report(split);
-
-  std::cout << "weights: " << file.string() << '\n'
-            << loss_of(split) << ' ' << metrics->loss() << '\n'
-            << report.table << std::endl;
-  if (o.scores.empty()) return;
-  nlohmann::ordered_json scores{{figure_of(split, "loss"), metrics->loss()}};
-  add_figures(scores, report.summary);
-  write_file_atomically(o.scores, scores.dump(2) + "\n");
+  std::cout << "weights: " << file.string() << '\n';
+  give_scores(split, *metrics, o.scores);
 }
 
 }  // namespace

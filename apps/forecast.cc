@@ -1,6 +1,4 @@
 // isobar forecast: weights + data -> forecasts of several steps, their scores beside persistence, and an HDF5 file.
-#include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -13,17 +11,16 @@
 
 #include "apps/commands.h"
 #include "apps/config_options.h"
+#include "apps/given_weights.h"
+#include "apps/outputs.h"
 #include "apps/train/config.h"
 #include "apps/train/model_file.h"
 #include "apps/train/run_folder.h"
 #include "data/era5/field_labels.h"
 #include "data/era5/layout.h"
 #include "engine/files/atomic_file.h"
-#include "engine/files/json.h"
-#include "engine/files/reader.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
-#include "kernels/common/printable.h"
 #include "kernels/cuda/runtime.h"
 #include "models/forecast/description.h"
 #include "models/forecast/fit.h"
@@ -70,41 +67,21 @@ Starts starts_of(const ForecastFlags& o) {
   return o.start ? Starts{.first = *o.start} : parse_range(o.starts);
 }
 
-// Error if the file's extension names a format that isobar does not write.
-void check_format(const std::string& flag, const std::string& path) {
-  static constexpr std::array kOthers{".nc", ".nc4", ".cdf", ".zarr", ".grib", ".grib2", ".grb"};
-  const std::string extension = fs::path(path).extension().string();
-  ISOBAR_CHECK(std::ranges::find(kOthers, extension) == kOthers.end(), flag, " ", path, ": isobar writes no ",
-               extension.substr(1), " yet: name it .h5; netCDF and xarray read that too");
-}
-
 fs::path statistics_folder(const ForecastFlags& o) {
   return o.stats.empty() ? statistics_beside(o.data) : fs::path(o.stats);
 }
 
 // Error if an output would overwrite an input of the forecast, a file of its data or of its run, or the other output.
 void check_outputs(const ForecastFlags& o, const fs::path& weights) {
-  const auto same = [](const fs::path& a, const fs::path& b) {
-    return fs::weakly_canonical(a) == fs::weakly_canonical(b);
-  };
-  const fs::path data = fields_to_forecast(o.data);
-  const auto holds = [](const fs::path& folder, const fs::path& file) {
-    const fs::path below = fs::weakly_canonical(file).lexically_relative(fs::weakly_canonical(folder));
-    return !below.empty() && *below.begin() != "..";
-  };
+  CommandInputs inputs{.weights = weights, .data = {fields_to_forecast(o.data), o.data}, .statistics = {}};
+  for (const char* name : {kMeansFile, kStdsFile, kTimeMeansFile, kLabelsFile})
+    inputs.statistics.push_back(statistics_folder(o) / name);
   for (const auto& [flag, path] : {std::pair("--out", o.out), std::pair("--scores", o.scores)}) {
     if (path.empty()) continue;
     check_format(flag, path);
-    const fs::path target = replaced_by_writing(path);
-    ISOBAR_CHECK(!same(target, weights), flag, " ", path, " would replace the weights");
-    const bool is_data =
-        same(target, data) || (target.extension() == ".h5" && fs::exists(target) && holds(o.data, target));
-    ISOBAR_CHECK(!is_data, flag, " ", path, " would replace the data");
-    for (const char* name : {kMeansFile, kStdsFile, kTimeMeansFile, kLabelsFile})
-      ISOBAR_CHECK(!same(target, statistics_folder(o) / name), flag, " ", path, " would replace the statistics");
-    ISOBAR_CHECK(!is_file_of_run(target, run_of(weights)), flag, " ", path, " would replace a file of the run");
+    check_output(flag, path, inputs);
   }
-  ISOBAR_CHECK(o.out.empty() || o.scores.empty() || !same(o.out, o.scores), "--out and --scores are both ", o.out);
+  check_differ(o.out, o.scores);
 }
 
 // The folder of time_means.npy: the statistics folder of --data, else the statistics that the weights' run computed.
@@ -171,24 +148,6 @@ ForecastConfig config_of(const ForecastFlags& o, const std::optional<TrainedFore
   if (trained) config.recipe.forecast.channel_names = trained->info.channel_names;
   config.run.check();
   return config;
-}
-
-// Prints which weights these are, if a checkpoint's state.json lies beside them.
-void print_weights_origin(const fs::path& file) {
-  std::cout << "weights: " << file.string();
-  const fs::path state_file = file.parent_path() / "state.json";
-  nlohmann::json state;
-  if (fs::is_regular_file(state_file))
-    state = parse_json_if_valid<nlohmann::json>(read_file(state_file), state_file.string()).value_or(state);
-  const nlohmann::json trainer = state.is_object() ? state.value("trainer", nlohmann::json()) : nlohmann::json();
-  const nlohmann::json iteration =
-      trainer.is_object() ? trainer.value("iteration", nlohmann::json()) : nlohmann::json();
-  if (iteration.is_number_integer()) std::cout << ", of iteration " << iteration;
-  const nlohmann::json loss = state.is_object() ? state.value("best_loss", nlohmann::json()) : nlohmann::json();
-  const bool is_best = !file.parent_path().filename().string().starts_with("step_");
-  if (loss.is_number() && is_best) std::cout << ", validation loss " << loss.get<double>();
-  std::cout << std::endl;
-  if (iteration == 0) print_line("warning: " + file.string() + " is of iteration 0: these weights were never trained");
 }
 
 FieldsInfo info_for(const ForecastFlags& o, const ForecastRecipe& recipe, const Era5Dataset& dataset,

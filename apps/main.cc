@@ -152,6 +152,7 @@ int run_command(CLI::App& app, const std::vector<std::string>& arguments) {
     isobar::register_train(app);
     isobar::register_forecast(app);
     isobar::register_evaluate(app);
+    isobar::register_predict(app);
     isobar::register_info(app);
     isobar::register_mesh(app);
     isobar::register_check(app);

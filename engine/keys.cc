@@ -24,6 +24,9 @@ struct Numbers {
   void of(const std::array<T, N>& values) const {
     for (const T& value : values) of(value);
   }
+  void of(const PerAxis& value) const {
+    std::visit([this](const auto& numbers) { of(numbers); }, value);
+  }
   template <class T>
   void of(const std::vector<T>& values) const {
     for (const T& value : values) of(value);

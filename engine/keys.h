@@ -38,11 +38,14 @@ struct Choice {
   std::function<void(std::size_t)> set;
 };
 
+// One number for all three axes, or one for each.
+using PerAxis = std::variant<std::int64_t, std::array<std::int64_t, 3>>;
+
 // Where a key's value is stored. An optional without a value is null.
 using KeyPlace = std::variant<bool*, std::int64_t*, double*, std::string*, Choice, std::array<std::int64_t, 2>*,
                               std::array<double, 2>*, std::optional<bool>*, std::optional<std::int64_t>*,
                               std::optional<std::array<std::int64_t, 2>>*, std::optional<std::vector<std::string>>*,
-                              std::optional<std::vector<double>>*>;
+                              std::optional<std::vector<double>>*, PerAxis*>;
 
 struct Key {
   std::string name;

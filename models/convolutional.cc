@@ -27,6 +27,12 @@ std::vector<Edge> edges_of(const EdgeWords& edge) {
   return edges;
 }
 
+std::vector<bool> wraps_of(const EdgeWords& edge) {
+  std::vector<bool> wraps;
+  for (const Edge own : edges_of(edge)) wraps.push_back(own == Edge::wrap);
+  return wraps;
+}
+
 void check_field_ports(const char* network, const Ports& ports, const EdgeWords& edge) {
   const std::size_t axes = ports.in.size() - 1;
   const bool are_alike = std::equal(ports.in.begin() + 1, ports.in.end(), ports.out.begin() + 1, ports.out.end());

@@ -18,6 +18,7 @@ Key edge_key(EdgeWords& edge);
 // Throws Error for any other word.
 void check_edge(const EdgeWords& edge, const KeyOrigins& origins);
 std::vector<Edge> edges_of(const EdgeWords& edge);
+std::vector<bool> wraps_of(const EdgeWords& edge);  // Reach::wraps
 
 // Throws Error unless the ports are fields of one to three axes on one grid, for which there is the right number of
 // words. network: its name with the article, "a CNN".

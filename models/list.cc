@@ -43,6 +43,10 @@ const Entry& entry_of(const std::vector<Entry>& list, const char* key, const std
 
 }  // namespace
 
+std::unique_ptr<OpenedPrediction> Recipe::open_prediction(const PredictionRequest&, const GivenWeights& weights) const {
+  throw_error(weights.file.string(), " is a model of a task whose predictions isobar predict does not write");
+}
+
 std::unique_ptr<Recipe> make_recipe(const std::string& name, std::shared_ptr<NetworkRecipe> network) {
   return entry_of(recipe_list(), "task", name).make(std::move(network));
 }

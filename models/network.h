@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -63,6 +64,15 @@ class Network {
   Ports ports_;
 };
 
+// How a network of convolutions sees a grid, whatever its extents are.
+struct Reach {
+  std::int64_t points = 0;  // along each axis an output point depends on no input point that is farther away
+  std::int64_t stride = 1;  // extents are multiples of it; an input that is moved by it gives the output moved by it
+  std::vector<bool> wraps = {false};  // whether the ends of an axis are neighbours: one for all axes, or one for each
+
+  bool wraps_along(std::size_t axis) const { return wraps.size() == 1 ? wraps[0] : wraps[axis]; }
+};
+
 // What a config says of a network: its keys, and the network of these sizes for any ports that suit it.
 class NetworkRecipe {
  public:
@@ -77,6 +87,8 @@ class NetworkRecipe {
   // Throws Error where the ports do not suit the options. `sizes`: what says how large samples are, "config key
   // img_size".
   virtual void check(const Ports& ports, const std::string& sizes) const = 0;
+  // None: the network takes the extents that it was trained on, and no others.
+  virtual std::optional<Reach> reach() const { return std::nullopt; }
   // Makes it as small as it can be without leaving out a kind of layer, for a quick check.
   virtual void shrink() {}
 

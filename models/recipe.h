@@ -20,6 +20,7 @@
 #include "engine/keys.h"
 #include "models/compute_options.h"
 #include "models/network.h"
+#include "models/prediction.h"
 #include "models/task.h"
 
 namespace isobar {
@@ -112,6 +113,12 @@ class Recipe {
   // were trained. Every key has a value. Throws Error where the config names no such set, and where it is not what the
   // weights were trained for.
   virtual std::unique_ptr<OpenedSplit> open_split(DataSplit split, const GivenWeights& weights) const = 0;
+
+  // Opens what these weights are to be applied to. Every key has a value. Throws Error if it is not what the weights
+  // were trained for, and for a task whose predictions are not written in this way (the default): with the command that
+  // fits, if there is one.
+  virtual std::unique_ptr<OpenedPrediction> open_prediction(const PredictionRequest& request,
+                                                            const GivenWeights& weights) const;
 
   // The task of these sizes without data: to be run on shapes, on the device meta. Throws Error where sizes are left to
   // the data.

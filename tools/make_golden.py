@@ -419,6 +419,16 @@ def unet_case(batch, size, full_scale, lambda_rho):
                      "scales": scales}
 
 
+def unet_weights():
+    """A state_dict of the tutorials' network, in one channel where theirs has 64. No two of its numbers are at the same
+    place of the formula."""
+    model = reference_unet.UNet(UNET_IN, UNET_OUT, 1)
+    with torch.no_grad():
+        for seed, p in enumerate(model.parameters()):
+            p.copy_(hashed(p.shape, 2000 + seed))
+    return model.state_dict()
+
+
 # Whole runs. Stored fields are larger than the grid that the model sees; steps are six hours apart.
 FULL_HEIGHT, FULL_WIDTH = HEIGHT + 1, WIDTH + 1
 NAMES = ["u10", "v10", "t2m"]
@@ -599,6 +609,7 @@ def main():
     write(weights, out / "cnn_weights.safetensors")
     write(tensors, out / "cnn.safetensors", **metadata)
 
+    write(unet_weights(), out / "unet_weights.safetensors")
     for name, sizes in UNETS.items():
         tensors, metadata = unet_case(**sizes)
         write(tensors, out / f"{name}.safetensors", **metadata)

@@ -98,6 +98,18 @@ struct JsonType<std::array<T, N>> {
   static std::string expected() { return "a list of " + std::to_string(N) + ", each " + JsonType<T>::expected(); }
 };
 
+// The first of the types that fits.
+template <class T, class U>
+struct JsonType<std::variant<T, U>> {
+  static bool read(const json& json, std::variant<T, U>& out) {
+    return JsonType<T>::read(json, out.template emplace<T>()) || JsonType<U>::read(json, out.template emplace<U>());
+  }
+  static json write(const std::variant<T, U>& value) {
+    return std::visit([]<class V>(const V& held) { return JsonType<V>::write(held); }, value);
+  }
+  static std::string expected() { return JsonType<T>::expected() + ", or " + JsonType<U>::expected(); }
+};
+
 // null, or the string "None" of a YAML file, means no value.
 template <class T>
 struct JsonType<std::optional<T>> {

@@ -51,8 +51,11 @@ struct FileSizes {
   PairSizes pair;
 };
 
-FileSizes sizes_in(const hdf5::File& file) {
-  const Shape input = shape_in(file, kDatasets[0]), target = shape_in(file, kDatasets[1]);
+FileSizes sizes_in(const hdf5::File& file, StoredTargets targets) {
+  const Shape input = shape_in(file, kDatasets[0]);
+  if (targets == StoredTargets::optional && !file.has(kDatasets[1]))
+    return {input[0], {input[1], 0, input[2], input[3]}};
+  const Shape target = shape_in(file, kDatasets[1]);
   ISOBAR_CHECK(input[0] == target[0] && input[2] == target[2] && input[3] == target[3], file.path(), ": 'input' ",
                to_string(input), " and 'target' ", to_string(target), " are not pairs of pictures of one size");
   return {input[0], {input[1], target[1], input[2], input[3]}};
@@ -61,13 +64,16 @@ FileSizes sizes_in(const hdf5::File& file) {
 }  // namespace
 
 std::vector<TensorSpec> PairSizes::layout() const {
-  return {{.name = "input", .shape = input()}, {.name = "target", .shape = target()}};
+  std::vector<TensorSpec> layout{{.name = "input", .shape = input()}};
+  if (out_channels > 0) layout.push_back({.name = "target", .shape = target()});
+  return layout;
 }
 
 void ImagePairs::check_request(const SampleKey& key, std::size_t buffers) const {
   ISOBAR_CHECK(key.sample >= 0 && key.sample < samples(), name(), ": sample ", key.sample, " of ", samples(),
                " is asked for");
-  ISOBAR_CHECK(buffers == 2, name(), ": a sample has 2 tensors, but ", buffers, " buffers are given");
+  ISOBAR_CHECK(buffers == layout().size(), name(), ": a sample has ", layout().size(), " tensors, but ", buffers,
+               " buffers are given");
 }
 
 RandomPairs::RandomPairs(const PairSizes& sizes, std::int64_t samples, DataSplit split)
@@ -83,35 +89,41 @@ void RandomPairs::read(const SampleKey& key, std::span<void* const> to) const {
       static_cast<float*>(to[t])[i] = own.random_uniform(number++);
 }
 
-StoredPairs::StoredPairs(const std::string& path, std::optional<std::int64_t> limit)
-    : StoredPairs(path, open(path), limit) {}
+StoredPairs::StoredPairs(const std::string& path, std::optional<std::int64_t> limit, StoredTargets targets)
+    : StoredPairs(path, open(path, targets), limit) {}
 
 StoredPairs::StoredPairs(const std::string& path, std::vector<Part> parts, std::optional<std::int64_t> limit)
-    : ImagePairs(sizes_in(*parts.front().file).pair),
+    : ImagePairs(sizes_in(*parts.front().file, StoredTargets::optional).pair),
       path_(path),
       parts_(std::move(parts)),
       samples_(first_of(parts_.back().first + parts_.back().samples, limit, path)) {}
 
-std::vector<StoredPairs::Part> StoredPairs::open(const std::string& path) {
+std::vector<StoredPairs::Part> StoredPairs::open(const std::string& path, StoredTargets targets) {
   std::vector<Part> parts;
   std::int64_t first = 0;
   const auto budget = std::make_shared<std::atomic<std::int64_t>>(kCachedBytes);
   for (const fs::path& name : files_at(path)) {
     auto file = std::make_unique<const hdf5::File>(hdf5::File::open(name.string()));
-    const FileSizes sizes = sizes_in(*file), before = sizes_in(parts.empty() ? *file : *parts.front().file);
+    const FileSizes sizes = sizes_in(*file, targets),
+                    before = sizes_in(parts.empty() ? *file : *parts.front().file, targets);
     ISOBAR_CHECK(sizes.pair.input() == before.pair.input() && sizes.pair.target() == before.pair.target(), file->path(),
                  ": its pairs are ", to_string(sizes.pair.input()), " to ", to_string(sizes.pair.target()),
                  ", but those of ", parts.front().file->path(), " are ", to_string(before.pair.input()), " to ",
                  to_string(before.pair.target()));
     parts.push_back({std::move(file), {}, first, sizes.samples});
     Part& part = parts.back();
-    for (std::size_t t = 0; t < kDatasets.size(); ++t)
+    for (std::size_t t = 0; t < sizes.pair.layout().size(); ++t)
       part.readers[t] = make_box_reader(*part.file, kDatasets[t], part.file->info(kDatasets[t]),
                                         {.budget = budget, .rows = "pictures"});
     first += sizes.samples;
   }
   ISOBAR_CHECK(first > 0, path, " holds no samples");
   return parts;
+}
+
+std::vector<std::string> StoredPairs::target_units() const {
+  if (sizes().out_channels == 0) return {};
+  return parts_.front().file->attribute_list(kDatasets[1], "units");
 }
 
 void StoredPairs::read(const SampleKey& key, std::span<void* const> to) const {

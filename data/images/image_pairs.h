@@ -21,7 +21,7 @@
 namespace isobar {
 
 struct PairSizes {
-  std::int64_t in_channels = 1, out_channels = 1, height = 0, width = 0;
+  std::int64_t in_channels = 1, out_channels = 1, height = 0, width = 0;  // no out_channels: there is no target
 
   Shape input() const { return {in_channels, height, width}; }
   Shape target() const { return {out_channels, height, width}; }
@@ -33,10 +33,11 @@ class ImagePairs : public Dataset {
  public:
   const PairSizes& sizes() const { return sizes_; }
   std::vector<TensorSpec> layout() const override { return sizes_.layout(); }
+  virtual std::vector<std::string> target_units() const { return {}; }  // none: not known
 
  protected:
   explicit ImagePairs(const PairSizes& sizes) : sizes_(sizes) {}
-  // Error unless the set has this sample, and there are two buffers.
+  // Error unless the set has this sample, and there is a buffer for each tensor.
   void check_request(const SampleKey& key, std::size_t buffers) const;
 
  private:
@@ -57,27 +58,32 @@ class RandomPairs : public ImagePairs {
   DataSplit split_;
 };
 
+// Whether files without a dataset `target` are an error.
+enum class StoredTargets : std::uint8_t { required, optional };
+
 // The datasets `input` [N, C, H, W] and `target` [N, C', H, W] of HDF5 files, of any number type.
 class StoredPairs : public ImagePairs {
  public:
   // path: a file, or a folder whose *.h5 and *.hdf5 files follow each other in the order of their names. limit: only
   // the first samples. Error, with file and dataset, for a file without these datasets, for other dimensions, and for
   // files of different sizes.
-  explicit StoredPairs(const std::string& path, std::optional<std::int64_t> limit = {});
+  explicit StoredPairs(const std::string& path, std::optional<std::int64_t> limit = {},
+                       StoredTargets targets = StoredTargets::required);
 
   std::string name() const override { return path_; }
   std::int64_t samples() const override { return samples_; }
+  std::vector<std::string> target_units() const override;
   // Error, with file, dataset and sample, if a value is not finite.
   void read(const SampleKey& key, std::span<void* const> to) const override;
 
  private:
   struct Part {
     std::unique_ptr<const hdf5::File> file;
-    std::array<std::unique_ptr<BoxReader>, 2> readers;  // of `input` and `target`
+    std::array<std::unique_ptr<BoxReader>, 2> readers;  // of `input` and `target`, if there is one
     std::int64_t first = 0, samples = 0;
   };
   StoredPairs(const std::string& path, std::vector<Part> parts, std::optional<std::int64_t> limit);
-  static std::vector<Part> open(const std::string& path);
+  static std::vector<Part> open(const std::string& path, StoredTargets targets);
 
   std::string path_;
   std::vector<Part> parts_;

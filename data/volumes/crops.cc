@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "kernels/common/check.h"
@@ -68,6 +69,47 @@ std::int64_t randint(std::mt19937& generator, std::int64_t bound) {
     if (const std::uint32_t drawn = static_cast<std::uint32_t>(generator()) & mask; drawn <= last) return drawn;
 }
 
+bool is_cube(const Point& size) {
+  return size[0] == size[1] && size[1] == size[2];
+}
+
+// Whether a box of this size, turned, has the same size.
+bool keeps(const Turn& turn, const Point& size) {
+  for (std::size_t axis = 0; axis < 3; ++axis)
+    if (size.at(static_cast<std::size_t>(turn.order[axis])) != size.at(axis)) return false;
+  return true;
+}
+
+// Of a crop of this size.
+std::vector<std::int32_t> turns_of(Augmentation augmentation, const Point& size) {
+  std::vector<std::int32_t> turns;
+  switch (augmentation) {
+    case Augmentation::physical:
+      turns.resize(kTurns);
+      std::iota(turns.begin(), turns.end(), 0);
+      break;
+    case Augmentation::tutorial:
+      for (const Turn& turn : kTutorialTable) turns.push_back(number_of(turn));
+      break;
+    case Augmentation::none:
+      turns = {0};
+      break;
+  }
+  std::erase_if(turns, [&](std::int32_t number) { return !keeps(turn_of(number), size); });
+  return turns;
+}
+
+void check_tutorial(const VolumePair& volumes, const CropOptions& options) {
+  const Volume& input = *volumes.input;
+  ISOBAR_CHECK(is_cube(volumes.extent()), input.name(), " ", to_string(input.shape()),
+               " is no cube, and crops are tutorial: set crops=random");
+  ISOBAR_CHECK(is_cube(options.size), "crops of ", options.size[0], " x ", options.size[1], " x ", options.size[2],
+               " points (config key data_size) are no cubes, and crops are tutorial: set crops=random");
+  ISOBAR_CHECK(volumes.boxes() == 1, input.name(), " has ", volumes.boxes(),
+               " boxes, and crops are tutorial: set crops=random");
+  ISOBAR_CHECK(!options.wrap, "crops are tutorial, which do not wrap: set crops=random or wrap=false");
+}
+
 }  // namespace
 
 int tutorial_turn(int index) {
@@ -112,37 +154,41 @@ Crop TutorialCrops::crop(std::int64_t epoch, std::int64_t sample) const {
 CropDataset::CropDataset(VolumePair volumes, const CropOptions& options)
     : volumes_(std::move(volumes)),
       options_(options),
-      tutorial_(volumes_.extent()[0], options.size, options.batch, options.samples) {
-  const Point extent = volumes_.extent();
-  for (const std::int64_t length : extent)
-    ISOBAR_CHECK(options.size <= length, volumes_.input->name(), " ", to_string(volumes_.input->shape()),
-                 " has no box of ", options.size, " points along each axis (config key data_size)");
-  ISOBAR_CHECK(options.rule != CropRule::tutorial || (extent[0] == extent[1] && extent[1] == extent[2]),
-               volumes_.input->name(), " ", to_string(volumes_.input->shape()),
-               " is no cube, and crops are tutorial: set crops=random");
+      turns_(turns_of(options.augmentation, options.size)),
+      tutorial_(volumes_.extent()[0], options.size[0], options.batch, options.samples) {
+  for (std::size_t axis = 0; axis < 3; ++axis)
+    ISOBAR_CHECK(options.size[axis] <= volumes_.extent()[axis], volumes_.input->name(), " ",
+                 to_string(volumes_.input->shape()), " has no box of ",
+                 is_cube(options.size)
+                     ? concat(options.size[0], " points along each axis")
+                     : concat(options.size[0], " x ", options.size[1], " x ", options.size[2], " points"),
+                 " (config key data_size)");
+  if (options.rule == CropRule::tutorial) check_tutorial(volumes_, options);
 }
 
 std::vector<TensorSpec> CropDataset::layout() const {
-  const std::int64_t s = options_.size;
-  return {{.name = "input", .shape = {volumes_.input->channels(), s, s, s}},
-          {.name = "target", .shape = {volumes_.target->channels(), s, s, s}},
+  const auto shape = [&](const Volume& volume) {
+    return Shape{volume.channels(), options_.size[0], options_.size[1], options_.size[2]};
+  };
+  return {{.name = "input", .shape = shape(*volumes_.input)},
+          {.name = "target", .shape = shape(*volumes_.target)},
           {.name = "turn", .shape = {}, .dtype = DType::i32}};
 }
 
 Crop CropDataset::crop(const SampleKey& key) const {
-  const Augmentation augmentation = options_.augmentation;
-  Crop crop;
   if (options_.rule == CropRule::tutorial) {
-    crop = tutorial_.crop(key.epoch, key.sample);
-  } else {
-    const SampleKey own = key.of(options_.split);
-    for (std::size_t axis = 0; axis < 3; ++axis)
-      crop.start[axis] = own.random_below(volumes_.extent()[axis] - options_.size + 1, axis);
-    crop.turn = static_cast<std::int32_t>(augmentation == Augmentation::physical
-                                              ? own.random_below(kTurns, 3)
-                                              : tutorial_turn(static_cast<int>(own.random_below(kTutorialTurns, 3))));
+    Crop crop = tutorial_.crop(key.epoch, key.sample);
+    if (options_.augmentation == Augmentation::none) crop.turn = 0;
+    return crop;
   }
-  if (augmentation == Augmentation::none) crop.turn = 0;
+  const SampleKey own = key.of(options_.split);
+  Crop crop;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const std::int64_t length = volumes_.extent()[axis];
+    crop.start[axis] = own.random_below(options_.wrap ? length : length - options_.size[axis] + 1, axis);
+  }
+  crop.turn = turns_[static_cast<std::size_t>(own.random_below(static_cast<std::int64_t>(turns_.size()), 3))];
+  crop.box = own.random_below(volumes_.boxes(), 4);
   return crop;
 }
 
@@ -151,9 +197,9 @@ void CropDataset::read(const SampleKey& key, std::span<void* const> to) const {
                " is asked for");
   ISOBAR_CHECK(to.size() == 3, name(), ": a sample has 3 tensors, but ", to.size(), " buffers are given");
   const Crop here = crop(key);
-  const Point size{options_.size, options_.size, options_.size};
-  volumes_.input->read(here.start, size, static_cast<float*>(to[0]));
-  volumes_.target->read(here.start, size, static_cast<float*>(to[1]));
+  const auto read = options_.wrap ? &Volume::read_wrapped : &Volume::read;
+  (*volumes_.input.*read)(here.box, here.start, options_.size, static_cast<float*>(to[0]));
+  (*volumes_.target.*read)(here.box, here.start, options_.size, static_cast<float*>(to[1]));
   *static_cast<std::int32_t*>(to[2]) = here.turn;
 }
 

@@ -1,6 +1,7 @@
-// Samples of volumes: the same small box of both volumes of a pair, somewhere, to be turned by a symmetry of the cube.
+// Samples of volumes: the same crop of both volumes of a pair, somewhere, to be turned by a symmetry of the cube. A crop
+// that is no cube is turned by those symmetries that keep its extents.
 //
-// Where the box begins and how it is turned are functions of the sample's key, so that they are the same on all ranks
+// Where the crop begins and how it is turned are functions of the sample's key, so that they are the same on all ranks
 // and after every resume, and other ones in every epoch. Nobody turns it here: the sample says by which turn
 // (kernels/turn.h).
 #pragma once
@@ -21,7 +22,7 @@
 
 namespace isobar {
 
-// random: uniform over all boxes. tutorial: as the loader of NERSC's tutorial with DALI draws them (TutorialCrops).
+// random: uniform over all places. tutorial: as the loader of NERSC's tutorial with DALI draws them (TutorialCrops).
 enum class CropRule : std::uint8_t { random, tutorial };
 // physical: one of the 48 symmetries. tutorial: one of 24, as the tutorial has them. none: as it lies.
 enum class Augmentation : std::uint8_t { physical, tutorial, none };
@@ -38,6 +39,7 @@ struct EnumNames<Augmentation> {
 struct Crop {
   Point start = {};
   std::int32_t turn = 0;
+  std::int64_t box = 0;
 
   friend bool operator==(const Crop&, const Crop&) = default;
 };
@@ -72,19 +74,20 @@ class TutorialCrops {
 };
 
 struct CropOptions {
-  std::int64_t size = 64;  // points along each axis
+  Point size{64, 64, 64};
   std::int64_t samples = 0;
+  bool wrap = false;  // the volumes are periodic: a crop may begin at every point
   CropRule rule = CropRule::random;
   Augmentation augmentation = Augmentation::physical;
   DataSplit split = DataSplit::train;
   std::int64_t batch = 1;  // of all ranks, for CropRule::tutorial
 };
 
-// "input" [C, S, S, S] and "target" [C', S, S, S], fp32; "turn" [] i32.
+// "input" [C, size] and "target" [C', size], fp32; "turn" [] i32.
 class CropDataset : public Dataset {
  public:
-  // Error, with the volume's name and both sizes, where the box is larger than the volumes; and for the tutorial's
-  // crops of a box that is no cube.
+  // Error, with the volume's name and both sizes, where the crop is larger than the volumes; and for the tutorial's
+  // crops if crop or volumes are no cube, if there are several boxes, and if crops wrap.
   CropDataset(VolumePair volumes, const CropOptions& options);
 
   std::string name() const override { return volumes_.input->name(); }
@@ -98,6 +101,7 @@ class CropDataset : public Dataset {
  private:
   VolumePair volumes_;
   CropOptions options_;
+  std::vector<std::int32_t> turns_;  // of which each crop has one
   TutorialCrops tutorial_;
 };
 

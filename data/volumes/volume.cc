@@ -5,7 +5,9 @@
 #include <cmath>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "data/files/box_reader.h"
 #include "data/files/hdf5.h"
@@ -29,33 +31,64 @@ std::int64_t points_of(const Point& size) {
   return size[0] * size[1] * size[2];
 }
 
+// axes: of a box, in the order of the file.
+void check_axes(const std::string& name, const Shape& shape, const char* axes) {
+  ISOBAR_CHECK(shape.size() == 4 || shape.size() == 5, name, " has the shape ", to_string(shape),
+               "; volumes have four dimensions: ", axes, "; or one before these: boxes");
+}
+
+// Calls visit(channel, i, j) for every line along the last axis, in the order of memory.
+template <class Visit>
+void for_each_line(std::int64_t channels, const Point& size, const Visit& visit) {
+  for (std::int64_t c = 0; c < channels; ++c)
+    for (std::int64_t i = 0; i < size[0]; ++i)
+      for (std::int64_t j = 0; j < size[1]; ++j) visit(c, i, j);
+}
+
+// A part of a periodic axis that a crop covers: the points [from, from + count), which are those from `to` on of the
+// crop.
+struct Stretch {
+  std::int64_t from = 0, to = 0, count = 0;
+};
+
+// Of a crop that begins within the axis and is not longer.
+std::vector<Stretch> stretches_of(std::int64_t start, std::int64_t size, std::int64_t length) {
+  const std::int64_t before_end = std::min(size, length - start);
+  if (before_end == size) return {{start, 0, size}};
+  return {{start, 0, before_end}, {0, before_end, size - before_end}};
+}
+
 // A dataset of an HDF5 file, which both volumes of a pair share.
 class StoredVolume : public Volume {
  public:
   StoredVolume(std::shared_ptr<const hdf5::File> file, const char* dataset, const CacheBudget& budget)
       : Volume(concat(file->path(), ": '", dataset, "'"), shape_in(*file, dataset)),
         file_(std::move(file)),
+        dataset_(dataset),
         reader_(make_box_reader(*file_, dataset, file_->info(dataset), {.budget = budget, .rows = "channels"})) {}
+
+  std::vector<std::string> units() const override { return file_->attribute_list(dataset_, "units"); }
 
  private:
   static Shape shape_in(const hdf5::File& file, const char* dataset) {
     ISOBAR_CHECK(file.has(dataset), file.path(), " has no dataset '", dataset, "'");
     const hdf5::DatasetInfo info = file.info(dataset);
-    ISOBAR_CHECK(info.shape.size() == 4, file.path(), ": dataset '", dataset, "' has the shape ", to_string(info.shape),
-                 "; volumes have four dimensions: channels, depth, height, width");
+    check_axes(concat(file.path(), ": dataset '", dataset, "'"), info.shape, "channels, depth, height, width");
     return info.shape;
   }
-  void pull(const Point& start, const Point& size, float* out) const override {
-    const std::array<std::int64_t, 4> from{0, start[0], start[1], start[2]};
-    const std::array<std::int64_t, 4> count{channels(), size[0], size[1], size[2]};
-    reader_->read(from, count, out);
+  void pull(std::int64_t box, const Point& start, const Point& size, float* out) const override {
+    const std::array<std::int64_t, 5> from{box, 0, start[0], start[1], start[2]};
+    const std::array<std::int64_t, 5> count{1, channels(), size[0], size[1], size[2]};
+    const std::size_t first = from.size() - reader_->shape().size();
+    reader_->read(std::span(from).subspan(first), std::span(count).subspan(first), out);
   }
 
   const std::shared_ptr<const hdf5::File> file_;
+  const std::string dataset_;
   const std::unique_ptr<BoxReader> reader_;
 };
 
-// [D, H, W, C] in a .npy file.
+// [D, H, W, C] or [boxes, D, H, W, C] in a .npy file.
 class NpyVolume : public Volume {
  public:
   explicit NpyVolume(const std::string& path) : NpyVolume(path, NpyFile(path)) {}
@@ -64,17 +97,17 @@ class NpyVolume : public Volume {
   NpyVolume(const std::string& path, NpyFile file) : Volume(path, shape_in(path, file)), file_(std::move(file)) {}
 
   static Shape shape_in(const std::string& path, const NpyFile& file) {
-    const Shape& shape = file.shape();
-    ISOBAR_CHECK(shape.size() == 4, path, " has the shape ", to_string(shape),
-                 "; volumes have four dimensions: depth, height, width, channels");
-    return {shape[3], shape[0], shape[1], shape[2]};
+    Shape shape = file.shape();
+    check_axes(path, shape, "depth, height, width, channels");
+    std::rotate(shape.end() - 4, shape.end() - 1, shape.end());  // the channels before the points
+    return shape;
   }
-  void pull(const Point& start, const Point& size, float* out) const override {
+  void pull(std::int64_t box, const Point& start, const Point& size, float* out) const override {
     const Point all = extent();
     std::vector<float> line(static_cast<std::size_t>(size[2] * channels()));
     for (std::int64_t i = 0; i < size[0]; ++i)
       for (std::int64_t j = 0; j < size[1]; ++j) {
-        const std::int64_t first = ((start[0] + i) * all[1] + start[1] + j) * all[2] + start[2];
+        const std::int64_t first = ((box * all[0] + start[0] + i) * all[1] + start[1] + j) * all[2] + start[2];
         file_.read(first * channels(), size[2] * channels(), line.data());
         for (std::int64_t c = 0; c < channels(); ++c)
           for (std::int64_t k = 0; k < size[2]; ++k)
@@ -87,27 +120,29 @@ class NpyVolume : public Volume {
 
 class VolumeInMemory : public Volume {
  public:
-  VolumeInMemory(std::string name, Shape shape, std::vector<float> values)
-      : Volume(std::move(name), std::move(shape)), values_(std::move(values)) {}
+  VolumeInMemory(std::string name, const Shape& shape, std::vector<float> values)
+      : Volume(std::move(name), shape), values_(std::move(values)) {}
 
  private:
-  void pull(const Point& start, const Point& size, float* out) const override {
+  void pull(std::int64_t box, const Point& start, const Point& size, float* out) const override {
     const Point all = extent();
-    for (std::int64_t c = 0; c < channels(); ++c)
-      for (std::int64_t i = 0; i < size[0]; ++i)
-        for (std::int64_t j = 0; j < size[1]; ++j) {
-          const std::int64_t first = ((c * all[0] + start[0] + i) * all[1] + start[1] + j) * all[2] + start[2];
-          out = std::copy_n(values_.begin() + first, size[2], out);
-        }
+    for_each_line(channels(), size, [&](std::int64_t c, std::int64_t i, std::int64_t j) {
+      const std::int64_t plane = (box * channels() + c) * all[0] + start[0] + i;
+      out = std::copy_n(values_.begin() + (plane * all[1] + start[1] + j) * all[2] + start[2], size[2], out);
+    });
   }
 
   const std::vector<float> values_;
 };
 
 std::unique_ptr<const Volume> in_memory(const Volume& stored) {
-  std::vector<float> values(static_cast<std::size_t>(checked_product(stored.shape(), stored.name())));
-  stored.read({}, stored.extent(), values.data());
-  return std::make_unique<VolumeInMemory>(stored.name(), stored.shape(), std::move(values));
+  Shape shape{stored.boxes()};
+  shape.insert(shape.end(), stored.shape().begin(), stored.shape().end());
+  std::vector<float> values(static_cast<std::size_t>(checked_product(shape, stored.name())));
+  const std::size_t of_box = values.size() / static_cast<std::size_t>(stored.boxes());
+  for (std::int64_t box = 0; box < stored.boxes(); ++box)
+    stored.read(box, {}, stored.extent(), values.data() + static_cast<std::size_t>(box) * of_box);
+  return std::make_unique<VolumeInMemory>(stored.name(), shape, std::move(values));
 }
 
 bool is_hdf5(const fs::path& path) {
@@ -131,21 +166,43 @@ fs::path volumes_at(const fs::path& path) {
 void check_pair(const VolumePair& pair) {
   ISOBAR_CHECK(pair.input->extent() == pair.target->extent(), pair.input->name(), " ", to_string(pair.input->shape()),
                " and ", pair.target->name(), " ", to_string(pair.target->shape()), " are not of one box");
+  ISOBAR_CHECK(pair.input->boxes() == pair.target->boxes(), pair.input->name(), " has ", pair.input->boxes(),
+               " boxes and ", pair.target->name(), " has ", pair.target->boxes());
+}
+
+VolumePair open_pair(const std::string& path, bool needs_target) {
+  const fs::path file = volumes_at(path);
+  VolumePair pair;
+  if (is_npy_data(file)) {
+    std::string label = file.string();
+    label.replace(label.size() - std::string(kDataEnding).size(), std::string::npos, kLabelEnding);
+    pair.input = std::make_unique<NpyVolume>(file.string());
+    if (needs_target || fs::exists(label)) pair.target = std::make_unique<NpyVolume>(label);
+  } else {
+    const auto shared = std::make_shared<const hdf5::File>(hdf5::File::open(file.string()));
+    const auto budget = std::make_shared<std::atomic<std::int64_t>>(kCachedBytes);
+    pair.input = std::make_unique<StoredVolume>(shared, kInput, budget);
+    if (needs_target || shared->has(kTarget)) pair.target = std::make_unique<StoredVolume>(shared, kTarget, budget);
+  }
+  if (pair.target) check_pair(pair);
+  return pair;
 }
 
 }  // namespace
 
-Volume::Volume(std::string name, Shape shape) : name_(std::move(name)), shape_(std::move(shape)) {
-  ISOBAR_CHECK(std::ranges::all_of(shape_, [](std::int64_t n) { return n >= 1; }), name_,
-               " is empty: ", to_string(shape_));
+Volume::Volume(std::string name, const Shape& shape)
+    : name_(std::move(name)), boxes_(shape.size() == 5 ? shape[0] : 1), shape_(shape.end() - 4, shape.end()) {
+  ISOBAR_CHECK(std::ranges::all_of(shape, [](std::int64_t n) { return n >= 1; }), name_,
+               " is empty: ", to_string(shape));
 }
 
-void Volume::read(const Point& start, const Point& size, float* out) const {
+void Volume::read(std::int64_t box, const Point& start, const Point& size, float* out) const {
+  ISOBAR_CHECK(box >= 0 && box < boxes_, name_, ": box ", box, " of ", boxes_, " is asked for");
   for (std::size_t axis = 0; axis < 3; ++axis)
     ISOBAR_CHECK(start[axis] >= 0 && size[axis] >= 1 && size[axis] <= extent()[axis] - start[axis], name_, ": points ",
                  start[axis], " to ", start[axis] + size[axis] - 1, " of axis ", axis, " are asked for, which has ",
                  extent()[axis]);
-  pull(start, size, out);
+  pull(box, start, size, out);
   const std::span values(out, static_cast<std::size_t>(channels() * points_of(size)));
   const auto bad = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
   if (bad == values.end()) return;
@@ -153,24 +210,40 @@ void Volume::read(const Point& start, const Point& size, float* out) const {
   const Point place{start[0] + point / (size[1] * size[2]), start[1] + point / size[2] % size[1],
                     start[2] + point % size[2]};
   throw_error(name_, ": the value of channel ", at / points_of(size), " at point (", place[0], ", ", place[1], ", ",
-              place[2], ") is ", *bad);
+              place[2], ")", boxes_ > 1 ? concat(" of box ", box) : "", " is ", *bad);
+}
+
+void Volume::read_wrapped(std::int64_t box, const Point& start, const Point& size, float* out) const {
+  std::array<std::vector<Stretch>, 3> parts;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const std::int64_t length = extent()[axis];
+    ISOBAR_CHECK(start[axis] >= 0 && start[axis] < length && size[axis] <= length, name_, ": ", size[axis],
+                 " points from point ", start[axis], " of axis ", axis, " are asked for, which has ", length);
+    parts.at(axis) = stretches_of(start[axis], size[axis], length);
+  }
+  std::vector<float> part;
+  for (const Stretch& d : parts[0])
+    for (const Stretch& h : parts[1])
+      for (const Stretch& w : parts[2]) {
+        const Point count{d.count, h.count, w.count};
+        if (count == size) return read(box, start, size, out);
+        part.resize(static_cast<std::size_t>(channels() * points_of(count)));
+        read(box, {d.from, h.from, w.from}, count, part.data());
+        const float* from = part.data();
+        for_each_line(channels(), count, [&](std::int64_t c, std::int64_t i, std::int64_t j) {
+          const std::int64_t line = (c * size[0] + d.to + i) * size[1] + h.to + j;
+          std::copy_n(from, w.count, out + line * size[2] + w.to);
+          from += w.count;
+        });
+      }
 }
 
 VolumePair open_volumes(const std::string& path) {
-  const fs::path file = volumes_at(path);
-  VolumePair pair;
-  if (is_npy_data(file)) {
-    std::string label = file.string();
-    label.replace(label.size() - std::string(kDataEnding).size(), std::string::npos, kLabelEnding);
-    pair = {std::make_unique<NpyVolume>(file.string()), std::make_unique<NpyVolume>(label)};
-  } else {
-    const auto shared = std::make_shared<const hdf5::File>(hdf5::File::open(file.string()));
-    const auto budget = std::make_shared<std::atomic<std::int64_t>>(kCachedBytes);
-    pair = {std::make_unique<StoredVolume>(shared, kInput, budget),
-            std::make_unique<StoredVolume>(shared, kTarget, budget)};
-  }
-  check_pair(pair);
-  return pair;
+  return open_pair(path, /*needs_target=*/true);
+}
+
+VolumePair open_volumes_to_predict(const std::string& path) {
+  return open_pair(path, /*needs_target=*/false);
 }
 
 VolumePair in_memory(const VolumePair& stored) {

@@ -1,9 +1,9 @@
-// Volumes: fields on a box of points, [C, D, H, W], of which smaller boxes are read. From HDF5 datasets, from .npy
-// files, and in memory.
+// Volumes: fields on a box of points, [C, D, H, W], or on several boxes of one size, of which smaller boxes are read.
+// From HDF5 datasets, from .npy files, and in memory.
 //
 // The reference's data are a pair of volumes on one box, from N-body simulations to hydrodynamic ones: the datasets
 // `Nbody` [4, L, L, L] (density, three components of the velocity) and `Hydro` [5, L, L, L] (the same, and temperature)
-// of an HDF5 file; or X_data.npy and X_label.npy, [L, L, L, 4] and [L, L, L, 5].
+// of an HDF5 file; or X_data.npy and X_label.npy, [L, L, L, 4] and [L, L, L, 5]. Several boxes are a first axis.
 #pragma once
 
 #include <array>
@@ -25,35 +25,46 @@ class Volume {
   Volume& operator=(const Volume&) = delete;
 
   const std::string& name() const { return name_; }  // "FILE: 'Nbody'"
+  std::int64_t boxes() const { return boxes_; }
   std::int64_t channels() const { return shape_[0]; }
   Point extent() const { return {shape_[1], shape_[2], shape_[3]}; }
-  const Shape& shape() const { return shape_; }
+  const Shape& shape() const { return shape_; }  // of a box
 
-  // Writes the box [start, start + size) of all channels as [C, size]. Thread-safe. Error, with name, channel and
-  // point, where a value is not finite, and where the box is not within the volume.
-  void read(const Point& start, const Point& size, float* out) const;
+  // Writes the points [start, start + size) of all channels of a box as [C, size]. Thread-safe. Error, with name,
+  // channel and point, where a value is not finite, and where the points are not within the box.
+  void read(std::int64_t box, const Point& start, const Point& size, float* out) const;
+
+  // The same of a periodic box: after its last point along an axis comes the first one. Error if start is not within
+  // the box, and if size is larger than it.
+  void read_wrapped(std::int64_t box, const Point& start, const Point& size, float* out) const;
+
+  virtual std::vector<std::string> units() const { return {}; }  // of all channels, or of each; none: not known
 
  protected:
-  // shape: [C, D, H, W]
-  Volume(std::string name, Shape shape);
+  // shape: [boxes, C, D, H, W], or [C, D, H, W] of a single box
+  Volume(std::string name, const Shape& shape);
 
  private:
-  virtual void pull(const Point& start, const Point& size, float* out) const = 0;
+  virtual void pull(std::int64_t box, const Point& start, const Point& size, float* out) const = 0;
 
   const std::string name_;
+  const std::int64_t boxes_;
   const Shape shape_;
 };
 
-// What goes in, and what has to come out, on one box.
+// What goes in, and what has to come out, on the same boxes.
 struct VolumePair {
   std::unique_ptr<const Volume> input, target;
 
+  std::int64_t boxes() const { return input->boxes(); }
   Point extent() const { return input->extent(); }
 };
 
 // path: an HDF5 file, a file X_data.npy beside X_label.npy, or a folder with one such file. Error, with the file and
-// both shapes, for datasets that are missing, have other dimensions, or are not of one box.
+// both shapes, for datasets that are missing, have other dimensions, or are not of the same boxes.
 VolumePair open_volumes(const std::string& path);
+// The same, but there may be no target.
+VolumePair open_volumes_to_predict(const std::string& path);
 
 // The same pair, read once.
 VolumePair in_memory(const VolumePair& stored);

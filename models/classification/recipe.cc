@@ -6,6 +6,7 @@
 
 #include "data/moments.h"
 #include "kernels/common/check.h"
+#include "models/classification/prediction.h"
 
 namespace isobar {
 
@@ -55,8 +56,8 @@ ImagesInfo trained_info_of(const GivenWeights& weights) {
 }
 
 // Error if the weights were trained for images of another kind.
-void check_kind(const GivenWeights& weights, const ImagesInfo& trained, const LabelledImages& set,
-                std::int64_t classes) {
+template <class Images>
+void check_kind(const GivenWeights& weights, const ImagesInfo& trained, const Images& set, std::int64_t classes) {
   ISOBAR_CHECK(trained.height == set.height() && trained.width == set.width() && trained.classes == classes,
                weights.file.string(), " classifies images of ", trained.height, " x ", trained.width, " into ",
                trained.classes, " classes, but ", set.name(), " has images of ", set.height(), " x ", set.width(),
@@ -115,6 +116,24 @@ std::unique_ptr<OpenedRecipe> ClassificationRecipe::open(KeyOrigins& origins, co
 
 std::unique_ptr<OpenedSplit> ClassificationRecipe::open_split(DataSplit split, const GivenWeights& weights) const {
   return std::make_unique<OpenedClassificationSplit>(network_, images, split, weights);
+}
+
+std::unique_ptr<OpenedPrediction> ClassificationRecipe::open_prediction(const PredictionRequest& request,
+                                                                        const GivenWeights& weights) const {
+  const std::string& input = request.input;
+  const ImagesInfo trained = trained_info_of(weights);
+  if (!input.empty() && !fs::is_directory(input)) {
+    ISOBAR_CHECK(fs::exists(input), input, " does not exist");
+    auto alone = std::make_unique<UnlabelledImages>(input);
+    check_kind(weights, trained, *alone, *images.classes);
+    return std::make_unique<ClassPrediction>(network_, trained, std::move(alone), /*has_labels=*/false);
+  }
+  auto set = std::make_unique<LabelledImages>(
+      input.empty() ? images_of(DataSplit::valid, images)
+                    : LabelledImages(find_idx_files(input, /*train=*/false), images.ignored_label));
+  check_kind(weights, trained, *set, *images.classes);
+  check_labels(*set, images, trained.classes);
+  return std::make_unique<ClassPrediction>(network_, trained, std::move(set), /*has_labels=*/true);
 }
 
 std::unique_ptr<TaskSource> ClassificationRecipe::on_shapes() const {

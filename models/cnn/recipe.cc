@@ -17,6 +17,10 @@ void CnnRecipe::check(const Ports& ports, const std::string&) const {
   check_field_ports("a CNN", ports, cnn.edge);
 }
 
+std::optional<Reach> CnnRecipe::reach() const {
+  return Reach{.points = cnn.depth, .wraps = wraps_of(cnn.edge)};  // every convolution is 3 wide
+}
+
 void CnnRecipe::shrink() {
   cnn.depth = std::min(cnn.depth, kShrunkDepth);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "models/cnn/options.h"
@@ -18,6 +19,7 @@ class CnnRecipe : public NetworkRecipe {
 
   KeyTable keys() override { return cnn.keys(); }
   void check(const Ports& ports, const std::string& sizes) const override;
+  std::optional<Reach> reach() const override;
   void shrink() override;
   std::unique_ptr<Network> make(const Ports& ports, const Build& build) const override;
 };

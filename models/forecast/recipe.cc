@@ -150,6 +150,11 @@ std::unique_ptr<OpenedSplit> ForecastRecipe::open_split(DataSplit set, const Giv
   return std::make_unique<OpenedForecastSplit>(*this, set, weights);
 }
 
+std::unique_ptr<OpenedPrediction> ForecastRecipe::open_prediction(const PredictionRequest&,
+                                                                  const GivenWeights& weights) const {
+  throw_error(weights.file.string(), " is a model of the task ", kForecastTask, ": use isobar forecast");
+}
+
 ForecasterOptions ForecastRecipe::forecaster_options() const {
   return {.network = network_, .forecast = forecast, .dt = split.dt};
 }

@@ -39,6 +39,9 @@ class ForecastRecipe : public Recipe {
       const std::filesystem::path& folder) const override;
   std::unique_ptr<OpenedRecipe> open(KeyOrigins& origins, const OpenRequest& request) override;
   std::unique_ptr<OpenedSplit> open_split(DataSplit set, const GivenWeights& weights) const override;
+  // Always an Error: a forecast has a command of its own.
+  std::unique_ptr<OpenedPrediction> open_prediction(const PredictionRequest& request,
+                                                    const GivenWeights& weights) const override;
   std::unique_ptr<TaskSource> on_shapes() const override;
 
   // Whether sizes of grid, channels or network, or the time features, are left to the data.

@@ -5,6 +5,7 @@
 #include "data/files/hdf5.h"
 #include "data/images/labelled_images.h"
 #include "kernels/common/check.h"
+#include "models/image_regression/prediction.h"
 #include "models/regression/opened.h"
 
 namespace isobar {
@@ -36,6 +37,18 @@ std::unique_ptr<ImagePairs> open_pairs(const ImageRegressionOptions& o, DataSpli
       return std::make_unique<NoisyPairs>(find_idx_images(path, is_train), o.sigma, split, samples);
   }
   throw_error("no such source of images");
+}
+
+// To predict from: of `input`, else of the validation set. Whatever the network was trained on, it takes HDF5 files.
+std::unique_ptr<ImagePairs> open_images(const ImageRegressionOptions& o, const std::string& input) {
+  if (input.empty()) return open_pairs(o, DataSplit::valid);
+  ISOBAR_CHECK(fs::exists(input), input, " does not exist");
+  const std::string extension = fs::path(input).extension().string();
+  const bool is_hdf5 = extension == ".h5" || extension == ".hdf5";
+  if (o.images != ImageSource::noisy || is_hdf5)
+    return std::make_unique<StoredPairs>(input, std::nullopt, StoredTargets::optional);
+  const std::string file = fs::is_directory(input) ? find_idx_images(input, /*train=*/false) : input;
+  return std::make_unique<NoisyPairs>(file, o.sigma, DataSplit::valid);
 }
 
 Ports ports_of(const PairSizes& sizes) {
@@ -137,6 +150,11 @@ std::unique_ptr<OpenedSplit> ImageRegressionRecipe::open_split(DataSplit split, 
   check_kind(weights, *set);
   auto task = std::make_unique<PairsSource>(network_, set->sizes());
   return std::make_unique<OpenedRegressionSplit>(std::move(task), std::move(set));
+}
+
+std::unique_ptr<OpenedPrediction> ImageRegressionRecipe::open_prediction(const PredictionRequest& request,
+                                                                         const GivenWeights&) const {
+  return std::make_unique<ImagePrediction>(network_, random_sizes(pairs), open_images(pairs, request.input));
 }
 
 std::unique_ptr<TaskSource> ImageRegressionRecipe::on_shapes() const {

@@ -27,6 +27,8 @@ class ImageRegressionRecipe : public Recipe {
       const std::filesystem::path& folder) const override;
   std::unique_ptr<OpenedRecipe> open(KeyOrigins& origins, const OpenRequest& request) override;
   std::unique_ptr<OpenedSplit> open_split(DataSplit split, const GivenWeights& weights) const override;
+  std::unique_ptr<OpenedPrediction> open_prediction(const PredictionRequest& request,
+                                                    const GivenWeights& weights) const override;
   // Error where a size is left to files.
   std::unique_ptr<TaskSource> on_shapes() const override;
 

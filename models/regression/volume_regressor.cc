@@ -64,14 +64,22 @@ std::unique_ptr<Metrics> VolumeRegressor::metrics() const {
 void VolumeRegressor::score(const Batch& batch, Metrics& metrics) const {
   if (batch_size(batch) == 0) return;
   const TapeScope off(nullptr);
+  const bool wants_input = metrics_of<VolumeMetrics>(metrics).wants_input();
+  add_errors({.prediction = prediction(batch),
+              .target = target_of(batch),
+              .input = wants_input ? turned(batch, "input", ports_.in, parameters_->dtype()) : Tensor()},
+             metrics);
+}
+
+void VolumeRegressor::add_errors(const ScoredVolumes& volumes, Metrics& metrics) const {
   auto& own = metrics_of<VolumeMetrics>(metrics);
-  const Tensor target = target_of(batch);
+  const Tensor& target = volumes.target;
   const auto sums_of = [&](const Tensor& values, bool with_density) {
     return error_sums(values, target, ErrorKind::absolute, with_density).to_vector();
   };
   std::vector<double> of_input;
-  if (own.wants_input()) of_input = sums_of(turned(batch, "input", ports_.in, parameters_->dtype()), false);
-  own.add(sums_of(prediction(batch), objective_.density_weight != 0), of_input, target.numel() / target.size(-1));
+  if (own.wants_input()) of_input = sums_of(volumes.input, false);
+  own.add(sums_of(volumes.prediction, objective_.density_weight != 0), of_input, target.numel() / target.size(-1));
 }
 
 std::vector<Picture> VolumeRegressor::pictures(const Batch& batch, std::int64_t) const {

@@ -20,6 +20,12 @@ struct VolumeObjective {
   bool vectors_turn = true;   // channels 1 to 3 are the components of a vector, if there are that many
 };
 
+// What is scored, channels last: [B, S, C'] twice and [B, S, C], in the parameters' dtype.
+struct ScoredVolumes {
+  Tensor prediction, target;
+  Tensor input;  // may be undefined where metrics know its errors
+};
+
 class VolumeRegressor : public Task {
  public:
   // Weights are initialised from compute.seed. ports: [C, D, H, W] -> [C', D, H, W]. Error for fp64 on a GPU, and if
@@ -38,6 +44,8 @@ class VolumeRegressor : public Task {
   Tensor loss(const Batch& batch, const Pass& pass) const override;
   std::unique_ptr<Metrics> metrics() const override;
   void score(const Batch& batch, Metrics& metrics) const override;
+  // Adds these to metrics that this task made. The tensors may be on the host, and volumes of any size.
+  void add_errors(const ScoredVolumes& volumes, Metrics& metrics) const;
   // The middle slice of the first sample: input, prediction and target, of the first channel and of the last one.
   std::vector<Picture> pictures(const Batch& batch, std::int64_t iteration) const override;
   Settings settings() const override;

@@ -27,6 +27,13 @@ void UnetRecipe::check(const Ports& ports, const std::string& sizes) const {
   check_ports(ports, unet, sizes);
 }
 
+// A point of level i depends on points of the input from 2^i - 1 before the 2^i that it stands for to 2^i - 1 behind
+// them; on the way up, a point of the input depends on points of level i that stand for others up to 2·(2^i - 1) away.
+std::optional<Reach> UnetRecipe::reach() const {
+  const std::int64_t stride = std::int64_t{1} << unet.config().levels;
+  return Reach{.points = 3 * (stride - 1), .stride = stride, .wraps = wraps_of(unet.edge)};
+}
+
 void UnetRecipe::shrink() {
   unet.levels = std::min(unet.config().levels, kShrunkLevels);
   unet.width = std::min(unet.width, kShrunkWidth);

@@ -1,6 +1,7 @@
 #include "models/volume_regression/options.h"
 
 #include <utility>
+#include <variant>
 
 #include "kernels/common/check.h"
 #include "kernels/mean_loss.h"
@@ -24,14 +25,19 @@ KeyTable VolumeRegressionOptions::keys() {
            .path()
            .free_on_resume(),
        key("val_path", val_path, "the validation volumes, likewise").path().free_on_resume(),
-       key("data_size", data_size, "points along each axis of a sample, which is a crop of the volumes")
+       key("data_size", data_size,
+           "points along each axis of a sample, which is a crop of the volumes; or three numbers, for depth, height "
+           "and "
+           "width")
            .within(1, kMaxExtent)
            .also_called({"cropsize"}),
        key("crops", crops,
            "random: anywhere; tutorial: where NERSC's tutorial with DALI has them, from NumPy's RandomState(12345)"),
+       key("wrap", wrap,
+           "the volumes are periodic: crops begin at every point, and go on at the other end; false: crops lie within"),
        key("augment", augment,
            "how a crop is turned: physical: by one of the 48 symmetries of a cube, vectors with it; tutorial: by one "
-           "of 24, vectors stay; none"),
+           "of 24, vectors stay; none; a crop that is no cube: by those of them that keep its extents"),
        key("n_in_channels", n_in_channels, "channels of the input; null: the data's, of synthetic volumes 4")
            .within(1, kMeanLossChannels)
            .also_called({"inchannels", "inchans"}),
@@ -53,6 +59,11 @@ KeyTable VolumeRegressionOptions::keys() {
         check_filled("n_in_channels", n_in_channels.has_value(), origins);
         check_filled("n_out_channels", n_out_channels.has_value(), origins);
       }};
+}
+
+Point VolumeRegressionOptions::size_of_crop() const {
+  if (const auto* cube = std::get_if<std::int64_t>(&data_size)) return {*cube, *cube, *cube};
+  return std::get<Point>(data_size);
 }
 
 void VolumeRegressionOptions::check_paths(const KeyOrigins& origins) const {

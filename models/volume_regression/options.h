@@ -23,7 +23,8 @@ struct EnumNames<VolumeSource> {
 struct VolumeRegressionOptions {
   VolumeSource volumes = VolumeSource::file;
   std::string train_path, val_path;  // empty for synthetic volumes
-  std::int64_t data_size = 64;
+  PerAxis data_size = 64;
+  bool wrap = false;
   CropRule crops = CropRule::random;
   Augmentation augment = Augmentation::physical;
   std::optional<std::int64_t> n_in_channels, n_out_channels;
@@ -31,6 +32,8 @@ struct VolumeRegressionOptions {
   double lambda_rho = 0;
 
   KeyTable keys();
+
+  Point size_of_crop() const;
 
   // Throws Error unless there are paths exactly where volumes are read from files.
   void check_paths(const KeyOrigins& origins) const;

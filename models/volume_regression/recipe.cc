@@ -5,6 +5,7 @@
 #include "models/regression/opened.h"
 #include "models/regression/regressor.h"
 #include "models/regression/volume_regressor.h"
+#include "models/volume_regression/prediction.h"
 
 namespace isobar {
 
@@ -28,8 +29,8 @@ Channels channels_of(const Options& o) {
 
 // Of a sample.
 Ports ports_of(const Options& o, const Channels& channels) {
-  const std::int64_t s = o.data_size;
-  return {.in = {channels.in, s, s, s}, .out = {channels.out, s, s, s}};
+  const auto [depth, height, width] = o.size_of_crop();
+  return {.in = {channels.in, depth, height, width}, .out = {channels.out, depth, height, width}};
 }
 
 VolumeObjective objective_of(const Options& o) {
@@ -38,9 +39,10 @@ VolumeObjective objective_of(const Options& o) {
 
 VolumePair volumes_of(const Options& o, DataSplit split) {
   if (!o.reads_files()) {
-    const std::int64_t length = 2 * o.data_size;
+    Point extent = o.size_of_crop();
+    for (std::int64_t& length : extent) length *= 2;
     const auto seed = kSyntheticSeed + static_cast<std::uint64_t>(split);
-    return synthetic_volumes({length, length, length}, channels_of(o).in, channels_of(o).out, seed);
+    return synthetic_volumes(extent, channels_of(o).in, channels_of(o).out, seed);
   }
   VolumePair stored = open_volumes(split == DataSplit::train ? o.train_path : o.val_path);
   return o.volumes == VolumeSource::memory ? in_memory(stored) : std::move(stored);
@@ -50,8 +52,9 @@ VolumePair volumes_of(const Options& o, DataSplit split) {
 std::unique_ptr<CropDataset> open_crops(const Options& o, DataSplit split, std::int64_t batch) {
   ISOBAR_CHECK(split != DataSplit::test, "there is no test set of volumes");
   return std::make_unique<CropDataset>(volumes_of(o, split),
-                                       CropOptions{.size = o.data_size,
+                                       CropOptions{.size = o.size_of_crop(),
                                                    .samples = split == DataSplit::train ? o.nsamples : o.nsamples_val,
+                                                   .wrap = o.wrap,
                                                    .rule = o.crops,
                                                    .augmentation = o.augment,
                                                    .split = split,
@@ -158,6 +161,20 @@ std::unique_ptr<OpenedSplit> VolumeRegressionRecipe::open_split(DataSplit split,
       split == DataSplit::valid ? open_valid(volumes) : open_crops(volumes, split, 1);
   check_kind(weights, *set);
   return std::make_unique<OpenedRegressionSplit>(std::make_unique<CropsSource>(network_, volumes), std::move(set));
+}
+
+std::unique_ptr<OpenedPrediction> VolumeRegressionRecipe::open_prediction(const PredictionRequest& request,
+                                                                          const GivenWeights&) const {
+  const bool is_synthetic = request.input.empty() && !volumes.reads_files();
+  const std::string& path = request.input.empty() ? volumes.val_path : request.input;
+  ISOBAR_CHECK(is_synthetic || fs::exists(path), path, " does not exist");
+  VolumePair pair = is_synthetic ? volumes_of(volumes, DataSplit::valid) : open_volumes_to_predict(path);
+  return std::make_unique<VolumePrediction>(VolumeNetwork{.recipe = network_,
+                                                          .ports = ports_of(volumes, channels_of(volumes)),
+                                                          .objective = objective_of(volumes),
+                                                          .wrap = volumes.wrap,
+                                                          .overlap = request.overlap},
+                                            std::move(pair));
 }
 
 std::unique_ptr<TaskSource> VolumeRegressionRecipe::on_shapes() const {

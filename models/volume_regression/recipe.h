@@ -25,6 +25,8 @@ class VolumeRegressionRecipe : public Recipe {
       const std::filesystem::path& folder) const override;
   std::unique_ptr<OpenedRecipe> open(KeyOrigins& origins, const OpenRequest& request) override;
   std::unique_ptr<OpenedSplit> open_split(DataSplit split, const GivenWeights& weights) const override;
+  std::unique_ptr<OpenedPrediction> open_prediction(const PredictionRequest& request,
+                                                    const GivenWeights& weights) const override;
   // Error where the channels are left to files.
   std::unique_ptr<TaskSource> on_shapes() const override;
 

@@ -68,7 +68,8 @@ TEST_CASE("volume regression: a run has the tutorial's lines, falls below the in
 }
 
 TEST_CASE("volume regression: a run that was stopped and resumed has the bits of one that was not") {
-  for (const std::string kind : {"", "--set crops=tutorial --set augment=tutorial --set shuffle=false"}) {
+  for (const std::string kind : {"", "--set crops=tutorial --set augment=tutorial --set shuffle=false",
+                                 "--set data_size=[4,8,8] --set wrap=true"}) {
     INFO(kind);
     const SmallRuns here(kSmall);
     const std::string settings = "--set lr_schedule=constant " + kind;
@@ -79,6 +80,38 @@ TEST_CASE("volume regression: a run that was stopped and resumed has the bits of
       CHECK((here.file(std::string("whole/checkpoints/step_00000008/") + part) ==
              here.file(std::string("broken/checkpoints/step_00000008/") + part)));
   }
+}
+
+TEST_CASE("volume regression: every validation has the same samples, which are of the run's seed") {
+  const SmallRuns here(kSmall);
+  const auto losses = [&](const std::string& run, const std::string& more) {
+    here.done(here.train(run, "--set num_epochs=3 --set lr=0 " + more));
+    std::vector<double> found;
+    for (const json& line : testing::metrics_of(here.path(run)))
+      if (line.at("event") == "valid") found.push_back(line.at("loss").get<double>());
+    return found;
+  };
+  const std::vector<double> one = losses("one", ""), other = losses("other", "--set seed=5 --set conv_scale=0"),
+                            zero = losses("zero", "--set conv_scale=0");
+  REQUIRE(one.size() >= 2);
+  for (const double loss : one) CHECK(loss == one[0]);
+  CHECK(other[0] != zero[0]);  // networks without weights: other samples
+}
+
+// With periodic volumes every crop of a run is one that wraps in some way, unless it begins at a place that others have
+// too: the losses differ.
+TEST_CASE("volume regression: a run on periodic volumes is another one, and is not resumed without wrap") {
+  const SmallRuns here(kSmall);
+  const std::string short_run = " --set data_size=[4,8,4] --num_iters 2";
+  here.done(here.train("within", short_run));
+  here.done(here.train("around", "--set wrap=true" + short_run));
+  CHECK(testing::metrics_of(here.path("within")) != testing::metrics_of(here.path("around")));
+  const Outcome refused =
+      here.command("train --resume --num-iters 4 --set wrap=false --run-dir " + here.path("around").string());
+  CHECK(refused.status == 1);
+  CHECK_THAT(refused.err, ContainsSubstring("wrap"));
+  const Outcome evaluated = here.command("evaluate --threads 1 --device cpu --weights " + here.path("around").string());
+  here.done(evaluated);
 }
 
 TEST_CASE("volume regression: ranks make the run of one, with and without a sharded optimizer") {

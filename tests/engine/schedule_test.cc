@@ -142,6 +142,24 @@ TEST_CASE("schedule: the U-Net tutorial's and nanoGPT's") {
                {600001, 6e-5}});
 }
 
+TEST_CASE("schedule: with the U-Net's rule only a scaled batch above the reference's has a warmup") {
+  const auto first_rate = [](BatchScaling scaling, std::int64_t batch) {
+    ScheduleOptions options;
+    options.lr_schedule = ScheduleKind::constant;
+    options.lr = 1;
+    options.warmup = 10;
+    options.warmup_rule = WarmupRule::unet;
+    options.batch_lr_scaling = scaling;
+    options.reference_batch_size = 16;
+    return options.learning_rate(batch).at(0);
+  };
+  CHECK(first_rate(BatchScaling::sqrt, 64) == 0.2);
+  CHECK(first_rate(BatchScaling::linear, 64) == 0.4);
+  CHECK(first_rate(BatchScaling::none, 64) == 1);
+  CHECK(first_rate(BatchScaling::sqrt, 16) == 1);
+  CHECK(first_rate(BatchScaling::linear, 4) == 0.25);
+}
+
 TEST_CASE("schedule: each key has its effect on the rates") {
   ScheduleOptions options;
   options.num_iters = 1000;

@@ -7,8 +7,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "apps/train/model_file.h"
+#include "engine/files/safetensors.h"
 #include "engine/tape.h"
 #include "models/cnn/recipe.h"
 #include "models/regression/regressor.h"
@@ -16,49 +19,14 @@
 #include "models/unet/recipe.h"
 #include "tests/harness/forecast_config.h"
 #include "tests/harness/golden_comparison.h"
+#include "tests/harness/hashed_numbers.h"
+#include "tests/harness/temporary_folder.h"
 
 namespace isobar {
 namespace {
 
 using testing::Arithmetic, testing::ContainsSubstring, testing::Golden, testing::kFp64, testing::NamedValues;
-using testing::check_exact;
-
-// ---- what the golden files leave out: numbers that a formula makes (hashed() in tools/make_golden.py) ---------------
-
-double hashed(std::uint64_t i, std::uint64_t seed) {
-  auto bits = static_cast<std::uint32_t>((i + 1) * 2654435761u + seed * 40503u);
-  bits = (bits ^ (bits >> 16)) * 0x85EBCA6Bu;
-  bits = (bits ^ (bits >> 13)) * 0xC2B2AE35u;
-  bits ^= bits >> 16;
-  return static_cast<double>(bits >> 8) / (1 << 23) - 1;
-}
-
-std::vector<double> hashed_values(std::int64_t n, std::uint64_t seed, double scale = 1, double offset = 0) {
-  std::vector<double> values;
-  for (std::int64_t i = 0; i < n; ++i) values.push_back(offset + scale * hashed(static_cast<std::uint64_t>(i), seed));
-  return values;
-}
-
-Tensor hashed_tensor(const Shape& shape, Device device, std::uint64_t seed, double scale = 1, double offset = 0) {
-  Tensor tensor = Tensor::empty(shape, DType::fp32, device);
-  tensor.set_values(hashed_values(tensor.numel(), seed, scale, offset));
-  return tensor;
-}
-
-// A tensor in a few numbers: its norm, a sum with signs, elements at equal distances.
-std::vector<double> summary(const std::vector<double>& values) {
-  constexpr std::size_t kSamples = 48;
-  double squares = 0, sum = 0;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const double sign = hashed(i, 0);
-    squares += values[i] * values[i];
-    sum += sign > 0 ? values[i] : sign < 0 ? -values[i] : 0;
-  }
-  const double root = std::sqrt(static_cast<double>(values.size()));
-  std::vector<double> result{std::sqrt(squares) / root, sum / root};
-  for (std::size_t i = 0; i < kSamples; ++i) result.push_back(values[i * values.size() / kSamples]);
-  return result;
-}
+using testing::check_exact, testing::hashed_tensor, testing::summary;
 
 NamedValues summaries(const NamedValues& values) {
   NamedValues result;
@@ -145,13 +113,14 @@ testing::Training train(const Golden& golden, Arithmetic arithmetic) {
 }
 
 // Made without weights: on shapes.
-std::int64_t parameters_of(const std::vector<std::string>& assignments, std::vector<std::string>* names = nullptr) {
+std::int64_t parameters_of(const std::vector<std::string>& assignments,
+                           std::map<std::string, Shape>* shapes = nullptr) {
   std::vector<std::string> all{"task=volume_regression", "volumes=synthetic"};
   all.insert(all.end(), assignments.begin(), assignments.end());
   RunConfig config = read_config(testing::entries_of(all));
   const auto task = config.recipe->on_shapes()->make_task(config.compute, {DeviceKind::meta});
-  if (names != nullptr)
-    for (const NamedParameter& p : task->parameters().named()) names->push_back(p.name);
+  if (shapes != nullptr)
+    for (const NamedParameter& p : task->parameters().named()) (*shapes)[p.name] = p.full_shape;
   return task->parameters().count();
 }
 
@@ -166,17 +135,44 @@ constexpr const char* kGoldens[] = {"unet", "unet_half"};
 
 }  // namespace
 
-TEST_CASE("unet: the reference's networks have 116,977,029 and 66,644,357 parameters, with PyTorch's names") {
-  std::vector<std::string> names, expected;
-  CHECK(parameters_of({}, &names) == 116977029);
-  for (const char* layer :
-       {"conv_down1.0", "conv_down2.0", "conv_down3.0", "conv_down4.0", "conv_down5.0", "conv_down6.0", "conv_up6.0",
-        "conv_up5.0", "conv_up4.0", "conv_up3.0", "conv_up2.0", "conv_last"})
-    for (const char* part : {".weight", ".bias"}) expected.push_back(std::string(layer) + part);
-  CHECK(names.size() == expected.size());
-  CHECK(std::is_permutation(names.begin(), names.end(), expected.begin(), expected.end()));
+TEST_CASE(
+    "unet: the reference's networks have 116,977,029 and 66,644,357 parameters, with PyTorch's names and shapes") {
+  // In the order of PyTorch: a convolution [Co, Ci, 4, 4, 4], a transposed one [Ci, Co, 4, 4, 4].
+  const std::vector<std::tuple<std::string, std::int64_t, std::int64_t, std::int64_t>> layers{
+      {"conv_down1.0", 64, 4, 64},     {"conv_down2.0", 128, 64, 128},  {"conv_down3.0", 256, 128, 256},
+      {"conv_down4.0", 512, 256, 512}, {"conv_down5.0", 512, 512, 512}, {"conv_down6.0", 512, 512, 512},
+      {"conv_up6.0", 512, 512, 512},   {"conv_up5.0", 1024, 512, 512},  {"conv_up4.0", 1024, 256, 256},
+      {"conv_up3.0", 512, 128, 128},   {"conv_up2.0", 256, 64, 64},     {"conv_last", 128, 5, 5}};
+  std::map<std::string, Shape> shapes, expected;
+  for (const auto& [name, first, second, bias] : layers) {
+    expected[name + ".weight"] = {first, second, 4, 4, 4};
+    expected[name + ".bias"] = {bias};
+  }
+  CHECK(parameters_of({}, &shapes) == 116977029);
+  CHECK(shapes == expected);
   CHECK(parameters_of({"full_scale=false"}) == 66644357);
   CHECK(parameters_of({"levels=1", "width=3", "data_size=2"}) == 64 * 4 * 3 + 3 + 64 * 3 * 5 + 5);
+}
+
+// The tutorials write no checkpoint: what there is of their network is its state_dict.
+TEST_CASE(
+    "unet: a state_dict of the reference is read by its names and written with the same names, shapes and bytes") {
+  const std::string weights = testing::kGolden + "unet_weights.safetensors";
+  RunConfig config = read_config(testing::entries_of({"task=volume_regression", "volumes=synthetic", "width=1"}));
+  const auto task = config.recipe->on_shapes()->make_task(config.compute, Device{});
+  read_model(weights, *task);
+  const testing::TemporaryFolder folder;
+  write_model(folder / "model.safetensors", *task, to_json(config));
+  const SafetensorsFile read(weights), written(folder / "model.safetensors");
+  CHECK(read.tensors().size() == 24);
+  CHECK(written.tensors().size() == read.tensors().size());
+  for (const TensorBytes& tensor : read.tensors()) {
+    INFO(tensor.info.name);
+    const TensorBytes& own = written.at(tensor.info.name);
+    CHECK(own.info.dtype == tensor.info.dtype);
+    CHECK(own.info.shape == tensor.info.shape);
+    CHECK(std::ranges::equal(own.bytes, tensor.bytes));
+  }
 }
 
 TEST_CASE("unet: output, loss and every gradient equal PyTorch's in fp64") {
@@ -208,7 +204,6 @@ TEST_CASE("unet: lower precisions err at most twice as much as PyTorch in the sa
   std::vector<Outcome> exact;
   for (std::uint64_t draw = 1; draw <= kDraws; ++draw) exact.push_back(run(golden, kFp64, {}, draw));
   for (const Arithmetic arithmetic : testing::low_precisions()) {
-    if (arithmetic.device.kind == DeviceKind::emulator) continue;  // hours; its kernels have tests of their own
     const std::string yardstick = std::string("yardstick.") + name_of(arithmetic.dtype) + ".";
     Errors errors;
     for (std::uint64_t draw = 1; draw <= kDraws; ++draw)

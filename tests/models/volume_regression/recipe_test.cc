@@ -2,8 +2,10 @@
 // it refuses.
 #include "models/volume_regression/recipe.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -29,7 +31,8 @@ RunConfig config_of(std::vector<std::string> assignments) {
   return read_config(entries_of(assignments));
 }
 
-std::unique_ptr<OpenedRecipe> opened(const std::vector<std::string>& assignments) {
+std::unique_ptr<OpenedRecipe> opened(std::vector<std::string> assignments, const std::string& more = "") {
+  if (!more.empty()) assignments.push_back(more);
   RunConfig config = config_of(assignments);
   return open(config);
 }
@@ -104,6 +107,48 @@ TEST_CASE("volume regression: what does not fit is refused with file, dataset an
   CHECK_THROWS_WITH(read_vit(), ContainsSubstring("a ViT has two axes, and the samples [4, 4, 4, 4] have 3"));
 }
 
+TEST_CASE("volume regression: a crop may have three sizes, and periodic volumes are wrapped") {
+  const TemporaryFolder folder;
+  write_volumes(folder);
+  const auto paths = paths_of(folder);
+  CHECK(opened(with(paths, "data_size=[4,4,6]"), "levels=1")->train().layout()[1].shape == Shape{5, 4, 4, 6});
+  CHECK(opened({"volumes=synthetic", "data_size=[4,8,12]"})->valid().layout()[0].shape == Shape{4, 4, 8, 12});
+  for (const bool wrap : {false, true}) {
+    const auto data = opened(with(paths, wrap ? "wrap=true" : "wrap=false"));
+    for (const Dataset* set : {&data->train(), &data->valid()}) {
+      const auto& crops = dynamic_cast<const CropDataset&>(*set);
+      std::int64_t last = 0;
+      for (std::int64_t i = 0; i < 60; ++i) last = std::max(last, crops.crop({.sample = i}).start[2]);
+      CHECK(last == (wrap ? 5 : 2));
+    }
+  }
+  // A crop as wide as the box.
+  CHECK_NOTHROW(
+      read_batch(opened(with(paths, "data_size=[4,4,6]"), "levels=1")->train(), std::vector<std::int64_t>{0}, 1));
+}
+
+TEST_CASE("volume regression: sizes of a crop that cannot be are refused") {
+  const auto refused = [](const std::string& assignment, const std::string& sentence) {
+    INFO(assignment);
+    CHECK_THROWS_WITH(opened({"volumes=synthetic", assignment}), ContainsSubstring(sentence));
+  };
+  const std::string what = "config key data_size in --set must be ";
+  refused("data_size=[4,4]", what + "an integer, or a list of 3, each an integer, not [4,4]");
+  refused("data_size=[4,4,4,4]", what + "an integer, or a list of 3, each an integer, not [4,4,4,4]");
+  refused("data_size=4.5", what + "an integer, or a list of 3, each an integer, not 4.5");
+  refused("data_size=0", what + "at least 1, not 0");
+  refused("data_size=[4,0,4]", what + "at least 1, not 0");
+  refused("data_size=[4,4,16385]", what + "at most 16384, not 16385");
+  refused("data_size=[4,8,6]", "config key data_size in --set: a U-Net of 2 levels takes multiples of 4 points, not 6");
+  RunConfig tutorial = config_of({"volumes=synthetic", "crops=tutorial", "wrap=true"});
+  CHECK_THROWS_WITH(open(tutorial), "crops are tutorial, which do not wrap: set crops=random or wrap=false");
+  // One number stays one, three stay three: so does what a run keeps of its config.
+  RunConfig one = config_of({"volumes=synthetic", "data_size=8"});
+  RunConfig three = config_of({"volumes=synthetic", "data_size=[8,4,4]"});
+  CHECK(to_json(one).at("data_size").dump() == "8");
+  CHECK(to_json(three).at("data_size").dump() == "[8,4,4]");
+}
+
 TEST_CASE("volume regression: input and target are turned alike, vectors only where that is wanted") {
   for (const bool vectors_turn : {false, true}) {
     RunConfig config = config_of({"volumes=synthetic", "n_in_channels=4", "n_out_channels=4",
@@ -145,6 +190,60 @@ TEST_CASE("volume regression: metrics by hand, the input is scored once") {
   CHECK(metrics.l1(0) == 1);
   CHECK(metrics.input_l1(1) == 2);
   CHECK_THROWS_AS(metrics.add(input, {}, 1), Error);
+}
+
+TEST_CASE("volume regression: each figure of the report is of its own channel") {
+  VolumeMetrics metrics(4, 5, 0);
+  for (int pass = 0; pass < 2; ++pass) {  // the input's errors are those of the first
+    metrics.begin();
+    metrics.add(std::vector<double>{1, 2, 3, 4, 5, 0},
+                pass == 0 ? std::vector<double>{6, 7, 8, 9, 0} : std::vector<double>{}, 2);
+    metrics.end();
+  }
+  const Report report = metrics.report(DataSplit::valid);
+  const std::vector<std::string> names{"rho", "vx", "vy", "vz", "T"};
+  for (const auto* figures : {&report.line, &report.summary}) {
+    REQUIRE(figures->size() == 9);
+    for (std::size_t c = 0; c < 9; ++c) {
+      const Figure& figure = (*figures)[c];
+      CHECK(figure.name == std::string(figures == &report.line ? "" : "val_") + (c < 5 ? "l1" : "input_l1"));
+      CHECK(figure.part == names[c % 5]);
+      CHECK(figure.value == (static_cast<double>(c) + 1) / 2);
+    }
+  }
+  for (std::size_t c = 0; c < 5; ++c)
+    CHECK(report.scalars.at(c) == std::pair("L1(" + names[c] + ")/valid", (static_cast<double>(c) + 1) / 2));
+  CHECK(report.sentence == "Mean absolute error: rho 0.5 vx 1 vy 1.5 vz 2 T 2.5");
+  CHECK_THAT(report.table, ContainsSubstring("\n     rho        0.5          3\n      vx          1        3.5\n"));
+  CHECK_THAT(report.table, ContainsSubstring("\n       T        2.5"));
+}
+
+TEST_CASE("volume regression: a picture has the middle slices of the first sample, of the first and the last channel") {
+  RunConfig config = config_of({"volumes=synthetic", "augment=none"});
+  const auto data = open(config);
+  const auto task = data->make_task(config.compute, Device{});
+  const Batch batch = read_batch(data->train(), std::vector<std::int64_t>{0, 1}, 1);
+  const auto picture_with = [&](const char* name,
+                                std::array<std::int64_t, 3> at) {  // another value of sample, channel, D
+    Batch other = batch;
+    if (*name != '\0') {
+      const Tensor& old = batch.at(name);
+      std::vector<double> values = old.to_vector();
+      const std::int64_t plane = (at[0] * old.size(1) + at[1]) * old.size(2) + at[2];
+      for (std::int64_t i = 0; i < 16; i += 2) values[static_cast<std::size_t>(plane * 16 + i)] += 0.5;
+      other[name] = Tensor::empty(old.shape(), old.dtype(), Device{});
+      other[name].set_values(values);
+    }
+    const std::vector<Picture> pictures = task->pictures(other, 1);
+    REQUIRE(pictures.size() == 1);
+    return pictures[0].image.pixels;
+  };
+  const auto plain = picture_with("", {});
+  CHECK(plain == picture_with("target", {0, 0, 1}));
+  CHECK(plain == picture_with("target", {0, 2, 2}));
+  CHECK(plain == picture_with("target", {1, 0, 2}));
+  CHECK(plain != picture_with("target", {0, 0, 2}));
+  CHECK(plain != picture_with("target", {0, 4, 2}));
 }
 
 TEST_CASE("volume regression: the tutorial's crops are drawn by whole batches, those of a validation one by one") {

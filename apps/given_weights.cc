@@ -1,0 +1,52 @@
+#include "apps/given_weights.h"
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "apps/train/run_folder.h"
+#include "engine/files/json.h"
+#include "engine/files/reader.h"
+#include "kernels/common/check.h"
+#include "kernels/common/printable.h"
+
+namespace isobar {
+
+namespace fs = std::filesystem;
+
+RunConfig config_of_weights(const std::string& weights, ModelDescription& description, const std::string& data,
+                            const std::vector<std::string>& assignments) {
+  ISOBAR_CHECK(description.config, weights, " does not say what model it is of");
+  ConfigEntries entries = entries_from(to_json(*description.config), weights);
+  if (!data.empty())
+    for (const auto& [key, path] : description.config->recipe->paths_in(data))
+      entries[key] = {fs::absolute(path).lexically_normal().string(), "--data"};
+  for (const std::string& assignment : assignments) set_from_assignment(entries, assignment);
+  RunConfig config = read_config(entries);
+  print_left_out(config);
+  config.check();
+  return config;
+}
+
+std::int64_t samples_at_once(const BatchOptions& batch, const fs::path& weights) {
+  const fs::path run = run_of(weights);
+  return batch.at_once(run.empty() ? 1 : layout_of_run(run).dp);
+}
+
+void print_weights_origin(const fs::path& file) {
+  std::cout << "weights: " << file.string();
+  const fs::path state_file = file.parent_path() / "state.json";
+  nlohmann::json state;
+  if (fs::is_regular_file(state_file))
+    state = parse_json_if_valid<nlohmann::json>(read_file(state_file), state_file.string()).value_or(state);
+  const nlohmann::json trainer = state.is_object() ? state.value("trainer", nlohmann::json()) : nlohmann::json();
+  const nlohmann::json iteration =
+      trainer.is_object() ? trainer.value("iteration", nlohmann::json()) : nlohmann::json();
+  if (iteration.is_number_integer()) std::cout << ", of iteration " << iteration;
+  const nlohmann::json loss = state.is_object() ? state.value("best_loss", nlohmann::json()) : nlohmann::json();
+  const bool is_best = !file.parent_path().filename().string().starts_with("step_");
+  if (loss.is_number() && is_best) std::cout << ", validation loss " << loss.get<double>();
+  std::cout << std::endl;
+  if (iteration == 0) print_line("warning: " + file.string() + " is of iteration 0: these weights were never trained");
+}
+
+}  // namespace isobar

@@ -1,0 +1,25 @@
+// The weights that a command applies or judges: the config stored with them, and where they come from.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "apps/train/config.h"
+#include "apps/train/model_file.h"
+
+namespace isobar {
+
+// The config stored with the weights, with the paths of --data (may be empty) and the values of --set; the keys that
+// these leave out are printed. `weights`: as the user named them. Error if they have no config.
+RunConfig config_of_weights(const std::string& weights, ModelDescription& description, const std::string& data,
+                            const std::vector<std::string>& assignments);
+
+// The number of samples that one rank of the weights' run computed at once: what fitted into memory there fits here.
+std::int64_t samples_at_once(const BatchOptions& batch, const std::filesystem::path& weights);
+
+// Prints which weights these are, if a checkpoint's state.json lies beside them.
+void print_weights_origin(const std::filesystem::path& file);
+
+}  // namespace isobar

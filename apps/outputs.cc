@@ -1,0 +1,59 @@
+#include "apps/outputs.h"
+
+#include <algorithm>
+#include <array>
+
+#include "apps/train/run_folder.h"
+#include "engine/files/atomic_file.h"
+#include "kernels/common/check.h"
+
+namespace isobar {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool are_same(const fs::path& a, const fs::path& b) {
+  return fs::weakly_canonical(a) == fs::weakly_canonical(b);
+}
+
+bool holds(const fs::path& folder, const fs::path& file) {
+  const fs::path below = fs::weakly_canonical(file).lexically_relative(fs::weakly_canonical(folder));
+  return !below.empty() && *below.begin() != "..";
+}
+
+bool is_file_of_data(const fs::path& file, const fs::path& data) {
+  static constexpr std::array kData{".h5", ".hdf5", ".npy", ".gz", ""};  // IDX files have none
+  if (are_same(file, data)) return true;
+  return std::ranges::find(kData, file.extension().string()) != kData.end() && fs::exists(file) && holds(data, file);
+}
+
+}  // namespace
+
+void check_output(const std::string& flag, const std::string& path, const CommandInputs& inputs) {
+  const fs::path target = replaced_by_writing(path);
+  ISOBAR_CHECK(!are_same(target, inputs.weights), flag, " ", path, " would replace the weights");
+  for (const fs::path& data : inputs.data)
+    ISOBAR_CHECK(!is_file_of_data(target, data), flag, " ", path, " would replace the data");
+  for (const fs::path& statistics : inputs.statistics)
+    ISOBAR_CHECK(!are_same(target, statistics), flag, " ", path, " would replace the statistics");
+  ISOBAR_CHECK(!is_file_of_run(target, run_of(inputs.weights)), flag, " ", path, " would replace a file of the run");
+}
+
+void check_format(const std::string& flag, const std::string& path) {
+  static constexpr std::array kOthers{".nc", ".nc4", ".cdf", ".zarr", ".grib", ".grib2", ".grb"};
+  const std::string extension = fs::path(path).extension().string();
+  ISOBAR_CHECK(std::ranges::find(kOthers, extension) == kOthers.end(), flag, " ", path, ": isobar writes no ",
+               extension.substr(1), " yet: name it .h5; netCDF and xarray read that too");
+}
+
+void check_differ(const std::string& out, const std::string& scores) {
+  ISOBAR_CHECK(out.empty() || scores.empty() || !are_same(out, scores), "--out and --scores are both ", out);
+}
+
+void check_disk(const std::string& flag, const std::string& path, std::uintmax_t bytes) {
+  const std::uintmax_t free = fs::space(fs::absolute(replaced_by_writing(path)).parent_path()).available;
+  ISOBAR_CHECK(bytes <= free, flag, " ", path, " needs ", bytes, " bytes, and the disk has ", free);
+}
+
+}  // namespace isobar

@@ -130,7 +130,9 @@ TEST_CASE("volume regression: a crop may have three sizes, and periodic volumes 
 TEST_CASE("volume regression: sizes of a crop that cannot be are refused") {
   const auto refused = [](const std::string& assignment, const std::string& sentence) {
     INFO(assignment);
-    CHECK_THROWS_WITH(opened({"volumes=synthetic", assignment}), ContainsSubstring(sentence));
+    CHECK_THROWS_WITH(
+        checked_config(entries_of({"task=volume_regression", "levels=2", "volumes=synthetic", assignment})),
+        ContainsSubstring(sentence));
   };
   const std::string what = "config key data_size in --set must be ";
   refused("data_size=[4,4]", what + "an integer, or a list of 3, each an integer, not [4,4]");

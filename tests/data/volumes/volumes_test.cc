@@ -346,8 +346,8 @@ TEST_CASE("crops: the tutorial's 24 turns are those of its table, and its 24 rot
   for (std::int64_t i = 0; i < 20; ++i) CHECK(none.crop({.sample = i}).turn == 0);
 }
 
-// numpy: each row of the reference's tables, tried on a cube of 3^3 different numbers: the rotation moves the point p to
-// R p (R by Rodrigues' formula; x along W), the turn is transpose(order), then flips.
+// numpy: each row of the reference's tables, tried on a cube of 3^3 different numbers. The rotation moves the point p
+// to R p (R by Rodrigues' formula; x along W); the turn is transpose(order), then flips.
 TEST_CASE("crops: the rows of the tutorial's tables, one by one") {
   constexpr std::array kTurnsOfTable{6,  5, 3,  20, 21, 18, 19, 44, 46, 41, 43, 10,
                                      14, 9, 13, 30, 27, 29, 31, 38, 37, 35, 39, 0};

@@ -407,6 +407,16 @@ TEST_CASE("crops: the tutorial's are the numbers of NumPy's RandomState(12345)")
   }
   CHECK(folded == 2980466711847900240u);
 
+  // Places are the same where nothing is turned.
+  CropOptions options{.size = cube(4), .samples = 8, .rule = CropRule::tutorial, .batch = 4};
+  const CropDataset turning(synthetic(6), options);
+  options.augmentation = Augmentation::none;
+  const CropDataset still(synthetic(6), options);
+  for (std::int64_t i = 0; i < 8; ++i) {
+    CHECK(still.crop({.sample = i}) == Crop{turning.crop({.sample = i}).start, 0});
+    CHECK(turning.crop({.sample = i}) == TutorialCrops(6, 4, 4, 8).crop(0, i));
+  }
+
   // Epochs follow each other, in any order of asking; a batch of one, and ranks that share a batch.
   const Crop first = crops.crop(0, 0), second = crops.crop(1, 0);
   CHECK(!(first == second));

@@ -189,10 +189,10 @@ std::int64_t parameters_of(const std::vector<std::string>& assignments,
   return task->parameters().count();
 }
 
-std::vector<double> prediction_of(const UnetOptions& options, const Tensor& input) {
+std::vector<double> prediction_of(const UnetOptions& options, const Tensor& input, const ComputeOptions& compute = {}) {
   Ports ports{.in = {input.shape().begin() + 1, input.shape().end()}, .out = {}};
   ports.out = ports.in;
-  const Regressor regressor(std::make_shared<UnetRecipe>(options), {}, ports, Device{});
+  const Regressor regressor(std::make_shared<UnetRecipe>(options), compute, ports, Device{});
   return regressor.prediction({{"input", input}}).to_vector();
 }
 
@@ -341,6 +341,26 @@ TEST_CASE("unet: its initial weights are the reference's, and an output that is 
   const std::vector<double> output =
       added.prediction({{"input", hashed_tensor({1, 2, 8, 8}, Device{}, 7)}}).to_vector();
   CHECK(std::ranges::all_of(output, [](double value) { return value == 0; }));
+}
+
+TEST_CASE("unet: bounded outputs are the tanh of those that are not, and leave it in the dtype of the parameters") {
+  const Tensor input = hashed_tensor({2, 2, 4, 4}, Device{}, 8, 3);
+  const UnetOptions bounded{.width = 4, .levels = 2, .conv_scale = 0.7};
+  UnetOptions free = bounded;
+  free.bounded = false;
+  const std::vector<double> inside = prediction_of(bounded, input), outside = prediction_of(free, input);
+  CHECK(std::ranges::any_of(outside, [](double value) { return std::abs(value) > 1; }));
+  for (std::size_t i = 0; i < inside.size(); ++i) CHECK(std::abs(inside[i] - std::tanh(outside[i])) < 1e-6);
+
+  // In bf16 fields are rounded on their way in, and what comes out is not.
+  const Tensor rounded = input.to(DType::bf16).to(DType::fp32);
+  CHECK(prediction_of(bounded, rounded) != inside);
+  const ComputeOptions in_bf16{.amp_mode = AmpMode::bf16};
+  CHECK(prediction_of(bounded, rounded, in_bf16) == prediction_of(bounded, input, in_bf16));
+  const Golden golden("unet_half");
+  Net net(golden, {{DeviceKind::cpu}, DType::bf16});
+  const TapeScope off(nullptr);
+  CHECK(net.task().prediction(batch_of(golden, Device{})).dtype() == DType::fp32);
 }
 
 TEST_CASE("unet: what it cannot compute is refused in a sentence") {

@@ -337,6 +337,7 @@ TEST_CASE("volume regression: the tutorial's crops are drawn by whole batches, t
   CHECK(crops_of(2, true) != crops_of(4, true));
   CHECK(crops_of(2, false) == crops_of(4, false));
   CHECK(crops_of(4, true)[2] == TutorialCrops(8, 4, 4, 8).crop(0, 2));
+  CHECK(crops_of(4, false)[2] == TutorialCrops(8, 4, 1, 3).crop(0, 2));
 }
 
 }  // namespace isobar::testing

@@ -362,9 +362,10 @@ TEST_CASE("conv adds to the gradient of a class of elements that no tap reaches,
         c.mode = mode;
         c.has_bias = mode == Grad::overwrite;
         run_bwd_data(c);
-        if (channels > 1) continue;
+        if (channels > 1 || mode == Grad::accumulate || types.out != types.in) continue;
         c.shape.out_channels =
             types.in == DType::fp32 && !types.tf32 ? 1100 : 16400;  // where others have several parts
+        c.shape.batch = 1;
         run_bwd_data(c);
       }
 }
@@ -519,9 +520,9 @@ TEST_CASE("conv of a slab with its halo gives the rows of the whole, bit for bit
                                    {axis(10, 4, 2, 1, 1), 0, 2},
                                    {axis(10, 4, 2, 1, 1), 2, 3}};
   for (const Types& types : kOperands)
-    for (const auto& [in, out] : {std::pair<std::int64_t, std::int64_t>{5, 7}, {60, 50}, {150, 3}, {8, 72}, {926, 8}})
+    for (const auto& [in, out] : {std::pair<std::int64_t, std::int64_t>{5, 7}, {60, 50}, {150, 3}, {8, 72}, {640, 8}})
       for (const Slab& slab : slabs) {
-        if (in > 900 && (&slab != &slabs[1] || types.in == DType::fp64)) continue;  // for parts of the terms, once
+        if (in > 600 && (&slab != &slabs[1] || types.in == DType::fp64)) continue;  // for parts of the terms, once
         const DType dtype = types.in;
         const ConvShape whole{1, in, out, {slab.cut, axis(3, 3, 1, 1, 1), axis(4, 3, 1, 1, 1)}};
         const ConvAxis& cut = slab.cut;

@@ -7,11 +7,11 @@ namespace {
 
 __global__ void __launch_bounds__(kMapThreads)
     conv_parts_kernel(PartsOfTerms terms, ResultRows rows, ConvResult result) {
-  const std::int64_t size = std::int64_t{terms.m} * terms.n;
-  for (std::int64_t i = global_thread(); i < size; i += global_threads()) {
+  const int size = terms.m * terms.n;  // conv.h keeps it below 2^31
+  for (int i = static_cast<int>(global_thread()); i < size; i += static_cast<int>(global_threads())) {
     float sum[1] = {};
-    for (int part = 0; part < terms.parts; ++part) sum[0] += terms.sums[part * size + i];
-    const int row = static_cast<int>(i / terms.n), column = static_cast<int>(i % terms.n);
+    for (int part = 0; part < terms.parts; ++part) sum[0] += terms.sums[std::int64_t{part} * size + i];
+    const int row = i / terms.n, column = i % terms.n;
     result.put(rows[terms.first_row + row] * terms.n + column, column, 1, sum);
   }
 }

@@ -315,19 +315,17 @@ struct TermsSideBySide {
   }
 };
 
-// The same as [terms, lines], for sources whose lines lie side by side. The chunks of a term change places so that the
-// rows that ldmatrix reads together, or the lanes of a fragment in tf32, lie in different banks.
+// The same as [terms, lines], for sources whose lines lie side by side. In 16 bits the chunks of a term change places, so
+// that the rows that ldmatrix reads together lie in different banks; in tf32 terms lie 8 elements further apart, so that
+// the elements that the lanes of a warp read together do.
 template <class T, int kLines>
 struct LinesSideBySide {
-  static constexpr int kElements = kLines * kStep<T>;
+  static constexpr int kPitch = kLines + (sizeof(T) == 2 ? 0 : 8), kElements = kPitch * kStep<T>;
   static constexpr int kLanes = kThreads / kStep<T>;  // that copy a term
   static constexpr int kPasses = kLines / kChunk<T> / kLanes;
 
-  static __device__ __forceinline__ int turned(int term, int number) {
-    return number ^ (sizeof(T) == 2 ? term % 8 : term % 4 * 2);
-  }
   static __device__ __forceinline__ T* chunk(T* tile, int term, int number) {
-    return tile + term * kLines + turned(term, number) * kChunk<T>;
+    return tile + term * kPitch + (sizeof(T) == 2 ? number ^ (term % 8) : number) * kChunk<T>;
   }
 
   // This thread's part in copying: kPasses chunks of lines of one term.
@@ -400,9 +398,7 @@ struct LinesSideBySide {
  private:
   // This lane's element of four terms and eight lines, in tf32.
   static __device__ __forceinline__ std::uint32_t element(const T* tile, int term, int line) {
-    term += lane_id() % 4;
-    line += lane_id() / 4;
-    return to_tf32(tile[term * kLines + turned(term, line / 4) * 4 + line % 4].value);
+    return to_tf32(tile[(term + lane_id() % 4) * kPitch + line + lane_id() / 4].value);
   }
 };
 
@@ -502,6 +498,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     __syncthreads();  // this stage is loaded, and no thread reads the one before any more
     T* const a_tile = stages + slot * kStage;
     T* const b_tile = a_tile + A::kElements;
+    load(step + kStages - 1, slot == 0 ? kStages - 1 : slot - 1);
 #pragma unroll
     for (int depth = 0; depth < kDepths; ++depth) {
       std::uint32_t a[kRowTiles][4];
@@ -517,7 +514,6 @@ __global__ void __launch_bounds__(kThreads, 2)
           multiply_tile<T>(sums[m][n + 1], a[m], b[2], b[3]);
         }
       }
-      if (depth == 0) load(step + kStages - 1, slot == 0 ? kStages - 1 : slot - 1);  // while tensor cores multiply
     }
     slot = slot == kStages - 1 ? 0 : slot + 1;
   }

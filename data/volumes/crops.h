@@ -1,5 +1,5 @@
-// Samples of volumes: the same crop of both volumes of a pair, somewhere, to be turned by a symmetry of the cube. A crop
-// that is no cube is turned by those symmetries that keep its extents.
+// Samples of volumes: the same crop of both volumes of a pair, somewhere, to be turned by a symmetry of the cube. If
+// the crop is no cube, then by one of those that keep its extents.
 //
 // Where the crop begins and how it is turned are functions of the sample's key, so that they are the same on all ranks
 // and after every resume, and other ones in every epoch. Nobody turns it here: the sample says by which turn

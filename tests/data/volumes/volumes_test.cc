@@ -346,8 +346,8 @@ TEST_CASE("crops: the tutorial's 24 turns are those of its table, and its 24 rot
   for (std::int64_t i = 0; i < 20; ++i) CHECK(none.crop({.sample = i}).turn == 0);
 }
 
-// numpy: each row of the reference's tables, tried on a cube of 3^3 different numbers: the rotation moves the point p to
-// R p (R by Rodrigues' formula; x along W), the turn is transpose(order), then flips.
+// numpy: each row of the reference's tables, tried on a cube of 3^3 different numbers. The rotation moves the point p
+// to R p (R by Rodrigues' formula; x along W); the turn is transpose(order), then flips.
 TEST_CASE("crops: the rows of the tutorial's tables, one by one") {
   constexpr std::array kTurnsOfTable{6,  5, 3,  20, 21, 18, 19, 44, 46, 41, 43, 10,
                                      14, 9, 13, 30, 27, 29, 31, 38, 37, 35, 39, 0};
@@ -406,6 +406,16 @@ TEST_CASE("crops: the tutorial's are the numbers of NumPy's RandomState(12345)")
       if (tutorial_rotation(place) == crop.turn) fold(place);
   }
   CHECK(folded == 2980466711847900240u);
+
+  // Places are the same where nothing is turned.
+  CropOptions options{.size = cube(4), .samples = 8, .rule = CropRule::tutorial, .batch = 4};
+  const CropDataset turning(synthetic(6), options);
+  options.augmentation = Augmentation::none;
+  const CropDataset still(synthetic(6), options);
+  for (std::int64_t i = 0; i < 8; ++i) {
+    CHECK(still.crop({.sample = i}) == Crop{turning.crop({.sample = i}).start, 0});
+    CHECK(turning.crop({.sample = i}) == TutorialCrops(6, 4, 4, 8).crop(0, i));
+  }
 
   // Epochs follow each other, in any order of asking; a batch of one, and ranks that share a batch.
   const Crop first = crops.crop(0, 0), second = crops.crop(1, 0);

@@ -3,6 +3,7 @@
 #include "models/cnn/cnn.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -195,6 +196,21 @@ TEST_CASE("cnn: where longitude wraps, a turned globe gives the turned output, b
   CHECK(prediction_of(globe, fields(shape, kHalf)) == turned(prediction_of(globe, fields(shape))));
   globe.edge.reset();
   CHECK(prediction_of(globe, fields(shape, kHalf)) != turned(prediction_of(globe, fields(shape))));
+}
+
+TEST_CASE("cnn: its initial weights are uniform up to 1/sqrt(fan_in), as PyTorch's are") {
+  const Ports ports{.in = {2, 6, 8}, .out = {3, 6, 8}};
+  Regressor regressor(std::make_shared<CnnRecipe>(CnnOptions{.width = 20, .depth = 3}), {}, ports, Device{});
+  for (const NamedParameter& p : regressor.parameters().named()) {
+    if (!p.name.ends_with("weight")) continue;
+    INFO(p.name);
+    const double bound = 1 / std::sqrt(static_cast<double>(p.full_shape[1] * 9));
+    double largest = 0;
+    for (const double value : regressor.parameters().weight(p).to_vector())
+      largest = std::max(largest, std::abs(value));
+    CHECK(largest <= bound * (1 + 1e-6));
+    CHECK(largest > 0.95 * bound);
+  }
 }
 
 TEST_CASE("cnn: an output that is added to a good guess starts at zero") {

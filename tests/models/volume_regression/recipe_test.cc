@@ -12,6 +12,7 @@
 #include "data/batch.h"
 #include "data/files/hdf5.h"
 #include "engine/conv_ops.h"
+#include "models/regression/regressor.h"
 #include "models/regression/volume_metrics.h"
 #include "models/regression/volume_regressor.h"
 #include "tests/harness/forecast_config.h"
@@ -107,6 +108,55 @@ TEST_CASE("volume regression: what does not fit is refused with file, dataset an
   CHECK_THROWS_WITH(read_vit(), ContainsSubstring("a ViT has two axes, and the samples [4, 4, 4, 4] have 3"));
 }
 
+TEST_CASE(
+    "volume regression: training and validation have volumes and crops of their own, in memory those of the start") {
+  const auto synthetic = opened({"volumes=synthetic"});
+  const auto set = [](const Dataset& data) -> const CropDataset& { return dynamic_cast<const CropDataset&>(data); };
+  const auto first_values = [](const CropDataset& crops) {
+    std::vector<float> values(4 * 8);
+    crops.volumes().input->read(0, {0, 0, 0}, {1, 1, 8}, values.data());
+    return values;
+  };
+  CHECK(first_values(set(synthetic->train())) != first_values(set(synthetic->valid())));
+  const SampleKey key{.sample = 1, .epoch = 0, .seed = 2};
+  CHECK(!(set(synthetic->train()).crop(key) == set(synthetic->valid()).crop(key)));
+
+  const TemporaryFolder folder;
+  write_volumes(folder);
+  for (const char* name : {"train", "valid"}) {  // other values, and files that are cut off later
+    hdf5::File file = hdf5::File::create((folder / name / "box.h5").string());
+    const float value = std::string(name) == "train" ? 0.5f : 0.25f;
+    for (const auto& [dataset, channels] : {std::pair("Nbody", 4), std::pair("Hydro", 5)})
+      file.write(dataset, std::vector<std::int64_t>{channels, 6, 6, 6},
+                 std::vector<float>(static_cast<std::size_t>(channels) * 216, value));
+    file.close();
+  }
+  const auto in_memory = opened(with(paths_of(folder), "volumes=memory")), in_file = opened(paths_of(folder));
+  for (const char* name : {"train", "valid"}) std::filesystem::resize_file(folder / name / "box.h5", 3000);
+  const std::vector<std::int64_t> samples{0};
+  for (const double value : tensor_of(read_batch(in_memory->train(), samples), "input").to_vector())
+    CHECK(value == 0.5);
+  for (const double value : tensor_of(read_batch(in_memory->valid(), samples), "target").to_vector())
+    CHECK(value == 0.25);
+  CHECK_THROWS_AS(read_batch(in_file->train(), samples), Error);
+}
+
+TEST_CASE("volume regression: weights of other channels start no run, and there is no test set") {
+  const auto data = opened({"volumes=synthetic"});
+  const auto weights = [](std::int64_t in, std::int64_t out) {
+    return GivenWeights{.file = "w.safetensors", .settings = regression_settings({{in, 4, 4, 4}, {out, 4, 4, 4}})};
+  };
+  CHECK_NOTHROW(data->check_start(weights(4, 5)));
+  CHECK_NOTHROW(data->check_start({.file = "of another program", .settings = {}}));
+  for (const auto& [in, out] : {std::pair(3, 5), std::pair(4, 6)}) {
+    CHECK_THROWS_WITH(data->check_start(weights(in, out)),
+                      ContainsSubstring("the synthetic input has 4 channels in and 5 out"));
+    CHECK_THROWS_WITH(data->check_resume(weights(in, out)), ContainsSubstring("w.safetensors computes ["));
+  }
+  RunConfig config = config_of({"volumes=synthetic"});
+  CHECK_THROWS_WITH(config.recipe->open_split(DataSplit::test, weights(4, 5)), "there is no test set of volumes");
+}
+
 TEST_CASE("volume regression: a crop may have three sizes, and periodic volumes are wrapped") {
   const TemporaryFolder folder;
   write_volumes(folder);
@@ -130,7 +180,9 @@ TEST_CASE("volume regression: a crop may have three sizes, and periodic volumes 
 TEST_CASE("volume regression: sizes of a crop that cannot be are refused") {
   const auto refused = [](const std::string& assignment, const std::string& sentence) {
     INFO(assignment);
-    CHECK_THROWS_WITH(opened({"volumes=synthetic", assignment}), ContainsSubstring(sentence));
+    CHECK_THROWS_WITH(
+        checked_config(entries_of({"task=volume_regression", "levels=2", "volumes=synthetic", assignment})),
+        ContainsSubstring(sentence));
   };
   const std::string what = "config key data_size in --set must be ";
   refused("data_size=[4,4]", what + "an integer, or a list of 3, each an integer, not [4,4]");
@@ -192,6 +244,23 @@ TEST_CASE("volume regression: metrics by hand, the input is scored once") {
   CHECK_THROWS_AS(metrics.add(input, {}, 1), Error);
 }
 
+TEST_CASE("volume regression: a validation's loss is that of training, with the density's weight") {
+  std::vector<double> losses;
+  for (const char* weight : {"lambda_rho=0", "lambda_rho=1e-2"}) {
+    RunConfig config = config_of({"volumes=synthetic", weight, "dtype=fp64"});
+    const auto data = open(config);
+    const auto task = data->make_task(config.compute, Device{});
+    const Batch batch = read_batch(data->train(), std::vector<std::int64_t>{0, 1, 2}, 1);
+    const auto metrics = task->metrics();
+    metrics->begin();
+    task->score(batch, *metrics);
+    metrics->end();
+    losses.push_back(metrics->loss());
+    CHECK(std::abs(losses.back() - task->loss(batch, {}).to_vector()[0]) < 1e-12 * losses.back());
+  }
+  CHECK(losses[1] > 2 * losses[0]);
+}
+
 TEST_CASE("volume regression: each figure of the report is of its own channel") {
   VolumeMetrics metrics(4, 5, 0);
   for (int pass = 0; pass < 2; ++pass) {  // the input's errors are those of the first
@@ -244,6 +313,16 @@ TEST_CASE("volume regression: a picture has the middle slices of the first sampl
   CHECK(plain == picture_with("target", {1, 0, 2}));
   CHECK(plain != picture_with("target", {0, 0, 2}));
   CHECK(plain != picture_with("target", {0, 4, 2}));
+  for (const std::size_t channel : {0, 1, 2, 3, 4}) {  // of the prediction
+    Parameters& parameters = task->parameters();
+    const auto bias = std::ranges::find(parameters.named(), "conv_last.bias", &NamedParameter::name);
+    REQUIRE(bias != parameters.named().end());
+    std::vector<double> values(5, 0.0);
+    values[channel] = 0.4;
+    parameters.weight(*bias).set_values(values);
+    CHECK((picture_with("", {}) != plain) == (channel == 0 || channel == 4));
+    parameters.weight(*bias).set_values(std::vector<double>(5, 0.0));
+  }
 }
 
 TEST_CASE("volume regression: the tutorial's crops are drawn by whole batches, those of a validation one by one") {
@@ -258,6 +337,7 @@ TEST_CASE("volume regression: the tutorial's crops are drawn by whole batches, t
   CHECK(crops_of(2, true) != crops_of(4, true));
   CHECK(crops_of(2, false) == crops_of(4, false));
   CHECK(crops_of(4, true)[2] == TutorialCrops(8, 4, 4, 8).crop(0, 2));
+  CHECK(crops_of(4, false)[2] == TutorialCrops(8, 4, 1, 3).crop(0, 2));
 }
 
 }  // namespace isobar::testing

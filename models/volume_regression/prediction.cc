@@ -94,15 +94,14 @@ std::vector<std::string> VolumePrediction::units() const {
 }
 
 std::string VolumePrediction::about_seams() const {
+  constexpr const char* kDiffers = "the result is not that of the network on the whole volume";
   const std::optional<Reach> reach = network_.recipe->reach();
-  if (!reach) return "the network looks as far as a crop goes: at the seams it differs from itself on the whole volume";
+  if (!reach) return concat("the network looks as far as a crop goes: ", kDiffers);
   const std::string far = concat("the network looks ", reach->points, " points far");
-  if (!crops_.grid().covers(reach->points))
-    return concat(far, ", which is more: at the seams it differs from itself on the whole volume");
+  if (!crops_.grid().covers(reach->points)) return concat(far, ", which is farther: there are seams, ", kDiffers);
   if (!crops_.grid().begins_at_multiples_of(reach->stride))
-    return concat(far, ", but not every crop begins at a multiple of ", reach->stride,
-                  " points: it differs from itself on the whole volume");
-  return concat(far, ": no seams, it is the network on the whole volume");
+    return concat(far, ", but not every crop begins at a multiple of ", reach->stride, " points: ", kDiffers);
+  return concat(far, ": no seams, the result is that of the network on the whole volume");
 }
 
 std::vector<std::string> VolumePrediction::sentences() const {

@@ -240,9 +240,9 @@ TEST_CASE("prediction: it says how it cuts a volume, and what the seams are") {
   CHECK(sentences(unet(1), {16, 12, 20}, {{12, 12, 12}, 6}) ==
         "the synthetic input [2, 16, 12, 20]: 6 crops of 12 x 12 x 12 points that overlap by 6 x 6 x 6\n"
         "kept of a crop: what lies 3 x 3 x 3 points or more from its inner ends; the network looks 3 points far: no "
-        "seams, it is the network on the whole volume\n");
+        "seams, the result is that of the network on the whole volume\n");
   CHECK_THAT(sentences(unet(2), {16, 12, 20}, {{12, 12, 12}, 6}),
-             ContainsSubstring("the network looks 9 points far, which is more: at the seams it differs"));
+             ContainsSubstring("the network looks 9 points far, which is farther: there are seams"));
   CHECK_THAT(sentences(unet(1), {16, 12, 20}, {{12, 12, 12}, 7}),
              ContainsSubstring("not every crop begins at a multiple of 2 points"));
   CHECK_THAT(sentences(unet(1), {16, 12, 20}, {{12, 12, 12}, 8, true}),

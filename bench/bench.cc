@@ -479,9 +479,9 @@ int main(int argc, char** argv) {
   app.add_flag("--list", options.list, "List the ops, what their shapes mean, and their baselines");
   const auto* const ladder =
       app.add_option("--ladder", options.ladders,
-                     "Show a kernel from naive to fast: layernorm (--shape ROWSxCOLUMNS), product (MxNxK) or "
-                     "attention (HEADSxTOKENS); several names, or none for all of them")
-          ->expected(0, 3);
+                     "Show a kernel from naive to fast: layernorm (--shape ROWSxCOLUMNS), product (MxNxK), "
+                     "attention (HEADSxTOKENS) or conv (SAMPLESxSIDExINxOUT); several names, or none for all of them")
+          ->expected(0, 4);
   app.add_option("--mean", options.mean, "With --ladder layernorm: the mean of x, whose elements lie within 1 of it")
       ->capture_default_str();
   try {

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""One training step of the base ViT on the CPU, isobar beside PyTorch: forward, relative-L2 loss, backward and Adam on
-the same weights and the same batch, in fp32 and in bf16 (autocast). Two processes take turns, so that both meet the
-same machine; each one's peak resident memory is its own. With --old, this build beside an older one instead.
+"""One training step on the CPU, isobar beside PyTorch: forward, loss, backward and Adam on the same weights and the
+same batch, in fp32 and in bf16 (autocast). Two processes take turns, so that both meet the same machine; each one's
+peak resident memory is its own. With --old, this build beside an older one instead. --config: `base`, the ViT; `cnn`,
+the course's network; `unet`, the 3-D U-Net of 117 million parameters.
 
     cmake --build --preset release --target isobar-train-step
     pip install torch numpy
-    python3 bench/cpu_step.py [--rounds 3] [--threads 2] [--batch 1] [--dtypes fp32 bf16] [--save]
+    python3 bench/cpu_step.py [--config base] [--rounds 3] [--threads 2] [--batch N] [--dtypes fp32 bf16] [--save]
     python3 bench/cpu_step.py --old OLD_BUILD/bench/isobar-train-step [--rounds 10] [--dtypes fp32]
     python3 bench/cpu_step.py --isa avx512_bf16 --torch-isa AVX512_CORE_BF16    # both as on a CPU without AMX
 
@@ -31,36 +32,94 @@ RESULTS = ROOT / "bench" / "results" / "cpu_step.jsonl"
 sys.path.insert(0, str(ROOT / "tools"))
 
 
-def torch_worker(folder, dtype, threads):
+class Base:
+    batch, betas, learning_rate, assignments = 1, (0.9, 0.95), 5e-4, []
+
+    @staticmethod
+    def network():
+        import reference_vit
+        return reference_vit.ViT()
+
+    @staticmethod
+    def problem(batch):
+        import torch
+        return {name: torch.randn(batch, 20, 360, 720) for name in ("input", "target")}
+
+    @staticmethod
+    def loss(network, output, batch):
+        import reference_vit
+        return reference_vit.relative_l2(output, batch["target"])
+
+
+class Cnn:
+    batch, betas, learning_rate, assignments = 32, (0.9, 0.999), 1e-3, []
+
+    @staticmethod
+    def network():
+        import reference_cnn
+        return reference_cnn.CNN(1, 1)
+
+    @staticmethod
+    def problem(batch):
+        import torch
+        return {name: torch.rand(batch, 1, 128, 128) for name in ("input", "target")}
+
+    @staticmethod
+    def loss(network, output, batch):
+        return network.loss(output, batch["target"])
+
+
+class Unet:
+    batch, betas, learning_rate = 2, (0.9, 0.999), 2e-4
+    assignments = ["volumes=synthetic", "lr=2e-4", "warmup=0", "batch_lr_scaling=none"]
+
+    @staticmethod
+    def network():
+        import reference_unet
+        return reference_unet.UNet(4, 5)
+
+    @staticmethod
+    def problem(batch):
+        import torch
+        return {"input": torch.randn(batch, 4, 64, 64, 64), "target": torch.randn(batch, 5, 64, 64, 64).tanh(),
+                "turn": torch.zeros(batch, dtype=torch.int32)}
+
+    @staticmethod
+    def loss(network, output, batch):
+        return network.loss(output, batch["target"])
+
+
+CONFIGS = {"base": Base, "cnn": Cnn, "unet": Unet}
+
+
+def torch_worker(folder, config, dtype, threads):
     import torch
-    import reference_vit as reference
     from safetensors_file import load
 
     torch.set_num_threads(threads)
-    model = reference.ViT()
-    model.load_state_dict(load(folder / "weights.safetensors"))
+    network = config.network()
+    network.load_state_dict(load(folder / "weights.safetensors"))
     batch = load(folder / "batch.safetensors")
-    optimizer = torch.optim.Adam(model.parameters(), lr=5e-4, betas=(0.9, 0.95), fused=True)
+    optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate, betas=config.betas, fused=True)
     for _ in sys.stdin:
         begin = time.perf_counter()
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
-            output = model(batch["input"])
-        loss = reference.relative_l2(output, batch["target"])
+            output = network(batch["input"])
+        loss = config.loss(network, output, batch)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         print(json.dumps({"seconds": time.perf_counter() - begin, "loss": loss.item()}), flush=True)
 
 
-def write_problem(folder, batch):
+def write_problem(folder, config, batch):
     import torch
-    import reference_vit as reference
     from safetensors_file import save
 
     torch.manual_seed(0)
-    fields = {name: torch.randn(batch, 20, 360, 720) for name in ("input", "target")}
-    save({name: p.detach() for name, p in reference.ViT().state_dict().items()}, folder / "weights.safetensors")
-    save(fields, folder / "batch.safetensors")
+    tensors = config.problem(batch)
+    save({name: p.detach() for name, p in config.network().state_dict().items()}, folder / "weights.safetensors")
+    save(tensors, folder / "batch.safetensors")
 
 
 def stepper(command, options, limits):
@@ -69,11 +128,14 @@ def stepper(command, options, limits):
 
 def isobar_stepper(program, folder, dtype, options):
     command = [program, folder / "weights.safetensors", folder / "batch.safetensors", dtype, options.threads]
+    if options.config != "base":  # older builds know no other
+        command += [options.config] + CONFIGS[options.config].assignments
     return stepper(command, options, {"ISOBAR_MAX_ISA": options.isa} if options.isa else {})
 
 
 def torch_stepper(folder, dtype, options):
-    command = [sys.executable, __file__, "--worker", folder, "--dtypes", dtype, "--threads", options.threads]
+    command = [sys.executable, __file__, "--worker", folder, "--config", options.config, "--dtypes", dtype, "--threads",
+               options.threads]
     return stepper(command, options, {"ONEDNN_MAX_CPU_ISA": options.torch_isa} if options.torch_isa else {})
 
 
@@ -106,7 +168,7 @@ def circumstances(options):
     return {"benchmark": "cpu_step", "date": datetime.date.today().isoformat(), "commit": commit, "cpu": cpu,
             "amx": "amx_bf16" in flags, "avx512_bf16": "avx512_bf16" in flags, "isa": options.isa,
             "torch_isa": options.torch_isa, "load_average": os.getloadavg()[0],
-            "threads": options.threads, "batch": options.batch,
+            "threads": options.threads, "config": options.config, "batch": options.batch,
             "torch": torch.__version__, "system": platform.platform(), "command": " ".join(sys.argv)}
 
 
@@ -167,7 +229,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, help="timed steps of each: 3, or 10 with --old")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--config", default="base", choices=list(CONFIGS))
+    parser.add_argument("--batch", type=int, help="samples of a step: of base 1, of cnn 32, of unet 2")
     parser.add_argument("--dtypes", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"])
     parser.add_argument("--program", default=str(ROOT / "build" / "bench" / "isobar-train-step"))
     parser.add_argument("--isa", help="isobar's instruction set at most (ISOBAR_MAX_ISA)")
@@ -177,16 +240,17 @@ def main():
     parser.add_argument("--worker", type=pathlib.Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        return torch_worker(options.worker, options.dtypes[0], options.threads)
+        return torch_worker(options.worker, CONFIGS[options.config], options.dtypes[0], options.threads)
     if options.old and options.save:
         parser.error("--save keeps comparisons with PyTorch, and --old makes none")
+    options.batch = options.batch or CONFIGS[options.config].batch
     options.rounds = options.rounds or (10 if options.old else 3)
     for program in filter(None, (options.program, options.old)):
         if not os.access(program, os.X_OK):
             sys.exit(f"{program} is not there: build the target isobar-train-step first")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        write_problem(folder, options.batch)
+        write_problem(folder, CONFIGS[options.config], options.batch)
         if options.old:
             compare_with_old(folder, options)
         else:

@@ -1,8 +1,8 @@
 #include "bench/training_step.h"
 
 #include <memory>
+#include <string>
 
-#include "apps/train/model_file.h"
 #include "kernels/attention/attention.h"
 #include "kernels/common/check.h"
 
@@ -39,10 +39,6 @@ TrainingStep::TrainingStep(const StepConfig& config, Arithmetic dtype, Device de
       forecaster_({.network = std::make_shared<VitRecipe>(config.vit), .forecast = config.forecast}, compute_in(dtype),
                   plain_fields(config.forecast), device),
       trainer_(forecaster_, {.batch = {.global_batch_size = config.batch}, .compute = compute_in(dtype)}) {}
-
-void TrainingStep::read_weights(const std::string& file) {
-  read_model(file, forecaster_);
-}
 
 std::int64_t TrainingStep::values() const {
   return config_.batch * *config_.forecast.n_in_channels * config_.forecast.pixels();

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "apps/train/trainer.h"
@@ -26,8 +25,6 @@ class TrainingStep {
  public:
   // The ViT of `config`, with the weights of seed 0. dtype: fp32, tf32 or, mixed with fp32, bf16 or fp16.
   TrainingStep(const StepConfig& config, Arithmetic dtype, Device device);
-  // Weights of the tutorial's state_dict instead, from a safetensors file.
-  void read_weights(const std::string& file);
 
   // input, target [B, V, LAT, LON], normalised, on the host; B is the config's batch.
   StepResult run(const std::vector<float>& input, const std::vector<float>& target);

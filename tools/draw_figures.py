@@ -284,9 +284,97 @@ def attention_tiles():
     return picture
 
 
+# ---- a convolution --------------------------------------------------------------------------------------------------
+
+# Of docs/learn/8_a_convolution.md.
+PIXELS = [[1, 2, 0, 1], [0, 1, 3, 2], [2, 0, 1, 1], [1, 3, 2, 0]]
+KERNEL = [[1, 0, -1], [2, 1, 0], [0, -1, 1]]
+
+
+def padded(picture, wraps):
+    """By 1 on every side: rows with zeros, columns with zeros or with the other end."""
+    def element(i, j):
+        if not 0 <= i < 4 or not (wraps or 0 <= j < 4):
+            return 0
+        return picture[i][j % 4]
+    return [[element(i, j) for j in range(-1, 5)] for i in range(-1, 5)]
+
+
+def convolved(around):
+    """The windows of a padded picture, with stride 1."""
+    return [[sum(KERNEL[k][m] * around[i + k][j + m] for k in range(3) for m in range(3)) for j in range(4)]
+            for i in range(4)]
+
+
+def convolution_window():
+    """One element of y and the window that it reads, with zeros around x and with wrapped columns."""
+    picture = Picture(850, 300, "A 3 x 3 kernel on a 4 x 4 picture: zeros around it, and wrapped columns")
+    top, cell = 60, 28
+    inside = lambda i, j: 1 <= i <= 4 and 1 <= j <= 4
+    for left, wraps, row, column in [(20, False, 1, 2), (500, True, 1, 0)]:
+        around = padded(PIXELS, wraps)
+        window = lambda i, j: row <= i < row + 3 and column <= j < column + 3
+        title = "columns wrapped, rows zeros" if wraps else "zeros on all sides"
+        picture.text(left + 3 * cell, 24, title, 14, bold=True)
+        end = picture.matrix(left, top, around, "x, padded by 1", cell=cell,
+                             fill=lambda i, j: FIRST if window(i, j) else "white" if inside(i, j) else PALE)
+        if not wraps:
+            picture.text(end + 18, top + 3 * cell + 5, "\u2217", 18)
+            end = picture.matrix(end + 36, top + 1.5 * cell, KERNEL, "w", cell=cell, fill=lambda i, j: FIRST)
+        picture.text(end + 18, top + 3 * cell + 5, "=" if not wraps else "\u2192", 18)
+        picture.matrix(end + 36, top + cell, convolved(around), "y", cell=cell,
+                       fill=lambda i, j: BOTH if (i, j) == (row, column) else "white")
+        terms = [(KERNEL[k][m], around[row + k][column + m]) for k in range(3) for m in range(3) if KERNEL[k][m]]
+        words = " + ".join(f"{w}\u00b7{x}" if w >= 0 else f"({w})\u00b7{x}" for w, x in terms)
+        picture.text(left, top + 6 * cell + 28, f"{words} = {sum(w * x for w, x in terms)}".replace("-", "\u2212"), 13,
+                     "start")
+    picture.text(20, 284, "Grey: what the padding adds. The terms whose weight is 0 are left out below.", 12, "start",
+                 GREY)
+    return picture
+
+
+def who_reads_what():
+    """One axis of the U-Net's convolutions: kernel 4, stride 2, padding 1."""
+    picture = Picture(900, 280, "Who reads what: a convolution with stride 2, and its data gradient in two classes")
+    cell, top, bottom = 42, 70, 200
+
+    def row_of(left, y, name, count, step, fill):
+        for i in range(count):
+            picture.box(left + i * step, y, cell - 6, cell - 6, f"{name}{i}", fill(i))
+
+    def reads(reader, source, tap):
+        """From the left edge of a box below to that of a box above."""
+        x1, x2 = round(reader + (cell - 6) / 2), round(source + (cell - 6) / 2)
+        y1, y2 = bottom, top + cell - 6
+        picture.line(x1, y1, x2, y2, arrow=True, colour=GREY)
+        x, y = round((x1 + 2 * x2) / 3), round((y1 + 2 * y2) / 3)
+        picture.rect(x - 11, y - 9, 22, 18, "white", "white")
+        picture.text(x, y + 4, f"w{tap}", 12)
+
+    left = 40
+    picture.text(left + 4 * cell, 30, "the convolution: y of o reads x of 2\u00b7o \u2212 1 + k", 14, bold=True)
+    row_of(left, top, "x", 8, cell, lambda i: FIRST if 1 <= i <= 4 else "white")
+    row_of(left + cell / 2, bottom, "y", 4, 2 * cell, lambda o: BOTH if o == 1 else "white")
+    for k in range(4):
+        reads(left + 2.5 * cell, left + (2 * 1 - 1 + k) * cell, k)
+    picture.text(left, bottom + cell + 24, "y1 reads x1 to x4, y2 reads x3 to x6, and so on.", 12, "start", GREY)
+
+    left = 500
+    picture.text(left + 4 * cell, 30, "its data gradient: dx of i reads dy of (i + 1 \u2212 k)/2", 14, bold=True)
+    row_of(left + cell / 2, top, "dy", 4, 2 * cell, lambda o: "white")
+    row_of(left, bottom, "dx", 8, cell, lambda i: SECOND if i % 2 else FIRST)
+    for i in (2, 5):
+        for k in range(4):
+            if (i + 1 - k) % 2 == 0:
+                reads(left + i * cell, left + ((i + 1 - k) // 2 * 2 + 0.5) * cell, k)
+    picture.text(left, bottom + cell + 24, "Even elements have the taps 1 and 3, odd ones 0 and 2.", 12, "start", GREY)
+    return picture
+
+
 FIGURES = {"folder_order": folder_order, "life_of_a_batch": life_of_a_batch, "product_tiles": product_tiles,
            "attention_tiles": attention_tiles, "product_on_two_ranks": product_on_two_ranks,
-           "sequence_parallel": sequence_parallel}
+           "sequence_parallel": sequence_parallel, "convolution_window": convolution_window,
+           "who_reads_what": who_reads_what}
 
 
 def main():

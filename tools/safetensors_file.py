@@ -1,11 +1,11 @@
-"""safetensors files of PyTorch tensors, F32 and F64: u64 length of the header, the header as JSON, the bytes. Written
-by hand in the order given, because the order of the usual library varies and generated files should not.
+"""safetensors files of PyTorch tensors, F32, F64 and I32: u64 length of the header, the header as JSON, the bytes.
+Written by hand in the order given, because the order of the usual library varies and generated files should not.
 """
 import json
 
 import torch
 
-DTYPES = {"F32": torch.float32, "F64": torch.float64}
+DTYPES = {"F32": torch.float32, "F64": torch.float64, "I32": torch.int32}
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 

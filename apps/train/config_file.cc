@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <optional>
+#include <set>
 #include <sstream>
+#include <string>
 #include <utility>
 
 #include "apps/train/suggestions.h"
@@ -18,8 +21,8 @@ using nlohmann::json;
 
 namespace {
 
-constexpr const char* kIterations = "num_iters";
-constexpr const char* kEpochs = "num_epochs";
+// The key that sets a length in iterations for one that sets it in epochs.
+const std::map<std::string, std::string> kInIterations{{"num_epochs", "num_iters"}, {"decay_epochs", "decay_iters"}};
 
 // One config as written, without inherited keys.
 struct Source {
@@ -172,11 +175,10 @@ NamedConfig load_config(const std::string& reference, const std::vector<fs::path
   NamedConfig config{chain.front().name, {}};
   int layer = 0;
   for (const Source& source : chain) {
-    const bool has_length = config.entries.contains(kIterations);  // set by a config that extends this one
-    for (const auto& [key, value] : source.values.items()) {
-      if (key == "extends" || (key == kEpochs && has_length)) continue;
-      config.entries.try_emplace(key, ConfigEntry{value, source.origin(), layer});
-    }
+    ConfigEntries inherited;
+    for (const auto& [key, value] : source.values.items())
+      if (key != "extends") inherited[key] = {.value = value, .origin = source.origin(), .layer = layer};
+    extend(config.entries, inherited);
     --layer;
   }
   return config;
@@ -204,8 +206,17 @@ void set_from_assignment(ConfigEntries& entries, const std::string& assignment) 
   set_entry(entries, key, {.value = parsed ? std::move(*parsed) : json(value), .origin = "--set"});
 }
 
+void extend(ConfigEntries& entries, const ConfigEntries& inherited) {
+  std::set<std::string> left_out;
+  for (const auto& [in_epochs, in_iterations] : kInIterations)
+    if (entries.contains(in_iterations)) left_out.insert(in_epochs);
+  for (const auto& [key, entry] : inherited)
+    if (!left_out.contains(key)) entries.try_emplace(key, entry);
+}
+
 void set_entry(ConfigEntries& entries, const std::string& key, ConfigEntry entry) {
-  if (key == kIterations) entries.erase(kEpochs);
+  for (const auto& [in_epochs, in_iterations] : kInIterations)
+    if (key == in_iterations) entries.erase(in_epochs);
   entry.layer = kLayerOfFlags;
   entries[key] = std::move(entry);
 }

@@ -47,8 +47,13 @@ struct ListedConfig {
 };
 std::vector<ListedConfig> list_configs(const std::vector<std::filesystem::path>& folders);
 
-// Sets a key by a flag. num_iters and num_epochs both set the length of a run, and the last one set wins: setting
-// num_iters removes an earlier num_epochs.
+// num_iters and num_epochs both set the length of a run, decay_iters and decay_epochs that of the decay. The one set
+// last wins; of two in one config it is the one in epochs.
+
+// Gives a config what it lacks of one that it extends.
+void extend(ConfigEntries& entries, const ConfigEntries& inherited);
+
+// Sets a key by a flag.
 void set_entry(ConfigEntries& entries, const std::string& key, ConfigEntry entry);
 
 // The entries of a flat object such as config.json; error messages name `origin`.

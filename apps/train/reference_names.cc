@@ -61,14 +61,10 @@ struct Names {
   }
 };
 
-// Gives the config what it lacks of another one.
-void extend(ConfigEntries& entries, const ConfigEntries& parent) {
-  const bool has_length = entries.contains("num_iters");
-  for (const auto& [name, entry] : parent) {
-    if (has_length && name == "num_epochs") continue;
-    const int layer = entry.layer - 1;
-    entries.try_emplace(name, ConfigEntry{entry.value, entry.origin, layer});
-  }
+// The entries of a config that another one extends: it decides before them.
+ConfigEntries behind(ConfigEntries entries) {
+  for (auto& [name, entry] : entries) --entry.layer;
+  return entries;
 }
 
 void rename(NamedConfig& config, const Names& names) {
@@ -110,7 +106,7 @@ NamedConfig read_reference_names(NamedConfig config, const std::vector<std::file
       const Names names(RunConfig(task_of(parent), model_of(parent)));
       if (!names.know_all_of(config.entries)) continue;
       rename(config, names);
-      extend(config.entries, parent);
+      extend(config.entries, behind(parent));
       return config;
     }
   }

@@ -1,7 +1,8 @@
 // A ladder is one kernel written several times, from naive to fast. Every rung computes the same function; each changes
-// one thing. There are three: layer norm (layernorm.h), the matrix product (product.h) and attention (attention.h). Of
-// each subject NAME, NAME_cpu.cc holds the rungs for a CPU, NAME.cu those for a GPU and for the emulator, and NAME.cc
-// the list of them and how their results are judged. `isobar-bench --ladder NAME` shows one.
+// one thing. There are four: layer norm (layernorm.h), the matrix product (product.h), attention (attention.h) and, for
+// a CPU only, a convolution (conv.h). Of each subject NAME, NAME_cpu.cc holds the rungs for a CPU, NAME.cu those for a
+// GPU and for the emulator, and NAME.cc the list of them and how their results are judged. `isobar-bench --ladder NAME`
+// shows one.
 #pragma once
 
 #include <cstdint>
@@ -67,6 +68,7 @@ LadderError ladder_error(const Ladder& ladder, const std::vector<std::vector<Exp
 std::unique_ptr<Ladder> layernorm_ladder(std::int64_t rows, std::int64_t cols, double mean = 0, double spread = 1);
 std::unique_ptr<Ladder> product_ladder(std::int64_t m, std::int64_t n, std::int64_t k);
 std::unique_ptr<Ladder> attention_ladder(std::int64_t heads, std::int64_t tokens);
+std::unique_ptr<Ladder> conv_ladder(std::int64_t batch, std::int64_t side, std::int64_t in, std::int64_t out);
 
 // The rounding of one operation in fp32 and of an operand in tf32, relative.
 inline constexpr double kRoundingFp32 = 0x1p-24, kRoundingTf32 = 0x1p-11;

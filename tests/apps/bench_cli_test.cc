@@ -178,6 +178,16 @@ TEST_CASE("isobar-bench shows ladders, and says what is measured, what is counte
   }
 }
 
+TEST_CASE("isobar-bench shows a ladder of a CPU alone") {
+  const Outcome outcome = bench("--ladder conv --shape 2x5x3x7");
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.status == 0);
+  for (const char* line :
+       {"\nMEASURED here, cpu, the least of 3 calls each", "\nnaive ", "\ngathered ", "\nkernels/conv "})
+    CHECK_THAT(outcome.out, ContainsSubstring(line));
+  CHECK_THAT(outcome.out, !ContainsSubstring("CUDA"));
+}
+
 TEST_CASE("isobar-bench compares with an earlier run") {
   const TemporaryFolder folder;
   const std::string old = (folder / "old.jsonl").string(), ops = "--op fill --op gelu_fwd --shape 4000 --shape 7000 ";
@@ -379,7 +389,7 @@ TEST_CASE("isobar-bench refuses with one line") {
       {"--op gemm --sweep m=0:4", "the sweep \"m=0:4\" is none"},
       {"--op gemm --sweep m=8:4", "ends before it begins"},
       {"--op gelu_fwd --dtype fp16 --baseline onednn", "baseline onednn"},
-      {"--ladder nosuch", "there is no ladder \"nosuch\"; there are layernorm, product, attention"},
+      {"--ladder nosuch", "there is no ladder \"nosuch\"; there are layernorm, product, attention, conv"},
       {"--ladder product --shape 3x4", "the shape of ladder product has 3 sizes, not 2"},
       {"--ladder product --shape 3x4x-5", "not a list of positive numbers"},
       {"--ladder product attention --shape 3x4x5", "a --shape is for one ladder"},

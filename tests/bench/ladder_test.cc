@@ -116,13 +116,13 @@ void check_rungs(std::unique_ptr<Ladder> ladder) {
   });
 }
 
-// The last rung of a CPU with one thread and with three.
-void check_threads(std::unique_ptr<Ladder> ladder, std::size_t output) {
+// A rung of a CPU with one thread and with three.
+void check_threads(std::unique_ptr<Ladder> ladder, std::size_t output, const std::string& name = "threaded") {
   Case one(std::move(ladder));
   const int threads = omp_get_max_threads();
   std::vector<std::vector<float>> results;
   for (const Rung& rung : one.ladder().rungs()) {
-    if (rung.device != DeviceKind::cpu || rung.name != "threaded") continue;
+    if (rung.device != DeviceKind::cpu || rung.name != name) continue;
     for (const int count : {1, 3}) {
       omp_set_num_threads(count);
       CHECK(one.run(rung).of_bound <= 1);
@@ -167,6 +167,12 @@ TEST_CASE("ladder: every rung is attention, on ragged shapes") {
     for (const std::int64_t tokens : {1, 15, 49, 64, 130}) check_rungs(attention_ladder(heads, tokens));
 }
 
+TEST_CASE("ladder: every rung is the convolution, on ragged shapes") {
+  for (const std::int64_t side : {1, 2, 7, 17})
+    for (const std::int64_t in : {1, 16, 35})
+      for (const std::int64_t out : {1, 6, 50}) check_rungs(conv_ladder(2, side, in, out));
+}
+
 TEST_CASE("ladder: the worked example of docs/learn/4_attention.md, with scores of one channel") {
   // Scores 1, 2, 4 and 0, values 10, 20, 30 and 40: the query has √48 in its first channel, keys have the scores there.
   Case one(attention_ladder(1, 4));
@@ -192,6 +198,7 @@ TEST_CASE("ladder: rows go to several threads and blocks") {
   check_threads(layernorm_ladder(300, 384), 3);
   check_threads(product_ladder(100, 60, 40), 2);
   check_threads(attention_ladder(2, 200), 3);
+  for (const char* rung : {"threaded", "im2col", "gathered"}) check_threads(conv_ladder(2, 19, 20, 50), 2, rung);
 }
 
 TEST_CASE("ladder: a variance in two passes stands a large mean, the textbook's formula does not") {

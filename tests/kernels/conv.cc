@@ -444,6 +444,77 @@ TEST_CASE("conv gives a sample the same bits in every batch") {
   }
 }
 
+namespace {
+
+// The dimensions of the lesson's table: a convolution of the U-Net, or that whose data gradient one is.
+ConvShape unet_layer(std::int64_t batch, std::int64_t in, std::int64_t in_channels, std::int64_t out_channels) {
+  const ConvAxis halving = axis(in, 4, 2, 1, 1);
+  return {batch, in_channels, out_channels, {halving, halving, halving}};
+}
+
+std::vector<std::int64_t> sizes_of(const ConvProduct& p) {
+  return {p.m, p.n, p.k};
+}
+
+// To one decimal.
+double flops_per_byte(const Cost& cost) {
+  return std::round(10 * cost.flops / cost.bytes) / 10;
+}
+
+}  // namespace
+
+TEST_CASE("the worked example of docs/learn/8_a_convolution.md") {
+  const Values x{DType::fp32, {1, 2, 0, 1, 0, 1, 3, 2, 2, 0, 1, 1, 1, 3, 2, 0}};
+  const Values weight{DType::fp32, {1, 0, -1, 2, 1, 0, 0, -1, 1}}, dy{DType::fp32, {1, 2, -1, 3}};
+  const auto shape = [](const ConvAxis& rows, const ConvAxis& columns) {
+    return ConvShape{1, 1, 1, {{}, rows, columns}};
+  };
+  const ConvAxis same = axis(4, 3, 1, 1, 1), halved = axis(4, 3, 2, 1, 0), halved_behind = axis(4, 3, 2, 0, 1);
+  const ConvAxis wrapped = axis(4, 3, 1, 1, 1, Edge::wrap), inside = axis(4, 3, 1, 0, 0);
+  for (const DeviceKind kind : wanted_devices(all_devices())) {
+    INFO(name_of(kind));
+    Workbench bench(Device{kind});
+    const auto y_of = [&](const ConvShape& s) {
+      const ConvFwdArgs a = cases::conv_fwd({.shape = s}, bench.operands({{"x", x}, {"weight", weight}}));
+      ISOBAR_RUN(bench.device(), conv_fwd, a);
+      return bench.read({a.y}).v;
+    };
+    using Numbers = std::vector<double>;
+    CHECK(y_of(shape(same, same)) == Numbers{2, 6, 3, -1, -4, 3, 6, 7, 3, 0, -2, 6, 1, 6, 7, 5});
+    CHECK(y_of(shape(same, wrapped)) == Numbers{4, 6, 3, -1, 1, 3, 6, 8, 7, 0, -2, 7, 2, 6, 7, 3});
+    CHECK(y_of(shape(wrapped, wrapped)) == Numbers{1, 5, 6, 0, 1, 3, 6, 8, 7, 0, -2, 7, 3, 4, 8, 3});
+    CHECK(y_of(shape(inside, inside)) == Numbers{3, 6, 0, -2});
+    CHECK(y_of(shape(halved, halved)) == Numbers{2, 3, 3, -2});
+    CHECK(y_of(shape(halved_behind, halved_behind)) == Numbers{3, 7, 6, 5});
+
+    const ConvShape s = shape(halved, halved);
+    CHECK(bwd_data_of(bench, s, DType::fp32, dy, weight).v ==
+          Numbers{1, 4, 2, 0, -1, 5, -2, -1, -1, 6, 3, 0, 1, -1, -3, 3});
+    const ConvBwdWeightArgs a = cases::conv_bwd_weight({.shape = s}, bench.operands({{"x", x}, {"dy", dy}}));
+    ISOBAR_RUN(bench.device(), conv_bwd_weight, a);
+    CHECK(bench.read({a.dweight}).v == Numbers{3, 9, 5, 4, 2, 7, 11, 11, 2});
+  }
+}
+
+TEST_CASE("the sizes and costs of docs/learn/8_a_convolution.md") {
+  using Sizes = std::vector<std::int64_t>;
+  const ConvShape down2 = unet_layer(8, 32, 64, 128), last = unet_layer(8, 64, 5, 128);
+  CHECK(sizes_of(conv_fwd_product(down2)) == Sizes{32768, 128, 4096});
+  CHECK(sizes_of(conv_bwd_data_product(down2)) == Sizes{32768, 64, 1024});
+  CHECK(sizes_of(conv_bwd_weight_product(down2)) == Sizes{128, 4096, 32768});
+  CHECK(sizes_of(conv_bwd_data_product(last)) == Sizes{262144, 5, 1024});
+
+  const auto fwd = [](const ConvShape& s, DType dtype) {
+    return flops_per_byte(conv_fwd_cost({.shape = s, .dtype = dtype, .out_dtype = dtype}));
+  };
+  CHECK(fwd(down2, DType::bf16) == 799.2);
+  CHECK(fwd(unet_layer(8, 2, 512, 512), DType::bf16) == 8.0);
+  CHECK(flops_per_byte(conv_bwd_data_cost({.shape = last, .dtype = DType::bf16, .out_dtype = DType::fp32})) == 196.8);
+  const ConvAxis same = axis(128, 3, 1, 1, 1);
+  CHECK(fwd({32, 1, 64, {{}, same, same}}, DType::fp32) == 4.4);
+  CHECK(fwd({32, 64, 64, {{}, same, same}}, DType::fp32) == 143.9);
+}
+
 TEST_CASE("conv refuses what it cannot do") {
   const ConvShape good{1, 2, 3, {{}, {}, axis(5, 3, 1, 1, 1)}};
   const auto with = [&](auto change) {

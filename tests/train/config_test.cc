@@ -143,6 +143,25 @@ TEST_CASE("of num_iters and num_epochs the one that is set last counts") {
   CHECK(length("epochs", {"num_epochs=null"}) == 30000);
 }
 
+TEST_CASE("of decay_iters and decay_epochs the one that is set last counts") {
+  const ConfigFolder folder;
+  folder.write("decays.json", R"({"epochs": {"decay_epochs": 3}, "iterations": {"extends": "epochs", "decay_iters": 7},
+    "again": {"extends": "iterations", "decay_epochs": 4}, "both": {"decay_iters": 9, "decay_epochs": 5}})");
+  const auto decay = [&](const std::string& name, const std::vector<std::string>& assignments = {}) {
+    ConfigEntries entries = folder.load(name);
+    for (const std::string& assignment : assignments) set_from_assignment(entries, assignment);
+    return read_config(entries).schedule.of_run(10).decay_iters;
+  };
+  CHECK(decay("epochs") == 30);
+  CHECK(decay("iterations") == 7);
+  CHECK(decay("again") == 40);
+  CHECK(decay("both") == 50);
+  CHECK(decay("epochs", {"decay_iters=8"}) == 8);
+  CHECK(decay("iterations", {"decay_epochs=2"}) == 20);
+  CHECK(decay("epochs", {"num_iters=8"}) == 30);  // another length
+  CHECK(decay("epochs", {"decay_iters=8", "decay_epochs=2"}) == 20);
+}
+
 TEST_CASE("a cycle of extends is an error that shows it") {
   const ConfigFolder folder;
   folder.write("loop.json", R"({"a": {"extends": "b"}, "b": {"extends": "c"}, "c": {"extends": "b"}})");

@@ -660,7 +660,7 @@ TEST_CASE("the worked example of docs/learn/8_a_convolution.md") {
     CHECK(y_of(shape(halved_behind, halved_behind)) == Numbers{3, 7, 6, 5});
 
     const ConvShape s = shape(halved, halved);
-    CHECK(bwd_data_of(bench, s, DType::fp32, dy, weight).v ==
+    CHECK(bwd_data_of(bench, s, {DType::fp32, DType::fp32}, dy, weight).v ==
           Numbers{1, 4, 2, 0, -1, 5, -2, -1, -1, 6, 3, 0, 1, -1, -3, 3});
     const ConvBwdWeightArgs a = cases::conv_bwd_weight({.shape = s}, bench.operands({{"x", x}, {"dy", dy}}));
     ISOBAR_RUN(bench.device(), conv_bwd_weight, a);

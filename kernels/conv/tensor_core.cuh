@@ -315,9 +315,9 @@ struct TermsSideBySide {
   }
 };
 
-// The same as [terms, lines], for sources whose lines lie side by side. In 16 bits the chunks of a term change places, so
-// that the rows that ldmatrix reads together lie in different banks; in tf32 terms lie 8 elements further apart, so that
-// the elements that the lanes of a warp read together do.
+// The same as [terms, lines], for sources whose lines lie side by side. In 16 bits the chunks of a term change places,
+// so that the rows that ldmatrix reads together lie in different banks; in tf32 terms lie 8 elements further apart, so
+// that the elements that the lanes of a warp read together do.
 template <class T, int kLines>
 struct LinesSideBySide {
   static constexpr int kPitch = kLines + (sizeof(T) == 2 ? 0 : 8), kElements = kPitch * kStep<T>;

@@ -398,8 +398,8 @@ TEST_CASE("conv splits many rows and many columns over threads") {
   run_all({"columns", {1, 6, 300, {{}, {}, axis(4, 3, 1, 1, 1)}}});
 }
 
-// Shapes whose results and terms are several tiles and steps of the kernels that multiply by tensor cores, and which are
-// no multiples of them. Their tiles have 128 rows and 64 or 128 columns; steps have 32 terms, of tf32 16.
+// Shapes whose results and terms are several tiles and steps of the kernels that multiply by tensor cores, and no
+// multiples of them. Tiles have 128 rows and 64 or 128 columns; steps have 32 terms, of tf32 16.
 const std::vector<Case> kTiled = {
     {"three tiles of rows", {3, 16, 72, {{}, axis(9, 3, 1, 1, 1), axis(11, 3, 1, 1, 1)}}},
     {"two by two tiles", {1, 24, 136, {axis(5, 3, 2, 1, 0), axis(9, 3, 1, 0, 1), axis(9, 2, 1, 1, 0)}}},

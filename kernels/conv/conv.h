@@ -131,9 +131,9 @@ ISOBAR_CONV_FUNCTION ConvProduct conv_bwd_weight_product(const ConvShape& s) {
   return {s.out_channels, s.taps() * s.in_channels, s.batch * s.out_points()};
 }
 
-// How a GPU adds the terms of a product by FMA: in parts of `terms`, each by itself, whose sums are then added in their order.
-// parts > 1: each part has blocks of its own and leaves its sums in the workspace, since a small result alone would
-// keep few multiprocessors busy. Of fwd and bwd_data the parts are the same whatever the number of rows.
+// How a GPU adds the terms of a product, by FMA: in parts of `terms`, each by itself, whose sums are then added in
+// their order. parts > 1: each part has blocks of its own and leaves its sums in the workspace, since a small result
+// alone would keep few multiprocessors busy. Of fwd and bwd_data the parts are the same whatever the number of rows.
 struct ConvSplit {
   std::int64_t terms = 1, parts = 1;
 };
@@ -151,8 +151,8 @@ constexpr ConvSplit conv_bwd_weight_split(const ConvProduct& p) {
   return parts > 1 ? ConvSplit{ceil_div(p.k, parts), parts} : ConvSplit{p.k > 1 ? p.k : 1, 1};
 }
 
-// Whether a GPU multiplies on its tensor cores (kernels/conv/tensor_core.cuh), else by FMA: 16 bits, and fp32 that may be
-// rounded to TF32. Windows of up to 1024 taps have a table of them there, and places are numbers of 32 bits.
+// Whether a GPU multiplies on its tensor cores (kernels/conv/tensor_core.cuh), else by FMA: 16 bits, and fp32 that may
+// be rounded to TF32. Windows of up to 1024 taps have a table of them there, and places are numbers of 32 bits.
 constexpr bool conv_on_tensor_cores(const ConvShape& s, DType dtype, bool tf32) {
   constexpr std::int64_t kMaxTaps = 1024, kMaxPlace = 1 << 27;
   std::int64_t taps = 1;  // of bwd_data's window, where a wrapped x is read up to three times

@@ -136,7 +136,7 @@ ISOBAR_CONV_FUNCTION ConvProduct conv_bwd_weight_product(const ConvShape& s) {
   return {s.out_channels, s.taps() * s.in_channels, s.batch * s.out_points()};
 }
 
-// How a GPU adds the terms of a product by FMA: in parts of `terms`, each by itself, whose sums are then added in
+// How a GPU adds the terms of a product, by FMA: in parts of `terms`, each by itself, whose sums are then added in
 // their order. parts > 1: each part has blocks of its own and leaves its sums in the workspace, since a small result
 // alone would keep few multiprocessors busy. Of fwd and bwd_data the parts are the same whatever the number of rows.
 struct ConvSplit {

@@ -2,8 +2,8 @@
 //
 // A block of four warps makes a tile of the result, 128 rows by 128 or 64 columns, a warp a quarter of it. It streams
 // the terms through three stages of shared memory, 64 bytes of a row and of a column at a time. cp.async gathers them
-// from where they lie, in chunks of 16 bytes; zeros stand for what lies outside. Where the channels of an operand are
-// no multiple of a chunk, or its pointer is not aligned, elements are loaded one by one; the bits are the same.
+// from where they lie, in chunks of 16 bytes; zeros stand for what lies outside. If the channels of an operand are no
+// multiple of a chunk, or its pointer is not aligned, elements are loaded one by one; the bits are the same.
 //
 // The rows of A and the columns of B are both called lines here: an operand is a matrix of lines by terms. Its source
 // (FwdOperands and its neighbours below) says where element (line, term) lies in its tensor, in two halves: what a

@@ -1,6 +1,6 @@
 """The kernels of a training step of `base` and `mp` (batch 16, bf16, residual stream in fp32), attention of fp32
-operands in TF32, and convolutions on tensor cores: how each is launched, what it must move and multiply, and
-its budget. Bytes are those that no order of work can avoid."""
+operands in TF32, and convolutions on tensor cores: how each is launched, what it must move and multiply, and its
+budget. Bytes are those that no order of work can avoid."""
 import dataclasses
 
 from prediction import Launch

@@ -403,8 +403,8 @@ TEST_CASE("conv splits many rows and many columns over threads") {
   run_all({"columns", {1, 6, 300, {{}, {}, axis(4, 3, 1, 1, 1)}}});
 }
 
-// Shapes whose results and terms are several tiles and steps of the kernels that multiply by tensor cores, and which
-// are no multiples of them. Their tiles have 128 rows and 64 or 128 columns; steps have 32 terms, of tf32 16.
+// Shapes whose results and terms are several tiles and steps of the kernels that multiply by tensor cores, and no
+// multiples of them. Tiles have 128 rows and 64 or 128 columns; steps have 32 terms, of tf32 16.
 const std::vector<Case> kTiled = {
     {"three tiles of rows", {3, 16, 72, {{}, axis(9, 3, 1, 1, 1), axis(11, 3, 1, 1, 1)}}},
     {"two by two tiles", {1, 24, 136, {axis(5, 3, 2, 1, 0), axis(9, 3, 1, 0, 1), axis(9, 2, 1, 1, 0)}}},
@@ -532,12 +532,19 @@ TEST_CASE("conv of a slab with its halo gives the rows of the whole, bit for bit
                                    {axis(9, 3, 1, 1, 1), 5, 4},
                                    {axis(10, 4, 2, 1, 1), 0, 2},
                                    {axis(10, 4, 2, 1, 1), 2, 3}};
+  struct Sizes {
+    std::int64_t in, out, width = 4;
+  };
+  // Also terms in several parts; and rows that are two tiles, computed by wide blocks of tensor cores, of which the
+  // slab's are one, computed by narrow ones.
+  const std::vector<Sizes> sizes = {{5, 7}, {60, 50}, {150, 3}, {8, 72}, {640, 8}, {16, 136, 6}, {136, 16, 6}};
   for (const Types& types : kOperands)
-    for (const auto& [in, out] : {std::pair<std::int64_t, std::int64_t>{5, 7}, {60, 50}, {150, 3}, {8, 72}, {640, 8}})
+    for (const auto& [in, out, width] : sizes)
       for (const Slab& slab : slabs) {
-        if (in > 600 && (&slab != &slabs[1] || types.in == DType::fp64)) continue;  // for parts of the terms, once
+        const bool once = in > 600 || width > 4;
+        if (once && (&slab != &slabs[1] || types.in == DType::fp64)) continue;
         const DType dtype = types.in;
-        const ConvShape whole{1, in, out, {slab.cut, axis(3, 3, 1, 1, 1), axis(4, 3, 1, 1, 1)}};
+        const ConvShape whole{1, in, out, {slab.cut, axis(3, 3, 1, 1, 1), axis(width, 3, 1, 1, 1)}};
         const ConvAxis& cut = slab.cut;
         INFO(name_of(dtype) << (types.tf32 ? ", tf32, " : ", ") << in << " -> " << out << " channels, rows "
                             << slab.first << " to " << slab.first + slab.count - 1 << ", stride " << cut.stride);

@@ -95,8 +95,8 @@ void sweep(const SweepFlags& o) {
   const std::vector<RunResult> results = run_sweep(found.plan, found.folder, jobs, stop_requested, say);
   std::cout << to_table(results) << std::flush;
   const std::size_t failed = count(results, RunState::failed);
-  if (stop_requested() || (failed == 0 && count(results, RunState::stopped) > 0))
-    throw CLI::RuntimeError(kStoppedStatus);
+  const std::size_t left = count(results, RunState::stopped) + count(results, RunState::pending);
+  if (left > 0 && (stop_requested() || failed == 0)) throw CLI::RuntimeError(kStoppedStatus);
   ISOBAR_CHECK(failed == 0, failed, " of ", results.size(), " runs failed: see ",
                (found.folder.path() / "results.csv").string());
 }

@@ -104,12 +104,11 @@ class SweepRunner {
       if (result.state != RunState::pending) continue;
       try {
         start(result, slot);
-        say_(result.name + ": " + name_of(result.state));
       } catch (...) {
         result.state = RunState::failed;
         result.error = sentence_of_current_exception();
-        say_(sentence_of(result));
       }
+      say_(slots_[slot] ? concat(result.name, ": ", name_of(result.state)) : sentence_of(result));
       write_results(folder_.path(), results_);
     }
   }

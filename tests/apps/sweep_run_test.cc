@@ -10,8 +10,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "tests/data/files/idx_files.h"
 #include "tests/harness/small_runs.h"
 #include "tests/harness/testing.h"
 
@@ -171,6 +173,34 @@ TEST_CASE("sweep command: SIGTERM and Ctrl-C stop all runs, and each writes its 
     for (const json& result : here.results(folder)) CHECK(result.at("state") == "stopped");
     for (const std::string& run : kTwoRuns) CHECK(fs::exists(here.path(folder + "/runs/" + run + "/stopped")));
   }
+}
+
+TEST_CASE("sweep command: data need to be named once, and may move") {
+  const Sweeps here;
+  fs::create_directories(here.path("data"));
+  for (const auto& [prefix, count] : {std::pair("train", 24), std::pair("t10k", 4)})
+    testing::write_images(here.path("data"), prefix,
+                          {8, 8, std::string(static_cast<std::size_t>(64 * count), 'x'),
+                           std::string(static_cast<std::size_t>(count), '\0')});
+  std::ofstream(here.path("noisy.json")) << R"({"config": "cnn", "set": {"images": "noisy", "width": 4, "depth": 2,
+      "num_epochs": 1, "global_batch_size": 12}, "parameters": {"lr": {"values": [0.001]}}})";
+  const std::string sweep = "sweep " + here.path("noisy.json").string() + here.flags("sweep", "--threads 1");
+  const auto train_path = [&] {
+    return json::parse(here.contents("sweep/configs/0001_lr=0.001.json")).at("train_path").get<std::string>();
+  };
+  here.done(here.command(sweep + " --data " + here.path("data").string()));
+  const std::string before = train_path();
+  CHECK_THAT(before, ContainsSubstring(here.path("data").string()));
+  here.done(here.command(sweep));
+  CHECK(train_path() == before);
+
+  fs::rename(here.path("data"), here.path("moved"));
+  fs::remove_all(here.path("sweep/runs/0001_lr=0.001"));
+  CHECK(here.command(sweep).status == 1);
+  here.done(here.command(sweep + " --data " + here.path("moved").string()));
+  CHECK_THAT(train_path(), ContainsSubstring(here.path("moved").string()));
+  here.done(here.command(sweep));
+  CHECK_THAT(train_path(), ContainsSubstring(here.path("moved").string()));
 }
 
 TEST_CASE("sweep command: what is refused, before anything is made") {

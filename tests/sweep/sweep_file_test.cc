@@ -1,6 +1,7 @@
 // A sweep's file: the runs that it describes, and what it refuses.
 #include "apps/sweep/sweep_file.h"
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -169,7 +170,8 @@ TEST_CASE("sweep file: a file that cannot be read is named") {
 TEST_CASE("sweep plan: a run's config is whole, and that of the config, set and the values") {
   const testing::TemporaryFolder folder;
   std::ofstream(folder / "mine.json") << R"({"extends": "tiny", "warmup": 7, "num_epochs": 3})";
-  std::ofstream(folder / "sweep.json") << R"({"config": "mine.json", "set": {"depth": 2, "num_iters": 9},
+  std::ofstream(folder / "sweep.json")
+      << R"({"config": "mine.json", "set": {"depth": 2, "num_iters": 9, "valid_data_path": "d"},
                                              "parameters": {"lr": {"values": [0.25, 0.5]}}})";
   const SweepPlan plan = plan_sweep(read_sweep_file(folder / "sweep.json"), "");
   REQUIRE(plan.runs.size() == 2);
@@ -182,6 +184,7 @@ TEST_CASE("sweep plan: a run's config is whole, and that of the config, set and 
   CHECK(config.at("embed_dim") == 96);  // of tiny
   CHECK(config.at("img_size").is_null());
   CHECK(config.at("train_data_path") == "/data/train");
+  CHECK(config.at("valid_data_path") == (std::filesystem::current_path() / "d").string());
   CHECK(plan.expdir == "runs");
   CHECK(plan.notes.empty());
 }

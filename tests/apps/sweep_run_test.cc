@@ -133,10 +133,10 @@ TEST_CASE("sweep command: a run that fails is a line of the table, and the statu
 
 TEST_CASE("sweep command: killed with all its runs and started again, it makes the same bits") {
   const Sweeps here;
-  here.done(here.sweep(kTwoRates, "whole", "--jobs 2 --threads 1", "30"));
+  here.done(here.sweep(kTwoRates, "whole", "--jobs 2 --threads 1", "12"));
   const std::string first = "broken/runs/" + kTwoRuns[0];
   const Outcome killed = testing::isobar_command(
-      here.path(), "sweep " + here.file(kTwoRates, "30") + here.flags("broken", "--threads 1"), [&](pid_t sweep) {
+      here.path(), "sweep " + here.file(kTwoRates, "12") + here.flags("broken", "--threads 1"), [&](pid_t sweep) {
         wait_until([&] { return checkpoints_in(here.path(first)) > 0; });
         ::kill(sweep, SIGKILL);
       });
@@ -144,14 +144,14 @@ TEST_CASE("sweep command: killed with all its runs and started again, it makes t
   // Its run, which the system has told, writes a checkpoint before it ends
   Outcome again;
   wait_until([&] {
-    again = here.sweep(kTwoRates, "broken", "", "30");
+    again = here.sweep(kTwoRates, "broken", "", "12");
     return again.err.find("is in use") == std::string::npos;
   });
   here.done(again);
   CHECK_THAT(here.contents("broken/logs/" + kTwoRuns[0] + ".log"), ContainsSubstring("Loading checkpoint "));
   CHECK_THAT(again.out, ContainsSubstring("with 1 thread each"));
   for (const std::string& run : kTwoRuns)
-    check_same_run(here, "whole/runs/" + run, "broken/runs/" + run, "step_00000060");
+    check_same_run(here, "whole/runs/" + run, "broken/runs/" + run, "step_00000024");
 }
 
 TEST_CASE("sweep command: SIGTERM and Ctrl-C stop all runs, and each writes its checkpoint") {

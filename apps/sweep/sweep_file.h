@@ -40,7 +40,7 @@ inline constexpr std::int64_t kMaxRuns = 9999;
 
 // One combination. values: of each parameter, in the file's order.
 struct Combination {
-  std::string name;  // "0003_depth=4_lr=0.00123": its number, from 1 on, and its values, shortened
+  std::string name;  // "0003_depth=2_lr=0.00238837": its number, from 1 on, and its values, shortened
   nlohmann::ordered_json values;
 };
 

@@ -111,7 +111,7 @@ void register_sweep(CLI::App& app) {
   command->add_option("--run-dir", options->run_dir,
                       "where the sweep goes, and goes on; default expdir/NAME for a file NAME.json");
   command->add_option("--data", options->data, "a folder as for train");
-  command->add_option("--jobs", options->jobs, "runs at once; several GPUs are dealt to them, one GPU is shared")
+  command->add_option("--jobs", options->jobs, "runs at once; each job has one of several GPUs, or all share one")
       ->check(whole_number_from(1))
       ->capture_default_str();
   add_device_options(*command, options->config);

@@ -153,6 +153,9 @@ bool is_finished(const fs::path& run_folder) {
 }
 
 void read_figures(const fs::path& run_folder, RunResult& result) {
+  result.iterations.reset();
+  result.val_loss.reset();
+  result.best_val_loss.reset();
   const fs::path metrics = run_folder / "metrics.jsonl";
   std::istringstream lines(fs::exists(metrics) ? read_file(metrics) : "");
   for (std::string line; std::getline(lines, line);) {

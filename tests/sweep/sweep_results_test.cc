@@ -57,6 +57,9 @@ TEST_CASE("sweep results: figures of a run come from its folder") {
   CHECK(result.iterations == 12);
   CHECK_FALSE(result.val_loss);
   CHECK(result.best_val_loss == 0.25);
+  read_figures(folder / "none", result);
+  CHECK_FALSE(result.iterations);
+  CHECK_FALSE(result.best_val_loss);
 }
 
 TEST_CASE("sweep results: a run is finished when its summary is of all its iterations") {

@@ -118,14 +118,14 @@ TEST_CASE("sweep command: two jobs make the runs of isobar train, a table, and n
 
 TEST_CASE("sweep command: a run that fails is a line of the table, and the status is 1") {
   const Sweeps here;
-  // Only the data can tell that there are fewer samples than a batch has
-  const Outcome outcome = here.sweep(R"("nsamples": {"values": [6, 24]})", "sweep");
+  // That there are no pairs is seen when the data are opened
+  const Outcome outcome = here.sweep(R"("images": {"values": ["pairs", "random"]})", "sweep");
   CHECK(outcome.status == 1);
   CHECK(std::ranges::count(outcome.err, '\n') == 1);
   CHECK_THAT(outcome.err, ContainsSubstring("isobar: 1 of 2 runs failed: see ") && ContainsSubstring("/results.csv"));
   const json results = here.results("sweep");
   CHECK(results[0].at("state") == "failed");
-  CHECK_THAT(results[0].at("error").get<std::string>(), ContainsSubstring("global_batch_size"));
+  CHECK_THAT(results[0].at("error").get<std::string>(), ContainsSubstring("config key train_path in "));
   CHECK(results[0].at("val_loss").is_null());
   CHECK(results[1].at("state") == "finished");
   CHECK_THAT(outcome.out, ContainsSubstring(results[0].at("error").get<std::string>() + "\n"));

@@ -65,7 +65,7 @@ TEST_CASE("sweep file: draw i has the same numbers at every point of the grid, i
         combinations_of(File(R"({"config": "tiny", "parameters": {)" + parameters + "}" + draws + "}").read()));
   };
   CHECK(values(lr + "," + depth, R"(, "count": 3)") ==
-        std::vector<std::string>{R"({"lr":0.002388374391293253,"depth":2})",
+        std::vector<std::string>{R"({"lr":0.002388374391293253,"depth":3})",
                                  R"({"lr":0.0004261622967484519,"depth":3})",
                                  R"({"lr":0.0006762430777005301,"depth":2})"});
   CHECK(values(R"("seed": {"values": [1, 2]}, )" + lr, R"(, "count": 2, "seed": 0)") ==

@@ -150,6 +150,7 @@ int run_command(CLI::App& app, const std::vector<std::string>& arguments) {
     // this default when they are added, so it is set first.
     app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     isobar::register_train(app);
+    isobar::register_sweep(app);
     isobar::register_forecast(app);
     isobar::register_evaluate(app);
     isobar::register_predict(app);
@@ -197,6 +198,7 @@ int main(int argc, char** argv) {
   reserve_standard_streams();
   ignore_failed_write_signals();
   std::set_new_handler(end_without_memory);
-  if (argc > 1 && std::string_view(argv[1]) == "train") isobar::install_stop_handlers();  // as early as possible
+  const std::string_view command = argc > 1 ? argv[1] : "";
+  if (command == "train" || command == "sweep") isobar::install_stop_handlers();  // as early as possible
   return run(argc, argv);
 }

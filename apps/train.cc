@@ -34,8 +34,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kStoppedStatus = 75;  // EX_TEMPFAIL: run again with --resume
-
 // One line for every flag that is accepted and changes nothing.
 void explain_flags(const TrainFlags& o, const TutorialKeys& keys) {
   const auto say = [](bool given, const char* sentence) {

@@ -14,7 +14,7 @@ BESIDE = {"tests": ["lab"], "bench": ["lab"], "lab": ["tests"]}
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
 # What trains, whatever it is: it goes by the lists of tasks and networks (models/list.cc), and names none of them.
-FOR_ANY_TASK = re.compile(r"apps/(train/.*|train\.cc|train_flags\..*|check\.cc|evaluate\.cc|mesh\.cc)")
+FOR_ANY_TASK = re.compile(r"apps/((train|sweep)/.*|(train|sweep)\.cc|train_flags\..*|check\.cc|evaluate\.cc|mesh\.cc)")
 # What tests, benchmarks and the counter of accesses run a kernel on.
 CASES = "kernels/cases/"
 ONE_KIND = re.compile(r"(data/(?!files/|maps/)|models/(?!layers/))\w+/.*")

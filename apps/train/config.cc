@@ -146,11 +146,15 @@ RunConfig read_config(const ConfigEntries& entries, RunConfig config) {
   return config;
 }
 
+std::string about_left_out(const RunConfig& config) {
+  if (config.left_out.empty()) return "";
+  std::string sentence = concat("left out, since ", config.model, " for ", config.task, " has no such keys:");
+  for (const std::string& key : config.left_out) sentence += " " + key;
+  return sentence;
+}
+
 void print_left_out(const RunConfig& config) {
-  if (config.left_out.empty()) return;
-  std::cout << "left out, since " << config.model << " for " << config.task << " has no such keys:";
-  for (const std::string& key : config.left_out) std::cout << ' ' << key;
-  std::cout << std::endl;
+  if (const std::string sentence = about_left_out(config); !sentence.empty()) std::cout << sentence << std::endl;
 }
 
 void RunConfig::check() {

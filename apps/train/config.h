@@ -73,7 +73,9 @@ std::string model_of(const ConfigEntries& entries);
 RunConfig read_config(const ConfigEntries& entries);
 RunConfig read_config(const ConfigEntries& entries, RunConfig defaults);
 
-// Names the keys that were left out on stdout, in one line; prints nothing if there are none.
+// The sentence that names the keys that were left out; empty if there are none.
+std::string about_left_out(const RunConfig& config);
+// Prints it on stdout, in one line; prints nothing if there are none.
 void print_left_out(const RunConfig& config);
 
 // Every key in the order of the tables; read_config of the result gives the same config. found: values that the data

@@ -184,6 +184,10 @@ NamedConfig load_config(const std::string& reference, const std::vector<fs::path
   return config;
 }
 
+std::string config_beside(const fs::path& file, const std::string& reference) {
+  return parse_reference(reference).file ? (file.parent_path() / reference).string() : reference;
+}
+
 std::vector<ListedConfig> list_configs(const std::vector<fs::path>& folders) {
   std::vector<ListedConfig> listed;
   for (const fs::path& folder : folders) {

@@ -40,6 +40,9 @@ std::vector<std::filesystem::path> config_search_path();
 // is skipped.
 NamedConfig load_config(const std::string& reference, const std::vector<std::filesystem::path>& folders);
 
+// The reference as seen from the folder of `file`: a NAME stays, a relative FILE gets that folder before it.
+std::string config_beside(const std::filesystem::path& file, const std::string& reference);
+
 // The configs that load_config finds by name in these folders, each with its file.
 struct ListedConfig {
   std::string name;

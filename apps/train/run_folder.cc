@@ -13,7 +13,6 @@
 #include <iomanip>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <random>
 #include <regex>
 #include <sstream>
@@ -84,20 +83,6 @@ std::string read_run_id(const fs::path& run) {
   return read_file(file).substr(0, 32);
 }
 
-// A key that two configs have with other values, but for the free ones.
-struct Difference {
-  std::string key, one, other;
-};
-
-std::optional<Difference> first_difference(const ordered_json& one, const ordered_json& other,
-                                           const std::vector<std::string>& free_on_resume) {
-  for (const auto& [key, value] : one.items()) {
-    const bool free = std::ranges::find(free_on_resume, key) != free_on_resume.end();
-    if (!free && other.contains(key) && other[key] != value) return Difference{key, value.dump(), other[key].dump()};
-  }
-  return std::nullopt;
-}
-
 ordered_json parsed_or_null(std::string_view text, const fs::path& file) {
   try {
     return parse_json<ordered_json>(text, file.string());
@@ -156,6 +141,16 @@ std::string log_line(std::string_view message) {
 }
 
 }  // namespace
+
+std::optional<ConfigDifference> first_difference(const ordered_json& one, const ordered_json& other,
+                                                 const std::vector<std::string>& free) {
+  for (const auto& [key, value] : one.items()) {
+    const bool is_free = std::ranges::find(free, key) != free.end();
+    if (!is_free && other.contains(key) && other[key] != value)
+      return ConfigDifference{key, value.dump(), other[key].dump()};
+  }
+  return std::nullopt;
+}
 
 RunFolder::RunFolder(fs::path path, ExistingRun existing) : path_(std::move(path)), existing_(existing) {
   ISOBAR_CHECK(!fs::exists(path_) || fs::is_directory(path_), "run folder ", path_.string(), " is not a folder");

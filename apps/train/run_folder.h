@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +35,15 @@ enum class ExistingRun { refuse, resume, overwrite };
 inline std::filesystem::path statistics_of(const std::filesystem::path& run_folder) {
   return run_folder / "stats";
 }
+
+// A key that two configs have with different values, both as JSON.
+struct ConfigDifference {
+  std::string key, one, other;
+};
+
+// The first one, in the order of `one`. free: keys that may differ. A key that only one of them has is no difference.
+std::optional<ConfigDifference> first_difference(const nlohmann::ordered_json& one, const nlohmann::ordered_json& other,
+                                                 const std::vector<std::string>& free);
 
 class RunFolder {
  public:

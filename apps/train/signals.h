@@ -9,6 +9,9 @@ namespace isobar {
 // From now on the three signals set the flag instead of ending the process; a second SIGINT ends it at once.
 void install_stop_handlers();
 
+// The exit status of a command that was stopped and is to be run again (EX_TEMPFAIL).
+inline constexpr int kStoppedStatus = 75;
+
 bool stop_requested();
 
 // "SIGTERM"; empty if no signal has arrived.

@@ -205,7 +205,7 @@ KERNELS = [
     *streaming("mp", 1024, 157.93e6,
                [budget(479, 281), budget(638, 374), budget(639, 375), budget(957, 561), budget(2844, 1668),
                 budget(160, 94)]),
-    *convolutions([budget(960, 552), budget(893, 607), budget(1095, 658)]),
+    *convolutions([budget(959, 552), budget(1035, 580), budget(1095, 658)]),
 ]
 
 

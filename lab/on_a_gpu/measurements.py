@@ -123,7 +123,8 @@ def measure_ops(runner, bench, ops, gpu, rehearsal, limit):
     flags += ["--small", "--seconds", "0"] if rehearsal else []
     for one in ops:
         flags += ["--op", one.op] + ([] if rehearsal else ["--shape", one.shape])
-    outcome = runner.run([bench, *flags], limit)
+    # Predicted are isobar's own kernels of a convolution, not cuDNN's.
+    outcome = runner.run([bench, *flags], limit, ISOBAR_CONV="own")
     results = parse_bench(outcome.out)
     rows = []
     for at, one in enumerate(ops):

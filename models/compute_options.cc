@@ -19,7 +19,8 @@ KeyTable ComputeOptions::keys() {
                .also_called({"checkpointing", "gradientcheckpointing", "activationcheckpointing"}),
            key("cuda_graph", cuda_graph, "forward and backward become one CUDA graph").free_on_resume(),
            key("autotune", autotune,
-               "a GPU's products take the fastest of cuBLASLt's algorithms, timed once; false: its first guess")
+               "a GPU's products and convolutions take the fastest algorithms of cuBLASLt and cuDNN, timed once; "
+               "false: their first guess")
                .free_on_resume()
                .in_older_runs("false"),
            key("seed", seed, "decides initial weights, order of samples and dropout")

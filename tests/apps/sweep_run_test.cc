@@ -175,7 +175,7 @@ TEST_CASE("sweep command: SIGTERM and Ctrl-C stop all runs, and each writes its 
   }
 }
 
-TEST_CASE("sweep command: data need to be named once, and may move") {
+TEST_CASE("sweep command: data and threads need to be given once, and data may move") {
   const Sweeps here;
   fs::create_directories(here.path("data"));
   for (const auto& [prefix, count] : {std::pair("train", 24), std::pair("t10k", 4)})
@@ -184,15 +184,17 @@ TEST_CASE("sweep command: data need to be named once, and may move") {
                            std::string(static_cast<std::size_t>(count), '\0')});
   std::ofstream(here.path("noisy.json")) << R"({"config": "cnn", "set": {"images": "noisy", "width": 4, "depth": 2,
       "num_epochs": 1, "global_batch_size": 12}, "parameters": {"lr": {"values": [0.001]}}})";
-  const std::string sweep = "sweep " + here.path("noisy.json").string() + here.flags("sweep", "--threads 1");
+  const std::string sweep = "sweep " + here.path("noisy.json").string() + here.flags("sweep");
   const auto train_path = [&] {
     return json::parse(here.contents("sweep/configs/0001_lr=0.001.json")).at("train_path").get<std::string>();
   };
-  here.done(here.command(sweep + " --data " + here.path("data").string()));
+  here.done(here.command(sweep + " --threads 3 --data " + here.path("data").string()));
   const std::string before = train_path();
   CHECK_THAT(before, ContainsSubstring(here.path("data").string()));
-  here.done(here.command(sweep));
+  const Outcome again = here.command(sweep);
+  here.done(again);
   CHECK(train_path() == before);
+  CHECK_THAT(again.out, ContainsSubstring("with 3 threads each"));  // they decide the bits of runs that go on
 
   fs::rename(here.path("data"), here.path("moved"));
   fs::remove_all(here.path("sweep/runs/0001_lr=0.001"));

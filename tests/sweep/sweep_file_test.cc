@@ -137,7 +137,7 @@ TEST_CASE("sweep file: what it refuses, in one sentence that names the place") {
       {R"({"config": "tiny", "parameters": {"lr": {"values": [1, -1]}}})",
        "config key lr in lr.json must be at least 0, not -1 (run 0002_lr=-1)"},
       {R"({"config": "tiny", "parameters": {"grad_accumulation": {"values": [1, 17]}}})",
-       "(run 0002_grad_accumulation=17)"},
+       "must be at least grad_accumulation (17), not 16 (run 0002_grad_accumulation=17)"},
       {R"({"config": "tiny", "parameters": {"lr": {"values": [1, 1.0]}}})",
        "lr.json: the runs 0001_lr=1 and 0002_lr=1 are the same"},
       {R"({"config": "tiny", "parameters": {"depth": {"ints": [1, 2]}}, "count": 3})", "are the same"},

@@ -10,7 +10,7 @@
 namespace isobar {
 namespace {
 
-std::string to_string(const Point& point) {
+std::string text_of(const Point& point) {
   return concat(point[0], " x ", point[1], " x ", point[2]);
 }
 
@@ -41,8 +41,8 @@ Tensor channels_last(const std::vector<double>& values, std::int64_t channels, c
 
 // Error if a volume has other channels than the network.
 void check_channels(const Volume& volume, std::int64_t channels, const char* verb) {
-  ISOBAR_CHECK(volume.channels() == channels, volume.name(), " ", isobar::to_string(volume.shape()), " has ",
-               volume.channels(), " channels, but the network ", verb, " ", channels);
+  ISOBAR_CHECK(volume.channels() == channels, volume.name(), " ", to_string(volume.shape()), " has ", volume.channels(),
+               " channels, but the network ", verb, " ", channels);
 }
 
 const VolumePair& checked(const VolumePair& volumes, const Ports& ports) {
@@ -114,13 +114,12 @@ std::vector<std::string> VolumePrediction::sentences() const {
   for (std::int64_t& points : margin) points /= 2;
   const bool is_whole = crops_.grid().crops() == 1 && wraps.empty();
   const std::string boxes = volumes_.boxes() == 1 ? "" : concat(volumes_.boxes(), " boxes ");
-  const std::string volume =
-      concat(volumes_.input->name(), " ", boxes, isobar::to_string(volumes_.input->shape()), wraps);
+  const std::string volume = concat(volumes_.input->name(), " ", boxes, to_string(volumes_.input->shape()), wraps);
   if (is_whole) return {concat(volume, ": computed at once")};
   return {
-      concat(volume, ": ", crops_.samples(), crops_.samples() == 1 ? " crop of " : " crops of ",
-             to_string(options.size), " points that overlap by ", to_string(overlap)),
-      concat("kept of a crop: what lies ", to_string(margin), " points or more from its inner ends; ", about_seams())};
+      concat(volume, ": ", crops_.samples(), crops_.samples() == 1 ? " crop of " : " crops of ", text_of(options.size),
+             " points that overlap by ", text_of(overlap)),
+      concat("kept of a crop: what lies ", text_of(margin), " points or more from its inner ends; ", about_seams())};
 }
 
 Task& VolumePrediction::make_task(const ComputeOptions& compute, Device device) {

@@ -55,24 +55,24 @@ Ports ports_of(const PairSizes& sizes) {
   return {.in = sizes.input(), .out = sizes.target()};
 }
 
-std::string to_string(const PairSizes& sizes) {
-  return concat(isobar::to_string(sizes.input()), " to ", isobar::to_string(sizes.target()));
+std::string text_of(const PairSizes& sizes) {
+  return concat(to_string(sizes.input()), " to ", to_string(sizes.target()));
 }
 
 // Error if the pairs have other sizes than the config says.
 void check_sizes(const ImagePairs& set, const ImageRegressionOptions& o) {
   const PairSizes& s = set.sizes();
   const PairSizes wanted{*o.n_in_channels, *o.n_out_channels, o.img_size->at(0), o.img_size->at(1)};
-  ISOBAR_CHECK(s.input() == wanted.input() && s.target() == wanted.target(), set.name(), ": its pairs are ",
-               to_string(s), ", but img_size, n_in_channels and n_out_channels are those of ", to_string(wanted));
+  ISOBAR_CHECK(s.input() == wanted.input() && s.target() == wanted.target(), set.name(), ": its pairs are ", text_of(s),
+               ", but img_size, n_in_channels and n_out_channels are those of ", text_of(wanted));
 }
 
 void check_kind(const GivenWeights& weights, const ImagePairs& set) {
   if (!describes_regression(weights.settings)) return;
   const Ports trained = regression_ports_from(weights.settings), ports = ports_of(set.sizes());
   ISOBAR_CHECK(trained.in == ports.in && trained.out == ports.out, weights.file.string(), " computes ",
-               isobar::to_string(trained.out), " from ", isobar::to_string(trained.in), ", but the pairs of ",
-               set.name(), " are ", to_string(set.sizes()));
+               to_string(trained.out), " from ", to_string(trained.in), ", but the pairs of ", set.name(), " are ",
+               text_of(set.sizes()));
 }
 
 // The task, of which the sizes of the pairs tell all.

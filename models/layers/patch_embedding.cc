@@ -38,7 +38,7 @@ PatchEmbedding::PatchEmbedding(const Build& build, const std::string& name, cons
 
 Tensor PatchEmbedding::operator()(const Tensor& image) const {
   ISOBAR_CHECK(image.shape() == Shape({image.size(0), spec_.channels, rows_.size(), spec_.width}),
-               "the model takes fields ", to_string({-1, spec_.channels, rows_.size(), spec_.width}), ", not ",
+               "the model takes fields ", to_string(Shape{-1, spec_.channels, rows_.size(), spec_.width}), ", not ",
                to_string(image.shape()));
   const Tensor patches = patchify(image, spec_.patch, PatchOrder::channels_first, parameters_.activation_dtype());
   return linear(patches, parameters_.get(weight_).view({spec_.embed, -1}), parameters_.get(bias_),

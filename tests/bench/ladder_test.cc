@@ -198,7 +198,10 @@ TEST_CASE("ladder: rows go to several threads and blocks") {
   check_threads(layernorm_ladder(300, 384), 3);
   check_threads(product_ladder(100, 60, 40), 2);
   check_threads(attention_ladder(2, 200), 3);
-  for (const char* rung : {"threaded", "im2col", "gathered"}) check_threads(conv_ladder(2, 19, 20, 50), 2, rung);
+  for (const char* rung : {"threaded", "gathered"}) check_threads(conv_ladder(2, 19, 20, 50), 2, rung);
+#ifndef ISOBAR_SANITIZED  // two loops: ThreadSanitizer does not see how libgomp hands the second one to its threads
+  check_threads(conv_ladder(2, 19, 20, 50), 2, "im2col");
+#endif
 }
 
 TEST_CASE("ladder: a variance in two passes stands a large mean, the textbook's formula does not") {

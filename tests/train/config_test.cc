@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <set>
 
 #include "apps/train/config.h"
@@ -122,44 +123,32 @@ TEST_CASE("a folder earlier in the search path wins") {
   CHECK(load_config("a", {second, first.path()}).entries.at("depth").value == 2);
 }
 
-TEST_CASE("of num_iters and num_epochs the one that is set last counts") {
+TEST_CASE("of two keys that set one length in iterations and in epochs the one that is set last counts") {
+  const auto [name, read] = GENERATE(table<std::string, std::function<std::int64_t(const ScheduleOptions&)>>({
+      {"num", [](const ScheduleOptions& schedule) { return schedule.num_iters; }},
+      {"decay", [](const ScheduleOptions& schedule) { return *schedule.decay_iters; }},
+  }));
+  INFO(name);
+  const std::string in_epochs = name + "_epochs", in_iterations = name + "_iters";
   const ConfigFolder folder;
-  folder.write("lengths.json", R"({"epochs": {"num_epochs": 3}, "iterations": {"extends": "epochs", "num_iters": 7},
-    "again": {"extends": "iterations", "num_epochs": 4}, "both": {"num_iters": 9, "num_epochs": 5}})");
-  const auto length = [&](const std::string& name, const std::vector<std::string>& assignments = {}) {
-    ConfigEntries entries = folder.load(name);
-    for (const std::string& assignment : assignments) set_from_assignment(entries, assignment);
-    const RunConfig config = read_config(entries);
-    return config.schedule.of_run(10).num_iters;
+  folder.write("lengths.json", concat(R"({"epochs": {")", in_epochs, R"(": 3}, "iterations": {"extends": "epochs", ")",
+                                      in_iterations, R"(": 7}, "again": {"extends": "iterations", ")", in_epochs,
+                                      R"(": 4}, "both": {")", in_iterations, R"(": 9, ")", in_epochs, R"(": 5}})"));
+  const auto length = [&, &value_of = read](const std::string& config, const std::vector<std::string>& values = {}) {
+    ConfigEntries entries = folder.load(config);
+    for (const std::string& assignment : values) set_from_assignment(entries, assignment);
+    return value_of(read_config(entries).schedule.of_run(10));
   };
   CHECK(length("epochs") == 30);
   CHECK(length("iterations") == 7);  // extends it
   CHECK(length("again") == 40);      // extends that
   CHECK(length("both") == 50);       // in one config
-  CHECK(length("epochs", {"num_iters=8"}) == 8);
-  CHECK(length("iterations", {"num_epochs=2"}) == 20);
-  CHECK(length("epochs", {"num_epochs=2", "num_iters=8"}) == 8);
-  CHECK(length("epochs", {"num_iters=8", "num_epochs=2"}) == 20);
-  CHECK(length("epochs", {"num_epochs=null"}) == 30000);
-}
-
-TEST_CASE("of decay_iters and decay_epochs the one that is set last counts") {
-  const ConfigFolder folder;
-  folder.write("decays.json", R"({"epochs": {"decay_epochs": 3}, "iterations": {"extends": "epochs", "decay_iters": 7},
-    "again": {"extends": "iterations", "decay_epochs": 4}, "both": {"decay_iters": 9, "decay_epochs": 5}})");
-  const auto decay = [&](const std::string& name, const std::vector<std::string>& assignments = {}) {
-    ConfigEntries entries = folder.load(name);
-    for (const std::string& assignment : assignments) set_from_assignment(entries, assignment);
-    return read_config(entries).schedule.of_run(10).decay_iters;
-  };
-  CHECK(decay("epochs") == 30);
-  CHECK(decay("iterations") == 7);
-  CHECK(decay("again") == 40);
-  CHECK(decay("both") == 50);
-  CHECK(decay("epochs", {"decay_iters=8"}) == 8);
-  CHECK(decay("iterations", {"decay_epochs=2"}) == 20);
-  CHECK(decay("epochs", {"num_iters=8"}) == 30);  // another length
-  CHECK(decay("epochs", {"decay_iters=8", "decay_epochs=2"}) == 20);
+  CHECK(length("epochs", {in_iterations + "=8"}) == 8);
+  CHECK(length("iterations", {in_epochs + "=2"}) == 20);
+  CHECK(length("epochs", {in_epochs + "=2", in_iterations + "=8"}) == 8);
+  CHECK(length("epochs", {in_iterations + "=8", in_epochs + "=2"}) == 20);
+  if (name == "num") CHECK(length("epochs", {"num_epochs=null"}) == 30000);
+  if (name == "decay") CHECK(length("epochs", {"num_iters=8"}) == 30);  // another length
 }
 
 TEST_CASE("a cycle of extends is an error that shows it") {

@@ -97,23 +97,10 @@ std::vector<float> wrapped_box_of(const Volume& volume, const Point& start, cons
   return values;
 }
 
-void check_box(const Volume& volume, const Point& start, const Point& size, std::int64_t box = 0) {
-  const std::vector<float> values = box_of(volume, start, size, box);
-  const float offset = static_cast<float>(box) * kNextBox;
-  std::size_t at = 0;
-  bool is_right = true;
-  for (std::int64_t c = 0; c < volume.channels(); ++c)
-    for (std::int64_t i = 0; i < size[0]; ++i)
-      for (std::int64_t j = 0; j < size[1]; ++j)
-        for (std::int64_t k = 0; k < size[2]; ++k)
-          is_right = is_right && values[at++] == label(c, start[0] + i, start[1] + j, start[2] + k) + offset;
-  CHECK(is_right);
-}
-
-// The points of a periodic box, one by one.
-void check_wrapped_box(const Volume& volume, const Point& start, const Point& size, std::int64_t box = 0) {
+// The labels of points [start, start + size), one by one; after the last point of an axis comes the first one.
+void check_labels(const Volume& volume, const std::vector<float>& values, const Point& start, const Point& size,
+                  std::int64_t box) {
   INFO(start[0] << " " << start[1] << " " << start[2] << ", " << size[0] << " " << size[1] << " " << size[2]);
-  const std::vector<float> values = wrapped_box_of(volume, start, size, box);
   const auto around = [&](std::int64_t from, std::int64_t steps, std::size_t axis) {
     return (from + steps) % volume.extent().at(axis);
   };
@@ -127,6 +114,14 @@ void check_wrapped_box(const Volume& volume, const Point& start, const Point& si
                      values[at++] == label(c, around(start[0], i, 0), around(start[1], j, 1), around(start[2], k, 2)) +
                                          static_cast<float>(box) * kNextBox;
   CHECK(is_right);
+}
+
+void check_box(const Volume& volume, const Point& start, const Point& size, std::int64_t box = 0) {
+  check_labels(volume, box_of(volume, start, size, box), start, size, box);
+}
+
+void check_wrapped_box(const Volume& volume, const Point& start, const Point& size, std::int64_t box = 0) {
+  check_labels(volume, wrapped_box_of(volume, start, size, box), start, size, box);
 }
 
 Point cube(std::int64_t length) {

@@ -2,7 +2,6 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +16,7 @@
 #include "apps/train/model_file.h"
 #include "apps/train/run_folder.h"
 #include "data/files/hdf5.h"
+#include "engine/keys.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
 #include "kernels/cuda/runtime.h"
@@ -41,12 +41,11 @@ DataSplit split_of(const PredictFlags& o) {
 }
 
 // Error if an output would replace an input, data of the run, or the other output.
-void check_outputs(const PredictFlags& o, const fs::path& weights, RunConfig& config) {
+void check_outputs(const PredictFlags& o, const fs::path& weights, const RunConfig& config) {
   CommandInputs inputs{.weights = weights, .data = {}, .statistics = {}};
   if (!o.request.input.empty()) inputs.data.emplace_back(o.request.input);
-  const nlohmann::ordered_json keys = to_json(config);
-  for (const char* key : {"train_path", "val_path", "images_path", "test_images_path"})
-    if (const std::string path = keys.value(key, ""); !path.empty()) inputs.data.emplace_back(path);
+  for (const std::string* path : paths_of(config.recipe->keys()))
+    if (!path->empty()) inputs.data.emplace_back(*path);
   for (const auto& [flag, path] : {std::pair("--out", o.out), std::pair("--scores", o.scores)}) {
     if (path.empty()) continue;
     check_format(flag, path);

@@ -143,4 +143,11 @@ std::vector<const Key*> all_keys(const std::vector<KeyTable>& tables) {
   return keys;
 }
 
+std::vector<std::string*> paths_of(const std::vector<KeyTable>& tables) {
+  std::vector<std::string*> paths;
+  for (const Key* key : all_keys(tables))
+    if (key->is_path) paths.push_back(std::get<std::string*>(key->place));
+  return paths;
+}
+
 }  // namespace isobar

@@ -146,5 +146,7 @@ void check_keys(const std::vector<KeyTable>& tables, const KeyOrigins& origins);
 
 // Every key of the tables. Throws Error if two keys have the same name.
 std::vector<const Key*> all_keys(const std::vector<KeyTable>& tables);
+// The values of those that are paths; empty ones too.
+std::vector<std::string*> paths_of(const std::vector<KeyTable>& tables);
 
 }  // namespace isobar

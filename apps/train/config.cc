@@ -181,12 +181,9 @@ void RunConfig::check_numbers() const {
 }
 
 void RunConfig::make_paths_absolute() {
-  const std::vector<KeyTable> all = tables();
-  for (const Key* key : all_keys(all)) {
-    if (!key->is_path) continue;
-    std::string& path = *std::get<std::string*>(key->place);
-    if (path.empty()) continue;  // the file is not used
-    path = std::filesystem::absolute(path).lexically_normal().string();
+  for (std::string* path : paths_of(tables())) {
+    if (path->empty()) continue;  // the file is not used
+    *path = std::filesystem::absolute(*path).lexically_normal().string();
   }
 }
 

@@ -27,22 +27,10 @@ constexpr const char *kInput = "Nbody", *kTarget = "Hydro";
 constexpr const char *kDataEnding = "_data.npy", *kLabelEnding = "_label.npy";
 constexpr std::int64_t kCachedBytes = std::int64_t{256} << 20;  // of decoded chunks
 
-std::int64_t points_of(const Point& size) {
-  return size[0] * size[1] * size[2];
-}
-
 // axes: of a box, in the order of the file.
 void check_axes(const std::string& name, const Shape& shape, const char* axes) {
   ISOBAR_CHECK(shape.size() == 4 || shape.size() == 5, name, " has the shape ", to_string(shape),
                "; volumes have four dimensions: ", axes, "; or one before these: boxes");
-}
-
-// Calls visit(channel, i, j) for every line along the last axis, in the order of memory.
-template <class Visit>
-void for_each_line(std::int64_t channels, const Point& size, const Visit& visit) {
-  for (std::int64_t c = 0; c < channels; ++c)
-    for (std::int64_t i = 0; i < size[0]; ++i)
-      for (std::int64_t j = 0; j < size[1]; ++j) visit(c, i, j);
 }
 
 // A part of a periodic axis that a crop covers: the points [from, from + count), which are those from `to` on of the

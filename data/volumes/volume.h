@@ -18,6 +18,18 @@ namespace isobar {
 
 using Point = std::array<std::int64_t, 3>;  // along D, H and W
 
+inline std::int64_t points_of(const Point& size) {
+  return size[0] * size[1] * size[2];
+}
+
+// Calls visit(channel, i, j) for every line along the last axis of fields [C, size], in the order of memory.
+template <class Visit>
+void for_each_line(std::int64_t channels, const Point& size, const Visit& visit) {
+  for (std::int64_t c = 0; c < channels; ++c)
+    for (std::int64_t i = 0; i < size[0]; ++i)
+      for (std::int64_t j = 0; j < size[1]; ++j) visit(c, i, j);
+}
+
 class Volume {
  public:
   virtual ~Volume() = default;

@@ -22,13 +22,11 @@ Point size_in(const Ports& ports) {
 template <class T>
 std::vector<double> kept_of(const T* values, std::int64_t channels, const Point& size, const GridCrop& crop) {
   std::vector<double> kept;
-  for (std::int64_t c = 0; c < channels; ++c)
-    for (std::int64_t i = 0; i < crop.count[0]; ++i)
-      for (std::int64_t j = 0; j < crop.count[1]; ++j) {
-        const std::int64_t line = (c * size[0] + crop.offset[0] + i) * size[1] + crop.offset[1] + j;
-        const T* const from = values + line * size[2] + crop.offset[2];
-        kept.insert(kept.end(), from, from + crop.count[2]);
-      }
+  for_each_line(channels, crop.count, [&](std::int64_t c, std::int64_t i, std::int64_t j) {
+    const std::int64_t line = (c * size[0] + crop.offset[0] + i) * size[1] + crop.offset[1] + j;
+    const T* const from = values + line * size[2] + crop.offset[2];
+    kept.insert(kept.end(), from, from + crop.count[2]);
+  });
   return kept;
 }
 
@@ -132,7 +130,7 @@ std::vector<PredictedBox> VolumePrediction::compute(std::span<const std::int64_t
   const TapeScope off(nullptr);
   const Point size = size_in(network_.ports);
   const std::int64_t channels_in = network_.ports.in[0], channels = network_.ports.out[0];
-  const std::int64_t points = size[0] * size[1] * size[2];
+  const std::int64_t points = points_of(size);
   const Tensor fields = to_channels_first(task_->prediction(to_device(batch, task_->device())));
   const std::vector<double> values = fields.to_vector();
   const float* input = tensor_of(batch, "input").data_as<float>();

@@ -144,13 +144,10 @@ void own_conv_bwd_data(const ConvBwdDataArgs& a, Stream stream) {
                             .bias = input<1>(a.bias, DType::fp32),
                             .activation = a.activation,
                             .accumulates = a.mode == Grad::accumulate};
-    for (std::int64_t c = 0; c < conv_classes(s); ++c) {
-      const ConvWindow window = conv_bwd_data_window(s, c);
-      const ConvProduct product{s.batch * window.results(), s.in_channels, window.taps() * s.out_channels};
-      if (product.m == 0) continue;
+    for_each_class(s, [&](const ConvWindow& window, const ConvProduct& product) {
       const BwdDataOperands operands{WindowView(window, dy, s.out_channels), s, weight};
       multiply("conv_bwd_data", operands, product, split, ResultRows(window, s), result, a.workspace, stream);
-    }
+    });
   });
 }
 

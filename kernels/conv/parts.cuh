@@ -31,6 +31,17 @@ void for_each_part(const ConvShape& whole, const F& f) {
   }
 }
 
+// Calls f(window, product) for the classes of elements of x that bwd_data computes (kernels/conv/window.h), but for
+// those that are empty.
+template <class F>
+void for_each_class(const ConvShape& s, const F& f) {
+  for (std::int64_t c = 0; c < conv_classes(s); ++c) {
+    const ConvWindow window = conv_bwd_data_window(s, c);
+    const ConvProduct product{s.batch * window.results(), s.in_channels, window.taps() * s.out_channels};
+    if (product.m > 0) f(window, product);
+  }
+}
+
 // The tensor from an element on.
 inline const void* from_element(const void* data, DType dtype, std::int64_t first) {
   return static_cast<const char*>(data) + first * static_cast<std::int64_t>(size_of(dtype));

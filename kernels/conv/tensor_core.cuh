@@ -665,10 +665,7 @@ void TensorCoreConv<T>::run(const ConvBwdDataArgs& a, Stream stream) {
                             .bias = input<4>(a.bias, DType::fp32),
                             .activation = a.activation,
                             .accumulates = a.mode == Grad::accumulate};
-    for (std::int64_t c = 0; c < conv_classes(s); ++c) {
-      const ConvWindow window = conv_bwd_data_window(s, c);
-      const ConvProduct product{s.batch * window.results(), s.in_channels, window.taps() * s.out_channels};
-      if (product.m == 0) continue;
+    for_each_class(s, [&](const ConvWindow& window, const ConvProduct& product) {
       const auto extent = [&](int axis) { return static_cast<std::int32_t>(s.axes[axis].kernel); };
       const tensor_core::BwdDataOperands<T> operands{{Window<T>(dy, window, s.out_channels)},
                                                      {static_cast<const T*>(a.weight),
@@ -678,7 +675,7 @@ void TensorCoreConv<T>::run(const ConvBwdDataArgs& a, Stream stream) {
                                                       {extent(0), extent(1), extent(2)}}};
       multiply<T>("conv_bwd_data", operands, product, window.taps(), split, aligned, ResultRows(window, s), result,
                   a.workspace, stream);
-    }
+    });
   });
 }
 

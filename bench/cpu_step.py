@@ -46,13 +46,21 @@ class Base:
         return {name: torch.randn(batch, 20, 360, 720) for name in ("input", "target")}
 
     @staticmethod
-    def loss(network, output, batch):
+    def loss(network, output, target):
         import reference_vit
-        return reference_vit.relative_l2(output, batch["target"])
+        return reference_vit.relative_l2(output, target)
 
 
-class Cnn:
-    batch, betas, learning_rate, assignments = 32, (0.9, 0.999), 1e-3, []
+class WithOwnLoss:
+    betas = 0.9, 0.999
+
+    @staticmethod
+    def loss(network, output, target):
+        return network.loss(output, target)
+
+
+class Cnn(WithOwnLoss):
+    batch, learning_rate, assignments = 32, 1e-3, []
 
     @staticmethod
     def network():
@@ -64,13 +72,9 @@ class Cnn:
         import torch
         return {name: torch.rand(batch, 1, 128, 128) for name in ("input", "target")}
 
-    @staticmethod
-    def loss(network, output, batch):
-        return network.loss(output, batch["target"])
 
-
-class Unet:
-    batch, betas, learning_rate = 2, (0.9, 0.999), 2e-4
+class Unet(WithOwnLoss):
+    batch, learning_rate = 2, 2e-4
     assignments = ["volumes=synthetic", "lr=2e-4", "warmup=0", "batch_lr_scaling=none"]
 
     @staticmethod
@@ -83,10 +87,6 @@ class Unet:
         import torch
         return {"input": torch.randn(batch, 4, 64, 64, 64), "target": torch.randn(batch, 5, 64, 64, 64).tanh(),
                 "turn": torch.zeros(batch, dtype=torch.int32)}
-
-    @staticmethod
-    def loss(network, output, batch):
-        return network.loss(output, batch["target"])
 
 
 CONFIGS = {"base": Base, "cnn": Cnn, "unet": Unet}
@@ -105,7 +105,7 @@ def torch_worker(folder, config, dtype, threads):
         begin = time.perf_counter()
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
             output = network(batch["input"])
-        loss = config.loss(network, output, batch)
+        loss = config.loss(network, output, batch["target"])
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)

@@ -230,7 +230,7 @@ TEST_CASE("unet: lower precisions err at most twice as much as PyTorch in the sa
   check_precisions([](DeviceKind kind) { return kind != DeviceKind::emulator; });
 }
 
-// A test of its own, since it takes half a minute.
+// A test of its own, since it takes more than a minute.
 TEST_CASE("unet: in the emulator lower precisions err at most twice as much as PyTorch in the same precision") {
   check_precisions([](DeviceKind kind) { return kind == DeviceKind::emulator; });
 }

@@ -1,5 +1,5 @@
-"""Programs that make one training step when they are sent a line, and answer with one JSON object: so that several can
-take turns on one machine."""
+"""Programs that make training steps when they are sent a line with their number, and answer with one JSON object: so
+that several can take turns on one machine."""
 import json
 import pathlib
 import re
@@ -12,9 +12,9 @@ class Stepper:
         self.process = subprocess.Popen([str(word) for word in command], env=environment, text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    def step(self):
-        """One step; what the program says of it: {"seconds": ..., "loss": ...}."""
-        self.process.stdin.write("step\n")
+    def step(self, count=1):
+        """What the program says of its steps: {"seconds": of one, "loss": of the last}."""
+        self.process.stdin.write(f"{count}\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         if not line:

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""The ops of isobar-bench beside PyTorch's on the CPU: the same shapes and dtype, cold caches, and turns that
-alternate, so that both meet the same machine.
+"""The ops of isobar-bench beside PyTorch's, on the CPU or an NVIDIA GPU: the same shapes and dtype, cold caches, and
+turns that alternate, so that both meet the same machine. On a GPU, tf32 is fp32 whose products may round, and
+ISOBAR_CONV=own times isobar's own kernels of a convolution, not cuDNN's.
 
     cmake --build --preset release --target isobar-bench
     pip install torch
     python3 bench/torch_ops.py [--op NAME ...] [--shape SHAPE ...] [--dtype fp32] [--threads N] [--rounds 3] [--json]
+                               [--device cuda]
 
 Prints both medians, their ratio (below 1: isobar is quicker), and how far the medians of the rounds lie apart.
 """
@@ -21,7 +23,7 @@ import torch
 import torch.nn.functional as F
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 LEAST_CALLS, MOST_CALLS = 3, 50  # as isobar-bench
 
 
@@ -140,37 +142,84 @@ def sum_of_squares(dtype, n):
     return lambda: torch.linalg.vector_norm(x)
 
 
+class Convolution:
+    """Channels last in 16 bits, as PyTorch's guides advise."""
+
+    def __init__(self, dtype, batch, inputs, outputs, *geometry):
+        (*extent, kernel, self.stride, self.pad) = geometry
+        layout = torch.channels_last_3d if dtype.itemsize == 2 else torch.contiguous_format
+        self.x, self.weight = (uniform(*shape, dtype=dtype).contiguous(memory_format=layout)
+                               for shape in ((batch, inputs, *extent), (outputs, inputs, *[kernel] * 3)))
+        self.bias = uniform(outputs, dtype=dtype)
+
+    def forward(self):
+        return F.conv3d(self.x, self.weight, self.bias, self.stride, self.pad)
+
+    def backward(self, of_input):
+        """A function: of the input's gradient or the weight's."""
+        dy = torch.rand_like(self.forward())
+        axes = [self.stride] * 3, [self.pad] * 3, [1] * 3, False, [0] * 3, 1
+        return lambda: torch.ops.aten.convolution_backward(dy, self.x, self.weight, None, *axes,
+                                                           [of_input, not of_input, False])
+
+
+def conv_fwd(dtype, *shape):
+    of = Convolution(dtype, *shape)
+    return lambda: F.leaky_relu_(of.forward())
+
+
+def conv_bwd_data(dtype, *shape):
+    return Convolution(dtype, *shape).backward(of_input=True)
+
+
+def conv_bwd_weight(dtype, *shape):
+    return Convolution(dtype, *shape).backward(of_input=False)
+
+
 OPS = {f.__name__: f for f in (cast, fill, add, add_row, column_sum, gelu_fwd, gelu_bwd, dropout, layernorm_fwd,
-                               layernorm_bwd, gemm, attention_fwd, attention_bwd, patchify, adam, sum_of_squares)}
+                               layernorm_bwd, gemm, attention_fwd, attention_bwd, patchify, adam, sum_of_squares,
+                               conv_fwd, conv_bwd_data, conv_bwd_weight)}
 
 
 # ---- timing ----------------------------------------------------------------------------------------------------------
 
 
 class TorchClock:
-    """Times calls of PyTorch as isobar-bench times its own: a large copy before each, the median of a few."""
+    """Times calls of PyTorch as isobar-bench times its own: caches emptied before each, by a large copy or, on a GPU,
+    by reading; the median of a few."""
 
-    def __init__(self, seconds):
-        self.seconds = seconds
+    def __init__(self, seconds, device):
+        self.seconds, self.is_cuda = seconds, device == "cuda"
         self.source = torch.rand(1 << 26)
         self.target = torch.empty_like(self.source)
+
+    def microseconds(self, call):
+        if not self.is_cuda:
+            self.target.copy_(self.source)
+            begin = time.perf_counter()
+            call()
+            return (time.perf_counter() - begin) * 1e6
+        self.source.sum()
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        call()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) * 1e3
 
     def time(self, call):
         """Median microseconds."""
         with torch.no_grad():
             call()
             times = []
-            while len(times) < LEAST_CALLS or (sum(times) < self.seconds and len(times) < MOST_CALLS):
-                self.target.copy_(self.source)
-                begin = time.perf_counter()
-                call()
-                times.append(time.perf_counter() - begin)
-        return statistics.median(times) * 1e6
+            while len(times) < LEAST_CALLS or (sum(times) < self.seconds * 1e6 and len(times) < MOST_CALLS):
+                times.append(self.microseconds(call))
+        return statistics.median(times)
 
 
 def time_isobar(options, op, shape):
     command = [options.program, "--json", "--op", op, "--dtype", options.dtype, "--seconds", options.seconds,
-               "--threads", options.threads] + (["--shape", shape] if shape else [])
+               "--threads", options.threads, "--device", options.device] + (["--shape", shape] if shape else [])
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(done.stderr.strip())
@@ -197,6 +246,7 @@ def main():
     parser.add_argument("--op", nargs="+", choices=list(OPS), default=list(OPS), metavar="NAME", help=", ".join(OPS))
     parser.add_argument("--shape", nargs="+", help="one an op; default the base ViT's")
     parser.add_argument("--dtype", choices=list(DTYPES), default="fp32")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=3, help="turns of each")
     parser.add_argument("--seconds", type=float, default=0.5, help="to spend on each measurement")
@@ -208,7 +258,10 @@ def main():
     if options.shape and len(options.shape) != len(options.op):
         sys.exit("give one --shape an --op, or none")
     torch.set_num_threads(options.threads)
-    clock = TorchClock(options.seconds)
+    torch.set_default_device(options.device)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = options.dtype == "tf32"
+    torch.backends.cudnn.benchmark = True
+    clock = TorchClock(options.seconds, options.device)
     if not options.json:
         print(f"{'op':16} {'shape':24} {'isobar us':>12} {'torch us':>12} {'ratio':>7} {'spread':>7}")
     for op, shape in zip(options.op, options.shape or [None] * len(options.op)):

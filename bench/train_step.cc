@@ -1,9 +1,10 @@
-// isobar-train-step WEIGHTS BATCH DTYPE THREADS [CONFIG [KEY=VALUE...]]: training steps of a config's task and network
-// on the CPU, one for every line on stdin. bench/cpu_step.py drives it, so that its steps alternate with PyTorch's on
-// the same weights and the same batch.
+// isobar-train-step WEIGHTS BATCH DTYPE PLACE [CONFIG [KEY=VALUE...]]: training steps of a config's task and network,
+// one for every line on stdin, or as many as the line says. bench/cpu_step.py and bench/gpu_step.py drive it, so that
+// its steps alternate with PyTorch's on the same weights and the same batch, which lies on the device.
 //
-//   WEIGHTS  safetensors of the model's state_dict          DTYPE    fp32 or bf16
+//   WEIGHTS  safetensors of the model's state_dict          DTYPE    fp32, tf32, bf16 or fp16
 //   BATCH    safetensors of a batch's tensors by name       CONFIG   as of isobar train --config; `base` if not given
+//   PLACE    a number of threads of the CPU, or cuda
 #include <omp.h>
 
 #include <algorithm>
@@ -23,6 +24,7 @@
 #include "apps/train/trainer.h"
 #include "data/batch.h"
 #include "engine/files/safetensors.h"
+#include "engine/storage.h"
 #include "engine/tensor.h"
 #include "kernels/common/check.h"
 #include "models/task.h"
@@ -51,17 +53,33 @@ RunConfig config_of(const std::string& name, const std::vector<std::string>& ass
   return config;
 }
 
-void run(const std::string& weights, const std::string& batch_file, RunConfig config) {
-  const std::shared_ptr<const LoadedBatch> batch = read_batch(batch_file);
+std::vector<std::string> keys_of(const std::string& dtype) {
+  const bool is_mixed = dtype == "bf16" || dtype == "fp16";
+  return {"amp_mode=" + (is_mixed ? dtype : "none"), std::string("tf32=") + (dtype == "tf32" ? "true" : "false")};
+}
+
+// `place` as on the command line.
+Device device_of(const std::string& place) {
+  if (place == "cuda") return Device{DeviceKind::cuda};
+  omp_set_num_threads(std::atoi(place.c_str()));
+  return Device{DeviceKind::cpu};
+}
+
+void run(const std::string& weights, const std::string& batch_file, RunConfig config, Device device) {
+  const std::shared_ptr<LoadedBatch> batch = read_batch(batch_file);
+  batch->tensors = on_device(batch->tensors, device);
   config.batch.global_batch_size = batch_size(batch->tensors);
-  const std::unique_ptr<Task> task = config.recipe->on_shapes()->make_task(config.compute, Device{DeviceKind::cpu});
+  const std::unique_ptr<Task> task = config.recipe->on_shapes()->make_task(config.compute, device);
   read_model(weights, *task);
   Trainer trainer(*task, config.trainer_options());
   for (std::string line; std::getline(std::cin, line);) {
+    const int steps = std::max(1, std::atoi(line.c_str()));
+    double loss = 0;
     const auto begin = std::chrono::steady_clock::now();
-    const StepResult result = trainer.step([&] { return batch; });
+    for (int step = 0; step < steps; ++step) loss = trainer.step([&] { return batch; }).loss;
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    std::printf("{\"seconds\": %.6f, \"loss\": %.9g}\n", seconds.count(), result.loss);
+    std::printf("{\"seconds\": %.6f, \"loss\": %.9g, \"peak_bytes\": %zu}\n", seconds.count() / steps, loss,
+                peak_memory_bytes());
     std::fflush(stdout);
   }
 }
@@ -71,11 +89,12 @@ void run(const std::string& weights, const std::string& batch_file, RunConfig co
 
 int main(int argc, char** argv) {
   try {
-    ISOBAR_CHECK(argc >= 5, "usage: isobar-train-step WEIGHTS BATCH fp32|bf16 THREADS [CONFIG [KEY=VALUE...]]");
-    omp_set_num_threads(std::atoi(argv[4]));
+    ISOBAR_CHECK(argc >= 5,
+                 "usage: isobar-train-step WEIGHTS BATCH fp32|tf32|bf16|fp16 THREADS|cuda [CONFIG [KEY=VALUE...]]");
+    const Device device = isobar::bench::device_of(argv[4]);
     std::vector<std::string> assignments(argv + std::min(argc, 6), argv + argc);
-    assignments.push_back(std::string("amp_mode=") + (std::string(argv[3]) == "bf16" ? "bf16" : "none"));
-    isobar::bench::run(argv[1], argv[2], isobar::bench::config_of(argc > 5 ? argv[5] : "base", assignments));
+    for (const std::string& key : isobar::bench::keys_of(argv[3])) assignments.push_back(key);
+    isobar::bench::run(argv[1], argv[2], isobar::bench::config_of(argc > 5 ? argv[5] : "base", assignments), device);
   } catch (const std::exception& error) {
     std::cerr << "isobar-train-step: " << error.what() << '\n';
     return 1;

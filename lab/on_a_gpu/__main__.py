@@ -154,7 +154,7 @@ def run(options):
     say(f"{about['gpu']}, driver {about['driver']}, commit {about['commit']}, predictions for {about['predicted_for']}")
     if options.rehearse:
         say(results.REHEARSAL)
-    checked = checking.Checks(runner, options.limit, say)
+    checked = checking.Checks(runner, options.limit, say, options.jobs)
     measuring = Measuring(runner, tree, about, predictions, options)
     with tempfile.TemporaryDirectory(prefix="isobar_on_a_gpu_") as work:
         if "constants" in options.only:
@@ -208,6 +208,7 @@ def arguments():
     running.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=", ".join(PARTS))
     running.add_argument("--checked", type=pathlib.Path, metavar="FILE", help="JSON of a call that has made the checks")
     running.add_argument("--limit", type=float, default=180, metavar="SECONDS", help="of one program (%(default)s)")
+    running.add_argument("--jobs", type=int, default=1, metavar="N", help="checks at once (%(default)s)")
     running.add_argument("--minutes", type=float, help="of everything; what is left then is not run")
     running.add_argument("--predictions-for", metavar="GPU", help="A100, H100 or H200; default by the GPU's name")
     running.add_argument("--rehearse", action="store_true", help="small sizes, on the virtual GPU")

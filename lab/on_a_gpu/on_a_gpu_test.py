@@ -162,15 +162,22 @@ class Predictions(unittest.TestCase):
 
 
 class Checks(InFolder):
-    def checks(self, limit=20, **given):
-        return checks.Checks(self.runner(**given), limit, lambda line: None)
+    def checks(self, limit=20, jobs=1, **given):
+        return checks.Checks(self.runner(**given), limit, lambda line: None, jobs)
+
+    def test_checks_run_side_by_side(self):
+        begin = time.monotonic()
+        done = self.checks(jobs=4)
+        done.run_all([(f"sleep {i}", ["/bin/sleep", "1"], {}) for i in range(4)])
+        self.assertEqual([check.result for check in done.done], ["passed"] * 4)
+        self.assertLess(time.monotonic() - begin, 3.5)
 
     def test_a_sanitizer_sees_a_case_of_each_kind_and_each_has_its_own_limit(self):
         tree = Tree(self.folder, kernel_tests="exit 0",
                     sanitizer='case "$6" in adam*) exit 97 ;; patchify*) sleep 9 ;; esac')
         done = self.checks(limit=1)
         with unittest.mock.patch("shutil.which", return_value=str(self.folder / "bin" / "sanitizer")):
-            checks.check_with_sanitizers(done, tree.folder, rehearsal=False)
+            done.run_all(checks.sanitizer_checks(done, tree.folder, rehearsal=False))
         became = {check.name: check.result for check in done.done}
         self.assertEqual(became["compute-sanitizer memcheck: Adam"], "failed")
         self.assertEqual(became["compute-sanitizer racecheck: patches"], "time limit")
@@ -192,10 +199,12 @@ class Checks(InFolder):
                 self.assertIn(part, source)
 
     def test_a_failed_check_leaves_the_families_that_pass(self):
-        tree = Tree(self.folder, kernel_tests='case "$1" in ""|gelu*) echo "gelu_fwd: FAILED: 3 ulp"; exit 1 ;; esac')
-        done = self.checks()
-        checks.check_kernels(done, tree.folder, rehearsal=False)
-        self.assertEqual((done.done[0].result, done.done[0].said), ("failed", "status 1: gelu_fwd: FAILED: 3 ulp"))
+        tree = Tree(self.folder, kernel_tests='case "$1" in gelu*) echo "gelu_fwd: FAILED: 3 ulp"; exit 1 ;; esac')
+        done = self.checks(jobs=3)
+        done.run_all(checks.kernel_checks(tree.folder, rehearsal=False))
+        became = {check.name: (check.result, check.said) for check in done.done}
+        self.assertEqual(became["kernel_tests: GELU"], ("failed", "status 1: gelu_fwd: FAILED: 3 ulp"))
+        self.assertEqual(len(became), len(checks.FAMILIES) + 1)
         self.assertFalse(done.family_is_right("GELU"))
         self.assertTrue(done.family_is_right("Adam"))
 
@@ -233,12 +242,12 @@ class Runs(InFolder):
             on_a_gpu.run(unittest.mock.Mock(tree=self.folder))
 
     def test_only_what_has_passed_is_measured(self):
-        """A kernel_tests that exits 1 for one family, and for all."""
-        tree = Tree(self.folder, kernel_tests='case "$1" in ""|adam*) exit 1 ;; esac', isobar_bench=BENCH)
+        """A kernel_tests that exits 1 for one family."""
+        tree = Tree(self.folder, kernel_tests='case "$1" in adam*) exit 1 ;; esac', isobar_bench=BENCH)
         ended, printed, found = tree.run("--only", "checks", "kernels")
         rows = {row["title"]: row for row in found["rows"]}
         self.assertRegex(str(ended), "on_a_gpu: . checks have not passed, 2 figures were not measured")
-        self.assertRegex(printed, "failed .*kernel_tests: status 1")
+        self.assertRegex(printed, "failed .*kernel_tests: Adam: status 1")
         self.assertEqual(rows["adam (base)"]["measured"], None)
         self.assertEqual(rows["adam (base)"]["note"], "not measured: the check of Adam has not passed")
         gelu = rows["gelu_fwd (base)"]

@@ -54,6 +54,7 @@ CONVOLUTIONS, TRANSPOSED = {"config": "cnn"}, {"config": "unet_cpu"}
 CHANGE = {"predict_change": True}  # then the loss is computed on fields, else on rows of patches
 SAMPLE = [("fp32", PARTS), ("tf32", RECOMPUTE), ("bf16", DROPOUT | PARTS | RECOMPUTE),
           ("fp16", PARTS | RECOMPUTE | CHANGE)]
+OF_CONVOLUTIONS = [(precision, CONVOLUTIONS) for precision in PRECISIONS] + [("bf16", TRANSPOSED)]
 SKIPPED = 77
 ROUNDING = 2.0**-24  # of a weight in fp32
 SPAWN = pathlib.Path(__file__).resolve().parents[2] / "tests/apps/nccl_runs.py"
@@ -438,9 +439,6 @@ def check_first_guess(runs):
 
 def check_convolutions(runs):
     """By engines of cuDNN, most of which are traps (lab/stand_ins/cuda/cudnn.cc)."""
-    for precision in PRECISIONS:
-        check_case(runs, precision, CONVOLUTIONS)
-    check_case(runs, "bf16", TRANSPOSED)
     first = Choosing(runs, 1, "convolutions", CONVOLUTIONS)
     count = len(first.algorithms()["of_convolutions"])
     print(f"{count} convolutions, {first.timed} timings")
@@ -554,7 +552,8 @@ def main():
             "counts": lambda: check_counts(runs),
             "held after a validation": lambda: check_held_after_validation(runs),
             "algorithms": lambda: check_algorithms(runs),
-            "convolutions": lambda: check_convolutions(runs),
+            "cases of convolutions": lambda: check_cases(runs, OF_CONVOLUTIONS, arguments.precisions),
+            "engines of convolutions": lambda: check_convolutions(runs),
             "ranks": lambda: check_ranks(runs),
             "NCCL, runs": lambda: check_nccl_runs(runs),
             "NCCL, a GPU that fails": lambda: check_nccl_failure(

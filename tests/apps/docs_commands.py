@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """docs_commands.py --build BUILD [--all]: runs the commands that README.md and docs/*.md show (indented lines that
 begin with a program's name), as they stand there, page by page in an empty folder beside the sources; DIR is a small
-data set, and the config `tiny` makes 60 iterations, not 800. A command that is neither run here nor in the table below
-is an error.
+data set, MNIST a folder of a few images, and the configs of the table SHORT are shorter (`tiny`: 60 iterations, not
+800). A command that is neither run here nor in the table ELSEWHERE is an error.
 
 --all also runs what takes minutes or needs PyTorch, matplotlib or xarray, the Python of docs/train.md and
-docs/data.md, and the whole of `tiny`.
+docs/data.md, and the whole of the configs.
 """
 import argparse
 import json
 import os
 import pathlib
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,8 @@ ELSEWHERE = {
     r"python3 (lab|gpu)/on_a_gpu ": "needs a GPU; lab/on_a_gpu/rehearsal.py rehearses it",
     r"python3 lab/planted_faults ": "takes half an hour; lab/planted_faults/planted_faults_test.py tests it",
     r"python3 lab/kernel_report accesses ": "lab/CMakeLists.txt has it as a test",
+    r"isobar train --config cnn --set images=pairs ": "tests/models/image_regression/recipe_test.cc reads such files",
+    r"isobar train --config unet --data ": "takes days here; that of unet_cpu is run, on files of the same kind",
     r"python3 lab/kernel_report ": "needs nvcc, or wheels of 1.2 GB; lab/kernel_report/kernel_report_test.py tests it",
 }
 # What docs/data.md makes a file of.
@@ -46,7 +49,12 @@ units = {"u10": "m s**-1", "v10": "m s**-1", "t2m": "K"}
 fields = {n: (list(axes), np.random.rand(5, 3, 4) + (280 if n == "t2m" else 0), {"units": u}) for n, u in units.items()}
 xr.Dataset(fields, axes).to_netcdf("mine_2018.nc", engine="scipy")
 """
-SHORT = {"num_iters": 60, "warmup": 10, "validate_every": 20, "checkpoint_every": 20}
+SHORT = {
+    "tiny": ("tiny.json", {"num_iters": 60, "warmup": 10, "validate_every": 20, "checkpoint_every": 20}),
+    "cnn": ("cnn.json", {"nsamples": 32, "nsamples_val": 32, "num_epochs": 1}),
+    "unet_cpu": ("unet.json:unet_cpu", {"nsamples": 8, "nsamples_val": 4, "num_epochs": 1}),
+}
+IMAGES = 40
 LONG = [r"build/bench/isobar-bench --(op|ladder)", r"python3 bench/"]
 
 
@@ -69,9 +77,15 @@ def make_folder(folder, options):
     (folder / "build").symlink_to(options.build.resolve())
     (folder / "short").mkdir()
     if not options.all:
-        tiny = {"extends": f"{ROOT / 'configs' / 'tiny.json'}", **SHORT}
-        (folder / "short" / "tiny.json").write_text(json.dumps(tiny))
-    run("isobar data synth --out planet --train-years 1 --valid-years 1 --steps-per-year 40 --grid 4x6 --channels 4",
+        for config, (whole, values) in SHORT.items():
+            values = {"extends": f"{ROOT / 'configs'}/{whole}", **values}
+            (folder / "short" / f"{config}.json").write_text(json.dumps(values))
+    (folder / "MNIST").mkdir()
+    for name in ("train", "t10k"):
+        pixels = bytes(range(256)) * (IMAGES * 28 * 28 // 256) + bytes(IMAGES * 28 * 28 % 256)
+        header = struct.pack(">4B3I", 0, 0, 8, 3, IMAGES, 28, 28)  # bytes, along three axes
+        (folder / "MNIST" / f"{name}-images-idx3-ubyte").write_bytes(header + pixels)
+    run("isobar data synth --out planet --train-years 1 --valid-years 1 --steps-per-year 40 --grid 8x16 --channels 4",
         folder)
     (folder / "planet" / "train").rename(folder / "DIR")
     if options.all:

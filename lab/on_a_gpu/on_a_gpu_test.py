@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tests of lab/on_a_gpu with programs that are a few lines of shell: no build, and no GPU, is needed."""
 import contextlib
+import fnmatch
 import io
 import json
 import pathlib
@@ -183,6 +184,14 @@ class Checks(InFolder):
         self.assertEqual(became["compute-sanitizer racecheck: patches"], "time limit")
         self.assertEqual(became["compute-sanitizer racecheck: attention"], "passed")
         self.assertNotIn("compute-sanitizer racecheck: Adam", became)
+
+    def test_every_file_of_kernel_tests_is_run(self):
+        specs = [spec for specs in (*checks.FAMILIES.values(), checks.OTHERS) for spec in specs.split(",")]
+        on_the_cpu = {"common.cc", "emulator.cc", "hopper.cc", "streams.cc", "vector_math.cc", "workbench.cc"}
+        for path in (ROOT / "tests" / "kernels").glob("*.cc"):
+            if path.name not in on_the_cpu:
+                first = re.search(r'^TEST_CASE\("([^"]*)"', path.read_text(), re.MULTILINE).group(1)
+                self.assertTrue(any(fnmatch.fnmatchcase(first, spec) for spec in specs), f"{path.name}: {first}")
 
     def test_constants_that_are_measured_and_that_are_not(self):
         tree = Tree(self.folder, constants="echo '{\"constant\": \"a\", \"value\": 29.5, \"unit\": \"cycles\"}'\n"

@@ -91,7 +91,7 @@ int main(int argc, char** argv) {
   try {
     ISOBAR_CHECK(argc >= 5,
                  "usage: isobar-train-step WEIGHTS BATCH fp32|tf32|bf16|fp16 THREADS|cuda [CONFIG [KEY=VALUE...]]");
-    const Device device = isobar::bench::device_of(argv[4]);
+    const isobar::Device device = isobar::bench::device_of(argv[4]);
     std::vector<std::string> assignments(argv + std::min(argc, 6), argv + argc);
     for (const std::string& key : isobar::bench::keys_of(argv[3])) assignments.push_back(key);
     isobar::bench::run(argv[1], argv[2], isobar::bench::config_of(argc > 5 ? argv[5] : "base", assignments), device);

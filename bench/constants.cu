@@ -70,7 +70,9 @@ struct Products {
 
   // Starts `steps` products, each of which adds to what the one before it has written.
   __device__ __forceinline__ void start(const unsigned char* shared, int steps) {
-    const std::uint64_t a = tile_descriptor(shared, kTileBytes), b = tile_descriptor(shared + kTileBytes, kTileBytes);
+    // With A in registers, B is transposed: a tile of 64 rows for every 64 columns.
+    const std::uint64_t a = tile_descriptor(shared, kTileBytes);
+    const std::uint64_t b = tile_descriptor(shared + kTileBytes, kFromRegisters ? kTileBytes / 2 : kTileBytes);
     settle(sum);
     wgmma_fence();
 #pragma unroll

@@ -27,6 +27,7 @@
 #include "engine/storage.h"
 #include "engine/tensor.h"
 #include "kernels/common/check.h"
+#include "kernels/cuda/runtime.h"
 #include "models/task.h"
 
 namespace isobar::bench {
@@ -66,6 +67,7 @@ Device device_of(const std::string& place) {
 }
 
 void run(const std::string& weights, const std::string& batch_file, RunConfig config, Device device) {
+  const StreamScope scope(std::make_shared<const gpu::OwnedStream>(device));
   const std::shared_ptr<LoadedBatch> batch = read_batch(batch_file);
   batch->tensors = on_device(batch->tensors, device);
   config.batch.global_batch_size = batch_size(batch->tensors);

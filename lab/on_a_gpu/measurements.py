@@ -14,6 +14,7 @@ WITH_BIAS = 4  # CUBLASLT_EPILOGUE_BIAS
 COUNT = 1000  # launches, and waits
 UPLOADED = 2 * 16 * 20 * 360 * 720  # numbers in fp32: a batch of inputs and targets
 ITERATIONS, EVERY = 40, 10
+WORKERS = 8  # that read
 OF_REHEARSAL = {"embed_dim": 16, "depth": 1, "num_heads": 2, "patch_size": 2, "img_size": [8, 16], "n_in_channels": 3,
                 "n_out_channels": 3, "global_batch_size": 2}
 
@@ -176,7 +177,7 @@ def make_data(runner, isobar, folder, rehearsal, limit):
 def train_command(isobar, step, data, run, rehearsal, **more):
     settings = {"global_batch_size": step["batch"], "num_iters": ITERATIONS, "log_every": EVERY,
                 "amp_mode": step["amp_mode"], "limit_nsamples_val": 1, "validate_every": 1000,
-                "checkpoint_every": 1000, "keep_checkpoints": 1}
+                "checkpoint_every": 1000, "keep_checkpoints": 1, "num_data_workers": WORKERS}
     settings |= (OF_REHEARSAL if rehearsal else {}) | more
     return [isobar, "train", "--config", step["config"], "--data", data, "--run-dir", run, "--device", "cuda",
             *(word for key, value in settings.items() for word in ("--set", f"{key}={json.dumps(value)}"))]

@@ -193,6 +193,15 @@ class Checks(InFolder):
                 first = re.search(r'^TEST_CASE\("([^"]*)"', path.read_text(), re.MULTILINE).group(1)
                 self.assertTrue(any(fnmatch.fnmatchcase(first, spec) for spec in specs), f"{path.name}: {first}")
 
+    def test_sanitizers_have_cases(self):
+        """Catch2 knows a * at both ends of a name only, and a comma is between names."""
+        names = re.findall(r'^TEST_CASE\("([^"]*)"', "".join(path.read_text() for path in (ROOT / "tests" / "kernels").
+                                                            glob("*.cc")), re.MULTILINE)
+        for specs in checks.SANITIZED.values():
+            for spec in specs.split(","):
+                self.assertNotIn("*", spec[:-1])
+                self.assertTrue(any(fnmatch.fnmatchcase(name, spec) for name in names), spec)
+
     def test_constants_that_are_measured_and_that_are_not(self):
         tree = Tree(self.folder, constants="echo '{\"constant\": \"a\", \"value\": 29.5, \"unit\": \"cycles\"}'\n"
                     "echo 'isobar-constants: no' >&2; exit 1")

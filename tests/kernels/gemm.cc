@@ -188,15 +188,16 @@ TEST_CASE("gemm applies bias and activation") {
     for (const Activation activation : {Activation::none, Activation::gelu_erf, Activation::gelu_tanh})
       for (const bool has_bias : {false, true})
         for (const bool has_pre : {false, true})
-          run({.m = 10,
-               .n = 99,
-               .k = 20,
-               .transpose_b = true,
-               .in = types.in,
-               .out = types.out,
-               .has_bias = has_bias,
-               .has_pre = has_pre,
-               .activation = activation});
+          for (const std::int64_t n : {99, 104})  // rows of which cuBLASLt can store `pre` in 16 bits, and others
+            run({.m = 10,
+                 .n = n,
+                 .k = 20,
+                 .transpose_b = true,
+                 .in = types.in,
+                 .out = types.out,
+                 .has_bias = has_bias,
+                 .has_pre = has_pre,
+                 .activation = activation});
 }
 
 TEST_CASE("gemm passes NaN and infinity on, to their row or column only") {

@@ -116,6 +116,7 @@ class Streams {
   void draw_order(std::uint64_t seed) {
     const std::lock_guard lock(mutex_);
     seed_ = seed;
+    first_drawn_ = last_number_;
   }
 
   void forget(Stream stream) {
@@ -147,10 +148,10 @@ class Streams {
   }
 
   // By default the work that was queued last has the highest priority; with a seed the numbers look random (Steele et
-  // al. 2014, SplitMix).
+  // al. 2014, SplitMix), and are the same whatever ran before.
   std::uint64_t priority_of(const Work& work) const {
     if (seed_ == 0) return work.number_;
-    std::uint64_t x = work.number_ + seed_ * 0x9e3779b97f4a7c15u;
+    std::uint64_t x = work.number_ - first_drawn_ + seed_ * 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     return x ^ (x >> 31);
@@ -201,7 +202,7 @@ class Streams {
   std::condition_variable changed_;
   std::map<const Queue*, std::shared_ptr<Queue>> queues_;
   std::uint64_t last_number_ = 0;
-  std::uint64_t seed_ = 0;  // of draw_order
+  std::uint64_t seed_ = 0, first_drawn_ = 0;  // of draw_order, and the last work before it
 };
 
 namespace {

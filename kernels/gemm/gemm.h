@@ -11,10 +11,11 @@
 //
 //   dtypes        in: fp32, bf16, fp16, fp64 (CPU);  out: the same as in, or fp32
 //   numerics      products accumulate in fp32 (fp64 for fp64); bias and activation are applied before the one rounding
-//                 of each output. Exceptions. CUDA: a GELU follows the rounding of `pre`, but for one by tanh with a bf16
-//                 output, whose tanh errs by up to 2^-11; the bias of a 16-bit output is first rounded to that type. bf16 on a CPU with AMX: a GELU follows the rounding to
-//                 out_dtype. bf16 with AVX512_BF16: operands and sums below 2^-126 count as zero. tf32 lets the GPU
-//                 round fp32 inputs to 10 mantissa bits; the CPU ignores it
+//                 of each output. Exceptions. CUDA: a GELU follows the rounding of `pre`, but for one by tanh with a
+//                 bf16 output, whose tanh errs by up to 2^-11; the bias of a 16-bit output is first rounded to that
+//                 type. bf16 on a CPU with AMX: a GELU follows the rounding to out_dtype. bf16 with AVX512_BF16:
+//                 operands and sums below 2^-126 count as zero. tf32 lets the GPU round fp32 inputs to 10 mantissa
+//                 bits; the CPU ignores it
 //   deterministic yes, for a fixed number of threads. On a GPU: yes, if cuBLASLt uses the same algorithm. Its first
 //                 guess is repeatable; algorithms.h can also fix the choice
 //   limits        m, n >= 0; k >= 1; bias and activation need mode overwrite; a_sums: on a GPU only, with transpose_a,

@@ -24,7 +24,8 @@ KERNELS, TRAINING = "kernel_tests", "isobar train beside the CPU"
 # A case of each kind of kernel for compute-sanitizer, which makes them ten to fifty times slower; racecheck looks at
 # those that share memory among threads.
 SANITIZED = {
-    "attention": "attention with dropout*", "layer norm": "layernorm_fwd follows*,layernorm_bwd follows*", "sums": "column_sum adds the rows",
+    "attention": "attention with dropout*", "layer norm": "layernorm_fwd follows*,layernorm_bwd follows*",
+    "sums": "column_sum adds the rows",
     "norm": "clip_coefficient*", "GELU": "gelu_fwd follows*", "Adam": "adam follows*", "cast": "cast rounds*",
     "patches": "patchify*", "loss": "forecast_loss_bwd follows*", "dropout": "dropout keeps*",
     "cross entropy": "cross_entropy_fwd follows*", "convolution": "conv over tiles*",

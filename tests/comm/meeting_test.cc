@@ -572,14 +572,16 @@ std::optional<std::vector<std::string>> answers_within(double seconds) {
   const std::vector<int> both{0, 1};
   MeetingPort port(kHere, 0);
   const int number = port.port();
-  std::atomic<bool> is_over = false;
+  std::atomic<bool> is_at_work = false, is_over = false;
   std::thread worker([&] {
     Meeting meeting(attendee(0, 2), std::move(port), options());
     meeting.begin_work("writing a checkpoint", 3);
+    is_at_work = true;
     while (!is_over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   });
   Meeting meeting(attendee(1, 2), at(number), options());
   meeting.set_place("barrier");
+  while (!is_at_work) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const auto start = std::chrono::steady_clock::now();
   std::vector<std::string> answers;
   for (const double asked : {10.0, 1e-9}) answers.push_back(meeting.report_timeout(both, asked));

@@ -25,6 +25,7 @@
 #include "bench/ops.h"
 #include "bench/peaks.h"
 #include "kernels/common/check.h"
+#include "kernels/cuda/timing.h"
 
 namespace isobar::bench {
 namespace {
@@ -433,6 +434,7 @@ void run(const Options& options) {
   if (options.threads > 0) omp_set_num_threads(options.threads);
   if (is_against_program) return compare_programs(options, tasks);
 
+  const cuda::AlgorithmTiming timing(device);  // as a run does: a library's fastest algorithm
   Stopwatch stopwatch(device, options.seconds, /*brief=*/options.small);
   const Machine machine = this_machine();
   Peaks peaks = measure_peaks(device, dtype, stopwatch, options.small);

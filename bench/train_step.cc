@@ -15,6 +15,7 @@
 #include <exception>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@
 #include "engine/tensor.h"
 #include "kernels/common/check.h"
 #include "kernels/cuda/runtime.h"
+#include "kernels/cuda/timing.h"
 #include "models/task.h"
 
 namespace isobar::bench {
@@ -74,6 +76,8 @@ void run(const std::string& weights, const std::string& batch_file, RunConfig co
   const std::unique_ptr<Task> task = config.recipe->on_shapes()->make_task(config.compute, device);
   read_model(weights, *task);
   Trainer trainer(*task, config.trainer_options());
+  std::optional<cuda::AlgorithmTiming> timing;
+  if (config.compute.autotune) timing.emplace(device);
   for (std::string line; std::getline(std::cin, line);) {
     const int steps = std::max(1, std::atoi(line.c_str()));
     double loss = 0;

@@ -557,8 +557,8 @@ void gemm(const GemmArgs& g, Stream stream) {
   if (g.a_sums != nullptr) return multiply_and_sum(g, device, workspace, stream);
   const void* bias = bias_for(g, workspace, stream);
 
-  // tanh GELU is an epilogue, whose tanh errs by up to 2^-11 of its value (tanh.approx of the PTX ISA, as measured on an
-  // H100): exact enough for bf16. It stores `pre` only if its rows are multiples of 16 bytes.
+  // tanh GELU is an epilogue, whose tanh errs by up to 2^-11 of its value (tanh.approx of the PTX ISA, as measured on
+  // an H100): exact enough for bf16. It stores `pre` only if its rows are multiples of 16 bytes.
   constexpr std::int64_t kAuxAlignment = 8;
   if (g.activation == Activation::gelu_tanh && g.out_dtype == DType::bf16 &&
       (g.pre == nullptr || g.n % kAuxAlignment == 0)) {

@@ -49,6 +49,7 @@ bool is_on_host(Device device) {
 void require_device(Device device) {
   ISOBAR_CHECK(is_on_host(device) || gpu::device_count() > 0, "the device cuda is not available: ",
                ISOBAR_HAS_CUDA ? "there is no NVIDIA GPU, or no driver for it" : "this build has no CUDA");
+  if (!is_on_host(device)) gpu::set_device(device.index);  // freed memory stays the process's, as in a run
 }
 
 Memory::~Memory() {

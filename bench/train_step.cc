@@ -63,7 +63,10 @@ std::vector<std::string> keys_of(const std::string& dtype) {
 
 // `place` as on the command line.
 Device device_of(const std::string& place) {
-  if (place == "cuda") return Device{DeviceKind::cuda};
+  if (place == "cuda") {
+    gpu::set_device(0);  // memory that is freed stays the process's, as in a run
+    return Device{DeviceKind::cuda};
+  }
   omp_set_num_threads(std::atoi(place.c_str()));
   return Device{DeviceKind::cpu};
 }

@@ -97,11 +97,20 @@ __global__ void __launch_bounds__(kThreads)
   write_sums(mine, cols, sum, out, accumulate);
 }
 
-// The number of row blocks that fills the device, for a number of column blocks.
-int row_blocks_for(std::int64_t rows, int column_blocks) {
+// The number of row blocks that fills the device, for a number of column blocks; at most `limit`.
+int row_blocks_for(std::int64_t rows, int column_blocks, std::int64_t limit) {
   const std::int64_t resident = std::int64_t{multiprocessors()} * kResident;
   const std::int64_t wanted = std::max<std::int64_t>(1, resident / column_blocks);
-  return rows <= kManyRows ? 1 : blocks_for(rows, kManyRows, grid_limit(std::min(wanted, kColumnSumBlocks)));
+  return rows <= kManyRows ? 1 : blocks_for(rows, kManyRows, grid_limit(std::min(wanted, limit)));
+}
+
+// How many neighbouring rows, at least, are whole chunks together: x is as well [rows / r, r * cols], whose sums are
+// [r, cols]. 1 where short rows do not divide so.
+std::int64_t rows_in_chunks(const ColumnSumArgs& a, int chunk) {
+  if (a.cols >= kShortRow || a.rows <= kManyRows * chunk) return 1;
+  std::int64_t together = 1;
+  while (together * a.cols % chunk != 0) together *= 2;
+  return a.rows % together == 0 ? together : 1;
 }
 
 }  // namespace
@@ -110,22 +119,27 @@ void column_sum(const ColumnSumArgs& a, Stream stream) {
   require_cuda_dtypes("column_sum", a.dtype);
   if (a.cols == 0) return;
   float* const out = static_cast<float*>(a.out);
-  const auto start = [&](auto kernel, int tile, auto x) {
-    const int column_blocks = blocks_for(a.cols, tile, 1 << 30), row_blocks = row_blocks_for(a.rows, column_blocks);
-    const bool direct = row_blocks == 1;
+  // `together` rows of x are one of `rows`.
+  const auto start = [&](auto kernel, int tile, std::int64_t together, auto x) {
+    const std::int64_t rows = a.rows / together, cols = a.cols * together;
+    const int column_blocks = blocks_for(cols, tile, 1 << 30);
+    const int row_blocks = row_blocks_for(rows, column_blocks, column_sum_blocks(a.cols) / together);
+    const bool direct = row_blocks == 1 && together == 1;
     float* const partial = direct ? out : static_cast<float*>(a.workspace);
-    launch("column_sum", kernel, dim3(column_blocks, row_blocks), dim3(kThreads), 0, stream, a.rows, a.cols,
-           ceil_div(a.rows, row_blocks), x, partial, direct && a.mode == Grad::accumulate);
+    launch("column_sum", kernel, dim3(column_blocks, row_blocks), dim3(kThreads), 0, stream, rows, cols,
+           ceil_div(rows, row_blocks), x, partial, direct && a.mode == Grad::accumulate);
     if (!direct)
-      partial_sums("column_sum: partial sums", row_blocks, a.cols, a.mode, stream, PartialSums{partial, out});
+      partial_sums("column_sum: partial sums", static_cast<int>(row_blocks * together), a.cols, a.mode, stream,
+                   PartialSums{partial, out});
   };
   visit_cuda_floating(a.dtype, [&]<class T>(Type<T>) {
     constexpr int kChunk = 16 / sizeof(T);
-    if (!chunks_are_aligned<kChunk>(a.x, a.dtype, a.cols))
-      return start(any_column_sum_kernel, 8 * kWarpSize, input<8>(a.x, a.dtype, a.cols));
+    const std::int64_t together = rows_in_chunks(a, kChunk);
+    if (!chunks_are_aligned<kChunk>(a.x, a.dtype, a.cols * together))
+      return start(any_column_sum_kernel, 8 * kWarpSize, 1, input<8>(a.x, a.dtype, a.cols));
     const T* x = static_cast<const T*>(a.x);
-    if (a.rows <= kManyRows) return start(column_sum_kernel<T, kThreads>, kThreads * kChunk, x);
-    start(column_sum_kernel<T, 16>, 16 * kChunk, x);
+    if (a.rows <= kManyRows) return start(column_sum_kernel<T, kThreads>, kThreads * kChunk, 1, x);
+    start(column_sum_kernel<T, 16>, 16 * kChunk, together, x);
   });
 }
 

@@ -20,8 +20,11 @@
 
 namespace isobar {
 
-// Rows are summed in blocks of at least kColumnSumRows, at most kColumnSumBlocks of them.
-inline constexpr std::int64_t kColumnSumRows = 32, kColumnSumBlocks = 256;
+// Rows are summed in blocks of at least kColumnSumRows, at most column_sum_blocks of them: more where a row is short.
+inline constexpr std::int64_t kColumnSumRows = 32, kColumnSumBlocks = 256, kShortRow = 64;
+constexpr std::int64_t column_sum_blocks(std::int64_t cols) {
+  return kColumnSumBlocks * (cols > 0 && cols < kShortRow ? kShortRow / cols : 1);
+}
 
 struct ColumnSumArgs {
   std::int64_t rows = 0, cols = 0;
@@ -34,7 +37,7 @@ struct ColumnSumArgs {
 
 constexpr std::size_t column_sum_workspace(std::int64_t rows, std::int64_t cols, DType dtype) {
   const std::int64_t blocks = ceil_div(rows, kColumnSumRows);
-  const std::int64_t kept = blocks < kColumnSumBlocks ? blocks : kColumnSumBlocks;
+  const std::int64_t kept = blocks < column_sum_blocks(cols) ? blocks : column_sum_blocks(cols);
   return static_cast<std::size_t>(kept * cols) * size_of(accumulator_of(dtype));
 }
 constexpr Cost column_sum_cost(const ColumnSumArgs& a) {

@@ -20,6 +20,7 @@ __device__ __forceinline__ void for_each_element(std::int64_t points, int channe
   const int at_once = kThreads / channels;  // points of a block
   const int of_block = static_cast<int>(threadIdx.x) / channels, channel = static_cast<int>(threadIdx.x) % channels;
   if (of_block >= at_once) return;
+#pragma unroll 4  // several elements are on their way
   for (std::int64_t point = std::int64_t{blockIdx.x} * at_once + of_block; point < points;
        point += std::int64_t{gridDim.x} * at_once)
     f(point, channel);
@@ -73,6 +74,7 @@ __global__ void __launch_bounds__(kThreads) sums_kernel(int blocks, int sums, co
   const int thread = static_cast<int>(threadIdx.x);
   if (thread >= sums) return;
   double sum = 0;
+#pragma unroll 8
   for (int block = 0; block < blocks; ++block) sum += partial[std::int64_t{block} * sums + thread];
   out[thread] = sum;
 }

@@ -31,7 +31,7 @@ namespace isobar {
 
 enum class ErrorKind : std::uint8_t { squared, absolute };
 
-inline constexpr std::int64_t kMeanLossBlocks = 128;    // max partial sums
+inline constexpr std::int64_t kMeanLossBlocks = 512;    // max partial sums
 inline constexpr std::int64_t kMeanLossChannels = 128;  // max
 inline constexpr double kDensityScale = 14;             // a density is exp(14·x)
 

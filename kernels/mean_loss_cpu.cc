@@ -8,6 +8,9 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
+constexpr std::int64_t kBlocks = 128;  // of points
+static_assert(kBlocks <= kMeanLossBlocks);
+
 template <class Acc>
 ISOBAR_INLINE Acc density(Acc x) {
   return exp(static_cast<Acc>(kDensityScale) * x);
@@ -37,7 +40,7 @@ void add_points(const MeanLossSumsArgs& a, std::int64_t first, std::int64_t end,
 
 template <class T>
 void add_up(const MeanLossSumsArgs& a) {
-  const std::int64_t blocks = a.points < kMeanLossBlocks ? a.points : kMeanLossBlocks, sums = a.channels + 1;
+  const std::int64_t blocks = a.points < kBlocks ? a.points : kBlocks, sums = a.channels + 1;
   auto* partial = static_cast<double*>(a.workspace);  // [blocks, sums]
   parallel_for(blocks, kGrain * blocks / (a.points * a.channels + 1) + 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t block = begin; block < end; ++block)

@@ -13,7 +13,7 @@ namespace {
 constexpr int kSide = 32, kThreads = 256;
 constexpr int kMaxChannels = 8;                  // of a tile
 constexpr int kPitch = kSide * (kSide + 1) + 8;  // floats of a channel in shared memory: neighbours lie in other banks
-constexpr std::int64_t kMinTiles = 4, kMaxBlocks = 1 << 12;
+constexpr std::int64_t kMaxBlocks = 1 << 12;
 
 struct Volumes {
   std::int64_t batch, channels, extent[3], vector;
@@ -120,7 +120,7 @@ void turn(const TurnArgs& a, Stream stream) {
                         .x = a.x,
                         .turns = a.turns};
   launch("turn", turn_kernel,
-         dim3(blocks_for(tiles, kMinTiles, grid_limit(kMaxBlocks)), blocks_for(a.batch, 1, grid_limit(1 << 15))),
+         dim3(blocks_for(tiles, 1, grid_limit(kMaxBlocks)), blocks_for(a.batch, 1, grid_limit(1 << 15))),
          dim3(kThreads), sizeof(float) * kPitch * static_cast<std::size_t>(tile_channels), stream, volumes,
          output<1>(a.y, a.dtype));
 }

@@ -10,16 +10,18 @@
 namespace isobar::ISOBAR_CUDA_NAMESPACE {
 namespace {
 
-constexpr int kChunk = 4;
+constexpr int kChunk = 4, kEpilogueChunk = 8;
 
 __global__ void __launch_bounds__(kMapThreads)
     conv_epilogue_kernel(std::int64_t n, Divisor channels, const float* bias, Pointwise activation, Output y) {
-  for_each_chunk<kChunk>(n, [&](std::int64_t i, int count) {
-    float v[kChunk];
+  for_each_chunk<kEpilogueChunk>(n, [&](std::int64_t i, int count) {
+    float v[kEpilogueChunk];
     load({y.data, y.dtype, y.packed}, i, count, v);
-    for (int k = 0; k < count; ++k) {
-      if (bias != nullptr) v[k] += bias[channels.divide(static_cast<int>(i) + k).remainder];
-      v[k] = pointwise(activation, v[k]);
+    int channel = channels.divide(static_cast<int>(i)).remainder;
+    for (float& element : v) {
+      if (bias != nullptr) element += bias[channel];
+      element = pointwise(activation, element);
+      channel = channel + 1 == channels.divisor() ? 0 : channel + 1;
     }
     store(y, i, count, v);
   });
@@ -63,8 +65,8 @@ __global__ void squared_distance_total_kernel(int blocks, const double* partial,
 }  // namespace
 
 void conv_epilogue(const ConvEpilogueArgs& a, Stream stream) {
-  launch("conv_epilogue", conv_epilogue_kernel, dim3(map_blocks<kChunk>(a.n)), dim3(kMapThreads), 0, stream, a.n,
-         Divisor(a.channels), a.bias, a.activation, output<kChunk>(a.y, a.dtype));
+  launch("conv_epilogue", conv_epilogue_kernel, dim3(map_blocks<kEpilogueChunk>(a.n)), dim3(kMapThreads), 0, stream,
+         a.n, Divisor(a.channels), a.bias, a.activation, output<kEpilogueChunk>(a.y, a.dtype));
 }
 
 void draw_evenly(const DrawEvenlyArgs& a, Stream stream) {

@@ -1,9 +1,10 @@
 // conv on tensor cores (sm_80 and later): an implicit product [m, k] · [k, n], as in conv.cu, by mma.sync.
 //
-// A block of four warps makes a tile of the result, 128 rows by 128 or 64 columns, a warp a quarter of it. It streams
-// the terms through three stages of shared memory, 64 bytes of a row and of a column at a time. cp.async gathers them
-// from where they lie, in chunks of 16 bytes; zeros stand for what lies outside. If the channels of an operand are no
-// multiple of a chunk, or its pointer is not aligned, elements are loaded one by one; the bits are the same.
+// A block of four warps makes a tile of the result, 128 rows by 128 or 64 columns, or fewer where there are no more; a
+// warp a quarter of it. It streams the terms through three stages of shared memory, 64 bytes of a row and of a column
+// at a time. cp.async gathers them from where they lie, in chunks of 16 bytes; zeros stand for what lies outside. If
+// the elements that lie side by side are no multiple of a chunk, or the pointer is not aligned, the elements of that
+// operand are loaded one by one. None of this changes a bit.
 //
 // The rows of A and the columns of B are both called lines here: an operand is a matrix of lines by terms. Its source
 // (FwdOperands and its neighbours below) says where element (line, term) lies in its tensor, in two halves: what a
@@ -11,6 +12,7 @@
 #pragma once
 
 #include <type_traits>
+#include <utility>
 
 #include "kernels/conv/parts.cuh"
 #include "kernels/conv/tensor_core.h"
@@ -22,8 +24,7 @@
 
 namespace isobar::ISOBAR_CUDA_NAMESPACE::tensor_core {
 
-inline constexpr int kWarps = 4, kThreads = kWarps * kWarpSize, kStages = 3, kTileRows = kTensorCoreTile;
-inline constexpr int kWarpRows = kTileRows / 2, kRowTiles = kWarpRows / 16;
+inline constexpr int kWarps = 4, kThreads = kWarps * kWarpSize, kStages = 3;
 
 template <class T>
 inline constexpr int kChunk = Pack<T>::kSize;  // elements of 16 bytes
@@ -245,6 +246,8 @@ __device__ __forceinline__ void round_fragment([[maybe_unused]] std::uint32_t (&
   }
 }
 
+// kAligned below: that the operand can be copied in chunks is known to the compiler, and is not asked.
+
 // A stage's part of an operand, a tile [lines, terms] in shared memory, for sources whose terms lie side by side. The
 // four chunks of a line change places by its number, so that eight that ldmatrix reads together, and eight that lanes
 // copy together, lie in different banks.
@@ -260,8 +263,10 @@ struct TermsSideBySide {
   template <class Source, bool kAligned>
   struct Copy {
     typename Source::Line lines[kPasses];
+    bool in_chunks;
 
-    __device__ __forceinline__ Copy(const Source& source, int first, int count, const Tap* taps) {
+    __device__ __forceinline__ Copy(const Source& source, int first, int count, bool is_aligned, const Tap* taps)
+        : in_chunks(is_aligned) {
 #pragma unroll
       for (int i = 0; i < kPasses; ++i) {
         const int j = first + line_of(i);
@@ -276,7 +281,7 @@ struct TermsSideBySide {
     __device__ __forceinline__ void start(const Source& source, T* tile, int k, int end, const Tap* taps) const {
       const int number = static_cast<int>(threadIdx.x) % 4;
       k += number * kChunk<T>;
-      if constexpr (kAligned) {
+      if (kAligned || in_chunks) {
         const auto term = source.term(k, k < end, taps);
 #pragma unroll
         for (int i = 0; i < kPasses; ++i) {
@@ -325,7 +330,9 @@ struct LinesSideBySide {
   static constexpr int kPasses = kLines / kChunk<T> / kLanes;
 
   static __device__ __forceinline__ T* chunk(T* tile, int term, int number) {
-    return tile + term * kPitch + (sizeof(T) == 2 ? number ^ (term % 8) : number) * kChunk<T>;
+    // A term of 32 lines takes half of the banks, of 64 or more all of them.
+    const int change = sizeof(T) != 2 ? 0 : kLines == 32 ? term / 2 % 4 : term % 8;
+    return tile + term * kPitch + (number ^ change) * kChunk<T>;
   }
 
   // This thread's part in copying: kPasses chunks of lines of one term.
@@ -333,10 +340,12 @@ struct LinesSideBySide {
   struct Copy {
     typename Source::Line lines[kPasses];
     int first, count;
+    bool in_chunks;
 
-    __device__ __forceinline__ Copy(const Source& source, int first_line, int line_count, const Tap* taps)
-        : first(first_line), count(line_count) {
-      if constexpr (kAligned) {
+    __device__ __forceinline__ Copy(const Source& source, int first_line, int line_count, bool is_aligned,
+                                    const Tap* taps)
+        : first(first_line), count(line_count), in_chunks(is_aligned) {
+      if (kAligned || in_chunks) {
 #pragma unroll
         for (int i = 0; i < kPasses; ++i) {
           const int j = first + number_of(i) * kChunk<T>;
@@ -349,7 +358,8 @@ struct LinesSideBySide {
     }
     // Where four lanes copy a term, two terms that are copied together begin at different chunks.
     static __device__ __forceinline__ int number_of(int pass) {
-      return static_cast<int>(threadIdx.x) % kLanes + (pass ^ (kLanes == 4 ? term_of() % 2 : 0)) * kLanes;
+      return static_cast<int>(threadIdx.x) % kLanes +
+             (pass ^ (kLanes == 4 && kPasses > 1 ? term_of() % 2 : 0)) * kLanes;
     }
 
     __device__ __forceinline__ void start(const Source& source, T* tile, int k, int end, const Tap* taps) const {
@@ -359,7 +369,7 @@ struct LinesSideBySide {
       for (int i = 0; i < kPasses; ++i) {
         T* const to = chunk(tile, term_of(), number_of(i));
         std::uint32_t at;
-        if constexpr (kAligned) {
+        if (kAligned || in_chunks) {
           const bool exists = source.find(lines[i], term, at);
           cp_async_16(to, source.data() + at, exists);
         } else {
@@ -407,9 +417,10 @@ struct LinesSideBySide {
 struct Sizes {
   int first_row, end_row;  // of the result, that are computed
   int n, k;
-  int taps;      // of the window
-  int terms;     // of a part
-  float* parts;  // [parts, rows, n], where there are several; else null
+  int taps;                               // of the window
+  int terms;                              // of a part
+  float* parts;                           // [parts, rows, n], where there are several; else null
+  std::int32_t a_in_chunks, b_in_chunks;  // whether the operands can be copied so
 };
 
 template <class T>
@@ -423,7 +434,7 @@ __device__ __forceinline__ void multiply_tile(float (&d)[4], const std::uint32_t
 
 // Stores a warp's tile through shared memory of its own, 16 rows at a time, so that neighbouring lanes write
 // neighbouring elements.
-template <int kColumnTiles>
+template <int kRowTiles, int kColumnTiles>
 __device__ __forceinline__ void store_tile(const float (&sums)[kRowTiles][kColumnTiles][4], float* room, int row0,
                                            int column0, const Sizes& sizes, const ResultRows& rows,
                                            const ConvResult& result) {
@@ -459,12 +470,12 @@ __device__ __forceinline__ void store_tile(const float (&sums)[kRowTiles][kColum
 }
 
 // The grid's x runs over the tiles, its y over the parts.
-template <class T, class Operands, int kColumns, bool kAligned>
+template <class T, class Operands, int kRows, int kColumns, bool kAligned>
 __global__ void __launch_bounds__(kThreads, 2)
     product_kernel(Operands operands, Sizes sizes, ResultRows rows, ConvResult result) {
-  using A = typename Operands::template ATile<kTileRows>;
+  using A = typename Operands::template ATile<kRows>;
   using B = typename Operands::template BTile<kColumns>;
-  constexpr int kColumnTiles = kColumns / 2 / 8;  // of a warp
+  constexpr int kRowTiles = kRows / 2 / 16, kColumnTiles = kColumns / 2 / 8;  // of a warp
   constexpr int kStage = A::kElements + B::kElements;
   ISOBAR_DYNAMIC_SHARED(T, stages);
   Tap* const taps = reinterpret_cast<Tap*>(stages + kStages * kStage);
@@ -472,12 +483,14 @@ __global__ void __launch_bounds__(kThreads, 2)
   __syncthreads();
 
   const int column_tiles = (sizes.n + kColumns - 1) / kColumns;
-  const int first_row = sizes.first_row + static_cast<int>(blockIdx.x) / column_tiles * kTileRows;
+  const int first_row = sizes.first_row + static_cast<int>(blockIdx.x) / column_tiles * kRows;
   const int first_column = static_cast<int>(blockIdx.x) % column_tiles * kColumns;
   const int begin = static_cast<int>(blockIdx.y) * sizes.terms, end = min(sizes.k - begin, sizes.terms) + begin;
   const int steps = (end - begin + kStep<T> - 1) / kStep<T>;
-  const typename A::template Copy<typename Operands::A, kAligned> a_copy(operands.a, first_row, sizes.end_row, taps);
-  const typename B::template Copy<typename Operands::B, kAligned> b_copy(operands.b, first_column, sizes.n, taps);
+  const typename A::template Copy<typename Operands::A, kAligned> a_copy(operands.a, first_row, sizes.end_row,
+                                                                         sizes.a_in_chunks != 0, taps);
+  const typename B::template Copy<typename Operands::B, kAligned> b_copy(operands.b, first_column, sizes.n,
+                                                                         sizes.b_in_chunks != 0, taps);
   // A stage is as good as any other for what follows the last step.
   const auto load = [&](int step, int slot) {
     if (step < steps) {
@@ -490,7 +503,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 #pragma unroll
   for (int step = 0; step < kStages - 1; ++step) load(step, step);
 
-  const int warp_row = warp_id() % 2 * kWarpRows, warp_column = warp_id() / 2 * (kColumns / 2);
+  const int warp_row = warp_id() % 2 * (kRows / 2), warp_column = warp_id() / 2 * (kColumns / 2);
   float sums[kRowTiles][kColumnTiles][4] = {};
   int slot = 0;
   for (int step = 0; step < steps; ++step) {
@@ -527,6 +540,7 @@ __global__ void __launch_bounds__(kThreads, 2)
 
 template <class T>
 struct FwdOperands {
+  static constexpr bool kHasManyRows = true;  // points, not channels
   using A = LinesOfWindow<T>;
   using B = Matrix<T>;
   template <int kLines>
@@ -542,6 +556,7 @@ struct FwdOperands {
 
 template <class T>
 struct BwdDataOperands {
+  static constexpr bool kHasManyRows = true;
   using A = LinesOfWindow<T>;
   using B = WeightOfTaps<T>;
   template <int kLines>
@@ -561,6 +576,7 @@ struct BwdDataOperands {
 
 template <class T>
 struct BwdWeightOperands {
+  static constexpr bool kHasManyRows = false;
   using A = Matrix<T>;
   using B = TermsOfWindow<T>;
   template <int kLines>
@@ -574,38 +590,68 @@ struct BwdWeightOperands {
   __device__ __forceinline__ Tap tap(int number) const { return b.window.tap(number); }
 };
 
+// Whether 16 bytes of neighbours can be copied at a time.
 template <class T>
-bool is_aligned(const void* data, std::int64_t channels) {
-  return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && channels % kChunk<T> == 0;
+bool is_aligned(const void* data, std::int64_t neighbours) {
+  return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && neighbours % kChunk<T> == 0;
 }
+struct Alignment {
+  bool a, b;
+};
 
 // Rows whose sums of parts are kept at a time; few in the emulator, so that small tests have several.
 inline std::int64_t rows_at_a_time(const ConvProduct& p, const ConvSplit& split) {
 #if defined(ISOBAR_EMULATE)
-  if (split.parts > 1 && p.m > kTileRows) return kTileRows;
+  if (split.parts > 1 && p.m > kTensorCoreTile) return kTensorCoreTile;
 #endif
   return tensor_core_rows(p, split);
 }
 
-template <class T, int kColumns, bool kAligned, class Operands>
+template <class T, int kRows, int kColumns, bool kAligned, class Operands>
 void launch_rows(const char* name, const Operands& operands, const Sizes& sizes, int parts, const ResultRows& rows,
                  const ConvResult& result, Stream stream) {
-  using A = typename Operands::template ATile<kTileRows>;
+  using A = typename Operands::template ATile<kRows>;
   using B = typename Operands::template BTile<kColumns>;
   const std::size_t shared =
       kStages * (A::kElements + B::kElements) * sizeof(T) + static_cast<std::size_t>(sizes.taps) * sizeof(Tap);
   const std::int64_t tiles =
-      ceil_div<std::int64_t>(sizes.end_row - sizes.first_row, kTileRows) * ceil_div(sizes.n, kColumns);
-  launch(name, product_kernel<T, Operands, kColumns, kAligned>,
+      ceil_div<std::int64_t>(sizes.end_row - sizes.first_row, kRows) * ceil_div(sizes.n, kColumns);
+  launch(name, product_kernel<T, Operands, kRows, kColumns, kAligned>,
          dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(parts)), dim3(kThreads), shared, stream, operands,
          sizes, rows, result);
+}
+
+// The tile that wastes least. Few blocks keep few multiprocessors busy: then they are narrow.
+template <class T, class Operands>
+void launch_tiles(const char* name, const Operands& operands, const Sizes& sizes, int parts, const ResultRows& rows,
+                  const ConvResult& result, Stream stream) {
+  const int m = sizes.end_row - sizes.first_row, n = sizes.n;
+  const auto start = [&]<int kRows, int kColumns, bool kAligned>(std::integer_sequence<int, kRows, kColumns>,
+                                                                 std::bool_constant<kAligned>) {
+    launch_rows<T, kRows, kColumns, kAligned>(name, operands, sizes, parts, rows, result, stream);
+  };
+  using Wide = std::integer_sequence<int, 128, 128>;
+  using Narrow = std::integer_sequence<int, 128, 64>;
+  const bool in_chunks = sizes.a_in_chunks != 0 && sizes.b_in_chunks != 0;
+  if constexpr (Operands::kHasManyRows) {
+    using FewColumns = std::integer_sequence<int, 128, 32>;
+    if (n <= 32) return in_chunks ? start(FewColumns(), std::true_type()) : start(FewColumns(), std::false_type());
+  } else {
+    using FewRows = std::integer_sequence<int, 32, 128>;
+    if (m <= 32) return in_chunks ? start(FewRows(), std::true_type()) : start(FewRows(), std::false_type());
+    if (m <= 64 && in_chunks) return start(std::integer_sequence<int, 64, 128>(), std::true_type());
+    if (m <= 64) return start(std::integer_sequence<int, 64, 32>(), std::false_type());
+  }
+  if (!in_chunks) return start(Narrow(), std::false_type());
+  const bool is_wide = n > 64 && ceil_div(m, 128) * ceil_div(n, 128) * parts >= multiprocessors();
+  return is_wide ? start(Wide(), std::true_type()) : start(Narrow(), std::true_type());
 }
 
 // `split` is that of the whole batch, for which the workspace is large enough.
 template <class T, class Operands>
 void multiply(const char* name, const Operands& operands, const ConvProduct& p, std::int64_t taps,
-              const ConvSplit& split, bool aligned, const ResultRows& rows, const ConvResult& result, void* workspace,
-              Stream stream) {
+              const ConvSplit& split, const Alignment& aligned, const ResultRows& rows, const ConvResult& result,
+              void* workspace, Stream stream) {
   static_assert(std::has_unique_object_representations_v<Operands>);  // as in operands.cuh
   const int parts = parts_of(p.k, split);
   const std::int64_t at_a_time = parts > 1 ? rows_at_a_time(p, split) : p.m;
@@ -616,15 +662,10 @@ void multiply(const char* name, const Operands& operands, const ConvProduct& p, 
                          .k = static_cast<int>(p.k),
                          .taps = static_cast<int>(taps),
                          .terms = static_cast<int>(parts > 1 ? split.terms : p.k),
-                         .parts = parts > 1 ? static_cast<float*>(workspace) : nullptr};
-    // Few blocks keep few multiprocessors busy; how wide they are does not change a bit.
-    const std::int64_t wide_blocks = ceil_div(sizes.end_row - sizes.first_row, kTileRows) * ceil_div(p.n, 128) * parts;
-    if (!aligned)
-      launch_rows<T, 64, false>(name, operands, sizes, parts, rows, result, stream);
-    else if (p.n > 64 && wide_blocks >= multiprocessors())
-      launch_rows<T, 128, true>(name, operands, sizes, parts, rows, result, stream);
-    else
-      launch_rows<T, 64, true>(name, operands, sizes, parts, rows, result, stream);
+                         .parts = parts > 1 ? static_cast<float*>(workspace) : nullptr,
+                         .a_in_chunks = aligned.a,
+                         .b_in_chunks = aligned.b};
+    launch_tiles<T>(name, operands, sizes, parts, rows, result, stream);
     if (parts > 1)
       add_parts({sizes.parts, parts, sizes.first_row, sizes.end_row - sizes.first_row, sizes.n}, rows, result, stream);
   }
@@ -638,7 +679,8 @@ template <class T>
 void TensorCoreConv<T>::run(const ConvFwdArgs& a, Stream stream) {
   using namespace tensor_core;
   const ConvSplit split = tensor_core_split(conv_fwd_product(a.shape));
-  const bool aligned = is_aligned<T>(a.x, a.shape.in_channels) && is_aligned<T>(a.weight, a.shape.in_channels);
+  const Alignment aligned{is_aligned<T>(a.x, a.shape.in_channels),
+                          is_aligned<T>(a.weight, a.shape.taps() * a.shape.in_channels)};
   for_each_part(a.shape, [&](const ConvShape& s, std::int64_t first) {
     const ConvProduct product = conv_fwd_product(s);
     const ConvWindow window = conv_fwd_window(s);
@@ -657,7 +699,7 @@ template <class T>
 void TensorCoreConv<T>::run(const ConvBwdDataArgs& a, Stream stream) {
   using namespace tensor_core;
   const ConvSplit split = tensor_core_split(conv_bwd_data_product(a.shape));
-  const bool aligned = is_aligned<T>(a.dy, a.shape.out_channels) && is_aligned<T>(a.weight, a.shape.in_channels);
+  const Alignment aligned{is_aligned<T>(a.dy, a.shape.out_channels), is_aligned<T>(a.weight, a.shape.in_channels)};
   for_each_part(a.shape, [&](const ConvShape& s, std::int64_t first) {
     const void* const dy = from_element(a.dy, a.dtype, first * s.out_points() * s.out_channels);
     void* const dx = from_element(a.dx, a.out_dtype, first * s.in_points() * s.in_channels);
@@ -683,7 +725,7 @@ template <class T>
 void TensorCoreConv<T>::run(const ConvBwdWeightArgs& a, Stream stream) {
   using namespace tensor_core;
   const ConvSplit split = tensor_core_bwd_weight_split(conv_bwd_weight_product(a.shape));
-  const bool aligned = is_aligned<T>(a.dy, a.shape.out_channels) && is_aligned<T>(a.x, a.shape.in_channels);
+  const Alignment aligned{is_aligned<T>(a.dy, a.shape.out_channels), is_aligned<T>(a.x, a.shape.in_channels)};
   const auto add = [&](const ConvShape& s, std::int64_t first) {
     const ConvProduct product = conv_bwd_weight_product(s);
     const ConvWindow window = conv_fwd_window(s);

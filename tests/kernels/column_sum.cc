@@ -39,19 +39,24 @@ TEST_CASE("column_sum adds the rows") {
         }
 }
 
+// Short rows: several together are whole chunks, where their number divides so.
 TEST_CASE("column_sum adds integers exactly, however many rows") {
-  const std::int64_t rows = 9001, cols = 5;
-  std::vector<double> ramp;
-  for (std::int64_t i = 0; i < rows * cols; ++i) ramp.push_back(static_cast<double>((i / cols) % 7 + i % cols));
-  const Values x = values_of(ramp, DType::bf16);
-  Values sum = constant_values(cols, DType::fp32, 0);
-  for (std::int64_t i = 0; i < rows * cols; ++i) sum[i % cols] += x[i];
-  on_devices(kDevices, {DType::bf16}, [&](Workbench& bench) {
-    const ColumnSumArgs a =
-        cases::column_sum({.rows = rows, .cols = cols, .dtype = DType::bf16}, bench.operands({{"x", x}}));
-    ISOBAR_RUN(bench.device(), column_sum, a);
-    bench.check_equal("out", {a.out}, sum);
-  });
+  for (const auto& [rows, cols] : {std::pair{9001, 5}, {9000, 5}, {16384, 1}, {8193, 1}, {5000, 20}})
+    for (const bool accumulate : {false, true}) {
+      std::vector<double> ramp;
+      for (int i = 0; i < rows * cols; ++i) ramp.push_back((i / cols) % 7 + i % cols);
+      const Values x = values_of(ramp, DType::bf16), before = constant_values(cols, DType::fp32, accumulate ? 3 : 0);
+      Values sum = before;
+      for (int i = 0; i < rows * cols; ++i) sum[i % cols] += x[i];
+      INFO(rows << " x " << cols << ", accumulate " << accumulate);
+      on_devices(kDevices, {DType::bf16}, [&](Workbench& bench) {
+        const ColumnSumArgs a = cases::column_sum(
+            {.rows = rows, .cols = cols, .dtype = DType::bf16, .mode = accumulate ? Grad::accumulate : Grad::overwrite},
+            bench.operands({{"x", x}, {"out", before}}));
+        ISOBAR_RUN(bench.device(), column_sum, a);
+        bench.check_equal("out", {a.out}, sum);
+      });
+    }
 }
 
 }  // namespace isobar::testing

@@ -176,7 +176,7 @@ def convolutions(budgets):
                 ("conv_bwd_data", "BwdData", points, inputs, taps * outputs, 1, y + weight + x),
                 ("conv_bwd_weight", "BwdWeight", outputs, taps * inputs, points, parts, x + y + 2 * parts * weight)]
     return [Kernel(f"{name} (256 to 512 channels)", "", "conv/tensor_core_bf16.cu",
-                   rf"::product_kernel<isobar::bf16, .*::{operands}Operands<isobar::bf16>, {tile}, true>",
+                   rf"::product_kernel<isobar::bf16, .*::{operands}Operands<isobar::bf16>, 128, {tile}, true>",
                    Launch(m // tile * (n // tile) * of_terms, 128, stages + table, k // of_terms // 32, moved),
                    2 * m * n * k, of_it)
             for (name, operands, m, n, k, of_terms, moved), of_it in zip(products, budgets)]

@@ -28,7 +28,7 @@ import pipes
 import sass
 
 QUEUE = 40  # cycles of work that may wait in front of lsu and mufu before issue stops
-WGMMA_LATENCY = 24  # cycles from the last product to the registers
+WGMMA_LATENCY = 48  # cycles from the last product to the registers
 POLICIES = ("youngest", "round robin", "oldest", "the one behind")  # of the warps that can go on; the first by default
 TURNS_BEFORE, TURNS = 3, 6  # turns until the warps have found their rhythm; turns that are timed
 

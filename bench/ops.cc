@@ -312,19 +312,27 @@ ConvShape conv_shape(const Shape& d) {
   return shape;
 }
 
-ISOBAR_BENCH(conv_fwd, .dims = kConvDims, .base_shape = unet_layer, .small_shape = {1, 3, 5, 4, 5, 6, 3, 1, 1}) {
+ISOBAR_BENCH(conv_fwd, .dims = kConvDims, .base_shape = unet_layer, .small_shape = {1, 3, 5, 4, 5, 6, 3, 1, 1},
+             .has_tf32 = true) {
+  return ISOBAR_BENCH_CALL(conv_fwd, p.operands({"bias"}),
+                           {.shape = conv_shape(p.shape),
+                            .dtype = p.dtype,
+                            .out_dtype = p.dtype,
+                            .activation = Pointwise::leaky_relu,
+                            .tf32 = p.dtype.tf32});
+}
+
+ISOBAR_BENCH(conv_bwd_data, .dims = kConvDims, .base_shape = unet_layer, .small_shape = {1, 3, 5, 4, 5, 6, 3, 1, 1},
+             .has_tf32 = true) {
   return ISOBAR_BENCH_CALL(
-      conv_fwd, p.operands({"bias"}),
-      {.shape = conv_shape(p.shape), .dtype = p.dtype, .out_dtype = p.dtype, .activation = Pointwise::leaky_relu});
+      conv_bwd_data, p.operands(),
+      {.shape = conv_shape(p.shape), .dtype = p.dtype, .out_dtype = p.dtype, .tf32 = p.dtype.tf32});
 }
 
-ISOBAR_BENCH(conv_bwd_data, .dims = kConvDims, .base_shape = unet_layer, .small_shape = {1, 3, 5, 4, 5, 6, 3, 1, 1}) {
-  return ISOBAR_BENCH_CALL(conv_bwd_data, p.operands(),
-                           {.shape = conv_shape(p.shape), .dtype = p.dtype, .out_dtype = p.dtype});
-}
-
-ISOBAR_BENCH(conv_bwd_weight, .dims = kConvDims, .base_shape = unet_layer, .small_shape = {1, 3, 5, 4, 5, 6, 3, 1, 1}) {
-  return ISOBAR_BENCH_CALL(conv_bwd_weight, p.operands(), {.shape = conv_shape(p.shape), .dtype = p.dtype});
+ISOBAR_BENCH(conv_bwd_weight, .dims = kConvDims, .base_shape = unet_layer, .small_shape = {1, 3, 5, 4, 5, 6, 3, 1, 1},
+             .has_tf32 = true) {
+  return ISOBAR_BENCH_CALL(conv_bwd_weight, p.operands(),
+                           {.shape = conv_shape(p.shape), .dtype = p.dtype, .tf32 = p.dtype.tf32});
 }
 
 // ---- volumes --------------------------------------------------------------------------------------------------------

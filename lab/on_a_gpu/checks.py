@@ -28,7 +28,8 @@ SANITIZED = {
     "sums": "column_sum adds the rows",
     "norm": "clip_coefficient*", "GELU": "gelu_fwd follows*", "Adam": "adam follows*", "cast": "cast rounds*",
     "patches": "patchify*", "loss": "forecast_loss_bwd follows*", "dropout": "dropout keeps*",
-    "cross entropy": "cross_entropy_fwd follows*", "convolution": "conv of operands that are not aligned*,conv sums in parts*",
+    "cross entropy": "cross_entropy_fwd follows*",
+    "convolution": "conv of operands that are not aligned*,conv sums in parts*",
 }
 SHARING = ("attention", "convolution", "layer norm", "sums", "norm", "patches", "loss", "cross entropy")
 SANITIZERS = {"memcheck": tuple(SANITIZED), "synccheck": SHARING, "racecheck": SHARING}

@@ -171,8 +171,8 @@ constexpr bool conv_on_tensor_cores(const ConvShape& s, DType dtype, bool tf32) 
   return is_16_bit(dtype) || (dtype == DType::fp32 && tf32);
 }
 
-// How tensor cores add the terms: up to kTensorCoreSum, 512 channels under 3³ taps, in one sum. Of fwd and bwd_data the parts are a matter of the
-// terms alone, and so the same whatever the number of rows.
+// How tensor cores add the terms: up to kTensorCoreSum, 512 channels under 3³ taps, in one sum. Of fwd and bwd_data the
+// parts are a matter of the terms alone, and so the same whatever the number of rows.
 inline constexpr std::int64_t kTensorCoreSum = 27 * 512, kTensorCoreTerms = 2048;
 inline constexpr std::int64_t kTensorCoreTile = 128, kTensorCoreBlocks = 1024;
 constexpr std::int64_t tensor_core_tiles(const ConvProduct& p) {

@@ -50,6 +50,7 @@ class Checks:
     def __init__(self, runner, limit, show, jobs=1):
         self.runner, self.limit, self.show, self.jobs = runner, limit, show, jobs
         self.done, self.lock = [], threading.Lock()
+        self.is_rehearsal = False  # then one family stands for all
 
     def note(self, check):
         with self.lock:
@@ -76,10 +77,11 @@ class Checks:
         return any(check.name == name and check.result == "passed" for check in self.done)
 
     def family_is_right(self, family):
-        return self.has_passed(f"{KERNELS}: {family}")
+        return self.has_passed(f"{KERNELS}: {'GELU' if self.is_rehearsal else family}")
 
 
 def check_all(checks, tree, work, rehearsal):
+    checks.is_rehearsal = rehearsal
     data = work / "small"
     checks.run("isobar data synth",
                [tree / "bin" / "isobar", "data", "synth", "--out", data, "--train-years", "1", "--valid-years", "1",

@@ -7,12 +7,14 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <utility>
 
 #include "kernels/common/check.h"
@@ -77,11 +79,17 @@ class TurnTaker {
     lines_ = fdopen(pipe_ends[0], "r");
   }
 
-  // Returns when it has stopped, or has ended after its last line.
+  // Returns when it has stopped, or has ended after its last line. A process in vfork whose child is stopped before exec
+  // never reports that it has stopped, but it does not run either: after a fifth of a second it counts as stopped.
   void stop() {
+    constexpr auto kPause = std::chrono::microseconds(200);
+    constexpr int kPauses = 1000;
     int status = 0;
+    pid_t changed = 0;
     kill(-pid_, SIGSTOP);
-    has_ended_ = waitpid(pid_, &status, WUNTRACED) == pid_ && !WIFSTOPPED(status);
+    for (int i = 0; i < kPauses && (changed = waitpid(pid_, &status, WUNTRACED | WNOHANG)) == 0; ++i)
+      std::this_thread::sleep_for(kPause);
+    has_ended_ = changed == pid_ && !WIFSTOPPED(status);
   }
 
   std::string last_words() {

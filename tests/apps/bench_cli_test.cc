@@ -281,6 +281,9 @@ TEST_CASE("isobar-bench refuses a program that it cannot take turns with") {
     CHECK(lines_of(outcome.err).size() == 1);
     CHECK_THAT(outcome.err, ContainsSubstring(words));
   }
+  // It is stopped while it waits, in vfork, for a child that is stopped too.
+  const std::string forks = program("forks", "echo hello; while :; do /bin/true; done");
+  for (int i = 0; i < 8; ++i) CHECK(bench("--op fill --shape 4000 --against " + forks).status == 1);
   CHECK_THAT(bench(std::string("--op fill --baseline memcpy --against ") + kIsobarBench).err,
              ContainsSubstring("--against a program times no --baseline"));
 }

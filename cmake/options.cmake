@@ -7,6 +7,7 @@ option(ISOBAR_EMULATOR "Build the CUDA kernels for the CPU emulator too (tests, 
 option(ISOBAR_TESTS "Build the tests" ON)
 option(ISOBAR_FUZZ "Link libFuzzer into tests/fuzz; needs clang" OFF)
 option(ISOBAR_WERROR "Treat warnings as errors" ON)
+option(ISOBAR_JOIN "Compile several files at once: half the time from cold, but all of them for a change in one" ON)
 set(ISOBAR_SANITIZE "" CACHE STRING "Sanitizers: empty, address,undefined or thread")
 
 if(NOT CMAKE_BUILD_TYPE)
@@ -147,16 +148,19 @@ function(isobar_sanitize target level)
   endif()
 endfunction()
 
-# The same of a library or program above the kernels, so many of its files at once: what they include is compiled and
-# instrumented once for all of them, and that is most of the work. No two of them may therefore use one name for two
-# things in their unnamed namespaces.
-function(isobar_sanitize_together target files)
-  isobar_sanitize(${target} -O0)
-  if(ISOBAR_SANITIZE)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})
-    # GCC takes every unnamed namespace of a file that is included for one of a header.
-    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+# For a library or program above the kernels. So many of its files are compiled at once: what they include is compiled
+# once for all of them, and that is most of the work. No two of them may therefore use one name for two things in their
+# unnamed namespaces. A sanitizer's checks are compiled slowest, so there are twice as many of them then.
+function(isobar_join target files)
+  if(NOT ISOBAR_JOIN)
+    return()
   endif()
+  if(ISOBAR_SANITIZE)
+    math(EXPR files "2 * ${files}")
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${files})
+  # GCC takes every unnamed namespace of a file that is included for one of a header.
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
 
 # For emulated kernels whose memory accesses are counted: each calls a function of ThreadSanitizer's names, which

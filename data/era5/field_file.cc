@@ -112,7 +112,7 @@ bool FieldFile::has_holes(std::span<const float> values) const {
          std::ranges::any_of(facts_->fill_values, [&](float fill) { return holds(values, fill); });
 }
 
-void FieldFile::read_step(std::int64_t step, Crop crop, float* out) const {
+void FieldFile::read_step(std::int64_t step, GridCrop crop, float* out) const {
   opened().reader->read(std::array<std::int64_t, 4>{step, 0, crop.row, 0},
                         std::array<std::int64_t, 4>{1, channels(), crop.height, crop.width}, out);
   const auto pixels = static_cast<std::size_t>(crop.height * crop.width);

@@ -19,7 +19,7 @@
 namespace isobar {
 
 // Rows [row, row + height) and columns [0, width) of a grid.
-struct Crop {
+struct GridCrop {
   std::int64_t row = 0, height = 0, width = 0;
 };
 
@@ -56,7 +56,7 @@ class FieldFile {
   // [V, crop.height, crop.width]. A hole is an Error naming file, step and channel: NaN, an infinity, a value beyond
   // 1e15 (no field has such values, but fill values are such), or a _FillValue or missing_value of `fields`.
   // Thread-safe.
-  void read_step(std::int64_t step, Crop crop, float* out) const;
+  void read_step(std::int64_t step, GridCrop crop, float* out) const;
 
  private:
   struct Opened {

@@ -79,8 +79,8 @@ class TurnTaker {
     lines_ = fdopen(pipe_ends[0], "r");
   }
 
-  // Returns when it has stopped, or has ended after its last line. A process in vfork whose child is stopped before exec
-  // never reports that it has stopped, but it does not run either: after a fifth of a second it counts as stopped.
+  // Returns when it has stopped, or has ended after its last line. A process in vfork whose child is stopped before
+  // exec never reports that it has stopped, but it does not run either: after a fifth of a second it counts as stopped.
   void stop() {
     constexpr auto kPause = std::chrono::microseconds(200);
     constexpr int kPauses = 1000;

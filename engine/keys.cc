@@ -1,5 +1,7 @@
 #include "engine/keys.h"
 
+#include <array>
+#include <charconv>
 #include <map>
 
 #include "kernels/common/check.h"
@@ -121,6 +123,21 @@ void check_bounds(const Key& key, const KeyOrigins& origins) {
                  value);
   };
   std::visit(Numbers<decltype(check)>{check}, key.place);
+}
+
+std::string bounds_text(const Key& key) {
+  std::string text;
+  const auto add = [&](const char* words, const std::optional<double>& bound) {
+    if (!bound) return;
+    std::array<char, 32> number{};
+    const auto end = std::to_chars(number.begin(), number.end(), *bound).ptr;  // as short as can be, and exact
+    text += concat(text.empty() ? "" : ", ", words, ' ', std::string(number.begin(), end));
+  };
+  add("at least", key.min);
+  add("at most", key.max);
+  add("above", key.above);
+  add("below", key.below);
+  return text;
 }
 
 void check_keys(const std::vector<KeyTable>& tables, const KeyOrigins& origins) {

@@ -137,6 +137,9 @@ struct KeyTable {
 // Throws Error if a number of the key's value is out of bounds: "config key lr in --set must be above 0, not -1".
 void check_bounds(const Key& key, const KeyOrigins& origins);
 
+// The bounds as people read them: "at least 0, below 1"; empty if there are none.
+std::string bounds_text(const Key& key);
+
 // Throws Error if a key that the data fill when it is null has no value: "config key patch_size in X is null where no
 // data can fill it".
 void check_filled(const char* key, bool has_value, const KeyOrigins& origins);

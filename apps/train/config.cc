@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "apps/train/key_json.h"
@@ -246,6 +247,29 @@ std::string suggested_key(const std::string& name) {
   return found;
 }
 
+namespace {
+
+// "an integer, or null; at least 1".
+std::string expected_with_bounds(const Key& key) {
+  const std::string bounds = bounds_text(key);
+  return concat(expected_value(key), bounds.empty() ? "" : "; ", bounds);
+}
+
+// The end of the page of keys.
+std::string keys_free_on_resume() {
+  std::set<std::string> names;
+  for_all_configs([&](RunConfig& config) {
+    const std::vector<KeyTable> tables = config.tables();
+    for (const Key* key : all_keys(tables))
+      if (key->may_change_on_resume) names.insert(key->name);
+  });
+  std::string text = "\n## Resuming\n\nA run that is resumed keeps its config. These keys alone may change:\n";
+  for (const std::string& name : names) text += concat("- `", name, "`\n");
+  return text;
+}
+
+}  // namespace
+
 std::string describe_keys() {
   std::string page = R"(# Config keys
 
@@ -262,11 +286,11 @@ is a JSON file (`configs/`), or the tutorial's YAML; `--set KEY=VALUE` wins over
       if (!is_new) continue;  // several tasks share this component
       page += concat("\n## ", table.heading, "\n\n");
       for (const Key& key : table.keys)
-        page += concat("- `", key.name, "`: `", write_value(key).dump(), "` (", expected_value(key),
+        page += concat("- `", key.name, "`: `", write_value(key).dump(), "` (", expected_with_bounds(key),
                        "): ", key.sentence, "\n");
     }
   });
-  return page;
+  return page + keys_free_on_resume();
 }
 
 }  // namespace isobar

@@ -24,9 +24,10 @@ namespace {
 // "+6 h", or a number of steps if the times of steps are unknown.
 std::string lead_time(const Era5Dataset& dataset, std::int64_t step) {
   if (dataset.file_without_times() != nullptr) return concat("+", dataset.dt(), dataset.dt() == 1 ? " step" : " steps");
-  const StepTime from = dataset.time_of(step), to = dataset.time_of(step + dataset.dt());
-  const double days = to.day_of_year - from.day_of_year + (to.year == from.year ? 0 : from.days_in_year);
-  return concat("+", std::round(days * 240) / 10, " h");
+  const auto hours = [&](std::int64_t at) {  // steps that are spread over a year are of one file, and so of one year
+    return dataset.hours_since_1970(at).value_or(24 * dataset.time_of(at).day_of_year);
+  };
+  return concat("+", std::round((hours(step + dataset.dt()) - hours(step)) * 10) / 10, " h");
 }
 
 // A sentence for the user if the times of steps are not in the files.

@@ -188,9 +188,11 @@ TEST_CASE("sweep command: data and threads need to be given once, and data may m
   const auto train_path = [&] {
     return json::parse(here.contents("sweep/configs/0001_lr=0.001.json")).at("train_path").get<std::string>();
   };
-  here.done(here.command(sweep + " --threads 3 --data " + here.path("data").string()));
+  const std::string as_it_is_from_here = fs::relative(here.path("data")).string();
+  here.done(here.command(sweep + " --threads 3 --data " + as_it_is_from_here));
   const std::string before = train_path();
   CHECK_THAT(before, ContainsSubstring(here.path("data").string()));
+  CHECK_THAT(before, !ContainsSubstring(as_it_is_from_here));
   const Outcome again = here.command(sweep);
   here.done(again);
   CHECK(train_path() == before);

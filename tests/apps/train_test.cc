@@ -1366,6 +1366,8 @@ TEST_CASE("the flags of a run are explained, and refused where they ask for what
               "--context-form");
   check_error(isobar_command(here, here.train("no", "--ranks 0")), "--ranks 0: at least one rank is needed");
   check_error(isobar_command(here, here.train("no", "--tensor_parallel 0")), "--tensor-parallel 0: ");
+  check_error(isobar_command(here, here.train("no", "--ranks 2 --shard-optimizer 0")), "--shard-optimizer 0: ");
+  check_error(isobar_command(here, here.train("no", "--ranks 2 --comm-timeout 0")), "--comm-timeout");
   CHECK_FALSE(fs::exists(here / "no"));
 }
 

@@ -119,6 +119,12 @@ TEST_CASE("sockets: a connection is made, or the system's reason is told") {
   CHECK(connect_to(here.get(), port, why).get() < 0);
   CHECK(why == "Connection refused");
   CHECK(addresses_of("") == nullptr);
+  // Nobody accepts at this port, and its queue of two is full: the system leaves a third one without an answer.
+  const Listener full;
+  const Socket first = connect_to(here.get(), full.port, why), second = connect_to(here.get(), full.port, why);
+  REQUIRE((first.get() >= 0 && second.get() >= 0));
+  CHECK(connect_to(here.get(), full.port, why).get() < 0);
+  CHECK(why == "Connection timed out");
 }
 
 TEST_CASE("sockets: a socket is closed with its object, once") {

@@ -154,6 +154,13 @@ TEST_CASE("run sweep: a run that fails is a line with its sentence, and the othe
              ContainsSubstring("0001_seed=0,0,failed,") && ContainsSubstring(",the disk is full\r\n"));
 }
 
+TEST_CASE("run sweep: what a run said before is kept when it is started again") {
+  Scripted sweep(1, "echo said >> $here/times; echo time $(wc -l < $here/times); exit 1");
+  sweep.run();
+  sweep.run();
+  CHECK(sweep.lines("sweep/logs/0001_seed=0.log") == std::vector<std::string>{"time 1", "time 2"});
+}
+
 TEST_CASE("run sweep: a program that cannot be started fails every run by name") {
   Scripted sweep(2, "");
   sweep.jobs.program = sweep.path("none").string();

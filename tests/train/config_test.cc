@@ -405,8 +405,10 @@ TEST_CASE("the largest and the smallest values that can be are taken") {
                "weight_decay=0", "grad_clip=0", "lr=0", "lr=3.4e38", "eps=1e-45", "global_batch_size=1",
                "reference_batch_size=1", "num_iters=1", "warmup=0", "log_every=1", "validate_every=0",
                "checkpoint_every=0", "keep_checkpoints=0", "seed=0", "img_size=[1048576,8]", "img_size=[8,8]");
+  const std::string of_images = GENERATE("ignored_label=0", "classes=2");
   INFO(assignment);
   CHECK_NOTHROW(with({assignment}));
+  CHECK_NOTHROW(with({"task=classification", "classes=4", of_images}));
 }
 
 TEST_CASE("what is just beyond what can be is refused with its key and what it must be") {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -445,6 +446,13 @@ TEST_CASE("dataset: every kind of bad input is one sentence with the file's name
     file.write("lat", two, std::span<const float>(numbers.data(), 2));
   });
   CHECK(refusal({.paths = {path}}) == path + ": 'lat' has 2 values, 'fields' has shape (3, 2, 4, 6)");
+  for (const double beyond : {90.01, -90.01}) {
+    write_bad([&](hdf5::File& file) {
+      file.write("fields", shape, std::span<const float>(numbers));
+      file.write("lat", std::array<std::int64_t, 1>{4}, std::span<const double>(std::array{60.0, beyond, 1.0, 0.0}));
+    });
+    CHECK(refusal({.paths = {path}}) == concat(path, ": a latitude of ", beyond, " degrees is not on the globe"));
+  }
 }
 
 TEST_CASE("dataset: ranges are checked against the data") {
@@ -587,4 +595,18 @@ TEST_CASE("dataset: what another process found is taken without a look at the fi
     CHECK_THROWS_WITH(told.read_step(5, values.data()),
                       ContainsSubstring("b.h5 is not what it was when the data were looked at"));
   CHECK_THROWS_WITH(FieldCatalog::unpack("no catalog"), ContainsSubstring("another process"));
+}
+
+TEST_CASE("dataset: every fact of a file is told to other processes") {
+  const FieldFacts facts{.shape = {2, 1, 2, 3},
+                         .channel_names = {"t2m"},
+                         .units = {"K"},
+                         .latitudes = {60, 0.1},
+                         .longitudes = {0, 1.5, 3},
+                         .time = TimeFacts{{0, 6.25}, "hours since 1900-01-01", "standard", true},
+                         .fill_values = {-999, 1e20F}};
+  CHECK(facts_from_json(to_json(facts)) == facts);
+  FieldFacts timeless = facts;
+  timeless.time.reset();
+  CHECK(facts_from_json(to_json(timeless)) == timeless);
 }

@@ -119,6 +119,11 @@ TEST_CASE("statistics: files are written in the tutorial's shapes and read back"
   CHECK_THROWS_WITH(load_time_means(stats + "/time_means.npy", 2, 4, 4),
                     ContainsSubstring("time_means.npy has shape (1, 2, 3, 4); expected (1, 2, 4, 4) or a larger grid"));
   CHECK_THROWS_AS(load_time_means(stats + "/time_means.npy", 3, 3, 4), Error);
+  std::vector<float> with_nan(12, 1.0F);
+  with_nan[7] = std::numeric_limits<float>::quiet_NaN();  // row 1, column 3
+  write_npy(stats + "/time_means.npy", Shape{1, 1, 3, 4}, std::span<const float>(with_nan));
+  CHECK_THROWS_WITH(load_time_means(stats + "/time_means.npy", 1, 3, 4), stats + "/time_means.npy holds NaN");
+  CHECK(load_time_means(stats + "/time_means.npy", 1, 3, 3) == std::vector<double>(9, 1.0));
 }
 
 TEST_CASE("statistics: what cannot normalise is refused by name") {

@@ -89,6 +89,7 @@ TEST_CASE("units: powers are read wherever they stand") {
   CHECK(same_unit("s m", "m s"));
   CHECK(same_unit("m s-1 m s-1", "m2 s-2"));
   CHECK(same_unit("J/kg/K", "J kg-1 K-1"));
+  CHECK(same_unit("m/s K", "m s-1 K"));  // a / is of the next factor alone
   CHECK(same_unit("K per second", "K s-1"));
   CHECK(same_unit("kg2 m-1 s-2", "kg Pa"));
   CHECK(same_unit("Pa2", "kg2 m-2 s-4"));

@@ -128,6 +128,12 @@ TEST_CASE("what nobody says is not told as a fact, and doubted where the numbers
   here.write("test/2003", 8, {kNames});
   check_done(here.forecast());  // nor by a forecast
   CHECK(!hdf5::File::open(here / "f.h5").has("units"));
+  // Where the validation set alone tells no time, it is named.
+  here.write("train/2001", 16, {kNames, {}, hours_every(6, 16)});
+  const Outcome half = here.train("--overwrite");
+  check_done(half);
+  CHECK_THAT(half.out,
+             ContainsSubstring(here.file("valid/2002") + " has no 'time', and its name and its 5 steps are "));
   write(273);
   const Outcome celsius = here.train("--overwrite");
   CHECK(celsius.status == 0);

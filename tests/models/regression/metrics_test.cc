@@ -25,6 +25,8 @@ TEST_CASE("regression: squared and absolute errors, beside those of the input an
   CHECK(metrics.input_loss() == (1 + 4) / 4.0);               // of the only channel that it has
   CHECK(metrics.constant_loss() == Approx((5.0 + 2.0) / 2));  // variances of 1 3 5 7 and of 0 2 4 2
   const Report report = metrics.report(DataSplit::valid);
+  CHECK_THAT(report.table, ContainsSubstring("channel    squared   absolute\n      c0       1.25       0.75\n"));
+  CHECK_THAT(report.table, ContainsSubstring("\n     all       1.25\n   input       1.25\nconstant        3.5"));
   REQUIRE(report.summary.size() == 4);
   CHECK(report.summary[1].name == "val_l1");
   CHECK(report.summary[1].part == "c1");

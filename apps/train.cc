@@ -202,8 +202,8 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
   if (found.summed_up >= schedule.num_iters) return end_finished();
   if (folder)
     for (const std::string& warning : data->warnings()) print_line("warning: " + warning);
-  if (folder && o.config.device == "auto" && device.kind == DeviceKind::cpu)
-    if (const std::string warning = about_unused_gpu(ISOBAR_HAS_CUDA); !warning.empty()) print_line(warning);
+  const std::string about_gpu = about_unused_gpu(o.config.device, device, ISOBAR_HAS_CUDA);
+  if (folder && !about_gpu.empty()) print_line(about_gpu);
   OpenedRun run{.config = config,
                 .data = *data,
                 .folder = folder ? &*folder : nullptr,

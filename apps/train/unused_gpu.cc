@@ -27,8 +27,8 @@ bool hides_gpus() {
 
 }  // namespace
 
-std::string about_unused_gpu(bool built_with_cuda, const fs::path& devices) {
-  if (hides_gpus()) return "";
+std::string about_unused_gpu(const std::string& wanted, Device used, bool built_with_cuda, const fs::path& devices) {
+  if (wanted != "auto" || used.kind != DeviceKind::cpu || hides_gpus()) return "";
   std::error_code unreadable;
   for (const fs::directory_entry& entry : fs::directory_iterator(devices, unreadable)) {
     if (!is_gpu(entry.path().filename().string())) continue;

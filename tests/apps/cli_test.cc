@@ -289,7 +289,8 @@ TEST_CASE("the config keys and the named configs can be listed") {
   CHECK_THAT(configs, ContainsSubstring(folder / "mine.json") && ContainsSubstring("bs16_opt ") &&
                           ContainsSubstring(folder / "tiny.json"));
   CHECK_THAT(configs, !ContainsSubstring("configs/tiny.json"));  // hidden by the one found first
-  CHECK_THAT(isobar_command("train --list-keys").out, ContainsSubstring("- `num_iters`: `30000` (an integer; at least 1): "));
+  CHECK_THAT(isobar_command("train --list-keys").out,
+             ContainsSubstring("- `num_iters`: `30000` (an integer; at least 1): "));
 }
 
 TEST_CASE("processes that cannot be ranks are refused, once") {

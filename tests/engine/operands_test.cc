@@ -219,6 +219,9 @@ TEST_CASE("operands: a convolution names both shapes, and what does not fit") {
           error_sums(x, zeros({2, 4, 5, 3}), ErrorKind::squared, false);
         }) == "error_sums: prediction [2, 5, 4, 3] and target [2, 4, 5, 3] have other points");
   CHECK(refusal([&] {
+          error_sums(x, zeros({2, 5, 3, 3}), ErrorKind::squared, false);
+        }) == "error_sums: prediction [2, 5, 4, 3] and target [2, 5, 3, 3] have other points");
+  CHECK(refusal([&] {
           mean_loss(x, zeros({2, 5, 4, 3}, kHost, DType::bf16), {});
         }) == "mean_loss: the target is bf16, not fp32");
   const Tensor volumes = zeros({2, 3, 4, 4, 4});

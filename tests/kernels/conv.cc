@@ -421,8 +421,10 @@ const std::vector<Case> kTiled = {
 
 TEST_CASE("conv over tiles and steps that do not divide") {
   for (const Case& shape : kTiled)
-    for (const Types& types : kOperands)
-      if (types.in != DType::fp64) run_all(with_types(shape, types, /*on_cpu=*/false));
+    for (const Types& types : kOperands) {
+      const bool is_told_by_bf16 = types.in == DType::fp16 && &shape != kTiled.data();  // one code
+      if (types.in != DType::fp64 && !is_told_by_bf16) run_all(with_types(shape, types, /*on_cpu=*/false));
+    }
 }
 
 TEST_CASE("conv over tiles, with bias and activation, and added to gradients") {
@@ -443,7 +445,7 @@ TEST_CASE("conv over tiles, with bias and activation, and added to gradients") {
 
 TEST_CASE("conv sums in parts of the terms by blocks of their own, some rows at a time") {
   for (const Types& types : kOperands) {
-    if (types.in == DType::fp64) continue;
+    if (types.in == DType::fp64 || types.in == DType::fp16) continue;  // fp16 is bf16's code
     Case c = with_types({"parts", {1, 1832, 8, {{}, axis(12, 3, 1, 1, 1), axis(11, 3, 1, 1, 1)}}}, types, false);
     c.has_bias = true;
     c.activation = Pointwise::relu;
@@ -543,6 +545,9 @@ TEST_CASE("conv of a slab with its halo gives the rows of the whole, bit for bit
       for (const Slab& slab : slabs) {
         const bool once = in > 600 || width > 4;
         if (once && (&slab != &slabs[1] || types.in == DType::fp64)) continue;
+        // The first sizes are cut everywhere; the others once with stride 1 and once with stride 2. fp16 is bf16's code.
+        const bool everywhere = in == 5;
+        if (!everywhere && (types.in == DType::fp16 || (&slab != &slabs[1] && &slab != &slabs[4]))) continue;
         const DType dtype = types.in;
         const ConvShape whole{1, in, out, {slab.cut, axis(3, 3, 1, 1, 1), axis(width, 3, 1, 1, 1)}};
         const ConvAxis& cut = slab.cut;

@@ -11,15 +11,17 @@ using namespace isobar;
 
 TEST_CASE("units: every spelling of a unit is the same, and no spelling of another") {
   const std::vector<std::vector<std::string>> units = {
-      {"K", "kelvin", "Kelvin", "degrees Kelvin", "degK", " K "},
-      {"degC", "celsius", "Celsius", "C", "°C", "deg C", "degrees_celsius", "degree_Celsius"},
+      {"K", "kelvin", "Kelvin", "degrees Kelvin", "degK", " K ", "deg k", "deg_K", "degree kelvin", "degree_Kelvin",
+       "degrees_kelvin"},
+      {"degC", "celsius", "Celsius", "C", "°C", "deg C", "degrees_celsius", "degree_Celsius", "degc", "deg_c",
+       "degree c", "degrees C", "degree celsius", "deg Celsius", "degrees celsius"},
       {"m/s", "m s-1", "m s**-1", "m s^-1", "m.s-1", "m*s**-1", "m·s⁻¹", "metres per second", "meter second-1"},
       {"Pa", "pascal", "Pascals", "kg m-1 s-2", "N m**-2", "N/m2"},
       {"hPa", "mbar", "mb", "millibars", "hectopascal"},
-      {"%", "percent", "Percent"},
+      {"%", "percent", "Percent", "per cent", "pct"},
       {"m2/s2", "m**2 s**-2", "m2 s-2", "m^2/s^2", "J kg**-1", "J/kg"},
       {"kg/m2", "kg m**-2", "kg m-2", "kg m^-2"},
-      {"kg/kg", "kg kg**-1", "1", "dimensionless", "(0 - 1)", "~"},
+      {"kg/kg", "kg kg**-1", "1", "dimensionless", "(0 - 1)", "~", "-", "(0-1)", "unitless", "fraction"},
       {"g/kg", "g kg-1"},
       {"J m**-2", "J/m2", "W s m-2"},
       {"W m**-2", "W/m2", "J m-2 s-1", "J/m2/s"},
@@ -76,6 +78,9 @@ TEST_CASE("units: a mean tells what a variable of a known name cannot be in") {
   CHECK(refused("msl", 101.3));
   CHECK_FALSE(refused("z500", 54000));
   CHECK(refused("z500", 5500));
+  CHECK_FALSE(refused("z500", 100000));  // between half and twice the standard atmosphere's 54,600
+  CHECK(refused("z500", 112000));
+  CHECK(refused("z500", 26000));
   CHECK_FALSE(refused("z1000", 70));
   CHECK_FALSE(refused("u10", -0.1));
   CHECK_FALSE(refused("r850", 60));

@@ -230,8 +230,8 @@ TEST_CASE("unet: lower precisions err at most twice as much as PyTorch in the sa
   check_precisions([](DeviceKind kind) { return kind != DeviceKind::emulator; });
 }
 
-// A test of its own, since it takes more than a minute.
-TEST_CASE("unet: in the emulator lower precisions err at most twice as much as PyTorch in the same precision") {
+// A long test, which tests/CMakeLists.txt names. What it adds: emulated kernels are put together as the CPU's are.
+TEST_CASE("unet: in the emulator lower precisions err at most twice as much as PyTorch in the same precision", "[.]") {
   check_precisions([](DeviceKind kind) { return kind == DeviceKind::emulator; });
 }
 

@@ -545,7 +545,7 @@ TEST_CASE("conv of a slab with its halo gives the rows of the whole, bit for bit
       for (const Slab& slab : slabs) {
         const bool once = in > 600 || width > 4;
         if (once && (&slab != &slabs[1] || types.in == DType::fp64)) continue;
-        // The first sizes are cut everywhere; the others once with stride 1 and once with stride 2. fp16 is bf16's code.
+        // The first sizes are cut everywhere; the others once with stride 1 and once with 2. fp16 is bf16's code.
         const bool everywhere = in == 5;
         if (!everywhere && (types.in == DType::fp16 || (&slab != &slabs[1] && &slab != &slabs[4]))) continue;
         const DType dtype = types.in;

@@ -8,7 +8,7 @@
 
 namespace isobar {
 
-// A message if the CPU is used (`used`) where the user left the choice to isobar (`wanted`, the flag --device, is auto),
+// A message if the CPU is used (`used`) where the user left the choice to isobar (`wanted`, of --device, is auto),
 // although `devices` has the device file of a GPU; else "". No message if GPUs are hidden on purpose
 // (CUDA_VISIBLE_DEVICES is empty or -1).
 std::string about_unused_gpu(const std::string& wanted, Device used, bool built_with_cuda,

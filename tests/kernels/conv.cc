@@ -269,6 +269,13 @@ const std::vector<Types> kOperands = {{DType::fp32, DType::fp32},
                                       {DType::fp16, DType::fp16},
                                       {DType::fp64, DType::fp64}};
 
+// ThreadSanitizer looks at the barriers of a kernel, which are the same for all shapes: it sees each kernel at a few.
+#if defined(ISOBAR_SANITIZED_THREAD)
+constexpr bool kFewShapes = true;
+#else
+constexpr bool kFewShapes = false;
+#endif
+
 Case with_types(Case c, const Types& types, bool on_cpu = true) {
   c.on_cpu = on_cpu;
   c.dtype = types.in;
@@ -422,6 +429,7 @@ const std::vector<Case> kTiled = {
 TEST_CASE("conv over tiles and steps that do not divide") {
   for (const Case& shape : kTiled)
     for (const Types& types : kOperands) {
+      if (kFewShapes && &shape > &kTiled[2]) continue;
       const bool is_told_by_bf16 = types.in == DType::fp16 && &shape != kTiled.data();  // one code
       if (types.in != DType::fp64 && !is_told_by_bf16) run_all(with_types(shape, types, /*on_cpu=*/false));
     }
@@ -547,6 +555,7 @@ TEST_CASE("conv of a slab with its halo gives the rows of the whole, bit for bit
         if (once && (&slab != &slabs[1] || types.in == DType::fp64)) continue;
         // The first sizes are cut everywhere; the others once with stride 1 and once with 2. fp16 is bf16's code.
         const bool everywhere = in == 5;
+        if (kFewShapes && (!everywhere || &slab != &slabs[1])) continue;
         if (!everywhere && (types.in == DType::fp16 || (&slab != &slabs[1] && &slab != &slabs[4]))) continue;
         const DType dtype = types.in;
         const ConvShape whole{1, in, out, {slab.cut, axis(3, 3, 1, 1, 1), axis(width, 3, 1, 1, 1)}};

@@ -919,6 +919,9 @@ TEST_CASE("a forecast refuses data that lie upside down") {
   const std::string base = "forecast --threads 1 --device cpu --start 0 --weights " + here / "run" + " --data ";
   write_year(here / "data/test/2003.h5", 9, kNames, north);
   check_error(isobar_command(here, base + here / "data" + " --out " + here / "f.h5"), "from south to north");
+  write_year(here / "data/valid/2002.h5", 6, kNames, north);
+  check_error(isobar_command(here, "evaluate --threads 1 --device cpu --weights " + here / "run"),
+              "from south to north");
   write_year(here / "data/test/2003.h5", 9, kNames, south);
   check_done(isobar_command(here, base + here / "data" + " --out " + here / "f.h5"));
 }

@@ -356,3 +356,23 @@ TEST_CASE("a planted fault that is slow has a number of seconds that a clock can
   for (const char* seconds : {"1e300", "1e7", "nan", "inf", "-1"})
     CHECK_THROWS_WITH(Fault::parse("rank=1 call=2 do=slow:" + std::string(seconds)), ContainsSubstring("ISOBAR_FAULT"));
 }
+
+TEST_CASE("a planted fault is of one rank and one call, in whole numbers") {
+  for (const char* wrong : {"rank=1,2 call=3 do=die", "rank=1x call=2 do=die", "rank=1 call=2.5 do=die",
+                            "rank=-1 call=2 do=die", "rank=1 call=0 do=die", "rank= call=1 do=die", "call=1 do=die"})
+    CHECK_THROWS_WITH(Fault::parse(wrong), ContainsSubstring("ISOBAR_FAULT"));
+}
+
+TEST_CASE("a planted fault counts the calls of all groups of its rank") {
+  const testing::EnvironmentVariable fault("ISOBAR_FAULT", "rank=1 call=4 do=throw");
+  const std::string error = error_of(
+      2,
+      [](const Communicator& world) {
+        const Communicator other = world.split(0, world.rank(), "other");
+        for (std::int64_t n = 1; n < 9; ++n)
+          (n % 2 == 0 ? world : other).all_reduce(Tensor::zeros({n}, DType::fp32, Device{}));
+      },
+      5);
+  CHECK_THAT(error, ContainsSubstring(
+                        "rank 1: ISOBAR_FAULT: an error was asked for at all_reduce of 4 fp32, call 4 of this rank"));
+}

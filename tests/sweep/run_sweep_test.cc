@@ -161,6 +161,12 @@ TEST_CASE("run sweep: what a run said before is kept when it is started again") 
   CHECK(sweep.lines("sweep/logs/0001_seed=0.log") == std::vector<std::string>{"time 1", "time 2"});
 }
 
+TEST_CASE("run sweep: a run that is started again and killed is not told with the error of before") {
+  Scripted sweep(1, "if mkdir $here/before 2>/dev/null; then echo 'isobar: before' >&2; exit 1; fi; kill -9 $$");
+  CHECK(sweep.run()[0].error == "before");
+  CHECK(sweep.run()[0].error == "ended by the signal Killed");
+}
+
 TEST_CASE("run sweep: a program that cannot be started fails every run by name") {
   Scripted sweep(2, "");
   sweep.jobs.program = sweep.path("none").string();

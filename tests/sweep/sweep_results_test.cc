@@ -96,6 +96,16 @@ TEST_CASE("sweep results: the table for programs, with all digits") {
         "run,lr,data,state,iterations,val_loss,best_val_loss,seconds,error\r\n"
         "0001_lr=0.1,0.1,\"a,\"\"b\"\"\",finished,20,0.123456789,0.1,12.25,\r\n"
         "0002_lr=0.02,0.02,,failed,,,,,the loss of iteration 3 is NaN\r\n");
+  for (const auto& [error, cell] : {std::pair("no key \"x\"", "\"no key \"\"x\"\"\""),
+                                    {"a, b", "\"a, b\""},
+                                    {"a\nb", "\"a\nb\""},
+                                    {"a b; c", "a b; c"}}) {
+    std::vector<RunResult> failed = two_results();
+    failed[1].error = error;
+    fs::create_directories(folder / "failed");
+    write_results(folder / "failed", failed);
+    CHECK(read_file(folder / "failed/results.csv").ends_with(",failed,,,,," + std::string(cell) + "\r\n"));
+  }
   const ordered_json runs = ordered_json::parse(read_file(folder / "results.json")).at("runs");
   REQUIRE(runs.size() == 2);
   CHECK(runs[0].at("values") == ordered_json{{"lr", 0.1}, {"data", "a,\"b\""}});

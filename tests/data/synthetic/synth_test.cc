@@ -101,6 +101,12 @@ TEST_CASE("data info: tells files, times, layout and statistics, and refuses wha
   CHECK_THAT(describe_data(folder / "storm.h5"),
              ContainsSubstring("storm.h5  3 steps  time unknown  chunks, pread (1, 2, 2, 2)"));
   CHECK_THAT(describe_data(folder / "storm.h5"), ContainsSubstring("statistics: none"));
+  std::filesystem::create_directory(folder / "two");
+  testing::write_fields(folder / "two/a.h5", {3, 2, 2, 2});
+  testing::write_fields(folder / "two/b.h5", {2, 2, 2, 2}, 0, {.chunk = {1, 2, 2, 2}});
+  CHECK_THAT(describe_data(folder / "two"),
+             ContainsSubstring("    a.h5  3 steps  time unknown  contiguous, pread\n"
+                               "    b.h5  2 steps  time unknown  chunks, pread (1, 2, 2, 2)\n"));
   write_npy(folder / "a/stats/global_stds.npy", std::array<std::int64_t, 1>{1},
             std::span<const double>(std::vector{1.0}));
   CHECK_THROWS_WITH(describe_data(folder / "a"), ContainsSubstring("global_stds.npy has shape (1,)"));

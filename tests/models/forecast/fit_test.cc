@@ -418,6 +418,18 @@ TEST_CASE("a forecast file says units, valid times and what its dimensions are")
   CHECK(forecast.labels().step_hours == 6);
 }
 
+TEST_CASE("a forecast file says the units that are known, where some are not") {
+  const Weather here;
+  const std::vector<std::string> some{"K", ""};
+  here.write("train/2001", 16, {kNames, some, hours_every(6, 16)});
+  here.write("valid/2002", 5, {kNames, some, hours_every(6, 5)});
+  here.write("test/2003", 8, {kNames, some, hours_every(6, 8)});
+  here.statistics();
+  check_done(here.train());
+  check_done(here.forecast());
+  CHECK(hdf5::File::open(here / "f.h5").strings("units") == some);
+}
+
 TEST_CASE("with dt 2 valid times and the weights' lead time are two steps of the data apart") {
   const Weather here;
   check_done(here.train("--set dt=2"));

@@ -453,7 +453,7 @@ void fwd(const ConvFwdArgs& a) {
   const Extents extents{m, n, k};
   results.partial = partial_of<Format>(a.out_dtype, extents);
   const ConvWindow window = conv_fwd_window(s);
-  const auto weights = operand<Format, true>(a.dtype, [&]<class F>(Type<F>) {
+  const auto weights = operand<Format, true>(a.dtype, [&a, n = n, k = k]<class F>(Type<F>) {
     return MatrixB<F>{static_cast<const typename F::In*>(a.weight), n, k, true};
   });
   multiply<Format>(gathered_rows<Format>(window, a.dtype, a.x, s.in_channels), weights, results, extents);

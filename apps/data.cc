@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "apps/commands.h"
-#include "data/era5/describe.h"
-#include "data/era5/era5.h"
-#include "data/era5/statistics.h"
+#include "data/fields/describe.h"
+#include "data/fields/field_series.h"
+#include "data/fields/statistics.h"
 #include "data/files/hdf5.h"
 #include "data/synthetic/nbody_box.h"
 #include "data/synthetic/synth.h"
@@ -82,7 +82,7 @@ void register_stats(CLI::App& data) {
   stats->add_option("--out", settings->out, "folder for global_means, global_stds and time_means.npy")->required();
   stats->add_option("--threads", settings->threads, "0: as many as there are")->capture_default_str();
   stats->callback([settings] {
-    const Era5Dataset dataset({.paths = settings->paths});
+    const FieldSeries dataset({.paths = settings->paths});
     const ComputedStatistics statistics = compute_statistics(dataset, settings->threads);
     write_statistics(statistics, dataset.height(), dataset.width(), settings->out);
     std::cout << describe_statistics(statistics, dataset.channel_names()) << dataset.steps() << " steps of "

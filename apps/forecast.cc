@@ -16,8 +16,8 @@
 #include "apps/train/config.h"
 #include "apps/train/model_file.h"
 #include "apps/train/run_folder.h"
-#include "data/era5/field_labels.h"
-#include "data/era5/layout.h"
+#include "data/fields/field_labels.h"
+#include "data/fields/layout.h"
 #include "engine/files/atomic_file.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
@@ -142,7 +142,7 @@ ForecastConfig config_of(const ForecastFlags& o, const std::optional<TrainedFore
   ForecastConfig config = forecast_config(entries, o.weights);
   print_left_out(config.run);
   if (config.recipe.needs_sizes()) {
-    const Era5Dataset data({.paths = {fields_to_forecast(o.data).string()}});
+    const FieldSeries data({.paths = {fields_to_forecast(o.data).string()}});
     std::cout << "from the data: " << config.recipe.fill_sizes(sizes_of(data), config.run.origins) << '\n';
   }
   if (trained) config.recipe.forecast.channel_names = trained->info.channel_names;
@@ -150,7 +150,7 @@ ForecastConfig config_of(const ForecastFlags& o, const std::optional<TrainedFore
   return config;
 }
 
-FieldsInfo info_for(const ForecastFlags& o, const ForecastRecipe& recipe, const Era5Dataset& dataset,
+FieldsInfo info_for(const ForecastFlags& o, const ForecastRecipe& recipe, const FieldSeries& dataset,
                     const FieldsInfo* trained, const fs::path& weights) {
   const bool own = trained != nullptr && o.stats.empty();
   const fs::path folder = statistics_folder(o);
@@ -165,7 +165,7 @@ FieldsInfo info_for(const ForecastFlags& o, const ForecastRecipe& recipe, const 
   return info;
 }
 
-Tensor climatology_for(const ForecastFlags& o, const Forecaster& forecaster, const Era5Dataset& dataset,
+Tensor climatology_for(const ForecastFlags& o, const Forecaster& forecaster, const FieldSeries& dataset,
                        const fs::path& weights) {
   const fs::path folder = climatology_folder(o, weights), file = folder / kTimeMeansFile;
   if (!fs::exists(file)) {
@@ -182,7 +182,7 @@ Tensor climatology_for(const ForecastFlags& o, const Forecaster& forecaster, con
 }
 
 void tell_of_forecast(const ForecastFlags& o, std::int64_t start, const Forecaster& forecaster,
-                      const Era5Dataset& dataset) {
+                      const FieldSeries& dataset) {
   const std::string from = dataset.hours_since_1970(start) ? concat(" (", dataset.time_of(start).iso(), ")") : "";
   std::cout << "written to " << o.out << ": the forecast from step " << start << from << ", fields [lead " << o.steps
             << ", channel " << forecaster.output_names().size() << ", " << dataset.height() << ", " << dataset.width()
@@ -191,7 +191,7 @@ void tell_of_forecast(const ForecastFlags& o, std::int64_t start, const Forecast
 
 // Runs every start, writes the files of --out and --scores, and prints the table.
 void forecast_all(const ForecastFlags& o, const Starts& starts, const Forecaster& forecaster,
-                  const Era5Dataset& dataset, const fs::path& weights) {
+                  const FieldSeries& dataset, const fs::path& weights) {
   Rollout rollout(forecaster, dataset, o.steps, climatology_for(o, forecaster, dataset, weights));
   for (const std::int64_t i : {std::int64_t{0}, starts.count - 1}) rollout.check_start(starts.at(i));
   const std::vector<float> fields = rollout.run(starts.at(0));
@@ -215,7 +215,7 @@ void forecast(const ForecastFlags& o) {
   ModelDescription description = describe_model(file);
   const std::optional<TrainedForecast> trained = trained_forecast(o, description);
   const ForecastConfig config = config_of(o, trained);
-  const Era5Dataset dataset(config.recipe.fields_at(fields_to_forecast(o.data).string()));
+  const FieldSeries dataset(config.recipe.fields_at(fields_to_forecast(o.data).string()));
   if (trained) {
     check_orientation(trained->info, dataset);
     check_lead_time(trained->info, trained->dt, file.string(), dataset);

@@ -8,7 +8,7 @@ import sys
 
 ORDER = ["kernels", "engine", "comm", "data", "models", "apps"]
 # The same within a folder, whose own files are "". Folders of it that are not named stand to the right of these.
-ORDER_WITHIN = {"data": ["files", "", "maps", "images", "era5", "synthetic"]}
+ORDER_WITHIN = {"data": ["files", "", "maps", "images", "fields", "synthetic"]}
 # Beside the order: what may include all of it, and is included by none of it. Each may also include what stands here.
 BESIDE = {"tests": ["lab"], "bench": ["lab"], "lab": ["tests"]}
 ROOT = pathlib.Path(__file__).resolve().parent.parent

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "data/era5/calendar.h"
-#include "data/era5/era5.h"
-#include "data/era5/statistics.h"
+#include "data/fields/calendar.h"
+#include "data/fields/field_series.h"
+#include "data/fields/statistics.h"
 #include "data/files/hdf5.h"
 #include "data/parallel_tasks.h"
 #include "data/synthetic/synthetic_atmosphere.h"
@@ -115,7 +115,7 @@ void write_synthetic_data(const SynthOptions& options) {
   for (const SetToWrite& part : parts)
     for (std::int64_t year = part.first_year; year < part.first_year + part.years; ++year)
       write_year(atmosphere, options, year, out / part.folder / (std::to_string(year) + ".h5"));
-  const Era5Dataset train({.paths = {out / "train"}});
+  const FieldSeries train({.paths = {out / "train"}});
   write_statistics(compute_statistics(train, options.threads), options.height, options.width, out / "stats");
 }
 

@@ -8,8 +8,8 @@
 #include <map>
 #include <numbers>
 
-#include "data/era5/channels.h"
-#include "data/era5/units.h"
+#include "data/fields/channels.h"
+#include "data/fields/units.h"
 #include "kernels/common/rng.h"
 
 namespace isobar {

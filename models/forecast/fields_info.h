@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "data/era5/statistics.h"
+#include "data/fields/statistics.h"
 
 namespace isobar {
 

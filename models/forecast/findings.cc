@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "data/era5/field_labels.h"
+#include "data/fields/field_labels.h"
 #include "kernels/common/check.h"
 
 namespace isobar {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "data/era5/catalog.h"
-#include "data/era5/statistics.h"
+#include "data/fields/catalog.h"
+#include "data/fields/statistics.h"
 
 namespace isobar {
 

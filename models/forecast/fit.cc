@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "data/era5/field_labels.h"
-#include "data/era5/layout.h"
+#include "data/fields/field_labels.h"
+#include "data/fields/layout.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -18,7 +18,7 @@ FieldLabels with_likely_units(FieldLabels others, const FieldsInfo& info) {
   return others;
 }
 
-void set_labels(FieldsInfo& info, const Era5Dataset& dataset, const FieldLabels& others, const FieldLabels& compared,
+void set_labels(FieldsInfo& info, const FieldSeries& dataset, const FieldLabels& others, const FieldLabels& compared,
                 const std::string& whose) {
   FieldLabels labels = dataset.labels();
   check_labels(labels, dataset.file_name(0), compared, whose);
@@ -29,7 +29,7 @@ void set_labels(FieldsInfo& info, const Era5Dataset& dataset, const FieldLabels&
 
 }  // namespace
 
-void label_from_statistics(FieldsInfo& info, const Era5Dataset& dataset, const std::filesystem::path& folder) {
+void label_from_statistics(FieldsInfo& info, const FieldSeries& dataset, const std::filesystem::path& folder) {
   const std::string file = (folder / kLabelsFile).string();
   if (info.statistics.labels)
     set_labels(info, dataset, *info.statistics.labels, *info.statistics.labels, file);
@@ -38,20 +38,20 @@ void label_from_statistics(FieldsInfo& info, const Era5Dataset& dataset, const s
                "the table of known names, which stands for " + file);
 }
 
-void label_from_weights(FieldsInfo& info, const Era5Dataset& dataset, const FieldsInfo& trained,
+void label_from_weights(FieldsInfo& info, const FieldSeries& dataset, const FieldsInfo& trained,
                         const std::string& weights) {
   const FieldLabels said{trained.channel_names, trained.units, 0};
   set_labels(info, dataset, said, with_likely_units(said, trained), weights);
 }
 
-void check_units(const FieldsInfo& trained, const std::string& weights, const Era5Dataset& dataset,
+void check_units(const FieldsInfo& trained, const std::string& weights, const FieldSeries& dataset,
                  const FieldsInfo& info) {
   check_labels({info.channel_names, info.units, 0}, dataset.file_name(0),
                with_likely_units({trained.channel_names, trained.units, 0}, trained), weights);
 }
 
 void check_lead_time(const FieldsInfo& trained, std::int64_t trained_dt, const std::string& weights,
-                     const Era5Dataset& dataset) {
+                     const FieldSeries& dataset) {
   const double step = dataset.labels().step_hours, lead = step * static_cast<double>(dataset.dt());
   const double trained_lead = trained.step_hours * static_cast<double>(trained_dt);
   ISOBAR_CHECK(lead == 0 || trained_lead == 0 || std::abs(lead - trained_lead) <= kSameLead * trained_lead,
@@ -59,7 +59,7 @@ void check_lead_time(const FieldsInfo& trained, std::int64_t trained_dt, const s
                " is ", hours_text(lead), ", but ", weights, " forecasts ", hours_text(trained_lead), " ahead");
 }
 
-void check_orientation(const FieldsInfo& trained, const Era5Dataset& dataset) {
+void check_orientation(const FieldsInfo& trained, const FieldSeries& dataset) {
   const auto falls = [](const std::vector<double>& rows) { return rows.back() < rows.front(); };
   const bool known = trained.latitudes.size() > 1 && dataset.latitudes().size() > 1;
   ISOBAR_CHECK(!known || falls(trained.latitudes) == falls(dataset.latitudes()), dataset.file_name(0),

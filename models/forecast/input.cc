@@ -1,6 +1,6 @@
 #include "models/forecast/input.h"
 
-#include "data/era5/calendar.h"
+#include "data/fields/calendar.h"
 #include "kernels/elementwise.h"
 #include "kernels/normalize.h"
 

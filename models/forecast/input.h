@@ -12,7 +12,7 @@
 
 namespace isobar {
 
-// Batches have the tensors of data/era5/pairs.h: "input" and "target" [B, V, LAT, LON] fp32 with the values of the
+// Batches have the tensors of data/fields/pairs.h: "input" and "target" [B, V, LAT, LON] fp32 with the values of the
 // files and, with time features, "time" [B, 4] fp64.
 class FieldInput {
  public:

@@ -4,7 +4,7 @@
 #include <cctype>
 #include <vector>
 
-#include "data/era5/units.h"
+#include "data/fields/units.h"
 #include "data/maps/map_image.h"
 
 namespace isobar {

@@ -4,7 +4,7 @@
 #include <iomanip>
 #include <sstream>
 
-#include "data/era5/units.h"
+#include "data/fields/units.h"
 
 namespace isobar {
 namespace {

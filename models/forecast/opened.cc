@@ -5,12 +5,12 @@
 #include <cmath>
 #include <utility>
 
-#include "data/era5/field_file.h"
-#include "data/era5/field_labels.h"
-#include "data/era5/first_step.h"
-#include "data/era5/latitude.h"
-#include "data/era5/layout.h"
-#include "data/era5/split.h"
+#include "data/fields/field_file.h"
+#include "data/fields/field_labels.h"
+#include "data/fields/first_step.h"
+#include "data/fields/latitude.h"
+#include "data/fields/layout.h"
+#include "data/fields/split.h"
 #include "kernels/common/check.h"
 #include "models/forecast/description.h"
 #include "models/forecast/fit.h"
@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // "+6 h", or a number of steps if the times of steps are unknown.
-std::string lead_time(const Era5Dataset& dataset, std::int64_t step) {
+std::string lead_time(const FieldSeries& dataset, std::int64_t step) {
   if (dataset.file_without_times() != nullptr) return concat("+", dataset.dt(), dataset.dt() == 1 ? " step" : " steps");
   const auto hours = [&](std::int64_t at) {  // steps that are spread over a year are of one file, and so of one year
     return dataset.hours_since_1970(at).value_or(24 * dataset.time_of(at).day_of_year);
@@ -31,7 +31,7 @@ std::string lead_time(const Era5Dataset& dataset, std::int64_t step) {
 }
 
 // A sentence for the user if the times of steps are not in the files.
-std::optional<std::string> about_time(const Era5Dataset& train, const Era5Dataset& valid, bool time_features) {
+std::optional<std::string> about_time(const FieldSeries& train, const FieldSeries& valid, bool time_features) {
   const FieldFile* file = train.file_without_times();
   if (file == nullptr) file = valid.file_without_times();
   if (file == nullptr) return std::nullopt;
@@ -41,14 +41,14 @@ std::optional<std::string> about_time(const Era5Dataset& train, const Era5Datase
 }
 
 // "2013-01-01 06:00"; empty if the files have no times of their own.
-std::string valid_time(const Era5Dataset& dataset, std::int64_t step) {
+std::string valid_time(const FieldSeries& dataset, std::int64_t step) {
   if (!dataset.hours_since_1970(step)) return "";
   std::string time = dataset.time_of(step).iso();
   std::replace(time.begin(), time.end(), 'T', ' ');
   return time;
 }
 
-void check_same_rows(const Era5Dataset& train, const Era5Dataset& valid) {
+void check_same_rows(const FieldSeries& train, const FieldSeries& valid) {
   const bool known = !train.latitudes().empty() && !valid.latitudes().empty();
   ISOBAR_CHECK(!known || train.latitudes() == valid.latitudes(), valid.file_name(0),
                ": its latitudes are not those of ", train.file_name(0));
@@ -105,9 +105,9 @@ OpenedForecast::OpenedForecast(ForecastRecipe recipe, const OpenRequest& request
     check_first_step(set->steps, set->pairs.step_of(0), info_.channel_names, info_.statistics);
 }
 
-Era5Options OpenedForecast::files_of(DataSplit split) const {
+FieldSeriesOptions OpenedForecast::files_of(DataSplit split) const {
   const SplitSource source = recipe_.split.source(split);
-  Era5Options files = recipe_.fields_at(source.path);
+  FieldSeriesOptions files = recipe_.fields_at(source.path);
   files.range = source.range;
   files.range_key = source.range_key;
   files.catalog = findings_.catalog;
@@ -142,7 +142,7 @@ std::vector<const OpenedPairs*> OpenedForecast::sets() const {
 // biased.
 void OpenedForecast::check_sets() const {
   for (const OpenedPairs* set : sets()) {
-    const Era5Dataset& steps = set->steps;
+    const FieldSeries& steps = set->steps;
     check_same_rows(train_.steps, steps);
     check_labels(steps.labels(), steps.file_name(0), train_.steps.labels(), train_.steps.file_name(0));
   }
@@ -237,9 +237,9 @@ OpenedForecastSplit::OpenedForecastSplit(ForecastRecipe recipe, DataSplit split,
   check_first_step(set_.steps, set_.pairs.step_of(0), info_.channel_names, info_.statistics);
 }
 
-Era5Options OpenedForecastSplit::files_of(DataSplit split) const {
+FieldSeriesOptions OpenedForecastSplit::files_of(DataSplit split) const {
   const SplitSource source = recipe_.split.source(split);
-  Era5Options files = recipe_.fields_at(source.path);
+  FieldSeriesOptions files = recipe_.fields_at(source.path);
   files.range = source.range;
   files.range_key = source.range_key;
   if (trained_) files.channels = trained_->channel_names;
@@ -249,7 +249,7 @@ Era5Options OpenedForecastSplit::files_of(DataSplit split) const {
 // Names, statistics and row weights are those of training, so that a set of the run gives the figures of the run. Only
 // rows at other latitudes get their own weights.
 FieldsInfo OpenedForecastSplit::make_info(const std::string& weights) const {
-  const Era5Dataset& steps = set_.steps;
+  const FieldSeries& steps = set_.steps;
   const SplitOptions& split = recipe_.split;
   if (!trained_) {
     FieldsInfo info =

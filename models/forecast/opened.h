@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "data/era5/era5.h"
-#include "data/era5/pairs.h"
+#include "data/fields/field_series.h"
+#include "data/fields/pairs.h"
 #include "models/forecast/fields_info.h"
 #include "models/forecast/findings.h"
 #include "models/forecast/recipe.h"
@@ -17,11 +17,11 @@ namespace isobar {
 
 // The files of a set, and the pairs of their steps, which refer to the files.
 struct OpenedPairs {
-  OpenedPairs(const Era5Options& files, const PairOptions& options) : steps(files), pairs(steps, options) {}
+  OpenedPairs(const FieldSeriesOptions& files, const PairOptions& options) : steps(files), pairs(steps, options) {}
   OpenedPairs(const OpenedPairs&) = delete;
   OpenedPairs& operator=(const OpenedPairs&) = delete;
 
-  const Era5Dataset steps;
+  const FieldSeries steps;
   const PairDataset pairs;
 };
 
@@ -58,7 +58,7 @@ class OpenedForecast : public OpenedRecipe {
   const FieldsInfo& info() const { return info_; }
 
  private:
-  Era5Options files_of(DataSplit split) const;
+  FieldSeriesOptions files_of(DataSplit split) const;
   PairOptions pairs_of(DataSplit split) const;
   std::vector<std::string> named_channels() const;
   std::unique_ptr<const OpenedPairs> open_test() const;
@@ -93,7 +93,7 @@ class OpenedForecastSplit : public OpenedSplit {
   const FieldsInfo& info() const { return info_; }
 
  private:
-  Era5Options files_of(DataSplit split) const;
+  FieldSeriesOptions files_of(DataSplit split) const;
   FieldsInfo make_info(const std::string& weights) const;
 
   // In the order of opening.

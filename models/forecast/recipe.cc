@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "data/era5/latitude.h"
-#include "data/era5/layout.h"
+#include "data/fields/latitude.h"
+#include "data/fields/layout.h"
 #include "data/files/hdf5.h"
 #include "kernels/common/check.h"
 #include "models/forecast/opened.h"
@@ -45,7 +45,7 @@ class ForecastOnShapes : public TaskSource {
 
 }  // namespace
 
-DataSizes sizes_of(const Era5Dataset& data) {
+DataSizes sizes_of(const FieldSeries& data) {
   return {data.channels(), data.height(), data.width(), data.file_without_times() == nullptr};
 }
 
@@ -88,7 +88,7 @@ std::vector<std::string> ForecastRecipe::fill_from_data(KeyOrigins& origins,
   const bool wants_ranges = split.is_one_path() && !split.allow_overlap && !(split.train_range && split.valid_range);
   if (!wants_ranges && !needs_sizes()) return {};
 
-  const Era5Dataset data({.paths = {split.train_data_path}, .catalog = catalog});
+  const FieldSeries data({.paths = {split.train_data_path}, .catalog = catalog});
   std::vector<std::string> sentences;
   if (const std::string sizes = fill_sizes(sizes_of(data), origins); !sizes.empty())
     sentences.push_back("from the data: " + sizes);
@@ -103,7 +103,7 @@ std::vector<std::string> ForecastRecipe::fill_from_data(KeyOrigins& origins,
   return sentences;
 }
 
-Era5Options ForecastRecipe::fields_at(const std::string& path) const {
+FieldSeriesOptions ForecastRecipe::fields_at(const std::string& path) const {
   return {.paths = {path},
           .channels = forecast.channel_names.value_or(std::vector<std::string>()),
           .height = forecast.height(),
@@ -117,13 +117,13 @@ PairOptions ForecastRecipe::pairs_of(DataSplit set) const {
       .kind = split.sampler, .limit = split.source(set).limit.value_or(0), .time_features = *forecast.time_features};
 }
 
-std::vector<std::string> ForecastRecipe::channel_names_of(const Era5Dataset& dataset) const {
+std::vector<std::string> ForecastRecipe::channel_names_of(const FieldSeries& dataset) const {
   ISOBAR_CHECK(dataset.channels() == *forecast.n_in_channels, dataset.file_name(0), ": fields has ", dataset.channels(),
                " channels, but n_in_channels is ", *forecast.n_in_channels);
   return forecast.channel_names.value_or(dataset.channel_names());
 }
 
-FieldsInfo ForecastRecipe::info_of(const Era5Dataset& dataset, const Statistics& statistics) const {
+FieldsInfo ForecastRecipe::info_of(const FieldSeries& dataset, const Statistics& statistics) const {
   return {.channel_names = channel_names_of(dataset),
           .statistics = statistics,
           .row_weights = latitude_weights(dataset),

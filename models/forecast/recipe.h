@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "data/era5/catalog.h"
-#include "data/era5/pairs.h"
-#include "data/era5/split.h"
-#include "data/era5/statistics.h"
+#include "data/fields/catalog.h"
+#include "data/fields/pairs.h"
+#include "data/fields/split.h"
+#include "data/fields/statistics.h"
 #include "models/forecast/forecaster.h"
 #include "models/recipe.h"
 
@@ -24,7 +24,7 @@ struct DataSizes {
   std::int64_t channels = 0, height = 0, width = 0;
   bool has_times = false;  // whether the times of all steps are known
 };
-DataSizes sizes_of(const Era5Dataset& data);
+DataSizes sizes_of(const FieldSeries& data);
 
 class ForecastRecipe : public Recipe {
  public:
@@ -57,13 +57,13 @@ class ForecastRecipe : public Recipe {
   // The forecaster for these options.
   ForecasterOptions forecaster_options() const;
   // A data set with the grid, names and dt of this recipe.
-  Era5Options fields_at(const std::string& path) const;
+  FieldSeriesOptions fields_at(const std::string& path) const;
   PairOptions pairs_of(DataSplit set) const;
   // The facts about the fields of a data set; models/forecast/fit.h adds units and time step.
-  FieldsInfo info_of(const Era5Dataset& dataset, const Statistics& statistics) const;
+  FieldsInfo info_of(const FieldSeries& dataset, const Statistics& statistics) const;
   // The names of a data set's channels: those of the config, else of the files, else the tutorial's 20, else c0, c1,
   // ... Throws Error if the number of channels in the files is not n_in_channels.
-  std::vector<std::string> channel_names_of(const Era5Dataset& dataset) const;
+  std::vector<std::string> channel_names_of(const FieldSeries& dataset) const;
 
  private:
   void check_filled_keys(const KeyOrigins& origins);

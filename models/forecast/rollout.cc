@@ -8,8 +8,8 @@
 #include <sstream>
 #include <utility>
 
-#include "data/era5/first_step.h"
-#include "data/era5/units.h"
+#include "data/fields/first_step.h"
+#include "data/fields/units.h"
 #include "data/files/hdf5.h"
 #include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
@@ -19,7 +19,7 @@ namespace isobar {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-Rollout::Rollout(const Forecaster& forecaster, const Era5Dataset& dataset, std::int64_t steps, Tensor climatology)
+Rollout::Rollout(const Forecaster& forecaster, const FieldSeries& dataset, std::int64_t steps, Tensor climatology)
     : forecaster_(forecaster), dataset_(dataset), steps_(steps), climatology_(std::move(climatology)) {
   ISOBAR_CHECK(steps <= (dataset.steps() - 1) / dataset.dt(), "a forecast of ", steps,
                " steps is longer than the data, ", dataset.file_name(0), ": ", dataset.steps(), " steps",
@@ -166,7 +166,7 @@ std::string write_axis(hdf5::File& file, const char* name, const char* units, co
 
 void write_forecast(const fs::path& path, const std::vector<float>& fields, std::int64_t start, std::int64_t steps,
                     const std::vector<std::string>& channels, const std::vector<std::string>& units,
-                    const Era5Dataset& dataset) {
+                    const FieldSeries& dataset) {
   const std::array<std::int64_t, 4> shape{steps, std::ssize(channels), dataset.height(), dataset.width()};
   std::vector<std::int64_t> lead;
   for (std::int64_t k = 1; k <= steps; ++k) lead.push_back(k * dataset.dt());

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/era5/era5.h"
+#include "data/fields/field_series.h"
 #include "models/forecast/forecaster.h"
 #include "models/forecast/scores.h"
 
@@ -18,7 +18,7 @@ class Rollout {
   // steps: number K of model steps. climatology: the reference of ACC's anomalies, from FieldInput::climatology_of; or
   // undefined: no ACC. More than one step needs a model whose output channels are its input channels. Throws Error if
   // the data have fewer steps, before memory for K steps is allocated.
-  Rollout(const Forecaster& forecaster, const Era5Dataset& dataset, std::int64_t steps, Tensor climatology = {});
+  Rollout(const Forecaster& forecaster, const FieldSeries& dataset, std::int64_t steps, Tensor climatology = {});
 
   // Throws Error if the data have no such step, if the last target is not in the file of `start`, or if a hole in time
   // lies between them.
@@ -26,7 +26,7 @@ class Rollout {
 
   // Forecasts from step `start` of the data, which check_start() accepts, and adds its scores. Returns
   // [K, n_out, LAT, LON] in physical units. Throws Error if the fields of the first start do not match the statistics
-  // (data/era5/first_step.h).
+  // (data/fields/first_step.h).
   std::vector<float> run(std::int64_t start);
 
   // {"lead_steps": [...], "rmse": {name: [...]}, "persistence_rmse": {...}, "acc": {...}, "persistence_acc": {...}},
@@ -42,7 +42,7 @@ class Rollout {
   std::int64_t lead(std::int64_t k) const { return (k + 1) * dataset_.dt(); }  // in steps of the data
 
   const Forecaster& forecaster_;
-  const Era5Dataset& dataset_;
+  const FieldSeries& dataset_;
   std::int64_t steps_;
   Tensor climatology_;
   std::vector<ScoreTotals> forecast_, persistence_;  // [K]
@@ -53,6 +53,6 @@ class Rollout {
 // `column`. The dimensions have these names for netCDF and xarray. The file is complete or does not exist.
 void write_forecast(const std::filesystem::path& path, const std::vector<float>& fields, std::int64_t start,
                     std::int64_t steps, const std::vector<std::string>& channels, const std::vector<std::string>& units,
-                    const Era5Dataset& dataset);
+                    const FieldSeries& dataset);
 
 }  // namespace isobar

@@ -22,8 +22,8 @@
 #include <utility>
 #include <vector>
 
-#include "data/era5/era5.h"
-#include "data/era5/statistics.h"
+#include "data/fields/field_series.h"
+#include "data/fields/statistics.h"
 #include "data/files/hdf5.h"
 #include "data/files/npy.h"
 #include "engine/files/checksum.h"
@@ -573,7 +573,7 @@ TEST_CASE("a folder with one file trains: sizes, split and statistics are the da
   CHECK(config.at("global_means_path") == here / "run/stats/global_means.npy");
 
   // The statistics are those of the training steps alone.
-  const isobar::Era5Dataset training({.paths = {here / "own"}, .range = isobar::StepRange{0, 21}});
+  const isobar::FieldSeries training({.paths = {here / "own"}, .range = isobar::StepRange{0, 21}});
   const isobar::ComputedStatistics expected = isobar::compute_statistics(training);
   const isobar::Statistics made =
       isobar::load_statistics(here / "run/stats/global_means.npy", here / "run/stats/global_stds.npy", kChannels);

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/era5/pairs.h"
+#include "data/fields/pairs.h"
 #include "data/loader.h"
 #include "data/sampler.h"
 #include "kernels/common/check.h"
@@ -32,13 +32,13 @@ class TwoYears {
   TwoYears() {
     testing::write_fields(folder_ / "2001.h5", {7, 2, 3, 4}, 10000);
     testing::write_fields(folder_ / "2002.h5", {5, 2, 3, 4}, 20000, {.chunk = {2, 1, 3, 4}, .deflate = 1});
-    steps_.emplace(Era5Options{.paths = {folder_.path()}});
+    steps_.emplace(FieldSeriesOptions{.paths = {folder_.path()}});
   }
-  const Era5Dataset& steps() const { return *steps_; }
+  const FieldSeries& steps() const { return *steps_; }
 
  private:
   testing::TemporaryFolder folder_;
-  std::optional<Era5Dataset> steps_;
+  std::optional<FieldSeries> steps_;
 };
 
 Sampler sampler_of(const Dataset& dataset, bool shuffle) {
@@ -234,7 +234,7 @@ TEST_CASE("loader: an error met by a worker reaches the caller with its batch, a
   std::vector<float> values = testing::field_values({12, 1, 2, 2});
   values[4 * 5] = std::numeric_limits<float>::quiet_NaN();
   testing::write_fields(folder / "2001.h5", {12, 1, 2, 2}, values);
-  const Era5Dataset steps({.paths = {folder / "2001.h5"}});
+  const FieldSeries steps({.paths = {folder / "2001.h5"}});
   const PairDataset dataset(steps);
   for (std::int64_t workers : {0, 3}) {
     Loader loader(dataset, sampler_of(dataset, false), {.cut = {.batch = 2}, .workers = workers});
@@ -249,7 +249,7 @@ TEST_CASE("loader: of several errors in a batch the first sample's is told") {
   std::vector<float> values = testing::field_values({12, 1, 2, 2});
   for (std::size_t step : {4, 6, 8}) values[4 * step] = std::numeric_limits<float>::quiet_NaN();
   testing::write_fields(folder / "2001.h5", {12, 1, 2, 2}, values);
-  const Era5Dataset steps({.paths = {folder / "2001.h5"}});
+  const FieldSeries steps({.paths = {folder / "2001.h5"}});
   const PairDataset dataset(steps);
   for (std::int64_t workers : {0, 3}) {
     Loader loader(dataset, sampler_of(dataset, false), {.cut = {.batch = 8}, .workers = workers});

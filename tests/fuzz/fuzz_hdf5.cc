@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/era5/era5.h"
+#include "data/fields/field_series.h"
 #include "kernels/common/check.h"
 #include "tests/fuzz/input_file.h"
 
@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::int64_t kMaxValues = 1 << 20;  // of a step: the memory is the caller's, not the parser's
 
-void read_first_and_last(const isobar::Era5Options& options) {
-  const isobar::Era5Dataset dataset(options);
+void read_first_and_last(const isobar::FieldSeriesOptions& options) {
+  const isobar::FieldSeries dataset(options);
   if (dataset.values() > kMaxValues) return;
   std::vector<float> step(static_cast<std::size_t>(dataset.values()));
   for (std::int64_t at : {std::int64_t{0}, dataset.steps() - 1}) {

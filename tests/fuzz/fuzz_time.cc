@@ -6,7 +6,7 @@
 #include <sstream>
 #include <string>
 
-#include "data/era5/calendar.h"
+#include "data/fields/calendar.h"
 #include "kernels/common/check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "comm/mesh.h"
-#include "data/era5/pairs.h"
+#include "data/fields/pairs.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
 #include "kernels/cuda/runtime.h"
@@ -61,7 +61,7 @@ TEST_CASE("loaders: a rank reads the bands of its own samples, and nothing else"
   if (!testing::bytes_read()) ISOBAR_SKIP("this system does not count what a process reads");
   const testing::TemporaryFolder folder;
   testing::write_fields(folder / "2001.h5", {kSamples + 1, kChannels, kRows, kWidth});
-  const Era5Dataset steps({.paths = {folder / "2001.h5"}, .cache_bytes = 0});
+  const FieldSeries steps({.paths = {folder / "2001.h5"}, .cache_bytes = 0});
   const PairDataset pairs(steps);
   std::vector<std::int64_t> all(kSamples);
   std::iota(all.begin(), all.end(), 0);

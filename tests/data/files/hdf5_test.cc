@@ -26,8 +26,8 @@
 #include <thread>
 #include <vector>
 
-#include "data/era5/era5.h"
-#include "data/era5/field_file.h"
+#include "data/fields/field_file.h"
+#include "data/fields/field_series.h"
 #include "data/files/hdf5.h"
 #include "data/files/trial.h"
 #include "engine/files/reader.h"
@@ -49,7 +49,7 @@ std::string corpus(const std::string& name) {
 }
 
 // A band of the last row holds what the whole last step, which is given, has there.
-void check_last_row(const Era5Dataset& dataset, const std::vector<float>& step) {
+void check_last_row(const FieldSeries& dataset, const std::vector<float>& step) {
   const std::int64_t height = dataset.height(), width = dataset.width();
   std::vector<float> row(static_cast<std::size_t>(dataset.channels() * width));
   dataset.read_step(dataset.steps() - 1, {height - 1, 1}, row.data());
@@ -61,7 +61,7 @@ void check_last_row(const Era5Dataset& dataset, const std::vector<float>& step) 
 // The error of opening a file and reading each of its steps; the part after the file's name.
 std::string refusal(const std::string& path) {
   try {
-    const Era5Dataset dataset({.paths = {path}});
+    const FieldSeries dataset({.paths = {path}});
     std::vector<float> step(static_cast<std::size_t>(dataset.values()));
     for (std::int64_t t = 0; t < dataset.steps(); ++t) dataset.read_step(t, step.data());
     check_last_row(dataset, step);
@@ -142,7 +142,7 @@ TEST_CASE("hdf5: a file that is cut while it is in use is an error, never zeros"
     for (const std::uintmax_t keep : {2000, 0}) {
       if (by_library) write_for_the_library(path, shape);
       if (!by_library) testing::write_fields(path, shape);
-      const Era5Dataset dataset({.paths = {path}});
+      const FieldSeries dataset({.paths = {path}});
       REQUIRE_NOTHROW(dataset.read_step(0, step.data()));
       std::filesystem::resize_file(path, keep);
       CHECK_THROWS_WITH(dataset.read_step(5, step.data()), ContainsSubstring(path + " is truncated: it "));
@@ -153,7 +153,7 @@ TEST_CASE("hdf5: a file of very many chunks that is cut while it is in use is an
   const testing::TemporaryFolder folder;
   const std::string path = folder / "2001.h5";
   testing::write_fields(path, {2049, 1, 2, 2}, 0, {.chunk = {1, 1, 2, 2}});
-  const Era5Dataset dataset({.paths = {path}});
+  const FieldSeries dataset({.paths = {path}});
   std::vector<float> step(4);
   REQUIRE_NOTHROW(dataset.read_step(5, step.data()));
   std::filesystem::resize_file(path, 1000);
@@ -165,7 +165,7 @@ TEST_CASE("hdf5: every chunk of a file of very many is found by its place on all
   const std::string path = folder / "2001.h5";
   const FieldsShape shape = {600, 2, 3, 5};
   testing::write_fields(path, shape, 0, {.chunk = {2, 1, 2, 3}});  // 2400 chunks
-  const Era5Dataset dataset({.paths = {path}});
+  const FieldSeries dataset({.paths = {path}});
   CHECK(dataset.file(0).how_it_is_read() == std::string("chunks, pread"));  // not one at a time, by the library
   std::vector<float> step(30);
   for (const std::int64_t at : {0, 301, 599}) {
@@ -212,7 +212,7 @@ TEST_CASE("hdf5: a source of virtual fields that is cut while it is in use is an
   const testing::TemporaryFolder folder;
   std::filesystem::copy_file(corpus("virtual"), folder / "virtual");
   std::filesystem::copy_file(corpus("contiguous"), folder / "contiguous");
-  const Era5Dataset dataset({.paths = {folder / "virtual"}});
+  const FieldSeries dataset({.paths = {folder / "virtual"}});
   std::vector<float> step(static_cast<std::size_t>(dataset.values()));
   REQUIRE_NOTHROW(dataset.read_step(0, step.data()));
   std::filesystem::resize_file(folder / "contiguous", 1000);
@@ -220,7 +220,7 @@ TEST_CASE("hdf5: a source of virtual fields that is cut while it is in use is an
 }
 
 TEST_CASE("hdf5: a chunk that was stored without its filter is read as it is") {
-  const Era5Dataset dataset({.paths = {corpus("filter_skipped")}});
+  const FieldSeries dataset({.paths = {corpus("filter_skipped")}});
   std::vector<float> step(16);
   dataset.read_step(0, step.data());
   for (std::size_t i = 0; i < 16; ++i) CHECK(step[i] == static_cast<float>(i));
@@ -253,7 +253,7 @@ TEST_CASE("hdf5: several threads read one file at once, however it is stored") {
   for (const hdf5::Storage& storage : {hdf5::Storage{}, hdf5::Storage{.chunk = {2, 2, 4, 3}},
                                        hdf5::Storage{.chunk = {4, 3, 6, 10}, .shuffle = true, .deflate = 1}}) {
     testing::write_fields(path, shape, 0, storage);
-    const Era5Dataset dataset({.paths = {path}, .height = 5, .width = 7});
+    const FieldSeries dataset({.paths = {path}, .height = 5, .width = 7});
     std::vector<std::int64_t> wrong(4, 0);
     {
       std::vector<std::jthread> readers;
@@ -318,7 +318,7 @@ TEST_CASE("hdf5: fields in fp16 are read as fp32") {
   const std::string path = made_by_the_library(
       folder, [](hid_t, hid_t) {}, type, values);
   H5Tclose(type);
-  const Era5Dataset dataset({.paths = {path}});
+  const FieldSeries dataset({.paths = {path}});
   std::vector<float> step(20);
   dataset.read_step(3, step.data());
   CHECK(step == std::vector<float>(values.begin() + 60, values.begin() + 80));
@@ -346,7 +346,7 @@ TEST_CASE("hdf5: external files are read as far as they reach, and no further") 
   const std::string path = lie_in(200, 280, 0);
   CHECK(refusal(path) == "accepted");
   {
-    const Era5Dataset dataset({.paths = {path}});
+    const FieldSeries dataset({.paths = {path}});
     std::vector<float> step(20);
     dataset.read_step(4, step.data());
     CHECK(step[19] == testing::field_value(0, 4, 0, 3, 4));
@@ -478,7 +478,7 @@ TEST_CASE("hdf5: a decoded chunk is kept as long as the budget lasts") {
     testing::write_fields(path, shape, 0, {.chunk = {2, 1, 8, 8}, .deflate = 1});
     const auto addresses = hdf5::File::open(path).chunk_addresses("fields");
     // Two steps of 256 bytes each: the first chunk that is read just fits, the second does not.
-    const Era5Dataset dataset({.paths = {path}, .cache_bytes = kept ? 512 : 511});
+    const FieldSeries dataset({.paths = {path}, .cache_bytes = kept ? 512 : 511});
     dataset.read_step(1, step.data());
     dataset.read_step(2, step.data());
     std::string bytes = read_file(path);

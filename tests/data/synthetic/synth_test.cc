@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "data/era5/channels.h"
-#include "data/era5/describe.h"
-#include "data/era5/era5.h"
-#include "data/era5/field_file.h"
-#include "data/era5/statistics.h"
+#include "data/fields/channels.h"
+#include "data/fields/describe.h"
+#include "data/fields/field_file.h"
+#include "data/fields/field_series.h"
+#include "data/fields/statistics.h"
 #include "data/files/npy.h"
 #include "data/synthetic/synth.h"
 #include "data/synthetic/synthetic_atmosphere.h"
@@ -68,7 +68,7 @@ TEST_CASE("synth: the tutorial's layout, readable by the data set, with statisti
                                                               "valid/1981.h5"});
   std::vector<std::string> names = tutorial_channel_names();
   names.push_back("c20");
-  const Era5Dataset train({.paths = {folder / "a/train"}, .channels = names});
+  const FieldSeries train({.paths = {folder / "a/train"}, .channels = names});
   CHECK(train.steps() == 10);
   CHECK(std::string(train.file(0).how_it_is_read()) == "contiguous, pread");
   CHECK(train.latitudes().front() == 90);
@@ -153,7 +153,7 @@ TEST_CASE("synth: every file starts with the first of January of its year, over 
   CHECK(names.size() == 22 + 1 + 1);
   for (const std::string& name : names) {
     INFO(name);
-    const Era5Dataset year({.paths = {folder / name}});
+    const FieldSeries year({.paths = {folder / name}});
     CHECK(year.time_of(0).iso() == std::filesystem::path(name).stem().string() + "-01-01T00:00");
   }
 }

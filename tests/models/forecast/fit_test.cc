@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "data/era5/era5.h"
-#include "data/era5/first_step.h"
-#include "data/era5/statistics.h"
+#include "data/fields/field_series.h"
+#include "data/fields/first_step.h"
+#include "data/fields/statistics.h"
 #include "data/files/hdf5.h"
 #include "data/files/npy.h"
 #include "engine/files/reader.h"
@@ -207,7 +207,7 @@ TEST_CASE("first step: a field may lie so far off its statistics, and no further
   const auto accepted = [&](double mean, double std, float value) {
     testing::write_fields(folder / "2001.h5", {1, 1, 2, 2}, std::vector<float>(4, value));
     try {
-      check_first_step(Era5Dataset({.paths = {folder / "2001.h5"}}), 0, {"x"}, {{mean}, {std}});
+      check_first_step(FieldSeries({.paths = {folder / "2001.h5"}}), 0, {"x"}, {{mean}, {std}});
       return true;
     } catch (const Error&) {
       return false;
@@ -232,7 +232,7 @@ TEST_CASE("first step: other units are seen, weather is not refused") {
     const FieldsShape shape = {1, 1, 2, 2};
     testing::write_fields(path, shape, field);
     try {
-      check_first_step(Era5Dataset({.paths = {path}}), 0, {"x"}, {{mean}, {std}});
+      check_first_step(FieldSeries({.paths = {path}}), 0, {"x"}, {{mean}, {std}});
     } catch (const Error&) {
       return true;
     }
@@ -412,7 +412,7 @@ TEST_CASE("a forecast file says units, valid times and what its dimensions are")
   CHECK(dimensions_of(here / "f.h5", "units") == std::vector<std::string>{"/channel"});
   const hdf5::File file = hdf5::File::open(here / "f.h5");
   CHECK(file.strings("units") == kUnits);
-  const Era5Dataset forecast({.paths = {here / "f.h5"}});
+  const FieldSeries forecast({.paths = {here / "f.h5"}});
   CHECK(forecast.time_of(0).iso() == "2001-01-01T18:00");
   CHECK(forecast.time_of(2).iso() == "2001-01-02T06:00");
   CHECK(forecast.labels().step_hours == 6);
@@ -436,7 +436,7 @@ TEST_CASE("with dt 2 valid times and the weights' lead time are two steps of the
   const SafetensorsFile weights(here / "run/best/model.safetensors");
   CHECK(nlohmann::json::parse(weights.metadata().at("isobar.lead_hours")) == 12);
   check_done(here.forecast("--start 1 --steps 3"));
-  const Era5Dataset forecast({.paths = {here / "f.h5"}});
+  const FieldSeries forecast({.paths = {here / "f.h5"}});
   CHECK(forecast.time_of(0).iso() == "2001-01-01T18:00");
   CHECK(forecast.time_of(1).iso() == "2001-01-02T06:00");
   CHECK(forecast.time_of(2).iso() == "2001-01-02T18:00");

@@ -4,7 +4,7 @@
 #include <array>
 #include <vector>
 
-#include "data/era5/calendar.h"
+#include "data/fields/calendar.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;

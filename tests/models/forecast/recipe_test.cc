@@ -205,8 +205,8 @@ TEST_CASE("names that a file gives its channels are believed, c0 to c19 too") {
   write_fields((folder / "unnamed.h5").string(), shape);
   ForecastRecipe recipe;
   recipe.forecast.img_size = {2, 4};
-  CHECK(recipe.channel_names_of(Era5Dataset({.paths = {(folder / "2001.h5").string()}})) == names);
-  CHECK(recipe.channel_names_of(Era5Dataset({.paths = {(folder / "unnamed.h5").string()}})).front() == "u10");
+  CHECK(recipe.channel_names_of(FieldSeries({.paths = {(folder / "2001.h5").string()}})) == names);
+  CHECK(recipe.channel_names_of(FieldSeries({.paths = {(folder / "unnamed.h5").string()}})).front() == "u10");
 }
 
 }  // namespace

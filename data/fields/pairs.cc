@@ -1,0 +1,109 @@
+#include "data/fields/pairs.h"
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/common/check.h"
+
+namespace isobar {
+namespace {
+
+std::vector<std::int64_t> every_pair(const FieldSeries& dataset) {
+  std::vector<std::int64_t> samples;
+  for (const Segment& segment : dataset.segments())
+    for (std::int64_t i = 0; i + dataset.dt() < segment.count; ++i) samples.push_back(segment.first + i);
+  return samples;
+}
+
+std::vector<std::int64_t> by_the_tutorials_rule(const FieldSeries& dataset) {
+  const std::int64_t dt = dataset.dt();
+  std::vector<std::int64_t> samples;
+  for (const Segment& segment : dataset.segments()) {
+    ISOBAR_CHECK(segment.count >= 3 * dt, "sampler tutorial: ", dataset.file_name(dataset.file_of(segment.first)),
+                 " has ", segment.count, " steps in range, fewer than the 3 dt = ", 3 * dt, " that its rule needs");
+    for (std::int64_t i = 0; i < segment.count; ++i) {
+      const std::int64_t local = i % (segment.count - dt);
+      samples.push_back(segment.first + (local < dt ? local + dt : local));
+    }
+  }
+  return samples;
+}
+
+std::vector<std::int64_t> with_holes(const FieldSeries& dataset, SamplerKind kind) {
+  return kind == SamplerKind::tutorial ? by_the_tutorials_rule(dataset) : every_pair(dataset);
+}
+
+bool spans_a_hole(const FieldSeries& dataset, std::int64_t step) {
+  return !dataset.regular(step, step + dataset.dt());
+}
+
+}  // namespace
+
+std::vector<std::int64_t> list_samples(const FieldSeries& dataset, SamplerKind kind, std::int64_t limit) {
+  std::vector<std::int64_t> samples = with_holes(dataset, kind);
+  std::erase_if(samples, [&](std::int64_t step) { return spans_a_hole(dataset, step); });
+  ISOBAR_CHECK(!samples.empty(), dataset.file_name(0), ": no two steps dt = ", dataset.dt(),
+               " apart lie in one file and in the range asked for, without a hole in time between them");
+  if (limit > 0 && limit < static_cast<std::int64_t>(samples.size())) samples.resize(static_cast<std::size_t>(limit));
+  return samples;
+}
+
+std::string describe_left_out(const FieldSeries& dataset, SamplerKind kind) {
+  const std::vector<std::int64_t> samples = with_holes(dataset, kind);
+  const auto left_out = std::ranges::count_if(samples, [&](std::int64_t step) { return spans_a_hole(dataset, step); });
+  if (left_out == 0) return "";
+  constexpr int kFilesNamed = 3;
+  std::string text = std::to_string(left_out) + (left_out == 1 ? " pair left out: " : " pairs left out: ");
+  int files = 0;
+  for (const Segment& segment : dataset.segments()) {
+    const std::size_t holes = dataset.holes(segment).size();
+    if (holes == 0 || ++files > kFilesNamed) continue;
+    if (files > 1) text += ", ";
+    text += std::to_string(holes) + (holes == 1 ? " hole" : " holes") + " in time in " +
+            dataset.file_name(dataset.file_of(segment.first));
+  }
+  return files > kFilesNamed ? text + ", and more in " + std::to_string(files - kFilesNamed) + " other files" : text;
+}
+
+PairDataset::PairDataset(const FieldSeries& steps, const PairOptions& options)
+    : steps_(steps),
+      time_features_(options.time_features),
+      rows_(options.rows.value_or(steps.all_rows())),
+      first_steps_(list_samples(steps, options.kind, options.limit)) {
+  steps_.check_band(rows_);
+}
+
+std::string PairDataset::name() const {
+  return steps_.file_name(0) + (steps_.file_count() > 1 ? " and the files beside it" : "");
+}
+
+std::vector<TensorSpec> pair_layout(const Shape& fields, bool time_features) {
+  std::vector<TensorSpec> layout{{"input", fields, DType::fp32}, {"target", fields, DType::fp32}};
+  if (time_features) layout.push_back({"time", {kTimeFeatures}, DType::fp64});
+  return layout;
+}
+
+std::vector<TensorSpec> PairDataset::layout() const {
+  return pair_layout({steps_.channels(), rows_.count, steps_.width()}, time_features_);
+}
+
+void PairDataset::read(const SampleKey& key, std::span<void* const> to) const {
+  const std::int64_t step = step_of(key.sample);
+  steps_.read_pair(step, rows_, static_cast<float*>(to[0]), static_cast<float*>(to[1]));
+  if (time_features_) std::ranges::copy(steps_.time_of(step).features(), static_cast<double*>(to[2]));
+}
+
+std::unique_ptr<Dataset> PairDataset::band(RowBand rows) const {
+  ISOBAR_CHECK(rows.first >= 0 && rows.count >= 1 && rows.first <= rows_.count - rows.count, name(), ": rows [",
+               rows.first, ", ", rows.first + rows.count, ") are no band of ", rows_.count, " rows");
+  auto part = std::make_unique<PairDataset>(*this);
+  part->rows_ = {rows_.first + rows.first, rows.count};
+  return part;
+}
+
+std::int64_t PairDataset::step_of(std::int64_t sample) const {
+  ISOBAR_CHECK(sample >= 0 && sample < samples(), "sample ", sample, " is not one of the ", samples(), " of ", name());
+  return first_steps_[static_cast<std::size_t>(sample)];
+}
+
+}  // namespace isobar

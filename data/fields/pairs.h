@@ -1,0 +1,65 @@
+// Pairs of steps as samples: the fields of a step, and the fields dt steps later, which are the target of a forecast.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/fields/field_series.h"
+
+namespace isobar {
+
+// all_pairs: every pair of the range, once.
+// tutorial: the NERSC tutorial's index rule. A file of n steps gives n samples; index i starts at
+//   j = i mod (n - dt), or at j + dt if j < dt. For dt = 1, step 0 is never an input and step 1 is one three times.
+enum class SamplerKind : std::uint8_t { all_pairs, tutorial };
+
+// The first steps of an epoch's pairs in file order; `limit` > 0 keeps the first `limit`. A pair over a hole in time,
+// whose steps are not dt regular steps apart, is left out. Throws Error if none remains.
+std::vector<std::int64_t> list_samples(const FieldSeries& dataset, SamplerKind kind, std::int64_t limit = 0);
+
+// "3 pairs left out: 1 hole in time in 2018.h5": what list_samples leaves out, before the limit; empty if nothing is.
+std::string describe_left_out(const FieldSeries& dataset, SamplerKind kind);
+
+struct PairOptions {
+  SamplerKind kind = SamplerKind::all_pairs;
+  std::int64_t limit = 0;            // keeps the first `limit` pairs; 0: all
+  bool time_features = false;        // adds the tensor "time"
+  std::optional<RowBand> rows = {};  // rows of the grid in the samples; none: all
+};
+
+// The tensors of a sample of PairDataset whose fields are [V, LAT, LON].
+std::vector<TensorSpec> pair_layout(const Shape& fields, bool time_features);
+
+// The pairs of list_samples. Tensors of a sample, with the values of the files:
+//   "input", "target"   [V, LAT, LON] fp32; LAT counts the rows of PairOptions::rows
+//   "time"              [kTimeFeatures] fp64, StepTime::features of the input step; only with time_features
+class PairDataset : public Dataset {
+ public:
+  // `steps` must outlive it. Throws Error if it does not have these rows.
+  explicit PairDataset(const FieldSeries& steps, const PairOptions& options = {});
+
+  std::string name() const override;
+  std::int64_t samples() const override { return static_cast<std::int64_t>(first_steps_.size()); }
+  std::vector<TensorSpec> layout() const override;
+  void read(const SampleKey& key, std::span<void* const> to) const override;
+  // Rows are counted within this data set's rows.
+  std::unique_ptr<Dataset> band(RowBand rows) const override;
+
+  RowBand rows() const { return rows_; }  // of the grid
+  const FieldSeries& steps() const { return steps_; }
+  // The input step of a sample; Error if there is no such sample.
+  std::int64_t step_of(std::int64_t sample) const;
+
+ private:
+  const FieldSeries& steps_;
+  bool time_features_;
+  RowBand rows_;
+  std::vector<std::int64_t> first_steps_;  // [samples]
+};
+
+}  // namespace isobar

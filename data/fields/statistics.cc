@@ -1,0 +1,138 @@
+#include "data/fields/statistics.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
+
+#include "data/fields/layout.h"
+#include "data/files/npy.h"
+#include "data/moments.h"
+#include "data/parallel_tasks.h"
+#include "engine/files/atomic_file.h"
+#include "engine/files/json.h"
+#include "kernels/common/check.h"
+
+namespace isobar {
+namespace {
+
+void check_finite(const std::string& path, std::span<const double> values) {
+  for (double value : values)
+    ISOBAR_CHECK(std::isfinite(value), path, " holds ", std::isnan(value) ? "NaN" : "an infinity");
+}
+
+std::vector<double> load_one_a_channel(const std::string& path, std::int64_t channels) {
+  NpyArray array = read_npy(path);
+  const std::array<std::int64_t, 4> expected = {1, channels, 1, 1};
+  ISOBAR_CHECK(std::ranges::equal(array.shape, expected), path, " has shape ", shape_text(array.shape), "; expected ",
+               shape_text(expected));
+  check_finite(path, array.values);
+  return std::move(array.values);
+}
+
+std::vector<std::int64_t> all_steps(const FieldSeries& dataset) {
+  std::vector<std::int64_t> steps;
+  for (const Segment& segment : dataset.segments())
+    for (std::int64_t i = 0; i < segment.count; ++i) steps.push_back(segment.first + i);
+  return steps;
+}
+
+}  // namespace
+
+Statistics load_statistics(const std::string& means_path, const std::string& stds_path, std::int64_t channels) {
+  Statistics statistics{load_one_a_channel(means_path, channels), load_one_a_channel(stds_path, channels),
+                        load_labels(std::filesystem::path(means_path).parent_path().string())};
+  check_deviations(statistics.stds, stds_path);
+  return statistics;
+}
+
+void check_deviations(const std::vector<double>& stds, const std::string& where) {
+  constexpr double kMinDeviation = std::numeric_limits<float>::min();  // fp32 has no reciprocal of smaller ones
+  for (std::size_t c = 0; c < stds.size(); ++c) {
+    ISOBAR_CHECK(stds[c] > 0, where, ": the standard deviation of channel ", c, " is ", stds[c],
+                 "; it must be positive");
+    ISOBAR_CHECK(stds[c] >= kMinDeviation, where, ": the standard deviation of channel ", c, " is ", stds[c],
+                 "; nothing can be divided by that in fp32");
+  }
+}
+
+std::optional<FieldLabels> load_labels(const std::string& folder) {
+  const std::filesystem::path file = std::filesystem::path(folder) / kLabelsFile;
+  if (!std::filesystem::exists(file)) return std::nullopt;
+  return labels_from_json(read_json<nlohmann::json>(file), file.string());
+}
+
+std::vector<double> load_time_means(const std::string& path, std::int64_t channels, std::int64_t height,
+                                    std::int64_t width) {
+  const NpyArray array = read_npy(path);
+  const auto& shape = array.shape;
+  ISOBAR_CHECK(shape.size() == 4 && shape[0] == 1 && shape[1] == channels && shape[2] >= height && shape[3] >= width,
+               path, " has shape ", shape_text(shape), "; expected (1, ", channels, ", ", height, ", ", width,
+               ") or a larger grid");
+  std::vector<double> cropped;
+  for (std::int64_t row = 0; row < channels * shape[2]; ++row) {
+    if (row % shape[2] >= height) continue;
+    const auto begin = array.values.begin() + static_cast<std::ptrdiff_t>(row * shape[3]);
+    cropped.insert(cropped.end(), begin, begin + static_cast<std::ptrdiff_t>(width));
+  }
+  check_finite(path, cropped);
+  return cropped;
+}
+
+ComputedStatistics compute_statistics(const FieldSeries& dataset, int threads, std::int64_t window_bytes) {
+  const std::vector<std::int64_t> steps = all_steps(dataset);
+  const std::int64_t total = static_cast<std::int64_t>(steps.size()), channels = dataset.channels();
+  const std::int64_t values = dataset.values(), pixels = values / channels;
+  const std::int64_t window =
+      std::clamp<std::int64_t>(window_bytes / (values * static_cast<std::int64_t>(sizeof(float))), 1, total);
+  std::vector<float> fields(static_cast<std::size_t>(window * values));
+  std::vector<Moments> moments(static_cast<std::size_t>(window * channels)), merged(static_cast<std::size_t>(channels));
+  std::vector<double> sums(static_cast<std::size_t>(values));
+
+  for (std::int64_t first = 0; first < total; first += window) {
+    const std::int64_t count = std::min(window, total - first);
+    parallel_tasks(count, threads, [&](std::int64_t i) {
+      float* field = fields.data() + i * values;
+      dataset.read_step(steps[static_cast<std::size_t>(first + i)], field);
+      for (std::int64_t c = 0; c < channels; ++c)
+        moments[static_cast<std::size_t>(i * channels + c)] =
+            Moments::of({field + c * pixels, static_cast<std::size_t>(pixels)});
+    });
+    for (std::int64_t i = 0; i < count * channels; ++i)
+      merged[static_cast<std::size_t>(i % channels)].merge(moments[static_cast<std::size_t>(i)]);
+    parallel_tasks(channels, threads, [&](std::int64_t c) {
+      for (std::int64_t i = 0; i < count; ++i)
+        for (std::int64_t p = c * pixels; p < (c + 1) * pixels; ++p)
+          sums[static_cast<std::size_t>(p)] += static_cast<double>(fields[static_cast<std::size_t>(i * values + p)]);
+    });
+  }
+
+  ComputedStatistics result;
+  result.labels = dataset.labels();
+  for (const Moments& m : merged) {
+    result.means.push_back(m.mean);
+    result.stds.push_back(m.deviation());
+  }
+  for (double& sum : sums) sum /= static_cast<double>(total);
+  result.time_means = std::move(sums);
+  return result;
+}
+
+void write_statistics(const ComputedStatistics& statistics, std::int64_t height, std::int64_t width,
+                      const std::string& folder) {
+  const std::filesystem::path base(folder);
+  std::filesystem::create_directories(base);
+  const auto channels = static_cast<std::int64_t>(statistics.means.size());
+  const std::array<std::int64_t, 4> one_a_channel = {1, channels, 1, 1}, grid = {1, channels, height, width};
+  write_npy(base / kMeansFile, one_a_channel, std::span<const double>(statistics.means));
+  write_npy(base / kStdsFile, one_a_channel, std::span<const double>(statistics.stds));
+  write_npy(base / kTimeMeansFile, grid, std::span<const double>(statistics.time_means));
+  write_file_atomically(base / kLabelsFile, to_json(statistics.labels.value_or(FieldLabels())).dump(2) + "\n");
+}
+
+}  // namespace isobar

@@ -1,0 +1,50 @@
+// The statistics that normalise fields: computing, writing and loading them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/fields/field_labels.h"
+#include "data/fields/field_series.h"
+
+namespace isobar {
+
+struct Statistics {
+  std::vector<double> means, stds;         // [V]
+  std::optional<FieldLabels> labels = {};  // of the fields that they were computed from; none: there is no stats.json
+};
+
+// Reads global_means and global_stds, each (1, V, 1, 1), and stats.json beside the means. Error for NaN, a zero or
+// negative standard deviation, and another shape.
+Statistics load_statistics(const std::string& means_path, const std::string& stds_path, std::int64_t channels);
+
+// Error, beginning with `where`, if fields cannot be divided by one of the standard deviations.
+void check_deviations(const std::vector<double>& stds, const std::string& where);
+
+// Reads time_means, (1, V, H', W') with H' >= height and W' >= width, cropped to [V, height, width]; in the fields'
+// units.
+std::vector<double> load_time_means(const std::string& path, std::int64_t channels, std::int64_t height,
+                                    std::int64_t width);
+
+// stats.json of a folder of statistics; none if the file does not exist.
+std::optional<FieldLabels> load_labels(const std::string& folder);
+
+struct ComputedStatistics : Statistics {
+  std::vector<double> time_means;  // [V, LAT, LON]
+};
+
+// Over all steps of the dataset's range and its (cropped) grid, unweighted; population standard deviation. One pass in
+// fp64: the moments of each step and channel are merged in the order of the steps (Chan et al. 1983), so the result
+// does not depend on the number of threads. threads 0: as many as the machine has cores. At most `window_bytes` of
+// fields are in memory at a time; the result does not depend on it.
+ComputedStatistics compute_statistics(const FieldSeries& dataset, int threads = 0,
+                                      std::int64_t window_bytes = std::int64_t{256} << 20);
+
+// Writes global_means.npy and global_stds.npy (1, V, 1, 1), time_means.npy (1, V, LAT, LON), all fp64, and stats.json
+// with the names, units and time step that the files give, to `folder` (created if needed).
+void write_statistics(const ComputedStatistics& statistics, std::int64_t height, std::int64_t width,
+                      const std::string& folder);
+
+}  // namespace isobar

@@ -1,0 +1,211 @@
+// Statistics against sums in long double, their files, and every check on loading them; latitude weights; pooled
+// scores.
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "data/fields/field_series.h"
+#include "data/fields/latitude.h"
+#include "data/fields/statistics.h"
+#include "data/files/npy.h"
+#include "kernels/common/check.h"
+#include "models/forecast/scores.h"
+#include "tests/harness/data_files.h"
+#include "tests/harness/temporary_folder.h"
+#include "tests/harness/testing.h"
+
+using namespace isobar;
+using testing::ContainsSubstring;
+
+namespace {
+
+using Shape = std::vector<std::int64_t>;
+
+std::string refusal(const std::string& means, const std::string& stds, std::int64_t channels) {
+  try {
+    load_statistics(means, stds, channels);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("statistics: what fields cannot be divided by is refused by channel") {
+  CHECK_NOTHROW(check_deviations({1e-30, 5}, "DIR"));
+  CHECK_THROWS_WITH(check_deviations({1, 0}, "DIR"),
+                    "DIR: the standard deviation of channel 1 is 0; it must be positive");
+  CHECK_THROWS_WITH(check_deviations({1e-42}, "DIR"),
+                    ContainsSubstring("DIR: the standard deviation of channel 0 is "));
+}
+
+TEST_CASE("statistics: ragged years with a large mean, against long double, for any number of threads") {
+  const testing::TemporaryFolder folder;
+  const std::int64_t steps[] = {5, 3};
+  std::vector<std::vector<float>> years;
+  std::uint32_t state = 1;
+  for (int y = 0; y < 2; ++y) {
+    std::vector<float> values(static_cast<std::size_t>(steps[y] * 2 * 12));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      state = state * 1664525u + 1013904223u;
+      values[i] = static_cast<float>(state >> 8) * 0x1p-24f + (i / 12 % 2 ? 101325.0f : 0.0f);
+    }
+    testing::write_fields(folder / (std::to_string(2001 + y) + ".h5"), {steps[y], 2, 3, 4}, values);
+    years.push_back(values);
+  }
+  const FieldSeries dataset({.paths = {folder.path()}});
+  const ComputedStatistics one = compute_statistics(dataset, 1), three = compute_statistics(dataset, 3);
+  CHECK(one.means == three.means);
+  CHECK(one.stds == three.stds);
+  CHECK(one.time_means == three.time_means);
+  for (std::int64_t window_bytes : {1, 2 * 24 * 4, 3 * 24 * 4}) {  // one, two and three steps at a time
+    const ComputedStatistics pieces = compute_statistics(dataset, 2, window_bytes);
+    CHECK(pieces.means == one.means);
+    CHECK(pieces.stds == one.stds);
+    CHECK(pieces.time_means == one.time_means);
+  }
+  for (std::size_t c = 0; c < 2; ++c) {
+    long double sum = 0, squares = 0, count = 0;
+    for (int pass = 0; pass < 2; ++pass)
+      for (const auto& values : years)
+        for (std::size_t i = 0; i < values.size(); ++i)
+          if (i / 12 % 2 == c) {
+            if (pass == 0) sum += values[i], ++count;
+            if (pass == 1) squares += (values[i] - sum / count) * (values[i] - sum / count);
+          }
+    CHECK(std::abs(static_cast<double>(one.means[c] / (sum / count) - 1)) < 1e-14);
+    CHECK(std::abs(static_cast<double>(one.stds[c] / std::sqrt(squares / count) - 1)) <
+          1e-9);  // E[x²] - E[x]² would miss this by far
+  }
+  long double at_17 = 0;
+  for (const auto& values : years)
+    for (std::size_t i = 17; i < values.size(); i += 24) at_17 += values[i];
+  CHECK(std::abs(static_cast<double>(one.time_means[17] / (at_17 / 8) - 1)) < 1e-14);
+
+  const auto part = compute_statistics(FieldSeries({.paths = {folder.path()}, .range = StepRange{5, 6}}));
+  CHECK(part.time_means[0] == static_cast<double>(years[1][0]));
+}
+
+TEST_CASE("statistics: NaN in the fields is refused") {
+  const testing::TemporaryFolder folder;
+  std::vector<float> values = testing::field_values({4, 1, 2, 2});
+  values[9] = std::numeric_limits<float>::quiet_NaN();
+  testing::write_fields(folder / "2001.h5", {4, 1, 2, 2}, values);
+  const FieldSeries dataset({.paths = {folder / "2001.h5"}});
+  CHECK_THROWS_WITH(compute_statistics(dataset, 2), ContainsSubstring("2001.h5: step 2, channel 0 holds NaN"));
+}
+
+TEST_CASE("statistics: files are written in the tutorial's shapes and read back") {
+  const testing::TemporaryFolder folder;
+  ComputedStatistics made;
+  made.means = {1.5, -2};
+  made.stds = {0.1, 3};
+  for (int i = 0; i < 2 * 3 * 4; ++i) made.time_means.push_back(i);
+  const std::string stats = folder / "new/stats";
+  write_statistics(made, 3, 4, stats);
+  CHECK(read_npy(stats + "/global_stds.npy").shape == Shape{1, 2, 1, 1});
+  CHECK(read_npy(stats + "/time_means.npy").shape == Shape{1, 2, 3, 4});
+  const Statistics loaded = load_statistics(stats + "/global_means.npy", stats + "/global_stds.npy", 2);
+  CHECK(loaded.means == made.means);
+  CHECK(loaded.stds == made.stds);
+  CHECK(load_time_means(stats + "/time_means.npy", 2, 3, 4) == made.time_means);
+  CHECK(load_time_means(stats + "/time_means.npy", 2, 2, 3) ==
+        std::vector<double>{0, 1, 2, 4, 5, 6, 12, 13, 14, 16, 17, 18});
+  CHECK_THROWS_WITH(load_time_means(stats + "/time_means.npy", 2, 4, 4),
+                    ContainsSubstring("time_means.npy has shape (1, 2, 3, 4); expected (1, 2, 4, 4) or a larger grid"));
+  CHECK_THROWS_AS(load_time_means(stats + "/time_means.npy", 3, 3, 4), Error);
+  std::vector<float> with_nan(12, 1.0F);
+  with_nan[7] = std::numeric_limits<float>::quiet_NaN();  // row 1, column 3
+  write_npy(stats + "/time_means.npy", Shape{1, 1, 3, 4}, std::span<const float>(with_nan));
+  CHECK_THROWS_WITH(load_time_means(stats + "/time_means.npy", 1, 3, 4), stats + "/time_means.npy holds NaN");
+  CHECK(load_time_means(stats + "/time_means.npy", 1, 3, 3) == std::vector<double>(9, 1.0));
+}
+
+TEST_CASE("statistics: what cannot normalise is refused by name") {
+  const testing::TemporaryFolder folder;
+  const std::string means = folder / "means.npy", stds = folder / "stds.npy";
+  const auto write = [](const std::string& path, const Shape& shape, const std::vector<float>& values) {
+    write_npy(path, shape, std::span<const float>(values));
+  };
+  write(means, {1, 2, 1, 1}, {1, 2});
+  write(stds, {1, 2, 1, 1}, {1, 2});
+  CHECK(refusal(means, stds, 2) == "accepted");
+  CHECK(refusal(means, stds, 3) == means + " has shape (1, 2, 1, 1); expected (1, 3, 1, 1)");
+  write(stds, {2}, {1, 2});
+  CHECK(refusal(means, stds, 2) == stds + " has shape (2,); expected (1, 2, 1, 1)");
+  write(stds, {1, 2, 1, 1}, {1, 0});
+  CHECK(refusal(means, stds, 2) == stds + ": the standard deviation of channel 1 is 0; it must be positive");
+  write(stds, {1, 2, 1, 1}, {-1, 1});
+  CHECK(refusal(means, stds, 2) == stds + ": the standard deviation of channel 0 is -1; it must be positive");
+  write(stds, {1, 2, 1, 1}, {1, std::numeric_limits<float>::quiet_NaN()});
+  CHECK(refusal(means, stds, 2) == stds + " holds NaN");
+  write(means, {1, 2, 1, 1}, {1, std::numeric_limits<float>::infinity()});
+  CHECK(refusal(means, stds, 2) == means + " holds an infinity");
+}
+
+TEST_CASE("latitude weights: the tutorial's, to the digits known") {
+  const std::vector<double> w = tutorial_latitude_weights(360);
+  CHECK(std::abs(w[0] / -5.786e-6 - 1) < 1e-3);
+  CHECK(std::abs(w[359] / w[0] - 1) < 1e-9);
+  CHECK(std::abs(w[1] - 0.01377845) < 1e-8);
+  CHECK(std::abs(w[89] - 1.10648811) < 1e-8);
+  CHECK(std::abs(w[179] - 1.57517049) < 1e-8);
+  CHECK(std::abs(w[180] - 1.57517049) < 1e-8);
+  double sum = 0;
+  for (double weight : w) sum += weight;
+  CHECK(std::abs(sum - 360) < 1e-9);
+  CHECK_THROWS_AS(tutorial_latitude_weights(1), Error);
+}
+
+TEST_CASE("latitude weights: latitudes without any weight are refused") {
+  CHECK_THROWS_WITH(latitude_weights(std::vector<double>{90.001, -90.001}),
+                    ContainsSubstring("the latitudes have no weight: the sum of their cosines is -"));
+  CHECK_THROWS_WITH(tutorial_latitude_weights(1), "img_size leaves 1 row, and latitude weights need at least two");
+  CHECK(latitude_weights(std::vector<double>{-30}) == std::vector<double>{1});
+}
+
+TEST_CASE("latitude weights: true latitudes where the file has them") {
+  const std::vector<double> w = latitude_weights(std::vector<double>{60, 0});
+  CHECK(w[0] == testing::Approx(2 * 0.5 / 1.5));
+  CHECK(w[1] == testing::Approx(2 * 1.0 / 1.5));
+
+  const testing::TemporaryFolder folder;
+  testing::write_fields(folder / "2001.h5", {2, 1, 4, 2});
+  CHECK(latitude_weights(FieldSeries({.paths = {folder / "2001.h5"}, .height = 3})) == tutorial_latitude_weights(3));
+  auto file = hdf5::File::create(folder / "2002.h5");
+  const testing::FieldsShape shape = {1, 1, 3, 1};
+  file.write("fields", shape, std::span<const float>(testing::field_values(shape)));
+  file.write("lat", std::array<std::int64_t, 1>{3}, std::span<const float>(std::vector<float>{60, 0, -60}));
+  file.close();
+  CHECK(latitude_weights(FieldSeries({.paths = {folder / "2002.h5"}, .height = 2})) == w);
+}
+
+TEST_CASE("latitude weights: a band's are the whole grid's") {
+  const testing::TemporaryFolder folder;
+  testing::write_fields(folder / "2001.h5", {2, 1, 6, 2});
+  const FieldSeries dataset({.paths = {folder / "2001.h5"}, .height = 5});
+  const std::vector<double> all = tutorial_latitude_weights(5);
+  CHECK(latitude_weights(dataset, {1, 3}) == std::vector<double>(all.begin() + 1, all.begin() + 4));
+  CHECK(latitude_weights(dataset, {4, 1}) == std::vector<double>{all[4]});  // one row is enough
+  CHECK_THROWS_WITH(latitude_weights(dataset, {4, 2}), ContainsSubstring("no band of the 5 rows"));
+}
+
+TEST_CASE("scores: pooled, and as the mean of samples") {
+  // Two samples of two channels on 4 pixels: sums of w e², w p t, w p², w t².
+  ScoreTotals totals(2, 4);
+  totals.add(std::vector<double>{16, 1, 2, 3, 0, 0, 1, 1});
+  totals.add(std::vector<double>{4, 5, 6, 7, 36, 2, 4, 1});
+  CHECK(totals.samples() == 2);
+  CHECK(totals.rmse() == std::vector<double>{std::sqrt(20.0 / 8), std::sqrt(36.0 / 8)});
+  CHECK(totals.mean_sample_rmse() == std::vector<double>{1.5, 1.5});
+  CHECK(totals.acc() == std::vector<double>{6 / std::sqrt(8.0 * 10), 2 / std::sqrt(5.0 * 2)});
+  CHECK_THROWS_WITH(totals.add(std::vector<double>(7)), "scores of 2 channels do not come in 7 numbers");
+  CHECK(totals.raw().size() == 11);
+  totals.add(std::vector<double>(16));  // two samples at once
+  CHECK(totals.samples() == 4);
+}

@@ -26,7 +26,8 @@ struct Numbers {
   void of(const std::array<T, N>& values) const {
     for (const T& value : values) of(value);
   }
-  void of(const PerAxis& value) const {
+  template <class T, class U>
+  void of(const std::variant<T, U>& value) const {
     std::visit([this](const auto& numbers) { of(numbers); }, value);
   }
   template <class T>
@@ -96,6 +97,12 @@ std::string KeyOrigins::where(const std::string& key) const {
 
 std::string KeyFiller::shown(const std::array<std::int64_t, 2>& value) {
   return concat("[", value[0], ",", value[1], "]");
+}
+
+std::string KeyFiller::shown(const RangeValue& value) {
+  if (const auto* const steps = std::get_if<0>(&value)) return shown(*steps);
+  const std::array<std::string, 2>& texts = std::get<1>(value);
+  return concat("[", texts[0], ",", texts[1], "]");
 }
 
 void KeyFiller::note(const char* key, const std::string& value) {

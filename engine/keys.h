@@ -41,11 +41,15 @@ struct Choice {
 // One number for all three axes, or one for each.
 using PerAxis = std::variant<std::int64_t, std::array<std::int64_t, 3>>;
 
+// [first, end) of numbered things, or the texts that stand for the two: dates for steps.
+using RangeValue = std::variant<std::array<std::int64_t, 2>, std::array<std::string, 2>>;
+
 // Where a key's value is stored. An optional without a value is null.
 using KeyPlace = std::variant<bool*, std::int64_t*, double*, std::string*, Choice, std::array<std::int64_t, 2>*,
                               std::array<double, 2>*, std::optional<bool>*, std::optional<std::int64_t>*,
                               std::optional<std::array<std::int64_t, 2>>*, std::optional<std::vector<std::string>>*,
-                              std::optional<std::vector<double>>*, PerAxis*>;
+                              std::optional<std::vector<double>>*, PerAxis*, std::optional<std::string>*,
+                              std::optional<RangeValue>*>;
 
 struct Key {
   std::string name;
@@ -114,6 +118,7 @@ class KeyFiller {
   static std::string shown(bool value) { return value ? "true" : "false"; }
   static std::string shown(std::int64_t value) { return std::to_string(value); }
   static std::string shown(const std::array<std::int64_t, 2>& value);
+  static std::string shown(const RangeValue& value);
   void note(const char* key, const std::string& value);
 
   KeyOrigins& origins_;

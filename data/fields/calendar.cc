@@ -145,6 +145,23 @@ StepTime TimeUnits::at(double value) const {
   return from_seconds(seconds);
 }
 
+DateText parse_date(const std::string& text, const std::string& where) {
+  int year = 0, month = 0, day = 0, hour = 0, minute = 0, used = 0;
+  const char* rest = text.c_str();
+  bool is_valid = std::sscanf(rest, "%4d-%2d-%2d%n", &year, &month, &day, &used) == 3 && used == 10 &&
+                  is_date({year, month, day}, /*julian=*/false);
+  rest += used;
+  const bool is_day = *rest == '\0';
+  if (is_valid && !is_day) {
+    used = 0;
+    const int fields = std::sscanf(rest, "T%2d%n:%2d%n", &hour, &used, &minute, &used);
+    is_valid = (fields == 1 || fields == 2) && rest[used] == '\0' && hour >= 0 && hour < 24 && minute >= 0 && minute < 60;
+  }
+  ISOBAR_CHECK(is_valid, where, ": '", text, "' is no date like 2018-10-01, 2018-10-01T06 or 2018-10-01T06:30");
+  const auto days = static_cast<double>(days_from_date({year, month, day}));
+  return {days * 24 + hour + minute / 60.0, is_day ? 24.0 : 0.0};
+}
+
 StepTime spread_over_year(std::int64_t year, std::int64_t step, std::int64_t steps) {
   const double days = is_leap(year) ? 366.0 : 365.0;
   return {year, days * static_cast<double>(step) / static_cast<double>(steps), days};

@@ -43,6 +43,15 @@ class TimeUnits {
   double seconds_per_unit_ = 1;
 };
 
+// The hours that a date means, in UTC: a whole day for "2018-10-01", an instant for "2018-12-20T06" and for
+// "2018-12-20T06:30".
+struct DateText {
+  double begin = 0;   // hours since 1970-01-01T00
+  double length = 0;  // hours: 24 for a day, 0 for an instant
+};
+// Error beginning with `where` for any other text, and for a date that does not exist.
+DateText parse_date(const std::string& text, const std::string& where);
+
 // The time of step `step`, if `steps` steps divide `year` evenly.
 StepTime spread_over_year(std::int64_t year, std::int64_t step, std::int64_t steps);
 

@@ -37,11 +37,6 @@ std::string time_text(const FieldFile& file) {
          (file.time() ? "" : " (from the file's name)");
 }
 
-std::string storage_text(const FieldFile& file) {
-  const std::vector<std::int64_t>& chunk = file.info().layout.chunk;
-  return std::string(file.how_it_is_read()) + (chunk.empty() ? "" : " " + shape_text(chunk));
-}
-
 // "2018.h5 after step 17, ...", the first few holes of each file.
 std::string holes_text(const FieldSeries& dataset) {
   constexpr std::size_t kShown = 3;
@@ -115,7 +110,7 @@ void describe_files(const FieldSeries& dataset, bool all_steps, std::ostream& ou
   for (std::size_t f = 0; f < dataset.file_count(); ++f) {
     const FieldFile& file = dataset.file(f);
     out << "    " << fs::path(file.path()).filename().string() << "  " << file.steps() << " steps  " << time_text(file)
-        << "  " << storage_text(file) << '\n';
+        << "  " << file.how_it_is_read() << '\n';
   }
   out << "  channels:";
   for (const std::string& name : dataset.channel_names()) out << ' ' << name;

@@ -127,12 +127,20 @@ hdf5::DatasetInfo info_of_fields(const hdf5::File& file) {
                "; expected four dimensions (time, channel, latitude, longitude)");
   ISOBAR_CHECK(std::ranges::all_of(info.shape, [](std::int64_t extent) { return extent > 0; }), file.path(),
                ": 'fields' is empty, its shape is ", shape_text(info.shape));
-  checked_product({info.shape[0], info.shape[1], info.shape[2], info.shape[3], sizeof(float)},
-                  file.path() + ": 'fields'");
-  for (std::size_t d = 0; d < kMaxExtents.size(); ++d)
-    ISOBAR_CHECK(info.shape[d] <= kMaxExtents[d], file.path(), ": 'fields' has shape ", shape_text(info.shape),
-                 "; at most ", shape_text(kMaxExtents), " is read");
+  check_extents({info.shape[0], info.shape[1], info.shape[2], info.shape[3]}, file.path() + ": 'fields'");
   return info;
+}
+
+void check_extents(const std::array<std::int64_t, 4>& shape, const std::string& where) {
+  checked_product({shape[0], shape[1], shape[2], shape[3], sizeof(float)}, where);
+  for (std::size_t d = 0; d < kMaxExtents.size(); ++d)
+    ISOBAR_CHECK(shape[d] <= kMaxExtents[d], where, " has shape ", shape_text(shape), "; at most ",
+                 shape_text(kMaxExtents), " is read");
+}
+
+void check_latitudes(const std::vector<double>& latitudes, const std::string& where) {
+  for (const double latitude : latitudes)
+    ISOBAR_CHECK(std::abs(latitude) <= 90.001, where, ": a latitude of ", latitude, " degrees is not on the globe");
 }
 
 FieldFacts read_facts(const hdf5::File& file, const hdf5::DatasetInfo& info) {
@@ -141,9 +149,7 @@ FieldFacts read_facts(const hdf5::File& file, const hdf5::DatasetInfo& info) {
   std::ranges::copy(info.shape, facts.shape.begin());
   facts.latitudes = reader.axis("lat", "latitude", 2);
   facts.longitudes = reader.axis("lon", "longitude", 3);
-  for (double latitude : facts.latitudes)
-    ISOBAR_CHECK(std::abs(latitude) <= 90.001, file.path(), ": a latitude of ", latitude,
-                 " degrees is not on the globe");
+  check_latitudes(facts.latitudes, file.path());
   facts.channel_names = reader.channel_names();
   facts.units = reader.units();
   facts.time = reader.time();
@@ -154,7 +160,8 @@ FieldFacts read_facts(const hdf5::File& file, const hdf5::DatasetInfo& info) {
 nlohmann::json to_json(const FieldFacts& facts) {
   nlohmann::json json{{"shape", facts.shape},           {"channels", facts.channel_names},
                       {"units", facts.units},           {"latitudes", facts.latitudes},
-                      {"longitudes", facts.longitudes}, {"fill_values", facts.fill_values}};
+                      {"longitudes", facts.longitudes}, {"fill_values", facts.fill_values},
+                      {"left_out", facts.left_out}};
   if (facts.time)
     json["time"] = {{"values", facts.time->values},
                     {"units", facts.time->units},
@@ -171,6 +178,7 @@ FieldFacts facts_from_json(const nlohmann::json& json) {
   json.at("latitudes").get_to(facts.latitudes);
   json.at("longitudes").get_to(facts.longitudes);
   json.at("fill_values").get_to(facts.fill_values);
+  json.at("left_out").get_to(facts.left_out);
   if (json.contains("time")) {
     const nlohmann::json& time = json.at("time");
     facts.time = TimeFacts{time.at("values"), time.at("units"), time.at("calendar"), time.at("single_precision")};

@@ -36,9 +36,15 @@ struct FieldFacts {
   std::vector<double> latitudes, longitudes;  // [LAT], [LON], degrees
   std::optional<TimeFacts> time;              // none: there is no `time` with units
   std::vector<float> fill_values;             // _FillValue and missing_value of `fields`
+  std::vector<std::string> left_out;          // sentences: why a variable on the grid is no channel
 
   bool operator==(const FieldFacts&) const = default;
 };
+
+// Error if fields of this shape are larger than isobar reads.
+void check_extents(const std::array<std::int64_t, 4>& shape, const std::string& where);
+// Error if a latitude is not on the globe.
+void check_latitudes(const std::vector<double>& latitudes, const std::string& where);
 
 // The stored form of `fields`. Error if there is none, or if this program cannot read it.
 hdf5::DatasetInfo info_of_fields(const hdf5::File& file);

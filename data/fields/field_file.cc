@@ -53,18 +53,13 @@ bool holds(std::span<const float> values, float fill) {
 
 }  // namespace
 
-FieldFile::Opened::Opened(const std::string& path, CacheBudget budget)
-    : file(hdf5::File::open(path)),
-      info(info_of_fields(file)),
-      reader(make_box_reader(file, kFields, info, {.budget = std::move(budget), .rows = "steps", .values = "fields"})) {
-}
-
 FieldFile::FieldFile(const std::string& path, CacheBudget budget, FieldCatalog* catalog)
     : path_(path), budget_(std::move(budget)), year_(year_in_name(path)) {
   if (catalog != nullptr) facts_ = catalog->find(path);
   if (!facts_) {
-    opened_ = std::make_unique<Opened>(path_, budget_);
-    facts_ = std::make_shared<FieldFacts>(read_facts(opened_->file, opened_->info));
+    OpenedFields opened = open_fields(path_, budget_);
+    facts_ = std::make_shared<FieldFacts>(std::move(opened.facts));
+    opened_ = std::move(opened.reader);
     if (catalog != nullptr) catalog->add(path, facts_);
   }
   set_time();
@@ -72,14 +67,14 @@ FieldFile::FieldFile(const std::string& path, CacheBudget budget, FieldCatalog* 
 
 FieldFile::~FieldFile() = default;
 
-FieldFile::Opened& FieldFile::opened() const {
+FieldReader& FieldFile::opened() const {
   const std::lock_guard lock(opening_);
   if (!opened_) {
-    auto opened = std::make_unique<Opened>(path_, budget_);
-    ISOBAR_CHECK(read_facts(opened->file, opened->info) == *facts_, path_,
+    OpenedFields opened = open_fields(path_, budget_);
+    ISOBAR_CHECK(opened.facts == *facts_, path_,
                  " is not what it was when the data were looked at: it was replaced since, or the same path leads "
                  "elsewhere on this host");
-    opened_ = std::move(opened);
+    opened_ = std::move(opened.reader);
   }
   return *opened_;
 }
@@ -112,25 +107,26 @@ bool FieldFile::has_holes(std::span<const float> values) const {
          std::ranges::any_of(facts_->fill_values, [&](float fill) { return holds(values, fill); });
 }
 
-void FieldFile::read_step(std::int64_t step, GridCrop crop, float* out) const {
-  opened().reader->read(std::array<std::int64_t, 4>{step, 0, crop.row, 0},
-                        std::array<std::int64_t, 4>{1, channels(), crop.height, crop.width}, out);
+void FieldFile::read_step(std::int64_t step, std::span<const Plane> planes, FieldCrop crop) const {
+  opened().read(step, planes, crop);
   const auto pixels = static_cast<std::size_t>(crop.height * crop.width);
-  const auto count = static_cast<std::size_t>(channels());
-  if (!has_holes({out, count * pixels})) return;
-  for (std::size_t c = 0; c < count; ++c) {
-    const std::span<const float> field(out + c * pixels, pixels);
-    const auto hole = std::ranges::find_if(field, [&](float value) { return is_hole(value); });
-    if (hole == field.end()) continue;
-    const std::string what =
-        std::isnan(*hole)   ? "NaN"
-        : std::isinf(*hole) ? "an infinity"
-        : std::abs(*hole) > kLargestOfFields
-            ? concat(*hole, ", which is beyond ", kLargestOfFields, ": a fill value, and no field's")
-            : concat(*hole, ", which 'fields' calls its fill value: a hole");
-    throw_error(path(), ": step ", step, ", channel ", channel_names().empty() ? std::to_string(c) : channel_names()[c],
-                " holds ", what);
+  for (const Plane& plane : planes) {
+    const std::span<const float> field(plane.to, pixels);
+    if (!has_holes(field)) continue;
+    refuse_hole(step, plane.channel, *std::ranges::find_if(field, [&](float value) { return is_hole(value); }));
   }
+}
+
+void FieldFile::refuse_hole(std::int64_t step, std::int64_t channel, float value) const {
+  const std::string what =
+      std::isnan(value)   ? "NaN"
+      : std::isinf(value) ? "an infinity"
+      : std::abs(value) > kLargestOfFields
+          ? concat(value, ", which is beyond ", kLargestOfFields, ": a fill value, and no field's")
+          : concat(value, ", which 'fields' calls its fill value: a hole");
+  const std::string name =
+      channel_names().empty() ? std::to_string(channel) : channel_names()[static_cast<std::size_t>(channel)];
+  throw_error(path(), ": step ", step, ", channel ", name, " holds ", what);
 }
 
 }  // namespace isobar

@@ -1,4 +1,4 @@
-// One file of fields: the dataset `fields` [steps, V, LAT, LON], read as fp32, and what is stored beside it.
+// One file, or store, of fields [steps, V, LAT, LON], read as fp32, with the facts about them.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,10 @@
 #include "data/fields/calendar.h"
 #include "data/fields/catalog.h"
 #include "data/fields/field_facts.h"
+#include "data/fields/field_reader.h"
 #include "data/fields/time_axis.h"
-#include "data/files/box_reader.h"
-#include "data/files/hdf5.h"
 
 namespace isobar {
-
-// Rows [row, row + height) and columns [0, width) of a grid.
-struct GridCrop {
-  std::int64_t row = 0, height = 0, width = 0;
-};
 
 class FieldFile {
  public:
@@ -35,8 +29,7 @@ class FieldFile {
   std::int64_t channels() const { return facts_->shape[1]; }
   std::int64_t height() const { return facts_->shape[2]; }
   std::int64_t width() const { return facts_->shape[3]; }
-  const hdf5::DatasetInfo& info() const { return opened().info; }
-  const char* how_it_is_read() const { return opened().reader->name(); }
+  std::string how_it_is_read() const { return opened().name(); }
 
   // What is stored beside the fields; empty if it is missing.
   const std::vector<std::string>& channel_names() const { return facts_->channel_names; }
@@ -44,7 +37,7 @@ class FieldFile {
   const std::vector<double>& longitudes() const { return facts_->longitudes; }  // [LON], degrees
   const std::vector<std::string>& units() const { return facts_->units; }       // [V], "" if one is not given
   const std::optional<TimeAxis>& time() const { return time_; }
-  const std::vector<float>& fill_values() const { return facts_->fill_values; }  // of `fields`
+  const std::vector<float>& fill_values() const { return facts_->fill_values; }
 
   // From `time`; else the steps are spread evenly over the year at the end of the file's name; Error if there is no
   // year.
@@ -53,23 +46,16 @@ class FieldFile {
   // 3 hours, or every hour).
   bool has_times() const;
 
-  // [V, crop.height, crop.width]. A hole is an Error naming file, step and channel: NaN, an infinity, a value beyond
-  // 1e15 (no field has such values, but fill values are such), or a _FillValue or missing_value of `fields`.
-  // Thread-safe.
-  void read_step(std::int64_t step, GridCrop crop, float* out) const;
+  // The fields of a step. A hole is an Error naming file, step and channel: NaN, an infinity, a value beyond 1e15 (no
+  // field has such values, but fill values are such), or a fill value of the file. Thread-safe.
+  void read_step(std::int64_t step, std::span<const Plane> planes, FieldCrop crop) const;
 
  private:
-  struct Opened {
-    explicit Opened(const std::string& path, CacheBudget budget);
-    hdf5::File file;
-    hdf5::DatasetInfo info;
-    std::unique_ptr<BoxReader> reader;  // refers to the file
-  };
-
-  Opened& opened() const;
+  FieldReader& opened() const;
   void set_time();
   bool is_hole(float value) const;
   bool has_holes(std::span<const float> values) const;
+  [[noreturn]] void refuse_hole(std::int64_t step, std::int64_t channel, float value) const;
 
   const std::string path_;
   const CacheBudget budget_;
@@ -77,7 +63,7 @@ class FieldFile {
   std::optional<TimeAxis> time_;
   std::optional<std::int64_t> year_;  // at the end of the name
   mutable std::mutex opening_;
-  mutable std::unique_ptr<Opened> opened_;
+  mutable std::unique_ptr<FieldReader> opened_;
 };
 
 }  // namespace isobar

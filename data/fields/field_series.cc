@@ -6,6 +6,9 @@
 #include <atomic>
 #include <cstddef>
 #include <filesystem>
+#include <numeric>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "data/fields/catalog.h"
@@ -19,16 +22,27 @@
 namespace isobar {
 namespace {
 
-// Compares names in files that have the same number of channels.
-void check_names(const std::string& path, const std::vector<std::string>& held,
-                 const std::vector<std::string>& expected, const char* whose) {
-  for (std::size_t c = 0; c < expected.size(); ++c)
-    ISOBAR_CHECK(held[c] == expected[c], path, ": channel ", c, " is '", held[c], "', ", whose, " has '", expected[c],
-                 "' there");
+// "a, b, c".
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
 }
 
-void check_channel_count(const FieldFile& file, std::int64_t expected) {
-  ISOBAR_CHECK(file.channels() == expected, file.path(), " has ", file.channels(), " channels; expected ", expected);
+bool have_common_names(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  return std::ranges::any_of(a, [&](const std::string& name) { return std::ranges::find(b, name) != b.end(); });
+}
+
+// The number of the channel that `wanted` names; none if the file has no such channel. Error if two fit.
+std::optional<std::int64_t> find_channel(const FieldFile& file, const std::string& wanted) {
+  const std::vector<std::string>& names = file.channel_names();
+  std::optional<std::size_t> found;
+  for (std::size_t c = 0; c < names.size(); ++c) {
+    if (!same_channel(names[c], wanted)) continue;
+    ISOBAR_CHECK(!found, file.path(), ": the name ", wanted, " fits two channels, ", names[*found], " and ", names[c]);
+    found = c;
+  }
+  return found ? std::optional(static_cast<std::int64_t>(*found)) : std::nullopt;
 }
 
 std::vector<std::string> h5_files_in(const std::string& folder) {
@@ -62,52 +76,147 @@ std::vector<std::string> find_h5_files(const std::string& path) {
 FieldSeries::FieldSeries(const FieldSeriesOptions& options) : dt_(options.dt) {
   ISOBAR_CHECK(dt_ >= 1, "dt must be at least one step, not ", dt_);
   ISOBAR_CHECK(!options.paths.empty(), "no data path is given");
-  auto budget = std::make_shared<std::atomic<std::int64_t>>(
-      options.cache_bytes < 0 ? default_cache_bytes(options.processes_on_host) : options.cache_bytes);
-  first_step_.push_back(0);
-  FieldCatalog* const catalog = options.catalog.get();
-  for (const std::string& path : options.paths)
-    for (const std::string& name : catalog != nullptr ? catalog->files_at(path) : find_h5_files(path)) {
-      files_.push_back(std::make_unique<FieldFile>(name, budget, catalog));
-      first_step_.push_back(first_step_.back() + files_.back()->steps());
-    }
-
-  const FieldFile& first = *files_.front();
-  full_height_ = first.height();
-  full_width_ = first.width();
+  data_path_ = options.paths.front();
+  open_files(options);
+  full_height_ = file(0).height();
+  full_width_ = file(0).width();
   height_ = options.height > 0 ? options.height : full_height_;
   width_ = options.width > 0 ? options.width : full_width_;
-  channel_names_ = !first.channel_names().empty() ? first.channel_names()
-                   : !options.channels.empty()    ? options.channels
-                                                  : default_channel_names(first.channels());
-  for (const auto& file : files_) check(*file, options);
-  const std::int64_t bytes = checked_product({channels(), height_, width_, sizeof(float)}, first.path() + ": a step");
-  ISOBAR_CHECK(static_cast<std::size_t>(bytes) <= machine_memory_bytes(), first.path(), ": a step of ", channels(),
-               " x ", height_, " x ", width_, " values is larger than the memory of this machine");
+  Tracks tracks = options.choose ? choose_channels(options) : take_all_channels(options);
+  for (const auto& file : files_) check_grid(*file, options);
+  check_size();
+  all_channels_.resize(channel_names_.size());
+  std::iota(all_channels_.begin(), all_channels_.end(), 0);
+  timeline_ = std::make_unique<const Timeline>(files_, std::move(tracks), options.spans_files);
   set_labels(options);
 
   const auto cropped = [](std::vector<double> axis, std::int64_t length) {
     axis.resize(std::min(axis.size(), static_cast<std::size_t>(length)));
     return axis;
   };
-  latitudes_ = cropped(first.latitudes(), height_);
-  longitudes_ = cropped(first.longitudes(), width_);
+  latitudes_ = cropped(file(0).latitudes(), height_);
+  longitudes_ = cropped(file(0).longitudes(), width_);
   set_range(options);
 }
 
 FieldSeries::~FieldSeries() = default;
 FieldSeries::FieldSeries(FieldSeries&&) noexcept = default;
 
-void FieldSeries::check(const FieldFile& file, const FieldSeriesOptions& options) const {
-  const FieldFile& first = *files_.front();
-  if (!options.channels.empty()) {
-    check_channel_count(file, static_cast<std::int64_t>(options.channels.size()));
-    if (!file.channel_names().empty()) check_names(file.path(), file.channel_names(), options.channels, "the config");
+void FieldSeries::open_files(const FieldSeriesOptions& options) {
+  auto budget = std::make_shared<std::atomic<std::int64_t>>(
+      options.cache_bytes < 0 ? default_cache_bytes(options.processes_on_host) : options.cache_bytes);
+  FieldCatalog* const catalog = options.catalog.get();
+  for (const std::string& path : options.paths)
+    for (const std::string& name : catalog != nullptr ? catalog->files_at(path) : find_h5_files(path))
+      files_.push_back(std::make_unique<FieldFile>(name, budget, catalog));
+}
+
+void FieldSeries::check_size() const {
+  const std::int64_t bytes = checked_product({channels(), height_, width_, sizeof(float)}, file_name(0) + ": a step");
+  ISOBAR_CHECK(static_cast<std::size_t>(bytes) <= machine_memory_bytes(), file_name(0), ": a step of ", channels(),
+               " x ", height_, " x ", width_, " values is larger than the memory of this machine");
+}
+
+// Every channel of every file. Files whose names have nothing in common are tracks of their own if all have times.
+FieldSeries::Tracks FieldSeries::take_all_channels(const FieldSeriesOptions& options) {
+  Tracks tracks;
+  std::vector<std::int64_t> first_channel;  // [tracks], in the series
+  for (std::size_t f = 0; f < files_.size(); ++f) {
+    const auto belongs = [&](const std::vector<std::size_t>& track) {
+      const FieldFile& other = file(track.front());
+      return !file(f).time() || !other.time() || file(f).channel_names().empty() ||
+             have_common_names(file(f).channel_names(), other.channel_names());
+    };
+    auto track = std::ranges::find_if(tracks, belongs);
+    if (track == tracks.end()) {
+      track = tracks.emplace(track);
+      first_channel.push_back(channels());
+      add_channel_names(file(f), options);
+    }
+    track->push_back(f);
+    const FieldFile& first = file(track->front());
+    ISOBAR_CHECK(file(f).channels() == first.channels(), file_name(f), " has ", file(f).channels(), " channels, ",
+                 first.path(), " has ", first.channels());
+    std::vector<HeldChannel>& held = held_.emplace_back();
+    for (std::int64_t c = 0; c < file(f).channels(); ++c)
+      held.push_back({c, first_channel[static_cast<std::size_t>(track - tracks.begin())] + c});
   }
-  ISOBAR_CHECK(file.channels() == first.channels(), file.path(), " has ", file.channels(), " channels, ", first.path(),
-               " has ", first.channels());
-  if (!file.channel_names().empty())
-    check_names(file.path(), file.channel_names(), channel_names_, first.path().c_str());
+  if (const auto expected = std::ssize(options.channels); expected > 0) {
+    ISOBAR_CHECK(channels() == expected, file_name(0), " has ", channels(), " channels; expected ", expected);
+    for (std::size_t f = 0; f < files_.size(); ++f) compare_names(f, options.channels, "the config");
+  }
+  for (std::size_t f = 0; f < files_.size(); ++f) compare_names(f, channel_names_, file_name(0));
+  return tracks;
+}
+
+void FieldSeries::add_channel_names(const FieldFile& file, const FieldSeriesOptions& options) {
+  const std::vector<std::string> names = !file.channel_names().empty() ? file.channel_names()
+                                         : !options.channels.empty()   ? options.channels
+                                                                       : default_channel_names(file.channels());
+  channel_names_.insert(channel_names_.end(), names.begin(), names.end());
+}
+
+// Error if a file that names its channels has another one where `expected` [channels()] has this one.
+void FieldSeries::compare_names(std::size_t f, const std::vector<std::string>& expected,
+                                const std::string& whose) const {
+  if (file(f).channel_names().empty()) return;
+  for (const auto [c, in_series] : held_[f]) {
+    const std::string &name = file(f).channel_names()[static_cast<std::size_t>(c)],
+                      &other = expected[static_cast<std::size_t>(in_series)];
+    ISOBAR_CHECK(name == other, file_name(f), ": channel ", c, " is '", name, "', ", whose, " has '", other, "' there");
+  }
+}
+
+// The wanted channels, by name. Files that hold the same ones of them are a track; files that hold none are left out.
+FieldSeries::Tracks FieldSeries::choose_channels(const FieldSeriesOptions& options) {
+  channel_names_ = options.channels;
+  std::set<std::string> names;  // of all files, for messages
+  std::vector<std::unique_ptr<FieldFile>> kept;
+  for (std::unique_ptr<FieldFile>& file : files_) {
+    names.insert(file->channel_names().begin(), file->channel_names().end());
+    std::vector<HeldChannel> held = held_by(*file);
+    if (held.empty()) continue;
+    held_.push_back(std::move(held));
+    kept.push_back(std::move(file));
+  }
+  ISOBAR_CHECK(!names.empty(), options.paths.front(), " does not name its channels, so that none can be chosen by name");
+  std::vector<std::optional<std::size_t>> first_file(channel_names_.size());  // that holds the channel
+  Tracks tracks;
+  for (std::size_t f = 0; f < kept.size(); ++f) {
+    const auto same = std::ranges::find_if(tracks, [&](const auto& track) {
+      return std::ranges::equal(held_[track.front()], held_[f], {}, &HeldChannel::in_series, &HeldChannel::in_series);
+    });
+    if (same == tracks.end()) {
+      for (const HeldChannel& channel : held_[f]) {
+        std::optional<std::size_t>& first = first_file[static_cast<std::size_t>(channel.in_series)];
+        ISOBAR_CHECK(!first, kept[f]->path(), " and ", kept[first.value_or(0)]->path(), " both have the channel ",
+                     channel_names_[static_cast<std::size_t>(channel.in_series)],
+                     ", but not the same ones of the others that are asked for");
+        first = f;
+      }
+      tracks.push_back({f});
+    } else {
+      same->push_back(f);
+    }
+  }
+  for (std::size_t c = 0; c < channel_names_.size(); ++c)
+    ISOBAR_CHECK(first_file[c], options.paths.front(), " has no channel ", channel_names_[c], "; it has ",
+                 joined({names.begin(), names.end()}));
+  files_ = std::move(kept);
+  return tracks;
+}
+
+// The wanted channels that a file holds, in the order of the series.
+std::vector<FieldSeries::HeldChannel> FieldSeries::held_by(const FieldFile& file) const {
+  std::vector<HeldChannel> held;
+  for (std::size_t c = 0; c < channel_names_.size(); ++c)
+    if (const auto found = find_channel(file, channel_names_[c]))
+      held.push_back({*found, static_cast<std::int64_t>(c)});
+  return held;
+}
+
+void FieldSeries::check_grid(const FieldFile& file, const FieldSeriesOptions& options) const {
+  const FieldFile& first = *files_.front();
   ISOBAR_CHECK(file.height() >= height_ && file.width() >= width_, file.path(), ": its grid of ", file.height(), " x ",
                file.width(), " is smaller than the ", height_, " x ", width_, " asked for",
                options.grid_key.empty() ? "" : " by config key " + options.grid_key);
@@ -120,44 +229,70 @@ void FieldSeries::check(const FieldFile& file, const FieldSeriesOptions& options
 
 // All files that give units or a time step must agree.
 void FieldSeries::set_labels(const FieldSeriesOptions& options) {
-  for (const auto& file : files_) {
-    const FieldLabels file_labels{channel_names_, file->units(), file->time() ? file->time()->step_hours() : 0};
-    check_labels(file_labels, file->path(), labels_, "the files before it");
-    complete_labels(labels_, file_labels);
+  for (std::size_t f = 0; f < files_.size(); ++f) {
+    FieldLabels of_file{channel_names_, {}, file(f).time() ? file(f).time()->step_hours() : 0};
+    if (!file(f).units().empty()) of_file.units.resize(channel_names_.size());
+    for (const auto [in_file, in_series] : held_[f])
+      if (!file(f).units().empty())
+        of_file.units[static_cast<std::size_t>(in_series)] = file(f).units()[static_cast<std::size_t>(in_file)];
+    check_labels(of_file, file_name(f), labels_, "the files before it");
+    complete_labels(labels_, of_file);
   }
-  labels_.channel_names = !options.channels.empty() ? options.channels : files_.front()->channel_names();
+  if (labels_.step_hours == 0) labels_.step_hours = timeline_->step_hours();
+  const bool are_named = std::ranges::any_of(files_, [](const auto& file) { return !file->channel_names().empty(); });
+  labels_.channel_names = !options.channels.empty()           ? options.channels
+                          : file(0).channel_names().empty() || !are_named ? std::vector<std::string>()
+                                                                          : channel_names_;
 }
 
 void FieldSeries::set_range(const FieldSeriesOptions& options) {
-  range_ = options.range.value_or(StepRange{0, steps()});
-  const auto [begin, end] = range_;
-  ISOBAR_CHECK(begin >= 0, options.range_key, " [", begin, ", ", end, ") begins before the first step");
-  ISOBAR_CHECK(begin < end, options.range_key, " [", begin, ", ", end, ") is empty or reversed");
-  ISOBAR_CHECK(end <= steps(), options.range_key, " [", begin, ", ", end, ") goes beyond the ", steps(), " steps of ",
-               options.paths.front());
+  range_ = options.range ? steps_of(*options.range, options.range_key) : StepRange{0, steps()};
 }
 
-const std::string& FieldSeries::file_name(std::size_t file) const {
-  return files_[file]->path();
+StepRange FieldSeries::steps_of(const RangeValue& range, const std::string& key) const {
+  if (const auto* const dates = std::get_if<1>(&range)) return steps_between(*dates, key);
+  const auto [begin, end] = std::get<0>(range);
+  ISOBAR_CHECK(begin >= 0, key, " [", begin, ", ", end, ") begins before the first step");
+  ISOBAR_CHECK(begin < end, key, " [", begin, ", ", end, ") is empty or reversed");
+  ISOBAR_CHECK(end <= steps(), key, " [", begin, ", ", end, ") goes beyond the ", steps(), " steps of ", data_path_);
+  return {begin, end};
 }
 
-const FieldFile& FieldSeries::file(std::size_t file) const {
-  return *files_[file];
+StepRange FieldSeries::steps_between(const std::array<std::string, 2>& dates, const std::string& key) const {
+  const DateText first = parse_date(dates[0], key), last = parse_date(dates[1], key);
+  const std::string text = concat(key, " [", dates[0], ", ", dates[1], "]");
+  ISOBAR_CHECK(first.begin < last.begin + last.length || first.begin == last.begin, text, " is reversed");
+  const std::optional<double> begin = hours_since_1970(0), end = hours_since_1970(steps() - 1);
+  ISOBAR_CHECK(begin && end, text, " are dates, but ", data_path_, " has files without 'time'");
+  for (const DateText& date : {first, last})
+    ISOBAR_CHECK(date.begin <= *end && date.begin + date.length >= *begin, text, " goes beyond the data of ", data_path_,
+                 ", which are from ", time_of(0).iso(), " to ", time_of(steps() - 1).iso());
+  constexpr double kSecond = 1.0 / 3600;
+  const StepRange range{timeline_->first_step_from(first.begin),
+                        timeline_->first_step_from(last.begin + (last.length > 0 ? last.length : kSecond))};
+  ISOBAR_CHECK(range[0] < range[1], text, " holds no step of ", data_path_);
+  return range;
 }
 
-std::size_t FieldSeries::file_of(std::int64_t step) const {
+Place FieldSeries::place(std::int64_t step) const {
   ISOBAR_CHECK(step >= 0 && step < steps(), "step ", step, " is beyond the ", steps(),
-               " steps of the data, whose first file is ", files_.front()->path());
-  return static_cast<std::size_t>(std::ranges::upper_bound(first_step_, step) - first_step_.begin() - 1);
+               " steps of the data, whose first file is ", file_name(0));
+  return timeline_->place(step);
 }
 
 std::vector<Segment> FieldSeries::segments() const {
   std::vector<Segment> result;
-  for (std::size_t f = 0; f < files_.size(); ++f) {
-    const std::int64_t begin = std::max(first_step_[f], range_[0]), end = std::min(first_step_[f + 1], range_[1]);
-    if (begin < end) result.push_back({begin, end - begin});
+  for (std::int64_t step = range_[0]; step < range_[1];) {
+    const Segment rest = timeline_->rest_of_file(step);
+    const std::int64_t count = std::min(rest.count, range_[1] - step);
+    result.push_back({step, count});
+    step += count;
   }
   return result;
+}
+
+bool FieldSeries::has_pair(std::int64_t first) const {
+  return first >= range_[0] && first + dt_ < range_[1] && timeline_->regular(first, first + dt_);
 }
 
 void FieldSeries::check_band(RowBand rows) const {
@@ -166,49 +301,30 @@ void FieldSeries::check_band(RowBand rows) const {
 }
 
 void FieldSeries::read_step(std::int64_t step, RowBand rows, float* out) const {
+  read_channels(step, all_channels_, rows, out);
+}
+
+void FieldSeries::read_channels(std::int64_t step, std::span<const std::int64_t> channels, RowBand rows,
+                                float* out) const {
   check_band(rows);
-  const std::size_t f = file_of(step);
-  files_[f]->read_step(step - first_step_[f], {rows.first, rows.count, width_}, out);
-}
-
-void FieldSeries::read_pair(std::int64_t step, RowBand rows, float* input, float* target) const {
-  ISOBAR_CHECK(file_of(step) == file_of(step + dt_), "steps ", step, " and ", step + dt_, " are not of one file (",
-               file_name(file_of(step)), ")");
-  read_step(step, rows, input);
-  read_step(step + dt_, rows, target);
-}
-
-bool FieldSeries::regular(std::int64_t first, std::int64_t last) const {
-  const std::size_t f = file_of(first);
-  const auto& time = files_[f]->time();
-  return !time || time->regular(first - first_step_[f], last - first_step_[f]);
-}
-
-std::vector<std::int64_t> FieldSeries::holes(const Segment& segment) const {
-  const std::size_t f = file_of(segment.first);
-  std::vector<std::int64_t> result;
-  if (!files_[f]->time()) return result;
-  for (std::int64_t step : files_[f]->time()->holes()) {
-    const std::int64_t before = first_step_[f] + step;
-    if (before >= segment.first && before + 1 < segment.first + segment.count) result.push_back(before);
+  static_cast<void>(place(step));
+  const std::int64_t pixels = rows.count * width_;
+  thread_local std::vector<Plane> planes;
+  for (std::size_t track = 0; track < timeline_->tracks(); ++track) {
+    const Place at = timeline_->place(step, track);
+    planes.clear();
+    for (std::size_t i = 0; i < channels.size(); ++i) {
+      const auto held = std::ranges::lower_bound(held_[at.file], channels[i], {}, &HeldChannel::in_series);
+      if (held != held_[at.file].end() && held->in_series == channels[i])
+        planes.push_back({held->in_file, out + static_cast<std::int64_t>(i) * pixels});
+    }
+    if (!planes.empty()) file(at.file).read_step(at.step, planes, {rows.first, rows.count, width_});
   }
-  return result;
-}
-
-std::optional<double> FieldSeries::hours_since_1970(std::int64_t step) const {
-  const std::size_t f = file_of(step);
-  const auto& time = files_[f]->time();
-  return time ? std::optional(time->hours_since_1970(step - first_step_[f])) : std::nullopt;
 }
 
 const FieldFile* FieldSeries::file_without_times() const {
   const auto found = std::ranges::find_if_not(files_, [](const auto& file) { return file->has_times(); });
   return found == files_.end() ? nullptr : found->get();
-}
-
-StepTime FieldSeries::time_of(std::int64_t step) const {
-  const std::size_t f = file_of(step);
-  return files_[f]->time_of(step - first_step_[f]);
 }
 
 }  // namespace isobar

@@ -1,22 +1,26 @@
-// ERA5 in the format of the NERSC tutorial and FourCastNet: yearly HDF5 files, each with one dataset `fields`
-// [steps, V, LAT, LON] of fp32, opened as one sequence of steps.
+// The fields of many files as one sequence of steps: yearly files of the NERSC tutorial and of FourCastNet, or files of
+// named variables, of any format that data/fields/field_reader.h reads.
 //
-// Steps are numbered over the files in the order of their names. A pair of steps, `dt` apart in one file, is named by
-// the number of its first step; data/fields/pairs.h makes samples of pairs. Files may have different numbers of steps;
-// all steps are used. If `lat`, `lon`, `channel`, `units` and `time` exist beside `fields`, they are used
-// (docs/data.md).
+// Steps are numbered over the files in the order of their times, or of their names if they have no times. A pair of
+// steps, `dt` apart, is named by the number of its first step; data/fields/pairs.h makes samples of pairs. Files may have
+// different numbers of steps. Files with different variables are joined where their times meet
+// (data/fields/timeline.h).
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "data/dataset.h"
 #include "data/fields/calendar.h"
+#include "data/fields/field_file.h"
 #include "data/fields/field_labels.h"
+#include "data/fields/timeline.h"
+#include "engine/keys.h"
 
 namespace isobar {
 
@@ -27,10 +31,12 @@ using StepRange = std::array<std::int64_t, 2>;  // [first, end)
 struct FieldSeriesOptions {
   std::vector<std::string> paths = {};         // folders of *.h5 files, or files
   std::vector<std::string> channels = {};      // the expected names, in order; empty: those of the files
+  bool choose = false;                         // `channels` are chosen by name from those of the files
   std::int64_t height = 0, width = 0;          // the crop [:height, :width]; 0: all of it
   std::string grid_key = "";                   // the config key of the crop, for messages
   std::int64_t dt = 1;                         // steps between input and target
-  std::optional<StepRange> range = {};         // only pairs that lie within it; none: all steps
+  bool spans_files = true;                     // pairs may lie in two files, if all files have times
+  std::optional<RangeValue> range = {};        // only pairs that lie within it, steps or dates; none: all steps
   std::string range_key = "range";             // the config key of `range`, for messages
   std::int64_t cache_bytes = -1;               // memory for decoded chunks; -1: default_cache_bytes()
   int processes_on_host = 1;                   // processes that open data sets and share the memory
@@ -46,13 +52,6 @@ std::vector<std::string> find_h5_files(const std::string& path);
 // Whether find_h5_files finds any file.
 bool has_h5_files(const std::string& path);
 
-// A range of consecutive steps of one file, within FieldSeriesOptions::range.
-struct Segment {
-  std::int64_t first = 0, count = 0;
-};
-
-class FieldFile;
-
 class FieldSeries {
  public:
   explicit FieldSeries(const FieldSeriesOptions& options);
@@ -64,7 +63,7 @@ class FieldSeries {
   std::int64_t width() const { return width_; }
   std::int64_t values() const { return channels() * height_ * width_; }  // of one step
   std::int64_t dt() const { return dt_; }
-  std::int64_t steps() const { return first_step_.back(); }  // of all files
+  std::int64_t steps() const { return timeline_->steps(); }  // of all files
   // Those of the files, else the expected names, else the tutorial's for 20 channels, else c0, c1, ...
   const std::vector<std::string>& channel_names() const { return channel_names_; }
   const std::vector<double>& latitudes() const { return latitudes_; }    // [LAT], degrees; empty: not in the files
@@ -74,14 +73,19 @@ class FieldSeries {
   const FieldLabels& labels() const { return labels_; }
 
   std::size_t file_count() const { return files_.size(); }
-  const FieldFile& file(std::size_t file) const;
-  const std::string& file_name(std::size_t file) const;
-  std::int64_t file_steps(std::size_t file) const { return first_step_[file + 1] - first_step_[file]; }
-  std::int64_t first_step_of(std::size_t file) const { return first_step_[file]; }
-  std::size_t file_of(std::int64_t step) const;
+  const FieldFile& file(std::size_t file) const { return *files_[file]; }
+  const std::string& file_name(std::size_t file) const { return files_[file]->path(); }
+  const Timeline& timeline() const { return *timeline_; }
+  // The file of a step, of the first track; Error if there is no such step.
+  Place place(std::int64_t step) const;
+  const std::string& file_name_of(std::int64_t step) const { return file_name(place(step).file); }
 
-  // Each file's part of the range, in order; empty parts are left out.
+  // The parts of the range that lie in one file each, in order.
   std::vector<Segment> segments() const;
+  const StepRange& range() const { return range_; }
+  // The steps [first, end) that a range means. Dates [first, last] are in UTC and both belong to it: a day ends with its
+  // last step. Error naming `key` if it is empty or leaves the data.
+  StepRange steps_of(const RangeValue& range, const std::string& key) const;
 
   RowBand all_rows() const { return {0, height_}; }
   void check_band(RowBand rows) const;  // Error if the cropped grid does not have these rows
@@ -90,29 +94,49 @@ class FieldSeries {
   void read_step(std::int64_t step, float* out) const { read_step(step, all_rows(), out); }
   // The same for a band of rows of the cropped grid, [V, rows.count, LON]; other rows are not read.
   void read_step(std::int64_t step, RowBand rows, float* out) const;
-  // Input and target of the pair `step`.
-  void read_pair(std::int64_t step, float* input, float* target) const { read_pair(step, all_rows(), input, target); }
-  void read_pair(std::int64_t step, RowBand rows, float* input, float* target) const;
+  // Some of the channels, by their numbers, in this order.
+  void read_channels(std::int64_t step, std::span<const std::int64_t> channels, RowBand rows, float* out) const;
 
-  // Whether `last` is last - first regular steps after `first`, in the same file; true if the file has no time axis.
-  bool regular(std::int64_t first, std::int64_t last) const;
+  // Whether the pair (first, first + dt) exists: both steps are in the range, `dt` regular steps apart, and in one file
+  // or in files with times that pairs may span.
+  bool has_pair(std::int64_t first) const;
+  bool regular(std::int64_t first, std::int64_t last) const { return timeline_->regular(first, last); }
   // The steps of a segment that are followed by a hole in time within the segment.
-  std::vector<std::int64_t> holes(const Segment& segment) const;
+  std::vector<std::int64_t> holes(const Segment& segment) const {
+    return timeline_->holes(segment.first, segment.first + segment.count);
+  }
   // Hours since 1970-01-01T00 of a step; none if its file has no time axis.
-  std::optional<double> hours_since_1970(std::int64_t step) const;
+  std::optional<double> hours_since_1970(std::int64_t step) const { return timeline_->hours_since_1970(step); }
   // The first file that has neither a `time` nor the name and number of steps of a year (FieldFile::has_times); null:
   // all steps have known times.
   const FieldFile* file_without_times() const;
   // The time of a step; Error if neither `time` nor the file's name gives it.
-  StepTime time_of(std::int64_t step) const;
+  StepTime time_of(std::int64_t step) const { return timeline_->time_of(step); }
 
  private:
-  void check(const FieldFile& file, const FieldSeriesOptions& options) const;
+  // A channel of a file, and its number in the series.
+  struct HeldChannel {
+    std::int64_t in_file = 0, in_series = 0;
+  };
+  using Tracks = std::vector<std::vector<std::size_t>>;
+
+  void open_files(const FieldSeriesOptions& options);
+  Tracks take_all_channels(const FieldSeriesOptions& options);
+  void add_channel_names(const FieldFile& file, const FieldSeriesOptions& options);
+  void compare_names(std::size_t file, const std::vector<std::string>& expected, const std::string& whose) const;
+  Tracks choose_channels(const FieldSeriesOptions& options);
+  std::vector<HeldChannel> held_by(const FieldFile& file) const;
+  void check_grid(const FieldFile& file, const FieldSeriesOptions& options) const;
+  void check_size() const;
   void set_range(const FieldSeriesOptions& options);
+  StepRange steps_between(const std::array<std::string, 2>& dates, const std::string& key) const;
   void set_labels(const FieldSeriesOptions& options);
 
+  std::string data_path_;  // the first of the options, for messages
   std::vector<std::unique_ptr<FieldFile>> files_;
-  std::vector<std::int64_t> first_step_;  // [files + 1]; the last entry is the total
+  std::vector<std::vector<HeldChannel>> held_;  // [files], by in_series
+  std::vector<std::int64_t> all_channels_;      // 0, 1, ...
+  std::unique_ptr<const Timeline> timeline_;    // refers to files_
   std::vector<std::string> channel_names_;
   FieldLabels labels_;
   std::vector<double> latitudes_, longitudes_;

@@ -34,8 +34,8 @@ void check_first_step(const FieldSeries& dataset, std::int64_t step, const std::
       sum += static_cast<double>(value);
     }
     const auto count = static_cast<double>(pixels);
-    ISOBAR_CHECK(distance / count <= bound(mean, std), dataset.file_name(dataset.file_of(step)), ": step ",
-                 step - dataset.first_step_of(dataset.file_of(step)), ", channel ", channel_names[c], " lies ",
+    ISOBAR_CHECK(distance / count <= bound(mean, std), dataset.file_name_of(step), ": step ",
+                 dataset.place(step).step, ", channel ", channel_names[c], " lies ",
                  distance / count, " standard deviations off its statistics: its mean is ", sum / count, ", theirs is ",
                  mean, "; is it in another unit?");
   }

@@ -8,10 +8,15 @@
 namespace isobar {
 namespace {
 
+// Pairs within a file, over holes too, and those over the end of a file that have no hole.
 std::vector<std::int64_t> every_pair(const FieldSeries& dataset) {
   std::vector<std::int64_t> samples;
-  for (const Segment& segment : dataset.segments())
-    for (std::int64_t i = 0; i + dataset.dt() < segment.count; ++i) samples.push_back(segment.first + i);
+  for (const Segment& segment : dataset.segments()) {
+    for (std::int64_t i = 0; i < segment.count; ++i) {
+      const bool in_one_file = i + dataset.dt() < segment.count;
+      if (in_one_file || dataset.has_pair(segment.first + i)) samples.push_back(segment.first + i);
+    }
+  }
   return samples;
 }
 
@@ -19,7 +24,7 @@ std::vector<std::int64_t> by_the_tutorials_rule(const FieldSeries& dataset) {
   const std::int64_t dt = dataset.dt();
   std::vector<std::int64_t> samples;
   for (const Segment& segment : dataset.segments()) {
-    ISOBAR_CHECK(segment.count >= 3 * dt, "sampler tutorial: ", dataset.file_name(dataset.file_of(segment.first)),
+    ISOBAR_CHECK(segment.count >= 3 * dt, "sampler tutorial: ", dataset.file_name_of(segment.first),
                  " has ", segment.count, " steps in range, fewer than the 3 dt = ", 3 * dt, " that its rule needs");
     for (std::int64_t i = 0; i < segment.count; ++i) {
       const std::int64_t local = i % (segment.count - dt);
@@ -39,11 +44,13 @@ bool spans_a_hole(const FieldSeries& dataset, std::int64_t step) {
 
 }  // namespace
 
-std::vector<std::int64_t> list_samples(const FieldSeries& dataset, SamplerKind kind, std::int64_t limit) {
+std::vector<std::int64_t> list_samples(const Windows& windows, SamplerKind kind, std::int64_t limit) {
+  const FieldSeries& dataset = windows.series();
   std::vector<std::int64_t> samples = with_holes(dataset, kind);
-  std::erase_if(samples, [&](std::int64_t step) { return spans_a_hole(dataset, step); });
+  std::erase_if(samples, [&](std::int64_t step) { return !windows.has_inputs(step) || spans_a_hole(dataset, step); });
   ISOBAR_CHECK(!samples.empty(), dataset.file_name(0), ": no two steps dt = ", dataset.dt(),
-               " apart lie in one file and in the range asked for, without a hole in time between them");
+               " apart lie in the range asked for, in one file or in files that follow each other, without a hole in time "
+               "between them");
   if (limit > 0 && limit < static_cast<std::int64_t>(samples.size())) samples.resize(static_cast<std::size_t>(limit));
   return samples;
 }
@@ -60,37 +67,40 @@ std::string describe_left_out(const FieldSeries& dataset, SamplerKind kind) {
     if (holes == 0 || ++files > kFilesNamed) continue;
     if (files > 1) text += ", ";
     text += std::to_string(holes) + (holes == 1 ? " hole" : " holes") + " in time in " +
-            dataset.file_name(dataset.file_of(segment.first));
+            dataset.file_name_of(segment.first);
   }
   return files > kFilesNamed ? text + ", and more in " + std::to_string(files - kFilesNamed) + " other files" : text;
 }
 
 PairDataset::PairDataset(const FieldSeries& steps, const PairOptions& options)
-    : steps_(steps),
+    : windows_(steps, options.windows),
       time_features_(options.time_features),
       rows_(options.rows.value_or(steps.all_rows())),
-      first_steps_(list_samples(steps, options.kind, options.limit)) {
-  steps_.check_band(rows_);
+      first_steps_(list_samples(windows_, options.kind, options.limit)) {
+  steps.check_band(rows_);
 }
 
 std::string PairDataset::name() const {
-  return steps_.file_name(0) + (steps_.file_count() > 1 ? " and the files beside it" : "");
+  return steps().file_name(0) + (steps().file_count() > 1 ? " and the files beside it" : "");
 }
 
-std::vector<TensorSpec> pair_layout(const Shape& fields, bool time_features) {
-  std::vector<TensorSpec> layout{{"input", fields, DType::fp32}, {"target", fields, DType::fp32}};
+std::vector<TensorSpec> pair_layout(const Shape& input, const Shape& target, bool time_features) {
+  std::vector<TensorSpec> layout{{"input", input, DType::fp32}, {"target", target, DType::fp32}};
   if (time_features) layout.push_back({"time", {kTimeFeatures}, DType::fp64});
   return layout;
 }
 
 std::vector<TensorSpec> PairDataset::layout() const {
-  return pair_layout({steps_.channels(), rows_.count, steps_.width()}, time_features_);
+  const std::int64_t width = steps().width();
+  return pair_layout({windows_.input_planes(), rows_.count, width}, {windows_.target_planes(), rows_.count, width},
+                     time_features_);
 }
 
 void PairDataset::read(const SampleKey& key, std::span<void* const> to) const {
   const std::int64_t step = step_of(key.sample);
-  steps_.read_pair(step, rows_, static_cast<float*>(to[0]), static_cast<float*>(to[1]));
-  if (time_features_) std::ranges::copy(steps_.time_of(step).features(), static_cast<double*>(to[2]));
+  windows_.read_input(step, rows_, static_cast<float*>(to[0]));
+  windows_.read_target(step + steps().dt(), rows_, static_cast<float*>(to[1]));
+  if (time_features_) std::ranges::copy(steps().time_of(step).features(), static_cast<double*>(to[2]));
 }
 
 std::unique_ptr<Dataset> PairDataset::band(RowBand rows) const {

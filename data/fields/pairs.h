@@ -10,6 +10,7 @@
 
 #include "data/dataset.h"
 #include "data/fields/field_series.h"
+#include "data/fields/windows.h"
 
 namespace isobar {
 
@@ -19,8 +20,12 @@ namespace isobar {
 enum class SamplerKind : std::uint8_t { all_pairs, tutorial };
 
 // The first steps of an epoch's pairs in file order; `limit` > 0 keeps the first `limit`. A pair over a hole in time,
-// whose steps are not dt regular steps apart, is left out. Throws Error if none remains.
-std::vector<std::int64_t> list_samples(const FieldSeries& dataset, SamplerKind kind, std::int64_t limit = 0);
+// whose steps are not dt regular steps apart, is left out, and so is one whose earlier inputs do not exist. Throws
+// Error if none remains.
+std::vector<std::int64_t> list_samples(const Windows& windows, SamplerKind kind, std::int64_t limit = 0);
+inline std::vector<std::int64_t> list_samples(const FieldSeries& dataset, SamplerKind kind, std::int64_t limit = 0) {
+  return list_samples(Windows(dataset), kind, limit);
+}
 
 // "3 pairs left out: 1 hole in time in 2018.h5": what list_samples leaves out, before the limit; empty if nothing is.
 std::string describe_left_out(const FieldSeries& dataset, SamplerKind kind);
@@ -30,13 +35,14 @@ struct PairOptions {
   std::int64_t limit = 0;            // keeps the first `limit` pairs; 0: all
   bool time_features = false;        // adds the tensor "time"
   std::optional<RowBand> rows = {};  // rows of the grid in the samples; none: all
+  WindowOptions windows = {};        // the planes of input and target
 };
 
-// The tensors of a sample of PairDataset whose fields are [V, LAT, LON].
-std::vector<TensorSpec> pair_layout(const Shape& fields, bool time_features);
+// The tensors of a sample of PairDataset: [planes, LAT, LON] of input and target.
+std::vector<TensorSpec> pair_layout(const Shape& input, const Shape& target, bool time_features);
 
 // The pairs of list_samples. Tensors of a sample, with the values of the files:
-//   "input", "target"   [V, LAT, LON] fp32; LAT counts the rows of PairOptions::rows
+//   "input", "target"   the planes of data/fields/windows.h [planes, LAT, LON] fp32; LAT counts PairOptions::rows
 //   "time"              [kTimeFeatures] fp64, StepTime::features of the input step; only with time_features
 class PairDataset : public Dataset {
  public:
@@ -51,12 +57,12 @@ class PairDataset : public Dataset {
   std::unique_ptr<Dataset> band(RowBand rows) const override;
 
   RowBand rows() const { return rows_; }  // of the grid
-  const FieldSeries& steps() const { return steps_; }
+  const FieldSeries& steps() const { return windows_.series(); }
   // The input step of a sample; Error if there is no such sample.
   std::int64_t step_of(std::int64_t sample) const;
 
  private:
-  const FieldSeries& steps_;
+  Windows windows_;
   bool time_features_;
   RowBand rows_;
   std::vector<std::int64_t> first_steps_;  // [samples]

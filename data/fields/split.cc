@@ -1,8 +1,13 @@
 #include "data/fields/split.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <vector>
+
+#include "data/fields/calendar.h"
+#include "data/fields/field_labels.h"
 
 #include "kernels/common/check.h"
 
@@ -12,9 +17,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-void check_range(const char* name, const std::optional<StepRange>& range, const KeyOrigins& origins) {
-  ISOBAR_CHECK(!range || (0 <= (*range)[0] && (*range)[0] < (*range)[1]), origins.where(name),
-               " must be [first, end) with 0 <= first < end");
+void check_range(const char* name, const std::optional<RangeValue>& range, const KeyOrigins& origins) {
+  if (!range) return;
+  if (const auto* const dates = std::get_if<1>(&*range)) {
+    for (const std::string& date : *dates) static_cast<void>(parse_date(date, origins.where(name)));
+    return;
+  }
+  const StepRange& steps = std::get<0>(*range);
+  ISOBAR_CHECK(0 <= steps[0] && steps[0] < steps[1], origins.where(name), " must be [first, end) with 0 <= first < end");
 }
 
 StepRange rest_beside(const StepRange& given, std::int64_t steps, bool before_first, const char* key) {
@@ -36,9 +46,8 @@ struct FilePart {
 std::vector<FilePart> parts_of(const FieldSeries& dataset) {
   std::vector<FilePart> parts;
   for (const Segment& segment : dataset.segments()) {
-    const std::size_t file = dataset.file_of(segment.first);
-    const std::int64_t first = segment.first - dataset.first_step_of(file);
-    parts.push_back({fs::canonical(dataset.file_name(file)), first, first + segment.count});
+    const Place first = dataset.place(segment.first);
+    parts.push_back({fs::canonical(dataset.file_name(first.file)), first.step, first.step + segment.count});
   }
   return parts;
 }
@@ -74,14 +83,18 @@ KeyTable SplitOptions::keys() {
            "mean over time, (1, V, LAT, LON), for the anomaly correlation of forecasts")
            .path()
            .free_on_resume(),
-       key("dt", dt, "steps from input to target").at_least(1).also_called({"leadtime", "timestep"}),
+       key("dt", dt, "steps from input to target").at_least(1).also_called({"timestep"}),
+       key("lead_time", lead_time, "time from input to target, as 6h, 90min or 1d, instead of dt; null: dt decides"),
+       key("span_files", span_files,
+           "a pair may lie in two files that follow each other without a hole in time, if all files have times")
+           .in_older_runs("false"),
        key("train_range", train_range,
-           "steps [first, end) to train on, counted over the files in order; null: all, or, where train_data_path "
-           "and valid_data_path are one, what valid_range leaves"),
+           "steps [first, end) to train on, counted over the files in order, or two dates, both of them included; null: "
+           "all, or, where train_data_path and valid_data_path are one, what valid_range leaves"),
        key("valid_range", valid_range,
-           "steps [first, end) to validate with; null: all, or, where the paths are one, what train_range leaves, "
+           "steps [first, end) or dates to validate with; null: all, or, where the paths are one, what train_range leaves, "
            "or the last fifth"),
-       key("test_range", test_range, "steps [first, end) of test_data_path; null: all").free_on_resume(),
+       key("test_range", test_range, "steps [first, end) or dates of test_data_path; null: all").free_on_resume(),
        key("allow_overlap", allow_overlap, "steps may be in several of the three sets").in_older_runs("true"),
        key("limit_nsamples", limit_nsamples, "only the first N training samples").at_least(1),
        key("limit_nsamples_val", limit_nsamples_val, "only the first N validation samples").at_least(1),
@@ -90,6 +103,7 @@ KeyTable SplitOptions::keys() {
         check_range("train_range", train_range, origins);
         check_range("valid_range", valid_range, origins);
         check_range("test_range", test_range, origins);
+        if (lead_time) static_cast<void>(hours_of_lead_time(*lead_time, origins.where("lead_time")));
         ISOBAR_CHECK(!test_range || has_test(), origins.where("test_range"),
                      " is a part of test_data_path, which is empty");
       }};
@@ -104,14 +118,39 @@ SplitSource SplitOptions::source(DataSplit split) const {
   return {valid_data_path, valid_range, "valid_range", limit_nsamples_val};
 }
 
+double hours_of_lead_time(const std::string& text, const std::string& where) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [unit, error] = std::from_chars(text.data(), end, number);
+  const std::string name(unit, end);
+  const double hours = name == "min" ? 1.0 / 60 : name == "h" ? 1.0 : name == "d" ? 24.0 : 0.0;
+  ISOBAR_CHECK(error == std::errc() && hours > 0 && number > 0 && std::isfinite(number), where, " is '", text,
+               "', but a lead time is a number and min, h or d, as 6h");
+  return number * hours;
+}
+
+std::int64_t steps_of_lead_time(const std::string& text, const FieldSeries& data) {
+  const double hours = hours_of_lead_time(text, "config key lead_time"), step = data.labels().step_hours;
+  ISOBAR_CHECK(step > 0, "config key lead_time is ", text, ", but the time from step to step of ", data.file_name(0),
+               " is unknown: set dt");
+  const double steps = std::round(hours / step);
+  ISOBAR_CHECK(steps >= 1 && std::abs(steps * step - hours) <= 1e-6 * hours, "config key lead_time is ", text,
+               ", which is no multiple of the ", hours_text(step), " from step to step of ", data.file_name(0));
+  return static_cast<std::int64_t>(steps);
+}
+
 bool SplitOptions::is_one_path() const {
   std::error_code missing;
   return fs::equivalent(train_data_path, valid_data_path, missing);
 }
 
-void SplitOptions::complete_ranges(std::int64_t steps) {
-  const std::int64_t last_fifth = steps - (steps + 4) / 5;
-  const std::optional<StepRange> train = train_range, valid = valid_range;
+void SplitOptions::complete_ranges(const FieldSeries& data) {
+  const auto steps_of = [&](const std::optional<RangeValue>& range, const char* key) {
+    return range ? std::optional(data.steps_of(*range, key)) : std::nullopt;
+  };
+  const std::int64_t steps = data.steps(), last_fifth = steps - (steps + 4) / 5;
+  const std::optional<StepRange> train = steps_of(train_range, "train_range"),
+                                 valid = steps_of(valid_range, "valid_range");
   if (!train)
     train_range = valid ? rest_beside(*valid, steps, /*before_first=*/true, "valid_range") : StepRange{0, last_fifth};
   if (!valid)

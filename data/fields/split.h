@@ -19,7 +19,7 @@ struct EnumNames<SamplerKind> {
 // The files and steps of one set.
 struct SplitSource {
   std::string path;
-  std::optional<StepRange> range;
+  std::optional<RangeValue> range;
   const char* range_key = "";              // the config key of the range
   std::optional<std::int64_t> limit = {};  // max number of samples
 };
@@ -32,7 +32,9 @@ struct SplitOptions {
   std::string global_stds_path = "/data/stats/global_stds.npy";
   std::string time_means_path = "/data/stats/time_means.npy";
   std::int64_t dt = 1;
-  std::optional<StepRange> train_range, valid_range, test_range;
+  std::optional<std::string> lead_time;  // "6h": sets dt
+  bool span_files = true;
+  std::optional<RangeValue> train_range, valid_range, test_range;
   bool allow_overlap = false;
   std::optional<std::int64_t> limit_nsamples, limit_nsamples_val;
   SamplerKind sampler = SamplerKind::all_pairs;
@@ -45,10 +47,16 @@ struct SplitOptions {
 
   // Whether training and validation set share one path, so that ranges must separate them.
   bool is_one_path() const;
-  // Fills a null range of the two: with the rest of `steps` steps that the other range leaves; if both are null,
-  // validation gets the last fifth and training the rest. Throws Error if the other range leaves nothing.
-  void complete_ranges(std::int64_t steps);
+  // Fills a null range of the two: with the rest of the steps that the other range leaves; if both are null, validation
+  // gets the last fifth and training the rest. Throws Error if the other range leaves nothing.
+  void complete_ranges(const FieldSeries& data);
 };
+
+// The hours of a lead time: "6h", "90min", "1d". Error naming `where` for any other text.
+double hours_of_lead_time(const std::string& text, const std::string& where);
+// The steps of `data` that a lead time is. Error naming both numbers if it is no multiple of the step from one to the
+// next, or if that step is unknown.
+std::int64_t steps_of_lead_time(const std::string& text, const FieldSeries& data);
 
 // A set, the config key of its range and its name in messages.
 struct NamedSet {

@@ -50,6 +50,17 @@ TimeAxis::TimeAxis(std::vector<double> values, const TimeUnits& units, bool sing
   double largest = 0;
   for (double value : values_) largest = std::max(largest, std::abs(value));
   rounding_hours_ = largest * units_.hours_per_unit() * (single_precision ? 0x1p-23 : 0x1p-52);
+  find_step_and_holes();
+}
+
+TimeAxis::TimeAxis(std::vector<double> hours, double rounding_hours, const std::string& where)
+    : values_(std::move(hours)), units_("hours since 1970-01-01", "proleptic_gregorian", where),
+      rounding_hours_(rounding_hours) {
+  check_order(where);
+  find_step_and_holes();
+}
+
+void TimeAxis::find_step_and_holes() {
   std::vector<double> differences;
   for (std::size_t i = 1; i < values_.size(); ++i)
     differences.push_back((values_[i] - values_[i - 1]) * units_.hours_per_unit());

@@ -51,13 +51,14 @@ Batch Rollout::load(std::int64_t step) const {
 void Rollout::check_start(std::int64_t start) const {
   ISOBAR_CHECK(start >= 0 && start < dataset_.steps(), "start step ", start, " is not in the data, which has ",
                dataset_.steps(), " steps");
-  const std::size_t file = dataset_.file_of(start);
+  const std::string& file = dataset_.file_name_of(start);
   const std::int64_t last = start + lead(steps_ - 1);
-  ISOBAR_CHECK(last < dataset_.steps() && dataset_.file_of(last) == file, "a forecast of ", steps_, " steps from step ",
-               start, " ends at step ", last, ", which is not in ", dataset_.file_name(file));
+  const bool in_one_file = last - start < dataset_.timeline().rest_of_file(start).count;
+  ISOBAR_CHECK(in_one_file || (last < dataset_.steps() && dataset_.regular(start, last)), "a forecast of ", steps_,
+               " steps from step ", start, " ends at step ", last, ", which is not in ", file);
   const std::vector<std::int64_t> holes = dataset_.holes({start, last - start + 1});
   ISOBAR_CHECK(holes.empty(), "a forecast of ", steps_, " steps from step ", start, " crosses a hole in time of ",
-               dataset_.file_name(file), ": step ", holes.front(), " is ", dataset_.time_of(holes.front()).iso(),
+               file, ": step ", holes.front(), " is ", dataset_.time_of(holes.front()).iso(),
                ", step ", holes.front() + 1, " is ", dataset_.time_of(holes.front() + 1).iso());
 }
 

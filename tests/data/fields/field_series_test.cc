@@ -207,7 +207,8 @@ TEST_CASE("dataset: a band that the cropped grid has not is refused") {
                                                                   std::to_string(rows.first + rows.count) +
                                                                   ") are no band of the 4 rows of the grid");
   std::vector<float> input(4), target(4);
-  dataset.read_pair(1, {2, 2}, input.data(), target.data());
+  dataset.read_step(1, {2, 2}, input.data());
+  dataset.read_step(2, {2, 2}, target.data());
   CHECK(input[3] == testing::field_value(0, 1, 0, 3, 1));
   CHECK(target[0] == testing::field_value(0, 2, 0, 2, 0));
 }
@@ -221,15 +222,18 @@ TEST_CASE("dataset: years stand in the order of their names, each with its own l
   const FieldSeries dataset({.paths = {folder.path()}});
   CHECK(dataset.steps() == 8);
   CHECK(dataset.file_count() == 2);
-  CHECK(dataset.file_steps(0) == 5);
-  CHECK(dataset.file_of(4) == 0);
-  CHECK(dataset.file_of(5) == 1);
-  CHECK_THROWS_AS(dataset.file_of(8), Error);
+  CHECK(dataset.segments().front().count == 5);
+  CHECK(dataset.place(4).file == 0);
+  CHECK(dataset.place(5).file == 1);
+  CHECK(dataset.place(5).step == 0);
+  CHECK_THROWS_AS(dataset.place(8), Error);
   std::vector<float> input(16), target(16);
-  dataset.read_pair(6, input.data(), target.data());
+  dataset.read_step(6, input.data());
+  dataset.read_step(7, target.data());
   CHECK(input[13] == testing::field_value(2000, 1, 1, 1, 1));
   CHECK(target[13] == testing::field_value(2000, 2, 1, 1, 1));
-  CHECK_THROWS_WITH(dataset.read_pair(4, input.data(), target.data()), ContainsSubstring("not of one file"));
+  CHECK(dataset.has_pair(3));
+  CHECK_FALSE(dataset.has_pair(4));  // in two files
 }
 
 TEST_CASE("dataset: lat, lon, channel and time beside the fields are believed") {
@@ -260,11 +264,14 @@ TEST_CASE("dataset: a pair is dt steps apart") {
   const testing::TemporaryFolder folder;
   write_fields(folder / "2001.h5", {9, 1, 2, 2});
   const FieldSeries dataset({.paths = {folder / "2001.h5"}, .dt = 4});
+  const PairDataset pairs(dataset);
   std::vector<float> input(4), target(4);
-  dataset.read_pair(3, input.data(), target.data());
+  const std::array<void*, 2> to{input.data(), target.data()};
+  pairs.read({.sample = 3}, to);
   CHECK(input[3] == testing::field_value(0, 3, 0, 1, 1));
   CHECK(target[3] == testing::field_value(0, 7, 0, 1, 1));
-  CHECK_THROWS_AS(dataset.read_pair(5, input.data(), target.data()), Error);
+  CHECK(pairs.samples() == 5);
+  CHECK_FALSE(dataset.has_pair(5));
 }
 
 TEST_CASE("dataset: the calendar beside the time is obeyed") {

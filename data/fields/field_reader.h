@@ -1,0 +1,45 @@
+// Reads the fields of one file, or of one store, whatever its format.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "data/fields/field_facts.h"
+#include "data/files/box_reader.h"
+
+namespace isobar {
+
+// Rows [row, row + height) and columns [0, width) of a grid.
+struct FieldCrop {
+  std::int64_t row = 0, height = 0, width = 0;
+};
+
+// A channel of a step, and where its field goes.
+struct Plane {
+  std::int64_t channel = 0;  // by its number in the file
+  float* to = nullptr;       // [crop.height, crop.width]
+};
+
+class FieldReader {
+ public:
+  virtual ~FieldReader() = default;
+
+  // The fields of a step, as FieldFacts describes them. A value that the format declares missing is NaN, or a fill
+  // value that FieldFacts lists. Thread-safe.
+  virtual void read(std::int64_t step, std::span<const Plane> planes, FieldCrop crop) = 0;
+  // How the file is read, for `isobar data info`: "contiguous", "chunks of (1, 2, 32, 64), deflate".
+  virtual std::string name() const = 0;
+};
+
+// An opened file of fields.
+struct OpenedFields {
+  FieldFacts facts;
+  std::unique_ptr<FieldReader> reader;
+};
+
+// The format is known by the first bytes. Error naming the file if it has none that can be read, or no fields.
+OpenedFields open_fields(const std::string& path, const CacheBudget& budget);
+
+}  // namespace isobar

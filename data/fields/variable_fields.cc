@@ -1,0 +1,348 @@
+#include "data/fields/variable_fields.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "data/fields/channels.h"
+#include "data/fields/field_axes.h"
+#include "data/fields/packing.h"
+#include "kernels/common/check.h"
+#include "kernels/common/checked_size.h"
+
+namespace isobar {
+namespace {
+
+constexpr std::size_t kNoAxis = std::numeric_limits<std::size_t>::max();
+
+// A variable on latitudes and longitudes. Axes are numbered in the stored order.
+struct GridVariable {
+  const ArrayInfo* array = nullptr;
+  std::size_t time = kNoAxis, level = kNoAxis, latitude = kNoAxis, longitude = kNoAxis, experiment = kNoAxis;
+  bool on_model_levels = false;
+  bool runs_northwards = false;  // the first row is the southernmost
+  Packing packing;
+  std::vector<std::string> channels = {};  // [levels], or one
+
+  std::int64_t extent(std::size_t axis) const { return axis == kNoAxis ? 1 : array->shape[axis]; }
+};
+
+const ArrayInfo* find_array(const StoredArrays& arrays, const std::string& name) {
+  const auto found = std::ranges::find(arrays.arrays(), name, &ArrayInfo::name);
+  return found == arrays.arrays().end() ? nullptr : &*found;
+}
+
+// The coordinate of an axis: the array of one dimension that has the name of the axis.
+const ArrayInfo* coordinate_of(const StoredArrays& arrays, const std::string& axis) {
+  const ArrayInfo* const found = find_array(arrays, axis);
+  return found != nullptr && found->shape.size() == 1 && found->format ? found : nullptr;
+}
+
+std::vector<double> all_numbers(const StoredArrays& arrays, const ArrayInfo& array) {
+  std::vector<double> values(static_cast<std::size_t>(array.shape.front()));
+  arrays.open(array.name, {})->read(std::array<std::int64_t, 1>{0}, array.shape, values.data());
+  for (const double value : values)
+    ISOBAR_CHECK(std::isfinite(value), arrays.path(), ": '", array.name, "' holds ", std::isnan(value) ? "NaN" : "an infinity");
+  return values;
+}
+
+std::string shown_level(double level) {
+  return concat(level);
+}
+
+// Describes the variables of one file.
+class Describer {
+ public:
+  explicit Describer(const StoredArrays& arrays) : arrays_(arrays) {}
+
+  // None if the array is no field; `reason` says why a field cannot be a channel.
+  std::optional<GridVariable> describe(const ArrayInfo& array, std::string& reason) const;
+  std::vector<std::string> channels_of(const GridVariable& variable) const;
+  std::vector<double> axis_values(const GridVariable& variable, std::size_t axis) const;
+  std::string where(const ArrayInfo& array) const { return concat(arrays_.path(), ": '", array.name, "'"); }
+
+ private:
+  bool is_own_coordinate(const ArrayInfo& array) const {
+    return array.dimensions.size() == 1 && array.dimensions.front() == array.name;
+  }
+
+  const StoredArrays& arrays_;
+};
+
+std::optional<GridVariable> Describer::describe(const ArrayInfo& array, std::string& reason) const {
+  if (!array.format || array.dimensions.size() != array.shape.size() || is_own_coordinate(array)) return std::nullopt;
+  GridVariable variable{.array = &array, .packing = {}};
+  for (std::size_t axis = 0; axis < array.dimensions.size(); ++axis) {
+    const std::string& name = array.dimensions[axis];
+    const FieldAxis kind = field_axis(name, coordinate_of(arrays_, name));
+    std::size_t* const place = kind == FieldAxis::time         ? &variable.time
+                               : kind == FieldAxis::latitude   ? &variable.latitude
+                               : kind == FieldAxis::longitude  ? &variable.longitude
+                               : kind == FieldAxis::experiment ? &variable.experiment
+                               : kind == FieldAxis::other      ? nullptr
+                                                               : &variable.level;
+    if (place == nullptr ? array.shape[axis] != 1 : *place != kNoAxis)
+      reason = concat(array.name, " has ", array.shape[axis], " entries on its axis '", name, "'");
+    if (place != nullptr) *place = axis;
+    if (kind == FieldAxis::model_level) variable.on_model_levels = true;
+  }
+  if (variable.latitude == kNoAxis || variable.longitude == kNoAxis) return std::nullopt;
+  if (!reason.empty()) return std::nullopt;
+  const std::vector<double> latitudes = axis_values(variable, variable.latitude);
+  variable.runs_northwards = latitudes.size() > 1 && latitudes.front() < latitudes.back();
+  variable.packing = packing_of(array, where(array));
+  variable.channels = channels_of(variable);
+  return variable;
+}
+
+std::vector<double> Describer::axis_values(const GridVariable& variable, std::size_t axis) const {
+  if (axis == kNoAxis) return {};
+  const ArrayInfo* const coordinate = coordinate_of(arrays_, variable.array->dimensions[axis]);
+  if (coordinate == nullptr) return {};
+  ISOBAR_CHECK(coordinate->shape.front() == variable.array->shape[axis], where(*coordinate), " has ",
+               coordinate->shape.front(), " values, but ", variable.array->name, " has ", variable.array->shape[axis],
+               " on this axis");
+  return all_numbers(arrays_, *coordinate);
+}
+
+std::vector<std::string> Describer::channels_of(const GridVariable& variable) const {
+  const std::string name = short_variable_name(variable.array->name);
+  if (variable.level == kNoAxis) return {name};
+  std::vector<double> levels = axis_values(variable, variable.level);
+  const std::string& axis = variable.array->dimensions[variable.level];
+  if (levels.empty()) {  // an axis without coordinate: numbered from 1, as model levels are
+    for (std::int64_t level = 1; level <= variable.extent(variable.level); ++level)
+      levels.push_back(static_cast<double>(level));
+  } else if (!variable.on_model_levels) {
+    const ArrayInfo& coordinate = *coordinate_of(arrays_, axis);
+    for (double& level : levels) level *= hectopascals_per_unit(coordinate, where(coordinate));
+  }
+  std::vector<std::string> channels;
+  for (const double level : levels) channels.push_back(name + (variable.on_model_levels ? "_ml" : "") + shown_level(level));
+  return channels;
+}
+
+// The names of all channels: variables whose short names are equal go by their own names.
+void keep_names_apart(std::vector<GridVariable>& variables) {
+  const auto count = [&](const std::string& name) {
+    std::ptrdiff_t found = 0;
+    for (const GridVariable& variable : variables) found += std::ranges::count(variable.channels, name);
+    return found;
+  };
+  std::vector<GridVariable*> doubtful;
+  for (GridVariable& variable : variables)
+    if (std::ranges::any_of(variable.channels, [&](const std::string& name) { return count(name) > 1; }))
+      doubtful.push_back(&variable);
+  for (GridVariable* variable : doubtful) {
+    const std::string short_name = short_variable_name(variable->array->name);
+    for (std::string& channel : variable->channels)
+      channel = variable->array->name + channel.substr(short_name.size());
+  }
+}
+
+// Reads planes of one variable.
+class VariableReader {
+ public:
+  VariableReader(std::shared_ptr<const StoredArrays> arrays, const GridVariable& variable, CacheBudget budget)
+      : arrays_(std::move(arrays)), variable_(variable), budget_(std::move(budget)) {}
+
+  // The field of a level at a step, rows [crop.row, crop.row + crop.height) counted from the north.
+  void read(std::int64_t step, std::int64_t level, GridCrop crop, float* to) {
+    std::vector<std::int64_t> start(variable_.array->shape.size(), 0), count(variable_.array->shape.size(), 1);
+    const auto set = [&](std::size_t axis, std::int64_t first, std::int64_t length) {
+      if (axis != kNoAxis) start[axis] = first, count[axis] = length;
+    };
+    const std::int64_t rows = variable_.extent(variable_.latitude);
+    set(variable_.time, step, 1);
+    set(variable_.level, level, 1);
+    set(variable_.latitude, variable_.runs_northwards ? rows - crop.row - crop.height : crop.row, crop.height);
+    set(variable_.longitude, 0, crop.width);
+    const bool lies_as_wanted = !variable_.runs_northwards && variable_.latitude < variable_.longitude;
+    if (lies_as_wanted && variable_.packing.is_plain() && variable_.extent(variable_.experiment) == 1) {
+      reader().read(start, count, to);
+      mark_missing(variable_.packing, {to, static_cast<std::size_t>(crop.height * crop.width)});
+      return;
+    }
+    for (std::int64_t experiment = 0; experiment < variable_.extent(variable_.experiment); ++experiment) {
+      set(variable_.experiment, experiment, 1);
+      read_part(start, count, crop, experiment > 0, to);
+    }
+  }
+
+  std::string name() { return reader().name(); }
+
+ private:
+  // fills: only where `to` has no value yet.
+  void read_part(std::span<const std::int64_t> start, std::span<const std::int64_t> count, GridCrop crop, bool fills,
+                 float* to) {
+    thread_local std::vector<double> stored;
+    thread_local std::vector<float> line;
+    stored.resize(static_cast<std::size_t>(crop.height * crop.width));
+    reader().read(start, count, stored.data());
+    const bool rows_first = variable_.latitude < variable_.longitude;
+    const std::int64_t lines = rows_first ? crop.height : crop.width, length = rows_first ? crop.width : crop.height;
+    line.resize(static_cast<std::size_t>(length));
+    for (std::int64_t i = 0; i < lines; ++i) {
+      unpack(variable_.packing, std::span(stored).subspan(static_cast<std::size_t>(i * length), line.size()), 1,
+             line.data());
+      for (std::int64_t j = 0; j < length; ++j) {
+        const std::int64_t stored_row = rows_first ? i : j, column = rows_first ? j : i;
+        const std::int64_t row = variable_.runs_northwards ? crop.height - 1 - stored_row : stored_row;
+        float& value = to[row * crop.width + column];
+        if (!fills || std::isnan(value)) value = line[static_cast<std::size_t>(j)];
+      }
+    }
+  }
+
+  // Opened when it is needed: only variables that have a role are.
+  BoxReader& reader() {
+    const std::lock_guard lock(opening_);
+    if (!reader_)
+      reader_ = arrays_->open(variable_.array->name, {.budget = budget_, .rows = "steps", .values = "fields"});
+    return *reader_;
+  }
+
+  std::shared_ptr<const StoredArrays> arrays_;
+  GridVariable variable_;
+  CacheBudget budget_;
+  std::mutex opening_;
+  std::unique_ptr<BoxReader> reader_;
+};
+
+class VariableFields : public FieldReader {
+ public:
+  VariableFields(const std::shared_ptr<const StoredArrays>& arrays, const std::vector<GridVariable>& variables,
+                 const CacheBudget& budget)
+      : format_(arrays->format()) {
+    for (const GridVariable& variable : variables) {
+      readers_.push_back(std::make_unique<VariableReader>(arrays, variable, budget));
+      for (std::size_t level = 0; level < variable.channels.size(); ++level)
+        channels_.push_back({readers_.back().get(), static_cast<std::int64_t>(level)});
+    }
+  }
+
+  void read(std::int64_t step, std::span<const Plane> planes, GridCrop crop) override {
+    for (const Plane& plane : planes) {
+      const Channel& channel = channels_[static_cast<std::size_t>(plane.channel)];
+      channel.reader->read(step, channel.level, crop, plane.to);
+    }
+  }
+
+  std::string name() const override { return concat(format_, ", ", channels_.front().reader->name()); }
+
+ private:
+  struct Channel {
+    VariableReader* reader;
+    std::int64_t level;
+  };
+
+  std::string format_;
+  std::vector<std::unique_ptr<VariableReader>> readers_;  // [variables]
+  std::vector<Channel> channels_;
+};
+
+// Error if a variable is not on the steps and the grid of the first one.
+void check_same_axes(const StoredArrays& arrays, const GridVariable& first, const GridVariable& variable) {
+  for (const auto [axis, other] : {std::pair(variable.time, first.time), std::pair(variable.latitude, first.latitude),
+                                   std::pair(variable.longitude, first.longitude)}) {
+    const std::string &name = variable.array->dimensions[axis], &other_name = first.array->dimensions[other];
+    ISOBAR_CHECK(name == other_name && variable.array->shape[axis] == first.array->shape[other], arrays.path(), ": ",
+                 variable.array->name, " lies on the axis '", name, "' of ", variable.array->shape[axis], ", but ",
+                 first.array->name, " on '", other_name, "' of ", first.array->shape[other]);
+  }
+}
+
+std::optional<TimeFacts> times_of(const StoredArrays& arrays, const GridVariable& variable) {
+  const ArrayInfo* const coordinate = coordinate_of(arrays, variable.array->dimensions[variable.time]);
+  if (coordinate == nullptr) return std::nullopt;
+  const std::string units = text_attribute(*coordinate, "units");
+  if (units.find(" since ") == std::string::npos) return std::nullopt;
+  const NumberFormat& format = *coordinate->format;
+  return TimeFacts{Describer(arrays).axis_values(variable, variable.time), units, text_attribute(*coordinate, "calendar"),
+                   format.kind == NumberFormat::Kind::floating && format.bytes == sizeof(float)};
+}
+
+FieldFacts facts_of(const StoredArrays& arrays, const std::vector<GridVariable>& variables) {
+  const GridVariable& first = variables.front();
+  const Describer describer(arrays);
+  FieldFacts facts;
+  for (const GridVariable& variable : variables) {
+    check_same_axes(arrays, first, variable);
+    facts.channel_names.insert(facts.channel_names.end(), variable.channels.begin(), variable.channels.end());
+    facts.units.insert(facts.units.end(), variable.channels.size(), text_attribute(*variable.array, "units"));
+  }
+  facts.shape = {first.extent(first.time), std::ssize(facts.channel_names), first.extent(first.latitude),
+                 first.extent(first.longitude)};
+  facts.latitudes = describer.axis_values(first, first.latitude);
+  facts.longitudes = describer.axis_values(first, first.longitude);
+  if (first.runs_northwards) std::ranges::reverse(facts.latitudes);
+  facts.time = times_of(arrays, first);
+  return facts;
+}
+
+}  // namespace
+
+OpenedFields open_variable_fields(std::shared_ptr<const StoredArrays> arrays, const CacheBudget& budget) {
+  std::vector<GridVariable> variables;
+  std::vector<std::string> left_out;
+  const Describer describer(*arrays);
+  for (const ArrayInfo& array : arrays->arrays()) {
+    std::string reason;
+    std::optional<GridVariable> variable = describer.describe(array, reason);
+    if (variable && variable->time == kNoAxis) reason = array.name + " does not change with time";
+    if (!reason.empty())
+      left_out.push_back(reason);
+    else if (variable)
+      variables.push_back(std::move(*variable));
+  }
+  std::string held;
+  for (const ArrayInfo& array : arrays->arrays()) held += (held.empty() ? "" : ", ") + array.name;
+  ISOBAR_CHECK(!variables.empty(), arrays->path(), " has no variable on time, latitude and longitude; it holds ",
+               held.empty() ? "nothing" : held);
+  keep_names_apart(variables);
+  FieldFacts facts = facts_of(*arrays, variables);
+  check_extents(facts.shape, arrays->path());
+  check_latitudes(facts.latitudes, arrays->path());
+  facts.left_out = std::move(left_out);
+  return {std::move(facts), std::make_unique<VariableFields>(arrays, variables, budget)};
+}
+
+ConstantPlane read_constant_plane(const StoredArrays& arrays, const std::string& variable) {
+  const ArrayInfo* array = find_array(arrays, variable);
+  for (const ArrayInfo& candidate : arrays.arrays())
+    if (array == nullptr && same_channel(candidate.name, variable)) array = &candidate;
+  ISOBAR_CHECK(array != nullptr, arrays.path(), " holds no '", variable, "'");
+  std::string reason;
+  const Describer describer(arrays);
+  const std::optional<GridVariable> found = describer.describe(*array, reason);
+  ISOBAR_CHECK(reason.empty(), arrays.path(), ": ", reason);
+  ISOBAR_CHECK(found && found->channels.size() == 1, arrays.path(), ": '", array->name,
+               "' is not one plane of latitudes and longitudes");
+  ConstantPlane plane{.values = {},
+                      .height = found->extent(found->latitude),
+                      .width = found->extent(found->longitude),
+                      .latitudes = describer.axis_values(*found, found->latitude),
+                      .longitudes = describer.axis_values(*found, found->longitude),
+                      .units = text_attribute(*array, "units")};
+  if (found->runs_northwards) std::ranges::reverse(plane.latitudes);
+  check_extents({1, 1, plane.height, plane.width}, arrays.path());
+  plane.values.resize(static_cast<std::size_t>(plane.height * plane.width));
+  // `arrays` outlives the reader.
+  VariableReader reader(std::shared_ptr<const StoredArrays>(std::shared_ptr<void>(), &arrays), *found, nullptr);
+  const GridCrop whole{0, plane.height, plane.width};
+  reader.read(0, 0, whole, plane.values.data());
+  if (const std::int64_t last = found->extent(found->time) - 1; last > 0) {
+    std::vector<float> at_end(plane.values.size());
+    reader.read(last, 0, whole, at_end.data());
+    const bool is_constant = std::ranges::equal(
+        plane.values, at_end, [](float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); });
+    ISOBAR_CHECK(is_constant, arrays.path(), ": '", array->name, "' changes with time, so that it is no constant");
+  }
+  return plane;
+}
+
+}  // namespace isobar

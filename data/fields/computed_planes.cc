@@ -111,8 +111,12 @@ void ComputedPlanes::fill(const std::string& name, double hours, RowBand rows, s
     return;
   }
   if (name == "cos_latitude") return fill_cos_latitude(grid_, rows, out);
-  if (name == "sin_longitude") fill_longitude(grid_, std::sin, out);
-  if (name == "cos_longitude") fill_longitude(grid_, std::cos, out);
+  if (name == "sin_longitude")
+    fill_longitude(
+        grid_, [](double x) { return std::sin(x); }, out);
+  if (name == "cos_longitude")
+    fill_longitude(
+        grid_, [](double x) { return std::cos(x); }, out);
 }
 
 double ComputedPlanes::radiation_scale() const {

@@ -27,11 +27,14 @@ struct Piece {
     std::vector<double> angle, sine;  // [columns], the angles in [-π, π]
   };
 
-  Sun sun;  // of the middle
+  Sun sun;             // of the middle
+  double radians = 0;  // by which the earth turns
   End begin, end;
   std::vector<double> midnights;  // [columns], 1 where midnight lies between the ends, else 0
 
-  Piece(const std::vector<double>& longitudes, double middle, double length) : sun(sun_at(middle)) {
+  // middle: hours since 1970; length: hours, at most 1.
+  Piece(const std::vector<double>& longitudes, double middle, double length)
+      : sun(sun_at(middle)), radians(15 * length * std::numbers::pi / 180) {
     const double half = 15 * length / 2;  // degrees
     for (double longitude : longitudes) {
       add(begin, longitude - half);
@@ -47,9 +50,10 @@ struct Piece {
   }
 };
 
-// Adds `weight` times the light of a piece, the integral over h, to each point of a row.
-void add_light(const Piece& piece, double latitude, double weight, std::span<double> out) {
+// Adds `share` times the mean over a piece to each point of a row.
+void add_mean(const Piece& piece, double latitude, double share, std::span<double> out) {
   const RowLight row(piece.sun, latitude);
+  const double weight = share / (piece.radians * piece.sun.distance * piece.sun.distance);
   const double sunset = std::acos(std::clamp(-row.a / row.b, -1.0, 1.0));
   const double afternoon = row.a * sunset + row.b * std::sin(sunset);
   const auto since_noon = [&](double angle, double sine) {
@@ -87,14 +91,12 @@ void mean_insolation(const GridPoints& grid, double hours, double span, RowBand 
   constexpr double kRounding = 1e-9;  // of a span that was computed: six hours are six pieces
   const double pieces = std::max(1.0, std::ceil(span - kRounding));
   const double length = span / pieces;
-  std::fill(out.begin(), out.end(), 0.0);
-  for (double k = 0; k < pieces; ++k) {
-    const Piece piece(grid.longitudes, hours - span + (k + 0.5) * length, length);
-    const double radians = 15 * length * std::numbers::pi / 180;
-    const double weight = 1 / (pieces * radians * piece.sun.distance * piece.sun.distance);
-    for_rows(grid, rows, out,
-             [&](double latitude, std::span<double> values) { add_light(piece, latitude, weight, values); });
-  }
+  std::vector<Piece> light;
+  for (double k = 0; k < pieces; ++k) light.emplace_back(grid.longitudes, hours - span + (k + 0.5) * length, length);
+  for_rows(grid, rows, out, [&](double latitude, std::span<double> values) {
+    std::fill(values.begin(), values.end(), 0.0);
+    for (const Piece& piece : light) add_mean(piece, latitude, 1 / pieces, values);
+  });
 }
 
 }  // namespace isobar

@@ -18,12 +18,12 @@
 #include "apps/finite_numbers.h"
 #include "apps/train/config.h"
 #include "apps/train/signals.h"
-#include "apps/train/suggestions.h"
 #include "comm/launch.h"
 #include "comm/process_ranks.h"
 #include "kernels/common/check.h"
 #include "kernels/common/printable.h"
 #include "kernels/common/sentence.h"
+#include "kernels/common/suggestions.h"
 
 namespace {
 

@@ -9,9 +9,9 @@
 
 #include "apps/sweep/draws.h"
 #include "apps/train/config_file.h"
-#include "apps/train/suggestions.h"
 #include "engine/files/json.h"
 #include "kernels/common/check.h"
+#include "kernels/common/suggestions.h"
 
 namespace isobar {
 

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "apps/train/key_json.h"
-#include "apps/train/suggestions.h"
 #include "engine/files/json.h"
 #include "kernels/common/check.h"
+#include "kernels/common/suggestions.h"
 
 namespace isobar {
 

@@ -9,10 +9,10 @@
 #include <string>
 #include <utility>
 
-#include "apps/train/suggestions.h"
 #include "engine/files/atomic_file.h"
 #include "engine/files/json.h"
 #include "kernels/common/check.h"
+#include "kernels/common/suggestions.h"
 
 namespace isobar {
 

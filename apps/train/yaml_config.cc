@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/train/suggestions.h"
 #include "engine/files/reader.h"
 #include "kernels/common/check.h"
+#include "kernels/common/suggestions.h"
 
 namespace isobar {
 

@@ -9,9 +9,9 @@
 #include <set>
 
 #include "apps/train/config.h"
-#include "apps/train/suggestions.h"
 #include "engine/files/atomic_file.h"
 #include "engine/files/reader.h"
+#include "kernels/common/suggestions.h"
 #include "models/vit/options.h"
 #include "tests/harness/environment_variable.h"
 #include "tests/harness/forecast_config.h"

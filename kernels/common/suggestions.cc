@@ -1,4 +1,4 @@
-#include "apps/train/suggestions.h"
+#include "kernels/common/suggestions.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -13,10 +13,13 @@ namespace isobar {
 
 struct LossInputs {
   LossKind kind = LossKind::relative_l2;
+  // Whether a NaN of the target is a missing point, which has no weight and whose gradient is 0. The loss is then the
+  // mean over the samples of this batch that have a point (kernels/forecast_loss.h).
+  bool masked = false;
   Tensor row_weights = {}, channel_weights = {};  // [LAT] of the rows given, [V]; may be undefined
   // LAT of the whole picture, if the fields are a band of its rows; 0: the fields are the whole picture.
   std::int64_t whole_height = 0;
-  // Adds the sums [B, 2] of all bands; empty: there is one band.
+  // Adds the sums [B, 2], masked [B, 4], of all bands; empty: there is one band.
   SumOverRanks add_up = {};
   // P, if the forecast is rows of patches (PatchOrder::channels_last); 0: the forecast is fields.
   std::int64_t patch = 0;

@@ -12,6 +12,16 @@
 //     finish  L from E and T of whole samples; sample_size is V·LAT·LON of a whole sample
 //     bwd     dpred = *upstream · dL/dpred, from E and T of whole samples; if E[b] is 0, the gradient of the norms is 0
 //
+//   masked: points may be missing. A NaN of the target is one: its weight is 0 whatever the forecast is there, and
+//   dpred is 0 there. m is 1 where a point is present, 0 where it is missing. E and T are sums over m = 1, and
+//     W[b] = Σ_vij w·m     M[b] = Σ_vij w·(1-m)     w[v, i] = r[i] for weighted_mse, a[v]·r[i] for the norms
+//     relative_l2, relative_l2_weighted   L = mean_b √E / √T
+//     weighted_mse                        L = mean_b E / (V·LAT·LON · W / (W + M))
+//   The denominator is Σ_vij r·m if r has the mean 1, and V·LAT·LON to the last bit if no point is missing: then loss
+//   and gradient have the bits of the kernels without a mask. A sample with W = 0 (all points are missing) is left out:
+//   mean_b is over the other samples of this batch, and the sample's gradient is 0. If all samples are left out, L is
+//   0. All is linear in the sums E, T, W and M, so bands add them up before they go to finish and bwd.
+//
 //   pred, dpred   [B, V, LAT, LON]       if patch is 0
 //                 [B·T, P·P·V]           if patch is P, T = LAT/P · LON/P: rows of patches in the order (r, s, v), see
 //                                        kernels/patchify.h, channels last
@@ -19,10 +29,10 @@
 //   dtypes        pred: dtype, one of fp32, bf16, fp16, fp64 (CPU). dpred: dpred_dtype, the same; or 16 bits if pred
 //                 is fp32, for products that read it in 16 bits
 //   row_weights   [LAT], channel_weights [V]  accumulator_of(dtype) or null; for the given rows and variables
-//   sums          [B, 2]  (E, T)  fp64
+//   sums          [B, 2]  (E, T)  fp64; masked: [B, 4]  (E, T, W, M)
 //   loss          [1]             accumulator_of(dtype)
 //   upstream      [1]             accumulator_of(dtype) or null (1): the factor on dL, as loss scale / micro-batches
-//   workspace     (sums) forecast_loss_workspace(batch) bytes
+//   workspace     (sums) forecast_loss_workspace(batch, masked) bytes
 //
 //   numerics      fp32 products; sums in fp32 within a row, in fp64 across rows (fp64 only for fp64); dpred is rounded
 //                 once, from fp32
@@ -44,8 +54,14 @@ enum class LossKind : std::uint8_t { relative_l2, weighted_mse, relative_l2_weig
 
 inline constexpr std::int64_t kForecastLossBlocks = 128;  // max partial sums a sample
 
+// The numbers of a sample in `sums`.
+constexpr std::int64_t forecast_loss_sums_of(bool masked) {
+  return masked ? 4 : 2;
+}
+
 struct ForecastLossSumsArgs {
   LossKind kind = LossKind::relative_l2;
+  bool masked = false;
   std::int64_t batch = 0, channels = 0, height = 0, width = 0;
   std::int64_t patch = 0;
   DType dtype = DType::fp32;
@@ -59,6 +75,7 @@ struct ForecastLossSumsArgs {
 
 struct ForecastLossFinishArgs {
   LossKind kind = LossKind::relative_l2;
+  bool masked = false;
   std::int64_t batch = 0, sample_size = 0;
   DType dtype = DType::fp32;  // of the forecast
   const double* sums = nullptr;
@@ -67,6 +84,7 @@ struct ForecastLossFinishArgs {
 
 struct ForecastLossBwdArgs {
   LossKind kind = LossKind::relative_l2;
+  bool masked = false;
   std::int64_t batch = 0, channels = 0, height = 0, width = 0, sample_size = 0;
   std::int64_t patch = 0;
   DType dtype = DType::fp32, dpred_dtype = DType::fp32;
@@ -79,15 +97,16 @@ struct ForecastLossBwdArgs {
   void* dpred = nullptr;
 };
 
-constexpr std::size_t forecast_loss_workspace(std::int64_t batch) {
-  return static_cast<std::size_t>(batch * kForecastLossBlocks * 2) * sizeof(double);
+constexpr std::size_t forecast_loss_workspace(std::int64_t batch, bool masked = false) {
+  return static_cast<std::size_t>(batch * kForecastLossBlocks * forecast_loss_sums_of(masked)) * sizeof(double);
 }
 constexpr Cost forecast_loss_sums_cost(const ForecastLossSumsArgs& a) {
   const double n = static_cast<double>(a.batch) * a.channels * a.height * a.width;
-  return {.bytes = n * (size_of(a.dtype) + size_of(accumulator_of(a.dtype))), .flops = 7 * n};
+  return {.bytes = n * (size_of(a.dtype) + size_of(accumulator_of(a.dtype))), .flops = (a.masked ? 8 : 7) * n};
 }
 constexpr Cost forecast_loss_finish_cost(const ForecastLossFinishArgs& a) {
-  return {.bytes = 2.0 * a.batch * sizeof(double) + size_of(accumulator_of(a.dtype)), .flops = 4.0 * a.batch};
+  const double numbers = static_cast<double>(a.batch) * forecast_loss_sums_of(a.masked);
+  return {.bytes = numbers * sizeof(double) + size_of(accumulator_of(a.dtype)), .flops = 2 * numbers};
 }
 constexpr Cost forecast_loss_bwd_cost(const ForecastLossBwdArgs& a) {
   const double n = static_cast<double>(a.batch) * a.channels * a.height * a.width;

@@ -3,6 +3,8 @@
 // piece of a line are gathered first.
 #include "kernels/forecast_loss.h"
 
+#include <type_traits>
+
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vector_math.h"
@@ -13,21 +15,23 @@ namespace {
 // Pixels of a line; those of all variables stay in the first-level cache.
 constexpr std::int64_t kPiece = 128;
 
-// `count` pixels of a line, from pixel (b, c, h, first) on, and the line's weight. In rows of patches, pixel 0 of
-// latitude row h begins at `row`, and the first pixel lies in this patch of the row.
+// `count` pixels of a line, from pixel (b, c, h, first) on, and the line's weight: in E and T, and in W and M. In rows
+// of patches, pixel 0 of latitude row h begins at `row`, and the first pixel lies in this patch of the row.
 struct Piece {
   std::int64_t b, c, h, first, count;
-  double weight;
+  double weight, share_weight;
   std::int64_t row = 0, patch = 0;
 };
 
 template <class Acc, class Arguments>
-double line_weight(const Arguments& a, std::int64_t c, std::int64_t h) {
-  if (a.kind == LossKind::relative_l2) return 1;
+double row_weight(const Arguments& a, std::int64_t h) {
   const auto* rows = static_cast<const Acc*>(a.row_weights);
+  return rows != nullptr && a.kind != LossKind::relative_l2 ? static_cast<double>(rows[h]) : 1.0;
+}
+template <class Acc, class Arguments>
+double channel_weight(const Arguments& a, std::int64_t c) {
   const auto* channels = static_cast<const Acc*>(a.channel_weights);
-  return (rows != nullptr ? static_cast<double>(rows[h]) : 1.0) *
-         (channels != nullptr ? static_cast<double>(channels[c]) : 1.0);
+  return channels != nullptr && a.kind != LossKind::relative_l2 ? static_cast<double>(channels[c]) : 1.0;
 }
 
 // Calls f(piece) for all pixels of latitude row h of sample b; for images a piece is a whole line.
@@ -38,8 +42,11 @@ ISOBAR_INLINE void for_each_piece(const Arguments& a, std::int64_t b, std::int64
   for (std::int64_t first = 0; first < a.width; first += max_count) {
     const std::int64_t count = a.width - first < max_count ? a.width - first : max_count,
                        patch = p == 0 ? 0 : first / p;
-    for (std::int64_t c = 0; c < a.channels; ++c)
-      f(Piece{b, c, h, first, count, line_weight<Acc>(a, c, h), row, patch});
+    const double of_row = row_weight<Acc>(a, h);
+    for (std::int64_t c = 0; c < a.channels; ++c) {
+      const double weight = of_row * channel_weight<Acc>(a, c);
+      f(Piece{b, c, h, first, count, weight, a.kind == LossKind::weighted_mse ? of_row : weight, row, patch});
+    }
   }
 }
 
@@ -62,88 +69,157 @@ ISOBAR_INLINE void for_each_in_patches(const Arguments& a, const Piece& at, cons
   }
 }
 
-struct Sums {
-  double error = 0, target = 0;
-};
-
-template <class T, class Acc>
-Sums sum_line(const T* pred, const Acc* target, std::int64_t width) {
-  Acc error = 0, square = 0;
-#pragma omp simd reduction(+ : error, square)
-  for (std::int64_t i = 0; i < width; ++i) {
-    const Acc e = convert<Acc>(pred[i]) - target[i];
-    error += e * e;
-    square += target[i] * target[i];
-  }
-  return {static_cast<double>(error), static_cast<double>(square)};
+// Whether a point of the target counts. Without a mask every point does.
+template <bool kMasked, class Acc>
+ISOBAR_INLINE bool is_present(Acc target) {
+  return !kMasked || target == target;
 }
 
-template <class T>
-Sums sum_piece(const ForecastLossSumsArgs& a, const Piece& at) {
+// Of a line; of the points that are present.
+template <class Acc>
+struct LineSums {
+  // As wide as Acc, so that the loop has as many lanes with a mask as without, and adds in the same order.
+  using Count = std::conditional_t<sizeof(Acc) == 8, std::int64_t, std::int32_t>;
+  Acc error = 0, target = 0;
+  Count missing = 0;
+};
+
+template <bool kMasked, class T, class Acc>
+LineSums<Acc> sum_line(const T* pred, const Acc* target, std::int64_t width) {
+  Acc error = 0, square = 0;
+  typename LineSums<Acc>::Count missing = 0;
+#pragma omp simd reduction(+ : error, square, missing)
+  for (std::int64_t i = 0; i < width; ++i) {
+    const bool present = is_present<kMasked>(target[i]);
+    const Acc e = present ? convert<Acc>(pred[i]) - target[i] : Acc(0), t = present ? target[i] : Acc(0);
+    error += e * e;
+    square += t * t;
+    missing += present ? 0 : 1;
+  }
+  return {error, square, missing};
+}
+
+template <bool kMasked, class T>
+LineSums<accumulator_t<T>> sum_piece(const ForecastLossSumsArgs& a, const Piece& at) {
   using Acc = accumulator_t<T>;
   const T* pred = static_cast<const T*>(a.pred);
   const Acc* target = static_cast<const Acc*>(a.target) + in_image(a, at);
-  if (a.patch == 0) return sum_line(pred + in_image(a, at), target, at.count);
+  if (a.patch == 0) return sum_line<kMasked>(pred + in_image(a, at), target, at.count);
   Acc line[kPiece];
   for_each_in_patches(a, at,
                       [&](std::int64_t pixel, std::int64_t element) { line[pixel] = convert<Acc>(pred[element]); });
-  return sum_line(line, target, at.count);
+  return sum_line<kMasked>(line, target, at.count);
 }
 
-template <class T>
+// A sample's numbers in `sums`, or a part of them.
+template <bool kMasked>
+struct Sums {
+  double error = 0, target = 0;
+
+  template <class Acc>
+  void add(const Piece& piece, const LineSums<Acc>& line) {
+    error += piece.weight * static_cast<double>(line.error);
+    target += piece.weight * static_cast<double>(line.target);
+  }
+  void add(const Sums& part) {
+    error += part.error;
+    target += part.target;
+  }
+  bool is_left_out() const { return false; }
+  double share() const { return 1; }  // of the weight: present
+};
+template <>
+struct Sums<true> : Sums<false> {
+  double present = 0, missing = 0;
+
+  template <class Acc>
+  void add(const Piece& piece, const LineSums<Acc>& line) {
+    Sums<false>::add(piece, line);
+    present += piece.share_weight * static_cast<double>(piece.count - line.missing);
+    missing += piece.share_weight * static_cast<double>(line.missing);
+  }
+  void add(const Sums& part) {
+    Sums<false>::add(part);
+    present += part.present;
+    missing += part.missing;
+  }
+  bool is_left_out() const { return present == 0; }
+  double share() const { return present / (present + missing); }
+};
+
+static_assert(sizeof(Sums<false>) == forecast_loss_sums_of(false) * sizeof(double) &&
+              sizeof(Sums<true>) == forecast_loss_sums_of(true) * sizeof(double));
+
+template <class T, bool kMasked>
 void add_up(const ForecastLossSumsArgs& a) {
-  auto* partial = static_cast<Sums*>(a.workspace);  // [batch, blocks]
+  auto* partial = static_cast<Sums<kMasked>*>(a.workspace);  // [batch, blocks]
   const std::int64_t blocks = a.height < kForecastLossBlocks ? a.height : kForecastLossBlocks;
 
   parallel_for(a.batch * blocks, kGrain * blocks / (a.channels * a.height * a.width + 1) + 1,
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t part = begin; part < end; ++part) {
                    const std::int64_t b = part / blocks, block = part % blocks;
-                   Sums sums;
+                   Sums<kMasked> sums;
                    for (std::int64_t h = a.height * block / blocks; h < a.height * (block + 1) / blocks; ++h)
-                     for_each_piece<accumulator_t<T>>(a, b, h, [&](const Piece& piece) {
-                       const Sums s = sum_piece<T>(a, piece);
-                       sums.error += piece.weight * s.error;
-                       sums.target += piece.weight * s.target;
-                     });
+                     for_each_piece<accumulator_t<T>>(
+                         a, b, h, [&](const Piece& piece) { sums.add(piece, sum_piece<kMasked, T>(a, piece)); });
                    partial[part] = sums;
                  }
                });
 
+  auto* whole = reinterpret_cast<Sums<kMasked>*>(a.sums);
   for (std::int64_t b = 0; b < a.batch; ++b) {
-    Sums sums;
-    for (std::int64_t block = 0; block < blocks; ++block) {
-      sums.error += partial[b * blocks + block].error;
-      sums.target += partial[b * blocks + block].target;
-    }
-    a.sums[2 * b] = sums.error;
-    a.sums[2 * b + 1] = sums.target;
+    Sums<kMasked> sums;
+    for (std::int64_t block = 0; block < blocks; ++block) sums.add(partial[b * blocks + block]);
+    whole[b] = sums;
   }
 }
 
-template <class Acc>
+template <bool kMasked, class Arguments>
+const Sums<kMasked>* sums_of(const Arguments& a) {
+  return reinterpret_cast<const Sums<kMasked>*>(a.sums);
+}
+
+// The samples over which the loss is a mean.
+template <bool kMasked, class Arguments>
+std::int64_t samples_of(const Arguments& a) {
+  std::int64_t samples = a.batch;
+  for (std::int64_t b = 0; kMasked && b < a.batch; ++b) samples -= sums_of<kMasked>(a)[b].is_left_out() ? 1 : 0;
+  return samples;
+}
+
+template <class Acc, bool kMasked>
 void finish(const ForecastLossFinishArgs& a) {
   double loss = 0;
   for (std::int64_t b = 0; b < a.batch; ++b) {
-    const double error = a.sums[2 * b], target = a.sums[2 * b + 1];
-    loss += a.kind == LossKind::weighted_mse ? error / static_cast<double>(a.sample_size)
-                                             : std::sqrt(error) / std::sqrt(target);
+    const Sums<kMasked> sums = sums_of<kMasked>(a)[b];
+    if (sums.is_left_out()) continue;
+    loss += a.kind == LossKind::weighted_mse ? sums.error / (static_cast<double>(a.sample_size) * sums.share())
+                                             : std::sqrt(sums.error) / std::sqrt(sums.target);
   }
-  *static_cast<Acc*>(a.loss) = static_cast<Acc>(loss / static_cast<double>(a.batch));
+  const std::int64_t samples = samples_of<kMasked>(a);
+  *static_cast<Acc*>(a.loss) = kMasked && samples == 0 ? Acc(0) : static_cast<Acc>(loss / static_cast<double>(samples));
 }
 
-// dL/dpred = coefficient · weight · (pred - target) in sample b.
-template <class Acc>
-double coefficient(const ForecastLossBwdArgs& a, std::int64_t b) {
+// dL/dpred = coefficient · weight · (pred - target) in sample b, where the target is present.
+template <class Acc, bool kMasked>
+double coefficient(const ForecastLossBwdArgs& a, std::int64_t b, std::int64_t samples) {
+  const Sums<kMasked> sums = sums_of<kMasked>(a)[b];
+  if (sums.is_left_out()) return 0;
   const double upstream = a.upstream != nullptr ? static_cast<double>(*static_cast<const Acc*>(a.upstream)) : 1.0;
-  const auto batch = static_cast<double>(a.batch);
-  if (a.kind == LossKind::weighted_mse) return upstream * 2 / (batch * static_cast<double>(a.sample_size));
-  const double error = a.sums[2 * b], target = a.sums[2 * b + 1];
-  return error == 0 ? 0 : upstream / (batch * std::sqrt(error) * std::sqrt(target));
+  const auto batch = static_cast<double>(samples);
+  if (a.kind == LossKind::weighted_mse)
+    return upstream * 2 / (batch * (static_cast<double>(a.sample_size) * sums.share()));
+  return sums.error == 0 ? 0 : upstream / (batch * std::sqrt(sums.error) * std::sqrt(sums.target));
+}
+
+template <bool kMasked, class Acc>
+ISOBAR_INLINE Acc derivative(Acc factor, Acc pred, Acc target) {
+  return is_present<kMasked>(target) ? factor * (pred - target) : Acc(0);
 }
 
 // G: the gradient's type.
-template <class T, class G>
+template <bool kMasked, class T, class G>
 void differentiate_piece(const ForecastLossBwdArgs& a, const Piece& at, accumulator_t<T> factor) {
   using Acc = accumulator_t<T>;
   const T* pred = static_cast<const T*>(a.pred);
@@ -153,46 +229,54 @@ void differentiate_piece(const ForecastLossBwdArgs& a, const Piece& at, accumula
     pred += in_image(a, at);
     dpred += in_image(a, at);
 #pragma omp simd
-    for (std::int64_t i = 0; i < at.count; ++i) dpred[i] = convert<G>(factor * (convert<Acc>(pred[i]) - target[i]));
+    for (std::int64_t i = 0; i < at.count; ++i)
+      dpred[i] = convert<G>(derivative<kMasked>(factor, convert<Acc>(pred[i]), target[i]));
   } else {
     for_each_in_patches(a, at, [&](std::int64_t pixel, std::int64_t element) {
-      dpred[element] = convert<G>(factor * (convert<Acc>(pred[element]) - target[pixel]));
+      dpred[element] = convert<G>(derivative<kMasked>(factor, convert<Acc>(pred[element]), target[pixel]));
     });
   }
 }
 
-template <class T, class G>
+template <class T, class G, bool kMasked>
 void backward(const ForecastLossBwdArgs& a) {
   using Acc = accumulator_t<T>;
+  const std::int64_t samples = samples_of<kMasked>(a);
   parallel_for(a.batch * a.height, kGrain / (a.channels * a.width + 1) + 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
-      const double factor = coefficient<Acc>(a, row / a.height);
+      const double factor = coefficient<Acc, kMasked>(a, row / a.height, samples);
       for_each_piece<Acc>(a, row / a.height, row % a.height, [&](const Piece& piece) {
-        differentiate_piece<T, G>(a, piece, static_cast<Acc>(factor * piece.weight));
+        differentiate_piece<kMasked, T, G>(a, piece, static_cast<Acc>(factor * piece.weight));
       });
     }
   });
 }
 
+template <bool kMasked>
+void backward(const ForecastLossBwdArgs& a) {
+  if (a.dpred_dtype == a.dtype)
+    visit_floating(a.dtype, [&]<class T>(Type<T>) { backward<T, T, kMasked>(a); });
+  else if (a.dtype == DType::fp32 && a.dpred_dtype == DType::bf16)
+    backward<float, bf16, kMasked>(a);
+  else if (a.dtype == DType::fp32 && a.dpred_dtype == DType::fp16)
+    backward<float, fp16, kMasked>(a);
+  else
+    fail_unsupported(a.dpred_dtype);
+}
+
 }  // namespace
 
 void forecast_loss_sums(const ForecastLossSumsArgs& a) {
-  visit_floating(a.dtype, [&]<class T>(Type<T>) { add_up<T>(a); });
+  visit_floating(a.dtype, [&]<class T>(Type<T>) { a.masked ? add_up<T, true>(a) : add_up<T, false>(a); });
 }
 
 void forecast_loss_finish(const ForecastLossFinishArgs& a) {
-  visit_accumulator(accumulator_of(a.dtype), [&]<class Acc>(Type<Acc>) { finish<Acc>(a); });
+  visit_accumulator(accumulator_of(a.dtype),
+                    [&]<class Acc>(Type<Acc>) { a.masked ? finish<Acc, true>(a) : finish<Acc, false>(a); });
 }
 
 void forecast_loss_bwd(const ForecastLossBwdArgs& a) {
-  if (a.dpred_dtype == a.dtype)
-    visit_floating(a.dtype, [&]<class T>(Type<T>) { backward<T, T>(a); });
-  else if (a.dtype == DType::fp32 && a.dpred_dtype == DType::bf16)
-    backward<float, bf16>(a);
-  else if (a.dtype == DType::fp32 && a.dpred_dtype == DType::fp16)
-    backward<float, fp16>(a);
-  else
-    fail_unsupported(a.dpred_dtype);
+  a.masked ? backward<true>(a) : backward<false>(a);
 }
 
 }  // namespace isobar::cpu::ISOBAR_ISA

@@ -16,13 +16,17 @@ struct Fields {
   const float* row_weights;
 };
 
+// Without a mask every point of the target is present.
+template <bool kMasked>
 __global__ void __launch_bounds__(kThreads, 2) forecast_scores_kernel(Fields a, double* out) {
+  constexpr int kSums = kMasked ? kScores + 2 : kScores;
   for (std::int64_t field = blockIdx.x; field < a.count; field += gridDim.x) {
-    double sums[kScores] = {};
+    double sums[kSums] = {};
     for (std::int64_t row = threadIdx.x / 32; row < a.height; row += kWarps) {
       const std::int64_t start = (field * a.height + row) * a.width;
       const std::int64_t climatology_start = (field % a.channels * a.height + row) * a.width;
       float row_sums[kScores] = {};
+      int points = 0, missing = 0;  // of this lane's
       for (std::int64_t column = (threadIdx.x % 32) * kChunk; column < a.width; column += 32 * kChunk) {
         const int count = static_cast<int>(min(std::int64_t{kChunk}, a.width - column));
         float p[kChunk], t[kChunk], climate[kChunk] = {};
@@ -30,19 +34,27 @@ __global__ void __launch_bounds__(kThreads, 2) forecast_scores_kernel(Fields a, 
         load(a.target, start + column, count, t);
         if (a.climatology.data != nullptr) load(a.climatology, climatology_start + column, count, climate);
         for (int k = 0; k < kChunk; ++k) {  // past the end all three are zero
-          const float error = p[k] - t[k], p_anomaly = p[k] - climate[k], t_anomaly = t[k] - climate[k];
+          const bool present = !kMasked || t[k] == t[k];
+          const float error = present ? p[k] - t[k] : 0.0f, p_anomaly = present ? p[k] - climate[k] : 0.0f,
+                      t_anomaly = present ? t[k] - climate[k] : 0.0f;
           row_sums[0] += error * error;
           row_sums[1] += p_anomaly * t_anomaly;
           row_sums[2] += p_anomaly * p_anomaly;
           row_sums[3] += t_anomaly * t_anomaly;
+          missing += present ? 0 : 1;
         }
+        points += count;
       }
-      for (int score = 0; score < kScores; ++score)
-        sums[score] += static_cast<double>(a.row_weights[row]) * row_sums[score];
+      const double weight = a.row_weights[row];
+      for (int score = 0; score < kScores; ++score) sums[score] += weight * row_sums[score];
+      if constexpr (kMasked) {
+        sums[kScores] += weight * (points - missing);
+        sums[kScores + 1] += weight * missing;
+      }
     }
-    for (int score = 0; score < kScores; ++score) {
+    for (int score = 0; score < kSums; ++score) {
       const double total = block_sum(sums[score]);
-      if (threadIdx.x == 0) out[field * kScores + score] = total;
+      if (threadIdx.x == 0) out[field * kSums + score] = total;
     }
   }
 }
@@ -60,8 +72,9 @@ void forecast_scores(const ForecastScoresArgs& a, Stream stream) {
                          .target = input<kChunk>(a.target, DType::fp32, a.width),
                          .climatology = input<kChunk>(a.climatology, DType::fp32, a.width),
                          .row_weights = static_cast<const float*>(a.row_weights)};
-  launch("forecast_scores", forecast_scores_kernel, dim3(blocks_for(fields.count, 1, grid_limit(1 << 16))),
-         dim3(kThreads), 0, stream, fields, a.out);
+  const auto kernel = a.masked ? forecast_scores_kernel<true> : forecast_scores_kernel<false>;
+  launch("forecast_scores", kernel, dim3(blocks_for(fields.count, 1, grid_limit(1 << 16))), dim3(kThreads), 0, stream,
+         fields, a.out);
 }
 
 }  // namespace isobar::ISOBAR_CUDA_NAMESPACE

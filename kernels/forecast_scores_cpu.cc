@@ -1,6 +1,8 @@
 // forecast_scores on the CPU: a variable of a sample at a time; a line in the arithmetic's type, sums of lines in fp64.
 #include "kernels/forecast_scores.h"
 
+#include <type_traits>
+
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vector_math.h"
@@ -8,29 +10,40 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-// Adds weight · (the four sums of one line) to out.
-template <class T, class Acc>
+// Adds weight · (the sums of one line) to out: four, masked six. Without a mask every point of the target is present.
+template <bool kMasked, class T, class Acc>
 void add_line(const T* pred, const Acc* target, const Acc* climatology, std::int64_t width, double weight,
               double* out) {
+  // A count as wide as Acc: the loop has as many lanes with a mask as without, and adds in the same order.
+  std::conditional_t<sizeof(Acc) == 8, std::int64_t, std::int32_t> missing = 0;
   Acc error = 0, product = 0, pred_square = 0, target_square = 0;
-#pragma omp simd reduction(+ : error, product, pred_square, target_square)
+#pragma omp simd reduction(+ : error, product, pred_square, target_square, missing)
   for (std::int64_t i = 0; i < width; ++i) {
     const Acc mean = climatology != nullptr ? climatology[i] : Acc(0);
     const Acc p = convert<Acc>(pred[i]), t = target[i];
-    error += (p - t) * (p - t);
-    product += (p - mean) * (t - mean);
-    pred_square += (p - mean) * (p - mean);
-    target_square += (t - mean) * (t - mean);
+    const bool present = !kMasked || t == t;
+    const Acc difference = present ? p - t : Acc(0), p_anomaly = present ? p - mean : Acc(0),
+              t_anomaly = present ? t - mean : Acc(0);
+    error += difference * difference;
+    product += p_anomaly * t_anomaly;
+    pred_square += p_anomaly * p_anomaly;
+    target_square += t_anomaly * t_anomaly;
+    missing += present ? 0 : 1;
   }
   out[0] += weight * static_cast<double>(error);
   out[1] += weight * static_cast<double>(product);
   out[2] += weight * static_cast<double>(pred_square);
   out[3] += weight * static_cast<double>(target_square);
+  if constexpr (kMasked) {
+    out[4] += weight * static_cast<double>(width - missing);
+    out[5] += weight * static_cast<double>(missing);
+  }
 }
 
-template <class T>
+template <class T, bool kMasked>
 void run(const ForecastScoresArgs& a) {
   using Acc = accumulator_t<T>;
+  constexpr std::int64_t kSums = forecast_scores_of(kMasked);
   const std::int64_t pixels = a.height * a.width;
   const auto* weights = static_cast<const Acc*>(a.row_weights);
   parallel_for(a.batch * a.channels, kGrain / (pixels + 1) + 1, [&](std::int64_t begin, std::int64_t end) {
@@ -39,12 +52,12 @@ void run(const ForecastScoresArgs& a) {
       const Acc* target = static_cast<const Acc*>(a.target) + plane * pixels;
       const Acc* climatology = static_cast<const Acc*>(a.climatology);
       if (climatology != nullptr) climatology += plane % a.channels * pixels;
-      double* out = a.out + 4 * plane;
-      out[0] = out[1] = out[2] = out[3] = 0;
+      double* out = a.out + kSums * plane;
+      for (std::int64_t k = 0; k < kSums; ++k) out[k] = 0;
       for (std::int64_t h = 0; h < a.height; ++h) {
         const std::int64_t at = h * a.width;
-        add_line(pred + at, target + at, climatology != nullptr ? climatology + at : nullptr, a.width,
-                 static_cast<double>(weights[h]), out);
+        add_line<kMasked>(pred + at, target + at, climatology != nullptr ? climatology + at : nullptr, a.width,
+                          static_cast<double>(weights[h]), out);
       }
     }
   });
@@ -53,7 +66,7 @@ void run(const ForecastScoresArgs& a) {
 }  // namespace
 
 void forecast_scores(const ForecastScoresArgs& a) {
-  visit_floating(a.dtype, [&]<class T>(Type<T>) { run<T>(a); });
+  visit_floating(a.dtype, [&]<class T>(Type<T>) { a.masked ? run<T, true>(a) : run<T, false>(a); });
 }
 
 }  // namespace isobar::cpu::ISOBAR_ISA

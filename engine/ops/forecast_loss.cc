@@ -50,10 +50,11 @@ Tensor forecast_loss(const Tensor& pred, const Tensor& target, const LossInputs&
   const std::int64_t whole_height = inputs.whole_height > 0 ? inputs.whole_height : target.size(2);
   const std::int64_t sample_size = target.size(1) * whole_height * target.size(3);
 
-  const Tensor sums = Tensor::empty({target.size(0), 2}, DType::fp64, pred.device());
-  const Tensor scratch = workspace(forecast_loss_workspace(target.size(0)), pred.device());
+  const Tensor sums = Tensor::empty({target.size(0), forecast_loss_sums_of(inputs.masked)}, DType::fp64, pred.device());
+  const Tensor scratch = workspace(forecast_loss_workspace(target.size(0), inputs.masked), pred.device());
   ISOBAR_RUN(pred.device(), forecast_loss_sums,
              {.kind = inputs.kind,
+              .masked = inputs.masked,
               .batch = target.size(0),
               .channels = target.size(1),
               .height = target.size(2),
@@ -71,6 +72,7 @@ Tensor forecast_loss(const Tensor& pred, const Tensor& target, const LossInputs&
   Tensor loss = Tensor::empty({1}, accumulator_of(pred.dtype()), pred.device());
   ISOBAR_RUN(pred.device(), forecast_loss_finish,
              {.kind = inputs.kind,
+              .masked = inputs.masked,
               .batch = target.size(0),
               .sample_size = sample_size,
               .dtype = pred.dtype(),
@@ -78,11 +80,12 @@ Tensor forecast_loss(const Tensor& pred, const Tensor& target, const LossInputs&
               .loss = loss.data()},
              current_stream());
   Tape::record("forecast_loss", {&pred}, {pred, target, sums}, {&loss},
-               [=, kind = inputs.kind, patch = inputs.patch, rows = inputs.row_weights,
+               [=, kind = inputs.kind, masked = inputs.masked, patch = inputs.patch, rows = inputs.row_weights,
                 channels = inputs.channel_weights](Gradients& gradients, const std::vector<Tensor>& dy) {
                  const Tensor dpred = gradient_like(pred, gradients.dtype_wanted_for(pred));
                  ISOBAR_RUN(pred.device(), forecast_loss_bwd,
                             {.kind = kind,
+                             .masked = masked,
                              .batch = target.size(0),
                              .channels = target.size(1),
                              .height = target.size(2),

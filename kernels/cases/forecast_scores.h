@@ -13,7 +13,7 @@ inline ForecastScoresArgs forecast_scores(ForecastScoresArgs a, Operands&& opera
   a.target = operands.input("target", planes * pixels, acc, {-2, 2});
   a.row_weights = operands.input("row_weights", a.height, acc, {0, 2});
   a.climatology = operands.optional_input("climatology", a.channels * pixels, acc);
-  a.out = operands.output("out", 4 * planes, DType::fp64);
+  a.out = operands.output("out", forecast_scores_of(a.masked) * planes, DType::fp64);
   return operands.complete(a);
 }
 

@@ -11,8 +11,11 @@ inline NormalizeArgs normalize(NormalizeArgs a, Operands&& operands) {
   a.x = operands.input("x", a.batch * a.channels * pixels, DType::fp32);
   a.mean = operands.input("mean", a.channels, DType::fp64);
   a.std = operands.input("std", a.channels, DType::fp64, {1, 2});
+  a.fill = operands.optional_input("fill", a.channels, DType::fp64);
+  if (a.mask_count > 0)
+    a.masks = operands.input("masks", a.mask_count, DType::i32, {0, static_cast<double>(a.channels)});
   a.planes = operands.optional_input("planes", a.batch * a.extra, DType::fp64);
-  a.y = operands.output("y", a.batch * (a.channels + a.extra) * pixels, a.dtype);
+  a.y = operands.output("y", a.batch * (a.channels + a.mask_count + a.extra) * pixels, a.dtype);
   return operands.complete(a);
 }
 

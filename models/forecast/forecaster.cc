@@ -29,8 +29,8 @@ Forecaster::Forecaster(const ForecasterOptions& options, const ComputeOptions& c
   compute.allocate(*parameters_, device, parallel.bucket_plan());
   const DType accumulator = parameters_->dtype();
   const Part rows = network_->rows();
-  input_ =
-      std::make_unique<FieldInput>(forecast, info_.statistics, RowBand{rows.begin, rows.size()}, accumulator, device);
+  input_ = std::make_unique<FieldInput>(forecast, info_.statistics, RowBand{rows.begin, rows.size()}, accumulator,
+                                        device, options_.fill);
   ISOBAR_CHECK(std::ssize(info_.row_weights) == forecast.height(), "row weights: ", info_.row_weights.size(), " for ",
                forecast.height(), " rows");
   const auto weights = info_.row_weights.begin();
@@ -50,6 +50,7 @@ Tensor Forecaster::forecast(const Tensor& input, const Pass& pass) const {
 Tensor Forecaster::loss_of(const Tensor& forecast, const Tensor& target, std::int64_t patch) const {
   return forecast_loss(forecast, target,
                        {.kind = options().loss,
+                        .masked = options_.masked,
                         .row_weights = row_weights_,
                         .channel_weights = channel_weights_,
                         .whole_height = options().height(),
@@ -71,13 +72,13 @@ Tensor Forecaster::loss(const Batch& batch, const Pass& pass) const {
 }
 
 std::vector<double> Forecaster::scores(const Tensor& forecast, const Tensor& target, const Tensor& climatology) const {
-  const Tensor sums = score_sums(forecast, target, row_weights_, climatology);
+  const Tensor sums = score_sums(forecast, target, row_weights_, climatology, options_.masked);
   parallel_.cp.all_reduce(sums);  // before a root of the sums is taken
   return sums.to_vector();
 }
 
 std::unique_ptr<Metrics> Forecaster::metrics() const {
-  return std::make_unique<ForecastMetrics>(info_, *options().n_out_channels, options().pixels());
+  return std::make_unique<ForecastMetrics>(info_, *options().n_out_channels, options().pixels(), options_.masked);
 }
 
 void Forecaster::score(const Batch& batch, Metrics& metrics) const {

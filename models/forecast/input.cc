@@ -25,21 +25,26 @@ Tensor vector_on(Device device, const std::vector<double>& values, DType dtype) 
 }
 
 FieldInput::FieldInput(const ForecastOptions& options, const Statistics& statistics, RowBand rows, DType dtype,
-                       Device device)
+                       Device device, const std::vector<double>& fill)
     : options_(options),
       statistics_(statistics),
       rows_(rows),
       dtype_(dtype),
       device_(device),
       means_(vector_on(device, statistics.means, DType::fp64)),
-      stds_(vector_on(device, statistics.stds, DType::fp64)) {}
+      stds_(vector_on(device, statistics.stds, DType::fp64)) {
+  if (fill.empty()) return;
+  ISOBAR_CHECK(std::ssize(fill) == *options_.n_in_channels, "missing points: ", fill.size(), " values to fill ",
+               *options_.n_in_channels, " channels with");
+  fill_ = vector_on(device, fill, DType::fp64);
+}
 
 std::int64_t FieldInput::planes() const {
   return *options_.n_in_channels + (*options_.time_features ? kTimeFeatures : 0);
 }
 
-// The normalised fields of that name, followed by the planes of `time` if it is defined.
-Tensor FieldInput::normalised(const Batch& batch, const char* name, const Tensor& time) const {
+// The normalised fields of that name, followed by the planes of `time` if it is defined; `fill` may be undefined too.
+Tensor FieldInput::normalised(const Batch& batch, const char* name, const Tensor& time, const Tensor& fill) const {
   const std::int64_t channels = *options_.n_in_channels, height = rows_.count, width = options_.width();
   const std::int64_t extra = time.defined() ? kTimeFeatures : 0;
   const Tensor& fields = samples_of(batch, name, {channels, height, width});
@@ -54,6 +59,7 @@ Tensor FieldInput::normalised(const Batch& batch, const char* name, const Tensor
               .x = fields.data_as<float>(),
               .mean = means_.data_as<double>(),
               .std = stds_.data_as<double>(),
+              .fill = fill.defined() ? fill.data_as<double>() : nullptr,
               .planes = time.defined() ? time.data_as<double>() : nullptr,
               .y = y.data()},
              current_stream());
@@ -61,11 +67,12 @@ Tensor FieldInput::normalised(const Batch& batch, const char* name, const Tensor
 }
 
 Tensor FieldInput::input_of(const Batch& batch) const {
-  return normalised(batch, "input", *options_.time_features ? samples_of(batch, "time", {kTimeFeatures}) : Tensor());
+  return normalised(batch, "input", *options_.time_features ? samples_of(batch, "time", {kTimeFeatures}) : Tensor(),
+                    fill_);
 }
 
 Tensor FieldInput::target_of(const Batch& batch) const {
-  return leading_channels(normalised(batch, "target", {}), *options_.n_out_channels);
+  return leading_channels(normalised(batch, "target", {}, {}), *options_.n_out_channels);
 }
 
 Tensor FieldInput::input_after(const Tensor& forecast, std::span<const double> time_features) const {

@@ -1,5 +1,5 @@
 // Conversion between the fields of the files and the numbers of the network: normalisation, time planes, and back. If
-// ranks hold bands of rows, LAT counts the rows of this rank.
+// ranks hold bands of rows, LAT counts the rows of this rank. A missing point is NaN in the fields.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,10 @@ namespace isobar {
 class FieldInput {
  public:
   // dtype: of the normalised fields; fp32 or fp64. rows: the rows of the grid in batches and forecasts.
-  FieldInput(const ForecastOptions& options, const Statistics& statistics, RowBand rows, DType dtype, Device device);
+  // fill: [V] in the data's units, what missing points of an input are taken for; empty: they stay NaN, as those of a
+  // target do. Error if it has another number of values.
+  FieldInput(const ForecastOptions& options, const Statistics& statistics, RowBand rows, DType dtype, Device device,
+             const std::vector<double>& fill = {});
 
   std::int64_t planes() const;  // channels of an input, including time planes
 
@@ -38,7 +41,7 @@ class FieldInput {
   std::vector<float> to_physical(const Tensor& forecast) const;
 
  private:
-  Tensor normalised(const Batch& batch, const char* name, const Tensor& time) const;
+  Tensor normalised(const Batch& batch, const char* name, const Tensor& time, const Tensor& fill) const;
 
   ForecastOptions options_;
   Statistics statistics_;
@@ -46,6 +49,7 @@ class FieldInput {
   DType dtype_;
   Device device_;
   Tensor means_, stds_;  // [V] fp64
+  Tensor fill_;          // the same, or undefined
 };
 
 // `values` as a tensor [n].

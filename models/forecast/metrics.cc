@@ -22,10 +22,10 @@ double mean_ratio(const std::vector<double>& rmse, const std::vector<double>& pe
 
 }  // namespace
 
-ForecastMetrics::ForecastMetrics(const FieldsInfo& info, std::int64_t outputs, std::int64_t pixels)
+ForecastMetrics::ForecastMetrics(const FieldsInfo& info, std::int64_t outputs, std::int64_t pixels, bool masked)
     : info_(info),
       names_(info.channel_names.begin(), info.channel_names.begin() + outputs),
-      initial_(outputs, pixels),
+      initial_(outputs, pixels, masked),
       forecast_(initial_),
       persistence_(initial_) {}
 

@@ -12,10 +12,12 @@ namespace isobar {
 
 class ForecastMetrics : public Metrics {
  public:
-  // Scores the first `outputs` channels of the fields, on a grid of `pixels` points. `info` must outlive this object.
-  ForecastMetrics(const FieldsInfo& info, std::int64_t outputs, std::int64_t pixels);
+  // Scores the first `outputs` channels of the fields, on a grid of `pixels` points; masked: some may be missing. `info`
+  // must outlive this object.
+  ForecastMetrics(const FieldsInfo& info, std::int64_t outputs, std::int64_t pixels, bool masked = false);
 
-  // Adds a batch: the sums [B, outputs, 4] of kernels/forecast_scores.h, and the mean loss of its samples.
+  // Adds a batch: the sums [B, outputs, 4], masked [B, outputs, 6], of kernels/forecast_scores.h, and the mean loss of
+  // its samples that have a point.
   void add(std::span<const double> forecast_sums, double mean_loss);
   void add_persistence(std::span<const double> sums) { persistence_.add(sums); }
   // Whether this pass must still score the persistence forecast: it does not depend on weights, so one complete pass is

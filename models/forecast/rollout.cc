@@ -24,7 +24,7 @@ Rollout::Rollout(const Forecaster& forecaster, const FieldSeries& dataset, std::
   ISOBAR_CHECK(steps <= (dataset.steps() - 1) / dataset.dt(), "a forecast of ", steps,
                " steps is longer than the data, ", dataset.file_name(0), ": ", dataset.steps(), " steps",
                dataset.dt() > 1 ? ", taken dt at a time" : "");
-  const ScoreTotals none(*forecaster.options().n_out_channels, dataset.height() * dataset.width());
+  const ScoreTotals none(*forecaster.options().n_out_channels, dataset.height() * dataset.width(), forecaster.masked());
   forecast_.assign(static_cast<std::size_t>(steps), none);
   persistence_ = forecast_;
 }

@@ -205,7 +205,7 @@ TEST_CASE("scores: pooled, and as the mean of samples") {
   CHECK(totals.mean_sample_rmse() == std::vector<double>{1.5, 1.5});
   CHECK(totals.acc() == std::vector<double>{6 / std::sqrt(8.0 * 10), 2 / std::sqrt(5.0 * 2)});
   CHECK_THROWS_WITH(totals.add(std::vector<double>(7)), "scores of 2 channels do not come in 7 numbers");
-  CHECK(totals.raw().size() == 11);
+  CHECK(totals.raw().size() == 15);
   totals.add(std::vector<double>(16));  // two samples at once
   CHECK(totals.samples() == 4);
 }

@@ -29,8 +29,9 @@ struct LossInputs {
 Tensor patchify(const Tensor& image, std::int64_t patch, PatchOrder order, DType out_dtype);
 // [B·T, V·P·P] -> [B, V, LAT, LON].
 Tensor unpatchify(const Tensor& tokens, Shape image_shape, std::int64_t patch, PatchOrder order);
-// [B, V, LAT, LON] + [B, V+k, LAT, LON](:, :V); no gradient to fields.
-Tensor add_leading_channels(const Tensor& x, const Tensor& fields);
+// x [B, V, LAT, LON], to whose first `channels` channels those of fields [B, channels or more, LAT, LON] are added; no
+// gradient to fields.
+Tensor add_leading_channels(const Tensor& x, const Tensor& fields, std::int64_t channels);
 // [B, V, LAT, LON] or [B·T, P·P·V], [B, V, LAT, LON] -> [1]; no gradient to target.
 Tensor forecast_loss(const Tensor& pred, const Tensor& target, const LossInputs& inputs);
 

@@ -16,6 +16,7 @@ struct Numbers {
 
   void of(bool) const {}
   void of(const std::string&) const {}
+  void of(const TextMap&) const {}
   void of(std::int64_t value) const { visit(value); }
   void of(double value) const { visit(value); }
   template <class T>

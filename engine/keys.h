@@ -44,12 +44,15 @@ using PerAxis = std::variant<std::int64_t, std::array<std::int64_t, 3>>;
 // [first, end) of numbered things, or the texts that stand for the two: dates for steps.
 using RangeValue = std::variant<std::array<std::int64_t, 2>, std::array<std::string, 2>>;
 
+// Texts by name.
+using TextMap = std::map<std::string, std::string>;
+
 // Where a key's value is stored. An optional without a value is null.
 using KeyPlace = std::variant<bool*, std::int64_t*, double*, std::string*, Choice, std::array<std::int64_t, 2>*,
                               std::array<double, 2>*, std::optional<bool>*, std::optional<std::int64_t>*,
                               std::optional<std::array<std::int64_t, 2>>*, std::optional<std::vector<std::string>>*,
                               std::optional<std::vector<double>>*, PerAxis*, std::optional<std::string>*,
-                              std::optional<RangeValue>*>;
+                              std::optional<RangeValue>*, std::optional<TextMap>*>;
 
 struct Key {
   std::string name;

@@ -98,6 +98,23 @@ struct JsonType<std::array<T, N>> {
   static std::string expected() { return "a list of " + std::to_string(N) + ", each " + JsonType<T>::expected(); }
 };
 
+template <>
+struct JsonType<TextMap> {
+  static bool read(const json& json, TextMap& out) {
+    if (!json.is_object()) return false;
+    out.clear();
+    for (const auto& [name, value] : json.items())
+      if (!JsonType<std::string>::read(value, out[name])) return false;
+    return true;
+  }
+  static json write(const TextMap& value) {
+    json object = json::object();
+    for (const auto& [name, text] : value) object[name] = text;
+    return object;
+  }
+  static std::string expected() { return "an object whose values are strings"; }
+};
+
 // The first of the types that fits.
 template <class T, class U>
 struct JsonType<std::variant<T, U>> {

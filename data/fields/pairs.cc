@@ -75,6 +75,7 @@ std::string describe_left_out(const FieldSeries& dataset, SamplerKind kind) {
 PairDataset::PairDataset(const FieldSeries& steps, const PairOptions& options)
     : windows_(steps, options.windows),
       time_features_(options.time_features),
+      diagnostics_before_(options.diagnostics_before && windows_.diagnostics() > 0),
       rows_(options.rows.value_or(steps.all_rows())),
       first_steps_(list_samples(windows_, options.kind, options.limit)) {
   steps.check_band(rows_);
@@ -92,8 +93,10 @@ std::vector<TensorSpec> pair_layout(const Shape& input, const Shape& target, boo
 
 std::vector<TensorSpec> PairDataset::layout() const {
   const std::int64_t width = steps().width();
-  return pair_layout({windows_.input_planes(), rows_.count, width}, {windows_.target_planes(), rows_.count, width},
-                     time_features_);
+  std::vector<TensorSpec> layout = pair_layout({windows_.input_planes(), rows_.count, width},
+                                               {windows_.target_planes(), rows_.count, width}, time_features_);
+  if (diagnostics_before_) layout.push_back({"before", {windows_.diagnostics(), rows_.count, width}, DType::fp32});
+  return layout;
 }
 
 void PairDataset::read(const SampleKey& key, std::span<void* const> to) const {
@@ -101,6 +104,7 @@ void PairDataset::read(const SampleKey& key, std::span<void* const> to) const {
   windows_.read_input(step, rows_, static_cast<float*>(to[0]));
   windows_.read_target(step + steps().dt(), rows_, static_cast<float*>(to[1]));
   if (time_features_) std::ranges::copy(steps().time_of(step).features(), static_cast<double*>(to[2]));
+  if (diagnostics_before_) windows_.read_diagnostics(step, rows_, static_cast<float*>(to.back()));
 }
 
 std::unique_ptr<Dataset> PairDataset::band(RowBand rows) const {

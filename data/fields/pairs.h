@@ -36,6 +36,7 @@ struct PairOptions {
   bool time_features = false;        // adds the tensor "time"
   std::optional<RowBand> rows = {};  // rows of the grid in the samples; none: all
   WindowOptions windows = {};        // the planes of input and target
+  bool diagnostics_before = false;   // adds the tensor "before", if there are diagnostics
 };
 
 // The tensors of a sample of PairDataset: [planes, LAT, LON] of input and target.
@@ -44,6 +45,7 @@ std::vector<TensorSpec> pair_layout(const Shape& input, const Shape& target, boo
 // The pairs of list_samples. Tensors of a sample, with the values of the files:
 //   "input", "target"   the planes of data/fields/windows.h [planes, LAT, LON] fp32; LAT counts PairOptions::rows
 //   "time"              [kTimeFeatures] fp64, StepTime::features of the input step; only with time_features
+//   "before"            the diagnostics at the time of the input; only with diagnostics_before
 class PairDataset : public Dataset {
  public:
   // `steps` must outlive it. Throws Error if it does not have these rows.
@@ -63,7 +65,7 @@ class PairDataset : public Dataset {
 
  private:
   Windows windows_;
-  bool time_features_;
+  bool time_features_, diagnostics_before_;
   RowBand rows_;
   std::vector<std::int64_t> first_steps_;  // [samples]
 };

@@ -52,6 +52,10 @@ void Windows::read_input(std::int64_t step, RowBand rows, float* out) const {
     out = std::copy_n(constant.values.begin() + rows.first * series_.width(), pixels, out);
 }
 
+void Windows::read_diagnostics(std::int64_t step, RowBand rows, float* out) const {
+  series_.read_channels(step, options_.diagnostics, rows, out);
+}
+
 void Windows::read_target(std::int64_t step, RowBand rows, float* out) const {
   series_.read_channels(step, target_, rows, out);
 }

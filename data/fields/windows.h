@@ -50,6 +50,9 @@ class Windows {
   // step and channel for a hole in a field. Thread-safe.
   void read_input(std::int64_t step, RowBand rows, float* out) const;
   void read_target(std::int64_t step, RowBand rows, float* out) const;  // of the step itself: t + dt
+  // [diagnostics(), rows.count, LON] of the step, which no input has: a persistence forecast needs them.
+  std::int64_t diagnostics() const { return static_cast<std::int64_t>(options_.diagnostics.size()); }
+  void read_diagnostics(std::int64_t step, RowBand rows, float* out) const;
 
  private:
   const FieldSeries& series_;

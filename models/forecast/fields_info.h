@@ -9,13 +9,15 @@
 namespace isobar {
 
 struct FieldsInfo {
-  // [n_in_channels]; the first n_out_channels are forecast.
+  // [ForecastOptions::variables()]; the first n_out_channels are forecast, the others are forcings.
   std::vector<std::string> channel_names;
-  Statistics statistics;                      // of every input channel
+  Statistics statistics;                      // of each
   std::vector<double> row_weights;            // [LAT], mean 1: for losses and scores
   std::vector<double> latitudes, longitudes;  // degrees; empty if the files have none
-  std::vector<std::string> units = {};        // [n_in_channels], "" if unknown; or empty
+  std::vector<std::string> units = {};        // of each channel, "" if unknown; or empty
   double step_hours = 0;                      // from a step of the data to the next; 0 if unknown
+  // Of the computed planes and the constants, in the order of an input's planes (data/fields/windows.h).
+  std::vector<double> extra_means = {}, extra_stds = {};
 };
 
 }  // namespace isobar

@@ -13,7 +13,7 @@
 namespace isobar {
 
 Ports forecast_ports(const ForecastOptions& o) {
-  const std::int64_t planes = *o.n_in_channels + (*o.time_features ? kTimeFeatures : 0);
+  const std::int64_t planes = o.input_planes() + (*o.time_features ? kTimeFeatures : 0);
   return {.in = {planes, o.height(), o.width()},
           .out = {*o.n_out_channels, o.height(), o.width()},
           .starts_at_zero = o.predict_change};
@@ -23,13 +23,13 @@ Forecaster::Forecaster(const ForecasterOptions& options, const ComputeOptions& c
                        const Parallel& parallel)
     : options_(options), info_(std::move(info)), parallel_(parallel), parameters_(std::make_unique<Parameters>()) {
   const ForecastOptions& forecast = options_.forecast;
-  ISOBAR_CHECK(*forecast.n_out_channels <= *forecast.n_in_channels, "n_out_channels: ", *forecast.n_out_channels,
+  ISOBAR_CHECK(forecast.prognostics() <= *forecast.n_in_channels, "n_out_channels: ", *forecast.n_out_channels,
                " is more than n_in_channels, ", *forecast.n_in_channels);
   network_ = make_network(*options_.network, forecast_ports(forecast), {*parameters_, compute, parallel});
   compute.allocate(*parameters_, device, parallel.bucket_plan());
   const DType accumulator = parameters_->dtype();
   const Part rows = network_->rows();
-  input_ = std::make_unique<FieldInput>(forecast, info_.statistics, RowBand{rows.begin, rows.size()}, accumulator,
+  input_ = std::make_unique<FieldInput>(forecast, info_, RowBand{rows.begin, rows.size()}, accumulator,
                                         device, options_.fill);
   ISOBAR_CHECK(std::ssize(info_.row_weights) == forecast.height(), "row weights: ", info_.row_weights.size(), " for ",
                forecast.height(), " rows");
@@ -44,7 +44,7 @@ std::vector<std::string> Forecaster::output_names() const {
 
 Tensor Forecaster::forecast(const Tensor& input, const Pass& pass) const {
   const Tensor out = (*network_)(input, pass);
-  return options().predict_change ? add_leading_channels(out, input) : out;
+  return options().predict_change ? add_leading_channels(out, input, options().prognostics()) : out;
 }
 
 Tensor Forecaster::loss_of(const Tensor& forecast, const Tensor& target, std::int64_t patch) const {
@@ -88,7 +88,7 @@ void Forecaster::score(const Batch& batch, Metrics& metrics) const {
   const Tensor output = forecast(input);
   const double mean_loss = loss(output, target).item();
   totals.add(scores(output, target), mean_loss);
-  if (totals.needs_persistence()) totals.add_persistence(scores(input_->persistence_of(input), target));
+  if (totals.needs_persistence()) totals.add_persistence(scores(input_->persistence_of(input, batch), target));
 }
 
 std::optional<RowBand> Forecaster::band() const {

@@ -7,13 +7,33 @@
 namespace isobar {
 namespace {
 
+// Copies `count` channels of every sample.
+void copy_channels(const Tensor& to, std::int64_t to_channel, const Tensor& from, std::int64_t from_channel,
+                   std::int64_t count) {
+  const std::int64_t batch = from.size(0), pixels = from.size(2) * from.size(3), n = count * pixels;
+  if (n == 0) return;
+  copy_strided(to, {to_channel * pixels, to.size(1) * pixels}, from, {from_channel * pixels, from.size(1) * pixels},
+               batch, n);
+}
+
 // The first `channels` channels of every sample; `fields` itself if it has no more.
 Tensor leading_channels(const Tensor& fields, std::int64_t channels) {
   if (fields.size(1) == channels) return fields;
-  const std::int64_t batch = fields.size(0), from = fields.numel() / batch, to = from / fields.size(1) * channels;
-  const Tensor out = Tensor::empty({batch, channels, fields.size(2), fields.size(3)}, fields.dtype(), fields.device());
-  copy_strided(out, {0, to}, fields, {0, from}, batch, to);
+  const Tensor out =
+      Tensor::empty({fields.size(0), channels, fields.size(2), fields.size(3)}, fields.dtype(), fields.device());
+  copy_channels(out, 0, fields, 0, channels);
   return out;
+}
+
+// Values of the variables in the order of an input's planes.
+std::vector<double> by_input_plane(const ForecastOptions& options, const std::vector<double>& of_variables,
+                                   const std::vector<double>& of_extras) {
+  std::vector<double> planes;
+  for (std::int64_t back = 0; back <= options.history; ++back)
+    planes.insert(planes.end(), of_variables.begin(), of_variables.begin() + options.prognostics());
+  planes.insert(planes.end(), of_variables.begin() + *options.n_out_channels, of_variables.end());
+  planes.insert(planes.end(), of_extras.begin(), of_extras.end());
+  return planes;
 }
 
 }  // namespace
@@ -24,42 +44,48 @@ Tensor vector_on(Device device, const std::vector<double>& values, DType dtype) 
   return t;
 }
 
-FieldInput::FieldInput(const ForecastOptions& options, const Statistics& statistics, RowBand rows, DType dtype,
-                       Device device, const std::vector<double>& fill)
-    : options_(options),
-      statistics_(statistics),
-      rows_(rows),
-      dtype_(dtype),
-      device_(device),
-      means_(vector_on(device, statistics.means, DType::fp64)),
-      stds_(vector_on(device, statistics.stds, DType::fp64)) {
+FieldInput::FieldInput(const ForecastOptions& options, const FieldsInfo& info, RowBand rows, DType dtype, Device device,
+                       const std::vector<double>& fill)
+    : options_(options), statistics_(info.statistics), rows_(rows), dtype_(dtype), device_(device) {
+  const std::vector<double>&means = statistics_.means, &stds = statistics_.stds;
+  ISOBAR_CHECK(std::ssize(means) == options.variables() && std::ssize(info.extra_means) == options.extras(), "there are ",
+               means.size(), " means for ", options.variables(), " variables, and ", info.extra_means.size(), " for ",
+               options.extras(), " planes beside them");
+  const auto on_device = [&](std::vector<double> values) { return vector_on(device, values, DType::fp64); };
+  const auto part = [](const std::vector<double>& values, std::int64_t first, std::int64_t end) {
+    return std::vector<double>(values.begin() + first, values.begin() + end);
+  };
+  const std::int64_t prognostics = options.prognostics(), outputs = *options.n_out_channels;
+  input_ = {on_device(by_input_plane(options, means, info.extra_means)),
+            on_device(by_input_plane(options, stds, info.extra_stds)), {}};
+  target_ = {on_device(part(means, 0, outputs)), on_device(part(stds, 0, outputs)), {}};
+  before_ = {on_device(part(means, prognostics, outputs)), on_device(part(stds, prognostics, outputs)), {}};
   if (fill.empty()) return;
-  ISOBAR_CHECK(std::ssize(fill) == *options_.n_in_channels, "missing points: ", fill.size(), " values to fill ",
-               *options_.n_in_channels, " channels with");
-  fill_ = vector_on(device, fill, DType::fp64);
+  ISOBAR_CHECK(std::ssize(fill) == options.variables(), "missing points: ", fill.size(), " values to fill ",
+               options.variables(), " channels with");
+  input_.fill = on_device(by_input_plane(options, fill, info.extra_means));
 }
 
 std::int64_t FieldInput::planes() const {
-  return *options_.n_in_channels + (*options_.time_features ? kTimeFeatures : 0);
+  return input_.planes() + (*options_.time_features ? kTimeFeatures : 0);
 }
 
-// The normalised fields of that name, followed by the planes of `time` if it is defined; `fill` may be undefined too.
-Tensor FieldInput::normalised(const Batch& batch, const char* name, const Tensor& time, const Tensor& fill) const {
-  const std::int64_t channels = *options_.n_in_channels, height = rows_.count, width = options_.width();
+// The normalised fields, followed by the planes of `time` if it is defined.
+Tensor FieldInput::normalised(const Tensor& fields, const Scale& scale, const Tensor& time) const {
+  const std::int64_t height = rows_.count, width = options_.width();
   const std::int64_t extra = time.defined() ? kTimeFeatures : 0;
-  const Tensor& fields = samples_of(batch, name, {channels, height, width});
-  const Tensor y = Tensor::empty({fields.size(0), channels + extra, height, width}, dtype_, device_);
+  const Tensor y = Tensor::empty({fields.size(0), scale.planes() + extra, height, width}, dtype_, device_);
   ISOBAR_RUN(device_, normalize,
              {.batch = fields.size(0),
-              .channels = channels,
+              .channels = scale.planes(),
               .extra = extra,
               .height = height,
               .width = width,
               .dtype = dtype_,
               .x = fields.data_as<float>(),
-              .mean = means_.data_as<double>(),
-              .std = stds_.data_as<double>(),
-              .fill = fill.defined() ? fill.data_as<double>() : nullptr,
+              .mean = scale.means.data_as<double>(),
+              .std = scale.stds.data_as<double>(),
+              .fill = scale.fill.defined() ? scale.fill.data_as<double>() : nullptr,
               .planes = time.defined() ? time.data_as<double>() : nullptr,
               .y = y.data()},
              current_stream());
@@ -67,41 +93,33 @@ Tensor FieldInput::normalised(const Batch& batch, const char* name, const Tensor
 }
 
 Tensor FieldInput::input_of(const Batch& batch) const {
-  return normalised(batch, "input", *options_.time_features ? samples_of(batch, "time", {kTimeFeatures}) : Tensor(),
-                    fill_);
+  const Tensor& fields = samples_of(batch, "input", {input_.planes(), rows_.count, options_.width()});
+  return normalised(fields, input_, *options_.time_features ? samples_of(batch, "time", {kTimeFeatures}) : Tensor());
 }
 
 Tensor FieldInput::target_of(const Batch& batch) const {
-  return leading_channels(normalised(batch, "target", {}, {}), *options_.n_out_channels);
+  return normalised(samples_of(batch, "target", {target_.planes(), rows_.count, options_.width()}), target_, {});
 }
 
-Tensor FieldInput::input_after(const Tensor& forecast, std::span<const double> time_features) const {
-  ISOBAR_CHECK(*options_.n_out_channels == *options_.n_in_channels, "n_out_channels: a forecast of ",
-               *options_.n_out_channels, " channels cannot be continued by a model that needs ",
-               *options_.n_in_channels);
+Tensor FieldInput::input_after(const Tensor& before, const Tensor& forecast, const Tensor& next) const {
   ISOBAR_CHECK(!forecast.tracked(), "a forecast that is continued passes no gradient back: it must not be recorded");
-  if (!*options_.time_features) return forecast;
-  const std::int64_t batch = forecast.size(0), from = forecast.numel() / batch;
-  const std::int64_t plane = rows_.count * options_.width();
-  const Tensor input = Tensor::empty({batch, planes(), forecast.size(2), forecast.size(3)}, forecast.dtype(), device_);
-  const std::int64_t to = input.numel() / batch;
-  copy_strided(input, {0, to}, forecast, {0, from}, batch, from);
-  for (std::int64_t b = 0; b < batch; ++b) {
-    for (std::int64_t e = 0; e < kTimeFeatures; ++e) {
-      const Tensor where = input.slice(b * to + from + e * plane, {plane});
-      ISOBAR_RUN(device_, fill,
-                 {.n = plane,
-                  .dtype = where.dtype(),
-                  .value = time_features[static_cast<std::size_t>(b * kTimeFeatures + e)],
-                  .y = where.data()},
-                 current_stream());
-    }
-  }
+  const std::int64_t channels = options_.prognostics();
+  const Tensor input = Tensor::empty(next.shape(), next.dtype(), device_);
+  copy_channels(input, 0, forecast, 0, channels);
+  copy_channels(input, channels, before, 0, channels * options_.history);
+  const std::int64_t states = channels * (1 + options_.history);
+  copy_channels(input, states, next, states, next.size(1) - states);
   return input;
 }
 
-Tensor FieldInput::persistence_of(const Tensor& input) const {
-  return leading_channels(input, *options_.n_out_channels);
+Tensor FieldInput::persistence_of(const Tensor& input, const Batch& batch) const {
+  if (options_.diagnostics() == 0) return leading_channels(input, *options_.n_out_channels);
+  const Tensor before =
+      normalised(samples_of(batch, "before", {before_.planes(), rows_.count, options_.width()}), before_, {});
+  const Tensor out = Tensor::empty({input.size(0), target_.planes(), input.size(2), input.size(3)}, dtype_, device_);
+  copy_channels(out, 0, input, 0, options_.prognostics());
+  copy_channels(out, options_.prognostics(), before, 0, before_.planes());
+  return out;
 }
 
 Tensor FieldInput::climatology_of(std::span<const double> time_means) const {
@@ -124,8 +142,8 @@ std::vector<float> FieldInput::to_physical(const Tensor& forecast) const {
               .width = forecast.size(3),
               .dtype = forecast.dtype(),
               .x = forecast.data(),
-              .mean = means_.data_as<double>(),
-              .std = stds_.data_as<double>(),
+              .mean = target_.means.data_as<double>(),
+              .std = target_.stds.data_as<double>(),
               .y = fields.data_as<float>()},
              current_stream());
   const Tensor host = fields.to(Device{});

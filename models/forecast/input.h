@@ -12,14 +12,14 @@
 
 namespace isobar {
 
-// Batches have the tensors of data/fields/pairs.h: "input" and "target" [B, V, LAT, LON] fp32 with the values of the
-// files and, with time features, "time" [B, 4] fp64.
+// Batches have the tensors of data/fields/pairs.h: "input" [B, input_planes, LAT, LON] and "target" [B, n_out, LAT, LON]
+// fp32 with the values of the files and, with time features, "time" [B, 4] fp64.
 class FieldInput {
  public:
-  // dtype: of the normalised fields; fp32 or fp64. rows: the rows of the grid in batches and forecasts.
-  // fill: [V] in the data's units, what missing points of an input are taken for; empty: they stay NaN, as those of a
-  // target do. Error if it has another number of values.
-  FieldInput(const ForecastOptions& options, const Statistics& statistics, RowBand rows, DType dtype, Device device,
+  // dtype: of the normalised fields; fp32 or fp64. rows: the rows of the grid in batches and forecasts. fill: [variables]
+  // in the data's units, what missing points of an input are taken for; empty: they stay NaN, as those of a target do.
+  // Error if it has another number of values.
+  FieldInput(const ForecastOptions& options, const FieldsInfo& info, RowBand rows, DType dtype, Device device,
              const std::vector<double>& fill = {});
 
   std::int64_t planes() const;  // channels of an input, including time planes
@@ -28,12 +28,14 @@ class FieldInput {
   // batch does not have, or whose shape is not the model's.
   Tensor input_of(const Batch& batch) const;
   Tensor target_of(const Batch& batch) const;
-  // The input of the next step of a rollout, from a normalised forecast of every channel. time_features: [B, 4] of that
-  // step; unused by a model without them. The forecast must not be recorded on a tape: no gradient passes through here.
-  Tensor input_after(const Tensor& forecast, std::span<const double> time_features) const;
+  // The input of the next step of a rollout: `next`, the input that the data give for that step, with the forecast in
+  // place of its channels, and the channels of `before`, the input of this step, in place of older ones. The forecast
+  // must not be recorded on a tape: no gradient passes through here.
+  Tensor input_after(const Tensor& before, const Tensor& forecast, const Tensor& next) const;
 
-  // The persistence forecast (no change): the first n_out channels of the input, [B, n_out, LAT, LON].
-  Tensor persistence_of(const Tensor& input) const;
+  // The persistence forecast (no change), [B, n_out, LAT, LON]: the channels of the input, and the diagnostics of the
+  // batch's tensor "before", which only such a batch has.
+  Tensor persistence_of(const Tensor& input, const Batch& batch) const;
   // The normalised climatology for scores, [n_out, LAT, LON], from time_means [V, LAT, LON] of the whole grid in the
   // data's units.
   Tensor climatology_of(std::span<const double> time_means) const;
@@ -41,15 +43,19 @@ class FieldInput {
   std::vector<float> to_physical(const Tensor& forecast) const;
 
  private:
-  Tensor normalised(const Batch& batch, const char* name, const Tensor& time, const Tensor& fill) const;
+  // How a tensor of a batch is normalised; all [planes] fp64.
+  struct Scale {
+    Tensor means, stds, fill;  // fill may be undefined
+    std::int64_t planes() const { return means.size(0); }
+  };
+  Tensor normalised(const Tensor& fields, const Scale& scale, const Tensor& time) const;
 
   ForecastOptions options_;
   Statistics statistics_;
   RowBand rows_;
   DType dtype_;
   Device device_;
-  Tensor means_, stds_;  // [V] fp64
-  Tensor fill_;          // the same, or undefined
+  Scale input_, target_, before_;
 };
 
 // `values` as a tensor [n].

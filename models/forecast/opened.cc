@@ -91,9 +91,9 @@ OpenedForecast::OpenedForecast(ForecastRecipe recipe, const OpenRequest& request
       findings_(std::move(findings)),
       process_(request.process),
       statistics_(choose_statistics(recipe_.split, request)),
-      train_(files_of(DataSplit::train), pairs_of(DataSplit::train)),
+      train_(files_of(DataSplit::train), recipe_, DataSplit::train),
       names_(named_channels()),
-      valid_(files_of(DataSplit::valid), pairs_of(DataSplit::valid)),
+      valid_(files_of(DataSplit::valid), recipe_, DataSplit::valid),
       test_(open_test()),
       info_(make_info()),
       sentences_(std::move(sentences)) {
@@ -116,10 +116,6 @@ FieldSeriesOptions OpenedForecast::files_of(DataSplit split) const {
   return files;
 }
 
-PairOptions OpenedForecast::pairs_of(DataSplit split) const {
-  return recipe_.pairs_of(split);
-}
-
 // Throws Error for pictures of an unknown variable, before any field is read.
 std::vector<std::string> OpenedForecast::named_channels() const {
   std::vector<std::string> names = recipe_.channel_names_of(train_.steps);
@@ -129,7 +125,7 @@ std::vector<std::string> OpenedForecast::named_channels() const {
 
 std::unique_ptr<const OpenedPairs> OpenedForecast::open_test() const {
   if (!recipe_.split.has_test()) return nullptr;
-  return std::make_unique<const OpenedPairs>(files_of(DataSplit::test), pairs_of(DataSplit::test));
+  return std::make_unique<const OpenedPairs>(files_of(DataSplit::test), recipe_, DataSplit::test);
 }
 
 std::vector<const OpenedPairs*> OpenedForecast::sets() const {
@@ -162,7 +158,7 @@ FieldsInfo OpenedForecast::make_info() {
   if (made) check_deviations(made->stds, concat("the training steps of ", recipe_.split.train_data_path));
   FieldsInfo info = recipe_.info_of(
       train_.steps, made ? static_cast<const Statistics&>(*made)
-                         : load_statistics(statistics_.means, statistics_.stds, *recipe_.forecast.n_in_channels));
+                         : load_statistics(statistics_.means, statistics_.stds, recipe_.names_to_choose(train_.steps)));
   label_from_statistics(info, train_.steps, fs::path(statistics_.means).parent_path());
   return info;
 }
@@ -232,7 +228,7 @@ std::unique_ptr<Task> OpenedForecast::make_task_of(const FieldsInfo& info, const
 OpenedForecastSplit::OpenedForecastSplit(ForecastRecipe recipe, DataSplit split, const GivenWeights& weights)
     : recipe_(std::move(recipe)),
       trained_(fields_info_of(weights, recipe_.forecast, recipe_.split.dt)),
-      set_(files_of(split), recipe_.pairs_of(split)),
+      set_(files_of(split), recipe_, split),
       info_(make_info(weights.file.string())) {
   check_first_step(set_.steps, set_.pairs.step_of(0), info_.channel_names, info_.statistics);
 }
@@ -253,7 +249,8 @@ FieldsInfo OpenedForecastSplit::make_info(const std::string& weights) const {
   const SplitOptions& split = recipe_.split;
   if (!trained_) {
     FieldsInfo info =
-        recipe_.info_of(steps, load_statistics(split.global_means_path, split.global_stds_path, steps.channels()));
+        recipe_.info_of(steps, load_statistics(split.global_means_path, split.global_stds_path,
+                                               recipe_.names_to_choose(steps)));
     label_from_statistics(info, steps, fs::path(split.global_means_path).parent_path());
     return info;
   }

@@ -17,7 +17,8 @@ namespace isobar {
 
 // The files of a set, and the pairs of their steps, which refer to the files.
 struct OpenedPairs {
-  OpenedPairs(const FieldSeriesOptions& files, const PairOptions& options) : steps(files), pairs(steps, options) {}
+  OpenedPairs(const FieldSeriesOptions& files, const ForecastRecipe& recipe, DataSplit set)
+      : steps(files), pairs(steps, recipe.pairs_of(set, steps)) {}
   OpenedPairs(const OpenedPairs&) = delete;
   OpenedPairs& operator=(const OpenedPairs&) = delete;
 
@@ -59,7 +60,6 @@ class OpenedForecast : public OpenedRecipe {
 
  private:
   FieldSeriesOptions files_of(DataSplit split) const;
-  PairOptions pairs_of(DataSplit split) const;
   std::vector<std::string> named_channels() const;
   std::unique_ptr<const OpenedPairs> open_test() const;
   FieldsInfo make_info();

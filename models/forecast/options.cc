@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
+#include <utility>
 
+#include "data/fields/channels.h"
 #include "kernels/common/check.h"
 #include "models/vit/options.h"
 
@@ -12,12 +14,36 @@ namespace {
 
 void check_names(const ForecastOptions& o, const KeyOrigins& origins) {
   if (!o.channel_names) return;
-  ISOBAR_CHECK(std::ssize(*o.channel_names) == *o.n_in_channels, origins.where("channel_names"), " must name ",
-               *o.n_in_channels, " channels (n_in_channels), not ", o.channel_names->size());
+  ISOBAR_CHECK(std::ssize(*o.channel_names) == o.variables(), origins.where("channel_names"), " must name ",
+               o.variables(), " channels (n_in_channels), not ", o.channel_names->size());
   std::set<std::string> names;
   for (const std::string& name : *o.channel_names)
     ISOBAR_CHECK(!name.empty() && names.insert(name).second, origins.where("channel_names"), " holds ",
                  name.empty() ? "an empty name" : name + " twice");
+}
+
+// Error if roles need `channels`, or if a variable has two roles.
+void check_roles(const ForecastOptions& o, const KeyOrigins& origins) {
+  std::vector<std::pair<std::string, const char*>> roles;  // each variable, and the key that names it
+  for (const auto& [key, list] :
+       {std::pair("channels", &o.channels), std::pair("forcing_channels", &o.forcing_channels),
+        std::pair("diagnostic_channels", &o.diagnostic_channels), std::pair("computed_channels", &o.computed_channels)}) {
+    for (const std::string& name : list->value_or(std::vector<std::string>())) {
+      ISOBAR_CHECK(!name.empty(), origins.where(key), " holds an empty name");
+      const auto other = std::ranges::find_if(roles, [&](const auto& role) { return same_channel(role.first, name); });
+      ISOBAR_CHECK(other == roles.end(), origins.where(key), " holds ", name, ", which ",
+                   other == roles.end() ? "" : other->second, " holds too",
+                   other != roles.end() && other->first != name ? " as " + other->first : "");
+      roles.emplace_back(name, key);
+    }
+  }
+  ISOBAR_CHECK(!o.channels || !o.channels->empty(), origins.where("channels"), " is empty");
+  for (const auto& [key, list] : {std::pair("forcing_channels", &o.forcing_channels),
+                                  std::pair("diagnostic_channels", &o.diagnostic_channels)})
+    ISOBAR_CHECK(o.channels || !*list || (*list)->empty(), origins.where(key), " needs config key channels");
+  for (const auto& [name, place] : o.constant_channels.value_or(TextMap()))
+    ISOBAR_CHECK(!name.empty() && place.find(':') != std::string::npos, origins.where("constant_channels"), " gives ",
+                 name, " as '", place, "'; expected FILE:VARIABLE");
 }
 
 void check_weights(const ForecastOptions& o, const KeyOrigins& origins) {
@@ -39,7 +65,7 @@ KeyTable ForecastOptions::keys() {
            .also_called({"imagesize", "grid"}),
        key("n_in_channels", n_in_channels, "variables that the model reads; null: the data's")
            .within(1, kLargestExtent)
-           .also_called({"channels", "inchannels", "inchans"}),
+           .also_called({"inchannels", "inchans"}),
        key("n_out_channels", n_out_channels,
            "variables that it forecasts, the first of those it reads; null: n_in_channels")
            .at_least(1)
@@ -51,6 +77,17 @@ KeyTable ForecastOptions::keys() {
        key("channel_names", channel_names,
            "names of the variables; null: the data's, else the tutorial's twenty, else c0, c1, ...")
            .also_called({"variables"}),
+       key("channels", channels,
+           "variables that are read and forecast, by name, from whatever the data hold; null: the first n_out_channels"),
+       key("forcing_channels", forcing_channels, "variables that are read, but not forecast; a forecast takes them from "
+           "the data"),
+       key("diagnostic_channels", diagnostic_channels, "variables that are forecast, but not read"),
+       key("computed_channels", computed_channels,
+           "planes that are computed: cos_zenith, toa_radiation, cos_latitude, sin_longitude, cos_longitude"),
+       key("constant_channels", constant_channels,
+           "planes that do not change, {\"z\": \"FILE:VARIABLE\"}; they are normalised with their own mean and deviation"),
+       key("history", history, "earlier states that are read beside the newest, each dt steps before the next")
+           .within(0, 64),
        key("loss", loss,
            "relative_l2 is the tutorial's; weighted_mse: mean squared error with latitude and channel weights; "
            "relative_l2_weighted: both")
@@ -66,11 +103,38 @@ KeyTable ForecastOptions::keys() {
         check_filled("n_in_channels", n_in_channels.has_value(), origins);
         check_filled("n_out_channels", n_out_channels.has_value(), origins);
         check_filled("time_features", time_features.has_value(), origins);
-        ISOBAR_CHECK(*n_out_channels <= *n_in_channels, origins.where("n_out_channels"),
+        check_roles(*this, origins);
+        ISOBAR_CHECK(prognostics() <= *n_in_channels, origins.where("n_out_channels"),
                      " must be at most n_in_channels (", *n_in_channels, "), not ", *n_out_channels);
         check_names(*this, origins);
         check_weights(*this, origins);
       }};
+}
+
+std::int64_t ForecastOptions::extras() const {
+  return (computed_channels ? std::ssize(*computed_channels) : 0) +
+         (constant_channels ? static_cast<std::int64_t>(constant_channels->size()) : 0);
+}
+
+std::string ForecastOptions::fill_from_roles(KeyOrigins& origins) {
+  if (!channels) return "";
+  std::vector<std::string> names = *channels;
+  for (const auto* more : {&diagnostic_channels, &forcing_channels})
+    if (*more) names.insert(names.end(), (*more)->begin(), (*more)->end());
+  ISOBAR_CHECK(!channel_names || *channel_names == names, origins.where("channel_names"),
+               " names other variables than channels, diagnostic_channels and forcing_channels");
+  channel_names = names;
+  std::string changed;
+  const auto set = [&](const char* key, std::optional<std::int64_t>& value, std::int64_t by_roles) {
+    if (value == by_roles) return;
+    value = by_roles;
+    origins.set(key, "the roles of the channels");
+    changed += concat(changed.empty() ? "" : ", ", key, " ", by_roles);
+  };
+  const std::int64_t outputs = std::ssize(*channels) + diagnostics();
+  set("n_in_channels", n_in_channels, std::ssize(names) - diagnostics());
+  set("n_out_channels", n_out_channels, outputs);
+  return changed;
 }
 
 std::vector<std::size_t> pictured_channels(const ForecastOptions& options, const std::vector<std::string>& names) {

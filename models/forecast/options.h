@@ -24,6 +24,10 @@ struct ForecastOptions {
   bool predict_change = false;
   std::optional<bool> time_features = false;
   std::optional<std::vector<std::string>> channel_names;
+  // The roles of variables. Without `channels`: the first n_out_channels are forecast, the rest are forcings.
+  std::optional<std::vector<std::string>> channels, forcing_channels, diagnostic_channels, computed_channels;
+  std::optional<TextMap> constant_channels;  // "FILE:VARIABLE" by name
+  std::int64_t history = 0;
   LossKind loss = LossKind::relative_l2;
   std::optional<std::vector<double>> channel_weights;
   std::optional<std::vector<std::string>> picture_channels;
@@ -33,6 +37,21 @@ struct ForecastOptions {
   std::int64_t height() const { return img_size->at(0); }
   std::int64_t width() const { return img_size->at(1); }
   std::int64_t pixels() const { return height() * width(); }
+
+  // Variables that are given and forecast, that are only given, and that are only forecast.
+  std::int64_t prognostics() const { return *n_out_channels - diagnostics(); }
+  std::int64_t forcings() const { return *n_in_channels - prognostics(); }
+  std::int64_t diagnostics() const { return diagnostic_channels ? std::ssize(*diagnostic_channels) : 0; }
+  // Those of the data, in the order of FieldsInfo: the forecast ones, then the forcings.
+  std::int64_t variables() const { return *n_out_channels + forcings(); }
+  // Computed planes and constants.
+  std::int64_t extras() const;
+  // The planes of an input that the data set makes (data/fields/windows.h), without the time planes.
+  std::int64_t input_planes() const { return prognostics() * (1 + history) + forcings() + extras(); }
+
+  // If `channels` are named: sets n_in_channels, n_out_channels and channel_names from the roles. Returns the keys that
+  // it changed, "n_in_channels 7, n_out_channels 6"; else "".
+  std::string fill_from_roles(KeyOrigins& origins);
 };
 
 // The channels, among `names` (the forecast's variables), that validations draw: picture_channels, else the third one

@@ -1,11 +1,13 @@
 #include "models/forecast/recipe.h"
 
+#include <numeric>
 #include <utility>
 
 #include "data/fields/latitude.h"
 #include "data/fields/layout.h"
 #include "data/files/hdf5.h"
 #include "kernels/common/check.h"
+#include "models/forecast/constants.h"
 #include "models/forecast/opened.h"
 
 namespace isobar {
@@ -25,17 +27,21 @@ class ForecastOnShapes : public TaskSource {
 
   std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device,
                                   const Parallel& parallel) const override {
-    const auto channels = static_cast<std::size_t>(*options_.forecast.n_in_channels);
+    const auto channels = static_cast<std::size_t>(options_.forecast.variables());
+    const auto extras = static_cast<std::size_t>(options_.forecast.extras());
     const auto rows = static_cast<std::size_t>(options_.forecast.height());
     FieldsInfo info;
     info.channel_names.assign(channels, "");
     info.statistics = {.means = std::vector<double>(channels, 0.0), .stds = std::vector<double>(channels, 1.0)};
+    info.extra_means.assign(extras, 0.0);
+    info.extra_stds.assign(extras, 1.0);
     info.row_weights.assign(rows, 1.0);
     return std::make_unique<Forecaster>(options_, compute, std::move(info), device, parallel);
   }
   std::vector<TensorSpec> sample_layout(const std::optional<RowBand>& rows) const override {
     const ForecastOptions& forecast = options_.forecast;
-    return pair_layout({*forecast.n_in_channels, rows ? rows->count : forecast.height(), forecast.width()},
+    const std::int64_t height = rows ? rows->count : forecast.height(), width = forecast.width();
+    return pair_layout({forecast.input_planes(), height, width}, {*forecast.n_out_channels, height, width},
                        *forecast.time_features);
   }
 
@@ -85,17 +91,20 @@ std::string ForecastRecipe::fill_sizes(const DataSizes& data, KeyOrigins& origin
 
 std::vector<std::string> ForecastRecipe::fill_from_data(KeyOrigins& origins,
                                                         const std::shared_ptr<FieldCatalog>& catalog) {
-  const bool wants_ranges = split.is_one_path() && !split.allow_overlap && !(split.train_range && split.valid_range);
-  if (!wants_ranges && !needs_sizes()) return {};
-
-  const FieldSeries data({.paths = {split.train_data_path}, .catalog = catalog});
   std::vector<std::string> sentences;
+  if (const std::string counts = forecast.fill_from_roles(origins); !counts.empty())
+    sentences.push_back("from the roles of the channels: " + counts);
+  const bool wants_ranges = split.is_one_path() && !split.allow_overlap && !(split.train_range && split.valid_range);
+  if (!wants_ranges && !needs_sizes() && !split.lead_time) return sentences;
+
+  const FieldSeries data(fields_before_sizes(split.train_data_path, catalog));
+  if (split.lead_time) sentences.push_back(fill_dt(data, origins));
   if (const std::string sizes = fill_sizes(sizes_of(data), origins); !sizes.empty())
     sentences.push_back("from the data: " + sizes);
   if (!wants_ranges) return sentences;
   KeyFiller ranges(origins);
   SplitOptions completed = split;
-  completed.complete_ranges(data.steps());
+  completed.complete_ranges(data);
   ranges.fill("train_range", split.train_range, *completed.train_range);
   ranges.fill("valid_range", split.valid_range, *completed.valid_range);
   sentences.push_back(concat("training and validation are parts of ", split.train_data_path, " (", data.steps(),
@@ -103,32 +112,87 @@ std::vector<std::string> ForecastRecipe::fill_from_data(KeyOrigins& origins,
   return sentences;
 }
 
+FieldSeriesOptions ForecastRecipe::fields_before_sizes(const std::string& path,
+                                                      const std::shared_ptr<FieldCatalog>& catalog) const {
+  return {.paths = {path},
+          .channels = forecast.channels ? *forecast.channel_names : std::vector<std::string>(),
+          .choose = forecast.channels.has_value(),
+          .spans_files = split.span_files,
+          .catalog = catalog};
+}
+
+// Sets dt to the lead time. Error if dt was set to another number of steps.
+std::string ForecastRecipe::fill_dt(const FieldSeries& data, KeyOrigins& origins) {
+  const std::int64_t steps = steps_of_lead_time(*split.lead_time, data);
+  ISOBAR_CHECK(split.dt == 1 || split.dt == steps, origins.where("dt"), " is ", split.dt, ", but ",
+               origins.where("lead_time"), " is ", *split.lead_time, ", which is ", steps,
+               steps == 1 ? " step" : " steps", " of ", data.file_name(0));
+  split.dt = steps;
+  origins.set("dt", "lead_time");
+  return concat("lead_time ", *split.lead_time, ": dt ", steps);
+}
+
 FieldSeriesOptions ForecastRecipe::fields_at(const std::string& path) const {
   return {.paths = {path},
           .channels = forecast.channel_names.value_or(std::vector<std::string>()),
+          .choose = forecast.channels.has_value(),
           .height = forecast.height(),
           .width = forecast.width(),
           .grid_key = "img_size",
-          .dt = split.dt};
+          .dt = split.dt,
+          .spans_files = split.span_files};
 }
 
-PairOptions ForecastRecipe::pairs_of(DataSplit set) const {
-  return {
-      .kind = split.sampler, .limit = split.source(set).limit.value_or(0), .time_features = *forecast.time_features};
+PairOptions ForecastRecipe::pairs_of(DataSplit set, const FieldSeries& dataset) const {
+  return {.kind = split.sampler,
+          .limit = split.source(set).limit.value_or(0),
+          .time_features = *forecast.time_features,
+          .windows = windows_of(dataset),
+          .diagnostics_before = set != DataSplit::train};
+}
+
+WindowOptions ForecastRecipe::windows_of(const FieldSeries& dataset) const {
+  const auto numbers = [](std::int64_t first, std::int64_t end) {
+    std::vector<std::int64_t> list(static_cast<std::size_t>(end - first));
+    std::iota(list.begin(), list.end(), first);
+    return list;
+  };
+  const std::int64_t outputs = *forecast.n_out_channels;
+  WindowOptions windows{.channels = numbers(0, forecast.prognostics()),
+                        .forcings = numbers(outputs, forecast.variables()),
+                        .diagnostics = numbers(forecast.prognostics(), outputs),
+                        .history = forecast.history,
+                        .constants = read_constants(forecast, dataset)};
+  if (forecast.computed_channels && !forecast.computed_channels->empty())
+    windows.computed = std::make_shared<const ComputedPlanes>(
+        *forecast.computed_channels, GridPoints{dataset.latitudes(), dataset.longitudes()},
+        dataset.labels().step_hours, RadiationUnit::joule);
+  return windows;
 }
 
 std::vector<std::string> ForecastRecipe::channel_names_of(const FieldSeries& dataset) const {
-  ISOBAR_CHECK(dataset.channels() == *forecast.n_in_channels, dataset.file_name(0), ": fields has ", dataset.channels(),
+  ISOBAR_CHECK(dataset.channels() == forecast.variables(), dataset.file_name(0), ": fields has ", dataset.channels(),
                " channels, but n_in_channels is ", *forecast.n_in_channels);
   return forecast.channel_names.value_or(dataset.channel_names());
 }
 
 FieldsInfo ForecastRecipe::info_of(const FieldSeries& dataset, const Statistics& statistics) const {
-  return {.channel_names = channel_names_of(dataset),
-          .statistics = statistics,
-          .row_weights = latitude_weights(dataset),
-          .latitudes = dataset.latitudes(),
-          .longitudes = dataset.longitudes()};
+  FieldsInfo info{.channel_names = channel_names_of(dataset),
+                  .statistics = statistics,
+                  .row_weights = latitude_weights(dataset),
+                  .latitudes = dataset.latitudes(),
+                  .longitudes = dataset.longitudes()};
+  const WindowOptions windows = windows_of(dataset);
+  for (std::size_t plane = 0; windows.computed && plane < windows.computed->names().size(); ++plane) {
+    info.extra_means.push_back(windows.computed->mean(plane));
+    info.extra_stds.push_back(windows.computed->deviation(plane));
+  }
+  for (const ConstantField& constant : windows.constants) {
+    const Moments moments = area_moments(constant, info.row_weights);
+    info.extra_means.push_back(moments.mean);
+    info.extra_stds.push_back(moments.deviation());
+  }
+  return info;
 }
 
 // KeyTable::check of the fields asks the network whether it supports the grid.

@@ -58,7 +58,9 @@ class ForecastRecipe : public Recipe {
   ForecasterOptions forecaster_options() const;
   // A data set with the grid, names and dt of this recipe.
   FieldSeriesOptions fields_at(const std::string& path) const;
-  PairOptions pairs_of(DataSplit set) const;
+  // The samples of a set, of the data's planes by their roles.
+  PairOptions pairs_of(DataSplit set, const FieldSeries& dataset) const;
+  WindowOptions windows_of(const FieldSeries& dataset) const;
   // The facts about the fields of a data set; models/forecast/fit.h adds units and time step.
   FieldsInfo info_of(const FieldSeries& dataset, const Statistics& statistics) const;
   // The names of a data set's channels: those of the config, else of the files, else the tutorial's 20, else c0, c1,
@@ -67,6 +69,8 @@ class ForecastRecipe : public Recipe {
 
  private:
   void check_filled_keys(const KeyOrigins& origins);
+  FieldSeriesOptions fields_before_sizes(const std::string& path, const std::shared_ptr<FieldCatalog>& catalog) const;
+  std::string fill_dt(const FieldSeries& data, KeyOrigins& origins);
 
   std::shared_ptr<NetworkRecipe> network_;
 };

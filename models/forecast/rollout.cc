@@ -19,8 +19,13 @@ namespace isobar {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-Rollout::Rollout(const Forecaster& forecaster, const FieldSeries& dataset, std::int64_t steps, Tensor climatology)
-    : forecaster_(forecaster), dataset_(dataset), steps_(steps), climatology_(std::move(climatology)) {
+Rollout::Rollout(const Forecaster& forecaster, const Windows& windows, std::int64_t steps, Tensor climatology)
+    : forecaster_(forecaster),
+      dataset_(windows.series()),
+      windows_(windows),
+      steps_(steps),
+      climatology_(std::move(climatology)) {
+  const FieldSeries& dataset = dataset_;
   ISOBAR_CHECK(steps <= (dataset.steps() - 1) / dataset.dt(), "a forecast of ", steps,
                " steps is longer than the data, ", dataset.file_name(0), ": ", dataset.steps(), " steps",
                dataset.dt() > 1 ? ", taken dt at a time" : "");
@@ -29,21 +34,23 @@ Rollout::Rollout(const Forecaster& forecaster, const FieldSeries& dataset, std::
   persistence_ = forecast_;
 }
 
-std::vector<double> Rollout::time_features(std::int64_t step) const {
-  if (!*forecaster_.options().time_features) return {};
-  const auto features = dataset_.time_of(step).features();
-  return {features.begin(), features.end()};
-}
-
 // A step as both input and target, on the device.
 Batch Rollout::load(std::int64_t step) const {
-  const Shape shape{1, dataset_.channels(), dataset_.height(), dataset_.width()};
-  const Tensor fields = Tensor::empty(shape, DType::fp32, Device{});
-  dataset_.read_step(step, fields.data_as<float>());
-  Batch batch{{"input", fields}, {"target", fields}};
+  const RowBand rows = dataset_.all_rows();
+  const auto fields = [&](std::int64_t planes, auto read) {
+    const Tensor tensor = Tensor::empty({1, planes, rows.count, dataset_.width()}, DType::fp32, Device{});
+    read(tensor.data_as<float>());
+    return tensor;
+  };
+  Batch batch;
+  batch["input"] = fields(windows_.input_planes(), [&](float* to) { windows_.read_input(step, rows, to); });
+  batch["target"] = fields(windows_.target_planes(), [&](float* to) { windows_.read_target(step, rows, to); });
+  if (windows_.diagnostics() > 0)
+    batch["before"] = fields(windows_.diagnostics(), [&](float* to) { windows_.read_diagnostics(step, rows, to); });
   if (*forecaster_.options().time_features) {
     batch["time"] = Tensor::empty({1, kTimeFeatures}, DType::fp64, Device{});
-    batch["time"].set_values(time_features(step));
+    const auto features = dataset_.time_of(step).features();
+    batch["time"].set_values({features.begin(), features.end()});
   }
   return to_device(batch, forecaster_.device());
 }
@@ -51,6 +58,8 @@ Batch Rollout::load(std::int64_t step) const {
 void Rollout::check_start(std::int64_t start) const {
   ISOBAR_CHECK(start >= 0 && start < dataset_.steps(), "start step ", start, " is not in the data, which has ",
                dataset_.steps(), " steps");
+  ISOBAR_CHECK(windows_.has_inputs(start), "start step ", start, ": the data have no ", forecaster_.options().history,
+               " earlier states before it, which the model reads");
   const std::string& file = dataset_.file_name_of(start);
   const std::int64_t last = start + lead(steps_ - 1);
   const bool in_one_file = last - start < dataset_.timeline().rest_of_file(start).count;
@@ -66,19 +75,22 @@ std::vector<float> Rollout::run(std::int64_t start) {
   check_start(start);
   if (forecast_.front().samples() == 0)
     check_first_step(dataset_, start, forecaster_.info().channel_names, forecaster_.info().statistics);
-  Tensor input = forecaster_.input().input_of(load(start));
-  const Tensor persistence = forecaster_.input().persistence_of(input);
+  const FieldInput& fields_of = forecaster_.input();
+  const Batch first = load(start);
+  Tensor input = fields_of.input_of(first);
+  const Tensor persistence = fields_of.persistence_of(input, first);
   std::vector<float> fields;
   for (std::int64_t k = 0; k < steps_; ++k) {
     const std::int64_t step = start + lead(k);
     const Tensor forecast = forecaster_.forecast(input);
-    const Tensor target = forecaster_.input().target_of(load(step));
+    const Batch truth = load(step);
+    const Tensor target = fields_of.target_of(truth);
     const auto at = static_cast<std::size_t>(k);
     forecast_[at].add(forecaster_.scores(forecast, target, climatology_));
     persistence_[at].add(forecaster_.scores(persistence, target, climatology_));
-    const std::vector<float> physical = forecaster_.input().to_physical(forecast);
+    const std::vector<float> physical = fields_of.to_physical(forecast);
     fields.insert(fields.end(), physical.begin(), physical.end());
-    if (k + 1 < steps_) input = forecaster_.input().input_after(forecast, time_features(step));
+    if (k + 1 < steps_) input = fields_of.input_after(input, forecast, fields_of.input_of(truth));
   }
   return fields;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/fields/field_series.h"
+#include "data/fields/windows.h"
 #include "models/forecast/forecaster.h"
 #include "models/forecast/scores.h"
 
@@ -15,13 +16,13 @@ namespace isobar {
 
 class Rollout {
  public:
-  // steps: number K of model steps. climatology: the reference of ACC's anomalies, from FieldInput::climatology_of; or
-  // undefined: no ACC. More than one step needs a model whose output channels are its input channels. Throws Error if
-  // the data have fewer steps, before memory for K steps is allocated.
-  Rollout(const Forecaster& forecaster, const FieldSeries& dataset, std::int64_t steps, Tensor climatology = {});
+  // steps: number K of model steps. windows: the planes that the model reads, and whose series they are of; forcings of
+  // later steps are those of the data. climatology: the reference of ACC's anomalies, from FieldInput::climatology_of;
+  // or undefined: no ACC. Throws Error if the data have fewer steps, before memory for K steps is allocated.
+  Rollout(const Forecaster& forecaster, const Windows& windows, std::int64_t steps, Tensor climatology = {});
 
-  // Throws Error if the data have no such step, if the last target is not in the file of `start`, or if a hole in time
-  // lies between them.
+  // Throws Error if the data have no such step, no earlier inputs of it, or no last target without a hole in time
+  // between them.
   void check_start(std::int64_t start) const;
 
   // Forecasts from step `start` of the data, which check_start() accepts, and adds its scores. Returns
@@ -37,12 +38,12 @@ class Rollout {
 
  private:
   Batch load(std::int64_t step) const;
-  std::vector<double> time_features(std::int64_t step) const;
   std::string lead_label(std::int64_t k) const;  // "+6 h"; "+1 step" if the time step is unknown
   std::int64_t lead(std::int64_t k) const { return (k + 1) * dataset_.dt(); }  // in steps of the data
 
   const Forecaster& forecaster_;
   const FieldSeries& dataset_;
+  Windows windows_;
   std::int64_t steps_;
   Tensor climatology_;
   std::vector<ScoreTotals> forecast_, persistence_;  // [K]

@@ -13,8 +13,8 @@
 #include "data/era5/catalog.h"
 #include "data/era5/field_facts.h"
 #include "data/era5/time_axis.h"
-#include "data/files/box_reader.h"
 #include "data/files/hdf5.h"
+#include "data/files/hdf5_box_reader.h"
 
 namespace isobar {
 

@@ -3,6 +3,8 @@
 set(ISOBAR_CUDA AUTO CACHE STRING
     "CUDA kernels: AUTO (on when nvcc is found), ON, OFF, VIRTUAL (lab/stand_ins/cuda in place of CUDA)")
 set(ISOBAR_MPI AUTO CACHE STRING "Ranks as processes, over MPI: AUTO (on when it is found), ON, OFF")
+set(ISOBAR_CODECS AUTO CACHE STRING
+    "zstd, lz4 and blosc, with which Zarr stores are compressed: AUTO (each that is found), ON (all), OFF")
 option(ISOBAR_EMULATOR "Build the CUDA kernels for the CPU emulator too (tests, --device emulator)" ON)
 option(ISOBAR_TESTS "Build the tests" ON)
 option(ISOBAR_FUZZ "Link libFuzzer into tests/fuzz; needs clang" OFF)

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/files/hdf5_box_reader.h"
 #include "data/files/npy.h"
 
 namespace isobar {

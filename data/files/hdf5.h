@@ -37,9 +37,6 @@ struct Layout {
 // Error if the dataset is compressed with what this build of the library cannot undo. `where` begins the message.
 void check_filters(const std::string& where, const Layout& layout);
 
-// How many chunks cover a dataset, in each dimension.
-std::vector<std::int64_t> chunk_grid(std::span<const std::int64_t> shape, std::span<const std::int64_t> chunk);
-
 struct DatasetInfo {
   std::vector<std::int64_t> shape;
   Type type = Type::other;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <optional>
 
+#include "data/files/chunks.h"
 #include "data/files/hdf5_open_file.h"
 #include "data/files/hdf5_places.h"
 #include "kernels/common/check.h"
@@ -88,12 +89,6 @@ void describe_type(hid_t type, DatasetInfo& info) {
 void check_filters(const std::string& where, const Layout& layout) {
   ISOBAR_CHECK(layout.missing_filter.empty(), where, " is compressed with '", layout.missing_filter,
                "', which this build of HDF5 cannot undo");
-}
-
-std::vector<std::int64_t> chunk_grid(std::span<const std::int64_t> shape, std::span<const std::int64_t> chunk) {
-  std::vector<std::int64_t> grid;
-  for (std::size_t d = 0; d < shape.size(); ++d) grid.push_back(shape[d] / chunk[d] + (shape[d] % chunk[d] ? 1 : 0));
-  return grid;
 }
 
 std::int64_t stored_chunks(const Handle& dataset) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/files/chunks.h"
 #include "data/files/hdf5.h"
 #include "data/files/hdf5_handle.h"
 #include "data/files/hdf5_layout.h"

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "data/dataset.h"
-#include "data/files/box_reader.h"
 #include "data/files/hdf5.h"
+#include "data/files/hdf5_box_reader.h"
 #include "data/files/idx.h"
 
 namespace isobar {

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "data/files/box_reader.h"
 #include "data/files/hdf5.h"
+#include "data/files/hdf5_box_reader.h"
 #include "data/files/npy.h"
 #include "data/files/visible_files.h"
 #include "kernels/common/check.h"

@@ -1,6 +1,6 @@
 // Boxes of datasets of every rank, number and layout, against the closed form that filled them and the HDF5 library's
 // own reading; the library wrote the files.
-#include "data/files/box_reader.h"
+#include "data/files/hdf5_box_reader.h"
 
 #include <hdf5.h>
 

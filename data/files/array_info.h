@@ -1,0 +1,31 @@
+// What a file tells about an array that it holds, whatever the format of the file.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/files/number_format.h"
+
+namespace isobar {
+
+// One text, a list of texts, or numbers; the other list is empty. Integers of 64 bits are rounded to fp64, as the
+// array's own numbers are when they are read.
+struct Attribute {
+  std::vector<std::string> texts = {};
+  std::vector<double> numbers = {};
+};
+using Attributes = std::map<std::string, Attribute>;
+
+struct ArrayInfo {
+  std::string name;  // "t2m"; within a group "group/t2m"
+  std::vector<std::int64_t> shape = {};
+  std::vector<std::string> dimensions = {};  // their names, one an axis; empty where the file names none
+  Attributes attributes = {};
+  std::optional<NumberFormat> format = {};  // nothing: no numbers, or numbers that isobar does not know
+  std::string type_name = {};               // for messages: "16-bit integer", "text", "complex64"
+};
+
+}  // namespace isobar

@@ -141,9 +141,13 @@ ForecastConfig config_of(const ForecastFlags& o, const std::optional<TrainedFore
   for (const std::string& assignment : o.config.assignments) set_from_assignment(entries, assignment);
   ForecastConfig config = forecast_config(entries, o.weights);
   print_left_out(config.run);
-  if (config.recipe.needs_sizes()) {
-    const FieldSeries data({.paths = {fields_to_forecast(o.data).string()}});
-    std::cout << "from the data: " << config.recipe.fill_sizes(sizes_of(data), config.run.origins) << '\n';
+  config.recipe.forecast.fill_from_roles(config.run.origins);
+  if (config.recipe.needs_sizes() || config.recipe.split.lead_time) {
+    const FieldSeries data(config.recipe.fields_before_sizes(fields_to_forecast(o.data).string()));
+    if (config.recipe.needs_sizes())
+      std::cout << "from the data: " << config.recipe.fill_sizes(sizes_of(data), config.run.origins) << '\n';
+    if (config.recipe.split.lead_time)
+      config.recipe.split.dt = steps_of_lead_time(*config.recipe.split.lead_time, data);
   }
   if (trained) config.recipe.forecast.channel_names = trained->info.channel_names;
   config.run.check();
@@ -154,13 +158,14 @@ FieldsInfo info_for(const ForecastFlags& o, const ForecastRecipe& recipe, const 
                     const FieldsInfo* trained, const fs::path& weights) {
   const bool own = trained != nullptr && o.stats.empty();
   const fs::path folder = statistics_folder(o);
-  FieldsInfo info =
-      recipe.info_of(dataset, own ? trained->statistics
-                                  : load_statistics((folder / kMeansFile).string(), (folder / kStdsFile).string(),
-                                                    *recipe.forecast.n_in_channels));
-  if (own)
+  FieldsInfo info = recipe.info_of(
+      dataset, own ? trained->statistics
+                   : recipe.statistics_at((folder / kMeansFile).string(), (folder / kStdsFile).string(), dataset));
+  if (own) {
+    info.extra_means = trained->extra_means;
+    info.extra_stds = trained->extra_stds;
     label_from_weights(info, dataset, *trained, weights.string());
-  else
+  } else
     label_from_statistics(info, dataset, folder);
   return info;
 }
@@ -172,13 +177,14 @@ Tensor climatology_for(const ForecastFlags& o, const Forecaster& forecaster, con
     std::cout << "no " << file.string() << ": no ACC" << std::endl;
     return {};
   }
-  if (auto labels = load_labels(folder.string())) {
+  if (auto labels = load_labels(folder.string()); labels && !forecaster.options().channels) {
     labels->step_hours = 0;  // a mean over time does not depend on the time step
     check_labels(dataset.labels(), dataset.file_name(0), *labels, (folder / kLabelsFile).string());
   }
   const ForecastOptions& options = forecaster.options();
   return forecaster.input().climatology_of(
-      load_time_means(file.string(), *options.n_in_channels, options.height(), options.width()));
+      options.channels ? load_time_means(file.string(), dataset.channel_names(), options.height(), options.width())
+                       : load_time_means(file.string(), options.variables(), options.height(), options.width()));
 }
 
 void tell_of_forecast(const ForecastFlags& o, std::int64_t start, const Forecaster& forecaster,
@@ -190,9 +196,10 @@ void tell_of_forecast(const ForecastFlags& o, std::int64_t start, const Forecast
 }
 
 // Runs every start, writes the files of --out and --scores, and prints the table.
-void forecast_all(const ForecastFlags& o, const Starts& starts, const Forecaster& forecaster,
-                  const FieldSeries& dataset, const fs::path& weights) {
-  Rollout rollout(forecaster, dataset, o.steps, climatology_for(o, forecaster, dataset, weights));
+void forecast_all(const ForecastFlags& o, const Starts& starts, const Forecaster& forecaster, const Windows& windows,
+                  const fs::path& weights) {
+  const FieldSeries& dataset = windows.series();
+  Rollout rollout(forecaster, windows, o.steps, climatology_for(o, forecaster, dataset, weights));
   for (const std::int64_t i : {std::int64_t{0}, starts.count - 1}) rollout.check_start(starts.at(i));
   const std::vector<float> fields = rollout.run(starts.at(0));
   for (std::int64_t i = 1; i < starts.count; ++i) rollout.run(starts.at(i));
@@ -224,7 +231,7 @@ void forecast(const ForecastFlags& o) {
                         info_for(o, config.recipe, dataset, trained ? &trained->info : nullptr, file), device);
   read_model(file, forecaster);
   print_weights_origin(file);
-  forecast_all(o, starts, forecaster, dataset, file);
+  forecast_all(o, starts, forecaster, Windows(dataset, config.recipe.windows_of(dataset)), file);
 }
 
 }  // namespace

@@ -170,8 +170,12 @@ std::vector<const Key*> all_keys(const std::vector<KeyTable>& tables) {
 
 std::vector<std::string*> paths_of(const std::vector<KeyTable>& tables) {
   std::vector<std::string*> paths;
-  for (const Key* key : all_keys(tables))
-    if (key->is_path) paths.push_back(std::get<std::string*>(key->place));
+  for (const Key* key : all_keys(tables)) {
+    if (!key->is_path) continue;
+    if (auto* const* const path = std::get_if<std::string*>(&key->place)) paths.push_back(*path);
+    if (auto* const* const map = std::get_if<std::optional<TextMap>*>(&key->place); map != nullptr && **map)
+      for (auto& [name, path] : ***map) paths.push_back(&path);
+  }
   return paths;
 }
 

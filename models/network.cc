@@ -30,6 +30,9 @@ Tensor Network::operator()(const Tensor& input, const Pass& pass) const {
 std::unique_ptr<Network> make_network(const NetworkRecipe& recipe, const Ports& ports, const Build& build) {
   std::unique_ptr<Network> network = recipe.make(ports, build);
   check_stages(network->stages(), build.parameters);
+  const bool splits_rows = build.parallel.sequence && build.parallel.tp.size() > 1;
+  ISOBAR_CHECK(!splits_rows || network->has_residual_stream(), "--sequence-parallel: ", network->name(),
+               " has no residual stream, whose rows it splits");
   return network;
 }
 

@@ -51,6 +51,10 @@ class Network {
   // [B, S, V] -> [B, S, V'], whatever the stages take.
   Tensor in_channels_last(const Tensor& input, const Pass& pass) const;
 
+  // Whether all that its layers pass on goes through a ResidualStream (models/layers/residual_stream.h). A network
+  // without one computes every row of a sample here.
+  virtual bool has_residual_stream() const { return false; }
+
   // Of fields, the rows that are read here, in multiples of row_multiple().
   virtual Part rows() const { return {0, ports_.in[1]}; }
   virtual std::int64_t row_multiple() const { return 1; }

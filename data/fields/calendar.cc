@@ -155,7 +155,8 @@ DateText parse_date(const std::string& text, const std::string& where) {
   if (is_valid && !is_day) {
     used = 0;
     const int fields = std::sscanf(rest, "T%2d%n:%2d%n", &hour, &used, &minute, &used);
-    is_valid = (fields == 1 || fields == 2) && rest[used] == '\0' && hour >= 0 && hour < 24 && minute >= 0 && minute < 60;
+    is_valid =
+        (fields == 1 || fields == 2) && rest[used] == '\0' && hour >= 0 && hour < 24 && minute >= 0 && minute < 60;
   }
   ISOBAR_CHECK(is_valid, where, ": '", text, "' is no date like 2018-10-01, 2018-10-01T06 or 2018-10-01T06:30");
   const auto days = static_cast<double>(days_from_date({year, month, day}));

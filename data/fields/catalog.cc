@@ -10,7 +10,7 @@ namespace isobar {
 
 const std::vector<std::string>& FieldCatalog::files_at(const std::string& path) {
   const auto known = files_.find(path);
-  return known != files_.end() ? known->second : files_.emplace(path, find_h5_files(path)).first->second;
+  return known != files_.end() ? known->second : files_.emplace(path, find_field_files(path)).first->second;
 }
 
 std::shared_ptr<const FieldFacts> FieldCatalog::find(const std::string& file) const {

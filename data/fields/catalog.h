@@ -13,7 +13,7 @@ namespace isobar {
 
 class FieldCatalog {
  public:
-  // The result of find_h5_files (data/fields/field_series.h) at the first request for this path.
+  // The result of find_field_files (data/fields/field_series.h) at the first request for this path.
   const std::vector<std::string>& files_at(const std::string& path);
 
   // Null if the file is not in the catalog.

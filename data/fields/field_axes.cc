@@ -16,7 +16,8 @@ bool is_one_of(std::string_view name, Names names) {
 }
 
 bool is_pressure_unit(std::string_view units) {
-  return is_one_of(units, {"hPa", "millibar", "millibars", "mbar", "mb", "Pa", "hectopascal", "hectopascals", "pascal"});
+  return is_one_of(units,
+                   {"hPa", "millibar", "millibars", "mbar", "mb", "Pa", "hectopascal", "hectopascals", "pascal"});
 }
 
 bool is_latitude_unit(std::string_view units) {

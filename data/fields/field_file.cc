@@ -118,12 +118,11 @@ void FieldFile::read_step(std::int64_t step, std::span<const Plane> planes, Fiel
 }
 
 void FieldFile::refuse_hole(std::int64_t step, std::int64_t channel, float value) const {
-  const std::string what =
-      std::isnan(value)   ? "NaN"
-      : std::isinf(value) ? "an infinity"
-      : std::abs(value) > kLargestOfFields
-          ? concat(value, ", which is beyond ", kLargestOfFields, ": a fill value, and no field's")
-          : concat(value, ", which 'fields' calls its fill value: a hole");
+  const std::string what = std::isnan(value)   ? "NaN"
+                           : std::isinf(value) ? "an infinity"
+                           : std::abs(value) > kLargestOfFields
+                               ? concat(value, ", which is beyond ", kLargestOfFields, ": a fill value, and no field's")
+                               : concat(value, ", which 'fields' calls its fill value: a hole");
   const std::string name =
       channel_names().empty() ? std::to_string(channel) : channel_names()[static_cast<std::size_t>(channel)];
   throw_error(path(), ": step ", step, ", channel ", name, " holds ", what);

@@ -9,20 +9,11 @@
 #include <string>
 #include <vector>
 
-<<<<<<< HEAD:data/fields/field_file.h
 #include "data/fields/calendar.h"
 #include "data/fields/catalog.h"
 #include "data/fields/field_facts.h"
 #include "data/fields/field_reader.h"
 #include "data/fields/time_axis.h"
-=======
-#include "data/era5/calendar.h"
-#include "data/era5/catalog.h"
-#include "data/era5/field_facts.h"
-#include "data/era5/time_axis.h"
-#include "data/files/hdf5.h"
-#include "data/files/hdf5_box_reader.h"
->>>>>>> readers:data/era5/field_file.h
 
 namespace isobar {
 

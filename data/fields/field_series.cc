@@ -14,10 +14,12 @@
 #include "data/fields/catalog.h"
 #include "data/fields/channels.h"
 #include "data/fields/field_file.h"
+#include "data/files/stored_arrays.h"
 #include "data/files/visible_files.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
 #include "kernels/common/checked_size.h"
+#include "kernels/common/suggestions.h"
 
 namespace isobar {
 namespace {
@@ -45,11 +47,13 @@ std::optional<std::int64_t> find_channel(const FieldFile& file, const std::strin
   return found ? std::optional(static_cast<std::int64_t>(*found)) : std::nullopt;
 }
 
-std::vector<std::string> h5_files_in(const std::string& folder) {
-  std::vector<std::string> files;
-  for (const std::filesystem::path& file : visible_files(folder))
-    if (file.extension() == ".h5") files.push_back(file.string());
-  return files;
+std::vector<std::string> field_files_in(const std::string& folder) {
+  std::vector<std::string> h5_files, others;
+  for (const std::filesystem::path& file : visible_files(folder)) {
+    if (file.extension() == ".h5") h5_files.push_back(file.string());
+    if (h5_files.empty() && is_stored_arrays(file.string())) others.push_back(file.string());
+  }
+  return h5_files.empty() ? others : h5_files;
 }
 
 }  // namespace
@@ -61,15 +65,15 @@ std::int64_t default_cache_bytes(int processes_on_host) {
   return std::min(std::int64_t{1} << 30, memory / 8) / processes_on_host;
 }
 
-bool has_h5_files(const std::string& path) {
-  return !h5_files_in(path).empty();
+bool has_field_files(const std::string& folder) {
+  return !field_files_in(folder).empty();
 }
 
-std::vector<std::string> find_h5_files(const std::string& path) {
+std::vector<std::string> find_field_files(const std::string& path) {
   ISOBAR_CHECK(std::filesystem::exists(path), path, " does not exist");
-  if (!std::filesystem::is_directory(path)) return {path};
-  std::vector<std::string> files = h5_files_in(path);
-  ISOBAR_CHECK(!files.empty(), path, " holds no .h5 files");
+  if (!std::filesystem::is_directory(path) || is_stored_arrays(path)) return {path};
+  std::vector<std::string> files = field_files_in(path);
+  ISOBAR_CHECK(!files.empty(), path, " holds no .h5 files, no NetCDF files and no Zarr stores");
   return files;
 }
 
@@ -107,7 +111,7 @@ void FieldSeries::open_files(const FieldSeriesOptions& options) {
       options.cache_bytes < 0 ? default_cache_bytes(options.processes_on_host) : options.cache_bytes);
   FieldCatalog* const catalog = options.catalog.get();
   for (const std::string& path : options.paths)
-    for (const std::string& name : catalog != nullptr ? catalog->files_at(path) : find_h5_files(path))
+    for (const std::string& name : catalog != nullptr ? catalog->files_at(path) : find_field_files(path))
       files_.push_back(std::make_unique<FieldFile>(name, budget, catalog));
 }
 
@@ -179,7 +183,8 @@ FieldSeries::Tracks FieldSeries::choose_channels(const FieldSeriesOptions& optio
     held_.push_back(std::move(held));
     kept.push_back(std::move(file));
   }
-  ISOBAR_CHECK(!names.empty(), options.paths.front(), " does not name its channels, so that none can be chosen by name");
+  ISOBAR_CHECK(!names.empty(), options.paths.front(),
+               " does not name its channels, so that none can be chosen by name");
   std::vector<std::optional<std::size_t>> first_file(channel_names_.size());  // that holds the channel
   Tracks tracks;
   for (std::size_t f = 0; f < kept.size(); ++f) {
@@ -200,7 +205,8 @@ FieldSeries::Tracks FieldSeries::choose_channels(const FieldSeriesOptions& optio
     }
   }
   for (std::size_t c = 0; c < channel_names_.size(); ++c)
-    ISOBAR_CHECK(first_file[c], options.paths.front(), " has no channel ", channel_names_[c], "; it has ",
+    ISOBAR_CHECK(first_file[c], options.paths.front(), " has no channel ", channel_names_[c],
+                 did_you_mean(suggestion(channel_names_[c], {names.begin(), names.end()})), "; it has ",
                  joined({names.begin(), names.end()}));
   files_ = std::move(kept);
   return tracks;
@@ -240,7 +246,7 @@ void FieldSeries::set_labels(const FieldSeriesOptions& options) {
   }
   if (labels_.step_hours == 0) labels_.step_hours = timeline_->step_hours();
   const bool are_named = std::ranges::any_of(files_, [](const auto& file) { return !file->channel_names().empty(); });
-  labels_.channel_names = !options.channels.empty()           ? options.channels
+  labels_.channel_names = !options.channels.empty()                       ? options.channels
                           : file(0).channel_names().empty() || !are_named ? std::vector<std::string>()
                                                                           : channel_names_;
 }
@@ -265,8 +271,8 @@ StepRange FieldSeries::steps_between(const std::array<std::string, 2>& dates, co
   const std::optional<double> begin = hours_since_1970(0), end = hours_since_1970(steps() - 1);
   ISOBAR_CHECK(begin && end, text, " are dates, but ", data_path_, " has files without 'time'");
   for (const DateText& date : {first, last})
-    ISOBAR_CHECK(date.begin <= *end && date.begin + date.length >= *begin, text, " goes beyond the data of ", data_path_,
-                 ", which are from ", time_of(0).iso(), " to ", time_of(steps() - 1).iso());
+    ISOBAR_CHECK(date.begin <= *end && date.begin + date.length >= *begin, text, " goes beyond the data of ",
+                 data_path_, ", which are from ", time_of(0).iso(), " to ", time_of(steps() - 1).iso());
   constexpr double kSecond = 1.0 / 3600;
   const StepRange range{timeline_->first_step_from(first.begin),
                         timeline_->first_step_from(last.begin + (last.length > 0 ? last.length : kSecond))};

@@ -46,11 +46,12 @@ struct FieldSeriesOptions {
 // The memory for decoded chunks of one process: its share of 1 GiB, or of an eighth of the memory if that is less.
 std::int64_t default_cache_bytes(int processes_on_host = 1);
 
-// The .h5 files at `path` (itself if it is a file), sorted by name; Error if there are none.
-std::vector<std::string> find_h5_files(const std::string& path);
+// The files of fields at `path`, sorted by name: itself if it is a file or a store; the .h5 files of a folder, or, if it
+// has none, the files and stores that data/files/stored_arrays.h knows by their first bytes. Error if there are none.
+std::vector<std::string> find_field_files(const std::string& path);
 
-// Whether find_h5_files finds any file.
-bool has_h5_files(const std::string& path);
+// Whether find_field_files finds any file in a folder.
+bool has_field_files(const std::string& folder);
 
 class FieldSeries {
  public:

@@ -34,10 +34,10 @@ void check_first_step(const FieldSeries& dataset, std::int64_t step, const std::
       sum += static_cast<double>(value);
     }
     const auto count = static_cast<double>(pixels);
-    ISOBAR_CHECK(distance / count <= bound(mean, std), dataset.file_name_of(step), ": step ",
-                 dataset.place(step).step, ", channel ", channel_names[c], " lies ",
-                 distance / count, " standard deviations off its statistics: its mean is ", sum / count, ", theirs is ",
-                 mean, "; is it in another unit?");
+    ISOBAR_CHECK(distance / count <= bound(mean, std), dataset.file_name_of(step), ": step ", dataset.place(step).step,
+                 ", channel ", channel_names[c], " lies ", distance / count,
+                 " standard deviations off its statistics: its mean is ", sum / count, ", theirs is ", mean,
+                 "; is it in another unit?");
   }
 }
 

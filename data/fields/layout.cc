@@ -1,6 +1,7 @@
 #include "data/fields/layout.h"
 
 #include "data/fields/field_series.h"
+#include "data/files/stored_arrays.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -8,10 +9,12 @@ namespace isobar {
 namespace fs = std::filesystem;
 
 DataLayout layout_of(const fs::path& folder) {
+  ISOBAR_CHECK(fs::exists(folder), "--data ", folder.string(), " does not exist");
+  if (is_stored_arrays(folder.string())) return {folder, folder, folder, statistics_beside(folder)};
   ISOBAR_CHECK(fs::is_directory(folder), "--data ", folder.string(), " is not a folder");
   const bool flat = !fs::is_directory(folder / "train");
-  ISOBAR_CHECK(!flat || has_h5_files(folder.string()), "--data ", folder.string(),
-               " holds neither train/ and valid/, as the tutorial's data, nor .h5 files");
+  ISOBAR_CHECK(!flat || has_field_files(folder.string()), "--data ", folder.string(),
+               " holds neither train/ and valid/, as the tutorial's data, nor .h5 files, NetCDF files or Zarr stores");
   const fs::path statistics = fs::is_directory(folder / "stats") ? folder / "stats" : folder;
   if (flat) return {folder, folder, folder, statistics};
   return {folder / "train", folder / "valid", folder / "test", statistics};
@@ -20,7 +23,7 @@ DataLayout layout_of(const fs::path& folder) {
 fs::path fields_to_forecast(const fs::path& data) {
   for (const char* part : {"test", "valid"}) {
     const fs::path folder = data / part;
-    if (fs::is_directory(folder) && has_h5_files(folder.string())) return folder;
+    if (fs::is_directory(folder) && has_field_files(folder.string())) return folder;
   }
   return data;
 }

@@ -24,8 +24,8 @@ std::vector<std::int64_t> by_the_tutorials_rule(const FieldSeries& dataset) {
   const std::int64_t dt = dataset.dt();
   std::vector<std::int64_t> samples;
   for (const Segment& segment : dataset.segments()) {
-    ISOBAR_CHECK(segment.count >= 3 * dt, "sampler tutorial: ", dataset.file_name_of(segment.first),
-                 " has ", segment.count, " steps in range, fewer than the 3 dt = ", 3 * dt, " that its rule needs");
+    ISOBAR_CHECK(segment.count >= 3 * dt, "sampler tutorial: ", dataset.file_name_of(segment.first), " has ",
+                 segment.count, " steps in range, fewer than the 3 dt = ", 3 * dt, " that its rule needs");
     for (std::int64_t i = 0; i < segment.count; ++i) {
       const std::int64_t local = i % (segment.count - dt);
       samples.push_back(segment.first + (local < dt ? local + dt : local));
@@ -48,9 +48,10 @@ std::vector<std::int64_t> list_samples(const Windows& windows, SamplerKind kind,
   const FieldSeries& dataset = windows.series();
   std::vector<std::int64_t> samples = with_holes(dataset, kind);
   std::erase_if(samples, [&](std::int64_t step) { return !windows.has_inputs(step) || spans_a_hole(dataset, step); });
-  ISOBAR_CHECK(!samples.empty(), dataset.file_name(0), ": no two steps dt = ", dataset.dt(),
-               " apart lie in the range asked for, in one file or in files that follow each other, without a hole in time "
-               "between them");
+  ISOBAR_CHECK(
+      !samples.empty(), dataset.file_name(0), ": no two steps dt = ", dataset.dt(),
+      " apart lie in the range asked for, in one file or in files that follow each other, without a hole in time "
+      "between them");
   if (limit > 0 && limit < static_cast<std::int64_t>(samples.size())) samples.resize(static_cast<std::size_t>(limit));
   return samples;
 }

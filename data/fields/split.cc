@@ -24,7 +24,8 @@ void check_range(const char* name, const std::optional<RangeValue>& range, const
     return;
   }
   const StepRange& steps = std::get<0>(*range);
-  ISOBAR_CHECK(0 <= steps[0] && steps[0] < steps[1], origins.where(name), " must be [first, end) with 0 <= first < end");
+  ISOBAR_CHECK(0 <= steps[0] && steps[0] < steps[1], origins.where(name),
+               " must be [first, end) with 0 <= first < end");
 }
 
 StepRange rest_beside(const StepRange& given, std::int64_t steps, bool before_first, const char* key) {
@@ -89,10 +90,12 @@ KeyTable SplitOptions::keys() {
            "a pair may lie in two files that follow each other without a hole in time, if all files have times")
            .in_older_runs("false"),
        key("train_range", train_range,
-           "steps [first, end) to train on, counted over the files in order, or two dates, both of them included; null: "
+           "steps [first, end) to train on, counted over the files in order, or two dates, both of them included; "
+           "null: "
            "all, or, where train_data_path and valid_data_path are one, what valid_range leaves"),
        key("valid_range", valid_range,
-           "steps [first, end) or dates to validate with; null: all, or, where the paths are one, what train_range leaves, "
+           "steps [first, end) or dates to validate with; null: all, or, where the paths are one, what train_range "
+           "leaves, "
            "or the last fifth"),
        key("test_range", test_range, "steps [first, end) or dates of test_data_path; null: all").free_on_resume(),
        key("allow_overlap", allow_overlap, "steps may be in several of the three sets").in_older_runs("true"),
@@ -144,13 +147,17 @@ bool SplitOptions::is_one_path() const {
   return fs::equivalent(train_data_path, valid_data_path, missing);
 }
 
-void SplitOptions::complete_ranges(const FieldSeries& data) {
-  const auto steps_of = [&](const std::optional<RangeValue>& range, const char* key) {
-    return range ? std::optional(data.steps_of(*range, key)) : std::nullopt;
+void SplitOptions::count_dates(const FieldSeries& data) {
+  if (train_range) train_range = data.steps_of(*train_range, "train_range");
+  if (valid_range) valid_range = data.steps_of(*valid_range, "valid_range");
+}
+
+void SplitOptions::complete_ranges(std::int64_t steps) {
+  const std::int64_t last_fifth = steps - (steps + 4) / 5;
+  const auto known = [](const std::optional<RangeValue>& range) {
+    return range ? std::optional(std::get<StepRange>(*range)) : std::nullopt;
   };
-  const std::int64_t steps = data.steps(), last_fifth = steps - (steps + 4) / 5;
-  const std::optional<StepRange> train = steps_of(train_range, "train_range"),
-                                 valid = steps_of(valid_range, "valid_range");
+  const std::optional<StepRange> train = known(train_range), valid = known(valid_range);
   if (!train)
     train_range = valid ? rest_beside(*valid, steps, /*before_first=*/true, "valid_range") : StepRange{0, last_fifth};
   if (!valid)

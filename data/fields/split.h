@@ -47,9 +47,12 @@ struct SplitOptions {
 
   // Whether training and validation set share one path, so that ranges must separate them.
   bool is_one_path() const;
-  // Fills a null range of the two: with the rest of the steps that the other range leaves; if both are null, validation
-  // gets the last fifth and training the rest. Throws Error if the other range leaves nothing.
-  void complete_ranges(const FieldSeries& data);
+  // Replaces dates by the steps that they are in `data`, which training and validation share.
+  void count_dates(const FieldSeries& data);
+  // Fills a null range of the two: with the rest of `steps` steps that the other range leaves; if both are null,
+  // validation gets the last fifth and training the rest. Throws Error if the other range leaves nothing. There must be
+  // no dates.
+  void complete_ranges(std::int64_t steps);
 };
 
 // The hours of a lead time: "6h", "90min", "1d". Error naming `where` for any other text.

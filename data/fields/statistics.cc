@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "data/fields/channels.h"
 #include "data/fields/layout.h"
 #include "data/files/npy.h"
 #include "data/moments.h"
@@ -49,6 +50,57 @@ Statistics load_statistics(const std::string& means_path, const std::string& std
                         load_labels(std::filesystem::path(means_path).parent_path().string())};
   check_deviations(statistics.stds, stds_path);
   return statistics;
+}
+
+namespace {
+
+// The places of the channels among those of a folder of statistics; none if it does not name its channels.
+std::optional<std::vector<std::size_t>> places_of(const std::vector<std::string>& channels,
+                                                  const std::optional<FieldLabels>& labels, const std::string& folder) {
+  if (!labels || labels->channel_names.empty()) return std::nullopt;
+  std::vector<std::size_t> places;
+  for (const std::string& channel : channels) {
+    const auto found = std::ranges::find_if(labels->channel_names,
+                                            [&](const std::string& name) { return same_channel(name, channel); });
+    ISOBAR_CHECK(found != labels->channel_names.end(), folder, "/", kLabelsFile, " has no channel ", channel);
+    places.push_back(static_cast<std::size_t>(found - labels->channel_names.begin()));
+  }
+  return places;
+}
+
+template <class T>
+std::vector<T> chosen(const std::vector<T>& values, const std::vector<std::size_t>& places) {
+  std::vector<T> result;
+  for (const std::size_t place : places) result.push_back(values.empty() ? T() : values[place]);
+  return result;
+}
+
+}  // namespace
+
+Statistics load_statistics(const std::string& means_path, const std::string& stds_path,
+                           const std::vector<std::string>& channels) {
+  const std::string folder = std::filesystem::path(means_path).parent_path().string();
+  const std::optional<FieldLabels> labels = load_labels(folder);
+  const auto places = places_of(channels, labels, folder);
+  if (!places) return load_statistics(means_path, stds_path, std::ssize(channels));
+  const Statistics all = load_statistics(means_path, stds_path, std::ssize(labels->channel_names));
+  return {chosen(all.means, *places), chosen(all.stds, *places),
+          FieldLabels{channels, chosen(labels->units, *places), labels->step_hours}};
+}
+
+std::vector<double> load_time_means(const std::string& path, const std::vector<std::string>& channels,
+                                    std::int64_t height, std::int64_t width) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  const std::optional<FieldLabels> labels = load_labels(folder);
+  const auto places = places_of(channels, labels, folder);
+  if (!places) return load_time_means(path, std::ssize(channels), height, width);
+  const std::vector<double> all = load_time_means(path, std::ssize(labels->channel_names), height, width);
+  std::vector<double> result;
+  for (const std::size_t place : *places) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(place) * height * width;
+    result.insert(result.end(), begin, begin + height * width);
+  }
+  return result;
 }
 
 void check_deviations(const std::vector<double>& stds, const std::string& where) {

@@ -20,6 +20,11 @@ struct Statistics {
 // negative standard deviation, and another shape.
 Statistics load_statistics(const std::string& means_path, const std::string& stds_path, std::int64_t channels);
 
+// Those of the named channels, chosen by the names in stats.json. Without such names the files must be of exactly these
+// channels, in this order.
+Statistics load_statistics(const std::string& means_path, const std::string& stds_path,
+                           const std::vector<std::string>& channels);
+
 // Error, beginning with `where`, if fields cannot be divided by one of the standard deviations.
 void check_deviations(const std::vector<double>& stds, const std::string& where);
 
@@ -27,6 +32,9 @@ void check_deviations(const std::vector<double>& stds, const std::string& where)
 // units.
 std::vector<double> load_time_means(const std::string& path, std::int64_t channels, std::int64_t height,
                                     std::int64_t width);
+// Those of the named channels, chosen as by load_statistics.
+std::vector<double> load_time_means(const std::string& path, const std::vector<std::string>& channels,
+                                    std::int64_t height, std::int64_t width);
 
 // stats.json of a folder of statistics; none if the file does not exist.
 std::optional<FieldLabels> load_labels(const std::string& folder);

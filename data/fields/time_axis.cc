@@ -54,7 +54,8 @@ TimeAxis::TimeAxis(std::vector<double> values, const TimeUnits& units, bool sing
 }
 
 TimeAxis::TimeAxis(std::vector<double> hours, double rounding_hours, const std::string& where)
-    : values_(std::move(hours)), units_("hours since 1970-01-01", "proleptic_gregorian", where),
+    : values_(std::move(hours)),
+      units_("hours since 1970-01-01", "proleptic_gregorian", where),
       rounding_hours_(rounding_hours) {
   check_order(where);
   find_step_and_holes();

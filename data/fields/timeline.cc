@@ -36,8 +36,8 @@ Timeline::Timeline(std::span<const std::unique_ptr<FieldFile>> files, std::vecto
     track.files = std::move(numbers);
     const bool has_times = std::ranges::all_of(track.files, [&](std::size_t f) { return file(f).time().has_value(); });
     ISOBAR_CHECK(has_times || tracks.size() == 1, file(track.files.front()).path(), " has other variables than ",
-                 file(tracks_.front().files.front()).path(), ", and not all of these files have a 'time' by which they ",
-                 "could be joined");
+                 file(tracks_.front().files.front()).path(),
+                 ", and not all of these files have a 'time' by which they ", "could be joined");
     if (has_times && (spans_files_ || tracks.size() > 1)) sort_by_time(track);
     track.first_step.push_back(0);
     for (const std::size_t f : track.files) track.first_step.push_back(track.first_step.back() + file(f).steps());
@@ -53,16 +53,15 @@ void Timeline::sort_by_time(Track& track) const {
   for (std::size_t i = 1; i < track.files.size(); ++i) {
     const FieldFile &before = file(track.files[i - 1]), &after = file(track.files[i]);
     ISOBAR_CHECK(in_seconds(last_hours(before)) < in_seconds(first_hours(after)), after.path(), " begins at ",
-                 after.time_of(0).iso(), ", when ", before.path(), ", with the same variables, has not ended: it ends at ",
-                 before.time_of(before.steps() - 1).iso());
+                 after.time_of(0).iso(), ", when ", before.path(),
+                 ", with the same variables, has not ended: it ends at ", before.time_of(before.steps() - 1).iso());
   }
 }
 
 std::vector<double> Timeline::hours_of(const Track& track) const {
   std::vector<double> hours;
   for (const std::size_t f : track.files)
-    for (std::int64_t step = 0; step < file(f).steps(); ++step)
-      hours.push_back(file(f).time()->hours_since_1970(step));
+    for (std::int64_t step = 0; step < file(f).steps(); ++step) hours.push_back(file(f).time()->hours_since_1970(step));
   return hours;
 }
 

@@ -46,7 +46,8 @@ std::vector<double> all_numbers(const StoredArrays& arrays, const ArrayInfo& arr
   std::vector<double> values(static_cast<std::size_t>(array.shape.front()));
   arrays.open(array.name, {})->read(std::array<std::int64_t, 1>{0}, array.shape, values.data());
   for (const double value : values)
-    ISOBAR_CHECK(std::isfinite(value), arrays.path(), ": '", array.name, "' holds ", std::isnan(value) ? "NaN" : "an infinity");
+    ISOBAR_CHECK(std::isfinite(value), arrays.path(), ": '", array.name, "' holds ",
+                 std::isnan(value) ? "NaN" : "an infinity");
   return values;
 }
 
@@ -122,7 +123,8 @@ std::vector<std::string> Describer::channels_of(const GridVariable& variable) co
     for (double& level : levels) level *= hectopascals_per_unit(coordinate, where(coordinate));
   }
   std::vector<std::string> channels;
-  for (const double level : levels) channels.push_back(name + (variable.on_model_levels ? "_ml" : "") + shown_level(level));
+  for (const double level : levels)
+    channels.push_back(name + (variable.on_model_levels ? "_ml" : "") + shown_level(level));
   return channels;
 }
 
@@ -139,8 +141,7 @@ void keep_names_apart(std::vector<GridVariable>& variables) {
       doubtful.push_back(&variable);
   for (GridVariable* variable : doubtful) {
     const std::string short_name = short_variable_name(variable->array->name);
-    for (std::string& channel : variable->channels)
-      channel = variable->array->name + channel.substr(short_name.size());
+    for (std::string& channel : variable->channels) channel = variable->array->name + channel.substr(short_name.size());
   }
 }
 
@@ -151,7 +152,7 @@ class VariableReader {
       : arrays_(std::move(arrays)), variable_(variable), budget_(std::move(budget)) {}
 
   // The field of a level at a step, rows [crop.row, crop.row + crop.height) counted from the north.
-  void read(std::int64_t step, std::int64_t level, GridCrop crop, float* to) {
+  void read(std::int64_t step, std::int64_t level, FieldCrop crop, float* to) {
     std::vector<std::int64_t> start(variable_.array->shape.size(), 0), count(variable_.array->shape.size(), 1);
     const auto set = [&](std::size_t axis, std::int64_t first, std::int64_t length) {
       if (axis != kNoAxis) start[axis] = first, count[axis] = length;
@@ -177,7 +178,7 @@ class VariableReader {
 
  private:
   // fills: only where `to` has no value yet.
-  void read_part(std::span<const std::int64_t> start, std::span<const std::int64_t> count, GridCrop crop, bool fills,
+  void read_part(std::span<const std::int64_t> start, std::span<const std::int64_t> count, FieldCrop crop, bool fills,
                  float* to) {
     thread_local std::vector<double> stored;
     thread_local std::vector<float> line;
@@ -225,7 +226,7 @@ class VariableFields : public FieldReader {
     }
   }
 
-  void read(std::int64_t step, std::span<const Plane> planes, GridCrop crop) override {
+  void read(std::int64_t step, std::span<const Plane> planes, FieldCrop crop) override {
     for (const Plane& plane : planes) {
       const Channel& channel = channels_[static_cast<std::size_t>(plane.channel)];
       channel.reader->read(step, channel.level, crop, plane.to);
@@ -247,8 +248,8 @@ class VariableFields : public FieldReader {
 
 // Error if a variable is not on the steps and the grid of the first one.
 void check_same_axes(const StoredArrays& arrays, const GridVariable& first, const GridVariable& variable) {
-  for (const auto [axis, other] : {std::pair(variable.time, first.time), std::pair(variable.latitude, first.latitude),
-                                   std::pair(variable.longitude, first.longitude)}) {
+  for (const auto& [axis, other] : {std::pair(variable.time, first.time), std::pair(variable.latitude, first.latitude),
+                                    std::pair(variable.longitude, first.longitude)}) {
     const std::string &name = variable.array->dimensions[axis], &other_name = first.array->dimensions[other];
     ISOBAR_CHECK(name == other_name && variable.array->shape[axis] == first.array->shape[other], arrays.path(), ": ",
                  variable.array->name, " lies on the axis '", name, "' of ", variable.array->shape[axis], ", but ",
@@ -262,7 +263,8 @@ std::optional<TimeFacts> times_of(const StoredArrays& arrays, const GridVariable
   const std::string units = text_attribute(*coordinate, "units");
   if (units.find(" since ") == std::string::npos) return std::nullopt;
   const NumberFormat& format = *coordinate->format;
-  return TimeFacts{Describer(arrays).axis_values(variable, variable.time), units, text_attribute(*coordinate, "calendar"),
+  return TimeFacts{Describer(arrays).axis_values(variable, variable.time), units,
+                   text_attribute(*coordinate, "calendar"),
                    format.kind == NumberFormat::Kind::floating && format.bytes == sizeof(float)};
 }
 
@@ -333,7 +335,7 @@ ConstantPlane read_constant_plane(const StoredArrays& arrays, const std::string&
   plane.values.resize(static_cast<std::size_t>(plane.height * plane.width));
   // `arrays` outlives the reader.
   VariableReader reader(std::shared_ptr<const StoredArrays>(std::shared_ptr<void>(), &arrays), *found, nullptr);
-  const GridCrop whole{0, plane.height, plane.width};
+  const FieldCrop whole{0, plane.height, plane.width};
   reader.read(0, 0, whole, plane.values.data());
   if (const std::int64_t last = found->extent(found->time) - 1; last > 0) {
     std::vector<float> at_end(plane.values.size());

@@ -16,8 +16,8 @@ Windows::Windows(const FieldSeries& series, WindowOptions options) : series_(ser
   target_ = options_.channels;
   target_.insert(target_.end(), options_.diagnostics.begin(), options_.diagnostics.end());
   for (const ConstantField& constant : options_.constants)
-    ISOBAR_CHECK(std::ssize(constant.values) == series.height() * series.width(), "the constant ", constant.name, " has ",
-                 constant.values.size(), " values for a grid of ", series.height(), " x ", series.width());
+    ISOBAR_CHECK(std::ssize(constant.values) == series.height() * series.width(), "the constant ", constant.name,
+                 " has ", constant.values.size(), " values for a grid of ", series.height(), " x ", series.width());
 }
 
 std::int64_t Windows::input_planes() const {

@@ -14,15 +14,10 @@
 #include <vector>
 
 #include "data/fields/computed_planes.h"
+#include "data/fields/constants.h"
 #include "data/fields/field_series.h"
 
 namespace isobar {
-
-// A plane that does not change, of the whole (cropped) grid.
-struct ConstantField {
-  std::string name;
-  std::vector<float> values;  // [LAT, LON]
-};
 
 struct WindowOptions {
   // Numbers of the series' channels. No channels: all of them, with no other roles.

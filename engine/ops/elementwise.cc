@@ -100,8 +100,8 @@ Tensor add_leading_channels(const Tensor& x, const Tensor& fields, std::int64_t 
   const std::int64_t batch = x.size(0);
   ISOBAR_CHECK(batch >= 1, "add_leading_channels: ", to_string(x.shape()), " holds no sample");
   const std::int64_t n = x.numel() / batch, stride = fields.numel() / batch, added = channels * x.size(2) * x.size(3);
-  ISOBAR_CHECK(channels >= 1 && added <= n && added <= stride && fields.size(0) == batch && fields.size(2) == x.size(2) &&
-                   fields.size(3) == x.size(3),
+  ISOBAR_CHECK(channels >= 1 && added <= n && added <= stride && fields.size(0) == batch &&
+                   fields.size(2) == x.size(2) && fields.size(3) == x.size(3),
                "add_leading_channels: ", channels, " channels of ", to_string(fields.shape()), " do not fit those of ",
                to_string(x.shape()));
   ISOBAR_CHECK(!fields.tracked(), "add_leading_channels: the fields get no gradient, and must not be tracked");

@@ -16,8 +16,14 @@ constexpr const char* kUnits = "isobar.units";           // a list, one per chan
 constexpr const char* kLeadHours = "isobar.lead_hours";  // from input to forecast
 
 nlohmann::ordered_json to_json(const FieldsInfo& info) {
-  return {{"channels", info.channel_names},  {"means", info.statistics.means}, {"stds", info.statistics.stds},
-          {"row_weights", info.row_weights}, {"latitudes", info.latitudes},    {"longitudes", info.longitudes}};
+  nlohmann::ordered_json json{{"channels", info.channel_names}, {"means", info.statistics.means},
+                              {"stds", info.statistics.stds},   {"row_weights", info.row_weights},
+                              {"latitudes", info.latitudes},    {"longitudes", info.longitudes}};
+  if (!info.extra_means.empty()) {
+    json["extra_means"] = info.extra_means;
+    json["extra_stds"] = info.extra_stds;
+  }
+  return json;
 }
 
 FieldsInfo info_from(const nlohmann::json& json) {
@@ -28,6 +34,10 @@ FieldsInfo info_from(const nlohmann::json& json) {
   json.at("row_weights").get_to(info.row_weights);
   json.at("latitudes").get_to(info.latitudes);
   json.at("longitudes").get_to(info.longitudes);
+  if (json.contains("extra_means")) {
+    json.at("extra_means").get_to(info.extra_means);
+    json.at("extra_stds").get_to(info.extra_stds);
+  }
   return info;
 }
 
@@ -41,14 +51,18 @@ void check_info(const FieldsInfo& info, const ForecastOptions& options) {
                  " are not all finite");
   };
   const Statistics& statistics = info.statistics;
-  count("channels", info.channel_names.size(), *options.n_in_channels, "n_in_channels");
-  count("means", statistics.means.size(), *options.n_in_channels, "n_in_channels");
-  count("stds", statistics.stds.size(), *options.n_in_channels, "n_in_channels");
+  count("channels", info.channel_names.size(), options.variables(), "n_in_channels");
+  count("means", statistics.means.size(), options.variables(), "n_in_channels");
+  count("stds", statistics.stds.size(), options.variables(), "n_in_channels");
+  count("extra_means", info.extra_means.size(), options.extras(), "computed_channels and constant_channels");
+  count("extra_stds", info.extra_stds.size(), options.extras(), "computed_channels and constant_channels");
   count("row_weights", info.row_weights.size(), options.height(), "the rows of img_size");
   if (!info.latitudes.empty()) count("latitudes", info.latitudes.size(), options.height(), "the rows of img_size");
   if (!info.longitudes.empty()) count("longitudes", info.longitudes.size(), options.width(), "the columns of img_size");
   finite("means", statistics.means);
   finite("stds", statistics.stds);
+  finite("extra_means", info.extra_means);
+  finite("extra_stds", info.extra_stds);
   finite("row_weights", info.row_weights);
   finite("latitudes", info.latitudes);
   finite("longitudes", info.longitudes);
@@ -56,7 +70,8 @@ void check_info(const FieldsInfo& info, const ForecastOptions& options) {
   for (const std::string& name : info.channel_names)
     ISOBAR_CHECK(!name.empty() && names.insert(name).second, "channels holds ",
                  name.empty() ? "an empty name" : "a name twice");
-  ISOBAR_CHECK(std::ranges::all_of(statistics.stds, [](double std) { return std > 0; }), "stds are not all above 0");
+  for (const std::vector<double>* stds : {&statistics.stds, &info.extra_stds})
+    ISOBAR_CHECK(std::ranges::all_of(*stds, [](double std) { return std > 0; }), "stds are not all above 0");
 }
 
 // Reads units and time step from the settings. Files of older versions lack them.

@@ -29,8 +29,8 @@ Forecaster::Forecaster(const ForecasterOptions& options, const ComputeOptions& c
   compute.allocate(*parameters_, device, parallel.bucket_plan());
   const DType accumulator = parameters_->dtype();
   const Part rows = network_->rows();
-  input_ = std::make_unique<FieldInput>(forecast, info_, RowBand{rows.begin, rows.size()}, accumulator,
-                                        device, options_.fill);
+  input_ = std::make_unique<FieldInput>(forecast, info_, RowBand{rows.begin, rows.size()}, accumulator, device,
+                                        options_.fill);
   ISOBAR_CHECK(std::ssize(info_.row_weights) == forecast.height(), "row weights: ", info_.row_weights.size(), " for ",
                forecast.height(), " rows");
   const auto weights = info_.row_weights.begin();

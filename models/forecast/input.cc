@@ -48,16 +48,17 @@ FieldInput::FieldInput(const ForecastOptions& options, const FieldsInfo& info, R
                        const std::vector<double>& fill)
     : options_(options), statistics_(info.statistics), rows_(rows), dtype_(dtype), device_(device) {
   const std::vector<double>&means = statistics_.means, &stds = statistics_.stds;
-  ISOBAR_CHECK(std::ssize(means) == options.variables() && std::ssize(info.extra_means) == options.extras(), "there are ",
-               means.size(), " means for ", options.variables(), " variables, and ", info.extra_means.size(), " for ",
-               options.extras(), " planes beside them");
+  ISOBAR_CHECK(std::ssize(means) == options.variables() && std::ssize(info.extra_means) == options.extras(),
+               "there are ", means.size(), " means for ", options.variables(), " variables, and ",
+               info.extra_means.size(), " for ", options.extras(), " planes beside them");
   const auto on_device = [&](std::vector<double> values) { return vector_on(device, values, DType::fp64); };
   const auto part = [](const std::vector<double>& values, std::int64_t first, std::int64_t end) {
     return std::vector<double>(values.begin() + first, values.begin() + end);
   };
   const std::int64_t prognostics = options.prognostics(), outputs = *options.n_out_channels;
   input_ = {on_device(by_input_plane(options, means, info.extra_means)),
-            on_device(by_input_plane(options, stds, info.extra_stds)), {}};
+            on_device(by_input_plane(options, stds, info.extra_stds)),
+            {}};
   target_ = {on_device(part(means, 0, outputs)), on_device(part(stds, 0, outputs)), {}};
   before_ = {on_device(part(means, prognostics, outputs)), on_device(part(stds, prognostics, outputs)), {}};
   if (fill.empty()) return;

@@ -156,9 +156,9 @@ FieldsInfo OpenedForecast::make_info() {
   std::optional<ComputedStatistics>& made = findings_.statistics;
   if (statistics_.are_missing && !made) made = compute_statistics(train_.steps);
   if (made) check_deviations(made->stds, concat("the training steps of ", recipe_.split.train_data_path));
-  FieldsInfo info = recipe_.info_of(
-      train_.steps, made ? static_cast<const Statistics&>(*made)
-                         : load_statistics(statistics_.means, statistics_.stds, recipe_.names_to_choose(train_.steps)));
+  FieldsInfo info =
+      recipe_.info_of(train_.steps, made ? static_cast<const Statistics&>(*made)
+                                         : recipe_.statistics_at(statistics_.means, statistics_.stds, train_.steps));
   label_from_statistics(info, train_.steps, fs::path(statistics_.means).parent_path());
   return info;
 }
@@ -212,7 +212,8 @@ std::unique_ptr<Task> OpenedForecast::make_trained_task(const GivenWeights& weig
                                                         Device device, const Parallel& parallel) const {
   FieldsInfo info = info_;
   if (const auto trained = fields_info_of(weights, recipe_.forecast, recipe_.split.dt))
-    info.statistics = trained->statistics;
+    info.statistics = trained->statistics, info.extra_means = trained->extra_means,
+    info.extra_stds = trained->extra_stds;
   return make_task_of(info, compute, device, parallel);
 }
 
@@ -249,8 +250,7 @@ FieldsInfo OpenedForecastSplit::make_info(const std::string& weights) const {
   const SplitOptions& split = recipe_.split;
   if (!trained_) {
     FieldsInfo info =
-        recipe_.info_of(steps, load_statistics(split.global_means_path, split.global_stds_path,
-                                               recipe_.names_to_choose(steps)));
+        recipe_.info_of(steps, recipe_.statistics_at(split.global_means_path, split.global_stds_path, steps));
     label_from_statistics(info, steps, fs::path(split.global_means_path).parent_path());
     return info;
   }

@@ -27,7 +27,8 @@ void check_roles(const ForecastOptions& o, const KeyOrigins& origins) {
   std::vector<std::pair<std::string, const char*>> roles;  // each variable, and the key that names it
   for (const auto& [key, list] :
        {std::pair("channels", &o.channels), std::pair("forcing_channels", &o.forcing_channels),
-        std::pair("diagnostic_channels", &o.diagnostic_channels), std::pair("computed_channels", &o.computed_channels)}) {
+        std::pair("diagnostic_channels", &o.diagnostic_channels),
+        std::pair("computed_channels", &o.computed_channels)}) {
     for (const std::string& name : list->value_or(std::vector<std::string>())) {
       ISOBAR_CHECK(!name.empty(), origins.where(key), " holds an empty name");
       const auto other = std::ranges::find_if(roles, [&](const auto& role) { return same_channel(role.first, name); });
@@ -38,8 +39,8 @@ void check_roles(const ForecastOptions& o, const KeyOrigins& origins) {
     }
   }
   ISOBAR_CHECK(!o.channels || !o.channels->empty(), origins.where("channels"), " is empty");
-  for (const auto& [key, list] : {std::pair("forcing_channels", &o.forcing_channels),
-                                  std::pair("diagnostic_channels", &o.diagnostic_channels)})
+  for (const auto& [key, list] :
+       {std::pair("forcing_channels", &o.forcing_channels), std::pair("diagnostic_channels", &o.diagnostic_channels)})
     ISOBAR_CHECK(o.channels || !*list || (*list)->empty(), origins.where(key), " needs config key channels");
   for (const auto& [name, place] : o.constant_channels.value_or(TextMap()))
     ISOBAR_CHECK(!name.empty() && place.find(':') != std::string::npos, origins.where("constant_channels"), " gives ",
@@ -78,14 +79,18 @@ KeyTable ForecastOptions::keys() {
            "names of the variables; null: the data's, else the tutorial's twenty, else c0, c1, ...")
            .also_called({"variables"}),
        key("channels", channels,
-           "variables that are read and forecast, by name, from whatever the data hold; null: the first n_out_channels"),
-       key("forcing_channels", forcing_channels, "variables that are read, but not forecast; a forecast takes them from "
+           "variables that are read and forecast, by name, from whatever the data hold; null: the first "
+           "n_out_channels"),
+       key("forcing_channels", forcing_channels,
+           "variables that are read, but not forecast; a forecast takes them from "
            "the data"),
        key("diagnostic_channels", diagnostic_channels, "variables that are forecast, but not read"),
        key("computed_channels", computed_channels,
            "planes that are computed: cos_zenith, toa_radiation, cos_latitude, sin_longitude, cos_longitude"),
        key("constant_channels", constant_channels,
-           "planes that do not change, {\"z\": \"FILE:VARIABLE\"}; they are normalised with their own mean and deviation"),
+           "planes that do not change, {\"z\": \"FILE:VARIABLE\"}; they are normalised with their own mean and "
+           "deviation")
+           .path(),
        key("history", history, "earlier states that are read beside the newest, each dt steps before the next")
            .within(0, 64),
        key("loss", loss,

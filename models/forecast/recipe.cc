@@ -7,7 +7,6 @@
 #include "data/fields/layout.h"
 #include "data/files/hdf5.h"
 #include "kernels/common/check.h"
-#include "models/forecast/constants.h"
 #include "models/forecast/opened.h"
 
 namespace isobar {
@@ -104,7 +103,8 @@ std::vector<std::string> ForecastRecipe::fill_from_data(KeyOrigins& origins,
   if (!wants_ranges) return sentences;
   KeyFiller ranges(origins);
   SplitOptions completed = split;
-  completed.complete_ranges(data);
+  completed.count_dates(data);
+  completed.complete_ranges(data.steps());
   ranges.fill("train_range", split.train_range, *completed.train_range);
   ranges.fill("valid_range", split.valid_range, *completed.valid_range);
   sentences.push_back(concat("training and validation are parts of ", split.train_data_path, " (", data.steps(),
@@ -113,7 +113,7 @@ std::vector<std::string> ForecastRecipe::fill_from_data(KeyOrigins& origins,
 }
 
 FieldSeriesOptions ForecastRecipe::fields_before_sizes(const std::string& path,
-                                                      const std::shared_ptr<FieldCatalog>& catalog) const {
+                                                       const std::shared_ptr<FieldCatalog>& catalog) const {
   return {.paths = {path},
           .channels = forecast.channels ? *forecast.channel_names : std::vector<std::string>(),
           .choose = forecast.channels.has_value(),
@@ -162,12 +162,19 @@ WindowOptions ForecastRecipe::windows_of(const FieldSeries& dataset) const {
                         .forcings = numbers(outputs, forecast.variables()),
                         .diagnostics = numbers(forecast.prognostics(), outputs),
                         .history = forecast.history,
-                        .constants = read_constants(forecast, dataset)};
+                        .constants = forecast.constant_channels ? read_constants(*forecast.constant_channels, dataset)
+                                                                : std::vector<ConstantField>()};
   if (forecast.computed_channels && !forecast.computed_channels->empty())
-    windows.computed = std::make_shared<const ComputedPlanes>(
-        *forecast.computed_channels, GridPoints{dataset.latitudes(), dataset.longitudes()},
-        dataset.labels().step_hours, RadiationUnit::joule);
+    windows.computed = std::make_shared<const ComputedPlanes>(*forecast.computed_channels,
+                                                              GridPoints{dataset.latitudes(), dataset.longitudes()},
+                                                              dataset.labels().step_hours, RadiationUnit::joule);
   return windows;
+}
+
+Statistics ForecastRecipe::statistics_at(const std::string& means, const std::string& stds,
+                                         const FieldSeries& dataset) const {
+  return forecast.channels ? load_statistics(means, stds, dataset.channel_names())
+                           : load_statistics(means, stds, dataset.channels());
 }
 
 std::vector<std::string> ForecastRecipe::channel_names_of(const FieldSeries& dataset) const {
@@ -188,9 +195,8 @@ FieldsInfo ForecastRecipe::info_of(const FieldSeries& dataset, const Statistics&
     info.extra_stds.push_back(windows.computed->deviation(plane));
   }
   for (const ConstantField& constant : windows.constants) {
-    const Moments moments = area_moments(constant, info.row_weights);
-    info.extra_means.push_back(moments.mean);
-    info.extra_stds.push_back(moments.deviation());
+    info.extra_means.push_back(constant.mean);
+    info.extra_stds.push_back(constant.deviation);
   }
   return info;
 }

@@ -52,6 +52,10 @@ class ForecastRecipe : public Recipe {
   // opens no file if no key is null.
   std::vector<std::string> fill_from_data(KeyOrigins& origins, const std::shared_ptr<FieldCatalog>& catalog);
 
+  // A data set whose sizes fill those that are left to it. fill_from_roles must have been called.
+  FieldSeriesOptions fields_before_sizes(const std::string& path,
+                                         const std::shared_ptr<FieldCatalog>& catalog = nullptr) const;
+
   // The functions below need known sizes.
   //
   // The forecaster for these options.
@@ -61,6 +65,8 @@ class ForecastRecipe : public Recipe {
   // The samples of a set, of the data's planes by their roles.
   PairOptions pairs_of(DataSplit set, const FieldSeries& dataset) const;
   WindowOptions windows_of(const FieldSeries& dataset) const;
+  // The statistics in these files, for the channels of the data.
+  Statistics statistics_at(const std::string& means, const std::string& stds, const FieldSeries& dataset) const;
   // The facts about the fields of a data set; models/forecast/fit.h adds units and time step.
   FieldsInfo info_of(const FieldSeries& dataset, const Statistics& statistics) const;
   // The names of a data set's channels: those of the config, else of the files, else the tutorial's 20, else c0, c1,
@@ -69,7 +75,6 @@ class ForecastRecipe : public Recipe {
 
  private:
   void check_filled_keys(const KeyOrigins& origins);
-  FieldSeriesOptions fields_before_sizes(const std::string& path, const std::shared_ptr<FieldCatalog>& catalog) const;
   std::string fill_dt(const FieldSeries& data, KeyOrigins& origins);
 
   std::shared_ptr<NetworkRecipe> network_;

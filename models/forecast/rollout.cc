@@ -66,9 +66,9 @@ void Rollout::check_start(std::int64_t start) const {
   ISOBAR_CHECK(in_one_file || (last < dataset_.steps() && dataset_.regular(start, last)), "a forecast of ", steps_,
                " steps from step ", start, " ends at step ", last, ", which is not in ", file);
   const std::vector<std::int64_t> holes = dataset_.holes({start, last - start + 1});
-  ISOBAR_CHECK(holes.empty(), "a forecast of ", steps_, " steps from step ", start, " crosses a hole in time of ",
-               file, ": step ", holes.front(), " is ", dataset_.time_of(holes.front()).iso(),
-               ", step ", holes.front() + 1, " is ", dataset_.time_of(holes.front() + 1).iso());
+  ISOBAR_CHECK(holes.empty(), "a forecast of ", steps_, " steps from step ", start, " crosses a hole in time of ", file,
+               ": step ", holes.front(), " is ", dataset_.time_of(holes.front()).iso(), ", step ", holes.front() + 1,
+               " is ", dataset_.time_of(holes.front() + 1).iso());
 }
 
 std::vector<float> Rollout::run(std::int64_t start) {

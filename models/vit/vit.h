@@ -53,6 +53,7 @@ class Vit : public Network {
   std::int64_t patch() const override { return config_.out_channels == 0 ? 0 : config_.patch; }
   Part rows() const override { return patches_.rows(); }
   std::int64_t row_multiple() const override { return config_.patch; }
+  bool has_residual_stream() const override { return true; }
 
  private:
   Tensor embed(const Tensor& image, Pass& pass) const;

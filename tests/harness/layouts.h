@@ -176,7 +176,7 @@ inline Batch batch_of(const TrainingSetup& o, std::int64_t first, std::int64_t s
     for (std::int64_t f = 0; f < kTimeFeatures; ++f)
       features.push_back(std::cos(static_cast<double>((first + b * step) * kTimeFeatures + f)));
   time.set_values(features);
-  return to_device({{"input", fields(o.inputs, 0)}, {"target", fields(o.inputs, 0.4)}, {"time", time}}, o.device);
+  return to_device({{"input", fields(o.inputs, 0)}, {"target", fields(o.outputs, 0.4)}, {"time", time}}, o.device);
 }
 
 // Calls body(i, j) for every element i of a rank's shard; it is element j of the whole tensor.

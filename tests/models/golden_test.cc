@@ -244,7 +244,7 @@ TEST_CASE("four forecast steps equal PyTorch's in fp64") {
     const std::size_t pixels = normalized.size() / 4;
     for (std::size_t i = 0; i < normalized.size(); ++i)
       steps.push_back(normalized[i] * grid.statistics.stds[i / pixels] + grid.statistics.means[i / pixels]);
-    input = forecaster.input().input_after(forecast, {});
+    input = forecaster.input().input_after(input, forecast, input);
   }
   check_exact("forecast", steps, golden.values("forecast"));
 }
@@ -272,7 +272,8 @@ TEST_CASE("a forecast that was recorded is not continued") {
   const TapeScope recording(tape);
   const Tensor forecast = forecaster.forecast(input);
   REQUIRE(forecast.tracked());
-  CHECK_THROWS_WITH(forecaster.input().input_after(forecast, {}), testing::ContainsSubstring("must not be recorded"));
+  CHECK_THROWS_WITH(forecaster.input().input_after(input, forecast, input),
+                    testing::ContainsSubstring("must not be recorded"));
 }
 
 TEST_CASE("lower precisions err at most twice as much as PyTorch in the same precision") {

@@ -62,6 +62,7 @@ class Perceptron : public Network {
 class PerceptronRecipe : public NetworkRecipe {
  public:
   std::int64_t width = 32;
+  bool refuses_ranks = true;
 
   KeyTable keys() override {
     return {"The perceptron", {key("width", width, "hidden numbers of a patch").at_least(1)}};
@@ -71,7 +72,7 @@ class PerceptronRecipe : public NetworkRecipe {
       ISOBAR_CHECK(extent % Perceptron::kPatch == 0, sizes, " must be even, not ", extent);
   }
   std::unique_ptr<Network> make(const Ports& ports, const Build& build) const override {
-    ISOBAR_CHECK(build.parallel.model.size() == 1, "a perceptron cannot be split over ranks");
+    ISOBAR_CHECK(!refuses_ranks || build.parallel.model.size() == 1, "a perceptron cannot be split over ranks");
     return std::make_unique<Perceptron>(ports, width, build);
   }
 };
@@ -119,7 +120,7 @@ TEST_CASE("a network that is one file trains as a forecast and as a classificati
     const ComputeOptions compute{.amp_mode = mode};
     Forecaster forecaster = forecaster_of(network, compute);
     CHECK(forecaster.network() == "perceptron");
-    const Batch pairs{{"input", random_fields({4, 3, 4, 6}, 0)}, {"target", random_fields({4, 3, 4, 6}, 1)}};
+    const Batch pairs{{"input", random_fields({4, 3, 4, 6}, 0)}, {"target", random_fields({4, 2, 4, 6}, 1)}};
     const auto [forecast_first, forecast_last] = losses_of(forecaster, pairs, compute);
     CHECK(forecast_last < 0.5 * forecast_first);
 
@@ -142,8 +143,23 @@ TEST_CASE("a network that cannot be split over ranks says so") {
                     ContainsSubstring("a perceptron cannot be split over ranks"));
 }
 
+TEST_CASE("a network without a residual stream is not split by sequence parallel, where its gradients would be wrong") {
+  CHECK_THROWS_WITH(run_ranks({.ranks = 2},
+                              [](const Communicator& world) {
+                                const auto network = std::make_shared<PerceptronRecipe>();
+                                network->refuses_ranks = false;
+                                Parallel parallel = Parallel::start(world, {.tp = 2}, "tp");
+                                CHECK_NOTHROW(forecaster_of(network, {}, parallel));
+                                parallel.sequence = true;
+                                forecaster_of(network, {}, parallel);
+                              }),
+                    ContainsSubstring("--sequence-parallel: perceptron has no residual stream, whose rows it splits"));
+}
+
 TEST_CASE("the list of networks refuses a name that it does not have") {
-  CHECK_THROWS_WITH(make_network_recipe("resnet"), "config key model must be one of vit, cnn, unet, not resnet");
+  std::string names;
+  for (const NetworkEntry& entry : network_list()) names += std::string(entry.name) + ", ";
+  CHECK_THROWS_WITH(make_network_recipe("resnet"), "config key model must be one of " + names + "not resnet");
   CHECK(make_network_recipe("vit") != nullptr);
 }
 

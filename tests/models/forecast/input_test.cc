@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "data/fields/calendar.h"
+#include "engine/field_ops.h"
+#include "kernels/common/check.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
@@ -21,17 +23,6 @@ Tensor counted(Shape shape, DType dtype) {
 
 }  // namespace
 
-TEST_CASE("input: a forecast of fewer channels than go in is not continued") {
-  ForecastOptions options;
-  options.img_size = {2, 4};
-  options.n_in_channels = 3;
-  options.n_out_channels = 2;
-  options.time_features = false;
-  const FieldInput fields(options, {.means = {0, 0, 0}, .stds = {1, 1, 1}}, {0, 2}, DType::fp64, Device{});
-  CHECK_THROWS_WITH(fields.input_after(counted({1, 2, 2, 4}, DType::fp64), {}),
-                    "n_out_channels: a forecast of 2 channels cannot be continued by a model that needs 3");
-}
-
 TEST_CASE("input: a forecast is continued as an input is made, with each sample's own time") {
   constexpr std::int64_t kSamples = 3, kChannels = 2, kWidth = 6;
   for (const std::int64_t kHeight : {2, 4}) {  // as many rows as channels, and others
@@ -39,15 +30,64 @@ TEST_CASE("input: a forecast is continued as an input is made, with each sample'
     options.img_size = {kHeight, kWidth};
     options.n_in_channels = options.n_out_channels = kChannels;
     options.time_features = true;
-    const RowBand rows{0, kHeight};
-    const FieldInput fields(options, {.means = {1, -2}, .stds = {0.5, 4}}, rows, DType::fp64, Device{});
+    FieldsInfo info;
+    info.statistics = {.means = {1, -2}, .stds = {0.5, 4}};
+    const FieldInput fields(options, info, {0, kHeight}, DType::fp64, Device{});
     Batch batch{{"input", counted({kSamples, kChannels, kHeight, kWidth}, DType::fp32)},
                 {"time", counted({kSamples, kTimeFeatures}, DType::fp64)}};
     const Tensor input = fields.input_of(batch);
-    const std::vector<double> times = batch.at("time").to_vector();
-    CHECK(fields.input_after(fields.persistence_of(input), times).to_vector() == input.to_vector());
+    CHECK(fields.input_after(input, fields.persistence_of(input, batch), input).to_vector() == input.to_vector());
 
     batch["input"] = counted({kSamples, kChannels, kWidth, kHeight}, DType::fp32);
     CHECK_THROWS_WITH(fields.input_of(batch), testing::ContainsSubstring("the data set's input has the shape"));
   }
+}
+
+TEST_CASE("input: planes are normalised by their roles, and a continued forecast keeps what only the data give") {
+  // Two channels, one diagnostic, one forcing, two older states, one plane beside them.
+  ForecastOptions options;
+  options.img_size = {1, 2};
+  options.channels = {"a", "b"};
+  options.diagnostic_channels = {"d"};
+  options.forcing_channels = {"f"};
+  options.computed_channels = {"cos_latitude"};
+  options.n_in_channels = 3;
+  options.n_out_channels = 3;
+  options.time_features = false;
+  options.history = 2;
+  CHECK(options.variables() == 4);
+  CHECK(options.input_planes() == 8);
+  FieldsInfo info;
+  info.statistics = {.means = {1, 2, 3, 4}, .stds = {1, 2, 4, 8}};  // a, b, d, f
+  info.extra_means = {0.5};
+  info.extra_stds = {0.25};
+  const FieldInput fields(options, info, {0, 1}, DType::fp64, Device{});
+  CHECK(fields.planes() == 8);
+  Tensor raw = Tensor::empty({1, 8, 1, 2}, DType::fp32, Device{});
+  raw.set_values({10, 11, 20, 21, 30, 31, 40, 41, 50, 51, 60, 61, 70, 71, 80, 81});
+  Tensor before_raw = Tensor::empty({1, 1, 1, 2}, DType::fp32, Device{});
+  before_raw.set_values({7, 11});
+  const Batch batch{{"input", raw}, {"before", before_raw}};
+  const Tensor input = fields.input_of(batch);
+  CHECK(input.to_vector() ==
+        std::vector<double>{9, 10, 9, 9.5, 29, 30, 19, 19.5, 49, 50, 29, 29.5, 8.25, 8.375, 318, 322});
+  CHECK(fields.persistence_of(input, batch).to_vector() == std::vector<double>{9, 10, 9, 9.5, 1, 2});
+
+  Tensor forecast = Tensor::empty({1, 3, 1, 2}, DType::fp64, Device{});
+  forecast.set_values({-1, -2, -3, -4, -5, -6});
+  Tensor next = Tensor::empty({1, 8, 1, 2}, DType::fp64, Device{});
+  next.set_values(std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16});
+  // The forecast, the states before it one step older, and the forcing and the plane of the next step.
+  CHECK(fields.input_after(input, forecast, next).to_vector() ==
+        std::vector<double>{-1, -2, -3, -4, 9, 10, 9, 9.5, 29, 30, 19, 19.5, 13, 14, 15, 16});
+}
+
+TEST_CASE("input: the change is added to the channels, and a diagnostic is the network's own") {
+  Tensor x = Tensor::empty({2, 3, 1, 2}, DType::fp64, Device{}),
+         given = Tensor::empty({2, 4, 1, 2}, DType::fp64, Device{});
+  x.set_values({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  given.set_values({10, 20, 30, 40, 50, 60, 70, 80, 100, 200, 300, 400, 500, 600, 700, 800});
+  CHECK(add_leading_channels(x, given, 2).to_vector() ==
+        std::vector<double>{11, 22, 33, 44, 5, 6, 107, 208, 309, 410, 11, 12});
+  CHECK_THROWS_AS(add_leading_channels(x, given, 4), Error);
 }

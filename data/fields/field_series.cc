@@ -91,6 +91,8 @@ FieldSeries::FieldSeries(const FieldSeriesOptions& options) : dt_(options.dt) {
   check_size();
   all_channels_.resize(channel_names_.size());
   std::iota(all_channels_.begin(), all_channels_.end(), 0);
+  for (const std::string& name : channel_names_)
+    may_be_missing_.push_back(std::ranges::find(options.missing, name) != options.missing.end());
   timeline_ = std::make_unique<const Timeline>(files_, std::move(tracks), options.spans_files);
   set_labels(options);
 
@@ -322,7 +324,7 @@ void FieldSeries::read_channels(std::int64_t step, std::span<const std::int64_t>
     for (std::size_t i = 0; i < channels.size(); ++i) {
       const auto held = std::ranges::lower_bound(held_[at.file], channels[i], {}, &HeldChannel::in_series);
       if (held != held_[at.file].end() && held->in_series == channels[i])
-        planes.push_back({held->in_file, out + static_cast<std::int64_t>(i) * pixels});
+        planes.push_back({held->in_file, out + static_cast<std::int64_t>(i) * pixels, may_be_missing(channels[i])});
     }
     if (!planes.empty()) file(at.file).read_step(at.step, planes, {rows.first, rows.count, width_});
   }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -34,6 +35,34 @@ std::vector<double> load_one_a_channel(const std::string& path, std::int64_t cha
                shape_text(expected));
   check_finite(path, array.values);
   return std::move(array.values);
+}
+
+// The moments of the points that are not missing.
+Moments moments_of_present(std::span<const float> values) {
+  thread_local std::vector<float> present;
+  present.clear();
+  std::ranges::copy_if(values, std::back_inserter(present), [](float value) { return !std::isnan(value); });
+  return present.empty() ? Moments() : Moments::of(present);
+}
+
+// Values [V, H', W'] cropped to [V, height, width].
+template <class T>
+std::vector<T> cropped_to(const NpyArray& array, std::int64_t channels, std::int64_t height, std::int64_t width) {
+  std::vector<T> cropped;
+  for (std::int64_t row = 0; row < channels * array.shape[2]; ++row) {
+    if (row % array.shape[2] >= height) continue;
+    const auto begin = array.values.begin() + static_cast<std::ptrdiff_t>(row * array.shape[3]);
+    std::transform(begin, begin + static_cast<std::ptrdiff_t>(width), std::back_inserter(cropped),
+                   [](double value) { return static_cast<T>(value); });
+  }
+  return cropped;
+}
+
+void check_grid_shape(const std::string& path, const std::vector<std::int64_t>& shape, std::int64_t channels,
+                      std::int64_t height, std::int64_t width) {
+  ISOBAR_CHECK(shape.size() == 4 && shape[0] == 1 && shape[1] == channels && shape[2] >= height && shape[3] >= width,
+               path, " has shape ", shape_text(shape), "; expected (1, ", channels, ", ", height, ", ", width,
+               ") or a larger grid");
 }
 
 std::vector<std::int64_t> all_steps(const FieldSeries& dataset) {
@@ -122,18 +151,19 @@ std::optional<FieldLabels> load_labels(const std::string& folder) {
 std::vector<double> load_time_means(const std::string& path, std::int64_t channels, std::int64_t height,
                                     std::int64_t width) {
   const NpyArray array = read_npy(path);
-  const auto& shape = array.shape;
-  ISOBAR_CHECK(shape.size() == 4 && shape[0] == 1 && shape[1] == channels && shape[2] >= height && shape[3] >= width,
-               path, " has shape ", shape_text(shape), "; expected (1, ", channels, ", ", height, ", ", width,
-               ") or a larger grid");
-  std::vector<double> cropped;
-  for (std::int64_t row = 0; row < channels * shape[2]; ++row) {
-    if (row % shape[2] >= height) continue;
-    const auto begin = array.values.begin() + static_cast<std::ptrdiff_t>(row * shape[3]);
-    cropped.insert(cropped.end(), begin, begin + static_cast<std::ptrdiff_t>(width));
-  }
+  check_grid_shape(path, array.shape, channels, height, width);
+  std::vector<double> cropped = cropped_to<double>(array, channels, height, width);
   check_finite(path, cropped);
   return cropped;
+}
+
+std::vector<std::uint8_t> load_never_there(const std::string& folder, std::int64_t channels, std::int64_t height,
+                                           std::int64_t width) {
+  const std::filesystem::path path = std::filesystem::path(folder) / kMissingFile;
+  if (!std::filesystem::exists(path)) return {};
+  const NpyArray array = read_npy(path.string());
+  check_grid_shape(path.string(), array.shape, channels, height, width);
+  return cropped_to<std::uint8_t>(array, channels, height, width);
 }
 
 ComputedStatistics compute_statistics(const FieldSeries& dataset, int threads, std::int64_t window_bytes) {
@@ -145,32 +175,49 @@ ComputedStatistics compute_statistics(const FieldSeries& dataset, int threads, s
   std::vector<float> fields(static_cast<std::size_t>(window * values));
   std::vector<Moments> moments(static_cast<std::size_t>(window * channels)), merged(static_cast<std::size_t>(channels));
   std::vector<double> sums(static_cast<std::size_t>(values));
+  std::vector<std::uint32_t> missing(static_cast<std::size_t>(values));  // steps without a value, of each point
 
   for (std::int64_t first = 0; first < total; first += window) {
     const std::int64_t count = std::min(window, total - first);
     parallel_tasks(count, threads, [&](std::int64_t i) {
       float* field = fields.data() + i * values;
       dataset.read_step(steps[static_cast<std::size_t>(first + i)], field);
-      for (std::int64_t c = 0; c < channels; ++c)
+      for (std::int64_t c = 0; c < channels; ++c) {
+        const std::span<const float> plane(field + c * pixels, static_cast<std::size_t>(pixels));
         moments[static_cast<std::size_t>(i * channels + c)] =
-            Moments::of({field + c * pixels, static_cast<std::size_t>(pixels)});
+            dataset.may_be_missing(c) ? moments_of_present(plane) : Moments::of(plane);
+      }
     });
     for (std::int64_t i = 0; i < count * channels; ++i)
-      merged[static_cast<std::size_t>(i % channels)].merge(moments[static_cast<std::size_t>(i)]);
+      if (moments[static_cast<std::size_t>(i)].count > 0)
+        merged[static_cast<std::size_t>(i % channels)].merge(moments[static_cast<std::size_t>(i)]);
     parallel_tasks(channels, threads, [&](std::int64_t c) {
-      for (std::int64_t i = 0; i < count; ++i)
-        for (std::int64_t p = c * pixels; p < (c + 1) * pixels; ++p)
-          sums[static_cast<std::size_t>(p)] += static_cast<double>(fields[static_cast<std::size_t>(i * values + p)]);
+      for (std::int64_t i = 0; i < count; ++i) {
+        for (std::int64_t p = c * pixels; p < (c + 1) * pixels; ++p) {
+          const float value = fields[static_cast<std::size_t>(i * values + p)];
+          if (std::isnan(value))
+            ++missing[static_cast<std::size_t>(p)];
+          else
+            sums[static_cast<std::size_t>(p)] += static_cast<double>(value);
+        }
+      }
     });
   }
 
   ComputedStatistics result;
   result.labels = dataset.labels();
-  for (const Moments& m : merged) {
-    result.means.push_back(m.mean);
-    result.stds.push_back(m.deviation());
+  for (std::size_t c = 0; c < merged.size(); ++c) {
+    ISOBAR_CHECK(merged[c].count > 0, dataset.file_name(0), ": channel ", dataset.channel_names()[c],
+                 " is missing at every point of every step");
+    result.means.push_back(merged[c].mean);
+    result.stds.push_back(merged[c].deviation());
   }
-  for (double& sum : sums) sum /= static_cast<double>(total);
+  for (std::size_t p = 0; p < sums.size(); ++p) {
+    const std::int64_t present = total - static_cast<std::int64_t>(missing[p]);
+    if (present == 0 && result.never_there.empty()) result.never_there.resize(sums.size());
+    if (present == 0) result.never_there[p] = 1;
+    sums[p] = present > 0 ? sums[p] / static_cast<double>(present) : result.means[p / static_cast<std::size_t>(pixels)];
+  }
   result.time_means = std::move(sums);
   return result;
 }
@@ -184,6 +231,8 @@ void write_statistics(const ComputedStatistics& statistics, std::int64_t height,
   write_npy(base / kMeansFile, one_a_channel, std::span<const double>(statistics.means));
   write_npy(base / kStdsFile, one_a_channel, std::span<const double>(statistics.stds));
   write_npy(base / kTimeMeansFile, grid, std::span<const double>(statistics.time_means));
+  if (!statistics.never_there.empty())
+    write_npy(base / kMissingFile, grid, std::span<const std::uint8_t>(statistics.never_there));
   write_file_atomically(base / kLabelsFile, to_json(statistics.labels.value_or(FieldLabels())).dump(2) + "\n");
 }
 

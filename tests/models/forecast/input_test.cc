@@ -2,6 +2,7 @@
 #include "models/forecast/input.h"
 
 #include <array>
+#include <cmath>
 #include <vector>
 
 #include "data/fields/calendar.h"
@@ -50,4 +51,27 @@ TEST_CASE("input: a forecast is continued as an input is made, with each sample'
     batch["input"] = counted({kSamples, kChannels, kWidth, kHeight}, DType::fp32);
     CHECK_THROWS_WITH(fields.input_of(batch), testing::ContainsSubstring("the data set's input has the shape"));
   }
+}
+
+TEST_CASE("input: missing points of an input are filled in the data's units, those of a target stay missing") {
+  ForecastOptions options;
+  options.img_size = {1, 2};
+  options.n_in_channels = options.n_out_channels = 2;
+  options.time_features = false;
+  const Statistics statistics{.means = {1, -2}, .stds = {0.5, 4}};
+  Tensor fields = Tensor::empty({1, 2, 1, 2}, DType::fp32, Device{});
+  fields.set_values({std::nan(""), 2, 6, std::nan("")});
+  const Batch batch{{"input", fields}, {"target", fields}};
+  const FieldInput filled(options, statistics, {0, 1}, DType::fp64, Device{}, {3, -2}),
+      plain(options, statistics, {0, 1}, DType::fp64, Device{});
+  CHECK(filled.input_of(batch).to_vector() == std::vector<double>{4, 2, 2, 0});
+  for (const Tensor& holed : {plain.input_of(batch), plain.target_of(batch), filled.target_of(batch)}) {
+    const std::vector<double> values = holed.to_vector();
+    CHECK(std::isnan(values[0]));
+    CHECK(values[1] == 2);
+    CHECK(values[2] == 2);
+    CHECK(std::isnan(values[3]));
+  }
+  CHECK_THROWS_WITH(FieldInput(options, statistics, {0, 1}, DType::fp64, Device{}, {3}),
+                    "missing points: 1 values to fill 2 channels with");
 }

@@ -49,7 +49,8 @@ class Forecaster : public Task {
   // [B, V + planes, LAT, LON] -> [B, n_out, LAT, LON], normalised (models/forecast/input.h).
   Tensor forecast(const Tensor& input, const Pass& pass = {}) const;
   Tensor loss(const Tensor& forecast, const Tensor& target) const;  // [1], of the whole grid
-  // score_sums of the whole grid on the host, [B, n_out, 4]; masked: 6. climatology: [n_out, LAT, LON] normalised, or undefined.
+  // score_sums of the whole grid on the host, [B, n_out, 4], masked [B, n_out, 6]. climatology: [n_out, LAT, LON]
+  // normalised, or undefined.
   std::vector<double> scores(const Tensor& forecast, const Tensor& target, const Tensor& climatology = {}) const;
 
   std::string network() const override { return network_->name(); }

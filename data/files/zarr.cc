@@ -29,6 +29,7 @@ struct Contents {
 
 void add(Contents& contents, Array array, const fs::path& root, const std::string& name) {
   ISOBAR_CHECK(contents.arrays.size() < kMaxArrays, root.string(), " has more than ", kMaxArrays, " arrays");
+  array.info.has_numbers = array.info.format.has_value();
   array.folder = name.empty() ? root : root / name;
   array.info.name = name.empty() ? (root.has_filename() ? root : root.parent_path()).filename().string() : name;
   contents.arrays.push_back(std::move(array));

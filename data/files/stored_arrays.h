@@ -1,0 +1,47 @@
+// The arrays of a file of any format that isobar reads: HDF5 (NetCDF-4 is HDF5 too), NetCDF-3, and Zarr.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/files/array_info.h"
+#include "data/files/box_reader.h"
+#include "data/files/zarr.h"
+
+namespace isobar {
+
+class StoredArrays {
+ public:
+  virtual ~StoredArrays() = default;
+
+  const std::string& path() const { return path_; }
+  const std::vector<ArrayInfo>& arrays() const { return arrays_; }  // text and others included; those of groups too
+  const Attributes& attributes() const { return attributes_; }      // of the file as a whole
+  const ArrayInfo* find(const std::string& name) const;             // null if there is none
+
+  virtual const char* format() const = 0;  // "HDF5", "NetCDF-3", "Zarr"
+
+  // Reads boxes of an array; this object must outlive the reader. Error naming file and array if there is none of this
+  // name, if it holds no numbers, or if it is compressed by what isobar, or this build of it, cannot undo. missing: of
+  // Zarr; what was never written to an HDF5 file reads as its fill value.
+  std::unique_ptr<BoxReader> open(const std::string& name, const BoxReaderOptions& options = {},
+                                  zarr::MissingChunk missing = zarr::MissingChunk::error) const;
+
+ protected:
+  StoredArrays(std::string path, std::vector<ArrayInfo> arrays, Attributes attributes);
+
+ private:
+  virtual std::unique_ptr<BoxReader> open_reader(std::size_t index, const BoxReaderOptions& options,
+                                                 zarr::MissingChunk missing) const = 0;
+
+  std::string path_;
+  std::vector<ArrayInfo> arrays_;
+  Attributes attributes_;
+};
+
+// Knows the format by the file's first bytes, and Zarr by the folder's. An Error tells what to do with a file that
+// isobar does not read: GRIB, zip, gzip, NCZarr, addresses.
+std::unique_ptr<StoredArrays> open_stored_arrays(const std::string& path);
+
+}  // namespace isobar

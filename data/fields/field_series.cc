@@ -51,7 +51,7 @@ std::vector<std::string> field_files_in(const std::string& folder) {
   std::vector<std::string> h5_files, others;
   for (const std::filesystem::path& file : visible_files(folder)) {
     if (file.extension() == ".h5") h5_files.push_back(file.string());
-    if (h5_files.empty() && is_stored_arrays(file.string())) others.push_back(file.string());
+    if (h5_files.empty() && holds_stored_arrays(file.string())) others.push_back(file.string());
   }
   return h5_files.empty() ? others : h5_files;
 }
@@ -71,7 +71,7 @@ bool has_field_files(const std::string& folder) {
 
 std::vector<std::string> find_field_files(const std::string& path) {
   ISOBAR_CHECK(std::filesystem::exists(path), path, " does not exist");
-  if (!std::filesystem::is_directory(path) || is_stored_arrays(path)) return {path};
+  if (!std::filesystem::is_directory(path) || holds_stored_arrays(path)) return {path};
   std::vector<std::string> files = field_files_in(path);
   ISOBAR_CHECK(!files.empty(), path, " holds no .h5 files, no NetCDF files and no Zarr stores");
   return files;

@@ -37,6 +37,7 @@ class FieldFile {
   const std::vector<double>& longitudes() const { return facts_->longitudes; }  // [LON], degrees
   const std::vector<std::string>& units() const { return facts_->units; }       // [V], "" if one is not given
   const std::optional<TimeAxis>& time() const { return time_; }
+  const std::vector<std::string>& left_out() const { return facts_->left_out; }  // FieldFacts::left_out
   const std::vector<float>& fill_values() const { return facts_->fill_values; }
 
   // From `time`; else the steps are spread evenly over the year at the end of the file's name; Error if there is no

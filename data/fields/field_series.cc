@@ -176,10 +176,11 @@ void FieldSeries::compare_names(std::size_t f, const std::vector<std::string>& e
 // The wanted channels, by name. Files that hold the same ones of them are a track; files that hold none are left out.
 FieldSeries::Tracks FieldSeries::choose_channels(const FieldSeriesOptions& options) {
   channel_names_ = options.channels;
-  std::set<std::string> names;  // of all files, for messages
+  std::set<std::string> names, left_out;  // of all files, for messages
   std::vector<std::unique_ptr<FieldFile>> kept;
   for (std::unique_ptr<FieldFile>& file : files_) {
     names.insert(file->channel_names().begin(), file->channel_names().end());
+    left_out.insert(file->left_out().begin(), file->left_out().end());
     std::vector<HeldChannel> held = held_by(*file);
     if (held.empty()) continue;
     held_.push_back(std::move(held));
@@ -209,7 +210,8 @@ FieldSeries::Tracks FieldSeries::choose_channels(const FieldSeriesOptions& optio
   for (std::size_t c = 0; c < channel_names_.size(); ++c)
     ISOBAR_CHECK(first_file[c], options.paths.front(), " has no channel ", channel_names_[c],
                  did_you_mean(suggestion(channel_names_[c], {names.begin(), names.end()})), "; it has ",
-                 joined({names.begin(), names.end()}));
+                 joined({names.begin(), names.end()}),
+                 left_out.empty() ? "" : "; not these: ", joined({left_out.begin(), left_out.end()}));
   files_ = std::move(kept);
   return tracks;
 }

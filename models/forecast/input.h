@@ -12,13 +12,13 @@
 
 namespace isobar {
 
-// Batches have the tensors of data/fields/pairs.h: "input" [B, input_planes, LAT, LON] and "target" [B, n_out, LAT, LON]
+// Batches have the tensors of data/fields/pairs.h: "input" [B, planes, LAT, LON] and "target" [B, n_out, LAT, LON]
 // fp32 with the values of the files and, with time features, "time" [B, 4] fp64.
 class FieldInput {
  public:
-  // dtype: of the normalised fields; fp32 or fp64. rows: the rows of the grid in batches and forecasts. fill: [variables]
-  // in the data's units, what missing points of an input are taken for; empty: they stay NaN, as those of a target do.
-  // Error if it has another number of values.
+  // dtype: of the normalised fields; fp32 or fp64. rows: the rows of the grid in batches and forecasts. fill:
+  // [variables] in the data's units, what missing points of an input are taken for; empty: they stay NaN, as those of a
+  // target do. Error if it has another number of values.
   FieldInput(const ForecastOptions& options, const FieldsInfo& info, RowBand rows, DType dtype, Device device,
              const std::vector<double>& fill = {});
 

@@ -146,8 +146,10 @@ class VariableReader {
   VariableReader(std::shared_ptr<const StoredArrays> arrays, const GridVariable& variable, CacheBudget budget)
       : arrays_(std::move(arrays)), variable_(variable), budget_(std::move(budget)) {}
 
-  // The field of a level at a step, rows [crop.row, crop.row + crop.height) counted from the north.
-  void read(std::int64_t step, std::int64_t level, FieldCrop crop, float* to) {
+  // The field of a level at a step, rows [crop.row, crop.row + crop.height) counted from the north. may_be_missing:
+  // chunks of a Zarr store that do not exist are missing points, if its fill value is NaN; they are an Error else.
+  void read(std::int64_t step, std::int64_t level, FieldCrop crop, bool may_be_missing, float* to) {
+    BoxReader& reader = opened(may_be_missing);
     std::vector<std::int64_t> start(variable_.array->shape.size(), 0), count(variable_.array->shape.size(), 1);
     const auto set = [&](std::size_t axis, std::int64_t first, std::int64_t length) {
       if (axis != kNoAxis) start[axis] = first, count[axis] = length;
@@ -159,26 +161,26 @@ class VariableReader {
     set(variable_.longitude, 0, crop.width);
     const bool lies_as_wanted = !variable_.runs_northwards && variable_.latitude < variable_.longitude;
     if (lies_as_wanted && variable_.packing.is_plain() && variable_.extent(variable_.experiment) == 1) {
-      reader().read(start, count, to);
+      reader.read(start, count, to);
       mark_missing(variable_.packing, {to, static_cast<std::size_t>(crop.height * crop.width)});
       return;
     }
     for (std::int64_t experiment = 0; experiment < variable_.extent(variable_.experiment); ++experiment) {
       set(variable_.experiment, experiment, 1);
-      read_part(start, count, crop, experiment > 0, to);
+      read_part(reader, start, count, crop, experiment > 0, to);
     }
   }
 
-  std::string name() { return reader().name(); }
+  std::string name() { return opened(/*may_be_missing=*/false).name(); }
 
  private:
   // fills: only where `to` has no value yet.
-  void read_part(std::span<const std::int64_t> start, std::span<const std::int64_t> count, FieldCrop crop, bool fills,
-                 float* to) {
+  void read_part(BoxReader& reader, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
+                 FieldCrop crop, bool fills, float* to) {
     thread_local std::vector<double> stored;
     thread_local std::vector<float> line;
     stored.resize(static_cast<std::size_t>(crop.height * crop.width));
-    reader().read(start, count, stored.data());
+    reader.read(start, count, stored.data());
     const bool rows_first = variable_.latitude < variable_.longitude;
     const std::int64_t lines = rows_first ? crop.height : crop.width, length = rows_first ? crop.width : crop.height;
     line.resize(static_cast<std::size_t>(length));
@@ -195,19 +197,20 @@ class VariableReader {
   }
 
   // Opened when it is needed: only variables that have a role are.
-  BoxReader& reader() {
+  BoxReader& opened(bool may_be_missing) {
     const std::lock_guard lock(opening_);
-    if (!reader_)
-      reader_ = arrays_->open(variable_.array->name, {.budget = budget_, .rows = "steps", .values = "fields"},
-                              zarr::MissingChunk::nan_or_error);
-    return *reader_;
+    std::unique_ptr<BoxReader>& reader = readers_[may_be_missing ? 1 : 0];
+    if (!reader)
+      reader = arrays_->open(variable_.array->name, {.budget = budget_, .rows = "steps", .values = "fields"},
+                             may_be_missing ? zarr::MissingChunk::nan_or_error : zarr::MissingChunk::error);
+    return *reader;
   }
 
   std::shared_ptr<const StoredArrays> arrays_;
   GridVariable variable_;
   CacheBudget budget_;
   std::mutex opening_;
-  std::unique_ptr<BoxReader> reader_;
+  std::array<std::unique_ptr<BoxReader>, 2> readers_;  // that refuse missing chunks, and that do not
 };
 
 class VariableFields : public FieldReader {
@@ -224,7 +227,7 @@ class VariableFields : public FieldReader {
   void read(std::int64_t step, std::span<const Plane> planes, FieldCrop crop) override {
     for (const Plane& plane : planes) {
       const Channel& channel = channels_[static_cast<std::size_t>(plane.channel)];
-      channel.reader->read(step, channel.level, crop, plane.to);
+      channel.reader->read(step, channel.level, crop, plane.may_be_missing, plane.to);
     }
   }
 
@@ -330,10 +333,10 @@ ConstantPlane read_constant_plane(const StoredArrays& arrays, const std::string&
   // `arrays` outlives the reader.
   VariableReader reader(std::shared_ptr<const StoredArrays>(std::shared_ptr<void>(), &arrays), *found, nullptr);
   const FieldCrop whole{0, plane.height, plane.width};
-  reader.read(0, 0, whole, plane.values.data());
+  reader.read(0, 0, whole, /*may_be_missing=*/true, plane.values.data());
   if (const std::int64_t last = found->extent(found->time) - 1; last > 0) {
     std::vector<float> at_end(plane.values.size());
-    reader.read(last, 0, whole, at_end.data());
+    reader.read(last, 0, whole, /*may_be_missing=*/true, at_end.data());
     const bool is_constant = std::ranges::equal(
         plane.values, at_end, [](float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); });
     ISOBAR_CHECK(is_constant, arrays.path(), ": '", array->name, "' changes with time, so that it is no constant");

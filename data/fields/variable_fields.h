@@ -17,8 +17,8 @@ namespace isobar {
 // names the others. Error naming the file if there are none.
 OpenedFields open_variable_fields(std::shared_ptr<const StoredArrays> arrays, const CacheBudget& budget);
 
-// One plane that does not change with time, [rows, columns] of the whole grid, north to south: a variable without a time
-// axis, or one whose first and last step are equal. NaN where it is missing.
+// One plane that does not change with time, [rows, columns] of the whole grid, north to south: a variable without a
+// time axis, or one whose first and last step are equal. NaN where it is missing.
 struct ConstantPlane {
   std::vector<float> values;
   std::int64_t height = 0, width = 0;

@@ -130,8 +130,9 @@ std::optional<FieldsInfo> fields_info_of(const GivenWeights& weights, const Fore
     check_info(info, options);
     read_labels(weights.settings, dt, info);
     if (const auto runs = weights.settings.find(kNeverThere); runs != weights.settings.end())
-      info.never_there = bytes_of(parse_json<std::vector<std::int64_t>>(runs->second, kNeverThere),
-                                  *options.n_out_channels * options.pixels());
+      info.never_there =
+          bytes_of(parse_json<nlohmann::json>(runs->second, kNeverThere).get<std::vector<std::int64_t>>(),
+                   *options.n_out_channels * options.pixels());
     return info;
   } catch (const Error& error) {
     throw_error(weights.file.string(), ": ", error.what());

@@ -30,7 +30,7 @@ using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 Tensor with_holes(const Tensor& x, std::initializer_list<std::int64_t> places) {
   std::vector<double> values = x.to_vector();
   for (const std::int64_t i : places) values[static_cast<std::size_t>(i)] = std::nan("");
-  const Tensor holed = Tensor::empty(x.shape(), x.dtype(), x.device());
+  Tensor holed = Tensor::empty(x.shape(), x.dtype(), x.device());
   holed.set_values(values);
   return holed;
 }

@@ -45,7 +45,7 @@ Tensor with_holes(const Tensor& x) {
   const std::size_t plane = static_cast<std::size_t>(x.size(-2) * x.size(-1));
   for (std::size_t i = 0; i < values.size(); ++i)
     if (i / plane % 3 == 0 || (i / plane % 3 == 1 && i % 3 == 0)) values[i] = std::nan("");
-  const Tensor holed = Tensor::empty(x.shape(), x.dtype(), x.device());
+  Tensor holed = Tensor::empty(x.shape(), x.dtype(), x.device());
   holed.set_values(values);
   return holed;
 }

@@ -464,6 +464,12 @@ TEST_CASE("conv sums in parts of the terms by blocks of their own, some rows at 
   }
 }
 
+TEST_CASE("conv_bwd_data sums in parts where a window has each tap three times") {
+  // 6 taps of 550 channels: four parts by FMA, where 2 taps have two. The workspace holds the sums of all.
+  for (const Types& types : kOperands)
+    run_bwd_data(with_types({"images", {1, 3, 550, {{}, {}, axis(7, 4, 2, 2, 1, Edge::wrap)}}}, types));
+}
+
 TEST_CASE("conv of operands that are not aligned") {
   for (const Types& types : kOperands) {
     Case c = with_types({"not aligned", {1, 16, 72, {{}, axis(9, 3, 1, 1, 1), axis(16, 3, 1, 1, 1)}}}, types);

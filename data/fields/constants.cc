@@ -31,7 +31,8 @@ void set_moments(ConstantField& field, const FieldSeries& series, const std::str
   field.mean = sum / weight;
   visit([&](double w, double value) { squares += w * (value - field.mean) * (value - field.mean); });
   field.deviation = std::sqrt(squares / weight);
-  ISOBAR_CHECK(field.deviation > 0, where, " is the same everywhere: a network can learn nothing from it");
+  const auto [least, most] = std::ranges::minmax(field.values);
+  ISOBAR_CHECK(least < most, where, " is the same everywhere: a network can learn nothing from it");
 }
 
 }  // namespace

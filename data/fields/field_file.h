@@ -30,6 +30,7 @@ class FieldFile {
   std::int64_t height() const { return facts_->shape[2]; }
   std::int64_t width() const { return facts_->shape[3]; }
   std::string how_it_is_read() const { return opened().name(); }
+  std::vector<std::int64_t> chunk() const { return opened().chunk(); }  // the shape of its chunks; empty: it has none
 
   // What is stored beside the fields; empty if it is missing.
   const std::vector<std::string>& channel_names() const { return facts_->channel_names; }

@@ -157,8 +157,9 @@ FieldSeries::Tracks FieldSeries::take_all_channels(const FieldSeriesOptions& opt
 
 void FieldSeries::add_channel_names(const FieldFile& file, const FieldSeriesOptions& options) {
   const std::vector<std::string> names = !file.channel_names().empty() ? file.channel_names()
-                                         : !options.channels.empty()   ? options.channels
-                                                                       : default_channel_names(file.channels());
+                                         : std::ssize(options.channels) == file.channels()
+                                             ? options.channels
+                                             : default_channel_names(file.channels());
   channel_names_.insert(channel_names_.end(), names.begin(), names.end());
 }
 
@@ -269,15 +270,16 @@ StepRange FieldSeries::steps_of(const RangeValue& range, const std::string& key)
 }
 
 StepRange FieldSeries::steps_between(const std::array<std::string, 2>& dates, const std::string& key) const {
+  constexpr double kSecond = 1.0 / 3600;
   const DateText first = parse_date(dates[0], key), last = parse_date(dates[1], key);
   const std::string text = concat(key, " [", dates[0], ", ", dates[1], "]");
   ISOBAR_CHECK(first.begin < last.begin + last.length || first.begin == last.begin, text, " is reversed");
   const std::optional<double> begin = hours_since_1970(0), end = hours_since_1970(steps() - 1);
   ISOBAR_CHECK(begin && end, text, " are dates, but ", data_path_, " has files without 'time'");
   for (const DateText& date : {first, last})
-    ISOBAR_CHECK(date.begin <= *end && date.begin + date.length >= *begin, text, " goes beyond the data of ",
-                 data_path_, ", which are from ", time_of(0).iso(), " to ", time_of(steps() - 1).iso());
-  constexpr double kSecond = 1.0 / 3600;
+    ISOBAR_CHECK(date.begin <= *end && date.begin + std::max(date.length - kSecond, 0.0) >= *begin, text,
+                 " goes beyond the data of ", data_path_, ", which are from ", time_of(0).iso(), " to ",
+                 time_of(steps() - 1).iso());
   const StepRange range{timeline_->first_step_from(first.begin),
                         timeline_->first_step_from(last.begin + (last.length > 0 ? last.length : kSecond))};
   ISOBAR_CHECK(range[0] < range[1], text, " holds no step of ", data_path_);

@@ -1,7 +1,8 @@
 // Fields that are stored as named variables: NetCDF-3, NetCDF-4 and other HDF5 files with named dimensions, Zarr.
 //
 // A variable on latitudes and longitudes is a channel; one with levels of pressure is a channel a level, `u850`. Names
-// are ECMWF's where they are known (data/fields/channels.h). Rows are turned north to south, and axes may lie in any order.
+// are ECMWF's where they are known (data/fields/channels.h). Rows are turned north to south, and axes may lie in any
+// order.
 #pragma once
 
 #include <memory>

@@ -413,7 +413,8 @@ TEST_CASE("dataset: every kind of bad input is one sentence with the file's name
 
   CHECK(refusal({.paths = {folder / "nowhere"}}) == std::string(folder / "nowhere") + " does not exist");
   std::filesystem::create_directory(folder / "empty");
-  CHECK(refusal({.paths = {folder / "empty"}}) == std::string(folder / "empty") + " holds no .h5 files");
+  CHECK(refusal({.paths = {folder / "empty"}}) ==
+        std::string(folder / "empty") + " holds no .h5 files, no NetCDF files and no Zarr stores");
 
   testing::write_text(path, "this is not HDF5");
   CHECK(refusal({.paths = {path}}) == path + " is not an HDF5 file");

@@ -106,7 +106,7 @@ bool is_nczarr(const fs::path& folder) {
 std::unique_ptr<StoredArrays> open_folder(const std::string& path) {
   ISOBAR_CHECK(!is_nczarr(path), path,
                " is a store of NCZarr, which isobar does not read; write it as NetCDF-4 with "
-               "`nccopy`");
+               "nccopy");
   ISOBAR_CHECK(zarr::is_store(path), path,
                " is a folder, and no Zarr store: it has no zarr.json, .zmetadata, .zgroup "
                "or .zarray");
@@ -119,7 +119,7 @@ struct OtherFormat {
   const char* advice;
 };
 constexpr std::array<OtherFormat, 3> kOtherFormats = {
-    {{"GRIB", " is a GRIB file, which isobar does not read; write it as NetCDF-4 with `cdo -f nc4 copy`"},
+    {{"GRIB", " is a GRIB file, which isobar does not read; write it as NetCDF-4 with cdo -f nc4 copy"},
      {"PK\x03\x04", " is a zip file; unzip it, and name what it holds"},
      {"\x1f\x8b", " is compressed by gzip; decompress it with gunzip"}}};
 

@@ -188,8 +188,8 @@ std::optional<double> number_of_bits(const Json& value, const NumberFormat& form
 }
 
 void set_fill_number(const Json& metadata, Array& array, const std::string& where) {
-  const Json& fill = member(metadata, "fill_value", where);
   if (!array.info.format) return;
+  const Json& fill = member(metadata, "fill_value", where);
   array.fill_value = number_of(fill);
   if (!array.fill_value) array.fill_value = number_of_bits(fill, *array.info.format);
   ISOBAR_CHECK(array.fill_value, where, " is damaged: its 'fill_value' is ", shown(fill), ", which is no number");

@@ -276,7 +276,7 @@ TEST_CASE("stored arrays: files that isobar does not read are told what to do wi
     return refusal(path);
   };
   CHECK(of_bytes("GRIB\1\2\3\2") ==
-        path + " is a GRIB file, which isobar does not read; write it as NetCDF-4 with `cdo -f nc4 copy`");
+        path + " is a GRIB file, which isobar does not read; write it as NetCDF-4 with cdo -f nc4 copy");
   CHECK(of_bytes("PK\3\4....") == path + " is a zip file; unzip it, and name what it holds");
   CHECK(of_bytes("\x1f\x8b\x08") == path + " is compressed by gzip; decompress it with gunzip");
   for (const std::string bytes : {"", "C", "CDF\3....", "\x89HDF....", "no data"})
@@ -298,6 +298,6 @@ TEST_CASE("stored arrays: files that isobar does not read are told what to do wi
     std::ofstream(store / name) << text;
     CHECK(refusal(store.path().string()) == store.path().string() +
                                                 " is a store of NCZarr, which isobar does not "
-                                                "read; write it as NetCDF-4 with `nccopy`");
+                                                "read; write it as NetCDF-4 with nccopy");
   }
 }

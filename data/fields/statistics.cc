@@ -136,43 +136,115 @@ std::vector<double> load_time_means(const std::string& path, std::int64_t channe
   return cropped;
 }
 
-ComputedStatistics compute_statistics(const FieldSeries& dataset, int threads, std::int64_t window_bytes) {
-  const std::vector<std::int64_t> steps = all_steps(dataset);
-  const std::int64_t total = static_cast<std::int64_t>(steps.size()), channels = dataset.channels();
-  const std::int64_t values = dataset.values(), pixels = values / channels;
-  const std::int64_t window =
-      std::clamp<std::int64_t>(window_bytes / (values * static_cast<std::int64_t>(sizeof(float))), 1, total);
-  std::vector<float> fields(static_cast<std::size_t>(window * values));
-  std::vector<Moments> moments(static_cast<std::size_t>(window * channels)), merged(static_cast<std::size_t>(channels));
-  std::vector<double> sums(static_cast<std::size_t>(values));
+namespace {
 
-  for (std::int64_t first = 0; first < total; first += window) {
-    const std::int64_t count = std::min(window, total - first);
-    parallel_tasks(count, threads, [&](std::int64_t i) {
-      float* field = fields.data() + i * values;
-      dataset.read_step(steps[static_cast<std::size_t>(first + i)], field);
-      for (std::int64_t c = 0; c < channels; ++c)
-        moments[static_cast<std::size_t>(i * channels + c)] =
-            Moments::of({field + c * pixels, static_cast<std::size_t>(pixels)});
+// One pass over the steps, a window of them at a time. Step number k of the pass lies in slot k modulo the number of
+// slots, so that the dt steps before a window stay in memory for the differences.
+class StatisticsPass {
+ public:
+  StatisticsPass(const FieldSeries& dataset, int threads, std::int64_t window_bytes, TimeDifferences differences)
+      : dataset_(dataset),
+        threads_(threads),
+        steps_(all_steps(dataset)),
+        total_(std::ssize(steps_)),
+        distance_(differences == TimeDifferences::computed && dataset.dt() < total_ ? dataset.dt() : 0),
+        window_(
+            std::clamp<std::int64_t>(window_bytes / (values_ * static_cast<std::int64_t>(sizeof(float))), 1, total_)),
+        fields_(static_cast<std::size_t>((window_ + distance_) * values_)),
+        sums_(static_cast<std::size_t>(values_)),
+        merged_(static_cast<std::size_t>(channels_)),
+        merged_differences_(static_cast<std::size_t>(channels_)) {}
+
+  ComputedStatistics run() {
+    for (std::int64_t first = 0; first < total_; first += window_) {
+      const std::int64_t count = std::min(window_, total_ - first);
+      add_moments(first, count);
+      add_sums(first, count);
+      if (distance_ > 0) add_differences(first, count);
+    }
+    return result();
+  }
+
+ private:
+  float* slot(std::int64_t k) { return fields_.data() + k % (window_ + distance_) * values_; }
+  std::span<const float> field(std::int64_t k, std::int64_t channel) {
+    return {slot(k) + channel * pixels_, static_cast<std::size_t>(pixels_)};
+  }
+
+  // Reads the window.
+  void add_moments(std::int64_t first, std::int64_t count) {
+    std::vector<Moments> moments(static_cast<std::size_t>(count * channels_));
+    parallel_tasks(count, threads_, [&](std::int64_t i) {
+      dataset_.read_step(steps_[static_cast<std::size_t>(first + i)], slot(first + i));
+      for (std::int64_t c = 0; c < channels_; ++c)
+        moments[static_cast<std::size_t>(i * channels_ + c)] = Moments::of(field(first + i, c));
     });
-    for (std::int64_t i = 0; i < count * channels; ++i)
-      merged[static_cast<std::size_t>(i % channels)].merge(moments[static_cast<std::size_t>(i)]);
-    parallel_tasks(channels, threads, [&](std::int64_t c) {
+    for (std::int64_t i = 0; i < count * channels_; ++i)
+      merged_[static_cast<std::size_t>(i % channels_)].merge(moments[static_cast<std::size_t>(i)]);
+  }
+
+  void add_sums(std::int64_t first, std::int64_t count) {
+    parallel_tasks(channels_, threads_, [&](std::int64_t c) {
+      double* const sums = sums_.data() + c * pixels_;
       for (std::int64_t i = 0; i < count; ++i)
-        for (std::int64_t p = c * pixels; p < (c + 1) * pixels; ++p)
-          sums[static_cast<std::size_t>(p)] += static_cast<double>(fields[static_cast<std::size_t>(i * values + p)]);
+        for (std::int64_t p = 0; const float value : field(first + i, c)) sums[p++] += static_cast<double>(value);
     });
   }
 
-  ComputedStatistics result;
-  result.labels = dataset.labels();
-  for (const Moments& m : merged) {
-    result.means.push_back(m.mean);
-    result.stds.push_back(m.deviation());
+  // Of the pairs whose second step lies in the window.
+  void add_differences(std::int64_t first, std::int64_t count) {
+    std::vector<Moments> moments(static_cast<std::size_t>(count * channels_));  // count 0: no pair
+    parallel_tasks(count, threads_, [&](std::int64_t i) {
+      const std::int64_t k = first + i;
+      if (k < distance_ || !dataset_.has_pair(steps_[static_cast<std::size_t>(k - distance_)])) return;
+      std::vector<double> difference(static_cast<std::size_t>(pixels_));
+      for (std::int64_t c = 0; c < channels_; ++c) {
+        std::ranges::transform(field(k, c), field(k - distance_, c), difference.begin(), [](float after, float before) {
+          return static_cast<double>(after) - static_cast<double>(before);
+        });
+        moments[static_cast<std::size_t>(i * channels_ + c)] = Moments::of(std::span<const double>(difference));
+      }
+    });
+    for (std::int64_t i = 0; i < count * channels_; ++i) {
+      const Moments& of_pair = moments[static_cast<std::size_t>(i)];
+      if (of_pair.count > 0) merged_differences_[static_cast<std::size_t>(i % channels_)].merge(of_pair);
+    }
+    for (std::int64_t i = 0; i < count; ++i) pairs_ += moments[static_cast<std::size_t>(i * channels_)].count > 0;
   }
-  for (double& sum : sums) sum /= static_cast<double>(total);
-  result.time_means = std::move(sums);
-  return result;
+
+  ComputedStatistics result() {
+    ComputedStatistics result;
+    result.labels = dataset_.labels();
+    for (const Moments& m : merged_) {
+      result.means.push_back(m.mean);
+      result.stds.push_back(m.deviation());
+    }
+    for (double& sum : sums_) sum /= static_cast<double>(total_);
+    result.time_means = std::move(sums_);
+    result.pairs = pairs_;
+    if (pairs_ > 0)
+      for (const Moments& m : merged_differences_) result.time_diff_stds.push_back(m.deviation());
+    return result;
+  }
+
+  const FieldSeries& dataset_;
+  const int threads_;
+  const std::int64_t channels_ = dataset_.channels(), values_ = dataset_.values(), pixels_ = values_ / channels_;
+  const std::vector<std::int64_t> steps_;
+  const std::int64_t total_;
+  const std::int64_t distance_;  // steps of a pair; 0: no differences
+  const std::int64_t window_;
+  std::vector<float> fields_;                         // [window + distance, V, LAT, LON]
+  std::vector<double> sums_;                          // [V, LAT, LON]
+  std::vector<Moments> merged_, merged_differences_;  // [V]
+  std::int64_t pairs_ = 0;
+};
+
+}  // namespace
+
+ComputedStatistics compute_statistics(const FieldSeries& dataset, int threads, std::int64_t window_bytes,
+                                      TimeDifferences differences) {
+  return StatisticsPass(dataset, threads, window_bytes, differences).run();
 }
 
 void write_statistics(const ComputedStatistics& statistics, std::int64_t height, std::int64_t width,
@@ -184,6 +256,10 @@ void write_statistics(const ComputedStatistics& statistics, std::int64_t height,
   write_npy(base / kMeansFile, one_a_channel, std::span<const double>(statistics.means));
   write_npy(base / kStdsFile, one_a_channel, std::span<const double>(statistics.stds));
   write_npy(base / kTimeMeansFile, grid, std::span<const double>(statistics.time_means));
+  if (statistics.time_diff_stds.empty())
+    std::filesystem::remove(base / kTimeDiffStdsFile);
+  else
+    write_npy(base / kTimeDiffStdsFile, one_a_channel, std::span<const double>(statistics.time_diff_stds));
   write_file_atomically(base / kLabelsFile, to_json(statistics.labels.value_or(FieldLabels())).dump(2) + "\n");
 }
 

@@ -219,6 +219,7 @@ class Converter {
     std::string text = concat("to write: ", size_text(bytes), ", ", number_of(steps, "step"), " of ",
                               number_of(planes_.channels(), "channel"), " on ", series().height(), " x ",
                               series().width(), " in ", number_of(std::ssize(to_write), "file"));
+    if (to_write.empty()) text = "nothing to write";
     if (const auto kept = years_.size() - to_write.size(); kept > 0)
       text += concat("; kept: ", number_of(static_cast<std::int64_t>(kept), "file"), " that are there already");
     if (!series().timeline().left_out().empty()) text += concat("\nleft out: ", series().timeline().left_out());

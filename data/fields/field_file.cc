@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstddef>
 #include <filesystem>
-#include <limits>
 #include <span>
 #include <utility>
 
@@ -108,23 +107,13 @@ bool FieldFile::has_holes(std::span<const float> values) const {
          std::ranges::any_of(facts_->fill_values, [&](float fill) { return holds(values, fill); });
 }
 
-void FieldFile::read_step(std::int64_t step, std::span<const Plane> planes, FieldCrop crop, Holes holes) const {
+void FieldFile::read_step(std::int64_t step, std::span<const Plane> planes, FieldCrop crop) const {
   opened().read(step, planes, crop);
   const auto pixels = static_cast<std::size_t>(crop.height * crop.width);
   for (const Plane& plane : planes) {
-    const std::span<float> field(plane.to, pixels);
+    const std::span<const float> field(plane.to, pixels);
     if (!has_holes(field)) continue;
-    if (holes == Holes::kept)
-      keep_holes(step, plane, field);
-    else
-      refuse_hole(step, plane.channel, *std::ranges::find_if(field, [&](float value) { return is_hole(value); }));
-  }
-}
-
-void FieldFile::keep_holes(std::int64_t step, const Plane& plane, std::span<float> field) const {
-  for (float& value : field) {
-    if (std::isinf(value)) refuse_hole(step, plane.channel, value);
-    if (is_hole(value)) value = std::numeric_limits<float>::quiet_NaN();
+    refuse_hole(step, plane.channel, *std::ranges::find_if(field, [&](float value) { return is_hole(value); }));
   }
 }
 

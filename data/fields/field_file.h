@@ -17,9 +17,6 @@
 
 namespace isobar {
 
-// What becomes of a hole in a field. A hole that is `kept` is NaN.
-enum class Holes : std::uint8_t { refused, kept };
-
 class FieldFile {
  public:
   // Opens the file and checks everything that does not depend on options. catalog: caches the file's facts (null: no
@@ -49,15 +46,13 @@ class FieldFile {
   // 3 hours, or every hour).
   bool has_times() const;
 
-  // The fields of a step. A hole is NaN, a value beyond 1e15 (no field has such values, but fill values are such), or a
-  // fill value of the file. An Error that names file, step and channel refuses it, unless it is kept; an infinity is
-  // always refused. Thread-safe.
-  void read_step(std::int64_t step, std::span<const Plane> planes, FieldCrop crop, Holes holes = Holes::refused) const;
+  // The fields of a step. A hole is an Error naming file, step and channel: NaN, an infinity, a value beyond 1e15 (no
+  // field has such values, but fill values are such), or a fill value of the file. Thread-safe.
+  void read_step(std::int64_t step, std::span<const Plane> planes, FieldCrop crop) const;
 
  private:
   FieldReader& opened() const;
   void set_time();
-  void keep_holes(std::int64_t step, const Plane& plane, std::span<float> field) const;
   bool is_hole(float value) const;
   bool has_holes(std::span<const float> values) const;
   [[noreturn]] void refuse_hole(std::int64_t step, std::int64_t channel, float value) const;

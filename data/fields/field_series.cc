@@ -77,7 +77,7 @@ std::vector<std::string> find_field_files(const std::string& path) {
   return files;
 }
 
-FieldSeries::FieldSeries(const FieldSeriesOptions& options) : holes_(options.holes), dt_(options.dt) {
+FieldSeries::FieldSeries(const FieldSeriesOptions& options) : dt_(options.dt) {
   ISOBAR_CHECK(dt_ >= 1, "dt must be at least one step, not ", dt_);
   ISOBAR_CHECK(!options.paths.empty(), "no data path is given");
   data_path_ = options.paths.front();
@@ -324,7 +324,7 @@ void FieldSeries::read_channels(std::int64_t step, std::span<const std::int64_t>
       if (held != held_[at.file].end() && held->in_series == channels[i])
         planes.push_back({held->in_file, out + static_cast<std::int64_t>(i) * pixels});
     }
-    if (!planes.empty()) file(at.file).read_step(at.step, planes, {rows.first, rows.count, width_}, holes_);
+    if (!planes.empty()) file(at.file).read_step(at.step, planes, {rows.first, rows.count, width_});
   }
 }
 

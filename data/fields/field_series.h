@@ -38,7 +38,6 @@ struct FieldSeriesOptions {
   bool spans_files = true;                     // pairs may lie in two files, if all files have times
   std::optional<RangeValue> range = {};        // only pairs that lie within it, steps or dates; none: all steps
   std::string range_key = "range";             // the config key of `range`, for messages
-  Holes holes = Holes::refused;                // of the fields that are read
   std::int64_t cache_bytes = -1;               // memory for decoded chunks; -1: default_cache_bytes()
   int processes_on_host = 1;                   // processes that open data sets and share the memory
   std::shared_ptr<FieldCatalog> catalog = {};  // its files need no inspection; other files are added
@@ -92,8 +91,7 @@ class FieldSeries {
   RowBand all_rows() const { return {0, height_}; }
   void check_band(RowBand rows) const;  // Error if the cropped grid does not have these rows
 
-  // The cropped fields of one step, [V, LAT, LON]. Error naming file and step for holes, unless they are kept, and for
-  // infinities. Thread-safe.
+  // The cropped fields of one step, [V, LAT, LON]. Error naming file and step for NaN and infinities. Thread-safe.
   void read_step(std::int64_t step, float* out) const { read_step(step, all_rows(), out); }
   // The same for a band of rows of the cropped grid, [V, rows.count, LON]; other rows are not read.
   void read_step(std::int64_t step, RowBand rows, float* out) const;
@@ -143,7 +141,6 @@ class FieldSeries {
   std::vector<std::string> channel_names_;
   FieldLabels labels_;
   std::vector<double> latitudes_, longitudes_;
-  Holes holes_ = Holes::refused;
   std::int64_t full_height_ = 0, full_width_ = 0, height_ = 0, width_ = 0, dt_ = 1;
   StepRange range_{};
 };

@@ -113,6 +113,7 @@ void register_stats(CLI::App& data) {
     std::vector<std::string> paths, channels, range;
     std::string out;
     std::int64_t dt = 1;
+    bool allow_missing = false;
     int threads = 0;
   };
   auto settings = std::make_shared<Settings>();
@@ -126,6 +127,7 @@ void register_stats(CLI::App& data) {
   stats->add_option("--range", settings->range, "FIRST END: of these steps; or DATE DATE: both belong to it")
       ->expected(2);
   stats->add_option("--dt", settings->dt, "steps between the two of a difference")->capture_default_str();
+  stats->add_flag("--allow-missing", settings->allow_missing, "leave missing values out instead of refusing them");
   stats->add_option("--threads", settings->threads, "0: as many as there are")->capture_default_str();
   stats->callback([settings] {
     ISOBAR_CHECK(settings->dt >= 1, "--dt ", settings->dt, " is not at least one step");
@@ -134,6 +136,8 @@ void register_stats(CLI::App& data) {
                                .choose = !settings->channels.empty(),
                                .dt = settings->dt,
                                .range_key = "--range"};
+    if (settings->allow_missing)
+      options.missing = options.choose ? options.channels : FieldSeries(options).channel_names();
     if (!settings->range.empty()) options.range = range_of(settings->range[0], settings->range[1]);
     const FieldSeries dataset(options);
     const ComputedStatistics statistics =

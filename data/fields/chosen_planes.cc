@@ -64,8 +64,9 @@ void ChosenPlanes::open_series(std::vector<std::string> sources, Holes holes) {
   std::vector<std::string> names;
   for (const Choice& choice : choices_)
     if (choice.is_field()) names.push_back(choice.name);
-  series_.emplace(
-      FieldSeriesOptions{.paths = std::move(sources), .channels = std::move(names), .choose = true, .holes = holes});
+  FieldSeriesOptions options{.paths = std::move(sources), .channels = std::move(names), .choose = true};
+  if (holes == Holes::kept) options.missing = options.channels;
+  series_.emplace(options);
 }
 
 void ChosenPlanes::add_field(std::size_t c, std::int64_t in_series) {

@@ -12,6 +12,9 @@
 
 namespace isobar {
 
+// Whether missing points of the files are an Error, or read as NaN.
+enum class Holes : std::uint8_t { refused, kept };
+
 class ChosenPlanes {
  public:
   // sources: as FieldSeriesOptions::paths. channels: the name of a channel of the files, one of

@@ -18,8 +18,9 @@ struct FieldCrop {
 
 // A channel of a step, and where its field goes.
 struct Plane {
-  std::int64_t channel = 0;  // by its number in the file
-  float* to = nullptr;       // [crop.height, crop.width]
+  std::int64_t channel = 0;     // by its number in the file
+  float* to = nullptr;          // [crop.height, crop.width]
+  bool may_be_missing = false;  // missing points become NaN; they are an Error else
 };
 
 class FieldReader {

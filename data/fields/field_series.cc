@@ -51,7 +51,7 @@ std::vector<std::string> field_files_in(const std::string& folder) {
   std::vector<std::string> h5_files, others;
   for (const std::filesystem::path& file : visible_files(folder)) {
     if (file.extension() == ".h5") h5_files.push_back(file.string());
-    if (h5_files.empty() && is_stored_arrays(file.string())) others.push_back(file.string());
+    if (h5_files.empty() && holds_stored_arrays(file.string())) others.push_back(file.string());
   }
   return h5_files.empty() ? others : h5_files;
 }
@@ -71,7 +71,7 @@ bool has_field_files(const std::string& folder) {
 
 std::vector<std::string> find_field_files(const std::string& path) {
   ISOBAR_CHECK(std::filesystem::exists(path), path, " does not exist");
-  if (!std::filesystem::is_directory(path) || is_stored_arrays(path)) return {path};
+  if (!std::filesystem::is_directory(path) || holds_stored_arrays(path)) return {path};
   std::vector<std::string> files = field_files_in(path);
   ISOBAR_CHECK(!files.empty(), path, " holds no .h5 files, no NetCDF files and no Zarr stores");
   return files;
@@ -91,6 +91,8 @@ FieldSeries::FieldSeries(const FieldSeriesOptions& options) : dt_(options.dt) {
   check_size();
   all_channels_.resize(channel_names_.size());
   std::iota(all_channels_.begin(), all_channels_.end(), 0);
+  for (const std::string& name : channel_names_)
+    may_be_missing_.push_back(std::ranges::find(options.missing, name) != options.missing.end());
   timeline_ = std::make_unique<const Timeline>(files_, std::move(tracks), options.spans_files);
   set_labels(options);
 
@@ -322,7 +324,7 @@ void FieldSeries::read_channels(std::int64_t step, std::span<const std::int64_t>
     for (std::size_t i = 0; i < channels.size(); ++i) {
       const auto held = std::ranges::lower_bound(held_[at.file], channels[i], {}, &HeldChannel::in_series);
       if (held != held_[at.file].end() && held->in_series == channels[i])
-        planes.push_back({held->in_file, out + static_cast<std::int64_t>(i) * pixels});
+        planes.push_back({held->in_file, out + static_cast<std::int64_t>(i) * pixels, may_be_missing(channels[i])});
     }
     if (!planes.empty()) file(at.file).read_step(at.step, planes, {rows.first, rows.count, width_});
   }

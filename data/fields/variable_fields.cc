@@ -31,20 +31,15 @@ struct GridVariable {
   std::int64_t extent(std::size_t axis) const { return axis == kNoAxis ? 1 : array->shape[axis]; }
 };
 
-const ArrayInfo* find_array(const StoredArrays& arrays, const std::string& name) {
-  const auto found = std::ranges::find(arrays.arrays(), name, &ArrayInfo::name);
-  return found == arrays.arrays().end() ? nullptr : &*found;
-}
-
 // The coordinate of an axis: the array of one dimension that has the name of the axis.
 const ArrayInfo* coordinate_of(const StoredArrays& arrays, const std::string& axis) {
-  const ArrayInfo* const found = find_array(arrays, axis);
-  return found != nullptr && found->shape.size() == 1 && found->format ? found : nullptr;
+  const ArrayInfo* const found = arrays.find(axis);
+  return found != nullptr && found->shape.size() == 1 && found->has_numbers ? found : nullptr;
 }
 
 std::vector<double> all_numbers(const StoredArrays& arrays, const ArrayInfo& array) {
   std::vector<double> values(static_cast<std::size_t>(array.shape.front()));
-  arrays.open(array.name, {})->read(std::array<std::int64_t, 1>{0}, array.shape, values.data());
+  arrays.open(array.name)->read(std::array<std::int64_t, 1>{0}, array.shape, values.data());
   for (const double value : values)
     ISOBAR_CHECK(std::isfinite(value), arrays.path(), ": '", array.name, "' holds ",
                  std::isnan(value) ? "NaN" : "an infinity");
@@ -75,7 +70,8 @@ class Describer {
 };
 
 std::optional<GridVariable> Describer::describe(const ArrayInfo& array, std::string& reason) const {
-  if (!array.format || array.dimensions.size() != array.shape.size() || is_own_coordinate(array)) return std::nullopt;
+  if (!array.has_numbers || array.dimensions.size() != array.shape.size() || is_own_coordinate(array))
+    return std::nullopt;
   GridVariable variable{.array = &array, .packing = {}};
   for (std::size_t axis = 0; axis < array.dimensions.size(); ++axis) {
     const std::string& name = array.dimensions[axis];
@@ -89,6 +85,8 @@ std::optional<GridVariable> Describer::describe(const ArrayInfo& array, std::str
     if (place == nullptr ? array.shape[axis] != 1 : *place != kNoAxis)
       reason = concat(array.name, " has ", array.shape[axis], " entries on its axis '", name, "'");
     if (place != nullptr) *place = axis;
+    if (place == &variable.level && coordinate_of(arrays_, name) == nullptr)
+      reason = concat(array.name, " has an axis '", name, "' whose levels the file does not tell");
     if (kind == FieldAxis::model_level) variable.on_model_levels = true;
   }
   if (variable.latitude == kNoAxis || variable.longitude == kNoAxis) return std::nullopt;
@@ -115,10 +113,7 @@ std::vector<std::string> Describer::channels_of(const GridVariable& variable) co
   if (variable.level == kNoAxis) return {name};
   std::vector<double> levels = axis_values(variable, variable.level);
   const std::string& axis = variable.array->dimensions[variable.level];
-  if (levels.empty()) {  // an axis without coordinate: numbered from 1, as model levels are
-    for (std::int64_t level = 1; level <= variable.extent(variable.level); ++level)
-      levels.push_back(static_cast<double>(level));
-  } else if (!variable.on_model_levels) {
+  if (!variable.on_model_levels) {
     const ArrayInfo& coordinate = *coordinate_of(arrays_, axis);
     for (double& level : levels) level *= hectopascals_per_unit(coordinate, where(coordinate));
   }
@@ -203,7 +198,8 @@ class VariableReader {
   BoxReader& reader() {
     const std::lock_guard lock(opening_);
     if (!reader_)
-      reader_ = arrays_->open(variable_.array->name, {.budget = budget_, .rows = "steps", .values = "fields"});
+      reader_ = arrays_->open(variable_.array->name, {.budget = budget_, .rows = "steps", .values = "fields"},
+                              zarr::MissingChunk::nan_or_error);
     return *reader_;
   }
 
@@ -217,8 +213,7 @@ class VariableReader {
 class VariableFields : public FieldReader {
  public:
   VariableFields(const std::shared_ptr<const StoredArrays>& arrays, const std::vector<GridVariable>& variables,
-                 const CacheBudget& budget)
-      : format_(arrays->format()) {
+                 const CacheBudget& budget) {
     for (const GridVariable& variable : variables) {
       readers_.push_back(std::make_unique<VariableReader>(arrays, variable, budget));
       for (std::size_t level = 0; level < variable.channels.size(); ++level)
@@ -233,7 +228,7 @@ class VariableFields : public FieldReader {
     }
   }
 
-  std::string name() const override { return concat(format_, ", ", channels_.front().reader->name()); }
+  std::string name() const override { return channels_.front().reader->name(); }
 
  private:
   struct Channel {
@@ -241,7 +236,6 @@ class VariableFields : public FieldReader {
     std::int64_t level;
   };
 
-  std::string format_;
   std::vector<std::unique_ptr<VariableReader>> readers_;  // [variables]
   std::vector<Channel> channels_;
 };
@@ -262,7 +256,7 @@ std::optional<TimeFacts> times_of(const StoredArrays& arrays, const GridVariable
   if (coordinate == nullptr) return std::nullopt;
   const std::string units = text_attribute(*coordinate, "units");
   if (units.find(" since ") == std::string::npos) return std::nullopt;
-  const NumberFormat& format = *coordinate->format;
+  const NumberFormat format = coordinate->format.value_or(NumberFormat{.bytes = sizeof(double)});
   return TimeFacts{Describer(arrays).axis_values(variable, variable.time), units,
                    text_attribute(*coordinate, "calendar"),
                    format.kind == NumberFormat::Kind::floating && format.bytes == sizeof(float)};
@@ -314,7 +308,7 @@ OpenedFields open_variable_fields(std::shared_ptr<const StoredArrays> arrays, co
 }
 
 ConstantPlane read_constant_plane(const StoredArrays& arrays, const std::string& variable) {
-  const ArrayInfo* array = find_array(arrays, variable);
+  const ArrayInfo* array = arrays.find(variable);
   for (const ArrayInfo& candidate : arrays.arrays())
     if (array == nullptr && same_channel(candidate.name, variable)) array = &candidate;
   ISOBAR_CHECK(array != nullptr, arrays.path(), " holds no '", variable, "'");

@@ -88,9 +88,10 @@ std::vector<float> Rollout::run(std::int64_t start) {
     const auto at = static_cast<std::size_t>(k);
     forecast_[at].add(forecaster_.scores(forecast, target, climatology_));
     persistence_[at].add(forecaster_.scores(persistence, target, climatology_));
-    const std::vector<float> physical = fields_of.to_physical(forecast);
+    const std::vector<float> physical = fields_of.to_physical(fields_of.without_never_there(forecast));
     fields.insert(fields.end(), physical.begin(), physical.end());
-    if (k + 1 < steps_) input = fields_of.input_after(input, forecast, fields_of.input_of(truth));
+    if (k + 1 < steps_)
+      input = fields_of.input_after(input, fields_of.with_never_there_filled(forecast), fields_of.input_of(truth));
   }
   return fields;
 }

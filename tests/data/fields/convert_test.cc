@@ -230,7 +230,7 @@ TEST_CASE("convert: holes are refused by file, step and channel, or written as N
   CHECK(convert(options).size() == 2);
   CHECK(files_in(folder / "out") == std::vector<std::string>{"2001.h5"});
   std::vector<float> got(24);
-  FieldSeries({.paths = {options.out}, .holes = Holes::kept}).read_step(1, got.data());
+  FieldSeries({.paths = {options.out}, .missing = options.channels}).read_step(1, got.data());
   for (std::size_t i = 0; i < got.size(); ++i) CHECK(std::isnan(got[i]) == (i == 5 || i == 12));
   CHECK(got[6] == testing::field_value(0, 1, 1, 1, 2));
   CHECK(convert(options).front() == "nothing to write; kept: 1 file that are there already");

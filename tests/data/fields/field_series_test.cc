@@ -16,6 +16,7 @@
 #include "data/fields/catalog.h"
 #include "data/fields/field_file.h"
 #include "data/fields/field_series.h"
+#include "data/fields/pairs.h"
 #include "data/files/hdf5.h"
 #include "engine/files/reader.h"
 #include "kernels/common/check.h"
@@ -611,7 +612,8 @@ TEST_CASE("dataset: every fact of a file is told to other processes") {
                          .latitudes = {60, 0.1},
                          .longitudes = {0, 1.5, 3},
                          .time = TimeFacts{{0, 6.25}, "hours since 1900-01-01", "standard", true},
-                         .fill_values = {-999, 1e20F}};
+                         .fill_values = {-999, 1e20F},
+                         .left_out = {"soil has 4 entries on its axis 'depth'"}};
   CHECK(facts_from_json(to_json(facts)) == facts);
   FieldFacts timeless = facts;
   timeless.time.reset();

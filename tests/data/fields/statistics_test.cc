@@ -256,3 +256,36 @@ TEST_CASE("scores: pooled, and as the mean of samples") {
   totals.add(std::vector<double>(16));  // two samples at once
   CHECK(totals.samples() == 4);
 }
+
+TEST_CASE("scores: of missing points neither sums nor samples know, and means are over what is present") {
+  // Three samples of two channels on 4 pixels of weight 1 in the mean: the four sums, the weights present and missing.
+  ScoreTotals totals(2, 4, true);
+  totals.add(std::vector<double>{16, 1, 2, 3, 4, 0, /**/ 18, 2, 4, 1, 2, 2});
+  totals.add(std::vector<double>{4, 5, 6, 7, 1, 3, /**/ 0, 0, 0, 0, 0, 4});  // nothing of the second channel
+  CHECK(totals.samples() == 2);
+  totals.add(std::vector<double>{0, 0, 0, 0, 0, 4, /**/ 0, 0, 0, 0, 0, 4});  // nothing at all
+  CHECK(totals.samples() == 2);
+  CHECK(totals.rmse() == std::vector<double>{std::sqrt(20.0 / 5), std::sqrt(18.0 / 2)});
+  CHECK(totals.mean_sample_rmse() == std::vector<double>{2, 3});
+  CHECK(totals.acc() == std::vector<double>{6 / std::sqrt(8.0 * 10), 2 / std::sqrt(4.0 * 1)});
+  CHECK_THROWS_WITH(totals.add(std::vector<double>(8)), "scores of 2 channels do not come in 8 numbers");
+
+  // A channel that is never there has no score; the other's is not touched by it.
+  ScoreTotals never(2, 4, true);
+  never.add(std::vector<double>{16, 1, 2, 3, 4, 0, /**/ 0, 0, 0, 0, 0, 4});
+  CHECK(never.rmse()[0] == 2);
+  CHECK(std::isnan(never.rmse()[1]));
+  CHECK(std::isnan(never.mean_sample_rmse()[1]));
+  CHECK(std::isnan(never.acc()[1]));
+}
+
+TEST_CASE("scores: where no point is missing, a mask changes no bit") {
+  ScoreTotals plain(1, 3), masked(1, 3, true);
+  for (const double error : {0.1, 0.7, 1.3}) {
+    plain.add(std::vector<double>{error, 0.3, 0.2, 0.5});
+    masked.add(std::vector<double>{error, 0.3, 0.2, 0.5, 2.9, 0});  // weights whose mean is not quite 1
+  }
+  CHECK(masked.rmse() == plain.rmse());
+  CHECK(masked.mean_sample_rmse() == plain.mean_sample_rmse());
+  CHECK(masked.acc() == plain.acc());
+}

@@ -51,6 +51,7 @@ std::vector<ConstantField> read_constants(const TextMap& places, const FieldSeri
                  series.file_name(0));
     ConstantField& field = fields.emplace_back();
     field.name = name;
+    field.units = plane.units;
     for (std::int64_t row = 0; row < series.height(); ++row) {
       const auto begin = plane.values.begin() + row * plane.width;
       field.values.insert(field.values.end(), begin, begin + series.width());

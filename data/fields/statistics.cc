@@ -38,11 +38,12 @@ std::vector<double> load_one_a_channel(const std::string& path, std::int64_t cha
 }
 
 // The moments of the points that are not missing.
-Moments moments_of_present(std::span<const float> values) {
-  thread_local std::vector<float> present;
+template <class T>
+Moments moments_of_present(std::span<const T> values) {
+  thread_local std::vector<T> present;
   present.clear();
-  std::ranges::copy_if(values, std::back_inserter(present), [](float value) { return !std::isnan(value); });
-  return present.empty() ? Moments() : Moments::of(present);
+  std::ranges::copy_if(values, std::back_inserter(present), [](T value) { return !std::isnan(value); });
+  return present.empty() ? Moments() : Moments::of(std::span<const T>(present));
 }
 
 // Values [V, H', W'] cropped to [V, height, width].
@@ -166,60 +167,144 @@ std::vector<std::uint8_t> load_never_there(const std::string& folder, std::int64
   return cropped_to<std::uint8_t>(array, channels, height, width);
 }
 
-ComputedStatistics compute_statistics(const FieldSeries& dataset, int threads, std::int64_t window_bytes) {
-  const std::vector<std::int64_t> steps = all_steps(dataset);
-  const std::int64_t total = static_cast<std::int64_t>(steps.size()), channels = dataset.channels();
-  const std::int64_t values = dataset.values(), pixels = values / channels;
-  const std::int64_t window =
-      std::clamp<std::int64_t>(window_bytes / (values * static_cast<std::int64_t>(sizeof(float))), 1, total);
-  std::vector<float> fields(static_cast<std::size_t>(window * values));
-  std::vector<Moments> moments(static_cast<std::size_t>(window * channels)), merged(static_cast<std::size_t>(channels));
-  std::vector<double> sums(static_cast<std::size_t>(values));
-  std::vector<std::uint32_t> missing(static_cast<std::size_t>(values));  // steps without a value, of each point
+namespace {
 
-  for (std::int64_t first = 0; first < total; first += window) {
-    const std::int64_t count = std::min(window, total - first);
-    parallel_tasks(count, threads, [&](std::int64_t i) {
-      float* field = fields.data() + i * values;
-      dataset.read_step(steps[static_cast<std::size_t>(first + i)], field);
-      for (std::int64_t c = 0; c < channels; ++c) {
-        const std::span<const float> plane(field + c * pixels, static_cast<std::size_t>(pixels));
-        moments[static_cast<std::size_t>(i * channels + c)] =
-            dataset.may_be_missing(c) ? moments_of_present(plane) : Moments::of(plane);
-      }
+// One pass over the steps, a window of them at a time. Step number k of the pass lies in slot k modulo the number of
+// slots, so that the dt steps before a window stay in memory for the differences.
+class StatisticsPass {
+ public:
+  StatisticsPass(const FieldSeries& dataset, int threads, std::int64_t window_bytes, TimeDifferences differences)
+      : dataset_(dataset),
+        threads_(threads),
+        steps_(all_steps(dataset)),
+        total_(std::ssize(steps_)),
+        distance_(differences == TimeDifferences::computed && dataset.dt() < total_ ? dataset.dt() : 0),
+        window_(
+            std::clamp<std::int64_t>(window_bytes / (values_ * static_cast<std::int64_t>(sizeof(float))), 1, total_)),
+        fields_(static_cast<std::size_t>((window_ + distance_) * values_)),
+        sums_(static_cast<std::size_t>(values_)),
+        missing_(static_cast<std::size_t>(values_)),
+        merged_(static_cast<std::size_t>(channels_)),
+        merged_differences_(static_cast<std::size_t>(channels_)) {}
+
+  ComputedStatistics run() {
+    for (std::int64_t first = 0; first < total_; first += window_) {
+      const std::int64_t count = std::min(window_, total_ - first);
+      add_moments(first, count);
+      add_sums(first, count);
+      if (distance_ > 0) add_differences(first, count);
+    }
+    return result();
+  }
+
+ private:
+  float* slot(std::int64_t k) { return fields_.data() + k % (window_ + distance_) * values_; }
+  std::span<const float> field(std::int64_t k, std::int64_t channel) {
+    return {slot(k) + channel * pixels_, static_cast<std::size_t>(pixels_)};
+  }
+
+  // Reads the window.
+  void add_moments(std::int64_t first, std::int64_t count) {
+    std::vector<Moments> moments(static_cast<std::size_t>(count * channels_));
+    parallel_tasks(count, threads_, [&](std::int64_t i) {
+      dataset_.read_step(steps_[static_cast<std::size_t>(first + i)], slot(first + i));
+      for (std::int64_t c = 0; c < channels_; ++c)
+        moments[static_cast<std::size_t>(i * channels_ + c)] = moments_of(field(first + i, c), c);
     });
-    for (std::int64_t i = 0; i < count * channels; ++i)
-      if (moments[static_cast<std::size_t>(i)].count > 0)
-        merged[static_cast<std::size_t>(i % channels)].merge(moments[static_cast<std::size_t>(i)]);
-    parallel_tasks(channels, threads, [&](std::int64_t c) {
-      for (std::int64_t i = 0; i < count; ++i) {
-        for (std::int64_t p = c * pixels; p < (c + 1) * pixels; ++p) {
-          const float value = fields[static_cast<std::size_t>(i * values + p)];
+    merge(moments, merged_);
+  }
+
+  template <class T>
+  Moments moments_of(std::span<const T> values, std::int64_t channel) const {
+    return dataset_.may_be_missing(channel) ? moments_of_present(values) : Moments::of(values);
+  }
+
+  // moments: [count, V], in the order of the steps; one without values is of a plane without points, or of no pair.
+  void merge(const std::vector<Moments>& moments, std::vector<Moments>& merged) const {
+    for (std::size_t i = 0; i < moments.size(); ++i)
+      if (moments[i].count > 0) merged[i % merged.size()].merge(moments[i]);
+  }
+
+  void add_sums(std::int64_t first, std::int64_t count) {
+    parallel_tasks(channels_, threads_, [&](std::int64_t c) {
+      double* const sums = sums_.data() + c * pixels_;
+      std::uint32_t* const missing = missing_.data() + c * pixels_;
+      for (std::int64_t i = 0; i < count; ++i)
+        for (std::int64_t p = 0; const float value : field(first + i, c)) {
           if (std::isnan(value))
-            ++missing[static_cast<std::size_t>(p)];
+            ++missing[p];
           else
-            sums[static_cast<std::size_t>(p)] += static_cast<double>(value);
+            sums[p] += static_cast<double>(value);
+          ++p;
         }
-      }
     });
   }
 
-  ComputedStatistics result;
-  result.labels = dataset.labels();
-  for (std::size_t c = 0; c < merged.size(); ++c) {
-    ISOBAR_CHECK(merged[c].count > 0, dataset.file_name(0), ": channel ", dataset.channel_names()[c],
-                 " is missing at every point of every step");
-    result.means.push_back(merged[c].mean);
-    result.stds.push_back(merged[c].deviation());
+  // Of the pairs whose second step lies in the window.
+  void add_differences(std::int64_t first, std::int64_t count) {
+    std::vector<Moments> moments(static_cast<std::size_t>(count * channels_));
+    std::vector<char> is_pair(static_cast<std::size_t>(count));
+    parallel_tasks(count, threads_, [&](std::int64_t i) {
+      const std::int64_t k = first + i;
+      if (k < distance_ || !dataset_.has_pair(steps_[static_cast<std::size_t>(k - distance_)])) return;
+      is_pair[static_cast<std::size_t>(i)] = 1;
+      std::vector<double> difference(static_cast<std::size_t>(pixels_));
+      for (std::int64_t c = 0; c < channels_; ++c) {
+        std::ranges::transform(field(k, c), field(k - distance_, c), difference.begin(), [](float after, float before) {
+          return static_cast<double>(after) - static_cast<double>(before);
+        });
+        moments[static_cast<std::size_t>(i * channels_ + c)] = moments_of(std::span<const double>(difference), c);
+      }
+    });
+    merge(moments, merged_differences_);
+    pairs_ += std::ranges::count(is_pair, 1);
   }
-  for (std::size_t p = 0; p < sums.size(); ++p) {
-    const std::int64_t present = total - static_cast<std::int64_t>(missing[p]);
-    if (present == 0 && result.never_there.empty()) result.never_there.resize(sums.size());
-    if (present == 0) result.never_there[p] = 1;
-    sums[p] = present > 0 ? sums[p] / static_cast<double>(present) : result.means[p / static_cast<std::size_t>(pixels)];
+
+  ComputedStatistics result() {
+    ComputedStatistics result;
+    result.labels = dataset_.labels();
+    for (std::size_t c = 0; c < merged_.size(); ++c) {
+      ISOBAR_CHECK(merged_[c].count > 0, dataset_.file_name(0), ": channel ", dataset_.channel_names()[c],
+                   " is missing at every point of every step");
+      result.means.push_back(merged_[c].mean);
+      result.stds.push_back(merged_[c].deviation());
+    }
+    for (std::size_t p = 0; p < sums_.size(); ++p) {
+      const std::int64_t present = total_ - static_cast<std::int64_t>(missing_[p]);
+      if (present == 0 && result.never_there.empty()) result.never_there.resize(sums_.size());
+      if (present == 0) result.never_there[p] = 1;
+      sums_[p] =
+          present > 0 ? sums_[p] / static_cast<double>(present) : result.means[p / static_cast<std::size_t>(pixels_)];
+    }
+    result.time_means = std::move(sums_);
+    result.pairs = pairs_;
+    for (std::size_t c = 0; pairs_ > 0 && c < merged_differences_.size(); ++c) {
+      ISOBAR_CHECK(merged_differences_[c].count > 0, dataset_.file_name(0), ": channel ", dataset_.channel_names()[c],
+                   " has no point that is there in both steps of a pair");
+      result.time_diff_stds.push_back(merged_differences_[c].deviation());
+    }
+    return result;
   }
-  result.time_means = std::move(sums);
-  return result;
+
+  const FieldSeries& dataset_;
+  const int threads_;
+  const std::int64_t channels_ = dataset_.channels(), values_ = dataset_.values(), pixels_ = values_ / channels_;
+  const std::vector<std::int64_t> steps_;
+  const std::int64_t total_;
+  const std::int64_t distance_;  // steps of a pair; 0: no differences
+  const std::int64_t window_;
+  std::vector<float> fields_;                         // [window + distance, V, LAT, LON]
+  std::vector<double> sums_;                          // [V, LAT, LON]
+  std::vector<std::uint32_t> missing_;                // [V, LAT, LON], the steps without a value
+  std::vector<Moments> merged_, merged_differences_;  // [V]
+  std::int64_t pairs_ = 0;
+};
+
+}  // namespace
+
+ComputedStatistics compute_statistics(const FieldSeries& dataset, int threads, std::int64_t window_bytes,
+                                      TimeDifferences differences) {
+  return StatisticsPass(dataset, threads, window_bytes, differences).run();
 }
 
 void write_statistics(const ComputedStatistics& statistics, std::int64_t height, std::int64_t width,
@@ -231,8 +316,14 @@ void write_statistics(const ComputedStatistics& statistics, std::int64_t height,
   write_npy(base / kMeansFile, one_a_channel, std::span<const double>(statistics.means));
   write_npy(base / kStdsFile, one_a_channel, std::span<const double>(statistics.stds));
   write_npy(base / kTimeMeansFile, grid, std::span<const double>(statistics.time_means));
-  if (!statistics.never_there.empty())
+  if (statistics.never_there.empty())
+    std::filesystem::remove(base / kMissingFile);
+  else
     write_npy(base / kMissingFile, grid, std::span<const std::uint8_t>(statistics.never_there));
+  if (statistics.time_diff_stds.empty())
+    std::filesystem::remove(base / kTimeDiffStdsFile);
+  else
+    write_npy(base / kTimeDiffStdsFile, one_a_channel, std::span<const double>(statistics.time_diff_stds));
   write_file_atomically(base / kLabelsFile, to_json(statistics.labels.value_or(FieldLabels())).dump(2) + "\n");
 }
 

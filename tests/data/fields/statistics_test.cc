@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <numbers>
 #include <string>
@@ -89,6 +90,52 @@ TEST_CASE("statistics: ragged years with a large mean, against long double, for 
 
   const auto part = compute_statistics(FieldSeries({.paths = {folder.path()}, .range = StepRange{5, 6}}));
   CHECK(part.time_means[0] == static_cast<double>(years[1][0]));
+}
+
+TEST_CASE("statistics: differences of pairs without a hole, against numbers by hand, for any window and threads") {
+  const testing::TemporaryFolder folder;
+  // One channel of two points; a hole follows step 3.
+  const std::vector<float> values = {1, 10, 2, 30, 4, 20, 8, 60, 100, 0, 103, 1};
+  testing::write_labelled_fields(folder / "2001.h5", {6, 1, 1, 2}, {.names = {"t2m"}, .hours = {0, 6, 12, 18, 48, 54}},
+                                 values);
+  const auto computed = [&](std::int64_t dt, const StepRange& range, int threads, std::int64_t window_bytes) {
+    return compute_statistics(FieldSeries({.paths = {folder / "2001.h5"}, .dt = dt, .range = range}), threads,
+                              window_bytes, TimeDifferences::computed);
+  };
+  for (const std::int64_t window_bytes : {1, 16, 1 << 20})
+    for (const int threads : {1, 3}) {
+      // 1 20, 2 -10, 4 40, then 3 1: mean 61/8, squares 2531.
+      const ComputedStatistics one = computed(1, {0, 6}, threads, window_bytes);
+      CHECK(one.pairs == 4);
+      CHECK(one.time_diff_stds[0] == testing::Approx(std::sqrt(2531.0 / 8 - 61.0 / 8 * 61.0 / 8)).epsilon(1e-14));
+      // 3 10, 6 30.
+      const ComputedStatistics two = computed(2, {0, 6}, threads, window_bytes);
+      CHECK(two.pairs == 2);
+      CHECK(two.time_diff_stds[0] == testing::Approx(std::sqrt(1045.0 / 4 - 12.25 * 12.25)).epsilon(1e-14));
+      CHECK(two.time_means == one.time_means);
+      // A range: steps 2 to 4, whose only pair is 2 and 3: 4 40. Means of 4 20, 8 60, 100 0.
+      const ComputedStatistics part = computed(1, {2, 5}, threads, window_bytes);
+      CHECK(part.pairs == 1);
+      CHECK(part.time_diff_stds == std::vector<double>{18});
+      CHECK(part.means[0] == testing::Approx(32).epsilon(1e-14));
+      CHECK(part.time_means[1] == testing::Approx(80.0 / 3).epsilon(1e-14));
+      CHECK(computed(5, {0, 6}, threads, window_bytes).time_diff_stds.empty());
+      CHECK(computed(6, {0, 6}, threads, window_bytes).pairs == 0);
+    }
+  const FieldSeries all({.paths = {folder / "2001.h5"}});
+  const ComputedStatistics with = compute_statistics(all, 2, 16, TimeDifferences::computed),
+                           without = compute_statistics(all, 2, 16);
+  CHECK(without.time_diff_stds.empty());
+  CHECK(with.means == without.means);
+  CHECK(with.stds == without.stds);
+  CHECK(with.time_means == without.time_means);
+
+  const std::string stats = folder / "stats";
+  write_statistics(with, 1, 2, stats);
+  CHECK(read_npy(stats + "/time_diff_stds.npy").shape == Shape{1, 1, 1, 1});
+  CHECK(read_npy(stats + "/time_diff_stds.npy").values == with.time_diff_stds);
+  write_statistics(without, 1, 2, stats);
+  CHECK_FALSE(std::filesystem::exists(stats + "/time_diff_stds.npy"));  // it was of other data
 }
 
 TEST_CASE("statistics: NaN in the fields is refused") {

@@ -131,7 +131,7 @@ constexpr int kCurveSteps = 6;    // line segments per piece of a curve
 struct Point {
   double x, y;
 };
-struct Segment {
+struct StrokeSegment {
   Point from, to;
 };
 
@@ -139,12 +139,12 @@ Point middle(Point a, Point b) {
   return {(a.x + b.x) / 2, (a.y + b.y) / 2};
 }
 
-void add_polyline(const std::vector<Point>& points, std::vector<Segment>& out) {
+void add_polyline(const std::vector<Point>& points, std::vector<StrokeSegment>& out) {
   for (std::size_t i = 1; i < points.size(); ++i) out.push_back({points[i - 1], points[i]});
 }
 
 // The parabola from a to c whose end tangents meet in b.
-void add_parabola(Point a, Point b, Point c, std::vector<Segment>& out) {
+void add_parabola(Point a, Point b, Point c, std::vector<StrokeSegment>& out) {
   Point before = a;
   for (int step = 1; step <= kCurveSteps; ++step) {
     const double t = static_cast<double>(step) / kCurveSteps, s = 1 - t;
@@ -155,7 +155,7 @@ void add_parabola(Point a, Point b, Point c, std::vector<Segment>& out) {
 }
 
 // A quadratic B-spline: parabolas between the midpoints of adjacent control points.
-void add_curve(const std::vector<Point>& guides, bool closed, std::vector<Segment>& out) {
+void add_curve(const std::vector<Point>& guides, bool closed, std::vector<StrokeSegment>& out) {
   const std::size_t n = guides.size();
   if (closed) {
     for (std::size_t i = 0; i < n; ++i) {
@@ -181,7 +181,7 @@ std::vector<Point> parse_points(const std::string& text) {
 
 struct Glyph {
   double width = 0;
-  std::vector<Segment> segments;
+  std::vector<StrokeSegment> segments;
 };
 
 Glyph parse(const GlyphSource& source) {
@@ -223,7 +223,7 @@ std::vector<std::size_t> glyphs_of(std::string_view text) {
   return indices;
 }
 
-double distance(Point p, const Segment& s) {
+double distance(Point p, const StrokeSegment& s) {
   const double dx = s.to.x - s.from.x, dy = s.to.y - s.from.y;
   const double length = dx * dx + dy * dy;
   const double along = length > 0 ? ((p.x - s.from.x) * dx + (p.y - s.from.y) * dy) / length : 0;
@@ -244,7 +244,7 @@ void draw_glyph(Image& image, double x, double y, const Glyph& glyph, double sca
     for (int px = left; px <= right; ++px) {
       const Point centre{(px + 0.5 - x) / scale, (y - py - 0.5) / scale};
       double nearest = std::numeric_limits<double>::infinity();
-      for (const Segment& segment : glyph.segments) nearest = std::min(nearest, distance(centre, segment));
+      for (const StrokeSegment& segment : glyph.segments) nearest = std::min(nearest, distance(centre, segment));
       blend(image.at(px, py), style.color, std::clamp(radius - nearest * scale + 0.5, 0.0, 1.0));
     }
   }

@@ -109,7 +109,7 @@ Tensor pad_fields(const Tensor& x, std::int64_t rows, std::int64_t columns, Behi
 Tensor crop_fields(const Tensor& x, std::int64_t rows, std::int64_t columns) {
   check_operands("crop_fields", {{"the batch of fields", x, 4}});
   ISOBAR_CHECK(rows >= 1 && rows <= x.size(2) && columns >= 1 && columns <= x.size(3),
-               "crop_fields: ", to_string(x.shape()), " have no first ", rows, " rows and ", columns, " columns");
+               "crop_fields: ", to_string(x.shape()), " has no first ", rows, " rows and ", columns, " columns");
   if (rows == x.size(2) && columns == x.size(3)) return x;
   const Shape shape = with_grid(x.shape(), rows, columns);
   const PaddedGrid grid(shape, x.shape(), Behind::last_point);

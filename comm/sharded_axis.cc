@@ -24,6 +24,15 @@ ShardedAxis::ShardedAxis(std::int64_t total, int ranks, std::int64_t unit) : tot
   }
 }
 
+ShardedAxis ShardedAxis::cut_at(std::int64_t total) const {
+  ISOBAR_CHECK(total > firsts_.back() && total <= total_, "a dealt axis: ", total, " indices of ", total_,
+               " leave none for the last of ", ranks(), " ranks");
+  ShardedAxis cut = *this;
+  cut.total_ = total;
+  cut.counts_.back() = total - firsts_.back();
+  return cut;
+}
+
 std::vector<std::int64_t> ShardedAxis::elements(std::int64_t width) const {
   std::vector<std::int64_t> elements;
   for (const std::int64_t count : counts_) elements.push_back(count * width);

@@ -19,6 +19,8 @@ class ShardedAxis {
   // Splits `total` indices over `ranks` ranks as part_of does (comm/mesh.h), in multiples of `unit`. Error if `unit`
   // does not divide `total`.
   ShardedAxis(std::int64_t total, int ranks, std::int64_t unit = 1);
+  // The same parts without the indices from `total` on. Error if a rank would have none left.
+  ShardedAxis cut_at(std::int64_t total) const;
 
   int ranks() const { return static_cast<int>(counts_.size()); }
   std::int64_t total() const { return total_; }

@@ -1,5 +1,5 @@
-// The index of differentiable operations on fields [B, V, LAT, LON]: they cut them into patches, and compare forecasts.
-// All others are in engine/ops.h.
+// The index of differentiable operations on fields [B, V, LAT, LON]: they lengthen them, cut them into patches, and
+// compare forecasts. All others are in engine/ops.h.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,15 @@ struct LossInputs {
   std::int64_t patch = 0;
 };
 
+// What lies behind the last column of fields: copies of that column, or the columns from the first on, as on a globe.
+enum class Behind : std::uint8_t { last_point, first_points };
+
+// [B, V, LAT, LON] -> [B, V, rows, columns], rows >= LAT, columns >= LON. Added rows are copies of the last row.
+// Returns x itself where nothing is added.
+Tensor pad_fields(const Tensor& x, std::int64_t rows, std::int64_t columns, Behind behind_columns);
+// The first rows and columns: [B, V, LAT, LON] -> [B, V, rows, columns]. The gradient of the others is 0. Returns x
+// itself where nothing is cut.
+Tensor crop_fields(const Tensor& x, std::int64_t rows, std::int64_t columns);
 // [B, V, LAT, LON] -> [B·T, V·P·P], T = LAT/P · LON/P.
 Tensor patchify(const Tensor& image, std::int64_t patch, PatchOrder order, DType out_dtype);
 // [B·T, V·P·P] -> [B, V, LAT, LON].

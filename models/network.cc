@@ -27,6 +27,11 @@ Tensor Network::operator()(const Tensor& input, const Pass& pass) const {
                     PatchOrder::channels_last);
 }
 
+std::int64_t NetworkRecipe::multiple() const {
+  const std::optional<Reach> own = reach();
+  return own ? own->stride : 1;
+}
+
 std::unique_ptr<Network> make_network(const NetworkRecipe& recipe, const Ports& ports, const Build& build) {
   std::unique_ptr<Network> network = recipe.make(ports, build);
   check_stages(network->stages(), build.parameters);

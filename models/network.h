@@ -23,6 +23,9 @@ namespace isobar {
 struct Ports {
   Shape in, out;
   bool starts_at_zero = false;  // the output: a task adds it to something that is a good guess already
+  // Of fields: a task lengthens their axes to multiples of NetworkRecipe::multiple(). For NetworkRecipe::fill alone: a
+  // network has ports with the lengthened axes.
+  bool may_be_padded = false;
 
   bool are_fields() const { return out.size() == 3; }
 };
@@ -91,6 +94,8 @@ class NetworkRecipe {
   // Throws Error where the ports do not suit the options. `sizes`: what says how large samples are, "config key
   // img_size".
   virtual void check(const Ports& ports, const std::string& sizes) const = 0;
+  // The extents of its fields are multiples of it. Its keys have values.
+  virtual std::int64_t multiple() const;
   // None: the network takes the extents that it was trained on, and no others.
   virtual std::optional<Reach> reach() const { return std::nullopt; }
   // Makes it as small as it can be without leaving out a kind of layer, for a quick check.

@@ -30,13 +30,6 @@ std::vector<double> fills_of(const ForecastOptions& options, const FieldsInfo& i
 
 }  // namespace
 
-Ports forecast_ports(const ForecastOptions& o) {
-  const std::int64_t planes = o.input_planes() + o.masks() + (*o.time_features ? kTimeFeatures : 0);
-  return {.in = {planes, o.height(), o.width()},
-          .out = {*o.n_out_channels, o.height(), o.width()},
-          .starts_at_zero = o.predict_change};
-}
-
 Forecaster::Forecaster(const ForecasterOptions& options, const ComputeOptions& compute, FieldsInfo info, Device device,
                        const Parallel& parallel)
     : options_(options),
@@ -48,10 +41,12 @@ Forecaster::Forecaster(const ForecasterOptions& options, const ComputeOptions& c
   const ForecastOptions& forecast = options_.forecast;
   ISOBAR_CHECK(forecast.prognostics() <= *forecast.n_in_channels, "n_out_channels: ", *forecast.n_out_channels,
                " is more than n_in_channels, ", *forecast.n_in_channels);
-  network_ = make_network(*options_.network, forecast_ports(forecast), {*parameters_, compute, parallel});
+  network_ =
+      make_network(*options_.network, network_ports(forecast, *options_.network), {*parameters_, compute, parallel});
   compute.allocate(*parameters_, device, parallel.bucket_plan());
   const DType accumulator = parameters_->dtype();
-  const Part rows = network_->rows();
+  padding_ = std::make_unique<GridPadding>(forecast, info_.longitudes, *network_);
+  const Part rows = padding_->rows();
   input_ = std::make_unique<FieldInput>(forecast, info_, RowBand{rows.begin, rows.size()}, accumulator, device,
                                         fills_of(forecast, info_));
   ISOBAR_CHECK(std::ssize(info_.row_weights) == forecast.height(), "row weights: ", info_.row_weights.size(), " for ",
@@ -66,7 +61,7 @@ std::vector<std::string> Forecaster::output_names() const {
 }
 
 Tensor Forecaster::forecast(const Tensor& input, const Pass& pass) const {
-  const Tensor out = (*network_)(input, pass);
+  const Tensor out = padding_->cut((*network_)(padding_->pad(input), pass));
   return options().predict_change ? add_leading_channels(out, input, options().prognostics()) : out;
 }
 
@@ -89,7 +84,7 @@ Tensor Forecaster::loss(const Tensor& forecast, const Tensor& target) const {
 // the forecast.
 Tensor Forecaster::loss(const Batch& batch, const Pass& pass) const {
   const Tensor input = input_->input_of(batch);
-  const bool on_fields = options().predict_change;
+  const bool on_fields = options().predict_change || padding_->adds_points();
   const Tensor output = on_fields ? forecast(input, pass) : network_->in_patches(input, pass);
   return loss_of(output, input_->target_of(batch), on_fields ? 0 : network_->patch());
 }
@@ -116,7 +111,7 @@ void Forecaster::score(const Batch& batch, Metrics& metrics) const {
 
 std::optional<RowBand> Forecaster::band() const {
   if (parallel_.cp.size() == 1) return std::nullopt;
-  const Part rows = network_->rows();
+  const Part rows = padding_->rows();
   return RowBand{rows.begin, rows.size()};
 }
 
@@ -124,7 +119,9 @@ std::optional<RowBand> Forecaster::band() const {
 Tensor Forecaster::whole_grid(const Tensor& band) const {
   if (parallel_.cp.size() == 1) return band;
   const std::int64_t planes = band.size(0) * band.size(1), width = band.size(3);
-  const ShardedAxis rows(options().height(), parallel_.cp.size(), network_->row_multiple());
+  const std::int64_t network_rows = network_->ports().in[1];
+  const ShardedAxis rows =
+      ShardedAxis(network_rows, parallel_.cp.size(), network_->row_multiple()).cut_at(options().height());
   return gather_axis(band.view({planes * band.size(2), width}), planes, rows, parallel_.cp)
       .view({band.size(0), band.size(1), options().height(), width});
 }

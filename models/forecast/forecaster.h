@@ -13,6 +13,7 @@
 #include "models/forecast/fields_info.h"
 #include "models/forecast/input.h"
 #include "models/forecast/options.h"
+#include "models/forecast/padding.h"
 #include "models/network.h"
 #include "models/task.h"
 
@@ -26,8 +27,6 @@ struct ForecasterOptions {
   std::string lead_time = {};   // for pictures, "+6 h"; empty: not shown
   std::string valid_time = {};  // of the target, for pictures, "2013-01-01 06:00"; empty: not shown
 };
-
-Ports forecast_ports(const ForecastOptions& options);
 
 // Each context-parallel rank has a band of rows of every field: there LAT counts the rows of the band. Losses and
 // scores are those of the whole grid, on all ranks.
@@ -46,7 +45,8 @@ class Forecaster : public Task {
   const FieldInput& input() const { return *input_; }
   std::vector<std::string> output_names() const;
 
-  // [B, V + planes, LAT, LON] -> [B, n_out, LAT, LON], normalised (models/forecast/input.h).
+  // [B, V + planes, LAT, LON] -> [B, n_out, LAT, LON], normalised (models/forecast/input.h). The grid is the data's,
+  // whatever the network's is.
   Tensor forecast(const Tensor& input, const Pass& pass = {}) const;
   Tensor loss(const Tensor& forecast, const Tensor& target) const;  // [1], of the whole grid
   // score_sums of the whole grid on the host, [B, n_out, 4], masked [B, n_out, 6]. climatology: [n_out, LAT, LON]
@@ -75,6 +75,7 @@ class Forecaster : public Task {
   const Parallel& parallel_;
   std::unique_ptr<Parameters> parameters_;  // the network refers to it
   std::unique_ptr<Network> network_;
+  std::unique_ptr<GridPadding> padding_;
   std::unique_ptr<FieldInput> input_;
   Tensor row_weights_;      // [LAT], of this rank's rows
   Tensor channel_weights_;  // [n_out], or undefined

@@ -98,6 +98,10 @@ OpenedForecast::OpenedForecast(ForecastRecipe recipe, const OpenRequest& request
       info_(make_info()),
       sentences_(std::move(sentences)) {
   if (!statistics_.sentence.empty()) sentences_.push_back(statistics_.sentence);
+  if (const std::string padding =
+          about_padding(recipe_.forecast, *recipe_.forecaster_options().network, info_.longitudes);
+      !padding.empty())
+    sentences_.push_back(padding);
   if (const auto sentence = about_time(train_.steps, valid_.steps, *recipe_.forecast.time_features))
     sentences_.push_back(*sentence);
   if (findings_.of_another_process) return;

@@ -81,6 +81,10 @@ KeyTable ForecastOptions::keys() {
       {key("img_size", img_size, "rows and columns of the grid; larger fields are cropped to them; null: the data's")
            .within(0, kLargestExtent)
            .also_called({"imagesize", "grid"}),
+       key("pad_grid", pad_grid,
+           "the network sees a grid with more rows and columns where its patch_size or levels ask for multiples: the "
+           "last row again, and the first columns if they go round the globe, else the last one; losses, scores and "
+           "files see the data's grid; null: only where img_size is null and a grid needs it"),
        key("n_in_channels", n_in_channels, "variables that the model reads; null: the data's")
            .within(1, kLargestExtent)
            .also_called({"inchannels", "inchans"}),
@@ -131,6 +135,7 @@ KeyTable ForecastOptions::keys() {
         check_filled("n_in_channels", n_in_channels.has_value(), origins);
         check_filled("n_out_channels", n_out_channels.has_value(), origins);
         check_filled("time_features", time_features.has_value(), origins);
+        check_filled("pad_grid", pad_grid.has_value(), origins);
         check_roles(*this, origins);
         check_missing(*this, origins);
         ISOBAR_CHECK(prognostics() <= *n_in_channels, origins.where("n_out_channels"),

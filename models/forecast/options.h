@@ -20,6 +20,7 @@ struct EnumNames<LossKind> {
 // A size without a value is taken from the data.
 struct ForecastOptions {
   std::optional<std::array<std::int64_t, 2>> img_size = std::array<std::int64_t, 2>{360, 720};
+  std::optional<bool> pad_grid = false;
   std::optional<std::int64_t> n_in_channels = 20, n_out_channels = 20;
   bool predict_change = false;
   std::optional<bool> time_features = false;

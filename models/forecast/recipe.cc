@@ -58,7 +58,7 @@ std::vector<KeyTable> ForecastRecipe::keys() {
   KeyTable fields = forecast.keys();
   fields.check = [this, own = std::move(fields.check)](const KeyOrigins& origins) {
     own(origins);
-    network_->check(forecast_ports(forecast), origins.where("img_size"));
+    network_->check(network_ports(forecast, *network_), origins.where("img_size"));
   };
   return {std::move(fields), split.keys()};
 }
@@ -75,16 +75,22 @@ std::vector<std::pair<std::string, fs::path>> ForecastRecipe::paths_in(const fs:
 
 bool ForecastRecipe::needs_sizes() const {
   return !forecast.img_size || !forecast.n_in_channels || !forecast.n_out_channels || network_->needs_data() ||
-         !forecast.time_features;
+         !forecast.time_features || !forecast.pad_grid;
 }
 
 std::string ForecastRecipe::fill_sizes(const DataSizes& data, KeyOrigins& origins) {
   KeyFiller filler(origins);
+  const bool has_grid = forecast.img_size.has_value();
   filler.fill("img_size", forecast.img_size, {data.height, data.width});
   filler.fill("n_in_channels", forecast.n_in_channels, data.channels);
   filler.fill("n_out_channels", forecast.n_out_channels, *forecast.n_in_channels);
   filler.fill("time_features", forecast.time_features, data.has_times);
-  network_->fill(forecast_ports(forecast), filler);
+  Ports ports = forecast_ports(forecast);
+  ports.may_be_padded = forecast.pad_grid.value_or(!has_grid);
+  network_->fill(ports, filler);
+  const std::int64_t multiple = network_->multiple();
+  const bool fits = forecast.height() % multiple == 0 && forecast.width() % multiple == 0;
+  filler.fill("pad_grid", forecast.pad_grid, !has_grid && !fits);
   return filler.summary();
 }
 
@@ -239,8 +245,8 @@ ForecasterOptions ForecastRecipe::forecaster_options() const {
 
 std::unique_ptr<TaskSource> ForecastRecipe::on_shapes() const {
   ISOBAR_CHECK(!needs_sizes(),
-               "the sizes of the grid, the channels, the patches or the time features are left to the "
-               "data: set img_size, n_in_channels, n_out_channels, patch_size and time_features");
+               "the sizes of the grid, the channels, the patches, the time features or the padding are left to the "
+               "data: set img_size, n_in_channels, n_out_channels, patch_size, time_features and pad_grid");
   return std::make_unique<ForecastOnShapes>(forecaster_options());
 }
 

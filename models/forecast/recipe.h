@@ -44,7 +44,7 @@ class ForecastRecipe : public Recipe {
                                                     const GivenWeights& weights) const override;
   std::unique_ptr<TaskSource> on_shapes() const override;
 
-  // Whether sizes of grid, channels or network, or the time features, are left to the data.
+  // Whether sizes of grid, channels or network, the time features or pad_grid are left to the data.
   bool needs_sizes() const;
   // Fills them. Returns "KEY VALUE, KEY VALUE" of the keys that it set; empty if no key was left to the data.
   std::string fill_sizes(const DataSizes& data, KeyOrigins& origins);

@@ -1,6 +1,9 @@
 #include "models/vit/options.h"
 
+#include <array>
+
 #include "kernels/common/check.h"
+#include "kernels/common/math.h"
 
 namespace isobar {
 
@@ -9,6 +12,9 @@ namespace {
 constexpr double kMaxLayers =
     // Far above any model; a pass has mask numbers for 8190 stages (models/pass.h).
     8000;
+
+constexpr std::array<std::int64_t, 3> kDefaultPatches{8, 4, 2};  // where no patch is named; the last divides the others
+constexpr std::int64_t kMinTokens = 100;
 
 }  // namespace
 
@@ -25,7 +31,7 @@ KeyTable VitOptions::keys() {
                .also_called({"heads", "nhead", "nheads"}),
            key("patch_size", patch_size,
                "side of the square of grid points that makes a token; null: the largest of 8, 4, 2 that divides both "
-               "sides and leaves at least 100 tokens, else 1")
+               "sides and leaves at least 100 tokens, else 1; with pad_grid, of the padded sides where none divides")
                .within(1, kLargestExtent)
                .also_called({"patch"}),
            key("dropout", dropout, "dropout and attention dropout, and the drop-path rate of the last block")
@@ -56,11 +62,18 @@ VitConfig VitOptions::config(const Ports& ports) const {
 }
 
 std::int64_t default_patch_size(std::int64_t height, std::int64_t width) {
-  constexpr std::int64_t kMinTokens = 100;
-  for (const std::int64_t patch : {8, 4, 2}) {
+  for (const std::int64_t patch : kDefaultPatches) {
     const bool divides = height % patch == 0 && width % patch == 0;
     if (divides && (height / patch) * (width / patch) >= kMinTokens) return patch;
   }
+  return 1;
+}
+
+std::int64_t default_patch_size_padded(std::int64_t height, std::int64_t width) {
+  if (height % kDefaultPatches.back() == 0 && width % kDefaultPatches.back() == 0)
+    return default_patch_size(height, width);
+  for (const std::int64_t patch : kDefaultPatches)
+    if (ceil_div(height, patch) * ceil_div(width, patch) >= kMinTokens) return patch;
   return 1;
 }
 

@@ -29,5 +29,8 @@ struct VitOptions {
 
 // The largest of 8, 4, 2 that divides both sides and leaves at least 100 tokens, else 1.
 std::int64_t default_patch_size(std::int64_t height, std::int64_t width);
+// The same for sides that may be padded to multiples of the patch: where none of 8, 4, 2 divides both, the largest that
+// leaves at least 100 tokens of the padded sides, else 1.
+std::int64_t default_patch_size_padded(std::int64_t height, std::int64_t width);
 
 }  // namespace isobar

@@ -22,7 +22,8 @@ std::shared_ptr<NetworkRecipe> make_vit_recipe() {
 
 void VitRecipe::fill(const Ports& ports, KeyFiller& filler) {
   check_axes(ports);
-  filler.fill("patch_size", vit.patch_size, default_patch_size(ports.in[1], ports.in[2]));
+  const auto default_patch = ports.may_be_padded ? default_patch_size_padded : default_patch_size;
+  filler.fill("patch_size", vit.patch_size, default_patch(ports.in[1], ports.in[2]));
 }
 
 void VitRecipe::check(const Ports& ports, const std::string& sizes) const {

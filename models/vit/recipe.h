@@ -21,6 +21,7 @@ class VitRecipe : public NetworkRecipe {
   bool needs_data() const override { return !vit.patch_size; }
   void fill(const Ports& ports, KeyFiller& filler) override;
   void check(const Ports& ports, const std::string& sizes) const override;
+  std::int64_t multiple() const override { return vit.patch_size.value_or(1); }
   void shrink() override;
   std::unique_ptr<Network> make(const Ports& ports, const Build& build) const override;
 };

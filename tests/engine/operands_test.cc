@@ -151,6 +151,17 @@ TEST_CASE("operands: dimensions are asked for before sizes, and what is not ther
   CHECK(refusal([&] { gelu(none, Activation::gelu_erf); }) == "gelu: the input is not there");
   CHECK(refusal([&] { patchify(cube, 2, PatchOrder::channels_first, DType::fp32); }) ==
         "patchify: the batch of images [2, 2, 2] has 3 dimensions, not 4");
+  CHECK(refusal([&] { pad_fields(cube, 4, 4, Behind::last_point); }) ==
+        "pad_fields: the batch of fields [2, 2, 2] has 3 dimensions, not 4");
+  CHECK(refusal([&] {
+          pad_fields(zeros({1, 1, 2, 3}), 1, 3, Behind::last_point);
+        }) == "pad_fields: [1, 1, 2, 3] cannot be lengthened to 1 rows and 3 columns");
+  CHECK(refusal([&] {
+          pad_fields(zeros({1, 1, 0, 3}), 2, 3, Behind::last_point);
+        }) == "pad_fields: [1, 1, 0, 3] cannot be lengthened to 2 rows and 3 columns");
+  CHECK(refusal([&] {
+          crop_fields(zeros({1, 1, 2, 3}), 2, 4);
+        }) == "crop_fields: [1, 1, 2, 3] has no first 2 rows and 4 columns");
   CHECK(refusal([&] { add_leading_channels(matrix, matrix); }) ==
         "add_leading_channels: the input [4, 8] has 2 dimensions, not 4");
   CHECK(refusal([&] { cross_entropy(row, labels(kHost)); }) ==

@@ -279,6 +279,17 @@ TEST_CASE("gradients of every op equal finite differences") {
           {random_tensor({12, 12}, 1)});
     }
   }
+  SECTION("pad_fields and crop_fields") {
+    // Rows alone, columns alone, both; one period and more than one.
+    const std::vector<std::pair<std::int64_t, std::int64_t>> grids{{5, 3}, {2, 4}, {4, 5}, {3, 11}};
+    for (const Behind behind : {Behind::last_point, Behind::first_points})
+      for (const auto& [rows, columns] : grids)
+        check_gradients([=](const auto& in) { return std::vector{pad_fields(in[0], rows, columns, behind)}; },
+                        {random_tensor({2, 2, 2, 3}, 1)});
+    for (const auto& [rows, columns] : std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 3}, {2, 2}, {1, 1}})
+      check_gradients([=](const auto& in) { return std::vector{crop_fields(in[0], rows, columns)}; },
+                      {random_tensor({2, 2, 2, 3}, 1)});
+  }
   SECTION("add, with one tensor twice") {
     check_gradients([](const auto& in) { return std::vector{add(add(in[0], in[1]), in[0])}; },
                     {random_tensor({6}, 1), random_tensor({6}, 2)});

@@ -23,6 +23,7 @@
 #include "data/fields/pairs.h"
 #include "engine/storage.h"
 #include "engine/tape.h"
+#include "kernels/common/math.h"
 #include "kernels/cuda/runtime.h"
 #include "models/forecast/forecaster.h"
 #include "models/vit/recipe.h"
@@ -79,6 +80,7 @@ inline std::vector<Layout> layouts_of(int max_ranks) {
 // rows are 3 and 9; for the tokens also 5 and 15. Two passes per update, and clipping that takes effect.
 struct TrainingSetup {
   std::int64_t embed = 64, heads = 8, patch = 2, height = 18, width = 10, inputs = 3, outputs = 2;
+  bool pads = false;  // height and width need not be multiples of the patch; the columns go round the globe
   LossKind loss = LossKind::relative_l2;
   double dropout = 0.1;  // also the drop-path rate
   bool recompute = false;
@@ -133,6 +135,7 @@ inline ForecasterOptions forecaster_options(const TrainingSetup& o) {
   options.network = std::make_shared<VitRecipe>(
       VitOptions{.embed_dim = o.embed, .depth = 2, .num_heads = o.heads, .patch_size = o.patch, .dropout = o.dropout});
   options.forecast.img_size = {{o.height, o.width}};
+  options.forecast.pad_grid = o.pads;
   options.forecast.n_in_channels = o.inputs;
   options.forecast.n_out_channels = o.outputs;
   options.forecast.predict_change = o.predicts_change;
@@ -151,6 +154,8 @@ inline FieldsInfo fields_info(const TrainingSetup& o) {
   info.statistics = {Values(channels, 0.1), Values(channels, 0.8)};
   for (std::int64_t y = 0; y < o.height; ++y)
     info.row_weights.push_back(0.5 + static_cast<double>(y) / static_cast<double>(o.height - 1));
+  for (std::int64_t x = 0; o.pads && x < o.width; ++x)
+    info.longitudes.push_back(360 * static_cast<double>(x) / static_cast<double>(o.width));
   return info;
 }
 
@@ -318,8 +323,8 @@ class RankTraining {
 
   RankValues train() {
     RankValues values{.dp_rank = parallel_.dp.rank(), .initial = initial_};
-    const Part patches = parallel_.over_cp(setup_.height / setup_.patch);
-    values.rows = {patches.begin * setup_.patch, patches.end * setup_.patch};
+    const Part patches = parallel_.over_cp(ceil_div(setup_.height, setup_.patch));
+    values.rows = {patches.begin * setup_.patch, std::min(patches.end * setup_.patch, setup_.height)};
     if (setup_.is_scored) score(values);
     for (int update = 0; update < setup_.updates; ++update) {
       task_.plant_infinity(update == 1 && setup_.infinity_on_rank == parallel_.world.rank());
@@ -354,8 +359,8 @@ class RankTraining {
   }
 
   CommLedger by_formulas() const {
-    const VitConfig config{.height = setup_.height,
-                           .width = setup_.width,
+    const VitConfig config{.height = round_up(setup_.height, setup_.patch),
+                           .width = round_up(setup_.width, setup_.patch),
                            .patch = setup_.patch,
                            .embed = setup_.embed,
                            .depth = 2,

@@ -243,6 +243,24 @@ TEST_CASE("parallel models: every layout of up to eight ranks trains as one rank
   for (const Layout& layout : judged(testing::layouts_of(kRanks))) check_layout(setup, layout, serial);
 }
 
+// The last rank's band ends in a row that is half added; with 9 ranks it would have one row of the data.
+TEST_CASE("parallel models: a padded grid in bands trains as it does on one rank") {
+  for (const bool predicts_change : {false, true}) {
+    const TrainingSetup setup{.height = 17,
+                              .width = kWidth - 1,
+                              .pads = true,
+                              .predicts_change = predicts_change,
+                              .samples = kSamples,
+                              .is_scored = predicts_change};
+    Serial serial(setup);
+    std::vector<Layout> layouts = testing::forms_of(1, 1, 3);
+    for (const Layout& layout : testing::forms_of(2, 2, 2)) layouts.push_back(layout);
+    layouts.push_back({.cp = 9, .form = ContextForm::gather});
+    layouts.push_back({.tp = 2});
+    for (const Layout& layout : judged(layouts)) check_layout(setup, layout, serial, /*again=*/false);
+  }
+}
+
 TEST_CASE("parallel models: some layouts of a model that is small enough for ThreadSanitizer") {
   const TrainingSetup setup{.width = 4, .samples = 1, .updates = 1};
   Serial serial(setup);

@@ -24,6 +24,53 @@ TEST_CASE("the patch is the largest that divides both sides and leaves a hundred
   CHECK(default_patch_size(721, 1440) == 1);
 }
 
+TEST_CASE("a patch of sides that may be padded leaves a hundred tokens, and pads only where 2 divides no side") {
+  CHECK(default_patch_size_padded(721, 1440) == 8);
+  CHECK(default_patch_size_padded(73, 144) == 8);  // 10 x 18
+  CHECK(default_patch_size_padded(37, 72) == 4);   // 5 x 9 of 8 x 8 are too few
+  CHECK(default_patch_size_padded(21, 20) == 2);
+  CHECK(default_patch_size_padded(5, 7) == 1);
+  CHECK(default_patch_size_padded(30, 44) == 2);
+  CHECK(default_patch_size_padded(72, 88) == 4);
+}
+
+// What fill_sizes tells of a grid for a config with these entries beside img_size null.
+std::string filled(std::vector<std::string> entries, std::int64_t height, std::int64_t width) {
+  entries.insert(entries.begin(), {"img_size=null", "n_in_channels=2"});
+  entries.emplace_back("n_out_channels=2");
+  RunConfig config = read_config(entries_of(entries));
+  const std::string summary =
+      forecast_of(config).fill_sizes({.channels = 2, .height = height, .width = width}, config.origins);
+  config.check();
+  return summary;
+}
+
+TEST_CASE("a grid that the data give is padded by itself only where pad_grid is null and no patch divides") {
+  CHECK(filled({"patch_size=null", "pad_grid=null"}, 73, 144) == "img_size [73,144], patch_size 8, pad_grid true");
+  CHECK(filled({"patch_size=null", "pad_grid=null"}, 72, 144) == "img_size [72,144], patch_size 8, pad_grid false");
+  CHECK(filled({"patch_size=null", "pad_grid=null"}, 30, 44) == "img_size [30,44], patch_size 2, pad_grid false");
+  CHECK(filled({"patch_size=null", "pad_grid=null"}, 5, 7) == "img_size [5,7], patch_size 1, pad_grid false");
+  CHECK(filled({"patch_size=8", "pad_grid=null"}, 30, 44) == "img_size [30,44], pad_grid true");
+  CHECK(filled({"patch_size=null", "pad_grid=true"}, 73, 144) == "img_size [73,144], patch_size 8");
+  CHECK(filled({"patch_size=null"}, 73, 144) == "img_size [73,144], patch_size 1");
+  CHECK_THROWS_WITH(filled({"patch_size=8"}, 73, 144),
+                    ContainsSubstring("must be a multiple of patch_size (8), not 73"));
+  CHECK(filled({"model=unet", "levels=3", "pad_grid=null"}, 73, 144) == "img_size [73,144], pad_grid true");
+  CHECK_THROWS_WITH(filled({"model=unet", "levels=3", "edge=[\"zeros\",\"wrap\"]", "pad_grid=null"}, 73, 145),
+                    ContainsSubstring("config key edge wraps them"));
+
+  // A grid of the config stays what it is.
+  RunConfig named = read_config(entries_of({"img_size=[12,8]", "pad_grid=null"}));
+  CHECK(forecast_of(named).needs_sizes());
+  CHECK(forecast_of(named).fill_sizes({.channels = 20, .height = 12, .width = 8}, named.origins) == "pad_grid false");
+  CHECK_THROWS_WITH(named.check(), ContainsSubstring("img_size in --set must be a multiple of patch_size (8), not 12"));
+  RunConfig padded = read_config(entries_of({"img_size=[12,8]", "pad_grid=true"}));
+  CHECK_FALSE(forecast_of(padded).needs_sizes());
+  CHECK_NOTHROW(padded.check());
+  RunConfig open = read_config(entries_of({"pad_grid=null"}));
+  CHECK_THROWS_WITH(open.check(), ContainsSubstring("config key pad_grid in --set is null"));
+}
+
 TEST_CASE("sizes that are null come from the data, others stay") {
   RunConfig config = read_config(entries_of({"img_size=null", "patch_size=None", "n_in_channels=null",
                                              "n_out_channels=null", "time_features=null", "depth=2"}));

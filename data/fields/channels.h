@@ -13,8 +13,8 @@ const std::vector<std::string>& tutorial_channel_names();
 // The names of channels that have no given names: the tutorial's names for 20 channels, else c0, c1, ...
 std::vector<std::string> default_channel_names(std::int64_t channels);
 
-// The short name of ECMWF for a variable with a name of ECMWF, WeatherBench 2 or another known source, with its level in
-// hPa: "t2m" for 2m_temperature, "u850" for u_component_of_wind_850, u_850 and u850. Other names stay as they are.
+// The short name of ECMWF for a variable with a name of ECMWF, WeatherBench 2 or another known source, with its level
+// in hPa: "t2m" for 2m_temperature, "u850" for u_component_of_wind_850, u_850 and u850. Other names stay as they are.
 std::string short_channel_name(const std::string& name);
 
 // The short name of a variable without its level, "u" for u_component_of_wind; an unknown name stays as it is.

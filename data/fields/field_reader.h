@@ -31,7 +31,8 @@ class FieldReader {
   // The fields of a step, as FieldFacts describes them. A value that the format declares missing is NaN, or a fill
   // value that FieldFacts lists. Thread-safe.
   virtual void read(std::int64_t step, std::span<const Plane> planes, FieldCrop crop) = 0;
-  // How the file is read, for `isobar data info`: "contiguous, pread"; and the shape of its chunks, empty if it has none.
+  // How the file is read, for `isobar data info`: "contiguous, pread"; and the shape of its chunks, empty if it has
+  // none.
   virtual std::string name() const = 0;
   virtual std::vector<std::int64_t> chunk() const { return {}; }
 };

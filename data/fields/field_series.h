@@ -2,8 +2,8 @@
 // named variables, of any format that data/fields/field_reader.h reads.
 //
 // Steps are numbered over the files in the order of their times, or of their names if they have no times. A pair of
-// steps, `dt` apart, is named by the number of its first step; data/fields/pairs.h makes samples of pairs. Files may have
-// different numbers of steps. Files with different variables are joined where their times meet
+// steps, `dt` apart, is named by the number of its first step; data/fields/pairs.h makes samples of pairs. Files may
+// have different numbers of steps. Files with different variables are joined where their times meet
 // (data/fields/timeline.h).
 #pragma once
 
@@ -47,8 +47,9 @@ struct FieldSeriesOptions {
 // The memory for decoded chunks of one process: its share of 1 GiB, or of an eighth of the memory if that is less.
 std::int64_t default_cache_bytes(int processes_on_host = 1);
 
-// The files of fields at `path`, sorted by name: itself if it is a file or a store; the .h5 files of a folder, or, if it
-// has none, the files and stores that data/files/stored_arrays.h knows by their first bytes. Error if there are none.
+// The files of fields at `path`, sorted by name: itself if it is a file or a store; the .h5 files of a folder, or, if
+// it has none, the files and stores that data/files/stored_arrays.h knows by their first bytes. Error if there are
+// none.
 std::vector<std::string> find_field_files(const std::string& path);
 
 // Whether find_field_files finds any file in a folder.
@@ -87,8 +88,8 @@ class FieldSeries {
   // The parts of the range that lie in one file each, in order.
   std::vector<Segment> segments() const;
   const StepRange& range() const { return range_; }
-  // The steps [first, end) that a range means. Dates [first, last] are in UTC and both belong to it: a day ends with its
-  // last step. Error naming `key` if it is empty or leaves the data.
+  // The steps [first, end) that a range means. Dates [first, last] are in UTC and both belong to it: a day ends with
+  // its last step. Error naming `key` if it is empty or leaves the data.
   StepRange steps_of(const RangeValue& range, const std::string& key) const;
 
   RowBand all_rows() const { return {0, height_}; }
